@@ -101,8 +101,8 @@ func TestTheArchitecturePageIsShort(t *testing.T) {
 	}
 }
 
-// code is what the functions of a package do, by "room.Name" or "room.Type.Name", where a room is the last name of its
-// path.
+// code returns the bodies of a package's functions, by "room.Name" or "room.Type.Name", where room is the last element
+// of the package's path.
 func code(t *testing.T, all []pkg) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -166,7 +166,7 @@ func hops(document string) (list []hop, names []string) {
 	return list, names
 }
 
-// broken says what of the walks the code does not do.
+// broken lists the steps of the documented walks that the code does not have.
 func broken(list []hop, names []string, does map[string]string) (found []string) {
 	for _, n := range names {
 		if _, there := does[n]; !there {

@@ -17,8 +17,8 @@ var (
 	word   = regexp.MustCompile("`([A-Za-z]+)`")
 )
 
-// stale is what the pages of a document say that is not so: links to what is not there, and words of a step that none
-// of the files it links to has.
+// stale lists the errors of a document: links to missing files, and names in a step that none of its linked files
+// contains.
 func stale(dir, text string) (found []string) {
 	for i, part := range step.Split(text, -1) {
 		var sources []byte
@@ -81,8 +81,7 @@ func TestChecklistsSpeakOfCodeThatIsThere(t *testing.T) {
 	}
 }
 
-// docs/testing.md says where tests belong: its places are there, and every package that holds nothing but tests has
-// one.
+// docs/testing.md lists the places of tests: they exist, and every package that has only tests is listed.
 func TestTheTableOfTestsNamesPlacesThatAreThere(t *testing.T) {
 	raw, err := os.ReadFile("docs/testing.md")
 	if err != nil {

@@ -30,7 +30,7 @@ func guidePages(t *testing.T) (pages []string) {
 	return pages
 }
 
-// Every promise of docs/guarantees.md names tests, and those are there.
+// Every guarantee in docs/guarantees.md names tests that exist.
 func TestGuaranteesAreShownByTestsThatExist(t *testing.T) {
 	raw, err := os.ReadFile("docs/guarantees.md")
 	if err != nil {

@@ -34,7 +34,7 @@ func interfaces(t *testing.T, p pkg) map[string]interfaceType {
 	t.Helper()
 	found := map[string]interfaceType{}
 	for file := range p.parsed(t) {
-		names := map[string]string{} // of imports, by what they are called here
+		names := map[string]string{} // import paths by local names
 		for _, i := range file.Imports {
 			from, _ := strconv.Unquote(i.Path.Value)
 			name := path.Base(from)
@@ -72,7 +72,8 @@ func interfaces(t *testing.T, p pkg) map[string]interfaceType {
 	return found
 }
 
-// methods lists what an interface asks for, what it embeds included. One of another module counts as one method.
+// methods lists the methods of an interface, including embedded ones. An interface of another module counts as one
+// method.
 func methods(all map[string]interfaceType, name string) (list []string) {
 	it, ours := all[name]
 	if !ours {

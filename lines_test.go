@@ -9,11 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// columns is how long a line of Go may be, a tab counted as one.
+// columns is the maximum length of a line of Go; a tab counts as one.
 const columns = 120
 
-// texts are the lines of a file that are part of a text of more than a few words, which is harder to read and to find
-// when it is broken.
+// texts returns the lines of a file that belong to a string of more than a few words: a broken string is harder to read
+// and to search.
 func texts(src []byte) map[int]bool {
 	var s scanner.Scanner
 	file := token.NewFileSet().AddFile("", -1, len(src))

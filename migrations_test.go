@@ -35,8 +35,8 @@ func nameOf(version int, text string) (string, error) {
 	return all[0][2] + " " + all[0][3], nil
 }
 
-// An older binary reads in the database whether it may serve a schema it has never seen, so each migration has to say
-// it, and both databases alike.
+// An older binary reads in the database whether it may serve a newer schema. Therefore every migration must record
+// this, and equally for both databases.
 func TestEveryMigrationNamesItsOldestReader(t *testing.T) {
 	files, err := filepath.Glob("app/store/sqlite/migrations/*.sql")
 	if err != nil || len(files) < 8 {

@@ -161,7 +161,7 @@ func TestMutantsDie(t *testing.T) {
 	}
 }
 
-// copyTree copies what the tests of this module need, as it stands here.
+// copyTree copies the files that the tests of this module need.
 func copyTree(t *testing.T, to string) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// wireWords are what only the two ends of a socket know of package protocol: elsewhere app and worker speak of tasks
-// and leases to each other, in the verbs of protocol.WorkerVerbs.
+// wireWords are names of package protocol that only the two ends of a socket may use. Other packages use the tasks,
+// leases and methods of protocol.WorkerVerbs.
 var wireWords = regexp.MustCompile(`^(Job|ChannelPoll|ChannelComplete|TaskToken|ParseToken)`)
 
 // ends are the two ends of a socket: a package, and a file.
@@ -56,7 +56,7 @@ func TestOnlyTheEndsOfASocketKnowItsWords(t *testing.T) {
 	}
 }
 
-// wireWordsIn names the words of the socket in a Go source, and its use of the table of methods.
+// wireWordsIn lists the uses of these names, and of the method table, in a Go source.
 func wireWordsIn(name string, src any) (found []string, err error) {
 	file, err := parse(name, src)
 	if err != nil {
@@ -78,7 +78,7 @@ func wireWordsIn(name string, src any) (found []string, err error) {
 	return found, nil
 }
 
-// bare are verbs that say nothing without their object, as names of functions; riddles are words that no field knows.
+// bare are verbs that need an object in the name of a function; riddles are words that are not terms of the field.
 var (
 	bare    = []string{"settle", "take", "open", "end"}
 	riddles = regexp.MustCompile(`(?i)(bygone|glance|^grip|keeper$|^spaces$|^(house|town|world|scene|hand|laws|told|said)$)`)

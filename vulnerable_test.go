@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// The look for vulnerabilities may be left out only where their database cannot be reached: a finding fails, and so
-// does whatever else goes wrong.
+// The vulnerability check may be skipped only if its database is unavailable: findings and all other errors fail.
 func TestOnlyAnUnreachableDatabaseExcusesTheLookForVulnerabilities(t *testing.T) {
 	for name, c := range map[string]struct {
 		scanner string

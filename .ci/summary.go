@@ -122,7 +122,8 @@ func main() {
 	}
 }
 
-// lines keeps of a package's own output what plain "go test" shows: its closing line, and all of it when it failed.
+// lines returns the part of a package's output that plain "go test" shows: its last line, or all of it if the package
+// failed.
 func lines(out []string, all bool) []string {
 	if all {
 		return out

@@ -36,7 +36,7 @@ func blocks(t *testing.T, document string, languages ...string) (found []string)
 	return found
 }
 
-// How short they are is why they are shown.
+// The guide shows how short the workers are.
 func TestTheGuideSaysHowLongWholeWorkersAre(t *testing.T) {
 	for file, most := range map[string]int{"http-worker/replay.py": 150, "curl-worker/worker.sh": 50} {
 		if raw, err := os.ReadFile(file); err != nil || strings.Count(string(raw), "\n") >= most {
@@ -136,8 +136,8 @@ func shell(t *testing.T, a *apptest.App, script string) *exec.Cmd {
 // varying matches the parts of an output that differ between two runs: run IDs and times.
 var varying = regexp.MustCompile(`\b01[0-9A-HJKMNP-TV-Z]{24}\b|\d{4}-\d\d-\d\dT[\d:.]+Z`)
 
-// checkConsole runs the commands of the console blocks of a page that begin with one of some prefixes, and compares
-// what they print with the lines below them, if there are any. It fails if there are fewer than least such commands.
+// checkConsole runs the commands in a page's console blocks that begin with one of the prefixes, and compares their
+// output with the lines below them, if there are any. It fails if there are fewer than least such commands.
 func checkConsole(t *testing.T, a *apptest.App, page string, least int, prefixes ...string) {
 	t.Helper()
 	ran := 0
@@ -212,7 +212,7 @@ func TestRequestsInGettingStartedWork(t *testing.T) {
 	says(t, a, script, `"workflow_id":"g2"`, `"outcome":"started_new"`, `"workflow_type":"tour.greeting"`)
 }
 
-// says runs a script of the guide and searches its output for texts, each behind the one before, without spaces.
+// says runs a script of the guide and searches its output for texts in this order, ignoring spaces.
 func says(t *testing.T, a *apptest.App, script string, all ...string) {
 	t.Helper()
 	out, err := shell(t, a, script).CombinedOutput()

@@ -18,8 +18,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker"
 )
 
-// A handler in TypeScript is killed between its write and its answer: it is tried again in a process that opens the
-// database anew, and what was written counts once.
+// A TypeScript handler is killed between its write and its result: it is retried in a process that opens the database
+// again, and the write has effect once.
 func TestADatabaseHandleComesBackWhenItsProcessIsKilled(t *testing.T) {
 	t.Parallel()
 	if sandboxtest.Race {
@@ -93,7 +93,7 @@ func TestADatabaseHandleComesBackWhenItsProcessIsKilled(t *testing.T) {
 	}
 }
 
-// The example fits the types that editors are given, as strictly as TypeScript can be.
+// The example compiles with the types for editors in TypeScript's strictest mode.
 func TestTheLedgerFitsItsTypes(t *testing.T) {
 	t.Parallel()
 	web, err := filepath.Abs("../web/node_modules")

@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker"
 )
 
-// ceiling is how long a test waits for what must happen.
+// ceiling is the maximum wait of a test for an expected event.
 const ceiling = 5 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -33,8 +33,8 @@ func registry() *worker.Registry {
 	return r
 }
 
-// work runs a worker with the examples until stop is called or the test ends. kill makes it vanish without a word to
-// the app.
+// work runs a worker with the examples until stop is called or the test ends. kill ends it without a message to the
+// app.
 func work(t *testing.T, a *apptest.App, change func(*worker.Options)) (stop, kill func()) {
 	t.Helper()
 	o := worker.Options{
@@ -79,7 +79,7 @@ type caller struct {
 	url string
 }
 
-// call makes a request and decodes the answer into out. It is the error when there is none with a status below 300.
+// call sends a request and decodes the response into out. It returns an error for a status of 300 or more.
 func (c caller) call(method, path string, in, out any) error {
 	c.t.Helper()
 	raw, err := json.Marshal(in)
@@ -108,7 +108,7 @@ func (c caller) call(method, path string, in, out any) error {
 	return json.Unmarshal(raw, out)
 }
 
-// must is call for what has to succeed.
+// must is call for a request that must succeed.
 func (c caller) must(method, path string, in, out any) {
 	c.t.Helper()
 	if err := c.call(method, path, in, out); err != nil {
@@ -126,7 +126,7 @@ func (c caller) signal(id, name string, args ...any) {
 	c.must("POST", "workflows/"+id+"/signal/"+name, map[string]any{"input": args}, &struct{}{})
 }
 
-// run is what the app shows of a run.
+// run is a run in the app's response.
 type run struct {
 	RunID    string          `json:"run_id"`
 	Number   int             `json:"run_number"`

@@ -29,7 +29,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// binaries builds the examples that are programs, once for all tests, and tells in which folder they are.
+// binaries builds the example programs once for all tests, and returns their folder.
 var binaries = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "sojourn-examples-")
 	if err != nil {
@@ -108,7 +108,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-var taken sync.Map // ports handed out
+var taken sync.Map // used ports
 
 // address returns a free address, below the kernel's range of ephemeral ports, and each address once.
 func address(t *testing.T) string {
@@ -271,7 +271,7 @@ func TestPythonWorkerGreets(t *testing.T) {
 	greets(t, "python", "python-worker/run.sh")
 }
 
-// It takes minutes to compile, so make interop runs it.
+// Compiling takes minutes, so make interop runs this test.
 func TestRustWorkerGreets(t *testing.T) {
 	if !slices.Contains(strings.Split(os.Getenv("SOJOURN_TEST_REQUIRE"), ","), "rust") {
 		t.Skip("no rust: SOJOURN_TEST_REQUIRE does not name it; make interop does")
@@ -541,7 +541,7 @@ func TestJavaScriptWorkerSurvivesTwentyRestartsOfItsApp(t *testing.T) {
 	}
 }
 
-// That an app is about to leave is no word to its workers. The app is played, so that it leaves as slowly as it takes.
+// A worker must not stop when its app is about to stop. A fake app stops as slowly as necessary.
 func TestJavaScriptWorkerOutlivesItsAppAndLeavesWhenItIsTold(t *testing.T) {
 	t.Parallel()
 	beats, left := make(chan int, 100), make(chan struct{})

@@ -76,7 +76,7 @@ func TestAnAbandonedActivityDoesNotEndWithItsRun(t *testing.T) {
 			if got.body["recorded"] != true || got.text("outcome") != "completed" {
 				t.Errorf("%s: result: %s", way.name, got.raw)
 			}
-			h.want(409, "POST", stepPath(running, "complete"), h.stepBody(running, "")) // it has ended
+			h.want(409, "POST", stepPath(running, "complete"), h.stepBody(running, "")) // the attempt has ended
 			h.empty("activity")
 			other.empty("activity")
 			if now := h.want(200, "GET", path+"/history", "").raw; now != history {

@@ -115,7 +115,7 @@ func TestAnActivityRunEndsOnceAndLeavesNothing(t *testing.T) {
 		register(here, "w", "") // it was silent for a month
 		for id, task := range late {
 			for table, rows := range left {
-				for _, row := range rows { // who ended it is kept for itself, as is what happened in the session
+				for _, row := range rows { // the audit log and the session's timeline are kept separately
 					if table != "audit" && table != "session_events" && strings.Contains(row, task.text("run_id")) {
 						t.Errorf("of %s is left in %s: %s", id, table, row)
 					}

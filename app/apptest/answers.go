@@ -14,12 +14,13 @@ import (
 	"github.com/sojourn-run/sojourn/docs"
 )
 
-// longest is the size up to which answers are looked at: checking megabytes of history would be most of a test's time.
+// longest is the maximum size of responses that are checked: checking megabytes of history would take most of a test's
+// time.
 const longest = 256 << 10
 
 var published = sync.OnceValues(func() (*openapi.Checker, error) { return openapi.NewChecker(docs.OpenAPI) })
 
-// described fails the test for every answer below /api that is not as the published description says.
+// described fails the test for every response below /api that does not match the published API description.
 func described(t testing.TB) func(http.Handler) http.Handler {
 	check, err := published()
 	if err != nil {
@@ -56,7 +57,7 @@ func described(t testing.TB) func(http.Handler) http.Handler {
 	}
 }
 
-// listener keeps what is answered.
+// listener records a response.
 type listener struct {
 	http.ResponseWriter
 	status int
@@ -79,7 +80,7 @@ func (l *listener) Write(b []byte) (int, error) {
 	return l.ResponseWriter.Write(b)
 }
 
-// Unwrap lets deadlines and flushes through.
+// Unwrap supports deadlines and flushes.
 func (l *listener) Unwrap() http.ResponseWriter { return l.ResponseWriter }
 
 // text is the body, unpacked; false when it was too long to keep.

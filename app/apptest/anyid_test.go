@@ -9,13 +9,13 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// An id is what the business calls a thing. In a path it is one segment, encoded: no character of it leads to another
+// A workflow ID is any text of the user. In a path it is one encoded segment: none of its characters leads to another
 // route.
 func TestAWorkflowIDIsAnyText(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		c := caller{t, apptest.Start(t, apptest.Options{Database: database}), ""}
 		register(c, "w", "")
-		c.start("a") // what an id with a slash must not be taken for
+		c.start("a") // an ID with a slash must not be read as this one
 		for _, id := range []string{
 			"user@example.com", "a/b", "a/runs/b", "a/runs", "طلب-١٢", "50% off", "a\u200db",
 			"a%2Fb", "a//b", "/a", "...", "../a",
@@ -57,7 +57,7 @@ func TestAWorkflowIDIsAnyText(t *testing.T) {
 	})
 }
 
-// Published clients put an id into a path as it is. Where that leads astray the refusal says what to do.
+// Published clients do not encode an ID in a path. If the path does not match a route, the refusal explains what to do.
 func TestAnIDThatIsNotEncodedIsExplained(t *testing.T) {
 	c := caller{t, apptest.Start(t, apptest.Options{}), ""}
 	c.want(201, "POST", "/api/workflows", `{"workflow_id":"a/b","workflow_type":"flow"}`)
@@ -73,7 +73,7 @@ func TestAnIDThatIsNotEncodedIsExplained(t *testing.T) {
 	}
 }
 
-// Who ended a run wrote down why; a year later the audit is where that is looked for.
+// The audit log has the reason with which a caller ended a run.
 func TestTheAuditKeepsWhyARunWasEnded(t *testing.T) {
 	c := caller{t, apptest.Start(t, apptest.Options{}), ""}
 	for _, verb := range []string{"cancel", "terminate"} {

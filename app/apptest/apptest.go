@@ -23,7 +23,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
 )
 
-// Options change what Start starts; the zero value is an app of release "test" on a new SQLite file, without tokens.
+// Options configure Start; the zero value is an app of release "test" on a new SQLite file, without tokens.
 type Options struct {
 	Database string // sqlite:PATH or postgres://…; empty: a new SQLite file
 	Change   func(*app.Options)
@@ -32,14 +32,14 @@ type Options struct {
 // App is a running app. It ends with the test, or before by Stop.
 type App struct {
 	*app.App
-	Database string // what it was opened with
+	Database string // the database's URL
 	t        testing.TB
 	stop     context.CancelFunc
 	done     chan error
 }
 
-// Start starts an app and returns when its port is open. Every JSON answer it gives is held against the published
-// description of the API.
+// Start starts an app and returns when its port is open. Every JSON response is checked against the published API
+// description.
 func Start(t testing.TB, o Options) *App {
 	t.Helper()
 	if o.Database == "" {
@@ -66,7 +66,7 @@ func Start(t testing.TB, o Options) *App {
 	return r
 }
 
-// opens is how a plane opens a database: sqlite:PATH or postgres://….
+// opens returns the function with which a plane opens a database: sqlite:PATH or postgres://….
 func opens(database string) func(context.Context, string, store.Dispatcher) (store.Store, error) {
 	return func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
 		if path, ok := strings.CutPrefix(database, "sqlite:"); ok {
@@ -97,8 +97,7 @@ func Log(t testing.TB) zerolog.Logger {
 	return zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)
 }
 
-// Databases are what a test of everything runs on: a new SQLite file, and a new PostgreSQL database where there is a
-// server.
+// Databases runs a test on a new SQLite file, and on a new PostgreSQL database if a server is available.
 func Databases(t *testing.T, test func(t *testing.T, database string)) {
 	t.Run("sqlite", func(t *testing.T) { test(t, "sqlite:"+filepath.Join(t.TempDir(), "test.db")) })
 	t.Run("postgres", func(t *testing.T) { test(t, Postgres(t)) })

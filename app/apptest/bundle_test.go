@@ -214,7 +214,7 @@ func TestAHistoryOf10000EventsPagesCompressesExportsReplaysAndImports(t *testing
 	})
 }
 
-// compressed is how many bytes an answer is under way, when the caller takes gzip.
+// compressed returns the number of transferred bytes of a response with gzip.
 func (c caller) compressed(path string) int {
 	c.t.Helper()
 	r, err := http.NewRequestWithContext(c.t.Context(), "GET", c.app.URL()+path, nil)
@@ -238,13 +238,13 @@ func (c caller) compressed(path string) int {
 	return len(raw)
 }
 
-// verified has the published SDK's own verifier look at a bundle.
+// verified runs the published SDK's verifier on a bundle.
 func verified(t *testing.T, raw string) {
 	t.Helper()
 	ran(t, raw, "-m", "durable_workflow.history_bundle_verify")
 }
 
-// replayed is what the code of a workflow would do next, after the published SDK's own replayer went through a bundle.
+// replayed runs the published SDK's replayer on a bundle, and returns the next commands of the workflow's code.
 func replayed(t *testing.T, raw string) string {
 	t.Helper()
 	return ran(t, raw, filepath.Join(pythonDir, "replay.py"))

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// badOutcomes are items of a completion that must be refused, by the reason of their refusal. %s stands for the members
-// that name a leased attempt.
+// badOutcomes are items of a completion that must be refused, by the reason. %s is replaced by the members that
+// identify a leased attempt.
 var badOutcomes = map[string]struct{ item, reason string }{
 	"a number":                  {`7`, "validation_failed"},
 	"null":                      {`null`, "validation_failed"},
@@ -31,8 +31,8 @@ var badOutcomes = map[string]struct{ item, reason string }{
 	"a result above the limit":  {`{%s,"result":{"codec":"avro","blob":"` + strings.Repeat("AAAA", 1<<20) + `"}}`, "payload_too_large"},
 }
 
-// One refused item of a request that bundles outcomes is answered in its place, whatever is wrong with it and wherever
-// it stands; the outcomes of other runs are recorded at once, once, and with their own results.
+// A refused item of a bundle is reported at its position, whatever its error and position. The outcomes of other runs
+// are recorded at once, once, and with their own results.
 func TestARefusedOutcomeAffectsNoOther(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, other := apptest.Two(t, apptest.Options{Database: database})

@@ -10,12 +10,12 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// What the end of a chain owes its children is stored with the end: an app that dies between the two, before anything
-// was brought, leaves it to the next. The same holds of an app that dies between the run that started the child and the
-// one that ends the chain.
+// The messages to the children at the end of a chain are stored in the transaction that ends the chain: if the app dies
+// before their delivery, the next app delivers them. The same applies if an app dies between the run that started the
+// child and the run that ends the chain.
 func TestAnAppThatDiesBeforeTheClosePolicyTakesEffectLeavesItToTheNext(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		// it brings nothing and moves no time: as if it died behind each commit
+		// no background deliveries and timers: as if the app died after each commit
 		still := func(o *app.Options) { o.Still = true }
 		a := apptest.Start(t, apptest.Options{Database: database, Change: still})
 		c := caller{t, a, ""}
@@ -52,8 +52,8 @@ func TestAnAppThatDiesBeforeTheClosePolicyTakesEffectLeavesItToTheNext(t *testin
 	})
 }
 
-// The runs of a chain that had children, some of whose ends no history of it tells, leave a server and come to another
-// as they are.
+// All runs of a chain with children are exported from one server and imported by another without changes. No history of
+// the chain has the ends of some of these children.
 func TestAChainWithChildrenIsExportedAndImported(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		home := caller{t, apptest.Start(t, apptest.Options{Database: database}), "default"}

@@ -17,7 +17,7 @@ import (
 //go:embed testdata/cli_requests.json
 var cliRequests []byte
 
-// recorded is one request as the command-line client of the contract makes it, and what it needs of the answer.
+// recorded is a request of the contract's command-line client, and what the client needs of the response.
 type recorded struct {
 	Operation, Method, Path string
 	Body                    json.RawMessage
@@ -26,8 +26,8 @@ type recorded struct {
 	Save                    map[string]string // name in later paths and bodies: member, as a.b
 }
 
-// W9: every request of the command-line client, in one story. It sends both version headers, worker protocol 1.0, on
-// all of them, and believes an answer only when the version of its plane is echoed.
+// W9: every request of the command-line client, in one sequence. It sends both version headers, worker protocol 1.0,
+// with every request, and rejects a response without the version of its plane.
 func TestTheRequestsOfTheCommandLineClient(t *testing.T) {
 	var list []recorded
 	if err := json.Unmarshal(cliRequests, &list); err != nil {
@@ -67,7 +67,7 @@ func TestTheRequestsOfTheCommandLineClient(t *testing.T) {
 	})
 }
 
-// at is a member of an answer, named a.b.
+// at returns a member of a response by a path like a.b.
 func at(body map[string]any, member string) any {
 	var v any = body
 	for name := range strings.SplitSeq(member, ".") {

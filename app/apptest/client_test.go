@@ -33,7 +33,7 @@ func (c client) with(name, value string) client {
 // as is the client with a token.
 func (c client) as(token string) client { return c.with("Authorization", "Bearer "+token) }
 
-// call makes a request below /api, or whose path says more.
+// call sends a request below /api, or to an absolute path.
 func (c client) call(method, path, body string) response {
 	c.t.Helper()
 	if strings.HasPrefix(path, "/") && path != "/metrics" && !strings.HasPrefix(path, "/api/") {
@@ -64,7 +64,7 @@ func (c client) call(method, path, body string) response {
 		c.t.Fatal(err)
 	}
 	s := response{status: res.StatusCode, raw: string(raw), header: res.Header}
-	_ = json.Unmarshal(raw, &s.body) // some answers are no JSON
+	_ = json.Unmarshal(raw, &s.body) // some responses are not JSON
 	return s
 }
 

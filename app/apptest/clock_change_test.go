@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// A schedule whose stored time was computed by older rules gets the time of today's rules when an app starts, once with
-// two apps, and its history says so. Then it fires once, at the first moment after the gap that a clock change leaves.
+// A schedule whose stored time was computed by older rules gets the time of the current rules when an app starts, once
+// with two apps, and its history records it. Then it fires once, at the first moment after the gap of a clock change.
 func TestASkippedLocalTimeFiresAfterTheGap(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		var shift atomic.Int64

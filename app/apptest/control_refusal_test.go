@@ -19,8 +19,8 @@ import (
 
 const admin = "refusal-test-token-0123456789"
 
-// W5: every refusal of the checks before a verb, on every route of the control plane, over a real app with one of
-// everything in it. None of them changes anything.
+// W5: every refusal of the checks before a verb, on every route of the control plane, with a real app that has one
+// object of every kind. No refusal changes a row.
 func TestEveryControlRouteRefusesBeforeItsVerb(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) {
@@ -76,7 +76,7 @@ func pathOf(pattern string, known map[string][]string) string {
 	})
 }
 
-// matrix asks one route what it must refuse.
+// matrix sends one route the requests that it must refuse.
 type matrix struct {
 	t    *testing.T
 	rt   serve.Route

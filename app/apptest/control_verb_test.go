@@ -33,7 +33,7 @@ func continued(t *testing.T, c client, id string) (first string) {
 	return task["run_id"].(string)
 }
 
-// W5: what the verbs of the control plane refuse, over a real broker. None of it changes anything.
+// W5: the refusals of the control plane's verbs, with a real broker. No refusal changes a row.
 func TestControlVerbsRefuseAndChangeNothing(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) {
@@ -49,7 +49,7 @@ func TestControlVerbsRefuseAndChangeNothing(t *testing.T) {
 		for _, x := range []struct {
 			name, method, path, body string
 			status                   int
-			reason, about            string // about: a member of the answer, as NAME=VALUE, or of errors
+			reason, about            string // about: a member of the response, as NAME=VALUE, or of errors
 		}{
 			{
 				"a cancel of a historical run", "POST", old + "/cancel", `{}`, 409, "historical_run_command_rejected",

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// A deployment is a build of a queue under one name: it is listed with its workers, takes new runs, is drained and
-// resumed, and gives its place back to the one before.
+// A deployment names a build of a queue: it is listed with its workers, receives new runs, can be drained and resumed,
+// and a rollback selects the previous one.
 func TestADeploymentIsRolledOutAndBack(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})

@@ -40,7 +40,7 @@ func DumpDatabase(t testing.TB, database string) Dump {
 		if name == "workers" { // apps of one database know each other by rows that they write when they like
 			d[name] = slices.DeleteFunc(d[name], func(row string) bool { return strings.HasPrefix(row, "[/apps ") })
 		}
-		if name == "namespaces" { // what a namespace uses is stored up to a second later
+		if name == "namespaces" { // the usage of a namespace is stored up to a second later
 			for i, row := range d[name] {
 				d[name][i] = strings.ReplaceAll(usage.ReplaceAllString(row, ""), "{,", "{")
 			}
@@ -69,7 +69,7 @@ func (a *App) Dump() Dump {
 	return DumpDatabase(a.t, a.Database)
 }
 
-// Diff lists the rows that only one of two dumps contains; empty if the dumps are equal. It skips the tables in beside.
+// Diff lists the rows that only one of two dumps contains; empty if the dumps are equal. It skips the given tables.
 func (d Dump) Diff(other Dump, beside ...string) string {
 	var said []string
 	names := map[string]bool{}

@@ -16,9 +16,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
 )
 
-// The epoch of a session rises over the life of its id, also when clean-up removed its row and the clock of the next
-// claim stands before the last one: at another app, on PostgreSQL, that knew the floor as it was before. Each way of
-// claiming has its turn.
+// The epoch of a session rises over the whole life of its ID, also if clean-up deleted its row and the clock of the
+// next acquisition is earlier than that of the last: at another app, on PostgreSQL, that has cached the old epoch
+// watermark. All kinds of acquisition are tested.
 func TestAnEpochRisesAfterCleanUpWithAClockSetBack(t *testing.T) {
 	for name, claim := range map[string]func(h hand, id string) float64{
 		"by its verb": func(h hand, id string) float64 {
@@ -62,7 +62,7 @@ func TestAnEpochRisesAfterCleanUpWithAClockSetBack(t *testing.T) {
 					first = open(ahead)
 				} else {
 					first, back = open(ahead), open(0)
-					claim(hire(back, "early"), "other") // it has looked at the floor before there was one
+					claim(hire(back, "early"), "other") // this app read the watermark before it was set
 				}
 				epoch := claim(hire(first, "w1"), "s")
 				first.Stop()

@@ -10,8 +10,8 @@ import (
 // exactly are whole numbers that a double cannot hold.
 const exactly = `{"id":9007199254740993,"less":-1234567890123456789}`
 
-// An id of a payment system has more digits than a double keeps: it is stored, found and shown as it was sent,
-// whichever way it takes.
+// Integers with more digits than a double can represent, such as IDs of payment systems, are stored, found and shown
+// exactly, by every route.
 func TestWholeNumbersStayExact(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		c := caller{t, apptest.Start(t, apptest.Options{Database: database}), ""}
@@ -55,7 +55,7 @@ func TestWholeNumbersStayExact(t *testing.T) {
 	})
 }
 
-// What the codec cannot hold is refused where it comes in, by the place of the member: nothing could read it later.
+// Numbers that the codec cannot encode are refused with the path of the member.
 func TestNumbersBeyondTheCodecAreRefusedByTheirPlace(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	c := caller{t, a, ""}

@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// found lists workflow ids by a filter, page by page of the size given.
+// found lists the workflow IDs of a filter, page by page with the given size.
 func (c caller) found(filter string, size int) (ids []string) {
 	c.t.Helper()
 	token := ""
@@ -76,8 +76,8 @@ func TestAFilterOnAnAttributeNobodyKnowsIsAnsweredWithAWarning(t *testing.T) {
 	})
 }
 
-// What a filter is warned of is one look into an index, however many runs there are, and nothing where the page shows
-// the attribute.
+// A warning of a filter costs one index lookup for any number of runs, and nothing if a run of the page has the
+// attribute.
 func TestTheWarningsOfAFilterReadNoRuns(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
@@ -88,7 +88,7 @@ func TestTheWarningsOfAFilterReadNoRuns(t *testing.T) {
 			c.want(200, "GET", "/api/workflows?query="+url.QueryEscape(filter), "")
 			return a.Store().Stats().Reads - before
 		}
-		// The app reads in the background too, so the smallest of three counts is that of the request.
+		// The app also reads in the background, so the smallest of three counts belongs to the request.
 		reads := func(filter string) int64 { return min(once(filter), once(filter), once(filter)) }
 		started := 0
 		for _, n := range []int{10, 300} {
@@ -198,7 +198,7 @@ func TestSearchAttributesAreRegisteredCheckedAndFound(t *testing.T) {
 	})
 }
 
-// Registrations are of one namespace, and what another has is not found.
+// A registration applies to one namespace, and filters do not find attributes of other namespaces.
 func TestSearchAttributesAreOfOneNamespace(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})

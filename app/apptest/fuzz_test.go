@@ -26,9 +26,9 @@ import (
 // the requests, some 12,000 for all operations; the app needs a tenth of it.
 const fuzzShare = 6
 
-// Requests that are made of the published description, valid and invalid ones, get only answers that it describes, and
-// never a 5xx. Each run takes another sixth of the operations; SOJOURN_TEST_FUZZ_SEED repeats a run. SOJOURN_TEST_FUZZ
-// asks for so many examples of all operations, in every role.
+// Requests generated from the published API description, valid and invalid ones, get only responses that the
+// description has, and never a 5xx. Each run tests another sixth of the operations; SOJOURN_TEST_FUZZ_SEED repeats a
+// run. SOJOURN_TEST_FUZZ sets the number of examples of all operations, in every role.
 func TestRequestsMadeOfTheDescriptionGetDescribedAnswers(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -65,7 +65,7 @@ func TestRequestsMadeOfTheDescriptionGetDescribedAnswers(t *testing.T) {
 	}
 }
 
-// populate gives an app one of everything and returns the ids, by the names under which requests carry them.
+// populate creates one object of every kind in an app and returns the IDs, by their names in requests.
 func populate(t *testing.T, c client) map[string][]string {
 	t.Helper()
 	c.want(201, "POST", "/worker/register",

@@ -27,7 +27,7 @@ func register(c caller, id, more string) hand {
 	return hand{c, id}
 }
 
-// start starts a run of type flow and gives its id.
+// start starts a run of type flow and returns its ID.
 func (c caller) start(id string) string {
 	c.t.Helper()
 	return c.want(

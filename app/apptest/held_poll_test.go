@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/internal/workerapi"
 )
 
-// pollWith polls with further members of the body and gives the whole answer.
+// pollWith polls with further members of the body and returns the whole response.
 func (h hand) pollWith(kind, more string) response {
 	h.t.Helper()
 	return h.ask(

@@ -21,7 +21,7 @@ func held(t *testing.T, a *apptest.App, kind string, workers, n int) {
 	}
 	for i := range n {
 		w := hand{c, fmt.Sprintf("%s-%d", kind, i%workers)}
-		go func() { // the end of the app ends it, with an answer or without
+		go func() { // the end of the app ends this poll, with or without a response
 			r, err := http.NewRequest("POST", a.URL()+"/api/worker/"+kind+"-tasks/poll",
 				strings.NewReader(`{"worker_id":"`+w.id+`","task_queue":"`+handQueue+`","timeout_seconds":60}`))
 			if err != nil {
@@ -50,7 +50,7 @@ func TestAThousandIdlePollsSendNoStatement(t *testing.T) {
 			after.Commits != before.Commits {
 			t.Errorf("1000 idle polls: %+v, then %+v", before, after)
 		}
-		a.Stop() // which answers them
+		a.Stop() // which responds to them
 	})
 }
 

@@ -123,12 +123,11 @@ func listOf(v any) []any { l, _ := v.([]any); return l }
 // wrong is a body with one thing in it that the description forbids.
 type wrong struct {
 	about   string
-	missing bool // a member, which may be refused for what it would have named
+	missing bool // a missing member; the refusal may be about the object that it names
 	body    any
 }
 
-// wrongs are all the ways in which a value that fits can be made not to fit. put gives the whole body with another
-// value in this one's place.
+// wrongs returns all invalid variants of a valid value. put returns the whole body with another value in its place.
 func (d description) wrongs(at string, s map[string]any, value any, put func(any) any) []wrong {
 	var all []wrong
 	add := func(field, about string, missing bool, v any) {
@@ -228,8 +227,8 @@ func violations(s map[string]any) map[string]any {
 	return all
 }
 
-// What the description asks of a request, the server asks as well, and no more: without a member that is needed, or
-// with one beyond its limits, a request is refused, and what has just those members is not refused for its form.
+// The server enforces the API description and nothing more: it refuses a request with a missing or invalid member, and
+// does not refuse the form of a request that has exactly the required members.
 func TestTheServerAsksForWhatItsDescriptionAsksFor(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.NoAuth, o.Token = false, pythonToken }})
 	c := client{t: t, url: a.URL()}.as(pythonToken)

@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// aStep starts a run and gives its first step to a worker.
+// aStep starts a run and leases its first activity to a worker.
 func aStep(c caller, h hand, workflow string) handTask {
 	c.t.Helper()
 	c.start(workflow)
@@ -33,7 +33,7 @@ func logItem(t handTask, owner string, part int, texts ...string) string {
 		t.text("task_id"), owner, t.text("activity_attempt_id"), part, strings.Join(lines, ","))
 }
 
-// logs uploads chunks and gives what became of each: recorded, full, or the reason of the refusal.
+// logs uploads chunks and returns the result of each: recorded, full, or the reason of the refusal.
 func (h hand) logs(items ...string) string {
 	h.t.Helper()
 	s := h.want(200, "POST", "/api/worker/tasks/logs", `{"items":[`+strings.Join(items, ",")+`]}`)
@@ -135,7 +135,7 @@ func TestAnOutcomeSentAgainBringsItsLinesOnce(t *testing.T) {
 		a, other := apptest.Two(t, apptest.Options{Database: database})
 		c, through := caller{t, a, ""}, hand{caller{t, other, ""}, "w1"}
 		h := register(c, "w1", "")
-		long := strings.Repeat("x", 8<<10) // for these it is looked up what is kept already
+		long := strings.Repeat("x", 8<<10) // for these the app reads the stored size first
 		for name, chunks := range map[string][3]string{
 			"numbered":   {`{"part":2,"lines":[{"text":"last"}]}`, `{"part":3,"lines":[{"text":"more"}]}`, "first;last;"},
 			"unnumbered": {`{"lines":[{"text":"last"}]}`, `{"lines":[{"text":"more"}]}`, "first;last;"},
@@ -200,7 +200,7 @@ func TestEachAttemptHasItsOwnLines(t *testing.T) {
 	}
 }
 
-// Whatever a worker sends, no more of an attempt is kept than may be, and what is missing is counted.
+// The log of an attempt never exceeds its limit, and dropped lines are counted.
 func TestNoMoreLinesAreKeptThanMayBe(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	c := caller{t, a, ""}

@@ -9,7 +9,7 @@ import (
 )
 
 // twice repeats a call as if the first response was lost. The second response must equal the first one except for the
-// members in beside, and must not change anything.
+// named members, and must not change anything.
 func (h hand) twice(method, path, body string, beside ...string) response {
 	h.t.Helper()
 	first := h.ask(method, path, body)
@@ -30,8 +30,8 @@ func (h hand) twice(method, path, body string, beside ...string) response {
 	return first
 }
 
-// The answer to every call of a worker may be lost. The same call once more gives the same task and the same outcome,
-// and does nothing a second time.
+// The response to every call of a worker may be lost. A repetition returns the same task and the same outcome, and has
+// no further effect.
 func TestALostAnswerIsGivenAgain(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
@@ -40,7 +40,8 @@ func TestALostAnswerIsGivenAgain(t *testing.T) {
 			return taskOf(t, w.twice("POST", "/api/worker/"+kind+"-tasks/poll",
 				`{"worker_id":"w","task_queue":"`+handQueue+`","poll_request_id":"`+id+`","timeout_seconds":30}`))
 		}
-		// recorded says whether this call did it, and reason that an earlier one had; run_status is of the moment.
+		// recorded reports whether this call recorded the outcome, reason whether an earlier one did; run_status is
+		// current
 		said := []string{"recorded", "reason", "run_status", "run_id"}
 		complete := func(path, body string) { w.twice("POST", path, body, said...) }
 
@@ -80,7 +81,7 @@ func TestALostAnswerIsGivenAgain(t *testing.T) {
 		}
 		w.twice("DELETE", "/api/worker/sessions/mine", `{"worker_id":"w"}`, moving...)
 
-		// The batch form: tasks of several kinds at once, and their outcomes. The time it says is that of the answer.
+		// The batch form: tasks of several kinds at once, and their outcomes. The time is that of the response.
 		for _, id := range []string{"lost-2", "lost-3"} {
 			w.start(id)
 		}

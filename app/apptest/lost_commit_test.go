@@ -10,8 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/internal/storetest"
 )
 
-// behind starts an app whose connections to PostgreSQL go through a gate, and another on the same database whose do
-// not.
+// behind starts an app whose connections to PostgreSQL go through a gate, and another on the same database without it.
 func behind(t *testing.T) (*storetest.Gate, *apptest.App, *apptest.App) {
 	t.Helper()
 	database := apptest.Postgres(t)
@@ -45,7 +44,7 @@ func (c caller) loses(gate *storetest.Gate, at, method, path, body string) respo
 	return s
 }
 
-// asks makes a call until the database is there again for it: connections that were cut are found out one by one.
+// asks repeats a call until the database is available: the app detects broken connections one by one.
 func (c caller) asks(status int, method, path, body string) response {
 	c.t.Helper()
 	for end := time.Now().Add(time.Minute); ; {
@@ -58,9 +57,9 @@ func (c caller) asks(status int, method, path, body string) response {
 	}
 }
 
-// A database that dies while it commits leaves open whether it did. The call says so, and the same call once more finds
-// out what became of it, at the same app or at another: nothing is done twice, and nothing lies with a worker that does
-// not know of it.
+// If the database fails during a commit, the outcome is unknown, and the response reports this. A repetition at the
+// same or another app determines the outcome: nothing is done twice, and no task stays leased to a worker that does not
+// know of it.
 func TestACommitWhoseAnswerIsLostIsFoundByTheRetry(t *testing.T) {
 	t.Parallel()
 	gate, a, b := behind(t)

@@ -22,12 +22,12 @@ import (
 const goQueue = "go"
 
 func TestMain(m *testing.M) {
-	sandbox.Main(worker.Isolated(languages())) // the tests' own program is that of the executors as well
-	_ = flag.Set("test.parallel", "4")         // unless it is said: most of them wait, for SDKs that poll
+	sandbox.Main(worker.Isolated(languages())) // the test binary is also the program of the executors
+	_ = flag.Set("test.parallel", "4")         // default; most tests wait for polling SDKs
 	os.Exit(m.Run())
 }
 
-// languages is what the Go worker of the mixed runs offers.
+// languages returns the registry of the Go worker in mixed runs.
 func languages() *worker.Registry {
 	r := worker.NewRegistry()
 	r.Workflow("go.languages", func(ctx workflow.Context) ([]string, error) {

@@ -15,14 +15,14 @@ import (
 	"github.com/sojourn-run/sojourn/app/internal/workerapi"
 )
 
-// caller asks an app over HTTP, in one namespace.
+// caller calls an app over HTTP, in one namespace.
 type caller struct {
 	t   testing.TB
 	app *apptest.App
 	ns  string
 }
 
-// response is an answer.
+// response is an HTTP response.
 type response struct {
 	status int
 	header http.Header
@@ -70,7 +70,7 @@ func (c caller) want(status int, method, path, body string) response {
 
 var everyRoute = func() []serve.Route { return append(httpapi.Routes(), workerapi.Routes()...) }
 
-// inPath puts names into a route's pattern.
+// inPath replaces the names in a route's pattern.
 func inPath(pattern string, names map[string]string) string {
 	for name, v := range names {
 		pattern = strings.ReplaceAll(pattern, "{"+name+"}", v)
@@ -78,8 +78,8 @@ func inPath(pattern string, names map[string]string) string {
 	return pattern
 }
 
-// What one namespace has is in no answer to another, on any route; and one that was not created is refused on all of
-// them.
+// On no route does a response contain objects of another namespace. A namespace that was not created is refused on all
+// routes.
 func TestNamespacesKeepEverythingApart(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
@@ -136,7 +136,7 @@ func TestNamespacesKeepEverythingApart(t *testing.T) {
 			body := `{"worker_id":"` + mark + `","lease_owner":"` + mark +
 				`","workflow_task_attempt":1,"commands":[],"task_queue":"` + mark + `"}`
 			got := right.ask(rt.Method, path, body)
-			// Queues need not be known: these show what the asker's namespace has, nothing.
+			// These routes return queues that do not exist, with the content of the caller's namespace, which is empty.
 			own := slices.ContainsFunc([]string{"/build-ids", "/limits", "/priority-fairness", "/route"}, func(end string) bool {
 				return strings.HasSuffix(rt.Pattern, end) && !strings.Contains(got.raw, run)
 			})
@@ -213,7 +213,7 @@ func TestAKnownNamespaceCostsNoStatement(t *testing.T) {
 		blue.want(200, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":0}`)
 	}
 	poll()
-	for rounds := 1; ; rounds++ { // the app looks after this and that by itself, now and then
+	for rounds := 1; ; rounds++ { // the app does background work
 		before := a.Store().Stats()
 		for range 20 {
 			poll()

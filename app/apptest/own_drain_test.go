@@ -67,7 +67,7 @@ func TestADrainOutlivesARestartOfItsWorker(t *testing.T) {
 		polls := func() response {
 			return here.ask("POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","timeout_seconds":0}`)
 		}
-		told := func(want int) { // what the other app writes is told
+		told := func(want int) { // the other app sends notices of its writes
 			t.Helper()
 			until(t, fmt.Sprint("its polls are answered with ", want), func() bool { return polls().status == want })
 		}

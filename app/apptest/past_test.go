@@ -33,7 +33,7 @@ func TestARunGoesOnPastOthersEightTimesInARow(t *testing.T) {
 			kind = one["kind"].(string)
 			return one[kind].(map[string]any)
 		}
-		// done completes a task and gives the one that comes back.
+		// done completes a task and returns the next one.
 		done := func(task handTask) handTask {
 			t.Helper()
 			item := fmt.Sprintf(
@@ -56,7 +56,7 @@ func TestARunGoesOnPastOthersEightTimesInARow(t *testing.T) {
 			task = done(task)
 			order = append(order, task.text("workflow_id"))
 		}
-		// no activity of another lies there, so the ninth goes past nothing; b was given its first as all are
+		// no activity of another run waits, so the ninth task overtakes none; b was dispatched in order
 		var want []string
 		for _, of := range []struct {
 			run   string

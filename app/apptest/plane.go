@@ -11,9 +11,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/plane"
 )
 
-// Plane opens a control plane without a port, so that it lives in a bubble of virtual time, and runs it until the test
-// ends or it is closed before. It is what an app serves, of release "test", without tokens; database is sqlite:PATH or
-// postgres://…, empty for a new SQLite file, and opened by Open where that is set.
+// Plane opens a control plane without a listener, so that it can run in virtual time, and runs it until the test ends
+// or it is closed. It is the control plane of an app with release "test" and without tokens. database is sqlite:PATH or
+// postgres://…, empty for a new SQLite file; Open replaces the function that opens it.
 func Plane(t testing.TB, database string, o plane.Options) *plane.Plane {
 	t.Helper()
 	if database == "" {

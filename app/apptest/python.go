@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// Python is an interpreter that has what a list of requirements names, made once for that list and kept in the user's
-// cache. Where there is none, the test is skipped, or fails when SOJOURN_TEST_REQUIRE has the word python.
+// Python returns an interpreter with the packages of a list of requirements, installed once per list in the user's
+// cache. Without Python the test is skipped, or fails if SOJOURN_TEST_REQUIRE contains python.
 func Python(t testing.TB, list string) string {
 	t.Helper()
 	path, err := virtualenv(list)

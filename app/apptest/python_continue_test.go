@@ -74,8 +74,7 @@ func TestASignalBehindTheLastStepGoesWithTheRun(t *testing.T) {
 	})
 }
 
-// Handler, condition, update and continue-as-new in one workflow: what was paid in is in the balance once, whatever it
-// met on its way.
+// Signal handler, condition, update and continue-as-new in one workflow: each payment is in the balance exactly once.
 func TestSignalsMeetContinueAsNewInPython(t *testing.T) {
 	t.Parallel()
 	python(t)

@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// The SDK's worker of one app judges and answers what the SDK's client asks of another.
+// The SDK's worker at one app validates updates and executes queries that the SDK's client sends to another app.
 func TestPythonAsksOneAppAndWorksForAnother(t *testing.T) {
 	t.Parallel()
 	python(t)

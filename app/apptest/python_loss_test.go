@@ -19,12 +19,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// lossy stands before an app and loses the first answer to every request that may be sent again: the app has done what
-// was asked, and the caller, whose connection breaks, cannot know.
+// lossy is a proxy that drops the first response to every request that may be repeated: the app has executed the
+// request, and the caller, whose connection breaks, does not know.
 type lossy struct {
 	mu   sync.Mutex
 	seen map[[sha256.Size]byte]bool
-	lost map[string]int // by the last word of the path
+	lost map[string]int // by the last segment of the path
 }
 
 func (l *lossy) serve(t *testing.T, a *apptest.App) string {
@@ -39,7 +39,7 @@ func (l *lossy) serve(t *testing.T, a *apptest.App) string {
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 		ModifyResponse: func(r *http.Response) error {
 			if l.loses(r.Request) {
-				_, err := io.Copy(io.Discard, r.Body) // the whole answer has left the app
+				_, err := io.Copy(io.Discard, r.Body) // the app has sent the whole response
 				return fmt.Errorf("lost on the way: %w", err)
 			}
 			return nil

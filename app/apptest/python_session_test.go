@@ -19,8 +19,8 @@ type counted struct {
 	Calls  int    `json:"calls"`
 }
 
-// sojourn_session.py keeps state for the session and epoch of an attempt, with the oldest and the newest SDK. A session
-// that was with another worker in between finds new state, and the old state is closed.
+// sojourn_session.py stores state for the session and epoch of an attempt, with the oldest and the newest SDK. If
+// another worker held the session in between, the code gets new state, and the old state is closed.
 func TestSessionStateOfAPythonWorker(t *testing.T) {
 	t.Parallel()
 	python(t)

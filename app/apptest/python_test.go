@@ -32,13 +32,13 @@ func python(t *testing.T) string {
 	return pythonWith(t, "requirements.txt")
 }
 
-// pythonWith is an interpreter that has what a list of requirements names.
+// pythonWith returns an interpreter with the packages of a list of requirements.
 func pythonWith(t *testing.T, list string) string {
 	t.Helper()
 	return apptest.Python(t, filepath.Join(pythonDir, list))
 }
 
-// startPython starts an app that wants a token, on an address of its choice unless one is given.
+// startPython starts an app that requires a token, on the given address or a free one.
 func startPython(t *testing.T, database, addr string) *apptest.App {
 	return apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) {
 		o.NoAuth, o.Token = false, pythonToken
@@ -246,7 +246,7 @@ func output(t *testing.T, a *apptest.App, run protocol.Target, into any) {
 	}
 }
 
-// pendingOn waits until an activity of the run is with a worker, and says with which.
+// pendingOn waits until an activity of the run is leased, and returns the worker.
 func pendingOn(t *testing.T, a *apptest.App, run protocol.Target, activityType string) (worker string) {
 	t.Helper()
 	until(t, "activity "+activityType+" is under way", func() bool {
@@ -319,7 +319,7 @@ func TestTheAppRestartsWhilePythonPolls(t *testing.T) {
 	})
 }
 
-// kept is what an activity of a session tells about where it ran.
+// kept is the report of an activity of a session about its process.
 type kept struct {
 	PID    int    `json:"pid"`
 	Worker string `json:"worker"`

@@ -28,14 +28,14 @@ func questionPath(kind, id, verb string) string {
 	return "/api/worker/" + strings.ReplaceAll(strings.TrimSuffix(kind, "_task"), "_", "-") + "-tasks/" + id + "/" + verb
 }
 
-// answer answers a query task.
+// answer completes a query task.
 func (h hand) answer(t handTask, value string) response {
 	h.t.Helper()
 	return h.want(200, "POST", questionPath("query_task", t.text("query_task_id"), "complete"),
 		h.questionBody("query_task", t, `,"result":`+value+`,"result_envelope":`+envelope(h.t, value)))
 }
 
-// A caller asks one app, and the worker that can answer polls another.
+// A caller queries one app, and the worker that can execute the query polls another.
 func TestAQueryReachesAWorkerOfAnotherApp(t *testing.T) {
 	database := apptest.Postgres(t)
 	a, b := apptest.Start(t, apptest.Options{Database: database}), apptest.Start(t, apptest.Options{Database: database})
@@ -96,7 +96,7 @@ func TestAQueryReachesAWorkerOfAnotherApp(t *testing.T) {
 	}
 }
 
-// A caller that leaves takes its query with it: no worker is given it any more, and a late answer is refused.
+// If the caller disconnects, its query is dropped: no worker receives it, and a late result is refused.
 func TestAQueryEndsWithItsCaller(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
@@ -124,7 +124,7 @@ func TestAQueryEndsWithItsCaller(t *testing.T) {
 			if polled {
 				task = w.poll("query")
 			} else {
-				time.Sleep(20 * time.Millisecond) // the query may be on its way or not: neither may be seen later
+				time.Sleep(20 * time.Millisecond) // the query may or may not have been sent
 			}
 			cancel()
 			<-gone
@@ -141,13 +141,13 @@ func TestAQueryEndsWithItsCaller(t *testing.T) {
 			t.Errorf("a late answer: %d %s", s.status, s.raw)
 		}
 		const poll = `{"worker_id":"w","task_queue":"by-hand","timeout_seconds":0}`
-		until(t, "no query is left", func() bool { // the app may still be reading the one that was on its way
+		until(t, "no query is left", func() bool { // the app may still read the query that was sent
 			return w.ask("POST", "/api/worker/query-tasks/poll", poll).text("poll_status") == "empty"
 		})
 	})
 }
 
-// Several queries that waited are all handed out, though each poll takes one.
+// Several waiting queries are all dispatched, although each poll receives one.
 func TestQueriesThatWaitAreAllHandedOut(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})

@@ -148,7 +148,7 @@ func TestARolloutMovesNewRunsAndDrainsTheOldBuild(t *testing.T) {
 			a.text("reason") != "build_id_mismatch" {
 			t.Errorf("a poll as another build: %d %v", a.status, a.body)
 		}
-		// What is drained or counted cannot be claimed by its id either.
+		// A task that is drained or over a limit cannot be leased by its ID either.
 		c.begin("mine")
 		id := c.want(http.StatusOK, "GET", "/api/workflows/mine", "").text("run_id") + "-1-workflow"
 		c.want(http.StatusOK, "POST", "/api/task-queues/q/build-ids/drain", `{"build_id":"v2"}`)
@@ -238,8 +238,8 @@ func TestABudgetThrottlesPollsAndItsEndWakesThem(t *testing.T) {
 	})
 }
 
-// What one app's operators decide, another app's polls feel: the poll that waits there is ended, the lease that ends
-// here wakes it.
+// Operators' changes at one app affect polls at another app: a drain ends a held poll there, and a lease that ends here
+// wakes it.
 func TestDecisionsAboutAQueueReachTheOtherApp(t *testing.T) {
 	database := apptest.Postgres(t)
 	here := caller{t: t, app: apptest.Start(t, apptest.Options{Database: database}), ns: "default"}
@@ -342,8 +342,8 @@ func TestAQueueSaysWhyItsOldestTasksWait(t *testing.T) {
 	})
 }
 
-// The published clients read one answer and know no second page: workers and queues come whole unless pages are asked
-// for.
+// The published clients read only one response. Lists of workers and queues are complete unless a request has a page
+// size.
 func TestWorkersAndQueuesArePagedWhenAskedAlone(t *testing.T) {
 	c := caller{t, apptest.Start(t, apptest.Options{}), ""}
 	const all = 120 // more than a page has where lists are paged

@@ -46,7 +46,7 @@ func (c caller) exceeds(quota, method, path, body string) response {
 	return s
 }
 
-// uses is what a namespace uses of a quota.
+// uses returns a namespace's usage of a quota.
 func (c caller) uses(quota string) int {
 	c.t.Helper()
 	list, _ := c.want(200, "GET", "/api/namespaces/"+c.ns, "").body["quotas"].([]any)
@@ -80,7 +80,7 @@ func TestAQuotaRefusesNewWorkOfItsNamespaceAlone(t *testing.T) {
 			busy.exceeds("open_runs", "POST", "/api/sojourn/activities",
 				`{"activity_type":"step","task_queue":"`+handQueue+`","workflow_id":"act-1"}`)
 		})
-		// A start that comes again finds what it did.
+		// A repeated start finds its run.
 		busy.want(409, "POST", "/api/workflows", busy.run("r-2"))
 		busy.want(200, "POST", "/api/workflows",
 			strings.Replace(busy.run("r-2"), "{", `{"duplicate_policy":"use-existing",`, 1))
@@ -197,7 +197,7 @@ func TestStartsPerSecondAreRefusedAboveTheirQuota(t *testing.T) {
 	})
 }
 
-// A parent starts its children whatever the quota; those above it begin when others end, at whichever app these do.
+// A parent may start children above the quota; they begin when other runs end, at any app.
 func TestChildrenAboveAQuotaWait(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := apptest.Two(t, apptest.Options{Database: database})
@@ -239,7 +239,7 @@ func TestChildrenAboveAQuotaWait(t *testing.T) {
 				t.Fatalf("%d children are held, want 3: %v", len(held), held)
 			}
 			c.want(200, "POST", "/api/workflows/"+held[0]+"/terminate", `{}`)
-			c.exceeds("open_runs", "POST", "/api/workflows", c.run("new")) // behind those that wait
+			c.exceeds("open_runs", "POST", "/api/workflows", c.run("new")) // after the waiting children
 			there := hand{caller{t, b, c.ns}, "w"}
 			began := map[string]bool{}
 			next := func() handTask { // of a child; the parent is told of ends meanwhile
@@ -303,7 +303,7 @@ func TestAFiringAboveAQuotaIsRecordedAsSkipped(t *testing.T) {
 	})
 }
 
-// What an app that was killed had not stored, or an earlier build never counted, is counted from the rows.
+// Usage that a killed app had not stored, or that an earlier build did not count, is counted from the rows.
 func TestUsageIsCountedAgain(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})

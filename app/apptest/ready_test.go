@@ -18,7 +18,7 @@ type gate struct {
 	net.Listener
 	to string
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	open  chan struct{}
 	conns []net.Conn
 }
@@ -118,7 +118,7 @@ func TestAnAppWhoseDatabaseStandsStillSaysThatItIsNotReady(t *testing.T) {
 	release := g.shut()
 	defer release()
 	for _, path := range []string{"/readyz", "/api/ready", "/readyz"} {
-		// the database answers none of them: only the app can
+		// the database does not respond; only the app can
 		if got := ready(path); got != http.StatusServiceUnavailable {
 			t.Errorf("%s before a database that stands still: %d", path, got)
 		}

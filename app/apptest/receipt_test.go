@@ -8,8 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// A poll_request_id stands for what its poll was given: as long as that is leased it is given again, and when it is
-// not, nothing else is.
+// A repeated poll_request_id returns the task that its poll leased, while the lease is valid, and afterwards nothing.
 func TestAPollWhoseTaskIsOverIsRefused(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
@@ -49,7 +48,7 @@ func TestAPollWhoseTaskIsOverIsRefused(t *testing.T) {
 	})
 }
 
-// While a poll is open, the same poll again joins it: both answers carry the one lease.
+// A repetition of a held poll joins it: both responses have the same lease.
 func TestAPollThatIsOpenIsJoined(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	w := register(caller{t, a, ""}, "w", "")

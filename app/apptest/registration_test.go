@@ -50,7 +50,7 @@ func TestTheCodeOfALivingWorkerIsNotReplaced(t *testing.T) {
 	})
 }
 
-// What a worker says it can do must not contradict itself, nor go beyond the protocol it speaks.
+// The capabilities of a registration must be consistent and part of the worker's protocol version.
 func TestARegistrationKeepsToItsProtocol(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	manifest := func(local, sessions, sticky string) string { // each "SUPPORTED/MINIMUM"

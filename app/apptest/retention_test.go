@@ -115,7 +115,7 @@ func TestRetentionNeedsNobodyToAsk(t *testing.T) {
 	})
 }
 
-// A run that cannot be read keeps its own namespace, and no other, from being pruned.
+// A run that cannot be decoded stops the retention only of its namespace.
 func TestRetentionOfOneNamespaceHoldsUpNoOther(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	open := func(shift time.Duration) *apptest.App {

@@ -108,7 +108,7 @@ func TestARevocationEndsWhatATokenHoldsAtAnotherApp(t *testing.T) {
 			t.Errorf("a poll that was open: got %d %s", got.status, got.raw)
 		}
 		for path, said := range waits {
-			// A stream has begun its answer, and ends.
+			// A stream has sent its status already, so it just ends.
 			if got := <-said; got.status != 401 && !strings.HasSuffix(path, "/stream") {
 				t.Errorf("%s: got %d %s", path, got.status, got.raw)
 			}
@@ -137,7 +137,7 @@ func TestARevocationEndsWhatATokenHoldsAtAnotherApp(t *testing.T) {
 	})
 }
 
-// signsIn gives the cookie of a sign-in.
+// signsIn returns the cookie of a sign-in.
 func signsIn(t *testing.T, url, token string) string {
 	t.Helper()
 	res, err := http.Post(url+"/api/sojourn/login", "application/json", strings.NewReader(`{"token":"`+token+`"}`))
@@ -185,7 +185,7 @@ func TestARevocationHoldsAtAnAppThatHearsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	do("ALTER DATABASE " + name + " ALLOW_CONNECTIONS false") // whoever loses its connection stays without
+	do("ALTER DATABASE " + name + " ALLOW_CONNECTIONS false") // a process that loses its connection cannot reconnect
 	do(
 		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '" + name +
 			"' AND application_name = 'sojourn bus'",

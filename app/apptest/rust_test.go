@@ -215,8 +215,8 @@ func TestOneOfTwoRustWorkersIsKilled(t *testing.T) {
 	})
 }
 
-// A killed process says nothing: its attempt ends with the time it may take from start to close, without which it waits
-// for the lease of 300 s that the contract gives, and the session with its own.
+// A killed process sends no report: its attempt ends with its start-to-close timeout, without which it would wait for
+// the contract's lease of 300 s, and the session with its own lease.
 func TestARustSessionMovesWhenItsHolderIsKilled(t *testing.T) {
 	rust(t, "sojourn-interop")
 	apptest.Databases(t, func(t *testing.T, database string) {

@@ -78,7 +78,7 @@ func newScoped(t *testing.T, a *apptest.App) *scoped {
 	return s
 }
 
-// ask asks a query, which the holder has in hand then.
+// ask sends a query, which the owner then has leased.
 func (s *scoped) ask(t *testing.T) {
 	t.Helper()
 	asked := make(chan response, 1)
@@ -92,16 +92,16 @@ func (s *scoped) ask(t *testing.T) {
 	s.known["query"] = query.text("query_task_id")
 }
 
-// scopedCall is what one route is asked in the name of a worker. Those without an answer below are refused.
+// scopedCall is a request of a route with a worker's ID. It must be refused unless it has a response below.
 type scopedCall struct {
 	path, query, body string
 	said              int    // to the covering token; 0: 200
 	reason            string // to the others; "": task_not_found, with 404
-	item              string // in a batch: the member of the answer whose one element holds the refusal
+	item              string // in a batch: member of the response with the refusal in its only element
 }
 
-// calls are the requests of every route, in an order in which each can succeed, each in the name of a worker; TASK
-// stands for an id in known.
+// calls returns the requests of every route, in an order in which each can succeed, with a worker's ID; TASK stands for
+// an ID in known.
 func (s *scoped) calls(worker, queue string) map[string][]scopedCall {
 	step := func(task, more string) string {
 		return fmt.Sprintf(`{"lease_owner":%q,"activity_attempt_id":%q%s}`, worker, s.known[task+"_attempt"], more)
@@ -258,7 +258,7 @@ func TestATokenIsABoundaryOnEveryWorkerRoute(t *testing.T) {
 				}
 			}
 		}
-		// The query may have waited too long by now: it is answered if it still can be, and another one is asked.
+		// The query may have timed out: the test completes it if possible, and sends another one.
 		old := s.calls(scopeHolder, "blue")["complete_query_task"][0]
 		s.own.call("POST", "/api/worker/query-tasks/"+old.path+"/complete", old.body)
 		<-s.asked
@@ -267,8 +267,8 @@ func TestATokenIsABoundaryOnEveryWorkerRoute(t *testing.T) {
 	})
 }
 
-// ownAffair says of a call in the name of the caller's own worker that it is about nothing but that, or about what its
-// scope covers: the holder's queue, for a token of the same queue and another group.
+// ownAffair reports whether a call with the ID of the caller's own worker is only about this worker, or about what its
+// scope covers: the owner's queue, for a token of the same queue and another group.
 func ownAffair(operation string, c scopedCall, sameQueue bool) bool {
 	switch {
 	case c.reason == "worker_not_found", strings.HasSuffix(operation, "validation_task"):

@@ -21,7 +21,7 @@ func TestASignalTheTypeDoesNotHaveIsRefused(t *testing.T) {
 			t.Helper()
 			return c.want(status, "POST", "/api/workflows/flow-1/signal/"+name, body)
 		}
-		send(202, "early", `{}`) // while nobody runs the type
+		send(202, "early", `{}`) // while no worker runs the type
 		listens(c, "w1", `["go"]`)
 		unchanged(t, a, "an unknown signal", func() {
 			if s := send(404, "gone", `{}`); s.text("reason") != "unknown_signal" ||
@@ -49,7 +49,7 @@ func TestASignalTheTypeDoesNotHaveIsRefused(t *testing.T) {
 	})
 }
 
-// What a worker that polls elsewhere declared counts at every app.
+// The signals that a worker declared at one app are known at every app.
 func TestAnotherAppKnowsTheSignalsOfAType(t *testing.T) {
 	database := apptest.Postgres(t)
 	first, second := apptest.Start(t, apptest.Options{Database: database}),

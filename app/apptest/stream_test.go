@@ -228,7 +228,7 @@ func TestDebugAndWhySayWhatKeepsARun(t *testing.T) {
 	})
 }
 
-// What another app on the same database commits is streamed too.
+// A stream also sends the commits of other apps on the same database.
 func TestAStreamTellsWhatAnotherAppCommits(t *testing.T) {
 	database := apptest.Postgres(t)
 	here := caller{t, apptest.Start(t, apptest.Options{Database: database}), "default"}

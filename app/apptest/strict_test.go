@@ -7,10 +7,10 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// What strictly typed SDKs of the worker protocol rely on, without one of them.
+// Requirements of strictly typed SDKs of the worker protocol, tested without such an SDK.
 
-// A session's task says in which queue the session is and until when, also where it was made without either: such
-// clients take a session that lacks them for broken, and one whose end changes.
+// A session's task has the session's queue and end, also if the session was created without either: such clients reject
+// a session that lacks them, or whose end changes.
 func TestATaskOfASessionNamesItsQueueAndItsEnd(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})

@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// Over HTTP as well what is wrong with a turn, up to what is none, leaves the result that it came with as it is.
+// Also over HTTP, an invalid eager workflow task does not affect the activity result that it was sent with.
 func TestATurnThatIsNoneLeavesItsResult(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	w := register(caller{t, a, ""}, "w", `,"incarnation":"w1"`)
@@ -28,7 +28,7 @@ func TestATurnThatIsNoneLeavesItsResult(t *testing.T) {
 		if item["outcome"] != "completed" || item["recorded"] != true || item["then"] != nil || item["run_id"] != run {
 			t.Errorf("%s: %s", then, s.raw)
 		}
-		// the task was made, and given to who asked for work along with the result
+		// a plain workflow task was created and leased by the next poll of the same call
 		tasks := s.body["next"].(map[string]any)["tasks"].([]any)
 		if len(tasks) != 1 {
 			t.Fatalf("%s: %s", then, s.raw)

@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// unknownOutcomes makes the requests that the published SDK retries when their outcome is not known, and has its own
-// reader judge the answers.
+// unknownOutcomes sends the requests that the published SDK retries if their outcome is unknown, and checks the
+// responses with the SDK's own parser.
 const unknownOutcomes = `
 import sys, httpx
 from durable_workflow.retry_policy import _backend_unavailable_refusal
@@ -30,7 +30,7 @@ for path, body in {
             print("%s: %d %s" % (path, answer.status_code, answer.text[:600]))
 `
 
-// The published Python SDK takes the answers of an app whose database is away for what they are, and asks again.
+// The published Python SDK recognizes the responses of an app whose database is unavailable, and retries.
 func TestThePublishedClientKnowsAnOutcomeThatIsNotKnown(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	if err := a.Store().Close(); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/plane"
 )
 
-// metered is a body that counts what is read of it.
+// metered is a body that counts the bytes read.
 type metered struct {
 	io.Reader
 	read int

@@ -7,9 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// lost are completions whose run would go another way if what they ask for were left out, in every form a client may
-// put that; with the member they are refused for. Those without one are wrong in themselves, and their task stays with
-// its worker.
+// lost are completions whose run would behave differently if an unsupported member were ignored, in every form of the
+// member, with the name of the refused member. Completions without one are invalid, and their task stays leased.
 var lost = []struct {
 	name, body, member string
 }{
@@ -70,8 +69,8 @@ var lost = []struct {
 	{"commands that are none", `"commands":7`, ""},
 }
 
-// What cannot be left out is refused by its path and takes the run out of everybody's hands in the same change, so that
-// not one worker after another ends on it. What is only wrong leaves the task where it is.
+// A command with an unsupported member is refused by its path, and the same transaction quarantines the run, so that it
+// does not fail on one worker after another. An invalid command does not change the task.
 func TestWhatWouldBeLostIsRefusedAndTheRunQuarantined(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})

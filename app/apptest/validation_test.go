@@ -9,7 +9,7 @@ import (
 const validators = `,"capabilities":["update_validation_tasks","workflow_updates"],
 	"workflow_command_contracts":{"flow":{"queries":[],"signals":[],"updates":["set","free"],"update_validators":["set"]}}`
 
-// verdict answers a validation task.
+// verdict completes a validation task.
 func (h hand) verdict(t handTask, verb, more string) response {
 	h.t.Helper()
 	return h.ask("POST", questionPath("update_validation_task", t.text("update_validation_task_id"), verb),
@@ -91,7 +91,7 @@ func TestAnUpdateIsAcceptedOnlyAfterItsValidatorApproved(t *testing.T) {
 			t.Errorf("the update's task: %v", flow)
 		}
 		w.decide(flow, `{"type":"complete_update","update_id":"`+got.text("update_id")+`","result":`+envelope(t, `"set"`)+`}`)
-		c.want(202, "POST", path+"free", `{"input":[1]}`) // it has no validator
+		c.want(202, "POST", path+"free", `{"input":[1]}`) // this update has no validator
 
 		asked = c.later("POST", path+"set", `{"input":[3]}`)
 		task = taskOf(
@@ -113,8 +113,8 @@ func TestAnUpdateIsAcceptedOnlyAfterItsValidatorApproved(t *testing.T) {
 	})
 }
 
-// The verdict on an update is about one run. What happens in it meanwhile does not void it; when another run has taken
-// its place, that one's code is asked.
+// The result of a validation applies to one run. Later events of the run do not invalidate it. If another run has
+// replaced the run, the app requests a validation by the new run's code.
 func TestAnApprovalIsGoodForTheRunThatWasJudged(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	c := caller{t, a, ""}

@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// What a page asks costs as many statements for a long list as for a short one, and what is counted for all who look is
-// counted once for four of them.
+// A dashboard page needs as many statements for a long list as for a short one, and counts shared by all viewers are
+// read once for four viewers.
 func TestWhatFourViewersRead(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})

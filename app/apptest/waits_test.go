@@ -93,8 +93,7 @@ func TestAWaitIsData(t *testing.T) {
 	})
 }
 
-// A list says what each open run waits for, when it is asked to: reading what is open in every run costs more than the
-// list itself.
+// A list has the waits of open runs only on request: reading the open steps of every run costs more than the list.
 func TestAListSaysWhatEachOpenRunWaitsFor(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		c := caller{t, apptest.Start(t, apptest.Options{Database: database}), ""}

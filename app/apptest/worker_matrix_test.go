@@ -15,8 +15,8 @@ import (
 	"github.com/sojourn-run/sojourn/internal/httpjson"
 )
 
-// W5: every refusal of the checks before a verb, on every route of the worker plane, over a real app whose worker holds
-// one of everything. None of them changes anything.
+// W5: every refusal of the checks before a verb, on every route of the worker API, with a real app whose worker holds
+// one object of every kind. No refusal changes a row.
 func TestEveryWorkerRouteRefusesBeforeItsVerb(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) {
@@ -47,8 +47,8 @@ func TestEveryWorkerRouteRefusesBeforeItsVerb(t *testing.T) {
 	})
 }
 
-// busy makes a worker that holds a workflow task, an activity and a session, and gives what the paths of an operation
-// are to name.
+// busy registers a worker that holds a workflow task, an activity and a session, and returns the IDs for the paths of
+// an operation.
 func busy(t *testing.T, c client) func(operation string) map[string][]string {
 	c.want(201, "POST", "/api/worker/register",
 		`{"worker_id":"w","task_queue":"q","runtime":"external","supported_workflow_types":["flow"],
@@ -77,7 +77,7 @@ func busy(t *testing.T, c client) func(operation string) map[string][]string {
 	}
 }
 
-// workerMatrix asks one route of the worker plane what it must refuse.
+// workerMatrix sends one route of the worker API the requests that it must refuse.
 type workerMatrix struct{ matrix }
 
 // refused makes a request that must be refused like this, in the worker plane's form.

@@ -56,7 +56,7 @@ func (c caller) stands() apptest.Dump {
 	return d
 }
 
-// brief is an answer without what every answer carries.
+// brief returns a response without the members that every response has.
 func (s response) brief() string {
 	text, _, _ := strings.Cut(s.raw, `,"protocol_version":`)
 	return text[:min(len(text), 600)]
@@ -67,7 +67,7 @@ type refusalCase struct {
 	c                caller
 	w                hand
 	flow, step, tied handTask // leased to w
-	ready            string   // id of a workflow task that is leased to nobody
+	ready            string   // ID of a ready workflow task
 	cancelled        [2]handTask
 	done             handTask
 	query            handTask
@@ -119,8 +119,8 @@ func newRefusalCase(t *testing.T, a *apptest.App) *refusalCase {
 	return s
 }
 
-// W5: every refusal of the worker plane, each of which leaves every row of every table as it was. On PostgreSQL it
-// comes from an app that leased nothing of what is reported.
+// W5: every refusal of the worker API, none of which changes a row of any table. On PostgreSQL the refusing app did not
+// lease the reported tasks.
 func TestRefusedWorkerCallsChangeNothing(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
@@ -265,7 +265,7 @@ func (s *refusalCase) activityTasks() (list []refusal) {
 	run := s.step.text("run_id")
 	for _, verb := range []string{"complete", "fail", "heartbeat", "status"} {
 		more := map[string]string{"fail": `,"failure":{"message":"m"}`}[verb]
-		beats := verb == "heartbeat" || verb == "status" // what is over, is told with 200 there
+		beats := verb == "heartbeat" || verb == "status" // these routes respond 200 for an ended task
 		add := func(what, task, owner, attempt, extra string, status int, reason string) {
 			if beats && status == 409 && reason != "lease_owner_mismatch" {
 				status = 200

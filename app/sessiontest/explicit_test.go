@@ -110,7 +110,7 @@ func TestExplicitSessions(t *testing.T) {
 		}
 		h.flow("ending", ending)
 		h.uses(func(r *worker.Registry, p *proc) {
-			r.Activity("deaf", func(ctx context.Context, item string, millis int) (string, error) { // ignores its cancellation
+			r.Activity("deaf", func(ctx context.Context, item string, millis int) (string, error) { // not cancellable
 				return "too late", h.work(context.WithoutCancel(ctx), p, item, time.Duration(millis)*ms)
 			})
 		})

@@ -107,7 +107,7 @@ func TestSoftAffinity(t *testing.T) {
 	bubble(t, "draining", func(h *harness) {
 		a, run := filled(h, 3*sec)
 		drained := make(chan struct{})
-		go func() { a.stop(); close(drained) }() // it waits for the tasks that fill it, and holds the session until then
+		go func() { a.stop(); close(drained) }() // it waits for its tasks, and holds the session until then
 		h.wait(sec)
 		h.signal(run, "go")
 		asked := h.at()

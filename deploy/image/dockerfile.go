@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// stage is what stands between one FROM and the next.
+// stage has the instructions between one FROM and the next.
 type stage struct {
 	name, from string
 	steps      []step
 }
 
-// step is one instruction: RUN, COPY and so on, with what follows it, continued lines joined.
+// step is one instruction, such as RUN or COPY, with its arguments; continued lines are joined.
 type step struct {
 	line       int
 	name, args string
@@ -23,8 +23,8 @@ type step struct {
 
 func (s step) String() string { return fmt.Sprintf("line %d: %s %s", s.line, s.name, s.args) }
 
-// known are the instructions this program can follow. Any other in a Dockerfile is an error, and not passed over: what
-// is built here would no longer be what an engine builds.
+// known are the supported instructions. Any other instruction is an error: ignoring it would build another image than a
+// container engine builds.
 var known = []string{
 	"FROM", "ARG", "RUN", "COPY", "ENV", "USER", "WORKDIR", "VOLUME", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT",
 }
@@ -71,8 +71,7 @@ func parse(text string) ([]stage, error) {
 	return stages, nil
 }
 
-// final is the stage that a plain build makes: the last one, behind all that it is built upon. from is the image of
-// others it begins with.
+// final returns the steps of the last stage and the stages below it, and the base image.
 func final(stages []stage) (steps []step, from string) {
 	last := stages[len(stages)-1]
 	steps, from = last.steps, last.from
@@ -86,7 +85,7 @@ func final(stages []stage) (steps []step, from string) {
 
 // image is the configuration of an image: the instructions that change no file.
 type image struct {
-	args        []string // what RUN has in its environment
+	args        []string // variables of RUN
 	env         []string
 	user        string
 	dir         string
@@ -122,7 +121,7 @@ func (m *image) note(s step) error {
 	return nil
 }
 
-// words reads the form of a command that no shell sees, a JSON array.
+// words parses the exec form of a command, a JSON array.
 func words(s step, text string, into *[]string) error {
 	if err := json.Unmarshal([]byte(text), into); err != nil {
 		return fmt.Errorf("%s: want a JSON array: %w", s, err)

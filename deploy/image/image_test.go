@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain lets this binary be what it starts: the process that becomes the entrypoint.
+// TestMain runs this binary as the process that becomes the entrypoint.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == entering {
 		fmt.Fprintln(os.Stderr, enter(os.Args[2:]))
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 const ceiling = time.Minute
 
-// needs says what a test has to have here: in the list of SOJOURN_TEST_REQUIRE it may not be missing.
+// needs skips a test without these programs; programs in SOJOURN_TEST_REQUIRE must exist.
 func needs(t *testing.T, programs ...string) {
 	t.Helper()
 	missing := ""
@@ -85,7 +85,7 @@ func TestTheImageUponThisMachine(t *testing.T) {
 	serve(t, root, m)
 }
 
-// local makes a root of a few programs of this machine and what they are linked with. Its apt-get does nothing.
+// local creates a root with a few programs of this machine and their libraries. Its apt-get does nothing.
 func local(_, root string) error {
 	for _, dir := range []string{"bin", "dev", "etc", "proc", "tmp", "usr/bin", "usr/local/bin", "var/log"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
@@ -215,7 +215,7 @@ func start(t *testing.T, root, data string, m *image) *container {
 	return r
 }
 
-// exec runs a command in the container and returns what it printed.
+// exec runs a command in the container and returns its output.
 func (r *container) exec(command ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), ceiling)
 	defer cancel()
@@ -233,7 +233,7 @@ func (r *container) sojourn(args ...string) string {
 	return out
 }
 
-// healthy waits until the command of HEALTHCHECK says that the container is.
+// healthy waits until the HEALTHCHECK command succeeds.
 func (r *container) healthy() {
 	r.t.Helper()
 	for deadline := time.Now().Add(ceiling); ; {

@@ -92,8 +92,9 @@ func build(src, root string, base func(from, root string) error) (*image, error)
 	return m, nil
 }
 
-// debian makes what the image debian:VERSION-slim has: the essential packages and apt, without manuals and
-// translations. As there, /usr is merged from the start, and not by usrmerge, which brings all of Perl with it.
+// debian creates the content of the image debian:VERSION-slim: the essential packages and apt, without manuals and
+// translations. Like that image it creates a merged /usr directly, because the package usrmerge would install all of
+// Perl.
 func debian(from, root string) error {
 	suite, ok := map[string]string{"debian:12-slim": "bookworm"}[from]
 	if !ok {
@@ -174,7 +175,7 @@ func install(src, root string, s step, stages []stage) error {
 	return os.WriteFile(to, raw, info.Mode().Perm())
 }
 
-// compile runs the command of the stage "build" that makes what is called name there, with the Go of this machine.
+// compile runs the command of the stage "build" that creates the file name there, with this machine's Go.
 func compile(src, name, to string, stages []stage) error {
 	for _, stage := range stages {
 		for _, s := range stage.steps {
@@ -190,7 +191,7 @@ func compile(src, name, to string, stages []stage) error {
 	return fmt.Errorf("no RUN of the stage build makes %s", name)
 }
 
-// run is c.Run with what the command wrote, should it fail.
+// run is c.Run, with the command's output in the error.
 func run(c *exec.Cmd) error {
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
@@ -281,7 +282,7 @@ func (m *image) beside(ctx context.Context, pid int, command ...string) *exec.Cm
 	return c
 }
 
-// enter is what contained starts; it returns only if it could not become the command.
+// enter is the process that contained starts; it returns only if it cannot execute the command.
 func enter(args []string) error {
 	root, data, volume, dir, user, command := args[0], args[1], args[2], args[3], args[4], args[5:]
 	uid, gid, err := owner(user)
@@ -325,7 +326,7 @@ func owner(user string) (uid, gid int, err error) {
 	return uid, gid, nil
 }
 
-// loopback brings up the one interface a new network has.
+// loopback enables the only interface of a new network namespace.
 func loopback() error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Workflow is the name of the example; Queue is where its activity, shout, waits for the script.
+// Workflow is the name of the example; Queue is the task queue of its activity, shout, which the script polls.
 const (
 	Workflow = "shout"
 	Queue    = "shell"
@@ -17,7 +17,7 @@ const (
 // Register offers the workflow. Its activity is offered by worker.sh.
 func Register(r *worker.Registry) { r.Workflow(Workflow, Shout) }
 
-// Shout has a text shouted.
+// Shout runs the activity shout with a text.
 func Shout(ctx workflow.Context, text string) (string, error) {
 	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{
 		Queue: Queue, StartToClose: time.Minute, Retry: &workflow.RetryPolicy{MaxAttempts: 3},

@@ -41,7 +41,7 @@ func main() {
 	})
 }
 
-// Index builds a model of a file's passages and keeps it in the session.
+// Index builds a model of a file's passages and stores it in the session's state.
 func Index(ctx context.Context, path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -51,7 +51,7 @@ func Index(ctx context.Context, path string) error {
 	return nil
 }
 
-// Nearest is the passage nearest to a word.
+// Nearest returns the passage nearest to a word.
 func Nearest(ctx context.Context, word string) (string, error) {
 	m, err := activity.Get[*research.Model](ctx, "model")
 	if err != nil {

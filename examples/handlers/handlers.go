@@ -15,21 +15,21 @@ const Workflow = "handlers"
 // Register offers the workflow.
 func Register(r *worker.Registry) { r.Workflow(Workflow, Report) }
 
-// Words are what the JavaScript activity text.words makes of one text.
+// Words is the result of the JavaScript activity text.words for one text.
 type Words struct {
 	Text  int      `json:"text"` // which one this was, as its process remembers
 	Words []string `json:"words"`
 }
 
-// Tally is what the Python activity text.tally knows after all texts so far.
+// Tally is the result of the Python activity text.tally for all texts so far.
 type Tally struct {
 	Texts int            `json:"texts"`
 	Words int            `json:"words"`
 	Most  map[string]int `json:"most"`
 }
 
-// Report cuts each text into words in JavaScript and counts them in Python. Both keep their state from one call to the
-// next, since a session has one process for each language.
+// Report splits each text into words in JavaScript and counts them in Python. Both keep their state between calls,
+// since a session has one process for each language.
 func Report(ctx workflow.Context, texts []string) (Tally, error) {
 	var t Tally
 	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{StartToClose: time.Minute})

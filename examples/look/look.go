@@ -34,8 +34,7 @@ func Approve(ctx workflow.Context, order string) (string, error) {
 	return order + " is approved", err
 }
 
-// Deliver has a step that fails: it is tried again after 20 seconds, then after longer, until half an hour lies
-// between two attempts.
+// Deliver has an activity that fails. It is retried after 20 seconds, then after longer delays, up to half an hour.
 func Deliver(ctx workflow.Context, address string) error {
 	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{
 		StartToClose: time.Minute,
@@ -46,8 +45,8 @@ func Deliver(ctx workflow.Context, address string) error {
 	return workflow.ExecuteActivity(ctx, "sample.deliver", address).Get(ctx, nil)
 }
 
-// Desk keeps a session open: what its first step put in memory is there for every note that comes by signal, until
-// one says "close".
+// Desk keeps a session open: each note that a signal brings uses the state of the first activity, until a note says
+// "close".
 func Desk(ctx workflow.Context, name string) (int, error) {
 	s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
 	if err != nil {
@@ -69,7 +68,7 @@ func deliver(_ context.Context, address string) error {
 	return activity.NewError("nobody_home", "nobody opens the door at "+address)
 }
 
-// note adds a line to what the session keeps in memory, and counts them.
+// note adds a line to the session's state and returns the number of lines.
 func note(ctx context.Context, text string) (int, error) {
 	lines, err := activity.GetOrCreate(ctx, "notes", func(context.Context) (*[]string, error) { return &[]string{}, nil })
 	if err != nil {

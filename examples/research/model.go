@@ -16,7 +16,7 @@ var library string
 // that built it.
 type Model struct {
 	passages []string
-	vectors  []map[string]float64 // of unit length: how much each word says about each passage
+	vectors  []map[string]float64 // of unit length: weight of each word in each passage
 	rarity   map[string]float64
 }
 
@@ -51,14 +51,14 @@ func NewModel(text string) *Model {
 	return m
 }
 
-// Passages and Words say how large the model is.
+// Passages returns the number of passages.
 func (m *Model) Passages() int { return len(m.passages) }
 
-// Words is the number of different words.
+// Words returns the number of different words.
 func (m *Model) Words() int { return len(m.rarity) }
 
-// Nearest lists the k passages nearest to the question, the nearest first. Passages that share no word with it are left
-// out.
+// Nearest returns the k passages nearest to the question, the nearest first, without passages that share no word with
+// it.
 func (m *Model) Nearest(question string, k int) []Match {
 	q := m.weigh(count(question))
 	var all []Match
@@ -77,7 +77,7 @@ func (m *Model) Nearest(question string, k int) []Match {
 	return all[:min(k, len(all))]
 }
 
-// Keywords lists the n words that say most about these passages together.
+// Keywords returns the n words with the highest weight in these passages together.
 func (m *Model) Keywords(passages []int, n int) []string {
 	sum := map[string]float64{}
 	for _, p := range passages {
@@ -95,7 +95,7 @@ func (m *Model) Keywords(passages []int, n int) []string {
 	return words[:min(n, len(words))]
 }
 
-// weigh turns counts into a vector of unit length in which rare words count more.
+// weigh converts counts to a vector of unit length in which rare words count more.
 func (m *Model) weigh(counts map[string]float64) map[string]float64 {
 	v, length := map[string]float64{}, 0.0
 	for w, n := range counts {
@@ -111,13 +111,13 @@ func (m *Model) weigh(counts map[string]float64) map[string]float64 {
 	return v
 }
 
-// common words say nothing about a passage.
+// common are frequent words without significance for a passage.
 var common = []string{
 	"that", "than", "this", "they", "them", "their", "from", "with", "which", "have", "more", "most", "into", "when",
 	"what", "were",
 }
 
-// count counts the words of a text, endings of the plural cut off.
+// count counts the words of a text without plural endings.
 func count(text string) map[string]float64 {
 	c := map[string]float64{}
 	for _, w := range strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) }) {

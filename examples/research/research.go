@@ -1,5 +1,5 @@
-// Package research is the sample that `sojourn dev` runs: a workflow that keeps a model warm in a session, waits for a
-// timer and a person, and survives being killed at any point.
+// Package research is the sample that `sojourn dev` runs: a workflow that keeps a model in memory in a session, waits
+// for a timer and an approval, and survives a kill at any point.
 package research
 
 import (
@@ -18,13 +18,13 @@ const (
 	Approve  = "approve"
 )
 
-// Question is what a run starts with.
+// Question is the input of a run.
 type Question struct {
 	Text string `json:"text"`
 	Near int    `json:"near"` // how many passages to read; 3
 }
 
-// Answer is what a run ends with.
+// Answer is the result of a run.
 type Answer struct {
 	Question string   `json:"question"`
 	Passages []Match  `json:"passages"`
@@ -33,7 +33,7 @@ type Answer struct {
 	Model    Built    `json:"model"`
 }
 
-// Built says what the model is made of, and which process holds it.
+// Built describes the model, and the process that has it in memory.
 type Built struct {
 	Passages int `json:"passages"`
 	Words    int `json:"words"`
@@ -53,8 +53,8 @@ func Register(r *worker.Registry) {
 }
 
 // Research answers a question from the passages nearest to it. Its three activities run in one session: the first
-// builds the model, the next two find it in memory. Should the worker die in between, the model is built again where
-// the session goes, and no finished step is repeated.
+// builds the model, the next two use it. If the worker dies in between, the next owner of the session builds the model
+// again, and no completed activity is repeated.
 func Research(ctx workflow.Context, q Question) (Answer, error) {
 	a := Answer{Question: q.Text}
 	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{
@@ -87,7 +87,7 @@ func Research(ctx workflow.Context, q Question) (Answer, error) {
 	return a, workflow.Signal(ctx, Approve).Receive(ctx, &a.Approved)
 }
 
-// Index builds the model and keeps it in the session.
+// Index builds the model and stores it in the session's state.
 func Index(ctx context.Context) (Built, error) {
 	m, err := activity.GetOrCreate(ctx, "model", func(context.Context) (*Model, error) { return NewModel(library), nil })
 	if err != nil {
@@ -111,7 +111,7 @@ func Nearest(ctx context.Context, question string, k int) ([]Match, error) {
 	return m.Nearest(question, k), nil
 }
 
-// Keywords names what the passages are about.
+// Keywords returns the keywords of the passages.
 func Keywords(ctx context.Context, passages []int, n int) ([]string, error) {
 	m, err := activity.Get[*Model](ctx, "model")
 	if err != nil {

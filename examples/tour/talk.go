@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// registerTalk offers the workflows that speak with others: with children, and with those who ask.
+// registerTalk registers the workflows that communicate with children and with clients.
 func registerTalk(r *worker.Registry) {
 	r.Workflow("tour.family", Family)
 	r.Workflow("tour.nursery", Nursery)
@@ -37,7 +37,7 @@ func Family(ctx workflow.Context) (string, error) {
 	return hello + "; " + both, err
 }
 
-// Nursery says how children are run, and tells their ends apart.
+// Nursery sets the options of children, and handles their failures.
 func Nursery(ctx workflow.Context) (string, error) {
 	strict := workflow.WithChild(ctx, workflow.ChildOptions{
 		Queue:            "",                                  // that of the parent
@@ -75,7 +75,7 @@ func Guardian(ctx workflow.Context, id string) (string, error) {
 	return said, err
 }
 
-// Basket is filled by updates, whose senders get an answer, and can be asked what is in it.
+// Basket collects items by updates, which return a result, and has a query for the items.
 func Basket(ctx workflow.Context, most int) ([]string, error) {
 	items, paid := []string{}, false
 	workflow.HandleUpdate(ctx, "add", func(_ workflow.Context, item string) (int, error) {
@@ -110,7 +110,7 @@ func Countdown(ctx workflow.Context) (string, error) {
 	return "lift-off", nil
 }
 
-// Labels shows people what the run is about, and lets lists of runs be filtered by it.
+// Labels sets a memo for people, and search attributes for filters.
 func Labels(ctx workflow.Context, customer string) error {
 	if err := workflow.UpsertMemo(ctx, map[string]any{"note": "handle with care"}); err != nil {
 		return err

@@ -54,7 +54,7 @@ func Greeting(ctx workflow.Context, name string) (string, error) {
 	return hello + ", " + goodbye, err
 }
 
-// Options says how activities are run: for all that are scheduled under the context.
+// Options sets the options of all activities that are scheduled under the context.
 func Options(ctx workflow.Context) (string, error) {
 	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{
 		Queue:           "",               // default: the queue of the run
@@ -208,7 +208,7 @@ func Counter(ctx workflow.Context, n, until int) (int, error) {
 	return 0, workflow.ContinueAsNew(ctx, n+1, until)
 }
 
-// Dice records what code may not do twice.
+// Dice records a value that code must compute only once.
 func Dice(ctx workflow.Context) (int, error) {
 	return workflow.SideEffect(ctx, func() int { return 1 + rand.IntN(6) })
 }
@@ -224,12 +224,12 @@ func Change(ctx workflow.Context) (string, error) {
 // VersionOne and VersionTwo are two versions of one workflow.
 func VersionOne(workflow.Context) (int, error) { return 1, nil }
 
-// VersionTwo is what new runs go by.
+// VersionTwo is the version of new runs.
 func VersionTwo(workflow.Context) (int, error) { return 2, nil }
 
 type requestKey struct{}
 
-// Facts are the same in every replay.
+// Facts uses values that are the same in every replay.
 func Facts(ctx workflow.Context) (string, error) {
 	ctx = workflow.WithValue(ctx, requestKey{}, workflow.NewID(ctx)) // 26 letters and digits, globally unique
 	// workflow ID, run ID, type, queue, run number, length of history
@@ -239,7 +239,7 @@ func Facts(ctx workflow.Context) (string, error) {
 	return fmt.Sprintf("%s, run %d, %t", info.WorkflowType, info.RunNumber, age < time.Hour), ctx.Err()
 }
 
-// Session keeps steps with one worker.
+// Session runs activities on one worker.
 func Session(ctx workflow.Context) (bool, error) {
 	s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
 	if err != nil {

@@ -19,14 +19,14 @@ func main() {
 	})
 }
 
-// Counted says how many words there were, and in which process they were counted.
+// Counted has the number of words, and the process that counted them.
 type Counted struct {
 	Words   int `json:"words"`
 	Process int `json:"process"`
 	Worker  int `json:"worker"` // the process that started that one
 }
 
-// Count counts the words of several texts at once.
+// Count counts the words of several texts concurrently.
 func Count(ctx workflow.Context, texts []string) ([]Counted, error) {
 	ctx = workflow.WithActivity(
 		ctx, workflow.ActivityOptions{StartToClose: time.Minute, Retry: &workflow.RetryPolicy{MaxAttempts: 3}},

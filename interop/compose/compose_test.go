@@ -16,7 +16,7 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 )
 
-// load reads a file as "docker compose" does: schema, variables, extensions, what depends on what.
+// load loads a file like "docker compose": schema, variables, extensions, dependencies.
 func load(t *testing.T, path string, env ...string) (*types.Project, error) {
 	t.Helper()
 	o, err := cli.NewProjectOptions([]string{path}, cli.WithEnv(env), cli.WithResolvedPaths(true))

@@ -40,7 +40,7 @@ type object struct {
 // manifests are all objects of a release.
 type manifests struct{ list []object }
 
-// kinds are those the chart may make. A member that the type does not have is an error.
+// kinds are the object types that the chart may create. A member that the type does not have is an error.
 var kinds = map[string]func() meta.Object{
 	"apps/v1 Deployment":                     func() meta.Object { return &apps.Deployment{} },
 	"autoscaling/v2 HorizontalPodAutoscaler": func() meta.Object { return &autoscaling.HorizontalPodAutoscaler{} },
@@ -295,7 +295,7 @@ func deployed(t *testing.T, m manifests, name string, d *apps.Deployment) {
 			t.Errorf("%s: probed by %s", name, p.HTTPGet.Scheme)
 		}
 	}
-	// What listens in the process is the port of the container.
+	// The port on which the process listens is the port of the container.
 	for _, e := range c.Env {
 		if e.Name == "SOJOURN_ADDR" || e.Name == "SOJOURN_WORKER_ADDR" {
 			if e.Value != fmt.Sprintf(":%d", c.Ports[0].ContainerPort) {
@@ -320,7 +320,7 @@ func ports(t *testing.T, m manifests, name string, p *networking.NetworkPolicy, 
 		for _, r := range rule.Ports {
 			dns = dns || r.Port.IntValue() == 53 && r.Protocol != nil && *r.Protocol == core.ProtocolUDP
 		}
-		for _, to := range rule.To { // of ours: its named ports are those of its pods
+		for _, to := range rule.To { // a pod of the chart: its named ports
 			if to.PodSelector != nil && to.NamespaceSelector == nil {
 				app := one(t, "policy "+name, to.PodSelector, find[apps.Deployment](m))
 				for _, r := range rule.Ports {
@@ -334,7 +334,7 @@ func ports(t *testing.T, m manifests, name string, p *networking.NetworkPolicy, 
 	}
 }
 
-// scaled checks that an autoscaler finds its deployment, which says no number itself, and scales by metrics that an app
+// scaled checks that an autoscaler refers to a deployment without a replica count, and uses metrics that an app
 // exports, one for each queue of its workers.
 func scaled(t *testing.T, name string, h *autoscaling.HorizontalPodAutoscaler, all map[string]*apps.Deployment) {
 	t.Helper()
@@ -372,7 +372,7 @@ func scaled(t *testing.T, name string, h *autoscaling.HorizontalPodAutoscaler, a
 	}
 }
 
-// What the examples are for.
+// The examples have a description.
 func TestTheExamplesSayWhatTheyAreFor(t *testing.T) {
 	m := example(t, "one.yaml")
 	deployments := find[apps.Deployment](m)
@@ -410,7 +410,7 @@ func TestTheExamplesSayWhatTheyAreFor(t *testing.T) {
 	}
 }
 
-// What cannot work is refused before anything is installed, with what to do about it.
+// The chart rejects invalid values with an explanation before anything is installed.
 func TestTheChartRefusesWhatCannotWork(t *testing.T) {
 	for _, c := range []struct{ values, says string }{
 		{`{}`, "token.secret"},

@@ -139,7 +139,7 @@ func TestPeerThatDoesNotReadFillsTheMemory(t *testing.T) {
 	})
 }
 
-// memory is what a process holds of the machine's, in MB.
+// memory returns the resident memory of a process in MB.
 func memory(t *testing.T, pid int) int {
 	t.Helper()
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
@@ -154,7 +154,7 @@ func memory(t *testing.T, pid int) int {
 	return kb >> 10
 }
 
-// ask calls and decodes the first value of the answer.
+// ask emits an event and decodes the first value of the ack.
 func ask(t *testing.T, c *socketio.Client, answer any, event string, args ...any) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), ceiling)

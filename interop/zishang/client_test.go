@@ -72,7 +72,7 @@ func ours(t *testing.T) string {
 	return front.URL
 }
 
-// connect joins a namespace of our server with the library's client, and says how that ended.
+// connect joins a namespace of Sojourn's server with the library's client, and returns the socket or the refusal.
 func connect(t *testing.T, url, namespace, token string, transports ...engine.TransportCtor) (*client.Socket, any) {
 	t.Helper()
 	options := client.DefaultOptions()
@@ -189,8 +189,7 @@ func TestItsClientIsToldWhyItWasRefused(t *testing.T) {
 			t.Errorf("%s: refused with %v", namespace, refused)
 		}
 	}
-	// A namespace that is not there is refused without data, as the official server does it; the client says that this is
-	// missing.
+	// An unknown namespace is refused without data, like by the official server; the client reports the missing data.
 	if _, refused := connect(t, url, "/nowhere", "right", transport.WebSocket); refused == nil {
 		t.Error("joined a namespace that is not there")
 	}

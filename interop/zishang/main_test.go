@@ -19,7 +19,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/socketio"
 )
 
-// ceiling is how long a test waits for what must happen.
+// ceiling is the maximum wait of a test for an expected event.
 const ceiling = time.Minute
 
 // servers are the programs that serve the library, by version, built once.
@@ -52,7 +52,7 @@ type peer struct {
 	url  string
 	pid  int
 	died <-chan struct{} // closed when the process has ended, by itself or not
-	log  func() string   // what it wrote to standard error
+	log  func() string   // standard error of the process
 	kill func()
 }
 
@@ -133,8 +133,8 @@ func (p peer) dial(t *testing.T, namespace string, auth any) *socketio.Client {
 	return p.dialWith(t, namespace, auth, socketio.DialOptions{})
 }
 
-// dialWith asks again when nothing is answered: a server of version 2 listens only after it has announced itself, and
-// then forgets a CONNECT that was quicker, as it forgets events that come before their handlers.
+// dialWith retries a connection without a response: a server of version 2 listens only after it printed its address,
+// and drops a CONNECT that arrives before its handlers are registered, like events.
 func (p peer) dialWith(t *testing.T, namespace string, auth any, options socketio.DialOptions) *socketio.Client {
 	t.Helper()
 	options.Path, options.MaxQueue, options.ConnectTimeout = "/socket.io/", 10_000, 3*time.Second
@@ -158,9 +158,8 @@ func (p peer) dialWith(t *testing.T, namespace string, auth any, options socketi
 	}
 }
 
-// raw joins "/" with bare frames, for what no client would send. What is quicker than a server of version 2 sets its
-// handlers up is lost, the wish to join as well as events, so it asks something first, and tries another connection
-// when nothing is answered.
+// raw joins "/" with plain frames, which can be invalid. A server of version 2 drops a CONNECT and events that arrive
+// before its handlers are registered, so raw sends a request first, and tries another connection without a response.
 func (p peer) raw(t *testing.T) *websocket.Conn {
 	t.Helper()
 	url := "ws" + strings.TrimPrefix(p.url, "http") + "/socket.io/?EIO=4&transport=websocket"

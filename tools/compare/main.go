@@ -208,7 +208,7 @@ func (p *peer) start(server string) error {
 		p.cmd.Env = append(os.Environ(), "DATABASE="+database)
 	}
 	p.cmd.Stderr = os.Stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // and what it started dies with it
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // its child processes end too
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -259,7 +259,7 @@ func (p *peer) answer() (string, error) {
 	}
 }
 
-// ask has a peer do its work, and returns how many seconds it took.
+// ask runs work in a peer, and returns the duration in seconds.
 func (p *peer) ask(work string, n, atOnce int) (took float64, err error) {
 	if _, err := fmt.Fprintln(p.in, work, n, atOnce); err != nil {
 		return 0, err
@@ -274,7 +274,7 @@ func (p *peer) ask(work string, n, atOnce int) (took float64, err error) {
 	return took, nil
 }
 
-// run does so and says what was used of the processors, by its processes and by the database server.
+// run also returns the processor time of the peer's processes and of the database server.
 func (p *peer) run(work string, n, atOnce, postmaster int) (took float64, used time.Duration, err error) {
 	count := func() (time.Duration, error) {
 		all, err := cpuOf(p.cmd.Process.Pid)
@@ -295,14 +295,14 @@ func (p *peer) run(work string, n, atOnce, postmaster int) (took float64, used t
 	return took, after - before, err
 }
 
-// stop has a peer end, with what it started.
+// stop ends a peer and its child processes.
 func (p *peer) stop() {
 	if p.cmd == nil {
 		return
 	}
-	_ = p.in.Close() // each ends when nobody asks any more
+	_ = p.in.Close() // each ends with its input
 	go func() {
-		for range p.lines { // what it still says
+		for range p.lines { // remaining output
 		}
 	}()
 	ended := make(chan error, 1)

@@ -19,14 +19,14 @@ import (
 // kilobyte is the payload of every step, in and out.
 var kilobyte = strings.Repeat("x", 1000)
 
-// system is what a peer's process drives.
+// system has the operations of a peer's process.
 type system struct {
 	version string
 	do      func(ctx context.Context, work, in string) (string, error)
 	close   func()
 }
 
-// many does n operations, atOnce at a time, and says how long all took.
+// many runs n operations, atOnce at a time, and returns the total duration.
 func many(ctx context.Context, n, atOnce int, do func(context.Context) error) (time.Duration, error) {
 	var next atomic.Int64
 	var group sync.WaitGroup
@@ -46,10 +46,10 @@ func many(ctx context.Context, n, atOnce int, do func(context.Context) error) (t
 	return time.Since(start), context.Cause(ctx)
 }
 
-// ticks is how many of the kernel's ticks make a second of processor time, on every Linux there is.
+// ticks is the number of kernel clock ticks per second of processor time, on every Linux.
 const ticks = 100
 
-// cpuOf is what a process, those it started, and those of them that ended have used of the processors.
+// cpuOf returns the processor time of a process and its descendants, including ended ones.
 func cpuOf(root int) (time.Duration, error) {
 	entries, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -64,7 +64,7 @@ func cpuOf(root int) (time.Duration, error) {
 	return cpuAmong(root, stats)
 }
 
-// cpuAmong is the same of the lines of /proc/PID/stat.
+// cpuAmong returns the same from the lines of /proc/PID/stat.
 func cpuAmong(root int, stats []string) (time.Duration, error) {
 	children, used := map[int][]int{}, map[int]int{}
 	for _, s := range stats {
@@ -105,7 +105,7 @@ func cpuAmong(root int, stats []string) (time.Duration, error) {
 	return time.Duration(sum) * time.Second / ticks, nil
 }
 
-// lookAt finds the server's first process, and what its settings are.
+// lookAt finds the server's first process and reads its settings.
 func lookAt(server string) (postmaster int, about string, err error) {
 	ctx := context.Background()
 	c, err := pgx.Connect(ctx, server)

@@ -38,7 +38,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// steps is how many steps each kind of work has.
+// steps is the number of steps of each kind of work.
 var steps = map[string]int{"five": 5, "one": 1}
 
 // asSojourn, set: this process is a Sojourn, app and worker in one.
@@ -243,7 +243,7 @@ func openRestate(ctx context.Context) (*system, error) {
 	err = until(ctx, func() error {
 		return call(ctx, hc, "http://"+admin+"/deployments", map[string]any{"uri": "http://" + service}, nil)
 	})
-	if err == nil { // its ingress hears of services a little later
+	if err == nil { // its ingress registers services a little later
 		err = until(ctx, func() error { return call(ctx, hc, "http://"+ingress+"/compare/one", "", nil) })
 	}
 	if err != nil {
@@ -326,7 +326,7 @@ func openTemporal(ctx context.Context) (*system, error) {
 
 func temporalEcho(_ context.Context, in string) (string, error) { return in, nil }
 
-// start starts a program with these variables next to ours, and returns what ends it.
+// start starts a program with additional environment variables, and returns a function that ends it.
 func start(dir string, set []string, program string, args ...string) (stop func(), err error) {
 	c := exec.Command(program, args...)
 	c.Dir, c.Env, c.Stderr = dir, append(os.Environ(), set...), os.Stderr
@@ -407,7 +407,7 @@ func freeAddr() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// moduleVersion is that of a module which is built in.
+// moduleVersion returns the version of a linked module.
 func moduleVersion(path string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {

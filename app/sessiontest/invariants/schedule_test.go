@@ -469,7 +469,7 @@ func (p *proc) polls(ctx context.Context, r *rand.Rand) {
 		})
 		time.Sleep(time.Duration(r.IntN(3)) * time.Millisecond)
 		if s := p.schedule; s.fallback > 0 && r.IntN(3) == 0 {
-			p.stay(time.Duration(r.Int64N(2 * int64(s.fallback)))) // it has enough tasks, and keeps its sessions meanwhile
+			p.stay(time.Duration(r.Int64N(2 * int64(s.fallback)))) // it has enough tasks; it keeps its sessions
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package conversation keeps the memory of a conversation warm with one worker by a mere id: nothing is started and
-// nothing ended. When the memory is gone, the workflow sees that and fills it again from what it knows.
+// Package conversation keeps the state of a conversation in one worker's memory by a session ID alone, without starting
+// and ending a session. If the state is lost, an activity fails with an error, and the workflow restores the state.
 package conversation
 
 import (
@@ -29,8 +29,8 @@ type Talk struct {
 	Replies []string `json:"replies"`
 	Loads   int      `json:"loads"` // how often the memory had to be filled
 	PerRun  int      `json:"per_run"`
-	// Patience is how many seconds a line waits for the worker that remembers the conversation, until any other may have
-	// it; 0: as long as it must.
+	// Patience is the number of seconds for which a line waits for the session's owner, before any worker may receive
+	// it; 0: no limit.
 	Patience int `json:"patience_seconds,omitempty"`
 }
 
@@ -79,7 +79,7 @@ func turn(ctx workflow.Context, t *Talk, line string) error {
 	return err
 }
 
-// memory is what is kept in the session: it could as well be a model with its cache.
+// memory is the session's state; it could also be a model with its cache.
 type memory struct {
 	mu    sync.Mutex
 	heard map[string]int // guarded by mu
@@ -103,7 +103,7 @@ func Load(ctx context.Context, lines []string) error {
 	return nil
 }
 
-// Reply says how often it has heard a line. Without a memory it fails with activity.ErrSessionLost.
+// Reply returns how often the session has received a line. Without a memory it fails with activity.ErrSessionLost.
 func Reply(ctx context.Context, line string) (string, error) {
 	m, err := activity.Get[*memory](ctx, "memory")
 	if err != nil {

@@ -17,13 +17,13 @@ const (
 	Printer  = "printer"
 )
 
-// Job is what to print where.
+// Job is a text to print and its device.
 type Job struct {
 	Device string `json:"device"`
 	Pages  int    `json:"pages"`
 }
 
-// Printed says which pages of the device's count these were.
+// Printed has the numbers of the printed pages, as the device counts them.
 type Printed struct {
 	First  int64  `json:"first"`
 	Last   int64  `json:"last"`

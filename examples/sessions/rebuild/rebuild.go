@@ -1,5 +1,5 @@
-// Package rebuild has a session that is started and ended, and a recovery policy: when its worker is lost, the next one
-// rebuilds what was in memory, and the workflow notices nothing.
+// Package rebuild has a session with an explicit start and end, and a recovery policy: if its worker is lost, the next
+// one rebuilds the state, and the workflow is not affected.
 package rebuild
 
 import (
@@ -12,13 +12,13 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Workflow is the name of the example; Ask is its signal, with a word; an empty word ends it.
+// Workflow is the name of the example; Ask is its signal with a word to look up; an empty word ends the workflow.
 const (
 	Workflow = "rebuild"
 	Ask      = "ask"
 )
 
-// Found says how often a word is in the text, and who counted.
+// Found has the number of a word's occurrences, and the process that counted them.
 type Found struct {
 	Word   string `json:"word"`
 	Times  int    `json:"times"`
@@ -69,7 +69,7 @@ func Answer(ctx workflow.Context, text string) ([]Found, error) {
 
 type index map[string]int
 
-// Index counts the words of a text and keeps them in the session.
+// Index counts the words of a text and stores the counts in the session's state.
 func Index(ctx context.Context, text string) error {
 	x := index{}
 	for word := range strings.FieldsSeq(strings.ToLower(text)) {
@@ -79,7 +79,7 @@ func Index(ctx context.Context, text string) error {
 	return nil
 }
 
-// Find looks up a word. It has the text as well, for the rebuild.
+// Find looks up a word. Its first argument is the text, for the rebuild.
 func Find(ctx context.Context, _, word string) (Found, error) {
 	x, err := activity.Get[index](ctx, "index")
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Namespaces are those a server holds the conversation in.
+// Namespaces are the namespaces of the server's handlers.
 var Namespaces = []string{"/", "/custom"}
 
-// Socket is what the versions of the library have in common, in the shapes of JavaScript that they pass around.
+// Socket has the common features of the library's versions, with values in the shapes of JavaScript.
 type Socket struct {
 	On   func(event string, handle func(args ...any))
 	Emit func(event string, args ...any) error
-	Auth any // what the client presented
+	Auth any // auth object of the client
 }
 
 // Hold registers the handlers.
@@ -50,7 +50,7 @@ func Hold(s Socket) {
 	on("wait", func(_ []any, ack func(...any)) { <-goOn; ack("went on") })
 	on("go on", func(_ []any, ack func(...any)) { close(goOn); ack() })
 
-	// "notes" answers the first n notes in the order in which their handlers ran.
+	// "notes" returns the first n notes in the order in which their handlers ran.
 	notes := make(chan any, 1<<20)
 	on("note", func(args []any, _ func(...any)) { notes <- args[0] })
 	on("notes", func(args []any, ack func(...any)) {
