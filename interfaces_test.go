@@ -113,7 +113,7 @@ func TestNoInterfaceAsksForMoreThanADozenMethods(t *testing.T) {
 	}
 }
 
-// alike are methods of one type whose names differ by case alone: who reads one of them takes it for the other.
+// alike returns methods of one type whose names differ only in case: a reader may confuse them.
 func alike(t *testing.T, p pkg) (found []string) {
 	t.Helper()
 	byType := map[string]map[string]string{}

@@ -181,7 +181,7 @@ func (f *file) write(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodGet {
-		_, _ = w.Write(body) // a browser that left is no error of ours
+		_, _ = w.Write(body) // the browser may have disconnected
 	}
 }
 

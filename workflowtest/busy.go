@@ -19,7 +19,7 @@ const glance = 250 * time.Millisecond
 
 // watch has the workflow code that is running. It is nil in real time, where the worker detects loops.
 type watch struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	turns map[*turn]struct{}
 	limit time.Duration // 0: none
 	gave  bool          // the test failed because its code loops, and was abandoned

@@ -254,7 +254,7 @@ func TestChildrenAboveAQuotaWait(t *testing.T) {
 			}
 			there.decide(tasks[0], finish)
 			one := next()
-			if n := c.uses("open_runs"); n != 3 { // the parent, the one that began, the one that is held
+			if n := c.uses("open_runs"); n != 3 { // the parent, the started child, the held child
 				t.Errorf("%d open runs after two children ended, want 3", n)
 			}
 			there.decide(one, finish)
@@ -381,7 +381,7 @@ func TestUsageIsExactAfterAnAppWasKilled(t *testing.T) {
 			database = "sqlite:" + killed
 		}
 		a.Stop()
-		if !isFile { // the row of an app that did not withdraw, seen by one that starts
+		if !isFile { // the row of an app that did not withdraw its usage, as a starting app reads it
 			now := history.At(time.Now())
 			row := engine.Worker{Namespace: "/apps", ID: "killed", Release: "test", Queues: []string{"-"}, AliveUntil: now}
 			b := apptest.Start(t, apptest.Options{Database: database})

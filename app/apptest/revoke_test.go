@@ -197,7 +197,7 @@ func TestARevocationHoldsAtAnAppThatHearsNothing(t *testing.T) {
 	w.want(401, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":0}`)
 	select {
 	case <-socket.Context().Done():
-	case <-time.After(30 * time.Second): // who is connected is looked at each minute anyway
+	case <-time.After(30 * time.Second): // connections are checked every minute anyway
 		t.Error("its socket goes on")
 	}
 	do("ALTER DATABASE " + name + " ALLOW_CONNECTIONS true")

@@ -14,7 +14,7 @@ import (
 // scopeHolder is an id nothing else is called.
 const scopeHolder = "keeper-of-blue"
 
-// scoped is a worker of queue blue and group one that holds one of everything, as the tokens of a test see it.
+// scoped is a worker of queue blue and group one that has leased one task of every kind, with the tokens of a test.
 type scoped struct {
 	root, own, rotated client // rotated is good for more than the token the worker came with
 	red, other         client // of another queue; of the same queue and another group

@@ -10,9 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// The end of a session that the workflow never started writes no event: not of one that does not exist, nor of one of
-// another origin or another workflow. The response names it in warnings, the other commands of the completion have the
-// numbers that their worker counted, and a session that the workflow started ends next to it.
+// An end_session command for a session that the workflow never started writes no event, whether the session does not
+// exist or has another origin or workflow. The response has a warning with its ID. The other commands of the completion
+// keep their command sequences, and a session that the workflow started ends.
 func TestTheEndOfASessionThatWasNeverStartedIsAWarning(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})

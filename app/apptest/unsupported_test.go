@@ -114,7 +114,7 @@ func TestWhatWouldBeLostIsRefusedAndTheRunQuarantined(t *testing.T) {
 				w.decide(task, finish)
 			}
 		}
-		// Who does not hold the task quarantines nothing.
+		// A worker that has not leased the task cannot quarantine the run.
 		w.start("held")
 		task := w.poll("workflow")
 		other := register(w.caller, "other", "")

@@ -354,7 +354,7 @@ func (h *harness) timeline(id string) (what []string) {
 	return what
 }
 
-// in runs work in a session, or in none, and returns who did it.
+// in runs work in a session, or without one, and returns the worker.
 func in(ctx workflow.Context, session, item string, millis int) (string, error) {
 	return workflow.Await[string](ctx, begin(ctx, session, item, millis))
 }

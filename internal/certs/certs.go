@@ -37,7 +37,7 @@ type watched struct {
 	cert, key, ca string
 	failed        func(error)
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	seen  []stamp
 	rules *tls.Config
 }

@@ -52,7 +52,7 @@ type address struct {
 
 func (a *address) oldest() *Place { return a.places.Front().Value.(*Place) }
 
-// byCount is a heap: the address with the most places first, of equal ones that with the oldest place.
+// byCount is a heap: the address with the most places is first, of equal ones the address with the oldest place.
 type byCount []*address
 
 func (h byCount) Len() int { return len(h) }
@@ -247,8 +247,8 @@ func Context(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// Requests counts the requests of each connection, and counts the place of one that has not authenticated for the
-// address that its requests come from. A connection in the reserve of descriptors ends with its first response.
+// Requests counts the requests of each connection. It counts the place of an unauthenticated connection for the address
+// of its requests. A connection in the descriptor reserve ends after its first response.
 func Requests(next http.Handler, from func(*http.Request) string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(connKey{}).(*conn); ok {

@@ -46,5 +46,5 @@ func (b *Backoff) Next() time.Duration {
 // Tries returns the number of delays since the start or the last Reset.
 func (b *Backoff) Tries() int { return b.tries }
 
-// Reset starts again at Min, after a try that succeeded for good (a connection that lived, not one that was opened).
+// Reset starts again at Min. Call it after lasting success: a connection that worked, not one that was only opened.
 func (b *Backoff) Reset() { b.tries = 0 }

@@ -23,13 +23,13 @@ func (*None) UnmarshalJSON([]byte) error { return nil }
 
 type principalKey struct{}
 
-// WithPrincipal returns a context that carries who is calling. Carriers set it once they know; handlers read it with
+// WithPrincipal returns a context with the authenticated caller. Transports set it; handlers read it with
 // [PrincipalFrom].
 func WithPrincipal(ctx context.Context, principal any) context.Context {
 	return context.WithValue(ctx, principalKey{}, principal)
 }
 
-// PrincipalFrom returns who is calling, or nil when the carrier did not say.
+// PrincipalFrom returns the caller, or nil if the transport set none.
 func PrincipalFrom(ctx context.Context) any {
 	return ctx.Value(principalKey{})
 }

@@ -20,7 +20,7 @@ func (r *ConnectRequest) String() string { return "CONNECT " + r.Namespace }
 // GoString is String, so that no formatting verb shows the secret.
 func (r *ConnectRequest) GoString() string { return r.String() }
 
-// Namespace is one of the rooms-with-a-door of a Server: who joins passes OnConnect and becomes a Socket.
+// Namespace is a Socket.IO namespace of a Server. A client joins it with OnConnect's permission and becomes a Socket.
 type Namespace struct {
 	server  *Server
 	name    string
@@ -112,7 +112,7 @@ func (n *Namespace) broadcast(to []*Socket, event string, args []any) error {
 	}
 	until := soon() // for all together, so that many peers that do not read hold it up no longer than one
 	for _, s := range to {
-		// A socket that ended meanwhile misses it, as one that ended before.
+		// A socket that ended meanwhile misses the event, like a socket that ended before.
 		_ = s.put(frames, until)
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 
 const (
 	closeGrace = 5 * time.Second // time for a closing connection to write its queue
-	fullWait   = time.Second     // for a full queue to move, before its peer counts as one that does not read
+	fullWait   = time.Second     // time for a full queue to shrink; then the peer counts as not reading
 )
 
 // outbox is the bounded queue of packets on their way to one peer. With a websocket it is also that websocket's only

@@ -42,7 +42,7 @@ const (
 type frame struct {
 	binary bool
 	data   []byte
-	grant  *budget.Grant // of one that was read
+	grant  *budget.Grant // of a received packet
 }
 
 // packet is one decoded Socket.IO packet. Its binary forms have become the plain ones once their attachments are in.

@@ -131,7 +131,8 @@ func open(t testing.TB, base, query string) raw {
 	return raw{t, ws}
 }
 
-// opened is a websocket after the Engine.IO handshake, joined one that has also joined "/" and read the greeting.
+// opened returns a websocket after the Engine.IO handshake; joined returns one that has also joined "/" and read the
+// greeting.
 func opened(t testing.TB, base string) raw {
 	t.Helper()
 	r := open(t, base, "EIO=4&transport=websocket")

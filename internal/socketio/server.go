@@ -53,7 +53,7 @@ type Options struct {
 	// Budget limits the bytes in flight: frames above 16 KiB until their handler has acked them, and packets queued for
 	// peers. nil: no limit.
 	Budget *budget.Budget
-	Owner  func(principal any) budget.Owner // whom they are counted for
+	Owner  func(principal any) budget.Owner // owner of the bytes
 
 	// Failed is called for errors that are not sent to a peer: panics of handlers, and errors of OnConnect that are not
 	// a ConnectError. The socket is nil for the latter. Auth objects are never part of the error.

@@ -26,7 +26,7 @@ func TestThePlaceIsPeoplesOwn(t *testing.T) {
 
 func index(of []int, at int) int { return of[at] }
 
-// A recovered panic's stack begins with the code that panicked, not with who caught it or the runtime.
+// The stack of a recovered panic begins with the code that panicked, not with recover or the runtime.
 func TestTheStackOfAPanicBeginsWhereItHappened(t *testing.T) {
 	caught := func(fn func()) (s string) {
 		defer func() {

@@ -134,7 +134,7 @@ type PackagesInfo struct {
 // either.
 type Text string
 
-// UnmarshalJSON takes a string, a number, true or false, and null for "".
+// UnmarshalJSON accepts a string, a number, true or false, and null for "".
 func (t *Text) UnmarshalJSON(raw []byte) error {
 	if len(raw) > 0 && raw[0] == '"' {
 		return json.Unmarshal(raw, (*string)(t))

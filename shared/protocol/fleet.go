@@ -97,7 +97,7 @@ type WorkerDrain struct {
 	Reason     string       `json:"reason,omitempty"`
 }
 
-// Intent is what the app requests of a worker.
+// Intent is the state that the app requests of a worker.
 type Intent string
 
 // The intents. A worker with the intent pause finishes its tasks and continues to run; with leave its process ends.

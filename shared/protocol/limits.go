@@ -16,19 +16,19 @@ import (
 // The other half is for the rest of the response and for one task that exceeds the maximum alone.
 const MaxTaskBytes = 4 << 20
 
-// CheckLimits refuses the first member of a request, a struct or a pointer to one, that is outside of the limits in its
+// CheckLimits refuses the first member of a request, a struct or a pointer to a struct, that violates the limits in its
 // tag:
 //
 //	minLength, maxLength  bytes of a text
-//	minimum, maximum      of a whole number
-//	maxItems, each        entries of a list of texts, and bytes of each, of which none is empty
-//	enum                  the texts it may be, between commas
+//	minimum, maximum      of an integer
+//	maxItems, each        entries of a list of texts, and bytes of each entry, none of which may be empty
+//	enum                  valid texts, separated by commas
 //	clean                 an error text: it is cleaned (see ErrorText) and not rejected
 //
-// Texts must be valid UTF-8 without NUL characters, which not every database can store.
-// A member that may be left out ("omitempty", "omitzero") and is zero was left out, and a nil pointer is within all
-// limits. Members of embedded structs are looked at, those of other structs are not: their own verbs do. Lengths are of
-// UTF-8 and not of characters, as JSON Schema has it, so the description lets more through than is taken.
+// Texts must be valid UTF-8 without NUL characters, which some databases cannot store. A zero value of an optional
+// member ("omitempty", "omitzero") counts as absent, and a nil pointer is valid. CheckLimits checks members of embedded
+// structs, but not of other structs, which their own verbs check. Lengths are bytes of UTF-8, but characters in JSON
+// Schema, so the description permits longer texts than CheckLimits.
 func CheckLimits(in any) error {
 	return CheckLimitsAt(in, unnested)
 }

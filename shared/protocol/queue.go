@@ -307,7 +307,7 @@ type RouteState struct {
 	Group     string `json:"group"` // "": no restriction
 	// FromNamespace reports that the group is set for the namespace and not for the queue.
 	FromNamespace bool `json:"group_of_namespace,omitempty"`
-	// Workers counts the live workers of the group that serve the queue and are not drained.
+	// Workers counts the live workers of the group that serve the queue and to which the app dispatches.
 	Workers   int          `json:"worker_count"`
 	UpdatedAt history.Time `json:"updated_at"`
 }

@@ -9,7 +9,7 @@ import (
 // requests reject.
 type Count int64
 
-// UnmarshalJSON takes a number or null.
+// UnmarshalJSON accepts a number or null.
 func (c *Count) UnmarshalJSON(raw []byte) error {
 	var said *int64
 	if err := json.Unmarshal(raw, &said); err != nil {
@@ -34,7 +34,7 @@ const (
 	wrongTTL TTL = -2
 )
 
-// UnmarshalJSON takes a number or null.
+// UnmarshalJSON accepts a number or null.
 func (t *TTL) UnmarshalJSON(raw []byte) error {
 	var said *int64
 	if err := json.Unmarshal(raw, &said); err != nil {

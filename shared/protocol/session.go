@@ -39,8 +39,8 @@ const (
 // it any more, not even on the same worker.
 const ReasonGivenUp = "given_up"
 
-// SessionVerb renews, releases or closes a session its caller holds. Epoch is optional; one that is sent must be the
-// row's.
+// SessionVerb renews, releases or closes a session of the caller. Epoch is optional; if it is sent it must be the
+// current one.
 type SessionVerb struct {
 	WorkerID  string `json:"worker_id"`
 	Namespace string `json:"namespace,omitempty"`
@@ -132,7 +132,7 @@ type SessionOperation struct {
 	Reason    string `json:"reason,omitempty" maxLength:"1000"`
 	// migrate: at once, even if activities run in it; forget: even if activities run in it or its last lease is valid
 	Force bool   `json:"force,omitempty"`
-	To    string `json:"worker_id,omitempty"` // migrate: the worker it is meant for; empty: one that can have it
+	To    string `json:"worker_id,omitempty"` // migrate: the new owner; empty: any suitable worker
 }
 
 // SessionEvent is one entry of a session's ownership timeline.

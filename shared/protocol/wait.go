@@ -68,7 +68,7 @@ const (
 	WaitSessionOtherQueue WaitReason = "session_other_queue"
 
 	WaitSessionFull      WaitReason = "session_full"
-	WaitSessionMoving    WaitReason = "session_moving" // and who moves it
+	WaitSessionMoving    WaitReason = "session_moving" // and the operator who moves it
 	WaitSessionKept      WaitReason = "session_kept"
 	WaitSessionRelease   WaitReason = "session_release"
 	WaitSessionLost      WaitReason = "session_lost"

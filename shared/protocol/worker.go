@@ -489,7 +489,7 @@ type WorkerHeartbeatAnswer struct {
 	Leases            []HeartbeatAnswer `json:"leases,omitempty"`
 	Sessions          []SessionState    `json:"sessions,omitempty"`
 	Drain             bool              `json:"drain,omitempty"`
-	// Intent is what an operator requested of the worker; absent: it works normally.
+	// Intent is the operator's request to the worker; absent: none.
 	Intent Intent `json:"intent,omitempty" enum:"pause,leave"`
 	// Settings is the revision of the operators' settings. The worker fetches the settings if it has another revision.
 	Settings   int64        `json:"settings_revision,omitempty"`

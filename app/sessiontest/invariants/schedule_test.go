@@ -225,7 +225,7 @@ func (s *schedule) worker(name string, r *rand.Rand) {
 			s.fail(err)
 			break
 		}
-		if stop != nil { // the former process lived on beside it, as one does that did not notice
+		if stop != nil { // the former process ran next to it, as if it had not noticed
 			former := stop
 			lag := time.Duration(r.Int64N(int64(s.lease)))
 			s.wait.Go(func() { s.pass(lag); former() })

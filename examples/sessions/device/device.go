@@ -11,13 +11,13 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Workflow is the name of the example; Printer is the capability its worker must offer.
+// Workflow is the name of the example; Printer is the capability that its worker must have.
 const (
 	Workflow = "device"
 	Printer  = "printer"
 )
 
-// Job is a text to print and its device.
+// Job is a number of pages to print, and the device.
 type Job struct {
 	Device string `json:"device"`
 	Pages  int    `json:"pages"`
@@ -30,7 +30,7 @@ type Printed struct {
 	Worker string `json:"worker"`
 }
 
-// Register offers the workflow and its activity.
+// Register registers the workflow and its activity.
 func Register(r *worker.Registry) {
 	r.Workflow(Workflow, Print)
 	r.Activity("device.print", Pages)
