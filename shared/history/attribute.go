@@ -15,7 +15,8 @@ type SearchAttributesUpserted struct {
 	Merged     json.RawMessage `json:"merged"`
 }
 
-// MemoUpserted records an upsert_memo command; both members are maps, as {codec, blob}. Null in Entries takes one away.
+// MemoUpserted records an upsert_memo command; both members are maps, as {codec, blob}. null in Entries removes an
+// entry.
 type MemoUpserted struct {
 	Sequence int64           `json:"sequence"`
 	Entries  payload.Payload `json:"entries"`

@@ -18,9 +18,9 @@ type Event struct {
 	At   Time
 	Data Data
 
-	// TaskID names the workflow task whose completion made this event, and SeenThrough the last Seq that task had been
-	// shown; both are zero for events that arrived from outside. A follow-up task is owed when something outside lies
-	// between SeenThrough and the completion.
+	// TaskID is the workflow task whose completion created this event, and SeenThrough the last Seq that the worker had
+	// received with it; both are zero for events from other sources. If such an event is between SeenThrough and the
+	// completion, a follow-up task is necessary.
 	TaskID      string
 	SeenThrough int64
 }

@@ -21,7 +21,7 @@ type Failure struct {
 	Stack string `json:"stack_trace,omitempty"`
 }
 
-// plainTypes are types of failures whose messages say the same as the type.
+// plainTypes are types of failures whose messages have no more information than the type.
 var plainTypes = map[string]bool{
 	"": true, "Error": true, TypeActivityTimeout: true, "InvalidArguments": true, "payload_too_large": true,
 	"payload_type_mismatch": true, "argument_count_mismatch": true, "integer_overflow": true, "invalid_utf8": true,

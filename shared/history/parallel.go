@@ -32,8 +32,8 @@ type Lost struct {
 	HeartbeatAt Time   `json:"last_heartbeat_at,omitzero"` // time of the last heartbeat from its code
 	// HeartbeatDetails is the progress in the last heartbeat. It is set only in the latest lost delivery of a list.
 	HeartbeatDetails json.RawMessage `json:"last_heartbeat_details,omitempty"`
-	// Tasks and Verdict are of a delivery whose worker process ended: how many tasks were leased to it, and whether this
-	// one is a suspect of that loss or blamed for it; empty: neither.
+	// Tasks and Verdict are set for a delivery whose worker process ended: the number of tasks leased to the process,
+	// and whether this task is a suspect of the loss or blamed for it; empty: neither.
 	Tasks   int    `json:"leased_tasks,omitempty"`
 	Verdict string `json:"verdict,omitempty" enum:"suspect,blamed"`
 }

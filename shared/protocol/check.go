@@ -152,7 +152,7 @@ func CheckAffinity(affinity string, after int64, reacquire *bool, at func(string
 	return nil
 }
 
-var fairnessKey = regexp.MustCompile(`^[A-Za-z0-9._:-]+$`) // up to 64
+var fairnessKey = regexp.MustCompile(`^[A-Za-z0-9._:-]+$`) // at most 64 characters
 
 // CheckFairness rejects an invalid fairness key; field is its path.
 func CheckFairness(key, field string) error {

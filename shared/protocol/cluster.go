@@ -215,10 +215,10 @@ type SessionDoors struct {
 // SessionDoor are the defaults of a session that an activity's session ID or StartSession created.
 type SessionDoor struct {
 	Scope      string  `json:"scope" enum:"namespace,workflow"`
-	Lease      string  `json:"lease"` // whose setting it is
-	Idle       *string `json:"idle"`  // whose setting it is; null: it has none
+	Lease      string  `json:"lease"` // where it is configured
+	Idle       *string `json:"idle"`  // where it is configured; null: none
 	TTL        *int64  `json:"ttl_seconds"`
-	Activities string  `json:"max_concurrent_activities"` // whose setting it is
+	Activities string  `json:"max_concurrent_activities"` // where it is configured
 	Ends       string  `json:"ends"`
 }
 

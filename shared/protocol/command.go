@@ -36,7 +36,8 @@ const (
 	CancelWait    = "wait_cancellation_completed"
 )
 
-// The commands a workflow task may be completed with. The first three end the run and stand last, at most one of them.
+// The commands of a completed workflow task. The first three end the run; at most one of them is allowed, as the last
+// command.
 const (
 	CompleteWorkflow    CommandType = "complete_workflow"
 	FailWorkflow        CommandType = "fail_workflow"
@@ -168,11 +169,11 @@ type Command struct {
 
 	UpdateID string `json:"update_id,omitempty" of:"apply_update! complete_update! fail_update!" minLength:"1" maxLength:"255"`
 
-	// name → value; null takes one away
+	// name → value; null removes an attribute
 	Attributes json.RawMessage `json:"attributes,omitempty" of:"upsert_search_attributes! start_child_workflow"`
 	// name → type
 	AttributeTypes json.RawMessage `json:"attribute_types,omitempty" of:"upsert_search_attributes"`
-	// a map; null takes an entry away
+	// a map; null removes an entry
 	Entries payload.Payload `json:"entries,omitzero" of:"upsert_memo! start_child_workflow"`
 
 	ConditionKey         string `json:"condition_key,omitempty" of:"open_condition_wait" maxLength:"255"`
@@ -204,16 +205,17 @@ type SessionOptions struct {
 	Lease         Count    `json:"lease_seconds,omitempty" minimum:"1" maximum:"315360000"`             // default 120
 	TTL           TTL      `json:"ttl_seconds,omitzero" minimum:"1" maximum:"315360000"`                // default 1800; null: none
 	MaxActivities Count    `json:"max_concurrent_activities,omitempty" minimum:"1" maximum:"315360000"` // default 1
-	// ours: the sessions of a workflow are started by it
+	// Sojourn only; a workflow starts its own sessions with start_session
 	Scope         string `json:"scope,omitempty" enum:"namespace"`
 	Create        *bool  `json:"create_if_missing,omitempty"` // default true
 	Reacquire     *bool  `json:"allow_reacquire_after_failure,omitempty"`
 	Idle          int64  `json:"idle_seconds,omitempty" minimum:"0" maximum:"315360000"` // ours
-	ReleasePolicy string `json:"release_policy,omitempty" enum:"migrate,finish,fail"`    // ours: migrate, finish, fail
-	// Affinity, ours, is hard (default), or soft: another worker may claim the session while it is held, once a task of it
-	// has waited for its holder for so many seconds.
+	ReleasePolicy string `json:"release_policy,omitempty" enum:"migrate,finish,fail"`    // Sojourn only
+	// Affinity, Sojourn only, is hard (default) or soft: another worker may acquire a held session when one of its
+	// tasks has waited for the owner for FallbackAfter seconds.
 	Affinity      string `json:"affinity,omitempty" enum:"hard,soft"`
-	FallbackAfter int64  `json:"fallback_after_seconds,omitempty" minimum:"0" maximum:"315360000"` // ours, with soft: 30
-	// Pinned, ours: the session is never released to make room for another one when its worker is at its session limit.
+	FallbackAfter int64  `json:"fallback_after_seconds,omitempty" minimum:"0" maximum:"315360000"` // with soft: default 30
+	// Pinned, Sojourn only: the session is never released to make room for another one when its worker is at its
+	// session limit.
 	Pinned bool `json:"pinned,omitempty"`
 }

@@ -10,7 +10,7 @@ import (
 // Reason is the reason of a refusal, from this closed list. Programs read the reason, people the message.
 type Reason string
 
-// The reasons, with the HTTP status each is answered with.
+// The reasons, with the HTTP status of each.
 const (
 	ReasonMalformedJSON         Reason = "malformed_json"
 	ReasonMalformedPayload      Reason = "malformed_payload"
@@ -25,10 +25,10 @@ const (
 	ReasonUnknownMethod         Reason = "unknown_method"
 	ReasonInternal              Reason = "internal"
 	ReasonStoreUnavailable      Reason = "store_unavailable"
-	ReasonBackendUnavailable    Reason = "backend_unavailable" // to workers: whether it was done is not known
+	ReasonBackendUnavailable    Reason = "backend_unavailable" // to workers: the outcome is unknown
 	ReasonThrottled             Reason = "throttled"
-	ReasonOverloaded            Reason = "overloaded"     // nothing was done: the bytes of requests in flight are used up
-	ReasonQuotaExceeded         Reason = "quota_exceeded" // nothing was done: a quota of the namespace leaves no room
+	ReasonOverloaded            Reason = "overloaded"     // no effect: no bytes in flight are left in the budget
+	ReasonQuotaExceeded         Reason = "quota_exceeded" // no effect: a quota of the namespace is exceeded
 	ReasonPollCapacity          Reason = "long_poll_capacity_exhausted"
 	ReasonMissingVersion        Reason = "missing_protocol_version"
 	ReasonUnsupportedVersion    Reason = "unsupported_protocol_version"
@@ -68,7 +68,7 @@ const (
 	ReasonValidationDuplicate   Reason = "duplicate_update_validation_completion"
 	ReasonValidationExpired     Reason = "update_validation_lease_expired"
 	ReasonAlreadyStarted        Reason = "instance_already_started"
-	ReasonDuplicateStart        Reason = "duplicate_not_allowed" // a start of a workflow id that is taken
+	ReasonDuplicateStart        Reason = "duplicate_not_allowed" // the workflow ID of a start is taken
 	ReasonRequestConflict       Reason = "request_id_conflict"
 	ReasonCancelNotSupported    Reason = "cancellation_not_supported"
 	ReasonActivityRun           Reason = "activity_run" // request for workflow code, sent to an activity run
@@ -184,7 +184,7 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Reason == e.Reason
 }
 
-// Refuse makes a refusal with a message for people.
+// Refuse returns a refusal with a message for people.
 func Refuse(r Reason, format string, args ...any) *Error {
 	return &Error{Reason: r, Message: fmt.Sprintf(format, args...)}
 }
@@ -198,7 +198,7 @@ func (e *Error) With(name string, value any) *Error {
 	return e
 }
 
-// Invalid is the refusal of one field.
+// Invalid returns the refusal of one member.
 func Invalid(field, format string, args ...any) *Error {
 	text := fmt.Sprintf(format, args...)
 	return &Error{Reason: ReasonValidation, Message: field + ": " + text, Fields: map[string][]string{field: {text}}}
@@ -222,7 +222,7 @@ func Beneath(name string, err error) error {
 	return &Error{Reason: e.Reason, Message: name + ": " + e.Message, Details: e.Details, Fields: fields}
 }
 
-// Missing refuses a request for the members it must have and does not, by their names; nil when there are none.
+// Missing returns the refusal of a request without required members, with their names; nil if there are none.
 func Missing(names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -252,7 +252,7 @@ func (b *ErrorBody) Err() error {
 	return &Error{Reason: b.Reason, Message: b.Message, Details: b.Details, Fields: b.Fields}
 }
 
-// ReasonOf is the reason of a refusal anywhere in err's chain, or "".
+// ReasonOf returns the reason of a refusal in err's chain, or "".
 func ReasonOf(err error) Reason {
 	var e *Error
 	if errors.As(err, &e) {

@@ -25,10 +25,10 @@ func IsWorkflowID(id string) bool {
 // StartRequest starts a workflow. Input is an envelope, or a plain JSON array of arguments that the app encodes.
 type StartRequest struct {
 	Namespace string `json:"namespace,omitempty"`
-	// made when empty
+	// generated if empty
 	WorkflowID       string          `json:"workflow_id,omitempty" pattern:"^[^#?\\x00-\\x1f\\x7f-\\x9f]{1,255}$"`
 	WorkflowType     string          `json:"workflow_type" minLength:"1" maxLength:"255"`
-	TaskQueue        string          `json:"task_queue,omitempty" maxLength:"255"` // "default"
+	TaskQueue        string          `json:"task_queue,omitempty" maxLength:"255"` // default "default"
 	Input            json.RawMessage `json:"input,omitempty"`
 	BusinessKey      string          `json:"business_key,omitempty" maxLength:"255"`
 	Memo             json.RawMessage `json:"memo,omitempty"`
@@ -42,10 +42,10 @@ type StartRequest struct {
 	FairnessKey      string `json:"fairness_key,omitempty" pattern:"^[A-Za-z0-9._:-]{1,64}$"`
 	FairnessWeight   int    `json:"fairness_weight,omitempty" minimum:"0" maximum:"1000"`
 	StartDelay       int64  `json:"start_delay_seconds,omitempty" minimum:"0" maximum:"315360000"`
-	Cron             string `json:"cron,omitempty"`          // makes a schedule of this id instead of a run
+	Cron             string `json:"cron,omitempty"`          // creates a schedule with this ID instead of a run
 	CronTimezone     string `json:"cron_timezone,omitempty"` // UTC when empty
-	// BuildID pins the run to a build; when empty, the promoted build of the queue does. Compatibility is the contract's
-	// name for BuildID
+	// BuildID pins the run to a build; by default the queue's promoted build. Compatibility is the contract's name for
+	// BuildID
 	BuildID       string `json:"build_id,omitempty" maxLength:"255"`
 	Compatibility string `json:"compatibility,omitempty" maxLength:"255"`
 	Identity      string `json:"-"`
@@ -74,8 +74,8 @@ type Target struct {
 	RunID      string `json:"run_id,omitempty"`
 }
 
-// SignalRequest sends a signal. The same RequestID again is answered with the first receipt; with other content it is
-// refused.
+// SignalRequest sends a signal. The same RequestID again returns the first receipt; with other content the app rejects
+// it.
 type SignalRequest struct {
 	Target
 	SignalName string          `json:"signal_name" minLength:"1" maxLength:"255"`
@@ -87,7 +87,7 @@ type SignalRequest struct {
 // EndRequest cancels, terminates, repairs or archives a run, or requests its cancellation.
 type EndRequest struct {
 	Target
-	Reason    string `json:"reason,omitempty" maxLength:"1000"` // why, for people
+	Reason    string `json:"reason,omitempty" maxLength:"1000"` // for people
 	RequestID string `json:"request_id,omitempty" maxLength:"255"`
 	Identity  string `json:"-"`
 }
@@ -126,13 +126,13 @@ type CommandReceipt struct {
 	Retained     bool   `json:"retained,omitempty"` // the first receipt, again
 }
 
-// RunView is a run as describe and listings show it.
+// RunView is a run in the responses of describe and lists.
 type RunView struct {
 	WorkflowID        string           `json:"workflow_id"`
 	RunID             string           `json:"run_id"`
 	Namespace         string           `json:"namespace"`
 	Kind              string           `json:"kind" enum:"workflow,activity"`
-	WorkflowType      string           `json:"workflow_type"` // of kind activity the activity's
+	WorkflowType      string           `json:"workflow_type"` // of an activity run, the activity type
 	BusinessKey       *string          `json:"business_key"`
 	Status            string           `json:"status" enum:"pending,running,waiting,completed,failed,cancelled,terminated"`
 	StatusBucket      string           `json:"status_bucket" enum:"running,completed,failed"`
@@ -162,10 +162,10 @@ type RunView struct {
 	SearchAttributes  json.RawMessage  `json:"search_attributes"`
 	HistoryLength     int64            `json:"history_length"`
 	Failure           json.RawMessage  `json:"failure,omitempty"`
-	// of a run that timed out: run_timeout or execution_timeout; of kind activity the time-out of its activity
+	// of a run that timed out: run_timeout or execution_timeout; of an activity run: the timeout of its activity
 	Reason           string       `json:"reason,omitempty"`
 	Error            *string      `json:"error,omitempty"`
-	ErrorType        string       `json:"error_type,omitempty"` // the class of the error, as its code named it
+	ErrorType        string       `json:"error_type,omitempty"` // class of the error, as named by the code
 	ArchivedAt       history.Time `json:"archived_at"`          // null unless archived
 	ArchiveReason    string       `json:"archive_reason,omitempty"`
 	Quarantined      *string      `json:"blocked_reason,omitempty"`
@@ -263,7 +263,7 @@ type PendingTimer struct {
 	FireAt   history.Time `json:"fire_at"`
 }
 
-// PendingWait is a signal or a condition the run is blocked on.
+// PendingWait is a signal or a condition that the run waits for.
 type PendingWait struct {
 	Sequence     int64  `json:"sequence"`
 	Kind         string `json:"kind"` // signal, condition
@@ -271,8 +271,8 @@ type PendingWait struct {
 	ConditionKey string `json:"condition_key,omitempty"`
 }
 
-// PendingChild is an open child workflow. One that an earlier run of the workflow id started names that run, whose
-// command Sequence is.
+// PendingChild is an open child workflow. FormerRun is the run that started it, if it is an earlier run of the workflow
+// ID; Sequence then is a command sequence of that run.
 type PendingChild struct {
 	Sequence    int64  `json:"sequence"`
 	CallID      string `json:"child_call_id"`
@@ -282,11 +282,11 @@ type PendingChild struct {
 	ClosePolicy string `json:"parent_close_policy"`
 	Attempt     int    `json:"attempt_number"`
 
-	FormerRun string  `json:"former_run_id,omitempty"` // ours
-	Attached  []int64 `json:"attached,omitempty"`      // ours: commands of this run that attached to it
+	FormerRun string  `json:"former_run_id,omitempty"` // Sojourn only
+	Attached  []int64 `json:"attached,omitempty"`      // Sojourn only: commands of this run that attached to it
 }
 
-// PendingUpdate is an update that was accepted and has not been answered.
+// PendingUpdate is an accepted update without a result.
 type PendingUpdate struct {
 	UpdateID   string `json:"update_id"`
 	UpdateName string `json:"update_name"`
@@ -302,7 +302,7 @@ type PendingTask struct {
 	LeaseUntil  history.Time `json:"lease_expires_at"`
 	Why         string       `json:"why,omitempty"`
 	LastFailure string       `json:"last_failure,omitempty"` // last failure of its code
-	Stack       string       `json:"stack_trace,omitempty"`  // and where
+	Stack       string       `json:"stack_trace,omitempty"`  // stack trace of it
 	Wait        *Wait        `json:"wait"`
 }
 
@@ -373,7 +373,7 @@ type HistoryQuery struct {
 	Wait      bool   `json:"wait_new_event,omitempty"`
 }
 
-// WorkerView is a worker as listings show it.
+// WorkerView is a worker in lists.
 type WorkerView struct {
 	WorkerID          string           `json:"worker_id"`
 	Namespace         string           `json:"namespace"`
@@ -385,7 +385,7 @@ type WorkerView struct {
 	Release           string           `json:"release,omitempty"`
 	Incarnation       string           `json:"incarnation,omitempty"`
 	Status            WorkerStatus     `json:"status"`
-	Gate              string           `json:"gate,omitempty"` // why the release gate holds it, when it does
+	Gate              string           `json:"gate,omitempty"` // why the release gate holds its polls, if it does
 	Capabilities      []string         `json:"capabilities"`
 	WorkflowTypes     []string         `json:"supported_workflow_types"`
 	ActivityTypes     []string         `json:"supported_activity_types"`
@@ -405,7 +405,7 @@ type WorkerView struct {
 	WorkflowTasks     int              `json:"active_workflow_tasks"` // of these
 	Activities        int              `json:"active_activity_tasks"`
 	Sessions          int              `json:"held_sessions"`
-	Group             string           `json:"group,omitempty"` // of the token it registered with
+	Group             string           `json:"group,omitempty"` // group of the worker's token
 	Drain             *WorkerDrain     `json:"drain,omitempty"` // the operator's drain, if there is one
 	// Settings is the revision of the operators' settings that the worker reported; absent: it applies none.
 	Settings *int64 `json:"settings_revision,omitempty"`

@@ -20,11 +20,11 @@ const (
 type ScheduleSpec struct {
 	Cron      []string           `json:"cron_expressions,omitempty"` // five fields, or @hourly and the like
 	Intervals []ScheduleInterval `json:"intervals,omitempty"`
-	TimeZone  string             `json:"timezone,omitempty"` // of the expressions; UTC when absent
+	TimeZone  string             `json:"timezone,omitempty"` // of the expressions; default UTC
 }
 
-// ScheduleInterval fires every so often, counted from 1970-01-01T00:00:00Z and moved by the offset. Both are ISO 8601
-// durations as PT30M.
+// ScheduleInterval fires at a fixed interval, counted from 1970-01-01T00:00:00Z plus the offset. Both are ISO 8601
+// durations such as PT30M.
 type ScheduleInterval struct {
 	Every  string `json:"every" required:"true"`
 	Offset string `json:"offset,omitempty"`
@@ -58,11 +58,11 @@ func (a *ScheduleAction) Activity(namespace, id string) ActivityRequest {
 // ScheduleRequest creates or changes a schedule. Absent members do not change.
 type ScheduleRequest struct {
 	Namespace string `json:"-"`
-	// a new ULID when absent
+	// default a new ULID
 	ID     string          `json:"schedule_id,omitempty" pattern:"^[a-zA-Z0-9._:-]{1,100}$"`
 	Spec   *ScheduleSpec   `json:"spec,omitempty"`
 	Action *ScheduleAction `json:"action,omitempty"`
-	// skip when absent
+	// default skip
 	Overlap          *string         `json:"overlap_policy,omitempty" enum:"skip,buffer_one,buffer_all,allow_all,cancel_other,terminate_other"`
 	Jitter           *int64          `json:"jitter_seconds,omitempty" minimum:"0" maximum:"86400"`
 	MaxRuns          *int64          `json:"max_runs,omitempty" minimum:"1"`
@@ -72,12 +72,12 @@ type ScheduleRequest struct {
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
 }
 
-// ScheduleView is a schedule as it is shown.
+// ScheduleView is a schedule in responses.
 type ScheduleView struct {
 	ScheduleID       string          `json:"schedule_id"`
 	Namespace        string          `json:"namespace"`
 	Kind             string          `json:"kind" enum:"workflow,activity"` // kind of the runs
-	WorkflowType     string          `json:"workflow_type"`                 // of an activity its type
+	WorkflowType     string          `json:"workflow_type"`                 // or the activity type
 	Status           string          `json:"status" enum:"active,paused,deleted"`
 	Paused           bool            `json:"paused"`
 	Spec             ScheduleSpec    `json:"spec"`
@@ -133,7 +133,7 @@ type ScheduleFire struct {
 	BufferDepth int          `json:"buffer_depth,omitempty"`
 }
 
-// ScheduleEvent is an entry of a schedule's own history.
+// ScheduleEvent is an entry of a schedule's history.
 type ScheduleEvent struct {
 	ID         int64          `json:"id"`
 	Sequence   int64          `json:"sequence"`

@@ -29,7 +29,7 @@ func (SessionCreate) Refused(why error) error {
 // DELETE with it releases a session unless it must not be acquired again.
 const ReasonWorkerShutdown = "worker_shutdown"
 
-// Reasons of the notice that a session has ended for its holder whose lease ran out.
+// Reasons in the notice that a session ended for its owner because the lease expired.
 const (
 	EndedLeaseExpired   = "lease_expired"
 	EndedHeartbeatStale = "worker_heartbeat_stale"

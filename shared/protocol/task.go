@@ -19,8 +19,8 @@ type Task struct {
 
 // WorkflowTask is a workflow task. Its history may be the first page only.
 type WorkflowTask struct {
-	Kind           TaskKind        `json:"task_kind,omitempty"` // said to a poll that asked for several kinds
-	TaskID         string          `json:"task_id"`             // in the path of all that is said about the task
+	Kind           TaskKind        `json:"task_kind,omitempty"` // in responses to polls for several kinds
+	TaskID         string          `json:"task_id"`             // in the paths of the task's routes
 	WorkflowID     string          `json:"workflow_id"`
 	RunID          string          `json:"run_id"`
 	Namespace      string          `json:"namespace,omitempty"`
@@ -71,7 +71,7 @@ type Resume struct {
 // ActivityTask is one attempt of an activity. ExecutionID is the idempotency key offered to user code, AttemptID names
 // this try.
 type ActivityTask struct {
-	TaskID         string          `json:"task_id"` // in the path of all that is said about it
+	TaskID         string          `json:"task_id"` // in the paths of the task's routes
 	WorkflowID     string          `json:"workflow_id"`
 	RunID          string          `json:"run_id"`
 	Namespace      string          `json:"namespace,omitempty"`
@@ -119,7 +119,7 @@ type SessionAffinity struct {
 	Requirements []string `json:"requirements"`
 	Lease        int64    `json:"lease_seconds"`
 	TTL          int64    `json:"ttl_seconds,omitempty"`
-	// absent: what its holder registered, else that one's slots
+	// absent: the owner's setting, by default its number of slots
 	MaxActivities  int          `json:"max_concurrent_activities,omitempty"`
 	Create         bool         `json:"create_if_missing"`
 	Reacquire      bool         `json:"allow_reacquire_after_failure"`

@@ -8,9 +8,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// A wait is data: programs switch on its reason and read its members, people read the sentence that is made of them. So
-// there is one list of reasons, here, each with its sentence; app/engine/wait.go alone makes them, of rows. The
-// dashboard has the same list, which go generate writes.
+// A wait is structured data: programs read its reason and members, people the sentence generated from them. This file
+// has the only list of reasons with their sentences; only app/engine/wait.go creates waits, from rows. go generate
+// writes the same list for the dashboard.
 
 //go:generate go run ./waitlist ../../web/src/api/waits.ts ../../web/src/api/statuses.ts
 
@@ -34,13 +34,13 @@ type WaitReason string
 
 // The reasons. A comment names data that the sentence contains in addition to the members of its [WaitRule].
 const (
-	WaitRunning     WaitReason = "running" // a worker has it, since when
+	WaitRunning     WaitReason = "running" // a worker has leased it, and since when
 	WaitStartDelay  WaitReason = "start_delay"
 	WaitBackoff     WaitReason = "retry_backoff"       // and why it failed
 	WaitHandedBack  WaitReason = "handed_back"         // and what the worker lacks
 	WaitUnstarted   WaitReason = "returned_unstarted"  // since when it is ready
-	WaitInstalling  WaitReason = "packages_installing" // and how far that is
-	WaitNoPackages  WaitReason = "packages_failed"     // and what went wrong
+	WaitInstalling  WaitReason = "packages_installing" // and the progress
+	WaitNoPackages  WaitReason = "packages_failed"     // and the error
 	WaitQuarantined WaitReason = "quarantined"
 	WaitTaskFailed  WaitReason = "workflow_task_failed" // and when the next attempt starts
 	WaitTimer       WaitReason = "timer"
@@ -80,7 +80,7 @@ const (
 
 	WaitQuota WaitReason = "quota" // since when
 
-	WaitSuspect WaitReason = "suspect" // of the loss of a worker process, or blamed for it
+	WaitSuspect WaitReason = "suspect" // of a worker loss, or blamed for it
 )
 
 // Wait is the reason why a run, a task or a session does not continue. Clients should display its times in the time
@@ -322,7 +322,7 @@ func (r WaitReason) Rule() WaitRule {
 	return WaitRule{}
 }
 
-// Say is the whole wait in one sentence, with its subject, and its times in a zone.
+// Say returns the whole sentence of the wait, with its subject, and its times in a zone.
 func (w *Wait) Say(zone *time.Location) string {
 	rule := w.Reason.Rule()
 	switch subject := WaitSubjects[w.Kind]; {
@@ -355,7 +355,7 @@ func (w *Wait) fill(text string, zone *time.Location) string {
 	return out.String()
 }
 
-// firstWhole fills the first of the alternatives of which no member is empty, else the last if there are several.
+// firstWhole fills the first of the alternatives without an empty member, else the last if there are several.
 func (w *Wait) firstWhole(alternatives string, zone *time.Location) string {
 	texts := strings.Split(alternatives, "|")
 	for i, text := range texts {
