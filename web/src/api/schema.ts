@@ -4,7 +4,7 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description Tells which run stands for the request. */
+        /** @description Identifies the run that was started or that exists already. */
         ActivityAnswer: {
             activity_type: string;
             namespace: string;
@@ -14,36 +14,36 @@ export interface components {
             status: string;
             workflow_id: string;
         };
-        /** @description What is kept of the lines of one attempt of an activity. */
+        /** @description Has the recorded lines of one attempt of an activity. */
         ActivityLogs: {
-            /** @description activity_attempt_id is the attempt whose lines these are; absent while there is none. */
+            /** @description activity_attempt_id is the attempt with these lines; absent if there is none yet. */
             activity_attempt_id?: string;
-            /** @description those of which there are lines, and the one that runs, oldest first */
+            /** @description attempts with lines, and the running one, oldest first */
             attempts: components["schemas"]["LogAttempt"][];
             lines: components["schemas"]["LogLine"][];
-            /** @description there is more already */
+            /** @description more lines exist */
             more: boolean;
-            /** @description asks, as after, for what comes behind these lines */
+            /** @description value of after for the following lines */
             next: number;
-            /** @description the activity is not over, so there may be another attempt */
+            /** @description the activity is open and may have another attempt */
             open: boolean;
             run_id: string;
-            /** @description the attempt runs, so there may be more */
+            /** @description the attempt runs and may log more */
             running: boolean;
             task_id: string;
             workflow_id: string;
         };
-        /** @description Bounds one kind of task; null is no bound. */
+        /** @description Limits one kind of task; null means no limit. */
         Budget: {
             max_active_leases: null | number;
             max_dispatches_per_minute: null | number;
         };
-        /** @description Bounds one kind of task; null is no bound. */
+        /** @description Limits one kind of task; null means no limit. */
         BudgetRequest: {
             max_active_leases?: null | number;
             max_dispatches_per_minute?: null | number;
         };
-        /** @description The workers of one build id that serve a queue, and what was decided about them. A null build id is those without one. */
+        /** @description Has the workers of one build ID that serve a queue, and the operator's decisions about the build. A null build ID means workers without one. */
         BuildCohort: {
             active_worker_count: number;
             build_id: null | string;
@@ -83,12 +83,12 @@ export interface components {
         /** @description An activity type of which two workers have different code under one release. */
         CodeDifference: {
             activity_type: string;
-            /** @description what that has */
+            /** @description version of the other worker's code */
             version: string;
-            /** @description the other */
+            /** @description the other worker */
             worker_id: string;
         };
-        /** @description A worker that is given nothing, and what it has left. */
+        /** @description A worker to which the app does not dispatch, with the tasks and sessions that it still has. */
         DrainedWorker: {
             active_leases: number;
             /** @description of these */
@@ -118,7 +118,7 @@ export interface components {
          * @enum {string}
          */
         EventType: "ActivityCancelRequested" | "ActivityCancelled" | "ActivityCompleted" | "ActivityFailed" | "ActivityRetryScheduled" | "ActivityScheduled" | "ActivityTimedOut" | "AttachedChildEnded" | "AttachedToChild" | "CancelRequested" | "ChildCancelRequested" | "ChildRunCancelled" | "ChildRunCompleted" | "ChildRunFailed" | "ChildRunStarted" | "ChildRunTerminated" | "ChildWorkflowScheduled" | "ConditionWaitOpened" | "ConditionWaitSatisfied" | "ConditionWaitTimedOut" | "MemoUpserted" | "ParentClosePolicyApplied" | "RepairRequested" | "SearchAttributesUpserted" | "SelectionOperationCancelled" | "SelectionResolved" | "SessionEnded" | "SessionRecovered" | "SessionStarted" | "SideEffectRecorded" | "SignalApplied" | "SignalReceived" | "SignalSent" | "SignalWaitOpened" | "TerminateRequested" | "TimerCancelRequested" | "TimerCancelled" | "TimerFired" | "TimerScheduled" | "UpdateAccepted" | "UpdateApplied" | "UpdateCompleted" | "VersionMarkerRecorded" | "WorkflowCancellationRequested" | "WorkflowCancelled" | "WorkflowCompleted" | "WorkflowContinuedAsNew" | "WorkflowFailed" | "WorkflowStarted" | "WorkflowTerminated" | "WorkflowTimedOut";
-        /** @description Why something failed, as every failing event shows it. */
+        /** @description The failure in an event. */
         Failure: {
             code?: Json;
             /** @description {type, class, message, details, details_payload_codec, …} */
@@ -130,10 +130,10 @@ export interface components {
             failure_id?: string;
             message?: string;
             non_retryable?: boolean;
-            /** @description stack_trace is where the code failed, for people: no workflow reads it, so it is not part of the exception, and no other run is told of it. */
+            /** @description stack_trace is the stack trace, for people. Workflow code cannot read it, so it is not part of the exception and is not reported to other runs. */
             stack_trace?: string;
         };
-        /** @description A drain, and how far it is. */
+        /** @description A drain and its progress. */
         FleetDrainState: {
             active_leases: number;
             build_id?: string;
@@ -143,11 +143,11 @@ export interface components {
              * @description null: none
              */
             deadline_at: string | null;
-            /** @description of these, those that have nothing left */
+            /** @description of these, without task and session */
             drained_worker_count: number;
-            /** @description its workers are told to leave */
+            /** @description its workers are ended */
             evict: boolean;
-            /** @description of the token they registered with */
+            /** @description group of the workers' token */
             group?: string;
             held_sessions: number;
             namespace: string;
@@ -158,13 +158,13 @@ export interface components {
             /** Format: date-time */
             since: string | null;
             /**
-             * @description state is draining while any of its workers has something, drained when none has: also when there is no worker.
+             * @description state is draining while one of the drain's workers has a task or a session, else drained, also if there is no worker.
              * @enum {string}
              */
             state: "draining" | "drained";
             worker_count: number;
             worker_id?: string;
-            /** @description workers are the workers, those with most left first, at most 1000. */
+            /** @description workers are the workers, those with the most remaining work first, at most 1000. */
             workers: components["schemas"]["DrainedWorker"][];
         };
         /** @description The drains of a namespace, the oldest first. */
@@ -172,14 +172,14 @@ export interface components {
             drains: components["schemas"]["FleetDrainState"][];
             namespace: string;
         };
-        /** @description The settings and how far they came. */
+        /** @description The settings, and how many workers applied them. */
         FleetSettingsState: {
             applied_worker_count: number;
             by?: string;
-            /** @description fresh has each call of a handler outside sessions run in an executor that no call ran in before. */
+            /** @description fresh runs each call of a handler outside sessions in a new executor. */
             fresh?: boolean;
             /**
-             * @description isolation_min_level is the floor: a worker whose executors are weaker offers nothing that needs them.
+             * @description isolation_min_level is a minimum: a worker with weaker executors does not accept tasks that need an executor.
              * @enum {string}
              */
             isolation_min_level?: "none" | "process" | "confined";
@@ -187,14 +187,14 @@ export interface components {
             log_level?: "trace" | "debug" | "info" | "warn" | "error";
             namespace: string;
             pending: string[];
-            /** @description one more with each change; 0: nothing was ever set */
+            /** @description incremented by each change; 0: never changed */
             revision: number;
             unaware_worker_count: number;
             /** Format: date-time */
             updated_at: string | null;
             /** @description activities at once */
             worker_concurrency?: number;
-            /** @description worker_count counts those that say which revision they run with and are not silent, Applied those of them that said this one. Pending names the others, at most 100. Unaware ones say nothing of settings. */
+            /** @description worker_count counts the live workers that report a revision, Applied those of them that report this revision. Pending lists the others, at most 100. Unaware counts live workers that report no revision. */
             worker_count: number;
         };
         HistoryAnswer: {
@@ -220,7 +220,7 @@ export interface components {
             next_page_token: null | string;
             /**
              * Format: date-time
-             * @description of a partial answer that is not whole: runs that started since then were searched, the next page has those before
+             * @description for an incomplete response: the search covered runs started since this time; the next page has older runs
              */
             searched_to?: string | null;
             /** @description about parts of the filter that are probably a mistake */
@@ -228,25 +228,25 @@ export interface components {
             workflow_count: number;
             workflows: components["schemas"]["RunView"][];
         };
-        /** @description An attempt of an activity and what its lines count. */
+        /** @description An attempt of an activity with the size of its log. */
         LogAttempt: {
             activity_attempt_id: string;
             /** @description the last number of its id */
             attempt: number;
             bytes: number;
         };
-        /** @description What the code of an activity logged or printed at once. */
+        /** @description One log record of an activity's code, or one line that it printed. */
         LogLine: {
             /**
              * Format: date-time
              * @description by the worker's clock
              */
             at?: string | null;
-            /** @description left_out is how many lines are missing here; such a line says nothing else. */
+            /** @description left_out is the number of lines dropped at this place; such an entry has no text. */
             left_out?: number;
             /** @description debug, info, warn, error */
             level?: string;
-            /** @description stdout, stderr; log, for what was logged and not printed */
+            /** @description stdout or stderr if printed; log if logged */
             source?: string;
             text: string;
         };
@@ -262,7 +262,7 @@ export interface components {
             last_heartbeat_at?: string | null;
             /** @description last_heartbeat_details is the progress in the last heartbeat. It is set only in the latest lost delivery of a list. */
             last_heartbeat_details?: Json;
-            /** @description leased_tasks and Verdict are of a delivery whose worker process ended: how many tasks were leased to it, and whether this one is a suspect of that loss or blamed for it; empty: neither. */
+            /** @description leased_tasks and Verdict are set for a delivery whose worker process ended: the number of tasks leased to the process, and whether this task is a suspect of the loss or blamed for it; empty: neither. */
             leased_tasks?: number;
             session_epoch?: number;
             /**
@@ -297,7 +297,7 @@ export interface components {
         NamespacesAnswer: {
             namespaces: components["schemas"]["NamespaceView"][];
         };
-        /** @description The state of one app and of what it sees, for the dashboard's first page. */
+        /** @description The state of one app and of the cluster as this app knows it, for the dashboard's first page. */
         Overview: {
             app_id: string;
             /** @description clock_jump is the last jump of the database's clock that this app found since its start */
@@ -312,7 +312,7 @@ export interface components {
             release: string;
             /** @description no release could be read: 0.0.0 */
             release_unreadable?: boolean;
-            /** @description of runs and sessions, and of tasks that are ready or delayed; one more stands for any number that is larger */
+            /** @description maximum of the counts of runs, sessions, and ready or delayed tasks; the maximum plus one means "more" */
             runs_counted_up_to?: number;
             store: string;
             uptime_seconds: number;
@@ -324,7 +324,7 @@ export interface components {
             /** @enum {string} */
             codec: "avro";
         } | null;
-        /** @description What is open in a run, each with why it waits. */
+        /** @description Lists the open steps of a run, each with the reason why it waits. */
         Pending: {
             activities: components["schemas"]["PendingActivity"][];
             /** @description cancellation is the first request to cancel the run. */
@@ -346,12 +346,12 @@ export interface components {
             last_heartbeat_at: string | null;
             /** Format: date-time */
             lease_expires_at: string | null;
-            /** @description lost_deliveries has the deliveries of the current attempt that ended without an outcome, oldest first, at most 10. */
+            /** @description lost_deliveries lists the deliveries of the current attempt that ended without an outcome, oldest first, at most 10. */
             lost_deliveries?: components["schemas"]["Lost"][];
             /** Format: date-time */
             next_attempt_at: string | null;
             progress?: Json;
-            /** @description of its session's state, in the attempt under way, as its worker told */
+            /** @description rebuild of the session's state in the current attempt, as reported by the worker */
             rebuild?: components["schemas"]["Recovered"];
             /** Format: date-time */
             scheduled_at: string | null;
@@ -379,13 +379,13 @@ export interface components {
             /** @description a live worker has received the request */
             seen: boolean;
         };
-        /** @description An open child workflow. One that an earlier run of the workflow id started names that run, whose command Sequence is. */
+        /** @description An open child workflow. former_run_id is the run that started it, if it is an earlier run of the workflow ID; Sequence then is a command sequence of that run. */
         PendingChild: {
-            /** @description ours: commands of this run that attached to it */
+            /** @description Sojourn only: commands of this run that attached to it */
             attached?: number[];
             attempt_number: number;
             child_call_id: string;
-            /** @description ours */
+            /** @description Sojourn only */
             former_run_id?: string;
             parent_close_policy: string;
             run_id: string;
@@ -395,11 +395,11 @@ export interface components {
         };
         /** @description The open workflow task. */
         PendingTask: {
-            /** @description with what its code failed last */
+            /** @description last failure of its code */
             last_failure?: string;
             /** Format: date-time */
             lease_expires_at: string | null;
-            /** @description and where */
+            /** @description stack trace of it */
             stack_trace?: string;
             /** @enum {string} */
             state: "ready" | "delayed" | "leased" | "quarantined";
@@ -416,14 +416,14 @@ export interface components {
             sequence: number;
             timer_id: string;
         };
-        /** @description An update that was accepted and has not been answered. */
+        /** @description An accepted update without a result. */
         PendingUpdate: {
-            /** @description its handler has begun, and answers when it returns */
+            /** @description the handler began and completes the update when it returns */
             applied: boolean;
             update_id: string;
             update_name: string;
         };
-        /** @description A signal or a condition the run is blocked on. */
+        /** @description A signal or a condition that the run waits for. */
         PendingWait: {
             condition_key?: string;
             /** @description signal, condition */
@@ -431,7 +431,7 @@ export interface components {
             sequence: number;
             signal_name: string;
         };
-        /** @description The retry policy of an activity, child or schedule, as it crosses the wire and as it is kept. It is never changed once it is in use: replayers compare the recorded one with their own. */
+        /** @description The retry policy of an activity, child or schedule, on the wire and in the store. It is never changed after its first use: replayers compare the recorded policy with their own. */
         Policy: {
             /** @description backoff_seconds are the delays before the second, third, … attempt; the last one repeats, none means no delay. */
             backoff_seconds: number[];
@@ -440,7 +440,7 @@ export interface components {
             /** @description non_retryable_error_types are error types that end it at once, compared as exact strings. */
             non_retryable_error_types: string[];
         };
-        /** @description The retry policy of an activity, child or schedule, as it crosses the wire and as it is kept. It is never changed once it is in use: replayers compare the recorded one with their own. */
+        /** @description The retry policy of an activity, child or schedule, on the wire and in the store. It is never changed after its first use: replayers compare the recorded policy with their own. */
         PolicyRequest: {
             /** @description backoff_seconds are the delays before the second, third, … attempt; the last one repeats, none means no delay. */
             backoff_seconds?: number[] | null;
@@ -449,7 +449,7 @@ export interface components {
             /** @description non_retryable_error_types are error types that end it at once, compared as exact strings. */
             non_retryable_error_types?: string[] | null;
         };
-        /** @description How many queries may wait. */
+        /** @description Has the limit of waiting queries and its usage. */
         QueryAdmission: {
             approximate_pending_count: number;
             budget_source: string;
@@ -459,7 +459,7 @@ export interface components {
             remaining_pending_capacity: number;
             status: string;
         };
-        /** @description What the code said. */
+        /** @description The result of a query. */
         QueryAnswer: {
             query_name: string;
             result: Json;
@@ -470,12 +470,12 @@ export interface components {
             workflow_id: string;
             workflow_type: string;
         };
-        /** @description Counts the queries that wait for a worker, and those that have one. */
+        /** @description Counts the queries that wait for a worker, and the queries leased to a worker. */
         QueryTally: {
             leased_count: number;
             ready_count: number;
         };
-        /** @description What is handed out of a queue, and how much more may be. */
+        /** @description Has the limits of a queue and their usage. */
         QueueAdmission: {
             activity_tasks: components["schemas"]["TaskAdmission"];
             query_tasks: components["schemas"]["QueryAdmission"];
@@ -495,7 +495,7 @@ export interface components {
             workflow_id: string;
             workflow_task_attempt?: number;
         };
-        /** @description One page of them. */
+        /** @description One page of task queues. */
         QueuePage: {
             namespace: string;
             next_page_token: null | string;
@@ -512,28 +512,28 @@ export interface components {
             status: components["schemas"]["WorkerStatus"];
             worker_id: string;
         };
-        /** @description One task queue as it stands; Waiting, Leases, Pollers and build_ids are in the detail only. */
+        /** @description The state of one task queue. Only the detail has Waiting, Leases, Pollers and build_ids. */
         QueueState: {
             admission: components["schemas"]["QueueAdmission"];
             build_ids?: components["schemas"]["BuildCohort"][];
             current_leases?: components["schemas"]["QueueLease"][];
-            /** @description group is whose workers alone get its tasks; absent: all that serve it. FromNamespace says that the namespace is routed to it and the queue names none itself. */
+            /** @description group is the only group whose workers receive the queue's tasks; absent: every worker that serves the queue. FromNamespace reports that the group is set for the namespace and not for the queue. */
             group?: string;
             group_of_namespace?: boolean;
-            /** @description budgets of its own, by workflow_tasks and activity_tasks */
+            /** @description the queue's budgets, by workflow_tasks, activity_tasks */
             limits?: {
                 [key: string]: components["schemas"]["Budget"];
             };
             name: string;
             namespace: string;
             pollers?: components["schemas"]["QueuePoller"][];
-            /** @description that new runs are pinned to */
+            /** @description new runs are pinned to it */
             promoted_build_id: null | string;
             stats: components["schemas"]["QueueTally"];
-            /** @description the ready tasks that wait for longest, of each kind, and why nobody has them */
+            /** @description the ready tasks of each kind that have waited longest, with the reasons */
             waiting?: components["schemas"]["TaskWhy"][];
         };
-        /** @description Counts a queue's tasks and who asks for them. */
+        /** @description Counts a queue's tasks and its pollers. */
         QueueTally: {
             activity_tasks: components["schemas"]["TaskTally"];
             /** @description of the oldest ready task, like "45s"; null without one */
@@ -560,7 +560,7 @@ export interface components {
             ready: number;
         };
         /**
-         * @description A limit on what one namespace has, from this closed list.
+         * @description A limit of a namespace, from this closed list.
          * @enum {string}
          */
         Quota: "open_runs" | "starts_per_second" | "stored_bytes" | "schedules";
@@ -575,14 +575,14 @@ export interface components {
             /** @description of starts_per_second: in the last second */
             used: number;
         };
-        /** @description The quotas that a namespace has of its own. A setting of the app applies where one is absent. */
+        /** @description A namespace's quotas. For an absent member the app's setting applies. */
         QuotaValuesRequest: {
             open_runs?: null | number;
             schedules?: null | number;
             starts_per_second?: null | number;
             stored_bytes?: null | number;
         };
-        /** @description Tells of a rebuild that ran inside an attempt. */
+        /** @description Reports a rebuild of a session's state inside an attempt. */
         Recovered: {
             cause?: string;
             /** @description one of the following; absent: rebuilt */
@@ -591,7 +591,7 @@ export interface components {
             reason?: string;
             rebuild_activity: string;
             retries: number;
-            /** @description of the rebuilds, those that another attempt ran and this one waited for */
+            /** @description rebuilds of another attempt that this attempt waited for */
             waited?: number;
         };
         /**
@@ -599,7 +599,7 @@ export interface components {
          * @enum {string}
          */
         Role: "viewer" | "writer" | "operator" | "admin" | "worker";
-        /** @description Says what may be done with a run now. */
+        /** @description The operations that are possible on the run now. */
         RunActions: {
             can_archive: boolean;
             can_cancel: boolean;
@@ -609,7 +609,7 @@ export interface components {
             can_terminate: boolean;
             can_update: boolean;
         };
-        /** @description The runs of a namespace by status, counted up to a number; one more stands for any that is larger. */
+        /** @description The runs of a namespace by status, counted up to a maximum; the maximum plus one means "more". */
         RunCounts: {
             counted_up_to: number;
             runs: {
@@ -638,7 +638,7 @@ export interface components {
             task_queue: string;
             workflow_type: string;
         };
-        /** @description Says since when and why a run makes no progress: its workflow task is quarantined or failed three times in a row, or one of its tasks has been ready for a minute and no live worker may lease it (for 30 seconds, if it waits for a worker with room for its session). A change is visible within 30 seconds. */
+        /** @description The reason why a run makes no progress, and since when: its workflow task is quarantined or failed three times in a row, or one of its tasks has been ready for a minute and no live worker may lease it (for 30 seconds, if it waits for a worker with room for its session). A change is visible within 30 seconds. */
         RunStuck: {
             message: string;
             /** @description from the list of wait reasons */
@@ -646,7 +646,7 @@ export interface components {
             /** Format: date-time */
             since: string | null;
         };
-        /** @description A run as describe and listings show it. */
+        /** @description A run in the responses of describe and lists. */
         RunView: {
             actions?: components["schemas"]["RunActions"];
             archive_reason?: string;
@@ -663,7 +663,7 @@ export interface components {
             /** @description the build id that the run is pinned to, or null */
             compatibility: null | string;
             error?: null | string;
-            /** @description the class of the error, as its code named it */
+            /** @description class of the error, as named by the code */
             error_type?: string;
             /** Format: date-time */
             execution_deadline_at: string | null;
@@ -686,7 +686,7 @@ export interface components {
             parent_workflow_id?: null | string;
             payload_codec: string;
             pending?: components["schemas"]["Pending"];
-            /** @description of a run that timed out: run_timeout or execution_timeout; of kind activity the time-out of its activity */
+            /** @description of a run that timed out: run_timeout or execution_timeout; of an activity run: the timeout of its activity */
             reason?: string;
             run_count: number;
             /** Format: date-time */
@@ -710,7 +710,7 @@ export interface components {
             /** @description why this run waits, for people */
             wait_reason: null | string;
             workflow_id: string;
-            /** @description of kind activity the activity's */
+            /** @description of an activity run, the activity type */
             workflow_type: string;
         };
         RunsAnswer: {
@@ -718,7 +718,7 @@ export interface components {
             runs: components["schemas"]["RunItem"][];
             workflow_id: string;
         };
-        /** @description What a firing starts: a workflow, or an activity by itself. Its id is the schedule's, or workflow_id, with the time of the firing behind it. */
+        /** @description What a schedule starts: a workflow or an activity run. Its workflow ID is workflow_id, by default the schedule's ID, followed by the time of the firing. */
         ScheduleAction: {
             activity_type?: string;
             /** @enum {string} */
@@ -730,11 +730,11 @@ export interface components {
             /** @description A limit in whole seconds, at least 1; none when absent. */
             heartbeat_timeout?: number;
             input?: Json;
-            /** @description after how many losses of its worker process that it is blamed for it is given up; 0: the app's setting */
+            /** @description number of blamed worker losses after which the activity fails; 0: the app's setting */
             max_blamed_losses?: number;
             memo?: Json;
             requirements?: string[];
-            /** @description null, or nothing: one attempt */
+            /** @description absent or null: one attempt */
             retry_policy?: components["schemas"]["Policy"];
             /** @description A limit in whole seconds, at least 1; none when absent. */
             run_timeout_seconds?: number;
@@ -752,7 +752,7 @@ export interface components {
             /** @description or activity_type */
             workflow_type?: string;
         };
-        /** @description What a firing starts: a workflow, or an activity by itself. Its id is the schedule's, or workflow_id, with the time of the firing behind it. */
+        /** @description What a schedule starts: a workflow or an activity run. Its workflow ID is workflow_id, by default the schedule's ID, followed by the time of the firing. */
         ScheduleActionRequest: {
             activity_type?: string;
             /** @enum {string} */
@@ -764,11 +764,11 @@ export interface components {
             /** @description A limit in whole seconds, at least 1; none when absent. */
             heartbeat_timeout?: number;
             input?: Json;
-            /** @description after how many losses of its worker process that it is blamed for it is given up; 0: the app's setting */
+            /** @description number of blamed worker losses after which the activity fails; 0: the app's setting */
             max_blamed_losses?: number;
             memo?: Json;
             requirements?: string[];
-            /** @description null, or nothing: one attempt */
+            /** @description absent or null: one attempt */
             retry_policy?: components["schemas"]["PolicyRequest"];
             /** @description A limit in whole seconds, at least 1; none when absent. */
             run_timeout_seconds?: number;
@@ -786,7 +786,7 @@ export interface components {
             /** @description or activity_type */
             workflow_type?: string;
         };
-        /** @description An entry of a schedule's own history. */
+        /** @description An entry of a schedule's history. */
         ScheduleEvent: {
             event_type: string;
             id: number;
@@ -816,23 +816,23 @@ export interface components {
             next_cursor: null | string;
             schedule_id: string;
         };
-        /** @description Counts what did not start at once. */
+        /** @description Counts the firings that started no run at once. */
         ScheduleInfo: {
             buffered_actions: number;
             last_skip_reason: null | string;
             skipped_trigger_count: number;
         };
-        /** @description Fires every so often, counted from 1970-01-01T00:00:00Z and moved by the offset. Both are ISO 8601 durations as PT30M. */
+        /** @description Fires at a fixed interval, counted from 1970-01-01T00:00:00Z plus the offset. Both are ISO 8601 durations such as PT30M. */
         ScheduleInterval: {
             every: string;
             offset?: string;
         };
-        /** @description Fires every so often, counted from 1970-01-01T00:00:00Z and moved by the offset. Both are ISO 8601 durations as PT30M. */
+        /** @description Fires at a fixed interval, counted from 1970-01-01T00:00:00Z plus the offset. Both are ISO 8601 durations such as PT30M. */
         ScheduleIntervalRequest: {
             every: string;
             offset?: string;
         };
-        /** @description The answer to a command on a schedule. */
+        /** @description The response to a command on a schedule. */
         ScheduleReceipt: {
             buffer_depth?: number;
             /** Format: date-time */
@@ -848,26 +848,26 @@ export interface components {
             status?: string;
             workflow_id?: string;
         };
-        /** @description Says when a schedule fires: at each time of any expression or interval. */
+        /** @description Has the times of a schedule: it fires at every time of every expression and interval. */
         ScheduleSpec: {
             /** @description five fields, or @hourly and the like */
             cron_expressions?: string[];
             intervals?: components["schemas"]["ScheduleInterval"][];
-            /** @description of the expressions; UTC when absent */
+            /** @description of the expressions; default UTC */
             timezone?: string;
         };
-        /** @description Says when a schedule fires: at each time of any expression or interval. */
+        /** @description Has the times of a schedule: it fires at every time of every expression and interval. */
         ScheduleSpecRequest: {
             /** @description five fields, or @hourly and the like */
             cron_expressions?: string[];
             intervals?: components["schemas"]["ScheduleIntervalRequest"][];
-            /** @description of the expressions; UTC when absent */
+            /** @description of the expressions; default UTC */
             timezone?: string;
         };
         ScheduleTimesAnswer: {
             times: (string | null)[];
         };
-        /** @description A schedule as it is shown. */
+        /** @description A schedule in responses. */
         ScheduleView: {
             action: components["schemas"]["ScheduleAction"];
             /** Format: date-time */
@@ -877,7 +877,7 @@ export interface components {
             info: components["schemas"]["ScheduleInfo"];
             jitter_seconds: number;
             /**
-             * @description what it starts
+             * @description kind of the runs
              * @enum {string}
              */
             kind: "workflow" | "activity";
@@ -905,7 +905,7 @@ export interface components {
             status: "active" | "paused" | "deleted";
             /** Format: date-time */
             updated_at: string | null;
-            /** @description of an activity its type */
+            /** @description or the activity type */
             workflow_type: string;
         };
         SchedulesAnswer: {
@@ -913,7 +913,7 @@ export interface components {
             next_page_token: null | string;
             schedules: components["schemas"]["ScheduleView"][];
         };
-        /** @description Lists what runs can be filtered by: names and types. */
+        /** @description Lists the names and types of attributes for filters. */
         SearchAttributes: {
             custom_attributes: {
                 [key: string]: string;
@@ -926,11 +926,11 @@ export interface components {
         SessionAttempt: {
             activity_attempt_id: string;
             activity_type: string;
-            /** @description absent of a delivery that was lost */
+            /** @description absent for a lost delivery */
             attempt_number?: number;
             /** Format: date-time */
             ended_at?: string | null;
-            /** @description of the holding it ran in */
+            /** @description of the session at that time */
             epoch: number;
             /**
              * Format: date-time
@@ -940,7 +940,7 @@ export interface components {
             /** @description progress in the last heartbeat */
             last_heartbeat_details?: Json;
             /**
-             * @description running, completed, failed, cancelled, expired: its worker was lost; returned: handed back
+             * @description running, completed, failed, cancelled, expired (the worker was lost), returned
              * @enum {string}
              */
             outcome: "running" | "completed" | "failed" | "cancelled" | "expired" | "returned";
@@ -952,7 +952,7 @@ export interface components {
             worker_id: string;
             workflow_id: string;
         };
-        /** @description One page of what ran in a session. Runs that retention has removed are not in it. */
+        /** @description One page of a session's attempts. It does not have attempts of runs deleted by retention. */
         SessionAttemptPage: {
             attempts: components["schemas"]["SessionAttempt"][];
             namespace: string;
@@ -963,31 +963,31 @@ export interface components {
         SessionEvent: {
             /** Format: date-time */
             at: string | null;
-            /** @description who did it: a worker, an operator, a run; empty: the app, because the time had come */
+            /** @description worker, operator or run that caused the event; empty: the app, at a deadline */
             by?: string;
             epoch?: number;
             /**
              * Format: date-time
-             * @description When the lease was first and last renewed by itself.
+             * @description First and last of these renewals.
              */
             first_renewal?: string | null;
             idle_seconds?: number;
             /** Format: date-time */
             last_renewal?: string | null;
-            /** @description Of the holding that ends: how many attempts ran in it (of very many the first 10,000), how often its lease was renewed by itself, how long it had been idle. */
+            /** @description For an event that ends an epoch: attempts in it (counted up to 10,000) and renewals of the lease that no attempt caused. */
             ran?: number;
-            /** @description claims: of the worker */
+            /** @description acquisitions: release of the worker */
             release?: string;
             renewals?: number;
-            /** @description claims: the task that took it */
+            /** @description acquisitions: the task that needed the session */
             task_id?: string;
             /**
-             * @description The renewals of a holding are one entry, at the time of the last one.
+             * @description All renewals of one epoch are one entry, at the time of the last renewal.
              * @enum {string}
              */
             what: "started" | "claimed" | "reclaimed" | "resumed" | "renewed" | "draining" | "released" | "expired" | "idle_unpinned" | "orphaned" | "failed" | "closed" | "unpinned" | "cleaned_up";
             why?: string;
-            /** @description who held it, or holds it from now on */
+            /** @description the owner before or after this event */
             worker_id?: string;
         };
         /** @description The worker that owns a session. */
@@ -1011,7 +1011,7 @@ export interface components {
         /** @description The worker_session object: in a command, and flat next to worker_id in the create verb. Nil pointers mean the default. */
         SessionOptions: {
             /**
-             * @description Affinity, ours, is hard (default), or soft: another worker may claim the session while it is held, once a task of it has waited for its holder for so many seconds.
+             * @description Affinity, Sojourn only, is hard (default) or soft: another worker may acquire a held session when one of its tasks has waited for the owner for FallbackAfter seconds.
              * @enum {string}
              */
             affinity?: "hard" | "soft";
@@ -1019,25 +1019,25 @@ export interface components {
             connection?: string;
             /** @description default true */
             create_if_missing?: null | boolean;
-            /** @description ours, with soft: 30 */
+            /** @description with soft: default 30 */
             fallback_after_seconds?: number;
             /** @description ours */
             idle_seconds?: number;
-            /** @description A number of at least 1 that has a default: 0, which is what is left out or null. One that is said and less stays wrong, as -1. */
+            /** @description A number of at least 1 with a default, which is 0: absent or null. Explicit numbers below 1 become -1, which requests reject. */
             lease_seconds?: number;
-            /** @description A number of at least 1 that has a default: 0, which is what is left out or null. One that is said and less stays wrong, as -1. */
+            /** @description A number of at least 1 with a default, which is 0: absent or null. Explicit numbers below 1 become -1, which requests reject. */
             max_concurrent_activities?: number;
-            /** @description Pinned, ours: the session is never released to make room for another one when its worker is at its session limit. */
+            /** @description Pinned, Sojourn only: the session is never released to make room for another one when its worker is at its session limit. */
             pinned?: boolean;
             queue?: string;
             /**
-             * @description ours: migrate, finish, fail
+             * @description Sojourn only
              * @enum {string}
              */
             release_policy?: "migrate" | "finish" | "fail";
             requirements?: string[];
             /**
-             * @description ours: the sessions of a workflow are started by it
+             * @description Sojourn only; a workflow starts its own sessions with start_session
              * @enum {string}
              */
             scope?: "namespace";
@@ -1048,7 +1048,7 @@ export interface components {
         /** @description The worker_session object: in a command, and flat next to worker_id in the create verb. Nil pointers mean the default. */
         SessionOptionsRequest: {
             /**
-             * @description Affinity, ours, is hard (default), or soft: another worker may claim the session while it is held, once a task of it has waited for its holder for so many seconds.
+             * @description Affinity, Sojourn only, is hard (default) or soft: another worker may acquire a held session when one of its tasks has waited for the owner for FallbackAfter seconds.
              * @enum {string}
              */
             affinity?: "hard" | "soft";
@@ -1056,25 +1056,25 @@ export interface components {
             connection?: string;
             /** @description default true */
             create_if_missing?: null | boolean;
-            /** @description ours, with soft: 30 */
+            /** @description with soft: default 30 */
             fallback_after_seconds?: number;
             /** @description ours */
             idle_seconds?: number;
-            /** @description A number of at least 1 that has a default: 0, which is what is left out or null. One that is said and less stays wrong, as -1. */
+            /** @description A number of at least 1 with a default, which is 0: absent or null. Explicit numbers below 1 become -1, which requests reject. */
             lease_seconds?: number;
-            /** @description A number of at least 1 that has a default: 0, which is what is left out or null. One that is said and less stays wrong, as -1. */
+            /** @description A number of at least 1 with a default, which is 0: absent or null. Explicit numbers below 1 become -1, which requests reject. */
             max_concurrent_activities?: number;
-            /** @description Pinned, ours: the session is never released to make room for another one when its worker is at its session limit. */
+            /** @description Pinned, Sojourn only: the session is never released to make room for another one when its worker is at its session limit. */
             pinned?: boolean;
             queue?: string;
             /**
-             * @description ours: migrate, finish, fail
+             * @description Sojourn only
              * @enum {string}
              */
             release_policy?: "migrate" | "finish" | "fail";
             requirements?: string[];
             /**
-             * @description ours: the sessions of a workflow are started by it
+             * @description Sojourn only; a workflow starts its own sessions with start_session
              * @enum {string}
              */
             scope?: "namespace";
@@ -1092,14 +1092,14 @@ export interface components {
             next_page_token: null | string;
             sessions: components["schemas"]["SessionView"][];
         };
-        /** @description A worker's own settings for sessions it holds through the implicit and explicit doors, in milliseconds. */
+        /** @description A worker's settings for its sessions of the origins implicit and worker, in milliseconds. */
         SessionSettings: {
             buffer_ms: number;
             idle_ms: number;
             lease_ms: number;
-            /** @description max_concurrent_activities is how many activities run at once in a session that names no number; 0: as many as the worker has slots. */
+            /** @description max_concurrent_activities is the maximum of concurrent activities in a session that sets none; 0: the worker's number of slots. */
             max_concurrent_activities?: number;
-            /** @description resumes declares that the worker suspends the state of a session whose lease ran out, and that it hands back a task under an epoch whose state it dropped. The app then lets the process continue under the same epoch if no other process has acquired the session since. */
+            /** @description resumes declares that the worker suspends the state of a session whose lease expired, and that it returns tasks under an epoch whose state it dropped. The app then lets the process resume the same epoch if no other process has acquired the session since. */
             resumes?: boolean;
         };
         SessionShown: {
@@ -1111,7 +1111,7 @@ export interface components {
          * @enum {string}
          */
         SessionStatus: "active" | "closed" | "expired" | "failed" | "orphaned";
-        /** @description One page of a session's timeline, oldest entry first; the next page has the preceding entries. Entries for renewals of a holding are added to the page and do not count towards page_size. */
+        /** @description One page of a session's timeline, oldest entry first; the next page has the preceding entries. Entries for lease renewals are added to the page and do not count towards page_size. */
         SessionTimelinePage: {
             namespace: string;
             next_page_token: null | string;
@@ -1124,7 +1124,7 @@ export interface components {
             /** @description hard, soft */
             affinity: string;
             allow_reacquire_after_failure: boolean;
-            /** @description of this row */
+            /** @description acquisitions since the session was stored */
             claims?: number;
             /** Format: date-time */
             closed_at: string | null;
@@ -1134,7 +1134,7 @@ export interface components {
             created_at: string | null;
             /** @description implicit, worker, workflow */
             door: string;
-            /** @description why the last holding ended, whatever it was */
+            /** @description why the last epoch ended */
             ended_reason?: string;
             epoch: number;
             /** @description ttl_expired, lease_expired, worker_heartbeat_stale */
@@ -1142,12 +1142,12 @@ export interface components {
             fallback_after_seconds?: number;
             /**
              * Format: date-time
-             * @description soft, and a task waits for the holder: when any worker may claim it
+             * @description soft affinity and a task waits: time from which any worker may acquire the session
              */
             fallback_at?: string | null;
             holder: null | components["schemas"]["SessionHolder"];
             idle_seconds?: number;
-            /** @description the worker it waits for, for a short time */
+            /** @description worker with a short priority to acquire it */
             kept_for?: string;
             /** Format: date-time */
             last_activity_at: string | null;
@@ -1158,7 +1158,7 @@ export interface components {
             lease_owner: null | string;
             lease_seconds: number;
             max_concurrent_activities: number;
-            /** @description the operator who asked its holder to give it up */
+            /** @description operator who requested the migration */
             moving?: string;
             namespace: string;
             /** @description never released to make room for another session */
@@ -1172,9 +1172,9 @@ export interface components {
             scope: string;
             session_id: string;
             status: components["schemas"]["SessionStatus"];
-            /** @description its newest entries, oldest first */
+            /** @description newest entries, oldest first */
             timeline?: components["schemas"]["SessionEvent"][];
-            /** @description of SessionTimeline, for those before them; absent: these are all */
+            /** @description page token for SessionTimeline and the preceding entries; absent: there are none */
             timeline_page_token?: null | string;
             /** Format: date-time */
             ttl_expires_at: string | null;
@@ -1184,13 +1184,13 @@ export interface components {
             updated_at: string | null;
             /** @description the same for programs */
             wait?: components["schemas"]["Wait"];
-            /** @description why its tasks wait, for people */
+            /** @description reason why its tasks wait, for people */
             waiting?: string;
             workflow_id?: string;
             /** @description not renewed, to make room for another session */
             yielding?: boolean;
         };
-        /** @description Tells which run stands for the request. */
+        /** @description Identifies the run that was started or that exists already. */
         StartAnswer: {
             business_key: null | string;
             namespace: string;
@@ -1204,7 +1204,7 @@ export interface components {
             workflow_id: string;
             workflow_type: string;
         };
-        /** @description How the budgets of one kind of task stand; what has no bound is null. */
+        /** @description Has the limits of one kind of task and their usage; a limit that is not set is null. */
         TaskAdmission: {
             active_worker_count: number;
             available_slot_count: number;
@@ -1235,7 +1235,7 @@ export interface components {
             wait_reason?: string;
         };
         /**
-         * @description Tells the kinds of tasks apart.
+         * @description The kind of a task.
          * @enum {string}
          */
         TaskKind: "workflow" | "activity" | "query" | "update_validation";
@@ -1249,7 +1249,7 @@ export interface components {
             oldest_ready_at: string | null;
             ready_count: number;
         };
-        /** @description Says why an open task is where it is. */
+        /** @description The reason why an open task waits. */
         TaskWhy: {
             kind: components["schemas"]["TaskKind"];
             /** Format: date-time */
@@ -1368,7 +1368,7 @@ export interface components {
             until?: string | null;
             used?: number;
             worker_build_id?: string;
-            /** @description number of live workers that poll the queue, if there are several and none may take the task; for worker_sessions_full the number of those that hold their maximum, if it is the same for all */
+            /** @description number of live workers that poll the queue, if there are several and none may take the task; for worker_sessions_full the number of workers at their maximum of sessions, if the maximum is the same for all */
             worker_count?: number;
             /** @description worker that runs the task, or the closest match */
             worker_id?: string;
@@ -1379,12 +1379,12 @@ export interface components {
             workflow_id?: string;
         };
         /**
-         * @description What of a run is waited for; it is also the contract's wait_kind.
+         * @description The kind of step that a run waits for; it is also the contract's wait_kind.
          * @enum {string}
          */
         WaitKind: "workflow_task" | "activity" | "timer" | "signal" | "condition" | "child" | "update" | "quarantined";
         /**
-         * @description Why something does not continue, from this closed list.
+         * @description The reason of a wait, from this closed list.
          * @enum {string}
          */
         WaitReason: "running" | "start_delay" | "retry_backoff" | "handed_back" | "returned_unstarted" | "packages_installing" | "packages_failed" | "quarantined" | "workflow_task_failed" | "timer" | "signal" | "condition" | "child" | "update" | "no_worker" | "group_offline" | "worker_busy" | "worker_full" | "worker_draining" | "release_mismatch" | "type_not_served" | "build_drained" | "build_pinned" | "capability_missing" | "worker_without_sessions" | "worker_sessions_full" | "session_held" | "session_holder_busy" | "session_other_queue" | "session_full" | "session_moving" | "session_kept" | "session_release" | "session_lost" | "session_ended" | "session_unclaimed" | "budget_leases" | "budget_rate" | "quota" | "suspect";
@@ -1397,14 +1397,14 @@ export interface components {
             /** @description the attribute, the member or the session, as the request names it */
             subject: string;
         };
-        /** @description Why a worker is given nothing, at an operator's word. */
+        /** @description The operator's drain because of which the app does not dispatch to a worker. */
         WorkerDrain: {
             build_id?: string;
             by?: string;
             /** Format: date-time */
             deadline_at: string | null;
             evict: boolean;
-            /** @description of the token they registered with */
+            /** @description group of the workers' token */
             group?: string;
             reason?: string;
             release?: string;
@@ -1417,25 +1417,25 @@ export interface components {
          * @enum {string}
          */
         WorkerStatus: "active" | "draining" | "mismatched" | "stale";
-        /** @description A worker as listings show it. */
+        /** @description A worker in lists. */
         WorkerView: {
             active_activity_tasks: number;
             active_leases: number;
             /** @description of these */
             active_workflow_tasks: number;
-            /** @description activity_versions are what the code of its activity types is, as it says. */
+            /** @description activity_versions identify the code of the worker's activity types, as reported by the worker. */
             activity_versions?: {
                 [key: string]: string;
             };
             build_id: null | string;
             capabilities: string[];
-            /** @description code_differs are the activity types of which another living worker of the release, on one of its queues, has other code. */
+            /** @description code_differs are the activity types for which another live worker of the same release and queue has different code. */
             code_differs?: components["schemas"]["CodeDifference"][];
-            /** @description it is given nothing, at an operator's word */
+            /** @description the operator's drain, if there is one */
             drain?: components["schemas"]["WorkerDrain"];
-            /** @description why the release gate holds it, when it does */
+            /** @description why the release gate holds its polls, if it does */
             gate?: string;
-            /** @description of the token it registered with */
+            /** @description group of the worker's token */
             group?: string;
             heartbeat_interval_seconds: number;
             held_sessions: number;
@@ -1455,7 +1455,7 @@ export interface components {
             runtime: string;
             sdk_version?: string;
             session_settings?: components["schemas"]["SessionSettings"];
-            /** @description settings_revision is the revision of the operators' settings that it said it runs with; absent: it takes none. */
+            /** @description settings_revision is the revision of the operators' settings that the worker reported; absent: it applies none. */
             settings_revision?: null | number;
             status: components["schemas"]["WorkerStatus"];
             supported_activity_types: string[];
@@ -1473,16 +1473,16 @@ export interface components {
             next_page_token?: null | string;
             workers: components["schemas"]["WorkerView"][];
         };
-        /** @description Creates or changes a namespace. What is absent in a change stays as it is. */
+        /** @description Creates or changes a namespace. Absent members do not change. */
         create_namespace: {
             description?: null | string;
             name: string;
-            /** @description quotas are those that are not the settings'; -1 removes one, so that the setting applies again. */
+            /** @description quotas override the quotas of the settings; -1 removes an override. */
             quotas?: components["schemas"]["QuotaValuesRequest"];
             /** @description 30 when absent */
             retention_days?: null | number;
         };
-        /** @description Creates or changes a schedule. What is absent in a change stays as it is. */
+        /** @description Creates or changes a schedule. Absent members do not change. */
         create_schedule: {
             action: components["schemas"]["ScheduleActionRequest"];
             jitter_seconds?: null | number;
@@ -1490,22 +1490,22 @@ export interface components {
             memo?: Json;
             note?: null | string;
             /**
-             * @description skip when absent
+             * @description default skip
              * @enum {null|string}
              */
             overlap_policy?: "skip" | "buffer_one" | "buffer_all" | "allow_all" | "cancel_other" | "terminate_other" | null;
             paused?: null | boolean;
-            /** @description a new ULID when absent */
+            /** @description default a new ULID */
             schedule_id?: string;
             search_attributes?: Json;
             spec: components["schemas"]["ScheduleSpecRequest"];
         };
-        /** @description An operator's word about workers. */
+        /** @description An operator's request about workers. */
         drain_fleet: {
             build_id?: string;
-            /** @description deadline_seconds is for a drain: workers that have something left then are told to leave; 0: there is none. */
+            /** @description deadline_seconds is for a drain: workers that still have tasks or sessions then are ended; 0: no deadline. */
             deadline_seconds?: number;
-            /** @description of the token they registered with */
+            /** @description group of the workers' token */
             group?: string;
             reason?: string;
             release?: string;
@@ -1531,7 +1531,7 @@ export interface components {
             heartbeat_timeout?: number;
             idempotency_key?: Json;
             input?: Json;
-            /** @description after how many losses of its worker process that it is blamed for it is given up; 0: the app's setting */
+            /** @description number of blamed worker losses after which the activity fails; 0: the app's setting */
             max_blamed_losses?: number;
             memo?: Json;
             namespace?: string;
@@ -1541,7 +1541,7 @@ export interface components {
             priority?: null | number;
             request_id?: Json;
             requirements?: string[];
-            /** @description null, or nothing: one attempt */
+            /** @description absent or null: one attempt */
             retry_policy?: components["schemas"]["PolicyRequest"];
             run_timeout_seconds?: Json;
             /** @description A limit in whole seconds, at least 1; none when absent. */
@@ -1550,7 +1550,7 @@ export interface components {
             schedule_to_start_timeout?: number;
             search_attributes?: Json;
             session_id?: string;
-            /** @description how long it may not begin; its other times count from then */
+            /** @description delay before the first attempt; the other timeouts begin after it */
             start_delay_seconds?: number;
             /** @description A limit in whole seconds, at least 1; none when absent. */
             start_to_close_timeout?: number;
@@ -1560,34 +1560,34 @@ export interface components {
             /** @description One that is left out, or null, is made; an empty one is none. */
             workflow_id?: null | string;
         };
-        /** @description Sets all of them: what is absent is each worker's own again. */
+        /** @description Replaces all settings: an absent member restores the worker's own setting. */
         set_fleet_settings: {
-            /** @description fresh has each call of a handler outside sessions run in an executor that no call ran in before. */
+            /** @description fresh runs each call of a handler outside sessions in a new executor. */
             fresh?: boolean;
             /**
-             * @description isolation_min_level is the floor: a worker whose executors are weaker offers nothing that needs them.
+             * @description isolation_min_level is a minimum: a worker with weaker executors does not accept tasks that need an executor.
              * @enum {string}
              */
             isolation_min_level?: "none" | "process" | "confined";
             /** @enum {string} */
             log_level?: "trace" | "debug" | "info" | "warn" | "error";
-            /** @description revision is the one that the caller saw: another by now refuses the request. Absent: whatever it is. */
+            /** @description revision is the revision that the caller has read. The app rejects the request if the stored revision differs. Absent: it is not compared. */
             revision?: null | number;
             /** @description activities at once */
             worker_concurrency?: number;
         };
-        /** @description Sets the budgets of a queue, or of a namespace when it names none. What it leaves out stays. */
+        /** @description Sets the budgets of a queue, or of a namespace if Queue is empty. Absent budgets do not change. */
         set_task_queue_limits: {
             activity_tasks?: components["schemas"]["BudgetRequest"];
             workflow_tasks?: components["schemas"]["BudgetRequest"];
         } | Json | Json;
         /** @description A start, and the members other systems have there and this one does not: ignoring them would break what their sender relies on. */
         start: {
-            /** @description build_id pins the run to a build; when empty, the promoted build of the queue does. Compatibility is the contract's name for BuildID */
+            /** @description build_id pins the run to a build; by default the queue's promoted build. Compatibility is the contract's name for BuildID */
             build_id?: string;
             business_key?: string;
             compatibility?: string;
-            /** @description makes a schedule of this id instead of a run */
+            /** @description creates a schedule with this ID instead of a run */
             cron?: string;
             /** @description UTC when empty */
             cron_timezone?: string;
@@ -1613,7 +1613,7 @@ export interface components {
             run_timeout_seconds?: null | number;
             search_attributes?: Json;
             start_delay_seconds?: number;
-            /** @description "default" */
+            /** @description default "default" */
             task_queue?: string;
             workflow_execution_timeout?: Json;
             /** @description One that is left out, or null, is made; an empty one is none. */
