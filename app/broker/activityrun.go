@@ -12,13 +12,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An activity by itself is a run of one step whose decisions the engine makes, as it has no workflow code. It
-// lives under a workflow id like any other run, so that listings, filters, retention and the rule of the second
-// start hold for it without being written again.
+// An activity run is a run with one activity and without workflow code; the engine makes all its decisions. It has a
+// workflow ID like any other run, so listings, filters, retention and the workflow ID reuse rule apply to it unchanged.
 
-// StartActivity runs an activity by itself: a run that the app decides, without a workflow. The rules for a
-// workflow id hold for its id as well, so the same start again is refused, or answered with the run that is
-// open.
+// StartActivity starts an activity run: a run of one activity without workflow code. The rules for workflow IDs apply:
+// a second start is rejected, or returns the open run, depending on the request.
 func (b *Broker) StartActivity(
 	ctx context.Context, in protocol.ActivityRequest,
 ) (protocol.ActivityAnswer, error) {
@@ -72,8 +70,8 @@ func (b *Broker) StartActivity(
 	return out, b.counted(start.Namespace, "start", err)
 }
 
-// activityRequest checks an activity by itself, and gives the start of its run, its arguments as a blob, and what
-// schedules it.
+// activityRequest validates an activity start. It returns the start of the run, the arguments as a blob, and the
+// command that schedules the activity.
 func (b *Broker) activityRequest(
 	in protocol.ActivityRequest,
 ) (start protocol.StartRequest, args string, c *protocol.Command, err error) {

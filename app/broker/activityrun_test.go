@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// activity runs an activity by itself.
+// activity starts an activity run.
 func (a *app) activity(in protocol.ActivityRequest) protocol.ActivityAnswer {
 	a.t.Helper()
 	in.ActivityType = "greet"
@@ -34,8 +34,8 @@ func (a *app) events(id string) (types []string) {
 	return types
 }
 
-// An activity by itself is a run that the app decides: the start has its activity, whose end closes the run, and no
-// worker is asked in between. What became of it is told by every verb that tells of runs.
+// An activity run has no workflow task: its start schedules the activity, and the activity's end closes the run. All
+// verbs that describe runs show it.
 func TestAnActivityRunsByItself(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := twoApps(t, database)
@@ -101,8 +101,8 @@ func TestAnActivityRunsByItself(t *testing.T) {
 	})
 }
 
-// One that is to begin later is in nobody's hands until then, nor in the line of its session, and says until when; what
-// it may take counts from then.
+// An activity run with a start delay is neither dispatched nor queued in its session before the delay ends. Its
+// timeouts count from the end of the delay, and its view shows this time.
 func TestAnActivityRunBeginsLater(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := twoApps(t, database)
@@ -305,8 +305,7 @@ func TestAnActivityRunCanBeEnded(t *testing.T) {
 	})
 }
 
-// In lists an activity run is told apart by its kind, and who asks for a workflow type does not get activities of that
-// name.
+// Lists mark activity runs by their kind; a filter by workflow type does not match an activity type of that name.
 func TestActivityRunsInLists(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -372,8 +371,8 @@ func fieldsOf(err error) (fields []string) {
 	return fields
 }
 
-// A schedule starts an activity by itself as it starts a workflow: once for each firing, under the overlap policy, in
-// the session and with the tries that its action names; whichever app fires it.
+// A schedule starts activity runs like workflows: once per firing, under the overlap policy, with the session and the
+// retry policy of its action, from any app.
 func TestASchedulesActivityRunsByItself(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := twoApps(t, database)
@@ -419,7 +418,7 @@ func TestASchedulesActivityRunsByItself(t *testing.T) {
 	})
 }
 
-// Two firings of one step may wait in one session, which is told of both; the one that is to be ended first is.
+// Two firings of one schedule may wait in one session. The overlap policy ends the older activity run first.
 func TestAScheduleKeepsToOneActivityAtATime(t *testing.T) {
 	a := newApp(t)
 	a.register("w")

@@ -11,12 +11,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// To ask whether an attempt still stands must not keep it standing: somebody who only looks would renew a lease
-// under which nobody works. So the engine is asked what it would say to a heartbeat, and what it decides is thrown
-// away. As both go through one rule they cannot come to differ.
+// Reading the status of an attempt must not renew its lease. The app therefore evaluates the engine's heartbeat rule
+// and discards the decision, so the status and a heartbeat always agree.
 
-// AttemptStatus says what a heartbeat of this attempt would be told, without renewing its lease or moving its heartbeat
-// timeout. It only reads.
+// AttemptStatus returns the response that a heartbeat of this attempt would get, without renewing the lease or moving
+// the heartbeat timeout. It only reads.
 func (b *Broker) AttemptStatus(ctx context.Context, in protocol.HeartbeatRequest) (protocol.AttemptStatus, error) {
 	s := protocol.AttemptStatus{
 		HeartbeatAnswer: protocol.HeartbeatAnswer{TaskID: in.TaskID, AttemptID: in.AttemptID, Owner: in.Owner},

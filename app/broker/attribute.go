@@ -16,8 +16,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A namespace may register search attributes under types, so that a value of another type is refused when it is
-// set, and not missed when somebody filters by it.
+// A namespace may register search attributes with types. The app then rejects a value of another type when the
+// attribute is set, so that a filter by this attribute does not silently miss runs.
 
 var registeredName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_]*$`)
 
@@ -149,7 +149,8 @@ func (b *Broker) upsertTypes(ctx context.Context, ns string, commands []protocol
 	return b.AttributeTypes(ctx, ns)
 }
 
-// attributes are the remembered registrations of a namespace, nil when there are none, and what learn has to be told.
+// attributes returns the cached registrations of a namespace (nil if none are cached) and the change counter that the
+// caller passes to learn.
 func (n *namespaces) attributes(name string) (types map[string]string, at int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -49,7 +49,8 @@ type Options struct {
 	Metrics       *Metrics // nil: none
 }
 
-// The zero value works, for tests and for whoever embeds an app; a process has all of them from its settings.
+// defaults fills zero options. Tests and programs that embed an app may pass the zero value; the app process sets all
+// options from its settings.
 func (o Options) defaults() Options {
 	or := func(d *time.Duration, v time.Duration) {
 		if *d == 0 {
@@ -107,7 +108,7 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 	s.Quotas().Limit(*b.opt.Quotas)
 	b.recounts = recounts{names: map[string]bool{}, wake: make(chan struct{}, 1)}
 	b.logs = logs.New(s, logs.Options{Shared: o.Shared, Age: b.opt.LogAge, Attempt: b.AttemptStatus})
-	// The order is that of who asks whom: questions, the read models and the operators' part all ask who lives.
+	// Membership is created first: query tasks, the read models and the fleet all depend on it.
 	b.workers = membership.Open(s, d, membership.Options{
 		App: o.App, Alive: b.opt.Alive, StoreAlive: b.opt.StoreAlive, Quiet: b.opt.Quiet, Heartbeat: b.opt.Heartbeat,
 		AttemptLease: b.opt.AttemptLease, HTTPLease: b.opt.HTTPLease, PollKept: pollKept,
@@ -136,7 +137,8 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 // Drain makes every poll answer draining and hands out nothing more.
 func (b *Broker) Drain() {
 	b.mu.Lock()
-	// The flag comes first: a poll that the dispatch ends looks at it to say whether the worker drains or the app.
+	// Set the flag first: a poll that the dispatcher ends reads the flag to report whether the app or the worker
+	// drains.
 	if !b.draining {
 		b.draining = true
 		close(b.drained)
@@ -154,7 +156,7 @@ func (b *Broker) isDraining() bool {
 	return b.draining
 }
 
-// Close ends what the broker started by itself and waits for it.
+// Close stops the background work of the broker and waits for its end.
 func (b *Broker) Close() {
 	// The others hear last that this app is gone, since what runs in the background may still write in its name.
 	b.evict.Close()
@@ -179,8 +181,8 @@ func (b *Broker) Presence() *membership.Workers { return b.workers }
 // Fleet is what operators want of workers.
 func (b *Broker) Fleet() *fleet.Fleet { return b.fleet }
 
-// Notices tell a connected worker something at once. They may be lost, and a worker need not be connected: what it is
-// told it hears again when it speaks.
+// Notices sends notices to connected workers. A notice may be lost, and a worker may be disconnected: the next response
+// to the worker repeats the information.
 type Notices interface {
 	fleet.Notices
 	// YieldSession says that a session is to give way, and whether there was anybody to tell.

@@ -157,7 +157,7 @@ func TestARunFromStartToResult(t *testing.T) {
 	}
 }
 
-// Counts: a chain of sequential activities costs at most two commits each, when a worker waits for what comes.
+// A chain of sequential activities costs at most two commits per activity while a worker polls.
 func TestAStepCostsTwoCommits(t *testing.T) {
 	a := newApp(t)
 	a.register("w")

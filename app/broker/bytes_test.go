@@ -54,8 +54,9 @@ func TestTheBudgetOfTasksIsHalfAFrame(t *testing.T) {
 	}
 }
 
-// However many tasks a poll may have, its response carries what fits, and the rest stays ready: nothing of it is
-// leased, and the next poll gets it at once. Workflow tasks and activities, polls by themselves and with outcomes.
+// A poll's response contains the tasks that fit its byte budget, whatever its limit of tasks. The other tasks stay
+// ready and unleased, and the next poll gets them at once. The test covers workflow and activity tasks, in plain polls
+// and in polls with outcomes.
 func TestAPollGetsWhatFitsIntoItsResponse(t *testing.T) {
 	for _, c := range []struct{ runs, bytes int }{{200, 90_000}, {60, payload.MaxBytes}} {
 		t.Run(fmt.Sprintf("%d of %d bytes", c.runs, c.bytes), func(t *testing.T) {
@@ -179,8 +180,8 @@ func TestTurnsShareTheBytesOfTheirResponse(t *testing.T) {
 	}
 }
 
-// A response that is refused all the same: its tasks go back as they were, with the time they became ready first, and
-// the next poll of the process gets one. After three returns in a row the task says so.
+// If the transport still rejects a response, its tasks are returned with their original ready time, and the next poll
+// of the process gets one task. After three returns in a row the task reports them as its wait reason.
 func TestAfterARefusedResponseThePollGetsOneTask(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)

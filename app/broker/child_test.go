@@ -41,7 +41,7 @@ func (a *app) view(t protocol.Target) protocol.RunView {
 	return must[protocol.RunView](a.t)(a.Describe(a.t.Context(), t))
 }
 
-// told are the types of a run's events.
+// told returns the types of a run's events, separated by spaces.
 func (a *app) told(run string) string {
 	a.t.Helper()
 	h := must[protocol.HistoryPage](a.t)(a.History(

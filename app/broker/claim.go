@@ -57,9 +57,8 @@ type claimed struct {
 	again bool
 }
 
-// notNow is the refusal of a worker that is given nothing at all.
-// A poll is answered in words, since its worker asks again by itself. Who names one task wants to know that it is
-// not to be had, so here the same is a refusal.
+// notNow returns the error for a worker to which the app dispatches no task at all. A poll returns the reason as a
+// status, because the worker polls again. A claim names one task, so the same reason is an error here.
 func notNow(a *protocol.PollAnswer) error {
 	switch a.Status {
 	case protocol.PollMismatch:
@@ -225,7 +224,7 @@ func (id taskID) held(rows store.Rows, run *engine.Run, w *engine.Worker, now ti
 	return out, ok && mine(a.State, a.Lease)
 }
 
-// ClaimStatus says whether a task waits, who has it, and whether the worker that asks may have it.
+// ClaimStatus returns the state of a task, the worker that leased it, and whether the calling worker may lease it.
 func (b *Broker) ClaimStatus(ctx context.Context, in protocol.ClaimRequest) (protocol.ClaimStatus, error) {
 	s := protocol.ClaimStatus{TaskID: in.TaskID, TaskStatus: "completed"}
 	id, err := claimID(in)
@@ -328,8 +327,8 @@ func withheld(s *protocol.ClaimStatus, err error) {
 	}
 }
 
-// retryAfter is how many seconds a delayed task's back-off still takes.
-// One at least: who is told to wait for nothing asks at once, and is told the same.
+// retryAfter returns the remaining backoff of a delayed task in seconds, and nil for a task in another state. The
+// minimum is 1, because a caller that waits 0 seconds would repeat the request at once and get the same response.
 func retryAfter(s engine.TaskState, at, now time.Time) *int64 {
 	if s != engine.Delayed {
 		return nil

@@ -16,9 +16,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Whoever sends a command may not hear its answer and send it again. A request id is therefore kept with what was
-// asked, and its receipt, in the change that carries the command out: the same again gets the same receipt, and the
-// same id with something else is refused instead of done.
+// A caller that did not receive the response may send a command again. The change that executes a command therefore
+// also stores its request ID, a hash of the request and the receipt. A repeated request gets the same receipt; a
+// different request with the same request ID is rejected.
 
 // Cancel closes a run at once; its code does not run again.
 func (b *Broker) Cancel(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
@@ -118,7 +118,7 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 		Workflows: []engine.WorkflowKey{key}, Current: true, AllTasks: o.closes, Chain: o.closes, Bound: o.closes,
 	}
 	rk := store.ReceiptKey{Namespace: t.Namespace, WorkflowID: t.WorkflowID, RequestID: request}
-	// The run that was named is part of what was asked: the same request id for another run is another request.
+	// The hash covers the run ID of the request: the same request ID with another run is a different request.
 	sum := sha256.Sum256([]byte(t.RunID + " " + o.what))
 	hash := hex.EncodeToString(sum[:])
 	if request != "" {
@@ -128,8 +128,8 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 		rows store.Rows, now time.Time,
 	) (store.Writes, error) {
 		if request != "" {
-			// Before any look at the run: what was asked for may have closed it, and the same request again must
-			// get its receipt and not be told that the run is closed.
+			// Check the receipt before the run: the first request may have closed the run, and its repetition must get
+			// the receipt, not an error that the run is closed.
 			if r := rows.Receipt(rk); r != nil {
 				return retained(r, hash)
 			}

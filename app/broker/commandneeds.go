@@ -113,7 +113,7 @@ func (b *Broker) childEnd(ctx context.Context, k engine.WorkflowKey) (end engine
 			return err
 		}
 		run, err := r.Step(ctx, flow.RunID, 0)
-		// A run without a parent is somebody else's workflow: there is nothing to attach to, and the step says so.
+		// A run without a parent cannot be attached; the step rejects the command.
 		if err != nil || run.Status.Open() || run.Parent == nil {
 			return err
 		}

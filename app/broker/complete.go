@@ -142,8 +142,8 @@ func (b *Broker) record(
 	if err != nil {
 		return o, "", err
 	}
-	// A child may end between the look at it and the decision. It ends once, so the next look finds it; an outcome that
-	// needs more than three has another cause.
+	// A child may end after its row was read and before the decision. A child ends once, so the next read sees the end.
+	// If the outcome needs more than three retries, the cause is different.
 	for again := 0; again == 0 || errors.Is(err, engine.ErrLookAgain) && again <= 3; again++ {
 		var c store.Change
 		if c, hash, err = b.completion(ctx, *in, turn); err != nil {
@@ -214,8 +214,8 @@ func (b *Broker) notRecorded(
 	if ok {
 		return repeated
 	}
-	// A refusal says that the outcome does not count; its worker has thrown away what it made of the run. Any other
-	// error leaves open what was stored.
+	// A refusal means that the outcome was rejected, and the worker has evicted the run from its sticky cache. After
+	// any other error the app does not know whether the outcome was stored.
 	if reason := protocol.ReasonOf(err); reason != "" {
 		b.forgetSticky(in)
 		turn.refused()

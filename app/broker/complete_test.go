@@ -10,8 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A slot is kept for each task that outcomes may make for who tells them. A thousand activities of one run make one
-// workflow task: were a slot kept for each, who tells of them would be given nothing else meanwhile.
+// A worker that reports outcomes reserves a slot for each task that the outcomes may create. A thousand activities of
+// one run create one workflow task, so they must reserve one slot; otherwise the worker would get no other tasks
+// meanwhile.
 func TestHowManyTasksOutcomesMake(t *testing.T) {
 	one, other := strings.Repeat("1", 26), strings.Repeat("2", 26)
 	item := func(kind protocol.TaskKind, id string) protocol.CompleteItem {

@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A signal whose name is misspelled is told of where somebody looks who wonders why the run still waits.
+// The debug view of a waiting run reports a signal that arrived under a name no wait asks for, such as a misspelling.
 func TestASignalThatNoWaitAsksForIsToldOf(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)

@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A killed worker says nothing more. Until it is stale nobody with other code gets its id, and from then on whoever
-// asks.
+// A killed worker does not deregister. Until it is stale, a worker with other code cannot register its worker ID; from
+// then on any worker can.
 func TestOtherCodeWaitsUntilTheWorkerIsStale(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprintf("shared=%v", shared), func(t *testing.T) {
@@ -47,8 +47,8 @@ func TestOtherCodeWaitsUntilTheWorkerIsStale(t *testing.T) {
 				register(b, "2", protocol.ReasonDefinitionChanged)
 				time.Sleep(2 * time.Second)
 				register(b, "2", "")
-				// An app that never heard the worker goes by what is stored, where apps share a database; alone, it was restarted,
-				// and nobody lives yet.
+				// An app that received no heartbeat of the worker uses the stored heartbeat if apps share the database.
+				// An app alone on its database has restarted, so no worker is alive yet.
 				other := broker.New(db, d, broker.Options{Release: "1", App: "b", Shared: shared})
 				if shared {
 					register(other, "3", protocol.ReasonDefinitionChanged)

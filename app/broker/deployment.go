@@ -28,7 +28,7 @@ func (b *Broker) DecideDeployment(ctx context.Context, name, verb, identity stri
 		return protocol.DeploymentState{}, err
 	}
 	out := protocol.DeploymentState{Name: name, Outcome: deploymentOutcomes[verb], BuildState: s}
-	// Which build new runs get now is told with every verb, as each of them may change it.
+	// Each verb may change the build that new runs get, so each response contains this build.
 	q := b.store.Queue(engine.QueueKey{Namespace: in.Namespace, Name: in.Queue})
 	if id := q.NewRuns(); id != "" {
 		selected := protocol.DeploymentName(in.Namespace, in.Queue, id)

@@ -25,7 +25,7 @@ func (a *app) turned(worker, incarnation string, wait int64) protocol.PollStatus
 	})).Status
 }
 
-// eventually waits for what an app does by itself.
+// eventually waits for a condition that the app's background work establishes.
 func (a *app) eventually(what string, is func() bool) {
 	a.t.Helper()
 	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
@@ -218,7 +218,7 @@ func TestADrainedWorkersSessionsGoOnElsewhere(t *testing.T) {
 	})
 }
 
-// heard is what workers are told, in their place.
+// heard is a fake of Notices that records the notices to workers.
 type heard struct {
 	intent   func(worker string, i protocol.Intent)
 	settings func(namespace string)
@@ -237,8 +237,8 @@ func (h heard) SettingsChanged(namespace string) {
 	}
 }
 
-// When its deadline is over, a worker that has something left is told to leave, and one that has nothing is not; one
-// that cannot be told is taken off the list, and what it runs goes to nobody else before its lease is over.
+// When the deadline of a drain ends, a worker with running tasks is asked to leave, and an idle worker is not. A worker
+// that is not connected is deregistered, and its tasks are not dispatched again before their leases expire.
 func TestADrainsDeadlineAndEviction(t *testing.T) {
 	inBubble(t, "deadline", func(o *harness) {
 		t := o.t

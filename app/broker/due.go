@@ -47,7 +47,8 @@ func (b *Broker) Due(ctx context.Context, d store.Due) error {
 	return err
 }
 
-// CleanUp removes sessions that ended or lapsed and have no work. Those that got some work meanwhile stay.
+// CleanUp deletes sessions that ended or whose lease expired and that have no tasks. A session that got a task
+// meanwhile is not deleted.
 func (b *Broker) CleanUp(ctx context.Context, keys []engine.SessionKey) error {
 	removed := 0
 	defer func() {

@@ -61,7 +61,7 @@ func (e *endedRuns) pending(k engine.WorkerKey) (runs []string) {
 	return runs
 }
 
-// sweep removes what was told for long enough.
+// sweep removes entries that are older than endedTold.
 func (e *endedRuns) sweep(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An attempt in a session of a workflow that went to another holder under it may live, by its own lease, and its result
-// does not count all the same: what it worked on is not the session's state any more. The task is ready again at once.
+// If another worker acquired a workflow's session, an attempt of the previous epoch may still hold its lease, but its
+// result is rejected, since it is based on another session state. The task is ready again at once.
 func TestAResultUnderASupersededEpochDoesNotCount(t *testing.T) {
 	for name, report := range map[string]func(a *app, task *protocol.Task) protocol.CompleteAnswer{
 		"completed": func(a *app, task *protocol.Task) protocol.CompleteAnswer { return a.result(task, "late") },
@@ -40,7 +40,7 @@ func TestAResultUnderASupersededEpochDoesNotCount(t *testing.T) {
 					t.Fatalf("epoch %d of %s after %d of %s", is, second.Activity.TaskID, was, first.Activity.TaskID)
 				}
 				late := report(a, first)
-				// the app sets such an attempt free by itself, too: then it is over already
+				// the app also releases such an attempt in the background, so the attempt may have ended already
 				if r := protocol.ReasonOf(late.Err); r != protocol.ReasonStaleSessionEpoch && r != protocol.ReasonStaleAttempt ||
 					late.Recorded {
 					t.Errorf("the late report: %+v", late)
@@ -57,8 +57,8 @@ func TestAResultUnderASupersededEpochDoesNotCount(t *testing.T) {
 	}
 }
 
-// Once a workflow's session was claimed anew, an attempt that runs in it under the holding before holds nobody up: it
-// is ready again although its worker says nothing and its own lease lives on for minutes.
+// After a new claim of a workflow's session, an attempt of the previous epoch does not delay the workflow: the task is
+// ready again although its worker sends nothing and its lease is valid for minutes.
 func TestAnAttemptOfASupersededHoldingHoldsNobodyUp(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)

@@ -28,7 +28,7 @@ func (a *app) applies(worker, incarnation string, revision *int64) {
 	}))
 }
 
-// What an operator sets at one app a worker of another is told, and what that worker says it runs with is seen at both.
+// Settings that one app stores reach workers of another app, and both apps show the revision that the workers report.
 func TestSettingsSaidAtOneAppReachTheWorkersOfAnother(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		said, at := twoApps(t, database)

@@ -29,8 +29,8 @@ var (
 	stay = protocol.Command{Type: protocol.OpenSignalWait, SignalName: "next"}
 )
 
-// chain starts a workflow whose first run starts these children and goes on as new, and returns the second run, whose
-// task waits for a signal, and the first tasks of the children by workflow id.
+// chain starts a workflow whose first run starts the given children and continues as new. It returns the second run,
+// whose task waits for a signal, and the first tasks of the children by workflow ID.
 func (a *app) chain(workflow string, children ...protocol.Command) (second string, tasks map[string]*protocol.Task) {
 	a.t.Helper()
 	a.start(workflow)
@@ -300,7 +300,7 @@ func TestAnIDThatIsTakenFailsTheChildAndNothingElse(t *testing.T) {
 	})
 }
 
-// Two apps: the parent goes on at one and ends at the other, its children start and end at either.
+// Two apps: the parent continues as new at one app and ends at the other, and children start and end at both.
 func TestAChainOfTwoAppsKeepsItsChildren(t *testing.T) {
 	database := apptest.Postgres(t)
 	a, b := on(t, database), on(t, database)
@@ -349,7 +349,7 @@ func TestAChildOfTheChainThatWasAskedToEndIsNotTriedAgain(t *testing.T) {
 		signal()
 		a.ok(a.decide(a.task("w", protocol.KindWorkflow, "parent"), attach("kid"), stay))
 		signal()
-		// In a task of its own: the one that attached had the child's row at hand anyway.
+		// Cancel in a separate workflow task: the task that attached the child had already loaded its row.
 		a.ok(a.decide(
 			a.task("w", protocol.KindWorkflow, "parent"), protocol.Command{Type: protocol.CancelChildWorkflow, Target: 2}, stay,
 		))

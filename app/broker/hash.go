@@ -46,8 +46,8 @@ func hashResult(blob string) string {
 	return markedSum(addBlob(make([]byte, 0, 8+len(blob)), blob))
 }
 
-// hashCommands tells the commands of workflow tasks apart: what they say by its JSON, so that no member can be left
-// out, and their payloads as they are.
+// hashCommands returns a hash of the commands of a workflow task: it covers the JSON of the commands, so that every
+// member is included, and the raw bytes of their payloads.
 func hashCommands(commands []protocol.Command) string {
 	bare, blobs := slices.Clone(commands), 0
 	for i := range bare {

@@ -82,8 +82,8 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 	if err != nil {
 		return over(a, sight.refused(err))
 	}
-	// An attempt that is to stop has its lease renewed all the same: its code may take time to clean up, and
-	// nobody else is to begin meanwhile.
+	// The app also renews the lease of an attempt that was asked to stop: the code may need time to clean up, and no
+	// other attempt may begin meanwhile.
 	a.Renewed, a.CanContinue, a.LeaseExpiresAt, a.LastHeartbeatAt = true, !r.act.Cancel, r.act.Until, r.act.HeartbeatAt
 	a.CancelRequested = r.act.Cancel
 	// How long the session is held changes with the beat too, and its holder judges by that whether it may begin
@@ -94,7 +94,7 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 	return a, nil
 }
 
-// The lease of a workflow task has neither progress nor a session; what a replay is at concerns nobody else.
+// heartbeatWorkflow renews the lease of a workflow task, which has neither progress details nor a session.
 func (b *Broker) heartbeatWorkflow(
 	ctx context.Context, in protocol.HeartbeatRequest, a protocol.HeartbeatAnswer,
 ) (protocol.HeartbeatAnswer, error) {

@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An app that dies between storing a lease and delivering its task leaves a worker that never heard of it. On its next
-// connection the worker says what it has, and the rest must not wait for leases.
+// An app that dies between storing a lease and delivering its task leaves a lease that the worker does not know. When
+// the worker registers again, it lists its tasks, and the app releases the others without waiting for their leases.
 func TestWorkerThatComesBackWithoutATaskSetsItFree(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)

@@ -220,8 +220,8 @@ func TestTheFirstDeliveryThatIsSeenIsNew(t *testing.T) {
 	})
 }
 
-// Who lost the lease holds nothing that it could close: for it the session is closed already, and to be had for others.
-// Who has never held it, or lost it to another, is refused.
+// A worker whose session lease expired cannot close the session: the session counts as closed for this worker and is
+// free for others. A worker that never owned the session, or lost it to another worker, is rejected.
 func TestAWorkerWithoutALeaseClosesNothing(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)

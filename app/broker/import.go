@@ -52,7 +52,7 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 				out.Outcome = "import_not_needed"
 				return store.Writes{Answer: out}, nil
 			}
-			// The next clean-up would take it away again; who imports it is told now and not by its absence.
+			// The next cleanup would delete this run, so the import is rejected with the reason.
 			if cutoff := now.Add(-time.Duration(kept.RetentionDays) * 24 * time.Hour); run.ClosedAt.Before(cutoff) {
 				return store.Writes{},
 					protocol.Refuse(protocol.ReasonPastRetention, "run %s closed on %s, and namespace %s keeps runs for %d days",

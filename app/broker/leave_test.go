@@ -22,8 +22,8 @@ func (o *harness) running(a *app, incarnation string) *protocol.Task {
 	return a.poll("w", protocol.KindActivity, 0)
 }
 
-// A worker that lives and is removed gets nothing more, on the poll it left open as on the next; what it runs nobody
-// else is given before it is over.
+// A live worker that is removed gets no more tasks, neither on its open poll nor on the next one. Its running tasks are
+// not dispatched to other workers before they end.
 func TestARemovedWorkerGetsNothingAndEndsWhatItRuns(t *testing.T) {
 	for name, c := range map[string]struct {
 		incarnation string
@@ -126,7 +126,7 @@ func TestWhatWasLeasedWhileAWorkerLeftGoesBack(t *testing.T) {
 	})
 }
 
-// A worker that says goodbye and is gone before the app has given on what it had: that is given on all the same.
+// The app finishes a deregistration, including the release of the worker's tasks, even if the caller disconnects.
 func TestAGoodbyeIsHeardToItsEndWhenItsCallerIsGone(t *testing.T) {
 	inBubble(t, "its call ends in the middle", func(o *harness) {
 		a, _ := o.app("a", true)
@@ -167,7 +167,7 @@ func TestAGoodbyeIsHeardToItsEndWhenItsCallerIsGone(t *testing.T) {
 	})
 }
 
-// What a worker had that is dead when it is removed is free at once, where nobody was told an expiry to believe in.
+// The tasks of a dead worker are released at once when it is removed, unless the worker was promised a lease expiry.
 func TestADeadWorkerThatIsRemovedHoldsNobodyUp(t *testing.T) {
 	inBubble(t, "of the HTTP contract", func(o *harness) {
 		a, _ := o.app("a", false)

@@ -7,8 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A process that was superseded and goes on asking is refused; the one that took its place does not become silent by
-// that.
+// Polls of a superseded incarnation are rejected and do not affect the liveness of its successor.
 func TestAnOlderProcessDoesNotSilenceTheLivingOne(t *testing.T) {
 	a := newApp(t)
 	const older, newer = "01K0000000000000000000000A", "01K0000000000000000000000B"

@@ -35,8 +35,7 @@ func (a *app) blamed(run string, seq int64) {
 	}
 }
 
-// sweeps does what a sweeper does with an attempt whose lease ended, as often as it does that when it is still due, and
-// says whether it is over.
+// sweeps handles an attempt with an expired lease as a sweeper does, and reports whether the attempt ended.
 func (a *app) sweeps(task *protocol.Task, at time.Time) bool {
 	a.t.Helper()
 	run, seq, _ := engine.ParseStepID(task.Activity.TaskID)
@@ -47,8 +46,9 @@ func (a *app) sweeps(task *protocol.Task, at time.Time) bool {
 	return !open || got.State != engine.LeasedState
 }
 
-// At the default times, with two apps: a worker that took an attempt and died at once is a loss, whichever app finds
-// out; one that lives and let the lease end is none, though the app that finds out never heard of it.
+// Two apps at default settings: a worker that leased an attempt and died at once counts as a loss, whichever app
+// detects it. A live worker that let the lease expire does not, even if the detecting app never received its
+// heartbeats.
 func TestOnlyAWorkerThatDiedIsALoss(t *testing.T) {
 	for name, c := range map[string]dying{
 		"died at once": {incarnation: "p", silent: 30 * time.Second, asks: []string{"a"}, over: "a", lost: true},
@@ -103,7 +103,7 @@ func TestOnlyAWorkerThatDiedIsALossOnPostgres(t *testing.T) {
 	}
 }
 
-// dying is a worker that took an attempt, and what becomes of it.
+// dying describes a worker that leased an attempt, and the expected end of the attempt.
 type dying struct {
 	incarnation string        // none: of the HTTP contract
 	silent      time.Duration // before the lease ends
@@ -188,8 +188,8 @@ func TestWhatASupersededProcessHadIsLostAtEveryApp(t *testing.T) {
 	})
 }
 
-// The answer to a registration counts what this app set free for it. Where another app heard of the registration first
-// and was quicker, that is free as well, once, and counted by nobody.
+// The response to a registration counts the tasks that this app released for the worker. If another app processed the
+// registration first, that app released the tasks, once, and no response counts them.
 func TestARegistrationCountsWhatItsAppSetFree(t *testing.T) {
 	for name, quicker := range map[string]bool{"alone": false, "another app was quicker": true} {
 		inBubble(t, name, func(o *harness) {

@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What another app committed without a word, as one does that dies right after, is found out by whoever waits for it:
-// for the answer of an update, the end of a run, or its events.
+// An app may commit and die before it notifies the other apps. Callers that wait at another app for the result of an
+// update, the end of a run, or its events still see the commit.
 func TestWhoWaitsFindsOutWhatNobodyTold(t *testing.T) {
 	inBubble(t, "two apps", func(o *harness) {
 		a, _ := o.app("a", true)

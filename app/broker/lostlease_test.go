@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// lost is a task that an app leased to a client of the HTTP contract, and died before it said so.
+// lost is a task that an app leased to an HTTP client before the app died without sending the response.
 type lost struct {
 	kind    protocol.TaskKind
 	sdk     string
@@ -124,10 +124,10 @@ func (l lost) given(a *app, kill func(), next func() *app, every time.Duration) 
 	return 0
 }
 
-// An app dies after it has leased a task to a client of the HTTP contract and before it said so. The client, which
-// gives its poll up a second later, does not know of the task; its heartbeats say so, and the task goes on within 40 s
-// of an app that was alone, 80 s of one of several, at default settings, where its lease lasts for 300 s. It stays
-// where it is while anything says that it may have arrived.
+// An app dies after it leased a task to an HTTP client and before it sent the response. The client, which abandons its
+// poll a second later, does not know the task, and its heartbeats list its tasks without it. The task is released
+// within 40 s by an app that was alone and within 80 s by one of several apps, at default settings with a lease of 300
+// s. It is not released while any sign remains that the client may have received it.
 func TestWhatAnAppThatDiedHadNotSaidGoesOn(t *testing.T) {
 	const flow, step = protocol.KindWorkflow, protocol.KindActivity
 	for name, c := range map[string]struct {

@@ -43,8 +43,8 @@ func (b *Broker) owed(ctx context.Context, due store.Due) error {
 	if err != nil {
 		return err
 	}
-	// A message without a run is for whichever run its workflow id has at the time: a signal, or what becomes of a
-	// child. The report of a child is for the run that started it, and may have to follow that one's chain.
+	// A message without a run ID goes to the current run of its workflow ID: a signal, or a request to a child. The
+	// result of a child goes to the run that started the child, or to a later run of its chain.
 	if m.ToRun == "" {
 		return b.bring(ctx, due, store.Keys{
 			Workflows: []engine.WorkflowKey{{Namespace: m.Namespace, ID: m.WorkflowID}}, Current: true, AllTasks: true,
@@ -53,8 +53,8 @@ func (b *Broker) owed(ctx context.Context, due store.Due) error {
 	}
 	err = b.bring(ctx, due, store.Keys{Runs: []string{m.ToRun}}, func(rows store.Rows) (*engine.Run, error) {
 		run := rows.Run(m.ToRun)
-		// The run that started the child has gone on as a new one, or was kept no longer: its chain is told
-		// instead.
+		// The run that started the child continued as a new run, or retention deleted it: deliver the message to the
+		// current run of its chain.
 		if parent != nil && (run == nil || run.Status == protocol.RunContinued) {
 			return nil, errGoneOn
 		}

@@ -37,7 +37,7 @@ func (o *harness) bring(a *app, run string) (brought int) {
 	return brought
 }
 
-// A parent hears of its child's end in the change that ends it: nobody has to bring the news.
+// The change that ends a child also delivers the result to its parent, so no separate message is needed.
 func TestAParentHearsOfItsChildInTheSameChange(t *testing.T) {
 	inBubble(t, "completed", func(o *harness) {
 		a, _ := o.app("a", false)
@@ -69,8 +69,8 @@ func TestAParentHearsOfItsChildInTheSameChange(t *testing.T) {
 	})
 }
 
-// What a parent's end does to its children is done to those alone: a workflow of that id that somebody else started
-// meanwhile is not one of them.
+// The parent-close policy applies to the parent's children only, not to a workflow with the same ID that another caller
+// started meanwhile.
 func TestAParentsEndTouchesNobodyElse(t *testing.T) {
 	inBubble(t, "terminate", func(o *harness) {
 		a, _ := o.app("a", false)

@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Counters are told by the verbs and not by the store, since a refusal changes nothing that a commit could be counted
-// by. Whoever runs without metrics has a nil here, so no verb asks first.
+// The verbs count, not the store: a refusal commits nothing that could be counted. An app without metrics has a nil
+// *Metrics, so callers need no check.
 
 // Metrics counts what the verbs did. A nil *Metrics counts nothing.
 type Metrics struct {

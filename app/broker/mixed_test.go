@@ -153,8 +153,8 @@ func TestMixedVersions(t *testing.T) {
 	})
 }
 
-// While apps of two releases live on one database, a session whose policy is to finish stays with workers of the older
-// release, whoever of them it is, also when asked of the newer app; when the older app has gone, it migrates.
+// While apps of two releases share a database, a session with the policy "finish" stays with workers of the older
+// release, also if the newer app gets the request. After the older app ended, the session migrates.
 func TestASessionFinishesOnItsReleaseBesideTheNext(t *testing.T) {
 	database := apptest.Postgres(t)
 	begin := func(release string) (*apptest.App, *app) {
@@ -223,7 +223,7 @@ func TestAnAppThatLeftIsMissedWhereItsWordWasLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close(context.Background())
-	// The row that it takes away as it leaves; nobody is told of this.
+	// Delete the row that an app deletes when it ends; no notification is sent.
 	if _, err := c.Exec(t.Context(), `DELETE FROM workers WHERE namespace = '/apps' AND body LIKE '%"one"%'`); err != nil {
 		t.Fatal(err)
 	}

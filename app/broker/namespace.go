@@ -26,7 +26,7 @@ const believed = time.Minute
 // each.
 const maxSpaces = 10_000
 
-// piece is how many rows of bulk work are taken away in one change.
+// piece is the maximum number of rows that bulk work deletes in one transaction.
 const piece = 100
 
 // namespaces remembers which namespaces exist, so that a request costs no statement. The built-in one is always there.
@@ -38,7 +38,8 @@ type namespaces struct {
 	changes int                          // of registrations: what was read before one is not kept after it
 }
 
-// Alone on the database nobody else can take it away, so there it is believed for good.
+// has reports whether the cache knows the namespace. Entries do not expire in an app that is alone on its database,
+// because no other app can delete the namespace.
 func (n *namespaces) has(name string, shared bool) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -205,8 +206,8 @@ func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.Nam
 	for {
 		var c store.Contents
 		err := b.store.View(ctx, func(r store.Reader) (err error) {
-			// In pieces, so that what others commit waits for one of them at most. Where it stopped is told by
-			// what is left.
+			// Delete in batches, so that commits of other requests wait for one batch at most. The remaining rows show
+			// where an interrupted deletion continues.
 			c, err = r.Contents(ctx, name, piece)
 			return err
 		})
@@ -302,7 +303,7 @@ func (b *Broker) removeRuns(ctx context.Context, ids []string, may func(*engine.
 			remove := store.Change{
 				Needs: store.Keys{Runs: []string{id}, Chain: true},
 				Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
-					// It may have gone since it was listed; and what is open is never taken away.
+					// The run may have been deleted since it was listed. Open runs are never deleted.
 					r := rows.Run(id)
 					if r == nil || r.Status.Open() || may != nil && !may(r) {
 						return store.Writes{Answer: false}, nil

@@ -133,7 +133,7 @@ func (o *harness) join(a *app, worker, incarnation string) {
 	}))
 }
 
-// owner is who has the workflow task of a run; "" is nobody.
+// owner returns the worker that leased the workflow task of a run, "" if no worker did.
 func (o *harness) owner(run string) (owner string) {
 	o.t.Helper()
 	err := o.store.View(o.t.Context(), func(r store.Reader) error {
@@ -149,7 +149,7 @@ func (o *harness) owner(run string) (owner string) {
 	return owner
 }
 
-// freed waits for so long at most until nobody has the run's task, and says since when.
+// freed waits until the workflow task of a run is not leased, at most for the given time, and returns when that was.
 func (o *harness) freed(run string, most time.Duration) time.Duration {
 	o.t.Helper()
 	for end := o.at() + most; o.owner(run) != ""; time.Sleep(time.Second) {
@@ -160,9 +160,9 @@ func (o *harness) freed(run string, most time.Duration) time.Duration {
 	return o.at()
 }
 
-// A worker of the HTTP contract may die together with the app that heard it. Every other app, or the same one when it
-// is back, gives on what such a worker had as soon as what is stored of it says that it is gone, and not when the lease
-// of 300 s is over.
+// An HTTP worker may die together with the app that received its heartbeats. Any other app, or the same app after a
+// restart, releases the worker's tasks as soon as the stored heartbeat shows that the worker is dead, not at the end of
+// the lease of 300 s.
 func TestWhatAnAppAndItsWorkerHeldMovesOn(t *testing.T) {
 	const minute = time.Minute
 	const process = ""
@@ -243,9 +243,9 @@ func TestWhatAnAppAndItsWorkerHeldMovesOn(t *testing.T) {
 	})
 }
 
-// A worker that holds something is stored with each heartbeat, so that what it has moves on within 65 s when it dies
-// together with the app that heard it, whenever that is and whenever the other app looked last; not before 60 s of
-// silence. One that rests is written twice a minute.
+// The heartbeats of a worker with leased tasks are all stored. So its tasks are released within 65 s, and not before 60
+// s without a heartbeat, if the worker dies together with its app, at any phase of the other app's checks. Heartbeats
+// of an idle worker are stored twice per minute.
 func TestWhatAnAppAndItsWorkerHeldMovesOnWithin65Seconds(t *testing.T) {
 	for _, worked := range []time.Duration{5, 17, 29, 31, 44, 59} {
 		for _, later := range []time.Duration{0, 11, 23} { // than the other app
@@ -288,8 +288,8 @@ func TestWhatAnAppAndItsWorkerHeldMovesOnWithin65Seconds(t *testing.T) {
 	})
 }
 
-// The same holds where the app that gave a worker something, or that the worker came to with what it had, is gone a
-// moment later: that every heartbeat is stored from then on is written at once, and not when it is looked next.
+// The same holds if the app dies right after it dispatched a task to a worker, or after it registered a worker with
+// tasks: the app stores at once, not at its next check, that every heartbeat of this worker will be stored.
 func TestWhatWasGivenRightBeforeTheAppDiedMovesOnWithin65Seconds(t *testing.T) {
 	free := func(o *harness, run string, since time.Duration) {
 		o.t.Helper()
@@ -363,8 +363,7 @@ func TestAWorkerThatSentHeartbeatsIsMissed(t *testing.T) {
 	})
 }
 
-// A task that never reached its worker goes back when the store takes writes again, if it did not when that was found,
-// and not when its lease is over.
+// A task that never reached its worker is released when the store accepts writes again, not when its lease expires.
 func TestAnUndeliveredTaskGoesBackWhenTheStoreIs(t *testing.T) {
 	inBubble(t, "after a minute", func(o *harness) {
 		a, _ := o.app("a", false)
@@ -386,8 +385,8 @@ func TestAnUndeliveredTaskGoesBackWhenTheStoreIs(t *testing.T) {
 	})
 }
 
-// What a silent worker of the HTTP contract has is taken away in the moment in which one of its attempts is heard
-// again: that one stays with it, and the others go all the same.
+// A silent HTTP worker loses its tasks while a heartbeat of one of its attempts arrives: this attempt keeps its lease,
+// and the other tasks are released.
 func TestAnAttemptHeardMeanwhileStaysWithItsSilentWorker(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		inBubble(t, fmt.Sprintf("shared %t", shared), func(o *harness) {

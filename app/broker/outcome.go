@@ -137,7 +137,7 @@ func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Ch
 // maxVersion is how long a name of a version of code may be that is kept.
 const maxVersion = 64
 
-// versionOf is what the worker said of its code, if that is short enough to be a version.
+// versionOf returns the code version of a completion, or "" if it is not valid UTF-8 or is longer than maxVersion.
 func versionOf(in protocol.CompleteItem) string {
 	if len(in.CodeVersion) > maxVersion || !utf8.ValidString(in.CodeVersion) {
 		return ""

@@ -172,8 +172,8 @@ func (b *Broker) admitPoll(
 	}
 	// the queues that are another group's it waits for in vain, until they are routed otherwise
 	in.Queues = slices.DeleteFunc(queues, func(q string) bool { return b.elsewhere(w, q) })
-	// Behind the drains: a worker of a build that is drained is told that, and not that it polls under a wrong
-	// name.
+	// Check the build ID after drains: a worker of a drained build must get the drain status, not an error about its
+	// build ID.
 	if in.BuildID != "" && in.BuildID != w.BuildID {
 		return nil, nil, protocol.Refuse(
 			protocol.ReasonBuildMismatch, "worker %s registered build %q and polls as %q", w.ID, w.BuildID, in.BuildID,
@@ -211,8 +211,8 @@ func incapable(w *engine.Worker, kinds []protocol.TaskKind) protocol.PollStatus 
 	return ""
 }
 
-// drainAnswer tells whether it is the worker that drains or the app: workers stop for good when they are told that they
-// drain, and the successor of an app that goes away needs them.
+// drainAnswer returns a poll response that reports whether the worker or the app drains. A worker stops polling for
+// good when it drains, but must continue to poll when only the app drains, since another app will take over.
 func (b *Broker) drainAnswer() protocol.PollAnswer {
 	a := drainingAnswer()
 	if b.isDraining() {
@@ -269,8 +269,8 @@ func (b *Broker) spec(in protocol.PollRequest, w *engine.Worker) dispatch.Spec {
 	return dispatch.Spec{
 		Namespace: w.Namespace, Queues: in.Queues, Kinds: in.Kinds, Free: free, Max: in.Max,
 		Lessee: engine.Lessee{Worker: w, PollID: in.PollID, BuildID: build, App: app},
-		// Asked under the dispatch's lock as the poll enters: a registration that ended since it was admitted, or a
-		// drain, would else leave a poll behind that nobody ends.
+		// The dispatcher calls Still under its lock when the poll enters. Otherwise a registration that ended, or a
+		// drain that began, after admission would leave a poll that never ends.
 		Still: func() bool { return b.workers.Takes(w) },
 	}
 }

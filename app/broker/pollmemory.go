@@ -109,8 +109,8 @@ func sameKinds(a, b []protocol.TaskKind) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(k protocol.TaskKind) bool { return !slices.Contains(b, k) })
 }
 
-// Whoever comes first with a key makes the poll, and everybody else waits for that one: the caller sent it twice,
-// and can take its tasks only once.
+// entry returns the entry of a poll key, and whether it is new. The first caller with a key runs the poll; later
+// callers are repetitions of the same request and wait for the result of the first.
 func (m *pollMemory) entry(k pollKey, kinds []protocol.TaskKind) (*pollEntry, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -250,7 +250,7 @@ func (b *Broker) leaseOf(
 	return l, ok, nil
 }
 
-// holderOf is who has what was leased.
+// holderOf returns the lease of a leased task.
 func holderOf(l store.Leased) (by engine.Lease) {
 	switch {
 	case l.Question != nil:

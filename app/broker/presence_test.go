@@ -67,8 +67,8 @@ func (o *harness) lost(id string, most time.Duration) time.Duration {
 	return o.at() - began
 }
 
-// A worker that was not heard for as long as its leases last is given nothing on a poll that it left open, and another
-// is at once; when it is heard again it gets work.
+// A worker that sent no heartbeat for the length of its leases gets no task on its open poll; another worker gets the
+// task at once. After its next heartbeat the worker gets tasks again.
 func TestASilentWorkerGetsNothingOnAPollItLeftOpen(t *testing.T) {
 	for _, apps := range []int{1, 2} {
 		inBubble(t, fmt.Sprint(apps, " apps"), func(o *harness) {
@@ -104,8 +104,8 @@ func TestASilentWorkerGetsNothingOnAPollItLeftOpen(t *testing.T) {
 	}
 }
 
-// Whatever is accepted from a worker shows that it lives, at whichever app: who reports in any of these ways alone, for
-// longer than a worker may be silent, keeps what it holds.
+// Every accepted request of a worker, at any app, counts as a heartbeat: a worker that sends only one kind of request,
+// for longer than the heartbeat timeout, keeps its leases.
 func TestWhateverIsAcceptedFromAWorkerIsASignOfLife(t *testing.T) {
 	beat := func(o *harness, a *app, task *protocol.ActivityTask) error {
 		got, err := a.HeartbeatTask(
@@ -196,9 +196,9 @@ func (o *harness) decide(a *app) {
 	))
 }
 
-// A worker of the HTTP contract that says by itself that it lives loses its workflow tasks and attempts within 75 s of
-// silence, and its sessions within 65 s, also by an app that was started again since it said so, and by another one
-// than it spoke with. An attempt that is heard by itself stays with it.
+// An HTTP worker that announced heartbeats loses its workflow tasks and attempts within 75 s without a heartbeat, and
+// its sessions within 65 s. This also holds at an app that restarted after the announcement, and at another app. An
+// attempt that sends its own heartbeats keeps its lease.
 func TestASilentWorkerOfTheContractIsMissed(t *testing.T) {
 	said := map[string]func(*protocol.RegisterRequest){
 		"its metrics":  func(in *protocol.RegisterRequest) { in.Process = []byte(`{"process_id": 1}`) },
@@ -268,8 +268,8 @@ func TestASilentWorkerOfTheContractIsMissed(t *testing.T) {
 	}
 }
 
-// Two apps hear a worker in turn. The one that heard it first does not take from it what it has while the other hears
-// it, and the other misses it in time.
+// Two apps receive heartbeats of a worker in turn. The first app does not release the worker's tasks while the other
+// app receives heartbeats, and the app with the last heartbeat detects the loss in time.
 func TestAWorkerIsMissedByTheAppThatHeardItLast(t *testing.T) {
 	for _, gap := range []time.Duration{
 		5 * time.Second, 17 * time.Second, 29 * time.Second, 41 * time.Second, 55 * time.Second,
@@ -297,7 +297,7 @@ func TestAWorkerIsMissedByTheAppThatHeardItLast(t *testing.T) {
 	}
 }
 
-// Signs of life are stored together, and not at each.
+// Heartbeats are stored in batches, not one by one.
 func TestSignsOfLifeAreStoredTogether(t *testing.T) {
 	inBubble(t, "of 200 workers", func(o *harness) {
 		a, _ := o.app("a", true)

@@ -22,8 +22,8 @@ import (
 // queryDeadline is how long a query may take.
 const queryDeadline = 30 * time.Second
 
-// Query asks a worker that runs the workflow's code. The worker replays the history as it is stored now; nothing is
-// written, and nobody tries again once the caller has left.
+// Query dispatches a query task to a worker that runs the workflow type. The worker replays the stored history. Nothing
+// is written, and the query is not retried after the caller disconnects.
 func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.QueryAnswer, error) {
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.QueryAnswer{}, err
@@ -59,8 +59,8 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 		return protocol.QueryAnswer{}, protocol.Refuse(protocol.ReasonQueryUnavailable, "the app is draining")
 	case errors.Is(err, querytask.ErrNoWorker):
 		return protocol.QueryAnswer{}, noQueryWorker(&q)
-	// Whether nobody took it or somebody did not answer is the same to a caller: it may be asked again, since it
-	// changes nothing.
+	// The caller gets the same reason whether no worker leased the query or a worker did not respond. A query has no
+	// side effects, so the caller may retry it.
 	case errors.Is(err, querytask.ErrUnanswered), errors.Is(err, querytask.ErrUnclaimed):
 		return protocol.QueryAnswer{}, protocol.Refuse(
 			protocol.ReasonQueryTimeout, "no worker answered query %s in time%s", in.QueryName, whoHas(err),
@@ -83,11 +83,11 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 	return a, nil
 }
 
-// answerable refuses a query nobody can answer: no living worker of the queue runs the type and takes queries, or the
-// type has no such query.
+// answerable rejects a query that no worker can run: the type has no such query, or no live worker of the task queue
+// runs the type and accepts queries.
 func (b *Broker) answerable(ctx context.Context, q *store.Question) error {
-	// The look for a worker comes first, since it may be what tells this app of the declarations. A query that the
-	// type does not have is refused as that, whoever lives.
+	// Search for a worker first, because the search may load the declarations of other apps. An unknown query is
+	// rejected with its own reason, even if no worker is alive.
 	ok, err := b.someWorker(ctx, q)
 	switch {
 	case err != nil:

@@ -52,11 +52,11 @@ func (b *Broker) avoids(w *engine.Worker, q *store.Question) bool {
 	return isolated(w) && b.canAnswer(q, func(o *engine.Worker) bool { return o.ID != w.ID && !isolated(o) })
 }
 
-// someWorker says whether a living worker of the queue may be asked a question. Those that only other apps know are
-// looked up when none here may.
+// someWorker reports whether a live worker of the task queue may run a query task. If no worker that this app knows
+// may, it loads the workers that only other apps know.
 func (b *Broker) someWorker(ctx context.Context, q *store.Question) (bool, error) {
 	all := func(*engine.Worker) bool { return true }
-	// Those that this app hears are looked at first, and cost nothing.
+	// Workers that send their heartbeats to this app are in memory, so check them first.
 	if found := b.canAnswer(q, all); found || !b.opt.Shared {
 		return found, nil
 	}

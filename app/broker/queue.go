@@ -15,9 +15,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What operators decide about queues and builds is stored and not kept by an app, so it stands after all of them
-// were restarted, and every app follows it when it hears of the commit. Who decided it is written in the same
-// change: there is no decision without its line in the audit.
+// Decisions of operators about queues and builds are stored, so they survive restarts of all apps. Each app applies a
+// decision when the notification of its commit arrives. The audit record is written in the same transaction.
 
 // DecideBuild drains, resumes or promotes a build id of a queue, or takes its promotion back. The queue and the build
 // need not have been seen yet.

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// How long a queue's oldest task has waited rises while nobody takes it, counts nothing that is leased, and is 0 and
-// not gone when the queue is empty: what scales workers by it would stay where it is.
+// The age of a queue's oldest task rises while the task is not leased, ignores leased tasks, and is exported as 0 for
+// an empty queue: an autoscaler would keep the last value of a missing series.
 func TestAQueuesOldestTaskIsMeasured(t *testing.T) {
 	inBubble(t, "gauges", func(o *harness) {
 		t := o.t

@@ -9,9 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What counts all tasks or all runs of a namespace is read once for everybody who asks, as long as nothing changes:
-// fifty who ask for the queues cost what fifty cost who ask for builds, of which no task is counted, and one reading
-// more. Who asks after a change is told of it all the same.
+// Counts of all tasks or runs of a namespace are read once for all concurrent callers until something changes: fifty
+// requests for the queues cost as much as fifty requests for builds, which count no tasks, plus one read. A request
+// after a change sees this change.
 func TestTasksAreCountedOnceForAllWhoAsk(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -52,7 +52,7 @@ func TestTasksAreCountedOnceForAllWhoAsk(t *testing.T) {
 				t.Errorf("%d who ask for %s cost %d reads, those of who serves them %d", asked, name, n, servers)
 			}
 		}
-		// A list of sessions reads its page for each who asks, and the counts above it once for all of them.
+		// A list of sessions reads one page per caller, and its counts once for all callers.
 		sessions := func() { must[protocol.SessionPage](t)(a.Sessions(t.Context(), protocol.SessionList{})) }
 		a.start("z")
 		before := a.store.Stats().Reads
@@ -72,7 +72,7 @@ func TestTasksAreCountedOnceForAllWhoAsk(t *testing.T) {
 	})
 }
 
-// People are told numbers up to 10,000, one more meaning that there are more; the contract's are exact.
+// Counts for people are exact up to 10,000, and 10,001 means "more"; counts of the contract are exact.
 func TestWhatPeopleAreToldIsCountedUpToALimit(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)

@@ -26,9 +26,9 @@ func (o *harness) listed() (ids []string) {
 	return ids
 }
 
-// A worker that sends heartbeats and ends without a word is on the list for a quarter of an hour, and for no more than
-// two minutes longer, be it that its app lives, is started again later, or is gone for good: then its last 75 seconds
-// may not have been stored. One that lives is not removed.
+// A worker that sends heartbeats and dies without deregistration stays listed for 15 minutes and at most 2 minutes
+// longer, whether its app lives, restarts or is gone. If the app is gone, the heartbeats of the last 75 s may not have
+// been stored. A live worker is not removed.
 func TestAWorkerThatEndedWithoutAWordIsRemoved(t *testing.T) {
 	const kept, late, unstored = 15 * time.Minute, 2 * time.Minute, 75 * time.Second
 	for name, c := range map[string]struct{ shared, again, other bool }{
@@ -78,7 +78,7 @@ func TestAWorkerThatEndedWithoutAWordIsRemoved(t *testing.T) {
 	}
 }
 
-// Its time is over, but not that of what it holds: a row of its own is what a lease names.
+// A silent worker with leases is not removed after its time, because leases refer to its row.
 func TestASilentWorkerThatHoldsSomethingIsNotRemoved(t *testing.T) {
 	for name, shared := range map[string]bool{"alone": false, "with other apps": true} {
 		inBubble(t, name, func(o *harness) {
@@ -133,8 +133,8 @@ func TestAFleetThatEndsIsLookedAtOnceAMinute(t *testing.T) {
 	})
 }
 
-// A worker that only polls may work for as long as it is silent. Those that are long gone are removed; one that polls,
-// and whose signs of life nobody stores, is not.
+// A worker that only polls may work without heartbeats for any time. Workers that are long gone are removed; a polling
+// worker is not, although its heartbeats are not stored.
 func TestWorkersThatAreLongGoneAreRemoved(t *testing.T) {
 	for name, shared := range map[string]bool{"alone": false, "with other apps": true} {
 		inBubble(t, name, func(o *harness) {

@@ -14,10 +14,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A worker renews the sessions it holds three times in the length of their leases, whether anything happens in them or
-// not. Were each heartbeat stored by itself, a fleet at rest would cost several statements for each worker and second.
-// So heartbeats wait a little for those of other workers, and what all of them name is one change, with a statement for
-// thousands of rows. Each session is decided by itself: one that is refused says nothing of the others.
+// A worker renews its sessions three times per lease length, also while they are idle. If each heartbeat were stored
+// separately, an idle fleet would cost several statements per worker and second. So heartbeats wait for heartbeats of
+// other workers, and one change renews the sessions of all of them with one statement for thousands of rows. Each
+// session is decided separately: a rejected renewal does not affect other sessions.
 
 const (
 	// mostPatience is the longest that renewals wait for others. It is added to what a worker counts on, so it is also
@@ -25,7 +25,8 @@ const (
 	mostPatience = 3 * time.Second
 	// leastPatience is the shortest: where leases are so short that less would be left, each heartbeat is stored at once.
 	leastPatience = time.Second
-	// mostRenewed is how many sessions are renewed by one change: who comes meanwhile waits for its end.
+	// mostRenewed is the maximum number of sessions that one change renews; later renewals wait until the change has
+	// ended.
 	mostRenewed = 4096
 )
 
@@ -60,7 +61,7 @@ type renewal struct {
 	err     error
 }
 
-// errApart means that another app has locked the session's row: the session is renewed in a change of its own.
+// errApart means that another app has locked the row of the session; a separate change renews this session.
 var errApart = errors.New("another app has it")
 
 // patience returns how long a worker's renewals may wait for renewals of other workers. A worker that runs tasks or
@@ -131,8 +132,8 @@ func (b *Broker) renewSessions(
 	return states
 }
 
-// A session that another app has locked was left out of what was renewed together, so that nobody waited for it.
-// It is renewed here by itself.
+// renewedState returns the state of a session after its renewal. The shared change skips a session whose row another
+// app has locked, so that the other sessions do not wait for the lock; renewedState renews it in a separate change.
 func (b *Broker) renewedState(
 	ctx context.Context, w engine.WorkerKey, r protocol.SessionRenewal, out renewal,
 ) protocol.SessionState {
@@ -223,7 +224,7 @@ func (b *Broker) renewTogether(ctx context.Context, g *gathering) {
 			return w, nil
 		},
 	})
-	// The whole change failed: none of them knows whether its lease was renewed, and each is told that.
+	// The change failed, so the app knows for no session whether its lease was renewed: each caller gets the error.
 	if g.err = err; err != nil {
 		return
 	}

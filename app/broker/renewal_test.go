@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// holdsSessions registers a worker with leases of its own length and has it take so many sessions, which it names then.
+// holdsSessions registers a worker with the given lease length, makes it acquire sessions, and returns their renewals.
 func (a *app) holdsSessions(worker string, lease time.Duration, sessions int) (held []protocol.SessionRenewal) {
 	a.t.Helper()
 	a.ours(worker, "p", lease, 0, sessions)
@@ -30,8 +30,8 @@ func (a *app) holdsSessions(worker string, lease time.Duration, sessions int) (h
 	return held
 }
 
-// atRest has a fleet renew its sessions three times in a lease for so many leases, each worker at a time of its own,
-// and returns what that took of the store. What an answer names is what is stored.
+// atRest makes idle workers renew their sessions three times per lease for a number of leases, at different phases, and
+// returns the store's statistics. It checks that the responses agree with the stored leases.
 func (a *app) atRest(workers, sessions int, lease time.Duration, leases int) (spent store.Stats) {
 	a.t.Helper()
 	held := map[string][]protocol.SessionRenewal{}
@@ -107,8 +107,8 @@ func TestTheSessionsOfAFleetAreRenewedTogetherOnPostgres(t *testing.T) {
 	}
 }
 
-// Together or not, each session is renewed for itself: under an epoch that is over, for a worker that has not got it or
-// that never existed it is not, and those beside it are.
+// Each session is renewed separately, also in a shared change: a renewal with an old epoch, of another worker's session
+// or by an unknown worker is rejected, and the other renewals succeed.
 func TestARenewalThatIsRefusedSaysNothingOfOthers(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -142,8 +142,8 @@ func TestARenewalThatIsRefusedSaysNothingOfOthers(t *testing.T) {
 	})
 }
 
-// An app that stands still with a session's row holds up the renewal of that one and of no other, though they are one
-// change, and nobody is told that it is lost.
+// An app that blocks while it locks the row of a session delays the renewal of this session only, although one change
+// renews many sessions, and no worker gets the response that a session is lost.
 func TestALockedSessionHoldsUpNoOtherRenewal(t *testing.T) {
 	database := apptest.Postgres(t)
 	_, a, _ := onPostgres(t, database, "a", time.Hour)
@@ -189,7 +189,7 @@ func TestALockedSessionHoldsUpNoOtherRenewal(t *testing.T) {
 	}
 	var id string
 	err = db.QueryRow("SELECT session_id FROM sessions WHERE session_id = $1 FOR UPDATE NOWAIT", held[1].SessionID).Scan(&id)
-	// Else it waited until the server ended the transaction that stood still.
+	// Otherwise the renewal waited until PostgreSQL ended the blocked transaction.
 	if n := decided.Load(); err == nil || n != 1 {
 		t.Errorf("it was answered only when the session was free again: read as %q, decided %d times", id, n)
 	}

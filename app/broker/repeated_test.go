@@ -26,8 +26,8 @@ func (forgetfulReader) Completion(context.Context, string, int64) (history.Event
 	return history.Event{}, store.ErrUnavailable
 }
 
-// A result that comes again is not refused because nobody could look whether it had been accepted: that is not known,
-// and its sender asks once more.
+// A repeated result is not rejected if the app could not read whether it was accepted before: the outcome is unknown,
+// and the worker retries.
 func TestAResultIsNotRefusedWhenNobodyCouldLook(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)

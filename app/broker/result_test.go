@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Who waits for a result hears of the end of the last run, through those that continue as new, without asking again;
-// one who asks for a while only is shown the open run.
+// A caller that waits for a result gets the outcome of the last run of the chain in one request. A caller with a
+// shorter wait gets the open run.
 func TestAResultIsTheOutcomeOfTheLastRun(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)

@@ -119,8 +119,8 @@ func (b *Broker) expire(ctx context.Context, ns string, limit int, piece func(id
 	}
 }
 
-// forget removes the timelines of sessions that are gone, once their last entry is as old as a closed run may be.
-// A timeline outlives its session by that much, for whoever asks afterwards what became of it.
+// forget deletes the timelines of deleted sessions once their last entry is older than the retention of closed runs.
+// Until then users can still read the timeline of a deleted session.
 func (b *Broker) forget(ctx context.Context, s protocol.RetentionStatus) error {
 	for {
 		var old []engine.SessionKey
@@ -215,7 +215,7 @@ func (b *Broker) pruneAudit(ctx context.Context) error {
 	}
 }
 
-// When the next run will be too old is read last, behind the removal of those that are.
+// pruneNamespace deletes the expired runs of a namespace. Then it reads when the next run will expire.
 func (b *Broker) pruneNamespace(ctx context.Context, v protocol.NamespaceView) (next time.Duration, err error) {
 	pruned := 0
 	err = b.expire(ctx, v.Name, 0, func(_, gone []string) { pruned += len(gone) })
@@ -246,8 +246,8 @@ func (b *Broker) pruneNamespace(ctx context.Context, v protocol.NamespaceView) (
 	return max(first.Add(time.Duration(v.RetentionDays)*24*time.Hour).Sub(now), time.Second), nil
 }
 
-// dropSchedules drops the schedules of a namespace that were taken away before a time; until then their history is
-// shown.
+// dropSchedules deletes the rows of schedules that were deleted before a time; until then the API returns their
+// history.
 func (b *Broker) dropSchedules(ctx context.Context, ns string, before time.Time) error {
 	for after := ""; ; {
 		var list []engine.Schedule

@@ -27,9 +27,9 @@ func (a *app) route(queue, group string) protocol.RouteState {
 	}))
 }
 
-// A queue that an operator routes to a group at one app is served by that group's workers alone at every other, its
-// polls that wait included. While nobody of the group is there its work waits and says so, and a namespace is routed
-// as a queue is, but for queues that name a group themselves.
+// If an operator routes a queue to a group at one app, only workers of this group get its tasks at every app, including
+// polls that already wait. Without a live worker in the group the tasks wait and report the reason. A namespace is
+// routed like a queue, except for queues with a group of their own.
 func TestAQueueIsRoutedToAGroup(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		said, at := twoApps(t, database)

@@ -18,8 +18,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Schedules are decided by the engine like runs. What is left to do here is to read which workflows a decision
-// may look at, and to store a firing together with the start that it makes.
+// The engine decides schedules like runs. The broker reads the workflows that a decision needs, and commits a firing
+// together with the start of its run.
 
 // maxBackfill is the most firings of one backfill.
 const maxBackfill = 1000
@@ -27,7 +27,7 @@ const maxBackfill = 1000
 // errMoved says that a schedule is not any more what a step was prepared for; the step is prepared again.
 var errMoved = errors.New("the schedule has moved")
 
-// scheduled is what a step on a schedule gives back.
+// scheduled is the result of a step on a schedule.
 type scheduled struct {
 	engine.ScheduleDecision
 	before *engine.Schedule
@@ -122,8 +122,8 @@ func (b *Broker) scheduleStep(
 			return store.Writes{}, exceeded(k.Namespace, full)
 		}
 		var writes store.Writes
-		// The workflow before it ends in the same change in which the next one starts: nobody ever sees both of
-		// them open, or none.
+		// The previous workflow ends in the change that starts the next one, so readers never see both open, or
+		// neither.
 		if d.End != "" && w.Running {
 			writes, _, err = change.Decide(rows, latest, engine.EndRun{
 				Terminate: d.End == "terminate", Reason: "schedule " + k.ID + " fired", Identity: "schedule " + k.ID,
@@ -148,7 +148,8 @@ func (b *Broker) scheduleStep(
 	return out, b.counted(k.Namespace, "schedule", err)
 }
 
-// workflowsOf are the workflows a step may look at: the one started last, and those that may be started.
+// workflowsOf returns the workflows that a step may read: the workflow started last, and the workflows that the step
+// may start.
 func workflowsOf(s *engine.Schedule, in engine.ScheduleInput) []engine.WorkflowKey {
 	ids := []string{s.Latest}
 	switch in := in.(type) {
@@ -208,7 +209,7 @@ func (b *Broker) scheduledRun(ns, id string, a protocol.ScheduleAction) (s sched
 	return s, err
 }
 
-// sessions are those that a start looks at.
+// sessions returns the session that the start of an activity run needs, if any.
 func (s *scheduledRun) sessions() []engine.SessionKey {
 	if s.activity == nil || s.activity.Session() == "" {
 		return nil
@@ -340,8 +341,8 @@ func (b *Broker) commandSchedule(
 	return receiptOf(k, out), err
 }
 
-// The action is checked now as the start that it will be. A schedule that can never start anything would otherwise
-// be found out at its first time, when nobody looks.
+// checkSchedule validates the action of a schedule as the start that it will become. Otherwise an invalid action would
+// fail only at the first firing.
 func (b *Broker) checkSchedule(ctx context.Context, k engine.ScheduleKey, in protocol.ScheduleRequest) error {
 	if err := protocol.CheckLimits(in); err != nil {
 		return err

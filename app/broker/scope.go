@@ -67,8 +67,8 @@ func (s sight) through(c store.Change) (store.Change, error) {
 	decide := c.Decide
 	c.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
 		if run := rows.Run(s.run); run != nil {
-			// Before the decision is made: a refusal of the engine would tell of a task that the caller may not
-			// know of.
+			// Check the scope before the decision: an error of the engine could reveal a task that the caller may not
+			// see.
 			if err := s.of(run); err != nil {
 				return store.Writes{}, err
 			}
@@ -202,7 +202,7 @@ func (b *Broker) heard(ctx context.Context, key engine.SessionKey, refusal error
 	case err != nil:
 		return err
 	}
-	// The holder's worker is what a caller may or may not know of; a session by itself belongs to its namespace.
+	// The scope of the caller restricts the owner's worker; the session itself belongs to the namespace.
 	there, err := b.workers.LookUpReach(ctx, key.Namespace, s.Owner)
 	if protocol.ReasonOf(err) == protocol.ReasonWorkerNotFound || err == nil && !there {
 		return change.NoSession()

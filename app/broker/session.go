@@ -64,7 +64,7 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 	return b.receipt(ctx, s, outcome, status)
 }
 
-// What can be told from the request and the registration alone, before any row is locked for it.
+// checkSession validates what the request and the registration alone show, before any row is locked.
 func checkSession(o protocol.SessionOptions, w *engine.Worker) error {
 	wrong := protocol.CheckOptions(&o, o.Reacquire, func(member string) string { return member })
 	var refusal *protocol.Error
@@ -161,7 +161,8 @@ func (b *Broker) freeSuperseded(ctx context.Context, s *engine.Session) {
 		}
 		dead := true
 		b.workers.With(engine.WorkerKey{Namespace: s.Namespace, ID: a.Owner}, func(h *membership.Heard) {
-			// Whether it counts as lost with its worker: one that lives was only overtaken, which is held against nobody.
+			// The attempt counts as lost only if its worker is lost. A live worker was superseded in the session; this
+			// is not its fault.
 			dead = h.Worker.Incarnation != a.Incarnation || time.Since(h.At) >= time.Duration(a.Length)*time.Microsecond
 		})
 		ref := store.TaskRef{Kind: protocol.KindActivity, Run: a.RunID, Seq: a.Seq, Delivery: a.Delivery}

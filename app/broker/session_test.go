@@ -85,7 +85,7 @@ func TestASessionStaysWithTheWorkerThatClaimedIt(t *testing.T) {
 	})
 }
 
-// IS-M12: a worker that comes back under its stable id has its sessions at once, and what it had in flight.
+// IS-M12: a worker that restarts with its stable ID gets its sessions and its leased tasks back at once.
 func TestARestartedWorkerReclaimsAtOnce(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -113,8 +113,8 @@ func TestARestartedWorkerReclaimsAtOnce(t *testing.T) {
 	})
 }
 
-// A lease nobody renews ends, by the store's clock and the sweeper's hand, and another worker claims under a higher
-// epoch.
+// The sweeper ends a session lease that is not renewed, by the store's clock; another worker then acquires the session
+// with a higher epoch.
 func TestALapsedSessionMovesOn(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -141,7 +141,7 @@ func TestALapsedSessionMovesOn(t *testing.T) {
 	})
 }
 
-// IS-M7, IS-P15, IS-P16: at its cap a worker claims nothing new, but goes on with what it holds and with plain work.
+// IS-M7, IS-P15, IS-P16: a worker at its session limit acquires no session, but continues its sessions and plain tasks.
 func TestTheCapNeverStarves(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)

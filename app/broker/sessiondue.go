@@ -124,7 +124,7 @@ func (b *Broker) failQueuedTasks(ctx context.Context, key engine.SessionKey) err
 	}
 	ended, queued := 0, false
 	for _, a := range tasks {
-		// Somebody is at it, and its lease decides what becomes of it.
+		// A worker runs this task; the lease decides its end.
 		if a.State == engine.LeasedState {
 			continue
 		}

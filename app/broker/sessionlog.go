@@ -23,7 +23,8 @@ func (b *Broker) watchSessions(ctx context.Context) {
 				b.opt.Metrics.moved(m)
 				b.logMove(m)
 			}
-			// Its holder has room for another. Verbs of this app have said so, but not a claim that took it.
+			// The previous owner has room for another session. Verbs of this app have already triggered a recheck; a
+			// claim of the session by another worker has not.
 			if m.Why == engine.ReasonFallback || m.Remote && m.Ends() {
 				change.Recheck(b.dispatch, []engine.WorkerKey{{Namespace: m.Session.Namespace, ID: m.Worker}})
 			}

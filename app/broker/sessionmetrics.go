@@ -99,7 +99,7 @@ func (m *Metrics) placeWaited() {
 	}
 }
 
-// Renewals make no move, since nothing changes by them; they are told by the heartbeats.
+// renewed counts renewals. Renewals produce no session change, so the heartbeat handler counts them.
 func (m *Metrics) renewed(n int) {
 	if m != nil {
 		m.sessions.renewals.Add(float64(n))
@@ -113,9 +113,9 @@ func (m *Metrics) late(why string) {
 	}
 }
 
-// rebuilt counts the rebuilds that ran in an attempt, also of one whose outcome came too late to be taken. Those that
-// another attempt ran are counted there. What workers say of it is not ours to trust as a label, so only known reasons
-// are.
+// rebuilt counts a session state rebuild that ran in this attempt, also if the outcome of the attempt came too late.
+// Rebuilds in other attempts are counted with those attempts. The reason comes from the worker and becomes a label, so
+// unknown reasons are counted as "other".
 func (m *Metrics) rebuilt(r *protocol.Recovered) {
 	if m == nil || r == nil {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Sessions that gave way are counted by why, and those that were wanted again at once.
+// Evicted sessions are counted by reason, and sessions that were acquired again soon after eviction are counted too.
 func TestEvictionsAndThrashingAreCounted(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := NewMetrics(registry)

@@ -67,7 +67,7 @@ func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperatio
 	if err != nil {
 		return protocol.SessionView{}, err
 	}
-	// Its old holder has room for another, and no commit tells of the tasks that wait for such room.
+	// The previous owner has room for another session, and no commit notifies the tasks that wait for this room.
 	change.Recheck(b.dispatch, change.FreedBy([]engine.SessionChange{c}))
 	if c.Delete {
 		now, err := b.store.Now(ctx)
@@ -76,8 +76,8 @@ func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperatio
 	return b.view.Session(ctx, in.Namespace, in.SessionID)
 }
 
-// successor is the worker a session is moved to: the one that is named, else, of those that could have it, the one with
-// the fewest sessions. "" is whoever comes first, its old holder included.
+// successor returns the worker to which a session moves: the named worker, else the eligible worker with the fewest
+// sessions. It returns "" if the next worker to claim the session may become its owner, including the previous owner.
 func (b *Broker) successor(ctx context.Context, key engine.SessionKey, named string) (string, error) {
 	workers, err := b.view.Workers(ctx, key.Namespace, "", string(protocol.WorkerActive))
 	if err != nil {
@@ -120,7 +120,7 @@ func (b *Broker) successor(ctx context.Context, key engine.SessionKey, named str
 			best = i
 		}
 	}
-	// Nobody else could have it now. The session is set free all the same, and waits for whoever comes.
+	// No other worker can acquire the session now. The session is released anyway and waits for the next claim.
 	if best < 0 {
 		return "", nil
 	}

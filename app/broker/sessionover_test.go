@@ -51,7 +51,8 @@ func (a *app) timeline(id string) (what []string) {
 	return what
 }
 
-// What is queued in a session that ends for good would wait for ever: it fails, while what runs may still complete.
+// When a session ends for good, its queued tasks fail, since they could never run; its running tasks may still
+// complete.
 func TestQueuedTasksOfASessionThatIsOverFail(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)

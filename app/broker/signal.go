@@ -15,8 +15,8 @@ import (
 // a type whose workers say nothing of signals takes all of them, and a workflow is signalled also while no worker
 // lives.
 
-// Signal sends a signal to the current run of a workflow, or to the one the target names as long as that is current.
-// One that the run's type is known not to have is refused, so that nobody waits for what no code will take.
+// Signal sends a signal to the current run of a workflow, or to the named run if that run is current. A signal name
+// that the workflow type does not declare is rejected, since no code would receive it.
 func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protocol.CommandReceipt, error) {
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.CommandReceipt{}, err

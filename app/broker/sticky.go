@@ -130,7 +130,8 @@ func (k *stickyRuns) drop(run string) {
 	}
 }
 
-// without copies the workers of a run but those that gone says; mu is held. The slice is its caller's.
+// without returns a copy of the workers of a run except those for which gone returns true; the caller holds mu and owns
+// the slice.
 func (k *stickyRuns) without(run string, gone func(stickyWorker) bool) []stickyWorker {
 	workers, _ := k.runs.Peek(run)
 	return slices.DeleteFunc(slices.Clone(workers), gone)

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A worker that keeps a run in memory is not shown again what it has; one that does not is shown everything.
+// A worker with a run in its sticky cache gets only new events; a worker without it gets the full history.
 func TestWhoKeepsARunIsShownWhatIsNew(t *testing.T) {
 	for _, kept := range []bool{true, false} {
 		a := newApp(t)
@@ -38,13 +38,13 @@ func TestWhoKeepsARunIsShownWhatIsNew(t *testing.T) {
 	}
 }
 
-// However the tasks of a run go round among its workers, each of them is shown every event once. Who lost what it had,
-// or is another process, is shown all.
+// If several workers share the tasks of a run, each worker gets every event once. A worker that evicted the run, or
+// restarted, gets the full history.
 func TestWorkersThatShareARunAreEachShownAnEventOnce(t *testing.T) {
 	goRound(t, newApp(t), nil)
 }
 
-// Each app has a memory of its own, of the workers that decide through it.
+// Each app remembers only the sticky workers that complete tasks through it.
 func TestWorkersOfTwoAppsAreEachShownAnEventOnce(t *testing.T) {
 	database := apptest.Postgres(t)
 	goRound(t, on(t, database), on(t, database))

@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// IS-P24: an item that was stored before there were sessions, and says nothing of them, is in none, and is for workers
-// that hold sessions and for those that know nothing of them.
+// IS-P24: an activity that was stored before sessions existed has no session; workers with and without session support
+// may run it.
 func TestAnItemStoredBeforeThereWereSessions(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		before := apptest.Start(t, apptest.Options{Database: database})
@@ -35,7 +35,7 @@ func TestAnItemStoredBeforeThereWereSessions(t *testing.T) {
 	})
 }
 
-// beside is a connection to the database of an app.
+// beside opens a separate connection to the database of an app.
 func beside(t *testing.T, database string) *sql.DB {
 	t.Helper()
 	driver := "pgx"

@@ -184,7 +184,7 @@ func TestAPassForStuckRunsCostsTheSameForAnyNumberOfRuns(t *testing.T) {
 	}
 }
 
-// While nothing changes, no statement is sent, though runs are stuck; the death of a worker is noticed all the same.
+// While nothing changes, the app sends no statement for stuck runs; it still detects the death of a worker.
 func TestStuckRunsCostNothingWhileNothingChanges(t *testing.T) {
 	inBubble(t, "", func(o *harness) {
 		t := o.t
@@ -210,8 +210,8 @@ func TestStuckRunsCostNothingWhileNothingChanges(t *testing.T) {
 	})
 }
 
-// A run whose code panics is stuck from its third failure in a row on. Its wait reason is the panic. It is
-// not stuck any more when its code has made progress. A run beside it is not concerned.
+// A run whose workflow code panics is stuck from its third consecutive failure on, and its wait reason is the panic.
+// The run is no longer stuck once its code makes progress. Other runs are not affected.
 func TestARunThatPanicsIsStuck(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)

@@ -80,7 +80,7 @@ func (b *Broker) ActivityTimeoutPass(ctx context.Context, in protocol.TimeoutReq
 			continue
 		}
 		seen[id] = true
-		// The same as what the sweeper would do with it, a moment later: a pass has no rules of its own.
+		// The sweeper would apply the same transition a moment later; a pass has no separate rules.
 		if err := b.Due(ctx, d); err != nil {
 			return p, err
 		}

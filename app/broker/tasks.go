@@ -13,9 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A lease is stored before it is shown, and what is shown with it is read after that. A failure in between must
-// hand the lease back (see answer), or its task waits for a worker that never heard of it. What the batch had in
-// memory saves the read.
+// A lease is stored before the worker sees it, and the task's data is read after that. If the read fails, the lease
+// must be returned (see answer); otherwise the task would wait for a worker that never received it. Data that the batch
+// has in memory needs no read.
 
 // tasks turns leases into what workers are given. What the batch had in memory is used as it is; the rest is read in
 // one statement for all activities and one per workflow task.
@@ -131,8 +131,8 @@ func (b *Broker) unseen(l *store.Leased) []history.Event {
 	return events
 }
 
-// arguments gives the argument blob of each leased activity.
-// Only those that the batch did not have in memory are read, and all of them at once.
+// arguments returns the argument blob of each leased activity. It reads only the blobs that the batch did not have in
+// memory, all in one statement.
 func (b *Broker) arguments(ctx context.Context, leased []store.Leased) ([]string, error) {
 	args := make([]string, len(leased))
 	var missing []store.EventKey
@@ -190,12 +190,12 @@ func activityTask(l store.Leased, args string) *protocol.ActivityTask {
 	return t
 }
 
-// noEnd is what a session without a TTL is said to live for at least: clients hold a session without that time for
-// broken.
+// noEnd is the remaining lifetime reported for a session without a TTL: clients treat a session without an end as
+// invalid.
 const noEnd = 100 * 365 * 24 * time.Hour
 
-// affinity is a session as its tasks show it. Clients compare it with what they were told before, so only the lease may
-// ever change in it; and the queue, where the session was made without one, is that of its task.
+// affinity returns a session as tasks show it. Clients compare it with what earlier tasks showed, so only the lease may
+// change; a session without a queue shows the queue of its task.
 func affinity(s *engine.Session, queue string, isNew bool) *protocol.SessionAffinity {
 	if s.Queue != "" {
 		queue = s.Queue

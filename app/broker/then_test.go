@@ -80,8 +80,9 @@ func seqs(events []history.Event) (list []string) {
 	return list
 }
 
-// A result with its turn is one change, whose answer says how the run went on and gives the next activity. The same
-// again gets the same answer at any app, the activity for as long as this process has it.
+// An activity result with an eager workflow task is one change; its response contains the decision and the next
+// activity. A repetition gets the same response at any app; it contains the activity only while this process has it in
+// memory.
 func TestARepeatedTurnGetsItsFirstAnswer(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		one := apptest.Start(t, apptest.Options{Database: database})

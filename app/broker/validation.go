@@ -111,7 +111,7 @@ func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value strin
 		return nil
 	}
 	f := reply.Failure
-	// The validator did not say no, it failed. That is nobody's verdict, and the caller may try again.
+	// The validator failed without a verdict, so the caller may retry the update.
 	if f.Reason != "" && f.Reason != string(protocol.ReasonUpdateRejected) {
 		return protocol.Refuse(protocol.ReasonValidatorFailed, "update %s could not be validated: %s", name, f.Message).
 			With("update_name", name).With("failure", f).With("retryable", true)

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Whoever waits for news of a run must learn from each answer where to wait next, also from the one that has caught up.
+// Each history response contains the position for the next request, also a response without new events.
 func TestHistoryCanBeFollowedToTheEndOfTheRun(t *testing.T) {
 	a := newApp(t)
 	a.register("w")
@@ -66,8 +66,8 @@ func (r slowReader) Workflow(ctx context.Context, k engine.WorkflowKey) (engine.
 	return f, err
 }
 
-// A run that goes on as a new one while somebody looks is not the end of its workflow: who waits for the result must
-// not be told of one that is empty.
+// A run that continues as new during a request is not the end of its workflow: a caller that waits for the result must
+// not get the empty result of that run.
 func TestLookingWhileARunGoesOnShowsTheNewRun(t *testing.T) {
 	var between func()
 	started := apptest.Start(t, apptest.Options{Change: func(o *sojourn.Options) {

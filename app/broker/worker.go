@@ -36,7 +36,8 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 		a.Status = string(protocol.WorkerDraining)
 	}
 	if a.Registered && in.Gated && in.Release != "" {
-		// a worker that knows of the difference never polls: this is where the app hears of it
+		// A worker that detects the release mismatch itself never polls, so the heartbeat reports the mismatch to the
+		// app.
 		b.gate(w.Key(), in.Release)
 	}
 	return a, err
@@ -154,8 +155,8 @@ func (b *Broker) WorkerHeartbeat(
 	return a, nil
 }
 
-// kept counts the sessions whose lease was renewed.
-// For the count and the log alone. Each session's answer stands by itself.
+// kept returns the number of sessions whose lease was renewed, for metrics and the log only. Each session has a
+// separate state in the response.
 func kept(states []protocol.SessionState) (n int) {
 	for _, s := range states {
 		if s.Held && !s.LeaseExpiresAt.IsZero() {
