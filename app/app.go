@@ -162,7 +162,7 @@ func (a *App) Close() error {
 	return errors.Join(a.listener.Close(), a.drain(context.Background()))
 }
 
-// drain ends what runs, in the order in which nobody waits for somebody who is gone already.
+// drain stops the parts of the app in dependency order, so that no part waits for a part that has already stopped.
 func (a *App) drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, a.opt.Drain)
 	defer cancel()

@@ -55,8 +55,8 @@ type lookup struct {
 	err   error     // of a pass
 }
 
-// How long a look-up may take, and how old what is remembered may be when it cannot be made: a request that needs the
-// database is then told so by the verb, in its own words.
+// lookupTimeout limits the read of a token. If the read fails, a cached token may be used up to the age of stale; the
+// verb then reports the unavailable database itself.
 const (
 	lookupTimeout = 2 * time.Second
 	stale         = 10 * time.Second

@@ -300,8 +300,8 @@ func TestMakingAndRevokingTokensIsAudited(t *testing.T) {
 	}
 }
 
-// A token's roles are changed by whoever could have made it; the secret stays, and each change is told in the audit
-// log.
+// Every caller that may create a token with these roles may change the roles of the token. The secret does not change,
+// and each change has an audit record.
 func TestTheRolesOfATokenAreChangedByWhoMaySeeIt(t *testing.T) {
 	s := open(t)
 	a := auth.New(auth.Options{Store: s, Bootstrap: secret})

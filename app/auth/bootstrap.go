@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/internal/process"
 )
 
-// Bootstrap is the token that has every role: the configured one, else the one kept in the data directory, which is
-// made when it is not there yet. created says that it was made now and nobody has seen it.
+// Bootstrap returns the token that has every role: the configured token, or else the token in the data directory, which
+// Bootstrap creates if it is missing. created reports that the token is new, so that the caller shows it once.
 func Bootstrap(dataDir, configured string) (token string, created bool, err error) {
 	if configured = strings.TrimSpace(configured); configured != "" {
 		return configured, false, nil
@@ -34,7 +34,7 @@ func Bootstrap(dataDir, configured string) (token string, created bool, err erro
 	if err = errors.Join(err, draft.Sync(), draft.Close()); err != nil {
 		return "", false, fmt.Errorf("bootstrap token: %w", err)
 	}
-	// A link never replaces what another process made meanwhile, and nobody sees half a token.
+	// Linking never replaces a token that another process created meanwhile, and readers never see a partial file.
 	switch err := os.Link(draft.Name(), path); {
 	case errors.Is(err, fs.ErrExist):
 		token, err := process.ReadToken(dataDir)

@@ -83,7 +83,8 @@ func TestWhatAnotherAppDecidedHoldsWithinASecond(t *testing.T) {
 	})
 }
 
-// An app that hears nothing of the others believes nothing it remembers, and one that has said so forgets at once.
+// An app that receives no notifications of other apps reads the token for each request. A notification about a token
+// invalidates its cache entry.
 func TestWhoHearsNothingAsksForEveryRequest(t *testing.T) {
 	s := open(t)
 	var hears atomic.Bool
@@ -185,7 +186,8 @@ func TestASignOutOutlivesTheApp(t *testing.T) {
 	}
 }
 
-// What is kept of a sign-out goes when its cookie would have ended: those who sign in and out for ever fill nothing.
+// The stored end of a sign-in is deleted when its cookie would have expired, so repeated sign-ins do not fill the
+// table.
 func TestSignOutsAreDroppedInTheirTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)

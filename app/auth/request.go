@@ -46,9 +46,9 @@ func (a *Auth) Request(r *http.Request) (*Principal, error) {
 	return p, SameOrigin(r)
 }
 
-// Door refuses, when authentication is off, whoever is not let in for where the request comes from: see Request. Of a
-// socket it is asked before there is one, so that no page rebinds its name to this machine and takes work. With
-// authentication on, everybody may knock.
+// Door rejects requests by their origin if authentication is off; see Request. Sockets call Door before the upgrade,
+// which stops DNS rebinding: a web page cannot poll tasks through a name that it points at this machine. With
+// authentication on, Door accepts every request.
 func (a *Auth) Door(r *http.Request) error {
 	if !a.opt.None {
 		return nil
@@ -142,8 +142,8 @@ func (a *Auth) SignOut(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// signedOut begins the id of what is stored of a sign-in that was ended before its time: a token that opens nothing and
-// is in no list, kept until the cookie would have ended by itself. No token that somebody presents has such an id.
+// signedOut is the prefix of the row IDs that record a sign-out before the cookie expired. Such a row is a token
+// without rights, is not listed, and is deleted when the cookie would have expired. No real token has such an ID.
 const signedOut = "signed-out."
 
 // endSignIn stores the end of a sign-in, and deletes the stored ends of sign-ins that have expired.
@@ -195,7 +195,7 @@ func (a *Auth) cookie(r *http.Request, value string, until time.Time) *http.Cook
 	}
 }
 
-// sign seals what a cookie says. It holds no token, so whoever reads it cannot use it elsewhere or longer.
+// sign returns the HMAC of a cookie's body. The cookie contains no token, so it cannot be used elsewhere or for longer.
 func (a *Auth) sign(body string) string {
 	m := hmac.New(sha256.New, a.cookieKey[:])
 	m.Write([]byte(body))

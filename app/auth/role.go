@@ -137,8 +137,8 @@ func (p *Principal) Allows(namespace string, roles ...Role) bool {
 	return p.Has(roles...) && p.In(namespace)
 }
 
-// CheckQueues refuses queues the principal's token is not good for. A token that is bound to queues must name them:
-// what a registration says may have been said by another.
+// CheckQueues rejects queues outside the principal's token. A token that is restricted to queues must name the queues:
+// a token without this restriction may have made the worker's registration.
 func (p *Principal) CheckQueues(queues ...string) error {
 	if len(p.Queues) == 0 {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Admit says who makes a request, when a caller of one of these roles may make it; without roles everybody may, and
-// nobody asks who it is.
+// Admit authenticates a request and checks that the caller has one of the roles. Without roles Admit accepts every
+// request without authentication.
 func (a *Auth) Admit(r *http.Request, roles []Role) (*Principal, error) {
 	if len(roles) == 0 {
 		return nil, nil

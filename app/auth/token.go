@@ -195,9 +195,9 @@ func (a *Auth) Revoke(ctx context.Context, by *Principal, id string, drop bool) 
 	return view(done.(store.Token), time.Now()), nil
 }
 
-// SetRoles changes what a token is good for: at once at this app, within a second at others. What is under way in its
-// name ends, whether the roles are more or fewer, since it was let in as somebody else. The roles it has already change
-// nothing.
+// SetRoles changes the roles of a token: at once in this app, within a second in others. Running requests of the token
+// end, whether it gains or loses roles, since they were authorized with the previous roles. Setting the same roles
+// changes nothing.
 func (a *Auth) SetRoles(ctx context.Context, by *Principal, id string, in RolesRequest) (TokenView, error) {
 	if err := checkRoles(in.Roles); err != nil {
 		return TokenView{}, err

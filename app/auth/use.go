@@ -21,8 +21,8 @@ type uses struct {
 	fresh []string
 }
 
-// Used notes that a caller was let in, or does something on a connection it was let in on before. It costs a look at a
-// map; what is stored of it is stored later.
+// Used records that a caller was admitted, or is active on a connection. It only updates a map; NoteUses writes the
+// time to the store later.
 func (a *Auth) Used(p *Principal) {
 	if p == nil || p.TokenID == "" {
 		return
@@ -44,8 +44,8 @@ func (a *Auth) Used(p *Principal) {
 	}
 }
 
-// NoteUses stores when tokens were used last, until ctx ends: of each at most once a minute, however many apps it is
-// used at, and nothing while none is used. Nobody is told of it: what a token is good for stays as it is.
+// NoteUses stores the last-used times of tokens until ctx ends: at most once per minute and token over all apps, and
+// not at all while no token is used. It sends no notifications, since the rights of the tokens do not change.
 func (a *Auth) NoteUses(ctx context.Context) {
 	for {
 		select {

@@ -69,7 +69,7 @@ func (b *Budget) reserve(bytes int64) {
 	b.tasks++
 }
 
-// undo gives back what was reserved for a task that does not come.
+// undo returns the bytes that were reserved for a task which will not be delivered.
 func (b *Budget) undo(bytes int64) {
 	b.left += bytes
 	b.tasks--
@@ -83,8 +83,8 @@ func (b *Budget) changed() {
 	}
 }
 
-// part sets bytes aside for a claim. Where other claims or reservations may come to the waiter meanwhile, it is half of
-// what is left; only one of them may give the response its first task.
+// part reserves bytes for a claim. If other claims or reservations may run for the waiter meanwhile, the part is half
+// of the remaining bytes. Only one of them may deliver the first task of the response.
 func (b *Budget) part(alone bool) (bytes int64, first bool) {
 	bytes = max(0, b.left)
 	if !alone {
@@ -116,7 +116,7 @@ func (b *Budget) afford(bytes int64, first bool) (int64, bool, bool) {
 	return 0, false, false
 }
 
-// cancel gives back a part for which there is no memory.
+// cancel returns a part for which the app has no memory.
 func (b *Budget) cancel(bytes int64, first bool) {
 	if first {
 		b.tasks--

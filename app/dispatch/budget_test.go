@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// stingy is a store whose budget withholds its one task for as long as it says.
+// stingy is a fake store whose throttle withholds its one task until the test removes the throttle.
 type stingy struct {
 	d *Dispatch
 

@@ -65,8 +65,9 @@ func TestAHandOverFitsIntoTheResponse(t *testing.T) {
 	})
 }
 
-// Claims of one poll share the bytes of its response with each other and with hand-overs, and only one of them may
-// bring a task that is larger than what is left. What a claim does not use is there for the next one.
+// Claims of one poll share the bytes of its response with each other and with reservations, and only one claim may
+// return a task that is larger than the remaining bytes. Bytes that a claim does not use are available to the next
+// claim.
 func TestClaimsShareTheBytesOfAResponse(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		b.set(nil, 10*time.Millisecond)

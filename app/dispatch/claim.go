@@ -102,8 +102,8 @@ func (d *Dispatch) start(l *line) bool {
 	return true
 }
 
-// unclear are the pollers that may find something in the queue, by arrival: at most so many, and only of groups of
-// which somebody told. Groups without any are not looked through again until somebody does.
+// unclear returns up to most pollers that may find a task in the queue, by arrival. It checks only groups with a
+// backlog notification; a group without unclear pollers is skipped until its next notification.
 func (l *line) unclear(most int) (list []*entry) {
 	open := l.open[:0]
 	for _, g := range l.open {
@@ -140,8 +140,8 @@ func (d *Dispatch) claim(l *line, gen uint64, r store.ClaimRequest, parts []part
 	defer d.mu.Unlock()
 	defer d.endWork()
 	l.claiming = false
-	// First the tasks find their pollers, then what the claim has taught is noted, and only then is more asked
-	// for: whoever got something has less room, and for whom the queue is empty now needs no further claim.
+	// The order matters: deliver the tasks, record the result of the claim, and only then claim again. A poller that
+	// got a task has fewer free slots, and a poller with an empty queue needs no further claim.
 	d.judge(l, len(tasks), err)
 	d.deal(l, tasks, parts)
 	for i := range parts {

@@ -9,9 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Thousands of workers of a fleet are alike. Who may serve what is therefore found out once for each class of
-// them, and a task looks only at classes that may have it. What a claim found empty is known for each worker
-// alone, since another worker of its class may hold other sessions.
+// A fleet has thousands of equal workers, so eligibility is computed once per class of workers, and a task checks only
+// eligible classes. An empty claim result is stored per worker, since workers of one class may hold different sessions.
 
 // class are workers that the router tells apart only by what they hold: they registered the same types,
 // capabilities and build. Which tasks a class may have is found out once. After that a task costs nothing for
@@ -49,9 +48,8 @@ type spot struct {
 	empty uint64 // the line's gen at which a claim for this worker left nothing behind; 0: none ever did
 }
 
-// clear says that the line holds no older ready task for this worker, as far as anybody told.
-// Both are values of the line's gen, so one comparison tells which came last: the claim that found nothing, or the
-// word that something was left.
+// clear reports that, as far as notified, the line has no older ready task for this worker. Both values are gens of the
+// line, so the comparison shows which happened last: the empty claim or the backlog notification.
 func (s *spot) clear() bool { return s.empty >= s.group.told }
 
 // urgent says that the line may hold something more urgent for this worker than a task of that priority.
@@ -86,9 +84,9 @@ func (m *member) left(w *Waiter) {
 	}
 }
 
-// waiting is m, or the member of the same id that came before it and has polls left.
-// Those before it must stay reachable as long as they have polls: when the worker is drained or gone, all of its
-// polls have to end, also those that it sent under a registration it has replaced since.
+// waiting returns m, or the previous member of the same worker ID that still has open polls. Previous members stay
+// reachable while they have polls: a drain or removal of the worker must end all polls, also polls from before a new
+// registration.
 func (m *member) waiting() *member {
 	for m != nil && len(m.polls) == 0 {
 		m = m.before

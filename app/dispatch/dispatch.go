@@ -117,9 +117,9 @@ func New(o Options) *Dispatch {
 }
 
 // Bind connects the dispatcher to the store; the store cannot be opened without a dispatcher, so Bind follows the
-// opening. back releases leased tasks whose poll has ended. It runs on its own goroutine, must return by itself, and
-// must not count the delivery as an attempt. pulse notifies the sweeper of the time at which something becomes due, and
-// must not block. back and pulse may be nil.
+// opening. back releases leased tasks whose poll has ended. It runs on a separate goroutine, must return without
+// outside help, and must not count the delivery as an attempt. pulse notifies the sweeper of the time at which
+// something becomes due, and must not block. back and pulse may be nil.
 func (d *Dispatch) Bind(c Claimer, back func([]store.Leased), pulse func(time.Time)) {
 	d.mu.Lock()
 	d.claimer, d.back, d.pulse = c, back, pulse

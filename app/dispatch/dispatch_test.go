@@ -498,7 +498,7 @@ func TestDueBeforeBindIsToldAtBind(t *testing.T) {
 	})
 }
 
-// A hint of another app that is lost must not leave a poller beside a task it could have.
+// After a lost notification of another app, a poller must not keep waiting while a task for it is ready.
 func TestAfterMissedHintsEverybodyLooksAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		got := waitFor(t.Context(), d.Enter(spec(worker("a"), 1, oneActivity)), time.Minute)

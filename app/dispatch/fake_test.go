@@ -95,7 +95,7 @@ func (b *backlog) giveBack(tasks []store.Leased) {
 	b.back = append(b.back, tasks...)
 }
 
-// leave puts ready tasks into the store that nobody was reserved for, and says so.
+// leave adds ready tasks without a reservation to the store and sends backlog notifications.
 func (b *backlog) leave(offers ...store.Offer) {
 	b.mu.Lock()
 	b.ready = append(b.ready, offers...)

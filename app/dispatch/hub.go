@@ -9,12 +9,11 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// Readers that follow runs, and other apps, want to know that something changed. They are told by hints, which
-// may be merged or lost, so that no reader who is slow can ever hold up a commit. Whoever takes a hint looks at
-// the rows.
+// Readers that follow runs, and other apps, need to know that rows changed. The hub sends hints, which may be merged or
+// lost, so a slow reader never delays a commit. The receiver of a hint reads the rows.
 
-// Hub spreads what commits touched. All of it is hints: telling never blocks, hints that are not fetched are
-// merged, and when there are too many they are dropped and the watcher is told that some are missing.
+// Hub publishes what commits changed, as hints. Publishing never blocks. Hints that are not fetched are merged; if
+// there are too many, the hub drops them and reports an overflow to the watcher.
 type Hub struct {
 	mu      sync.Mutex // guards all below and what Watches hold
 	runs    map[string]map[chan struct{}]struct{}
@@ -22,8 +21,8 @@ type Hub struct {
 	changes atomic.Uint64
 }
 
-// Changes counts what commits touched, as far as this app was told: as long as it stays, nothing is known to have
-// changed.
+// Changes returns a counter of the changes that this app knows. While the counter is constant, this app knows of no
+// change.
 func (h *Hub) Changes() uint64 { return h.changes.Load() }
 
 // WatchRun returns a channel that receives when the run got events since the last receive, and a function that
@@ -55,7 +54,7 @@ func (h *Hub) WatchAnswer(id string) (<-chan struct{}, func()) { return h.WatchR
 // question stands before the id of a question among those of runs.
 const question = "question "
 
-// Topics chooses what a Watch is told of.
+// Topics selects the hints of a Watch.
 type Topics uint16
 
 // The topics.
@@ -65,8 +64,8 @@ const (
 	TopicSessions                    // sessions that changed
 	TopicWorkers                     // workers whose registration changed
 	TopicMoves                       // entries of sessions' timelines: claims, releases, ends
-	// processes whose registration another app gave to another, or took away, or that said there whether they drain;
-	// overflow: perhaps of any worker
+	// processes that another app superseded, deregistered, or received a drain state from; overflow: perhaps of any
+	// worker
 	TopicSuperseded
 	TopicLoose  // that sessions changed which nobody holds
 	TopicTokens // tokens that were made, changed or dropped; overflow: perhaps any
@@ -118,7 +117,7 @@ func (w *Watch) Close() {
 	delete(w.hub.watches, w)
 }
 
-// Each watches topics until ctx ends and hands on what is told of them; overflow says that some of it is missing.
+// Each calls took with the hints of the topics until ctx ends; overflow reports that hints were dropped.
 func (h *Hub) Each(ctx context.Context, t Topics, took func(c store.Changed, overflow bool)) {
 	w := h.Watch(t)
 	defer w.Close()
@@ -181,8 +180,8 @@ func (h *Hub) Changed(c store.Changed) {
 	}
 }
 
-// missed tells everybody who watches that anything may have changed. Watchers of session moves are not told:
-// moves of other apps are never all heard.
+// missed reports an overflow to all watchers except watchers of session moves only: moves of other apps may be lost
+// anyway.
 func (h *Hub) missed() {
 	h.changes.Add(1)
 	h.mu.Lock()

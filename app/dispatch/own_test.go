@@ -10,8 +10,8 @@ import (
 
 var oneOfEach = map[protocol.TaskKind]int{protocol.KindWorkflow: 1, protocol.KindActivity: 1}
 
-// Who has made a task may have it past older ones, if the store lets it, if nothing more urgent may lie there, and if
-// nobody else keeps the run.
+// The poll that comes with a task's origin may get the task before older tasks, if the store permits it, no more urgent
+// task may be ready, and no other worker has the run in its sticky cache.
 func TestATaskGoesPastOlderOnesToWhoMadeIt(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		var keepers []store.Process

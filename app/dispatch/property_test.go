@@ -39,9 +39,9 @@ type poll struct {
 	done   chan []store.Leased
 }
 
-// TestTasksAreNeitherLostNorDoubled is the property that matters: whatever happens, each task reaches one poller once,
-// nobody gets more than it has slots for, the longest wait is served first and no older task that the poller could have
-// had is overtaken, but by one that the poller has made, and that may.
+// TestTasksAreNeitherLostNorDoubled checks the main property of the dispatcher: each task is delivered to one poller
+// once, no poller gets more tasks than its free slots, the longest wait is served first, and no task overtakes an older
+// task that the poller could run, except a task that the poller itself created with permission to overtake.
 func TestTasksAreNeitherLostNorDoubled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// A bubble has no deadline to tell, so rapid must not see that this is a *testing.T.
@@ -118,7 +118,7 @@ func (w *model) poll() {
 	}()
 }
 
-// batch reserves pollers for new tasks; what nobody takes is written as ready. The outcome is known at a later commit.
+// batch reserves pollers for new tasks and writes unreserved tasks as ready. A later commit decides the outcome.
 func (w *model) batch() {
 	for range rapid.IntRange(1, 5).Draw(w.T, "tasks") {
 		o := w.offer()

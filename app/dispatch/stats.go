@@ -35,7 +35,7 @@ func (d *Dispatch) Counts() Counts {
 	return c
 }
 
-// QueueWaiters is who waits for one kind of task of one queue.
+// QueueWaiters counts the polls that wait for one kind of task of one queue.
 type QueueWaiters struct {
 	Namespace, Queue string
 	Kind             protocol.TaskKind
@@ -55,7 +55,7 @@ func (d *Dispatch) Waiting(namespace string) map[string]int {
 	return m
 }
 
-// Queues lists the queues somebody waits for, by name and kind.
+// Queues lists the queues with waiting polls, by name and kind.
 func (d *Dispatch) Queues() []QueueWaiters {
 	d.mu.Lock()
 	var all []QueueWaiters

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Who decided the turn that makes an activity comes before those that wait in line, for that run alone: with a slot,
-// where it may have the task, and never past an older one.
+// The worker that decided an eager workflow task has priority over waiting polls for the next activity of this run
+// only: if it has a free slot, may run the activity, and no older task is ready.
 func TestTheNextActivityOfATurnGoesToWhoDecidedIt(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		line := waitFor(t.Context(), d.Enter(spec(worker("line"), 1, oneActivity)), time.Minute)

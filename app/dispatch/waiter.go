@@ -304,7 +304,7 @@ func (w *Waiter) Throttled() *protocol.Wait {
 	return w.held
 }
 
-// giveUp ends the waiter and returns what it holds.
+// giveUp ends the waiter and returns the tasks that were delivered to it.
 func (w *Waiter) giveUp() []store.Leased {
 	if w.left {
 		return nil
@@ -344,9 +344,9 @@ func (d *Dispatch) endWait(w *Waiter, err error) {
 
 // room is the number of tasks of a kind that the poll can still accept.
 func (w *Waiter) room(kind int) int {
-	// Who has something is answered with it at once and not filled up: its worker begins sooner, and its next poll
-	// is on the way by then.
-	// A claim of queries leaves out a process that holds a blamed task, where another one can answer.
+	// A waiter with a task responds at once instead of filling up: the worker starts the task earlier, and its next
+	// poll arrives meanwhile. A claim of query tasks skips a process that holds a blamed task, if another process can
+	// run the query.
 	if w.left || w.closing || len(w.got) > 0 || w.full() ||
 		len(w.d.isolated) > 0 && !kindNames[kind].Asked() &&
 			w.d.isolates(w.member.worker.Key(), w.member.worker.Incarnation) {

@@ -21,7 +21,7 @@ func (p *Plane) worker(ctx context.Context, token string, _ *http.Request) (any,
 	return caller, nil
 }
 
-// browser lets a dashboard hear hints: by its cookie, or by a token. What it hears of is what a viewer may read.
+// browser authenticates a dashboard by cookie or token. The dashboard receives only hints that a viewer may read.
 func (p *Plane) browser(ctx context.Context, token string, r *http.Request) (any, error) {
 	var caller *auth.Principal
 	var err error

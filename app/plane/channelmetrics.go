@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// channelCollector exports what the channel counts, with one look at it for each scrape.
+// channelCollector exports the metrics of the channel; each scrape reads the channel's state once.
 type channelCollector struct{ plane *Plane }
 
 var (

@@ -181,7 +181,8 @@ func (p *Plane) settings() (s protocol.WorkerSettings) {
 	return s
 }
 
-// MeasureToo shows at /metrics what another part of this process measures, to those who may look into the namespace.
+// MeasureToo adds a collector of another part of this process to /metrics, visible to callers with access to the
+// namespace.
 func (p *Plane) MeasureToo(namespace string, c prometheus.Collector) {
 	if p.opt.Metrics {
 		prometheus.WrapRegistererWith(prometheus.Labels{"namespace": namespace}, p.registry).MustRegister(c)
@@ -272,8 +273,8 @@ func (p *Plane) Run(ctx context.Context) error {
 
 var errStopped = errors.New("app stopped")
 
-// Drain ends polls and takes leave of workers, in the order in which nobody waits for somebody who is gone already.
-// Requests are answered until Close; again it does nothing.
+// Drain ends polls and disconnects workers, in an order in which no part waits for a part that has already stopped.
+// Requests are served until Close. Further calls do nothing.
 func (p *Plane) Drain(ctx context.Context) error { return p.drain(ctx) }
 
 func (p *Plane) drainNow(ctx context.Context) error {

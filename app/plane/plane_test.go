@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// grows is a store whose database a newer release migrates when it is told to.
+// grows is a fake store that reports, on request, that a newer release migrated its database.
 type grows struct {
 	store.Store
 	outgrown chan error
@@ -77,7 +77,7 @@ func TestAPlaneThatCannotGoOnAnswersUntilItIsClosed(t *testing.T) {
 	}
 }
 
-// A plane that stands still leaves it to its caller to have done what is due; any other does it by itself.
+// With Options.Still the caller must run due work itself; otherwise the plane runs due work in the background.
 func TestTimeMovesUnlessItStandsStill(t *testing.T) {
 	for _, still := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -9,9 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// tellSessions tells the sweeper that something was done in sessions which nobody holds, so that it looks for what to
-// clean up; while there is none it does not look. A session that is held is not cleaned up, and most are: a step in one
-// wakes nobody.
+// tellSessions notifies the sweeper of changes to sessions without an owner, so that it checks for sessions to clean
+// up. Without such changes it does not check. A session with an owner is not cleaned up, so its steps send no
+// notification.
 func (p *Plane) tellSessions(ctx context.Context) {
 	p.dispatch.Each(ctx, dispatch.TopicLoose, func(store.Changed, bool) { p.sweeper.SessionsMoved() })
 }
@@ -19,8 +19,8 @@ func (p *Plane) tellSessions(ctx context.Context) {
 // unheard is how often an app that does not hear the others looks whether those who are connected may still be.
 const unheard = 500 * time.Millisecond
 
-// tellTokens ends what continues in the name of tokens that were revoked or changed, here or at another app: when it
-// hears of it, and while it hears nothing again and again.
+// tellTokens ends connections and requests of tokens that were revoked or changed at any app: after each notification,
+// and repeatedly while this app receives no notifications of other apps.
 func (p *Plane) tellTokens(ctx context.Context) {
 	changed := func(ids []string, all bool) {
 		ctx := auth.Pass(ctx)

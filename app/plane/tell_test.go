@@ -23,7 +23,8 @@ type deaf struct{ store.Store }
 
 func (deaf) Hears() bool { return false }
 
-// untold is a dispatch that is told nothing of tokens, as that of another app whose word was lost.
+// untold is a dispatcher that receives no token notifications, like a dispatcher of another app after a lost
+// notification.
 type untold struct{ store.Dispatcher }
 
 func (u untold) Changed(c store.Changed) {
@@ -31,8 +32,8 @@ func (u untold) Changed(c store.Changed) {
 	u.Dispatcher.Changed(c)
 }
 
-// A second after another app revoked a token, nothing goes on in its name at an app that hears nothing; and a request
-// is refused at once, however short ago it was let in.
+// An app without notifications ends everything that runs under a token within a second after another app revoked it,
+// and rejects new requests at once, even if it has admitted the token just before.
 func TestARevocationHoldsWithinASecondAtAnAppThatHearsNothing(t *testing.T) {
 	const root = "the-token-of-the-bootstrap-0123456789"
 	synctest.Test(t, func(t *testing.T) {

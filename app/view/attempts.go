@@ -13,9 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What ran in a session stands in no table of its own: a step in a session would cost rows that only a curious operator
-// ever reads. It is put together from what runs now and from the histories of runs, which is dear, so a page looks at a
-// bounded number of events and not until it is full.
+// The attempts in a session have no table: the extra rows per attempt would only serve rare lookups of operators. The
+// view is computed from the running tasks and from histories, which is expensive, so one page reads a bounded number of
+// events and may be shorter than requested.
 
 // mostLooked is how many events one page of what ran in a session looks at; a page may so be shorter than was asked
 // for, and still have a next one.
@@ -105,8 +105,8 @@ func openAttempts(
 	return list, nil
 }
 
-// endedAttempts are the deliveries that an event tells of: the attempt that ended with it, and those before it that
-// were lost.
+// endedAttempts returns the deliveries that ended with an event: the attempt of the event, and the lost deliveries
+// before it.
 func endedAttempts(e *store.RunEvent) []protocol.SessionAttempt {
 	one := protocol.SessionAttempt{WorkflowID: e.WorkflowID, RunID: e.Run}
 	var at history.Attempt

@@ -8,9 +8,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A build is two things that need not meet: a decision about it, which may come before any worker, and the workers that
-// named it, which may all be gone. A cohort has both, so that a build which is drained and has nobody left is still
-// seen, and one that nothing was decided about is too.
+// A build consists of an operator's decision, which may precede all workers, and of the workers that registered the
+// build, which may all be gone. A cohort combines both, so a drained build without workers is listed, and so is a build
+// without a decision.
 
 // Cohort is what was decided about a build id, without its workers.
 func Cohort(q engine.Queue, id string) protocol.BuildCohort {

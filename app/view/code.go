@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Workers of one release ought to have the same code of an activity. Where two differ, what a task does depends on who
-// happens to take it, which shows in no error; only a look at all workers side by side tells.
+// Workers of one release should have the same code for an activity. If the code differs, a task's behavior depends on
+// the worker that leases it, and no error shows this; only a comparison of all workers does.
 
 // maxDiffers is how many differences of code are listed of one worker.
 const maxDiffers = 100

@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Two workers are told to have different code where one task could go to either of them, and nowhere else.
+// Two workers are reported to have different code only for a type whose tasks either of them may lease.
 func TestDifferentCodeIsToldOfWorkersThatShareTheirTasks(t *testing.T) {
 	worker := func(id, release, queue, version string) protocol.WorkerView {
 		return protocol.WorkerView{

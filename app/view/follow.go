@@ -10,10 +10,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Following a run is reading its history again and again from where one stopped. The change that is waited for is asked
-// for before the read: an event that came between the two would otherwise be told with the next one only.
+// A follower reads the history repeatedly from its last position. It subscribes to changes before each read; otherwise
+// an event between the read and the subscription would be delayed until the next event.
 
-// Follower is told of a run's history as it grows.
+// Follower receives a run's history as it grows.
 type Follower struct {
 	Begin func(run protocol.RunView) error // once, before anything else: the run is there
 	Event func(history.Event) error
@@ -21,9 +21,9 @@ type Follower struct {
 	Every time.Duration
 }
 
-// Follow tells of the events of a run after a sequence, and of new ones as they are committed, until the run is closed
-// and all was told: then the answer is true. It ends earlier with ctx, with the app, or when the follower fails. While
-// nothing happens nothing is asked of the store, but for a rare look where other apps write too.
+// Follow sends the events of a run after a sequence number, then new events as they are committed. It returns true once
+// the run is closed and all events were sent. It ends earlier with ctx, with the app, or if the follower fails. While
+// nothing happens it does not read the store, except every followRound on a shared database.
 func (v *View) Follow(ctx context.Context, t protocol.Target, after int64, f Follower) (closed bool, err error) {
 	t.Namespace = change.Namespace(t.Namespace)
 	run, err := v.runStatus(ctx, t)
@@ -93,11 +93,11 @@ func (v *View) runStatus(ctx context.Context, t protocol.Target) (shown protocol
 	return shown, err
 }
 
-// followRound is how often a follower of a run looks by itself where other apps write too and a hint may be lost.
+// followRound is the interval at which a follower reads a run on a shared database, where a hint may be lost.
 const followRound = 30 * time.Second
 
-// RunChanges wakes who waits for something in a run: when it got events, and now and then by itself where other apps
-// write too and a hint may be lost. Start it before looking, and nothing is missed.
+// RunChanges returns a channel that receives when the run has new events and, on a shared database, a periodic channel
+// for lost hints. Subscribe before the first read; then no event is missed.
 func (v *View) RunChanges(run string) (changed <-chan struct{}, round <-chan time.Time, stop func()) {
 	changed, end := v.opt.Dispatch.WatchRun(run)
 	if !v.opt.Shared {

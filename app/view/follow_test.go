@@ -14,8 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A follower of a run that does nothing for an hour is told every time that it is still there, and the store is asked
-// nothing.
+// A follower of a run that does nothing for an hour gets regular keepalives, and the store is not read.
 func TestAFollowerIsToldThatNothingHappensWithoutAsking(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "follow.db")
 	synctest.Test(t, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Lines are read behind a number, a part at a time: a page asks again and again while an activity runs, and what it has
-// seen must cost nothing a second time.
+// Log lines are read after a sequence number, in pages. The dashboard polls while an activity runs, and lines that it
+// has must cost nothing again.
 
 // logParts is how many chunks of lines one answer has at most.
 const logParts = 1000
@@ -31,7 +31,7 @@ func (v *View) ActivityLogs(ctx context.Context, in protocol.LogsQuery) (protoco
 		if err != nil {
 			return err
 		}
-		// Somebody else's run is not there, rather than forbidden: its id alone tells nothing.
+		// A run of another namespace is reported as not found, not as forbidden, so that run IDs reveal nothing.
 		if run.Namespace != change.Namespace(in.Namespace) {
 			return store.ErrNotFound
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// In which order tasks go is decided by numbers on their rows, which say nothing to people. Here they are counted by
-// priority and by class, as far as somebody would read them.
+// The order of tasks is determined by numbers on their rows, which mean nothing to people. The view counts tasks by
+// priority and by fairness class, up to orderShown tasks.
 
 // orderShown is how many ready tasks of a queue are looked at to say in which order they go, and classesShown how many
 // classes of a tier are listed.

@@ -14,7 +14,7 @@ import (
 // once however many runs there are; the contract's metrics are exact and have to count. Both are read once for all who
 // ask at the same time, so that a wall of dashboards costs what one does.
 
-// countedUpTo is how far people are told numbers of runs exactly; one more says that there are more.
+// countedUpTo is the largest number of runs that people see exactly; countedUpTo+1 means "more".
 const countedUpTo = 10_000
 
 // RunCounts counts the runs of a namespace by status for people who look: up to 10,000, read once for all of them.

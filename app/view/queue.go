@@ -11,14 +11,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A queue is not a row that somebody makes: it is there as long as a task waits in it, a worker serves it, or something
-// was decided about it. Its views bring the three together.
+// A queue has no row that a user creates. A queue exists while it contains a task, a worker serves it, or a decision
+// about it is stored. Its views combine the three sources.
 
 // leasesShown is how many leased tasks the detail of a queue shows.
 const leasesShown = 200
 
-// Queues lists the task queues of a namespace by name: those that hold a task, that a registered worker serves, or that
-// something was decided about.
+// Queues lists the task queues of a namespace by name: queues with a task, with a registered worker, or with a stored
+// decision.
 func (v *View) Queues(ctx context.Context, in protocol.QueueList) (protocol.QueuePage, error) {
 	ns := change.Namespace(in.Namespace)
 	p := protocol.QueuePage{Namespace: ns, Queues: []protocol.QueueState{}}

@@ -13,7 +13,7 @@ import (
 // What scales workers up and down reads these gauges, and takes one that goes away for a broken scrape. So a queue that
 // was seen once says 0, and how many are remembered is bounded.
 
-// queueGauges tell how far workers are behind, as the store said it for this scrape or a moment before.
+// queueGauges export the backlog of queues as the store returned it for this scrape or a moment before.
 type queueGauges struct {
 	view          *View
 	oldest, ready *prometheus.Desc

@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Where tasks go can be said of a queue or of its namespace. The answer tells which of the two holds, since who changes
-// the wrong one sees nothing happen.
+// An operator can route a queue or its namespace to a group. The response names the route that applies, since a change
+// of the other one has no effect.
 
 // Routed is where the tasks of a queue go, or of a namespace.
 func (v *View) Routed(ctx context.Context, ns, name string) (protocol.RouteState, error) {

@@ -12,10 +12,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A run's row tells a listing enough, and a description reads more: its first event for the input, its last for how it
-// ended. What stands in events is not copied into the row, because rows are written at every step and read seldom.
+// Lists need only the row of a run. A description also reads its first event, for the input, and its last event, for
+// the result. These are not copied into the row, because rows are written at every step and rarely read.
 
-// kindOf is what a run is, as people and programs are told.
+// kindOf returns the kind of a run as the API shows it.
 func kindOf(h *engine.Head) string {
 	if h.Kind == history.KindActivity {
 		return protocol.RunOfActivity

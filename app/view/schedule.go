@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A schedule that ended stays for a while, with what it did: who looks for it the next morning wants to know why it no
-// longer fires. Lists leave out what somebody removed.
+// A schedule that ended is kept for a while with its history, so that users can see later why it no longer fires. Lists
+// omit schedules that were deleted.
 
 // Schedule shows one schedule.
 func (v *View) Schedule(ctx context.Context, ns, id string) (protocol.ScheduleView, error) {
@@ -68,7 +68,7 @@ func (v *View) Schedules(
 	return list, next, err
 }
 
-// matches says whether a schedule is among those that a listing asks for.
+// matches reports whether a schedule matches the filters of a list request.
 func matches(in protocol.ScheduleListRequest, s *engine.Schedule) bool {
 	typ := cmp.Or(s.Action.WorkflowType, s.Action.ActivityType)
 	return (in.Status == "" || in.Status == s.Status) &&
@@ -171,7 +171,7 @@ func (v *View) ScheduleTimes(ctx context.Context, spec protocol.ScheduleSpec, co
 	return times, nil
 }
 
-// FindSchedule reads a schedule; one that was taken away is there for who asks for its history.
+// FindSchedule reads a schedule. With removed it also returns a deleted schedule, for requests of its history.
 func FindSchedule(ctx context.Context, st reads, k engine.ScheduleKey, removed bool) (s engine.Schedule, err error) {
 	err = st.View(ctx, func(r store.Reader) (err error) {
 		s, err = r.Schedule(ctx, k)

@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A session's row says who holds it and until when. What runs and waits in it, and why, follows from tasks and workers,
-// and is found out when somebody looks, since nothing is written when it changes.
+// A session's row contains its owner and lease. The running and waiting tasks, and the reasons for waiting, follow from
+// tasks and workers; they are computed for each request, since nothing is written when they change.
 
 // Sessions lists sessions, last updated first, with counts over the whole namespace.
 func (v *View) Sessions(ctx context.Context, in protocol.SessionList) (protocol.SessionPage, error) {
@@ -160,7 +160,7 @@ func (v *View) Written(s engine.Session, now time.Time) protocol.SessionView {
 	return v.sessionView(s, v.workers.All(s.Namespace), now)
 }
 
-// sessionView joins a session's row with what is heard of its holder.
+// sessionView joins a session's row with the liveness of its owner.
 func (v *View) sessionView(s engine.Session, known membership.Roster, now time.Time) protocol.SessionView {
 	out := protocol.SessionView{
 		SessionID: s.ID, Namespace: s.Namespace, Door: string(s.Door), Scope: "namespace", WorkflowID: s.WorkflowID,

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Sessions are counted at each scrape and not as they change: the counts would have to be kept by every app and agree
-// after each crash. All statuses are told, also those that no session has, because a series that is missing is no zero.
+// Sessions are counted at each scrape instead of incrementally: each app would have to maintain counts that agree after
+// every crash. All statuses are exported, also with a count of 0, because a missing series is not a zero.
 
 // SessionGauge is the gauge sojourn_sessions, by status, which reads the store with one statement for each scrape.
 func (v *View) SessionGauge() prometheus.Collector {

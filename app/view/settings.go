@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Settings of a fleet are an intention, and each worker says by itself which revision it runs with. Who set something
-// wants to see the workers that do not have it yet, and those that are too old to say.
+// Settings of a fleet describe the intended state, and each worker reports the revision that it runs with. The view
+// shows workers that do not have the latest revision, and workers that are too old to report one.
 
 // shownPending is how many of the workers are named that do not run with what was set.
 const shownPending = 100

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Namespaces come and go for as long as an app runs, and with them the keys; those of the past are forgotten.
+// An app sees many namespaces, and thus many keys, over its lifetime; the cache is bounded and drops the oldest keys.
 func TestWhatIsSharedIsKeptForSoManyKeysAlone(t *testing.T) {
 	s := shared[int]{pace: leisurely}
 	for i := range 4 * sharedKeys {
@@ -26,8 +26,8 @@ func TestWhatIsSharedIsKeptForSoManyKeysAlone(t *testing.T) {
 	}
 }
 
-// However many look, and however much changes, a thing is read once a second; and nobody is shown what was read before
-// a change that was known when he asked.
+// A shared value is read at most once per second, however many callers and changes there are, and no caller gets a
+// value from before a change that was known at the call.
 func TestWhatIsSharedIsReadOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var changes atomic.Uint64

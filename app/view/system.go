@@ -12,7 +12,7 @@ import (
 // These lists are for operators and their scripts: what waits for a repair, and what is overdue. Both are rare, so a
 // look is bounded and says when it reached its bound.
 
-// systemScan is the most a look at what waits for repair, or is due, tells.
+// systemScan is the maximum number of entries that a list of quarantined runs or of overdue work returns.
 const systemScan = 100
 
 // RepairStatus lists the quarantined runs of a namespace, newest first.

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Why a task waits is not stored: it would have to be written anew whenever a worker comes or goes. It is found out for
-// the task that somebody asks about, and for the few of a queue that wait for longest.
+// The reason why a task waits is not stored, since every registration or loss of a worker could change it. It is
+// computed for a requested task, and for the few longest-waiting tasks of a queue.
 
 // TaskWhy says why an open workflow or activity task is where it is. One that is no longer open is not found.
 func (v *View) TaskWhy(ctx context.Context, ns, id string) (protocol.TaskWhy, error) {
@@ -58,8 +58,8 @@ func taskWhy(v *protocol.RunView, id string, isFlow bool) (protocol.TaskWhy, err
 // waitingShown is how many waiting tasks of each kind a queue gives reasons for. Each costs the reading of its run.
 const waitingShown = 3
 
-// QueueWaiting says of the ready tasks of a queue that wait for longest, of each kind, why nobody has them. One that
-// got a worker meanwhile is left out.
+// QueueWaiting returns why the longest-waiting ready tasks of a queue, of each kind, are not leased. A task that was
+// leased meanwhile is omitted.
 func (v *View) QueueWaiting(ctx context.Context, ns, queue string) ([]protocol.TaskWhy, error) {
 	k := engine.QueueKey{Namespace: change.Namespace(ns), Name: queue}
 	var oldest []store.TaskRef

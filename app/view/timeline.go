@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A timeline tells of holdings, and outlives the session's row: after a clean-up it is what is left. Renewals would
-// bury the rest, so those of one holding are one entry, put where it ended.
+// A timeline lists the holdings of a session and outlives the session's row. The renewals of one holding are merged
+// into one entry at its end, so that they do not hide other entries.
 
 // timelineShown is how many entries of a session's timeline the detail shows, and a page of it at most.
 const timelineShown = 500

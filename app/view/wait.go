@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// For people a run waits for one thing, though much may be open in it. Which one is told is the engine's choice; here
-// is what has to be read for it.
+// People see one wait reason per run, although many things may be pending. The engine selects the reason; this file
+// reads the rows that the selection needs.
 
 // inSessions says whether a ready activity of the run is in a session.
 func inSessions(run *engine.Run) bool {
@@ -73,7 +73,7 @@ func (v *View) waiting(ctx context.Context, r store.Reader, ns string, list []pr
 	return nil
 }
 
-// sessionOf reads the session of an activity, for what is said of it.
+// sessionOf reads the session of a ready activity, which the wait reason may name.
 func sessionOf(ctx context.Context, r store.Reader, around *engine.Surroundings, a engine.Activity) error {
 	if a.State != engine.Ready || a.SessionID == "" || around.Sessions[a.SessionID] != nil {
 		return nil

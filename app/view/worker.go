@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A registration is a row, and how a worker stands is what apps heard of it, which is memory. Views join the two. One
-// that left but still holds something is shown as draining: its work has not ended with its registration.
+// A registration is a row; the liveness of a worker is in the memory of apps. Views join the two. A worker that
+// deregistered but still has leases is shown as draining, because its work has not ended.
 
 var workerStatuses = []protocol.WorkerStatus{
 	protocol.WorkerActive, protocol.WorkerDraining, protocol.WorkerMismatched, protocol.WorkerStale,
