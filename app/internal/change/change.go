@@ -19,12 +19,12 @@ func Commit[T any](ctx context.Context, s store.Store, c store.Change) (T, error
 	return a.(T), nil
 }
 
-// NoRun is the refusal of a run id nobody knows.
+// NoRun returns the error for an unknown run ID.
 func NoRun(id string) error {
 	return protocol.Refuse(protocol.ReasonRunNotFound, "run %s not found", id)
 }
 
-// NoTask is the refusal of a task id nobody knows.
+// NoTask returns the error for an unknown task ID.
 func NoTask(id string) error {
 	return protocol.Refuse(protocol.ReasonTaskNotFound, "task %s not found", id)
 }

@@ -79,9 +79,9 @@ func deliver(rows store.Rows, owed []engine.Message, now time.Time, w *store.Wri
 	}
 }
 
-// report gives a parent the news of its child in the same change, when the parent is at hand; else the news stays owed
-// and the sweeper brings it. What becomes of a child when its parent closes always goes that way, since it needs more
-// rows than these.
+// report delivers the end of a child to its parent in the same change, if the parent's row is loaded. Otherwise the
+// message stays in the outbox, and the sweeper delivers it. The parent-close policy always goes through the outbox,
+// since it needs more rows.
 func report(rows store.Rows, now time.Time, w *store.Writes) {
 	for i := 0; i < len(w.Runs); i++ {
 		from := w.Runs[i].Next

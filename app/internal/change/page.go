@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A page ends by number or by size, whichever comes first, and its token names the last event and not a count. So pages
-// stay right while the history grows behind them, and whoever asks twice reads the same.
+// A page is limited by number of events and by bytes, and its token contains the last event number, not a count. So
+// pages stay correct while the history grows, and a repeated request returns the same page.
 
 // Pages of history: how many events when the request does not say, at most, and how many bytes at most.
 const (

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A delivery whose worker process ended is a loss; see Lose. One that was handed back, or never arrived, counts against
-// nobody. Whoever ends it says which it was, since the rows do not tell.
+// A delivery whose worker process ended is a loss; see Lose. A delivery that was returned, or never arrived, is not a
+// loss. The caller that ends the delivery supplies the reason, since the rows do not contain it.
 
 // ReleaseOf is the input with which one delivery of a task ends without an outcome, and the rows it wants.
 func ReleaseOf(ref store.TaskRef, why string, undone bool) (engine.Input, store.Keys) {
@@ -30,8 +30,8 @@ func stepKeys(ref store.TaskRef) store.Keys {
 	return store.Keys{Runs: []string{ref.Run}, Activities: []int64{ref.Seq}}
 }
 
-// TellAgain notes that the holder of a delivery is told of it again, so that whoever takes it for undelivered does not
-// undo it. It is refused if the delivery has ended.
+// TellAgain records that the app delivers a leased task to its worker again, so that a concurrent check for undelivered
+// tasks does not release the task. It fails if the delivery has ended.
 func TellAgain(ctx context.Context, s store.Store, ref store.TaskRef) error {
 	in, needs := engine.TellAgain{Number: ref.Seq, Delivery: ref.Delivery}, flowKeys(ref)
 	if ref.Kind != protocol.KindWorkflow {

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A session that ends leaves its holder room for another, which no row says: the tasks that wait for room were there
-// before. So whoever ends one has the holder look at the backlog again.
+// The end of a session frees room for another session at its owner, but no commit reports the tasks that wait for this
+// room. So each caller that ends a session triggers a recheck of the backlog for the owner.
 
 // Backlog is what hands out tasks, as far as a worker with room is looked at again.
 type Backlog interface {
@@ -31,8 +31,8 @@ type SessionStep struct {
 	Holder string // the process that had the session until then
 }
 
-// StepSession runs one input on one session. A caller whose token is not good for the session's queue is told that
-// there is none.
+// StepSession applies one input to one session. A caller without access to the session's queue gets the error that the
+// session does not exist.
 func StepSession(
 	ctx context.Context, s store.Store, d Backlog, key engine.SessionKey, in engine.SessionInput,
 ) (SessionStep, error) {

@@ -61,8 +61,8 @@ func Decide(rows store.Rows, run *engine.Run, in engine.Input, now time.Time) (s
 	return w, d, nil
 }
 
-// Step is a change that asks the engine about one run and answers with its decision. A run of another namespace than ns
-// does not exist for the caller; "" is us, who may touch all.
+// Step returns a change that lets the engine decide about one run and returns the decision. For the caller, a run
+// outside namespace ns does not exist; "" means that the app itself calls, which may change every run.
 func Step(ns, run string, needs store.Keys, in engine.Input) store.Change {
 	return store.Change{Needs: needs, Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 		s := rows.Run(run)
@@ -79,7 +79,7 @@ func Step(ns, run string, needs store.Keys, in engine.Input) store.Change {
 	}}
 }
 
-// Outcome is what a step gives back: the engine's answer and the run's row after it.
+// Outcome is the result of a step: the engine's answer and the run's row after the step.
 type Outcome struct {
 	engine.Answer
 	Run   engine.Head

@@ -23,9 +23,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Authenticate says who presents a token, or, for a browser with an empty token, whose cookie r carries. An error keeps
-// the caller out; it is told no more of it than its protocol.Reason, forbidden or else unauthorized. It is called again
-// every minute for each connection, and when Recheck is: an error then ends it.
+// Authenticate returns the principal of a token or, for a browser with an empty token, of the cookie in r. An error
+// rejects the caller, who learns only its protocol.Reason: forbidden, or else unauthorized. The channel calls it again
+// for each connection every minute and in Recheck; an error then closes the connection.
 type Authenticate func(ctx context.Context, token string, r *http.Request) (principal any, err error)
 
 // Options of a channel. Zero values mean the defaults named next to them.
@@ -37,7 +37,7 @@ type Options struct {
 	// Still refuses a principal that may no longer do what it could when it was let in; nil: Worker and Dashboard are
 	// asked again.
 	Still func(ctx context.Context, principal any) error
-	// Sees says whether a browser's principal may hear of a namespace; nil: of all.
+	// Sees reports whether a browser's principal may receive hints of a namespace; nil: of all namespaces.
 	Sees func(principal any, namespace string) bool
 	// Hub is where hints come from; nil: nowhere.
 	Hub *dispatch.Hub
@@ -202,7 +202,7 @@ func (c *Channel) counted(ctx context.Context, p *worker) (counted context.Conte
 	return load, load.Grant.Release
 }
 
-// failed hears what a peer is not told.
+// failed logs errors of socket handlers that are not sent to the peer.
 func (c *Channel) failed(s *socketio.Socket, err error) {
 	e := c.log.Error().Err(err)
 	if s != nil {
@@ -213,7 +213,7 @@ func (c *Channel) failed(s *socketio.Socket, err error) {
 	e.Msg("socket handler failed")
 }
 
-// refused hears of every call that was answered with an error.
+// refused logs each call that returned an error.
 func (c *Channel) refused(ctx context.Context, method string, err *rpc.Error) {
 	e := c.log.Debug()
 	if err.Code == rpc.CodeInternal {

@@ -333,7 +333,7 @@ func TestMismatchedWorkerGetsNothingAndStaysListed(t *testing.T) {
 		}
 	}
 	listed(protocol.WorkerMismatched)
-	// A worker that compares by itself says its release when it registers, and never polls.
+	// A worker that compares releases itself sends its release in the registration and never polls.
 	register := func(release string) {
 		t.Helper()
 		call[protocol.RegisterAnswer](
@@ -484,8 +484,8 @@ func TestHistoryOfAWorkflowJobIsPaged(t *testing.T) {
 	}
 }
 
-// A poll that was answered after its caller had gone must not strand the job until its lease ends.
-// It goes to whoever waits for it, be it at another app.
+// If the caller disconnected before its poll returned, the task must not wait for the end of its lease: the app
+// requeues it for other polls, also at another app.
 func TestJobWhoseAnswerWasLostGoesBackAtOnce(t *testing.T) { apptest.Databases(t, jobGoesBack) }
 
 func jobGoesBack(t *testing.T, database string) {
@@ -588,8 +588,8 @@ func TestCancelledAttemptIsToldToItsWorker(t *testing.T) {
 	}
 }
 
-// A page hears of what it asked for and of nothing else, also of what changed just before it asked, and once a second
-// however much changes, also by another app.
+// A page receives hints of its topics only, also of changes just before its subscription, and at most once per second,
+// also of changes by another app.
 func TestAPageHearsOfItsTopicsOnceASecond(t *testing.T) { apptest.Databases(t, pageHears) }
 
 func pageHears(t *testing.T, database string) {

@@ -38,7 +38,7 @@ func (c *Channel) completeJob(
 		req.Items, places = append(req.Items, item), append(places, i)
 	}
 	if len(req.Items) == 0 {
-		// All were refused above: nothing reaches the app, and an empty answer tells the worker to poll.
+		// All items were rejected above: the broker is not called, and the empty response lets the worker poll.
 		return out, nil
 	}
 	if in.Next != nil {

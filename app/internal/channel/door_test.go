@@ -102,7 +102,7 @@ func TestWithoutTokensAForeignPageGetsNoSocket(t *testing.T) {
 	}
 }
 
-// The door is asked at every request, not at the handshake alone: whose session it is cannot be told by its id.
+// Door checks every request, not only the handshake, since a session ID does not identify the caller.
 func TestTheDoorIsAskedAtEveryRequestOfASession(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodOptions} {

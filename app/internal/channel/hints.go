@@ -15,9 +15,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What changed is gathered for hintGather and then told, at most once in hintEvery. A topic that is new to a page is
-// told what changed in the hintMemory before, since the page may have read what it shows before the topic was known
-// here.
+// Changes are collected for hintGather and then sent, at most once per hintEvery. A new topic of a page also gets the
+// changes of the last hintMemory, since the page may have read its data before this app knew the topic.
 const (
 	hintGather = 100 * time.Millisecond
 	hintEvery  = time.Second
@@ -25,7 +24,8 @@ const (
 	maxTopics  = 100 // of one page
 )
 
-// topics is what a page asked to hear of. Nothing before it asked, and nothing while nobody looks at it.
+// topics holds the topics that a page subscribed to. A page gets no hints before it subscribes or while it is not
+// visible.
 type topics struct {
 	mu  sync.Mutex // guards all
 	all []protocol.Topic
@@ -37,7 +37,7 @@ func (t *topics) get() []protocol.Topic {
 	return t.all
 }
 
-// set gives those that were not there before.
+// set replaces the topics and returns the topics that are new.
 func (t *topics) set(to []protocol.Topic) (fresh []protocol.Topic) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

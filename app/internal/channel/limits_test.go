@@ -48,7 +48,7 @@ func beyond(f reflect.StructField) (limits, types []string) {
 	return limits, types
 }
 
-// refusals are what a worker is told over HTTP and over its socket.
+// refusals returns the errors that a worker gets over HTTP and over its socket.
 func (p *peer) refusals(a *apptest.App, path, method, body string) (over string, socket *rpc.Error) {
 	p.t.Helper()
 	status, raw := p.post(a, path, body)

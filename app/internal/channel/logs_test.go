@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Lines are taken of attempts that run, and of no other: neither of one that is over nor of a job that never was.
+// Log lines are accepted from running attempts only, not from ended attempts or of unknown jobs.
 func TestLinesAreTakenOfRunningAttempts(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	s, w := scheduler(t, a), join(t, a, "w", "test")

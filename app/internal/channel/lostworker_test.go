@@ -46,8 +46,8 @@ func TestAJobIsCompletedAtAnAppThatNeverSawIt(t *testing.T) {
 	})
 }
 
-// A run whose worker is gone for good can be cancelled all the same, by the app alone: the answer means that it is
-// closed, and what its worker says when it comes back after all changes nothing.
+// A run whose worker is gone can be cancelled by the app alone. After the response the run is closed, and later
+// requests of the worker change nothing.
 func TestARunWhoseWorkerDiedIsCancelledWithoutOne(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})

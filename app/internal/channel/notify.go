@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// notices tells a worker at the other end of a socket, and waits until it confirms that it heard.
+// notices sends notices to the worker at the other end of a socket and waits for its acknowledgement.
 type notices struct{ socket *socketio.Socket }
 
 var _ protocol.WorkerNotices = notices{}

@@ -31,7 +31,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// peer is a worker in a language of its own: a bare socket.
+// peer is a worker that is not written in Go: a plain socket.
 type peer struct {
 	*socketio.Client
 	rpc.SocketCaller

@@ -28,7 +28,7 @@ const schemaFile = "../../../docs/schemas/channel.json"
 
 type object = map[string]any
 
-// said are the methods, with what each takes and gives.
+// said maps each method to its argument and result types.
 var said = map[string][2]any{
 	protocol.MethodSettings:         {protocol.MachineInformation{}, protocol.WorkerSettings{}},
 	protocol.MethodRegister:         {protocol.RegisterRequest{}, protocol.RegisterAnswer{}},
@@ -121,8 +121,8 @@ func (d drawer) draw(t reflect.Type) any {
 	return true
 }
 
-// named puts a struct among the definitions and refers to it. What the app says is another definition than the same
-// type said to it.
+// named adds a struct to the definitions and returns a reference to it. A type that the app sends has a separate
+// definition from the same type when the app receives it.
 func (d drawer) named(t reflect.Type) object {
 	name := strings.ToLower(t.Name()[:1]) + t.Name()[1:]
 	if d.answers {

@@ -140,13 +140,13 @@ func tokenIsABoundary(t *testing.T, database string) {
 		strings.Contains(text(beat), keeper+`"`) && beat.Leases[0].Owner == keeper {
 		t.Errorf("a heartbeat that names another's: %s", text(beat))
 	}
-	// Another token that covers the scope goes on where the first one was.
+	// Another token that covers the scope may continue the worker's tasks.
 	k2 := enter(t, b, mint(t, a, "blue", "one"), keeper, "blue")
 	k2.ok(step, map[string]any{"result": map[string]any{"codec": "avro", "blob": encode(t, "done")}})
 	call[json.RawMessage](k2, protocol.MethodDeregister, nil)
 }
 
-// A notice is for the worker, not for whoever came with its id before it was registered.
+// A notice is sent to the registered worker only, not to a connection that used its ID before the registration.
 func TestNoticesOfAWorkerGoToItsScopeAlone(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{Change: withTokens})
 	told := make(chan string, 10)

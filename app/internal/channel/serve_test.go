@@ -14,7 +14,7 @@ import (
 // nothing is an app of which a test needs no verb.
 type nothing struct{ protocol.WorkerVerbs }
 
-// among is a room of its own for a test's workers.
+// among returns a separate connection registry for the workers of a test.
 func among(t *testing.T, verbs protocol.WorkerVerbs, o room.Options) *room.Peers {
 	t.Helper()
 	o.Release = "test"
@@ -29,7 +29,7 @@ func among(t *testing.T, verbs protocol.WorkerVerbs, o room.Options) *room.Peers
 	return peers
 }
 
-// serve puts a channel of its own behind a port.
+// serve starts an HTTP server with a separate channel and returns its address.
 func serve(t *testing.T, c *channel.Channel) string {
 	t.Helper()
 	s := httptest.NewServer(c)

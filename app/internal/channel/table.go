@@ -93,7 +93,7 @@ func caller(ctx context.Context) (*worker, error) {
 	return nil, protocol.Refuse(protocol.ReasonUnauthorized, "only workers may call this method")
 }
 
-// table is every method a worker may call: the verbs that have other words on the wire, and those that have not.
+// table returns the methods that a worker may call: methods with a different form on the wire, and all others.
 func (c *Channel) table() rpc.Handlers {
 	h := rpc.Handlers{}
 	handle(h, protocol.MethodPoll, c.poll)

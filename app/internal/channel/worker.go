@@ -54,7 +54,7 @@ func (c *Channel) admitWorker(ctx context.Context, r *socketio.ConnectRequest) (
 	return &worker{p, hello.Token}, nil
 }
 
-// misfit is what a worker is told that this app cannot serve, whoever it is.
+// misfit returns the error for any worker that this app cannot serve.
 func misfit(err error) error {
 	var e *protocol.Error
 	if !errors.As(err, &e) {
@@ -81,7 +81,7 @@ func (c *Channel) admitBrowser(ctx context.Context, r *socketio.ConnectRequest) 
 	return b, nil
 }
 
-// keepOut is what a caller is told who may not come in: nothing of why its token is wrong.
+// keepOut returns the error for a rejected caller, without the reason why its token is invalid.
 func (c *Channel) keepOut(err error, who, id string) error {
 	c.log.Warn().Str("who", who).Str("worker_id", id).Err(err).Msg("connection refused")
 	switch protocol.ReasonOf(err) {

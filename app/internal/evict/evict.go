@@ -37,8 +37,8 @@ const (
 // lookTime is the longest that one look may take.
 const lookTime = 30 * time.Second
 
-// Evictor knows the workers at their cap that claims told of. It looks for something only after one did, and stops once
-// nothing waits.
+// Evictor collects the workers at their session limit that claims reported. It searches for waiting sessions only after
+// such a report, and stops once no session waits.
 type Evictor struct {
 	store    store.Store
 	dispatch *dispatch.Dispatch
@@ -77,8 +77,8 @@ func New(
 	return e
 }
 
-// Tells gives it the way to tell a holder that one of its sessions is to give way; tell says whether there was anybody
-// to tell. If there is not, the session is taken from its holder.
+// Tells sets the function that asks an owner to release one of its sessions; tell reports whether the owner is
+// connected. If the owner is not connected, the evictor releases the session itself.
 func (e *Evictor) Tells(tell func(namespace, worker string, n protocol.SessionNotice) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -94,7 +94,7 @@ func (e *Evictor) AtCap(w engine.WorkerKey, routes []string) {
 	for _, one := range routes {
 		seen[one] = true
 	}
-	// Not at once: a session may end by itself meanwhile, and then none has to give way.
+	// Wait before the search: if a session ends meanwhile, none has to be evicted.
 	e.lookAgain(map[engine.WorkerKey]map[string]bool{w: seen}, time.Now().Add(roomAfter))
 }
 
@@ -269,9 +269,8 @@ func longestIdle(x, y engine.Session) int {
 	return cmp.Or(x.LastActivity.Compare(y.LastActivity.Time), cmp.Compare(x.ID, y.ID))
 }
 
-// wanting lists, for each session that has waited for room for long enough, those of the workers found full
-// that could have it if they had room. While some living worker has room for a session, nobody gives way for
-// it.
+// wanting returns, for each session that has waited long enough for room, the full workers that could acquire the
+// session if they had room. If a live worker has room for a session, no other session is evicted for it.
 func (e *Evictor) wanting(
 	ctx context.Context, r store.Reader, ns string, full map[engine.WorkerKey]map[string]bool, now time.Time,
 	soonest func(time.Duration),
@@ -426,12 +425,12 @@ func idlest(
 	return list, marked, nil
 }
 
-// giveWay has the holder of a session give it up. It is told first, so that it does so itself; one that cannot be told,
-// or does not do it, loses the session. When the session may not give way after all, left says how much longer it has
-// to be idle.
+// giveWay evicts a session from its owner. It first asks the owner to release the session. If the owner is not
+// connected or does not release it in time, giveWay releases the session itself. If the session may not be evicted
+// after all, left is the remaining idle time that it needs.
 func (e *Evictor) giveWay(ctx context.Context, s *engine.Session) (gone bool, left time.Duration, err error) {
-	// Asked first, and nothing taken: a notice is not to be called back, so a session that may stay is not told to
-	// go.
+	// Check without a change first: a notice cannot be withdrawn, so an owner must not be asked for a session that may
+	// stay.
 	v, err := e.yield(ctx, s, false)
 	if err != nil || !v.due {
 		return false, v.left, err

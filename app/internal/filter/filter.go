@@ -37,7 +37,7 @@ const (
 	maxChoice     = 100
 )
 
-// Is tells a filter from a text that is looked for in ids: a filter compares something.
+// Is reports whether a query is a filter, which compares something, and not a text to search in IDs.
 func Is(query string) bool {
 	if strings.ContainsAny(query, "=<>!") {
 		return true
@@ -369,8 +369,8 @@ var systemFields = map[string]store.RunField{
 	"BusinessKey": store.FieldBusinessKey,
 }
 
-// fieldOf finds what a name means: an attribute the namespace has registered, a system attribute in any case, or one
-// nobody registered.
+// fieldOf resolves a name: an attribute that the namespace registered, a system attribute in any case, or an
+// unregistered attribute.
 func fieldOf(name string, types map[string]string) field {
 	if f, ok := systemFields[name]; ok {
 		return field{f, "", engine.SystemAttributes[name], name, false}

@@ -11,8 +11,8 @@ import (
 // status that is no such word means itself. What people choose from, on the command line and in the dashboard, are the
 // stored ones, each alone: ?stored_status=.
 
-// meant are the stored statuses that a word stands for where they are told by a word of the contract; none when there
-// is no such word.
+// meant returns the stored statuses that the API shows under a word; told maps a stored status to its word. It returns
+// nil for an unknown word.
 func meant(word string, told func(protocol.RunStatus) string) (statuses []protocol.RunStatus) {
 	for _, s := range protocol.RunStatuses {
 		if told(s) == word || string(s) == word {

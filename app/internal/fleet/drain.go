@@ -18,19 +18,20 @@ import (
 // over what this app hears, repeated until they are where the operator wants them: a notice may be lost, and a
 // worker may not listen.
 
-// How often this app looks what it has to tell the workers it hears, which costs no statement, and what those that are
-// drained have left: one statement for all of a namespace, and seldom once they have nothing.
+// Intervals of Watch. Sending intents to connected workers costs no statement. Checking what drained workers still hold
+// costs one statement per namespace, and is repeated rarely once they hold nothing.
 const (
 	drainTold  = time.Second
 	drainLook  = 2 * time.Second
 	drainAgain = time.Minute
 )
 
-// leaveTime is how long a worker that was told to leave may take, its own drain deadline included; then its
-// registration is taken away.
+// leaveTime is the time that a worker has after it was asked to leave, including its own drain deadline; after that the
+// app deregisters the worker.
 const leaveTime = 40 * time.Second
 
-// Intent is what is wanted of a worker now that sends a heartbeat, in which it names what it has, or not.
+// Intent returns the operator's intent for a worker that sends a heartbeat; names reports whether the heartbeat lists
+// tasks.
 func (f *Fleet) Intent(w *engine.Worker, names bool) protocol.Intent {
 	has := names // or, of one that names only what is due, as it was seen last
 	f.workers.With(w.Key(), func(h *membership.Heard) { has = has || h.Told == protocol.IntentLeave })
@@ -156,9 +157,9 @@ func (f *Fleet) Look() {
 	}
 }
 
-// Watch tells the workers that this app hears, until ctx ends, what operators want of them, makes them give up
-// their sessions, and has those leave whose time is up. Another app that hears a worker as well does the same, which
-// changes nothing.
+// Watch runs drains until ctx ends: it sends the operators' intents to the workers of this app, moves sessions off
+// drained workers, and asks workers to leave at their deadline. Another app with heartbeats of the same worker does the
+// same; this is idempotent.
 func (f *Fleet) Watch(ctx context.Context) {
 	tick := time.NewTicker(drainTold)
 	defer tick.Stop()

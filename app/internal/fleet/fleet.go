@@ -27,8 +27,8 @@ type Fleet struct {
 	notices atomic.Pointer[Notices]
 }
 
-// Notices tell connected workers what an operator wants. Those that cannot be told hear it when they poll or send a
-// heartbeat.
+// Notices sends operators' intents to connected workers. A worker that is not connected receives the intent with its
+// next poll or heartbeat.
 type Notices interface {
 	// Intend tells one worker, and says whether there was anybody to tell.
 	Intend(namespace, worker string, i protocol.Intent, n protocol.PauseNotice) bool

@@ -13,8 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Settings of a fleet are one row with a revision. An operator names the revision that was seen, so that of two who
-// change it at once one is told; a worker names the one it runs with, which is how it is known who is behind.
+// The settings of a fleet are one row with a revision. An operator sends the revision that the change is based on, so
+// of two concurrent changes one is rejected. A worker reports the revision that it runs with, which shows outdated
+// workers.
 
 // FleetWide is what an operator set for the workers of a namespace, as this app knows it, and its revision.
 func (f *Fleet) FleetWide(ns string) (protocol.FleetSettings, int64) {
@@ -22,7 +23,7 @@ func (f *Fleet) FleetWide(ns string) (protocol.FleetSettings, int64) {
 	return set.FleetSettings, set.Revision
 }
 
-// SetFleet sets what the workers of a namespace run with, all of it: what is left out is each worker's own again.
+// SetFleet replaces the settings of a namespace's workers; for an omitted setting each worker uses its own value again.
 func (f *Fleet) SetFleet(ctx context.Context, in protocol.FleetSettingsRequest) (protocol.FleetSettingsState, error) {
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.FleetSettingsState{}, err

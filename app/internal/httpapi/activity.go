@@ -10,10 +10,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An activity by itself is started like a workflow, by callers who know workflows. What a workflow's start may have and
-// this one would not do is refused rather than ignored: an ignored deadline is one that its sender relies on.
+// An activity run is started like a workflow, by callers that know workflows. Options that only workflows support are
+// rejected instead of ignored, since the caller would rely on them, for example on a deadline.
 
-// activityBody is an activity to run by itself.
+// activityBody is the request to start an activity run.
 type activityBody struct {
 	protocol.ActivityRequest
 	// One that is left out, or null, is made; an empty one is none.
@@ -36,8 +36,8 @@ func (b activityBody) check() error {
 	})
 }
 
-// activities are the routes of activities that are run by themselves. What becomes of one is asked on the routes of
-// workflows, by its workflow id.
+// activities returns the routes that start activity runs. The workflow routes describe and control the runs by workflow
+// ID.
 func activities(ours lineFunc) []route {
 	return []route{ours(post, "/api/sojourn/activities", "run_activity", auth.Writer, runActivity)}
 }

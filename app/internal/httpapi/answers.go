@@ -173,7 +173,7 @@ type buildBody struct {
 
 type runsQuery struct {
 	Type string `json:"workflow_type"`
-	// only workflows, or only activities by themselves, of which workflow_type is then one
+	// only workflows, or only activity runs; workflow_type is then their activity type
 	Kind   string `json:"kind" enum:"workflow,activity"`
 	Status string `json:"status"` // a bucket (running, completed, failed) or a stored status
 	// each status alone: failed is what failed, and neither what timed out nor what was ended

@@ -155,7 +155,7 @@ func (c *call) target() protocol.Target {
 	return protocol.Target{Namespace: c.NS, WorkflowID: c.PathValue("workflow"), RunID: c.PathValue("run")}
 }
 
-// answer is what a verb says: a status and a body. Without a body the verb has answered by itself.
+// answer is the result of a verb: a status and a body. Without a body, the verb has written the response itself.
 type answer struct {
 	status int
 	body   any
@@ -214,7 +214,8 @@ func (c *call) Failed(err error) error { return err }
 // Status is that of the reason.
 func (c *call) Status(e *protocol.Error) int { return e.Reason.Status() }
 
-// Members are a refusal's own, those of the workflow routes, and of a write what is left open.
+// Members returns the members of an error response: the error's own, those of the workflow routes, and for a write
+// whether its outcome is unknown.
 func (c *call) Members(e *protocol.Error, _ int) map[string]any {
 	body := httpjson.Members(e)
 	if c.rt.flow {
@@ -258,5 +259,5 @@ func (c *call) Beside(status int, body any, raw []byte) ([]byte, error) {
 	return httpjson.Append(raw, httpjson.Member("control_plane", beside)), nil
 }
 
-// Lost changes nothing: what was done is done, and who asks again is told so.
+// Lost does nothing: the change is committed, and a repeated request gets its result.
 func (c *call) Lost() {}

@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A registered attribute has a type, which later values are held to. So making one is an operator's matter and noted in
-// the audit, while anybody who may look may read the list.
+// A registered attribute has a type that later values must match. So registration needs an operator's role and an audit
+// record, while every viewer may read the list.
 
 // Attributes is what of the broker is about search attributes.
 type Attributes interface {

@@ -21,5 +21,5 @@ func whyTask(a *API, c *call) (answer, error) {
 	return ok(a.opt.RunViews.TaskWhy(c.Ctx, c.NS, c.PathValue("task")))
 }
 
-// archive is noted as an operator's action, since no history tells of it.
+// archive has an audit record, since it adds no history event.
 func archive(a *API, c *call) (answer, error) { return endRun(c, a.opt.Runs.Archive) }

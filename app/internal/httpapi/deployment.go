@@ -5,8 +5,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The name of a deployment holds its namespace, whichever the request names. So who may touch it is judged by the name,
-// after it was read, and not by the table of routes alone.
+// The name of a deployment contains its namespace, whatever namespace the request has. So the verb checks access after
+// it has parsed the name; the check of the route table is not enough.
 
 // deployments are the routes of deployments, whose names hold their namespace.
 func deployments(contract lineFunc) []route {

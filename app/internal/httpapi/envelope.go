@@ -50,7 +50,7 @@ var promises = map[string]promise{
 	"debug_workflow":       {[]string{"workflow_id"}, []string{"run_id", "diagnostic_status"}},
 }
 
-// contractNote tells a client which members it may count on, so that it need not have this list of its own.
+// contractNote lists the members that a client may rely on, so that the client needs no list of its own.
 type contractNote struct {
 	Schema   string            `json:"schema"`
 	Version  int               `json:"version"`
@@ -60,8 +60,8 @@ type contractNote struct {
 	Success  []string          `json:"success_fields"`
 }
 
-// controlPlane makes the object that tells a client what was asked and how it went, without reading the rest of the
-// answer.
+// controlPlane returns the object that describes the operation and its outcome, so that a client need not parse the
+// rest of the response.
 func controlPlane(c *call, status int, body any) ([]byte, error) {
 	p := promises[c.rt.Operation]
 	member := membersOf(body)

@@ -22,8 +22,7 @@ import (
 
 const secret = "bootstrap-of-the-test"
 
-// fake stands in for the broker where a transport's own behaviour is asked for: it remembers what it was called with
-// and answers what it is told.
+// fake replaces the broker in tests of the transport: it records the calls and returns the configured results.
 type fake struct {
 	mu    sync.Mutex
 	calls []any

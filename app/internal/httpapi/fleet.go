@@ -8,8 +8,8 @@ import (
 // Workers are operated on by what they have in common, because their ids are new at every start. Who did it is noted
 // with the change itself, which may outlive this process, and not by the table of routes.
 
-// fleets are our routes about workers by the name of one, of their group, build or release. The broker notes who said
-// what, in the change that stores it.
+// fleets returns the routes that address workers by ID, group, build or release. The broker writes the audit record in
+// the change that stores the decision.
 func fleets(ours lineFunc) []route {
 	const at = "/api/sojourn/fleet"
 	return []route{

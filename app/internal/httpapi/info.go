@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What is told about the cluster is asked before anything else, by clients that choose by it what they send. So it
-// answers callers of both protocols, and its members come from the same places that the checks read.
+// Clients request the cluster info first and choose their requests by it. So the route serves callers of both
+// protocols, and its members come from the same values that the checks use.
 
 // metrics are those of this process, and of the namespaces that the caller may look into.
 func metrics(a *API, c *call) (answer, error) {

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// The answers of both transports are counted in one place and by operation, not by path: paths hold ids, and a series
-// for each id would fill the memory of whoever scrapes.
+// Responses of both transports are counted in one place by operation, not by path: paths contain IDs, and a series per
+// ID would exhaust the memory of Prometheus.
 
 // Metrics counts the responses of both HTTP transports, and the unknown members of worker requests.
 type Metrics struct {

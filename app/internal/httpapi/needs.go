@@ -56,7 +56,7 @@ type Process interface {
 	Audit(context.Context, store.Audit) error
 }
 
-// RunViews is what is told of runs, with what they wait for; so it knows which workers live.
+// RunViews reads runs and their wait reasons, which depend on the live workers.
 type RunViews interface {
 	Describe(context.Context, protocol.Target) (protocol.RunView, error)
 	Result(ctx context.Context, t protocol.Target, most time.Duration) (protocol.RunView, error)
@@ -69,7 +69,7 @@ type RunViews interface {
 	ActivityLogs(ctx context.Context, in protocol.LogsQuery) (protocol.ActivityLogs, error)
 }
 
-// FleetViews is what is told of workers, and of the sessions they hold.
+// FleetViews reads workers and their sessions.
 type FleetViews interface {
 	Workers(ctx context.Context, namespace, queue, status string) ([]protocol.WorkerView, error)
 	Worker(ctx context.Context, namespace, id string) (protocol.WorkerView, error)
@@ -81,7 +81,7 @@ type FleetViews interface {
 	SessionAttempts(context.Context, protocol.SessionAttempts) (protocol.SessionAttemptPage, error)
 }
 
-// QueueViews is what is told of task queues and of the builds that serve them.
+// QueueViews reads task queues and the builds that serve them.
 type QueueViews interface {
 	Queues(context.Context, protocol.QueueList) (protocol.QueuePage, error)
 	Queue(ctx context.Context, namespace, name string) (protocol.QueueState, error)
@@ -94,7 +94,7 @@ type QueueViews interface {
 	Deployment(ctx context.Context, name string) (protocol.Deployment, error)
 }
 
-// ScheduleViews is what is told of schedules.
+// ScheduleViews reads schedules.
 type ScheduleViews interface {
 	Schedule(ctx context.Context, namespace, id string) (protocol.ScheduleView, error)
 	Schedules(context.Context, protocol.ScheduleListRequest) ([]protocol.ScheduleView, string, error)
@@ -107,7 +107,7 @@ type ScheduleViews interface {
 	ScheduleTimes(ctx context.Context, spec protocol.ScheduleSpec, count int) ([]history.Time, error)
 }
 
-// SystemViews is what is told of a namespace as a whole.
+// SystemViews reads summaries of a namespace.
 type SystemViews interface {
 	Overview(ctx context.Context, namespace string) (protocol.Overview, error)
 	RunCounts(ctx context.Context, namespace string) (protocol.RunCounts, error)

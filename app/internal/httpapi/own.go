@@ -11,14 +11,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// These routes are the dashboard's own. It signs in with a token once and has a cookie from then on, which scripts of
-// pages cannot read; what a browser sends by itself is therefore never enough to change something from another site.
+// These routes serve the dashboard only. The dashboard signs in with a token once and then has an HttpOnly cookie. A
+// browser also sends the cookie with requests of other sites, so the cookie alone is never enough for a change.
 
 func runCounts(a *API, c *call) (answer, error) { return ok(a.opt.System.RunCounts(c.Ctx, c.NS)) }
 
 func overview(a *API, c *call) (answer, error) { return ok(a.opt.System.Overview(c.Ctx, c.NS)) }
 
-// identity is a caller as it is told about itself.
+// identity describes the caller to itself.
 type identity struct {
 	Identity   string      `json:"identity"`
 	Roles      []auth.Role `json:"roles"`

@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Query strings are read by hand of a few readers that keep the first error. A wrong number is refused and not taken
-// for its default: a caller who asks for page_size=1O0 should hear of it.
+// Query strings are parsed by a few readers that keep the first error. An invalid number is rejected and not replaced
+// by its default: a caller with page_size=1O0 should get an error.
 
 // query reads the members of a query string; the first that is wrong is kept in err, and the rest read as nothing.
 type query struct {

@@ -18,8 +18,8 @@ func real(t *testing.T) *httptest.Server {
 	return s
 }
 
-// A worker written against the contract alone carries a workflow with one activity to its end, each caller with a token
-// of its own role.
+// A worker that follows the HTTP contract only completes a workflow with one activity; each caller has a token with its
+// own role.
 func TestAWorkflowRunsToItsEndOverHTTPAlone(t *testing.T) {
 	s := real(t)
 	token := func(role string) map[string]string {
@@ -120,7 +120,7 @@ func TestAWorkflowRunsToItsEndOverHTTPAlone(t *testing.T) {
 	}
 }
 
-// A memo's bytes, and its doubles without a fraction, survive beside what plain JSON can show of them.
+// A memo keeps bytes, and doubles without a fraction, which plain JSON cannot represent.
 func TestAMemoKeepsWhatPlainJSONCannotSay(t *testing.T) {
 	s := real(t)
 	ok := func(status int, got response) response {

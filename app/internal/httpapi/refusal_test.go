@@ -202,7 +202,7 @@ func TestATokenOfOneNamespaceWorksThereAlone(t *testing.T) {
 		f.called() != 1 {
 		t.Errorf("another namespace in the body: got %d", got.status)
 	}
-	// Who it is and what it may see is told without a namespace, too: a page that knows neither asks for them first.
+	// The routes of identity and access also work without a namespace: a page calls them before it knows one.
 	for _, path := range []string{"/api/sojourn/me", "/api/namespaces", "/api/cluster/info"} {
 		for namespace, want := range map[string]int{"": 200, "blue": 200, "red": 403} {
 			set := map[string]string{"Authorization": "Bearer sjn_b_s", "X-Namespace": namespace}

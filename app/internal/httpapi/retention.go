@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Retention removes runs by itself. The pass is for operators who cannot wait for it and for tests; it takes as long as
-// there is to remove, and so counts among the requests that may be held.
+// The app applies retention in the background. The pass is for operators who cannot wait and for tests. It runs until
+// all expired runs are deleted, so it counts as a long request.
 
 // Retention is what of the broker is about removing what is old.
 type Retention interface {

@@ -8,10 +8,10 @@ import (
 	"github.com/sojourn-run/sojourn/docs"
 )
 
-// Who may do what, what is noted, and what shape an answer has stand in this table and are carried out before and
-// behind every verb. A check inside a verb would hold for that verb alone.
+// This table defines roles, audit records and the form of responses. They are applied around every verb, because a
+// check inside a verb would cover this verb only.
 
-// route is one line of the table: what the request is, who may make it, and the verb it calls.
+// route is one line of the table: the request, the roles of its callers, and its verb.
 type route struct {
 	serve.Route
 	verb  func(*API, *call) (answer, error)
@@ -113,14 +113,14 @@ func info(rt route) route {
 	return rt
 }
 
-// held is for a request that waits for something to happen: it may take longer than those that work.
+// held marks a route whose requests wait for an event; they may take longer than other requests.
 func held(rt route) route {
 	rt.Limit = serve.Held
 	return rt
 }
 
-// noted has an operator's action written into the audit once its verb succeeded. What a history tells by itself, a
-// start or a signal, is not noted: the audit is for what would otherwise leave no trace.
+// noted adds an audit record after the verb has succeeded. Operations that add a history event, such as a start or a
+// signal, have none: the audit covers operations that would leave no trace.
 func noted(action string, rt route) route {
 	rt.audit = action
 	return rt

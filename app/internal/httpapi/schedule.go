@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A schedule acts when nobody is there, so what is wrong with it has to be said when it is made. Verbs that fire it in
-// numbers may take long and are held requests.
+// A schedule fires unattended, so errors in it must be reported when it is created. Verbs that cause many firings may
+// take long and count as long requests.
 
 // Schedules is what of the broker is about schedules.
 type Schedules interface {

@@ -12,11 +12,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A stream is a held request of hours. It ends by itself from time to time, since proxies and phones drop what is old
-// without a word, and it gives up a client that reads nothing, whose events would pile up here.
+// A stream is a request that lasts for hours. The server ends it from time to time, since proxies and mobile networks
+// drop old connections silently. It also ends the stream of a client that does not read, whose events would accumulate
+// in memory.
 
-// A stream is opened anew after streamed, which a client of server-sent events does by itself, and says that it lives
-// every pulse. A client that takes nothing for writeWait is given up.
+// The server ends a stream after streamed, and a client of server-sent events reconnects automatically. It sends a
+// keepalive every pulse. It disconnects a client that accepts no data for writeWait.
 const (
 	streamed  = 12 * time.Hour
 	pulse     = 15 * time.Second
@@ -69,7 +70,7 @@ func streamHistory(a *API, c *call) (answer, error) {
 	if err != nil && !begun { // nothing was sent, so it can still be refused as any request is
 		return answer{}, err
 	}
-	// An event of its own says that this is the end: a stream that merely breaks off is opened again.
+	// A separate event marks the end: a client reconnects to a stream that only breaks off.
 	if closed {
 		v, verr := a.opt.RunViews.Describe(c.Ctx, c.target())
 		if verr == nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What the passes do happens by itself. They are there because tools of the contract call them, and because an operator
-// in a hurry would rather not wait; so each is noted, and held to the number of long requests.
+// The app also does the work of the passes in the background. The passes exist for tools of the contract and for
+// operators who do not want to wait, so each has an audit record and counts as a long request.
 
 // systems are the routes below /api/system that are not of retention.
 func systems(contract lineFunc) []route {

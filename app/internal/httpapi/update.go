@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An update that failed is a result and not a refused request, but clients of the contract tell the two by the status
-// alone. So one that failed has its own status, with all members of an update next to the reason.
+// A failed update is a result, not a rejected request, but clients of the contract distinguish the two by status only.
+// So a failed update has a separate status, with all members of an update and the reason.
 
 // updateBody is an update request and the member wait_policy, which the contract removed; it is rejected even if null.
 type updateBody struct {

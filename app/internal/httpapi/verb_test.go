@@ -193,7 +193,7 @@ func TestAQueryIsAnsweredWithItsResult(t *testing.T) {
 	}
 }
 
-// Who searches four times at once waits for one of them before the fifth, and reads what is no search all the same.
+// A caller with four concurrent searches must wait for one of them before the fifth; its other reads are not limited.
 func TestAFifthSearchAtOnceIsThrottled(t *testing.T) {
 	f := &fake{listing: make(chan chan struct{})}
 	s := server(t, f, auth.Options{})

@@ -49,7 +49,7 @@ type member struct {
 	value         json.RawMessage
 }
 
-// unsupported refuses the members that a request has all the same, rather than leave undone what they ask for.
+// unsupported rejects a request that sets one of these members, instead of ignoring the member.
 func unsupported(members []member) error {
 	refused := &protocol.Error{Reason: protocol.ReasonValidation, Fields: map[string][]string{}}
 	for _, f := range members {

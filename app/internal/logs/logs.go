@@ -21,7 +21,8 @@ import (
 type Options struct {
 	Shared bool          // other apps use the same database
 	Age    time.Duration // how long lines are kept
-	// Attempt says what a heartbeat of an attempt would be told, and thereby whose it is.
+	// Attempt returns the response that a heartbeat of an attempt would get, which shows whether the caller owns the
+	// attempt.
 	Attempt func(ctx context.Context, in protocol.HeartbeatRequest) (protocol.AttemptStatus, error)
 }
 
@@ -163,8 +164,8 @@ func logParts(
 	return list
 }
 
-// fewLines is how much may come with an outcome without a look at what is kept already: most activities that log at
-// all say little, and all of it at their end.
+// fewLines is the size of the log lines that an outcome may add without a check of the stored size: most activities log
+// little, and all of it at their end.
 const fewLines = 4 << 10
 
 // Last are the lines that came with an outcome, as rows.
@@ -204,7 +205,7 @@ func With(c store.Change, lines []store.LogPart) store.Change {
 	return c
 }
 
-// piece is how many old chunks are taken away in one change.
+// piece is the maximum number of old log batches that one transaction deletes.
 const piece = 100
 
 // Prune removes lines that are older than lines are kept, and returns how long it is until others are: zero when

@@ -40,8 +40,8 @@ func (ws *Workers) storeAlive(ctx context.Context, keys ...engine.WorkerKey) err
 	return err
 }
 
-// storeSigns stores the last heartbeats of workers, and the rows of apps in beside, and returns the store's time. If
-// another process has superseded a worker, at any app, storeSigns forgets the state of the old one.
+// storeSigns stores the last heartbeats of workers and the app rows of beside, and returns the store's time. If another
+// process has superseded a worker, at any app, storeSigns forgets the state of the old process.
 func (ws *Workers) storeSigns(
 	ctx context.Context, keys []engine.WorkerKey, beside ...func(now time.Time) engine.Worker,
 ) (time.Time, error) {
@@ -126,7 +126,7 @@ func (ws *Workers) storeSigns(
 				return
 			}
 			h.Close, h.Exact = s.Close, s.Exact
-			// What it said meanwhile is stored next.
+			// A drain state that the worker reported meanwhile is stored with the next batch.
 			if drains, stored := a.said[k]; stored && h.Draining == s.Draining && h.Unsaid == s.Unsaid {
 				h.Draining, h.Unsaid = drains, false
 			}

@@ -15,8 +15,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A worker said at another app that it drains, and this one, which has a poll of it open, finds that in its row as it
-// stores that it lives: the poll ends then, since by the time that it is told it knows already.
+// A worker reported its drain to another app. This app has an open poll of the worker and finds the drain in the
+// worker's row when it stores the heartbeat; the poll must then end, and before any response the app must know the
+// drain.
 func TestADrainFoundInTheRowEndsOpenPolls(t *testing.T) {
 	d := dispatch.New(dispatch.Options{})
 	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), sqldb.Options{App: "here", Dispatch: d})

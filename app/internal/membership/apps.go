@@ -93,7 +93,8 @@ func (ws *Workers) row(now time.Time, alive time.Duration) engine.Worker {
 	}
 }
 
-// Withdraw takes this app's registration away. The others are told, as of a process that left, since its row is named.
+// Withdraw deletes this app's registration. The commit names the row, so the other apps are notified as if a worker
+// process left.
 func (ws *Workers) Withdraw(ctx context.Context) error {
 	if !ws.opt.Shared {
 		return nil

@@ -8,7 +8,7 @@ import (
 
 // What workers say of their types holds for the living alone: the dead are asked nothing.
 
-// Declarations are what the living workers of a namespace said their workflow types have.
+// Declarations returns what the live workers of a namespace declared for their workflow types.
 func (r *Registry) Declarations(namespace string) engine.Declarations {
 	now := time.Now()
 	var living []*engine.Worker

@@ -9,10 +9,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// sameDefinitions refuses a registration whose code of a workflow type differs from that of the living worker
-// of this id: the worker's runs would be replayed by code that they were not made with, and nobody would have
-// decided that. A worker that has left, drains or is stale is simply replaced. What the earlier registration
-// said of a type still counts where this one says nothing.
+// sameDefinitions rejects a registration whose workflow code differs from the code of the live worker with this ID: the
+// worker's runs would be replayed with other code although no operator decided that. A worker that deregistered, drains
+// or is stale may be replaced. For a type without a fingerprint in the new registration, the fingerprint of the
+// previous registration applies.
 func (ws *Workers) sameDefinitions(old, next *engine.Worker, now time.Time) error {
 	if len(old.Fingerprints) == 0 || !ws.works(old, now) {
 		return nil

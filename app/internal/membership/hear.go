@@ -37,7 +37,7 @@ func (ws *Workers) hearProcess(k engine.WorkerKey, incarnation string) {
 	}
 }
 
-// storeSoon wakes Watch to store overdue heartbeats, and with them those that are due soon.
+// storeSoon wakes Watch to store overdue heartbeats, together with heartbeats that are due soon.
 func (ws *Workers) storeSoon() {
 	select {
 	case ws.unstored <- struct{}{}:
@@ -127,8 +127,8 @@ func (ws *Workers) Gate(key engine.WorkerKey, v release.Verdict) {
 	}
 }
 
-// Drains reports whether the last heartbeat of a worker said that it drains. On a shared database, Drains reads the row
-// before it returns true for a state that came from a row, since another app may have received a newer heartbeat.
+// Drains reports whether a worker drained in its last heartbeat. On a shared database, Drains reads the row before it
+// returns true for a state that came from a row, since another app may have received a newer heartbeat.
 func (ws *Workers) Drains(ctx context.Context, w *engine.Worker) bool {
 	drains, stored := ws.SaidDrain(w)
 	if !drains || !stored || !ws.opt.Shared {

@@ -47,8 +47,8 @@ type Heard struct {
 	// single task, in case the response was too large.
 	Narrow map[string]bool
 
-	// Told is the operator's intent as this app sent it to the worker, ToldAt the time of the first such notice. Looked
-	// is when the leases of a drained worker were last checked, Emptied whether it held none.
+	// Told is the operator's intent as this app sent it to the worker, ToldAt the time of the first notice with this
+	// intent. Looked is the time of the last check of a drained worker's leases, Emptied whether it had none.
 	Told           protocol.Intent
 	ToldAt, Looked time.Time
 	Emptied        bool

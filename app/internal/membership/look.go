@@ -10,12 +10,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// Silence is judged by the app that heard a worker last. A worker that went over to another app is that one's to miss,
-// so before anything is taken away the row is read: it says who heard it since.
+// Only the app that received a worker's last heartbeat may expire the worker. So an app reads the worker's row before
+// it releases anything: the row names the app of the last heartbeat.
 
-// takeUp makes the workers that were left behind this app's concern, as far as they hold anything. Those that live will
-// be heard, here or at another app, by the time that is stored of them; a database of one's own stores none, so there
-// the time since the start has to do.
+// takeUp adopts the workers of previous or dead apps that have leases. A live worker sends a heartbeat, to this or
+// another app, before its stored expiry. An app alone on its database stores no expiry, so there the time counts from
+// the start of the app.
 func (ws *Workers) takeUp(ctx context.Context) error {
 	now, err := ws.store.Now(ctx)
 	if err != nil {

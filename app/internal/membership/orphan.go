@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 )
 
-// Orphans are the workers that nobody may be looking after: those that an app heard which is gone, be it this one
-// before it was started again.
+// Orphans tracks workers that no app may be monitoring: workers of apps that ended, including this app before a
+// restart.
 type Orphans struct {
 	Due  time.Time // when to find out who they are; zero: there are none
 	apps []string  // that were alive at the last announcement

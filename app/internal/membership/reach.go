@@ -12,7 +12,8 @@ import (
 // A token may be bound to queues or a group, and an id says nothing of whose worker it is. Before a caller is refused
 // the row is read, since a registration at another app may have made the worker its own.
 
-// Reaches refuses a caller that may not speak for the worker of an id. An id nobody registered is anybody's.
+// Reaches returns an error if the caller may not act for the worker with this ID. An unregistered ID is open to every
+// caller.
 func (ws *Workers) Reaches(ctx context.Context, ns, id string) error {
 	_, err := ws.LookUpReach(ctx, ns, id)
 	return err

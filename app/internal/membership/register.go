@@ -164,8 +164,8 @@ func revised(old, next *engine.Worker) bool {
 // restarted is why a lease ended whose process another one superseded.
 const restarted = "worker_restarted"
 
-// left is the refusal of a worker whose registration was taken away. One that tells its processes apart has to be
-// started again; others register anew.
+// left returns the error for a deregistered worker. A worker with incarnations must restart; other workers register
+// again.
 func left(w *engine.Worker) error {
 	if namesProcess(w) {
 		return protocol.Refuse(protocol.ReasonStaleRegistration, "worker %s was removed", w.ID).
@@ -285,7 +285,7 @@ func (ws *Workers) standing(ctx context.Context, key engine.WorkerKey) (*engine.
 	return w, err
 }
 
-// Known is the registration of a worker, also for one whose registration was taken away.
+// Known returns the registration of a worker, also after its deregistration.
 func (ws *Workers) Known(ctx context.Context, key engine.WorkerKey) (*engine.Worker, error) {
 	if w := ws.Get(key); w != nil {
 		return w, nil

@@ -26,7 +26,7 @@ type Registry struct {
 	releases []string                      // that live apps serve, as far as is known
 }
 
-// Options are what an app judges its workers by, and what it tells them.
+// Options are the timeouts by which an app judges its workers, and its notices to them.
 type Options struct {
 	App           string        // id of this process
 	Alive         time.Duration // a worker is dead this long after its last heartbeat
@@ -125,7 +125,7 @@ func (r *Registry) Is(k engine.WorkerKey, incarnation string) bool {
 	return w != nil && w.Incarnation == incarnation
 }
 
-// Takes says whether a process is the registered one and drains by nobody's word, as far as is known here.
+// Takes reports whether a process is the registered incarnation and does not drain, as far as this app knows.
 func (r *Registry) Takes(w *engine.Worker) (takes bool) {
 	r.With(w.Key(), func(h *Heard) { takes = h.Worker.Incarnation == w.Incarnation && !h.Draining })
 	return takes && r.DrainOf(w) == nil
@@ -197,8 +197,8 @@ func (r *Registry) Served() (list []engine.QueueKey) {
 	return list
 }
 
-// SaidDrain returns whether the last heartbeat of a worker said that it drains, as far as this app knows, and whether
-// the worker's row contains this state.
+// SaidDrain returns whether a worker drained in its last heartbeat, as far as this app knows, and whether the worker's
+// row contains this state.
 func (r *Registry) SaidDrain(w *engine.Worker) (drains, stored bool) {
 	drains, stored = w.Status == protocol.WorkerDraining, true
 	r.With(w.Key(), func(h *Heard) {

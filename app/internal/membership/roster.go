@@ -92,8 +92,8 @@ func (r *Registry) Stopped(h *Heard) bool {
 	return h.Draining || r.DrainOf(h.Worker) != nil
 }
 
-// Status is what listings call a worker. One whose build is drained in all of its queues gets nothing new, as if it
-// drained by itself.
+// Status returns the status of a worker for lists. A worker whose build is drained in all of its queues gets no new
+// tasks, so it is draining too.
 func (r *Registry) Status(h Heard, now time.Time) protocol.WorkerStatus {
 	switch {
 	case !r.Alive(h, now):

@@ -11,11 +11,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Another app ended a registration and freed what was leased by then. What this one was leasing to the process in that
-// moment it could not see, so each app frees its own part when it hears of it, or when a hint may have been lost.
+// The app that ended a registration released the tasks that were leased at that time. It cannot see leases that other
+// apps were writing at that moment, so each app releases its own leases when it is notified, or when a notification may
+// be lost.
 
-// watchSuperseded hears, until ctx ends, of processes whose registration ended at other apps on the database: another
-// took their place, or they left. And of those that said there that they drain, or the opposite.
+// watchSuperseded handles notifications until ctx ends: processes that other apps superseded or deregistered, and
+// processes that reported the start or end of a drain to other apps.
 func (ws *Workers) watchSuperseded(ctx context.Context) {
 	ws.dispatch.Each(ctx, dispatch.TopicSuperseded, func(changed store.Changed, overflow bool) {
 		if overflow { // an app may have left as well
@@ -71,8 +72,8 @@ func (ws *Workers) superseded(ctx context.Context, p store.Process) {
 	}
 }
 
-// tookWord notes what a process said at another app, by its row: whether it drains. What it said here last, and is not
-// stored yet, counts more.
+// tookWord applies the drain state in a worker's row, which another app stored. A newer state that this app received
+// and has not stored yet takes precedence.
 func (ws *Workers) tookWord(row *engine.Worker) {
 	ws.heed(row.Key(), func(h *Heard) {
 		if h.Worker.Incarnation == row.Incarnation && !h.Unsaid {

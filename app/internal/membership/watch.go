@@ -15,8 +15,8 @@ import (
 // lookEvery is how often it is looked who fell silent. It costs no statement while everybody is heard.
 func (ws *Workers) lookEvery() time.Duration { return max(ws.opt.Alive/20, 100*time.Millisecond) }
 
-// untilLook is lookEvery, or less while there are workers whose app died: what is stored of them is older than what an
-// app remembers of those that it hears itself.
+// untilLook returns lookEvery, or less while there are workers of a dead app: their stored heartbeats are older than
+// heartbeats in the memory of an app.
 func (ws *Workers) untilLook() time.Duration {
 	if ws.AnyLeft() {
 		return max(ws.lookEvery()/3, 100*time.Millisecond)
@@ -24,8 +24,8 @@ func (ws *Workers) untilLook() time.Duration {
 	return ws.lookEvery()
 }
 
-// Watch looks after the workers until ctx ends: when one this app used to hear falls silent, or one that a dead app
-// heard, what it held is set free and its sessions are orphaned. It keeps this app and the workers it hears known to
+// Watch monitors the workers until ctx ends. If the heartbeats of a worker of this app or of a dead app stop, Watch
+// releases the worker's tasks and orphans its sessions. It also stores the liveness of this app and of its workers for
 // the other apps.
 func (ws *Workers) Watch(ctx context.Context) error {
 	paced := ws.lookEvery()

@@ -10,8 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/internal/serve"
 )
 
-// about is what the description tells of an operation beyond its line: what follows from it, and bodies as examples, in
-// JSON.
+// about is the description of an operation beyond its summary: its effects, and example bodies in JSON.
 type about struct{ text, body, answer string }
 
 // aboutOf finds an operation's, under the name of its route.

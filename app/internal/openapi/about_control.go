@@ -5,7 +5,7 @@ const (
 	runOrID   = "About the current run of the workflow id, or the run that the path names; one that has closed is refused."
 )
 
-// aboutControl tells of all other operations.
+// aboutControl describes all other operations.
 var aboutControl = map[string]about{
 	"start": {
 		text: "201 when a run was started. A workflow id is used once while a run of it is kept: again it is refused with duplicate_not_allowed, or with " +

@@ -1,6 +1,6 @@
 package openapi
 
-// aboutWork tells of the operations of the worker protocol.
+// aboutWork describes the operations of the worker protocol.
 var aboutWork = map[string]about{
 	"register": {
 		text: "Says which workflow and activity types a worker has and which queues it serves; it gets nothing else. A registration lives for 60 seconds " +

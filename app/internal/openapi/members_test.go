@@ -150,7 +150,7 @@ func (l *loader) check(path string) (*checkedPackage, error) {
 // fields is a set of struct fields.
 type fields map[*types.Var]bool
 
-// read adds the fields that the package reads: those that it selects without assigning to them. A conversion to a type
+// read adds the fields that the package reads: fields that it selects without an assignment. A conversion to a type
 // with other fields reads all fields.
 func (p *checkedPackage) read(into fields) {
 	for _, f := range p.files {

@@ -370,7 +370,7 @@ func (d *document) responses(rt serve.Route, reasons map[int][]protocol.Reason) 
 	return all, nil
 }
 
-// refused is the answer that refuses with a status. What every route of a kind may say is said once, for all of them.
+// refused returns the error response with a status. Errors that all routes of a kind share are one component.
 func (d *document) refused(rt serve.Route, status int, list []protocol.Reason) object {
 	usual := general[status]
 	name := ""

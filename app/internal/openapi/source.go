@@ -80,7 +80,7 @@ func (s *source) declared(pkg string, g *ast.GenDecl) {
 	}
 }
 
-// constants keeps the values of constants that have a type of their own package.
+// constants collects the values of constants whose type is declared in their package.
 func (s *source) constants(pkg string, g *ast.GenDecl, spec *ast.ValueSpec) {
 	of, ok := spec.Type.(*ast.Ident)
 	if g.Tok != token.CONST || !ok {
@@ -105,8 +105,8 @@ func line(groups ...*ast.CommentGroup) string {
 	return ""
 }
 
-// aboutType is the comment of a type in the words of the document: without the Go name in front, and with members by
-// their JSON names. Only names of several words are told from plain ones.
+// aboutType returns the comment of a type as a description: without the leading Go name, and with JSON names of
+// members. Only Go names of several words are replaced, since others may be plain words.
 func (s *source) aboutType(t reflect.Type) string {
 	if s.of(t) != nil {
 		return ""

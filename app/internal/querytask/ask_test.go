@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// cutOff loses the answer to every question that is laid down: it stands, and its caller is told of a failure.
+// cutOff is a store that adds each query task but returns an error to its caller.
 type cutOff struct{ *memory }
 
 func (c cutOff) add(ctx context.Context, q store.Question, patience time.Duration, most int) error {
@@ -38,7 +38,7 @@ func pending(l lines) *Pending {
 	return &Pending{lines: l, draining: make(chan struct{}), log: zerolog.Nop()}
 }
 
-// A question whose caller was told of a failure is not left for a worker, also when it had been laid down.
+// A query task is removed if its caller got an error, even if the store had added the query task.
 func TestAQuestionThatMayStandIsTakenAway(t *testing.T) {
 	m := newMemory(func(line) {})
 	q := store.Question{ID: "q", Namespace: "default", Queue: "main", Kind: protocol.KindQuery}
@@ -50,7 +50,8 @@ func TestAQuestionThatMayStandIsTakenAway(t *testing.T) {
 	}
 }
 
-// A caller that leaves does not cut its question off on its way to the database: nobody could say whether it stands.
+// A caller that disconnects does not cancel the insert of its query task: afterwards the app would not know whether the
+// row exists.
 func TestACallerThatLeavesCutsNoQuestionOff(t *testing.T) {
 	m := newMemory(func(line) {})
 	seen := make(chan error, 1)

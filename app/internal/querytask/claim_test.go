@@ -16,13 +16,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// notices counts how often pollers are told of questions.
+// notices counts the notifications of query tasks to pollers.
 type notices struct{ told int }
 
 func (b *notices) Backlog(string, string, protocol.TaskKind, ...store.Lane) { b.told++ }
 func (b *notices) WatchAnswer(string) (<-chan struct{}, func())             { return nil, func() {} }
 
-// inMemory has questions in memory, and says how often its pollers were told of one.
+// inMemory returns query tasks in memory and the counter of notifications to pollers.
 func inMemory() (*Pending, *notices, chan struct{}) {
 	b, draining := &notices{}, make(chan struct{})
 	m := newMemory(func(l line) { b.Backlog(l.namespace, l.queue, l.kind) })
@@ -71,8 +71,8 @@ func ask(t *testing.T, p *Pending, id string) <-chan answer {
 	return c
 }
 
-// A question goes to the poller that may be asked, in the order they came and up to what each has room for. What nobody
-// has room for is told of again; what nobody may be asked stays in line in silence.
+// Query tasks go to pollers that may run them, in order of arrival and up to the free slots. Query tasks beyond the
+// free slots cause another notification; query tasks that no poller may run stay queued without one.
 func TestAQuestionGoesToWhoMayBeAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, b, _ := inMemory()
@@ -142,7 +142,7 @@ func TestOnlyTheHolderOfAQuestionIsHeard(t *testing.T) {
 	})
 }
 
-// Whose patience ends is told whether anybody had the question; a reply that comes later changes nothing.
+// A caller whose timeout ends is told whether a worker had leased the query task; a later reply changes nothing.
 func TestHowAQuestionEndsWithoutAReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _, draining := inMemory()
@@ -170,8 +170,8 @@ func TestHowAQuestionEndsWithoutAReply(t *testing.T) {
 	})
 }
 
-// A worker that holds a question and does not answer is no reason to wait: after some seconds another that may be asked
-// is, and so on; whoever answers first is heard, who stood still as well, and nothing stays in line.
+// If a worker leases a query task and does not respond within some seconds, another worker gets it (hedged request),
+// and so on. The first response counts, also from a slow worker, and nothing stays queued.
 func TestAQuestionOfASilentWorkerIsAskedOfAnother(t *testing.T) {
 	first := func(m *memory) (id string) { // of what waits
 		for _, l := range m.ready {
@@ -263,7 +263,7 @@ func TestALineOfQuestionsIsFullOnce(t *testing.T) {
 	})
 }
 
-// A worker is asked whether an update may be accepted only of a type and a name that it said it judges.
+// Only a worker that declared a validator for the type and update name validates the update.
 func TestWhoMayJudgeAnUpdate(t *testing.T) {
 	q := store.Question{Kind: protocol.KindValidation, Type: "wf", Name: "set", Requirements: []string{"gpu"}}
 	for _, c := range []struct {
@@ -298,7 +298,7 @@ func TestWhoMayJudgeAnUpdate(t *testing.T) {
 	}
 }
 
-// What a run was started with is said by its first event, and by no other.
+// Only the first event of a run contains its arguments.
 func TestTheArgumentsOfARunStandInItsFirstEvent(t *testing.T) {
 	started := history.Event{Seq: 1, Data: &history.WorkflowStarted{Arguments: "blob"}}
 	other := history.Event{Seq: 2, Data: &history.ActivityCompleted{}}

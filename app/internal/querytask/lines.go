@@ -15,7 +15,7 @@ type lines interface {
 	add(ctx context.Context, q store.Question, patience time.Duration, most int) error
 	// waiting lists up to limit questions that wait in a line, oldest first.
 	waiting(ctx context.Context, l line, limit int) ([]store.Question, error)
-	// lease gives one to its Owner under its Attempt; false when somebody was faster.
+	// lease leases a query task to its Owner under its Attempt; false if another worker was faster.
 	lease(ctx context.Context, q store.Question) (bool, error)
 	// get is a question as it stands; store.ErrNotFound when its caller has left.
 	get(ctx context.Context, id string) (store.Question, error)

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An app that has its database to itself needs no table for what nobody wants to keep. Everything here is lost with the
-// process, as are the connections of those who ask.
+// An app alone on its database keeps query tasks in memory. They are lost with the process, as are the connections of
+// their callers.
 
 // memory holds the pending questions of the only app there is.
 type memory struct {

@@ -109,8 +109,8 @@ func (p *Pending) watch(ctx context.Context, q *store.Question, left <-chan stru
 	}
 }
 
-// New makes the pending questions of an app: in a table of the database where several apps share one, which is what a
-// store with Questions means, and else in memory. Once draining is closed, nobody is asked any more.
+// New returns the query tasks of an app: in a table if several apps share the database (the store then has Questions),
+// else in memory. Once draining is closed, no query task is dispatched.
 func New(s store.Store, d Dispatch, draining <-chan struct{}, log zerolog.Logger) *Pending {
 	p := &Pending{store: s, dispatch: d, draining: draining, log: log, left: make(chan struct{})}
 	if s, ok := s.(interface{ Questions() store.Questions }); ok {
@@ -123,16 +123,16 @@ func New(s store.Store, d Dispatch, draining <-chan struct{}, log zerolog.Logger
 	return p
 }
 
-// Ask lays a question down and waits for its reply; the error may be one of those above, or store.ErrFull. Once it
-// returns, nobody works on the question any more.
+// Ask enqueues a query task and waits for its reply. The error may be one of the errors above, or store.ErrFull. After
+// the return no worker runs the query task any more.
 func (p *Pending) Ask(ctx context.Context, q store.Question, patience time.Duration) (store.Reply, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrUnanswered)
 	defer cancel()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	go p.watch(ctx, &q, p.leaving(), end)
-	// A caller that leaves does not cut this short: whether a question stands that was cut off on its way to the
-	// database, nobody could say, and a worker would be given it after its caller has gone.
+	// A caller that disconnects does not cancel the insert: the app would not know whether the row exists, and a worker
+	// could lease the query task of a caller that is gone.
 	add, stop := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer stop()
 	err := p.lines.add(add, q, patience, protocol.MaxPendingQuestions)
@@ -229,7 +229,8 @@ func (p *Pending) Requeue(ctx context.Context, id string, attempt int64) error {
 	return p.lines.requeue(ctx, id, attempt)
 }
 
-// Complete takes the reply of whoever holds the question, as it was got; it gives the word for what the reply says.
+// Complete stores the reply of the worker that leased the query task, as Get returned the task; it returns the
+// outcome's name.
 func (p *Pending) Complete(ctx context.Context, q store.Question, r store.Reply) (outcome string, err error) {
 	taken, err := p.lines.complete(ctx, q, r)
 	if err != nil {
@@ -278,7 +279,7 @@ var outcomes = map[protocol.TaskKind]map[bool]string{
 	protocol.KindValidation: {false: "approved", true: "rejected"},
 }
 
-// Held checks that a reply comes from whoever holds the question.
+// Held checks that a reply comes from the worker that leased the query task.
 func Held(q *store.Question, in protocol.CompleteItem) error {
 	query := q.Kind == protocol.KindQuery
 	reason := func(ofQuery, ofValidation protocol.Reason) protocol.Reason {

@@ -18,7 +18,7 @@ type shared struct {
 	watch func(id string) (<-chan struct{}, func())
 }
 
-// lookAgain is how often a caller looks for its answer by itself: the hint that there is one may be lost.
+// lookAgain is the interval at which a caller reads its answer without a notification, which may be lost.
 const lookAgain = 2 * time.Second
 
 func (s *shared) add(ctx context.Context, q store.Question, patience time.Duration, most int) error {

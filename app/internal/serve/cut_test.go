@@ -156,8 +156,8 @@ func TestCountingBytesAllocatesNothing(t *testing.T) {
 // large is a body whose request counts with more bytes than the smallest request that may be cut.
 var large = `{"text":"` + strings.Repeat("x", 20<<10) + `"}`
 
-// The read deadline of a cut may pass after the last byte of the body. net/http then cancels the context of the
-// request, whose caller waits for a response all the same.
+// The read deadline of a cut may expire after the last byte of the body. net/http then cancels the context of the
+// request, but its caller still waits for a response.
 func TestARequestThatIsCutAtItsLastByteIsRefused(t *testing.T) {
 	s := newCuts(t)
 	s.atEnd = func(r *http.Request) {

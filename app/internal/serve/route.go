@@ -18,7 +18,7 @@ const (
 	Own     Plane = "sojourn" // routes of ours, beside the contract
 )
 
-// Route is one line of a transport's table: which request it is, and who may make it.
+// Route is one line of a transport's table: the request and the roles of its callers.
 type Route struct {
 	Method    string
 	Pattern   string // as net/http has it, with {name} for a part of the path

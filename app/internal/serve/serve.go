@@ -70,7 +70,7 @@ type Exchange interface {
 
 	// Do does what the request asks for, by the route's verb.
 	Do() (Answer, error)
-	// Failed is told the error of a check or verb, and returns what the caller is to be told.
+	// Failed converts the error of a check or verb into the error for the caller.
 	Failed(err error) error
 	// Status is that of a refusal, and Members what it says.
 	Status(e *protocol.Error) int

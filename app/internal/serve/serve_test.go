@@ -47,7 +47,8 @@ type deaf struct{ *httptest.ResponseRecorder }
 
 func (deaf) Write([]byte) (int, error) { return 0, http.ErrHandlerTimeout }
 
-// Whatever becomes of a request, it is counted once under its status, and the plane is told what it has to undo.
+// Every request is counted once under its status, and a lost response calls Lost, so that the plane can undo its
+// effects.
 func TestEveryRequestIsAnsweredAndCountedOnce(t *testing.T) {
 	type body struct {
 		Name string `json:"name"`

@@ -11,9 +11,9 @@ import (
 // farFuture is a time by which every ended session may be removed.
 const farFuture = 100 * 365 * 24 * time.Hour
 
-// nextCleanup removes ended sessions when it is time to, and returns when it will be again: zero while no session has
-// ended and none was heard of. What other processes do is not heard, so on a shared database there is always a next
-// time.
+// nextCleanup deletes ended sessions when the cleanup is due, and returns the time of the next cleanup: zero while this
+// process knows no ended session. On a shared database there is always a next time, since other processes send no
+// notification.
 func (s *Sweeper) nextCleanup(ctx context.Context) time.Time {
 	if s.opt.Remove == nil || (s.empty && !s.opt.Shared && !s.moved.Load()) {
 		s.clean = time.Time{}

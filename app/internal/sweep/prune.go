@@ -18,9 +18,8 @@ const (
 	PruneSeldom = 24 * time.Hour
 )
 
-// Prune removes what is past its time until ctx ends. remove takes away what there is and returns when something will
-// be past its time next, zero for never. What has yet to end is kept for a day at least, so that a look a day misses
-// nothing; in between nothing is asked.
+// Prune deletes expired rows until ctx ends. remove deletes the rows that have expired and returns the time until the
+// next expiry, zero for none. Rows are retained for a day at least, so one call per day is enough to miss nothing.
 func Prune(ctx context.Context, remove func(context.Context) (time.Duration, error), log zerolog.Logger) {
 	for pause := settled; ; {
 		select {

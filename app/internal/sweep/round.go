@@ -73,9 +73,9 @@ func (s *Sweeper) sweep(ctx context.Context) (time.Time, error) {
 	return s.next(ctx, now, earliest(later, s.again(ready)))
 }
 
-// atRest says, for one statement, that nothing is to be done, and when something will be, as far as the store knows.
-// It is asked where that can be expected: what was planned and what others told of is not due, and this is a look in
-// rounds at what others may have left.
+// atRest reports, with one statement, whether nothing is due, and when something will be, as far as the store knows. It
+// is used only if this is likely: no planned or notified work is due, and this is a periodic check for work of other
+// processes.
 func (s *Sweeper) atRest(ctx context.Context) (next time.Time, rest bool, err error) {
 	s.mu.Lock()
 	first := earliest(s.planned, s.pulse)
@@ -211,7 +211,8 @@ func (s *Sweeper) again(ready []store.Due) time.Time {
 	return first
 }
 
-// forgetPulse precedes a read of what is due: what was told before was committed before, so the read sees it.
+// forgetPulse must be called before a read of due work: work that was notified before has committed, so the read sees
+// it.
 func (s *Sweeper) forgetPulse() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

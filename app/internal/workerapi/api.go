@@ -160,8 +160,8 @@ func (c *call) Status(e *protocol.Error) int {
 	return e.Reason.Status()
 }
 
-// Members are what the verb told of a refusal, the refusal's own, and its message as clients of the contract look for
-// it.
+// Members returns the members of an error response: the members that the verb set, the error's own, and its message in
+// the member that clients of the contract read.
 func (c *call) Members(e *protocol.Error, status int) map[string]any {
 	body := maps.Clone(c.refused)
 	if body == nil {

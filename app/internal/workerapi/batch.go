@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A round trip for each task is what a worker of small tasks waits for most. Batches judge each outcome by itself,
-// since one worker reports for many runs, and none of them may suffer for another's mistake.
+// For small tasks, round trips dominate the time of a worker, so batches exist. Each outcome of a batch is checked
+// separately, since a worker reports outcomes of many runs, and an invalid outcome must not affect other runs.
 
 // pollTasks asks for many tasks of many kinds in one round trip. How it ended is a value here, always with status 200.
 func pollTasks(a *API, c *call) (answer, error) {

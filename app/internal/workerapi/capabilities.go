@@ -5,8 +5,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Workers decide by these members what they may send and what they do by themselves. They are told from the places that
-// hold them, and not listed anew: a capability that is said and not there costs somebody a run.
+// Workers decide by these members what they may send. The members are derived from the values that the code uses and
+// not listed again: a capability that is announced but missing would break runs.
 
 // capabilities is what every answer says the server can do.
 func capabilities() protocol.ServerCapabilities {

@@ -73,8 +73,8 @@ func TestPollsAboveTheBoundAreToldToComeAgain(t *testing.T) {
 	}
 }
 
-// One tenant may hold all polls while no other polls. Another then gets its share of them, and those that end for it
-// are told to come again.
+// One tenant may use all held polls while no other tenant polls. Then another tenant gets its share, and the polls that
+// end for it get the status to poll again.
 func TestHeldPollsMakeRoomForOtherCallers(t *testing.T) {
 	entered, leave := make(chan string, 20), make(chan struct{})
 	f := &fake{poll: func(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {

@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A claim is for workers that were told of a task by its id. It passes what a poll passes, and its refusals have the
-// status that says whether it is worth asking again.
+// A claim leases one task by its ID, for workers that received the ID elsewhere. It passes the same checks as a poll,
+// and the status of an error shows whether a retry is useful.
 
 // claimBody asks for one task by its id.
 type claimBody struct {
@@ -76,7 +76,8 @@ func activityClaimStatus(a *API, c *call) (answer, error) {
 	return claimStatus(a, c, protocol.KindActivity)
 }
 
-// claimStatus says whether a task waits and who has it; with worker_id also whether that worker may claim it.
+// claimStatus returns whether a task is ready and which worker leased it; with worker_id also whether this worker may
+// claim it.
 func claimStatus(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 	in := c.claim(kind)
 	c.tell("claimed", false)
@@ -89,7 +90,8 @@ func claimStatus(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 	return answer{http.StatusOK, out}, err
 }
 
-// attemptStatus says what a heartbeat would be told, and is none. A GET says its attempt in the query.
+// attemptStatus returns the response that a heartbeat would get, without being one. A GET names its attempt in the
+// query string.
 func attemptStatus(a *API, c *call) (answer, error) {
 	var in holder
 	if c.Method == http.MethodGet {

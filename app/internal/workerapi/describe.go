@@ -12,7 +12,7 @@ import (
 // The protocol describes itself from its own table of routes, so that a client that was generated from it cannot know a
 // route that is not there.
 
-// described is the protocol as it tells of itself.
+// described is the protocol's description of itself.
 type described struct {
 	Version         string                      `json:"version"`
 	Minimum         string                      `json:"minimum_version"`

@@ -18,8 +18,7 @@ import (
 
 const secret = "bootstrap-of-the-test"
 
-// fake stands in for the broker where a transport's own behaviour is asked for: it remembers what it was called with
-// and answers what it is told.
+// fake replaces the broker in tests of the transport: it records the calls and returns the configured results.
 type fake struct {
 	mu    sync.Mutex
 	calls []any
@@ -169,7 +168,7 @@ func server(t testing.TB, b served, kept map[string]store.Token) *httptest.Serve
 	})
 }
 
-// serverWith is a server with these options, in which nobody has a token but the bootstrap token unless they say so.
+// serverWith returns a server with these options; without an Auth only the bootstrap token is valid.
 func serverWith(t testing.TB, o workerapi.Options) *httptest.Server {
 	t.Helper()
 	if o.Auth == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/internal/workerapi"
 )
 
-// What a route needs it asks for by name, all of it at once, before the broker hears of the call: a lease is not judged
-// by half a request.
+// A route reports all missing members by name before it calls the broker, so an incomplete request never reaches a
+// lease check.
 func TestMissingMembersAreNamedOnEveryRoute(t *testing.T) {
 	f := &fake{}
 	s := server(t, f, nil)

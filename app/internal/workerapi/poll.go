@@ -12,7 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// ReleaseHeader is sent by workers of ours; the release gate binds whoever sends it.
+// ReleaseHeader is the header with the release of a Sojourn worker. The release gate applies to every caller that sends
+// it.
 const ReleaseHeader = protocol.HeaderRelease
 
 // What a poll may ask for.
@@ -154,8 +155,8 @@ func (a *API) poll(c *call, in *protocol.PollRequest) (protocol.PollAnswer, erro
 		return protocol.PollAnswer{}, a.full(c, in)
 	}
 	if errors.Is(err, dispatch.ErrDraining) {
-		// It is the app that goes away, and another or its successor will answer. A worker told that draining is meant for it
-		// would stop.
+		// The app drains, not the worker, and another app will respond to the next poll. A worker that receives the
+		// drain status would stop.
 		return protocol.PollAnswer{
 			Status: protocol.PollUnavailable, Reason: string(protocol.ReasonBackendUnavailable), RetryAfter: 1000,
 			Tasks: []protocol.Task{}, Undo: func() {},

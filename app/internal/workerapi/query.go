@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Somebody waits for a query's answer while it travels, and it is stored nowhere. So an answer that comes late is
-// refused with what became of the question.
+// The answer of a query goes to a waiting caller and is stored nowhere. So a late answer is rejected with the state of
+// the query task.
 
 func pollQuery(a *API, c *call) (answer, error) { return poll(a, c, protocol.KindQuery) }
 

@@ -10,7 +10,7 @@ import (
 // The worker protocol's routes are one table, as the control plane's are, and go through the same pipeline: a check
 // that is added there holds for both.
 
-// route is one line of the table: what the request is, who may make it, and the verb it calls.
+// route is one line of the table: the request, the roles of its callers, and its verb.
 type route struct {
 	serve.Route
 	verb func(*API, *call) (answer, error)

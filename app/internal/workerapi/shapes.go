@@ -239,7 +239,7 @@ var claiming = append([]protocol.Reason{
 
 var onWorker = append([]protocol.Reason{protocol.ReasonWorkerNotFound}, unregistered...)
 
-// polled are the answers of a poll: how it ended is told by poll_status.
+// polled returns the responses of a poll by status; the member poll_status contains the outcome.
 func polled(body any) map[int]any {
 	return map[int]any{http.StatusOK: body, http.StatusConflict: body, http.StatusServiceUnavailable: body}
 }

@@ -130,9 +130,9 @@ func failWorkflow(a *API, c *call) (answer, error) {
 	return workflowResponse(out), err
 }
 
-// A report of a workflow task that comes too late is refused and changes nothing. The Rust SDK as published takes any
-// such refusal for a reason to end the whole worker, so that terminating one run would stop the work of all others: its
-// workers are told the same with status 200.
+// A late report of a workflow task is rejected and changes nothing. The published Rust SDK ends the whole worker after
+// such an error status, so terminating one run would stop all other runs of the worker. Its workers get these errors
+// with status 200.
 var late = map[protocol.Reason]int{
 	protocol.ReasonRunClosed: http.StatusOK, protocol.ReasonTaskNotLeased: http.StatusOK,
 	protocol.ReasonLeaseOwnerMismatch: http.StatusOK,

@@ -10,9 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// unknown is a request whose outcome nobody can tell: the database went away, or did not answer in time, and what was
-// asked may be done all the same. It says so in the form that clients of the contract know; they ask again, with the
-// same ids, and get the answer of what was done.
+// unknown is the error of a request with an unknown outcome: the database was unavailable or did not respond in time,
+// and the change may have been committed. Clients of the contract know this form; they repeat the request with the same
+// IDs and get the result of the first one.
 type unknown struct {
 	form  *protocol.Error
 	cause error
@@ -20,7 +20,7 @@ type unknown struct {
 
 func (u *unknown) Error() string { return u.cause.Error() }
 
-// Unwrap leaves the cause out: it is for the log, the caller is told the form.
+// Unwrap returns the form for the caller; the cause is for the log only.
 func (u *unknown) Unwrap() error { return u.form }
 
 // contracted are the names the contract has for operations that are called otherwise here.
@@ -40,8 +40,8 @@ type named struct {
 	Poll     string          `json:"poll_request_id"`
 }
 
-// outcome gives an error that leaves open what happened its form, and takes back what the verb had said of the refusal;
-// others stay as they are.
+// outcome converts an error with an unknown outcome into its form, and removes the members that the verb set for a
+// rejection. It returns other errors unchanged.
 func (c *call) outcome(rt route, err error) error {
 	e := httpjson.Refusal(store.Refusal(err))
 	// What is refused for lack of memory is not even read: a poll may be made again, and of all else published workers

@@ -31,7 +31,7 @@ func (p *Peer) endTasks(ctx context.Context, in protocol.CompleteRequest) (proto
 		return out, nil
 	}
 	var refused error
-	// A worker that has not registered on this connection has not said yet which tasks it still holds.
+	// A worker that has not registered on this connection has not listed its running tasks yet.
 	unregistered := in.Next != nil && !p.isRegistered()
 	if in.Next != nil && !unregistered && p.polls.Err() == nil {
 		var next protocol.PollRequest
@@ -63,8 +63,8 @@ func (p *Peer) endTasks(ctx context.Context, in protocol.CompleteRequest) (proto
 	return out, nil
 }
 
-// fits refuses values that are too large to be kept. Of those in a turn the app sees to it by itself. What a workflow
-// task decided is handed on as malformed, and refused for that, unless the run would lose something besides.
+// fits rejects values above the size limit. The app checks the values of an eager workflow task itself. Commands of a
+// workflow task that are too large are passed on as malformed, so that the task fails with this reason.
 func fits(item *protocol.CompleteItem) error {
 	tooLarge := func(field string, n int) error {
 		if n <= payload.MaxBytes {

@@ -11,36 +11,36 @@ import (
 // noticeTime is how long a worker has to confirm a notice.
 const noticeTime = 5 * time.Second
 
-// Cancel tells a worker to stop an attempt. Like every notice it does not block and may be lost: the next heartbeat
-// says the same.
+// Cancel asks a worker to stop an attempt. Like every notice it does not block and may be lost; the response to the
+// next heartbeat contains the same request.
 func (s *Peers) Cancel(namespace, worker string, n protocol.CancelNotice) {
 	s.notify(namespace, worker, "cancel", func(ctx context.Context, w protocol.WorkerNotices) error {
 		return w.CancelAttempt(ctx, n)
 	})
 }
 
-// CloseSession tells a worker that it holds a session no more.
+// CloseSession notifies a worker that it no longer owns a session.
 func (s *Peers) CloseSession(namespace, worker string, n protocol.SessionNotice) {
 	s.notify(namespace, worker, "session", func(ctx context.Context, w protocol.WorkerNotices) error {
 		return w.EndSession(ctx, n)
 	})
 }
 
-// YieldSession tells a worker that a session it holds is to give way, and says whether there was a worker to tell.
+// YieldSession asks a worker to release one of its sessions, and reports whether the worker is connected.
 func (s *Peers) YieldSession(namespace, worker string, n protocol.SessionNotice) bool {
 	return s.notify(namespace, worker, "yield", func(ctx context.Context, w protocol.WorkerNotices) error {
 		return w.YieldSession(ctx, n)
 	})
 }
 
-// EvictRuns tells a worker that runs have ended which it keeps in memory.
+// EvictRuns notifies a worker that runs in its sticky cache have ended.
 func (s *Peers) EvictRuns(namespace, worker string, n protocol.EvictNotice) {
 	s.notify(namespace, worker, "evict", func(ctx context.Context, w protocol.WorkerNotices) error {
 		return w.EvictRuns(ctx, n)
 	})
 }
 
-// Intend tells a worker what an operator wants of it, and says whether there was a worker to tell.
+// Intend sends an operator's intent to a worker, and reports whether the worker is connected.
 func (s *Peers) Intend(namespace, worker string, i protocol.Intent, n protocol.PauseNotice) bool {
 	switch i {
 	case protocol.IntentPause:
@@ -62,14 +62,14 @@ func (s *Peers) DrainWorkers() {
 	s.notify("", "", "drain", func(ctx context.Context, w protocol.WorkerNotices) error { return w.Drain(ctx) })
 }
 
-// SettingsChanged tells the workers of a namespace, or with an empty one all, to fetch their settings again.
+// SettingsChanged asks the workers of a namespace, or of all namespaces if it is empty, to fetch their settings again.
 func (s *Peers) SettingsChanged(namespace string) {
 	s.notify(namespace, "", "settings", func(ctx context.Context, w protocol.WorkerNotices) error {
 		return w.RefreshSettings(ctx)
 	})
 }
 
-// notify tells a worker something, or with an empty id all of them. It says whether there was anybody.
+// notify sends a notice to a worker, or to all workers if the ID is empty. It reports whether a worker is connected.
 func (s *Peers) notify(
 	namespace, worker, what string, tell func(context.Context, protocol.WorkerNotices) error,
 ) (anybody bool) {
@@ -79,7 +79,7 @@ func (s *Peers) notify(
 		}
 		anybody = true
 		s.spawn(func() {
-			// It may have come before somebody else's worker was registered under the id it gave.
+			// This connection may have used the ID before the worker with this ID registered.
 			if worker != "" && p.Principal != nil && s.reaches(s.life, p, worker) != nil {
 				return
 			}

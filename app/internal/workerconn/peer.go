@@ -66,8 +66,8 @@ func (s *Peers) Admit(ctx context.Context, p *Peer) error {
 	return s.reaches(ctx, p, p.WorkerID)
 }
 
-// Returns says whether a peer was here before and got nothing, being of another release: one that has several apps goes
-// from one to the next until one of its own is there.
+// Returns reports whether the release gate has already rejected this worker. A worker with several app addresses tries
+// them in turn until it finds an app of its own release.
 func (s *Peers) Returns(p *Peer) bool {
 	return s.opt.Workers != nil && s.opt.Workers.Gated(p.Namespace, p.WorkerID)
 }
@@ -95,7 +95,7 @@ func (p *Peer) calls(ctx context.Context) context.Context {
 	return ctx
 }
 
-// holds refuses a call about a task that was given to somebody else. The task itself proves the rest.
+// holds rejects a call about a task that another worker leased. The broker checks the rest with the task.
 func (p *Peer) holds(owner string) error {
 	if owner == p.WorkerID {
 		return nil
@@ -109,11 +109,11 @@ func (p *Peer) holds(owner string) error {
 	).With("lease_owner", owner)
 }
 
-// errPanic is all that a caller learns of a mistake of ours.
+// errPanic is the error that a caller gets after a panic in the app.
 var errPanic = errors.New("internal error")
 
-// serve calls one verb for a peer, if its token still counts: whatever told this app of its end may come late. A
-// panic is an error of this call alone, so that no worker takes the app down that it shares a process with.
+// serve calls one verb for a peer if its token is still valid; a notification of its revocation may arrive late. A
+// panic fails this call only, so a worker in the app's process cannot crash the app.
 func serve[In, Out any](
 	ctx context.Context, p *Peer, in In, verb func(context.Context, In) (Out, error),
 ) (out Out, err error) {
@@ -134,7 +134,7 @@ func serve[In, Out any](
 	return out, nil
 }
 
-// refusal puts an error of the app's store into the words that workers are told. Other errors stay as they are.
+// refusal converts an error of the store into the error that workers get. Other errors are returned unchanged.
 func refusal(err error) error {
 	err = store.Refusal(err)
 	var e *protocol.Error

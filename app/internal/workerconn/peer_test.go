@@ -167,8 +167,8 @@ func TestATaskIsEndedByItsHolderAlone(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// A mistake in a verb is an error of that call, of which nobody knows what it did. The process, which the app and the
-// worker may share, lives on.
+// A panic in a verb fails this call only, with an unknown outcome. The process, which app and worker may share, keeps
+// running.
 func TestAPanicIsAnErrorOfItsCallAlone(t *testing.T) {
 	app := &spy{panics: true}
 	c := join(t, room(t, app), "w")
@@ -185,7 +185,7 @@ func TestAPanicIsAnErrorOfItsCallAlone(t *testing.T) {
 	}
 }
 
-// hearer hears of cancellations and keeps what it heard.
+// hearer is a fake worker that records cancellations.
 type hearer struct {
 	linktest.Deaf
 	heard chan string

@@ -80,7 +80,7 @@ func New(verbs protocol.WorkerVerbs, o Options) *Peers {
 	return s
 }
 
-// Shut lets nobody else in and tells nobody anything more. Who is here may still call.
+// Shut rejects new connections and sends no more notices. Connected workers may still call verbs.
 func (s *Peers) Shut() {
 	s.mu.Lock()
 	s.closing = true

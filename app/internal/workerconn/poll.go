@@ -53,8 +53,8 @@ func Seconds(hold time.Duration) int64 {
 	return int64(hold / time.Second)
 }
 
-// request is a poll in the worker's name. The worker is registered by then, so that one the gate holds back is listed
-// all the same.
+// request returns a poll in the worker's name. It registers the worker first, so that a worker behind the release gate
+// is listed too.
 func (p *Peer) request(ctx context.Context, in protocol.PollRequest) (protocol.PollRequest, error) {
 	if err := p.ensureRegistered(ctx, in.Queues); err != nil {
 		return in, err

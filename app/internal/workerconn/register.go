@@ -52,8 +52,8 @@ func (p *Peer) announce(ctx context.Context, in protocol.RegisterRequest) (proto
 	return a, nil
 }
 
-// ensureRegistered registers a worker that never did so by itself: for activities of every type of its queues, and no
-// workflow tasks.
+// ensureRegistered registers a worker that did not register itself: for all activity types of its queues, without
+// workflow types.
 func (p *Peer) ensureRegistered(ctx context.Context, queues []string) error {
 	if p.isRegistered() {
 		return nil
@@ -86,8 +86,8 @@ func (p *Peer) sayGoodbye(ctx context.Context, in protocol.DeregisterRequest) (p
 	return a, err
 }
 
-// beat sends the worker's heartbeat to the broker. When the heartbeat says that the worker drains, its polls end, so
-// that it receives neither tasks that other workers return nor those that it returned itself.
+// beat sends the worker's heartbeat to the broker. If the heartbeat reports a drain, the worker's polls end, so that
+// the worker receives neither tasks that other workers return nor tasks that it returned itself.
 func (p *Peer) beat(ctx context.Context, in protocol.WorkerHeartbeat) (protocol.WorkerHeartbeatAnswer, error) {
 	if err := p.ensureRegistered(ctx, nil); err != nil {
 		return protocol.WorkerHeartbeatAnswer{}, err

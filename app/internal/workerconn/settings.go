@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What workers are told when the app does not say otherwise, in seconds.
+// Default settings of workers, in seconds.
 const (
 	pollSeconds   = 50
 	lockSeconds   = 120
@@ -55,7 +55,7 @@ func (s *Peers) WorkerSettings(namespace string) protocol.WorkerSettings {
 	return w
 }
 
-// Settings are what the worker is handed. What it tells of its machine is kept as the text that is stored.
+// Settings returns the settings of the worker. It stores the worker's machine information as the JSON text.
 func (p *Peer) Settings(ctx context.Context, m protocol.MachineInformation) (protocol.WorkerSettings, error) {
 	return serve(ctx, p, m, func(
 		ctx context.Context, m protocol.MachineInformation,
@@ -69,8 +69,8 @@ func (p *Peer) Settings(ctx context.Context, m protocol.MachineInformation) (pro
 	})
 }
 
-// NoteMachine notes what the worker tells of itself, as it came in raw. The broker learns of the machine once it knows
-// the worker.
+// NoteMachine records the machine information of the worker, in raw as it was received. The broker gets it when it
+// knows the worker.
 func (p *Peer) NoteMachine(ctx context.Context, m protocol.MachineInformation, raw json.RawMessage) {
 	p.mu.Lock()
 	p.machine = raw

@@ -28,7 +28,7 @@ func (p *Peer) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Poll
 	return serve(ctx, p, in, p.waitForTasks)
 }
 
-// Complete ends tasks, each judged by itself, and may carry the next poll.
+// Complete stores the outcomes of tasks, each checked separately, and may include the next poll.
 func (p *Peer) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error) {
 	return serve(ctx, p, in, p.endTasks)
 }
