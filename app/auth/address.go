@@ -19,8 +19,9 @@ func (p Proxies) trust(a netip.Addr) bool {
 	return false
 }
 
-// Address is the address a request comes from: the peer's, or, when the peer is a trusted proxy, the last address in
-// X-Forwarded-For that is none. What a client itself wrote there stands before it and is not read.
+// Address returns the client address of a request: the peer's address or, if the peer is a trusted proxy, the last
+// address in X-Forwarded-For that is not a trusted proxy. Earlier addresses may be forged by the client and are
+// ignored.
 func (a *Auth) Address(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Store is what of the store authentication needs.
+// Store is the part of the store that authentication needs.
 type Store interface {
 	Commit(ctx context.Context, c store.Change) (any, error)
 	View(ctx context.Context, fn func(store.Reader) error) error
@@ -88,10 +88,10 @@ func New(o Options) *Auth {
 	return a
 }
 
-// None says that no token is asked for.
+// None reports that authentication is off.
 func (a *Auth) None() bool { return a.opt.None }
 
-// Authenticate says who presents a token. The refusal never says what is wrong with it.
+// Authenticate returns the principal of a token. The error does not reveal why the token is invalid.
 func (a *Auth) Authenticate(ctx context.Context, bearer string) (*Principal, error) {
 	if a.opt.None {
 		return Local(), nil
@@ -218,7 +218,7 @@ func (a *Auth) lookup(ctx context.Context, id string) (store.Token, bool, error)
 
 const prefix = "sjn_"
 
-// split takes sjn_ID_SECRET apart.
+// split parses a token of the form sjn_ID_SECRET.
 func split(bearer string) (id, secret string, ok bool) {
 	rest, ok := strings.CutPrefix(bearer, prefix)
 	if !ok || len(rest) > protocol.MaxName {

@@ -106,7 +106,7 @@ type pass struct{ known map[string]lookup }
 
 type passKey struct{}
 
-// Pass gives the context of one look at many callers, by one goroutine: each token is looked up once in it.
+// Pass returns a context for one check of many callers by one goroutine: each token is read once.
 func Pass(ctx context.Context) context.Context {
 	return context.WithValue(ctx, passKey{}, &pass{map[string]lookup{}})
 }

@@ -21,9 +21,9 @@ import (
 // Cookie is the name of the dashboard's cookie.
 const Cookie = "sojourn_session"
 
-// Request says who makes a request: by its Authorization header, else by the dashboard's cookie. When authentication is
-// off, the request must come from this machine, name it as its host and come from none but its own pages: otherwise any
-// page in a browser here could speak for the user.
+// Request returns the caller of a request: from the Authorization header, else from the dashboard's cookie. With
+// authentication off, the request must come from this machine, name it as its host, and have no foreign origin:
+// otherwise any web page in a local browser could act for the user.
 func (a *Auth) Request(r *http.Request) (*Principal, error) {
 	if a.opt.None {
 		return Local(), a.Door(r)
@@ -98,7 +98,7 @@ func loopback(r *http.Request) error {
 	)
 }
 
-// SignIn takes a token once and sets the cookie that stands for it from then on.
+// SignIn authenticates a token once and sets the cookie that replaces the token from then on.
 func (a *Auth) SignIn(w http.ResponseWriter, r *http.Request, token string) (*Principal, error) {
 	if a.opt.None {
 		return a.Request(r)
@@ -202,7 +202,7 @@ func (a *Auth) sign(body string) string {
 	return base64.RawURLEncoding.EncodeToString(m.Sum(nil))
 }
 
-// signIn is what a cookie says.
+// signIn is the content of a cookie.
 type signIn struct {
 	id    string // of what is stored when it is over
 	token string // the token it stands for; "-" for the bootstrap token

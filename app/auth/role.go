@@ -30,19 +30,19 @@ var ladder = []Role{Viewer, Writer, Operator, Admin}
 // Roles returns all roles.
 var Roles = []Role{Viewer, Writer, Operator, Admin, Worker}
 
-// Contains says whether having r is also having other.
+// Contains reports whether role r includes the rights of another role.
 func (r Role) Contains(other Role) bool {
 	return r == other || slices.Contains(ladder, other) && slices.Index(ladder, r) > slices.Index(ladder, other)
 }
 
-// Holders are the roles that satisfy any of the given ones.
+// Holders returns the roles that include any of the given roles.
 func Holders(any []Role) []Role {
 	return slices.DeleteFunc(slices.Clone(Roles), func(r Role) bool {
 		return !slices.ContainsFunc(any, r.Contains)
 	})
 }
 
-// Method is how a caller showed who it is.
+// Method is the way in which a caller authenticated.
 type Method string
 
 // The methods.
@@ -52,8 +52,7 @@ const (
 	Unchecked Method = "none" // authentication is off, or the caller is part of this process
 )
 
-// Principal is a caller: what it is called in history and audit, and what it may do. It is never changed after it was
-// made.
+// Principal is a caller: its name in history and audit, and its rights. It is immutable.
 type Principal struct {
 	TokenID    string // empty without a stored token
 	Name       string // the bootstrap token has a name and no id
@@ -88,12 +87,12 @@ func (p *Principal) Has(roles ...Role) bool {
 	return slices.ContainsFunc(p.Roles, func(have Role) bool { return slices.ContainsFunc(roles, have.Contains) })
 }
 
-// In says whether the principal may touch a namespace.
+// In reports whether the principal has access to a namespace.
 func (p *Principal) In(namespace string) bool {
 	return len(p.Namespaces) == 0 || slices.Contains(p.Namespaces, namespace)
 }
 
-// Serves says whether a worker's token is good for a task queue.
+// Serves reports whether a worker's token may serve a task queue.
 func (p *Principal) Serves(queue string) bool {
 	return len(p.Queues) == 0 || slices.Contains(p.Queues, queue)
 }
@@ -132,7 +131,7 @@ func (p *Principal) Sees(s *engine.Session) bool {
 	return p == nil || s == nil || s.Queue == "" || p.Serves(s.Queue)
 }
 
-// Allows says whether the principal has one of the roles in a namespace.
+// Allows reports whether the principal has one of the roles in a namespace.
 func (p *Principal) Allows(namespace string, roles ...Role) bool {
 	return p.Has(roles...) && p.In(namespace)
 }
@@ -172,7 +171,7 @@ func (p *Principal) Forbidden(roles []Role) error {
 
 type contextKey struct{}
 
-// With gives a context that carries the caller.
+// With returns a context with the caller.
 func With(ctx context.Context, p *Principal) context.Context {
 	return context.WithValue(ctx, contextKey{}, p)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// TokenRequest asks for a new token.
+// TokenRequest is a request to create a token.
 type TokenRequest struct {
 	Name       string       `json:"name" maxLength:"255"`
 	Roles      []Role       `json:"roles" minItems:"1"`
@@ -41,7 +41,7 @@ type TokenView struct {
 	LastUsedAt history.Time `json:"last_used_at"` // to a minute; null: never
 }
 
-// RolesRequest says what a token is to be good for from now on.
+// RolesRequest contains the new roles of a token.
 type RolesRequest struct {
 	Roles []Role `json:"roles" minItems:"1"`
 }
@@ -52,7 +52,7 @@ type NewToken struct {
 	Token string `json:"token"`
 }
 
-// Create makes a token in the name of a caller, who can give away no namespace it may not touch itself.
+// Create creates a token for a caller. The token cannot have namespaces that the caller has no access to.
 func (a *Auth) Create(ctx context.Context, by *Principal, in TokenRequest) (NewToken, error) {
 	if err := check(in, by); err != nil {
 		return NewToken{}, err
@@ -124,8 +124,8 @@ func check(in TokenRequest, by *Principal) error {
 	return nil
 }
 
-// checkRestriction refuses queues and a group for a token that is no worker's: they restrict what workers are given,
-// and nothing else goes by them.
+// checkRestriction rejects queues and a group for a token without the worker role: they restrict the tasks that a
+// worker gets, and have no other effect.
 func checkRestriction(roles []Role, queues []string, group string) error {
 	if slices.Contains(roles, Worker) {
 		return nil

@@ -13,7 +13,7 @@ import (
 // A run that is woken by many results has more to show than a page holds. The rest is asked for within milliseconds,
 // and was in memory when the task was handed out; from the store each event would be read and decoded once more.
 
-// mostAhead is how many runs' events are kept until they are asked for; of each at most change.MaxPageSize.
+// mostAhead is the maximum number of runs with prefetched events, with at most change.MaxPageSize bytes per run.
 const mostAhead = 8
 
 // ahead are the events of runs behind the first pages of their tasks. What a history has never changes, so it does not

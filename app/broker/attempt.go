@@ -62,12 +62,12 @@ func (b *Broker) AttemptStatus(ctx context.Context, in protocol.HeartbeatRequest
 	return attemptStatus(s, run, world, seq, in, now, sight.refused)
 }
 
-// RecordLogs keeps lines that the code of running attempts logged.
+// RecordLogs stores log lines of running attempts.
 func (b *Broker) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
 	return b.logs.Record(ctx, in)
 }
 
-// attemptStatus asks the engine what it would say to a heartbeat, and keeps none of it.
+// attemptStatus evaluates the engine's heartbeat rule and discards the decision.
 func attemptStatus(
 	s protocol.AttemptStatus, run *engine.Run, world engine.Environment, seq int64, in protocol.HeartbeatRequest,
 	now time.Time, refused func(error) error,

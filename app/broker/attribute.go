@@ -63,7 +63,7 @@ func (b *Broker) CreateSearchAttribute(
 	})
 }
 
-// DeleteSearchAttribute takes a registration away. Runs keep their values, and may be given any from now on.
+// DeleteSearchAttribute deletes a registration. Runs keep their values, and may then set values of any type.
 func (b *Broker) DeleteSearchAttribute(ctx context.Context, ns, name string) (protocol.SearchAttribute, error) {
 	out := protocol.SearchAttribute{Name: name, Outcome: "deleted"}
 	if _, system := engine.SystemAttributes[name]; system {

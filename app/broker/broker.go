@@ -172,26 +172,26 @@ func (b *Broker) Close() {
 // Release is the release of this app.
 func (b *Broker) Release() string { return b.opt.Release }
 
-// Dispatch is where polls wait and hints come from.
+// Dispatch returns the dispatcher, which holds waiting polls and publishes hints.
 func (b *Broker) Dispatch() *dispatch.Dispatch { return b.dispatch }
 
-// Presence is who lives, as this broker's app knows it.
+// Presence returns the membership: the workers that are alive, as this app knows.
 func (b *Broker) Presence() *membership.Workers { return b.workers }
 
-// Fleet is what operators want of workers.
+// Fleet returns the operators' part: drains and settings of workers.
 func (b *Broker) Fleet() *fleet.Fleet { return b.fleet }
 
 // Notices sends notices to connected workers. A notice may be lost, and a worker may be disconnected: the next response
 // to the worker repeats the information.
 type Notices interface {
 	fleet.Notices
-	// YieldSession says that a session is to give way, and whether there was anybody to tell.
+	// YieldSession asks a worker to release a session, and reports whether the worker is connected.
 	YieldSession(namespace, worker string, n protocol.SessionNotice) bool
-	// EvictRuns says that runs have ended which the worker keeps in memory.
+	// EvictRuns notifies a worker that runs in its sticky cache have ended.
 	EvictRuns(namespace, worker string, n protocol.EvictNotice)
 }
 
-// Tells gives the broker the way to tell workers what it wants of them.
+// Tells sets the implementation that sends notices to workers.
 func (b *Broker) Tells(n Notices) {
 	b.evict.Tells(n.YieldSession)
 	b.fleet.Tells(n)

@@ -24,7 +24,7 @@ func (b *Broker) ClaimTask(ctx context.Context, in protocol.ClaimRequest) (proto
 		BuildID:  in.BuildID,
 		PageSize: in.PageSize, Kinds: []protocol.TaskKind{in.Kind},
 	}
-	// It is checked as the poll that it stands for, so that a gate which is added there holds here too.
+	// A claim passes the checks of a poll, so that a new check applies to both.
 	w, ended, err := b.admitPoll(ctx, &poll)
 	if err != nil {
 		return protocol.PollAnswer{}, err
@@ -51,7 +51,7 @@ func (b *Broker) ClaimTask(ctx context.Context, in protocol.ClaimRequest) (proto
 	return protocol.PollAnswer{Status: protocol.PollLeased, Tasks: tasks, AppRelease: b.opt.Release, Undo: func() {}}, nil
 }
 
-// claimed is what a claim leased, or held before.
+// claimed is the lease of a claim; again means that the worker held the lease before.
 type claimed struct {
 	store.Leased
 	again bool
@@ -206,7 +206,7 @@ func (id taskID) settings(
 	return settings, nil
 }
 
-// held says whether the worker's process has the task already.
+// held reports whether the worker's process has already leased the task.
 func (id taskID) held(rows store.Rows, run *engine.Run, w *engine.Worker, now time.Time) (store.Leased, bool) {
 	mine := func(s engine.TaskState, l engine.Lease) bool {
 		return s == engine.LeasedState && l.Owner == w.ID && l.Incarnation == w.Incarnation && l.Until.After(now)
@@ -281,7 +281,7 @@ func (b *Broker) ClaimStatus(ctx context.Context, in protocol.ClaimRequest) (pro
 	return s, err
 }
 
-// status fills in what is known of the task.
+// status sets the members of s that describe the task.
 func (id taskID) status(
 	s *protocol.ClaimStatus, run *engine.Run, l engine.Lessee, session *engine.Session, settings *engine.Queue,
 	now time.Time,
@@ -318,7 +318,7 @@ func (id taskID) status(
 	}
 }
 
-// withheld says in a status why its task is not to be had.
+// withheld sets the reason why the task cannot be claimed.
 func withheld(s *protocol.ClaimStatus, err error) {
 	var refusal *protocol.Error
 	if errors.As(err, &refusal) {

@@ -71,7 +71,7 @@ func (b *Broker) RequestCancellation(ctx context.Context, in protocol.EndRequest
 	})
 }
 
-// Repair takes a run out of quarantine.
+// Repair ends the quarantine of a run.
 func (b *Broker) Repair(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
 	return b.tell(ctx, in, "repair", nil, func(string) engine.Input { return engine.Repair{Identity: in.Identity} })
 }

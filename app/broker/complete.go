@@ -133,8 +133,8 @@ func (b *Broker) completeOne(
 	return b.recorded(in, a, turn, o)
 }
 
-// record commits the change of one outcome. It also returns the hash of what the outcome says, by which it is known
-// when it comes again.
+// record commits the change of one outcome. It also returns the hash of the outcome, by which a repetition is
+// recognized.
 func (b *Broker) record(
 	ctx context.Context, in *protocol.CompleteItem, turn *turn, sight sight,
 ) (o change.Outcome, hash string, err error) {
@@ -203,8 +203,8 @@ func (b *Broker) recorded(
 	return a
 }
 
-// notRecorded is the answer to an outcome that was not taken now: the first answer again, if it was taken before, or
-// why it is refused.
+// notRecorded returns the response to an outcome that was not recorded now: the first response, if the outcome is a
+// repetition, or else the error.
 func (b *Broker) notRecorded(
 	ctx context.Context, in protocol.CompleteItem, a protocol.CompleteAnswer, turn *turn, hash string, err error,
 	budget *dispatch.Budget,
@@ -230,8 +230,7 @@ func (b *Broker) notRecorded(
 	return b.refused(a, err)
 }
 
-// wantsMembers refuses an outcome that does not say from whom it is, of which task and of which delivery,
-// before anything is judged by what it does say.
+// wantsMembers rejects an outcome without its worker, task or delivery before any other check.
 func wantsMembers(in protocol.CompleteItem) error {
 	delivery, said := "workflow_task_attempt", in.Attempt != 0 // as batches call it for questions as well
 	if in.Kind == protocol.KindActivity {
@@ -251,7 +250,7 @@ func wantsMembers(in protocol.CompleteItem) error {
 	return protocol.Missing(missing)
 }
 
-// late counts an outcome that came too late for its session.
+// late counts an outcome that arrived after the end of its session's holding.
 func (b *Broker) late(in protocol.CompleteItem, ended history.Event, refusal error) {
 	why := ""
 	if c, ok := ended.Data.(*history.ActivityCancelled); ok && c.Reason == engine.SessionEndedReason &&
@@ -269,7 +268,7 @@ func (b *Broker) late(in protocol.CompleteItem, ended history.Event, refusal err
 		Msg("late completion ignored")
 }
 
-// replied takes the reply to a question, which is kept nowhere.
+// replied passes the reply of a query task to its caller; the reply is not stored.
 func (b *Broker) replied(
 	ctx context.Context, in protocol.CompleteItem, a protocol.CompleteAnswer,
 ) protocol.CompleteAnswer {
@@ -282,7 +281,7 @@ func (b *Broker) replied(
 	return a
 }
 
-// refused is the answer to an outcome that was not taken.
+// refused returns the response to a rejected outcome.
 func (b *Broker) refused(a protocol.CompleteAnswer, err error) protocol.CompleteAnswer {
 	a.Err = err
 	var refusal *protocol.Error

@@ -10,7 +10,7 @@ import (
 // A deployment is what operators see of builds by name; what is stored is the row of a queue. Both ways to decide about
 // a build go through one change, so that neither can undo the other by an old read.
 
-// deploymentOutcomes are what the verbs on a deployment are answered with.
+// deploymentOutcomes maps the verbs on deployments to the outcomes in their responses.
 var deploymentOutcomes = map[string]string{
 	protocol.BuildPromote: "promoted", protocol.BuildDrain: "drained", protocol.BuildResume: "resumed",
 	protocol.BuildRollback: "rolled_back",

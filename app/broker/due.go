@@ -13,8 +13,8 @@ import (
 // each decision looks at the time again; the harder question, whether the worker of a lease is dead, is left to
 // the app that hears it.
 
-// Due moves one due thing forward in time. Its decision looks again whether the time has come, so that several sweepers
-// at the same work do no harm.
+// Due applies the transition of one due row. The decision checks again that the time has come, so several sweepers may
+// work on the same rows.
 func (b *Broker) Due(ctx context.Context, d store.Due) error {
 	var err error
 	switch d.Kind {

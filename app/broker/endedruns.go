@@ -21,9 +21,9 @@ const (
 	endedTold = 30 * time.Second
 	// mostEnded bounds the ended runs of one worker that wait for its heartbeat.
 	mostEnded = 2000
-	// endedChunk is how many runs are looked up at once when hints were lost.
+	// endedChunk is the number of runs that one read checks after hints were lost.
 	endedChunk = 500
-	// memorySwept is how often what is remembered of processes and polls that are gone is removed.
+	// memorySwept is the interval at which entries of ended processes and polls are removed from memory.
 	memorySwept = time.Minute
 )
 
@@ -78,8 +78,8 @@ func (e *endedRuns) sweep(now time.Time) {
 	}
 }
 
-// watchEnded notifies workers of ended runs that they keep, until ctx ends, and removes what is remembered of processes
-// and polls that are gone: their entries would stay until new ones come.
+// watchEnded notifies workers of ended runs in their sticky caches until ctx ends. It also removes entries of ended
+// processes and polls, which would otherwise stay until new entries replace them.
 func (b *Broker) watchEnded(ctx context.Context) {
 	w := b.dispatch.Watch(dispatch.TopicEnded)
 	defer w.Close()
@@ -114,7 +114,7 @@ func (b *Broker) watchEnded(ctx context.Context) {
 	}
 }
 
-// evictEnded notifies the workers that keep runs which have ended.
+// evictEnded notifies the workers that have ended runs in their sticky caches.
 func (b *Broker) evictEnded(runs []string) {
 	by := map[engine.WorkerKey][]string{}
 	for _, run := range runs {
@@ -133,7 +133,7 @@ func (b *Broker) evictEnded(runs []string) {
 	}
 }
 
-// endedOf are those of some runs that are not open any more.
+// endedOf returns the runs of a list that are not open.
 func (b *Broker) endedOf(ctx context.Context, runs []string) (ended []string, err error) {
 	for len(runs) > 0 {
 		some := runs[:min(len(runs), endedChunk)]
@@ -155,7 +155,7 @@ func (b *Broker) endedOf(ctx context.Context, runs []string) (ended []string, er
 	return ended, nil
 }
 
-// keeps takes over what a worker that is new to this app keeps in memory, and says which of those runs have ended.
+// keeps records the sticky cache of a worker that is new to this app, and returns the runs in it that have ended.
 func (b *Broker) keeps(ctx context.Context, w *engine.Worker, runs []protocol.KeptRun) (ended []string, err error) {
 	if len(runs) == 0 {
 		return nil, nil

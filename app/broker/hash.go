@@ -15,8 +15,8 @@ import (
 // that app is. So hashes stand in history, and a hash that an earlier release would have taken still has to be
 // recognised.
 
-// bytesMark begins a hash that was taken of payloads as they are. A hash without it was taken of JSON, as all
-// were before; such hashes still stand in histories.
+// bytesMark is the prefix of hashes over raw payload bytes. Older releases hashed JSON, without a prefix; such hashes
+// still exist in histories.
 const bytesMark = "b:"
 
 // sumOf is the hash of what was gathered. Gathering first costs one piece of memory; a hash that is written to costs
@@ -32,7 +32,7 @@ func hexOf(mark string, b []byte) string {
 	return string(hex.AppendEncode(append(text[:0], mark...), sum[:12]))
 }
 
-// hashOf tells outcomes apart by their JSON, so that a repeated one is known.
+// hashOf returns the hash of an outcome's JSON, by which a repetition is recognized.
 func hashOf(v any) string {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -41,7 +41,7 @@ func hashOf(v any) string {
 	return sumOf(raw)
 }
 
-// hashResult tells results apart.
+// hashResult returns the hash of a result.
 func hashResult(blob string) string {
 	return markedSum(addBlob(make([]byte, 0, 8+len(blob)), blob))
 }
@@ -74,7 +74,7 @@ func addBlob(to []byte, blob string) []byte {
 	return append(binary.BigEndian.AppendUint64(to, uint64(len(blob))), blob...)
 }
 
-// sameOutcome says whether an outcome of an activity is the one a hash was taken of, by this release or one before.
+// sameOutcome reports whether a stored hash, by this release or an older one, is the hash of this activity outcome.
 func sameOutcome(in *protocol.CompleteItem, stored, now string) bool {
 	return stored == now || in.Failure == nil && stored == hashOf(in.Result.Blob)
 }

@@ -54,8 +54,7 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 		return a, err
 	}
 	beaten.Recall = true
-	// The step's own answer says nothing of the session as the beat leaves it, so it is taken from what was
-	// decided.
+	// The answer of the step does not contain the session after the heartbeat, so read the session from the decision.
 	decideStep := beaten.Decide
 	beaten.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
 		w, err := decideStep(rows, now)
@@ -86,8 +85,8 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 	// other attempt may begin meanwhile.
 	a.Renewed, a.CanContinue, a.LeaseExpiresAt, a.LastHeartbeatAt = true, !r.act.Cancel, r.act.Until, r.act.HeartbeatAt
 	a.CancelRequested = r.act.Cancel
-	// How long the session is held changes with the beat too, and its holder judges by that whether it may begin
-	// more in it.
+	// The heartbeat also extends the session's lease, and the owner decides by this lease whether it may start more
+	// tasks in the session.
 	if r.sess != nil {
 		a.Session = affinity(r.sess, r.act.Queue, false)
 	}
@@ -118,7 +117,7 @@ func (b *Broker) heartbeatWorkflow(
 	return a, nil
 }
 
-// over turns the refusals that mean "stop" into an answer that says so.
+// over converts errors that mean "stop" into a heartbeat response with this instruction.
 func over(a protocol.HeartbeatAnswer, err error) (protocol.HeartbeatAnswer, error) {
 	var e *protocol.Error
 	if !errors.As(err, &e) {
@@ -142,7 +141,7 @@ func over(a protocol.HeartbeatAnswer, err error) (protocol.HeartbeatAnswer, erro
 	return a, nil
 }
 
-// renewLease renews one of the leases a worker's heartbeat names; what is wrong with it stands in the answer.
+// renewLease renews one lease of a worker's heartbeat; the response contains its error.
 func (b *Broker) renewLease(ctx context.Context, in protocol.HeartbeatRequest) protocol.HeartbeatAnswer {
 	if in.Malformed != nil { // it ends no attempt: the lease stays as it is
 		reason := string(protocol.ReasonOf(in.Malformed))

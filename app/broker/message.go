@@ -14,8 +14,8 @@ import (
 // What one run owes another is brought here, in one change over both: off the sender and onto the target. That
 // is why it arrives once, whatever crashes and however many apps try.
 
-// errGoneOn says that the run a child reports to has gone on as a new one, or is kept no longer: the news belongs to
-// the chain.
+// errGoneOn means that the parent run of a child's report continued as a new run, or was deleted by retention: the
+// report goes to the current run of the chain.
 var errGoneOn = errors.New("the parent has continued as a new run")
 
 // owed brings one message to its target and takes it off the run that owed it, in one change. So it arrives

@@ -11,7 +11,7 @@ import (
 // The verbs count, not the store: a refusal commits nothing that could be counted. An app without metrics has a nil
 // *Metrics, so callers need no check.
 
-// Metrics counts what the verbs did. A nil *Metrics counts nothing.
+// Metrics counts the results of verbs. A nil *Metrics counts nothing.
 type Metrics struct {
 	outcomes *prometheus.CounterVec
 	refusals *prometheus.CounterVec

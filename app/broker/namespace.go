@@ -76,7 +76,8 @@ func (b *Broker) HasNamespace(ctx context.Context, name string) error {
 	return err
 }
 
-// It says how to make one: namespaces are not made by being named.
+// noNamespace returns the error for an unknown namespace. It names the route that creates one, since using a name does
+// not create a namespace.
 func noNamespace(name string) error {
 	return protocol.Refuse(protocol.ReasonNamespaceNotFound, "namespace %s not found", name).
 		With("namespace", name).With("remediation", "create it with POST /api/namespaces")
@@ -110,7 +111,7 @@ func (b *Broker) viewNamespace(n store.Namespace) protocol.NamespaceView {
 	return v
 }
 
-// Namespaces lists those the caller may see, by name.
+// Namespaces lists the namespaces that the caller may see, by name.
 func (b *Broker) Namespaces(ctx context.Context, visible func(string) bool) ([]protocol.NamespaceView, error) {
 	views := []protocol.NamespaceView{}
 	err := b.store.View(ctx, func(r store.Reader) error {
@@ -125,7 +126,7 @@ func (b *Broker) Namespaces(ctx context.Context, visible func(string) bool) ([]p
 	return views, err
 }
 
-// CreateNamespace makes a namespace; a name that is taken is refused.
+// CreateNamespace creates a namespace; an existing name is rejected.
 func (b *Broker) CreateNamespace(ctx context.Context, in protocol.NamespaceRequest) (protocol.NamespaceView, error) {
 	if err := protocol.CheckNamespace("name", in.Name); err != nil {
 		return protocol.NamespaceView{}, err
@@ -139,7 +140,7 @@ func (b *Broker) CreateNamespace(ctx context.Context, in protocol.NamespaceReque
 	})
 }
 
-// UpdateNamespace changes what the request says and nothing else.
+// UpdateNamespace changes the settings that the request contains.
 func (b *Broker) UpdateNamespace(ctx context.Context, in protocol.NamespaceRequest) (protocol.NamespaceView, error) {
 	return b.putNamespace(ctx, in, func(had *store.Namespace, _ history.Time) (store.Namespace, error) {
 		if had == nil || had.Leaving {
@@ -237,7 +238,7 @@ func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.Nam
 	return out, err
 }
 
-// leave takes one step in the removal of a namespace.
+// leave commits one step of the deletion of a namespace.
 func (b *Broker) leave(ctx context.Context, name string, step func(store.Namespace) store.Writes) error {
 	_, err := b.store.Commit(ctx, store.Change{
 		Needs: store.Keys{Namespaces: []string{name}},

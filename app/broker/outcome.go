@@ -15,7 +15,7 @@ import (
 // An outcome becomes one change: of a workflow task or of an attempt, which was handed back, failed, or brought what
 // comes next.
 
-// completion makes the change of one outcome, and the hash of what it says.
+// completion returns the change of one outcome, and the hash of the outcome.
 func (b *Broker) completion(
 	ctx context.Context, in protocol.CompleteItem, turn *turn,
 ) (store.Change, string, error) {
@@ -51,7 +51,7 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 		Number: n, Holder: h, Commands: in.Commands, Streams: in.StreamWaits, Malformed: in.Malformed,
 	}
 	if in.Malformed != nil || refused.Unsupported() != nil {
-		// before any other refusal: this one takes the run out of everybody's hands
+		// before any other error: this one quarantines the run
 		refused.Hash, refused.Former = hashCommands(in.Commands), func() string { return hashOf(in.Commands) }
 		//nolint:nilerr // the engine refuses what is unsupported, with all that this entails
 		return change.Step(in.Namespace, run, needs, refused), refused.Hash, nil
@@ -66,8 +66,8 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 	if err != nil {
 		return store.Change{}, "", err
 	}
-	// The hash is of what the worker sent, so it is taken before arguments are filled in: sent again, the report
-	// has none either.
+	// Hash the commands as the worker sent them, before the arguments are filled in, so that a repetition has the same
+	// hash.
 	hash, commands := hashCommands(in.Commands), in.Commands
 	if err := b.sameArguments(ctx, run, &in); err != nil {
 		return store.Change{}, "", err
@@ -134,7 +134,7 @@ func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Ch
 	return c, hash, nil
 }
 
-// maxVersion is how long a name of a version of code may be that is kept.
+// maxVersion is the maximum length of a code version that the app stores.
 const maxVersion = 64
 
 // versionOf returns the code version of a completion, or "" if it is not valid UTF-8 or is longer than maxVersion.

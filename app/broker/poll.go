@@ -21,7 +21,7 @@ import (
 // and the same poll again gets the same tasks. Everything that may keep a worker from work (registration,
 // release, drains, slots) is answered in words, since a poll that is merely held would hide a mistake.
 
-// How long a poll is held when the request does not say, and at most.
+// Duration of a poll without a requested duration, and its maximum.
 const (
 	defaultPoll = 30 * time.Second
 	maxPoll     = 60 * time.Second
@@ -63,7 +63,7 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 					return orZero(empty), err
 				}
 				continue
-			// It is answered empty: its worker asks again for what it offers now.
+			// Return an empty response: the worker polls again with its new registration.
 			case errors.Is(err, membership.ErrRevised):
 				return b.answer(ctx, in, nil)
 			case errors.Is(err, dispatch.ErrGone): // its registration is over, or was forgotten here
@@ -113,9 +113,8 @@ func (b *Broker) outlived(
 	return b.answer(ctx, in, nil)
 }
 
-// admitPoll checks who polls, in the order in which a worker has to put things right: who it is, its release,
-// drains, its queues, its build, and what it asks for. A non-nil answer ends the poll without work and without
-// an error.
+// admitPoll checks a poll in the order in which an operator must fix problems: the worker's identity, release, drains,
+// queues, build, and request. A non-nil answer ends the poll without tasks and without an error.
 func (b *Broker) admitPoll(
 	ctx context.Context, in *protocol.PollRequest,
 ) (*engine.Worker, *protocol.PollAnswer, error) {
@@ -212,7 +211,8 @@ func incapable(w *engine.Worker, kinds []protocol.TaskKind) protocol.PollStatus 
 }
 
 // drainAnswer returns a poll response that reports whether the worker or the app drains. A worker stops polling for
-// good when it drains, but must continue to poll when only the app drains, since another app will take over.
+// good when it drains. When only the app drains, the worker must continue to poll, since the successor of the app needs
+// it.
 func (b *Broker) drainAnswer() protocol.PollAnswer {
 	a := drainingAnswer()
 	if b.isDraining() {
@@ -221,7 +221,7 @@ func (b *Broker) drainAnswer() protocol.PollAnswer {
 	return a
 }
 
-// It says when to ask again: an operator may take a drain back.
+// drainingAnswer tells the worker when to poll again, since an operator may end the drain.
 func drainingAnswer() protocol.PollAnswer {
 	return protocol.PollAnswer{
 		Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining), RetryAfter: 1000,

@@ -18,7 +18,7 @@ import (
 // The response of a poll may be lost after the poll leased tasks. If the repeated poll were a new one, these tasks
 // would wait until their leases expire, and the worker would receive further tasks for which it has no slot.
 
-// pollKept is how long the result of a poll_request_id is kept in memory.
+// pollKept is the time for which the result of a poll_request_id stays in memory.
 const pollKept = 120 * time.Second
 
 // pollMemory answers a repeated poll with the tasks of the first one, so that a lost response costs no lease.
@@ -104,7 +104,7 @@ func (m *pollMemory) once(
 	}
 }
 
-// In any order, since clients build the list anew each time.
+// sameKinds compares two lists in any order, since clients build the list anew for each poll.
 func sameKinds(a, b []protocol.TaskKind) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(k protocol.TaskKind) bool { return !slices.Contains(b, k) })
 }
@@ -125,7 +125,7 @@ func (m *pollMemory) entry(k pollKey, kinds []protocol.TaskKind) (*pollEntry, bo
 	return e, true
 }
 
-// finish publishes what the poll was given; only that is worth keeping.
+// finish publishes the tasks of a poll and removes the entry of a poll without tasks.
 func (m *pollMemory) finish(k pollKey, e *pollEntry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -197,7 +197,8 @@ func given(tasks []protocol.Task) []store.TaskRef {
 	return refs
 }
 
-// again is what a poll was given, as it is now; no tasks when the worker no longer holds some of it.
+// again returns the tasks of an earlier poll in their current state, or no tasks if the worker no longer holds one of
+// them.
 func (b *Broker) again(
 	ctx context.Context, in protocol.PollRequest, w *engine.Worker, refs []store.TaskRef,
 ) (protocol.PollAnswer, error) {
@@ -357,7 +358,7 @@ func stepOf(ref store.TaskRef) int64 {
 	return ref.Seq
 }
 
-// stillHeld is a lease that was found again, as it was given.
+// stillHeld returns the lease of a task of an earlier poll, if the worker still holds the lease.
 func stillHeld(
 	ctx context.Context, r store.Reader, run *engine.Run, ref store.TaskRef, now time.Time,
 ) (store.Leased, bool) {

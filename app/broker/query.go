@@ -19,7 +19,7 @@ import (
 // A query changes nothing and is in no history: it is asked of the workflow's code as its worker runs it. So it needs a
 // living worker that takes it, and is refused at once when there is none, rather than left to its time-out.
 
-// queryDeadline is how long a query may take.
+// queryDeadline is the maximum duration of a query.
 const queryDeadline = 30 * time.Second
 
 // Query dispatches a query task to a worker that runs the workflow type. The worker replays the stored history. Nothing
@@ -119,7 +119,7 @@ func refusedQuery(name string, f *protocol.Failure) error {
 	return protocol.Refuse(reason, "query %s: %s", name, f.Message).With("query_name", name).With("failure", f)
 }
 
-// queryTask is what the worker is given: the query with the whole history, or its first page.
+// queryTask returns the query task for the worker, with the whole history or its first page.
 func (b *Broker) queryTask(ctx context.Context, q *store.Question, paged bool) (*protocol.QueryTask, error) {
 	events, next, args, err := b.questions.Past(ctx, q, paged)
 	return &protocol.QueryTask{

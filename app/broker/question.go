@@ -64,7 +64,7 @@ func (b *Broker) someWorker(ctx context.Context, q *store.Question) (bool, error
 	return b.canAnswer(q, all), err
 }
 
-// whoHas names the workers that took a question and did not answer it.
+// whoHas names the workers that leased a query task and did not reply.
 func whoHas(err error) string {
 	var s *querytask.Silent
 	if !errors.As(err, &s) {
@@ -95,7 +95,7 @@ func (b *Broker) questionTask(ctx context.Context, in protocol.PollRequest, l st
 	return protocol.Task{Kind: l.Kind, Query: t}, err
 }
 
-// completeQuestion takes a worker's reply to its caller.
+// completeQuestion passes a worker's reply to the caller of the query.
 func (b *Broker) completeQuestion(ctx context.Context, in protocol.CompleteItem) (outcome string, err error) {
 	q, err := b.questions.Get(ctx, in.TaskID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {

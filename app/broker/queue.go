@@ -77,7 +77,7 @@ func (b *Broker) unmanned(ctx context.Context, s protocol.BuildState) (string, e
 	), nil
 }
 
-// maxBudget is the highest bound a budget may say.
+// maxBudget is the highest limit of a queue.
 const maxBudget = 1_000_000_000
 
 // Limit sets the budgets of a queue, or of all queues of a namespace together.
@@ -106,7 +106,7 @@ func (b *Broker) Limit(ctx context.Context, in protocol.LimitRequest) (protocol.
 	if key.Name == "" {
 		action = "namespace.limit"
 	}
-	// Nothing given is taken for a mistake, and not for the wish to have no bounds.
+	// A request without any limit is treated as a mistake, not as a request to remove all limits.
 	if len(limits) == 0 {
 		return protocol.LimitState{}, protocol.Invalid(
 			protocol.ActivityTaskLimit, "give workflow_tasks, activity_tasks, or both",
@@ -118,7 +118,7 @@ func (b *Broker) Limit(ctx context.Context, in protocol.LimitRequest) (protocol.
 	return view.LimitState(key, &q), err
 }
 
-// Nothing is no bound, which is how budgets are stored.
+// value returns the stored form of a limit: 0 means no limit.
 func value(n *int) int {
 	if n == nil {
 		return 0
@@ -126,7 +126,7 @@ func value(n *int) int {
 	return *n
 }
 
-// decideQueue commits a decision about a queue and notes who made it.
+// decideQueue commits a decision about a queue together with its audit record.
 func (b *Broker) decideQueue(
 	ctx context.Context, k engine.QueueKey, in engine.QueueChange, note store.Audit,
 ) (engine.Queue, error) {

@@ -16,9 +16,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Each app counts the usage of its own commits in memory. Once per second, if there were commits, the app adds these
-// counts to the rows of the namespaces and reads the totals of all apps. A quota may therefore be exceeded by the usage
-// that other apps admit within one second. In exchange, verbs need no extra statement, and an idle app sends none.
+// Each app counts the usage of the commits that it makes in memory. Once per second, if there were commits, the app
+// adds these counts to the rows of the namespaces and reads the totals of all apps. A quota may therefore be exceeded
+// by the usage that other apps admit within one second. In exchange, verbs need no extra statement, and an idle app
+// sends none.
 
 // Intervals of the usage exchange.
 const (

@@ -36,7 +36,7 @@ type renewals struct {
 	waiting *gathering // nil: none waits
 }
 
-// gathering is what will be one change.
+// gathering collects renewals for one change.
 type gathering struct {
 	parts []*renewed
 	size  int
@@ -47,7 +47,7 @@ type gathering struct {
 	err   error
 }
 
-// renewed is what one heartbeat names.
+// renewed holds the renewals of one heartbeat.
 type renewed struct {
 	who      *auth.Principal
 	worker   engine.WorkerKey
@@ -176,7 +176,7 @@ func (b *Broker) gather(part *renewed, patience time.Duration) *gathering {
 	g.parts = append(g.parts, part)
 	g.size += len(part.sessions)
 	switch due := time.Now().Add(patience); {
-	// Who cannot wait takes all that waits along: the change is made anyway, and theirs are in it.
+	// A renewal that cannot wait commits the whole gathering at once.
 	case patience <= 0:
 		g.hurry()
 	case g.due.IsZero() || due.Before(g.due):
@@ -186,7 +186,7 @@ func (b *Broker) gather(part *renewed, patience time.Duration) *gathering {
 	return g
 }
 
-// renewTogether stores what was gathered when it is time to.
+// renewTogether commits a gathering when it is due.
 func (b *Broker) renewTogether(ctx context.Context, g *gathering) {
 	defer close(g.done)
 	select {

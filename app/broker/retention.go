@@ -263,8 +263,7 @@ func (b *Broker) dropSchedules(ctx context.Context, ns string, before time.Time)
 			if s.RemovedAt.IsZero() || !s.RemovedAt.Before(before) {
 				continue
 			}
-			// The decision looks again whether it is gone for so long: it may have been made anew under the same
-			// id.
+			// The decision checks the age again: a new schedule may have been created under the same ID.
 			if _, err := b.decideSchedule(ctx, s.Key(), engine.ForgetSchedule{Before: before}); err != nil &&
 				!engine.IsNotDue(err) {
 				return err

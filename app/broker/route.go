@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A route is a rule for leases to come and touches none that stands: what a worker outside of the group has begun
-// it finishes. The polls of the namespace's workers end with the commit and are let in anew by the new rule.
+// A route applies to future leases only: a worker outside the group finishes its running tasks. The commit ends the
+// polls of the namespace's workers; the workers poll again under the new route.
 
 // Route has the workers of a group alone get the tasks of a queue, or, without a queue, of all of a namespace whose
 // queues name none themselves. Neither the queue nor a worker of the group need be there: the tasks wait for one.
@@ -39,7 +39,7 @@ func (b *Broker) Route(ctx context.Context, in protocol.RouteRequest) (protocol.
 	return b.view.Routed(ctx, key.Namespace, key.Name)
 }
 
-// elsewhere says whether a queue's tasks are for the workers of another group.
+// elsewhere reports whether a queue is routed to another group than the worker's.
 func (b *Broker) elsewhere(w *engine.Worker, queue string) bool {
 	return b.store.Queue(engine.QueueKey{Namespace: w.Namespace, Name: queue}).Elsewhere(w.Group)
 }

@@ -29,7 +29,7 @@ func (a *app) route(queue, group string) protocol.RouteState {
 
 // If an operator routes a queue to a group at one app, only workers of this group get its tasks at every app, including
 // polls that already wait. Without a live worker in the group the tasks wait and report the reason. A namespace is
-// routed like a queue, except for queues with a group of their own.
+// routed like a queue, except for queues that name a group.
 func TestAQueueIsRoutedToAGroup(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		said, at := twoApps(t, database)

@@ -24,7 +24,7 @@ import (
 // maxBackfill is the most firings of one backfill.
 const maxBackfill = 1000
 
-// errMoved says that a schedule is not any more what a step was prepared for; the step is prepared again.
+// errMoved means that a schedule changed after a step was prepared; the caller prepares the step again.
 var errMoved = errors.New("the schedule has moved")
 
 // scheduled is the result of a step on a schedule.
@@ -176,7 +176,7 @@ func workflowsOf(s *engine.Schedule, in engine.ScheduleInput) []engine.WorkflowK
 	return keys
 }
 
-// scheduledRun is what an action starts: a workflow, or the one activity of command.
+// scheduledRun is the start of an action: a workflow, or an activity run with its command.
 type scheduledRun struct {
 	request  protocol.StartRequest
 	args     string
@@ -323,7 +323,7 @@ func (b *Broker) CreateSchedule(ctx context.Context, in protocol.ScheduleRequest
 	return b.commandSchedule(ctx, in, engine.CreateSchedule{Request: in})
 }
 
-// UpdateSchedule changes what the request says.
+// UpdateSchedule changes the members that the request contains.
 func (b *Broker) UpdateSchedule(ctx context.Context, in protocol.ScheduleRequest) (protocol.ScheduleReceipt, error) {
 	return b.commandSchedule(ctx, in, engine.UpdateSchedule{Request: in})
 }
@@ -403,7 +403,7 @@ func receiptOf(k engine.ScheduleKey, d scheduled) protocol.ScheduleReceipt {
 	return r
 }
 
-// PauseSchedule keeps a schedule from firing.
+// PauseSchedule stops the firings of a schedule.
 func (b *Broker) PauseSchedule(ctx context.Context, ns, id, note string) (protocol.ScheduleReceipt, error) {
 	return b.commandSchedule(ctx, protocol.ScheduleRequest{Namespace: ns, ID: id, Note: &note}, engine.PauseSchedule{
 		Note: note,
@@ -425,7 +425,7 @@ func (b *Broker) DeleteSchedule(ctx context.Context, ns, id string) (protocol.Sc
 	return out, err
 }
 
-// TriggerSchedule fires a schedule now, under its own overlap policy or the given one.
+// TriggerSchedule fires a schedule now, under the given overlap policy or else the schedule's.
 func (b *Broker) TriggerSchedule(ctx context.Context, ns, id, overlap string) (protocol.ScheduleReceipt, error) {
 	now, err := b.store.Now(ctx)
 	if err != nil {
@@ -434,7 +434,8 @@ func (b *Broker) TriggerSchedule(ctx context.Context, ns, id, overlap string) (p
 	return b.commandSchedule(ctx, overlapping(ns, id, overlap), engine.FireSchedule{At: now, Overlap: overlap})
 }
 
-// An overlap that was given goes through the check of all schedules; none means the schedule's own.
+// overlapping returns a request by which a given overlap policy is validated; without one the schedule's policy
+// applies.
 func overlapping(ns, id, overlap string) protocol.ScheduleRequest {
 	in := protocol.ScheduleRequest{Namespace: ns, ID: id}
 	if overlap != "" {

@@ -185,8 +185,8 @@ func (b *Broker) mine(ctx context.Context, ns, worker string) error {
 	return nil
 }
 
-// heard is a refusal of a session verb as the caller may hear it: nothing of a session that is held by a worker it may
-// not speak for.
+// heard returns the error of a session verb without details that the caller may not see: the session of a worker that
+// the caller may not act for.
 func (b *Broker) heard(ctx context.Context, key engine.SessionKey, refusal error) error {
 	if auth.BoundFrom(ctx) == nil || protocol.ReasonOf(refusal) == "" {
 		return refusal

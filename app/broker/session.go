@@ -182,7 +182,7 @@ func (b *Broker) freeSuperseded(ctx context.Context, s *engine.Session) {
 	}
 }
 
-// withSession adds the session as it stands to a refusal, since callers show it.
+// withSession adds the current session to an error, since callers display it.
 func (b *Broker) withSession(ctx context.Context, key engine.SessionKey, err error) error {
 	err = b.heard(ctx, key, err)
 	var refusal *protocol.Error

@@ -67,7 +67,7 @@ func (b *Broker) logMove(m store.SessionMove) {
 	e.Msg("session " + words[m.What])
 }
 
-// words are what the log says of an entry of a timeline.
+// words maps entries of a timeline to log messages.
 var words = map[string]string{
 	"started": "started", "claimed": "claimed", "reclaimed": "reclaimed", "resumed": "resumed",
 	"draining": "draining", "released": "released", "expired": "expired",

@@ -66,7 +66,7 @@ func newSessionCounters(r prometheus.Registerer) sessionCounters {
 	}
 }
 
-// A claim of a session that had given way is counted apart: many of those say that the cap is too low.
+// Claims of an evicted session have a separate counter: a high count means that the session limit is too low.
 func (m *Metrics) moved(e store.SessionMove) {
 	switch {
 	case m == nil:
@@ -106,7 +106,7 @@ func (m *Metrics) renewed(n int) {
 	}
 }
 
-// What came too late has no commit either: it was refused.
+// late counts outcomes that arrived too late. They were rejected, so no commit counts them.
 func (m *Metrics) late(why string) {
 	if m != nil {
 		m.sessions.late.WithLabelValues(why).Inc()

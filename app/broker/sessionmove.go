@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An operator's word about a session goes through the decisions that its holder's goes through, so that one place says
-// what a session may do. A holder that does not know of it yet is refused the next time it speaks.
+// An operator's request about a session uses the same decisions as the requests of its owner. An owner that does not
+// know of the change is rejected at its next request.
 
 // OperateSession closes a session at an operator's request, moves it to another worker (migrate), or forgets one that
 // has ended. All are audited.
@@ -30,8 +30,8 @@ func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperatio
 	case "close":
 		operation = engine.CloseSession{Why: in.Reason, Operator: in.Identity}
 	case "migrate":
-		// Chosen before the change, by what is known of workers now. The session waits for it only so long, and
-		// then for anybody.
+		// Select the worker before the change, from the current membership. The session is reserved for this worker for
+		// a limited time; then any worker may acquire the session.
 		to, err := b.successor(ctx, key, in.To)
 		if err != nil {
 			return protocol.SessionView{}, err

@@ -95,10 +95,10 @@ func (b *Broker) unknownBuild(ctx context.Context, in protocol.StartRequest) []p
 	}}
 }
 
-// existing answers a start whose id is taken.
-// It changes nothing, so a start that was answered and comes again costs no row.
+// existing returns the response to a start whose workflow ID is in use. It writes nothing, so a repeated start costs no
+// row.
 func existing(in protocol.StartRequest, flow *engine.Workflow, run *engine.Run) (store.Writes, error) {
-	// Only a run that is open is what the caller wants. With one that is closed the id is taken, and nothing runs.
+	// The policy use-existing returns an open run only; a closed run still reserves the workflow ID.
 	if in.DuplicatePolicy == "use-existing" && run != nil && run.Status.Open() {
 		return store.Writes{Answer: started(in, run, "returned_existing_active")}, nil
 	}
@@ -136,7 +136,7 @@ func started(in protocol.StartRequest, run *engine.Run, outcome string) protocol
 	}
 }
 
-// startRequest checks a start and fills in what was left out; it also gives the blob of the arguments.
+// startRequest validates a start and sets its defaults; it also returns the blob of the arguments.
 func (b *Broker) startRequest(in protocol.StartRequest) (protocol.StartRequest, string, error) {
 	in.Namespace = change.Namespace(in.Namespace)
 	if in.WorkflowID == "" {

@@ -68,7 +68,7 @@ func (b *Broker) processOf(in protocol.CompleteItem) store.Process {
 	return p
 }
 
-// put makes a process the first worker of a run.
+// put makes a process the most recent sticky worker of a run.
 func (k *stickyRuns) put(run string, by stickyWorker) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -137,7 +137,7 @@ func (k *stickyRuns) without(run string, gone func(stickyWorker) bool) []stickyW
 	return slices.DeleteFunc(slices.Clone(workers), gone)
 }
 
-// set gives a run its workers, none of which takes it out; mu is held.
+// set replaces the workers of a run, and removes the run if there are none; mu is held.
 func (k *stickyRuns) set(run string, workers []stickyWorker) {
 	before, _ := k.runs.Peek(run)
 	k.size += len(workers) - len(before)

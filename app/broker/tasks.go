@@ -29,7 +29,7 @@ func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []st
 	for i, l := range leased {
 		if l.Kind == protocol.KindActivity {
 			t := activityTask(l, args[i])
-			// Only who can decide a turn is shown what it needs for one.
+			// Only a worker that supports eager workflow tasks gets the events for one.
 			if in.Turns {
 				t.LastSequence, t.Unseen = l.Head.LastSeq, b.unseen(&l)
 			}
@@ -58,7 +58,7 @@ func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []st
 // leased: what is leased beyond it is returned. It leaves the rest of a frame to what else a response has.
 const mostSent = protocol.MaxTaskBytes * 3 / 2
 
-// shortestPage is how many bytes of history a workflow task may show at least.
+// shortestPage is the minimum number of bytes of history for a workflow task.
 const shortestPage = 16 << 10
 
 // activityBytes and workflowBytes are the sizes of tasks as they are sent.
@@ -95,7 +95,7 @@ func fitting(tasks []protocol.Task) int {
 	return len(tasks)
 }
 
-// mostUnseen is how many bytes an activity shows of its run at most.
+// mostUnseen is the maximum size of the run's events that an activity task carries.
 const mostUnseen = engine.MaxUnseenBytes
 
 // unseen are the events that the worker of an activity has not seen of its run, if it keeps that: the turn that follows
@@ -309,7 +309,7 @@ func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (p
 		if err := sight.of(s); err != nil {
 			return err
 		}
-		// The checks are those of a heartbeat; what it would renew is not kept.
+		// Run the checks of a heartbeat and discard the renewal.
 		held := engine.HeartbeatTask{Number: n, Holder: engine.Holder{Owner: in.Owner, Delivery: in.Attempt}}
 		if _, err := engine.DecideRun(s, engine.Environment{}, held, now); err != nil {
 			return err

@@ -137,7 +137,7 @@ func (t *turn) change(ns string, needs store.Keys, in engine.CompleteActivity) s
 	return store.Change{Needs: needs, Recall: true, NotBefore: t.then.At.Time, Decide: decide}
 }
 
-// serves says whether the caller's token is good for the run's own queue.
+// serves reports whether the caller's token may serve the run's queue.
 func (t *turn) serves(run *engine.Run) bool {
 	who := auth.BoundFrom(t.ctx)
 	return who == nil || who.Serves(run.Queue)
@@ -157,14 +157,14 @@ func (t *turn) note(o *change.Outcome) {
 	}
 }
 
-// refused forgets what the worker keeps of the run: the result did not count, and its turn with it.
+// refused drops the run from the worker's sticky entries: the result and its eager workflow task were rejected.
 func (t *turn) refused() {
 	if t != nil {
 		t.b.sticky.forget(t.run, t.by)
 	}
 }
 
-// endWait gives up what was set aside for the next activity.
+// endWait releases the poll that was reserved for the next activity.
 func (t *turn) endWait() {
 	if t != nil && t.next != nil {
 		t.next.Leave()

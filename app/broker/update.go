@@ -87,14 +87,14 @@ func (b *Broker) awaitUpdate(
 	for {
 		next, err := b.followRun(ctx, &f, wait)
 		switch {
-		// When the time is up, what was read last may have failed for that alone; the answer says what is known.
+		// After the timeout the last read may have failed because of it; the response contains what is known.
 		case err != nil && ctx.Err() == nil:
 			return f.answer, err
 		case f.done || next == "":
 			f.answer.WaitTimedOut = wait && !f.done
 			return f.answer, nil
 		}
-		// The update goes along with the workflow, so the caller's wait does too.
+		// The update moved to the next run of the chain, so continue to wait there.
 		f.run, f.after = next, 0
 		f.answer.RunID = next
 	}
@@ -129,7 +129,7 @@ func (b *Broker) followRun(ctx context.Context, f *followed, wait bool) (next st
 		select {
 		case <-changed:
 		case <-round:
-		// The caller is answered with what is known, and asks the app that comes next.
+		// The app drains: the caller gets what is known and asks another app.
 		case <-b.drained:
 			return "", nil
 		case <-ctx.Done():
@@ -138,7 +138,7 @@ func (b *Broker) followRun(ctx context.Context, f *followed, wait bool) (next st
 	}
 }
 
-// see takes from one event what it says of the update; next is the run that has it now.
+// see applies one event to the state of the update; next is the run to which the update moved.
 func (f *followed) see(e history.Event) (next string) {
 	a := &f.answer
 	switch d := e.Data.(type) {

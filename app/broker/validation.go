@@ -17,13 +17,13 @@ import (
 // An update that a validator rejects must leave no trace in history. So the verdict has to be there before the change
 // that accepts it, and that change looks again whether it is the run that was judged.
 
-// validationDeadline is how long a validator may take, the wait for its worker included.
+// validationDeadline is the maximum duration of an update validation, including the wait for a worker.
 const validationDeadline = 10 * time.Second
 
-// accept takes an update in. When the living workers say that its workflow has a validator for it, a worker is asked
-// first, and only its approval lets the update into the history. An update that was accepted before under its request
-// id is not judged again. A verdict is about one run as its worker saw it: events that come between it and the
-// acceptance do not void it, since more may come until the update is handled, but another run does.
+// accept accepts an update. If the live workers declare a validator for the update, a worker must validate it first,
+// and only an approved update is added to the history. An update that was already accepted under its request ID is not
+// validated again. A verdict applies to the run that the worker saw. New events of the run do not invalidate the
+// verdict, since more may follow before the update is handled; a new run does.
 func (b *Broker) accept(ctx context.Context, in protocol.UpdateRequest, value string) (protocol.CommandReceipt, error) {
 	learned, approved := !b.opt.Shared, "" // the run that its validator let the update into
 	// It ends: each round either has an answer, or has learned of the workers, or has the verdict on one more run
@@ -50,7 +50,7 @@ func (b *Broker) accept(ctx context.Context, in protocol.UpdateRequest, value st
 		switch {
 		case !errors.As(err, &u):
 			return r, b.counted(change.Namespace(in.Namespace), "update", err)
-		// The workers are known, and say that this update has a validator: it is asked now, outside of any change.
+		// The workers are known and declare a validator: run it now, outside of any change.
 		case u.known:
 			err = b.validate(ctx, &u.head, in.UpdateName, value)
 			approved = u.head.ID
@@ -126,7 +126,7 @@ func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value strin
 	return refusal
 }
 
-// validationTask is what the worker is given: the update with the whole history, or its first page.
+// validationTask returns the task for the worker: the update with the whole history, or its first page.
 func (b *Broker) validationTask(ctx context.Context, q *store.Question, paged bool) (*protocol.ValidationTask, error) {
 	events, next, args, err := b.questions.Past(ctx, q, paged)
 	return &protocol.ValidationTask{

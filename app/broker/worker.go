@@ -12,11 +12,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// CapSessions is the capability a worker declares to be given sessions at all.
+// CapSessions is the capability that a worker must declare to get sessions.
 const CapSessions = engine.CapSessions
 
-// What a worker says of itself goes through here, since it takes more than one room to answer: whether its namespace is
-// there, what an operator wants of it, and the leases that it names. Who lives is app/internal/membership's to say.
+// Requests of workers pass through the broker, because a response combines several parts: the namespace, the operator's
+// intent and the leases. Package membership decides which workers are alive.
 
 // Register announces a worker. The same incarnation again is a refresh; another one supersedes: what the older had
 // leased is redelivered at once, and its calls are refused from then on.
@@ -108,7 +108,7 @@ func (b *Broker) usesName(ctx context.Context, ns, name string, m workerName) (u
 // maxNamed is the number of registrations that are searched for a name.
 const maxNamed = 10_000
 
-// Deregister takes a worker's registration away, at its own word.
+// Deregister deletes a worker's registration at the worker's request.
 func (b *Broker) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
 	return b.workers.Deregister(ctx, in)
 }

@@ -9,8 +9,8 @@ import (
 // A response larger than a frame of its transport delivers nothing, so its bytes are counted before tasks are leased
 // for it. Claims and reservations for one response run concurrently; each reserves the bytes it may need, like slots.
 
-// Memory is what the app may use for the tasks of one response. Bytes are those of the tasks. Its methods are called
-// with the mutex of the Dispatch held, but for Grow.
+// Memory is the memory that the app may use for the tasks of one response, in bytes of tasks. All methods except Grow
+// are called with the mutex of Dispatch held.
 type Memory interface {
 	Try(bytes int64) bool                        // reserves bytes if they are free
 	Grow(ctx context.Context, bytes int64) error // waits until they are
@@ -139,7 +139,7 @@ func (b *Budget) endClaim(bytes int64, first bool, given []store.Leased) {
 	}
 }
 
-// size is what an offered task takes of the waiter's response.
+// size returns the bytes of an offered task in the waiter's response.
 func (w *Waiter) size(o *store.Offer) int64 {
 	if o.KeptBytes == o.Bytes || w.d.sticky == nil {
 		return o.Bytes

@@ -16,7 +16,7 @@ import (
 // be asked for, and asking is what an idle fleet must not do: a line asks only while something may be there,
 // for all of its pollers at once, and rests after asking in vain.
 
-// part is what a claim asks for on behalf of one waiter.
+// part is the share of a claim for one waiter.
 type part struct {
 	entry *entry
 	asked int
@@ -127,7 +127,7 @@ func (l *line) unclear(most int) (list []*entry) {
 	return list
 }
 
-// claim asks the store and deals out what it gave.
+// claim sends a claim to the store and delivers the leased tasks.
 func (d *Dispatch) claim(l *line, gen uint64, r store.ClaimRequest, parts []part) {
 	if parts[0].poor {
 		if err := d.awaitMemory(&parts[0]); err != nil {
@@ -172,7 +172,7 @@ func (d *Dispatch) claim(l *line, gen uint64, r store.ClaimRequest, parts []part
 	}
 }
 
-// memoryWait is how long a claim waits for the memory of its first task.
+// memoryWait is the maximum time that a claim waits for the memory of its first task.
 const memoryWait = time.Second
 
 func (d *Dispatch) awaitMemory(p *part) error {
@@ -203,7 +203,7 @@ func (d *Dispatch) refuse(l *line, p *part, err error) {
 	}
 }
 
-// deal gives each task to the poller it was leased for. A task whose poller is gone is given back.
+// deal delivers each task to the poller that it was leased for. A task whose poller has ended is returned.
 func (d *Dispatch) deal(l *line, tasks []store.Leased, parts []part) {
 	if len(tasks) == 0 {
 		d.count.EmptyClaims++

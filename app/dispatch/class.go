@@ -42,7 +42,7 @@ type member struct {
 	before *member   // of the same id, with other types or another process, and with polls left
 }
 
-// spot is what is known about a line for one worker.
+// spot is the dispatcher's knowledge about a line for one worker.
 type spot struct {
 	group *group
 	empty uint64 // the line's gen at which a claim for this worker left nothing behind; 0: none ever did
@@ -77,7 +77,7 @@ func (m *member) forget() {
 	m.age++
 }
 
-// left takes a poller of the worker out.
+// left removes a poller of the worker.
 func (m *member) left(w *Waiter) {
 	if i := slices.Index(m.polls, w); i >= 0 {
 		m.polls = slices.Delete(m.polls, i, i+1)
@@ -97,8 +97,8 @@ func (m *member) waiting() *member {
 	return m
 }
 
-// member returns what is known of the worker of a poll. A registration that routes differently starts anew; a heartbeat
-// does not.
+// member returns the state of the worker of a poll. A registration with different routing starts a new member; a
+// heartbeat does not.
 func (d *Dispatch) member(w *engine.Worker) *member {
 	k := w.Key()
 	m := d.members[k]
@@ -155,7 +155,7 @@ func (d *Dispatch) Polls(k engine.WorkerKey, kind protocol.TaskKind) (names []st
 	return names
 }
 
-// routesAlike says whether two registrations of a worker are the same to the router.
+// routesAlike reports whether two registrations of a worker are equal for routing.
 func routesAlike(a, b *engine.Worker) bool {
 	return a.Incarnation == b.Incarnation && a.BuildID == b.BuildID && a.Group == b.Group && a.Release == b.Release &&
 		a.MaxSessions == b.MaxSessions &&
@@ -164,14 +164,14 @@ func routesAlike(a, b *engine.Worker) bool {
 		slices.Equal(a.Capabilities, b.Capabilities)
 }
 
-// lane is what tasks of one kind ask of any worker, and the groups whose workers may serve it.
+// lane is a routing key of tasks of one kind, with the groups whose workers may serve it.
 type lane struct {
 	store.Lane
 	fits []*group
 }
 
-// admits says whether a class may serve the lane, by the rules of the engine. What was decided about the queue
-// may change at any time, so it is left out here and asked for each task.
+// admits reports whether a class may serve the lane, by the rules of the engine. Decisions about the queue may change
+// at any time, so they are not part of this result and are checked for each task.
 func (n *lane) admits(l *line, c *class) bool {
 	return engine.Admits(engine.Wanted{
 		Kind: kindNames[l.key.kind], Type: n.Type, BuildID: n.BuildID, Requirements: n.Requirements,

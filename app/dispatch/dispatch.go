@@ -24,7 +24,7 @@ import (
 var (
 	ErrDraining = errors.New("app is draining")
 	ErrDrained  = errors.New("an operator drains it") // ask again: the poller may go on with its other queues
-	// of the poller's process: it left, was removed, or another took its place
+	// of the poller's process: it deregistered, was removed, or was superseded
 	ErrGone = errors.New("registration ended")
 	// the memory of the poll's response did not become free in time
 	ErrNoMemory = errors.New("no memory for the tasks of a response")
@@ -172,7 +172,7 @@ func (d *Dispatch) Backlog(namespace, queue string, kind protocol.TaskKind, lane
 	}
 }
 
-// reopen makes lines ones that may hold something for everybody.
+// reopen marks lines as possibly containing tasks for all pollers.
 func (d *Dispatch) reopen(which func(lineKey) bool) {
 	for k, l := range d.lines {
 		if which(k) {

@@ -51,7 +51,7 @@ func (h *Hub) WatchRun(id string) (<-chan struct{}, func()) {
 // WatchAnswer is WatchRun for a question: it receives when that was answered.
 func (h *Hub) WatchAnswer(id string) (<-chan struct{}, func()) { return h.WatchRun(question + id) }
 
-// question stands before the id of a question among those of runs.
+// question is the prefix of query task IDs among the run IDs.
 const question = "question "
 
 // Topics selects the hints of a Watch.
@@ -72,10 +72,10 @@ const (
 	TopicEnded  // runs that closed; overflow: perhaps any
 )
 
-// watchLimit is how many hints a Watch keeps until they are taken.
+// watchLimit is the maximum number of hints that a Watch holds until Take.
 const watchLimit = 10_000
 
-// Watch gathers hints until they are taken.
+// Watch collects hints until Take.
 type Watch struct {
 	// C receives when there is something to take.
 	C <-chan struct{}
@@ -131,8 +131,8 @@ func (h *Hub) Each(ctx context.Context, t Topics, took func(c store.Changed, ove
 	}
 }
 
-// Take returns what was gathered since the last Take: each run once with its latest sequence, each session and worker
-// once. overflow says that there was more than could be kept, so that anything may have changed.
+// Take returns the hints since the last Take: each run once with its latest sequence number, each session and worker
+// once. overflow reports that hints were dropped, so anything may have changed.
 func (w *Watch) Take() (c store.Changed, overflow bool) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
@@ -156,7 +156,7 @@ func (w *Watch) reset() {
 	w.moves, w.gone, w.said, w.tokens, w.size, w.overflow = nil, nil, nil, nil, 0, false
 }
 
-// Changed tells everybody who watches what a batch touched.
+// Changed sends what a batch changed to all watchers.
 func (h *Hub) Changed(c store.Changed) {
 	h.changes.Add(1)
 	h.mu.Lock()
@@ -199,7 +199,7 @@ func (h *Hub) missed() {
 	}
 }
 
-// add gathers what the watch wants and says whether there was any.
+// add collects the hints that the watch selects, and reports whether there were any.
 func (w *Watch) add(c store.Changed) bool {
 	some := false
 	for i := range c.Runs {

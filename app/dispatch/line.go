@@ -11,14 +11,14 @@ import (
 // lines at once. It is linked into a line only while it can accept a task of that kind, so that searches skip full
 // polls.
 
-// kinds is how many kinds of tasks there are.
+// kinds is the number of task kinds.
 const kinds = 4
 
 var kindNames = [kinds]protocol.TaskKind{
 	protocol.KindWorkflow, protocol.KindActivity, protocol.KindQuery, protocol.KindValidation,
 }
 
-// tiers is how many priorities there are.
+// tiers is the number of priorities.
 const tiers = 10
 
 // never is the time for rules that time has no part in.
@@ -115,7 +115,7 @@ func (e *entry) unlink() {
 	e.prev, e.next = nil, nil
 }
 
-// group returns the pollers of a class, making it if none asked before.
+// group returns the pollers of a class; it creates the group for the first poller.
 func (l *line) group(c *class) *group {
 	g := l.groups[c]
 	if g == nil {
@@ -190,7 +190,7 @@ func (g *group) tell() {
 	g.look()
 }
 
-// look makes the next claim of the line include the group.
+// look includes the group in the next claim of the line.
 func (g *group) look() {
 	if !g.open {
 		g.open = true

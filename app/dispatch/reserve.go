@@ -37,7 +37,7 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 	}
 	w := d.choose(l, want, o)
 	for w != nil && !w.budget.fits(w.size(&o)) {
-		// It must not get a smaller one that comes behind this.
+		// The poller must not get a smaller task that follows this one.
 		w.stopped = true
 		w.relink()
 		w = d.choose(l, want, o)
@@ -99,7 +99,7 @@ func (d *Dispatch) maker(l *line, want engine.Wanted, o store.Offer) *Waiter {
 	})
 }
 
-// ofRun is the first of those who wait for tasks of the run that may have this one, and has a slot for it.
+// ofRun returns the first waiter for tasks of the run that may run this task and has a free slot.
 func (d *Dispatch) ofRun(l *line, want engine.Wanted, o store.Offer, fits func(*Waiter, *spot) bool) *Waiter {
 	for _, w := range d.turns[o.Run] {
 		e := w.entry(l)
@@ -190,7 +190,7 @@ type reservation struct {
 	over   bool
 }
 
-// Lessee is the worker the task goes to.
+// Lessee returns the worker that gets the task.
 func (r *reservation) Lessee() engine.Lessee { return r.waiter.spec.Lessee }
 
 // Past says that older tasks, which the poller could have had instead, were passed over.
@@ -213,7 +213,7 @@ func (r *reservation) Deliver(t store.Leased) {
 	w.release(r.kind, 0)
 }
 
-// Undo puts the poller back at its old place.
+// Undo returns the poller to its previous position.
 func (r *reservation) Undo() {
 	w, d := r.waiter, r.waiter.d
 	d.mu.Lock()

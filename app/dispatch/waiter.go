@@ -43,7 +43,7 @@ type Own struct {
 	Kind protocol.TaskKind
 }
 
-// runs are those whose tasks may go past others to the poller.
+// runs lists the runs whose tasks the poller may get before older tasks.
 func (s *Spec) runs() (list []string) {
 	if s.Run != "" {
 		list = append(list, s.Run)
@@ -358,7 +358,7 @@ func (w *Waiter) room(kind int) int {
 // full reports that the response can hold no further task.
 func (w *Waiter) full() bool { return w.stopped || w.budget.spent() }
 
-// asks is how many tasks of a line are claimed for it.
+// asks returns the number of tasks of a line to claim for the waiter.
 func (w *Waiter) asks(l *line) int {
 	n := w.room(l.key.kind)
 	if n == 0 || l.fair {

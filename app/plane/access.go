@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// worker lets a worker into the channel.
+// worker authenticates a worker on the channel.
 func (p *Plane) worker(ctx context.Context, token string, _ *http.Request) (any, error) {
 	caller, err := p.auth.Authenticate(ctx, token)
 	if err != nil {
@@ -39,12 +39,13 @@ func (p *Plane) browser(ctx context.Context, token string, r *http.Request) (any
 	return caller, nil
 }
 
-// still refuses who was let in and may no longer do what it could.
+// still returns an error if a connected principal has lost rights since its admission.
 func (p *Plane) still(ctx context.Context, principal any) error {
 	return p.auth.Still(ctx, principal.(*auth.Principal))
 }
 
-// allow says whether a connected worker may do what it asks for. Its token is in use as long as it asks.
+// allow checks that a connected worker has access to the namespace and queues of a call, and records the use of its
+// token.
 func (p *Plane) allow(principal any, namespace string, queues []string) error {
 	who := principal.(*auth.Principal)
 	p.auth.Used(who)

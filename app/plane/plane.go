@@ -62,7 +62,7 @@ type Options struct {
 	Still bool // nothing moves time forward but the caller, who has done what is due by Broker.Due
 }
 
-// keepSessions is how long sessions that ended for good are kept: the retention of a namespace.
+// keepSessions is the retention of ended sessions, equal to the retention of a namespace.
 const keepSessions = 30 * 24 * time.Hour
 
 // defaultBytes is the limit of bytes in flight if Options.Bytes is not set.
@@ -171,8 +171,7 @@ func (p *Plane) join() {
 	})
 }
 
-// settings are what workers are handed. Whether an unreadable release is let nowhere is one decision for app and
-// workers.
+// settings returns the settings of workers. App and workers use the same setting for unreadable releases.
 func (p *Plane) settings() (s protocol.WorkerSettings) {
 	if p.opt.Settings != nil {
 		s = p.opt.Settings()
@@ -199,13 +198,13 @@ func (p *Plane) Register(c ...prometheus.Collector) {
 // Broker serves the verbs, for callers in this process.
 func (p *Plane) Broker() *broker.Broker { return p.broker }
 
-// View answers what people ask about what is stored.
+// View returns the read models of stored data.
 func (p *Plane) View() *view.View { return p.view }
 
-// Dispatch is where polls wait and hints come from.
+// Dispatch returns the dispatcher, which holds waiting polls and publishes hints.
 func (p *Plane) Dispatch() *dispatch.Dispatch { return p.dispatch }
 
-// Peers are the workers that are connected; those of this process join them there.
+// Peers returns the registry of connected workers; workers in this process join it too.
 func (p *Plane) Peers() *workerconn.Peers { return p.peers }
 
 // Channel is the end of sockets.
@@ -214,7 +213,7 @@ func (p *Plane) Channel() *channel.Channel { return p.channel }
 // Auth knows callers.
 func (p *Plane) Auth() *auth.Auth { return p.auth }
 
-// Store is where the truth is kept.
+// Store returns the store.
 func (p *Plane) Store() store.Store { return p.store }
 
 // Handler serves HTTP workers, the control plane, the channel and the dashboard.

@@ -16,7 +16,7 @@ func (p *Plane) tellSessions(ctx context.Context) {
 	p.dispatch.Each(ctx, dispatch.TopicLoose, func(store.Changed, bool) { p.sweeper.SessionsMoved() })
 }
 
-// unheard is how often an app that does not hear the others looks whether those who are connected may still be.
+// unheard is the interval at which an app without notifications checks the tokens of connected callers.
 const unheard = 500 * time.Millisecond
 
 // tellTokens ends connections and requests of tokens that were revoked or changed at any app: after each notification,

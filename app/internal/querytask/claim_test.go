@@ -142,7 +142,7 @@ func TestOnlyTheHolderOfAQuestionIsHeard(t *testing.T) {
 	})
 }
 
-// A caller whose timeout ends is told whether a worker had leased the query task; a later reply changes nothing.
+// After its timeout the caller learns whether a worker had leased the query task; a later reply changes nothing.
 func TestHowAQuestionEndsWithoutAReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _, draining := inMemory()

@@ -41,7 +41,7 @@ func TestLargePayloadsArePacedWhileOthersWork(t *testing.T) {
 		if took := time.Since(began); took < 19*time.Second || took > 21*time.Second {
 			t.Errorf("48 MiB took %v, want 20 s", took)
 		}
-		// Of many concurrent requests, those that would wait too long are rejected and do not count.
+		// Of many concurrent requests, requests that would wait too long are rejected and do not count.
 		refused := 0
 		for range 20 {
 			l.Add("calm", step)

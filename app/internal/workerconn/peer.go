@@ -67,7 +67,7 @@ func (s *Peers) Admit(ctx context.Context, p *Peer) error {
 }
 
 // Returns reports whether the release gate has already rejected this worker. A worker with several app addresses tries
-// them in turn until it finds an app of its own release.
+// them in turn until it finds an app of the same release.
 func (s *Peers) Returns(p *Peer) bool {
 	return s.opt.Workers != nil && s.opt.Workers.Gated(p.Namespace, p.WorkerID)
 }
