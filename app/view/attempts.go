@@ -17,12 +17,12 @@ import (
 // view is computed from the running tasks and from histories, which is expensive, so one page reads a bounded number of
 // events and may be shorter than requested.
 
-// mostLooked is how many events one page of what ran in a session looks at; a page may so be shorter than was asked
-// for, and still have a next one.
+// mostLooked is the maximum number of events that one page of a session's attempts reads; so a page may be shorter than
+// requested and still have a next page.
 const mostLooked = 1000
 
-// SessionAttempts lists what ran in a session, newest first: on the first page what runs now, then what the histories
-// of runs tell.
+// SessionAttempts lists the attempts in a session, newest first: the running attempts on the first page, then attempts
+// from the histories of runs.
 func (v *View) SessionAttempts(ctx context.Context, in protocol.SessionAttempts) (protocol.SessionAttemptPage, error) {
 	key := engine.SessionKey{Namespace: cmp.Or(in.Namespace, store.DefaultNamespace), ID: in.SessionID}
 	p := protocol.SessionAttemptPage{Namespace: key.Namespace, SessionID: key.ID, Attempts: []protocol.SessionAttempt{}}

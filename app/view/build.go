@@ -12,7 +12,7 @@ import (
 // build, which may all be gone. A cohort combines both, so a drained build without workers is listed, and so is a build
 // without a decision.
 
-// Cohort is what was decided about a build id, without its workers.
+// Cohort returns the operator's decision about a build ID, without its workers.
 func Cohort(q engine.Queue, id string) protocol.BuildCohort {
 	d := q.Builds[id]
 	c := protocol.BuildCohort{
@@ -52,7 +52,7 @@ func (g *queueSnapshot) cohorts(name string) []protocol.BuildCohort {
 		switch {
 		case w.Status == protocol.WorkerStale:
 			c.StaleWorkers++
-		// A build that is drained gets nothing, whatever its workers say of themselves.
+		// A drained build gets no tasks, whatever the status of its workers.
 		case w.Status == protocol.WorkerDraining, c.Intent == protocol.IntentDraining:
 			c.DrainingWorkers++
 		default:
@@ -106,7 +106,7 @@ func rollout(c *protocol.BuildCohort) string {
 	case c.ActiveWorkers > 0:
 		return protocol.RolloutActive
 	case c.DrainingWorkers > 0, c.Intent == protocol.IntentDraining:
-		// the decision stands whether a worker of it is there or not
+		// the decision applies with or without live workers of the build
 		return protocol.RolloutDraining
 	case c.StaleWorkers > 0:
 		return protocol.RolloutStale

@@ -10,7 +10,7 @@ import (
 // Workers of one release should have the same code for an activity. If the code differs, a task's behavior depends on
 // the worker that leases it, and no error shows this; only a comparison of all workers does.
 
-// maxDiffers is how many differences of code are listed of one worker.
+// maxDiffers is the maximum number of code differences that are listed per worker.
 const maxDiffers = 100
 
 // codeOf is where workers are expected to have the same code of an activity type.

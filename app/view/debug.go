@@ -92,11 +92,11 @@ func (v *View) clockFinding(run *protocol.RunView, now time.Time) []protocol.Fin
 	}}
 }
 
-// eventsBack is how many events are looked through, from the last one back.
+// eventsBack is the number of last events that are searched.
 const eventsBack = 200
 
-// lately notes what the last events tell: where the run's code failed last, unless its open workflow task says so, and
-// which signals came that no wait asks for, when it waits for another.
+// lately adds findings from the last events: the last failure of the run's code, unless its open workflow task reports
+// it, and signals that no wait asks for, if the run waits for another signal.
 func lately(ctx context.Context, r store.Reader, v *protocol.RunView, d *protocol.DebugView) error {
 	came, asked := map[string]history.Time{}, map[string]bool{}
 	for after := max(0, v.HistoryLength-eventsBack); after < v.HistoryLength; {
@@ -152,9 +152,9 @@ func lately(ctx context.Context, r store.Reader, v *protocol.RunView, d *protoco
 	return nil
 }
 
-// diagnosis is where a run stands, in one word. What runs counts before what waits for a worker: a run of ten
-// activities on two slots is well, though eight of them wait. What is quarantined counts before all, since it waits
-// for a person.
+// diagnosis summarizes the state of a run in one word. Running tasks take precedence over waiting tasks: a run of ten
+// activities on two slots is fine although eight wait. Quarantine takes precedence over everything, since an operator
+// must act.
 func diagnosis(v *protocol.RunView) string {
 	if v.Pending == nil {
 		return "closed"

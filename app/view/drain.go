@@ -65,7 +65,7 @@ func (v *View) Drains(
 			s.Workers, s.Leases, s.Sessions = s.Workers+1, s.Leases+w.Leases, s.Sessions+w.Sessions
 			s.Members = append(s.Members, m)
 		}
-		// Those with most left first: they are what a drain waits for, and the list may be cut.
+		// Sort workers with most leases and sessions first: the drain waits for them, and the list may be cut.
 		slices.SortStableFunc(s.Members, func(x, y protocol.DrainedWorker) int {
 			return cmp.Compare(y.Leases+y.Sessions, x.Leases+x.Sessions)
 		})

@@ -48,7 +48,7 @@ func filterWarnings(
 	return list, err
 }
 
-// shownOn says whether one of these runs carries an attribute. A value that no filter finds, an empty list say, does
+// shownOn reports whether one of these runs has an attribute. A value that no filter finds, such as an empty list, does
 // not count.
 func shownOn(page []protocol.RunView) func(name string) bool {
 	carried := map[string]bool{}

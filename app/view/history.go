@@ -15,7 +15,7 @@ import (
 // History is read in pages that are limited in bytes and in events, since an event may be as large as its payloads. A
 // wait for new events is a long poll: it ends with a new event, after its time, or when the app drains.
 
-// maxHistoryWait is how long a history request waits for a new event.
+// maxHistoryWait is the maximum time that a history request waits for a new event.
 const maxHistoryWait = 30 * time.Second
 
 type wholeKey struct{}

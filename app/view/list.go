@@ -119,7 +119,7 @@ func (v *View) List(ctx context.Context, in protocol.ListRequest) (protocol.List
 	return a, err
 }
 
-// ofKind keeps to runs of one kind, of which the type that is asked for is then one.
+// ofKind restricts a query to runs of one kind; the requested type is then a type of this kind.
 func ofKind(q *store.RunQuery, kind string) error {
 	switch {
 	case kind == "" || kind == protocol.RunOfWorkflow && q.Type != "": // the types of workflows are theirs alone

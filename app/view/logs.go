@@ -13,7 +13,7 @@ import (
 // Log lines are read after a sequence number, in pages. The dashboard polls while an activity runs, and lines that it
 // has must cost nothing again.
 
-// logParts is how many chunks of lines one answer has at most.
+// logParts is the maximum number of log batches in one response.
 const logParts = 1000
 
 // ActivityLogs are lines that an attempt of an activity logged. It reads what came behind in.After and nothing else of

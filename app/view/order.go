@@ -20,8 +20,7 @@ const (
 	classesShown = 100
 )
 
-// Order shows in which order the ready tasks of a queue are handed out, as it was put together for all who ask at the
-// same time.
+// Order returns the dispatch order of the ready tasks of a queue; concurrent callers share one computation.
 func (v *View) Order(ctx context.Context, ns, name string) (protocol.QueueOrder, error) {
 	ns = cmp.Or(ns, store.DefaultNamespace)
 	return v.orders.get(ctx, ns+"\x00"+name, v.opt.Dispatch.Changes, func(

@@ -17,7 +17,7 @@ import (
 // countedUpTo is the largest number of runs that people see exactly; countedUpTo+1 means "more".
 const countedUpTo = 10_000
 
-// RunCounts counts the runs of a namespace by status for people who look: up to 10,000, read once for all of them.
+// RunCounts counts the runs of a namespace by status for people: up to 10,000, read once for all concurrent callers.
 func (v *View) RunCounts(ctx context.Context, ns string) (protocol.RunCounts, error) {
 	ns = change.Namespace(ns)
 	return v.runCounts.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (c protocol.RunCounts, err error) {
@@ -45,8 +45,8 @@ func texts[S ~string](counts map[S]int) map[string]int {
 	return all
 }
 
-// Overview is a snapshot of this app and what it sees, for people: read once for all who look, at most once a second,
-// with runs, sessions, and tasks that wait, counted as RunCounts does.
+// Overview returns a snapshot of this app and its namespace for people. It is read once for all concurrent callers, at
+// most once per second; runs, sessions and waiting tasks are counted as in RunCounts.
 func (v *View) Overview(ctx context.Context, ns string) (protocol.Overview, error) {
 	ns = change.Namespace(ns)
 	o, err := v.overviews.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (protocol.Overview, error) {
@@ -65,8 +65,8 @@ func (v *View) Overview(ctx context.Context, ns string) (protocol.Overview, erro
 	return o, err
 }
 
-// Tally is Overview with exact counts. Counting takes as long as there are runs, so that is done once for all who ask
-// at the same time.
+// Tally is Overview with exact counts. The cost of counting grows with the number of runs, so concurrent callers share
+// one count.
 func (v *View) Tally(ctx context.Context, ns string) (protocol.Overview, error) {
 	ns = change.Namespace(ns)
 	o, err := v.tallies.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (protocol.Overview, error) {

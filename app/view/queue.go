@@ -14,7 +14,7 @@ import (
 // A queue has no row that a user creates. A queue exists while it contains a task, a worker serves it, or a decision
 // about it is stored. Its views combine the three sources.
 
-// leasesShown is how many leased tasks the detail of a queue shows.
+// leasesShown is the maximum number of leased tasks in the detail of a queue.
 const leasesShown = 200
 
 // Queues lists the task queues of a namespace by name: queues with a task, with a registered worker, or with a stored
@@ -89,7 +89,7 @@ func leaseView(l store.QueueLease, now time.Time) protocol.QueueLease {
 	return v
 }
 
-// BuildIDs lists the build ids of a queue: those of registered workers and those something was decided about.
+// BuildIDs lists the build IDs of a queue: of registered workers, and of operators' decisions.
 func (v *View) BuildIDs(ctx context.Context, ns, name string) (protocol.BuildRollout, error) {
 	ns = change.Namespace(ns)
 	g, err := v.queueServers(ctx, ns)

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 )
 
-// What scales workers up and down reads these gauges, and takes one that goes away for a broken scrape. So a queue that
-// was seen once says 0, and how many are remembered is bounded.
+// Autoscalers read these gauges and treat a missing series as a failed scrape. So a queue that was exported once is
+// exported with 0 when it is empty, and the number of remembered queues is limited.
 
 // queueGauges export the backlog of queues as the store returned it for this scrape or a moment before.
 type queueGauges struct {
@@ -23,7 +23,7 @@ type queueGauges struct {
 	limit int
 }
 
-// seenQueues is how many queues that are empty now are remembered.
+// seenQueues is the maximum number of empty queues that are remembered.
 const seenQueues = 10_000
 
 // QueueGauges are the gauges sojourn_queue_oldest_seconds and sojourn_queue_ready. What scales workers by them needs

@@ -34,7 +34,7 @@ func (v *View) queueLook(ctx context.Context, ns string) (queueLook, error) {
 	})
 }
 
-// queueSnapshot is one look at all queues of a namespace.
+// queueSnapshot is the state of all queues of a namespace at one time.
 type queueSnapshot struct {
 	ns      string
 	now     time.Time
@@ -60,7 +60,7 @@ func (v *View) queueSnapshot(ctx context.Context, ns string) (*queueSnapshot, er
 	return g, err
 }
 
-// queueServers is a snapshot without the tasks: who serves the queues, and what was decided about them.
+// queueServers returns a snapshot without tasks: the workers of the queues, and the decisions about them.
 func (v *View) queueServers(ctx context.Context, ns string) (*queueSnapshot, error) {
 	g := &queueSnapshot{
 		ns: ns, stats: map[string]map[protocol.TaskKind]store.QueueStats{}, workers: map[string][]protocol.WorkerView{},
@@ -78,7 +78,7 @@ func (v *View) queueServers(ctx context.Context, ns string) (*queueSnapshot, err
 	return g, err
 }
 
-// add sorts counts by queue and kind, as all that follows asks for them.
+// add indexes counts by queue and kind.
 func (g *queueSnapshot) add(stats []store.QueueStats) {
 	for _, s := range stats {
 		if g.stats[s.Queue] == nil {
@@ -88,8 +88,8 @@ func (g *queueSnapshot) add(stats []store.QueueStats) {
 	}
 }
 
-// names are all queues anything is known of. What was decided about a whole namespace stands under an empty name, which
-// is no queue.
+// names returns all known queues. Decisions about a whole namespace are stored under an empty name, which is not a
+// queue.
 func (g *queueSnapshot) names() []string {
 	all := map[string]bool{}
 	for name := range g.stats {
@@ -143,7 +143,7 @@ func (g *queueSnapshot) state(name string) protocol.QueueState {
 	return v
 }
 
-// tally is what a queue has of tasks of a kind; nothing is zeros, since who reads it adds.
+// tally returns the task counts of a queue and kind; a missing entry returns zeros.
 func (g *queueSnapshot) tally(name string, kind protocol.TaskKind) protocol.TaskTally {
 	s := g.stats[name][kind]
 	return protocol.TaskTally{
@@ -161,7 +161,7 @@ func (g *queueSnapshot) leased(name string, kind protocol.TaskKind) (n int) {
 	return n
 }
 
-// admission is how the budgets of a queue and of its namespace stand.
+// admission returns the state of the limits of a queue and of its namespace.
 func (g *queueSnapshot) admission(name string, kind protocol.TaskKind) protocol.TaskAdmission {
 	own, all := g.decided[name], g.decided[""]
 	l, of := own.Budget(kind), all.Budget(kind)

@@ -11,7 +11,7 @@ import (
 // An operator can route a queue or its namespace to a group. The response names the route that applies, since a change
 // of the other one has no effect.
 
-// Routed is where the tasks of a queue go, or of a namespace.
+// Routed returns the group to which the tasks of a queue, or of a namespace, are routed.
 func (v *View) Routed(ctx context.Context, ns, name string) (protocol.RouteState, error) {
 	out := protocol.RouteState{Namespace: change.Namespace(ns), Queue: name}
 	decided, err := v.decided(ctx, out.Namespace)

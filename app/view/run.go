@@ -72,7 +72,7 @@ func (v *View) Describe(ctx context.Context, t protocol.Target) (protocol.RunVie
 	return shown, err
 }
 
-// runView is what listings show of a run's row.
+// runView returns a run as lists show it, from its row.
 func runView(h *engine.Head) protocol.RunView {
 	status, bucket, closed := h.Public()
 	v := protocol.RunView{

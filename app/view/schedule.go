@@ -22,7 +22,8 @@ func (v *View) Schedule(ctx context.Context, ns, id string) (protocol.ScheduleVi
 	return viewSchedule(s), err
 }
 
-// mostRead is how many schedules one page of a listing reads. A page that ends there may be shorter than asked for.
+// mostRead is the maximum number of schedules that one page of a list reads. A page that ends there may be shorter than
+// requested.
 const mostRead = 5000
 
 // Schedules lists by id what matches the request; the token is the last id that the page before read.

@@ -138,7 +138,7 @@ func (v *View) Session(ctx context.Context, ns, id string) (protocol.SessionView
 	return out, err
 }
 
-// sessionWait is why the tasks of a session wait: as its first ready task says, else as the session does.
+// sessionWait returns the wait reason of a session's tasks: the reason of its first ready task, else of the session.
 func sessionWait(
 	ctx context.Context, r store.Reader, around *engine.Surroundings, s *engine.Session,
 ) (*protocol.Wait, error) {

@@ -11,10 +11,11 @@ import (
 // Settings of a fleet describe the intended state, and each worker reports the revision that it runs with. The view
 // shows workers that do not have the latest revision, and workers that are too old to report one.
 
-// shownPending is how many of the workers are named that do not run with what was set.
+// shownPending is the maximum number of workers with outdated settings that the response names.
 const shownPending = 100
 
-// FleetSettings shows what was set, and which workers run with it, whichever app hears them.
+// FleetSettings returns the stored settings and the workers that run with them, whichever app receives their
+// heartbeats.
 func (v *View) FleetSettings(ctx context.Context, ns string) (protocol.FleetSettingsState, error) {
 	out := protocol.FleetSettingsState{Namespace: change.Namespace(ns), Pending: []string{}}
 	decided, err := v.decided(ctx, out.Namespace)

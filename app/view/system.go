@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// These lists are for operators and their scripts: what waits for a repair, and what is overdue. Both are rare, so a
-// look is bounded and says when it reached its bound.
+// These lists serve operators and their scripts: quarantined runs and overdue work. Both are rare, so a list is bounded
+// and reports when it reached the bound.
 
 // systemScan is the maximum number of entries that a list of quarantined runs or of overdue work returns.
 const systemScan = 100

@@ -13,7 +13,7 @@ import (
 // The reason why a task waits is not stored, since every registration or loss of a worker could change it. It is
 // computed for a requested task, and for the few longest-waiting tasks of a queue.
 
-// TaskWhy says why an open workflow or activity task is where it is. One that is no longer open is not found.
+// TaskWhy returns why an open workflow or activity task is in its state. A closed task is not found.
 func (v *View) TaskWhy(ctx context.Context, ns, id string) (protocol.TaskWhy, error) {
 	of, _, isFlow := engine.ParseTaskID(id)
 	if !isFlow {
@@ -32,7 +32,7 @@ func (v *View) TaskWhy(ctx context.Context, ns, id string) (protocol.TaskWhy, er
 	return taskWhy(&run, id, isFlow)
 }
 
-// taskWhy says of one open task of a run why it is where it is.
+// taskWhy returns why an open task of a run is in its state.
 func taskWhy(v *protocol.RunView, id string, isFlow bool) (protocol.TaskWhy, error) {
 	if v.Pending == nil {
 		return protocol.TaskWhy{}, change.NoTask(id)
@@ -55,7 +55,7 @@ func taskWhy(v *protocol.RunView, id string, isFlow bool) (protocol.TaskWhy, err
 	return protocol.TaskWhy{}, change.NoTask(id)
 }
 
-// waitingShown is how many waiting tasks of each kind a queue gives reasons for. Each costs the reading of its run.
+// waitingShown is the number of waiting tasks of each kind that a queue explains. Each costs a read of the task's run.
 const waitingShown = 3
 
 // QueueWaiting returns why the longest-waiting ready tasks of a queue, of each kind, are not leased. A task that was

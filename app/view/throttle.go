@@ -48,7 +48,7 @@ func (t *throttles) of(ctx context.Context, r store.Reader, queue string, kind p
 	)
 }
 
-// throttle is why the budgets of a queue and its namespace give nothing now; without a Why they do.
+// throttle returns why the limits of a queue and its namespace stop dispatch; without a Why they do not.
 func throttle(own, all *engine.Queue, kind protocol.TaskKind, leased, leasedInAll int, now time.Time) engine.Throttle {
 	var t engine.Throttle
 	if own != nil {

@@ -82,8 +82,8 @@ func parseEarlier(token string) (int64, error) {
 	return n, nil
 }
 
-// withRenewals puts the renewals of each holding into a timeline, as one entry before the holding's end; of the holding
-// that lasts they stand at the end.
+// withRenewals inserts the renewals of each holding into a timeline as one entry before the holding's end, or at the
+// end of the timeline for the current holding.
 func withRenewals(stored []protocol.SessionEvent, s *engine.Session, held bool) []protocol.SessionEvent {
 	list := make([]protocol.SessionEvent, 0, len(stored)+1)
 	for _, e := range stored {

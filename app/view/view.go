@@ -81,7 +81,8 @@ func New(s reads, o Options) *View {
 	}
 }
 
-// Audits lists operators' actions, newest first: those of a namespace, and with common those of no single one too.
+// Audits lists audit records, newest first: the records of a namespace and, with common, records without a namespace
+// too.
 func (v *View) Audits(ctx context.Context, ns string, common bool, limit int) (list []store.Audit, err error) {
 	err = v.store.View(ctx, func(r store.Reader) error {
 		list, err = r.Audits(ctx, cmp.Or(ns, store.DefaultNamespace), common, pageSize(limit, 100, 1000))
@@ -90,7 +91,7 @@ func (v *View) Audits(ctx context.Context, ns string, common bool, limit int) (l
 	return list, err
 }
 
-// pageSize is how many items a page has: def when nothing is asked for, and never more than most.
+// pageSize returns the number of items of a page: def if n is not positive, and at most most.
 func pageSize(n, def, most int) int {
 	if n <= 0 {
 		return def

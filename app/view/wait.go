@@ -15,7 +15,7 @@ import (
 // People see one wait reason per run, although many things may be pending. The engine selects the reason; this file
 // reads the rows that the selection needs.
 
-// inSessions says whether a ready activity of the run is in a session.
+// inSessions reports whether a ready activity of the run is in a session.
 func inSessions(run *engine.Run) bool {
 	for _, a := range run.Activities.All() {
 		if a.State == engine.Ready && a.SessionID != "" {
@@ -25,7 +25,7 @@ func inSessions(run *engine.Run) bool {
 	return false
 }
 
-// pending shows what is open in a run, of each task why it is where it is, and what the run as a whole waits for.
+// pending returns the open tasks and timers of a run with their wait reasons, and the wait reason of the run.
 func (v *View) pending(
 	ctx context.Context, r store.Reader, run *engine.Run, now time.Time,
 ) (*protocol.Pending, *protocol.Wait, error) {
@@ -36,13 +36,13 @@ func (v *View) pending(
 	return pendingOf(ctx, r, around, run)
 }
 
-// tellWait puts what a run waits for into its view: for programs, and in words where the contract has them.
+// tellWait sets the wait of a run in its view: as a value for programs, and as text where the contract has one.
 func tellWait(v *protocol.RunView, w *protocol.Wait) {
 	kind := string(w.Kind)
 	v.Wait, v.WaitKind, v.WaitReason = w, &kind, &w.Message
 }
 
-// waiting says of each open run in a list what it waits for.
+// waiting sets the wait of each open run in a list.
 func (v *View) waiting(ctx context.Context, r store.Reader, ns string, list []protocol.RunView, now time.Time) error {
 	around, err := v.surroundings(ctx, r, ns, true, now)
 	if err != nil {

@@ -20,7 +20,7 @@ var workerStatuses = []protocol.WorkerStatus{
 	protocol.WorkerActive, protocol.WorkerDraining, protocol.WorkerMismatched, protocol.WorkerStale,
 }
 
-// Workers lists registrations by id, each with how it stands now.
+// Workers lists registrations by ID, each with its current status.
 func (v *View) Workers(ctx context.Context, ns, queue, status string) ([]protocol.WorkerView, error) {
 	if err := knownStatus(status, workerStatuses); err != nil {
 		return nil, err

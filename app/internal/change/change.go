@@ -38,7 +38,7 @@ func NoWorker(id string) error {
 // NoSession is the same of a session.
 func NoSession() error { return protocol.Refuse(protocol.ReasonSessionNotFound, "no such session") }
 
-// StaleWorker is the refusal of a process whose place another one took.
+// StaleWorker returns the error for a superseded process.
 func StaleWorker(id string) error {
 	return protocol.Refuse(
 		protocol.ReasonStaleRegistration, "another process registered as worker %s after this one", id,

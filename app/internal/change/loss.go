@@ -19,7 +19,7 @@ type Loss struct {
 	Worker      engine.WorkerKey
 	Incarnation string
 	Why         string
-	// Tasks are the deliveries that the process held.
+	// Tasks are the deliveries leased to the process.
 	Tasks []store.TaskRef
 	// Expired: the process was not replaced and may still run its tasks, so only deliveries with expired leases end.
 	Expired bool
@@ -139,13 +139,13 @@ func activitySeq(t store.TaskRef) int64 {
 	return t.Seq
 }
 
-// held is a delivery of the process that is still leased to it.
+// held is a delivery that is still leased to the process.
 type held struct {
 	store.TaskRef
 	suspect *engine.Suspicion
 }
 
-// now says whether a delivery ends before its lease expires.
+// now reports whether a delivery ends before its lease expires.
 func (l *Loss) now(t store.TaskRef) bool {
 	return slices.ContainsFunc(l.Now, func(o store.TaskRef) bool {
 		return o.Kind == t.Kind && o.Run == t.Run && o.Seq == t.Seq && o.Delivery == t.Delivery

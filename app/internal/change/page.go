@@ -62,7 +62,7 @@ func PageOf(events []history.Event, through int64) protocol.HistoryPage {
 	return p
 }
 
-// PageToken is what the page after the event seq is asked for with.
+// PageToken returns the token of the page after event seq.
 func PageToken(seq int64) *string {
 	t := base64.StdEncoding.EncodeToString(strconv.AppendInt(nil, seq, 10))
 	return &t

@@ -65,8 +65,8 @@ func Undo(ctx context.Context, s store.Store, ref store.TaskRef) (Outcome, error
 	return Commit[Outcome](ctx, s, Step("", ref.Run, needs, in))
 }
 
-// ReleaseLeases returns what is leased to a worker and of says yes to; it says how many tasks that were, and how many
-// of them workflow tasks.
+// ReleaseLeases returns the tasks leased to a worker for which of returns true. It returns the number of tasks, and of
+// workflow tasks among them.
 func ReleaseLeases(
 	ctx context.Context, s store.Store, key engine.WorkerKey, why string, of func(store.TaskRef) bool,
 ) (all, flows int, err error) {

@@ -18,14 +18,14 @@ type Backlog interface {
 	Recheck(engine.WorkerKey)
 }
 
-// Recheck lets workers that have room for another session look at the backlog again.
+// Recheck lets workers that have room for another session check the backlog again.
 func Recheck(d Backlog, keys []engine.WorkerKey) {
 	for _, k := range keys {
 		d.Recheck(k)
 	}
 }
 
-// SessionStep is what one input did to a session.
+// SessionStep is the result of one input to a session.
 type SessionStep struct {
 	engine.SessionChange
 	Holder string // the process that had the session until then

@@ -11,7 +11,7 @@ import (
 // One decision may touch several runs: a child that starts, a parent that is notified of an end, the run that continues
 // as new. All of them are committed in one change, so no reader can see only a part of the decision.
 
-// environment is what a decision on a run may look at.
+// environment returns the rows that a decision about a run may read.
 func environment(rows store.Rows, run *engine.Run) engine.Environment {
 	chain := engine.WorkflowKey{Namespace: run.Namespace, ID: run.WorkflowID}
 	return engine.Environment{

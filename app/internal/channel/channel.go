@@ -34,12 +34,12 @@ type Options struct {
 	Dashboard Authenticate // of browsers; nil: everybody is let in
 	// Door refuses requests before anything of them is read, whatever they are for; nil: none.
 	Door func(*http.Request) error
-	// Still refuses a principal that may no longer do what it could when it was let in; nil: Worker and Dashboard are
-	// asked again.
+	// Still returns an error for a principal that has lost rights since its admission; nil: Worker and Dashboard are
+	// called again.
 	Still func(ctx context.Context, principal any) error
 	// Sees reports whether a browser's principal may receive hints of a namespace; nil: of all namespaces.
 	Sees func(principal any, namespace string) bool
-	// Hub is where hints come from; nil: nowhere.
+	// Hub publishes the hints for browsers; nil: there are none.
 	Hub *dispatch.Hub
 
 	Transports   []string      // of "websocket" and "polling"; nil: both
@@ -163,7 +163,7 @@ func (c *Channel) Stats() Stats {
 	}
 }
 
-// key is what sockets of one token are capped by.
+// key returns the key by which the connections of one token are limited.
 func (c *Channel) key(principal any) string {
 	if c.opt.PrincipalKey == nil {
 		return ""

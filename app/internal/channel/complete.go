@@ -65,7 +65,7 @@ func (c *Channel) completeJob(
 	return out, nil
 }
 
-// itemOf is an outcome in the app's words.
+// itemOf converts an outcome of the channel to the broker's type.
 func itemOf(o protocol.JobOutcome) (protocol.CompleteItem, error) {
 	g, err := taskToken(o.JobRef)
 	if err != nil {

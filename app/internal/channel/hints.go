@@ -50,7 +50,7 @@ func (t *topics) set(to []protocol.Topic) (fresh []protocol.Topic) {
 	return fresh
 }
 
-// openBrowser takes the topics of a page: all of them each time.
+// openBrowser receives the topics of a page; each message contains all of them.
 func (c *Channel) openBrowser(s *socketio.Socket) {
 	b, ok := s.Principal().(*browser)
 	if !ok {
@@ -80,7 +80,7 @@ func (c *Channel) openBrowser(s *socketio.Socket) {
 	})
 }
 
-// round is what changed between two rounds of hints.
+// round holds the changes between two hint messages.
 type round struct {
 	at       time.Time
 	overflow bool
@@ -88,7 +88,7 @@ type round struct {
 	kinds    map[protocol.Topic]bool     // kinds with what changed in a namespace, and what changed by itself
 }
 
-// recentRounds are those of the last hintMemory.
+// recentRounds holds the rounds of the last hintMemory.
 type recentRounds struct {
 	mu     sync.Mutex // guards rounds
 	rounds []*round
@@ -101,7 +101,7 @@ func (r *recentRounds) add(one *round) {
 	r.rounds = append(r.rounds, one)
 }
 
-// spreadHints tells dashboards what changed.
+// spreadHints sends hints of changes to dashboards.
 func (c *Channel) spreadHints() {
 	w := c.opt.Hub.Watch(dispatch.TopicRuns | dispatch.TopicSessions | dispatch.TopicWorkers)
 	defer w.Close()

@@ -32,7 +32,7 @@ func taskToken(ref protocol.JobRef) (protocol.TaskToken, error) {
 	return g, nil
 }
 
-// jobOf puts a task into the channel's words.
+// jobOf converts a task to the channel's type.
 func jobOf(t protocol.Task) protocol.Job {
 	j := protocol.Job{Kind: t.Kind, Task: t}
 	var g protocol.TaskToken
@@ -77,7 +77,7 @@ func (c *Channel) poll(ctx context.Context, p *worker, in protocol.ChannelPoll) 
 	return c.handOver(ctx, a, in.Max > 0), nil
 }
 
-// pollRequest is a poll in the app's words.
+// pollRequest converts a poll to the broker's type.
 func pollRequest(in protocol.ChannelPoll) protocol.PollRequest {
 	release := in.Release
 	if release == "" && in.MachineInformation != nil && in.Props != nil {
@@ -89,7 +89,7 @@ func pollRequest(in protocol.ChannelPoll) protocol.PollRequest {
 	}
 }
 
-// handOver makes jobs of what a poll gave, and sees to it that they are given back at once when the answer is lost.
+// handOver converts the tasks of a poll to jobs, and returns the tasks at once if the response is lost.
 func (c *Channel) handOver(ctx context.Context, a protocol.PollAnswer, many bool) protocol.ChannelPollAnswer {
 	out := protocol.ChannelPollAnswer{
 		Many: many, Status: a.Status, Reason: a.Reason, RetryAfter: a.RetryAfter, AppRelease: a.AppRelease,
@@ -153,7 +153,7 @@ func (c *Channel) fetchHistory(ctx context.Context, p *worker, in protocol.JobHi
 	})
 }
 
-// uploadLogs takes lines of running attempts, of one job or of many.
+// uploadLogs stores log lines of running attempts, of one job or of many.
 func (c *Channel) uploadLogs(ctx context.Context, p *worker, in protocol.JobLogs) (protocol.JobLogsAnswer, error) {
 	many, list := in.Items != nil, in.Items
 	if !many {
@@ -213,8 +213,8 @@ func readLogs(raw json.RawMessage, why error) (in protocol.JobLogs, err error) {
 	return in, err
 }
 
-// refusal puts a refusal into the words of the wire. Other errors stay as they are: the caller learns at most that
-// something failed.
+// refusal converts an error to its form on the wire. Other errors are returned unchanged: the caller learns only that
+// the call failed.
 func refusal(err error) error {
 	var e *protocol.Error
 	if !errors.As(err, &e) {

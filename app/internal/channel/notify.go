@@ -24,42 +24,42 @@ func (n notices) send(ctx context.Context, method string, body any) error {
 	return err
 }
 
-// CancelAttempt says to stop an attempt.
+// CancelAttempt asks the worker to stop an attempt.
 func (n notices) CancelAttempt(ctx context.Context, c protocol.CancelNotice) error {
 	return n.send(ctx, protocol.NoticeCancel, c)
 }
 
-// EndSession says that a session is not held any more.
+// EndSession notifies the worker that it no longer owns a session.
 func (n notices) EndSession(ctx context.Context, s protocol.SessionNotice) error {
 	return n.send(ctx, protocol.NoticeSession, s)
 }
 
-// YieldSession says that a session is to give way.
+// YieldSession asks the worker to release a session.
 func (n notices) YieldSession(ctx context.Context, s protocol.SessionNotice) error {
 	return n.send(ctx, protocol.NoticeYield, s)
 }
 
-// EvictRuns says that kept runs have ended.
+// EvictRuns notifies the worker that runs in its sticky cache have ended.
 func (n notices) EvictRuns(ctx context.Context, e protocol.EvictNotice) error {
 	return n.send(ctx, protocol.NoticeEvict, e)
 }
 
-// Drain says to finish and leave.
+// Drain asks the worker to finish its tasks and exit.
 func (n notices) Drain(ctx context.Context) error {
 	return n.send(ctx, protocol.NoticeDrain, struct{}{})
 }
 
-// Pause says to finish and stay.
+// Pause asks the worker to finish its tasks and stay connected.
 func (n notices) Pause(ctx context.Context, p protocol.PauseNotice) error {
 	return n.send(ctx, protocol.NoticePause, p)
 }
 
-// Resume says to poll again.
+// Resume asks the worker to poll again.
 func (n notices) Resume(ctx context.Context) error {
 	return n.send(ctx, protocol.NoticeResume, struct{}{})
 }
 
-// RefreshSettings says to fetch the settings again.
+// RefreshSettings asks the worker to fetch its settings again.
 func (n notices) RefreshSettings(ctx context.Context) error {
 	return n.send(ctx, protocol.NoticeSettings, struct{}{})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// handle enters a method of a known worker, whose refusals are put into the words of the wire.
+// handle registers a method for registered connections, and converts its errors to their form on the wire.
 func handle[In, Out any](h rpc.Handlers, method string, fn func(ctx context.Context, p *worker, in In) (Out, error)) {
 	rpc.Handle(h, method, func(ctx context.Context, in In) (out Out, err error) {
 		p, err := caller(ctx)
@@ -53,8 +53,8 @@ func readHeartbeat(raw json.RawMessage, why error) (protocol.WorkerHeartbeat, er
 	return httpjson.Heartbeat(raw, why)
 }
 
-// sound refuses what the HTTP routes refuse, in their words: members of other types, and strings that hold a NUL, which
-// not every database can keep. What programs wrote may hold one by accident, and loses it.
+// sound rejects what the HTTP routes reject, with the same errors: members of other types, and strings with a NUL,
+// which not every database can store. Payloads of programs may contain a NUL by accident; sound removes it there.
 func sound(raw []byte, in any, unread error) error {
 	if in, is := in.(*protocol.ChannelComplete); is {
 		withoutNUL(&in.JobOutcome)

@@ -119,8 +119,8 @@ func (c *Channel) openWorker(s *socketio.Socket) {
 	})
 }
 
-// observe takes the machine information of a settings call. What is malformed is stored as nothing: a worker must never
-// be kept from work by its telemetry.
+// observe stores the machine information of a settings call. Malformed information is dropped: telemetry must never
+// stop a worker from working.
 func (c *Channel) observe(ctx context.Context, p *worker, args []json.RawMessage) {
 	if len(args) == 0 || bytes.Equal(args[0], []byte("null")) {
 		return
@@ -134,8 +134,8 @@ func (c *Channel) observe(ctx context.Context, p *worker, args []json.RawMessage
 	p.NoteMachine(ctx, m, args[0])
 }
 
-// recheckConnections looks from time to time at who is connected, so that a token which ended, or whose revocation went
-// unheard, ends its connections.
+// recheckConnections checks all connections periodically, so that an expired token, or a revocation without a
+// notification, closes its connections.
 func (c *Channel) recheckConnections() {
 	tick := time.NewTicker(c.opt.Recheck)
 	defer tick.Stop()
@@ -149,8 +149,8 @@ func (c *Channel) recheckConnections() {
 	}
 }
 
-// Recheck looks at who is connected: call it when tokens may have changed. A connection whose principal may no longer
-// do what it could ends; one that may do something else comes back as that.
+// Recheck checks all connections; call it when tokens may have changed. It closes the connections of a principal that
+// has lost rights; a principal with other rights connects again.
 func (c *Channel) Recheck(ctx context.Context) {
 	for _, s := range c.workers.Sockets() {
 		if p, ok := s.Principal().(*worker); ok && c.opt.Worker != nil {

@@ -26,7 +26,7 @@ import (
 // cap. When a task has waited for roomAfter, the session that has been idle for longest at one of these workers gives
 // way.
 const (
-	// wait of a task before a session gives way to it, and interval between two sessions that give way at a worker
+	// wait of a task before a session is evicted for it, and interval between two evictions at a worker
 	roomAfter   = time.Second
 	roomAnswer  = time.Second // time that a notified holder has to release the session
 	roomWaiting = 32          // waiting tasks of a route that one search reads
@@ -34,7 +34,7 @@ const (
 	roomReads   = 64          // sessions of a worker whose exact last activity one search reads
 )
 
-// lookTime is the longest that one look may take.
+// lookTime is the maximum duration of one search.
 const lookTime = 30 * time.Second
 
 // Evictor collects the workers at their session limit that claims reported. It searches for waiting sessions only after
@@ -65,7 +65,7 @@ type Evictor struct {
 	waited func() // counts a session that has waited for a place for engine.StuckPlace; nil: no counter
 }
 
-// New makes the evictor of an app that hears these workers.
+// New returns the evictor of an app with its workers.
 func New(
 	s store.Store, d *dispatch.Dispatch, w *membership.Workers, drains func() bool, waited func(), log zerolog.Logger,
 ) *Evictor {
@@ -98,7 +98,7 @@ func (e *Evictor) AtCap(w engine.WorkerKey, routes []string) {
 	e.lookAgain(map[engine.WorkerKey]map[string]bool{w: seen}, time.Now().Add(roomAfter))
 }
 
-// lookAgain has these workers looked at no later than at; mu is held.
+// lookAgain schedules a search for these workers, at the latest at at; mu is held.
 func (e *Evictor) lookAgain(full map[engine.WorkerKey]map[string]bool, at time.Time) {
 	if e.full == nil {
 		e.full = map[engine.WorkerKey]map[string]bool{}
@@ -133,7 +133,7 @@ func (e *Evictor) lookAgain(full map[engine.WorkerKey]map[string]bool, at time.T
 	e.timer, e.at = timer, at
 }
 
-// Close ends the looking, and waits for what looks.
+// Close stops the searches and waits for the running search.
 func (e *Evictor) Close() {
 	e.mu.Lock()
 	e.closed = true
@@ -145,7 +145,7 @@ func (e *Evictor) Close() {
 	e.looks.Wait()
 }
 
-// lookForRoom looks once for all workers that were found full, and sees to the next look.
+// lookForRoom runs one search for all full workers and schedules the next search.
 func (e *Evictor) lookForRoom(ctx context.Context, full map[engine.WorkerKey]map[string]bool) {
 	byNamespace := map[string]map[engine.WorkerKey]map[string]bool{}
 	for k, routes := range full {
@@ -182,8 +182,8 @@ func (e *Evictor) lookForRoom(ctx context.Context, full map[engine.WorkerKey]map
 	}
 }
 
-// makeRoom has a session give way at each of these workers that something waits for. after is when it is worth another
-// look; 0: nothing waits.
+// makeRoom evicts a session at each of these workers that a session waits for. after is the time until the next useful
+// search; 0: no session waits.
 func (e *Evictor) makeRoom(
 	ctx context.Context, ns string, full map[engine.WorkerKey]map[string]bool,
 ) (after time.Duration, err error) {
@@ -237,8 +237,8 @@ func (e *Evictor) makeRoom(
 	return after, nil
 }
 
-// giveOne has the session that has been idle for longest at any of these workers give way. A worker of which one did is
-// not asked again in this look.
+// giveOne evicts the longest idle session of these workers. A worker whose session was evicted is skipped for the rest
+// of the search.
 func (e *Evictor) giveOne(
 	ctx context.Context, workers []engine.WorkerKey, idle map[engine.WorkerKey][]engine.Session,
 	soonest func(time.Duration),
@@ -263,8 +263,8 @@ func (e *Evictor) giveOne(
 	return false, nil
 }
 
-// The one least likely to be used again soon, as far as anybody can tell; equal ones in an order that is the same
-// each time.
+// longestIdle sorts the session first that is least likely to be used soon, by its last activity; ties are broken by
+// ID.
 func longestIdle(x, y engine.Session) int {
 	return cmp.Or(x.LastActivity.Compare(y.LastActivity.Time), cmp.Compare(x.ID, y.ID))
 }
@@ -481,7 +481,7 @@ type yielding struct {
 	change engine.SessionChange
 }
 
-// yield judges by the rows, under their locks, whether a session gives way, and with take has it done so.
+// yield decides from the locked rows whether a session may be evicted, and with take evicts it.
 func (e *Evictor) yield(ctx context.Context, s *engine.Session, take bool) (yielding, error) {
 	key, owner := s.Key(), engine.WorkerKey{Namespace: s.Namespace, ID: s.Owner}
 	v, err := change.Commit[yielding](ctx, e.store, store.Change{

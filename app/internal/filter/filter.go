@@ -115,7 +115,7 @@ func (p *parser) all(not bool) ([]store.Condition, error) {
 	return p.joined("AND", not, not, p.one)
 }
 
-// joined reads parts between a word, of which one is to hold, if choice says so, or all.
+// joined parses parts that are joined by a word; choice means that one part must match, otherwise all must.
 func (p *parser) joined(
 	word string, choice, not bool, part func(bool) ([]store.Condition, error),
 ) ([]store.Condition, error) {
@@ -315,7 +315,7 @@ func (p *parser) value(f field, test store.Comparison) ([]any, error) {
 	return nil, wrongAt(t, "a value is expected, not %s", t)
 }
 
-// field is what a name stands for.
+// field is the meaning of a name.
 type field struct {
 	field     store.RunField
 	attribute string // its name, when it is a search attribute
@@ -332,7 +332,7 @@ const activityType = "ActivityType"
 // name goes before.
 const stuckName = "Stuck"
 
-// anyActivity is what every activity run satisfies, and nothing else.
+// anyActivity is the condition that exactly the activity runs match.
 func anyActivity() store.Condition {
 	return store.Condition{
 		Field: store.FieldType, Test: store.Prefix, Values: []any{store.TypeColumn(history.KindActivity, "")},
@@ -347,8 +347,8 @@ func OfActivities(are bool) store.Condition {
 	return opposite(anyActivity())
 }
 
-// widensActivities says whether a condition on the types of activity runs is also satisfied by runs of workflows, which
-// have no such type.
+// widensActivities reports whether a condition on the types of activity runs also matches runs of workflows, which have
+// no such type.
 func widensActivities(c store.Condition) bool {
 	if c.Field != store.FieldType || len(c.Values) == 0 {
 		return false
@@ -392,7 +392,7 @@ func fieldOf(name string, types map[string]string) field {
 	return field{store.FieldAttribute, name, "", name, false}
 }
 
-// value is what the store compares with.
+// value converts a token to the values that the store compares with.
 func (f field) value(t token, test store.Comparison) ([]any, error) {
 	if test == store.Prefix && (t.kind != textToken || f.field == store.FieldStarted || f.field == store.FieldClosed ||
 		f.typ != "" &&
@@ -460,7 +460,7 @@ func statusValues(t token, test store.Comparison) ([]any, error) {
 	return list, nil
 }
 
-// byStatus turns what a status may not be into what it may: there are few, and an index leads to each.
+// byStatus converts a NOT IN condition on statuses to an IN condition: there are few statuses, and each has an index.
 func byStatus(c store.Condition) store.Condition {
 	if c.Test != store.NotIn {
 		return c
@@ -477,7 +477,7 @@ func byStatus(c store.Condition) store.Condition {
 	return rest
 }
 
-// Attributes are the search attributes that conditions speak of, each once, as they come.
+// Attributes returns the search attributes in conditions, each once, in order of appearance.
 func Attributes(where []store.Condition) (names []string) {
 	for _, c := range where {
 		if c.Field == store.FieldAttribute && len(c.Any) == 0 && !slices.Contains(names, c.Name) {

@@ -36,7 +36,7 @@ func (t token) String() string {
 	return t.text
 }
 
-// word says whether the token is this word, in any case.
+// word reports whether the token is this word, in any case.
 func (t token) word(w string) bool { return t.kind == nameToken && strings.EqualFold(t.text, w) }
 
 // scan cuts a filter into tokens; the last is the end.
@@ -59,7 +59,7 @@ func scan(text string) ([]token, error) {
 	}
 }
 
-// scan reads one token and says how many bytes it is.
+// scan reads one token and returns its length in bytes.
 func (t *token) scan(text string) (size int, err error) {
 	c, _ := utf8.DecodeRuneInString(text)
 	switch {

@@ -28,7 +28,7 @@ func shownAs(s protocol.RunStatus) string {
 	return word
 }
 
-// bucket is the word of ?status=: failed is whatever did not complete.
+// bucket returns the word of a status in ?status=; failed covers every run that closed without completing.
 func bucket(s protocol.RunStatus) string {
 	_, word, _ := protocol.PublicRun(s, true, true)
 	return word
@@ -36,7 +36,7 @@ func bucket(s protocol.RunStatus) string {
 
 func itself(s protocol.RunStatus) string { return string(s) }
 
-// Statuses is what ?status= or ?stored_status= asks for; nothing for all.
+// Statuses returns the stored statuses that ?status= or ?stored_status= selects; nil selects all.
 func Statuses(word, stored string) ([]protocol.RunStatus, error) {
 	field, told := "status", bucket
 	if stored != "" {
@@ -55,7 +55,7 @@ func Statuses(word, stored string) ([]protocol.RunStatus, error) {
 	return these, nil
 }
 
-// words are all words for a status, for people.
+// words returns all words for a status, for error messages.
 func words() string {
 	var all []string
 	for _, s := range protocol.RunStatuses {

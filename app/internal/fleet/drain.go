@@ -38,7 +38,7 @@ func (f *Fleet) Intent(w *engine.Worker, names bool) protocol.Intent {
 	return f.intentAt(w, f.about(), has)
 }
 
-// intentAt is what is wanted of a worker now.
+// intentAt returns the operator's intent for a worker at a time.
 func (f *Fleet) intentAt(w *engine.Worker, now time.Time, has bool) protocol.Intent {
 	d := f.workers.DrainOf(w)
 	switch {
@@ -58,8 +58,8 @@ func (f *Fleet) about() time.Time {
 	return time.Now()
 }
 
-// OperateFleet drains, resumes or evicts workers at an operator's word. The word is stored, and apps and
-// workers that come later are held to it. Saying it again changes nothing but the deadline and the reason.
+// OperateFleet drains, resumes or evicts workers for an operator. The decision is stored and also applies to apps and
+// workers that start later. Repeating it changes only the deadline and the reason.
 func (f *Fleet) OperateFleet(ctx context.Context, in protocol.FleetRequest) (protocol.FleetDrainState, error) {
 	in.Namespace = change.Namespace(in.Namespace)
 	none := protocol.FleetDrainState{}
@@ -149,7 +149,7 @@ func checkTarget(t protocol.FleetTarget) error {
 	return nil
 }
 
-// Look has Watch look now. It does not block.
+// Look wakes Watch. It does not block.
 func (f *Fleet) Look() {
 	select {
 	case f.changed <- struct{}{}:

@@ -30,16 +30,16 @@ type Fleet struct {
 // Notices sends operators' intents to connected workers. A worker that is not connected receives the intent with its
 // next poll or heartbeat.
 type Notices interface {
-	// Intend tells one worker, and says whether there was anybody to tell.
+	// Intend notifies one worker, and reports whether the worker is connected.
 	Intend(namespace, worker string, i protocol.Intent, n protocol.PauseNotice) bool
 	// SettingsChanged has the workers of a namespace fetch their settings.
 	SettingsChanged(namespace string)
 }
 
-// Tells gives the fleet the way to tell workers what is wanted of them.
+// Tells sets the implementation that sends notices to workers.
 func (f *Fleet) Tells(n Notices) { f.notices.Store(&n) }
 
-// New makes the fleet of an app that hears these workers.
+// New returns the fleet of an app with its workers.
 func New(
 	s store.Store, d *dispatch.Dispatch, w *membership.Workers, v *view.View, log zerolog.Logger,
 ) *Fleet {
@@ -48,7 +48,7 @@ func New(
 	return f
 }
 
-// RemoveWorker takes a worker's registration away, at an operator's word.
+// RemoveWorker deregisters a worker for an operator.
 func (f *Fleet) RemoveWorker(ctx context.Context, ns, id string) (protocol.DeregisterAnswer, error) {
 	return f.workers.RemoveWorker(ctx, ns, id)
 }

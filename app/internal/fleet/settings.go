@@ -50,7 +50,7 @@ func (f *Fleet) SetFleet(ctx context.Context, in protocol.FleetSettingsRequest) 
 	return f.view.FleetSettings(ctx, in.Namespace)
 }
 
-// settingsText is what was set, for the audit.
+// settingsText describes the settings for the audit.
 func settingsText(s *engine.FleetWide) string {
 	text := fmt.Sprintf("revision %d:", s.Revision)
 	if s.LogLevel != "" {
@@ -71,7 +71,7 @@ func settingsText(s *engine.FleetWide) string {
 	return text
 }
 
-// pushSettings has workers fetch their settings where those changed since it was done last.
+// pushSettings asks workers to fetch their settings in namespaces where the revision has changed since the last call.
 func (f *Fleet) pushSettings(pushed map[string]int64, known map[engine.WorkerKey]membership.Heard) {
 	told := f.notices.Load()
 	for k := range known {

@@ -25,7 +25,7 @@ type activityBody struct {
 	RequestID        json.RawMessage `json:"request_id"`
 }
 
-// check refuses what a workflow's start may have and this one would not do.
+// check rejects options of a workflow start that an activity run does not support.
 func (b activityBody) check() error {
 	return unsupported([]member{
 		{"cron", "schedule a workflow with one step", b.Cron},

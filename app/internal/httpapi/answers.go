@@ -34,7 +34,7 @@ type runItem struct {
 type workersAnswer struct {
 	Namespace string                `json:"namespace"`
 	Workers   []protocol.WorkerView `json:"workers"`
-	// where pages are asked for, and there is one more
+	// set in paged responses if there is another page
 	NextPageToken *string `json:"next_page_token,omitempty"`
 }
 
@@ -122,7 +122,7 @@ type metricsAnswer struct {
 	Queues    []protocol.QueueView `json:"task_queues"`
 }
 
-// integrity says how to check that an export is whole.
+// integrity describes how to verify that an export is complete.
 type integrity struct {
 	Canonical string  `json:"canonicalization"`
 	Algorithm string  `json:"checksum_algorithm"`
@@ -176,7 +176,7 @@ type runsQuery struct {
 	// only workflows, or only activity runs; workflow_type is then their activity type
 	Kind   string `json:"kind" enum:"workflow,activity"`
 	Status string `json:"status"` // a bucket (running, completed, failed) or a stored status
-	// each status alone: failed is what failed, and neither what timed out nor what was ended
+	// one stored status; "failed" excludes runs that timed out, were cancelled or were terminated
 	Stored string `json:"stored_status" enum:"running,completed,failed,timed_out,cancelled,terminated,continued"`
 	Query  string `json:"query"`        // a part of the workflow id or of the business key
 	Stuck  bool   `json:"stuck"`        // only stuck runs: they make no progress and need an operator

@@ -20,7 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// WorkerAPI is the worker protocol below /api/worker/, and what cluster info says of it.
+// WorkerAPI is the worker protocol below /api/worker/, with its description for the cluster info.
 type WorkerAPI interface {
 	http.Handler
 	Protocol() (version string, capabilities protocol.ServerCapabilities)
@@ -28,7 +28,7 @@ type WorkerAPI interface {
 
 // Options of the control plane. Handlers that are nil are not there: their paths are unknown.
 type Options struct {
-	// What the routes ask for: verbs are the broker's, and what is only looked at a view's.
+	// Dependencies of the routes: the broker implements the verbs, the view the read models.
 	Runs             Runs
 	Schedules        Schedules
 	Namespaces       Namespaces
@@ -208,7 +208,7 @@ func (a *API) record(c *call) {
 	}
 }
 
-// Failed leaves an error as it is: a refusal of the control plane says by its reason what it leaves open.
+// Failed returns an error unchanged: the reason of an error of the control plane shows whether the outcome is unknown.
 func (c *call) Failed(err error) error { return err }
 
 // Status is that of the reason.

@@ -7,7 +7,7 @@ import (
 // A query costs its caller the wait for a worker, and nothing else: it is in no history, so there is no receipt to come
 // back for.
 
-// ask puts a query to a worker that runs the workflow's code, and is held until it answers or the query's time is up.
+// ask runs a query on a worker of the workflow type, and waits until the worker responds or the query times out.
 func ask(a *API, c *call) (answer, error) {
 	var in protocol.QueryRequest
 	if err := c.Read(&in); err != nil {

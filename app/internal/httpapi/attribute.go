@@ -11,7 +11,7 @@ import (
 // A registered attribute has a type that later values must match. So registration needs an operator's role and an audit
 // record, while every viewer may read the list.
 
-// Attributes is what of the broker is about search attributes.
+// Attributes is the part of the broker for search attributes.
 type Attributes interface {
 	SearchAttributes(ctx context.Context, namespace string) (protocol.SearchAttributes, error)
 	CreateSearchAttribute(

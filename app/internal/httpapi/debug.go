@@ -4,8 +4,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/auth"
 )
 
-// Why something waits is asked by the id of a task as well as by that of a run, because the id of a task is what stands
-// in a worker's log.
+// The reason of a wait can be requested by task ID as well as by run ID, because worker logs contain task IDs.
 
 // whys are the routes that answer for what waits or runs.
 func whys(ours lineFunc) []route {

@@ -29,8 +29,8 @@ var projected = []string{
 	"blocked_reason", "message", "diagnostic_status",
 }
 
-// promise is what a caller may count on in the control_plane object of an operation: members that are always there, and
-// those of a success.
+// promise lists the members of an operation's control_plane object that are always present, and those of successful
+// responses.
 type promise struct{ always, success []string }
 
 var promises = map[string]promise{

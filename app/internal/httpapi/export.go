@@ -38,7 +38,7 @@ type bundle struct {
 	gathered
 }
 
-// bundledRedaction says what was left out: nothing is.
+// bundledRedaction describes redacted parts; exports are never redacted.
 type bundledRedaction struct {
 	Applied bool     `json:"applied"`
 	Policy  *string  `json:"policy"`
@@ -65,7 +65,7 @@ type bundledRun struct {
 	LastSequence int64  `json:"last_history_sequence"`
 }
 
-// bundledEvent says type where the other routes say event_type: readers of bundles know only that.
+// bundledEvent has the member type where other routes have event_type: readers of bundles know only this name.
 type bundledEvent struct {
 	ID      string          `json:"id"`
 	Seq     int64           `json:"sequence"`
@@ -162,7 +162,7 @@ func (a *API) writeBundle(c *call, b bundle) error {
 	return nil
 }
 
-// add takes one event into the bundle.
+// add adds one event to the bundle.
 func (b *bundle) add(e history.Event) error {
 	body, err := history.EncodeData(e.Data)
 	if err != nil {

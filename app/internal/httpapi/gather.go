@@ -12,10 +12,10 @@ import (
 // Tools that read an export want lists of activities, timers and failures. They are put together by reading the events
 // once, in their order, as a replay would: what is not in the events did not happen.
 
-// framing is what stands before each value in a blob, as bundles name it.
+// framing names the header of each value in a blob, as bundles do.
 const framing = "single-object" // C3 01, the fingerprint of the schema, the datum
 
-// gathered is what an export lists next to the events of a run.
+// gathered holds the lists of an export besides the events of a run.
 type gathered struct {
 	Commands   []bundledCommand   `json:"commands"` // what came from outside, in order
 	Signals    []bundledSignal    `json:"signals"`
@@ -44,7 +44,7 @@ type bundledSignal struct {
 	Seq  int64        `json:"history_sequence"`
 }
 
-// bundledSpan is what one event opens and a later one may close.
+// bundledSpan describes something that one event starts and a later event may end.
 type bundledSpan struct {
 	ID       string       `json:"id"`
 	Status   string       `json:"status"`
@@ -79,7 +79,7 @@ type bundledFailure struct {
 	Seq     int64        `json:"history_sequence"`
 }
 
-// bundledBlob says where in the document an encoded value stands.
+// bundledBlob contains the position of an encoded value in the document.
 type bundledBlob struct {
 	Path       string  `json:"path"`
 	Codec      string  `json:"codec"`

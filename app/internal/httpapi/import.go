@@ -45,7 +45,7 @@ type importedEvent struct {
 	Payload json.RawMessage `json:"payload"`
 }
 
-// importRun takes a bundle of this system's in as a closed run, when its checksum says that it is whole.
+// importRun imports a bundle of a Sojourn app as a closed run, if its checksum is correct.
 func importRun(a *API, c *call) (answer, error) {
 	var raw json.RawMessage
 	if err := c.Read(&raw); err != nil {
@@ -86,7 +86,7 @@ func (in *importBody) check(raw json.RawMessage) error {
 		return protocol.Invalid("history_events", "a history export is needed: the document that history/export answers with")
 	case in.Schema != bundleSchema || in.Version != 1:
 		return badBundle("%s version %d is not known; %s version 1 is", in.Schema, in.Version, bundleSchema)
-	// What was left out would be missing from a replay, which would fail long after anybody remembers the import.
+	// A replay would miss the redacted parts and fail long after the import.
 	case in.Redacted.Applied:
 		return badBundle("the bundle was redacted, so what happened in the run is not all in it")
 	case slices.ContainsFunc(in.Events, func(e importedEvent) bool { return e.Type == "" }):

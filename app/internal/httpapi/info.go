@@ -17,12 +17,12 @@ import (
 // Clients request the cluster info first and choose their requests by it. So the route serves callers of both
 // protocols, and its members come from the same values that the checks use.
 
-// metrics are those of this process, and of the namespaces that the caller may look into.
+// metrics returns the metrics of this process, and of the namespaces that the caller has access to.
 func metrics(a *API, c *call) (answer, error) {
 	return a.metrics(c, func(namespace string) bool { return c.Who.In(namespace) })
 }
 
-// metrics answers with what is of no namespace, and of those namespaces.
+// metrics writes the metrics without a namespace, and the metrics of the selected namespaces.
 func (a *API) metrics(c *call, of func(namespace string) bool) (answer, error) {
 	c.W.Header().Set(VersionHeader, Version)
 	// One registry serves everybody, and a scraper of one tenant must not read the numbers of another's: they are left
@@ -42,7 +42,7 @@ func (a *API) metrics(c *call, of func(namespace string) bool) (answer, error) {
 	return answer{status: http.StatusOK}, nil
 }
 
-// clusterInfo answers workers too, so it says the version of their protocol as well.
+// clusterInfo also serves workers, so it includes the version of the worker protocol.
 func clusterInfo(a *API, c *call) (answer, error) {
 	info := a.info
 	info.Namespace.Name = c.NS
@@ -52,7 +52,7 @@ func clusterInfo(a *API, c *call) (answer, error) {
 	return ok(info, nil)
 }
 
-// clusterInfo is what this app says of itself; the namespace is each request's own.
+// clusterInfo returns the description of this app; each request adds its namespace.
 func (a *API) clusterInfo() protocol.ClusterInfo {
 	info := protocol.ClusterInfo{
 		ServerID: a.opt.App, Version: a.opt.Process.Release(), DefaultNamespace: "default",

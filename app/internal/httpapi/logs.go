@@ -2,7 +2,7 @@ package httpapi
 
 import "github.com/sojourn-run/sojourn/shared/protocol"
 
-// Lines are asked for again and again while an activity runs, so a request says how far it has read.
+// Clients poll log lines while an activity runs, so each request contains the position of the last line read.
 
 type logsQuery struct {
 	Attempt int64 `json:"attempt" minimum:"1"`

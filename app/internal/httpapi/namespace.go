@@ -12,7 +12,7 @@ import (
 // A request for a namespace's own routes is about the one in its path, which need not be one that the caller's header
 // names, and need not be there yet. So these routes go without the check that all others begin with.
 
-// Namespaces is what of the broker is about namespaces.
+// Namespaces is the part of the broker for namespaces.
 type Namespaces interface {
 	HasNamespace(ctx context.Context, name string) error
 	Namespace(ctx context.Context, name string) (protocol.NamespaceView, error)

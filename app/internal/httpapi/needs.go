@@ -30,7 +30,7 @@ type Runs interface {
 	Import(context.Context, protocol.ImportRequest) (protocol.ImportAnswer, error)
 }
 
-// WorkerOperations is what operators do to workers.
+// WorkerOperations are operators' commands for workers.
 type WorkerOperations interface {
 	RemoveWorker(ctx context.Context, namespace, id string) (protocol.DeregisterAnswer, error)
 	OperateFleet(context.Context, protocol.FleetRequest) (protocol.FleetDrainState, error)
@@ -48,7 +48,7 @@ type Operations interface {
 	ActivityTimeoutPass(context.Context, protocol.TimeoutRequest) (protocol.SystemPass, error)
 }
 
-// Process is what is asked of this app as such.
+// Process is the app process itself.
 type Process interface {
 	Release() string
 	Ready(context.Context) error

@@ -130,7 +130,7 @@ func ready(a *API, c *call) (answer, error) {
 	return out, err
 }
 
-// up says that the process answers, whatever else is wrong.
+// up reports that the process responds, whatever else fails.
 func up(*API, *call) (answer, error) {
 	return ok(upAnswer{"up", history.At(time.Now())}, nil)
 }

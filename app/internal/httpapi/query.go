@@ -27,7 +27,7 @@ func (q *query) text(name string) string {
 	return v
 }
 
-// number is 0 when the query does not say it.
+// number returns a number of the query string, 0 if it is absent.
 func (q *query) number(name string, least, most int) int {
 	v := q.values.Get(name)
 	if v == "" {

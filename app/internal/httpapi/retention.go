@@ -11,7 +11,7 @@ import (
 // The app applies retention in the background. The pass is for operators who cannot wait and for tests. It runs until
 // all expired runs are deleted, so it counts as a long request.
 
-// Retention is what of the broker is about removing what is old.
+// Retention is the part of the broker that deletes expired runs.
 type Retention interface {
 	Retention(ctx context.Context, namespace string) (protocol.RetentionStatus, error)
 	RetentionPass(context.Context, protocol.RetentionRequest) (protocol.RetentionPass, error)

@@ -16,7 +16,7 @@ import (
 // A schedule fires unattended, so errors in it must be reported when it is created. Verbs that cause many firings may
 // take long and count as long requests.
 
-// Schedules is what of the broker is about schedules.
+// Schedules is the part of the broker for schedules.
 type Schedules interface {
 	CreateSchedule(context.Context, protocol.ScheduleRequest) (protocol.ScheduleReceipt, error)
 	UpdateSchedule(context.Context, protocol.ScheduleRequest) (protocol.ScheduleReceipt, error)
@@ -174,7 +174,7 @@ func scheduleHistory(a *API, c *call) (answer, error) {
 	return ok(body, err)
 }
 
-// scheduleTimes says when a schedule with the spec of the query would fire next.
+// scheduleTimes returns the next firings of a schedule with the spec in the query string.
 func scheduleTimes(a *API, c *call) (answer, error) {
 	q := c.query()
 	text, count := q.text("spec"), q.number("count", 1, 100)

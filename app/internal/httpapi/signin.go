@@ -47,7 +47,7 @@ type signIns struct {
 	failed  map[string]*failedSignIns
 }
 
-// failedSignIns are those of one address.
+// failedSignIns counts the failed sign-ins of one address.
 type failedSignIns struct {
 	pending    int // delayed responses
 	unreported int

@@ -101,7 +101,7 @@ func sendEnd(send func(string, ...any) error, v protocol.RunView) error {
 	return send("event: end\ndata: %s\n\n", raw)
 }
 
-// lastSeen is the sequence of the last event the client has: as browsers say it when they come back, or in the query.
+// lastSeen returns the sequence number of the client's last event, from the Last-Event-ID header or the query string.
 func lastSeen(c *call) (int64, error) {
 	name, v := "Last-Event-ID", c.Header.Get("Last-Event-ID")
 	if v == "" {

@@ -16,7 +16,7 @@ type updateBody struct {
 	WaitPolicy json.RawMessage `json:"wait_policy"`
 }
 
-// updated is an update as it stands, with the members every command's answer has.
+// updated is the state of an update, with the members that every command's response has.
 type updated struct {
 	protocol.UpdateAnswer
 	RequestedRun    *string  `json:"requested_run_id"`

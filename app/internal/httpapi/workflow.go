@@ -140,7 +140,7 @@ func describeRun(a *API, c *call) (answer, error) {
 	return ok(a.opt.RunViews.Describe(c.Ctx, c.target()))
 }
 
-// How many seconds a caller waits for the end of a run who does not say, and at most.
+// Seconds that a request waits for the end of a run: the default, and the maximum.
 const (
 	resultWait     = 30
 	mostResultWait = 60

@@ -92,7 +92,7 @@ func (l *Logs) recordAttempt(ctx context.Context, in *protocol.AttemptLogs) (rec
 		if err != nil {
 			return false, err
 		}
-		// What is full says so in its last line, which counts for nothing more.
+		// If the limit is reached, the last line reports it; this line does not count towards the limit.
 		if kept.Size > protocol.MaxLogBytes || in.Part == 0 && kept.Last >= protocol.MaxLogPart {
 			return false, nil
 		}
@@ -109,7 +109,7 @@ func (l *Logs) recordAttempt(ctx context.Context, in *protocol.AttemptLogs) (rec
 		if err != nil || in.Part > 0 || !l.opt.Shared {
 			return err == nil, err
 		}
-		// its number was given here: another app may have given it to other lines in the same moment
+		// this app chose the number; another app may have used it for other lines at the same time
 		var found []store.LogPart
 		err = l.store.View(ctx, func(r store.Reader) (err error) {
 			found, err = r.Logs(ctx, k, parts[0].Part-1, 1)
@@ -121,7 +121,7 @@ func (l *Logs) recordAttempt(ctx context.Context, in *protocol.AttemptLogs) (rec
 	}
 }
 
-// linesKept is what is kept of the lines of an attempt.
+// linesKept returns the size and number of the stored lines of an attempt.
 func (l *Logs) linesKept(ctx context.Context, k store.AttemptKey) (kept store.LogSum, err error) {
 	err = l.store.View(ctx, func(r store.Reader) error {
 		sums, err := r.LogSums(ctx, k.Run, k.Seq)
@@ -135,13 +135,13 @@ func (l *Logs) linesKept(ctx context.Context, k store.AttemptKey) (kept store.Lo
 	return kept, err
 }
 
-// attemptKey takes an attempt's id apart, if it is one of this task.
+// attemptKey parses an attempt ID and checks that it belongs to the task.
 func attemptKey(task, attempt string) (k store.AttemptKey, ok bool) {
 	k.Run, k.Seq, k.Delivery, ok = engine.ParseAttemptID(attempt)
 	return k, ok && attempt[:strings.LastIndexByte(attempt, '-')] == task
 }
 
-// logParts are chunks as rows behind what is kept, no more of them all than there is room for.
+// logParts converts chunks to rows after the stored rows, as far as there is room.
 func logParts(
 	k store.AttemptKey, kept store.LogSum, room int, chunks ...protocol.LogChunk,
 ) (list []store.LogPart) {

@@ -31,7 +31,7 @@ func heardElsewhere(w *engine.Worker, app string, alive time.Duration, now time.
 	return until
 }
 
-// aliveAtOnce is how many workers' heartbeats are stored in one change.
+// aliveAtOnce is the maximum number of workers whose heartbeats one change stores.
 const aliveAtOnce = 1000
 
 // storeAlive stores the last heartbeats of workers.

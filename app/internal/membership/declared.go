@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 )
 
-// What workers say of their types holds for the living alone: the dead are asked nothing.
+// Declarations of workers about their types count only while the workers are alive.
 
 // Declarations returns what the live workers of a namespace declared for their workflow types.
 func (r *Registry) Declarations(namespace string) engine.Declarations {

@@ -51,8 +51,7 @@ func (ws *Workers) works(w *engine.Worker, now time.Time) bool {
 	return ws.Alive(h, now) && !h.Draining
 }
 
-// checkShapes refuses what a registration says in members that are kept as they are, where that is not what readers of
-// it expect.
+// checkShapes rejects members of a registration that are stored unchanged but do not have the form that readers expect.
 func checkShapes(in protocol.RegisterRequest) error {
 	for _, m := range []struct {
 		field string

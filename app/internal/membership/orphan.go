@@ -15,8 +15,8 @@ type Orphans struct {
 	Gone time.Time // when one of them will have been silent for too long; zero: there is none
 }
 
-// Met compares the apps that are alive with those of the last time: who was heard by one that is gone may have died
-// with it. It says whether one is.
+// Met compares the live apps with those of the last call, and reports whether an app has ended: the workers of this app
+// may have died with it.
 func (o *Orphans) Met(own string, alive map[string]time.Time) (fell bool) {
 	o.Gone = time.Time{}
 	var apps []string
@@ -38,13 +38,13 @@ func (o *Orphans) Met(own string, alive map[string]time.Time) (fell bool) {
 	return fell
 }
 
-// Others says whether another app that is alive heard a worker last, as it is stored: that one is to miss it.
+// Others reports whether another live app stored the last heartbeat of a worker; this other app monitors the worker.
 func (o *Orphans) Others(own string, w *engine.Worker) bool {
 	return w.HeardBy != own && slices.Contains(o.apps, w.HeardBy)
 }
 
-// Leave notes a worker that an app left behind, and when to look whether it lives; not one that is heard or watched
-// here already. One that was left before is noted anew: another app may have heard it since, and be gone as well.
+// Leave records a worker of an ended app and the time to check it, unless this app has heartbeats of the worker or
+// monitors it. A repeated call replaces the time: another app may have received heartbeats since and ended too.
 func (r *Registry) Leave(w *engine.Worker, lookAt time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,7 +56,7 @@ func (r *Registry) Leave(w *engine.Worker, lookAt time.Time) {
 	r.known[w.Key()] = &h
 }
 
-// AnyLeft says whether there are workers that an app left behind.
+// AnyLeft reports whether there are recorded workers of ended apps.
 func (r *Registry) AnyLeft() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,7 +68,7 @@ func (r *Registry) AnyLeft() bool {
 	return false
 }
 
-// Forget drops what is known of a worker, unless it was heard since seen was read.
+// Forget deletes the state of a worker, unless a heartbeat has arrived since seen was read.
 func (r *Registry) Forget(k engine.WorkerKey, seen Heard) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

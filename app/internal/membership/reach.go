@@ -19,8 +19,8 @@ func (ws *Workers) Reaches(ctx context.Context, ns, id string) error {
 	return err
 }
 
-// LookUpReach also says whether there is such a worker. What another app registered meanwhile is looked up before a
-// caller is refused.
+// LookUpReach also reports whether the worker exists. Before it rejects a caller it reads the row, since another app
+// may have registered the worker meanwhile.
 func (ws *Workers) LookUpReach(ctx context.Context, ns, id string) (there bool, err error) {
 	who := auth.BoundFrom(ctx)
 	if who == nil {

@@ -20,7 +20,7 @@ import (
 // A registration is the moment in which a worker's processes change places. All that the older one had must end by it,
 // and nothing of the newer: the row names the process, and a refused decision under the row's lock is the fence.
 
-// What a registration may leave out.
+// Defaults of a registration.
 const (
 	defaultSlots        = 100
 	defaultSessions     = 10
@@ -150,10 +150,10 @@ func (ws *Workers) freeUnheld(
 	return freed, nil
 }
 
-// ErrRevised ends the open polls of a worker that runs with other settings now: they asked for what it offered before.
+// ErrRevised ends the open polls of a worker whose settings changed: the polls used its previous settings.
 var ErrRevised = errors.New("the worker runs with other settings")
 
-// revised says whether a process that registers again runs with other settings than before.
+// revised reports whether the settings of a process changed with a new registration.
 func revised(old, next *engine.Worker) bool {
 	if !slices.Equal(old.ActivityTypes, next.ActivityTypes) {
 		return true
@@ -161,7 +161,7 @@ func revised(old, next *engine.Worker) bool {
 	return next.Settings != nil && (old.Settings == nil || *old.Settings != *next.Settings)
 }
 
-// restarted is why a lease ended whose process another one superseded.
+// restarted is the reason of a lease that ended because another process superseded its holder.
 const restarted = "worker_restarted"
 
 // left returns the error for a deregistered worker. A worker with incarnations must restart; other workers register
@@ -257,8 +257,8 @@ func checkRegistration(in protocol.RegisterRequest, w *engine.Worker) error {
 	return nil
 }
 
-// diedWith says which deliveries died with the process that another one superseded: those it had until then, whichever
-// app comes to them first. What was leased to it later is no sign of anything.
+// diedWith selects the deliveries that died with a superseded process: those leased before the new registration,
+// whichever app handles them first. Later leases are no evidence of a loss.
 func diedWith(now *engine.Worker) func(store.TaskRef) bool {
 	return func(r store.TaskRef) bool { return !r.LeasedAt.After(now.RegisteredAt.Time) }
 }
@@ -276,7 +276,7 @@ func (ws *Workers) SDK(ctx context.Context, ns, worker string) string {
 	return w.SDKVersion
 }
 
-// standing finds a registration that stands: in memory, else as it is stored.
+// standing returns an active registration: from memory, else from its row.
 func (ws *Workers) standing(ctx context.Context, key engine.WorkerKey) (*engine.Worker, error) {
 	w, err := ws.Known(ctx, key)
 	if err == nil && !w.Left.IsZero() {

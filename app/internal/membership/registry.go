@@ -53,7 +53,7 @@ type Options struct {
 // New makes the memory of an app.
 func New(o Options) *Registry { return &Registry{opt: o, known: map[engine.WorkerKey]*Heard{}} }
 
-// Hears says whether a worker was heard here within the window.
+// Hears reports whether this app received a heartbeat of the worker within Options.Alive.
 func (r *Registry) Hears(h Heard) bool { return !h.At.IsZero() && time.Since(h.At) <= r.opt.Alive }
 
 // Alive reports whether a worker is alive at now: this app received a heartbeat within Options.Alive, or another app
@@ -65,7 +65,7 @@ func (r *Registry) Alive(h Heard, now time.Time) bool {
 	return r.opt.Shared && (h.At.IsZero() && h.Worker.AliveUntil.After(now) || h.Elsewhere.After(now))
 }
 
-// Put remembers a registration.
+// Put caches a registration.
 func (r *Registry) Put(w *engine.Worker) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +100,8 @@ func (r *Registry) Mark() uint64 {
 	return r.drops
 }
 
-// Learn remembers a worker that another app heard, as it was read after mark; what is heard here counts more.
+// Learn caches a worker of another app from its row, which was read after mark; state from heartbeats at this app takes
+// precedence.
 func (r *Registry) Learn(w *engine.Worker, mark uint64) {
 	known := false
 	r.With(w.Key(), func(h *Heard) { known = !h.At.IsZero() && h.Worker.Incarnation == w.Incarnation })
@@ -165,7 +166,7 @@ func (r *Registry) Swap(k engine.WorkerKey, known, other *engine.Worker) {
 	}
 }
 
-// With runs fn on what is known of a worker, if anything is.
+// With calls fn with the state of a worker, if there is one.
 func (r *Registry) With(k engine.WorkerKey, fn func(*Heard)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -209,7 +210,7 @@ func (r *Registry) SaidDrain(w *engine.Worker) (drains, stored bool) {
 	return drains, stored
 }
 
-// All lists what is known of the workers of a namespace; "" means all.
+// All returns the known workers of a namespace; "" selects all namespaces.
 func (r *Registry) All(namespace string) map[engine.WorkerKey]Heard {
 	r.mu.Lock()
 	defer r.mu.Unlock()

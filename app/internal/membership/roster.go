@@ -87,7 +87,7 @@ func (r *Registry) DrainOf(w *engine.Worker) *engine.Drain {
 	return r.opt.Settings(engine.QueueKey{Namespace: w.Namespace}).DrainOf(w)
 }
 
-// Stopped says whether a worker is given nothing because it drains, by its own word or an operator's.
+// Stopped reports whether a worker gets no tasks because it drains itself or an operator drains it.
 func (r *Registry) Stopped(h *Heard) bool {
 	return h.Draining || r.DrainOf(h.Worker) != nil
 }

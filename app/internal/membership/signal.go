@@ -31,7 +31,7 @@ func (r *Registry) Signals(q engine.QueueKey, typ string) (names []string, known
 	return names, known
 }
 
-// AskAgain says whether it is time to look for the workers of a queue once more.
+// AskAgain reports whether the workers of a queue should be read again.
 func (r *Registry) AskAgain(q engine.QueueKey, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

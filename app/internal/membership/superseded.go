@@ -42,9 +42,9 @@ func (ws *Workers) watchSuperseded(ctx context.Context) {
 	})
 }
 
-// superseded looks whether a process is still the registered one. If not it is forgotten, its polls end, and what this
-// app leased to it since goes back: who ended the registration has freed what was leased by then, and could not know of
-// what was being written here.
+// superseded reads whether a process is still the registered incarnation. If not, the app forgets the process, ends its
+// polls and releases the tasks that this app leased to it since: the app that ended the registration has released the
+// leases of that time, but could not see leases that this app was writing.
 func (ws *Workers) superseded(ctx context.Context, p store.Process) {
 	w, err := ws.storedWorker(ctx, p.Worker)
 	switch {

@@ -86,7 +86,7 @@ func (ws *Workers) freeLost(ctx context.Context, w *engine.Worker) error {
 			slices.Contains(open[ref.Kind], ref.PollID) || !ref.LeasedAt.Before(stored.Add(-now.Sub(at))) {
 			continue
 		}
-		// An attempt that sent a heartbeat was delivered; ReleaseUnlessHeard keeps it.
+		// An attempt with a heartbeat was delivered; ReleaseUnlessHeard does not release it.
 		err := change.ReleaseUnlessHeard(ctx, ws.store, ref, "undelivered", true, ref.LeasedAt)
 		switch {
 		case err == nil:

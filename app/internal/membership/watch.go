@@ -9,10 +9,10 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// One loop looks after all workers of an app, so that what it costs does not grow with their number: to look costs no
-// statement while everybody is heard, and what has to be stored goes together.
+// One loop monitors all workers of an app, so its cost does not grow with their number: a check costs no statement
+// while all heartbeats arrive, and updates are stored in batches.
 
-// lookEvery is how often it is looked who fell silent. It costs no statement while everybody is heard.
+// lookEvery is the interval of the liveness checks. A check costs no statement while all heartbeats arrive.
 func (ws *Workers) lookEvery() time.Duration { return max(ws.opt.Alive/20, 100*time.Millisecond) }
 
 // untilLook returns lookEvery, or less while there are workers of a dead app: their stored heartbeats are older than

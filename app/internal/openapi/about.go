@@ -35,8 +35,8 @@ func example(media object, raw string) error {
 	return nil
 }
 
-// answers adds an example to the schema of what a route answers when all is well: the body itself, without what stands
-// next to it on every answer.
+// answers adds an example to the schema of a route's successful response: the body without the members that every
+// response has.
 func (d *document) answers(rt serve.Route, raw string) error {
 	if raw == "" {
 		return nil

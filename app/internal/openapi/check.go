@@ -38,8 +38,8 @@ func NewChecker(document []byte) (*Checker, error) {
 	return &Checker{doc: doc, compiler: c, schemas: map[string]*jsonschema.Schema{}}, c.AddResource(resource, v)
 }
 
-// Answer says what is wrong with an answer to METHOD PATTERN: a status that is not described, a header that is missing
-// or a body that does not fit. Without a pattern, no route took the request.
+// Answer checks a response to METHOD PATTERN and returns an error for an undescribed status, a missing header or a body
+// that does not match. An empty pattern means that no route matched the request.
 func (c *Checker) Answer(pattern string, status int, header http.Header, body []byte) error {
 	method, path, ok := strings.Cut(pattern, " ")
 	if !ok {

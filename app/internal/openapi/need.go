@@ -61,7 +61,7 @@ func each(s *jsonschema.Schema, most string) error {
 	return nil
 }
 
-// splitCommands makes a schema for each command out of the one that is read, by what the members' tags say.
+// splitCommands splits the schema of commands into one schema per command, by the tags of the members.
 func (d *schemas) splitCommands() error {
 	const name = "CommandRequest"
 	whole, there := d.named[name]

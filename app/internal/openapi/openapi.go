@@ -89,7 +89,7 @@ type document struct {
 	examples object // of answers, by the schema's name
 }
 
-// prune drops the schemas that nothing refers to: those of types that were opened.
+// prune removes schemas without references: schemas of types that were inlined.
 func (d *document) prune() error {
 	for {
 		raw, err := json.Marshal([]any{d.paths, d.refusals, d.schemas.named})
@@ -145,7 +145,7 @@ var parameters = object{
 	},
 }
 
-// workerAnswer is what every answer of the worker protocol carries.
+// workerAnswer holds the members of every response of the worker protocol.
 type workerAnswer struct {
 	Version      string                      `json:"protocol_version"`
 	Capabilities protocol.ServerCapabilities `json:"server_capabilities"`
@@ -157,7 +157,7 @@ type warnedAnswer struct {
 	Warnings []protocol.Warning `json:"warnings,omitempty"`
 }
 
-// workflowAnswer is what every answer of the workflow routes carries.
+// workflowAnswer holds the members of every response of the workflow routes.
 type workflowAnswer struct {
 	ControlPlane httpapi.ControlPlane `json:"control_plane"`
 }
@@ -193,7 +193,7 @@ func (d *document) shared() error {
 	return nil
 }
 
-// flow says that a route's answers carry the control_plane object.
+// flow reports whether a route's responses have the control_plane object.
 func flow(rt serve.Route) bool {
 	return rt.Pattern == "/api/workflows" || strings.HasPrefix(rt.Pattern, "/api/workflows/")
 }
@@ -280,7 +280,7 @@ func tag(rt serve.Route) string {
 	return "sojourn"
 }
 
-// inPath says which members of a body are not read from it, because the path says them.
+// inPath reports which members of a body are taken from the path instead.
 func inPath(rt serve.Route) func(string) bool {
 	var said []string
 	for _, p := range part.FindAllStringSubmatch(rt.Pattern, -1) {

@@ -21,8 +21,8 @@ var general = map[int][]protocol.Reason{
 	500: {protocol.ReasonInternal}, 503: {protocol.ReasonStoreUnavailable, protocol.ReasonBackendUnavailable},
 }
 
-// refusals are the reasons a route may refuse with, by status: those of its kind, which the checks before its verb
-// give, and its own.
+// refusals returns the reasons of a route's errors by status: the reasons of its kind, from the checks before the verb,
+// and its own.
 func refusals(rt serve.Route) map[int][]protocol.Reason {
 	list := []protocol.Reason{protocol.ReasonInternal, protocol.ReasonStoreUnavailable}
 	if rt.Plane == serve.Work {

@@ -71,7 +71,7 @@ func (d *schemas) reflector(reads bool) *jsonschema.Reflector {
 	return r
 }
 
-// nameOf is what a type is called in the document.
+// nameOf returns the name of a type in the document.
 func nameOf(t reflect.Type, reads bool) string {
 	name := t.Name()
 	switch {
@@ -87,7 +87,7 @@ func nameOf(t reflect.Type, reads bool) string {
 	return name
 }
 
-// typed says what the types are that write themselves, lists the values of closed lists and adds the comments of types.
+// typed sets the schemas of types with their own encoding, lists the values of enums and adds the comments of types.
 func (d *schemas) typed(p jsonschema.InterceptSchemaParams, reads bool) (stop bool, err error) {
 	t := p.Schema.ReflectType
 	for t != nil && t.Kind() == reflect.Pointer {
@@ -146,7 +146,7 @@ func envelope(s *jsonschema.Schema, reads bool) {
 	s.WithDescription("An encoded value; null is none.")
 }
 
-// member marks what is always there, and adds the comments of members.
+// member marks required members and adds the comments of members.
 func (d *schemas) member(p jsonschema.InterceptPropParams, reads bool) error {
 	if !p.Processed {
 		return nil
@@ -182,7 +182,7 @@ func (d *schemas) member(p jsonschema.InterceptPropParams, reads bool) error {
 	return nil
 }
 
-// notNull takes back that lists and maps may be null: answers write empty ones.
+// notNull removes null from lists and maps: responses write empty ones instead.
 func notNull(p jsonschema.InterceptNullabilityParams, reads bool) {
 	k := p.Type.Kind()
 	if reads || k != reflect.Slice && k != reflect.Map || p.Type == reflect.TypeFor[json.RawMessage]() {

@@ -95,7 +95,7 @@ func (s *source) constants(pkg string, g *ast.GenDecl, spec *ast.ValueSpec) {
 	}
 }
 
-// line is a comment as one paragraph; the first that says something.
+// line returns the first non-empty comment as one paragraph.
 func line(groups ...*ast.CommentGroup) string {
 	for _, g := range groups {
 		if text := strings.Join(strings.Fields(g.Text()), " "); text != "" {

@@ -87,7 +87,7 @@ func (p *Pending) first(ctx context.Context, q store.Question) (store.Reply, []s
 	}
 }
 
-// layBeside lays a question down once more, and says whether it may stand.
+// layBeside adds a copy of a query task, and reports whether the row may exist.
 func (p *Pending) layBeside(ctx context.Context, q store.Question, patience time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()

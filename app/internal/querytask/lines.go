@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// lines is where questions wait until a worker takes them and its reply goes back: in memory when this app has the
-// database to itself, else in the database. Nothing in it outlives the callers.
+// lines is the queue of query tasks and their replies: in memory if the app is alone on its database, else in the
+// database. Its entries do not outlive their callers.
 type lines interface {
 	// add adds a question for that long; store.ErrFull when most wait there already.
 	add(ctx context.Context, q store.Question, patience time.Duration, most int) error
@@ -17,17 +17,17 @@ type lines interface {
 	waiting(ctx context.Context, l line, limit int) ([]store.Question, error)
 	// lease leases a query task to its Owner under its Attempt; false if another worker was faster.
 	lease(ctx context.Context, q store.Question) (bool, error)
-	// get is a question as it stands; store.ErrNotFound when its caller has left.
+	// get returns the state of a query task; store.ErrNotFound if its caller has disconnected.
 	get(ctx context.Context, id string) (store.Question, error)
-	// requeue puts a question back in line; attempt 0 means whichever is under way.
+	// requeue puts a query task back into the queue; attempt 0 selects the current attempt.
 	requeue(ctx context.Context, id string, attempt int64) error
-	// complete takes the reply of the live lease; false when there is none such.
+	// complete stores the reply under the current lease; false if the lease is not current.
 	complete(ctx context.Context, q store.Question, r store.Reply) (bool, error)
 	// reply waits for the answer.
 	reply(ctx context.Context, id string) (store.Reply, error)
 	// count counts the unanswered questions of a kind in a namespace by queue.
 	count(ctx context.Context, namespace string, kind protocol.TaskKind) (map[string]protocol.QueryTally, error)
-	// remove takes a question away whose caller has left.
+	// remove deletes the query task of a caller that has disconnected.
 	remove(ctx context.Context, id string) error
 }
 

@@ -35,15 +35,15 @@ var (
 	ErrNoWorker   = errors.New("the last worker that could respond has disconnected")
 )
 
-// Silent is ErrUnanswered with the workers that took the question.
+// Silent is ErrUnanswered with the workers that leased the query task.
 type Silent struct{ Workers []string }
 
 func (*Silent) Error() string { return ErrUnanswered.Error() }
 
-// Unwrap makes it what it is to those who do not ask for names.
+// Unwrap returns ErrUnanswered for callers that do not need the names.
 func (*Silent) Unwrap() error { return ErrUnanswered }
 
-// Dispatch tells pollers of questions, and callers of answers.
+// Dispatch notifies pollers of query tasks, and callers of replies.
 type Dispatch interface {
 	Backlog(namespace, queue string, kind protocol.TaskKind, lanes ...store.Lane)
 	WatchAnswer(id string) (<-chan struct{}, func())
@@ -159,7 +159,7 @@ func (p *Pending) Ask(ctx context.Context, q store.Question, patience time.Durat
 	return r, err
 }
 
-// withdraw takes a question away whose caller waits no more.
+// withdraw deletes a query task whose caller no longer waits.
 func (p *Pending) withdraw(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -219,12 +219,12 @@ func (p *Pending) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leas
 	return out, nil
 }
 
-// Get is a question as it stands; store.ErrNotFound when its caller has left.
+// Get returns the state of a query task; store.ErrNotFound if its caller has disconnected.
 func (p *Pending) Get(ctx context.Context, id string) (store.Question, error) {
 	return p.lines.get(ctx, id)
 }
 
-// Requeue puts a question back in line; attempt 0 means whichever is under way.
+// Requeue puts a query task back into the queue; attempt 0 selects the current attempt.
 func (p *Pending) Requeue(ctx context.Context, id string, attempt int64) error {
 	return p.lines.requeue(ctx, id, attempt)
 }
@@ -249,7 +249,7 @@ func (p *Pending) Count(
 	return p.lines.count(ctx, namespace, kind)
 }
 
-// Of is a question about a run as it stands.
+// Of returns a query task about the current state of a run.
 func Of(kind protocol.TaskKind, h *engine.Head, name, arguments string) store.Question {
 	status, _, _ := h.Public()
 	return store.Question{
@@ -260,7 +260,7 @@ func Of(kind protocol.TaskKind, h *engine.Head, name, arguments string) store.Qu
 	}
 }
 
-// Takes says whether a worker may be asked a question: it runs the workflow's code, and answers questions of that kind.
+// Takes reports whether a worker may run a query task: it has the workflow type and supports this kind of task.
 func Takes(w *engine.Worker, q *store.Question) bool {
 	if !w.Runs(q.Kind, q.Type) || len(engine.Missing(q.Requirements, w.Capabilities)) > 0 ||
 		slices.Contains(q.Beside, w.Incarnation) {
@@ -313,7 +313,7 @@ func Held(q *store.Question, in protocol.CompleteItem) error {
 	return nil
 }
 
-// NotFound says that there is no question of an id any more.
+// NotFound returns the error for a query task that does not exist any more.
 func NotFound(kind protocol.TaskKind, id string) error {
 	if kind == protocol.KindValidation {
 		return protocol.Refuse(protocol.ReasonValidationNotFound, "update validation task %s not found", id)

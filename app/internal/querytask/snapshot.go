@@ -49,7 +49,7 @@ func (p *Pending) Past(
 	return events, nil, args, err
 }
 
-// startArguments are what a run was started with, by its first event.
+// startArguments returns the arguments of a run, from its first event.
 func startArguments(events []history.Event) (args payload.Payload) {
 	if len(events) > 0 {
 		if s, ok := events[0].Data.(*history.WorkflowStarted); ok {

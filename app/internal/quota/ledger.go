@@ -272,7 +272,7 @@ func (l *Ledger) Uncounted(namespace string, now time.Time) bool {
 	return due
 }
 
-// Position is how far this process has counted its commits.
+// Position is the progress of this process in counting its commits.
 type Position struct {
 	Batch   int64        // number of the last batch that was counted
 	Pending engine.Usage // usage of a namespace that is not stored yet

@@ -28,7 +28,7 @@ type Route struct {
 	Sojourn   bool        // not of the contract, whatever plane it is on: no version header is asked for
 	Anywhere  bool        // served whether the request's namespace is there or not
 	Probe     bool        // a health probe, served also when file descriptors are used up but for the reserve
-	// how long it may take; 0: 30 s. One that says so may be held: it ends when its caller is no good any more
+	// maximum duration; 0: 30 s. A request with its own limit may be held: it ends when its caller loses access
 	Limit time.Duration
 	// its bytes come from the part of the budget that is reserved for outcomes, heartbeats, renewals and session verbs
 	Reserved bool
@@ -39,7 +39,7 @@ type Route struct {
 // Held is the limit of a request that waits for work or for a worker: the longest wait, and the time to answer.
 const Held = 75 * time.Second
 
-// ManyReads is what a route that loads payloads counts as loading.
+// ManyReads is the size that a route which loads payloads counts for its reads.
 const ManyReads = 4 << 20
 
 // brief is the limit of all others.
@@ -63,11 +63,11 @@ type Shape struct {
 // Media is an answer that is no JSON, by its media type.
 type Media string
 
-// OK is what most routes say: this, with status 200.
+// OK describes a response with status 200 and this body.
 func OK(body any) map[int]any { return map[int]any{http.StatusOK: body} }
 
-// Says is one answer with another status.
+// Says describes one response with another status.
 func Says(status int, body any) map[int]any { return map[int]any{status: body} }
 
-// Open says that no token is asked for.
+// Open reports that the route needs no token.
 func (t Route) Open() bool { return len(t.Roles) == 0 }

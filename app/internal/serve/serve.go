@@ -25,7 +25,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Pipeline is what the requests of one plane go through.
+// Pipeline runs the checks and the response of each request of one plane.
 type Pipeline struct {
 	Auth         *auth.Auth
 	HasNamespace func(ctx context.Context, name string) error // refuses one that is not there; nil: all are
@@ -68,11 +68,11 @@ type Call struct {
 type Exchange interface {
 	base() *Call
 
-	// Do does what the request asks for, by the route's verb.
+	// Do runs the route's verb.
 	Do() (Answer, error)
 	// Failed converts the error of a check or verb into the error for the caller.
 	Failed(err error) error
-	// Status is that of a refusal, and Members what it says.
+	// Status returns the HTTP status of an error, and Members the members of its body.
 	Status(e *protocol.Error) int
 	Members(e *protocol.Error, status int) map[string]any
 	// Beside adds the members of this plane's envelope to an encoded answer.
@@ -94,7 +94,7 @@ func NewCall(w http.ResponseWriter, r *http.Request, rt Route) *Call {
 
 func (c *Call) base() *Call { return c } //nolint:unused // of Exchange: a plane's call has one inside
 
-// maxBody is how large the body may be.
+// maxBody returns the maximum size of the body in bytes.
 func (c *Call) maxBody() int64 {
 	if c.Route.Shape.MaxBody > 0 {
 		return c.Route.Shape.MaxBody
@@ -269,7 +269,7 @@ func (c *Call) ReadKnown(v any) error {
 	return c.Read(v)
 }
 
-// Need is Read, and refuses a body without what the route's shape says that it needs.
+// Need is Read, and also rejects a body without the required members of the route's shape.
 func (c *Call) Need(v any) error {
 	if err := c.Read(v); err != nil {
 		return err
@@ -288,7 +288,7 @@ func (p *Pipeline) Unrouted(mux *http.ServeMux, x Exchange) bool {
 	return true
 }
 
-// Serve takes a request through the checks to its verb, and answers it.
+// Serve runs the checks and the verb of a request, and writes the response.
 func (p *Pipeline) Serve(x Exchange) {
 	began, status := time.Now(), 0
 	c := x.base()

@@ -12,7 +12,7 @@ import (
 // settled is how long a new process leaves old rows alone: it has more urgent things to do.
 const settled = time.Minute
 
-// PruneOften and PruneSeldom bound the pause between two looks for what is past its time.
+// PruneOften and PruneSeldom bound the pause between two searches for expired rows.
 const (
 	PruneOften  = time.Minute
 	PruneSeldom = 24 * time.Hour

@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// key is what a due thing is, whenever it is due.
+// key identifies due work independently of its time.
 type key struct {
 	kind     store.DueKind
 	run      string
@@ -32,7 +32,7 @@ type trial struct {
 // maxStuck bounds how many things that do not cease to be due are read past.
 const maxStuck = 10_000
 
-// sweep applies what is due now and returns when to look again, zero for never.
+// sweep applies the due work and returns the time of the next sweep, zero for never.
 func (s *Sweeper) sweep(ctx context.Context) (time.Time, error) {
 	if next, rest, err := s.atRest(ctx); rest || err != nil {
 		s.failing = s.failing && err != nil
@@ -200,7 +200,7 @@ func (s *Sweeper) note(d store.Due) {
 	t.again = s.now().Add(s.opt.backoff(t.times))
 }
 
-// again is when the first of these may be tried again.
+// again returns the time of the first retry of these entries.
 func (s *Sweeper) again(ready []store.Due) time.Time {
 	var first time.Time
 	for _, d := range ready {

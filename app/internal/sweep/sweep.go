@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// Store is what a sweeper reads.
+// Store is the part of the store that a sweeper reads.
 type Store interface {
 	View(ctx context.Context, fn func(store.Reader) error) error
 	Now(ctx context.Context) (time.Time, error)
@@ -32,7 +32,7 @@ type Options struct {
 	// Backoff is the wait before an entry is retried that failed or is still due after it was applied. It doubles with
 	// each retry up to BackoffMax. 100 ms and 30 s.
 	Backoff, BackoffMax time.Duration
-	// Remove takes ended sessions away. Nil: no clean-up.
+	// Remove deletes ended sessions. Nil: no cleanup.
 	Remove  func(context.Context, []engine.SessionKey) error
 	Cleanup time.Duration // between two looks for them; 5 min
 	Keep    time.Duration // how long sessions that ended for good are kept; 24 h
@@ -126,7 +126,7 @@ func (s *Sweeper) rouse() {
 	}
 }
 
-// Run sweeps until ctx ends. What is being applied is finished first.
+// Run sweeps until ctx ends. It finishes the work that is being applied.
 func (s *Sweeper) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.round(ctx)
@@ -134,7 +134,7 @@ func (s *Sweeper) Run(ctx context.Context) {
 	}
 }
 
-// round does what is due and plans the next wake-up.
+// round applies due work and schedules the next wake-up.
 func (s *Sweeper) round(ctx context.Context) {
 	next, err := s.sweep(ctx)
 	if err != nil && ctx.Err() == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Claims is what pull clients ask for by a task's id.
+// Claims are the requests of clients that name a task by its ID.
 type Claims interface {
 	ClaimTask(context.Context, protocol.ClaimRequest) (protocol.PollAnswer, error)
 	ClaimStatus(context.Context, protocol.ClaimRequest) (protocol.ClaimStatus, error)
@@ -40,7 +40,7 @@ type Options struct {
 	Observe func(operation string, status int, took time.Duration) // called after every answer; nil: nobody counts
 	// Unknown counts unknown members of requests; nil: they are not counted.
 	Unknown func(operation string, members int)
-	// Settings is what workers of ours are handed; nil: nothing.
+	// Settings returns the settings of Sojourn workers; nil: the app has none.
 	Settings func(namespace string) protocol.WorkerSettings
 	MaxPolls int // that are held at once: 10,000
 	// HasNamespace refuses a namespace that is not there; nil: all are.
@@ -109,7 +109,7 @@ type call struct {
 	undelivered func()                  // what to do when the answer cannot be delivered
 }
 
-// tell adds a member to the answer in case it is a refusal.
+// tell adds a member to the response in case it is an error.
 func (c *call) tell(name string, value any) {
 	if c.refused == nil {
 		c.refused = map[string]any{}
@@ -117,7 +117,7 @@ func (c *call) tell(name string, value any) {
 	c.refused[name] = value
 }
 
-// answer is what a verb says: a status and a body.
+// answer is the result of a verb: a status and a body.
 type answer struct {
 	status int
 	body   any
@@ -139,13 +139,14 @@ func (c *call) Do() (serve.Answer, error) {
 	return serve.Answer{Status: said.status, Body: said.body}, err
 }
 
-// Failed takes back what a verb had got for its caller, and gives an error that leaves open what happened its form.
+// Failed undoes what a verb acquired for its caller, such as leases, and converts an error with an unknown outcome into
+// its form.
 func (c *call) Failed(err error) error {
 	c.Lost()
 	return c.outcome(c.rt, err)
 }
 
-// Lost takes back what a verb had got for a caller whom the answer does not reach.
+// Lost undoes what a verb acquired for a caller that did not receive the response.
 func (c *call) Lost() {
 	if c.undelivered != nil {
 		c.undelivered()

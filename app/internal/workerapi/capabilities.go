@@ -8,7 +8,7 @@ import (
 // Workers decide by these members what they may send. The members are derived from the values that the code uses and
 // not listed again: a capability that is announced but missing would break runs.
 
-// capabilities is what every answer says the server can do.
+// capabilities returns the capabilities of the server, which every response contains.
 func capabilities() protocol.ServerCapabilities {
 	return protocol.ServerCapabilities{
 		LongPoll: defaultWait, Commands: engine.Supported, PollStatus: true, PollIdempotency: true,

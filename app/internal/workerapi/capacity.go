@@ -8,9 +8,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// maxPolls is how many polls an app holds at once where the settings do not say, and capacityRetry when one above that
-// is to come again, in seconds. A poll that is held is a connection and some 30 KB; a worker of the Rust SDK has up to
-// 21 of them.
+// maxPolls is the default limit of polls that an app holds at once. capacityRetry is the time in seconds after which a
+// poll above the limit should retry. A held poll costs a connection and some 30 KB; a worker of the Rust SDK has up to
+// 21 polls.
 const (
 	maxPolls      = 10_000
 	capacityRetry = 2
@@ -30,7 +30,7 @@ func (a *API) takePlace(c *call, in *protocol.PollRequest, cut budget.Cutter) (*
 	return nil, a.full(c, in)
 }
 
-// errPlaceNeeded ends a held poll whose place another caller needs, one that has fewer.
+// errPlaceNeeded ends a held poll in favor of another caller with fewer held polls.
 var errPlaceNeeded = errors.New("the place of a held poll is needed for another caller")
 
 // full is the refusal of a poll for which there is no place.
@@ -46,7 +46,7 @@ func (a *API) full(c *call, in *protocol.PollRequest) error {
 	)
 }
 
-// taskKind is what a refused poll asked for, in the words that published workers compare with their own.
+// taskKind returns the kind of a rejected poll, as published workers compare it.
 func taskKind(kinds []protocol.TaskKind) string {
 	switch {
 	case len(kinds) == 0 || slices.Contains(kinds, protocol.KindWorkflow):

@@ -10,7 +10,7 @@ import (
 // A claim leases one task by its ID, for workers that received the ID elsewhere. It passes the same checks as a poll,
 // and the status of an error shows whether a retry is useful.
 
-// claimBody asks for one task by its id.
+// claimBody is the claim of one task by its ID.
 type claimBody struct {
 	WorkerID    string `json:"worker_id"`
 	Owner       string `json:"lease_owner"` // the other name of worker_id

@@ -32,7 +32,7 @@ type described struct {
 	Routes          []describedRoute            `json:"routes"`
 }
 
-// describedWait is how long a poll may be held.
+// describedWait contains the limits for the duration of a poll.
 type describedWait struct {
 	Default int `json:"default_timeout_seconds"`
 	Min     int `json:"min_timeout_seconds"`
@@ -46,7 +46,8 @@ type describedRoute struct {
 	Sojourn   bool   `json:"x-sojourn,omitempty"` // not of the contract
 }
 
-// describe tells what the protocol is: its version, the verbs of each bridge, the commands, pages, waits and routes.
+// describe returns the description of the protocol: its version, the verbs of each bridge, commands, pages, waits and
+// routes.
 func describe(*API, *call) (answer, error) {
 	var routes []describedRoute
 	verbs := map[string][]string{}
@@ -84,7 +85,7 @@ func describe(*API, *call) (answer, error) {
 	}}, nil
 }
 
-// bridgeOf takes /api/worker/BRIDGE-tasks/…/VERB apart.
+// bridgeOf parses /api/worker/BRIDGE-tasks/…/VERB.
 func bridgeOf(pattern string) (bridge, verb string, ok bool) {
 	rest := strings.TrimPrefix(pattern, "/api/worker/")
 	bridge, _, ok = strings.Cut(rest, "-tasks/")

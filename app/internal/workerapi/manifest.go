@@ -10,11 +10,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A worker that says it can do something its version of the protocol does not have would be given tasks it misreads. It
-// is refused when it registers, where a person sees it, and not when the first such task comes.
+// A worker that declares a capability which its protocol version does not have would get tasks that it misreads. The
+// app rejects its registration, where an operator sees the error, instead of the first such task.
 
-// affinity are the capabilities that a worker of protocol 1.18 or later says twice: as words, and in its manifest with
-// the version each needs.
+// affinity lists the capabilities that a worker of protocol 1.18 or later declares twice: as words, and in its manifest
+// with the version that each needs.
 var affinity = []string{"local_activities", "worker_sessions", "sticky_execution"}
 
 const affinitySince = 18

@@ -28,8 +28,8 @@ type packed struct {
 	Encoding   string          `json:"history_events_encoding"`
 }
 
-// packedTask and packedPage are what carries such a page; the members of packed, being nearer, hide the events
-// themselves.
+// packedTask and packedPage carry a compressed page; the members of packed, being at a shallower depth, hide the plain
+// events.
 type (
 	packedTask struct {
 		*task

@@ -16,7 +16,7 @@ import (
 // it.
 const ReleaseHeader = protocol.HeaderRelease
 
-// What a poll may ask for.
+// Defaults and limits of a poll.
 const (
 	defaultWait        = 30
 	maxWait            = 60
@@ -33,7 +33,7 @@ type pollBody struct {
 	BuildID     string `json:"build_id"`
 	// the same one again gets the same lease again
 	PollID string `json:"poll_request_id" maxLength:"255"`
-	// how long the poll may be held; 30 when absent, more than 60 is taken for 60
+	// seconds that the poll may be held; 30 when absent, and values above 60 count as 60
 	Timeout  *int64 `json:"timeout_seconds" minimum:"0"`
 	PageSize int    `json:"history_page_size" minimum:"0" maximum:"1000"` // 500 when absent
 	Encoding string `json:"accept_history_encoding"`                      // gzip, deflate: long pages come compressed
@@ -41,7 +41,7 @@ type pollBody struct {
 	TaskKinds []protocol.TaskKind `json:"task_kinds"`
 }
 
-// kinds are what a poll asks for, and whether its task is to say its kind.
+// kinds returns the task kinds of a poll, and whether its task must contain its kind.
 func (b pollBody) kinds(of protocol.TaskKind) (kinds []protocol.TaskKind, named bool, err error) {
 	if b.TaskKinds != nil && len(b.TaskKinds) == 0 {
 		return nil, true, protocol.Invalid("task_kinds", "must name at least one kind")
@@ -168,7 +168,7 @@ func (a *API) poll(c *call, in *protocol.PollRequest) (protocol.PollAnswer, erro
 	return out, err
 }
 
-// prepare fills in what the request around a poll says. It is held to its limits where all doors meet, in the broker.
+// prepare sets the members that the HTTP request determines. The broker checks the limits for all transports.
 func (a *API) prepare(c *call, in *protocol.PollRequest) error {
 	if err := c.namespace(&in.Namespace); err != nil {
 		return err
@@ -184,7 +184,8 @@ func (a *API) prepare(c *call, in *protocol.PollRequest) error {
 	return c.Who.CheckQueues(append([]string{in.TaskQueue}, in.Queues...)...)
 }
 
-// release is what a worker of ours says its release is; sent binds it to the gate, whatever it says.
+// release returns the release that a Sojourn worker sends; sent means that the release gate applies, whatever the
+// value.
 func release(c *call) (said string, sent bool) {
 	values, sent := c.Header[http.CanonicalHeaderKey(ReleaseHeader)]
 	if sent {

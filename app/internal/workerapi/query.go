@@ -25,7 +25,7 @@ func queryItem(c *call, h holder, attempt int64) protocol.CompleteItem {
 	}
 }
 
-// settleQuery takes the outcome of a query to its caller.
+// settleQuery passes the outcome of a query to its caller.
 func (a *API) settleQuery(c *call, item protocol.CompleteItem) (answer, error) {
 	out, err := a.submit(c, item)
 	return answer{http.StatusOK, queryOutcome{item.TaskID, item.Attempt, out.Outcome, out.Reason}}, err

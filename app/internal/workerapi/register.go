@@ -73,7 +73,7 @@ func readHeartbeat(c *call) (in protocol.WorkerHeartbeat, err error) {
 	return in, httpjson.Missing(&in, c.Route.Shape.Needs)
 }
 
-// settings is what a worker that keeps its own connection fetches first, and again from time to time.
+// settings returns the settings that a worker with its own connection fetches first, and later periodically.
 func settings(a *API, c *call) (answer, error) {
 	if a.opt.Settings == nil {
 		return answer{}, protocol.Refuse(protocol.ReasonNotFound, "this app hands out no settings")

@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The verbs of sessions answer each refusal with a receipt that says "not admitted", as the contract has it: a worker
-// asks them in a loop and looks at one member.
+// Each error of a session verb has a receipt with "admitted": false, as the contract requires: a worker calls the verbs
+// in a loop and reads this member only.
 
 // sessionRefused are the members of every refused session verb; the status is added when it is known.
 func sessionRefused(c *call) { c.tell("admitted", false) }

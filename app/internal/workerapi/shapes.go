@@ -244,7 +244,7 @@ func polled(body any) map[int]any {
 	return map[int]any{http.StatusOK: body, http.StatusConflict: body, http.StatusServiceUnavailable: body}
 }
 
-// pollResponse is what polls of every kind answer, next to the task.
+// pollResponse holds the members of every poll's response, next to the task.
 type pollResponse struct {
 	Status     protocol.PollStatus   `json:"poll_status"`
 	Reason     string                `json:"reason,omitempty"`
@@ -298,7 +298,7 @@ type rejecting struct {
 	Try int64 `json:"update_validation_attempt"`
 }
 
-// verdictOutcome is what became of a decision on an update.
+// verdictOutcome is the outcome of a verdict on an update.
 type verdictOutcome struct {
 	TaskID  string  `json:"update_validation_task_id"`
 	Attempt int64   `json:"update_validation_attempt"`
@@ -311,7 +311,7 @@ type queryPolled struct {
 	Task *protocol.QueryTask `json:"task"`
 }
 
-// workflowBeat says how long a workflow task is leased from now on.
+// workflowBeat contains the new lease of a workflow task.
 type workflowBeat struct {
 	TaskID    string       `json:"task_id"`
 	Attempt   int64        `json:"workflow_task_attempt"`
@@ -330,7 +330,7 @@ type commandsBody struct {
 	protocol.StreamWaits
 }
 
-// historyBody asks for a further page.
+// historyBody is the request for a further page of history.
 type historyBody struct {
 	holder
 	PageToken string `json:"next_history_page_token"`
@@ -365,7 +365,7 @@ type polledPage struct {
 	Encoding   string `json:"history_events_encoding,omitempty" enum:"gzip,deflate"`
 }
 
-// claimResponse is what claims of every kind answer.
+// claimResponse holds the members of every claim's response.
 type claimResponse struct {
 	Claimed bool    `json:"claimed"`
 	TaskID  string  `json:"task_id"`

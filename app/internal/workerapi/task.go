@@ -11,7 +11,7 @@ import (
 // Every call about a leased task names its holder and its attempt, under names that differ between clients. They are
 // read in one place, because a call that is taken for another attempt's is how a result is counted twice.
 
-// holder is what every call about a leased task carries.
+// holder holds the members of every call about a leased task.
 type holder struct {
 	Owner       string `json:"lease_owner"`           // as the task says; the worker's id
 	Incarnation string `json:"incarnation"`           // of the registration; only if the worker keeps several apart

@@ -28,7 +28,7 @@ var contracted = map[string]string{
 	"register": "register_worker", "deregister": "deregister_worker", "worker_heartbeat": "heartbeat_worker",
 }
 
-// named are the members by which a request is known to who sent it.
+// named holds the members by which a client recognizes its request.
 type named struct {
 	WorkerID string          `json:"worker_id"`
 	Queue    string          `json:"task_queue"`
@@ -69,7 +69,7 @@ func (c *call) outcome(rt route, err error) error {
 	return &unknown{said, err}
 }
 
-// identify says which request it was, as it was sent.
+// identify adds the members that identify the request, as the client sent them.
 func (c *call) identify(rt route, e *protocol.Error) {
 	in := c.sent()
 	e.Details["worker_id"], e.Details["task_queue"] = orNull(in.WorkerID), orNull(in.Queue)

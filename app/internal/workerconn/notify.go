@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// noticeTime is how long a worker has to confirm a notice.
+// noticeTime is the time that a worker has to acknowledge a notice.
 const noticeTime = 5 * time.Second
 
 // Cancel asks a worker to stop an attempt. Like every notice it does not block and may be lost; the response to the
@@ -57,7 +57,7 @@ func (s *Peers) Intend(namespace, worker string, i protocol.Intent, n protocol.P
 	})
 }
 
-// DrainWorkers tells every connected worker to finish and leave.
+// DrainWorkers asks every connected worker to finish its tasks and exit.
 func (s *Peers) DrainWorkers() {
 	s.notify("", "", "drain", func(ctx context.Context, w protocol.WorkerNotices) error { return w.Drain(ctx) })
 }

@@ -38,7 +38,7 @@ var _ protocol.WorkerConnection = (*Peer)(nil)
 // reserved is a worker ID that no worker may use: an older protocol used it for all workers.
 const reserved = "WORKERS"
 
-// Meet makes a peer of who says hello, and refuses one that no app could serve.
+// Meet returns the peer of a new connection, and rejects a connection that no app could serve.
 func (s *Peers) Meet(hello protocol.ChannelAuth, principal any) (*Peer, error) {
 	p := &Peer{Principal: principal, WorkerID: hello.WorkerID, Namespace: hello.Namespace, room: s}
 	p.polls, p.stopPolls = context.WithCancel(context.Background())

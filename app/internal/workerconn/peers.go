@@ -122,7 +122,7 @@ func (s *Peers) Join(
 	return p, leave, nil
 }
 
-// Enter has a worker that is let in hear notices until leave.
+// Enter adds an admitted worker to the registry, so that the worker receives notices until leave is called.
 func (s *Peers) Enter(p *Peer, notices protocol.WorkerNotices) (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,7 +19,7 @@ func (p *Peer) isRegistered() bool {
 	return p.registered
 }
 
-// announce announces the worker; who it is the connection says.
+// announce registers the worker; the connection determines its identity.
 func (p *Peer) announce(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
 	in.WorkerID, in.Namespace, in.Gated = p.WorkerID, p.Namespace, true
 	if in.Incarnation == "" {

@@ -19,7 +19,7 @@ const (
 	drainSeconds  = 25
 )
 
-// WorkerSettings is what a worker of a namespace is handed now, over whatever transport.
+// WorkerSettings returns the current settings of a namespace's workers, for every transport.
 func (s *Peers) WorkerSettings(namespace string) protocol.WorkerSettings {
 	var w protocol.WorkerSettings
 	if s.opt.Settings != nil {

@@ -11,7 +11,7 @@ func (p *Peer) Register(ctx context.Context, in protocol.RegisterRequest) (proto
 	return serve(ctx, p, in, p.announce)
 }
 
-// Deregister takes its registration away.
+// Deregister deletes the registration of the worker.
 func (p *Peer) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
 	return serve(ctx, p, in, p.sayGoodbye)
 }
@@ -103,7 +103,7 @@ func (p *Peer) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (p
 	return serve(ctx, p, p.named(in), p.room.verbs.HeartbeatSession)
 }
 
-// ReleaseSession gives one up.
+// ReleaseSession releases a session of the worker.
 func (p *Peer) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
 	return serve(ctx, p, p.named(in), p.room.verbs.ReleaseSession)
 }

@@ -11,7 +11,8 @@ import (
 
 func main() {
 	doc, err := openapi.Document("../../..", openapi.Routes())
-	// What is written anew is built anew: the dashboard, and all that embeds the document.
+	// An unchanged file is not written, since a write would rebuild the dashboard and everything that embeds the
+	// document.
 	if is, _ := os.ReadFile(os.Args[1]); err == nil && !bytes.Equal(is, doc) {
 		err = os.WriteFile(os.Args[1], doc, 0o644)
 	}
