@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// published is the schema of the repository: it says what is wrong with a value by one of its definitions.
+// published returns a validator by the definitions of the repository's JSON schema.
 func published(t *testing.T) func(definition string, value any) error {
 	t.Helper()
 	c := jsonschema.NewCompiler()
@@ -77,8 +77,8 @@ func at(v any, path ...string) any {
 
 type object = map[string]any
 
-// Whatever the app says of worker sessions is what the published schema says it is: the contract, receipts and refusals
-// of every verb, tasks, listing and detail.
+// All responses about worker sessions match the published schema: the contract, receipts and errors of every verb,
+// tasks, lists and details.
 func TestWhatIsServedOfWorkerSessionsFitsTheirSchema(t *testing.T) {
 	judge := published(t)
 	fits := func(definition string, value any) {

@@ -41,7 +41,7 @@ func cookied(c *http.Cookie) *http.Request {
 	return r
 }
 
-// What one app decides about a caller holds at another a second later, although no word of it comes.
+// A change of a token at one app applies at another app after a second, even without a notification.
 func TestWhatAnotherAppDecidedHoldsWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)

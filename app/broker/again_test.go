@@ -30,8 +30,8 @@ func (o *harness) leasedNow(run string, seq int64) (l store.Leased) {
 	return l
 }
 
-// An app whose answer did not reach the worker undoes what it gave, however late: not if the worker asked again at
-// another app and has it from there, since it may have begun.
+// An app whose response did not reach the worker returns the leased tasks, however late. It must not do so if the
+// worker repeated the request at another app and got the tasks there, since the worker may have started them.
 func TestWhatAWorkerWasToldOfAgainIsNotUndone(t *testing.T) {
 	inBubble(t, "a turn whose answer is lost", func(o *harness) {
 		a, _ := o.app("a", true)

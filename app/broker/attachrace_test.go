@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// comes waits for what another app may bring about, which tells this one of nothing it waits on here.
+// comes polls for a condition that another app may establish without a notification to this test.
 func comes(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for late := time.Now().Add(2 * time.Minute); !is(); time.Sleep(5 * time.Millisecond) {

@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Slots of workers that the release gate holds are none: also as an app says that does not hear them itself.
+// Capacity excludes slots of workers behind the release gate, also at an app that does not receive their heartbeats.
 func TestCapacityCountsWorkersTheGateLetsWork(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := twoApps(t, database)

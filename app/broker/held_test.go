@@ -37,7 +37,8 @@ func TestWorkerThatComesBackWithoutATaskSetsItFree(t *testing.T) {
 			}
 			return protocol.TaskKey(protocol.KindWorkflow, task.Workflow.TaskID, "", task.Workflow.Attempt)
 		}
-		// comesBack takes a task, and has it through reconnects that say so or say nothing, until one that does not know it.
+		// comesBack polls a task and registers again several times, with the task in its list or without a list, and
+		// finally with a list that omits the task.
 		comesBack := func(kind protocol.TaskKind) *protocol.Task {
 			t.Helper()
 			first := poll(kind)

@@ -30,8 +30,8 @@ const (
 	python, rust = protocol.PythonSDK + "2.12.0", protocol.RustSDK + "4.10.2"
 )
 
-// given is how long it takes until the task is given to a poll of the client at the next app, 0 for never. The client
-// sends a heartbeat each every.
+// given returns the time until a poll of the client at the next app gets the task, 0 for never. The client sends a
+// heartbeat each every.
 func (l lost) given(a *app, kill func(), next func() *app, every time.Duration) time.Duration {
 	t, ctx := a.t, a.t.Context()
 	t.Helper()

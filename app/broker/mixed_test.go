@@ -197,7 +197,7 @@ func TestASessionFinishesOnItsReleaseBesideTheNext(t *testing.T) {
 	}
 }
 
-// A word that was lost on the way may have been the last one of an app: where one was, it is looked who is there.
+// A lost notification may be the last one of an app that ended, so the other apps then read which apps are alive.
 func TestAnAppThatLeftIsMissedWhereItsWordWasLost(t *testing.T) {
 	database := apptest.Postgres(t)
 	begin := func(release string) *apptest.App {

@@ -35,7 +35,7 @@ type harness struct {
 	decision *protocol.WorkflowTask // that its worker took last
 }
 
-// outage is a store that takes no writes now and then, and lets something happen before it reads.
+// outage is a store that rejects writes at times, and calls a function before a read.
 type outage struct {
 	store.Store
 	town *harness
@@ -84,7 +84,7 @@ func inBubble(t *testing.T, name string, test func(*harness)) {
 	})
 }
 
-// app starts a broker that looks after its workers; kill ends it as a process is killed, without a word to the others.
+// app starts a broker that monitors its workers; kill ends it without notifications to other apps, like SIGKILL.
 func (o *harness) app(id string, shared bool) (a *app, kill func()) {
 	return o.appWith(broker.Options{Release: "test", App: id, Shared: shared, Log: apptest.Log(o.t)})
 }
@@ -335,7 +335,7 @@ func TestWhatWasGivenRightBeforeTheAppDiedMovesOnWithin65Seconds(t *testing.T) {
 	}
 }
 
-// What a worker of the HTTP contract holds moves on when neither its heartbeats nor its polls come any more.
+// The tasks of an HTTP worker are released after its heartbeats and polls stop.
 func TestAWorkerThatSentHeartbeatsIsMissed(t *testing.T) {
 	inBubble(t, "silent", func(o *harness) {
 		a, _ := o.app("a", false)

@@ -37,8 +37,8 @@ func onPostgresWith(t *testing.T, database, id string, with broker.Options) (o *
 	return o, a, kill
 }
 
-// Two apps on PostgreSQL, with times a thirtieth of the standard ones: one of them and the worker that it heard are
-// gone at once, and the other one gives on what the worker had, which would be leased for minutes else.
+// Two apps on PostgreSQL, with timeouts of a thirtieth of the defaults: one app and its worker end at once, and the
+// other app releases the worker's tasks, whose leases would last for minutes.
 func TestWhatAnAppHeldMovesOnAtAnotherOnPostgres(t *testing.T) {
 	database := apptest.Postgres(t)
 	const alive = 2 * time.Second

@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What a poll was given is remembered by ids: of an answer with a megabyte of history nothing stays in memory, and who
-// asks again has it read again.
+// The tasks of a poll are remembered by ID only. A response with a megabyte of history does not stay in memory; a
+// repeated poll reads the history again.
 func TestAnAnswerIsKeptForItsRetryWithoutItsPage(t *testing.T) {
 	apptest.Databases(t, answerIsKeptWithoutItsPage)
 }

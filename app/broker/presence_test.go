@@ -55,7 +55,7 @@ func (o *harness) session(id string) (s engine.Session) {
 	return s
 }
 
-// lost waits until a session is its holder's no more, and says how long that took.
+// lost waits until a session has lost its owner, and returns the time that this took.
 func (o *harness) lost(id string, most time.Duration) time.Duration {
 	o.t.Helper()
 	began := o.at()

@@ -122,8 +122,7 @@ func TestArgumentsOfARefusedQueryAreNotDecoded(t *testing.T) {
 	}
 }
 
-// A worker that polls before there is a query gets it; one whose answer never arrived gives it back, and a closed run
-// can still be asked.
+// A waiting poll gets a new query task. A query task whose response was lost is requeued. A closed run can be queried.
 func TestAQueryTaskThatNeverArrivedGoesToAnother(t *testing.T) {
 	a := newApp(t)
 	a.register("w", querytask.CapQueries)

@@ -55,8 +55,9 @@ func TestAFleetAtRestIsStoredInStep(t *testing.T) {
 	}
 }
 
-// On PostgreSQL such a change takes three statements, however many workers it is about, and the app reads once who else
-// is there: with the look each half minute for what others left to be done, which is one more, that is six a minute.
+// On PostgreSQL such a change takes three statements for any number of workers, and the app reads the live apps once.
+// Together with the periodic check for due work every half minute, which is one more statement, this makes six
+// statements per minute.
 func TestAFleetAtRestOnPostgresCostsSixStatementsAMinute(t *testing.T) {
 	database := apptest.Postgres(t)
 	const alive = time.Second // for a minute

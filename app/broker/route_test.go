@@ -129,7 +129,7 @@ func TestAQueueIsRoutedToAGroup(t *testing.T) {
 	})
 }
 
-// polled says whether a poll stands in the line of a queue.
+// polled reports whether a poll waits at a queue.
 func polled(a *app) bool {
 	for _, q := range a.Dispatch().Queues() {
 		if q.Waiting > 0 {

@@ -132,8 +132,8 @@ func awaits() protocol.Command {
 	return protocol.Command{Type: protocol.OpenSignalWait, SignalName: "more"}
 }
 
-// A workflow task goes to a worker that keeps its run, when one waits; one of whom nothing good is known is taken for
-// none.
+// A workflow task goes to a waiting worker with the run in its sticky cache. A sticky worker in bad condition is
+// treated like none.
 func TestAWorkflowTaskGoesToAKeeperThatIsFit(t *testing.T) {
 	for name, c := range map[string]struct {
 		between func(o *harness, a *app) // the decision that "keeper" keeps and the polls

@@ -50,8 +50,7 @@ func beside(t *testing.T, database string) *sql.DB {
 	return db
 }
 
-// asBeforeSessions makes the stored items what they were before there were sessions: without one, and without a word of
-// them.
+// asBeforeSessions rewrites the stored activities to the format before sessions: without a session and its members.
 func asBeforeSessions(t *testing.T, database string, items int) {
 	t.Helper()
 	db := beside(t, database)

@@ -162,8 +162,8 @@ func TestARepeatedTurnGetsItsFirstAnswer(t *testing.T) {
 	})
 }
 
-// What is wrong with a turn, or with who sends it, leaves the result as it is: a workflow task is made as without it.
-// What was decided meanwhile counts as well that was decided at another app.
+// An invalid eager workflow task, or an invalid sender, does not affect the result: the app creates a plain workflow
+// task instead. Decisions made meanwhile count too, also at another app.
 func TestATurnThatDoesNotCountLeavesItsResult(t *testing.T) {
 	type call struct {
 		next *protocol.PollRequest

@@ -24,7 +24,7 @@ func bubble(t *testing.T, f func(t *testing.T, d *Dispatch, b *backlog)) {
 	})
 }
 
-// rested lets the claims of everybody who entered come back.
+// rested waits until the claims of all waiting polls have returned.
 func rested() {
 	time.Sleep(20 * time.Millisecond)
 	synctest.Wait()
@@ -375,8 +375,8 @@ func TestDrainAndDropAnswerWhoWaits(t *testing.T) {
 	})
 }
 
-// Who leaves gets nothing of what is on its way to it: neither what is being committed or claimed for it, nor what lies
-// there already; and a poll that comes in when its worker has left does not wait.
+// A worker that deregistered gets no tasks: neither tasks that are being committed or claimed for it, nor ready tasks.
+// A poll that arrives after the deregistration does not wait.
 func TestWhatIsOnItsWayToWhoLeftGoesBack(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		w := worker("a")

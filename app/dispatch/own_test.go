@@ -131,7 +131,7 @@ func TestWhoMadeNothingForItselfIsGivenWhatLiesThere(t *testing.T) {
 	})
 }
 
-// Where keys share a queue nothing goes past another, so no slot is kept from claims for it.
+// If fairness classes share a queue, no task overtakes another, so claims need not reserve a slot for this.
 func TestNoSlotIsKeptWhereClassesShareAQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		s := spec(worker("w", "x"), 1, oneActivity)

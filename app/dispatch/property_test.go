@@ -203,7 +203,7 @@ func (w *model) breakdown() {
 	w.b.set(fail, time.Duration(rapid.IntRange(0, 5000).Draw(w.T, "took"))*time.Microsecond)
 }
 
-// settle checks the answers there are and puts tasks that were given back into the store again.
+// settle checks the finished polls and adds returned tasks to the store again.
 func (w *model) settle() {
 	synctest.Wait()
 	w.polls = slices.DeleteFunc(w.polls, func(p *poll) bool {

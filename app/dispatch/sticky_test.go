@@ -36,7 +36,7 @@ func TestWorkflowTaskGoesToAKeeperElseToTheLongestWaiting(t *testing.T) {
 		)
 		rested()
 		of := func(run string) store.Offer { o := workflow(run); o.Run = run; return o }
-		// goes says who is offered a task, and takes the offer back.
+		// goes checks which worker a task is offered to, and undoes the reservation.
 		goes := func(what string, o store.Offer, want string) {
 			t.Helper()
 			r := mustReserve(t, d, o)

@@ -40,8 +40,8 @@ func (r hurriedReader) Runs(ctx context.Context, q store.RunQuery) (store.RunLis
 	return r.Reader.Runs(ctx, q)
 }
 
-// What takes too long to look for is refused with a reason, or answered in parts by a caller's leave; what an index
-// finds is not.
+// A search that is too expensive is rejected with a reason or, with the caller's permission, answered in parts; a
+// search with an index is not.
 func TestASearchThatIsTooBroadIsRefusedOrAnsweredInParts(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "runs.db"), sqldb.Options{FewRuns: 8})

@@ -74,8 +74,8 @@ func TestWhatIsSharedIsReadOnceASecond(t *testing.T) {
 	})
 }
 
-// What takes long to read rests for twenty times as long, up to a second, and what takes nothing is read ten times a
-// second at most.
+// After a slow read the value is cached for twenty times the duration of the read, up to a second; a fast value is read
+// at most ten times per second.
 func TestWhatIsSharedRestsAsItsReadingTook(t *testing.T) {
 	for took, most := range map[time.Duration]int64{0: 101, 20 * time.Millisecond: 26, 100 * time.Millisecond: 11} {
 		synctest.Test(t, func(t *testing.T) {

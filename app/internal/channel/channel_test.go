@@ -706,7 +706,7 @@ func TestACallIsToldThatTheStoreIsAway(t *testing.T) {
 	w.refusal("backend_unavailable", protocol.MethodCreateSession, map[string]any{"session_id": "s"})
 }
 
-// A worker's call is refused when its token is no good any more, however late the word of it comes.
+// A worker's call is rejected once its token is invalid, however late the notification arrives.
 func TestACallOfARevokedTokenIsRefused(t *testing.T) {
 	var over atomic.Bool
 	a := apptest.Start(t, apptest.Options{})

@@ -63,8 +63,8 @@ func upgrades(t *testing.T, a *apptest.App, s sent) int {
 	return res.StatusCode
 }
 
-// A page of any site can make a browser on this machine ask it, and can give its own name the address 127.0.0.1. Where
-// no token is asked for, only where a request comes from keeps it from taking tasks.
+// A page of any site can send requests from a browser to this machine, and can point its own name at 127.0.0.1 (DNS
+// rebinding). Without tokens, only the check of the origin protects the tasks.
 func TestWithoutTokensAForeignPageGetsNoSocket(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	own := strings.TrimPrefix(a.URL(), "http://")

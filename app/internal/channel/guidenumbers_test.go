@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What a connection is opened with is what the page says of it.
+// The numbers of a connection's handshake are those of the documentation.
 func TestTheGuideSaysTheNumbersOfTheChannel(t *testing.T) {
 	c := New(workerconn.New(nil, workerconn.Options{}), Options{})
 	defer c.Close(t.Context())

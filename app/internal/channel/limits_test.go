@@ -83,8 +83,8 @@ func (p *peer) post(a *apptest.App, path, body string) (status int, raw []byte) 
 	return s.StatusCode, raw
 }
 
-// A member that stands twice in an object counts as it stood last at both doors, and nothing of how it stood first
-// gets into what is decided.
+// If a JSON object repeats a member, the last value counts on both transports, and no part of the first value enters
+// the decision.
 func TestAMemberThatStandsTwiceCountsAsItStoodLast(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	s := scheduler(t, a)
@@ -110,8 +110,8 @@ func TestAMemberThatStandsTwiceCountsAsItStoodLast(t *testing.T) {
 	}
 }
 
-// What a member may be is one thing at both doors, and refused in the same words, what is none of its type included. A
-// string that not every database can keep is refused before one is asked.
+// The limits of members and their errors are the same on both transports, including wrong types. A string that some
+// databases cannot store is rejected before the store is called.
 func TestLimitsAreThoseOfHTTP(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
@@ -174,7 +174,7 @@ func TestLimitsAreThoseOfHTTP(t *testing.T) {
 	})
 }
 
-// What a failing program printed may hold what no database can keep: its report is taken without it.
+// The output of a failing program may contain bytes that no database can store: the report is stored without them.
 func TestAReportLosesWhatCannotBeKept(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})

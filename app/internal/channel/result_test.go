@@ -54,7 +54,7 @@ func TestAResultIsAnyJSONAsOverHTTP(t *testing.T) {
 		{map[string]any{"result": 7}, `7`},
 		{map[string]any{"result": nil}, `null`},
 		{map[string]any{}, `null`},
-		// what is wrong with the turn that comes with a result is left out
+		// an invalid eager workflow task next to a result is ignored
 		{map[string]any{"result": 7, "then": "nonsense"}, `7`},
 		{map[string]any{"result": 7, "then": map[string]any{"seen_through": "many"}}, `7`},
 		{map[string]any{"result": 7, "then": map[string]any{"seen_through": 2, "commands": []any{7}}}, `7`},

@@ -47,7 +47,7 @@ var said = map[string][2]any{
 	protocol.MethodCloseSession:     {protocol.SessionVerb{}, protocol.SessionAnswer{}},
 }
 
-// notices are what the app says, with what each carries.
+// notices maps the notices of the app to their arguments.
 var notices = map[string]any{
 	protocol.NoticeCancel: protocol.CancelNotice{}, protocol.NoticeDrain: struct{}{}, protocol.NoticeSettings: struct{}{},
 	protocol.NoticeSession: protocol.SessionNotice{}, protocol.NoticeYield: protocol.SessionNotice{},
@@ -55,7 +55,7 @@ var notices = map[string]any{
 	protocol.NoticePause: protocol.PauseNotice{}, protocol.NoticeResume: struct{}{},
 }
 
-// drawer makes schemas of Go types: what stands in the file is what is encoded and decoded.
+// drawer derives JSON schemas from the Go types that are encoded and decoded.
 type drawer struct {
 	defs    object
 	answers bool // what the app says: members that are always there are required

@@ -45,8 +45,8 @@ func enter(t *testing.T, a *apptest.App, token, id, queue string) *peer {
 	return p
 }
 
-// What a token is bound to bounds its sockets, whichever id they come with, whatever method they call and at whichever
-// app: the strangers come to one that never heard the keeper.
+// The restrictions of a token apply to its sockets with any worker ID, on every method and at every app: the other
+// callers connect to an app that has no state of the worker.
 func TestATokenIsABoundaryOnEveryMethod(t *testing.T) { apptest.Databases(t, tokenIsABoundary) }
 
 func tokenIsABoundary(t *testing.T, database string) {
@@ -76,7 +76,7 @@ func tokenIsABoundary(t *testing.T, database string) {
 			t.Errorf("a socket with the keeper's id: got %v, want worker_not_found", err)
 		}
 	}
-	// What each method is asked about what the keeper holds, with the reason it is refused for.
+	// Arguments of each method for a task that another worker holds, with the expected reason.
 	forged := func(j protocol.Job, owner string) map[string]any {
 		g, ok := protocol.ParseToken(j.Token)
 		if !ok {

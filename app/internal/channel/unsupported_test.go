@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What a run would lose is looked for on the socket, too, in whatever form it comes, alone or among others, and takes
-// the run out of everybody's hands in the change that refuses it. What is only wrong leaves the job where it is.
+// The socket rejects members that the run would lose, in any form and in batches, and the same change quarantines the
+// run. Members that are only invalid leave the job leased.
 func TestWhatWouldBeLostIsRefusedOnTheSocket(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{Change: withTokens})
 	w := enter(t, a, mint(t, a, "blue", ""), "w", "blue")
@@ -94,8 +94,7 @@ func TestWhatWouldBeLostIsRefusedOnTheSocket(t *testing.T) {
 	}
 }
 
-// Who does not hold the job quarantines nothing with a completion that cannot be read, and neither does who reports
-// that it failed.
+// A caller without the lease cannot quarantine a run with an unreadable completion or failure report.
 func TestWhatCannotBeReadIsJudgedByTheLeaseToo(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{Change: withTokens})
 	w, other := enter(t, a, mint(t, a, "blue", ""), "w", "blue"), enter(t, a, mint(t, a, "red", ""), "o", "red")

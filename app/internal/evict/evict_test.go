@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 )
 
-// What was found full is forgotten once nothing waits there, and one that is closed looks no more.
+// A full worker is forgotten once nothing waits for it, and a closed evictor starts no search.
 func TestFullWorkersAreLookedAtOnceAndNotAfterTheEnd(t *testing.T) {
 	e := New(nil, nil, nil, func() bool { return false }, nil, zerolog.Nop())
 	k := engine.WorkerKey{Namespace: "default", ID: "a"}

@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What a word means is what runs are shown with: the bucket of ?status=, the status of a filter; a stored status that
-// is neither stands for itself, and alone everywhere that ?stored_status= asks for it.
+// A status word selects the runs that are shown with it: the bucket for ?status=, the status in a filter. A stored
+// status that is neither selects itself, and ?stored_status= selects exactly one stored status.
 func TestStatusWordsMeanWhatRunsAreShownWith(t *testing.T) {
 	for _, s := range protocol.RunStatuses {
 		inFilter, inBucket, closed := protocol.PublicRun(s, true, true)

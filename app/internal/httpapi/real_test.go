@@ -160,8 +160,8 @@ func TestAMemoKeepsWhatPlainJSONCannotSay(t *testing.T) {
 	}
 }
 
-// A list that is asked for by a word which nothing has is refused with the words there are: an empty one would say that
-// there is nothing.
+// A list request with an unknown word is rejected with the known words, since an empty list would mean that nothing
+// matches.
 func TestWordsThatAreNoneOfADescribedSetAreRefused(t *testing.T) {
 	s := real(t)
 	var doc struct {

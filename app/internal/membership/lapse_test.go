@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 )
 
-// At the default lengths: a worker that was heard in the second half of a lease lives, whatever it let end; one that
-// renewed and died was not.
+// At default settings: a worker with a heartbeat in the second half of an expired lease is alive; a worker that renewed
+// its lease and died is not.
 func TestALeaseThatEndedIsADeathOnlyOfAWorkerThatWasNotHeardSince(t *testing.T) {
 	for name, c := range map[string]struct {
 		lease, silence time.Duration

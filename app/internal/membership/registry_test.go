@@ -75,8 +75,8 @@ func TestOneThatIsHeardMeanwhileIsNotForgotten(t *testing.T) {
 	}
 }
 
-// A worker is alive for as long after it was heard as the app says; of one that only others hear counts what is stored,
-// where there are others.
+// A worker is alive for Options.Alive after its last heartbeat at this app. If apps share the database, the stored
+// expiry counts for workers of other apps.
 func TestHowLongAWorkerIsAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		heard := func(r *Registry) (h Heard) {
@@ -107,7 +107,7 @@ func TestHowLongAWorkerIsAlive(t *testing.T) {
 	})
 }
 
-// Who was heard by an app that is gone is looked for at once, and when the next one would be gone is known.
+// The workers of an ended app are checked at once, and the app knows when the next app would expire.
 func TestWhoIsLookedForWhenAnAppIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o Orphans

@@ -93,7 +93,8 @@ func TestAQuestionGoesToWhoMayBeAsked(t *testing.T) {
 	})
 }
 
-// The reply of who holds a question reaches its caller; those of others are refused, each with its reason.
+// Only the reply of the worker that leased a query task reaches its caller; other replies are rejected, each with its
+// reason.
 func TestOnlyTheHolderOfAQuestionIsHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _, _ := inMemory()

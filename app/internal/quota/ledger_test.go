@@ -12,7 +12,7 @@ import (
 
 var none engine.Usage
 
-// exchange stores what was taken from each ledger in one row, as apps do once a second.
+// exchange adds the usage of each ledger to one row, as apps do once per second.
 func exchange(row *quota.Row, apps ...*quota.Ledger) {
 	for _, l := range apps {
 		for name, u := range l.Take() {

@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// exchange is a plane that notes what it is asked for.
+// exchange is a fake plane that records its calls.
 type exchange struct {
 	*serve.Call
 	verb func(*serve.Call) (serve.Answer, error)

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// spy is an app that notes what its verbs are given, and gives what a test says.
+// spy is a fake app that records the arguments of its verbs and returns the configured results.
 type spy struct {
 	protocol.WorkerVerbs
 	polled     protocol.PollRequest
@@ -124,7 +124,7 @@ func TestInOneProcessNothingIsEncoded(t *testing.T) {
 	}
 }
 
-// Of a batch those are refused that its caller may not end, and the others stand.
+// In a batch, tasks that the caller does not hold are rejected, and the other outcomes are stored.
 func TestATaskIsEndedByItsHolderAlone(t *testing.T) {
 	app := &spy{}
 	c := join(t, room(t, app), "w")
