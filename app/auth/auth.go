@@ -62,8 +62,7 @@ const (
 	stale         = 10 * time.Second
 )
 
-// maxKnown bounds the memory of look-ups; when it is reached all are forgotten. maxUnknown bounds that of ids that do
-// not exist.
+// maxKnown limits the cache of tokens, and maxUnknown the cache of unknown IDs; a full cache is cleared.
 const (
 	maxKnown   = 10_000
 	maxUnknown = 10_000

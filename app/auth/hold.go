@@ -101,7 +101,7 @@ func (a *Auth) Still(ctx context.Context, p *Principal) error {
 	return nil
 }
 
-// pass is one look at many callers, in which each token is looked up once.
+// pass is one check of many callers, in which each token is read once.
 type pass struct{ known map[string]lookup }
 
 type passKey struct{}

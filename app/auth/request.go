@@ -77,8 +77,7 @@ func SameOrigin(r *http.Request) error {
 	return protocol.Refuse(protocol.ReasonForbidden, "requests of the origin %.100q are refused", origin)
 }
 
-// loopback refuses requests from other machines, and those sent to this one under another name, as a page does that
-// rebinds its own name to 127.0.0.1.
+// loopback rejects requests from other machines, and requests with another host name, as in DNS rebinding.
 func loopback(r *http.Request) error {
 	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
 		if ip := net.ParseIP(strings.Split(host, "%")[0]); ip != nil && !ip.IsLoopback() {
@@ -179,8 +178,8 @@ func (a *Auth) endSignIn(ctx context.Context, in signIn) error {
 	return err
 }
 
-// below is the path below which browsers reach the app: what else is served on that host does not get the cookie. The
-// app sets the header by its base path, and a proxy that takes the path away sets it itself.
+// below returns the path below which browsers reach the app, so that other services on the host do not get the cookie.
+// The app sets the header from its base path; a proxy that strips the path must set it.
 func below(r *http.Request) string {
 	if prefix := strings.TrimRight(r.Header.Get("X-Forwarded-Prefix"), "/"); strings.HasPrefix(prefix, "/") {
 		return prefix

@@ -82,7 +82,7 @@ func (p *Principal) Owner(namespace string) budget.Owner {
 	return budget.Owner{Namespace: namespace, Token: p.Key()}
 }
 
-// Has says whether the principal has one of the roles, or one that contains it.
+// Has reports whether the principal has one of the roles, or a role that contains it.
 func (p *Principal) Has(roles ...Role) bool {
 	return slices.ContainsFunc(p.Roles, func(have Role) bool { return slices.ContainsFunc(roles, have.Contains) })
 }
@@ -97,13 +97,12 @@ func (p *Principal) Serves(queue string) bool {
 	return len(p.Queues) == 0 || slices.Contains(p.Queues, queue)
 }
 
-// Bound says whether the principal may speak for some workers of its namespaces only: its token is bound to queues or
-// to a group.
+// Bound reports whether the principal is restricted to some workers of its namespaces: its token names queues or a
+// group.
 func (p *Principal) Bound() bool { return len(p.Queues) > 0 || p.Group != "" }
 
-// BoundFrom is the caller of a context when its token is good for some queues or one group of workers only. It is nil
-// for everybody else, this process included: such a caller reaches everything in the namespaces it may touch, and what
-// asks a nil principal below costs it nothing.
+// BoundFrom returns the caller of a context if its token is restricted to queues or a group of workers. It is nil for
+// all other callers, including this process; the methods of a nil principal allow everything.
 func BoundFrom(ctx context.Context) *Principal {
 	if who := From(ctx); who != nil && who.Bound() {
 		return who
@@ -111,8 +110,8 @@ func BoundFrom(ctx context.Context) *Principal {
 	return nil
 }
 
-// SpeaksFor says whether the principal may speak for a worker: its token is good for all the queues and for the group
-// under which the worker was registered. It need not be the same token, or no token could ever be replaced.
+// SpeaksFor reports whether the principal may act for a worker: its token covers all queues and the group of the
+// registration. It need not be the token of the registration, so that tokens can be replaced.
 func (p *Principal) SpeaksFor(w *engine.Worker) bool {
 	if p == nil {
 		return true
@@ -125,8 +124,8 @@ func (p *Principal) SpeaksFor(w *engine.Worker) bool {
 	return p.Group == "" || p.Group == w.Group || !w.Scoped
 }
 
-// Sees says whether the principal may know of a session: one of a queue its token is not good for it may not. One of no
-// queue is judged by its holder's registration, which is not at hand here.
+// Sees reports whether the principal may know of a session. The queue of the session must be in the token's scope. For
+// a session without a queue, the caller checks the registration of its owner.
 func (p *Principal) Sees(s *engine.Session) bool {
 	return p == nil || s == nil || s.Queue == "" || p.Serves(s.Queue)
 }
@@ -155,7 +154,7 @@ func (p *Principal) CheckQueues(queues ...string) error {
 	return nil
 }
 
-// Forbidden is the refusal of a caller that has none of the roles a route asks for.
+// Forbidden returns the error for a caller without any of the roles of a route.
 func (p *Principal) Forbidden(roles []Role) error {
 	role := Role("none")
 	if len(p.Roles) > 0 {

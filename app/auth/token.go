@@ -46,7 +46,7 @@ type RolesRequest struct {
 	Roles []Role `json:"roles" minItems:"1"`
 }
 
-// NewToken is the answer to a TokenRequest. Token is shown this once: only a hash of it is kept.
+// NewToken is the response to a TokenRequest. Token is returned only once; the store has its hash.
 type NewToken struct {
 	TokenView
 	Token string `json:"token"`
@@ -231,8 +231,7 @@ func (a *Auth) SetRoles(ctx context.Context, by *Principal, id string, in RolesR
 	return view(done.(store.Token), time.Now()), nil
 }
 
-// sees says whether a caller may know of a token: one that is good beyond the caller's own namespaces is not its
-// business.
+// sees reports whether a caller may know of a token: not of a token with namespaces beyond the caller's own.
 func sees(by *Principal, t *store.Token) bool {
 	if strings.HasPrefix(t.ID, signedOut) {
 		return false

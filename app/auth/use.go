@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// useEvery is how often, at most, it is stored of one token that it was used.
+// useEvery is the minimum interval between two stored uses of a token.
 const useEvery = time.Minute
 
 // uses gathers which stored tokens were used, for NoteUses to store. A request that uses one waits for nothing.

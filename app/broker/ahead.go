@@ -10,14 +10,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A run that is woken by many results has more to show than a page holds. The rest is asked for within milliseconds,
-// and was in memory when the task was handed out; from the store each event would be read and decoded once more.
+// A run that is resumed by many results has more new events than a page holds. The worker requests the other pages
+// within milliseconds, and the events were in memory at dispatch; from the store they would be read and decoded again.
 
 // mostAhead is the maximum number of runs with prefetched events, with at most change.MaxPageSize bytes per run.
 const mostAhead = 8
 
-// ahead are the events of runs behind the first pages of their tasks. What a history has never changes, so it does not
-// matter whose task they were kept for.
+// ahead holds prefetched events of runs after the first pages of their tasks. History events are immutable, so the
+// events are valid for a task of any worker.
 type ahead struct {
 	mu   sync.Mutex // guards what follows
 	runs [mostAhead]struct {
@@ -46,8 +46,8 @@ func (a *ahead) drop(run string) {
 	}
 }
 
-// takePage returns the events of a run from after to through if all of them are kept, and at most so many. With the
-// last of them they are kept no longer.
+// takePage returns at most most events of a run from after to through, if all of them are prefetched. With the last
+// event it drops the prefetched events of the run.
 func (a *ahead) takePage(run string, after, through int64, most int) []history.Event {
 	a.mu.Lock()
 	defer a.mu.Unlock()

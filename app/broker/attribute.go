@@ -31,8 +31,8 @@ func (b *Broker) SearchAttributes(ctx context.Context, ns string) (protocol.Sear
 	return protocol.SearchAttributes{System: engine.SystemAttributes, Custom: types}, err
 }
 
-// CreateSearchAttribute registers a name under a type. Runs keep the values they have; from now on others of another
-// type are refused.
+// CreateSearchAttribute registers a name with a type. Runs keep their values; from now on values of other types are
+// rejected.
 func (b *Broker) CreateSearchAttribute(
 	ctx context.Context, ns string, in protocol.SearchAttribute,
 ) (protocol.SearchAttribute, error) {
@@ -140,8 +140,8 @@ func (b *Broker) checkTypes(ctx context.Context, ns, field string, given json.Ra
 	return engine.CheckTypes(given, types, func(name string) string { return field + "." + name })
 }
 
-// upsertTypes are the registered types, when a command wants to be checked against them.
-// Most completions set no attribute, and are not to pay for the look.
+// upsertTypes returns the registered types if a command sets search attributes. Most completions set none and need no
+// lookup.
 func (b *Broker) upsertTypes(ctx context.Context, ns string, commands []protocol.Command) (map[string]string, error) {
 	if !engine.Labels(commands) {
 		return nil, nil

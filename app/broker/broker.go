@@ -126,7 +126,7 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 		Known: b, Dispatch: d, Workers: b.workers.Registry, Questions: b.questions.Count,
 		App: o.App, Release: o.Release, Shared: o.Shared, Heartbeat: b.opt.Heartbeat, Alive: b.opt.Alive,
 	})
-	// Before anybody polls: a task handed out without it would go to a worker that has to read the whole history.
+	// Call Prefer before the first poll: without it a task could go to a worker that must read the whole history.
 	d.Prefer(b.stickyWorkers)
 	b.fleet = fleet.New(s, d, b.workers, b.view, o.Log)
 	b.evict = evict.New(s, d, b.workers, b.isDraining, o.Metrics.placeWaited, o.Log)
@@ -158,7 +158,7 @@ func (b *Broker) isDraining() bool {
 
 // Close stops the background work of the broker and waits for its end.
 func (b *Broker) Close() {
-	// The others hear last that this app is gone, since what runs in the background may still write in its name.
+	// Notify the other apps last, since background work may still write as this app.
 	b.evict.Close()
 	b.end(store.ErrClosed)
 	b.background.Wait()
@@ -204,7 +204,7 @@ func (b *Broker) View() *view.View { return b.view }
 // Store is the storage under the broker, for what reads next to it.
 func (b *Broker) Store() store.Store { return b.store }
 
-// Watch looks after the workers until ctx ends, has them where operators want them, and logs how sessions move.
+// Watch monitors the workers until ctx ends, runs drains, and logs session moves.
 func (b *Broker) Watch(ctx context.Context) error {
 	var watching sync.WaitGroup
 	watching.Go(func() { b.watchSessions(ctx) })

@@ -15,9 +15,9 @@ import (
 // A claim by id is a poll for one task that the worker names. It must not be a way round what holds for polls,
 // so it passes the same gates.
 
-// ClaimTask leases one ready task to a worker that names it. Every gate of a poll holds: registration, release,
-// draining, queue, type, build, requirements, session. A worker that holds the task already is given it again as it is,
-// so a lost answer costs no lease.
+// ClaimTask leases one ready task to a worker that names the task. All checks of a poll apply: registration, release,
+// drains, queue, type, build, requirements, session. A worker that already holds the task gets it again unchanged, so a
+// lost response costs no lease.
 func (b *Broker) ClaimTask(ctx context.Context, in protocol.ClaimRequest) (protocol.PollAnswer, error) {
 	poll := protocol.PollRequest{
 		WorkerID: in.WorkerID, Namespace: in.Namespace, Incarnation: in.Incarnation, Release: in.Release, Gated: in.Gated,
@@ -104,7 +104,7 @@ func (b *Broker) claimChange(in protocol.ClaimRequest, w *engine.Worker) (store.
 	}}, nil
 }
 
-// taskID is a task's id taken apart: of a workflow task its number, of an activity its sequence.
+// taskID is a parsed task ID: the number of a workflow task, or the sequence number of an activity.
 type taskID struct {
 	run         string
 	number, seq int64
@@ -136,8 +136,8 @@ func (id taskID) find(run *engine.Run, in protocol.ClaimRequest) (*engine.Run, e
 	if a, ok := run.Activities.Get(id.seq); ok {
 		queue = a.Queue
 	}
-	// Not there, and not forbidden: by a refusal the caller would learn that a queue it may not see has such a
-	// task.
+	// Report the task as not found instead of forbidden, since the caller must not learn that a queue outside its scope
+	// contains it.
 	if len(in.Queues) > 0 && !slices.Contains(in.Queues, queue) {
 		return nil, change.NoTask(in.TaskID)
 	}
@@ -168,8 +168,8 @@ func (id taskID) claim(
 	if a, ok := run.Activities.Get(id.seq); ok {
 		sk.ID = a.SessionID
 	}
-	// How many sessions the worker holds is counted under the lock of its row. Of two claims at once, one sees the
-	// other, and only one takes the last place.
+	// The sessions of the worker are counted under the lock of its row: of two concurrent claims only one gets the last
+	// free session.
 	l.Sessions, l.Counted = rows.Holding(l.Worker.Key(), sk, now), true
 	var out engine.ClaimedActivity
 	w, d, err := change.Decide(
@@ -186,8 +186,8 @@ func (id taskID) claim(
 	return w, err
 }
 
-// settings are what was decided about the task's queue. Under a budget only polls are served, because only they
-// are counted.
+// settings returns the decisions about the task's queue. A queue with a limit serves polls only, because only polls are
+// counted.
 func (id taskID) settings(
 	run *engine.Run, kind protocol.TaskKind, of func(engine.QueueKey) *engine.Queue,
 ) (*engine.Queue, error) {
@@ -243,8 +243,8 @@ func (b *Broker) ClaimStatus(ctx context.Context, in protocol.ClaimRequest) (pro
 			return s, err
 		}
 	}
-	// It is asked as a claim would ask, on rows read together but without their locks. So it is an answer for
-	// people and for who wants to know when to try again, and no promise.
+	// Evaluate a claim on rows that are read together but not locked. The result informs people, and callers that wait
+	// for a retry; it is no guarantee.
 	err = b.store.View(ctx, func(r store.Reader) error {
 		run, err := r.Step(ctx, id.run, id.seq)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {

@@ -27,15 +27,15 @@ func (b *Broker) Cancel(ctx context.Context, in protocol.EndRequest) (protocol.C
 	})
 }
 
-// Terminate closes a run at once, as a last resort by name only: it does what Cancel does and says so in history.
+// Terminate closes a run at once. It has the same effect as Cancel, but history records a termination.
 func (b *Broker) Terminate(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
 	return b.tell(ctx, in, "terminate", nil, func(reason string) engine.Input {
 		return engine.EndRun{Terminate: true, Reason: reason, Identity: in.Identity}
 	})
 }
 
-// CapCancellation is the capability of a worker whose workflows understand a request to end. Replayers of others do not
-// expect such an event.
+// CapCancellation is the capability of a worker whose workflows support cancellation requests. Replays by other workers
+// do not expect the event of a request.
 const CapCancellation = "cancellation_requests"
 
 // RequestCancellation cancels the root context of the workflow's code, which may clean up. It is refused unless a
@@ -104,7 +104,7 @@ type order struct {
 	closes    bool         // it may end everything open in the run
 	input     engine.Input // what the run is told
 	quotas    bool         // it is new work, which a quota of the namespace may refuse
-	// a condition on the run, which a repeated request id is not asked again; nil: none
+	// a condition on the run, which is not checked for a repeated request ID; nil: none
 	may  func(*engine.Run) error
 	fill func(*protocol.CommandReceipt) // completes the receipt; nil: nothing to add
 }
@@ -147,7 +147,7 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 				protocol.ReasonHistoricalRun, "run %s is not the current run of %s", t.RunID, t.WorkflowID,
 			).With("current_run_id", flow.RunID).With("target_scope", "run")
 		}
-		// Asked on the rows that are decided on, since what may be depends on the run that is current now.
+		// Check the locked rows, since the condition depends on the run that is current now.
 		if o.may != nil {
 			if err := o.may(run); err != nil {
 				return store.Writes{}, err
@@ -175,8 +175,8 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 			if err != nil {
 				return store.Writes{}, err
 			}
-			// With the step, in one commit: a receipt without the step would claim what was never done, and a step
-			// without its receipt would be done again.
+			// The receipt is committed with the step. A receipt without the step would claim a change that did not
+			// happen; a step without its receipt would be repeated.
 			w.Receipts = append(w.Receipts, store.Receipt{ReceiptKey: rk, Hash: hash, Body: body, At: history.At(now)})
 		}
 		return w, nil
@@ -200,7 +200,7 @@ func (b *Broker) neverWas(ctx context.Context, t protocol.Target, refusal error)
 	return refusal
 }
 
-// retained answers a request id that was seen before: with the first receipt, unless something else was asked.
+// retained returns the first receipt of a known request ID, or an error if the request differs.
 func retained(r *store.Receipt, hash string) (store.Writes, error) {
 	if r.Hash != hash {
 		return store.Writes{}, protocol.Refuse(

@@ -105,7 +105,7 @@ func (b *Broker) childEnds(
 	return ends, nil
 }
 
-// childEnd is how the run that a workflow id has now ended, if it is a child's and has.
+// childEnd returns how the current run of a workflow ID ended, if it is a child and has ended.
 func (b *Broker) childEnd(ctx context.Context, k engine.WorkflowKey) (end engine.Message, ended bool, err error) {
 	err = b.store.View(ctx, func(r store.Reader) error {
 		flow, err := r.Workflow(ctx, k)
@@ -146,8 +146,8 @@ func (b *Broker) commandNeeds(ns string, c protocol.Command, i int, needs *store
 		needs.Sessions = append(needs.Sessions, engine.SessionKey{Namespace: ns, ID: id})
 	}
 	switch {
-	// A step that ends the run may have to end all that is open in it: attempts in sessions, the sessions of its
-	// chain, children with a close policy. A decider reads nothing, so what it may need is loaded with the change.
+	// A step that ends the run may have to end everything open in it: attempts in sessions, the sessions of its chain,
+	// and children with a close policy. A decision function cannot read, so the change loads these rows in advance.
 	// Children outlive a run that continues as new.
 	case c.Type.Terminal():
 		needs.AllTasks, needs.Chain, needs.Bound = true, true, c.Type != protocol.ContinueAsNew
@@ -157,13 +157,13 @@ func (b *Broker) commandNeeds(ns string, c protocol.Command, i int, needs *store
 		needs.Activities = append(needs.Activities, c.Target)
 	case c.Type == protocol.CancelChildWorkflow:
 		needs.Attached = true
-	// A child that names its id may find it taken; one without has an id made for it.
+	// A given workflow ID of a child may be in use; a child without one gets a generated ID.
 	case c.Type == protocol.StartChildWorkflow && c.WorkflowID != "":
 		needs.Workflows = append(needs.Workflows, engine.WorkflowKey{Namespace: ns, ID: c.WorkflowID})
 	case c.Type == protocol.AttachChildWorkflow:
 		needs.Workflows, needs.Current = append(needs.Workflows, engine.WorkflowKey{Namespace: ns, ID: c.WorkflowID}), true
 		needs.Former = append(needs.Former, c.WorkflowID)
-	// The target is loaded too, so that the signal arrives in the step that sends it.
+	// Load the target too, so that the step that sends the signal also delivers it.
 	case c.Type == protocol.SignalWorkflow:
 		needs.Workflows, needs.Current = append(needs.Workflows, engine.WorkflowKey{Namespace: ns, ID: c.WorkflowID}), true
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Reports of outcomes. Workers repeat them when an answer is lost, send them late, and send many at once. Each outcome
-// is therefore its own change with its own answer; a repeated one is known by its hash and gets its first answer, also
-// when another app took it.
+// Workers repeat reports of outcomes when a response is lost, send them late, and send many at once. Each outcome is
+// therefore a separate change with a separate response. A repetition is recognized by its hash and gets the first
+// response, also from another app.
 
 // Complete records the outcomes of tasks, each on its own: a refused outcome does not affect the others. A next poll
 // enters the dispatch queue before the outcomes are submitted, so that tasks they create can be handed to it at once.
@@ -44,8 +44,8 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 			out.Next = empty
 		default:
 			by = w
-			// It stands in line before the outcomes are submitted. Behind them, the task that they make would have
-			// gone to another worker, and this one would ask for it in vain.
+			// Enter the poll before the outcomes are submitted. Otherwise a task that they create would go to another
+			// worker, and this worker would poll for it in vain.
 			spec := b.spec(*in.Next, w)
 			spec.Own, spec.Budget = b.own(in), budget
 			waiter := b.dispatch.Enter(spec)
@@ -61,8 +61,8 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 		out.Items[0] = b.completeOne(ctx, in.Items[0], by, budget)
 	} else {
 		var wait sync.WaitGroup
-		// Submitted all at once, so that they come into one batch of the store. One after the other each would
-		// wait for a commit.
+		// Submit all outcomes concurrently, so that they share one batch of the store. Sequentially, each would wait
+		// for a commit.
 		for i, item := range in.Items {
 			wait.Go(func() {
 				stack.Grow()
@@ -75,8 +75,8 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 	return out, nil
 }
 
-// own are the tasks that the outcomes of a call may make for the poll that comes with them. What is counted by a budget
-// is only ever claimed, so nothing is set aside for it.
+// own returns the tasks that the outcomes of a call may create for its next poll. Tasks of a queue with a limit are
+// always claimed, so no slots are reserved for them.
 func (b *Broker) own(in protocol.CompleteRequest) []dispatch.Own {
 	ns, queues := change.Namespace(in.Next.Namespace), append([]string{""}, in.Next.Queues...)
 	return slices.DeleteFunc(madeBy(in.Items), func(o dispatch.Own) bool {
@@ -157,10 +157,10 @@ func (b *Broker) record(
 	if err != nil {
 		return o, hash, err
 	}
-	// A session that ended with this step makes room at its holder, for tasks that lay there and of which no commit
-	// tells.
+	// A session that ended with this step frees room at its owner for tasks that were already ready, which no commit
+	// reports.
 	change.Recheck(b.dispatch, o.Freed)
-	// Only a report that was accepted under its lease is a heartbeat: anybody could send another.
+	// Only a report that was accepted under its lease counts as a heartbeat, since any caller can send other reports.
 	if o.By.Owner == in.Owner {
 		b.workers.Credit(ctx, engine.WorkerKey{Namespace: o.Run.Namespace, ID: in.Owner}, o.By.Incarnation)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // A start with a cron expression creates a schedule, which is then listed, paused and deleted like any other. Options
-// that a schedule cannot store are refused: a start whose priority was silently dropped would look accepted.
+// that a schedule cannot store are rejected, since silently dropping them would mislead the caller.
 
 // startCron creates the schedule of a start with a cron expression. The schedule ID is the workflow ID of the start.
 // Each firing starts a workflow whose ID consists of the schedule ID and the time.
@@ -59,8 +59,8 @@ var startMembers = map[string]string{
 	"spec.cron_expressions.0": "cron", "spec.timezone": "cron_timezone", "schedule_id": "workflow_id",
 }
 
-// byStart gives a refusal of the schedule the names that its members have in a start, so that the caller finds
-// them in the request.
+// byStart renames the members in a schedule's error to their names in a start, so that the caller finds them in the
+// request.
 func byStart(err error) error {
 	var e *protocol.Error
 	if !errors.As(err, &e) || e.Reason != protocol.ReasonValidation {

@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A deployment is what operators see of builds by name; what is stored is the row of a queue. Both ways to decide about
-// a build go through one change, so that neither can undo the other by an old read.
+// A deployment is the operators' view of a build by name; the stored form is the row of a queue. Both APIs for
+// decisions about a build use the same change, so neither can overwrite the other with stale data.
 
 // deploymentOutcomes maps the verbs on deployments to the outcomes in their responses.
 var deploymentOutcomes = map[string]string{

@@ -9,9 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// The sweeper names what is due, and this moves it. Several apps may sweep at once, and a notice may be old, so
-// each decision looks at the time again; the harder question, whether the worker of a lease is dead, is left to
-// the app that hears it.
+// The sweeper lists due rows, and the broker applies them. Several apps may sweep at once, and an entry may be stale,
+// so each decision checks the time again. Only the app with a worker's heartbeats decides whether the worker of an
+// expired lease is dead.
 
 // Due applies the transition of one due row. The decision checks again that the time has come, so several sweepers may
 // work on the same rows.
@@ -40,7 +40,7 @@ func (b *Broker) Due(ctx context.Context, d store.Due) error {
 	case store.DueSession:
 		err = b.dueSession(ctx, d.Session)
 	}
-	// Another sweeper was here first, or what was due has been moved on: nothing is left to do.
+	// Another sweeper has applied it, or its time was postponed: nothing remains to do.
 	if engine.IsNotDue(err) || engine.IsClosed(err) {
 		return nil
 	}

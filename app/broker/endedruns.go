@@ -16,8 +16,8 @@ import (
 // app knows which processes keep a run and notifies them when it ends.
 
 const (
-	// endedTold is for how long ended runs stand in the answers to heartbeats as well: notices may be lost, and reach no
-	// worker that speaks HTTP.
+	// endedTold is the time for which responses to heartbeats also list ended runs: notices may be lost, and HTTP
+	// workers get none.
 	endedTold = 30 * time.Second
 	// mostEnded bounds the ended runs of one worker that wait for its heartbeat.
 	mostEnded = 2000
@@ -27,7 +27,7 @@ const (
 	memorySwept = time.Minute
 )
 
-// endedRuns are runs that ended while a worker keeps them in memory, for the answers to its heartbeats.
+// endedRuns holds ended runs in the sticky caches of workers, for the responses to their heartbeats.
 type endedRuns struct {
 	mu sync.Mutex // guards of
 	of map[engine.WorkerKey][]endedRun

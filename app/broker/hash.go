@@ -11,16 +11,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A report that is sent again must be known as the same one, by whichever app it reaches and whichever release
-// that app is. So hashes stand in history, and a hash that an earlier release would have taken still has to be
-// recognised.
+// Every app of every release must recognize a repeated report. So hashes are stored in history, and hashes of earlier
+// releases must still be recognized.
 
 // bytesMark is the prefix of hashes over raw payload bytes. Older releases hashed JSON, without a prefix; such hashes
 // still exist in histories.
 const bytesMark = "b:"
 
-// sumOf is the hash of what was gathered. Gathering first costs one piece of memory; a hash that is written to costs
-// several for each piece.
+// sumOf returns the hash of collected bytes. Collecting first costs one allocation; writing to a hash costs several per
+// part.
 func sumOf(b []byte) string { return hexOf("", b) }
 
 // markedSum is sumOf for payloads as they are.
@@ -68,8 +67,7 @@ func hashCommands(commands []protocol.Command) string {
 	return markedSum(all)
 }
 
-// addBlob adds a blob with its length before it, so that two blobs cannot be taken for others of the same
-// bytes.
+// addBlob appends a blob after its length, so that different splits of the same bytes have different hashes.
 func addBlob(to []byte, blob string) []byte {
 	return append(binary.BigEndian.AppendUint64(to, uint64(len(blob))), blob...)
 }

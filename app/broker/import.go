@@ -66,8 +66,7 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 			if had := rows.Workflow(key); had != nil {
 				current := rows.Run(had.RunID)
 				switch {
-				// A chain comes back run by run, in either order: the newest becomes the current one, and stays
-				// it.
+				// The runs of a chain may be imported in any order: the newest run becomes and remains the current one.
 				case current != nil && current.ContinuedTo == run.ID:
 				case current != nil && current.ContinuedFrom == run.ID:
 					return w, nil // the current one stays that

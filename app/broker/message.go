@@ -11,17 +11,17 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What one run owes another is brought here, in one change over both: off the sender and onto the target. That
-// is why it arrives once, whatever crashes and however many apps try.
+// The broker delivers a message between runs in one change of both rows: removed from the sender's outbox and applied
+// to the target. So it is delivered exactly once, despite crashes and concurrent apps.
 
 // errGoneOn means that the parent run of a child's report continued as a new run, or was deleted by retention: the
 // report goes to the current run of the chain.
 var errGoneOn = errors.New("the parent has continued as a new run")
 
-// owed brings one message to its target and takes it off the run that owed it, in one change. So it arrives
+// owed delivers one message to its target and removes it from the sender's outbox in one change, so it is delivered
 // once, however many apps try.
 func (b *Broker) owed(ctx context.Context, due store.Due) error {
-	// Read ahead of the change, which has to name the rows of the target: they stand in the message.
+	// Read the message before the change: it contains the target, whose rows the change must name.
 	var m engine.Message
 	var parent *engine.Parent
 	child := ""
@@ -80,8 +80,7 @@ func current(namespace, workflow string) func(store.Rows) (*engine.Run, error) {
 	}
 }
 
-// bring is the change that does so. A target that is not there, or that takes nothing any more, gets nothing,
-// and the message is done with.
+// bring commits the delivery. If the target does not exist or is closed, the message is dropped.
 func (b *Broker) bring(
 	ctx context.Context, due store.Due, needs store.Keys, find func(store.Rows) (*engine.Run, error), in engine.Input,
 ) error {
@@ -108,8 +107,8 @@ func (b *Broker) bring(
 			return w, nil // it is another workflow's by now
 		}
 		more, _, err := change.Decide(rows, target, in, now)
-		// A refusal is an answer too: the target takes it no more, and the message is done with. After any other
-		// error it stays owed, and is brought again.
+		// A refusal of the target also ends the message. After any other error it stays in the outbox, and delivery is
+		// retried.
 		if err != nil && protocol.ReasonOf(err) == "" {
 			return store.Writes{}, err
 		}

@@ -15,15 +15,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Every request names a namespace, so whether there is one must cost no statement: what was found is believed for a
-// while. A removal marks the row first and takes the contents away in pieces. From the mark on nothing of it can be
-// named, so no piece can be filled again behind the removal.
+// Every request names a namespace, so the check for its existence must cost no statement: results are cached for a
+// while. A deletion marks the row first and then deletes the contents in batches. The mark rejects new requests, so
+// deleted parts cannot be refilled.
 
-// believed is how long a namespace that was found is not looked up again when other apps may remove it.
+// believed is the time for which a namespace is cached when other apps may delete it.
 const believed = time.Minute
 
-// maxSpaces bounds the memory of namespaces. When it is reached all are forgotten, which costs one look-up for
-// each.
+// maxSpaces limits the cache of namespaces. A full cache is cleared, which costs one read per namespace.
 const maxSpaces = 10_000
 
 // piece is the maximum number of rows that bulk work deletes in one transaction.

@@ -12,8 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An outcome becomes one change: of a workflow task or of an attempt, which was handed back, failed, or brought what
-// comes next.
+// An outcome becomes one change, of a workflow task or of an attempt that was returned, failed or completed.
 
 // completion returns the change of one outcome, and the hash of the outcome.
 func (b *Broker) completion(
@@ -145,7 +144,7 @@ func versionOf(in protocol.CompleteItem) string {
 	return in.CodeVersion
 }
 
-// deliveryOf takes the delivery out of an attempt id, if it is one of this task's.
+// deliveryOf parses the delivery of an attempt ID, if it belongs to this task.
 func deliveryOf(task, attempt string) (int64, bool) {
 	rest, ok := strings.CutPrefix(attempt, task+"-")
 	if !ok {

@@ -17,9 +17,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A poll is how a worker gets work. Its answer may be lost after tasks were leased for it, so a poll has an id,
-// and the same poll again gets the same tasks. Everything that may keep a worker from work (registration,
-// release, drains, slots) is answered in words, since a poll that is merely held would hide a mistake.
+// The response of a poll may be lost after tasks were leased for it, so a poll has an ID, and a repetition gets the
+// same tasks. Every reason that keeps a worker from work (registration, release, drains, slots) is returned as a
+// status, since holding the poll would hide a mistake.
 
 // Duration of a poll without a requested duration, and its maximum.
 const (
@@ -28,10 +28,10 @@ const (
 	mismatchMS  = 10_000
 )
 
-// Poll hands out work. It is held until there is some or the time is up, and the workers of a queue are served
-// in the order they came. The same poll_request_id again, within two minutes, gives the same tasks as long as
-// they are still leased. When they are not, it is refused: the worker that sends it has lost them. For workers
-// of ours, and for the Rust SDK, which exits on such a refusal, it counts as a new poll instead.
+// Poll returns tasks for a worker. It waits until there is a task or the time is up; the workers of a queue are served
+// in the order of their polls. A repeated poll_request_id returns the same tasks within two minutes while they are
+// still leased. After that it is rejected, since the worker has lost the tasks. For Sojourn workers, and for the Rust
+// SDK, which exits after such an error, it counts as a new poll instead.
 func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
 	asked := in.Queues // of which some may be withheld, for now
 	w, empty, err := b.admitPoll(ctx, &in)
@@ -101,9 +101,9 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 		func(refs []store.TaskRef) (protocol.PollAnswer, error) { return b.again(ctx, in, w, refs) })
 }
 
-// outlived answers a poll of a process that did not name itself, when another has registered meanwhile. At this
-// app, which would have known the new one's polls, it is refused. At other apps it may come from the new
-// process, which asks again.
+// outlived returns the response to a poll without an incarnation if another process has registered meanwhile. The app
+// that would know the new process's polls rejects it. At other apps the poll may come from the new process, which polls
+// again.
 func (b *Broker) outlived(
 	ctx context.Context, in protocol.PollRequest, now *engine.Worker,
 ) (protocol.PollAnswer, error) {
@@ -129,8 +129,7 @@ func (b *Broker) admitPoll(
 	if err != nil {
 		return nil, nil, err
 	}
-	// The worker is heard before anything is refused: one that the release gate holds lives as well, and stays
-	// listed.
+	// Record the heartbeat before any rejection: a worker behind the release gate is alive too and stays listed.
 	b.workers.Hear(key)
 	if in.Gated {
 		if v := b.gate(key, in.Release); !v.Allowed {
@@ -195,8 +194,8 @@ func (b *Broker) admitPoll(
 	return w, nil, nil
 }
 
-// incapable says of a worker that asks for one kind of work why it can never get any: it registered no type for
-// it, or no slot. Holding its poll would only hide the mistake.
+// incapable returns why a worker that polls for one kind of task can never get one: it registered no type of this kind,
+// or no slot. Holding its poll would only hide the mistake.
 func incapable(w *engine.Worker, kinds []protocol.TaskKind) protocol.PollStatus {
 	switch {
 	case slices.Contains(kinds, protocol.KindActivity) && len(kinds) == 1 &&
@@ -275,7 +274,7 @@ func (b *Broker) spec(in protocol.PollRequest, w *engine.Worker) dispatch.Spec {
 	}
 }
 
-// answer makes tasks of what was leased. When that is impossible the tasks go back at once.
+// answer converts leases to tasks. If that fails, it returns the leased tasks at once.
 func (b *Broker) answer(
 	ctx context.Context, in protocol.PollRequest, leased []store.Leased,
 ) (protocol.PollAnswer, error) {

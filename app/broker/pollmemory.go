@@ -136,7 +136,7 @@ func (m *pollMemory) finish(k pollKey, e *pollEntry) {
 	close(e.done)
 }
 
-// join counts a further answer with the tasks of an entry; false means that they are given back already.
+// join adds a reader to the tasks of an entry; false means that the tasks were already returned.
 func (m *pollMemory) join(k pollKey, e *pollEntry) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -167,7 +167,7 @@ func (m *pollMemory) read(k pollKey, e *pollEntry, a protocol.PollAnswer) protoc
 	return a
 }
 
-// Only if it is the one that is meant: another poll may have taken the key since.
+// forget removes an entry only if the key still refers to it, since another poll may have reused the key.
 func (m *pollMemory) forget(k pollKey, e *pollEntry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -176,7 +176,7 @@ func (m *pollMemory) forget(k pollKey, e *pollEntry) {
 	}
 }
 
-// given names tasks by the deliveries that gave them; a question by its own id.
+// given returns references to tasks by their deliveries, and to query tasks by their IDs.
 func given(tasks []protocol.Task) []store.TaskRef {
 	refs := make([]store.TaskRef, len(tasks))
 	for i, t := range tasks {
@@ -214,7 +214,7 @@ func (b *Broker) again(
 				return err
 			}
 			if by := holderOf(l); !ok || by.Owner != w.ID || by.Incarnation != w.Incarnation {
-				// All or nothing. With a part of the tasks its worker could not tell which of them it has lost.
+				// Return all tasks or none: with a part of the tasks, the worker would not know which ones it has lost.
 				leased = nil
 				return nil
 			}

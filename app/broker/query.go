@@ -16,8 +16,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A query changes nothing and is in no history: it is asked of the workflow's code as its worker runs it. So it needs a
-// living worker that takes it, and is refused at once when there is none, rather than left to its time-out.
+// A query changes nothing and is not in history: workflow code in a worker computes the answer. So a query needs a live
+// worker that supports it, and fails at once without one, instead of after its timeout.
 
 // queryDeadline is the maximum duration of a query.
 const queryDeadline = 30 * time.Second

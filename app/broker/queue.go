@@ -18,8 +18,8 @@ import (
 // Decisions of operators about queues and builds are stored, so they survive restarts of all apps. Each app applies a
 // decision when the notification of its commit arrives. The audit record is written in the same transaction.
 
-// DecideBuild drains, resumes or promotes a build id of a queue, or takes its promotion back. The queue and the build
-// need not have been seen yet.
+// DecideBuild drains, resumes or promotes a build ID of a queue, or reverts its promotion. The queue and the build need
+// not be known yet.
 func (b *Broker) DecideBuild(ctx context.Context, in protocol.BuildRequest) (protocol.BuildState, error) {
 	id := ""
 	if in.BuildID != nil {
@@ -52,15 +52,14 @@ func (b *Broker) DecideBuild(ctx context.Context, in protocol.BuildRequest) (pro
 		PromotedAt: c.PromotedAt, Selected: c.Selected,
 	}
 	if err == nil && s.Selected && id != "" {
-		// It is a warning and no refusal, as builds are often promoted before the first worker of theirs has come
-		// up.
+		// Only warn, since builds are often promoted before their first worker starts.
 		s.Warning, err = b.unmanned(ctx, s)
 	}
 	return s, err
 }
 
-// unmanned warns of a promoted build that no living worker of its queue has, or none that takes work: one may come yet,
-// but if its name is a slip, every new run waits for it.
+// unmanned returns a warning if no live worker that accepts tasks has a promoted build: a worker may start later, but
+// if the name is misspelled, every new run waits for it.
 func (b *Broker) unmanned(ctx context.Context, s protocol.BuildState) (string, error) {
 	has, err := b.view.Cohort(ctx, s.Namespace, s.Queue, *s.BuildID)
 	if err != nil || has.ActiveWorkers > 0 {

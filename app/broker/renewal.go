@@ -20,8 +20,8 @@ import (
 // session is decided separately: a rejected renewal does not affect other sessions.
 
 const (
-	// mostPatience is the longest that renewals wait for others. It is added to what a worker counts on, so it is also
-	// never more than a tenth of its shortest lease.
+	// mostPatience is the maximum time that renewals wait for other renewals. It delays renewals, so it is also at most
+	// a tenth of a worker's shortest lease.
 	mostPatience = 3 * time.Second
 	// leastPatience is the shortest: where leases are so short that less would be left, each heartbeat is stored at once.
 	leastPatience = time.Second
@@ -156,8 +156,8 @@ func renews(w engine.WorkerKey, r protocol.SessionRenewal) engine.RenewSession {
 	return engine.RenewSession{SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: r.Epoch}}
 }
 
-// gather adds a part to what is stored next, and sees to it that this is no later than after patience.
-// The first one of a gathering begins the change, and the most impatient one says when it is made.
+// gather adds a part to the waiting gathering and ensures that it is committed within patience. The first part creates
+// the gathering, and the shortest patience determines its time.
 func (b *Broker) gather(part *renewed, patience time.Duration) *gathering {
 	r := &b.renewals
 	r.mu.Lock()
@@ -344,8 +344,8 @@ func (b *Broker) resumeTogether(
 	})
 }
 
-// giveUpSession releases a session whose state the worker has dropped. Held in the answer makes the worker repeat the
-// report: the release was not stored.
+// giveUpSession releases a session whose state the worker has dropped. Held in the response means that the release was
+// not stored, so that the worker repeats the report.
 func (b *Broker) giveUpSession(
 	ctx context.Context, w engine.WorkerKey, r protocol.SessionRenewal,
 ) protocol.SessionState {

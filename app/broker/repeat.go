@@ -11,11 +11,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The answer to a report may be lost, and its worker sends it again, to any app. It is known by the hash of what it
-// says and by its attempt, and gets its first answer.
+// The response to a report may be lost, and its worker repeats it, at any app. The app recognizes a repetition by hash
+// and attempt, and returns the first response.
 
-// repeated answers an outcome that was accepted before, whose answer was lost on the way: the first answer again. It
-// also returns the event with which the activity ended, when it had to look for it.
+// repeated returns the first response of an outcome that was accepted before. It also returns the event that ended the
+// activity, if it had to read it.
 func (b *Broker) repeated(
 	ctx context.Context, in protocol.CompleteItem, hash string, refusal error, budget *dispatch.Budget,
 ) (_ protocol.CompleteAnswer, ended history.Event, again bool) {

@@ -35,7 +35,7 @@ func ReleaseAll(
 	if err != nil {
 		return 0, 0, err
 	}
-	// The last updated come first, and a release is an update: the pages behind a position never have a session twice.
+	// The list is ordered by last update, newest first, and a release is an update: later pages never repeat a session.
 	for q := (store.SessionQuery{Namespace: namespace, Limit: restorePage}); ; {
 		var list []engine.Session
 		err := s.View(ctx, func(r store.Reader) (err error) {

@@ -66,7 +66,7 @@ func commandID(runID string, event int64) *string {
 	return &id
 }
 
-// resumeSignal names the signal and the wait it resolves. One that no wait asked for is known by its own id.
+// resumeSignal sets the signal and the wait that it resolves. A signal without a wait is identified by its own ID.
 func resumeSignal(t *protocol.WorkflowTask, c engine.Cause, wait string, events []history.Event) {
 	r := &t.Resume
 	kind, open := "signal", "signal-application:"+c.ID
@@ -83,7 +83,7 @@ func resumeSignal(t *protocol.WorkflowTask, c engine.Cause, wait string, events 
 	}
 }
 
-// resumeArguments reads what the signal brought when it arrived before the page of history that is shown.
+// resumeArguments reads the arguments of a signal that arrived before the first event of the page.
 func (b *Broker) resumeArguments(ctx context.Context, t *protocol.WorkflowTask, c engine.Cause) error {
 	if c.Kind != "workflow_signal" || c.Event == 0 || t.Resume.SignalArguments != nil {
 		return nil

@@ -146,9 +146,9 @@ func (b *Broker) forget(ctx context.Context, s protocol.RetentionStatus) error {
 	}
 }
 
-// Prune removes from every namespace what is past its retention, workers that are long gone, and what claims remember
-// of kinds of tasks that no queue had for a day. It returns how long it is until something else will be past its
-// retention: zero when nothing that has closed is kept. A namespace where that fails holds up no other.
+// Prune deletes expired data of every namespace, workers that are long gone, and routing keys that had no task for a
+// day. It returns the time until the next expiry: zero if nothing closed is stored. An error in one namespace does not
+// stop the others.
 func (b *Broker) Prune(ctx context.Context) (next time.Duration, err error) {
 	all, err := b.Namespaces(ctx, func(string) bool { return true })
 	if err != nil {

@@ -33,10 +33,9 @@ type scheduled struct {
 	before *engine.Schedule
 }
 
-// decideSchedule takes one step on a schedule. Which workflows it may start and end depends on the row, so the
-// row is read first, and read again if it moved meanwhile. The start, the end of the workflow before it and the
-// row go into one transaction, and the workflow's id is that of the firing and used once. So nothing fires
-// twice.
+// decideSchedule applies one step to a schedule. The workflows that it may start and end depend on the row, so the row
+// is read first, and read again if it changed meanwhile. The start, the end of the previous workflow and the row are
+// one transaction, and the workflow ID contains the firing and is used once. So no firing happens twice.
 func (b *Broker) decideSchedule(ctx context.Context, k engine.ScheduleKey, in engine.ScheduleInput) (scheduled, error) {
 	for {
 		var s *engine.Schedule
@@ -57,7 +56,7 @@ func (b *Broker) decideSchedule(ctx context.Context, k engine.ScheduleKey, in en
 	}
 }
 
-// The version that was read is what the step is made for: the change compares it under the row's lock.
+// scheduleStep prepares a step for the version that was read; the change compares the version under the row's lock.
 func (b *Broker) scheduleStep(
 	ctx context.Context, k engine.ScheduleKey, read *engine.Schedule, in engine.ScheduleInput,
 ) (scheduled, error) {
@@ -67,7 +66,7 @@ func (b *Broker) scheduleStep(
 	if read != nil {
 		version = read.Version
 		var err error
-		// Any id does for the check of the action; what is really started has the id of its firing.
+		// The check of the action accepts any ID; the started workflow gets the ID of its firing.
 		if begin, err = b.scheduledRun(read.Namespace, read.FireID(time.Unix(0, 0)), read.Action); err != nil {
 			return scheduled{}, err
 		}
@@ -80,8 +79,8 @@ func (b *Broker) scheduleStep(
 		rows store.Rows, now time.Time,
 	) (store.Writes, error) {
 		s := rows.Schedule(k)
-		// Which rows are loaded was chosen by the row as it was read. On another one the decision might look at a
-		// workflow that is not there.
+		// The rows of this change were selected by the version that was read. For another version the decision might
+		// miss a workflow.
 		if s == nil && version != 0 || s != nil && s.Version != version {
 			return store.Writes{}, errMoved
 		}
@@ -217,8 +216,8 @@ func (s *scheduledRun) sessions() []engine.SessionKey {
 	return []engine.SessionKey{{Namespace: s.request.Namespace, ID: s.activity.Session()}}
 }
 
-// run is a start of it. before are the decisions of the same step, each of which may have changed the session that this
-// one looks at. oldNames: the schedule was created before there were rules for names.
+// run returns the decision that starts it. before are the decisions of the same step, each of which may have changed
+// the session of this one. oldNames: the schedule was created before there were rules for names.
 func (s *scheduledRun) run(
 	rows store.Rows, before []engine.Decision, as engine.ScheduledStart, oldNames bool, now time.Time,
 ) engine.Decision {
@@ -328,8 +327,7 @@ func (b *Broker) UpdateSchedule(ctx context.Context, in protocol.ScheduleRequest
 	return b.commandSchedule(ctx, in, engine.UpdateSchedule{Request: in})
 }
 
-// Everything is checked before the row is read, so that what is wrong in itself is refused alike whether the
-// schedule is there or not.
+// Validate the request before the row is read, so that errors do not depend on the existence of the schedule.
 func (b *Broker) commandSchedule(
 	ctx context.Context, in protocol.ScheduleRequest, do engine.ScheduleInput,
 ) (protocol.ScheduleReceipt, error) {
@@ -372,8 +370,8 @@ func (b *Broker) checkSchedule(ctx context.Context, k engine.ScheduleKey, in pro
 	return b.checkTypes(ctx, k.Namespace, "action.search_attributes", in.Action.SearchAttributes)
 }
 
-// under puts the fields of a refusal below another.
-// The caller finds the member by the name that it has in the request, and not by the one it has in a start.
+// under moves the fields of an error below another field, so that the caller finds the member by its name in the
+// request.
 func under(field string, err error) error {
 	var e *protocol.Error
 	if !errors.As(err, &e) || e.Fields == nil {
@@ -417,8 +415,8 @@ func (b *Broker) ResumeSchedule(ctx context.Context, ns, id, note string) (proto
 	})
 }
 
-// DeleteSchedule deletes a schedule. Its history stays as long as a closed run is kept, and so do the workflows that it
-// started.
+// DeleteSchedule deletes a schedule. Its history is retained as long as a closed run; the workflows that it started are
+// not affected.
 func (b *Broker) DeleteSchedule(ctx context.Context, ns, id string) (protocol.ScheduleReceipt, error) {
 	out, err := b.commandSchedule(ctx, protocol.ScheduleRequest{Namespace: ns, ID: id}, engine.DeleteSchedule{})
 	out.Status = engine.ScheduleDeleted

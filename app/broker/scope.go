@@ -14,12 +14,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A token may be good for some queues or one group of workers only. Such a caller must neither touch what
-// belongs to others nor learn from a refusal that it exists, so what it may not know of is answered as if it
-// were not there.
+// A token may be restricted to some queues or one group of workers. Such a caller must not change objects of other
+// workers, or learn from an error that they exist; so objects outside its scope are reported as not found.
 
-// sight is what the caller of a report may know of the task it is about. A caller that is bound to nothing may
-// know everything, at no cost.
+// sight is the scope of a caller that reports on a task. An unrestricted caller has access to every task, at no cost.
 type sight struct {
 	b      *Broker
 	ctx    context.Context // of the one call it is made for

@@ -43,7 +43,7 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 		if !auth.BoundFrom(ctx).Sees(s) {
 			return store.Writes{}, change.NoSession()
 		}
-		// What a drained worker holds it may take up again by this verb; only what would be new to it is refused.
+		// A drained worker may renew a session that it owns by this verb, but not acquire another one.
 		if b.workers.DrainOf(w) != nil && (s == nil || !s.HeldBy(key.ID, now)) {
 			return store.Writes{}, protocol.Refuse(protocol.ReasonWorkerDraining, "worker %s is drained by an operator", key.ID)
 		}
@@ -88,7 +88,7 @@ func (b *Broker) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) 
 	})
 }
 
-// ReleaseSession gives a session up without ending it: another worker may claim it at once.
+// ReleaseSession releases a session without closing it: another worker may acquire it at once.
 func (b *Broker) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
 	out, err := b.sessionVerb(ctx, in, "released", engine.ReleaseSession{
 		SessionHolder: holder(in), Why: protocol.ErrorText(in.Reason), Failed: protocol.ErrorText(in.Failed), Known: in.Known,

@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A session is moved on by what its row says at the decision, and never by what the sweeper saw: its holder may have
-// renewed it since, or another app may have been here first.
+// The decision uses the session's row at its time, not the row that the sweeper read: the owner may have renewed the
+// session since, or another app may have handled it.
 
 // dueSession moves a session forward in time, and ends tasks that wait in it in vain.
 func (b *Broker) dueSession(ctx context.Context, key engine.SessionKey) error {
@@ -78,8 +78,8 @@ func (b *Broker) otherQueue(
 	return o, err
 }
 
-// hasTaker reports whether a live worker may take a task of a session once its holder has released it. One at its cap
-// counts: an idle session gives way there.
+// hasTaker reports whether a live worker may run a task of a session once its owner has released it. A worker at its
+// session limit counts, since an idle session can be evicted there.
 func (b *Broker) hasTaker(
 	ctx context.Context, r store.Reader, a *engine.Activity, s engine.Session, now time.Time,
 ) (bool, error) {

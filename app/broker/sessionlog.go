@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// Sessions move inside of polls, heartbeats, sweeps and verbs. They are logged from what commits tell, by the app
-// that committed, so that each move stands in one log once, whatever caused it.
+// Sessions change during polls, heartbeats, sweeps and verbs. The app that committed a change logs it, so each change
+// appears in one log once, whatever its cause.
 
 // watchSessions logs and counts the session moves that this app commits, until ctx ends. The log line of a holding
 // names its worker, its epoch and the reason of its end.

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Most of what happens to sessions happens inside of other changes, so it is counted from the moves that commits tell
-// of, each by the app that committed it; summed over the apps everything is counted once.
+// Most session changes are part of other changes, so they are counted from the moves that commits report, each by the
+// app that committed it. Summed over the apps, each move is counted once.
 
 // sessionCounters count what happens to sessions at this app.
 type sessionCounters struct {

@@ -48,8 +48,7 @@ func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperatio
 	c, err := change.Commit[engine.SessionChange](ctx, b.store, store.Change{
 		Needs: store.Keys{Sessions: []engine.SessionKey{key}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
-			// Reason and identity are stored with it: who holds a session that moves wants to know why, and by
-			// whom.
+			// Store reason and identity, which the owner of the moved session can show.
 			s := rows.Session(key)
 			if s == nil {
 				return store.Writes{}, protocol.Refuse(protocol.ReasonWorkerSessionNotFound, "session %s not found", in.SessionID)

@@ -11,9 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Which signals a type has is known from what its workers declare. That can refuse a signal and never lets one in:
-// a type whose workers say nothing of signals takes all of them, and a workflow is signalled also while no worker
-// lives.
+// The workers of a type declare its signals. A declaration can reject a signal but is not needed to accept one: a type
+// without declarations accepts all signals, and a workflow accepts signals while no worker is alive.
 
 // Signal sends a signal to the current run of a workflow, or to the named run if that run is current. A signal name
 // that the workflow type does not declare is rejected, since no code would receive it.
@@ -54,7 +53,7 @@ func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protoco
 		if !errors.As(err, &u) {
 			return r, b.counted(change.Namespace(in.Namespace), "signal", err)
 		}
-		// Once is enough. If the store knows of no worker either, the signal is taken.
+		// One read is enough. If the store has no such worker either, the signal is accepted.
 		learned = true
 		if q := (engine.QueueKey{Namespace: u.head.Namespace, Name: u.head.Queue}); b.workers.AskAgain(q, time.Now()) {
 			if err := b.learn(ctx, q.Namespace, q.Name); err != nil {

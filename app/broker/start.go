@@ -125,8 +125,7 @@ func taken(flow *engine.Workflow, run *engine.Run) string {
 	)
 }
 
-// The answer is made of the run and not of the request: with use-existing they may differ, and the run is what
-// continues.
+// The response describes the run, not the request: with use-existing they may differ.
 func started(in protocol.StartRequest, run *engine.Run, outcome string) protocol.StartAnswer {
 	status, _, _ := run.Public()
 	return protocol.StartAnswer{
@@ -176,8 +175,7 @@ func Arguments(field string, raw json.RawMessage) (string, error) {
 	switch {
 	case len(trimmed) == 0 || bytes.Equal(trimmed, []byte("null")):
 		return "", nil
-	// A plain array is what people write by hand and what curl sends; programs send the envelope that their SDK
-	// made.
+	// People and curl send a plain JSON array; programs send the envelope of their SDK.
 	case trimmed[0] == '[':
 		p, err := payload.FromJSON(trimmed)
 		if err != nil {
@@ -194,8 +192,7 @@ func Arguments(field string, raw json.RawMessage) (string, error) {
 	return "", protocol.Invalid(field, "must be an array of arguments or an envelope {codec, blob}")
 }
 
-// Blob refuses text that is no payload.
-// Looked at where it comes in. Once it is in a history every worker that replays it would stumble over it.
+// Blob rejects text that is not a payload. It is checked on input: once it is in a history, every replay would fail.
 func Blob(field, blob string) error {
 	if blob == "" {
 		return nil
@@ -206,7 +203,8 @@ func Blob(field, blob string) error {
 	return nil
 }
 
-// It says which field, and where in it: a caller with a nested argument finds the place without bisecting.
+// badPayload returns an error with the field and the position in it, so that a caller finds the invalid part of a
+// nested argument.
 func badPayload(field string, err error) error {
 	switch {
 	case errors.Is(err, payload.ErrTooLarge):

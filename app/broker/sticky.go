@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What is remembered at most: how many workers of one run, and how many over all runs. Beyond that those are forgotten
-// that decided longest ago, which costs each one full history.
+// Limits of remembered sticky workers, per run and over all runs. Beyond them the oldest entries are dropped, which
+// costs one full history each.
 const (
 	stickyWorkersOfRun = 32
 	mostStickyWorkers  = 50_000
@@ -158,8 +158,8 @@ func (k *stickyRuns) seen(run string, p store.Process) int64 {
 	return 0
 }
 
-// of are the processes that keep a run. The slice is never written to again, so it may be read without the
-// lock.
+// of returns the processes with a run in their sticky caches. The slice is never modified, so it may be read without
+// the lock.
 func (k *stickyRuns) of(run string) []stickyWorker {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -170,9 +170,8 @@ func (k *stickyRuns) of(run string) []stickyWorker {
 	return workers
 }
 
-// stickyWorkers are the processes that a task of the run should go to before others that wait, the best first.
-// A worker that drains, was superseded, is held by the release gate or was not heard for two heartbeats is none
-// of them.
+// stickyWorkers returns the processes that should get a task of the run before other polls, the best first. It omits
+// workers that drain, were superseded, are behind the release gate, or missed two heartbeats.
 func (b *Broker) stickyWorkers(run string) (list []store.Process) {
 	for _, k := range b.sticky.of(run) {
 		// One that would not take the task now is passed over and not forgotten: it may be back for the next one.

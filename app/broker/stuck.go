@@ -21,9 +21,9 @@ const (
 	longestPause = 20 * time.Second
 )
 
-// WatchStuck marks runs as stuck, and removes the marks, until ctx ends. A pass says the same as the one before it when
-// nothing was committed, the same workers live, and every ready task has been ready for longer than the limits: then no
-// statement is sent.
+// WatchStuck sets and clears the stuck marks of runs until ctx ends. A pass would have the same result as the previous
+// one if nothing was committed, the same workers are alive, and every ready task has been ready for longer than the
+// limits; then it sends no statement.
 func (b *Broker) WatchStuck(ctx context.Context) {
 	var seen uint64
 	var living map[engine.WorkerKey]bool

@@ -43,7 +43,7 @@ func (b *Broker) RepairPass(ctx context.Context, in protocol.RepairRequest) (pro
 		case err == nil:
 			res.Outcome = o.Outcome
 			p.Skipped++
-		// One that cannot be repaired holds up none of the others; the pass says of each what became of it.
+		// A run that cannot be repaired does not stop the others; the pass reports the result of each run.
 		case protocol.ReasonOf(err) != "":
 			res.Outcome, res.Reason = "skipped", string(protocol.ReasonOf(err))
 			p.Skipped++

@@ -17,8 +17,8 @@ import (
 // must be returned (see answer); otherwise the task would wait for a worker that never received it. Data that the batch
 // has in memory needs no read.
 
-// tasks turns leases into what workers are given. What the batch had in memory is used as it is; the rest is read in
-// one statement for all activities and one per workflow task.
+// tasks converts leases to tasks for the worker. It uses data that the batch had in memory; it reads the rest in one
+// statement for all activities and one per workflow task.
 func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []store.Leased) ([]protocol.Task, error) {
 	args, err := b.arguments(ctx, leased)
 	if err != nil {
@@ -54,8 +54,8 @@ func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []st
 	return out, nil
 }
 
-// mostSent is how many bytes of tasks are sent with one response, whatever was expected of their sizes as they were
-// leased: what is leased beyond it is returned. It leaves the rest of a frame to what else a response has.
+// mostSent is the maximum size of the tasks in one response, whatever sizes were expected at their leases: tasks beyond
+// it are returned. It leaves room in a frame for the rest of the response.
 const mostSent = protocol.MaxTaskBytes * 3 / 2
 
 // shortestPage is the minimum number of bytes of history for a workflow task.
@@ -74,7 +74,7 @@ func workflowBytes(t *protocol.WorkflowTask) int {
 	return n
 }
 
-// fitting is how many of some tasks can be sent with one response: one at least.
+// fitting returns how many of the tasks fit into one response: at least one.
 func fitting(tasks []protocol.Task) int {
 	size := 0
 	for i, t := range tasks {
@@ -98,8 +98,9 @@ func fitting(tasks []protocol.Task) int {
 // mostUnseen is the maximum size of the run's events that an activity task carries.
 const mostUnseen = engine.MaxUnseenBytes
 
-// unseen are the events that the worker of an activity has not seen of its run, if it keeps that: the turn that follows
-// from the result may be its to decide. With several steps scheduled at once that is for a workflow task.
+// unseen returns the events that an activity's worker with a sticky run has not seen: the worker may run the eager
+// workflow task that follows from the result. If several activities are scheduled at once, a workflow task handles this
+// instead.
 func (b *Broker) unseen(l *store.Leased) []history.Event {
 	a := l.Activity
 	seen := b.sticky.seen(l.Head.ID, store.Process{
@@ -226,8 +227,8 @@ func (b *Broker) workflowTask(
 		TotalEvents:  h.Task.Shown, TaskQueue: h.Queue, LeaseOwner: h.Task.Owner, LeaseExpiresAt: h.Task.Until,
 		Release: h.Task.Release, FairnessClass: l.Class,
 	}
-	// What its process is believed to have in memory. It is a guess: one that has forgotten the run asks for the
-	// first page.
+	// The last event that the process has in its sticky cache, as far as known. If the process evicted the run, it
+	// requests the first page.
 	seen := min(b.sticky.seen(h.ID, store.Process{
 		Worker: engine.WorkerKey{Namespace: h.Namespace, ID: h.Task.Owner}, Incarnation: h.Task.Incarnation,
 	}), h.Task.Shown)
@@ -265,7 +266,7 @@ func (b *Broker) workflowTask(
 	return t, b.resumeArguments(ctx, t, h.Task.Cause)
 }
 
-// pageOf is how many of some events are a page: one at least, at most so many, and of at most so many bytes.
+// pageOf returns how many events make a page: at least one, at most most, and at most this many bytes.
 func pageOf(events []history.Event, most, bytes int) int {
 	for i := range events {
 		if bytes -= events[i].Size(); i > 0 && bytes < 0 || i == most {
@@ -275,8 +276,8 @@ func pageOf(events []history.Event, most, bytes int) int {
 	return len(events)
 }
 
-// HistoryPage is a further page of a leased workflow task's history, or of a query's; pages end at what the task was
-// shown at first.
+// HistoryPage returns a further page of the history of a leased workflow task or query task, up to the last event at
+// its dispatch.
 func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
 	run, n, ok := engine.ParseTaskID(in.TaskID)
 	if !ok {

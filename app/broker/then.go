@@ -121,8 +121,8 @@ func (t *turn) change(ns string, needs store.Keys, in engine.CompleteActivity) s
 		in := in
 		if run := rows.Run(t.run); run != nil && t.serves(run) {
 			then := t.then
-			// What operators decided is asked for here and not ahead: a drain of this build must hold for turns as
-			// well.
+			// Read operators' decisions here and not in advance: a drain of this build must apply to eager workflow
+			// tasks too.
 			then.Queue = rows.Queue(engine.QueueKey{Namespace: run.Namespace, Name: run.Queue})
 			all := rows.Queue(engine.QueueKey{Namespace: run.Namespace})
 			then.Budget = then.Queue.Budget(protocol.KindWorkflow).Bounded() || all.Budget(protocol.KindWorkflow).Bounded()
@@ -143,9 +143,9 @@ func (t *turn) serves(run *engine.Run) bool {
 	return who == nil || who.Serves(run.Queue)
 }
 
-// note remembers up to where the worker keeps the run: to the end, as the answer shows what the turn made, or, when it
-// does not count, not at all. The task that is handed out with the commit shows what is behind that.
-// Inside of the change, as the task that it makes may be handed out with this very commit.
+// note records the last event in the worker's sticky cache: the end, since the response contains the new events, or
+// nothing if the eager workflow task was rejected. It runs inside the change, as the commit may dispatch the next
+// workflow task, whose page depends on this.
 func (t *turn) note(o *change.Outcome) {
 	switch {
 	case !o.Fused:

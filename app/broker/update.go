@@ -17,7 +17,7 @@ import (
 // An update is answered from the history alone, in which its outcome is an event. So a caller that waits may do so at
 // any app, may ask again after its connection broke, and follows the workflow through runs that continued as new.
 
-// How long a caller waits for an update to be answered when it does not say, and at most.
+// Duration for which a caller waits for the outcome of an update: the default, and the maximum.
 const (
 	defaultUpdateWait = 30 * time.Second
 	maxUpdateWait     = 60 * time.Second
@@ -69,7 +69,7 @@ func acceptedAt(update string) int64 {
 	return seq
 }
 
-// followed is an update that a caller waits for: where its history is read from, and what is known of it.
+// followed is an update that a caller waits for: the position in its history, and its known state.
 type followed struct {
 	id, run string
 	after   int64
@@ -102,7 +102,7 @@ func (b *Broker) awaitUpdate(
 
 // followRun reads one run until the update was answered, or the time is up, or the run continued in next.
 func (b *Broker) followRun(ctx context.Context, f *followed, wait bool) (next string, err error) {
-	// Watched before it is read: an event that comes in between would otherwise be waited for in vain.
+	// Subscribe before the read: otherwise an event in between would be missed.
 	changed, round, stop := b.view.RunChanges(f.run)
 	defer stop()
 	for {

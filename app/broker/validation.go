@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An update that a validator rejects must leave no trace in history. So the verdict has to be there before the change
-// that accepts it, and that change looks again whether it is the run that was judged.
+// A rejected update must leave no trace in history. So the verdict must exist before the change that accepts the
+// update, and this change checks that it applies to the validated run.
 
 // validationDeadline is the maximum duration of an update validation, including the wait for a worker.
 const validationDeadline = 10 * time.Second
@@ -64,7 +64,7 @@ func (b *Broker) accept(ctx context.Context, in protocol.UpdateRequest, value st
 	}
 }
 
-// unjudged stops an update whose validator was not asked yet, or of whose workers this app knows nothing.
+// unjudged stops an update that has not been validated yet, or whose workers this app does not know.
 type unjudged struct {
 	head  engine.Head
 	known bool

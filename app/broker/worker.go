@@ -18,8 +18,8 @@ const CapSessions = engine.CapSessions
 // Requests of workers pass through the broker, because a response combines several parts: the namespace, the operator's
 // intent and the leases. Package membership decides which workers are alive.
 
-// Register announces a worker. The same incarnation again is a refresh; another one supersedes: what the older had
-// leased is redelivered at once, and its calls are refused from then on.
+// Register registers a worker. The same incarnation refreshes its registration; another incarnation supersedes it: the
+// tasks of the previous one are dispatched again at once, and its calls are rejected from then on.
 func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
 	w, err := b.workers.Registration(in)
 	if err != nil {

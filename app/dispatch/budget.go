@@ -26,8 +26,8 @@ func (unlimited) Grow(context.Context, int64) error { return nil }
 func (unlimited) Return(int64)                      {}
 func (unlimited) Force(int64)                       {}
 
-// Budget is how many bytes of tasks one response may carry. Waiters whose tasks go into the same response share one.
-// The first task of a response always fits. All methods of a Budget are called with the mutex of the Dispatch held.
+// Budget is the number of bytes of tasks that one response may carry. Waiters of the same response share one Budget.
+// The first task of a response always fits. All methods are called with the mutex of Dispatch held.
 type Budget struct {
 	left    int64
 	tasks   int       // tasks that were added to the response or are being claimed for it
@@ -97,10 +97,10 @@ func (b *Budget) part(alone bool) (bytes int64, first bool) {
 	return bytes, first
 }
 
-// smallPart is what a claim may bring to a waiter for which the app has no more memory.
+// smallPart is the maximum size of a claim for a waiter for which the app has no more memory.
 const smallPart = 64 << 10
 
-// afford reserves memory for a part. Where there is too little, the part becomes smaller; false: there is none.
+// afford reserves memory for a part. If memory is short it reduces the part; false: there is no memory.
 func (b *Budget) afford(bytes int64, first bool) (int64, bool, bool) {
 	if b.memory.Try(bytes) {
 		return bytes, first, true

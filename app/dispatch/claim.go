@@ -12,9 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Pollers that wait are served at the commit that makes a task. What lay in the store before they came has to
-// be asked for, and asking is what an idle fleet must not do: a line asks only while something may be there,
-// for all of its pollers at once, and rests after asking in vain.
+// Waiting polls are served at the commit that creates a task. Tasks from before the poll must be claimed, but an idle
+// fleet must not send claims continuously: a line claims only while it may contain tasks, for all of its pollers at
+// once, and stops after an empty claim.
 
 // part is the share of a claim for one waiter.
 type part struct {
@@ -27,8 +27,8 @@ type part struct {
 	poor  bool   // its memory is yet to be waited for
 }
 
-// kick sends the claims a waiter needs, of the line that was asked longest ago first, so that no kind or queue starves
-// another. The caller holds mu.
+// kick sends the claims that a waiter needs, starting with the line whose last claim is oldest, so that no kind or
+// queue starves another. The caller holds mu.
 func (d *Dispatch) kick(w *Waiter) {
 	for {
 		var next *line
@@ -48,8 +48,8 @@ func (d *Dispatch) kick(w *Waiter) {
 	}
 }
 
-// start sends one claim for all pollers of the line that may find something there, in their order, with their free
-// slots set aside until the answer is here. It says whether it sent one. The caller holds mu.
+// start sends one claim for all pollers of the line that may find a task, in their order, and reserves their free slots
+// until the result arrives. It reports whether it sent a claim. The caller holds mu.
 func (d *Dispatch) start(l *line) bool {
 	if d.claimer == nil || d.closed || l.claiming || l.pause != nil {
 		return false
@@ -87,8 +87,8 @@ func (d *Dispatch) start(l *line) bool {
 			Lessee: w.spec.Lessee, Max: n, Bytes: p.bytes, First: p.first, Gone: &w.gone,
 		})
 		parts = append(parts, p)
-		// While the claim is under way these slots are asked for. A commit that makes a task must not count on
-		// them as well, or the poller would get more than it has room for.
+		// The claim reserves these slots: a commit that creates a task must not use them too, or the poller would get
+		// more tasks than it has slots.
 		w.hold(l.key.kind, n)
 		if p.poor {
 			break
@@ -181,7 +181,7 @@ func (d *Dispatch) awaitMemory(p *part) error {
 	return p.entry.waiter.budget.memory.Grow(ctx, p.bytes)
 }
 
-// refuse ends the wait of a poll for whose tasks the app has no memory, and serves those behind it.
+// refuse ends a poll for whose tasks the app has no memory, and serves the polls behind it.
 func (d *Dispatch) refuse(l *line, p *part, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -227,15 +227,15 @@ func (d *Dispatch) deal(l *line, tasks []store.Leased, parts []part) {
 	d.giveBack(lost)
 }
 
-// A line whose claims find nothing time and again rests between them: tasks that none of its pollers may have are no
-// reason to keep the store busy.
+// A line with repeated empty claims pauses between them: tasks that none of its pollers may run must not load the
+// store.
 const (
 	vainClaims = 16                    // empty claims in a row before the first rest
 	vainApart  = 50 * time.Millisecond // a longer time between two of them ends the row
 	vainRest   = 10 * time.Millisecond
 )
 
-// judge keeps the line from asking again and again a store that fails, or that has nothing for it.
+// judge limits the claims of a line whose store fails or has nothing for it.
 func (d *Dispatch) judge(l *line, found int, err error) {
 	l.err = err
 	switch {
@@ -245,8 +245,8 @@ func (d *Dispatch) judge(l *line, found int, err error) {
 			store.Warn(&d.opt.Log, err).Str("queue", l.key.queue).Msg("failed to lease tasks; retrying while polls wait")
 		}
 		l.failures++
-		// Half of the wait is left to chance. A database that comes back would else have the lines of all apps ask
-		// in one moment.
+		// Half of the backoff is random. Otherwise the lines of all apps would claim at the same time after a database
+		// outage.
 		wait := d.opt.BackoffMax
 		if shift := l.failures - 1; shift < 16 {
 			wait = min(wait, d.opt.Backoff<<shift)

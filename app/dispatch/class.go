@@ -12,9 +12,9 @@ import (
 // A fleet has thousands of equal workers, so eligibility is computed once per class of workers, and a task checks only
 // eligible classes. An empty claim result is stored per worker, since workers of one class may hold different sessions.
 
-// class are workers that the router tells apart only by what they hold: they registered the same types,
-// capabilities and build. Which tasks a class may have is found out once. After that a task costs nothing for
-// workers that cannot serve it, however many of them wait.
+// class groups workers with equal routing: they registered the same types, capabilities and build. Eligibility for a
+// task is computed once per class. After that a task costs nothing for workers that cannot run it, however many of them
+// poll.
 type class struct {
 	like *engine.Worker // any of them
 	used bool           // while old ones are looked for
@@ -30,8 +30,8 @@ type group struct {
 	open        bool          // it is among the line's open ones
 }
 
-// member is one worker as routing sees it. A queue that a claim found empty is empty for that worker only:
-// another of its class may hold other sessions. So what is known about a backlog is known per worker.
+// member is the routing state of one worker. An empty claim result holds for this worker only, since another worker of
+// its class may own other sessions. So knowledge about a backlog is stored per worker.
 type member struct {
 	worker *engine.Worker
 	class  *class
@@ -52,7 +52,7 @@ type spot struct {
 // line, so the comparison shows which happened last: the empty claim or the backlog notification.
 func (s *spot) clear() bool { return s.empty >= s.group.told }
 
-// urgent says that the line may hold something more urgent for this worker than a task of that priority.
+// urgent reports that the line may contain a task for this worker with a more urgent priority.
 func (s *spot) urgent(priority int) bool {
 	return slices.ContainsFunc(s.group.toldOf[:min(max(priority, 0), tiers)], func(told uint64) bool {
 		return told > s.empty
@@ -179,9 +179,8 @@ func (n *lane) admits(l *line, c *class) bool {
 		engine.Lessee{Worker: c.like}, never)
 }
 
-// longest is the poller of the lane that has waited longest.
-// The first of each group is enough to look at: within a group all may have the task, so the one that came first
-// is the one.
+// longest returns the poller of the lane that has waited longest. Only the first poller of each group is checked, since
+// all pollers of a group are eligible.
 func (n *lane) longest(settings *engine.Queue) *Waiter {
 	var best *entry
 	for _, g := range n.fits {
@@ -196,7 +195,8 @@ func (n *lane) longest(settings *engine.Queue) *Waiter {
 	return best.waiter
 }
 
-// longestFor is the longest-waiting of the lane that may have the task itself, which its class alone does not tell.
+// longestFor returns the longest-waiting poller of the lane for which may returns true, which depends on the worker and
+// not only on its class.
 func (n *lane) longestFor(may func(*Waiter) bool) *Waiter {
 	var best *Waiter
 	for _, g := range n.fits {

@@ -12,14 +12,14 @@ import (
 // commit and the poller gets it a round trip sooner. Until the outcome of the commit is known, only a slot of
 // the poller is reserved: nothing is delivered that may not be stored.
 
-// Reserve picks the poller that the task goes to. For an activity that a worker made with the result of the one
-// before it, that is the same worker. For a workflow task it is one whose process keeps the run, else the
-// longest-waiting that may have it. A task of a session goes to the process that holds the session, or with
-// First to any that may claim it; how many sessions that one holds already is counted by the store.
+// Reserve selects the poller that the task goes to. The next activity after a result goes to the worker that decided
+// it. A workflow task goes to a process with the run in its sticky cache, else to the longest-waiting eligible poller.
+// A task of a session goes to the process that owns the session or, with First, to any eligible poller that may acquire
+// it; the store counts the sessions of this poller.
 //
-// The chosen poller gets nothing while older ready tasks may lie in the queue for it: a new task must not
-// overtake them. The store then tells Backlog, and a claim takes them in their order. Only a task that the store lets
-// past goes, for want of another poller, to one that has made it, if nothing more urgent may lie there.
+// The selected poller gets nothing while older ready tasks for it may be in the queue: a new task must not overtake
+// them. The store then calls Backlog, and a claim leases them in order. Only a task with Past may overtake: if no other
+// poller is available, it goes to the poller that created it, unless a more urgent task may be ready.
 func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 	k := kindOf(o.Kind)
 	if k < 0 {
@@ -83,8 +83,8 @@ func (d *Dispatch) turn(l *line, want engine.Wanted, o store.Offer) *Waiter {
 	return d.ofRun(l, want, o, func(w *Waiter, s *spot) bool { return w.spec.Run != "" && s.clear() })
 }
 
-// maker is who made the task, with the outcome that comes with its poll or by its turn, unless something more urgent
-// may lie in the queue for it.
+// maker returns the poller that created the task, with the outcome of its poll or by its eager workflow task, unless a
+// more urgent task may be ready for it.
 func (d *Dispatch) maker(l *line, want engine.Wanted, o store.Offer) *Waiter {
 	var keepers []store.Process
 	if o.Kind == protocol.KindWorkflow && d.sticky != nil {
@@ -150,8 +150,8 @@ func (m *member) longest(l *line, want engine.Wanted, o store.Offer) *Waiter {
 	return nil
 }
 
-// stickyWaiter is the longest-waiting poller of the best process that keeps the run in memory and for which no older
-// task lies in the queue; nil when none of them waits.
+// stickyWaiter returns the longest-waiting poller of the best process with the run in its sticky cache and no older
+// ready task; nil if none of these processes polls.
 func (d *Dispatch) stickyWaiter(l *line, want engine.Wanted, o store.Offer) *Waiter {
 	if o.Kind != protocol.KindWorkflow || d.sticky == nil {
 		return nil
@@ -171,7 +171,7 @@ func (d *Dispatch) stickyWaiter(l *line, want engine.Wanted, o store.Offer) *Wai
 	return nil
 }
 
-// entry is the waiter's place in a line, nil when it asks for nothing there.
+// entry returns the waiter's entry in a line, nil if it does not poll there.
 func (w *Waiter) entry(l *line) *entry {
 	for i := range w.entries {
 		if w.entries[i].line == l {
@@ -193,10 +193,10 @@ type reservation struct {
 // Lessee returns the worker that gets the task.
 func (r *reservation) Lessee() engine.Lessee { return r.waiter.spec.Lessee }
 
-// Past says that older tasks, which the poller could have had instead, were passed over.
+// Past reports that the task overtook older tasks that the poller could have run.
 func (r *reservation) Past() bool { return r.past }
 
-// Deliver gives the committed task to the poller, or back when the poller is gone.
+// Deliver delivers the committed task to the poller, or returns it if the poller has ended.
 func (r *reservation) Deliver(t store.Leased) {
 	w, d := r.waiter, r.waiter.d
 	d.mu.Lock()

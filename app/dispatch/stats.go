@@ -42,9 +42,8 @@ type QueueWaiters struct {
 	Waiting          int
 }
 
-// Waiting are the polls that wait for the queues of a namespace, of the kind of task for which most of them do.
-// A worker stands in the lines of several kinds with one poll, so the kinds are not added up: it would be counted
-// twice.
+// Waiting returns the number of waiting polls per queue of a namespace, for the kind of task with most polls. One poll
+// may wait for several kinds, so the kinds are not added.
 func (d *Dispatch) Waiting(namespace string) map[string]int {
 	m := map[string]int{}
 	for _, q := range d.Queues() {

@@ -14,8 +14,8 @@ import (
 // A Waiter is one poll. A task that is on its way to a poll when the poll ends must not be lost, so every delivered
 // task is either returned to the caller or released.
 
-// Spec is what a poller waits for. Its Lessee must not be changed afterwards. Sessions and Counted of it are
-// not used here: only claims count sessions.
+// Spec describes a poll. Its Lessee must not be changed afterwards. Sessions and Counted are not used here, since only
+// claims count sessions.
 type Spec struct {
 	Namespace string
 	Queues    []string
@@ -25,8 +25,8 @@ type Spec struct {
 	Lessee    engine.Lessee
 	// Budget is that of the response, if other waiters share it; nil: the response is this waiter's alone
 	Budget *Budget
-	// Own are tasks that outcomes make which come with the poll. They may go past older ones to it, and nothing is claimed
-	// for the slots that they need before it collects.
+	// Own lists the tasks that the outcomes sent with the poll may create. They may overtake older tasks, and claims do
+	// not use their slots until the poll collects.
 	Own []Own
 	// Run marks a poll for the next activity of this run: the worker has already run the eager workflow task that
 	// schedules that activity. The poll is in no queue and no claim is sent for it. It has priority over queued polls
@@ -297,7 +297,7 @@ func (w *Waiter) outcome(ctx context.Context) ([]store.Leased, error) {
 	return nil, w.err
 }
 
-// Throttled is why a budget withheld tasks from a wait that has ended; nil when none did.
+// Throttled returns the limit that withheld tasks from an ended wait; nil if none did.
 func (w *Waiter) Throttled() *protocol.Wait {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()

@@ -31,8 +31,8 @@ func (v *View) SessionAttempts(ctx context.Context, in protocol.SessionAttempts)
 		return p, err
 	}
 	size := pageSize(in.PageSize, 100, 500)
-	// The events of all holdings are read and those of others left out here: an index by holding would cost every step
-	// in a session an entry, for a page that few look at.
+	// The events of all holdings are read, and events of other holdings are filtered here: an index by holding would
+	// cost every activity in a session an entry, for a rarely used page.
 	keep := func(list []protocol.SessionAttempt) {
 		for _, a := range list {
 			if in.Epoch == 0 || a.Epoch == in.Epoch {

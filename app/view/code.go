@@ -13,7 +13,7 @@ import (
 // maxDiffers is the maximum number of code differences that are listed per worker.
 const maxDiffers = 100
 
-// codeOf is where workers are expected to have the same code of an activity type.
+// codeOf is the scope in which workers should have the same code for an activity type.
 type codeOf struct{ namespace, release, activity string }
 
 // disputed are the activity types that not all the workers of a release have the same code of. Where all have it, as

@@ -15,8 +15,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A reader who investigates a blocked run needs one page that says what to do first. So a debug view decides and stores
-// nothing: it combines other views and lists findings that need action before the rest.
+// A user who investigates a blocked run needs one page that shows what to do first. A debug view decides and stores
+// nothing: it combines other views and lists findings that need action first.
 
 // deadlineNear is the remaining time below which a debug view reports a run's deadline.
 const deadlineNear = time.Minute
@@ -226,7 +226,7 @@ func findings(v *protocol.RunView, now time.Time) []protocol.Finding {
 			say("info", "deadline_near", v.RunID, "its %s timeout ends it at %s", what, clock(at))
 		}
 	}
-	// By severity, and then by text: the same run looked at twice says the same in the same order.
+	// Sort by severity and then by text, so that repeated requests have the same order.
 	slices.SortStableFunc(list, func(x, y protocol.Finding) int {
 		return cmp.Or(
 			cmp.Compare(slices.Index(severities, x.Severity), slices.Index(severities, y.Severity)),

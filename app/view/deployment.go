@@ -39,7 +39,7 @@ func (v *View) Deployment(ctx context.Context, name string) (protocol.Deployment
 		return protocol.Deployment{}, err
 	}
 	l, err := v.Deployments(ctx, in.Namespace, in.Queue)
-	// A queue has few builds; finding one is not worth a second way to put it together.
+	// A queue has few builds, so a search of the list is fast enough.
 	for _, d := range l.Deployments {
 		if text(d.BuildID) == text(in.BuildID) {
 			return d, err

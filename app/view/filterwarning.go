@@ -13,12 +13,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A misspelled attribute finds nothing and refuses nothing, and an empty page looks like an answer. So a filter that
-// names what no run carries is answered with a warning.
+// A misspelled attribute matches nothing and causes no error, and an empty page looks like a valid result. So a filter
+// with an attribute that no run has returns a warning.
 
 // filterWarnings names the search attributes of a filter that are neither registered nor on any run. Such a filter is
-// answered like every other, since the first run to carry the attribute may start tomorrow; but today it is more likely
-// misspelled. What the page itself shows needs no question, so that filters that find something cost what they did.
+// not an error, since the first run with the attribute may start later, but the name is probably misspelled. Attributes
+// on the page itself need no read, so filters with matches cost nothing extra.
 func filterWarnings(
 	ctx context.Context, r store.Reader, q store.RunQuery, types map[string]string, page []protocol.RunView,
 ) (list []protocol.Warning, err error) {
