@@ -304,7 +304,7 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// over is an environment in which sessions have the state that the decisions of w give them: several runs may share a
+// over returns an environment with the session states that the decisions of w produced: several runs may share a
 // session.
 func over(e engine.Environment, w *store.Writes) engine.Environment {
 	stored := e.Session

@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// spawn starts runs of children in the same change. Their workflow ids belong to the run that starts them, or were
-// chosen and found free by the decision. A child for which a quota leaves no room is started and its first task held.
+// spawn starts child runs in the same change. Their workflow IDs belong to the parent run, or the decision checked that
+// they are free. If a quota has no room for a child, the child is started with its first task held.
 func spawn(rows store.Rows, starts []engine.Start, now time.Time, w *store.Writes) {
 	begun := int64(0) // in this change
 	for i := range w.Runs {
@@ -18,7 +18,7 @@ func spawn(rows store.Rows, starts []engine.Start, now time.Time, w *store.Write
 		}
 	}
 	for _, s := range starts {
-		// Another run of a child that is retried takes the place of the one before it.
+		// A retry of a child replaces its previous run and needs no additional quota.
 		if s.Number == 1 {
 			if x := rows.Quotas(s.Request.Namespace).NewChild(begun); x != nil {
 				s.Held = x.Quota
@@ -44,7 +44,7 @@ func written(rows store.Rows, id string, w *store.Writes) (*engine.Run, int) {
 	return rows.Run(id), -1
 }
 
-// put adds a decision to the change: one decision a run, so a second one is joined to the first.
+// put adds a decision to the change. There is one decision per run, so a second one is merged into the first.
 func put(rows store.Rows, d engine.Decision, at int, w *store.Writes) {
 	if at < 0 {
 		w.Runs = append(w.Runs, d)

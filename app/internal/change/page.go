@@ -14,7 +14,7 @@ import (
 // A page is limited by number of events and by bytes, and its token contains the last event number, not a count. So
 // pages stay correct while the history grows, and a repeated request returns the same page.
 
-// Pages of history: how many events when the request does not say, at most, and how many bytes at most.
+// Limits of history pages: the default number of events, the maximum number, and the maximum size in bytes.
 const (
 	DefaultPage = 500
 	MaxPage     = 1000

@@ -59,7 +59,7 @@ func ReleaseUnlessHeard(
 	return err
 }
 
-// Undo ends a delivery that did not reach its worker, and says how often in a row its task was returned by now.
+// Undo ends a delivery that did not reach its worker, and returns how many times in a row its task has been returned.
 func Undo(ctx context.Context, s store.Store, ref store.TaskRef) (Outcome, error) {
 	in, needs := ReleaseOf(ref, "undelivered", true)
 	return Commit[Outcome](ctx, s, Step("", ref.Run, needs, in))

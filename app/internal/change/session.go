@@ -13,7 +13,7 @@ import (
 // The end of a session frees room for another session at its owner, but no commit reports the tasks that wait for this
 // room. So each caller that ends a session triggers a recheck of the backlog for the owner.
 
-// Backlog is what hands out tasks, as far as a worker with room is looked at again.
+// Backlog is the part of the dispatcher that rechecks a worker with room for a session.
 type Backlog interface {
 	Recheck(engine.WorkerKey)
 }

@@ -33,8 +33,8 @@ func environment(rows store.Rows, run *engine.Run) engine.Environment {
 	}
 }
 
-// Decide asks the engine about a run and gathers what the decision writes: the run, the run that continues in its
-// place, signals to other runs.
+// Decide lets the engine decide about a run and returns all writes of the decision: the run, the run that continues it,
+// and signals to other runs.
 func Decide(rows store.Rows, run *engine.Run, in engine.Input, now time.Time) (store.Writes, engine.Decision, error) {
 	d, err := engine.DecideRun(run, environment(rows, run), in, now)
 	if err != nil {

@@ -87,7 +87,7 @@ type Stats struct {
 	EarlyCalls        int64 // calls that were refused because the settings had not been fetched
 }
 
-// New makes a channel whose workers stand among peers, and starts what listens to the hub.
+// New creates a channel whose workers join peers, and starts the watcher of the hub.
 func New(peers *workerconn.Peers, o Options) *Channel {
 	c := &Channel{peers: peers, opt: o, log: o.Log}
 	c.life, c.end = context.WithCancel(context.Background())
@@ -141,7 +141,7 @@ func (c *Channel) admit(r *http.Request) bool {
 // Handlers is the table of methods. A call's principal must be that of a worker's socket.
 func (c *Channel) Handlers() rpc.Handlers { return c.handlers }
 
-// Close ends every connection in a way that makes workers come back elsewhere, and waits for all that runs.
+// Close closes every connection so that workers reconnect elsewhere, and waits for all background work.
 func (c *Channel) Close(ctx context.Context) error {
 	c.end()
 	err := c.server.Close(ctx)
@@ -177,7 +177,7 @@ func (c *Channel) key(principal any) string {
 	return c.opt.PrincipalKey(principal)
 }
 
-// owner is whom the bytes of a connection are counted for: a worker's are those of its namespace.
+// owner returns whom the bytes of a connection are counted for: for a worker, its namespace.
 func (c *Channel) owner(principal any) (o budget.Owner) {
 	switch p := principal.(type) {
 	case *worker:
@@ -196,7 +196,7 @@ func (c *Channel) ownerOf(principal any) budget.Owner {
 	return c.opt.Owner(principal)
 }
 
-// counted returns a context under which what is loaded for a worker's response is counted, until release.
+// counted returns a context that counts the memory of a worker's response until release.
 func (c *Channel) counted(ctx context.Context, p *worker) (counted context.Context, release func()) {
 	load := budget.NewContext(ctx, c.opt.Budget, c.owner(p))
 	return load, load.Grant.Release

@@ -126,8 +126,8 @@ func readCompletion(raw json.RawMessage, why error) (in protocol.ChannelComplete
 	return in, nil
 }
 
-// readOutcome decodes one outcome. Of one that cannot be decoded the job's name is left and, for a workflow job, the
-// outline, because a command that is not supported quarantines the run in whatever form it comes.
+// readOutcome decodes one outcome. If that fails, it keeps the job's name and, for a workflow job, an outline of its
+// commands, because an unsupported command quarantines the run in any form.
 func readOutcome(raw json.RawMessage) (o protocol.JobOutcome) {
 	err := json.Unmarshal(raw, &o)
 	if err != nil {

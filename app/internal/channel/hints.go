@@ -158,7 +158,7 @@ func roundOf(changed store.Changed, overflow bool) *round {
 	return r
 }
 
-// tell sends a page a hint for each of its topics that a round touched.
+// tell sends a page one hint for each of its topics that changed in a round.
 func (c *Channel) tell(s *socketio.Socket, b *browser, r *round, of []protocol.Topic) {
 	for _, t := range of {
 		if !r.overflow && !r.kinds[t] || c.opt.Sees != nil && !c.opt.Sees(b.principal, t.Namespace) {

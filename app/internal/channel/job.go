@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// taskToken reads a job's token. Whether the task was given to this worker the verb judges.
+// taskToken parses a job's token. The verb checks that the worker holds the task.
 func taskToken(ref protocol.JobRef) (protocol.TaskToken, error) {
 	var missing []string
 	if ref.ID == "" {

@@ -78,7 +78,7 @@ func withoutNUL(o *protocol.JobOutcome) {
 	o.ErrorMessage = strings.ReplaceAll(o.ErrorMessage, "\x00", "")
 }
 
-// verb enters a method that says the same on the wire as in the app.
+// verb registers a method with the same form on the wire as in the app.
 func verb[In, Out any](
 	h rpc.Handlers, method string, fn func(protocol.WorkerConnection, context.Context, In) (Out, error),
 ) {

@@ -173,7 +173,7 @@ func (c *Channel) recheckOne(ctx context.Context, s *socketio.Socket, who Authen
 	} else {
 		_, err = who(ctx, token, s.Request())
 	}
-	// Only a refusal ends a connection: a store that does not answer says nothing about the token.
+	// Only a refusal closes a connection: an unavailable store does not show that the token is invalid.
 	if reason := protocol.ReasonOf(err); reason == protocol.ReasonUnauthorized || reason == protocol.ReasonForbidden {
 		c.log.Warn().Str("socket", s.ID()).Str("reason", string(reason)).Msg("token no longer valid, connection closed")
 		s.Close(nil)

@@ -22,9 +22,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A new session waits while every live worker that may acquire it is at its cap. Claims report the workers at their
-// cap. When a task has waited for roomAfter, the session that has been idle for longest at one of these workers gives
-// way.
+// A new session waits while every live worker that may acquire it is at its session limit. Claims report these workers.
+// When a task has waited for roomAfter, the longest idle session at one of the workers is evicted.
 const (
 	// wait of a task before a session is evicted for it, and interval between two evictions at a worker
 	roomAfter   = time.Second
@@ -367,9 +366,9 @@ func (e *Evictor) report(a *engine.Activity, k engine.SessionKey, waited time.Du
 		Msg("task waits for a session place: every live worker that may acquire the session is at its cap of sessions")
 }
 
-// idlest lists up to roomTries sessions of a worker that may give way now, the session that has been idle for longest
-// first. soonest receives the time until the next one may give way. marked is the number of sessions that give way when
-// their leases end.
+// idlest returns up to roomTries sessions of a worker that may be evicted now, the longest idle first. soonest receives
+// the time until the next session may be evicted. marked is the number of sessions that will be evicted when their
+// leases end.
 func idlest(
 	ctx context.Context, r store.Reader, k engine.WorkerKey, now time.Time, soonest func(time.Duration),
 ) (list []engine.Session, marked int, err error) {
@@ -391,8 +390,8 @@ func idlest(
 		if !ok || s.Yielding || !s.Held(now) {
 			continue
 		}
-		// The last activity in a row may lag behind the exact one and is never ahead of it. So the sessions that follow have
-		// been idle for at most as long as the row of this session says.
+		// The last activity in a row may lag behind the exact time but is never ahead of it. So the following sessions
+		// have been idle for at most as long as this row shows.
 		switch {
 		case at.After(now):
 			soonest(at.Sub(now))
@@ -474,7 +473,7 @@ func (e *Evictor) GaveUp(k engine.SessionKey) {
 	}
 }
 
-// yielding is whether a session may give way; left, if it only has to be idle for longer, is for how long.
+// yielding reports whether a session may be evicted; left is the remaining idle time, if only that is missing.
 type yielding struct {
 	due    bool
 	left   time.Duration

@@ -49,8 +49,7 @@ func Is(query string) bool {
 	return len(words) > 2 && slices.Contains([]string{"IN", "NOT", "BETWEEN", "STARTS_WITH", "IS"}, words[1])
 }
 
-// Parse reads a filter. types are the search attributes the namespace has registered. What it refuses it refuses with
-// the position.
+// Parse parses a filter. types are the namespace's registered search attributes. Errors contain the position.
 func Parse(text string, types map[string]string) ([]store.Condition, error) {
 	if len(text) > maxBytes {
 		return nil, protocol.Invalid("query", "is longer than %d bytes", maxBytes)
@@ -143,7 +142,7 @@ func (p *parser) joined(
 	return []store.Condition{{Any: parts}}, nil
 }
 
-// oneOf says whether a choice is one of values of the same attribute, which an index may lead to.
+// oneOf reports whether a choice compares one attribute with several values, which an index supports.
 func oneOf(parts [][]store.Condition) bool {
 	for _, f := range parts {
 		c, first := f[0], parts[0][0]
@@ -189,7 +188,7 @@ func (p *parser) one(not bool) ([]store.Condition, error) {
 	return []store.Condition{c}, err
 }
 
-// opposite is what holds of runs that have a value where the condition does not.
+// opposite returns the condition that matches exactly the runs with a value that c does not match.
 func opposite(c store.Condition) store.Condition {
 	switch c.Test {
 	case store.In:
@@ -303,7 +302,7 @@ func (p *parser) choice(f field, test store.Comparison) ([]any, error) {
 	}
 }
 
-// value reads a value as the field compares it; a status may stand for several.
+// value parses a value for a field; a status word may stand for several statuses.
 func (p *parser) value(f field, test store.Comparison) ([]any, error) {
 	t := p.next()
 	switch t.kind {
@@ -324,12 +323,11 @@ type field struct {
 	activity  bool // the type of an activity run
 }
 
-// activityType is the name of the types of activity runs, which WorkflowType has none of. An attribute that a namespace
-// has registered under it goes before.
+// activityType is the name for the types of activity runs, which WorkflowType does not match. A registered attribute
+// with this name takes precedence.
 const activityType = "ActivityType"
 
-// stuckName is the name of the condition that a run is stuck. An attribute that a namespace has registered under this
-// name goes before.
+// stuckName is the name of the condition that a run is stuck. A registered attribute with this name takes precedence.
 const stuckName = "Stuck"
 
 // anyActivity is the condition that exactly the activity runs match.

@@ -6,10 +6,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A word for a status may mean several of the stored ones, and not the same everywhere: the contract has buckets where
-// a listing is asked for by ?status=, and the status that a run is shown with where a filter says Status. A stored
-// status that is no such word means itself. What people choose from, on the command line and in the dashboard, are the
-// stored ones, each alone: ?stored_status=.
+// A status word may stand for several stored statuses, and depends on the place: ?status= uses the buckets of the
+// contract, and the name Status in a filter the status that a run is shown with. A stored status that is neither word
+// stands for itself. The CLI and the dashboard offer the stored statuses, each selected alone with ?stored_status=.
 
 // meant returns the stored statuses that the API shows under a word; told maps a stored status to its word. It returns
 // nil for an unknown word.

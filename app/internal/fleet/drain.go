@@ -14,9 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A drain is stored, because apps and workers that come later must be held to it. Telling the workers is a loop
-// over what this app hears, repeated until they are where the operator wants them: a notice may be lost, and a
-// worker may not listen.
+// A drain is stored, because it also applies to apps and workers that start later. A loop notifies the workers of this
+// app repeatedly until they have reached the intended state: a notice may be lost, and a worker may ignore it.
 
 // Intervals of Watch. Sending intents to connected workers costs no statement. Checking what drained workers still hold
 // costs one statement per namespace, and is repeated rarely once they hold nothing.

@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Fleet is what operators want of the workers of an app. All methods may be called from any goroutine.
+// Fleet manages operators' decisions about the workers of an app. All methods may be called from any goroutine.
 type Fleet struct {
 	store    store.Store
 	dispatch *dispatch.Dispatch

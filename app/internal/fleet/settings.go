@@ -17,7 +17,7 @@ import (
 // of two concurrent changes one is rejected. A worker reports the revision that it runs with, which shows outdated
 // workers.
 
-// FleetWide is what an operator set for the workers of a namespace, as this app knows it, and its revision.
+// FleetWide returns the settings of a namespace's workers, as this app knows them, and their revision.
 func (f *Fleet) FleetWide(ns string) (protocol.FleetSettings, int64) {
 	set := f.store.Queue(engine.QueueKey{Namespace: change.Namespace(ns)}).Fleet()
 	return set.FleetSettings, set.Revision

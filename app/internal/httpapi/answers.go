@@ -109,8 +109,8 @@ type upAnswer struct {
 type probeAnswer struct {
 	Status    string       `json:"status" enum:"serving,ready,unavailable,not_ready"`
 	Timestamp history.Time `json:"timestamp"`
-	// of the database: ok, unavailable; when asked whether it is ready, of the release: ok, unreadable; of the drain:
-	// draining, absent otherwise
+	// of the database: ok, unavailable; for readiness also of the release: ok, unreadable; of the drain: draining,
+	// absent otherwise
 	Checks map[string]string `json:"checks"`
 }
 

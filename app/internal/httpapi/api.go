@@ -93,8 +93,8 @@ func New(o Options) *API {
 	return a
 }
 
-// loads are the bytes that reads of payloads count with until they are answered. One that is held while it waits for
-// something to happen counts with what it answers only.
+// loads maps operations to the bytes that their reads of payloads count until the response. A held request counts its
+// response only.
 var loads = map[string]int64{
 	"describe": serve.ManyReads, "describe_run": serve.ManyReads, "describe_run_by_id": serve.ManyReads,
 	"debug_workflow": serve.ManyReads, "history_export": serve.ManyReads, "list": serve.ManyReads / 4,
@@ -166,7 +166,7 @@ func ok(body any, err error) (answer, error) { return answer{http.StatusOK, body
 // strict is the query parameter that makes the app reject a request with unknown members.
 const strict = "strict"
 
-// Do calls the verb, and notes what it did where that is to be noted.
+// Do calls the verb, and writes the audit record if the route has one.
 func (c *call) Do() (serve.Answer, error) {
 	if err := c.checkQuery(); err != nil {
 		return serve.Answer{}, err
@@ -190,8 +190,8 @@ func (c *call) checkQuery() error {
 	return c.ReadQuery(strict, auth.NamespaceParameter)
 }
 
-// record notes an operator's action that no other write carries. The action has happened: what is wrong with the note
-// is for the log.
+// record writes an audit record for an action that no other write contains. The action is already committed, so an
+// error here is only logged.
 func (a *API) record(c *call) {
 	target := c.PathValue("workflow")
 	if target == "" {
@@ -235,8 +235,7 @@ func (c *call) Members(e *protocol.Error, _ int) map[string]any {
 	return body
 }
 
-// misled are refusals that a client also gets which puts the id of a workflow into a path as it is: / ? # and % in it
-// lead elsewhere.
+// misled lists errors that a client also gets if it does not escape / ? # or % of a workflow ID in a path.
 var misled = []protocol.Reason{protocol.ReasonNotFound, protocol.ReasonInstanceNotFound, protocol.ReasonRunNotFound}
 
 const unquoted = "; an id is one encoded segment of the path, with / ? # % as %2F %3F %23 %25"

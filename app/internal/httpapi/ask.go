@@ -4,8 +4,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A query costs its caller the wait for a worker, and nothing else: it is in no history, so there is no receipt to come
-// back for.
+// A query only makes its caller wait for a worker; it is not in history, so there is no receipt.
 
 // ask runs a query on a worker of the workflow type, and waits until the worker responds or the query times out.
 func ask(a *API, c *call) (answer, error) {

@@ -14,9 +14,8 @@ import (
 	"unicode/utf16"
 )
 
-// A checksum is of a document's meaning and not of its bytes: a bundle passes through tools that write JSON anew. The
-// form has to be reproduced exactly by verifiers in other languages, so nothing here follows Go's own encoder where
-// that differs.
+// A checksum covers the meaning of a document, not its bytes, since tools re-encode the JSON of a bundle. Verifiers in
+// other languages must reproduce the canonical form exactly, so it deviates from Go's encoder where necessary.
 
 // canonicalForm is the form of documents that checksums are of.
 const canonicalForm = "json-recursive-ksort-v1"
@@ -80,7 +79,7 @@ func appendCanonical(b []byte, v any) ([]byte, error) {
 	return append(b, "null"...), nil
 }
 
-// appendText escapes all that is not ASCII, in two halves beyond the first plane, as the form has it.
+// appendText escapes all non-ASCII characters, as UTF-16 surrogate pairs above U+FFFF.
 func appendText(b []byte, s string) []byte {
 	const short = "\b\f\n\r\t"
 	b = append(b, '"')
@@ -102,7 +101,7 @@ func appendText(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// appendNumber writes integers as they stand, and fractions plainly from 1e-4 up to 1e17, else with one digit before
+// appendNumber writes integers unchanged, and fractions as decimals from 1e-4 up to 1e17, else with one digit before
 // the point and an exponent.
 func appendNumber(b []byte, n string) ([]byte, error) {
 	if !strings.ContainsAny(n, ".eE") {

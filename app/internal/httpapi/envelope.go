@@ -78,7 +78,7 @@ func controlPlane(c *call, status int, body any) ([]byte, error) {
 	if err := add("operation", c.rt.Operation); err != nil {
 		return nil, err
 	}
-	// A start may have been given no id, so the one that was made is in the answer alone.
+	// A start without an ID gets a generated ID, which only the response contains.
 	id := c.PathValue("workflow")
 	if id == "" && c.rt.Operation == "start" {
 		if said, ok := member("workflow_id"); ok {
@@ -111,7 +111,7 @@ func controlPlane(c *call, status int, body any) ([]byte, error) {
 		if !there && name == "run_id" && c.PathValue("run") != "" {
 			v, there = c.PathValue("run"), true
 		}
-		// What is promised for a success is there as null; a refusal promises none of it.
+		// Members promised for success are written as null if missing; an error has none of them.
 		if !there && !(status < http.StatusBadRequest && slices.Contains(p.success, name)) {
 			continue
 		}
@@ -186,8 +186,7 @@ var outcomes = map[protocol.Reason]string{
 	protocol.ReasonUnsupportedCodec: "rejected_invalid_arguments",
 }
 
-// membersOf looks members of an answer up by their JSON names: of a map, or of a struct whose omitted members count as
-// missing.
+// membersOf returns a lookup of members by JSON name: of a map, or of a struct, whose omitted members count as missing.
 func membersOf(body any) func(name string) (any, bool) {
 	if m, ok := body.(map[string]any); ok {
 		return func(name string) (any, bool) { v, ok := m[name]; return v, ok }

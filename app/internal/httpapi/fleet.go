@@ -5,8 +5,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Workers are operated on by what they have in common, because their ids are new at every start. Who did it is noted
-// with the change itself, which may outlive this process, and not by the table of routes.
+// Operators select workers by common properties, because worker IDs change with every start. The audit record is part
+// of the change, not of the route table, since the change may outlive this process.
 
 // fleets returns the routes that address workers by ID, group, build or release. The broker writes the audit record in
 // the change that stores the decision.

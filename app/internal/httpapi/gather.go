@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// Tools that read an export want lists of activities, timers and failures. They are put together by reading the events
-// once, in their order, as a replay would: what is not in the events did not happen.
+// Tools that read an export need lists of activities, timers and failures. The lists are derived from one pass over the
+// events in order, as in a replay.
 
 // framing names the header of each value in a blob, as bundles do.
 const framing = "single-object" // C3 01, the fingerprint of the schema, the datum
@@ -98,7 +98,7 @@ func newGathered(run string) gathered {
 	}
 }
 
-// gather notes what an event says. The answer is the id of the command that made it, when one did.
+// gather processes an event. It returns the ID of the command that caused the event, if any.
 func (g *gathered) gather(e history.Event, body json.RawMessage) (command string) {
 	var p struct {
 		history.Failure

@@ -8,8 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Events are shown with their payloads as they are stored. Decoding them is for people and costs time and bytes, so it
-// has to be asked for.
+// Events contain their payloads as stored. Decoding is for people and costs time and bytes, so it is optional.
 
 // event is an event as this route shows it; Decoded holds the payload members that are blobs, as plain JSON.
 type event struct {
@@ -68,8 +67,8 @@ func viewEvent(e history.Event, decoded bool) (event, error) {
 	return out, nil
 }
 
-// decode shows the blobs of an event's payload as values. One that cannot be read is left out: the blob itself still
-// stands in the payload.
+// decode returns the blobs of an event's payload as values. It omits a blob that cannot be decoded; the payload still
+// contains it.
 func decode(body json.RawMessage) map[string]json.RawMessage {
 	var blobs struct {
 		Result    json.RawMessage `json:"result"`

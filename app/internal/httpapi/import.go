@@ -18,7 +18,7 @@ import (
 // maxBundle is the maximum size of an imported bundle in bytes.
 const maxBundle = 32 << 20
 
-// imports is one route for admins: a caller that writes histories can make anything look as if it had happened.
+// imports requires the admin role: a caller that writes histories can forge any event.
 func imports(contract lineFunc) route {
 	rt := noted("workflow.import", contract(post, "/workflows/import/bundle", "import", auth.Admin, importRun))
 	rt.Sojourn, rt.Plane, rt.Limit = true, serve.Own, serve.Held
@@ -79,7 +79,7 @@ func badBundle(format string, args ...any) error {
 	return protocol.Refuse(protocol.ReasonInvalidBundle, format, args...)
 }
 
-// check refuses what is no bundle, and one that was changed since it was exported.
+// check rejects a document that is not a bundle, or was changed since its export.
 func (in *importBody) check(raw json.RawMessage) error {
 	switch {
 	case in.Schema == "" || len(in.Events) == 0:

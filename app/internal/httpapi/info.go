@@ -25,8 +25,8 @@ func metrics(a *API, c *call) (answer, error) {
 // metrics writes the metrics without a namespace, and the metrics of the selected namespaces.
 func (a *API) metrics(c *call, of func(namespace string) bool) (answer, error) {
 	c.W.Header().Set(VersionHeader, Version)
-	// One registry serves everybody, and a scraper of one tenant must not read the numbers of another's: they are left
-	// out of each answer, and families that so become empty with them.
+	// One registry serves all callers, and a scraper of one tenant must not see metrics of another: these are removed
+	// from each response, and so are families without metrics.
 	some := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		families, err := a.opt.Registry.Gather()
 		for _, f := range families {

@@ -37,7 +37,7 @@ type WorkerOperations interface {
 	SetFleet(context.Context, protocol.FleetSettingsRequest) (protocol.FleetSettingsState, error)
 }
 
-// Operations is what operators do to sessions, queues and deployments, and to what got stuck.
+// Operations are operators' commands for sessions, queues, deployments, and quarantined runs or overdue work.
 type Operations interface {
 	OperateSession(context.Context, protocol.SessionOperation) (protocol.SessionView, error)
 	DecideBuild(context.Context, protocol.BuildRequest) (protocol.BuildState, error)

@@ -11,7 +11,7 @@ import (
 // Query strings are parsed by a few readers that keep the first error. An invalid number is rejected and not replaced
 // by its default: a caller with page_size=1O0 should get an error.
 
-// query reads the members of a query string; the first that is wrong is kept in err, and the rest read as nothing.
+// query reads the members of a query string. It stores the first error in err; after that all members are zero.
 type query struct {
 	values url.Values
 	err    error

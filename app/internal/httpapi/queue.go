@@ -7,11 +7,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Deciding about a queue is an operator's matter, about all queues of a namespace an admin's. Who decided what is
-// stored by the change that decides it, so these routes are not noted a second time.
+// Decisions about a queue need the operator role, and about all queues of a namespace the admin role. The change of a
+// decision contains its audit record, so these routes add none.
 
-// queues are the routes of task queues, and ours that set their budgets. The broker notes who decided what, in the
-// change that decides it.
+// queues returns the routes of task queues, and Sojourn's routes that set their limits. The broker writes the audit
+// record in the change of a decision.
 func queues(contract, ours lineFunc) []route {
 	const one, builds = "/task-queues/{queue}", "/task-queues/{queue}/build-ids"
 	return []route{

@@ -45,7 +45,7 @@ func table() []route {
 		rt.Sojourn = true
 		return rt
 	}
-	// Without a role and without a token: what load balancers ask, and what has to be read before anybody can sign in.
+	// Routes without a token: health probes of load balancers, and data that the dashboard reads before sign-in.
 	open := func(method, path, operation string, verb func(*API, *call) (answer, error)) route {
 		rt := ours(method, path, operation, "", verb)
 		rt.Roles = nil

@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The description of the API and the reading of requests are made of this one list. A route without its line, and an
-// answer that differs from it, fail the tests: what is described is what is done.
+// This list is used to parse requests and to generate the API description. Tests fail for a route without an entry and
+// for a response that differs from its entry.
 
 // Reasons that many routes share.
 var (
@@ -29,7 +29,7 @@ func with(list []protocol.Reason, more ...protocol.Reason) []protocol.Reason {
 	return append(list[:len(list):len(list)], more...)
 }
 
-// shapes says what every operation reads and answers. A route without a line here fails the tests.
+// shapes maps every operation to its request and responses. Tests fail for a route without an entry.
 var shapes = map[string]serve.Shape{
 	"up":      {Does: "say that the process answers", Says: serve.OK(upAnswer{})},
 	"healthz": {Does: "say that the process answers", Says: serve.OK(upAnswer{})},

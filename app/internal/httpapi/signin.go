@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// signIn looks the token up before anything else: a valid sign-in meets no limit and no queue that failed ones fill.
+// signIn checks the token first: a valid sign-in is not affected by limits or queues of failed sign-ins.
 func signIn(a *API, c *call) (answer, error) {
 	var in signInBody
 	if err := c.Read(&in); err != nil {
@@ -108,7 +108,7 @@ type signInReport struct {
 	count              int
 }
 
-// due returns the reports that are due, and when the next look is: never while no address is counted. With all it
+// due returns the reports that are due, and the time of the next check: never while no address is counted. With all it
 // returns every count.
 func (s *signIns) due(now time.Time, all bool) (reports []signInReport, next time.Time) {
 	s.mu.Lock()
@@ -131,8 +131,8 @@ func (s *signIns) due(now time.Time, all bool) (reports []signInReport, next tim
 	return reports, next
 }
 
-// ReportSignIns logs and audits failed sign-ins until ctx ends: those of one address at most once a minute, with their
-// count. What is counted when ctx ends is reported then.
+// ReportSignIns logs and audits failed sign-ins until ctx ends: at most once per minute and address, with their count.
+// When ctx ends it reports the remaining counts.
 func (a *API) ReportSignIns(ctx context.Context) {
 	s := a.signIns
 	timer := time.NewTimer(failedReportEvery)

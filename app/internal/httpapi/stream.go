@@ -24,9 +24,9 @@ const (
 	writeWait = 30 * time.Second
 )
 
-// streamHistory sends the history of a run as server-sent events, each under its sequence, from behind the one the
-// client has seen last, and new ones as they are committed. When the run has closed and all was sent, an event named
-// end says how, and the stream ends.
+// streamHistory sends the history of a run as server-sent events, with sequence numbers as IDs, after the client's last
+// event, and new events as they are committed. When the run has closed, an event named "end" contains the outcome, and
+// the stream ends.
 func streamHistory(a *API, c *call) (answer, error) {
 	after, err := lastSeen(c)
 	if err != nil {

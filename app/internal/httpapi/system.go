@@ -1,7 +1,7 @@
 package httpapi
 
-// The contract's metrics of a namespace are exact, which costs a count; see the views. Programs ask for them rarely,
-// and people are shown other numbers.
+// The contract's metrics of a namespace are exact, which costs a count; see the views. Programs request them rarely,
+// and people see other numbers.
 
 // operatorMetrics counts what there is in a namespace, by status: sessions, workers and runs, and the backlog of its
 // queues.

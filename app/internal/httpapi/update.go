@@ -29,8 +29,7 @@ type updated struct {
 	Errors          []string `json:"validation_errors"`
 }
 
-// update sends an update and is held until the stage the caller waits for. 200: answered, 202: accepted so far, 422:
-// its handler failed.
+// update sends an update and waits for the requested stage. 200: completed, 202: accepted, 422: its handler failed.
 func update(a *API, c *call) (answer, error) {
 	var body updateBody
 	if err := c.Read(&body); err != nil {

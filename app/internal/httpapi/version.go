@@ -6,10 +6,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A client of another version of the contract would misread answers rather than fail. So routes of the contract refuse
-// a request that does not say its version, while our own routes, which no published client calls, do not ask.
+// A client of another version of the contract might misread responses. So routes of the contract reject a request
+// without a supported version; Sojourn's own routes, which no published client calls, need no version.
 
-// Version is the control plane's version, on every answer; requests of the contract's routes must say it.
+// Version is the version of the control plane API. Every response contains it, and requests to the contract's routes
+// must send it.
 const Version = protocol.ControlVersion
 
 // VersionHeader names the control plane's version.

@@ -30,7 +30,8 @@ func describeWorker(a *API, c *call) (answer, error) {
 	return ok(a.opt.Fleet.Worker(c.Ctx, c.NS, c.PathValue("worker")))
 }
 
-// removeWorker ends a registration, not a process: one that lives registers again, which is why people drain it first.
+// removeWorker deletes a registration and does not end the process: a live worker registers again, so operators drain
+// it first.
 func removeWorker(a *API, c *call) (answer, error) {
 	out, err := a.opt.WorkerOperations.RemoveWorker(c.Ctx, c.NS, c.PathValue("worker"))
 	return ok(workerRemoved{out.WorkerID, out.Outcome}, err)
@@ -78,7 +79,7 @@ func sessionAttempts(a *API, c *call) (answer, error) {
 	}
 	page, err := a.opt.Fleet.SessionAttempts(c.Ctx, in)
 	if err == nil && len(page.Attempts) == 0 {
-		// a session that is gone may have attempts that are kept; one that never was has neither
+		// a deleted session may still have attempts; a session that never existed has none
 		_, err = a.opt.Fleet.Session(c.Ctx, c.NS, in.SessionID)
 	}
 	return ok(page, err)

@@ -12,16 +12,16 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Other systems have members in a start that this one does not. Taking such a request and leaving them out would run
-// the workflow without what its sender relies on, so they are refused by name, with what to use instead.
+// Other systems have start options that Sojourn does not have. Ignoring them would run the workflow without options
+// that the caller relies on, so they are rejected by name, with an alternative.
 
-// startBody is a start, and the members other systems have there and this one does not: ignoring them would break what
-// their sender relies on.
+// startBody is a start request, with options of other systems that Sojourn does not support: they are rejected, since
+// the caller relies on them.
 type startBody struct {
 	protocol.StartRequest
-	// One that is left out, or null, is made; an empty one is none.
+	// if omitted or null, the app generates an ID; an empty ID is rejected
 	WorkflowID *string `json:"workflow_id" pattern:"^[^\\x00-\\x1f\\x7f-\\x9f]{1,255}$"`
-	// What a caller sends must be at least a second; null, or nothing, is none.
+	// A timeout must be at least a second; null or an absent member means no timeout.
 	ExecutionTimeout    *int64          `json:"execution_timeout_seconds" minimum:"1" maximum:"315360000"`
 	RunTimeout          *int64          `json:"run_timeout_seconds" minimum:"1" maximum:"315360000"`
 	ExecutionTimeoutOld json.RawMessage `json:"workflow_execution_timeout"`

@@ -73,14 +73,14 @@ func (l *Logs) recordAttempt(ctx context.Context, in *protocol.AttemptLogs) (rec
 	lock := l.of(in.TaskID)
 	lock.Lock()
 	defer lock.Unlock()
-	// Whose an attempt is never changes, so what is seen here is right still when the lines are written.
+	// The worker of an attempt never changes, so this check is still valid when the lines are written.
 	s, err := l.opt.Attempt(ctx, protocol.HeartbeatRequest{
 		Namespace: in.Namespace, Kind: protocol.KindActivity, TaskID: in.TaskID, Owner: in.Owner, AttemptID: in.AttemptID,
 	})
 	switch {
 	case err != nil:
 		return false, err
-	// The outcome brought the last lines of an attempt; what is sent behind it is not the attempt's.
+	// The outcome contained the last lines of the attempt; later lines are not part of it.
 	case s.AttemptState != "running":
 		return false, protocol.Refuse(
 			protocol.ReasonStaleAttempt, "the attempt of task %s has ended; its log lines are not stored", in.TaskID,
@@ -189,7 +189,7 @@ func (l *Logs) Last(ctx context.Context, in *protocol.CompleteItem) ([]store.Log
 	return logParts(k, kept, protocol.MaxLogBytes-int(kept.Size), in.Lines...), nil
 }
 
-// With has lines that came with an outcome stored in its change, if it is taken.
+// With adds the log lines of an outcome to its change, so that they are stored only if it is accepted.
 func With(c store.Change, lines []store.LogPart) store.Change {
 	if len(lines) == 0 {
 		return c
@@ -208,8 +208,7 @@ func With(c store.Change, lines []store.LogPart) store.Change {
 // piece is the maximum number of old log batches that one transaction deletes.
 const piece = 100
 
-// Prune removes lines that are older than lines are kept, and returns how long it is until others are: zero when
-// there are none.
+// Prune deletes expired log lines, and returns the time until the next lines expire: zero if there are none.
 func (l *Logs) Prune(ctx context.Context) (next time.Duration, err error) {
 	for {
 		now, err := l.store.Now(ctx)

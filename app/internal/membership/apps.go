@@ -85,7 +85,7 @@ func (ws *Workers) announce(
 	return others, nil
 }
 
-// row is this app's own among those of the apps, believed to be alive for so long.
+// row returns the row of this app, with the given lifetime.
 func (ws *Workers) row(now time.Time, alive time.Duration) engine.Worker {
 	return engine.Worker{
 		Namespace: appsNamespace, ID: ws.opt.App, Release: ws.opt.Release, Queues: []string{"-"},
@@ -109,8 +109,8 @@ func (ws *Workers) Withdraw(ctx context.Context) error {
 	return err
 }
 
-// InCompany says whether another app of the database serves, or did when the oldest poll was answered that a worker may
-// still repeat.
+// InCompany reports whether another app uses the database, or did when the oldest poll that a worker may still repeat
+// was answered.
 func (ws *Workers) InCompany() bool {
 	until := ws.company.Load()
 	return ws.opt.Shared && (until == 0 || time.Now().UnixNano() < until)

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A token may be bound to queues or a group, and an id says nothing of whose worker it is. Before a caller is refused
-// the row is read, since a registration at another app may have made the worker its own.
+// A token may be restricted to queues or a group, and a worker ID does not show whose worker it is. Before a caller is
+// rejected the row is read, since another app may have stored a registration of the caller's worker.
 
 // Reaches returns an error if the caller may not act for the worker with this ID. An unregistered ID is open to every
 // caller.

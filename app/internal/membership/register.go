@@ -29,8 +29,8 @@ const (
 	maxNames            = 10_000
 )
 
-// Register stores a registration that a request made. The same incarnation again is a refresh; another one supersedes:
-// what the older had leased is redelivered at once, and its calls are refused from then on.
+// Register stores the registration of a worker. The same incarnation refreshes its registration; another incarnation
+// supersedes it: the tasks of the previous one are dispatched again at once, and its calls are rejected from then on.
 func (ws *Workers) Register(
 	ctx context.Context, w *engine.Worker, in protocol.RegisterRequest,
 ) (protocol.RegisterAnswer, error) {
@@ -263,11 +263,11 @@ func diedWith(now *engine.Worker) func(store.TaskRef) bool {
 	return func(r store.TaskRef) bool { return !r.LeasedAt.After(now.RegisteredAt.Time) }
 }
 
-// returned says of deliveries that their worker left in good order, so that they are no losses; died, that it did not.
+// returned classifies deliveries of a clean exit, which are no losses; died classifies all as losses.
 func returned(store.TaskRef) bool { return false }
 func died(store.TaskRef) bool     { return true }
 
-// SDK is what a worker registered as its SDK and version; empty for one that is not registered.
+// SDK returns the SDK and version of a worker's registration; empty if the worker is not registered.
 func (ws *Workers) SDK(ctx context.Context, ns, worker string) string {
 	w, err := ws.Known(ctx, engine.WorkerKey{Namespace: change.Namespace(ns), ID: worker})
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Registry is an app's memory of the workers it hears. Rows in it are snapshots: never changed, only replaced.
+// Registry caches the workers that an app receives heartbeats of. Its rows are immutable snapshots that are only
+// replaced.
 type Registry struct {
 	opt Options
 
@@ -45,8 +46,8 @@ type Options struct {
 	// not withdrawn, and its liveness expired at the time until. It must not block.
 	AppEnded func(until time.Time)
 	Log      zerolog.Logger
-	// Settings is what was decided about a queue, or with an empty name about all of a namespace, as this app knows it.
-	// Open sets it.
+	// Settings returns the decisions about a queue or, with an empty name, about a whole namespace, as this app knows
+	// them. Open sets it.
 	Settings func(engine.QueueKey) *engine.Queue
 }
 
@@ -85,7 +86,7 @@ func (r *Registry) Put(w *engine.Worker) {
 	h.Close, h.Exact = false, false
 }
 
-// PutRead is Put for a row that was read after mark: not if a registration has ended since then, which may have been
+// PutRead is Put for a row that was read after mark. It does nothing if a registration has ended since, which may be
 // this one.
 func (r *Registry) PutRead(w *engine.Worker, mark uint64) {
 	if r.Mark() == mark {
@@ -93,7 +94,7 @@ func (r *Registry) PutRead(w *engine.Worker, mark uint64) {
 	}
 }
 
-// Mark is to be taken before a row is read that is to be remembered.
+// Mark returns the mark to pass to PutRead; call it before reading the row.
 func (r *Registry) Mark() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,8 +151,8 @@ func (r *Registry) Drop(k engine.WorkerKey) {
 	delete(r.known, k)
 }
 
-// Swap forgets the process that is known of a worker, and remembers another, or none. What is known of it may be a
-// later process already, and stays then.
+// Swap replaces the cached registration of a worker by another one, or removes it. If the cache already has a later
+// process, it stays.
 func (r *Registry) Swap(k engine.WorkerKey, known, other *engine.Worker) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,7 +176,7 @@ func (r *Registry) With(k engine.WorkerKey, fn func(*Heard)) {
 	}
 }
 
-// Each runs fn on what is known of each worker of a namespace, and copies nothing.
+// Each calls fn with the state of each worker of a namespace, without copies.
 func (r *Registry) Each(namespace string, fn func(engine.WorkerKey, *Heard)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -82,7 +82,7 @@ func (r *Registry) Releases() []string {
 	return r.releases
 }
 
-// DrainOf is the drain of a worker, as this app knows it; nil: it is given work.
+// DrainOf returns the drain of a worker, as this app knows it; nil if the worker is not drained.
 func (r *Registry) DrainOf(w *engine.Worker) *engine.Drain {
 	return r.opt.Settings(engine.QueueKey{Namespace: w.Namespace}).DrainOf(w)
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 )
 
-// learnEvery bounds how often signals of a type that no worker known here runs make this app look for workers that
-// other apps registered.
+// learnEvery is the minimum interval at which signals for a type without known workers cause reads of other apps'
+// registrations.
 const learnEvery = time.Second
 
-// Signals are the signals that the living workers of a queue declared for a workflow type, and whether any of them runs
-// it. A list that is empty, or left out, says nothing: where one worker has none, nothing is known.
+// Signals returns the signals that the live workers of a queue declare for a workflow type. known reports whether any
+// live worker runs the type. An empty list means that the signals are unknown: some worker declares none.
 func (r *Registry) Signals(q engine.QueueKey, typ string) (names []string, known bool) {
 	now := time.Now()
 	r.mu.Lock()

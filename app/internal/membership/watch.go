@@ -34,7 +34,7 @@ func (ws *Workers) Watch(ctx context.Context) error {
 	var watching sync.WaitGroup
 	watching.Go(func() { ws.watchSuperseded(ctx) })
 	defer watching.Wait()
-	// by then all that live have come to this app, or their time is stored
+	// by then all live workers have sent a heartbeat to this app, or their expiry is stored
 	behind := Orphans{Due: ws.started.Add(ws.opt.Alive)}
 	var announced time.Time
 	failed, closely := false, false

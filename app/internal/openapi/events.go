@@ -7,8 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// tellPayloads says, in the schemas of events, which payload an event has by its type. Types that are not known may
-// have any.
+// tellPayloads describes the payload of each event type in the schemas of events. Unknown types may have any payload.
 func (d *schemas) tellPayloads() error {
 	var all, types []any
 	for _, name := range history.Types() {

@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// need says which members an object must have: each of the names, of names like "a|b" one.
+// need sets the required members of an object: each of the names; for names like "a|b", one of them.
 func need(s schema, names []string) error {
 	members, _ := s["properties"].(schema)
 	required, _ := s["required"].([]any)
@@ -48,7 +48,7 @@ func need(s schema, names []string) error {
 	return nil
 }
 
-// each says of the texts in a list that they have one byte at least and this many at most.
+// each limits the strings of a list to at least one byte and at most this many.
 func each(s *jsonschema.Schema, most string) error {
 	if most == "" {
 		return nil

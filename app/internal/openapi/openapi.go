@@ -28,8 +28,8 @@ func Routes() []serve.Route { return append(httpapi.Routes(), workerapi.Routes()
 
 type object = map[string]any
 
-// Document describes the routes, as indented JSON whose order never changes. root is the directory of the module, whose
-// sources hold the comments. A route that does not say what it answers is an error.
+// Document describes the routes as indented JSON in a stable order. root is the directory of the module, whose sources
+// contain the comments. A route without described responses is an error.
 func Document(root string, routes []serve.Route) ([]byte, error) {
 	d := &document{schemas: newSchemas(newSource(root)), paths: object{}, refusals: object{}, examples: object{}}
 	if err := d.shared(); err != nil {
@@ -255,8 +255,8 @@ func (d *document) add(rt serve.Route) error {
 	return nil
 }
 
-// id is the operation's name, which the commands on a named run, and its debug view, share with those on the current
-// one.
+// id returns the operation's ID. Commands and the debug view of a named run have the suffix _run, since they share
+// their operation name with those of the current run.
 func (d *document) id(rt serve.Route) string {
 	if !strings.Contains(rt.Pattern, "{run}/") || rt.Method == http.MethodGet && rt.Operation != "debug_workflow" {
 		return rt.Operation
@@ -264,8 +264,8 @@ func (d *document) id(rt serve.Route) string {
 	return rt.Operation + "_run"
 }
 
-// unversioned are operations of the contract for which no version header is asked: clients learn from them which
-// versions there are.
+// unversioned lists operations of the contract that need no version header, since clients read the supported versions
+// there.
 var unversioned = map[string]bool{"cluster_info": true, "health": true, "ready": true}
 
 func tag(rt serve.Route) string {

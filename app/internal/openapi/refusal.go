@@ -62,8 +62,8 @@ func refusals(rt serve.Route) map[int][]protocol.Reason {
 	return by
 }
 
-// statusOf is the status of a reason at a route: one of them answers a worker it does not know with 404 where all
-// others say 412.
+// statusOf returns the status of a reason at a route: worker_heartbeat responds to an unregistered worker with 404, all
+// others with 412.
 func statusOf(rt serve.Route, r protocol.Reason) int {
 	if rt.Operation == "worker_heartbeat" && r == protocol.ReasonWorkerNotRegistered {
 		return 404

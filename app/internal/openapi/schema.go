@@ -41,8 +41,8 @@ var (
 	eventType   = reflect.TypeFor[history.Event]()
 )
 
-// schemas turns Go types into schemas by the rules of encoding/json. One type has two when it is both read and written:
-// what is written always has the members that are not omitted, what is read may lack every member.
+// schemas converts Go types to schemas by the rules of encoding/json. A type that is both read and written has two
+// schemas: a written object always has the members without omitempty, and a read object may lack every member.
 type schemas struct {
 	source *source
 	named  map[string]schema

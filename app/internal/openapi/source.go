@@ -17,8 +17,7 @@ import (
 
 const module = "github.com/sojourn-run/sojourn/"
 
-// source knows what Go's types do not say at run time: the comments of types and members, and the values of types that
-// are closed lists.
+// source provides what reflection does not: the comments of types and members, and the values of enum types.
 type source struct {
 	root     string // the directory of the module
 	read     map[string]bool
@@ -30,7 +29,7 @@ func newSource(root string) *source {
 	return &source{root: root, read: map[string]bool{}, comments: map[string]string{}, values: map[string][]string{}}
 }
 
-// of reads the package of a type, once. Packages of others have nothing to say.
+// of parses the package of a type once. It ignores packages of other modules.
 func (s *source) of(t reflect.Type) error {
 	pkg := t.PkgPath()
 	if s.read[pkg] || !strings.HasPrefix(pkg, module) {

@@ -31,7 +31,7 @@ type lines interface {
 	remove(ctx context.Context, id string) error
 }
 
-// line is where the questions of one kind wait for the workers of a queue.
+// line is the queue of one kind of query tasks for the workers of a task queue.
 type line struct {
 	namespace, queue string
 	kind             protocol.TaskKind

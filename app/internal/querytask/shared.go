@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Behind a balancer a question may come to one app and its worker to another. Then questions lie in a table that is not
-// logged, since losing it with the database costs its callers at most asking again.
+// Behind a load balancer a query may reach one app and its worker poll another. Then query tasks are stored in an
+// unlogged table; losing it with the database only makes callers retry.
 
 // shared holds the pending questions of several apps: a table of the database they share.
 type shared struct {

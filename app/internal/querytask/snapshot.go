@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// A question is about a run as it was when it was asked: the pages end at the last event of that moment, so that a
-// worker that fetches the second page late does not answer about another state.
+// A query covers the run's state when the query arrived: the pages end at the last event of that time, so a worker that
+// reads the second page late does not answer for another state.
 
 // historyOf is the history a question is about, with the arguments the workflow was started with.
 func (p *Pending) historyOf(
@@ -33,7 +33,7 @@ func (p *Pending) historyOf(
 // begun is the first page of the history behind a question, for a worker that fetches the rest: a long history fits
 // into no frame.
 func (p *Pending) begun(ctx context.Context, q *store.Question) ([]history.Event, *string, payload.Payload, error) {
-	// Half of a page: the task also contains the run's arguments, a second time, and those of the query.
+	// Use half a page, since the task also contains the arguments of the run and of the query.
 	page, err := change.PageWithin(ctx, p.store, q.RunID, 0, q.LastSeq, change.MaxPage, change.MaxPageSize/2)
 	return page.Events, page.NextPageToken, startArguments(page.Events), err
 }

@@ -18,7 +18,8 @@ type active struct {
 	at        time.Time
 }
 
-// worked notes a commit. The last two namespaces suffice to know whether another one than a given one works.
+// worked records a commit. The last two namespaces suffice to determine whether a namespace other than a given one is
+// active.
 func (l *Ledger) worked(namespace string, now time.Time) {
 	if l.recent[0].namespace != namespace {
 		l.recent[1] = l.recent[0]
@@ -35,8 +36,8 @@ func (l *Ledger) othersWork(namespace string, now time.Time) bool {
 	return false
 }
 
-// Pace says how long the payload of a client has to wait before it is committed. It is not ok when that is too long:
-// the request should be refused, and nothing is counted.
+// Pace returns how long a payload must wait before its commit. If ok is false, the wait would be too long: reject the
+// request; nothing is counted.
 func (l *Ledger) Pace(namespace string, bytes int) (wait time.Duration, ok bool) {
 	if bytes <= largePayload {
 		return 0, true

@@ -36,7 +36,7 @@ type Route struct {
 	Shape    Shape // what it reads and answers
 }
 
-// Held is the limit of a request that waits for work or for a worker: the longest wait, and the time to answer.
+// Held is the limit of a request that waits for a task or a worker: the maximum wait plus the time for the response.
 const Held = 75 * time.Second
 
 // ManyReads is the size that a route which loads payloads counts for its reads.
@@ -45,8 +45,8 @@ const ManyReads = 4 << 20
 // brief is the limit of all others.
 const brief = 30 * time.Second
 
-// Shape is what a route reads and answers, as values of the Go types that do it. The published description is made of
-// it, and tests hold every answer against that.
+// Shape describes a route's request and responses by their Go types. The API description is generated from it, and
+// tests check every response against it.
 type Shape struct {
 	Does  string   // one line for people
 	Body  any      // of the type the body is decoded into, whose tags say its limits; nil: it reads none

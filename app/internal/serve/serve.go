@@ -47,8 +47,8 @@ type Call struct {
 	W     http.ResponseWriter
 	Route Route
 
-	// What the checks found out. Ctx is the verb's: it ends with the caller, at the route's limit, and, where it is
-	// held, when its caller is no good any more.
+	// Results of the checks. Ctx is the verb's context: it ends with the caller, at the route's limit and, for a held
+	// request, when its caller loses access.
 	Ctx context.Context
 	Who *auth.Principal // nil on open routes
 	NS  string          // the namespace
@@ -153,8 +153,8 @@ func (c *cutter) enter(p phase) {
 	c.phase = p
 }
 
-// mayBeCut lets the budget end a phase of the request until endCut is called. A request that was cut once is not cut
-// again while its refusal is written, not even by a Cut that has not run yet.
+// mayBeCut lets the budget end a phase of the request until endCut is called. A request that was cut is not cut again
+// while its error is written, not even by a pending Cut.
 func (c *Call) mayBeCut(p phase) {
 	if c.inFlight.WasCut() {
 		return
@@ -168,8 +168,8 @@ func (c *Call) endCut() {
 	c.cutter.enter(neither)
 }
 
-// Skimmed is the body without its long strings, when it was refused for its size before it was read: what a refusal has
-// to repeat of it.
+// Skimmed returns the body without its long strings if the request was rejected for its size before it was read: the
+// members that the error must repeat.
 func (c *Call) Skimmed() []byte {
 	if c.raw != nil || c.Request.Body == nil {
 		return c.raw
@@ -181,7 +181,7 @@ func overloaded() error {
 	return protocol.Refuse(protocol.ReasonOverloaded, "%v; try again", budget.ErrOverloaded)
 }
 
-// A request is counted with what its body becomes while it is decoded, encoded and committed, and what it loads.
+// A request counts the memory of its body while decoded, encoded and committed, and of the data that it loads.
 const (
 	bodyFactor  = 6
 	plainReads  = 16 << 10
@@ -191,7 +191,7 @@ const (
 	smallRequest = 64 << 10 // of any route, with all it is counted with: waits only where its caller has much
 )
 
-// reserve takes the bytes of a request from the budget, before any of its body is read.
+// reserve reserves the bytes of a request in the budget, before its body is read.
 func (p *Pipeline) reserve(c *Call) (err error) {
 	if p.Budget == nil || c.Route.Open() {
 		return nil
@@ -277,7 +277,7 @@ func (c *Call) Need(v any) error {
 	return httpjson.Missing(v, c.Route.Shape.Needs)
 }
 
-// Unrouted answers a request for which the plane has no route, and says whether it did.
+// Unrouted responds to a request for which the plane has no route, and reports whether it did.
 func (p *Pipeline) Unrouted(mux *http.ServeMux, x Exchange) bool {
 	c := x.base()
 	status, allow := httpjson.Unrouted(mux, c.Request)
@@ -388,7 +388,7 @@ func (p *Pipeline) run(x Exchange) (Answer, error) {
 	return said, err
 }
 
-// write encodes and sends an answer. The error says that the caller did not get it.
+// write encodes and sends a response. An error means that the caller did not receive it.
 func (p *Pipeline) write(x Exchange, status int, body any) error {
 	c := x.base()
 	raw, err := httpjson.Encode(body)

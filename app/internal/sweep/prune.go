@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// settled is how long a new process leaves old rows alone: it has more urgent things to do.
+// settled is the pause after the start of a process before it prunes: other work is more urgent then.
 const settled = time.Minute
 
 // PruneOften and PruneSeldom bound the pause between two searches for expired rows.

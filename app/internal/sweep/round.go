@@ -21,8 +21,8 @@ type key struct {
 
 func keyOf(d store.Due) key { return key{d.Kind, d.Run, d.Seq, d.Session, d.Schedule} }
 
-// trial is how often a thing was applied without ceasing to be due, and when it may be tried again, by the store's
-// clock. A thing keeps others waiting no longer than itself.
+// trial counts the attempts to apply due work that is still due, and holds the time of the next attempt, by the store's
+// clock. Failing work delays no other work.
 type trial struct {
 	at    time.Time // it was due at; another due time is another matter
 	times int
@@ -98,8 +98,8 @@ func (s *Sweeper) atRest(ctx context.Context) (next time.Time, rest bool, err er
 	return next, next.IsZero() || next.After(now), nil
 }
 
-// pick picks the things whose turn it is, and returns when that of the first other one comes. What was tried and is not
-// listed any more is done: due lists the oldest, and the limit leaves room for all that are stuck.
+// pick selects the work to apply now, and returns the time of the first other entry. Work that was tried and is not
+// listed any more is done: due lists the oldest entries, and its limit leaves room for all stuck ones.
 func (s *Sweeper) pick(due []store.Due, now time.Time) (ready []store.Due, later time.Time) {
 	still := make(map[key]*trial, len(s.tried))
 	for _, d := range due {
@@ -120,7 +120,7 @@ func (s *Sweeper) pick(due []store.Due, now time.Time) (ready []store.Due, later
 	return ready, later
 }
 
-// next asks what will be due. retry is when things are tried again that may still be due now.
+// next reads the time of the next due work. retry is the time of the next attempt of work that may still be due.
 func (s *Sweeper) next(ctx context.Context, now time.Time, retry time.Time) (time.Time, error) {
 	var next time.Time
 	err := s.store.View(ctx, func(r store.Reader) error {

@@ -84,13 +84,13 @@ type Sweeper struct {
 	empty   bool           // no session has ended that clean-up would ever remove
 }
 
-// New makes a sweeper. apply does what a due thing asks for, if it still is due; several run at a time. An error is
-// logged and the thing tried again.
+// New creates a sweeper. apply applies due work if it is still due; several calls run concurrently. An error is logged,
+// and the work is retried.
 func New(s Store, apply func(context.Context, store.Due) error, o Options) *Sweeper {
 	return &Sweeper{store: s, apply: apply, opt: o.defaults(), wake: make(chan struct{}, 1), tried: map[key]*trial{}}
 }
 
-// Pulse says that something will be due at a time of the store's clock. It never blocks.
+// Pulse reports that something will be due at a time of the store's clock. It never blocks.
 func (s *Sweeper) Pulse(at time.Time) {
 	if at.IsZero() {
 		return
@@ -105,7 +105,7 @@ func (s *Sweeper) Pulse(at time.Time) {
 	}
 }
 
-// SessionsMoved says that sessions were changed, so that clean-up may have something to remove. It never blocks.
+// SessionsMoved reports that sessions changed, so that a cleanup may find sessions to delete. It never blocks.
 func (s *Sweeper) SessionsMoved() {
 	if s.opt.Remove != nil && !s.moved.Swap(true) {
 		s.rouse()

@@ -26,7 +26,7 @@ type Claims interface {
 
 // Workers knows what workers are.
 type Workers interface {
-	// SDK is what a worker registered as its SDK and version; empty for one that is not registered.
+	// SDK returns the SDK and version of a worker's registration; empty if the worker is not registered.
 	SDK(ctx context.Context, namespace, worker string) string
 }
 
@@ -84,7 +84,7 @@ func New(o Options) *API {
 	return a
 }
 
-// Protocol is the advertised version and what the server can do, as cluster info shows them.
+// Protocol returns the protocol version and the capabilities of the server for the cluster info.
 func (a *API) Protocol() (version string, capabilities protocol.ServerCapabilities) {
 	return Version, a.capabilities
 }
@@ -176,7 +176,7 @@ func (c *call) Members(e *protocol.Error, status int) map[string]any {
 	return body
 }
 
-// Next to adds the protocol's version and what the server can do, but for their own documents.
+// Beside adds the protocol version and the server's capabilities, except to their own documents.
 func (c *call) Beside(status int, _ any, raw []byte) ([]byte, error) {
 	if c.rt.Shape.Bare && status < http.StatusBadRequest {
 		return raw, nil

@@ -11,7 +11,8 @@ import (
 // For small tasks, round trips dominate the time of a worker, so batches exist. Each outcome of a batch is checked
 // separately, since a worker reports outcomes of many runs, and an invalid outcome must not affect other runs.
 
-// pollTasks asks for many tasks of many kinds in one round trip. How it ended is a value here, always with status 200.
+// pollTasks polls for many tasks of several kinds in one round trip. The outcome is a member of the response, always
+// with status 200.
 func pollTasks(a *API, c *call) (answer, error) {
 	var in protocol.PollRequest
 	if err := c.Need(&in); err != nil {

@@ -16,10 +16,9 @@ const (
 	capacityRetry = 2
 )
 
-// takePlace returns one of the places for held polls, or the refusal of a poll for which there is none. A poll with a
-// timeout of zero needs none. When all places are taken, a caller that holds fewer than its share gets a place of the
-// namespace, or of the token in its own namespace, that holds the most: cut ends that poll, which is refused like one
-// that finds no place.
+// takePlace returns a place for a held poll, or an error if there is none. A poll with a timeout of zero needs no
+// place. When all places are used, a caller below its share gets a place of the namespace, or of the token in its own
+// namespace, with the most places: cut ends one of its polls, which gets the same error as a poll without a place.
 func (a *API) takePlace(c *call, in *protocol.PollRequest, cut budget.Cutter) (*budget.Grant, error) {
 	if in.Timeout != nil && *in.Timeout == 0 {
 		return nil, nil

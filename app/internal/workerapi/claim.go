@@ -24,7 +24,7 @@ func claimWorkflow(a *API, c *call) (answer, error) { return claim(a, c, protoco
 
 func claimActivity(a *API, c *call) (answer, error) { return claim(a, c, protocol.KindActivity) }
 
-// claim leases a task that the worker knows by its id. A refusal says, as its status does, why it was not to be had.
+// claim leases a task by its ID. The reason and status of an error show why the task cannot be leased.
 func claim(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 	var body claimBody
 	c.tell("claimed", false)
@@ -58,7 +58,7 @@ func claim(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 	return answer{http.StatusOK, said}, err
 }
 
-// claimAnswer is what a claim answers; shapes has one type for each kind of task.
+// claimAnswer is the response to a claim; shapes has one type for each kind of task.
 type claimAnswer struct {
 	claimResponse
 	Task any `json:"task"`

@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A refused heartbeat is how a worker learns that it lost its lease. So each response contains the state of the lease
-// in addition to the HTTP status.
+// A worker learns from a rejected heartbeat that it lost its lease. So each response contains the state of the lease in
+// addition to the HTTP status.
 
 func heartbeatWorkflow(a *API, c *call) (answer, error) {
 	var in holder

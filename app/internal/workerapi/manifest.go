@@ -19,8 +19,8 @@ var affinity = []string{"local_activities", "worker_sessions", "sticky_execution
 
 const affinitySince = 18
 
-// since are the minor versions from which the protocol has a capability; a worker of an earlier one would not get what
-// it counts on.
+// since lists the minor version of the protocol that added each capability; a worker with an earlier version cannot use
+// it.
 var since = []struct {
 	capability string
 	minor      int
@@ -31,8 +31,8 @@ var since = []struct {
 	{"message_streams", 15, protocol.ReasonStreamsUnavailable},
 }
 
-// checkCapabilities refuses a registration that contradicts itself, or asks for more than its version of the protocol
-// has. A manifest may be left out.
+// checkCapabilities rejects a registration that is inconsistent or declares capabilities that its protocol version does
+// not have. The manifest is optional.
 func checkCapabilities(version string, in protocol.RegisterRequest) error {
 	version = strings.TrimSpace(version)
 	at := minorOf(version)

@@ -17,11 +17,12 @@ import (
 // A long history is mostly names that repeat. Pages travel compressed inside the JSON, and only on request, because
 // clients of the contract unpack them themselves, whatever their HTTP library does.
 
-// compressHistory is from how many events on a page of history travels compressed, when the client asked for it.
+// compressHistory is the minimum number of events of a page that is sent compressed, if the client asked for
+// compression.
 const compressHistory = 50
 
-// packed stands in for the events of a page: they are in Compressed, a base64 text of the JSON list under Encoding,
-// gzip or raw deflate.
+// packed replaces the events of a page: Compressed contains the JSON list, compressed with Encoding (gzip or raw
+// deflate) and in base64.
 type packed struct {
 	Events     []history.Event `json:"history_events"`
 	Compressed string          `json:"history_events_compressed"`

@@ -24,7 +24,7 @@ const (
 	maxHistoryPage     = 1000
 )
 
-// pollBody is the request of the contract's polls, which ask for one task of one kind.
+// pollBody is the request of the contract's polls for one task of one kind.
 type pollBody struct {
 	WorkerID    string `json:"worker_id"` // as registered
 	Namespace   string `json:"namespace"`
@@ -37,7 +37,8 @@ type pollBody struct {
 	Timeout  *int64 `json:"timeout_seconds" minimum:"0"`
 	PageSize int    `json:"history_page_size" minimum:"0" maximum:"1000"` // 500 when absent
 	Encoding string `json:"accept_history_encoding"`                      // gzip, deflate: long pages come compressed
-	// TaskKinds asks a workflow poll for update validation tasks as well; every task it gets then says its kind.
+	// TaskKinds lets a workflow poll receive update validation tasks too; every task in the response then contains its
+	// kind.
 	TaskKinds []protocol.TaskKind `json:"task_kinds"`
 }
 
@@ -120,7 +121,7 @@ func poll(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 	return answer{status, said}, err
 }
 
-// pollAnswer is what a poll answers; shapes has one type for each kind of task.
+// pollAnswer is the response to a poll; shapes has one type for each kind of task.
 type pollAnswer struct {
 	pollResponse
 	Task any `json:"task"` // null: none
@@ -134,7 +135,7 @@ func buildID(id string) *string {
 	return &id
 }
 
-// poll checks and makes a poll; the tasks it gives go back when they cannot be delivered.
+// poll checks and runs a poll; tasks that cannot be delivered are returned.
 func (a *API) poll(c *call, in *protocol.PollRequest) (protocol.PollAnswer, error) {
 	if err := a.prepare(c, in); err != nil {
 		return protocol.PollAnswer{}, err

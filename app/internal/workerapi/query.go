@@ -14,7 +14,7 @@ import (
 
 func pollQuery(a *API, c *call) (answer, error) { return poll(a, c, protocol.KindQuery) }
 
-// queryItem begins the outcome of a query task; from here on a refusal says which task and attempt it is about.
+// queryItem begins the outcome of a query task; from here on an error contains the task and the attempt.
 func queryItem(c *call, h holder, attempt int64) protocol.CompleteItem {
 	id := c.PathValue("task")
 	c.tell("query_task_id", id)
@@ -31,7 +31,8 @@ func (a *API) settleQuery(c *call, item protocol.CompleteItem) (answer, error) {
 	return answer{http.StatusOK, queryOutcome{item.TaskID, item.Attempt, out.Outcome, out.Reason}}, err
 }
 
-// completeQuery takes an answer. The envelope is exact where plain JSON is not, so it counts when both are there.
+// completeQuery stores a query's answer. The envelope is exact where plain JSON is not, so it takes precedence if both
+// are present.
 func completeQuery(a *API, c *call) (answer, error) {
 	var in queryCompleting
 	if err := c.Need(&in); err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Registering is where a worker learns all that is wrong with it at once: queues it may not serve, capabilities its
-// version does not have, a process that was replaced. Polls can then be refused by a reason alone.
+// A registration reports every problem of a worker at once: queues outside its scope, capabilities that its version
+// does not have, a superseded process. So errors of polls need only a reason.
 
 func register(a *API, c *call) (answer, error) {
 	var in protocol.RegisterRequest

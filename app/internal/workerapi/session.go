@@ -53,7 +53,7 @@ func releaseSession(a *API, c *call) (answer, error) {
 
 func closeSession(a *API, c *call) (answer, error) { return sessionVerb(c, a.opt.Verbs.CloseSession) }
 
-// sessionVerb runs a verb on a session its caller holds. A DELETE without a body says its worker_id in the query.
+// sessionVerb runs a verb on a session of the caller. A DELETE without a body names worker_id in the query string.
 func sessionVerb(
 	c *call, verb func(context.Context, protocol.SessionVerb) (protocol.SessionAnswer, error),
 ) (answer, error) {

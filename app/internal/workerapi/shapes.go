@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The description of the API and the reading of requests are made of this one list. A route without its line, and an
-// answer that differs from it, fail the tests: what is described is what is done.
+// This list is used to parse requests and to generate the API description. Tests fail for a route without an entry and
+// for a response that differs from its entry.
 
 // Reasons that many routes share.
 var (
@@ -74,7 +74,7 @@ func why(members []string) []string {
 	return append(members[:len(members):len(members)], "failure|message|error|type|exception_type")
 }
 
-// shapes says what every operation reads and answers. A route without a line here fails the tests.
+// shapes maps every operation to its request and responses. Tests fail for a route without an entry.
 var shapes = map[string]serve.Shape{
 	"register": {
 		Does: "announce a worker", Body: protocol.RegisterRequest{}, Needs: []string{"task_queue|task_queues"},
@@ -265,7 +265,7 @@ type workflowPolled struct {
 	Task *flowWork `json:"task"`
 }
 
-// flowWork is a workflow task or, for a poll that asked for both kinds, an update validation task.
+// flowWork is a workflow task or, for a poll for both kinds, an update validation task.
 type flowWork struct{}
 
 // JSONSchemaAnyOf names the two for the description of the API.

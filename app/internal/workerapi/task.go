@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Every call about a leased task names its holder and its attempt, under names that differ between clients. They are
-// read in one place, because a call that is taken for another attempt's is how a result is counted twice.
+// Every call about a leased task names its holder and attempt, in members that differ between clients. They are parsed
+// in one place, since confusing two attempts would count a result twice.
 
 // holder holds the members of every call about a leased task.
 type holder struct {
@@ -28,7 +28,7 @@ func (h holder) attemptID() string {
 	return h.AttemptOld
 }
 
-// workflowItem begins the outcome of a workflow task; from here on a refusal says which task and attempt it is about.
+// workflowItem begins the outcome of a workflow task; from here on an error contains the task and the attempt.
 func workflowItem(c *call, h holder) protocol.CompleteItem {
 	id := c.PathValue("task")
 	c.tell("task_id", id)

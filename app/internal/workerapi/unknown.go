@@ -44,8 +44,8 @@ type named struct {
 // rejection. It returns other errors unchanged.
 func (c *call) outcome(rt route, err error) error {
 	e := httpjson.Refusal(store.Refusal(err))
-	// What is refused for lack of memory is not even read: a poll may be made again, and of all else published workers
-	// understand only this.
+	// A request that was rejected for lack of memory was not read. A poll may simply be repeated; for all other
+	// requests, published workers understand only this form.
 	full := e.Reason == protocol.ReasonOverloaded && !strings.HasSuffix(rt.Pattern, "/poll")
 	if e.Reason != protocol.ReasonStoreUnavailable && !full {
 		return err

@@ -6,8 +6,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Whether an update may begin is decided by the workflow's own code, on a worker, before anything is in history. The
-// verdict is a task's outcome like any other, and goes the same way.
+// The workflow's code in a worker decides whether an update is accepted, before anything is written to history. The
+// verdict is reported like the outcome of any other task.
 
 func pollValidation(a *API, c *call) (answer, error) { return poll(a, c, protocol.KindValidation) }
 

@@ -7,10 +7,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A worker of an older minor version is served, since versions only add; one of a newer or of none is refused with what
-// to send, as it might count on what is not there.
+// Workers with an older minor version are served, since versions only add. Workers with a newer version, or without
+// one, are rejected with the supported version, as they might use missing features.
 
-// Version is the worker protocol advertised on every answer; requests of 1.0 up to it are taken.
+// Version is the worker protocol version in every response; requests of versions 1.0 up to it are accepted.
 const Version = protocol.WorkerVersion
 
 const major, minor = 1, 20

@@ -108,7 +108,7 @@ func (s *Peers) Stats() Stats {
 
 var errClosing = errors.New("the app is closing")
 
-// Join makes the worker of this process a peer, which hears notices until leave. Its principal is the process itself.
+// Join adds the worker of this process to the registry until leave is called. Its principal is the process itself.
 func (s *Peers) Join(
 	hello protocol.ChannelAuth, notices protocol.WorkerNotices,
 ) (conn protocol.WorkerConnection, leave func(), err error) {

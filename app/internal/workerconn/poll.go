@@ -13,7 +13,7 @@ import (
 // margin is left of a call's deadline for its answer to travel.
 const margin = time.Second
 
-// drainingRetry is what a worker waits before it asks a draining app again, in milliseconds.
+// drainingRetry is the pause before a worker polls a draining app again, in milliseconds.
 const drainingRetry = 1000
 
 // waitForTasks waits for tasks, for no longer than its caller does.
