@@ -21,14 +21,14 @@ import (
 	"github.com/sojourn-run/sojourn/web"
 )
 
-// Options of an app: those of its plane, without authentication only on a loopback address, and what it takes to serve
-// it.
+// Options of an app: the options of its plane, and the options of its listener. Authentication may be off only on a
+// loopback address.
 type Options struct {
 	plane.Options
 
 	Addr  string        // host:port; port 0 takes a free one
 	Drain time.Duration // how long a shutdown may take: 25 s
-	// Base is a path below which the app can be reached too, as /sojourn; its pages then point there. Empty: none.
+	// Base is a path, such as /sojourn, below which the app is also served; its pages then use this path. Empty: none.
 	Base string
 	TLS  *tls.Config // nil: none. With ClientCAs a caller needs a certificate, for all but the probes.
 
@@ -84,7 +84,7 @@ func New(ctx context.Context, o Options) (*App, error) {
 	return a, nil
 }
 
-// URL is where the app listens.
+// URL returns the address on which the app listens.
 func (a *App) URL() string {
 	scheme := "http"
 	if a.opt.TLS != nil {
@@ -93,8 +93,8 @@ func (a *App) URL() string {
 	return scheme + "://" + a.listener.Addr().String()
 }
 
-// below serves what is asked for below a path as what is asked for at the root. Probes and workers that go to the app
-// itself need no path.
+// below serves requests below a base path like requests at the root. Probes and workers that connect to the app
+// directly need no path.
 func below(base string, next http.Handler) http.Handler {
 	if base == "" {
 		return next
@@ -115,8 +115,8 @@ func below(base string, next http.Handler) http.Handler {
 	})
 }
 
-// certified refuses who shows no certificate. One of a stranger's has ended the handshake already. Probes of the
-// machine that runs the app have none, and learn nothing.
+// certified rejects callers without a client certificate; the TLS handshake has already rejected invalid ones. Health
+// probes are exempt and reveal nothing.
 func certified(next http.Handler, required bool) http.Handler {
 	if !required {
 		return next
@@ -132,8 +132,8 @@ func certified(next http.Handler, required bool) http.Handler {
 	})
 }
 
-// Run serves until ctx ends, then drains: polls end, what is under way is answered, and everything is closed within the
-// drain deadline. The error says what broke; a stop that was asked for is none.
+// Run serves until ctx ends, then drains: polls end, running requests finish, and everything is closed within the drain
+// deadline. It returns the error that stopped the app; a requested stop is no error.
 func (a *App) Run(ctx context.Context) error {
 	parts, broken := errgroup.WithContext(ctx)
 	run := func(part func() error) {

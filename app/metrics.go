@@ -2,7 +2,7 @@ package app
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// measured is what /metrics shows of connections.
+// measured returns the metrics of connections.
 func (a *App) measured() []prometheus.Collector {
 	counter := func(name, help string, of func() int64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 {

@@ -229,13 +229,13 @@ func TestAnActivityRunIsTriedAgainByItsPolicy(t *testing.T) {
 	}
 }
 
-// names says whether a refusal is about one field.
+// names reports whether an error is about one field.
 func names(err error, field string) bool {
 	return protocol.ReasonOf(err) == protocol.ReasonValidation && slices.Contains(fieldsOf(err), field)
 }
 
-// Activity runs of one session go to its holder, whichever app they are started at, one after the other where the
-// session says so.
+// Activity runs in one session go to its owner, whichever app starts them, and run sequentially if the session requires
+// it.
 func TestActivityRunsShareASession(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := twoApps(t, database)

@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// leasedNow is the delivery of an activity as a dispatch has it that could not hand it over.
+// leasedNow returns the lease of an activity as a dispatcher has it that could not deliver the task.
 func (o *harness) leasedNow(run string, seq int64) (l store.Leased) {
 	o.t.Helper()
 	err := o.store.View(o.t.Context(), func(r store.Reader) error {

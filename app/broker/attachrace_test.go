@@ -23,8 +23,8 @@ func comes(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// A run attaches to a child of its chain in the moment in which the child, or the run itself, ends at another app: an
-// attachment has one end, which says how the child's was, and whatever a close policy is for has ended.
+// A run attaches to a child of its chain while the child, or the run itself, ends at another app: the attachment ends
+// once, with the child's result, and everything with a close policy has ended.
 func TestAttachingMeetsTheEndOfTheChildOrOfTheChain(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := twoApps(t, database)

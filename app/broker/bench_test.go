@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A workflow of five sequential activities, 64 at once, with the answers of the broker used as they come: what app and
-// store alone allow.
+// 64 concurrent workflows of five sequential activities, without encoding of the broker's responses: the throughput of
+// app and store alone.
 func BenchmarkFiveActivities(b *testing.B) {
 	a := newApp(b)
 	a.register("w")

@@ -21,7 +21,7 @@ func bulky(bytes int) protocol.Command {
 	return protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "bulk", Arguments: p}
 }
 
-// bytesOf is how many bytes an answer has as it is sent.
+// bytesOf returns the encoded size of a response.
 func (a *app) bytesOf(answer any) int {
 	a.t.Helper()
 	raw, err := json.Marshal(answer)
@@ -128,8 +128,9 @@ func (a *app) every(what string, kind protocol.TaskKind, most, bytes int) (tasks
 	return tasks
 }
 
-// Turns, what they made and the activities that follow share one response with the next poll. What does not fit is not
-// leased, and a turn of which too much would have to be shown counts without being shown.
+// Eager workflow tasks, their results and the following activities share one response with the next poll. Activities
+// that do not fit are not leased. An eager workflow task whose events do not fit is accepted, but the response omits
+// it.
 func TestTurnsShareTheBytesOfTheirResponse(t *testing.T) {
 	a := newApp(t)
 	a.fuses("w1")
@@ -161,7 +162,8 @@ func TestTurnsShareTheBytesOfTheirResponse(t *testing.T) {
 	if got := a.bytesOf(out); got > socketio.DefaultMaxPayload*7/8 || shown == 0 || leased == 0 {
 		t.Errorf("the response has %d bytes, %d turns and %d activities", got, shown, leased)
 	}
-	// All activities are there, each delivered once at most, but those whose turn could not be shown.
+	// All activities exist, and each was delivered at most once, except activities whose eager workflow task did not
+	// fit.
 	var tasks []protocol.Task
 	for len(tasks) < n-leased {
 		more := a.all("the rest", protocol.KindActivity, n-leased-len(tasks))
@@ -279,8 +281,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// Runs that an earlier build started say nothing of their sizes. They are leased as if they were small, and what does
-// not fit into the response is returned.
+// Runs from an earlier build have no stored sizes. They are leased as if they were small, and tasks that do not fit
+// into the response are returned.
 func TestABacklogOfAnEarlierBuildIsWorkedOff(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		const runs, bytes = 100, 90_000

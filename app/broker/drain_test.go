@@ -17,7 +17,7 @@ func (a *app) operate(verb string, t protocol.FleetTarget) protocol.FleetDrainSt
 	}))
 }
 
-// turned polls once as a worker and says how that ended.
+// turned polls once as a worker and returns the status of the poll.
 func (a *app) turned(worker, incarnation string, wait int64) protocol.PollStatus {
 	a.t.Helper()
 	return must[protocol.PollAnswer](a.t)(a.Poll(a.t.Context(), protocol.PollRequest{
@@ -35,8 +35,8 @@ func (a *app) eventually(what string, is func() bool) {
 	}
 }
 
-// What an operator says at one app binds the workers of every other: polls that wait end, what runs may end, nothing
-// more is given, and resuming undoes it.
+// A drain at one app applies to the workers of every app: waiting polls end, running tasks may finish, no task is
+// dispatched, and resuming reverts it.
 func TestADrainSaidAtOneAppReachesTheWorkersOfAnother(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		said, at := twoApps(t, database)
@@ -101,7 +101,7 @@ func TestADrainSaidAtOneAppReachesTheWorkersOfAnother(t *testing.T) {
 		if s := drained(); s.State != protocol.DrainEnded || s.Drained != 1 || s.Leases != 0 {
 			t.Errorf("when it has ended what it had: %+v", s)
 		}
-		// its workflow's next activity waits, and says for what
+		// the workflow's next activity waits, with the drain as its reason
 		at.taken(at.decide(at.task("flow", protocol.KindWorkflow, "one"), greet()))
 
 		later := at // or one that came after all others were killed
@@ -130,7 +130,8 @@ func TestADrainSaidAtOneAppReachesTheWorkersOfAnother(t *testing.T) {
 	})
 }
 
-// A group, a build and a release are drained as one worker is, and so are those of them that register later.
+// A drain of a group, build or release works like a drain of one worker, and also applies to members that register
+// later.
 func TestAFleetIsDrainedByGroupBuildAndRelease(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -178,7 +179,8 @@ func TestAFleetIsDrainedByGroupBuildAndRelease(t *testing.T) {
 	})
 }
 
-// The sessions of a drained worker are given up when nothing runs in them; resumed in time, they stay.
+// Sessions of a drained worker are released when nothing runs in them; if the worker is resumed in time, it stays their
+// owner.
 func TestADrainedWorkersSessionsGoOnElsewhere(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)

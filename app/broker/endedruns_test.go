@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What is remembered of processes, polls and runs that are gone leaves without new ones coming in its place.
+// Memory about ended processes, polls and runs is freed even if no new entries arrive.
 func TestWhatIsRememberedOfWhatIsGoneLeaves(t *testing.T) {
 	now := time.Now()
 	process := func(id, incarnation string) store.Process {
@@ -77,7 +77,8 @@ func (n noticed) EvictRuns(_, worker string, e protocol.EvictNotice) {
 	n[worker] = append(n[worker], e.Runs...)
 }
 
-// Every worker that keeps an ended run is notified of it, at once and with its next heartbeats, and of no other run.
+// Every worker with an ended run in its sticky cache is notified, at once and in the responses to its heartbeats, and
+// of no other run.
 func TestWorkersThatKeepAnEndedRunAreNotified(t *testing.T) {
 	b, to := &Broker{}, noticed{}
 	b.notices.Store(new(Notices(to)))

@@ -2,7 +2,7 @@ package broker
 
 import "context"
 
-// Gathers says whether a heartbeat waits for others to be stored with.
+// Gathers reports whether a heartbeat waits for other heartbeats.
 func (b *Broker) Gathers() bool {
 	b.renewals.mu.Lock()
 	defer b.renewals.mu.Unlock()

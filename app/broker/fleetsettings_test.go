@@ -89,7 +89,7 @@ func TestSettingsSaidAtOneAppReachTheWorkersOfAnother(t *testing.T) {
 			}
 		}
 
-		// who saw something else changes nothing, and the same again is no change
+		// a stale revision changes nothing, and equal settings are no change
 		_, err := at.set(0, protocol.FleetSettings{LogLevel: "error"})
 		if protocol.ReasonOf(err) != protocol.ReasonStaleRevision {
 			t.Errorf("with a revision that is over: %v", err)
@@ -111,7 +111,7 @@ func TestSettingsSaidAtOneAppReachTheWorkersOfAnother(t *testing.T) {
 		if s := said.settings(); s.Revision != 1 || s.LogLevel != "debug" {
 			t.Errorf("after what was refused: %+v", s)
 		}
-		// those of another namespace have their own
+		// another namespace has separate settings
 		other := must[protocol.FleetSettingsState](t)(said.FleetSettings(t.Context(), "other"))
 		if other.Revision != 0 || other.LogLevel != "" || other.Workers != 0 {
 			t.Errorf("another namespace: %+v", other)

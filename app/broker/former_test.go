@@ -40,7 +40,7 @@ func (a *app) chain(workflow string, children ...protocol.Command) (second strin
 	return tasks[workflow].Workflow.RunID, tasks
 }
 
-// tasks takes so many workflow tasks, by workflow id.
+// tasks leases n workflow tasks and returns them by workflow ID.
 func (a *app) tasks(n int) map[string]*protocol.Task {
 	a.t.Helper()
 	m := map[string]*protocol.Task{}

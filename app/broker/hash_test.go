@@ -39,7 +39,7 @@ func TestHashesTellOutcomesApart(t *testing.T) {
 	}
 }
 
-// What a release before stored is known by its form of the hash.
+// Hashes that an earlier release stored are recognized.
 func TestOutcomesOfAReleaseBeforeAreKnown(t *testing.T) {
 	in := &protocol.CompleteItem{Result: payload.Payload{Blob: "result"}}
 	for _, c := range []struct {

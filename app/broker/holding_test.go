@@ -35,8 +35,8 @@ func (a *app) ran(id string, epochs map[int64]int, size int) (list []string) {
 	}
 }
 
-// An operator reads of each holding who had it, from when to when and why no longer, how often it was renewed, and what
-// ran in it.
+// The timeline shows for each holding its worker, start, end and reason, the number of its renewals, and the attempts
+// in it.
 func TestATimelineTellsOfEveryHolding(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)

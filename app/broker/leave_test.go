@@ -10,7 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// running gives the worker w, which may have an incarnation, an attempt, and another worker, spare, that could take it.
+// running registers worker w, with an optional incarnation, leases an attempt to it, and registers a worker "spare"
+// that could run it too.
 func (o *harness) running(a *app, incarnation string) *protocol.Task {
 	o.t.Helper()
 	o.hired(a, "w", func(in *protocol.RegisterRequest) { in.Incarnation, in.AttemptLease = incarnation, 100 })
@@ -104,8 +105,8 @@ func TestARemovedWorkerGetsNothingAndEndsWhatItRuns(t *testing.T) {
 	}
 }
 
-// Another app leases a task to a worker in the moment it leaves: that lease is found by neither, but for the word that
-// the worker has left.
+// Another app leases a task to a worker while the worker deregisters: neither app sees this lease, so the other app
+// must release it when it is notified.
 func TestWhatWasLeasedWhileAWorkerLeftGoesBack(t *testing.T) {
 	inBubble(t, "two apps", func(o *harness) {
 		a, _ := o.app("a", true)

@@ -10,8 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// counted is how often deliveries of an activity ended with their worker's death, and without an outcome though it
-// lived.
+// counted returns how many deliveries of an activity ended as losses, and how many were returned by a live worker.
 func (a *app) counted(task *protocol.Task) (losses, returns int) {
 	a.t.Helper()
 	run, seq, _ := engine.ParseStepID(task.Activity.TaskID)
@@ -22,7 +21,7 @@ func (a *app) counted(task *protocol.Task) (losses, returns int) {
 	return got.Losses, got.Returns
 }
 
-// blamed lets the back-off pass of a task that was blamed for the loss of its process: the workflow task for seq 0.
+// blamed waits for the backoff of a task that was blamed for a loss; seq 0 is the workflow task.
 func (a *app) blamed(run string, seq int64) {
 	a.t.Helper()
 	time.Sleep(time.Second)
@@ -114,7 +113,7 @@ type dying struct {
 	lost        bool
 }
 
-// counts wants the end of the attempt's lease to be counted as c says.
+// counts checks that the end of the attempt's lease is counted as c expects.
 func (c dying) counts(o *harness, a, b *app, kill func(), lease time.Duration) {
 	t := o.t
 	o.hired(a, "w", func(in *protocol.RegisterRequest) {
@@ -164,7 +163,7 @@ func (c dying) counts(o *harness, a, b *app, kill func(), lease time.Duration) {
 	}
 }
 
-// Whichever app is first to free what a process had that another one superseded: it died with it.
+// The deliveries of a superseded process are losses, whichever app releases them first.
 func TestWhatASupersededProcessHadIsLostAtEveryApp(t *testing.T) {
 	inBubble(t, "another app frees it", func(o *harness) {
 		a, _ := o.app("a", true)

@@ -190,8 +190,8 @@ func TestWhatAnAppThatDiedHadNotSaidGoesOn(t *testing.T) {
 	})
 }
 
-// To look whether something was lost costs a client's heartbeat nothing once it is long enough that an app fell, be it
-// one client or fifty.
+// Checks for lost deliveries cost a client's heartbeat no read once the last end of an app is long ago, with one client
+// or fifty.
 func TestAHeartbeatOfAClientReadsNothingWhenNoAppFell(t *testing.T) {
 	for _, clients := range []int{1, 50} {
 		inBubble(t, fmt.Sprint(clients), func(o *harness) {

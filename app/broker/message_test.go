@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// bring delivers what a run owes others, as the sweeper does; nothing else does in this town.
+// bring delivers the outbox of a run, as the sweeper does; nothing else delivers it in this test.
 func (o *harness) bring(a *app, run string) (brought int) {
 	o.t.Helper()
 	var due []store.Due

@@ -40,7 +40,7 @@ func (a *app) task(worker string, kind protocol.TaskKind, workflow string) *prot
 	return t
 }
 
-// taken wants an outcome to have been accepted.
+// taken checks that an outcome was accepted.
 func (a *app) taken(c protocol.CompleteAnswer) {
 	a.t.Helper()
 	if c.Err != nil || !c.Recorded {
@@ -58,8 +58,8 @@ func (a *app) waits(worker string) {
 	}
 }
 
-// Workers that know sessions and workers that do not, on one database: the older one never sees a task in a session,
-// nor a workflow task of a run whose history holds session events; that work waits, says why, and costs no attempt.
+// Workers with and without session support share a database: the older one gets neither a task in a session nor a
+// workflow task of a run with session events. These tasks wait with a reason and use no attempt.
 func TestMixedVersions(t *testing.T) {
 	bound := func(handle string) []protocol.Command {
 		return []protocol.Command{

@@ -38,7 +38,7 @@ func (a *app) startOld(id, queue string) {
 	}
 }
 
-// refusedAt says whether an error refuses one member, and names the character and its position.
+// refusedAt reports whether an error is about one member, and names the character and its position.
 func refusedAt(err error, member, character string, position int) bool {
 	return err != nil && (protocol.ReasonOf(err) == protocol.ReasonValidation ||
 		protocol.ReasonOf(err) == protocol.ReasonInvalidSession) && strings.Contains(err.Error(), member) &&
@@ -206,7 +206,7 @@ func TestWhatHasAnUnreadableNameGoesOn(t *testing.T) {
 		ctx := t.Context()
 		const id, queue = "old#1?\u200b", "q\u2060"
 		a.startOld(id, queue)
-		// The worker of an open run comes back, and so does the one whose registration has the name; another name is new.
+		// The worker of an open run, and a worker with the registered name, may register again; another name is new.
 		register := func(worker, queue string) error {
 			_, err := a.Register(ctx, protocol.RegisterRequest{
 				WorkerID: worker, TaskQueue: queue, WorkflowTypes: []string{"wf"}, AnyActivity: true,

@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// onPostgres starts an app on a database of PostgreSQL, for which a worker is alive for so long after it was heard.
+// onPostgres starts an app on a PostgreSQL database, with this heartbeat timeout.
 func onPostgres(t *testing.T, database, id string, alive time.Duration) (o *harness, a *app, kill func()) {
 	t.Helper()
 	return onPostgresWith(t, database, id, broker.Options{Alive: alive, StoreAlive: alive})

@@ -27,7 +27,7 @@ func (o *harness) hired(a *app, worker string, change func(*protocol.RegisterReq
 	must[protocol.RegisterAnswer](o.t)(a.Register(o.t.Context(), in))
 }
 
-// opened gives the worker an attempt in a session of options with a long lease.
+// opened leases an attempt in a session of options to the worker, with a long lease.
 func (o *harness) opened(a *app, worker string) (task *protocol.ActivityTask) {
 	o.t.Helper()
 	args, err := payload.EncodeArgs("x")
@@ -319,7 +319,7 @@ func TestSignsOfLifeAreStoredTogether(t *testing.T) {
 			hear()
 		}
 		if n := o.store.Stats().Commits - before.Commits; n > 5*2*(2+1+2) {
-			// in five minutes; a half hundred workers a commit, and the app's own word
+			// in five minutes; fifty workers per commit, and the app's own heartbeat
 			t.Errorf("%d commits in five minutes", n)
 		}
 	})

@@ -129,7 +129,7 @@ func (o *harness) addUsage(namespace string, u engine.Usage) {
 	}
 }
 
-// A count and what the app knows of its commits belong to the same moment, while runs start.
+// While runs start, a count and the app's state of its commits match: no commit is missing or counted twice.
 func TestACountIncludesEachCommitOnce(t *testing.T) {
 	inBubble(t, "starts", func(o *harness) {
 		a, _ := o.app("a", false)

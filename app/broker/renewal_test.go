@@ -75,8 +75,8 @@ func (a *app) atRest(workers, sessions int, lease time.Duration, leases int) (sp
 	}
 }
 
-// A fleet whose sessions rest is stored together: so many statements in a second, whatever its size. Three changes for
-// each ten seconds of leases are four in a lease of ten thirds of them, and a few more for who came in between.
+// The renewals of an idle fleet share changes: the number of statements per second does not depend on the size of the
+// fleet. Three changes per ten thirds of a lease are four per lease, plus a few for heartbeats in between.
 func TestTheSessionsOfAFleetAreRenewedTogether(t *testing.T) {
 	const lease = 30 * time.Second
 	for _, size := range []struct{ workers, sessions int }{{20, 5}, {200, 15}} {

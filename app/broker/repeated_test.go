@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// forgetful is a store whose connection is lost when it is asked how an activity ended.
+// forgetful is a fake store that loses its connection when it reads how an activity ended.
 type forgetful struct{ store.Store }
 
 type forgetfulReader struct{ store.Reader }

@@ -87,8 +87,8 @@ func TestAResumeAndAnAcquisitionAtOnceHaveOneWinner(t *testing.T) {
 	})
 }
 
-// A task of a suspended session that is delivered to the process that held it last keeps the epoch, and a process that
-// gave the epoch up gets a higher one.
+// A task of a suspended session keeps its epoch when it goes to the previous owner. A process that gave the epoch up
+// gets a higher epoch.
 func TestATaskKeepsTheEpochUnlessItWasGivenUp(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		const lease = 300 * time.Millisecond

@@ -79,7 +79,7 @@ func TestAQueueIsRoutedToAGroup(t *testing.T) {
 			t.Errorf("a worker of another group gets %+v", task.Activity)
 		}
 
-		// to the other group: the poll that has waited since before is given the activity, without asking again
+		// route to the other group: the poll that already waits gets the activity, without another poll
 		said.route("default", "east")
 		select {
 		case task := <-open:

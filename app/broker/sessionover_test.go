@@ -223,8 +223,8 @@ func TestMigratingDrainsAndMovesOn(t *testing.T) {
 	})
 }
 
-// The policy fail tells what waits that the state went with the worker that drained; the policy finish keeps the
-// session for its release until no app serves that.
+// With the policy "fail", waiting tasks fail with the reason that the state was lost with the drained worker. With the
+// policy "finish", the session stays with its release while an app of this release runs.
 func TestReleasePolicies(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		running := apptest.Start(t, apptest.Options{Database: database})

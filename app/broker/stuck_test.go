@@ -55,7 +55,7 @@ func (a *app) startLost(id string) {
 	}))
 }
 
-// beating lets a worker live, and poll as often as it beats, for a time.
+// beating sends heartbeats and polls for the workers for a time.
 func (a *app) beating(d time.Duration, workers ...string) {
 	a.t.Helper()
 	a.renewing(d, nil, workers...)
@@ -73,9 +73,9 @@ func (a *app) renewing(d time.Duration, held []protocol.SessionRenewal, workers 
 	}
 }
 
-// At default settings a run is stuck when its task has been ready for a minute without a live worker for its type, at
-// most 30 s later, and no longer than that after a worker for it has come. Runs whose task a live worker may lease,
-// however long it waits, are not stuck.
+// At default settings a run is stuck when its task has been ready for a minute without a live worker for its type. The
+// mark is set at most 30 s later, and cleared at most 30 s after such a worker registers. A run whose task a live
+// worker may lease is not stuck, however long it waits.
 func TestARunWithoutAWorkerForItsTypeIsStuck(t *testing.T) {
 	inBubble(t, "", func(o *harness) {
 		t := o.t

@@ -124,7 +124,8 @@ func (o *harness) sweep(a *app) {
 	}
 }
 
-// suspicions are those of a run's activities, by their sequence; nil for an activity that is no suspect.
+// suspicions returns the suspicions of a run's activities by sequence number; nil for an activity that is not a
+// suspect.
 func (a *app) suspicions(run string) map[int64]*engine.Suspicion {
 	a.t.Helper()
 	all := map[int64]*engine.Suspicion{}

@@ -17,7 +17,7 @@ import (
 
 var work = []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity}
 
-// fuses registers a process of worker w that sends turns with results, and takes note that its queue is empty.
+// fuses registers a process of worker w with eager workflow tasks, and lets the app learn that its queue is empty.
 func (a *app) fuses(incarnation string, change ...func(*protocol.RegisterRequest)) {
 	a.t.Helper()
 	in := protocol.RegisterRequest{
@@ -33,12 +33,13 @@ func (a *app) fuses(incarnation string, change ...func(*protocol.RegisterRequest
 	}
 }
 
-// along is the poll that goes with outcomes of w.
+// along returns the poll that w sends with outcomes.
 func along(incarnation string) *protocol.PollRequest {
 	return &protocol.PollRequest{WorkerID: "w", Incarnation: incarnation, Kinds: work, Max: 2, Turns: true}
 }
 
-// first starts a run whose first task, by w, keeps the run and schedules an activity, which w has then.
+// first starts a run and decides its first task as w, which keeps the run in its sticky cache, schedules an activity
+// and leases the activity.
 func (a *app) first(id, incarnation string) (*protocol.ActivityTask, history.Time) {
 	a.t.Helper()
 	a.start(id)
@@ -283,7 +284,8 @@ func TestATurnThatDoesNotCountLeavesItsResult(t *testing.T) {
 	}
 }
 
-// A turn without commands says that the code waits on: the run has been shown the result, and no task is made.
+// An eager workflow task without commands means that the code keeps waiting: the run has seen the result, and no task
+// is created.
 func TestATurnWithoutCommands(t *testing.T) {
 	a := newApp(t)
 	a.fuses("w1")
@@ -360,9 +362,8 @@ func TestTheNextActivityOfATurnGoesNoWayOfItsOwn(t *testing.T) {
 	}
 }
 
-// A run of many steps, each decided by the worker that has just completed the one before and would have the next with
-// the answer, does not go past the tasks of other runs that are ready already: that worker's only slot takes them
-// first.
+// A run of many activities, each decided eagerly by the worker that would also get the next one, does not overtake
+// ready tasks of other runs: the worker's only slot serves them first.
 func TestARunOfManyStepsStarvesNoOlderTask(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -401,7 +402,7 @@ func TestARunOfManyStepsStarvesNoOlderTask(t *testing.T) {
 			}
 			act, at = got.Tasks[0].Activity, got.StoreTime
 		}
-		// its next goes past the others eight times in a row, and then waits until they have had their turn
+		// the run's next activity overtakes the others eight times in a row, and then waits until they were served
 		want := append(slices.Repeat([]string{"long"}, 9), "a", "b", "c", "long")
 		if !slices.Equal(order[:len(want)], want) {
 			t.Errorf("tasks came in the order %v", order)

@@ -42,7 +42,7 @@ func TestHistoryCanBeFollowedToTheEndOfTheRun(t *testing.T) {
 	}
 }
 
-// slow lets something happen between the read of a workflow id's row and that of its run.
+// slow is a fake store that calls a function between the reads of a workflow ID's row and of its run.
 type slow struct {
 	store.Store
 	between *func()

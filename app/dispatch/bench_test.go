@@ -32,8 +32,7 @@ func BenchmarkHandOver(b *testing.B) {
 	}
 }
 
-// BenchmarkReserveBehindOthers reserves while 500 pollers of another worker, which may not have the task, stand in
-// front.
+// BenchmarkReserveBehindOthers reserves while 500 pollers of an ineligible worker are in front.
 func BenchmarkReserveBehindOthers(b *testing.B) {
 	d, fake := newBacklog()
 	fake.set(nil, 0)

@@ -40,8 +40,8 @@ func (s *stingy) set(bound *engine.Throttle) (claims int) {
 	return s.claims
 }
 
-// A budget costs one claim until it has room; what makes room is heard at once: the end of a lease, the end of the
-// minute, a decision. A poll that waited in vain says why.
+// A throttled queue costs one claim until there is room. The end of a lease, the end of the minute, or a decision
+// triggers the next claim at once. A poll that ends without a task reports the limit.
 func TestAThrottledLineAsksAgainWhenThereMayBeRoom(t *testing.T) {
 	leases, minute := &engine.Throttle{Why: &protocol.Wait{Limit: 2}},
 		&engine.Throttle{Why: &protocol.Wait{Limit: 1}, Wait: 40 * time.Second}
@@ -90,7 +90,7 @@ func TestAThrottledLineAsksAgainWhenThereMayBeRoom(t *testing.T) {
 	}
 }
 
-// A poll of a build that is drained ends at once, those of others go on.
+// A drain of a build ends the polls of its workers at once, and no others.
 func TestADrainEndsThePollsOfItsBuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(Options{})

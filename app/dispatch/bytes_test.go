@@ -138,7 +138,7 @@ func TestPollsOfOneResponseShareItsBytes(t *testing.T) {
 	})
 }
 
-// A worker that keeps a run is sent less of it than another.
+// A worker with a run in its sticky cache receives fewer bytes of its history.
 func TestAWorkerThatKeepsTheRunIsSentLess(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		d.Prefer(func(run string) []store.Process {

@@ -542,7 +542,7 @@ func TestPollsOfASilentWorkerGetNothing(t *testing.T) {
 	})
 }
 
-// Who cannot serve a task is not looked at for it: neither when it is handed over nor when it is left to be claimed.
+// Pollers that cannot run a task are not checked for it, neither at its commit nor for a claim.
 func TestForeignPollersAreNotLookedAt(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		for i := range 1000 {

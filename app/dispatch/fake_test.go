@@ -81,8 +81,8 @@ func want(o store.Offer) engine.Wanted {
 	return engine.Wanted{Kind: o.Kind, Type: o.Type, BuildID: o.BuildID, Requirements: o.Requirements, Session: o.Session}
 }
 
-// lease makes the task of an offer. Offers have no place for a name: the time of one is all its own, and its type says
-// enough in small tests.
+// lease returns the task of an offer. Offers have no name, so tests identify them by their unique time, or by their
+// type.
 func lease(o store.Offer, poller int) store.Leased {
 	return store.Leased{
 		Kind: o.Kind, Poller: poller, Head: engine.Head{ProgressAt: history.Time{Time: o.Now}}, Arguments: o.Type,
@@ -173,7 +173,7 @@ func held(by *engine.Worker, now time.Time) *engine.Session {
 	}
 }
 
-// answer is what one Wait gave.
+// answer is the result of one Wait.
 type answer struct {
 	tasks []string
 	err   error

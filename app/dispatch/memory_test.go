@@ -55,8 +55,8 @@ func (p *pool) Grow(ctx context.Context, bytes int64) error {
 	}
 }
 
-// Many polls that wait do not lease more than the app has memory for: each claim leases as much as it could reserve
-// before, and its first waiter the most. What was not needed is free again, and all tasks reach their polls.
+// Many waiting polls do not lease more than the app has memory for: each claim leases what it reserved before, and its
+// first waiter the most. Unused memory is free again, and all tasks reach their polls.
 func TestClaimsReserveMemoryBeforeTheyLease(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		const polls, capacity = 30, 2*most + smallPart*3

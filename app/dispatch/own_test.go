@@ -79,8 +79,8 @@ func TestATaskGoesPastOlderOnesToWhoMadeIt(t *testing.T) {
 	})
 }
 
-// Whose outcome makes nothing for it gets what lies there, by one claim, and is not held when that finds nothing. Slots
-// that its own tasks do not need are claimed for at once.
+// If the outcomes of a poll create no task for it, one claim gets ready tasks, and the poll ends if the claim is empty.
+// Slots that its own tasks do not need are claimed for at once.
 func TestWhoMadeNothingForItselfIsGivenWhatLiesThere(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		w := worker("w", "x")

@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// model drives a Dispatch with random polls, offers, failures and time, and keeps its own books: every task is in
-// exactly one place.
+// model drives a Dispatch with random polls, offers, failures and delays, and tracks every task: each is in exactly one
+// place.
 type model struct {
 	*rapid.T
 	d       *Dispatch
@@ -44,7 +44,7 @@ type poll struct {
 // task that the poller could run, except a task that the poller itself created with permission to overtake.
 func TestTasksAreNeitherLostNorDoubled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// A bubble has no deadline to tell, so rapid must not see that this is a *testing.T.
+		// A synctest bubble has no test deadline, so rapid must not see that this is a *testing.T.
 		rapid.Check(struct{ *testing.T }{t}, func(r *rapid.T) {
 			d, b := newBacklog()
 			plain, picky, able := worker("plain", "t0", "t1"), worker("picky", "t0"), worker("able", "t0", "t1")
@@ -155,7 +155,7 @@ func (w *model) batch() {
 
 func keyOf(o store.Offer) lineKey { return lineKey{o.Namespace, o.Queue, kindOf(o.Kind)} }
 
-// longest finds by brute force who should get the task, were there no backlog.
+// longest searches all pollers for the one that should get the task if there were no backlog.
 func (w *model) longest(o store.Offer) *Waiter {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
@@ -186,7 +186,7 @@ func (w *model) commit() {
 	w.open = nil
 }
 
-// others is another app writing a ready task, or a session's end routing it anew.
+// others simulates another app that writes a ready task, or a session end that reroutes a task.
 func (w *model) others() { w.b.leave(w.offer()) }
 
 func (w *model) leave() {
@@ -245,7 +245,7 @@ func (w *model) check(s Spec, tasks []store.Leased) {
 	}
 }
 
-// finish lets every worker take all that is left, and counts.
+// finish lets every worker lease all remaining tasks, and counts them.
 func (w *model) finish() {
 	w.commit()
 	w.b.set(nil, time.Millisecond)

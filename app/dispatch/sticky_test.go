@@ -75,7 +75,7 @@ func TestWorkflowTaskGoesToAKeeperElseToTheLongestWaiting(t *testing.T) {
 	})
 }
 
-// Older tasks come first: a keeper for whom one may lie in the queue is handed nothing past it.
+// Older tasks come first: a sticky worker gets no new task while an older one for it may be ready.
 func TestKeeperIsHandedNothingPastAnOlderTask(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		keeper := worker("keeper", "run", "other", "older", "younger")

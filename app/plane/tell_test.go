@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
 )
 
-// deaf is the store of an app that hears nothing of what others do with tokens, and knows it.
+// deaf is the store of an app that receives no token notifications of other apps, and reports this.
 type deaf struct{ store.Store }
 
 func (deaf) Hears() bool { return false }

@@ -28,7 +28,7 @@ const (
 	wholeSearch   = 2 * time.Second
 )
 
-// knownStatus refuses an unknown status: an empty list would say that nothing has this status.
+// knownStatus rejects an unknown status, since an empty list would mean that nothing has this status.
 func knownStatus[S ~string](word string, all []S) error {
 	words := make([]string, len(all))
 	for i, s := range all {

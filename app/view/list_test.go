@@ -18,8 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// hurried is a store whose database is so slow that a search that no index bounds comes no further than its first
-// window.
+// hurried is a fake of a slow database, in which a search without an index completes only its first time window.
 type hurried struct {
 	store.Store
 	budgets *[]time.Duration

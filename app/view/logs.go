@@ -16,8 +16,7 @@ import (
 // logParts is the maximum number of log batches in one response.
 const logParts = 1000
 
-// ActivityLogs are lines that an attempt of an activity logged. It reads what came behind in.After and nothing else of
-// them, so that it can be asked again and again.
+// ActivityLogs returns log lines of an activity attempt after position in.After only, so that clients can poll it.
 func (v *View) ActivityLogs(ctx context.Context, in protocol.LogsQuery) (protocol.ActivityLogs, error) {
 	id, seq, ok := engine.ParseStepID(in.TaskID)
 	if !ok {

@@ -13,8 +13,8 @@ import (
 // The order of tasks is determined by numbers on their rows, which mean nothing to people. The view counts tasks by
 // priority and by fairness class, up to orderShown tasks.
 
-// orderShown is how many ready tasks of a queue are looked at to say in which order they go, and classesShown how many
-// classes of a tier are listed.
+// orderShown is the maximum number of ready tasks that are read to determine the order, and classesShown the maximum
+// number of listed classes per priority.
 const (
 	orderShown   = 10_000
 	classesShown = 100

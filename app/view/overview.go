@@ -10,9 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Numbers for people and numbers for programs cost differently. A person is helped by "10k+", which an index tells at
-// once however many runs there are; the contract's metrics are exact and have to count. Both are read once for all who
-// ask at the same time, so that a wall of dashboards costs what one does.
+// Counts for people and for programs differ in cost. People need only "10k+", which an index returns quickly for any
+// number of runs; the contract's metrics are exact and must count. Both are read once for all concurrent callers, so
+// many dashboards cost as much as one.
 
 // countedUpTo is the largest number of runs that people see exactly; countedUpTo+1 means "more".
 const countedUpTo = 10_000
@@ -87,7 +87,7 @@ func (v *View) Tally(ctx context.Context, ns string) (protocol.Overview, error) 
 	return o, err
 }
 
-// counts are what an overview has of runs and sessions, by status, and of tasks.
+// counts holds the numbers of an overview: runs and sessions by status, and tasks.
 type counts struct {
 	runs     map[string]int
 	sessions map[protocol.SessionStatus]int

@@ -37,7 +37,7 @@ func (v *View) Queues(ctx context.Context, in protocol.QueueList) (protocol.Queu
 	return p, nil
 }
 
-// Queue shows one task queue: its tasks, its leases, who serves it, its builds and budgets.
+// Queue returns one task queue: its tasks, leases, workers, builds and limits.
 func (v *View) Queue(ctx context.Context, ns, name string) (protocol.QueueState, error) {
 	ns = change.Namespace(ns)
 	g, err := v.queueSnapshot(ctx, ns)
@@ -128,7 +128,7 @@ func orNone(n int) *int {
 	return &n
 }
 
-// decided is what was decided about the queues of a namespace, by name; "" is all of it.
+// decided returns the decisions about the queues of a namespace by name; "" is the whole namespace.
 func (v *View) decided(ctx context.Context, ns string) (map[string]*engine.Queue, error) {
 	m := map[string]*engine.Queue{}
 	err := v.store.View(ctx, func(r store.Reader) error {

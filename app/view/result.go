@@ -39,7 +39,7 @@ func (v *View) Result(ctx context.Context, t protocol.Target, most time.Duration
 	}
 }
 
-// maxDescribed is the most payload bytes in a description: those of its input and its result.
+// maxDescribed is the maximum number of payload bytes in a description: its input and its result.
 const maxDescribed = 2 * payload.MaxBytes
 
 // awaitClose waits until a run has closed, or waiting is done. It sets the run in t; next is the run it continued as,

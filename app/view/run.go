@@ -23,8 +23,8 @@ func kindOf(h *engine.Head) string {
 	return protocol.RunOfWorkflow
 }
 
-// Describe shows one run with all that is open in it, and why it waits. Without a run id it is the current run; without
-// a workflow id the run id alone says which.
+// Describe returns one run with everything open in it and its wait reason. Without a run ID it is the current run of
+// the workflow ID; without a workflow ID the run ID selects it.
 func (v *View) Describe(ctx context.Context, t protocol.Target) (protocol.RunView, error) {
 	t.Namespace = change.Namespace(t.Namespace)
 	now, err := v.store.Now(ctx)

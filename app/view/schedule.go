@@ -77,7 +77,7 @@ func matches(in protocol.ScheduleListRequest, s *engine.Schedule) bool {
 		(in.Query == "" || strings.Contains(s.ID, in.Query) || strings.Contains(typ, in.Query))
 }
 
-// ScheduleHistory reads a schedule's own history after a sequence, and says whether there is more.
+// ScheduleHistory reads a schedule's history after a sequence number, and reports whether there is more.
 func (v *View) ScheduleHistory(
 	ctx context.Context, ns, id string, after int64, limit int,
 ) ([]protocol.ScheduleEvent, bool, error) {
@@ -92,7 +92,7 @@ func (v *View) ScheduleHistoryBack(
 	return v.scheduleEvents(ctx, ns, id, before, limit, store.Reader.ScheduleEventsBack)
 }
 
-// eventReader reads a page of what a schedule did, in one of the two directions.
+// eventReader reads a page of a schedule's history in one direction.
 type eventReader func(
 	r store.Reader, ctx context.Context, k engine.ScheduleKey, from int64, limit int,
 ) ([]protocol.ScheduleEvent, error)
@@ -154,8 +154,7 @@ func orObject(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// ScheduleTimes lists the next times at which a spec fires, at most count: what a schedule would do, before there is
-// one. Jitter is left out.
+// ScheduleTimes returns the next times at which a spec would fire, at most count, without jitter.
 func (v *View) ScheduleTimes(ctx context.Context, spec protocol.ScheduleSpec, count int) ([]history.Time, error) {
 	calendar, err := engine.NewCalendar(spec)
 	if err != nil {

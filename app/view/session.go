@@ -79,7 +79,7 @@ func (v *View) Sessions(ctx context.Context, in protocol.SessionList) (protocol.
 	return p, err
 }
 
-// sessionCounts are exact, and read once for all who ask at the same time: pages that stay open ask every second.
+// sessionCounts returns exact counts, read once for all concurrent callers: open pages request them every second.
 func (v *View) sessionCounts(ctx context.Context, ns string) (map[protocol.SessionStatus]int, error) {
 	return v.sessionsCounted.get(ctx, ns, v.opt.Dispatch.Changes, func(
 		ctx context.Context,
@@ -155,7 +155,7 @@ func sessionWait(
 	return around.SessionWait(s), err
 }
 
-// Written shows a session as a verb left it, held by a worker as this app alone knows it.
+// Written returns a session after a verb changed it, with the liveness of its owner as this app knows it.
 func (v *View) Written(s engine.Session, now time.Time) protocol.SessionView {
 	return v.sessionView(s, v.workers.All(s.Namespace), now)
 }

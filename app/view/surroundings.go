@@ -13,12 +13,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Why a task waits depends on what is around it: workers, sessions, budgets, the release of this app. That is read once
-// for a page of tasks, and the engine says why by the rules by which tasks are handed out; a second set of rules here
-// would explain what does not happen.
+// Why a task waits depends on workers, sessions, limits and the release of this app. They are read once for a page of
+// tasks, and the engine derives the reason by the rules of dispatch; separate rules here could differ from what
+// happens.
 
-// surroundings is what the tasks of a namespace wait among. A session's tasks wait for a worker with room for it, so
-// what workers hold is counted when sessions says so.
+// surroundings returns the state that the tasks of a namespace wait in. Tasks of a session may wait for a worker with
+// room for it, so sessions adds the number of each worker's sessions.
 func (v *View) surroundings(
 	ctx context.Context, r store.Reader, ns string, sessions bool, now time.Time,
 ) (*engine.Surroundings, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Whether a budget withholds tasks takes counting what is leased. Most queues have none, so nothing is counted until
-// one does, and then once for all that is looked at together.
+// A limit requires a count of the leased tasks. Most queues have no limit, so the tasks are counted only for the first
+// queue with one, and then once for all tasks of a request.
 
 // throttles answers, for tasks of one namespace that are looked at together, whether a budget withholds them. It counts
 // once, and only where there is a budget.

@@ -16,7 +16,7 @@ import (
 // A timeline lists the holdings of a session and outlives the session's row. The renewals of one holding are merged
 // into one entry at its end, so that they do not hide other entries.
 
-// timelineShown is how many entries of a session's timeline the detail shows, and a page of it at most.
+// timelineShown is the number of timeline entries in a session's detail, and the maximum size of a page.
 const timelineShown = 500
 
 // SessionTimeline pages through a session's timeline, from the newest entries to the oldest, also when the session's

@@ -29,8 +29,7 @@ var badJobs = []struct{ name, item, reason string }{
 	},
 }
 
-// What holds over HTTP holds over the socket: an outcome that is refused, wherever it stands in a call, affects no
-// other.
+// As over HTTP, a rejected outcome at any position of a call does not affect the others.
 func TestARefusedJobAffectsNoOther(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
@@ -76,7 +75,7 @@ func TestARefusedJobAffectsNoOther(t *testing.T) {
 	})
 }
 
-// A next poll that is malformed or refused is answered in next: null in the form for one job, and the outcome stands.
+// A malformed or rejected next poll sets next to null in the form for one job, and the outcome is stored.
 func TestARefusedNextPollAffectsNoJob(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{Change: withTokens})
 	w := enter(t, a, mint(t, a, "blue", ""), "w", "blue")

@@ -254,7 +254,7 @@ func TestPollAnswersOneJobOrNullAndWithMaxAnObject(t *testing.T) {
 	}
 }
 
-// What a worker has when the gate closes it renews, reports and hands back, and gets nothing more.
+// After the release gate closes, a worker renews, completes and returns its tasks, and gets no more.
 func TestMismatchedWorkerFinishesRenewsAndHandsBack(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	s := scheduler(t, a)
@@ -661,7 +661,7 @@ func pageHears(t *testing.T, database string) {
 			t.Errorf("got %+v for all runs", h)
 		}
 	}
-	// One for what had changed when it asked, one a round, and one for a round under way.
+	// One hint for changes before the subscription, one per round, and one for a running round.
 	if most := int(took/time.Second) + 3; heard < 2 || heard > most {
 		t.Errorf("%d hints for %d changes in %s, want 2 to %d", heard, signals, took, most)
 	}

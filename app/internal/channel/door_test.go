@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// sent is a request as a page in a browser makes it: the host it believes it talks to, and where it comes from.
+// sent is a request as a browser page sends it: Host, Origin and Sec-Fetch-Site.
 type sent struct {
 	host, origin, site string
 }
@@ -115,7 +115,7 @@ func TestTheDoorIsAskedAtEveryRequestOfASession(t *testing.T) {
 	}
 }
 
-// With tokens on, hosts have any name: a proxy in front gives them one.
+// With tokens, any host name is allowed, since a proxy may set it.
 func TestWithTokensAHostHasAnyName(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{Change: withTokens})
 	s := sent{host: "sojourn.example", origin: "http://sojourn.example"}

@@ -33,7 +33,7 @@ func readGuide(t *testing.T) guide {
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// rows are the cells of the table of a part whose head begins with a word.
+// rows returns the cells of a section's table whose header begins with a word.
 func (g guide) rows(t *testing.T, part, head string) [][]string {
 	t.Helper()
 	_, table, found := strings.Cut(g[part], "\n| "+head+" |")
@@ -76,7 +76,7 @@ func members(cell string) (names []string) {
 	return names
 }
 
-// membersOf are those the published schema has, by the path of a definition.
+// membersOf returns the members of a definition in the published schema.
 func membersOf(t *testing.T, defs object, name string) []string {
 	t.Helper()
 	def, ok := defs[name].(object)
@@ -101,7 +101,7 @@ func same(t *testing.T, what string, got, want []string) {
 	}
 }
 
-// What the page names there is, and what there is the page names: methods, members, notices, statuses, kinds.
+// The guide names exactly the methods, members, notices, statuses and kinds of the schema.
 func TestTheGuideOfTheChannelIsItsSchema(t *testing.T) {
 	g := readGuide(t)
 	raw, err := os.ReadFile(schemaFile)
@@ -174,7 +174,7 @@ func TestTheGuideOfTheChannelIsItsSchema(t *testing.T) {
 		same(t, "the notice "+m[1], members(row[1]), membersOf(t, defs, m[1]+".notice"))
 	}
 
-	// Each example is what its part calls it.
+	// Each example matches the definition of its section.
 	s := published(t)
 	examples := map[string][]string{
 		"Settings first": {"machine", "settings"}, "Calls": {"refusal"}, "Poll": {"poll.answer"},

@@ -14,8 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The official JavaScript client does a job: settings, poll, extend, complete; under another release it is given
-// nothing.
+// The official JavaScript client runs a job: settings, poll, extend, complete; with another release it gets no job.
 func TestAJavaScriptWorkerDoesAJob(t *testing.T) {
 	dir := peers(t)
 	a := apptest.Start(t, apptest.Options{})
@@ -65,7 +64,7 @@ func TestAJavaScriptWorkerDoesAJob(t *testing.T) {
 	}
 }
 
-// peers is the directory of the official client, installed. Node belongs to what the tests need.
+// peers returns the directory of the installed official client. The tests require Node.js.
 func peers(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join("..", "..", "..", "interop", "js"))

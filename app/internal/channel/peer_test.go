@@ -23,7 +23,7 @@ const ceiling = 2 * time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// within bounds what a test waits for.
+// within returns a context with the time limit of a test.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), ceiling)
@@ -120,7 +120,7 @@ func (p *peer) job(extra map[string]any) protocol.Job {
 	return *out
 }
 
-// scheduler is a worker that runs the workflow "one": a single activity with the policy given, for the test to run.
+// scheduler returns a worker for workflow "one": a single activity with the given policy, which the test runs.
 func scheduler(t *testing.T, a *apptest.App) *peer {
 	t.Helper()
 	p := join(t, a, "scheduler", "test")
@@ -131,7 +131,7 @@ func scheduler(t *testing.T, a *apptest.App) *peer {
 	return p
 }
 
-// schedule starts a run and takes it to its activity.
+// schedule starts a run and decides its first task, which schedules its activity.
 func schedule(t *testing.T, a *apptest.App, s *peer, maxAttempts int) (run string) {
 	t.Helper()
 	answer, err := a.Broker().Start(within(t), protocol.StartRequest{WorkflowType: "one"})

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// result takes a run of one activity to its end with a response, and returns what its history has of the result.
+// result completes a run of one activity with a response, and returns the result in its history.
 func result(t *testing.T, a *apptest.App, s, w *peer, response map[string]any) any {
 	t.Helper()
 	run := schedule(t, a, s, 1)

@@ -44,7 +44,7 @@ func serve(t *testing.T, c *channel.Channel) string {
 	return s.URL
 }
 
-// authenticate lets callers in while the value in the channel is true.
+// authenticate accepts callers while the value in the channel is true.
 func authenticate(valid chan bool) channel.Authenticate {
 	return func(context.Context, string, *http.Request) (any, error) {
 		ok := <-valid

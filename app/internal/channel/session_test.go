@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A session that ends by another's word is not its holder's any more from then on, not from its next renewal on. What
-// the holder itself ends it knows.
+// If a session ends at another caller's request, its owner is notified at once, not at its next renewal. A worker gets
+// no notice of a session that it ended itself.
 func TestHolderIsToldThatItsSessionEnded(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	told := make(chan protocol.SessionNotice, 10)

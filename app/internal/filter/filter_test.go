@@ -64,7 +64,7 @@ func TestAFilterSaysWhatIsLookedFor(t *testing.T) {
 	}
 }
 
-// shown writes conditions as the tests of this file do: those of a choice between bars.
+// shown formats conditions as these tests write them: the parts of a choice between bars.
 func shown(list []store.Condition) string {
 	var got []string
 	for _, c := range list {

@@ -213,7 +213,8 @@ func TestATokenOfOneNamespaceWorksThereAlone(t *testing.T) {
 	}
 }
 
-// The routes of namespaces speak of the one in their path, whatever the request's is: a token is held against that.
+// Namespace routes act on the namespace in their path, whatever namespace the request names: access is checked for the
+// path.
 func TestATokenTouchesNoOtherNamespaceByItsPath(t *testing.T) {
 	sum := sha256.Sum256([]byte("s"))
 	f := &fake{}
@@ -331,13 +332,13 @@ func TestAPanicIsAnInternalErrorAndTheServerGoesOn(t *testing.T) {
 	}
 }
 
-// Every write of the control plane that the store could not confirm says that its outcome is not known, and a start
-// names its key.
+// Every write of the control plane that the store could not confirm reports an unknown outcome, and a start names its
+// workflow ID.
 func TestAWriteWhoseOutcomeIsNotKnownIsNeverRejected(t *testing.T) {
 	s := server(t, &fake{err: store.ErrUnavailable}, auth.Options{})
 	for _, rt := range httpapi.Routes() {
 		if rt.Open() || strings.HasPrefix(rt.Pattern, "/api/worker/") || rt.Operation == "import" {
-			// which takes an export whole
+			// import needs a complete export as its body
 			continue
 		}
 		body := ""
@@ -376,6 +377,6 @@ func TestAWriteWhoseOutcomeIsNotKnownIsNeverRejected(t *testing.T) {
 	}
 }
 
-// control is a body that a write of the control plane takes.
+// control is a valid body for the writes of the control plane.
 const control = `{"workflow_type":"order","name":"blue","type":"keyword","schedule_id":"nightly","spec":{"cron_expressions":["0 0 * * *"]},` +
 	`"action":{"workflow_type":"order"},"start_time":"2030-01-01T00:00:00Z","end_time":"2030-01-02T00:00:00Z","build_id":"b","roles":["viewer"]}`

@@ -9,7 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A caller alone has all searches of an app. While it asks for more, others get the next place before it does.
+// A single caller may use all searches of an app. When other callers wait too, the next place goes to another caller
+// first.
 func TestSearchesAreSharedByNamespaceAndToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSearches()

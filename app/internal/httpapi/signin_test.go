@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/internal/httpapi"
 )
 
-// signInFrom signs in with a token from an address, and returns the status and how long the response took.
+// signInFrom signs in with a token from an address, and returns the status and the response time.
 func signInFrom(t *testing.T, h *httpapi.API, token, address string) (status int, took time.Duration) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(

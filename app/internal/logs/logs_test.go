@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A store may have a change decided more often than once before it is written. Each time it has the lines once, behind
-// what it stores anyway, and an outcome that is refused in the end has none.
+// A store may call a decision function several times before it commits. Each result has the log lines once, after the
+// other writes, and a rejected outcome has none.
 func TestAnOutcomeDecidedTwiceHasItsLinesOnce(t *testing.T) {
 	part := func(n int64) store.LogPart {
 		return store.LogPart{

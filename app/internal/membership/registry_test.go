@@ -63,7 +63,7 @@ func TestTheEndOfAProcessLeavesALaterOneAlone(t *testing.T) {
 	}
 }
 
-// One that was heard since it was looked at is not forgotten.
+// A worker with a heartbeat since the read is not forgotten.
 func TestOneThatIsHeardMeanwhileIsNotForgotten(t *testing.T) {
 	r := New(Options{Alive: time.Minute})
 	r.Put(process("1"))

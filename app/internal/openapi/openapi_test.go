@@ -107,7 +107,7 @@ func TestARouteThatDoesNotSayItsTypesIsAnError(t *testing.T) {
 	}
 }
 
-// The checker is only worth something if it can say no.
+// The checker rejects responses that are not described.
 func TestTheCheckerRefusesWhatIsNotDescribed(t *testing.T) {
 	c, err := openapi.NewChecker(docs.OpenAPI)
 	if err != nil {

@@ -23,7 +23,7 @@ func (c cutOff) add(ctx context.Context, q store.Question, patience time.Duratio
 	return errors.New("the connection was cut")
 }
 
-// watched says with what context a question was laid down.
+// watched records the context with which a query task was added.
 type watched struct {
 	*memory
 	seen chan error

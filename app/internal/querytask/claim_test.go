@@ -33,7 +33,7 @@ func query(id string) store.Question {
 	return store.Question{ID: id, Namespace: "default", Queue: "main", Kind: protocol.KindQuery, Type: "wf"}
 }
 
-// poller asks for up to most questions; as a worker that answers queries of workflow type wf, if it has the capability.
+// poller returns a poller for up to most query tasks of workflow type wf; caps are its capabilities.
 func poller(id string, most int, caps ...string) store.Poller {
 	return store.Poller{Max: most, Lessee: engine.Lessee{Worker: &engine.Worker{
 		Namespace: "default", ID: id, Incarnation: id + "1", Queues: []string{"main"}, WorkflowTypes: []string{"wf"},
@@ -237,7 +237,7 @@ func TestAQuestionOfASilentWorkerIsAskedOfAnother(t *testing.T) {
 	}
 }
 
-// A line is full of so many that wait; what was leased waits no more.
+// The limit of a queue counts waiting query tasks only, not leased ones.
 func TestALineOfQuestionsIsFullOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _, _ := inMemory()

@@ -46,7 +46,7 @@ func TestTheRateIsSharedByApps(t *testing.T) {
 				exchange(&row, a, b)
 			}
 		}
-		// The quota, and at the beginning what is saved up for a second in each app.
+		// The quota, plus the starts that each app may save up for a second at the beginning.
 		if n := started[a] + started[b]; n < seconds*10*9/10 || n > seconds*10+2*10+10 {
 			t.Errorf("%d runs started in %d s by two apps that have 10 per second together", n, seconds)
 		}

@@ -100,7 +100,7 @@ func (s *cuts) await(t *testing.T, ch <-chan struct{}) {
 	}
 }
 
-// overfill takes more bytes than the budget has, so that the request in flight is cut.
+// overfill reserves more bytes than the budget has, so that the running request is cut.
 func (s *cuts) overfill() { s.bytes.Force(budget.Owner{Token: "other"}, 1<<20) }
 
 // post returns the status and the body of the response.

@@ -42,7 +42,7 @@ func (x *exchange) Beside(_ int, _ any, raw []byte) ([]byte, error) {
 
 func (x *exchange) Lost() { x.told = append(x.told, "lost") }
 
-// deaf is a caller that takes no answer.
+// deaf is a caller that cannot receive the response.
 type deaf struct{ *httptest.ResponseRecorder }
 
 func (deaf) Write([]byte) (int, error) { return 0, http.ErrHandlerTimeout }
@@ -139,7 +139,7 @@ func TestEveryRequestIsAnsweredAndCountedOnce(t *testing.T) {
 			rt.Anywhere = c.anywhere
 			x := &exchange{Call: serve.NewCall(w, r, rt), verb: c.verb}
 			func() {
-				// The connection of a caller that hung up is aborted: an empty 200 would look like success.
+				// The connection of a caller that disconnected is aborted, since an empty 200 would look like success.
 				defer func() {
 					if broke := recover(); (broke == any(http.ErrAbortHandler)) != c.gone {
 						t.Errorf("the handler ended with %v", broke)

@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/internal/sweep"
 )
 
-// What is past its time is looked for when something will be, and once a day when nothing is known to.
+// Prune runs when the next row expires, and once a day if no expiry is known.
 func TestPruneLooksWhenSomethingIsPastItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

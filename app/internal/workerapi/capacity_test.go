@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Above its bound an app refuses polls in the words published workers know: they wait as long as it says, where any
-// other refusal would end them or make them ask in a tight loop.
+// Above its limit an app rejects polls with an error that published workers know: they wait for the given time, whereas
+// other errors would end them or make them poll in a tight loop.
 func TestPollsAboveTheBoundAreToldToComeAgain(t *testing.T) {
 	entered, leave := make(chan struct{}, 4), make(chan struct{})
 	f := &fake{poll: func(_ context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {

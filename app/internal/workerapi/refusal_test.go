@@ -25,7 +25,7 @@ func concrete(pattern string) string {
 	return pattern
 }
 
-// sample is a body each route takes.
+// sample returns a valid body for each route.
 func sample(rt serve.Route) string {
 	switch {
 	case rt.Method == http.MethodGet:

@@ -18,7 +18,7 @@ func handler(f *fake) http.Handler {
 	return workerapi.New(workerapi.Options{Verbs: f, Claims: f, Workers: f, Auth: a})
 }
 
-// item is the one outcome the broker was given.
+// item returns the single outcome that the broker received.
 func item(t *testing.T, f *fake) protocol.CompleteItem {
 	t.Helper()
 	in := last[protocol.CompleteRequest](t, f)

@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What may have been committed is never called rejected: every write whose outcome the app does not know says so, in
-// the form that clients retry by.
+// A write that may have been committed is never reported as rejected: it reports an unknown outcome in the form that
+// makes clients retry.
 func TestAWriteWhoseOutcomeIsNotKnownIsNeverRejected(t *testing.T) {
 	const ids = `"worker_id":"w","task_queue":"q","lease_owner":"w","workflow_task_attempt":7,"activity_attempt_id":"x-1","query_task_attempt":3,"update_validation_attempt":1,` +
 		`"poll_request_id":"p-1","session_id":"x","timeout_seconds":0,"commands":[],"failure":{"message":"m"},"result":null`
@@ -90,7 +90,7 @@ func TestAWriteWhoseOutcomeIsNotKnownIsNeverRejected(t *testing.T) {
 	}
 }
 
-// One outcome of many may be unknown while the others stand.
+// The outcome of one item may be unknown while the other items are stored.
 func TestAnOutcomeOfABatchThatIsNotKnownIsNotRejected(t *testing.T) {
 	s := server(t, &fake{complete: protocol.CompleteAnswer{Err: store.ErrUnavailable}}, nil)
 	got := ask(t, s, "POST", "/api/worker/tasks/complete", `{"items":[{"task_id":"t"}]}`, nil)
@@ -105,8 +105,8 @@ func TestAnOutcomeOfABatchThatIsNotKnownIsNotRejected(t *testing.T) {
 	}
 }
 
-// An app that finds the database away before it has read the request still says whose it was: clients take no other
-// answer for one to retry.
+// An app without its database identifies the request in the error even if it has not read the body: clients retry only
+// after such an error.
 func TestARequestThatWasNotReadYetIsNamed(t *testing.T) {
 	s := serverWith(t, workerapi.Options{Verbs: &fake{}, HasNamespace: func(context.Context, string) error {
 		return store.ErrUnavailable

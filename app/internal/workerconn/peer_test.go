@@ -78,8 +78,8 @@ func join(t *testing.T, s *workerconn.Peers, id string) protocol.WorkerConnectio
 	return c
 }
 
-// A worker in the app's process is given the very task that the app made, and the app the very commands that the worker
-// made: nothing between them was encoded, parsed or copied.
+// A worker in the app's process gets the task value that the app created, and the app the command values of the worker:
+// nothing is encoded, parsed or copied.
 func TestInOneProcessNothingIsEncoded(t *testing.T) {
 	app := &spy{task: &protocol.ActivityTask{TaskID: "r-1", AttemptID: "r-1-1", LeaseOwner: "w"}}
 	l, err := link.New(link.Options{
