@@ -32,7 +32,7 @@ type Options struct {
 	Base string
 	TLS  *tls.Config // nil: none. With ClientCAs a caller needs a certificate, for all but the probes.
 
-	Around func(http.Handler) http.Handler // stands around all that is served, for tests; nil: nothing
+	Around func(http.Handler) http.Handler // wraps the handler of all requests, for tests; nil: none
 }
 
 // App is a control plane with a port. Make it with New, serve with Run.
@@ -77,7 +77,7 @@ func New(ctx context.Context, o Options) (*App, error) {
 	handler = connlimit.Requests(httpjson.Bodies(handler), p.Auth().Address)
 	a.server = &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 32 << 10, ErrorLog: log.New(o.Log, "", 0), // who was not let in, and why
+		MaxHeaderBytes: 32 << 10, ErrorLog: log.New(o.Log, "", 0), // logs rejected TLS handshakes
 		ConnContext: connlimit.Context, ConnState: a.connections.State,
 	}
 	p.Register(a.measured()...)

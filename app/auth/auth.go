@@ -25,8 +25,8 @@ type Options struct {
 	Store     Store
 	Bootstrap string        // the token with every role; see Bootstrap
 	None      bool          // no token is asked for: every caller is Local. The app must listen on loopback only.
-	CacheFor  time.Duration // how long a looked-up token is believed, when nothing is heard of it: 500 ms
-	Hears     func() bool   // whether word comes of what other apps change; while not, every request looks. nil: always
+	CacheFor  time.Duration // how long a cached token is used without a notification: 500 ms
+	Hears     func() bool   // whether notifications of other apps arrive; if not, every request reads. nil: they do
 	CookieFor time.Duration // how long a sign-in to the dashboard lasts: 24 h
 
 	TrustedProxies Proxies // see Address
@@ -42,7 +42,7 @@ type Auth struct {
 	known map[string]lookup
 	// ids that no stored token has, until tokens change. They are apart from known, so that guesses evict no valid token.
 	unknown map[string]struct{}
-	news    int64 // how often something was forgotten: what was read before is not remembered after
+	news    int64 // number of invalidations: a token that was read before an invalidation is not cached after it
 	held    map[*hold]struct{}
 
 	uses uses

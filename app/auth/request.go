@@ -203,8 +203,8 @@ func (a *Auth) sign(body string) string {
 
 // signIn is the content of a cookie.
 type signIn struct {
-	id    string // of what is stored when it is over
-	token string // the token it stands for; "-" for the bootstrap token
+	id    string // of the row that records the sign-out
+	token string // ID of the token; "-" for the bootstrap token
 	until time.Time
 }
 

@@ -81,7 +81,7 @@ func TestWhatAWorkerWasToldOfAgainIsNotUndone(t *testing.T) {
 			first.Undo()
 			time.Sleep(time.Second)
 			a.waits("spare")
-			again.Undo() // that answer is lost as well: now nobody has it
+			again.Undo() // that response is lost as well: now no worker has the task
 			time.Sleep(time.Second)
 			if a.poll("spare", kind, 0) == nil {
 				o.t.Error("what reached the worker by no answer is undone by none")

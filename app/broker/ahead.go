@@ -61,7 +61,7 @@ func (a *ahead) takePage(run string, after, through int64, most int) []history.E
 			events := at.events[after+1-from : through+1-from]
 			if most = pageOf(events, most, change.MaxPageSize); len(events) <= most {
 				at.id, at.events = "", nil
-				return slices.Clip(events) // who appends to it is not to write into the memory of others
+				return slices.Clip(events) // an append by the caller must not overwrite the other events
 			}
 			return slices.Clip(events[:most])
 		}

@@ -196,7 +196,7 @@ func TestAStepCostsTwoCommits(t *testing.T) {
 	if commits := after.Commits - before.Commits; commits > 2*steps {
 		t.Errorf("%d activities took %d commits", steps, commits)
 	}
-	if reads := after.Reads - before.Reads; reads > 2 { // the sweeper may look what is due next
+	if reads := after.Reads - before.Reads; reads > 2 { // the sweeper may read what is due next
 		t.Errorf("%d activities took %d reads beside the batches", steps, reads)
 	}
 	t.Logf("dispatch: %+v", a.Dispatch().Counts())

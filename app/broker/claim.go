@@ -92,7 +92,7 @@ func (b *Broker) claimChange(in protocol.ClaimRequest, w *engine.Worker) (store.
 					"that is cleared", key.ID,
 			).With("task_status", string(engine.Ready))
 		}
-		current := rows.Worker(key) // as it is now: another app may have taken a newer registration
+		current := rows.Worker(key) // the current row: another app may have accepted a newer registration
 		if current == nil || !current.Left.IsZero() || in.Incarnation != "" && in.Incarnation != current.Incarnation {
 			return store.Writes{}, change.StaleWorker(key.ID)
 		}

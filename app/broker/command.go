@@ -102,7 +102,7 @@ type order struct {
 	requestID string       // empty: every request is another one
 	what      string       // all that is asked: the same request id with something else is refused
 	closes    bool         // it may end everything open in the run
-	input     engine.Input // what the run is told
+	input     engine.Input // the input for the engine
 	quotas    bool         // it is new work, which a quota of the namespace may refuse
 	// a condition on the run, which is not checked for a repeated request ID; nil: none
 	may  func(*engine.Run) error

@@ -32,7 +32,7 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 	collect := func() {}
 	// All that this response carries: the tasks of the next poll, and what turns made and lead to.
 	budget := responseBudget(ctx)
-	var by *engine.Worker // who polls, if it could be given a task now
+	var by *engine.Worker // the polling worker, if it may get a task now
 	if in.Next != nil {
 		w, empty, err := b.admitPoll(ctx, in.Next)
 		switch {
@@ -219,7 +219,7 @@ func (b *Broker) notRecorded(
 	if reason := protocol.ReasonOf(err); reason != "" {
 		b.forgetSticky(in)
 		turn.refused()
-		if in.Recovered != nil { // the attempt is over; its history has what its heartbeats told
+		if in.Recovered != nil { // the attempt has ended; its history has the details of its heartbeats
 			b.opt.Metrics.rebuilt(in.Recovered)
 			b.log.Info().Str("task_id", in.TaskID).Str("worker_id", in.Owner).Int64("epoch", in.Epoch).
 				Str("rebuild_activity", in.Recovered.Rebuild).Str("reason", in.Recovered.Reason).

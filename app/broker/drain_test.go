@@ -90,7 +90,7 @@ func TestADrainSaidAtOneAppReachesTheWorkersOfAnother(t *testing.T) {
 		if got := slots(); got != 100 { // those of the worker that decides
 			t.Errorf("the queue has %d slots while it is drained", got)
 		}
-		at.taken(at.result(runs, "done")) // what it has it ends
+		at.taken(at.result(runs, "done")) // its running task may finish
 		drained := func() protocol.FleetDrainState {
 			all := must[protocol.FleetDrains](t)(said.FleetDrains(t.Context(), "default"))
 			if len(all.Drains) != 1 {
@@ -275,7 +275,7 @@ func TestADrainsDeadlineAndEviction(t *testing.T) {
 		if len(told["idle"]) != 1 {
 			t.Errorf("the one that has nothing was told %q", told["idle"])
 		}
-		a.taken(a.result(task, "done")) // it may still end what it has
+		a.taken(a.result(task, "done")) // its running task may still finish
 	})
 	inBubble(t, "eviction", func(o *harness) {
 		t := o.t
@@ -310,7 +310,7 @@ func TestADrainsDeadlineAndEviction(t *testing.T) {
 			t.Errorf("what it may still run was given to another: %+v", got)
 		}
 		a.taken(a.result(task, "done"))
-		o.hired(a, "w", nil) // a worker of the contract that lives registers anew: the drain stands
+		o.hired(a, "w", nil) // a live HTTP worker registers again: the drain still applies
 		if got := a.turned("w", "", 0); got != protocol.PollDraining || !registered() {
 			t.Errorf("it comes back: %s", got)
 		}

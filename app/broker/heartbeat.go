@@ -143,7 +143,7 @@ func over(a protocol.HeartbeatAnswer, err error) (protocol.HeartbeatAnswer, erro
 
 // renewLease renews one lease of a worker's heartbeat; the response contains its error.
 func (b *Broker) renewLease(ctx context.Context, in protocol.HeartbeatRequest) protocol.HeartbeatAnswer {
-	if in.Malformed != nil { // it ends no attempt: the lease stays as it is
+	if in.Malformed != nil { // it ends no attempt: the lease is unchanged
 		reason := string(protocol.ReasonOf(in.Malformed))
 		return protocol.HeartbeatAnswer{
 			TaskID: in.TaskID, AttemptID: in.AttemptID, Attempt: in.Attempt, Owner: in.Owner, CanContinue: true, Reason: &reason,

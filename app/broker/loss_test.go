@@ -108,8 +108,8 @@ type dying struct {
 	silent      time.Duration // before the lease ends
 	asks        []string      // apps whose sweepers come to the lease, in this order, at once and three seconds later
 	over        string        // by whom the attempt is over
-	moves       bool          // it is heard at the other app since
-	gone        bool          // the app that heard it is
+	moves       bool          // the other app receives its heartbeats since
+	gone        bool          // the app with its heartbeats has ended
 	lost        bool
 }
 
@@ -212,7 +212,7 @@ func TestARegistrationCountsWhatItsAppSetFree(t *testing.T) {
 					incarnation = w.Incarnation
 					return err
 				}))
-				if incarnation == "p" { // it is read before the registration stands
+				if incarnation == "p" { // called before the registration is stored
 					o.reading.Store(&before)
 					return
 				}

@@ -18,7 +18,7 @@ import (
 func TestWhoWaitsFindsOutWhatNobodyTold(t *testing.T) {
 	inBubble(t, "two apps", func(o *harness) {
 		a, _ := o.app("a", true)
-		deaf := dispatch.New(dispatch.Options{Log: apptest.Log(t)}) // no commit is told to it
+		deaf := dispatch.New(dispatch.Options{Log: apptest.Log(t)}) // receives no notification of commits
 		b := broker.New(outage{o.store, o}, deaf, broker.Options{
 			Release: "test", App: "b", Shared: true, Log: apptest.Log(t),
 		})

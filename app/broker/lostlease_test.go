@@ -20,8 +20,8 @@ type lost struct {
 	lives   bool   // the app does not die
 	arrived bool   // the client has it, and its attempt sent a heartbeat
 	mute    bool   // it polls no more, another does
-	rested  bool   // its heartbeats had said at the next app before that it runs nothing
-	slots   string // what its heartbeats say
+	rested  bool   // its heartbeats had reported no running task to the next app before
+	slots   string // slots in its heartbeats
 }
 
 const (
@@ -47,7 +47,7 @@ func (l lost) given(a *app, kill func(), next func() *app, every time.Duration) 
 		}
 	}
 	beat(a)
-	a.start("before") // so that the app says of itself how long it lives, as one does whose workers hold something
+	a.start("before") // so that the app registers with its expiry, like an app whose workers have leases
 	a.taken(a.decide(a.poll("w", protocol.KindWorkflow, 30), done()))
 	poll := func(ctx context.Context, a *app, worker, id string) []protocol.Task {
 		wait := int64(50)
@@ -99,7 +99,7 @@ func (l lost) given(a *app, kill func(), next func() *app, every time.Duration) 
 		defer close(got)
 		worker := "w"
 		if l.mute {
-			worker = "v" // whoever is there gets what is free
+			worker = "v" // any live worker gets the released task
 			b.register(worker)
 		}
 		for i := 1; ctx.Err() == nil; i++ {

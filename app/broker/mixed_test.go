@@ -191,7 +191,7 @@ func TestASessionFinishesOnItsReleaseBesideTheNext(t *testing.T) {
 	register(a, "old too", "one")
 	a.taken(a.result(a.task("old too", protocol.KindActivity, "run"), "done"))
 	must[protocol.DeregisterAnswer](t)(a.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "old too"}))
-	older.Stop() // the other app is told, and looks after what that one would have done
+	older.Stop() // the other app is notified and takes over its work
 	if got := next.poll("new", protocol.KindActivity, 10); got == nil || !got.Activity.Session.IsNew {
 		t.Fatalf("when the older app has gone, the worker of the next release gets %+v", got)
 	}

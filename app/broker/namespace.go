@@ -33,8 +33,8 @@ type namespaces struct {
 	mu    sync.Mutex // guards all
 	until map[string]time.Time
 
-	types   map[string]map[string]string // the search attributes of some, where nobody else may change them
-	changes int                          // of registrations: what was read before one is not kept after it
+	types   map[string]map[string]string // search attributes of some namespaces, if no other app can change them
+	changes int                          // of registrations: a read from before a change is not cached after it
 }
 
 // has reports whether the cache knows the namespace. Entries do not expire in an app that is alone on its database,

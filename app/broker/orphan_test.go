@@ -201,7 +201,7 @@ func TestWhatAnAppAndItsWorkerHeldMovesOn(t *testing.T) {
 			run := a.start("one").RunID
 			task := a.poll("w", protocol.KindWorkflow, 0)
 			kill()
-			time.Sleep(45 * time.Second) // it looks for its way
+			time.Sleep(45 * time.Second) // the worker looks for another app
 			o.beat(b, "w", process, 4*minute)
 			if owner := o.owner(run); owner != "w" {
 				t.Fatalf("%s after the app died the task is leased to %q", o.at(), owner)
@@ -260,7 +260,7 @@ func TestWhatAnAppAndItsWorkerHeldMovesOnWithin65Seconds(t *testing.T) {
 				o.beat(a, "w", "", worked*time.Second)
 				heard := o.at()
 				kill()
-				at := o.freed(run, 2*time.Minute) - heard // which looks each second
+				at := o.freed(run, 2*time.Minute) - heard // freed checks once per second
 				if at < 60*time.Second || at > 66*time.Second {
 					t.Errorf("free %s after the last sign of life", at)
 				}

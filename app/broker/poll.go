@@ -57,7 +57,7 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 			switch {
 			case errors.Is(err, dispatch.ErrDraining):
 				return b.drainAnswer(), nil
-			case errors.Is(err, dispatch.ErrDrained): // it may go on with what is left to it, or given to it
+			case errors.Is(err, dispatch.ErrDrained): // the worker may poll other queues, or queues routed to it
 				in.Queues = asked
 				if w, empty, err = b.admitPoll(ctx, &in); err != nil || empty != nil {
 					return orZero(empty), err

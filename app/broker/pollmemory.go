@@ -225,7 +225,7 @@ func (b *Broker) again(
 	if err != nil || len(leased) == 0 {
 		return protocol.PollAnswer{}, err
 	}
-	tasks, err := b.tasks(ctx, in, leased) // the leases stay what they are, whatever becomes of this
+	tasks, err := b.tasks(ctx, in, leased) // the leases are unchanged, whatever the result
 	return protocol.PollAnswer{
 		Status: protocol.PollLeased, Tasks: tasks, AppRelease: b.opt.Release, StoreTime: b.storeTime(), Undo: func() {},
 	}, err

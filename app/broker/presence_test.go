@@ -161,7 +161,7 @@ func TestWhateverIsAcceptedFromAWorkerIsASignOfLife(t *testing.T) {
 			inBubble(t, fmt.Sprintf("%s, %d apps", name, apps), func(o *harness) {
 				a, _ := o.app("a", apps > 1)
 				heard := a
-				if apps > 1 { // one gave it the work, and the other hears of it
+				if apps > 1 { // one app leased the task, and the other receives the heartbeat
 					heard, _ = o.app("b", true)
 				}
 				o.hired(a, "w", func(in *protocol.RegisterRequest) { in.Process = []byte(`{"process_id": 1}`) })

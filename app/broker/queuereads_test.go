@@ -46,7 +46,7 @@ func TestTasksAreCountedOnceForAllWhoAsk(t *testing.T) {
 		} {
 			most := servers + 5 // a second may pass, and then it is counted anew
 			if name == "queues" && database != "" && !strings.HasPrefix(database, "sqlite") {
-				most += asked // the questions that wait, which are few and told by no commit
+				most += asked // the waiting query tasks, which are few and not reported by commits
 			}
 			if n := reads(ask); n > most {
 				t.Errorf("%d who ask for %s cost %d reads, those of who serves them %d", asked, name, n, servers)

@@ -56,7 +56,7 @@ func TestAWorkerThatEndedWithoutAWordIsRemoved(t *testing.T) {
 				time.Sleep(5 * time.Minute)
 				b, _ = o.app("a", c.shared)
 				if !c.shared {
-					silent = o.at() // it may have been heard until the app ended
+					silent = o.at() // its heartbeats may have arrived until the app ended
 				}
 			}
 			o.beat(b, "lives", "p", silent+kept-unstored-o.at()-time.Second)

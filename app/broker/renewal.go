@@ -32,7 +32,7 @@ const (
 
 // renewals are the heartbeats whose sessions wait to be renewed together.
 type renewals struct {
-	mu      sync.Mutex // guards all below, and what stands in a gathering until it is closed
+	mu      sync.Mutex // guards all below, and the contents of a gathering until it is closed
 	waiting *gathering // nil: none waits
 }
 
@@ -41,7 +41,7 @@ type gathering struct {
 	parts []*renewed
 	size  int
 	due   time.Time
-	now   chan struct{} // closed when nobody may wait any longer
+	now   chan struct{} // closed when the renewals must be committed at once
 	hurry func()        // closes now, once
 	done  chan struct{} // closed when the parts have their outcomes, or err is why they have none
 	err   error

@@ -35,7 +35,7 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 	s, err := change.Commit[engine.Session](ctx, b.store, store.Change{Needs: needs, Decide: func(
 		rows store.Rows, now time.Time,
 	) (store.Writes, error) {
-		w := rows.Worker(key) // as it is now: another app may have taken a newer registration
+		w := rows.Worker(key) // the current row: another app may have accepted a newer registration
 		if w == nil || !w.Left.IsZero() || in.Incarnation != "" && in.Incarnation != w.Incarnation {
 			return store.Writes{}, change.StaleWorker(key.ID)
 		}

@@ -96,7 +96,7 @@ func (b *Broker) successor(ctx context.Context, key engine.SessionKey, named str
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		return "", nil // the decision will say so
+		return "", nil // the decision returns the error
 	} else if err != nil {
 		return "", fmt.Errorf("session %s: %w", key.ID, err)
 	}

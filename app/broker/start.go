@@ -76,7 +76,7 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 // register later; if the name is wrong, the run waits without end. The run is already stored, so a failed read does not
 // fail the start: it returns no warning.
 func (b *Broker) unknownBuild(ctx context.Context, in protocol.StartRequest) []protocol.Warning {
-	known := false // true: this app has the registration of such a worker, and does not read the database
+	known := false // true: this app knows such a worker and need not read the database
 	b.workers.Each(in.Namespace, func(_ engine.WorkerKey, h *membership.Heard) {
 		known = known || h.Worker.BuildID == in.BuildID && h.Worker.Serves(in.TaskQueue)
 	})

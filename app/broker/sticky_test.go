@@ -81,7 +81,7 @@ func goRound(t *testing.T, a, other *app) {
 			Kind: protocol.KindWorkflow, TaskID: task.TaskID, Owner: id, Attempt: task.Attempt, Kept: task.LastSequence,
 			Commands: []protocol.Command{greet()},
 		}
-		if i == 7 { // b throws away what it has, since its decision is refused
+		if i == 7 { // b evicts the run, since its decision is rejected
 			bad := item
 			bad.Commands = []protocol.Command{{Type: protocol.ScheduleActivity}}
 			if at.complete(bad).Err == nil {
@@ -177,7 +177,7 @@ func TestAWorkflowTaskGoesToAKeeperThatIsFit(t *testing.T) {
 				}
 				if !waits {
 					if c.wait > 0 {
-						return // who polls now was heard now
+						return // a new poll counts as a heartbeat
 					}
 					signal()
 				}

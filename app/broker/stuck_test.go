@@ -162,7 +162,7 @@ func TestAPassForStuckRunsCostsTheSameForAnyNumberOfRuns(t *testing.T) {
 			for i := range n {
 				a.start(fmt.Sprint("f", i))
 			}
-			time.Sleep(5 * time.Minute) // by then the app has done what it does once after its start
+			time.Sleep(5 * time.Minute) // by then the app has finished the work after its start
 			stats := o.store.(interface{ Stats() store.Stats })
 			pass := func() cost {
 				before := stats.Stats()

@@ -183,7 +183,7 @@ func TestAProcessHoldsOneSuspectAtATime(t *testing.T) {
 			if suspects, _ := a.suspected(beside); suspects != 0 {
 				o.t.Errorf("%d tasks beside the suspect are suspected", suspects)
 			}
-			if got := a.takes("w", "p3", 100); len(got) != 7 { // four that were cleared, three that ran beside it
+			if got := a.takes("w", "p3", 100); len(got) != 7 { // four that were cleared, three concurrent ones
 				o.t.Errorf("the third process gets %d tasks, want 7", len(got))
 			}
 		})
@@ -265,7 +265,7 @@ func TestABlamedTaskIsAloneInItsProcess(t *testing.T) {
 		if got := a.takes("v", "q1", 1); len(got) != 1 {
 			o.t.Error("another process gets nothing either")
 		}
-		time.Sleep(10 * time.Second) // twice what it had run before
+		time.Sleep(10 * time.Second) // twice as long as it had run before
 		o.sweep(a)
 		if suspects, _ := a.suspected(run); suspects != 0 {
 			o.t.Error("it is not cleared")
@@ -398,7 +398,7 @@ func TestAProcessWhoseLeasesEndIsJudgedAsAWhole(t *testing.T) {
 			time.Sleep(600*time.Second - 30*time.Second)
 			free := []int{}
 			for range 3 {
-				time.Sleep(3 * time.Second) // for the app that might hear it
+				time.Sleep(3 * time.Second) // time for the app that may receive its heartbeat
 				o.sweep(at)
 				n, _ := at.suspected(run)
 				free = append(free, n)

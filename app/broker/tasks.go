@@ -257,7 +257,7 @@ func (b *Broker) workflowTask(
 		}
 		t.Events, t.NextPageToken, all = page.Events, page.NextPageToken, page.Events
 	}
-	if seen == 0 && len(all) > 0 && all[0].Seq == 1 { // who keeps the run has its first event
+	if seen == 0 && len(all) > 0 && all[0].Seq == 1 { // a sticky worker has the first event
 		if s, ok := all[0].Data.(*history.WorkflowStarted); ok {
 			t.Arguments = payload.Payload{Blob: s.Arguments}
 		}

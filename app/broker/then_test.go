@@ -172,7 +172,7 @@ func TestATurnThatDoesNotCountLeavesItsResult(t *testing.T) {
 	}
 	type wrong struct {
 		before func(*app)
-		told   func(*app) bool // an app that heard of it from another
+		told   func(*app) bool // whether the app knows it from another app
 		change func(*call)
 	}
 	decided := func(of func(*engine.Queue) bool, queue string) func(*app) bool {
@@ -231,7 +231,7 @@ func TestATurnThatDoesNotCountLeavesItsResult(t *testing.T) {
 			must[protocol.CommandReceipt](a.t)(a.Signal(a.t.Context(), protocol.SignalRequest{
 				Target: protocol.Target{WorkflowID: "one"}, SignalName: "go",
 			}))
-		}, told: func(*app) bool { return true }}, // the run's row tells
+		}, told: func(*app) bool { return true }}, // from the run's row
 	}
 	judge := func(t *testing.T, c wrong, a, there *app) {
 		a.register("v")

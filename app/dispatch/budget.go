@@ -14,7 +14,7 @@ import (
 type Memory interface {
 	Try(bytes int64) bool                        // reserves bytes if they are free
 	Grow(ctx context.Context, bytes int64) error // waits until they are
-	Return(bytes int64)                          // of those that were reserved
+	Return(bytes int64)                          // returns reserved bytes
 	Force(bytes int64)                           // reserves bytes that are in use already
 }
 

@@ -160,7 +160,7 @@ func (d *Dispatch) claim(l *line, gen uint64, r store.ClaimRequest, parts []part
 	for i := range parts {
 		e := parts[i].entry
 		if err == nil && e.waiter.member.age == parts[i].age {
-			e.spot.empty = gen // had the claim left tasks behind, the store would have told Backlog before it answered
+			e.spot.empty = gen // for remaining tasks the store would have called Backlog before it returned
 		}
 	}
 	for i := range parts {

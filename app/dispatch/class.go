@@ -36,7 +36,7 @@ type member struct {
 	worker *engine.Worker
 	class  *class
 	spots  map[*line]*spot
-	age    uint64    // rises when what is known is forgotten: a claim sent before teaches nothing
+	age    uint64    // incremented by forget: results of earlier claims are ignored
 	polls  []*Waiter // by arrival
 	used   uint64    // arrival that asked for it last
 	before *member   // of the same id, with other types or another process, and with polls left

@@ -78,13 +78,13 @@ type Dispatch struct {
 	gone     []func(store.Process)
 	decided  func()
 	pulse    func(time.Time)
-	due      time.Time // earliest Due told before Bind
+	due      time.Time // earliest time reported by Due before Bind
 	lines    map[lineKey]*line
 	members  map[engine.WorkerKey]*member
 	classes  map[string]*class
 	waiters  map[*Waiter]struct{}
 	routes   map[engine.QueueKey]string
-	turns    map[string][]*Waiter        // by run: those that want its next activity
+	turns    map[string][]*Waiter        // by run: waiters for its next activity
 	isolated map[engine.WorkerKey]string // incarnations that hold a blamed task and receive no other task
 	pruneAt  int                         // number of lines and workers at which old ones are forgotten
 	arrivals uint64                      // gives every waiter its place
@@ -166,7 +166,7 @@ func (d *Dispatch) Backlog(namespace, queue string, kind protocol.TaskKind, lane
 		d.reopen(func(l lineKey) bool { return l.namespace == namespace && l.kind == k })
 		return
 	}
-	if l := d.lines[lineKey{namespace, queue, k}]; l != nil { // without a line nobody has asked, and nothing is believed
+	if l := d.lines[lineKey{namespace, queue, k}]; l != nil { // without a line no poll has waited
 		l.tell(lanes)
 		d.start(l)
 	}
@@ -209,7 +209,7 @@ func (d *Dispatch) Queue(q *engine.Queue) {
 	if d.decided != nil {
 		d.decided()
 	}
-	moved := d.routes[q.Key()] != q.Group // polls stand in the lines of queues that are theirs
+	moved := d.routes[q.Key()] != q.Group // polls wait only in the queues routed to them
 	if d.routes[q.Key()] = q.Group; q.Group == "" {
 		delete(d.routes, q.Key())
 	}

@@ -459,7 +459,7 @@ func TestRecheckFindsWhatAWorkerMayHaveNow(t *testing.T) {
 		got := waitFor(t.Context(), d.Enter(spec(w, 1, oneActivity)), time.Minute)
 		rested()
 		b.mu.Lock()
-		b.ready = append(b.ready, activity("x")) // nobody was told
+		b.ready = append(b.ready, activity("x")) // without a notification
 		b.mu.Unlock()
 		d.Recheck(w.Key())
 		wantTasks(t, got, "x")
@@ -507,7 +507,7 @@ func TestAfterMissedHintsEverybodyLooksAgain(t *testing.T) {
 		defer stop()
 		rested()
 		b.mu.Lock()
-		b.ready = append(b.ready, activity("x")) // and nobody says so
+		b.ready = append(b.ready, activity("x")) // without a notification
 		b.mu.Unlock()
 		d.Missed()
 		wantTasks(t, got, "x")

@@ -67,7 +67,7 @@ const (
 	// processes that another app superseded, deregistered, or received a drain state from; overflow: perhaps of any
 	// worker
 	TopicSuperseded
-	TopicLoose  // that sessions changed which nobody holds
+	TopicLoose  // changes to sessions without an owner
 	TopicTokens // tokens that were made, changed or dropped; overflow: perhaps any
 	TopicEnded  // runs that closed; overflow: perhaps any
 )

@@ -43,13 +43,13 @@ type lineKey struct {
 type line struct {
 	key       lineKey
 	groups    map[*class]*group
-	lanes     map[string]*lane // of tasks that were offered or told of
+	lanes     map[string]*lane // of offered tasks and of backlog notifications
 	name      []byte           // of the lane that is looked up
 	open      []*group         // with pollers for which there may be something to claim
 	asking    map[*Waiter]bool // that do not wait: a claim of the line is all they ask for
 	size      int              // waiters that asked for this line, those without a free slot included
-	fair      bool             // classes share it: its order is nobody's to change
-	gen       uint64           // rises with every backlog told: what a claim found is true of the gen it was sent at
+	fair      bool             // fairness classes share the line, so no task may overtake
+	gen       uint64           // incremented by each backlog notification; a claim result holds for its gen
 	claiming  bool             // a claim is in flight; there is never a second one
 	lastClaim uint64           // number of its latest claim
 	failures  int              // failed claims in a row

@@ -66,7 +66,7 @@ func TestATaskGoesPastOlderOnesToWhoMadeIt(t *testing.T) {
 		goes("another keeps the run", false, flow)
 		keepers = append(keepers, process(w))
 		goes("it keeps the run, too", true, flow)
-		d.Backlog(older.Namespace, older.Queue, older.Kind) // of what, nobody said
+		d.Backlog(older.Namespace, older.Queue, older.Kind) // without lanes
 		goes("anything may lie there", false, nil)
 		if b.sent() != claims {
 			t.Error("something was claimed for the slot of its own task")

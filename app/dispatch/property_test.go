@@ -25,7 +25,7 @@ type model struct {
 	made    map[time.Time]store.Offer // by the time of the offer, which is its name
 	open    []promise
 	polls   []*poll
-	took    map[time.Time]int // task → how often a poller was given it
+	took    map[time.Time]int // task → number of its deliveries to pollers
 }
 
 type promise struct {
@@ -176,7 +176,7 @@ func (w *model) commit() {
 		switch {
 		case fail && p.r != nil:
 			p.r.Undo()
-			w.b.leave(p.o) // the change is tried again and finds nobody
+			w.b.leave(p.o) // the change is retried and finds no poller
 		case p.r != nil:
 			p.r.Deliver(lease(p.o, 0))
 		default:

@@ -22,7 +22,7 @@ type Counts struct {
 	FailedClaims int64
 	Throttled    int64 // of them, from which a budget withheld tasks
 	EmptyPolls   int64 // polls that ended without a task
-	Returned     int64 // tasks given back because their poller was gone
+	Returned     int64 // tasks returned because their poller had ended
 	Waiting      int   // pollers now
 }
 

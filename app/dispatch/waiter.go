@@ -77,7 +77,7 @@ type Waiter struct {
 	stopped bool           // a task did not fit into its response: it gets none that comes behind that
 	once    bool           // it does not wait: one claim of each line that may hold something, no more
 	closing bool           // takes nothing new
-	left    bool           // is in no line; what still arrives is given back
+	left    bool           // in no line; tasks that still arrive are returned
 	err     error          // why it was ended, or what its latest claim failed with
 	held    *protocol.Wait // why a budget withheld tasks from it when its wait ended
 }
@@ -260,7 +260,7 @@ func (w *Waiter) asking() bool {
 		return false
 	}
 	if w.full() {
-		return false // nothing is claimed for it until what it counts on has come, and then its wait is over
+		return false // no claims for it until its own tasks have arrived, and then its wait ends
 	}
 	for i := range w.entries {
 		e := &w.entries[i]

@@ -62,7 +62,7 @@ func sees(principal any, namespace string) bool { return principal.(*auth.Princi
 
 func principalKey(principal any) string {
 	who, _ := principal.(*auth.Principal)
-	if who == nil || who.Method == auth.Unchecked { // nobody has a token
+	if who == nil || who.Method == auth.Unchecked { // without tokens
 		return ""
 	}
 	return who.Key()

@@ -45,12 +45,12 @@ type Options struct {
 	NoAuth         bool   // every caller is trusted
 	Transports     []string
 	Settings       func() protocol.WorkerSettings
-	Cleanup        time.Duration // between two looks for ended sessions: 5 min; below zero they stay
+	Cleanup        time.Duration // between two cleanups of ended sessions: 5 min; negative: no cleanup
 	LogAge         time.Duration // how long lines of activities are kept: 7 days
 	AuditAge       time.Duration // how long audit entries are kept: 365 days
 	AttemptLease   time.Duration
 	Metrics        bool
-	MaxBlamed      int                 // blamed losses after which a task is given up; 0: 3
+	MaxBlamed      int                 // blamed losses after which a task fails; 0: 3
 	Quotas         *engine.QuotaLimits // quotas of namespaces that set none; nil: engine.DefaultQuotas
 	MaxPolls       int                 // long polls of HTTP workers held at once; 0: 10,000
 	MaxSockets     int                 // sockets of one token; 0: no cap
@@ -59,7 +59,7 @@ type Options struct {
 	Dashboard      http.Handler        // handler of paths outside of /api; nil: none
 	Log            zerolog.Logger
 
-	Still bool // nothing moves time forward but the caller, who has done what is due by Broker.Due
+	Still bool // only the caller advances time, and runs due work with Broker.Due
 }
 
 // keepSessions is the retention of ended sessions, equal to the retention of a namespace.

@@ -126,7 +126,7 @@ func endedAttempts(e *store.RunEvent) []protocol.SessionAttempt {
 	lost := one
 	lost.Outcome, lost.Why = "", ""
 	list := lostDeliveries(lost, at.Lost)
-	if at.AttemptID == "" { // it ended while nobody had it
+	if at.AttemptID == "" { // it ended while it was not leased
 		return list
 	}
 	one.AttemptID, one.Attempt, one.Worker, one.Epoch, one.StartedAt, one.EndedAt = at.AttemptID, at.Number, at.Worker,

@@ -54,7 +54,7 @@ func (v *View) Follow(ctx context.Context, t protocol.Target, after int64, f Fol
 				after = e.Seq
 			}
 			if len(page.Events) == 0 {
-				break // it was removed meanwhile, which the next look tells
+				break // it was deleted meanwhile; the next read reports this
 			}
 		}
 		if run.Terminal {

@@ -24,7 +24,7 @@ func TestAFollowerIsToldThatNothingHappensWithoutAsking(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Minute) // an app looks once, minutes after its start, for what was left behind
+		time.Sleep(10 * time.Minute) // minutes after its start an app checks once for work of previous processes
 		ctx, cancel := context.WithCancel(t.Context())
 		begun, events, beats := 0, 0, 0
 		done := make(chan error)

@@ -90,7 +90,7 @@ func report(rows store.Rows, now time.Time, w *store.Writes) {
 				continue
 			}
 			parent, at := written(rows, m.ToRun, w)
-			if parent == nil || parent.Status == protocol.RunContinued { // the run that goes on in its place is not at hand
+			if parent == nil || parent.Status == protocol.RunContinued { // the next run of the chain is not loaded
 				continue
 			}
 			d, err := engine.DecideRun(parent, environment(rows, parent), m.Input(), now)

@@ -83,7 +83,7 @@ func ReleaseLeases(
 			continue
 		}
 		err := Release(ctx, s, ref, why, false)
-		if protocol.ReasonOf(err) != "" { // somebody else ended it meanwhile
+		if protocol.ReasonOf(err) != "" { // another request ended it meanwhile
 			continue
 		}
 		if err != nil {

@@ -30,7 +30,7 @@ type Authenticate func(ctx context.Context, token string, r *http.Request) (prin
 
 // Options of a channel. Zero values mean the defaults named next to them.
 type Options struct {
-	Worker    Authenticate // of workers; must let nobody in who is not one. nil: everybody is let in
+	Worker    Authenticate // of workers; must reject all other callers. nil: every caller is admitted
 	Dashboard Authenticate // of browsers; nil: everybody is let in
 	// Door refuses requests before anything of them is read, whatever they are for; nil: none.
 	Door func(*http.Request) error
@@ -43,7 +43,7 @@ type Options struct {
 	Hub *dispatch.Hub
 
 	Transports   []string      // of "websocket" and "polling"; nil: both
-	Origins      []string      // of browsers, beside the own host
+	Origins      []string      // of browsers, in addition to the app's host
 	PingInterval time.Duration // 10 s
 	PingTimeout  time.Duration // 5 s
 	Recheck      time.Duration // how often principals are looked at again: 1 min

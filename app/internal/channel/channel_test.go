@@ -653,7 +653,7 @@ func pageHears(t *testing.T, database string) {
 			t.Fatal(err)
 		}
 	}
-	watch() // nobody looks any more
+	watch() // the page is not visible any more
 	took := time.Since(from)
 	for len(hints) > 0 {
 		h := next()

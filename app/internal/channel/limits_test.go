@@ -136,7 +136,7 @@ func TestLimitsAreThoseOfHTTP(t *testing.T) {
 			for _, f := range reflect.VisibleFields(reflect.TypeOf(c.of)) {
 				name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 				limits, types := beyond(f)
-				if name == "worker_id" { // the connection says who it is
+				if name == "worker_id" { // the connection determines the worker ID
 					continue
 				}
 				body := func(v string) string { return "{" + c.base + `,"` + name + `":` + v + "}" }

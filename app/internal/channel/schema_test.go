@@ -58,7 +58,7 @@ var notices = map[string]any{
 // drawer derives JSON schemas from the Go types that are encoded and decoded.
 type drawer struct {
 	defs    object
-	answers bool // what the app says: members that are always there are required
+	answers bool // types that the app sends: members that are always present are required
 }
 
 func ref(name string) object { return object{"$ref": "#/$defs/" + name} }

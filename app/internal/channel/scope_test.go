@@ -118,7 +118,7 @@ func tokenIsABoundary(t *testing.T, database string) {
 			continue
 		}
 		for id, p := range peers {
-			for _, owner := range []string{id, keeper} { // its own name in the token, and the one that stands in it
+			for _, owner := range []string{id, keeper} { // its own ID in the token, and the holder's ID
 				before := a.Dump()
 				e := p.refusal(c.reason, method, c.in(owner))
 				if strings.Contains(e.Error()+text(e.Details), keeper) {

@@ -18,7 +18,7 @@ func TestWhatWouldBeLostIsRefusedOnTheSocket(t *testing.T) {
 	large := `{"codec":"avro","blob":"` + strings.Repeat("A", payload.MaxBytes+1) + `"}`
 	for _, c := range []struct {
 		name, response, member string
-		reason                 string // "" for what is lost
+		reason                 string // "" for members that the run would lose
 	}{
 		{
 			"a wait on a stream", `{"commands":[],"message_stream_waits":[{"stream_name":"s"}]}`, "message_stream_waits", "",

@@ -110,7 +110,7 @@ func (c *Channel) openWorker(s *socketio.Socket) {
 	})
 	level := zerolog.InfoLevel
 	if c.peers.Returns(p.Peer) {
-		level = zerolog.DebugLevel // that one comes and goes is no news, and it was said why it gets nothing
+		level = zerolog.DebugLevel // such a worker reconnects often, and the reason was logged
 	}
 	c.log.WithLevel(level).Str("worker_id", p.WorkerID).Msg("worker connected")
 	context.AfterFunc(s.Context(), func() {

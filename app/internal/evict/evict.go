@@ -45,17 +45,17 @@ type Evictor struct {
 	drains   func() bool // whether the app does
 	log      zerolog.Logger
 
-	life  context.Context // of looks
+	life  context.Context // of searches
 	end   context.CancelCauseFunc
 	looks sync.WaitGroup
 
 	mu      sync.Mutex // guards what follows
 	full    map[engine.WorkerKey]map[string]bool
-	timer   *time.Timer // of the next look; nil: none is due
+	timer   *time.Timer // of the next search; nil: none is scheduled
 	at      time.Time   // when that is
 	looking bool
 	closed  bool
-	told    map[engine.SessionKey]chan struct{} // sessions whose holders were told; closed when one gave its session up
+	told    map[engine.SessionKey]chan struct{} // by session: closed when the notified owner releases it
 	tell    func(namespace, worker string, n protocol.SessionNotice) bool
 
 	// waits holds the sessions whose wait for a place was reported, with the time of the last search that found them
@@ -108,7 +108,7 @@ func (e *Evictor) lookAgain(full map[engine.WorkerKey]map[string]bool, at time.T
 		}
 		maps.Copy(e.full[w], routes)
 	}
-	if e.closed || e.looking || e.timer != nil && !at.Before(e.at) { // a look that is under way sees to the next
+	if e.closed || e.looking || e.timer != nil && !at.Before(e.at) { // a running search schedules the next one
 		return
 	}
 	if e.timer != nil {
@@ -173,7 +173,7 @@ func (e *Evictor) lookForRoom(ctx context.Context, full map[engine.WorkerKey]map
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.looking = false
-	if len(e.full) > 0 { // claims that told of others meanwhile
+	if len(e.full) > 0 { // reported by claims meanwhile
 		e.lookAgain(nil, time.Now().Add(roomAfter))
 	}
 	if next > 0 {

@@ -42,7 +42,7 @@ func (t token) word(w string) bool { return t.kind == nameToken && strings.Equal
 // scan cuts a filter into tokens; the last is the end.
 func scan(text string) ([]token, error) {
 	var tokens []token
-	at := 1 // of what is left
+	at := 1 // position of the remaining text, in characters
 	for {
 		blank := len(text) - len(strings.TrimLeftFunc(text, unicode.IsSpace))
 		at, text = at+utf8.RuneCountInString(text[:blank]), text[blank:]

@@ -32,7 +32,7 @@ const leaveTime = 40 * time.Second
 // Intent returns the operator's intent for a worker that sends a heartbeat; names reports whether the heartbeat lists
 // tasks.
 func (f *Fleet) Intent(w *engine.Worker, names bool) protocol.Intent {
-	has := names // or, of one that names only what is due, as it was seen last
+	has := names // or, if the heartbeat lists only due leases, as recorded before
 	f.workers.With(w.Key(), func(h *membership.Heard) { has = has || h.Told == protocol.IntentLeave })
 	return f.intentAt(w, f.about(), has)
 }

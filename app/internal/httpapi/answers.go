@@ -180,7 +180,7 @@ type runsQuery struct {
 	Stored string `json:"stored_status" enum:"running,completed,failed,timed_out,cancelled,terminated,continued"`
 	Query  string `json:"query"`        // a part of the workflow id or of the business key
 	Stuck  bool   `json:"stuck"`        // only stuck runs: they make no progress and need an operator
-	Waits  bool   `json:"wait_reasons"` // also say what each open run waits for
+	Waits  bool   `json:"wait_reasons"` // include the wait reason of each open run
 	// answer within a moment, with searched_to if the search is not at its end; else a search of two seconds is refused
 	Partial bool `json:"partial"`
 	pageQuery

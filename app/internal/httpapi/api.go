@@ -146,7 +146,7 @@ type call struct {
 
 	// the workflow id of a start, made here when the caller named none: the key under which to ask what became of it
 	started string
-	about   string // what an audited request is about, when its path does not say it
+	about   string // the object of an audited request, if its path does not name it
 	detail  string // what else is noted of an audited request: the run it met, and why
 }
 

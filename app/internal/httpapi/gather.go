@@ -111,7 +111,7 @@ func (g *gathered) gather(e history.Event, body json.RawMessage) (command string
 		UpdateID    string `json:"update_id"`
 		UpdateName  string `json:"update_name"`
 	}
-	if json.Unmarshal(body, &p) != nil { // an event of a later release, say: it is exported and not listed
+	if json.Unmarshal(body, &p) != nil { // for example an event of a later release: it is exported but not listed
 		return ""
 	}
 	g.blobsIn(e, body)

@@ -101,7 +101,7 @@ func probe(c *call, healthy, sick string, err error) (answer, error) {
 	status, said, database := http.StatusOK, healthy, "ok"
 	if err != nil {
 		status, said, database = http.StatusServiceUnavailable, sick, "unavailable"
-		c.W.Header().Set("Retry-After", "1") // as every 503 of this API says
+		c.W.Header().Set("Retry-After", "1") // like every 503 of this API
 	}
 	return answer{status, probeAnswer{said, history.At(time.Now()), map[string]string{"database": database}}}, nil
 }

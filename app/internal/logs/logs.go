@@ -31,7 +31,7 @@ type Logs struct {
 	store store.Store
 	opt   Options
 	seed  maphash.Seed
-	locks [64]sync.Mutex // by task: chunks of one are stored one after the other, so that what is kept is counted right
+	locks [64]sync.Mutex // by task: serializes the batches of one task, so that sizes are counted correctly
 }
 
 // New makes the logs of an app.

@@ -79,11 +79,11 @@ func (ws *Workers) storeSigns(
 					if older = append(older, store.Process{Worker: k, Incarnation: s.Worker.Incarnation}); old.Explicit ||
 						s.Worker.Explicit {
 						continue
-					} // a worker that names no process is heard as the newest
+					} // a worker without an incarnation counts as the newest process
 				}
 				next, at := *old, now.Add(-s.silent)
 				if old.HeartbeatAt.After(at) {
-					at = old.HeartbeatAt.Time // another app heard it later
+					at = old.HeartbeatAt.Time // another app received a later heartbeat
 				} else {
 					next.HeardBy = ws.opt.App
 				}

@@ -119,7 +119,7 @@ func (ws *Workers) InCompany() bool {
 // metApps notes until when the other apps are believed to be alive.
 func (ws *Workers) metApps(apps map[string]time.Time) {
 	last := ws.company.Load()
-	if last == 0 { // this one knew of none; who ended before it came is told by the workers that are new here
+	if last == 0 { // this app knew no other; apps that ended before are detected by their workers that come here
 		last = ws.started.UnixNano()
 	}
 	for id, until := range apps {

@@ -10,7 +10,7 @@ import (
 // Orphans tracks workers that no app may be monitoring: workers of apps that ended, including this app before a
 // restart.
 type Orphans struct {
-	Due  time.Time // when to find out who they are; zero: there are none
+	Due  time.Time // when to search for such workers; zero: there are none
 	apps []string  // that were alive at the last announcement
 	Gone time.Time // when one of them will have been silent for too long; zero: there is none
 }

@@ -143,7 +143,7 @@ func (ws *Workers) freeUnheld(
 		switch err := change.Release(ctx, ws.store, ref, "undelivered", true); {
 		case err == nil:
 			freed++
-		case protocol.ReasonOf(err) == "": // else somebody ended it meanwhile
+		case protocol.ReasonOf(err) == "": // otherwise another request ended it meanwhile
 			return freed, err
 		}
 	}

@@ -33,11 +33,11 @@ type Options struct {
 	Alive         time.Duration // a worker is dead this long after its last heartbeat
 	StoreAlive    time.Duration // how often its liveness is stored at rest when the database is shared
 	Quiet         time.Duration // silence after which the exact time of a worker's last heartbeat is stored
-	Heartbeat     time.Duration // what workers are told
+	Heartbeat     time.Duration // interval of heartbeats that workers are given
 	AttemptLease  time.Duration // of workers that renew by themselves
 	HTTPLease     time.Duration // of clients of the HTTP contract
 	PollKept      time.Duration // how long a poll may be repeated after it was answered
-	Shared        bool          // other apps hear workers as well, and what is stored of those counts
+	Shared        bool          // other apps receive heartbeats too, so stored heartbeats count
 	Release       string        // of this app
 	StrictRelease bool
 	MaxBlamed     int               // setting max-blamed-losses; 0: engine.DefaultBlamedLosses

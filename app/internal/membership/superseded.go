@@ -26,7 +26,7 @@ func (ws *Workers) watchSuperseded(ctx context.Context) {
 			}
 		}
 		for _, p := range append(changed.Superseded, changed.Said...) {
-			if p.Worker.Namespace == appsNamespace { // an app left: who is there now is looked at soon
+			if p.Worker.Namespace == appsNamespace { // an app left: read soon which apps are alive
 				ws.appLeft.Store(true)
 				ws.storeSoon()
 				ws.dispatch.Due(time.Unix(0, 0)) // and so is what only that one knew to be due
@@ -61,7 +61,7 @@ func (ws *Workers) superseded(ctx context.Context, p store.Process) {
 	why, lost := engine.ReturnedDraining, returned
 	if err == nil {
 		if w.Incarnation == p.Incarnation {
-			return // it may end what it holds
+			return // it may finish its tasks
 		}
 		why, lost = restarted, diedWith(&w)
 	}

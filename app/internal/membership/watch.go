@@ -77,7 +77,7 @@ func (ws *Workers) Watch(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-ws.unstored:
-			if !failed { // the next look tries again, not each heartbeat
+			if !failed { // the next check retries, not each heartbeat
 				tell()
 			}
 		case <-tick.C:

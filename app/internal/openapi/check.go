@@ -17,7 +17,7 @@ type Checker struct {
 
 	mu       sync.Mutex
 	compiler *jsonschema.Compiler
-	schemas  map[string]*jsonschema.Schema // by pointer; nil: the description says nothing of the body
+	schemas  map[string]*jsonschema.Schema // by pointer; nil: the body is not described
 }
 
 const resource = "openapi.json"

@@ -166,7 +166,7 @@ type workflowAnswer struct {
 type refusal struct {
 	Reason     protocol.Reason     `json:"reason"`
 	Message    string              `json:"message"`                     // for people
-	Fields     map[string][]string `json:"errors,omitempty"`            // what is wrong, by the path of the field
+	Fields     map[string][]string `json:"errors,omitempty"`            // errors by the path of their member
 	Validation map[string][]string `json:"validation_errors,omitempty"` // the same
 }
 

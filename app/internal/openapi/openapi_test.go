@@ -119,7 +119,7 @@ func TestTheCheckerRefusesWhatIsNotDescribed(t *testing.T) {
 		status  int
 		body    string
 		header  http.Header
-		want    string // a part of what is wrong; empty: nothing
+		want    string // a part of the expected error; empty: no error
 	}{
 		{"GET /up", 200, `{"status":"up","timestamp":"2026-01-02T03:04:05.000006Z"}`, header, ""},
 		{"GET /up", 200, `{"status":"up","timestamp":"2026-01-02T03:04:05.000006Z","more":1}`, header, ""},

@@ -77,7 +77,7 @@ func nameOf(t reflect.Type, reads bool) string {
 	switch {
 	case name == "":
 		return ""
-	case t == eventType: // never used: historyEvent stands for it
+	case t == eventType: // never used: historyEvent replaces it
 		return t.String()
 	}
 	name = strings.ToUpper(name[:1]) + name[1:]
@@ -151,7 +151,7 @@ func (d *schemas) member(p jsonschema.InterceptPropParams, reads bool) error {
 	if !p.Processed {
 		return nil
 	}
-	if p.PropertySchema.AnyOf != nil { // null or a type by its name: what the library notes beside it would hold for both
+	if p.PropertySchema.AnyOf != nil { // null or a named type: keywords next to it would apply to both
 		p.PropertySchema.Type = nil
 		for _, s := range p.PropertySchema.AnyOf {
 			if s.TypeObject.Ref != nil {

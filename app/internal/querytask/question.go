@@ -140,7 +140,7 @@ func (p *Pending) Ask(ctx context.Context, q store.Question, patience time.Durat
 		return store.Reply{}, err
 	}
 	defer p.withdraw(ctx, q.ID)
-	if err != nil { // it may stand all the same
+	if err != nil { // the row may exist anyway
 		return store.Reply{}, err
 	}
 	r, asked, err := p.first(ctx, q)
@@ -195,7 +195,7 @@ func (p *Pending) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leas
 		if i < 0 {
 			continue
 		}
-		if i == len(given) { // those who may have it have no room
+		if i == len(given) { // eligible pollers have no free slot
 			left = true
 			break
 		}

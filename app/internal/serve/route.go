@@ -15,7 +15,7 @@ type Plane string
 const (
 	Control Plane = "control" // the contract's control plane
 	Work    Plane = "worker"  // the contract's worker protocol
-	Own     Plane = "sojourn" // routes of ours, beside the contract
+	Own     Plane = "sojourn" // Sojourn's routes, in addition to the contract
 )
 
 // Route is one line of a transport's table: the request and the roles of its callers.
@@ -32,8 +32,8 @@ type Route struct {
 	Limit time.Duration
 	// its bytes come from the part of the budget that is reserved for outcomes, heartbeats, renewals and session verbs
 	Reserved bool
-	Reads    int64 // bytes it may load from the store beside its own body; 0: a few
-	Shape    Shape // what it reads and answers
+	Reads    int64 // bytes that it may load from the store in addition to its body; 0: a few
+	Shape    Shape // its request and responses
 }
 
 // Held is the limit of a request that waits for a task or a worker: the maximum wait plus the time for the response.
@@ -49,12 +49,12 @@ const brief = 30 * time.Second
 // tests check every response against it.
 type Shape struct {
 	Does  string   // one line for people
-	Body  any      // of the type the body is decoded into, whose tags say its limits; nil: it reads none
+	Body  any      // of the type that the body is decoded into, whose tags contain its limits; nil: no body
 	Needs []string // members of the body it refuses to be without; "a|b": either
 	Query any      // of a struct whose members are the parameters of the query; nil: it has none
 	// the answers that are no refusals, by status: a value of the type that is encoded, or a Media
 	Says    map[int]any
-	Refuses []protocol.Reason // beside the reasons that every route of its kind has
+	Refuses []protocol.Reason // in addition to the reasons that every route of its kind has
 	MaxBody int64             // bytes, where a body may be longer than elsewhere
 	// its answer is its own document, without the members that its plane's answers carry next to theirs
 	Bare bool

@@ -31,13 +31,13 @@ type Pipeline struct {
 	HasNamespace func(ctx context.Context, name string) error // refuses one that is not there; nil: all are
 
 	Header, Version string                  // which version this is, on every answer
-	CheckVersion    func(said string) error // asked of what a request of the contract's routes says in Header
-	Dashboard       bool                    // who is known by the dashboard's cookie need not say a version
-	Broken          []byte                  // what is said when an answer cannot be encoded
+	CheckVersion    func(said string) error // checks the version in Header of a request to the contract's routes
+	Dashboard       bool                    // a caller with the dashboard's cookie need not send a version
+	Broken          []byte                  // the body if a response cannot be encoded
 
 	Budget *budget.Budget // of bytes in flight; nil: none
 
-	Observe func(operation string, status int, took time.Duration) // called after every answer; nil: nobody counts
+	Observe func(operation string, status int, took time.Duration) // called after every response; nil: no counts
 	Log     zerolog.Logger
 }
 
@@ -348,7 +348,7 @@ func (p *Pipeline) run(x Exchange) (Answer, error) {
 	}
 	about := auth.Namespace
 	if c.Route.Anywhere {
-		about = auth.Begins // who a caller is, and what it may see, is told whatever namespace it is bound to
+		about = auth.Begins // identity and access are served whatever namespace the token is restricted to
 	}
 	if c.NS, err = about(c.Request, c.Who); err != nil {
 		return Answer{}, err

@@ -27,14 +27,14 @@ type Store interface {
 type Options struct {
 	Limit    int           // most due things read at once; 500
 	Parallel int           // of them applied at a time, so that they share commits; 64
-	Shared   bool          // other processes write to the same database: look at least every Rounds
+	Shared   bool          // other processes write to the same database: read due work at least every Rounds
 	Rounds   time.Duration // 30 s
 	// Backoff is the wait before an entry is retried that failed or is still due after it was applied. It doubles with
 	// each retry up to BackoffMax. 100 ms and 30 s.
 	Backoff, BackoffMax time.Duration
 	// Remove deletes ended sessions. Nil: no cleanup.
 	Remove  func(context.Context, []engine.SessionKey) error
-	Cleanup time.Duration // between two looks for them; 5 min
+	Cleanup time.Duration // between two cleanups; 5 min
 	Keep    time.Duration // how long sessions that ended for good are kept; 24 h
 	Log     zerolog.Logger
 }
@@ -70,16 +70,16 @@ type Sweeper struct {
 	jumped atomic.Bool   // the store's clock jumped since the last round
 
 	mu      sync.Mutex // guards pulse and planned
-	pulse   time.Time  // earliest told since the due times were read, by the store's clock; zero: none
+	pulse   time.Time  // earliest Pulse since the due times were read, by the store's clock; zero: none
 	planned time.Time  // wake-up, by the store's clock; zero: none
 
 	// The rest belongs to Run.
 	offset  time.Duration  // of the store's clock to ours
 	tried   map[key]*trial // due things that were applied and may still be due
-	stuck   int            // of them, those that were seen to be
+	stuck   int            // number of entries that are still due after an attempt
 	broken  int            // rounds in a row that the store failed
 	rested  bool           // it has swept once
-	failing bool           // said in the log, until a round without errors
+	failing bool           // logged, until a round without errors
 	clean   time.Time      // next clean-up, by our clock; zero: none
 	empty   bool           // no session has ended that clean-up would ever remove
 }

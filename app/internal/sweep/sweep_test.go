@@ -165,7 +165,7 @@ func TestDueThingIsDoneWhenItIsDue(t *testing.T) {
 		c.set("late", 3*time.Minute)
 		s.Pulse(c.set("first", 0)) // then it knows of the late one by reading
 		time.Sleep(time.Minute)
-		s.Pulse(c.set("soon", time.Minute)) // before what it sleeps for
+		s.Pulse(c.set("soon", time.Minute)) // earlier than the planned wake-up
 		s.Pulse(c.set("now", 0))
 		time.Sleep(10 * time.Minute)
 		if got, want := c.log(), []string{"first 0s", "now 1m0s", "soon 2m0s", "late 3m0s"}; !slices.Equal(got, want) {
@@ -177,7 +177,7 @@ func TestDueThingIsDoneWhenItIsDue(t *testing.T) {
 func TestSleepingSendsNothing(t *testing.T) {
 	sweeping(t, Options{Cleanup: 5 * time.Minute}, func(c *clockwork, s *Sweeper) {
 		s.Pulse(c.set("x", 24*time.Hour))
-		time.Sleep(6 * time.Minute) // the start, and one look for ended sessions
+		time.Sleep(6 * time.Minute) // the start, and one check for ended sessions
 		before := c.count()
 		if before > 6 {
 			t.Fatalf("%d reads at the start", before)
@@ -186,7 +186,7 @@ func TestSleepingSendsNothing(t *testing.T) {
 		if n := c.count() - before; n != 0 {
 			t.Fatalf("%d reads while nothing was due", n)
 		}
-		s.Pulse(c.now().Add(5 * time.Hour)) // later than what is known
+		s.Pulse(c.now().Add(5 * time.Hour)) // later than the planned wake-up
 		time.Sleep(time.Hour)
 		if n := c.count() - before; n != 2 || len(c.log()) != 1 {
 			t.Fatalf("%d reads for one due thing, done: %v", n, c.log())
@@ -244,7 +244,7 @@ func TestStuckThingKeepsOnlyItselfWaiting(t *testing.T) {
 		for i := range 5 {
 			k := key{kind: store.DueRun, run: fmt.Sprint("stuck", i)}
 			c.mu.Lock()
-			c.refuse[k] = nil // nothing is said, and it stays due
+			c.refuse[k] = nil // applied without an error, and still due
 			if i > 0 {
 				c.refuse[k] = errors.New("no")
 			}

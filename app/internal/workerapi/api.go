@@ -37,7 +37,7 @@ type Options struct {
 	Workers Workers
 	Auth    *auth.Auth
 	Log     zerolog.Logger
-	Observe func(operation string, status int, took time.Duration) // called after every answer; nil: nobody counts
+	Observe func(operation string, status int, took time.Duration) // called after every response; nil: no counts
 	// Unknown counts unknown members of requests; nil: they are not counted.
 	Unknown func(operation string, members int)
 	// Settings returns the settings of Sojourn workers; nil: the app has none.
@@ -104,7 +104,7 @@ type call struct {
 	api *API
 	rt  route
 
-	refused     map[string]any          // members a refusal carries beside its own
+	refused     map[string]any          // members of an error response in addition to the error's own
 	statuses    map[protocol.Reason]int // statuses this verb answers with instead of a reason's own
 	undelivered func()                  // what to do when the answer cannot be delivered
 }
@@ -134,7 +134,7 @@ func (c *call) Do() (serve.Answer, error) {
 		c.api.opt.Unknown(c.rt.Operation, n)
 	}
 	if err == nil && c.Context().Err() != nil {
-		err = context.Cause(c.Context()) // the caller is gone: nobody would read the answer
+		err = context.Cause(c.Context()) // the caller has disconnected and cannot read the response
 	}
 	return serve.Answer{Status: said.status, Body: said.body}, err
 }

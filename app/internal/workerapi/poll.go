@@ -174,7 +174,7 @@ func (a *API) prepare(c *call, in *protocol.PollRequest) error {
 	if err := c.namespace(&in.Namespace); err != nil {
 		return err
 	}
-	if in.Timeout != nil && *in.Timeout > maxWait { // who would wait for longer asks again
+	if in.Timeout != nil && *in.Timeout > maxWait { // a caller that wants to wait longer polls again
 		longest := int64(maxWait)
 		in.Timeout = &longest
 	}

@@ -384,7 +384,7 @@ type activityClaimed struct {
 }
 
 type claimQuery struct {
-	WorkerID    string `json:"worker_id"`   // also say whether this one may have it
+	WorkerID    string `json:"worker_id"`   // also return whether this worker may claim the task
 	Owner       string `json:"lease_owner"` // another name of worker_id
 	Incarnation string `json:"incarnation"`
 }

@@ -13,12 +13,12 @@ import (
 
 // holder holds the members of every call about a leased task.
 type holder struct {
-	Owner       string `json:"lease_owner"`           // as the task says; the worker's id
+	Owner       string `json:"lease_owner"`           // as in the task; the worker ID
 	Incarnation string `json:"incarnation"`           // of the registration; only if the worker keeps several apart
-	Attempt     int64  `json:"workflow_task_attempt"` // as the task says: an old one changes nothing
-	AttemptID   string `json:"activity_attempt_id"`   // as the task says: an old one changes nothing
+	Attempt     int64  `json:"workflow_task_attempt"` // as in the task; an outdated number changes nothing
+	AttemptID   string `json:"activity_attempt_id"`   // as in the task; an outdated ID changes nothing
 	AttemptOld  string `json:"attempt_id"`            // the name some clients use
-	Epoch       int64  `json:"session_epoch"`         // as worker_session of the task says; checked if given
+	Epoch       int64  `json:"session_epoch"`         // as in the task's worker_session; checked if present
 }
 
 func (h holder) attemptID() string {

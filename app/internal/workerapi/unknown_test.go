@@ -23,7 +23,7 @@ func TestAWriteWhoseOutcomeIsNotKnownIsNeverRejected(t *testing.T) {
 		s := server(t, &fake{err: cause}, nil)
 		for _, rt := range workerapi.Routes() {
 			if rt.Operation == "describe_protocol" || rt.Operation == "worker_settings" {
-				continue // they ask nobody
+				continue // they call no verb
 			}
 			body := "{" + ids + "}"
 			batch := rt.Operation == "complete_tasks" || rt.Operation == "record_logs"

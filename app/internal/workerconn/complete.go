@@ -12,7 +12,7 @@ import (
 func (p *Peer) endTasks(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error) {
 	out := protocol.CompleteBatchAnswer{Items: make([]protocol.CompleteAnswer, len(in.Items))}
 	req := protocol.CompleteRequest{Items: make([]protocol.CompleteItem, 0, len(in.Items))}
-	places := make([]int, 0, len(in.Items)) // of each item of the request among those that came
+	places := make([]int, 0, len(in.Items)) // index in in.Items of each item in req
 	process := p.process()
 	for i := range in.Items {
 		item := in.Items[i]

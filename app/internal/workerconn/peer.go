@@ -81,7 +81,7 @@ func (s *Peers) reaches(ctx context.Context, p *Peer, worker string) error {
 }
 
 func (s *Peers) allow(p *Peer, queues []string) error {
-	if s.opt.Allow == nil || p.Principal == nil { // nobody was asked, or the worker is part of this process
+	if s.opt.Allow == nil || p.Principal == nil { // no check is configured, or the worker is part of this process
 		return nil
 	}
 	return s.opt.Allow(p.Principal, p.Namespace, queues)

@@ -55,7 +55,7 @@ func (p *Peer) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protoco
 func (p *Peer) takeLines(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
 	out := protocol.LogsAnswer{Items: make([]protocol.LogReceipt, len(in.Items))}
 	req := protocol.LogsRequest{Items: make([]protocol.AttemptLogs, 0, len(in.Items))}
-	places := make([]int, 0, len(in.Items)) // of each item of the request among those that came
+	places := make([]int, 0, len(in.Items)) // index in the request of each valid item
 	for i, l := range in.Items {
 		if err := p.holds(l.Owner); err != nil {
 			out.Items[i] = protocol.LogReceipt{
