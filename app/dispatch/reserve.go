@@ -12,10 +12,10 @@ import (
 // commit and the poller gets it a round trip sooner. Until the outcome of the commit is known, only a slot of
 // the poller is reserved: nothing is delivered that may not be stored.
 
-// Reserve selects the poller that the task goes to. The next activity after a result goes to the worker that decided
-// it. A workflow task goes to a process with the run in its sticky cache, else to the longest-waiting eligible poller.
-// A task of a session goes to the process that owns the session or, with First, to any eligible poller that may acquire
-// it; the store counts the sessions of this poller.
+// Reserve selects the poller that the task goes to. The next activity after a result goes to the worker that sent the
+// eager workflow task. A workflow task goes to a process with the run in its sticky cache, else to the longest-waiting
+// eligible poller. A task of a session goes to the process that owns the session or, with First, to any eligible poller
+// that may acquire it; the store counts the sessions of this poller.
 //
 // The selected poller gets nothing while older ready tasks for it may be in the queue: a new task must not overtake
 // them. The store then calls Backlog, and a claim leases them in order. Only a task with Past may overtake: if no other
@@ -57,7 +57,7 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 	return &reservation{waiter: w, kind: k, past: past, size: size}
 }
 
-// choose is the poller that is to have the task, nil when there is none.
+// choose returns the poller that gets the task, nil if there is none.
 func (d *Dispatch) choose(l *line, want engine.Wanted, o store.Offer) *Waiter {
 	w := d.turn(l, want, o)
 	if w == nil {
@@ -72,11 +72,10 @@ func (d *Dispatch) choose(l *line, want engine.Wanted, o store.Offer) *Waiter {
 	return w
 }
 
-// turn is the worker that decided the turn which makes the task, if it has a slot for it and no older task lies
-// in the queue for it.
+// turn returns the poller of the worker that sent the eager workflow task which created the task, if the poller has a
+// free slot and no older task for it is ready.
 func (d *Dispatch) turn(l *line, want engine.Wanted, o store.Offer) *Waiter {
-	// Where keys share a queue fairly, whose turn it is is decided over all that wait there, so this task gets no
-	// way past them.
+	// If fairness classes share the queue, the order covers all waiting tasks, so this task must not overtake them.
 	if o.Kind != protocol.KindActivity || o.Fair || len(d.turns) == 0 {
 		return nil
 	}
@@ -115,8 +114,7 @@ func (d *Dispatch) ofRun(l *line, want engine.Wanted, o store.Offer, fits func(*
 	return nil
 }
 
-// longest is the longest-waiting poller that may have the task, nil when there is none or an older task may lie in the
-// queue for it.
+// longest returns the longest-waiting eligible poller, nil if there is none or an older task for it may be ready.
 func (d *Dispatch) longest(l *line, want engine.Wanted, o store.Offer) (w *Waiter) {
 	switch s := o.Session; {
 	case s == nil:

@@ -116,7 +116,7 @@ func exportHistory(a *API, c *call) (answer, error) {
 	if v.Pending != nil && v.Pending.Task != nil {
 		b.Tasks = append(b.Tasks, *v.Pending.Task)
 	}
-	// Read page by page, since a history may be longer than one read; new events follow on the last page.
+	// Read page by page, since a history may be longer than one read. The export has no events after the last page.
 	in := protocol.HistoryQuery{Target: c.target(), PageSize: 1000}
 	for {
 		page, err := a.opt.RunViews.History(view.Whole(c.Ctx), in)
