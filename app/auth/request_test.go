@@ -85,7 +85,7 @@ func TestABearerTokenIsReadFromItsHeaderAlone(t *testing.T) {
 	wantReason(t, "from afar", err, "")
 }
 
-// signIn gives the cookie of a sign-in with a token.
+// signIn returns the cookie of a sign-in with a token.
 func signIn(t *testing.T, a *auth.Auth, token string, set map[string]string) *http.Cookie {
 	t.Helper()
 	w := httptest.NewRecorder()

@@ -39,7 +39,7 @@ func (b *Broker) StartActivity(
 	out, err := change.Commit[protocol.ActivityAnswer](ctx, b.store, store.Change{
 		Needs: needs,
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
-			// The id is looked at inside of the change: of two starts at once the second one sees the first.
+			// Check the workflow ID inside the change: of two concurrent starts the second one sees the first.
 			if flow := rows.Workflow(key); flow != nil {
 				w, err := existing(start, flow, rows.Run(flow.RunID))
 				if a, ok := w.Answer.(protocol.StartAnswer); ok {

@@ -145,8 +145,8 @@ func TestAnActivityRunBeginsLater(t *testing.T) {
 	})
 }
 
-// An activity run has no code that could take a signal, an update, a query or a request to end: each is refused with
-// the same reason, though workers run a workflow type of the activity's name.
+// An activity run has no code for a signal, an update, a query or a cancellation request: each is rejected with the
+// same reason, even if workers have a workflow type with the activity's name.
 func TestAnActivityRunRefusesWhatOnlyCodeTakes(t *testing.T) {
 	a := newApp(t)
 	must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{

@@ -134,7 +134,7 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 	return b
 }
 
-// Drain makes every poll answer draining and hands out nothing more.
+// Drain ends every poll with the drain status and stops dispatch.
 func (b *Broker) Drain() {
 	b.mu.Lock()
 	// Set the flag first: a poll that the dispatcher ends reads the flag to report whether the app or the worker

@@ -209,7 +209,7 @@ func (b *Broker) notRecorded(
 	ctx context.Context, in protocol.CompleteItem, a protocol.CompleteAnswer, turn *turn, hash string, err error,
 	budget *dispatch.Budget,
 ) protocol.CompleteAnswer {
-	// It is looked up only now, so that an ordinary report costs no read for it.
+	// Check for a repetition only now, so that an ordinary report costs no read for it.
 	repeated, ended, ok := b.repeated(ctx, in, hash, err, budget)
 	if ok {
 		return repeated

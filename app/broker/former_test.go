@@ -197,7 +197,7 @@ func TestTheEndOfAChildOfAnEarlierRunIsDropped(t *testing.T) {
 	})
 }
 
-// ends are how the attachments of a run ended, by workflow id.
+// ends returns how the attachments of a run ended, by workflow ID.
 func (a *app) ends(run string) map[string]*history.AttachedChildEnded {
 	a.t.Helper()
 	h := must[protocol.HistoryPage](a.t)(a.History(

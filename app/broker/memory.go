@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// responseBudget is how many bytes of tasks the response to a request may carry. Their memory is reserved before they
-// are leased, in the bytes in flight of the app, if the request is counted there.
+// responseBudget returns the budget of task bytes for the response to a request. If the request counts its memory, the
+// budget reserves it in the app's bytes in flight before a lease.
 func responseBudget(ctx context.Context) *dispatch.Budget {
 	if g := budget.From(ctx); g != nil {
 		return dispatch.NewBudget(protocol.MaxTaskBytes, taskMemory{g})

@@ -24,9 +24,9 @@ func (b *Broker) completion(
 	return b.activityOutcome(in, turn)
 }
 
-// workflowOutcome makes the change of the outcome of a workflow task: it was handed back, it failed, or it brought
-// commands. What commands need next to the run (types, carried signals, ends of children) is read here, ahead of the
-// change, since a decider reads nothing.
+// workflowOutcome returns the change of a workflow task's outcome: returned, failed, or completed with commands. It
+// reads what the commands need besides the run (types, carried signals, ends of children) before the change, since a
+// decision function cannot read.
 func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) (store.Change, string, error) {
 	run, n, ok := engine.ParseTaskID(in.TaskID)
 	if !ok {

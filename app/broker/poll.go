@@ -160,8 +160,8 @@ func (b *Broker) admitPoll(
 				With("registered_task_queue", w.Queues[0]).With("requested_task_queue", q)
 		}
 	}
-	// A build may be drained in one queue and serve another, so it is looked at for each; only if none is left is
-	// there nothing to wait for.
+	// A build may be drained in one queue and active in another, so check each queue; the poll ends only if none
+	// remains.
 	queues := b.undrained(w, in.Queues)
 	if len(queues) == 0 {
 		a := drainingAnswer()

@@ -185,7 +185,7 @@ func TestWhateverIsAcceptedFromAWorkerIsASignOfLife(t *testing.T) {
 	}
 }
 
-// decide has the worker take a workflow task, and claims it once more by its id.
+// decide leases a workflow task to the worker, and claims it again by its ID.
 func (o *harness) decide(a *app) {
 	o.t.Helper()
 	o.runs++

@@ -30,8 +30,8 @@ func (b *Broker) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Lease
 	return b.store.Claim(ctx, r)
 }
 
-// canAnswer says whether a live worker that this app knows can answer a question. Workers for which also returns false
-// are skipped.
+// canAnswer reports whether a live worker that this app knows may run a query task. Workers for which also returns
+// false are skipped.
 func (b *Broker) canAnswer(q *store.Question, also func(*engine.Worker) bool) bool {
 	now := time.Now()
 	for _, w := range b.workers.All(q.Namespace) {
@@ -43,8 +43,8 @@ func (b *Broker) canAnswer(q *store.Question, also func(*engine.Worker) bool) bo
 	return false
 }
 
-// avoids says whether a worker process holds a blamed task and another process can answer the question: the process of
-// a blamed task may end at any time, and the answer would be lost with it.
+// avoids reports whether a worker process holds a blamed task and another process may run the query task: the process
+// of a blamed task may end at any time, and the reply would be lost with it.
 func (b *Broker) avoids(w *engine.Worker, q *store.Question) bool {
 	isolated := func(w *engine.Worker) bool {
 		return b.dispatch.Isolated(store.Process{Worker: w.Key(), Incarnation: w.Incarnation})

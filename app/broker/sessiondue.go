@@ -141,7 +141,7 @@ func (b *Broker) failQueuedTasks(ctx context.Context, key engine.SessionKey) err
 	if ended > 0 {
 		b.log.Info().Str("session_id", key.ID).Int("tasks", ended).Msg("failed the pending tasks of an ended session")
 	}
-	// Nothing stood ready in it, so the session need not be looked at again for that.
+	// No task was ready in the session, so this needs no further check.
 	if !queued {
 		_, err = change.StepSession(ctx, b.store, b.dispatch, key, engine.DueSession{Settled: true})
 	}

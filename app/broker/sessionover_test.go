@@ -169,8 +169,8 @@ func TestASessionKeepsItsQueueAndOptions(t *testing.T) {
 	}
 }
 
-// Migrating drains first, then hands over to another worker than the old holder; force does not wait. Both are in the
-// audit and the timeline.
+// A migration drains the session first and then moves it to another worker than its owner; with force it does not wait.
+// Both are in the audit and the timeline.
 func TestMigratingDrainsAndMovesOn(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)

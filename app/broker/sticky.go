@@ -174,7 +174,7 @@ func (k *stickyRuns) of(run string) []stickyWorker {
 // workers that drain, were superseded, are behind the release gate, or missed two heartbeats.
 func (b *Broker) stickyWorkers(run string) (list []store.Process) {
 	for _, k := range b.sticky.of(run) {
-		// One that would not take the task now is passed over and not forgotten: it may be back for the next one.
+		// Skip a worker that would not accept the task now, but keep its entry for the next task.
 		fit := false
 		b.workers.With(k.Worker, func(h *membership.Heard) {
 			fit = h.Worker.Incarnation == k.Incarnation && h.Gate == "" && !b.workers.Stopped(h) &&

@@ -305,8 +305,9 @@ func TestATurnWithoutCommands(t *testing.T) {
 	}
 }
 
-// The next activity is handed over by the rules of any hand-over: not where a budget counts activities, where classes
-// share the queue, past a more urgent task, to a worker without a slot, nor into a session that it may not have.
+// The next activity follows all rules of dispatch: not if a limit counts activities or fairness classes share the
+// queue, not before a more urgent task, not to a worker without a free slot, and not into a session that the worker may
+// not acquire.
 func TestTheNextActivityOfATurnGoesNoWayOfItsOwn(t *testing.T) {
 	for name, c := range map[string]struct {
 		before func(*app)

@@ -104,7 +104,7 @@ func (d *Dispatch) member(w *engine.Worker) *member {
 	m := d.members[k]
 	switch {
 	case m == nil || m.worker != w && !routesAlike(m.worker, w):
-		// Old ones are looked for only when a worker is new here, since that alone makes the memory grow.
+		// Prune only for a worker that is new here, since only new workers make the map grow.
 		if m == nil {
 			d.prune()
 		}

@@ -41,8 +41,8 @@ type Options struct {
 	Backoff  time.Duration // wait after a first failed claim, doubled with each further one up to BackoffMax; 50 ms
 	// BackoffMax is the longest wait between claims of a store that fails; 5 s.
 	BackoffMax time.Duration
-	// Settle is how long a poll that has timed out still waits for a commit or claim that has already reserved it; 2 s.
-	// A task that arrives later is released.
+	// Settle is the time that a poll waits after its timeout for a commit or claim that has already reserved it; 2 s. A
+	// task that arrives later is released.
 	Settle time.Duration
 	Log    zerolog.Logger
 }

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// backlog is a small store in memory: ready tasks in order, leased by claims that take a millisecond.
+// backlog is a fake store in memory: ready tasks in order, and claims that take a millisecond.
 type backlog struct {
 	d *Dispatch
 

@@ -262,7 +262,7 @@ func (d *Dispatch) prune() {
 	d.pruneAt = max(pruneFloor, 2*(len(d.lines)+len(d.members)))
 }
 
-// prune forgets the groups of classes that no worker has any more.
+// prune removes the groups of classes without workers.
 func (l *line) prune() {
 	some := false
 	for c, g := range l.groups {

@@ -113,7 +113,7 @@ func TestAPollWithoutMemoryIsRefused(t *testing.T) {
 		if n := d.Counts().NoMemory; n != 1 {
 			t.Errorf("%d polls counted", n)
 		}
-		// Nor is a task handed over for which there is none.
+		// A task without memory for it is not reserved for the poll either.
 		poor.Budget = NewBudget(most, none)
 		none.add(most)
 		third := waitFor(t.Context(), d.Enter(poor), time.Minute)

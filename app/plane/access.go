@@ -68,7 +68,7 @@ func principalKey(principal any) string {
 	return who.Key()
 }
 
-// owner is whom the bytes of a connection are counted for.
+// owner returns the owner to whom the bytes of a connection are counted.
 func owner(principal any) budget.Owner {
 	who, _ := principal.(*auth.Principal)
 	return who.Owner("")

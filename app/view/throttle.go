@@ -12,8 +12,8 @@ import (
 // A limit requires a count of the leased tasks. Most queues have no limit, so the tasks are counted only for the first
 // queue with one, and then once for all tasks of a request.
 
-// throttles answers, for tasks of one namespace that are looked at together, whether a budget withholds them. It counts
-// once, and only where there is a budget.
+// throttles reports whether limits withhold tasks of one namespace. It counts leased tasks once per request, and only
+// if there is a limit.
 type throttles struct {
 	settings func(engine.QueueKey) *engine.Queue
 	ns       string

@@ -24,8 +24,8 @@ import (
 )
 
 // Authenticate returns the principal of a token or, for a browser with an empty token, of the cookie in r. An error
-// rejects the caller, who learns only its protocol.Reason: forbidden, or else unauthorized. The channel calls it again
-// for each connection every minute and in Recheck; an error then closes the connection.
+// rejects the caller; the response contains only its protocol.Reason: forbidden, or else unauthorized. The channel
+// calls it again for each connection every minute and in Recheck; an error then closes the connection.
 type Authenticate func(ctx context.Context, token string, r *http.Request) (principal any, err error)
 
 // Options of a channel. Zero values mean the defaults named next to them.

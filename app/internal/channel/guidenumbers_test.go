@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The numbers of a connection's handshake are those of the documentation.
+// The documentation states the numbers of the connection's handshake.
 func TestTheGuideSaysTheNumbersOfTheChannel(t *testing.T) {
 	c := New(workerconn.New(nil, workerconn.Options{}), Options{})
 	defer c.Close(t.Context())

@@ -61,7 +61,7 @@ func jobOf(t protocol.Task) protocol.Job {
 	return j
 }
 
-// poll hands out jobs.
+// poll returns jobs for a worker.
 func (c *Channel) poll(ctx context.Context, p *worker, in protocol.ChannelPoll) (protocol.ChannelPollAnswer, error) {
 	req := pollRequest(in)
 	if in.TimeoutMS != nil {

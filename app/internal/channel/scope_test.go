@@ -103,7 +103,7 @@ func tokenIsABoundary(t *testing.T, database string) {
 		protocol.MethodReleaseSession: session,
 		protocol.MethodCloseSession:   session,
 	}
-	// These are about the worker of the connection alone, whose id was looked at when it connected.
+	// These methods concern only the worker of the connection, whose ID was checked when it connected.
 	self := map[string]bool{
 		protocol.MethodSettings: true, protocol.MethodRegister: true, protocol.MethodDeregister: true,
 		protocol.MethodPoll: true, protocol.MethodHeartbeat: true,

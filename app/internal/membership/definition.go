@@ -40,7 +40,7 @@ func (ws *Workers) sameDefinitions(old, next *engine.Worker, now time.Time) erro
 	return nil
 }
 
-// works says whether a registered worker is alive, as far as this app can know, and does not drain.
+// works reports whether a registered worker is alive, as far as this app knows, and does not drain.
 func (ws *Workers) works(w *engine.Worker, now time.Time) bool {
 	h := Read(w)
 	ws.With(w.Key(), func(known *Heard) {

@@ -22,8 +22,8 @@ const (
 // piece is the maximum number of workers that one change deletes.
 const piece = 100
 
-// returnTime is how long an app that does not share its database waits after its start for workers that only poll:
-// their heartbeats before the restart were not stored.
+// returnTime is the time after the start of an app alone on its database in which workers that only poll are not
+// removed: their heartbeats before the restart were not stored.
 const returnTime = time.Hour
 
 // expiryPause is the minimum interval between two searches for silent workers.

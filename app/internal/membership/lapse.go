@@ -13,8 +13,8 @@ import (
 // worker's heartbeats knows which. The other apps leave the expiry to it for leftToOthers, then decide by the worker's
 // row.
 
-// leftToOthers is how long after its end a lease is left to the app that received the worker's last heartbeat. The
-// heartbeat in a live worker's row may be half a minute old.
+// leftToOthers is the time after the end of a lease in which only the app with the worker's last heartbeat may expire
+// the lease. The heartbeat in a live worker's row may be half a minute old.
 const leftToOthers = 2 * time.Second
 
 // unheardHere aborts a decision that depends on whether a worker is alive whose heartbeats another app may receive.

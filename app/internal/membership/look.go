@@ -40,9 +40,9 @@ func (ws *Workers) takeUp(ctx context.Context) error {
 	return nil
 }
 
-// look releases what a worker holds when its heartbeats at this app have stopped, or when its app has died. If another
-// app has received a heartbeat since, that app is responsible for the worker. After the death of an app, only the
-// worker's row says how long the worker counts as alive.
+// look releases the tasks and sessions of a worker when its heartbeats at this app have stopped, or when its app has
+// died. If another app has received a heartbeat since, that app monitors the worker. After the death of an app, only
+// the worker's row shows how long the worker counts as alive.
 func (ws *Workers) look(ctx context.Context, k engine.WorkerKey, h Heard) error {
 	switch {
 	case h.At.IsZero() && h.LookAt.IsZero(), ws.Hears(h), time.Now().Before(h.LookAt):

@@ -62,7 +62,7 @@ func (ws *Workers) loseProcesses(
 	return all + more, flows + ofThem, err
 }
 
-// judgeEnded judges a process with an expired lease if err is engine.ProcessEnded, and says whether it is. Deliveries
+// judgeEnded ends the expired deliveries of a lost process if err is engine.ProcessEnded, and reports whether it is.
 // whose leases have not expired stay with the process.
 func (ws *Workers) judgeEnded(ctx context.Context, err error) (bool, error) {
 	var ended *engine.ProcessEnded

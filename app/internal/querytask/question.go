@@ -56,7 +56,7 @@ type Pending struct {
 	dispatch Dispatch
 	draining <-chan struct{}
 	log      zerolog.Logger
-	// Avoid says whether a worker process must not get this question because another process can answer it; nil: no
+	// Avoid reports whether a worker process must not get this query task because another process may run it; nil: no
 	// process is avoided.
 	Avoid func(w *engine.Worker, q *store.Question) bool
 	// Answerable reports whether a live worker can answer the question; nil: always.
@@ -70,7 +70,7 @@ type Pending struct {
 // process that registers anew replaces the one before.
 const reregister = 100 * time.Millisecond
 
-// WorkerLeft ends the questions that no worker can answer any more with ErrNoWorker.
+// WorkerLeft ends the query tasks that no live worker may run with ErrNoWorker.
 func (p *Pending) WorkerLeft() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -313,7 +313,7 @@ func Held(q *store.Question, in protocol.CompleteItem) error {
 	return nil
 }
 
-// NotFound returns the error for a query task that does not exist any more.
+// NotFound returns the error for a query task that has ended.
 func NotFound(kind protocol.TaskKind, id string) error {
 	if kind == protocol.KindValidation {
 		return protocol.Refuse(protocol.ReasonValidationNotFound, "update validation task %s not found", id)

@@ -23,7 +23,7 @@ func (p *Peer) WorkerHeartbeat(
 	return serve(ctx, p, in, p.beat)
 }
 
-// Poll hands out tasks. The caller calls Undo when they could not be handed over.
+// Poll returns tasks for the worker. The caller calls Undo if it could not deliver them.
 func (p *Peer) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
 	return serve(ctx, p, in, p.waitForTasks)
 }
