@@ -30,7 +30,7 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 	}
 	out := protocol.CompleteBatchAnswer{Items: make([]protocol.CompleteAnswer, len(in.Items))}
 	collect := func() {}
-	// All that this response carries: the tasks of the next poll, and what turns made and lead to.
+	// One budget for the response: the tasks of the next poll, and the events and activities of eager workflow tasks.
 	budget := responseBudget(ctx)
 	var by *engine.Worker // the polling worker, if it may get a task now
 	if in.Next != nil {

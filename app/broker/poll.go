@@ -333,7 +333,7 @@ func (b *Broker) storeTime() history.Time {
 // Return undoes a lease whose task never reached a worker: it counts for nothing, and the task is ready again.
 func (b *Broker) Return(l store.Leased) { b.giveBack(refOf(l)) }
 
-// refOf names a delivery; a question is named by its own id.
+// refOf returns the reference of a delivery; a query task is referenced by its ID.
 func refOf(l store.Leased) store.TaskRef {
 	switch {
 	case l.Kind.Asked():

@@ -20,7 +20,7 @@ import (
 
 var _ dispatch.Claimer = (*Broker)(nil)
 
-// Claim leases tasks from the backlog: pending questions, and every other kind from the store. It makes the broker the
+// Claim leases tasks from the backlog: query tasks, and every other kind from the store. It makes the broker the
 // claimer of a dispatch.
 func (b *Broker) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leased, error) {
 	if r.Kind.Asked() {
@@ -85,7 +85,7 @@ func (b *Broker) learn(ctx context.Context, ns, queue string) error {
 	})
 }
 
-// questionTask is a leased question as its worker gets it.
+// questionTask returns a leased query task in the form that the worker gets.
 func (b *Broker) questionTask(ctx context.Context, in protocol.PollRequest, l store.Leased) (protocol.Task, error) {
 	if l.Kind == protocol.KindValidation {
 		t, err := b.validationTask(ctx, l.Question, in.PagedQueries)
@@ -121,7 +121,7 @@ func (b *Broker) completeQuestion(ctx context.Context, in protocol.CompleteItem)
 	return b.questions.Complete(ctx, q, store.Reply{Result: in.Result.Blob, Failure: in.Failure})
 }
 
-// questionPage is a further page of the history behind a leased question, which ends where the question found it.
+// questionPage returns a further page of history for a leased query task, up to the last event at the query's arrival.
 func (b *Broker) questionPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
 	q, err := b.questions.Get(ctx, in.TaskID)
 	switch {

@@ -79,7 +79,7 @@ func (b *Broker) unmanned(ctx context.Context, s protocol.BuildState) (string, e
 // maxBudget is the highest limit of a queue.
 const maxBudget = 1_000_000_000
 
-// Limit sets the budgets of a queue, or of all queues of a namespace together.
+// Limit sets the limits of a queue, or of all queues of a namespace together.
 func (b *Broker) Limit(ctx context.Context, in protocol.LimitRequest) (protocol.LimitState, error) {
 	limits := map[protocol.TaskKind]engine.Budget{}
 	detail := ""

@@ -35,7 +35,7 @@ type Budget struct {
 	memory  Memory
 }
 
-// NewBudget makes the budget of a response of at most so many bytes of tasks. A nil memory is without limit.
+// NewBudget returns the budget of a response with a maximum number of bytes of tasks. A nil memory has no limit.
 func NewBudget(bytes int64, memory Memory) *Budget {
 	if memory == nil {
 		memory = unlimited{}

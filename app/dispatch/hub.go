@@ -48,7 +48,7 @@ func (h *Hub) WatchRun(id string) (<-chan struct{}, func()) {
 	}
 }
 
-// WatchAnswer is WatchRun for a question: it receives when that was answered.
+// WatchAnswer is WatchRun for a query task: the channel receives when the query task has a reply.
 func (h *Hub) WatchAnswer(id string) (<-chan struct{}, func()) { return h.WatchRun(question + id) }
 
 // question is the prefix of query task IDs among the run IDs.

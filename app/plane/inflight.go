@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/budget"
 )
 
-// What /metrics shows of the budget of bytes in flight.
+// Metrics of the bytes in flight.
 var (
 	inFlightBytes = prometheus.NewDesc(
 		"sojourn_inflight_bytes", "Bytes that requests and responses in flight count with.", nil, nil)

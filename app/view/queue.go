@@ -98,14 +98,14 @@ func (v *View) BuildIDs(ctx context.Context, ns, name string) (protocol.BuildRol
 	}, err
 }
 
-// Limits are the budgets of a queue, or of a namespace.
+// Limits returns the limits of a queue, or of a namespace.
 func (v *View) Limits(ctx context.Context, ns, name string) (protocol.LimitState, error) {
 	key := engine.QueueKey{Namespace: change.Namespace(ns), Name: name}
 	decided, err := v.decided(ctx, key.Namespace)
 	return LimitState(key, decided[name]), err
 }
 
-// LimitState shows the budgets of a queue; with an empty name, of a namespace.
+// LimitState returns the limits of a queue or, with an empty name, of a namespace.
 func LimitState(k engine.QueueKey, q *engine.Queue) protocol.LimitState {
 	v := protocol.LimitState{
 		Namespace: k.Namespace, Queue: k.Name, Workflow: limitsOf(q.Budget(protocol.KindWorkflow)),

@@ -37,7 +37,7 @@ type Options struct {
 	Known    Known
 	Dispatch Dispatch
 	Workers  *membership.Registry
-	// Questions are the pending questions of a kind, by queue.
+	// Questions counts the query tasks of a kind, by queue.
 	Questions func(ctx context.Context, namespace string, k protocol.TaskKind) (map[string]protocol.QueryTally, error)
 
 	App, Release string        // of this process

@@ -463,7 +463,7 @@ func (e *Evictor) giveWay(ctx context.Context, s *engine.Session) (gone bool, le
 	return v.due, v.left, err
 }
 
-// GaveUp notes that a holder gave a session up.
+// GaveUp reports that an owner released a session.
 func (e *Evictor) GaveUp(k engine.SessionKey) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

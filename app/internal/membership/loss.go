@@ -63,7 +63,7 @@ func (ws *Workers) loseProcesses(
 }
 
 // judgeEnded ends the expired deliveries of a lost process if err is engine.ProcessEnded, and reports whether it is.
-// whose leases have not expired stay with the process.
+// Deliveries with unexpired leases stay leased.
 func (ws *Workers) judgeEnded(ctx context.Context, err error) (bool, error) {
 	var ended *engine.ProcessEnded
 	if !errors.As(err, &ended) {

@@ -11,9 +11,9 @@ import (
 // lines is the queue of query tasks and their replies: in memory if the app is alone on its database, else in the
 // database. Its entries do not outlive their callers.
 type lines interface {
-	// add adds a question for that long; store.ErrFull when most wait there already.
+	// add enqueues a query task for patience; store.ErrFull if the number of waiting tasks is most.
 	add(ctx context.Context, q store.Question, patience time.Duration, most int) error
-	// waiting lists up to limit questions that wait in a line, oldest first.
+	// waiting lists up to limit waiting query tasks of a line, oldest first.
 	waiting(ctx context.Context, l line, limit int) ([]store.Question, error)
 	// lease leases a query task to its Owner under its Attempt; false if another worker was faster.
 	lease(ctx context.Context, q store.Question) (bool, error)
@@ -23,9 +23,9 @@ type lines interface {
 	requeue(ctx context.Context, id string, attempt int64) error
 	// complete stores the reply under the current lease; false if the lease is not current.
 	complete(ctx context.Context, q store.Question, r store.Reply) (bool, error)
-	// reply waits for the answer.
+	// reply waits for the reply to a query task.
 	reply(ctx context.Context, id string) (store.Reply, error)
-	// count counts the unanswered questions of a kind in a namespace by queue.
+	// count counts the query tasks of a kind without a reply in a namespace, by queue.
 	count(ctx context.Context, namespace string, kind protocol.TaskKind) (map[string]protocol.QueryTally, error)
 	// remove deletes the query task of a caller that has disconnected.
 	remove(ctx context.Context, id string) error

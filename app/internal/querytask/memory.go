@@ -13,7 +13,7 @@ import (
 // An app alone on its database keeps query tasks in memory. They are lost with the process, as are the connections of
 // their callers.
 
-// memory holds the pending questions of the only app there is.
+// memory holds the query tasks of an app alone on its database.
 type memory struct {
 	backlog func(line)
 
@@ -22,7 +22,7 @@ type memory struct {
 	ready map[line][]*waiter // in the order they came
 }
 
-// waiter is a question of memory, guarded by its mu.
+// waiter is a query task in memory, guarded by mu of memory.
 type waiter struct {
 	store.Question
 	answer chan store.Reply // holds one

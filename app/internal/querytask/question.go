@@ -27,7 +27,7 @@ const (
 	CapValidation = "update_validation_tasks"
 )
 
-// The ways in which a question ends without a reply.
+// Errors of a query task that ended without a reply.
 var (
 	ErrUnclaimed  = errors.New("no worker took it in time")
 	ErrUnanswered = errors.New("no worker answered in time")
@@ -49,7 +49,7 @@ type Dispatch interface {
 	WatchAnswer(id string) (<-chan struct{}, func())
 }
 
-// Pending are the questions that wait for their answers. All methods may be called from any goroutine.
+// Pending holds the query tasks that wait for their replies. All methods may be called from any goroutine.
 type Pending struct {
 	lines    lines
 	store    change.Reads // where the history is that questions are about
@@ -59,7 +59,7 @@ type Pending struct {
 	// Avoid reports whether a worker process must not get this query task because another process may run it; nil: no
 	// process is avoided.
 	Avoid func(w *engine.Worker, q *store.Question) bool
-	// Answerable reports whether a live worker can answer the question; nil: always.
+	// Answerable reports whether a live worker may run the query task; nil: always.
 	Answerable func(ctx context.Context, q *store.Question) bool
 
 	mu   sync.Mutex    // guards left
@@ -168,7 +168,7 @@ func (p *Pending) withdraw(ctx context.Context, id string) {
 	}
 }
 
-// Claim leases pending questions to pollers that may have them.
+// Claim leases waiting query tasks to eligible pollers.
 func (p *Pending) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leased, error) {
 	waiting, err := p.lines.waiting(ctx, line{r.Namespace, r.Queue, r.Kind}, protocol.MaxPendingQuestions)
 	if err != nil {
@@ -242,7 +242,7 @@ func (p *Pending) Complete(ctx context.Context, q store.Question, r store.Reply)
 	return outcomes[q.Kind][r.Failure != nil], nil
 }
 
-// Count counts the unanswered questions of a kind in a namespace by queue.
+// Count counts the query tasks of a kind without a reply in a namespace, by queue.
 func (p *Pending) Count(
 	ctx context.Context, namespace string, kind protocol.TaskKind,
 ) (map[string]protocol.QueryTally, error) {

@@ -12,7 +12,7 @@ import (
 // Behind a load balancer a query may reach one app and its worker poll another. Then query tasks are stored in an
 // unlogged table; losing it with the database only makes callers retry.
 
-// shared holds the pending questions of several apps: a table of the database they share.
+// shared stores the query tasks of several apps in a table of their database.
 type shared struct {
 	store.Questions
 	watch func(id string) (<-chan struct{}, func())

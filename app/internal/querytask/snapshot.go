@@ -12,7 +12,7 @@ import (
 // A query covers the run's state when the query arrived: the pages end at the last event of that time, so a worker that
 // reads the second page late does not answer for another state.
 
-// historyOf is the history a question is about, with the arguments the workflow was started with.
+// historyOf returns the history that a query task covers, and the arguments of the run.
 func (p *Pending) historyOf(
 	ctx context.Context, q *store.Question,
 ) (events []history.Event, args payload.Payload, err error) {
@@ -30,8 +30,8 @@ func (p *Pending) historyOf(
 	return events, startArguments(events), nil
 }
 
-// begun is the first page of the history behind a question, for a worker that fetches the rest: a long history fits
-// into no frame.
+// begun returns the first page of the history of a query task, for a worker that reads the other pages: a long history
+// does not fit into a frame.
 func (p *Pending) begun(ctx context.Context, q *store.Question) ([]history.Event, *string, payload.Payload, error) {
 	// Use half a page, since the task also contains the arguments of the run and of the query.
 	page, err := change.PageWithin(ctx, p.store, q.RunID, 0, q.LastSeq, change.MaxPage, change.MaxPageSize/2)
