@@ -203,7 +203,7 @@ export interface components {
             run_id: string;
             workflow_id: string;
         };
-        /** @description A caller as it is told about itself. */
+        /** @description Describes the caller to itself. */
         Identity: {
             group?: string;
             identity: string;
@@ -277,7 +277,7 @@ export interface components {
             worker_id: string;
         };
         /**
-         * @description How a caller showed who it is.
+         * @description The way in which a caller authenticated.
          * @enum {string}
          */
         Method: "token" | "cookie" | "none";
@@ -1269,7 +1269,7 @@ export interface components {
             worker_id?: string;
             workflow_id: string;
         };
-        /** @description An update as it stands, with the members every command's answer has. */
+        /** @description The state of an update, with the members that every command's response has. */
         Updated: {
             /** Format: date-time */
             accepted_at: string | null;
@@ -1469,7 +1469,7 @@ export interface components {
         };
         WorkersAnswer: {
             namespace: string;
-            /** @description where pages are asked for, and there is one more */
+            /** @description set in paged responses if there is another page */
             next_page_token?: null | string;
             workers: components["schemas"]["WorkerView"][];
         };
@@ -1511,7 +1511,7 @@ export interface components {
             release?: string;
             worker_id?: string;
         };
-        /** @description An activity to run by itself. */
+        /** @description The request to start an activity run. */
         run_activity: {
             activity_type: string;
             /** @enum {string} */
@@ -1557,7 +1557,7 @@ export interface components {
             /** @description that of worker_session, or "default" */
             task_queue?: string;
             worker_session?: components["schemas"]["SessionOptionsRequest"];
-            /** @description One that is left out, or null, is made; an empty one is none. */
+            /** @description if omitted or null, the app generates an ID; an empty ID is rejected */
             workflow_id?: null | string;
         };
         /** @description Replaces all settings: an absent member restores the worker's own setting. */
@@ -1581,7 +1581,7 @@ export interface components {
             activity_tasks?: components["schemas"]["BudgetRequest"];
             workflow_tasks?: components["schemas"]["BudgetRequest"];
         } | Json | Json;
-        /** @description A start, and the members other systems have there and this one does not: ignoring them would break what their sender relies on. */
+        /** @description A start request, with options of other systems that Sojourn does not support: they are rejected, since the caller relies on them. */
         start: {
             /** @description build_id pins the run to a build; by default the queue's promoted build. Compatibility is the contract's name for BuildID */
             build_id?: string;
@@ -1596,7 +1596,7 @@ export interface components {
              * @enum {string}
              */
             duplicate_policy?: "fail" | "use-existing";
-            /** @description What a caller sends must be at least a second; null, or nothing, is none. */
+            /** @description A timeout must be at least a second; null or an absent member means no timeout. */
             execution_timeout_seconds?: null | number;
             fairness_key?: string;
             fairness_weight?: number;
@@ -1616,7 +1616,7 @@ export interface components {
             /** @description default "default" */
             task_queue?: string;
             workflow_execution_timeout?: Json;
-            /** @description One that is left out, or null, is made; an empty one is none. */
+            /** @description if omitted or null, the app generates an ID; an empty ID is rejected */
             workflow_id?: null | string;
             workflow_run_timeout?: Json;
             workflow_task_timeout?: Json;
