@@ -164,6 +164,7 @@ func refusal(base string, answer *http.Response, raw []byte) error {
 	said := struct {
 		protocol.ErrorBody
 		Outcome  string `json:"outcome"`
+		Hint     string `json:"hint"` // for callers that build paths themselves; the message repeats it
 		Workflow string `json:"workflow_id"`
 		Plane    struct {
 			Operation string `json:"operation"`
@@ -181,8 +182,7 @@ func refusal(base string, answer *http.Response, raw []byte) error {
 	default:
 		doubt = "; it is unknown whether the request was executed: check before you repeat it"
 	}
-	// This part of the message is advice for callers that build paths themselves.
-	message, _, _ := strings.Cut(said.Message, "; an id is one encoded segment of the path")
+	message := strings.TrimSuffix(said.Message, "; "+said.Hint)
 	return &protocol.Error{Reason: said.Reason, Message: message + doubt, Fields: said.Fields}
 }
 

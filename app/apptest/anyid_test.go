@@ -62,7 +62,8 @@ func TestAnIDThatIsNotEncodedIsExplained(t *testing.T) {
 	c := caller{t, apptest.Start(t, apptest.Options{}), ""}
 	c.want(201, "POST", "/api/workflows", `{"workflow_id":"a/b","workflow_type":"flow"}`)
 	for _, path := range []string{"a/b", "a/b/history", "a/runs/b", "a?b", "50%25"} {
-		if s := c.want(404, "GET", "/api/workflows/"+path, ""); !strings.Contains(s.text("message"), "%2F %3F %23 %25") {
+		if s := c.want(404, "GET", "/api/workflows/"+path, ""); !strings.Contains(s.text("message"), "%2F %3F %23 %25") ||
+			!strings.HasSuffix(s.text("message"), "; "+s.text("hint")) {
 			t.Errorf("GET %s: %s", path, s.raw)
 		}
 	}

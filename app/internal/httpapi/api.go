@@ -221,7 +221,8 @@ func (c *call) Members(e *protocol.Error, _ int) map[string]any {
 	if c.rt.flow {
 		maps.Copy(body, rejected(c, e))
 		if slices.Contains(misled, e.Reason) {
-			body["message"] = e.Message + unquoted
+			// Published SDKs show only the message.
+			body["message"], body["hint"] = e.Message+"; "+encodeIDs, encodeIDs
 		}
 	}
 	if e.Reason.Away() && c.Method != http.MethodGet && c.Method != http.MethodHead {
@@ -235,10 +236,11 @@ func (c *call) Members(e *protocol.Error, _ int) map[string]any {
 	return body
 }
 
-// misled lists errors that a client also gets if it does not escape / ? # or % of a workflow ID in a path.
+// misled lists the reasons that a caller also receives if it does not encode / ? # or % of a workflow ID in a path. These
+// responses have the member hint.
 var misled = []protocol.Reason{protocol.ReasonNotFound, protocol.ReasonInstanceNotFound, protocol.ReasonRunNotFound}
 
-const unquoted = "; an id is one encoded segment of the path, with / ? # % as %2F %3F %23 %25"
+const encodeIDs = "an id is one encoded segment of the path, with / ? # % as %2F %3F %23 %25"
 
 // Next to adds the warnings about unknown members, and the control_plane object on the workflow routes.
 func (c *call) Beside(status int, body any, raw []byte) ([]byte, error) {
