@@ -181,14 +181,16 @@ func TestABudgetThrottlesPollsAndItsEndWakesThem(t *testing.T) {
 		first := w.leased("activity")
 		a := w.poll("activity", 0)
 		if a.status != http.StatusOK || a.text("poll_status") != "throttled" ||
-			!strings.Contains(a.text("wait_reason"), "1 of 1 workflow tasks leased") || a.task() != nil {
+			!strings.Contains(a.text("wait_reason"), "1 of 1 activity tasks leased") || a.task() != nil {
 			t.Fatalf("a poll beyond the budget: %d %v", a.status, a.body)
 		}
 		if m := c.want(http.StatusOK, "GET", "/metrics", "").raw; !strings.Contains(m, "\nsojourn_throttled_claims_total ") ||
 			strings.Contains(m, "\nsojourn_throttled_claims_total 0\n") {
 			t.Errorf("the budget is not in the metrics: %s", m)
 		}
-		if why := c.want(http.StatusOK, "GET", "/api/workflows/run", "").raw; !strings.Contains(why, "budget is 1 at once") {
+		if why := c.want(http.StatusOK, "GET", "/api/workflows/run", "").raw; !strings.Contains(
+			why, "is at its concurrency limit (1 of 1 activity tasks leased)",
+		) {
 			t.Errorf("why the second activity waits: %s", why)
 		}
 		queue := c.want(http.StatusOK, "GET", "/api/task-queues/q", "").raw

@@ -194,7 +194,7 @@ func TestDebugAndWhySayWhatKeepsARun(t *testing.T) {
 		run := c.want(201, "POST", "/api/workflows", `{"workflow_id":"f","workflow_type":"t","task_queue":"q"}`).
 			text("run_id")
 		if got := debug("waiting_for_worker", "waiting_for_worker"); !strings.Contains(
-			got.raw, `no live worker is polling queue \"q\"`,
+			got.text("wait_reason"), `no live worker is polling queue "q"`,
 		) {
 			t.Error(got.raw)
 		}
@@ -206,14 +206,14 @@ func TestDebugAndWhySayWhatKeepsARun(t *testing.T) {
 			}
 		}
 		flow, step := run+"-1-workflow", run+"-1"
-		why(flow, `no live worker is polling queue \"q\"`)
+		why(flow, `no live worker is polling queue "q"`)
 		c.want(201, "POST", "/api/worker/register", `{"worker_id":"w","task_queue":"q","supported_workflow_types":["t"]}`)
 		c.want(200, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":0}`)
 		debug("running")
 		why(flow, "is running on worker w")
 		c.want(200, "POST", "/api/worker/workflow-tasks/"+flow+"/complete", `{"lease_owner":"w","workflow_task_attempt":1,
 			"commands":[{"type":"schedule_activity","activity_type":"turn","queue":"gpu"}]}`)
-		why(step, `no live worker is polling queue \"gpu\"`)
+		why(step, `no live worker is polling queue "gpu"`)
 		debug("waiting_for_worker", "waiting_for_worker")
 		for _, gone := range []string{flow, run + "-7", "nonsense"} {
 			if got := c.want(404, "GET", "/api/tasks/"+gone+"/why", ""); got.text("reason") != "task_not_found" {

@@ -272,7 +272,7 @@ func (p *program) arguments(c *cobra.Command, value string) (json.RawMessage, er
 func (p *program) array(c *cobra.Command, name, value string) (json.RawMessage, error) {
 	raw, err := p.given(c, name, value)
 	if err == nil && len(raw) > 0 && raw[0] != '[' && !envelope(raw) {
-		err = usageError{fmt.Errorf("%s is a JSON array of arguments, like '[\"Ada\", 1]', not %.60s", name, raw)}
+		err = usageError{fmt.Errorf("%s must be a JSON array of arguments, for example '[\"Ada\", 1]'; got %.60s", name, raw)}
 	}
 	return raw, err
 }

@@ -488,7 +488,7 @@ func TestWorkflowsAreListedDebuggedArchivedAndMoved(t *testing.T) {
 	try(0, "archived", "workflow", "archive", "large", "--reason", "done")
 	try(1, "is open", "workflow", "delete", "small")
 	try(0, "deleted large", "workflow", "delete", "large", "--reason", "erasure request")
-	try(1, "no workflow large", "workflow", "delete", "large")
+	try(1, "workflow large not found", "workflow", "delete", "large")
 	try(0, "deleted Amount", "search-attributes", "delete", "Amount")
 }
 
