@@ -236,8 +236,8 @@ func (c *call) Members(e *protocol.Error, _ int) map[string]any {
 	return body
 }
 
-// misled lists the reasons that a caller also receives if it does not encode / ? # or % of a workflow ID in a path. These
-// responses have the member hint.
+// misled lists the reasons that a caller also receives if it does not encode / ? # or % of a workflow ID in a path.
+// These responses have the member hint.
 var misled = []protocol.Reason{protocol.ReasonNotFound, protocol.ReasonInstanceNotFound, protocol.ReasonRunNotFound}
 
 const encodeIDs = "an id is one encoded segment of the path, with / ? # % as %2F %3F %23 %25"
