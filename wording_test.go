@@ -169,8 +169,8 @@ func TestWaitReasonsUseTheTermsOfTheField(t *testing.T) { checkTexts(t, waitText
 
 // The share of comment lines and of paragraphs with such phrases. It may only fall.
 const (
-	mostComments   = 10.0 // percent of the comment lines of Go files without tests
-	mostParagraphs = 1.0  // percent of the paragraphs of docs
+	mostComments   = 0.2 // percent of the comment lines of Go files without tests
+	mostParagraphs = 1.0 // percent of the paragraphs of docs
 )
 
 // share counts texts, and the texts with idioms among them.
