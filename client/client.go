@@ -207,7 +207,7 @@ func unreached(base string, err error) error {
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return fmt.Errorf("the app at %s speaks plain HTTP; use http://", mask.URL(base))
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("the app at %s did not respond within 1m 30s", mask.URL(base))
+		return fmt.Errorf("the app at %s did not respond within %s", mask.URL(base), patience)
 	}
 	return err
 }

@@ -113,9 +113,6 @@ func TestStepsOfTheWorkerProtocolWork(t *testing.T) {
 
 func TestSchedulesAsInTheGuide(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("bash"); err != nil {
-		t.Skip(err)
-	}
 	a := apptest.Start(t, apptest.Options{})
 	says(
 		t, a, blocks(t, "../docs/guide/schedules.md", "sh")[0], "02***,Europe/Berlin", "thebooksoftheday", "triggered",
@@ -127,6 +124,9 @@ func TestSchedulesAsInTheGuide(t *testing.T) {
 // examples/hello.
 func shell(t *testing.T, a *apptest.App, script string) *exec.Cmd {
 	t.Helper()
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip(err)
+	}
 	script = "set -euo pipefail\nsojourn() { '" + build(t, "hello") + "' \"$@\"; }\n" + script
 	c := exec.CommandContext(t.Context(), "bash", "-c", strings.ReplaceAll(script, "http://127.0.0.1:7700", a.URL()))
 	c.Env = append(os.Environ(), "SOJOURN_APP_URL="+a.URL(), "SOJOURN_DATA_DIR="+t.TempDir())
@@ -162,9 +162,6 @@ func checkConsole(t *testing.T, a *apptest.App, page string, least int, prefixes
 
 func TestCommandsInTheGuidePrintWhatItShows(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("bash"); err != nil {
-		t.Skip(err)
-	}
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a, nil)
 	for page, commands := range map[string]int{"getting-started.md": 3, "command-line.md": 4, "workflows-in-go.md": 4} {
@@ -178,9 +175,6 @@ func TestCommandsInTheGuidePrintWhatItShows(t *testing.T) {
 // The commands for operators on these pages work as they are, on a worker with a session.
 func TestCommandsForOperatorsInTheGuideWork(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("bash"); err != nil {
-		t.Skip(err)
-	}
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a, func(o *worker.Options) { o.Capabilities = []string{device.Printer} })
 	says(t, a, `sojourn workflow start device --input '[{"device": "p1", "pages": 3}]' --wait`, `"first":1`)

@@ -34,6 +34,15 @@ type Surroundings struct {
 	Throttle func(queue string, kind protocol.TaskKind) Throttle // the state of the budgets
 	Sessions map[string]*Session                                 // of the run's ready activities
 	Former   []FormerChild                                       // open children of earlier runs of the workflow id
+
+	suggestions map[typeOf]string // computed once, since many tasks of a page may have the same unknown type
+}
+
+// typeOf is a type of activities or workflows on a queue.
+type typeOf struct {
+	queue string
+	kind  protocol.TaskKind
+	name  string
 }
 
 // The lengths behind needs_attention.
@@ -281,7 +290,7 @@ func (a *Surroundings) ready(queue string, want Wanted) protocol.Wait {
 func (a *Surroundings) unleased(queue string, want Wanted) protocol.Wait {
 	w := a.forWorker(queue, want.Kind, want.Session, func(l Lessee) Verdict { return Admit(want, l, a.Now) })
 	if w.Reason == protocol.WaitTypeNotServed {
-		w.Suggestion = suggest.Name(want.Type, a.registered(queue, want.Kind))
+		w.Suggestion = a.suggestion(typeOf{queue, want.Kind, want.Type})
 	}
 	// Without a live worker the route is the cause: workers of other groups would not help.
 	if to := want.Queue.Routed(); to != "" && w.Reason == protocol.WaitNoWorker {
@@ -289,6 +298,19 @@ func (a *Surroundings) unleased(queue string, want Wanted) protocol.Wait {
 	}
 	w.Queue = queue
 	return w
+}
+
+// suggestion returns the nearest type that live workers of the queue have registered; empty if there is none.
+func (a *Surroundings) suggestion(t typeOf) string {
+	near, ok := a.suggestions[t]
+	if !ok {
+		if a.suggestions == nil {
+			a.suggestions = map[typeOf]string{}
+		}
+		near = suggest.Name(t.name, a.registered(t.queue, t.kind))
+		a.suggestions[t] = near
+	}
+	return near
 }
 
 // registered returns the types that live workers of a queue have registered, sorted.

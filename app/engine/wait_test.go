@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -550,5 +551,29 @@ func TestASessionSaysWhyItsTasksWait(t *testing.T) {
 		if got != nil && (strings.Contains(got.Message, "activity :") || !strings.Contains(got.Message, " ")) {
 			t.Errorf("it says %q", got.Message)
 		}
+	}
+}
+
+// A page of tasks with the same unknown type compares its name with the registered types once.
+func TestASuggestionIsComputedOncePerType(t *testing.T) {
+	allocations := map[int]float64{}
+	for _, n := range []int{10, 1_000} {
+		types := make([]string, n)
+		for i := range types {
+			types[i] = fmt.Sprintf("type-%04d", i)
+		}
+		around := &Surroundings{
+			Workers:  []Candidate{{Alive: true, Worker: &Worker{ID: "w", Queues: []string{"q"}, ActivityTypes: types}}},
+			Settings: func(string) *Queue { return nil },
+			Throttle: func(string, protocol.TaskKind) Throttle { return Throttle{} },
+		}
+		want := Wanted{Kind: protocol.KindActivity, Type: "type_0001"}
+		if w := around.unleased("q", want); w.Suggestion != "type-0001" {
+			t.Fatalf("got %+v", w)
+		}
+		allocations[n] = testing.AllocsPerRun(10, func() { around.unleased("q", want) })
+	}
+	if allocations[10] != allocations[1_000] {
+		t.Errorf("allocations of a further task by registered types: %v", allocations)
 	}
 }

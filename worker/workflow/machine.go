@@ -152,11 +152,9 @@ func (m *Machine) Seen() int64 { return m.seen }
 // records. It is 0 after a task that shows the result of the last completion. The end of a session that the history
 // should contain by then does not count, although Apply still returns it: see skipEnds.
 func (m *Machine) Unconfirmed() int {
-	n := 0
-	for i := range m.queue[m.head:] {
-		if !m.queue[m.head+i].passed {
-			n++
-		}
+	n := len(m.queue) - m.head
+	for i := m.head; i < len(m.queue) && m.queue[i].passed; i++ { // passEnds marks a prefix
+		n--
 	}
 	for _, a := range m.answers {
 		if m.says(a) != nil {

@@ -190,7 +190,9 @@ func (s *schedule) resumeAfterCut() ([]porcupine.Operation, error) {
 		return nil, fmt.Errorf("no task in 5 s, or: %w", err)
 	}
 	p.memory.enters(task, p.memory.confirmed(), sent, r)
-	time.Sleep(2 * s.lease) // by the clocks of the worker and the app
+	for until := task.Session.LeaseExpiresAt.Micros(); s.now() <= until; {
+		time.Sleep(time.Millisecond)
+	}
 	resumed := func() bool {
 		return slices.ContainsFunc(s.history, func(o porcupine.Operation) bool {
 			return o.Input.(call).kind == resume && o.Output.(reply).ok
