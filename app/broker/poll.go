@@ -42,8 +42,8 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 	if in.Timeout != nil {
 		wait = min(max(0, time.Duration(*in.Timeout)*time.Second), maxPoll)
 	}
-	// A wait that ends because something about the worker changed (its drain, its registration) is not the poll's end: it
-	// is admitted again and continues for the rest of its time.
+	// A wait that ends because something about the worker changed (its drain, its registration) is not the poll's end:
+	// it is admitted again and continues for the rest of its time.
 	poll := func() (protocol.PollAnswer, error) {
 		if a, err := b.leasedBefore(ctx, in, w); err != nil || len(a.Tasks) > 0 {
 			return a, err
@@ -81,7 +81,7 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 			case err != nil:
 				// Something may have been leased to this poll, and the worker does not know of it.
 				if errors.Is(err, store.ErrOutcome) {
-					b.workers.With(w.Key(), func(h *membership.Heard) { h.Unsure = time.Now() })
+					b.workers.With(w.Key(), func(h *membership.TrackedWorker) { h.Unsure = time.Now() })
 				}
 				return protocol.PollAnswer{}, err
 			}
@@ -130,7 +130,7 @@ func (b *Broker) admitPoll(
 		return nil, nil, err
 	}
 	// Record the heartbeat before any rejection: a worker behind the release gate is alive too and stays listed.
-	b.workers.Hear(key)
+	b.workers.RecordHeartbeat(key)
 	if in.Gated {
 		if v := b.gate(key, in.Release); !v.Allowed {
 			return nil, &protocol.PollAnswer{
@@ -231,7 +231,7 @@ func drainingAnswer() protocol.PollAnswer {
 // narrow records whether the last response with tasks to polls for these kinds was returned. Sizes are known before
 // tasks are leased; if a response is refused nevertheless, the next one carries a single task.
 func (b *Broker) narrow(k engine.WorkerKey, kinds []protocol.TaskKind, returned bool) {
-	b.workers.With(k, func(h *membership.Heard) {
+	b.workers.With(k, func(h *membership.TrackedWorker) {
 		switch {
 		case returned && h.Narrow == nil:
 			h.Narrow = map[string]bool{wayOf(kinds): true}
@@ -245,7 +245,7 @@ func (b *Broker) narrow(k engine.WorkerKey, kinds []protocol.TaskKind, returned 
 
 // No more of a kind is waited for than the worker has slots, nor than the poll may carry.
 func (b *Broker) spec(in protocol.PollRequest, w *engine.Worker) dispatch.Spec {
-	b.workers.With(w.Key(), func(h *membership.Heard) {
+	b.workers.With(w.Key(), func(h *membership.TrackedWorker) {
 		if len(h.Narrow) > 0 && h.Narrow[wayOf(in.Kinds)] {
 			in.Max = 1
 		}

@@ -286,7 +286,7 @@ func (b *Broker) leasedBefore(
 		return protocol.PollAnswer{}, nil
 	}
 	var last time.Time
-	b.workers.With(w.Key(), func(h *membership.Heard) {
+	b.workers.With(w.Key(), func(h *membership.TrackedWorker) {
 		if last = h.Adopted; h.Unsure.After(last) {
 			last = h.Unsure
 		}

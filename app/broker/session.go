@@ -160,7 +160,7 @@ func (b *Broker) freeSuperseded(ctx context.Context, s *engine.Session) {
 			continue
 		}
 		dead := true
-		b.workers.With(engine.WorkerKey{Namespace: s.Namespace, ID: a.Owner}, func(h *membership.Heard) {
+		b.workers.With(engine.WorkerKey{Namespace: s.Namespace, ID: a.Owner}, func(h *membership.TrackedWorker) {
 			// The attempt counts as lost only if its worker is lost. A live worker was superseded in the session; this
 			// is not its fault.
 			dead = h.Worker.Incarnation != a.Incarnation || time.Since(h.At) >= time.Duration(a.Length)*time.Microsecond

@@ -77,7 +77,7 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 // fail the start: it returns no warning.
 func (b *Broker) unknownBuild(ctx context.Context, in protocol.StartRequest) []protocol.Warning {
 	known := false // true: this app knows such a worker and need not read the database
-	b.workers.Each(in.Namespace, func(_ engine.WorkerKey, h *membership.Heard) {
+	b.workers.Each(in.Namespace, func(_ engine.WorkerKey, h *membership.TrackedWorker) {
 		known = known || h.Worker.BuildID == in.BuildID && h.Worker.Serves(in.TaskQueue)
 	})
 	if known {

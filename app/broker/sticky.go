@@ -176,7 +176,7 @@ func (b *Broker) stickyWorkers(run string) (list []store.Process) {
 	for _, k := range b.sticky.of(run) {
 		// Skip a worker that would not accept the task now, but keep its entry for the next task.
 		fit := false
-		b.workers.With(k.Worker, func(h *membership.Heard) {
+		b.workers.With(k.Worker, func(h *membership.TrackedWorker) {
 			fit = h.Worker.Incarnation == k.Incarnation && h.Gate == "" && !b.workers.Stopped(h) &&
 				time.Since(h.At) <= 2*b.opt.Heartbeat
 		})

@@ -80,7 +80,9 @@ func (v *View) Worker(ctx context.Context, ns, id string) (protocol.WorkerView, 
 	return protocol.WorkerView{}, err
 }
 
-func (v *View) workerView(w *engine.Worker, h membership.Heard, held store.Holding, now time.Time) protocol.WorkerView {
+func (v *View) workerView(
+	w *engine.Worker, h membership.TrackedWorker, held store.Holding, now time.Time,
+) protocol.WorkerView {
 	out := protocol.WorkerView{
 		WorkerID: w.ID, Namespace: w.Namespace, TaskQueue: w.Queues[0], TaskQueues: w.Queues, Runtime: w.Runtime,
 		SDKVersion: w.SDKVersion,

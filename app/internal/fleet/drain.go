@@ -33,7 +33,7 @@ const leaveTime = 40 * time.Second
 // tasks.
 func (f *Fleet) Intent(w *engine.Worker, names bool) protocol.Intent {
 	has := names // or, if the heartbeat lists only due leases, as recorded before
-	f.workers.With(w.Key(), func(h *membership.Heard) { has = has || h.Told == protocol.IntentLeave })
+	f.workers.With(w.Key(), func(h *membership.TrackedWorker) { has = has || h.Told == protocol.IntentLeave })
 	return f.intentAt(w, f.about(), has)
 }
 
@@ -200,7 +200,7 @@ func (f *Fleet) Watch(ctx context.Context) {
 
 // followDrains brings workers where operators want them.
 func (f *Fleet) followDrains(
-	ctx context.Context, ns string, keys []engine.WorkerKey, known map[engine.WorkerKey]membership.Heard,
+	ctx context.Context, ns string, keys []engine.WorkerKey, known map[engine.WorkerKey]membership.TrackedWorker,
 ) error {
 	var held map[string]store.Holding
 	if err := f.store.View(ctx, func(r store.Reader) (err error) {
@@ -224,9 +224,9 @@ func (f *Fleet) followDrains(
 
 // intend notifies a worker of the operator's intent if it has changed, and records whether the worker still holds
 // anything.
-func (f *Fleet) intend(k engine.WorkerKey, h membership.Heard, i protocol.Intent, has bool) {
+func (f *Fleet) intend(k engine.WorkerKey, h membership.TrackedWorker, i protocol.Intent, has bool) {
 	changed := h.Told != i
-	f.workers.With(k, func(now *membership.Heard) {
+	f.workers.With(k, func(now *membership.TrackedWorker) {
 		if now.Worker.Incarnation != h.Worker.Incarnation {
 			changed = false
 			return
@@ -251,7 +251,7 @@ func (f *Fleet) intend(k engine.WorkerKey, h membership.Heard, i protocol.Intent
 
 // overstays removes the registration of a worker that has not shut down within leaveTime of the notice. Tasks that it
 // may still run are not requeued; see presence.RemoveWorker.
-func (f *Fleet) overstays(ctx context.Context, k engine.WorkerKey, h membership.Heard) {
+func (f *Fleet) overstays(ctx context.Context, k engine.WorkerKey, h membership.TrackedWorker) {
 	if time.Since(h.ToldAt) < leaveTime {
 		return
 	}

@@ -72,7 +72,7 @@ func settingsText(s *engine.FleetWide) string {
 }
 
 // pushSettings asks workers to fetch their settings in namespaces where the revision has changed since the last call.
-func (f *Fleet) pushSettings(pushed map[string]int64, known map[engine.WorkerKey]membership.Heard) {
+func (f *Fleet) pushSettings(pushed map[string]int64, known map[engine.WorkerKey]membership.TrackedWorker) {
 	told := f.notices.Load()
 	for k := range known {
 		_, is := f.FleetWide(k.Namespace)

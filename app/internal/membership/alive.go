@@ -46,12 +46,12 @@ func (ws *Workers) storeSigns(
 	ctx context.Context, keys []engine.WorkerKey, beside ...func(now time.Time) engine.Worker,
 ) (time.Time, error) {
 	type sign struct {
-		Heard
+		TrackedWorker
 		silent time.Duration
 	}
 	signs := make(map[engine.WorkerKey]sign, len(keys))
 	for _, k := range keys {
-		ws.With(k, func(h *Heard) {
+		ws.With(k, func(h *TrackedWorker) {
 			s := sign{*h, time.Since(h.At)}
 			s.Close = h.Closely(ws.opt.HTTPLease)
 			s.Exact = s.Close || s.silent >= ws.opt.Quiet
@@ -118,7 +118,7 @@ func (ws *Workers) storeSigns(
 		return time.Time{}, err
 	}
 	for k, s := range signs {
-		ws.heed(k, func(h *Heard) { // another app may have stored that it drains, whose word comes later
+		ws.withDrainState(k, func(h *TrackedWorker) { // another app may have stored a newer drain state
 			if h.Worker.Incarnation == s.Worker.Incarnation && h.Stored.Before(s.At) {
 				h.StoredAt, h.Stored = time.Now(), s.At
 			}

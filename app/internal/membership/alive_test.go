@@ -42,7 +42,7 @@ func TestADrainFoundInTheRowEndsOpenPolls(t *testing.T) {
 	}
 	w := says(protocol.WorkerActive)
 	ws.Put(w)
-	ws.Hear(key)
+	ws.RecordHeartbeat(key)
 	open := d.Enter(dispatch.Spec{
 		Namespace: w.Namespace, Queues: w.Queues, Kinds: []protocol.TaskKind{protocol.KindQuery},
 		Free: map[protocol.TaskKind]int{protocol.KindQuery: 1}, Lessee: engine.Lessee{Worker: w},

@@ -31,7 +31,7 @@ func (ws *Workers) warnOfOtherCode(w *engine.Worker) {
 		types  []string
 	}
 	var all []difference
-	ws.Each(w.Namespace, func(key engine.WorkerKey, h *Heard) {
+	ws.Each(w.Namespace, func(key engine.WorkerKey, h *TrackedWorker) {
 		o := h.Worker
 		if key.ID == w.ID || o.Release != w.Release || !o.Left.IsZero() || h.Draining ||
 			!slices.ContainsFunc(w.Queues, o.Serves) {

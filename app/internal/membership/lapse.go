@@ -67,7 +67,7 @@ func (ws *Workers) Lapse(ctx context.Context, d store.Due, step func(engine.Hear
 
 // heardSince reports whether this app has received a heartbeat of the lease's process within lately.
 func (ws *Workers) heardSince(namespace string, l engine.Lease) (lives bool) {
-	ws.With(engine.WorkerKey{Namespace: namespace, ID: l.Owner}, func(h *Heard) {
+	ws.With(engine.WorkerKey{Namespace: namespace, ID: l.Owner}, func(h *TrackedWorker) {
 		lives = h.Worker.Incarnation == l.Incarnation && !h.At.IsZero() && time.Since(h.At) <= ws.lately(l)
 	})
 	return lives

@@ -28,7 +28,7 @@ func TestALeaseThatEndedIsADeathOnlyOfAWorkerThatWasNotHeardSince(t *testing.T) 
 				ws := &Workers{Registry: New(Options{Alive: alive}), opt: Options{Alive: alive}}
 				w := &engine.Worker{Namespace: "default", ID: "w", Incarnation: c.process}
 				ws.Put(w)
-				ws.Hear(w.Key())
+				ws.RecordHeartbeat(w.Key())
 				time.Sleep(c.silence)
 				l := engine.Lease{Owner: "w", Incarnation: "p", Length: c.lease.Microseconds()}
 				if got := ws.heardSince("default", l); got != c.lives {

@@ -40,8 +40,8 @@ func (ws *Workers) RemoveWorker(ctx context.Context, ns, id string) (protocol.De
 	if err != nil {
 		return protocol.DeregisterAnswer{}, err
 	}
-	h := Heard{Worker: w}
-	ws.With(key, func(known *Heard) { h = *known })
+	h := TrackedWorker{Worker: w}
+	ws.With(key, func(known *TrackedWorker) { h = *known })
 	lives := ws.Alive(h, now) || !ws.opt.Shared && h.At.IsZero() && time.Since(ws.started) <= ws.opt.Alive
 	if w, err = ws.fence(ctx, protocol.DeregisterRequest{Namespace: ns, WorkerID: id}); err != nil {
 		return protocol.DeregisterAnswer{}, err

@@ -43,7 +43,7 @@ func (ws *Workers) takeUp(ctx context.Context) error {
 // look releases the tasks and sessions of a worker when its heartbeats at this app have stopped, or when its app has
 // died. If another app has received a heartbeat since, that app monitors the worker. After the death of an app, only
 // the worker's row shows how long the worker counts as alive.
-func (ws *Workers) look(ctx context.Context, k engine.WorkerKey, h Heard) error {
+func (ws *Workers) look(ctx context.Context, k engine.WorkerKey, h TrackedWorker) error {
 	switch {
 	case h.At.IsZero() && h.LookAt.IsZero(), ws.Hears(h), time.Now().Before(h.LookAt):
 		return nil

@@ -69,7 +69,7 @@ func (r *Registry) AnyLeft() bool {
 }
 
 // Forget deletes the state of a worker, unless a heartbeat has arrived since seen was read.
-func (r *Registry) Forget(k engine.WorkerKey, seen Heard) {
+func (r *Registry) Forget(k engine.WorkerKey, seen TrackedWorker) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if h := r.known[k]; h != nil && h.Worker.Incarnation == seen.Worker.Incarnation && h.At.Equal(seen.At) {

@@ -90,8 +90,8 @@ func (ws *Workers) Register(
 	}
 	ws.Put(stored)
 	ws.warnOfOtherCode(stored)
-	ws.Hear(key)
-	ws.With(key, func(h *Heard) {
+	ws.RecordHeartbeat(key)
+	ws.With(key, func(h *TrackedWorker) {
 		h.Adopted, h.StoredAt, h.Stored = time.Time{}, time.Now(), h.At
 		if fresh {
 			h.Gave = time.Time{}

@@ -22,7 +22,7 @@ type Registry struct {
 
 	mu       sync.Mutex // guards all below
 	drops    uint64     // rises when a registration ends or is forgotten: a row that was read before may be out of date
-	known    map[engine.WorkerKey]*Heard
+	known    map[engine.WorkerKey]*TrackedWorker
 	asked    map[engine.QueueKey]time.Time // when the workers of a queue were last looked for
 	releases []string                      // that live apps serve, as far as is known
 }
@@ -52,14 +52,16 @@ type Options struct {
 }
 
 // New makes the memory of an app.
-func New(o Options) *Registry { return &Registry{opt: o, known: map[engine.WorkerKey]*Heard{}} }
+func New(o Options) *Registry { return &Registry{opt: o, known: map[engine.WorkerKey]*TrackedWorker{}} }
 
 // Hears reports whether this app received a heartbeat of the worker within Options.Alive.
-func (r *Registry) Hears(h Heard) bool { return !h.At.IsZero() && time.Since(h.At) <= r.opt.Alive }
+func (r *Registry) Hears(h TrackedWorker) bool {
+	return !h.At.IsZero() && time.Since(h.At) <= r.opt.Alive
+}
 
 // Alive reports whether a worker is alive at now: this app received a heartbeat within Options.Alive, or another app
 // received one and the row has not expired.
-func (r *Registry) Alive(h Heard, now time.Time) bool {
+func (r *Registry) Alive(h TrackedWorker, now time.Time) bool {
 	if r.Hears(h) {
 		return true
 	}
@@ -72,7 +74,7 @@ func (r *Registry) Put(w *engine.Worker) {
 	defer r.mu.Unlock()
 	h := r.known[w.Key()]
 	if h == nil {
-		h = &Heard{}
+		h = &TrackedWorker{}
 		r.known[w.Key()] = h
 	}
 	if h.Worker == nil || h.Worker.Incarnation != w.Incarnation || h.At.IsZero() {
@@ -105,7 +107,7 @@ func (r *Registry) Mark() uint64 {
 // precedence.
 func (r *Registry) Learn(w *engine.Worker, mark uint64) {
 	known := false
-	r.With(w.Key(), func(h *Heard) { known = !h.At.IsZero() && h.Worker.Incarnation == w.Incarnation })
+	r.With(w.Key(), func(h *TrackedWorker) { known = !h.At.IsZero() && h.Worker.Incarnation == w.Incarnation })
 	if !known && w.Left.IsZero() {
 		r.PutRead(w, mark)
 	}
@@ -129,7 +131,7 @@ func (r *Registry) Is(k engine.WorkerKey, incarnation string) bool {
 
 // Takes reports whether a process is the registered incarnation and does not drain, as far as this app knows.
 func (r *Registry) Takes(w *engine.Worker) (takes bool) {
-	r.With(w.Key(), func(h *Heard) { takes = h.Worker.Incarnation == w.Incarnation && !h.Draining })
+	r.With(w.Key(), func(h *TrackedWorker) { takes = h.Worker.Incarnation == w.Incarnation && !h.Draining })
 	return takes && r.DrainOf(w) == nil
 }
 
@@ -168,7 +170,7 @@ func (r *Registry) Swap(k engine.WorkerKey, known, other *engine.Worker) {
 }
 
 // With calls fn with the state of a worker, if there is one.
-func (r *Registry) With(k engine.WorkerKey, fn func(*Heard)) {
+func (r *Registry) With(k engine.WorkerKey, fn func(*TrackedWorker)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if h := r.known[k]; h != nil {
@@ -177,7 +179,7 @@ func (r *Registry) With(k engine.WorkerKey, fn func(*Heard)) {
 }
 
 // Each calls fn with the state of each worker of a namespace, without copies.
-func (r *Registry) Each(namespace string, fn func(engine.WorkerKey, *Heard)) {
+func (r *Registry) Each(namespace string, fn func(engine.WorkerKey, *TrackedWorker)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for k, h := range r.known {
@@ -203,7 +205,7 @@ func (r *Registry) Served() (list []engine.QueueKey) {
 // row contains this state.
 func (r *Registry) SaidDrain(w *engine.Worker) (drains, stored bool) {
 	drains, stored = w.Status == protocol.WorkerDraining, true
-	r.With(w.Key(), func(h *Heard) {
+	r.With(w.Key(), func(h *TrackedWorker) {
 		if h.Worker.Incarnation == w.Incarnation {
 			drains, stored = h.Draining, !h.Unsaid
 		}
@@ -212,10 +214,10 @@ func (r *Registry) SaidDrain(w *engine.Worker) (drains, stored bool) {
 }
 
 // All returns the known workers of a namespace; "" selects all namespaces.
-func (r *Registry) All(namespace string) map[engine.WorkerKey]Heard {
+func (r *Registry) All(namespace string) map[engine.WorkerKey]TrackedWorker {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m := make(map[engine.WorkerKey]Heard, len(r.known))
+	m := make(map[engine.WorkerKey]TrackedWorker, len(r.known))
 	for k, h := range r.known {
 		if namespace == "" || k.Namespace == namespace {
 			m[k] = *h

@@ -47,7 +47,7 @@ func TestTheEndOfAProcessLeavesALaterOneAlone(t *testing.T) {
 	for name, end := range map[string]func(*Registry){
 		"gone":    func(r *Registry) { r.Gone(store.Process{Worker: key, Incarnation: "1"}) },
 		"swapped": func(r *Registry) { r.Swap(key, process("1"), nil) },
-		"missed":  func(r *Registry) { r.Forget(key, Heard{Worker: process("1")}) },
+		"missed":  func(r *Registry) { r.Forget(key, TrackedWorker{Worker: process("1")}) },
 	} {
 		r := New(Options{Alive: time.Minute})
 		r.Put(process("1"))
@@ -68,7 +68,7 @@ func TestOneThatIsHeardMeanwhileIsNotForgotten(t *testing.T) {
 	r := New(Options{Alive: time.Minute})
 	r.Put(process("1"))
 	seen := r.All("default")[key]
-	r.With(key, (*Heard).Hear)
+	r.With(key, (*TrackedWorker).RecordHeartbeat)
 	r.Forget(key, seen)
 	if got := known(r); got != "1" {
 		t.Errorf("known is %s", got)
@@ -79,8 +79,8 @@ func TestOneThatIsHeardMeanwhileIsNotForgotten(t *testing.T) {
 // expiry counts for workers of other apps.
 func TestHowLongAWorkerIsAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		heard := func(r *Registry) (h Heard) {
-			r.With(key, func(now *Heard) { h = *now })
+		heard := func(r *Registry) (h TrackedWorker) {
+			r.With(key, func(now *TrackedWorker) { h = *now })
 			return h
 		}
 		r := New(Options{Alive: time.Minute})
@@ -88,7 +88,7 @@ func TestHowLongAWorkerIsAlive(t *testing.T) {
 		if r.Alive(heard(r), time.Now()) {
 			t.Error("one that was never heard is alive")
 		}
-		r.With(key, (*Heard).Hear)
+		r.With(key, (*TrackedWorker).RecordHeartbeat)
 		time.Sleep(time.Minute)
 		if !r.Alive(heard(r), time.Now()) {
 			t.Error("dead after a minute")
@@ -100,7 +100,8 @@ func TestHowLongAWorkerIsAlive(t *testing.T) {
 		stored := process("1")
 		stored.AliveUntil = history.At(time.Now().Add(time.Minute))
 		for _, shared := range []bool{false, true} {
-			if got := New(Options{Alive: time.Minute, Shared: shared}).Alive(Heard{Worker: stored}, time.Now()); got != shared {
+			r := New(Options{Alive: time.Minute, Shared: shared})
+			if got := r.Alive(TrackedWorker{Worker: stored}, time.Now()); got != shared {
 				t.Errorf("by what is stored, with other apps %t: %t", shared, got)
 			}
 		}

@@ -17,7 +17,7 @@ import (
 
 // Roster contains the workers of a namespace: from this app's memory if it receives their heartbeats, else from their
 // rows.
-type Roster map[engine.WorkerKey]Heard
+type Roster map[engine.WorkerKey]TrackedWorker
 
 // Roster returns the roster of a namespace. On a shared database a worker may be connected to any app; of a worker at
 // another app this app knows only the row.
@@ -64,7 +64,7 @@ func (r *Registry) gatedElsewhere(w *engine.Worker) string {
 
 // Gated reports whether the release gate held a worker at its last request to this app.
 func (r *Registry) Gated(namespace, id string) (gated bool) {
-	r.With(engine.WorkerKey{Namespace: namespace, ID: id}, func(h *Heard) { gated = h.Gate != "" })
+	r.With(engine.WorkerKey{Namespace: namespace, ID: id}, func(h *TrackedWorker) { gated = h.Gate != "" })
 	return gated
 }
 
@@ -88,13 +88,13 @@ func (r *Registry) DrainOf(w *engine.Worker) *engine.Drain {
 }
 
 // Stopped reports whether a worker gets no tasks because it drains itself or an operator drains it.
-func (r *Registry) Stopped(h *Heard) bool {
+func (r *Registry) Stopped(h *TrackedWorker) bool {
 	return h.Draining || r.DrainOf(h.Worker) != nil
 }
 
 // Status returns the status of a worker for lists. A worker whose build is drained in all of its queues gets no new
 // tasks, so it is draining too.
-func (r *Registry) Status(h Heard, now time.Time) protocol.WorkerStatus {
+func (r *Registry) Status(h TrackedWorker, now time.Time) protocol.WorkerStatus {
 	switch {
 	case !r.Alive(h, now):
 		return protocol.WorkerStale

@@ -25,7 +25,7 @@ func (ws *Workers) missedTwo(w *engine.Worker) time.Duration {
 
 // skipSilent records in a worker's soft sessions that the worker has missed two heartbeats at every app, or that it
 // sends heartbeats again.
-func (ws *Workers) skipSilent(ctx context.Context, k engine.WorkerKey, h Heard) error {
+func (ws *Workers) skipSilent(ctx context.Context, k engine.WorkerKey, h TrackedWorker) error {
 	if h.At.IsZero() || !h.Missed() {
 		return nil
 	}
@@ -53,13 +53,13 @@ func (ws *Workers) skipSilent(ctx context.Context, k engine.WorkerKey, h Heard) 
 			return err
 		}
 	}
-	ws.With(k, func(n *Heard) { n.Skipped = silent })
+	ws.With(k, func(n *TrackedWorker) { n.Skipped = silent })
 	return nil
 }
 
 // missedElsewhere reports whether a worker that has missed two heartbeats here has missed them at the other apps too.
 // An app that may have received a heartbeat that is not stored has an entry in HeardUntil.
-func (ws *Workers) missedElsewhere(ctx context.Context, k engine.WorkerKey, h Heard) (bool, error) {
+func (ws *Workers) missedElsewhere(ctx context.Context, k engine.WorkerKey, h TrackedWorker) (bool, error) {
 	w, err := ws.storedWorker(ctx, k)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil

@@ -75,7 +75,7 @@ func (ws *Workers) superseded(ctx context.Context, p store.Process) {
 // tookWord applies the drain state in a worker's row, which another app stored. A newer state that this app received
 // and has not stored yet takes precedence.
 func (ws *Workers) tookWord(row *engine.Worker) {
-	ws.heed(row.Key(), func(h *Heard) {
+	ws.withDrainState(row.Key(), func(h *TrackedWorker) {
 		if h.Worker.Incarnation == row.Incarnation && !h.Unsaid {
 			h.Draining = row.Status == protocol.WorkerDraining
 		}

@@ -9,7 +9,7 @@ import (
 // overdue reports whether the last heartbeat of a worker has to be stored now, because the row would expire for the
 // other apps otherwise. An exact row allows for no heartbeat that is not stored, so the next one is stored after three
 // quarters of Alive.
-func (r *Registry) overdue(h *Heard) bool {
+func (r *Registry) overdue(h *TrackedWorker) bool {
 	switch {
 	case !r.opt.Shared || !h.At.After(h.Stored):
 		return false
@@ -20,7 +20,7 @@ func (r *Registry) overdue(h *Heard) bool {
 }
 
 // quiet reports whether a worker is silent and its row is not exact or lacks the last heartbeat.
-func (r *Registry) quiet(h *Heard) bool {
+func (r *Registry) quiet(h *TrackedWorker) bool {
 	return !h.At.IsZero() && time.Since(h.At) >= r.opt.Quiet && (h.At.After(h.Stored) || !h.Exact)
 }
 

@@ -21,7 +21,7 @@ import (
 // rest records what a heartbeat reports of one kind of task, while the worker has a number of open polls for it here.
 // It returns the time of the previous heartbeat that also reported no running task of this kind; zero: it reported one.
 // Heartbeats that are less than apart after a counted one do not count.
-func (h *Heard) rest(kind protocol.TaskKind, polls int, apart time.Duration) (before time.Time) {
+func (h *TrackedWorker) rest(kind protocol.TaskKind, polls int, apart time.Duration) (before time.Time) {
 	used := most(h.Worker, kind)
 	free, said := h.free()[kind]
 	if used -= free; kind == protocol.KindWorkflow && strings.HasPrefix(h.Worker.SDKVersion, protocol.PythonSDK) {
@@ -51,7 +51,7 @@ func (ws *Workers) freeLost(ctx context.Context, w *engine.Worker) error {
 	}
 	underway := ws.opt.Heartbeat / 3 // the longest time that a response or a heartbeat is on its way
 	now, before := time.Now(), map[protocol.TaskKind]time.Time{}
-	ws.With(key, func(h *Heard) {
+	ws.With(key, func(h *TrackedWorker) {
 		for kind, polls := range open {
 			if rested := h.rest(kind, len(polls), underway); !rested.IsZero() {
 				before[kind] = rested.Add(-underway)

@@ -113,13 +113,13 @@ func (ws *Workers) Watch(ctx context.Context) error {
 // hush ends the polls of a connected worker that has been silent for the length of its lease, so that all its leases
 // have expired. The worker may be paused, and a task leased to it now would wait for the next expiry. A live worker
 // polls again.
-func (ws *Workers) hush(k engine.WorkerKey, h Heard) {
+func (ws *Workers) hush(k engine.WorkerKey, h TrackedWorker) {
 	lease := time.Duration(h.Worker.AttemptLease) * time.Microsecond
 	if h.Hushed || h.At.IsZero() || !h.Worker.Explicit || !h.Missed() || time.Since(h.At) < lease {
 		return
 	}
 	now := false
-	ws.With(k, func(n *Heard) {
+	ws.With(k, func(n *TrackedWorker) {
 		now = n.At.Equal(h.At) // no heartbeat since
 		n.Hushed = n.Hushed || now
 	})

@@ -17,19 +17,19 @@ import (
 // under the worker's ID. Heartbeats belong to a process (an incarnation), not to a worker ID; otherwise a superseded
 // process would keep its dead successor alive.
 
-// Hear records a heartbeat of the registered process. Every accepted request counts as one: polls and completions as
-// well as heartbeat requests.
-func (ws *Workers) Hear(k engine.WorkerKey) { ws.hearProcess(k, "") }
+// RecordHeartbeat records a heartbeat of the registered process. Every accepted request counts as one: polls and
+// completions as well as heartbeat requests.
+func (ws *Workers) RecordHeartbeat(k engine.WorkerKey) { ws.recordHeartbeatOf(k, "") }
 
-// hearProcess is Hear for one incarnation. It does nothing if another incarnation is registered. The empty incarnation
-// means the registered one.
-func (ws *Workers) hearProcess(k engine.WorkerKey, incarnation string) {
+// recordHeartbeatOf is RecordHeartbeat for one incarnation. It does nothing if another incarnation is registered. The
+// empty incarnation means the registered one.
+func (ws *Workers) recordHeartbeatOf(k engine.WorkerKey, incarnation string) {
 	overdue := false
-	ws.With(k, func(h *Heard) {
+	ws.With(k, func(h *TrackedWorker) {
 		if incarnation != "" && h.Worker.Incarnation != incarnation {
 			return
 		}
-		h.Hear()
+		h.RecordHeartbeat()
 		overdue = ws.overdue(h)
 	})
 	if overdue {
@@ -56,7 +56,7 @@ func (ws *Workers) Credit(ctx context.Context, k engine.WorkerKey, incarnation s
 			return
 		}
 	}
-	ws.hearProcess(k, incarnation)
+	ws.recordHeartbeatOf(k, incarnation)
 	ws.Gave(k)
 }
 
@@ -65,7 +65,7 @@ func (ws *Workers) Credit(ctx context.Context, k engine.WorkerKey, incarnation s
 // StoreAlive.
 func (ws *Workers) Gave(k engine.WorkerKey) {
 	unstored := false
-	ws.With(k, func(h *Heard) {
+	ws.With(k, func(h *TrackedWorker) {
 		h.Gave = time.Now()
 		unstored = ws.opt.Shared && h.Closely(ws.opt.HTTPLease) && !h.Close
 	})
@@ -118,7 +118,7 @@ func (ws *Workers) Gate(key engine.WorkerKey, v release.Verdict) {
 		why = v.Message
 	}
 	changed := false
-	ws.With(key, func(h *Heard) { changed, h.Gate = h.Gate != why, why })
+	ws.With(key, func(h *TrackedWorker) { changed, h.Gate = h.Gate != why, why })
 	if changed && why != "" {
 		ws.log.Warn().Str("worker_id", key.ID).Str("reason", v.Reason).Msg(why)
 	}
@@ -138,7 +138,7 @@ func (ws *Workers) Drains(ctx context.Context, w *engine.Worker) bool {
 	if err != nil || row.Incarnation != w.Incarnation || row.Status == protocol.WorkerDraining {
 		return true
 	}
-	ws.With(w.Key(), func(h *Heard) {
+	ws.With(w.Key(), func(h *TrackedWorker) {
 		if h.Worker.Incarnation == w.Incarnation && !h.Unsaid {
 			h.Draining = false
 		}
@@ -146,11 +146,11 @@ func (ws *Workers) Drains(ctx context.Context, w *engine.Worker) bool {
 	return false
 }
 
-// heed is With for a note that may change a worker's drain state. When the worker starts to drain, heed drops its open
-// polls at this app, so that they return at once.
-func (ws *Workers) heed(k engine.WorkerKey, note func(*Heard)) {
+// withDrainState is With for a note that may change a worker's drain state. When the worker starts to drain,
+// withDrainState drops its open polls at this app, so that they return at once.
+func (ws *Workers) withDrainState(k engine.WorkerKey, note func(*TrackedWorker)) {
 	begins := false
-	ws.With(k, func(h *Heard) {
+	ws.With(k, func(h *TrackedWorker) {
 		drained := h.Draining
 		note(h)
 		begins = h.Draining && !drained
@@ -173,10 +173,10 @@ func (ws *Workers) Beat(ctx context.Context, in protocol.WorkerHeartbeat) (*engi
 		return nil, err
 	}
 	keep, overdue := false, false
-	ws.heed(key, func(h *Heard) {
+	ws.withDrainState(key, func(h *TrackedWorker) {
 		h.Unsaid = h.Unsaid || h.Draining != in.Draining
 		keep = h.Unsaid // the other apps, and this one after a restart, read the drain state from the row
-		h.Hear()
+		h.RecordHeartbeat()
 		h.Draining = in.Draining
 		if !in.Told && !h.Missed() {
 			h.Beats, keep = true, true // after a restart, this app reads Beats from the row

@@ -9,11 +9,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A Heard is in memory only and is lost with its app. Another app that adopts the worker has only the worker's row, so
-// all state that must survive the app is stored in the row.
+// A TrackedWorker is in memory only and is lost with its app. Another app that adopts the worker has only the worker's
+// row, so all state that must survive the app is stored in the row.
 
-// Heard is one worker with the state that this app has in memory in addition to the worker's row.
-type Heard struct {
+// TrackedWorker is one worker with the state that this app has in memory in addition to the worker's row.
+type TrackedWorker struct {
 	Worker  *engine.Worker
 	signals map[string][]string // signals that the worker declared, by workflow type
 	At      time.Time           // last heartbeat at this app; zero: the worker was only read from its row
@@ -55,13 +55,13 @@ type Heard struct {
 }
 
 // Read returns the state of a worker that its row contains.
-func Read(w *engine.Worker) Heard {
-	return Heard{Worker: w, signals: w.Declares("signals"), Draining: w.Status == protocol.WorkerDraining}
+func Read(w *engine.Worker) TrackedWorker {
+	return TrackedWorker{Worker: w, signals: w.Declares("signals"), Draining: w.Status == protocol.WorkerDraining}
 }
 
-// Hear records a heartbeat; the caller holds the lock of With. A worker that comes from another app may hold leases
-// that it acquired there.
-func (h *Heard) Hear() {
+// RecordHeartbeat records a heartbeat; the caller holds the lock of With. A worker that comes from another app may hold
+// leases that it acquired there.
+func (h *TrackedWorker) RecordHeartbeat() {
 	now := time.Now()
 	if h.At.IsZero() {
 		h.Adopted, h.Gave = now, now
@@ -71,17 +71,17 @@ func (h *Heard) Hear() {
 
 // Missed reports whether a missing heartbeat means that the worker may be dead: the worker renews its leases itself, or
 // sends heartbeat requests. A worker that only polls may be silent while it runs a task, and keeps its leases.
-func (h *Heard) Missed() bool { return h.Beats || h.Worker.Beats }
+func (h *TrackedWorker) Missed() bool { return h.Beats || h.Worker.Beats }
 
 // Closely reports whether every heartbeat of a worker is stored before it is answered, so that the other apps know the
 // last one if the worker and this app die together. It is true for workers that acquired something within the last
 // holds, whose leases are too long to wait for. Heartbeats of other workers are stored once per StoreAlive.
-func (h *Heard) Closely(holds time.Duration) bool {
+func (h *TrackedWorker) Closely(holds time.Duration) bool {
 	return !h.Worker.Explicit && h.Missed() && !h.Gave.IsZero() && time.Since(h.Gave) < holds
 }
 
 // Full returns the kinds of tasks of which the worker runs its maximum, by its last heartbeat.
-func (h *Heard) Full() map[protocol.TaskKind]bool {
+func (h *TrackedWorker) Full() map[protocol.TaskKind]bool {
 	full := map[protocol.TaskKind]bool{}
 	for kind, free := range h.free() {
 		full[kind] = most(h.Worker, kind) > 0 && free <= 0
@@ -91,7 +91,7 @@ func (h *Heard) Full() map[protocol.TaskKind]bool {
 
 // free returns the free slots of a worker by kind, from its last heartbeat or, before one, from its registration. Kinds
 // that the worker does not report are missing.
-func (h *Heard) free() map[protocol.TaskKind]int {
+func (h *TrackedWorker) free() map[protocol.TaskKind]int {
 	said := struct {
 		Workflow *int `json:"workflow_available"`
 		Activity *int `json:"activity_available"`
