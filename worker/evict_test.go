@@ -87,7 +87,7 @@ func TestAnEvictedSessionIsReleasedAndRebuilt(t *testing.T) {
 		}
 	}
 	if want := []string{"rebuilt evicted_pressure"}; !slices.Equal(why, want) {
-		t.Errorf("history tells of %q, want %q", why, want)
+		t.Errorf("history contains %q, want %q", why, want)
 	}
 	v := view("one")
 	if v.Epoch <= before {

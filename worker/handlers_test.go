@@ -187,17 +187,17 @@ func TestHandlersHaveVersions(t *testing.T) {
 		if len(version) != 32 {
 			t.Errorf("registered version %q", version)
 		}
-		said := 0
+		recorded := 0
 		for _, e := range events(t, a, answer.RunID) {
 			if seq, attempt := history.EndedAttempt(e.Data); seq > 0 {
-				said++
+				recorded++
 				if attempt.CodeVersion != version {
 					t.Errorf("%s has the version %q, want %q", e.Type(), attempt.CodeVersion, version)
 				}
 			}
 		}
-		if said != 2 {
-			t.Errorf("%d attempts in the history, want 2", said)
+		if recorded != 2 {
+			t.Errorf("%d attempts in the history, want 2", recorded)
 		}
 		other := t.TempDir()
 		for name, text := range code {

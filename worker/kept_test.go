@@ -56,7 +56,7 @@ func (s *sleepers) woken(t *testing.T, a *apptest.App, ids []protocol.Target) {
 	}
 	for _, id := range ids {
 		if last := end(t, a, id.RunID); last.Type() != "WorkflowCompleted" {
-			t.Errorf("a run beside those that ended ended with %s", last.Type())
+			t.Errorf("a run next to the ended ones ended with %s", last.Type())
 		}
 	}
 }

@@ -36,18 +36,18 @@ func TestAWorkerInstallsPackagesAtItsStart(t *testing.T) {
 	}
 	a := apptest.Start(t, apptest.Options{})
 	var log bytes.Buffer
-	said := zerolog.SyncWriter(&log)
-	told := make(chan struct{})
+	output := zerolog.SyncWriter(&log)
+	seen := make(chan struct{})
 	w := start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
-		o.Handlers, o.Log = handlers, zerolog.New(zerolog.MultiLevelWriter(said, &watcher{"installation failed", told}))
+		o.Handlers, o.Log = handlers, zerolog.New(zerolog.MultiLevelWriter(output, &watcher{"installation failed", seen}))
 	})
 	if r, ok := w.Sandbox(); !ok || r.Runtimes[sandbox.RuntimePython] == "" {
 		t.Skip("Python is not on this machine")
 	}
 	select {
-	case <-told:
+	case <-seen:
 	case <-time.After(time.Minute):
-		t.Errorf("nobody tried to install them:\n%s", &log)
+		t.Errorf("no installation was tried:\n%s", &log)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestTasksSayThatTheyWaitForPackages(t *testing.T) {
 				strings.Contains(last.Detail, detail)
 		})
 	}
-	tells := func(state sandbox.PackagesState, detail string) {
+	reports := func(state sandbox.PackagesState, detail string) {
 		t.Helper()
 		eventually(t, "the app knows that packages are "+string(state), func() bool {
 			v, err := a.View().Worker(t.Context(), "", "installs")
@@ -128,11 +128,11 @@ func TestTasksSayThatTheyWaitForPackages(t *testing.T) {
 	}
 	<-asked
 	waits(protocol.WaitInstalling, false, "requirements.txt is being installed")
-	tells(sandbox.PackagesInstalling, "Looking in ")
+	reports(sandbox.PackagesInstalling, "Looking in ")
 	waits(protocol.WaitInstalling, false, ": Looking in ") // the installer's last line
 	release()
 	waits(protocol.WaitNoPackages, true, "never-heard-of")
-	tells(sandbox.PackagesFailed, "never-heard-of")
+	reports(sandbox.PackagesFailed, "never-heard-of")
 	write("requirements.txt", "# none\n")
 	if last := end(t, a, run.RunID); last.Type() != "WorkflowCompleted" {
 		t.Errorf("the run ended with %s", last.Type())
@@ -142,13 +142,13 @@ func TestTasksSayThatTheyWaitForPackages(t *testing.T) {
 // watcher closes a channel when a text is written.
 type watcher struct {
 	text string
-	told chan struct{}
+	seen chan struct{}
 }
 
 func (w *watcher) Write(line []byte) (int, error) {
-	if w.told != nil && strings.Contains(string(line), w.text) {
-		close(w.told)
-		w.told = nil
+	if w.seen != nil && strings.Contains(string(line), w.text) {
+		close(w.seen)
+		w.seen = nil
 	}
 	return len(line), nil
 }

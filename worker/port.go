@@ -50,16 +50,16 @@ func (w *Worker) Probes() http.Handler {
 	mux := http.NewServeMux()
 	probe := func(path string, checks func() map[string]string) {
 		mux.HandleFunc("GET "+path, func(rw http.ResponseWriter, _ *http.Request) {
-			status, said := http.StatusOK, "ok"
+			code, status := http.StatusOK, "ok"
 			found := checks()
 			for _, c := range found {
 				if c != "ok" && c != unreadable {
-					status, said = http.StatusServiceUnavailable, "unavailable"
+					code, status = http.StatusServiceUnavailable, "unavailable"
 				}
 			}
 			rw.Header().Set("Content-Type", "application/json")
-			rw.WriteHeader(status)
-			_ = json.NewEncoder(rw).Encode(map[string]any{"status": said, "checks": found}) // the client may have disconnected
+			rw.WriteHeader(code)
+			_ = json.NewEncoder(rw).Encode(map[string]any{"status": status, "checks": found}) // the client may have disconnected
 		})
 	}
 	probe("/healthz", func() map[string]string { return map[string]string{"loops": text(w.Alive())} })

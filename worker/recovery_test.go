@@ -96,14 +96,14 @@ func TestARebuildThatIsCancelledIsInHistoryOverEveryCarrier(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		told := func() bool {
+		reported := func() bool {
 			v, err := a.View().Describe(t.Context(), protocol.Target{RunID: answer.RunID})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return len(v.Pending.Activities) == 1 && v.Pending.Activities[0].Rebuild != nil
 		}
-		eventually(t, "the app is told of the rebuild", told)
+		eventually(t, "the rebuild is reported to the app", reported)
 		if _, err := a.Broker().Signal(t.Context(), protocol.SignalRequest{
 			Target: protocol.Target{WorkflowID: answer.WorkflowID}, SignalName: "stop",
 		}); err != nil {
@@ -122,6 +122,6 @@ func TestARebuildThatIsCancelledIsInHistoryOverEveryCarrier(t *testing.T) {
 		if at < 0 || types[at-1] != "ActivityCancelRequested" || types[at+1] != "ActivityCancelled" {
 			t.Errorf("history: %q", types)
 		}
-		eventually(t, "the rebuild is told to stop", func() bool { return stopped.Load() == 1 })
+		eventually(t, "the rebuild is cancelled", func() bool { return stopped.Load() == 1 })
 	})
 }

@@ -143,11 +143,11 @@ func registerSharedExecutor(r *worker.Registry) {
 				return "", err
 			}
 		}
-		said := ""
+		failure := ""
 		if err := bad.Get(ctx, nil); err != nil {
-			said = err.Error()
+			failure = err.Error()
 		}
-		return said, s.End(ctx)
+		return failure, s.End(ctx)
 	})
 }
 
@@ -252,7 +252,7 @@ func checkShared(t *testing.T, a *apptest.App, in sharedRun) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := result[string](t, end(t, a, answer.RunID))
+	failure := result[string](t, end(t, a, answer.RunID))
 	completed, failed, repeated := 0, 0, 0
 	for _, e := range events(t, a, answer.RunID) {
 		switch d := e.Data.(type) {
@@ -274,15 +274,15 @@ func checkShared(t *testing.T, a *apptest.App, in sharedRun) {
 	for i := range innocentCalls {
 		name := fmt.Sprint("innocent-", i)
 		raw, err := os.ReadFile(filepath.Join(in.Dir, name))
-		if n := strings.Count(string(raw), "began"); err != nil || n > 2 || n > 1 && !endsExecutor[in.Kind] && said == "" {
+		if n := strings.Count(string(raw), "began"); err != nil || n > 2 || n > 1 && !endsExecutor[in.Kind] && failure == "" {
 			t.Errorf("%s ran %d times: %v", name, n, err)
 		}
 	}
 	want := 0 // failed attempts, of the bad call alone
-	if said != "" {
+	if failure != "" {
 		want = in.Attempts
 	}
-	if endsExecutor[in.Kind] && said == "" {
+	if endsExecutor[in.Kind] && failure == "" {
 		t.Error("the bad call completed")
 	}
 	if completed+failed != innocentCalls+max(1, want) || failed != want {
@@ -290,7 +290,7 @@ func checkShared(t *testing.T, a *apptest.App, in sharedRun) {
 		for _, e := range events(t, a, answer.RunID) {
 			fmt.Fprintf(&raw, "%d %s %+v\n", e.Seq, e.Data.Type(), e.Data)
 		}
-		t.Errorf("%d attempts completed and %d failed, want %d failed: %s\n%s", completed, failed, want, said, raw.String())
+		t.Errorf("%d attempts completed and %d failed, want %d failed: %s\n%s", completed, failed, want, failure, raw.String())
 	}
 	if endsExecutor[in.Kind] != (repeated > 0) && in.Kind != "runs_out_of_memory" {
 		t.Errorf("%d deliveries were lost with the executor", repeated)

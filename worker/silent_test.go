@@ -57,13 +57,13 @@ func TestPayloadsAndTokensAreNeverLogged(t *testing.T) {
 					word += ", changed"
 					return workflow.Execute[string](ctx, "other", word)
 				}
-				said, err := workflow.Execute[string](ctx, "say", word)
-				if err != nil || said == "" {
-					return said, err
+				text, err := workflow.Execute[string](ctx, "say", word)
+				if err != nil || text == "" {
+					return text, err
 				}
 				err = workflow.ExecuteActivity(ctx, "fails", word).Get(ctx, nil)
-				_ = workflow.Signal(ctx, "go").Receive(ctx, &said)
-				return said, err
+				_ = workflow.Signal(ctx, "go").Receive(ctx, &text)
+				return text, err
 			})
 			o.Registry.Activity("say", func(_ context.Context, word string) (string, error) { return word, nil })
 			o.Registry.Activity("other", func(_ context.Context, word string) (string, error) { return word, nil })
@@ -127,7 +127,7 @@ func TestPayloadsAndTokensAreNeverLogged(t *testing.T) {
 	}
 	all := logs.String()
 	if n := strings.Count(all, "non-deterministic workflow code"); n < 2 || strings.Count(all, "refused") < 2 {
-		t.Errorf("the log does not tell of what went wrong:\n%s", all)
+		t.Errorf("the log does not contain the failure:\n%s", all)
 	}
 	secrets := []string{payload, token, wrong}
 	for i := range 3 { // as a part of an encoded value, wherever in it that begins

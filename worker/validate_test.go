@@ -100,7 +100,7 @@ func TestValidatorsAreAskedBeforeAnUpdateIsAcceptedOverEveryCarrier(t *testing.T
 			t.Errorf("a query that was not declared either: got %s, %v", q.Result, err)
 		}
 		if _, err := update("none", protocol.WaitCompleted); err != nil {
-			t.Errorf("an update nobody knows is the code's to answer: %v", err)
+			t.Errorf("an unknown update was not passed to the code: %v", err)
 		}
 		if _, err := a.Broker().Signal(t.Context(), protocol.SignalRequest{Target: target, SignalName: "close"}); err != nil {
 			t.Fatal(err)

@@ -365,5 +365,5 @@ func TestLoggerWritesLinesOfTheAttempt(t *testing.T) {
 	if d := cmp.Diff(want, rt.lines); d != "" {
 		t.Error(d)
 	}
-	activity.Logger(t.Context()).Info().Msg("outside an activity nobody hears it")
+	activity.Logger(t.Context()).Info().Msg("outside an activity this is dropped")
 }

@@ -263,10 +263,10 @@ func (s *Sessions) Died(id string, epoch int64, cause, detail string) {
 	}
 }
 
-// Evict gives up an idle session whose state is about to be ended. It first calls tell, which releases the session at
-// the app. Evict returns false, and the state must stay, if an attempt runs in the session or tell failed. It returns
-// true for a session that is not held.
-func (s *Sessions) Evict(id string, epoch int64, reason string, tell func() error) bool {
+// Evict gives up an idle session whose state is about to be ended. It first calls release, which releases the session
+// at the app. Evict returns false, and the state must stay, if an attempt runs in the session or release failed. It
+// returns true for a session that is not held.
+func (s *Sessions) Evict(id string, epoch int64, reason string, release func() error) bool {
 	s.mu.Lock()
 	h := s.held[id]
 	here := h != nil && h.Epoch == epoch
@@ -279,7 +279,7 @@ func (s *Sessions) Evict(id string, epoch int64, reason string, tell func() erro
 	if !here || busy {
 		return !busy
 	}
-	if err := tell(); err != nil {
+	if err := release(); err != nil {
 		s.log.Warn().Err(err).Str("session_id", id).Int64("epoch", epoch).Str("reason", reason).
 			Msg("failed to release a session")
 		return false

@@ -33,7 +33,7 @@ func TestAChildOfAnEarlierRunIsAttachedTo(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) (string, error) {
 		done, open, broken := workflow.AttachChild(ctx, "done"), workflow.AttachChild(ctx, "open"),
 			workflow.AttachChild(ctx, "broken")
-		nobody := workflow.AttachChild(ctx, "nobody")
+		missing := workflow.AttachChild(ctx, "nobody")
 		if done.WorkflowID != "done" {
 			return "", fmt.Errorf("workflow id %q", done.WorkflowID)
 		}
@@ -45,7 +45,7 @@ func TestAChildOfAnEarlierRunIsAttachedTo(t *testing.T) {
 		if !ok || failed.WorkflowID != "broken" || failed.WorkflowType != "sub" || failed.Sequence != 3 {
 			return "", fmt.Errorf("no typed error: %+v", failed)
 		}
-		if err := nobody.Get(ctx, nil); !errors.Is(err, workflow.ErrChildNotFound) {
+		if err := missing.Get(ctx, nil); !errors.Is(err, workflow.ErrChildNotFound) {
 			return "", fmt.Errorf("want not found, got %w", err)
 		}
 		if err := open.Signal(ctx, "hurry"); err != nil {

@@ -24,9 +24,9 @@ func TestCancellingAContextCancelsWhatWasStartedUnderIt(t *testing.T) {
 		timer := workflow.NewTimer(inner, time.Hour)
 		apart := workflow.ExecuteActivity(workflow.WithoutCancel(inner), "apart")
 		own := workflow.ExecuteActivity(ctx, "own")
-		said := ""
+		result := ""
 		workflow.Go(ctx, func(workflow.Context) {
-			said = fmt.Sprint(workflow.Signal(inner, "never").Receive(inner))
+			result = fmt.Sprint(workflow.Signal(inner, "never").Receive(inner))
 		})
 		if err := workflow.Sleep(ctx, time.Second); err != nil {
 			return "", err
@@ -50,7 +50,7 @@ func TestCancellingAContextCancelsWhatWasStartedUnderIt(t *testing.T) {
 		if err := workflow.Join(ctx, apart, own); err != nil {
 			return "", err
 		}
-		return said, nil
+		return result, nil
 	})
 	a.drain(nil)
 	a.fire(6)
@@ -147,7 +147,7 @@ func TestSignalsGoToTheirReceiversInOrder(t *testing.T) {
 	for _, v := range []string{"a", "b", "c", "d"} {
 		a.signal("s", v)
 		if n := a.drain(nil); n == 0 {
-			t.Errorf("signal %s woke nobody though somebody waits", v)
+			t.Errorf("signal %s woke no waiter though one waits", v)
 		}
 	}
 	for seq := range a.run.Timers.All() {
@@ -181,7 +181,7 @@ func TestSignalsThatCameEarlyAreKept(t *testing.T) {
 	a.signal("s", "x", 1)
 	a.signal("s", 5, "does not fit")
 	a.signal("s", "dropped")
-	want(t, "tasks for signals nobody waits for", a.drain(nil), 0)
+	want(t, "tasks for signals without a waiter", a.drain(nil), 0)
 	a.fire(1)
 	a.drain(nil)
 	want(t, "output", a.output(), any("[x1 bad] true <nil>"))
@@ -518,7 +518,7 @@ func (names) WorkflowName(any) (string, error) { return "registered", nil }
 func TestSignalToAnotherWorkflowIsSentOnce(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) (string, error) {
 		if err := workflow.SignalWorkflow(ctx, "", "x"); !errors.Is(err, workflow.ErrInvalidOptions) {
-			return "", fmt.Errorf("to nobody: %w", err)
+			return "", fmt.Errorf("to a missing workflow: %w", err)
 		}
 		if err := workflow.SignalWorkflow(ctx, "wf", "self", 7); err != nil {
 			return "", err
@@ -536,12 +536,12 @@ func TestSignalToAnotherWorkflowIsSentOnce(t *testing.T) {
 func TestSelectAmongWhatIsCancelledWithItsContextIsCancelled(t *testing.T) {
 	code := func(ctx workflow.Context) (string, error) {
 		signal, timer := workflow.Signal(ctx, "s"), workflow.NewTimer(ctx, time.Hour)
-		said := ""
+		result := ""
 		for range 2 { // a cancelled context stays so
 			i, err := workflow.Select(ctx, timer, signal)
-			said += fmt.Sprintln(i, err)
+			result += fmt.Sprintln(i, err)
 		}
-		return said, nil
+		return result, nil
 	}
 	a := start(t, code)
 	a.drain(nil)

@@ -30,8 +30,8 @@ var durations = map[string]time.Duration{
 	"maximum": protocol.MaxSeconds * time.Second, "longest": 1<<63 - 1,
 }
 
-// saidText has the calls by which workflow code sets a text of a command.
-var saidText = map[string]func(workflow.Context, string) error{
+// textCalls has the calls by which workflow code sets a text of a command.
+var textCalls = map[string]func(workflow.Context, string) error{
 	"schedule_activity activity_type": func(ctx workflow.Context, s string) error {
 		return opened(workflow.ExecuteActivity(ctx, s))
 	},
@@ -162,8 +162,8 @@ type failed struct{ error }
 
 func (f failed) Unwrap() error { return f.error }
 
-// saidDuration has the calls by which workflow code sets a duration or a number of a command.
-var saidDuration = map[string]func(workflow.Context, time.Duration) error{
+// durationCalls has the calls by which workflow code sets a duration or a number of a command.
+var durationCalls = map[string]func(workflow.Context, time.Duration) error{
 	"start_timer delay_seconds": func(ctx workflow.Context, d time.Duration) error {
 		return opened(workflow.NewTimer(ctx, d))
 	},
@@ -224,8 +224,8 @@ var saidDuration = map[string]func(workflow.Context, time.Duration) error{
 	},
 }
 
-// unsaid has the members of commands that workflow code cannot set, or that only other SDKs send.
-var unsaid = []string{
+// unsettable has the members of commands that workflow code cannot set, or that only other SDKs send.
+var unsettable = []string{
 	"schedule_activity affinity", "schedule_activity fairness_key", "schedule_activity fairness_weight",
 	"schedule_activity cancellation_policy", "start_child_workflow cancellation_policy",
 	"start_timer delay_micros", "start_session session_id", "open_signal_wait timeout_seconds",
@@ -337,7 +337,7 @@ func unstorable(v reflect.Value, at string) string {
 // command of a call that succeeded, so no value fails the workflow task.
 func TestEveryValueOfACallFailsTheCallOrIsTaken(t *testing.T) {
 	refused := 0
-	for name, call := range saidText {
+	for name, call := range textCalls {
 		for value, text := range texts {
 			t.Run(name+"/"+value, func(t *testing.T) {
 				if holds(t, func(ctx workflow.Context) error { return call(ctx, text) }) != nil {
@@ -346,7 +346,7 @@ func TestEveryValueOfACallFailsTheCallOrIsTaken(t *testing.T) {
 			})
 		}
 	}
-	for name, call := range saidDuration {
+	for name, call := range durationCalls {
 		for value, d := range durations {
 			t.Run(name+"/"+value, func(t *testing.T) {
 				err := holds(t, func(ctx workflow.Context) error { return call(ctx, d) })
@@ -366,10 +366,10 @@ func TestEveryValueOfACallFailsTheCallOrIsTaken(t *testing.T) {
 
 // Each text and number of each command is in the table, or in the list of members that workflow code does not set.
 func TestTheTableOfCallsHasEveryMemberOfEveryCommand(t *testing.T) {
-	calls := slices.AppendSeq(slices.Collect(maps.Keys(saidText)), maps.Keys(saidDuration))
+	calls := slices.AppendSeq(slices.Collect(maps.Keys(textCalls)), maps.Keys(durationCalls))
 	has := func(member string) bool {
 		command, _, _ := strings.Cut(member, " ")
-		return slices.Contains(unsaid, member) || slices.Contains(unsaid, command) ||
+		return slices.Contains(unsettable, member) || slices.Contains(unsettable, command) ||
 			slices.ContainsFunc(calls, func(name string) bool {
 				return name == member || strings.HasPrefix(name, member+".") || strings.HasPrefix(name, member+" ")
 			})

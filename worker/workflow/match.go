@@ -214,16 +214,16 @@ func (m *Machine) around(seq int64) string {
 	if seq == 0 {
 		return ""
 	}
-	var said []string
+	var neighbours []string
 	for _, n := range []struct {
 		word string
 		seq  int64
 	}{{"before it", seq - 1}, {"after it", seq + 1}} {
 		if e := m.recorded[n.seq]; e != nil {
-			said = append(said, fmt.Sprintf("%s event %d is %s", n.word, e.Seq, describe(e.Data)))
+			neighbours = append(neighbours, fmt.Sprintf("%s event %d is %s", n.word, e.Seq, describe(e.Data)))
 		}
 	}
-	return strings.Join(said, ", ")
+	return strings.Join(neighbours, ", ")
 }
 
 // commandOf is the sequence of the command an event records; 0 for events that record none.

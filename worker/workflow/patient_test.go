@@ -18,8 +18,8 @@ func patiently(ctx workflow.Context) (string, error) {
 	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{
 		WaitForCancellation: true, Retry: &workflow.RetryPolicy{MaxAttempts: 5},
 	})
-	said, err := workflow.Execute[string](ctx, "slow")
-	return fmt.Sprintf("%s, cancelled %v, asked %v", said, errors.Is(err, workflow.ErrCancelled), ctx.Err() != nil), nil
+	result, err := workflow.Execute[string](ctx, "slow")
+	return fmt.Sprintf("%s, cancelled %v, asked %v", result, errors.Is(err, workflow.ErrCancelled), ctx.Err() != nil), nil
 }
 
 // asked is a run of patiently whose activity is in a worker's hands, and that was asked to end.
@@ -34,7 +34,7 @@ func asked(t *testing.T) (*app, engine.Holder) {
 		t.Fatalf("the commands: %+v", c)
 	}
 	if act, open := a.run.Activities.Get(1); !open || !act.Cancel || !a.run.Status.Open() {
-		t.Fatalf("the activity is open: %v, its worker is told: %v", open, act.Cancel)
+		t.Fatalf("the activity is open: %v, its worker has the request: %v", open, act.Cancel)
 	}
 	return a, h
 }
@@ -135,8 +135,8 @@ func TestACancelledChildIsWaitedForWhereItsOptionsSaySo(t *testing.T) {
 		ctx = workflow.WithChild(ctx, workflow.ChildOptions{
 			WaitForCancellation: true, ParentClose: workflow.AskToCancel, Retry: &workflow.RetryPolicy{MaxAttempts: 5},
 		})
-		said, err := workflow.ExecuteChild[string](ctx, "sub")
-		return fmt.Sprintf("%s, cancelled %v", said, errors.Is(err, workflow.ErrCancelled)), nil
+		result, err := workflow.ExecuteChild[string](ctx, "sub")
+		return fmt.Sprintf("%s, cancelled %v", result, errors.Is(err, workflow.ErrCancelled)), nil
 	}
 	for wanted, end := range map[string]func(a *app){
 		"tidied, cancelled false": func(a *app) { a.child(1, protocol.RunCompleted, "tidied", nil) },

@@ -74,7 +74,7 @@ func playEndsMissing(t *testing.T, kept bool) *app {
 	want(t, "tasks after the join", a.drain(m), 1)
 	a.complete(9, nil)
 	a.drain(m)
-	a.signal("nobody waits", 1)
+	a.signal("unawaited", 1)
 	a.fire(10)
 	a.drain(m)
 	a.complete(13, nil)

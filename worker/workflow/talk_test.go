@@ -13,28 +13,28 @@ import (
 
 // talk uses whatever speaks with others: children, updates, queries, conditions, labels.
 func talk(ctx workflow.Context, most int) (string, error) {
-	var said []string
+	var lines []string
 	workflow.HandleUpdate(ctx, "say", func(ctx workflow.Context, text string) (int, error) {
 		if text == "stop" {
 			return 0, errors.New("never")
 		}
-		said = append(said, text)
+		lines = append(lines, text)
 		workflow.Go(ctx, func(ctx workflow.Context) { _ = workflow.ExecuteActivity(ctx, "echo", text).Get(ctx, nil) })
-		return len(said), nil
+		return len(lines), nil
 	}, workflow.UpdateOptions{Validate: func(_ workflow.Context, text string) error {
 		if text == "" {
 			return errors.New("empty")
 		}
 		return nil
 	}})
-	workflow.HandleQuery(ctx, "said", func(workflow.Context) ([]string, error) { return said, nil })
+	workflow.HandleQuery(ctx, "said", func(workflow.Context) ([]string, error) { return lines, nil })
 	if err := workflow.UpsertMemo(ctx, map[string]any{"most": most}); err != nil {
 		return "", err
 	}
 	one, two := workflow.StartChild(ctx, "sub", 1), workflow.StartChild(ctx, "sub", 2)
 	under, cancel := workflow.WithCancel(ctx)
 	three := workflow.StartChild(under, "sub", 3)
-	met, err := workflow.UntilTimeout(ctx, time.Minute, func() bool { return len(said) >= most })
+	met, err := workflow.UntilTimeout(ctx, time.Minute, func() bool { return len(lines) >= most })
 	if err != nil {
 		return "", err
 	}
@@ -43,7 +43,7 @@ func talk(ctx workflow.Context, most int) (string, error) {
 		return "", err
 	}
 	joined := workflow.Join(ctx, one, two)
-	return fmt.Sprint(said, met, joined, three.Get(ctx, nil)), nil
+	return fmt.Sprint(lines, met, joined, three.Get(ctx, nil)), nil
 }
 
 func playTalk(t *testing.T) *app {

@@ -41,16 +41,16 @@ func TestUntilGoesOnWhenOtherBranchesMadeItTrue(t *testing.T) {
 func TestUntilEndsWithItsContext(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) (string, error) {
 		under, cancel := workflow.WithCancel(ctx)
-		var said error
-		workflow.Go(under, func(ctx workflow.Context) { said = workflow.Until(ctx, func() bool { return false }) })
+		var waitErr error
+		workflow.Go(under, func(ctx workflow.Context) { waitErr = workflow.Until(ctx, func() bool { return false }) })
 		if err := workflow.Sleep(ctx, time.Second); err != nil {
 			return "", err
 		}
 		cancel()
-		if err := workflow.Until(ctx, func() bool { return said != nil }); err != nil {
+		if err := workflow.Until(ctx, func() bool { return waitErr != nil }); err != nil {
 			return "", err
 		}
-		return fmt.Sprint(said, workflow.Until(under, func() bool { return false }), workflow.Until(under, func() bool {
+		return fmt.Sprint(waitErr, workflow.Until(under, func() bool { return false }), workflow.Until(under, func() bool {
 			return true
 		})), nil
 	})

@@ -208,7 +208,7 @@ func TestHandlersBeginAfreshInTheRunThatGoesOn(t *testing.T) {
 	begun := a.update("take") // its handler begins in the task that continues
 	a.fire(1)
 	a.drain(nil)
-	want(t, "nobody was told otherwise", []bool{a.open(waits), a.open(begun)}, []bool{true, true})
+	want(t, "other waits stay open", []bool{a.open(waits), a.open(begun)}, []bool{true, true})
 	a.replays()
 
 	b := startRun(t, a.def, *a.next)

@@ -122,7 +122,7 @@ func TestARegisteredVersionIsRecordedFromTheFirst(t *testing.T) {
 	a.def = versions(map[int]string{1: "one", 2: "two"})
 	a.complete(2, nil)
 	a.drain(nil)
-	want(t, "its version beside a newer one", a.output(), any("one"))
+	want(t, "its version next to a newer one", a.output(), any("one"))
 
 	a = start(t, say("one"))
 	a.drain(nil)

@@ -129,7 +129,7 @@ func TestStandingStillIsNoticedBeforeTheNextLook(t *testing.T) {
 		t.Error("it ran all the time")
 	}
 	if !ticks.StoodSince(at(4*s), at(40*s)) {
-		t.Error("no look has come for 35 s, and nobody noticed")
+		t.Error("no check ran for 35 s, and no check noticed")
 	}
 	if d := ticks.look(at(40 * s)); d != 35*s {
 		t.Errorf("a gap of %s, want 35 s", d)

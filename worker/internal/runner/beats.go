@@ -53,9 +53,9 @@ func (b *beats) add(progress json.RawMessage) {
 	b.begin()
 }
 
-// tell reports the progress of a rebuild to the app. If the attempt ends without a received outcome, history contains
-// this progress.
-func (b *beats) tell(r protocol.Recovered) {
+// reportRebuild reports the progress of a rebuild to the app. If the attempt ends without a received outcome, history
+// contains this progress.
+func (b *beats) reportRebuild(r protocol.Recovered) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -129,7 +129,7 @@ func (b *beats) one(value json.RawMessage, rebuild *protocol.Recovered) {
 	sent := time.Now()
 	answer, err := b.a.r.opt.Link.HeartbeatTask(ctx, h)
 	answer.TaskID, answer.AttemptID = t.TaskID, t.AttemptID
-	answer.Session = nil // how long it is held, counted from when, the worker's own heartbeat is told
+	answer.Session = nil // the session's lease comes with the worker's own heartbeat
 	if reason := protocol.ReasonOf(err); reason != "" {
 		text := string(reason)
 		answer.Renewed, answer.CanContinue, answer.Reason = false, false, &text

@@ -187,7 +187,7 @@ func (l *lease) wake() {
 func (k *leaseRenewer) sessionOf(l *lease) session.Lease {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return l.said
+	return l.sessionLease
 }
 
 // may waits until the attempt may start, or may start another function, such as a rebuild handler.

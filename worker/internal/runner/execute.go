@@ -38,9 +38,9 @@ func (a *attempt) whyLost(err error) error {
 	a.lost = cmp.Or(protocol.LostReason(s.LastEnd), "released") // an operator or the holder chose another reason
 	why := fmt.Sprintf(" (the holding before this one ended: %s)", s.LastEnd)
 	if plain, ok := err.(*activity.Error); ok { //nolint:errorlint // not wrapped: its type and class stay
-		told := *plain
-		told.Message += why
-		return &told
+		detailed := *plain
+		detailed.Message += why
+		return &detailed
 	}
 	return fmt.Errorf("%w%s", err, why)
 }
@@ -211,9 +211,9 @@ func (a *attempt) executorError(err error) error {
 			}
 		}
 		a.lost = string(lost.Cause)
-		told := activity.SessionLost(lost.Error())
-		told.Stack = lost.Stack
-		return told
+		detailed := activity.SessionLost(lost.Error())
+		detailed.Stack = lost.Stack
+		return detailed
 	}
 	if r, why := lacksPackages(err); r != "" {
 		return &unavailable{r.Returned(why)}

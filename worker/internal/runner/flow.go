@@ -51,12 +51,12 @@ func (r *Runner) workflow(t *protocol.WorkflowTask, came arrival) {
 		item.Returned = "history_unavailable"
 	default:
 		item.Failure = workflow.TaskFailure(err)
-		said := r.log.Error().Str("error", protocol.ErrorText(err.Error())).Str("task_id", t.TaskID).
+		line := r.log.Error().Str("error", protocol.ErrorText(err.Error())).Str("task_id", t.TaskID).
 			Str("run_id", t.RunID).Str("workflow_type", t.WorkflowType)
 		if at := item.Failure.StackTrace; at != "" && r.stacks.first(t.RunID, err.Error()) {
-			said = said.Str("stack", stack.Clean(at, protocol.MaxErrorText))
+			line = line.Str("stack", stack.Clean(at, protocol.MaxErrorText))
 		}
-		said.Msg("workflow task failed")
+		line.Msg("workflow task failed")
 		r.failed(t, item.Failure)
 	}
 	// The lease may expire as late as a lease that was granted when the worker read the task; the app decides.

@@ -51,7 +51,7 @@ func recovering(a *attempt, next call) call {
 				Outcome: protocol.RebuildFailed,
 			}
 			// Reported before the rebuild begins: if the worker dies during the rebuild, history still contains it.
-			a.tellRebuild(protocol.RebuildRunning)
+			a.reportRebuild(protocol.RebuildRunning)
 			failed := a.session.Rebuild(ctx, seen, policy.SingleflightPerSession, rebuild)
 			if !own {
 				waited++
@@ -68,7 +68,7 @@ func recovering(a *attempt, next call) call {
 			}
 			seen = a.session.Rebuilds()
 			a.recovered.Retries, a.recovered.Outcome = tries+1, protocol.Rebuilt
-			a.tellRebuild(protocol.Rebuilt)
+			a.reportRebuild(protocol.Rebuilt)
 			a.log.Info().Str("session_id", a.session.ID).Int64("epoch", a.session.Epoch).Str("cause", cause).
 				Msg("session state rebuilt; retrying the activity")
 			result, err = next(ctx)
@@ -98,11 +98,11 @@ func (a *attempt) policy(ctx context.Context) *activity.SessionRecoveryPolicy {
 	return p
 }
 
-// tellRebuild reports the progress of the rebuild to the app.
-func (a *attempt) tellRebuild(outcome string) {
+// reportRebuild reports the progress of the rebuild to the app.
+func (a *attempt) reportRebuild(outcome string) {
 	now := *a.recovered
 	now.Outcome = outcome
-	a.beats.tell(now)
+	a.beats.reportRebuild(now)
 }
 
 // lostReason returns why the state was lost, as one of protocol.LostReasons: the end of the executor, or missing_state

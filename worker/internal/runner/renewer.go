@@ -40,14 +40,14 @@ type lease struct {
 	cancel  context.CancelCauseFunc
 
 	// The rest is guarded by the renewer's mu.
-	renewed   time.Time // when what the lease rests on was sent; it lives to renewed + length at least
-	notBefore time.Time // of the next try, after one that failed
-	over      bool
-	known     bool          // renewed is when the lease was made, and not only a bound
-	doubt     time.Time     // since when only a renewal shows that it lives; zero: there is no doubt
-	answered  chan struct{} // closed at the response to a renewal; nil: no goroutine waits
-	gone      bool          // the session went to another holder before the attempt began
-	said      session.Lease // last known lease of the session
+	renewed      time.Time // when what the lease rests on was sent; it lives to renewed + length at least
+	notBefore    time.Time // of the next try, after one that failed
+	over         bool
+	known        bool          // renewed is when the lease was made, and not only a bound
+	doubt        time.Time     // since when only a renewal shows that it lives; zero: there is no doubt
+	answered     chan struct{} // closed at the response to a renewal; nil: no goroutine waits
+	gone         bool          // the session went to another holder before the attempt began
+	sessionLease session.Lease // last known lease of the session
 }
 
 // together decides how close to its time a renewal may be in order to go with one that is due, so that they
@@ -89,7 +89,7 @@ func (k *leaseRenewer) holdFlow(t *protocol.WorkflowTask, came arrival) *lease {
 func (k *leaseRenewer) keep(l *lease, came arrival, end history.Time) *lease {
 	l.renewed, l.known = came.rests(end, k.length), came.known
 	if s := l.session; s != nil {
-		l.said = session.Lease{Sent: came.made, Store: came.store, End: s.LeaseExpiresAt.Time}
+		l.sessionLease = session.Lease{Sent: came.made, Store: came.store, End: s.LeaseExpiresAt.Time}
 	}
 	k.mu.Lock()
 	if now := time.Now(); k.judge(l, now) == clock.Confirm {
@@ -233,11 +233,11 @@ func (k *leaseRenewer) renewed(
 			l.renewed, l.notBefore = sent, time.Time{}
 			l.confirmed(a)
 			if s := l.session; s != nil {
-				l.said = session.Lease{Sent: sent}
+				l.sessionLease = session.Lease{Sent: sent}
 				if row := a.Session; row != nil {
-					l.said.Store, l.said.End = store, row.LeaseExpiresAt.Time
+					l.sessionLease.Store, l.sessionLease.End = store, row.LeaseExpiresAt.Time
 				}
-				sessions.Touched(s.SessionID, s.Epoch, l.said)
+				sessions.Touched(s.SessionID, s.Epoch, l.sessionLease)
 			}
 			if a.CancelRequested || !a.CanContinue {
 				l.cancel(fmt.Errorf("%w: %s", ErrCancelled, why(a)))
@@ -255,7 +255,7 @@ func why(a protocol.HeartbeatAnswer) string {
 	case a.CancelRequested:
 		return "cancel requested"
 	}
-	return "the app said so"
+	return "stopped by the app"
 }
 
 func earlier(a, b time.Time) time.Time {

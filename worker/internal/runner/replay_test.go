@@ -39,7 +39,7 @@ func TestReplaysAreBoundedInNumberAndSize(t *testing.T) {
 		go func() { held <- young.hold(t.Context(), kilobytes(1)) }()
 		synctest.Wait()
 		if len(third) > 0 || len(held) > 0 {
-			t.Fatal("a third replay began, or a younger one read on beside a history that takes all the room")
+			t.Fatal("a third replay began, or a younger one read on next to a history that takes all the room")
 		}
 		old.release()
 		if err := <-held; err != nil {

@@ -204,7 +204,7 @@ func (p *report) deliver(batch []entry) {
 			if e.until.After(now) {
 				keep = append(keep, e)
 			} else {
-				p.drop(e, "its lease ended before the app could be told")
+				p.drop(e, "its lease ended before the app received it")
 			}
 		}
 		if batch = keep; len(batch) == 0 {

@@ -109,7 +109,7 @@ func TestARunGoesOnEagerlyBehindAnEndWithoutAnEvent(t *testing.T) {
 		})
 	}
 	if !reflect.DeepEqual(histories[true], histories[false]) {
-		t.Errorf("in tasks of their own:\n%s\nwith results:\n%s",
+		t.Errorf("in separate tasks:\n%s\nwith results:\n%s",
 			strings.Join(histories[true], "\n"), strings.Join(histories[false], "\n"))
 	}
 }

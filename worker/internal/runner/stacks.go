@@ -8,21 +8,21 @@ const mostStacks = 1000
 // stacks knows of which failures of runs the stack was logged: a task that fails is tried again and again, and fails at
 // the same place.
 type stacks struct {
-	mu   sync.Mutex        // guards what follows
-	said map[string]string // the last failure, by run
+	mu          sync.Mutex        // guards what follows
+	lastFailure map[string]string // the last failure, by run
 }
 
 // first reports whether the last failure of a run was a different one.
 func (s *stacks) first(run, failure string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.said[run] == failure {
+	if s.lastFailure[run] == failure {
 		return false
 	}
-	if s.said == nil || len(s.said) >= mostStacks {
-		s.said = map[string]string{}
+	if s.lastFailure == nil || len(s.lastFailure) >= mostStacks {
+		s.lastFailure = map[string]string{}
 	}
-	s.said[run] = failure
+	s.lastFailure[run] = failure
 	return true
 }
 
@@ -30,5 +30,5 @@ func (s *stacks) first(run, failure string) bool {
 func (s *stacks) drop(run string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.said, run)
+	delete(s.lastFailure, run)
 }

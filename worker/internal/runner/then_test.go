@@ -21,14 +21,14 @@ import (
 func steps(ran *atomic.Int64) func(*worker.Registry) {
 	return func(r *worker.Registry) {
 		r.Workflow("steps", func(ctx workflow.Context, n int) ([]string, error) {
-			var said []string
+			var results []string
 			for i := range n {
 				// that the time is the recorded one shows in the arguments
 				v, err := workflow.Await[string](ctx, workflow.ExecuteActivity(ctx, "step", i, workflow.Now(ctx).IsZero()))
 				if err != nil {
 					return nil, err
 				}
-				said = append(said, v)
+				results = append(results, v)
 				if i == 1 {
 					if err := workflow.Sleep(ctx, time.Second); err != nil {
 						return nil, err
@@ -58,7 +58,7 @@ func steps(ran *atomic.Int64) func(*worker.Registry) {
 					}
 				}
 			}
-			return said, nil
+			return results, nil
 		})
 		r.Activity("step", func(_ context.Context, n int, _ bool) (string, error) {
 			if ran.Add(1); n == 201 { // after the concurrent one
@@ -192,7 +192,7 @@ func TestTurnsThatAreRefusedCostLittle(t *testing.T) {
 		"signals": {code: func(a *control, run func() string) func(*worker.Registry) {
 			return func(r *worker.Registry) {
 				r.Workflow("wf", func(ctx workflow.Context) error {
-					heard := 0 // as they come, so that a machine that is ahead of history hears fewer
+					received := 0 // as they come, so that a machine that is ahead of history receives fewer
 					for i := range 200 {
 						if err := workflow.ExecuteActivity(ctx, "step", i).Get(ctx, nil); err != nil {
 							return err
@@ -203,12 +203,12 @@ func TestTurnsThatAreRefusedCostLittle(t *testing.T) {
 								return err
 							}
 							if ok {
-								heard++
+								received++
 							}
 						}
 					}
-					if heard != 100 {
-						return fmt.Errorf("%d signals were heard", heard)
+					if received != 100 {
+						return fmt.Errorf("%d signals were received", received)
 					}
 					return nil
 				})
@@ -335,7 +335,7 @@ func TestTheTimeOfATurnIsThatOfItsEvent(t *testing.T) {
 			last = e.At
 		}
 		if !reflect.DeepEqual(got, want) || fusedTurns(events) != 5 {
-			t.Errorf("the code was told %v, history has %v; %d turns came with results", got, want, fusedTurns(events))
+			t.Errorf("the code received %v, history has %v; %d turns came with results", got, want, fusedTurns(events))
 		}
 		def, _ := r.FindWorkflow("clock")
 		if err := workflow.Replay(def, workflow.Options{Names: r, CompareArguments: true}, events); err != nil {
