@@ -71,7 +71,7 @@ func TestExecutorHasNoPrivilegesAndBoundedResources(t *testing.T) {
 			}
 			return strings.TrimSpace(string(text))
 		}
-		Eventually(t, "oom_score_adj is 800, of the minder 700", func() bool {
+		Eventually(t, "oom_score_adj is 800, of the supervisor 700", func() bool {
 			return score(pid) == "800" && score(parent(t, pid)) == "700"
 		})
 	})
@@ -105,7 +105,7 @@ func TestDescriptorsOfTheWorkerDoNotLeak(t *testing.T) {
 		}
 		for _, f := range descriptors(t, parent(t, pid)) {
 			if strings.Contains(f, "secret") {
-				t.Errorf("the minder has %s", f)
+				t.Errorf("the supervisor has %s", f)
 			}
 		}
 	})

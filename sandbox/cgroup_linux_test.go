@@ -125,13 +125,13 @@ func TestMemoryIsHeldByWhatTheReportSays(t *testing.T) {
 }
 
 // The worker reads the out-of-memory events of a control group itself if the supervisor cannot report them.
-func TestTheWorkerLooksWhenTheMinderCannotTell(t *testing.T) {
+func TestTheWorkerDetectsTheKillWhenTheSupervisorIsStopped(t *testing.T) {
 	b := python(t, sandbox.Options{
 		Blank: -1, Limits: map[string]sandbox.Limits{sandbox.RuntimePython: {Memory: 128 << 20, Data: -1}},
 	})
 	grouped(t, b.Report())
-	minder := parent(t, Got[int](t, b.Run(In("s", 1, b.Call("pid")))))
-	if err := syscall.Kill(minder, syscall.SIGSTOP); err != nil {
+	supervisorPID := parent(t, Got[int](t, b.Run(In("s", 1, b.Call("pid")))))
+	if err := syscall.Kill(supervisorPID, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	WantType(t, b.Fail(In("s", 1, b.Call("hog"))), sandbox.OutOfMemory)
@@ -204,13 +204,13 @@ func around(t *testing.T, limit int64) string {
 
 // An executor is in its group from its first instruction, but its supervisor is not, so that the supervisor survives
 // out-of-memory kills in the group and can report them.
-func TestTheMinderIsOutsideOfTheGroup(t *testing.T) {
+func TestTheSupervisorIsOutsideOfTheGroup(t *testing.T) {
 	everyRuntime(t, sandbox.Options{Blank: -1}, func(t *testing.T, b *Bench) {
 		grouped(t, b.Report())
 		pid := Got[int](t, b.Run(In("s", 1, b.Call("pid"))))
 		group, around := groupsOf(t, pid), groupsOf(t, parent(t, pid))
 		if len(group) == 0 || len(around) > 0 {
-			t.Errorf("executor in %v, minder in %v", group, around)
+			t.Errorf("executor in %v, supervisor in %v", group, around)
 		}
 	})
 }
@@ -298,7 +298,7 @@ func startHelper(t *testing.T, dir string, attr *syscall.SysProcAttr) (worker *e
 	return nil, nil
 }
 
-// A worker that was killed with all its minders leaves groups with processes in them. The next one ends and removes
+// A worker that was killed with all its supervisors leaves groups with processes in them. The next one ends and removes
 // them, and leaves those of a worker that lives alone.
 func TestGroupsOfADeadWorkerAreRemovedByTheNext(t *testing.T) {
 	grouped(t, native(t, sandbox.Options{Blank: -1}).Report())
@@ -309,13 +309,13 @@ func TestGroupsOfADeadWorkerAreRemovedByTheNext(t *testing.T) {
 	if len(living) == 0 || len(dead) == 0 {
 		t.Fatalf("groups %v and %v", living, dead)
 	}
-	minders := map[int]bool{}
+	supervisors := map[int]bool{}
 	for _, pid := range doomed {
-		minders[parent(t, pid)] = true
+		supervisors[parent(t, pid)] = true
 	}
 	// Supervisors that are stopped first cannot react to the end of another supervisor.
 	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
-		for pid := range minders {
+		for pid := range supervisors {
 			if err := syscall.Kill(pid, signal); err != nil {
 				t.Fatal(err)
 			}

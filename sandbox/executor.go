@@ -77,7 +77,7 @@ type executor struct {
 	asked    *ending // why it was sent SIGTERM; counts if it ends by that
 	ended    bool
 	shutOnce sync.Once
-	forced   *time.Timer // ends what the minder does not, after a kill
+	forced   *time.Timer // ends what the supervisor does not, after a kill
 }
 
 // launch starts an executor and waits until it accepts calls.
@@ -122,7 +122,7 @@ func launch(
 		Memory: l.limits.Memory, Data: l.limits.Data, FileSize: l.limits.FileSize, Files: int64(l.limits.OpenFiles),
 		Processes: l.limits.Processes, Threads: threads,
 		ScratchBytes: l.limits.ScratchBytes, ScratchFiles: l.limits.ScratchFiles,
-		Wall: ex.rules, User: u.number(), Group: g, Room: l.name != RuntimeNative,
+		Lockdown: ex.rules, User: u.number(), Group: g, Room: l.name != RuntimeNative,
 	})
 	if err != nil {
 		ex.leave()
@@ -203,7 +203,7 @@ func (ex *executor) run() {
 	_ = ex.proc.cmd.Wait()
 	ex.proc.release()
 	ex.group.Remove()
-	supervisor.Wipe(ex.scratch) // the minder did, if it lived
+	supervisor.Wipe(ex.scratch) // the supervisor did, if it lived
 	ex.user.give()
 
 	ex.mu.Lock()
@@ -481,7 +481,7 @@ func (ex *executor) kill(why ending) {
 	}
 }
 
-// force ends a minder that does not obey, and all under it.
+// force ends a supervisor that does not obey, and all under it.
 func (ex *executor) force() {
 	select {
 	case <-ex.done:

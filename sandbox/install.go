@@ -143,7 +143,7 @@ func (k *packages) execute(ctx context.Context, l *language, m manifest, with in
 			defer done()
 			env = append(env, out...)
 		}
-		config.Wall = r
+		config.Lockdown = r
 	case with.network:
 		env = append(env, proxyEnv()...)
 	}

@@ -14,7 +14,7 @@ type Level string
 // The levels, weakest first.
 const (
 	LevelNone    Level = "none"    // in the worker's own process
-	LevelProcess Level = "process" // a child under a minder: clean environment, resource limits, no new privileges
+	LevelProcess Level = "process" // a child under a supervisor: clean environment, resource limits, no new privileges
 	// the kernel also denies access to files outside a list, to other processes, and to dangerous system calls
 	LevelConfined Level = "confined"
 )

@@ -6,6 +6,6 @@ import "syscall"
 
 func harden() error { return nil }
 
-func minderAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+func supervisorAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 func bornIn(*syscall.SysProcAttr, int) {}

@@ -100,9 +100,9 @@ const (
 	bootTime      = 10 * time.Second       // from start to ready
 	askTime       = time.Minute            // for a script to say where its interpreter is, on a busy machine
 	closeTime     = 5 * time.Second        // for all close hooks
-	endTime       = 2 * time.Second        // from a kill to the minder's last word
+	endTime       = 2 * time.Second        // from a kill to the supervisor's last word
 	stoppedTime   = 200 * time.Millisecond // from a kill to the check whether the supervisor is stopped
-	silenceTime   = 10 * time.Second       // of the minder, while a call runs; it says something every second
+	silenceTime   = 10 * time.Second       // of the supervisor, while a call runs; it says something every second
 	writeTime     = 30 * time.Second       // for one frame to be taken
 	sweepAgain    = 2 * time.Second        // after the start, for folders whose locks were held then
 	tombstoneTime = time.Hour              // for which the end of a session is remembered

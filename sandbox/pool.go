@@ -203,8 +203,8 @@ func sweep(base string) error {
 	return nil
 }
 
-// sweepLater sweeps once more. A minder that a worker was starting when it was killed has all that was open there until
-// it is its own program, and with it the lock.
+// sweepLater sweeps once more. If a worker is killed while it starts a supervisor, the new process holds the worker's
+// descriptors until it executes its program, and with them the lock.
 func (p *Pool) sweepLater() {
 	later := time.NewTimer(sweepAgain)
 	defer later.Stop()

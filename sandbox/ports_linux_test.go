@@ -92,11 +92,11 @@ func TestExecutorsHaveNoPorts(t *testing.T) {
 	}
 	everyRuntime(t, sandbox.Options{}, func(t *testing.T, b *Bench) {
 		about := Got[map[string]any](t, b.Run(In("s", 1, b.Call("about"))))
-		minder := parent(t, int(about["pid"].(int64)))
-		if minder == os.Getpid() {
-			t.Fatal("the executor has no minder")
+		supervisorPID := parent(t, int(about["pid"].(int64)))
+		if supervisorPID == os.Getpid() {
+			t.Fatal("the executor has no supervisor")
 		}
-		all := below(t, minder)
+		all := below(t, supervisorPID)
 		if !slices.Contains(all, int(about["pid"].(int64))) {
 			t.Fatalf("the executor is not among %v", all)
 		}

@@ -15,7 +15,7 @@ import (
 
 // process is an executor's process from the view of the worker: its supervisor and the files that connect to it.
 type process struct {
-	cmd            *exec.Cmd // the minder
+	cmd            *exec.Cmd // the supervisor
 	control        *control  // frames
 	line           net.Conn  // the lifeline: closing it kills all
 	facts          *bufio.Reader
@@ -81,11 +81,11 @@ func startProcess(c supervisor.Config) (_ *process, err error) {
 	command := func() *exec.Cmd {
 		return &exec.Cmd{
 			Path: program, Args: []string{supervisor.Name, filepath.Dir(c.Dir)}, Env: []string{}, Dir: "/",
-			Stdout: out, Stderr: errs, ExtraFiles: []*os.File{control, line, room}, SysProcAttr: minderAttr(),
+			Stdout: out, Stderr: errs, ExtraFiles: []*os.File{control, line, room}, SysProcAttr: supervisorAttr(),
 		}
 	}
 	if err := p.start(command, c.Group.Second()); err != nil {
-		return nil, fmt.Errorf("start minder: %w", err)
+		return nil, fmt.Errorf("start supervisor: %w", err)
 	}
 	config, err := json.Marshal(c)
 	if err == nil {
@@ -94,7 +94,7 @@ func startProcess(c supervisor.Config) (_ *process, err error) {
 	if err != nil {
 		_ = p.cmd.Process.Kill()
 		_ = p.cmd.Wait()
-		return nil, fmt.Errorf("configure minder: %w", err)
+		return nil, fmt.Errorf("configure supervisor: %w", err)
 	}
 	p.facts = bufio.NewReader(p.line)
 	return p, nil

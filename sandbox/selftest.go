@@ -299,7 +299,7 @@ func (p *Pool) try(offered *lockdown.Kernel, w way) (found outcome, err error) {
 		r := l.rules(p.opt, *offered, p.dir)
 		w.onto(&r, unusedPort)
 		r.Write = append(r.Write, scratch)
-		config.Wall = &r
+		config.Lockdown = &r
 	}
 	proc, err := startProcess(config)
 	if err != nil {

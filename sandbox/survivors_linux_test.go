@@ -56,7 +56,7 @@ func TestNothingSurvivesAKilledWorker(t *testing.T) {
 		}
 		all = append(
 			all, held{name, pid, daemon, scratch},
-			held{what: name + " minder", pid: parent(t, pid), daemon: pid, scratch: scratch},
+			held{what: name + " supervisor", pid: parent(t, pid), daemon: pid, scratch: scratch},
 		)
 	}
 	killed := time.Now()
@@ -122,7 +122,7 @@ func TestTheNextWorkerEndsWhatADeadOneLeft(t *testing.T) {
 	if err := errors.Join(stopped.Process.Signal(syscall.SIGSTOP), line.Close()); err != nil {
 		t.Fatal(err)
 	}
-	Eventually(t, "the minder is stopped", func() bool { return supervisor.Stopped(stopped.Process.Pid) })
+	Eventually(t, "the supervisor is stopped", func() bool { return supervisor.Stopped(stopped.Process.Pid) })
 	Open(t, Targets[0], sandbox.Options{Dir: dir})
 	for _, c := range []*exec.Cmd{stopped, left} {
 		if !dead(c.Process.Pid) {
@@ -180,14 +180,14 @@ func TestOrphansAreReaped(t *testing.T) {
 	for range 20 {
 		b.Run(In("s", 1, b.Call("daemon", 0)))
 	}
-	minder := 0
+	supervisorPID := 0
 	for _, e := range b.Snapshot() {
 		if e.SessionID == "s" {
-			minder = parent(t, e.PID)
+			supervisorPID = parent(t, e.PID)
 		}
 	}
-	Eventually(t, "the minder has one child, the executor", func() bool {
-		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", minder))
+	Eventually(t, "the supervisor has one child, the executor", func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", supervisorPID))
 		if err != nil || len(threads) == 0 {
 			t.Skip("this kernel does not list children")
 		}
@@ -200,7 +200,7 @@ func TestOrphansAreReaped(t *testing.T) {
 	})
 }
 
-func TestKilledMinderIsACrashAndTakesItsExecutorAlong(t *testing.T) {
+func TestAKilledSupervisorIsACrashAndEndsItsExecutor(t *testing.T) {
 	everyRuntime(t, sandbox.Options{}, func(t *testing.T, b *Bench) {
 		about := Got[map[string]any](t, b.Run(In("s", 1, b.Call("about"))))
 		pid := int(about["pid"].(int64))
@@ -230,19 +230,19 @@ func TestForksOverOneModelAreNotCountedEach(t *testing.T) {
 	}
 }
 
-func TestAStoppedMinderHoldsNobodyUp(t *testing.T) {
+func TestAStoppedSupervisorDelaysNothing(t *testing.T) {
 	everyRuntime(t, sandbox.Options{}, func(t *testing.T, b *Bench) {
 		about := Got[map[string]any](t, b.Run(In("s", 1, b.Call("about"))))
 		daemon := Got[int](t, b.Run(In("s", 1, b.Call("daemon", 300))))
 		pid := int(about["pid"].(int64))
-		minder := parent(t, pid)
-		if err := syscall.Kill(minder, syscall.SIGSTOP); err != nil {
+		supervisorPID := parent(t, pid)
+		if err := syscall.Kill(supervisorPID, syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.CloseSession(t.Context(), sandbox.Session{ID: "s", Epoch: 1}, "done"); err != nil {
 			t.Fatal(err)
 		}
-		for _, gone := range []int{pid, minder, daemon} {
+		for _, gone := range []int{pid, supervisorPID, daemon} {
 			Eventually(t, fmt.Sprintf("process %d is gone", gone), func() bool { return dead(gone) })
 		}
 		if _, err := os.Stat(about["dir"].(string)); !errors.Is(err, fs.ErrNotExist) {
@@ -384,7 +384,7 @@ func TestLimitsAreToldApart(t *testing.T) {
 			"page_tables", 120, sandbox.OutOfMemory, sandbox.CauseOutOfMemory,
 		},
 		{
-			"files in memory without a group or a wall",
+			"files in memory without a group or a lockdown",
 			sandbox.Options{
 				Blank: -1, Cgroup: sandbox.CgroupNone, Level: sandbox.LevelProcess,
 				Limits: map[string]sandbox.Limits{sandbox.RuntimePython: {Memory: 128 << 20}},
@@ -513,7 +513,7 @@ func TestCreatingAndKillingLeavesNothing(t *testing.T) {
 			case 2:
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			case 3:
-				_ = syscall.Kill(parent(t, pid), syscall.SIGKILL) // its minder
+				_ = syscall.Kill(parent(t, pid), syscall.SIGKILL) // its supervisor
 			}
 			if lost {
 				Receive(t, "OnLost", b.Lost)
@@ -599,7 +599,7 @@ func TestATypeScriptHandlerThatStandsStillEnds(t *testing.T) {
 			"export const pid = (): number => process.pid;\n",
 		"sojourn.d.ts": "export type Context = any;",
 	})
-	for _, still := range []string{"executor", "minder"} {
+	for _, still := range []string{"executor", "supervisor"} {
 		t.Run(still, func(t *testing.T) {
 			b := Open(t, Targets[1], sandbox.Options{Handlers: dir, Blank: -1})
 			needNode(t, b)
@@ -610,7 +610,7 @@ func TestATypeScriptHandlerThatStandsStillEnds(t *testing.T) {
 			}
 			pid := Got[int](t, b.Run(call("pid")))
 			stopped := pid
-			if still == "minder" {
+			if still == "supervisor" {
 				stopped = parent(t, pid)
 			}
 			inv := call("main")

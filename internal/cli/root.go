@@ -57,7 +57,7 @@ type program struct {
 }
 
 // Main runs the command line of this process and returns its exit code. A process that was started as an executor or
-// its minder becomes that and does not return.
+// its supervisor becomes that and does not return.
 func Main(register func(*worker.Registry)) int {
 	registry := worker.NewRegistry()
 	register(registry)

@@ -84,7 +84,7 @@ func TestAHandlerThatStopsItsMinderHoldsNoWorkerUp(t *testing.T) {
 				} else {
 					p.node["A"].kill()
 				}
-				for i, what := range []string{"the executor", "its minder", "the daemon"} {
+				for i, what := range []string{"the executor", "its supervisor", "the daemon"} {
 					until(t, what+" is gone", func() bool { return over(pids[i]) })
 				}
 				t.Logf("all is over after %s", time.Since(asked))

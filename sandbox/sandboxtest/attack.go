@@ -93,7 +93,7 @@ var Attacks = []Attack{
 	{Name: "priority of its user's processes", Confined: true},
 	{Name: "processors of the worker", Confined: true},
 	{Name: "IO priority of the worker", Confined: true},
-	{Name: "hide from the minder", Confined: true},
+	{Name: "hide from the supervisor", Confined: true},
 	{Name: "names in the worker's folder by inotify", Confined: true},
 	{Name: "open by handle", Confined: true},
 	{Name: "user namespace", Confined: true},

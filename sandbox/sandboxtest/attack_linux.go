@@ -209,7 +209,7 @@ var tries = map[string]func(Aim) error{
 	"IO priority of the worker": func(a Aim) error {
 		return call(unix.SYS_IOPRIO_SET, 1, uintptr(a.Worker), 2<<13|7) // best effort, the least of it
 	},
-	"hide from the minder": func(Aim) error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) },
+	"hide from the supervisor": func(Aim) error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) },
 	"names in the worker's folder by inotify": func(a Aim) error {
 		fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
 		if err != nil {

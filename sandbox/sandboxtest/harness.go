@@ -96,7 +96,7 @@ func Fit(o sandbox.Options) sandbox.Options {
 		return o
 	}
 	limits := map[string]sandbox.Limits{}
-	for _, target := range Targets { // of every runtime: a minder sets the limit before it starts the program
+	for _, target := range Targets { // of every runtime: a supervisor sets the limit before it starts the program
 		l := o.Limits[target.Runtime]
 		l.Data = -1
 		limits[target.Runtime] = l

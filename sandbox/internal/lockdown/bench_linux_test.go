@@ -26,6 +26,6 @@ func BenchmarkRaise(b *testing.B) {
 			spent += time.Since(start)
 		})
 	}
-	b.ReportMetric(float64(spent.Microseconds())/n, "µs/wall")
+	b.ReportMetric(float64(spent.Microseconds())/n, "µs/lockdown")
 	b.ReportMetric(0, "ns/op")
 }

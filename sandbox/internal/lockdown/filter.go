@@ -116,7 +116,7 @@ func (r Rules) filter(arch string) ([]instruction, error) {
 			p.unless(0, answerError|errPerm)
 		})
 	}
-	p.call(callPrctl, answerAllow, func() { // who hides from its user hides from the minder
+	p.call(callPrctl, answerAllow, func() { // who hides from its user hides from the supervisor
 		p.arg(0)
 		p.when(opEqual, setDumpable, answerError|errPerm)
 	})

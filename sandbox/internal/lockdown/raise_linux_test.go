@@ -20,10 +20,10 @@ import (
 )
 
 // proberName is the first argument of a probe process.
-const proberName = "wall-prober"
+const proberName = "lockdown-prober"
 
 // foreignerName is the first argument of a child that makes one call by the wrong number.
-const foreignerName = "wall-foreigner"
+const foreignerName = "lockdown-foreigner"
 
 func TestMain(m *testing.M) {
 	if os.Args[0] == foreignerName {
@@ -240,7 +240,7 @@ func behind(t *testing.T, change func(*Rules)) (map[string]string, Rules) {
 		Parent: os.Getpid(), Allowed: filepath.Join(dir, "code", "allowed"), Secret: filepath.Join(
 			dir, "secret",
 		), Outside: filepath.Join(dir, "outside"),
-		Scratch: filepath.Join(dir, "scratch"), Abstract: "@wall-" + filepath.Base(filepath.Dir(dir)),
+		Scratch: filepath.Join(dir, "scratch"), Abstract: "@lockdown-" + filepath.Base(filepath.Dir(dir)),
 		Named: filepath.Join(dir, "outside", "s"),
 	}
 	for _, d := range []string{"code", "outside", "scratch"} {
@@ -348,7 +348,7 @@ func leftOpen(r Rules) []string {
 	return open
 }
 
-func TestNothingGetsOverTheWall(t *testing.T) {
+func TestNothingEscapesTheLockdown(t *testing.T) {
 	said, rules := behind(t, nil)
 	want(t, said, append(leftOpen(rules), mustWork...)...)
 	for _, name := range []string{

@@ -13,11 +13,11 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 )
 
-// Name is the first argument by which a process knows that it is a minder. The second is the folder that its scratch
-// folder is in, by which it is found when its worker is gone; see [EndAll].
+// Name is the first argument of a supervisor process. The second is the parent of its scratch folder; [EndAll] finds
+// supervisors of a dead worker by both, also those of older releases, so the text of Name must not change.
 const Name = "sojourn-minder"
 
-// Descriptors of a minder next to the standard three.
+// Descriptors of a supervisor next to the standard three.
 const (
 	controlFD  = 3 // the executor's control socket, passed on
 	lifelineFD = 4 // stream socket to the worker: configuration and orders down, facts up
@@ -41,9 +41,9 @@ type Config struct {
 	ScratchBytes int64 `json:"scratch_bytes"` // bytes in Dir; 0 for no limit
 	ScratchFiles int   `json:"scratch_files"` // files and folders in Dir; 0 for no limit
 
-	Room bool            `json:"room,omitempty"` // the executor has a room
-	User int             `json:"user,omitempty"` // user and group of the executor; 0 for the minder's
-	Wall *lockdown.Rules `json:"wall,omitempty"` // what the executor is left with; nil for all its user has
+	Room     bool            `json:"room,omitempty"` // the executor has a room
+	User     int             `json:"user,omitempty"` // user and group of the executor; 0 for the supervisor's
+	Lockdown *lockdown.Rules `json:"wall,omitempty"` // what the executor may use; nil for all that its user may
 
 	// control group of the executor from its first instruction; nil for that of the supervisor. The watchdog does not
 	// check limits that a group enforces
@@ -72,7 +72,7 @@ const (
 // Watchdog is the name of the supervisor as the mechanism that enforces a limit.
 const Watchdog = "watchdog"
 
-// NoLastWord is the end of an executor whose minder ended before it: all that is known.
+// NoLastWord is the end of an executor whose supervisor ended before it: all that is known.
 var NoLastWord = Fact{Exit: -1, Signal: int(syscall.SIGKILL)}
 
 // Fact is a message of the supervisor, one line of JSON on the lifeline.

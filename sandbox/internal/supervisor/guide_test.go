@@ -15,5 +15,5 @@ func TestTheGuideSaysHowAMinderWatches(t *testing.T) {
 	}
 	const page = "guide/isolation.md"
 	docnumbers.In(t, page, "over the limit by up to what is allocated in {}, then ended", closely)
-	docnumbers.In(t, page, "(`oom_score_adj` {} and {}), and the worker after those", executorScore, minderScore)
+	docnumbers.In(t, page, "(`oom_score_adj` {} and {}), and the worker after those", executorScore, supervisorScore)
 }

@@ -152,14 +152,14 @@ func descendants(_, most int) []int { return below(os.Getpid(), most) }
 
 // End kills a supervisor that does not react, and all its descendants. It kills the descendants first, while they still
 // have this ancestor, and repeats the search for processes that they create meanwhile.
-func End(minder int) {
+func End(supervisor int) {
 	for range 10 {
-		for _, pid := range below(minder, 0) {
+		for _, pid := range below(supervisor, 0) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
-		time.Sleep(5 * time.Millisecond) // a stopped minder reaps nothing: those killed stay in the list
+		time.Sleep(5 * time.Millisecond) // a stopped supervisor reaps nothing: killed processes stay in the list
 	}
-	_ = syscall.Kill(minder, syscall.SIGKILL)
+	_ = syscall.Kill(supervisor, syscall.SIGKILL)
 }
 
 // EndLeft kills the descendants of a killed supervisor, which have been reparented: processes of the executor's
@@ -188,10 +188,10 @@ func EndAll(dir string) {
 	for try := range 10 {
 		left := false
 		for pid := range processes() {
-			switch minder := minds(pid, dir); {
-			case minder && try < 8:
+			switch supervises := isSupervisor(pid, dir); {
+			case supervises && try < 8:
 				_ = syscall.Kill(pid, syscall.SIGCONT)
-			case minder:
+			case supervises:
 				End(pid)
 			case pid != os.Getpid() && hasHome(pid, dir+"/"): // a process in such a folder may be a user's shell
 				_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -207,8 +207,8 @@ func EndAll(dir string) {
 	}
 }
 
-// minds reports whether a process is a supervisor of the worker with this folder.
-func minds(pid int, dir string) bool {
+// isSupervisor reports whether a process is a supervisor of the worker with this folder.
+func isSupervisor(pid int, dir string) bool {
 	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return err == nil && string(args) == Name+"\x00"+dir+"\x00"
 }

@@ -45,9 +45,9 @@ func descendants(pid, _ int) []int {
 }
 
 // End kills a supervisor that does not react, and its process group.
-func End(minder int) {
-	_ = syscall.Kill(-minder, syscall.SIGKILL)
-	_ = syscall.Kill(minder, syscall.SIGKILL)
+func End(pid int) {
+	_ = syscall.Kill(-pid, syscall.SIGKILL)
+	_ = syscall.Kill(pid, syscall.SIGKILL)
 }
 
 // Stopped does not know.

@@ -28,7 +28,7 @@ const crowd = 32
 const Sign = time.Second
 
 // watch kills all processes of the executor when a limit is exceeded, after it reported the limit to the worker.
-func (m *minder) watch() {
+func (m *supervisor) watch() {
 	var told, loose int64
 	var scratch, said time.Time
 	used := false // a call ran; before the first one no user code does
@@ -94,7 +94,7 @@ func (m *minder) watch() {
 // each process (the memory it shares with others) waits in the kernel for a process that forks, and one that forks
 // without end would keep the watchdog from counting. While a call runs it counts as soon as the machine has many more
 // tasks, since a fork bomb doubles in milliseconds; that hint is one system call.
-func (m *minder) countProcesses() {
+func (m *supervisor) countProcesses() {
 	for m.Processes > 0 {
 		before, end := tasks(), time.Now().Add(awake)
 		for crowded := false; !crowded && time.Now().Before(end); crowded = tasks() > before+crowd {
@@ -119,7 +119,7 @@ func (m *minder) countProcesses() {
 
 // outOfMemory reports whether the kernel killed a process of the executor's group because of memory, and sends this
 // fact once. Depending on the kernel it killed the whole group or one process; the caller must end the rest.
-func (m *minder) outOfMemory() bool {
+func (m *supervisor) outOfMemory() bool {
 	k := m.Group.OutOfMemory()
 	if k.Processes == 0 {
 		return false
@@ -139,7 +139,7 @@ type usage struct {
 
 // usage returns the sums over all processes. If the sum of resident memory exceeds the limit, shared memory counts
 // once: processes that were forked after loading a model share it.
-func (m *minder) usage(pids []int) (all usage) {
+func (m *supervisor) usage(pids []int) (all usage) {
 	for _, pid := range pids {
 		u := taken(pid)
 		all.resident += u.resident
@@ -171,7 +171,7 @@ func proportional(pids []int) (bytes int64, ok bool) {
 
 // overScratch returns how the scratch folder exceeds its limits, or an empty string. bytes is the size of removed files
 // that are still open. It stops at the first exceeded limit.
-func (m *minder) overScratch(bytes int64) (over string) {
+func (m *supervisor) overScratch(bytes int64) (over string) {
 	if m.ScratchBytes <= 0 && m.ScratchFiles <= 0 {
 		return ""
 	}

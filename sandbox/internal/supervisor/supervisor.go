@@ -33,7 +33,7 @@ func run() {
 	syscall.CloseOnExec(lifelineFD)
 	syscall.CloseOnExec(roomFD)
 	_ = syscall.SetNonblock(lifelineFD, true)
-	m := &minder{
+	m := &supervisor{
 		line: os.NewFile(lifelineFD, "lifeline"), poke: make(chan struct{}, 1), began: make(chan struct{}, 1),
 		killed: make(chan struct{}),
 	}
@@ -59,7 +59,7 @@ func run() {
 	m.exitWith(m.reap())
 }
 
-type minder struct {
+type supervisor struct {
 	Config
 	line *os.File // the lifeline; os.File serializes its writes
 	pid  int      // of the executor
@@ -76,17 +76,17 @@ type minder struct {
 // Values of oom_score_adj, by which the kernel kills executors first, then supervisors, then the worker. The kernel may
 // choose a second victim before the memory of a killed executor is freed.
 const (
-	executorScore = 800
-	minderScore   = 700
+	executorScore   = 800
+	supervisorScore = 700
 )
 
 // start sets the attributes of this thread, which the child inherits, and starts the executor from it. Attributes of
 // the process also apply to the supervisor.
-func (m *minder) start() error {
+func (m *supervisor) start() error {
 	if err := adopt(); err != nil {
 		return err
 	}
-	sacrifice(os.Getpid(), minderScore)
+	sacrifice(os.Getpid(), supervisorScore)
 	most := int64(-1) // threads of its separate user; the watchdog, if fast enough, ends them at half of it
 	if m.User > 0 && m.Threads > 0 {
 		most = 2 * int64(m.Threads)
@@ -114,8 +114,8 @@ func (m *minder) start() error {
 	if err := m.Group.Enter(); err != nil {
 		return fmt.Errorf("control group: %w", err)
 	}
-	if m.Wall != nil { // as the user we are: the way to what another one may open can be closed to that
-		if err := lockdown.Raise(*m.Wall); err != nil {
+	if m.Lockdown != nil { // as the user we are: the way to what another one may open can be closed to that
+		if err := lockdown.Raise(*m.Lockdown); err != nil {
 			return err
 		}
 	}
@@ -179,14 +179,14 @@ func detach() {
 	}
 }
 
-func (m *minder) tell(f Fact) {
+func (m *supervisor) tell(f Fact) {
 	line, _ := json.Marshal(f)
 	_ = m.line.SetWriteDeadline(time.Now().Add(time.Second)) // a worker that does not read must not keep anything alive
 	_, _ = m.line.Write(append(line, '\n'))
 }
 
 // obey carries out the worker's orders until the lifeline breaks, which is the order to kill.
-func (m *minder) obey(in *bufio.Reader) {
+func (m *supervisor) obey(in *bufio.Reader) {
 	for {
 		order, err := in.ReadByte()
 		if err != nil {
@@ -213,7 +213,7 @@ func (m *minder) obey(in *bufio.Reader) {
 }
 
 // kill starts killing every descendant and continues until the process ends.
-func (m *minder) kill() {
+func (m *supervisor) kill() {
 	m.once.Do(func() {
 		close(m.killed)
 		go func() {
@@ -232,7 +232,7 @@ func (m *minder) kill() {
 
 // reap reaps children, including reparented processes, until none remains. When the executor ends, reap kills its
 // descendants.
-func (m *minder) reap() Fact {
+func (m *supervisor) reap() Fact {
 	end := Fact{T: FactEnd, Exit: -1}
 	for {
 		var status syscall.WaitStatus
@@ -255,7 +255,7 @@ func (m *minder) reap() Fact {
 }
 
 // exitWith wipes the scratch folder, sends the last fact and exits.
-func (m *minder) exitWith(last Fact) {
+func (m *supervisor) exitWith(last Fact) {
 	if m.Dir != "" {
 		Wipe(m.Dir)
 	}
