@@ -19,16 +19,16 @@ func (b *Broker) Due(ctx context.Context, d store.Due) error {
 	var err error
 	switch d.Kind {
 	case store.DueRun:
-		err = b.workers.Lapse(ctx, d, func(h engine.Heard) store.Change {
+		err = b.workers.Lapse(ctx, d, func(l engine.Liveness) store.Change {
 			needs := store.Keys{Runs: []string{d.Run}, AllTasks: true, Chain: true, Bound: true}
 			return change.Step("", d.Run, needs, engine.Due{
-				Heard: h,
+				Liveness: l,
 			})
 		})
 	case store.DueActivity:
-		err = b.workers.Lapse(ctx, d, func(h engine.Heard) store.Change {
+		err = b.workers.Lapse(ctx, d, func(l engine.Liveness) store.Change {
 			return change.Step("", d.Run, store.Keys{Runs: []string{d.Run}, Activities: []int64{d.Seq}}, engine.DueActivity{
-				Seq: d.Seq, Heard: h,
+				Seq: d.Seq, Liveness: l,
 			})
 		})
 	case store.DueTimer:

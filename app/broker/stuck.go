@@ -15,8 +15,8 @@ const (
 	stuckInterval = 10 * time.Second
 	// stuckRows is the most marks that one statement writes, so that it holds locks briefly.
 	stuckRows = 10_000
-	// stuckShare bounds the share of time that passes take: a pass is followed by a pause of this many times its length,
-	// of longestPause at most.
+	// stuckShare bounds the share of time that passes take: a pass is followed by a pause of this many times its
+	// length, of longestPause at most.
 	stuckShare   = 5
 	longestPause = 20 * time.Second
 )
@@ -56,7 +56,7 @@ func (b *Broker) WatchStuck(ctx context.Context) {
 func (b *Broker) living() map[engine.WorkerKey]bool {
 	live := map[engine.WorkerKey]bool{}
 	for k, h := range b.workers.All("") {
-		if b.workers.Hears(h) {
+		if b.workers.ReceivesHeartbeats(h) {
 			live[k] = true
 		}
 	}

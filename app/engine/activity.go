@@ -481,20 +481,20 @@ func (in HeartbeatActivity) decide(st *step) error {
 // ReleaseActivity ends a delivery without an outcome while its worker lives: undone (it never reached the worker),
 // handed back, or failed by the worker itself. The end of a worker process is a Lose.
 type ReleaseActivity struct {
-	Seq         int64
-	Delivery    int64
-	Owner       string // the worker that hands it back, which must hold it; "": it is taken back
-	Why         string
-	Undone      bool
-	Executor    *protocol.ExecutorLoss // loss of the executor that the attempt ran in; nil: none
-	Again       int64                  // with Undone: the redeliveries of which the holder had been notified then
-	Counts      bool                   // the worker had begun the attempt, so the delivery counts towards MaxDeliveries
-	Began       *bool                  // whether the code began: then the delivery counts as an attempt; nil: see began
-	UnlessHeard history.Time           // skip the release if the attempt sent a heartbeat since then
+	Seq             int64
+	Delivery        int64
+	Owner           string // the worker that hands it back, which must hold it; "": it is taken back
+	Why             string
+	Undone          bool
+	Executor        *protocol.ExecutorLoss // loss of the executor that the attempt ran in; nil: none
+	Again           int64                  // with Undone: the redeliveries of which the holder had been notified then
+	Counts          bool                   // the worker had begun the attempt, so it counts towards MaxDeliveries
+	Began           *bool                  // whether the code began: then it counts as an attempt; nil: see began
+	UnlessHeartbeat history.Time           // skip the release if the attempt sent a heartbeat since then
 }
 
-// decide requires the current delivery, and for a return that the worker is its owner. UnlessHeard prevents a race: a
-// worker whose heartbeats seemed to be missing may have sent a heartbeat of this attempt meanwhile.
+// decide requires the current delivery, and for a return that the worker is its owner. UnlessHeartbeat prevents a race:
+// a worker whose heartbeats seemed to be missing may have sent a heartbeat of this attempt meanwhile.
 func (in ReleaseActivity) decide(st *step) error {
 	a, ok := st.Activities.Get(in.Seq)
 	if !ok || a.State != LeasedState || a.Delivery != in.Delivery {
@@ -507,7 +507,7 @@ func (in ReleaseActivity) decide(st *step) error {
 		return protocol.Refuse(protocol.ReasonLeaseOwnerMismatch, "task %s is leased to %s", StepID(st.ID, in.Seq), a.Owner).
 			With("lease_owner", a.Owner)
 	}
-	if !in.UnlessHeard.IsZero() && a.HeartbeatAt.After(in.UnlessHeard.Time) {
+	if !in.UnlessHeartbeat.IsZero() && a.HeartbeatAt.After(in.UnlessHeartbeat.Time) {
 		return errNotDue
 	}
 	if !in.began() && !a.Cancel {
@@ -645,8 +645,8 @@ const (
 
 // DueActivity moves an activity forward in time: back-off, lease, the four timeouts.
 type DueActivity struct {
-	Seq   int64
-	Heard Heard
+	Seq      int64
+	Liveness Liveness
 }
 
 // decide judges anew what is due: the sweeper's notice may be old, and a report or another app may have come
@@ -676,7 +676,7 @@ func (in DueActivity) decide(st *step) error {
 		a.Suspect = nil
 		st.Activities.Put(a.Seq, a)
 	case "lease":
-		died, err := in.Heard.died(st.Namespace, a.Lease)
+		died, err := in.Liveness.died(st.Namespace, a.Lease)
 		if err != nil {
 			return err
 		}
@@ -684,7 +684,7 @@ func (in DueActivity) decide(st *step) error {
 			st.release(a, LeaseExpired, false)
 			return nil
 		}
-		f, err := in.Heard.finding(st.Namespace, a.Lease)
+		f, err := in.Liveness.finding(st.Namespace, a.Lease)
 		if err != nil {
 			return err
 		}

@@ -26,8 +26,8 @@ func TestALeaseFollowsAnyJumpOnceAndTwice(t *testing.T) {
 			LeasedAt: history.At(was.Add(-ago)), Until: history.At(was.Add(length - ago)), Length: length.Microseconds(),
 		}
 		now := history.At(was.Add(time.Duration(j)))
-		l, heard := before, before.LeasedAt
-		j.lease(&l, &heard, now)
+		l, heartbeatAt := before, before.LeasedAt
+		j.lease(&l, &heartbeatAt, now)
 		left, over := before.Until.Sub(was), !before.Until.After(was)
 		switch got := l.Until.Sub(now.Time); {
 		case got > length:
@@ -36,11 +36,12 @@ func TestALeaseFollowsAnyJumpOnceAndTwice(t *testing.T) {
 			t.Fatalf("%s: a lease of %s with %s left has %s", time.Duration(j), length, left, got)
 		case !j.back() && over && l != before:
 			t.Fatalf("%s: an expired lease changed", time.Duration(j))
-		case heard.After(now.Time), l.LeasedAt.After(now.Time):
-			t.Fatalf("%s: leased at %s, heartbeat at %s: ahead of the clock, which is at %s", time.Duration(j), l.LeasedAt, heard, now)
+		case heartbeatAt.After(now.Time), l.LeasedAt.After(now.Time):
+			t.Fatalf("%s: leased at %s, heartbeat at %s: ahead of the clock, which is at %s", time.Duration(j), l.LeasedAt,
+				heartbeatAt, now)
 		}
 		again, later := l, history.At(now.Add(time.Duration(r.Int64N(int64(30*time.Second)))))
-		j.lease(&again, &heard, later)
+		j.lease(&again, &heartbeatAt, later)
 		if again.Until.Sub(later.Time) > length || again.Until.Before(l.Until.Time) || j.back() && again != l {
 			t.Fatalf("%s: the second app moves a lease of %s from %s to %s", time.Duration(j), length, l.Until, again.Until)
 		}

@@ -199,10 +199,10 @@ func (s *Suspicion) SharesLoss(ids []string) bool {
 
 // ranFor returns how long a delivery had run when its process ended. If the process was lost by an expired lease, its
 // last heartbeat counts as its end.
-func ranFor(l Lease, heard history.Time, why string, now history.Time) time.Duration {
+func ranFor(l Lease, heartbeatAt history.Time, why string, now history.Time) time.Duration {
 	end := now
 	if why == LeaseExpired || why == ReasonOrphaned {
-		end = latest(heard, plus(l.Until, -time.Duration(l.Length)*time.Microsecond))
+		end = latest(heartbeatAt, plus(l.Until, -time.Duration(l.Length)*time.Microsecond))
 	}
 	return end.Sub(l.LeasedAt.Time)
 }

@@ -275,9 +275,9 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 	case "clear":
 		return s.apply(Clear{Seqs: []int64{num("seq", 1)}, Task: d.HasArg("task"), Losses: []string{arg("loss", "a/")}})
 	case "due":
-		heard := func(string, Lease) (bool, error) { return d.HasArg("heard"), nil }
+		alive := func(string, Lease) (bool, error) { return d.HasArg("heard"), nil }
 		if d.HasArg("seq") {
-			in := DueActivity{Seq: num("seq", 1), Heard: heard}
+			in := DueActivity{Seq: num("seq", 1), Liveness: alive}
 			var ended *ProcessEnded
 			if _, err := DecideRun(s.run, s.environment(), in, s.now); errors.As(err, &ended) {
 				return s.processEnded(ended.Worker, LeaseExpired, true)
@@ -287,7 +287,7 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 		if d.HasArg("timer") {
 			return s.apply(FireTimer{Seq: num("timer", 1)})
 		}
-		in := Due{Heard: heard}
+		in := Due{Liveness: alive}
 		var ended *ProcessEnded
 		if _, err := DecideRun(s.run, s.environment(), in, s.now); errors.As(err, &ended) {
 			return s.processEnded(ended.Worker, LeaseExpired, true)

@@ -328,29 +328,29 @@ func appendLost(l []history.Lost, one history.Lost) []history.Lost {
 
 // Due moves the run's own row forward in time: its deadlines, and its task's lease and back-off. Whether
 // something is due is judged here and not by the sweeper, whose notice may be old.
-type Due struct{ Heard Heard }
+type Due struct{ Liveness Liveness }
 
-// Heard reports whether the worker of an expired lease is alive, as far as this app knows; nil means that no worker is
-// known to be. The expiry of a live worker's lease is no loss: it counts as a delivery without an outcome. An error
+// Liveness reports whether the worker of an expired lease is alive, as far as this app knows; nil means that no worker
+// is known to be. The expiry of a live worker's lease is no loss: it counts as a delivery without an outcome. An error
 // means that other apps have to be asked first, and ends the decision.
-type Heard func(namespace string, l Lease) (lives bool, err error)
+type Liveness func(namespace string, l Lease) (lives bool, err error)
 
-// died reports whether the worker of an expired lease counts as dead. If h is nil, it does.
-func (h Heard) died(namespace string, l Lease) (bool, error) {
-	if h == nil {
+// died reports whether the worker of an expired lease counts as dead. If alive is nil, it does.
+func (alive Liveness) died(namespace string, l Lease) (bool, error) {
+	if alive == nil {
 		return true, nil
 	}
-	lives, err := h(namespace, l)
+	lives, err := alive(namespace, l)
 	return !lives, err
 }
 
 // finding returns the finding about a lease that ended with its process. If there is none yet, it returns an error that
-// requests a judgement of all tasks of the process together. If h is nil, the task is not suspected.
-func (h Heard) finding(namespace string, l Lease) (Finding, error) {
+// requests a judgement of all tasks of the process together. If alive is nil, the task is not suspected.
+func (alive Liveness) finding(namespace string, l Lease) (Finding, error) {
 	switch {
 	case l.Loss != nil:
 		return *l.Loss, nil
-	case h == nil:
+	case alive == nil:
 		return Finding{Process: l.ProcessID()}, nil
 	}
 	return Finding{}, &ProcessEnded{Namespace: namespace, Worker: l.Owner, Incarnation: l.Incarnation}
@@ -373,7 +373,7 @@ func (in Due) decide(st *step) error {
 	t := st.Task
 	switch {
 	case t != nil && t.State == LeasedState && !t.Until.After(st.now.Time):
-		died, err := in.Heard.died(st.Namespace, t.Lease)
+		died, err := in.Liveness.died(st.Namespace, t.Lease)
 		if err != nil {
 			return err
 		}
@@ -382,7 +382,7 @@ func (in Due) decide(st *step) error {
 			t.release(st.now, LeaseExpired, false, true)
 			return nil
 		}
-		f, err := in.Heard.finding(st.Namespace, t.Lease)
+		f, err := in.Liveness.finding(st.Namespace, t.Lease)
 		if err != nil {
 			return err
 		}

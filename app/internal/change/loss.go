@@ -25,8 +25,8 @@ type Loss struct {
 	Expired bool
 	// Now are deliveries that end with Expired although their leases have not expired.
 	Now []store.TaskRef
-	// UnlessHeard excludes activities that sent a heartbeat since then.
-	UnlessHeard history.Time
+	// UnlessHeartbeat excludes activities that sent a heartbeat since then.
+	UnlessHeartbeat history.Time
 	// Limit is the setting max-blamed-losses.
 	Limit int
 }
@@ -45,8 +45,8 @@ func Lose(ctx context.Context, s store.Store, l Loss) (Lost, error) {
 	if len(l.Tasks) == 0 {
 		return Lost{}, nil
 	}
-	// Suspects that share a loss with a suspect of this process are cleared if the suspect of this process is blamed. Most
-	// processes hold no suspect, and then no other suspect is loaded.
+	// Suspects that share a loss with a suspect of this process are cleared if the suspect of this process is blamed.
+	// Most processes hold no suspect, and then no other suspect is loaded.
 	others, err := suspectsOf(ctx, s, l.Worker.Namespace)
 	if err != nil {
 		return Lost{}, err
@@ -163,7 +163,7 @@ func (l *Loss) live(run *engine.Run, refs []store.TaskRef) (list []held) {
 		}
 		a, ok := run.Activities.Get(t.Seq)
 		if ok && a.State == engine.LeasedState && a.Delivery == t.Delivery &&
-			(l.UnlessHeard.IsZero() || !a.HeartbeatAt.After(l.UnlessHeard.Time)) {
+			(l.UnlessHeartbeat.IsZero() || !a.HeartbeatAt.After(l.UnlessHeartbeat.Time)) {
 			list = append(list, held{t, a.Suspect})
 		}
 	}

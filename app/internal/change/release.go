@@ -43,16 +43,16 @@ func TellAgain(ctx context.Context, s store.Store, ref store.TaskRef) error {
 
 // Release ends one delivery of a task without an outcome.
 func Release(ctx context.Context, s store.Store, ref store.TaskRef, why string, undone bool) error {
-	return ReleaseUnlessHeard(ctx, s, ref, why, undone, history.Time{})
+	return ReleaseUnlessHeartbeat(ctx, s, ref, why, undone, history.Time{})
 }
 
-// ReleaseUnlessHeard is Release, but of an attempt whose own heartbeats came since then.
-func ReleaseUnlessHeard(
+// ReleaseUnlessHeartbeat is Release, but of an attempt whose own heartbeats came since then.
+func ReleaseUnlessHeartbeat(
 	ctx context.Context, s store.Store, ref store.TaskRef, why string, undone bool, since history.Time,
 ) error {
 	in, needs := ReleaseOf(ref, why, undone)
 	if a, ok := in.(engine.ReleaseActivity); ok {
-		a.UnlessHeard = since
+		a.UnlessHeartbeat = since
 		in = a
 	}
 	_, err := s.Commit(ctx, Step("", ref.Run, needs, in))

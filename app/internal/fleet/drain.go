@@ -33,7 +33,7 @@ const leaveTime = 40 * time.Second
 // tasks.
 func (f *Fleet) Intent(w *engine.Worker, names bool) protocol.Intent {
 	has := names // or, if the heartbeat lists only due leases, as recorded before
-	f.workers.With(w.Key(), func(h *membership.TrackedWorker) { has = has || h.Told == protocol.IntentLeave })
+	f.workers.With(w.Key(), func(h *membership.TrackedWorker) { has = has || h.SentIntent == protocol.IntentLeave })
 	return f.intentAt(w, f.about(), has)
 }
 
@@ -174,7 +174,7 @@ func (f *Fleet) Watch(ctx context.Context) {
 		f.pushSettings(pushed, known)
 		spaces := map[string][]engine.WorkerKey{} // whose workers may have something left
 		for k, h := range known {
-			if !f.workers.Hears(h) {
+			if !f.workers.ReceivesHeartbeats(h) {
 				continue
 			}
 			d := f.workers.DrainOf(h.Worker)
@@ -182,11 +182,11 @@ func (f *Fleet) Watch(ctx context.Context) {
 			if h.Emptied { // but a claim may have been on its way
 				every = drainAgain
 			}
-			told := h.Told != protocol.IntentWork
-			if told != (d != nil) || told && time.Since(h.Looked) >= every {
+			sent := h.SentIntent != protocol.IntentWork
+			if sent != (d != nil) || sent && time.Since(h.Looked) >= every {
 				spaces[k.Namespace] = append(spaces[k.Namespace], k)
 			}
-			if d != nil && d.Evict && h.Told == protocol.IntentLeave {
+			if d != nil && d.Evict && h.SentIntent == protocol.IntentLeave {
 				f.overstays(ctx, k, h)
 			}
 		}
@@ -225,15 +225,15 @@ func (f *Fleet) followDrains(
 // intend notifies a worker of the operator's intent if it has changed, and records whether the worker still holds
 // anything.
 func (f *Fleet) intend(k engine.WorkerKey, h membership.TrackedWorker, i protocol.Intent, has bool) {
-	changed := h.Told != i
+	changed := h.SentIntent != i
 	f.workers.With(k, func(now *membership.TrackedWorker) {
 		if now.Worker.Incarnation != h.Worker.Incarnation {
 			changed = false
 			return
 		}
-		now.Looked, now.Emptied, now.Told = time.Now(), !has, i
+		now.Looked, now.Emptied, now.SentIntent = time.Now(), !has, i
 		if changed {
-			now.ToldAt = time.Now()
+			now.SentIntentAt = time.Now()
 		}
 	})
 	if !changed {
@@ -244,15 +244,15 @@ func (f *Fleet) intend(k engine.WorkerKey, h membership.TrackedWorker, i protoco
 		n.Reason, n.DeadlineAt = d.Reason, d.Deadline
 	}
 	f.log.Info().Str("worker_id", k.ID).Str("intent", string(i)).Str("reason", n.Reason).Msg("drain state sent to worker")
-	if told := f.notices.Load(); told != nil {
-		(*told).Intend(k.Namespace, k.ID, i, n)
+	if notices := f.notices.Load(); notices != nil {
+		(*notices).Intend(k.Namespace, k.ID, i, n)
 	}
 }
 
 // overstays removes the registration of a worker that has not shut down within leaveTime of the notice. Tasks that it
-// may still run are not requeued; see presence.RemoveWorker.
+// may still run are not requeued; see membership.Workers.RemoveWorker.
 func (f *Fleet) overstays(ctx context.Context, k engine.WorkerKey, h membership.TrackedWorker) {
-	if time.Since(h.ToldAt) < leaveTime {
+	if time.Since(h.SentIntentAt) < leaveTime {
 		return
 	}
 	f.log.Warn().Str("worker_id", k.ID).Msg("worker did not shut down before its deadline; removing its registration")

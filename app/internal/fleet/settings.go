@@ -73,15 +73,15 @@ func settingsText(s *engine.FleetWide) string {
 
 // pushSettings asks workers to fetch their settings in namespaces where the revision has changed since the last call.
 func (f *Fleet) pushSettings(pushed map[string]int64, known map[engine.WorkerKey]membership.TrackedWorker) {
-	told := f.notices.Load()
+	notices := f.notices.Load()
 	for k := range known {
 		_, is := f.FleetWide(k.Namespace)
 		if is == pushed[k.Namespace] {
 			continue
 		}
 		pushed[k.Namespace] = is
-		if told != nil {
-			(*told).SettingsChanged(k.Namespace)
+		if notices != nil {
+			(*notices).SettingsChanged(k.Namespace)
 		}
 	}
 }

@@ -16,9 +16,9 @@ import (
 // the apps that may have received them. When a worker falls silent, each app stores the exact time of its last
 // heartbeat and removes its entry. Then the worker expires one Alive after that heartbeat, at every app.
 
-// heardElsewhere returns the unexpired entries of the other apps in a worker's HeardUntil. A row of an earlier build
-// has no entries: then AliveUntil is the entry of the app that received the last stored heartbeat.
-func heardElsewhere(w *engine.Worker, app string, alive time.Duration, now time.Time) map[string]history.Time {
+// heartbeatsElsewhere returns the unexpired entries of the other apps in a worker's HeardUntil. A row of an earlier
+// build has no entries: then AliveUntil is the entry of the app that received the last stored heartbeat.
+func heartbeatsElsewhere(w *engine.Worker, app string, alive time.Duration, now time.Time) map[string]history.Time {
 	until := map[string]history.Time{}
 	for by, t := range w.HeardUntil {
 		if by != app && t.After(now) {
@@ -40,10 +40,10 @@ func (ws *Workers) storeAlive(ctx context.Context, keys ...engine.WorkerKey) err
 	return err
 }
 
-// storeSigns stores the last heartbeats of workers and the app rows of beside, and returns the store's time. If another
-// process has superseded a worker, at any app, storeSigns forgets the state of the old process.
+// storeSigns stores the last heartbeats of workers and the app rows of appRows, and returns the store's time. If
+// another process has superseded a worker, at any app, storeSigns forgets the state of the old process.
 func (ws *Workers) storeSigns(
-	ctx context.Context, keys []engine.WorkerKey, beside ...func(now time.Time) engine.Worker,
+	ctx context.Context, keys []engine.WorkerKey, appRows ...func(now time.Time) engine.Worker,
 ) (time.Time, error) {
 	type sign struct {
 		TrackedWorker
@@ -59,15 +59,15 @@ func (ws *Workers) storeSigns(
 		})
 	}
 	type answer struct {
-		older []store.Process
-		now   time.Time
-		said  map[engine.WorkerKey]bool // by the rows now, whether they drain
+		older    []store.Process
+		now      time.Time
+		draining map[engine.WorkerKey]bool // drain states of the stored rows
 	}
 	a, err := change.Commit[answer](ctx, ws.store, store.Change{
 		Needs: store.Keys{Workers: keys, Present: true},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			var older []store.Process
-			said := make(map[engine.WorkerKey]bool, len(keys))
+			draining := make(map[engine.WorkerKey]bool, len(keys))
 			var w store.Writes
 			for _, k := range keys {
 				s, known := signs[k]
@@ -87,7 +87,7 @@ func (ws *Workers) storeSigns(
 				} else {
 					next.HeardBy = ws.opt.App
 				}
-				next.HeardUntil = heardElsewhere(old, ws.opt.App, ws.opt.Alive, now)
+				next.HeardUntil = heartbeatsElsewhere(old, ws.opt.App, ws.opt.Alive, now)
 				if !s.Exact {
 					next.HeardUntil[ws.opt.App] = history.At(now.Add(ws.opt.Alive + ws.opt.StoreAlive - s.silent))
 				}
@@ -98,19 +98,19 @@ func (ws *Workers) storeSigns(
 					}
 				}
 				next.Beats = next.Beats || s.Beats
-				if s.Unsaid {
+				if s.DrainUnstored {
 					next.Status = protocol.WorkerActive
 					if s.Draining {
 						next.Status = protocol.WorkerDraining
 					}
 				}
-				said[k] = next.Status == protocol.WorkerDraining
+				draining[k] = next.Status == protocol.WorkerDraining
 				w.Workers = append(w.Workers, next)
 			}
-			for _, row := range beside {
+			for _, row := range appRows {
 				w.Workers = append(w.Workers, row(now))
 			}
-			w.Answer = answer{older, now, said}
+			w.Answer = answer{older, now, draining}
 			return w, nil
 		},
 	})
@@ -127,8 +127,8 @@ func (ws *Workers) storeSigns(
 			}
 			h.Close, h.Exact = s.Close, s.Exact
 			// A drain state that the worker reported meanwhile is stored with the next batch.
-			if drains, stored := a.said[k]; stored && h.Draining == s.Draining && h.Unsaid == s.Unsaid {
-				h.Draining, h.Unsaid = drains, false
+			if drains, stored := a.draining[k]; stored && h.Draining == s.Draining && h.DrainUnstored == s.DrainUnstored {
+				h.Draining, h.DrainUnstored = drains, false
 			}
 		})
 	}

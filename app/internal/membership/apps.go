@@ -21,7 +21,7 @@ const appsNamespace = "/apps"
 // announce then returns the other live apps with the times at which their registrations expire, and deletes the rows of
 // apps that died long ago.
 func (ws *Workers) announce(
-	ctx context.Context, self bool, alive time.Duration, heard []engine.WorkerKey,
+	ctx context.Context, self bool, alive time.Duration, unstored []engine.WorkerKey,
 ) (others map[string]time.Time, err error) {
 	releases := []string{ws.opt.Release}
 	others = map[string]time.Time{}
@@ -30,12 +30,12 @@ func (ws *Workers) announce(
 		if self {
 			beside = append(beside, func(now time.Time) engine.Worker { return ws.row(now, alive) })
 		}
-		first := heard[:min(len(heard), aliveAtOnce)]
+		first := unstored[:min(len(unstored), aliveAtOnce)]
 		now, err := ws.storeSigns(ctx, first, beside...)
 		if err != nil {
 			return nil, err
 		}
-		for rest := range slices.Chunk(heard[len(first):], aliveAtOnce) {
+		for rest := range slices.Chunk(unstored[len(first):], aliveAtOnce) {
 			if err := ws.storeAlive(ctx, rest...); err != nil {
 				return nil, err
 			}

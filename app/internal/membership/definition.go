@@ -17,7 +17,7 @@ func (ws *Workers) sameDefinitions(old, next *engine.Worker, now time.Time) erro
 	if len(old.Fingerprints) == 0 || !ws.works(old, now) {
 		return nil
 	}
-	said := make(map[string]string, len(next.Fingerprints))
+	prints := make(map[string]string, len(next.Fingerprints))
 	for typ, print := range old.Fingerprints {
 		changed, again := next.Fingerprints[typ]
 		switch {
@@ -30,13 +30,13 @@ func (ws *Workers) sameDefinitions(old, next *engine.Worker, now time.Time) erro
 						"or deregister worker "+old.ID+" first, or wait until it is stale, which it is "+ws.opt.Alive.String()+
 						" after its last sign of life")
 		case !again && slices.Contains(next.WorkflowTypes, typ):
-			said[typ] = print
+			prints[typ] = print
 		}
 	}
 	for typ, print := range next.Fingerprints {
-		said[typ] = print
+		prints[typ] = print
 	}
-	next.Fingerprints = said
+	next.Fingerprints = prints
 	return nil
 }
 

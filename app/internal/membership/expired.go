@@ -124,7 +124,7 @@ func (ws *Workers) untilRemoved(w *engine.Worker, now time.Time) (left time.Dura
 		return 0, false
 	}
 	here := false
-	ws.With(w.Key(), func(h *TrackedWorker) { here = ws.Hears(*h) })
+	ws.With(w.Key(), func(h *TrackedWorker) { here = ws.ReceivesHeartbeats(*h) })
 	if here {
 		return 0, false
 	}
@@ -159,7 +159,7 @@ func (ws *Workers) removeUnheard(ctx context.Context, list []*engine.Worker) err
 	removed, err := ws.drop(ctx, keys, func(rows store.Rows) (over []engine.WorkerKey) {
 		for _, w := range list {
 			is, here := rows.Worker(w.Key()), false
-			ws.With(w.Key(), func(h *TrackedWorker) { here = ws.Hears(*h) })
+			ws.With(w.Key(), func(h *TrackedWorker) { here = ws.ReceivesHeartbeats(*h) })
 			if is != nil && is.Incarnation == w.Incarnation && lastSign(is).Equal(lastSign(w)) && !here {
 				over = append(over, w.Key())
 			}

@@ -130,7 +130,7 @@ func (ws *Workers) Gate(key engine.WorkerKey, v release.Verdict) {
 // Drains reports whether a worker drained in its last heartbeat. On a shared database, Drains reads the row before it
 // returns true for a state that came from a row, since another app may have received a newer heartbeat.
 func (ws *Workers) Drains(ctx context.Context, w *engine.Worker) bool {
-	drains, stored := ws.SaidDrain(w)
+	drains, stored := ws.ReportedDrain(w)
 	if !drains || !stored || !ws.opt.Shared {
 		return drains
 	}
@@ -139,7 +139,7 @@ func (ws *Workers) Drains(ctx context.Context, w *engine.Worker) bool {
 		return true
 	}
 	ws.With(w.Key(), func(h *TrackedWorker) {
-		if h.Worker.Incarnation == w.Incarnation && !h.Unsaid {
+		if h.Worker.Incarnation == w.Incarnation && !h.DrainUnstored {
 			h.Draining = false
 		}
 	})
@@ -174,8 +174,8 @@ func (ws *Workers) Beat(ctx context.Context, in protocol.WorkerHeartbeat) (*engi
 	}
 	keep, overdue := false, false
 	ws.withDrainState(key, func(h *TrackedWorker) {
-		h.Unsaid = h.Unsaid || h.Draining != in.Draining
-		keep = h.Unsaid // the other apps, and this one after a restart, read the drain state from the row
+		h.DrainUnstored = h.DrainUnstored || h.Draining != in.Draining
+		keep = h.DrainUnstored // the other apps, and this one after a restart, read the drain state from the row
 		h.RecordHeartbeat()
 		h.Draining = in.Draining
 		if !in.Told && !h.Missed() {

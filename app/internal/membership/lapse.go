@@ -21,14 +21,14 @@ const leftToOthers = 2 * time.Second
 type unheardHere struct{ process store.Process }
 
 func (e *unheardHere) Error() string {
-	return "worker " + e.process.Worker.ID + " is not heard here"
+	return "worker " + e.process.Worker.ID + " sends no heartbeats to this app"
 }
 
 // Lapse commits a change that may expire a lease and that records whether the worker died. If this app does not receive
 // the worker's heartbeats, Lapse leaves the expiry to the app that does. If that app does not act within leftToOthers,
 // it is dead or paused, and Lapse decides by the worker's row: a live worker has connected to another app before its
 // lease ends, and that app has stored a heartbeat.
-func (ws *Workers) Lapse(ctx context.Context, d store.Due, step func(engine.Heard) store.Change) error {
+func (ws *Workers) Lapse(ctx context.Context, d store.Due, step func(engine.Liveness) store.Change) error {
 	_, err := ws.store.Commit(ctx, step(func(ns string, l engine.Lease) (bool, error) {
 		if lives := ws.heardSince(ns, l); lives || !ws.opt.Shared {
 			return lives, nil

@@ -45,7 +45,7 @@ func (ws *Workers) takeUp(ctx context.Context) error {
 // the worker's row shows how long the worker counts as alive.
 func (ws *Workers) look(ctx context.Context, k engine.WorkerKey, h TrackedWorker) error {
 	switch {
-	case h.At.IsZero() && h.LookAt.IsZero(), ws.Hears(h), time.Now().Before(h.LookAt):
+	case h.At.IsZero() && h.LookAt.IsZero(), ws.ReceivesHeartbeats(h), time.Now().Before(h.LookAt):
 		return nil
 	}
 	now, err := ws.store.Now(ctx)

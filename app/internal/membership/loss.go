@@ -101,7 +101,7 @@ func (ws *Workers) loseUnheard(
 	ctx context.Context, key engine.WorkerKey, incarnation string, refs []store.TaskRef, since history.Time,
 ) error {
 	_, err := ws.lose(ctx, change.Loss{
-		Worker: key, Incarnation: incarnation, Why: engine.ReasonOrphaned, Tasks: refs, UnlessHeard: since,
+		Worker: key, Incarnation: incarnation, Why: engine.ReasonOrphaned, Tasks: refs, UnlessHeartbeat: since,
 	})
 	return err
 }

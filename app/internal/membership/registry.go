@@ -54,15 +54,15 @@ type Options struct {
 // New makes the memory of an app.
 func New(o Options) *Registry { return &Registry{opt: o, known: map[engine.WorkerKey]*TrackedWorker{}} }
 
-// Hears reports whether this app received a heartbeat of the worker within Options.Alive.
-func (r *Registry) Hears(h TrackedWorker) bool {
+// ReceivesHeartbeats reports whether this app received a heartbeat of the worker within Options.Alive.
+func (r *Registry) ReceivesHeartbeats(h TrackedWorker) bool {
 	return !h.At.IsZero() && time.Since(h.At) <= r.opt.Alive
 }
 
 // Alive reports whether a worker is alive at now: this app received a heartbeat within Options.Alive, or another app
 // received one and the row has not expired.
 func (r *Registry) Alive(h TrackedWorker, now time.Time) bool {
-	if r.Hears(h) {
+	if r.ReceivesHeartbeats(h) {
 		return true
 	}
 	return r.opt.Shared && (h.At.IsZero() && h.Worker.AliveUntil.After(now) || h.Elsewhere.After(now))
@@ -78,11 +78,11 @@ func (r *Registry) Put(w *engine.Worker) {
 		r.known[w.Key()] = h
 	}
 	if h.Worker == nil || h.Worker.Incarnation != w.Incarnation || h.At.IsZero() {
-		h.Draining, h.Unsaid = w.Status == protocol.WorkerDraining, false
+		h.Draining, h.DrainUnstored = w.Status == protocol.WorkerDraining, false
 	}
 	if h.Worker != nil && h.Worker.Incarnation != w.Incarnation {
 		h.Beats, h.Adopted, h.Gave, h.Rested = false, time.Time{}, time.Time{}, nil
-		h.Told, h.Looked, h.Emptied = protocol.IntentWork, time.Time{}, false
+		h.SentIntent, h.Looked, h.Emptied = protocol.IntentWork, time.Time{}, false
 	}
 	h.Worker, h.signals, h.StoredAt, h.Stored = w, w.Declares("signals"), time.Time{}, time.Time{}
 	h.Close, h.Exact = false, false
@@ -201,13 +201,13 @@ func (r *Registry) Served() (list []engine.QueueKey) {
 	return list
 }
 
-// SaidDrain returns whether a worker drained in its last heartbeat, as far as this app knows, and whether the worker's
-// row contains this state.
-func (r *Registry) SaidDrain(w *engine.Worker) (drains, stored bool) {
+// ReportedDrain returns whether a worker drained in its last heartbeat, as far as this app knows, and whether the
+// worker's row contains this state.
+func (r *Registry) ReportedDrain(w *engine.Worker) (drains, stored bool) {
 	drains, stored = w.Status == protocol.WorkerDraining, true
 	r.With(w.Key(), func(h *TrackedWorker) {
 		if h.Worker.Incarnation == w.Incarnation {
-			drains, stored = h.Draining, !h.Unsaid
+			drains, stored = h.Draining, !h.DrainUnstored
 		}
 	})
 	return drains, stored

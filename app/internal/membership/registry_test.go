@@ -79,22 +79,22 @@ func TestOneThatIsHeardMeanwhileIsNotForgotten(t *testing.T) {
 // expiry counts for workers of other apps.
 func TestHowLongAWorkerIsAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		heard := func(r *Registry) (h TrackedWorker) {
+		tracked := func(r *Registry) (h TrackedWorker) {
 			r.With(key, func(now *TrackedWorker) { h = *now })
 			return h
 		}
 		r := New(Options{Alive: time.Minute})
 		r.Put(process("1"))
-		if r.Alive(heard(r), time.Now()) {
-			t.Error("one that was never heard is alive")
+		if r.Alive(tracked(r), time.Now()) {
+			t.Error("a worker without a heartbeat is alive")
 		}
 		r.With(key, (*TrackedWorker).RecordHeartbeat)
 		time.Sleep(time.Minute)
-		if !r.Alive(heard(r), time.Now()) {
+		if !r.Alive(tracked(r), time.Now()) {
 			t.Error("dead after a minute")
 		}
 		time.Sleep(time.Nanosecond)
-		if r.Alive(heard(r), time.Now()) {
+		if r.Alive(tracked(r), time.Now()) {
 			t.Error("alive after more than that")
 		}
 		stored := process("1")

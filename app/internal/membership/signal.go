@@ -22,11 +22,11 @@ func (r *Registry) Signals(q engine.QueueKey, typ string) (names []string, known
 			!r.Alive(*h, now) {
 			continue
 		}
-		said := h.signals[typ]
-		if len(said) == 0 {
+		declared := h.signals[typ]
+		if len(declared) == 0 {
 			return nil, true
 		}
-		names, known = append(names, said...), true
+		names, known = append(names, declared...), true
 	}
 	return names, known
 }

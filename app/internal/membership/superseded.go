@@ -76,7 +76,7 @@ func (ws *Workers) superseded(ctx context.Context, p store.Process) {
 // and has not stored yet takes precedence.
 func (ws *Workers) tookWord(row *engine.Worker) {
 	ws.withDrainState(row.Key(), func(h *TrackedWorker) {
-		if h.Worker.Incarnation == row.Incarnation && !h.Unsaid {
+		if h.Worker.Incarnation == row.Incarnation && !h.DrainUnstored {
 			h.Draining = row.Status == protocol.WorkerDraining
 		}
 	})

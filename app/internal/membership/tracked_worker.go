@@ -18,16 +18,16 @@ type TrackedWorker struct {
 	signals map[string][]string // signals that the worker declared, by workflow type
 	At      time.Time           // last heartbeat at this app; zero: the worker was only read from its row
 	// Elsewhere is the AliveUntil of the row if another app received the last stored heartbeat; only a Roster sets it
-	Elsewhere history.Time
-	StoredAt  time.Time // when this app last stored a heartbeat; zero: never, so it stores the next one
-	Stored    time.Time // time of the heartbeat that this app stored last
-	Machine   json.RawMessage
-	Slots     json.RawMessage
-	Process   json.RawMessage
-	Gate      string    // why the release gate holds the worker
-	Draining  bool      // drain state of the worker's last heartbeat, here or, by its row, at another app
-	Unsaid    bool      // the worker's row lacks the drain state that its heartbeat reported here
-	Unsure    time.Time // last time at which it was unknown whether a poll of the worker had leased tasks
+	Elsewhere     history.Time
+	StoredAt      time.Time // when this app last stored a heartbeat; zero: never, so it stores the next one
+	Stored        time.Time // time of the heartbeat that this app stored last
+	Machine       json.RawMessage
+	Slots         json.RawMessage
+	Process       json.RawMessage
+	Gate          string    // why the release gate holds the worker
+	Draining      bool      // drain state of the worker's last heartbeat, here or, by its row, at another app
+	DrainUnstored bool      // the worker's row lacks the drain state that its heartbeat reported here
+	Unsure        time.Time // last time at which it was unknown whether a poll of the worker had leased tasks
 	// Adopted is the time at which this app received the first heartbeat of a worker that it knew only from its row;
 	// zero: the worker registered at this app since it started
 	Adopted time.Time
@@ -47,11 +47,11 @@ type TrackedWorker struct {
 	// single task, in case the response was too large.
 	Narrow map[string]bool
 
-	// Told is the operator's intent as this app sent it to the worker, ToldAt the time of the first notice with this
-	// intent. Looked is the time of the last check of a drained worker's leases, Emptied whether it had none.
-	Told           protocol.Intent
-	ToldAt, Looked time.Time
-	Emptied        bool
+	// SentIntent is the operator's intent as this app sent it to the worker, SentIntentAt the time of the first notice
+	// with this intent. Looked is the time of the last check of a drained worker's leases, Emptied whether it had none.
+	SentIntent           protocol.Intent
+	SentIntentAt, Looked time.Time
+	Emptied              bool
 }
 
 // Read returns the state of a worker that its row contains.
@@ -92,7 +92,7 @@ func (h *TrackedWorker) Full() map[protocol.TaskKind]bool {
 // free returns the free slots of a worker by kind, from its last heartbeat or, before one, from its registration. Kinds
 // that the worker does not report are missing.
 func (h *TrackedWorker) free() map[protocol.TaskKind]int {
-	said := struct {
+	reported := struct {
 		Workflow *int `json:"workflow_available"`
 		Activity *int `json:"activity_available"`
 	}{}
@@ -100,15 +100,15 @@ func (h *TrackedWorker) free() map[protocol.TaskKind]int {
 	if len(slots) == 0 {
 		slots = h.Worker.Slots
 	}
-	if len(slots) == 0 || json.Unmarshal(slots, &said) != nil { // malformed slots of other SDKs are ignored
+	if len(slots) == 0 || json.Unmarshal(slots, &reported) != nil { // malformed slots of other SDKs are ignored
 		return nil
 	}
 	free := map[protocol.TaskKind]int{}
-	if said.Workflow != nil {
-		free[protocol.KindWorkflow] = *said.Workflow
+	if reported.Workflow != nil {
+		free[protocol.KindWorkflow] = *reported.Workflow
 	}
-	if said.Activity != nil {
-		free[protocol.KindActivity] = *said.Activity
+	if reported.Activity != nil {
+		free[protocol.KindActivity] = *reported.Activity
 	}
 	return free
 }

@@ -23,12 +23,12 @@ import (
 // Heartbeats that are less than apart after a counted one do not count.
 func (h *TrackedWorker) rest(kind protocol.TaskKind, polls int, apart time.Duration) (before time.Time) {
 	used := most(h.Worker, kind)
-	free, said := h.free()[kind]
+	free, reported := h.free()[kind]
 	if used -= free; kind == protocol.KindWorkflow && strings.HasPrefix(h.Worker.SDKVersion, protocol.PythonSDK) {
 		used -= polls // the Python SDK reserves a slot per workflow poll
 	}
 	switch before = h.Rested[kind]; {
-	case !said || used > 0:
+	case !reported || used > 0:
 		delete(h.Rested, kind)
 		return time.Time{}
 	case polls == 0, time.Since(before) < apart: // without an open poll, a response may be on its way; or too early
@@ -86,8 +86,8 @@ func (ws *Workers) freeLost(ctx context.Context, w *engine.Worker) error {
 			slices.Contains(open[ref.Kind], ref.PollID) || !ref.LeasedAt.Before(stored.Add(-now.Sub(at))) {
 			continue
 		}
-		// An attempt with a heartbeat was delivered; ReleaseUnlessHeard does not release it.
-		err := change.ReleaseUnlessHeard(ctx, ws.store, ref, "undelivered", true, ref.LeasedAt)
+		// An attempt with a heartbeat was delivered; ReleaseUnlessHeartbeat does not release it.
+		err := change.ReleaseUnlessHeartbeat(ctx, ws.store, ref, "undelivered", true, ref.LeasedAt)
 		switch {
 		case err == nil:
 			ws.log.Info().Str("worker_id", w.ID).Str("run_id", ref.Run).Msg("requeued a task leased by a dead app")

@@ -47,18 +47,18 @@ func (ws *Workers) Watch(ctx context.Context) error {
 		left := ws.appLeft.Swap(false)
 		due := announced.IsZero() || ws.opt.Shared &&
 			(time.Since(announced) >= every || fell || left || close && !closely)
-		var heard []engine.WorkerKey
+		var unstored []engine.WorkerKey
 		if ws.opt.Shared {
-			heard = ws.Unheard(due)
+			unstored = ws.UnstoredHeartbeats(due)
 		}
-		if !due && len(heard) == 0 {
+		if !due && len(unstored) == 0 {
 			return
 		}
 		self := due || time.Since(announced) >= every/2 // with the workers' it costs nothing
 		if self {
 			announced, closely = time.Now(), close
 		}
-		apps, err := ws.announce(ctx, self, 2*every, heard)
+		apps, err := ws.announce(ctx, self, 2*every, unstored)
 		if failed = err != nil; failed && self {
 			announced = announced.Add(-every / 2) // again before it is too late
 		}

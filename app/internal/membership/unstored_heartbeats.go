@@ -24,11 +24,11 @@ func (r *Registry) quiet(h *TrackedWorker) bool {
 	return !h.At.IsZero() && time.Since(h.At) >= r.opt.Quiet && (h.At.After(h.Stored) || !h.Exact)
 }
 
-// Unheard lists the workers whose last heartbeat must be stored for the other apps: the heartbeat is overdue, the
-// worker is quiet, or Closely became true after the row was stored. If any is listed, or anyway is true, Unheard also
-// lists the workers with a newer heartbeat whose rows are older than half of StoreAlive. So the rows of a fleet are
-// stored together, once per interval.
-func (r *Registry) Unheard(anyway bool) (list []engine.WorkerKey) {
+// UnstoredHeartbeats lists the workers whose last heartbeat must be stored for the other apps: the heartbeat is
+// overdue, the worker is quiet, or Closely became true after the row was stored. If any is listed, or anyway is true,
+// UnstoredHeartbeats also lists the workers with a newer heartbeat whose rows are older than half of StoreAlive. So the
+// rows of a fleet are stored together, once per interval.
+func (r *Registry) UnstoredHeartbeats(anyway bool) (list []engine.WorkerKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for k, h := range r.known {
