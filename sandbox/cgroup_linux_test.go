@@ -101,13 +101,13 @@ func TestMemoryIsHeldByWhatTheReportSays(t *testing.T) {
 				pid := Got[int](t, b.Run(In("s", 1, b.Call("pid"))))
 				group := groupsOf(t, pid)
 				e := WantType(t, b.Fail(In("s", 1, b.Call("hog"))), sandbox.OutOfMemory)
-				var said struct {
+				var details struct {
 					Peak  int64  `json:"peak_bytes"`
 					Limit int64  `json:"limit_bytes"`
 					By    string `json:"by"`
 				}
-				if err := json.Unmarshal(e.Details, &said); err != nil || said.By != r.Memory || said.Limit != limit ||
-					said.Peak < limit*9/10 || !strings.Contains(e.Message, "limit of 128 MiB") {
+				if err := json.Unmarshal(e.Details, &details); err != nil || details.By != r.Memory || details.Limit != limit ||
+					details.Peak < limit*9/10 || !strings.Contains(e.Message, "limit of 128 MiB") {
 					t.Errorf("failed with %s, details %s: %v", e.Message, e.Details, err)
 				}
 				WantLost(t, b.Fail(In("s", 1, b.Call("count"))), sandbox.CauseOutOfMemory)

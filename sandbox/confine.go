@@ -66,8 +66,8 @@ func runtimeFiles(program string) []string {
 		if filepath.Base(bin) != "bin" {
 			continue
 		}
-		for _, beside := range []string{"bin", "lib", "lib64", "libexec", "include", "share", "ssl", "pyvenv.cfg"} {
-			all = append(all, filepath.Join(filepath.Dir(bin), beside))
+		for _, sibling := range []string{"bin", "lib", "lib64", "libexec", "include", "share", "ssl", "pyvenv.cfg"} {
+			all = append(all, filepath.Join(filepath.Dir(bin), sibling))
 		}
 	}
 	return append(all, real)

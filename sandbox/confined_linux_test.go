@@ -70,15 +70,15 @@ func TestAttacks(t *testing.T) {
 			if err := os.Chmod(aim.Named, 0o666); err != nil {
 				t.Fatal(err)
 			}
-			said := Got[map[string]string](t, b.Run(In("attacker", 1, b.Call("attacks", aim))))
+			outcomes := Got[map[string]string](t, b.Run(In("attacker", 1, b.Call("attacks", aim))))
 			for _, row := range Attacks {
-				what, told := said[row.Name]
+				what, reported := outcomes[row.Name]
 				must := row.Process
 				if level == sandbox.LevelConfined {
 					must = row.Confined && b.Report().LandlockABI >= row.ABI
 				}
 				switch {
-				case !told || what == "nobody wrote it":
+				case !reported || what == "nobody wrote it":
 					t.Errorf("%s was not tried", row.Name)
 				case must && what == "":
 					t.Errorf("%s is open", row.Name)

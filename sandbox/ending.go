@@ -52,8 +52,8 @@ func explain(end supervisor.Fact, printed string) ending {
 		e.message = fmt.Sprintf("the executor was ended by signal %d (%s)", end.Signal, signal)
 	default:
 		e.message = fmt.Sprintf("the executor exited with status %d", end.Exit)
-		if said := uncaught(printed); said != "" {
-			e.message += ": " + said
+		if uncaughtError := uncaught(printed); uncaughtError != "" {
+			e.message += ": " + uncaughtError
 		}
 	}
 	return e

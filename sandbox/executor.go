@@ -65,7 +65,7 @@ type executor struct {
 	served   int
 	strays   int
 	pongs    []chan struct{} // closed when the executor answers a ping
-	toldBusy bool
+	sentBusy bool
 	hasRoom  bool
 	lent     *call // which has the room; nil for none
 	idle     *time.Timer
@@ -457,7 +457,7 @@ func (ex *executor) expectFacts() {
 	defer ex.mu.Unlock()
 	switch {
 	case ex.doom != nil:
-	case ex.toldBusy:
+	case ex.sentBusy:
 		_ = ex.proc.line.SetReadDeadline(time.Now().Add(silenceTime))
 	default:
 		_ = ex.proc.line.SetReadDeadline(time.Time{})
@@ -511,9 +511,9 @@ func (ex *executor) aside(fn func()) {
 func (ex *executor) fellIdle() {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
-	if len(ex.calls) == 0 && ex.toldBusy && !ex.ended {
+	if len(ex.calls) == 0 && ex.sentBusy && !ex.ended {
 		ex.runReads()
-		ex.toldBusy = false
+		ex.sentBusy = false
 		ex.proc.order(supervisor.OrderIdle)
 		if ex.hasRoom {
 			ex.proc.room.empty()

@@ -32,12 +32,12 @@ type installer struct {
 	network     bool
 	registries  []string // reachable in addition to the configured registries
 	// gets each line that it prints, which is logged too; nil for one whose words are its answer
-	tell func(line string)
+	progress func(line string)
 }
 
 // run installs the packages of a manifest into a folder with npm or pip. The installer is confined like executors, but
 // may write to that folder and connect to registries.
-func (k *packages) run(ctx context.Context, l *language, m manifest, dir string, tell func(line string)) error {
+func (k *packages) run(ctx context.Context, l *language, m manifest, dir string, progress func(line string)) error {
 	scripts := k.pool.opt.Packages == PackagesScripts
 	if m.builds != "" && !scripts {
 		return fmt.Errorf("%q is not a wheel, so its build code would run; set handler-packages to scripts to allow that", m.builds)
@@ -46,7 +46,7 @@ func (k *packages) run(ctx context.Context, l *language, m manifest, dir string,
 	if err != nil {
 		return err
 	}
-	with.registries, with.tell = k.builtIn(ctx, l, m), tell
+	with.registries, with.progress = k.builtIn(ctx, l, m), progress
 	_, err = k.execute(ctx, l, m, with)
 	supervisor.Wipe(filepath.Join(dir, cacheOfNPM))
 	return err
@@ -69,8 +69,8 @@ func (k *packages) builtIn(ctx context.Context, l *language, m manifest) []strin
 		}
 		with = installer{args: []string{"node", npm, "config", "get", "registry"}, reads: npmFiles(npm)}
 	}
-	said, _ := k.execute(ctx, l, m, with) // who does not say it may find out that it is not reached
-	return readConfiguration(said).registries
+	output, _ := k.execute(ctx, l, m, with) // who does not say it may find out that it is not reached
+	return readConfiguration(output).registries
 }
 
 // npmFiles returns the paths that npm reads in addition to Node's.
@@ -86,12 +86,12 @@ func (k *packages) present(ctx context.Context, l *language, m manifest) bool {
 	}
 	args := append(pip(l.program, m.root), "install", "--dry-run", "--no-index", "--only-binary", ":all:", "--no-input",
 		"--no-cache-dir", "--disable-pip-version-check", "-r", filepath.Join(m.root, m.files[0]))
-	said, err := k.execute(ctx, l, m, installer{args: args, reads: distribution()})
-	return err == nil && !strings.Contains(said, "Would install")
+	output, err := k.execute(ctx, l, m, installer{args: args, reads: distribution()})
+	return err == nil && !strings.Contains(output, "Would install")
 }
 
 // execute runs npm or pip and returns its output, which it logs during installations.
-func (k *packages) execute(ctx context.Context, l *language, m manifest, with installer) (said string, err error) {
+func (k *packages) execute(ctx context.Context, l *language, m manifest, with installer) (output string, err error) {
 	p := k.pool
 	u, err := p.users.takeUser()
 	if err != nil {
@@ -148,7 +148,7 @@ func (k *packages) execute(ctx context.Context, l *language, m manifest, with in
 		env = append(env, proxyEnv()...)
 	}
 	config.Env = env
-	return p.installed(ctx, config, with.tell)
+	return p.installed(ctx, config, with.progress)
 }
 
 // copyTo copies the input files of npm into a folder.
@@ -212,16 +212,16 @@ func (p *Pool) installWay(r *lockdown.Rules, registries []string) (env []string,
 
 // installed runs an installer and returns the end of its output. Its error contains the installer's last error lines.
 func (p *Pool) installed(
-	ctx context.Context, config supervisor.Config, tell func(line string),
-) (said string, err error) {
+	ctx context.Context, config supervisor.Config, progress func(line string),
+) (printed string, err error) {
 	proc, err := startProcess(config)
 	if err != nil {
 		return "", err
 	}
 	line := func(text []byte) {
-		if s := strings.TrimSpace(clean(text)); s != "" && tell != nil {
+		if s := strings.TrimSpace(clean(text)); s != "" && progress != nil {
 			p.opt.Logger.Info().Msg("package installer: " + s)
-			tell(s)
+			progress(s)
 		}
 	}
 	stdout, stderr := &output{file: proc.stdout, line: line}, &output{file: proc.stderr, line: line}
@@ -267,9 +267,9 @@ func lastWords(text string) string {
 	var all []string
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
-		said := strings.HasPrefix(line, "npm error") || strings.HasPrefix(line, "npm ERR!") ||
+		isError := strings.HasPrefix(line, "npm error") || strings.HasPrefix(line, "npm ERR!") ||
 			strings.HasPrefix(line, "ERROR")
-		if said && line != "ERROR: Exception:" && !strings.Contains(line, "A complete log of this run") {
+		if isError && line != "ERROR: Exception:" && !strings.Contains(line, "A complete log of this run") {
 			all = append(all, line)
 		}
 	}
@@ -341,10 +341,10 @@ func distribution() []string {
 
 // findNPM returns npm's own program: that next to Node, else the one in PATH.
 func findNPM(node string) (string, error) {
-	beside := filepath.Dir(followed(node))
+	nodeDir := filepath.Dir(followed(node))
 	candidates := []string{
-		filepath.Join(filepath.Dir(node), "npm"), filepath.Join(beside, "npm"),
-		filepath.Join(filepath.Dir(beside), "lib", "node_modules", "npm", "bin", "npm-cli.js"),
+		filepath.Join(filepath.Dir(node), "npm"), filepath.Join(nodeDir, "npm"),
+		filepath.Join(filepath.Dir(nodeDir), "lib", "node_modules", "npm", "bin", "npm-cli.js"),
 	}
 	if found, err := exec.LookPath("npm"); err == nil {
 		candidates = append(candidates, found)

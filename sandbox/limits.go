@@ -189,10 +189,10 @@ func (t *taker) start(takes []string) (err error) {
 	if t.proc, err = startProcess(c); err != nil {
 		return err
 	}
-	told, err := json.Marshal(aim{Take: takes})
+	encoded, err := json.Marshal(aim{Take: takes})
 	if err == nil {
 		_ = t.proc.control.SetDeadline(time.Now().Add(probeTime))
-		_, err = t.proc.control.Write(append(told, '\n'))
+		_, err = t.proc.control.Write(append(encoded, '\n'))
 	}
 	if err != nil {
 		return err

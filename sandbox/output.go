@@ -99,14 +99,14 @@ func (o *output) split(b []byte) {
 			if b = b[room:]; len(b) == 0 {
 				return
 			}
-			o.tell(o.partial)
+			o.emitLine(o.partial)
 			o.partial = o.partial[:0]
 			continue
 		}
 		if len(o.partial) > 0 {
 			room := min(maxLogLine-len(o.partial), i)
 			o.partial = append(o.partial, b[:room]...)
-			o.tell(o.partial)
+			o.emitLine(o.partial)
 			o.partial = o.partial[:0]
 			if room < i {
 				b = b[room:]
@@ -114,7 +114,7 @@ func (o *output) split(b []byte) {
 			}
 		} else {
 			for j := 0; ; j += maxLogLine {
-				o.tell(b[j:min(j+maxLogLine, i)])
+				o.emitLine(b[j:min(j+maxLogLine, i)])
 				if j+maxLogLine >= i {
 					break
 				}
@@ -124,8 +124,8 @@ func (o *output) split(b []byte) {
 	}
 }
 
-// tell passes a line to the log.
-func (o *output) tell(line []byte) {
+// emitLine passes a line to the log.
+func (o *output) emitLine(line []byte) {
 	if bytes.HasPrefix(line, []byte("fatal error: ")) || bytes.HasPrefix(line, []byte("panic: ")) {
 		o.fatal = append(o.fatal[:0], line[:min(len(line), maxFatal)]...)
 	}
@@ -137,7 +137,7 @@ func (o *output) flush() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.partial) > 0 {
-		o.tell(o.partial)
+		o.emitLine(o.partial)
 		o.partial = o.partial[:0]
 	}
 }

@@ -61,7 +61,7 @@ func TestOutputIsTakenApartIntoLines(t *testing.T) {
 // The error of a Go program precedes its goroutine dump.
 func TestTheReasonAboveALongDumpIsKept(t *testing.T) {
 	dump := strings.Repeat("goroutine 7 [select]:\n", 1000)
-	for said, want := range map[string]string{
+	for printed, want := range map[string]string{
 		"panic: one\n" + dump + "fatal error: two\n" + dump: "fatal error: two\n…\n" + dump[len(dump)-maxTail:],
 		dump + "panic: three\n":                             (dump + "panic: three\n")[len(dump)+13-maxTail:],
 		dump:                                                dump[len(dump)-maxTail:],
@@ -69,7 +69,7 @@ func TestTheReasonAboveALongDumpIsKept(t *testing.T) {
 			dump[len(dump)-maxTail:],
 	} {
 		o := &output{line: func([]byte) {}}
-		o.split([]byte(said))
+		o.split([]byte(printed))
 		if got := o.last(); got != want {
 			t.Errorf("got %.60q…, %d bytes, want %.60q…, %d bytes", got, len(got), want, len(want))
 		}

@@ -37,7 +37,7 @@ const (
 
 // Times and sizes of an installation.
 const (
-	maxSaid       = 200 // bytes of an installer's line in errors of waiting calls
+	maxLastLine   = 200 // bytes of an installer's line in errors of waiting calls
 	installTime   = 15 * time.Minute
 	installAgain  = 5 * time.Second // after a failure; twice as long after each
 	installMost   = 5 * time.Minute // between two tries
@@ -63,17 +63,17 @@ type packages struct {
 
 // packageSet are the packages of one manifest.
 type packageSet struct {
-	there   bool
-	dir     string // empty when they are there without our doing
-	note    packagesNote
-	touched time.Time
-	running bool
-	began   time.Time     // the try that is running
-	said    string        // last line of the installer; empty before the first
-	err     error         // of the last try; nil while the first one runs
-	failed  time.Time     // when that ended
-	again   time.Time     // when the next may begin
-	wait    time.Duration // before the one after that
+	there    bool
+	dir      string // empty when they are there without our doing
+	note     packagesNote
+	touched  time.Time
+	running  bool
+	began    time.Time     // the try that is running
+	lastLine string        // last line of the installer; empty before the first
+	err      error         // of the last try; nil while the first one runs
+	failed   time.Time     // when that ended
+	again    time.Time     // when the next may begin
+	wait     time.Duration // before the one after that
 }
 
 // need returns the folder of a handler's packages, or an empty string if it needs none. If they are not installed, need
@@ -119,7 +119,7 @@ func (k *packages) want(l *language, m *manifest) (string, error) {
 		return s.dir, nil
 	}
 	if !s.running && !time.Now().Before(s.again) {
-		s.running, s.began, s.said = true, time.Now(), ""
+		s.running, s.began, s.lastLine = true, time.Now(), ""
 		k.pool.background(func() { k.provide(l, *m, s) })
 	}
 	return "", s.wanting(*m)
@@ -138,8 +138,8 @@ func (s *packageSet) wanting(m manifest) *Error {
 			e.Message += "; it is tried again now"
 		}
 	}
-	if s.running && s.said != "" {
-		e.Message += ": " + s.said
+	if s.running && s.lastLine != "" {
+		e.Message += ": " + s.lastLine
 	}
 	return e
 }
@@ -152,7 +152,7 @@ func (k *packages) provide(l *language, m manifest, s *packageSet) {
 	dir, err := k.install(ctx, l, m, func(line string) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		s.said = strings.ToValidUTF8(line[:min(len(line), maxSaid)], "")
+		s.lastLine = strings.ToValidUTF8(line[:min(len(line), maxLastLine)], "")
 	})
 	log := k.pool.opt.Logger.With().Str("runtime", l.name).Dur("took", time.Since(began)).Logger()
 	k.mu.Lock()
@@ -207,7 +207,7 @@ func (p *Pool) Install() {
 // install returns the folder of a manifest's packages, and installs them unless a worker already has. It is empty if
 // the interpreter has them all. tell receives the lines of the installer's output.
 func (k *packages) install(
-	ctx context.Context, l *language, m manifest, tell func(line string),
+	ctx context.Context, l *language, m manifest, progress func(line string),
 ) (there string, err error) {
 	if m.err != nil {
 		return "", m.err
@@ -227,7 +227,7 @@ func (k *packages) install(
 	if err := errors.Join(os.MkdirAll(k.cache, mode), ours(k.cache), os.Chmod(k.cache, mode)); err != nil {
 		return "", fmt.Errorf("folder of packages: %w", err)
 	}
-	lock, err := k.lock(ctx, dir, tell)
+	lock, err := k.lock(ctx, dir, progress)
 	if err != nil {
 		return "", err
 	}
@@ -255,7 +255,7 @@ func (k *packages) install(
 	}
 	defer supervisor.Wipe(tmp)
 	k.pool.opt.Logger.Info().Str("runtime", l.name).Msg("installing packages of " + m.files[0])
-	if err := k.run(ctx, l, m, tmp, tell); err != nil {
+	if err := k.run(ctx, l, m, tmp, progress); err != nil {
 		return "", err
 	}
 	if now, err := readManifest(m.root, l.name); err != nil || now.hash != m.hash {
@@ -299,17 +299,17 @@ func (k *packages) removeOld() {
 }
 
 // lock waits until no other worker installs the same.
-func (k *packages) lock(ctx context.Context, dir string, tell func(line string)) (*os.File, error) {
-	told := false
+func (k *packages) lock(ctx context.Context, dir string, progress func(line string)) (*os.File, error) {
+	logged := false
 	for {
 		lock, err := filelock.Take(dir+lockSuffix, os.O_CREATE)
 		if !errors.Is(err, filelock.ErrHeld) {
 			return lock, err
 		}
-		if !told {
-			told = true
+		if !logged {
+			logged = true
 			k.pool.opt.Logger.Info().Msg("waiting for another worker to install the same packages")
-			tell("another worker installs the same")
+			progress("another worker installs the same")
 		}
 		select {
 		case <-time.After(installLook):

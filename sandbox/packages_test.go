@@ -270,12 +270,13 @@ func TestPackagesAreInstalledOnce(t *testing.T) {
 		if n := r.fetched(); n != 1 {
 			t.Errorf("the package was fetched %d times", n)
 		}
-		said := pool.Packages()
-		if len(said) != 1 || said[0].State != sandbox.PackagesInstalled || said[0].Runtime != runtime ||
-			said[0].Bytes == 0 || time.Since(said[0].Since) > time.Minute || !isDir(said[0].Path) || len(said[0].Files) == 0 {
-			t.Errorf("of the packages it says %+v", said)
+		infos := pool.Packages()
+		if len(infos) != 1 || infos[0].State != sandbox.PackagesInstalled || infos[0].Runtime != runtime ||
+			infos[0].Bytes == 0 || time.Since(infos[0].Since) > time.Minute || !isDir(infos[0].Path) ||
+			len(infos[0].Files) == 0 {
+			t.Errorf("of the packages it says %+v", infos)
 		}
-		found(t, pool, dir, said[0])
+		found(t, pool, dir, infos[0])
 		r.Close()
 		again := openPackages(t, sandbox.Options{Dir: dir, Instance: "b"}, files)
 		if text, _ := greet(t, again, ""); text != "hello you" {
@@ -291,10 +292,11 @@ func TestPackagesThatFailedAreTriedAgain(t *testing.T) {
 		dir := openDir(t)
 		pool := openPackages(t, sandbox.Options{Dir: dir}.WithInstallAgain(100*time.Millisecond), files)
 		greet(t, pool, "could not be installed")
-		said := pool.Packages()
-		if len(said) != 1 || said[0].Detail == "" || said[0].Since.IsZero() ||
-			said[0].State != sandbox.PackagesInstalling && (said[0].State != sandbox.PackagesFailed || said[0].Again.IsZero()) {
-			t.Errorf("of the packages it says %+v", said)
+		infos := pool.Packages()
+		if len(infos) != 1 || infos[0].Detail == "" || infos[0].Since.IsZero() ||
+			infos[0].State != sandbox.PackagesInstalling &&
+				(infos[0].State != sandbox.PackagesFailed || infos[0].Again.IsZero()) {
+			t.Errorf("of the packages it says %+v", infos)
 		}
 		found(t, pool, dir, sandbox.PackagesInfo{State: sandbox.PackagesFailed})
 		if left := kept(t, dir); len(left) > 0 {
@@ -365,8 +367,8 @@ func TestTwoWorkersInstallPackages(t *testing.T) {
 				if text, _ := greet(t, pools[1], ""); text != "hello you" {
 					t.Errorf("without the other's folder: %q", text)
 				}
-				if said := pools[1].Packages(); len(said) != 1 || !strings.HasPrefix(said[0].Path, dirs[1]+"/") {
-					t.Errorf("the second has %+v", said)
+				if infos := pools[1].Packages(); len(infos) != 1 || !strings.HasPrefix(infos[0].Path, dirs[1]+"/") {
+					t.Errorf("the second has %+v", infos)
 				}
 			})
 		})
@@ -626,8 +628,8 @@ func TestPackagesThatAreThereAlready(t *testing.T) {
 			if left := kept(t, dir); len(left) > 0 || len(r.got) > 0 {
 				t.Errorf("installed: %s, asked for: %v", left, r.got)
 			}
-			if said := pool.Packages(); len(said) != 1 || said[0].State != sandbox.PackagesOthers || said[0].Detail == "" {
-				t.Errorf("of the packages it says %+v", said)
+			if infos := pool.Packages(); len(infos) != 1 || infos[0].State != sandbox.PackagesOthers || infos[0].Detail == "" {
+				t.Errorf("of the packages it says %+v", infos)
 			}
 		})
 	}

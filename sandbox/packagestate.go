@@ -66,7 +66,7 @@ func (s *packageSet) describe(i *PackagesInfo) {
 	case s.there:
 		i.State = PackagesInstalled
 	case s.running:
-		i.State, i.Detail, i.Since = PackagesInstalling, s.said, s.began
+		i.State, i.Detail, i.Since = PackagesInstalling, s.lastLine, s.began
 	case s.err != nil:
 		i.State, i.Detail, i.Since, i.Again = PackagesFailed, errors.Unwrap(s.err).Error(), s.failed, s.again
 	}

@@ -16,9 +16,9 @@ import (
 type turn int
 
 const (
-	turnRun    turn = iota // [executor.run] reads: while there is no call, and while there are several
-	turnNobody             // for a while after a call: the next one is likely to come soon
-	turnCall               // the one that a call was begun with
+	turnRun  turn = iota // [executor.run] reads: while there is no call, and while there are several
+	turnFree             // for a while after a call: the next one is likely to come soon
+	turnCall             // the one that a call was begun with
 )
 
 // attend reads frames until the call c has ended, if c was started with the turn to read. It returns earlier when ctx
@@ -57,7 +57,7 @@ func (ex *executor) readFrame() error {
 func (ex *executor) passOn() {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
-	ex.turn = turnNobody
+	ex.turn = turnFree
 	if len(ex.calls) > 0 || ex.unread != nil || ex.leaving {
 		ex.runReads()
 	}
@@ -65,7 +65,7 @@ func (ex *executor) passOn() {
 
 // runReads assigns the turn to run if no goroutine has it. The caller must hold the mutex.
 func (ex *executor) runReads() {
-	if ex.turn == turnNobody {
+	if ex.turn == turnFree {
 		ex.turn, ex.servedAt = turnRun, ex.served
 		ex.yours <- struct{}{} // there is room: it waits for its turn
 	}
@@ -97,7 +97,7 @@ func (ex *executor) readAll() error {
 		ex.mu.Lock()
 		rest := ex.served > ex.servedAt && len(ex.calls) == 0 && !ex.leaving
 		if rest {
-			ex.turn = turnNobody
+			ex.turn = turnFree
 		}
 		ex.mu.Unlock()
 		if rest {

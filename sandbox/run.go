@@ -85,7 +85,7 @@ func (ex *executor) begin(
 	c.seq, c.id = ex.seq, strconv.FormatUint(ex.seq, 36)
 	h.ID, h.IsNew = c.id, ex.seq == 1
 	ex.calls[c.id] = c
-	if c.reads = ex.turn == turnNobody; c.reads {
+	if c.reads = ex.turn == turnFree; c.reads {
 		ex.turn = turnCall
 	}
 	others := len(ex.calls) > 1
@@ -95,8 +95,8 @@ func (ex *executor) begin(
 		h.Hash = b.Hash
 		needs = !ex.loaded[b.Hash]
 	}
-	if !ex.toldBusy {
-		ex.toldBusy = true
+	if !ex.sentBusy {
+		ex.sentBusy = true
 		ex.proc.order(supervisor.OrderBusy)
 		_ = ex.proc.line.SetReadDeadline(time.Now().Add(silenceTime))
 	}
@@ -232,11 +232,11 @@ func cancelled(err error, reason string) error {
 		return err
 	}
 	e := &Error{Type: Cancelled, Message: reason}
-	var told *Error
-	if errors.As(err, &told) {
-		e.Class, e.Stack, e.Details = told.Class, told.Stack, told.Details
-		if told.Message != reason {
-			e.Message += ": " + told.Message
+	var cause *Error
+	if errors.As(err, &cause) {
+		e.Class, e.Stack, e.Details = cause.Class, cause.Stack, cause.Details
+		if cause.Message != reason {
+			e.Message += ": " + cause.Message
 		}
 	}
 	return e

@@ -320,9 +320,9 @@ func (p *Pool) try(offered *lockdown.Kernel, w way) (found outcome, err error) {
 		proc.release()
 	}()
 	_ = proc.control.SetDeadline(time.Now().Add(probeTime))
-	told, err := json.Marshal(a)
+	encoded, err := json.Marshal(a)
 	if err == nil {
-		_, err = proc.control.Write(append(told, '\n'))
+		_, err = proc.control.Write(append(encoded, '\n'))
 	}
 	var answer []byte
 	if err == nil {

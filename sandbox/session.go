@@ -258,12 +258,12 @@ func (p *Pool) ended(ex *executor, why ending) {
 	}
 	t := tombstone{epoch: s.epoch, cause: why.cause, when: time.Now(), message: why.message}
 	p.bury(s, t)
-	tell := !p.closed
+	notify := !p.closed
 	p.mu.Unlock()
 	p.opt.Logger.Warn().Str("session_id", s.id).Int64("epoch", s.epoch).Str("cause", string(why.cause)).Str(
 		"sandbox_id", ex.id,
 	).Msg("executor of a session ended; the session's state is lost")
-	if tell {
+	if notify {
 		p.background(func() { p.opt.OnLost(*t.lost(s.id, s.epoch, 0)) })
 	}
 	// The state was spread over the executors of the session: without one of them it is lost as a whole.

@@ -165,16 +165,16 @@ func fileURL(path string) string {
 
 // wrongCode returns a module that fails with the error in the code that it replaces.
 func wrongCode(dir string, m api.Message) []byte {
-	place, said := "", m.Text
+	place, message := "", m.Text
 	if l := m.Location; l != nil {
 		file := l.File
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(dir, file)
 		}
 		place = fmt.Sprintf("%s:%d:%d\n%s\n", file, l.Line, l.Column+1, l.LineText)
-		said += fmt.Sprintf(" (%s, line %d)", filepath.Base(file), l.Line) // as Python says it
+		message += fmt.Sprintf(" (%s, line %d)", filepath.Base(file), l.Line) // as Python says it
 	}
-	text, _ := json.Marshal(said) // plain strings
+	text, _ := json.Marshal(message) // plain strings
 	stack, _ := json.Marshal(place + "SyntaxError: " + m.Text)
 	return fmt.Appendf(nil, "throw Object.assign(new SyntaxError(%s), { stack: %s });\n", text, stack)
 }

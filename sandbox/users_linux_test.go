@@ -98,7 +98,7 @@ func TestUsersAreKeptApartWithoutAWall(t *testing.T) {
 	other := Got[map[string]any](t, b.Run(In("other", 1, b.Call("about"))))
 	b.Run(In("other", 1, b.Call("write", "kept")))
 	own := Got[map[string]any](t, b.Run(In("attacker", 1, b.Call("about"))))
-	said := Got[map[string]string](t, b.Run(In("attacker", 1, b.Call("attacks", Aim{
+	outcomes := Got[map[string]string](t, b.Run(In("attacker", 1, b.Call("attacks", Aim{
 		Worker: os.Getpid(), Other: int(other["pid"].(int64)), Secret: secret, Folder: dir,
 		Foreign: filepath.Join(other["dir"].(string), "kept"), Code: filepath.Join(o.Handlers, "python.py"),
 		Scratch: own["dir"].(string),
@@ -109,7 +109,7 @@ func TestUsersAreKeptApartWithoutAWall(t *testing.T) {
 		"ptrace of another executor", "limits of the worker", "write in the worker's folder", "change code", "write in /etc",
 		"another user", "capabilities",
 	} {
-		if what, told := said[name]; !told || what == "" {
+		if what, reported := outcomes[name]; !reported || what == "" {
 			t.Errorf("%s is open", name)
 		}
 	}

@@ -17,19 +17,19 @@ import (
 
 // attack runs the whole list and returns the error of each attack; empty if it succeeded.
 func attack(a Aim) map[string]string {
-	said := map[string]string{}
+	outcomes := map[string]string{}
 	for _, row := range Attacks {
 		try := tries[row.Name]
 		if try == nil {
-			said[row.Name] = "nobody wrote it"
+			outcomes[row.Name] = "nobody wrote it"
 			continue
 		}
-		said[row.Name] = ""
+		outcomes[row.Name] = ""
 		if err := try(a); err != nil {
-			said[row.Name] = err.Error()
+			outcomes[row.Name] = err.Error()
 		}
 	}
-	return said
+	return outcomes
 }
 
 var tries = map[string]func(Aim) error{

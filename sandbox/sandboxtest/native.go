@@ -164,16 +164,16 @@ var behaviours = map[string]behaviour{
 		return n, nil
 	},
 	"page": func(_ context.Context, _ *executor.Call, _ executor.Invocation, arg payload.Payload) (any, error) {
-		said := map[string]any{}
+		answer := map[string]any{}
 		res, err := http.Get(decoded[map[string]string](arg)["url"])
 		if err != nil {
-			said["failed"] = err.Error()
-			return said, nil
+			answer["failed"] = err.Error()
+			return answer, nil
 		}
 		defer res.Body.Close()
 		text, err := io.ReadAll(res.Body)
-		said["status"], said["text"] = res.StatusCode, string(text)
-		return said, err
+		answer["status"], answer["text"] = res.StatusCode, string(text)
+		return answer, err
 	},
 	"environ": func(context.Context, *executor.Call, executor.Invocation, payload.Payload) (any, error) {
 		env := map[string]string{}

@@ -153,8 +153,8 @@ func crash(t *testing.T, target Target) {
 			t.Errorf("got %+v", lost)
 		}
 	}
-	if told := Receive(t, "OnLost", b.Lost); told.Session != "s" || told.Cause != sandbox.CauseCrash {
-		t.Errorf("told %+v", told)
+	if lost := Receive(t, "OnLost", b.Lost); lost.Session != "s" || lost.Cause != sandbox.CauseCrash {
+		t.Errorf("told %+v", lost)
 	}
 	rebuild := In("s", 1, b.Call("set_model", "again"))
 	rebuild.Rebuild = true

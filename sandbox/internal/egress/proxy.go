@@ -55,7 +55,7 @@ type Proxy struct {
 
 	mu     sync.Mutex // guards what follows
 	passes map[string]*Pass
-	told   map[string]struct{} // refused addresses that were logged
+	logged map[string]struct{} // refused addresses that were logged
 	closed bool
 }
 
@@ -106,7 +106,7 @@ func Listen(o Options) (*Proxy, error) {
 	}
 	p := &Proxy{
 		rule: r, log: o.Logger, listener: &limited{Listener: l, free: make(chan struct{}, places())},
-		passes: map[string]*Pass{}, told: map[string]struct{}{},
+		passes: map[string]*Pass{}, logged: map[string]struct{}{},
 	}
 	p.server = &http.Server{
 		Handler: p, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
@@ -431,10 +431,10 @@ func (p *Pass) fail(w http.ResponseWriter, err error) {
 func (p *Proxy) note(id string, r *Refused) {
 	at := hostPort(r.Host, r.Port)
 	p.mu.Lock()
-	_, before := p.told[at]
-	full := len(p.told) >= maxRemembered
+	_, before := p.logged[at]
+	full := len(p.logged) >= maxRemembered
 	if !before && !full {
-		p.told[at] = struct{}{}
+		p.logged[at] = struct{}{}
 	}
 	p.mu.Unlock()
 	if !before && !full {

@@ -184,14 +184,14 @@ func TestRefusalSaysWhy(t *testing.T) {
 				t.Errorf("GET %s: %d %s", to, status, text)
 			}
 		}
-		said := 0
+		logLines := 0
 		for line := range strings.Lines(logged.String()) {
 			if strings.Contains(line, want) && strings.Contains(line, fmt.Sprintf("%q", to)) {
-				said++
+				logLines++
 			}
 		}
-		if said != 1 {
-			t.Errorf("%s was logged %d times:\n%s", to, said, &logged)
+		if logLines != 1 {
+			t.Errorf("%s was logged %d times:\n%s", to, logLines, &logged)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func (c *Call) Heartbeat() {
 	defer c.mu.Unlock()
 	if now := time.Now(); !c.done && now.Sub(c.beat) >= throttle {
 		c.beat = now
-		c.server.tell(frame.Frame{Header: frame.Header{T: frame.Heartbeat, ID: c.id}})
+		c.server.trySend(frame.Frame{Header: frame.Header{T: frame.Heartbeat, ID: c.id}})
 	}
 }
 
@@ -50,7 +50,7 @@ func (c *Call) Progress(value []byte) {
 	case c.done:
 	case now.Sub(c.progress) >= throttle:
 		c.progress, c.pending = now, nil
-		c.server.tell(frame.Frame{Header: frame.Header{T: frame.Progress, ID: c.id}, Body: value})
+		c.server.trySend(frame.Frame{Header: frame.Header{T: frame.Progress, ID: c.id}, Body: value})
 	default:
 		c.pending = append([]byte(nil), value...)
 	}
@@ -61,7 +61,7 @@ func (c *Call) Log(level, format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.done {
-		c.server.tell(frame.Frame{
+		c.server.trySend(frame.Frame{
 			Header: frame.Header{T: frame.Log, ID: c.id, Level: level}, Body: fmt.Appendf(nil, format, args...),
 		})
 	}
@@ -73,11 +73,11 @@ func (c *Call) finish(last frame.Frame) {
 	defer c.mu.Unlock()
 	c.done = true
 	if c.pending != nil {
-		c.server.tell(frame.Frame{Header: frame.Header{T: frame.Progress, ID: c.id}, Body: c.pending})
+		c.server.trySend(frame.Frame{Header: frame.Header{T: frame.Progress, ID: c.id}, Body: c.pending})
 	}
 	if err := c.server.send(last); err != nil { // too large to send: the worker must still receive the end
 		no := false
-		c.server.tell(frame.Frame{Header: frame.Header{
+		c.server.trySend(frame.Frame{Header: frame.Header{
 			T: frame.Error, ID: c.id, Type: string(
 				UserError,
 			), Class: "ResultTooLarge",

@@ -99,8 +99,8 @@ func (s *server) send(f frame.Frame) error {
 	return nil
 }
 
-// tell sends a frame and ignores errors, for example of a frame that is too large.
-func (s *server) tell(f frame.Frame) { _ = s.send(f) }
+// trySend sends a frame and ignores errors, for example of a frame that is too large.
+func (s *server) trySend(f frame.Frame) { _ = s.send(f) }
 
 func (s *server) handle(f frame.Frame) (err error) {
 	switch f.T {
@@ -111,7 +111,7 @@ func (s *server) handle(f frame.Frame) (err error) {
 				return err
 			}
 		}
-		s.tell(frame.Frame{
+		s.trySend(frame.Frame{
 			Header: frame.Header{T: frame.Ready, Proto: frame.Proto, Runtime: "go", Features: []string{"overlap"}},
 		})
 	case frame.Open:
@@ -132,10 +132,10 @@ func (s *server) handle(f frame.Frame) (err error) {
 			if s.state != nil {
 				s.state.close(ctx)
 			}
-			s.tell(frame.Frame{Header: frame.Header{T: frame.Closed}})
+			s.trySend(frame.Frame{Header: frame.Header{T: frame.Closed}})
 		})
 	case frame.Ping:
-		s.tell(frame.Frame{Header: frame.Header{T: frame.Pong}})
+		s.trySend(frame.Frame{Header: frame.Header{T: frame.Pong}})
 	}
 	return nil
 }

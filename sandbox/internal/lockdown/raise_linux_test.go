@@ -51,14 +51,14 @@ func probe() {
 	if err := json.Unmarshal([]byte(os.Args[1]), &a); err != nil {
 		panic(err)
 	}
-	said := map[string]string{}
+	outcomes := map[string]string{}
 	for name, try := range probes {
-		said[name] = "open"
+		outcomes[name] = "open"
 		if err := try(a); err != nil {
-			said[name] = err.Error()
+			outcomes[name] = err.Error()
 		}
 	}
-	_ = json.NewEncoder(os.Stdout).Encode(said)
+	_ = json.NewEncoder(os.Stdout).Encode(outcomes)
 }
 
 // call makes a system call that should be refused before the kernel checks its arguments.
@@ -285,7 +285,7 @@ func behind(t *testing.T, change func(*Rules)) (map[string]string, Rules) {
 		}
 		rules.Ports = []uint16{uint16(n)}
 	}
-	told, err := json.Marshal(a)
+	encoded, err := json.Marshal(a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +297,7 @@ func behind(t *testing.T, change func(*Rules)) (map[string]string, Rules) {
 	var pid int
 	Apart(func() {
 		if err = Raise(rules); err == nil {
-			pid, err = syscall.ForkExec(exe, []string{proberName, string(told)}, &syscall.ProcAttr{
+			pid, err = syscall.ForkExec(exe, []string{proberName, string(encoded)}, &syscall.ProcAttr{
 				Dir: a.Scratch, Env: []string{}, Files: []uintptr{0, in.Fd(), 2},
 			})
 		}
@@ -311,11 +311,11 @@ func behind(t *testing.T, change func(*Rules)) (map[string]string, Rules) {
 	if _, werr := syscall.Wait4(pid, &status, 0, nil); err != nil || werr != nil || status != 0 {
 		t.Fatalf("%v, %v, status %#x", err, werr, status)
 	}
-	said := map[string]string{}
-	if err := json.Unmarshal(text, &said); err != nil {
+	outcomes := map[string]string{}
+	if err := json.Unmarshal(text, &outcomes); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
-	return said, rules
+	return outcomes, rules
 }
 
 var mustWork = []string{
@@ -324,9 +324,9 @@ var mustWork = []string{
 }
 
 // want fails the test unless exactly these are open.
-func want(t *testing.T, said map[string]string, open ...string) {
+func want(t *testing.T, outcomes map[string]string, open ...string) {
 	t.Helper()
-	for name, what := range said {
+	for name, what := range outcomes {
 		if (what == "open") != slices.Contains(open, name) {
 			t.Errorf("%s: %s", name, what)
 		}
@@ -349,41 +349,41 @@ func leftOpen(r Rules) []string {
 }
 
 func TestNothingEscapesTheLockdown(t *testing.T) {
-	said, rules := behind(t, nil)
-	want(t, said, append(leftOpen(rules), mustWork...)...)
+	outcomes, rules := behind(t, nil)
+	want(t, outcomes, append(leftOpen(rules), mustWork...)...)
 	for _, name := range []string{
 		"parent ptrace", "parent vm_readv", "parent descriptors", "parent limits", "mount", "user namespace",
 		"cloned namespace", "bpf",
 		"perf", "io_uring", "keyctl", "userfaultfd", "open by handle", "terminal input", "listen",
 	} {
-		if said[name] != unix.EPERM.Error() { // another error would be what the call itself says to such arguments
-			t.Errorf("%s: %s", name, said[name])
+		if outcomes[name] != unix.EPERM.Error() { // another error would be what the call itself says to such arguments
+			t.Errorf("%s: %s", name, outcomes[name])
 		}
 	}
-	if !strings.Contains(said["clone3"], "not implemented") {
-		t.Errorf("clone3: %s: libraries would not fall back", said["clone3"])
+	if !strings.Contains(outcomes["clone3"], "not implemented") {
+		t.Errorf("clone3: %s: libraries would not fall back", outcomes["clone3"])
 	}
 }
 
 func TestInetIsTheNetworkAndNoMore(t *testing.T) {
-	said, rules := behind(t, func(r *Rules) { r.Inet = true })
+	outcomes, rules := behind(t, func(r *Rules) { r.Inet = true })
 	open := append(append(leftOpen(rules), mustWork...), "tcp", "ruled", "udp", "tcp6")
 	for _, may := range []string{"fast open", "mptcp"} { // which a kernel may be without
-		if said[may] == "open" {
+		if outcomes[may] == "open" {
 			open = append(open, may)
 		}
 	}
-	want(t, said, open...)
+	want(t, outcomes, open...)
 }
 
 func TestPortsAreTheseAndNoOthers(t *testing.T) {
-	said, rules := behind(t, func(r *Rules) {
+	outcomes, rules := behind(t, func(r *Rules) {
 		if !(Kernel{Landlock: r.Landlock, Filter: true}).HoldsPorts() {
 			t.Skipf("this kernel has ABI %d", r.Landlock)
 		}
 		r.Inet, r.Ports = true, []uint16{1}
 	})
-	want(t, said, append(append(leftOpen(rules), mustWork...), "ruled", "tcp6")...)
+	want(t, outcomes, append(append(leftOpen(rules), mustWork...), "ruled", "tcp6")...)
 }
 
 // Rules that cannot be kept are no rules.
@@ -401,31 +401,31 @@ func TestPortsAreNotLeftOpenForWantOfRules(t *testing.T) {
 func TestOlderABIsHoldWhatTheySay(t *testing.T) {
 	for _, abi := range []int{1, 2, 3, 5} {
 		t.Run(fmt.Sprint(abi), func(t *testing.T) {
-			said, rules := behind(t, func(r *Rules) {
+			outcomes, rules := behind(t, func(r *Rules) {
 				if r.Landlock < abi {
 					t.Skipf("this kernel has ABI %d", r.Landlock)
 				}
 				r.Landlock = abi
 			})
-			want(t, said, append(leftOpen(rules), mustWork...)...)
+			want(t, outcomes, append(leftOpen(rules), mustWork...)...)
 		})
 	}
 }
 
 // Without Landlock the system call filter still works.
 func TestTheFilterStandsAlone(t *testing.T) {
-	said, _ := behind(t, func(r *Rules) { r.Landlock = 0 })
+	outcomes, _ := behind(t, func(r *Rules) { r.Landlock = 0 })
 	for _, name := range []string{
 		"mount", "user namespace", "cloned namespace", "bpf", "parent ptrace", "parent vm_readv", "parent descriptors", "tcp",
 		"raw",
 	} {
-		if said[name] == "open" {
+		if outcomes[name] == "open" {
 			t.Errorf("%s: open", name)
 		}
 	}
-	if said["read secret"] != "open" {
+	if outcomes["read secret"] != "open" {
 		t.Errorf(
-			"read secret: %s: something else than Landlock held it, so the other tests show nothing", said["read secret"],
+			"read secret: %s: something else than Landlock held it, so the other tests show nothing", outcomes["read secret"],
 		)
 	}
 }

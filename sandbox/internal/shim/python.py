@@ -59,7 +59,7 @@ session = None
 calls = {}  # call id -> Call
 code = {}  # content hash -> Code
 jobs = SimpleQueue()  # for the main thread
-main_busy = threading.Lock()  # held from handing a job to the main thread until its end is told
+main_busy = threading.Lock()  # held from handing a job to the main thread until its end is details
 main_taken = False  # the same, as the main thread knows it
 surroundings = None  # of calls outside sessions
 loop = None
@@ -596,13 +596,13 @@ def traced(err):
     """What people read of an exception: its frames and those of what it came from, without the frames of this file."""
     import traceback
 
-    told = traceback.TracebackException.from_exception(err)
-    links = [told]
+    details = traceback.TracebackException.from_exception(err)
+    links = [details]
     while links:
         link = links.pop()
         link.stack[:] = [frame for frame in link.stack if frame.filename != __file__]
         links += [link for link in (link.__cause__, link.__context__, *(getattr(link, "exceptions", None) or ())) if link]
-    text = "".join(told.format())
+    text = "".join(details.format())
     for name in list(sys.modules):
         if name.startswith(MODULES):
             text = text.replace(name + ".", "")
@@ -791,7 +791,7 @@ def close():
 
 
 def leave_main():
-    """Lets the main thread have the next job, before the end of its own is told: the next call may come at once."""
+    """Lets the main thread have the next job, before the end of its own is details: the next call may come at once."""
     global main_taken
     if main_taken and threading.current_thread() is threading.main_thread():
         main_taken = False

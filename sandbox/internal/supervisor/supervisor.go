@@ -49,10 +49,10 @@ func run() {
 	_, _ = syscall.Close(controlFD), syscall.Close(roomFD)
 	detach()
 	if err != nil {
-		m.tell(Fact{T: FactStarted, Error: err.Error()})
+		m.report(Fact{T: FactStarted, Error: err.Error()})
 		m.exitWith(Fact{T: FactEnd, Exit: -1, Error: err.Error()})
 	}
-	m.tell(Fact{T: FactStarted, PID: m.pid})
+	m.report(Fact{T: FactStarted, PID: m.pid})
 	go m.obey(in)
 	go m.watch()
 	go m.countProcesses()
@@ -179,7 +179,7 @@ func detach() {
 	}
 }
 
-func (m *supervisor) tell(f Fact) {
+func (m *supervisor) report(f Fact) {
 	line, _ := json.Marshal(f)
 	_ = m.line.SetWriteDeadline(time.Now().Add(time.Second)) // a worker that does not read must not keep anything alive
 	_, _ = m.line.Write(append(line, '\n'))
@@ -205,7 +205,7 @@ func (m *supervisor) obey(in *bufio.Reader) {
 		case OrderTerm:
 			_ = syscall.Kill(-m.pid, syscall.SIGTERM)
 		case OrderCount:
-			m.tell(Fact{T: FactCount, Count: len(descendants(m.pid, 0))})
+			m.report(Fact{T: FactCount, Count: len(descendants(m.pid, 0))})
 		case OrderKill:
 			m.kill()
 		}
@@ -259,6 +259,6 @@ func (m *supervisor) exitWith(last Fact) {
 	if m.Dir != "" {
 		Wipe(m.Dir)
 	}
-	m.tell(last)
+	m.report(last)
 	os.Exit(0)
 }

@@ -29,8 +29,8 @@ const Sign = time.Second
 
 // watch kills all processes of the executor when a limit is exceeded, after it reported the limit to the worker.
 func (m *supervisor) watch() {
-	var told, loose int64
-	var scratch, said time.Time
+	var reported, loose int64
+	var scratch, reportedAt time.Time
 	used := false // a call ran; before the first one no user code does
 	pause := awake
 	for {
@@ -54,19 +54,19 @@ func (m *supervisor) watch() {
 			m.peak.Store(resident)
 		}
 		if m.Memory > 0 && resident > m.Memory && !held {
-			m.oom.Do(func() { m.tell(Fact{T: FactOOM, Bytes: resident, By: Watchdog}) })
+			m.oom.Do(func() { m.report(Fact{T: FactOOM, Bytes: resident, By: Watchdog}) })
 			m.kill()
 			return
 		}
 		if m.Threads > 0 && all.threads > m.Threads {
-			m.tell(Fact{T: FactQuota, Error: fmt.Sprintf("%d threads exceed %d", all.threads, m.Threads)})
+			m.report(Fact{T: FactQuota, Error: fmt.Sprintf("%d threads exceed %d", all.threads, m.Threads)})
 			m.kill()
 			return
 		}
-		d, now := resident-told, time.Now()
-		if d > 1<<20 || d < -1<<20 || m.busy.Load() && now.Sub(said) >= Sign {
-			told, said = resident, now
-			m.tell(Fact{T: FactMemory, Bytes: resident})
+		d, now := resident-reported, time.Now()
+		if d > 1<<20 || d < -1<<20 || m.busy.Load() && now.Sub(reportedAt) >= Sign {
+			reported, reportedAt = resident, now
+			m.report(Fact{T: FactMemory, Bytes: resident})
 		}
 		used = used || m.busy.Load()
 		if last := now.Sub(scratch); used && (last >= seldom || m.busy.Load() && last >= asleep) {
@@ -74,7 +74,7 @@ func (m *supervisor) watch() {
 			var removed int64
 			asUser(m.User, func() { loose, removed = nameless(pids) })
 			if over := m.overScratch(removed); over != "" {
-				m.tell(Fact{T: FactQuota, Error: over})
+				m.report(Fact{T: FactQuota, Error: over})
 				m.kill()
 				return
 			}
@@ -110,7 +110,7 @@ func (m *supervisor) countProcesses() {
 			}
 		}
 		if len(descendants(m.pid, m.Processes)) > m.Processes {
-			m.tell(Fact{T: FactQuota, Error: fmt.Sprintf("more than %d processes", m.Processes)})
+			m.report(Fact{T: FactQuota, Error: fmt.Sprintf("more than %d processes", m.Processes)})
 			m.kill()
 			return
 		}
@@ -126,7 +126,7 @@ func (m *supervisor) outOfMemory() bool {
 	}
 	m.oom.Do(func() {
 		memory, _, _ := m.Group.Holds()
-		m.tell(Fact{T: FactOOM, Bytes: max(k.Peak, m.peak.Load()), By: memory, Around: !k.Own})
+		m.report(Fact{T: FactOOM, Bytes: max(k.Peak, m.peak.Load()), By: memory, Around: !k.Own})
 	})
 	return true
 }
