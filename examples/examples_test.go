@@ -60,11 +60,11 @@ func TestTouchedSessionOutlivesItsIdleTime(t *testing.T) {
 	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a, func(o *worker.Options) {
-		o.AttemptLease, o.SessionLease, o.SessionIdle = 2*time.Second, time.Second, 3*time.Second
+		o.AttemptLease, o.SessionLease, o.SessionIdle = 2*time.Second, 4*time.Second, 4*time.Second
 	})
 	c := caller{t, a.URL()}
-	c.start(keepalive.Workflow, "touched", keepalive.Pause{Seconds: 6, Every: 1})
-	c.start(keepalive.Workflow, "left", keepalive.Pause{Seconds: 6})
+	c.start(keepalive.Workflow, "touched", keepalive.Pause{Seconds: 9, Every: 1})
+	c.start(keepalive.Workflow, "left", keepalive.Pause{Seconds: 9})
 	var touched, left keepalive.Held
 	c.result("touched", &touched)
 	c.result("left", &left)

@@ -68,7 +68,7 @@ func TestValidatorsAreAskedBeforeAnUpdateIsAcceptedOverEveryCarrier(t *testing.T
 			reason protocol.Reason
 			text   string
 		}{
-			{[]any{7}, protocol.ReasonUpdateRejected, "integer into string"},
+			{[]any{7}, protocol.ReasonUpdateRejected, "must be a string, got an integer"},
 			{[]any{"acts"}, protocol.ReasonValidatorFailed, workflow.ErrReadOnly.Error()},
 			{[]any{"panics"}, protocol.ReasonValidatorFailed, "a bug"},
 		} {

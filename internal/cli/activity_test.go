@@ -72,7 +72,7 @@ func TestActivitiesAreRunFromAShell(t *testing.T) {
 	}
 	for says, args := range map[string]string{
 		"takes the type of one activity": "",
-		"ARGUMENTS is a JSON array":      "say 2",
+		"ARGUMENTS must be a JSON array": "say 2",
 		"ARGUMENTS is not JSON":          "say [",
 		"whole seconds":                  "say [] --heartbeat 1500ms",
 		"--max-attempts says how many":   "say [] --backoff 1s",
