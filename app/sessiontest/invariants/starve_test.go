@@ -38,7 +38,8 @@ func undisturbed(t *testing.T, w *harness) {
 			), blocked,
 				now.spent.Candidates)
 		}
-		if now.spent.Statements > was.spent.Statements+2 { // on PostgreSQL the lanes are read again now and then
+		// Work in the background adds statements: on PostgreSQL the lanes are read at intervals.
+		if now.spent.Statements > was.spent.Statements+10 {
 			t.Errorf(
 				"%s: it takes %d statements, beside %d blocked tasks %d", was.what, was.spent.Statements, blocked,
 				now.spent.Statements,
