@@ -37,10 +37,11 @@ func misused(c *cobra.Command, err error) error {
 				names = append(names, f.Name)
 			}
 		})
-		err = fmt.Errorf("unknown flag --%s", unknown.GetSpecifiedName())
-		if near := suggest.Name(unknown.GetSpecifiedName(), names); near != "" {
-			err = fmt.Errorf("%w; did you mean --%s?", err, near)
+		near := suggest.Name(unknown.GetSpecifiedName(), names)
+		if near != "" {
+			near = "--" + near
 		}
+		err = fmt.Errorf("unknown flag --%s%s", unknown.GetSpecifiedName(), suggest.Ending(near))
 	}
 	return usageError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
 }
@@ -146,11 +147,8 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 
 func noArgs(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		near := ""
 		c.SuggestionsMinimumDistance = 2
-		if like := c.SuggestionsFor(args[0]); len(like) > 0 {
-			near = fmt.Sprintf(", did you mean %s?", strings.Join(like, " or "))
-		}
+		near := suggest.Ending(strings.Join(c.SuggestionsFor(args[0]), " or "))
 		return misused(c, fmt.Errorf("unknown command or argument %q for %q%s", args[0], c.CommandPath(), near))
 	}
 	return nil

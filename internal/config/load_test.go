@@ -208,7 +208,7 @@ func TestUnknownSettingsStopTheProcessButNotThoseOfKubernetes(t *testing.T) {
 	}
 	path := writeFile(t, "qeues: [a]\n")
 	want := []string{
-		"unknown variable SOJOURN_ADRR: did you mean SOJOURN_ADDR?", "unknown variable SOJOURN_NONSENSE",
+		"unknown variable SOJOURN_ADRR; did you mean SOJOURN_ADDR?", "unknown variable SOJOURN_NONSENSE",
 		"unknown setting qeues in file",
 	}
 	_, _, _, err := load(t, App, nil, environ, path)

@@ -22,12 +22,12 @@ func Name(name string, known []string) string {
 	return best
 }
 
-// Ending returns a suggestion as the end of a sentence, such as ": did you mean addr?"; empty if near is empty.
+// Ending returns a suggestion as the end of a sentence, such as "; did you mean addr?"; empty if near is empty.
 func Ending(near string) string {
 	if near == "" {
 		return ""
 	}
-	return ": did you mean " + near + "?"
+	return "; did you mean " + near + "?"
 }
 
 // distance returns the Levenshtein distance of a and b in bytes.
