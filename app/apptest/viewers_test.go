@@ -22,9 +22,13 @@ func TestWhatFourViewersRead(t *testing.T) {
 			after := a.Broker().Store().Stats()
 			return after.Reads - before.Reads + after.Statements - before.Statements
 		}
-		// Background statements (liveness, clean-up) may fall into one measurement, but not into three in a row.
+		// Background statements (liveness, clean-up) may fall into some measurements, but not into ten in a row.
 		least := func(viewers int, path string) int64 {
-			return min(reads(viewers, path), reads(viewers, path), reads(viewers, path))
+			n := reads(viewers, path)
+			for range 9 {
+				n = min(n, reads(viewers, path))
+			}
+			return n
 		}
 		runs := 0
 		more := func(n int) {
@@ -59,8 +63,8 @@ func TestWhatFourViewersRead(t *testing.T) {
 		}
 		for _, path := range []string{"/api/sojourn/run-counts", "/api/sojourn/overview"} {
 			one := reads(1, path)
-			if three := reads(3, path); three != 0 || one == 0 {
-				t.Errorf("%s is read in %d statements, and %d more for three others", path, one, three)
+			if three := least(3, path); three != 0 || one == 0 {
+				t.Errorf("%s is read in %d statements, and %d more for three other viewers", path, one, three)
 			}
 		}
 	})
