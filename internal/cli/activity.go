@@ -16,10 +16,10 @@ import (
 
 func (p *program) activityCommand() *cobra.Command {
 	c := p.group(
-		"activity", "Run activities by themselves, and read what activities logged", nil, p.runActivity(), p.activityLogs(),
+		"activity", "Run activities without a workflow, and print activity logs", nil, p.runActivity(), p.activityLogs(),
 	)
-	c.Long = "Run activities by themselves, without a workflow, and read what activities logged.\n\n" +
-		"Such a run has an id as a workflow has: workflow describe, history, result, cancel and terminate take it."
+	c.Long = "Run activities without a workflow, and print activity logs.\n\n" +
+		"An activity run has a workflow ID, which workflow describe, history, result, cancel and terminate accept."
 	return c
 }
 
@@ -33,18 +33,20 @@ func (p *program) runActivity() *cobra.Command {
 		Use:   "run TYPE [ARGUMENTS]",
 		Short: "Run an activity, wait for its result and print it; exits with an error if it fails",
 		Long: "Run an activity without a workflow, wait for its result and print it. Exits with an error if it fails.\n\n" +
-			"ARGUMENTS are a JSON array; @FILE reads a file, - standard input. The run is durable: it outlives this command,\n" +
-			"the app and the worker. With --detach the command ends once the run is stored; its id is printed.\n" +
-			"What it waits for while nobody works on it is said on standard error. An app that goes away meanwhile is asked\n" +
-			"on for a minute; after that, workflow result ID asks for what became of the run.",
+			"ARGUMENTS are a JSON array; @FILE reads a file, - standard input. The run is durable: it continues if this command,\n" +
+			"the app or the worker ends. With --detach the command prints the workflow ID and exits once the run is stored.\n" +
+			"While no worker runs the activity, the reason is printed to standard error. If the app becomes unreachable, the\n" +
+			"command retries for one minute; after that, get the result with: sojourn workflow result ID",
 		Example: "  sojourn activity run resize '[\"photo.jpg\", 300]'\n" +
 			"  sojourn activity run turn '[\"hello\"]' --session chat-17 --max-attempts 5 --backoff 1s,10s --detach",
 		ValidArgsFunction: first(p.activityTypes),
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
-				return misused(c, fmt.Errorf("%s takes the type of one activity, and its arguments", c.CommandPath()))
+				return misused(c, fmt.Errorf(
+					"%s requires an activity type and accepts one JSON array (arguments given: %d)", c.CommandPath(), len(args),
+				))
 			}
-			return filled(c, args, "the type of one activity", "arguments as a JSON array")
+			return filled(c, args, "activity type", "ARGUMENTS")
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			run, err := shared.read(p, c)
@@ -83,8 +85,8 @@ func (p *program) runActivity() *cobra.Command {
 	shared.flags(c)
 	f := c.Flags()
 	limits.flags(c)
-	f.DurationVar(&delay, "delay", 0, "begin this much later; the other times count from then")
-	f.BoolVar(&detach, "detach", false, "do not wait: print the id once the run is stored")
+	f.DurationVar(&delay, "delay", 0, "start after this delay; timeouts count from then")
+	f.BoolVar(&detach, "detach", false, "print the workflow ID once the run is stored, without waiting for the result")
 	return c
 }
 
@@ -111,7 +113,7 @@ func (p *program) tellWaits(c *cobra.Command, path string) (stop func()) {
 			case ctx.Err() != nil:
 				return
 			case err != nil && protocol.ReasonOf(err) == "":
-				now, text = "away", "no app answers, which is asked on for a minute; the run is stored and goes on"
+				now, text = "away", "no app answers, retrying for one minute; the run is stored and continues"
 			case err == nil && v.Wait != nil && v.Wait.Reason != protocol.WaitRunning:
 				now, text = string(v.Wait.Reason)+v.Wait.Detail, saying(v.Wait, nil)
 			default:
@@ -140,16 +142,16 @@ type activityLimits struct {
 
 func (l *activityLimits) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&l.session, "session", "", "run it in this session, where the session's holder is")
-	f.StringVar(&l.affinity, "affinity", "", "of the session: hard (default), or soft: another may claim it after a while")
-	f.DurationVar(&l.startToClose, "start-to-close", 0, "how long one attempt may take")
-	f.DurationVar(&l.scheduleToStart, "schedule-to-start", 0, "how long it may wait for a worker")
-	f.DurationVar(&l.scheduleToClose, "schedule-to-close", 0, "how long it may take, all attempts together")
-	f.DurationVar(&l.heartbeat, "heartbeat", 0, "how long an attempt may be without a heartbeat")
+	f.StringVar(&l.session, "session", "", "worker session of the activity; it runs on the session's owner")
+	f.StringVar(&l.affinity, "affinity", "", "session affinity: hard, or soft (other workers may acquire the session after a while); default: hard")
+	f.DurationVar(&l.startToClose, "start-to-close", 0, "maximum duration of one attempt")
+	f.DurationVar(&l.scheduleToStart, "schedule-to-start", 0, "maximum wait for a worker")
+	f.DurationVar(&l.scheduleToClose, "schedule-to-close", 0, "maximum duration of all attempts together")
+	f.DurationVar(&l.heartbeat, "heartbeat", 0, "maximum time between heartbeats of an attempt")
 	f.IntVar(&l.blamed, "max-blamed-losses", 0,
-		"losses of its worker process that it is blamed for before it fails as poison; 0: the app's setting")
-	f.IntVar(&l.attempts, "max-attempts", 1, "how often it is tried; 0: until it succeeds")
-	f.DurationSliceVar(&l.backoff, "backoff", nil, "waits before the second, third … attempt; the last one stays")
+		"lost worker processes that the activity may be blamed for before it fails as poison; 0: the app's setting")
+	f.IntVar(&l.attempts, "max-attempts", 1, "maximum number of attempts; 0: unlimited")
+	f.DurationSliceVar(&l.backoff, "backoff", nil, "waits before the second, third … attempt, comma separated; the last one repeats")
 }
 
 // into puts the flags into a request.
@@ -174,7 +176,7 @@ func (l *activityLimits) into(c *cobra.Command, in *protocol.ActivityOptions) er
 	in.MaxBlamedLosses = l.blamed
 	if !c.Flags().Changed("max-attempts") {
 		if len(l.backoff) > 0 {
-			return usageError{errors.New("--backoff is how long to wait between attempts: --max-attempts says how many")}
+			return usageError{errors.New("--backoff requires --max-attempts")}
 		}
 		return nil
 	}
@@ -203,7 +205,7 @@ func typeOf(kind, typ string) string {
 // described returns a run's type for detailed views.
 func described(kind, typ string) string {
 	if kind == protocol.RunOfActivity {
-		return typ + ", an activity by itself"
+		return typ + " (activity run)"
 	}
 	return typ
 }

@@ -17,7 +17,7 @@ func TestActivitiesAreRunFromAShell(t *testing.T) {
 	}
 	s.try(1, "duplicate_not_allowed", "activity", "run", "say", `["hello", "Ada"]`, "--id", "one")
 	s.try(
-		1, "no credit (where: sojourn workflow debug poor)", "activity", "run", "charge", "[250]", "--max-attempts", "5",
+		1, "no credit; for details run: sojourn workflow debug poor", "activity", "run", "charge", "[250]", "--max-attempts", "5",
 		"--backoff", "1s", "--id", "poor",
 	)
 	if code, out, told := run(t, s.dir, s.env, "activity", "run", "say", `["hello"]`, "--delay", "3s"); code != 0 ||
@@ -34,7 +34,7 @@ func TestActivitiesAreRunFromAShell(t *testing.T) {
 		t.Errorf("left to itself it printed %s", out)
 	}
 	for says, verb := range map[string]string{
-		"slow, an activity by itself": "describe", "ActivityScheduled": "history",
+		"slow (activity run)": "describe", "ActivityScheduled": "history",
 	} {
 		s.try(0, says, "workflow", verb, "held")
 	}
@@ -42,14 +42,14 @@ func TestActivitiesAreRunFromAShell(t *testing.T) {
 	s.try(0, "start delayed until", "workflow", "describe", "later")
 	s.try(0, "created warm", "schedules", "create", "warm", "--every", "1h", "--activity", "say",
 		"--input", `["hello", "Bo"]`, "--session", "shared", "--max-attempts", "3", "--backoff", "1s")
-	s.try(0, "say, an activity by itself", "schedules", "describe", "warm")
+	s.try(0, "say (activity run)", "schedules", "describe", "warm")
 	s.try(0, "every 1h\n", "schedules", "describe", "warm")
 	s.try(0, "say\n", "__complete", "schedules", "update", "warm", "--activity", "s")
 	s.try(0, "activity say", "schedules")
 	s.try(0, "triggered warm", "schedules", "trigger", "warm")
 	s.try(2, "not both", "schedules", "update", "warm", "--activity", "say", "--type", "sample")
-	s.try(2, "--activity says which", "schedules", "update", "warm", "--session", "other")
-	s.try(2, "--max-attempts says how many", "schedules", "update", "warm", "--activity", "say", "--backoff", "1s")
+	s.try(2, "set --activity", "schedules", "update", "warm", "--session", "other")
+	s.try(2, "--backoff requires --max-attempts", "schedules", "update", "warm", "--activity", "say", "--backoff", "1s")
 	s.try(1, "activity_run", "workflow", "signal", "held", "go")
 	s.try(1, "activity_run", "workflow", "query", "held", "state")
 	s.try(1, "activity_run", "workflow", "update", "held", "set")
@@ -71,11 +71,11 @@ func TestActivitiesAreRunFromAShell(t *testing.T) {
 		t.Errorf("described as %+v", v)
 	}
 	for says, args := range map[string]string{
-		"takes the type of one activity": "",
-		"ARGUMENTS must be a JSON array": "say 2",
-		"ARGUMENTS is not JSON":          "say [",
-		"whole seconds":                  "say [] --heartbeat 1500ms",
-		"--max-attempts says how many":   "say [] --backoff 1s",
+		"requires an activity type":         "",
+		"ARGUMENTS must be a JSON array":    "say 2",
+		"ARGUMENTS is not JSON":             "say [",
+		"whole number of seconds":           "say [] --heartbeat 1500ms",
+		"--backoff requires --max-attempts": "say [] --backoff 1s",
 	} {
 		s.try(2, says, append([]string{"activity", "run"}, strings.Fields(args)...)...)
 	}

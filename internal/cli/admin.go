@@ -41,7 +41,7 @@ func (p *program) migrateCommand() *cobra.Command {
 				return err
 			}
 			if schema, err := s.inspect(c.Context()); err == nil && schema.Found > schema.Wanted {
-				fmt.Fprintln(p.out, "left as it is:", s.database()+",", schemaText(schema))
+				fmt.Fprintln(p.out, "not migrated:", s.database()+",", schemaText(schema))
 				return st.Close()
 			}
 			fmt.Fprintln(p.out, "migrated", s.database())
@@ -77,7 +77,7 @@ func (p *program) doctorCommand() *cobra.Command {
 				fmt.Fprintf(p.out, "%s %-16s %s\n", mark, f.what, f.text)
 			}
 			if bad > 0 {
-				return fmt.Errorf("%d of the checks failed", bad)
+				return fmt.Errorf("%d checks failed", bad)
 			}
 			return nil
 		},
@@ -100,7 +100,7 @@ func (p *program) clockFinding(c *cobra.Command) finding {
 	}
 	switch {
 	case err != nil:
-		return finding{"clock", true, fmt.Sprintf("jumps are not known, because no app could be asked: %v", err)}
+		return finding{"clock", true, fmt.Sprintf("jumps unknown, no app was reached: %v", err)}
 	case o.ClockJump == nil:
 		return finding{"clock", true, fmt.Sprintf("no jump since the start of app %s", o.App)}
 	}
@@ -113,7 +113,7 @@ func (p *program) examine(ctx context.Context, s *settings) []finding {
 		{"release", s.Release != "0.0.0", fmt.Sprintf("%s (from %s)", s.Release, s.ReleaseFrom)},
 		{
 			"dashboard", web.Built(),
-			map[bool]string{true: "inside the binary", false: "not built in; run make web build"}[web.Built()],
+			map[bool]string{true: "built in", false: "not built in; run make web build"}[web.Built()],
 		},
 		{"machine", true, fmt.Sprintf("%s/%s, %d cores", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())},
 	}
@@ -121,7 +121,7 @@ func (p *program) examine(ctx context.Context, s *settings) []finding {
 	for _, r := range [][2]string{{"node", s.Node}, {"python3", s.Python}} {
 		path, err := exec.LookPath(cmp.Or(r[1], r[0]))
 		if err != nil {
-			path = "not found: activities in its language cannot run here"
+			path = "not found; handlers in this language cannot run here"
 		}
 		list = append(list, finding{r[0], err == nil || r[1] == "", path})
 	}
@@ -206,7 +206,7 @@ func writable(dir string) finding {
 		if _, err = os.Stat(near); !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
-		near, text, err = filepath.Dir(near), abs+", made at the first start", nil
+		near, text, err = filepath.Dir(near), abs+", created at the first start", nil
 	}
 	if err == nil {
 		var f *os.File
@@ -245,13 +245,13 @@ func (s *settings) databaseFinding(ctx context.Context) finding {
 func schemaText(s store.Schema) string {
 	switch {
 	case s.Found == 0:
-		return fmt.Sprintf("empty; the first start makes schema %d", s.Wanted)
+		return fmt.Sprintf("empty; the first start creates schema %d", s.Wanted)
 	case s.Found < s.Wanted:
-		return fmt.Sprintf("schema %d; the next start, or sojourn migrate, makes it %d", s.Found, s.Wanted)
+		return fmt.Sprintf("schema %d; the next start, or sojourn migrate, migrates it to schema %d", s.Found, s.Wanted)
 	case s.Refused != nil:
 		return s.Refused.Error()
 	case s.Found > s.Wanted:
-		return fmt.Sprintf("schema %d of a newer release, which this one, of schema %d, may serve", s.Found, s.Wanted)
+		return fmt.Sprintf("schema %d of a newer release; this release (schema %d) can serve it", s.Found, s.Wanted)
 	}
 	return fmt.Sprintf("schema %d", s.Found)
 }

@@ -52,7 +52,9 @@ func asJSON(c *cobra.Command) bool {
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != len(names) {
-			return misused(c, fmt.Errorf("%s takes %s", c.CommandPath(), strings.Join(names, " and ")))
+			return misused(c, fmt.Errorf(
+				"%s requires a %s (arguments given: %d)", c.CommandPath(), strings.Join(names, " and a "), len(args),
+			))
 		}
 		return filled(c, args, names...)
 	}
@@ -62,7 +64,7 @@ func exactly(names ...string) cobra.PositionalArgs {
 func filled(c *cobra.Command, args []string, names ...string) error {
 	for i, a := range args {
 		if a == "" {
-			return usageError{fmt.Errorf("%s takes %s, which must not be empty", c.CommandPath(), names[i])}
+			return usageError{fmt.Errorf("%s: the %s must not be empty", c.CommandPath(), names[i])}
 		}
 	}
 	return nil
@@ -136,7 +138,7 @@ func (p *program) gather(c *cobra.Command, l listing) ([]json.RawMessage, error)
 			return all, nil
 		}
 		if l.limit > 0 && len(all) >= l.limit {
-			fmt.Fprintf(p.err, "there are more than these %d: --limit shows more\n", len(all))
+			fmt.Fprintf(p.err, "showing the first %d; raise --limit to see more\n", len(all))
 			return all, nil
 		}
 		l.query.Set("next_page_token", token)
@@ -196,7 +198,7 @@ func sorted(c *cobra.Command, t table.Writer, head table.Row) error {
 			return nil
 		}
 	}
-	return usageError{fmt.Errorf("--sort: no column is called %s; there are %s", name, strings.Join(names, ", "))}
+	return usageError{fmt.Errorf("--sort: unknown column %q; the columns are %s", name, strings.Join(names, ", "))}
 }
 
 // fact is a line in the view of one object; it is omitted if its value is empty.

@@ -22,7 +22,7 @@ import (
 func (p *program) benchCommand() *cobra.Command {
 	var o bench.Options
 	asJSON, charts := false, ""
-	long := "Measure a whole Sojourn on this machine: client, server and database together, everything durable, payloads of 1 KB.\n\nScenarios:\n"
+	long := "Measure Sojourn on this machine: client, app and database together, durable writes, payloads of 1 KB.\n\nScenarios:\n"
 	for _, s := range bench.Scenarios() {
 		long += fmt.Sprintf("  %-11s %s\n", s[0], s[1])
 	}
@@ -50,7 +50,7 @@ func (p *program) benchCommand() *cobra.Command {
 			o.Progress = step
 			o.Figure = func(r bench.Result) {
 				fmt.Fprintf(
-					p.err, "%s %s, %d %s, %s: %s %s (run %d), %s ms of processor time each\n", r.Scenario, r.Store, r.Size, r.SizeOf,
+					p.err, "%s %s, %d %s, %s: %s %s (run %d), %s ms CPU each\n", r.Scenario, r.Store, r.Size, r.SizeOf,
 					r.Transport, round(r.Runs[len(r.Runs)-1]), r.Unit, len(r.Runs), round(r.CPU),
 				)
 			}
@@ -71,18 +71,18 @@ func (p *program) benchCommand() *cobra.Command {
 	c.Flags().StringSliceVar(&o.Stores, "store", []string{"sqlite"}, "databases: sqlite, postgres")
 	c.Flags().StringVar(
 		&o.Postgres, "postgres", "",
-		"URL of a PostgreSQL server where databases may be made; SOJOURN_TEST_POSTGRES when empty",
+		"URL of a PostgreSQL server on which databases may be created; default: SOJOURN_TEST_POSTGRES",
 	)
 	c.Flags().IntVar(&o.Runs, "runs", 5, "number of runs per scenario; the median is shown")
 	c.Flags().BoolVar(&o.Quick, "quick", false, "one small run per scenario, within 40 s")
 	c.Flags().StringVar(&charts, "chart", "", "directory for a chart of each scenario, as SVG and PNG")
 	c.Flags().StringVar(
-		&o.Profile, "profile", "", "directory for a CPU profile of each scenario (but P16 and what grows), and a flame graph of it as SVG",
+		&o.Profile, "profile", "", "directory for a CPU profile and a flame graph (SVG) of each scenario except P16 and the growth scenarios",
 	)
 	c.Flags().BoolVar(&o.Large, "large", false, "also measure the largest sizes; takes up to an hour")
 	c.Flags().IntSliceVar(&o.Sizes, "size", nil, "sizes to measure instead of the scenario's own")
 	c.Flags().StringVar(
-		&o.Data, "data", "", "directory that keeps the databases of LISTINGS and retained runs once they are filled, for the next time",
+		&o.Data, "data", "", "directory for the filled databases of LISTINGS and the -RETAINED scenarios; the next run reuses them",
 	)
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON array instead of a table")
 	c.AddCommand(p.benchSandboxCommand())
@@ -94,10 +94,9 @@ func (p *program) benchSandboxCommand() *cobra.Command {
 	asJSON := false
 	c := &cobra.Command{
 		Use: "sandbox", Short: "Measure the cost of calls to executors", Args: noArgs,
-		Long: "Measure a call that starts an executor, a call of 100 bytes in one that is there, and calls of 64 KB and 1 MB " +
-			"of records, in each runtime\nat each level: how long it takes, and the processor time of the worker. " +
-			"\"frames\" are the same bytes to a process that only sends them\nback, over the same kind of socket; once after it has worked for 100 µs, as " +
-			"executors do.",
+		Long: "Measure duration and worker CPU time of calls to executors, in each runtime at each level: a call that starts\n" +
+			"an executor, a call of 100 bytes in a running executor, and calls of 64 KB and 1 MB of records. The rows \"frames\" are\n" +
+			"the baseline: a process that echoes the same bytes over the same kind of socket, also after 100 µs of work.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			known := map[string][]string{
 				"runtime": {sandbox.RuntimeNative, sandbox.RuntimeNode, sandbox.RuntimePython},
@@ -110,7 +109,7 @@ func (p *program) benchSandboxCommand() *cobra.Command {
 			} {
 				for _, name := range given {
 					if !slices.Contains(known[flag], name) {
-						return misused(c, fmt.Errorf("unknown %s %q: %s", flag, name, strings.Join(known[flag], ", ")))
+						return misused(c, fmt.Errorf("unknown %s %q; allowed: %s", flag, name, strings.Join(known[flag], ", ")))
 					}
 				}
 			}

@@ -60,15 +60,15 @@ func TestWrongUseExitsWithTwoAndSaysWhy(t *testing.T) {
 			[]string{"worker"},
 			[]string{"many", "worker-concurrency"},
 		},
-		{"what ran in no session", nil, []string{"sessions", "attempts", ""}, []string{"the id of one session", "empty"}},
-		{"a workflow without an id", nil, []string{"workflow", "describe", ""}, []string{"the id of one workflow", "empty"}},
-		{"a signal without a name", nil, []string{"workflow", "signal", "w", ""}, []string{"the name of a signal", "empty"}},
-		{"a build of no queue", nil, []string{"queues", "drain", "", "b1"}, []string{"the name of a queue", "empty"}},
-		{"roles without any", nil, []string{"token", "roles", "abc"}, []string{"all its roles"}},
-		{"revoke without an id", nil, []string{"token", "revoke"}, []string{"id of one token"}},
+		{"what ran in no session", nil, []string{"sessions", "attempts", ""}, []string{"session ID", "empty"}},
+		{"a workflow without an id", nil, []string{"workflow", "describe", ""}, []string{"workflow ID", "empty"}},
+		{"a signal without a name", nil, []string{"workflow", "signal", "w", ""}, []string{"signal name", "empty"}},
+		{"a build of no queue", nil, []string{"queues", "drain", "", "b1"}, []string{"queue name", "empty"}},
+		{"roles without any", nil, []string{"token", "roles", "abc"}, []string{"one or more roles"}},
+		{"revoke without an id", nil, []string{"token", "revoke"}, []string{"requires a token ID"}},
 		{"unknown scenario", nil, []string{"bench", "P99"}, []string{"P99"}},
 		{"unknown runtime", nil, []string{"bench", "sandbox", "--runtime", "perl"}, []string{"perl"}},
-		{"conformance of nothing", nil, []string{"conformance"}, []string{"URL of one server"}},
+		{"conformance of nothing", nil, []string{"conformance"}, []string{"URL of a server"}},
 		{"conformance of no server", nil, []string{"conformance", "localhost:7700"}, []string{"localhost:7700", "http://"}},
 		{
 			"a part there is not", nil,
@@ -206,7 +206,7 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 		"postgres://127.0.0.1:1/x?sslmode=disable": "refused",
 	} {
 		code, out, err := run(t, t.TempDir(), env{"SOJOURN_DATABASE_URL": url}, "doctor")
-		if code != 1 || !strings.Contains(err, "of the checks failed") {
+		if code != 1 || !strings.Contains(err, "checks failed") {
 			t.Errorf("exit %d: %s", code, err)
 		}
 		says(t, "doctor", out, "FAIL database", why)
@@ -298,7 +298,7 @@ func TestDoctorChangesNothing(t *testing.T) {
 	_, out, _ := run(t, dir, nil, "doctor")
 	says(
 		t, "doctor before anything", out, "ok   database",
-		fmt.Sprint("empty; the first start makes schema ", latestSchema(t)), "ok   data directory", "made at the first start",
+		fmt.Sprint("empty; the first start creates schema ", latestSchema(t)), "ok   data directory", "created at the first start",
 	)
 	if left := files(dir); len(left) > 0 {
 		t.Errorf("the doctor left %v", left)
@@ -312,7 +312,7 @@ func TestDoctorChangesNothing(t *testing.T) {
 		}
 	}
 	code, out, _ := run(t, dir, env{"SOJOURN_HANDLERS": handlers, "SOJOURN_ISOLATION_MIN_LEVEL": "none"}, "doctor")
-	says(t, "doctor of handlers", out, "FAIL node packages", "package.json: could not be installed: ../lib is outside")
+	says(t, "doctor of handlers", out, "FAIL node packages", "package.json: installation failed: ../lib is outside")
 	if left := files(dir); code == 0 || len(left) > 0 {
 		t.Errorf("the doctor of handlers: exit %d, left %v", code, left)
 	}
@@ -351,7 +351,7 @@ func TestDoctorLeavesAnEmptyPostgresEmpty(t *testing.T) {
 	t.Parallel()
 	url := apptest.Postgres(t)
 	_, out, _ := run(t, t.TempDir(), env{"SOJOURN_DATABASE_URL": url}, "doctor")
-	says(t, "doctor", out, "ok   database", fmt.Sprint("empty; the first start makes schema ", latestSchema(t)))
+	says(t, "doctor", out, "ok   database", fmt.Sprint("empty; the first start creates schema ", latestSchema(t)))
 	db, err := sql.Open("pgx", url)
 	if err != nil {
 		t.Fatal(err)
@@ -477,7 +477,7 @@ func TestWorkflowsAreListedDebuggedArchivedAndMoved(t *testing.T) {
 	try(1, "at character 10", "workflow", "list", "--filter", "Amount > 'x'")
 	try(0, `no live worker is polling queue "default"`, "workflow", "debug", "large")
 	try(1, "is open", "workflow", "archive", "large")
-	try(2, "takes the id of one workflow", "workflow", "archive")
+	try(2, "requires a workflow ID (arguments given: 0)", "workflow", "archive")
 	if status, _, err := c.call(
 		t.Context(), http.MethodPost, "/api/workflows/large/terminate", map[string]any{},
 	); err != nil || status != 200 {
@@ -509,8 +509,8 @@ func TestQueuesAreShownRolledOutAndLimited(t *testing.T) {
 	}
 	says(t, "queues", do(0), "q", "unlimited", "any build")
 	says(t, "promote", do(0, "promote", "q", "v2"), "build v2 of queue q is active, new runs are pinned to it")
-	says(t, "drain", do(0, "drain", "q", "v1"), "build v1 of queue q drains")
-	says(t, "drain of the others", do(0, "drain", "q", "--unversioned"), "build (none) of queue q drains")
+	says(t, "drain", do(0, "drain", "q", "v1"), "build v1 of queue q is draining")
+	says(t, "drain of the others", do(0, "drain", "q", "--unversioned"), "build (none) of queue q is draining")
 	says(t, "resume", do(0, "resume", "q", "v1"), "build v1 of queue q is active")
 	says(t, "limit", do(0, "limit", "q", "--activity-leases", "4", "--workflow-per-minute", "60"), "4", "60", "no limit")
 	says(t, "limit of one more", do(0, "limit", "q", "--activity-leases", "none"), "60")

@@ -25,21 +25,21 @@ func (p *program) conformanceCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "conformance URL", Short: "Test any server against the contract of the HTTP API",
 		Long: "Test any server against the contract of the HTTP API.\n\n" +
-			"The cases are the documents of docs/conformance, which this binary carries. Those of the part \"contract\" hold for every server that\n" +
-			"published clients can use; those of the part \"sojourn\" are about what Sojourn serves beside it. They make workflows, workers and\n" +
-			"schedules with new names on the server and leave them there, so ask a server that is there to be tested. The token, --token or\n" +
-			"SOJOURN_TOKEN, must be allowed everything. The exit status is 1 when a case fails.",
+			"The cases are the files of docs/conformance, which are part of this binary. Cases of the part \"contract\" apply to every server\n" +
+			"that published clients can use; cases of the part \"sojourn\" cover Sojourn's additional API. The cases create workflows, workers\n" +
+			"and schedules with new names and do not delete them, so use a test server. The token (--token or SOJOURN_TOKEN) needs the role\n" +
+			"admin. The exit status is 1 if a case fails.",
 		Example: "  sojourn conformance http://127.0.0.1:7700\n  sojourn conformance https://other.example --only contract --filter '^tasks/' --json",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 1 || list && len(args) == 0 {
 				return nil
 			}
-			return usageError{fmt.Errorf("%s takes the URL of one server", c.CommandPath())}
+			return usageError{fmt.Errorf("%s requires the URL of a server", c.CommandPath())}
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			o := conformance.Options{Only: only, With: with}
 			if only != "" && only != conformance.Contract && only != conformance.Sojourn {
-				return usageError{fmt.Errorf("--only is %s or %s, not %q", conformance.Contract, conformance.Sojourn, only)}
+				return usageError{fmt.Errorf("--only must be %s or %s, not %q", conformance.Contract, conformance.Sojourn, only)}
 			}
 			if filter != "" {
 				var err error
@@ -52,13 +52,13 @@ func (p *program) conformanceCommand() *cobra.Command {
 				return err
 			}
 			if cases = conformance.Selected(cases, o.Only, o.Filter); len(cases) == 0 {
-				return usageError{fmt.Errorf("no case is called like that; --list shows all")}
+				return usageError{fmt.Errorf("no case matches --only and --filter; --list shows all cases")}
 			}
 			if list {
 				return p.listCases(cases, asJSON)
 			}
 			if o.URL = args[0]; !absolute(o.URL) {
-				return usageError{fmt.Errorf("%q is not the URL of a server, like http://127.0.0.1:7700", o.URL)}
+				return usageError{fmt.Errorf("%q is not the URL of a server, such as http://127.0.0.1:7700", o.URL)}
 			}
 			s, err := p.settings(c)
 			if err != nil {

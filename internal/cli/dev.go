@@ -24,9 +24,9 @@ import (
 func (p *program) devCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "dev", Short: "Run app and worker on this machine without tokens, and start sample runs", Args: noArgs,
-		Long: "Run app and worker in one process on this machine without tokens, and start sample runs: one\n" +
-			"that completes, and beside it one that waits for a signal, one whose step is tried again, one that keeps a session.\n" +
-			"What is in the data directory stays: a run that was cut off goes on.",
+		Long: "Run app and worker in one process on this machine without tokens, and start four sample runs: one that completes, one\n" +
+			"that waits for a signal, one whose activity is retried, and one that holds a session.\n" +
+			"Data in the data directory is kept: interrupted runs continue.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			held := &heldLog{to: p.err}
 			defer held.release()

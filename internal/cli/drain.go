@@ -34,7 +34,7 @@ func (p *program) fleetCommand(verb, short, long string) *cobra.Command {
 			}
 			if named != 1 {
 				return usageError{fmt.Errorf(
-					"%s takes %s, or one of --group, --build and --release", c.CommandPath(), oneWorker,
+					"%s requires either a %s or one of --group, --build and --release", c.CommandPath(), oneWorker,
 				)}
 			}
 			return filled(c, args, oneWorker)
@@ -44,12 +44,12 @@ func (p *program) fleetCommand(verb, short, long string) *cobra.Command {
 				in.WorkerID = args[0]
 			}
 			if deadline < 0 || deadline%time.Second != 0 {
-				return usageError{errors.New("--deadline is a number of whole seconds, as 10m or 90s")}
+				return usageError{errors.New("--deadline must be a whole number of seconds, such as 90s or 10m")}
 			}
 			in.Deadline = int64(deadline / time.Second)
 			return ask(p, c, http.MethodPost, fleetPath+verb, in, func(s protocol.FleetDrainState) error {
 				if verb == protocol.FleetResume {
-					return p.say("%s gets work", s.Text())
+					return p.say("resumed dispatch to %s", s.Text())
 				}
 				if err := p.say("%s", drainText(s)); err != nil || !wait {
 					return err
@@ -59,15 +59,15 @@ func (p *program) fleetCommand(verb, short, long string) *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&in.Group, "group", "", "the workers of this group, which their tokens name")
-	f.StringVar(&in.BuildID, "build", "", "the workers of this build, on all their queues")
-	f.StringVar(&in.Release, "release", "", "the workers of this release")
+	f.StringVar(&in.Group, "group", "", "workers whose token names this group")
+	f.StringVar(&in.BuildID, "build", "", "workers with this build ID, on all their queues")
+	f.StringVar(&in.Release, "release", "", "workers with this release")
 	if verb != protocol.FleetResume {
 		f.StringVar(&in.Reason, "reason", "", "reason, shown to other operators")
 		f.BoolVar(&wait, "wait", false, "follow the drain until no task is left")
 	}
 	if verb == protocol.FleetDrain {
-		f.DurationVar(&deadline, "deadline", 0, "tell workers to leave that have something left after so long, as 10m; unset: never")
+		f.DurationVar(&deadline, "deadline", 0, "shut down workers that still have tasks or sessions after this time, such as 10m; unset: never")
 	}
 	return c
 }
@@ -75,12 +75,12 @@ func (p *program) fleetCommand(verb, short, long string) *cobra.Command {
 // drainText is a drain in a line.
 func drainText(s protocol.FleetDrainState) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s, %d of %d workers have nothing left", s.Text(), s.State, s.Drained, s.Workers)
+	fmt.Fprintf(&b, "%s: %s, %d of %d workers drained", s.Text(), s.State, s.Drained, s.Workers)
 	if s.Leases+s.Sessions > 0 {
-		fmt.Fprintf(&b, "; %d tasks run, %d sessions are held", s.Leases, s.Sessions)
+		fmt.Fprintf(&b, "; %d tasks running, %d sessions held", s.Leases, s.Sessions)
 	}
 	if !s.DeadlineAt.IsZero() {
-		fmt.Fprintf(&b, "; until %s", stamp(s.DeadlineAt))
+		fmt.Fprintf(&b, "; deadline %s", stamp(s.DeadlineAt))
 	}
 	return b.String()
 }
@@ -105,7 +105,7 @@ func (p *program) followDrain(c *cobra.Command, s protocol.FleetDrainState) erro
 			}
 		}
 		if !there {
-			return fmt.Errorf("the drain of %s was ended", s.Text())
+			return fmt.Errorf("the drain of %s was ended by a resume", s.Text())
 		}
 		if text := drainText(s); text != shown {
 			shown = text
@@ -145,7 +145,7 @@ func (p *program) fleetSettingsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "settings", Short: "Show or change the settings of all workers of the namespace while they run", Args: noArgs,
 		Long: "Show or change the settings of all workers of the namespace while they run.\n\n" +
-			"What a flag names is set; \"\" or 0 leaves it to each worker again. What no flag names stays. Without a flag they are shown.",
+			"A flag changes its setting; \"\" or 0 restores each worker's own value. Without flags the current settings are shown.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			var now protocol.FleetSettingsState
 			if err := p.call(c, http.MethodGet, path, nil, &now); err != nil {
@@ -180,25 +180,25 @@ func (p *program) fleetSettingsCommand() *cobra.Command {
 			return ask(p, c, http.MethodGet, path, nil, p.showFleetSettings)
 		},
 	}
-	c.Flags().StringVar(&in.LogLevel, "set-log-level", "", "trace, debug, info, warn or error")
+	c.Flags().StringVar(&in.LogLevel, "set-log-level", "", "log level: trace, debug, info, warn or error")
 	c.Flags().IntVar(&in.Concurrency, "set-concurrency", 0, "maximum number of activities per worker")
 	c.Flags().StringVar(&in.IsolationMin, "set-isolation", "",
-		"none, process or confined: a worker whose executors are weaker offers nothing that needs them")
+		"minimum isolation: none, process or confined; workers with weaker executors get no tasks that need executors")
 	c.Flags().BoolVar(&in.Fresh, "set-fresh", false,
-		"start a new executor for each call of a handler outside sessions; --set-fresh=false uses them again")
+		"start a new executor for each handler call outside sessions; --set-fresh=false reuses executors")
 	c.Flags().BoolVar(&wait, "wait", false, "wait until all workers that support settings have applied them")
 	return c
 }
 
 func (p *program) showFleetSettings(s protocol.FleetSettingsState) error {
-	own := "each worker's own"
+	own := "set by each worker"
 	concurrency := own
 	if s.Concurrency > 0 {
 		concurrency = strconv.Itoa(s.Concurrency)
 	}
-	reuse := "one call after another"
+	reuse := "reused between calls"
 	if s.Fresh {
-		reuse = "a new one for each call"
+		reuse = "a new one per call"
 	}
 	unaware := ""
 	if s.Unaware > 0 {
@@ -209,11 +209,11 @@ func (p *program) showFleetSettings(s protocol.FleetSettingsState) error {
 		fact{"set", stamp(s.UpdatedAt)},
 		fact{"by", s.By},
 		fact{"log level", cmp.Or(s.LogLevel, own)},
-		fact{"activities at once", concurrency},
+		fact{"concurrency", concurrency},
 		fact{"isolation", cmp.Or(s.IsolationMin, own)},
 		fact{"executors", reuse},
 		fact{"applied by", fmt.Sprintf("%d of %d workers", s.Applied, s.Workers)},
-		fact{"not yet by", strings.Join(s.Pending, " ")},
-		fact{"take no settings", unaware},
+		fact{"not yet applied by", strings.Join(s.Pending, " ")},
+		fact{"not supported by", unaware},
 	)
 }

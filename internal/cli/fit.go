@@ -26,7 +26,7 @@ func (p *program) render(t table.Writer) error {
 	}
 	err := p.say("%s", out)
 	if len(left) > 0 {
-		fmt.Fprintf(p.err, "no room here for: %s; a wider window, a pipe and --json have all\n", strings.Join(left, ", "))
+		fmt.Fprintf(p.err, "columns omitted: %s; to see all use a wider terminal, a pipe or --json\n", strings.Join(left, ", "))
 	}
 	return err
 }
@@ -67,7 +67,7 @@ const (
 	narrowest = 4
 )
 
-var lesser = []string{"queue", "closed", "created", "runtime", "door", "ready", "running", "run", "started"}
+var lesser = []string{"queue", "closed", "created", "runtime", "origin", "ready", "running", "run", "started"}
 
 // fitted narrows the widest columns equally until the table fits a terminal, and omits less important columns before
 // they become too narrow. It returns nil if the table fits unchanged.

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	oneWorker  = "the id of one worker"
-	oneSession = "the id of one session"
+	oneWorker  = "worker ID"
+	oneSession = "session ID"
 )
 
 func (p *program) workersCommand() *cobra.Command {
@@ -50,7 +50,7 @@ func (p *program) workersCommand() *cobra.Command {
 
 func (p *program) listWorkers(c *cobra.Command, _ []string) error {
 	return list(p, c, listing{path: "/api/workers", member: "workers"},
-		table.Row{"worker", "status", "queues", "build", "runtime", "leases", "sessions", "last heard"},
+		table.Row{"worker", "status", "queues", "build", "runtime", "leases", "sessions", "last heartbeat"},
 		func(w protocol.WorkerView) table.Row {
 			return table.Row{
 				w.WorkerID, w.Status, strings.Join(w.TaskQueues, " "), buildName(w.BuildID),
@@ -64,7 +64,7 @@ func (p *program) showWorker(w protocol.WorkerView) error {
 	return p.facts(
 		fact{"worker", w.WorkerID},
 		fact{"status", string(w.Status)},
-		fact{"held back", w.Gate},
+		fact{"not dispatched", w.Gate},
 		fact{"drained", drainedBy(w.Drain)},
 		fact{"group", w.Group},
 		fact{"settings", revision(w.Settings)},
@@ -75,16 +75,16 @@ func (p *program) showWorker(w protocol.WorkerView) error {
 		fact{"capabilities", strings.Join(w.Capabilities, " ")},
 		fact{"workflows", strings.Join(w.WorkflowTypes, " ")},
 		fact{"activities", strings.Join(w.ActivityTypes, " ")},
-		fact{"other code", otherCode(w.Differs)},
+		fact{"code differs", otherCode(w.Differs)},
 		fact{
 			"slots",
 			fmt.Sprintf("%d workflow tasks, %d activities, %d sessions", w.WorkflowSlots, w.ActivitySlots, w.MaxSessions),
 		},
 		fact{"executors", executors(w.Machine, time.Now())},
 		fact{"packages", packages(w.Machine, time.Now())},
-		fact{"holds", fmt.Sprintf("%d leases, %d sessions", w.Leases, w.Sessions)},
+		fact{"in use", fmt.Sprintf("%d leases, %d sessions", w.Leases, w.Sessions)},
 		fact{"registered", stamp(w.RegisteredAt)},
-		fact{"last heard", stamp(w.LastHeartbeatAt)},
+		fact{"last heartbeat", stamp(w.LastHeartbeatAt)},
 	)
 }
 
@@ -141,20 +141,20 @@ func packagesText(p protocol.PackagesInfo, now time.Time) string {
 		}
 		return text + ", " + p.Path
 	case string(sandbox.PackagesInstalling):
-		text += "being installed"
+		text += "installing"
 		if !p.Since.IsZero() {
 			text += " for " + span(now.Sub(p.Since.Time))
 		}
 	case string(sandbox.PackagesFailed):
-		text += "could not be installed"
+		text += "installation failed"
 		if !p.Since.IsZero() {
 			text += " " + span(now.Sub(p.Since.Time)) + " ago"
 		}
 		if !p.Again.IsZero() {
-			text += ", the next try in " + span(p.Again.Sub(now))
+			text += ", next attempt in " + span(p.Again.Sub(now))
 		}
 	case string(sandbox.PackagesPending):
-		return text + "not installed yet, a worker does it when it starts"
+		return text + "not installed yet; a worker installs them when it starts"
 	default:
 		return text + p.Detail
 	}
@@ -275,7 +275,7 @@ func (p *program) sessionsCommand() *cobra.Command {
 
 func (p *program) listSessions(c *cobra.Command, _ []string) error {
 	return list(p, c, listing{path: "/api/worker-sessions", member: "sessions", page: 200},
-		table.Row{"session", "status", "door", "holder", "epoch", "running", "ready", "lease ends", "waiting"},
+		table.Row{"session", "status", "origin", "owner", "epoch", "running", "ready", "lease expires", "waiting"},
 		func(v protocol.SessionView) table.Row {
 			return table.Row{
 				v.SessionID, v.Status, v.Door, plain(v.LeaseOwner), claimOf(v), v.Active, v.Ready, leaseEnd(v),
@@ -298,7 +298,7 @@ func affinity(v protocol.SessionView) string {
 	if v.FallbackAfter == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s, after %d s", v.Affinity, v.FallbackAfter)
+	return fmt.Sprintf("%s; other workers may acquire it after %d s", v.Affinity, v.FallbackAfter)
 }
 
 func (p *program) showSession(a sessionAnswer) error {
@@ -306,14 +306,14 @@ func (p *program) showSession(a sessionAnswer) error {
 	err := p.facts(
 		fact{"session", v.SessionID},
 		fact{"status", string(v.Status)},
-		fact{"door", v.Door},
-		fact{"holder", plain(v.LeaseOwner)},
+		fact{"origin", v.Door},
+		fact{"owner", plain(v.LeaseOwner)},
 		fact{"epoch", claimOf(v)},
 		fact{"queue", plain(v.Queue)},
 		fact{"requirements", strings.Join(v.Requirements, " ")},
-		fact{"activities", fmt.Sprintf("%d run, %d ready, at most %d at once", v.Active, v.Ready, v.MaxActivities)},
-		fact{"lease ends", leaseEnd(v)},
-		fact{"time is up", stamp(v.TTLExpiresAt)},
+		fact{"activities", fmt.Sprintf("%d running, %d ready, at most %d at once", v.Active, v.Ready, v.MaxActivities)},
+		fact{"lease expires", leaseEnd(v)},
+		fact{"session expires", stamp(v.TTLExpiresAt)},
 		fact{"affinity", affinity(v)},
 		fact{"ended", v.EndedReason},
 		fact{"waiting", reason(v.Wait, v.Waiting)},
@@ -322,7 +322,7 @@ func (p *program) showSession(a sessionAnswer) error {
 		return err
 	}
 	if v.TimelineToken != nil {
-		if err := p.say("there are older entries: sojourn sessions timeline %s", v.SessionID); err != nil {
+		if err := p.say("for older entries run: sojourn sessions timeline %s", v.SessionID); err != nil {
 			return err
 		}
 	}

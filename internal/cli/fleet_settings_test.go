@@ -34,7 +34,7 @@ func TestSettingsReachRunningWorkers(t *testing.T) {
 		said(f.sojourn("workers", "settings"), "revision 0", "log level each worker's own", "applied by 1 of 1 workers")
 
 		set := f.sojourn("workers", "settings", "--set-log-level", "info", "--set-concurrency", "1", "--wait")
-		said(set, "revision 1", "log level info", "activities at once 1", "applied by 1 of 1 workers")
+		said(set, "revision 1", "log level info", "concurrency 1", "applied by 1 of 1 workers")
 		if n := slots("w"); n != 1 {
 			t.Errorf("it offers %d activities at once", n)
 		}
@@ -47,7 +47,7 @@ func TestSettingsReachRunningWorkers(t *testing.T) {
 
 		// what no flag names stays
 		said(f.sojourn("workers", "settings", "--set-log-level", "", "--wait"),
-			"revision 2", "log level each worker's own", "activities at once 1", "applied by 2 of 2 workers")
+			"revision 2", "log level set by each worker", "concurrency 1", "applied by 2 of 2 workers")
 		said(f.sojourn("workers", "settings", "--set-concurrency", "0", "--wait"), "revision 3", "applied by 2 of 2 workers")
 		if slots("w") != 5 || slots("later") != 5 {
 			t.Errorf("set free, they offer %d and %d activities at once", slots("w"), slots("later"))
@@ -55,8 +55,8 @@ func TestSettingsReachRunningWorkers(t *testing.T) {
 		if n := w.err.count("applied fleet settings"); n != 1 {
 			t.Errorf("with its own level, warn, it has written of settings %d times", n)
 		}
-		said(f.sojourn("workers", "settings", "--set-fresh", "--wait"), "executors a new one for each call", "applied by 2 of 2")
-		said(f.sojourn("workers", "settings", "--set-fresh=false", "--wait"), "executors one call after another")
+		said(f.sojourn("workers", "settings", "--set-fresh", "--wait"), "executors a new one per call", "applied by 2 of 2")
+		said(f.sojourn("workers", "settings", "--set-fresh=false", "--wait"), "executors reused between calls")
 		code, out, errs := run(t, f.dir, env{"SOJOURN_TOKEN": f.client.token},
 			"workers", "settings", "--set-isolation", "vault", "--app-url", f.client.base)
 		if code == 0 || !strings.Contains(errs, "isolation_min_level") {

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/process"
 )
 
-const followHelp = "go on with what happens, over runs that continue as new, until the last has closed"
+const followHelp = "print new events until the run closes; continues with the next run after a continue-as-new"
 
 // followed is a run whose events are printed as they occur.
 type followed struct {
@@ -36,7 +36,7 @@ func (p *program) follow(c *cobra.Command, f followed) error {
 		if asJSON(c) {
 			continue
 		}
-		if err := p.say("goes on as run %s", next); err != nil {
+		if err := p.say("continued as run %s", next); err != nil {
 			return err
 		}
 	}

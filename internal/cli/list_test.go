@@ -23,8 +23,8 @@ func TestListsSayWhatAPersonLooksFor(t *testing.T) {
 		s.try(0, "started_new", "workflow", "start", "nothing.runs.this", "--id", id)
 	}
 	s.try(0, "terminated", "workflow", "terminate", "a/b", "--reason", "the customer went away")
-	s.try(0, "there are more than these 2", "workflow", "list", "--limit", "2")
-	if out := s.try(0, "", "workflow", "list"); strings.Contains(out, "there are more") ||
+	s.try(0, "showing the first 2", "workflow", "list", "--limit", "2")
+	if out := s.try(0, "", "workflow", "list"); strings.Contains(out, "showing the first") ||
 		strings.Contains(out, "pending") || !strings.Contains(out, "running") {
 		t.Errorf("listed %s", out)
 	}
@@ -52,7 +52,7 @@ func TestListsSayWhatAPersonLooksFor(t *testing.T) {
 	) > strings.Index(out, "alpha") {
 		t.Errorf("sorted the other way: %s", out)
 	}
-	s.try(2, "no column is called colour; there are workflow id, run", "workflow", "list", "--sort", "colour")
+	s.try(2, "unknown column \"colour\"; the columns are workflow id, run", "workflow", "list", "--sort", "colour")
 	for _, c := range []struct {
 		offers string
 		typed  []string

@@ -31,22 +31,22 @@ func (p *program) activityLogs() *cobra.Command {
 	c := runFlag(&cobra.Command{
 		Use:   "logs ID [ACTIVITY]",
 		Short: "Print the log of an activity",
-		Long: "Print the log of an activity and printed.\n\n" +
-			"ID is a workflow's, that of an activity by itself, or an activity's own as history has it. ACTIVITY is a number in\n" +
-			"the run, or a type, of which the last is meant; without it, the run's last activity is. Of its attempts the last is\n" +
-			"shown. With --json each line is an object.",
+		Long: "Print the log lines and the printed output of an activity.\n\n" +
+			"ID is a workflow ID or the activity's ID from the history. ACTIVITY is the activity's number in the run, or its type;\n" +
+			"the last activity of the type is shown. Without ACTIVITY it is the run's last activity. The log is that of the last\n" +
+			"attempt. With --json each line is an object.",
 		Example: "  sojourn activity logs order-7 --follow\n" +
 			"  sojourn activity logs order-7 charge --attempt 1",
 		ValidArgsFunction: p.workflowIDs(),
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
-				return misused(c, fmt.Errorf("%s takes the id of one workflow, and which of its activities", c.CommandPath()))
+				return misused(c, fmt.Errorf("%s requires a workflow ID and accepts one activity (arguments given: %d)", c.CommandPath(), len(args)))
 			}
-			return filled(c, args, oneWorkflow, "which of its activities")
+			return filled(c, args, oneWorkflow, "activity")
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if c.Flags().Changed("attempt") && attempt < 1 {
-				return usageError{errors.New("--attempt counts from 1")}
+				return usageError{errors.New("--attempt must be at least 1")}
 			}
 			task, err := p.activityOf(c, args, run)
 			if err != nil {
@@ -165,7 +165,7 @@ func (p *program) showLines(c *cobra.Command, a *protocol.ActivityLogs) error {
 				err = p.say("%s", raw)
 			}
 		case l.LeftOut > 0:
-			err = p.say("… %d lines left out", l.LeftOut)
+			err = p.say("… %d lines omitted", l.LeftOut)
 		default:
 			err = p.say("%s %-6s %-5s %s", l.At.Local().Format("15:04:05.000"), l.Source, l.Level, l.Text)
 		}

@@ -132,5 +132,5 @@ func TestLinesAreReadAndFollowedFromAShell(t *testing.T) {
 	s.try(1, "has no activity none", "activity", "logs", "two", "none")
 	s.try(1, "instance_not_found", "activity", "logs", "nothing")
 	s.try(1, "task_not_found", "activity", "logs", "two", "9")
-	s.try(2, "counts from 1", "activity", "logs", "two", "1", "--attempt", "0")
+	s.try(2, "at least 1", "activity", "logs", "two", "1", "--attempt", "0")
 }

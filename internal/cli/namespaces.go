@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-const oneNamespace = "the name of one namespace"
+const oneNamespace = "namespace name"
 
 func (p *program) namespacesCommand() *cobra.Command {
 	path := func(name string) string { return "/api/namespaces/" + url.PathEscape(name) }
@@ -40,7 +40,7 @@ func (p *program) namespacesCommand() *cobra.Command {
 				}
 				in.Quotas = quotas.values(c)
 				return send(c, in, func(v protocol.NamespaceView) error {
-					return p.say("%s %s, closed runs stay %d days", said, v.Name, v.RetentionDays)
+					return p.say("%s %s, closed runs are kept for %d days", said, v.Name, v.RetentionDays)
 				})
 			},
 		}
@@ -107,7 +107,7 @@ func (p *program) describeNamespace(path func(string) string) *cobra.Command {
 			return ask(p, c, http.MethodGet, path(args[0]), nil, func(v protocol.NamespaceView) error {
 				t := table.NewWriter()
 				t.SetTitle(v.Name)
-				t.AppendHeader(table.Row{"quota", "used", "limit", "from", "held back"})
+				t.AppendHeader(table.Row{"quota", "used", "limit", "from", "held"})
 				for _, q := range v.Quotas {
 					held := ""
 					if q.Held > 0 {
@@ -115,7 +115,7 @@ func (p *program) describeNamespace(path func(string) string) *cobra.Command {
 					}
 					t.AppendRow(table.Row{q.Quota, q.Used, q.Limit, q.From, held})
 				}
-				return p.say("%s\n%s, closed runs stay %d days. %s", t.Render(), v.Status, v.RetentionDays, v.Description)
+				return p.say("%s\n%s, closed runs are kept for %d days. %s", t.Render(), v.Status, v.RetentionDays, v.Description)
 			})
 		},
 	}

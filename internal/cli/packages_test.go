@@ -16,12 +16,12 @@ func TestPackagesAreSaidInWords(t *testing.T) {
 		"package.json, .npmrc: installed 1m30s ago, 1536 KiB, /d/node-1": {
 			State: "installed", Files: []string{"package.json", ".npmrc"}, Since: ago, Bytes: 3 << 19, Path: "/d/node-1",
 		},
-		"a: installed, /d":                       {State: "installed", Files: []string{"a"}, Path: "/d"},
-		"a: being installed for 1m30s: Fetching": {State: "installing", Files: []string{"a"}, Since: ago, Detail: "Fetching"},
-		"a: could not be installed 1m30s ago, the next try in 5s: no a": {
+		"a: installed, /d":                  {State: "installed", Files: []string{"a"}, Path: "/d"},
+		"a: installing for 1m30s: Fetching": {State: "installing", Files: []string{"a"}, Since: ago, Detail: "Fetching"},
+		"a: installation failed 1m30s ago, next attempt in 5s: no a": {
 			State: "failed", Files: []string{"a"}, Since: ago, Again: history.At(now.Add(5 * time.Second)), Detail: "no a",
 		},
-		"a: not installed yet, a worker does it when it starts": {State: "pending", Files: []string{"a"}},
+		"a: not installed yet; a worker installs them when it starts": {State: "pending", Files: []string{"a"}},
 
 		"a: b":   {State: "others", Files: []string{"a"}, Detail: "b"},
 		"a: new": {State: "unheard of", Files: []string{"a"}, Detail: "new"},

@@ -27,7 +27,7 @@ func (p *program) queuesCommand() *cobra.Command {
 	)
 }
 
-var oneQueue = one("the name of one queue")
+var oneQueue = one("queue name")
 
 func queuePath(name string) string { return "/api/task-queues/" + url.PathEscape(name) }
 
@@ -68,7 +68,7 @@ func (p *program) describeQueue(c *cobra.Command, args []string) error {
 func (p *program) showQueue(q protocol.QueueState) error {
 	tasks := table.NewWriter()
 	tasks.SetTitle(q.Name)
-	tasks.AppendHeader(table.Row{"tasks", "ready", "leased", "delayed", "budget: leases", "a minute", "admission"})
+	tasks.AppendHeader(table.Row{"tasks", "ready", "leased", "delayed", "lease limit", "per minute", "admission"})
 	for _, l := range []struct {
 		name  string
 		tally protocol.TaskTally
@@ -118,11 +118,11 @@ func (p *program) buildCommand(verb, short string) *cobra.Command {
 			if len(args) == 0 || len(args) > 2 || none == (len(args) == 2) {
 				return usageError{
 					fmt.Errorf(
-						"%s takes the name of a queue and a build id, or --unversioned instead of the build id", c.CommandPath(),
+						"%s requires a queue name and either a build ID or --unversioned", c.CommandPath(),
 					),
 				}
 			}
-			return filled(c, args, "the name of a queue", "a build id")
+			return filled(c, args, "queue name", "build ID")
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			body := map[string]*string{"build_id": nil}
@@ -135,7 +135,7 @@ func (p *program) buildCommand(verb, short string) *cobra.Command {
 				}
 				said := "is active"
 				if out.Intent == protocol.IntentDraining {
-					said = "drains"
+					said = "is draining"
 				}
 				if out.Selected {
 					said += ", new runs are pinned to it"
@@ -156,12 +156,12 @@ func (p *program) limitCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "limit [QUEUE]", Short: "Set the limits of a queue, or without a name of all queues of the namespace together",
 		Long: "Set the limits of a queue, or without a name of all queues of the namespace together.\n\n" +
-			"What a flag names is set, \"none\" takes the bound away; what no flag names stays. Without a flag the budgets are shown.",
+			"A flag changes its limit; \"none\" removes the limit. Without flags the current limits are shown.",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageError{fmt.Errorf("%s takes the name of one queue, or none", c.CommandPath())}
+				return usageError{fmt.Errorf("%s accepts at most one queue name (arguments given: %d)", c.CommandPath(), len(args))}
 			}
-			return filled(c, args, "the name of one queue")
+			return filled(c, args, "queue name")
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := p.settings(c)
@@ -216,7 +216,7 @@ func (p *program) limitCommand() *cobra.Command {
 				return p.printJSON(now)
 			}
 			t := table.NewWriter()
-			t.AppendHeader(table.Row{"tasks", "leases at once", "begun in a minute"})
+			t.AppendHeader(table.Row{"tasks", "lease limit", "dispatches per minute"})
 			t.AppendRow(table.Row{"workflow", limitText(now.Workflow.MaxLeases), limitText(now.Workflow.MaxPerMinute)})
 			t.AppendRow(table.Row{"activity", limitText(now.Activity.MaxLeases), limitText(now.Activity.MaxPerMinute)})
 			return p.render(t)
@@ -251,13 +251,13 @@ func (p *program) routeCommand() *cobra.Command {
 	group := ""
 	c := &cobra.Command{
 		Use: "route [QUEUE]", Short: "Restrict a queue, or without a name all queues of the namespace, to the workers of a group",
-		Long: "Restrict a queue, or without a name all queues of the namespace that name no group, to the workers of a group.\n\n" +
-			"A group is the one in the tokens of its workers; --group \"\" undoes it. Without the flag it is shown where the tasks go.",
+		Long: "Restrict a queue, or without a name all queues of the namespace without a group, to the workers of a group.\n\n" +
+			"A worker's group is the group of its token. --group \"\" removes the restriction. Without --group the current one is shown.",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageError{fmt.Errorf("%s takes the name of one queue, or none", c.CommandPath())}
+				return usageError{fmt.Errorf("%s accepts at most one queue name (arguments given: %d)", c.CommandPath(), len(args))}
 			}
-			return filled(c, args, "the name of one queue")
+			return filled(c, args, "queue name")
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := p.settings(c)
@@ -278,13 +278,13 @@ func (p *program) routeCommand() *cobra.Command {
 					what = "namespace " + r.Namespace
 				}
 				if r.Group == "" {
-					return p.say("%s: to all workers that serve it", what)
+					return p.say("%s: dispatched to all workers that poll it", what)
 				}
 				from := ""
 				if r.FromNamespace {
-					from = ", as its namespace is"
+					from = " (set for the namespace)"
 				}
-				return p.say("%s: to group %s%s, of which %d workers serve it", what, r.Group, from, r.Workers)
+				return p.say("%s: dispatched only to group %s%s; %d of its workers poll it", what, r.Group, from, r.Workers)
 			})
 		},
 	}

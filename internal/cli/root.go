@@ -102,7 +102,7 @@ func (p *program) root() *cobra.Command {
 		Use:   "sojourn",
 		Short: "Durable workflows whose steps can stay with a worker",
 		Long: "Durable workflows whose steps can stay with a worker.\n\n" +
-			"Without a subcommand SOJOURN_CONTAINER_TYPE says what this process is: APP, WORKER or WORKER_AND_APP.",
+			"Without a subcommand, SOJOURN_CONTAINER_TYPE sets the role of the process: APP, WORKER or WORKER_AND_APP.",
 		SilenceUsage: true, SilenceErrors: true, Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := p.settings(c)

@@ -17,7 +17,7 @@ import (
 
 const (
 	schedulesPath = "/api/schedules"
-	oneSchedule   = "the id of one schedule"
+	oneSchedule   = "schedule ID"
 )
 
 func schedulePath(id string) string { return schedulesPath + "/" + url.PathEscape(id) }
@@ -90,7 +90,7 @@ func (p *program) describeSchedule(c *cobra.Command, args []string) error {
 			fact{"note", plain(v.Note)},
 			fact{"overlap", v.Overlap},
 			fact{
-				"fired", fmt.Sprintf("%d, failed %d, skipped %d, waiting %d", v.Fires, v.Failures, v.Info.Skipped, v.Info.Buffered),
+				"fired", fmt.Sprintf("%d, failed %d, skipped %d, buffered %d", v.Fires, v.Failures, v.Info.Skipped, v.Info.Buffered),
 			},
 			fact{"remaining", plain(v.Remaining)},
 			fact{"last", stampOf(v.LastFire)},
@@ -112,20 +112,20 @@ type scheduleFlags struct {
 
 func (s *scheduleFlags) register(p *program, c *cobra.Command) {
 	f := c.Flags()
-	f.StringArrayVar(&s.cron, "cron", nil, "cron expression of five fields, or @hourly and the like; may be repeated")
-	f.StringArrayVar(&s.every, "every", nil, "pause between firings, like 30m; may be repeated")
-	f.StringVar(&s.zone, "timezone", "", "time zone of the cron expressions (default UTC)")
-	f.StringVar(&s.kind, "type", "", "type of the workflow it starts")
+	f.StringArrayVar(&s.cron, "cron", nil, "cron expression with five fields, or a shorthand such as @hourly; may be repeated")
+	f.StringArrayVar(&s.every, "every", nil, "interval between firings, such as 30m; may be repeated")
+	f.StringVar(&s.zone, "timezone", "", "time zone of the cron expressions; default: UTC")
+	f.StringVar(&s.kind, "type", "", "type of the workflow to start")
 	f.StringVar(&s.activity, "activity", "", "type of the activity to start, instead of a workflow")
 	s.limits.flags(c)
-	f.StringVar(&s.queue, "queue", "", "task queue of what it starts (default default)")
+	f.StringVar(&s.queue, "queue", "", "task queue of the started run; default: default")
 	f.StringVar(&s.input, "input", "", inputHelp)
 	f.StringVar(
-		&s.overlap, "overlap", "", "skip, buffer_one, buffer_all, allow_all, cancel_other or terminate_other (default skip)",
+		&s.overlap, "overlap", "", "overlap policy: skip, buffer_one, buffer_all, allow_all, cancel_other or terminate_other; default: skip",
 	)
-	f.DurationVar(&s.jitter, "jitter", 0, "fire up to this much later, by chance")
-	f.Int64Var(&s.runs, "max-runs", 0, "end after so many firings")
-	f.StringVar(&s.note, "note", "", "what it is for")
+	f.DurationVar(&s.jitter, "jitter", 0, "maximum random delay of each firing")
+	f.Int64Var(&s.runs, "max-runs", 0, "number of firings after which the schedule ends")
+	f.StringVar(&s.note, "note", "", "note, shown to other operators")
 	offerFlag(c, "type", flagOf(p.workflowTypes))
 	offerFlag(c, "activity", flagOf(p.activityTypes))
 }
@@ -152,7 +152,7 @@ func (s *scheduleFlags) request(p *program, c *cobra.Command) (in protocol.Sched
 			d, err := time.ParseDuration(e)
 			n, wrong := seconds("every", d)
 			if err != nil || wrong != nil || n == 0 {
-				return in, usageError{fmt.Errorf("--every is a number of whole seconds, like 90s or 2h, not %q", e)}
+				return in, usageError{fmt.Errorf("--every must be a whole number of seconds, such as 90s or 2h, not %q", e)}
 			}
 			in.Spec.Intervals = append(in.Spec.Intervals, protocol.ScheduleInterval{Every: fmt.Sprintf("PT%dS", n)})
 		}
@@ -188,11 +188,11 @@ func (s *scheduleFlags) action(p *program, c *cobra.Command) (*protocol.Schedule
 	limited := !reflect.ValueOf(a.ActivityOptions).IsZero()
 	switch given := c.Flags().Changed; {
 	case limited && s.activity == "":
-		return nil, usageError{errors.New("--session, times and attempts are of an activity: --activity says which")}
+		return nil, usageError{errors.New("--session, --affinity, timeouts and retries apply to activities only; set --activity")}
 	case s.kind != "" && s.activity != "":
 		return nil, usageError{errors.New("a schedule starts a workflow (--type) or an activity (--activity), not both")}
 	case s.kind == "" && s.activity == "" && (given("queue") || given("input")):
-		return nil, usageError{fmt.Errorf("%s requires --type or --activity with --queue or --input", c.CommandPath())}
+		return nil, usageError{errors.New("--queue and --input require --type or --activity")}
 	case s.kind == "" && s.activity == "":
 		return nil, nil
 	}
@@ -214,7 +214,7 @@ func (p *program) createSchedule() *cobra.Command {
 				return err
 			}
 			if in.Spec == nil || in.Action == nil {
-				return usageError{fmt.Errorf("%s needs --type or --activity, and --cron or --every", c.CommandPath())}
+				return usageError{fmt.Errorf("%s requires --type or --activity, and --cron or --every", c.CommandPath())}
 			}
 			in.ID = args[0]
 			if paused {
@@ -233,8 +233,8 @@ func (p *program) changeSchedule() *cobra.Command {
 	c := &cobra.Command{
 		Use: "update ID", Short: "Change a schedule; values without a flag are kept", Args: one(oneSchedule),
 		Long: "Change a schedule; values without a flag are kept.\n\n" +
-			"The times (--cron, --every, --timezone) are replaced together, and so is what it starts\n" +
-			"(--type or --activity, --queue, --input, and what an activity is run with).",
+			"The times (--cron, --every, --timezone) are replaced together, and so is the action\n" +
+			"(--type or --activity, --queue, --input and the options of an activity).",
 		RunE: func(c *cobra.Command, args []string) error {
 			in, err := s.request(p, c)
 			if err != nil {
@@ -271,7 +271,7 @@ func overlapBody(overlap string) map[string]string {
 	return in
 }
 
-const overlapHelp = "overlap policy of this once (default the schedule's)"
+const overlapHelp = "overlap policy of this firing; default: the schedule's"
 
 func (p *program) triggerSchedule() *cobra.Command {
 	var overlap string
@@ -289,7 +289,7 @@ func (p *program) backfillSchedule() *cobra.Command {
 	var overlap string
 	c := &cobra.Command{
 		Use: "backfill ID FROM TO", Short: "Fire a schedule for its times in a past interval",
-		Args:    exactly(oneSchedule, "a time to begin", "a time to end"),
+		Args:    exactly(oneSchedule, "start time", "end time"),
 		Example: "  sojourn schedules backfill nightly 2026-11-01T00:00:00Z 2026-11-08T00:00:00Z",
 		RunE: func(c *cobra.Command, args []string) error {
 			in := overlapBody(overlap)

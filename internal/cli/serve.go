@@ -152,7 +152,7 @@ func (p *program) app(ctx context.Context, s *settings, memory int64) (*app.App,
 			return nil, err
 		}
 		if token = t; created {
-			fmt.Fprintf(p.err, "made a bootstrap token, kept in %s:\n  %s\n", filepath.Join(s.DataDir, process.TokenFile), token)
+			fmt.Fprintf(p.err, "generated a bootstrap token and stored it in %s:\n  %s\n", filepath.Join(s.DataDir, process.TokenFile), token)
 		}
 	}
 	var rules *tls.Config

@@ -74,7 +74,7 @@ func TestWhatAPersonIsShown(t *testing.T) {
 	until(t, "a run whose code fails says with what, and where", func() bool {
 		_, out, _ := run(t, s.dir, s.env, "workflow", "describe", "broken")
 		_, debugged, _ := run(t, s.dir, s.env, "workflow", "debug", "broken")
-		return brokenRun.MatchString(out) && strings.Contains(out, "its code failed at\n") &&
+		return brokenRun.MatchString(out) && strings.Contains(out, "workflow code failed at\n") &&
 			strings.Contains(out, "shown_test.go:") &&
 			strings.Contains(debugged, "workflow task failed and is retried: workflow code panicked (shown_test.go:")
 	})
@@ -147,7 +147,7 @@ func TestARunIsFollowedFromAShell(t *testing.T) {
 	s := startShell(t)
 	s.try(0, "started_new", "workflow", "start", "tour.counter", "--id", "n", "--input", "[1, 3]", "--delay", "1s")
 	if out := s.try(0, "WorkflowCompleted", "workflow", "history", "n", "--follow"); strings.Count(
-		out, "goes on as run",
+		out, "continued as run",
 	) != 2 || strings.Count(out, "WorkflowStarted") != 3 {
 		t.Errorf("followed over three runs: %s", out)
 	}
@@ -163,7 +163,7 @@ func TestARunIsFollowedFromAShell(t *testing.T) {
 		}
 	}
 	if out := s.try(0, "WorkflowContinuedAsNew", "workflow", "history", "n", "--run", first, "-f"); strings.Contains(
-		out, "goes on as",
+		out, "continued as",
 	) {
 		t.Errorf("followed one run: %s", out)
 	}

@@ -17,15 +17,15 @@ type starting struct {
 
 func (s *starting) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&s.run.WorkflowID, "id", "", "id of the run; made when absent")
-	f.StringVar(&s.run.TaskQueue, "queue", "", "task queue (default default)")
-	f.StringVar(&s.run.BusinessKey, "business-key", "", "what people know it by")
-	f.StringVar(&s.memo, "memo", "", "JSON object that is kept with the run")
-	f.StringVar(&s.attributes, "search-attributes", "", "JSON object of attributes that runs are found by")
-	f.BoolVar(&s.existing, "use-existing", false, "take the open run of this id, if there is one")
-	f.IntVar(&s.priority, "priority", 5, "0 first … 9 last")
-	f.StringVar(&s.run.FairnessKey, "fairness-key", "", "class among which a queue's tasks are shared out")
-	f.IntVar(&s.run.FairnessWeight, "fairness-weight", 0, "share of the class, 1 to 1000 (default 1)")
+	f.StringVar(&s.run.WorkflowID, "id", "", "workflow ID; default: a new ULID")
+	f.StringVar(&s.run.TaskQueue, "queue", "", "task queue; default: default")
+	f.StringVar(&s.run.BusinessKey, "business-key", "", "business key, such as an order number")
+	f.StringVar(&s.memo, "memo", "", "memo, a JSON object that is stored with the run")
+	f.StringVar(&s.attributes, "search-attributes", "", "search attributes, a JSON object")
+	f.BoolVar(&s.existing, "use-existing", false, "return the open run with this workflow ID, if one exists")
+	f.IntVar(&s.priority, "priority", 5, "priority, from 0 (first) to 9 (last)")
+	f.StringVar(&s.run.FairnessKey, "fairness-key", "", "fairness key: the keys of a queue share its workers by their weights")
+	f.IntVar(&s.run.FairnessWeight, "fairness-weight", 0, "weight of the fairness key, 1 to 1000; default: 1")
 }
 
 // read is the run of the flags, with an id in any case.

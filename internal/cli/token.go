@@ -65,9 +65,9 @@ func (p *program) tokenCommand() *cobra.Command {
 		Example: "  sojourn token roles dpewngyqzm3j4 writer",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) < 2 {
-				return misused(c, fmt.Errorf("%s takes the id of one token, as list shows it, and all its roles", c.CommandPath()))
+				return misused(c, fmt.Errorf("%s requires a token ID, as shown by sojourn token list, and one or more roles", c.CommandPath()))
 			}
-			return filled(c, args[:1], "the id of one token")
+			return filled(c, args[:1], "token ID")
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			var in auth.RolesRequest
@@ -75,13 +75,13 @@ func (p *program) tokenCommand() *cobra.Command {
 				in.Roles = append(in.Roles, auth.Role(r))
 			}
 			return ask(p, c, http.MethodPut, "/api/tokens/"+url.PathEscape(args[0])+"/roles", in, func(v auth.TokenView) error {
-				return p.say("%s is %s", v.ID, strings.Join(v.Roles, ", "))
+				return p.say("%s has the roles %s", v.ID, strings.Join(v.Roles, ", "))
 			})
 		},
 	}
 	revoke := &cobra.Command{
 		Use: "revoke ID", Short: "Revoke a token at once",
-		Args: one("the id of one token, as list shows it"),
+		Args: one("token ID, as shown by sojourn token list"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return ask(p, c, http.MethodDelete, "/api/tokens/"+url.PathEscape(args[0]), nil, func(v auth.TokenView) error {
 				return p.say("revoked %s", v.ID)

@@ -16,13 +16,12 @@ import (
 func (p *program) typesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "types [DIR]", Short: "Write the types of handlers' contexts, for editors and type checkers",
-		Long: "Write sojourn.d.ts and sojourn.pyi into a folder of handlers, or the folder here: the types of the context that a\n" +
-			"handler gets as its second argument, in TypeScript (and JavaScript by its comments) and Python. They are of this\n" +
-			"binary and take the place of older ones. Where there is no tsconfig.json one is written, too. Handlers run without\n" +
-			"any of them.",
+		Long: "Write sojourn.d.ts and sojourn.pyi into a directory of handlers, by default the current one: the types of a handler's\n" +
+			"second argument, its context, for TypeScript (also JavaScript with JSDoc) and Python. Files of other releases are\n" +
+			"overwritten. A tsconfig.json is added if none exists. Handlers run without these files.",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return misused(c, errors.New("at most one folder is allowed"))
+				return misused(c, errors.New("at most one directory is allowed"))
 			}
 			return nil
 		},
@@ -50,7 +49,7 @@ func (p *program) writeTypes(dir string) error {
 		said := "wrote"
 		switch was, err := os.ReadFile(path); {
 		case err == nil && bytes.Equal(was, text):
-			said = "as it was:"
+			said = "unchanged"
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			return err
 		default:
@@ -64,7 +63,7 @@ func (p *program) writeTypes(dir string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // code, as above
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		fmt.Fprintln(p.out, "left", path) // was created by a user
+		fmt.Fprintln(p.out, "unchanged", path) // was created by a user
 		return nil
 	case err == nil:
 		_, err = f.Write(sandbox.TSConfig)

@@ -135,15 +135,15 @@ func TestWorkflowsAreStartedTalkedToAndEndedFromAShell(t *testing.T) {
 	}
 
 	for says, args := range map[string]string{
-		"--input must be a JSON array": "signal b x --input 2",
-		"is not JSON":                  "start x --input [",
-		"whole seconds":                "start x --run-timeout 1500ms",
-		"--wait waits for a run":       "start x --wait --cron @hourly",
-		"takes the id of one":          "query b",
-		"takes the type of one":        "start",
-		"--limit must be at least 1":   "list --limit 0",
-		"see sojourn workflow start":   "start x --inputs []",
-		"did you mean list?":           "lst",
+		"--input must be a JSON array":            "signal b x --input 2",
+		"is not JSON":                             "start x --input [",
+		"whole number of seconds":                 "start x --run-timeout 1500ms",
+		"--wait cannot be combined with --cron":   "start x --wait --cron @hourly",
+		"requires a workflow ID and a query name": "query b",
+		"requires a workflow type":                "start",
+		"--limit must be at least 1":              "list --limit 0",
+		"see sojourn workflow start":              "start x --inputs []",
+		"did you mean list?":                      "lst",
 	} {
 		s.try(2, says, append([]string{"workflow"}, strings.Fields(args)...)...)
 	}
@@ -163,8 +163,8 @@ func TestWorkflowsAreStartedTalkedToAndEndedFromAShell(t *testing.T) {
 func TestSchedulesAreMadeChangedAndFiredFromAShell(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)
-	s.try(2, "needs --type", "schedules", "create", "s", "--every", "1h")
-	s.try(2, "whole seconds", "schedules", "create", "s", "--every", "soon", "--type", "tour.greeting")
+	s.try(2, "requires --type", "schedules", "create", "s", "--every", "1h")
+	s.try(2, "whole number of seconds", "schedules", "create", "s", "--every", "soon", "--type", "tour.greeting")
 	s.try(
 		0, "created s", "schedules", "create", "s", "--every", "1h", "--every", "90m", "--type", "tour.greeting", "--input",
 		`["Ada"]`, "--jitter", "5s",
@@ -231,9 +231,9 @@ func TestWorkersSessionsAndNamespacesAreSeenFromAShell(t *testing.T) {
 	s.try(1, "session_not_active", "sessions", "migrate", id)
 	s.try(1, "worker_session_not_found", "sessions", "close", "none")
 
-	s.try(0, "created team, closed runs stay 7 days", "namespaces", "create", "team", "--retention-days", "7")
+	s.try(0, "created team, closed runs are kept for 7 days", "namespaces", "create", "team", "--retention-days", "7")
 	s.try(1, "namespace_already_exists", "namespaces", "create", "team")
-	s.try(0, "updated team, closed runs stay 7 days", "namespaces", "update", "team", "--description", "ours")
+	s.try(0, "updated team, closed runs are kept for 7 days", "namespaces", "update", "team", "--description", "ours")
 	s.try(0, "ours", "namespaces")
 	s.try(0, "started_new", "workflow", "start", "x", "--id", "x", "--namespace", "team")
 	s.try(1, "instance_not_found", "workflow", "describe", "x")

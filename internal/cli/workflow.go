@@ -34,7 +34,7 @@ func (p *program) workflowCommand() *cobra.Command {
 // one wants exactly one argument.
 func one(what string) cobra.PositionalArgs { return exactly(what) }
 
-const oneWorkflow = "the id of one workflow"
+const oneWorkflow = "workflow ID"
 
 func (p *program) listWorkflows() *cobra.Command {
 	var filter, status, kind, typ string
@@ -181,7 +181,7 @@ func (p *program) exportWorkflow() *cobra.Command {
 func (p *program) importWorkflow() *cobra.Command {
 	return &cobra.Command{
 		Use: "import FILE", Short: "Import a closed run from its export; - reads standard input",
-		Args: one("one file, or -"),
+		Args: one("file, or -"),
 		RunE: func(c *cobra.Command, args []string) error {
 			var bundle json.RawMessage
 			var err error

@@ -119,9 +119,9 @@ func (p *program) showRun(v protocol.RunView) error {
 	case said && t.Stack == "":
 		return nil
 	case said:
-		_, err = fmt.Fprintf(p.out, "\nits code failed at\n%s\n", strings.TrimSpace(t.Stack))
+		_, err = fmt.Fprintf(p.out, "\nworkflow code failed at\n%s\n", strings.TrimSpace(t.Stack))
 	default:
-		_, err = fmt.Fprintf(p.out, "\nits code failed: %s\n", strings.TrimSpace(t.LastFailure+"\n"+t.Stack))
+		_, err = fmt.Fprintf(p.out, "\nworkflow code failed: %s\n", strings.TrimSpace(t.LastFailure+"\n"+t.Stack))
 	}
 	return err
 }

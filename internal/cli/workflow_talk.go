@@ -21,13 +21,13 @@ func (p *program) startWorkflow() *cobra.Command {
 	var cron, zone string
 	var wait bool
 	c := &cobra.Command{
-		Use: "start TYPE", Short: "Start a workflow", Args: one("the type of one workflow"),
+		Use: "start TYPE", Short: "Start a workflow", Args: one("workflow type"),
 		ValidArgsFunction: first(p.workflowTypes),
 		Example: "  sojourn workflow start greet --id g1 --input '[\"Ada\"]' --wait\n" +
 			"  sojourn workflow start report --cron '0 7 * * 1-5' --cron-timezone Europe/Berlin",
 		RunE: func(c *cobra.Command, args []string) error {
 			if wait && cron != "" {
-				return usageError{fmt.Errorf("--wait waits for a run, and --cron makes a schedule")}
+				return usageError{fmt.Errorf("--wait cannot be combined with --cron, which creates a schedule instead of a run")}
 			}
 			in, err := shared.read(p, c)
 			if err != nil {
@@ -68,11 +68,11 @@ func (p *program) startWorkflow() *cobra.Command {
 	shared.flags(c)
 	f := c.Flags()
 	f.StringVar(&input, "input", "", inputHelp)
-	f.DurationVar(&execution, "execution-timeout", 0, "how long the workflow may take, over all its runs")
-	f.DurationVar(&run, "run-timeout", 0, "how long one run may take")
-	f.DurationVar(&delay, "delay", 0, "begin this much later")
-	f.StringVar(&cron, "cron", "", "make a schedule of this id that starts it at these times")
-	f.StringVar(&zone, "cron-timezone", "", "time zone of --cron (default UTC)")
+	f.DurationVar(&execution, "execution-timeout", 0, "maximum duration of the workflow over all its runs")
+	f.DurationVar(&run, "run-timeout", 0, "maximum duration of one run")
+	f.DurationVar(&delay, "delay", 0, "start after this delay")
+	f.StringVar(&cron, "cron", "", "cron expression; creates a schedule with this ID instead of a run")
+	f.StringVar(&zone, "cron-timezone", "", "time zone of --cron; default: UTC")
 	f.BoolVar(&wait, "wait", false, "wait for the result and print it")
 	return c
 }
@@ -80,7 +80,7 @@ func (p *program) startWorkflow() *cobra.Command {
 // seconds converts a duration to whole seconds; it refuses fractions instead of rounding them.
 func seconds(flag string, d time.Duration) (int64, error) {
 	if d < 0 || d%time.Second != 0 {
-		return 0, usageError{fmt.Errorf("--%s is a number of whole seconds, like 90s or 2h", flag)}
+		return 0, usageError{fmt.Errorf("--%s must be a whole number of seconds, such as 90s or 2h", flag)}
 	}
 	return int64(d / time.Second), nil
 }
@@ -88,7 +88,7 @@ func seconds(flag string, d time.Duration) (int64, error) {
 func (p *program) signalWorkflow() *cobra.Command {
 	var run, input, request string
 	c := runFlag(&cobra.Command{
-		Use: "signal ID NAME", Short: "Send a signal", Args: exactly(oneWorkflow, "the name of a signal"),
+		Use: "signal ID NAME", Short: "Send a signal", Args: exactly(oneWorkflow, "signal name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			raw, err := p.arguments(c, input)
 			if err != nil {
@@ -111,7 +111,7 @@ func (p *program) queryWorkflow() *cobra.Command {
 	var run, input string
 	c := runFlag(&cobra.Command{
 		Use: "query ID NAME", Short: "Query a run and print the result",
-		Args: exactly(oneWorkflow, "the name of a query"),
+		Args: exactly(oneWorkflow, "query name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			raw, err := p.arguments(c, input)
 			if err != nil {
@@ -133,7 +133,7 @@ func (p *program) updateWorkflow() *cobra.Command {
 	var most time.Duration
 	c := runFlag(&cobra.Command{
 		Use: "update ID NAME", Short: "Send an update, wait for its result and print it",
-		Args: exactly(oneWorkflow, "the name of an update"),
+		Args: exactly(oneWorkflow, "update name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			raw, err := p.arguments(c, input)
 			if err != nil {
@@ -152,7 +152,7 @@ func (p *program) updateWorkflow() *cobra.Command {
 					return p.printJSON(a.Result)
 				}
 				if a.WaitTimedOut && until == protocol.WaitCompleted {
-					return fmt.Errorf("update %s is accepted, and was not answered within %d s", a.UpdateID, a.WaitTimeout)
+					return fmt.Errorf("update %s was accepted but did not complete within %d s", a.UpdateID, a.WaitTimeout)
 				}
 				return p.say("%s %s", a.Outcome, a.UpdateID)
 			})
@@ -276,7 +276,7 @@ func (p *program) result(c *cobra.Command, id, run string) error {
 	}
 	err = &client.NotCompleted{Run: v}
 	if v.Status == "failed" {
-		err = fmt.Errorf("%w (where: sojourn workflow debug %s)", err, id)
+		err = fmt.Errorf("%w; for details run: sojourn workflow debug %s", err, id)
 	}
 	return err
 }

@@ -39,7 +39,7 @@ func (c *checker) oneOf(name, value string, allowed ...string) {
 func (c *checker) isolation(name, value string) {
 	switch value {
 	case "namespace", "wasm", "command", "external":
-		c.bad(name, "there is no such isolation here; confined is the strongest")
+		c.bad(name, "is not supported; the strongest isolation is confined")
 	default:
 		c.oneOf(name, value, "auto", "none", "process", "confined")
 	}
@@ -78,14 +78,14 @@ func check(cfg *Config, sources []Source) error {
 	}
 	if cfg.Role == Worker || cfg.Role == Client {
 		if (cfg.ClientCert == "") != (cfg.ClientKey == "") {
-			c.bad("client-cert", "needs client-key, and the reverse")
+			c.bad("client-cert", "client-cert and client-key must be set together")
 		}
 		if len(cfg.AppURLs) == 0 {
-			c.bad("app-url", "must name an app")
+			c.bad("app-url", "must contain at least one URL")
 		}
 		for _, a := range cfg.AppURLs {
 			if u, err := url.Parse(a); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-				c.bad("app-url", "each must look like http://HOST:PORT or https://HOST")
+				c.bad("app-url", "each URL must look like http://HOST:PORT or https://HOST")
 				break
 			}
 		}
@@ -111,7 +111,7 @@ func Networks(list []string) (all []netip.Prefix, err error) {
 		if err != nil {
 			one, err := netip.ParseAddr(text)
 			if err != nil {
-				return nil, fmt.Errorf("%q is neither an address nor a network, as 10.0.0.1 or 10.0.0.0/8", text)
+				return nil, fmt.Errorf("%q is neither an address nor a network, such as 10.0.0.1 or 10.0.0.0/8", text)
 			}
 			network = netip.PrefixFrom(one.Unmap(), one.Unmap().BitLen())
 		}
@@ -126,28 +126,28 @@ func checkApp(c *checker, cfg *Config) {
 		c.bad("trusted-proxies", "%v", err)
 	}
 	if cfg.BasePath != "" && !basePath.MatchString(cfg.BasePath) {
-		c.bad("base-path", "%q is no path as /sojourn or /team/sojourn", cfg.BasePath)
+		c.bad("base-path", "must be a path such as /sojourn or /team/sojourn")
 	}
 	if (cfg.TLSCert == "") != (cfg.TLSKey == "") {
-		c.bad("tls-cert", "needs tls-key, and the reverse")
+		c.bad("tls-cert", "tls-cert and tls-key must be set together")
 	}
 	if cfg.TLSClientCA != "" && cfg.TLSCert == "" {
-		c.bad("tls-client-ca", "needs tls-cert: without TLS nobody shows a certificate")
+		c.bad("tls-client-ca", "requires tls-cert: client certificates are sent over TLS only")
 	}
 	c.oneOf("auth", cfg.Auth, AuthToken, AuthNone)
 	if cfg.Auth == AuthNone && !loopback(host) {
-		c.bad("auth", "only with a loopback address, and addr is %s", cfg.Addr)
+		c.bad("auth", "is allowed only with a loopback address; addr is %s", cfg.Addr)
 	}
 	path, sqlite := strings.CutPrefix(cfg.DatabaseURL, "sqlite:")
 	switch {
 	case sqlite && path == "":
-		c.bad("database-url", "sqlite: needs the path of a file")
+		c.bad("database-url", "sqlite: requires a file path")
 	case !sqlite && !strings.HasPrefix(cfg.DatabaseURL, "postgres://") &&
 		!strings.HasPrefix(cfg.DatabaseURL, "postgresql://"):
 		c.bad("database-url", "must be sqlite:PATH or postgres://…")
 	}
 	if cfg.DatabaseURLFile != "" && c.source("database-url").From != "default" {
-		c.bad("database-url-file", "excludes database-url; set one of them")
+		c.bad("database-url-file", "cannot be combined with database-url; set only one of them")
 	}
 	c.positive("session-cleanup", cfg.SessionCleanup)
 	c.positive("activity-log-age", cfg.ActivityLogAge)
@@ -162,7 +162,7 @@ func checkApp(c *checker, cfg *Config) {
 	c.atLeast("sockets-per-token", cfg.MaxSockets, 0)
 	c.atLeast("postgres-pool", cfg.PostgresPool, 4) // committer, notifier, listener, one reader
 	if len(cfg.SocketTransports) == 0 {
-		c.bad("socket-transports", "must name websocket, polling or both")
+		c.bad("socket-transports", "must be websocket, polling or both")
 	}
 	for _, t := range cfg.SocketTransports {
 		if t != "websocket" && t != "polling" {
@@ -196,7 +196,7 @@ func checkWorker(c *checker, cfg *Config) {
 	}
 	c.atLeast("sticky-cache-size", cfg.StickyCacheSize, 1)
 	if len(cfg.Queues) == 0 {
-		c.bad("queues", "must name a queue")
+		c.bad("queues", "must name at least one queue")
 	}
 	for _, q := range cfg.Queues {
 		if len(q) > 255 {
@@ -217,7 +217,7 @@ func checkWorker(c *checker, cfg *Config) {
 		first, errFirst := strconv.Atoi(a)
 		last, errLast := strconv.Atoi(b)
 		if !two || errFirst != nil || errLast != nil || first < 1 || last < first || last >= 1<<31-1 {
-			c.bad("executor-uids", "must be auto, none or a range of user ids as 60600-60999")
+			c.bad("executor-uids", "must be auto, none or a range of user IDs such as 60600-60999")
 		}
 	}
 	if !cfg.Role.RunsApp() {
@@ -237,14 +237,14 @@ func checkEgress(c *checker, cfg *Config) {
 	c.oneOf("egress", cfg.Egress, "auto", "none", "filtered", "open")
 	held := cfg.Egress == "none" || cfg.Egress == "filtered"
 	if held && (cfg.Isolation == "none" || cfg.Isolation == "process") {
-		c.bad("egress", "nothing holds it with isolation %s; it needs confined", cfg.Isolation)
+		c.bad("egress", "cannot be enforced with isolation %s; set isolation to confined", cfg.Isolation)
 	}
 	if len(cfg.EgressAllow) > 0 && (cfg.Egress == "none" || cfg.Egress == "open") {
-		c.bad("egress-allow", "is for egress filtered, and egress is %s", cfg.Egress)
+		c.bad("egress-allow", "applies only to egress filtered; egress is %s", cfg.Egress)
 	}
 	for _, e := range cfg.EgressAllow {
 		if e == "" || strings.ContainsAny(e, "*@?# ") || strings.Contains(e, "://") {
-			c.bad("egress-allow", "each must look like HOST, HOST:PORT or an address range as 10.0.0.0/8")
+			c.bad("egress-allow", "each must look like HOST, HOST:PORT or an address range such as 10.0.0.0/8")
 			break
 		}
 	}
@@ -272,7 +272,7 @@ func checkIdle(c *checker, cfg *Config) {
 		return
 	}
 	seconds := func(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
-	c.bad("session-idle", "%s s must be longer than %s s, which an attempt may take between two signs of life "+
-		"(attempt-lease %s s less session-buffer %s s): lengthen session-idle or shorten attempt-lease",
-		seconds(cfg.SessionIdle), seconds(least), seconds(cfg.AttemptLease), seconds(cfg.SessionBuffer))
+	c.bad("session-idle", "must be longer than %s s, the longest time between two renewals of an attempt "+
+		"(attempt-lease %s s minus session-buffer %s s); lengthen session-idle or shorten attempt-lease",
+		seconds(least), seconds(cfg.AttemptLease), seconds(cfg.SessionBuffer))
 }

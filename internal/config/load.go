@@ -101,7 +101,7 @@ func Load(flags *pflag.FlagSet, environ []string, path string) (*Config, []Sourc
 			wrong = append(wrong, errors.New(string(w)))
 		}
 		return nil, nil, nil, errors.Join(append(wrong, fmt.Errorf(
-			"after a rollback, settings of the newer release may remain: start with --%s", ignoreFlag,
+			"if they remain from a newer release after a rollback, start with --%s", ignoreFlag,
 		))...)
 	}
 	layers := []layer{
@@ -127,8 +127,8 @@ func advise(c *Config) (warnings []Warning) {
 	serves := c.Role == App || c.Role == Both
 	if n := len(c.Token); serves && c.Auth == AuthToken && n > 0 && n < guessable {
 		warnings = append(warnings, Warning(fmt.Sprintf(
-			"the token that is set has %d characters, and all rights: whoever reaches the app can guess it; "+
-				"take %d or more at random, or none, and the app makes one", n, guessable,
+			"token has only %d characters and can be guessed, but grants full access; "+
+				"use at least %d random characters, or unset it and the app generates a token", n, guessable,
 		)))
 	}
 	return warnings

@@ -93,7 +93,7 @@ func TestIsolationIsWhatExecutorsCanHave(t *testing.T) {
 			"command": false,
 		} {
 			_, _, _, err := load(t, Worker, []string{"--" + name + "=" + value}, nil, "")
-			if (err == nil) != good || err != nil && !strings.Contains(err.Error(), "confined is the strongest") {
+			if (err == nil) != good || err != nil && !strings.Contains(err.Error(), "the strongest isolation is confined") {
 				t.Errorf("--%s %s: %v", name, value, err)
 			}
 		}

@@ -59,7 +59,7 @@ func fromFile(k kind, v any) (string, error) {
 		return fmt.Sprint(v), nil
 	case []any:
 		if k != list {
-			return "", fmt.Errorf("a list where a %s belongs", k)
+			return "", fmt.Errorf("must be a %s, not a list", k)
 		}
 		items := make([]string, len(v))
 		for i, item := range v {

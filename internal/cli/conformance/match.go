@@ -97,7 +97,7 @@ func operate(at, name string, arg, value any) error {
 		s, ok := value.(string)
 		r, err := regexp.Compile(fmt.Sprint(arg))
 		if err != nil {
-			return fmt.Errorf("%s: the pattern is no regular expression: %w", at, err)
+			return fmt.Errorf("%s: invalid regular expression in the pattern: %w", at, err)
 		}
 		if !ok || !r.MatchString(s) {
 			return mismatch(at, "text like "+r.String(), value)
@@ -153,7 +153,7 @@ func operate(at, name string, arg, value any) error {
 	case "$absent":
 		return mismatch(at, "no such member", value)
 	}
-	return fmt.Errorf("%s: the pattern has no operator %s", at, name)
+	return fmt.Errorf("%s: unknown operator %s in the pattern", at, name)
 }
 
 // operator is the one of an object that is {"$name": argument}.

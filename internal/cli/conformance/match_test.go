@@ -36,7 +36,7 @@ func TestPatternsFitWhatTheyDescribeAndNothingElse(t *testing.T) {
 		{`{"$type":"boolean"}`, `false`, ""},
 		{`{"$regex":"^a+$"}`, `"aaa"`, ""},
 		{`{"$regex":"^a+$"}`, `"ab"`, "text like"},
-		{`{"$regex":"("}`, `"a"`, "no regular expression"},
+		{`{"$regex":"("}`, `"a"`, "invalid regular expression"},
 		{`{"$regex":"1"}`, `1`, "text like"},
 		{`{"$oneOf":[1,{"a":2}]}`, `{"a":2}`, ""},
 		{`{"$oneOf":[1,2]}`, `3`, "one of"},
@@ -56,7 +56,7 @@ func TestPatternsFitWhatTheyDescribeAndNothingElse(t *testing.T) {
 		{`{"$min":2}`, `"2"`, "$min"},
 		{`{"a":{"$absent":true}}`, `{}`, ""},
 		{`{"a":{"$absent":true}}`, `{"a":null}`, "no such member"},
-		{`{"$novel":1}`, `1`, "no operator $novel"},
+		{`{"$novel":1}`, `1`, "unknown operator $novel"},
 	} {
 		pattern, err := decode([]byte(c.pattern))
 		if err != nil {

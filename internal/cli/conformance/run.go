@@ -83,9 +83,9 @@ func (r *runner) lacks(c Case) string {
 	for _, need := range c.Needs {
 		switch {
 		case need == "authentication" && r.open:
-			return "the server asks for no authentication"
+			return "the server does not require authentication"
 		case need != "authentication" && !slices.Contains(r.With, need):
-			return fmt.Sprintf("it is about a server that was started with %s (--with %[1]s)", need)
+			return fmt.Sprintf("the case requires a server that was started with %s (--with %[1]s)", need)
 		}
 	}
 	return ""
@@ -110,17 +110,17 @@ func (r *runner) probe(ctx context.Context) error {
 		nil,
 	)
 	if err != nil {
-		return fmt.Errorf("ask %s: %w", r.URL, err)
+		return fmt.Errorf("connect to %s: %w", r.URL, err)
 	}
 	if r.open = a.status == http.StatusOK; r.open {
 		return nil
 	}
 	if a, err = r.send(ctx, Request{Method: http.MethodGet, Path: "/api/cluster/info"}, nil); err != nil {
-		return fmt.Errorf("ask %s: %w", r.URL, err)
+		return fmt.Errorf("connect to %s: %w", r.URL, err)
 	}
 	if a.status != http.StatusOK {
 		return fmt.Errorf(
-			"%s/api/cluster/info answers %d: is this a server of the contract, and the token good?", r.URL, a.status,
+			"GET %s/api/cluster/info returned status %d; check the URL and the token", r.URL, a.status,
 		)
 	}
 	return nil
@@ -180,10 +180,10 @@ func (r *runner) step(ctx context.Context, s Step, vars map[string]any) error {
 	}
 	for i, path := range s.Unchanged {
 		if err := Match(before[i], after[i]); err != nil {
-			return fmt.Errorf("GET %s answers otherwise than before: %w", path, err)
+			return fmt.Errorf("GET %s: the response changed: %w", path, err)
 		}
 		if err := Match(after[i], before[i]); err != nil {
-			return fmt.Errorf("GET %s answers otherwise than before: %w", path, err)
+			return fmt.Errorf("GET %s: the response changed: %w", path, err)
 		}
 	}
 	return nil
@@ -228,10 +228,10 @@ func (r *runner) during(ctx context.Context, s Step, vars map[string]any) (answe
 	}()
 	for i, inner := range s.Meanwhile {
 		if err := r.step(ctx, inner, vars); err != nil {
-			err = fmt.Errorf("meanwhile %d: %s: %w", i+1, inner.Request.line(vars), err)
+			err = fmt.Errorf("meanwhile step %d: %s: %w", i+1, inner.Request.line(vars), err)
 			select {
 			case early := <-said: // which may be why
-				return answer{}, fmt.Errorf("answered %d before: %.400s: %w", early.status, early.raw, err)
+				return answer{}, fmt.Errorf("request returned early with status %d: %.400s: %w", early.status, early.raw, err)
 			default:
 				return answer{}, err
 			}
@@ -283,7 +283,7 @@ func (r *runner) judge(s Step, a answer, vars map[string]any) error {
 	for name, pointer := range s.Save {
 		v, ok := look(a.body, pointer)
 		if !ok {
-			return fmt.Errorf("the answer has nothing at %s to save: %.400s", pointer, a.raw)
+			return fmt.Errorf("the response has no value at %s to save: %.400s", pointer, a.raw)
 		}
 		vars[name] = v
 	}

@@ -114,14 +114,14 @@ func Load(files fs.FS, dir string) ([]Case, error) {
 				return nil, fmt.Errorf("%s: case %q: part is %q, not contract or sojourn", name, c.Name, c.Part)
 			}
 			if seen[c.ID()] || c.Name == "" || len(c.Steps) == 0 {
-				return nil, fmt.Errorf("%s: case %q has no unique name, or no steps", name, c.Name)
+				return nil, fmt.Errorf("%s: case %q needs a unique name and at least one step", name, c.Name)
 			}
 			seen[c.ID()] = true
 			var before []Step
 			for _, g := range c.Given {
 				steps, known := s.Given[g]
 				if !known {
-					return nil, fmt.Errorf("%s: case %q: nothing called %q is given", name, c.Name, g)
+					return nil, fmt.Errorf("%s: case %q: unknown name %q in its member given", name, c.Name, g)
 				}
 				before = append(before, steps...)
 			}
@@ -148,7 +148,7 @@ func fill(text string, vars map[string]any) (string, error) {
 		name, after, closed := strings.Cut(rest, "}")
 		value, known := vars[name]
 		if !closed || !known {
-			return "", fmt.Errorf("there is no variable ${%s}", name)
+			return "", fmt.Errorf("undefined variable ${%s}", name)
 		}
 		if s, ok := value.(string); ok {
 			b.WriteString(s)
@@ -170,7 +170,7 @@ func filled(v any, vars map[string]any) (any, error) {
 		if name, ok := strings.CutPrefix(v, "${"); ok && strings.IndexByte(name, '}') == len(name)-1 {
 			value, known := vars[name[:len(name)-1]]
 			if !known {
-				return nil, fmt.Errorf("there is no variable %s", v)
+				return nil, fmt.Errorf("undefined variable %s", v)
 			}
 			return value, nil
 		}
