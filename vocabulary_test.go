@@ -45,7 +45,7 @@ func TestOnlyTheEndsOfASocketKnowItsWords(t *testing.T) {
 		t.Errorf("the ends of a socket say %d of its words: this test looks for others", atEnds)
 	}
 	for src, want := range map[string]int{
-		`package x; import "` + module + `/shared/protocol"; var a protocol.JobLock; var b protocol.PollAnswer`:      1,
+		`package x; import "` + module + `/shared/protocol"; var a protocol.JobLock; var b protocol.PollResponse`:    1,
 		`package x; import "` + module + `/internal/rpc"; var a rpc.Handlers`:                                        1,
 		`package x; import "` + module + `/shared/protocol"; func f(t string) { protocol.ParseToken(t) }`:            1,
 		`package x; import "` + module + `/shared/protocol"; var _ protocol.WorkerVerbs; var _ protocol.ChannelAuth`: 0,

@@ -20,7 +20,7 @@ func (c *Client) StartActivity(ctx context.Context, in protocol.ActivityRequest,
 	if in.Input, err = input(in.Input, args); err != nil {
 		return nil, err
 	}
-	var out protocol.ActivityAnswer
+	var out protocol.ActivityResponse
 	if err := c.Call(ctx, http.MethodPost, "/api/sojourn/activities", in, &out); err != nil {
 		return nil, err
 	}

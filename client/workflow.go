@@ -28,7 +28,7 @@ func (c *Client) Start(ctx context.Context, in protocol.StartRequest, args ...an
 	if in.Input, err = input(in.Input, args); err != nil {
 		return nil, err
 	}
-	var out protocol.StartAnswer
+	var out protocol.StartResponse
 	if err := c.Call(ctx, http.MethodPost, "/api/workflows", in, &out); err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func (w *Workflow) Query(ctx context.Context, name string, out any, args ...any)
 	if err != nil {
 		return err
 	}
-	var a protocol.QueryAnswer
+	var a protocol.QueryResponse
 	in := protocol.QueryRequest{QueryName: name, Input: raw}
 	if err := w.call(ctx, http.MethodPost, w.path("/api", "/query/"+url.PathEscape(name)), in, &a); err != nil {
 		return err
@@ -198,7 +198,7 @@ func (w *Workflow) Update(ctx context.Context, name string, out any, args ...any
 		UpdateName: name, Input: raw, RequestID: requestID(), WaitFor: protocol.WaitCompleted, WaitTimeout: &wait,
 	}
 	for { // the same request again waits for the same update
-		var a protocol.UpdateAnswer
+		var a protocol.UpdateResponse
 		err := w.call(ctx, http.MethodPost, w.path("/api", "/update/"+url.PathEscape(name)), in, &a)
 		if err != nil {
 			return err

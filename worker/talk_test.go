@@ -62,7 +62,7 @@ func TestChildrenUpdatesAndQueriesOverEveryCarrier(t *testing.T) {
 			t.Fatal(err)
 		}
 		target, wait := protocol.Target{WorkflowID: answer.WorkflowID}, int64(60)
-		update := func(name string, args ...any) protocol.UpdateAnswer {
+		update := func(name string, args ...any) protocol.UpdateResponse {
 			t.Helper()
 			u, err := a.Broker().Update(t.Context(), protocol.UpdateRequest{
 				Target: target, UpdateName: name, Input: input(t, args...), WaitFor: protocol.WaitCompleted, WaitTimeout: &wait,

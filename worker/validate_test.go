@@ -48,7 +48,7 @@ func TestValidatorsAreAskedBeforeAnUpdateIsAcceptedOverEveryCarrier(t *testing.T
 			t.Fatal(err)
 		}
 		target := protocol.Target{WorkflowID: answer.WorkflowID}
-		update := func(name, waitFor string, args ...any) (protocol.UpdateAnswer, error) {
+		update := func(name, waitFor string, args ...any) (protocol.UpdateResponse, error) {
 			return a.Broker().Update(t.Context(), protocol.UpdateRequest{
 				Target: target, UpdateName: name, Input: input(t, args...), WaitFor: waitFor,
 			})

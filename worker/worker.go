@@ -277,7 +277,7 @@ func (l lazy) Due(now time.Time) ([]protocol.HeartbeatRequest, []protocol.Sessio
 func (l lazy) Leases() []protocol.HeartbeatRequest { return (*l.r).Holdings().Leases() }
 
 func (l lazy) Renewed(sent time.Time, leases []protocol.HeartbeatRequest, sessions []protocol.SessionRenewal,
-	a protocol.WorkerHeartbeatAnswer, err error,
+	a protocol.WorkerHeartbeatResponse, err error,
 ) {
 	(*l.r).Holdings().Renewed(sent, leases, sessions, a, err)
 }

@@ -37,7 +37,7 @@ func logItem(t handTask, owner string, part int, texts ...string) string {
 func (h hand) logs(items ...string) string {
 	h.t.Helper()
 	s := h.want(200, "POST", "/api/worker/tasks/logs", `{"items":[`+strings.Join(items, ",")+`]}`)
-	var a protocol.LogsAnswer
+	var a protocol.LogsResponse
 	if err := json.Unmarshal([]byte(s.raw), &a); err != nil {
 		h.t.Fatal(err)
 	}

@@ -19,16 +19,16 @@ import (
 // a second start is rejected, or returns the open run, depending on the request.
 func (b *Broker) StartActivity(
 	ctx context.Context, in protocol.ActivityRequest,
-) (protocol.ActivityAnswer, error) {
+) (protocol.ActivityResponse, error) {
 	start, args, c, err := b.activityRequest(in)
 	if err == nil {
 		err = b.pace(ctx, start.Namespace, len(args))
 	}
 	if err != nil {
-		return protocol.ActivityAnswer{}, err
+		return protocol.ActivityResponse{}, err
 	}
 	if err := b.checkTypes(ctx, start.Namespace, "search_attributes", start.SearchAttributes); err != nil {
-		return protocol.ActivityAnswer{}, err
+		return protocol.ActivityResponse{}, err
 	}
 	key := engine.WorkflowKey{Namespace: start.Namespace, ID: start.WorkflowID}
 	needs := store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true}
@@ -36,14 +36,14 @@ func (b *Broker) StartActivity(
 		needs.Sessions = []engine.SessionKey{{Namespace: start.Namespace, ID: id}}
 	}
 	runID := ulid.Make().String()
-	out, err := change.Commit[protocol.ActivityAnswer](ctx, b.store, store.Change{
+	out, err := change.Commit[protocol.ActivityResponse](ctx, b.store, store.Change{
 		Needs: needs,
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			// Check the workflow ID inside the change: of two concurrent starts the second one sees the first.
 			if flow := rows.Workflow(key); flow != nil {
 				w, err := existing(start, flow, rows.Run(flow.RunID))
-				if a, ok := w.Answer.(protocol.StartAnswer); ok {
-					w.Answer = activityAnswer(a)
+				if a, ok := w.Answer.(protocol.StartResponse); ok {
+					w.Answer = activityResponse(a)
 				}
 				return w, err
 			}
@@ -63,7 +63,7 @@ func (b *Broker) StartActivity(
 			return store.Writes{
 				Runs:      []engine.Decision{d},
 				Workflows: []engine.Workflow{{Namespace: start.Namespace, ID: start.WorkflowID, RunID: runID, Runs: 1}},
-				Answer:    activityAnswer(started(start, d.Next, "started_new")),
+				Answer:    activityResponse(started(start, d.Next, "started_new")),
 			}, nil
 		},
 	})
@@ -85,8 +85,8 @@ func (b *Broker) activityRequest(
 }
 
 // The run's type is the activity's: there is no workflow whose type it could be.
-func activityAnswer(a protocol.StartAnswer) protocol.ActivityAnswer {
-	return protocol.ActivityAnswer{
+func activityResponse(a protocol.StartResponse) protocol.ActivityResponse {
+	return protocol.ActivityResponse{
 		WorkflowID: a.WorkflowID, RunID: a.RunID, ActivityType: a.WorkflowType, Namespace: a.Namespace, Status: a.Status,
 		Outcome: a.Outcome, New: a.New,
 	}

@@ -16,10 +16,10 @@ import (
 )
 
 // activity starts an activity run.
-func (a *app) activity(in protocol.ActivityRequest) protocol.ActivityAnswer {
+func (a *app) activity(in protocol.ActivityRequest) protocol.ActivityResponse {
 	a.t.Helper()
 	in.ActivityType = "greet"
-	return must[protocol.ActivityAnswer](a.t)(a.StartActivity(a.t.Context(), in))
+	return must[protocol.ActivityResponse](a.t)(a.StartActivity(a.t.Context(), in))
 }
 
 // events are the types of a run's events.
@@ -149,7 +149,7 @@ func TestAnActivityRunBeginsLater(t *testing.T) {
 // same reason, even if workers have a workflow type with the activity's name.
 func TestAnActivityRunRefusesWhatOnlyCodeTakes(t *testing.T) {
 	a := newApp(t)
-	must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
+	must[protocol.RegisterResponse](t)(a.Register(t.Context(), protocol.RegisterRequest{
 		WorkerID: "w", TaskQueue: "default", WorkflowTypes: []string{"greet"}, AnyActivity: true,
 		Capabilities: []string{querytask.CapQueries, broker.CapCancellation, querytask.CapValidation},
 	}))
@@ -310,11 +310,11 @@ func TestActivityRunsInLists(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		a.activity(protocol.ActivityRequest{WorkflowID: "activity"})
-		must[protocol.StartAnswer](t)(a.Start(t.Context(), protocol.StartRequest{
+		must[protocol.StartResponse](t)(a.Start(t.Context(), protocol.StartRequest{
 			WorkflowID: "workflow", WorkflowType: "greet",
 		}))
 		list := func(in protocol.ListRequest) (ids []string) {
-			for _, v := range must[protocol.ListAnswer](t)(a.List(t.Context(), in)).Workflows {
+			for _, v := range must[protocol.ListResponse](t)(a.List(t.Context(), in)).Workflows {
 				ids = append(ids, v.WorkflowID)
 				if v.Kind != v.WorkflowID || v.WorkflowType != "greet" {
 					t.Errorf("listed: kind %s, type %q of %s", v.Kind, v.WorkflowType, v.WorkflowID)

@@ -73,8 +73,8 @@ func TestWhatAWorkerWasToldOfAgainIsNotUndone(t *testing.T) {
 			ask := protocol.PollRequest{
 				WorkerID: "w", PollID: "p", Kinds: []protocol.TaskKind{kind}, Timeout: &none,
 			}
-			first := must[protocol.PollAnswer](o.t)(a.Poll(o.t.Context(), ask))
-			again := must[protocol.PollAnswer](o.t)(b.Poll(o.t.Context(), ask))
+			first := must[protocol.PollResponse](o.t)(a.Poll(o.t.Context(), ask))
+			again := must[protocol.PollResponse](o.t)(b.Poll(o.t.Context(), ask))
 			if len(first.Tasks) != 1 || len(again.Tasks) != 1 {
 				o.t.Fatalf("first %d, at the other app %d tasks", len(first.Tasks), len(again.Tasks))
 			}

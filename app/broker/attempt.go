@@ -18,9 +18,9 @@ import (
 // the heartbeat timeout. It only reads.
 func (b *Broker) AttemptStatus(ctx context.Context, in protocol.HeartbeatRequest) (protocol.AttemptStatus, error) {
 	s := protocol.AttemptStatus{
-		HeartbeatAnswer: protocol.HeartbeatAnswer{TaskID: in.TaskID, AttemptID: in.AttemptID, Owner: in.Owner},
-		ExecutionID:     in.TaskID,
-		ActivityStatus:  "closed", AttemptState: "closed", TaskStatus: "closed",
+		HeartbeatResponse: protocol.HeartbeatResponse{TaskID: in.TaskID, AttemptID: in.AttemptID, Owner: in.Owner},
+		ExecutionID:       in.TaskID,
+		ActivityStatus:    "closed", AttemptState: "closed", TaskStatus: "closed",
 	}
 	id, seq, ok := engine.ParseStepID(in.TaskID)
 	if !ok {
@@ -63,7 +63,7 @@ func (b *Broker) AttemptStatus(ctx context.Context, in protocol.HeartbeatRequest
 }
 
 // RecordLogs stores log lines of running attempts.
-func (b *Broker) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
+func (b *Broker) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsResponse, error) {
 	return b.logs.Record(ctx, in)
 }
 
@@ -91,7 +91,7 @@ func attemptStatus(
 		}
 	}
 	if err != nil {
-		if s.HeartbeatAnswer, err = over(s.HeartbeatAnswer, refused(err)); err != nil {
+		if s.HeartbeatResponse, err = over(s.HeartbeatResponse, refused(err)); err != nil {
 			return protocol.AttemptStatus{}, err
 		}
 		return s, nil

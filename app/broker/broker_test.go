@@ -49,21 +49,21 @@ func must[T any](t testing.TB) func(T, error) T {
 func (a *app) register(id string, caps ...string) {
 	a.t.Helper()
 	caps = append(caps, broker.CapSessions)
-	must[protocol.RegisterAnswer](a.t)(a.Register(a.t.Context(), protocol.RegisterRequest{
+	must[protocol.RegisterResponse](a.t)(a.Register(a.t.Context(), protocol.RegisterRequest{
 		WorkerID: id, TaskQueue: "default", WorkflowTypes: []string{"wf"}, AnyActivity: true, Capabilities: caps,
 	}))
 }
 
-func (a *app) start(id string) protocol.StartAnswer {
+func (a *app) start(id string) protocol.StartResponse {
 	a.t.Helper()
-	return must[protocol.StartAnswer](a.t)(a.Start(a.t.Context(), protocol.StartRequest{
+	return must[protocol.StartResponse](a.t)(a.Start(a.t.Context(), protocol.StartRequest{
 		WorkflowID: id, WorkflowType: "wf", Input: []byte(`["x"]`),
 	}))
 }
 
 func (a *app) poll(worker string, kind protocol.TaskKind, wait int64) *protocol.Task {
 	a.t.Helper()
-	p := must[protocol.PollAnswer](a.t)(a.Poll(
+	p := must[protocol.PollResponse](a.t)(a.Poll(
 		a.t.Context(), protocol.PollRequest{WorkerID: worker, Kinds: []protocol.TaskKind{kind}, Timeout: &wait},
 	))
 	if len(p.Tasks) == 0 {
@@ -75,13 +75,13 @@ func (a *app) poll(worker string, kind protocol.TaskKind, wait int64) *protocol.
 func (a *app) pollBoth(worker string, kinds []protocol.TaskKind) []protocol.Task {
 	a.t.Helper()
 	none := int64(0)
-	p := must[protocol.PollAnswer](a.t)(a.Poll(
+	p := must[protocol.PollResponse](a.t)(a.Poll(
 		a.t.Context(), protocol.PollRequest{WorkerID: worker, Kinds: kinds, Timeout: &none},
 	))
 	return p.Tasks
 }
 
-func (a *app) decide(t *protocol.Task, commands ...protocol.Command) protocol.CompleteAnswer {
+func (a *app) decide(t *protocol.Task, commands ...protocol.Command) protocol.CompleteResponse {
 	a.t.Helper()
 	return a.complete(protocol.CompleteItem{
 		Kind: protocol.KindWorkflow, TaskID: t.Workflow.TaskID, Owner: t.Workflow.LeaseOwner, Attempt: t.Workflow.Attempt,
@@ -89,7 +89,7 @@ func (a *app) decide(t *protocol.Task, commands ...protocol.Command) protocol.Co
 	})
 }
 
-func (a *app) result(t *protocol.Task, v any) protocol.CompleteAnswer {
+func (a *app) result(t *protocol.Task, v any) protocol.CompleteResponse {
 	a.t.Helper()
 	p, err := payload.Encode(v)
 	if err != nil {
@@ -101,9 +101,9 @@ func (a *app) result(t *protocol.Task, v any) protocol.CompleteAnswer {
 	})
 }
 
-func (a *app) complete(item protocol.CompleteItem) protocol.CompleteAnswer {
+func (a *app) complete(item protocol.CompleteItem) protocol.CompleteResponse {
 	a.t.Helper()
-	out := must[protocol.CompleteBatchAnswer](a.t)(a.Complete(
+	out := must[protocol.CompleteBatchResponse](a.t)(a.Complete(
 		a.t.Context(), protocol.CompleteRequest{Items: []protocol.CompleteItem{item}},
 	))
 	return out.Items[0]
@@ -172,7 +172,7 @@ func TestAStepCostsTwoCommits(t *testing.T) {
 	task := *wf
 	for range steps {
 		next := &protocol.PollRequest{WorkerID: "w", Kinds: both, Max: 1}
-		out := must[protocol.CompleteBatchAnswer](
+		out := must[protocol.CompleteBatchResponse](
 			t,
 		)(a.Complete(t.Context(), protocol.CompleteRequest{Next: next, Items: []protocol.CompleteItem{{
 			Kind: protocol.KindWorkflow, TaskID: task.Workflow.TaskID, Owner: "w", Attempt: task.Workflow.Attempt,
@@ -182,7 +182,7 @@ func TestAStepCostsTwoCommits(t *testing.T) {
 			t.Fatalf("after the decision: %+v %+v", out.Items, out.Next)
 		}
 		act := out.Next.Tasks[0].Activity
-		out = must[protocol.CompleteBatchAnswer](
+		out = must[protocol.CompleteBatchResponse](
 			t,
 		)(a.Complete(t.Context(), protocol.CompleteRequest{Next: next, Items: []protocol.CompleteItem{{
 			Kind: protocol.KindActivity, TaskID: act.TaskID, Owner: "w", AttemptID: act.AttemptID,

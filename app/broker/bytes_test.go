@@ -65,7 +65,7 @@ func TestAPollGetsWhatFitsIntoItsResponse(t *testing.T) {
 				a.register("w")
 				input, _ := json.Marshal([]string{strings.Repeat("x", c.bytes*3/4-100)})
 				for i := range c.runs {
-					must[protocol.StartAnswer](t)(a.Start(t.Context(), protocol.StartRequest{
+					must[protocol.StartResponse](t)(a.Start(t.Context(), protocol.StartRequest{
 						WorkflowID: fmt.Sprint("run-", i), WorkflowType: "wf", Input: input,
 					}))
 				}
@@ -90,7 +90,7 @@ func TestAPollGetsWhatFitsIntoItsResponse(t *testing.T) {
 						t.Fatalf("attempt %s was delivered again", task.Activity.AttemptID)
 					}
 					seen[task.Activity.TaskID] = true
-					out := must[protocol.CompleteBatchAnswer](t)(a.Complete(t.Context(), protocol.CompleteRequest{
+					out := must[protocol.CompleteBatchResponse](t)(a.Complete(t.Context(), protocol.CompleteRequest{
 						Items: []protocol.CompleteItem{{
 							Kind: protocol.KindActivity, TaskID: task.Activity.TaskID, Owner: "w", AttemptID: task.Activity.AttemptID,
 						}},
@@ -116,7 +116,7 @@ func (a *app) all(what string, kind protocol.TaskKind, most int) (tasks []protoc
 func (a *app) every(what string, kind protocol.TaskKind, most, bytes int) (tasks []protocol.Task) {
 	a.t.Helper()
 	for len(tasks) < most {
-		p := must[protocol.PollAnswer](a.t)(a.Poll(a.t.Context(), protocol.PollRequest{
+		p := must[protocol.PollResponse](a.t)(a.Poll(a.t.Context(), protocol.PollRequest{
 			WorkerID: "w", Kinds: []protocol.TaskKind{kind}, Max: 256, Timeout: new(int64(5)),
 		}))
 		a.fits(what, len(p.Tasks), p, bytes)
@@ -144,7 +144,7 @@ func TestTurnsShareTheBytesOfTheirResponse(t *testing.T) {
 	}
 	next := along("w1")
 	next.Max = 20
-	out := must[protocol.CompleteBatchAnswer](t)(
+	out := must[protocol.CompleteBatchResponse](t)(
 		a.Complete(t.Context(), protocol.CompleteRequest{Next: next, Items: items}),
 	)
 	shown, leased := 0, len(out.Next.Tasks)
@@ -192,8 +192,8 @@ func TestAfterARefusedResponseThePollGetsOneTask(t *testing.T) {
 			a.start(fmt.Sprint("run-", i))
 		}
 		first := a.readySince("run-0")
-		poll := func() protocol.PollAnswer {
-			return must[protocol.PollAnswer](t)(a.Poll(t.Context(), protocol.PollRequest{
+		poll := func() protocol.PollResponse {
+			return must[protocol.PollResponse](t)(a.Poll(t.Context(), protocol.PollRequest{
 				WorkerID: "w", Kinds: []protocol.TaskKind{protocol.KindWorkflow}, Max: 10, Timeout: new(int64(5)),
 			}))
 		}
@@ -250,7 +250,7 @@ func TestAPageOfHistoryHasFourMiBAtMost(t *testing.T) {
 			Target: protocol.Target{WorkflowID: "long"}, SignalName: fmt.Sprint("s", i), Input: value,
 		}))
 	}
-	p := must[protocol.PollAnswer](t)(a.Poll(t.Context(), protocol.PollRequest{
+	p := must[protocol.PollResponse](t)(a.Poll(t.Context(), protocol.PollRequest{
 		WorkerID: "w", Kinds: []protocol.TaskKind{protocol.KindWorkflow}, Max: 1, PageSize: 1000,
 	}))
 	task := p.Tasks[0].Workflow
@@ -289,7 +289,7 @@ func TestABacklogOfAnEarlierBuildIsWorkedOff(t *testing.T) {
 		old := apptest.Start(t, apptest.Options{Database: database})
 		input, _ := json.Marshal([]string{strings.Repeat("x", bytes)})
 		for i := range runs {
-			must[protocol.StartAnswer](t)(old.Broker().Start(t.Context(), protocol.StartRequest{
+			must[protocol.StartResponse](t)(old.Broker().Start(t.Context(), protocol.StartRequest{
 				WorkflowID: fmt.Sprint("run-", i), WorkflowType: "wf", Input: input,
 			}))
 		}

@@ -46,7 +46,7 @@ func TestARequestToCancelThatNoLiveWorkerHasSeenForAMinuteNeedsAttention(t *test
 		}
 		a.poll("w", protocol.KindWorkflow, 5)
 		shown("while a worker has it", true, false)
-		must[protocol.DeregisterAnswer](t)(a.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "w"}))
+		must[protocol.DeregisterResponse](t)(a.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "w"}))
 		shown("after that worker has left", false, true)
 		a.register("w", broker.CapCancellation)
 		task := a.poll("w", protocol.KindWorkflow, 5)

@@ -14,7 +14,7 @@ func TestCapacityCountsWorkersTheGateLetsWork(t *testing.T) {
 		apps := map[string]*app{"the app that receives their heartbeats": a, "the other app": b}
 		join := func(id, release string, activities int) {
 			t.Helper()
-			must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
+			must[protocol.RegisterResponse](t)(a.Register(t.Context(), protocol.RegisterRequest{
 				WorkerID: id, Incarnation: id, Release: release, Gated: true, TaskQueue: "default", AnyActivity: true,
 				WorkflowTypes: []string{"wf"}, ActivitySlots: &activities, WorkflowSlots: &activities,
 			}))

@@ -18,7 +18,7 @@ import (
 // ClaimTask leases one ready task to a worker that names the task. All checks of a poll apply: registration, release,
 // drains, queue, type, build, requirements, session. A worker that already holds the task gets it again unchanged, so a
 // lost response costs no lease.
-func (b *Broker) ClaimTask(ctx context.Context, in protocol.ClaimRequest) (protocol.PollAnswer, error) {
+func (b *Broker) ClaimTask(ctx context.Context, in protocol.ClaimRequest) (protocol.PollResponse, error) {
 	poll := protocol.PollRequest{
 		WorkerID: in.WorkerID, Namespace: in.Namespace, Incarnation: in.Incarnation, Release: in.Release, Gated: in.Gated,
 		BuildID:  in.BuildID,
@@ -27,18 +27,18 @@ func (b *Broker) ClaimTask(ctx context.Context, in protocol.ClaimRequest) (proto
 	// A claim passes the checks of a poll, so that a new check applies to both.
 	w, ended, err := b.admitPoll(ctx, &poll)
 	if err != nil {
-		return protocol.PollAnswer{}, err
+		return protocol.PollResponse{}, err
 	}
 	if ended != nil {
-		return protocol.PollAnswer{}, notNow(ended)
+		return protocol.PollResponse{}, notNow(ended)
 	}
 	c, err := b.claimChange(in, w)
 	if err != nil {
-		return protocol.PollAnswer{}, err
+		return protocol.PollResponse{}, err
 	}
 	got, err := change.Commit[claimed](ctx, b.store, c)
 	if err != nil {
-		return protocol.PollAnswer{}, b.sight(ctx, w.Namespace, in.Kind, in.TaskID, w.ID).refused(err)
+		return protocol.PollResponse{}, b.sight(ctx, w.Namespace, in.Kind, in.TaskID, w.ID).refused(err)
 	}
 	if !got.again {
 		return b.answer(ctx, poll, []store.Leased{got.Leased})
@@ -46,9 +46,11 @@ func (b *Broker) ClaimTask(ctx context.Context, in protocol.ClaimRequest) (proto
 	// the lease is not this request's: what fails here must not end it
 	tasks, err := b.tasks(ctx, poll, []store.Leased{got.Leased})
 	if err != nil {
-		return protocol.PollAnswer{}, err
+		return protocol.PollResponse{}, err
 	}
-	return protocol.PollAnswer{Status: protocol.PollLeased, Tasks: tasks, AppRelease: b.opt.Release, Undo: func() {}}, nil
+	return protocol.PollResponse{
+		Status: protocol.PollLeased, Tasks: tasks, AppRelease: b.opt.Release, Undo: func() {},
+	}, nil
 }
 
 // claimed is the lease of a claim; again means that the worker held the lease before.
@@ -59,7 +61,7 @@ type claimed struct {
 
 // notNow returns the error for a worker to which the app dispatches no task at all. A poll returns the reason as a
 // status, because the worker polls again. A claim names one task, so the same reason is an error here.
-func notNow(a *protocol.PollAnswer) error {
+func notNow(a *protocol.PollResponse) error {
 	switch a.Status {
 	case protocol.PollMismatch:
 		return protocol.Refuse(protocol.ReasonVersionMismatch, "%s", a.Reason).With("app_release", a.AppRelease)

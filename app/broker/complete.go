@@ -24,11 +24,11 @@ import (
 // enters the dispatch queue before the outcomes are submitted, so that tasks they create can be handed to it at once.
 // It never waits. A next poll that is refused is answered in its place and affects no outcome, unless it shows that
 // another process has registered under the worker's ID: then the whole request is refused.
-func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error) {
+func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchResponse, error) {
 	if len(in.Items) == 0 || len(in.Items) > protocol.MaxItems {
-		return protocol.CompleteBatchAnswer{}, protocol.Invalid("items", "must be 1 to %d outcomes", protocol.MaxItems)
+		return protocol.CompleteBatchResponse{}, protocol.Invalid("items", "must be 1 to %d outcomes", protocol.MaxItems)
 	}
-	out := protocol.CompleteBatchAnswer{Items: make([]protocol.CompleteAnswer, len(in.Items))}
+	out := protocol.CompleteBatchResponse{Items: make([]protocol.CompleteResponse, len(in.Items))}
 	collect := func() {}
 	// One budget for the response: the tasks of the next poll, and the events and activities of eager workflow tasks.
 	budget := responseBudget(ctx)
@@ -109,9 +109,9 @@ func madeBy(items []protocol.CompleteItem) (list []dispatch.Own) {
 // budget is the budget of the response.
 func (b *Broker) completeOne(
 	ctx context.Context, in protocol.CompleteItem, by *engine.Worker, budget *dispatch.Budget,
-) protocol.CompleteAnswer {
+) protocol.CompleteResponse {
 	in = in.Cleaned()
-	a := protocol.CompleteAnswer{TaskID: in.TaskID, Attempt: in.Attempt, AttemptID: in.AttemptID, Outcome: "rejected"}
+	a := protocol.CompleteResponse{TaskID: in.TaskID, Attempt: in.Attempt, AttemptID: in.AttemptID, Outcome: "rejected"}
 	err := wantsMembers(in)
 	if in.Malformed != nil && (err != nil || in.Kind != protocol.KindWorkflow) {
 		err = in.Malformed
@@ -182,8 +182,8 @@ func (b *Broker) clearSuspects(ctx context.Context, namespace string, losses []s
 
 // recorded is the answer to an outcome that counts.
 func (b *Broker) recorded(
-	in protocol.CompleteItem, a protocol.CompleteAnswer, turn *turn, o change.Outcome,
-) protocol.CompleteAnswer {
+	in protocol.CompleteItem, a protocol.CompleteResponse, turn *turn, o change.Outcome,
+) protocol.CompleteResponse {
 	a.RunID, a.Outcome, a.Recorded = o.Run.ID, o.Outcome, o.Recorded
 	a.CreatedTaskIDs, a.NextTaskID, a.Warnings = o.Created, protocol.OrNil(o.NextTask), o.Warnings
 	a.RunStatus, _, _ = protocol.PublicRun(o.Run.Status, true, o.Run.Task != nil)
@@ -206,9 +206,9 @@ func (b *Broker) recorded(
 // notRecorded returns the response to an outcome that was not recorded now: the first response, if the outcome is a
 // repetition, or else the error.
 func (b *Broker) notRecorded(
-	ctx context.Context, in protocol.CompleteItem, a protocol.CompleteAnswer, turn *turn, hash string, err error,
+	ctx context.Context, in protocol.CompleteItem, a protocol.CompleteResponse, turn *turn, hash string, err error,
 	budget *dispatch.Budget,
-) protocol.CompleteAnswer {
+) protocol.CompleteResponse {
 	// Check for a repetition only now, so that an ordinary report costs no read for it.
 	repeated, ended, ok := b.repeated(ctx, in, hash, err, budget)
 	if ok {
@@ -270,8 +270,8 @@ func (b *Broker) late(in protocol.CompleteItem, ended history.Event, refusal err
 
 // replied passes the reply of a query task to its caller; the reply is not stored.
 func (b *Broker) replied(
-	ctx context.Context, in protocol.CompleteItem, a protocol.CompleteAnswer,
-) protocol.CompleteAnswer {
+	ctx context.Context, in protocol.CompleteItem, a protocol.CompleteResponse,
+) protocol.CompleteResponse {
 	outcome, err := b.completeQuestion(ctx, in)
 	if err != nil {
 		return b.refused(a, err)
@@ -282,7 +282,7 @@ func (b *Broker) replied(
 }
 
 // refused returns the response to a rejected outcome.
-func (b *Broker) refused(a protocol.CompleteAnswer, err error) protocol.CompleteAnswer {
+func (b *Broker) refused(a protocol.CompleteResponse, err error) protocol.CompleteResponse {
 	a.Err = err
 	var refusal *protocol.Error
 	if errors.As(err, &refusal) {

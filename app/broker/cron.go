@@ -14,10 +14,10 @@ import (
 
 // startCron creates the schedule of a start with a cron expression. The schedule ID is the workflow ID of the start.
 // Each firing starts a workflow whose ID consists of the schedule ID and the time.
-func (b *Broker) startCron(ctx context.Context, in protocol.StartRequest) (protocol.StartAnswer, error) {
+func (b *Broker) startCron(ctx context.Context, in protocol.StartRequest) (protocol.StartResponse, error) {
 	in, _, err := b.startRequest(in)
 	if err != nil {
-		return protocol.StartAnswer{}, err
+		return protocol.StartResponse{}, err
 	}
 	for _, f := range []struct {
 		name string
@@ -30,11 +30,11 @@ func (b *Broker) startCron(ctx context.Context, in protocol.StartRequest) (proto
 		{"build_id", in.BuildID != ""},
 	} {
 		if f.set {
-			return protocol.StartAnswer{}, protocol.Invalid(f.name, "is not for a start with cron")
+			return protocol.StartResponse{}, protocol.Invalid(f.name, "is not for a start with cron")
 		}
 	}
 	spec := protocol.ScheduleSpec{Cron: []string{in.Cron}, TimeZone: in.CronTimezone}
-	out := protocol.StartAnswer{
+	out := protocol.StartResponse{
 		WorkflowID: in.WorkflowID, WorkflowType: in.WorkflowType, Namespace: in.Namespace, Status: "scheduled",
 		BusinessKey:  protocol.OrNil(in.BusinessKey),
 		PayloadCodec: payload.Codec, Outcome: "schedule_created", ScheduleID: in.WorkflowID, New: true,

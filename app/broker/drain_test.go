@@ -20,7 +20,7 @@ func (a *app) operate(verb string, t protocol.FleetTarget) protocol.FleetDrainSt
 // turned polls once as a worker and returns the status of the poll.
 func (a *app) turned(worker, incarnation string, wait int64) protocol.PollStatus {
 	a.t.Helper()
-	return must[protocol.PollAnswer](a.t)(a.Poll(a.t.Context(), protocol.PollRequest{
+	return must[protocol.PollResponse](a.t)(a.Poll(a.t.Context(), protocol.PollRequest{
 		WorkerID: worker, Incarnation: incarnation, Timeout: &wait, Kinds: []protocol.TaskKind{protocol.KindActivity},
 	})).Status
 }
@@ -69,7 +69,7 @@ func TestADrainSaidAtOneAppReachesTheWorkersOfAnother(t *testing.T) {
 		if got := at.turned("w", "w1", 60); got != protocol.PollDraining {
 			t.Errorf("the next poll ends with %s", got)
 		}
-		beat := must[protocol.WorkerHeartbeatAnswer](t)(at.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
+		beat := must[protocol.WorkerHeartbeatResponse](t)(at.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
 			WorkerID: "w", Incarnation: "w1",
 		}))
 		if beat.Intent != protocol.IntentPause {
@@ -136,7 +136,7 @@ func TestAFleetIsDrainedByGroupBuildAndRelease(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		join := func(id string) {
-			must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
+			must[protocol.RegisterResponse](t)(a.Register(t.Context(), protocol.RegisterRequest{
 				WorkerID: id, Incarnation: id, TaskQueue: "default", AnyActivity: true, BuildID: "b-" + id[:1],
 				Release: "r-" + id[:1],
 			}))
@@ -258,7 +258,7 @@ func TestADrainsDeadlineAndEviction(t *testing.T) {
 			for range int(d / time.Second) {
 				time.Sleep(time.Second)
 				for w, p := range map[string]string{"w": "p", "idle": "q"} {
-					must[protocol.WorkerHeartbeatAnswer](t)(a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
+					must[protocol.WorkerHeartbeatResponse](t)(a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
 						WorkerID: w, Incarnation: p,
 					}))
 				}

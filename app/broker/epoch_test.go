@@ -11,9 +11,9 @@ import (
 // If another worker acquired a workflow's session, an attempt of the previous epoch may still hold its lease, but its
 // result is rejected, since it is based on another session state. The task is ready again at once.
 func TestAResultUnderASupersededEpochDoesNotCount(t *testing.T) {
-	for name, report := range map[string]func(a *app, task *protocol.Task) protocol.CompleteAnswer{
-		"completed": func(a *app, task *protocol.Task) protocol.CompleteAnswer { return a.result(task, "late") },
-		"failed": func(a *app, task *protocol.Task) protocol.CompleteAnswer {
+	for name, report := range map[string]func(a *app, task *protocol.Task) protocol.CompleteResponse{
+		"completed": func(a *app, task *protocol.Task) protocol.CompleteResponse { return a.result(task, "late") },
+		"failed": func(a *app, task *protocol.Task) protocol.CompleteResponse {
 			return a.complete(protocol.CompleteItem{
 				Kind: protocol.KindActivity, TaskID: task.Activity.TaskID, Owner: task.Activity.LeaseOwner,
 				AttemptID: task.Activity.AttemptID,

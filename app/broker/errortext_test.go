@@ -106,7 +106,7 @@ func TestErrorTextsOfSessionsAreCleanedAndTruncated(t *testing.T) {
 		for i := range 3 {
 			task := a.poll("a", protocol.KindActivity, 5).Activity
 			if i == 1 {
-				beat := must[protocol.HeartbeatAnswer](t)(a.HeartbeatTask(t.Context(), protocol.HeartbeatRequest{
+				beat := must[protocol.HeartbeatResponse](t)(a.HeartbeatTask(t.Context(), protocol.HeartbeatRequest{
 					TaskID: task.TaskID, Owner: "a", AttemptID: task.AttemptID, Rebuild: lost,
 				}))
 				if !beat.Renewed {
@@ -138,13 +138,15 @@ func TestErrorTextsOfSessionsAreCleanedAndTruncated(t *testing.T) {
 		if rebuilds != 2 || completed != 3 {
 			t.Errorf("history has %d rebuilds and %d completed activities", rebuilds, completed)
 		}
-		for id, end := range map[string]func(protocol.SessionVerb) (protocol.SessionAnswer, error){
-			"s1": func(in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+		for id, end := range map[string]func(protocol.SessionVerb) (protocol.SessionResponse, error){
+			"s1": func(in protocol.SessionVerb) (protocol.SessionResponse, error) {
 				return a.ReleaseSession(t.Context(), in)
 			},
-			"s2": func(in protocol.SessionVerb) (protocol.SessionAnswer, error) { return a.CloseSession(t.Context(), in) },
+			"s2": func(in protocol.SessionVerb) (protocol.SessionResponse, error) {
+				return a.CloseSession(t.Context(), in)
+			},
 		} {
-			must[protocol.SessionAnswer](t)(end(protocol.SessionVerb{WorkerID: "a", SessionID: id, Reason: bad}))
+			must[protocol.SessionResponse](t)(end(protocol.SessionVerb{WorkerID: "a", SessionID: id, Reason: bad}))
 			v := must[protocol.SessionView](t)(a.Session(t.Context(), "", id))
 			if raw, err := json.Marshal(v.Timeline); err != nil || !strings.Contains(string(raw), "ab\uFFFDc") {
 				t.Errorf("the timeline of %s: %s %v", id, raw, err)

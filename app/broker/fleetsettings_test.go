@@ -22,7 +22,7 @@ func (a *app) settings() protocol.FleetSettingsState {
 // applies registers a worker's process again, with the revision it runs with.
 func (a *app) applies(worker, incarnation string, revision *int64) {
 	a.t.Helper()
-	must[protocol.RegisterAnswer](a.t)(a.Register(a.t.Context(), protocol.RegisterRequest{
+	must[protocol.RegisterResponse](a.t)(a.Register(a.t.Context(), protocol.RegisterRequest{
 		WorkerID: worker, Incarnation: incarnation, TaskQueue: "default", ActivityTypes: []string{"greet"},
 		Settings: revision,
 	}))
@@ -54,7 +54,7 @@ func TestSettingsSaidAtOneAppReachTheWorkersOfAnother(t *testing.T) {
 		case <-time.After(20 * time.Second):
 			t.Fatal("the workers of the other app are not told")
 		}
-		beat := must[protocol.WorkerHeartbeatAnswer](t)(at.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
+		beat := must[protocol.WorkerHeartbeatResponse](t)(at.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
 			WorkerID: "w", Incarnation: "w1",
 		}))
 		if beat.Settings != 1 {

@@ -54,7 +54,7 @@ func (a *app) tasks(n int) map[string]*protocol.Task {
 	return m
 }
 
-func (a *app) ok(c protocol.CompleteAnswer) {
+func (a *app) ok(c protocol.CompleteResponse) {
 	a.t.Helper()
 	if c.Err != nil {
 		a.t.Fatal(c.Err)
@@ -141,7 +141,7 @@ func TestTheTimeOutOfTheLastRunEndsTheChildrenOfTheFirst(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		a.register("w")
-		must[protocol.StartAnswer](t)(a.Start(
+		must[protocol.StartResponse](t)(a.Start(
 			t.Context(), protocol.StartRequest{WorkflowID: "one", WorkflowType: "wf", RunTimeout: 2},
 		))
 		a.ok(a.decide(a.task("w", protocol.KindWorkflow, "one"), named("kid", engine.Terminate), goOn))

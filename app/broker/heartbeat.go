@@ -19,9 +19,9 @@ import (
 // HeartbeatTask renews the lease of one attempt and returns whether the worker should continue. The renewal is stored
 // before HeartbeatTask returns. For an attempt that has ended the answer says so; an unknown attempt ID, and a task
 // that another worker holds, are errors.
-func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatAnswer, error) {
+func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatResponse, error) {
 	in.Namespace = change.Namespace(in.Namespace)
-	a := protocol.HeartbeatAnswer{TaskID: in.TaskID, AttemptID: in.AttemptID, Attempt: in.Attempt, Owner: in.Owner}
+	a := protocol.HeartbeatResponse{TaskID: in.TaskID, AttemptID: in.AttemptID, Attempt: in.Attempt, Owner: in.Owner}
 	if in.Kind == protocol.KindWorkflow {
 		return b.heartbeatWorkflow(ctx, in, a)
 	}
@@ -95,8 +95,8 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 
 // heartbeatWorkflow renews the lease of a workflow task, which has neither progress details nor a session.
 func (b *Broker) heartbeatWorkflow(
-	ctx context.Context, in protocol.HeartbeatRequest, a protocol.HeartbeatAnswer,
-) (protocol.HeartbeatAnswer, error) {
+	ctx context.Context, in protocol.HeartbeatRequest, a protocol.HeartbeatResponse,
+) (protocol.HeartbeatResponse, error) {
 	run, n, ok := engine.ParseTaskID(in.TaskID)
 	if !ok {
 		return a, change.NoTask(in.TaskID)
@@ -118,7 +118,7 @@ func (b *Broker) heartbeatWorkflow(
 }
 
 // over converts errors that mean "stop" into a heartbeat response with this instruction.
-func over(a protocol.HeartbeatAnswer, err error) (protocol.HeartbeatAnswer, error) {
+func over(a protocol.HeartbeatResponse, err error) (protocol.HeartbeatResponse, error) {
 	var e *protocol.Error
 	if !errors.As(err, &e) {
 		return a, err
@@ -142,10 +142,10 @@ func over(a protocol.HeartbeatAnswer, err error) (protocol.HeartbeatAnswer, erro
 }
 
 // renewLease renews one lease of a worker's heartbeat; the response contains its error.
-func (b *Broker) renewLease(ctx context.Context, in protocol.HeartbeatRequest) protocol.HeartbeatAnswer {
+func (b *Broker) renewLease(ctx context.Context, in protocol.HeartbeatRequest) protocol.HeartbeatResponse {
 	if in.Malformed != nil { // it ends no attempt: the lease is unchanged
 		reason := string(protocol.ReasonOf(in.Malformed))
-		return protocol.HeartbeatAnswer{
+		return protocol.HeartbeatResponse{
 			TaskID: in.TaskID, AttemptID: in.AttemptID, Attempt: in.Attempt, Owner: in.Owner, CanContinue: true, Reason: &reason,
 		}
 	}

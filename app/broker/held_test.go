@@ -13,9 +13,9 @@ import (
 func TestWorkerThatComesBackWithoutATaskSetsItFree(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
-		register := func(held *[]string) protocol.RegisterAnswer {
+		register := func(held *[]string) protocol.RegisterResponse {
 			t.Helper()
-			return must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
+			return must[protocol.RegisterResponse](t)(a.Register(t.Context(), protocol.RegisterRequest{
 				WorkerID: "w", Incarnation: "one", TaskQueue: "default", WorkflowTypes: []string{"wf"}, AnyActivity: true,
 				Capabilities: []string{broker.CapSessions}, Held: held,
 			}))
@@ -23,7 +23,7 @@ func TestWorkerThatComesBackWithoutATaskSetsItFree(t *testing.T) {
 		poll := func(kind protocol.TaskKind) *protocol.Task {
 			t.Helper()
 			now := int64(0)
-			p := must[protocol.PollAnswer](t)(a.Poll(t.Context(), protocol.PollRequest{
+			p := must[protocol.PollResponse](t)(a.Poll(t.Context(), protocol.PollRequest{
 				WorkerID: "w", Incarnation: "one", Kinds: []protocol.TaskKind{kind}, Timeout: &now,
 			}))
 			if len(p.Tasks) == 0 {

@@ -52,7 +52,7 @@ func TestATimelineTellsOfEveryHolding(t *testing.T) {
 			Failure: &protocol.Failure{Type: "Declined", Message: "no"},
 		}))
 		for range 2 {
-			must[protocol.WorkerHeartbeatAnswer](t)(a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
+			must[protocol.WorkerHeartbeatResponse](t)(a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
 				WorkerID: "a", Incarnation: "a1",
 				Sessions: []protocol.SessionRenewal{{SessionID: "s", Epoch: first.Activity.Session.Epoch}},
 			}))
@@ -125,10 +125,10 @@ func TestATimelineIsReadToItsBeginning(t *testing.T) {
 		const holdings = 260 // two entries each
 		verb := protocol.SessionVerb{WorkerID: "a", SessionID: "s"}
 		for range holdings {
-			must[protocol.SessionAnswer](t)(a.CreateSession(t.Context(), protocol.SessionCreate{
+			must[protocol.SessionResponse](t)(a.CreateSession(t.Context(), protocol.SessionCreate{
 				WorkerID: "a", Incarnation: "a1", SessionOptions: protocol.SessionOptions{SessionID: "s"},
 			}))
-			must[protocol.SessionAnswer](t)(a.ReleaseSession(t.Context(), verb))
+			must[protocol.SessionResponse](t)(a.ReleaseSession(t.Context(), verb))
 		}
 		v := must[protocol.SessionView](t)(a.Session(t.Context(), "", "s"))
 		if len(v.Timeline) != 500 || v.TimelineToken == nil || v.Timeline[499].What != "released" {
@@ -199,7 +199,7 @@ func TestTheFirstDeliveryThatIsSeenIsNew(t *testing.T) {
 		a.ours("a", "a1", time.Hour, time.Hour, 1)
 		a.schedule("one", inSession("s"), inSession("s"))
 		none := int64(0)
-		p := must[protocol.PollAnswer](t)(a.Poll(
+		p := must[protocol.PollResponse](t)(a.Poll(
 			t.Context(), protocol.PollRequest{WorkerID: "a", Kinds: []protocol.TaskKind{protocol.KindActivity}, Timeout: &none},
 		))
 		unseen := p.Tasks[0].Activity.Session
@@ -242,7 +242,7 @@ func TestAWorkerWithoutALeaseClosesNothing(t *testing.T) {
 		refused("one that never held it, by the holder's epoch", "b", held.Epoch)
 		was := must[protocol.SessionView](t)(a.Session(t.Context(), "", "s"))
 		for range 2 {
-			r := must[protocol.SessionAnswer](t)(a.CloseSession(
+			r := must[protocol.SessionResponse](t)(a.CloseSession(
 				t.Context(), protocol.SessionVerb{SessionID: "s", WorkerID: "a", Epoch: held.Epoch},
 			))
 			if r.Outcome != "already_closed" || r.Status != 200 {
@@ -278,7 +278,7 @@ func TestTheDeleteOfAStoppingWorkerReleasesItsSession(t *testing.T) {
 		a.schedule("one", inSession("s"), inSession("s"))
 		held := a.poll("a", protocol.KindActivity, 30).Activity.Session
 		for i, outcome := range []string{"closed", "already_closed"} {
-			r := must[protocol.SessionAnswer](t)(a.CloseSession(t.Context(), protocol.SessionVerb{
+			r := must[protocol.SessionResponse](t)(a.CloseSession(t.Context(), protocol.SessionVerb{
 				SessionID: "s", WorkerID: "a", Epoch: held.Epoch, Reason: protocol.ReasonWorkerShutdown,
 			}))
 			if v := r.Session; r.Outcome != outcome || v.Status != protocol.SessionClosed || v.LeaseOwner == nil ||
@@ -310,7 +310,7 @@ func TestALostAttemptIsVisible(t *testing.T) {
 		}))
 		lost := a.poll("a", protocol.KindActivity, 30).Activity
 		const progress = `{"message":"page 7","current":7}`
-		must[protocol.HeartbeatAnswer](t)(a.HeartbeatTask(t.Context(), protocol.HeartbeatRequest{
+		must[protocol.HeartbeatResponse](t)(a.HeartbeatTask(t.Context(), protocol.HeartbeatRequest{
 			Kind: protocol.KindActivity, TaskID: lost.TaskID, AttemptID: lost.AttemptID, Owner: "a",
 			Epoch: lost.Session.Epoch, Beat: true, Progress: []byte(progress),
 		}))

@@ -17,19 +17,19 @@ import (
 // Import restores a closed run: its history and its entry in listings and filters. The workflow ID must be unused, or
 // must belong to the run that continued from this one or that this one continued from. Importing the same run again
 // changes nothing.
-func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protocol.ImportAnswer, error) {
+func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protocol.ImportResponse, error) {
 	ns := change.Namespace(in.Namespace)
 	d, err := engine.ImportRun(ns, in.Events)
 	if err != nil {
-		return protocol.ImportAnswer{}, err
+		return protocol.ImportResponse{}, err
 	}
 	kept, err := b.Namespace(ctx, ns)
 	if err != nil {
-		return protocol.ImportAnswer{}, err
+		return protocol.ImportResponse{}, err
 	}
 	run := d.Next
 	status, _, _ := protocol.PublicRun(run.Status, true, false)
-	out := protocol.ImportAnswer{
+	out := protocol.ImportResponse{
 		Outcome: "imported", Namespace: ns, WorkflowID: run.WorkflowID, RunID: run.ID, RunNumber: run.Number, Status: status,
 		Events: run.LastSeq,
 		Warnings: slices.Concat(
@@ -39,7 +39,7 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 		),
 	}
 	key := engine.WorkflowKey{Namespace: ns, ID: run.WorkflowID}
-	out, err = change.Commit[protocol.ImportAnswer](ctx, b.store, store.Change{
+	out, err = change.Commit[protocol.ImportResponse](ctx, b.store, store.Change{
 		Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, Runs: []string{run.ID}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			// The answer to the first import may have been lost, so the same once more is no error.

@@ -47,7 +47,7 @@ func TestARemovedWorkerGetsNothingAndEndsWhatItRuns(t *testing.T) {
 				}()
 				time.Sleep(time.Second)
 				began := o.at()
-				must[protocol.DeregisterAnswer](t)(a.Fleet().RemoveWorker(t.Context(), "default", "w"))
+				must[protocol.DeregisterResponse](t)(a.Fleet().RemoveWorker(t.Context(), "default", "w"))
 				if err := <-open; protocol.ReasonOf(err) != c.refused || o.at() != began {
 					t.Errorf("the open poll ended after %s with %v", o.at()-began, err)
 				}
@@ -174,7 +174,7 @@ func TestADeadWorkerThatIsRemovedHoldsNobodyUp(t *testing.T) {
 		a, _ := o.app("a", false)
 		task := o.running(a, "")
 		time.Sleep(70 * time.Second)
-		must[protocol.DeregisterAnswer](o.t)(a.Fleet().RemoveWorker(o.t.Context(), "default", "w"))
+		must[protocol.DeregisterResponse](o.t)(a.Fleet().RemoveWorker(o.t.Context(), "default", "w"))
 		run, seq, _ := engine.ParseStepID(task.Activity.TaskID)
 		a.blamed(run, seq)
 		if got := a.poll("spare", protocol.KindActivity, 0); got == nil {

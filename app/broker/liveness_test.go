@@ -12,7 +12,7 @@ func TestAnOlderProcessDoesNotSilenceTheLivingOne(t *testing.T) {
 	a := newApp(t)
 	const older, newer = "01K0000000000000000000000A", "01K0000000000000000000000B"
 	for _, process := range []string{older, newer} {
-		must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
+		must[protocol.RegisterResponse](t)(a.Register(t.Context(), protocol.RegisterRequest{
 			WorkerID: "w", Incarnation: process, TaskQueue: "default", WorkflowTypes: []string{"wf"},
 			Capabilities: []string{broker.CapSessions},
 		}))

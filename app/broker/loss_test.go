@@ -137,7 +137,7 @@ func (c dying) counts(o *harness, a, b *app, kill func(), lease time.Duration) {
 	pause := min(10*time.Second, lease/6)
 	for end := due.Add(-c.silent); time.Now().Before(end); time.Sleep(min(pause, time.Until(end))) {
 		if c.incarnation != "" {
-			must[protocol.WorkerHeartbeatAnswer](t)(at.WorkerHeartbeat(
+			must[protocol.WorkerHeartbeatResponse](t)(at.WorkerHeartbeat(
 				t.Context(), protocol.WorkerHeartbeat{WorkerID: "w", Incarnation: c.incarnation},
 			))
 		} else {
@@ -226,7 +226,7 @@ func TestARegistrationCountsWhatItsAppSetFree(t *testing.T) {
 				want = 0
 				o.reading.Store(&before)
 			}
-			got := must[protocol.RegisterAnswer](o.t)(a.Register(o.t.Context(), protocol.RegisterRequest{
+			got := must[protocol.RegisterResponse](o.t)(a.Register(o.t.Context(), protocol.RegisterRequest{
 				WorkerID: "w", Incarnation: "q", TaskQueue: "default", ActivityTypes: []string{"turn"},
 			}))
 			if got.Redelivered != want || state() != engine.Delayed {

@@ -36,7 +36,7 @@ func (l lost) given(a *app, kill func(), next func() *app, every time.Duration) 
 	t, ctx := a.t, a.t.Context()
 	t.Helper()
 	four := 4
-	must[protocol.RegisterAnswer](t)(a.Register(ctx, protocol.RegisterRequest{
+	must[protocol.RegisterResponse](t)(a.Register(ctx, protocol.RegisterRequest{
 		WorkerID: "w", TaskQueue: "default", WorkflowTypes: []string{"wf"}, AnyActivity: true, SDKVersion: l.sdk,
 		WorkflowSlots: &four, ActivitySlots: &four,
 	}))
@@ -87,7 +87,7 @@ func (l lost) given(a *app, kill func(), next func() *app, every time.Duration) 
 	time.Sleep(every / 3)
 	b := next()
 	if l.arrived {
-		if h := must[protocol.HeartbeatAnswer](t)(b.HeartbeatTask(ctx, protocol.HeartbeatRequest{
+		if h := must[protocol.HeartbeatResponse](t)(b.HeartbeatTask(ctx, protocol.HeartbeatRequest{
 			Kind: l.kind, TaskID: had[0].Activity.TaskID, AttemptID: had[0].Activity.AttemptID, Owner: "w", Beat: true,
 		})); !h.Renewed {
 			t.Fatalf("the attempt's heartbeat: %+v", h)

@@ -19,7 +19,7 @@ import (
 // older registers a worker of before there were sessions: it runs the same types, and declares nothing of them.
 func (a *app) older(id string) {
 	a.t.Helper()
-	must[protocol.RegisterAnswer](a.t)(a.Register(a.t.Context(), protocol.RegisterRequest{
+	must[protocol.RegisterResponse](a.t)(a.Register(a.t.Context(), protocol.RegisterRequest{
 		WorkerID: id, Incarnation: id + "1", TaskQueue: "default", WorkflowTypes: []string{"wf"}, AnyActivity: true,
 		Capabilities: []string{querytask.CapQueries},
 	}))
@@ -41,7 +41,7 @@ func (a *app) task(worker string, kind protocol.TaskKind, workflow string) *prot
 }
 
 // taken checks that an outcome was accepted.
-func (a *app) taken(c protocol.CompleteAnswer) {
+func (a *app) taken(c protocol.CompleteResponse) {
 	a.t.Helper()
 	if c.Err != nil || !c.Recorded {
 		a.t.Fatalf("outcome: %+v", c)
@@ -72,7 +72,7 @@ func TestMixedVersions(t *testing.T) {
 			a.ours("N", "n1", time.Minute, time.Hour, 10)
 			run := a.start("bound")
 			a.taken(a.decide(a.task("N", protocol.KindWorkflow, "bound"), bound(run.RunID+"-1")...))
-			must[protocol.DeregisterAnswer](t)(a.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "N"}))
+			must[protocol.DeregisterResponse](t)(a.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "N"}))
 			a.older("O")
 			must[protocol.CommandReceipt](t)(a.Signal(
 				t.Context(), protocol.SignalRequest{Target: protocol.Target{WorkflowID: "bound"}, SignalName: "go"},
@@ -106,7 +106,7 @@ func TestMixedVersions(t *testing.T) {
 			again := protocol.Command{Type: protocol.ContinueAsNew}
 			a.taken(a.decide(a.task("N", protocol.KindWorkflow, "bound"), again))
 			a.waits("O") // the next run of the id may go on with the session
-			must[protocol.DeregisterAnswer](t)(a.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "O"}))
+			must[protocol.DeregisterResponse](t)(a.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "O"}))
 			if c := a.decide(a.task("N", protocol.KindWorkflow, "bound"), done()); c.Err != nil || c.RunStatus != "completed" {
 				t.Fatalf("after O left: %+v", c)
 			}
@@ -136,7 +136,7 @@ func TestMixedVersions(t *testing.T) {
 			a.start("two")
 			for _, kind := range []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity} {
 				none := int64(0)
-				p := must[protocol.PollAnswer](t)(a.Poll(t.Context(), protocol.PollRequest{
+				p := must[protocol.PollResponse](t)(a.Poll(t.Context(), protocol.PollRequest{
 					WorkerID: "N", Incarnation: "n1", Kinds: []protocol.TaskKind{kind}, Timeout: &none, Release: "next", Gated: true,
 				}))
 				if p.Status != protocol.PollMismatch || len(p.Tasks) > 0 {
@@ -167,7 +167,7 @@ func TestASessionFinishesOnItsReleaseBesideTheNext(t *testing.T) {
 	_, next := begin("two")
 	register := func(a *app, id, release string) {
 		t.Helper()
-		must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
+		must[protocol.RegisterResponse](t)(a.Register(t.Context(), protocol.RegisterRequest{
 			WorkerID: id, Incarnation: id + "1", Release: release, TaskQueue: "default", AnyActivity: true,
 			Capabilities: []string{broker.CapSessions},
 		}))
@@ -177,7 +177,7 @@ func TestASessionFinishesOnItsReleaseBesideTheNext(t *testing.T) {
 	finish := protocol.SessionOptions{SessionID: "s", ReleasePolicy: "finish"}
 	a.schedule("run", with(finish), with(finish), with(finish))
 	a.taken(a.result(a.task("old", protocol.KindActivity, "run"), "done"))
-	must[protocol.DeregisterAnswer](t)(a.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "old"}))
+	must[protocol.DeregisterResponse](t)(a.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "old"}))
 	register(next, "new", "two")
 	if got := next.poll("new", protocol.KindActivity, 1); got != nil {
 		t.Fatalf("a worker of the next release gets %+v", got.Activity)
@@ -190,7 +190,7 @@ func TestASessionFinishesOnItsReleaseBesideTheNext(t *testing.T) {
 	}
 	register(a, "old too", "one")
 	a.taken(a.result(a.task("old too", protocol.KindActivity, "run"), "done"))
-	must[protocol.DeregisterAnswer](t)(a.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "old too"}))
+	must[protocol.DeregisterResponse](t)(a.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "old too"}))
 	older.Stop() // the other app is notified and takes over its work
 	if got := next.poll("new", protocol.KindActivity, 10); got == nil || !got.Activity.Session.IsNew {
 		t.Fatalf("when the older app has gone, the worker of the next release gets %+v", got)

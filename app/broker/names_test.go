@@ -255,7 +255,7 @@ func TestWhatHasAnUnreadableNameGoesOn(t *testing.T) {
 		first := protocol.HistoryQuery{Target: protocol.Target{RunID: out.RunID}}
 		events := must[protocol.HistoryPage](t)(a.History(ctx, first))
 		b := newApp(t)
-		in := must[protocol.ImportAnswer](t)(b.Import(ctx, protocol.ImportRequest{Events: events.Events}))
+		in := must[protocol.ImportResponse](t)(b.Import(ctx, protocol.ImportRequest{Events: events.Events}))
 		subjects := make([]string, len(in.Warnings))
 		for i, w := range in.Warnings {
 			subjects[i] = w.Code + " " + w.Subject

@@ -128,7 +128,7 @@ func (o *harness) beat(a *app, worker, incarnation string, d time.Duration) {
 
 func (o *harness) join(a *app, worker, incarnation string) {
 	o.t.Helper()
-	must[protocol.RegisterAnswer](o.t)(a.Register(o.t.Context(), protocol.RegisterRequest{
+	must[protocol.RegisterResponse](o.t)(a.Register(o.t.Context(), protocol.RegisterRequest{
 		WorkerID: worker, Incarnation: incarnation, TaskQueue: "default", WorkflowTypes: []string{"wf"},
 	}))
 }
@@ -370,7 +370,7 @@ func TestAnUndeliveredTaskGoesBackWhenTheStoreIs(t *testing.T) {
 		o.join(a, "w", "w1")
 		run := a.start("one").RunID
 		none := int64(0)
-		p := must[protocol.PollAnswer](o.t)(a.Poll(
+		p := must[protocol.PollResponse](o.t)(a.Poll(
 			o.t.Context(),
 			protocol.PollRequest{WorkerID: "w", Kinds: []protocol.TaskKind{protocol.KindWorkflow}, Timeout: &none},
 		))

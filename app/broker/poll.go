@@ -32,7 +32,7 @@ const (
 // in the order of their polls. A repeated poll_request_id returns the same tasks within two minutes while they are
 // still leased. After that it is rejected, since the worker has lost the tasks. For Sojourn workers, and for the Rust
 // SDK, which exits after such an error, it counts as a new poll instead.
-func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
+func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollResponse, error) {
 	asked := in.Queues // of which some may be withheld, for now
 	w, empty, err := b.admitPoll(ctx, &in)
 	if err != nil || empty != nil {
@@ -44,7 +44,7 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 	}
 	// A wait that ends because something about the worker changed (its drain, its registration) is not the poll's end:
 	// it is admitted again and continues for the rest of its time.
-	poll := func() (protocol.PollAnswer, error) {
+	poll := func() (protocol.PollResponse, error) {
 		if a, err := b.leasedBefore(ctx, in, w); err != nil || len(a.Tasks) > 0 {
 			return a, err
 		}
@@ -77,13 +77,13 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 				w = next
 				continue
 			case errors.Is(err, dispatch.ErrNoMemory):
-				return protocol.PollAnswer{}, protocol.Refuse(protocol.ReasonOverloaded, "%v; try again", err)
+				return protocol.PollResponse{}, protocol.Refuse(protocol.ReasonOverloaded, "%v; try again", err)
 			case err != nil:
 				// Something may have been leased to this poll, and the worker does not know of it.
 				if errors.Is(err, store.ErrOutcome) {
 					b.workers.With(w.Key(), func(h *membership.TrackedWorker) { h.Unsure = time.Now() })
 				}
-				return protocol.PollAnswer{}, err
+				return protocol.PollResponse{}, err
 			}
 			a, err := b.answer(ctx, in, leased)
 			if why := waiter.Throttled(); a.Status == protocol.PollEmpty && why != nil {
@@ -98,7 +98,7 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 	}
 	anew := w.Explicit || strings.HasPrefix(w.SDKVersion, protocol.RustSDK)
 	return b.polls.once(ctx, pollKey{w.Key(), in.PollID, wayOf(in.Kinds)}, in.Kinds, anew, poll,
-		func(refs []store.TaskRef) (protocol.PollAnswer, error) { return b.again(ctx, in, w, refs) })
+		func(refs []store.TaskRef) (protocol.PollResponse, error) { return b.again(ctx, in, w, refs) })
 }
 
 // outlived returns the response to a poll without an incarnation if another process has registered meanwhile. The app
@@ -106,9 +106,9 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 // again.
 func (b *Broker) outlived(
 	ctx context.Context, in protocol.PollRequest, now *engine.Worker,
-) (protocol.PollAnswer, error) {
+) (protocol.PollResponse, error) {
 	if now.HeardBy == b.opt.App {
-		return protocol.PollAnswer{}, change.StaleWorker(now.ID)
+		return protocol.PollResponse{}, change.StaleWorker(now.ID)
 	}
 	return b.answer(ctx, in, nil)
 }
@@ -117,7 +117,7 @@ func (b *Broker) outlived(
 // queues, build, and request. A non-nil answer ends the poll without tasks and without an error.
 func (b *Broker) admitPoll(
 	ctx context.Context, in *protocol.PollRequest,
-) (*engine.Worker, *protocol.PollAnswer, error) {
+) (*engine.Worker, *protocol.PollResponse, error) {
 	if in.WorkerID == "" {
 		return nil, nil, protocol.Invalid("worker_id", "is missing")
 	}
@@ -133,7 +133,7 @@ func (b *Broker) admitPoll(
 	b.workers.RecordHeartbeat(key)
 	if in.Gated {
 		if v := b.gate(key, in.Release); !v.Allowed {
-			return nil, &protocol.PollAnswer{
+			return nil, &protocol.PollResponse{
 				Status: protocol.PollMismatch, Reason: v.Message, RetryAfter: mismatchMS, AppRelease: b.opt.Release,
 				Tasks: []protocol.Task{}, Undo: func() {},
 			}, nil
@@ -144,7 +144,7 @@ func (b *Broker) admitPoll(
 		return nil, &a, nil
 	}
 	if b.workers.DrainOf(w) != nil {
-		a := drainingAnswer()
+		a := drainingResponse()
 		a.RetryAfter = mismatchMS
 		return nil, &a, nil
 	}
@@ -164,7 +164,7 @@ func (b *Broker) admitPoll(
 	// remains.
 	queues := b.undrained(w, in.Queues)
 	if len(queues) == 0 {
-		a := drainingAnswer()
+		a := drainingResponse()
 		a.Drained = &w.BuildID
 		return nil, &a, nil
 	}
@@ -189,7 +189,7 @@ func (b *Broker) admitPoll(
 	}
 	in.Max = max(1, in.Max)
 	if s := incapable(w, in.Kinds); s != "" && !w.Explicit {
-		return nil, &protocol.PollAnswer{Status: s, RetryAfter: mismatchMS, Tasks: []protocol.Task{}, Undo: func() {}}, nil
+		return nil, &protocol.PollResponse{Status: s, RetryAfter: mismatchMS, Tasks: []protocol.Task{}, Undo: func() {}}, nil
 	}
 	return w, nil, nil
 }
@@ -212,17 +212,17 @@ func incapable(w *engine.Worker, kinds []protocol.TaskKind) protocol.PollStatus 
 // drainAnswer returns a poll response that reports whether the worker or the app drains. A worker stops polling for
 // good when it drains. When only the app drains, the worker must continue to poll, since the successor of the app needs
 // it.
-func (b *Broker) drainAnswer() protocol.PollAnswer {
-	a := drainingAnswer()
+func (b *Broker) drainAnswer() protocol.PollResponse {
+	a := drainingResponse()
 	if b.isDraining() {
 		a.Status, a.Reason = protocol.PollUnavailable, string(protocol.ReasonBackendUnavailable)
 	}
 	return a
 }
 
-// drainingAnswer tells the worker when to poll again, since an operator may end the drain.
-func drainingAnswer() protocol.PollAnswer {
-	return protocol.PollAnswer{
+// drainingResponse tells the worker when to poll again, since an operator may end the drain.
+func drainingResponse() protocol.PollResponse {
+	return protocol.PollResponse{
 		Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining), RetryAfter: 1000,
 		Tasks: []protocol.Task{}, Undo: func() {},
 	}
@@ -277,8 +277,8 @@ func (b *Broker) spec(in protocol.PollRequest, w *engine.Worker) dispatch.Spec {
 // answer converts leases to tasks. If that fails, it returns the leased tasks at once.
 func (b *Broker) answer(
 	ctx context.Context, in protocol.PollRequest, leased []store.Leased,
-) (protocol.PollAnswer, error) {
-	a := protocol.PollAnswer{
+) (protocol.PollResponse, error) {
+	a := protocol.PollResponse{
 		Status: protocol.PollEmpty, Tasks: []protocol.Task{}, AppRelease: b.opt.Release, StoreTime: b.storeTime(),
 		Undo: func() {},
 	}
@@ -306,7 +306,7 @@ func (b *Broker) answer(
 	tasks, err := b.tasks(ctx, in, leased)
 	if err != nil {
 		undo()
-		return protocol.PollAnswer{}, err
+		return protocol.PollResponse{}, err
 	}
 	if len(tasks) == 0 {
 		return a, nil
@@ -389,9 +389,9 @@ func (b *Broker) returned(kind protocol.TaskKind, run string, seq int64, o chang
 	}
 }
 
-func orZero(a *protocol.PollAnswer) protocol.PollAnswer {
+func orZero(a *protocol.PollResponse) protocol.PollResponse {
 	if a == nil {
-		return protocol.PollAnswer{}
+		return protocol.PollResponse{}
 	}
 	return *a
 }

@@ -61,8 +61,8 @@ type pollEntry struct {
 // is no longer leased, once refuses the poll, or runs it anew if anew is set.
 func (m *pollMemory) once(
 	ctx context.Context, k pollKey, kinds []protocol.TaskKind, anew bool,
-	poll func() (protocol.PollAnswer, error), again func([]store.TaskRef) (protocol.PollAnswer, error),
-) (protocol.PollAnswer, error) {
+	poll func() (protocol.PollResponse, error), again func([]store.TaskRef) (protocol.PollResponse, error),
+) (protocol.PollResponse, error) {
 	for {
 		e, first := m.entry(k, kinds)
 		if first {
@@ -76,7 +76,7 @@ func (m *pollMemory) once(
 		// Two different polls with one ID are a mistake of the client, which would receive tasks of a kind for which it
 		// has no slot.
 		if !sameKinds(e.kinds, kinds) {
-			return protocol.PollAnswer{}, protocol.Refuse(
+			return protocol.PollResponse{}, protocol.Refuse(
 				protocol.ReasonPollKinds, "poll_request_id %s was sent for other kinds of tasks", k.id,
 			).With("poll_status", protocol.PollConflict).With("poll_request_id", k.id).With("requested_task_kinds", kinds).With(
 				"bound_task_kinds", e.kinds,
@@ -85,17 +85,17 @@ func (m *pollMemory) once(
 		select {
 		case <-e.done:
 		case <-ctx.Done():
-			return protocol.PollAnswer{}, context.Cause(ctx)
+			return protocol.PollResponse{}, context.Cause(ctx)
 		}
 		if e.given != nil && m.join(k, e) {
 			switch a, err := again(e.given); {
 			case err != nil:
 				m.read(k, e, a).Undo() // nothing is delivered with this answer
-				return protocol.PollAnswer{}, err
+				return protocol.PollResponse{}, err
 			case len(a.Tasks) > 0:
 				return m.read(k, e, a), nil
 			case !anew:
-				return protocol.PollAnswer{}, protocol.Refuse(protocol.ReasonPollExpired,
+				return protocol.PollResponse{}, protocol.Refuse(protocol.ReasonPollExpired,
 					"what poll_request_id %s was given is leased to the worker no more; poll under another id", k.id).
 					With("poll_status", protocol.PollConflict).With("poll_request_id", k.id)
 			}
@@ -148,7 +148,7 @@ func (m *pollMemory) join(k pollKey, e *pollEntry) bool {
 }
 
 // read is an entry's answer for one caller. Its tasks go back when no answer that carried them could be delivered.
-func (m *pollMemory) read(k pollKey, e *pollEntry, a protocol.PollAnswer) protocol.PollAnswer {
+func (m *pollMemory) read(k pollKey, e *pollEntry, a protocol.PollResponse) protocol.PollResponse {
 	if e.given == nil {
 		return a
 	}
@@ -201,10 +201,10 @@ func given(tasks []protocol.Task) []store.TaskRef {
 // them.
 func (b *Broker) again(
 	ctx context.Context, in protocol.PollRequest, w *engine.Worker, refs []store.TaskRef,
-) (protocol.PollAnswer, error) {
+) (protocol.PollResponse, error) {
 	now, err := b.store.Now(ctx)
 	if err != nil {
-		return protocol.PollAnswer{}, err
+		return protocol.PollResponse{}, err
 	}
 	leased := make([]store.Leased, 0, len(refs))
 	err = b.store.View(ctx, func(r store.Reader) error {
@@ -223,10 +223,10 @@ func (b *Broker) again(
 		return nil
 	})
 	if err != nil || len(leased) == 0 {
-		return protocol.PollAnswer{}, err
+		return protocol.PollResponse{}, err
 	}
 	tasks, err := b.tasks(ctx, in, leased) // the leases are unchanged, whatever the result
-	return protocol.PollAnswer{
+	return protocol.PollResponse{
 		Status: protocol.PollLeased, Tasks: tasks, AppRelease: b.opt.Release, StoreTime: b.storeTime(), Undo: func() {},
 	}, err
 }
@@ -281,9 +281,9 @@ func wayOf(kinds []protocol.TaskKind) string {
 // balancer.
 func (b *Broker) leasedBefore(
 	ctx context.Context, in protocol.PollRequest, w *engine.Worker,
-) (protocol.PollAnswer, error) {
+) (protocol.PollResponse, error) {
 	if in.PollID == "" {
-		return protocol.PollAnswer{}, nil
+		return protocol.PollResponse{}, nil
 	}
 	var last time.Time
 	b.workers.With(w.Key(), func(h *membership.TrackedWorker) {
@@ -292,11 +292,11 @@ func (b *Broker) leasedBefore(
 		}
 	})
 	if (last.IsZero() || time.Since(last) > pollKept) && (w.Explicit || !b.workers.InCompany()) {
-		return protocol.PollAnswer{}, nil
+		return protocol.PollResponse{}, nil
 	}
 	leased, err := b.leasedUnder(ctx, store.Process{Worker: w.Key(), Incarnation: w.Incarnation}, "", in.PollID, in.Kinds)
 	if err != nil || len(leased) == 0 {
-		return protocol.PollAnswer{}, err
+		return protocol.PollResponse{}, err
 	}
 	return b.answer(ctx, in, leased)
 }

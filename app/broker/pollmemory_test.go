@@ -23,7 +23,7 @@ func answerIsKeptWithoutItsPage(t *testing.T, database string) {
 	none, kinds := int64(0), []protocol.TaskKind{protocol.KindWorkflow}
 	poll := func(id string) *protocol.WorkflowTask {
 		t.Helper()
-		got := must[protocol.PollAnswer](t)(a.Poll(
+		got := must[protocol.PollResponse](t)(a.Poll(
 			t.Context(), protocol.PollRequest{WorkerID: "w", Kinds: kinds, Timeout: &none, PollID: id},
 		))
 		if len(got.Tasks) != 1 {
@@ -36,7 +36,7 @@ func answerIsKeptWithoutItsPage(t *testing.T, database string) {
 	answers := make([]weak.Pointer[protocol.WorkflowTask], polls)
 	first := make([]string, polls)
 	for i := range polls {
-		must[protocol.StartAnswer](t)(a.Start(t.Context(), protocol.StartRequest{
+		must[protocol.StartResponse](t)(a.Start(t.Context(), protocol.StartRequest{
 			WorkflowID: fmt.Sprint("big", i), WorkflowType: "wf", Input: []byte(argument),
 		}))
 		task := poll(fmt.Sprint("p", i))

@@ -24,7 +24,7 @@ func (o *harness) hired(a *app, worker string, change func(*protocol.RegisterReq
 	if change != nil {
 		change(&in)
 	}
-	must[protocol.RegisterAnswer](o.t)(a.Register(o.t.Context(), in))
+	must[protocol.RegisterResponse](o.t)(a.Register(o.t.Context(), in))
 }
 
 // opened leases an attempt in a session of options to the worker, with a long lease.
@@ -81,9 +81,9 @@ func TestASilentWorkerGetsNothingOnAPollItLeftOpen(t *testing.T) {
 				in.Incarnation, in.AttemptLease, in.HeartbeatSecs = "p", 30, new(int64(10))
 			})
 			hold := int64(60)
-			open := make(chan protocol.PollAnswer, 1)
+			open := make(chan protocol.PollResponse, 1)
 			go func() {
-				open <- must[protocol.PollAnswer](o.t)(a.Poll(o.t.Context(), protocol.PollRequest{
+				open <- must[protocol.PollResponse](o.t)(a.Poll(o.t.Context(), protocol.PollRequest{
 					WorkerID: "w", Incarnation: "p", Kinds: []protocol.TaskKind{protocol.KindWorkflow}, Timeout: &hold,
 				}))
 			}()
@@ -191,7 +191,7 @@ func (o *harness) decide(a *app) {
 	o.runs++
 	a.start(fmt.Sprintf("flow-%d", o.runs))
 	o.decision = a.poll("w", protocol.KindWorkflow, 0).Workflow
-	must[protocol.PollAnswer](o.t)(a.ClaimTask(
+	must[protocol.PollResponse](o.t)(a.ClaimTask(
 		o.t.Context(), protocol.ClaimRequest{WorkerID: "w", Kind: protocol.KindWorkflow, TaskID: o.decision.TaskID},
 	))
 }
@@ -241,7 +241,7 @@ func TestASilentWorkerOfTheContractIsMissed(t *testing.T) {
 		a.poll("w", protocol.KindWorkflow, 0)
 		kill()
 		back, _ := o.app("a", false)
-		must[protocol.PollAnswer](t)(back.Poll(
+		must[protocol.PollResponse](t)(back.Poll(
 			o.t.Context(),
 			protocol.PollRequest{WorkerID: "w", Kinds: []protocol.TaskKind{protocol.KindActivity}, Timeout: new(int64)},
 		))
@@ -307,7 +307,7 @@ func TestSignsOfLifeAreStoredTogether(t *testing.T) {
 		}
 		hear := func() {
 			for i := range workers {
-				must[protocol.PollAnswer](t)(a.Poll(o.t.Context(), protocol.PollRequest{
+				must[protocol.PollResponse](t)(a.Poll(o.t.Context(), protocol.PollRequest{
 					WorkerID: fmt.Sprint("w", i), Kinds: []protocol.TaskKind{protocol.KindActivity}, Timeout: new(int64),
 				}))
 			}

@@ -24,9 +24,9 @@ const queryDeadline = 30 * time.Second
 
 // Query dispatches a query task to a worker that runs the workflow type. The worker replays the stored history. Nothing
 // is written, and the query is not retried after the caller disconnects.
-func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.QueryAnswer, error) {
+func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.QueryResponse, error) {
 	if err := protocol.CheckLimits(in); err != nil {
-		return protocol.QueryAnswer{}, err
+		return protocol.QueryResponse{}, err
 	}
 	in.Namespace = change.Namespace(in.Namespace)
 	var run *engine.Run
@@ -36,41 +36,41 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 		return err
 	})
 	if err != nil {
-		return protocol.QueryAnswer{}, err
+		return protocol.QueryResponse{}, err
 	}
 	if err := run.CheckHasCode("queries"); err != nil {
-		return protocol.QueryAnswer{}, err
+		return protocol.QueryResponse{}, err
 	}
 	q := querytask.Of(protocol.KindQuery, &run.Head, in.QueryName, "")
 	if err := b.answerable(ctx, &q); err != nil {
-		return protocol.QueryAnswer{}, err
+		return protocol.QueryResponse{}, err
 	}
 	// Arguments are encoded last, so that a refused query costs no memory for them.
 	if q.Arguments, err = Arguments("input", in.Input); err != nil {
-		return protocol.QueryAnswer{}, err
+		return protocol.QueryResponse{}, err
 	}
 	reply, err := b.questions.Ask(ctx, q, queryDeadline)
 	switch {
 	case errors.Is(err, store.ErrFull):
-		return protocol.QueryAnswer{}, protocol.Refuse(
+		return protocol.QueryResponse{}, protocol.Refuse(
 			protocol.ReasonQueryQueueFull, "%d queries wait for workers of queue %s", protocol.MaxPendingQuestions, run.Queue,
 		)
 	case errors.Is(err, querytask.ErrDraining):
-		return protocol.QueryAnswer{}, protocol.Refuse(protocol.ReasonQueryUnavailable, "the app is draining")
+		return protocol.QueryResponse{}, protocol.Refuse(protocol.ReasonQueryUnavailable, "the app is draining")
 	case errors.Is(err, querytask.ErrNoWorker):
-		return protocol.QueryAnswer{}, noQueryWorker(&q)
+		return protocol.QueryResponse{}, noQueryWorker(&q)
 	// The caller gets the same reason whether no worker leased the query or a worker did not respond. A query has no
 	// side effects, so the caller may retry it.
 	case errors.Is(err, querytask.ErrUnanswered), errors.Is(err, querytask.ErrUnclaimed):
-		return protocol.QueryAnswer{}, protocol.Refuse(
+		return protocol.QueryResponse{}, protocol.Refuse(
 			protocol.ReasonQueryTimeout, "no worker answered query %s in time%s", in.QueryName, whoHas(err),
 		)
 	case err != nil:
-		return protocol.QueryAnswer{}, err
+		return protocol.QueryResponse{}, err
 	case reply.Failure != nil:
-		return protocol.QueryAnswer{}, refusedQuery(in.QueryName, reply.Failure)
+		return protocol.QueryResponse{}, refusedQuery(in.QueryName, reply.Failure)
 	}
-	a := protocol.QueryAnswer{
+	a := protocol.QueryResponse{
 		WorkflowID: run.WorkflowID, RunID: run.ID, WorkflowType: run.Type, QueryName: in.QueryName, TargetScope: "instance",
 		Result: []byte("null"),
 	}

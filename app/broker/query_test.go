@@ -13,7 +13,7 @@ import (
 )
 
 type asked struct {
-	answer protocol.QueryAnswer
+	answer protocol.QueryResponse
 	err    error
 }
 
@@ -29,7 +29,7 @@ func (a *app) ask(workflow, name string) <-chan asked {
 	return done
 }
 
-func (a *app) reply(t *protocol.Task, attempt int64, v any, failure *protocol.Failure) protocol.CompleteAnswer {
+func (a *app) reply(t *protocol.Task, attempt int64, v any, failure *protocol.Failure) protocol.CompleteResponse {
 	a.t.Helper()
 	p, err := payload.Encode(v)
 	if err != nil {
@@ -130,7 +130,7 @@ func TestAQueryTaskThatNeverArrivedGoesToAnother(t *testing.T) {
 	if c := a.decide(a.poll("w", protocol.KindWorkflow, 5), done()); c.Err != nil {
 		t.Fatal(c.Err)
 	}
-	polled := make(chan protocol.PollAnswer, 1)
+	polled := make(chan protocol.PollResponse, 1)
 	go func() {
 		wait := int64(20)
 		p, err := a.Poll(
@@ -231,7 +231,7 @@ func TestAQueryIsRefusedAfterTheLastWorkerLeftThroughAnotherApp(t *testing.T) {
 		if err := query(50 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("with a worker that does not poll: %v", err)
 		}
-		must[protocol.DeregisterAnswer](t)(b.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "w"}))
+		must[protocol.DeregisterResponse](t)(b.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "w"}))
 		comes(t, "the refusal of a query", func() bool {
 			return protocol.ReasonOf(query(50*time.Millisecond)) == protocol.ReasonQueryWorker
 		})
@@ -250,7 +250,7 @@ func TestAWaitingQueryIsRefusedWhenTheLastWorkerLeaves(t *testing.T) {
 			q, err := a.Queue(t.Context(), "", "default")
 			return err == nil && q.Stats.Query.Ready == 1
 		})
-		must[protocol.DeregisterAnswer](t)(b.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "w"}))
+		must[protocol.DeregisterResponse](t)(b.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "w"}))
 		if got := <-waiting; protocol.ReasonOf(got.err) != protocol.ReasonQueryWorker {
 			t.Errorf("got %v, want %s", got.err, protocol.ReasonQueryWorker)
 		}

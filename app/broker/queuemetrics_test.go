@@ -54,7 +54,7 @@ func TestAQueuesOldestTaskIsMeasured(t *testing.T) {
 		}
 		a.taken(a.decide(first, done()))
 		a.taken(a.decide(a.poll("w", protocol.KindWorkflow, 0), done()))
-		must[protocol.DeregisterAnswer](t)(a.Fleet().RemoveWorker(t.Context(), "default", "w"))
+		must[protocol.DeregisterResponse](t)(a.Fleet().RemoveWorker(t.Context(), "default", "w"))
 		if all := gauges(); all[oldest] != 0 || all[ready] != 0 || len(all) != 2 {
 			t.Errorf("a queue that was empty again and is served by nobody: %v", all)
 		}

@@ -146,7 +146,7 @@ func TestWorkersThatAreLongGoneAreRemoved(t *testing.T) {
 					o.t.Fatalf("after %v there are %d workers, want both", o.at(), got)
 				}
 				time.Sleep(12 * time.Hour)
-				must[protocol.PollAnswer](o.t)(a.Poll(
+				must[protocol.PollResponse](o.t)(a.Poll(
 					o.t.Context(), protocol.PollRequest{WorkerID: "polls", Incarnation: "p1", Timeout: new(int64)},
 				))
 				if _, err := a.Prune(o.t.Context()); err != nil {

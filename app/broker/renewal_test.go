@@ -22,7 +22,7 @@ func (a *app) holdsSessions(worker string, lease time.Duration, sessions int) (h
 	a.ours(worker, "p", lease, 0, sessions)
 	for i := range sessions {
 		id := fmt.Sprintf("%s-s%d", worker, i)
-		out := must[protocol.SessionAnswer](a.t)(a.CreateSession(a.t.Context(), protocol.SessionCreate{
+		out := must[protocol.SessionResponse](a.t)(a.CreateSession(a.t.Context(), protocol.SessionCreate{
 			WorkerID: worker, SessionOptions: protocol.SessionOptions{SessionID: id, Queue: "default"},
 		}))
 		held = append(held, protocol.SessionRenewal{SessionID: id, Epoch: out.Session.Epoch})
@@ -122,14 +122,14 @@ func TestARenewalThatIsRefusedSaysNothingOfOthers(t *testing.T) {
 		}
 		var group sync.WaitGroup
 		group.Go(func() { // waits for the one that is not patient
-			got := must[protocol.WorkerHeartbeatAnswer](t)(a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
+			got := must[protocol.WorkerHeartbeatResponse](t)(a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
 				WorkerID: "b", Incarnation: "p", Patient: true, Sessions: other,
 			}))
 			if len(got.Sessions) != 1 || !got.Sessions[0].Held {
 				t.Errorf("the other worker: %+v", got.Sessions)
 			}
 		})
-		got := must[protocol.WorkerHeartbeatAnswer](t)(a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
+		got := must[protocol.WorkerHeartbeatResponse](t)(a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
 			WorkerID: "a", Incarnation: "p", Sessions: asked,
 		}))
 		group.Wait()
@@ -175,7 +175,7 @@ func TestALockedSessionHoldsUpNoOtherRenewal(t *testing.T) {
 	}()
 	<-locked
 	beat := func(worker string, patient bool, list ...protocol.SessionRenewal) []protocol.SessionState {
-		return must[protocol.WorkerHeartbeatAnswer](t)(a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
+		return must[protocol.WorkerHeartbeatResponse](t)(a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
 			WorkerID: worker, Incarnation: "p", Patient: patient, Sessions: list,
 		})).Sessions
 	}

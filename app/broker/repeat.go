@@ -18,13 +18,13 @@ import (
 // activity, if it had to read it.
 func (b *Broker) repeated(
 	ctx context.Context, in protocol.CompleteItem, hash string, refusal error, budget *dispatch.Budget,
-) (_ protocol.CompleteAnswer, ended history.Event, again bool) {
+) (_ protocol.CompleteResponse, ended history.Event, again bool) {
 	var e *protocol.Error
 	if !errors.As(refusal, &e) {
-		return protocol.CompleteAnswer{}, ended, false
+		return protocol.CompleteResponse{}, ended, false
 	}
 	reason := string(protocol.ReasonAlreadyCompleted)
-	a := protocol.CompleteAnswer{
+	a := protocol.CompleteResponse{
 		TaskID: in.TaskID, Attempt: in.Attempt, AttemptID: in.AttemptID, Outcome: "completed", Reason: &reason,
 	}
 	if in.Kind == protocol.KindWorkflow {
@@ -74,7 +74,7 @@ func (b *Broker) repeated(
 
 // turnRepeated returns the first answer to the outcome of a workflow task, from the details of the refusal of the
 // second.
-func turnRepeated(a protocol.CompleteAnswer, refusal *protocol.Error) protocol.CompleteAnswer {
+func turnRepeated(a protocol.CompleteResponse, refusal *protocol.Error) protocol.CompleteResponse {
 	a.RunID, _ = refusal.Details["run_id"].(string)
 	a.CreatedTaskIDs, _ = refusal.Details["created_task_ids"].([]string)
 	a.Outcome, _ = refusal.Details["outcome"].(string)

@@ -16,7 +16,7 @@ import (
 func (a *app) acquire(worker, session string) *protocol.SessionView {
 	a.t.Helper()
 	in := protocol.SessionCreate{WorkerID: worker, SessionOptions: protocol.SessionOptions{SessionID: session}}
-	return must[protocol.SessionAnswer](a.t)(a.CreateSession(a.t.Context(), in)).Session
+	return must[protocol.SessionResponse](a.t)(a.CreateSession(a.t.Context(), in)).Session
 }
 
 // After a restore all sessions are released, and every later acquisition gets an epoch above the floor. Sessions of
@@ -55,7 +55,7 @@ func TestSessionsOfARestoredDatabaseAreReleased(t *testing.T) {
 		if released, _, err = broker.ReleaseAll(t.Context(), a.store, "other", 0); err != nil || released != 0 {
 			t.Errorf("released %d sessions of a namespace without any, %v", released, err)
 		}
-		must[protocol.SessionAnswer](t)(a.HeartbeatSession(t.Context(), protocol.SessionVerb{
+		must[protocol.SessionResponse](t)(a.HeartbeatSession(t.Context(), protocol.SessionVerb{
 			WorkerID: "w", SessionID: "held", Epoch: held.Epoch,
 		}))
 		// Without a floor of the operator the clock is the floor.
@@ -78,7 +78,7 @@ func TestAnEpochFarAheadIsIgnoredAndCounted(t *testing.T) {
 		a.register("w")
 		give := func(ahead time.Duration) (known, next int64) {
 			known = time.Now().Add(ahead).UnixMicro()
-			must[protocol.SessionAnswer](t)(a.ReleaseSession(t.Context(), protocol.SessionVerb{
+			must[protocol.SessionResponse](t)(a.ReleaseSession(t.Context(), protocol.SessionVerb{
 				WorkerID: "w", SessionID: "s", Epoch: a.acquire("w", "s").Epoch, Reason: protocol.ReasonGivenUp, Known: known,
 			}))
 			next = a.acquire("w", "s").Epoch

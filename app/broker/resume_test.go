@@ -17,7 +17,7 @@ import (
 func (a *app) suspends(id string, lease time.Duration, most int) {
 	a.t.Helper()
 	slots := 100
-	must[protocol.RegisterAnswer](a.t)(a.Register(a.t.Context(), protocol.RegisterRequest{
+	must[protocol.RegisterResponse](a.t)(a.Register(a.t.Context(), protocol.RegisterRequest{
 		WorkerID: id, Incarnation: id + "1", TaskQueue: "default", WorkflowTypes: []string{"wf"}, AnyActivity: true,
 		Capabilities: []string{broker.CapSessions}, MaxSessions: &most, ActivitySlots: &slots,
 		Session: &protocol.SessionSettings{
@@ -60,9 +60,9 @@ func TestAResumeAndAnAcquisitionAtOnceHaveOneWinner(t *testing.T) {
 		}
 		b.suspends("b", lease, 100)
 		var wait sync.WaitGroup
-		var beat protocol.WorkerHeartbeatAnswer
+		var beat protocol.WorkerHeartbeatResponse
 		wait.Go(func() {
-			beat = must[protocol.WorkerHeartbeatAnswer](t)(a.WorkerHeartbeat(
+			beat = must[protocol.WorkerHeartbeatResponse](t)(a.WorkerHeartbeat(
 				t.Context(), protocol.WorkerHeartbeat{WorkerID: "a", Incarnation: "a1", Sessions: resume},
 			))
 		})
@@ -111,7 +111,7 @@ func TestATaskKeepsTheEpochUnlessItWasGivenUp(t *testing.T) {
 		if second != first || isNew {
 			t.Errorf("epoch %d, new %t, after %d", second, isNew, first)
 		}
-		got := must[protocol.WorkerHeartbeatAnswer](t)(a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
+		got := must[protocol.WorkerHeartbeatResponse](t)(a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
 			WorkerID: "a", Incarnation: "a1",
 			Sessions: []protocol.SessionRenewal{{SessionID: "s", Epoch: second, GivenUp: true}},
 		}))
@@ -160,7 +160,7 @@ func TestTheSessionsOfAHeartbeatAreResumedTogether(t *testing.T) {
 			}
 			stats := a.store.(interface{ Stats() store.Stats })
 			before := stats.Stats()
-			beat := must[protocol.WorkerHeartbeatAnswer](t)(a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
+			beat := must[protocol.WorkerHeartbeatResponse](t)(a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
 				WorkerID: "w", Incarnation: "w1", Told: true, Sessions: resume,
 			}))
 			now := stats.Stats()

@@ -58,7 +58,7 @@ func TestAWorkerOfADrainedBuildRegistersAsDraining(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		register := func(queues ...string) string {
-			return must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
+			return must[protocol.RegisterResponse](t)(a.Register(t.Context(), protocol.RegisterRequest{
 				WorkerID: "w", TaskQueues: queues, BuildID: "v1", WorkflowTypes: []string{"wf"},
 			})).Status
 		}

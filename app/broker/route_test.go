@@ -15,7 +15,7 @@ func (a *app) of(group, id string) {
 	ctx := auth.With(a.t.Context(), &auth.Principal{
 		TokenID: "t", Name: "t", Roles: []auth.Role{auth.Worker}, Group: group,
 	})
-	must[protocol.RegisterAnswer](a.t)(a.Register(ctx, protocol.RegisterRequest{
+	must[protocol.RegisterResponse](a.t)(a.Register(ctx, protocol.RegisterRequest{
 		WorkerID: id, TaskQueue: "default", WorkflowTypes: []string{"wf"}, AnyActivity: true,
 	}))
 }

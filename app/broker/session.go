@@ -20,14 +20,14 @@ import (
 
 // CreateSession acquires a session for a worker before any activity uses it. External workers use it to acquire a
 // session explicitly.
-func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionAnswer, error) {
+func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionResponse, error) {
 	key := engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.WorkerID}
 	w, err := b.workers.Current(ctx, key, in.Incarnation)
 	if err != nil {
-		return protocol.SessionAnswer{}, err
+		return protocol.SessionResponse{}, err
 	}
 	if err := checkSession(in.SessionOptions, w); err != nil {
-		return protocol.SessionAnswer{}, err
+		return protocol.SessionResponse{}, err
 	}
 	sk := engine.SessionKey{Namespace: key.Namespace, ID: in.SessionID}
 	needs := store.Keys{Workers: []engine.WorkerKey{key}, Sessions: []engine.SessionKey{sk}, Holdings: true}
@@ -54,7 +54,7 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 		return store.Writes{Sessions: []engine.SessionChange{c}, Answer: c.Session}, err
 	}})
 	if err != nil {
-		return protocol.SessionAnswer{}, b.withSession(ctx, sk, err)
+		return protocol.SessionResponse{}, b.withSession(ctx, sk, err)
 	}
 	b.workers.Credit(ctx, key, s.Incarnation)
 	status := 200
@@ -82,14 +82,14 @@ func checkSession(o protocol.SessionOptions, w *engine.Worker) error {
 }
 
 // HeartbeatSession renews a session its caller holds, and counts as activity.
-func (b *Broker) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+func (b *Broker) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	return b.sessionVerb(ctx, in, "heartbeat_recorded", engine.RenewSession{
 		SessionHolder: holder(in), Lease: int64(in.Lease), Touch: true,
 	})
 }
 
 // ReleaseSession releases a session without closing it: another worker may acquire it at once.
-func (b *Broker) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+func (b *Broker) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	out, err := b.sessionVerb(ctx, in, "released", engine.ReleaseSession{
 		SessionHolder: holder(in), Why: protocol.ErrorText(in.Reason), Failed: protocol.ErrorText(in.Failed), Known: in.Known,
 	})
@@ -104,7 +104,7 @@ func (b *Broker) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (p
 
 // CloseSession ends the session of its owner or releases it, as engine.CloseSession decides; twice is no error. The
 // receipt is that of a close in both cases, with the caller as owner, because the published Rust SDK validates it.
-func (b *Broker) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+func (b *Broker) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	out, err := b.sessionVerb(ctx, in, "closed", engine.CloseSession{
 		SessionHolder: holder(in), Why: protocol.ErrorText(in.Reason),
 	})
@@ -125,17 +125,17 @@ func holder(in protocol.SessionVerb) engine.SessionHolder {
 // if the verb was accepted.
 func (b *Broker) sessionVerb(
 	ctx context.Context, in protocol.SessionVerb, outcome string, verb engine.SessionInput,
-) (protocol.SessionAnswer, error) {
+) (protocol.SessionResponse, error) {
 	if in.Lease < 0 || in.Lease > protocol.MaxSeconds {
-		return protocol.SessionAnswer{}, protocol.Invalid("lease_seconds", "must be between 1 and %d", protocol.MaxSeconds)
+		return protocol.SessionResponse{}, protocol.Invalid("lease_seconds", "must be between 1 and %d", protocol.MaxSeconds)
 	}
 	key := engine.SessionKey{Namespace: change.Namespace(in.Namespace), ID: in.SessionID}
 	if err := b.mine(ctx, key.Namespace, in.WorkerID); err != nil {
-		return protocol.SessionAnswer{}, err
+		return protocol.SessionResponse{}, err
 	}
 	c, err := change.StepSession(ctx, b.store, b.dispatch, key, verb)
 	if err != nil {
-		return protocol.SessionAnswer{}, b.withSession(ctx, key, err)
+		return protocol.SessionResponse{}, b.withSession(ctx, key, err)
 	}
 	b.workers.Credit(ctx, engine.WorkerKey{Namespace: key.Namespace, ID: in.WorkerID}, c.Holder)
 	if outcome == "released" || outcome == "closed" && !c.Session.Terminal {
@@ -201,14 +201,14 @@ var farEnd = history.At(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC))
 
 func (b *Broker) receipt(
 	ctx context.Context, s engine.Session, outcome string, status int,
-) (protocol.SessionAnswer, error) {
+) (protocol.SessionResponse, error) {
 	now, err := b.store.Now(ctx)
 	if err != nil {
-		return protocol.SessionAnswer{}, err
+		return protocol.SessionResponse{}, err
 	}
 	v := b.view.Written(s, now)
 	if v.TTL == 0 { // a receipt has both, always
 		v.TTL, v.TTLExpiresAt = protocol.MaxSeconds, farEnd
 	}
-	return protocol.SessionAnswer{Admitted: true, Outcome: outcome, Status: status, Session: &v}, nil
+	return protocol.SessionResponse{Admitted: true, Outcome: outcome, Status: status, Session: &v}, nil
 }

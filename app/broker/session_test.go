@@ -13,7 +13,7 @@ import (
 // ours registers a worker as our own do: with an incarnation and session settings.
 func (a *app) ours(id, incarnation string, lease, idle time.Duration, most int) {
 	a.t.Helper()
-	must[protocol.RegisterAnswer](a.t)(a.Register(a.t.Context(), protocol.RegisterRequest{
+	must[protocol.RegisterResponse](a.t)(a.Register(a.t.Context(), protocol.RegisterRequest{
 		WorkerID: id, Incarnation: incarnation, TaskQueue: "default", WorkflowTypes: []string{"wf"}, AnyActivity: true,
 		Capabilities: []string{broker.CapSessions}, MaxSessions: &most,
 		Session: &protocol.SessionSettings{LeaseMS: lease.Milliseconds(), BufferMS: 100, IdleMS: idle.Milliseconds()},
@@ -226,11 +226,11 @@ func TestSessionVerbs(t *testing.T) {
 		a.register("w1")
 		a.register("w2")
 		create := protocol.SessionCreate{WorkerID: "w1", SessionOptions: protocol.SessionOptions{SessionID: "gpu", Lease: 60}}
-		c := must[protocol.SessionAnswer](t)(a.CreateSession(t.Context(), create))
+		c := must[protocol.SessionResponse](t)(a.CreateSession(t.Context(), create))
 		if c.Outcome != "created" || c.Status != 201 || c.Session.TTL != 1800 || *c.Session.LeaseOwner != "w1" {
 			t.Fatalf("created: %+v", c.Session)
 		}
-		if c = must[protocol.SessionAnswer](t)(a.CreateSession(t.Context(), create)); c.Outcome != "reused" {
+		if c = must[protocol.SessionResponse](t)(a.CreateSession(t.Context(), create)); c.Outcome != "reused" {
 			t.Fatalf("again: %+v", c)
 		}
 		create.WorkerID = "w2"
@@ -246,15 +246,15 @@ func TestSessionVerbs(t *testing.T) {
 			t.Fatalf("an old epoch closes: %v", err)
 		}
 		verb.Epoch = c.Session.Epoch
-		if r := must[protocol.SessionAnswer](t)(a.HeartbeatSession(t.Context(), verb)); r.Outcome != "heartbeat_recorded" ||
+		if r := must[protocol.SessionResponse](t)(a.HeartbeatSession(t.Context(), verb)); r.Outcome != "heartbeat_recorded" ||
 			r.Session.TTLExpiresAt != c.Session.TTLExpiresAt {
 			t.Fatalf("renewed: %+v", r.Session)
 		}
-		if r := must[protocol.SessionAnswer](t)(a.CloseSession(t.Context(), verb)); r.Outcome != "closed" ||
+		if r := must[protocol.SessionResponse](t)(a.CloseSession(t.Context(), verb)); r.Outcome != "closed" ||
 			*r.Session.LeaseOwner != "w1" {
 			t.Fatalf("closed: %+v", r)
 		}
-		if r := must[protocol.SessionAnswer](t)(a.CloseSession(t.Context(), verb)); r.Outcome != "already_closed" {
+		if r := must[protocol.SessionResponse](t)(a.CloseSession(t.Context(), verb)); r.Outcome != "already_closed" {
 			t.Fatalf("closed again: %+v", r)
 		}
 		if _, err := a.CreateSession(t.Context(), create); protocol.ReasonOf(err) != protocol.ReasonSessionClosed {

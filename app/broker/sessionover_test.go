@@ -65,7 +65,7 @@ func TestQueuedTasksOfASessionThatIsOverFail(t *testing.T) {
 			says    string
 		}{
 			"closed": {protocol.SessionOptions{}, func(epoch int64) {
-				must[protocol.SessionAnswer](t)(a.CloseSession(
+				must[protocol.SessionResponse](t)(a.CloseSession(
 					t.Context(), protocol.SessionVerb{WorkerID: "a", SessionID: "closed", Epoch: epoch},
 				))
 			}, "closed"},
@@ -117,12 +117,12 @@ func TestQueuedTasksOfASessionThatIsOverFail(t *testing.T) {
 func TestASessionKeepsItsQueueAndOptions(t *testing.T) {
 	a := newApp(t)
 	for _, q := range []string{"gpu", "cpu"} {
-		must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
+		must[protocol.RegisterResponse](t)(a.Register(t.Context(), protocol.RegisterRequest{
 			WorkerID: q, TaskQueue: q, AnyActivity: true, Capabilities: []string{broker.CapSessions},
 		}))
 	}
 	options := protocol.SessionOptions{SessionID: "s", Lease: 1}
-	first := must[protocol.SessionAnswer](t)(a.CreateSession(
+	first := must[protocol.SessionResponse](t)(a.CreateSession(
 		t.Context(), protocol.SessionCreate{WorkerID: "gpu", SessionOptions: options},
 	))
 	if first.Session.Queue == nil || *first.Session.Queue != "gpu" {
@@ -160,7 +160,7 @@ func TestASessionKeepsItsQueueAndOptions(t *testing.T) {
 	other = options
 	other.Reacquire = &no
 	refused("a request that forbids it", "gpu", other, protocol.ReasonSessionReacquire)
-	again := must[protocol.SessionAnswer](t)(a.CreateSession(
+	again := must[protocol.SessionResponse](t)(a.CreateSession(
 		t.Context(), protocol.SessionCreate{WorkerID: "gpu", SessionOptions: options},
 	))
 	if again.Outcome != "reacquired" || again.Session.TTLExpiresAt != first.Session.TTLExpiresAt ||
@@ -231,7 +231,7 @@ func TestReleasePolicies(t *testing.T) {
 		a := &app{running.Broker(), running.View(), running.Store(), t}
 		register := func(id, release string) {
 			t.Helper()
-			must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
+			must[protocol.RegisterResponse](t)(a.Register(t.Context(), protocol.RegisterRequest{
 				WorkerID: id, Incarnation: id + "1", Release: release, TaskQueue: "default", AnyActivity: true,
 				Capabilities: []string{broker.CapSessions},
 			}))
@@ -255,7 +255,7 @@ func TestReleasePolicies(t *testing.T) {
 				t.Fatal(r.Err)
 			}
 		}
-		must[protocol.DeregisterAnswer](t)(a.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "old"}))
+		must[protocol.DeregisterResponse](t)(a.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "old"}))
 		if f := a.failure("one", 2); f.Failure.ExceptionType != "SessionLost" ||
 			!strings.HasPrefix(f.Failure.Message, "drained") {
 			t.Errorf("what waited failed with %+v", f.Failure)
@@ -303,7 +303,7 @@ func TestSessionsAreCounted(t *testing.T) {
 	if c := a.result(late, "late"); protocol.ReasonOf(c.Err) != protocol.ReasonStaleAttempt {
 		t.Fatalf("late: %+v", c)
 	}
-	must[protocol.WorkerHeartbeatAnswer](t)(a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
+	must[protocol.WorkerHeartbeatResponse](t)(a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
 		WorkerID: "a", Incarnation: "a1", Sessions: []protocol.SessionRenewal{{SessionID: "s"}, {SessionID: "gone"}},
 	}))
 	want := []string{

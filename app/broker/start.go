@@ -25,19 +25,19 @@ import (
 
 // Start starts a workflow. A workflow ID can be reused once no run of it is kept. A second start is refused or, with
 // use-existing, returns the open run.
-func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.StartAnswer, error) {
+func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.StartResponse, error) {
 	if in.Cron != "" {
 		return b.startCron(ctx, in)
 	}
 	in, args, err := b.startRequest(in)
 	if err != nil {
-		return protocol.StartAnswer{}, err
+		return protocol.StartResponse{}, err
 	}
 	if err := b.checkTypes(ctx, in.Namespace, "search_attributes", in.SearchAttributes); err != nil {
-		return protocol.StartAnswer{}, err
+		return protocol.StartResponse{}, err
 	}
 	if err := b.pace(ctx, in.Namespace, len(args)+len(in.Memo)); err != nil {
-		return protocol.StartAnswer{}, err
+		return protocol.StartResponse{}, err
 	}
 	key := engine.WorkflowKey{Namespace: in.Namespace, ID: in.WorkflowID}
 	// Names are checked for a new run only: a start of an existing workflow is answered as before, so its row is read
@@ -45,7 +45,7 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 	badName := engine.CheckStartNames(in)
 	// Decide may be called more than once and must return the same ID each time.
 	runID := ulid.Make().String()
-	out, err := change.Commit[protocol.StartAnswer](ctx, b.store, store.Change{
+	out, err := change.Commit[protocol.StartResponse](ctx, b.store, store.Change{
 		Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, New: badName == nil}, Recall: true,
 		Class: store.Class{Namespace: in.Namespace, Key: in.FairnessKey, Weight: in.FairnessWeight},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
@@ -126,9 +126,9 @@ func taken(flow *engine.Workflow, run *engine.Run) string {
 }
 
 // The response describes the run, not the request: with use-existing they may differ.
-func started(in protocol.StartRequest, run *engine.Run, outcome string) protocol.StartAnswer {
+func started(in protocol.StartRequest, run *engine.Run, outcome string) protocol.StartResponse {
 	status, _, _ := run.Public()
-	return protocol.StartAnswer{
+	return protocol.StartResponse{
 		WorkflowID: run.WorkflowID, RunID: run.ID, WorkflowType: run.Type, Namespace: in.Namespace, Status: status,
 		BusinessKey: protocol.OrNil(run.BusinessKey), PayloadCodec: payload.Codec, Outcome: outcome,
 		New: outcome == "started_new",

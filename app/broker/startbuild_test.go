@@ -12,7 +12,7 @@ func TestAStartThatNamesABuildGoesToIt(t *testing.T) {
 		a := on(t, database)
 		ctx := t.Context()
 		for _, build := range []string{"one", "two"} {
-			must[protocol.RegisterAnswer](t)(a.Register(ctx, protocol.RegisterRequest{
+			must[protocol.RegisterResponse](t)(a.Register(ctx, protocol.RegisterRequest{
 				WorkerID: build, TaskQueue: "default", WorkflowTypes: []string{"wf"}, BuildID: build,
 			}))
 		}
@@ -20,7 +20,7 @@ func TestAStartThatNamesABuildGoesToIt(t *testing.T) {
 			{BuildID: "two"}, {Compatibility: "two"}, {BuildID: "two", Compatibility: "two"},
 		} {
 			in.WorkflowType = "wf"
-			out := must[protocol.StartAnswer](t)(a.Start(ctx, in))
+			out := must[protocol.StartResponse](t)(a.Start(ctx, in))
 			if len(out.Warnings) > 0 {
 				t.Errorf("%+v warns: %+v", in, out.Warnings)
 			}
@@ -37,7 +37,7 @@ func TestAStartThatNamesABuildGoesToIt(t *testing.T) {
 			}
 			a.ok(a.decide(a.poll("two", protocol.KindWorkflow, 5), done()))
 		}
-		out := must[protocol.StartAnswer](t)(a.Start(ctx, protocol.StartRequest{WorkflowType: "wf", BuildID: "three"}))
+		out := must[protocol.StartResponse](t)(a.Start(ctx, protocol.StartRequest{WorkflowType: "wf", BuildID: "three"}))
 		if len(out.Warnings) != 1 || out.Warnings[0].Code != protocol.WarnUnknownBuild ||
 			out.Warnings[0].Subject != "build_id" {
 			t.Errorf("a build that no worker has registered: %+v", out.Warnings)

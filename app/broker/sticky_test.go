@@ -145,13 +145,13 @@ func TestAWorkflowTaskGoesToAKeeperThatIsFit(t *testing.T) {
 		"silent":       {wait: 40 * time.Second, want: "other"},
 		"restarted":    {between: func(o *harness, a *app) { o.join(a, "keeper", "2") }, want: "other"},
 		"drains": {between: func(o *harness, a *app) {
-			must[protocol.WorkerHeartbeatAnswer](o.t)(a.WorkerHeartbeat(
+			must[protocol.WorkerHeartbeatResponse](o.t)(a.WorkerHeartbeat(
 				o.t.Context(), protocol.WorkerHeartbeat{WorkerID: "keeper", Draining: true},
 			))
 		}, want: "other"},
 		"held by the gate": {between: func(o *harness, a *app) {
 			none := int64(0)
-			must[protocol.PollAnswer](o.t)(a.Poll(
+			must[protocol.PollResponse](o.t)(a.Poll(
 				o.t.Context(), protocol.PollRequest{WorkerID: "keeper", Gated: true, Release: "other", Timeout: &none},
 			))
 		}, want: "other"},

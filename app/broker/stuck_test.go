@@ -27,7 +27,7 @@ func (o *harness) watchingStuck(a *app) {
 // stuck lists the stuck runs by workflow id, as a listing shows them, and holds each against its description.
 func (a *app) stuck() map[string]protocol.RunStuck {
 	a.t.Helper()
-	list := must[protocol.ListAnswer](a.t)(a.List(a.t.Context(), protocol.ListRequest{
+	list := must[protocol.ListResponse](a.t)(a.List(a.t.Context(), protocol.ListRequest{
 		Query: "Stuck = true", PageSize: 200,
 	}))
 	found := map[string]protocol.RunStuck{}
@@ -50,7 +50,7 @@ func (a *app) stuck() map[string]protocol.RunStuck {
 // startLost starts a run of a type that no worker runs.
 func (a *app) startLost(id string) {
 	a.t.Helper()
-	must[protocol.StartAnswer](a.t)(a.Start(a.t.Context(), protocol.StartRequest{
+	must[protocol.StartResponse](a.t)(a.Start(a.t.Context(), protocol.StartRequest{
 		WorkflowID: id, WorkflowType: "unknown",
 	}))
 }
@@ -66,7 +66,7 @@ func (a *app) renewing(d time.Duration, held []protocol.SessionRenewal, workers 
 	a.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Second) {
 		for _, id := range workers {
-			_ = must[protocol.WorkerHeartbeatAnswer](a.t)(a.WorkerHeartbeat(a.t.Context(), protocol.WorkerHeartbeat{
+			_ = must[protocol.WorkerHeartbeatResponse](a.t)(a.WorkerHeartbeat(a.t.Context(), protocol.WorkerHeartbeat{
 				WorkerID: id, Sessions: held,
 			}))
 		}
@@ -98,7 +98,7 @@ func TestARunWithoutAWorkerForItsTypeIsStuck(t *testing.T) {
 			!strings.Contains(s.Message, `no worker on queue "default" has registered workflow "unknown"`) {
 			t.Fatalf("after %s, stuck are %+v", time.Since(began), found)
 		}
-		must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
+		must[protocol.RegisterResponse](t)(a.Register(t.Context(), protocol.RegisterRequest{
 			WorkerID: "v", TaskQueue: "default", WorkflowTypes: []string{"unknown"},
 		}))
 		a.beating(30*time.Second, "w", "v")
@@ -121,7 +121,7 @@ func TestARunThatWaitsForASessionPlaceIsStuck(t *testing.T) {
 		t := o.t
 		a, _ := o.app("a", false)
 		o.watchingStuck(a)
-		must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
+		must[protocol.RegisterResponse](t)(a.Register(t.Context(), protocol.RegisterRequest{
 			WorkerID: "w", TaskQueue: "default", WorkflowTypes: []string{"wf"}, AnyActivity: true,
 			Capabilities: []string{"worker_sessions"}, MaxSessions: new(1),
 		}))

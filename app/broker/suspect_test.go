@@ -35,7 +35,7 @@ func (o *harness) process(a *app, worker, incarnation string, change ...func(*pr
 func (a *app) takes(worker, incarnation string, most int) (tasks []*protocol.Task) {
 	a.t.Helper()
 	for len(tasks) < most {
-		p := must[protocol.PollAnswer](a.t)(a.Poll(a.t.Context(), protocol.PollRequest{
+		p := must[protocol.PollResponse](a.t)(a.Poll(a.t.Context(), protocol.PollRequest{
 			WorkerID: worker, Incarnation: incarnation, Timeout: new(int64(0)),
 			Kinds: []protocol.TaskKind{protocol.KindActivity},
 		}))
@@ -53,7 +53,7 @@ func (a *app) takes(worker, incarnation string, most int) (tasks []*protocol.Tas
 func (a *app) renews(worker, incarnation, attempt string) {
 	a.t.Helper()
 	task := attempt[:strings.LastIndex(attempt, "-")]
-	h := must[protocol.HeartbeatAnswer](a.t)(a.HeartbeatTask(a.t.Context(), protocol.HeartbeatRequest{
+	h := must[protocol.HeartbeatResponse](a.t)(a.HeartbeatTask(a.t.Context(), protocol.HeartbeatRequest{
 		TaskID: task, Owner: worker, AttemptID: attempt,
 	}))
 	if !h.Renewed {
@@ -65,7 +65,7 @@ func (a *app) renews(worker, incarnation, attempt string) {
 func (o *harness) activities(a *app, workflow, worker, incarnation, kind string, n int) string {
 	o.t.Helper()
 	run := a.start(workflow).RunID
-	p := must[protocol.PollAnswer](o.t)(a.Poll(o.t.Context(), protocol.PollRequest{
+	p := must[protocol.PollResponse](o.t)(a.Poll(o.t.Context(), protocol.PollRequest{
 		WorkerID: worker, Incarnation: incarnation, Timeout: new(int64(10)),
 		Kinds: []protocol.TaskKind{protocol.KindWorkflow},
 	}))
@@ -94,7 +94,7 @@ func (o *harness) activitiesRun(a *app, n int) (run string) {
 // takesOne polls for one activity.
 func (a *app) takesOne(worker, incarnation string) *protocol.Task {
 	a.t.Helper()
-	p := must[protocol.PollAnswer](a.t)(a.Poll(a.t.Context(), protocol.PollRequest{
+	p := must[protocol.PollResponse](a.t)(a.Poll(a.t.Context(), protocol.PollRequest{
 		WorkerID: worker, Incarnation: incarnation, Timeout: new(int64(0)), Max: 1,
 		Kinds: []protocol.TaskKind{protocol.KindActivity},
 	}))
@@ -199,7 +199,7 @@ func TestAWaitingPollGetsOneSuspect(t *testing.T) {
 		open := make(chan int)
 		for range 3 {
 			go func() {
-				open <- len(must[protocol.PollAnswer](o.t)(a.Poll(o.t.Context(), protocol.PollRequest{
+				open <- len(must[protocol.PollResponse](o.t)(a.Poll(o.t.Context(), protocol.PollRequest{
 					WorkerID: "v", Incarnation: "q1", Timeout: new(int64(30)), Max: 10,
 					Kinds: []protocol.TaskKind{protocol.KindActivity},
 				})).Tasks)
@@ -289,7 +289,7 @@ func TestABlamedTaskGoesToAProcessThatBecomesIdle(t *testing.T) {
 		}
 		open := make(chan []protocol.Task)
 		go func() {
-			open <- must[protocol.PollAnswer](o.t)(a.Poll(o.t.Context(), protocol.PollRequest{
+			open <- must[protocol.PollResponse](o.t)(a.Poll(o.t.Context(), protocol.PollRequest{
 				WorkerID: "w", Incarnation: "p2", Timeout: new(int64(60)),
 				Kinds: []protocol.TaskKind{protocol.KindActivity},
 			})).Tasks
@@ -418,7 +418,7 @@ func TestWorkflowTasksAreQuarantinedWhenBlamed(t *testing.T) {
 		o.process(a, "w", "p0")
 		run := a.start("one").RunID
 		take := func(process string) bool {
-			p := must[protocol.PollAnswer](o.t)(a.Poll(o.t.Context(), protocol.PollRequest{
+			p := must[protocol.PollResponse](o.t)(a.Poll(o.t.Context(), protocol.PollRequest{
 				WorkerID: "w", Incarnation: process, Timeout: new(int64(0)), Max: 1,
 				Kinds: []protocol.TaskKind{protocol.KindWorkflow},
 			}))
@@ -459,7 +459,7 @@ func TestTwoAppsGiveAProcessOneSuspectOnPostgres(t *testing.T) {
 		})
 	}
 	takes := func(a *app, incarnation, queue string, most int) []protocol.Task {
-		return must[protocol.PollAnswer](t)(a.Poll(t.Context(), protocol.PollRequest{
+		return must[protocol.PollResponse](t)(a.Poll(t.Context(), protocol.PollRequest{
 			WorkerID: "w", Incarnation: incarnation, Queues: []string{queue}, Timeout: new(int64(0)), Max: most,
 			Kinds: []protocol.TaskKind{protocol.KindActivity}, Free: map[protocol.TaskKind]int{protocol.KindActivity: most},
 		})).Tasks
@@ -564,7 +564,7 @@ func TestAQueryGoesToAnotherProcessThanABlamedTask(t *testing.T) {
 			}()
 			synctest.Wait()
 			query := func(worker, incarnation string) int {
-				return len(must[protocol.PollAnswer](o.t)(a.Poll(o.t.Context(), protocol.PollRequest{
+				return len(must[protocol.PollResponse](o.t)(a.Poll(o.t.Context(), protocol.PollRequest{
 					WorkerID: worker, Incarnation: incarnation, Timeout: new(int64(1)),
 					Kinds: []protocol.TaskKind{protocol.KindQuery},
 				})).Tasks)

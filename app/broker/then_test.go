@@ -27,7 +27,7 @@ func (a *app) fuses(incarnation string, change ...func(*protocol.RegisterRequest
 	for _, c := range change {
 		c(&in)
 	}
-	must[protocol.RegisterAnswer](a.t)(a.Register(a.t.Context(), in))
+	must[protocol.RegisterResponse](a.t)(a.Register(a.t.Context(), in))
 	if got := a.pollBoth("w", work); len(got) > 0 {
 		a.t.Fatalf("before anything was started: %+v", got)
 	}
@@ -44,7 +44,7 @@ func (a *app) first(id, incarnation string) (*protocol.ActivityTask, history.Tim
 	a.t.Helper()
 	a.start(id)
 	wf := a.poll("w", protocol.KindWorkflow, 5).Workflow
-	out := must[protocol.CompleteBatchAnswer](a.t)(a.Complete(a.t.Context(), protocol.CompleteRequest{
+	out := must[protocol.CompleteBatchResponse](a.t)(a.Complete(a.t.Context(), protocol.CompleteRequest{
 		Next: along(incarnation), Items: []protocol.CompleteItem{{
 			Kind: protocol.KindWorkflow, TaskID: wf.TaskID, Owner: "w", Incarnation: incarnation, Attempt: wf.Attempt, Kept: 1,
 			Commands: []protocol.Command{greet()},
@@ -66,9 +66,9 @@ func turned(t *protocol.ActivityTask, incarnation string, then protocol.Then) pr
 	}
 }
 
-func (a *app) send(next *protocol.PollRequest, item protocol.CompleteItem) protocol.CompleteAnswer {
+func (a *app) send(next *protocol.PollRequest, item protocol.CompleteItem) protocol.CompleteResponse {
 	a.t.Helper()
-	return must[protocol.CompleteBatchAnswer](a.t)(a.Complete(
+	return must[protocol.CompleteBatchResponse](a.t)(a.Complete(
 		a.t.Context(), protocol.CompleteRequest{Items: []protocol.CompleteItem{item}, Next: next},
 	)).Items[0]
 }
@@ -206,12 +206,12 @@ func TestATurnThatDoesNotCountLeavesItsResult(t *testing.T) {
 		"it continues as new":      {change: func(c *call) { c.item.Then.Commands[0].Type = protocol.ContinueAsNew }},
 		"the releases differ":      {change: func(c *call) { c.next.Gated, c.next.Release = true, "older" }},
 		"the worker drains": {before: func(a *app) {
-			must[protocol.WorkerHeartbeatAnswer](a.t)(a.WorkerHeartbeat(
+			must[protocol.WorkerHeartbeatResponse](a.t)(a.WorkerHeartbeat(
 				a.t.Context(), protocol.WorkerHeartbeat{WorkerID: "w", Incarnation: "w1", Draining: true},
 			))
 		}, told: func(a *app) bool {
 			none := int64(0)
-			return must[protocol.PollAnswer](a.t)(a.Poll(a.t.Context(), protocol.PollRequest{
+			return must[protocol.PollResponse](a.t)(a.Poll(a.t.Context(), protocol.PollRequest{
 				WorkerID: "w", Incarnation: "w1", Timeout: &none, Kinds: []protocol.TaskKind{protocol.KindQuery},
 			})).Status == protocol.PollDraining
 		}},
@@ -325,12 +325,12 @@ func TestTheNextActivityOfATurnGoesNoWayOfItsOwn(t *testing.T) {
 		"another queue": {change: func(t *protocol.Then) { t.Commands[0].Queue = "elsewhere" }},
 		"requirements":  {change: func(t *protocol.Then) { t.Commands[0].Requirements = []string{"gpu"} }},
 		"a session of another worker": {before: func(a *app) {
-			must[protocol.SessionAnswer](a.t)(a.CreateSession(a.t.Context(), protocol.SessionCreate{
+			must[protocol.SessionResponse](a.t)(a.CreateSession(a.t.Context(), protocol.SessionCreate{
 				WorkerID: "v", SessionOptions: protocol.SessionOptions{SessionID: "held", Queue: "default"},
 			}))
 		}, change: func(t *protocol.Then) { t.Commands[0].SessionID = "held" }},
 		"a more urgent task": {before: func(a *app) {
-			must[protocol.DeregisterAnswer](a.t)(a.Deregister(a.t.Context(), protocol.DeregisterRequest{WorkerID: "v"}))
+			must[protocol.DeregisterResponse](a.t)(a.Deregister(a.t.Context(), protocol.DeregisterRequest{WorkerID: "v"}))
 			a.start("two")
 			urgent := greet()
 			urgent.Priority = new(1)
@@ -399,7 +399,7 @@ func TestARunOfManyStepsStarvesNoOlderTask(t *testing.T) {
 			}
 			slot := along("w1")
 			slot.Kinds, slot.Max = []protocol.TaskKind{protocol.KindActivity}, 1
-			got := must[protocol.PollAnswer](t)(a.Poll(t.Context(), *slot))
+			got := must[protocol.PollResponse](t)(a.Poll(t.Context(), *slot))
 			if len(got.Tasks) != 1 {
 				t.Fatalf("after %v %d tasks were ready", order, len(got.Tasks))
 			}

@@ -26,9 +26,9 @@ const (
 // Update sends an update to the current run of a workflow and waits for the requested stage. When the wait times out,
 // Update returns the current stage without an error, and the update continues. If the run closes first, the update has
 // failed.
-func (b *Broker) Update(ctx context.Context, in protocol.UpdateRequest) (protocol.UpdateAnswer, error) {
+func (b *Broker) Update(ctx context.Context, in protocol.UpdateRequest) (protocol.UpdateResponse, error) {
 	if err := protocol.CheckLimits(in); err != nil {
-		return protocol.UpdateAnswer{}, err
+		return protocol.UpdateResponse{}, err
 	}
 	in.WaitFor = cmp.Or(in.WaitFor, protocol.WaitAccepted)
 	wait := defaultUpdateWait
@@ -37,16 +37,16 @@ func (b *Broker) Update(ctx context.Context, in protocol.UpdateRequest) (protoco
 	}
 	value, err := Arguments("input", in.Input)
 	if err != nil {
-		return protocol.UpdateAnswer{}, err
+		return protocol.UpdateResponse{}, err
 	}
 	if err := b.pace(ctx, change.Namespace(in.Namespace), len(value)); err != nil {
-		return protocol.UpdateAnswer{}, err
+		return protocol.UpdateResponse{}, err
 	}
 	r, err := b.accept(ctx, in, value)
 	if err != nil {
-		return protocol.UpdateAnswer{}, err
+		return protocol.UpdateResponse{}, err
 	}
-	f := followed{id: r.UpdateID, run: r.RunID, answer: protocol.UpdateAnswer{
+	f := followed{id: r.UpdateID, run: r.RunID, answer: protocol.UpdateResponse{
 		Outcome: r.Outcome, WorkflowID: r.WorkflowID, RunID: r.RunID, WorkflowType: r.WorkflowType, UpdateID: r.UpdateID,
 		UpdateName:   in.UpdateName,
 		UpdateStatus: "accepted", CommandID: r.CommandID, CommandStatus: r.Status, WaitFor: in.WaitFor,
@@ -74,14 +74,14 @@ type followed struct {
 	id, run string
 	after   int64
 	done    bool
-	answer  protocol.UpdateAnswer
+	answer  protocol.UpdateResponse
 }
 
 // awaitUpdate reads what became of an update. With wait it continues until the update was answered, through the runs
 // that continued as new.
 func (b *Broker) awaitUpdate(
 	ctx context.Context, f followed, wait bool, most time.Duration,
-) (protocol.UpdateAnswer, error) {
+) (protocol.UpdateResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	for {

@@ -27,14 +27,14 @@ func (a *app) parked(workflow string) {
 	}
 }
 
-func (a *app) update(in protocol.UpdateRequest) protocol.UpdateAnswer {
+func (a *app) update(in protocol.UpdateRequest) protocol.UpdateResponse {
 	a.t.Helper()
-	return must[protocol.UpdateAnswer](a.t)(a.Update(a.t.Context(), in))
+	return must[protocol.UpdateResponse](a.t)(a.Update(a.t.Context(), in))
 }
 
 // sent sends an update and waits for it elsewhere.
-func (a *app) sent(in protocol.UpdateRequest) <-chan protocol.UpdateAnswer {
-	done := make(chan protocol.UpdateAnswer, 1)
+func (a *app) sent(in protocol.UpdateRequest) <-chan protocol.UpdateResponse {
+	done := make(chan protocol.UpdateResponse, 1)
 	go func() {
 		got, err := a.Update(a.t.Context(), in)
 		if err != nil {
@@ -142,7 +142,7 @@ func TestAnUpdateFailsWithItsRunAndGoesOnWithTheNext(t *testing.T) {
 
 func TestAnUpdateNobodyHasIsRefused(t *testing.T) {
 	a := newApp(t)
-	must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
+	must[protocol.RegisterResponse](t)(a.Register(t.Context(), protocol.RegisterRequest{
 		WorkerID: "w", TaskQueue: "default", WorkflowTypes: []string{"wf"},
 		Contracts: []byte(`{"wf":{"updates":["set"],"queries":[{"name":"state"}]}}`),
 	}))

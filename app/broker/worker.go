@@ -20,16 +20,16 @@ const CapSessions = engine.CapSessions
 
 // Register registers a worker. The same incarnation refreshes its registration; another incarnation supersedes it: the
 // tasks of the previous one are dispatched again at once, and its calls are rejected from then on.
-func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
+func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterResponse, error) {
 	w, err := b.workers.Registration(in)
 	if err != nil {
-		return protocol.RegisterAnswer{}, err
+		return protocol.RegisterResponse{}, err
 	}
 	if err := b.HasNamespace(ctx, w.Namespace); err != nil {
-		return protocol.RegisterAnswer{}, err
+		return protocol.RegisterResponse{}, err
 	}
 	if err := b.newNames(ctx, w); err != nil {
-		return protocol.RegisterAnswer{}, err
+		return protocol.RegisterResponse{}, err
 	}
 	a, err := b.workers.Register(ctx, w, in)
 	if a.Registered && len(b.undrained(w, w.Queues)) == 0 {
@@ -109,7 +109,7 @@ func (b *Broker) usesName(ctx context.Context, ns, name string, m workerName) (u
 const maxNamed = 10_000
 
 // Deregister deletes a worker's registration at the worker's request.
-func (b *Broker) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
+func (b *Broker) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterResponse, error) {
 	return b.workers.Deregister(ctx, in)
 }
 
@@ -118,17 +118,17 @@ func (b *Broker) Deregister(ctx context.Context, in protocol.DeregisterRequest) 
 // renewals are stored.
 func (b *Broker) WorkerHeartbeat(
 	ctx context.Context, in protocol.WorkerHeartbeat,
-) (protocol.WorkerHeartbeatAnswer, error) {
+) (protocol.WorkerHeartbeatResponse, error) {
 	w, err := b.workers.Beat(ctx, in)
 	if err != nil {
-		return protocol.WorkerHeartbeatAnswer{}, err
+		return protocol.WorkerHeartbeatResponse{}, err
 	}
 	key := w.Key()
-	a := protocol.WorkerHeartbeatAnswer{
+	a := protocol.WorkerHeartbeatResponse{
 		WorkerID: w.ID, Acknowledged: true, HeartbeatInterval: int64(b.opt.Heartbeat.Seconds()),
 		StaleAfter: int64(b.opt.Alive.Seconds()),
 		Drain:      b.isDraining(), AppRelease: b.opt.Release, Intent: b.fleet.Intent(w, len(in.Leases)+len(in.Sessions) > 0),
-		Leases: make([]protocol.HeartbeatAnswer, len(in.Leases)),
+		Leases: make([]protocol.HeartbeatResponse, len(in.Leases)),
 	}
 	_, a.Settings = b.fleet.FleetWide(key.Namespace)
 	var wait sync.WaitGroup

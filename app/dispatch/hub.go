@@ -48,8 +48,8 @@ func (h *Hub) WatchRun(id string) (<-chan struct{}, func()) {
 	}
 }
 
-// WatchAnswer is WatchRun for a query task: the channel receives when the query task has a reply.
-func (h *Hub) WatchAnswer(id string) (<-chan struct{}, func()) { return h.WatchRun(question + id) }
+// WatchResponse is WatchRun for a query task: the channel receives when the query task has a reply.
+func (h *Hub) WatchResponse(id string) (<-chan struct{}, func()) { return h.WatchRun(question + id) }
 
 // question is the prefix of query task IDs among the run IDs.
 const question = "question "

@@ -320,7 +320,7 @@ func (w *script) poll(worker string, kind protocol.TaskKind, most int) []protoco
 	return a.Tasks
 }
 
-func (w *script) complete(item protocol.CompleteItem) protocol.CompleteAnswer {
+func (w *script) complete(item protocol.CompleteItem) protocol.CompleteResponse {
 	w.t.Helper()
 	item.Namespace = w.namespace
 	a, err := w.Complete(w.t.Context(), protocol.CompleteRequest{Items: []protocol.CompleteItem{item}})

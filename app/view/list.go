@@ -41,7 +41,7 @@ func knownStatus[S ~string](word string, all []S) error {
 }
 
 // List pages through runs.
-func (v *View) List(ctx context.Context, in protocol.ListRequest) (protocol.ListAnswer, error) {
+func (v *View) List(ctx context.Context, in protocol.ListRequest) (protocol.ListResponse, error) {
 	q := store.RunQuery{
 		Namespace: change.Namespace(in.Namespace), Type: in.WorkflowType, Text: in.Query,
 		Limit: pageSize(in.PageSize, 50, 200) + 1, Budget: wholeSearch,
@@ -53,32 +53,32 @@ func (v *View) List(ctx context.Context, in protocol.ListRequest) (protocol.List
 	var err error
 	if filter.Is(in.Query) {
 		if types, err = v.opt.Known.AttributeTypes(ctx, q.Namespace); err != nil {
-			return protocol.ListAnswer{}, err
+			return protocol.ListResponse{}, err
 		}
 		if q.Where, err = filter.Parse(in.Query, types); err != nil {
-			return protocol.ListAnswer{}, err
+			return protocol.ListResponse{}, err
 		}
 		q.Text = ""
 	}
 	if err := ofKind(&q, in.Kind); err != nil {
-		return protocol.ListAnswer{}, err
+		return protocol.ListResponse{}, err
 	}
 	if in.Stuck {
 		q.Where = append(q.Where, store.Condition{Field: store.FieldStuck, Test: store.Present})
 	}
 	if q.Statuses, err = filter.Statuses(in.Status, in.StoredStatus); err != nil {
-		return protocol.ListAnswer{}, err
+		return protocol.ListResponse{}, err
 	}
 	if q.AfterStart, q.AfterRun, err = parseCursor(in.PageToken); err != nil {
-		return protocol.ListAnswer{}, err
+		return protocol.ListResponse{}, err
 	}
 	var now time.Time
 	if in.WaitReasons {
 		if now, err = v.store.Now(ctx); err != nil {
-			return protocol.ListAnswer{}, err
+			return protocol.ListResponse{}, err
 		}
 	}
-	a := protocol.ListAnswer{Workflows: []protocol.RunView{}}
+	a := protocol.ListResponse{Workflows: []protocol.RunView{}}
 	err = v.store.View(ctx, func(r store.Reader) error {
 		list, err := r.Runs(ctx, q)
 		if err != nil {

@@ -70,7 +70,7 @@ func searchTooBroadly(t *testing.T, db store.Store) {
 			t.Fatal(err)
 		}
 	}
-	list := func(in protocol.ListRequest) (ids []string, a protocol.ListAnswer, err error) {
+	list := func(in protocol.ListRequest) (ids []string, a protocol.ListResponse, err error) {
 		a, err = runs.List(t.Context(), in)
 		for _, v := range a.Workflows {
 			ids = append(ids, v.WorkflowID)

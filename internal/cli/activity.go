@@ -70,11 +70,11 @@ func (p *program) runActivity() *cobra.Command {
 			}
 			const path = "/api/sojourn/activities"
 			if detach {
-				return ask(p, c, http.MethodPost, path, in, func(v protocol.ActivityAnswer) error {
+				return ask(p, c, http.MethodPost, path, in, func(v protocol.ActivityResponse) error {
 					return p.say("%s %s, run %s", v.Outcome, v.WorkflowID, v.RunID)
 				})
 			}
-			var out protocol.ActivityAnswer
+			var out protocol.ActivityResponse
 			if err := p.call(c, http.MethodPost, path, in, &out); err != nil {
 				return err
 			}

@@ -119,9 +119,9 @@ func (b *banks) serves(i int) {
 }
 
 // asks repeats a request at any app until it is acknowledged; its ID makes repeating safe.
-func (b *banks) asks(ctx context.Context, path string, body map[string]any) (protocol.UpdateAnswer, bool) {
+func (b *banks) asks(ctx context.Context, path string, body map[string]any) (protocol.UpdateResponse, bool) {
 	for ctx.Err() == nil {
-		var a protocol.UpdateAnswer
+		var a protocol.UpdateResponse
 		patience, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		status, raw, err := b.at[rand.IntN(len(b.at))].call(patience, http.MethodPost, path, body)
 		done()
@@ -137,7 +137,7 @@ func (b *banks) asks(ctx context.Context, path string, body map[string]any) (pro
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	return protocol.UpdateAnswer{}, false
+	return protocol.UpdateResponse{}, false
 }
 
 // customer talks to a bank.

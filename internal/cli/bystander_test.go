@@ -123,12 +123,12 @@ func (p *plant) supervise(id string) {
 }
 
 // activity starts an activity run.
-func (p *plant) activity(id, typ string, input ...any) protocol.ActivityAnswer {
+func (p *plant) activity(id, typ string, input ...any) protocol.ActivityResponse {
 	p.t.Helper()
 	if input == nil {
 		input = []any{}
 	}
-	var a protocol.ActivityAnswer
+	var a protocol.ActivityResponse
 	p.client.must(http.MethodPost, "/api/sojourn/activities", map[string]any{
 		"workflow_id": id, "activity_type": typ, "input": input, "start_to_close_timeout": 20,
 	}, &a)

@@ -92,9 +92,9 @@ func (c client) up() {
 	})
 }
 
-func (c client) start(id, typ string, args ...any) protocol.StartAnswer {
+func (c client) start(id, typ string, args ...any) protocol.StartResponse {
 	c.t.Helper()
-	var a protocol.StartAnswer
+	var a protocol.StartResponse
 	c.must(http.MethodPost, "/api/workflows", map[string]any{"workflow_id": id, "workflow_type": typ, "input": args}, &a)
 	return a
 }

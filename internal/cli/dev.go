@@ -122,14 +122,14 @@ func (s *settings) database() string {
 // newest is the newest run of a sample: the one that is open, else a new one under the next free id.
 func newest(
 	ctx context.Context, b *broker.Broker, namespace, name, workflow string, arg any,
-) (protocol.StartAnswer, error) {
+) (protocol.StartResponse, error) {
 	args, err := payload.EncodeArgs(arg)
 	if err != nil {
-		return protocol.StartAnswer{}, err
+		return protocol.StartResponse{}, err
 	}
 	input, err := args.MarshalJSON()
 	if err != nil {
-		return protocol.StartAnswer{}, err
+		return protocol.StartResponse{}, err
 	}
 	for n := 1; ; n++ {
 		id := name
@@ -147,7 +147,7 @@ func newest(
 }
 
 // approve sends the signal the sample waits for, once, when it waits for it.
-func approve(ctx context.Context, p *plane.Plane, run protocol.StartAnswer) error {
+func approve(ctx context.Context, p *plane.Plane, run protocol.StartResponse) error {
 	target := protocol.Target{Namespace: run.Namespace, WorkflowID: run.WorkflowID}
 	changed, stop := p.Dispatch().WatchRun(run.RunID)
 	defer stop()

@@ -65,7 +65,7 @@ func claimOf(v protocol.SessionView) string {
 // epochsAt numbers the epochs of the session at a path by its whole timeline. Of one that is gone all claims that are
 // still known are counted, from the first.
 func (p *program) epochsAt(c *cobra.Command, path string, timeline []protocol.SessionEvent) (epochs, error) {
-	var a sessionAnswer
+	var a sessionResponse
 	err := p.call(c, http.MethodGet, path, nil, &a)
 	switch {
 	case protocol.ReasonOf(err) == protocol.ReasonWorkerSessionNotFound:

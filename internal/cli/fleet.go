@@ -196,8 +196,8 @@ func drainedBy(d *protocol.WorkerDrain) string {
 	return text
 }
 
-// sessionAnswer is the response of the routes of one session.
-type sessionAnswer struct {
+// sessionResponse is the response of the routes of one session.
+type sessionResponse struct {
 	Outcome string               `json:"outcome"`
 	Session protocol.SessionView `json:"session"`
 }
@@ -209,7 +209,7 @@ func (p *program) sessionsCommand() *cobra.Command {
 		c := &cobra.Command{
 			Use: verb + " ID", Short: short, Args: one(oneSession),
 			RunE: func(c *cobra.Command, args []string) error {
-				return ask(p, c, http.MethodPost, path(args[0])+"/"+verb, in, func(a sessionAnswer) error {
+				return ask(p, c, http.MethodPost, path(args[0])+"/"+verb, in, func(a sessionResponse) error {
 					return p.say("%s %s", a.Outcome, a.Session.SessionID)
 				})
 			},
@@ -301,7 +301,7 @@ func affinity(v protocol.SessionView) string {
 	return fmt.Sprintf("%s; other workers may acquire it after %d s", v.Affinity, v.FallbackAfter)
 }
 
-func (p *program) showSession(a sessionAnswer) error {
+func (p *program) showSession(a sessionResponse) error {
 	v := a.Session
 	err := p.facts(
 		fact{"session", v.SessionID},

@@ -39,11 +39,11 @@ func TestWorkerKilledWhileUpdateHandlersWait(t *testing.T) {
 	onDatabases(t, "and its handlers go on elsewhere", func(p *plant) {
 		p.begin("one", nil)
 		run := p.client.start("h", "killed.handlers").RunID
-		update := func(name string, args ...any) <-chan protocol.UpdateAnswer {
-			done := make(chan protocol.UpdateAnswer, 1)
+		update := func(name string, args ...any) <-chan protocol.UpdateResponse {
+			done := make(chan protocol.UpdateResponse, 1)
 			go func() {
 				defer close(done)
-				var a protocol.UpdateAnswer
+				var a protocol.UpdateResponse
 				status, raw, err := p.client.call(p.t.Context(), http.MethodPost, "/api/workflows/h/update/"+name,
 					map[string]any{"input": args, "wait_for": "completed"})
 				if err == nil {

@@ -30,7 +30,7 @@ func TestAWorkerWhoseAppIsBehindABlackHoleGoesOnAtAnother(t *testing.T) {
 			o.w = p.node["g"]
 			runs := map[string]string{}
 			for _, session := range []string{"", "s"} {
-				var a protocol.StartAnswer
+				var a protocol.StartResponse
 				p.client.must(http.MethodPost, "/api/workflows", map[string]any{
 					"workflow_id": "held" + session, "workflow_type": "takeover.held", "task_queue": "gpu",
 					"input": []any{session, "item" + session},

@@ -49,7 +49,7 @@ func TestLinesOfAKilledWorkerAreKept(t *testing.T) {
 	onDatabases(t, "lines", func(p *plant) {
 		t := p.t
 		p.begin("first", nil)
-		var run protocol.ActivityAnswer
+		var run protocol.ActivityResponse
 		p.client.must(http.MethodPost, "/api/sojourn/activities", map[string]any{
 			"activity_type": "logs.holds", "input": []string{"item"}, "workflow_id": "lines",
 		}, &run)

@@ -87,7 +87,7 @@ func (o *operated) begin(app int, name string) {
 	o.t.Helper()
 	for i := range 3 {
 		id := fmt.Sprintf("%s-%d", name, i)
-		var a protocol.StartAnswer
+		var a protocol.StartResponse
 		o.at[app].must(http.MethodPost, "/api/workflows", map[string]any{
 			"workflow_id": id, "workflow_type": "one", "task_queue": "gpu", "input": []any{id},
 		}, &a)
@@ -223,7 +223,7 @@ func TestARevokedGroupStopsAndItsWorkIsDoneByAnother(t *testing.T) {
 		held := map[string]string{}
 		for i := range 3 {
 			id := fmt.Sprint("held-", i)
-			var a protocol.StartAnswer
+			var a protocol.StartResponse
 			o.at[0].must(http.MethodPost, "/api/workflows", map[string]any{
 				"workflow_id": id, "workflow_type": "killed.one", "task_queue": "gpu", "input": []any{id},
 			}, &a)

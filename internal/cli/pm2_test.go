@@ -91,7 +91,7 @@ export async function main(name, ctx) {
 // activity finish as soon as the worker drains.
 func (p *pm2) hold(c client, handlers, name string) (goOn func(), run string) {
 	p.t.Helper()
-	var a protocol.StartAnswer
+	var a protocol.StartResponse
 	c.must(http.MethodPost, "/api/sojourn/activities", map[string]any{
 		"workflow_id": name, "activity_type": "held", "input": []string{name},
 	}, &a)

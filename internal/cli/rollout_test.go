@@ -204,7 +204,7 @@ func (r *rollout) load(who int) {
 					"workflow_id": id, "workflow_type": "rollout.steps", "duplicate_policy": "use-existing",
 					"input": []any{[]string{"migrate", "finish"}[n%2]},
 				})
-			var a protocol.StartAnswer
+			var a protocol.StartResponse
 			if err == nil && status < 300 && json.Unmarshal(raw, &a) == nil {
 				r.mu.Lock()
 				r.runs[id] = a.RunID

@@ -199,7 +199,7 @@ func TestOrdersSurviveKilledWorkersAndApps(t *testing.T) {
 			order := func() {
 				i := len(o.runs)
 				order, refused := fmt.Sprint("order-", i), []string{"", "ship", "charge", "reserve"}[i%4]
-				var a protocol.StartAnswer
+				var a protocol.StartResponse
 				o.client.must(http.MethodPost, "/api/workflows", map[string]any{
 					"workflow_id": order, "workflow_type": "order", "task_queue": "orders", "input": []any{o.ledger, order, refused},
 				}, &a)

@@ -83,7 +83,7 @@ func (c *struckRun) begun(p *plant, queue string) {
 	if c.busy {
 		typ = "takeover.held"
 	}
-	var a protocol.StartAnswer
+	var a protocol.StartResponse
 	p.client.must(http.MethodPost, "/api/workflows", map[string]any{
 		"workflow_id": c.item, "workflow_type": typ, "task_queue": queue, "input": []any{c.session, c.item},
 	}, &a)

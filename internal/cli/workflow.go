@@ -196,7 +196,7 @@ func (p *program) importWorkflow() *cobra.Command {
 			if !json.Valid(bundle) {
 				return usageError{fmt.Errorf("%s is not JSON", args[0])}
 			}
-			return ask(p, c, http.MethodPost, "/api/workflows/import/bundle", bundle, func(out protocol.ImportAnswer) error {
+			return ask(p, c, http.MethodPost, "/api/workflows/import/bundle", bundle, func(out protocol.ImportResponse) error {
 				return p.say("%s %s, run %s: %s with %d events", out.Outcome, out.WorkflowID, out.RunID, out.Status, out.Events)
 			})
 		},

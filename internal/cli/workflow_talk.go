@@ -51,14 +51,14 @@ func (p *program) startWorkflow() *cobra.Command {
 				return err
 			}
 			if !wait {
-				return ask(p, c, http.MethodPost, "/api/workflows", in, func(v protocol.StartAnswer) error {
+				return ask(p, c, http.MethodPost, "/api/workflows", in, func(v protocol.StartResponse) error {
 					if v.ScheduleID != "" {
 						return p.say("%s %s", v.Outcome, v.ScheduleID)
 					}
 					return p.say("%s %s, run %s", v.Outcome, v.WorkflowID, v.RunID)
 				})
 			}
-			var out protocol.StartAnswer
+			var out protocol.StartResponse
 			if err := p.call(c, http.MethodPost, "/api/workflows", in, &out); err != nil {
 				return err
 			}
@@ -119,7 +119,7 @@ func (p *program) queryWorkflow() *cobra.Command {
 			}
 			in := protocol.QueryRequest{QueryName: args[1], Input: raw}
 			return ask(p, c, http.MethodPost, runPath(args[0], run)+"/query/"+
-				url.PathEscape(args[1]), in, func(a protocol.QueryAnswer) error {
+				url.PathEscape(args[1]), in, func(a protocol.QueryResponse) error {
 				return p.printJSON(a.Result)
 			})
 		},
@@ -147,7 +147,7 @@ func (p *program) updateWorkflow() *cobra.Command {
 				UpdateName: args[1], Input: raw, RequestID: requestID(request), WaitFor: until, WaitTimeout: &wait,
 			}
 			return ask(p, c, http.MethodPost, runPath(args[0], run)+"/update/"+
-				url.PathEscape(args[1]), in, func(a protocol.UpdateAnswer) error {
+				url.PathEscape(args[1]), in, func(a protocol.UpdateResponse) error {
 				if a.UpdateStatus == protocol.WaitCompleted {
 					return p.printJSON(a.Result)
 				}

@@ -95,13 +95,13 @@ const slack = 5 * time.Second
 // Poll polls for tasks; it first waits for a connection. While the releases differ, it returns PollMismatch with a
 // pause and without a request to the app; this is not an error. The app requeues the tasks of a response that was not
 // received.
-func (l *Link) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
+func (l *Link) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollResponse, error) {
 	lv, err := l.wait(ctx)
 	if err != nil {
-		return protocol.PollAnswer{}, err
+		return protocol.PollResponse{}, err
 	}
 	if v := l.judge(lv.settings.Release, lv.settings.Strict); !v.Allowed {
-		return protocol.PollAnswer{
+		return protocol.PollResponse{
 			Status: protocol.PollMismatch, Reason: v.Message, RetryAfter: l.opt.MismatchPause.Milliseconds(),
 			AppRelease: lv.settings.Release,
 		}, nil
@@ -114,7 +114,7 @@ func (l *Link) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Poll
 		hold = min(hold, time.Duration(*in.Timeout)*time.Second)
 	}
 	if l.rest(ctx, hold) {
-		return protocol.PollAnswer{Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining)}, ctx.Err()
+		return protocol.PollResponse{Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining)}, ctx.Err()
 	}
 	req := l.asOurs(in)
 	seconds := int64(hold / time.Second)
@@ -135,7 +135,7 @@ func (l *Link) asOurs(in protocol.PollRequest) protocol.PollRequest {
 }
 
 // takeTasks records the leases of a poll's response.
-func (l *Link) takeTasks(a *protocol.PollAnswer) {
+func (l *Link) takeTasks(a *protocol.PollResponse) {
 	if a.Status == protocol.PollMismatch && a.AppRelease != "" {
 		l.judge(a.AppRelease, false)
 	}
@@ -146,14 +146,14 @@ func (l *Link) takeTasks(a *protocol.PollAnswer) {
 
 // Complete reports outcomes and, with Next, polls in the same call. The answer's items are in the order of the
 // outcomes.
-func (l *Link) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error) {
+func (l *Link) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchResponse, error) {
 	if in.Next != nil {
 		next := l.asOurs(*in.Next)
 		in.Next = &next
 	}
 	a, err := ask(ctx, l, "complete", protocol.WorkerVerbs.Complete, in)
 	if err != nil {
-		return protocol.CompleteBatchAnswer{}, err
+		return protocol.CompleteBatchResponse{}, err
 	}
 	for i := range a.Items {
 		if then := a.Items[i].Then; then != nil && then.Next != nil {
@@ -180,32 +180,32 @@ func (l *Link) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (pro
 // HeartbeatTask sends a heartbeat that the code of an attempt requested, with its progress.
 func (l *Link) HeartbeatTask(
 	ctx context.Context, in protocol.HeartbeatRequest,
-) (protocol.HeartbeatAnswer, error) {
+) (protocol.HeartbeatResponse, error) {
 	return ask(ctx, l, "sign of life", protocol.WorkerVerbs.HeartbeatTask, in)
 }
 
 // RecordLogs sends activity logs. The items of the response are in the order of the request.
-func (l *Link) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
+func (l *Link) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsResponse, error) {
 	return ask(ctx, l, "logs", protocol.WorkerVerbs.RecordLogs, in)
 }
 
 // CreateSession claims a session by verb.
-func (l *Link) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionAnswer, error) {
+func (l *Link) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionResponse, error) {
 	return ask(ctx, l, "create session", protocol.WorkerVerbs.CreateSession, in)
 }
 
 // HeartbeatSession renews a held session, and counts as activity.
-func (l *Link) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+func (l *Link) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	return ask(ctx, l, "renew session", protocol.WorkerVerbs.HeartbeatSession, in)
 }
 
 // ReleaseSession releases a session without closing it.
-func (l *Link) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+func (l *Link) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	return ask(ctx, l, "release session", protocol.WorkerVerbs.ReleaseSession, in)
 }
 
 // CloseSession ends a session for good.
-func (l *Link) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+func (l *Link) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	return ask(ctx, l, "close session", protocol.WorkerVerbs.CloseSession, in)
 }
 

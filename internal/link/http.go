@@ -172,7 +172,7 @@ func (c *httpConn) fetch(ctx context.Context) (s protocol.WorkerSettings, err er
 func (c *httpConn) Quiet() bool { return true }
 
 // heard applies the parts of a heartbeat response that other carriers receive as notices.
-func (c *httpConn) heard(ctx context.Context, a protocol.WorkerHeartbeatAnswer) {
+func (c *httpConn) heard(ctx context.Context, a protocol.WorkerHeartbeatResponse) {
 	if a.Drain && c.apps > 1 {
 		c.closeWith(errors.New("the app is going away"))
 		return

@@ -208,7 +208,9 @@ func TestOutcomesTooLargeForOneRequestAreNotSent(t *testing.T) {
 }
 
 // holding has one lease that is never due.
-type holding struct{ answers chan protocol.HeartbeatAnswer }
+type holding struct {
+	answers chan protocol.HeartbeatResponse
+}
 
 func (holding) Due(time.Time) ([]protocol.HeartbeatRequest, []protocol.SessionRenewal, time.Time) {
 	return nil, nil, time.Time{}
@@ -219,7 +221,7 @@ func (holding) Leases() []protocol.HeartbeatRequest {
 }
 
 func (h holding) Renewed(
-	_ time.Time, _ []protocol.HeartbeatRequest, _ []protocol.SessionRenewal, a protocol.WorkerHeartbeatAnswer, err error,
+	_ time.Time, _ []protocol.HeartbeatRequest, _ []protocol.SessionRenewal, a protocol.WorkerHeartbeatResponse, err error,
 ) {
 	if err != nil || len(a.Leases) == 0 {
 		return
@@ -233,7 +235,7 @@ func (h holding) Renewed(
 // The app cannot send notices to a worker over HTTP, so each heartbeat contains all of the worker's leases, due or not.
 func TestHeartbeatsOverHTTPAskAboutEveryLease(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
-	h := holding{make(chan protocol.HeartbeatAnswer, 1)}
+	h := holding{make(chan protocol.HeartbeatResponse, 1)}
 	l := start(t, link.Options{Carrier: &link.HTTP{URLs: []string{a.URL()}}, Holdings: h})
 	l.ready()
 	select {
@@ -251,7 +253,7 @@ func TestPollOverHTTPEndsWhenTheWorkerDrains(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	l := start(t, link.Options{Carrier: &link.HTTP{URLs: []string{a.URL()}}})
 	l.ready()
-	got := make(chan protocol.PollAnswer, 1)
+	got := make(chan protocol.PollResponse, 1)
 	go func() {
 		answer, err := l.Poll(context.WithoutCancel(t.Context()), protocol.PollRequest{})
 		if err != nil {

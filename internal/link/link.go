@@ -49,7 +49,7 @@ type Holdings interface {
 	// Renewed receives the response or the error of a heartbeat sent at sent, with the leases and sessions in it.
 	Renewed(
 		sent time.Time, leases []protocol.HeartbeatRequest, sessions []protocol.SessionRenewal,
-		a protocol.WorkerHeartbeatAnswer, err error,
+		a protocol.WorkerHeartbeatResponse, err error,
 	)
 }
 

@@ -131,23 +131,23 @@ func (c *fakeConn) Settings(context.Context, protocol.MachineInformation) (proto
 	return c.apps.settings(c.url), nil
 }
 
-func (c *fakeConn) Register(_ context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
+func (c *fakeConn) Register(_ context.Context, in protocol.RegisterRequest) (protocol.RegisterResponse, error) {
 	c.apps.mu.Lock()
 	defer c.apps.mu.Unlock()
 	c.apps.lives[in.WorkerID+in.Incarnation] = true
-	return protocol.RegisterAnswer{}, nil
+	return protocol.RegisterResponse{}, nil
 }
 
 func (c *fakeConn) WorkerHeartbeat(
 	context.Context, protocol.WorkerHeartbeat,
-) (protocol.WorkerHeartbeatAnswer, error) {
+) (protocol.WorkerHeartbeatResponse, error) {
 	c.apps.mu.Lock()
 	defer c.apps.mu.Unlock()
 	if last, again := c.apps.beats[c.worker]; again {
 		c.apps.gap = max(c.apps.gap, time.Since(last))
 	}
 	c.apps.beats[c.worker] = time.Now()
-	return protocol.WorkerHeartbeatAnswer{}, nil
+	return protocol.WorkerHeartbeatResponse{}, nil
 }
 
 // Sixty workers spread over three apps, at default settings. When one app is down, the others share its workers. The

@@ -43,32 +43,32 @@ func (c *httpConn) saidRelease() string {
 }
 
 // Register announces the worker.
-func (c *httpConn) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
+func (c *httpConn) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterResponse, error) {
 	c.mu.Lock()
 	c.hello.incarnation, c.hello.release = in.Incarnation, in.Release
 	c.mu.Unlock()
 	if in.TaskQueue == "" && len(in.TaskQueues) == 0 {
 		in.TaskQueue = "default"
 	}
-	return request[protocol.RegisterAnswer](ctx, c, http.MethodPost, "/register", in)
+	return request[protocol.RegisterResponse](ctx, c, http.MethodPost, "/register", in)
 }
 
 // Deregister removes the registration.
-func (c *httpConn) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
+func (c *httpConn) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterResponse, error) {
 	query := url.Values{"incarnation": {in.Incarnation}}
-	return request[protocol.DeregisterAnswer](
+	return request[protocol.DeregisterResponse](
 		ctx, c, http.MethodDelete, "/registrations/"+url.PathEscape(in.WorkerID)+"?"+query.Encode(), nil,
 	)
 }
 
 // Poll waits for tasks until the worker drains.
-func (c *httpConn) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
+func (c *httpConn) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollResponse, error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.polls, cancel)()
-	a, err := request[protocol.PollAnswer](waiting, c, http.MethodPost, "/tasks/poll", c.inItsName(in))
+	a, err := request[protocol.PollResponse](waiting, c, http.MethodPost, "/tasks/poll", c.inItsName(in))
 	if err != nil && c.polls.Err() != nil && ctx.Err() == nil && c.ctx.Err() == nil {
-		return protocol.PollAnswer{Status: protocol.PollDraining, RetryAfter: 1000}, nil
+		return protocol.PollResponse{Status: protocol.PollDraining, RetryAfter: 1000}, nil
 	}
 	return a, err
 }
@@ -89,7 +89,7 @@ func (c *httpConn) inItsName(in protocol.PollRequest) protocol.PollRequest {
 // Complete reports outcomes. A worker that drains does not poll in the same request.
 func (c *httpConn) Complete(
 	ctx context.Context, in protocol.CompleteRequest,
-) (protocol.CompleteBatchAnswer, error) {
+) (protocol.CompleteBatchResponse, error) {
 	req := protocol.CompleteRequest{Items: make([]protocol.CompleteItem, len(in.Items))}
 	_, incarnation := c.identity()
 	for i := range in.Items {
@@ -100,15 +100,15 @@ func (c *httpConn) Complete(
 		next := c.inItsName(*in.Next)
 		req.Next = &next
 	}
-	return request[protocol.CompleteBatchAnswer](ctx, c, http.MethodPost, "/tasks/complete", req)
+	return request[protocol.CompleteBatchResponse](ctx, c, http.MethodPost, "/tasks/complete", req)
 }
 
 // HeartbeatTask is a heartbeat of an activity's own code.
 func (c *httpConn) HeartbeatTask(
 	ctx context.Context, in protocol.HeartbeatRequest,
-) (protocol.HeartbeatAnswer, error) {
+) (protocol.HeartbeatResponse, error) {
 	in.Kind, in.Epoch = "", 0 // the path says the one, and the app knows the other
-	return request[protocol.HeartbeatAnswer](
+	return request[protocol.HeartbeatResponse](
 		ctx, c, http.MethodPost, task(protocol.KindActivity, in.TaskID, "heartbeat"), in,
 	)
 }
@@ -121,19 +121,19 @@ func (c *httpConn) HistoryPage(ctx context.Context, in protocol.HistoryRequest) 
 }
 
 // RecordLogs hands over lines of running attempts.
-func (c *httpConn) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
-	return request[protocol.LogsAnswer](ctx, c, http.MethodPost, "/tasks/logs", in)
+func (c *httpConn) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsResponse, error) {
+	return request[protocol.LogsResponse](ctx, c, http.MethodPost, "/tasks/logs", in)
 }
 
 // WorkerHeartbeat sends a heartbeat. A timeout ends the connection.
 func (c *httpConn) WorkerHeartbeat(
 	ctx context.Context, in protocol.WorkerHeartbeat,
-) (protocol.WorkerHeartbeatAnswer, error) {
+) (protocol.WorkerHeartbeatResponse, error) {
 	if in.Draining {
 		c.stopPolls() // a worker that drains must not be given what another has just handed back, or itself
 	}
 	in.WorkerID, in.Incarnation = c.identity()
-	a, err := request[protocol.WorkerHeartbeatAnswer](ctx, c, http.MethodPost, "/heartbeat", in)
+	a, err := request[protocol.WorkerHeartbeatResponse](ctx, c, http.MethodPost, "/heartbeat", in)
 	if err != nil {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			c.closeWith(errors.New("a heartbeat was not answered in time"))
@@ -145,29 +145,29 @@ func (c *httpConn) WorkerHeartbeat(
 }
 
 // CreateSession claims a session.
-func (c *httpConn) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionAnswer, error) {
+func (c *httpConn) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionResponse, error) {
 	in.WorkerID, in.Incarnation = c.identity()
-	return request[protocol.SessionAnswer](ctx, c, http.MethodPost, "/sessions", in)
+	return request[protocol.SessionResponse](ctx, c, http.MethodPost, "/sessions", in)
 }
 
 // HeartbeatSession renews one.
-func (c *httpConn) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+func (c *httpConn) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	return c.session(ctx, http.MethodPost, "/heartbeat", in)
 }
 
 // ReleaseSession releases a session.
-func (c *httpConn) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+func (c *httpConn) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	return c.session(ctx, http.MethodPost, "/release", in)
 }
 
 // CloseSession ends one for good.
-func (c *httpConn) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+func (c *httpConn) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	return c.session(ctx, http.MethodDelete, "", in)
 }
 
 func (c *httpConn) session(
 	ctx context.Context, method, verb string, in protocol.SessionVerb,
-) (protocol.SessionAnswer, error) {
+) (protocol.SessionResponse, error) {
 	in.WorkerID, _ = c.identity()
-	return request[protocol.SessionAnswer](ctx, c, method, "/sessions/"+url.PathEscape(in.SessionID)+verb, in)
+	return request[protocol.SessionResponse](ctx, c, method, "/sessions/"+url.PathEscape(in.SessionID)+verb, in)
 }

@@ -169,52 +169,54 @@ func say[Out any](ctx context.Context, c *socketConn, method string, in any) (ou
 		return out, err
 	}
 	switch e.Code {
-	case rpc.CodeDeadlineExceeded, rpc.CodeCancelled, rpc.CodeInternal, rpc.CodeMalformedAnswer:
+	case rpc.CodeDeadlineExceeded, rpc.CodeCancelled, rpc.CodeInternal, rpc.CodeMalformedResponse:
 		return out, err
 	}
 	return out, &protocol.Error{Reason: protocol.Reason(e.Code), Message: e.Message, Details: e.Details}
 }
 
 // Register calls the app's method.
-func (c *socketConn) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
-	return say[protocol.RegisterAnswer](ctx, c, protocol.MethodRegister, in)
+func (c *socketConn) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterResponse, error) {
+	return say[protocol.RegisterResponse](ctx, c, protocol.MethodRegister, in)
 }
 
 // Deregister calls the app's method.
-func (c *socketConn) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
-	return say[protocol.DeregisterAnswer](ctx, c, protocol.MethodDeregister, in)
+func (c *socketConn) Deregister(
+	ctx context.Context, in protocol.DeregisterRequest,
+) (protocol.DeregisterResponse, error) {
+	return say[protocol.DeregisterResponse](ctx, c, protocol.MethodDeregister, in)
 }
 
 // WorkerHeartbeat calls the app's method.
 func (c *socketConn) WorkerHeartbeat(
 	ctx context.Context, in protocol.WorkerHeartbeat,
-) (protocol.WorkerHeartbeatAnswer, error) {
-	return say[protocol.WorkerHeartbeatAnswer](ctx, c, protocol.MethodHeartbeat, in)
+) (protocol.WorkerHeartbeatResponse, error) {
+	return say[protocol.WorkerHeartbeatResponse](ctx, c, protocol.MethodHeartbeat, in)
 }
 
 // CreateSession calls the app's method.
-func (c *socketConn) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionAnswer, error) {
-	return say[protocol.SessionAnswer](ctx, c, protocol.MethodCreateSession, in)
+func (c *socketConn) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionResponse, error) {
+	return say[protocol.SessionResponse](ctx, c, protocol.MethodCreateSession, in)
 }
 
 // HeartbeatSession calls the app's method.
-func (c *socketConn) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
-	return say[protocol.SessionAnswer](ctx, c, protocol.MethodHeartbeatSession, in)
+func (c *socketConn) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
+	return say[protocol.SessionResponse](ctx, c, protocol.MethodHeartbeatSession, in)
 }
 
 // ReleaseSession calls the app's method.
-func (c *socketConn) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
-	return say[protocol.SessionAnswer](ctx, c, protocol.MethodReleaseSession, in)
+func (c *socketConn) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
+	return say[protocol.SessionResponse](ctx, c, protocol.MethodReleaseSession, in)
 }
 
 // CloseSession calls the app's method.
-func (c *socketConn) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
-	return say[protocol.SessionAnswer](ctx, c, protocol.MethodCloseSession, in)
+func (c *socketConn) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
+	return say[protocol.SessionResponse](ctx, c, protocol.MethodCloseSession, in)
 }
 
 // Poll asks for jobs.
-func (c *socketConn) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
-	a, err := say[protocol.ChannelPollAnswer](ctx, c, protocol.MethodPoll, channelPoll(in))
+func (c *socketConn) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollResponse, error) {
+	a, err := say[protocol.ChannelPollResponse](ctx, c, protocol.MethodPoll, channelPoll(in))
 	return tasksOf(a), err
 }
 
@@ -230,8 +232,8 @@ func channelPoll(in protocol.PollRequest) protocol.ChannelPoll {
 	return out
 }
 
-func tasksOf(a protocol.ChannelPollAnswer) protocol.PollAnswer {
-	out := protocol.PollAnswer{
+func tasksOf(a protocol.ChannelPollResponse) protocol.PollResponse {
+	out := protocol.PollResponse{
 		Status: a.Status, Reason: a.Reason, RetryAfter: a.RetryAfter, AppRelease: a.AppRelease, StoreTime: a.StoreTime,
 	}
 	for _, j := range a.Jobs {
@@ -243,7 +245,7 @@ func tasksOf(a protocol.ChannelPollAnswer) protocol.PollAnswer {
 // Complete ends jobs.
 func (c *socketConn) Complete(
 	ctx context.Context, in protocol.CompleteRequest,
-) (protocol.CompleteBatchAnswer, error) {
+) (protocol.CompleteBatchResponse, error) {
 	req := protocol.ChannelComplete{Items: make([]protocol.JobOutcome, len(in.Items))}
 	for i := range in.Items {
 		req.Items[i] = outcome(&in.Items[i])
@@ -252,13 +254,13 @@ func (c *socketConn) Complete(
 		next := channelPoll(*in.Next)
 		req.Next = &next
 	}
-	said, err := say[protocol.ChannelCompleteAnswer](ctx, c, protocol.MethodCompleteJob, req)
+	said, err := say[protocol.ChannelCompleteResponse](ctx, c, protocol.MethodCompleteJob, req)
 	if err != nil {
-		return protocol.CompleteBatchAnswer{}, err
+		return protocol.CompleteBatchResponse{}, err
 	}
-	out := protocol.CompleteBatchAnswer{Items: make([]protocol.CompleteAnswer, len(said.Items))}
+	out := protocol.CompleteBatchResponse{Items: make([]protocol.CompleteResponse, len(said.Items))}
 	for i, r := range said.Items {
-		out.Items[i] = protocol.CompleteAnswer{
+		out.Items[i] = protocol.CompleteResponse{
 			TaskID: r.ID, Outcome: r.Outcome, Recorded: r.Recorded, CreatedTaskIDs: r.Created, Then: r.Then, Error: r.Error,
 			Warnings: r.Warnings,
 		}
@@ -309,9 +311,9 @@ func outcome(c *protocol.CompleteItem) protocol.JobOutcome {
 // here it is an answer.
 func (c *socketConn) HeartbeatTask(
 	ctx context.Context, in protocol.HeartbeatRequest,
-) (protocol.HeartbeatAnswer, error) {
+) (protocol.HeartbeatResponse, error) {
 	job := ref(cmp.Or(in.Kind, protocol.KindActivity), in.TaskID, in.AttemptID, in.Attempt, in.Owner)
-	a := protocol.HeartbeatAnswer{TaskID: in.TaskID, AttemptID: in.AttemptID, Attempt: in.Attempt, Owner: in.Owner}
+	a := protocol.HeartbeatResponse{TaskID: in.TaskID, AttemptID: in.AttemptID, Attempt: in.Attempt, Owner: in.Owner}
 	lock, err := say[protocol.JobLock](
 		ctx, c, protocol.MethodReportProgress, protocol.JobProgress{JobRef: job, Progress: in.Progress, Rebuild: in.Rebuild},
 	)
@@ -337,18 +339,18 @@ func (c *socketConn) HistoryPage(ctx context.Context, in protocol.HistoryRequest
 }
 
 // RecordLogs uploads lines of jobs.
-func (c *socketConn) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
+func (c *socketConn) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsResponse, error) {
 	req := protocol.JobLogs{Items: make([]protocol.JobLines, len(in.Items))}
 	for i, a := range in.Items {
 		req.Items[i] = protocol.JobLines{
 			JobRef: ref(protocol.KindActivity, a.TaskID, a.AttemptID, 0, a.Owner), LogChunk: a.LogChunk,
 		}
 	}
-	said, err := say[protocol.JobLogsAnswer](ctx, c, protocol.MethodUploadLogs, req)
+	said, err := say[protocol.JobLogsResponse](ctx, c, protocol.MethodUploadLogs, req)
 	if err != nil {
-		return protocol.LogsAnswer{}, err
+		return protocol.LogsResponse{}, err
 	}
-	out := protocol.LogsAnswer{Items: make([]protocol.LogReceipt, len(said.Items))}
+	out := protocol.LogsResponse{Items: make([]protocol.LogReceipt, len(said.Items))}
 	for i, r := range said.Items {
 		out.Items[i] = protocol.LogReceipt{TaskID: r.ID, Recorded: r.Recorded, Reason: r.Reason, Message: r.Message}
 	}

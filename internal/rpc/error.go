@@ -9,12 +9,12 @@ import (
 
 // Codes that this package generates. All other codes come from handlers.
 const (
-	CodeUnknownMethod    = "unknown_method"    // no handler of that name
-	CodeMalformedPayload = "malformed_payload" // the payload has another type than the method's
-	CodeMalformedAnswer  = "malformed_answer"  // the response has another type than the caller's
-	CodeInternal         = "internal"          // the handler panicked or returned an error without a code
-	CodeDeadlineExceeded = "deadline_exceeded" // the deadline of the call passed
-	CodeCancelled        = "cancelled"         // the caller gave up or its connection ended
+	CodeUnknownMethod     = "unknown_method"    // no handler of that name
+	CodeMalformedPayload  = "malformed_payload" // the payload has another type than the method's
+	CodeMalformedResponse = "malformed_answer"  // the response has another type than the caller's
+	CodeInternal          = "internal"          // the handler panicked or returned an error without a code
+	CodeDeadlineExceeded  = "deadline_exceeded" // the deadline of the call passed
+	CodeCancelled         = "cancelled"         // the caller gave up or its connection ended
 )
 
 // statusClientClosed is the status that proxies log for a client that disconnected; net/http has no constant for it.

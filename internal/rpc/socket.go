@@ -168,7 +168,7 @@ func (c SocketCaller) Call(ctx context.Context, method string, in, out any) erro
 		return nil
 	}
 	if err := decode(ack[0], out); err != nil {
-		return Errorf(CodeMalformedAnswer, http.StatusBadGateway, "response of %s: %w", method, err)
+		return Errorf(CodeMalformedResponse, http.StatusBadGateway, "response of %s: %w", method, err)
 	}
 	return nil
 }

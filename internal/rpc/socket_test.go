@@ -116,7 +116,7 @@ func TestSocketRefusals(t *testing.T) {
 		}
 	}
 	var wrong int
-	wantCode(t, caller.Call(t.Context(), "echo", question{}, &wrong), rpc.CodeMalformedAnswer)
+	wantCode(t, caller.Call(t.Context(), "echo", question{}, &wrong), rpc.CodeMalformedResponse)
 	// The envelope, for clients in other languages.
 	ack, err := client.EmitWithAck(t.Context(), "rpc", json.RawMessage(`{"method":"refuse","payload":{}}`))
 	want := `{"__rpcError":"task t1 is held by another","__rpcApError":{"code":"lease_lost","holder":"w2","status":409}}`

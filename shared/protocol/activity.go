@@ -84,8 +84,8 @@ func (r *ActivityRequest) Command(arguments string) Command {
 	}
 }
 
-// ActivityAnswer identifies the run that was started or that exists already.
-type ActivityAnswer struct {
+// ActivityResponse identifies the run that was started or that exists already.
+type ActivityResponse struct {
 	WorkflowID   string `json:"workflow_id"`
 	RunID        string `json:"run_id"`
 	ActivityType string `json:"activity_type"`

@@ -278,9 +278,9 @@ func readJob(raw []byte) (jobFrame[json.RawMessage], error) {
 	return f, json.Unmarshal(raw, &f)
 }
 
-// ChannelPollAnswer is the response to a poll. It is encoded as one job or null, or, with Many (the poll named a max),
-// as the whole object.
-type ChannelPollAnswer struct {
+// ChannelPollResponse is the response to a poll. It is encoded as one job or null, or, with Many (the poll named a
+// max), as the whole object.
+type ChannelPollResponse struct {
 	Many       bool       `json:"-"`
 	Jobs       []Job      `json:"jobs"`
 	Status     PollStatus `json:"pollStatus"`
@@ -293,11 +293,11 @@ type ChannelPollAnswer struct {
 	Error     *ErrorBody   `json:"error,omitempty"` // refusal of the next poll
 }
 
-type pollAnswerFrame ChannelPollAnswer
+type pollResponseFrame ChannelPollResponse
 
-// pollAnswerWire is the whole object without types that have MarshalJSON: encoding/json checks and copies the output of
-// MarshalJSON again.
-type pollAnswerWire struct {
+// pollResponseWire is the whole object without types that have MarshalJSON: encoding/json checks and copies the output
+// of MarshalJSON again.
+type pollResponseWire struct {
 	Jobs       []jobFrame[any] `json:"jobs"`
 	Status     PollStatus      `json:"pollStatus"`
 	Reason     string          `json:"reason,omitempty"`
@@ -309,10 +309,10 @@ type pollAnswerWire struct {
 
 // Wire returns the value to encode: null, a job, or {jobs, pollStatus, reason?, retryAfterMs?, appRelease?,
 // storeTime?}.
-func (a ChannelPollAnswer) Wire() any {
+func (a ChannelPollResponse) Wire() any {
 	switch {
 	case a.Many:
-		w := pollAnswerWire{
+		w := pollResponseWire{
 			make([]jobFrame[any], len(a.Jobs)), a.Status, a.Reason, a.RetryAfter, a.AppRelease, a.StoreTime, a.Error,
 		}
 		for i, j := range a.Jobs {
@@ -326,11 +326,11 @@ func (a ChannelPollAnswer) Wire() any {
 }
 
 // MarshalJSON writes the form of Wire.
-func (a ChannelPollAnswer) MarshalJSON() ([]byte, error) { return json.Marshal(a.Wire()) }
+func (a ChannelPollResponse) MarshalJSON() ([]byte, error) { return json.Marshal(a.Wire()) }
 
 // UnmarshalJSON reads each of the three forms.
-func (a *ChannelPollAnswer) UnmarshalJSON(raw []byte) error {
-	if many, ok := readPollAnswer(raw); ok {
+func (a *ChannelPollResponse) UnmarshalJSON(raw []byte) error {
+	if many, ok := readPollResponse(raw); ok {
 		*a = many
 		return nil
 	}
@@ -341,11 +341,11 @@ func (a *ChannelPollAnswer) UnmarshalJSON(raw []byte) error {
 	if err := json.Unmarshal(raw, &probe); err != nil {
 		return err
 	}
-	*a = ChannelPollAnswer{Status: PollEmpty}
+	*a = ChannelPollResponse{Status: PollEmpty}
 	switch {
 	case probe.Status != nil:
 		a.Many = true
-		return json.Unmarshal(raw, (*pollAnswerFrame)(a))
+		return json.Unmarshal(raw, (*pollResponseFrame)(a))
 	case probe.Job != nil:
 		a.Status, a.Jobs = PollLeased, make([]Job, 1)
 		return a.Jobs[0].UnmarshalJSON(raw)
@@ -353,9 +353,9 @@ func (a *ChannelPollAnswer) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// readPollAnswer reads the form with many jobs; false for any other.
-func readPollAnswer(raw []byte) (ChannelPollAnswer, bool) {
-	a := ChannelPollAnswer{Many: true}
+// readPollResponse reads the form with many jobs; false for any other.
+func readPollResponse(raw []byte) (ChannelPollResponse, bool) {
+	a := ChannelPollResponse{Many: true}
 	var jobs json.RawMessage
 	if !rawjson.Read(raw,
 		rawjson.Field{Name: "jobs", Into: &jobs}, rawjson.Field{Name: "pollStatus", Into: (*string)(&a.Status)},
@@ -496,22 +496,22 @@ type JobReceipt struct {
 	Recorded bool       `json:"recorded"`
 	Reason   string     `json:"reason,omitempty"`
 	Created  []string   `json:"createdJobIds,omitempty"`
-	Then     *Taken     `json:"then,omitempty"`     // as in CompleteAnswer
-	Warnings []Warning  `json:"warnings,omitempty"` // as in CompleteAnswer
+	Then     *Taken     `json:"then,omitempty"`     // as in CompleteResponse
+	Warnings []Warning  `json:"warnings,omitempty"` // as in CompleteResponse
 	Error    *ErrorBody `json:"error,omitempty"`
 }
 
-// ChannelCompleteAnswer is encoded as null or the next job, or, with Many (the request had items), as {items, next?}.
-type ChannelCompleteAnswer struct {
-	Many  bool               `json:"-"`
-	Items []JobReceipt       `json:"items"`
-	Next  *ChannelPollAnswer `json:"next,omitempty"`
+// ChannelCompleteResponse is encoded as null or the next job, or, with Many (the request had items), as {items, next?}.
+type ChannelCompleteResponse struct {
+	Many  bool                 `json:"-"`
+	Items []JobReceipt         `json:"items"`
+	Next  *ChannelPollResponse `json:"next,omitempty"`
 }
 
-type completeAnswerFrame ChannelCompleteAnswer
+type completeResponseFrame ChannelCompleteResponse
 
 // Wire returns the value to encode: the response to the next poll, or with Many {items, next?}.
-func (a ChannelCompleteAnswer) Wire() any {
+func (a ChannelCompleteResponse) Wire() any {
 	switch {
 	case a.Many && a.Next != nil:
 		return struct {
@@ -519,7 +519,7 @@ func (a ChannelCompleteAnswer) Wire() any {
 			Next  any          `json:"next"`
 		}{a.Items, a.Next.Wire()}
 	case a.Many:
-		return completeAnswerFrame(a)
+		return completeResponseFrame(a)
 	case a.Next == nil:
 		return nil
 	}
@@ -527,18 +527,18 @@ func (a ChannelCompleteAnswer) Wire() any {
 }
 
 // MarshalJSON writes the form of Wire.
-func (a ChannelCompleteAnswer) MarshalJSON() ([]byte, error) { return json.Marshal(a.Wire()) }
+func (a ChannelCompleteResponse) MarshalJSON() ([]byte, error) { return json.Marshal(a.Wire()) }
 
 // UnmarshalJSON reads both forms.
-func (a *ChannelCompleteAnswer) UnmarshalJSON(raw []byte) error {
+func (a *ChannelCompleteResponse) UnmarshalJSON(raw []byte) error {
 	var next json.RawMessage
-	*a = ChannelCompleteAnswer{Many: true}
+	*a = ChannelCompleteResponse{Many: true}
 	if rawjson.Read(raw, rawjson.Field{Name: "items", Into: &a.Items}, rawjson.Field{Name: "next", Into: &next}) &&
 		a.Items != nil {
 		if next == nil || string(next) == "null" {
 			return nil
 		}
-		a.Next = &ChannelPollAnswer{}
+		a.Next = &ChannelPollResponse{}
 		return a.Next.UnmarshalJSON(next)
 	}
 	var probe struct {
@@ -547,12 +547,12 @@ func (a *ChannelCompleteAnswer) UnmarshalJSON(raw []byte) error {
 	if err := json.Unmarshal(raw, &probe); err != nil {
 		return err
 	}
-	*a = ChannelCompleteAnswer{}
+	*a = ChannelCompleteResponse{}
 	if probe.Items != nil {
 		a.Many = true
-		return json.Unmarshal(raw, (*completeAnswerFrame)(a))
+		return json.Unmarshal(raw, (*completeResponseFrame)(a))
 	}
-	a.Next = &ChannelPollAnswer{}
+	a.Next = &ChannelPollResponse{}
 	return a.Next.UnmarshalJSON(raw)
 }
 
@@ -596,8 +596,8 @@ type JobLogs struct {
 	Items []JobLines `json:"items,omitempty"`
 }
 
-// JobLogsAnswer reports for each job whether its lines were recorded.
-type JobLogsAnswer struct {
+// JobLogsResponse reports for each job whether its lines were recorded.
+type JobLogsResponse struct {
 	Items []JobLogReceipt `json:"items"`
 }
 

@@ -49,16 +49,16 @@ func spaced(t *testing.T, raw []byte) []byte {
 
 func TestAnAnswerIsReadAlikeInWhateverFormItComes(t *testing.T) {
 	receipt := protocol.JobReceipt{ID: "r-1", Outcome: "completed", Recorded: true, Created: []string{"r-2-workflow"}}
-	next := &protocol.ChannelPollAnswer{Many: true, Jobs: jobs(), Status: protocol.PollLeased, AppRelease: "1.0"}
-	for name, want := range map[string]protocol.ChannelCompleteAnswer{
+	next := &protocol.ChannelPollResponse{Many: true, Jobs: jobs(), Status: protocol.PollLeased, AppRelease: "1.0"}
+	for name, want := range map[string]protocol.ChannelCompleteResponse{
 		"with jobs": {Many: true, Items: []protocol.JobReceipt{receipt}, Next: next},
 		"without":   {Many: true, Items: []protocol.JobReceipt{receipt}},
 		"nothing": {
 			Many: true, Items: []protocol.JobReceipt{},
-			Next: &protocol.ChannelPollAnswer{Many: true, Jobs: []protocol.Job{}, Status: protocol.PollEmpty, RetryAfter: 5},
+			Next: &protocol.ChannelPollResponse{Many: true, Jobs: []protocol.Job{}, Status: protocol.PollEmpty, RetryAfter: 5},
 		},
-		"one job next": {Next: &protocol.ChannelPollAnswer{Jobs: jobs()[:1], Status: protocol.PollLeased}},
-		"none next":    {Next: &protocol.ChannelPollAnswer{Status: protocol.PollEmpty}},
+		"one job next": {Next: &protocol.ChannelPollResponse{Jobs: jobs()[:1], Status: protocol.PollLeased}},
+		"none next":    {Next: &protocol.ChannelPollResponse{Status: protocol.PollEmpty}},
 	} {
 		raw, err := json.Marshal(want)
 		if err != nil {
@@ -69,7 +69,7 @@ func TestAnAnswerIsReadAlikeInWhateverFormItComes(t *testing.T) {
 			forms = append(forms, spaced(t, raw))
 		}
 		for _, text := range forms {
-			var got protocol.ChannelCompleteAnswer
+			var got protocol.ChannelCompleteResponse
 			if err := got.UnmarshalJSON(text); err != nil {
 				t.Errorf("%s: %v", name, err)
 			} else if !reflect.DeepEqual(got, want) {
@@ -81,20 +81,20 @@ func TestAnAnswerIsReadAlikeInWhateverFormItComes(t *testing.T) {
 
 // UnmarshalJSON must return an error for every invalid JSON text, also for callers that do not validate it first.
 func TestABrokenAnswerIsRefused(t *testing.T) {
-	raw, err := json.Marshal(protocol.ChannelCompleteAnswer{
-		Many: true, Items: []protocol.JobReceipt{}, Next: &protocol.ChannelPollAnswer{Many: true, Jobs: jobs()},
+	raw, err := json.Marshal(protocol.ChannelCompleteResponse{
+		Many: true, Items: []protocol.JobReceipt{}, Next: &protocol.ChannelPollResponse{Many: true, Jobs: jobs()},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range raw {
-		if got := (protocol.ChannelCompleteAnswer{}); got.UnmarshalJSON(raw[:i]) == nil {
+		if got := (protocol.ChannelCompleteResponse{}); got.UnmarshalJSON(raw[:i]) == nil {
 			t.Fatalf("cut at %d: %s was read as %+v", i, raw[:i], got)
 		}
 		if c := raw[i]; c == '{' || c == '}' || c == '[' || c == ']' || c == ':' || c == ',' {
 			broken := bytes.Clone(raw)
 			broken[i] = '!'
-			if got := (protocol.ChannelCompleteAnswer{}); !json.Valid(broken) && got.UnmarshalJSON(broken) == nil {
+			if got := (protocol.ChannelCompleteResponse{}); !json.Valid(broken) && got.UnmarshalJSON(broken) == nil {
 				t.Fatalf("%s was read as %+v", broken, got)
 			}
 		}

@@ -40,7 +40,7 @@ type ClaimStatus struct {
 
 // AttemptStatus equals the response to a heartbeat, but the request renews nothing.
 type AttemptStatus struct {
-	HeartbeatAnswer
+	HeartbeatResponse
 	WorkflowID     string `json:"workflow_id,omitempty"`
 	RunID          string `json:"run_id,omitempty"`
 	ExecutionID    string `json:"activity_execution_id"`

@@ -24,27 +24,27 @@ type ClusterNamespace struct {
 
 // ControlCapabilities lists the features of the control plane. A flag is present and true only for a supported feature.
 type ControlCapabilities struct {
-	WorkflowTasks         bool     `json:"workflow_tasks"`
-	ActivityTasks         bool     `json:"activity_tasks"`
-	Signals               bool     `json:"signals"`
-	Queries               bool     `json:"queries"`
-	Updates               bool     `json:"updates"`
-	ContinueAsNew         bool     `json:"continue_as_new"`
-	ActivityTimeouts      bool     `json:"activity_timeouts"`
-	ActivityRetryPolicy   bool     `json:"activity_retry_policy"`
-	NonRetryableFailures  bool     `json:"non_retryable_failures"`
-	ChildWorkflows        bool     `json:"child_workflows"`
-	ChildRetryPolicy      bool     `json:"child_workflow_retry_policy"`
-	ChildTimeouts         bool     `json:"child_workflow_timeouts"`
-	ParentClosePolicy     bool     `json:"parent_close_policy"`
-	HistoryExport         bool     `json:"history_export"`
-	HistoryRetention      bool     `json:"history_retention"`
-	SearchAttributes      bool     `json:"search_attributes"`
-	Schedules             bool     `json:"schedules"`
-	PayloadEnvelope       bool     `json:"payload_codec_envelope"`           // requests may carry {codec, blob}
-	PayloadEnvelopeAnswer bool     `json:"payload_codec_envelope_responses"` // responses contain it
-	PayloadCodecs         []string `json:"payload_codecs"`
-	ResponseCompression   []string `json:"response_compression"`
+	WorkflowTasks           bool     `json:"workflow_tasks"`
+	ActivityTasks           bool     `json:"activity_tasks"`
+	Signals                 bool     `json:"signals"`
+	Queries                 bool     `json:"queries"`
+	Updates                 bool     `json:"updates"`
+	ContinueAsNew           bool     `json:"continue_as_new"`
+	ActivityTimeouts        bool     `json:"activity_timeouts"`
+	ActivityRetryPolicy     bool     `json:"activity_retry_policy"`
+	NonRetryableFailures    bool     `json:"non_retryable_failures"`
+	ChildWorkflows          bool     `json:"child_workflows"`
+	ChildRetryPolicy        bool     `json:"child_workflow_retry_policy"`
+	ChildTimeouts           bool     `json:"child_workflow_timeouts"`
+	ParentClosePolicy       bool     `json:"parent_close_policy"`
+	HistoryExport           bool     `json:"history_export"`
+	HistoryRetention        bool     `json:"history_retention"`
+	SearchAttributes        bool     `json:"search_attributes"`
+	Schedules               bool     `json:"schedules"`
+	PayloadEnvelope         bool     `json:"payload_codec_envelope"`           // requests may carry {codec, blob}
+	PayloadEnvelopeResponse bool     `json:"payload_codec_envelope_responses"` // responses contain it
+	PayloadCodecs           []string `json:"payload_codecs"`
+	ResponseCompression     []string `json:"response_compression"`
 }
 
 // ClientCompatibility describes how clients determine compatibility: by the versions of the protocols, not by the

@@ -9,8 +9,8 @@ type ImportRequest struct {
 	Identity  string
 }
 
-// ImportAnswer identifies the imported run.
-type ImportAnswer struct {
+// ImportResponse identifies the imported run.
+type ImportResponse struct {
 	Outcome    string `json:"outcome"` // imported, import_not_needed
 	Namespace  string `json:"namespace"`
 	WorkflowID string `json:"workflow_id"`

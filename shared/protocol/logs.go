@@ -89,8 +89,8 @@ type LogReceipt struct {
 	Err       error  `json:"-"` // the refusal itself
 }
 
-// LogsAnswer has a receipt for each item, in their order.
-type LogsAnswer struct {
+// LogsResponse has a receipt for each item, in their order.
+type LogsResponse struct {
 	Items []LogReceipt `json:"items"`
 }
 

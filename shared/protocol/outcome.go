@@ -60,7 +60,7 @@ func (o JobOutcome) message(otherwise string) string {
 }
 
 // Receipt converts the response to an outcome to the form of the channel.
-func (a CompleteAnswer) Receipt(id string) JobReceipt {
+func (a CompleteResponse) Receipt(id string) JobReceipt {
 	r := JobReceipt{
 		ID: id, Outcome: a.Outcome, Recorded: a.Recorded, Created: a.CreatedTaskIDs, Then: a.Then, Error: a.Error,
 		Warnings: a.Warnings,
@@ -73,7 +73,7 @@ func (a CompleteAnswer) Receipt(id string) JobReceipt {
 
 // Lock converts the response to a heartbeat to the form of the channel. If the caller no longer has the lease it
 // returns a refusal: a worker could ignore a member of a response and continue.
-func (a HeartbeatAnswer) Lock() (JobLock, error) {
+func (a HeartbeatResponse) Lock() (JobLock, error) {
 	if !a.Renewed {
 		reason := ReasonStaleAttempt
 		if a.Reason != nil {
@@ -85,8 +85,8 @@ func (a HeartbeatAnswer) Lock() (JobLock, error) {
 }
 
 // Rejected returns the response to an outcome that was refused before its task was checked.
-func Rejected(taskID string, err error) CompleteAnswer {
+func Rejected(taskID string, err error) CompleteResponse {
 	body := BodyOf(err)
 	reason := string(body.Reason)
-	return CompleteAnswer{TaskID: taskID, Outcome: "rejected", Reason: &reason, Err: err, Error: body}
+	return CompleteResponse{TaskID: taskID, Outcome: "rejected", Reason: &reason, Err: err, Error: body}
 }

@@ -14,8 +14,8 @@ type QueryRequest struct {
 	Identity  string          `json:"-"`
 }
 
-// QueryAnswer is the result of a query.
-type QueryAnswer struct {
+// QueryResponse is the result of a query.
+type QueryResponse struct {
 	WorkflowID     string           `json:"workflow_id"`
 	RunID          string           `json:"run_id"`
 	WorkflowType   string           `json:"workflow_type"`

@@ -51,8 +51,8 @@ type StartRequest struct {
 	Identity      string `json:"-"`
 }
 
-// StartAnswer identifies the run that was started or that exists already.
-type StartAnswer struct {
+// StartResponse identifies the run that was started or that exists already.
+type StartResponse struct {
 	WorkflowID   string  `json:"workflow_id"`
 	RunID        string  `json:"run_id"`
 	WorkflowType string  `json:"workflow_type"`
@@ -323,8 +323,8 @@ type ListRequest struct {
 	Partial bool `json:"partial,omitempty"`
 }
 
-// ListAnswer is one page of runs.
-type ListAnswer struct {
+// ListResponse is one page of runs.
+type ListResponse struct {
 	Workflows     []RunView `json:"workflows"`
 	Count         int       `json:"workflow_count"`
 	NextPageToken *string   `json:"next_page_token"`

@@ -54,8 +54,8 @@ type SessionVerb struct {
 	Known int64 `json:"known_epoch,omitempty"`
 }
 
-// SessionAnswer is the receipt of every session verb.
-type SessionAnswer struct {
+// SessionResponse is the receipt of every session verb.
+type SessionResponse struct {
 	Admitted bool `json:"admitted"`
 	// created, reused, reacquired, heartbeat_recorded, released, closed, already_closed
 	Outcome string       `json:"outcome,omitempty"`

@@ -25,8 +25,8 @@ type UpdateRequest struct {
 	Identity    string          `json:"-"`
 }
 
-// UpdateAnswer is an update in its current state: accepted, completed or failed.
-type UpdateAnswer struct {
+// UpdateResponse is an update in its current state: accepted, completed or failed.
+type UpdateResponse struct {
 	Outcome        string           `json:"outcome"` // update_accepted, update_completed, update_failed
 	WorkflowID     string           `json:"workflow_id"`
 	RunID          string           `json:"run_id"` // of the run that answered it, or has it now

@@ -7,18 +7,18 @@ import "context"
 //
 // A refusal is an *Error. After any other error the call may have been executed.
 type WorkerVerbs interface {
-	Register(context.Context, RegisterRequest) (RegisterAnswer, error)
-	Deregister(context.Context, DeregisterRequest) (DeregisterAnswer, error)
-	WorkerHeartbeat(context.Context, WorkerHeartbeat) (WorkerHeartbeatAnswer, error)
-	Poll(context.Context, PollRequest) (PollAnswer, error)
-	Complete(context.Context, CompleteRequest) (CompleteBatchAnswer, error)
-	HeartbeatTask(context.Context, HeartbeatRequest) (HeartbeatAnswer, error)
-	RecordLogs(context.Context, LogsRequest) (LogsAnswer, error)
+	Register(context.Context, RegisterRequest) (RegisterResponse, error)
+	Deregister(context.Context, DeregisterRequest) (DeregisterResponse, error)
+	WorkerHeartbeat(context.Context, WorkerHeartbeat) (WorkerHeartbeatResponse, error)
+	Poll(context.Context, PollRequest) (PollResponse, error)
+	Complete(context.Context, CompleteRequest) (CompleteBatchResponse, error)
+	HeartbeatTask(context.Context, HeartbeatRequest) (HeartbeatResponse, error)
+	RecordLogs(context.Context, LogsRequest) (LogsResponse, error)
 	HistoryPage(context.Context, HistoryRequest) (HistoryPage, error)
-	CreateSession(context.Context, SessionCreate) (SessionAnswer, error)
-	HeartbeatSession(context.Context, SessionVerb) (SessionAnswer, error)
-	ReleaseSession(context.Context, SessionVerb) (SessionAnswer, error)
-	CloseSession(context.Context, SessionVerb) (SessionAnswer, error)
+	CreateSession(context.Context, SessionCreate) (SessionResponse, error)
+	HeartbeatSession(context.Context, SessionVerb) (SessionResponse, error)
+	ReleaseSession(context.Context, SessionVerb) (SessionResponse, error)
+	CloseSession(context.Context, SessionVerb) (SessionResponse, error)
 }
 
 // WorkerConnection is the connection of one worker to an app: the worker's calls, and its settings, which it requests

@@ -87,8 +87,8 @@ type SessionSettings struct {
 	Resumes bool `json:"resumes,omitempty"`
 }
 
-// RegisterAnswer echoes the registration.
-type RegisterAnswer struct {
+// RegisterResponse echoes the registration.
+type RegisterResponse struct {
 	WorkerID          string          `json:"worker_id"`
 	Registered        bool            `json:"registered"`
 	Namespace         string          `json:"namespace"`
@@ -152,8 +152,8 @@ const (
 	PollRefused PollStatus = "refused"
 )
 
-// PollAnswer is the response to a poll.
-type PollAnswer struct {
+// PollResponse is the response to a poll.
+type PollResponse struct {
 	Status     PollStatus `json:"poll_status"`
 	Tasks      []Task     `json:"tasks"`
 	Reason     string     `json:"reason,omitempty"`
@@ -172,9 +172,9 @@ type PollAnswer struct {
 }
 
 // RefusedNext returns the response to a refused next poll of a completion. The outcomes have their own responses.
-func RefusedNext(err error) *PollAnswer {
+func RefusedNext(err error) *PollResponse {
 	body := BodyOf(err)
-	return &PollAnswer{
+	return &PollResponse{
 		Status: PollRefused, Reason: string(body.Reason), Error: body, Tasks: []Task{}, RetryAfter: 1000, Undo: func() {},
 	}
 }
@@ -332,8 +332,8 @@ func LostReason(end string) string {
 	return ""
 }
 
-// CompleteAnswer is the response to one item.
-type CompleteAnswer struct {
+// CompleteResponse is the response to one item.
+type CompleteResponse struct {
 	TaskID         string   `json:"task_id"`
 	Attempt        int64    `json:"workflow_task_attempt,omitempty"`
 	AttemptID      string   `json:"activity_attempt_id,omitempty"`
@@ -353,7 +353,7 @@ type CompleteAnswer struct {
 
 // Uncertain turns the refusal of an item into the outcome "unknown" if the store was unavailable: the outcome may have
 // been recorded.
-func (a *CompleteAnswer) Uncertain() {
+func (a *CompleteResponse) Uncertain() {
 	if a.Error == nil || !a.Error.Reason.Away() {
 		return
 	}
@@ -376,10 +376,10 @@ type CompleteRequest struct {
 	Next  *PollRequest   `json:"next,omitempty"`
 }
 
-// CompleteBatchAnswer has the responses to the items in their order, and the response to the next poll.
-type CompleteBatchAnswer struct {
-	Items []CompleteAnswer `json:"items"`
-	Next  *PollAnswer      `json:"next,omitempty"`
+// CompleteBatchResponse has the responses to the items in their order, and the response to the next poll.
+type CompleteBatchResponse struct {
+	Items []CompleteResponse `json:"items"`
+	Next  *PollResponse      `json:"next,omitempty"`
 }
 
 // HeartbeatRequest renews the lease of one attempt.
@@ -401,8 +401,9 @@ type HeartbeatRequest struct {
 	Malformed error `json:"-"`
 }
 
-// HeartbeatAnswer reports whether the attempt may continue. The lease expiry in it is never later than the stored one.
-type HeartbeatAnswer struct {
+// HeartbeatResponse reports whether the attempt may continue. The lease expiry in it is never later than the stored
+// one.
+type HeartbeatResponse struct {
 	TaskID          string           `json:"task_id"`
 	AttemptID       string           `json:"activity_attempt_id,omitempty"`
 	Attempt         int64            `json:"workflow_task_attempt,omitempty"`
@@ -480,15 +481,15 @@ func UnreadableSession(raw json.RawMessage, why error) SessionRenewal {
 	return in
 }
 
-// WorkerHeartbeatAnswer reports the renewals, and what the app or an operator requests of the worker.
-type WorkerHeartbeatAnswer struct {
-	WorkerID          string            `json:"worker_id"`
-	Acknowledged      bool              `json:"acknowledged"`
-	HeartbeatInterval int64             `json:"heartbeat_interval_seconds"`
-	StaleAfter        int64             `json:"stale_after_seconds"`
-	Leases            []HeartbeatAnswer `json:"leases,omitempty"`
-	Sessions          []SessionState    `json:"sessions,omitempty"`
-	Drain             bool              `json:"drain,omitempty"`
+// WorkerHeartbeatResponse reports the renewals, and what the app or an operator requests of the worker.
+type WorkerHeartbeatResponse struct {
+	WorkerID          string              `json:"worker_id"`
+	Acknowledged      bool                `json:"acknowledged"`
+	HeartbeatInterval int64               `json:"heartbeat_interval_seconds"`
+	StaleAfter        int64               `json:"stale_after_seconds"`
+	Leases            []HeartbeatResponse `json:"leases,omitempty"`
+	Sessions          []SessionState      `json:"sessions,omitempty"`
+	Drain             bool                `json:"drain,omitempty"`
 	// Intent is the operator's request to the worker; absent: none.
 	Intent Intent `json:"intent,omitempty" enum:"pause,leave"`
 	// Settings is the revision of the operators' settings. The worker fetches the settings if it has another revision.
@@ -515,8 +516,8 @@ type DeregisterRequest struct {
 	Incarnation string `json:"incarnation,omitempty"`
 }
 
-// DeregisterAnswer has exactly these members: clients of the contract check all of them.
-type DeregisterAnswer struct {
+// DeregisterResponse has exactly these members: clients of the contract check all of them.
+type DeregisterResponse struct {
 	WorkerID  string `json:"worker_id"`
 	Outcome   string `json:"outcome"` // deregistered
 	Recovered int    `json:"recovered_workflow_task_count"`

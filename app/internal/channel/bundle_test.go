@@ -34,7 +34,7 @@ func TestARefusedJobAffectsNoOther(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		w := join(t, a, "w", "test")
-		call[protocol.RegisterAnswer](w, protocol.MethodRegister, protocol.RegisterRequest{ActivityTypes: []string{"work"}})
+		call[protocol.RegisterResponse](w, protocol.MethodRegister, protocol.RegisterRequest{ActivityTypes: []string{"work"}})
 		for _, c := range badJobs {
 			for place := range 3 {
 				var items []json.RawMessage
@@ -54,7 +54,7 @@ func TestARefusedJobAffectsNoOther(t *testing.T) {
 					}
 					items = append(items, json.RawMessage(item))
 				}
-				got := call[protocol.ChannelCompleteAnswer](w, protocol.MethodCompleteJob, map[string]any{"items": items})
+				got := call[protocol.ChannelCompleteResponse](w, protocol.MethodCompleteJob, map[string]any{"items": items})
 				if len(got.Items) != 3 {
 					t.Fatalf("%s at %d: %s", c.name, place, text(got))
 				}
@@ -118,14 +118,14 @@ func TestAMalformedRenewalOrChunkAffectsNoOtherOnTheSocket(t *testing.T) {
 	j := w.job(nil)
 	line := map[string]any{"jobId": j.ID, "token": j.Token, "lines": []protocol.LogLine{{Level: "info", Text: "half way"}}}
 	for _, bad := range []string{`7`, `{"jobId":7}`, `{"jobId":"x","lines":"text"}`} {
-		got := call[protocol.JobLogsAnswer](
+		got := call[protocol.JobLogsResponse](
 			w, protocol.MethodUploadLogs, map[string]any{"items": []any{json.RawMessage(bad), line}},
 		)
 		if len(got.Items) != 2 || got.Items[0].Reason != protocol.ReasonValidation || !got.Items[1].Recorded {
 			t.Errorf("lines beside %s: %s", bad, text(got))
 		}
 		lease := map[string]any{"task_id": j.ID, "activity_attempt_id": j.Task.Activity.AttemptID}
-		beat := call[protocol.WorkerHeartbeatAnswer](
+		beat := call[protocol.WorkerHeartbeatResponse](
 			w, protocol.MethodHeartbeat, map[string]any{"leases": []any{json.RawMessage(bad), lease}, "draining": false},
 		)
 		if len(beat.Leases) != 2 || beat.Leases[0].Renewed || !beat.Leases[1].Renewed {

@@ -129,7 +129,9 @@ func jobsServedBeforeSettings(t *testing.T, database string) {
 	if list, _ := out["jobs"].([]any); out["pollStatus"] != "empty" || len(list) != 0 {
 		t.Errorf("next before register: got %v", out)
 	}
-	call[protocol.RegisterAnswer](w, protocol.MethodRegister, protocol.RegisterRequest{AnyActivity: true, Release: "test"})
+	call[protocol.RegisterResponse](
+		w, protocol.MethodRegister, protocol.RegisterRequest{AnyActivity: true, Release: "test"},
+	)
 	for range 2 { // the returned job and the one that was ready
 		w.job(nil)
 	}
@@ -143,7 +145,7 @@ func TestSecondSettingsCallLeavesOneHandler(t *testing.T) {
 			t.Errorf("got %+v", s)
 		}
 	}
-	call[protocol.RegisterAnswer](p, protocol.MethodRegister, protocol.RegisterRequest{ActivityTypes: []string{"work"}})
+	call[protocol.RegisterResponse](p, protocol.MethodRegister, protocol.RegisterRequest{ActivityTypes: []string{"work"}})
 	s := scheduler(t, a)
 	run := schedule(t, a, s, 1)
 	j := p.job(nil)
@@ -261,7 +263,7 @@ func TestMismatchedWorkerFinishesRenewsAndHandsBack(t *testing.T) {
 	w := join(t, a, "w", "test")
 	register := func(release string) {
 		t.Helper()
-		call[protocol.RegisterAnswer](
+		call[protocol.RegisterResponse](
 			w, protocol.MethodRegister, protocol.RegisterRequest{ActivityTypes: []string{"work"}, Release: release},
 		)
 	}
@@ -276,7 +278,7 @@ func TestMismatchedWorkerFinishesRenewsAndHandsBack(t *testing.T) {
 	waits := schedule(t, a, s, 1)
 	gated := func() {
 		t.Helper()
-		if got := call[protocol.ChannelPollAnswer](
+		if got := call[protocol.ChannelPollResponse](
 			w, protocol.MethodPoll, map[string]any{"max": 5},
 		); got.Status != protocol.PollMismatch || len(got.Jobs) > 0 {
 			t.Errorf("got %+v", got)
@@ -316,7 +318,7 @@ func TestMismatchedWorkerGetsNothingAndStaysListed(t *testing.T) {
 	if got := call[*protocol.Job](w, protocol.MethodPoll, map[string]any{}); got != nil {
 		t.Fatalf("got %+v", got)
 	}
-	many := call[protocol.ChannelPollAnswer](w, protocol.MethodPoll, map[string]any{"max": 1})
+	many := call[protocol.ChannelPollResponse](w, protocol.MethodPoll, map[string]any{"max": 1})
 	if many.Status != protocol.PollMismatch || many.RetryAfter != 10_000 || many.AppRelease != "test" ||
 		!strings.Contains(many.Reason, "0.1.0") {
 		t.Errorf("got %+v", many)
@@ -336,7 +338,7 @@ func TestMismatchedWorkerGetsNothingAndStaysListed(t *testing.T) {
 	// A worker that compares releases itself sends its release in the registration and never polls.
 	register := func(release string) {
 		t.Helper()
-		call[protocol.RegisterAnswer](
+		call[protocol.RegisterResponse](
 			w, protocol.MethodRegister, protocol.RegisterRequest{ActivityTypes: []string{"work"}, Release: release},
 		)
 	}
@@ -436,7 +438,7 @@ func TestCompletionCarriesItemsAndTheNextPoll(t *testing.T) {
 	schedule(t, a, s, 1)
 	j := w.job(nil)
 	schedule(t, a, s, 1)
-	out := call[protocol.ChannelCompleteAnswer](w, protocol.MethodCompleteJob, map[string]any{
+	out := call[protocol.ChannelCompleteResponse](w, protocol.MethodCompleteJob, map[string]any{
 		"items": []any{
 			map[string]any{"jobId": j.ID, "token": j.Token, "status": "OK"},
 			map[string]any{"jobId": j.ID, "token": "nonsense", "status": "OK"},
@@ -503,7 +505,7 @@ func jobGoesBack(t *testing.T, database string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lost := answer.(protocol.ChannelPollAnswer)
+	lost := answer.(protocol.ChannelPollResponse)
 	if len(lost.Jobs) != 1 {
 		t.Fatalf("got %+v", lost)
 	}

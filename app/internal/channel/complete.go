@@ -14,7 +14,7 @@ import (
 // answered in its place; a next poll that is refused is answered in next.
 func (c *Channel) completeJob(
 	ctx context.Context, p *worker, in protocol.ChannelComplete,
-) (protocol.ChannelCompleteAnswer, error) {
+) (protocol.ChannelCompleteResponse, error) {
 	many := in.Items != nil
 	outcomes := in.Items
 	if !many {
@@ -23,7 +23,7 @@ func (c *Channel) completeJob(
 	ctx, release := c.counted(ctx, p)
 	defer release()
 	attach(ctx, outcomes, many)
-	out := protocol.ChannelCompleteAnswer{Many: many, Items: make([]protocol.JobReceipt, len(outcomes))}
+	out := protocol.ChannelCompleteResponse{Many: many, Items: make([]protocol.JobReceipt, len(outcomes))}
 	req := protocol.CompleteRequest{Items: make([]protocol.CompleteItem, 0, len(outcomes))}
 	places := make([]int, 0, len(outcomes)) // of each item among the outcomes
 	for i, o := range outcomes {

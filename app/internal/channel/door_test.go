@@ -157,7 +157,7 @@ func TestOnlyWhoMayReadOpensTheDashboardsNamespace(t *testing.T) {
 func TestEachDoorHoldsAPollToItsLimits(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	w := join(t, a, "w", "test")
-	call[protocol.RegisterAnswer](w, protocol.MethodRegister, protocol.RegisterRequest{Runtime: "other"})
+	call[protocol.RegisterResponse](w, protocol.MethodRegister, protocol.RegisterRequest{Runtime: "other"})
 	long := strings.Repeat("p", protocol.MaxName+1)
 	w.refusal("validation_failed", protocol.MethodPoll, map[string]any{"pollRequestId": long, "timeoutMs": 0})
 

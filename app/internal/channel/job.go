@@ -62,7 +62,7 @@ func jobOf(t protocol.Task) protocol.Job {
 }
 
 // poll returns jobs for a worker.
-func (c *Channel) poll(ctx context.Context, p *worker, in protocol.ChannelPoll) (protocol.ChannelPollAnswer, error) {
+func (c *Channel) poll(ctx context.Context, p *worker, in protocol.ChannelPoll) (protocol.ChannelPollResponse, error) {
 	req := pollRequest(in)
 	if in.TimeoutMS != nil {
 		seconds := workerconn.Seconds(max(0, time.Duration(*in.TimeoutMS)*time.Millisecond))
@@ -72,7 +72,7 @@ func (c *Channel) poll(ctx context.Context, p *worker, in protocol.ChannelPoll) 
 	defer release()
 	a, err := p.Poll(counted, req)
 	if err != nil {
-		return protocol.ChannelPollAnswer{}, err
+		return protocol.ChannelPollResponse{}, err
 	}
 	return c.handOver(ctx, a, in.Max > 0), nil
 }
@@ -90,8 +90,8 @@ func pollRequest(in protocol.ChannelPoll) protocol.PollRequest {
 }
 
 // handOver converts the tasks of a poll to jobs, and returns the tasks at once if the response is lost.
-func (c *Channel) handOver(ctx context.Context, a protocol.PollAnswer, many bool) protocol.ChannelPollAnswer {
-	out := protocol.ChannelPollAnswer{
+func (c *Channel) handOver(ctx context.Context, a protocol.PollResponse, many bool) protocol.ChannelPollResponse {
+	out := protocol.ChannelPollResponse{
 		Many: many, Status: a.Status, Reason: a.Reason, RetryAfter: a.RetryAfter, AppRelease: a.AppRelease,
 		StoreTime: a.StoreTime, Error: a.Error,
 	}
@@ -154,12 +154,12 @@ func (c *Channel) fetchHistory(ctx context.Context, p *worker, in protocol.JobHi
 }
 
 // uploadLogs stores log lines of running attempts, of one job or of many.
-func (c *Channel) uploadLogs(ctx context.Context, p *worker, in protocol.JobLogs) (protocol.JobLogsAnswer, error) {
+func (c *Channel) uploadLogs(ctx context.Context, p *worker, in protocol.JobLogs) (protocol.JobLogsResponse, error) {
 	many, list := in.Items != nil, in.Items
 	if !many {
 		list = []protocol.JobLines{in.JobLines}
 	}
-	out := protocol.JobLogsAnswer{Items: make([]protocol.JobLogReceipt, len(list))}
+	out := protocol.JobLogsResponse{Items: make([]protocol.JobLogReceipt, len(list))}
 	var req protocol.LogsRequest
 	var places []int // of each item in the list
 	for i, l := range list {

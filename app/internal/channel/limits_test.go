@@ -116,10 +116,10 @@ func TestLimitsAreThoseOfHTTP(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		w := join(t, a, "w", "test")
-		call[protocol.RegisterAnswer](w, protocol.MethodRegister, protocol.RegisterRequest{
+		call[protocol.RegisterResponse](w, protocol.MethodRegister, protocol.RegisterRequest{
 			ActivityTypes: []string{"work"}, Capabilities: []string{"worker_sessions"},
 		})
-		call[protocol.SessionAnswer](w, protocol.MethodCreateSession, map[string]any{"session_id": "held"})
+		call[protocol.SessionResponse](w, protocol.MethodCreateSession, map[string]any{"session_id": "held"})
 		before, asked := a.Dump(), 0
 		for _, c := range []struct {
 			method, path, base string

@@ -16,14 +16,14 @@ func TestAJobIsCompletedAtAnAppThatNeverSawIt(t *testing.T) {
 		s := scheduler(t, first)
 		run := schedule(t, first, s, 1)
 		w := join(t, first, "w", "test")
-		call[protocol.RegisterAnswer](w, protocol.MethodRegister, protocol.RegisterRequest{ActivityTypes: []string{"work"}})
+		call[protocol.RegisterResponse](w, protocol.MethodRegister, protocol.RegisterRequest{ActivityTypes: []string{"work"}})
 		j := w.job(nil)
 		if strings.HasPrefix(database, "sqlite:") {
 			first.Stop() // one app at a time has the file
 		}
 		second := apptest.Start(t, apptest.Options{Database: database})
 		again := join(t, second, "w", "test")
-		call[protocol.RegisterAnswer](again, protocol.MethodRegister, protocol.RegisterRequest{
+		call[protocol.RegisterResponse](again, protocol.MethodRegister, protocol.RegisterRequest{
 			ActivityTypes: []string{"work"}, Held: &[]string{j.Task.Activity.AttemptID},
 		})
 		call[protocol.JobLock](again, protocol.MethodExtendLock, protocol.JobRef{ID: j.ID, Token: j.Token})

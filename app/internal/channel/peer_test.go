@@ -125,7 +125,7 @@ func scheduler(t *testing.T, a *apptest.App) *peer {
 	t.Helper()
 	p := join(t, a, "scheduler", "test")
 	slots, none := 5, 0
-	call[protocol.RegisterAnswer](p, protocol.MethodRegister, protocol.RegisterRequest{
+	call[protocol.RegisterResponse](p, protocol.MethodRegister, protocol.RegisterRequest{
 		Runtime: "other", WorkflowTypes: []string{"one"}, WorkflowSlots: &slots, ActivitySlots: &none,
 	})
 	return p

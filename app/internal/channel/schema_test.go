@@ -31,20 +31,20 @@ type object = map[string]any
 // said maps each method to its argument and result types.
 var said = map[string][2]any{
 	protocol.MethodSettings:         {protocol.MachineInformation{}, protocol.WorkerSettings{}},
-	protocol.MethodRegister:         {protocol.RegisterRequest{}, protocol.RegisterAnswer{}},
-	protocol.MethodDeregister:       {protocol.DeregisterRequest{}, protocol.DeregisterAnswer{}},
-	protocol.MethodPoll:             {protocol.ChannelPoll{}, protocol.ChannelPollAnswer{}},
+	protocol.MethodRegister:         {protocol.RegisterRequest{}, protocol.RegisterResponse{}},
+	protocol.MethodDeregister:       {protocol.DeregisterRequest{}, protocol.DeregisterResponse{}},
+	protocol.MethodPoll:             {protocol.ChannelPoll{}, protocol.ChannelPollResponse{}},
 	protocol.MethodExtendLock:       {protocol.JobRef{}, protocol.JobLock{}},
 	protocol.MethodReportProgress:   {protocol.JobProgress{}, protocol.JobLock{}},
-	protocol.MethodCompleteJob:      {protocol.ChannelComplete{}, protocol.ChannelCompleteAnswer{}},
+	protocol.MethodCompleteJob:      {protocol.ChannelComplete{}, protocol.ChannelCompleteResponse{}},
 	protocol.MethodReturnJob:        {protocol.JobReturn{}, nil},
 	protocol.MethodFetchHistory:     {protocol.JobHistory{}, protocol.HistoryPage{}},
-	protocol.MethodUploadLogs:       {protocol.JobLogs{}, protocol.JobLogsAnswer{}},
-	protocol.MethodHeartbeat:        {protocol.WorkerHeartbeat{}, protocol.WorkerHeartbeatAnswer{}},
-	protocol.MethodCreateSession:    {protocol.SessionCreate{}, protocol.SessionAnswer{}},
-	protocol.MethodHeartbeatSession: {protocol.SessionVerb{}, protocol.SessionAnswer{}},
-	protocol.MethodReleaseSession:   {protocol.SessionVerb{}, protocol.SessionAnswer{}},
-	protocol.MethodCloseSession:     {protocol.SessionVerb{}, protocol.SessionAnswer{}},
+	protocol.MethodUploadLogs:       {protocol.JobLogs{}, protocol.JobLogsResponse{}},
+	protocol.MethodHeartbeat:        {protocol.WorkerHeartbeat{}, protocol.WorkerHeartbeatResponse{}},
+	protocol.MethodCreateSession:    {protocol.SessionCreate{}, protocol.SessionResponse{}},
+	protocol.MethodHeartbeatSession: {protocol.SessionVerb{}, protocol.SessionResponse{}},
+	protocol.MethodReleaseSession:   {protocol.SessionVerb{}, protocol.SessionResponse{}},
+	protocol.MethodCloseSession:     {protocol.SessionVerb{}, protocol.SessionResponse{}},
 }
 
 // notices maps the notices of the app to their arguments.
@@ -94,7 +94,7 @@ func (d drawer) draw(t reflect.Type) any {
 		)
 	case reflect.TypeFor[protocol.Job]():
 		return ref("job")
-	case reflect.TypeFor[protocol.ChannelPollAnswer]():
+	case reflect.TypeFor[protocol.ChannelPollResponse]():
 		return ref("pollAnswer")
 	}
 	if t.Implements(marshalerType) || reflect.PointerTo(t).Implements(marshalerType) {
@@ -197,10 +197,10 @@ func drawn() object {
 	}
 	defs["pollAnswer"] = object{
 		"description": "Without max null or a job.",
-		"anyOf":       []any{null, ref("job"), out.members(reflect.TypeFor[protocol.ChannelPollAnswer]())},
+		"anyOf":       []any{null, ref("job"), out.members(reflect.TypeFor[protocol.ChannelPollResponse]())},
 	}
 	defs["completeAnswer"] = object{"description": "For one job what next got, for items an object.", "anyOf": []any{
-		null, ref("pollAnswer"), out.members(reflect.TypeFor[protocol.ChannelCompleteAnswer]()),
+		null, ref("pollAnswer"), out.members(reflect.TypeFor[protocol.ChannelCompleteResponse]()),
 	}}
 	var methods []string
 	for method, types := range said {
@@ -408,7 +408,7 @@ func TestWhatIsSaidOnTheChannelFitsItsSchema(t *testing.T) {
 	run := schedule(t, a, flow, 3)
 	next := func() (j protocol.Job, ref map[string]any) {
 		t.Helper()
-		var answer protocol.ChannelPollAnswer
+		var answer protocol.ChannelPollResponse
 		if err := json.Unmarshal(s.ask(w, protocol.MethodPoll, map[string]any{
 			"max": 1, "timeoutMs": 20_000,
 		}), &answer); err != nil || len(answer.Jobs) != 1 {

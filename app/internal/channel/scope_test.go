@@ -38,7 +38,7 @@ func enter(t *testing.T, a *apptest.App, token, id, queue string) *peer {
 		t.Fatal(err)
 	}
 	p.settings(map[string]any{"workerProps": map[string]any{"version": "test"}})
-	call[protocol.RegisterAnswer](p, protocol.MethodRegister, map[string]any{
+	call[protocol.RegisterResponse](p, protocol.MethodRegister, map[string]any{
 		"task_queue": queue, "capabilities": []string{"worker_sessions"}, "supported_activity_types": []string{"work"},
 		"supported_workflow_types": []string{"one"},
 	})
@@ -68,7 +68,7 @@ func tokenIsABoundary(t *testing.T, database string) {
 	step := k.job(nil)
 	start()
 	flow := k.job(nil)
-	call[protocol.SessionAnswer](k, protocol.MethodCreateSession, map[string]any{"session_id": "s"})
+	call[protocol.SessionResponse](k, protocol.MethodCreateSession, map[string]any{"session_id": "s"})
 	for _, token := range []string{red, other} {
 		_, err := dial(t, b, protocol.ChannelAuth{Token: token, WorkerID: keeper, Protocol: 1}, nil)
 		var refused *socketio.ConnectError
@@ -130,7 +130,7 @@ func tokenIsABoundary(t *testing.T, database string) {
 			}
 		}
 	}
-	beat := call[protocol.WorkerHeartbeatAnswer](peers["reds"], protocol.MethodHeartbeat, map[string]any{
+	beat := call[protocol.WorkerHeartbeatResponse](peers["reds"], protocol.MethodHeartbeat, map[string]any{
 		"leases": []map[string]any{
 			{"kind": "activity", "task_id": step.ID, "activity_attempt_id": step.Task.Activity.AttemptID, "lease_owner": keeper},
 		},
@@ -172,7 +172,7 @@ func TestNoticesOfAWorkerGoToItsScopeAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.settings(nil)
-	call[protocol.RegisterAnswer](k, protocol.MethodRegister, map[string]any{"task_queue": "blue"})
+	call[protocol.RegisterResponse](k, protocol.MethodRegister, map[string]any{"task_queue": "blue"})
 	early.refusal("worker_not_found", protocol.MethodDeregister, nil)
 	early.refusal("worker_not_found", protocol.MethodRegister, map[string]any{"task_queue": "red"})
 	early.refusal("worker_not_found", protocol.MethodPoll, map[string]any{"timeoutMs": 0, "queues": []string{"red"}})

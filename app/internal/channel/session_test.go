@@ -28,7 +28,7 @@ func TestHolderIsToldThatItsSessionEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.settings(map[string]any{"workerProps": map[string]any{"version": "test"}})
-	call[protocol.RegisterAnswer](
+	call[protocol.RegisterResponse](
 		w, protocol.MethodRegister, map[string]any{"task_queue": "default", "capabilities": []string{"worker_sessions"}},
 	)
 	epochs := map[string]int64{}
@@ -37,12 +37,12 @@ func TestHolderIsToldThatItsSessionEnded(t *testing.T) {
 		if id == "ttl" {
 			ttl = 1
 		}
-		out := call[protocol.SessionAnswer](
+		out := call[protocol.SessionResponse](
 			w, protocol.MethodCreateSession, map[string]any{"session_id": id, "ttl_seconds": ttl},
 		)
 		epochs[id] = out.Session.Epoch
 	}
-	call[protocol.SessionAnswer](w, protocol.MethodCloseSession, map[string]any{"session_id": "own"})
+	call[protocol.SessionResponse](w, protocol.MethodCloseSession, map[string]any{"session_id": "own"})
 	for verb, id := range map[string]string{"close": "closed", "migrate": "moved"} {
 		_, err := a.Broker().OperateSession(
 			within(t), protocol.SessionOperation{SessionID: id, Verb: verb, Identity: "eve", Reason: "test"},
@@ -76,12 +76,12 @@ func TestCloseOverTheSocketReleasesASession(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.settings(map[string]any{"workerProps": map[string]any{"version": "test"}})
-	call[protocol.RegisterAnswer](
+	call[protocol.RegisterResponse](
 		w, protocol.MethodRegister, map[string]any{"task_queue": "default", "capabilities": []string{"worker_sessions"}},
 	)
-	call[protocol.SessionAnswer](w, protocol.MethodCreateSession, map[string]any{"session_id": "s"})
+	call[protocol.SessionResponse](w, protocol.MethodCreateSession, map[string]any{"session_id": "s"})
 	for i, outcome := range []string{"closed", "already_closed"} {
-		got := call[protocol.SessionAnswer](
+		got := call[protocol.SessionResponse](
 			w, protocol.MethodCloseSession, map[string]any{"session_id": "s", "reason": protocol.ReasonWorkerShutdown},
 		)
 		if got.Outcome != outcome || got.Session.Status != protocol.SessionClosed || *got.Session.LeaseOwner != "w" {

@@ -111,7 +111,7 @@ func (c *Channel) table() rpc.Handlers {
 	verb(h, protocol.MethodHeartbeat, protocol.WorkerConnection.WorkerHeartbeat)
 	bundle(h, protocol.MethodHeartbeat, readHeartbeat, func(
 		ctx context.Context, p *worker, in protocol.WorkerHeartbeat,
-	) (protocol.WorkerHeartbeatAnswer, error) {
+	) (protocol.WorkerHeartbeatResponse, error) {
 		return p.WorkerHeartbeat(ctx, in)
 	})
 	verb(h, protocol.MethodCreateSession, protocol.WorkerConnection.CreateSession)

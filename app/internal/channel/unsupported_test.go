@@ -73,7 +73,7 @@ func TestWhatWouldBeLostIsRefusedOnTheSocket(t *testing.T) {
 			var said string
 			switch {
 			case batch:
-				out := call[protocol.ChannelCompleteAnswer](w, protocol.MethodCompleteJob, map[string]any{"items": []any{in}})
+				out := call[protocol.ChannelCompleteResponse](w, protocol.MethodCompleteJob, map[string]any{"items": []any{in}})
 				if said = text(out); len(out.Items) != 1 || out.Items[0].Recorded || out.Items[0].Reason != reason {
 					t.Errorf("%s, in a batch: %s", c.name, said)
 				}

@@ -49,6 +49,6 @@ func New(
 }
 
 // RemoveWorker deregisters a worker for an operator.
-func (f *Fleet) RemoveWorker(ctx context.Context, ns, id string) (protocol.DeregisterAnswer, error) {
+func (f *Fleet) RemoveWorker(ctx context.Context, ns, id string) (protocol.DeregisterResponse, error) {
 	return f.workers.RemoveWorker(ctx, ns, id)
 }

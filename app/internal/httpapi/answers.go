@@ -8,7 +8,7 @@ import (
 
 // The answers of routes whose verbs answer with less, or with a list alone.
 
-type runsAnswer struct {
+type runsResponse struct {
 	WorkflowID string    `json:"workflow_id"`
 	Count      int       `json:"run_count"`
 	Runs       []runItem `json:"runs"`
@@ -31,7 +31,7 @@ type runItem struct {
 	ErrorType    string       `json:"error_type,omitempty"`
 }
 
-type workersAnswer struct {
+type workersResponse struct {
 	Namespace string                `json:"namespace"`
 	Workers   []protocol.WorkerView `json:"workers"`
 	// set in paged responses if there is another page
@@ -55,17 +55,17 @@ type sessionOperated struct {
 	Session protocol.SessionView `json:"session"`
 }
 
-type namespacesAnswer struct {
+type namespacesResponse struct {
 	Namespaces []protocol.NamespaceView `json:"namespaces"`
 }
 
-type schedulesAnswer struct {
+type schedulesResponse struct {
 	Namespace     string                  `json:"namespace"`
 	Schedules     []protocol.ScheduleView `json:"schedules"`
 	NextPageToken *string                 `json:"next_page_token"`
 }
 
-type scheduleHistoryAnswer struct {
+type scheduleHistoryResponse struct {
 	ScheduleID string                   `json:"schedule_id"`
 	Namespace  string                   `json:"namespace"`
 	Events     []protocol.ScheduleEvent `json:"events"`
@@ -74,15 +74,15 @@ type scheduleHistoryAnswer struct {
 	NextCursor *string `json:"next_cursor"`
 }
 
-type scheduleTimesAnswer struct {
+type scheduleTimesResponse struct {
 	Times []history.Time `json:"times"`
 }
 
-type tokensAnswer struct {
+type tokensResponse struct {
 	Tokens []auth.TokenView `json:"tokens"`
 }
 
-type auditAnswer struct {
+type auditResponse struct {
 	Namespace string       `json:"namespace"`
 	Entries   []auditEntry `json:"entries"`
 }
@@ -101,12 +101,12 @@ type signedOut struct {
 	Outcome string `json:"outcome" enum:"signed_out"`
 }
 
-type upAnswer struct {
+type upResponse struct {
 	Status    string       `json:"status" enum:"up"`
 	Timestamp history.Time `json:"timestamp"`
 }
 
-type probeAnswer struct {
+type probeResponse struct {
 	Status    string       `json:"status" enum:"serving,ready,unavailable,not_ready"`
 	Timestamp history.Time `json:"timestamp"`
 	// of the database: ok, unavailable; for readiness also of the release: ok, unreadable; of the drain: draining,
@@ -114,7 +114,7 @@ type probeAnswer struct {
 	Checks map[string]string `json:"checks"`
 }
 
-type metricsAnswer struct {
+type metricsResponse struct {
 	Namespace string               `json:"namespace"`
 	Sessions  map[string]int       `json:"worker_sessions"` // total and one per status
 	Workers   map[string]int       `json:"workers"`         // by status

@@ -134,8 +134,8 @@ func (f *fake) Follow(_ context.Context, t protocol.Target, after int64, to view
 	return true, to.Begin(protocol.RunView{WorkflowID: t.WorkflowID, RunID: t.RunID})
 }
 
-func (f *fake) Import(_ context.Context, in protocol.ImportRequest) (protocol.ImportAnswer, error) {
-	return protocol.ImportAnswer{}, f.saw(in)
+func (f *fake) Import(_ context.Context, in protocol.ImportRequest) (protocol.ImportResponse, error) {
+	return protocol.ImportResponse{}, f.saw(in)
 }
 
 func (f *fake) RepairStatus(_ context.Context, ns string) (protocol.RepairStatus, error) {

@@ -30,10 +30,10 @@ type fake struct {
 
 	err     error
 	ready   error
-	start   protocol.StartAnswer
+	start   protocol.StartResponse
 	receipt protocol.CommandReceipt
-	update  protocol.UpdateAnswer
-	query   protocol.QueryAnswer
+	update  protocol.UpdateResponse
+	query   protocol.QueryResponse
 	run     protocol.RunView
 	history protocol.HistoryPage
 	drained chan struct{} // nil: the app does not drain
@@ -81,12 +81,12 @@ func (f *fake) end(verb string, in protocol.EndRequest) (protocol.CommandReceipt
 	return f.receipt, f.saw(ended{verb, in})
 }
 
-func (f *fake) Start(_ context.Context, in protocol.StartRequest) (protocol.StartAnswer, error) {
+func (f *fake) Start(_ context.Context, in protocol.StartRequest) (protocol.StartResponse, error) {
 	return f.start, f.saw(in)
 }
 
-func (f *fake) StartActivity(_ context.Context, in protocol.ActivityRequest) (protocol.ActivityAnswer, error) {
-	return protocol.ActivityAnswer{
+func (f *fake) StartActivity(_ context.Context, in protocol.ActivityRequest) (protocol.ActivityResponse, error) {
+	return protocol.ActivityResponse{
 		WorkflowID: in.WorkflowID, RunID: "01ARZ3NDEKTSV4RRFFQ69G5FAV", ActivityType: in.ActivityType,
 		Namespace: in.Namespace, Status: "running", Outcome: "started_new", New: true,
 	}, f.saw(in)
@@ -96,11 +96,11 @@ func (f *fake) Signal(_ context.Context, in protocol.SignalRequest) (protocol.Co
 	return f.receipt, f.saw(in)
 }
 
-func (f *fake) Update(_ context.Context, in protocol.UpdateRequest) (protocol.UpdateAnswer, error) {
+func (f *fake) Update(_ context.Context, in protocol.UpdateRequest) (protocol.UpdateResponse, error) {
 	return f.update, f.saw(in)
 }
 
-func (f *fake) Query(_ context.Context, in protocol.QueryRequest) (protocol.QueryAnswer, error) {
+func (f *fake) Query(_ context.Context, in protocol.QueryRequest) (protocol.QueryResponse, error) {
 	return f.query, f.saw(in)
 }
 
@@ -129,13 +129,13 @@ func (f *fake) Result(_ context.Context, in protocol.Target, most time.Duration)
 	return f.run, f.saw(in)
 }
 
-func (f *fake) List(_ context.Context, in protocol.ListRequest) (protocol.ListAnswer, error) {
+func (f *fake) List(_ context.Context, in protocol.ListRequest) (protocol.ListResponse, error) {
 	if f.listing != nil && in.Query != "" {
 		end := make(chan struct{})
 		f.listing <- end
 		<-end
 	}
-	return protocol.ListAnswer{Workflows: []protocol.RunView{f.run}, Count: 1}, f.saw(in)
+	return protocol.ListResponse{Workflows: []protocol.RunView{f.run}, Count: 1}, f.saw(in)
 }
 
 func (f *fake) Runs(_ context.Context, in protocol.Target) ([]protocol.RunView, error) {
@@ -154,8 +154,8 @@ func (f *fake) Worker(_ context.Context, namespace, id string) (protocol.WorkerV
 	return protocol.WorkerView{WorkerID: id, Namespace: namespace}, f.saw(id)
 }
 
-func (f *fake) RemoveWorker(_ context.Context, _, id string) (protocol.DeregisterAnswer, error) {
-	return protocol.DeregisterAnswer{WorkerID: id, Outcome: "deregistered"}, f.saw(id)
+func (f *fake) RemoveWorker(_ context.Context, _, id string) (protocol.DeregisterResponse, error) {
+	return protocol.DeregisterResponse{WorkerID: id, Outcome: "deregistered"}, f.saw(id)
 }
 
 func (f *fake) OperateFleet(_ context.Context, in protocol.FleetRequest) (protocol.FleetDrainState, error) {

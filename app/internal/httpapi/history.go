@@ -21,7 +21,7 @@ type event struct {
 	Decoded  map[string]json.RawMessage `json:"decoded,omitempty"`
 }
 
-type historyAnswer struct {
+type historyResponse struct {
 	WorkflowID    string  `json:"workflow_id"`
 	RunID         string  `json:"run_id"`
 	Events        []event `json:"events"`
@@ -42,7 +42,7 @@ func readHistory(a *API, c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	out := historyAnswer{
+	out := historyResponse{
 		WorkflowID: in.WorkflowID, RunID: in.RunID, Events: make([]event, len(page.Events)),
 		NextPageToken: page.NextPageToken,
 	}

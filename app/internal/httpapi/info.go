@@ -63,7 +63,7 @@ func (a *API) clusterInfo() protocol.ClusterInfo {
 			ActivityRetryPolicy: true, NonRetryableFailures: true, ChildWorkflows: true, ChildRetryPolicy: true,
 			ChildTimeouts:     true,
 			ParentClosePolicy: true, HistoryExport: true, HistoryRetention: true, SearchAttributes: true, Schedules: true,
-			PayloadEnvelope: true, PayloadEnvelopeAnswer: true, PayloadCodecs: []string{payload.Codec},
+			PayloadEnvelope: true, PayloadEnvelopeResponse: true, PayloadCodecs: []string{payload.Codec},
 			ResponseCompression: []string{"gzip"},
 		},
 		Compatibility: protocol.ClientCompatibility{

@@ -61,7 +61,7 @@ func (c *call) space(name string) (string, error) {
 
 func listNamespaces(a *API, c *call) (answer, error) {
 	list, err := a.opt.Namespaces.Namespaces(c.Ctx, c.Who.In)
-	return ok(namespacesAnswer{list}, err)
+	return ok(namespacesResponse{list}, err)
 }
 
 func describeNamespace(a *API, c *call) (answer, error) {

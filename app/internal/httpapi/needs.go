@@ -16,23 +16,23 @@ import (
 
 // Runs are the verbs of workflow runs.
 type Runs interface {
-	Start(context.Context, protocol.StartRequest) (protocol.StartAnswer, error)
-	StartActivity(context.Context, protocol.ActivityRequest) (protocol.ActivityAnswer, error)
+	Start(context.Context, protocol.StartRequest) (protocol.StartResponse, error)
+	StartActivity(context.Context, protocol.ActivityRequest) (protocol.ActivityResponse, error)
 	Signal(context.Context, protocol.SignalRequest) (protocol.CommandReceipt, error)
-	Update(context.Context, protocol.UpdateRequest) (protocol.UpdateAnswer, error)
-	Query(context.Context, protocol.QueryRequest) (protocol.QueryAnswer, error)
+	Update(context.Context, protocol.UpdateRequest) (protocol.UpdateResponse, error)
+	Query(context.Context, protocol.QueryRequest) (protocol.QueryResponse, error)
 	Cancel(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
 	Terminate(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
 	RequestCancellation(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
 	Repair(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
 	Archive(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
 	DeleteRun(context.Context, protocol.RunDeletion) (protocol.DeletedRun, error)
-	Import(context.Context, protocol.ImportRequest) (protocol.ImportAnswer, error)
+	Import(context.Context, protocol.ImportRequest) (protocol.ImportResponse, error)
 }
 
 // WorkerOperations are operators' commands for workers.
 type WorkerOperations interface {
-	RemoveWorker(ctx context.Context, namespace, id string) (protocol.DeregisterAnswer, error)
+	RemoveWorker(ctx context.Context, namespace, id string) (protocol.DeregisterResponse, error)
 	OperateFleet(context.Context, protocol.FleetRequest) (protocol.FleetDrainState, error)
 	SetFleet(context.Context, protocol.FleetSettingsRequest) (protocol.FleetSettingsState, error)
 }
@@ -60,7 +60,7 @@ type Process interface {
 type RunViews interface {
 	Describe(context.Context, protocol.Target) (protocol.RunView, error)
 	Result(ctx context.Context, t protocol.Target, most time.Duration) (protocol.RunView, error)
-	List(context.Context, protocol.ListRequest) (protocol.ListAnswer, error)
+	List(context.Context, protocol.ListRequest) (protocol.ListResponse, error)
 	Runs(context.Context, protocol.Target) ([]protocol.RunView, error)
 	History(context.Context, protocol.HistoryQuery) (protocol.HistoryPage, error)
 	Follow(ctx context.Context, t protocol.Target, after int64, f view.Follower) (closed bool, err error)

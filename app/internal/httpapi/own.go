@@ -43,7 +43,7 @@ func signOut(a *API, c *call) (answer, error) {
 
 func listTokens(a *API, c *call) (answer, error) {
 	tokens, err := a.opt.Auth.List(c.Ctx, c.Who)
-	return ok(tokensAnswer{tokens}, err)
+	return ok(tokensResponse{tokens}, err)
 }
 
 func createToken(a *API, c *call) (answer, error) {
@@ -85,7 +85,7 @@ func listAudit(a *API, c *call) (answer, error) {
 	for i, e := range list {
 		entries[i] = auditEntry(e)
 	}
-	return ok(auditAnswer{c.NS, entries}, err)
+	return ok(auditResponse{c.NS, entries}, err)
 }
 
 // unready is the refusal of an app that cannot serve now.
@@ -103,7 +103,7 @@ func probe(c *call, healthy, sick string, err error) (answer, error) {
 		status, said, database = http.StatusServiceUnavailable, sick, "unavailable"
 		c.W.Header().Set("Retry-After", "1") // like every 503 of this API
 	}
-	return answer{status, probeAnswer{said, history.At(time.Now()), map[string]string{"database": database}}}, nil
+	return answer{status, probeResponse{said, history.At(time.Now()), map[string]string{"database": database}}}, nil
 }
 
 func health(a *API, c *call) (answer, error) {
@@ -114,7 +114,7 @@ func health(a *API, c *call) (answer, error) {
 // workers only because theirs is unreadable too.
 func ready(a *API, c *call) (answer, error) {
 	out, err := probe(c, "ready", "not_ready", unready(a, c))
-	if said, isProbe := out.body.(probeAnswer); isProbe {
+	if said, isProbe := out.body.(probeResponse); isProbe {
 		said.Checks["release"] = "ok"
 		if r := a.opt.Process.Release(); r == "" || r == release.Unreadable {
 			said.Checks["release"] = "unreadable"
@@ -132,5 +132,5 @@ func ready(a *API, c *call) (answer, error) {
 
 // up reports that the process responds, whatever else fails.
 func up(*API, *call) (answer, error) {
-	return ok(upAnswer{"up", history.At(time.Now())}, nil)
+	return ok(upResponse{"up", history.At(time.Now())}, nil)
 }

@@ -60,7 +60,7 @@ func listSchedules(a *API, c *call) (answer, error) {
 		return answer{}, q.err
 	}
 	list, next, err := a.opt.ScheduleViews.Schedules(c.Ctx, in)
-	body := schedulesAnswer{Namespace: c.NS, Schedules: list}
+	body := schedulesResponse{Namespace: c.NS, Schedules: list}
 	if next != "" {
 		body.NextPageToken = &next
 	}
@@ -166,7 +166,7 @@ func scheduleHistory(a *API, c *call) (answer, error) {
 	}
 	id := c.PathValue("schedule")
 	events, more, err := read(c.Ctx, c.NS, id, int64(from), limit)
-	body := scheduleHistoryAnswer{ScheduleID: id, Namespace: c.NS, Events: events, More: more}
+	body := scheduleHistoryResponse{ScheduleID: id, Namespace: c.NS, Events: events, More: more}
 	if more {
 		next := strconv.FormatInt(events[len(events)-1].Sequence, 10)
 		body.NextCursor = &next
@@ -186,5 +186,5 @@ func scheduleTimes(a *API, c *call) (answer, error) {
 		return answer{}, err
 	}
 	times, err := a.opt.ScheduleViews.ScheduleTimes(c.Ctx, spec, cmp.Or(count, 5))
-	return ok(scheduleTimesAnswer{times}, err)
+	return ok(scheduleTimesResponse{times}, err)
 }

@@ -31,11 +31,11 @@ func with(list []protocol.Reason, more ...protocol.Reason) []protocol.Reason {
 
 // shapes maps every operation to its request and responses. Tests fail for a route without an entry.
 var shapes = map[string]serve.Shape{
-	"up":      {Does: "say that the process answers", Says: serve.OK(upAnswer{})},
-	"healthz": {Does: "say that the process answers", Says: serve.OK(upAnswer{})},
-	"readyz":  {Does: "say whether the app can serve", Says: map[int]any{200: probeAnswer{}, 503: probeAnswer{}}},
-	"health":  {Does: "say whether the app serves", Says: map[int]any{200: probeAnswer{}, 503: probeAnswer{}}},
-	"ready":   {Does: "say whether the app can serve", Says: map[int]any{200: probeAnswer{}, 503: probeAnswer{}}},
+	"up":      {Does: "say that the process answers", Says: serve.OK(upResponse{})},
+	"healthz": {Does: "say that the process answers", Says: serve.OK(upResponse{})},
+	"readyz":  {Does: "say whether the app can serve", Says: map[int]any{200: probeResponse{}, 503: probeResponse{}}},
+	"health":  {Does: "say whether the app serves", Says: map[int]any{200: probeResponse{}, 503: probeResponse{}}},
+	"ready":   {Does: "say whether the app can serve", Says: map[int]any{200: probeResponse{}, 503: probeResponse{}}},
 	"metrics": {Does: "read the metrics, as Prometheus scrapes them", Says: serve.OK(serve.Media("text/plain"))},
 	"openapi": {Does: "read this document", Says: serve.OK(map[string]any{})},
 	"session_schema": {
@@ -44,7 +44,7 @@ var shapes = map[string]serve.Shape{
 	"cluster_info": {Does: "tell versions, features and limits", Says: serve.OK(protocol.ClusterInfo{})},
 
 	"list_workers": {
-		Does: "list the registered workers", Query: workersQuery{}, Says: serve.OK(workersAnswer{}),
+		Does: "list the registered workers", Query: workersQuery{}, Says: serve.OK(workersResponse{}),
 		Refuses: []protocol.Reason{protocol.ReasonInvalidPageToken},
 	},
 	"describe_worker": {
@@ -114,7 +114,7 @@ var shapes = map[string]serve.Shape{
 		Says:    serve.OK(sessionOperated{}),
 		Refuses: onSession,
 	},
-	"system_operator_metrics": {Does: "count what there is in a namespace", Says: serve.OK(metricsAnswer{})},
+	"system_operator_metrics": {Does: "count what there is in a namespace", Says: serve.OK(metricsResponse{})},
 
 	"workflow_result": {
 		Does: "wait until the current run has closed, and those it continues as, and show the last", Query: resultQuery{},
@@ -125,7 +125,7 @@ var shapes = map[string]serve.Shape{
 		Says: serve.OK(protocol.RunView{}), Refuses: noWorkflow,
 	},
 	"describe_run_by_id": {Does: "show a run by its own id", Says: serve.OK(protocol.RunView{}), Refuses: noWorkflow},
-	"list_tokens":        {Does: "list tokens, never their secrets", Says: serve.OK(tokensAnswer{})},
+	"list_tokens":        {Does: "list tokens, never their secrets", Says: serve.OK(tokensResponse{})},
 	"create_token": {
 		Does: "make a token; its secret is shown this once",
 		Body: auth.TokenRequest{}, Needs: []string{"roles"},
@@ -139,7 +139,7 @@ var shapes = map[string]serve.Shape{
 		Does: "make a token useless", Query: forgetQuery{}, Says: serve.OK(auth.TokenView{}),
 		Refuses: []protocol.Reason{protocol.ReasonTokenNotFound},
 	},
-	"list_audit": {Does: "list what operators did, newest first", Query: auditQuery{}, Says: serve.OK(auditAnswer{})},
+	"list_audit": {Does: "list what operators did, newest first", Query: auditQuery{}, Says: serve.OK(auditResponse{})},
 	"overview":   {Does: "show the state of this app and what it sees", Says: serve.OK(protocol.Overview{})},
 	"run_counts": {Does: "count the runs by status, up to 10,000 of each", Says: serve.OK(protocol.RunCounts{})},
 	"me":         {Does: "say who calls", Says: serve.OK(identity{})},
@@ -153,7 +153,7 @@ var shapes = map[string]serve.Shape{
 		Refuses: []protocol.Reason{protocol.ReasonUnauthorized, protocol.ReasonForbidden},
 	},
 
-	"list_namespaces": {Does: "list the namespaces the caller may touch", Says: serve.OK(namespacesAnswer{})},
+	"list_namespaces": {Does: "list the namespaces the caller may touch", Says: serve.OK(namespacesResponse{})},
 	"create_namespace": {
 		Does: "make a namespace",
 		Body: protocol.NamespaceRequest{}, Needs: []string{"name"}, Says: serve.Says(201, protocol.NamespaceView{}),
@@ -171,7 +171,7 @@ var shapes = map[string]serve.Shape{
 	},
 
 	"list_schedules": {
-		Does: "list schedules", Query: protocol.ScheduleListRequest{}, Says: serve.OK(schedulesAnswer{}),
+		Does: "list schedules", Query: protocol.ScheduleListRequest{}, Says: serve.OK(schedulesResponse{}),
 		Refuses: []protocol.Reason{protocol.ReasonInvalidPageToken},
 	},
 	"create_schedule": {
@@ -189,13 +189,13 @@ var shapes = map[string]serve.Shape{
 	"delete_schedule": {Does: "remove a schedule", Says: serve.OK(protocol.ScheduleReceipt{}), Refuses: onSchedule},
 	"schedule_history": {
 		Does: "read what a schedule did", Query: scheduleHistoryQuery{}, Says: serve.OK(
-			scheduleHistoryAnswer{},
+			scheduleHistoryResponse{},
 		),
 		Refuses: onSchedule,
 	},
 	"schedule_times": {
 		Does: "list the next times at which a schedule would fire", Query: scheduleTimesQuery{},
-		Says: serve.OK(scheduleTimesAnswer{}),
+		Says: serve.OK(scheduleTimesResponse{}),
 	},
 	"pause_schedule": {
 		Does: "pause a schedule", Body: note{}, Says: serve.OK(protocol.ScheduleReceipt{}), Refuses: onSchedule,
@@ -314,11 +314,11 @@ var shapes = map[string]serve.Shape{
 	},
 
 	"system_health": {
-		Does: "say whether the app serves", Says: map[int]any{200: probeAnswer{}, 503: probeAnswer{}},
+		Does: "say whether the app serves", Says: map[int]any{200: probeResponse{}, 503: probeResponse{}},
 	},
-	"system_metrics": {Does: "count what there is in a namespace", Says: serve.OK(metricsAnswer{})},
+	"system_metrics": {Does: "count what there is in a namespace", Says: serve.OK(metricsResponse{})},
 	"read_system_metrics": {
-		Does: "count what there is in a namespace", Body: nothing{}, Says: serve.OK(metricsAnswer{}),
+		Does: "count what there is in a namespace", Body: nothing{}, Says: serve.OK(metricsResponse{}),
 	},
 	"system_prometheus_metrics": {
 		Does: "read the metrics, as Prometheus scrapes them", Says: serve.OK(serve.Media("text/plain")),
@@ -343,7 +343,7 @@ var shapes = map[string]serve.Shape{
 		Does: "read all that is known of a run in one document", Says: serve.OK(exported{}), Refuses: noWorkflow, Bare: true,
 	},
 	"list": {
-		Does: "list runs, newest start first", Query: runsQuery{}, Says: serve.OK(protocol.ListAnswer{}),
+		Does: "list runs, newest start first", Query: runsQuery{}, Says: serve.OK(protocol.ListResponse{}),
 		Refuses: []protocol.Reason{
 			protocol.ReasonInvalidPageToken, protocol.ReasonQueryTooBroad, protocol.ReasonThrottled,
 		},
@@ -355,19 +355,19 @@ var shapes = map[string]serve.Shape{
 			protocol.ReasonDuplicateStart, protocol.ReasonScheduleExists, protocol.ReasonStructuralLimit,
 			protocol.ReasonQuotaExceeded,
 		},
-		Says: map[int]any{http.StatusCreated: protocol.StartAnswer{}, http.StatusOK: protocol.StartAnswer{}},
+		Says: map[int]any{http.StatusCreated: protocol.StartResponse{}, http.StatusOK: protocol.StartResponse{}},
 	},
 	"run_activity": {
 		Does: "run an activity by itself, without a workflow",
 		Body: activityBody{}, Needs: []string{"activity_type"},
 		Refuses: []protocol.Reason{protocol.ReasonDuplicateStart, protocol.ReasonQuotaExceeded},
-		Says:    map[int]any{http.StatusCreated: protocol.ActivityAnswer{}, http.StatusOK: protocol.ActivityAnswer{}},
+		Says:    map[int]any{http.StatusCreated: protocol.ActivityResponse{}, http.StatusOK: protocol.ActivityResponse{}},
 	},
 	"describe":     {Does: "show a workflow's current run", Says: serve.OK(protocol.RunView{}), Refuses: noWorkflow},
-	"list_runs":    {Does: "list the runs of a workflow", Says: serve.OK(runsAnswer{}), Refuses: noWorkflow},
+	"list_runs":    {Does: "list the runs of a workflow", Says: serve.OK(runsResponse{}), Refuses: noWorkflow},
 	"describe_run": {Does: "show a run", Says: serve.OK(protocol.RunView{}), Refuses: noWorkflow},
 	"history": {
-		Does: "read a run's history, and wait for more", Query: historyQuery{}, Says: serve.OK(historyAnswer{}),
+		Does: "read a run's history, and wait for more", Query: historyQuery{}, Says: serve.OK(historyResponse{}),
 		Refuses: with(noWorkflow, protocol.ReasonInvalidPageToken),
 	},
 	"signal": {
@@ -386,7 +386,7 @@ var shapes = map[string]serve.Shape{
 			protocol.ReasonThrottled, protocol.ReasonQuotaExceeded),
 	},
 	"query": {
-		Does: "ask a workflow's code about its state", Body: protocol.QueryRequest{}, Says: serve.OK(protocol.QueryAnswer{}),
+		Does: "ask a workflow's code about its state", Body: protocol.QueryRequest{}, Says: serve.OK(protocol.QueryResponse{}),
 		Refuses: with(noWorkflow, protocol.ReasonUnknownQuery, protocol.ReasonActivityRun, protocol.ReasonQueryRejected,
 			protocol.ReasonQueryArguments, protocol.ReasonQueryWorker,
 			protocol.ReasonQueryTimeout, protocol.ReasonQueryQueueFull, protocol.ReasonQueryUnavailable),
@@ -424,7 +424,7 @@ var shapes = map[string]serve.Shape{
 	"import": {
 		Does: "take a closed run back in from its exported history",
 		Body: importBody{}, Needs: []string{"schema", "schema_version", "history_events", "integrity"}, MaxBody: maxBundle,
-		Says: map[int]any{http.StatusCreated: protocol.ImportAnswer{}, http.StatusOK: protocol.ImportAnswer{}},
+		Says: map[int]any{http.StatusCreated: protocol.ImportResponse{}, http.StatusOK: protocol.ImportResponse{}},
 		Refuses: []protocol.Reason{
 			protocol.ReasonInvalidBundle, protocol.ReasonBundleIntegrity, protocol.ReasonHistoryIncomplete,
 			protocol.ReasonPastRetention, protocol.ReasonRunExists, protocol.ReasonAlreadyStarted,

@@ -20,5 +20,5 @@ func operatorMetrics(a *API, c *call) (answer, error) {
 		sessions[status] = n
 		sessions["total"] += n
 	}
-	return ok(metricsAnswer{c.NS, sessions, o.Counts["workers"], o.Counts["runs"], o.Queues}, nil)
+	return ok(metricsResponse{c.NS, sessions, o.Counts["workers"], o.Counts["runs"], o.Queues}, nil)
 }

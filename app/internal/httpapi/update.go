@@ -18,7 +18,7 @@ type updateBody struct {
 
 // updated is the state of an update, with the members that every command's response has.
 type updated struct {
-	protocol.UpdateAnswer
+	protocol.UpdateResponse
 	RequestedRun    *string  `json:"requested_run_id"`
 	ResolvedRun     string   `json:"resolved_run_id"`
 	Scope           string   `json:"target_scope"` // instance, run
@@ -42,7 +42,7 @@ func update(a *API, c *call) (answer, error) {
 	in.Target, in.UpdateName, in.Identity = c.target(), c.PathValue("name"), c.Who.Name
 	out, err := a.opt.Runs.Update(c.Ctx, in)
 	said := updated{
-		UpdateAnswer: out, ResolvedRun: out.RunID, Scope: "instance", Source: "control_plane", Errors: []string{},
+		UpdateResponse: out, ResolvedRun: out.RunID, Scope: "instance", Source: "control_plane", Errors: []string{},
 	}
 	if in.RunID != "" {
 		said.RequestedRun, said.Scope = &in.RunID, "run"

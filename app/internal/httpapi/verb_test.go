@@ -21,7 +21,9 @@ import (
 
 func TestAStartSaysWhetherTheRunIsNew(t *testing.T) {
 	f := &fake{
-		start: protocol.StartAnswer{WorkflowID: "order-1", RunID: "r1", Status: "pending", Outcome: "started_new", New: true},
+		start: protocol.StartResponse{
+			WorkflowID: "order-1", RunID: "r1", Status: "pending", Outcome: "started_new", New: true,
+		},
 	}
 	s := server(t, f, auth.Options{})
 	const body = `{"workflow_id":"order-1","workflow_type":"order","input":[1],"run_timeout_seconds":null,"duplicate_policy":"use-existing","x":1}`
@@ -130,23 +132,23 @@ func TestAnUpdateIsAnsweredByItsStage(t *testing.T) {
 		status  int
 		reason  any
 		message any
-		protocol.UpdateAnswer
+		protocol.UpdateResponse
 	}{
-		{202, nil, nil, protocol.UpdateAnswer{Outcome: "update_accepted", UpdateStatus: "accepted", WaitTimedOut: true}},
+		{202, nil, nil, protocol.UpdateResponse{Outcome: "update_accepted", UpdateStatus: "accepted", WaitTimedOut: true}},
 		{
 			200, nil, nil,
-			protocol.UpdateAnswer{
+			protocol.UpdateResponse{
 				Outcome: "update_completed", UpdateStatus: "completed", Result: []byte(`7`),
 				ResultEnvelope: &payload.Payload{Blob: sum},
 			},
 		},
 		{
 			422, "update_failed", "no",
-			protocol.UpdateAnswer{Outcome: "update_failed", UpdateStatus: "failed", FailureMessage: &said},
+			protocol.UpdateResponse{Outcome: "update_failed", UpdateStatus: "failed", FailureMessage: &said},
 		},
 	} {
 		a.RunID, a.UpdateID, a.WaitFor = "r1", "r1-u4", "completed"
-		f := &fake{update: a.UpdateAnswer}
+		f := &fake{update: a.UpdateResponse}
 		s := server(t, f, auth.Options{})
 		got := ask(
 			t, s, "POST", "/api/workflows/order-1/update/add",
@@ -170,7 +172,7 @@ func TestAnUpdateIsAnsweredByItsStage(t *testing.T) {
 
 func TestAQueryIsAnsweredWithItsResult(t *testing.T) {
 	f := &fake{
-		query: protocol.QueryAnswer{
+		query: protocol.QueryResponse{
 			WorkflowID: "order-1", RunID: "r1", QueryName: "total", TargetScope: "run", Result: []byte("null"),
 		},
 	}

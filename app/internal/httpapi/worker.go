@@ -23,7 +23,7 @@ func listWorkers(a *API, c *call) (answer, error) {
 	if page == nil {
 		page = []protocol.WorkerView{}
 	}
-	return ok(workersAnswer{c.NS, page, next}, err)
+	return ok(workersResponse{c.NS, page, next}, err)
 }
 
 func describeWorker(a *API, c *call) (answer, error) {

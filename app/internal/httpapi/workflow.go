@@ -167,7 +167,7 @@ func runsOf(a *API, c *call) (answer, error) {
 			r.TaskQueue, r.StartedAt, r.ClosedAt, r.Error, r.ErrorType,
 		}
 	}
-	return ok(runsAnswer{c.PathValue("workflow"), len(items), items}, err)
+	return ok(runsResponse{c.PathValue("workflow"), len(items), items}, err)
 }
 
 // receipt is the answer to a command on a run.

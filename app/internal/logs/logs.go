@@ -45,11 +45,11 @@ func (l *Logs) of(task string) *sync.Mutex {
 
 // Record stores log lines of running attempts. Each chunk must be from an attempt that the worker holds, and succeeds
 // or fails on its own. Record neither renews a lease nor counts as a heartbeat.
-func (l *Logs) Record(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
+func (l *Logs) Record(ctx context.Context, in protocol.LogsRequest) (protocol.LogsResponse, error) {
 	if len(in.Items) == 0 || len(in.Items) > protocol.MaxItems {
-		return protocol.LogsAnswer{}, protocol.Invalid("items", "must be 1 to %d chunks", protocol.MaxItems)
+		return protocol.LogsResponse{}, protocol.Invalid("items", "must be 1 to %d chunks", protocol.MaxItems)
 	}
-	out := protocol.LogsAnswer{Items: make([]protocol.LogReceipt, len(in.Items))}
+	out := protocol.LogsResponse{Items: make([]protocol.LogReceipt, len(in.Items))}
 	var wait sync.WaitGroup
 	for i := range in.Items {
 		wait.Go(func() {

@@ -17,36 +17,36 @@ import (
 
 // Deregister removes a worker's registration on the worker's request. It releases the worker's leases and sessions, so
 // that other workers continue at once.
-func (ws *Workers) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
+func (ws *Workers) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterResponse, error) {
 	w, err := ws.fence(ctx, in)
 	if err != nil {
-		return protocol.DeregisterAnswer{}, err
+		return protocol.DeregisterResponse{}, err
 	}
 	flows, err := ws.letGo(ctx, w, engine.ReturnedDraining, returned)
-	return protocol.DeregisterAnswer{WorkerID: w.ID, Outcome: "deregistered", Recovered: flows}, err
+	return protocol.DeregisterResponse{WorkerID: w.ID, Outcome: "deregistered", Recovered: flows}, err
 }
 
 // RemoveWorker removes a worker's registration on an operator's request. From then on the worker receives no tasks.
 // Tasks that it may still run are not requeued: it may complete them, and its row stays until it has completed them or
 // their leases have expired. A live process with an incarnation is refused from then on, until another process
 // registers under its ID.
-func (ws *Workers) RemoveWorker(ctx context.Context, ns, id string) (protocol.DeregisterAnswer, error) {
+func (ws *Workers) RemoveWorker(ctx context.Context, ns, id string) (protocol.DeregisterResponse, error) {
 	key := engine.WorkerKey{Namespace: change.Namespace(ns), ID: id}
 	w, err := ws.Known(ctx, key)
 	if err != nil {
-		return protocol.DeregisterAnswer{}, change.NoWorker(id)
+		return protocol.DeregisterResponse{}, change.NoWorker(id)
 	}
 	now, err := ws.store.Now(ctx)
 	if err != nil {
-		return protocol.DeregisterAnswer{}, err
+		return protocol.DeregisterResponse{}, err
 	}
 	h := TrackedWorker{Worker: w}
 	ws.With(key, func(known *TrackedWorker) { h = *known })
 	lives := ws.Alive(h, now) || !ws.opt.Shared && h.At.IsZero() && time.Since(ws.started) <= ws.opt.Alive
 	if w, err = ws.fence(ctx, protocol.DeregisterRequest{Namespace: ns, WorkerID: id}); err != nil {
-		return protocol.DeregisterAnswer{}, err
+		return protocol.DeregisterResponse{}, err
 	}
-	out := protocol.DeregisterAnswer{WorkerID: id, Outcome: "deregistered"}
+	out := protocol.DeregisterResponse{WorkerID: id, Outcome: "deregistered"}
 	var refs []store.TaskRef
 	err = ws.store.View(ctx, func(r store.Reader) error {
 		refs, err = r.Owned(ctx, key, w.Incarnation)

@@ -33,7 +33,7 @@ const (
 // supersedes it: the tasks of the previous one are dispatched again at once, and its calls are rejected from then on.
 func (ws *Workers) Register(
 	ctx context.Context, w *engine.Worker, in protocol.RegisterRequest,
-) (protocol.RegisterAnswer, error) {
+) (protocol.RegisterResponse, error) {
 	key, who := w.Key(), auth.From(ctx)
 	w.Scoped = true
 	if who != nil {
@@ -83,7 +83,7 @@ func (ws *Workers) Register(
 		},
 	})
 	if err != nil {
-		return protocol.RegisterAnswer{}, err
+		return protocol.RegisterResponse{}, err
 	}
 	if superseded {
 		ws.dispatch.Gone(store.Process{Worker: key, Incarnation: before})
@@ -100,7 +100,7 @@ func (ws *Workers) Register(
 	if changed {
 		ws.dispatch.Drop(key, ErrRevised)
 	}
-	a := protocol.RegisterAnswer{
+	a := protocol.RegisterResponse{
 		WorkerID: stored.ID, Registered: true, Namespace: stored.Namespace, TaskQueue: stored.Queues[0],
 		Runtime: stored.Runtime,
 		BuildID: protocol.OrNil(stored.BuildID), Capabilities: protocol.OrEmpty(stored.Capabilities),

@@ -145,20 +145,20 @@ var parameters = object{
 	},
 }
 
-// workerAnswer holds the members of every response of the worker protocol.
-type workerAnswer struct {
+// workerResponse holds the members of every response of the worker protocol.
+type workerResponse struct {
 	Version      string                      `json:"protocol_version"`
 	Capabilities protocol.ServerCapabilities `json:"server_capabilities"`
 }
 
-// warnedAnswer has the members that every control plane response may have.
-type warnedAnswer struct {
+// warnedResponse has the members that every control plane response may have.
+type warnedResponse struct {
 	// about members and query parameters of the request that the app does not know, and about other probable mistakes
 	Warnings []protocol.Warning `json:"warnings,omitempty"`
 }
 
-// workflowAnswer holds the members of every response of the workflow routes.
-type workflowAnswer struct {
+// workflowResponse holds the members of every response of the workflow routes.
+type workflowResponse struct {
 	ControlPlane httpapi.ControlPlane `json:"control_plane"`
 }
 
@@ -173,18 +173,18 @@ type refusal struct {
 type workerRefusal struct {
 	refusal
 	Error string `json:"error"` // the message again
-	workerAnswer
+	workerResponse
 }
 
 type workflowRefusal struct {
 	refusal
-	workflowAnswer
+	workflowResponse
 }
 
 // shared makes the schemas that operations refer to.
 func (d *document) shared() error {
 	for _, v := range []any{
-		refusal{}, workerRefusal{}, workflowRefusal{}, workerAnswer{}, workflowAnswer{}, warnedAnswer{},
+		refusal{}, workerRefusal{}, workflowRefusal{}, workerResponse{}, workflowResponse{}, warnedResponse{},
 	} {
 		if _, err := d.schemas.of(v, false); err != nil {
 			return err
@@ -410,10 +410,10 @@ func beside(rt serve.Route, s schema) schema {
 	}
 	all := []any{s}
 	if name := kind(rt); name != "" {
-		all = append(all, ref(name+"Answer"))
+		all = append(all, ref(name+"Response"))
 	}
 	if rt.Plane != serve.Work && (!rt.Open() || rt.Shape.Body != nil) {
-		all = append(all, ref("WarnedAnswer"))
+		all = append(all, ref("WarnedResponse"))
 	}
 	if len(all) == 1 {
 		return s

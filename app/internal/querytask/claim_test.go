@@ -20,7 +20,7 @@ import (
 type notices struct{ told int }
 
 func (b *notices) Backlog(string, string, protocol.TaskKind, ...store.Lane) { b.told++ }
-func (b *notices) WatchAnswer(string) (<-chan struct{}, func())             { return nil, func() {} }
+func (b *notices) WatchResponse(string) (<-chan struct{}, func())           { return nil, func() {} }
 
 // inMemory returns query tasks in memory and the counter of notifications to pollers.
 func inMemory() (*Pending, *notices, chan struct{}) {

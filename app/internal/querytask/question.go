@@ -46,7 +46,7 @@ func (*Silent) Unwrap() error { return ErrUnanswered }
 // Dispatch notifies pollers of query tasks, and callers of replies.
 type Dispatch interface {
 	Backlog(namespace, queue string, kind protocol.TaskKind, lanes ...store.Lane)
-	WatchAnswer(id string) (<-chan struct{}, func())
+	WatchResponse(id string) (<-chan struct{}, func())
 }
 
 // Pending holds the query tasks that wait for their replies. All methods may be called from any goroutine.
@@ -115,7 +115,7 @@ func New(s store.Store, d Dispatch, draining <-chan struct{}, log zerolog.Logger
 	p := &Pending{store: s, dispatch: d, draining: draining, log: log, left: make(chan struct{})}
 	if s, ok := s.(interface{ Questions() store.Questions }); ok {
 		if q := s.Questions(); q != nil {
-			p.lines = &shared{q, d.WatchAnswer}
+			p.lines = &shared{q, d.WatchResponse}
 			return p
 		}
 	}

@@ -19,7 +19,7 @@ import (
 
 // Claims are the requests of clients that name a task by its ID.
 type Claims interface {
-	ClaimTask(context.Context, protocol.ClaimRequest) (protocol.PollAnswer, error)
+	ClaimTask(context.Context, protocol.ClaimRequest) (protocol.PollResponse, error)
 	ClaimStatus(context.Context, protocol.ClaimRequest) (protocol.ClaimStatus, error)
 	AttemptStatus(context.Context, protocol.HeartbeatRequest) (protocol.AttemptStatus, error)
 }

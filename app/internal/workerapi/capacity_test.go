@@ -14,12 +14,12 @@ import (
 // other errors would end them or make them poll in a tight loop.
 func TestPollsAboveTheBoundAreToldToComeAgain(t *testing.T) {
 	entered, leave := make(chan struct{}, 4), make(chan struct{})
-	f := &fake{poll: func(_ context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
+	f := &fake{poll: func(_ context.Context, in protocol.PollRequest) (protocol.PollResponse, error) {
 		if in.Timeout == nil || *in.Timeout > 0 {
 			entered <- struct{}{}
 			<-leave
 		}
-		return protocol.PollAnswer{Status: protocol.PollEmpty, Tasks: []protocol.Task{}, Undo: func() {}}, nil
+		return protocol.PollResponse{Status: protocol.PollEmpty, Tasks: []protocol.Task{}, Undo: func() {}}, nil
 	}}
 	s := bounded(t, f, 2)
 	ended := make(chan int, 2)
@@ -77,13 +77,13 @@ func TestPollsAboveTheBoundAreToldToComeAgain(t *testing.T) {
 // end for it get the status to poll again.
 func TestHeldPollsMakeRoomForOtherCallers(t *testing.T) {
 	entered, leave := make(chan string, 20), make(chan struct{})
-	f := &fake{poll: func(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
+	f := &fake{poll: func(ctx context.Context, in protocol.PollRequest) (protocol.PollResponse, error) {
 		entered <- in.Namespace
 		select {
 		case <-ctx.Done():
-			return protocol.PollAnswer{}, ctx.Err()
+			return protocol.PollResponse{}, ctx.Err()
 		case <-leave:
-			return protocol.PollAnswer{Status: protocol.PollEmpty, Tasks: []protocol.Task{}, Undo: func() {}}, nil
+			return protocol.PollResponse{Status: protocol.PollEmpty, Tasks: []protocol.Task{}, Undo: func() {}}, nil
 		}
 	}}
 	s := bounded(t, f, 4)

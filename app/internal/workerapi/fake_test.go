@@ -24,11 +24,11 @@ type fake struct {
 	calls []any
 
 	err      error
-	poll     func(context.Context, protocol.PollRequest) (protocol.PollAnswer, error)
-	complete protocol.CompleteAnswer
-	next     *protocol.PollAnswer
-	beat     protocol.HeartbeatAnswer
-	session  protocol.SessionAnswer
+	poll     func(context.Context, protocol.PollRequest) (protocol.PollResponse, error)
+	complete protocol.CompleteResponse
+	next     *protocol.PollResponse
+	beat     protocol.HeartbeatResponse
+	session  protocol.SessionResponse
 	sdk      string
 }
 
@@ -62,32 +62,34 @@ func (f *fake) called() int {
 
 func (f *fake) SDK(context.Context, string, string) string { return f.sdk }
 
-func (f *fake) Register(_ context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
-	return protocol.RegisterAnswer{
+func (f *fake) Register(_ context.Context, in protocol.RegisterRequest) (protocol.RegisterResponse, error) {
+	return protocol.RegisterResponse{
 		WorkerID: in.WorkerID, Registered: true, Namespace: in.Namespace, TaskQueue: in.TaskQueue,
 	}, f.saw(in)
 }
 
-func (f *fake) Deregister(_ context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
-	return protocol.DeregisterAnswer{WorkerID: in.WorkerID, Outcome: "deregistered"}, f.saw(in)
+func (f *fake) Deregister(_ context.Context, in protocol.DeregisterRequest) (protocol.DeregisterResponse, error) {
+	return protocol.DeregisterResponse{WorkerID: in.WorkerID, Outcome: "deregistered"}, f.saw(in)
 }
 
-func (f *fake) WorkerHeartbeat(_ context.Context, in protocol.WorkerHeartbeat) (protocol.WorkerHeartbeatAnswer, error) {
-	return protocol.WorkerHeartbeatAnswer{WorkerID: in.WorkerID, Acknowledged: true}, f.saw(in)
+func (f *fake) WorkerHeartbeat(
+	_ context.Context, in protocol.WorkerHeartbeat,
+) (protocol.WorkerHeartbeatResponse, error) {
+	return protocol.WorkerHeartbeatResponse{WorkerID: in.WorkerID, Acknowledged: true}, f.saw(in)
 }
 
-func (f *fake) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
+func (f *fake) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollResponse, error) {
 	if err := f.saw(in); err != nil || f.poll == nil {
-		return protocol.PollAnswer{Status: protocol.PollEmpty, Undo: func() {}}, err
+		return protocol.PollResponse{Status: protocol.PollEmpty, Undo: func() {}}, err
 	}
 	return f.poll(ctx, in)
 }
 
-func (f *fake) Complete(_ context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error) {
+func (f *fake) Complete(_ context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchResponse, error) {
 	if err := f.saw(in); err != nil {
-		return protocol.CompleteBatchAnswer{}, err
+		return protocol.CompleteBatchResponse{}, err
 	}
-	out := protocol.CompleteBatchAnswer{Next: f.next}
+	out := protocol.CompleteBatchResponse{Next: f.next}
 	for _, item := range in.Items {
 		a := f.complete
 		a.TaskID, a.Attempt, a.AttemptID = item.TaskID, item.Attempt, item.AttemptID
@@ -96,20 +98,20 @@ func (f *fake) Complete(_ context.Context, in protocol.CompleteRequest) (protoco
 	return out, nil
 }
 
-func (f *fake) HeartbeatTask(_ context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatAnswer, error) {
+func (f *fake) HeartbeatTask(_ context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatResponse, error) {
 	return f.beat, f.saw(in)
 }
 
-func (f *fake) ClaimTask(_ context.Context, in protocol.ClaimRequest) (protocol.PollAnswer, error) {
-	return protocol.PollAnswer{Status: protocol.PollLeased, Undo: func() {}}, f.saw(in)
+func (f *fake) ClaimTask(_ context.Context, in protocol.ClaimRequest) (protocol.PollResponse, error) {
+	return protocol.PollResponse{Status: protocol.PollLeased, Undo: func() {}}, f.saw(in)
 }
 
 func (f *fake) ClaimStatus(_ context.Context, in protocol.ClaimRequest) (protocol.ClaimStatus, error) {
 	return protocol.ClaimStatus{TaskID: in.TaskID}, f.saw(in)
 }
 
-func (f *fake) RecordLogs(_ context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
-	return protocol.LogsAnswer{Items: make([]protocol.LogReceipt, len(in.Items))}, f.saw(in)
+func (f *fake) RecordLogs(_ context.Context, in protocol.LogsRequest) (protocol.LogsResponse, error) {
+	return protocol.LogsResponse{Items: make([]protocol.LogReceipt, len(in.Items))}, f.saw(in)
 }
 
 func (f *fake) AttemptStatus(_ context.Context, in protocol.HeartbeatRequest) (protocol.AttemptStatus, error) {
@@ -120,19 +122,19 @@ func (f *fake) HistoryPage(_ context.Context, in protocol.HistoryRequest) (proto
 	return protocol.HistoryPage{TaskID: in.TaskID}, f.saw(in)
 }
 
-func (f *fake) CreateSession(_ context.Context, in protocol.SessionCreate) (protocol.SessionAnswer, error) {
+func (f *fake) CreateSession(_ context.Context, in protocol.SessionCreate) (protocol.SessionResponse, error) {
 	return f.session, f.saw(in)
 }
 
-func (f *fake) HeartbeatSession(_ context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+func (f *fake) HeartbeatSession(_ context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	return f.session, f.saw(in)
 }
 
-func (f *fake) ReleaseSession(_ context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+func (f *fake) ReleaseSession(_ context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	return f.session, f.saw(in)
 }
 
-func (f *fake) CloseSession(_ context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+func (f *fake) CloseSession(_ context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	return f.session, f.saw(in)
 }
 

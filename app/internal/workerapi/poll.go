@@ -136,15 +136,15 @@ func buildID(id string) *string {
 }
 
 // poll checks and runs a poll; tasks that cannot be delivered are returned.
-func (a *API) poll(c *call, in *protocol.PollRequest) (protocol.PollAnswer, error) {
+func (a *API) poll(c *call, in *protocol.PollRequest) (protocol.PollResponse, error) {
 	if err := a.prepare(c, in); err != nil {
-		return protocol.PollAnswer{}, err
+		return protocol.PollResponse{}, err
 	}
 	ctx, end := context.WithCancelCause(c.Ctx)
 	defer end(nil)
 	place, err := a.takePlace(c, in, budget.CutFunc(func() { end(errPlaceNeeded) }))
 	if err != nil {
-		return protocol.PollAnswer{}, err
+		return protocol.PollResponse{}, err
 	}
 	defer place.Release()
 	out, err := a.opt.Verbs.Poll(ctx, *in)
@@ -153,12 +153,12 @@ func (a *API) poll(c *call, in *protocol.PollRequest) (protocol.PollAnswer, erro
 			c.undelivered = out.Undo
 			return out, nil // it got tasks just before
 		}
-		return protocol.PollAnswer{}, a.full(c, in)
+		return protocol.PollResponse{}, a.full(c, in)
 	}
 	if errors.Is(err, dispatch.ErrDraining) {
 		// The app drains, not the worker, and another app will respond to the next poll. A worker that receives the
 		// drain status would stop.
-		return protocol.PollAnswer{
+		return protocol.PollResponse{
 			Status: protocol.PollUnavailable, Reason: string(protocol.ReasonBackendUnavailable), RetryAfter: 1000,
 			Tasks: []protocol.Task{}, Undo: func() {},
 		}, nil

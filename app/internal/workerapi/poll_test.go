@@ -35,9 +35,9 @@ func task(events int) protocol.Task {
 
 func leased(
 	undo func(), tasks ...protocol.Task,
-) func(context.Context, protocol.PollRequest) (protocol.PollAnswer, error) {
-	return func(context.Context, protocol.PollRequest) (protocol.PollAnswer, error) {
-		return protocol.PollAnswer{Status: protocol.PollLeased, Tasks: tasks, Undo: undo}, nil
+) func(context.Context, protocol.PollRequest) (protocol.PollResponse, error) {
+	return func(context.Context, protocol.PollRequest) (protocol.PollResponse, error) {
+		return protocol.PollResponse{Status: protocol.PollLeased, Tasks: tasks, Undo: undo}, nil
 	}
 }
 
@@ -96,24 +96,26 @@ func TestWaitsThatAreNoWholeNumbersAreRefused(t *testing.T) {
 }
 
 func TestHowAPollEndsIsSaidInStatusAndBody(t *testing.T) {
-	draining := func(context.Context, protocol.PollRequest) (protocol.PollAnswer, error) {
-		return protocol.PollAnswer{}, fmt.Errorf("wait: %w", dispatch.ErrDraining)
+	draining := func(context.Context, protocol.PollRequest) (protocol.PollResponse, error) {
+		return protocol.PollResponse{}, fmt.Errorf("wait: %w", dispatch.ErrDraining)
 	}
 	value := func(s protocol.PollStatus, reason string) func(
 		context.Context, protocol.PollRequest,
-	) (protocol.PollAnswer, error) {
-		return func(context.Context, protocol.PollRequest) (protocol.PollAnswer, error) {
-			return protocol.PollAnswer{Status: s, Reason: reason, RetryAfter: 7, Tasks: []protocol.Task{}, Undo: func() {}}, nil
+	) (protocol.PollResponse, error) {
+		return func(context.Context, protocol.PollRequest) (protocol.PollResponse, error) {
+			return protocol.PollResponse{
+				Status: s, Reason: reason, RetryAfter: 7, Tasks: []protocol.Task{}, Undo: func() {},
+			}, nil
 		}
 	}
-	refusal := func(e error) func(context.Context, protocol.PollRequest) (protocol.PollAnswer, error) {
-		return func(context.Context, protocol.PollRequest) (protocol.PollAnswer, error) {
-			return protocol.PollAnswer{}, e
+	refusal := func(e error) func(context.Context, protocol.PollRequest) (protocol.PollResponse, error) {
+		return func(context.Context, protocol.PollRequest) (protocol.PollResponse, error) {
+			return protocol.PollResponse{}, e
 		}
 	}
 	for _, c := range []struct {
 		name         string
-		poll         func(context.Context, protocol.PollRequest) (protocol.PollAnswer, error)
+		poll         func(context.Context, protocol.PollRequest) (protocol.PollResponse, error)
 		status       int
 		poll_status  string
 		reason       string
@@ -224,7 +226,7 @@ func TestATaskWhoseCallerHasHungUpIsGivenBack(t *testing.T) {
 		undone := make(chan struct{})
 		polled := make(chan struct{})
 		f := &fake{}
-		f.poll = func(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
+		f.poll = func(ctx context.Context, in protocol.PollRequest) (protocol.PollResponse, error) {
 			close(polled)
 			<-ctx.Done() // the task comes up in the moment the caller goes
 			return leased(func() { close(undone) }, task(1))(ctx, in)
@@ -259,7 +261,7 @@ func (b broken) Write([]byte) (int, error) { return 0, net.ErrClosed }
 
 func TestATaskWhoseAnswerCannotBeWrittenIsGivenBack(t *testing.T) {
 	undone := 0
-	f := &fake{poll: leased(func() { undone++ }, task(1)), next: &protocol.PollAnswer{
+	f := &fake{poll: leased(func() { undone++ }, task(1)), next: &protocol.PollResponse{
 		Status: protocol.PollLeased, Tasks: []protocol.Task{task(1)}, Undo: func() { undone++ },
 	}}
 	h := handler(f)

@@ -12,7 +12,7 @@ func TestAQueryIsAnsweredByItsEnvelopeBeforeItsPlainResult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fake{complete: protocol.CompleteAnswer{Outcome: "completed"}}
+	f := &fake{complete: protocol.CompleteResponse{Outcome: "completed"}}
 	s := server(t, f, nil)
 	for body, want := range map[string]string{
 		`"result":2,"result_envelope":{"codec":"avro","blob":"` + p.Blob + `"}`: `2.5`,
@@ -35,7 +35,7 @@ func TestAQueryIsAnsweredByItsEnvelopeBeforeItsPlainResult(t *testing.T) {
 }
 
 func TestARefusedQueryOutcomeSaysWhichTaskItIsAbout(t *testing.T) {
-	f := &fake{complete: protocol.CompleteAnswer{Outcome: "failed"}}
+	f := &fake{complete: protocol.CompleteResponse{Outcome: "failed"}}
 	s := server(t, f, nil)
 	const body = `{"lease_owner":"w","query_task_attempt":3,"failure":{"message":"m","reason":"query_rejected","type":"T"}}`
 	got := ask(t, s, "POST", "/api/worker/query-tasks/q-1/fail", body, nil)

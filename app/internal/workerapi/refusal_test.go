@@ -233,7 +233,7 @@ func TestErrorsOfTheBrokerKeepTheirReasonAndStatus(t *testing.T) {
 		{context.DeadlineExceeded, 503, protocol.ReasonBackendUnavailable},
 		{errors.New("disk on fire: /var/secret"), 500, protocol.ReasonInternal},
 	} {
-		f := &fake{complete: protocol.CompleteAnswer{Err: c.err}}
+		f := &fake{complete: protocol.CompleteResponse{Err: c.err}}
 		s := server(t, f, nil)
 		got := ask(
 			t, s, "POST", "/api/worker/workflow-tasks/r-1-workflow/complete",
@@ -257,7 +257,7 @@ func TestErrorsOfTheBrokerKeepTheirReasonAndStatus(t *testing.T) {
 }
 
 func TestAPanicIsAnInternalErrorAndTheServerGoesOn(t *testing.T) {
-	f := &fake{poll: func(context.Context, protocol.PollRequest) (protocol.PollAnswer, error) { panic("a bug") }}
+	f := &fake{poll: func(context.Context, protocol.PollRequest) (protocol.PollResponse, error) { panic("a bug") }}
 	s := server(t, f, nil)
 	for range 2 {
 		got := ask(t, s, "POST", "/api/worker/activity-tasks/poll", `{"worker_id":"w"}`, nil)

@@ -35,7 +35,7 @@ func createSession(a *API, c *call) (answer, error) {
 	return receipt(out), err
 }
 
-func receipt(out protocol.SessionAnswer) answer {
+func receipt(out protocol.SessionResponse) answer {
 	status := out.Status
 	if status == 0 {
 		status = http.StatusOK
@@ -55,7 +55,7 @@ func closeSession(a *API, c *call) (answer, error) { return sessionVerb(c, a.opt
 
 // sessionVerb runs a verb on a session of the caller. A DELETE without a body names worker_id in the query string.
 func sessionVerb(
-	c *call, verb func(context.Context, protocol.SessionVerb) (protocol.SessionAnswer, error),
+	c *call, verb func(context.Context, protocol.SessionVerb) (protocol.SessionResponse, error),
 ) (answer, error) {
 	sessionRefused(c)
 	var in protocol.SessionVerb

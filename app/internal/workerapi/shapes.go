@@ -78,16 +78,16 @@ func why(members []string) []string {
 var shapes = map[string]serve.Shape{
 	"register": {
 		Does: "announce a worker", Body: protocol.RegisterRequest{}, Needs: []string{"task_queue|task_queues"},
-		Says: serve.Says(201, protocol.RegisterAnswer{}), Refuses: registering,
+		Says: serve.Says(201, protocol.RegisterResponse{}), Refuses: registering,
 	},
 	"deregister": {
 		Does: "take one's own registration away", Query: incarnationQuery{},
-		Says: serve.OK(protocol.DeregisterAnswer{}), Refuses: onWorker,
+		Says: serve.OK(protocol.DeregisterResponse{}), Refuses: onWorker,
 	},
 	"worker_heartbeat": {
 		Does: "say that a worker lives, and renew what it holds",
 		Body: protocol.WorkerHeartbeat{}, Needs: []string{"worker_id"},
-		Says: serve.OK(protocol.WorkerHeartbeatAnswer{}), Refuses: onWorker,
+		Says: serve.OK(protocol.WorkerHeartbeatResponse{}), Refuses: onWorker,
 	},
 
 	"poll_workflow_task": {
@@ -153,7 +153,7 @@ var shapes = map[string]serve.Shape{
 	"heartbeat_activity_task": {
 		Does: "renew the lease of an activity attempt, and hear of its cancellation",
 		Body: beat{}, Needs: leasedAttempt,
-		Says: serve.OK(protocol.HeartbeatAnswer{}), Refuses: onActivityTask,
+		Says: serve.OK(protocol.HeartbeatResponse{}), Refuses: onActivityTask,
 	},
 
 	"poll_query_task": {
@@ -185,7 +185,7 @@ var shapes = map[string]serve.Shape{
 
 	"create_worker_session": {
 		Does: "claim a session", Body: protocol.SessionCreate{}, Needs: []string{"worker_id", "session_id"},
-		Says: map[int]any{http.StatusCreated: protocol.SessionAnswer{}, http.StatusOK: protocol.SessionAnswer{}},
+		Says: map[int]any{http.StatusCreated: protocol.SessionResponse{}, http.StatusOK: protocol.SessionResponse{}},
 		Refuses: append([]protocol.Reason{
 			protocol.ReasonSessionRequirements, protocol.ReasonSessionOwned, protocol.ReasonSessionLimit,
 			protocol.ReasonSessionActivityLimit,
@@ -195,31 +195,31 @@ var shapes = map[string]serve.Shape{
 	},
 	"heartbeat_worker_session": {
 		Does: "renew a session", Body: protocol.SessionVerb{}, Needs: []string{"worker_id"},
-		Says: serve.OK(protocol.SessionAnswer{}), Refuses: onSession,
+		Says: serve.OK(protocol.SessionResponse{}), Refuses: onSession,
 	},
 	"release_worker_session": {
 		Does: "give a session back", Body: protocol.SessionVerb{}, Needs: []string{"worker_id"},
-		Says: serve.OK(protocol.SessionAnswer{}), Refuses: onSession,
+		Says: serve.OK(protocol.SessionResponse{}), Refuses: onSession,
 	},
 	"close_worker_session": {
 		Does: "end a session for good", Body: protocol.SessionVerb{}, Query: workerQuery{},
-		Says: serve.OK(protocol.SessionAnswer{}), Refuses: onSession,
+		Says: serve.OK(protocol.SessionResponse{}), Refuses: onSession,
 	},
 
 	"poll_tasks": {
 		Does: "wait for tasks of many kinds at once", Bare: true,
 		Body: protocol.PollRequest{}, Needs: []string{"worker_id"},
-		Says: serve.OK(protocol.PollAnswer{}), Refuses: polling,
+		Says: serve.OK(protocol.PollResponse{}), Refuses: polling,
 	},
 	"complete_tasks": {
 		Does: "complete many tasks, and poll for the next", Bare: true,
 		Body: protocol.CompleteRequest{}, Needs: []string{"items"}, MaxBody: httpjson.MaxBatchBody,
-		Says: serve.OK(protocol.CompleteBatchAnswer{}), Refuses: polling,
+		Says: serve.OK(protocol.CompleteBatchResponse{}), Refuses: polling,
 	},
 	"record_logs": {
 		Does: "hand over what the code of running attempts logged", Bare: true,
 		Body: protocol.LogsRequest{}, Needs: []string{"items"}, MaxBody: httpjson.MaxBatchBody,
-		Says: serve.OK(protocol.LogsAnswer{}),
+		Says: serve.OK(protocol.LogsResponse{}),
 	},
 	"worker_settings":   {Does: "read the settings the app has for workers", Says: serve.OK(protocol.WorkerSettings{})},
 	"describe_protocol": {Does: "describe the protocol", Says: serve.OK(described{})},

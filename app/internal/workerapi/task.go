@@ -55,10 +55,10 @@ func activityItem(c *call, h holder) protocol.CompleteItem {
 }
 
 // submit completes one item.
-func (a *API) submit(c *call, item protocol.CompleteItem) (protocol.CompleteAnswer, error) {
+func (a *API) submit(c *call, item protocol.CompleteItem) (protocol.CompleteResponse, error) {
 	out, err := a.opt.Verbs.Complete(c.Ctx, protocol.CompleteRequest{Items: []protocol.CompleteItem{item}})
 	if err != nil {
-		return protocol.CompleteAnswer{}, err
+		return protocol.CompleteResponse{}, err
 	}
 	return out.Items[0], out.Items[0].Err
 }
@@ -77,7 +77,7 @@ type workflowOutcome struct {
 	Warnings []protocol.Warning `json:"warnings,omitempty"`
 }
 
-func workflowResponse(a protocol.CompleteAnswer) answer {
+func workflowResponse(a protocol.CompleteResponse) answer {
 	created := a.CreatedTaskIDs
 	if created == nil {
 		created = []string{}
@@ -159,7 +159,7 @@ type activityOutcome struct {
 	Reason    *string `json:"reason"`
 }
 
-func activityResponse(a protocol.CompleteAnswer) answer {
+func activityResponse(a protocol.CompleteResponse) answer {
 	return answer{http.StatusOK, activityOutcome{
 		TaskID: a.TaskID, AttemptID: a.AttemptID, Outcome: a.Outcome, Recorded: a.Recorded, RunID: a.RunID,
 		Next: a.NextTaskID, Reason: a.Reason,

@@ -45,7 +45,7 @@ func TestAnActivityResultMayBeAnEnvelopeOrPlainJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fake{complete: protocol.CompleteAnswer{Outcome: "completed", Recorded: true}}
+	f := &fake{complete: protocol.CompleteResponse{Outcome: "completed", Recorded: true}}
 	s := server(t, f, nil)
 	for result, want := range map[string]string{
 		`"result":{"codec":"avro","blob":"` + p.Blob + `"}`:     `{"n":1}`,
@@ -97,7 +97,7 @@ func TestAnActivityResultMayBeAnEnvelopeOrPlainJSON(t *testing.T) {
 }
 
 func TestAFailureIsReadInEveryFormClientsSend(t *testing.T) {
-	f := &fake{complete: protocol.CompleteAnswer{Outcome: "failed", Recorded: true}}
+	f := &fake{complete: protocol.CompleteResponse{Outcome: "failed", Recorded: true}}
 	s := server(t, f, nil)
 	for body, want := range map[string]protocol.Failure{
 		`"failure":{"message":"m","type":"T","class":"p.T","non_retryable":true,"code":7}`: {
@@ -141,7 +141,7 @@ func TestAFailureIsReadInEveryFormClientsSend(t *testing.T) {
 }
 
 func TestPlainFailureDetailsBecomeAnEnvelopeAndEnvelopesStay(t *testing.T) {
-	f := &fake{complete: protocol.CompleteAnswer{Outcome: "failed"}}
+	f := &fake{complete: protocol.CompleteResponse{Outcome: "failed"}}
 	s := server(t, f, nil)
 	ask(
 		t, s, "POST", "/api/worker/activity-tasks/r-3/fail",
@@ -163,7 +163,7 @@ func TestPlainFailureDetailsBecomeAnEnvelopeAndEnvelopesStay(t *testing.T) {
 func TestAWorkflowCompletionCarriesItsCommands(t *testing.T) {
 	next := "r-2-workflow"
 	f := &fake{
-		complete: protocol.CompleteAnswer{
+		complete: protocol.CompleteResponse{
 			Outcome: "completed", Recorded: true, RunID: "r", RunStatus: "waiting", NextTaskID: &next,
 		},
 	}
@@ -190,7 +190,7 @@ func TestAWorkflowCompletionCarriesItsCommands(t *testing.T) {
 }
 
 func TestHeartbeatsSayWhatTheAttemptHasToTell(t *testing.T) {
-	f := &fake{beat: protocol.HeartbeatAnswer{TaskID: "r-3", Renewed: true, CanContinue: true, RunStatus: "running"}}
+	f := &fake{beat: protocol.HeartbeatResponse{TaskID: "r-3", Renewed: true, CanContinue: true, RunStatus: "running"}}
 	s := server(t, f, nil)
 	got := ask(t, s, "POST", "/api/worker/activity-tasks/r-3/heartbeat",
 		`{"activity_attempt_id":"r-3-1","lease_owner":"w","message":"half","current":5,"total":10,"unit":null,"session_epoch":4}`, nil)
@@ -229,7 +229,7 @@ func TestAnUnknownWorkersHeartbeatIsNotFound(t *testing.T) {
 }
 
 func TestABatchIsJudgedItemByItem(t *testing.T) {
-	f := &fake{complete: protocol.CompleteAnswer{Err: protocol.Refuse(protocol.ReasonStaleAttempt, "old")}}
+	f := &fake{complete: protocol.CompleteResponse{Err: protocol.Refuse(protocol.ReasonStaleAttempt, "old")}}
 	s := server(t, f, nil)
 	got := ask(t, s, "POST", "/api/worker/tasks/complete",
 		`{"items":[{"task_id":"r-3","activity_attempt_id":"r-3-1"},{"task_id":"r-1-workflow",
@@ -259,7 +259,7 @@ func TestABatchIsJudgedItemByItem(t *testing.T) {
 
 func TestSessionVerbsAnswerWithTheirReceipt(t *testing.T) {
 	f := &fake{
-		session: protocol.SessionAnswer{
+		session: protocol.SessionResponse{
 			Admitted: true, Outcome: "created", Status: 201, Session: &protocol.SessionView{SessionID: "s"},
 		},
 	}

@@ -92,7 +92,7 @@ func TestAWriteWhoseOutcomeIsNotKnownIsNeverRejected(t *testing.T) {
 
 // The outcome of one item may be unknown while the other items are stored.
 func TestAnOutcomeOfABatchThatIsNotKnownIsNotRejected(t *testing.T) {
-	s := server(t, &fake{complete: protocol.CompleteAnswer{Err: store.ErrUnavailable}}, nil)
+	s := server(t, &fake{complete: protocol.CompleteResponse{Err: store.ErrUnavailable}}, nil)
 	got := ask(t, s, "POST", "/api/worker/tasks/complete", `{"items":[{"task_id":"t"}]}`, nil)
 	items, _ := got.body["items"].([]any)
 	if got.status != 200 || len(items) != 1 {

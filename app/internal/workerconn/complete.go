@@ -9,8 +9,8 @@ import (
 
 // endTasks records outcomes. Outcomes of tasks that were not leased to this worker, and values above the limit, are
 // refused here, each in its place. A next poll that is refused is answered in its place.
-func (p *Peer) endTasks(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error) {
-	out := protocol.CompleteBatchAnswer{Items: make([]protocol.CompleteAnswer, len(in.Items))}
+func (p *Peer) endTasks(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchResponse, error) {
+	out := protocol.CompleteBatchResponse{Items: make([]protocol.CompleteResponse, len(in.Items))}
 	req := protocol.CompleteRequest{Items: make([]protocol.CompleteItem, 0, len(in.Items))}
 	places := make([]int, 0, len(in.Items)) // index in in.Items of each item in req
 	process := p.process()
@@ -49,7 +49,7 @@ func (p *Peer) endTasks(ctx context.Context, in protocol.CompleteRequest) (proto
 	case refused != nil:
 		out.Next = protocol.RefusedNext(refusal(refused))
 	case unregistered:
-		out.Next = &protocol.PollAnswer{Status: protocol.PollEmpty, Undo: func() {}}
+		out.Next = &protocol.PollResponse{Status: protocol.PollEmpty, Undo: func() {}}
 	}
 	for i, r := range a.Items {
 		if r.Error != nil {

@@ -28,31 +28,31 @@ type spy struct {
 	panics     bool
 }
 
-func (s *spy) Register(_ context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
+func (s *spy) Register(_ context.Context, in protocol.RegisterRequest) (protocol.RegisterResponse, error) {
 	s.registered = in
-	return protocol.RegisterAnswer{Incarnation: in.Incarnation}, nil
+	return protocol.RegisterResponse{Incarnation: in.Incarnation}, nil
 }
 
-func (s *spy) Deregister(context.Context, protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
-	return protocol.DeregisterAnswer{}, nil
+func (s *spy) Deregister(context.Context, protocol.DeregisterRequest) (protocol.DeregisterResponse, error) {
+	return protocol.DeregisterResponse{}, nil
 }
 
-func (s *spy) WorkerHeartbeat(context.Context, protocol.WorkerHeartbeat) (protocol.WorkerHeartbeatAnswer, error) {
-	return protocol.WorkerHeartbeatAnswer{}, nil
+func (s *spy) WorkerHeartbeat(context.Context, protocol.WorkerHeartbeat) (protocol.WorkerHeartbeatResponse, error) {
+	return protocol.WorkerHeartbeatResponse{}, nil
 }
 
-func (s *spy) Poll(_ context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
+func (s *spy) Poll(_ context.Context, in protocol.PollRequest) (protocol.PollResponse, error) {
 	if s.panics {
 		panic("a mistake of ours")
 	}
 	s.polled = in
-	return protocol.PollAnswer{Tasks: []protocol.Task{{Kind: protocol.KindActivity, Activity: s.task}}}, nil
+	return protocol.PollResponse{Tasks: []protocol.Task{{Kind: protocol.KindActivity, Activity: s.task}}}, nil
 }
 
-func (s *spy) Complete(_ context.Context, in protocol.CompleteRequest) (a protocol.CompleteBatchAnswer, _ error) {
+func (s *spy) Complete(_ context.Context, in protocol.CompleteRequest) (a protocol.CompleteBatchResponse, _ error) {
 	s.completed = append(s.completed, in)
 	for _, item := range in.Items {
-		a.Items = append(a.Items, protocol.CompleteAnswer{TaskID: item.TaskID, Outcome: "completed", Recorded: true})
+		a.Items = append(a.Items, protocol.CompleteResponse{TaskID: item.TaskID, Outcome: "completed", Recorded: true})
 	}
 	return a, nil
 }

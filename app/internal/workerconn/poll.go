@@ -17,10 +17,10 @@ const margin = time.Second
 const drainingRetry = 1000
 
 // waitForTasks waits for tasks, for no longer than its caller does.
-func (p *Peer) waitForTasks(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
+func (p *Peer) waitForTasks(ctx context.Context, in protocol.PollRequest) (protocol.PollResponse, error) {
 	req, err := p.request(ctx, in)
 	if err != nil {
-		return protocol.PollAnswer{}, err
+		return protocol.PollResponse{}, err
 	}
 	hold := pollSeconds * time.Second
 	if in.Timeout != nil {
@@ -36,7 +36,7 @@ func (p *Peer) waitForTasks(ctx context.Context, in protocol.PollRequest) (proto
 	defer context.AfterFunc(p.polls, cancel)()
 	a, err := p.room.verbs.Poll(waiting, req)
 	if errors.Is(err, dispatch.ErrDraining) || err != nil && p.polls.Err() != nil && ctx.Err() == nil {
-		return protocol.PollAnswer{
+		return protocol.PollResponse{
 			Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining), RetryAfter: drainingRetry,
 			Undo: func() {},
 		}, nil

@@ -20,7 +20,7 @@ func (p *Peer) isRegistered() bool {
 }
 
 // announce registers the worker; the connection determines its identity.
-func (p *Peer) announce(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
+func (p *Peer) announce(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterResponse, error) {
 	in.WorkerID, in.Namespace, in.Gated = p.WorkerID, p.Namespace, true
 	if in.Incarnation == "" {
 		in.Incarnation = protocol.SocketProcess
@@ -38,7 +38,7 @@ func (p *Peer) announce(ctx context.Context, in protocol.RegisterRequest) (proto
 		queues = []string{in.TaskQueue}
 	}
 	if err := p.room.allow(p, queues); err != nil {
-		return protocol.RegisterAnswer{}, err
+		return protocol.RegisterResponse{}, err
 	}
 	a, err := p.room.verbs.Register(ctx, in)
 	if err != nil {
@@ -75,7 +75,7 @@ func (p *Peer) ensureRegistered(ctx context.Context, queues []string) error {
 	return err
 }
 
-func (p *Peer) sayGoodbye(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
+func (p *Peer) sayGoodbye(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterResponse, error) {
 	in.WorkerID, in.Namespace, in.Incarnation = p.WorkerID, p.Namespace, p.process()
 	a, err := p.room.verbs.Deregister(ctx, in)
 	if err == nil {
@@ -88,9 +88,9 @@ func (p *Peer) sayGoodbye(ctx context.Context, in protocol.DeregisterRequest) (p
 
 // beat sends the worker's heartbeat to the broker. If the heartbeat reports a drain, the worker's polls end, so that
 // the worker receives neither tasks that other workers return nor tasks that it returned itself.
-func (p *Peer) beat(ctx context.Context, in protocol.WorkerHeartbeat) (protocol.WorkerHeartbeatAnswer, error) {
+func (p *Peer) beat(ctx context.Context, in protocol.WorkerHeartbeat) (protocol.WorkerHeartbeatResponse, error) {
 	if err := p.ensureRegistered(ctx, nil); err != nil {
-		return protocol.WorkerHeartbeatAnswer{}, err
+		return protocol.WorkerHeartbeatResponse{}, err
 	}
 	if in.Draining {
 		p.stopPolls()

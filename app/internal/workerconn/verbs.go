@@ -7,37 +7,37 @@ import (
 )
 
 // Register announces the worker.
-func (p *Peer) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
+func (p *Peer) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterResponse, error) {
 	return serve(ctx, p, in, p.announce)
 }
 
 // Deregister deletes the registration of the worker.
-func (p *Peer) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
+func (p *Peer) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterResponse, error) {
 	return serve(ctx, p, in, p.sayGoodbye)
 }
 
 // WorkerHeartbeat is its heartbeat, which renews all it names.
 func (p *Peer) WorkerHeartbeat(
 	ctx context.Context, in protocol.WorkerHeartbeat,
-) (protocol.WorkerHeartbeatAnswer, error) {
+) (protocol.WorkerHeartbeatResponse, error) {
 	return serve(ctx, p, in, p.beat)
 }
 
 // Poll returns tasks for the worker. The caller calls Undo if it could not deliver them.
-func (p *Peer) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
+func (p *Peer) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollResponse, error) {
 	return serve(ctx, p, in, p.waitForTasks)
 }
 
 // Complete stores the outcomes of tasks, each checked separately, and may include the next poll.
-func (p *Peer) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error) {
+func (p *Peer) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchResponse, error) {
 	return serve(ctx, p, in, p.endTasks)
 }
 
 // HeartbeatTask renews the lease of one attempt.
-func (p *Peer) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatAnswer, error) {
+func (p *Peer) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatResponse, error) {
 	return serve(ctx, p, in, func(
 		ctx context.Context, in protocol.HeartbeatRequest,
-	) (a protocol.HeartbeatAnswer, err error) {
+	) (a protocol.HeartbeatResponse, err error) {
 		if err := p.holds(in.Owner); err != nil {
 			return a, err
 		}
@@ -48,12 +48,12 @@ func (p *Peer) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) 
 
 // RecordLogs stores log lines of running attempts. It checks the leases of the attempts without renewing them: a log
 // line is no heartbeat.
-func (p *Peer) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
+func (p *Peer) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsResponse, error) {
 	return serve(ctx, p, in, p.takeLines)
 }
 
-func (p *Peer) takeLines(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
-	out := protocol.LogsAnswer{Items: make([]protocol.LogReceipt, len(in.Items))}
+func (p *Peer) takeLines(ctx context.Context, in protocol.LogsRequest) (protocol.LogsResponse, error) {
+	out := protocol.LogsResponse{Items: make([]protocol.LogReceipt, len(in.Items))}
 	req := protocol.LogsRequest{Items: make([]protocol.AttemptLogs, 0, len(in.Items))}
 	places := make([]int, 0, len(in.Items)) // index in the request of each valid item
 	for i, l := range in.Items {
@@ -88,10 +88,10 @@ func (p *Peer) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (pro
 }
 
 // CreateSession claims a session.
-func (p *Peer) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionAnswer, error) {
-	return serve(ctx, p, in, func(ctx context.Context, in protocol.SessionCreate) (protocol.SessionAnswer, error) {
+func (p *Peer) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionResponse, error) {
+	return serve(ctx, p, in, func(ctx context.Context, in protocol.SessionCreate) (protocol.SessionResponse, error) {
 		if err := p.ensureRegistered(ctx, nil); err != nil {
-			return protocol.SessionAnswer{}, err
+			return protocol.SessionResponse{}, err
 		}
 		in.WorkerID, in.Namespace, in.Incarnation = p.WorkerID, p.Namespace, p.process()
 		return p.room.verbs.CreateSession(ctx, in)
@@ -99,17 +99,17 @@ func (p *Peer) CreateSession(ctx context.Context, in protocol.SessionCreate) (pr
 }
 
 // HeartbeatSession renews a session that the worker holds.
-func (p *Peer) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+func (p *Peer) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	return serve(ctx, p, p.named(in), p.room.verbs.HeartbeatSession)
 }
 
 // ReleaseSession releases a session of the worker.
-func (p *Peer) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+func (p *Peer) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	return serve(ctx, p, p.named(in), p.room.verbs.ReleaseSession)
 }
 
 // CloseSession ends one for good.
-func (p *Peer) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+func (p *Peer) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	return serve(ctx, p, p.named(in), p.room.verbs.CloseSession)
 }
 

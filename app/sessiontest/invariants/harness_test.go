@@ -119,10 +119,10 @@ const handle = "$1"
 func (w *harness) decide(ns, id string, commands ...protocol.Command) string {
 	w.t.Helper()
 	b, ctx := w.apps[0].Broker(), w.t.Context()
-	must[protocol.RegisterAnswer](w.t)(b.Register(ctx, protocol.RegisterRequest{
+	must[protocol.RegisterResponse](w.t)(b.Register(ctx, protocol.RegisterRequest{
 		Namespace: ns, WorkerID: flow, Incarnation: "1", TaskQueue: "default", WorkflowTypes: []string{"wf"},
 	}))
-	run := must[protocol.StartAnswer](w.t)(b.Start(
+	run := must[protocol.StartResponse](w.t)(b.Start(
 		ctx, protocol.StartRequest{Namespace: ns, WorkflowID: id, WorkflowType: "wf"},
 	)).RunID
 	for i, c := range commands {
@@ -138,14 +138,14 @@ func (w *harness) decide(ns, id string, commands ...protocol.Command) string {
 func (w *harness) step(ns, id string, commands ...protocol.Command) {
 	w.t.Helper()
 	b, ctx, wait := w.apps[0].Broker(), w.t.Context(), int64(30)
-	p := must[protocol.PollAnswer](w.t)(b.Poll(ctx, protocol.PollRequest{
+	p := must[protocol.PollResponse](w.t)(b.Poll(ctx, protocol.PollRequest{
 		Namespace: ns, WorkerID: flow, Kinds: []protocol.TaskKind{protocol.KindWorkflow}, Timeout: &wait,
 	}))
 	if len(p.Tasks) != 1 || p.Tasks[0].Workflow.WorkflowID != id {
 		w.t.Fatalf("workflow task of %s: %+v", id, p.Tasks)
 	}
 	task := p.Tasks[0].Workflow
-	out := must[protocol.CompleteBatchAnswer](
+	out := must[protocol.CompleteBatchResponse](
 		w.t,
 	)(b.Complete(ctx, protocol.CompleteRequest{Items: []protocol.CompleteItem{{
 		Namespace: ns, Kind: protocol.KindWorkflow, TaskID: task.TaskID, Owner: flow, Attempt: task.Attempt,
@@ -188,14 +188,14 @@ func poll(
 }
 
 // ask polls an app for activities.
-func ask(ctx context.Context, b *broker.Broker, in protocol.PollRequest) (protocol.PollAnswer, error) {
+func ask(ctx context.Context, b *broker.Broker, in protocol.PollRequest) (protocol.PollResponse, error) {
 	in.Kinds = []protocol.TaskKind{protocol.KindActivity}
 	return b.Poll(ctx, in)
 }
 
 func finish(
 	ctx context.Context, b *broker.Broker, ns string, task *protocol.ActivityTask, change func(*protocol.CompleteItem),
-) protocol.CompleteAnswer {
+) protocol.CompleteResponse {
 	item := protocol.CompleteItem{
 		Namespace: ns, Kind: protocol.KindActivity, TaskID: task.TaskID, Owner: task.LeaseOwner, AttemptID: task.AttemptID,
 	}
@@ -204,7 +204,7 @@ func finish(
 	}
 	out, err := b.Complete(ctx, protocol.CompleteRequest{Items: []protocol.CompleteItem{item}})
 	if err != nil {
-		return protocol.CompleteAnswer{Err: err}
+		return protocol.CompleteResponse{Err: err}
 	}
 	return out.Items[0]
 }

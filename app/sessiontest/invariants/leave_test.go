@@ -15,7 +15,7 @@ import (
 // many is an activity polls for more than one task.
 func many(
 	ctx context.Context, w *harness, app int, ns, worker, incarnation string, seconds int64,
-) (protocol.PollAnswer, error) {
+) (protocol.PollResponse, error) {
 	return w.apps[app].Broker().Poll(ctx, protocol.PollRequest{
 		Namespace: ns, WorkerID: worker, Incarnation: incarnation, Kinds: []protocol.TaskKind{protocol.KindActivity}, Max: 20,
 		Timeout: &seconds,
@@ -53,7 +53,7 @@ func TestAFleetThatLeavesUnderLoadIsGivenNothingMore(t *testing.T) {
 		defer stop()
 		for i := range fleet {
 			id := fmt.Sprintf("leaver%d", i)
-			must[protocol.RegisterAnswer](t)(w.apps[0].Broker().Register(ctx, worker(ns, id, process(i), 10, time.Hour)))
+			must[protocol.RegisterResponse](t)(w.apps[0].Broker().Register(ctx, worker(ns, id, process(i), 10, time.Hour)))
 			for range 2 {
 				polls.Go(func() {
 					for ctx.Err() == nil {
@@ -91,10 +91,12 @@ func TestAFleetThatLeavesUnderLoadIsGivenNothingMore(t *testing.T) {
 			}
 		}
 		leaving.Wait()
-		must[protocol.RegisterAnswer](t)(w.apps[0].Broker().Register(t.Context(), worker(ns, "stayer", "1", 1000, time.Hour)))
+		must[protocol.RegisterResponse](t)(
+			w.apps[0].Broker().Register(t.Context(), worker(ns, "stayer", "1", 1000, time.Hour)),
+		)
 		got := map[string]bool{}
 		for end := time.Now().Add(60 * time.Second); len(got) < rounds*each && time.Now().Before(end); {
-			a := must[protocol.PollAnswer](t)(many(t.Context(), w, 0, ns, "stayer", "1", 1))
+			a := must[protocol.PollResponse](t)(many(t.Context(), w, 0, ns, "stayer", "1", 1))
 			for _, task := range a.Tasks {
 				got[task.Activity.TaskID] = true
 			}

@@ -19,7 +19,7 @@ func TestClaimsAtOnceDoNotPassTheCap(t *testing.T) {
 	test := func(t *testing.T, w *harness) {
 		for round := range 10 {
 			ns := w.namespace(fmt.Sprintf("cap%d", round))
-			must[protocol.RegisterAnswer](t)(w.apps[0].Broker().Register(t.Context(), worker(ns, "a", "a1", 2, time.Hour)))
+			must[protocol.RegisterResponse](t)(w.apps[0].Broker().Register(t.Context(), worker(ns, "a", "a1", 2, time.Hour)))
 			var tasks []protocol.Command
 			for i := range 4 {
 				tasks = append(tasks, inSession(fmt.Sprintf("task%d", i)))
@@ -68,13 +68,13 @@ func TestASupersededProcessClaimsNothingAtAnotherApp(t *testing.T) {
 	w := onPostgres(t, 2)
 	ns := w.namespace("superseded")
 	here, there := w.apps[0].Broker(), w.apps[1].Broker()
-	must[protocol.RegisterAnswer](t)(here.Register(t.Context(), worker(ns, "a", "a1", 10, time.Hour)))
+	must[protocol.RegisterResponse](t)(here.Register(t.Context(), worker(ns, "a", "a1", 10, time.Hour)))
 	w.decide(ns, "one", inSession("s"))
 	first := must[*protocol.ActivityTask](t)(poll(t.Context(), there, ns, "a", "a1", 30))
 	if first == nil {
 		t.Fatal("the first process gets nothing")
 	}
-	must[protocol.RegisterAnswer](t)(here.Register(t.Context(), worker(ns, "a", "a2", 10, time.Hour)))
+	must[protocol.RegisterResponse](t)(here.Register(t.Context(), worker(ns, "a", "a2", 10, time.Hour)))
 	again := must[*protocol.ActivityTask](t)(poll(t.Context(), here, ns, "a", "a2", 30))
 	if again == nil || again.Session.Epoch <= first.Session.Epoch {
 		t.Fatalf("the second process gets %+v", again)
@@ -97,7 +97,7 @@ func TestASupersededProcessIsRefusedAtEveryApp(t *testing.T) {
 	w := onPostgres(t, 2)
 	ns := w.namespace("refused")
 	here, there := w.apps[0].Broker(), w.apps[1].Broker()
-	must[protocol.RegisterAnswer](t)(there.Register(t.Context(), worker(ns, "a", "a1", 10, time.Hour)))
+	must[protocol.RegisterResponse](t)(there.Register(t.Context(), worker(ns, "a", "a1", 10, time.Hour)))
 	w.decide(ns, "one", inSession("s"))
 	first := must[*protocol.ActivityTask](t)(poll(t.Context(), there, ns, "a", "a1", 30))
 	if first == nil {
@@ -115,7 +115,7 @@ func TestASupersededProcessIsRefusedAtEveryApp(t *testing.T) {
 		}
 		waited <- err
 	}()
-	must[protocol.RegisterAnswer](t)(here.Register(t.Context(), worker(ns, "a", "a2", 10, time.Hour)))
+	must[protocol.RegisterResponse](t)(here.Register(t.Context(), worker(ns, "a", "a2", 10, time.Hour)))
 	if err := <-waited; protocol.ReasonOf(err) != protocol.ReasonStaleRegistration {
 		t.Errorf("the superseded process that waited: %v", err)
 	}
@@ -141,7 +141,7 @@ func TestAWorkerThatNamesNoProcessPollsAsTheNewestAtEveryApp(t *testing.T) {
 	ns := w.namespace("nameless")
 	register := func(b *broker.Broker) {
 		r := worker(ns, "a", "", 10, time.Hour)
-		must[protocol.RegisterAnswer](t)(b.Register(t.Context(), r))
+		must[protocol.RegisterResponse](t)(b.Register(t.Context(), r))
 	}
 	here, there := w.apps[0].Broker(), w.apps[1].Broker()
 	register(there)
@@ -156,7 +156,7 @@ func TestAWorkerThatNamesNoProcessPollsAsTheNewestAtEveryApp(t *testing.T) {
 	if first == nil || again == nil || again.AttemptID == first.AttemptID || again.Session.Epoch <= first.Session.Epoch {
 		t.Fatalf("the worker gets %+v, then %+v", first, again)
 	}
-	created := must[protocol.SessionAnswer](t)(there.CreateSession(t.Context(), protocol.SessionCreate{
+	created := must[protocol.SessionResponse](t)(there.CreateSession(t.Context(), protocol.SessionCreate{
 		WorkerID: "a", Namespace: ns, SessionOptions: protocol.SessionOptions{SessionID: "verb"},
 	}))
 	if created.Outcome != "created" {
@@ -169,7 +169,7 @@ func TestReasonsAreRightAtEveryApp(t *testing.T) {
 	w := onPostgres(t, 2)
 	ns := w.namespace("reasons")
 	here, there := w.apps[0].Broker(), w.apps[1].Broker()
-	must[protocol.RegisterAnswer](t)(here.Register(t.Context(), worker(ns, "holder", "h1", 10, time.Hour)))
+	must[protocol.RegisterResponse](t)(here.Register(t.Context(), worker(ns, "holder", "h1", 10, time.Hour)))
 	needs := activity()
 	needs.Requirements = []string{"gpu"}
 	w.decide(ns, "one", inSession("s"), inSession("s"), needs)

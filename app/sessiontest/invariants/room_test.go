@@ -15,7 +15,7 @@ func TestRoomThatAnotherAppMadeIsTakenByOpenPolls(t *testing.T) {
 		w := onPostgres(t, 2)
 		ns := w.namespace("room")
 		here, there := w.apps[0].Broker(), w.apps[1]
-		must[protocol.RegisterAnswer](t)(there.Broker().Register(t.Context(), worker(ns, "a", "a1", 1, time.Hour)))
+		must[protocol.RegisterResponse](t)(there.Broker().Register(t.Context(), worker(ns, "a", "a1", 1, time.Hour)))
 		options := func(id string) protocol.Command { // such sessions never give way by themselves
 			return withOptions(protocol.SessionOptions{SessionID: id, Lease: 3600})
 		}

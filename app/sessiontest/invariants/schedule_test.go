@@ -627,7 +627,7 @@ func (p *proc) verb(id string, epoch int64, r *rand.Rand) {
 	in := protocol.SessionVerb{WorkerID: p.name, Namespace: p.ns, SessionID: id, Epoch: epoch}
 	at := p.at()
 	ctx := context.Background()
-	var a protocol.SessionAnswer
+	var a protocol.SessionResponse
 	var err error
 	switch what := r.Int64N(p.rarer(40)); {
 	case what == 0:

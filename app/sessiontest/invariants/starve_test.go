@@ -100,12 +100,12 @@ func crowd(t *testing.T, w *harness, ns string, n int) (looks []look) {
 	const sessions = 10
 	b, ctx := w.apps[0].Broker(), t.Context()
 	w.namespace(ns)
-	must[protocol.RegisterAnswer](t)(b.Register(ctx, worker(ns, "silent", "s1", sessions, time.Hour)))
-	must[protocol.RegisterAnswer](t)(b.Register(ctx, worker(ns, "other", "o1", 2, time.Hour)))
+	must[protocol.RegisterResponse](t)(b.Register(ctx, worker(ns, "silent", "s1", sessions, time.Hour)))
+	must[protocol.RegisterResponse](t)(b.Register(ctx, worker(ns, "other", "o1", 2, time.Hour)))
 	poll := func(id string, most int) []string {
 		t.Helper()
 		none := int64(0)
-		p := must[protocol.PollAnswer](t)(b.Poll(ctx, protocol.PollRequest{
+		p := must[protocol.PollResponse](t)(b.Poll(ctx, protocol.PollRequest{
 			Namespace: ns, WorkerID: id, Incarnation: id[:1] + "1", Kinds: []protocol.TaskKind{protocol.KindActivity}, Max: most,
 			Timeout: &none,
 		}))

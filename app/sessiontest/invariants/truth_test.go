@@ -74,8 +74,8 @@ func (s *truthCase) play() {
 	if s.needs == "met" {
 		offers = []string{"gpu"}
 	}
-	must[protocol.RegisterAnswer](t)(b.Register(ctx, worker(s.ns, "holder", "h1", 10, lease, offers...)))
-	must[protocol.RegisterAnswer](t)(b.Register(ctx, worker(s.ns, "other", "o1", 10, time.Hour, offers...)))
+	must[protocol.RegisterResponse](t)(b.Register(ctx, worker(s.ns, "holder", "h1", 10, lease, offers...)))
+	must[protocol.RegisterResponse](t)(b.Register(ctx, worker(s.ns, "other", "o1", 10, time.Hour, offers...)))
 	run := s.stage()
 	if s.task == "later" {
 		first := s.poll("holder", 30)
@@ -171,13 +171,13 @@ func (s *truthCase) becomes(b *broker.Broker) {
 		s.shift.Add(int64(2 * time.Second))
 		s.apps[0].Dispatch().Due(time.Unix(0, 0))
 	case "draining":
-		must[protocol.WorkerHeartbeatAnswer](s.t)(b.WorkerHeartbeat(ctx, protocol.WorkerHeartbeat{
+		must[protocol.WorkerHeartbeatResponse](s.t)(b.WorkerHeartbeat(ctx, protocol.WorkerHeartbeat{
 			Namespace: s.ns, WorkerID: "holder", Incarnation: "h1", Draining: true,
 		}))
 		held := protocol.SessionList{Namespace: s.ns, Owner: "holder"}
 		list := must[protocol.SessionPage](s.t)(b.View().Sessions(ctx, held))
 		for _, v := range list.Sessions {
-			must[protocol.SessionAnswer](s.t)(b.ReleaseSession(ctx, protocol.SessionVerb{
+			must[protocol.SessionResponse](s.t)(b.ReleaseSession(ctx, protocol.SessionVerb{
 				Namespace: s.ns, WorkerID: "holder", SessionID: v.SessionID, Epoch: v.Epoch, Reason: "shutdown",
 			}))
 		}
@@ -189,7 +189,7 @@ func (s *truthCase) becomes(b *broker.Broker) {
 
 func (s *truthCase) release(id string) {
 	none := int64(0)
-	p := must[protocol.PollAnswer](s.t)(s.apps[0].Broker().Poll(s.t.Context(), protocol.PollRequest{
+	p := must[protocol.PollResponse](s.t)(s.apps[0].Broker().Poll(s.t.Context(), protocol.PollRequest{
 		Namespace: s.ns, WorkerID: id, Incarnation: id[:1] + "1", Kinds: []protocol.TaskKind{protocol.KindActivity},
 		Timeout: &none, Gated: true, Release: "older",
 	}))

@@ -96,14 +96,14 @@ func (w *httpWorker) work(ctx context.Context) {
 	var have []protocol.Task
 	for ctx.Err() == nil {
 		if len(have) == 0 {
-			var a protocol.PollAnswer
+			var a protocol.PollResponse
 			if err := w.post(ctx, "/api/worker/tasks/poll", poll, &a); err != nil {
 				continue
 			}
 			have = a.Tasks
 			continue
 		}
-		var a protocol.CompleteBatchAnswer
+		var a protocol.CompleteBatchResponse
 		err := w.post(
 			ctx, "/api/worker/tasks/complete",
 			protocol.CompleteRequest{Items: []protocol.CompleteItem{w.outcome(have[0])}, Next: poll}, &a,

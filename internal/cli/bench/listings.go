@@ -216,7 +216,7 @@ func (n *node) search(ctx context.Context, s search, way string, size, ops int) 
 	if err != nil {
 		return sample{}, err
 	}
-	list := func(q url.Values) (a protocol.ListAnswer, took time.Duration, err error) {
+	list := func(q url.Values) (a protocol.ListResponse, took time.Duration, err error) {
 		begun := time.Now()
 		err = api.Call(ctx, http.MethodGet, "/api/workflows?"+q.Encode(), nil, &a)
 		return a, time.Since(begun), err
@@ -250,7 +250,7 @@ func (n *node) search(ctx context.Context, s search, way string, size, ops int) 
 func tooBroad(err error) bool { return protocol.ReasonOf(err) == protocol.ReasonQueryTooBroad }
 
 // deepen moves the query to a page behind many others, or to the last page.
-func deepen(q url.Values, list func(url.Values) (protocol.ListAnswer, time.Duration, error)) error {
+func deepen(q url.Values, list func(url.Values) (protocol.ListResponse, time.Duration, error)) error {
 	q.Set("page_size", "200")
 	defer q.Set("page_size", fmt.Sprint(listPage))
 	for range deepPages {

@@ -40,39 +40,39 @@ func (w Wire) Settings(ctx context.Context, in protocol.MachineInformation) (pro
 }
 
 // Register passes the call through.
-func (w Wire) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
+func (w Wire) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterResponse, error) {
 	return through(ctx, w, "Register", in, protocol.WorkerConnection.Register)
 }
 
 // Deregister passes the call through.
-func (w Wire) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
+func (w Wire) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterResponse, error) {
 	return through(ctx, w, "Deregister", in, protocol.WorkerConnection.Deregister)
 }
 
 // WorkerHeartbeat passes the call through.
 func (w Wire) WorkerHeartbeat(
 	ctx context.Context, in protocol.WorkerHeartbeat,
-) (protocol.WorkerHeartbeatAnswer, error) {
+) (protocol.WorkerHeartbeatResponse, error) {
 	return through(ctx, w, "WorkerHeartbeat", in, protocol.WorkerConnection.WorkerHeartbeat)
 }
 
 // Poll passes the call through.
-func (w Wire) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
+func (w Wire) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollResponse, error) {
 	return through(ctx, w, "Poll", in, protocol.WorkerConnection.Poll)
 }
 
 // Complete passes the call through.
-func (w Wire) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error) {
+func (w Wire) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchResponse, error) {
 	return through(ctx, w, "Complete", in, protocol.WorkerConnection.Complete)
 }
 
 // HeartbeatTask passes the call through.
-func (w Wire) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatAnswer, error) {
+func (w Wire) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatResponse, error) {
 	return through(ctx, w, "HeartbeatTask", in, protocol.WorkerConnection.HeartbeatTask)
 }
 
 // RecordLogs passes the call through.
-func (w Wire) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
+func (w Wire) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsResponse, error) {
 	return through(ctx, w, "RecordLogs", in, protocol.WorkerConnection.RecordLogs)
 }
 
@@ -82,22 +82,22 @@ func (w Wire) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (prot
 }
 
 // CreateSession passes the call through.
-func (w Wire) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionAnswer, error) {
+func (w Wire) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionResponse, error) {
 	return through(ctx, w, "CreateSession", in, protocol.WorkerConnection.CreateSession)
 }
 
 // HeartbeatSession passes the call through.
-func (w Wire) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+func (w Wire) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	return through(ctx, w, "HeartbeatSession", in, protocol.WorkerConnection.HeartbeatSession)
 }
 
 // ReleaseSession passes the call through.
-func (w Wire) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+func (w Wire) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	return through(ctx, w, "ReleaseSession", in, protocol.WorkerConnection.ReleaseSession)
 }
 
 // CloseSession passes the call through.
-func (w Wire) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+func (w Wire) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	return through(ctx, w, "CloseSession", in, protocol.WorkerConnection.CloseSession)
 }
 

@@ -1,7 +1,7 @@
 import type { Where } from "./past";
 import { query, request } from "./request";
 import type {
-  ActivityLogs, ActivityStarted, FleetDrains, FleetRequest, FleetSettings, FleetSettingsRequest, FleetVerb, HistoryPage, Json, Limits, Me, NamespaceList, NamespaceRequest, NamespaceView, Overview, QueryAnswer,
+  ActivityLogs, ActivityStarted, FleetDrains, FleetRequest, FleetSettings, FleetSettingsRequest, FleetVerb, HistoryPage, Json, Limits, Me, NamespaceList, NamespaceRequest, NamespaceView, Overview, QueryResponse,
   QueueList, QueueState, RunCounts, RunList, RunView, RunsOfWorkflow, Schedule, ScheduleHistory, ScheduleList, ScheduleReceipt, ScheduleRequest,
   ScheduleSpec, ScheduleTimes, SearchAttributes, SessionAttempts, SessionDone, SessionList, SessionPast, SessionShown, StartActivity, StartRequest,
   Started, Updated, WorkerList,
@@ -89,7 +89,7 @@ export const api = {
       body: { input, wait_for: "completed" },
     }),
   query: (k: RunKey, name: string, input: Json[]) =>
-    request<QueryAnswer>(`${run(k)}/query/${encodeURIComponent(name)}`, { method: "POST", namespace: k.namespace, body: { input } }),
+    request<QueryResponse>(`${run(k)}/query/${encodeURIComponent(name)}`, { method: "POST", namespace: k.namespace, body: { input } }),
   repair: (k: RunKey) => request(`${workflow(k)}/repair`, { method: "POST", namespace: k.namespace, body: {} }),
   cancel: (k: RunKey, reason: string) => request(`${workflow(k)}/cancel`, { method: "POST", namespace: k.namespace, body: { reason } }),
   requestCancellation: (k: RunKey, reason: string) =>

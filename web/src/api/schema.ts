@@ -4,16 +4,6 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description Identifies the run that was started or that exists already. */
-        ActivityAnswer: {
-            activity_type: string;
-            namespace: string;
-            /** @description started_new, returned_existing_active */
-            outcome: string;
-            run_id: string;
-            status: string;
-            workflow_id: string;
-        };
         /** @description Has the recorded lines of one attempt of an activity. */
         ActivityLogs: {
             /** @description activity_attempt_id is the attempt with these lines; absent if there is none yet. */
@@ -31,6 +21,16 @@ export interface components {
             /** @description the attempt runs and may log more */
             running: boolean;
             task_id: string;
+            workflow_id: string;
+        };
+        /** @description Identifies the run that was started or that exists already. */
+        ActivityResponse: {
+            activity_type: string;
+            namespace: string;
+            /** @description started_new, returned_existing_active */
+            outcome: string;
+            run_id: string;
+            status: string;
             workflow_id: string;
         };
         /** @description Limits one kind of task; null means no limit. */
@@ -197,7 +197,7 @@ export interface components {
             /** @description worker_count counts the live workers that report a revision, Applied those of them that report this revision. Pending lists the others, at most 100. Unaware counts live workers that report no revision. */
             worker_count: number;
         };
-        HistoryAnswer: {
+        HistoryResponse: {
             events: components["schemas"]["Event"][];
             next_page_token: null | string;
             run_id: string;
@@ -216,7 +216,7 @@ export interface components {
             token_id?: string;
         };
         /** @description One page of runs. */
-        ListAnswer: {
+        ListResponse: {
             next_page_token: null | string;
             /**
              * Format: date-time
@@ -294,7 +294,7 @@ export interface components {
             /** Format: date-time */
             updated_at: string | null;
         };
-        NamespacesAnswer: {
+        NamespacesResponse: {
             namespaces: components["schemas"]["NamespaceView"][];
         };
         /** @description The state of one app and of the cluster as this app knows it, for the dashboard's first page. */
@@ -460,7 +460,7 @@ export interface components {
             status: string;
         };
         /** @description The result of a query. */
-        QueryAnswer: {
+        QueryResponse: {
             query_name: string;
             result: Json;
             result_envelope: components["schemas"]["Payload"];
@@ -713,7 +713,7 @@ export interface components {
             /** @description of an activity run, the activity type */
             workflow_type: string;
         };
-        RunsAnswer: {
+        RunsResponse: {
             run_count: number;
             runs: components["schemas"]["RunItem"][];
             workflow_id: string;
@@ -808,7 +808,7 @@ export interface components {
             reason?: string;
             workflow_id?: string;
         };
-        ScheduleHistoryAnswer: {
+        ScheduleHistoryResponse: {
             events: components["schemas"]["ScheduleEvent"][];
             has_more: boolean;
             namespace: string;
@@ -864,7 +864,7 @@ export interface components {
             /** @description of the expressions; default UTC */
             timezone?: string;
         };
-        ScheduleTimesAnswer: {
+        ScheduleTimesResponse: {
             times: (string | null)[];
         };
         /** @description A schedule in responses. */
@@ -908,7 +908,7 @@ export interface components {
             /** @description or the activity type */
             workflow_type: string;
         };
-        SchedulesAnswer: {
+        SchedulesResponse: {
             namespace: string;
             next_page_token: null | string;
             schedules: components["schemas"]["ScheduleView"][];
@@ -1191,7 +1191,7 @@ export interface components {
             yielding?: boolean;
         };
         /** @description Identifies the run that was started or that exists already. */
-        StartAnswer: {
+        StartResponse: {
             business_key: null | string;
             namespace: string;
             /** @description started_new, returned_existing_active; with cron schedule_created, returned_existing_schedule */
@@ -1467,7 +1467,7 @@ export interface components {
             updated_at: string | null;
             worker_id: string;
         };
-        WorkersAnswer: {
+        WorkersResponse: {
             namespace: string;
             /** @description set in paged responses if there is another page */
             next_page_token?: null | string;

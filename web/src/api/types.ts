@@ -33,9 +33,9 @@ export type Wait = Schemas["Wait"];
 export type Envelope = NonNullable<Schemas["Payload"]>;
 
 export type RunView = Schemas["RunView"];
-export type RunList = Schemas["ListAnswer"];
+export type RunList = Schemas["ListResponse"];
 export type RunOfWorkflow = Schemas["RunItem"];
-export type RunsOfWorkflow = Schemas["RunsAnswer"];
+export type RunsOfWorkflow = Schemas["RunsResponse"];
 export type RunCounts = Schemas["RunCounts"];
 export type Pending = Schemas["Pending"];
 export type PendingActivity = Schemas["PendingActivity"];
@@ -45,15 +45,15 @@ export type PendingChild = Schemas["PendingChild"];
 export type PendingTask = Schemas["PendingTask"];
 export type StartRequest = Schemas["start"];
 export type StartActivity = Schemas["run_activity"];
-export type Started = Schemas["StartAnswer"];
-export type ActivityStarted = Schemas["ActivityAnswer"];
+export type Started = Schemas["StartResponse"];
+export type ActivityStarted = Schemas["ActivityResponse"];
 /** Payload members named arguments, result, output and value are base64; decoded holds the same members as plain JSON. */
 export type HistoryEvent = Omit<Schemas["Event"], "payload"> & { payload: Record<string, Json> | null };
-export type HistoryPage = Pick<Schemas["HistoryAnswer"], "next_page_token"> & { events: HistoryEvent[] };
+export type HistoryPage = Pick<Schemas["HistoryResponse"], "next_page_token"> & { events: HistoryEvent[] };
 export type ActivityLogs = Schemas["ActivityLogs"];
 export type LogLine = Schemas["LogLine"];
 export type Updated = Schemas["Updated"];
-export type QueryAnswer = Schemas["QueryAnswer"];
+export type QueryResponse = Schemas["QueryResponse"];
 
 export type SessionView = Schemas["SessionView"];
 export type SessionEvent = Schemas["SessionEvent"];
@@ -65,7 +65,7 @@ export type SessionList = Schemas["SessionPage"];
 export type SessionPast = Schemas["SessionTimelinePage"];
 
 export type WorkerView = Schemas["WorkerView"];
-export type WorkerList = Schemas["WorkersAnswer"];
+export type WorkerList = Schemas["WorkersResponse"];
 export type WorkerDrain = Schemas["WorkerDrain"];
 export type CodeDifference = Schemas["CodeDifference"];
 export type FleetSettings = Schemas["FleetSettingsState"];
@@ -89,10 +89,10 @@ export type Schedule = Schemas["ScheduleView"];
 export type ScheduleSpec = Schemas["ScheduleSpec"];
 export type ScheduleAction = Schemas["ScheduleAction"];
 export type ScheduleRequest = Schemas["create_schedule"];
-export type ScheduleList = Schemas["SchedulesAnswer"];
+export type ScheduleList = Schemas["SchedulesResponse"];
 export type ScheduleEvent = Schemas["ScheduleEvent"];
-export type ScheduleHistory = Omit<Schemas["ScheduleHistoryAnswer"], "namespace" | "schedule_id">;
-export type ScheduleTimes = Schemas["ScheduleTimesAnswer"];
+export type ScheduleHistory = Omit<Schemas["ScheduleHistoryResponse"], "namespace" | "schedule_id">;
+export type ScheduleTimes = Schemas["ScheduleTimesResponse"];
 export type ScheduleReceipt = Schemas["ScheduleReceipt"];
 
 export type ClockJump = Schemas["ClockJump"];
@@ -100,7 +100,7 @@ export type Overview = Schemas["Overview"];
 export type Me = Schemas["Identity"];
 export type NamespaceRequest = Schemas["create_namespace"];
 export type NamespaceView = Schemas["NamespaceView"];
-export type NamespaceList = Schemas["NamespacesAnswer"];
+export type NamespaceList = Schemas["NamespacesResponse"];
 export type SearchAttributes = Schemas["SearchAttributes"];
 
 // What goes over the socket, which the description of the HTTP API does not have.

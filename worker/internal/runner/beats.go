@@ -143,7 +143,7 @@ func (b *beats) one(value json.RawMessage, rebuild *protocol.Recovered) {
 		err = fmt.Errorf("heartbeat: %w", err)
 	}
 	b.a.r.leases.renewed(
-		sent, time.Time{}, []protocol.HeartbeatRequest{h}, []protocol.HeartbeatAnswer{answer}, err, b.a.r.opt.Sessions,
+		sent, time.Time{}, []protocol.HeartbeatRequest{h}, []protocol.HeartbeatResponse{answer}, err, b.a.r.opt.Sessions,
 	)
 }
 

@@ -165,7 +165,7 @@ func (k *leaseRenewer) begin(ctx context.Context, l *lease, session time.Time) e
 
 // confirmed applies the response that renewed a lease. The caller holds mu. From now on l.renewed is a lower bound: the
 // app renewed the lease at that time or later.
-func (l *lease) confirmed(a protocol.HeartbeatAnswer) {
+func (l *lease) confirmed(a protocol.HeartbeatResponse) {
 	l.known, l.doubt = false, time.Time{}
 	// The lease of the attempt is live, but another worker or epoch has the session: the attempt must not run with it.
 	if mine, row := l.session, a.Session; mine != nil && row != nil &&

@@ -234,7 +234,7 @@ func (a *control) way(worker string) func(context.Context, string, any, linktest
 		}
 		if c, ok := in.(protocol.CompleteRequest); ok && a.formless.Load() && c.Items[0].Kind == protocol.KindActivity &&
 			c.Items[0].Failure == nil {
-			return protocol.CompleteBatchAnswer{Items: []protocol.CompleteAnswer{
+			return protocol.CompleteBatchResponse{Items: []protocol.CompleteResponse{
 				protocol.Rejected(c.Items[0].TaskID, protocol.Invalid("result", "is invalid")),
 			}}, nil
 		}
@@ -299,13 +299,13 @@ func readAgain(out any) (n int) {
 	switch out := out.(type) {
 	case protocol.HistoryPage:
 		n = len(out.Events)
-	case protocol.PollAnswer:
+	case protocol.PollResponse:
 		for _, t := range out.Tasks {
 			if t := t.Workflow; t != nil && len(t.Events) > 1 && t.Events[0].Seq == 1 {
 				n += len(t.Events)
 			}
 		}
-	case protocol.CompleteBatchAnswer:
+	case protocol.CompleteBatchResponse:
 		if out.Next != nil {
 			n = readAgain(*out.Next)
 		}
@@ -403,7 +403,7 @@ func (h held) Leases() []protocol.HeartbeatRequest { return (*h.r).Holdings().Le
 
 func (h held) Renewed(
 	sent time.Time, leases []protocol.HeartbeatRequest, sessions []protocol.SessionRenewal,
-	a protocol.WorkerHeartbeatAnswer, err error,
+	a protocol.WorkerHeartbeatResponse, err error,
 ) {
 	(*h.r).Holdings().Renewed(sent, leases, sessions, a, err)
 }

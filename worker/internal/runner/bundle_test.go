@@ -123,8 +123,8 @@ func TestAWorkflowTaskRefusedForItsContentFailsWithTheReason(t *testing.T) {
 						if whole {
 							return nil, refusal
 						}
-						return protocol.CompleteBatchAnswer{
-							Items: []protocol.CompleteAnswer{protocol.Rejected(item.TaskID, refusal)},
+						return protocol.CompleteBatchResponse{
+							Items: []protocol.CompleteResponse{protocol.Rejected(item.TaskID, refusal)},
 						}, nil
 					}))
 					a.worker("w", func(r *worker.Registry) {
@@ -172,8 +172,8 @@ func TestAWorkflowTaskRefusedForAnotherReasonIsDropped(t *testing.T) {
 					case in.Items[0].Failure != nil:
 						failed.Add(1)
 					case refused.Add(1) == 1:
-						return protocol.CompleteBatchAnswer{
-							Items: []protocol.CompleteAnswer{protocol.Rejected(in.Items[0].TaskID, refusal)},
+						return protocol.CompleteBatchResponse{
+							Items: []protocol.CompleteResponse{protocol.Rejected(in.Items[0].TaskID, refusal)},
 						}, nil
 					}
 					return nil, nil

@@ -195,7 +195,7 @@ func (l *lines) deliver(req protocol.LogsRequest, of []*attemptLines) error {
 
 // answered drops the logs that the app stored or rejected. Logs whose delivery is uncertain are sent again; the app
 // stores each number once.
-func (l *lines) answered(req protocol.LogsRequest, of []*attemptLines, answer protocol.LogsAnswer, err error) {
+func (l *lines) answered(req protocol.LogsRequest, of []*attemptLines, answer protocol.LogsResponse, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, a := range of {

@@ -177,7 +177,7 @@ func (r *Runner) request(got share) protocol.PollRequest {
 }
 
 // accept runs the tasks of a poll that was sent at the given time on its reserved slots, and returns the unused slots.
-func (r *Runner) accept(a protocol.PollAnswer, got share, sent time.Time) share {
+func (r *Runner) accept(a protocol.PollResponse, got share, sent time.Time) share {
 	came := r.leases.arrived(sent, a.StoreTime)
 	left := share{}
 	for k, n := range got {

@@ -47,7 +47,7 @@ func (a *control) ask(run, name string, args ...any) (string, error) {
 	return string(q.Result), err
 }
 
-func (a *control) update(run, name string, args ...any) protocol.UpdateAnswer {
+func (a *control) update(run, name string, args ...any) protocol.UpdateResponse {
 	a.t.Helper()
 	raw, err := json.Marshal(args)
 	if err != nil {

@@ -197,13 +197,13 @@ func (k *leaseRenewer) all() (renew []protocol.HeartbeatRequest) {
 // renewed processes the app's responses to the renewals of due. They were sent at sent and made at store, by the
 // store's clock, if known.
 func (k *leaseRenewer) renewed(
-	sent, store time.Time, asked []protocol.HeartbeatRequest, answers []protocol.HeartbeatAnswer, err error,
+	sent, store time.Time, asked []protocol.HeartbeatRequest, answers []protocol.HeartbeatResponse, err error,
 	sessions *session.Sessions,
 ) {
 	if len(asked) == 0 {
 		return
 	}
-	by := make(map[string]protocol.HeartbeatAnswer, len(answers))
+	by := make(map[string]protocol.HeartbeatResponse, len(answers))
 	for _, a := range answers {
 		kind := protocol.KindActivity
 		if a.AttemptID == "" {
@@ -246,7 +246,7 @@ func (k *leaseRenewer) renewed(
 	}
 }
 
-func why(a protocol.HeartbeatAnswer) string {
+func why(a protocol.HeartbeatResponse) string {
 	switch {
 	case a.RunClosedReason != nil:
 		return "run " + *a.RunClosedReason
@@ -282,7 +282,7 @@ func (h holdings) Due(now time.Time) ([]protocol.HeartbeatRequest, []protocol.Se
 func (h holdings) Leases() []protocol.HeartbeatRequest { return h.r.leases.all() }
 
 func (h holdings) Renewed(sent time.Time, leases []protocol.HeartbeatRequest, sessions []protocol.SessionRenewal,
-	a protocol.WorkerHeartbeatAnswer, err error,
+	a protocol.WorkerHeartbeatResponse, err error,
 ) {
 	if err == nil {
 		h.r.leases.aged(sent, a.StoreTime.Time)

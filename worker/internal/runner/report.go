@@ -379,7 +379,7 @@ func (p *report) close() {
 }
 
 // answered handles the app's response to an outcome.
-func (r *Runner) answered(item protocol.CompleteItem, a protocol.CompleteAnswer) {
+func (r *Runner) answered(item protocol.CompleteItem, a protocol.CompleteResponse) {
 	if a.Error == nil {
 		return
 	}

@@ -25,11 +25,11 @@ import (
 
 // Link is the connection to the app: the calls of a runner, and notifications about the connection.
 type Link interface {
-	Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error)
-	Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error)
+	Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollResponse, error)
+	Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchResponse, error)
 	HistoryPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error)
-	HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatAnswer, error)
-	RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error)
+	HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatResponse, error)
+	RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsResponse, error)
 	Changed() <-chan struct{}          // closed when the connection is lost or made
 	Beat()                             // asks for a heartbeat soon
 	Forget(item protocol.CompleteItem) // a task has ended without a word to the app

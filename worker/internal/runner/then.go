@@ -154,7 +154,7 @@ func (t *turn) keeps() bool { return t != nil && t.slot }
 // settleTurn applies the response to a completion with an eager workflow task: whether the app accepted the task, and
 // the events and the activity that it produced. nil means that no response arrived; the app may have accepted the
 // result with or without the eager task.
-func (t *turn) settleTurn(a *protocol.CompleteAnswer, sent time.Time) {
+func (t *turn) settleTurn(a *protocol.CompleteResponse, sent time.Time) {
 	if t == nil {
 		return
 	}

@@ -11,13 +11,13 @@ type Count int64
 
 // UnmarshalJSON accepts a number or null.
 func (c *Count) UnmarshalJSON(raw []byte) error {
-	var said *int64
-	if err := json.Unmarshal(raw, &said); err != nil {
+	var value *int64
+	if err := json.Unmarshal(raw, &value); err != nil {
 		return err
 	}
 	*c = 0
-	if said != nil {
-		if *c = Count(*said); *said < 1 {
+	if value != nil {
+		if *c = Count(*value); *value < 1 {
 			*c = -1
 		}
 	}
@@ -36,17 +36,17 @@ const (
 
 // UnmarshalJSON accepts a number or null.
 func (t *TTL) UnmarshalJSON(raw []byte) error {
-	var said *int64
-	if err := json.Unmarshal(raw, &said); err != nil {
+	var value *int64
+	if err := json.Unmarshal(raw, &value); err != nil {
 		return err
 	}
 	switch {
-	case said == nil:
+	case value == nil:
 		*t = NoTTL
-	case *said < 1:
+	case *value < 1:
 		*t = wrongTTL
 	default:
-		*t = TTL(*said)
+		*t = TTL(*value)
 	}
 	return nil
 }
