@@ -220,7 +220,7 @@ func openFiles(t *testing.T, files map[string]string) string {
 // Everything that an executor created is removed before its place is reused, even if it tries to prevent this.
 func TestNothingOfASessionIsThereForTheNext(t *testing.T) {
 	// The watchdog ends an executor whose files it cannot count, which may happen before dig_in returns.
-	uncounted := sandbox.Limits{ScratchBytes: -1, ScratchFiles: -1}
+	uncounted := map[string]sandbox.Limits{sandbox.RuntimePython: {ScratchBytes: -1, ScratchFiles: -1}}
 	b := python(t, sandbox.Options{Blank: -1, MaxExecutors: 1, Limits: uncounted})
 	about := Got[map[string]any](t, b.Run(In("first", 1, b.Call("about"))))
 	b.Run(In("first", 1, b.Call("dig_in")))
