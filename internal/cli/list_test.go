@@ -155,7 +155,7 @@ func TestListsOfSessionsAndTokensSayWhatAPersonLooksFor(t *testing.T) {
 	s.try(0, "session kept is held by worker local, which is busy", "sessions")
 	s.try(0, `which has not registered activity "nobody.runs.this"`, "sessions", "describe", "kept") // which reads its tasks too
 	leases := func() (n int) {
-		for line := range strings.Lines(s.try(0, "LEASE ENDS", "sessions")) {
+		for line := range strings.Lines(s.try(0, "LEASE EXPIRES", "sessions")) {
 			if strings.Contains(line, " kept ") {
 				n += strings.Count(line, "Z |")
 			}
@@ -165,7 +165,7 @@ func TestListsOfSessionsAndTokensSayWhatAPersonLooksFor(t *testing.T) {
 	held := leases()
 	s.try(0, "", "sessions", "close", "kept")
 	if over := leases(); held != 1 || over != 0 {
-		t.Errorf("a held session shows %d times its lease ends, one that is over %d, want 1 and 0", held, over)
+		t.Errorf("a held session shows %d times when its lease expires, one that is over %d, want 1 and 0", held, over)
 	}
 	ends := time.Now().Add(48 * time.Hour).UTC()
 	s.try(0, "", "token", "create", "--name", "ci", "--role", "viewer", "--lasts", "48h")
