@@ -168,9 +168,9 @@ func (b *Broker) Prune(ctx context.Context) (next time.Duration, err error) {
 	}
 	if _, err := b.store.Commit(ctx, store.Change{
 		Background: true,
-		Decide:     func(store.Rows, time.Time) (store.Writes, error) { return store.Writes{DropLanes: true}, nil },
+		Decide:     func(store.Rows, time.Time) (store.Writes, error) { return store.Writes{DropRoutingKeys: true}, nil },
 	}); err != nil {
-		failed = append(failed, fmt.Errorf("lanes: %w", err))
+		failed = append(failed, fmt.Errorf("drop unused routing keys: %w", err))
 	}
 	if err := b.pruneAudit(ctx); err != nil {
 		failed = append(failed, fmt.Errorf("audit log: %w", err))

@@ -66,14 +66,14 @@ func (b *Broker) living() map[engine.WorkerKey]bool {
 // markStuck is one pass. The number of its statements depends on the namespaces with ready tasks, not on runs, unless
 // more than stuckRows marks have to be written.
 func (b *Broker) markStuck(ctx context.Context) error {
-	lanes, err := b.view.UnservedLanes(ctx)
+	unserved, err := b.view.UnservedRoutingKeys(ctx)
 	if err != nil {
 		return err
 	}
 	for {
 		var runs []store.UnservedRun
 		err := b.store.View(ctx, func(r store.Reader) (err error) {
-			runs, err = r.Unserved(ctx, lanes, stuckRows)
+			runs, err = r.Unserved(ctx, unserved, stuckRows)
 			return err
 		})
 		if err != nil || len(runs) == 0 {

@@ -164,24 +164,24 @@ func routesAlike(a, b *engine.Worker) bool {
 		slices.Equal(a.Capabilities, b.Capabilities)
 }
 
-// lane is a routing key of tasks of one kind, with the groups whose workers may serve it.
-type lane struct {
-	store.Lane
+// eligibility is a routing key of tasks of one kind, with the groups whose workers may serve it.
+type eligibility struct {
+	store.RoutingKey
 	fits []*group
 }
 
-// admits reports whether a class may serve the lane, by the rules of the engine. Decisions about the queue may change
-// at any time, so they are not part of this result and are checked for each task.
-func (n *lane) admits(l *line, c *class) bool {
+// admits reports whether a class may serve the routing key, by the rules of the engine. Decisions about the queue may
+// change at any time, so they are not part of this result and are checked for each task.
+func (n *eligibility) admits(l *line, c *class) bool {
 	return engine.Admits(engine.Wanted{
 		Kind: kindNames[l.key.kind], Type: n.Type, BuildID: n.BuildID, Requirements: n.Requirements,
 	},
 		engine.Lessee{Worker: c.like}, never)
 }
 
-// longest returns the poller of the lane that has waited longest. Only the first poller of each group is checked, since
-// all pollers of a group are eligible.
-func (n *lane) longest(settings *engine.Queue) *Waiter {
+// longest returns the poller of the routing key that has waited longest. Only the first poller of each group is
+// checked, since all pollers of a group are eligible.
+func (n *eligibility) longest(settings *engine.Queue) *Waiter {
 	var best *entry
 	for _, g := range n.fits {
 		if e := g.first; e != nil && (best == nil || e.waiter.place < best.waiter.place) &&
@@ -195,9 +195,9 @@ func (n *lane) longest(settings *engine.Queue) *Waiter {
 	return best.waiter
 }
 
-// longestFor returns the longest-waiting poller of the lane for which may returns true, which depends on the worker and
-// not only on its class.
-func (n *lane) longestFor(may func(*Waiter) bool) *Waiter {
+// longestFor returns the longest-waiting poller of the routing key for which may returns true, which depends on the
+// worker and not only on its class.
+func (n *eligibility) longestFor(may func(*Waiter) bool) *Waiter {
 	var best *Waiter
 	for _, g := range n.fits {
 		var refused *member // a worker often has many pollers in a row

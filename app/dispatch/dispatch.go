@@ -154,8 +154,8 @@ func (d *Dispatch) OnGone(f func(store.Process)) {
 }
 
 // Backlog reports that the queue has ready tasks to claim. It invalidates the remembered empty claims of workers that
-// can serve these lanes, or of all workers if there are no lanes.
-func (d *Dispatch) Backlog(namespace, queue string, kind protocol.TaskKind, lanes ...store.Lane) {
+// can serve these routing keys, or of all workers if there are no routing keys.
+func (d *Dispatch) Backlog(namespace, queue string, kind protocol.TaskKind, keys ...store.RoutingKey) {
 	k := kindOf(kind)
 	if k < 0 {
 		return
@@ -167,7 +167,7 @@ func (d *Dispatch) Backlog(namespace, queue string, kind protocol.TaskKind, lane
 		return
 	}
 	if l := d.lines[lineKey{namespace, queue, k}]; l != nil { // without a line no poll has waited
-		l.tell(lanes)
+		l.tell(keys)
 		d.start(l)
 	}
 }

@@ -568,7 +568,7 @@ func TestForeignPollersAreNotLookedAt(t *testing.T) {
 			t.Errorf("%v allocations for a task that nobody may have", n)
 		}
 		before := b.sent()
-		d.Backlog("default", "q", protocol.KindActivity, store.Lane{Type: "x", Requirements: []string{"tpu"}})
+		d.Backlog("default", "q", protocol.KindActivity, store.RoutingKey{Type: "x", Requirements: []string{"tpu"}})
 		rested()
 		if n := b.sent() - before; n > 0 {
 			t.Errorf("%d claims for a task that nobody may have", n)
@@ -577,7 +577,7 @@ func TestForeignPollersAreNotLookedAt(t *testing.T) {
 		b.mu.Lock()
 		b.ready = append(b.ready, o)
 		b.mu.Unlock()
-		d.Backlog("default", "q", protocol.KindActivity, store.Lane{Type: "x", Requirements: []string{"gpu"}})
+		d.Backlog("default", "q", protocol.KindActivity, store.RoutingKey{Type: "x", Requirements: []string{"gpu"}})
 		wantTasks(t, got, "x")
 		b.mu.Lock()
 		defer b.mu.Unlock()

@@ -67,7 +67,7 @@ func (b *backlog) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leas
 	}
 	for _, o := range b.ready {
 		if slices.ContainsFunc(r.Pollers, func(p store.Poller) bool { return fits(o, r, p.Lessee) }) {
-			b.d.Backlog(r.Namespace, r.Queue, r.Kind, laneOf(o))
+			b.d.Backlog(r.Namespace, r.Queue, r.Kind, routingKeyOf(o))
 		}
 	}
 	return leased, nil
@@ -101,12 +101,12 @@ func (b *backlog) leave(offers ...store.Offer) {
 	b.ready = append(b.ready, offers...)
 	b.mu.Unlock()
 	for _, o := range offers {
-		b.d.Backlog(o.Namespace, o.Queue, o.Kind, laneOf(o))
+		b.d.Backlog(o.Namespace, o.Queue, o.Kind, routingKeyOf(o))
 	}
 }
 
-func laneOf(o store.Offer) store.Lane {
-	return store.Lane{Type: o.Type, BuildID: o.BuildID, Requirements: o.Requirements, Priority: o.Priority}
+func routingKeyOf(o store.Offer) store.RoutingKey {
+	return store.RoutingKey{Type: o.Type, BuildID: o.BuildID, Requirements: o.Requirements, Priority: o.Priority}
 }
 
 func (b *backlog) sent() int {

@@ -41,24 +41,24 @@ type lineKey struct {
 
 // line holds the polls that wait for one kind of task of one queue.
 type line struct {
-	key       lineKey
-	groups    map[*class]*group
-	lanes     map[string]*lane // of offered tasks and of backlog notifications
-	name      []byte           // of the lane that is looked up
-	open      []*group         // with pollers for which there may be something to claim
-	asking    map[*Waiter]bool // that do not wait: a claim of the line is all they ask for
-	size      int              // waiters that asked for this line, those without a free slot included
-	fair      bool             // fairness classes share the line, so no task may overtake
-	gen       uint64           // incremented by each backlog notification; a claim result holds for its gen
-	claiming  bool             // a claim is in flight; there is never a second one
-	lastClaim uint64           // number of its latest claim
-	failures  int              // failed claims in a row
-	vain      int              // empty claims in a row
-	vainAt    time.Time
-	err       error          // of the latest claim
-	throttle  *protocol.Wait // why a budget withheld tasks from the latest claim
-	pause     *time.Timer
-	used      uint64 // arrival that asked for it last
+	key          lineKey
+	groups       map[*class]*group
+	byRoutingKey map[string]*eligibility // of offered tasks and of backlog notifications
+	name         []byte                  // of the routing key that is looked up
+	open         []*group                // with pollers for which there may be something to claim
+	asking       map[*Waiter]bool        // that do not wait: a claim of the line is all they ask for
+	size         int                     // waiters that asked for this line, those without a free slot included
+	fair         bool                    // fairness classes share the line, so no task may overtake
+	gen          uint64                  // incremented by each backlog notification; a claim result holds for its gen
+	claiming     bool                    // a claim is in flight; there is never a second one
+	lastClaim    uint64                  // number of its latest claim
+	failures     int                     // failed claims in a row
+	vain         int                     // empty claims in a row
+	vainAt       time.Time
+	err          error          // of the latest claim
+	throttle     *protocol.Wait // why a budget withheld tasks from the latest claim
+	pause        *time.Timer
+	used         uint64 // arrival that asked for it last
 }
 
 // entry is the position of a poll in one line. It is linked while the poll can accept a task of that kind.
@@ -124,7 +124,7 @@ func (l *line) group(c *class) *group {
 		g = &group{class: c, line: l}
 		g.told, g.toldOf = l.gen, allOf(l.gen)
 		l.groups[c] = g
-		for _, n := range l.lanes {
+		for _, n := range l.byRoutingKey {
 			if n.admits(l, c) {
 				n.fits = append(n.fits, g)
 			}
@@ -133,46 +133,49 @@ func (l *line) group(c *class) *group {
 	return g
 }
 
-// mostLanes limits the lanes that a line remembers. A limit is necessary because task types are chosen by clients.
-const mostLanes = 1000
+// maxRoutingKeys limits the routing keys that a line remembers. A limit is necessary because task types are chosen by
+// clients.
+const maxRoutingKeys = 1000
 
-// lane returns the groups whose workers can serve tasks with this type, build and requirements.
-func (l *line) lane(typ, build string, requirements []string) *lane {
+// eligible returns the groups whose workers can serve tasks with this type, build and requirements.
+func (l *line) eligible(typ, build string, requirements []string) *eligibility {
 	l.name = append(append(append(l.name[:0], typ...), 0x1e), build...)
 	for _, r := range requirements {
 		l.name = append(append(l.name, 0x1e), r...)
 	}
-	if n := l.lanes[string(l.name)]; n != nil {
+	if n := l.byRoutingKey[string(l.name)]; n != nil {
 		return n
 	}
-	// Dropping all lanes loses no state. It costs one search through the groups for each lane that is still in use.
-	if len(l.lanes) >= mostLanes {
-		clear(l.lanes)
+	// Dropping all routing keys loses no state. It costs one search through the groups for each routing key that is still
+	// in use.
+	if len(l.byRoutingKey) >= maxRoutingKeys {
+		clear(l.byRoutingKey)
 	}
-	n := &lane{Lane: store.Lane{Type: typ, BuildID: build, Requirements: requirements}}
+	n := &eligibility{RoutingKey: store.RoutingKey{Type: typ, BuildID: build, Requirements: requirements}}
 	for _, g := range l.groups {
 		if n.admits(l, g.class) {
 			n.fits = append(n.fits, g)
 		}
 	}
-	l.lanes[string(l.name)] = n
+	l.byRoutingKey[string(l.name)] = n
 	return n
 }
 
-// tell records that tasks of these lanes are ready in the queue; without lanes, tasks of every lane may be ready.
-func (l *line) tell(lanes []store.Lane) {
+// tell records that tasks of these routing keys are ready in the queue; without routing keys, tasks of every routing
+// key may be ready.
+func (l *line) tell(keys []store.RoutingKey) {
 	// gen is incremented first: a claim in progress was sent at an older gen, so its empty result does not cover these
 	// tasks.
 	l.gen++
-	if len(lanes) == 0 {
+	if len(keys) == 0 {
 		for _, g := range l.groups {
 			g.toldOf = allOf(l.gen)
 			g.tell()
 		}
 	}
-	for i := range lanes {
-		for _, g := range l.lane(lanes[i].Type, lanes[i].BuildID, lanes[i].Requirements).fits {
-			g.toldOf[min(max(lanes[i].Priority, 0), tiers-1)] = l.gen
+	for i := range keys {
+		for _, g := range l.eligible(keys[i].Type, keys[i].BuildID, keys[i].Requirements).fits {
+			g.toldOf[min(max(keys[i].Priority, 0), tiers-1)] = l.gen
 			g.tell()
 		}
 	}
@@ -211,7 +214,7 @@ func (d *Dispatch) line(k lineKey) *line {
 	l := d.lines[k]
 	if l == nil {
 		d.prune()
-		l = &line{key: k, gen: 1, groups: map[*class]*group{}, lanes: map[string]*lane{}}
+		l = &line{key: k, gen: 1, groups: map[*class]*group{}, byRoutingKey: map[string]*eligibility{}}
 		d.lines[k] = l
 	}
 	l.used = d.arrivals
@@ -274,7 +277,7 @@ func (l *line) prune() {
 	if !some {
 		return
 	}
-	clear(l.lanes) // they name the groups
+	clear(l.byRoutingKey) // they name the groups
 	kept := l.open[:0]
 	for _, g := range l.open {
 		if g.class.used {

@@ -25,7 +25,7 @@ func TestATaskGoesPastOlderOnesToWhoMadeIt(t *testing.T) {
 		own := d.Enter(s)
 		older := activity("other")
 		left := func(priority int) {
-			d.Backlog(older.Namespace, older.Queue, older.Kind, store.Lane{Type: older.Type, Priority: priority})
+			d.Backlog(older.Namespace, older.Queue, older.Kind, store.RoutingKey{Type: older.Type, Priority: priority})
 			rested()
 		}
 		goes := func(what string, want bool, change func(*store.Offer)) {
@@ -60,13 +60,13 @@ func TestATaskGoesPastOlderOnesToWhoMadeIt(t *testing.T) {
 		goes("something more urgent lies there", false, nil)
 		goes("it is as urgent", true, func(o *store.Offer) { o.Priority = 4 })
 		flow := func(o *store.Offer) { o.Kind = protocol.KindWorkflow }
-		d.Backlog(older.Namespace, older.Queue, protocol.KindWorkflow, store.Lane{Type: older.Type, Priority: 5})
+		d.Backlog(older.Namespace, older.Queue, protocol.KindWorkflow, store.RoutingKey{Type: older.Type, Priority: 5})
 		goes("nobody keeps the run", true, flow)
 		keepers = []store.Process{process(worker("another"))}
 		goes("another keeps the run", false, flow)
 		keepers = append(keepers, process(w))
 		goes("it keeps the run, too", true, flow)
-		d.Backlog(older.Namespace, older.Queue, older.Kind) // without lanes
+		d.Backlog(older.Namespace, older.Queue, older.Kind) // without routing keys
 		goes("anything may lie there", false, nil)
 		if b.sent() != claims {
 			t.Error("something was claimed for the slot of its own task")

@@ -118,9 +118,9 @@ func (d *Dispatch) ofRun(l *line, want engine.Wanted, o store.Offer, fits func(*
 func (d *Dispatch) longest(l *line, want engine.Wanted, o store.Offer) (w *Waiter) {
 	switch s := o.Session; {
 	case s == nil:
-		w = l.lane(o.Type, o.BuildID, o.Requirements).longest(o.Settings)
+		w = l.eligible(o.Type, o.BuildID, o.Requirements).longest(o.Settings)
 	case o.First:
-		w = l.lane(o.Type, o.BuildID, o.Requirements).longestFor(func(w *Waiter) bool {
+		w = l.eligible(o.Type, o.BuildID, o.Requirements).longestFor(func(w *Waiter) bool {
 			lessee := w.spec.Lessee
 			lessee.Counted = true
 			return engine.Admits(want, lessee, o.Now)

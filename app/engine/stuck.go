@@ -9,8 +9,8 @@ import (
 
 // A stuck run is open, makes no progress, and needs a person. There are two causes. The run's own workflow task fails:
 // the task is part of the run's row, and each update of the run checks it. Or no live worker may lease a ready task:
-// that is checked once per lane (queue, type, build, requirements), not per run, and the store records the result in
-// the rows of the affected runs.
+// that is checked once per routing key (queue, type, build, requirements), not per run, and the store records the
+// result in the rows of the affected runs.
 
 const (
 	// StuckFailures is the number of failed workflow tasks in a row after which a run is stuck.
@@ -73,9 +73,9 @@ func leasable(w protocol.Wait) bool {
 	return w.Reason == protocol.WaitWorkerBusy || w.Reason == protocol.WaitWorkerFull
 }
 
-// UnservedLane returns why no live worker may lease the ready tasks of a lane; nil if a worker may. inSession is true
-// for a lane of activities in sessions: a session that no worker holds needs a worker with room for it.
-func (a *Surroundings) UnservedLane(queue string, want Wanted, inSession bool) *protocol.Wait {
+// Unserved returns why no live worker may lease the ready tasks of a routing key; nil if a worker may. inSession is
+// true for a routing key of activities in sessions: a session that no worker holds needs a worker with room for it.
+func (a *Surroundings) Unserved(queue string, want Wanted, inSession bool) *protocol.Wait {
 	want.Queue = a.Settings(queue)
 	if inSession {
 		want.Session = &Session{}

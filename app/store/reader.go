@@ -102,7 +102,8 @@ type WorkerReader interface {
 	Workers(ctx context.Context, q WorkerQuery) ([]engine.Worker, error)
 	// Owned lists the tasks leased to a worker, of one incarnation or of all if it is empty.
 	Owned(ctx context.Context, k engine.WorkerKey, incarnation string) ([]TaskRef, error)
-	// Suspects lists the open tasks of a namespace that are suspects of the loss of a process, or of all when it is empty.
+	// Suspects lists the open tasks of a namespace that are suspects of the loss of a process, or of all when it is
+	// empty.
 	Suspects(ctx context.Context, namespace string) ([]SuspectRef, error)
 	// Holdings counts, per worker of the namespace, leased tasks and held sessions.
 	Holdings(ctx context.Context, namespace string) (map[string]Holding, error)
@@ -151,12 +152,12 @@ type StuckReader interface {
 	// reason.
 	StuckUpTo(ctx context.Context, namespace string, most int) (int, error)
 	StuckCounts(ctx context.Context) ([]StuckCount, error)
-	// ReadyLanes lists the lanes of all queues that hold ready tasks, in one statement.
-	ReadyLanes(ctx context.Context) ([]ReadyLane, error)
-	// Unserved lists what has to be marked so that the runs with tasks in these lanes are marked and no other run is, at
-	// most limit runs to mark and limit to remove the mark from; in two statements, however many runs there are. A mark
-	// with another reason is removed first.
-	Unserved(ctx context.Context, lanes []UnservedLane, limit int) ([]UnservedRun, error)
+	// ReadyRoutingKeys lists the routing keys of all queues that hold ready tasks, in one statement.
+	ReadyRoutingKeys(ctx context.Context) ([]ReadyRoutingKey, error)
+	// Unserved lists what has to be marked so that the runs with tasks in these routing keys are marked and no other run
+	// is, at most limit runs to mark and limit to remove the mark from; in two statements, however many runs there are. A
+	// mark with another reason is removed first.
+	Unserved(ctx context.Context, keys []UnservedRoutingKey, limit int) ([]UnservedRun, error)
 }
 
 // ScheduleReader knows schedules, with their histories.

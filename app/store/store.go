@@ -225,10 +225,11 @@ type Writes struct {
 	// DropTimelines removes the timelines of sessions. The sessions must be loaded.
 	DropTimelines []engine.SessionKey
 	// DropNamespaces removes namespaces with all their rows, including timelines of their sessions; audits stay, and
-	// lanes stay for a day.
+	// routing keys stay for a day.
 	DropNamespaces []string
-	// DropLanes removes routing keys that no queue had ready tasks of for a day. Claims then no longer search for them.
-	DropLanes bool
+	// DropRoutingKeys removes routing keys that no queue had ready tasks of for a day. Claims then no longer search for
+	// them.
+	DropRoutingKeys bool
 	// EpochFloors raises the epoch floors of namespaces.
 	EpochFloors map[string]int64
 	// Unserved marks runs that no worker serves, or removes the mark. Runs that another app has locked, and deleted
@@ -338,9 +339,9 @@ type Dispatcher interface {
 	// Reserve picks the longest-waiting suitable poller of this process for a task about to become ready, or nil.
 	Reserve(o Offer) Reservation
 	// Backlog reports that ready tasks of this queue were committed without a poller, or that other apps may have left
-	// ready tasks. An empty queue means every queue of the namespace. Without lanes, the tasks may have any routing
-	// key.
-	Backlog(namespace, queue string, kind protocol.TaskKind, lanes ...Lane)
+	// ready tasks. An empty queue means every queue of the namespace. Without routing keys, the tasks may have any
+	// routing key.
+	Backlog(namespace, queue string, kind protocol.TaskKind, keys ...RoutingKey)
 	// LeaseExpired reports that a lease of this worker expired, or that the worker reconnected on another connection.
 	// The worker may have ended or be paused, so its earlier polls must not receive tasks.
 	LeaseExpired(k engine.WorkerKey)
@@ -365,9 +366,9 @@ type Dispatcher interface {
 	Missed()
 }
 
-// Lane is the routing key of a task within its queue and kind: the requirements that every worker must meet. Priority
-// is the highest priority of the tasks that are announced under this key.
-type Lane struct {
+// RoutingKey is the routing key of a task within its queue and kind: the requirements that every worker must meet.
+// Priority is the highest priority of the tasks that are announced under this key.
+type RoutingKey struct {
 	Type, BuildID string
 	Requirements  []string
 	Priority      int

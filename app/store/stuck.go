@@ -7,19 +7,19 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// ReadyLane is a lane of a queue that holds ready tasks: tasks that ask the same of a worker.
-type ReadyLane struct {
+// ReadyRoutingKey is a routing key of a queue that holds ready tasks: tasks that ask the same of a worker.
+type ReadyRoutingKey struct {
 	Namespace, Queue string
 	Kind             protocol.TaskKind
 	Text             string // as the store has it
-	Lane             Lane
+	Key              RoutingKey
 	InSession        bool // tasks in sessions
 }
 
-// UnservedLane is a ready lane whose tasks no live worker may lease. The runs of its tasks that have been ready since
-// Before or longer are stuck.
-type UnservedLane struct {
-	ReadyLane
+// UnservedRoutingKey is a ready routing key whose tasks no live worker may lease. The runs of its tasks that have been
+// ready since Before or longer are stuck.
+type UnservedRoutingKey struct {
+	ReadyRoutingKey
 	Place   bool // only tasks of sessions that no worker holds
 	Before  time.Time
 	Reason  protocol.WaitReason

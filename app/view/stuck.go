@@ -10,20 +10,20 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// UnservedLanes returns the lanes with ready tasks that no live worker may lease. It applies the rules of dispatch once
-// per lane.
-func (v *View) UnservedLanes(ctx context.Context) (list []store.UnservedLane, err error) {
+// UnservedRoutingKeys returns the routing keys with ready tasks that no live worker may lease. It applies the rules of
+// dispatch once per routing key.
+func (v *View) UnservedRoutingKeys(ctx context.Context) (list []store.UnservedRoutingKey, err error) {
 	now, err := v.store.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	err = v.store.View(ctx, func(r store.Reader) error {
-		lanes, err := r.ReadyLanes(ctx)
+		keys, err := r.ReadyRoutingKeys(ctx)
 		if err != nil {
 			return err
 		}
-		sessions := map[string]bool{} // by namespace: whether it has lanes of tasks in sessions
-		for _, l := range lanes {
+		sessions := map[string]bool{} // by namespace: whether it has routing keys of tasks in sessions
+		for _, l := range keys {
 			sessions[l.Namespace] = sessions[l.Namespace] || l.InSession
 		}
 		around := map[string]*engine.Surroundings{}
@@ -32,9 +32,9 @@ func (v *View) UnservedLanes(ctx context.Context) (list []store.UnservedLane, er
 				return err
 			}
 		}
-		for _, l := range lanes {
-			w := around[l.Namespace].UnservedLane(l.Queue, engine.Wanted{
-				Kind: l.Kind, Type: l.Lane.Type, BuildID: l.Lane.BuildID, Requirements: l.Lane.Requirements,
+		for _, l := range keys {
+			w := around[l.Namespace].Unserved(l.Queue, engine.Wanted{
+				Kind: l.Kind, Type: l.Key.Type, BuildID: l.Key.BuildID, Requirements: l.Key.Requirements,
 			}, l.InSession)
 			if w == nil {
 				continue
@@ -44,8 +44,8 @@ func (v *View) UnservedLanes(ctx context.Context) (list []store.UnservedLane, er
 			if place {
 				after = engine.StuckPlace
 			}
-			list = append(list, store.UnservedLane{
-				ReadyLane: l, Place: place, Before: now.Add(-after), Reason: w.Reason, Message: w.Message,
+			list = append(list, store.UnservedRoutingKey{
+				ReadyRoutingKey: l, Place: place, Before: now.Add(-after), Reason: w.Reason, Message: w.Message,
 			})
 		}
 		return nil

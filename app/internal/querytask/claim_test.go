@@ -19,8 +19,8 @@ import (
 // notices counts the notifications of query tasks to pollers.
 type notices struct{ told int }
 
-func (b *notices) Backlog(string, string, protocol.TaskKind, ...store.Lane) { b.told++ }
-func (b *notices) WatchResponse(string) (<-chan struct{}, func())           { return nil, func() {} }
+func (b *notices) Backlog(string, string, protocol.TaskKind, ...store.RoutingKey) { b.told++ }
+func (b *notices) WatchResponse(string) (<-chan struct{}, func())                 { return nil, func() {} }
 
 // inMemory returns query tasks in memory and the counter of notifications to pollers.
 func inMemory() (*Pending, *notices, chan struct{}) {

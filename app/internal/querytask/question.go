@@ -45,7 +45,7 @@ func (*Silent) Unwrap() error { return ErrUnanswered }
 
 // Dispatch notifies pollers of query tasks, and callers of replies.
 type Dispatch interface {
-	Backlog(namespace, queue string, kind protocol.TaskKind, lanes ...store.Lane)
+	Backlog(namespace, queue string, kind protocol.TaskKind, keys ...store.RoutingKey)
 	WatchResponse(id string) (<-chan struct{}, func())
 }
 

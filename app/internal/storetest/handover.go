@@ -66,7 +66,7 @@ func (l *Line) Reserve(o store.Offer) store.Reservation {
 }
 
 // Backlog notes it.
-func (l *Line) Backlog(ns, queue string, kind protocol.TaskKind, _ ...store.Lane) {
+func (l *Line) Backlog(ns, queue string, kind protocol.TaskKind, _ ...store.RoutingKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.backlog = append(l.backlog, fmt.Sprintf("%s/%s/%s", ns, queue, kind))

@@ -134,7 +134,7 @@ func testKeepers(t *testing.T, s Suite) {
 	}
 }
 
-func testLanes(t *testing.T, s Suite) {
+func testRoutingKeys(t *testing.T, s Suite) {
 	w := s.New(t)
 	narrow := w.Worker("narrow", func(w *engine.Worker) {
 		w.AnyActivity, w.ActivityTypes, w.WorkflowTypes = false, []string{"x"}, nil

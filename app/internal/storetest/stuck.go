@@ -53,14 +53,14 @@ func (w *Fixture) stuckIDs() (ids []string) {
 	return ids
 }
 
-// markStuck marks the runs whose tasks have been ready for a minute in lanes that without says no worker serves, as an
-// app does.
-func (w *Fixture) markStuck(without func(store.ReadyLane) bool) {
+// markStuck marks the runs whose tasks have been ready for a minute in routing keys that without says no worker serves,
+// as an app does.
+func (w *Fixture) markStuck(without func(store.ReadyRoutingKey) bool) {
 	w.T.Helper()
 	for {
 		var runs []store.UnservedRun
 		w.View(func(r store.Reader) error {
-			lanes, err := r.ReadyLanes(w.T.Context())
+			keys, err := r.ReadyRoutingKeys(w.T.Context())
 			if err != nil {
 				return err
 			}
@@ -68,12 +68,12 @@ func (w *Fixture) markStuck(without func(store.ReadyLane) bool) {
 			if err != nil {
 				return err
 			}
-			var unserved []store.UnservedLane
-			for _, l := range lanes {
+			var unserved []store.UnservedRoutingKey
+			for _, l := range keys {
 				if without(l) {
-					unserved = append(unserved, store.UnservedLane{
-						ReadyLane: l, Before: now.Add(-time.Minute), Reason: protocol.WaitTypeNotServed,
-						Message: "why of " + l.Lane.Type,
+					unserved = append(unserved, store.UnservedRoutingKey{
+						ReadyRoutingKey: l, Before: now.Add(-time.Minute), Reason: protocol.WaitTypeNotServed,
+						Message: "why of " + l.Key.Type,
 					})
 				}
 			}
@@ -89,8 +89,8 @@ func (w *Fixture) markStuck(without func(store.ReadyLane) bool) {
 	}
 }
 
-// testStuck marks runs by the lanes of their tasks, keeps the marks while the runs make other steps, and removes them;
-// the number of statements does not depend on the number of runs.
+// testStuck marks runs by the routing keys of their tasks, keeps the marks while the runs make other steps, and removes
+// them; the number of statements does not depend on the number of runs.
 func testStuck(t *testing.T, s Suite) {
 	sent := map[int]int64{}
 	for _, n := range []int{3, 150} {
@@ -102,7 +102,7 @@ func testStuck(t *testing.T, s Suite) {
 			}})
 		}
 		w.Start("well")
-		unknown := func(l store.ReadyLane) bool { return l.Lane.Type == "unknown" }
+		unknown := func(l store.ReadyRoutingKey) bool { return l.Key.Type == "unknown" }
 		w.markStuck(unknown)
 		if ids := w.stuckIDs(); len(ids) != 0 {
 			t.Fatalf("before a minute has passed, stuck are %v", ids)
@@ -144,7 +144,7 @@ func testStuck(t *testing.T, s Suite) {
 		if ids := w.stuckIDs(); len(leased) != 1 || slices.Contains(ids, leased[0].Head.WorkflowID) {
 			t.Errorf("a run whose task is leased is stuck: %v", ids)
 		}
-		w.markStuck(func(store.ReadyLane) bool { return false })
+		w.markStuck(func(store.ReadyRoutingKey) bool { return false })
 		if ids := w.stuckIDs(); len(ids) != 0 {
 			t.Errorf("with a worker, stuck are %v", ids)
 		}

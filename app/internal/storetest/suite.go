@@ -33,7 +33,7 @@ func Run(t *testing.T, s Suite) {
 		{"what does not fit is not passed over", testClaimBytesInOrder},
 		{"a workflow task counts the history it shows", testClaimBytesOfHistory},
 		{"a workflow task goes to who keeps its run, and none waits for them", testKeepers},
-		{"workers get only what they can run", testLanes},
+		{"workers get only what they can run", testRoutingKeys},
 		{"a lapsed lease is claimable and its holder is told", testLapse},
 		{"a delayed retry waits for its time", testRetry},
 		{"many claimers share a backlog without loss", testClaimers},
@@ -56,7 +56,7 @@ func Run(t *testing.T, s Suite) {
 		{"sessions", testSessions},
 		{"what former holders of a session run is known after a restart", testFormerHolders},
 		{"listings filter and page", testListings},
-		{"runs without a worker are marked by the lanes of their tasks", testStuck},
+		{"runs without a worker are marked by the routing keys of their tasks", testStuck},
 		{"many sessions in a change", testManySessions},
 		{"runs whose code fails are stuck by their own row", testFailing},
 		{"filters find runs by columns and search attributes", testFilters},
@@ -87,7 +87,7 @@ func Run(t *testing.T, s Suite) {
 		{"two stores never exceed a cap of sessions", testTwoCaps},
 		{"two stores never exceed a budget", testTwoBudgets},
 		{"two stores rank as one", testTwoFair},
-		{"a lane that one store removes while another uses it loses no task", testTwoLanes},
+		{"a routing key that one store removes while another uses it loses no task", testTwoRoutingKeys},
 		{"random operations agree with the model", Model},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, s) })

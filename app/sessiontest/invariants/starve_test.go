@@ -38,7 +38,7 @@ func undisturbed(t *testing.T, w *harness) {
 			), blocked,
 				now.spent.Candidates)
 		}
-		// Work in the background adds statements: on PostgreSQL the lanes are read at intervals.
+		// Work in the background adds statements: on PostgreSQL the routing keys are read at intervals.
 		if now.spent.Statements > was.spent.Statements+10 {
 			t.Errorf(
 				"%s: it takes %d statements, beside %d blocked tasks %d", was.what, was.spent.Statements, blocked,

@@ -371,7 +371,7 @@ func (b *bus) listening(c *pgx.Conn, s *sqldb.Store) {
 func (b *bus) missed(s *sqldb.Store) {
 	look(b.migrated)
 	look(b.decided)
-	s.StaleLanes()
+	s.InvalidateRoutingKeys()
 	if b.dispatch != nil {
 		b.dispatch.Missed()
 	}
@@ -394,7 +394,7 @@ func (b *bus) hear(c *pgx.Conn, s *sqldb.Store) {
 			look(b.migrated)
 		}
 		if slices.ContainsFunc(m.Queues, func(q sqldb.QueueKey) bool { return !q.Kind.Asked() }) {
-			s.StaleLanes()
+			s.InvalidateRoutingKeys()
 		}
 		if m.Decided {
 			look(b.decided)

@@ -129,8 +129,8 @@ type ears struct {
 	told, missed chan struct{}
 }
 
-func (e *ears) Backlog(string, string, protocol.TaskKind, ...store.Lane) { nudge(e.told) }
-func (e *ears) Missed()                                                  { nudge(e.missed) }
+func (e *ears) Backlog(string, string, protocol.TaskKind, ...store.RoutingKey) { nudge(e.told) }
+func (e *ears) Missed()                                                        { nudge(e.missed) }
 
 func nudge(c chan struct{}) {
 	select {

@@ -243,7 +243,7 @@ func TestLanesWithoutATaskForADayGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close(t.Context())
-	storetest.UnusedLanes(t, ofURL(url), func(t *testing.T) (n int) {
+	storetest.UnusedRoutingKeys(t, ofURL(url), func(t *testing.T) (n int) {
 		t.Helper()
 		if err := c.QueryRow(t.Context(), "SELECT count(*) FROM lanes").Scan(&n); err != nil {
 			t.Fatal(err)

@@ -66,13 +66,13 @@ type batch struct {
 	bytes  int                    // payload of events
 	ready  []taskKey              // tasks that became ready, in that order
 
-	leasedIn []leasedIn // on a shared database
-	handed   []handed
-	lanes    map[laneKey]bool // used by this batch and not known to be stored; true until written
-	// whether the batch removes unused lanes, and the removed lanes
-	dropLanes   bool
-	unusedLanes []laneKey
-	unserved    []store.UnservedRun // marks to be written
+	leasedIn    []leasedIn // on a shared database
+	handed      []handed
+	routingKeys map[queueRoutingKey]bool // used by this batch and not known to be stored; true until written
+	// whether the batch removes unused routing keys, and the removed routing keys
+	dropRoutingKeys    bool
+	droppedRoutingKeys []queueRoutingKey
+	unserved           []store.UnservedRun // marks to be written
 
 	missed  []missed // ready tasks without a reserved poller
 	backlog map[QueueKey]*backlog
@@ -239,7 +239,8 @@ func (s *Store) newBatch() *batch {
 		queues: map[engine.QueueKey]*queue{}, active: map[activeKey]map[string]int{},
 		throttled: map[QueueKey]engine.Throttle{},
 		tags:      map[tagKey]*tag{}, fairNow: map[QueueKey]bool{},
-		lanes: map[laneKey]bool{}, backlog: map[QueueKey]*backlog{}, hidden: map[QueueKey]bool{}, claimed: map[string]bool{},
+		routingKeys: map[queueRoutingKey]bool{}, backlog: map[QueueKey]*backlog{}, hidden: map[QueueKey]bool{},
+		claimed: map[string]bool{},
 		touched: map[string]*store.RunChange{},
 		took:    map[engine.WorkerKey]int{}, skipped: map[QueueKey]bool{},
 	}

@@ -27,7 +27,7 @@ type pick struct {
 	priority, rank, readyAt int64
 	version                 int64 // of its run's row, on a shared database
 	activity                *engine.Activity
-	suspect                 *engine.Suspicion // in a lane of suspects
+	suspect                 *engine.Suspicion // in a routing key of suspects
 }
 
 // claim leases ready tasks to the pollers of p: by priority, then oldest first, each to the first poller that is
@@ -42,7 +42,7 @@ func (b *batch) claim(p *pending) error {
 	}
 	r := p.claim
 	q := QueueKey{r.Namespace, r.Queue, r.Kind}
-	if err := b.freshLanes(); err != nil {
+	if err := b.refreshRoutingKeys(); err != nil {
 		return err
 	}
 	for i := range r.Pollers { // a worker that left since its poll, or leaves with this batch, gets no task
@@ -87,14 +87,14 @@ func (b *batch) claim(p *pending) error {
 	if err := b.complete(q, picks); err != nil {
 		return err
 	}
-	var left backlog
+	var unleased backlog
 	for _, t := range picks {
-		lane := b.laneOf(t.taskKey)
+		key := b.routingKeyOf(t.taskKey)
 		if total == 0 {
-			left.add(lane)
+			unleased.add(key)
 			continue
 		}
-		i, ok, full := b.give(t, r, room, held, settings, left.has(lane), holds)
+		i, ok, full := b.give(t, r, room, held, settings, unleased.has(key), holds)
 		size := int64(0)
 		for ok {
 			if size = b.deliveryBytes(t, r, i); bytes.Fits(i, size) {
@@ -103,13 +103,13 @@ func (b *batch) claim(p *pending) error {
 			// The poller receives no more tasks, and the task goes to another poller or waits for the next claim.
 			total -= room[i]
 			room[i] = 0
-			i, ok, full = b.give(t, r, room, held, settings, left.has(lane), holds)
+			i, ok, full = b.give(t, r, room, held, settings, unleased.has(key), holds)
 		}
 		if t.suspect != nil {
 			full = false // another claim follows when a process no longer holds a suspect
 		}
 		if full {
-			left.add(lane)
+			unleased.add(key)
 		}
 		// It could be given and is withheld by the budget alone. That is no backlog, which would have the pollers
 		// claim once more at once, but a wait of a known length.
@@ -143,8 +143,8 @@ func (b *batch) claim(p *pending) error {
 			b.claimed[t.run] = true
 		}
 	}
-	if _, withheld := b.throttled[q]; !withheld && (left.anything || len(left.lanes) > 0) {
-		b.leave(q, left.lanes...)
+	if _, withheld := b.throttled[q]; !withheld && (unleased.anything || len(unleased.keys) > 0) {
+		b.addBacklog(q, unleased.keys...)
 	}
 	b.tellFull(q, r, held, settings)
 	return nil
@@ -165,7 +165,7 @@ func (b *batch) tellFull(q QueueKey, r *store.ClaimRequest, held map[process]int
 		}
 		told[e.Worker.Key()] = true
 		var routes []string
-		for _, l := range b.lanesOf(q) {
+		for _, l := range b.routingKeysOf(q) {
 			if l.session && l.fits(q.Kind, e) {
 				routes = append(routes, freeRoutes(q, l.String(), e.Worker)...)
 			}
@@ -176,12 +176,12 @@ func (b *batch) tellFull(q QueueKey, r *store.ClaimRequest, held map[process]int
 	}
 }
 
-// freeRoutes returns the routes of a lane's tasks in sessions without a holder that the worker may acquire. A session
-// pinned to a release has a route that contains the release, so workers of other releases never read its tasks.
-func freeRoutes(q QueueKey, lane string, w *engine.Worker) []string {
-	list := []string{route(q, lane, "+")}
+// freeRoutes returns the routes of a routing key's tasks in sessions without a holder that the worker may acquire. A
+// session pinned to a release has a route that contains the release, so workers of other releases never read its tasks.
+func freeRoutes(q QueueKey, key string, w *engine.Worker) []string {
+	list := []string{route(q, key, "+")}
 	if w.Release != "" {
-		list = append(list, route(q, lane, "+"+w.Release))
+		list = append(list, route(q, key, "+"+w.Release))
 	}
 	return list
 }
@@ -200,7 +200,7 @@ func processOf(w *engine.Worker) process { return process{w.Key(), w.Incarnation
 // row is locked by another transaction or does not exist; it gets no new session here. Queues without session tasks
 // need no count. open are the routing words of the sessions that fall back from their holders.
 func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]int, open []string, err error) {
-	if !slices.ContainsFunc(b.lanesOf(q), func(l lane) bool { return l.session }) {
+	if !slices.ContainsFunc(b.routingKeysOf(q), func(l routingKey) bool { return l.session }) {
 		return nil, nil, nil
 	}
 	held = map[process]int{}
@@ -272,14 +272,14 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 	return held, open, nil
 }
 
-// ranges returns the routes to read, with those of suspects separately. For each lane that a poller may serve these are
-// "*", or the sessions that its worker holds and, if its limit is not reached, sessions without a holder and sessions
-// that fall back from their holders.
+// ranges returns the routes to read, with those of suspects separately. For each routing key that a poller may serve
+// these are "*", or the sessions that its worker holds and, if its limit is not reached, sessions without a holder and
+// sessions that fall back from their holders.
 func (b *batch) ranges(
 	q QueueKey, pollers []store.Poller, held map[process]int, open []string, settings *engine.Queue,
 ) (all, suspects []string) {
 	plain, suspected := map[string]bool{}, map[string]bool{}
-	for _, l := range b.lanesOf(q) {
+	for _, l := range b.routingKeysOf(q) {
 		routes := plain
 		if l.suspect {
 			routes = suspected
@@ -313,18 +313,18 @@ func (b *batch) ranges(
 	return sorted(plain), sorted(suspected)
 }
 
-// lanesOf are the lanes of a queue, those of this batch included.
-func (b *batch) lanesOf(q QueueKey) []lane {
-	var list []lane
-	known := b.s.lanes.known[q]
+// routingKeysOf are the routing keys of a queue, those of this batch included.
+func (b *batch) routingKeysOf(q QueueKey) []routingKey {
+	var list []routingKey
+	known := b.s.routingKeys.known[q]
 	for _, l := range known {
-		list = append(list, l.lane)
+		list = append(list, l.routingKey)
 	}
-	for k := range b.lanes {
-		if _, ok := known[k.lane]; ok || k.QueueKey != q {
+	for k := range b.routingKeys {
+		if _, ok := known[k.text]; ok || k.QueueKey != q {
 			continue
 		}
-		if l, ok := parseLane(k.lane); ok {
+		if l, ok := parseRoutingKey(k.text); ok {
 			list = append(list, l)
 		}
 	}
@@ -481,7 +481,7 @@ func (b *batch) complete(q QueueKey, picks []pick) error {
 
 // give returns the poller for a task: the first that has room and may run it. full is true if the task gets no poller
 // only because the pollers that may run it have no room: their next claim can lease it. known is true if tasks of this
-// lane are already known to wait, so that full need not be determined again.
+// routing key are already known to wait, so that full need not be determined again.
 func (b *batch) give(
 	t pick, r *store.ClaimRequest, room []int, held map[process]int, settings *engine.Queue, known bool,
 	holds map[process]*engine.Holds,

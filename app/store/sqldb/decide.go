@@ -158,7 +158,7 @@ func (b *batch) apply(w *store.Writes, payloads [][][]byte) {
 		b.flush.tokens[t.ID] = &t
 	}
 	b.applyRemoval(w)
-	b.dropLanes = b.dropLanes || w.DropLanes
+	b.dropRoutingKeys = b.dropRoutingKeys || w.DropRoutingKeys
 	b.unserved = append(b.unserved, w.Unserved...)
 	for ns, epoch := range w.EpochFloors {
 		b.raise(ns, epoch)

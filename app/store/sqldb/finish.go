@@ -18,7 +18,7 @@ import (
 // and notifies subscribers.
 func (b *batch) finish(items []*pending) {
 	s := b.s
-	s.lanes.remember(b)
+	s.routingKeys.remember(b)
 	b.rememberIsolated()
 	if b.sealed {
 		s.commits.Add(1)
@@ -78,7 +78,7 @@ func (b *batch) tellBacklog() {
 		return
 	}
 	for q, left := range b.backlog {
-		b.s.cfg.Dispatch.Backlog(q.Namespace, q.Queue, q.Kind, left.lanes...)
+		b.s.cfg.Dispatch.Backlog(q.Namespace, q.Queue, q.Kind, left.keys...)
 	}
 }
 
@@ -93,12 +93,12 @@ func (b *batch) unlocked() {
 		if r.Run == nil || r.partial {
 			continue
 		}
-		tell := func(q QueueKey, _ ...store.Lane) { b.hidden[q] = true }
+		tell := func(q QueueKey, _ ...store.RoutingKey) { b.hidden[q] = true }
 		if b.touched[id] != nil {
-			tell = b.leave
+			tell = b.addBacklog
 		}
 		if r.readyRow() != (readyRow{}) {
-			tell(QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow}, b.laneOf(taskKey{id, 0}))
+			tell(QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow}, b.routingKeyOf(taskKey{id, 0}))
 		}
 		r.Activities.Any(func(a engine.Activity) bool {
 			if a.State == engine.Ready {

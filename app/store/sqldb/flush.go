@@ -218,7 +218,7 @@ func (b *batch) gatherRun(r *run, runs, moved *db.Rowset, tasks taskRows) error 
 				return err
 			}
 			done()
-			b.lane(QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow}, r.workflowLane().String())
+			b.recordRoutingKey(QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow}, r.workflowRoutingKey().String())
 		}
 		r.stored = want
 	}
@@ -270,18 +270,19 @@ func (b *batch) routeOf(r *run, a *engine.Activity) string {
 		}
 	}
 	q := QueueKey{r.Namespace, a.Queue, protocol.KindActivity}
-	l := activityLane(a, s).String()
-	b.lane(q, l)
+	l := activityRoutingKey(a, s).String()
+	b.recordRoutingKey(q, l)
 	return route(q, l, w)
 }
 
-// lane records a lane that has a ready task, so that claims read it, unless it is known to be stored.
-func (b *batch) lane(q QueueKey, l string) {
-	if known, ok := b.s.lanes.known[q][l]; ok && known.used+laneTrust.Microseconds() > b.now.UnixMicro() {
+// recordRoutingKey records a routing key that has a ready task, so that claims read it, unless it is known to be
+// stored.
+func (b *batch) recordRoutingKey(q QueueKey, l string) {
+	if known, ok := b.s.routingKeys.known[q][l]; ok && known.used+routingKeyTrust.Microseconds() > b.now.UnixMicro() {
 		return
 	}
-	if _, ok := b.lanes[laneKey{q, l}]; !ok {
-		b.lanes[laneKey{q, l}] = true
+	if _, ok := b.routingKeys[queueRoutingKey{q, l}]; !ok {
+		b.routingKeys[queueRoutingKey{q, l}] = true
 	}
 }
 
@@ -393,7 +394,7 @@ func (b *batch) gatherSessions() ([]*db.Call, error) {
 		}
 		calls = append(calls, &db.Call{Stmt: b.s.st.reroute, Args: args, Row: func(v []any) error {
 			q := QueueKey{db.Str(v[0]), db.Str(v[1]), protocol.TaskKind(db.Str(v[2]))}
-			b.leave(q, laneIn(q, db.Str(v[3]))...)
+			b.addBacklog(q, parseRoute(q, db.Str(v[3]))...)
 			return nil
 		}})
 	}
@@ -416,7 +417,7 @@ func (b *batch) gatherRest() ([]*db.Call, error) {
 	workers, goneWorkers := db.NewRowset(record.Workers.Columns), db.NewRowset(record.Workers.Key())
 	tokens, goneTokens, floors := db.NewRowset(record.Tokens.Columns), db.NewRowset(record.Tokens.Key()),
 		db.NewRowset(record.Epochs.Columns)
-	lanes := db.NewRowset(record.Lanes.Columns)
+	routingKeys := db.NewRowset(record.RoutingKeys.Columns)
 	// A workflow ID that was assumed to be free and is not written was decided on without reading its row. The batch is
 	// run again and reads the row.
 	for _, f := range b.workflows {
@@ -460,12 +461,12 @@ func (b *batch) gatherRest() ([]*db.Call, error) {
 	for _, ns := range slices.Sorted(maps.Keys(b.flush.floors)) {
 		floors.S(ns).I(b.flush.floors[ns])
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(b.lanes), func(x, y laneKey) int {
-		return cmp.Or(x.QueueKey.compare(y.QueueKey), cmp.Compare(x.lane, y.lane))
+	for _, k := range slices.SortedFunc(maps.Keys(b.routingKeys), func(x, y queueRoutingKey) int {
+		return cmp.Or(x.QueueKey.compare(y.QueueKey), cmp.Compare(x.text, y.text))
 	}) {
-		if b.lanes[k] {
-			lanes.S(k.Namespace).S(k.Queue).S(string(k.Kind)).S(k.lane).I(b.now.UnixMicro())
-			b.lanes[k] = false
+		if b.routingKeys[k] {
+			routingKeys.S(k.Namespace).S(k.Queue).S(string(k.Kind)).S(k.text).I(b.now.UnixMicro())
+			b.routingKeys[k] = false
 		}
 	}
 	var calls []*db.Call
@@ -489,8 +490,8 @@ func (b *batch) gatherRest() ([]*db.Call, error) {
 	}
 	// Rows that batches of several apps may add at the same time. A row that does not exist yet cannot be locked,
 	// so one app would wait for the end of the other's batch. They are written ahead instead, see ahead.
-	grown := append(st.putEpochs.Calls(floors), b.leaveLanes()...)
-	grown = append(grown, st.addLanes.Calls(lanes)...)
+	grown := append(st.putEpochs.Calls(floors), b.gatherUnusedRoutingKeys()...)
+	grown = append(grown, st.addRoutingKeys.Calls(routingKeys)...)
 	if b.s.cfg.Dialect.Shared {
 		b.grown = append(b.grown, grown...)
 		return calls, nil

@@ -190,7 +190,7 @@ type missed struct {
 func (b *batch) leaveMissed() {
 	for _, m := range b.missed {
 		if b.isReady(m.taskKey) {
-			b.leave(m.queue, b.laneOf(m.taskKey))
+			b.addBacklog(m.queue, b.routingKeyOf(m.taskKey))
 		}
 	}
 	b.missed = nil

@@ -260,9 +260,9 @@ func (b *batch) freed(q QueueKey) {
 	if !b.s.queues.bounded(q) {
 		return
 	}
-	b.leave(q)
+	b.addBacklog(q)
 	if b.s.queues.get(engine.QueueKey{Namespace: q.Namespace}).Budget(q.Kind).Leases > 0 {
-		b.leave(QueueKey{q.Namespace, "", q.Kind})
+		b.addBacklog(QueueKey{q.Namespace, "", q.Kind})
 	}
 }
 

@@ -18,26 +18,26 @@ type statements struct {
 	// removes the mark of markJump
 	markJump, clampBatches, dropMark *db.Stmt
 
-	batch     *db.Stmt // writes (app, batch); on a shared database it also reads the clock
-	advisory  *db.Stmt // tries advisory locks, and returns those that other transactions hold
-	reroute   *db.Stmt
-	owners    *db.Stmt // of runs: workflow keys by run id, unlocked
-	opens     *db.Stmt // open rows of runs
-	opensOf   *db.Stmt // of shared databases: the same of runs that are not as they are remembered, see recall.go
-	held      *db.Stmt // sessions held, by worker; and the words of sessions that fall back, with -1
-	holdings  *db.Stmt // each of them
-	tallies   *db.Stmt // counts of sessions' tasks
-	lastEnded *db.Stmt // in one session, latest first
-	leasedIn  *db.Stmt
-	openIn    *db.Stmt
-	ranIn     *db.Stmt
-	floors    *db.Stmt
-	lanes     *db.Stmt
-	holds     *db.Stmt         // tasks of workers, and suspects among them
-	unserve   *db.Stmt         // marks of runs whose tasks no live worker may lease
-	dropLanes *db.Stmt         // not used since a time; on a database of one app it returns them
-	readyIn   *db.Stmt         // of shared databases: where the first ready tasks of some runs wait
-	picks     map[int]*db.Stmt // candidates of a claim by number of ranges; 0 for arrays
+	batch           *db.Stmt // writes (app, batch); on a shared database it also reads the clock
+	advisory        *db.Stmt // tries advisory locks, and returns those that other transactions hold
+	reroute         *db.Stmt
+	owners          *db.Stmt // of runs: workflow keys by run id, unlocked
+	opens           *db.Stmt // open rows of runs
+	opensOf         *db.Stmt // of shared databases: the same of runs that are not as they are remembered, see recall.go
+	held            *db.Stmt // sessions held, by worker; and the words of sessions that fall back, with -1
+	holdings        *db.Stmt // each of them
+	tallies         *db.Stmt // counts of sessions' tasks
+	lastEnded       *db.Stmt // in one session, latest first
+	leasedIn        *db.Stmt
+	openIn          *db.Stmt
+	ranIn           *db.Stmt
+	floors          *db.Stmt
+	routingKeys     *db.Stmt
+	holds           *db.Stmt         // tasks of workers, and suspects among them
+	unserve         *db.Stmt         // marks of runs whose tasks no live worker may lease
+	dropRoutingKeys *db.Stmt         // not used since a time; on a database of one app it returns them
+	readyIn         *db.Stmt         // of shared databases: where the first ready tasks of some runs wait
+	picks           map[int]*db.Stmt // candidates of a claim by number of ranges; 0 for arrays
 
 	// of batches that are decided on what is remembered, see recall.go
 	stamp, guardNames, guardFresh, guardRows, guardTasks *db.Stmt
@@ -51,8 +51,9 @@ type statements struct {
 
 	addWorkflows, putWorkflows *db.Writer
 
-	putRuns, moveRuns, addEvents, putTasks, dropTasks, putItems, dropItems, putSessions, dropSessions       *db.Writer
-	addTimeline, putEpochs, putWorkers, dropWorkers, putReceipts, putTokens, dropTokens, addAudit, addLanes *db.Writer
+	putRuns, moveRuns, addEvents, putTasks, dropTasks, putItems, dropItems, putSessions, dropSessions *db.Writer
+	addTimeline, putEpochs, putWorkers, dropWorkers, putReceipts, putTokens, dropTokens, addAudit     *db.Writer
+	addRoutingKeys                                                                                    *db.Writer
 
 	schedules, queues, tags    *db.Loader
 	putTags, addTags, dropTags *db.Writer
@@ -76,21 +77,21 @@ const separator = record.RouteSeparator
 // connection.
 func newStatements(d db.Dialect) *statements {
 	s := &statements{
-		begin:     &db.Stmt{SQL: d.Begin, Control: true},
-		commit:    &db.Stmt{SQL: "COMMIT", Control: true},
-		owners:    &db.Stmt{SQL: d.Probe(record.Runs.Key(), "t.run_id, t.namespace, t.workflow_id", "runs", "", "")},
-		opens:     &db.Stmt{SQL: record.OpenRows(d)},
-		tallies:   &db.Stmt{SQL: record.Tallies(d, false)},
-		lastEnded: &db.Stmt{SQL: record.LastEnded(d)},
-		leasedIn:  &db.Stmt{SQL: leasedBy},
-		openIn:    &db.Stmt{SQL: record.OpenIn(d, "t.run_id, t.seq, t.body")},
-		ranIn:     &db.Stmt{SQL: record.RanIn(d)},
-		floors:    &db.Stmt{SQL: "SELECT namespace, floor FROM epochs"},
-		lanes:     &db.Stmt{SQL: lanesAndIsolated},
-		holds:     &db.Stmt{SQL: holdsOf(d)},
-		dropLanes: &db.Stmt{SQL: unusedLanes(d)},
-		unserve:   &db.Stmt{SQL: unserve(d)},
-		picks:     map[int]*db.Stmt{},
+		begin:           &db.Stmt{SQL: d.Begin, Control: true},
+		commit:          &db.Stmt{SQL: "COMMIT", Control: true},
+		owners:          &db.Stmt{SQL: d.Probe(record.Runs.Key(), "t.run_id, t.namespace, t.workflow_id", "runs", "", "")},
+		opens:           &db.Stmt{SQL: record.OpenRows(d)},
+		tallies:         &db.Stmt{SQL: record.Tallies(d, false)},
+		lastEnded:       &db.Stmt{SQL: record.LastEnded(d)},
+		leasedIn:        &db.Stmt{SQL: leasedBy},
+		openIn:          &db.Stmt{SQL: record.OpenIn(d, "t.run_id, t.seq, t.body")},
+		ranIn:           &db.Stmt{SQL: record.RanIn(d)},
+		floors:          &db.Stmt{SQL: "SELECT namespace, floor FROM epochs"},
+		routingKeys:     &db.Stmt{SQL: selectRoutingKeysAndIsolated},
+		holds:           &db.Stmt{SQL: holdsOf(d)},
+		dropRoutingKeys: &db.Stmt{SQL: deleteUnusedRoutingKeys(d)},
+		unserve:         &db.Stmt{SQL: unserve(d)},
+		picks:           map[int]*db.Stmt{},
 
 		workflows: d.Load(record.Workflows, record.Workflows.Key(), ""),
 		runs:      d.Load(record.Runs, record.Runs.Key(), ""),
@@ -108,28 +109,28 @@ func newStatements(d db.Dialect) *statements {
 		dropFormer: d.Remove(record.Former),
 		dropChains: d.RemoveBy(record.Former, formerChain),
 
-		addWorkflows: d.Insert(record.Workflows),
-		putWorkflows: d.Upsert(record.Workflows),
-		putRuns:      d.Upsert(record.Runs),
-		moveRuns:     d.Upsert(record.Runs, "status", "closed_at", "failing"),
-		addEvents:    d.Insert(record.Events),
-		putTasks:     d.Upsert(record.Tasks),
-		dropTasks:    d.Remove(record.Tasks),
-		succeedTasks: d.Succeed(record.Tasks),
-		putItems:     d.Upsert(record.Items),
-		dropItems:    d.Remove(record.Items),
-		putSessions:  d.Upsert(record.Sessions),
-		dropSessions: d.Remove(record.Sessions),
-		addTimeline:  d.Insert(record.Timeline),
-		putEpochs:    d.Raise(record.Epochs),
-		putWorkers:   d.Upsert(record.Workers),
-		dropWorkers:  d.Remove(record.Workers),
-		putReceipts:  d.Upsert(record.Receipts),
-		putTokens:    d.Upsert(record.Tokens),
-		dropTokens:   d.Remove(record.Tokens),
-		addAudit:     d.Insert(record.Audit),
-		dropAudits:   d.RemoveBy(record.Audit, auditNumber),
-		addLanes:     d.Raise(record.Lanes),
+		addWorkflows:   d.Insert(record.Workflows),
+		putWorkflows:   d.Upsert(record.Workflows),
+		putRuns:        d.Upsert(record.Runs),
+		moveRuns:       d.Upsert(record.Runs, "status", "closed_at", "failing"),
+		addEvents:      d.Insert(record.Events),
+		putTasks:       d.Upsert(record.Tasks),
+		dropTasks:      d.Remove(record.Tasks),
+		succeedTasks:   d.Succeed(record.Tasks),
+		putItems:       d.Upsert(record.Items),
+		dropItems:      d.Remove(record.Items),
+		putSessions:    d.Upsert(record.Sessions),
+		dropSessions:   d.Remove(record.Sessions),
+		addTimeline:    d.Insert(record.Timeline),
+		putEpochs:      d.Raise(record.Epochs),
+		putWorkers:     d.Upsert(record.Workers),
+		dropWorkers:    d.Remove(record.Workers),
+		putReceipts:    d.Upsert(record.Receipts),
+		putTokens:      d.Upsert(record.Tokens),
+		dropTokens:     d.Remove(record.Tokens),
+		addAudit:       d.Insert(record.Audit),
+		dropAudits:     d.RemoveBy(record.Audit, auditNumber),
+		addRoutingKeys: d.Raise(record.RoutingKeys),
 
 		namespaces: d.Load(record.Namespaces, record.Namespaces.Key(), ""),
 		schedules:  d.Load(record.Schedules, record.Schedules.Key(), ""),

@@ -137,7 +137,7 @@ type Store struct {
 	unblock atomic.Bool // Unblock runs
 
 	statements, trips, commits, changes, rows, readings, candidates atomic.Int64
-	lanes                                                           lanes
+	routingKeys                                                     routingKeyCache
 	isolated                                                        isolated
 	// queues in which a blamed task waited for an idle process at the last claim; only the committer uses it
 	blamed map[QueueKey]bool
@@ -164,7 +164,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		jumps:  make(chan store.ClockJump, 16),
 		ledger: quota.New(), outage: outage{gone: cfg.Outage, back: cfg.Recovered},
 	}
-	s.lanes.known = map[QueueKey]map[string]knownLane{}
+	s.routingKeys.known = map[QueueKey]map[string]cachedRoutingKey{}
 	s.queues.init()
 	s.pruned, s.again = map[tagKey]int64{}, map[QueueKey]*lookback{}
 	s.clock.Shift, s.clock.Wall = cfg.Shift, cfg.Wall
@@ -209,7 +209,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 			return nil, fmt.Errorf("row of %s: %w", cfg.App, err)
 		}
 	}
-	if err := s.refreshLanes(ctx); err != nil {
+	if err := s.loadRoutingKeys(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.RefreshQueues(ctx); err != nil {

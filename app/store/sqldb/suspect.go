@@ -43,7 +43,7 @@ func (b *batch) isolates(p process) bool {
 func (b *batch) leasedSuspect(q QueueKey, s *engine.Suspicion, w *engine.Worker) {
 	if s != nil && s.Alone {
 		b.isolate(processOf(w), true)
-		b.hidden[q] = true // the hint makes other apps read the isolated processes, with the lanes
+		b.hidden[q] = true // the hint makes other apps read the isolated processes, with the routing keys
 	}
 }
 
@@ -59,7 +59,7 @@ func (b *batch) isolate(p process, is bool) {
 func (b *batch) maybeIdle(namespace string) {
 	for q := range b.s.blamed {
 		if q.Namespace == namespace {
-			b.leave(q)
+			b.addBacklog(q)
 		}
 	}
 }
@@ -84,7 +84,7 @@ func (b *batch) suspectGone(namespace string, l engine.Lease) {
 		b.isolate(p, false)
 	}
 	for _, kind := range []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity} {
-		b.leave(QueueKey{namespace, "", kind})
+		b.addBacklog(QueueKey{namespace, "", kind})
 	}
 }
 
@@ -125,8 +125,8 @@ func (b *batch) claimedBy(p process, h *engine.Holds) {
 	}
 }
 
-// suspects reads the tasks in lanes of suspects, in the order of their delivery, and counts the tasks of each process
-// that polls for them. Without such a lane it sends no statement.
+// suspects reads the tasks in routing keys of suspects, in the order of their delivery, and counts the tasks of each
+// process that polls for them. Without such a routing key it sends no statement.
 func (b *batch) suspects(
 	q QueueKey, routes []string, pollers []store.Poller,
 ) (map[process]*engine.Holds, []pick, error) {
@@ -234,13 +234,13 @@ func holdsOf(d db.Dialect) string {
 	}, " UNION ALL ")+") AS h GROUP BY h.namespace, h.owner")
 }
 
-// lanesAndIsolated reads the lanes of all queues, followed by the tasks that isolate their processes, with -1: their
-// worker, and the document that holds the incarnation of the process.
-const lanesAndIsolated = "SELECT namespace, queue, kind, lane, used_at FROM lanes" +
+// selectRoutingKeysAndIsolated reads the routing keys of all queues, followed by the tasks that isolate their
+// processes, with -1: their worker, and the document that holds the incarnation of the process.
+const selectRoutingKeysAndIsolated = "SELECT namespace, queue, kind, lane, used_at FROM lanes" +
 	" UNION ALL SELECT namespace, owner, 'activity', body, -1 FROM tasks WHERE suspect = 2 AND owner IS NOT NULL" +
 	" UNION ALL SELECT namespace, owner, 'workflow', state, -1 FROM runs WHERE suspect = 2 AND owner IS NOT NULL"
 
-// isolatedRow is the isolated process of a row that follows the lanes.
+// isolatedRow is the isolated process of a row that follows the routing keys.
 func isolatedRow(namespace, owner string, kind protocol.TaskKind, body string) (process, error) {
 	p := process{WorkerKey: engine.WorkerKey{Namespace: namespace, ID: owner}}
 	if kind == protocol.KindWorkflow {

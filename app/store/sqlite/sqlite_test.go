@@ -285,7 +285,7 @@ func besideStores(t *testing.T) (storetest.Suite, *sql.DB) {
 
 func TestLanesWithoutATaskForADayGo(t *testing.T) {
 	s, db := besideStores(t)
-	storetest.UnusedLanes(t, s, func(t *testing.T) (n int) {
+	storetest.UnusedRoutingKeys(t, s, func(t *testing.T) (n int) {
 		t.Helper()
 		if err := db.QueryRow("SELECT count(*) FROM lanes").Scan(&n); err != nil {
 			t.Fatal(err)

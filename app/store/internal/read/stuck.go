@@ -13,37 +13,37 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The view judges once per lane whether live workers may lease its tasks. These queries read the lanes that have tasks,
-// and, for the lanes without a worker, the runs whose stuck mark must change.
+// The view judges once per routing key whether live workers may lease its tasks. These queries read the routing keys
+// that have tasks, and, for the routing keys without a worker, the runs whose stuck mark must change.
 
-func (r *reader) ReadyLanes(ctx context.Context) (list []store.ReadyLane, err error) {
+func (r *reader) ReadyRoutingKeys(ctx context.Context) (list []store.ReadyRoutingKey, err error) {
 	query := "SELECT namespace, queue, kind, lane FROM lanes WHERE " + record.HasReady(r.dialect)
 	err = r.query(ctx, query, nil, func(v []any) error {
-		l := store.ReadyLane{
+		l := store.ReadyRoutingKey{
 			Namespace: db.Str(v[0]), Queue: db.Str(v[1]), Kind: protocol.TaskKind(db.Str(v[2])), Text: db.Str(v[3]),
 		}
-		kind, lane, ok := record.ParseLane(l.Text)
+		kind, key, ok := record.ParseRoutingKey(l.Text)
 		if !ok {
 			return nil
 		}
-		l.Lane, l.InSession = lane, strings.TrimPrefix(kind, record.SuspectLane) == record.SessionLane
+		l.Key, l.InSession = key, strings.TrimPrefix(kind, record.SuspectKeyPrefix) == record.SessionKeyKind
 		list = append(list, l)
 		return nil
 	})
-	return list, wrap(err, "lanes with ready tasks")
+	return list, wrap(err, "routing keys with ready tasks")
 }
 
-// laneColumns are the parameters of a lane without a worker: the range of its routes, since when a task must have been
-// ready, and the mark of the run.
-var laneColumns = []db.Column{
+// unservedColumns are the parameters of a routing key without a worker: the range of its routes, since when a task must
+// have been ready, and the mark of the run.
+var unservedColumns = []db.Column{
 	db.Text("low"), db.Text("high"), db.Num("ready_by"), db.Text("reason"), db.Text("message"),
 }
 
 func (r *reader) Unserved(
-	ctx context.Context, lanes []store.UnservedLane, limit int,
+	ctx context.Context, keys []store.UnservedRoutingKey, limit int,
 ) (list []store.UnservedRun, err error) {
-	rows := db.NewRowset(laneColumns)
-	for _, l := range lanes {
+	rows := db.NewRowset(unservedColumns)
+	for _, l := range keys {
 		low, high := routes(l)
 		rows.S(low).S(high).I(micros(l.Before)).S(string(l.Reason)).S(l.Message)
 	}
@@ -53,7 +53,7 @@ func (r *reader) Unserved(
 		list = append(list, store.UnservedRun{Run: db.Str(v[0])})
 		return nil
 	})
-	if err == nil && len(lanes) > 0 {
+	if err == nil && len(keys) > 0 {
 		err = r.query(ctx, unmarked, args, func(v []any) error {
 			list = append(list, store.UnservedRun{Run: db.Str(v[0]), Stuck: &engine.Stuck{
 				Since: history.Micros(db.Int(v[1])), Reason: protocol.WaitReason(db.Str(v[2])), Message: db.Str(v[3]),
@@ -64,9 +64,9 @@ func (r *reader) Unserved(
 	return list, wrap(err, "runs without a worker")
 }
 
-// routes is the range of the routes of a lane, without its end. The routing word of a session without a holder begins
-// with +.
-func routes(l store.UnservedLane) (low, high string) {
+// routes is the range of the routes of a routing key, without its end. The routing word of a session without a holder
+// begins with +.
+func routes(l store.UnservedRoutingKey) (low, high string) {
 	of := strings.Join([]string{l.Namespace, l.Queue, string(l.Kind), l.Text}, record.RouteSeparator)
 	if l.Place {
 		return of + record.RouteSeparator + "+", of + record.RouteSeparator + ","
@@ -80,14 +80,14 @@ func unservedRuns(d db.Dialect, limit int) (marked, unmarked string) {
 	marked = fmt.Sprintf("SELECT r.run_id FROM runs AS r WHERE r.unserved IS NOT NULL AND NOT EXISTS"+
 		" (SELECT 1 FROM %s AS k WHERE k.reason = r.unserved AND EXISTS"+
 		" (SELECT 1 FROM tasks AS t WHERE t.run_id = r.run_id AND %s)) LIMIT %d",
-		d.List(laneColumns), strings.ReplaceAll(within, "t.route", plain(d)+"t.route"), limit)
+		d.List(unservedColumns), strings.ReplaceAll(within, "t.route", plain(d)+"t.route"), limit)
 	tasks := "tasks AS t ON " + within
-	if d.Shared { // so that each lane is read by its range of the index
+	if d.Shared { // so that each routing key is read by its range of the index
 		tasks = "LATERAL (SELECT t.run_id, t.ready_at FROM tasks AS t WHERE " + within + " OFFSET 0) AS t"
 	}
 	unmarked = fmt.Sprintf("SELECT t.run_id, min(t.ready_at), min(k.reason), min(k.message) FROM %s AS k CROSS JOIN %s"+
 		" CROSS JOIN runs AS r WHERE r.run_id = t.run_id AND r.unserved IS NULL AND r.closed_at IS NULL"+
-		" GROUP BY t.run_id LIMIT %d", d.List(laneColumns), tasks, limit)
+		" GROUP BY t.run_id LIMIT %d", d.List(unservedColumns), tasks, limit)
 	return marked, unmarked
 }
 

@@ -67,7 +67,7 @@ var (
 		db.Num("at"), db.Text("identity"), db.Text("action"), db.Text("namespace"), db.Text("target"),
 		db.Text("detail"),
 	}}
-	Lanes = &db.Table{
+	RoutingKeys = &db.Table{
 		Name: "lanes", Keys: 4, Columns: []db.Column{
 			db.Text("namespace"), db.Text("queue"), db.Text("kind"), db.Text("lane"), db.Num("used_at"),
 		},

@@ -12,26 +12,26 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// dropLanes removes lanes that were not used for a day.
-var dropLanes = store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) {
-	return store.Writes{DropLanes: true}, nil
+// dropRoutingKeys removes routing keys that were not used for a day.
+var dropRoutingKeys = store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) {
+	return store.Writes{DropRoutingKeys: true}, nil
 }}
 
-// UnusedLanes checks that lanes are removed a day after their last task, that lanes with a waiting task stay, and that
-// a removed lane is created again with its next task. lanes returns the number of rows.
-func UnusedLanes(t *testing.T, s Suite, lanes func(t *testing.T) int) {
+// UnusedRoutingKeys checks that routing keys are removed a day after their last task, that routing keys with a waiting
+// task stay, and that a removed routing key is created again with its next task. count returns the number of rows.
+func UnusedRoutingKeys(t *testing.T, s Suite, count func(t *testing.T) int) {
 	w := s.New(t)
 	worker := w.Worker("w")
 	want := func(what string, n int) {
 		t.Helper()
-		if got := lanes(t); got != n {
-			t.Fatalf("%s: %d lanes, want %d", what, got, n)
+		if got := count(t); got != n {
+			t.Fatalf("%s: %d routing keys, want %d", what, got, n)
 		}
 	}
 	w.Start("a")
 	w.Decide(w.One(protocol.KindWorkflow, worker), Activity("left", ""))
 	want("two tasks", 2)
-	// Within an hour a lane costs nothing, after it a row.
+	// Within an hour a routing key costs nothing, after it a row.
 	rows := func(workflow string) int64 {
 		before := w.S.Stats().Rows
 		w.Start(workflow)
@@ -42,13 +42,13 @@ func UnusedLanes(t *testing.T, s Suite, lanes func(t *testing.T) int) {
 	soon := rows("soon")
 	w.Pass(time.Hour + time.Second)
 	if late, again := rows("late"), rows("again"); late != soon+1 || again != soon {
-		t.Errorf("a start writes %d rows, %d in a lane not used for an hour, and %d after that", soon, late, again)
+		t.Errorf("a start writes %d rows, %d with a routing key not used for an hour, and %d after that", soon, late, again)
 	}
 	w.Pass(23 * time.Hour)
-	w.Commit(dropLanes)
+	w.Commit(dropRoutingKeys)
 	want("used within a day", 2)
-	w.Pass(2 * time.Hour) // the activity has waited for longer than that, the workflows' lane is empty
-	w.Commit(dropLanes)
+	w.Pass(2 * time.Hour) // the activity has waited for longer than that, the workflows' routing key is empty
+	w.Commit(dropRoutingKeys)
 	want("one is unused", 1)
 	w.Start("b")
 	want("used again", 2)
@@ -62,9 +62,9 @@ func UnusedLanes(t *testing.T, s Suite, lanes func(t *testing.T) int) {
 	w.One(protocol.KindWorkflow, worker)
 }
 
-// A lane is removed by one app in the moment in which another, that has known it for a day, makes a task ready in it:
-// a claim still finds the task.
-func testTwoLanes(t *testing.T, s Suite) {
+// A routing key is removed by one app in the moment in which another, that has known it for a day, makes a task ready
+// in it: a claim still finds the task.
+func testTwoRoutingKeys(t *testing.T, s Suite) {
 	if !s.Shared {
 		t.Skip("one process has this database to itself")
 	}
@@ -90,7 +90,7 @@ func testTwoLanes(t *testing.T, s Suite) {
 		shift.Add(int64(25 * time.Hour))
 		var wg sync.WaitGroup
 		remove := func() {
-			if _, err := one.S.Commit(context.Background(), dropLanes); err != nil {
+			if _, err := one.S.Commit(context.Background(), dropRoutingKeys); err != nil {
 				t.Error(err)
 			}
 		}
