@@ -109,19 +109,19 @@ var directions = []direction{
 		"app/auth", "app/dispatch", "app/store", "shared/payload", "shared/protocol",
 	}},
 	{"app/internal/channel", []string{"app/internal/workerconn", "app/dispatch", "app/store", common}},
-	{"app/plane", []string{
+	{"app/server", []string{
 		"app/internal/httpapi", "app/internal/workerapi", "app/internal/channel", "app/internal/workerconn",
 		"app/internal/sweep", "app/broker", "app/view", "app/dispatch",
 		"app/auth", "app/store", "app/engine", "internal/budget", "shared/protocol",
 	}},
-	{"app", []string{"app/plane", "web", "internal/connlimit", "internal/httpjson", "internal/process"}},
+	{"app", []string{"app/server", "web", "internal/connlimit", "internal/httpjson", "internal/process"}},
 	{"internal/docnumbers", nil}, // for tests only: compares numbers in the guide with the program
 	// a tool: not in the binary
 	{"app/internal/openapi", []string{
 		"app/internal/httpapi", "app/internal/workerapi", "app/internal/serve", "app/auth", common,
 	}},
 	{"app/internal/openapi/write", []string{"app/internal/openapi"}},
-	{"app/apptest", []string{"app", "app/plane", "app/internal/...", "app/store/...", "docs"}},
+	{"app/apptest", []string{"app", "app/server", "app/internal/...", "app/store/...", "docs"}},
 	{"app/sessiontest/invariants", nil},
 	{"app/sessiontest", nil}, // tests only
 
@@ -142,7 +142,7 @@ var directions = []direction{
 		common,
 	}},
 	{"workflowtest", []string{ // for the tests of its users: a whole app, in virtual time
-		"worker", "internal/link", "worker/workflow", "worker/activity", "app/plane", "app/store", "app/store/sqldb",
+		"worker", "internal/link", "worker/workflow", "worker/activity", "app/server", "app/store", "app/store/sqldb",
 		"app/store/sqlite", common,
 	}},
 
@@ -151,7 +151,7 @@ var directions = []direction{
 	// Where app and worker meet.
 	{"internal/cli/bench", []string{
 		"client", "internal/cli/bench/flame",
-		"app", "app/plane", "app/engine", "app/broker", "app/view", "app/dispatch", "app/store/...", "worker",
+		"app", "app/server", "app/engine", "app/broker", "app/view", "app/dispatch", "app/store/...", "worker",
 		"internal/link", "worker/workflow", "sandbox", "sandbox/frame",
 		common,
 	}},
@@ -160,7 +160,7 @@ var directions = []direction{
 	{"internal/cli/conformance", nil},
 	{"internal/cli", []string{
 		"client",
-		"internal/cli/...", "docs", "web", "app", "app/plane", "app/auth", "app/engine", "app/broker", "app/dispatch",
+		"internal/cli/...", "docs", "web", "app", "app/server", "app/auth", "app/engine", "app/broker", "app/dispatch",
 		"app/store/...", "worker", "internal/link", "sandbox",
 		"examples/look", "examples/research", common,
 	}},
@@ -383,7 +383,7 @@ func TestPurePackagesNeverReadTheClock(t *testing.T) {
 
 // joins are the packages that may bind a dispatch to a store: the plane, for everybody, and the tests of the parts that
 // it joins.
-var joins = []string{"app/plane", "app/dispatch", "app/broker"}
+var joins = []string{"app/server", "app/dispatch", "app/broker"}
 
 // One package assembles the control plane, so that tests run the same control plane as the app.
 func TestOnlyThePlaneJoinsAControlPlane(t *testing.T) {
@@ -395,15 +395,15 @@ func TestOnlyThePlaneJoinsAControlPlane(t *testing.T) {
 				t.Error(err)
 			}
 			for _, b := range binds {
-				joined = joined || p.name() == "app/plane"
+				joined = joined || p.name() == "app/server"
 				if !slices.Contains(joins, p.name()) {
-					t.Errorf("%s joins a control plane by hand: open an app/plane", b)
+					t.Errorf("%s joins a control plane by hand: open an app/server", b)
 				}
 			}
 		}
 	}
 	if !joined {
-		t.Error("app/plane binds nothing: this test looks for the wrong call")
+		t.Error("app/server binds nothing: this test looks for the wrong call")
 	}
 }
 
@@ -453,7 +453,7 @@ func TestArchitectureChecksCatchWhatTheyAreFor(t *testing.T) {
 		{at("app/broker", module+"/worker"), 1},
 		{at("worker/internal/runner", module+"/app/broker"), 1},
 		{at("app", module+"/app/store/sqlite"), 2},
-		{at("app/plane", module+"/app/store/sqlite"), 2},
+		{at("app/server", module+"/app/store/sqlite"), 2},
 		{at("internal/cli", module+"/app/store/sqlite", module+"/worker"), 0},
 		{at("app/novelty"), 1},
 		{at("", module+"/internal/cli"), 0},

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sojourn-run/sojourn/app/plane"
+	"github.com/sojourn-run/sojourn/app/server"
 	"github.com/sojourn-run/sojourn/internal/connlimit"
 	"github.com/sojourn-run/sojourn/internal/httpjson"
 	"github.com/sojourn-run/sojourn/internal/process"
@@ -24,7 +24,7 @@ import (
 // Options of an app: the options of its plane, and the options of its listener. Authentication may be off only on a
 // loopback address.
 type Options struct {
-	plane.Options
+	server.Options
 
 	Addr  string        // host:port; port 0 takes a free one
 	Drain time.Duration // how long a shutdown may take: 25 s
@@ -37,7 +37,7 @@ type Options struct {
 
 // App is a control plane with a port. Make it with New, serve with Run.
 type App struct {
-	*plane.Plane
+	*server.Plane
 	opt      Options
 	server   *http.Server
 	listener net.Listener
@@ -53,7 +53,7 @@ func New(ctx context.Context, o Options) (*App, error) {
 	if o.Dashboard == nil {
 		o.Dashboard = web.Handler()
 	}
-	p, err := plane.Open(ctx, o.Options)
+	p, err := server.Open(ctx, o.Options)
 	if err != nil {
 		return nil, err
 	}

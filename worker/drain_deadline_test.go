@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
-	"github.com/sojourn-run/sojourn/app/plane"
+	"github.com/sojourn-run/sojourn/app/server"
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
@@ -16,7 +16,7 @@ import (
 // At the default drain timeout of 25 s, running code has 20 s to finish, and the whole drain ends within 25 s.
 func TestRunningTasksGetTheDrainTimeoutLessFiveSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := apptest.Plane(t, "", plane.Options{})
+		p := apptest.Plane(t, "", server.Options{})
 		began := make(chan struct{}, 2)
 		cancelled := make(chan time.Time, 1)
 		r := worker.NewRegistry()

@@ -16,7 +16,7 @@ import (
 	"github.com/oklog/ulid/v2"
 	"github.com/rs/zerolog"
 
-	"github.com/sojourn-run/sojourn/app/plane"
+	"github.com/sojourn-run/sojourn/app/server"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
@@ -33,7 +33,7 @@ const queue = "default"
 type Env struct {
 	t        testing.TB
 	registry *worker.Registry
-	plane    *plane.Plane
+	plane    *server.Plane
 	ctx      context.Context // context of the test's waits; it ends when the test has failed
 	fail     context.CancelFunc
 	late     *atomic.Bool // the time that the test binary has is nearly over
@@ -160,7 +160,7 @@ func (e *Env) begin(path string) (end func()) {
 	console.FormatExtra = nil // a stack, which the test fails with
 	log := zerolog.New(console).Level(zerolog.WarnLevel)
 	var err error
-	e.plane, err = plane.Open(e.t.Context(), plane.Options{
+	e.plane, err = server.Open(e.t.Context(), server.Options{
 		Release: "test", NoAuth: true, Log: log,
 		Open: func(ctx context.Context, _ string, d store.Dispatcher) (store.Store, error) {
 			return sqlite.Open(ctx, path, sqldb.Options{App: "test", Dispatch: d})

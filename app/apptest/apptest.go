@@ -16,7 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/app"
-	"github.com/sojourn-run/sojourn/app/plane"
+	"github.com/sojourn-run/sojourn/app/server"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/postgres"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
@@ -46,7 +46,7 @@ func Start(t testing.TB, o Options) *App {
 		o.Database = "sqlite:" + filepath.Join(t.TempDir(), "test.db")
 	}
 	ao := app.Options{
-		Options: plane.Options{
+		Options: server.Options{
 			Open: opens(o.Database), Shared: !strings.HasPrefix(o.Database, "sqlite:"), Release: "test", NoAuth: true,
 			Metrics: true, Log: Log(t),
 		},

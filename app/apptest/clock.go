@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/sojourn-run/sojourn/app/plane"
+	"github.com/sojourn-run/sojourn/app/server"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/postgres"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
@@ -66,7 +66,7 @@ func (c *Clock) Set(by time.Duration) {
 func (c *Clock) Now() time.Time { return time.Now().Add(time.Duration(c.by.Load())) }
 
 // Change makes an app open its store with this clock.
-func (c *Clock) Change(o *plane.Options) {
+func (c *Clock) Change(o *server.Options) {
 	o.Open = func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
 		so := sqldb.Options{App: id, Dispatch: d}
 		if path, ok := strings.CutPrefix(c.database, "sqlite:"); ok {

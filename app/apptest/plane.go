@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/plane"
+	"github.com/sojourn-run/sojourn/app/server"
 )
 
 // Plane opens a control plane without a listener, so that it can run in virtual time, and runs it until the test ends
 // or it is closed. It is the control plane of an app with release "test" and without tokens. database is sqlite:PATH or
 // postgres://…, empty for a new SQLite file; Open replaces the function that opens it.
-func Plane(t testing.TB, database string, o plane.Options) *plane.Plane {
+func Plane(t testing.TB, database string, o server.Options) *server.Plane {
 	t.Helper()
 	if database == "" {
 		database = "sqlite:" + filepath.Join(t.TempDir(), "test.db")
@@ -26,7 +26,7 @@ func Plane(t testing.TB, database string, o plane.Options) *plane.Plane {
 	o.Shared = o.Shared || !strings.HasPrefix(database, "sqlite:")
 	o.NoAuth = o.Token == ""
 	o.Log = Log(t)
-	p, err := plane.Open(t.Context(), o)
+	p, err := server.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func Plane(t testing.TB, database string, o plane.Options) *plane.Plane {
 }
 
 // Close ends a plane; again it does nothing.
-func Close(t testing.TB, p *plane.Plane) {
+func Close(t testing.TB, p *server.Plane) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/internal/httpapi"
 	"github.com/sojourn-run/sojourn/app/internal/workerapi"
-	"github.com/sojourn-run/sojourn/app/plane"
+	"github.com/sojourn-run/sojourn/app/server"
 )
 
 // metered is a body that counts the bytes read.
@@ -28,7 +28,7 @@ func (m *metered) Read(p []byte) (int, error) {
 
 // Of a caller without a valid token no body is read, on any route and any path: only that of a sign-in, to 4 KiB.
 func TestNoBodyIsReadWithoutAValidToken(t *testing.T) {
-	p := apptest.Plane(t, "", plane.Options{Release: "1", Token: admin, Dashboard: http.NotFoundHandler()})
+	p := apptest.Plane(t, "", server.Options{Release: "1", Token: admin, Dashboard: http.NotFoundHandler()})
 	who, err := p.Auth().Authenticate(t.Context(), admin)
 	if err != nil {
 		t.Fatal(err)

@@ -8,14 +8,14 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/broker"
-	"github.com/sojourn-run/sojourn/app/plane"
+	"github.com/sojourn-run/sojourn/app/server"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // The request is seen when a live worker has its task, and stays seen while the code cleans up.
 func TestARequestToCancelThatNoLiveWorkerHasSeenForAMinuteNeedsAttention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := apptest.Plane(t, "", plane.Options{})
+		p := apptest.Plane(t, "", server.Options{})
 		a := &app{p.Broker(), p.View(), p.Store(), t}
 		at := protocol.Target{WorkflowID: "one"}
 		shown := func(what string, seen, attention bool) {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
-	"github.com/sojourn-run/sojourn/app/plane"
+	"github.com/sojourn-run/sojourn/app/server"
 	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -18,7 +18,7 @@ import (
 func TestAFollowerIsToldThatNothingHappensWithoutAsking(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "follow.db")
 	synctest.Test(t, func(t *testing.T) {
-		p := apptest.Plane(t, "sqlite:"+path, plane.Options{})
+		p := apptest.Plane(t, "sqlite:"+path, server.Options{})
 		b, db := p.Broker(), p.Store()
 		started, err := b.Start(t.Context(), protocol.StartRequest{WorkflowID: "f", WorkflowType: "wf"})
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-run/sojourn/app/broker"
-	"github.com/sojourn-run/sojourn/app/plane"
+	"github.com/sojourn-run/sojourn/app/server"
 	"github.com/sojourn-run/sojourn/examples/look"
 	"github.com/sojourn-run/sojourn/examples/research"
 	"github.com/sojourn-run/sojourn/internal/config"
@@ -147,7 +147,7 @@ func newest(
 }
 
 // approve sends the signal the sample waits for, once, when it waits for it.
-func approve(ctx context.Context, p *plane.Plane, run protocol.StartResponse) error {
+func approve(ctx context.Context, p *server.Plane, run protocol.StartResponse) error {
 	target := protocol.Target{Namespace: run.Namespace, WorkflowID: run.WorkflowID}
 	changed, stop := p.Dispatch().WatchRun(run.RunID)
 	defer stop()

@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/plane"
+	"github.com/sojourn-run/sojourn/app/server"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/postgres"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
@@ -171,7 +171,7 @@ func (p *program) app(ctx context.Context, s *settings, memory int64) (*app.App,
 	}
 	probes := &app.Probes{Addr: s.Addr, TLS: rules, Log: s.Log}
 	return app.New(ctx, app.Options{
-		Options: plane.Options{
+		Options: server.Options{
 			Open: func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
 				defer probes.Close()
 				return s.awaitStore(ctx, id, d, probes.Serve)

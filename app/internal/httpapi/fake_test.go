@@ -252,8 +252,8 @@ func (s tokens) View(_ context.Context, fn func(store.Reader) error) error { ret
 
 func (s tokens) Commit(context.Context, store.Change) (any, error) { return nil, store.ErrUnavailable }
 
-// server serves the whole port over a broker.
-func server(t testing.TB, f *fake, o auth.Options) *httptest.Server {
+// fakeServer serves the whole port over a broker.
+func fakeServer(t testing.TB, f *fake, o auth.Options) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(handler(f, o, zerolog.Nop()))
 	t.Cleanup(s.Close)

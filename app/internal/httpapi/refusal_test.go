@@ -78,7 +78,7 @@ func TestEveryRouteChecksInOrderAndRefusesInItsEnvelope(t *testing.T) {
 		run:     protocol.RunView{WorkflowID: "order-1", RunID: "r1"},
 		receipt: protocol.CommandReceipt{WorkflowID: "order-1", RunID: "r1"},
 	}
-	s := server(t, f, auth.Options{})
+	s := fakeServer(t, f, auth.Options{})
 	for _, rt := range httpapi.Routes() {
 		if rt.Open() {
 			continue
@@ -134,7 +134,7 @@ func TestRolesAreThoseOfTheTable(t *testing.T) {
 		sum := sha256.Sum256([]byte("s"))
 		kept[string(r)] = store.Token{ID: string(r), Hash: sum[:], Roles: []string{string(r)}}
 	}
-	s := server(t, &fake{}, auth.Options{Store: tokens{kept: kept}})
+	s := fakeServer(t, &fake{}, auth.Options{Store: tokens{kept: kept}})
 	for _, rt := range httpapi.Routes() {
 		for _, role := range auth.Roles {
 			got := ask(
@@ -185,7 +185,7 @@ func TestTheTableGivesEachRoleWhatItShouldHave(t *testing.T) {
 func TestATokenOfOneNamespaceWorksThereAlone(t *testing.T) {
 	sum := sha256.Sum256([]byte("s"))
 	f := &fake{}
-	s := server(t, f, auth.Options{Store: tokens{kept: map[string]store.Token{
+	s := fakeServer(t, f, auth.Options{Store: tokens{kept: map[string]store.Token{
 		"b": {ID: "b", Hash: sum[:], Roles: []string{"admin"}, Namespaces: []string{"blue"}},
 	}}})
 	for namespace, want := range map[string]int{"blue": 200, "": 403, "red": 403} {
@@ -218,7 +218,7 @@ func TestATokenOfOneNamespaceWorksThereAlone(t *testing.T) {
 func TestATokenTouchesNoOtherNamespaceByItsPath(t *testing.T) {
 	sum := sha256.Sum256([]byte("s"))
 	f := &fake{}
-	s := server(t, f, auth.Options{Store: tokens{kept: map[string]store.Token{
+	s := fakeServer(t, f, auth.Options{Store: tokens{kept: map[string]store.Token{
 		"b": {ID: "b", Hash: sum[:], Roles: []string{"admin"}, Namespaces: []string{"blue"}},
 	}}})
 	set := map[string]string{"Authorization": "Bearer sjn_b_s", "X-Namespace": "blue"}
@@ -247,7 +247,7 @@ func TestATokenTouchesNoOtherNamespaceByItsPath(t *testing.T) {
 }
 
 func TestWhatIsNotThereAnswersInJSON(t *testing.T) {
-	s := server(t, &fake{}, auth.Options{})
+	s := fakeServer(t, &fake{}, auth.Options{})
 	for _, c := range []struct {
 		method, path string
 		want         int
@@ -302,7 +302,7 @@ func TestErrorsOfTheBrokerKeepTheirReason(t *testing.T) {
 		{store.ErrUnavailable, 503, protocol.ReasonStoreUnavailable, "unknown"},
 		{errors.New("open /var/secret: denied"), 500, protocol.ReasonInternal, ""},
 	} {
-		s := server(t, &fake{err: c.err}, auth.Options{})
+		s := fakeServer(t, &fake{err: c.err}, auth.Options{})
 		got := ask(t, s, "POST", "/api/workflows/order-1/signal/approve", `{}`, nil)
 		p := got.plane()
 		if got.status != c.status || got.text("reason") != string(c.reason) || p["reason"] != string(c.reason) ||
@@ -323,7 +323,7 @@ func TestErrorsOfTheBrokerKeepTheirReason(t *testing.T) {
 }
 
 func TestAPanicIsAnInternalErrorAndTheServerGoesOn(t *testing.T) {
-	s := server(t, &fake{blow: true}, auth.Options{})
+	s := fakeServer(t, &fake{blow: true}, auth.Options{})
 	for range 2 {
 		got := ask(t, s, "GET", "/api/workflows/x", "", nil)
 		if got.status != 500 || got.text("reason") != string(protocol.ReasonInternal) || got.plane() == nil {
@@ -335,7 +335,7 @@ func TestAPanicIsAnInternalErrorAndTheServerGoesOn(t *testing.T) {
 // Every write of the control plane that the store could not confirm reports an unknown outcome, and a start names its
 // workflow ID.
 func TestAWriteWhoseOutcomeIsNotKnownIsNeverRejected(t *testing.T) {
-	s := server(t, &fake{err: store.ErrUnavailable}, auth.Options{})
+	s := fakeServer(t, &fake{err: store.ErrUnavailable}, auth.Options{})
 	for _, rt := range httpapi.Routes() {
 		if rt.Open() || strings.HasPrefix(rt.Pattern, "/api/worker/") || rt.Operation == "import" {
 			// import needs a complete export as its body

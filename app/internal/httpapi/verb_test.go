@@ -25,7 +25,7 @@ func TestAStartSaysWhetherTheRunIsNew(t *testing.T) {
 			WorkflowID: "order-1", RunID: "r1", Status: "pending", Outcome: "started_new", New: true,
 		},
 	}
-	s := server(t, f, auth.Options{})
+	s := fakeServer(t, f, auth.Options{})
 	const body = `{"workflow_id":"order-1","workflow_type":"order","input":[1],"run_timeout_seconds":null,"duplicate_policy":"use-existing","x":1}`
 	got := ask(t, s, "POST", "/api/workflows", body, map[string]string{"X-Namespace": "blue"})
 	p := got.plane()
@@ -47,7 +47,7 @@ func TestAStartSaysWhetherTheRunIsNew(t *testing.T) {
 
 func TestAStartRefusesWhatItWouldOtherwiseSilentlyNotDo(t *testing.T) {
 	f := &fake{}
-	s := server(t, f, auth.Options{})
+	s := fakeServer(t, f, auth.Options{})
 	got := ask(
 		t, s, "POST", "/api/workflows",
 		`{"workflow_type":"w","request_id":"x","retry_policy":{"max_attempts":3},"workflow_run_timeout":null}`, nil,
@@ -78,7 +78,7 @@ func TestCommandsReachTheRunThePathNames(t *testing.T) {
 			Outcome: "done", WorkflowID: "order-1", RunID: "r1", Status: "accepted", CommandID: "r1-9",
 		},
 	}
-	s := server(t, f, auth.Options{})
+	s := fakeServer(t, f, auth.Options{})
 	for verb, operation := range map[string]string{
 		"cancel": "cancel", "terminate": "terminate", "request-cancellation": "request_cancellation", "repair": "repair",
 	} {
@@ -149,7 +149,7 @@ func TestAnUpdateIsAnsweredByItsStage(t *testing.T) {
 	} {
 		a.RunID, a.UpdateID, a.WaitFor = "r1", "r1-u4", "completed"
 		f := &fake{update: a.UpdateResponse}
-		s := server(t, f, auth.Options{})
+		s := fakeServer(t, f, auth.Options{})
 		got := ask(
 			t, s, "POST", "/api/workflows/order-1/update/add",
 			`{"input":[1],"wait_for":"completed","wait_timeout_seconds":9,"request_id":"q"}`, nil,
@@ -176,7 +176,7 @@ func TestAQueryIsAnsweredWithItsResult(t *testing.T) {
 			WorkflowID: "order-1", RunID: "r1", QueryName: "total", TargetScope: "run", Result: []byte("null"),
 		},
 	}
-	s := server(t, f, auth.Options{})
+	s := fakeServer(t, f, auth.Options{})
 	got := ask(t, s, "POST", "/api/workflows/order-1/runs/r1/query/total", `{"input":["x"]}`, nil)
 	in := last[protocol.QueryRequest](t, f)
 	if in.QueryName != "total" || in.WorkflowID != "order-1" || in.RunID != "r1" || string(in.Input) != `["x"]` {
@@ -198,7 +198,7 @@ func TestAQueryIsAnsweredWithItsResult(t *testing.T) {
 // A caller with four concurrent searches must wait for one of them before the fifth; its other reads are not limited.
 func TestAFifthSearchAtOnceIsThrottled(t *testing.T) {
 	f := &fake{listing: make(chan chan struct{})}
-	s := server(t, f, auth.Options{})
+	s := fakeServer(t, f, auth.Options{})
 	search := func() response { return ask(t, s, "GET", "/api/workflows?query=part&partial=true", "", nil) }
 	var ends []chan struct{}
 	var all sync.WaitGroup
@@ -240,7 +240,7 @@ func TestListingsAndDescriptionsKeepTheirShape(t *testing.T) {
 		WorkflowID: "order-1", RunID: "r1", Namespace: "default", Status: "waiting", StatusBucket: "running", RunCount: 1,
 		Current: true,
 	}}
-	s := server(t, f, auth.Options{})
+	s := fakeServer(t, f, auth.Options{})
 	got := ask(
 		t, s, "GET", "/api/workflows?workflow_type=w&status=running&query=or&page_size=200&next_page_token=t", "", nil,
 	)
@@ -323,7 +323,7 @@ func TestHistoryShowsItsBlobsDecodedWhenAsked(t *testing.T) {
 			Exception: []byte(`{"type":"Oops","details":"` + p.Blob + `","details_payload_codec":"avro"}`),
 		}}},
 	}}}
-	s := server(t, f, auth.Options{})
+	s := fakeServer(t, f, auth.Options{})
 	const path = "/api/workflows/order-1/runs/r1/history"
 	got := ask(t, s, "GET", path+"?wait_new_event=1&page_size=10&next_page_token=t1&decoded=true", "", nil)
 	if in := last[protocol.HistoryQuery](t, f); !in.Wait || in.PageSize != 10 || in.PageToken != "t1" ||
@@ -361,7 +361,7 @@ func TestHistoryShowsItsBlobsDecodedWhenAsked(t *testing.T) {
 }
 
 func TestClusterInfoSaysWhatClientsCheck(t *testing.T) {
-	s := server(t, &fake{}, auth.Options{})
+	s := fakeServer(t, &fake{}, auth.Options{})
 	got := ask(t, s, "GET", "/api/cluster/info", "", map[string]string{httpapi.VersionHeader: "", "X-Namespace": "Blue"})
 	at := func(path ...string) any {
 		var v any = got.body
@@ -417,7 +417,7 @@ func TestClusterInfoSaysWhatClientsCheck(t *testing.T) {
 
 func TestHealthAsksTheStoreAndLivenessDoesNot(t *testing.T) {
 	f := &fake{}
-	s := server(t, f, auth.Options{})
+	s := fakeServer(t, f, auth.Options{})
 	open := map[string]string{"Authorization": "", httpapi.VersionHeader: ""}
 	for path, want := range map[string][2]string{
 		"/api/health": {"serving", "unavailable"}, "/api/ready": {"ready", "not_ready"}, "/readyz": {"ready", "not_ready"},
@@ -447,7 +447,7 @@ func TestHealthAsksTheStoreAndLivenessDoesNot(t *testing.T) {
 }
 
 func TestMetricsCountAnswersByOperation(t *testing.T) {
-	s := server(t, &fake{}, auth.Options{})
+	s := fakeServer(t, &fake{}, auth.Options{})
 	ask(t, s, "GET", "/api/workflows/x", "", nil)
 	ask(t, s, "GET", "/api/workflows/x", "", map[string]string{"Authorization": ""})
 	got := ask(t, s, "GET", "/metrics", "", map[string]string{httpapi.VersionHeader: ""})
@@ -469,7 +469,7 @@ func TestTheDashboardSignsInOnceAndThenHoldsACookie(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	f := &fake{}
-	s := server(t, f, auth.Options{Store: db})
+	s := fakeServer(t, f, auth.Options{Store: db})
 	none := map[string]string{"Authorization": "", httpapi.VersionHeader: ""}
 	if got := ask(t, s, "POST", "/api/sojourn/login", `{"token":"wrong"}`, none); got.status != 401 ||
 		len(got.cookies) != 0 {
@@ -504,7 +504,7 @@ func TestTheDashboardSignsInOnceAndThenHoldsACookie(t *testing.T) {
 }
 
 func TestWithoutAuthenticationThisMachineIsServed(t *testing.T) {
-	s := server(t, &fake{}, auth.Options{None: true})
+	s := fakeServer(t, &fake{}, auth.Options{None: true})
 	got := ask(t, s, "GET", "/api/sojourn/me", "", map[string]string{"Authorization": ""})
 	if got.status != 200 || got.text("method") != "none" || got.text("identity") != "local" {
 		t.Errorf("got %d %s", got.status, got.raw)
@@ -517,7 +517,7 @@ func TestWithoutAuthenticationThisMachineIsServed(t *testing.T) {
 }
 
 func TestOnePortServesEverything(t *testing.T) {
-	s := server(t, &fake{}, auth.Options{})
+	s := fakeServer(t, &fake{}, auth.Options{})
 	for path, want := range map[string]int{
 		"/": 200, "/runs/r1": 200, "/api/socket.io/?EIO=4": http.StatusTeapot, "/api/socket.io": http.StatusTeapot,
 		"/api/worker/protocol": 200,

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sojourn-run/sojourn/app"
-	"github.com/sojourn-run/sojourn/app/plane"
+	"github.com/sojourn-run/sojourn/app/server"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/postgres"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
@@ -100,7 +100,7 @@ func openNode(ctx context.Context, o nodeOptions) (*node, error) {
 		}
 	}
 	n.app, err = app.New(ctx, app.Options{
-		Options: plane.Options{
+		Options: server.Options{
 			Open: open, Shared: o.store == "postgres", Release: "bench", NoAuth: true, Log: o.log.Level(zerolog.WarnLevel),
 		},
 		Addr: "127.0.0.1:0",

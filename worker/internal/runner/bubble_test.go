@@ -19,7 +19,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/broker"
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/plane"
+	"github.com/sojourn-run/sojourn/app/server"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
@@ -55,7 +55,7 @@ type control struct {
 	*broker.Broker
 	*view.View
 	t        *testing.T
-	plane    *plane.Plane
+	plane    *server.Plane
 	ended    chan error // of its Run
 	store    store.Store
 	dispatch *dispatch.Dispatch
@@ -137,7 +137,7 @@ func open(t *testing.T, path string) *control {
 	a := &control{t: t, calls: map[string]int{}, flying: map[*flight]struct{}{}, counts: &counts{}}
 	a.counts.off.Store(true)
 	var err error
-	a.plane, err = plane.Open(t.Context(), plane.Options{
+	a.plane, err = server.Open(t.Context(), server.Options{
 		Release: "test", NoAuth: true, Log: log,
 		Open: func(ctx context.Context, _ string, d store.Dispatcher) (store.Store, error) {
 			s, err := sqlite.Open(ctx, path, sqldb.Options{

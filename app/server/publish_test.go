@@ -1,4 +1,4 @@
-package plane_test
+package server_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/auth"
-	"github.com/sojourn-run/sojourn/app/plane"
+	"github.com/sojourn-run/sojourn/app/server"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
@@ -38,7 +38,7 @@ func TestARevocationHoldsWithinASecondAtAnAppThatHearsNothing(t *testing.T) {
 	const root = "the-token-of-the-bootstrap-0123456789"
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "test.db")
-		p := apptest.Plane(t, "", plane.Options{
+		p := apptest.Plane(t, "", server.Options{
 			Shared: true, Token: root,
 			Open: func(ctx context.Context, app string, d store.Dispatcher) (store.Store, error) {
 				s, err := sqlite.Open(ctx, path, sqldb.Options{App: app, Dispatch: untold{d}})

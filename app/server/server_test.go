@@ -1,4 +1,4 @@
-package plane_test
+package server_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
-	"github.com/sojourn-run/sojourn/app/plane"
+	"github.com/sojourn-run/sojourn/app/server"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
@@ -33,7 +33,7 @@ func (g *grows) Unusable() <-chan error { return g.outgrown }
 
 func (g *grows) Close() error { g.closed++; return g.Store.Close() }
 
-func open(t *testing.T, o plane.Options) (*plane.Plane, *grows) {
+func open(t *testing.T, o server.Options) (*server.Plane, *grows) {
 	t.Helper()
 	g := &grows{outgrown: make(chan error, 1)}
 	path := filepath.Join(t.TempDir(), "test.db")
@@ -43,7 +43,7 @@ func open(t *testing.T, o plane.Options) (*plane.Plane, *grows) {
 		g.Store = s
 		return g, err
 	}
-	p, err := plane.Open(t.Context(), o)
+	p, err := server.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func open(t *testing.T, o plane.Options) (*plane.Plane, *grows) {
 
 // What broke ends Run, and callers are answered until Close, which closes the store once however often it is called.
 func TestAPlaneThatCannotGoOnAnswersUntilItIsClosed(t *testing.T) {
-	p, g := open(t, plane.Options{})
+	p, g := open(t, server.Options{})
 	newer := errors.New("the database is of a newer release")
 	g.outgrown <- newer
 	if err := p.Run(t.Context()); !errors.Is(err, newer) {
@@ -81,7 +81,7 @@ func TestAPlaneThatCannotGoOnAnswersUntilItIsClosed(t *testing.T) {
 func TestTimeMovesUnlessItStandsStill(t *testing.T) {
 	for _, still := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			p := apptest.Plane(t, "", plane.Options{Still: still})
+			p := apptest.Plane(t, "", server.Options{Still: still})
 			a, err := p.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "wf", RunTimeout: 60})
 			if err != nil {
 				t.Fatal(err)

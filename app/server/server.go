@@ -1,9 +1,9 @@
-// Package plane assembles a control plane without a listener: store, dispatch, broker, sweeper, channel and HTTP
+// Package server assembles a control plane without a listener: store, dispatch, broker, sweeper, channel and HTTP
 // handlers.
 //
 // The app, the tests of users (in virtual time) and our own tests all use it, so tests run the same assembly and the
 // same order of shutdown as production.
-package plane
+package server
 
 import (
 	"context"
