@@ -1,4 +1,4 @@
-// Package app runs the control plane process: it listens on a port, serves a plane and drains it at shutdown.
+// Package app runs the control plane process: it listens on a port, serves the control plane and drains it at shutdown.
 package app
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/sojourn-run/sojourn/web"
 )
 
-// Options of an app: the options of its plane, and the options of its listener. Authentication may be off only on a
-// loopback address.
+// Options of an app: the options of its control plane, and the options of its listener. Authentication may be off only
+// on a loopback address.
 type Options struct {
 	server.Options
 
@@ -35,12 +35,12 @@ type Options struct {
 	Around func(http.Handler) http.Handler // wraps the handler of all requests, for tests; nil: none
 }
 
-// App is a control plane with a port. Make it with New, serve with Run.
+// App is a control plane with a listener. Make it with New, serve with Run.
 type App struct {
-	*server.Plane
-	opt      Options
-	server   *http.Server
-	listener net.Listener
+	*server.Server
+	opt        Options
+	httpServer *http.Server
+	listener   net.Listener
 
 	connections connlimit.Limit
 }
@@ -57,7 +57,7 @@ func New(ctx context.Context, o Options) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &App{Plane: p, opt: o}
+	a := &App{Server: p, opt: o}
 	if a.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", o.Addr); err != nil {
 		return nil, errors.Join(process.ListenError("addr", o.Addr, err), p.Close(ctx))
 	}
@@ -75,7 +75,7 @@ func New(ctx context.Context, o Options) (*App, error) {
 		handler = o.Around(handler)
 	}
 	handler = connlimit.Requests(httpjson.Bodies(handler), p.Auth().Address)
-	a.server = &http.Server{
+	a.httpServer = &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 32 << 10, ErrorLog: log.New(o.Log, "", 0), // logs rejected TLS handshakes
 		ConnContext: connlimit.Context, ConnState: a.connections.State,
@@ -145,9 +145,9 @@ func (a *App) Run(ctx context.Context) error {
 			return err
 		})
 	}
-	run(func() error { return a.Plane.Run(broken) })
+	run(func() error { return a.Server.Run(broken) })
 	run(func() error {
-		if err := a.server.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := a.httpServer.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("server: %w", err)
 		}
 		return nil
@@ -168,8 +168,8 @@ func (a *App) drain(ctx context.Context) error {
 	defer cancel()
 	a.opt.Log.Info().Msg("draining")
 	err := a.Drain(ctx)
-	if e := a.server.Shutdown(ctx); e != nil {
-		err = errors.Join(err, a.server.Close())
+	if e := a.httpServer.Shutdown(ctx); e != nil {
+		err = errors.Join(err, a.httpServer.Close())
 	}
-	return errors.Join(err, a.Plane.Close(ctx))
+	return errors.Join(err, a.Server.Close(ctx))
 }

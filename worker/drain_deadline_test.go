@@ -16,7 +16,7 @@ import (
 // At the default drain timeout of 25 s, running code has 20 s to finish, and the whole drain ends within 25 s.
 func TestRunningTasksGetTheDrainTimeoutLessFiveSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := apptest.Plane(t, "", server.Options{})
+		p := apptest.OpenServer(t, "", server.Options{})
 		began := make(chan struct{}, 2)
 		cancelled := make(chan time.Time, 1)
 		r := worker.NewRegistry()

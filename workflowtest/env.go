@@ -33,7 +33,7 @@ const queue = "default"
 type Env struct {
 	t        testing.TB
 	registry *worker.Registry
-	plane    *server.Plane
+	server   *server.Server
 	ctx      context.Context // context of the test's waits; it ends when the test has failed
 	fail     context.CancelFunc
 	late     *atomic.Bool // the time that the test binary has is nearly over
@@ -160,7 +160,7 @@ func (e *Env) begin(path string) (end func()) {
 	console.FormatExtra = nil // a stack, which the test fails with
 	log := zerolog.New(console).Level(zerolog.WarnLevel)
 	var err error
-	e.plane, err = server.Open(e.t.Context(), server.Options{
+	e.server, err = server.Open(e.t.Context(), server.Options{
 		Release: "test", NoAuth: true, Log: log,
 		Open: func(ctx context.Context, _ string, d store.Dispatcher) (store.Store, error) {
 			return sqlite.Open(ctx, path, sqldb.Options{App: "test", Dispatch: d})
@@ -174,11 +174,11 @@ func (e *Env) begin(path string) (end func()) {
 		e.t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- e.plane.Run(context.Background()) }()
-	leave := e.work(link.Local{Join: e.plane.Peers().Join}, log)
+	go func() { ended <- e.server.Run(context.Background()) }()
+	leave := e.work(link.Local{Join: e.server.Peers().Join}, log)
 	return func() {
 		leave()
-		if err := errors.Join(e.plane.Close(context.Background()), <-ended); err != nil {
+		if err := errors.Join(e.server.Close(context.Background()), <-ended); err != nil {
 			e.t.Error(err)
 		}
 	}

@@ -66,7 +66,7 @@ func (e *Env) give(s *stillness, what string) {
 // openRuns returns the open runs.
 func (e *Env) openRuns() (views []protocol.RunView) {
 	for _, v := range e.runs(protocol.ListRequest{Status: "running"}) {
-		if v, err := e.plane.View().Describe(e.t.Context(), protocol.Target{RunID: v.RunID}); err == nil && !v.Terminal {
+		if v, err := e.server.View().Describe(e.t.Context(), protocol.Target{RunID: v.RunID}); err == nil && !v.Terminal {
 			views = append(views, v)
 		}
 	}
@@ -77,7 +77,7 @@ func (e *Env) openRuns() (views []protocol.RunView) {
 // failed or ended.
 func (e *Env) runs(in protocol.ListRequest) (views []protocol.RunView) {
 	for in.PageSize = 200; ; {
-		page, err := e.plane.View().List(e.t.Context(), in)
+		page, err := e.server.View().List(e.t.Context(), in)
 		if err != nil {
 			return views
 		}

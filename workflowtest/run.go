@@ -72,7 +72,7 @@ func (e *Env) StartWith(o StartOptions, nameOrFunc any, args ...any) *Workflow {
 		e.t.Fatalf("start %s: %v", name, err)
 	}
 	in.WorkflowType, in.Input = name, e.encode(args)
-	a, err := e.plane.Broker().Start(e.t.Context(), in)
+	a, err := e.server.Broker().Start(e.t.Context(), in)
 	if err != nil {
 		e.t.Fatalf("start %s: %v", name, err)
 	}
@@ -99,7 +99,7 @@ func (w *Workflow) target() protocol.Target { return protocol.Target{WorkflowID:
 func (w *Workflow) Signal(name string, args ...any) {
 	t := w.env.t
 	t.Helper()
-	if _, err := w.env.plane.Broker().Signal(t.Context(), protocol.SignalRequest{
+	if _, err := w.env.server.Broker().Signal(t.Context(), protocol.SignalRequest{
 		Target: w.target(), SignalName: name, Input: w.env.encode(args),
 	}); err != nil {
 		t.Fatalf("signal %s: %v", name, err)
@@ -110,7 +110,7 @@ func (w *Workflow) Signal(name string, args ...any) {
 func (w *Workflow) RequestCancellation() {
 	t := w.env.t
 	t.Helper()
-	if _, err := w.env.plane.Broker().RequestCancellation(t.Context(), protocol.EndRequest{
+	if _, err := w.env.server.Broker().RequestCancellation(t.Context(), protocol.EndRequest{
 		Target: w.target(),
 	}); err != nil {
 		t.Fatalf("request the cancellation of %s: %v", w.ID, err)
@@ -121,7 +121,7 @@ func (w *Workflow) RequestCancellation() {
 // validator returned it; any other error is the reason why the update was not accepted.
 func Update[T any](w *Workflow, name string, args ...any) (result T, err error) {
 	w.env.t.Helper()
-	b, ctx, still := w.env.plane.Broker(), w.env.ctx, stillness{}
+	b, ctx, still := w.env.server.Broker(), w.env.ctx, stillness{}
 	in := protocol.UpdateRequest{
 		Target: w.target(), UpdateName: name, Input: w.env.encode(args), WaitFor: protocol.WaitCompleted,
 		RequestID: w.env.id(),
@@ -153,7 +153,7 @@ func Update[T any](w *Workflow, name string, args ...any) (result T, err error) 
 // Query sends a query to the workflow.
 func Query[T any](w *Workflow, name string, args ...any) (result T, err error) {
 	w.env.t.Helper()
-	a, err := w.env.plane.Broker().Query(
+	a, err := w.env.server.Broker().Query(
 		w.env.ctx, protocol.QueryRequest{Target: w.target(), QueryName: name, Input: w.env.encode(args)},
 	)
 	if err != nil {
@@ -196,7 +196,7 @@ func (w *Workflow) last() history.Event {
 	defer look.Stop()
 	for run := w.RunID; ; {
 		w.env.check()
-		changed, stop := w.env.plane.Dispatch().WatchRun(run)
+		changed, stop := w.env.server.Dispatch().WatchRun(run)
 		events := w.env.events(run)
 		last := events[len(events)-1]
 		switch d := last.Data.(type) {
@@ -229,7 +229,7 @@ func (e *Env) events(run string) (all []history.Event) {
 	e.t.Helper()
 	q := protocol.HistoryQuery{Target: protocol.Target{RunID: run}, PageSize: 1000}
 	for {
-		page, err := e.plane.View().History(e.t.Context(), q)
+		page, err := e.server.View().History(e.t.Context(), q)
 		if err != nil {
 			e.t.Fatalf("history of run %s: %v", run, err)
 		}

@@ -16,7 +16,7 @@ import (
 func TestAnAppThatDiesBeforeTheClosePolicyTakesEffectLeavesItToTheNext(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		// no background deliveries and timers: as if the app died after each commit
-		still := func(o *app.Options) { o.Still = true }
+		still := func(o *app.Options) { o.ManualTime = true }
 		a := apptest.Start(t, apptest.Options{Database: database, Change: still})
 		c := caller{t, a, ""}
 		w := register(c, "w", "")

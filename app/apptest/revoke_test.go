@@ -190,7 +190,7 @@ func TestARevocationHoldsAtAnAppThatHearsNothing(t *testing.T) {
 		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '" + name +
 			"' AND application_name = 'sojourn bus'",
 	)
-	for there.Store().Hears() && t.Context().Err() == nil {
+	for there.Store().ReceivesNotices() && t.Context().Err() == nil {
 		time.Sleep(time.Millisecond) // there is nothing to wait on: it finds out when it reads
 	}
 	c.want(200, "DELETE", "/tokens/"+made.text("id"), "")
@@ -201,7 +201,7 @@ func TestARevocationHoldsAtAnAppThatHearsNothing(t *testing.T) {
 		t.Error("its socket goes on")
 	}
 	do("ALTER DATABASE " + name + " ALLOW_CONNECTIONS true")
-	for !there.Store().Hears() && t.Context().Err() == nil {
+	for !there.Store().ReceivesNotices() && t.Context().Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -151,7 +151,7 @@ func TestRunsOfAChainAreDeletedOneByOne(t *testing.T) {
 func TestADeletionDeliversTheMessagesOfTheRunFirst(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		// The app delivers no messages in the background.
-		a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) { o.Still = true }})
+		a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) { o.ManualTime = true }})
 		c := caller{t, a, "default"}
 		h := register(c, "w", "")
 		parent := c.start("parent")

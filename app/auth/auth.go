@@ -22,12 +22,12 @@ type Store interface {
 
 // Options of authentication.
 type Options struct {
-	Store     Store
-	Bootstrap string        // the token with every role; see Bootstrap
-	None      bool          // no token is asked for: every caller is Local. The app must listen on loopback only.
-	CacheFor  time.Duration // how long a cached token is used without a notification: 500 ms
-	Hears     func() bool   // whether notifications of other apps arrive; if not, every request reads. nil: they do
-	CookieFor time.Duration // how long a sign-in to the dashboard lasts: 24 h
+	Store           Store
+	Bootstrap       string        // the token with every role; see Bootstrap
+	None            bool          // no token is asked for: every caller is Local. The app must listen on loopback only.
+	CacheFor        time.Duration // how long a cached token is used without a notification: 500 ms
+	ReceivesNotices func() bool   // whether notifications of other apps arrive; if not, every request reads. nil: they do
+	CookieFor       time.Duration // how long a sign-in to the dashboard lasts: 24 h
 
 	TrustedProxies Proxies // see Address
 }
@@ -116,7 +116,7 @@ func (a *Auth) Authenticate(ctx context.Context, bearer string) (*Principal, err
 	}
 	p, err := good(t, ByToken, time.Now())
 	if err == nil {
-		a.Used(p)
+		a.RecordUse(p)
 	}
 	return p, err
 }
@@ -160,7 +160,7 @@ func (a *Auth) lookup(ctx context.Context, id string) (store.Token, bool, error)
 	_, missing := a.unknown[id]
 	news := a.news
 	a.mu.Unlock()
-	if hears := a.opt.Hears == nil || a.opt.Hears(); hears {
+	if hears := a.opt.ReceivesNotices == nil || a.opt.ReceivesNotices(); hears {
 		if missing {
 			return store.Token{}, false, nil
 		}

@@ -64,15 +64,15 @@ func (a *Auth) Changed(ctx context.Context, ids []string, all bool) {
 	}
 	a.mu.Unlock()
 	for _, h := range look {
-		if err := a.Still(ctx, h.who); protocol.ReasonOf(err) == protocol.ReasonUnauthorized {
+		if err := a.Revalidate(ctx, h.who); protocol.ReasonOf(err) == protocol.ReasonUnauthorized {
 			h.end(err)
 		}
 	}
 }
 
-// Still refuses an authenticated caller that has lost its rights: its token was revoked, has expired or was changed, or
-// the user signed out. Any other error means that the check failed.
-func (a *Auth) Still(ctx context.Context, p *Principal) error {
+// Revalidate refuses an authenticated caller that has lost its rights: its token was revoked, has expired or was
+// changed, or the user signed out. Any other error means that the check failed.
+func (a *Auth) Revalidate(ctx context.Context, p *Principal) error {
 	if p.signIn != "" {
 		if _, out, err := a.lookup(ctx, p.signIn); err != nil {
 			return err

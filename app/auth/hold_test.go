@@ -77,7 +77,7 @@ func TestWhatAnotherAppDecidedHoldsWithinASecond(t *testing.T) {
 		if p := good(changed.Token); p.Has(auth.Writer) || !p.Has(auth.Viewer) {
 			t.Errorf("changed to viewer: has %v", p.Roles)
 		}
-		wantReason(t, "let in as an admin", here.Still(t.Context(), was), protocol.ReasonUnauthorized)
+		wantReason(t, "let in as an admin", here.Revalidate(t.Context(), was), protocol.ReasonUnauthorized)
 		_, err = here.Request(cookied(in))
 		wantReason(t, "signed out", err, protocol.ReasonUnauthorized)
 	})
@@ -88,7 +88,7 @@ func TestWhatAnotherAppDecidedHoldsWithinASecond(t *testing.T) {
 func TestWhoHearsNothingAsksForEveryRequest(t *testing.T) {
 	s := open(t)
 	var hears atomic.Bool
-	a := auth.New(auth.Options{Store: s, Bootstrap: secret, CacheFor: time.Hour, Hears: hears.Load})
+	a := auth.New(auth.Options{Store: s, Bootstrap: secret, CacheFor: time.Hour, ReceivesNotices: hears.Load})
 	n := create(t, a, admin(t, a), auth.TokenRequest{Roles: []auth.Role{auth.Viewer}})
 	reads := func(requests int) int64 {
 		before := s.reads.Load()
@@ -118,7 +118,7 @@ func TestWhoHearsNothingAsksForEveryRequest(t *testing.T) {
 	}
 	ctx := auth.Pass(t.Context())
 	for range 5 {
-		if err := a.Still(ctx, p); err != nil {
+		if err := a.Revalidate(ctx, p); err != nil {
 			t.Error(err)
 		}
 	}

@@ -26,7 +26,7 @@ const Cookie = "sojourn_session"
 // otherwise any web page in a local browser could act for the user.
 func (a *Auth) Request(r *http.Request) (*Principal, error) {
 	if a.opt.None {
-		return Local(), a.Door(r)
+		return Local(), a.CheckOrigin(r)
 	}
 	if header := r.Header.Get("Authorization"); header != "" {
 		scheme, token, _ := strings.Cut(header, " ")
@@ -46,10 +46,10 @@ func (a *Auth) Request(r *http.Request) (*Principal, error) {
 	return p, SameOrigin(r)
 }
 
-// Door rejects requests by their origin if authentication is off; see Request. Sockets call Door before the upgrade,
-// which stops DNS rebinding: a web page cannot poll tasks through a name that it points at this machine. With
+// CheckOrigin rejects requests by their origin if authentication is off; see Request. Sockets call it before the
+// upgrade, which stops DNS rebinding: a web page cannot poll tasks through a name that it points at this machine. With
 // authentication on, Door accepts every request.
-func (a *Auth) Door(r *http.Request) error {
+func (a *Auth) CheckOrigin(r *http.Request) error {
 	if !a.opt.None {
 		return nil
 	}
@@ -247,7 +247,7 @@ func (a *Auth) signedIn(r *http.Request, value string) (*Principal, error) {
 	p, err := good(t, ByCookie, time.Now())
 	if err == nil {
 		p.signIn = in.id
-		a.Used(p)
+		a.RecordUse(p)
 	}
 	return p, err
 }

@@ -12,7 +12,7 @@ import (
 // useEvery is the minimum interval between two stored uses of a token.
 const useEvery = time.Minute
 
-// uses gathers which stored tokens were used, for NoteUses to store. A request that uses one waits for nothing.
+// uses gathers which stored tokens were used, for StoreLastUses to store. A request that uses one waits for nothing.
 type uses struct {
 	wake chan struct{} // holds one: there is something in fresh
 
@@ -21,9 +21,9 @@ type uses struct {
 	fresh []string
 }
 
-// Used records that a caller was admitted, or is active on a connection. It only updates a map; NoteUses writes the
-// time to the store later.
-func (a *Auth) Used(p *Principal) {
+// RecordUse records that a caller was admitted, or is active on a connection. It only updates a map; StoreLastUses
+// writes the time to the store later.
+func (a *Auth) RecordUse(p *Principal) {
 	if p == nil || p.TokenID == "" {
 		return
 	}
@@ -44,9 +44,9 @@ func (a *Auth) Used(p *Principal) {
 	}
 }
 
-// NoteUses stores the last-used times of tokens until ctx ends: at most once per minute and token over all apps, and
-// not at all while no token is used. It sends no notifications, since the rights of the tokens do not change.
-func (a *Auth) NoteUses(ctx context.Context) {
+// StoreLastUses stores the last-used times of tokens until ctx ends: at most once per minute and token over all apps,
+// and not at all while no token is used. It sends no notifications, since the rights of the tokens do not change.
+func (a *Auth) StoreLastUses(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():

@@ -20,8 +20,8 @@ func TestWhenATokenWasUsedIsStoredOnceAMinute(t *testing.T) {
 		token := create(t, here, root, auth.TokenRequest{Roles: []auth.Role{auth.Viewer}})
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		go here.NoteUses(ctx)
-		go there.NoteUses(ctx)
+		go here.StoreLastUses(ctx)
+		go there.StoreLastUses(ctx)
 		last := func() (at time.Time) {
 			t.Helper()
 			views, err := here.List(ctx, root)

@@ -191,10 +191,10 @@ type Notices interface {
 	EvictRuns(namespace, worker string, n protocol.EvictNotice)
 }
 
-// Tells sets the implementation that sends notices to workers.
-func (b *Broker) Tells(n Notices) {
-	b.evict.Tells(n.YieldSession)
-	b.fleet.Tells(n)
+// SetNotices sets the implementation that sends notices to workers.
+func (b *Broker) SetNotices(n Notices) {
+	b.evict.SetNotifier(n.YieldSession)
+	b.fleet.SetNotices(n)
 	b.notices.Store(&n)
 }
 

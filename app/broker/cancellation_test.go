@@ -15,7 +15,7 @@ import (
 // The request is seen when a live worker has its task, and stays seen while the code cleans up.
 func TestARequestToCancelThatNoLiveWorkerHasSeenForAMinuteNeedsAttention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := apptest.Plane(t, "", server.Options{})
+		p := apptest.OpenServer(t, "", server.Options{})
 		a := &app{p.Broker(), p.View(), p.Store(), t}
 		at := protocol.Target{WorkflowID: "one"}
 		shown := func(what string, seen, attention bool) {

@@ -246,7 +246,7 @@ func TestADrainsDeadlineAndEviction(t *testing.T) {
 		t := o.t
 		a, _ := o.app("a", false)
 		told := map[string][]protocol.Intent{}
-		a.Fleet().Tells(heard{intent: func(worker string, i protocol.Intent) { told[worker] = append(told[worker], i) }})
+		a.Fleet().SetNotices(heard{intent: func(worker string, i protocol.Intent) { told[worker] = append(told[worker], i) }})
 		task := o.running(a, "p")
 		o.hired(a, "idle", func(in *protocol.RegisterRequest) { in.Incarnation, in.BuildID = "q", "b" })
 		for _, w := range []string{"w", "idle"} {

@@ -10,7 +10,7 @@ import (
 )
 
 // worker authenticates a worker on the channel.
-func (p *Plane) worker(ctx context.Context, token string, _ *http.Request) (any, error) {
+func (p *Server) worker(ctx context.Context, token string, _ *http.Request) (any, error) {
 	caller, err := p.auth.Authenticate(ctx, token)
 	if err != nil {
 		return nil, err
@@ -22,7 +22,7 @@ func (p *Plane) worker(ctx context.Context, token string, _ *http.Request) (any,
 }
 
 // browser authenticates a dashboard by cookie or token. The dashboard receives only hints that a viewer may read.
-func (p *Plane) browser(ctx context.Context, token string, r *http.Request) (any, error) {
+func (p *Server) browser(ctx context.Context, token string, r *http.Request) (any, error) {
 	var caller *auth.Principal
 	var err error
 	if token != "" || r == nil {
@@ -39,16 +39,16 @@ func (p *Plane) browser(ctx context.Context, token string, r *http.Request) (any
 	return caller, nil
 }
 
-// still returns an error if a connected principal has lost rights since its admission.
-func (p *Plane) still(ctx context.Context, principal any) error {
-	return p.auth.Still(ctx, principal.(*auth.Principal))
+// revalidate returns an error if a connected principal has lost rights since its admission.
+func (p *Server) revalidate(ctx context.Context, principal any) error {
+	return p.auth.Revalidate(ctx, principal.(*auth.Principal))
 }
 
 // allow checks that a connected worker has access to the namespace and queues of a call, and records the use of its
 // token.
-func (p *Plane) allow(principal any, namespace string, queues []string) error {
+func (p *Server) allow(principal any, namespace string, queues []string) error {
 	who := principal.(*auth.Principal)
-	p.auth.Used(who)
+	p.auth.RecordUse(who)
 	if !who.In(namespace) {
 		return protocol.Refuse(protocol.ReasonForbidden, "the token is not for namespace %s", namespace)
 	}
@@ -58,7 +58,9 @@ func (p *Plane) allow(principal any, namespace string, queues []string) error {
 	return who.CheckQueues(queues...)
 }
 
-func sees(principal any, namespace string) bool { return principal.(*auth.Principal).In(namespace) }
+func inNamespace(principal any, namespace string) bool {
+	return principal.(*auth.Principal).In(namespace)
+}
 
 func principalKey(principal any) string {
 	who, _ := principal.(*auth.Principal)

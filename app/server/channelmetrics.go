@@ -5,7 +5,7 @@ import (
 )
 
 // channelCollector exports the metrics of the channel; each scrape reads the channel's state once.
-type channelCollector struct{ plane *Plane }
+type channelCollector struct{ server *Server }
 
 var (
 	connectionsDesc = prometheus.NewDesc(
@@ -50,7 +50,7 @@ func (c channelCollector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect reads them.
 func (c channelCollector) Collect(out chan<- prometheus.Metric) {
-	s, among := c.plane.channel.Stats(), c.plane.peers.Stats()
+	s, among := c.server.channel.Stats(), c.server.peers.Stats()
 	count := func(d *prometheus.Desc, n int64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 	}

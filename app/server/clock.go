@@ -15,7 +15,7 @@ import (
 const clockCheckInterval = 5 * time.Second
 
 // watchClock reports jumps of the store's clock and recomputes the times that were planned before them.
-func (p *Plane) watchClock(ctx context.Context) {
+func (p *Server) watchClock(ctx context.Context) {
 	tick := time.NewTicker(clockCheckInterval)
 	defer tick.Stop()
 	for {
@@ -32,7 +32,7 @@ func (p *Plane) watchClock(ctx context.Context) {
 	}
 }
 
-func (p *Plane) clockJumped(ctx context.Context, j store.ClockJump) {
+func (p *Server) clockJumped(ctx context.Context, j store.ClockJump) {
 	way, by := j.Direction()
 	p.jumps.WithLabelValues(way).Inc()
 	p.log.Warn().Err(j.Err).Str("direction", way).Str("by", by.Round(time.Second).String()).Time("now", j.At).

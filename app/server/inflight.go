@@ -22,7 +22,7 @@ var (
 		"sojourn_inflight_cuts_total", "Slow requests and responses that were ended for callers with fewer bytes.", nil, nil)
 )
 
-type inFlightCollector struct{ p *Plane }
+type inFlightCollector struct{ p *Server }
 
 func (c inFlightCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{

@@ -6,7 +6,7 @@ import (
 )
 
 // measure registers the metrics of all parts.
-func (p *Plane) measure(r prometheus.Registerer) {
+func (p *Server) measure(r prometheus.Registerer) {
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	counter := func(name, help string, of func() int64) {
 		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 {

@@ -35,7 +35,7 @@ import (
 // Options of a control plane. Open and Release are required.
 type Options struct {
 	// Open opens the store with this dispatcher, under this app's id. It may as well return one that is open, or one
-	// around it. The plane closes it.
+	// around it. The server closes it.
 	Open   func(ctx context.Context, app string, d store.Dispatcher) (store.Store, error)
 	Shared bool // other apps use the same database
 
@@ -59,7 +59,7 @@ type Options struct {
 	Dashboard      http.Handler        // handler of paths outside of /api; nil: none
 	Log            zerolog.Logger
 
-	Still bool // only the caller advances time, and runs due work with Broker.Due
+	ManualTime bool // only the caller advances time, and runs due work with Broker.Due
 }
 
 // keepSessions is the retention of ended sessions, equal to the retention of a namespace.
@@ -68,8 +68,8 @@ const keepSessions = 30 * 24 * time.Hour
 // defaultBytes is the limit of bytes in flight if Options.Bytes is not set.
 const defaultBytes = 256 << 20
 
-// Plane is a control plane. Make it with Open. It answers at once, and moves time forward while Run runs.
-type Plane struct {
+// Server is a control plane. Make it with Open. It answers at once, and moves time forward while Run runs.
+type Server struct {
 	opt      Options
 	id       string
 	store    store.Store
@@ -96,19 +96,19 @@ type Plane struct {
 }
 
 // Open opens the store and joins the parts.
-func Open(ctx context.Context, o Options) (*Plane, error) {
-	p := &Plane{opt: o, id: ulid.Make().String(), log: o.Log, dispatch: dispatch.New(dispatch.Options{Log: o.Log})}
+func Open(ctx context.Context, o Options) (*Server, error) {
+	p := &Server{opt: o, id: ulid.Make().String(), log: o.Log, dispatch: dispatch.New(dispatch.Options{Log: o.Log})}
 	var err error
 	if p.store, err = o.Open(ctx, p.id, p.dispatch); err != nil {
 		return nil, err
 	}
-	p.join()
+	p.assemble()
 	p.drain, p.close = once(p.drainNow), once(p.closeNow)
 	return p, nil
 }
 
-// join makes the parts and ties them together.
-func (p *Plane) join() {
+// assemble makes the parts and ties them together.
+func (p *Server) assemble() {
 	o := p.opt
 	registry := prometheus.NewRegistry()
 	p.registry, p.jumps = registry, newClockJumps()
@@ -140,23 +140,25 @@ func (p *Plane) join() {
 		}
 	}, p.sweeper.Pulse)
 	p.auth = auth.New(auth.Options{
-		Store: p.store, Bootstrap: o.Token, None: o.NoAuth, Hears: p.store.Hears, TrustedProxies: o.TrustedProxies,
+		Store: p.store, Bootstrap: o.Token, None: o.NoAuth, ReceivesNotices: p.store.ReceivesNotices,
+		TrustedProxies: o.TrustedProxies,
 	})
 	if o.Bytes <= 0 {
 		o.Bytes = defaultBytes
 	}
 	p.budget = budget.New(o.Bytes)
 	p.peers = workerconn.New(p.broker, workerconn.Options{
-		Release: o.Release, Workers: p.broker.Presence(), Still: p.still, Allow: p.allow, Settings: p.settings,
+		Release: o.Release, Workers: p.broker.Presence(), Revalidate: p.revalidate, Allow: p.allow, Settings: p.settings,
 		Fleet: p.broker.Fleet().FleetWide, Hub: &p.dispatch.Hub, Log: o.Log,
 	})
 	requests := httpapi.NewMetrics(registry)
 	p.channel = channel.New(p.peers, channel.Options{
-		Worker: p.worker, Dashboard: p.browser, Door: p.auth.Door, Still: p.still, Sees: sees, Hub: &p.dispatch.Hub,
+		Worker: p.worker, Dashboard: p.browser, CheckOrigin: p.auth.CheckOrigin, Revalidate: p.revalidate,
+		InNamespace: inNamespace, Hub: &p.dispatch.Hub,
 		Transports: o.Transports, PrincipalKey: principalKey, MaxPerToken: o.MaxSockets,
 		Address: p.auth.Address, Budget: p.budget, Owner: owner, Unknown: requests.Unknown, Log: o.Log,
 	})
-	p.broker.Tells(p.peers)
+	p.broker.SetNotices(p.peers)
 	workers := workerapi.New(workerapi.Options{
 		Verbs: p.broker, Claims: p.broker, Workers: p.broker.Presence(), Auth: p.auth, Log: o.Log,
 		Observe: requests.Observe, Settings: p.peers.WorkerSettings, HasNamespace: p.broker.HasNamespace,
@@ -172,7 +174,7 @@ func (p *Plane) join() {
 }
 
 // settings returns the settings of workers. App and workers use the same setting for unreadable releases.
-func (p *Plane) settings() (s protocol.WorkerSettings) {
+func (p *Server) settings() (s protocol.WorkerSettings) {
 	if p.opt.Settings != nil {
 		s = p.opt.Settings()
 	}
@@ -180,53 +182,53 @@ func (p *Plane) settings() (s protocol.WorkerSettings) {
 	return s
 }
 
-// MeasureToo adds a collector of another part of this process to /metrics, visible to callers with access to the
-// namespace.
-func (p *Plane) MeasureToo(namespace string, c prometheus.Collector) {
+// RegisterInNamespace adds a collector of another part of this process to /metrics, visible to callers with access to
+// the namespace.
+func (p *Server) RegisterInNamespace(namespace string, c prometheus.Collector) {
 	if p.opt.Metrics {
 		prometheus.WrapRegistererWith(prometheus.Labels{"namespace": namespace}, p.registry).MustRegister(c)
 	}
 }
 
 // Register adds collectors of this process to /metrics.
-func (p *Plane) Register(c ...prometheus.Collector) {
+func (p *Server) Register(c ...prometheus.Collector) {
 	if p.opt.Metrics {
 		p.registry.MustRegister(c...)
 	}
 }
 
 // Broker serves the verbs, for callers in this process.
-func (p *Plane) Broker() *broker.Broker { return p.broker }
+func (p *Server) Broker() *broker.Broker { return p.broker }
 
 // View returns the read models of stored data.
-func (p *Plane) View() *view.View { return p.view }
+func (p *Server) View() *view.View { return p.view }
 
 // Dispatch returns the dispatcher, which holds waiting polls and publishes hints.
-func (p *Plane) Dispatch() *dispatch.Dispatch { return p.dispatch }
+func (p *Server) Dispatch() *dispatch.Dispatch { return p.dispatch }
 
 // Peers returns the registry of connected workers; workers in this process join it too.
-func (p *Plane) Peers() *workerconn.Peers { return p.peers }
+func (p *Server) Peers() *workerconn.Peers { return p.peers }
 
 // Channel is the end of sockets.
-func (p *Plane) Channel() *channel.Channel { return p.channel }
+func (p *Server) Channel() *channel.Channel { return p.channel }
 
 // Auth knows callers.
-func (p *Plane) Auth() *auth.Auth { return p.auth }
+func (p *Server) Auth() *auth.Auth { return p.auth }
 
 // Store returns the store.
-func (p *Plane) Store() store.Store { return p.store }
+func (p *Server) Store() store.Store { return p.store }
 
 // Handler serves HTTP workers, the control plane, the channel and the dashboard.
-func (p *Plane) Handler() http.Handler { return p.handler }
+func (p *Server) Handler() http.Handler { return p.handler }
 
 // Run runs the background loops: timers, and notices of the commits of other apps. It returns when ctx ends, at Close,
 // or with the error of a failed loop. The work that it started continues until Close, since requests are still answered
 // until then.
-func (p *Plane) Run(ctx context.Context) error {
+func (p *Server) Run(ctx context.Context) error {
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	loops := map[string]func() error{
-		"tokens":  func() error { p.tellTokens(work); return nil },
-		"uses":    func() error { p.auth.NoteUses(work); return nil },
+		"tokens":  func() error { p.watchTokenChanges(work); return nil },
+		"uses":    func() error { p.auth.StoreLastUses(work); return nil },
 		"signIns": func() error { p.handler.ReportSignIns(work); return nil },
 		"watch":   func() error { return p.broker.Watch(work) },
 		"clock":   func() error { p.watchClock(work); return nil },
@@ -239,9 +241,9 @@ func (p *Plane) Run(ctx context.Context) error {
 			}
 		},
 	}
-	if !p.opt.Still {
+	if !p.opt.ManualTime {
 		loops["sweeper"] = func() error { p.sweeper.Run(work); return nil }
-		loops["sessions"] = func() error { p.tellSessions(work); return nil }
+		loops["sessions"] = func() error { p.watchUnownedSessions(work); return nil }
 		loops["stuck"] = func() error { p.broker.WatchStuck(work); return nil }
 		loops["retention"] = func() error { sweep.Prune(work, p.broker.Prune, p.log); return nil }
 	}
@@ -274,18 +276,18 @@ var errStopped = errors.New("app stopped")
 
 // Drain ends polls and disconnects workers, in an order in which no part waits for a part that has already stopped.
 // Requests are served until Close. Further calls do nothing.
-func (p *Plane) Drain(ctx context.Context) error { return p.drain(ctx) }
+func (p *Server) Drain(ctx context.Context) error { return p.drain(ctx) }
 
-func (p *Plane) drainNow(ctx context.Context) error {
+func (p *Server) drainNow(ctx context.Context) error {
 	p.broker.Drain()
 	p.peers.Shut()
 	return errors.Join(p.channel.Close(ctx), p.peers.Close(ctx))
 }
 
 // Close drains, ends what Run started and closes the store; again it does nothing.
-func (p *Plane) Close(ctx context.Context) error { return p.close(ctx) }
+func (p *Server) Close(ctx context.Context) error { return p.close(ctx) }
 
-func (p *Plane) closeNow(ctx context.Context) error {
+func (p *Server) closeNow(ctx context.Context) error {
 	err := errors.Join(p.drain(ctx), p.dispatch.Close(ctx))
 	p.mu.Lock()
 	p.closed = true

@@ -22,20 +22,20 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// grows is a fake store that reports, on request, that a newer release migrated its database.
-type grows struct {
+// migratedStore is a fake store that reports, on request, that a newer release migrated its database.
+type migratedStore struct {
 	store.Store
-	outgrown chan error
+	unusable chan error
 	closed   int
 }
 
-func (g *grows) Unusable() <-chan error { return g.outgrown }
+func (g *migratedStore) Unusable() <-chan error { return g.unusable }
 
-func (g *grows) Close() error { g.closed++; return g.Store.Close() }
+func (g *migratedStore) Close() error { g.closed++; return g.Store.Close() }
 
-func open(t *testing.T, o server.Options) (*server.Plane, *grows) {
+func open(t *testing.T, o server.Options) (*server.Server, *migratedStore) {
 	t.Helper()
-	g := &grows{outgrown: make(chan error, 1)}
+	g := &migratedStore{unusable: make(chan error, 1)}
 	path := filepath.Join(t.TempDir(), "test.db")
 	o.Release, o.NoAuth, o.Log = "test", true, apptest.Log(t)
 	o.Open = func(ctx context.Context, app string, d store.Dispatcher) (store.Store, error) {
@@ -54,7 +54,7 @@ func open(t *testing.T, o server.Options) (*server.Plane, *grows) {
 func TestAPlaneThatCannotGoOnAnswersUntilItIsClosed(t *testing.T) {
 	p, g := open(t, server.Options{})
 	newer := errors.New("the database is of a newer release")
-	g.outgrown <- newer
+	g.unusable <- newer
 	if err := p.Run(t.Context()); !errors.Is(err, newer) {
 		t.Errorf("Run ended with %v", err)
 	}
@@ -77,11 +77,11 @@ func TestAPlaneThatCannotGoOnAnswersUntilItIsClosed(t *testing.T) {
 	}
 }
 
-// With Options.Still the caller must run due work itself; otherwise the plane runs due work in the background.
+// With Options.ManualTime the caller must run due work itself; otherwise the server runs due work in the background.
 func TestTimeMovesUnlessItStandsStill(t *testing.T) {
 	for _, still := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			p := apptest.Plane(t, "", server.Options{Still: still})
+			p := apptest.OpenServer(t, "", server.Options{ManualTime: still})
 			a, err := p.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "wf", RunTimeout: 60})
 			if err != nil {
 				t.Fatal(err)

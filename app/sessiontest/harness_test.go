@@ -35,7 +35,7 @@ const ceiling = 15 * time.Minute
 
 // harness is an app and workers in one bubble: real parts, real SQLite, virtual time.
 type harness struct {
-	*plane
+	*testServer
 	t     *testing.T
 	began time.Time
 	setup []func(r *worker.Registry, p *proc)
@@ -59,14 +59,14 @@ type ran struct {
 
 // bubble runs a case in virtual time.
 func bubble(t *testing.T, name string, test func(h *harness)) {
-	bubbleOn(t, name, planeOptions{}, test)
+	bubbleOn(t, name, serverOptions{}, test)
 }
 
-func bubbleOn(t *testing.T, name string, o planeOptions, test func(h *harness)) {
+func bubbleOn(t *testing.T, name string, o serverOptions, test func(h *harness)) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := &harness{t: t, began: time.Now()}
-			h.plane = open(t, o)
+			h.testServer = open(t, o)
 			h.uses(func(r *worker.Registry, p *proc) {
 				r.Activity("work", func(ctx context.Context, item string, millis int) (string, error) {
 					return p.name, h.work(ctx, p, item, time.Duration(millis)*ms)

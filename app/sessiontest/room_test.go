@@ -327,14 +327,14 @@ func TestSessionsOfEveryKindGiveWay(t *testing.T) {
 // A task that has waited 30 s for a session place is counted once by a metric, and needs attention from then on. A
 // pinned session does not give way to it.
 func TestATaskThatWaitsForASessionPlaceNeedsAttention(t *testing.T) {
-	bubbleOn(t, "", planeOptions{Metrics: true}, func(h *harness) {
+	bubbleOn(t, "", serverOptions{Metrics: true}, func(h *harness) {
 		h.flow("one", one)
 		h.flow("own", own)
 		h.start("A", byDefault, most(1))
 		h.begin("own", "mine", true)
 		h.done("mine")
 		run := h.begin("one", "waits", "waits", 10)
-		reports := func() int { return counted(h.t, "sojourn_session_place_waits_total", h.plane) }
+		reports := func() int { return counted(h.t, "sojourn_session_place_waits_total", h.testServer) }
 		attention := func() bool {
 			h.t.Helper()
 			w := h.waitOf(run)

@@ -18,13 +18,13 @@ import (
 )
 
 // counted sums a counter of the apps over all of its labels.
-func counted(t *testing.T, name string, apps ...*plane) (n int) {
+func counted(t *testing.T, name string, apps ...*testServer) (n int) {
 	t.Helper()
 	for _, p := range apps {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1/metrics", nil)
 		r.RemoteAddr = "127.0.0.1:1" // without tokens only this machine is served
-		p.plane.Handler().ServeHTTP(w, r)
+		p.server.Handler().ServeHTTP(w, r)
 		if w.Code != http.StatusOK {
 			t.Fatalf("metrics: %d %s", w.Code, w.Body)
 		}
@@ -49,10 +49,10 @@ func counted(t *testing.T, name string, apps ...*plane) (n int) {
 func TestASessionGivesWayToOneFromAnotherApp(t *testing.T) {
 	database := apptest.Postgres(t)
 	var passed atomic.Int64 // only the store's clock advances by the idle time
-	o := planeOptions{Database: database, Shift: func() time.Duration {
+	o := serverOptions{Database: database, Shift: func() time.Duration {
 		return time.Duration(passed.Load())
 	}, Metrics: true}
-	h := &harness{t: t, began: time.Now(), plane: open(t, o)}
+	h := &harness{t: t, began: time.Now(), testServer: open(t, o)}
 	second := open(t, o)
 	h.uses(func(r *worker.Registry, p *proc) {
 		r.Activity("work", func(ctx context.Context, item string, millis int) (string, error) {
@@ -96,9 +96,9 @@ func TestASessionGivesWayToOneFromAnotherApp(t *testing.T) {
 	for name, want := range map[string]int{
 		"sojourn_session_claims_total": 4, "sojourn_session_evictions_total": 2, "sojourn_sessions_thrashed_total": 1,
 	} {
-		got := counted(t, name, h.plane, second)
+		got := counted(t, name, h.testServer, second)
 		for late := time.Now().Add(time.Minute); got < want &&
-			time.Now().Before(late); got = counted(t, name, h.plane, second) {
+			time.Now().Before(late); got = counted(t, name, h.testServer, second) {
 			time.Sleep(10 * ms)
 		}
 		h.equal(name, got, want)

@@ -65,7 +65,7 @@ func TestStoreCases(t *testing.T) {
 		for _, c := range all {
 			t.Run(c.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					w := newScript(t, planeOptions{}, "default", 1)
+					w := newScript(t, serverOptions{}, "default", 1)
 					w.pass = func(d time.Duration) { time.Sleep(d); synctest.Wait() }
 					w.run(c)
 				})
@@ -82,8 +82,9 @@ func TestStoreCases(t *testing.T) {
 				}
 				// added to the real time: a stopped clock would go back by the duration of a call
 				var passed time.Duration
-				w := newScript(t, planeOptions{Database: database, Still: true, Shift: func() time.Duration { return passed }},
-					fmt.Sprintf("case-%d", i), scale)
+				w := newScript(t, serverOptions{
+					Database: database, ManualTime: true, Shift: func() time.Duration { return passed },
+				}, fmt.Sprintf("case-%d", i), scale)
 				w.tolerance = 3 * time.Second
 				w.pass = func(d time.Duration) { passed += d; w.sweep() }
 				w.run(c)
@@ -94,7 +95,7 @@ func TestStoreCases(t *testing.T) {
 
 // script runs the steps of one case.
 type script struct {
-	*plane
+	*testServer
 	t         *testing.T
 	namespace string
 	scale     time.Duration // of every time in the script
@@ -111,9 +112,9 @@ type script struct {
 	began int64
 }
 
-func newScript(t *testing.T, o planeOptions, namespace string, scale time.Duration) *script {
+func newScript(t *testing.T, o serverOptions, namespace string, scale time.Duration) *script {
 	w := &script{
-		plane: open(t, o), t: t, namespace: namespace, scale: scale, tasks: map[string]*protocol.ActivityTask{},
+		testServer: open(t, o), t: t, namespace: namespace, scale: scale, tasks: map[string]*protocol.ActivityTask{},
 		asked: map[string]protocol.SessionOptions{},
 		held:  map[string]map[string]int64{}, top: map[string]int64{},
 	}

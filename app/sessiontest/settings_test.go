@@ -162,7 +162,7 @@ func TestWorkersWithSettingsOfTheirOwn(t *testing.T) {
 		h.between("C ran", h.once("third").from, lease, killed+60*sec+500*ms)
 	})
 
-	bubbleOn(t, "IS-H6", planeOptions{Cleanup: 5 * sec}, func(h *harness) {
+	bubbleOn(t, "IS-H6", serverOptions{Cleanup: 5 * sec}, func(h *harness) {
 		h.flow("turns", func(ctx workflow.Context, session string) ([]string, error) {
 			return turns(ctx, session, session+"-", 4, 5000)
 		})

@@ -238,7 +238,7 @@ func TestOneWorker(t *testing.T) {
 // The app and the worker end after an item was scheduled; others go on from the store.
 func TestAnotherAppGoesOn(t *testing.T) {
 	database := "sqlite:" + filepath.Join(t.TempDir(), "test.db")
-	bubbleOn(t, "IS-S9", planeOptions{Database: database}, func(h *harness) {
+	bubbleOn(t, "IS-S9", serverOptions{Database: database}, func(h *harness) {
 		h.flow("steps", func(ctx workflow.Context) ([]string, error) {
 			a, err := in(ctx, "", "first", 10)
 			if err != nil {
@@ -257,8 +257,8 @@ func TestAnotherAppGoesOn(t *testing.T) {
 		h.wait(sec)
 		h.equal("scheduled", h.scheduled(run), []string{"", "s"})
 		a.stop()
-		h.plane.close()
-		h.plane = open(h.t, planeOptions{Database: database})
+		h.testServer.close()
+		h.testServer = open(h.t, serverOptions{Database: database})
 		h.start("B")
 		h.equal("workers", output[[]string](h, run), []string{"A", "B", "B"})
 		h.equal("session", h.once("second").session.ID, "s")

@@ -27,8 +27,9 @@ func TestNoSlotIsIdleBesideReadyWork(t *testing.T) {
 			return workflow.Join(ctx, all...)
 		})
 		f, err := worker.New(worker.Options{
-			Registry: r, Carrier: link.Local{Join: h.plane.plane.Peers().Join}, Release: release, WorkerID: "F", NoSandbox: true,
-			Log: apptest.Log(t),
+			Registry: r, Carrier: link.Local{Join: h.testServer.server.Peers().Join}, Release: release, WorkerID: "F",
+			NoSandbox: true,
+			Log:       apptest.Log(t),
 		})
 		if err != nil {
 			h.t.Fatal(err)

@@ -161,10 +161,10 @@ func TestSoftAffinityOutlivesTheApp(t *testing.T) {
 				w.step(strings.Fields(w.line))
 			}
 		}
-		first := newScript(t, planeOptions{Database: database}, "default", 1)
+		first := newScript(t, serverOptions{Database: database}, "default", 1)
 		steps(first, "worker A; worker B; schedule 1:s 2:s soft=10s; A fetches 1; wait 6s")
 		first.close()
-		second := newScript(t, planeOptions{Database: database}, "default", 1)
+		second := newScript(t, serverOptions{Database: database}, "default", 1)
 		steps(second, "worker A; worker B; wait 2s; B fetches nothing; wait 3s")
 		second.top = first.top
 		steps(second, "B fetches 2; row s owner=B")
@@ -176,8 +176,8 @@ func TestSoftAffinityOutlivesTheApp(t *testing.T) {
 // The worker that takes over may be joined to another app than the holder.
 func TestSoftAffinityAcrossApps(t *testing.T) {
 	database := apptest.Postgres(t)
-	first := newScript(t, planeOptions{Database: database}, "default", 1)
-	second := open(t, planeOptions{Database: database})
+	first := newScript(t, serverOptions{Database: database}, "default", 1)
+	second := open(t, serverOptions{Database: database})
 	for _, first.line = range []string{"worker A", "schedule 1:s 2:s soft=1s", "A fetches 1"} {
 		first.step(strings.Fields(first.line))
 	}
@@ -214,7 +214,7 @@ func TestSoftAffinityAcrossApps(t *testing.T) {
 // Contradictory options are rejected by the call that sets them, and change nothing.
 func TestSoftAffinityIsCheckedWhereItIsGiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newScript(t, planeOptions{}, "default", 1)
+		w := newScript(t, serverOptions{}, "default", 1)
 		w.pass = time.Sleep
 		w.worker("A", nil)
 		no := false

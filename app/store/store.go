@@ -58,9 +58,9 @@ type Store interface {
 	// Writable returns an error if the database does not accept writes. It reports the outcome of the last write, and
 	// tries another write only if the last one failed.
 	Writable(ctx context.Context) error
-	// Hears reports whether this process receives the notices of other processes' commits. While it does not, its
-	// caches may be out of date without its knowledge.
-	Hears() bool
+	// ReceivesNotices reports whether this process receives the notices of other processes' commits. While it does not,
+	// its caches may be out of date without its knowledge.
+	ReceivesNotices() bool
 	// Stats returns counters of statements, round trips, commits and reads since the store was opened.
 	Stats() Stats
 	// Unclean reports whether the process before did not close the database. It is false where processes share one: their

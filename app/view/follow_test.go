@@ -18,7 +18,7 @@ import (
 func TestAFollowerIsToldThatNothingHappensWithoutAsking(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "follow.db")
 	synctest.Test(t, func(t *testing.T) {
-		p := apptest.Plane(t, "sqlite:"+path, server.Options{})
+		p := apptest.OpenServer(t, "sqlite:"+path, server.Options{})
 		b, db := p.Broker(), p.Store()
 		started, err := b.Start(t.Context(), protocol.StartRequest{WorkflowID: "f", WorkflowType: "wf"})
 		if err != nil {

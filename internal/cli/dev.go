@@ -95,7 +95,7 @@ func (p *program) dev(ctx context.Context, s *settings, held *heldLog) error {
 	}
 	fmt.Fprintf(p.out, "ready %s %s/runs/%s\n", base, base, url.PathEscape(run.RunID))
 	held.release()
-	if err := approve(n.ctx, n.app.Plane, run); err != nil && n.ctx.Err() == nil {
+	if err := approve(n.ctx, n.app.Server, run); err != nil && n.ctx.Err() == nil {
 		s.Log.Error().Err(err).Str("run_id", run.RunID).Msg("sample workflow failed")
 	}
 	return n.wait()
@@ -147,7 +147,7 @@ func newest(
 }
 
 // approve sends the signal the sample waits for, once, when it waits for it.
-func approve(ctx context.Context, p *server.Plane, run protocol.StartResponse) error {
+func approve(ctx context.Context, p *server.Server, run protocol.StartResponse) error {
 	target := protocol.Target{Namespace: run.Namespace, WorkflowID: run.WorkflowID}
 	changed, stop := p.Dispatch().WatchRun(run.RunID)
 	defer stop()

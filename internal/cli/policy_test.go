@@ -102,7 +102,7 @@ func TestTheClosePolicyOutlivesAKilledApp(t *testing.T) {
 // unpaid counts the open children of closed parents, as seen by an app without background work.
 func unpaid(t *testing.T, database string, parents []string) (n int) {
 	t.Helper()
-	a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) { o.Still = true }})
+	a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) { o.ManualTime = true }})
 	defer a.Stop()
 	c := client{t: t, base: a.URL()}
 	for _, id := range parents {

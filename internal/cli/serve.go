@@ -107,7 +107,7 @@ func (p *program) start(ctx context.Context, s *settings) (*node, error) {
 		return nil, errors.Join(err, a.Close())
 	}
 	n.worker = w
-	a.MeasureToo(s.Namespace, w.Collector())
+	a.RegisterInNamespace(s.Namespace, w.Collector())
 	workerLeft := make(chan struct{})
 	n.run("app", func(ctx context.Context) error {
 		serving, stop := context.WithCancelCause(context.WithoutCancel(ctx))

@@ -32,13 +32,13 @@ type Authenticate func(ctx context.Context, token string, r *http.Request) (prin
 type Options struct {
 	Worker    Authenticate // of workers; must reject all other callers. nil: every caller is admitted
 	Dashboard Authenticate // of browsers; nil: everybody is let in
-	// Door refuses requests before anything of them is read, whatever they are for; nil: none.
-	Door func(*http.Request) error
-	// Still returns an error for a principal that has lost rights since its admission; nil: Worker and Dashboard are
+	// CheckOrigin refuses requests before anything of them is read, whatever they are for; nil: none.
+	CheckOrigin func(*http.Request) error
+	// Revalidate returns an error for a principal that has lost rights since its admission; nil: Worker and Dashboard are
 	// called again.
-	Still func(ctx context.Context, principal any) error
-	// Sees reports whether a browser's principal may receive hints of a namespace; nil: of all namespaces.
-	Sees func(principal any, namespace string) bool
+	Revalidate func(ctx context.Context, principal any) error
+	// InNamespace reports whether a browser's principal may receive hints of a namespace; nil: of all namespaces.
+	InNamespace func(principal any, namespace string) bool
 	// Hub publishes the hints for browsers; nil: there are none.
 	Hub *dispatch.Hub
 
@@ -128,10 +128,10 @@ func (c *Channel) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.server.S
 
 // admit asks the door.
 func (c *Channel) admit(r *http.Request) bool {
-	if c.opt.Door == nil {
+	if c.opt.CheckOrigin == nil {
 		return true
 	}
-	err := c.opt.Door(r)
+	err := c.opt.CheckOrigin(r)
 	if err != nil {
 		c.log.Warn().Err(err).Str("remote", r.RemoteAddr).Msg("connection refused")
 	}

@@ -713,7 +713,7 @@ func TestACallOfARevokedTokenIsRefused(t *testing.T) {
 	var over atomic.Bool
 	a := apptest.Start(t, apptest.Options{})
 	peers := among(t, a.Broker(), room.Options{
-		Still: func(context.Context, any) error {
+		Revalidate: func(context.Context, any) error {
 			if over.Load() {
 				return protocol.Refuse(protocol.ReasonUnauthorized, "the token is unknown, expired or revoked")
 			}

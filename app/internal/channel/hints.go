@@ -161,7 +161,7 @@ func roundOf(changed store.Changed, overflow bool) *round {
 // tell sends a page one hint for each of its topics that changed in a round.
 func (c *Channel) tell(s *socketio.Socket, b *browser, r *round, of []protocol.Topic) {
 	for _, t := range of {
-		if !r.overflow && !r.kinds[t] || c.opt.Sees != nil && !c.opt.Sees(b.principal, t.Namespace) {
+		if !r.overflow && !r.kinds[t] || c.opt.InNamespace != nil && !c.opt.InNamespace(b.principal, t.Namespace) {
 			continue
 		}
 		h := protocol.Hint{Kind: t.Kind, ID: t.ID, Namespace: t.Namespace}

@@ -168,8 +168,8 @@ func (c *Channel) recheckOne(ctx context.Context, s *socketio.Socket, who Authen
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var err error
-	if c.opt.Still != nil {
-		err = c.opt.Still(ctx, principal)
+	if c.opt.Revalidate != nil {
+		err = c.opt.Revalidate(ctx, principal)
 	} else {
 		_, err = who(ctx, token, s.Request())
 	}

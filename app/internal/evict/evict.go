@@ -76,9 +76,9 @@ func New(
 	return e
 }
 
-// Tells sets the function that asks an owner to release one of its sessions; tell reports whether the owner is
+// SetNotifier sets the function that asks an owner to release one of its sessions; tell reports whether the owner is
 // connected. If the owner is not connected, the evictor releases the session itself.
-func (e *Evictor) Tells(tell func(namespace, worker string, n protocol.SessionNotice) bool) {
+func (e *Evictor) SetNotifier(tell func(namespace, worker string, n protocol.SessionNotice) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.tell = tell

@@ -36,8 +36,8 @@ type Notices interface {
 	SettingsChanged(namespace string)
 }
 
-// Tells sets the implementation that sends notices to workers.
-func (f *Fleet) Tells(n Notices) { f.notices.Store(&n) }
+// SetNotices sets the implementation that sends notices to workers.
+func (f *Fleet) SetNotices(n Notices) { f.notices.Store(&n) }
 
 // New returns the fleet of an app with its workers.
 func New(

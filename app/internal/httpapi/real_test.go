@@ -13,7 +13,7 @@ import (
 // real serves the port over the real broker on SQLite.
 func real(t *testing.T) *httptest.Server {
 	t.Helper()
-	s := httptest.NewServer(apptest.Plane(t, "", server.Options{Release: "1.2.3", Token: secret}).Handler())
+	s := httptest.NewServer(apptest.OpenServer(t, "", server.Options{Release: "1.2.3", Token: secret}).Handler())
 	t.Cleanup(s.Close)
 	return s
 }

@@ -105,8 +105,8 @@ func (s *Sweeper) Pulse(at time.Time) {
 	}
 }
 
-// SessionsMoved reports that sessions changed, so that a cleanup may find sessions to delete. It never blocks.
-func (s *Sweeper) SessionsMoved() {
+// SessionsChanged reports that sessions changed, so that a cleanup may find sessions to delete. It never blocks.
+func (s *Sweeper) SessionsChanged() {
 	if s.opt.Remove != nil && !s.moved.Swap(true) {
 		s.rouse()
 	}

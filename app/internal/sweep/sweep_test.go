@@ -331,7 +331,7 @@ func TestEndedSessionsAreRemovedWhileThereAreAny(t *testing.T) {
 		c.mu.Lock()
 		c.ended = []engine.SessionKey{{Namespace: "n", ID: "new"}}
 		c.mu.Unlock()
-		s.SessionsMoved()
+		s.SessionsChanged()
 		time.Sleep(6 * time.Minute)
 		if removed := done(); len(removed) != 3 {
 			t.Fatalf("removed %v, want the new one too", removed)

@@ -123,8 +123,8 @@ func serve[In, Out any](
 			err = errPanic
 		}
 	}()
-	if p.room.opt.Still != nil && p.Principal != nil { // nil: the worker is part of this process
-		if err := p.room.opt.Still(ctx, p.Principal); err != nil {
+	if p.room.opt.Revalidate != nil && p.Principal != nil { // nil: the worker is part of this process
+		if err := p.room.opt.Revalidate(ctx, p.Principal); err != nil {
 			return out, refusal(err)
 		}
 	}

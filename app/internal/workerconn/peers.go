@@ -32,9 +32,9 @@ type Workers interface {
 type Options struct {
 	Release string  // release of the app, sent to workers
 	Workers Workers // nil: every caller may act for every worker
-	// Still refuses a principal whose rights were revoked after it connected; nil: none is refused. Still is called
+	// Revalidate refuses a principal whose rights were revoked after it connected; nil: none is refused. It is called
 	// with every request, so it must be fast.
-	Still func(ctx context.Context, principal any) error
+	Revalidate func(ctx context.Context, principal any) error
 	// Allow checks whether a worker's principal is allowed to serve these task queues of a namespace; nil: all are
 	// allowed.
 	Allow func(principal any, namespace string, queues []string) error

@@ -95,7 +95,7 @@ func openStore(
 	s, err := sqldb.New(ctx, sqldb.Config{
 		Options: opts, Dialect: db.Dialect{Shared: true, Begin: "BEGIN", Classify: classify},
 		Conn: c, Reads: reads, Known: known, Gorm: gormpostgres.New(gormpostgres.Config{Conn: reads}), Notify: bus.notify,
-		Hears: bus.hears.Load, Decided: bus.decidedCall,
+		ReceivesNotices: bus.hears.Load, Decided: bus.decidedCall,
 		Release: func() error {
 			server.refusals.close()
 			return bus.close()

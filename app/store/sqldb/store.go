@@ -62,8 +62,8 @@ type Config struct {
 	// queue; nil if there are no other processes. They do not poll for settings, so this notice must not be lost with
 	// the process, unlike the notices of Notify. A call per commit would be too expensive for ordinary steps.
 	Decided func() *db.Call
-	// Hears reports whether notices of other processes arrive; nil if there are no other processes.
-	Hears func() bool
+	// ReceivesNotices reports whether notices of other processes arrive; nil if there are no other processes.
+	ReceivesNotices func() bool
 	// Unclean means that the previous process did not close the database.
 	Unclean bool
 	// Room returns an error if the disk has no room for the writes of a step; nil if this cannot be measured.
@@ -342,8 +342,11 @@ func (s *Store) Stats() store.Stats {
 	}
 }
 
-// Hears reports whether this process receives notices of other processes' commits; true if there are no others.
-func (s *Store) Hears() bool { return s.cfg.Hears == nil || s.cfg.Hears() }
+// ReceivesNotices reports whether this process receives notices of other processes' commits; true if there are no
+// others.
+func (s *Store) ReceivesNotices() bool {
+	return s.cfg.ReceivesNotices == nil || s.cfg.ReceivesNotices()
+}
 
 // Unusable returns a channel that receives one error when the store has to stop: another process migrated the database
 // to a schema that this binary may not serve, the database is damaged, or the server refuses the credentials of this

@@ -55,7 +55,7 @@ type control struct {
 	*broker.Broker
 	*view.View
 	t        *testing.T
-	plane    *server.Plane
+	server   *server.Server
 	ended    chan error // of its Run
 	store    store.Store
 	dispatch *dispatch.Dispatch
@@ -137,7 +137,7 @@ func open(t *testing.T, path string) *control {
 	a := &control{t: t, calls: map[string]int{}, flying: map[*flight]struct{}{}, counts: &counts{}}
 	a.counts.off.Store(true)
 	var err error
-	a.plane, err = server.Open(t.Context(), server.Options{
+	a.server, err = server.Open(t.Context(), server.Options{
 		Release: "test", NoAuth: true, Log: log,
 		Open: func(ctx context.Context, _ string, d store.Dispatcher) (store.Store, error) {
 			s, err := sqlite.Open(ctx, path, sqldb.Options{
@@ -149,10 +149,10 @@ func open(t *testing.T, path string) *control {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.Broker, a.View, a.store = a.plane.Broker(), a.plane.View(), a.plane.Store()
-	a.dispatch = a.plane.Dispatch()
+	a.Broker, a.View, a.store = a.server.Broker(), a.server.View(), a.server.Store()
+	a.dispatch = a.server.Dispatch()
 	a.ended = make(chan error, 1)
-	go func() { a.ended <- a.plane.Run(context.Background()) }()
+	go func() { a.ended <- a.server.Run(context.Background()) }()
 	return a
 }
 
@@ -160,7 +160,7 @@ func (a *control) close() {
 	for _, m := range a.workers {
 		m.kill()
 	}
-	if err := errors.Join(a.plane.Close(context.Background()), <-a.ended); err != nil {
+	if err := errors.Join(a.server.Close(context.Background()), <-a.ended); err != nil {
 		a.t.Error(err)
 	}
 }
@@ -348,7 +348,7 @@ func (a *control) worker(id string, register func(*worker.Registry), change func
 			if a.mute {
 				notices = linktest.Deaf{}
 			}
-			c, leave, err := a.plane.Peers().Join(hello, notices)
+			c, leave, err := a.server.Peers().Join(hello, notices)
 			return linktest.Wire{To: c, Through: a.way(id)}, leave, err
 		}},
 		WorkerID: id, Incarnation: id + "-1", Release: "test", Log: log,

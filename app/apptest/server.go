@@ -11,10 +11,10 @@ import (
 	"github.com/sojourn-run/sojourn/app/server"
 )
 
-// Plane opens a control plane without a listener, so that it can run in virtual time, and runs it until the test ends
-// or it is closed. It is the control plane of an app with release "test" and without tokens. database is sqlite:PATH or
-// postgres://…, empty for a new SQLite file; Open replaces the function that opens it.
-func Plane(t testing.TB, database string, o server.Options) *server.Plane {
+// OpenServer opens a control plane without a listener, so that it can run in virtual time, and runs it until the test
+// ends or it is closed. It is the control plane of an app with release "test" and without tokens. database is
+// sqlite:PATH or postgres://…, empty for a new SQLite file; Open replaces the function that opens it.
+func OpenServer(t testing.TB, database string, o server.Options) *server.Server {
 	t.Helper()
 	if database == "" {
 		database = "sqlite:" + filepath.Join(t.TempDir(), "test.db")
@@ -35,14 +35,14 @@ func Plane(t testing.TB, database string, o server.Options) *server.Plane {
 	t.Cleanup(func() {
 		Close(t, p)
 		if err := <-ended; err != nil {
-			t.Errorf("the plane ended with: %v", err)
+			t.Errorf("the server ended with: %v", err)
 		}
 	})
 	return p
 }
 
-// Close ends a plane; again it does nothing.
-func Close(t testing.TB, p *server.Plane) {
+// Close ends a server; again it does nothing.
+func Close(t testing.TB, p *server.Server) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
 	defer cancel()

@@ -18,16 +18,16 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
 )
 
-// deaf is the store of an app that receives no token notifications of other apps, and reports this.
-type deaf struct{ store.Store }
+// brokenNotices is the store of an app that receives no token notifications of other apps, and reports this.
+type brokenNotices struct{ store.Store }
 
-func (deaf) Hears() bool { return false }
+func (brokenNotices) ReceivesNotices() bool { return false }
 
-// untold is a dispatcher that receives no token notifications, like a dispatcher of another app after a lost
-// notification.
-type untold struct{ store.Dispatcher }
+// withoutTokenNotices is a dispatcher that receives no token notifications, like a dispatcher of another app after a
+// lost notification.
+type withoutTokenNotices struct{ store.Dispatcher }
 
-func (u untold) Changed(c store.Changed) {
+func (u withoutTokenNotices) Changed(c store.Changed) {
 	c.Tokens = nil
 	u.Dispatcher.Changed(c)
 }
@@ -38,11 +38,11 @@ func TestARevocationHoldsWithinASecondAtAnAppThatHearsNothing(t *testing.T) {
 	const root = "the-token-of-the-bootstrap-0123456789"
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "test.db")
-		p := apptest.Plane(t, "", server.Options{
+		p := apptest.OpenServer(t, "", server.Options{
 			Shared: true, Token: root,
 			Open: func(ctx context.Context, app string, d store.Dispatcher) (store.Store, error) {
-				s, err := sqlite.Open(ctx, path, sqldb.Options{App: app, Dispatch: untold{d}})
-				return deaf{s}, err
+				s, err := sqlite.Open(ctx, path, sqldb.Options{App: app, Dispatch: withoutTokenNotices{d}})
+				return brokenNotices{s}, err
 			},
 		})
 		there := auth.New(auth.Options{Store: p.Store(), Bootstrap: root})

@@ -22,28 +22,28 @@ import (
 // release is the release of apps and workers, unless a case sets another.
 const release = "test"
 
-// plane is a control plane without a listener, with helpers for the cases.
-type plane struct {
+// testServer is a control plane without a listener, with helpers for the cases.
+type testServer struct {
 	*broker.Broker
 	*view.View
 	t        testing.TB
-	plane    *app.Plane
+	server   *app.Server
 	store    store.Store
 	dispatch *dispatch.Dispatch
 }
 
-// planeOptions are options of open; the zero value is an app on a new SQLite file without clean-up.
-type planeOptions struct {
-	Database string               // sqlite:PATH or postgres://…
-	Shift    func() time.Duration // added to the store's clock
-	Still    bool                 // nothing moves time forward but the test
-	Cleanup  time.Duration        // 0: never
-	Release  string
-	Metrics  bool
+// serverOptions are options of open; the zero value is an app on a new SQLite file without clean-up.
+type serverOptions struct {
+	Database   string               // sqlite:PATH or postgres://…
+	Shift      func() time.Duration // added to the store's clock
+	ManualTime bool                 // nothing moves time forward but the test
+	Cleanup    time.Duration        // 0: never
+	Release    string
+	Metrics    bool
 }
 
 // open opens a control plane that ends with the test, or before by close.
-func open(t testing.TB, o planeOptions) *plane {
+func open(t testing.TB, o serverOptions) *testServer {
 	t.Helper()
 	if o.Database == "" {
 		o.Database = "sqlite:" + filepath.Join(t.TempDir(), "test.db")
@@ -51,8 +51,8 @@ func open(t testing.TB, o planeOptions) *plane {
 	if o.Cleanup == 0 {
 		o.Cleanup = -1
 	}
-	p := apptest.Plane(t, o.Database, app.Options{
-		Release: o.Release, Still: o.Still, Cleanup: o.Cleanup, Metrics: o.Metrics,
+	p := apptest.OpenServer(t, o.Database, app.Options{
+		Release: o.Release, ManualTime: o.ManualTime, Cleanup: o.Cleanup, Metrics: o.Metrics,
 		Open: func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
 			so := sqldb.Options{App: id, Dispatch: d, Shift: o.Shift}
 			if path, file := strings.CutPrefix(o.Database, "sqlite:"); file {
@@ -61,10 +61,10 @@ func open(t testing.TB, o planeOptions) *plane {
 			return postgres.Open(ctx, o.Database, so)
 		},
 	})
-	return &plane{
-		Broker: p.Broker(), View: p.View(), t: t, plane: p, store: p.Store(), dispatch: p.Dispatch(),
+	return &testServer{
+		Broker: p.Broker(), View: p.View(), t: t, server: p, store: p.Store(), dispatch: p.Dispatch(),
 	}
 }
 
 // close ends the plane; again it does nothing.
-func (p *plane) close() { apptest.Close(p.t, p.plane) }
+func (p *testServer) close() { apptest.Close(p.t, p.server) }
