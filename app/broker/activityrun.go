@@ -7,7 +7,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -36,7 +36,7 @@ func (b *Broker) StartActivity(
 		needs.Sessions = []engine.SessionKey{{Namespace: start.Namespace, ID: id}}
 	}
 	runID := ulid.Make().String()
-	out, err := change.Commit[protocol.ActivityResponse](ctx, b.store, store.Change{
+	out, err := transaction.Commit[protocol.ActivityResponse](ctx, b.store, store.Change{
 		Needs: needs,
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			// Check the workflow ID inside the change: of two concurrent starts the second one sees the first.

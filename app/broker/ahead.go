@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -13,7 +13,7 @@ import (
 // A run that is resumed by many results has more new events than a page holds. The worker requests the other pages
 // within milliseconds, and the events were in memory at dispatch; from the store they would be read and decoded again.
 
-// mostAhead is the maximum number of runs with prefetched events, with at most change.MaxPageSize bytes per run.
+// mostAhead is the maximum number of runs with prefetched events, with at most transaction.MaxPageSize bytes per run.
 const mostAhead = 8
 
 // ahead holds prefetched events of runs after the first pages of their tasks. History events are immutable, so the
@@ -59,7 +59,7 @@ func (a *ahead) takePage(run string, after, through int64, most int) []history.E
 		n := len(at.events)
 		if from := at.events[0].Seq; from <= after+1 && after < through && through <= at.events[n-1].Seq {
 			events := at.events[after+1-from : through+1-from]
-			if most = pageOf(events, most, change.MaxPageSize); len(events) <= most {
+			if most = pageOf(events, most, transaction.MaxPageSize); len(events) <= most {
 				at.id, at.events = "", nil
 				return slices.Clip(events) // an append by the caller must not overwrite the other events
 			}
@@ -71,8 +71,8 @@ func (a *ahead) takePage(run string, after, through int64, most int) []history.E
 
 // page is a page of a run's history, from memory where it is there.
 func (b *Broker) page(ctx context.Context, run string, after, through int64, size int) (protocol.HistoryPage, error) {
-	if events := b.ahead.takePage(run, after, through, min(max(1, size), change.MaxPage)); events != nil {
-		return change.PageOf(events, through), nil
+	if events := b.ahead.takePage(run, after, through, min(max(1, size), transaction.MaxPage)); events != nil {
+		return transaction.PageOf(events, through), nil
 	}
-	return change.Page(ctx, b.store, run, after, through, size)
+	return transaction.Page(ctx, b.store, run, after, through, size)
 }

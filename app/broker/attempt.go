@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -24,9 +24,9 @@ func (b *Broker) AttemptStatus(ctx context.Context, in protocol.HeartbeatRequest
 	}
 	id, seq, ok := engine.ParseStepID(in.TaskID)
 	if !ok {
-		return s, change.NoTask(in.TaskID)
+		return s, transaction.NoTask(in.TaskID)
 	}
-	sight := b.sight(ctx, change.Namespace(in.Namespace), protocol.KindActivity, in.TaskID, in.Owner)
+	sight := b.sight(ctx, transaction.Namespace(in.Namespace), protocol.KindActivity, in.TaskID, in.Owner)
 	if err := sight.owner(); err != nil {
 		return s, err
 	}
@@ -50,8 +50,8 @@ func (b *Broker) AttemptStatus(ctx context.Context, in protocol.HeartbeatRequest
 		}
 		return nil
 	})
-	if errors.Is(err, store.ErrNotFound) || err == nil && run.Namespace != change.Namespace(in.Namespace) {
-		return s, change.NoTask(in.TaskID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && run.Namespace != transaction.Namespace(in.Namespace) {
+		return s, transaction.NoTask(in.TaskID)
 	}
 	if err != nil {
 		return s, err

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -24,7 +24,7 @@ var registeredName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_]*$`)
 // SearchAttributes lists what runs of a namespace can be filtered by: the system's attributes and the registered ones,
 // names and types.
 func (b *Broker) SearchAttributes(ctx context.Context, ns string) (protocol.SearchAttributes, error) {
-	types, err := b.AttributeTypes(ctx, change.Namespace(ns))
+	types, err := b.AttributeTypes(ctx, transaction.Namespace(ns))
 	if types == nil {
 		types = map[string]string{}
 	}
@@ -82,7 +82,7 @@ func (b *Broker) DeleteSearchAttribute(ctx context.Context, ns, name string) (pr
 
 // changeAttributes changes the registrations of a namespace.
 func (b *Broker) changeAttributes(ctx context.Context, ns string, edit func(types map[string]string) error) error {
-	ns = change.Namespace(ns)
+	ns = transaction.Namespace(ns)
 	_, err := b.store.Commit(ctx, store.Change{
 		Needs: store.Keys{Namespaces: []string{ns}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/internal/socketio"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -255,14 +255,14 @@ func TestAPageOfHistoryHasFourMiBAtMost(t *testing.T) {
 	}))
 	task := p.Tasks[0].Workflow
 	events, token := len(task.Events), task.NextPageToken
-	if n := a.bytesOf(task.Events); n > change.MaxPageSize || events < 2 {
+	if n := a.bytesOf(task.Events); n > transaction.MaxPageSize || events < 2 {
 		t.Errorf("the first page has %d events of %d bytes", events, n)
 	}
 	for token != nil {
 		page := must[protocol.HistoryPage](t)(a.HistoryPage(t.Context(), protocol.HistoryRequest{
 			TaskID: task.TaskID, Owner: "w", Attempt: task.Attempt, PageToken: *token, PageSize: 1000,
 		}))
-		if n := a.bytesOf(page.Events); n > change.MaxPageSize || len(page.Events) == 0 {
+		if n := a.bytesOf(page.Events); n > transaction.MaxPageSize || len(page.Events) == 0 {
 			t.Errorf("a page has %d events of %d bytes", len(page.Events), n)
 		}
 		events, token = events+len(page.Events), page.NextPageToken

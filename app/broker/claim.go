@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -36,7 +36,7 @@ func (b *Broker) ClaimTask(ctx context.Context, in protocol.ClaimRequest) (proto
 	if err != nil {
 		return protocol.PollResponse{}, err
 	}
-	got, err := change.Commit[claimed](ctx, b.store, c)
+	got, err := transaction.Commit[claimed](ctx, b.store, c)
 	if err != nil {
 		return protocol.PollResponse{}, b.sight(ctx, w.Namespace, in.Kind, in.TaskID, w.ID).refused(err)
 	}
@@ -96,7 +96,7 @@ func (b *Broker) claimChange(in protocol.ClaimRequest, w *engine.Worker) (store.
 		}
 		current := rows.Worker(key) // the current row: another app may have accepted a newer registration
 		if current == nil || !current.Left.IsZero() || in.Incarnation != "" && in.Incarnation != current.Incarnation {
-			return store.Writes{}, change.StaleWorker(key.ID)
+			return store.Writes{}, transaction.StaleWorker(key.ID)
 		}
 		l := engine.Lessee{Worker: current, BuildID: in.BuildID}
 		if l.BuildID == "" {
@@ -123,7 +123,7 @@ func claimID(in protocol.ClaimRequest) (id taskID, err error) {
 		id.run, id.seq, ok = engine.ParseStepID(in.TaskID)
 	}
 	if !ok {
-		return id, change.NoTask(in.TaskID)
+		return id, transaction.NoTask(in.TaskID)
 	}
 	return id, nil
 }
@@ -131,8 +131,8 @@ func claimID(in protocol.ClaimRequest) (id taskID, err error) {
 // find checks that the caller may know of the task at all: it is of the caller's namespace, and of one of the
 // queues that the call names, if it names any.
 func (id taskID) find(run *engine.Run, in protocol.ClaimRequest) (*engine.Run, error) {
-	if run == nil || run.Namespace != change.Namespace(in.Namespace) {
-		return nil, change.NoTask(in.TaskID)
+	if run == nil || run.Namespace != transaction.Namespace(in.Namespace) {
+		return nil, transaction.NoTask(in.TaskID)
 	}
 	queue := run.Queue
 	if a, ok := run.Activities.Get(id.seq); ok {
@@ -141,7 +141,7 @@ func (id taskID) find(run *engine.Run, in protocol.ClaimRequest) (*engine.Run, e
 	// Report the task as not found instead of forbidden, since the caller must not learn that a queue outside its scope
 	// contains it.
 	if len(in.Queues) > 0 && !slices.Contains(in.Queues, queue) {
-		return nil, change.NoTask(in.TaskID)
+		return nil, transaction.NoTask(in.TaskID)
 	}
 	return run, nil
 }
@@ -160,7 +160,7 @@ func (id taskID) claim(
 		return store.Writes{}, err
 	}
 	if id.seq == 0 {
-		w, d, err := change.Decide(rows, run, engine.ClaimTask{Number: id.number, Lessee: l, Settings: settings}, now)
+		w, d, err := transaction.Decide(rows, run, engine.ClaimTask{Number: id.number, Lessee: l, Settings: settings}, now)
 		if err == nil {
 			w.Answer = claimed{Leased: store.Leased{Kind: protocol.KindWorkflow, Head: d.Next.Head}}
 		}
@@ -174,7 +174,7 @@ func (id taskID) claim(
 	// free session.
 	l.Sessions, l.Counted = rows.Holding(l.Worker.Key(), sk, now), true
 	var out engine.ClaimedActivity
-	w, d, err := change.Decide(
+	w, d, err := transaction.Decide(
 		rows, run,
 		engine.ClaimActivity{Seq: id.seq, Lessee: l, Floor: rows.EpochFloor, Out: &out, Settings: settings},
 		now,
@@ -240,7 +240,7 @@ func (b *Broker) ClaimStatus(ctx context.Context, in protocol.ClaimRequest) (pro
 	var l engine.Lessee
 	if in.WorkerID != "" {
 		if l.Worker, err = b.workers.Current(ctx, engine.WorkerKey{
-			Namespace: change.Namespace(in.Namespace), ID: in.WorkerID,
+			Namespace: transaction.Namespace(in.Namespace), ID: in.WorkerID,
 		}, in.Incarnation); err != nil {
 			return s, err
 		}
@@ -276,7 +276,7 @@ func (b *Broker) ClaimStatus(ctx context.Context, in protocol.ClaimRequest) (pro
 		return nil
 	})
 	if err == nil && s.LeaseOwner != nil {
-		if there, e := b.workers.LookUpReach(ctx, change.Namespace(in.Namespace), *s.LeaseOwner); e != nil || !there {
+		if there, e := b.workers.LookUpReach(ctx, transaction.Namespace(in.Namespace), *s.LeaseOwner); e != nil || !there {
 			s.LeaseOwner = nil // leased, to a worker that is no business of the caller's
 		}
 	}

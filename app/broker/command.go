@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -41,10 +41,10 @@ const CapCancellation = "cancellation_requests"
 // RequestCancellation cancels the root context of the workflow's code, which may clean up. It is refused unless a
 // registered worker of the run's queue announces that it understands this for the run's type.
 func (b *Broker) RequestCancellation(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
-	in.Namespace = change.Namespace(in.Namespace)
+	in.Namespace = transaction.Namespace(in.Namespace)
 	understood := false
 	err := b.store.View(ctx, func(r store.Reader) error {
-		run, _, err := change.Find(ctx, r, in.Target)
+		run, _, err := transaction.Find(ctx, r, in.Target)
 		if err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ type order struct {
 // command carries out an order, once per request id.
 func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt, error) {
 	t, request := o.target, o.requestID
-	t.Namespace = change.Namespace(t.Namespace)
+	t.Namespace = transaction.Namespace(t.Namespace)
 	key := engine.WorkflowKey{Namespace: t.Namespace, ID: t.WorkflowID}
 	needs := store.Keys{
 		Workflows: []engine.WorkflowKey{key}, Current: true, AllTasks: o.closes, Chain: o.closes, Bound: o.closes,
@@ -124,7 +124,7 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 	if request != "" {
 		needs.Receipts = []store.ReceiptKey{rk}
 	}
-	out, err := change.Commit[protocol.CommandReceipt](ctx, b.store, store.Change{Needs: needs, Decide: func(
+	out, err := transaction.Commit[protocol.CommandReceipt](ctx, b.store, store.Change{Needs: needs, Decide: func(
 		rows store.Rows, now time.Time,
 	) (store.Writes, error) {
 		if request != "" {
@@ -140,7 +140,7 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 		}
 		run := rows.Run(flow.RunID)
 		if run == nil {
-			return store.Writes{}, change.NoRun(flow.RunID)
+			return store.Writes{}, transaction.NoRun(flow.RunID)
 		}
 		if t.RunID != "" && t.RunID != flow.RunID {
 			return store.Writes{}, protocol.Refuse(
@@ -158,7 +158,7 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 				return store.Writes{}, err
 			}
 		}
-		w, d, err := change.Decide(rows, run, o.input, now)
+		w, d, err := transaction.Decide(rows, run, o.input, now)
 		if err != nil {
 			return store.Writes{}, err
 		}
@@ -191,7 +191,7 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 // the current run alone.
 func (b *Broker) neverWas(ctx context.Context, t protocol.Target, refusal error) error {
 	err := b.store.View(ctx, func(r store.Reader) error {
-		_, _, err := change.Find(ctx, r, t)
+		_, _, err := transaction.Find(ctx, r, t)
 		return err
 	})
 	if protocol.ReasonOf(err) == protocol.ReasonRunNotFound {

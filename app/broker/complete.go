@@ -8,8 +8,8 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
 	"github.com/sojourn-run/sojourn/app/internal/logs"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/internal/stack"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -78,7 +78,7 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 // own returns the tasks that the outcomes of a call may create for its next poll. Tasks of a queue with a limit are
 // always claimed, so no slots are reserved for them.
 func (b *Broker) own(in protocol.CompleteRequest) []dispatch.Own {
-	ns, queues := change.Namespace(in.Next.Namespace), append([]string{""}, in.Next.Queues...)
+	ns, queues := transaction.Namespace(in.Next.Namespace), append([]string{""}, in.Next.Queues...)
 	return slices.DeleteFunc(madeBy(in.Items), func(o dispatch.Own) bool {
 		return slices.ContainsFunc(queues, func(queue string) bool {
 			return b.store.Queue(engine.QueueKey{Namespace: ns, Name: queue}).Budget(o.Kind).Bounded()
@@ -122,7 +122,7 @@ func (b *Broker) completeOne(
 	if in.Kind.Asked() {
 		return b.replied(ctx, in, a)
 	}
-	in.Namespace = change.Namespace(in.Namespace)
+	in.Namespace = transaction.Namespace(in.Namespace)
 	sight := b.sight(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
 	turn := b.turn(ctx, in, by, budget)
 	defer turn.endWait()
@@ -137,7 +137,7 @@ func (b *Broker) completeOne(
 // recognized.
 func (b *Broker) record(
 	ctx context.Context, in *protocol.CompleteItem, turn *turn, sight sight,
-) (o change.Outcome, hash string, err error) {
+) (o transaction.Outcome, hash string, err error) {
 	lines, err := b.logs.Last(ctx, in)
 	if err != nil {
 		return o, "", err
@@ -152,14 +152,14 @@ func (b *Broker) record(
 		if c, err = sight.through(logs.With(c, lines)); err != nil {
 			continue
 		}
-		o, err = change.Commit[change.Outcome](ctx, b.store, c)
+		o, err = transaction.Commit[transaction.Outcome](ctx, b.store, c)
 	}
 	if err != nil {
 		return o, hash, err
 	}
 	// A session that ended with this step frees room at its owner for tasks that were already ready, which no commit
 	// reports.
-	change.Recheck(b.dispatch, o.Freed)
+	transaction.Recheck(b.dispatch, o.Freed)
 	// Only a report that was accepted under its lease counts as a heartbeat, since any caller can send other reports.
 	if o.By.Owner == in.Owner {
 		b.workers.Credit(ctx, engine.WorkerKey{Namespace: o.Run.Namespace, ID: in.Owner}, o.By.Incarnation)
@@ -173,7 +173,7 @@ func (b *Broker) record(
 // clearSuspects clears the other suspects of executor losses that a task was blamed for. After an error they remain
 // suspects, which are delivered one by one.
 func (b *Broker) clearSuspects(ctx context.Context, namespace string, losses []string) {
-	n, err := change.ClearSuspects(ctx, b.store, namespace, losses)
+	n, err := transaction.ClearSuspects(ctx, b.store, namespace, losses)
 	if err != nil {
 		store.Warn(&b.log, err).Strs("losses", losses).Msg("failed to clear suspects of a lost executor; they are delivered one by one")
 	}
@@ -182,7 +182,7 @@ func (b *Broker) clearSuspects(ctx context.Context, namespace string, losses []s
 
 // recorded is the answer to an outcome that counts.
 func (b *Broker) recorded(
-	in protocol.CompleteItem, a protocol.CompleteResponse, turn *turn, o change.Outcome,
+	in protocol.CompleteItem, a protocol.CompleteResponse, turn *turn, o transaction.Outcome,
 ) protocol.CompleteResponse {
 	a.RunID, a.Outcome, a.Recorded = o.Run.ID, o.Outcome, o.Recorded
 	a.CreatedTaskIDs, a.NextTaskID, a.Warnings = o.Created, protocol.OrNil(o.NextTask), o.Warnings

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
@@ -21,18 +21,20 @@ func (b *Broker) Due(ctx context.Context, d store.Due) error {
 	case store.DueRun:
 		err = b.workers.Lapse(ctx, d, func(l engine.Liveness) store.Change {
 			needs := store.Keys{Runs: []string{d.Run}, AllTasks: true, Chain: true, Bound: true}
-			return change.Step("", d.Run, needs, engine.Due{
+			return transaction.Step("", d.Run, needs, engine.Due{
 				Liveness: l,
 			})
 		})
 	case store.DueActivity:
 		err = b.workers.Lapse(ctx, d, func(l engine.Liveness) store.Change {
-			return change.Step("", d.Run, store.Keys{Runs: []string{d.Run}, Activities: []int64{d.Seq}}, engine.DueActivity{
+			return transaction.Step("", d.Run, store.Keys{Runs: []string{d.Run}, Activities: []int64{d.Seq}}, engine.DueActivity{
 				Seq: d.Seq, Liveness: l,
 			})
 		})
 	case store.DueTimer:
-		_, err = b.store.Commit(ctx, change.Step("", d.Run, store.Keys{Runs: []string{d.Run}}, engine.FireTimer{Seq: d.Seq}))
+		_, err = b.store.Commit(
+			ctx, transaction.Step("", d.Run, store.Keys{Runs: []string{d.Run}}, engine.FireTimer{Seq: d.Seq}),
+		)
 	case store.DueMessage:
 		err = b.owed(ctx, d)
 	case store.DueSchedule:
@@ -57,7 +59,7 @@ func (b *Broker) CleanUp(ctx context.Context, keys []engine.SessionKey) error {
 		}
 	}()
 	for _, k := range keys {
-		_, err := change.StepSession(ctx, b.store, b.dispatch, k, engine.CleanUp{Kept: time.Now().Add(-b.opt.Retention)})
+		_, err := transaction.StepSession(ctx, b.store, b.dispatch, k, engine.CleanUp{Kept: time.Now().Add(-b.opt.Retention)})
 		if err == nil {
 			removed++
 		} else if !engine.IsNotDue(err) {

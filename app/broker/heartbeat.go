@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -20,14 +20,14 @@ import (
 // before HeartbeatTask returns. For an attempt that has ended the answer says so; an unknown attempt ID, and a task
 // that another worker holds, are errors.
 func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatResponse, error) {
-	in.Namespace = change.Namespace(in.Namespace)
+	in.Namespace = transaction.Namespace(in.Namespace)
 	a := protocol.HeartbeatResponse{TaskID: in.TaskID, AttemptID: in.AttemptID, Attempt: in.Attempt, Owner: in.Owner}
 	if in.Kind == protocol.KindWorkflow {
 		return b.heartbeatWorkflow(ctx, in, a)
 	}
 	run, seq, ok := engine.ParseStepID(in.TaskID)
 	if !ok {
-		return a, change.NoTask(in.TaskID)
+		return a, transaction.NoTask(in.TaskID)
 	}
 	sight := b.sight(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
 	delivery, ok := deliveryOf(in.TaskID, in.AttemptID)
@@ -49,7 +49,7 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 		by      engine.Lease
 		refused error // the attempt ended with this heartbeat
 	}
-	beaten, err := sight.through(change.Step(in.Namespace, run, needs, beat))
+	beaten, err := sight.through(transaction.Step(in.Namespace, run, needs, beat))
 	if err != nil {
 		return a, err
 	}
@@ -62,7 +62,7 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 			return w, err
 		}
 		d := w.Runs[0]
-		r := renewed{by: w.Answer.(change.Outcome).By, refused: d.Answer.Refused}
+		r := renewed{by: w.Answer.(transaction.Outcome).By, refused: d.Answer.Refused}
 		r.act, _ = d.Next.Activities.Get(seq)
 		if r.act.SessionID != "" {
 			r.sess = rows.Session(engine.SessionKey{Namespace: in.Namespace, ID: r.act.SessionID})
@@ -73,7 +73,7 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 		w.Answer = r
 		return w, nil
 	}
-	r, err := change.Commit[renewed](ctx, b.store, beaten)
+	r, err := transaction.Commit[renewed](ctx, b.store, beaten)
 	if err == nil {
 		b.workers.Credit(ctx, engine.WorkerKey{Namespace: in.Namespace, ID: in.Owner}, r.by.Incarnation)
 		err = r.refused
@@ -99,16 +99,16 @@ func (b *Broker) heartbeatWorkflow(
 ) (protocol.HeartbeatResponse, error) {
 	run, n, ok := engine.ParseTaskID(in.TaskID)
 	if !ok {
-		return a, change.NoTask(in.TaskID)
+		return a, transaction.NoTask(in.TaskID)
 	}
 	sight := b.sight(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
-	c, err := sight.through(change.Step(in.Namespace, run, store.Keys{Runs: []string{run}}, engine.HeartbeatTask{
+	c, err := sight.through(transaction.Step(in.Namespace, run, store.Keys{Runs: []string{run}}, engine.HeartbeatTask{
 		Number: n, Holder: engine.Holder{Owner: in.Owner, Delivery: in.Attempt},
 	}))
 	if err != nil {
 		return a, err
 	}
-	o, err := change.Commit[change.Outcome](ctx, b.store, c)
+	o, err := transaction.Commit[transaction.Outcome](ctx, b.store, c)
 	if err != nil {
 		return a, sight.refused(err)
 	}

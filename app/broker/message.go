@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -106,7 +106,7 @@ func (b *Broker) bring(
 			m.Kind == engine.CloseChild && (target.Parent == nil || target.Parent.WorkflowID != from.WorkflowID) {
 			return w, nil // it is another workflow's by now
 		}
-		more, _, err := change.Decide(rows, target, in, now)
+		more, _, err := transaction.Decide(rows, target, in, now)
 		// A refusal of the target also ends the message. After any other error it stays in the outbox, and delivery is
 		// retried.
 		if err != nil && protocol.ReasonOf(err) == "" {

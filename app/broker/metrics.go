@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -66,7 +66,7 @@ func (m *Metrics) unstarted(kind protocol.TaskKind) {
 // verdictCleared counts suspects for whose losses another task was blamed.
 const verdictCleared = "cleared"
 
-func (m *Metrics) lostProcess(l change.Lost) {
+func (m *Metrics) lostProcess(l transaction.Lost) {
 	if m == nil {
 		return
 	}

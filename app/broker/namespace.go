@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -67,7 +67,7 @@ func (n *namespaces) drop(name string) {
 // HasNamespace refuses a namespace that was not created. Alone on its database an app asks the store once for each;
 // next to others, once a minute.
 func (b *Broker) HasNamespace(ctx context.Context, name string) error {
-	name = change.Namespace(name)
+	name = transaction.Namespace(name)
 	if name == store.DefaultNamespace || b.namespaces.has(name, b.opt.Shared) {
 		return nil
 	}
@@ -157,7 +157,7 @@ func (b *Broker) putNamespace(
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.NamespaceView{}, err
 	}
-	n, err := change.Commit[store.Namespace](ctx, b.store, store.Change{
+	n, err := transaction.Commit[store.Namespace](ctx, b.store, store.Change{
 		Needs: store.Keys{Namespaces: []string{in.Name}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			n, err := from(rows.Namespace(in.Name), history.At(now))
@@ -285,7 +285,7 @@ var errAbandoned = errors.New("the run has abandoned activities")
 // endAbandoned ends the abandoned activities of a closed run before the run is removed, so that their sessions do not
 // count them any more.
 func (b *Broker) endAbandoned(ctx context.Context, run string) error {
-	_, err := b.store.Commit(ctx, change.Step("", run, store.Keys{Runs: []string{run}, AllTasks: true},
+	_, err := b.store.Commit(ctx, transaction.Step("", run, store.Keys{Runs: []string{run}, AllTasks: true},
 		engine.EndAbandoned{Why: "run removed"}))
 	if engine.IsNotDue(err) { // the runs have already ended
 		return nil
@@ -315,9 +315,9 @@ func (b *Broker) removeRuns(ctx context.Context, ids []string, may func(*engine.
 				},
 				Background: true,
 			}
-			if gone[i], err = change.Commit[bool](ctx, b.store, remove); errors.Is(err, errAbandoned) {
+			if gone[i], err = transaction.Commit[bool](ctx, b.store, remove); errors.Is(err, errAbandoned) {
 				if err = b.endAbandoned(ctx, id); err == nil {
-					gone[i], err = change.Commit[bool](ctx, b.store, remove)
+					gone[i], err = transaction.Commit[bool](ctx, b.store, remove)
 				}
 			}
 			return err

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -30,19 +30,19 @@ func (b *Broker) completion(
 func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) (store.Change, string, error) {
 	run, n, ok := engine.ParseTaskID(in.TaskID)
 	if !ok {
-		return store.Change{}, "", change.NoTask(in.TaskID)
+		return store.Change{}, "", transaction.NoTask(in.TaskID)
 	}
 	h := engine.Holder{Owner: in.Owner, Incarnation: in.Incarnation, Delivery: in.Attempt}
 	needs := store.Keys{Runs: []string{run}}
 	switch {
 	case in.Returned != "":
-		return change.Step(in.Namespace, run, needs, engine.ReleaseTask{
+		return transaction.Step(in.Namespace, run, needs, engine.ReleaseTask{
 			Number: n, Delivery: in.Attempt, Owner: in.Owner, Why: in.Returned, Counts: in.LostCount,
 		}), "", nil
 	case in.Failure != nil:
 		b.noteSticky(run, in)
 		hash := hashOf(in.Failure)
-		return change.Step(in.Namespace, run, needs, engine.FailTask{
+		return transaction.Step(in.Namespace, run, needs, engine.FailTask{
 			Number: n, Holder: h, Failure: *in.Failure, Hash: hash,
 		}), hash, nil
 	}
@@ -53,7 +53,7 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 		// before any other error: this one quarantines the run
 		refused.Hash, refused.Former = hashCommands(in.Commands), func() string { return hashOf(in.Commands) }
 		//nolint:nilerr // the engine refuses what is unsupported, with all that this entails
-		return change.Step(in.Namespace, run, needs, refused), refused.Hash, nil
+		return transaction.Step(in.Namespace, run, needs, refused), refused.Hash, nil
 	}
 	b.noteSticky(run, in)
 	for i, c := range in.Commands {
@@ -79,7 +79,7 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 	if err != nil {
 		return store.Change{}, "", err
 	}
-	c := change.Step(in.Namespace, run, needs, engine.CompleteTask{
+	c := transaction.Step(in.Namespace, run, needs, engine.CompleteTask{
 		Number: n, Holder: h, Commands: in.Commands, Hash: hash, Types: types, Carry: carry, Ends: ends,
 		Code:    b.code(ctx, in),
 		Streams: in.StreamWaits, Former: func() string { return hashOf(commands) },
@@ -92,7 +92,7 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Change, string, error) {
 	run, seq, ok := engine.ParseStepID(in.TaskID)
 	if !ok {
-		return store.Change{}, "", change.NoTask(in.TaskID)
+		return store.Change{}, "", transaction.NoTask(in.TaskID)
 	}
 	delivery, ok := deliveryOf(in.TaskID, in.AttemptID)
 	if !ok {
@@ -104,13 +104,13 @@ func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Ch
 	needs := store.Keys{Runs: []string{run}, Activities: []int64{seq}}
 	switch {
 	case in.Returned != "":
-		return change.Step(in.Namespace, run, needs, engine.ReleaseActivity{
+		return transaction.Step(in.Namespace, run, needs, engine.ReleaseActivity{
 			Seq: seq, Delivery: delivery, Owner: in.Owner, Why: in.Returned, Counts: in.LostCount, Executor: in.Executor,
 			Began: in.Began,
 		}), "", nil
 	case in.Failure != nil:
 		hash := hashOf(in.Failure)
-		c := change.Step(in.Namespace, run, needs, engine.FailActivity{
+		c := transaction.Step(in.Namespace, run, needs, engine.FailActivity{
 			Seq: seq, Holder: h, Epoch: in.Epoch, Failure: *in.Failure, Hash: hash, Recovered: in.Recovered,
 			Version: versionOf(in), Executor: in.Executor,
 		})
@@ -128,7 +128,7 @@ func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Ch
 	if turn != nil {
 		return turn.change(in.Namespace, needs, done), hash, nil
 	}
-	c := change.Step(in.Namespace, run, needs, done)
+	c := transaction.Step(in.Namespace, run, needs, done)
 	c.Recall = true
 	return c, hash, nil
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
 	"github.com/sojourn-run/sojourn/app/internal/membership"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -108,7 +108,7 @@ func (b *Broker) outlived(
 	ctx context.Context, in protocol.PollRequest, now *engine.Worker,
 ) (protocol.PollResponse, error) {
 	if now.HeardBy == b.opt.App {
-		return protocol.PollResponse{}, change.StaleWorker(now.ID)
+		return protocol.PollResponse{}, transaction.StaleWorker(now.ID)
 	}
 	return b.answer(ctx, in, nil)
 }
@@ -124,7 +124,7 @@ func (b *Broker) admitPoll(
 	if err := protocol.CheckLimits(in); err != nil {
 		return nil, nil, err
 	}
-	key := engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.WorkerID}
+	key := engine.WorkerKey{Namespace: transaction.Namespace(in.Namespace), ID: in.WorkerID}
 	w, err := b.workers.Current(ctx, key, in.Incarnation)
 	if err != nil {
 		return nil, nil, err
@@ -289,7 +289,7 @@ func (b *Broker) answer(
 	for i, l := range leased {
 		refs[i] = refOf(l)
 	}
-	key := engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.WorkerID}
+	key := engine.WorkerKey{Namespace: transaction.Namespace(in.Namespace), ID: in.WorkerID}
 	b.workers.Gave(key)
 	b.narrow(key, in.Kinds, false)
 	undo := sync.OnceFunc(func() {
@@ -358,7 +358,7 @@ func (b *Broker) giveBack(ref store.TaskRef) {
 		return
 	}
 	b.persist(func(ctx context.Context) error {
-		o, err := change.Undo(ctx, b.store, ref)
+		o, err := transaction.Undo(ctx, b.store, ref)
 		if err == nil {
 			b.returned(ref.Kind, ref.Run, ref.Seq, o)
 		}
@@ -377,7 +377,7 @@ const (
 
 // returned reports a task that was returned again without a start, from the third return in a row on: a single return
 // has many harmless causes.
-func (b *Broker) returned(kind protocol.TaskKind, run string, seq int64, o change.Outcome) {
+func (b *Broker) returned(kind protocol.TaskKind, run string, seq int64, o transaction.Outcome) {
 	n := o.Returned
 	if n < engine.ReturnedOften {
 		return

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
 	"github.com/sojourn-run/sojourn/app/internal/membership"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -313,7 +313,7 @@ func (b *Broker) leasedUnder(
 	}
 	for _, l := range found {
 		// heldUnder does not return deliveries that have ended.
-		if err := change.TellAgain(ctx, b.store, refOf(l)); err != nil && protocol.ReasonOf(err) == "" {
+		if err := transaction.TellAgain(ctx, b.store, refOf(l)); err != nil && protocol.ReasonOf(err) == "" {
 			return nil, err
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
 	"github.com/sojourn-run/sojourn/app/internal/querytask"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -28,11 +28,11 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.QueryResponse{}, err
 	}
-	in.Namespace = change.Namespace(in.Namespace)
+	in.Namespace = transaction.Namespace(in.Namespace)
 	var run *engine.Run
 	err := b.store.View(ctx, func(r store.Reader) error {
 		var err error
-		run, _, err = change.Find(ctx, r, in.Target)
+		run, _, err = transaction.Find(ctx, r, in.Target)
 		return err
 	})
 	if err != nil {

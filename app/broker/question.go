@@ -8,8 +8,8 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
 	"github.com/sojourn-run/sojourn/app/internal/querytask"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -101,7 +101,7 @@ func (b *Broker) completeQuestion(ctx context.Context, in protocol.CompleteItem)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return "", err
 	}
-	if err != nil || q.Namespace != change.Namespace(in.Namespace) || q.Kind != in.Kind {
+	if err != nil || q.Namespace != transaction.Namespace(in.Namespace) || q.Kind != in.Kind {
 		return "", querytask.NotFound(in.Kind, in.TaskID)
 	}
 	sight := b.sight(ctx, q.Namespace, q.Kind, q.ID, in.Owner)
@@ -126,8 +126,8 @@ func (b *Broker) questionPage(ctx context.Context, in protocol.HistoryRequest) (
 	q, err := b.questions.Get(ctx, in.TaskID)
 	switch {
 	case errors.Is(err, store.ErrNotFound),
-		err == nil && (q.Namespace != change.Namespace(in.Namespace) || !q.Kind.Asked()):
-		return protocol.HistoryPage{}, change.NoTask(in.TaskID)
+		err == nil && (q.Namespace != transaction.Namespace(in.Namespace) || !q.Kind.Asked()):
+		return protocol.HistoryPage{}, transaction.NoTask(in.TaskID)
 	case err != nil:
 		return protocol.HistoryPage{}, err
 	}
@@ -138,15 +138,15 @@ func (b *Broker) questionPage(ctx context.Context, in protocol.HistoryRequest) (
 	if err := querytask.Held(&q, protocol.CompleteItem{Owner: in.Owner, Attempt: in.Attempt}); err != nil {
 		return protocol.HistoryPage{}, sight.refused(err)
 	}
-	after, err := change.ParsePage(in.PageToken)
+	after, err := transaction.ParsePage(in.PageToken)
 	if err != nil {
 		return protocol.HistoryPage{}, err
 	}
 	size := in.PageSize
 	if size <= 0 {
-		size = change.MaxPage
+		size = transaction.MaxPage
 	}
-	p, err := change.Page(ctx, b.store, q.RunID, after, q.LastSeq, size)
+	p, err := transaction.Page(ctx, b.store, q.RunID, after, q.LastSeq, size)
 	p.TaskID, p.Attempt, p.More = in.TaskID, in.Attempt, p.NextPageToken != nil
 	return p, err
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 )
@@ -20,7 +20,7 @@ const restorePage = 200
 func ReleaseAll(
 	ctx context.Context, s store.Store, namespace string, lowest int64,
 ) (released int, floor int64, err error) {
-	floor, err = change.Commit[int64](ctx, s, store.Change{
+	floor, err = transaction.Commit[int64](ctx, s, store.Change{
 		Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
 			at := max(now.UnixMicro(), lowest)
 			return store.Writes{
@@ -50,7 +50,7 @@ func ReleaseAll(
 			keys = append(keys, list[i].Key())
 			q.AfterUpdated, q.AfterID = list[i].UpdatedAt, list[i].ID
 		}
-		n, err := change.Commit[int](ctx, s, store.Change{
+		n, err := transaction.Commit[int](ctx, s, store.Change{
 			Needs: store.Keys{Sessions: keys},
 			Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 				var w store.Writes

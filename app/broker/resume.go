@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -88,7 +88,7 @@ func (b *Broker) resumeArguments(ctx context.Context, t *protocol.WorkflowTask, 
 	if c.Kind != "workflow_signal" || c.Event == 0 || t.Resume.SignalArguments != nil {
 		return nil
 	}
-	page, err := change.Page(ctx, b.store, t.RunID, c.Event-1, c.Event, 1)
+	page, err := transaction.Page(ctx, b.store, t.RunID, c.Event-1, c.Event, 1)
 	if err != nil {
 		return err
 	}

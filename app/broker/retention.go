@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -20,7 +20,7 @@ import (
 
 // Retention returns the closed runs of a namespace that are older than its retention.
 func (b *Broker) Retention(ctx context.Context, ns string) (protocol.RetentionStatus, error) {
-	v, err := b.Namespace(ctx, change.Namespace(ns))
+	v, err := b.Namespace(ctx, transaction.Namespace(ns))
 	if err != nil {
 		return protocol.RetentionStatus{}, err
 	}
@@ -131,7 +131,7 @@ func (b *Broker) forget(ctx context.Context, s protocol.RetentionStatus) error {
 		if err != nil || len(old) == 0 {
 			return err
 		}
-		gone, err := change.Commit[int](ctx, b.store, store.Change{
+		gone, err := transaction.Commit[int](ctx, b.store, store.Change{
 			Needs: store.Keys{Sessions: old},
 			Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 				// A session of that id may have been made since it was found; then its timeline continues.

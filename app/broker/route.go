@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -22,7 +22,7 @@ func (b *Broker) Route(ctx context.Context, in protocol.RouteRequest) (protocol.
 	if strings.ContainsRune(in.Group, 0) {
 		return protocol.RouteState{}, protocol.Invalid("group", "must have no NUL")
 	}
-	key, action := engine.QueueKey{Namespace: change.Namespace(in.Namespace), Name: in.Queue}, "task_queue.route"
+	key, action := engine.QueueKey{Namespace: transaction.Namespace(in.Namespace), Name: in.Queue}, "task_queue.route"
 	if key.Name == "" {
 		action = "namespace.route"
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -36,7 +36,7 @@ type runDeletion struct {
 // A closed run may have undelivered messages to other runs, for example its result to its parent. They are delivered
 // first. Abandoned activities of the run end first; their workers are notified.
 func (b *Broker) DeleteRun(ctx context.Context, in protocol.RunDeletion) (protocol.DeletedRun, error) {
-	in.Namespace = change.Namespace(in.Namespace)
+	in.Namespace = transaction.Namespace(in.Namespace)
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.DeletedRun{}, err
 	}
@@ -74,7 +74,7 @@ func (b *Broker) tryDeleteRun(ctx context.Context, in protocol.RunDeletion) (pro
 	if d.previous.ID != "" {
 		runs = append(runs, d.previous.ID)
 	}
-	return change.Commit[protocol.DeletedRun](ctx, b.store, store.Change{
+	return transaction.Commit[protocol.DeletedRun](ctx, b.store, store.Change{
 		Needs:  store.Keys{Runs: runs, Chain: true, Sessions: d.sessions},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) { return d.decide(rows, in, now) },
 	})
@@ -83,7 +83,7 @@ func (b *Broker) tryDeleteRun(ctx context.Context, in protocol.RunDeletion) (pro
 // readDeletion reads the run, the run that becomes the current one, and the keys of the sessions to remove.
 func readDeletion(ctx context.Context, r store.Reader, t protocol.Target) (d runDeletion, err error) {
 	var flow engine.Workflow
-	if d.run, flow, err = change.Find(ctx, r, t); err != nil {
+	if d.run, flow, err = transaction.Find(ctx, r, t); err != nil {
 		return d, err
 	}
 	if d.run.Status.Open() {
@@ -106,7 +106,9 @@ func readDeletion(ctx context.Context, r store.Reader, t protocol.Target) (d run
 		return d, err
 	}
 	// The sessions that earlier, deleted runs of the workflow ID started.
-	list, err := r.Sessions(ctx, store.SessionQuery{Namespace: flow.Namespace, Workflow: flow.ID, Limit: change.MaxPage})
+	list, err := r.Sessions(
+		ctx, store.SessionQuery{Namespace: flow.Namespace, Workflow: flow.ID, Limit: transaction.MaxPage},
+	)
 	for i := range list {
 		if k := list[i].Key(); !slices.Contains(d.sessions, k) {
 			d.sessions = append(d.sessions, k)
@@ -118,7 +120,7 @@ func readDeletion(ctx context.Context, r store.Reader, t protocol.Target) (d run
 // startedSessions lists the sessions that the code of a run started. Their IDs contain the ID of the run.
 func startedSessions(ctx context.Context, r store.Reader, run *engine.Run) (keys []engine.SessionKey, err error) {
 	for after := int64(0); after < run.LastSeq; {
-		events, err := r.Events(ctx, run.ID, after, run.LastSeq, change.MaxPage, change.MaxPageSize)
+		events, err := r.Events(ctx, run.ID, after, run.LastSeq, transaction.MaxPage, transaction.MaxPageSize)
 		if err != nil || len(events) == 0 {
 			return keys, err
 		}
@@ -143,7 +145,7 @@ func notClosed(run string) error {
 func (d *runDeletion) decide(rows store.Rows, in protocol.RunDeletion, now time.Time) (store.Writes, error) {
 	run := rows.Run(d.run.ID)
 	if run == nil {
-		return store.Writes{}, change.NoRun(d.run.ID)
+		return store.Writes{}, transaction.NoRun(d.run.ID)
 	}
 	if run.Status.Open() {
 		return store.Writes{}, notClosed(run.ID)

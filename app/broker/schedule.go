@@ -10,8 +10,8 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
 	"github.com/sojourn-run/sojourn/app/internal/quota"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -75,7 +75,7 @@ func (b *Broker) scheduleStep(
 			true
 	}
 	var full *engine.QuotaExceeded
-	out, err := change.Commit[scheduled](ctx, b.store, store.Change{Needs: needs, Decide: func(
+	out, err := transaction.Commit[scheduled](ctx, b.store, store.Change{Needs: needs, Decide: func(
 		rows store.Rows, now time.Time,
 	) (store.Writes, error) {
 		s := rows.Schedule(k)
@@ -124,7 +124,7 @@ func (b *Broker) scheduleStep(
 		// The previous workflow ends in the change that starts the next one, so readers never see both open, or
 		// neither.
 		if d.End != "" && w.Running {
-			writes, _, err = change.Decide(rows, latest, engine.EndRun{
+			writes, _, err = transaction.Decide(rows, latest, engine.EndRun{
 				Terminate: d.End == "terminate", Reason: "schedule " + k.ID + " fired", Identity: "schedule " + k.ID,
 			}, now)
 			if err != nil {
@@ -224,7 +224,7 @@ func (s *scheduledRun) run(
 	start := engine.Start{RunID: as.RunID, Number: 1, Request: s.request, Arguments: s.args, OldNames: oldNames}
 	start.Request.WorkflowID = as.WorkflowID
 	if s.activity == nil {
-		return change.Begin(rows, start, now)
+		return transaction.Begin(rows, start, now)
 	}
 	return engine.DecideActivityRun(start, *s.activity, engine.Environment{Session: func(id string) *engine.Session {
 		key := engine.SessionKey{Namespace: start.Request.Namespace, ID: id}
@@ -331,7 +331,7 @@ func (b *Broker) UpdateSchedule(ctx context.Context, in protocol.ScheduleRequest
 func (b *Broker) commandSchedule(
 	ctx context.Context, in protocol.ScheduleRequest, do engine.ScheduleInput,
 ) (protocol.ScheduleReceipt, error) {
-	k := engine.ScheduleKey{Namespace: change.Namespace(in.Namespace), ID: in.ID}
+	k := engine.ScheduleKey{Namespace: transaction.Namespace(in.Namespace), ID: in.ID}
 	if err := b.checkSchedule(ctx, k, in); err != nil {
 		return protocol.ScheduleReceipt{}, err
 	}
@@ -447,7 +447,7 @@ func overlapping(ns, id, overlap string) protocol.ScheduleRequest {
 func (b *Broker) BackfillSchedule(
 	ctx context.Context, ns, id string, from, to time.Time, overlap string,
 ) (protocol.ScheduleReceipt, error) {
-	k := engine.ScheduleKey{Namespace: change.Namespace(ns), ID: id}
+	k := engine.ScheduleKey{Namespace: transaction.Namespace(ns), ID: id}
 	if err := b.checkSchedule(ctx, k, overlapping(ns, id, overlap)); err != nil {
 		return protocol.ScheduleReceipt{}, err
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
 	"github.com/sojourn-run/sojourn/app/internal/querytask"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -123,7 +123,7 @@ func (s sight) none() error {
 	if s.kind.Asked() {
 		return querytask.NotFound(s.kind, s.id)
 	}
-	return change.NoTask(s.id)
+	return transaction.NoTask(s.id)
 }
 
 // question refuses a query task whose task queue the caller's token does not include, or under the ID of a worker for
@@ -151,7 +151,7 @@ func (b *Broker) queueOf(ctx context.Context, run string, seq int64) (queue stri
 			return nil
 		}
 		for after := int64(0); !found; {
-			events, err := r.Events(ctx, run, after, 0, change.MaxPage, change.MaxPageSize)
+			events, err := r.Events(ctx, run, after, 0, transaction.MaxPage, transaction.MaxPageSize)
 			if err != nil || len(events) == 0 {
 				return err
 			}
@@ -176,7 +176,7 @@ func (b *Broker) queueOf(ctx context.Context, run string, seq int64) (queue stri
 // mine refuses a verb on a session in the name of a worker its caller may not speak for.
 func (b *Broker) mine(ctx context.Context, ns, worker string) error {
 	if err := b.workers.Reaches(ctx, ns, worker); protocol.ReasonOf(err) == protocol.ReasonWorkerNotFound {
-		return change.NoSession()
+		return transaction.NoSession()
 	} else if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (b *Broker) heard(ctx context.Context, key engine.SessionKey, refusal error
 	// The scope of the caller restricts the owner's worker; the session itself belongs to the namespace.
 	there, err := b.workers.LookUpReach(ctx, key.Namespace, s.Owner)
 	if protocol.ReasonOf(err) == protocol.ReasonWorkerNotFound || err == nil && !there {
-		return change.NoSession()
+		return transaction.NoSession()
 	}
 	if err != nil {
 		return err

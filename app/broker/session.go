@@ -8,8 +8,8 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
 	"github.com/sojourn-run/sojourn/app/internal/membership"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -21,7 +21,7 @@ import (
 // CreateSession acquires a session for a worker before any activity uses it. External workers use it to acquire a
 // session explicitly.
 func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionResponse, error) {
-	key := engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.WorkerID}
+	key := engine.WorkerKey{Namespace: transaction.Namespace(in.Namespace), ID: in.WorkerID}
 	w, err := b.workers.Current(ctx, key, in.Incarnation)
 	if err != nil {
 		return protocol.SessionResponse{}, err
@@ -32,16 +32,16 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 	sk := engine.SessionKey{Namespace: key.Namespace, ID: in.SessionID}
 	needs := store.Keys{Workers: []engine.WorkerKey{key}, Sessions: []engine.SessionKey{sk}, Holdings: true}
 	outcome := ""
-	s, err := change.Commit[engine.Session](ctx, b.store, store.Change{Needs: needs, Decide: func(
+	s, err := transaction.Commit[engine.Session](ctx, b.store, store.Change{Needs: needs, Decide: func(
 		rows store.Rows, now time.Time,
 	) (store.Writes, error) {
 		w := rows.Worker(key) // the current row: another app may have accepted a newer registration
 		if w == nil || !w.Left.IsZero() || in.Incarnation != "" && in.Incarnation != w.Incarnation {
-			return store.Writes{}, change.StaleWorker(key.ID)
+			return store.Writes{}, transaction.StaleWorker(key.ID)
 		}
 		s := rows.Session(sk)
 		if !auth.BoundFrom(ctx).Sees(s) {
-			return store.Writes{}, change.NoSession()
+			return store.Writes{}, transaction.NoSession()
 		}
 		// A drained worker may renew a session that it owns by this verb, but not acquire another one.
 		if b.workers.DrainOf(w) != nil && (s == nil || !s.HeldBy(key.ID, now)) {
@@ -95,7 +95,7 @@ func (b *Broker) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (p
 	})
 	if now := b.store.About(); err == nil && !now.IsZero() && engine.EpochAhead(in.Known, now) {
 		b.opt.Metrics.epochIgnored()
-		b.log.Warn().Str("namespace", change.Namespace(in.Namespace)).Str("session_id", in.SessionID).
+		b.log.Warn().Str("namespace", transaction.Namespace(in.Namespace)).Str("session_id", in.SessionID).
 			Str("worker_id", in.WorkerID).Int64("known_epoch", in.Known).Time("now", now).
 			Msg("ignored an epoch that a worker reported: it is more than a day ahead of the database's clock")
 	}
@@ -129,11 +129,11 @@ func (b *Broker) sessionVerb(
 	if in.Lease < 0 || in.Lease > protocol.MaxSeconds {
 		return protocol.SessionResponse{}, protocol.Invalid("lease_seconds", "must be between 1 and %d", protocol.MaxSeconds)
 	}
-	key := engine.SessionKey{Namespace: change.Namespace(in.Namespace), ID: in.SessionID}
+	key := engine.SessionKey{Namespace: transaction.Namespace(in.Namespace), ID: in.SessionID}
 	if err := b.mine(ctx, key.Namespace, in.WorkerID); err != nil {
 		return protocol.SessionResponse{}, err
 	}
-	c, err := change.StepSession(ctx, b.store, b.dispatch, key, verb)
+	c, err := transaction.StepSession(ctx, b.store, b.dispatch, key, verb)
 	if err != nil {
 		return protocol.SessionResponse{}, b.withSession(ctx, key, err)
 	}
@@ -171,7 +171,7 @@ func (b *Broker) freeSuperseded(ctx context.Context, s *engine.Session) {
 			worker := engine.WorkerKey{Namespace: s.Namespace, ID: a.Owner}
 			err = b.workers.LoseOvertaken(ctx, worker, a.Incarnation, why, ref)
 		} else {
-			err = change.Release(ctx, b.store, ref, why, false)
+			err = transaction.Release(ctx, b.store, ref, why, false)
 		}
 		if protocol.ReasonOf(err) != "" {
 			err = nil // it ended meanwhile

@@ -7,7 +7,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
@@ -26,7 +26,7 @@ func (b *Broker) watchSessions(ctx context.Context) {
 			// The previous owner has room for another session. Verbs of this app have already triggered a recheck; a
 			// claim of the session by another worker has not.
 			if m.Why == engine.ReasonFallback || m.Remote && m.Ends() {
-				change.Recheck(b.dispatch, []engine.WorkerKey{{Namespace: m.Session.Namespace, ID: m.Worker}})
+				transaction.Recheck(b.dispatch, []engine.WorkerKey{{Namespace: m.Session.Namespace, ID: m.Worker}})
 			}
 		}
 		if overflow {

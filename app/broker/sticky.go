@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
 	"github.com/sojourn-run/sojourn/app/internal/membership"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -60,7 +60,7 @@ func (b *Broker) forgetSticky(in protocol.CompleteItem) {
 // processOf returns the process that sent an outcome.
 func (b *Broker) processOf(in protocol.CompleteItem) store.Process {
 	p := store.Process{
-		Worker: engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.Owner}, Incarnation: in.Incarnation,
+		Worker: engine.WorkerKey{Namespace: transaction.Namespace(in.Namespace), ID: in.Owner}, Incarnation: in.Incarnation,
 	}
 	if w := b.workers.Get(p.Worker); p.Incarnation == "" && w != nil {
 		p.Incarnation = w.Incarnation

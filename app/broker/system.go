@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -34,8 +34,8 @@ func (b *Broker) RepairPass(ctx context.Context, in protocol.RepairRequest) (pro
 	}
 	for _, id := range wanted {
 		res := protocol.SystemResult{RunID: id}
-		repair := change.Step(s.Namespace, id, store.Keys{Runs: []string{id}}, engine.Repair{Identity: in.Identity})
-		o, err := change.Commit[change.Outcome](ctx, b.store, repair)
+		repair := transaction.Step(s.Namespace, id, store.Keys{Runs: []string{id}}, engine.Repair{Identity: in.Identity})
+		o, err := transaction.Commit[transaction.Outcome](ctx, b.store, repair)
 		switch {
 		case err == nil && o.Outcome == "repair_dispatched":
 			res.Outcome = o.Outcome
@@ -65,7 +65,7 @@ func (b *Broker) ActivityTimeoutPass(ctx context.Context, in protocol.TimeoutReq
 	if in.Limit == 0 {
 		in.Limit = 1000
 	}
-	due, err := b.view.DueActivities(ctx, change.Namespace(in.Namespace), in.Limit)
+	due, err := b.view.DueActivities(ctx, transaction.Namespace(in.Namespace), in.Limit)
 	if err != nil {
 		return p, err
 	}

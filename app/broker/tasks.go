@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -44,7 +44,7 @@ func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []st
 			continue
 		}
 		// Its page may be shorter where less is left than was expected when the task was leased.
-		t, err := b.workflowTask(ctx, in, l, max(shortestPage, min(left, change.MaxPageSize)))
+		t, err := b.workflowTask(ctx, in, l, max(shortestPage, min(left, transaction.MaxPageSize)))
 		if err != nil {
 			return nil, err
 		}
@@ -234,7 +234,7 @@ func (b *Broker) workflowTask(
 	}), h.Task.Shown)
 	size := in.PageSize
 	if size <= 0 {
-		size = change.DefaultPage
+		size = transaction.DefaultPage
 	}
 	// The task repeats the run's arguments besides the first event.
 	if seen == 0 {
@@ -243,15 +243,15 @@ func (b *Broker) workflowTask(
 	all := l.Events
 	// If the events that came with the lease reach back far enough, the history is not read.
 	if n := len(l.Events); n > 0 && l.Events[0].Seq <= seen+1 && l.Events[n-1].Seq >= h.Task.Shown &&
-		l.Bytes <= change.MaxPageSize {
+		l.Bytes <= transaction.MaxPageSize {
 		first := l.Events[0].Seq
 		t.Events = l.Events[seen+1-first : h.Task.Shown+1-first]
-		if n := pageOf(t.Events, min(size, change.MaxPage), bytes); n < len(t.Events) {
+		if n := pageOf(t.Events, min(size, transaction.MaxPage), bytes); n < len(t.Events) {
 			b.ahead.put(h.ID, t.Events[n:])
-			t.Events, t.NextPageToken = t.Events[:n], change.PageToken(t.Events[n-1].Seq)
+			t.Events, t.NextPageToken = t.Events[:n], transaction.PageToken(t.Events[n-1].Seq)
 		}
 	} else {
-		page, err := change.PageWithin(ctx, b.store, h.ID, seen, h.Task.Shown, size, bytes)
+		page, err := transaction.PageWithin(ctx, b.store, h.ID, seen, h.Task.Shown, size, bytes)
 		if err != nil {
 			return nil, err
 		}
@@ -283,14 +283,14 @@ func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (p
 	if !ok {
 		return b.questionPage(ctx, in)
 	}
-	after, err := change.ParsePage(in.PageToken)
+	after, err := transaction.ParsePage(in.PageToken)
 	if err != nil {
 		return protocol.HistoryPage{}, err
 	}
 	if in.After > after {
 		after = in.After
 	}
-	sight := b.sight(ctx, change.Namespace(in.Namespace), protocol.KindWorkflow, in.TaskID, in.Owner)
+	sight := b.sight(ctx, transaction.Namespace(in.Namespace), protocol.KindWorkflow, in.TaskID, in.Owner)
 	if err := sight.owner(); err != nil {
 		return protocol.HistoryPage{}, err
 	}
@@ -301,8 +301,8 @@ func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (p
 	var through int64
 	err = b.store.View(ctx, func(r store.Reader) error {
 		s, err := r.Step(ctx, run, 0)
-		if errors.Is(err, store.ErrNotFound) || err == nil && s.Namespace != change.Namespace(in.Namespace) {
-			return change.NoTask(in.TaskID)
+		if errors.Is(err, store.ErrNotFound) || err == nil && s.Namespace != transaction.Namespace(in.Namespace) {
+			return transaction.NoTask(in.TaskID)
 		}
 		if err != nil {
 			return err
@@ -325,10 +325,10 @@ func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (p
 	}
 	size := in.PageSize
 	if size <= 0 {
-		size = change.DefaultPage
+		size = transaction.DefaultPage
 	}
 	if in.All {
-		size = change.MaxPage
+		size = transaction.MaxPage
 	}
 	p, err := b.page(ctx, run, after, through, size)
 	for err == nil && in.All && p.NextPageToken != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -128,8 +128,8 @@ func (t *turn) change(ns string, needs store.Keys, in engine.CompleteActivity) s
 			then.Budget = then.Queue.Budget(protocol.KindWorkflow).Bounded() || all.Budget(protocol.KindWorkflow).Bounded()
 			in.Then = &then
 		}
-		w, err := change.Step(ns, t.run, store.Keys{}, in).Decide(rows, now)
-		if o, _ := w.Answer.(change.Outcome); err == nil {
+		w, err := transaction.Step(ns, t.run, store.Keys{}, in).Decide(rows, now)
+		if o, _ := w.Answer.(transaction.Outcome); err == nil {
 			t.note(&o)
 		}
 		return w, err
@@ -146,7 +146,7 @@ func (t *turn) serves(run *engine.Run) bool {
 // note records the last event in the worker's sticky cache: the end, since the response contains the new events, or
 // nothing if the eager workflow task was rejected. It runs inside the change, as the commit may dispatch the next
 // workflow task, whose page depends on this.
-func (t *turn) note(o *change.Outcome) {
+func (t *turn) note(o *transaction.Outcome) {
 	switch {
 	case !o.Fused:
 		t.b.sticky.forget(t.run, t.by)
@@ -172,7 +172,7 @@ func (t *turn) endWait() {
 }
 
 // taken returns the answer to an accepted eager workflow task.
-func (t *turn) taken(o change.Outcome) *protocol.Taken {
+func (t *turn) taken(o transaction.Outcome) *protocol.Taken {
 	var leased []store.Leased
 	if t.next != nil {
 		leased = t.next.Collect(t.ctx)
@@ -214,7 +214,7 @@ func (b *Broker) takenBefore(
 	run, _, _ := engine.ParseStepID(in.TaskID)
 	var made []history.Event
 	err := b.store.View(ctx, func(r store.Reader) error {
-		events, err := r.Events(ctx, run, ended.Seq, 0, change.MaxPage, change.MaxPageSize)
+		events, err := r.Events(ctx, run, ended.Seq, 0, transaction.MaxPage, transaction.MaxPageSize)
 		for _, e := range events {
 			if e.SeenThrough != ended.Seq {
 				break

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -39,7 +39,7 @@ func (b *Broker) Update(ctx context.Context, in protocol.UpdateRequest) (protoco
 	if err != nil {
 		return protocol.UpdateResponse{}, err
 	}
-	if err := b.pace(ctx, change.Namespace(in.Namespace), len(value)); err != nil {
+	if err := b.pace(ctx, transaction.Namespace(in.Namespace), len(value)); err != nil {
 		return protocol.UpdateResponse{}, err
 	}
 	r, err := b.accept(ctx, in, value)
@@ -108,7 +108,7 @@ func (b *Broker) followRun(ctx context.Context, f *followed, wait bool) (next st
 	for {
 		var events []history.Event
 		err := b.store.View(ctx, func(r store.Reader) (err error) {
-			events, err = r.Events(ctx, f.run, f.after, 0, change.MaxPage, change.MaxPageSize)
+			events, err = r.Events(ctx, f.run, f.after, 0, transaction.MaxPage, transaction.MaxPageSize)
 			return err
 		})
 		if err != nil {
@@ -120,7 +120,7 @@ func (b *Broker) followRun(ctx context.Context, f *followed, wait bool) (next st
 				return next, nil
 			}
 		}
-		if len(events) == change.MaxPage {
+		if len(events) == transaction.MaxPage {
 			continue
 		}
 		if !wait {

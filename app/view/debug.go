@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -100,7 +100,7 @@ const eventsBack = 200
 func lately(ctx context.Context, r store.Reader, v *protocol.RunView, d *protocol.DebugView) error {
 	came, asked := map[string]history.Time{}, map[string]bool{}
 	for after := max(0, v.HistoryLength-eventsBack); after < v.HistoryLength; {
-		events, err := r.Events(ctx, v.RunID, after, v.HistoryLength, eventsBack, change.MaxPageSize)
+		events, err := r.Events(ctx, v.RunID, after, v.HistoryLength, eventsBack, transaction.MaxPageSize)
 		if err != nil {
 			return err
 		}

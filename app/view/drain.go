@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -18,7 +18,7 @@ const shownDrained = 1000
 
 // FleetDrains lists the drains of a namespace with their progress.
 func (v *View) FleetDrains(ctx context.Context, ns string) (protocol.FleetDrains, error) {
-	out := protocol.FleetDrains{Namespace: change.Namespace(ns), Drains: []protocol.FleetDrainState{}}
+	out := protocol.FleetDrains{Namespace: transaction.Namespace(ns), Drains: []protocol.FleetDrainState{}}
 	decided, err := v.decided(ctx, out.Namespace)
 	if err != nil || decided[""] == nil {
 		return out, err

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -25,7 +25,7 @@ type Follower struct {
 // the run is closed and all events were sent. It ends earlier with ctx, with the app, or if the follower fails. While
 // nothing happens it does not read the store, except every followRound on a shared database.
 func (v *View) Follow(ctx context.Context, t protocol.Target, after int64, f Follower) (closed bool, err error) {
-	t.Namespace = change.Namespace(t.Namespace)
+	t.Namespace = transaction.Namespace(t.Namespace)
 	run, err := v.runStatus(ctx, t)
 	if err != nil {
 		return false, err
@@ -43,7 +43,7 @@ func (v *View) Follow(ctx context.Context, t protocol.Target, after int64, f Fol
 			return false, err
 		}
 		for after < run.HistoryLength {
-			page, err := change.Page(ctx, v.store, run.RunID, after, run.HistoryLength, change.MaxPage)
+			page, err := transaction.Page(ctx, v.store, run.RunID, after, run.HistoryLength, transaction.MaxPage)
 			if err != nil {
 				return false, err
 			}
@@ -82,7 +82,7 @@ func (v *View) Follow(ctx context.Context, t protocol.Target, after int64, f Fol
 // runStatus is a run's own row as it is shown.
 func (v *View) runStatus(ctx context.Context, t protocol.Target) (shown protocol.RunView, err error) {
 	err = v.store.View(ctx, func(r store.Reader) error {
-		run, flow, err := change.Find(ctx, r, t)
+		run, flow, err := transaction.Find(ctx, r, t)
 		if err != nil {
 			return err
 		}

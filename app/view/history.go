@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/internal/budget"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -27,21 +27,23 @@ func Whole(ctx context.Context) context.Context { return context.WithValue(ctx, 
 // History reads a page of a run's history. With Wait it waits until there is an event after the token; as long as the
 // run is open, the answer contains the next token.
 func (v *View) History(ctx context.Context, in protocol.HistoryQuery) (protocol.HistoryPage, error) {
-	in.Namespace = change.Namespace(in.Namespace)
-	after, err := change.ParsePage(in.PageToken)
+	in.Namespace = transaction.Namespace(in.Namespace)
+	after, err := transaction.ParsePage(in.PageToken)
 	if err != nil {
 		return protocol.HistoryPage{}, err
 	}
 	var run *engine.Run
 	look := func() (protocol.HistoryPage, error) {
 		err := v.store.View(ctx, func(r store.Reader) error {
-			run, _, err = change.Find(ctx, r, in.Target)
+			run, _, err = transaction.Find(ctx, r, in.Target)
 			return err
 		})
 		if err != nil {
 			return protocol.HistoryPage{}, err
 		}
-		size, bytes := pageSize(in.PageSize, change.MaxPage, change.MaxPage), min(run.Bytes, change.MaxPageSize)
+		size, bytes := pageSize(in.PageSize, transaction.MaxPage, transaction.MaxPage), min(
+			run.Bytes, transaction.MaxPageSize,
+		)
 		whole := ctx.Value(wholeKey{}) != nil
 		if whole {
 			bytes = run.Bytes
@@ -51,12 +53,12 @@ func (v *View) History(ctx context.Context, in protocol.HistoryQuery) (protocol.
 				return protocol.HistoryPage{}, err
 			}
 		}
-		p, err := change.Page(ctx, v.store, run.ID, after, run.LastSeq, size)
+		p, err := transaction.Page(ctx, v.store, run.ID, after, run.LastSeq, size)
 		if !whole {
 			budget.Loaded(ctx, bytes, int64(history.SizeOf(p.Events)))
 		}
 		if in.Wait && p.NextPageToken == nil && run.Status.Open() {
-			p.NextPageToken = change.PageToken(run.LastSeq) // there will be more: this is where to wait for it
+			p.NextPageToken = transaction.PageToken(run.LastSeq) // there will be more: this is where to wait for it
 		}
 		return p, err
 	}

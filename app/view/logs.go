@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -20,7 +20,7 @@ const logParts = 1000
 func (v *View) ActivityLogs(ctx context.Context, in protocol.LogsQuery) (protocol.ActivityLogs, error) {
 	id, seq, ok := engine.ParseStepID(in.TaskID)
 	if !ok {
-		return protocol.ActivityLogs{}, change.NoTask(in.TaskID)
+		return protocol.ActivityLogs{}, transaction.NoTask(in.TaskID)
 	}
 	out := protocol.ActivityLogs{
 		TaskID: in.TaskID, RunID: id, Attempts: []protocol.LogAttempt{}, Lines: []protocol.LogLine{}, Next: in.After,
@@ -31,7 +31,7 @@ func (v *View) ActivityLogs(ctx context.Context, in protocol.LogsQuery) (protoco
 			return err
 		}
 		// A run of another namespace is reported as not found, not as forbidden, so that run IDs reveal nothing.
-		if run.Namespace != change.Namespace(in.Namespace) {
+		if run.Namespace != transaction.Namespace(in.Namespace) {
 			return store.ErrNotFound
 		}
 		out.WorkflowID = run.WorkflowID
@@ -71,7 +71,7 @@ func (v *View) ActivityLogs(ctx context.Context, in protocol.LogsQuery) (protoco
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		err = change.NoTask(in.TaskID)
+		err = transaction.NoTask(in.TaskID)
 	}
 	return out, err
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/internal/budget"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -23,7 +23,7 @@ import (
 func (v *View) Result(ctx context.Context, t protocol.Target, most time.Duration) (protocol.RunView, error) {
 	waiting, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	t.Namespace = change.Namespace(t.Namespace)
+	t.Namespace = transaction.Namespace(t.Namespace)
 	for {
 		next, bytes, err := v.awaitClose(ctx, waiting, &t)
 		switch {

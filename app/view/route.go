@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -13,7 +13,7 @@ import (
 
 // Routed returns the group to which the tasks of a queue, or of a namespace, are routed.
 func (v *View) Routed(ctx context.Context, ns, name string) (protocol.RouteState, error) {
-	out := protocol.RouteState{Namespace: change.Namespace(ns), Queue: name}
+	out := protocol.RouteState{Namespace: transaction.Namespace(ns), Queue: name}
 	decided, err := v.decided(ctx, out.Namespace)
 	if err != nil {
 		return out, err

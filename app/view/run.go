@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -26,21 +26,21 @@ func kindOf(h *engine.Head) string {
 // Describe returns one run with everything open in it and its wait reason. Without a run ID it is the current run of
 // the workflow ID; without a workflow ID the run ID selects it.
 func (v *View) Describe(ctx context.Context, t protocol.Target) (protocol.RunView, error) {
-	t.Namespace = change.Namespace(t.Namespace)
+	t.Namespace = transaction.Namespace(t.Namespace)
 	now, err := v.store.Now(ctx)
 	if err != nil {
 		return protocol.RunView{}, err
 	}
 	var shown protocol.RunView
 	err = v.store.View(ctx, func(r store.Reader) error {
-		run, flow, err := change.Find(ctx, r, t)
+		run, flow, err := transaction.Find(ctx, r, t)
 		if err != nil {
 			return err
 		}
 		shown = runView(&run.Head)
 		shown.RunCount, shown.Current = flow.Runs, flow.RunID == run.ID
 		// Only the first event contains the input: rows contain no payloads.
-		first, err := r.Events(ctx, run.ID, 0, 1, 1, change.MaxPageSize)
+		first, err := r.Events(ctx, run.ID, 0, 1, 1, transaction.MaxPageSize)
 		if err != nil {
 			return err
 		}

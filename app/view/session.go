@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
 	"github.com/sojourn-run/sojourn/app/internal/membership"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -18,7 +18,7 @@ import (
 
 // Sessions lists sessions, last updated first, with counts over the whole namespace.
 func (v *View) Sessions(ctx context.Context, in protocol.SessionList) (protocol.SessionPage, error) {
-	ns := change.Namespace(in.Namespace)
+	ns := transaction.Namespace(in.Namespace)
 	q := store.SessionQuery{
 		Namespace: ns, Owner: in.Owner, Queue: in.Queue, Workflow: in.Workflow, Text: in.Query,
 		Limit: pageSize(in.PageSize, 50, 200) + 1,
@@ -94,7 +94,7 @@ func (v *View) sessionCounts(ctx context.Context, ns string) (map[protocol.Sessi
 
 // Session shows one session with its ownership timeline.
 func (v *View) Session(ctx context.Context, ns, id string) (protocol.SessionView, error) {
-	key := engine.SessionKey{Namespace: change.Namespace(ns), ID: id}
+	key := engine.SessionKey{Namespace: transaction.Namespace(ns), ID: id}
 	now, err := v.store.Now(ctx)
 	if err != nil {
 		return protocol.SessionView{}, err

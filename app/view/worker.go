@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
 	"github.com/sojourn-run/sojourn/app/internal/membership"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -25,7 +25,7 @@ func (v *View) Workers(ctx context.Context, ns, queue, status string) ([]protoco
 	if err := knownStatus(status, workerStatuses); err != nil {
 		return nil, err
 	}
-	ns = change.Namespace(ns)
+	ns = transaction.Namespace(ns)
 	now, err := v.store.Now(ctx)
 	if err != nil {
 		return nil, err

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
 	"github.com/sojourn-run/sojourn/app/internal/membership"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -19,7 +19,7 @@ import (
 
 // FleetWide returns the settings of a namespace's workers, as this app knows them, and their revision.
 func (f *Fleet) FleetWide(ns string) (protocol.FleetSettings, int64) {
-	set := f.store.Queue(engine.QueueKey{Namespace: change.Namespace(ns)}).Fleet()
+	set := f.store.Queue(engine.QueueKey{Namespace: transaction.Namespace(ns)}).Fleet()
 	return set.FleetSettings, set.Revision
 }
 
@@ -28,8 +28,8 @@ func (f *Fleet) SetFleet(ctx context.Context, in protocol.FleetSettingsRequest) 
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.FleetSettingsState{}, err
 	}
-	key := engine.QueueKey{Namespace: change.Namespace(in.Namespace)}
-	_, err := change.Commit[engine.Queue](ctx, f.store, store.Change{
+	key := engine.QueueKey{Namespace: transaction.Namespace(in.Namespace)}
+	_, err := transaction.Commit[engine.Queue](ctx, f.store, store.Change{
 		Needs: store.Keys{Queues: []engine.QueueKey{key}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			change := engine.SetFleet{Settings: in.FleetSettings, By: in.Identity, Saw: in.Revision}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -197,7 +197,7 @@ func With(c store.Change, lines []store.LogPart) store.Change {
 	decide := c.Decide
 	c.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
 		w, err := decide(rows, now)
-		if o, is := w.Answer.(change.Outcome); err == nil && is && o.Refused == nil {
+		if o, is := w.Answer.(transaction.Outcome); err == nil && is && o.Refused == nil {
 			w.Logs = append(slices.Clip(w.Logs), lines...)
 		}
 		return w, err

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
 	"github.com/sojourn-run/sojourn/app/internal/logs"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -26,7 +26,7 @@ func TestAnOutcomeDecidedTwiceHasItsLinesOnce(t *testing.T) {
 	own[0] = part(1)
 	var refused error
 	c := logs.With(store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) {
-		return store.Writes{Logs: own, Answer: change.Outcome{Answer: engine.Answer{Refused: refused}}}, nil
+		return store.Writes{Logs: own, Answer: transaction.Outcome{Answer: engine.Answer{Refused: refused}}}, nil
 	}}, []store.LogPart{part(2), part(3)})
 	decide := func() []store.LogPart {
 		w, err := c.Decide(nil, time.Time{})

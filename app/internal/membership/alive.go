@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -63,7 +63,7 @@ func (ws *Workers) storeSigns(
 		now      time.Time
 		draining map[engine.WorkerKey]bool // drain states of the stored rows
 	}
-	a, err := change.Commit[answer](ctx, ws.store, store.Change{
+	a, err := transaction.Commit[answer](ctx, ws.store, store.Change{
 		Needs: store.Keys{Workers: keys, Present: true},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			var older []store.Process

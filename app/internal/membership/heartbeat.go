@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/internal/release"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -100,13 +100,13 @@ func (ws *Workers) Current(ctx context.Context, key engine.WorkerKey, incarnatio
 		ws.Swap(key, w, stored)
 	}
 	if !auth.BoundFrom(ctx).SpeaksFor(stored) {
-		return nil, change.NoWorker(key.ID)
+		return nil, transaction.NoWorker(key.ID)
 	}
 	if !stored.Left.IsZero() {
 		return nil, left(stored)
 	}
 	if incarnation != "" && incarnation != stored.Incarnation {
-		return nil, change.StaleWorker(key.ID)
+		return nil, transaction.StaleWorker(key.ID)
 	}
 	return stored, nil
 }
@@ -167,7 +167,7 @@ func (ws *Workers) Beat(ctx context.Context, in protocol.WorkerHeartbeat) (*engi
 	if in.WorkerID == "" {
 		return nil, protocol.Invalid("worker_id", "is missing")
 	}
-	key := engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.WorkerID}
+	key := engine.WorkerKey{Namespace: transaction.Namespace(in.Namespace), ID: in.WorkerID}
 	w, err := ws.Current(ctx, key, in.Incarnation)
 	if err != nil {
 		return nil, err
@@ -200,7 +200,7 @@ func (ws *Workers) Beat(ctx context.Context, in protocol.WorkerHeartbeat) (*engi
 			return nil, err
 		}
 		if known := ws.Get(key); w.Explicit && known != nil && known.Incarnation != w.Incarnation {
-			return nil, change.StaleWorker(key.ID)
+			return nil, transaction.StaleWorker(key.ID)
 		}
 	} else if overdue {
 		ws.storeSoon()

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 )
@@ -16,10 +16,10 @@ import (
 // heartbeats stop, or one of its leases expires. The first of them judges all tasks of the process.
 
 // lose ends the deliveries of a lost process, and returns their number.
-func (ws *Workers) lose(ctx context.Context, l change.Loss) (change.Lost, error) {
+func (ws *Workers) lose(ctx context.Context, l transaction.Loss) (transaction.Lost, error) {
 	l.Limit = ws.opt.MaxBlamed
-	lost, err := change.Lose(ctx, ws.store, l)
-	if lost != (change.Lost{}) {
+	lost, err := transaction.Lose(ctx, ws.store, l)
+	if lost != (transaction.Lost{}) {
 		if ws.opt.Lost != nil {
 			ws.opt.Lost(lost)
 		}
@@ -35,7 +35,7 @@ func (ws *Workers) lose(ctx context.Context, l change.Loss) (change.Lost, error)
 func (ws *Workers) loseProcesses(
 	ctx context.Context, key engine.WorkerKey, why string, died func(store.TaskRef) bool, of func(incarnation string) bool,
 ) (all, flows int, err error) {
-	leases, err := change.ProcessLeases(ctx, ws.store, key)
+	leases, err := transaction.ProcessLeases(ctx, ws.store, key)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -43,7 +43,7 @@ func (ws *Workers) loseProcesses(
 		if !of(incarnation) {
 			continue
 		}
-		l := change.Loss{Worker: key, Incarnation: incarnation, Why: why}
+		l := transaction.Loss{Worker: key, Incarnation: incarnation, Why: why}
 		for _, ref := range leases[incarnation] {
 			if died(ref) {
 				l.Tasks = append(l.Tasks, ref)
@@ -56,7 +56,7 @@ func (ws *Workers) loseProcesses(
 		}
 	}
 	// Deliveries leased after the end of the process are no part of the loss.
-	more, ofThem, err := change.ReleaseLeases(ctx, ws.store, key, why, func(ref store.TaskRef) bool {
+	more, ofThem, err := transaction.ReleaseLeases(ctx, ws.store, key, why, func(ref store.TaskRef) bool {
 		return of(ref.Incarnation) && !died(ref)
 	})
 	return all + more, flows + ofThem, err
@@ -70,11 +70,11 @@ func (ws *Workers) judgeEnded(ctx context.Context, err error) (bool, error) {
 		return false, nil
 	}
 	key := engine.WorkerKey{Namespace: ended.Namespace, ID: ended.Worker}
-	leases, err := change.ProcessLeases(ctx, ws.store, key)
+	leases, err := transaction.ProcessLeases(ctx, ws.store, key)
 	if err != nil {
 		return true, err
 	}
-	_, err = ws.lose(ctx, change.Loss{
+	_, err = ws.lose(ctx, transaction.Loss{
 		Worker: key, Incarnation: ended.Incarnation, Why: engine.LeaseExpired, Expired: true,
 		Tasks: leases[ended.Incarnation],
 	})
@@ -86,11 +86,11 @@ func (ws *Workers) judgeEnded(ctx context.Context, err error) (bool, error) {
 func (ws *Workers) LoseOvertaken(
 	ctx context.Context, key engine.WorkerKey, incarnation, why string, refs ...store.TaskRef,
 ) error {
-	leases, err := change.ProcessLeases(ctx, ws.store, key)
+	leases, err := transaction.ProcessLeases(ctx, ws.store, key)
 	if err != nil {
 		return err
 	}
-	_, err = ws.lose(ctx, change.Loss{
+	_, err = ws.lose(ctx, transaction.Loss{
 		Worker: key, Incarnation: incarnation, Why: why, Tasks: leases[incarnation], Expired: true, Now: refs,
 	})
 	return err
@@ -100,7 +100,7 @@ func (ws *Workers) LoseOvertaken(
 func (ws *Workers) loseUnheard(
 	ctx context.Context, key engine.WorkerKey, incarnation string, refs []store.TaskRef, since history.Time,
 ) error {
-	_, err := ws.lose(ctx, change.Loss{
+	_, err := ws.lose(ctx, transaction.Loss{
 		Worker: key, Incarnation: incarnation, Why: engine.ReasonOrphaned, Tasks: refs, UnlessHeartbeat: since,
 	})
 	return err

@@ -12,7 +12,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 )
@@ -40,7 +40,7 @@ func (ws *Workers) Register(
 		w.Group = who.Group
 	}
 	superseded, before, changed, fresh := false, "", false, false
-	stored, err := change.Commit[*engine.Worker](ctx, ws.store, store.Change{
+	stored, err := transaction.Commit[*engine.Worker](ctx, ws.store, store.Change{
 		Needs: store.Keys{Workers: []engine.WorkerKey{key}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			next := *w
@@ -53,10 +53,10 @@ func (ws *Workers) Register(
 			fresh = old == nil || old.Incarnation != next.Incarnation // it holds nothing
 			if old != nil {
 				if !auth.BoundFrom(ctx).SpeaksFor(old) {
-					return store.Writes{}, change.NoWorker(key.ID)
+					return store.Writes{}, transaction.NoWorker(key.ID)
 				}
 				if slices.Contains(old.Superseded, next.Incarnation) {
-					return store.Writes{}, change.StaleWorker(key.ID)
+					return store.Writes{}, transaction.StaleWorker(key.ID)
 				}
 				if !old.Left.IsZero() && old.Incarnation == next.Incarnation && namesProcess(old) {
 					return store.Writes{}, left(old)
@@ -140,7 +140,7 @@ func (ws *Workers) freeUnheld(
 		if slices.Contains(held, protocol.TaskKey(ref.Kind, id, attempt, ref.Delivery)) {
 			continue
 		}
-		switch err := change.Release(ctx, ws.store, ref, "undelivered", true); {
+		switch err := transaction.Release(ctx, ws.store, ref, "undelivered", true); {
 		case err == nil:
 			freed++
 		case protocol.ReasonOf(err) == "": // otherwise another request ended it meanwhile
@@ -186,7 +186,7 @@ func (ws *Workers) Registration(in protocol.RegisterRequest) (*engine.Worker, er
 		queues = []string{in.TaskQueue}
 	}
 	w := &engine.Worker{
-		Namespace: change.Namespace(in.Namespace), ID: in.WorkerID, Incarnation: in.Incarnation,
+		Namespace: transaction.Namespace(in.Namespace), ID: in.WorkerID, Incarnation: in.Incarnation,
 		Status:  protocol.WorkerActive,
 		Queues:  queues,
 		Runtime: in.Runtime, SDKVersion: in.SDKVersion, BuildID: in.BuildID, Release: in.Release,
@@ -269,7 +269,7 @@ func died(store.TaskRef) bool     { return true }
 
 // SDK returns the SDK and version of a worker's registration; empty if the worker is not registered.
 func (ws *Workers) SDK(ctx context.Context, ns, worker string) string {
-	w, err := ws.Known(ctx, engine.WorkerKey{Namespace: change.Namespace(ns), ID: worker})
+	w, err := ws.Known(ctx, engine.WorkerKey{Namespace: transaction.Namespace(ns), ID: worker})
 	if err != nil {
 		return ""
 	}

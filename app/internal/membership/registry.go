@@ -10,7 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -40,8 +40,8 @@ type Options struct {
 	Shared        bool          // other apps receive heartbeats too, so stored heartbeats count
 	Release       string        // of this app
 	StrictRelease bool
-	MaxBlamed     int               // setting max-blamed-losses; 0: engine.DefaultBlamedLosses
-	Lost          func(change.Lost) // called after each loss of a process, for metrics; may be nil
+	MaxBlamed     int                    // setting max-blamed-losses; 0: engine.DefaultBlamedLosses
+	Lost          func(transaction.Lost) // called after each loss of a process, for metrics; may be nil
 	// AppEnded is called when an app of the database, or this one while it was stopped, was believed to be dead: it had
 	// not withdrawn, and its liveness expired at the time until. It must not block.
 	AppEnded func(until time.Time)

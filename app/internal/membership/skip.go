@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
@@ -39,7 +39,7 @@ func (ws *Workers) skipSilent(ctx context.Context, k engine.WorkerKey, h Tracked
 	if silent == h.Skipped {
 		return nil
 	}
-	held, err := change.SessionsOf(ctx, ws.store, k)
+	held, err := transaction.SessionsOf(ctx, ws.store, k)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (ws *Workers) skipSilent(ctx context.Context, k engine.WorkerKey, h Tracked
 		if held[i].Fallback == 0 {
 			continue
 		}
-		_, err := change.StepSession(ctx, ws.store, ws.dispatch, held[i].Key(), in)
+		_, err := transaction.StepSession(ctx, ws.store, ws.dispatch, held[i].Key(), in)
 		if err != nil && !engine.IsNotDue(err) {
 			return err
 		}

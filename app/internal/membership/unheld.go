@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -87,7 +87,7 @@ func (ws *Workers) freeLost(ctx context.Context, w *engine.Worker) error {
 			continue
 		}
 		// An attempt with a heartbeat was delivered; ReleaseUnlessHeartbeat does not release it.
-		err := change.ReleaseUnlessHeartbeat(ctx, ws.store, ref, "undelivered", true, ref.LeasedAt)
+		err := transaction.ReleaseUnlessHeartbeat(ctx, ws.store, ref, "undelivered", true, ref.LeasedAt)
 		switch {
 		case err == nil:
 			ws.log.Info().Str("worker_id", w.ID).Str("run_id", ref.Run).Msg("requeued a task leased by a dead app")

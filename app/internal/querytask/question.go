@@ -14,7 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -52,7 +52,7 @@ type Dispatch interface {
 // Pending holds the query tasks that wait for their replies. All methods may be called from any goroutine.
 type Pending struct {
 	lines    lines
-	store    change.Reads // where the history is that questions are about
+	store    transaction.Reads // where the history is that questions are about
 	dispatch Dispatch
 	draining <-chan struct{}
 	log      zerolog.Logger

@@ -3,7 +3,7 @@ package querytask
 import (
 	"context"
 
-	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -17,7 +17,7 @@ func (p *Pending) historyOf(
 	ctx context.Context, q *store.Question,
 ) (events []history.Event, args payload.Payload, err error) {
 	for after := int64(0); after < q.LastSeq; {
-		page, err := change.Page(ctx, p.store, q.RunID, after, q.LastSeq, change.MaxPage)
+		page, err := transaction.Page(ctx, p.store, q.RunID, after, q.LastSeq, transaction.MaxPage)
 		if err != nil {
 			return nil, args, err
 		}
@@ -34,7 +34,9 @@ func (p *Pending) historyOf(
 // does not fit into a frame.
 func (p *Pending) begun(ctx context.Context, q *store.Question) ([]history.Event, *string, payload.Payload, error) {
 	// Use half a page, since the task also contains the arguments of the run and of the query.
-	page, err := change.PageWithin(ctx, p.store, q.RunID, 0, q.LastSeq, change.MaxPage, change.MaxPageSize/2)
+	page, err := transaction.PageWithin(
+		ctx, p.store, q.RunID, 0, q.LastSeq, transaction.MaxPage, transaction.MaxPageSize/2,
+	)
 	return page.Events, page.NextPageToken, startArguments(page.Events), err
 }
 

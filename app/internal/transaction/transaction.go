@@ -1,6 +1,6 @@
-// Package change builds the changes that verbs submit to the store: a step of a run or a session, the end of a
+// Package transaction builds the changes that verbs submit to the store: a step of a run or a session, the end of a
 // delivery, and pages of history. It starts no goroutines and holds no state.
-package change
+package transaction
 
 import (
 	"context"
