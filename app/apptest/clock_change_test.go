@@ -33,7 +33,7 @@ func TestASkippedLocalTimeFiresAfterTheGap(t *testing.T) {
 			t.Errorf("a new schedule fires next: %s", got.raw)
 		}
 		key := engine.ScheduleKey{Namespace: "default", ID: "night"}
-		_, err := first.Store().Commit(t.Context(), store.Change{
+		_, err := first.Store().Commit(t.Context(), store.Transaction{
 			Needs: store.Keys{Schedules: []engine.ScheduleKey{key}},
 			Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 				s := *rows.Schedule(key)

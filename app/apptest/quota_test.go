@@ -319,7 +319,7 @@ func TestUsageIsCountedAgain(t *testing.T) {
 		}
 		a.Stop()
 		a = apptest.Start(t, apptest.Options{Database: database})
-		_, err := a.Store().Commit(t.Context(), store.Change{
+		_, err := a.Store().Commit(t.Context(), store.Transaction{
 			Needs: store.Keys{Namespaces: []string{"default"}},
 			Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 				n := *rows.Namespace("default")
@@ -385,7 +385,7 @@ func TestUsageIsExactAfterAnAppWasKilled(t *testing.T) {
 			now := history.At(time.Now())
 			row := engine.Worker{Namespace: "/apps", ID: "killed", Release: "test", Queues: []string{"-"}, AliveUntil: now}
 			b := apptest.Start(t, apptest.Options{Database: database})
-			if _, err := b.Store().Commit(t.Context(), store.Change{
+			if _, err := b.Store().Commit(t.Context(), store.Transaction{
 				Decide: func(store.Rows, time.Time) (store.Writes, error) {
 					return store.Writes{Workers: []engine.Worker{row}}, nil
 				},

@@ -16,7 +16,7 @@ import (
 
 // Store is the part of the store that authentication needs.
 type Store interface {
-	Commit(ctx context.Context, c store.Change) (any, error)
+	Commit(ctx context.Context, c store.Transaction) (any, error)
 	View(ctx context.Context, fn func(store.Reader) error) error
 }
 

@@ -423,7 +423,7 @@ func TestAnUnknownTokenIsLookedUpOnceUntilTokensChange(t *testing.T) {
 	_, err := a.Authenticate(t.Context(), "sjn_cccc_secret")
 	wantReason(t, "a token that does not exist yet", err, protocol.ReasonUnauthorized)
 	hash := sha256.Sum256([]byte("secret"))
-	if _, err := s.Commit(t.Context(), store.Change{
+	if _, err := s.Commit(t.Context(), store.Transaction{
 		Needs: store.Keys{Tokens: []string{"cccc"}},
 		Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
 			return store.Writes{Tokens: []store.Token{{

@@ -21,7 +21,7 @@ import (
 // rerole stores other roles for a token, as another app does.
 func rerole(t *testing.T, s auth.Store, id string, roles ...string) {
 	t.Helper()
-	_, err := s.Commit(t.Context(), store.Change{
+	_, err := s.Commit(t.Context(), store.Transaction{
 		Needs: store.Keys{Tokens: []string{id}},
 		Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 			row := *rows.Token(id)

@@ -161,7 +161,7 @@ func (a *Auth) endSignIn(ctx context.Context, in signIn) error {
 			past = append(past, t.ID)
 		}
 	}
-	_, err = a.opt.Store.Commit(ctx, store.Change{
+	_, err = a.opt.Store.Commit(ctx, store.Transaction{
 		Needs: store.Keys{Tokens: append([]string{in.id}, past...)},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			w := store.Writes{DropTokens: past}

@@ -59,7 +59,7 @@ func (a *Auth) Create(ctx context.Context, by *Principal, in TokenRequest) (NewT
 	}
 	id, secret := text(8), text(32)
 	hash := sha256.Sum256([]byte(secret))
-	made, err := a.opt.Store.Commit(ctx, store.Change{
+	made, err := a.opt.Store.Commit(ctx, store.Transaction{
 		Needs: store.Keys{Tokens: []string{id}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			if rows.Token(id) != nil {
@@ -165,7 +165,7 @@ func (a *Auth) List(ctx context.Context, by *Principal) ([]TokenView, error) {
 // Revoke makes a token useless: at once at this app, within a second at others. Revoking it again changes nothing. drop
 // also removes it from listings.
 func (a *Auth) Revoke(ctx context.Context, by *Principal, id string, drop bool) (TokenView, error) {
-	done, err := a.opt.Store.Commit(ctx, store.Change{
+	done, err := a.opt.Store.Commit(ctx, store.Transaction{
 		Needs: store.Keys{Tokens: []string{id}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			old := rows.Token(id)
@@ -202,7 +202,7 @@ func (a *Auth) SetRoles(ctx context.Context, by *Principal, id string, in RolesR
 	if err := checkRoles(in.Roles); err != nil {
 		return TokenView{}, err
 	}
-	done, err := a.opt.Store.Commit(ctx, store.Change{
+	done, err := a.opt.Store.Commit(ctx, store.Transaction{
 		Needs: store.Keys{Tokens: []string{id}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			old := rows.Token(id)

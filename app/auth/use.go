@@ -64,7 +64,7 @@ func (a *Auth) StoreLastUses(ctx context.Context) {
 }
 
 func (a *Auth) storeUses(ctx context.Context, ids []string) {
-	_, _ = a.opt.Store.Commit(ctx, store.Change{
+	_, _ = a.opt.Store.Commit(ctx, store.Transaction{
 		Needs: store.Keys{Tokens: ids},
 		Decide: func(rows store.Rows, now time.Time) (w store.Writes, _ error) {
 			for _, id := range ids {

@@ -36,7 +36,7 @@ func (b *Broker) StartActivity(
 		needs.Sessions = []engine.SessionKey{{Namespace: start.Namespace, ID: id}}
 	}
 	runID := ulid.Make().String()
-	out, err := transaction.Commit[protocol.ActivityResponse](ctx, b.store, store.Change{
+	out, err := transaction.Commit[protocol.ActivityResponse](ctx, b.store, store.Transaction{
 		Needs: needs,
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			// Check the workflow ID inside the change: of two concurrent starts the second one sees the first.

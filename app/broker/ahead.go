@@ -72,7 +72,7 @@ func (a *ahead) takePage(run string, after, through int64, most int) []history.E
 // page is a page of a run's history, from memory where it is there.
 func (b *Broker) page(ctx context.Context, run string, after, through int64, size int) (protocol.HistoryPage, error) {
 	if events := b.ahead.takePage(run, after, through, min(max(1, size), transaction.MaxPage)); events != nil {
-		return transaction.PageOf(events, through), nil
+		return transaction.NewPage(events, through), nil
 	}
 	return transaction.Page(ctx, b.store, run, after, through, size)
 }

@@ -24,9 +24,9 @@ func (b *Broker) AttemptStatus(ctx context.Context, in protocol.HeartbeatRequest
 	}
 	id, seq, ok := engine.ParseStepID(in.TaskID)
 	if !ok {
-		return s, transaction.NoTask(in.TaskID)
+		return s, transaction.TaskNotFound(in.TaskID)
 	}
-	sight := b.sight(ctx, transaction.Namespace(in.Namespace), protocol.KindActivity, in.TaskID, in.Owner)
+	sight := b.sight(ctx, transaction.NamespaceOrDefault(in.Namespace), protocol.KindActivity, in.TaskID, in.Owner)
 	if err := sight.owner(); err != nil {
 		return s, err
 	}
@@ -50,8 +50,8 @@ func (b *Broker) AttemptStatus(ctx context.Context, in protocol.HeartbeatRequest
 		}
 		return nil
 	})
-	if errors.Is(err, store.ErrNotFound) || err == nil && run.Namespace != transaction.Namespace(in.Namespace) {
-		return s, transaction.NoTask(in.TaskID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && run.Namespace != transaction.NamespaceOrDefault(in.Namespace) {
+		return s, transaction.TaskNotFound(in.TaskID)
 	}
 	if err != nil {
 		return s, err

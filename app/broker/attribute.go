@@ -24,7 +24,7 @@ var registeredName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_]*$`)
 // SearchAttributes lists what runs of a namespace can be filtered by: the system's attributes and the registered ones,
 // names and types.
 func (b *Broker) SearchAttributes(ctx context.Context, ns string) (protocol.SearchAttributes, error) {
-	types, err := b.AttributeTypes(ctx, transaction.Namespace(ns))
+	types, err := b.AttributeTypes(ctx, transaction.NamespaceOrDefault(ns))
 	if types == nil {
 		types = map[string]string{}
 	}
@@ -82,8 +82,8 @@ func (b *Broker) DeleteSearchAttribute(ctx context.Context, ns, name string) (pr
 
 // changeAttributes changes the registrations of a namespace.
 func (b *Broker) changeAttributes(ctx context.Context, ns string, edit func(types map[string]string) error) error {
-	ns = transaction.Namespace(ns)
-	_, err := b.store.Commit(ctx, store.Change{
+	ns = transaction.NamespaceOrDefault(ns)
+	_, err := b.store.Commit(ctx, store.Transaction{
 		Needs: store.Keys{Namespaces: []string{ns}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			had := rows.Namespace(ns)

@@ -72,10 +72,10 @@ func notNow(a *protocol.PollResponse) error {
 }
 
 // claimChange makes the change that leases the task.
-func (b *Broker) claimChange(in protocol.ClaimRequest, w *engine.Worker) (store.Change, error) {
+func (b *Broker) claimChange(in protocol.ClaimRequest, w *engine.Worker) (store.Transaction, error) {
 	id, err := claimID(in)
 	if err != nil {
-		return store.Change{}, err
+		return store.Transaction{}, err
 	}
 	key := w.Key()
 	needs := store.Keys{Runs: []string{id.run}, Workers: []engine.WorkerKey{key}, Holdings: true}
@@ -83,7 +83,7 @@ func (b *Broker) claimChange(in protocol.ClaimRequest, w *engine.Worker) (store.
 		needs.Activities = []int64{id.seq}
 	}
 	isolated := b.dispatch.Isolated(store.Process{Worker: key, Incarnation: w.Incarnation})
-	return store.Change{Needs: needs, Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+	return store.Transaction{Needs: needs, Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 		run, err := id.find(rows.Run(id.run), in)
 		if err != nil {
 			return store.Writes{}, err
@@ -123,7 +123,7 @@ func claimID(in protocol.ClaimRequest) (id taskID, err error) {
 		id.run, id.seq, ok = engine.ParseStepID(in.TaskID)
 	}
 	if !ok {
-		return id, transaction.NoTask(in.TaskID)
+		return id, transaction.TaskNotFound(in.TaskID)
 	}
 	return id, nil
 }
@@ -131,8 +131,8 @@ func claimID(in protocol.ClaimRequest) (id taskID, err error) {
 // find checks that the caller may know of the task at all: it is of the caller's namespace, and of one of the
 // queues that the call names, if it names any.
 func (id taskID) find(run *engine.Run, in protocol.ClaimRequest) (*engine.Run, error) {
-	if run == nil || run.Namespace != transaction.Namespace(in.Namespace) {
-		return nil, transaction.NoTask(in.TaskID)
+	if run == nil || run.Namespace != transaction.NamespaceOrDefault(in.Namespace) {
+		return nil, transaction.TaskNotFound(in.TaskID)
 	}
 	queue := run.Queue
 	if a, ok := run.Activities.Get(id.seq); ok {
@@ -141,7 +141,7 @@ func (id taskID) find(run *engine.Run, in protocol.ClaimRequest) (*engine.Run, e
 	// Report the task as not found instead of forbidden, since the caller must not learn that a queue outside its scope
 	// contains it.
 	if len(in.Queues) > 0 && !slices.Contains(in.Queues, queue) {
-		return nil, transaction.NoTask(in.TaskID)
+		return nil, transaction.TaskNotFound(in.TaskID)
 	}
 	return run, nil
 }
@@ -240,7 +240,7 @@ func (b *Broker) ClaimStatus(ctx context.Context, in protocol.ClaimRequest) (pro
 	var l engine.Lessee
 	if in.WorkerID != "" {
 		if l.Worker, err = b.workers.Current(ctx, engine.WorkerKey{
-			Namespace: transaction.Namespace(in.Namespace), ID: in.WorkerID,
+			Namespace: transaction.NamespaceOrDefault(in.Namespace), ID: in.WorkerID,
 		}, in.Incarnation); err != nil {
 			return s, err
 		}
@@ -276,7 +276,8 @@ func (b *Broker) ClaimStatus(ctx context.Context, in protocol.ClaimRequest) (pro
 		return nil
 	})
 	if err == nil && s.LeaseOwner != nil {
-		if there, e := b.workers.LookUpReach(ctx, transaction.Namespace(in.Namespace), *s.LeaseOwner); e != nil || !there {
+		namespace := transaction.NamespaceOrDefault(in.Namespace)
+		if there, e := b.workers.LookUpReach(ctx, namespace, *s.LeaseOwner); e != nil || !there {
 			s.LeaseOwner = nil // leased, to a worker that is no business of the caller's
 		}
 	}

@@ -41,7 +41,7 @@ const CapCancellation = "cancellation_requests"
 // RequestCancellation cancels the root context of the workflow's code, which may clean up. It is refused unless a
 // registered worker of the run's queue announces that it understands this for the run's type.
 func (b *Broker) RequestCancellation(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
-	in.Namespace = transaction.Namespace(in.Namespace)
+	in.Namespace = transaction.NamespaceOrDefault(in.Namespace)
 	understood := false
 	err := b.store.View(ctx, func(r store.Reader) error {
 		run, _, err := transaction.Find(ctx, r, in.Target)
@@ -112,7 +112,7 @@ type order struct {
 // command carries out an order, once per request id.
 func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt, error) {
 	t, request := o.target, o.requestID
-	t.Namespace = transaction.Namespace(t.Namespace)
+	t.Namespace = transaction.NamespaceOrDefault(t.Namespace)
 	key := engine.WorkflowKey{Namespace: t.Namespace, ID: t.WorkflowID}
 	needs := store.Keys{
 		Workflows: []engine.WorkflowKey{key}, Current: true, AllTasks: o.closes, Chain: o.closes, Bound: o.closes,
@@ -124,7 +124,7 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 	if request != "" {
 		needs.Receipts = []store.ReceiptKey{rk}
 	}
-	out, err := transaction.Commit[protocol.CommandReceipt](ctx, b.store, store.Change{Needs: needs, Decide: func(
+	out, err := transaction.Commit[protocol.CommandReceipt](ctx, b.store, store.Transaction{Needs: needs, Decide: func(
 		rows store.Rows, now time.Time,
 	) (store.Writes, error) {
 		if request != "" {
@@ -140,7 +140,7 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 		}
 		run := rows.Run(flow.RunID)
 		if run == nil {
-			return store.Writes{}, transaction.NoRun(flow.RunID)
+			return store.Writes{}, transaction.RunNotFound(flow.RunID)
 		}
 		if t.RunID != "" && t.RunID != flow.RunID {
 			return store.Writes{}, protocol.Refuse(

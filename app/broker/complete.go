@@ -78,7 +78,7 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 // own returns the tasks that the outcomes of a call may create for its next poll. Tasks of a queue with a limit are
 // always claimed, so no slots are reserved for them.
 func (b *Broker) own(in protocol.CompleteRequest) []dispatch.Own {
-	ns, queues := transaction.Namespace(in.Next.Namespace), append([]string{""}, in.Next.Queues...)
+	ns, queues := transaction.NamespaceOrDefault(in.Next.Namespace), append([]string{""}, in.Next.Queues...)
 	return slices.DeleteFunc(madeBy(in.Items), func(o dispatch.Own) bool {
 		return slices.ContainsFunc(queues, func(queue string) bool {
 			return b.store.Queue(engine.QueueKey{Namespace: ns, Name: queue}).Budget(o.Kind).Bounded()
@@ -122,7 +122,7 @@ func (b *Broker) completeOne(
 	if in.Kind.Asked() {
 		return b.replied(ctx, in, a)
 	}
-	in.Namespace = transaction.Namespace(in.Namespace)
+	in.Namespace = transaction.NamespaceOrDefault(in.Namespace)
 	sight := b.sight(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
 	turn := b.turn(ctx, in, by, budget)
 	defer turn.endWait()
@@ -145,7 +145,7 @@ func (b *Broker) record(
 	// A child may end after its row was read and before the decision. A child ends once, so the next read sees the end.
 	// If the outcome needs more than three retries, the cause is different.
 	for again := 0; again == 0 || errors.Is(err, engine.ErrLookAgain) && again <= 3; again++ {
-		var c store.Change
+		var c store.Transaction
 		if c, hash, err = b.completion(ctx, *in, turn); err != nil {
 			continue
 		}

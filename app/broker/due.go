@@ -19,21 +19,20 @@ func (b *Broker) Due(ctx context.Context, d store.Due) error {
 	var err error
 	switch d.Kind {
 	case store.DueRun:
-		err = b.workers.Lapse(ctx, d, func(l engine.Liveness) store.Change {
+		err = b.workers.Lapse(ctx, d, func(l engine.Liveness) store.Transaction {
 			needs := store.Keys{Runs: []string{d.Run}, AllTasks: true, Chain: true, Bound: true}
-			return transaction.Step("", d.Run, needs, engine.Due{
+			return transaction.UpdateRun("", d.Run, needs, engine.Due{
 				Liveness: l,
 			})
 		})
 	case store.DueActivity:
-		err = b.workers.Lapse(ctx, d, func(l engine.Liveness) store.Change {
-			return transaction.Step("", d.Run, store.Keys{Runs: []string{d.Run}, Activities: []int64{d.Seq}}, engine.DueActivity{
-				Seq: d.Seq, Liveness: l,
-			})
+		err = b.workers.Lapse(ctx, d, func(l engine.Liveness) store.Transaction {
+			needs := store.Keys{Runs: []string{d.Run}, Activities: []int64{d.Seq}}
+			return transaction.UpdateRun("", d.Run, needs, engine.DueActivity{Seq: d.Seq, Liveness: l})
 		})
 	case store.DueTimer:
 		_, err = b.store.Commit(
-			ctx, transaction.Step("", d.Run, store.Keys{Runs: []string{d.Run}}, engine.FireTimer{Seq: d.Seq}),
+			ctx, transaction.UpdateRun("", d.Run, store.Keys{Runs: []string{d.Run}}, engine.FireTimer{Seq: d.Seq}),
 		)
 	case store.DueMessage:
 		err = b.owed(ctx, d)
@@ -59,7 +58,9 @@ func (b *Broker) CleanUp(ctx context.Context, keys []engine.SessionKey) error {
 		}
 	}()
 	for _, k := range keys {
-		_, err := transaction.StepSession(ctx, b.store, b.dispatch, k, engine.CleanUp{Kept: time.Now().Add(-b.opt.Retention)})
+		_, err := transaction.UpdateSession(
+			ctx, b.store, b.dispatch, k, engine.CleanUp{Kept: time.Now().Add(-b.opt.Retention)},
+		)
 		if err == nil {
 			removed++
 		} else if !engine.IsNotDue(err) {

@@ -20,14 +20,14 @@ import (
 // before HeartbeatTask returns. For an attempt that has ended the answer says so; an unknown attempt ID, and a task
 // that another worker holds, are errors.
 func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatResponse, error) {
-	in.Namespace = transaction.Namespace(in.Namespace)
+	in.Namespace = transaction.NamespaceOrDefault(in.Namespace)
 	a := protocol.HeartbeatResponse{TaskID: in.TaskID, AttemptID: in.AttemptID, Attempt: in.Attempt, Owner: in.Owner}
 	if in.Kind == protocol.KindWorkflow {
 		return b.heartbeatWorkflow(ctx, in, a)
 	}
 	run, seq, ok := engine.ParseStepID(in.TaskID)
 	if !ok {
-		return a, transaction.NoTask(in.TaskID)
+		return a, transaction.TaskNotFound(in.TaskID)
 	}
 	sight := b.sight(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
 	delivery, ok := deliveryOf(in.TaskID, in.AttemptID)
@@ -49,7 +49,7 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 		by      engine.Lease
 		refused error // the attempt ended with this heartbeat
 	}
-	beaten, err := sight.through(transaction.Step(in.Namespace, run, needs, beat))
+	beaten, err := sight.through(transaction.UpdateRun(in.Namespace, run, needs, beat))
 	if err != nil {
 		return a, err
 	}
@@ -99,10 +99,10 @@ func (b *Broker) heartbeatWorkflow(
 ) (protocol.HeartbeatResponse, error) {
 	run, n, ok := engine.ParseTaskID(in.TaskID)
 	if !ok {
-		return a, transaction.NoTask(in.TaskID)
+		return a, transaction.TaskNotFound(in.TaskID)
 	}
 	sight := b.sight(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
-	c, err := sight.through(transaction.Step(in.Namespace, run, store.Keys{Runs: []string{run}}, engine.HeartbeatTask{
+	c, err := sight.through(transaction.UpdateRun(in.Namespace, run, store.Keys{Runs: []string{run}}, engine.HeartbeatTask{
 		Number: n, Holder: engine.Holder{Owner: in.Owner, Delivery: in.Attempt},
 	}))
 	if err != nil {

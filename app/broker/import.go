@@ -18,7 +18,7 @@ import (
 // must belong to the run that continued from this one or that this one continued from. Importing the same run again
 // changes nothing.
 func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protocol.ImportResponse, error) {
-	ns := transaction.Namespace(in.Namespace)
+	ns := transaction.NamespaceOrDefault(in.Namespace)
 	d, err := engine.ImportRun(ns, in.Events)
 	if err != nil {
 		return protocol.ImportResponse{}, err
@@ -39,7 +39,7 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 		),
 	}
 	key := engine.WorkflowKey{Namespace: ns, ID: run.WorkflowID}
-	out, err = transaction.Commit[protocol.ImportResponse](ctx, b.store, store.Change{
+	out, err = transaction.Commit[protocol.ImportResponse](ctx, b.store, store.Transaction{
 		Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, Runs: []string{run.ID}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			// The answer to the first import may have been lost, so the same once more is no error.

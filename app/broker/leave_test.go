@@ -112,7 +112,7 @@ func TestWhatWasLeasedWhileAWorkerLeftGoesBack(t *testing.T) {
 		a, _ := o.app("a", true)
 		o.running(a, "p")
 		key := engine.WorkerKey{Namespace: "default", ID: "w"}
-		must[any](o.t)(o.store.Commit(o.t.Context(), store.Change{
+		must[any](o.t)(o.store.Commit(o.t.Context(), store.Transaction{
 			Needs: store.Keys{Workers: []engine.WorkerKey{key}},
 			Decide: func(store.Rows, time.Time) (store.Writes, error) {
 				return store.Writes{DropWorkers: []engine.WorkerKey{key}}, nil

@@ -170,7 +170,7 @@ func TestWhatASupersededProcessHadIsLostAtEveryApp(t *testing.T) {
 		task := o.running(a, "p")
 		key := engine.WorkerKey{Namespace: "default", ID: "w"}
 		time.Sleep(time.Second)
-		must[any](o.t)(o.store.Commit(o.t.Context(), store.Change{
+		must[any](o.t)(o.store.Commit(o.t.Context(), store.Transaction{
 			// what another app commits of a registration, before it frees anything
 			Needs: store.Keys{Workers: []engine.WorkerKey{key}},
 			Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {

@@ -85,7 +85,7 @@ func (b *Broker) bring(
 	ctx context.Context, due store.Due, needs store.Keys, find func(store.Rows) (*engine.Run, error), in engine.Input,
 ) error {
 	needs.Runs = append(needs.Runs, due.Run)
-	_, err := b.store.Commit(ctx, store.Change{Needs: needs, Decide: func(
+	_, err := b.store.Commit(ctx, store.Transaction{Needs: needs, Decide: func(
 		rows store.Rows, now time.Time,
 	) (store.Writes, error) {
 		from := rows.Run(due.Run)

@@ -81,7 +81,7 @@ func TestAParentsEndTouchesNobodyElse(t *testing.T) {
 		stranger := a.start("stranger").RunID
 		one := a.view(protocol.Target{WorkflowID: "one"}).RunID
 		ids := []string{"stranger", others[0].Workflow.WorkflowID, kid.WorkflowID}
-		_, err := o.store.Commit(o.t.Context(), store.Change{
+		_, err := o.store.Commit(o.t.Context(), store.Transaction{
 			Needs: store.Keys{Runs: []string{one}}, Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 				d := rows.Run(one).Delivered(0)
 				for i, id := range ids {

@@ -66,7 +66,7 @@ func (m *Metrics) unstarted(kind protocol.TaskKind) {
 // verdictCleared counts suspects for whose losses another task was blamed.
 const verdictCleared = "cleared"
 
-func (m *Metrics) lostProcess(l transaction.Lost) {
+func (m *Metrics) lostProcess(l transaction.LossResult) {
 	if m == nil {
 		return
 	}

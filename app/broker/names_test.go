@@ -18,7 +18,7 @@ import (
 func (a *app) startOld(id, queue string) {
 	a.t.Helper()
 	key := engine.WorkflowKey{Namespace: "default", ID: id}
-	_, err := a.store.Commit(a.t.Context(), store.Change{
+	_, err := a.store.Commit(a.t.Context(), store.Transaction{
 		Needs: store.Keys{Workflows: []engine.WorkflowKey{key}},
 		Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
 			d := engine.DecideStart(engine.Start{
@@ -294,7 +294,7 @@ func TestAScheduleFiresUnderItsOldNames(t *testing.T) {
 // rewrite changes the row of a schedule, as an earlier build may have left it.
 func (a *app) rewrite(k engine.ScheduleKey, edit func(*engine.Schedule)) {
 	a.t.Helper()
-	_, err := a.store.Commit(context.Background(), store.Change{
+	_, err := a.store.Commit(context.Background(), store.Transaction{
 		Needs: store.Keys{Schedules: []engine.ScheduleKey{k}},
 		Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 			next := *rows.Schedule(k)

@@ -67,7 +67,7 @@ func (n *namespaces) drop(name string) {
 // HasNamespace refuses a namespace that was not created. Alone on its database an app asks the store once for each;
 // next to others, once a minute.
 func (b *Broker) HasNamespace(ctx context.Context, name string) error {
-	name = transaction.Namespace(name)
+	name = transaction.NamespaceOrDefault(name)
 	if name == store.DefaultNamespace || b.namespaces.has(name, b.opt.Shared) {
 		return nil
 	}
@@ -157,7 +157,7 @@ func (b *Broker) putNamespace(
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.NamespaceView{}, err
 	}
-	n, err := transaction.Commit[store.Namespace](ctx, b.store, store.Change{
+	n, err := transaction.Commit[store.Namespace](ctx, b.store, store.Transaction{
 		Needs: store.Keys{Namespaces: []string{in.Name}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			n, err := from(rows.Namespace(in.Name), history.At(now))
@@ -239,7 +239,7 @@ func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.Nam
 
 // leave commits one step of the deletion of a namespace.
 func (b *Broker) leave(ctx context.Context, name string, step func(store.Namespace) store.Writes) error {
-	_, err := b.store.Commit(ctx, store.Change{
+	_, err := b.store.Commit(ctx, store.Transaction{
 		Needs: store.Keys{Namespaces: []string{name}},
 		Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 			n := rows.Namespace(name)
@@ -254,7 +254,7 @@ func (b *Broker) leave(ctx context.Context, name string, step func(store.Namespa
 
 // takeAway removes rows in one change, whatever their state.
 func (b *Broker) takeAway(ctx context.Context, c store.Contents) error {
-	_, err := b.store.Commit(ctx, store.Change{
+	_, err := b.store.Commit(ctx, store.Transaction{
 		Needs: store.Keys{Runs: c.Runs, Chain: true, Sessions: c.Sessions, Workers: c.Workers, Schedules: c.Schedules},
 		Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 			w := store.Writes{DropRuns: c.Runs}
@@ -285,7 +285,7 @@ var errAbandoned = errors.New("the run has abandoned activities")
 // endAbandoned ends the abandoned activities of a closed run before the run is removed, so that their sessions do not
 // count them any more.
 func (b *Broker) endAbandoned(ctx context.Context, run string) error {
-	_, err := b.store.Commit(ctx, transaction.Step("", run, store.Keys{Runs: []string{run}, AllTasks: true},
+	_, err := b.store.Commit(ctx, transaction.UpdateRun("", run, store.Keys{Runs: []string{run}, AllTasks: true},
 		engine.EndAbandoned{Why: "run removed"}))
 	if engine.IsNotDue(err) { // the runs have already ended
 		return nil
@@ -300,7 +300,7 @@ func (b *Broker) removeRuns(ctx context.Context, ids []string, may func(*engine.
 	removing, ctx := errgroup.WithContext(ctx)
 	for i, id := range ids {
 		removing.Go(func() (err error) {
-			remove := store.Change{
+			remove := store.Transaction{
 				Needs: store.Keys{Runs: []string{id}, Chain: true},
 				Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 					// The run may have been deleted since it was listed. Open runs are never deleted.

@@ -41,7 +41,7 @@ type outage struct {
 	town *harness
 }
 
-func (o outage) Commit(ctx context.Context, c store.Change) (any, error) {
+func (o outage) Commit(ctx context.Context, c store.Transaction) (any, error) {
 	if o.town.away.Load() {
 		return nil, store.ErrUnavailable
 	}

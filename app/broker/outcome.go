@@ -17,7 +17,7 @@ import (
 // completion returns the change of one outcome, and the hash of the outcome.
 func (b *Broker) completion(
 	ctx context.Context, in protocol.CompleteItem, turn *turn,
-) (store.Change, string, error) {
+) (store.Transaction, string, error) {
 	if in.Kind == protocol.KindWorkflow {
 		return b.workflowOutcome(ctx, in)
 	}
@@ -27,22 +27,22 @@ func (b *Broker) completion(
 // workflowOutcome returns the change of a workflow task's outcome: returned, failed, or completed with commands. It
 // reads what the commands need besides the run (types, carried signals, ends of children) before the change, since a
 // decision function cannot read.
-func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) (store.Change, string, error) {
+func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) (store.Transaction, string, error) {
 	run, n, ok := engine.ParseTaskID(in.TaskID)
 	if !ok {
-		return store.Change{}, "", transaction.NoTask(in.TaskID)
+		return store.Transaction{}, "", transaction.TaskNotFound(in.TaskID)
 	}
 	h := engine.Holder{Owner: in.Owner, Incarnation: in.Incarnation, Delivery: in.Attempt}
 	needs := store.Keys{Runs: []string{run}}
 	switch {
 	case in.Returned != "":
-		return transaction.Step(in.Namespace, run, needs, engine.ReleaseTask{
+		return transaction.UpdateRun(in.Namespace, run, needs, engine.ReleaseTask{
 			Number: n, Delivery: in.Attempt, Owner: in.Owner, Why: in.Returned, Counts: in.LostCount,
 		}), "", nil
 	case in.Failure != nil:
 		b.noteSticky(run, in)
 		hash := hashOf(in.Failure)
-		return transaction.Step(in.Namespace, run, needs, engine.FailTask{
+		return transaction.UpdateRun(in.Namespace, run, needs, engine.FailTask{
 			Number: n, Holder: h, Failure: *in.Failure, Hash: hash,
 		}), hash, nil
 	}
@@ -53,33 +53,33 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 		// before any other error: this one quarantines the run
 		refused.Hash, refused.Former = hashCommands(in.Commands), func() string { return hashOf(in.Commands) }
 		//nolint:nilerr // the engine refuses what is unsupported, with all that this entails
-		return transaction.Step(in.Namespace, run, needs, refused), refused.Hash, nil
+		return transaction.UpdateRun(in.Namespace, run, needs, refused), refused.Hash, nil
 	}
 	b.noteSticky(run, in)
 	for i, c := range in.Commands {
 		if err := b.commandNeeds(in.Namespace, c, i, &needs); err != nil {
-			return store.Change{}, "", err
+			return store.Transaction{}, "", err
 		}
 	}
 	types, err := b.upsertTypes(ctx, in.Namespace, in.Commands)
 	if err != nil {
-		return store.Change{}, "", err
+		return store.Transaction{}, "", err
 	}
 	// Hash the commands as the worker sent them, before the arguments are filled in, so that a repetition has the same
 	// hash.
 	hash, commands := hashCommands(in.Commands), in.Commands
 	if err := b.sameArguments(ctx, run, &in); err != nil {
-		return store.Change{}, "", err
+		return store.Transaction{}, "", err
 	}
 	carry, err := b.carried(ctx, run, in.Commands)
 	if err != nil {
-		return store.Change{}, "", err
+		return store.Transaction{}, "", err
 	}
 	ends, err := b.childEnds(ctx, in.Namespace, in.Commands)
 	if err != nil {
-		return store.Change{}, "", err
+		return store.Transaction{}, "", err
 	}
-	c := transaction.Step(in.Namespace, run, needs, engine.CompleteTask{
+	c := transaction.UpdateRun(in.Namespace, run, needs, engine.CompleteTask{
 		Number: n, Holder: h, Commands: in.Commands, Hash: hash, Types: types, Carry: carry, Ends: ends,
 		Code:    b.code(ctx, in),
 		Streams: in.StreamWaits, Former: func() string { return hashOf(commands) },
@@ -89,14 +89,14 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 }
 
 // activityOutcome makes the change of the outcome of an attempt.
-func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Change, string, error) {
+func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Transaction, string, error) {
 	run, seq, ok := engine.ParseStepID(in.TaskID)
 	if !ok {
-		return store.Change{}, "", transaction.NoTask(in.TaskID)
+		return store.Transaction{}, "", transaction.TaskNotFound(in.TaskID)
 	}
 	delivery, ok := deliveryOf(in.TaskID, in.AttemptID)
 	if !ok {
-		return store.Change{}, "", protocol.Refuse(
+		return store.Transaction{}, "", protocol.Refuse(
 			protocol.ReasonStaleAttempt, "%q is not an attempt of task %s", in.AttemptID, in.TaskID,
 		).With("can_continue", false)
 	}
@@ -104,13 +104,13 @@ func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Ch
 	needs := store.Keys{Runs: []string{run}, Activities: []int64{seq}}
 	switch {
 	case in.Returned != "":
-		return transaction.Step(in.Namespace, run, needs, engine.ReleaseActivity{
+		return transaction.UpdateRun(in.Namespace, run, needs, engine.ReleaseActivity{
 			Seq: seq, Delivery: delivery, Owner: in.Owner, Why: in.Returned, Counts: in.LostCount, Executor: in.Executor,
 			Began: in.Began,
 		}), "", nil
 	case in.Failure != nil:
 		hash := hashOf(in.Failure)
-		c := transaction.Step(in.Namespace, run, needs, engine.FailActivity{
+		c := transaction.UpdateRun(in.Namespace, run, needs, engine.FailActivity{
 			Seq: seq, Holder: h, Epoch: in.Epoch, Failure: *in.Failure, Hash: hash, Recovered: in.Recovered,
 			Version: versionOf(in), Executor: in.Executor,
 		})
@@ -118,7 +118,7 @@ func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Ch
 		return c, hash, nil
 	}
 	if err := Blob("result", in.Result.Blob); err != nil {
-		return store.Change{}, "", err
+		return store.Transaction{}, "", err
 	}
 	hash := hashResult(in.Result.Blob)
 	done := engine.CompleteActivity{
@@ -128,7 +128,7 @@ func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Ch
 	if turn != nil {
 		return turn.change(in.Namespace, needs, done), hash, nil
 	}
-	c := transaction.Step(in.Namespace, run, needs, done)
+	c := transaction.UpdateRun(in.Namespace, run, needs, done)
 	c.Recall = true
 	return c, hash, nil
 }

@@ -124,7 +124,7 @@ func (b *Broker) admitPoll(
 	if err := protocol.CheckLimits(in); err != nil {
 		return nil, nil, err
 	}
-	key := engine.WorkerKey{Namespace: transaction.Namespace(in.Namespace), ID: in.WorkerID}
+	key := engine.WorkerKey{Namespace: transaction.NamespaceOrDefault(in.Namespace), ID: in.WorkerID}
 	w, err := b.workers.Current(ctx, key, in.Incarnation)
 	if err != nil {
 		return nil, nil, err
@@ -289,7 +289,7 @@ func (b *Broker) answer(
 	for i, l := range leased {
 		refs[i] = refOf(l)
 	}
-	key := engine.WorkerKey{Namespace: transaction.Namespace(in.Namespace), ID: in.WorkerID}
+	key := engine.WorkerKey{Namespace: transaction.NamespaceOrDefault(in.Namespace), ID: in.WorkerID}
 	b.workers.Gave(key)
 	b.narrow(key, in.Kinds, false)
 	undo := sync.OnceFunc(func() {
@@ -358,7 +358,7 @@ func (b *Broker) giveBack(ref store.TaskRef) {
 		return
 	}
 	b.persist(func(ctx context.Context) error {
-		o, err := transaction.Undo(ctx, b.store, ref)
+		o, err := transaction.ReturnUndelivered(ctx, b.store, ref)
 		if err == nil {
 			b.returned(ref.Kind, ref.Run, ref.Seq, o)
 		}

@@ -313,7 +313,7 @@ func (b *Broker) leasedUnder(
 	}
 	for _, l := range found {
 		// heldUnder does not return deliveries that have ended.
-		if err := transaction.TellAgain(ctx, b.store, refOf(l)); err != nil && protocol.ReasonOf(err) == "" {
+		if err := transaction.RecordRedelivery(ctx, b.store, refOf(l)); err != nil && protocol.ReasonOf(err) == "" {
 			return nil, err
 		}
 	}

@@ -28,7 +28,7 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.QueryResponse{}, err
 	}
-	in.Namespace = transaction.Namespace(in.Namespace)
+	in.Namespace = transaction.NamespaceOrDefault(in.Namespace)
 	var run *engine.Run
 	err := b.store.View(ctx, func(r store.Reader) error {
 		var err error

@@ -101,7 +101,7 @@ func (b *Broker) completeQuestion(ctx context.Context, in protocol.CompleteItem)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return "", err
 	}
-	if err != nil || q.Namespace != transaction.Namespace(in.Namespace) || q.Kind != in.Kind {
+	if err != nil || q.Namespace != transaction.NamespaceOrDefault(in.Namespace) || q.Kind != in.Kind {
 		return "", querytask.NotFound(in.Kind, in.TaskID)
 	}
 	sight := b.sight(ctx, q.Namespace, q.Kind, q.ID, in.Owner)
@@ -126,8 +126,8 @@ func (b *Broker) questionPage(ctx context.Context, in protocol.HistoryRequest) (
 	q, err := b.questions.Get(ctx, in.TaskID)
 	switch {
 	case errors.Is(err, store.ErrNotFound),
-		err == nil && (q.Namespace != transaction.Namespace(in.Namespace) || !q.Kind.Asked()):
-		return protocol.HistoryPage{}, transaction.NoTask(in.TaskID)
+		err == nil && (q.Namespace != transaction.NamespaceOrDefault(in.Namespace) || !q.Kind.Asked()):
+		return protocol.HistoryPage{}, transaction.TaskNotFound(in.TaskID)
 	case err != nil:
 		return protocol.HistoryPage{}, err
 	}

@@ -42,7 +42,7 @@ func (b *Broker) DecideBuild(ctx context.Context, in protocol.BuildRequest) (pro
 		return protocol.BuildState{}, protocol.Invalid("verb", "must be drain, resume, promote or rollback")
 	}
 	q, err := b.decideQueue(ctx, engine.QueueKey{
-		Namespace: transaction.Namespace(in.Namespace), Name: in.Queue,
+		Namespace: transaction.NamespaceOrDefault(in.Namespace), Name: in.Queue,
 	}, decision, store.Audit{
 		Identity: in.Identity, Action: "task_queue.build." + in.Verb, Detail: cmp.Or(id, "(no build id)"),
 	})
@@ -100,7 +100,7 @@ func (b *Broker) Limit(ctx context.Context, in protocol.LimitRequest) (protocol.
 		limits[l.kind] = own
 		detail += fmt.Sprintf("%s: %d leases, %d a minute; ", member, own.Leases, own.PerMinute)
 	}
-	key := engine.QueueKey{Namespace: transaction.Namespace(in.Namespace), Name: in.Queue}
+	key := engine.QueueKey{Namespace: transaction.NamespaceOrDefault(in.Namespace), Name: in.Queue}
 	action := "task_queue.limit"
 	if key.Name == "" {
 		action = "namespace.limit"
@@ -132,7 +132,7 @@ func (b *Broker) decideQueue(
 	if len(k.Name) > protocol.MaxName {
 		return engine.Queue{Namespace: k.Namespace}, protocol.Invalid("task_queue", "is longer than 255 bytes")
 	}
-	return transaction.Commit[engine.Queue](ctx, b.store, store.Change{
+	return transaction.Commit[engine.Queue](ctx, b.store, store.Transaction{
 		Needs: store.Keys{Queues: []engine.QueueKey{k}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			q, err := engine.DecideQueue(rows.Queue(k), k, in, now)

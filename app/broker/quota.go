@@ -170,7 +170,7 @@ func (b *Broker) releaseChildren(ctx context.Context, namespace string, ids []st
 	releasing, ctx := errgroup.WithContext(ctx)
 	for i, id := range ids {
 		releasing.Go(func() error {
-			step := transaction.Step("", id, store.Keys{Runs: []string{id}}, engine.ReleaseHeld{})
+			step := transaction.UpdateRun("", id, store.Keys{Runs: []string{id}}, engine.ReleaseHeld{})
 			decide := step.Decide
 			step.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
 				if rows.Quotas(namespace).NewChild(0) != nil {
@@ -237,7 +237,7 @@ func (b *Broker) storeUsage(
 func (b *Broker) addUsage(
 	ctx context.Context, add map[string]engine.Usage,
 ) (map[string]*store.Namespace, error) {
-	return transaction.Commit[map[string]*store.Namespace](ctx, b.store, store.Change{
+	return transaction.Commit[map[string]*store.Namespace](ctx, b.store, store.Transaction{
 		Needs: store.Keys{Namespaces: slices.Sorted(maps.Keys(add))}, Background: true,
 		Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 			var w store.Writes

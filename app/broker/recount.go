@@ -155,7 +155,7 @@ func (b *Broker) markUncounted(ctx context.Context, ended time.Time) error {
 		names = append(names, n.Name)
 	}
 	for names := range slices.Chunk(marks, markAtOnce) {
-		_, err := b.store.Commit(ctx, store.Change{
+		_, err := b.store.Commit(ctx, store.Transaction{
 			Needs: store.Keys{Namespaces: names}, Background: true,
 			Decide: func(rows store.Rows, _ time.Time) (w store.Writes, err error) {
 				for _, name := range names {
@@ -221,7 +221,7 @@ func (b *Broker) correctUsage(ctx context.Context, name string, count store.Usag
 	ledger := b.store.Quotas()
 	missing := count.Counted.Minus(count.Known)
 	missing.Starts = 0 // starts cannot be recounted: no row contains their number
-	_, err := b.store.Commit(ctx, store.Change{
+	_, err := b.store.Commit(ctx, store.Transaction{
 		Needs: store.Keys{Namespaces: []string{name}}, Background: true,
 		Decide: func(rows store.Rows, now time.Time) (w store.Writes, err error) {
 			row := rows.Namespace(name)

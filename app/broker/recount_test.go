@@ -116,7 +116,7 @@ func TestARecountIncludesTheUsageOfOtherAppsOnce(t *testing.T) {
 
 // addUsage stores usage as another app does.
 func (o *harness) addUsage(namespace string, u engine.Usage) {
-	_, err := o.store.Commit(o.t.Context(), store.Change{
+	_, err := o.store.Commit(o.t.Context(), store.Transaction{
 		Needs: store.Keys{Namespaces: []string{namespace}},
 		Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 			n := *rows.Namespace(namespace)

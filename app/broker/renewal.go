@@ -139,7 +139,7 @@ func (b *Broker) renewedState(
 ) protocol.SessionState {
 	key := engine.SessionKey{Namespace: w.Namespace, ID: r.SessionID}
 	if errors.Is(out.err, errApart) {
-		c, err := transaction.StepSession(ctx, b.store, b.dispatch, key, renews(w, r))
+		c, err := transaction.UpdateSession(ctx, b.store, b.dispatch, key, renews(w, r))
 		out = renewal{c.Session, err}
 	}
 	if err := b.heard(ctx, key, out.err); err != nil {
@@ -204,7 +204,7 @@ func (b *Broker) renewTogether(ctx context.Context, g *gathering) {
 			needs.Sessions = append(needs.Sessions, engine.SessionKey{Namespace: p.worker.Namespace, ID: r.SessionID})
 		}
 	}
-	all, err := transaction.Commit[[][]renewal](ctx, b.store, store.Change{
+	all, err := transaction.Commit[[][]renewal](ctx, b.store, store.Transaction{
 		Needs: needs,
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			next := map[engine.SessionKey]*engine.Session{} // a session may be named twice
@@ -244,8 +244,8 @@ func (p *renewed) decide(
 }
 
 // session returns a session that the heartbeat names: its version in next if an earlier renewal of the change decided
-// one, else its row. The error is errApart if another app has locked the row, and transaction.NoSession if the session
-// does not exist or the caller may not see it.
+// one, else its row. The error is errApart if another app has locked the row, and transaction.SessionNotFound if the
+// session does not exist or the caller may not see it.
 func (p *renewed) session(
 	rows store.Rows, next map[engine.SessionKey]*engine.Session, r protocol.SessionRenewal,
 ) (*engine.Session, error) {
@@ -258,7 +258,7 @@ func (p *renewed) session(
 		s = rows.Session(key)
 	}
 	if !p.who.Sees(s) {
-		return nil, transaction.NoSession()
+		return nil, transaction.SessionNotFound()
 	}
 	return s, nil
 }
@@ -305,7 +305,7 @@ func (b *Broker) resumeTogether(
 		needs.Sessions = append(needs.Sessions, engine.SessionKey{Namespace: w.Namespace, ID: r.SessionID})
 	}
 	part := renewed{who: auth.BoundFrom(ctx), worker: key}
-	return transaction.Commit[[]renewal](ctx, b.store, store.Change{
+	return transaction.Commit[[]renewal](ctx, b.store, store.Transaction{
 		Needs: needs,
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			stored := rows.Worker(key)
@@ -351,7 +351,7 @@ func (b *Broker) giveUpSession(
 ) protocol.SessionState {
 	state := protocol.SessionState{SessionID: r.SessionID, Epoch: r.Epoch, Reason: protocol.ReasonGivenUp}
 	key := engine.SessionKey{Namespace: w.Namespace, ID: r.SessionID}
-	_, err := transaction.StepSession(ctx, b.store, b.dispatch, key, engine.ReleaseSession{
+	_, err := transaction.UpdateSession(ctx, b.store, b.dispatch, key, engine.ReleaseSession{
 		SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: r.Epoch}, Why: protocol.ReasonGivenUp,
 	})
 	if err = b.heard(ctx, key, err); err != nil && protocol.ReasonOf(err) == "" {

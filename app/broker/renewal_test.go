@@ -159,7 +159,7 @@ func TestALockedSessionHoldsUpNoOtherRenewal(t *testing.T) {
 	var decided atomic.Int32
 	go func() {
 		defer close(done)
-		_, err := one.store.Commit(context.WithoutCancel(t.Context()), store.Change{
+		_, err := one.store.Commit(context.WithoutCancel(t.Context()), store.Transaction{
 			Needs: store.Keys{Sessions: []engine.SessionKey{{Namespace: "default", ID: held[1].SessionID}}},
 			Decide: func(store.Rows, time.Time) (store.Writes, error) {
 				if decided.Add(1) == 1 {

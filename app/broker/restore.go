@@ -20,7 +20,7 @@ const restorePage = 200
 func ReleaseAll(
 	ctx context.Context, s store.Store, namespace string, lowest int64,
 ) (released int, floor int64, err error) {
-	floor, err = transaction.Commit[int64](ctx, s, store.Change{
+	floor, err = transaction.Commit[int64](ctx, s, store.Transaction{
 		Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
 			at := max(now.UnixMicro(), lowest)
 			return store.Writes{
@@ -50,7 +50,7 @@ func ReleaseAll(
 			keys = append(keys, list[i].Key())
 			q.AfterUpdated, q.AfterID = list[i].UpdatedAt, list[i].ID
 		}
-		n, err := transaction.Commit[int](ctx, s, store.Change{
+		n, err := transaction.Commit[int](ctx, s, store.Transaction{
 			Needs: store.Keys{Sessions: keys},
 			Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 				var w store.Writes

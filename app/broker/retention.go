@@ -20,7 +20,7 @@ import (
 
 // Retention returns the closed runs of a namespace that are older than its retention.
 func (b *Broker) Retention(ctx context.Context, ns string) (protocol.RetentionStatus, error) {
-	v, err := b.Namespace(ctx, transaction.Namespace(ns))
+	v, err := b.Namespace(ctx, transaction.NamespaceOrDefault(ns))
 	if err != nil {
 		return protocol.RetentionStatus{}, err
 	}
@@ -131,7 +131,7 @@ func (b *Broker) forget(ctx context.Context, s protocol.RetentionStatus) error {
 		if err != nil || len(old) == 0 {
 			return err
 		}
-		gone, err := transaction.Commit[int](ctx, b.store, store.Change{
+		gone, err := transaction.Commit[int](ctx, b.store, store.Transaction{
 			Needs: store.Keys{Sessions: old},
 			Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 				// A session of that id may have been made since it was found; then its timeline continues.
@@ -166,7 +166,7 @@ func (b *Broker) Prune(ctx context.Context) (next time.Duration, err error) {
 			next = wait
 		}
 	}
-	if _, err := b.store.Commit(ctx, store.Change{
+	if _, err := b.store.Commit(ctx, store.Transaction{
 		Background: true,
 		Decide:     func(store.Rows, time.Time) (store.Writes, error) { return store.Writes{DropRoutingKeys: true}, nil },
 	}); err != nil {
@@ -204,7 +204,7 @@ func (b *Broker) pruneAudit(ctx context.Context) error {
 			}
 			return nil
 		}
-		_, err = b.store.Commit(ctx, store.Change{
+		_, err = b.store.Commit(ctx, store.Transaction{
 			Background: true,
 			Decide:     func(store.Rows, time.Time) (store.Writes, error) { return store.Writes{DropAudits: old}, nil },
 		})

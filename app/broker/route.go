@@ -22,7 +22,8 @@ func (b *Broker) Route(ctx context.Context, in protocol.RouteRequest) (protocol.
 	if strings.ContainsRune(in.Group, 0) {
 		return protocol.RouteState{}, protocol.Invalid("group", "must have no NUL")
 	}
-	key, action := engine.QueueKey{Namespace: transaction.Namespace(in.Namespace), Name: in.Queue}, "task_queue.route"
+	key := engine.QueueKey{Namespace: transaction.NamespaceOrDefault(in.Namespace), Name: in.Queue}
+	action := "task_queue.route"
 	if key.Name == "" {
 		action = "namespace.route"
 	}

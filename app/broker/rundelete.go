@@ -36,7 +36,7 @@ type runDeletion struct {
 // A closed run may have undelivered messages to other runs, for example its result to its parent. They are delivered
 // first. Abandoned activities of the run end first; their workers are notified.
 func (b *Broker) DeleteRun(ctx context.Context, in protocol.RunDeletion) (protocol.DeletedRun, error) {
-	in.Namespace = transaction.Namespace(in.Namespace)
+	in.Namespace = transaction.NamespaceOrDefault(in.Namespace)
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.DeletedRun{}, err
 	}
@@ -74,7 +74,7 @@ func (b *Broker) tryDeleteRun(ctx context.Context, in protocol.RunDeletion) (pro
 	if d.previous.ID != "" {
 		runs = append(runs, d.previous.ID)
 	}
-	return transaction.Commit[protocol.DeletedRun](ctx, b.store, store.Change{
+	return transaction.Commit[protocol.DeletedRun](ctx, b.store, store.Transaction{
 		Needs:  store.Keys{Runs: runs, Chain: true, Sessions: d.sessions},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) { return d.decide(rows, in, now) },
 	})
@@ -145,7 +145,7 @@ func notClosed(run string) error {
 func (d *runDeletion) decide(rows store.Rows, in protocol.RunDeletion, now time.Time) (store.Writes, error) {
 	run := rows.Run(d.run.ID)
 	if run == nil {
-		return store.Writes{}, transaction.NoRun(d.run.ID)
+		return store.Writes{}, transaction.RunNotFound(d.run.ID)
 	}
 	if run.Status.Open() {
 		return store.Writes{}, notClosed(run.ID)

@@ -75,7 +75,7 @@ func (b *Broker) scheduleStep(
 			true
 	}
 	var full *engine.QuotaExceeded
-	out, err := transaction.Commit[scheduled](ctx, b.store, store.Change{Needs: needs, Decide: func(
+	out, err := transaction.Commit[scheduled](ctx, b.store, store.Transaction{Needs: needs, Decide: func(
 		rows store.Rows, now time.Time,
 	) (store.Writes, error) {
 		s := rows.Schedule(k)
@@ -224,7 +224,7 @@ func (s *scheduledRun) run(
 	start := engine.Start{RunID: as.RunID, Number: 1, Request: s.request, Arguments: s.args, OldNames: oldNames}
 	start.Request.WorkflowID = as.WorkflowID
 	if s.activity == nil {
-		return transaction.Begin(rows, start, now)
+		return transaction.StartRun(rows, start, now)
 	}
 	return engine.DecideActivityRun(start, *s.activity, engine.Environment{Session: func(id string) *engine.Session {
 		key := engine.SessionKey{Namespace: start.Request.Namespace, ID: id}
@@ -302,7 +302,7 @@ func (b *Broker) recomputeSchedule(ctx context.Context, s engine.Schedule, now t
 
 // Without it the same firing would be due again at once, and refused again, forever.
 func (b *Broker) failSchedule(ctx context.Context, k engine.ScheduleKey, reason string) error {
-	_, err := b.store.Commit(ctx, store.Change{
+	_, err := b.store.Commit(ctx, store.Transaction{
 		Needs: store.Keys{Schedules: []engine.ScheduleKey{k}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			d, err := engine.DecideSchedule(
@@ -331,7 +331,7 @@ func (b *Broker) UpdateSchedule(ctx context.Context, in protocol.ScheduleRequest
 func (b *Broker) commandSchedule(
 	ctx context.Context, in protocol.ScheduleRequest, do engine.ScheduleInput,
 ) (protocol.ScheduleReceipt, error) {
-	k := engine.ScheduleKey{Namespace: transaction.Namespace(in.Namespace), ID: in.ID}
+	k := engine.ScheduleKey{Namespace: transaction.NamespaceOrDefault(in.Namespace), ID: in.ID}
 	if err := b.checkSchedule(ctx, k, in); err != nil {
 		return protocol.ScheduleReceipt{}, err
 	}
@@ -447,7 +447,7 @@ func overlapping(ns, id, overlap string) protocol.ScheduleRequest {
 func (b *Broker) BackfillSchedule(
 	ctx context.Context, ns, id string, from, to time.Time, overlap string,
 ) (protocol.ScheduleReceipt, error) {
-	k := engine.ScheduleKey{Namespace: transaction.Namespace(ns), ID: id}
+	k := engine.ScheduleKey{Namespace: transaction.NamespaceOrDefault(ns), ID: id}
 	if err := b.checkSchedule(ctx, k, overlapping(ns, id, overlap)); err != nil {
 		return protocol.ScheduleReceipt{}, err
 	}

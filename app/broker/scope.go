@@ -58,7 +58,7 @@ func (s sight) owner() error {
 }
 
 // through is a change that is made only of a task in a queue the caller's token is good for.
-func (s sight) through(c store.Change) (store.Change, error) {
+func (s sight) through(c store.Transaction) (store.Transaction, error) {
 	if s.who == nil {
 		return c, nil
 	}
@@ -123,7 +123,7 @@ func (s sight) none() error {
 	if s.kind.Asked() {
 		return querytask.NotFound(s.kind, s.id)
 	}
-	return transaction.NoTask(s.id)
+	return transaction.TaskNotFound(s.id)
 }
 
 // question refuses a query task whose task queue the caller's token does not include, or under the ID of a worker for
@@ -176,7 +176,7 @@ func (b *Broker) queueOf(ctx context.Context, run string, seq int64) (queue stri
 // mine refuses a verb on a session in the name of a worker its caller may not speak for.
 func (b *Broker) mine(ctx context.Context, ns, worker string) error {
 	if err := b.workers.Reaches(ctx, ns, worker); protocol.ReasonOf(err) == protocol.ReasonWorkerNotFound {
-		return transaction.NoSession()
+		return transaction.SessionNotFound()
 	} else if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (b *Broker) heard(ctx context.Context, key engine.SessionKey, refusal error
 	// The scope of the caller restricts the owner's worker; the session itself belongs to the namespace.
 	there, err := b.workers.LookUpReach(ctx, key.Namespace, s.Owner)
 	if protocol.ReasonOf(err) == protocol.ReasonWorkerNotFound || err == nil && !there {
-		return transaction.NoSession()
+		return transaction.SessionNotFound()
 	}
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ import (
 // CreateSession acquires a session for a worker before any activity uses it. External workers use it to acquire a
 // session explicitly.
 func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionResponse, error) {
-	key := engine.WorkerKey{Namespace: transaction.Namespace(in.Namespace), ID: in.WorkerID}
+	key := engine.WorkerKey{Namespace: transaction.NamespaceOrDefault(in.Namespace), ID: in.WorkerID}
 	w, err := b.workers.Current(ctx, key, in.Incarnation)
 	if err != nil {
 		return protocol.SessionResponse{}, err
@@ -32,7 +32,7 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 	sk := engine.SessionKey{Namespace: key.Namespace, ID: in.SessionID}
 	needs := store.Keys{Workers: []engine.WorkerKey{key}, Sessions: []engine.SessionKey{sk}, Holdings: true}
 	outcome := ""
-	s, err := transaction.Commit[engine.Session](ctx, b.store, store.Change{Needs: needs, Decide: func(
+	s, err := transaction.Commit[engine.Session](ctx, b.store, store.Transaction{Needs: needs, Decide: func(
 		rows store.Rows, now time.Time,
 	) (store.Writes, error) {
 		w := rows.Worker(key) // the current row: another app may have accepted a newer registration
@@ -41,7 +41,7 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 		}
 		s := rows.Session(sk)
 		if !auth.BoundFrom(ctx).Sees(s) {
-			return store.Writes{}, transaction.NoSession()
+			return store.Writes{}, transaction.SessionNotFound()
 		}
 		// A drained worker may renew a session that it owns by this verb, but not acquire another one.
 		if b.workers.DrainOf(w) != nil && (s == nil || !s.HeldBy(key.ID, now)) {
@@ -95,7 +95,7 @@ func (b *Broker) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (p
 	})
 	if now := b.store.About(); err == nil && !now.IsZero() && engine.EpochAhead(in.Known, now) {
 		b.opt.Metrics.epochIgnored()
-		b.log.Warn().Str("namespace", transaction.Namespace(in.Namespace)).Str("session_id", in.SessionID).
+		b.log.Warn().Str("namespace", transaction.NamespaceOrDefault(in.Namespace)).Str("session_id", in.SessionID).
 			Str("worker_id", in.WorkerID).Int64("known_epoch", in.Known).Time("now", now).
 			Msg("ignored an epoch that a worker reported: it is more than a day ahead of the database's clock")
 	}
@@ -129,15 +129,15 @@ func (b *Broker) sessionVerb(
 	if in.Lease < 0 || in.Lease > protocol.MaxSeconds {
 		return protocol.SessionResponse{}, protocol.Invalid("lease_seconds", "must be between 1 and %d", protocol.MaxSeconds)
 	}
-	key := engine.SessionKey{Namespace: transaction.Namespace(in.Namespace), ID: in.SessionID}
+	key := engine.SessionKey{Namespace: transaction.NamespaceOrDefault(in.Namespace), ID: in.SessionID}
 	if err := b.mine(ctx, key.Namespace, in.WorkerID); err != nil {
 		return protocol.SessionResponse{}, err
 	}
-	c, err := transaction.StepSession(ctx, b.store, b.dispatch, key, verb)
+	c, err := transaction.UpdateSession(ctx, b.store, b.dispatch, key, verb)
 	if err != nil {
 		return protocol.SessionResponse{}, b.withSession(ctx, key, err)
 	}
-	b.workers.Credit(ctx, engine.WorkerKey{Namespace: key.Namespace, ID: in.WorkerID}, c.Holder)
+	b.workers.Credit(ctx, engine.WorkerKey{Namespace: key.Namespace, ID: in.WorkerID}, c.PreviousIncarnation)
 	if outcome == "released" || outcome == "closed" && !c.Session.Terminal {
 		b.evict.GaveUp(key)
 	}

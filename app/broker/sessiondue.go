@@ -37,7 +37,7 @@ func (b *Broker) dueSession(ctx context.Context, key engine.SessionKey) error {
 	if err != nil {
 		return err
 	}
-	c, err := transaction.StepSession(ctx, b.store, b.dispatch, key, due)
+	c, err := transaction.UpdateSession(ctx, b.store, b.dispatch, key, due)
 	if err != nil || !c.Session.Unsettled() {
 		return err
 	}
@@ -130,7 +130,7 @@ func (b *Broker) failQueuedTasks(ctx context.Context, key engine.SessionKey) err
 		}
 		queued = queued || a.State == engine.Ready
 		needs := store.Keys{Runs: []string{a.RunID}, Activities: []int64{a.Seq}}
-		_, err := b.store.Commit(ctx, transaction.Step("", a.RunID, needs, engine.EndQueued{Seq: a.Seq}))
+		_, err := b.store.Commit(ctx, transaction.UpdateRun("", a.RunID, needs, engine.EndQueued{Seq: a.Seq}))
 		switch {
 		case err == nil:
 			ended++
@@ -143,7 +143,7 @@ func (b *Broker) failQueuedTasks(ctx context.Context, key engine.SessionKey) err
 	}
 	// No task was ready in the session, so this needs no further check.
 	if !queued {
-		_, err = transaction.StepSession(ctx, b.store, b.dispatch, key, engine.DueSession{Settled: true})
+		_, err = transaction.UpdateSession(ctx, b.store, b.dispatch, key, engine.DueSession{Settled: true})
 	}
 	return err
 }

@@ -23,7 +23,7 @@ func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperatio
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.SessionView{}, err
 	}
-	key := engine.SessionKey{Namespace: transaction.Namespace(in.Namespace), ID: in.SessionID}
+	key := engine.SessionKey{Namespace: transaction.NamespaceOrDefault(in.Namespace), ID: in.SessionID}
 	var operation engine.SessionInput
 	detail := in.Reason
 	switch in.Verb {
@@ -45,7 +45,7 @@ func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperatio
 	if in.Force && in.Verb != "close" { // close has no forced form
 		detail += " (forced)"
 	}
-	c, err := transaction.Commit[engine.SessionChange](ctx, b.store, store.Change{
+	c, err := transaction.Commit[engine.SessionChange](ctx, b.store, store.Transaction{
 		Needs: store.Keys{Sessions: []engine.SessionKey{key}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			// Store reason and identity, which the owner of the moved session can show.
@@ -67,7 +67,7 @@ func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperatio
 		return protocol.SessionView{}, err
 	}
 	// The previous owner has room for another session, and no commit notifies the tasks that wait for this room.
-	transaction.Recheck(b.dispatch, transaction.FreedBy([]engine.SessionChange{c}))
+	transaction.Recheck(b.dispatch, transaction.FreedOwners([]engine.SessionChange{c}))
 	if c.Delete {
 		now, err := b.store.Now(ctx)
 		return b.view.Written(c.Session, now), err

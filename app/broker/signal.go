@@ -24,7 +24,7 @@ func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protoco
 	if err != nil {
 		return protocol.CommandReceipt{}, err
 	}
-	if err := b.pace(ctx, transaction.Namespace(in.Namespace), len(value)); err != nil {
+	if err := b.pace(ctx, transaction.NamespaceOrDefault(in.Namespace), len(value)); err != nil {
 		return protocol.CommandReceipt{}, err
 	}
 	learned := !b.opt.Shared
@@ -51,7 +51,7 @@ func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protoco
 		r, err := b.command(ctx, order)
 		var u *unjudged
 		if !errors.As(err, &u) {
-			return r, b.counted(transaction.Namespace(in.Namespace), "signal", err)
+			return r, b.counted(transaction.NamespaceOrDefault(in.Namespace), "signal", err)
 		}
 		// One read is enough. If the store has no such worker either, the signal is accepted.
 		learned = true

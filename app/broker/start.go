@@ -45,7 +45,7 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 	badName := engine.CheckStartNames(in)
 	// Decide may be called more than once and must return the same ID each time.
 	runID := ulid.Make().String()
-	out, err := transaction.Commit[protocol.StartResponse](ctx, b.store, store.Change{
+	out, err := transaction.Commit[protocol.StartResponse](ctx, b.store, store.Transaction{
 		Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, New: badName == nil}, Recall: true,
 		Class: store.Class{Namespace: in.Namespace, Key: in.FairnessKey, Weight: in.FairnessWeight},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
@@ -58,7 +58,7 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 			if err := exceeded(in.Namespace, rows.Quotas(in.Namespace).NewRun(0)); err != nil {
 				return store.Writes{}, err
 			}
-			d := transaction.Begin(rows, engine.Start{RunID: runID, Number: 1, Request: in, Arguments: args}, now)
+			d := transaction.StartRun(rows, engine.Start{RunID: runID, Number: 1, Request: in, Arguments: args}, now)
 			return store.Writes{
 				Runs:      []engine.Decision{d},
 				Workflows: []engine.Workflow{{Namespace: in.Namespace, ID: in.WorkflowID, RunID: runID, Runs: 1}},
@@ -137,7 +137,7 @@ func started(in protocol.StartRequest, run *engine.Run, outcome string) protocol
 
 // startRequest validates a start and sets its defaults; it also returns the blob of the arguments.
 func (b *Broker) startRequest(in protocol.StartRequest) (protocol.StartRequest, string, error) {
-	in.Namespace = transaction.Namespace(in.Namespace)
+	in.Namespace = transaction.NamespaceOrDefault(in.Namespace)
 	if in.WorkflowID == "" {
 		in.WorkflowID = ulid.Make().String()
 	}

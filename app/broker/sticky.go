@@ -60,7 +60,8 @@ func (b *Broker) forgetSticky(in protocol.CompleteItem) {
 // processOf returns the process that sent an outcome.
 func (b *Broker) processOf(in protocol.CompleteItem) store.Process {
 	p := store.Process{
-		Worker: engine.WorkerKey{Namespace: transaction.Namespace(in.Namespace), ID: in.Owner}, Incarnation: in.Incarnation,
+		Worker:      engine.WorkerKey{Namespace: transaction.NamespaceOrDefault(in.Namespace), ID: in.Owner},
+		Incarnation: in.Incarnation,
 	}
 	if w := b.workers.Get(p.Worker); p.Incarnation == "" && w != nil {
 		p.Incarnation = w.Incarnation

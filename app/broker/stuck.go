@@ -79,7 +79,7 @@ func (b *Broker) markStuck(ctx context.Context) error {
 		if err != nil || len(runs) == 0 {
 			return err
 		}
-		if _, err = b.store.Commit(ctx, store.Change{
+		if _, err = b.store.Commit(ctx, store.Transaction{
 			Background: true,
 			Decide:     func(store.Rows, time.Time) (store.Writes, error) { return store.Writes{Unserved: runs}, nil },
 		}); err != nil {

@@ -34,7 +34,7 @@ func (b *Broker) RepairPass(ctx context.Context, in protocol.RepairRequest) (pro
 	}
 	for _, id := range wanted {
 		res := protocol.SystemResult{RunID: id}
-		repair := transaction.Step(s.Namespace, id, store.Keys{Runs: []string{id}}, engine.Repair{Identity: in.Identity})
+		repair := transaction.UpdateRun(s.Namespace, id, store.Keys{Runs: []string{id}}, engine.Repair{Identity: in.Identity})
 		o, err := transaction.Commit[transaction.Outcome](ctx, b.store, repair)
 		switch {
 		case err == nil && o.Outcome == "repair_dispatched":
@@ -65,7 +65,7 @@ func (b *Broker) ActivityTimeoutPass(ctx context.Context, in protocol.TimeoutReq
 	if in.Limit == 0 {
 		in.Limit = 1000
 	}
-	due, err := b.view.DueActivities(ctx, transaction.Namespace(in.Namespace), in.Limit)
+	due, err := b.view.DueActivities(ctx, transaction.NamespaceOrDefault(in.Namespace), in.Limit)
 	if err != nil {
 		return p, err
 	}
@@ -99,7 +99,7 @@ func (b *Broker) ActivityTimeoutPass(ctx context.Context, in protocol.TimeoutReq
 
 // Audit records an operator's action that no other write carries.
 func (b *Broker) Audit(ctx context.Context, a store.Audit) error {
-	_, err := b.store.Commit(ctx, store.Change{Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
+	_, err := b.store.Commit(ctx, store.Transaction{Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
 		a.At = history.At(now)
 		return store.Writes{Audit: []store.Audit{a}}, nil
 	}})

@@ -251,7 +251,7 @@ func (b *Broker) workflowTask(
 			t.Events, t.NextPageToken = t.Events[:n], transaction.PageToken(t.Events[n-1].Seq)
 		}
 	} else {
-		page, err := transaction.PageWithin(ctx, b.store, h.ID, seen, h.Task.Shown, size, bytes)
+		page, err := transaction.PageOfSize(ctx, b.store, h.ID, seen, h.Task.Shown, size, bytes)
 		if err != nil {
 			return nil, err
 		}
@@ -290,7 +290,7 @@ func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (p
 	if in.After > after {
 		after = in.After
 	}
-	sight := b.sight(ctx, transaction.Namespace(in.Namespace), protocol.KindWorkflow, in.TaskID, in.Owner)
+	sight := b.sight(ctx, transaction.NamespaceOrDefault(in.Namespace), protocol.KindWorkflow, in.TaskID, in.Owner)
 	if err := sight.owner(); err != nil {
 		return protocol.HistoryPage{}, err
 	}
@@ -301,8 +301,8 @@ func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (p
 	var through int64
 	err = b.store.View(ctx, func(r store.Reader) error {
 		s, err := r.Step(ctx, run, 0)
-		if errors.Is(err, store.ErrNotFound) || err == nil && s.Namespace != transaction.Namespace(in.Namespace) {
-			return transaction.NoTask(in.TaskID)
+		if errors.Is(err, store.ErrNotFound) || err == nil && s.Namespace != transaction.NamespaceOrDefault(in.Namespace) {
+			return transaction.TaskNotFound(in.TaskID)
 		}
 		if err != nil {
 			return err

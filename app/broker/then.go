@@ -112,7 +112,7 @@ func hashThen(t *protocol.Then) string {
 }
 
 // change returns the change that commits a result with its eager workflow task.
-func (t *turn) change(ns string, needs store.Keys, in engine.CompleteActivity) store.Change {
+func (t *turn) change(ns string, needs store.Keys, in engine.CompleteActivity) store.Transaction {
 	needs.Sessions, needs.Workflows, needs.Former = t.need.Sessions, t.need.Workflows, t.need.Former
 	needs.Activities = append(needs.Activities, t.need.Activities...)
 	needs.Current, needs.AllTasks, needs.Chain, needs.Bound = t.need.Current, t.need.AllTasks, t.need.Chain, t.need.Bound
@@ -128,13 +128,13 @@ func (t *turn) change(ns string, needs store.Keys, in engine.CompleteActivity) s
 			then.Budget = then.Queue.Budget(protocol.KindWorkflow).Bounded() || all.Budget(protocol.KindWorkflow).Bounded()
 			in.Then = &then
 		}
-		w, err := transaction.Step(ns, t.run, store.Keys{}, in).Decide(rows, now)
+		w, err := transaction.UpdateRun(ns, t.run, store.Keys{}, in).Decide(rows, now)
 		if o, _ := w.Answer.(transaction.Outcome); err == nil {
 			t.note(&o)
 		}
 		return w, err
 	}
-	return store.Change{Needs: needs, Recall: true, NotBefore: t.then.At.Time, Decide: decide}
+	return store.Transaction{Needs: needs, Recall: true, NotBefore: t.then.At.Time, Decide: decide}
 }
 
 // serves reports whether the caller's token may serve the run's queue.
@@ -177,7 +177,7 @@ func (t *turn) taken(o transaction.Outcome) *protocol.Taken {
 	if t.next != nil {
 		leased = t.next.Collect(t.ctx)
 	}
-	return t.b.taken(t.ctx, t.poll, t.run, o.Made, leased, t.budget)
+	return t.b.taken(t.ctx, t.poll, t.run, o.EagerEvents, leased, t.budget)
 }
 
 // taken returns how a run continued with an eager workflow task. If the new events do not fit into the response, it

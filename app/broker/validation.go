@@ -29,7 +29,7 @@ func (b *Broker) accept(ctx context.Context, in protocol.UpdateRequest, value st
 	// It ends: each round either has an answer, or has learned of the workers, or has the verdict on one more run
 	// of the chain.
 	for {
-		declared := b.workers.Declarations(transaction.Namespace(in.Namespace))
+		declared := b.workers.Declarations(transaction.NamespaceOrDefault(in.Namespace))
 		may := func(run *engine.Run) error {
 			_, known := declared[run.Type]
 			switch {
@@ -49,7 +49,7 @@ func (b *Broker) accept(ctx context.Context, in protocol.UpdateRequest, value st
 		var u *unjudged
 		switch {
 		case !errors.As(err, &u):
-			return r, b.counted(transaction.Namespace(in.Namespace), "update", err)
+			return r, b.counted(transaction.NamespaceOrDefault(in.Namespace), "update", err)
 		// The workers are known and declare a validator: run it now, outside of any change.
 		case u.known:
 			err = b.validate(ctx, &u.head, in.UpdateName, value)

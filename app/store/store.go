@@ -32,10 +32,10 @@ var (
 
 // Store is the durable storage of an app. All methods may be called from any goroutine.
 type Store interface {
-	// Commit runs one change in the next batch and returns the Answer of the Decide whose writes were committed: it is
-	// durable if the error is nil. An error of Decide is returned unchanged, and nothing is written. A cancelled ctx
-	// ends the wait, never the change.
-	Commit(ctx context.Context, c Change) (any, error)
+	// Commit runs one transaction in the next batch and returns the Answer of the Decide whose writes were committed: it
+	// is durable if the error is nil. An error of Decide is returned unchanged, and nothing is written. A cancelled ctx
+	// ends the wait, never the transaction.
+	Commit(ctx context.Context, c Transaction) (any, error)
 	// Claim leases ready tasks from the backlog, after the writes of the batch it travels in. It may return fewer than
 	// asked, or none.
 	Claim(ctx context.Context, r ClaimRequest) ([]Leased, error)
@@ -115,9 +115,9 @@ func (d Durability) Risk() bool {
 // rows written, reads next to the batches, and the ready tasks that claims read to choose from.
 type Stats struct{ Statements, RoundTrips, Commits, Changes, Rows, Reads, Candidates int64 }
 
-// Change is one verb's write, as data. Decide is pure: it only reads rows and now, and may be called again with fresher
-// rows when a batch is retried.
-type Change struct {
+// Transaction is one verb's write, as data. Decide is pure: it only reads rows and now, and may be called again with
+// fresher rows when a batch is retried.
+type Transaction struct {
 	Needs  Keys
 	Decide func(Rows, time.Time) (Writes, error)
 	// Recall allows the store to call Decide first with cached rows and with a time that has just passed. The store
@@ -127,10 +127,10 @@ type Change struct {
 	// NotBefore is an earlier time that the caller received from the store. With Recall, Decide is not called with a
 	// time before it.
 	NotBefore time.Time
-	// Class is the fairness class of a change that creates its run; otherwise the class is read from the run.
+	// Class is the fairness class of a transaction that creates its run; otherwise the class is read from the run.
 	Class Class
-	// Background marks a change that no caller waits for, such as a clean-up. While other changes are waiting, at most
-	// half of the changes in a batch are background changes.
+	// Background marks a transaction that no caller waits for, such as a clean-up. While other transactions are waiting,
+	// at most half of the changes in a batch are background changes.
 	Background bool
 }
 
@@ -140,8 +140,8 @@ type Class struct {
 	Weight         int
 }
 
-// Keys names the rows that a change needs. They are loaded and, on a shared database, locked. A row that does not exist
-// is nil in Rows; its key is locked, so no other app can insert the row.
+// Keys names the rows that a transaction needs. They are loaded and, on a shared database, locked. A row that does not
+// exist is nil in Rows; its key is locked, so no other app can insert the row.
 type Keys struct {
 	Workflows []engine.WorkflowKey
 	New       bool     // the ids in Workflows are taken to be free, until that shows to be wrong
@@ -158,7 +158,7 @@ type Keys struct {
 	Activities []int64
 	AllTasks   bool // the sessions of all open activities of Runs: for a step that may end them all
 	Sessions   []engine.SessionKey
-	// Apart lets the change proceed without those Sessions that another app has locked; Rows.Apart reports them.
+	// Apart lets the transaction proceed without those Sessions that another app has locked; Rows.Apart reports them.
 	Apart   bool
 	Lately  bool // also the last activity of the holders of Sessions, if their rows do not show it
 	Exactly bool // with Lately: whatever their rows show
@@ -204,7 +204,7 @@ type Rows interface {
 	Quotas(namespace string) engine.QuotaStanding
 }
 
-// Writes holds everything that a change writes. Answer is returned to the caller of Commit.
+// Writes holds everything that a transaction writes. Answer is returned to the caller of Commit.
 type Writes struct {
 	Runs        []engine.Decision // a run that was not loaded is inserted
 	Workflows   []engine.Workflow
@@ -221,7 +221,7 @@ type Writes struct {
 	DropTokens []string
 	Namespaces []Namespace
 	Queues     []engine.Queue
-	Schedules  []engine.ScheduleDecision // their starts and ends are other writes of the same change
+	Schedules  []engine.ScheduleDecision // their starts and ends are other writes of the same transaction
 	// DropTimelines removes the timelines of sessions. The sessions must be loaded.
 	DropTimelines []engine.SessionKey
 	// DropNamespaces removes namespaces with all their rows, including timelines of their sessions; audits stay, and

@@ -13,7 +13,7 @@ import (
 
 // Deployments lists the builds of the task queues of a namespace, or of one queue, one deployment per name.
 func (v *View) Deployments(ctx context.Context, ns, queue string) (protocol.DeploymentList, error) {
-	ns = transaction.Namespace(ns)
+	ns = transaction.NamespaceOrDefault(ns)
 	l := protocol.DeploymentList{Namespace: ns, Deployments: []protocol.Deployment{}}
 	g, err := v.queueServers(ctx, ns)
 	if err != nil {

@@ -25,7 +25,7 @@ type Follower struct {
 // the run is closed and all events were sent. It ends earlier with ctx, with the app, or if the follower fails. While
 // nothing happens it does not read the store, except every followRound on a shared database.
 func (v *View) Follow(ctx context.Context, t protocol.Target, after int64, f Follower) (closed bool, err error) {
-	t.Namespace = transaction.Namespace(t.Namespace)
+	t.Namespace = transaction.NamespaceOrDefault(t.Namespace)
 	run, err := v.runStatus(ctx, t)
 	if err != nil {
 		return false, err

@@ -27,7 +27,7 @@ func Whole(ctx context.Context) context.Context { return context.WithValue(ctx, 
 // History reads a page of a run's history. With Wait it waits until there is an event after the token; as long as the
 // run is open, the answer contains the next token.
 func (v *View) History(ctx context.Context, in protocol.HistoryQuery) (protocol.HistoryPage, error) {
-	in.Namespace = transaction.Namespace(in.Namespace)
+	in.Namespace = transaction.NamespaceOrDefault(in.Namespace)
 	after, err := transaction.ParsePage(in.PageToken)
 	if err != nil {
 		return protocol.HistoryPage{}, err

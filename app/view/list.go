@@ -43,7 +43,7 @@ func knownStatus[S ~string](word string, all []S) error {
 // List pages through runs.
 func (v *View) List(ctx context.Context, in protocol.ListRequest) (protocol.ListResponse, error) {
 	q := store.RunQuery{
-		Namespace: transaction.Namespace(in.Namespace), Type: in.WorkflowType, Text: in.Query,
+		Namespace: transaction.NamespaceOrDefault(in.Namespace), Type: in.WorkflowType, Text: in.Query,
 		Limit: pageSize(in.PageSize, 50, 200) + 1, Budget: wholeSearch,
 	}
 	if in.Partial {
@@ -135,7 +135,7 @@ func ofKind(q *store.RunQuery, kind string) error {
 
 // Runs lists the runs of a workflow id, newest first.
 func (v *View) Runs(ctx context.Context, t protocol.Target) ([]protocol.RunView, error) {
-	key := engine.WorkflowKey{Namespace: transaction.Namespace(t.Namespace), ID: t.WorkflowID}
+	key := engine.WorkflowKey{Namespace: transaction.NamespaceOrDefault(t.Namespace), ID: t.WorkflowID}
 	views := []protocol.RunView{}
 	err := v.store.View(ctx, func(r store.Reader) error {
 		flow, err := r.Workflow(ctx, key)

@@ -20,7 +20,7 @@ const logParts = 1000
 func (v *View) ActivityLogs(ctx context.Context, in protocol.LogsQuery) (protocol.ActivityLogs, error) {
 	id, seq, ok := engine.ParseStepID(in.TaskID)
 	if !ok {
-		return protocol.ActivityLogs{}, transaction.NoTask(in.TaskID)
+		return protocol.ActivityLogs{}, transaction.TaskNotFound(in.TaskID)
 	}
 	out := protocol.ActivityLogs{
 		TaskID: in.TaskID, RunID: id, Attempts: []protocol.LogAttempt{}, Lines: []protocol.LogLine{}, Next: in.After,
@@ -31,7 +31,7 @@ func (v *View) ActivityLogs(ctx context.Context, in protocol.LogsQuery) (protoco
 			return err
 		}
 		// A run of another namespace is reported as not found, not as forbidden, so that run IDs reveal nothing.
-		if run.Namespace != transaction.Namespace(in.Namespace) {
+		if run.Namespace != transaction.NamespaceOrDefault(in.Namespace) {
 			return store.ErrNotFound
 		}
 		out.WorkflowID = run.WorkflowID
@@ -71,7 +71,7 @@ func (v *View) ActivityLogs(ctx context.Context, in protocol.LogsQuery) (protoco
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		err = transaction.NoTask(in.TaskID)
+		err = transaction.TaskNotFound(in.TaskID)
 	}
 	return out, err
 }

@@ -19,7 +19,7 @@ const countedUpTo = 10_000
 
 // RunCounts counts the runs of a namespace by status for people: up to 10,000, read once for all concurrent callers.
 func (v *View) RunCounts(ctx context.Context, ns string) (protocol.RunCounts, error) {
-	ns = transaction.Namespace(ns)
+	ns = transaction.NamespaceOrDefault(ns)
 	return v.runCounts.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (c protocol.RunCounts, err error) {
 		c.UpTo = countedUpTo
 		err = v.store.View(ctx, func(r store.Reader) error {
@@ -48,7 +48,7 @@ func texts[S ~string](counts map[S]int) map[string]int {
 // Overview returns a snapshot of this app and its namespace for people. It is read once for all concurrent callers, at
 // most once per second; runs, sessions and waiting tasks are counted as in RunCounts.
 func (v *View) Overview(ctx context.Context, ns string) (protocol.Overview, error) {
-	ns = transaction.Namespace(ns)
+	ns = transaction.NamespaceOrDefault(ns)
 	o, err := v.overviews.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (protocol.Overview, error) {
 		return v.overviewAt(ctx, ns, func(ctx context.Context, r store.Reader) (c counts, err error) {
 			if c.runs, err = countsUpTo(ctx, r, ns); err != nil {
@@ -68,7 +68,7 @@ func (v *View) Overview(ctx context.Context, ns string) (protocol.Overview, erro
 // Tally is Overview with exact counts. The cost of counting grows with the number of runs, so concurrent callers share
 // one count.
 func (v *View) Tally(ctx context.Context, ns string) (protocol.Overview, error) {
-	ns = transaction.Namespace(ns)
+	ns = transaction.NamespaceOrDefault(ns)
 	o, err := v.tallies.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (protocol.Overview, error) {
 		look, err := v.queueLook(ctx, ns)
 		if err != nil {

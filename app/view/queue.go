@@ -20,7 +20,7 @@ const leasesShown = 200
 // Queues lists the task queues of a namespace by name: queues with a task, with a registered worker, or with a stored
 // decision.
 func (v *View) Queues(ctx context.Context, in protocol.QueueList) (protocol.QueuePage, error) {
-	ns := transaction.Namespace(in.Namespace)
+	ns := transaction.NamespaceOrDefault(in.Namespace)
 	p := protocol.QueuePage{Namespace: ns, Queues: []protocol.QueueState{}}
 	g, err := v.queueSnapshot(ctx, ns)
 	if err != nil {
@@ -39,7 +39,7 @@ func (v *View) Queues(ctx context.Context, in protocol.QueueList) (protocol.Queu
 
 // Queue returns one task queue: its tasks, leases, workers, builds and limits.
 func (v *View) Queue(ctx context.Context, ns, name string) (protocol.QueueState, error) {
-	ns = transaction.Namespace(ns)
+	ns = transaction.NamespaceOrDefault(ns)
 	g, err := v.queueSnapshot(ctx, ns)
 	if err != nil {
 		return protocol.QueueState{}, err
@@ -91,7 +91,7 @@ func leaseView(l store.QueueLease, now time.Time) protocol.QueueLease {
 
 // BuildIDs lists the build IDs of a queue: of registered workers, and of operators' decisions.
 func (v *View) BuildIDs(ctx context.Context, ns, name string) (protocol.BuildRollout, error) {
-	ns = transaction.Namespace(ns)
+	ns = transaction.NamespaceOrDefault(ns)
 	g, err := v.queueServers(ctx, ns)
 	return protocol.BuildRollout{
 		Namespace: ns, Queue: name, StaleAfter: int64(v.opt.Alive.Seconds()), BuildIDs: g.cohorts(name),
@@ -100,7 +100,7 @@ func (v *View) BuildIDs(ctx context.Context, ns, name string) (protocol.BuildRol
 
 // Limits returns the limits of a queue, or of a namespace.
 func (v *View) Limits(ctx context.Context, ns, name string) (protocol.LimitState, error) {
-	key := engine.QueueKey{Namespace: transaction.Namespace(ns), Name: name}
+	key := engine.QueueKey{Namespace: transaction.NamespaceOrDefault(ns), Name: name}
 	decided, err := v.decided(ctx, key.Namespace)
 	return LimitState(key, decided[name]), err
 }

@@ -23,7 +23,7 @@ import (
 func (v *View) Result(ctx context.Context, t protocol.Target, most time.Duration) (protocol.RunView, error) {
 	waiting, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	t.Namespace = transaction.Namespace(t.Namespace)
+	t.Namespace = transaction.NamespaceOrDefault(t.Namespace)
 	for {
 		next, bytes, err := v.awaitClose(ctx, waiting, &t)
 		switch {

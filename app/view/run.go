@@ -26,7 +26,7 @@ func kindOf(h *engine.Head) string {
 // Describe returns one run with everything open in it and its wait reason. Without a run ID it is the current run of
 // the workflow ID; without a workflow ID the run ID selects it.
 func (v *View) Describe(ctx context.Context, t protocol.Target) (protocol.RunView, error) {
-	t.Namespace = transaction.Namespace(t.Namespace)
+	t.Namespace = transaction.NamespaceOrDefault(t.Namespace)
 	now, err := v.store.Now(ctx)
 	if err != nil {
 		return protocol.RunView{}, err

@@ -18,7 +18,7 @@ import (
 
 // Sessions lists sessions, last updated first, with counts over the whole namespace.
 func (v *View) Sessions(ctx context.Context, in protocol.SessionList) (protocol.SessionPage, error) {
-	ns := transaction.Namespace(in.Namespace)
+	ns := transaction.NamespaceOrDefault(in.Namespace)
 	q := store.SessionQuery{
 		Namespace: ns, Owner: in.Owner, Queue: in.Queue, Workflow: in.Workflow, Text: in.Query,
 		Limit: pageSize(in.PageSize, 50, 200) + 1,
@@ -94,7 +94,7 @@ func (v *View) sessionCounts(ctx context.Context, ns string) (map[protocol.Sessi
 
 // Session shows one session with its ownership timeline.
 func (v *View) Session(ctx context.Context, ns, id string) (protocol.SessionView, error) {
-	key := engine.SessionKey{Namespace: transaction.Namespace(ns), ID: id}
+	key := engine.SessionKey{Namespace: transaction.NamespaceOrDefault(ns), ID: id}
 	now, err := v.store.Now(ctx)
 	if err != nil {
 		return protocol.SessionView{}, err

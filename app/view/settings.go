@@ -17,7 +17,7 @@ const shownPending = 100
 // FleetSettings returns the stored settings and the workers that run with them, whichever app receives their
 // heartbeats.
 func (v *View) FleetSettings(ctx context.Context, ns string) (protocol.FleetSettingsState, error) {
-	out := protocol.FleetSettingsState{Namespace: transaction.Namespace(ns), Pending: []string{}}
+	out := protocol.FleetSettingsState{Namespace: transaction.NamespaceOrDefault(ns), Pending: []string{}}
 	decided, err := v.decided(ctx, out.Namespace)
 	if err != nil {
 		return out, err

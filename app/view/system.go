@@ -18,7 +18,7 @@ const systemScan = 100
 // RepairStatus lists the quarantined runs of a namespace, newest first.
 func (v *View) RepairStatus(ctx context.Context, ns string) (protocol.RepairStatus, error) {
 	s := protocol.RepairStatus{
-		Namespace: transaction.Namespace(ns), Candidates: []protocol.RepairCandidate{}, ScanLimit: systemScan,
+		Namespace: transaction.NamespaceOrDefault(ns), Candidates: []protocol.RepairCandidate{}, ScanLimit: systemScan,
 		Policy: protocol.RepairPolicy{Redelivery: "lease_expiry", Quarantine: "manual_repair", ScanLimit: systemScan},
 	}
 	err := v.store.View(ctx, func(r store.Reader) error {
@@ -41,7 +41,7 @@ func (v *View) RepairStatus(ctx context.Context, ns string) (protocol.RepairStat
 // ActivityTimeouts lists activities whose deadline has passed. The list is usually empty, since the sweeper times them
 // out.
 func (v *View) ActivityTimeouts(ctx context.Context, ns string) (protocol.TimeoutStatus, error) {
-	s := protocol.TimeoutStatus{Namespace: transaction.Namespace(ns), IDs: []string{}, ScanLimit: systemScan}
+	s := protocol.TimeoutStatus{Namespace: transaction.NamespaceOrDefault(ns), IDs: []string{}, ScanLimit: systemScan}
 	due, err := v.DueActivities(ctx, s.Namespace, systemScan)
 	for _, d := range due {
 		s.IDs = append(s.IDs, engine.StepID(d.Run, d.Seq))

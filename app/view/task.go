@@ -19,13 +19,13 @@ func (v *View) TaskWhy(ctx context.Context, ns, id string) (protocol.TaskWhy, er
 	if !isFlow {
 		var ok bool
 		if of, _, ok = engine.ParseStepID(id); !ok {
-			return protocol.TaskWhy{}, transaction.NoTask(id)
+			return protocol.TaskWhy{}, transaction.TaskNotFound(id)
 		}
 	}
 	run, err := v.Describe(ctx, protocol.Target{Namespace: ns, RunID: of})
 	switch {
 	case protocol.ReasonOf(err) == protocol.ReasonRunNotFound:
-		return protocol.TaskWhy{}, transaction.NoTask(id)
+		return protocol.TaskWhy{}, transaction.TaskNotFound(id)
 	case err != nil:
 		return protocol.TaskWhy{}, err
 	}
@@ -35,7 +35,7 @@ func (v *View) TaskWhy(ctx context.Context, ns, id string) (protocol.TaskWhy, er
 // taskWhy returns why an open task of a run is in its state.
 func taskWhy(v *protocol.RunView, id string, isFlow bool) (protocol.TaskWhy, error) {
 	if v.Pending == nil {
-		return protocol.TaskWhy{}, transaction.NoTask(id)
+		return protocol.TaskWhy{}, transaction.TaskNotFound(id)
 	}
 	w := protocol.TaskWhy{TaskID: id, WorkflowID: v.WorkflowID, RunID: v.RunID}
 	if t := v.Pending.Task; isFlow && t != nil && t.TaskID == id {
@@ -52,7 +52,7 @@ func taskWhy(v *protocol.RunView, id string, isFlow bool) (protocol.TaskWhy, err
 		w.Wait = a.Wait
 		return w, nil
 	}
-	return protocol.TaskWhy{}, transaction.NoTask(id)
+	return protocol.TaskWhy{}, transaction.TaskNotFound(id)
 }
 
 // waitingShown is the number of waiting tasks of each kind that a queue explains. Each costs a read of the task's run.
@@ -61,7 +61,7 @@ const waitingShown = 3
 // QueueWaiting returns why the longest-waiting ready tasks of a queue, of each kind, are not leased. A task that was
 // leased meanwhile is omitted.
 func (v *View) QueueWaiting(ctx context.Context, ns, queue string) ([]protocol.TaskWhy, error) {
-	k := engine.QueueKey{Namespace: transaction.Namespace(ns), Name: queue}
+	k := engine.QueueKey{Namespace: transaction.NamespaceOrDefault(ns), Name: queue}
 	var oldest []store.TaskRef
 	err := v.store.View(ctx, func(r store.Reader) error {
 		for _, kind := range []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity} {

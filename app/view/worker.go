@@ -25,7 +25,7 @@ func (v *View) Workers(ctx context.Context, ns, queue, status string) ([]protoco
 	if err := knownStatus(status, workerStatuses); err != nil {
 		return nil, err
 	}
-	ns = transaction.Namespace(ns)
+	ns = transaction.NamespaceOrDefault(ns)
 	now, err := v.store.Now(ctx)
 	if err != nil {
 		return nil, err

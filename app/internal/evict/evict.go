@@ -483,7 +483,7 @@ type yielding struct {
 // yield decides from the locked rows whether a session may be evicted, and with take evicts it.
 func (e *Evictor) yield(ctx context.Context, s *engine.Session, take bool) (yielding, error) {
 	key, owner := s.Key(), engine.WorkerKey{Namespace: s.Namespace, ID: s.Owner}
-	v, err := transaction.Commit[yielding](ctx, e.store, store.Change{
+	v, err := transaction.Commit[yielding](ctx, e.store, store.Transaction{
 		Needs: store.Keys{
 			Sessions: []engine.SessionKey{key}, Lately: true, Exactly: true, Workers: []engine.WorkerKey{owner}, Holdings: true,
 		},
@@ -510,7 +510,7 @@ func (e *Evictor) yield(ctx context.Context, s *engine.Session, take bool) (yiel
 		},
 	})
 	if err == nil && take && v.due {
-		transaction.Recheck(e.dispatch, transaction.FreedBy([]engine.SessionChange{v.change}))
+		transaction.Recheck(e.dispatch, transaction.FreedOwners([]engine.SessionChange{v.change}))
 	}
 	return v, err
 }

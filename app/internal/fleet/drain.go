@@ -60,7 +60,7 @@ func (f *Fleet) about() time.Time {
 // OperateFleet drains, resumes or evicts workers for an operator. The decision is stored and also applies to apps and
 // workers that start later. Repeating it changes only the deadline and the reason.
 func (f *Fleet) OperateFleet(ctx context.Context, in protocol.FleetRequest) (protocol.FleetDrainState, error) {
-	in.Namespace = transaction.Namespace(in.Namespace)
+	in.Namespace = transaction.NamespaceOrDefault(in.Namespace)
 	none := protocol.FleetDrainState{}
 	if err := protocol.CheckLimits(in); err != nil {
 		return none, err
@@ -84,7 +84,7 @@ func (f *Fleet) OperateFleet(ctx context.Context, in protocol.FleetRequest) (pro
 		detail += ": " + in.Reason
 	}
 	key := engine.QueueKey{Namespace: in.Namespace}
-	q, err := transaction.Commit[engine.Queue](ctx, f.store, store.Change{
+	q, err := transaction.Commit[engine.Queue](ctx, f.store, store.Transaction{
 		Needs: store.Keys{Queues: []engine.QueueKey{key}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			old := rows.Queue(key)
@@ -94,7 +94,7 @@ func (f *Fleet) OperateFleet(ctx context.Context, in protocol.FleetRequest) (pro
 				decision = engine.ResumeFleet{FleetTarget: in.FleetTarget}
 			case protocol.FleetDrain, protocol.FleetEvict:
 				if in.WorkerID != "" && !here[in.WorkerID] && !drains(old, in.FleetTarget) {
-					return store.Writes{}, transaction.NoWorker(in.WorkerID)
+					return store.Writes{}, transaction.WorkerNotFound(in.WorkerID)
 				}
 				d := engine.Drain{
 					FleetTarget: in.FleetTarget, Evict: in.Verb == protocol.FleetEvict, By: in.Identity, Reason: in.Reason,
@@ -265,7 +265,7 @@ func (f *Fleet) overstays(ctx context.Context, k engine.WorkerKey, h membership.
 // drainSessions starts to drain the sessions of a drained worker: each is released once nothing runs in it. Without a
 // drain, it cancels the release of sessions that are not yet released.
 func (f *Fleet) drainSessions(ctx context.Context, k engine.WorkerKey, d *engine.Drain) error {
-	held, err := transaction.SessionsOf(ctx, f.store, k)
+	held, err := transaction.SessionsOwnedBy(ctx, f.store, k)
 	if err != nil {
 		return err
 	}
@@ -279,7 +279,7 @@ func (f *Fleet) drainSessions(ctx context.Context, k engine.WorkerKey, d *engine
 		default:
 			continue
 		}
-		_, err := transaction.StepSession(ctx, f.store, f.dispatch, s.Key(), in)
+		_, err := transaction.UpdateSession(ctx, f.store, f.dispatch, s.Key(), in)
 		if err != nil && !engine.IsNotDue(err) && protocol.ReasonOf(err) == "" {
 			return err
 		}

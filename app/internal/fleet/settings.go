@@ -19,7 +19,7 @@ import (
 
 // FleetWide returns the settings of a namespace's workers, as this app knows them, and their revision.
 func (f *Fleet) FleetWide(ns string) (protocol.FleetSettings, int64) {
-	set := f.store.Queue(engine.QueueKey{Namespace: transaction.Namespace(ns)}).Fleet()
+	set := f.store.Queue(engine.QueueKey{Namespace: transaction.NamespaceOrDefault(ns)}).Fleet()
 	return set.FleetSettings, set.Revision
 }
 
@@ -28,8 +28,8 @@ func (f *Fleet) SetFleet(ctx context.Context, in protocol.FleetSettingsRequest) 
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.FleetSettingsState{}, err
 	}
-	key := engine.QueueKey{Namespace: transaction.Namespace(in.Namespace)}
-	_, err := transaction.Commit[engine.Queue](ctx, f.store, store.Change{
+	key := engine.QueueKey{Namespace: transaction.NamespaceOrDefault(in.Namespace)}
+	_, err := transaction.Commit[engine.Queue](ctx, f.store, store.Transaction{
 		Needs: store.Keys{Queues: []engine.QueueKey{key}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			change := engine.SetFleet{Settings: in.FleetSettings, By: in.Identity, Saw: in.Revision}

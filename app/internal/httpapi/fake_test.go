@@ -250,7 +250,9 @@ func (s tokens) Tokens(context.Context) ([]store.Token, error) { return nil, nil
 
 func (s tokens) View(_ context.Context, fn func(store.Reader) error) error { return fn(s) }
 
-func (s tokens) Commit(context.Context, store.Change) (any, error) { return nil, store.ErrUnavailable }
+func (s tokens) Commit(context.Context, store.Transaction) (any, error) {
+	return nil, store.ErrUnavailable
+}
 
 // fakeServer serves the whole port over a broker.
 func fakeServer(t testing.TB, f *fake, o auth.Options) *httptest.Server {

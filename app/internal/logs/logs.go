@@ -100,7 +100,7 @@ func (l *Logs) recordAttempt(ctx context.Context, in *protocol.AttemptLogs) (rec
 		if len(parts) == 0 {
 			return true, nil // no lines
 		}
-		_, err = l.store.Commit(ctx, store.Change{
+		_, err = l.store.Commit(ctx, store.Transaction{
 			Background: true,
 			Decide: func(store.Rows, time.Time) (store.Writes, error) {
 				return store.Writes{Logs: slices.Clone(parts)}, nil
@@ -190,7 +190,7 @@ func (l *Logs) Last(ctx context.Context, in *protocol.CompleteItem) ([]store.Log
 }
 
 // With adds the log lines of an outcome to its change, so that they are stored only if it is accepted.
-func With(c store.Change, lines []store.LogPart) store.Change {
+func With(c store.Transaction, lines []store.LogPart) store.Transaction {
 	if len(lines) == 0 {
 		return c
 	}
@@ -231,7 +231,7 @@ func (l *Logs) Prune(ctx context.Context) (next time.Duration, err error) {
 		case len(old) == 0:
 			return max(first.Add(l.opt.Age).Sub(now), time.Second), nil
 		}
-		_, err = l.store.Commit(ctx, store.Change{
+		_, err = l.store.Commit(ctx, store.Transaction{
 			Background: true,
 			Decide:     func(store.Rows, time.Time) (store.Writes, error) { return store.Writes{DropLogs: old}, nil },
 		})

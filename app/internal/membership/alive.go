@@ -63,7 +63,7 @@ func (ws *Workers) storeSigns(
 		now      time.Time
 		draining map[engine.WorkerKey]bool // drain states of the stored rows
 	}
-	a, err := transaction.Commit[answer](ctx, ws.store, store.Change{
+	a, err := transaction.Commit[answer](ctx, ws.store, store.Transaction{
 		Needs: store.Keys{Workers: keys, Present: true},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			var older []store.Process

@@ -33,7 +33,7 @@ func TestADrainFoundInTheRowEndsOpenPolls(t *testing.T) {
 	says := func(status protocol.WorkerStatus) *engine.Worker {
 		w := process("1")
 		w.Status = status
-		if _, err := s.Commit(t.Context(), store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) {
+		if _, err := s.Commit(t.Context(), store.Transaction{Decide: func(store.Rows, time.Time) (store.Writes, error) {
 			return store.Writes{Workers: []engine.Worker{*w}}, nil
 		}}); err != nil {
 			t.Fatal(err)

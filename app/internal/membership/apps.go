@@ -73,7 +73,7 @@ func (ws *Workers) announce(
 			ws.opt.AppEnded(ended)
 		}
 		if len(dead) > 0 {
-			_, err = ws.store.Commit(ctx, store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) {
+			_, err = ws.store.Commit(ctx, store.Transaction{Decide: func(store.Rows, time.Time) (store.Writes, error) {
 				return store.Writes{DropWorkers: dead}, nil
 			}})
 		}
@@ -100,7 +100,7 @@ func (ws *Workers) Withdraw(ctx context.Context) error {
 		return nil
 	}
 	own := []engine.WorkerKey{{Namespace: appsNamespace, ID: ws.opt.App}}
-	_, err := ws.store.Commit(ctx, store.Change{
+	_, err := ws.store.Commit(ctx, store.Transaction{
 		Needs: store.Keys{Workers: own, Present: true},
 		Decide: func(store.Rows, time.Time) (store.Writes, error) {
 			return store.Writes{DropWorkers: own}, nil

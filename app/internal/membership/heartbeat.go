@@ -100,7 +100,7 @@ func (ws *Workers) Current(ctx context.Context, key engine.WorkerKey, incarnatio
 		ws.Swap(key, w, stored)
 	}
 	if !auth.BoundFrom(ctx).SpeaksFor(stored) {
-		return nil, transaction.NoWorker(key.ID)
+		return nil, transaction.WorkerNotFound(key.ID)
 	}
 	if !stored.Left.IsZero() {
 		return nil, left(stored)
@@ -167,7 +167,7 @@ func (ws *Workers) Beat(ctx context.Context, in protocol.WorkerHeartbeat) (*engi
 	if in.WorkerID == "" {
 		return nil, protocol.Invalid("worker_id", "is missing")
 	}
-	key := engine.WorkerKey{Namespace: transaction.Namespace(in.Namespace), ID: in.WorkerID}
+	key := engine.WorkerKey{Namespace: transaction.NamespaceOrDefault(in.Namespace), ID: in.WorkerID}
 	w, err := ws.Current(ctx, key, in.Incarnation)
 	if err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ func (e *unheardHere) Error() string {
 // the worker's heartbeats, Lapse leaves the expiry to the app that does. If that app does not act within leftToOthers,
 // it is dead or paused, and Lapse decides by the worker's row: a live worker has connected to another app before its
 // lease ends, and that app has stored a heartbeat.
-func (ws *Workers) Lapse(ctx context.Context, d store.Due, step func(engine.Liveness) store.Change) error {
+func (ws *Workers) Lapse(ctx context.Context, d store.Due, step func(engine.Liveness) store.Transaction) error {
 	_, err := ws.store.Commit(ctx, step(func(ns string, l engine.Lease) (bool, error) {
 		if lives := ws.heardSince(ns, l); lives || !ws.opt.Shared {
 			return lives, nil

@@ -31,10 +31,10 @@ func (ws *Workers) Deregister(ctx context.Context, in protocol.DeregisterRequest
 // their leases have expired. A live process with an incarnation is refused from then on, until another process
 // registers under its ID.
 func (ws *Workers) RemoveWorker(ctx context.Context, ns, id string) (protocol.DeregisterResponse, error) {
-	key := engine.WorkerKey{Namespace: transaction.Namespace(ns), ID: id}
+	key := engine.WorkerKey{Namespace: transaction.NamespaceOrDefault(ns), ID: id}
 	w, err := ws.Known(ctx, key)
 	if err != nil {
-		return protocol.DeregisterResponse{}, transaction.NoWorker(id)
+		return protocol.DeregisterResponse{}, transaction.WorkerNotFound(id)
 	}
 	now, err := ws.store.Now(ctx)
 	if err != nil {
@@ -67,17 +67,17 @@ func namesProcess(w *engine.Worker) bool {
 // fence marks a registration as removed. From this commit on, this app leases nothing to the process, nor do other apps
 // once they are notified.
 func (ws *Workers) fence(ctx context.Context, in protocol.DeregisterRequest) (*engine.Worker, error) {
-	key := engine.WorkerKey{Namespace: transaction.Namespace(in.Namespace), ID: in.WorkerID}
+	key := engine.WorkerKey{Namespace: transaction.NamespaceOrDefault(in.Namespace), ID: in.WorkerID}
 	if err := ws.Reaches(ctx, key.Namespace, in.WorkerID); err != nil {
 		return nil, err
 	}
-	w, err := transaction.Commit[engine.Worker](ctx, ws.store, store.Change{
+	w, err := transaction.Commit[engine.Worker](ctx, ws.store, store.Transaction{
 		Needs: store.Keys{Workers: []engine.WorkerKey{key}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			old := rows.Worker(key)
 			switch {
 			case old == nil:
-				return store.Writes{}, transaction.NoWorker(key.ID)
+				return store.Writes{}, transaction.WorkerNotFound(key.ID)
 			case in.Incarnation != "" && in.Incarnation != old.Incarnation:
 				return store.Writes{}, transaction.StaleWorker(key.ID)
 			case !old.Left.IsZero():
@@ -135,7 +135,7 @@ func (ws *Workers) drop(
 	if ws.opt.Settings(all).DrainsOneOf(keys) {
 		needs.Queues = []engine.QueueKey{all}
 	}
-	return transaction.Commit[[]engine.WorkerKey](ctx, ws.store, store.Change{
+	return transaction.Commit[[]engine.WorkerKey](ctx, ws.store, store.Transaction{
 		Needs: needs,
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			w := store.Writes{DropWorkers: over(rows)}
@@ -160,12 +160,12 @@ func (ws *Workers) releaseSessions(ctx context.Context, w engine.WorkerKey, why 
 func (ws *Workers) stepSessions(
 	ctx context.Context, w engine.WorkerKey, step func(*engine.Session) engine.SessionInput, over func(error) bool,
 ) error {
-	held, err := transaction.SessionsOf(ctx, ws.store, w)
+	held, err := transaction.SessionsOwnedBy(ctx, ws.store, w)
 	if err != nil {
 		return err
 	}
 	for i := range held {
-		_, err := transaction.StepSession(ctx, ws.store, ws.dispatch, held[i].Key(), step(&held[i]))
+		_, err := transaction.UpdateSession(ctx, ws.store, ws.dispatch, held[i].Key(), step(&held[i]))
 		if err != nil && !over(err) {
 			return err
 		}

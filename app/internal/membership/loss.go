@@ -16,10 +16,10 @@ import (
 // heartbeats stop, or one of its leases expires. The first of them judges all tasks of the process.
 
 // lose ends the deliveries of a lost process, and returns their number.
-func (ws *Workers) lose(ctx context.Context, l transaction.Loss) (transaction.Lost, error) {
+func (ws *Workers) lose(ctx context.Context, l transaction.Loss) (transaction.LossResult, error) {
 	l.Limit = ws.opt.MaxBlamed
-	lost, err := transaction.Lose(ctx, ws.store, l)
-	if lost != (transaction.Lost{}) {
+	lost, err := transaction.EndLostDeliveries(ctx, ws.store, l)
+	if lost != (transaction.LossResult{}) {
 		if ws.opt.Lost != nil {
 			ws.opt.Lost(lost)
 		}

@@ -26,7 +26,7 @@ func (ws *Workers) LookUpReach(ctx context.Context, ns, id string) (there bool, 
 	if who == nil {
 		return true, nil
 	}
-	key := engine.WorkerKey{Namespace: transaction.Namespace(ns), ID: id}
+	key := engine.WorkerKey{Namespace: transaction.NamespaceOrDefault(ns), ID: id}
 	w, err := ws.Known(ctx, key)
 	if err == nil && !who.SpeaksFor(w) {
 		w, err = ws.Stored(ctx, key)
@@ -37,7 +37,7 @@ func (ws *Workers) LookUpReach(ctx context.Context, ns, id string) (there bool, 
 	case err != nil:
 		return false, err
 	case !who.SpeaksFor(w):
-		return true, transaction.NoWorker(id)
+		return true, transaction.WorkerNotFound(id)
 	}
 	return true, nil
 }

@@ -40,7 +40,7 @@ func (ws *Workers) Register(
 		w.Group = who.Group
 	}
 	superseded, before, changed, fresh := false, "", false, false
-	stored, err := transaction.Commit[*engine.Worker](ctx, ws.store, store.Change{
+	stored, err := transaction.Commit[*engine.Worker](ctx, ws.store, store.Transaction{
 		Needs: store.Keys{Workers: []engine.WorkerKey{key}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			next := *w
@@ -53,7 +53,7 @@ func (ws *Workers) Register(
 			fresh = old == nil || old.Incarnation != next.Incarnation // it holds nothing
 			if old != nil {
 				if !auth.BoundFrom(ctx).SpeaksFor(old) {
-					return store.Writes{}, transaction.NoWorker(key.ID)
+					return store.Writes{}, transaction.WorkerNotFound(key.ID)
 				}
 				if slices.Contains(old.Superseded, next.Incarnation) {
 					return store.Writes{}, transaction.StaleWorker(key.ID)
@@ -186,7 +186,7 @@ func (ws *Workers) Registration(in protocol.RegisterRequest) (*engine.Worker, er
 		queues = []string{in.TaskQueue}
 	}
 	w := &engine.Worker{
-		Namespace: transaction.Namespace(in.Namespace), ID: in.WorkerID, Incarnation: in.Incarnation,
+		Namespace: transaction.NamespaceOrDefault(in.Namespace), ID: in.WorkerID, Incarnation: in.Incarnation,
 		Status:  protocol.WorkerActive,
 		Queues:  queues,
 		Runtime: in.Runtime, SDKVersion: in.SDKVersion, BuildID: in.BuildID, Release: in.Release,
@@ -269,7 +269,7 @@ func died(store.TaskRef) bool     { return true }
 
 // SDK returns the SDK and version of a worker's registration; empty if the worker is not registered.
 func (ws *Workers) SDK(ctx context.Context, ns, worker string) string {
-	w, err := ws.Known(ctx, engine.WorkerKey{Namespace: transaction.Namespace(ns), ID: worker})
+	w, err := ws.Known(ctx, engine.WorkerKey{Namespace: transaction.NamespaceOrDefault(ns), ID: worker})
 	if err != nil {
 		return ""
 	}

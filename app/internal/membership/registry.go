@@ -40,8 +40,8 @@ type Options struct {
 	Shared        bool          // other apps receive heartbeats too, so stored heartbeats count
 	Release       string        // of this app
 	StrictRelease bool
-	MaxBlamed     int                    // setting max-blamed-losses; 0: engine.DefaultBlamedLosses
-	Lost          func(transaction.Lost) // called after each loss of a process, for metrics; may be nil
+	MaxBlamed     int                          // setting max-blamed-losses; 0: engine.DefaultBlamedLosses
+	Lost          func(transaction.LossResult) // called after each loss of a process, for metrics; may be nil
 	// AppEnded is called when an app of the database, or this one while it was stopped, was believed to be dead: it had
 	// not withdrawn, and its liveness expired at the time until. It must not block.
 	AppEnded func(until time.Time)

@@ -39,7 +39,7 @@ func (ws *Workers) skipSilent(ctx context.Context, k engine.WorkerKey, h Tracked
 	if silent == h.Skipped {
 		return nil
 	}
-	held, err := transaction.SessionsOf(ctx, ws.store, k)
+	held, err := transaction.SessionsOwnedBy(ctx, ws.store, k)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (ws *Workers) skipSilent(ctx context.Context, k engine.WorkerKey, h Tracked
 		if held[i].Fallback == 0 {
 			continue
 		}
-		_, err := transaction.StepSession(ctx, ws.store, ws.dispatch, held[i].Key(), in)
+		_, err := transaction.UpdateSession(ctx, ws.store, ws.dispatch, held[i].Key(), in)
 		if err != nil && !engine.IsNotDue(err) {
 			return err
 		}

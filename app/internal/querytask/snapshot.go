@@ -34,7 +34,7 @@ func (p *Pending) historyOf(
 // does not fit into a frame.
 func (p *Pending) begun(ctx context.Context, q *store.Question) ([]history.Event, *string, payload.Payload, error) {
 	// Use half a page, since the task also contains the arguments of the run and of the query.
-	page, err := transaction.PageWithin(
+	page, err := transaction.PageOfSize(
 		ctx, p.store, q.RunID, 0, q.LastSeq, transaction.MaxPage, transaction.MaxPageSize/2,
 	)
 	return page.Events, page.NextPageToken, startArguments(page.Events), err

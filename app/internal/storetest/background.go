@@ -14,8 +14,8 @@ func testBackground(t *testing.T, s Suite) {
 	const ahead, behind = 10, 100
 	type batch struct{ ahead, behind int }
 	batches := map[time.Time]*batch{} // by their time; only the committer writes
-	change := func(background bool) store.Change {
-		return store.Change{Background: background, Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
+	change := func(background bool) store.Transaction {
+		return store.Transaction{Background: background, Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
 			if batches[now] == nil {
 				batches[now] = &batch{}
 			}
@@ -27,7 +27,7 @@ func testBackground(t *testing.T, s Suite) {
 			return store.Writes{Audit: []store.Audit{{Action: "test", Namespace: Namespace}}}, nil
 		}}
 	}
-	var changes []store.Change
+	var changes []store.Transaction
 	for range behind {
 		changes = append(changes, change(true))
 	}

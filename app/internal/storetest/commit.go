@@ -38,12 +38,12 @@ func (w *Fixture) until(what string, ok func() bool) {
 
 // together commits changes so that they meet in one batch: the committer is held in a first change until all of them
 // wait.
-func (w *Fixture) together(changes ...store.Change) []error {
+func (w *Fixture) together(changes ...store.Transaction) []error {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	var once, wg sync.WaitGroup
 	once.Go(func() {
 		first := true
-		_, _ = w.S.Commit(context.Background(), store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) {
+		_, _ = w.S.Commit(context.Background(), store.Transaction{Decide: func(store.Rows, time.Time) (store.Writes, error) {
 			if first {
 				first = false
 				close(entered)
@@ -68,8 +68,8 @@ func testAtomic(t *testing.T, s Suite) {
 	w := s.New(t)
 	a, b := start(w, "a"), start(w, "b")
 	k := engine.SessionKey{Namespace: Namespace, ID: "s"}
-	both := func(err error) store.Change {
-		return store.Change{
+	both := func(err error) store.Transaction {
+		return store.Transaction{
 			Needs: store.Keys{
 				Workflows: []engine.WorkflowKey{{Namespace: Namespace, ID: "a"}}, Sessions: []engine.SessionKey{k},
 			},
@@ -114,8 +114,8 @@ func testIsolated(t *testing.T, s Suite) {
 	good, other := start(w, "good"), start(w, "other")
 	errs := w.together(
 		StartChange(good),
-		store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) { return store.Writes{}, errNo }},
-		store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) { panic("at the disco") }},
+		store.Transaction{Decide: func(store.Rows, time.Time) (store.Writes, error) { return store.Writes{}, errNo }},
+		store.Transaction{Decide: func(store.Rows, time.Time) (store.Writes, error) { panic("at the disco") }},
 		StartChange(other),
 	)
 	if errs[0] != nil || errs[3] != nil || !errors.Is(errs[1], errNo) {
@@ -131,7 +131,7 @@ func testIsolated(t *testing.T, s Suite) {
 // testGuilty brings a row that cannot be written among good ones: raw JSON that is none.
 func testGuilty(t *testing.T, s Suite) {
 	w := s.New(t)
-	var changes []store.Change
+	var changes []store.Transaction
 	var ids []string
 	for i := range 9 {
 		in := start(w, fmt.Sprint("w", i))
@@ -164,7 +164,7 @@ func testGuilty(t *testing.T, s Suite) {
 func testOverlay(t *testing.T, s Suite) {
 	w := s.New(t)
 	in := start(w, "a")
-	signal := func(name string) store.Change {
+	signal := func(name string) store.Transaction {
 		return Step(in.RunID, engine.SignalRun{Name: name}, store.Keys{})
 	}
 	for i, err := range w.together(StartChange(in), signal("one"), signal("two"), StartChange(start(w, "a"))) {
@@ -181,14 +181,14 @@ func testFence(t *testing.T, s Suite) {
 	w := s.New(t)
 	run := w.Start("a")
 	var kept store.Writes
-	w.Commit(store.Change{Needs: store.Keys{
+	w.Commit(store.Transaction{Needs: store.Keys{
 		Runs: []string{run},
 	}, Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
 		d, err := engine.DecideRun(r.Run(run), engine.Environment{}, engine.SignalRun{Name: "x"}, now)
 		kept = store.Writes{Runs: []engine.Decision{d}}
 		return kept, err
 	}})
-	stale := store.Change{Needs: store.Keys{
+	stale := store.Transaction{Needs: store.Keys{
 		Runs: []string{run},
 	}, Decide: func(store.Rows, time.Time) (store.Writes, error) {
 		return kept, nil
@@ -244,7 +244,7 @@ func testCancelledWait(t *testing.T, s Suite) {
 		t.Fatal(err)
 	}
 	// the batch after
-	w.Commit(store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) { return store.Writes{}, nil }})
+	w.Commit(store.Transaction{Decide: func(store.Rows, time.Time) (store.Writes, error) { return store.Writes{}, nil }})
 	w.Run(in.RunID)
 }
 
@@ -394,7 +394,7 @@ func dump(t *testing.T, r *engine.Run) string {
 func testClock(t *testing.T, s Suite) {
 	w := s.New(t)
 	at := func(w *Fixture) (now time.Time) {
-		w.Commit(store.Change{Decide: func(_ store.Rows, n time.Time) (store.Writes, error) {
+		w.Commit(store.Transaction{Decide: func(_ store.Rows, n time.Time) (store.Writes, error) {
 			now = n
 			return store.Writes{Audit: []store.Audit{{Action: "look"}}}, nil
 		}})

@@ -25,7 +25,7 @@ func testBatchOf64(t *testing.T, s Suite) {
 		}
 	}
 	leased = leased[:n]
-	var changes []store.Change
+	var changes []store.Transaction
 	for _, l := range leased {
 		changes = append(changes, Finishing(l))
 	}
@@ -63,7 +63,7 @@ func testSessionBatchOf64(t *testing.T, s Suite) {
 	for i := range n {
 		w.flow(fmt.Sprint("s", i))
 	}
-	var changes []store.Change
+	var changes []store.Transaction
 	for _, l := range w.claimAll(worker, n) {
 		changes = append(changes, Finishing(l))
 	}

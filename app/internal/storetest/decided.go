@@ -11,9 +11,9 @@ import (
 )
 
 // DecideQueue is the change that decides something about a queue; a queue without a name is all of the namespace.
-func DecideQueue(name string, in engine.QueueChange) store.Change {
+func DecideQueue(name string, in engine.QueueChange) store.Transaction {
 	k := engine.QueueKey{Namespace: Namespace, Name: name}
-	return store.Change{Needs: store.Keys{
+	return store.Transaction{Needs: store.Keys{
 		Queues: []engine.QueueKey{k},
 	}, Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
 		q, err := engine.DecideQueue(r.Queue(k), k, in, now)

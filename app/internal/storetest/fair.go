@@ -114,7 +114,7 @@ func testShared(t *testing.T, s Suite) {
 		return runs
 	}
 	// The letter of a class for each change, in the order in which they are decided.
-	changes := func(class string, runs []string) (list []store.Change) {
+	changes := func(class string, runs []string) (list []store.Transaction) {
 		for _, run := range runs {
 			c := Step(run, engine.SignalRun{Name: "go"}, store.Keys{})
 			decide := c.Decide
@@ -127,7 +127,7 @@ func testShared(t *testing.T, s Suite) {
 		}
 		return list
 	}
-	commits := func(list ...store.Change) int64 {
+	commits := func(list ...store.Transaction) int64 {
 		t.Helper()
 		order = ""
 		before := w.S.Stats().Commits

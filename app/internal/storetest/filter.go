@@ -214,7 +214,7 @@ func findAndPage(t *testing.T, w *Fixture) {
 			t.Errorf("%+v is found in parts as %v, want %v", c.where, searched, got)
 		}
 	}
-	w.Commit(store.Change{
+	w.Commit(store.Transaction{
 		Needs: store.Keys{Runs: []string{ids[1]}, Chain: true},
 		Decide: func(store.Rows, time.Time) (store.Writes, error) {
 			return store.Writes{DropRuns: []string{ids[1]}}, nil

@@ -17,9 +17,9 @@ func (w *Fixture) goneOn(run, workflow string, commands ...protocol.Command) str
 	return w.Commit(goingOn(run, workflow, commands...)).(string)
 }
 
-func goingOn(run, workflow string, commands ...protocol.Command) store.Change {
+func goingOn(run, workflow string, commands ...protocol.Command) store.Transaction {
 	key := engine.WorkflowKey{Namespace: Namespace, ID: workflow}
-	return store.Change{
+	return store.Transaction{
 		Needs: store.Keys{Runs: []string{run}, Chain: true, AllTasks: true},
 		Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
 			from := r.Run(run).Fork().Leased(engine.Lessee{Worker: NewWorker("starter")}, now)
@@ -59,7 +59,7 @@ func (w *Fixture) formerOf(workflow string) string {
 }
 
 // newsOf gives the chain the news of a child that the run started with its command seq.
-func newsOf(current, from string, seq int64, child string, m engine.Message) store.Change {
+func newsOf(current, from string, seq int64, child string, m engine.Message) store.Transaction {
 	m.Kind, m.ToRun, m.ToSeq = engine.ChildEnded, from, seq
 	return Step(current, engine.FormerReport{Message: m, Child: child}, store.Keys{Former: []string{child}})
 }
@@ -128,7 +128,7 @@ func testFormerDropped(t *testing.T, s Suite) {
 		flows[id] = w.goneOn(first, id, childCommand("child-of-"+id, ""))
 	}
 	runs := []string{flows["one"]}
-	w.Commit(store.Change{Needs: store.Keys{
+	w.Commit(store.Transaction{Needs: store.Keys{
 		Runs: runs, Chain: true,
 	}, Decide: func(store.Rows, time.Time) (store.Writes, error) {
 		return store.Writes{DropRuns: runs}, nil
@@ -143,8 +143,8 @@ func testFormerOverlay(t *testing.T, s Suite) {
 	w := s.New(t)
 	first := w.Start("parent")
 	key := engine.WorkflowKey{Namespace: Namespace, ID: "parent"}
-	onCurrent := func(in func(run *engine.Run) engine.Input) store.Change {
-		return store.Change{
+	onCurrent := func(in func(run *engine.Run) engine.Input) store.Transaction {
+		return store.Transaction{
 			Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, Bound: true, Former: []string{"a", "b", "c"}},
 			Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
 				run := r.Run(r.Workflow(key).RunID)
@@ -153,7 +153,7 @@ func testFormerOverlay(t *testing.T, s Suite) {
 			},
 		}
 	}
-	report := func(child string, seq int64) store.Change {
+	report := func(child string, seq int64) store.Transaction {
 		return onCurrent(func(*engine.Run) engine.Input {
 			return engine.FormerReport{Child: child, Message: engine.Message{
 				Kind: engine.ChildEnded, ToRun: first, ToSeq: seq, Run: "R", Number: 1, Status: protocol.RunCompleted,

@@ -381,7 +381,7 @@ func testHints(t *testing.T, s Suite) {
 	worker := w.Worker("w")
 	run := w.Begun("flow", Activity("x", "s"), protocol.Command{Type: protocol.StartTimer, Delay: new(int64(5))})
 	l := w.One(protocol.KindActivity, worker)
-	w.Commit(store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) {
+	w.Commit(store.Transaction{Decide: func(store.Rows, time.Time) (store.Writes, error) {
 		return store.Writes{Audit: []store.Audit{{}}}, nil
 	}})
 	var due bool

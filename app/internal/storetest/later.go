@@ -13,8 +13,8 @@ import (
 func KeptOfALaterBuild(t *testing.T, s Suite, exec func(t *testing.T, statement string)) {
 	const member, value, added = "later", `{"x":[1]}`, `'{"later":{"x":[1]},' || substr(body, 2)`
 	key := engine.QueueKey{Namespace: Namespace, Name: "q"}
-	namespace := func(description string) store.Change {
-		return store.Change{Needs: store.Keys{
+	namespace := func(description string) store.Transaction {
+		return store.Transaction{Needs: store.Keys{
 			Namespaces: []string{"blue"},
 		}, Decide: func(r store.Rows, _ time.Time) (store.Writes, error) {
 			n := store.Namespace{Name: "blue"}
@@ -42,7 +42,7 @@ func KeptOfALaterBuild(t *testing.T, s Suite, exec func(t *testing.T, statement 
 	w.Commit(DecideQueue(key.Name, engine.RouteQueue{Group: "b"}))
 	w.Commit(namespace("second"))
 	w = reopened(w, func() {})
-	w.Commit(store.Change{Needs: store.Keys{
+	w.Commit(store.Transaction{Needs: store.Keys{
 		Queues: []engine.QueueKey{key}, Namespaces: []string{"blue"},
 	}, Decide: func(r store.Rows, _ time.Time) (store.Writes, error) {
 		if q := r.Queue(key); q == nil || q.Group != "b" || string(q.Unknown[member]) != value || len(q.Unknown) != 1 {

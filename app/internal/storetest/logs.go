@@ -16,12 +16,12 @@ func (w *Fixture) logged(k store.AttemptKey, part int64, texts ...string) {
 }
 
 // logging is a change that stores lines of an attempt.
-func logging(k store.AttemptKey, part int64, texts ...string) store.Change {
+func logging(k store.AttemptKey, part int64, texts ...string) store.Transaction {
 	p := store.LogPart{LogKey: store.LogKey{AttemptKey: k, Part: part}}
 	for _, text := range texts {
 		p.Lines = append(p.Lines, protocol.LogLine{Level: "info", Source: "stdout", Text: text})
 	}
-	return store.Change{Background: true, Decide: func(store.Rows, time.Time) (store.Writes, error) {
+	return store.Transaction{Background: true, Decide: func(store.Rows, time.Time) (store.Writes, error) {
 		return store.Writes{Logs: []store.LogPart{p}}, nil
 	}}
 }
@@ -87,13 +87,13 @@ func testLogs(t *testing.T, s Suite) {
 	if len(old) != 2 || old[0].AttemptKey != first {
 		t.Fatalf("oldest first, two at most: got %v", old)
 	}
-	w.Commit(store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) {
+	w.Commit(store.Transaction{Decide: func(store.Rows, time.Time) (store.Writes, error) {
 		return store.Writes{DropLogs: old}, nil
 	}})
 	if got := w.lines(first, 0) + w.lines(second, 0) + w.lines(elsewhere, 0); got != "1 four;1 five;" {
 		t.Errorf("after the oldest went: got %q", got)
 	}
-	w.Commit(store.Change{
+	w.Commit(store.Transaction{
 		Needs: store.Keys{Runs: []string{run}, Chain: true},
 		Decide: func(store.Rows, time.Time) (store.Writes, error) {
 			return store.Writes{DropRuns: []string{run}}, nil
@@ -109,7 +109,7 @@ func testLogs(t *testing.T, s Suite) {
 	// both in one batch
 	gone := w.Start("c")
 	k := store.AttemptKey{Run: gone, Seq: 2, Delivery: 1}
-	w.together(store.Change{
+	w.together(store.Transaction{
 		Needs: store.Keys{Runs: []string{gone}, Chain: true},
 		Decide: func(store.Rows, time.Time) (store.Writes, error) {
 			return store.Writes{DropRuns: []string{gone}}, nil

@@ -24,7 +24,7 @@ func testManySessions(t *testing.T, s Suite) {
 			}})
 		}
 		before := w.S.Stats().Statements
-		if _, err := w.S.Commit(t.Context(), store.Change{
+		if _, err := w.S.Commit(t.Context(), store.Transaction{
 			Needs: store.Keys{Sessions: keys},
 			Decide: func(store.Rows, time.Time) (store.Writes, error) {
 				return store.Writes{Sessions: changes}, nil

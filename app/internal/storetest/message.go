@@ -36,7 +36,7 @@ func testOwed(t *testing.T, s Suite) {
 		t.Fatalf("due messages are %v, want the one of the run", due)
 	}
 	deliver := func() bool {
-		return again.Commit(store.Change{Needs: store.Keys{
+		return again.Commit(store.Transaction{Needs: store.Keys{
 			Runs: []string{run},
 		}, Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 			from := rows.Run(run)

@@ -17,7 +17,7 @@ import (
 )
 
 // recording records the events of a change, as they were decided.
-func recording(c store.Change, events *[]history.Event) store.Change {
+func recording(c store.Transaction, events *[]history.Event) store.Transaction {
 	decide := c.Decide
 	c.Decide = func(r store.Rows, now time.Time) (store.Writes, error) {
 		w, err := decide(r, now)
@@ -138,7 +138,7 @@ func testPacked(t *testing.T, s Suite) {
 func (w *Fixture) finished(run string, want []history.Event) {
 	t := w.T
 	leased := w.claimAll(NewWorker("w"), 200)
-	changes, decided := make([]store.Change, len(leased)), make([][]history.Event, len(leased))
+	changes, decided := make([]store.Transaction, len(leased)), make([][]history.Event, len(leased))
 	for i, l := range leased {
 		changes[i] = recording(Finishing(l), &decided[i])
 	}
@@ -177,7 +177,7 @@ func testPackedSessions(t *testing.T, s Suite) {
 		}
 		run := w.flow(sessions...)
 		leased := w.claimAll(worker, 30)
-		changes, decided := make([]store.Change, len(leased)), make([][]history.Event, len(leased))
+		changes, decided := make([]store.Transaction, len(leased)), make([][]history.Event, len(leased))
 		for i, l := range leased {
 			changes[i] = recording(Finishing(l), &decided[i])
 		}
@@ -240,7 +240,7 @@ func FencedByKeys(t *testing.T, s Suite, taken func(run string, seq int64) bool)
 	states := []int64{0, w.Run(run).LastSeq}
 	leased := w.claimAll(worker, 6)
 	for _, some := range [][]store.Leased{leased[:3], leased[3:4], leased[4:]} {
-		var changes []store.Change
+		var changes []store.Transaction
 		for _, l := range some {
 			changes = append(changes, Finishing(l))
 		}

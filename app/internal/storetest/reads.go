@@ -147,7 +147,7 @@ func testSmall(t *testing.T, s Suite) {
 		ExpiresAt: at,
 	}
 	worker := NewWorker("w1")
-	w.Commit(store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) {
+	w.Commit(store.Transaction{Decide: func(store.Rows, time.Time) (store.Writes, error) {
 		return store.Writes{
 			Receipts: []store.Receipt{{ReceiptKey: key, Hash: "h", Body: []byte(`{"a":1}`), At: at}},
 			Tokens:   []store.Token{token, {ID: "t0", CreatedAt: at}}, Workers: []engine.Worker{*worker},
@@ -161,7 +161,7 @@ func testSmall(t *testing.T, s Suite) {
 	}
 	look := func(check func(store.Rows) store.Writes) {
 		t.Helper()
-		w.Commit(store.Change{Needs: needs, Decide: func(r store.Rows, _ time.Time) (store.Writes, error) {
+		w.Commit(store.Transaction{Needs: needs, Decide: func(r store.Rows, _ time.Time) (store.Writes, error) {
 			return check(r), nil
 		}})
 	}

@@ -23,7 +23,7 @@ type recall struct {
 
 // meddled commits a change at the first app. When it has been decided on what is remembered, and is on its way,
 // meanwhile happens. It returns how often the change was decided, and the round trips it took.
-func (w *recall) meddled(make func() store.Change, meanwhile func()) (times int, trips int64, err error) {
+func (w *recall) meddled(make func() store.Transaction, meanwhile func()) (times int, trips int64, err error) {
 	w.one.T.Helper()
 	for range 100 {
 		w.ready()
@@ -72,7 +72,7 @@ func testRecalled(t *testing.T, s Suite) {
 	}
 	one, two := s.Fixture(t, "a", Options{App: "one"}), s.Fixture(t, "a", Options{App: "two"})
 	w := &recall{one: one, two: two, worker: one.Worker("w")}
-	signal := func(run string) store.Change {
+	signal := func(run string) store.Transaction {
 		return Step(run, engine.SignalRun{Name: "mine"}, store.Keys{})
 	}
 	want := func(what string, times, expected int, err, wanted error) {
@@ -82,7 +82,7 @@ func testRecalled(t *testing.T, s Suite) {
 		}
 	}
 	var run string
-	onRun := func() store.Change { run = w.start(); return signal(run) }
+	onRun := func() store.Transaction { run = w.start(); return signal(run) }
 
 	times, trips, err := w.meddled(onRun, func() {})
 	if want("as remembered", times, 1, err, nil); trips != 1 {
@@ -95,10 +95,10 @@ func testRecalled(t *testing.T, s Suite) {
 		t.Errorf("%d of 2 signals arrived", n)
 	}
 
-	times, _, err = w.meddled(func() store.Change {
+	times, _, err = w.meddled(func() store.Transaction {
 		run = w.start()
 		first := true
-		return store.Change{
+		return store.Transaction{
 			Needs: store.Keys{Runs: []string{run}}, Recall: true,
 			Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 				if first {
@@ -112,7 +112,7 @@ func testRecalled(t *testing.T, s Suite) {
 	want("a refusal, which nothing checks", times, 2, err, nil)
 
 	var workflow string
-	times, _, err = w.meddled(func() store.Change {
+	times, _, err = w.meddled(func() store.Transaction {
 		w.n++
 		workflow = fmt.Sprint("taken", w.n)
 		return StartChange(start(one, workflow))
@@ -121,7 +121,7 @@ func testRecalled(t *testing.T, s Suite) {
 
 	var leased store.Leased
 	var state engine.TaskState
-	times, _, err = w.meddled(func() store.Change {
+	times, _, err = w.meddled(func() store.Transaction {
 		w.n++
 		run = one.Begun(fmt.Sprint("open", w.n), Activity("x", ""))
 		c := signal(run)
@@ -147,7 +147,7 @@ func testRecalled(t *testing.T, s Suite) {
 	testRecalledWide(w)
 
 	var held, renewed history.Time
-	times, _, err = w.meddled(func() store.Change {
+	times, _, err = w.meddled(func() store.Transaction {
 		w.start()
 		leased = one.One(protocol.KindWorkflow, w.worker) // the oldest
 		run = leased.Head.ID
@@ -199,7 +199,7 @@ func testRecalled(t *testing.T, s Suite) {
 	want("a run that another app has locked", times, 2, err, nil)
 
 	var first, second time.Time
-	times, _, err = w.meddled(func() store.Change {
+	times, _, err = w.meddled(func() store.Transaction {
 		c := onRun()
 		decide := c.Decide
 		c.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
@@ -220,7 +220,7 @@ func testRecalledWide(w *recall) {
 	const tasks = 100
 	var run string
 	counts := map[engine.TaskState]int{}
-	signal := func() store.Change {
+	signal := func() store.Transaction {
 		w.n++
 		run = one.Begun(fmt.Sprint("wide", w.n), slices.Repeat([]protocol.Command{Activity("wide", "")}, tasks)...)
 		c := Step(run, engine.SignalRun{Name: "mine"}, store.Keys{})
@@ -309,7 +309,7 @@ func testRecalledSession(t *testing.T, s Suite) {
 	var id string
 	var seen engine.Session // as the last decision had it
 	// A step in a session that is held, remembered since the one before it, with another task in it that is ready.
-	step := func() store.Change {
+	step := func() store.Transaction {
 		for _, l := range two.Claim(protocol.KindActivity, w.worker, 200) { // of a step that took two round trips
 			two.Finish(l)
 		}

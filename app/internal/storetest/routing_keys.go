@@ -13,7 +13,7 @@ import (
 )
 
 // dropRoutingKeys removes routing keys that were not used for a day.
-var dropRoutingKeys = store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) {
+var dropRoutingKeys = store.Transaction{Decide: func(store.Rows, time.Time) (store.Writes, error) {
 	return store.Writes{DropRoutingKeys: true}, nil
 }}
 

@@ -117,7 +117,7 @@ func forgotten(w *Fixture) {
 		}
 		return err
 	})
-	w.Commit(store.Change{Needs: store.Keys{
+	w.Commit(store.Transaction{Needs: store.Keys{
 		Sessions: []engine.SessionKey{key("old")},
 	}, Decide: func(store.Rows, time.Time) (store.Writes, error) {
 		return store.Writes{DropTimelines: []engine.SessionKey{key("old")}}, nil

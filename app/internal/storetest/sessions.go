@@ -334,7 +334,7 @@ func floorAtOnce(w *Fixture) {
 	k := engine.SessionKey{Namespace: Namespace, ID: "s"}
 	var removed, floor int64
 	errs := w.together(
-		store.Change{
+		store.Transaction{
 			Needs: store.Keys{Sessions: []engine.SessionKey{k}},
 			Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 				s := *rows.Session(k)
@@ -342,7 +342,7 @@ func floorAtOnce(w *Fixture) {
 				return store.Writes{Sessions: []engine.SessionChange{{Session: s, Delete: true}}}, nil
 			},
 		},
-		store.Change{Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
+		store.Transaction{Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 			floor = rows.EpochFloor(Namespace)
 			return store.Writes{}, errNo
 		}},

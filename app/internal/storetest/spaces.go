@@ -15,7 +15,7 @@ import (
 // onSchedule applies one input to a schedule and stores the decision.
 func (w *Fixture) onSchedule(k engine.ScheduleKey, in engine.ScheduleInput) engine.ScheduleDecision {
 	w.T.Helper()
-	return w.Commit(store.Change{
+	return w.Commit(store.Transaction{
 		Needs: store.Keys{Schedules: []engine.ScheduleKey{k}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			d, err := engine.DecideSchedule(rows.Schedule(k), k, engine.ScheduleEnvironment{Taken: func(string) bool {
@@ -111,7 +111,7 @@ func testSchedules(t *testing.T, s Suite) {
 		t.Errorf("due after one fired: %v", got)
 	}
 	// What was decided on another version is refused and leaves the row alone.
-	_, err := w.S.Commit(t.Context(), store.Change{
+	_, err := w.S.Commit(t.Context(), store.Transaction{
 		Needs: store.Keys{Schedules: []engine.ScheduleKey{key("s1")}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			d, err := engine.DecideSchedule(
@@ -165,7 +165,7 @@ func testSchedules(t *testing.T, s Suite) {
 func testNamespaces(t *testing.T, s Suite) {
 	w := s.New(t)
 	put := func(n store.Namespace) {
-		w.Commit(store.Change{Needs: store.Keys{
+		w.Commit(store.Transaction{Needs: store.Keys{
 			Namespaces: []string{n.Name},
 		}, Decide: func(store.Rows, time.Time) (store.Writes, error) {
 			return store.Writes{Namespaces: []store.Namespace{n}}, nil
@@ -218,7 +218,7 @@ func testNamespaces(t *testing.T, s Suite) {
 		}
 		return err
 	})
-	w.Commit(store.Change{
+	w.Commit(store.Transaction{
 		Needs: store.Keys{Runs: runs, Chain: true, Namespaces: []string{"blue"}},
 		Decide: func(store.Rows, time.Time) (store.Writes, error) {
 			return store.Writes{DropRuns: runs, DropNamespaces: []string{"blue"}}, nil

@@ -71,7 +71,7 @@ func countAlike(t testing.TB, s store.Store) {
 func (w *Fixture) Pass(d time.Duration) { w.shift.Add(int64(d)) }
 
 // Commit commits a change that must succeed.
-func (w *Fixture) Commit(c store.Change) any {
+func (w *Fixture) Commit(c store.Transaction) any {
 	w.T.Helper()
 	a, err := w.S.Commit(w.T.Context(), c)
 	if err != nil {
@@ -102,9 +102,9 @@ func (w *Fixture) StartAs(in engine.Start) string {
 var ErrExists = errors.New("workflow id is taken")
 
 // StartChange starts a run under a workflow id that has none.
-func StartChange(in engine.Start) store.Change {
+func StartChange(in engine.Start) store.Transaction {
 	k := engine.WorkflowKey{Namespace: in.Request.Namespace, ID: in.Request.WorkflowID}
-	return store.Change{
+	return store.Transaction{
 		Needs: store.Keys{Workflows: []engine.WorkflowKey{k}, New: true}, Recall: true,
 		Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
 			if r.Workflow(k) != nil {
@@ -120,9 +120,9 @@ func StartChange(in engine.Start) store.Change {
 }
 
 // Step returns a change that applies one input to one run.
-func Step(run string, in engine.Input, needs store.Keys) store.Change {
+func Step(run string, in engine.Input, needs store.Keys) store.Transaction {
 	needs.Runs = []string{run}
-	return store.Change{Needs: needs, Recall: true, Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
+	return store.Transaction{Needs: needs, Recall: true, Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
 		s := r.Run(run)
 		if s == nil {
 			return store.Writes{}, store.ErrNotFound
@@ -154,7 +154,7 @@ func (w *Fixture) Do(run string, in engine.Input) engine.Answer {
 func (w *Fixture) Worker(id string, change ...func(*engine.Worker)) *engine.Worker {
 	w.T.Helper()
 	row := NewWorker(id, change...)
-	w.Commit(store.Change{
+	w.Commit(store.Transaction{
 		Needs: store.Keys{Workers: []engine.WorkerKey{row.Key()}},
 		Decide: func(store.Rows, time.Time) (store.Writes, error) {
 			return store.Writes{Workers: []engine.Worker{*row}}, nil
@@ -229,7 +229,7 @@ func (w *Fixture) Finish(l store.Leased) {
 }
 
 // Finishing is the change that completes a leased activity.
-func Finishing(l store.Leased) store.Change {
+func Finishing(l store.Leased) store.Transaction {
 	return Step(l.Head.ID, engine.CompleteActivity{
 		Seq: l.Activity.Seq, Holder: engine.Holder{Owner: l.Activity.Owner, Delivery: l.Activity.Delivery},
 		Result: "cmVzdWx0", Hash: "h",
@@ -237,7 +237,7 @@ func Finishing(l store.Leased) store.Change {
 }
 
 // Answering is the change that completes a leased workflow task with commands.
-func Answering(l store.Leased, commands ...protocol.Command) store.Change {
+func Answering(l store.Leased, commands ...protocol.Command) store.Transaction {
 	needs := store.Keys{Chain: true, AllTasks: true, Bound: true, Sessions: sessionsOf(commands)}
 	return Step(l.Head.ID, engine.CompleteTask{
 		Number: l.Head.Task.Number, Holder: engine.Holder{Owner: l.Head.Task.Owner, Delivery: l.Head.Task.Delivery},
@@ -369,7 +369,7 @@ func (w *Fixture) Sweep() []store.DueKind {
 }
 
 func (w *Fixture) advance(d store.Due) error {
-	var c store.Change
+	var c store.Transaction
 	switch d.Kind {
 	case store.DueRun:
 		c = Step(d.Run, engine.Due{}, store.Keys{AllTasks: true, Chain: true, Bound: true})
@@ -385,9 +385,9 @@ func (w *Fixture) advance(d store.Due) error {
 }
 
 // SessionStep returns a change that applies one input to a session.
-func SessionStep(id string, in engine.SessionInput) store.Change {
+func SessionStep(id string, in engine.SessionInput) store.Transaction {
 	k := engine.SessionKey{Namespace: Namespace, ID: id}
-	return store.Change{Needs: store.Keys{
+	return store.Transaction{Needs: store.Keys{
 		Sessions: []engine.SessionKey{k}, Lately: true,
 	}, Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
 		c, err := engine.DecideSession(r.Session(k), in, now)

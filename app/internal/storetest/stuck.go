@@ -83,7 +83,7 @@ func (w *Fixture) markStuck(without func(store.ReadyRoutingKey) bool) {
 		if len(runs) == 0 {
 			return
 		}
-		w.Commit(store.Change{Background: true, Decide: func(store.Rows, time.Time) (store.Writes, error) {
+		w.Commit(store.Transaction{Background: true, Decide: func(store.Rows, time.Time) (store.Writes, error) {
 			return store.Writes{Unserved: runs}, nil
 		}})
 	}

@@ -51,7 +51,7 @@ func testActivityOfTheBatch(t *testing.T, s Suite) {
 	w.Pass(12 * time.Second)
 	key := engine.SessionKey{Namespace: Namespace, ID: "s"}
 	var ended, last history.Time
-	errs := w.together(Finishing(l), store.Change{
+	errs := w.together(Finishing(l), store.Transaction{
 		Needs: store.Keys{Sessions: []engine.SessionKey{key}, Lately: true, Exactly: true},
 		Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
 			ended, last = history.At(now), r.Session(key).Lately

@@ -53,7 +53,7 @@ func (x *Traffic) Prepare(ctx context.Context) error {
 		string(protocol.KindWorkflow): {Leases: 100_000},
 		string(protocol.KindActivity): {Leases: 100_000, PerMinute: 1_000_000},
 	}
-	_, err := x.S.Commit(ctx, store.Change{Needs: store.Keys{
+	_, err := x.S.Commit(ctx, store.Transaction{Needs: store.Keys{
 		Queues: []engine.QueueKey{k},
 	}, Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
 		return store.Writes{Queues: []engine.Queue{{Namespace: Namespace, Name: Crowded, Limits: limits}}}, nil
@@ -158,7 +158,7 @@ func (x *Traffic) claim(ctx context.Context, kind protocol.TaskKind) ([]store.Le
 
 func (x *Traffic) beat(ctx context.Context) error {
 	row := sharedWorker()
-	_, err := x.S.Commit(ctx, store.Change{Needs: store.Keys{
+	_, err := x.S.Commit(ctx, store.Transaction{Needs: store.Keys{
 		Workers: []engine.WorkerKey{row.Key()},
 	}, Decide: func(store.Rows, time.Time) (store.Writes, error) {
 		return store.Writes{Workers: []engine.Worker{*row}}, nil

@@ -95,7 +95,7 @@ func testSkipped(t *testing.T, s Suite) {
 	refused := errors.New("refused")
 	go func() {
 		var once sync.Once
-		_, err := one.S.Commit(context.Background(), store.Change{Needs: store.Keys{
+		_, err := one.S.Commit(context.Background(), store.Transaction{Needs: store.Keys{
 			Runs: []string{run},
 		}, Decide: func(store.Rows, time.Time) (store.Writes, error) {
 			once.Do(func() { close(locked) })
@@ -140,7 +140,7 @@ func testLockedHolding(t *testing.T, s Suite) {
 	locked, release, done := make(chan struct{}), make(chan struct{}), make(chan error)
 	var enter, leave sync.Once
 	go func() {
-		_, err := one.S.Commit(context.Background(), store.Change{
+		_, err := one.S.Commit(context.Background(), store.Transaction{
 			Needs: store.Keys{Sessions: []engine.SessionKey{x}},
 			Decide: func(store.Rows, time.Time) (store.Writes, error) {
 				enter.Do(func() { close(locked) })
@@ -153,11 +153,11 @@ func testLockedHolding(t *testing.T, s Suite) {
 	<-locked
 	held := 0
 	two.together(
-		store.Change{
+		store.Transaction{
 			Needs:  store.Keys{Sessions: []engine.SessionKey{x}},
 			Decide: func(store.Rows, time.Time) (store.Writes, error) { return store.Writes{}, errNo },
 		},
-		store.Change{
+		store.Transaction{
 			Needs: store.Keys{Workers: []engine.WorkerKey{worker.Key()}, Holdings: true},
 			Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 				held = rows.Holding(worker.Key(), engine.SessionKey{}, now)
@@ -230,7 +230,9 @@ func testOneBatch(t *testing.T, s Suite) {
 	var all sync.WaitGroup
 	all.Go(func() {
 		var once sync.Once
-		_, err := w.S.Commit(context.Background(), store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) {
+		_, err := w.S.Commit(context.Background(), store.Transaction{Decide: func(store.Rows, time.Time) (
+			store.Writes, error,
+		) {
 			once.Do(func() { close(busy) })
 			<-release
 			return store.Writes{}, nil

@@ -42,7 +42,7 @@ func findOnce(ctx context.Context, r store.Reader, t protocol.Target) (*engine.R
 	run, err := r.Run(ctx, id)
 	if errors.Is(err, store.ErrNotFound) ||
 		err == nil && (run.Namespace != t.Namespace || t.WorkflowID != "" && run.WorkflowID != t.WorkflowID) {
-		return nil, flow, NoRun(id)
+		return nil, flow, RunNotFound(id)
 	}
 	if err != nil {
 		return nil, flow, err

@@ -31,25 +31,25 @@ type Loss struct {
 	Limit int
 }
 
-// Lost is the effect of a Loss, for logs and metrics: the deliveries that ended, the workflow tasks among them, the
-// tasks that became suspects or were blamed, and the runs with tasks that were cleared.
-type Lost struct{ Ended, Flows, Suspects, Blamed, Cleared int }
+// LossResult is the effect of a Loss, for logs and metrics: the deliveries that ended, the workflow tasks among them,
+// the tasks that became suspects or were blamed, and the runs with tasks that were cleared.
+type LossResult struct{ Ended, Flows, Suspects, Blamed, Cleared int }
 
 // process is the ID of the process in findings.
 func (l *Loss) process() string {
 	return engine.Lease{Owner: l.Worker.ID, Incarnation: l.Incarnation}.ProcessID()
 }
 
-// Lose ends the deliveries of a worker process. Deliveries that have ended meanwhile are skipped.
-func Lose(ctx context.Context, s store.Store, l Loss) (Lost, error) {
+// EndLostDeliveries ends the deliveries of a worker process. Deliveries that have ended meanwhile are skipped.
+func EndLostDeliveries(ctx context.Context, s store.Store, l Loss) (LossResult, error) {
 	if len(l.Tasks) == 0 {
-		return Lost{}, nil
+		return LossResult{}, nil
 	}
 	// Suspects that share a loss with a suspect of this process are cleared if the suspect of this process is blamed.
 	// Most processes hold no suspect, and then no other suspect is loaded.
 	others, err := suspectsOf(ctx, s, l.Worker.Namespace)
 	if err != nil {
-		return Lost{}, err
+		return LossResult{}, err
 	}
 	own := map[string][]store.TaskRef{} // by run
 	needs := store.Keys{}
@@ -83,21 +83,21 @@ func Lose(ctx context.Context, s store.Store, l Loss) (Lost, error) {
 	decide := func(rows store.Rows, now time.Time) (store.Writes, error) {
 		return l.decide(rows, now, runs, own, linked, prior, priorBlamed)
 	}
-	out, err := Commit[losing](ctx, s, store.Change{Needs: needs, Decide: decide})
+	out, err := Commit[lossOutcome](ctx, s, store.Transaction{Needs: needs, Decide: decide})
 	if err != nil {
-		return Lost{}, err
+		return LossResult{}, err
 	}
 	// Deliveries whose end affects other runs are ended in separate changes, with the same verdict.
-	for _, one := range out.alone {
-		_, err := s.Commit(ctx, Step("", one.run, one.needs, one.in))
+	for _, one := range out.separate {
+		_, err := s.Commit(ctx, UpdateRun("", one.run, one.needs, one.in))
 		switch {
 		case err == nil:
 			out.Ended += len(one.in.Tasks)
 		case protocol.ReasonOf(err) == "":
-			return out.Lost, err
+			return out.LossResult, err
 		}
 	}
-	return out.Lost, nil
+	return out.LossResult, nil
 }
 
 // suspectsOf reads the suspects of a namespace.
@@ -109,7 +109,7 @@ func suspectsOf(ctx context.Context, s store.Store, namespace string) (list []st
 	return list, err
 }
 
-// addTask adds the run of a task to the keys of a change and, if seq is not 0, its activity.
+// addTask adds the run of a task to the keys of a transaction and, if seq is not 0, its activity.
 func addTask(k *store.Keys, run string, seq int64) {
 	if !slices.Contains(k.Runs, run) {
 		k.Runs = append(k.Runs, run)
@@ -119,13 +119,13 @@ func addTask(k *store.Keys, run string, seq int64) {
 	}
 }
 
-// losing is the result of the change of a Loss.
-type losing struct {
-	Lost
-	alone []aloneLoss
+// lossOutcome is the result of the transaction of a Loss.
+type lossOutcome struct {
+	LossResult
+	separate []separateLoss
 }
 
-type aloneLoss struct {
+type separateLoss struct {
 	run   string
 	needs store.Keys
 	in    engine.Lose
@@ -139,8 +139,8 @@ func activitySeq(t store.TaskRef) int64 {
 	return t.Seq
 }
 
-// held is a delivery that is still leased to the process.
-type held struct {
+// leasedTask is a delivery that is still leased to the process.
+type leasedTask struct {
 	store.TaskRef
 	suspect *engine.Suspicion
 }
@@ -152,19 +152,19 @@ func (l *Loss) now(t store.TaskRef) bool {
 	})
 }
 
-// live are the deliveries of a run that are still leased to the process.
-func (l *Loss) live(run *engine.Run, refs []store.TaskRef) (list []held) {
+// leasedOf are the deliveries of a run that are still leased to the process.
+func (l *Loss) leasedOf(run *engine.Run, refs []store.TaskRef) (list []leasedTask) {
 	for _, t := range refs {
 		if t.Kind == protocol.KindWorkflow {
 			if k := run.Task; k != nil && k.Number == t.Seq && k.State == engine.LeasedState && k.Delivery == t.Delivery {
-				list = append(list, held{t, k.Suspect})
+				list = append(list, leasedTask{t, k.Suspect})
 			}
 			continue
 		}
 		a, ok := run.Activities.Get(t.Seq)
 		if ok && a.State == engine.LeasedState && a.Delivery == t.Delivery &&
 			(l.UnlessHeartbeat.IsZero() || !a.HeartbeatAt.After(l.UnlessHeartbeat.Time)) {
-			list = append(list, held{t, a.Suspect})
+			list = append(list, leasedTask{t, a.Suspect})
 		}
 	}
 	return list
@@ -175,15 +175,15 @@ func (l *Loss) decide(
 	rows store.Rows, now time.Time, runs []string, own map[string][]store.TaskRef, others []store.SuspectRef,
 	prior int, priorBlamed bool,
 ) (store.Writes, error) {
-	w, out := store.Writes{}, losing{}
+	w, out := store.Writes{}, lossOutcome{}
 	tasks, suspects := prior, 0
-	lost := map[string][]held{}
+	lost := map[string][]leasedTask{}
 	for _, id := range runs {
 		run := rows.Run(id)
 		if run == nil {
 			continue
 		}
-		lost[id] = l.live(run, own[id])
+		lost[id] = l.leasedOf(run, own[id])
 		tasks += len(lost[id])
 		for _, t := range lost[id] {
 			if t.suspect != nil {
@@ -217,7 +217,7 @@ func (l *Loss) decide(
 			}
 		}
 		run := rows.Run(id)
-		d, err := engine.DecideRun(run, over(environment(rows, run), &w), in, now)
+		d, err := engine.DecideRun(run, withDecidedSessions(environment(rows, run), &w), in, now)
 		if err != nil {
 			continue // the run is closed, or the delivery has ended
 		}
@@ -229,7 +229,7 @@ func (l *Loss) decide(
 					needs.Activities = append(needs.Activities, t.Seq)
 				}
 			}
-			out.alone = append(out.alone, aloneLoss{id, needs, in})
+			out.separate = append(out.separate, separateLoss{id, needs, in})
 			continue
 		}
 		out.Ended += len(in.Tasks)
@@ -259,7 +259,7 @@ func ClearSuspects(ctx context.Context, s store.Store, namespace string, losses 
 		w.Answer = clearSuspects(rows, now, losses, others, &w)
 		return w, nil
 	}
-	return Commit[int](ctx, s, store.Change{Needs: needs, Decide: decide})
+	return Commit[int](ctx, s, store.Transaction{Needs: needs, Decide: decide})
 }
 
 // clearSuspects clears the other suspects of losses that a task is blamed for.
@@ -281,16 +281,16 @@ func clearSuspects(
 		byRun[o.Run] = c
 	}
 	for _, id := range sortedKeys(byRun) {
-		run, at := written(rows, id, w)
+		run, at := decidedRun(rows, id, w)
 		if run == nil {
 			continue
 		}
-		d, err := engine.DecideRun(run, over(environment(rows, run), w), byRun[id], now)
+		d, err := engine.DecideRun(run, withDecidedSessions(environment(rows, run), w), byRun[id], now)
 		if err != nil {
 			continue
 		}
 		cleared++
-		put(rows, d, at, w)
+		mergeDecision(rows, d, at, w)
 	}
 	return cleared
 }
@@ -304,9 +304,9 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// over returns an environment with the session states that the decisions of w produced: several runs may share a
-// session.
-func over(e engine.Environment, w *store.Writes) engine.Environment {
+// withDecidedSessions returns an environment with the session states that the decisions of w produced: several runs may
+// share a session.
+func withDecidedSessions(e engine.Environment, w *store.Writes) engine.Environment {
 	stored := e.Session
 	e.Session = func(id string) *engine.Session {
 		for i := len(w.Runs) - 1; i >= 0; i-- {

@@ -8,10 +8,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// spawn starts child runs in the same change. Their workflow IDs belong to the parent run, or the decision checked that
-// they are free. If a quota has no room for a child, the child is started with its first task held.
-func spawn(rows store.Rows, starts []engine.Start, now time.Time, w *store.Writes) {
-	begun := int64(0) // in this change
+// startChildren starts child runs in the same transaction. Their workflow IDs belong to the parent run, or the decision
+// checked that they are free. If a quota has no room for a child, the child is started with its first task held.
+func startChildren(rows store.Rows, starts []engine.Start, now time.Time, w *store.Writes) {
+	begun := int64(0) // in this transaction
 	for i := range w.Runs {
 		if h := &w.Runs[i].Next.Head; w.Runs[i].After == 0 && h.Number == 1 && h.Held == "" {
 			begun++
@@ -26,16 +26,16 @@ func spawn(rows store.Rows, starts []engine.Start, now time.Time, w *store.Write
 				begun++
 			}
 		}
-		w.Runs = append(w.Runs, Begin(rows, s, now))
+		w.Runs = append(w.Runs, StartRun(rows, s, now))
 		w.Workflows = append(w.Workflows, engine.Workflow{
 			Namespace: s.Request.Namespace, ID: s.Request.WorkflowID, RunID: s.RunID, Runs: s.Number,
 		})
 	}
 }
 
-// written is the run as the change leaves it so far: the place of its decision in w, or -1 when the change has none of
-// it.
-func written(rows store.Rows, id string, w *store.Writes) (*engine.Run, int) {
+// decidedRun is the run as the transaction leaves it so far: the place of its decision in w, or -1 when the transaction
+// has none of it.
+func decidedRun(rows store.Rows, id string, w *store.Writes) (*engine.Run, int) {
 	for i := range w.Runs {
 		if w.Runs[i].Next.ID == id {
 			return w.Runs[i].Next, i
@@ -44,8 +44,9 @@ func written(rows store.Rows, id string, w *store.Writes) (*engine.Run, int) {
 	return rows.Run(id), -1
 }
 
-// put adds a decision to the change. There is one decision per run, so a second one is merged into the first.
-func put(rows store.Rows, d engine.Decision, at int, w *store.Writes) {
+// mergeDecision adds a decision to the transaction. There is one decision per run, so a second one is merged into the
+// first.
+func mergeDecision(rows store.Rows, d engine.Decision, at int, w *store.Writes) {
 	if at < 0 {
 		w.Runs = append(w.Runs, d)
 		return
@@ -62,41 +63,41 @@ func put(rows store.Rows, d engine.Decision, at int, w *store.Writes) {
 	first.Former, first.DropFormer = append(first.Former, d.Former...), first.DropFormer || d.DropFormer
 }
 
-// deliver applies signals to other workflows in the same step. A target that is gone or closed gets nothing.
-func deliver(rows store.Rows, owed []engine.Message, now time.Time, w *store.Writes) {
+// deliverSignals applies signals to other workflows in the same step. A target that is gone or closed gets nothing.
+func deliverSignals(rows store.Rows, owed []engine.Message, now time.Time, w *store.Writes) {
 	for _, m := range owed {
 		flow := rows.Workflow(engine.WorkflowKey{Namespace: m.Namespace, ID: m.WorkflowID})
 		if flow == nil {
 			continue
 		}
-		target, at := written(rows, flow.RunID, w)
+		target, at := decidedRun(rows, flow.RunID, w)
 		if target == nil {
 			continue
 		}
 		if d, err := engine.DecideRun(target, environment(rows, target), m.Input(), now); err == nil {
-			put(rows, d, at, w)
+			mergeDecision(rows, d, at, w)
 		}
 	}
 }
 
-// report delivers the end of a child to its parent in the same change, if the parent's row is loaded. Otherwise the
-// message stays in the outbox, and the sweeper delivers it. The parent-close policy always goes through the outbox,
-// since it needs more rows.
-func report(rows store.Rows, now time.Time, w *store.Writes) {
+// reportChildEnds delivers the end of a child to its parent in the same transaction, if the parent's row is loaded.
+// Otherwise the message stays in the outbox, and the sweeper delivers it. The parent-close policy always goes through
+// the outbox, since it needs more rows.
+func reportChildEnds(rows store.Rows, now time.Time, w *store.Writes) {
 	for i := 0; i < len(w.Runs); i++ {
 		from := w.Runs[i].Next
 		for seq, m := range from.Owed.Changes() {
 			if m == nil || m.Kind != engine.ChildEnded {
 				continue
 			}
-			parent, at := written(rows, m.ToRun, w)
+			parent, at := decidedRun(rows, m.ToRun, w)
 			if parent == nil || parent.Status == protocol.RunContinued { // the next run of the chain is not loaded
 				continue
 			}
 			d, err := engine.DecideRun(parent, environment(rows, parent), m.Input(), now)
 			if err == nil {
-				put(rows, d, at, w)
-				spawn(rows, d.Spawn, now, w)
+				mergeDecision(rows, d, at, w)
+				startChildren(rows, d.Spawn, now, w)
 			}
 			from.Owed.Delete(seq)
 		}

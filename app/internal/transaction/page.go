@@ -30,11 +30,11 @@ type Reads interface {
 func Page(
 	ctx context.Context, s Reads, run string, after, through int64, size int,
 ) (protocol.HistoryPage, error) {
-	return PageWithin(ctx, s, run, after, through, size, MaxPageSize)
+	return PageOfSize(ctx, s, run, after, through, size, MaxPageSize)
 }
 
-// PageWithin is Page of at most so many bytes.
-func PageWithin(
+// PageOfSize is Page of at most so many bytes.
+func PageOfSize(
 	ctx context.Context, s Reads, run string, after, through int64, size, bytes int,
 ) (protocol.HistoryPage, error) {
 	size = min(max(1, size), MaxPage)
@@ -46,15 +46,15 @@ func PageWithin(
 	if events == nil {
 		events = []history.Event{}
 	}
-	p := PageOf(events, through)
+	p := NewPage(events, through)
 	if through == 0 && len(events) == size {
 		p.NextPageToken = PageToken(events[size-1].Seq)
 	}
 	return p, err
 }
 
-// PageOf is the page of these events, of a history that is shown up to through.
-func PageOf(events []history.Event, through int64) protocol.HistoryPage {
+// NewPage is the page of these events, of a history that is shown up to through.
+func NewPage(events []history.Event, through int64) protocol.HistoryPage {
 	p := protocol.HistoryPage{TotalEvents: through, Events: events}
 	if n := len(events); n > 0 && events[n-1].Seq < through {
 		p.NextPageToken = PageToken(events[n-1].Seq)

@@ -12,32 +12,32 @@ import (
 // A delivery whose worker process ended is a loss; see Lose. A delivery that was returned, or never arrived, is not a
 // loss. The caller that ends the delivery supplies the reason, since the rows do not contain it.
 
-// ReleaseOf is the input with which one delivery of a task ends without an outcome, and the rows it wants.
-func ReleaseOf(ref store.TaskRef, why string, undone bool) (engine.Input, store.Keys) {
+// ReleaseInput is the input with which one delivery of a task ends without an outcome, and the rows it wants.
+func ReleaseInput(ref store.TaskRef, why string, undone bool) (engine.Input, store.Keys) {
 	if ref.Kind == protocol.KindWorkflow {
 		return engine.ReleaseTask{
 			Number: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Again: ref.Again,
-		}, flowKeys(ref)
+		}, workflowTaskKeys(ref)
 	}
 	return engine.ReleaseActivity{
 		Seq: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Again: ref.Again,
-	}, stepKeys(ref)
+	}, activityKeys(ref)
 }
 
-func flowKeys(ref store.TaskRef) store.Keys { return store.Keys{Runs: []string{ref.Run}} }
+func workflowTaskKeys(ref store.TaskRef) store.Keys { return store.Keys{Runs: []string{ref.Run}} }
 
-func stepKeys(ref store.TaskRef) store.Keys {
+func activityKeys(ref store.TaskRef) store.Keys {
 	return store.Keys{Runs: []string{ref.Run}, Activities: []int64{ref.Seq}}
 }
 
-// TellAgain records that the app delivers a leased task to its worker again, so that a concurrent check for undelivered
-// tasks does not release the task. It fails if the delivery has ended.
-func TellAgain(ctx context.Context, s store.Store, ref store.TaskRef) error {
-	in, needs := engine.TellAgain{Number: ref.Seq, Delivery: ref.Delivery}, flowKeys(ref)
+// RecordRedelivery records that the app delivers a leased task to its worker again, so that a concurrent check for
+// undelivered tasks does not release the task. It fails if the delivery has ended.
+func RecordRedelivery(ctx context.Context, s store.Store, ref store.TaskRef) error {
+	in, needs := engine.TellAgain{Number: ref.Seq, Delivery: ref.Delivery}, workflowTaskKeys(ref)
 	if ref.Kind != protocol.KindWorkflow {
-		in, needs = engine.TellAgain{Seq: ref.Seq, Delivery: ref.Delivery}, stepKeys(ref)
+		in, needs = engine.TellAgain{Seq: ref.Seq, Delivery: ref.Delivery}, activityKeys(ref)
 	}
-	_, err := s.Commit(ctx, Step("", ref.Run, needs, in))
+	_, err := s.Commit(ctx, UpdateRun("", ref.Run, needs, in))
 	return err
 }
 
@@ -50,19 +50,20 @@ func Release(ctx context.Context, s store.Store, ref store.TaskRef, why string, 
 func ReleaseUnlessHeartbeat(
 	ctx context.Context, s store.Store, ref store.TaskRef, why string, undone bool, since history.Time,
 ) error {
-	in, needs := ReleaseOf(ref, why, undone)
+	in, needs := ReleaseInput(ref, why, undone)
 	if a, ok := in.(engine.ReleaseActivity); ok {
 		a.UnlessHeartbeat = since
 		in = a
 	}
-	_, err := s.Commit(ctx, Step("", ref.Run, needs, in))
+	_, err := s.Commit(ctx, UpdateRun("", ref.Run, needs, in))
 	return err
 }
 
-// Undo ends a delivery that did not reach its worker, and returns how many times in a row its task has been returned.
-func Undo(ctx context.Context, s store.Store, ref store.TaskRef) (Outcome, error) {
-	in, needs := ReleaseOf(ref, "undelivered", true)
-	return Commit[Outcome](ctx, s, Step("", ref.Run, needs, in))
+// ReturnUndelivered ends a delivery that did not reach its worker, and returns how many times in a row its task has
+// been returned.
+func ReturnUndelivered(ctx context.Context, s store.Store, ref store.TaskRef) (Outcome, error) {
+	in, needs := ReleaseInput(ref, "undelivered", true)
+	return Commit[Outcome](ctx, s, UpdateRun("", ref.Run, needs, in))
 }
 
 // ReleaseLeases returns the tasks leased to a worker for which of returns true. It returns the number of tasks, and of

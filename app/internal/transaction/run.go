@@ -9,7 +9,7 @@ import (
 )
 
 // One decision may touch several runs: a child that starts, a parent that is notified of an end, the run that continues
-// as new. All of them are committed in one change, so no reader can see only a part of the decision.
+// as new. All of them are committed in one transaction, so no reader can see only a part of the decision.
 
 // environment returns the rows that a decision about a run may read.
 func environment(rows store.Rows, run *engine.Run) engine.Environment {
@@ -41,11 +41,11 @@ func Decide(rows store.Rows, run *engine.Run, in engine.Input, now time.Time) (s
 		return store.Writes{}, d, err
 	}
 	w := store.Writes{Runs: []engine.Decision{d}}
-	spawn(rows, d.Spawn, now, &w)
+	startChildren(rows, d.Spawn, now, &w)
 	if d.Continue != nil {
 		key := engine.WorkflowKey{Namespace: run.Namespace, ID: run.WorkflowID}
 		if d.Continue.Request.TaskQueue != run.Queue {
-			d.Continue.BuildID = pin(rows, d.Continue)
+			d.Continue.BuildID = promotedBuild(rows, d.Continue)
 		}
 		next := engine.DecideStart(*d.Continue, now)
 		w.Runs = append(w.Runs, next)
@@ -56,23 +56,23 @@ func Decide(rows store.Rows, run *engine.Run, in engine.Input, now time.Time) (s
 		flow.RunID, flow.Runs = d.Continue.RunID, flow.Runs+1
 		w.Workflows = append(w.Workflows, flow)
 	}
-	deliver(rows, d.Outbox, now, &w)
-	report(rows, now, &w)
+	deliverSignals(rows, d.Outbox, now, &w)
+	reportChildEnds(rows, now, &w)
 	return w, d, nil
 }
 
-// Step returns a change that lets the engine decide about one run and returns the decision. For the caller, a run
-// outside namespace ns does not exist; "" means that the app itself calls, which may change every run.
-func Step(ns, run string, needs store.Keys, in engine.Input) store.Change {
-	return store.Change{Needs: needs, Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+// UpdateRun returns a transaction that lets the engine decide about one run and returns the decision. For the caller, a
+// run outside namespace ns does not exist; "" means that the app itself calls, which may change every run.
+func UpdateRun(ns, run string, needs store.Keys, in engine.Input) store.Transaction {
+	return store.Transaction{Needs: needs, Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 		s := rows.Run(run)
 		if s == nil || ns != "" && s.Namespace != ns {
-			return store.Writes{}, NoTask(run)
+			return store.Writes{}, TaskNotFound(run)
 		}
 		w, d, err := Decide(rows, s, in, now)
-		o := Outcome{Answer: d.Answer, Run: headOf(d, s), Freed: FreedBy(d.Sessions), By: engine.LeaseOf(s, in)}
+		o := Outcome{Answer: d.Answer, Run: headOf(d, s), Freed: FreedOwners(d.Sessions), By: engine.LeaseOf(s, in)}
 		if d.Answer.Fused {
-			o.Made = d.Events[1:]
+			o.EagerEvents = d.Events[1:]
 		}
 		w.Answer = o
 		return w, err
@@ -82,10 +82,10 @@ func Step(ns, run string, needs store.Keys, in engine.Input) store.Change {
 // Outcome is the result of a step: the engine's answer and the run's row after the step.
 type Outcome struct {
 	engine.Answer
-	Run   engine.Head
-	Freed []engine.WorkerKey // workers with room for another session now
-	By    engine.Lease       // under which the input was reported, if it was
-	Made  []history.Event    // by the turn that came with a result, if it counts
+	Run         engine.Head
+	Freed       []engine.WorkerKey // workers with room for another session now
+	By          engine.Lease       // under which the input was reported, if it was
+	EagerEvents []history.Event    // by the turn that came with a result, if it counts
 }
 
 func headOf(d engine.Decision, s *engine.Run) engine.Head {
@@ -95,15 +95,15 @@ func headOf(d engine.Decision, s *engine.Run) engine.Head {
 	return s.Head
 }
 
-// Begin makes a run and pins it to the build that its request names, else to the build promoted for its queue.
-func Begin(rows store.Rows, s engine.Start, now time.Time) engine.Decision {
+// StartRun makes a run and pins it to the build that its request names, else to the build promoted for its queue.
+func StartRun(rows store.Rows, s engine.Start, now time.Time) engine.Decision {
 	if s.BuildID = s.Request.BuildID; s.BuildID == "" {
-		s.BuildID = pin(rows, &s)
+		s.BuildID = promotedBuild(rows, &s)
 	}
 	return engine.DecideStart(s, now)
 }
 
-// pin is the build that new runs of a queue get; empty for none.
-func pin(rows store.Rows, s *engine.Start) string {
+// promotedBuild is the build that new runs of a queue get; empty for none.
+func promotedBuild(rows store.Rows, s *engine.Start) string {
 	return rows.Queue(engine.QueueKey{Namespace: s.Request.Namespace, Name: s.Request.TaskQueue}).NewRuns()
 }

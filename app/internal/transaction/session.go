@@ -25,20 +25,20 @@ func Recheck(d Backlog, keys []engine.WorkerKey) {
 	}
 }
 
-// SessionStep is the result of one input to a session.
-type SessionStep struct {
+// SessionUpdate is the result of one input to a session.
+type SessionUpdate struct {
 	engine.SessionChange
-	Holder string // the process that had the session until then
+	PreviousIncarnation string // the process that had the session until then
 }
 
-// StepSession applies one input to one session. A caller without access to the session's queue gets the error that the
-// session does not exist.
-func StepSession(
+// UpdateSession applies one input to one session. A caller without access to the session's queue gets the error that
+// the session does not exist.
+func UpdateSession(
 	ctx context.Context, s store.Store, d Backlog, key engine.SessionKey, in engine.SessionInput,
-) (SessionStep, error) {
+) (SessionUpdate, error) {
 	given, ok := in.(engine.ReleaseSession)
 	due, _ := in.(engine.DueSession)
-	c, err := Commit[SessionStep](ctx, s, store.Change{
+	c, err := Commit[SessionUpdate](ctx, s, store.Transaction{
 		Needs: store.Keys{
 			Sessions: []engine.SessionKey{key}, Lately: true,
 			Exactly: ok && given.Why == engine.ReasonEvictedCap || due.Other != nil,
@@ -46,23 +46,23 @@ func StepSession(
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			s, holder := rows.Session(key), ""
 			if !auth.BoundFrom(ctx).Sees(s) {
-				return store.Writes{}, NoSession()
+				return store.Writes{}, SessionNotFound()
 			}
 			if s != nil {
 				holder = s.Incarnation
 			}
 			c, err := engine.DecideSession(s, in, now)
-			return store.Writes{Sessions: []engine.SessionChange{c}, Answer: SessionStep{c, holder}}, err
+			return store.Writes{Sessions: []engine.SessionChange{c}, Answer: SessionUpdate{c, holder}}, err
 		},
 	})
 	if err == nil {
-		Recheck(d, FreedBy([]engine.SessionChange{c.SessionChange}))
+		Recheck(d, FreedOwners([]engine.SessionChange{c.SessionChange}))
 	}
 	return c, err
 }
 
-// FreedBy lists the holders of sessions that a change ended.
-func FreedBy(changes []engine.SessionChange) (keys []engine.WorkerKey) {
+// FreedOwners lists the holders of sessions that a transaction ended.
+func FreedOwners(changes []engine.SessionChange) (keys []engine.WorkerKey) {
 	for _, c := range changes {
 		for _, e := range c.Timeline {
 			switch e.What {
@@ -76,8 +76,8 @@ func FreedBy(changes []engine.SessionChange) (keys []engine.WorkerKey) {
 	return keys
 }
 
-// SessionsOf lists the sessions a worker holds.
-func SessionsOf(ctx context.Context, s Reads, w engine.WorkerKey) (held []engine.Session, err error) {
+// SessionsOwnedBy lists the sessions a worker holds.
+func SessionsOwnedBy(ctx context.Context, s Reads, w engine.WorkerKey) (held []engine.Session, err error) {
 	err = s.View(ctx, func(r store.Reader) error {
 		held, err = r.Sessions(ctx, store.SessionQuery{
 			Namespace: w.Namespace, Owner: w.ID, Statuses: []protocol.SessionStatus{protocol.SessionActive}, Limit: 10_000,

@@ -1,5 +1,5 @@
-// Package transaction builds the changes that verbs submit to the store: a step of a run or a session, the end of a
-// delivery, and pages of history. It starts no goroutines and holds no state.
+// Package transaction builds the transactions that verbs submit to the store: a step of a run or a session, the end of
+// a delivery, and pages of history. It starts no goroutines and holds no state.
 package transaction
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Commit submits one change whose answer is a T.
-func Commit[T any](ctx context.Context, s store.Store, c store.Change) (T, error) {
+// Commit submits one transaction whose answer is a T.
+func Commit[T any](ctx context.Context, s store.Store, c store.Transaction) (T, error) {
 	a, err := s.Commit(ctx, c)
 	if err != nil {
 		var zero T
@@ -19,24 +19,26 @@ func Commit[T any](ctx context.Context, s store.Store, c store.Change) (T, error
 	return a.(T), nil
 }
 
-// NoRun returns the error for an unknown run ID.
-func NoRun(id string) error {
+// RunNotFound returns the error for an unknown run ID.
+func RunNotFound(id string) error {
 	return protocol.Refuse(protocol.ReasonRunNotFound, "run %s not found", id)
 }
 
-// NoTask returns the error for an unknown task ID.
-func NoTask(id string) error {
+// TaskNotFound returns the error for an unknown task ID.
+func TaskNotFound(id string) error {
 	return protocol.Refuse(protocol.ReasonTaskNotFound, "task %s not found", id)
 }
 
-// NoWorker is the answer to a caller that may not speak for a worker, as if there were none: it has no business knowing
-// that there is one.
-func NoWorker(id string) error {
+// WorkerNotFound is the answer to a caller that may not speak for a worker, as if there were none: it has no business
+// knowing that there is one.
+func WorkerNotFound(id string) error {
 	return protocol.Refuse(protocol.ReasonWorkerNotFound, "worker %s not found", id).With("worker_id", id)
 }
 
-// NoSession is the same of a session.
-func NoSession() error { return protocol.Refuse(protocol.ReasonSessionNotFound, "no such session") }
+// SessionNotFound is the same of a session.
+func SessionNotFound() error {
+	return protocol.Refuse(protocol.ReasonSessionNotFound, "no such session")
+}
 
 // StaleWorker returns the error for a superseded process.
 func StaleWorker(id string) error {
@@ -45,8 +47,8 @@ func StaleWorker(id string) error {
 	).With("poll_status", string(protocol.ReasonStaleRegistration))
 }
 
-// Namespace is the namespace a request means.
-func Namespace(n string) string {
+// NamespaceOrDefault is the namespace a request means.
+func NamespaceOrDefault(n string) string {
 	if n == "" {
 		return "default"
 	}

@@ -153,7 +153,9 @@ func (s tokens) Token(_ context.Context, id string) (store.Token, error) {
 
 func (s tokens) View(_ context.Context, fn func(store.Reader) error) error { return fn(s) }
 
-func (s tokens) Commit(context.Context, store.Change) (any, error) { return nil, store.ErrUnavailable }
+func (s tokens) Commit(context.Context, store.Transaction) (any, error) {
+	return nil, store.ErrUnavailable
+}
 
 // served is an app as the worker protocol is served over it.
 type served interface {

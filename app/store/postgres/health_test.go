@@ -33,7 +33,7 @@ func TestAStoreWhoseLastCommitFailedSaysThatItCannotWrite(t *testing.T) {
 	}
 	do("ALTER DATABASE " + nameOf(url) + " ALLOW_CONNECTIONS false")
 	do("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '" + nameOf(url) + "'")
-	if _, err := s.Commit(t.Context(), store.Change{
+	if _, err := s.Commit(t.Context(), store.Transaction{
 		Needs: store.Keys{Tokens: []string{"x"}}, Decide: storetest.Nothing,
 	}); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("commit: got %v, want unavailable", err)

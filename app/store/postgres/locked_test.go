@@ -57,7 +57,7 @@ func TestLockedRowsAreNotTakenForMissing(t *testing.T) {
 	w.Worker("w")
 	for _, lock := range []struct {
 		what string
-		c    store.Change
+		c    store.Transaction
 		want error
 	}{
 		{"SELECT FROM runs FOR UPDATE", storetest.Step(run, engine.SignalRun{Name: "s"}, store.Keys{}), nil},
@@ -71,7 +71,7 @@ func TestLockedRowsAreNotTakenForMissing(t *testing.T) {
 				Namespace: storetest.Namespace, WorkflowID: "flow", WorkflowType: "flow", TaskQueue: storetest.Queue,
 			}}), storetest.ErrExists,
 		},
-		{"SELECT FROM workers FOR UPDATE", store.Change{
+		{"SELECT FROM workers FOR UPDATE", store.Transaction{
 			Needs: store.Keys{Workers: []engine.WorkerKey{{Namespace: storetest.Namespace, ID: "w"}}},
 			Decide: func(r store.Rows, _ time.Time) (store.Writes, error) {
 				if r.Worker(engine.WorkerKey{Namespace: storetest.Namespace, ID: "w"}) == nil {

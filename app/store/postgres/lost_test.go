@@ -222,7 +222,7 @@ func TestAppsThatAddTheSameRowsDoNotCross(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, w := range worlds {
 			wg.Go(func() {
-				_, err := w.S.Commit(context.Background(), store.Change{Decide: func(
+				_, err := w.S.Commit(context.Background(), store.Transaction{Decide: func(
 					_ store.Rows, now time.Time,
 				) (store.Writes, error) {
 					var out store.Writes

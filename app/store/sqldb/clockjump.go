@@ -79,7 +79,7 @@ func (s *Store) followClock(by time.Duration) (moved int, now time.Time, err err
 	for len(changes) > 0 || len(rest) > 0 {
 		items := rest
 		for len(changes) > 0 && len(items) < mostChanges {
-			items = append(items, &pending{change: &changes[0], done: make(chan struct{})})
+			items = append(items, &pending{transaction: &changes[0], done: make(chan struct{})})
 			changes = changes[1:]
 		}
 		rest = s.attempt(items)
@@ -113,24 +113,24 @@ func (s *Store) followClock(by time.Duration) (moved int, now time.Time, err err
 
 // clockChanges returns the changes that adjust stored times before anything else is decided: one for each row, so that
 // a row that another app has locked delays no other.
-func (s *Store) clockChanges(ctx context.Context, j engine.ClockJump) (list []store.Change, err error) {
-	add := func(query string, change func(a, b string) store.Change) {
+func (s *Store) clockChanges(ctx context.Context, j engine.ClockJump) (list []store.Transaction, err error) {
+	add := func(query string, change func(a, b string) store.Transaction) {
 		if err == nil {
 			err = s.keysOf(ctx, query, func(a, b string) { list = append(list, change(a, b)) })
 		}
 	}
-	add("SELECT namespace, session_id FROM sessions WHERE due_at IS NOT NULL", func(ns, id string) store.Change {
+	add("SELECT namespace, session_id FROM sessions WHERE due_at IS NOT NULL", func(ns, id string) store.Transaction {
 		return sessionFollows(engine.SessionKey{Namespace: ns, ID: id}, j)
 	})
-	add("SELECT namespace, worker_id FROM workers", func(ns, id string) store.Change {
+	add("SELECT namespace, worker_id FROM workers", func(ns, id string) store.Transaction {
 		return workerFollows(engine.WorkerKey{Namespace: ns, ID: id}, j)
 	})
 	add("SELECT run_id, '' FROM runs WHERE owner IS NOT NULL"+
 		" UNION SELECT run_id, '' FROM runs WHERE due_at IS NOT NULL AND state LIKE '%\"state\":\"delayed\"%'"+
-		" UNION SELECT run_id, '' FROM tasks WHERE state IN ('leased', 'delayed')", func(id, _ string) store.Change {
+		" UNION SELECT run_id, '' FROM tasks WHERE state IN ('leased', 'delayed')", func(id, _ string) store.Transaction {
 		return runFollows(id, j)
 	})
-	add("SELECT namespace, queue FROM queues", func(ns, name string) store.Change {
+	add("SELECT namespace, queue FROM queues", func(ns, name string) store.Transaction {
 		return queueFollows(engine.QueueKey{Namespace: ns, Name: name}, j)
 	})
 	return list, err
@@ -188,8 +188,8 @@ func (s *Store) keysOf(ctx context.Context, query string, key func(a, b string))
 // errFollows ends the change of a row that needs no adjustment.
 var errFollows = errors.New("the row follows the clock")
 
-func runFollows(id string, j engine.ClockJump) store.Change {
-	return store.Change{
+func runFollows(id string, j engine.ClockJump) store.Transaction {
+	return store.Transaction{
 		Needs: store.Keys{Runs: []string{id}},
 		Decide: func(r store.Rows, now time.Time) (w store.Writes, err error) {
 			run := r.Run(id)
@@ -203,8 +203,8 @@ func runFollows(id string, j engine.ClockJump) store.Change {
 	}
 }
 
-func sessionFollows(k engine.SessionKey, j engine.ClockJump) store.Change {
-	return store.Change{
+func sessionFollows(k engine.SessionKey, j engine.ClockJump) store.Transaction {
+	return store.Transaction{
 		Needs: store.Keys{Sessions: []engine.SessionKey{k}},
 		Decide: func(r store.Rows, now time.Time) (w store.Writes, err error) {
 			c, err := engine.DecideSession(r.Session(k), engine.FollowClockSession{Jump: j}, now)
@@ -214,7 +214,7 @@ func sessionFollows(k engine.SessionKey, j engine.ClockJump) store.Change {
 	}
 }
 
-func workerFollows(k engine.WorkerKey, j engine.ClockJump) store.Change {
+func workerFollows(k engine.WorkerKey, j engine.ClockJump) store.Transaction {
 	return rowFollows(
 		store.Keys{Workers: []engine.WorkerKey{k}, Present: true}, j,
 		func(r store.Rows) *engine.Worker { return r.Worker(k) }, (*engine.Worker).FollowClock,
@@ -222,7 +222,7 @@ func workerFollows(k engine.WorkerKey, j engine.ClockJump) store.Change {
 	)
 }
 
-func queueFollows(k engine.QueueKey, j engine.ClockJump) store.Change {
+func queueFollows(k engine.QueueKey, j engine.ClockJump) store.Transaction {
 	return rowFollows(
 		store.Keys{Queues: []engine.QueueKey{k}}, j,
 		func(r store.Rows) *engine.Queue { return r.Queue(k) }, (*engine.Queue).FollowClock,
@@ -235,8 +235,8 @@ func queueFollows(k engine.QueueKey, j engine.ClockJump) store.Change {
 func rowFollows[T any](
 	needs store.Keys, j engine.ClockJump, read func(store.Rows) *T,
 	follow func(*T, engine.ClockJump, time.Time) (T, bool), write func(*store.Writes, T),
-) store.Change {
-	return store.Change{
+) store.Transaction {
+	return store.Transaction{
 		Needs: needs,
 		Decide: func(r store.Rows, now time.Time) (w store.Writes, err error) {
 			row := read(r)

@@ -22,14 +22,14 @@ import (
 func (b *batch) decide(items []*pending) int {
 	for i, p := range items {
 		p.ready, p.readied = len(b.ready), len(b.ready)
-		if p.change == nil {
+		if p.transaction == nil {
 			continue
 		}
 		// The rest waits for its own batch: one with megabytes of history would hold up everybody.
 		if b.bytes > mostBytes {
 			return i
 		}
-		w, err := decideOne(p.change, b)
+		w, err := decideOne(p.transaction, b)
 		if err != nil {
 			p.err = err
 			continue
@@ -53,7 +53,7 @@ func (b *batch) decide(items []*pending) int {
 }
 
 // decideOne calls Decide; its panic fails this change alone.
-func decideOne(c *store.Change, b *batch) (w store.Writes, err error) {
+func decideOne(c *store.Transaction, b *batch) (w store.Writes, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("decide: panic: %v\n%s", r, debug.Stack())

@@ -28,7 +28,7 @@ func (b *batch) finish(items []*pending) {
 		}
 	}
 	for _, p := range items {
-		if p.change != nil {
+		if p.transaction != nil {
 			s.changes.Add(1)
 		}
 	}

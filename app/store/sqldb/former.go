@@ -32,10 +32,10 @@ func wantsFormer(n *store.Keys) bool { return n.Bound || n.Attached || len(n.For
 // no read.
 func (b *batch) formerWanted(items []*pending) (rows map[engine.FormerKey]bool, chains map[engine.WorkflowKey]bool) {
 	for _, p := range items {
-		if p.change == nil {
+		if p.transaction == nil {
 			continue
 		}
-		needs := &p.change.Needs
+		needs := &p.transaction.Needs
 		if !wantsFormer(needs) {
 			continue
 		}

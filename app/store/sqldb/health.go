@@ -81,7 +81,7 @@ func (s *Store) tryWrite() *writeAttempt {
 	a := &writeAttempt{done: make(chan struct{})}
 	s.health.writing = a
 	go func() {
-		p := &pending{change: &store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) {
+		p := &pending{transaction: &store.Transaction{Decide: func(store.Rows, time.Time) (store.Writes, error) {
 			return store.Writes{}, nil
 		}}, must: true}
 		p.done = make(chan struct{})

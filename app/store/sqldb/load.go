@@ -58,13 +58,13 @@ func (b *batch) load(items []*pending) error {
 	var current []engine.WorkflowKey
 	var chain []string
 	for _, p := range items {
-		if p.change == nil {
+		if p.transaction == nil {
 			// Claims have no keys. What they lease is found behind the writes; only the rows of budgets are
 			// needed, and locked, before.
 			b.bounded(p.claim, w.queues)
 			continue
 		}
-		n := &p.change.Needs
+		n := &p.transaction.Needs
 		for _, k := range n.Workflows {
 			if b.assume && n.New && b.absent(k) {
 				continue
@@ -109,7 +109,7 @@ func (b *batch) load(items []*pending) error {
 		return err
 	}
 	add(w.workflows, keys)
-	claims := len(locks) == 0 && !slices.ContainsFunc(items, func(p *pending) bool { return p.change != nil })
+	claims := len(locks) == 0 && !slices.ContainsFunc(items, func(p *pending) bool { return p.transaction != nil })
 	if err := b.first(&w, locks, current, likely, claims); err != nil {
 		return err
 	}
@@ -214,10 +214,10 @@ func (b *batch) likely(items []*pending) map[engine.SessionKey]bool {
 	}
 	keys := map[engine.SessionKey]bool{}
 	for _, p := range items {
-		if p.change == nil {
+		if p.transaction == nil {
 			continue
 		}
-		n := &p.change.Needs
+		n := &p.transaction.Needs
 		for _, k := range n.Sessions {
 			if _, ok := b.s.cache.stored.get(k); ok {
 				keys[k] = true
@@ -264,10 +264,10 @@ func (b *batch) sessionsOf(items []*pending, w *wants) {
 		}
 	}
 	for _, p := range items {
-		if p.change == nil {
+		if p.transaction == nil {
 			continue
 		}
-		n := &p.change.Needs
+		n := &p.transaction.Needs
 		for _, id := range b.runsOf(n) {
 			r := b.runs[id]
 			if r == nil || r.Run == nil {

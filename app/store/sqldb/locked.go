@@ -58,11 +58,11 @@ func (b *batch) free(items []*pending) []*pending {
 
 // lockedOut reports whether another transaction has a row that p asks for, by name or by what it names.
 func (b *batch) lockedOut(p *pending) bool {
-	if p.change == nil {
+	if p.transaction == nil {
 		own := scopes(QueueKey{p.claim.Namespace, p.claim.Queue, p.claim.Kind})
 		return anyLocked(b, own[:])
 	}
-	n := &p.change.Needs
+	n := &p.transaction.Needs
 	runs := n.Runs
 	for _, k := range n.Workflows {
 		if b.locked[k] {

@@ -228,9 +228,9 @@ func (s *Store) recall(items []*pending) *batch {
 	changes := 0
 	for _, p := range items {
 		switch {
-		case p.alone, p.change != nil && !p.change.Recall, p.claim != nil && !s.plain(p.claim):
+		case p.alone, p.transaction != nil && !p.transaction.Recall, p.claim != nil && !s.plain(p.claim):
 			return nil
-		case p.change != nil:
+		case p.transaction != nil:
 			changes++
 		}
 	}
@@ -250,15 +250,15 @@ func (s *Store) recall(items []*pending) *batch {
 	b.recalled, b.now, b.decidedAt, b.guarded = true, now, at, s.memory.guarded
 	b.guarded.clear()
 	for _, p := range items {
-		if p.change == nil {
+		if p.transaction == nil {
 			continue
 		}
 		// The reading of the clock is some moments old. A caller that has a later time from the store brings it up
 		// to that.
-		if more := p.change.NotBefore.Sub(b.now); more > 0 && more < mostLate {
+		if more := p.transaction.NotBefore.Sub(b.now); more > 0 && more < mostLate {
 			b.now, b.decidedAt = b.now.Add(more), b.decidedAt+more.Microseconds()
 		}
-		if !b.recallNeeds(&p.change.Needs) {
+		if !b.recallNeeds(&p.transaction.Needs) {
 			return nil
 		}
 	}

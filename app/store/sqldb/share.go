@@ -144,16 +144,16 @@ func (h *shares) forget(now time.Time) {
 // classOf returns the fairness class of a change: the one that it names, or that of its run. A change whose run is not
 // cached has no class.
 func (s *Store) classOf(p *pending) store.Class {
-	if p.change == nil {
+	if p.transaction == nil {
 		return store.Class{}
 	}
-	c := p.change.Class
-	if len(p.change.Needs.Runs) > 0 {
+	c := p.transaction.Class
+	if len(p.transaction.Needs.Runs) > 0 {
 		runs := s.cache.runs
 		if s.cfg.Dialect.Shared {
 			runs = s.memory.runs
 		}
-		if r, ok := runs.get(p.change.Needs.Runs[0]); ok {
+		if r, ok := runs.get(p.transaction.Needs.Runs[0]); ok {
 			c.Namespace = r.Namespace
 			c.Key, c.Weight = r.Fairness()
 		}

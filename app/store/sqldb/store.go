@@ -222,11 +222,11 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 // pending is a change or a claim on its way through a batch. Its outcome is written by the committer and read
 // by the caller once done is closed.
 type pending struct {
-	change *store.Change
-	claim  *store.ClaimRequest
-	gone   <-chan struct{} // of a claim: closed when its caller no longer waits
-	must   bool            // the batch is written, whether the change changes anything or not
-	done   chan struct{}   // closed when the fields below are final
+	transaction *store.Transaction
+	claim       *store.ClaimRequest
+	gone        <-chan struct{} // of a claim: closed when its caller no longer waits
+	must        bool            // the batch is written, whether the change changes anything or not
+	done        chan struct{}   // closed when the fields below are final
 
 	rank   int64 // among the changes of all classes
 	behind bool  // it has waited for an earlier batch
@@ -245,11 +245,11 @@ type pending struct {
 }
 
 // background reports whether no caller waits for the change, so that other changes may be committed first.
-func (p *pending) background() bool { return p.change != nil && p.change.Background }
+func (p *pending) background() bool { return p.transaction != nil && p.transaction.Background }
 
 // Commit runs one change in the next batch; a background change may run in a later one.
-func (s *Store) Commit(ctx context.Context, c store.Change) (any, error) {
-	p := &pending{change: &c, done: make(chan struct{})}
+func (s *Store) Commit(ctx context.Context, c store.Transaction) (any, error) {
+	p := &pending{transaction: &c, done: make(chan struct{})}
 	if err := s.submit(ctx, p); err != nil {
 		return nil, err
 	}
@@ -308,7 +308,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	now, err := s.reads.Now(ctx)
 	if err == nil && s.clock.Pending() {
 		nothing := func(store.Rows, time.Time) (w store.Writes, err error) { return w, nil }
-		_, err = s.Commit(ctx, store.Change{Decide: nothing})
+		_, err = s.Commit(ctx, store.Transaction{Decide: nothing})
 	}
 	return now, s.suspect(err)
 }

@@ -91,7 +91,7 @@ type outage struct {
 	counts *counts
 }
 
-func (o outage) Commit(ctx context.Context, c store.Change) (any, error) {
+func (o outage) Commit(ctx context.Context, c store.Transaction) (any, error) {
 	if o.away.Load() {
 		return nil, store.ErrUnavailable
 	}
