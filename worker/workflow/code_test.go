@@ -169,10 +169,10 @@ func TestCodeThatBlocksOutsideIsNamed(t *testing.T) {
 		}
 		want(t, "type", workflow.TaskFailure(err).Type, "WorkflowDeadlock")
 		m.Close()
-		want(t, "it still runs", m.Runaway(), true)
+		want(t, "it still runs", m.Deadlocked(), true)
 		close(release)
 		synctest.Wait()
-		want(t, "it still runs after its next call", m.Runaway(), false)
+		want(t, "it still runs after its next call", m.Deadlocked(), false)
 		want(t, "the blocked code went on to its next call", after, true)
 	})
 }

@@ -147,11 +147,11 @@ func (m *Machine) turn(co *coroutine) bool {
 	select {
 	case <-co.yield:
 	case <-m.watch.C:
-		m.overstayed(co)
+		m.abandonBranch(co)
 		return false
 	}
 	m.current = nil
-	m.visited()
+	m.checkForeignCall()
 	if co.done {
 		m.gone++
 	}
@@ -160,18 +160,18 @@ func (m *Machine) turn(co *coroutine) bool {
 	return true
 }
 
-// overstayed abandons a branch that blocks outside the machine. Go cannot end its goroutine; it ends at its next call
+// abandonBranch abandons a branch that blocks outside the machine. Go cannot end its goroutine; it ends at its next call
 // of this package.
-func (m *Machine) overstayed(co *coroutine) {
+func (m *Machine) abandonBranch(co *coroutine) {
 	m.fault = &DeadlockError{After: m.patience, Stack: stackOf(co)}
-	m.visited() // a branch that waits for a stranger who was turned away
-	m.runaway = co
+	m.checkForeignCall() // a branch that waits for a foreign goroutine whose call was refused
+	m.deadlocked = co
 	m.closing.Store(true)
 }
 
-// Runaway reports that a branch exceeded its time and still runs: it loops, or blocks outside the machine. It cannot be
+// Deadlocked reports that a branch exceeded its time and still runs: it loops, or blocks outside the machine. It cannot be
 // stopped before its next call into this package.
-func (m *Machine) Runaway() bool { return m.runaway != nil && !m.runaway.ended.Load() }
+func (m *Machine) Deadlocked() bool { return m.deadlocked != nil && !m.deadlocked.ended.Load() }
 
 // Close ends the machine and every branch of its code. Deferred functions of the code run, but cannot wait. Close must
 // be called for each machine, since its branches are goroutines. It may be called twice.
@@ -184,12 +184,12 @@ func (m *Machine) Close() {
 	if m.fault == nil {
 		m.fault = errClosed
 	}
-	if m.runaway != nil {
-		close(m.runaway.resume)
+	if m.deadlocked != nil {
+		close(m.deadlocked.resume)
 	}
 	var watch *time.Timer
 	for _, co := range m.live {
-		if co == m.runaway || co.done {
+		if co == m.deadlocked || co.done {
 			continue
 		}
 		if watch == nil {

@@ -192,7 +192,7 @@ type PanicError struct {
 }
 
 func (e *PanicError) Error() string {
-	if at := path.Base(stack.Place(e.Stack)); at != "." && e.Value != any(errStranger) {
+	if at := path.Base(stack.Place(e.Stack)); at != "." && e.Value != any(errForeignGoroutine) {
 		return fmt.Sprintf("workflow code panicked (%s): %v", at, e.Value)
 	}
 	return fmt.Sprintf("workflow code panicked: %v", e.Value)

@@ -86,18 +86,18 @@ type Machine struct {
 	begin     func()    // starts the code once carried is 0
 	fault     error
 
-	live       []*coroutine
-	gone       int // number of ended coroutines in live
-	turns      []*coroutine
-	current    *coroutine
-	conditions []*coroutine // coroutines that wait in Until
-	moved      bool         // something happened since they looked last
-	reading    string       // what is being computed that must not call this package
-	watch      *time.Timer
-	runaway    *coroutine
-	closing    atomic.Bool                // read by branches that are given up
-	stranger   atomic.Pointer[PanicError] // a call from a goroutine that is no branch
-	closed     bool
+	live        []*coroutine
+	gone        int // number of ended coroutines in live
+	turns       []*coroutine
+	current     *coroutine
+	conditions  []*coroutine // coroutines that wait in Until
+	moved       bool         // something happened since they looked last
+	reading     string       // what is being computed that must not call this package
+	watch       *time.Timer
+	deadlocked  *coroutine
+	closing     atomic.Bool                // read by branches that are given up
+	foreignCall atomic.Pointer[PanicError] // a call from a goroutine that is no branch
+	closed      bool
 }
 
 // issued is a command the code has issued and history has not confirmed.
@@ -182,7 +182,7 @@ func (m *Machine) Finished() bool { return m.finished }
 // An error means that the task fails (see TaskFailure) and no events are applied. After an error other than ErrGap the
 // machine must be closed. If it was cached, apply the whole history to a new machine before reporting the error.
 func (m *Machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]protocol.Command, error) {
-	if m.visited(); m.fault != nil {
+	if m.checkForeignCall(); m.fault != nil {
 		return nil, m.fault
 	}
 	if m.info.RunID != "" && m.info.RunID != task.RunID {
@@ -208,7 +208,7 @@ func (m *Machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]
 			return nil, m.fault
 		}
 	}
-	if m.visited(); m.fault != nil {
+	if m.checkForeignCall(); m.fault != nil {
 		return nil, m.fault
 	}
 	m.recorded, m.answered, m.taken = nil, nil, nil

@@ -188,7 +188,7 @@ func (m *Machine) here() *coroutine {
 		panic(acted(m.reading))
 	}
 	if !m.onBranch() {
-		m.strange() // does not return
+		m.failForeignGoroutine() // does not return
 	}
 	return m.current
 }

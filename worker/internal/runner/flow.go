@@ -92,7 +92,7 @@ func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, 
 	if !ok {
 		return nil, 0, errUnregistered
 	}
-	if err := r.loose.of(t.RunID); err != nil {
+	if err := r.deadlocks.errorOf(t.RunID); err != nil {
 		return nil, 0, err
 	}
 	if k := r.cache.await(r.life, t.RunID); k != nil {
@@ -107,7 +107,7 @@ func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, 
 				return commands, r.keep(t, m), nil
 			}
 			r.log.Debug().Err(err).Str("run_id", t.RunID).Msg("sticky cache entry invalid; replaying the run from its history")
-			if r.loose.note(t.RunID, m, err); m.Runaway() || m.Disturbed() {
+			if r.deadlocks.record(t.RunID, m, err); m.Deadlocked() || m.CalledByForeignGoroutine() {
 				m.Close()
 				return nil, 0, err
 			}
@@ -137,7 +137,7 @@ func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, 
 		t = &fresh
 	}
 	if commands, err = r.apply(m, t, events, place); err != nil {
-		r.loose.note(t.RunID, m, err)
+		r.deadlocks.record(t.RunID, m, err)
 		m.Close()
 		return nil, 0, err
 	}

@@ -203,7 +203,7 @@ const stuckAfter = 180 * time.Second
 // Alive returns an error if a loop with free slots has made no iteration for three minutes. It also returns an error
 // while workflow code loops outside package workflow, since that occupies a processor until the process ends.
 func (r *Runner) Alive() error {
-	if run, n := r.loose.some(); n > 0 {
+	if run, n := r.deadlocks.firstOf(); n > 0 {
 		return fmt.Errorf(
 			"the code of %d runs, of run %s first, loops or blocks outside package workflow; only a restart ends it", n, run,
 		)

@@ -128,7 +128,7 @@ func (r *Runner) ask(
 		f.Reason = string(refusal)
 		return f, nil
 	}
-	if err := r.loose.of(q.run.RunID); err != nil {
+	if err := r.deadlocks.errorOf(q.run.RunID); err != nil {
 		f := workflow.TaskFailure(err)
 		f.Reason = string(refusal)
 		return f, nil
@@ -142,7 +142,7 @@ func (r *Runner) ask(
 	})
 	defer m.Close()
 	if _, err = m.Apply(&q.run, events); err != nil {
-		r.loose.note(q.run.RunID, m, err)
+		r.deadlocks.record(q.run.RunID, m, err)
 		f := workflow.TaskFailure(err)
 		f.Reason = string(refusal)
 		if q.item.Kind == protocol.KindQuery {

@@ -122,29 +122,29 @@ func AttemptInterval(lease, buffer time.Duration) time.Duration {
 
 // Runner runs the tasks of one worker. Run once.
 type Runner struct {
-	opt      Options
-	log      zerolog.Logger
-	slots    *slots
-	leases   *leaseRenewer
-	report   *report
-	lines    lines
-	cache    *cache
-	loose    runaways
-	stacks   stacks
-	warned   stacks // warnings of the app that were logged, by run and subject
-	replays  *replays
-	refusals refusals
-	loops    []*loop
-	stopped  atomic.Bool    // polling has stopped, and received tasks are returned
-	begin    sync.Mutex     // held while a task begins or stopped is set
-	tasks    sync.WaitGroup // tasks that run; none begins after stopped is set
-	life     context.Context
-	end      context.CancelCauseFunc // of every task
-	started  sync.Once
-	done     chan struct{} // closed when the loops have ended
-	polling  context.CancelFunc
-	pollCtx  context.Context
-	ticking  sync.WaitGroup
+	opt       Options
+	log       zerolog.Logger
+	slots     *slots
+	leases    *leaseRenewer
+	report    *report
+	lines     lines
+	cache     *cache
+	deadlocks deadlocks
+	stacks    stacks
+	warned    stacks // warnings of the app that were logged, by run and subject
+	replays   *replays
+	refusals  refusals
+	loops     []*loop
+	stopped   atomic.Bool    // polling has stopped, and received tasks are returned
+	begin     sync.Mutex     // held while a task begins or stopped is set
+	tasks     sync.WaitGroup // tasks that run; none begins after stopped is set
+	life      context.Context
+	end       context.CancelCauseFunc // of every task
+	started   sync.Once
+	done      chan struct{} // closed when the loops have ended
+	polling   context.CancelFunc
+	pollCtx   context.Context
+	ticking   sync.WaitGroup
 }
 
 // New makes a runner; Run starts it.

@@ -108,7 +108,7 @@ func (r *Runner) then(a *attempt, item *protocol.CompleteItem) *turn {
 		}}})
 	}
 	if err != nil || slices.ContainsFunc(commands, alone) {
-		r.loose.note(run, k.machine, err) // the task that follows will say what is wrong
+		r.deadlocks.record(run, k.machine, err) // the task that follows will say what is wrong
 		t.undone()
 		return nil
 	}
