@@ -242,11 +242,11 @@ func New(o Options) (_ *Worker, err error) {
 		// The link sets the worker ID in the registration.
 		Register: w.registration, Machine: w.describe, Holdings: lazy{&run}, Log: o.Log,
 		OnCancel: func(n protocol.CancelNotice) { run.Cancel(n) }, OnSettings: w.settings,
-		OnSession: w.sessions.Notified,
-		OnYield:   w.yield,
-		OnEnded:   func(runs []string) { run.Ended(runs) },
-		Kept:      func() []protocol.KeptRun { return run.Kept() },
-		OnDrain:   func() { w.draining.Do(func() { close(w.drain) }) },
+		OnSession:  w.sessions.Notified,
+		OnYield:    w.yield,
+		OnEnded:    func(runs []string) { run.Ended(runs) },
+		CachedRuns: func() []protocol.KeptRun { return run.CachedRuns() },
+		OnDrain:    func() { w.draining.Do(func() { close(w.drain) }) },
 	})
 	if err != nil {
 		return nil, err

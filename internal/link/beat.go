@@ -116,7 +116,7 @@ func (l *Link) due(ctx context.Context) time.Time {
 	l.mu.Lock()
 	in.Draining = l.draining
 	l.mu.Unlock()
-	in.KeptRuns = l.kept()
+	in.KeptRuns = l.nextCachedRuns()
 	in.Machine, _ = json.Marshal(l.machine()) // numbers and text always marshal
 	call, cancel := context.WithTimeout(ctx, beatTimeout)
 	out, err := ask(call, l, "heartbeat", protocol.WorkerVerbs.WorkerHeartbeat, in)
@@ -125,8 +125,8 @@ func (l *Link) due(ctx context.Context) time.Time {
 		l.log.Warn().Err(err).Int("leases", len(in.Leases)).Int("sessions", len(in.Sessions)).Msg("heartbeat failed")
 	}
 	if err == nil {
-		l.keptTold(len(in.KeptRuns))
-		l.ended(out.EndedRuns)
+		l.cachedRunsReported(len(in.KeptRuns))
+		l.notifyEnded(out.EndedRuns)
 		l.intend(out.Intent, "")
 		if out.Settings != l.Settings().Revision {
 			go l.revised(ctx) // renewals are not to wait for it

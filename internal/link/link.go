@@ -74,9 +74,9 @@ type Options struct {
 	OnCancel func(protocol.CancelNotice)
 	// OnEnded is called with runs that ended while this process cached them. Kept returns the cached runs, which the
 	// link sends to an app at its first connection. Both may be nil.
-	OnEnded   func(runs []string)
-	Kept      func() []protocol.KeptRun
-	OnSession func(protocol.SessionNotice)
+	OnEnded    func(runs []string)
+	CachedRuns func() []protocol.KeptRun
+	OnSession  func(protocol.SessionNotice)
 	// OnYield is called when the worker must release a session. It may block: the notice is answered after it returns.
 	// May be nil.
 	OnYield    func(context.Context, protocol.SessionNotice)
@@ -131,15 +131,15 @@ type Link struct {
 	changed    chan struct{} // closed and replaced when live changes
 	fatal      error
 	draining   bool
-	parting    bool          // it has begun to say goodbye: what fails from then on is no fault
-	left       bool          // its goodbye is out, and not known to be lost: nothing may register again
-	verdict    string        // last result of the release check, so that each change is logged once
-	gated      string        // why it let nothing through; empty when it did
-	unproven   bool          // it let work through that could not be compared
-	strangers  int           // connections in a row to apps of other releases
-	paused     chan struct{} // an operator gives this worker nothing more, until it is closed; nil: it gets work
-	held       held          // has a separate lock
-	untold     untold        // of the heartbeat alone
+	parting    bool           // it has begun to say goodbye: what fails from then on is no fault
+	left       bool           // its goodbye is out, and not known to be lost: nothing may register again
+	verdict    string         // last result of the release check, so that each change is logged once
+	gated      string         // why it let nothing through; empty when it did
+	unproven   bool           // it let work through that could not be compared
+	strangers  int            // connections in a row to apps of other releases
+	paused     chan struct{}  // an operator gives this worker nothing more, until it is closed; nil: it gets work
+	held       held           // has a separate lock
+	unreported unreportedRuns // of the heartbeat alone
 }
 
 // live is a connection that is registered.

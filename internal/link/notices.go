@@ -38,7 +38,7 @@ func (n notices) YieldSession(ctx context.Context, s protocol.SessionNotice) err
 
 // EvictRuns drops ended runs from the sticky cache.
 func (n notices) EvictRuns(_ context.Context, e protocol.EvictNotice) error {
-	n.l.ended(e.Runs)
+	n.l.notifyEnded(e.Runs)
 	return nil
 }
 

@@ -58,7 +58,7 @@ func (e *unavailable) Error() string { return e.why }
 
 // activity runs one attempt and reports its outcome. It reports whether the attempt's slot stays reserved for the next
 // activity.
-func (r *Runner) activity(t *protocol.ActivityTask, came arrival) (kept bool) {
+func (r *Runner) activity(t *protocol.ActivityTask, came arrival) (slotHeld bool) {
 	a := &attempt{
 		r: r, task: t, came: came, info: activity.InfoOf(t), lines: attemptLines{task: t},
 		log: r.log.With().Str("run_id", t.RunID).Str("task_id", t.TaskID).Int("attempt", t.Attempt).Str(

@@ -17,36 +17,36 @@ import (
 // the worker that gets the next task replays the run. A machine is either in the cache or owned by one workflow task
 // or eager workflow task. Machines are closed without the lock, since Close may wait for their goroutines.
 type cache struct {
-	most int
+	size int
 
-	mu   sync.Mutex                    // guards what follows
-	runs *simplelru.LRU[string, *kept] // nil once the cache is closed
+	mu   sync.Mutex                         // guards what follows
+	runs *simplelru.LRU[string, *cachedRun] // nil once the cache is closed
 	// runs with an eager workflow task that the app has not answered; the channel is closed when the app has
-	ahead map[string]chan struct{}
+	eager map[string]chan struct{}
 }
 
-type kept struct {
+type cachedRun struct {
 	machine *workflow.Machine
 	tail    []history.Event // that are known here, behind what the machine has seen
 }
 
 func newCache(most int) *cache {
-	runs, _ := simplelru.NewLRU[string, *kept](max(most, 1), nil) // fails for a size below one only
-	return &cache{most: most, runs: runs, ahead: map[string]chan struct{}{}}
+	runs, _ := simplelru.NewLRU[string, *cachedRun](max(most, 1), nil) // fails for a size below one only
+	return &cache{size: most, runs: runs, eager: map[string]chan struct{}{}}
 }
 
-// takeMachine removes the machine of a run from the cache and returns it, or nil.
-func (c *cache) takeMachine(run string) *workflow.Machine {
+// removeMachine removes the machine of a run from the cache and returns it, or nil.
+func (c *cache) removeMachine(run string) *workflow.Machine {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k := c.takeOut(run); k != nil {
+	if k := c.remove(run); k != nil {
 		return k.machine
 	}
 	return nil
 }
 
-// takeOut removes a run. The caller must hold mu.
-func (c *cache) takeOut(run string) *kept {
+// remove removes a run. The caller must hold mu.
+func (c *cache) remove(run string) *cachedRun {
 	if c.runs == nil {
 		return nil
 	}
@@ -57,63 +57,63 @@ func (c *cache) takeOut(run string) *kept {
 
 // await removes the machine of a run from the cache and returns it for a task of the run, or nil. If the run has an
 // eager workflow task, await first waits until the app has accepted or rejected it.
-func (c *cache) await(ctx context.Context, run string) *kept {
+func (c *cache) await(ctx context.Context, run string) *cachedRun {
 	for {
 		c.mu.Lock()
 		// Both are read under one lock: otherwise the eager task could end in between, and await would find neither.
-		k, ahead := c.takeOut(run), c.ahead[run]
+		k, eager := c.remove(run), c.eager[run]
 		c.mu.Unlock()
-		if k != nil || ahead == nil {
+		if k != nil || eager == nil {
 			return k
 		}
 		select {
-		case <-ahead:
+		case <-eager:
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// goAhead removes the machine of a run for an eager workflow task; nil if it is not available. The caller must call
+// removeForEager removes the machine of a run for an eager workflow task; nil if it is not available. The caller must call
 // settled afterwards.
-func (c *cache) goAhead(run string) *kept {
+func (c *cache) removeForEager(run string) *cachedRun {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ahead[run] != nil {
+	if c.eager[run] != nil {
 		return nil
 	}
-	k := c.takeOut(run)
+	k := c.remove(run)
 	if k != nil {
-		c.ahead[run] = make(chan struct{})
+		c.eager[run] = make(chan struct{})
 	}
 	return k
 }
 
-// settled ends a turn, whose machine is back or closed.
-func (c *cache) settled(run string) {
+// finishEager ends a turn, whose machine is back or closed.
+func (c *cache) finishEager(run string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	close(c.ahead[run])
-	delete(c.ahead, run)
+	close(c.eager[run])
+	delete(c.eager, run)
 }
 
-// put caches a machine with the events that it has not applied yet. It replaces another machine of the run.
-func (c *cache) put(run string, m *workflow.Machine, tail ...history.Event) {
-	for _, m := range c.replace(run, &kept{m, tail}) {
+// add caches a machine with the events that it has not applied yet. It replaces another machine of the run.
+func (c *cache) add(run string, m *workflow.Machine, tail ...history.Event) {
+	for _, m := range c.insert(run, &cachedRun{m, tail}) {
 		m.Close()
 	}
 }
 
-// replace is put without closing: it returns the machines that were evicted.
-func (c *cache) replace(run string, k *kept) (out []*workflow.Machine) {
+// insert is put without closing: it returns the machines that were evicted.
+func (c *cache) insert(run string, k *cachedRun) (out []*workflow.Machine) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.runs == nil || c.most < 1 {
+	if c.runs == nil || c.size < 1 {
 		return append(out, k.machine)
 	}
 	if old, ok := c.runs.Peek(run); ok {
 		out = append(out, old.machine)
-	} else if c.runs.Len() >= c.most {
+	} else if c.runs.Len() >= c.size {
 		_, oldest, _ := c.runs.RemoveOldest()
 		out = append(out, oldest.machine)
 	}
@@ -121,15 +121,15 @@ func (c *cache) replace(run string, k *kept) (out []*workflow.Machine) {
 	return out
 }
 
-// drop throws the machine of a run away.
-func (c *cache) drop(run string) {
-	if m := c.takeMachine(run); m != nil {
+// evict throws the machine of a run away.
+func (c *cache) evict(run string) {
+	if m := c.removeMachine(run); m != nil {
 		m.Close()
 	}
 }
 
-// kept returns the cached runs with the last event that each machine has applied.
-func (c *cache) kept() (list []protocol.KeptRun) {
+// entries returns the cached runs with the last event that each machine has applied.
+func (c *cache) entries() (list []protocol.KeptRun) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.runs == nil {
@@ -146,7 +146,7 @@ func (c *cache) kept() (list []protocol.KeptRun) {
 // close throws everything away, now and from now on.
 func (c *cache) close() {
 	c.mu.Lock()
-	var all []*kept
+	var all []*cachedRun
 	if c.runs != nil {
 		all = c.runs.Values()
 	}

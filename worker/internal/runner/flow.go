@@ -30,19 +30,19 @@ func (r *Runner) workflow(t *protocol.WorkflowTask, came arrival) {
 	lease := r.leases.holdFlow(t, came)
 	defer r.leases.release(lease)
 	item := taskItem(t)
-	commands, kept, err := r.decide(t)
+	commands, lastApplied, err := r.decide(t)
 	switch {
 	case r.leases.over(lease):
-		r.cache.drop(t.RunID) // its state includes commands that the app will not accept
+		r.cache.evict(t.RunID) // its state includes commands that the app will not accept
 		r.dropped(item, ErrLeaseLost.Error())
 		return
 	case errors.Is(err, errUnregistered):
 		item.Failure = workflow.Unregistered(t.WorkflowType)
 		r.failed(t, item.Failure)
 	case err == nil && len(commands) == 0:
-		item.Failure, item.Kept = workflow.Waiting(), kept
+		item.Failure, item.Kept = workflow.Waiting(), lastApplied
 	case err == nil:
-		item.Commands, item.Kept = commands, kept
+		item.Commands, item.Kept = commands, lastApplied
 	case r.life.Err() != nil:
 		item.Returned = "draining"
 	case isHistory(err):
@@ -87,7 +87,7 @@ func isHistory(err error) bool {
 // decide returns the next commands of a run, from its machine in the sticky cache or from a new machine that replays
 // the whole history. An error of a cached machine may come from its state in memory, so it counts only if a new machine
 // reproduces it. Exceptions are deadlocks and calls from foreign goroutines, which a new machine cannot detect.
-func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, kept int64, err error) {
+func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, lastApplied int64, err error) {
 	def, ok := r.opt.Definitions.FindWorkflow(t.WorkflowType)
 	if !ok {
 		return nil, 0, errUnregistered
@@ -104,7 +104,7 @@ func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, 
 		if len(events) == 0 || events[0].Seq <= m.Seen()+1 {
 			commands, err := r.apply(m, t, events, nil)
 			if err == nil {
-				return commands, r.keep(t, m), nil
+				return commands, r.cacheMachine(t, m), nil
 			}
 			r.log.Debug().Err(err).Str("run_id", t.RunID).Msg("sticky cache entry invalid; replaying the run from its history")
 			if r.deadlocks.record(t.RunID, m, err); m.Deadlocked() || m.CalledByForeignGoroutine() {
@@ -141,19 +141,19 @@ func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, 
 		m.Close()
 		return nil, 0, err
 	}
-	return commands, r.keep(t, m), nil
+	return commands, r.cacheMachine(t, m), nil
 }
 
-// keep caches a machine for the run's next task, unless the run has finished, and returns the last event it has
+// cacheMachine caches a machine for the run's next task, unless the run has finished, and returns the last event it has
 // applied.
-func (r *Runner) keep(t *protocol.WorkflowTask, m *workflow.Machine) int64 {
+func (r *Runner) cacheMachine(t *protocol.WorkflowTask, m *workflow.Machine) int64 {
 	if m.Finished() {
 		m.Close()
 		return 0
 	}
 	// Read before the machine is in the cache: from then on another task may have it.
 	seen := m.Seen()
-	r.cache.put(t.RunID, m)
+	r.cache.add(t.RunID, m)
 	return seen
 }
 

@@ -389,7 +389,7 @@ func (r *Runner) answered(item protocol.CompleteItem, a protocol.CompleteRespons
 	}
 	if item.Kind == protocol.KindWorkflow {
 		// The commands in the machine were not recorded.
-		r.cache.drop(runOf(item.TaskID))
+		r.cache.evict(runOf(item.TaskID))
 	}
 	r.dropped(item, string(a.Error.Reason)+": "+a.Error.Message)
 }
@@ -438,7 +438,7 @@ func (r *Runner) replaceByFailure(item *protocol.CompleteItem, refusal error) bo
 	}
 	f.Message = protocol.ErrorText(f.Message + why)
 	if item.Kind == protocol.KindWorkflow {
-		r.cache.drop(runOf(item.TaskID)) // its machine assumes that the commands took effect
+		r.cache.evict(runOf(item.TaskID)) // its machine assumes that the commands took effect
 		r.log.Error().Str("task_id", item.TaskID).Str("run_id", runOf(item.TaskID)).Str("reason", why).
 			Msg("workflow task failed: the app refused its commands")
 	}

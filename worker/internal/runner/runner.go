@@ -68,7 +68,7 @@ type Options struct {
 	Senders  int  // calls with outcomes under way at once: 16
 	Outcomes int  // outcomes waiting to be sent before slots stay taken: 1024
 	PollIDs  bool // polls carry an id, so that one whose answer was lost gives the same tasks again
-	Machines int  // workflow machines kept between tasks: 1000
+	Machines int  // size of the sticky cache: 1000 workflow machines
 
 	AttemptLease time.Duration // of attempts and workflow tasks, as registered: 30 s
 	LeaseBuffer  time.Duration // 5 s
@@ -259,14 +259,14 @@ func (r *Runner) woke(gap time.Duration) {
 // tasks and logged stack traces. A machine that a task uses is closed when the app rejects the outcome of that task.
 func (r *Runner) Ended(runs []string) {
 	for _, run := range runs {
-		r.cache.drop(run)
+		r.cache.evict(run)
 		r.refusals.drop(run)
 		r.stacks.drop(run)
 	}
 }
 
-// Kept returns the runs in the sticky cache.
-func (r *Runner) Kept() []protocol.KeptRun { return r.cache.kept() }
+// CachedRuns returns the runs in the sticky cache.
+func (r *Runner) CachedRuns() []protocol.KeptRun { return r.cache.entries() }
 
 // Busy returns the numbers of running workflow tasks and activities.
 func (r *Runner) Busy() (workflows, activities int) { return r.slots.busy() }
@@ -291,15 +291,15 @@ func (r *Runner) spawn(t protocol.Task, came arrival) {
 	}
 	r.tasks.Go(func() {
 		stack.Grow()
-		kept := false // the slot is reserved for the next activity
+		slotHeld := false // the slot is reserved for the next activity
 		defer func() {
-			if !kept {
+			if !slotHeld {
 				r.slots.release(t.Kind, 1)
 			}
 		}()
 		switch {
 		case t.Activity != nil:
-			kept = r.activity(t.Activity, came)
+			slotHeld = r.activity(t.Activity, came)
 		case t.Workflow != nil:
 			r.workflow(t.Workflow, came)
 		case t.Query != nil:

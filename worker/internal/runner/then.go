@@ -81,7 +81,7 @@ func (r *Runner) then(a *attempt, item *protocol.CompleteItem) *turn {
 		r.refusals.wait(run) {
 		return nil
 	}
-	k := r.cache.goAhead(run)
+	k := r.cache.removeForEager(run)
 	if k == nil {
 		return nil
 	}
@@ -174,7 +174,7 @@ func (t *turn) settleTurn(a *protocol.CompleteResponse, sent time.Time) {
 		t.machine.Close()
 		t.r.refusals.drop(t.run)
 	} else {
-		t.r.cache.put(t.run, t.machine, a.Then.Events...)
+		t.r.cache.add(t.run, t.machine, a.Then.Events...)
 	}
 	t.over()
 	if next != nil {
@@ -192,12 +192,12 @@ func (t *turn) undone() {
 
 // back returns the unchanged machine to the cache.
 func (t *turn) back() {
-	t.r.cache.put(t.run, t.machine)
+	t.r.cache.add(t.run, t.machine)
 	t.over()
 }
 
 func (t *turn) over() {
-	t.r.cache.settled(t.run)
+	t.r.cache.finishEager(t.run)
 	if t.slot {
 		t.r.slots.release(protocol.KindActivity, 1)
 	}

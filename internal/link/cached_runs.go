@@ -1,0 +1,44 @@
+package link
+
+import "github.com/sojourn-run/sojourn/shared/protocol"
+
+// An app notifies a worker when runs in its sticky cache end. After a new connection the app does not know the cached
+// runs, so the next heartbeats list them in parts.
+
+// unreportedRuns are the cached runs that the app of a connection does not know of yet. The heartbeat alone uses it.
+type unreportedRuns struct {
+	generation uint64 // of the connection
+	runs       []protocol.KeptRun
+}
+
+// nextCachedRuns are the runs that the next heartbeat names.
+func (l *Link) nextCachedRuns() []protocol.KeptRun {
+	if l.opt.CachedRuns == nil {
+		return nil
+	}
+	l.mu.Lock()
+	generation := uint64(0)
+	if l.live != nil {
+		generation = l.live.generation
+	}
+	l.mu.Unlock()
+	if generation == 0 {
+		return nil
+	}
+	if l.unreported.generation != generation {
+		l.unreported = unreportedRuns{generation, l.opt.CachedRuns()}
+	}
+	return l.unreported.runs[:min(len(l.unreported.runs), protocol.MostKeptRuns)]
+}
+
+// cachedRunsReported records that an app received n of them.
+func (l *Link) cachedRunsReported(n int) {
+	l.unreported.runs = l.unreported.runs[min(n, len(l.unreported.runs)):]
+}
+
+// notifyEnded passes on which runs have ended.
+func (l *Link) notifyEnded(runs []string) {
+	if len(runs) > 0 && l.opt.OnEnded != nil {
+		l.opt.OnEnded(runs)
+	}
+}
