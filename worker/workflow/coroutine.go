@@ -160,8 +160,8 @@ func (m *Machine) turn(co *coroutine) bool {
 	return true
 }
 
-// abandonBranch abandons a branch that blocks outside the machine. Go cannot end its goroutine; it ends at its next call
-// of this package.
+// abandonBranch abandons a branch that blocks outside the machine. Go cannot end its goroutine; it ends at its next
+// call of this package.
 func (m *Machine) abandonBranch(co *coroutine) {
 	m.fault = &DeadlockError{After: m.patience, Stack: stackOf(co)}
 	m.checkForeignCall() // a branch that waits for a foreign goroutine whose call was refused
@@ -169,8 +169,8 @@ func (m *Machine) abandonBranch(co *coroutine) {
 	m.closing.Store(true)
 }
 
-// Deadlocked reports that a branch exceeded its time and still runs: it loops, or blocks outside the machine. It cannot be
-// stopped before its next call into this package.
+// Deadlocked reports that a branch exceeded its time and still runs: it loops, or blocks outside the machine. It cannot
+// be stopped before its next call into this package.
 func (m *Machine) Deadlocked() bool { return m.deadlocked != nil && !m.deadlocked.ended.Load() }
 
 // Close ends the machine and every branch of its code. Deferred functions of the code run, but cannot wait. Close must

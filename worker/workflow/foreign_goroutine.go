@@ -17,15 +17,15 @@ func (m *Machine) onBranch() bool {
 	return co != nil && co.goroutine == goroutine()
 }
 
-// failForeignGoroutine ends a calling goroutine that is not a branch and fails the workflow task. A panic in that goroutine could
-// not be recovered and would end the worker with all its runs.
+// failForeignGoroutine ends a calling goroutine that is not a branch and fails the workflow task. A panic in that
+// goroutine could not be recovered and would end the worker with all its runs.
 func (m *Machine) failForeignGoroutine() {
 	m.foreignCall.CompareAndSwap(nil, &PanicError{Value: errForeignGoroutine, Stack: string(debug.Stack())})
 	runtime.Goexit()
 }
 
-// CalledByForeignGoroutine reports that a foreign goroutine has called the machine. History does not record this, so another replay
-// may not detect it.
+// CalledByForeignGoroutine reports that a foreign goroutine has called the machine. History does not record this, so
+// another replay may not detect it.
 func (m *Machine) CalledByForeignGoroutine() bool { return m.foreignCall.Load() != nil }
 
 // checkForeignCall fails the task if a foreign goroutine has called the machine.

@@ -23,23 +23,23 @@ import (
 
 // attempt is one attempt of an activity; the hooks process it.
 type attempt struct {
-	r         *Runner
-	task      *protocol.ActivityTask
-	def       *activity.Definition // nil: only an executor knows the activity
-	came      arrival
-	lease     *lease
-	info      activity.AttemptInfo
-	session   *session.Holding // nil outside a session
-	beats     *beats
-	lines     attemptLines
-	recovered *protocol.Recovered
-	version   string                 // version of the handler that ran; empty for Go
-	lost      string                 // why the session's executor is gone; empty: it is not known to be gone
-	ended     *sandbox.ExecutorEnded // the executor that ended during the attempt or before its call; nil: none
-	began     bool                   // the code of the activity, or of its rebuild, began
-	rebuilds  int                    // rebuilds of the session's state before the attempt began
-	rebuild   bool                   // the executor may start with new state under an epoch whose state was lost
-	log       zerolog.Logger
+	r           *Runner
+	task        *protocol.ActivityTask
+	def         *activity.Definition // nil: only an executor knows the activity
+	came        arrival
+	lease       *lease
+	info        activity.AttemptInfo
+	session     *session.Holding // nil outside a session
+	beats       *beats
+	activityLog attemptLog
+	recovered   *protocol.Recovered
+	version     string                 // version of the handler that ran; empty for Go
+	lost        string                 // why the session's executor is gone; empty: it is not known to be gone
+	ended       *sandbox.ExecutorEnded // the executor that ended during the attempt or before its call; nil: none
+	began       bool                   // the code of the activity, or of its rebuild, began
+	rebuilds    int                    // rebuilds of the session's state before the attempt began
+	rebuild     bool                   // the executor may start with new state under an epoch whose state was lost
+	log         zerolog.Logger
 }
 
 // call runs the next hook or the activity's code.
@@ -60,7 +60,7 @@ func (e *unavailable) Error() string { return e.why }
 // activity.
 func (r *Runner) activity(t *protocol.ActivityTask, came arrival) (slotHeld bool) {
 	a := &attempt{
-		r: r, task: t, came: came, info: activity.InfoOf(t), lines: attemptLines{task: t},
+		r: r, task: t, came: came, info: activity.InfoOf(t), activityLog: attemptLog{task: t},
 		log: r.log.With().Str("run_id", t.RunID).Str("task_id", t.TaskID).Int("attempt", t.Attempt).Str(
 			"activity_type", t.ActivityType,
 		).Logger(),
@@ -81,19 +81,19 @@ func (r *Runner) activity(t *protocol.ActivityTask, came arrival) (slotHeld bool
 	defer r.leases.release(a.lease)
 	result, err := run(ctx)
 	item, ok := a.outcome(ctx, result, err)
-	item.Lines = r.lines.endAttempt(&a.lines)
+	item.Lines = r.logs.endAttempt(&a.activityLog)
 	if !ok {
 		r.dropped(item, context.Cause(ctx).Error())
 		return false
 	}
-	turn := r.then(a, &item)
+	eager := r.runEager(a, &item)
 	until := r.leases.until(a.lease)
 	// A late return is still useful: it frees the task before its lease expires.
 	if item.Returned != "" {
 		until = later(until, time.Now().Add(handBackTime))
 	}
-	r.report.add(entry{a.task.FairnessClass, item, until, turn, a.task.WorkflowID})
-	return turn.keeps()
+	r.report.add(entry{a.task.FairnessClass, item, until, eager, a.task.WorkflowID})
+	return eager.holdsSlot()
 }
 
 // localTime converts a time of the app's clock to the local clock. The offset follows from the lease, which began when

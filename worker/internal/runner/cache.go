@@ -27,7 +27,7 @@ type cache struct {
 
 type cachedRun struct {
 	machine *workflow.Machine
-	tail    []history.Event // that are known here, behind what the machine has seen
+	tail    []history.Event // known events that the machine has not applied yet
 }
 
 func newCache(most int) *cache {
@@ -74,8 +74,8 @@ func (c *cache) await(ctx context.Context, run string) *cachedRun {
 	}
 }
 
-// removeForEager removes the machine of a run for an eager workflow task; nil if it is not available. The caller must call
-// settled afterwards.
+// removeForEager removes the machine of a run for an eager workflow task; nil if it is not available. The caller must
+// call settled afterwards.
 func (c *cache) removeForEager(run string) *cachedRun {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +89,7 @@ func (c *cache) removeForEager(run string) *cachedRun {
 	return k
 }
 
-// finishEager ends a turn, whose machine is back or closed.
+// finishEager ends an eager workflow task whose machine is cached again or closed.
 func (c *cache) finishEager(run string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +104,7 @@ func (c *cache) add(run string, m *workflow.Machine, tail ...history.Event) {
 	}
 }
 
-// insert is put without closing: it returns the machines that were evicted.
+// insert is add without closing machines: it returns the machines that were evicted.
 func (c *cache) insert(run string, k *cachedRun) (out []*workflow.Machine) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +121,7 @@ func (c *cache) insert(run string, k *cachedRun) (out []*workflow.Machine) {
 	return out
 }
 
-// evict throws the machine of a run away.
+// evict closes the cached machine of a run.
 func (c *cache) evict(run string) {
 	if m := c.removeMachine(run); m != nil {
 		m.Close()
@@ -143,7 +143,7 @@ func (c *cache) entries() (list []protocol.KeptRun) {
 	return list
 }
 
-// close throws everything away, now and from now on.
+// close closes all machines; the cache stays empty.
 func (c *cache) close() {
 	c.mu.Lock()
 	var all []*cachedRun

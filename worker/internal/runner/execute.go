@@ -113,7 +113,7 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 		if late != nil {
 			return payload.Payload{}, late
 		}
-		a.r.lines.missed(&a.lines, res.LinesLeftOut)
+		a.r.logs.addDropped(&a.activityLog, res.LinesLeftOut)
 		// A rebuild runs another handler, whose version is not this activity's.
 		if name == t.ActivityType {
 			a.version = res.Version
@@ -191,7 +191,7 @@ func isUnavailable(err error) bool {
 
 // line adds a line of the code's log or output.
 func (a *attempt) line(l sandbox.LogLine) {
-	a.r.lines.add(&a.lines, l)
+	a.r.logs.add(&a.activityLog, l)
 	a.log.Info().Str("source", l.Source).Str("level_of_line", l.Level).Msg(l.Text)
 }
 

@@ -97,7 +97,7 @@ func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, 
 	}
 	if k := r.cache.await(r.life, t.RunID); k != nil {
 		m, events := k.machine, t.Events
-		if tail := unseen(m.Seen(), k.tail); len(tail) > 0 && len(events) > 0 && events[0].Seq > m.Seen()+1 {
+		if tail := nextEvents(m.Seen(), k.tail); len(tail) > 0 && len(events) > 0 && events[0].Seq > m.Seen()+1 {
 			events = append(tail, events...)
 		}
 		// If there is a gap between the events applied and the events received, a new machine replays the whole history.

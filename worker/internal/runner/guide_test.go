@@ -9,9 +9,9 @@ import (
 
 func TestTheGuideSaysTheTimesOfAWorker(t *testing.T) {
 	docnumbers.In(t, "guide/monitor.md", "503 if a polling loop has made no progress for {}:", stuckAfter)
-	if linePace != time.Second {
-		t.Errorf("lines are handed over every %s, not once a second", linePace)
+	if logInterval != time.Second {
+		t.Errorf("lines are handed over every %s, not once a second", logInterval)
 	}
 	docnumbers.In(t, "guide/activities.md", "While an activity runs, its worker uploads log lines once a second;")
-	docnumbers.In(t, "guide/activities.md", "up to {} before the kill are stored.", linePace)
+	docnumbers.In(t, "guide/activities.md", "up to {} before the kill are stored.", logInterval)
 }

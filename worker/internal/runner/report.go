@@ -32,8 +32,8 @@ const handBackTime = 2 * time.Minute
 type entry struct {
 	class string // fairness class of its task; empty: no keys share its queue
 	item  protocol.CompleteItem
-	until time.Time // when the lease has expired, the outcome is useless
-	turn  *turn     // that goes with it; nil: none
+	until time.Time  // when the lease has expired, the outcome is useless
+	eager *eagerTask // eager workflow task sent with the outcome; nil: none
 
 	workflowID string // for log lines; empty: the outcome has no commands
 }
@@ -46,24 +46,24 @@ type entry struct {
 type report struct {
 	r *Runner
 
-	mu      sync.Mutex       // guards what follows
-	lines   map[string]*line // by class, while it has any
-	waiting int              // in all lines
-	flying  int              // outcomes being sent
-	changed chan struct{}    // closed and replaced when a line shrinks or a sender ends
-	closed  bool
-	wait    sync.WaitGroup
+	mu       sync.Mutex             // guards what follows
+	queues   map[string]*classQueue // by class, while it has any
+	waiting  int                    // in all queues
+	inFlight int                    // outcomes being sent
+	changed  chan struct{}          // closed and replaced when a queue shrinks or a sender ends
+	closed   bool
+	wait     sync.WaitGroup
 }
 
-// line is the queue of outcomes of one fairness class.
-type line struct {
+// classQueue is the queue of outcomes of one fairness class.
+type classQueue struct {
 	class   string
 	queue   []entry
 	senders int
 }
 
 func newReport(r *Runner) *report {
-	return &report{r: r, lines: map[string]*line{}, changed: make(chan struct{})}
+	return &report{r: r, queues: map[string]*classQueue{}, changed: make(chan struct{})}
 }
 
 // add queues an outcome. It blocks while the queue of the outcome's fairness class is full.
@@ -77,14 +77,14 @@ func (p *report) add(e entry) {
 		p.mu.Lock()
 	}
 	defer p.mu.Unlock()
-	p.put(e)
+	p.enqueue(e)
 }
 
 // full reports whether the queue of a class is full. A class may occupy at most as much room as remains free for all
 // others, so that outcomes of other classes are reported while it has too many. The caller must hold mu.
 func (p *report) full(class string) bool {
 	free := p.r.opt.Outcomes - p.waiting
-	l := p.lines[class]
+	l := p.queues[class]
 	return free <= 0 || class != "" && l != nil && len(l.queue) >= free
 }
 
@@ -92,22 +92,22 @@ func (p *report) full(class string) bool {
 func (p *report) handBack(item protocol.CompleteItem) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.put(entry{item: item, until: time.Now().Add(handBackTime)})
+	p.enqueue(entry{item: item, until: time.Now().Add(handBackTime)})
 }
 
-// put queues; mu is held.
-func (p *report) put(e entry) {
+// enqueue adds an outcome to the queue of its class. The caller must hold mu.
+func (p *report) enqueue(e entry) {
 	if p.closed {
-		e.turn.settleTurn(nil, time.Time{})
+		e.eager.settle(nil, time.Time{})
 		return
 	}
 	if e.item.Returned != "" {
 		e.item = e.item.HandedBack()
 	}
-	l := p.lines[e.class]
+	l := p.queues[e.class]
 	if l == nil {
-		l = &line{class: e.class}
-		p.lines[e.class] = l
+		l = &classQueue{class: e.class}
+		p.queues[e.class] = l
 	}
 	l.queue = append(l.queue, e)
 	p.waiting++
@@ -120,13 +120,13 @@ func (p *report) put(e entry) {
 	}
 }
 
-func (p *report) nudge() {
+func (p *report) wakeWaiters() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
 // next removes the outcomes of one call from the queue; an empty result ends the sender.
-func (p *report) next(l *line) []entry {
+func (p *report) next(l *classQueue) []entry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n, size := 0, 0
@@ -139,9 +139,9 @@ func (p *report) next(l *line) []entry {
 	}
 	if n == 0 || p.closed {
 		if l.senders--; l.senders == 0 {
-			delete(p.lines, l.class)
+			delete(p.queues, l.class)
 		}
-		p.nudge()
+		p.wakeWaiters()
 		return nil
 	}
 	batch := append([]entry(nil), l.queue[:n]...)
@@ -150,8 +150,8 @@ func (p *report) next(l *line) []entry {
 		l.queue = nil
 	}
 	p.waiting -= n
-	p.flying += n
-	p.nudge()
+	p.inFlight += n
+	p.wakeWaiters()
 	return batch
 }
 
@@ -178,7 +178,7 @@ func sizeOfAll(commands []protocol.Command) (n int) {
 }
 
 // send is one sender of a queue. It ends when the queue is empty.
-func (p *report) send(l *line) {
+func (p *report) send(l *classQueue) {
 	for {
 		batch := p.next(l)
 		if batch == nil {
@@ -186,8 +186,8 @@ func (p *report) send(l *line) {
 		}
 		p.deliver(batch)
 		p.mu.Lock()
-		p.flying -= len(batch)
-		p.nudge()
+		p.inFlight -= len(batch)
+		p.wakeWaiters()
 		p.mu.Unlock()
 	}
 }
@@ -199,15 +199,15 @@ func (p *report) deliver(batch []entry) {
 	poll := true
 	for {
 		now := time.Now()
-		keep := batch[:0]
+		unexpired := batch[:0]
 		for _, e := range batch {
 			if e.until.After(now) {
-				keep = append(keep, e)
+				unexpired = append(unexpired, e)
 			} else {
 				p.drop(e, "its lease ended before the app received it")
 			}
 		}
-		if batch = keep; len(batch) == 0 {
+		if batch = unexpired; len(batch) == 0 {
 			return
 		}
 		req := protocol.CompleteRequest{Items: make([]protocol.CompleteItem, len(batch))}
@@ -222,7 +222,7 @@ func (p *report) deliver(batch []entry) {
 			if batch[0].class == "" {
 				got = p.r.slots.takeNow(len(batch))
 			}
-			if got != nil || slices.ContainsFunc(batch, func(e entry) bool { return e.turn != nil }) {
+			if got != nil || slices.ContainsFunc(batch, func(e entry) bool { return e.eager != nil }) {
 				next := p.r.request(got)
 				if got == nil { // eager tasks need a poll, even one without free slots
 					next.Kinds = p.r.kinds()
@@ -233,16 +233,16 @@ func (p *report) deliver(batch []entry) {
 				req.Next = &next
 			}
 		}
-		again, err := p.once(batch, req, got)
+		failed, err := p.call(batch, req, got)
 		switch {
-		case err == nil && len(again) == 0:
+		case err == nil && len(failed) == 0:
 			return
 		case err == nil:
-			keep := make([]entry, len(again))
-			for i, n := range again {
-				keep[i] = batch[n]
+			retried := make([]entry, len(failed))
+			for i, n := range failed {
+				retried[i] = batch[n]
 			}
-			batch = keep
+			batch = retried
 			if p.r.life.Err() == nil {
 				p.r.log.Warn().Int("outcomes", len(batch)).Msg("app could not store task outcomes; retrying")
 			}
@@ -262,8 +262,8 @@ func (p *report) deliver(batch []entry) {
 		case refusesContent(err) && batch[0].item.Lines != nil:
 			batch[0].item.Lines = nil // the outcome counts, what was logged on the way does not
 			continue
-		case refusesContent(err) && batch[0].turn != nil:
-			batch[0] = batch[0].without() // the content that the app refused may be the turn's
+		case refusesContent(err) && batch[0].eager != nil:
+			batch[0] = batch[0].withoutEager() // the app may have refused the content of the eager workflow task
 			continue
 		case p.r.replaceByFailure(&batch[0].item, err):
 			continue
@@ -273,7 +273,7 @@ func (p *report) deliver(batch []entry) {
 		}
 		if !p.pause(back.Next()) {
 			for _, e := range batch {
-				e.turn.settleTurn(nil, time.Time{})
+				e.eager.settle(nil, time.Time{})
 			}
 			return
 		}
@@ -287,21 +287,21 @@ func large(err error) bool {
 
 // drop discards an outcome.
 func (p *report) drop(e entry, why string) {
-	e.turn.settleTurn(nil, time.Time{})
+	e.eager.settle(nil, time.Time{})
 	p.r.dropped(e.item, why)
 }
 
-// without is the outcome without its turn.
-func (e entry) without() entry {
-	e.turn.settleTurn(nil, time.Time{})
-	e.turn, e.item.Then = nil, nil
+// withoutEager returns the outcome without its eager workflow task.
+func (e entry) withoutEager() entry {
+	e.eager.settle(nil, time.Time{})
+	e.eager, e.item.Then = nil, nil
 	return e
 }
 
-// once makes one call with an optional poll. It returns the indexes of outcomes that the app could not store, which are
+// call makes one call with an optional poll. It returns the indexes of outcomes that the app could not store, which are
 // sent again.
-func (p *report) once(batch []entry, req protocol.CompleteRequest, got share) (again []int, err error) {
-	// Not the runner's life: outcomes of a worker that stops are still worth telling, until close.
+func (p *report) call(batch []entry, req protocol.CompleteRequest, got share) (failed []int, err error) {
+	// Not the runner's life: a stopping worker still reports its outcomes, until close.
 	ctx, cancel := context.WithTimeout(p.r.pollCtx, time.Minute)
 	defer cancel()
 	sent := time.Now()
@@ -319,17 +319,17 @@ func (p *report) once(batch []entry, req protocol.CompleteRequest, got share) (a
 	for i := range req.Items {
 		switch {
 		case i >= len(a.Items):
-			batch[i].turn.settleTurn(nil, sent)
+			batch[i].eager.settle(nil, sent)
 		case a.Items[i].Error != nil && a.Items[i].Error.Reason.Away():
-			again = append(again, i)
+			failed = append(failed, i)
 		default:
 			p.r.logWarnings(batch[i], a.Items[i].Warnings)
-			p.r.answered(req.Items[i], a.Items[i])
-			batch[i].turn.settleTurn(&a.Items[i], sent)
-			batch[i].turn = nil
+			p.r.handleResponse(req.Items[i], a.Items[i])
+			batch[i].eager.settle(&a.Items[i], sent)
+			batch[i].eager = nil
 		}
 	}
-	return again, nil
+	return failed, nil
 }
 
 // pause waits, and reports whether outcomes can still be sent.
@@ -348,9 +348,9 @@ func (p *report) pause(d time.Duration) bool {
 func (p *report) flush(ctx context.Context) error {
 	for {
 		p.mu.Lock()
-		over, changed := p.waiting == 0 && p.flying == 0, p.changed
+		idle, changed := p.waiting == 0 && p.inFlight == 0, p.changed
 		p.mu.Unlock()
-		if over {
+		if idle {
 			return nil
 		}
 		select {
@@ -365,21 +365,21 @@ func (p *report) flush(ctx context.Context) error {
 func (p *report) close() {
 	p.mu.Lock()
 	p.closed = true
-	var left []entry
-	for _, l := range p.lines {
-		left, l.queue = append(left, l.queue...), nil
+	var unsent []entry
+	for _, l := range p.queues {
+		unsent, l.queue = append(unsent, l.queue...), nil
 	}
 	p.waiting = 0
-	p.nudge()
+	p.wakeWaiters()
 	p.mu.Unlock()
-	for _, e := range left {
-		e.turn.settleTurn(nil, time.Time{})
+	for _, e := range unsent {
+		e.eager.settle(nil, time.Time{})
 	}
 	p.wait.Wait()
 }
 
-// answered handles the app's response to an outcome.
-func (r *Runner) answered(item protocol.CompleteItem, a protocol.CompleteResponse) {
+// handleResponse handles the app's response to an outcome.
+func (r *Runner) handleResponse(item protocol.CompleteItem, a protocol.CompleteResponse) {
 	if a.Error == nil {
 		return
 	}

@@ -122,29 +122,29 @@ func AttemptInterval(lease, buffer time.Duration) time.Duration {
 
 // Runner runs the tasks of one worker. Run once.
 type Runner struct {
-	opt       Options
-	log       zerolog.Logger
-	slots     *slots
-	leases    *leaseRenewer
-	report    *report
-	lines     lines
-	cache     *cache
-	deadlocks deadlocks
-	stacks    stacks
-	warned    stacks // warnings of the app that were logged, by run and subject
-	replays   *replays
-	refusals  refusals
-	loops     []*loop
-	stopped   atomic.Bool    // polling has stopped, and received tasks are returned
-	begin     sync.Mutex     // held while a task begins or stopped is set
-	tasks     sync.WaitGroup // tasks that run; none begins after stopped is set
-	life      context.Context
-	end       context.CancelCauseFunc // of every task
-	started   sync.Once
-	done      chan struct{} // closed when the loops have ended
-	polling   context.CancelFunc
-	pollCtx   context.Context
-	ticking   sync.WaitGroup
+	opt        Options
+	log        zerolog.Logger
+	slots      *slots
+	leases     *leaseRenewer
+	report     *report
+	logs       logSender
+	cache      *cache
+	deadlocks  deadlocks
+	stacks     stacks
+	warned     stacks // warnings of the app that were logged, by run and subject
+	replays    *replays
+	rejections rejections
+	loops      []*loop
+	stopped    atomic.Bool    // polling has stopped, and received tasks are returned
+	begin      sync.Mutex     // held while a task begins or stopped is set
+	tasks      sync.WaitGroup // tasks that run; none begins after stopped is set
+	life       context.Context
+	end        context.CancelCauseFunc // of every task
+	started    sync.Once
+	done       chan struct{} // closed when the loops have ended
+	polling    context.CancelFunc
+	pollCtx    context.Context
+	ticking    sync.WaitGroup
 }
 
 // New makes a runner; Run starts it.
@@ -175,7 +175,7 @@ func New(o Options) (*Runner, error) {
 	r.cache = newCache(o.Machines)
 	r.replays = newReplays()
 	r.report = newReport(r)
-	r.lines.r = r
+	r.logs.r = r
 	r.ticking.Go(func() { r.leases.ticks.Run(r.pollCtx, r.woke) })
 	return r, nil
 }
@@ -244,7 +244,7 @@ func (r *Runner) Close() {
 	// Loops and tasks add outcomes, the response to an outcome may contain tasks, and both close machines. Therefore the
 	// cache of machines closes last.
 	r.report.close()
-	r.lines.wait.Wait()
+	r.logs.wait.Wait()
 	r.ticking.Wait()
 	r.cache.close()
 }
@@ -260,7 +260,7 @@ func (r *Runner) woke(gap time.Duration) {
 func (r *Runner) Ended(runs []string) {
 	for _, run := range runs {
 		r.cache.evict(run)
-		r.refusals.drop(run)
+		r.rejections.forget(run)
 		r.stacks.drop(run)
 	}
 }
