@@ -155,10 +155,10 @@ func nextEvents(seen int64, lists ...[]history.Event) (all []history.Event) {
 // holdsSlot reports whether the next activity uses the slot of this attempt.
 func (t *eagerTask) holdsSlot() bool { return t != nil && t.slot }
 
-// settle applies the response to a completion with an eager workflow task: whether the app accepted the task, and
+// applyResponse applies the response to a completion with an eager workflow task: whether the app accepted the task, and
 // the events and the activity that it produced. nil means that no response arrived; the app may have accepted the
 // result with or without the eager task.
-func (t *eagerTask) settle(a *protocol.CompleteResponse, sent time.Time) {
+func (t *eagerTask) applyResponse(a *protocol.CompleteResponse, sent time.Time) {
 	if t == nil {
 		return
 	}

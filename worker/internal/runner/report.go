@@ -98,7 +98,7 @@ func (p *report) handBack(item protocol.CompleteItem) {
 // enqueue adds an outcome to the queue of its class. The caller must hold mu.
 func (p *report) enqueue(e entry) {
 	if p.closed {
-		e.eager.settle(nil, time.Time{})
+		e.eager.applyResponse(nil, time.Time{})
 		return
 	}
 	if e.item.Returned != "" {
@@ -273,7 +273,7 @@ func (p *report) deliver(batch []entry) {
 		}
 		if !p.pause(back.Next()) {
 			for _, e := range batch {
-				e.eager.settle(nil, time.Time{})
+				e.eager.applyResponse(nil, time.Time{})
 			}
 			return
 		}
@@ -287,13 +287,13 @@ func large(err error) bool {
 
 // drop discards an outcome.
 func (p *report) drop(e entry, why string) {
-	e.eager.settle(nil, time.Time{})
+	e.eager.applyResponse(nil, time.Time{})
 	p.r.dropped(e.item, why)
 }
 
 // withoutEager returns the outcome without its eager workflow task.
 func (e entry) withoutEager() entry {
-	e.eager.settle(nil, time.Time{})
+	e.eager.applyResponse(nil, time.Time{})
 	e.eager, e.item.Then = nil, nil
 	return e
 }
@@ -319,13 +319,13 @@ func (p *report) call(batch []entry, req protocol.CompleteRequest, got share) (f
 	for i := range req.Items {
 		switch {
 		case i >= len(a.Items):
-			batch[i].eager.settle(nil, sent)
+			batch[i].eager.applyResponse(nil, sent)
 		case a.Items[i].Error != nil && a.Items[i].Error.Reason.Away():
 			failed = append(failed, i)
 		default:
 			p.r.logWarnings(batch[i], a.Items[i].Warnings)
 			p.r.handleResponse(req.Items[i], a.Items[i])
-			batch[i].eager.settle(&a.Items[i], sent)
+			batch[i].eager.applyResponse(&a.Items[i], sent)
 			batch[i].eager = nil
 		}
 	}
@@ -373,7 +373,7 @@ func (p *report) close() {
 	p.wakeWaiters()
 	p.mu.Unlock()
 	for _, e := range unsent {
-		e.eager.settle(nil, time.Time{})
+		e.eager.applyResponse(nil, time.Time{})
 	}
 	p.wait.Wait()
 }
