@@ -5,8 +5,9 @@ package clock
 
 import "time"
 
-// apart is the maximum difference of the two clocks of a process over a time span. Above it neither clock is trusted.
-const apart = time.Second
+// maxClockDifference is the maximum difference of the two clocks of a process over a time span. Above it neither clock
+// is trusted.
+const maxClockDifference = time.Second
 
 // Elapsed is a span of time by both clocks of this process. The monotonic one is paused while the machine is suspended,
 // the wall clock may be set.
@@ -21,7 +22,7 @@ func Between(a, b time.Time) Elapsed {
 func (e Elapsed) Longest() time.Duration { return max(e.Mono, e.Wall) }
 
 // Agree reports whether both clocks measured the same time.
-func (e Elapsed) Agree() bool { return (e.Mono - e.Wall).Abs() <= apart }
+func (e Elapsed) Agree() bool { return (e.Mono - e.Wall).Abs() <= maxClockDifference }
 
 // recent is the time for which the delay of a response is remembered: at least this long, at most twice as long, and
 // longer if no other response arrives.
@@ -42,7 +43,7 @@ func (a *Ages) Of(at Elapsed, store time.Time) (age Elapsed, known bool) {
 	if known {
 		age = Elapsed{max(0, way.Mono-best.Mono), max(0, way.Wall-best.Wall)}
 	}
-	a.note(at, way)
+	a.addSample(at, way)
 	return age, known
 }
 
@@ -56,7 +57,7 @@ func (a *Ages) shortest() (Elapsed, bool) {
 	return Elapsed{min(a.old.Mono, a.best.Mono), min(a.old.Wall, a.best.Wall)}, true
 }
 
-func (a *Ages) note(at, way Elapsed) {
+func (a *Ages) addSample(at, way Elapsed) {
 	if a.best == nil || at.Longest()-a.began > recent {
 		first := way
 		a.began, a.old, a.best = at.Longest(), a.best, &first

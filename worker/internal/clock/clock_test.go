@@ -98,8 +98,8 @@ func TestVerdicts(t *testing.T) {
 		"over":                      {Lease{Since: both(lease), Lasts: lease, Known: true}, Drop},
 		"over by a bound alone":     {Lease{Since: both(50 * s), Lasts: lease}, Confirm},
 		"fresh, by a bound":         {Lease{Since: both(10 * s), Lasts: lease}, Begin},
-		"stood still, lease lives":  {Lease{Since: both(5 * s), Lasts: lease, Known: true, Stood: true}, Confirm},
-		"stood still, over":         {Lease{Since: both(40 * s), Lasts: lease, Known: true, Stood: true}, Drop},
+		"stood still, lease lives":  {Lease{Since: both(5 * s), Lasts: lease, Known: true, Paused: true}, Confirm},
+		"stood still, over":         {Lease{Since: both(40 * s), Lasts: lease, Known: true, Paused: true}, Drop},
 		"suspended past its end":    {Lease{Since: Elapsed{2 * s, 600 * s}, Lasts: lease, Known: true}, Confirm},
 		"suspended for a moment":    {Lease{Since: Elapsed{2 * s, 4 * s}, Lasts: lease, Known: true}, Confirm},
 		"clock set back":            {Lease{Since: Elapsed{2 * s, -3600 * s}, Lasts: lease, Known: true}, Confirm},
@@ -121,21 +121,21 @@ func TestStandingStillIsNoticedBeforeTheNextLook(t *testing.T) {
 	ticks := &Ticks{last: began}
 	at := began.Add
 	for i := range 5 {
-		if d := ticks.look(at(time.Duration(i+1) * s)); d != 0 {
+		if d := ticks.sample(at(time.Duration(i+1) * s)); d != 0 {
 			t.Fatalf("look %d: a gap of %s", i, d)
 		}
 	}
-	if ticks.StoodSince(at(0), at(6*s)) {
+	if ticks.PausedSince(at(0), at(6*s)) {
 		t.Error("it ran all the time")
 	}
-	if !ticks.StoodSince(at(4*s), at(40*s)) {
+	if !ticks.PausedSince(at(4*s), at(40*s)) {
 		t.Error("no check ran for 35 s, and no check noticed")
 	}
-	if d := ticks.look(at(40 * s)); d != 35*s {
+	if d := ticks.sample(at(40 * s)); d != 35*s {
 		t.Errorf("a gap of %s, want 35 s", d)
 	}
 	for then, want := range map[time.Duration]bool{0: true, 39 * s: true, 40 * s: true, 41 * s: false} {
-		if got := ticks.StoodSince(at(then), at(41*s)); got != want {
+		if got := ticks.PausedSince(at(then), at(41*s)); got != want {
 			t.Errorf("since %s: stood still %v, want %v", then, got, want)
 		}
 	}
@@ -150,7 +150,7 @@ func TestLookingEverySecondFindsNoGap(t *testing.T) {
 			ticks.Run(ctx, func(d time.Duration) { t.Errorf("a gap of %s", d) })
 		}()
 		time.Sleep(time.Hour)
-		if ticks.StoodSince(began, time.Now()) {
+		if ticks.PausedSince(began, time.Now()) {
 			t.Error("it stood still")
 		}
 		stop()

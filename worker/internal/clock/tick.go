@@ -14,9 +14,9 @@ const (
 
 // Ticks detects pauses of this process, such as a suspended laptop or a migrated virtual machine.
 type Ticks struct {
-	mu   sync.Mutex // guards last and gone
-	last time.Time  // time of the last sample
-	gone time.Time  // end of the latest gap; zero: there was none
+	mu      sync.Mutex // guards last and gone
+	last    time.Time  // time of the last sample
+	lastGap time.Time  // end of the latest gap; zero: there was none
 }
 
 // NewTicks returns Ticks with a first sample.
@@ -31,15 +31,15 @@ func (t *Ticks) Run(ctx context.Context, woke func(time.Duration)) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if d := t.look(time.Now()); d > 0 && woke != nil {
+			if d := t.sample(time.Now()); d > 0 && woke != nil {
 				woke(d)
 			}
 		}
 	}
 }
 
-// look records a sample at now and returns the length of the gap before it; 0: there was none.
-func (t *Ticks) look(now time.Time) time.Duration {
+// sample records a sample at now and returns the length of the gap before it; 0: there was none.
+func (t *Ticks) sample(now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := Between(t.last, now)
@@ -47,15 +47,15 @@ func (t *Ticks) look(now time.Time) time.Duration {
 	if e.Longest() <= gap && e.Agree() {
 		return 0
 	}
-	t.gone = now
+	t.lastGap = now
 	return e.Longest()
 }
 
-// StoodSince reports whether, between then and now, the process was paused or its clocks diverged. It also detects a
+// PausedSince reports whether, between then and now, the process was paused or its clocks diverged. It also detects a
 // pause that no sample has recorded yet.
-func (t *Ticks) StoodSince(then, now time.Time) bool {
+func (t *Ticks) PausedSince(since, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := Between(t.last, now)
-	return e.Longest() > gap || !e.Agree() || !t.gone.IsZero() && !t.gone.Before(then)
+	return e.Longest() > gap || !e.Agree() || !t.lastGap.IsZero() && !t.lastGap.Before(since)
 }

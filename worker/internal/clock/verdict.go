@@ -17,19 +17,19 @@ func (v Verdict) String() string { return [...]string{"begin", "confirm", "drop"
 // Lease describes a task's lease when the task's code is about to begin.
 type Lease struct {
 	// time since an instant at or before the start of the lease: when a renewal was sent, or when the task was leased
-	Since Elapsed
-	Lasts time.Duration // how long it lives from then on, less a margin
-	Known bool          // Since is exact and not only a lower bound: a longer time means that the lease has expired
-	Stood bool          // the process may have been stopped meanwhile
+	Since  Elapsed
+	Lasts  time.Duration // how long it lives from then on, less a margin
+	Known  bool          // Since is exact and not only a lower bound: a longer time means that the lease has expired
+	Paused bool          // the process may have been stopped meanwhile
 }
 
 // Judge decides whether the task may begin.
 func (l Lease) Judge() Verdict {
-	over := l.Since.Longest() >= l.Lasts
+	expired := l.Since.Longest() >= l.Lasts
 	switch {
-	case over && l.Known && l.Since.Agree():
+	case expired && l.Known && l.Since.Agree():
 		return Drop
-	case over || l.Stood || !l.Since.Agree():
+	case expired || l.Paused || !l.Since.Agree():
 		return Confirm
 	}
 	return Begin

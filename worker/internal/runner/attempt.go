@@ -23,23 +23,23 @@ import (
 
 // attempt is one attempt of an activity; the hooks process it.
 type attempt struct {
-	r           *Runner
-	task        *protocol.ActivityTask
-	def         *activity.Definition // nil: only an executor knows the activity
-	came        arrival
-	lease       *lease
-	info        activity.AttemptInfo
-	session     *session.Holding // nil outside a session
-	beats       *beats
-	activityLog attemptLog
-	recovered   *protocol.Recovered
-	version     string                 // version of the handler that ran; empty for Go
-	lost        string                 // why the session's executor is gone; empty: it is not known to be gone
-	ended       *sandbox.ExecutorEnded // the executor that ended during the attempt or before its call; nil: none
-	began       bool                   // the code of the activity, or of its rebuild, began
-	rebuilds    int                    // rebuilds of the session's state before the attempt began
-	rebuild     bool                   // the executor may start with new state under an epoch whose state was lost
-	log         zerolog.Logger
+	r             *Runner
+	task          *protocol.ActivityTask
+	def           *activity.Definition // nil: only an executor knows the activity
+	received      arrival
+	lease         *lease
+	info          activity.AttemptInfo
+	session       *session.Holding // nil outside a session
+	beats         *beats
+	activityLog   attemptLog
+	recovered     *protocol.Recovered
+	version       string                 // version of the handler that ran; empty for Go
+	lost          string                 // why the session's executor is gone; empty: it is not known to be gone
+	executorEnded *sandbox.ExecutorEnded // the executor that ended during the attempt or before its call; nil: none
+	began         bool                   // the code of the activity, or of its rebuild, began
+	rebuilds      int                    // rebuilds of the session's state before the attempt began
+	rebuild       bool                   // the executor may start with new state under an epoch whose state was lost
+	log           zerolog.Logger
 }
 
 // call runs the next hook or the activity's code.
@@ -58,16 +58,16 @@ func (e *unavailable) Error() string { return e.why }
 
 // activity runs one attempt and reports its outcome. It reports whether the attempt's slot stays reserved for the next
 // activity.
-func (r *Runner) activity(t *protocol.ActivityTask, came arrival) (slotHeld bool) {
+func (r *Runner) activity(t *protocol.ActivityTask, received arrival) (slotHeld bool) {
 	a := &attempt{
-		r: r, task: t, came: came, info: activity.InfoOf(t), activityLog: attemptLog{task: t},
+		r: r, task: t, received: received, info: activity.InfoOf(t), activityLog: attemptLog{task: t},
 		log: r.log.With().Str("run_id", t.RunID).Str("task_id", t.TaskID).Int("attempt", t.Attempt).Str(
 			"activity_type", t.ActivityType,
 		).Logger(),
 	}
 	// The app's clock and ours may differ by minutes, and a deadline by the wrong one would end code at once, or
 	// never.
-	a.info.Deadline = r.localTime(t, came.began(), a.info.Deadline)
+	a.info.Deadline = r.localTime(t, received.sentAt(), a.info.Deadline)
 	a.def, _ = r.opt.Definitions.FindActivity(t.ActivityType)
 	run := a.execute
 	for i := len(hooks) - 1; i >= 0; i-- {
@@ -75,7 +75,7 @@ func (r *Runner) activity(t *protocol.ActivityTask, came arrival) (slotHeld bool
 	}
 	ctx, cancel := context.WithCancelCause(r.life)
 	defer cancel(nil)
-	a.lease = r.leases.hold(t, came, cancel)
+	a.lease = r.leases.holdActivity(t, received, cancel)
 	// Held until the outcome is queued: up to then the lease is renewed, or the task would go to another worker
 	// meanwhile.
 	defer r.leases.release(a.lease)
@@ -118,7 +118,7 @@ func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error
 	var dropped *session.DroppedError
 	switch {
 	// Checked first: if the lease is lost, another worker may have the task, so the outcome of this code is invalid.
-	case ended(cause):
+	case rejectsOutcome(cause):
 		return item, false
 	case err == nil && len(result.Blob) > payload.MaxBytes:
 		err = activity.NewError(string(
@@ -162,8 +162,8 @@ func (a *attempt) executorLoss(err error) *protocol.ExecutorLoss {
 	return loss
 }
 
-// passesOn reports whether an error only states that its context ended.
-func passesOn(ctx context.Context, err error) bool {
+// isContextError reports whether an error only states that its context ended.
+func isContextError(ctx context.Context, err error) bool {
 	return ctx.Err() != nil &&
 		(errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Cause(ctx)))
 }
@@ -254,7 +254,7 @@ func deadlined(a *attempt, next call) call {
 		inner, cancel := context.WithDeadlineCause(ctx, a.info.Deadline, out)
 		defer cancel()
 		result, err := next(inner)
-		if err != nil && ctx.Err() == nil && passesOn(inner, err) {
+		if err != nil && ctx.Err() == nil && isContextError(inner, err) {
 			err = out
 		}
 		return result, err

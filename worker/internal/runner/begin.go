@@ -34,7 +34,7 @@ func (k *leaseRenewer) arrived(sent time.Time, store history.Time) arrival {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.noteTime(store.Time, sent, now)
+	k.recordStoreTime(store.Time, sent, now)
 	age, known := k.ages.Of(clock.Between(k.origin, now), store.Time)
 	if made := now.Add(-age.Longest()); known && age.Agree() && !made.Before(sent) {
 		a.made, a.known = made, true
@@ -42,23 +42,23 @@ func (k *leaseRenewer) arrived(sent time.Time, store history.Time) arrival {
 	return a
 }
 
-// aged records the store's time in a response without tasks, to a request that was sent at sent.
-func (k *leaseRenewer) aged(sent, store time.Time) {
+// recordResponse records the store's time in a response without tasks, to a request that was sent at sent.
+func (k *leaseRenewer) recordResponse(sent, store time.Time) {
 	if store.IsZero() {
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := time.Now()
-	k.noteTime(store, sent, now)
+	k.recordStoreTime(store, sent, now)
 	k.ages.Of(clock.Between(k.origin, now), store)
 }
 
 // maxStep is the largest lag of the store's clock behind its known lower bound that does not count as a step back.
 const maxStep = time.Minute
 
-// noteTime records the store's time from a response that was read at now. The caller holds mu.
-func (k *leaseRenewer) noteTime(store, sent, now time.Time) {
+// recordStoreTime records the store's time from a response that was read at now. The caller holds mu.
+func (k *leaseRenewer) recordStoreTime(store, sent, now time.Time) {
 	// The response was made after its request was sent. A time before that means that the store's clock was set back.
 	if !k.store.IsZero() && store.Before(k.bound(sent).Add(-maxStep)) {
 		k.store, k.read, k.ages = store, now, clock.Ages{}
@@ -87,17 +87,17 @@ func (k *leaseRenewer) storeTime() history.Time {
 	return history.At(k.bound(time.Now()))
 }
 
-// rests returns the local time at which a lease of the given length must have started to expire at end, by the store's
-// clock. A longer lease is renewed equally soon.
-func (a arrival) rests(end history.Time, length time.Duration) time.Time {
+// leaseStart returns the local time at which a lease of the given length must have started to expire at end, by the
+// store's clock. A longer lease is renewed equally soon.
+func (a arrival) leaseStart(end history.Time, length time.Duration) time.Time {
 	if a.store.IsZero() || end.IsZero() {
 		return a.made
 	}
 	return a.made.Add(min(0, end.Sub(a.store)-length))
 }
 
-// began returns when the app sent the response, by this worker's clock.
-func (a arrival) began() time.Time {
+// sentAt returns when the app sent the response, by this worker's clock.
+func (a arrival) sentAt() time.Time {
 	if a.known {
 		return a.made
 	}
@@ -105,9 +105,9 @@ func (a arrival) began() time.Time {
 }
 
 // tooOld reports whether the lease of a task that arrived with this response has certainly expired.
-func (k *leaseRenewer) tooOld(came arrival, end history.Time) bool {
-	return came.known && !end.IsZero() && clock.Lease{
-		Since: clock.Between(came.made, time.Now()), Lasts: end.Sub(came.store) - k.margin, Known: true,
+func (k *leaseRenewer) tooOld(received arrival, end history.Time) bool {
+	return received.known && !end.IsZero() && clock.Lease{
+		Since: clock.Between(received.made, time.Now()), Lasts: end.Sub(received.store) - k.margin, Known: true,
 	}.Judge() == clock.Drop
 }
 
@@ -115,7 +115,7 @@ func (k *leaseRenewer) tooOld(came arrival, end history.Time) bool {
 func (k *leaseRenewer) judge(l *lease, now time.Time) clock.Verdict {
 	return clock.Lease{
 		Since: clock.Between(l.renewed, now), Lasts: k.length - k.margin, Known: l.known,
-		Stood: k.ticks.StoodSince(l.renewed, now),
+		Paused: k.ticks.PausedSince(l.renewed, now),
 	}.Judge()
 }
 
@@ -131,19 +131,19 @@ func (k *leaseRenewer) begin(ctx context.Context, l *lease, session time.Time) e
 		k.mu.Lock()
 		verdict := k.judge(l, now)
 		switch {
-		case l.gone:
+		case l.sessionMoved:
 			k.mu.Unlock()
 			return &unavailable{"its session went to another holder before it began"}
 		case verdict == clock.Drop:
 			k.mu.Unlock()
 			return &unavailable{"its lease was over before it began"}
 		case verdict == clock.Begin && (asked || session.IsZero() || session.After(now)):
-			l.doubt = time.Time{}
+			l.doubtSince = time.Time{}
 			k.mu.Unlock()
 			return nil
 		}
-		if l.doubt.IsZero() {
-			l.doubt = now
+		if l.doubtSince.IsZero() {
+			l.doubtSince = now
 		}
 		if l.answered == nil {
 			l.answered = make(chan struct{})
@@ -151,7 +151,7 @@ func (k *leaseRenewer) begin(ctx context.Context, l *lease, session time.Time) e
 		answered := l.answered
 		k.mu.Unlock()
 		// Wait for the response to a renewal, without a timeout: only the app knows whether the lease is live.
-		k.beat()
+		k.requestHeartbeat()
 		select {
 		case <-answered:
 			// The response does not mean that the lease is live, since the app may have rejected the renewal. The next
@@ -166,11 +166,11 @@ func (k *leaseRenewer) begin(ctx context.Context, l *lease, session time.Time) e
 // confirmed applies the response that renewed a lease. The caller holds mu. From now on l.renewed is a lower bound: the
 // app renewed the lease at that time or later.
 func (l *lease) confirmed(a protocol.HeartbeatResponse) {
-	l.known, l.doubt = false, time.Time{}
+	l.known, l.doubtSince = false, time.Time{}
 	// The lease of the attempt is live, but another worker or epoch has the session: the attempt must not run with it.
 	if mine, row := l.session, a.Session; mine != nil && row != nil &&
 		(row.Epoch != mine.Epoch || row.LeaseOwner != l.task.Owner) {
-		l.gone = true
+		l.sessionMoved = true
 	}
 	l.wake()
 }
@@ -190,8 +190,8 @@ func (k *leaseRenewer) sessionOf(l *lease) session.Lease {
 	return l.sessionLease
 }
 
-// may waits until the attempt may start, or may start another function, such as a rebuild handler.
-func (a *attempt) may(ctx context.Context) error {
+// confirmLease waits until the attempt may start, or may start another function, such as a rebuild handler.
+func (a *attempt) confirmLease(ctx context.Context) error {
 	return a.r.leases.begin(ctx, a.lease, a.sessionEnd())
 }
 
@@ -202,8 +202,8 @@ func (a *attempt) sessionEnd() (end time.Time) {
 	if s == nil {
 		return end
 	}
-	if !a.came.store.IsZero() && !s.LeaseExpiresAt.IsZero() {
-		end = a.came.made.Add(s.LeaseExpiresAt.Sub(a.came.store))
+	if !a.received.store.IsZero() && !s.LeaseExpiresAt.IsZero() {
+		end = a.received.made.Add(s.LeaseExpiresAt.Sub(a.received.store))
 	}
 	return later(end, a.r.opt.Sessions.Until(s.SessionID, s.Epoch))
 }
@@ -211,7 +211,7 @@ func (a *attempt) sessionEnd() (end time.Time) {
 // begun is middleware that fails the attempt, before it enters its session or runs code, if its lease has expired.
 func begun(a *attempt, next call) call {
 	return func(ctx context.Context) (payload.Payload, error) {
-		if err := a.may(ctx); err != nil {
+		if err := a.confirmLease(ctx); err != nil {
 			return payload.Payload{}, err
 		}
 		return next(ctx)

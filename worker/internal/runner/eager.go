@@ -155,8 +155,8 @@ func nextEvents(seen int64, lists ...[]history.Event) (all []history.Event) {
 // holdsSlot reports whether the next activity uses the slot of this attempt.
 func (t *eagerTask) holdsSlot() bool { return t != nil && t.slot }
 
-// applyResponse applies the response to a completion with an eager workflow task: whether the app accepted the task, and
-// the events and the activity that it produced. nil means that no response arrived; the app may have accepted the
+// applyResponse applies the response to a completion with an eager workflow task: whether the app accepted the task,
+// and the events and the activity that it produced. nil means that no response arrived; the app may have accepted the
 // result with or without the eager task.
 func (t *eagerTask) applyResponse(a *protocol.CompleteResponse, sent time.Time) {
 	if t == nil {
@@ -170,7 +170,7 @@ func (t *eagerTask) applyResponse(a *protocol.CompleteResponse, sent time.Time) 
 	next := a.Then.Next
 	if next != nil {
 		if !t.slot {
-			t.r.slots.owe(protocol.KindActivity, 1)
+			t.r.slots.borrow(protocol.KindActivity, 1)
 		}
 		t.slot = false // it runs on that
 	}

@@ -49,7 +49,7 @@ func (a *attempt) whyLost(err error) error {
 func (a *attempt) run(
 	ctx context.Context, name string, def *activity.Definition, args payload.Payload,
 ) (payload.Payload, error) {
-	if err := a.may(ctx); err != nil {
+	if err := a.confirmLease(ctx); err != nil {
 		return payload.Payload{}, err
 	}
 	if def != nil && (!def.Options.Isolated || a.r.opt.InProcess) {
@@ -96,7 +96,7 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 	var late error // why the call did not begin in an executor that was ready for it
 	hooks := sandbox.Hooks{
 		OnBegin: func() error {
-			late = a.may(ctx)
+			late = a.confirmLease(ctx)
 			return late
 		},
 		OnHeartbeat: func() { a.beats.add(nil) },
@@ -137,7 +137,7 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 		case <-ctx.Done():
 		}
 		t.Stop()
-		if err := a.may(ctx); err != nil {
+		if err := a.confirmLease(ctx); err != nil {
 			return payload.Payload{}, err
 		}
 	}
@@ -200,13 +200,13 @@ func (a *attempt) line(l sandbox.LogLine) {
 func (a *attempt) executorError(err error) error {
 	var ended *sandbox.ExecutorEnded
 	if errors.As(err, &ended) {
-		a.ended = ended
+		a.executorEnded = ended
 		return err
 	}
 	var lost *sandbox.SessionLost
 	if errors.As(err, &lost) {
 		if lost.Cause.ExecutorEnded() { // before this call began
-			a.ended = &sandbox.ExecutorEnded{
+			a.executorEnded = &sandbox.ExecutorEnded{
 				Cause: lost.Cause, Err: &sandbox.Error{Type: sandbox.Crashed, Message: lost.Message, Retryable: true},
 			}
 		}

@@ -20,25 +20,25 @@ import (
 // If the lease expires while the code runs, the commands are dropped, because another worker may run the task. Since
 // workflow code has no side effects, the worker does not confirm the lease before it starts the code. A task whose
 // lease had expired on arrival is returned.
-func (r *Runner) workflow(t *protocol.WorkflowTask, came arrival) {
-	if r.leases.tooOld(came, t.LeaseExpiresAt) {
+func (r *Runner) workflow(t *protocol.WorkflowTask, received arrival) {
+	if r.leases.tooOld(received, t.LeaseExpiresAt) {
 		item := taskItem(t)
 		item.Returned = "its lease was over before it began"
 		r.report.handBack(item)
 		return
 	}
-	lease := r.leases.holdFlow(t, came)
+	lease := r.leases.holdWorkflowTask(t, received)
 	defer r.leases.release(lease)
 	item := taskItem(t)
 	commands, lastApplied, err := r.decide(t)
 	switch {
-	case r.leases.over(lease):
+	case r.leases.isLost(lease):
 		r.cache.evict(t.RunID) // its state includes commands that the app will not accept
 		r.dropped(item, ErrLeaseLost.Error())
 		return
 	case errors.Is(err, errUnregistered):
 		item.Failure = workflow.Unregistered(t.WorkflowType)
-		r.failed(t, item.Failure)
+		r.notifyTaskFailed(t, item.Failure)
 	case err == nil && len(commands) == 0:
 		item.Failure, item.Kept = workflow.Waiting(), lastApplied
 	case err == nil:
@@ -57,16 +57,16 @@ func (r *Runner) workflow(t *protocol.WorkflowTask, came arrival) {
 			line = line.Str("stack", stack.Clean(at, protocol.MaxErrorText))
 		}
 		line.Msg("workflow task failed")
-		r.failed(t, item.Failure)
+		r.notifyTaskFailed(t, item.Failure)
 	}
 	// The lease may expire as late as a lease that was granted when the worker read the task; the app decides.
 	r.report.add(entry{
-		class: t.FairnessClass, item: item, until: later(r.leases.until(lease), came.read.Add(r.opt.AttemptLease)),
+		class: t.FairnessClass, item: item, until: later(r.leases.until(lease), received.read.Add(r.opt.AttemptLease)),
 		workflowID: t.WorkflowID,
 	})
 }
 
-func (r *Runner) failed(t *protocol.WorkflowTask, f *protocol.Failure) {
+func (r *Runner) notifyTaskFailed(t *protocol.WorkflowTask, f *protocol.Failure) {
 	if r.opt.TaskFailed != nil {
 		r.opt.TaskFailed(t, f)
 	}
@@ -115,7 +115,7 @@ func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, 
 		m.Close()
 	}
 	var place *replay
-	if long(t) {
+	if needsReplaySlot(t) {
 		if place, err = r.replays.begin(r.life); err != nil {
 			return nil, 0, err
 		}
@@ -161,7 +161,7 @@ func (r *Runner) cacheMachine(t *protocol.WorkflowTask, m *workflow.Machine) int
 func (r *Runner) apply(
 	m *workflow.Machine, t *protocol.WorkflowTask, events []history.Event, place *replay,
 ) ([]protocol.Command, error) {
-	if err := place.hold(r.life, events); err != nil {
+	if err := place.reserve(r.life, events); err != nil {
 		return nil, err
 	}
 	if next := t.NextPageToken; next != nil {
@@ -174,7 +174,7 @@ func (r *Runner) apply(
 			if len(page.Events) == 0 && page.NextPageToken != nil {
 				return nil, historyError{fmt.Errorf("history of run %s: an empty page before the last", t.RunID)}
 			}
-			if err := place.hold(r.life, page.Events); err != nil {
+			if err := place.reserve(r.life, page.Events); err != nil {
 				return nil, err
 			}
 			events, next = append(events, page.Events...), page.NextPageToken

@@ -44,8 +44,8 @@ type loop struct {
 // loopsFor returns n loops that share the task kinds round-robin. If n is less than the number of kinds, every loop
 // polls for all kinds. A worker with workflows has one more loop for queries, and one for validations if it registers
 // validators.
-func loopsFor(r *Runner, n int) (loops []*loop, pollers share) {
-	kinds, pollers := r.kinds(), share{}
+func loopsFor(r *Runner, n int) (loops []*loop, pollers slotCounts) {
+	kinds, pollers := r.kinds(), slotCounts{}
 	for i := range n {
 		l := &loop{r: r, kinds: kinds, back: retry.Backoff{Min: 50 * time.Millisecond, Max: 5 * time.Second}}
 		if n >= len(kinds) {
@@ -56,14 +56,14 @@ func loopsFor(r *Runner, n int) (loops []*loop, pollers share) {
 		}
 		loops = append(loops, l)
 	}
-	var asked []protocol.TaskKind
+	var readOnly []protocol.TaskKind
 	if r.opt.WorkflowSlots > 0 {
-		asked = append(asked, protocol.KindQuery)
+		readOnly = append(readOnly, protocol.KindQuery)
 		if r.opt.Validates {
-			asked = append(asked, protocol.KindValidation)
+			readOnly = append(readOnly, protocol.KindValidation)
 		}
 	}
-	for _, k := range asked {
+	for _, k := range readOnly {
 		loops = append(
 			loops,
 			&loop{r: r, kinds: []protocol.TaskKind{k}, back: retry.Backoff{Min: 50 * time.Millisecond, Max: 5 * time.Second}},
@@ -101,7 +101,7 @@ func (l *loop) run() {
 		}
 		// Read Changed before the poll, so that a reconnect during the poll ends the pause after it.
 		changed := l.r.opt.Link.Changed()
-		if pause := l.once(got); pause > 0 {
+		if pause := l.poll(got); pause > 0 {
 			t := time.NewTimer(pause)
 			select {
 			case <-t.C:
@@ -114,8 +114,8 @@ func (l *loop) run() {
 	}
 }
 
-// once makes one poll and returns the pause before the next.
-func (l *loop) once(got share) time.Duration {
+// poll makes one poll and returns the pause before the next.
+func (l *loop) poll(got slotCounts) time.Duration {
 	req := l.r.request(got)
 	if l.r.opt.PollIDs {
 		if l.id == "" {
@@ -138,14 +138,14 @@ func (l *loop) once(got share) time.Duration {
 		l.id = ""
 	}
 	if err != nil {
-		l.r.slots.polled(l.kinds, got)
+		l.r.slots.endPoll(l.kinds, got)
 		// The link logs the end of a connection once; the open polls do not log it again.
 		if l.r.pollCtx.Err() == nil && !errors.Is(err, link.ErrNotConnected) && !errors.Is(err, link.ErrConnectionEnded) {
 			l.r.log.Warn().Err(err).Msg("poll failed")
 		}
 		return l.back.Next()
 	}
-	l.r.slots.polled(l.kinds, l.r.accept(a, got, l.sent))
+	l.r.slots.endPoll(l.kinds, l.r.accept(a, got, l.sent))
 	pause := time.Duration(a.RetryAfter) * time.Millisecond
 	switch {
 	case len(a.Tasks) > 0:
@@ -160,7 +160,7 @@ func (l *loop) once(got share) time.Duration {
 }
 
 // request returns a poll for as many tasks as slots were reserved.
-func (r *Runner) request(got share) protocol.PollRequest {
+func (r *Runner) request(got slotCounts) protocol.PollRequest {
 	req := protocol.PollRequest{
 		WorkerID: r.opt.WorkerID, Queues: r.opt.Queues, Free: map[protocol.TaskKind]int{}, Max: got.total(),
 		Turns: r.opt.WorkflowSlots > 0, PageSize: pageSize,
@@ -177,24 +177,24 @@ func (r *Runner) request(got share) protocol.PollRequest {
 }
 
 // accept runs the tasks of a poll that was sent at the given time on its reserved slots, and returns the unused slots.
-func (r *Runner) accept(a protocol.PollResponse, got share, sent time.Time) share {
-	came := r.leases.arrived(sent, a.StoreTime)
-	left := share{}
+func (r *Runner) accept(a protocol.PollResponse, got slotCounts, sent time.Time) slotCounts {
+	received := r.leases.arrived(sent, a.StoreTime)
+	unused := slotCounts{}
 	for k, n := range got {
-		left[k] = n
+		unused[k] = n
 	}
 	for _, t := range a.Tasks {
-		left[t.Kind]--
-		r.spawn(t, came)
+		unused[t.Kind]--
+		r.spawn(t, received)
 	}
-	for k, n := range left {
+	for k, n := range unused {
 		if n < 0 { // more than asked for: they run all the same, and their slots are given back twice as late
-			left[k] = 0
-			r.slots.owe(k, -n)
+			unused[k] = 0
+			r.slots.borrow(k, -n)
 			r.log.Warn().Str("kind", string(k)).Int("more", -n).Msg("app returned more tasks than this worker requested")
 		}
 	}
-	return left
+	return unused
 }
 
 // stuckAfter is the maximum duration of one iteration of a loop.

@@ -93,12 +93,12 @@ func (r *Runner) validation(t *protocol.ValidationTask) {
 // answer replays the run of a question and calls its code. refusal is the reason of failures that the code did not
 // cause. It does not use cached machines, so that handlers cannot change them by mistake.
 func (r *Runner) answer(
-	q question, refusal protocol.Reason, ask func(*workflow.Machine, *protocol.CompleteItem) *protocol.Failure,
+	q question, refusal protocol.Reason, runHandler func(*workflow.Machine, *protocol.CompleteItem) *protocol.Failure,
 ) {
 	// Counted from the arrival of the question, including the replay: after that its caller has timed out, and the
 	// response would only occupy the queue.
 	until := time.Now().Add(queryTime)
-	f, err := r.ask(&q, refusal, ask)
+	f, err := r.evaluate(&q, refusal, runHandler)
 	log := func(e *zerolog.Event) *zerolog.Event {
 		return e.Str("task_id", q.item.TaskID).Str("kind", string(q.item.Kind)).Str("run_id", q.run.RunID)
 	}
@@ -117,10 +117,10 @@ func (r *Runner) answer(
 	r.report.add(entry{item: q.item, until: until})
 }
 
-// ask stores the result in the question's item, or returns the failure. An error means that the history could not be
-// read.
-func (r *Runner) ask(
-	q *question, refusal protocol.Reason, ask func(*workflow.Machine, *protocol.CompleteItem) *protocol.Failure,
+// evaluate stores the result in the question's item, or returns the failure. An error means that the history could not
+// be read.
+func (r *Runner) evaluate(
+	q *question, refusal protocol.Reason, runHandler func(*workflow.Machine, *protocol.CompleteItem) *protocol.Failure,
 ) (*protocol.Failure, error) {
 	def, ok := r.opt.Definitions.FindWorkflow(q.run.WorkflowType)
 	if !ok {
@@ -133,7 +133,7 @@ func (r *Runner) ask(
 		f.Reason = string(refusal)
 		return f, nil
 	}
-	events, err := r.past(q)
+	events, err := r.history(q)
 	if err != nil {
 		return nil, err
 	}
@@ -150,11 +150,11 @@ func (r *Runner) ask(
 		}
 		return f, nil
 	}
-	return ask(m, &q.item), nil
+	return runHandler(m, &q.item), nil
 }
 
-// past is the whole history behind a question.
-func (r *Runner) past(q *question) ([]history.Event, error) {
+// history is the whole history behind a question.
+func (r *Runner) history(q *question) ([]history.Event, error) {
 	ctx, cancel := context.WithTimeout(r.life, queryTime)
 	defer cancel()
 	events := q.events

@@ -30,16 +30,16 @@ func recovering(a *attempt, next call) call {
 		}
 		policy := a.policy(ctx)
 		if policy == nil {
-			if a.ended == nil {
+			if a.executorEnded == nil {
 				return result, err
 			}
 			// The executor ended before the call began. Another attempt may have rebuilt the state; otherwise the call is
 			// returned to the app, since it must not fail because of an earlier call.
 			if a.session.AwaitRebuild(ctx, seen) {
-				a.ended = nil
+				a.executorEnded = nil
 				return next(ctx)
 			}
-			return result, a.ended
+			return result, a.executorEnded
 		}
 		waited := 0
 		for tries := 0; errors.Is(err, activity.ErrSessionLost) && tries < policy.Retries() && ctx.Err() == nil; tries++ {

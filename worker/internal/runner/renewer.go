@@ -22,15 +22,15 @@ import (
 // both would run.
 type leaseRenewer struct {
 	length, interval, margin time.Duration
-	beat                     func() // asks for a heartbeat soon
+	requestHeartbeat         func() // requests an early heartbeat
 	ticks                    *clock.Ticks
-	origin                   time.Time // what ages are counted from
+	origin                   time.Time // origin of ages
 
 	mu     sync.Mutex        // guards what follows, and the leases in it
 	leases map[string]*lease // by protocol.TaskKey
 	ages   clock.Ages        // of the app's answers
 	store  time.Time         // latest time of the store in a response
-	read   time.Time         // and when that answer was read
+	read   time.Time         // when that response was read
 }
 
 // lease is the lease of one delivery as known to this worker.
@@ -40,19 +40,19 @@ type lease struct {
 	cancel  context.CancelCauseFunc
 
 	// The rest is guarded by the renewer's mu.
-	renewed      time.Time // when what the lease rests on was sent; it lives to renewed + length at least
-	notBefore    time.Time // of the next try, after one that failed
-	over         bool
-	known        bool          // renewed is when the lease was made, and not only a bound
-	doubt        time.Time     // since when only a renewal shows that it lives; zero: there is no doubt
+	renewed      time.Time // when the last renewal was sent; the lease is live until renewed + length at least
+	notBefore    time.Time // earliest time of the next renewal after a failed one
+	lost         bool
+	known        bool          // renewed is the start of the lease and not only a lower bound
+	doubtSince   time.Time     // since then only a renewal shows that the lease is live; zero: it is known to be live
 	answered     chan struct{} // closed at the response to a renewal; nil: no goroutine waits
-	gone         bool          // the session went to another holder before the attempt began
+	sessionMoved bool          // another worker or epoch acquired the session before the attempt began
 	sessionLease session.Lease // last known lease of the session
 }
 
-// together decides how close to its time a renewal may be in order to go with one that is due, so that they
-// share a call: half of the interval.
-const together = 2
+// batchFraction determines which renewals share a heartbeat with a renewal that is due: those that become due within
+// interval/batchFraction.
+const batchFraction = 2
 
 // keyOf names the delivery that a renewal is of.
 func keyOf(h protocol.HeartbeatRequest) string {
@@ -61,45 +61,45 @@ func keyOf(h protocol.HeartbeatRequest) string {
 
 func newLeaseRenewer(length, buffer time.Duration, beat func()) *leaseRenewer {
 	return &leaseRenewer{
-		length: length, interval: AttemptInterval(length, buffer), margin: min(2*time.Second, length/10), beat: beat,
-		leases: map[string]*lease{},
-		ticks:  clock.NewTicks(), origin: time.Now(),
+		length: length, interval: AttemptInterval(length, buffer), margin: min(2*time.Second, length/10),
+		requestHeartbeat: beat, leases: map[string]*lease{},
+		ticks: clock.NewTicks(), origin: time.Now(),
 	}
 }
 
-// hold renews the lease of an attempt until release.
-func (k *leaseRenewer) hold(t *protocol.ActivityTask, came arrival, cancel context.CancelCauseFunc) *lease {
+// holdActivity renews the lease of an attempt until release.
+func (k *leaseRenewer) holdActivity(t *protocol.ActivityTask, received arrival, cancel context.CancelCauseFunc) *lease {
 	h := protocol.HeartbeatRequest{
 		Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: t.LeaseOwner, AttemptID: t.AttemptID,
 	}
 	if t.Session != nil {
 		h.Epoch = t.Session.Epoch
 	}
-	return k.keep(&lease{task: h, session: t.Session, cancel: cancel}, came, t.LeaseExpiresAt)
+	return k.track(&lease{task: h, session: t.Session, cancel: cancel}, received, t.LeaseExpiresAt)
 }
 
-// holdFlow is hold for a workflow task, whose code cannot be cancelled. Afterwards, over reports whether the lease was
-// lost.
-func (k *leaseRenewer) holdFlow(t *protocol.WorkflowTask, came arrival) *lease {
+// holdWorkflowTask renews the lease of a workflow task until release. Workflow code cannot be cancelled; isLost reports
+// whether the lease was lost.
+func (k *leaseRenewer) holdWorkflowTask(t *protocol.WorkflowTask, received arrival) *lease {
 	h := protocol.HeartbeatRequest{Kind: protocol.KindWorkflow, TaskID: t.TaskID, Owner: t.LeaseOwner, Attempt: t.Attempt}
-	return k.keep(&lease{task: h, cancel: func(error) {}}, came, t.LeaseExpiresAt)
+	return k.track(&lease{task: h, cancel: func(error) {}}, received, t.LeaseExpiresAt)
 }
 
-// keep renews a lease that expires at end, by the store's clock, until release.
-func (k *leaseRenewer) keep(l *lease, came arrival, end history.Time) *lease {
-	l.renewed, l.known = came.rests(end, k.length), came.known
+// track renews a lease that expires at end, by the store's clock, until release.
+func (k *leaseRenewer) track(l *lease, received arrival, end history.Time) *lease {
+	l.renewed, l.known = received.leaseStart(end, k.length), received.known
 	if s := l.session; s != nil {
-		l.sessionLease = session.Lease{Sent: came.made, Store: came.store, End: s.LeaseExpiresAt.Time}
+		l.sessionLease = session.Lease{Sent: received.made, Store: received.store, End: s.LeaseExpiresAt.Time}
 	}
 	k.mu.Lock()
 	if now := time.Now(); k.judge(l, now) == clock.Confirm {
-		l.doubt = now
+		l.doubtSince = now
 	}
 	k.leases[keyOf(l.task)] = l
 	first := len(k.leases) == 1
 	k.mu.Unlock()
 	if first && k.interval < maxRenewal {
-		k.beat() // the heartbeat's own pace is too slow to notice it in time
+		k.requestHeartbeat() // the regular heartbeat would renew the lease too late
 	}
 	return l
 }
@@ -113,11 +113,11 @@ func (k *leaseRenewer) release(l *lease) {
 	}
 }
 
-// over reports whether the lease was lost.
-func (k *leaseRenewer) over(l *lease) bool {
+// isLost reports whether the lease was lost.
+func (k *leaseRenewer) isLost(l *lease) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return l.over
+	return l.lost
 }
 
 // until is when the lease ends, as far as is known.
@@ -146,11 +146,11 @@ func (k *leaseRenewer) due(now time.Time, anyway bool) (renew []protocol.Heartbe
 	var first time.Time // at which one of them is due
 	due := false
 	for _, l := range k.leases {
-		if l.over {
+		if l.lost {
 			continue
 		}
-		if !l.doubt.IsZero() && now.Before(l.doubt.Add(k.length)) { // a pending begin waits for the response
-			at := later(l.doubt, l.notBefore)
+		if !l.doubtSince.IsZero() && now.Before(l.doubtSince.Add(k.length)) { // a pending begin waits for the response
+			at := later(l.doubtSince, l.notBefore)
 			due = due || !now.Before(at) || anyway
 			first = earlier(first, at)
 			soon = append(soon, l.task)
@@ -158,7 +158,7 @@ func (k *leaseRenewer) due(now time.Time, anyway bool) (renew []protocol.Heartbe
 		}
 		end := l.renewed.Add(k.length - k.margin)
 		if !now.Before(end) {
-			l.over = true
+			l.lost = true
 			l.wake()
 			l.cancel(fmt.Errorf("%w: its lease could not be renewed since %s", ErrLeaseLost, l.renewed.Format(time.RFC3339)))
 			continue
@@ -169,7 +169,7 @@ func (k *leaseRenewer) due(now time.Time, anyway bool) (renew []protocol.Heartbe
 			at = later(at, l.notBefore)
 		}
 		due = due || !now.Before(at)
-		if now.Before(at.Add(-k.interval / together)) {
+		if now.Before(at.Add(-k.interval / batchFraction)) {
 			next = earlier(next, at)
 		} else {
 			first = earlier(first, at)
@@ -187,7 +187,7 @@ func (k *leaseRenewer) all() (renew []protocol.HeartbeatRequest) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, l := range k.leases {
-		if !l.over {
+		if !l.lost {
 			renew = append(renew, l.task)
 		}
 	}
@@ -197,10 +197,10 @@ func (k *leaseRenewer) all() (renew []protocol.HeartbeatRequest) {
 // renewed processes the app's responses to the renewals of due. They were sent at sent and made at store, by the
 // store's clock, if known.
 func (k *leaseRenewer) renewed(
-	sent, store time.Time, asked []protocol.HeartbeatRequest, answers []protocol.HeartbeatResponse, err error,
+	sent, store time.Time, requests []protocol.HeartbeatRequest, answers []protocol.HeartbeatResponse, err error,
 	sessions *session.Sessions,
 ) {
-	if len(asked) == 0 {
+	if len(requests) == 0 {
 		return
 	}
 	by := make(map[string]protocol.HeartbeatResponse, len(answers))
@@ -213,7 +213,7 @@ func (k *leaseRenewer) renewed(
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, h := range asked {
+	for _, h := range requests {
 		key := keyOf(h)
 		l := k.leases[key]
 		if l == nil {
@@ -226,9 +226,9 @@ func (k *leaseRenewer) renewed(
 			// retry comes soon, since there may be time for several.
 			l.notBefore = time.Now().Add(min(time.Second, k.interval/4))
 		case !a.Renewed:
-			l.over = true
+			l.lost = true
 			l.wake()
-			l.cancel(fmt.Errorf("%w: %s", ErrLeaseLost, why(a)))
+			l.cancel(fmt.Errorf("%w: %s", ErrLeaseLost, reasonOf(a)))
 		default:
 			l.renewed, l.notBefore = sent, time.Time{}
 			l.confirmed(a)
@@ -240,13 +240,13 @@ func (k *leaseRenewer) renewed(
 				sessions.Touched(s.SessionID, s.Epoch, l.sessionLease)
 			}
 			if a.CancelRequested || !a.CanContinue {
-				l.cancel(fmt.Errorf("%w: %s", ErrCancelled, why(a)))
+				l.cancel(fmt.Errorf("%w: %s", ErrCancelled, reasonOf(a)))
 			}
 		}
 	}
 }
 
-func why(a protocol.HeartbeatResponse) string {
+func reasonOf(a protocol.HeartbeatResponse) string {
 	switch {
 	case a.RunClosedReason != nil:
 		return "run " + *a.RunClosedReason
@@ -274,9 +274,9 @@ var _ link.Holdings = holdings{}
 func (r *Runner) Holdings() link.Holdings { return holdings{r} }
 
 func (h holdings) Due(now time.Time) ([]protocol.HeartbeatRequest, []protocol.SessionRenewal, time.Time) {
-	sessions, then := h.r.opt.Sessions.Due(now)
+	sessions, nextSession := h.r.opt.Sessions.Due(now)
 	leases, next := h.r.leases.due(now, len(sessions) > 0)
-	return leases, sessions, earlier(next, then)
+	return leases, sessions, earlier(next, nextSession)
 }
 
 func (h holdings) Leases() []protocol.HeartbeatRequest { return h.r.leases.all() }
@@ -285,7 +285,7 @@ func (h holdings) Renewed(sent time.Time, leases []protocol.HeartbeatRequest, se
 	a protocol.WorkerHeartbeatResponse, err error,
 ) {
 	if err == nil {
-		h.r.leases.aged(sent, a.StoreTime.Time)
+		h.r.leases.recordResponse(sent, a.StoreTime.Time)
 	}
 	h.r.leases.renewed(sent, a.StoreTime.Time, leases, a.Leases, err, h.r.opt.Sessions)
 	h.r.opt.Sessions.Renewed(sent, a.StoreTime.Time, sessions, a.Sessions, err)
@@ -294,5 +294,5 @@ func (h holdings) Renewed(sent time.Time, leases []protocol.HeartbeatRequest, se
 // Cancel ends an attempt at the request of the app. It ignores notices about attempts that do not run here.
 func (r *Runner) Cancel(n protocol.CancelNotice) { r.leases.cancel(n.AttemptID, ErrCancelled) }
 
-// ended reports whether the app rejects the outcome of an attempt that ended by this cause.
-func ended(cause error) bool { return errors.Is(cause, ErrLeaseLost) }
+// rejectsOutcome reports whether the app rejects the outcome of an attempt that ended by this cause.
+func rejectsOutcome(cause error) bool { return errors.Is(cause, ErrLeaseLost) }

@@ -12,14 +12,14 @@ import (
 // A replay uses memory for the history and a whole core, so the number of concurrent replays is much lower than the
 // number of workflow slots.
 const (
-	replayRoom = 64 << 20 // bytes of all histories being replayed
-	shortRun   = 100      // a replay of at most so many events, all contained in the task, is not limited
+	replayMemory = 64 << 20 // bytes of all histories being replayed
+	shortRun     = 100      // a replay of at most so many events, all contained in the task, is not limited
 )
 
 // replays limits the number of concurrent replays and the memory for their histories. The oldest replay may exceed the
 // memory limit: if every replay waited for memory, none would finish.
 type replays struct {
-	most, room int
+	maxReplays, maxBytes int
 
 	mu      sync.Mutex // guards what follows
 	all     []*replay  // under way, oldest first
@@ -34,12 +34,12 @@ type replay struct {
 }
 
 func newReplays() *replays {
-	return &replays{most: 2 * cores.GOMAXPROCS(0), room: replayRoom, changed: make(chan struct{})}
+	return &replays{maxReplays: 2 * cores.GOMAXPROCS(0), maxBytes: replayMemory, changed: make(chan struct{})}
 }
 
-// long reports whether a task without a cached machine needs a slot for replays: its history has several pages or many
-// events.
-func long(t *protocol.WorkflowTask) bool {
+// needsReplaySlot reports whether a task without a cached machine needs a slot for replays: its history has several
+// pages or many events.
+func needsReplaySlot(t *protocol.WorkflowTask) bool {
 	return t.NextPageToken != nil || len(t.Events) == 0 || t.Events[0].Seq != 1 || len(t.Events) > shortRun
 }
 
@@ -47,7 +47,7 @@ func long(t *protocol.WorkflowTask) bool {
 func (p *replays) begin(ctx context.Context) (*replay, error) {
 	r := &replay{of: p}
 	err := p.until(ctx, func() bool {
-		if len(p.all) >= p.most {
+		if len(p.all) >= p.maxReplays {
 			return false
 		}
 		p.all = append(p.all, r)
@@ -59,8 +59,8 @@ func (p *replays) begin(ctx context.Context) (*replay, error) {
 	return r, nil
 }
 
-// hold counts events that were read, and waits until there is memory for more.
-func (r *replay) hold(ctx context.Context, events []history.Event) error {
+// reserve counts events that were read, and waits until there is memory for more.
+func (r *replay) reserve(ctx context.Context, events []history.Event) error {
 	if r == nil {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (r *replay) hold(ctx context.Context, events []history.Event) error {
 	r.bytes += n
 	p.mu.Unlock()
 	// The page is counted before the wait, since it is already in memory; only the next page waits.
-	return p.until(ctx, func() bool { return p.used < p.room || p.all[0] == r })
+	return p.until(ctx, func() bool { return p.used < p.maxBytes || p.all[0] == r })
 }
 
 // release frees the slot and the memory for other replays.

@@ -17,7 +17,7 @@ func kilobytes(n int) []history.Event {
 func TestReplaysAreBoundedInNumberAndSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newReplays()
-		p.most, p.room = 2, 100<<10
+		p.maxReplays, p.maxBytes = 2, 100<<10
 		old, err := p.begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -32,11 +32,11 @@ func TestReplaysAreBoundedInNumberAndSize(t *testing.T) {
 			third <- r
 		}()
 		for range 3 { // the oldest continues regardless of its size
-			if err := old.hold(t.Context(), kilobytes(60)); err != nil {
+			if err := old.reserve(t.Context(), kilobytes(60)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		go func() { held <- young.hold(t.Context(), kilobytes(1)) }()
+		go func() { held <- young.reserve(t.Context(), kilobytes(1)) }()
 		synctest.Wait()
 		if len(third) > 0 || len(held) > 0 {
 			t.Fatal("a third replay began, or a younger one read on next to a history that takes all the room")
@@ -55,7 +55,7 @@ func TestReplaysAreBoundedInNumberAndSize(t *testing.T) {
 
 func TestReplayThatWaitsEndsWithTheWorker(t *testing.T) {
 	p := newReplays()
-	p.most = 1
+	p.maxReplays = 1
 	first, err := p.begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -214,13 +214,13 @@ func (p *report) deliver(batch []entry) {
 		for i, e := range batch {
 			req.Items[i] = e.item
 		}
-		var got share
+		var got slotCounts
 		if poll && !p.r.stopped.Load() {
 			// The call polls for as many tasks as it reports outcomes, so that a worker that finishes a task gets the
 			// next one without another request. If fairness classes share the queue, only the poll loops poll: outcomes
 			// of classes may have to wait, and tasks in the response of this call would wait with them.
 			if batch[0].class == "" {
-				got = p.r.slots.takeNow(len(batch))
+				got = p.r.slots.tryAcquire(len(batch))
 			}
 			if got != nil || slices.ContainsFunc(batch, func(e entry) bool { return e.eager != nil }) {
 				next := p.r.request(got)
@@ -300,7 +300,7 @@ func (e entry) withoutEager() entry {
 
 // call makes one call with an optional poll. It returns the indexes of outcomes that the app could not store, which are
 // sent again.
-func (p *report) call(batch []entry, req protocol.CompleteRequest, got share) (failed []int, err error) {
+func (p *report) call(batch []entry, req protocol.CompleteRequest, got slotCounts) (failed []int, err error) {
 	// Not the runner's life: a stopping worker still reports its outcomes, until close.
 	ctx, cancel := context.WithTimeout(p.r.pollCtx, time.Minute)
 	defer cancel()
@@ -311,7 +311,7 @@ func (p *report) call(batch []entry, req protocol.CompleteRequest, got share) (f
 		if err == nil && a.Next != nil {
 			got = p.r.accept(*a.Next, got, sent)
 		}
-		p.r.slots.give(got)
+		p.r.slots.returnSlots(got)
 	}
 	if err != nil {
 		return nil, err

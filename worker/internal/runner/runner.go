@@ -164,7 +164,7 @@ func New(o Options) (*Runner, error) {
 	r.pollCtx, r.polling = context.WithCancel(context.Background())
 	loops, pollers := loopsFor(r, o.Pollers)
 	r.loops = loops
-	size := share{protocol.KindWorkflow: o.WorkflowSlots, protocol.KindActivity: o.ActivitySlots}
+	size := slotCounts{protocol.KindWorkflow: o.WorkflowSlots, protocol.KindActivity: o.ActivitySlots}
 	for _, k := range []protocol.TaskKind{protocol.KindQuery, protocol.KindValidation} {
 		if pollers[k] > 0 {
 			size[k] = querySlots
@@ -279,11 +279,11 @@ func (r *Runner) Resize(activities int) {
 }
 
 // spawn runs a task of a poll on its reserved slot.
-func (r *Runner) spawn(t protocol.Task, came arrival) {
+func (r *Runner) spawn(t protocol.Task, received arrival) {
 	r.begin.Lock()
 	defer r.begin.Unlock()
 	if r.stopped.Load() {
-		if item, ok := returned(t, drainedUnstarted); ok {
+		if item, ok := returnItem(t, drainedUnstarted); ok {
 			r.report.handBack(item)
 		}
 		r.slots.release(t.Kind, 1)
@@ -299,9 +299,9 @@ func (r *Runner) spawn(t protocol.Task, came arrival) {
 		}()
 		switch {
 		case t.Activity != nil:
-			slotHeld = r.activity(t.Activity, came)
+			slotHeld = r.activity(t.Activity, received)
 		case t.Workflow != nil:
-			r.workflow(t.Workflow, came)
+			r.workflow(t.Workflow, received)
 		case t.Query != nil:
 			r.query(t.Query)
 		case t.Validation != nil:
@@ -315,8 +315,8 @@ func (r *Runner) spawn(t protocol.Task, came arrival) {
 // drainedUnstarted is the reason for returning a task that arrived while the worker drained; its code did not begin.
 const drainedUnstarted = "draining_before_start"
 
-// returned is the outcome that hands a task back.
-func returned(t protocol.Task, why string) (protocol.CompleteItem, bool) {
+// returnItem is the outcome that hands a task back.
+func returnItem(t protocol.Task, why string) (protocol.CompleteItem, bool) {
 	switch {
 	case t.Activity != nil:
 		item := itemOf(t.Activity)

@@ -14,9 +14,9 @@ import (
 // errClosed reports that no more slots are available because the runner stops.
 var errClosed = errors.New("runner is stopping")
 
-type share map[protocol.TaskKind]int
+type slotCounts map[protocol.TaskKind]int
 
-func (s share) total() int {
+func (s slotCounts) total() int {
 	n := 0
 	for _, more := range s {
 		n += more
@@ -27,20 +27,20 @@ func (s share) total() int {
 // slots counts free slots for tasks. A poll reserves slots and frees those for which it received no task, so that
 // concurrent polls never return more tasks than there are slots.
 type slots struct {
-	pollers share // loops per kind
+	pollers slotCounts // loops per kind
 
 	mu      sync.Mutex // guards what follows
-	free    share
-	size    share
-	polling share         // loops' polls under way, by the kinds they ask for
+	free    slotCounts
+	size    slotCounts
+	polling slotCounts    // open polls of the loops, by task kind
 	changed chan struct{} // closed and replaced when something becomes free
-	stop    chan struct{} // closed when nothing is given out any more
+	stop    chan struct{} // closed when no slots are available any more
 	closed  bool
 }
 
-func newSlots(size share, pollers share) *slots {
+func newSlots(size slotCounts, pollers slotCounts) *slots {
 	s := &slots{
-		pollers: pollers, size: size, free: share{}, polling: share{}, changed: make(chan struct{}),
+		pollers: pollers, size: size, free: slotCounts{}, polling: slotCounts{}, changed: make(chan struct{}),
 		stop: make(chan struct{}),
 	}
 	for k, n := range size {
@@ -50,14 +50,14 @@ func newSlots(size share, pollers share) *slots {
 }
 
 // acquire waits until slots of these kinds are free and reserves a fair share of them for one poll.
-func (s *slots) acquire(ctx context.Context, kinds []protocol.TaskKind) (share, error) {
+func (s *slots) acquire(ctx context.Context, kinds []protocol.TaskKind) (slotCounts, error) {
 	for {
 		s.mu.Lock()
 		if s.closed {
 			s.mu.Unlock()
 			return nil, errClosed
 		}
-		got := share{}
+		got := slotCounts{}
 		for _, k := range kinds {
 			others := max(1, s.pollers[k]-s.polling[k]) // this loop and the loops without an open poll
 			if n := (max(0, s.free[k]) + others - 1) / others; n > 0 {
@@ -83,19 +83,19 @@ func (s *slots) acquire(ctx context.Context, kinds []protocol.TaskKind) (share, 
 	}
 }
 
-// some reports whether a slot for tasks is free. The caller must hold mu.
-func (s *slots) some() bool {
+// anyFree reports whether a slot for tasks is free. The caller must hold mu.
+func (s *slots) anyFree() bool {
 	return s.free[protocol.KindWorkflow] > 0 || s.free[protocol.KindActivity] > 0
 }
 
-// takeNow acquires at most n free slots of each kind for a poll that is part of a completion; nil: no slot is free.
-func (s *slots) takeNow(n int) share {
+// tryAcquire acquires at most n free slots of each kind for a poll that is part of a completion; nil: no slot is free.
+func (s *slots) tryAcquire(n int) slotCounts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || !s.some() {
+	if s.closed || !s.anyFree() {
 		return nil
 	}
-	got := share{}
+	got := slotCounts{}
 	for _, k := range []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity} {
 		got[k] = min(max(0, s.free[k]), n)
 		s.free[k] -= got[k]
@@ -103,31 +103,32 @@ func (s *slots) takeNow(n int) share {
 	return got
 }
 
-// polled ends a poll for these kinds and releases the slots in rest, for which it received no task. It first decrements
-// the number of polls, so that a loop woken by the released slots does not count this poll as waiting at the app.
-func (s *slots) polled(kinds []protocol.TaskKind, rest share) {
+// endPoll ends a poll for these kinds and releases the unused slots, for which it received no task. It first
+// decrements the number of polls, so that a loop woken by the released slots does not count this poll as waiting at the
+// app.
+func (s *slots) endPoll(kinds []protocol.TaskKind, unused slotCounts) {
 	s.mu.Lock()
 	for _, k := range kinds {
 		s.polling[k]--
 	}
 	s.mu.Unlock()
-	s.give(rest)
+	s.returnSlots(unused)
 }
 
-// give releases slots and wakes the loops that wait for one.
-func (s *slots) give(rest share) {
+// returnSlots releases slots and wakes the loops that wait for one.
+func (s *slots) returnSlots(unused slotCounts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for k, n := range rest {
+	for k, n := range unused {
 		s.free[k] += n
 	}
-	if s.some() || s.free[protocol.KindQuery] > 0 || s.free[protocol.KindValidation] > 0 {
+	if s.anyFree() || s.free[protocol.KindQuery] > 0 || s.free[protocol.KindValidation] > 0 {
 		close(s.changed)
 		s.changed = make(chan struct{})
 	}
 }
 
-func (s *slots) release(k protocol.TaskKind, n int) { s.give(share{k: n}) }
+func (s *slots) release(k protocol.TaskKind, n int) { s.returnSlots(slotCounts{k: n}) }
 
 // resize changes the number of slots of a kind. Running tasks above a smaller number finish.
 func (s *slots) resize(k protocol.TaskKind, n int) {
@@ -140,7 +141,7 @@ func (s *slots) resize(k protocol.TaskKind, n int) {
 	s.changed = make(chan struct{})
 }
 
-// close stops handing out slots.
+// close stops the allocation of slots.
 func (s *slots) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,8 +159,8 @@ func (s *slots) busy() (workflows, activities int) {
 		s.size[protocol.KindActivity] - s.free[protocol.KindActivity]
 }
 
-// owe reserves slots that are not free yet; the next slots that become free settle the debt.
-func (s *slots) owe(k protocol.TaskKind, n int) {
+// borrow reserves slots that are not free yet; the next slots that become free settle the debt.
+func (s *slots) borrow(k protocol.TaskKind, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.free[k] -= n
