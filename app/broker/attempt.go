@@ -26,8 +26,8 @@ func (b *Broker) AttemptStatus(ctx context.Context, in protocol.HeartbeatRequest
 	if !ok {
 		return s, transaction.TaskNotFound(in.TaskID)
 	}
-	sight := b.sight(ctx, transaction.NamespaceOrDefault(in.Namespace), protocol.KindActivity, in.TaskID, in.Owner)
-	if err := sight.owner(); err != nil {
+	scope := b.visibilityOf(ctx, transaction.NamespaceOrDefault(in.Namespace), protocol.KindActivity, in.TaskID, in.Owner)
+	if err := scope.checkOwner(); err != nil {
 		return s, err
 	}
 	now, err := b.store.Now(ctx)
@@ -56,10 +56,10 @@ func (b *Broker) AttemptStatus(ctx context.Context, in protocol.HeartbeatRequest
 	if err != nil {
 		return s, err
 	}
-	if err := sight.of(run); err != nil {
+	if err := scope.checkRun(run); err != nil {
 		return s, err
 	}
-	return attemptStatus(s, run, world, seq, in, now, sight.refused)
+	return attemptStatus(s, run, world, seq, in, now, scope.hideDetails)
 }
 
 // RecordLogs stores log lines of running attempts.

@@ -84,7 +84,7 @@ type Broker struct {
 	polls      pollMemory
 	questions  *querytask.Pending
 	sticky     stickyRuns
-	ahead      ahead
+	prefetch   historyPrefetch
 	ended      endedRuns
 	notices    atomic.Pointer[Notices]
 	renewals   renewals

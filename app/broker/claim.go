@@ -38,7 +38,7 @@ func (b *Broker) ClaimTask(ctx context.Context, in protocol.ClaimRequest) (proto
 	}
 	got, err := transaction.Commit[claimed](ctx, b.store, c)
 	if err != nil {
-		return protocol.PollResponse{}, b.sight(ctx, w.Namespace, in.Kind, in.TaskID, w.ID).refused(err)
+		return protocol.PollResponse{}, b.visibilityOf(ctx, w.Namespace, in.Kind, in.TaskID, w.ID).hideDetails(err)
 	}
 	if !got.again {
 		return b.answer(ctx, poll, []store.Leased{got.Leased})

@@ -123,12 +123,12 @@ func (b *Broker) completeOne(
 		return b.replied(ctx, in, a)
 	}
 	in.Namespace = transaction.NamespaceOrDefault(in.Namespace)
-	sight := b.sight(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
+	scope := b.visibilityOf(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
 	turn := b.turn(ctx, in, by, budget)
 	defer turn.endWait()
-	o, hash, err := b.record(ctx, &in, turn, sight)
+	o, hash, err := b.record(ctx, &in, turn, scope)
 	if err != nil {
-		return b.notRecorded(ctx, in, a, turn, hash, sight.refused(err), budget)
+		return b.notRecorded(ctx, in, a, turn, hash, scope.hideDetails(err), budget)
 	}
 	return b.recorded(in, a, turn, o)
 }
@@ -136,7 +136,7 @@ func (b *Broker) completeOne(
 // record commits the change of one outcome. It also returns the hash of the outcome, by which a repetition is
 // recognized.
 func (b *Broker) record(
-	ctx context.Context, in *protocol.CompleteItem, turn *turn, sight sight,
+	ctx context.Context, in *protocol.CompleteItem, turn *turn, scope visibility,
 ) (o transaction.Outcome, hash string, err error) {
 	lines, err := b.logs.Last(ctx, in)
 	if err != nil {
@@ -149,7 +149,7 @@ func (b *Broker) record(
 		if c, hash, err = b.completion(ctx, *in, turn); err != nil {
 			continue
 		}
-		if c, err = sight.through(logs.With(c, lines)); err != nil {
+		if c, err = scope.guard(logs.With(c, lines)); err != nil {
 			continue
 		}
 		o, err = transaction.Commit[transaction.Outcome](ctx, b.store, c)

@@ -118,7 +118,7 @@ func (b *Broker) watchEnded(ctx context.Context) {
 func (b *Broker) evictEnded(runs []string) {
 	by := map[engine.WorkerKey][]string{}
 	for _, run := range runs {
-		b.ahead.drop(run)
+		b.prefetch.drop(run)
 		for _, k := range b.sticky.of(run) {
 			by[k.Worker] = append(by[k.Worker], run)
 		}

@@ -57,11 +57,11 @@ func TestWhatIsRememberedOfWhatIsGoneLeaves(t *testing.T) {
 		t.Errorf("%d runs wait for a heartbeat", n)
 	}
 
-	var ahead ahead
-	ahead.put("run", []history.Event{{Seq: 1}})
-	ahead.put("other", []history.Event{{Seq: 1}})
-	ahead.drop("run")
-	if ahead.runs[0].events != nil || ahead.takePage("other", 0, 1, 10) == nil {
+	var prefetch historyPrefetch
+	prefetch.add("run", []history.Event{{Seq: 1}})
+	prefetch.add("other", []history.Event{{Seq: 1}})
+	prefetch.drop("run")
+	if prefetch.runs[0].events != nil || prefetch.takePage("other", 0, 1, 10) == nil {
 		t.Error("the events of a run that has ended are kept, or those beside them are not")
 	}
 }

@@ -29,12 +29,12 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 	if !ok {
 		return a, transaction.TaskNotFound(in.TaskID)
 	}
-	sight := b.sight(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
+	scope := b.visibilityOf(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
 	delivery, ok := deliveryOf(in.TaskID, in.AttemptID)
 	if !ok {
 		return over(
 			a,
-			sight.refused(protocol.Refuse(protocol.ReasonStaleAttempt, "%q is not an attempt of task %s", in.AttemptID, in.TaskID)),
+			scope.hideDetails(protocol.Refuse(protocol.ReasonStaleAttempt, "%q is not an attempt of task %s", in.AttemptID, in.TaskID)),
 		)
 	}
 	beat := engine.HeartbeatActivity{
@@ -49,7 +49,7 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 		by      engine.Lease
 		refused error // the attempt ended with this heartbeat
 	}
-	beaten, err := sight.through(transaction.UpdateRun(in.Namespace, run, needs, beat))
+	beaten, err := scope.guard(transaction.UpdateRun(in.Namespace, run, needs, beat))
 	if err != nil {
 		return a, err
 	}
@@ -79,7 +79,7 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 		err = r.refused
 	}
 	if err != nil {
-		return over(a, sight.refused(err))
+		return over(a, scope.hideDetails(err))
 	}
 	// The app also renews the lease of an attempt that was asked to stop: the code may need time to clean up, and no
 	// other attempt may begin meanwhile.
@@ -101,8 +101,8 @@ func (b *Broker) heartbeatWorkflow(
 	if !ok {
 		return a, transaction.TaskNotFound(in.TaskID)
 	}
-	sight := b.sight(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
-	c, err := sight.through(transaction.UpdateRun(in.Namespace, run, store.Keys{Runs: []string{run}}, engine.HeartbeatTask{
+	scope := b.visibilityOf(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
+	c, err := scope.guard(transaction.UpdateRun(in.Namespace, run, store.Keys{Runs: []string{run}}, engine.HeartbeatTask{
 		Number: n, Holder: engine.Holder{Owner: in.Owner, Delivery: in.Attempt},
 	}))
 	if err != nil {
@@ -110,7 +110,7 @@ func (b *Broker) heartbeatWorkflow(
 	}
 	o, err := transaction.Commit[transaction.Outcome](ctx, b.store, c)
 	if err != nil {
-		return a, sight.refused(err)
+		return a, scope.hideDetails(err)
 	}
 	b.workers.Credit(ctx, engine.WorkerKey{Namespace: in.Namespace, ID: in.Owner}, o.By.Incarnation)
 	a.Renewed, a.CanContinue, a.LeaseExpiresAt, a.RunStatus = true, true, o.Run.Task.Until, "running"

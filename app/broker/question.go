@@ -104,12 +104,12 @@ func (b *Broker) completeQuestion(ctx context.Context, in protocol.CompleteItem)
 	if err != nil || q.Namespace != transaction.NamespaceOrDefault(in.Namespace) || q.Kind != in.Kind {
 		return "", querytask.NotFound(in.Kind, in.TaskID)
 	}
-	sight := b.sight(ctx, q.Namespace, q.Kind, q.ID, in.Owner)
-	if err := sight.question(&q); err != nil {
+	scope := b.visibilityOf(ctx, q.Namespace, q.Kind, q.ID, in.Owner)
+	if err := scope.checkQueryTask(&q); err != nil {
 		return "", err
 	}
 	if err := querytask.Held(&q, in); err != nil {
-		return "", sight.refused(err)
+		return "", scope.hideDetails(err)
 	}
 	// Its worker cannot answer it, and another one may; the caller continues waiting.
 	if in.Returned != "" {
@@ -131,12 +131,12 @@ func (b *Broker) questionPage(ctx context.Context, in protocol.HistoryRequest) (
 	case err != nil:
 		return protocol.HistoryPage{}, err
 	}
-	sight := b.sight(ctx, q.Namespace, q.Kind, q.ID, in.Owner)
-	if err := sight.question(&q); err != nil {
+	scope := b.visibilityOf(ctx, q.Namespace, q.Kind, q.ID, in.Owner)
+	if err := scope.checkQueryTask(&q); err != nil {
 		return protocol.HistoryPage{}, err
 	}
 	if err := querytask.Held(&q, protocol.CompleteItem{Owner: in.Owner, Attempt: in.Attempt}); err != nil {
-		return protocol.HistoryPage{}, sight.refused(err)
+		return protocol.HistoryPage{}, scope.hideDetails(err)
 	}
 	after, err := transaction.ParsePage(in.PageToken)
 	if err != nil {

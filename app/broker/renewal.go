@@ -49,7 +49,7 @@ type gathering struct {
 
 // renewed holds the renewals of one heartbeat.
 type renewed struct {
-	who      *auth.Principal
+	caller   *auth.Principal
 	worker   engine.WorkerKey
 	sessions []protocol.SessionRenewal
 	outcomes []renewal
@@ -114,7 +114,7 @@ func (b *Broker) renewSessions(
 	}
 	for from := 0; from < len(sound); from += mostRenewed {
 		some := sound[from:min(from+mostRenewed, len(sound))]
-		part := &renewed{who: auth.BoundFrom(ctx), worker: w, sessions: some}
+		part := &renewed{caller: auth.BoundFrom(ctx), worker: w, sessions: some}
 		g := b.gather(part, patience)
 		select {
 		case <-g.done:
@@ -142,7 +142,7 @@ func (b *Broker) renewedState(
 		c, err := transaction.UpdateSession(ctx, b.store, b.dispatch, key, renews(w, r))
 		out = renewal{c.Session, err}
 	}
-	if err := b.heard(ctx, key, out.err); err != nil {
+	if err := b.hideSession(ctx, key, out.err); err != nil {
 		return protocol.SessionState{
 			SessionID: r.SessionID, Epoch: r.Epoch, Held: protocol.ReasonOf(err) == "", Reason: err.Error(),
 		}
@@ -257,7 +257,7 @@ func (p *renewed) session(
 	if s == nil {
 		s = rows.Session(key)
 	}
-	if !p.who.Sees(s) {
+	if !p.caller.Sees(s) {
 		return nil, transaction.SessionNotFound()
 	}
 	return s, nil
@@ -304,7 +304,7 @@ func (b *Broker) resumeTogether(
 	for _, r := range asked {
 		needs.Sessions = append(needs.Sessions, engine.SessionKey{Namespace: w.Namespace, ID: r.SessionID})
 	}
-	part := renewed{who: auth.BoundFrom(ctx), worker: key}
+	part := renewed{caller: auth.BoundFrom(ctx), worker: key}
 	return transaction.Commit[[]renewal](ctx, b.store, store.Transaction{
 		Needs: needs,
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
@@ -354,7 +354,7 @@ func (b *Broker) giveUpSession(
 	_, err := transaction.UpdateSession(ctx, b.store, b.dispatch, key, engine.ReleaseSession{
 		SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: r.Epoch}, Why: protocol.ReasonGivenUp,
 	})
-	if err = b.heard(ctx, key, err); err != nil && protocol.ReasonOf(err) == "" {
+	if err = b.hideSession(ctx, key, err); err != nil && protocol.ReasonOf(err) == "" {
 		state.Held, state.Reason = true, err.Error()
 	}
 	return state

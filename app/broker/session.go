@@ -130,7 +130,7 @@ func (b *Broker) sessionVerb(
 		return protocol.SessionResponse{}, protocol.Invalid("lease_seconds", "must be between 1 and %d", protocol.MaxSeconds)
 	}
 	key := engine.SessionKey{Namespace: transaction.NamespaceOrDefault(in.Namespace), ID: in.SessionID}
-	if err := b.mine(ctx, key.Namespace, in.WorkerID); err != nil {
+	if err := b.checkSessionWorker(ctx, key.Namespace, in.WorkerID); err != nil {
 		return protocol.SessionResponse{}, err
 	}
 	c, err := transaction.UpdateSession(ctx, b.store, b.dispatch, key, verb)
@@ -184,7 +184,7 @@ func (b *Broker) freeSuperseded(ctx context.Context, s *engine.Session) {
 
 // withSession adds the current session to an error, since callers display it.
 func (b *Broker) withSession(ctx context.Context, key engine.SessionKey, err error) error {
-	err = b.heard(ctx, key, err)
+	err = b.hideSession(ctx, key, err)
 	var refusal *protocol.Error
 	if !errors.As(err, &refusal) || refusal.Reason == protocol.ReasonSessionNotFound {
 		return err

@@ -247,7 +247,7 @@ func (b *Broker) workflowTask(
 		first := l.Events[0].Seq
 		t.Events = l.Events[seen+1-first : h.Task.Shown+1-first]
 		if n := pageOf(t.Events, min(size, transaction.MaxPage), bytes); n < len(t.Events) {
-			b.ahead.put(h.ID, t.Events[n:])
+			b.prefetch.add(h.ID, t.Events[n:])
 			t.Events, t.NextPageToken = t.Events[:n], transaction.PageToken(t.Events[n-1].Seq)
 		}
 	} else {
@@ -290,8 +290,8 @@ func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (p
 	if in.After > after {
 		after = in.After
 	}
-	sight := b.sight(ctx, transaction.NamespaceOrDefault(in.Namespace), protocol.KindWorkflow, in.TaskID, in.Owner)
-	if err := sight.owner(); err != nil {
+	scope := b.visibilityOf(ctx, transaction.NamespaceOrDefault(in.Namespace), protocol.KindWorkflow, in.TaskID, in.Owner)
+	if err := scope.checkOwner(); err != nil {
 		return protocol.HistoryPage{}, err
 	}
 	now, err := b.store.Now(ctx)
@@ -307,7 +307,7 @@ func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (p
 		if err != nil {
 			return err
 		}
-		if err := sight.of(s); err != nil {
+		if err := scope.checkRun(s); err != nil {
 			return err
 		}
 		// Run the checks of a heartbeat and discard the renewal.
@@ -321,7 +321,7 @@ func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (p
 		return nil
 	})
 	if err != nil {
-		return protocol.HistoryPage{}, sight.refused(err)
+		return protocol.HistoryPage{}, scope.hideDetails(err)
 	}
 	size := in.PageSize
 	if size <= 0 {
@@ -330,10 +330,10 @@ func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (p
 	if in.All {
 		size = transaction.MaxPage
 	}
-	p, err := b.page(ctx, run, after, through, size)
+	p, err := b.historyPage(ctx, run, after, through, size)
 	for err == nil && in.All && p.NextPageToken != nil {
 		var more protocol.HistoryPage
-		more, err = b.page(ctx, run, p.Events[len(p.Events)-1].Seq, through, size)
+		more, err = b.historyPage(ctx, run, p.Events[len(p.Events)-1].Seq, through, size)
 		p.Events, p.NextPageToken = append(p.Events, more.Events...), more.NextPageToken
 	}
 	p.TaskID, p.Attempt, p.More = in.TaskID, in.Attempt, p.NextPageToken != nil

@@ -8,7 +8,7 @@ import (
 )
 
 func TestEventsAheadAreGivenPageByPageAndOnce(t *testing.T) {
-	var a ahead
+	var a historyPrefetch
 	var events []history.Event
 	for seq := int64(3); seq <= 10; seq++ {
 		events = append(events, history.Event{Seq: seq})
@@ -26,7 +26,7 @@ func TestEventsAheadAreGivenPageByPageAndOnce(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, have, seqs)
 		}
 	}
-	a.put("run", events)
+	a.add("run", events)
 	want("another run", a.takePage("other", 2, 10, 100))
 	want("from before what is kept", a.takePage("run", 1, 10, 100))
 	want("beyond what is kept", a.takePage("run", 2, 11, 100))
@@ -36,13 +36,13 @@ func TestEventsAheadAreGivenPageByPageAndOnce(t *testing.T) {
 	want("the next", a.takePage("run", 5, 10, 3), 6, 7, 8)
 	want("the last", a.takePage("run", 8, 10, 3), 9, 10)
 	want("behind the last", a.takePage("run", 8, 10, 3))
-	a.put("run", events)
+	a.add("run", events)
 	want("up to what a task was shown", a.takePage("run", 2, 6, 100), 3, 4, 5, 6)
 
-	a.put("run", events)
-	for i := range mostAhead {
-		a.put(fmt.Sprint("later ", i), events)
+	a.add("run", events)
+	for i := range maxPrefetchedRuns {
+		a.add(fmt.Sprint("later ", i), events)
 	}
 	want("of the oldest", a.takePage("run", 2, 10, 100))
-	want("of the newest", a.takePage(fmt.Sprint("later ", mostAhead-1), 2, 10, 2), 3, 4)
+	want("of the newest", a.takePage(fmt.Sprint("later ", maxPrefetchedRuns-1), 2, 10, 2), 3, 4)
 }

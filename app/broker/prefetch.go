@@ -13,30 +13,31 @@ import (
 // A run that is resumed by many results has more new events than a page holds. The worker requests the other pages
 // within milliseconds, and the events were in memory at dispatch; from the store they would be read and decoded again.
 
-// mostAhead is the maximum number of runs with prefetched events, with at most transaction.MaxPageSize bytes per run.
-const mostAhead = 8
+// maxPrefetchedRuns is the maximum number of runs with prefetched events, with at most transaction.MaxPageSize bytes
+// per run.
+const maxPrefetchedRuns = 8
 
-// ahead holds prefetched events of runs after the first pages of their tasks. History events are immutable, so the
-// events are valid for a task of any worker.
-type ahead struct {
+// historyPrefetch holds prefetched events of runs after the first pages of their tasks. History events are immutable,
+// so the events are valid for a task of any worker.
+type historyPrefetch struct {
 	mu   sync.Mutex // guards what follows
-	runs [mostAhead]struct {
+	runs [maxPrefetchedRuns]struct {
 		id     string
 		events []history.Event
 	}
 	next int // the oldest
 }
 
-func (a *ahead) put(run string, events []history.Event) {
+func (a *historyPrefetch) add(run string, events []history.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at := &a.runs[a.next]
 	at.id, at.events = run, events
-	a.next = (a.next + 1) % mostAhead
+	a.next = (a.next + 1) % maxPrefetchedRuns
 }
 
 // drop forgets the events of a run that has ended.
-func (a *ahead) drop(run string) {
+func (a *historyPrefetch) drop(run string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.runs {
@@ -48,7 +49,7 @@ func (a *ahead) drop(run string) {
 
 // takePage returns at most most events of a run from after to through, if all of them are prefetched. With the last
 // event it drops the prefetched events of the run.
-func (a *ahead) takePage(run string, after, through int64, most int) []history.Event {
+func (a *historyPrefetch) takePage(run string, after, through int64, most int) []history.Event {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.runs {
@@ -69,9 +70,11 @@ func (a *ahead) takePage(run string, after, through int64, most int) []history.E
 	return nil
 }
 
-// page is a page of a run's history, from memory where it is there.
-func (b *Broker) page(ctx context.Context, run string, after, through int64, size int) (protocol.HistoryPage, error) {
-	if events := b.ahead.takePage(run, after, through, min(max(1, size), transaction.MaxPage)); events != nil {
+// historyPage is a page of a run's history, from memory where it is there.
+func (b *Broker) historyPage(
+	ctx context.Context, run string, after, through int64, size int,
+) (protocol.HistoryPage, error) {
+	if events := b.prefetch.takePage(run, after, through, min(max(1, size), transaction.MaxPage)); events != nil {
 		return transaction.NewPage(events, through), nil
 	}
 	return transaction.Page(ctx, b.store, run, after, through, size)

@@ -17,11 +17,12 @@ import (
 // A token may be restricted to some queues or one group of workers. Such a caller must not change objects of other
 // workers, or learn from an error that they exist; so objects outside its scope are reported as not found.
 
-// sight is the scope of a caller that reports on a task. An unrestricted caller has access to every task, at no cost.
-type sight struct {
+// visibility is the scope of a caller that reports on a task. An unrestricted caller has access to every task, at no
+// cost.
+type visibility struct {
 	b      *Broker
 	ctx    context.Context // of the one call it is made for
-	who    *auth.Principal // nil: everything
+	caller *auth.Principal // nil: everything
 	ns     string
 	kind   protocol.TaskKind
 	id     string
@@ -30,10 +31,10 @@ type sight struct {
 	holder string // the worker that reports
 }
 
-// sight is made once for each report; ns is the namespace of the call.
-func (b *Broker) sight(ctx context.Context, ns string, kind protocol.TaskKind, id, holder string) sight {
-	s := sight{b: b, ctx: ctx, who: auth.BoundFrom(ctx), ns: ns, kind: kind, id: id, holder: holder}
-	if s.who == nil {
+// visibilityOf is made once for each report; ns is the namespace of the call.
+func (b *Broker) visibilityOf(ctx context.Context, ns string, kind protocol.TaskKind, id, holder string) visibility {
+	s := visibility{b: b, ctx: ctx, caller: auth.BoundFrom(ctx), ns: ns, kind: kind, id: id, holder: holder}
+	if s.caller == nil {
 		return s
 	}
 	if kind == protocol.KindWorkflow {
@@ -44,22 +45,22 @@ func (b *Broker) sight(ctx context.Context, ns string, kind protocol.TaskKind, i
 	return s
 }
 
-// owner refuses a report in the name of a worker its caller may not speak for.
-func (s sight) owner() error {
-	if s.who == nil {
+// checkOwner refuses a report in the name of a worker its caller may not speak for.
+func (s visibility) checkOwner() error {
+	if s.caller == nil {
 		return nil
 	}
 	if err := s.b.workers.Reaches(s.ctx, s.ns, s.holder); protocol.ReasonOf(err) == protocol.ReasonWorkerNotFound {
-		return s.none()
+		return s.notFound()
 	} else if err != nil {
 		return err
 	}
 	return nil
 }
 
-// through is a change that is made only of a task in a queue the caller's token is good for.
-func (s sight) through(c store.Transaction) (store.Transaction, error) {
-	if s.who == nil {
+// guard is a change that is made only of a task in a queue the caller's token is good for.
+func (s visibility) guard(c store.Transaction) (store.Transaction, error) {
+	if s.caller == nil {
 		return c, nil
 	}
 	decide := c.Decide
@@ -67,42 +68,42 @@ func (s sight) through(c store.Transaction) (store.Transaction, error) {
 		if run := rows.Run(s.run); run != nil {
 			// Check the scope before the decision: an error of the engine could reveal a task that the caller may not
 			// see.
-			if err := s.of(run); err != nil {
+			if err := s.checkRun(run); err != nil {
 				return store.Writes{}, err
 			}
 		}
 		return decide(rows, now)
 	}
-	return c, s.owner()
+	return c, s.checkOwner()
 }
 
-// of refuses a task whose task queue the caller's token does not include. It cannot check an activity that has ended,
-// whose queue is only in the history; requests for such an activity are refused anyway, and refused checks the queue
-// then.
-func (s sight) of(run *engine.Run) error {
-	if s.who == nil {
+// checkRun refuses a task whose task queue the caller's token does not include. It cannot check an activity that has
+// ended, whose queue is only in the history; requests for such an activity are refused anyway, and refused checks the
+// queue then.
+func (s visibility) checkRun(run *engine.Run) error {
+	if s.caller == nil {
 		return nil
 	}
-	if s.seq == 0 && !s.who.Serves(run.Queue) {
-		return s.none()
+	if s.seq == 0 && !s.caller.Serves(run.Queue) {
+		return s.notFound()
 	}
-	if a, open := run.Activities.Get(s.seq); s.seq > 0 && open && !s.who.Serves(a.Queue) {
-		return s.none()
+	if a, open := run.Activities.Get(s.seq); s.seq > 0 && open && !s.caller.Serves(a.Queue) {
+		return s.notFound()
 	}
 	return nil
 }
 
-// refused returns the error that the caller may see. It does not disclose that a task exists to a caller without access
-// to it, nor the ID of a worker for which the caller may not act.
-func (s sight) refused(err error) error {
+// hideDetails returns the error that the caller may see. It does not disclose that a task exists to a caller without
+// access to it, nor the ID of a worker for which the caller may not act.
+func (s visibility) hideDetails(err error) error {
 	var e *protocol.Error
-	if s.who == nil || !errors.As(err, &e) || e.Reason == protocol.ReasonTaskNotFound {
+	if s.caller == nil || !errors.As(err, &e) || e.Reason == protocol.ReasonTaskNotFound {
 		return err
 	}
 	// Only a refusal needs these reads, so an accepted completion costs nothing.
 	if owner, named := e.Details["lease_owner"].(string); named && owner != "" {
 		if there, e := s.b.workers.LookUpReach(s.ctx, s.ns, owner); e != nil || !there {
-			return s.none()
+			return s.notFound()
 		}
 	}
 	if s.seq == 0 {
@@ -112,30 +113,30 @@ func (s sight) refused(err error) error {
 	switch {
 	case fail != nil:
 		return fail
-	case !found || !s.who.Serves(queue):
-		return s.none()
+	case !found || !s.caller.Serves(queue):
+		return s.notFound()
 	}
 	return err
 }
 
-// none returns the same error as for a task ID that never existed.
-func (s sight) none() error {
+// notFound returns the same error as for a task ID that never existed.
+func (s visibility) notFound() error {
 	if s.kind.Asked() {
 		return querytask.NotFound(s.kind, s.id)
 	}
 	return transaction.TaskNotFound(s.id)
 }
 
-// question refuses a query task whose task queue the caller's token does not include, or under the ID of a worker for
-// which the caller may not act.
-func (s sight) question(q *store.Question) error {
-	if s.who == nil {
+// checkQueryTask refuses a query task whose task queue the caller's token does not include, or under the ID of a worker
+// for which the caller may not act.
+func (s visibility) checkQueryTask(q *store.Question) error {
+	if s.caller == nil {
 		return nil
 	}
-	if !s.who.Serves(q.Queue) {
-		return s.none()
+	if !s.caller.Serves(q.Queue) {
+		return s.notFound()
 	}
-	return s.owner()
+	return s.checkOwner()
 }
 
 // queueOf returns the task queue of an activity. For an activity that has ended, it reads the queue from the run's
@@ -173,8 +174,8 @@ func (b *Broker) queueOf(ctx context.Context, run string, seq int64) (queue stri
 	return queue, found, err
 }
 
-// mine refuses a verb on a session in the name of a worker its caller may not speak for.
-func (b *Broker) mine(ctx context.Context, ns, worker string) error {
+// checkSessionWorker refuses a verb on a session in the name of a worker its caller may not speak for.
+func (b *Broker) checkSessionWorker(ctx context.Context, ns, worker string) error {
 	if err := b.workers.Reaches(ctx, ns, worker); protocol.ReasonOf(err) == protocol.ReasonWorkerNotFound {
 		return transaction.SessionNotFound()
 	} else if err != nil {
@@ -183,9 +184,9 @@ func (b *Broker) mine(ctx context.Context, ns, worker string) error {
 	return nil
 }
 
-// heard returns the error of a session verb without details that the caller may not see: the session of a worker that
-// the caller may not act for.
-func (b *Broker) heard(ctx context.Context, key engine.SessionKey, refusal error) error {
+// hideSession returns the error of a session verb without details that the caller may not see: the session of a worker
+// that the caller may not act for.
+func (b *Broker) hideSession(ctx context.Context, key engine.SessionKey, refusal error) error {
 	if auth.BoundFrom(ctx) == nil || protocol.ReasonOf(refusal) == "" {
 		return refusal
 	}
