@@ -124,19 +124,19 @@ func (b *Broker) completeOne(
 	}
 	in.Namespace = transaction.NamespaceOrDefault(in.Namespace)
 	scope := b.visibilityOf(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
-	turn := b.turn(ctx, in, by, budget)
-	defer turn.endWait()
-	o, hash, err := b.record(ctx, &in, turn, scope)
+	eager := b.eagerTask(ctx, in, by, budget)
+	defer eager.leavePoll()
+	o, hash, err := b.record(ctx, &in, eager, scope)
 	if err != nil {
-		return b.notRecorded(ctx, in, a, turn, hash, scope.hideDetails(err), budget)
+		return b.notRecorded(ctx, in, a, eager, hash, scope.hideDetails(err), budget)
 	}
-	return b.recorded(in, a, turn, o)
+	return b.recorded(in, a, eager, o)
 }
 
 // record commits the change of one outcome. It also returns the hash of the outcome, by which a repetition is
 // recognized.
 func (b *Broker) record(
-	ctx context.Context, in *protocol.CompleteItem, turn *turn, scope visibility,
+	ctx context.Context, in *protocol.CompleteItem, eager *eagerTask, scope visibility,
 ) (o transaction.Outcome, hash string, err error) {
 	lines, err := b.logs.Last(ctx, in)
 	if err != nil {
@@ -146,7 +146,7 @@ func (b *Broker) record(
 	// If the outcome needs more than three retries, the cause is different.
 	for again := 0; again == 0 || errors.Is(err, engine.ErrLookAgain) && again <= 3; again++ {
 		var c store.Transaction
-		if c, hash, err = b.completion(ctx, *in, turn); err != nil {
+		if c, hash, err = b.completion(ctx, *in, eager); err != nil {
 			continue
 		}
 		if c, err = scope.guard(logs.With(c, lines)); err != nil {
@@ -182,7 +182,7 @@ func (b *Broker) clearSuspects(ctx context.Context, namespace string, losses []s
 
 // recorded is the answer to an outcome that counts.
 func (b *Broker) recorded(
-	in protocol.CompleteItem, a protocol.CompleteResponse, turn *turn, o transaction.Outcome,
+	in protocol.CompleteItem, a protocol.CompleteResponse, eager *eagerTask, o transaction.Outcome,
 ) protocol.CompleteResponse {
 	a.RunID, a.Outcome, a.Recorded = o.Run.ID, o.Outcome, o.Recorded
 	a.CreatedTaskIDs, a.NextTaskID, a.Warnings = o.Created, protocol.OrNil(o.NextTask), o.Warnings
@@ -197,7 +197,7 @@ func (b *Broker) recorded(
 		b.returned(in.Kind, o.Run.ID, seq, o)
 	}
 	if o.Fused {
-		a.Then = turn.taken(o)
+		a.Then = eager.accepted(o)
 		b.opt.Metrics.completed(protocol.KindWorkflow, "fused")
 	}
 	return a
@@ -206,7 +206,7 @@ func (b *Broker) recorded(
 // notRecorded returns the response to an outcome that was not recorded now: the first response, if the outcome is a
 // repetition, or else the error.
 func (b *Broker) notRecorded(
-	ctx context.Context, in protocol.CompleteItem, a protocol.CompleteResponse, turn *turn, hash string, err error,
+	ctx context.Context, in protocol.CompleteItem, a protocol.CompleteResponse, eager *eagerTask, hash string, err error,
 	budget *dispatch.Budget,
 ) protocol.CompleteResponse {
 	// Check for a repetition only now, so that an ordinary report costs no read for it.
@@ -218,7 +218,7 @@ func (b *Broker) notRecorded(
 	// any other error the app does not know whether the outcome was stored.
 	if reason := protocol.ReasonOf(err); reason != "" {
 		b.forgetSticky(in)
-		turn.refused()
+		eager.forgetSticky()
 		if in.Recovered != nil { // the attempt has ended; its history has the details of its heartbeats
 			b.opt.Metrics.rebuilt(in.Recovered)
 			b.log.Info().Str("task_id", in.TaskID).Str("worker_id", in.Owner).Int64("epoch", in.Epoch).

@@ -34,7 +34,9 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 	if !ok {
 		return over(
 			a,
-			scope.hideDetails(protocol.Refuse(protocol.ReasonStaleAttempt, "%q is not an attempt of task %s", in.AttemptID, in.TaskID)),
+			scope.hideDetails(protocol.Refuse(
+				protocol.ReasonStaleAttempt, "%q is not an attempt of task %s", in.AttemptID, in.TaskID,
+			)),
 		)
 	}
 	beat := engine.HeartbeatActivity{

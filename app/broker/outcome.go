@@ -16,12 +16,12 @@ import (
 
 // completion returns the change of one outcome, and the hash of the outcome.
 func (b *Broker) completion(
-	ctx context.Context, in protocol.CompleteItem, turn *turn,
+	ctx context.Context, in protocol.CompleteItem, eager *eagerTask,
 ) (store.Transaction, string, error) {
 	if in.Kind == protocol.KindWorkflow {
 		return b.workflowOutcome(ctx, in)
 	}
-	return b.activityOutcome(in, turn)
+	return b.activityOutcome(in, eager)
 }
 
 // workflowOutcome returns the change of a workflow task's outcome: returned, failed, or completed with commands. It
@@ -89,7 +89,7 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 }
 
 // activityOutcome makes the change of the outcome of an attempt.
-func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Transaction, string, error) {
+func (b *Broker) activityOutcome(in protocol.CompleteItem, eager *eagerTask) (store.Transaction, string, error) {
 	run, seq, ok := engine.ParseStepID(in.TaskID)
 	if !ok {
 		return store.Transaction{}, "", transaction.TaskNotFound(in.TaskID)
@@ -125,8 +125,8 @@ func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Tr
 		Seq: seq, Holder: h, Epoch: in.Epoch, Result: in.Result.Blob, Hash: hash, Recovered: in.Recovered,
 		Version: versionOf(in),
 	}
-	if turn != nil {
-		return turn.change(in.Namespace, needs, done), hash, nil
+	if eager != nil {
+		return eager.transaction(in.Namespace, needs, done), hash, nil
 	}
 	c := transaction.UpdateRun(in.Namespace, run, needs, done)
 	c.Recall = true

@@ -28,7 +28,7 @@ func (b *Broker) repeated(
 		TaskID: in.TaskID, Attempt: in.Attempt, AttemptID: in.AttemptID, Outcome: "completed", Reason: &reason,
 	}
 	if in.Kind == protocol.KindWorkflow {
-		return turnRepeated(a, e), ended, e.Reason == protocol.ReasonAlreadyCompleted
+		return repeatedWorkflowOutcome(a, e), ended, e.Reason == protocol.ReasonAlreadyCompleted
 	}
 	switch e.Reason {
 	// Each of these reasons may be the result of the first report: it ended the attempt, or closed the run.
@@ -58,7 +58,7 @@ func (b *Broker) repeated(
 		if !same(d.AttemptID, d.Worker, d.BodyHash) {
 			return a, ended, false
 		}
-		if a.Then, err = b.takenBefore(ctx, in, ended, d.ThenHash, budget); err != nil {
+		if a.Then, err = b.acceptedBefore(ctx, in, ended, d.ThenHash, budget); err != nil {
 			return b.refused(a, err), ended, true // acceptance is unknown: the worker retries
 		}
 		return a, ended, true
@@ -72,9 +72,9 @@ func (b *Broker) repeated(
 	return a, ended, false
 }
 
-// turnRepeated returns the first answer to the outcome of a workflow task, from the details of the refusal of the
-// second.
-func turnRepeated(a protocol.CompleteResponse, refusal *protocol.Error) protocol.CompleteResponse {
+// repeatedWorkflowOutcome returns the first answer to the outcome of a workflow task, from the details of the refusal
+// of the second.
+func repeatedWorkflowOutcome(a protocol.CompleteResponse, refusal *protocol.Error) protocol.CompleteResponse {
 	a.RunID, _ = refusal.Details["run_id"].(string)
 	a.CreatedTaskIDs, _ = refusal.Details["created_task_ids"].([]string)
 	a.Outcome, _ = refusal.Details["outcome"].(string)

@@ -19,9 +19,9 @@ import (
 // result. Committing both in one change (an eager workflow task) saves a commit and a round trip per step. The commands
 // are only a proposal: in any doubt, the app commits the result alone and creates the next workflow task as usual.
 
-// turn is an eager workflow task: the workflow's next commands, which the worker sent with the result of an activity. A
-// nil turn means that there is none.
-type turn struct {
+// eagerTask is an eager workflow task: the workflow's next commands, which the worker sent with the result of an
+// activity. A nil eagerTask means that there is none.
+type eagerTask struct {
 	b    *Broker
 	ctx  context.Context
 	run  string
@@ -34,23 +34,23 @@ type turn struct {
 	need   store.Keys // of the commands
 }
 
-// turn returns the eager workflow task of an outcome, or nil if it cannot be accepted. by is the worker that polls with
-// the same call: only a worker to which the workflow task could be dispatched may decide it eagerly.
-func (b *Broker) turn(
+// eagerTask returns the eager workflow task of an outcome, or nil if it cannot be accepted. by is the worker that polls
+// with the same call: only a worker to which the workflow task could be dispatched may decide it eagerly.
+func (b *Broker) eagerTask(
 	ctx context.Context, in protocol.CompleteItem, by *engine.Worker, budget *dispatch.Budget,
-) *turn {
-	t := b.turnOf(ctx, in, by, budget)
+) *eagerTask {
+	t := b.newEagerTask(ctx, in, by, budget)
 	if run, _, ok := engine.ParseStepID(in.TaskID); ok && in.Then != nil && t == nil {
 		b.sticky.forget(run, b.processOf(in)) // the worker has advanced the run and must replay it
 	}
 	return t
 }
 
-// turnOf returns nil for each reason not to accept the eager workflow task. None is an error: the result is committed
-// without it.
-func (b *Broker) turnOf(
+// newEagerTask returns nil for each reason not to accept the eager workflow task. None is an error: the result is
+// committed without it.
+func (b *Broker) newEagerTask(
 	ctx context.Context, in protocol.CompleteItem, by *engine.Worker, budget *dispatch.Budget,
-) *turn {
+) *eagerTask {
 	if in.Then == nil || in.Then.Unread != nil || by == nil || in.Kind != protocol.KindActivity || in.Failure != nil ||
 		in.Returned != "" || in.Owner != by.ID || in.Namespace != by.Namespace || in.Incarnation == "" ||
 		in.Incarnation != by.Incarnation || by.WorkflowSlots == 0 {
@@ -60,10 +60,10 @@ func (b *Broker) turnOf(
 	if !ok {
 		return nil
 	}
-	t := &turn{
+	t := &eagerTask{
 		b: b, ctx: ctx, run: run, budget: budget, by: store.Process{Worker: by.Key(), Incarnation: by.Incarnation},
 		poll: protocol.PollRequest{
-			WorkerID: by.ID, Namespace: by.Namespace, Incarnation: by.Incarnation, PollID: turnPoll(run, in.AttemptID),
+			WorkerID: by.ID, Namespace: by.Namespace, Incarnation: by.Incarnation, PollID: eagerPollID(run, in.AttemptID),
 			Turns: true,
 		},
 	}
@@ -82,8 +82,9 @@ func (b *Broker) turnOf(
 	}
 	lessee := engine.Lessee{Worker: by, PollID: t.poll.PollID, BuildID: by.BuildID}
 	t.then = engine.Then{
-		SeenThrough: in.Then.SeenThrough, At: in.Then.At, Commands: in.Then.Commands, Hash: hashThen(in.Then), Types: types,
-		Ends: ends, Lessee: lessee,
+		SeenThrough: in.Then.SeenThrough, At: in.Then.At, Commands: in.Then.Commands, Hash: hashEagerTask(in.Then),
+		Types: types,
+		Ends:  ends, Lessee: lessee,
 	}
 	// The worker has a slot for the next activity, so its waiter is registered before another worker can lease the
 	// activity.
@@ -98,21 +99,21 @@ func (b *Broker) turnOf(
 	return t
 }
 
-// turnPoll is the poll ID of leases made with the result of an attempt. A worker that repeats the result uses the same
-// ID, so any app finds its next activity. The ID is unique within the run, whose ID is a column of the task's row.
-func turnPoll(run, attempt string) string { return "then " + strings.TrimPrefix(attempt, run+"-") }
+// eagerPollID is the poll ID of leases made with the result of an attempt. A worker that repeats the result uses the
+// same ID, so any app finds its next activity. The ID is unique within the run, whose ID is a column of the task's row.
+func eagerPollID(run, attempt string) string { return "then " + strings.TrimPrefix(attempt, run+"-") }
 
-// hashThen distinguishes eager workflow tasks. The hash includes the last event that the worker had seen: the same
+// hashEagerTask distinguishes eager workflow tasks. The hash includes the last event that the worker had seen: the same
 // commands on another history are a different task.
-func hashThen(t *protocol.Then) string {
+func hashEagerTask(t *protocol.Then) string {
 	all := make([]byte, 0, 64)
 	all = binary.BigEndian.AppendUint64(all, uint64(t.SeenThrough))
 	all = binary.BigEndian.AppendUint64(all, uint64(t.At.Micros()))
 	return markedSum(append(all, hashCommands(t.Commands)...))
 }
 
-// change returns the change that commits a result with its eager workflow task.
-func (t *turn) change(ns string, needs store.Keys, in engine.CompleteActivity) store.Transaction {
+// transaction returns the change that commits a result with its eager workflow task.
+func (t *eagerTask) transaction(ns string, needs store.Keys, in engine.CompleteActivity) store.Transaction {
 	needs.Sessions, needs.Workflows, needs.Former = t.need.Sessions, t.need.Workflows, t.need.Former
 	needs.Activities = append(needs.Activities, t.need.Activities...)
 	needs.Current, needs.AllTasks, needs.Chain, needs.Bound = t.need.Current, t.need.AllTasks, t.need.Chain, t.need.Bound
@@ -130,7 +131,7 @@ func (t *turn) change(ns string, needs store.Keys, in engine.CompleteActivity) s
 		}
 		w, err := transaction.UpdateRun(ns, t.run, store.Keys{}, in).Decide(rows, now)
 		if o, _ := w.Answer.(transaction.Outcome); err == nil {
-			t.note(&o)
+			t.recordSticky(&o)
 		}
 		return w, err
 	}
@@ -138,15 +139,15 @@ func (t *turn) change(ns string, needs store.Keys, in engine.CompleteActivity) s
 }
 
 // serves reports whether the caller's token may serve the run's queue.
-func (t *turn) serves(run *engine.Run) bool {
+func (t *eagerTask) serves(run *engine.Run) bool {
 	who := auth.BoundFrom(t.ctx)
 	return who == nil || who.Serves(run.Queue)
 }
 
-// note records the last event in the worker's sticky cache: the end, since the response contains the new events, or
-// nothing if the eager workflow task was rejected. It runs inside the change, as the commit may dispatch the next
-// workflow task, whose page depends on this.
-func (t *turn) note(o *transaction.Outcome) {
+// recordSticky records the last event in the worker's sticky cache: the end, since the response contains the new
+// events, or nothing if the eager workflow task was rejected. It runs inside the change, as the commit may dispatch the
+// next workflow task, whose page depends on this.
+func (t *eagerTask) recordSticky(o *transaction.Outcome) {
 	switch {
 	case !o.Fused:
 		t.b.sticky.forget(t.run, t.by)
@@ -157,33 +158,33 @@ func (t *turn) note(o *transaction.Outcome) {
 	}
 }
 
-// refused drops the run from the worker's sticky entries: the result and its eager workflow task were rejected.
-func (t *turn) refused() {
+// forgetSticky drops the run from the worker's sticky entries: the result and its eager workflow task were rejected.
+func (t *eagerTask) forgetSticky() {
 	if t != nil {
 		t.b.sticky.forget(t.run, t.by)
 	}
 }
 
-// endWait releases the poll that was reserved for the next activity.
-func (t *turn) endWait() {
+// leavePoll releases the poll that was reserved for the next activity.
+func (t *eagerTask) leavePoll() {
 	if t != nil && t.next != nil {
 		t.next.Leave()
 	}
 }
 
-// taken returns the answer to an accepted eager workflow task.
-func (t *turn) taken(o transaction.Outcome) *protocol.Taken {
+// accepted returns the answer to an accepted eager workflow task.
+func (t *eagerTask) accepted(o transaction.Outcome) *protocol.Taken {
 	var leased []store.Leased
 	if t.next != nil {
 		leased = t.next.Collect(t.ctx)
 	}
-	return t.b.taken(t.ctx, t.poll, t.run, o.EagerEvents, leased, t.budget)
+	return t.b.acceptedEagerTask(t.ctx, t.poll, t.run, o.EagerEvents, leased, t.budget)
 }
 
-// taken returns how a run continued with an eager workflow task. If the new events do not fit into the response, it
-// returns nil, as for a task that was not accepted, and returns the leased activities; the worker then evicts the run
-// and replays it with the next task.
-func (b *Broker) taken(
+// acceptedEagerTask returns how a run continued with an eager workflow task. If the new events do not fit into the
+// response, it returns nil, as for a task that was not accepted, and returns the leased activities; the worker then
+// evicts the run and replays it with the next task.
+func (b *Broker) acceptedEagerTask(
 	ctx context.Context, poll protocol.PollRequest, run string, made []history.Event, leased []store.Leased,
 	budget *dispatch.Budget,
 ) *protocol.Taken {
@@ -203,12 +204,12 @@ func (b *Broker) taken(
 	return out
 }
 
-// takenBefore answers a repeated result whose eager workflow task was accepted, at any app: its events follow the
+// acceptedBefore answers a repeated result whose eager workflow task was accepted, at any app: its events follow the
 // result in the history, and the lease of the next activity names the attempt.
-func (b *Broker) takenBefore(
+func (b *Broker) acceptedBefore(
 	ctx context.Context, in protocol.CompleteItem, ended history.Event, hash string, budget *dispatch.Budget,
 ) (*protocol.Taken, error) {
-	if in.Then == nil || in.Then.Unread != nil || hash == "" || hash != hashThen(in.Then) {
+	if in.Then == nil || in.Then.Unread != nil || hash == "" || hash != hashEagerTask(in.Then) {
 		return nil, nil //nolint:nilerr // an eager workflow task that cannot be decoded was not accepted
 	}
 	run, _, _ := engine.ParseStepID(in.TaskID)
@@ -231,7 +232,7 @@ func (b *Broker) takenBefore(
 	}
 	poll := protocol.PollRequest{
 		WorkerID: in.Owner, Namespace: in.Namespace, Incarnation: in.Incarnation,
-		PollID: turnPoll(run, in.AttemptID), Turns: true,
+		PollID: eagerPollID(run, in.AttemptID), Turns: true,
 	}
 	leased, err := b.leasedUnder(ctx, p, run, poll.PollID, []protocol.TaskKind{protocol.KindActivity})
 	if err != nil {
@@ -244,5 +245,5 @@ func (b *Broker) takenBefore(
 			leased = nil
 		}
 	}
-	return b.taken(ctx, poll, run, made, leased, budget), nil
+	return b.acceptedEagerTask(ctx, poll, run, made, leased, budget), nil
 }
