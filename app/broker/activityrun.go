@@ -41,7 +41,7 @@ func (b *Broker) StartActivity(
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			// Check the workflow ID inside the change: of two concurrent starts the second one sees the first.
 			if flow := rows.Workflow(key); flow != nil {
-				w, err := existing(start, flow, rows.Run(flow.RunID))
+				w, err := existingRun(start, flow, rows.Run(flow.RunID))
 				if a, ok := w.Answer.(protocol.StartResponse); ok {
 					w.Answer = activityResponse(a)
 				}
@@ -51,7 +51,7 @@ func (b *Broker) StartActivity(
 			if err := engine.CheckActivityNames(start, c, session != nil); err != nil {
 				return store.Writes{}, err
 			}
-			if err := exceeded(start.Namespace, rows.Quotas(start.Namespace).NewRun(0)); err != nil {
+			if err := quotaRefusal(start.Namespace, rows.Quotas(start.Namespace).NewRun(0)); err != nil {
 				return store.Writes{}, err
 			}
 			d := engine.DecideActivityRun(
@@ -63,11 +63,11 @@ func (b *Broker) StartActivity(
 			return store.Writes{
 				Runs:      []engine.Decision{d},
 				Workflows: []engine.Workflow{{Namespace: start.Namespace, ID: start.WorkflowID, RunID: runID, Runs: 1}},
-				Answer:    activityResponse(started(start, d.Next, "started_new")),
+				Answer:    activityResponse(startResponse(start, d.Next, "started_new")),
 			}, nil
 		},
 	})
-	return out, b.counted(start.Namespace, "start", err)
+	return out, b.countQuotaRefusal(start.Namespace, "start", err)
 }
 
 // activityRequest validates an activity start. It returns the start of the run, the arguments as a blob, and the

@@ -73,7 +73,7 @@ func TestAttachingMeetsTheEndOfTheChildOrOfTheChain(t *testing.T) {
 				if got := b.view(child).Status; got != "terminated" {
 					t.Errorf("%s went with its parent: %s", kid, got)
 				}
-				if got := a.told(second); strings.Contains(got, "AttachedChildEnded") {
+				if got := a.eventTypes(second); strings.Contains(got, "AttachedChildEnded") {
 					t.Errorf("%s was told after its end: %s", parent, got)
 				}
 				continue
@@ -83,7 +83,7 @@ func TestAttachingMeetsTheEndOfTheChildOrOfTheChain(t *testing.T) {
 			if e := a.ends(second)[kid]; e.ClosedReason != how {
 				t.Errorf("%s was told that %s is %s, and it was %s", parent, kid, e.ClosedReason, how)
 			}
-			if got := a.told(second); strings.Count(got, "AttachedChildEnded") != 1 ||
+			if got := a.eventTypes(second); strings.Count(got, "AttachedChildEnded") != 1 ||
 				strings.Count(got, "AttachedToChild") != 1 {
 				t.Errorf("%s: %s", parent, got)
 			}

@@ -91,7 +91,7 @@ func attemptStatus(
 		}
 	}
 	if err != nil {
-		if s.HeartbeatResponse, err = over(s.HeartbeatResponse, refused(err)); err != nil {
+		if s.HeartbeatResponse, err = stopResponse(s.HeartbeatResponse, refused(err)); err != nil {
 			return protocol.AttemptStatus{}, err
 		}
 		return s, nil

@@ -88,7 +88,7 @@ func (b *Broker) changeAttributes(ctx context.Context, ns string, edit func(type
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			had := rows.Namespace(ns)
 			if had == nil || had.Leaving {
-				return store.Writes{}, noNamespace(ns)
+				return store.Writes{}, namespaceNotFound(ns)
 			}
 			n, types := *had, maps.Clone(had.SearchAttributes)
 			if types == nil {
@@ -102,7 +102,7 @@ func (b *Broker) changeAttributes(ctx context.Context, ns string, edit func(type
 		},
 	})
 	// Also after an error, which may hide a commit that went through.
-	b.namespaces.forget(ns)
+	b.namespaces.invalidate(ns)
 	return err
 }
 
@@ -120,10 +120,10 @@ func (b *Broker) AttributeTypes(ctx context.Context, ns string) (map[string]stri
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, noNamespace(ns)
+		return nil, namespaceNotFound(ns)
 	}
 	if err == nil {
-		b.namespaces.learn(ns, n.SearchAttributes, at)
+		b.namespaces.cacheTypes(ns, n.SearchAttributes, at)
 	}
 	return n.SearchAttributes, err
 }
@@ -157,8 +157,8 @@ func (n *namespaces) attributes(name string) (types map[string]string, at int) {
 	return n.types[name], n.changes
 }
 
-// learn remembers registrations that were read when at changes had been made.
-func (n *namespaces) learn(name string, types map[string]string, at int) {
+// cacheTypes remembers registrations that were read when at changes had been made.
+func (n *namespaces) cacheTypes(name string, types map[string]string, at int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	// A read that began before a change of the registrations may end after it. Its result must not be cached: it would
@@ -175,8 +175,8 @@ func (n *namespaces) learn(name string, types map[string]string, at int) {
 	n.types[name] = types
 }
 
-// forget follows a change of registrations.
-func (n *namespaces) forget(name string) {
+// invalidate follows a change of registrations.
+func (n *namespaces) invalidate(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.types, name)

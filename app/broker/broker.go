@@ -111,14 +111,14 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 	// Membership is created first: query tasks, the read models and the fleet all depend on it.
 	b.workers = membership.Open(s, d, membership.Options{
 		App: o.App, Alive: b.opt.Alive, StoreAlive: b.opt.StoreAlive, Quiet: b.opt.Quiet, Heartbeat: b.opt.Heartbeat,
-		AttemptLease: b.opt.AttemptLease, HTTPLease: b.opt.HTTPLease, PollKept: pollKept,
+		AttemptLease: b.opt.AttemptLease, HTTPLease: b.opt.HTTPLease, PollKept: pollRetention,
 		Shared: o.Shared, Release: o.Release, StrictRelease: o.StrictRelease, MaxBlamed: o.MaxBlamed,
-		Lost: o.Metrics.lostProcess, AppEnded: b.recounts.appEnded, Log: o.Log,
+		Lost: o.Metrics.countLostProcess, AppEnded: b.recounts.appEnded, Log: o.Log,
 	})
 	b.questions = querytask.New(s, d, b.drained, o.Log)
-	b.questions.Avoid = b.avoids
+	b.questions.Avoid = b.avoidsProcess
 	b.questions.Answerable = func(ctx context.Context, q *store.Question) bool {
-		ok, err := b.someWorker(ctx, q)
+		ok, err := b.hasQueryWorker(ctx, q)
 		return ok || err != nil
 	}
 	d.OnGone(func(store.Process) { b.questions.WorkerLeft() }) // called after the registry has removed the process
@@ -129,7 +129,7 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 	// Call Prefer before the first poll: without it a task could go to a worker that must read the whole history.
 	d.Prefer(b.stickyWorkers)
 	b.fleet = fleet.New(s, d, b.workers, b.view, o.Log)
-	b.evict = evict.New(s, d, b.workers, b.isDraining, o.Metrics.placeWaited, o.Log)
+	b.evict = evict.New(s, d, b.workers, b.isDraining, o.Metrics.countPlaceWait, o.Log)
 	b.life, b.end = context.WithCancelCause(context.Background())
 	return b
 }

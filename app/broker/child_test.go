@@ -41,8 +41,8 @@ func (a *app) view(t protocol.Target) protocol.RunView {
 	return must[protocol.RunView](a.t)(a.Describe(a.t.Context(), t))
 }
 
-// told returns the types of a run's events, separated by spaces.
-func (a *app) told(run string) string {
+// eventTypes returns the types of a run's events, separated by spaces.
+func (a *app) eventTypes(run string) string {
 	a.t.Helper()
 	h := must[protocol.HistoryPage](a.t)(a.History(
 		a.t.Context(), protocol.HistoryQuery{Target: protocol.Target{RunID: run}},
@@ -102,7 +102,7 @@ func TestAChildReportsToItsParent(t *testing.T) {
 		}
 		const want = "WorkflowStarted ChildWorkflowScheduled ChildRunStarted ChildWorkflowScheduled ChildRunStarted ChildRunCompleted" +
 			" SignalWaitOpened ChildRunStarted ChildRunStarted ChildRunCompleted"
-		if got := a.told(parent.RunID); got != want {
+		if got := a.eventTypes(parent.RunID); got != want {
 			t.Fatalf("the parent's history\n%s\nwant\n%s", got, want)
 		}
 	})
@@ -134,7 +134,7 @@ func TestChildrenGoByTheirPolicyWhenTheParentCloses(t *testing.T) {
 		if c := a.decide(kids[0], done()); c.Err != nil {
 			t.Fatalf("an abandoned child goes on: %v", c.Err)
 		}
-		if got := a.told(parent); strings.Count(got, "ParentClosePolicyApplied") != 3 ||
+		if got := a.eventTypes(parent); strings.Count(got, "ParentClosePolicyApplied") != 3 ||
 			!strings.HasSuffix(got, "WorkflowCancelled") {
 			t.Fatalf("the parent's history: %s", got)
 		}

@@ -30,18 +30,18 @@ func (b *Broker) ClaimTask(ctx context.Context, in protocol.ClaimRequest) (proto
 		return protocol.PollResponse{}, err
 	}
 	if ended != nil {
-		return protocol.PollResponse{}, notNow(ended)
+		return protocol.PollResponse{}, dispatchRefusal(ended)
 	}
-	c, err := b.claimChange(in, w)
+	c, err := b.leaseTransaction(in, w)
 	if err != nil {
 		return protocol.PollResponse{}, err
 	}
-	got, err := transaction.Commit[claimed](ctx, b.store, c)
+	got, err := transaction.Commit[leasedTask](ctx, b.store, c)
 	if err != nil {
 		return protocol.PollResponse{}, b.visibilityOf(ctx, w.Namespace, in.Kind, in.TaskID, w.ID).hideDetails(err)
 	}
 	if !got.again {
-		return b.answer(ctx, poll, []store.Leased{got.Leased})
+		return b.pollResponse(ctx, poll, []store.Leased{got.Leased})
 	}
 	// the lease is not this request's: what fails here must not end it
 	tasks, err := b.tasks(ctx, poll, []store.Leased{got.Leased})
@@ -53,15 +53,15 @@ func (b *Broker) ClaimTask(ctx context.Context, in protocol.ClaimRequest) (proto
 	}, nil
 }
 
-// claimed is the lease of a claim; again means that the worker held the lease before.
-type claimed struct {
+// leasedTask is the lease of a claim; again means that the worker held the lease before.
+type leasedTask struct {
 	store.Leased
 	again bool
 }
 
-// notNow returns the error for a worker to which the app dispatches no task at all. A poll returns the reason as a
-// status, because the worker polls again. A claim names one task, so the same reason is an error here.
-func notNow(a *protocol.PollResponse) error {
+// dispatchRefusal returns the error for a worker to which the app dispatches no task at all. A poll returns the reason
+// as a status, because the worker polls again. A claim names one task, so the same reason is an error here.
+func dispatchRefusal(a *protocol.PollResponse) error {
 	switch a.Status {
 	case protocol.PollMismatch:
 		return protocol.Refuse(protocol.ReasonVersionMismatch, "%s", a.Reason).With("app_release", a.AppRelease)
@@ -71,9 +71,9 @@ func notNow(a *protocol.PollResponse) error {
 	return protocol.Refuse(protocol.ReasonWorkerDraining, "the worker is draining, or the app is")
 }
 
-// claimChange makes the change that leases the task.
-func (b *Broker) claimChange(in protocol.ClaimRequest, w *engine.Worker) (store.Transaction, error) {
-	id, err := claimID(in)
+// leaseTransaction makes the change that leases the task.
+func (b *Broker) leaseTransaction(in protocol.ClaimRequest, w *engine.Worker) (store.Transaction, error) {
+	id, err := parseTaskID(in)
 	if err != nil {
 		return store.Transaction{}, err
 	}
@@ -84,7 +84,7 @@ func (b *Broker) claimChange(in protocol.ClaimRequest, w *engine.Worker) (store.
 	}
 	isolated := b.dispatch.Isolated(store.Process{Worker: key, Incarnation: w.Incarnation})
 	return store.Transaction{Needs: needs, Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
-		run, err := id.find(rows.Run(id.run), in)
+		run, err := id.checkVisible(rows.Run(id.run), in)
 		if err != nil {
 			return store.Writes{}, err
 		}
@@ -102,7 +102,7 @@ func (b *Broker) claimChange(in protocol.ClaimRequest, w *engine.Worker) (store.
 		if l.BuildID == "" {
 			l.BuildID = current.BuildID
 		}
-		return id.claim(rows, run, l, in.Kind, now)
+		return id.lease(rows, run, l, in.Kind, now)
 	}}, nil
 }
 
@@ -114,7 +114,7 @@ type taskID struct {
 }
 
 // An id that cannot be one is answered like one that is not there: there is nothing else to be done with it.
-func claimID(in protocol.ClaimRequest) (id taskID, err error) {
+func parseTaskID(in protocol.ClaimRequest) (id taskID, err error) {
 	var ok bool
 	id.text = in.TaskID
 	if in.Kind == protocol.KindWorkflow {
@@ -128,9 +128,9 @@ func claimID(in protocol.ClaimRequest) (id taskID, err error) {
 	return id, nil
 }
 
-// find checks that the caller may know of the task at all: it is of the caller's namespace, and of one of the
+// checkVisible checks that the caller may know of the task at all: it is of the caller's namespace, and of one of the
 // queues that the call names, if it names any.
-func (id taskID) find(run *engine.Run, in protocol.ClaimRequest) (*engine.Run, error) {
+func (id taskID) checkVisible(run *engine.Run, in protocol.ClaimRequest) (*engine.Run, error) {
 	if run == nil || run.Namespace != transaction.NamespaceOrDefault(in.Namespace) {
 		return nil, transaction.TaskNotFound(in.TaskID)
 	}
@@ -146,14 +146,14 @@ func (id taskID) find(run *engine.Run, in protocol.ClaimRequest) (*engine.Run, e
 	return run, nil
 }
 
-// claim leases the task, or finds it leased to that very process.
-func (id taskID) claim(
+// lease leases the task, or finds it leased to that very process.
+func (id taskID) lease(
 	rows store.Rows, run *engine.Run, l engine.Lessee, kind protocol.TaskKind, now time.Time,
 ) (store.Writes, error) {
 	// A worker whose answer was lost asks again while its code may run already. Another lease would make that one
 	// stale.
-	if got, ok := id.held(rows, run, l.Worker, now); ok {
-		return store.Writes{Answer: claimed{Leased: got, again: true}}, nil
+	if got, ok := id.leasedTo(rows, run, l.Worker, now); ok {
+		return store.Writes{Answer: leasedTask{Leased: got, again: true}}, nil
 	}
 	settings, err := id.settings(run, kind, rows.Queue)
 	if err != nil {
@@ -162,7 +162,7 @@ func (id taskID) claim(
 	if id.seq == 0 {
 		w, d, err := transaction.Decide(rows, run, engine.ClaimTask{Number: id.number, Lessee: l, Settings: settings}, now)
 		if err == nil {
-			w.Answer = claimed{Leased: store.Leased{Kind: protocol.KindWorkflow, Head: d.Next.Head}}
+			w.Answer = leasedTask{Leased: store.Leased{Kind: protocol.KindWorkflow, Head: d.Next.Head}}
 		}
 		return w, err
 	}
@@ -180,7 +180,7 @@ func (id taskID) claim(
 		now,
 	)
 	if err == nil {
-		w.Answer = claimed{Leased: store.Leased{
+		w.Answer = leasedTask{Leased: store.Leased{
 			Kind: protocol.KindActivity, Head: d.Next.Head, Activity: &out.Activity, Session: out.Session, IsNew: out.IsNew,
 			Claimed: out.Claimed,
 		}}
@@ -208,8 +208,8 @@ func (id taskID) settings(
 	return settings, nil
 }
 
-// held reports whether the worker's process has already leased the task.
-func (id taskID) held(rows store.Rows, run *engine.Run, w *engine.Worker, now time.Time) (store.Leased, bool) {
+// leasedTo reports whether the worker's process has already leased the task.
+func (id taskID) leasedTo(rows store.Rows, run *engine.Run, w *engine.Worker, now time.Time) (store.Leased, bool) {
 	mine := func(s engine.TaskState, l engine.Lease) bool {
 		return s == engine.LeasedState && l.Owner == w.ID && l.Incarnation == w.Incarnation && l.Until.After(now)
 	}
@@ -229,7 +229,7 @@ func (id taskID) held(rows store.Rows, run *engine.Run, w *engine.Worker, now ti
 // ClaimStatus returns the state of a task, the worker that leased it, and whether the calling worker may lease it.
 func (b *Broker) ClaimStatus(ctx context.Context, in protocol.ClaimRequest) (protocol.ClaimStatus, error) {
 	s := protocol.ClaimStatus{TaskID: in.TaskID, TaskStatus: "completed"}
-	id, err := claimID(in)
+	id, err := parseTaskID(in)
 	if err != nil {
 		return s, err
 	}
@@ -252,7 +252,7 @@ func (b *Broker) ClaimStatus(ctx context.Context, in protocol.ClaimRequest) (pro
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
-		if run, err = id.find(run, in); err != nil {
+		if run, err = id.checkVisible(run, in); err != nil {
 			return err
 		}
 		var session *engine.Session
@@ -271,7 +271,7 @@ func (b *Broker) ClaimStatus(ctx context.Context, in protocol.ClaimRequest) (pro
 		settings, refusal := id.settings(run, in.Kind, b.store.Queue)
 		id.status(&s, run, l, session, settings, now)
 		if s.Claimable {
-			withheld(&s, refusal)
+			setUnclaimable(&s, refusal)
 		}
 		return nil
 	})
@@ -317,12 +317,12 @@ func (id taskID) status(
 	s.Claimed = l.Worker != nil && lease.Owner == l.Worker.ID && lease.Incarnation == l.Worker.Incarnation &&
 		lease.Until.After(now)
 	if !s.Claimed {
-		withheld(s, err)
+		setUnclaimable(s, err)
 	}
 }
 
-// withheld sets the reason why the task cannot be claimed.
-func withheld(s *protocol.ClaimStatus, err error) {
+// setUnclaimable sets the reason why the task cannot be claimed.
+func setUnclaimable(s *protocol.ClaimStatus, err error) {
 	var refusal *protocol.Error
 	if errors.As(err, &refusal) {
 		reason := string(refusal.Reason)

@@ -22,14 +22,14 @@ import (
 
 // Cancel closes a run at once; its code does not run again.
 func (b *Broker) Cancel(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
-	return b.tell(ctx, in, "cancel", nil, func(reason string) engine.Input {
+	return b.commandWithReason(ctx, in, "cancel", nil, func(reason string) engine.Input {
 		return engine.EndRun{Reason: reason, Identity: in.Identity}
 	})
 }
 
 // Terminate closes a run at once. It has the same effect as Cancel, but history records a termination.
 func (b *Broker) Terminate(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
-	return b.tell(ctx, in, "terminate", nil, func(reason string) engine.Input {
+	return b.commandWithReason(ctx, in, "terminate", nil, func(reason string) engine.Input {
 		return engine.EndRun{Terminate: true, Reason: reason, Identity: in.Identity}
 	})
 }
@@ -66,24 +66,28 @@ func (b *Broker) RequestCancellation(ctx context.Context, in protocol.EndRequest
 				"the immediate form, /cancel, ends the run at once",
 			run.Queue, run.Type)
 	}
-	return b.tell(ctx, in, "request-cancellation", may, func(reason string) engine.Input {
+	return b.commandWithReason(ctx, in, "request-cancellation", may, func(reason string) engine.Input {
 		return engine.RequestCancellation{Reason: reason, Identity: in.Identity}
 	})
 }
 
 // Repair ends the quarantine of a run.
 func (b *Broker) Repair(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
-	return b.tell(ctx, in, "repair", nil, func(string) engine.Input { return engine.Repair{Identity: in.Identity} })
+	return b.commandWithReason(
+		ctx, in, "repair", nil, func(string) engine.Input { return engine.Repair{Identity: in.Identity} },
+	)
 }
 
 // Archive marks a closed run as dealt with.
 func (b *Broker) Archive(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
-	return b.tell(ctx, in, "archive", nil, func(reason string) engine.Input { return engine.ArchiveRun{Reason: reason} })
+	return b.commandWithReason(
+		ctx, in, "archive", nil, func(reason string) engine.Input { return engine.ArchiveRun{Reason: reason} },
+	)
 }
 
-// tell sends a command without arguments except a reason to a run. The request ID covers verb and reason: a repeated ID
-// with another reason is a conflict.
-func (b *Broker) tell(
+// commandWithReason sends a command without arguments except a reason to a run. The request ID covers verb and reason:
+// a repeated ID with another reason is a conflict.
+func (b *Broker) commandWithReason(
 	ctx context.Context, in protocol.EndRequest, verb string, may func(*engine.Run) error,
 	input func(reason string) engine.Input,
 ) (protocol.CommandReceipt, error) {
@@ -91,13 +95,13 @@ func (b *Broker) tell(
 		return protocol.CommandReceipt{}, err
 	}
 	reason := strings.TrimSpace(in.Reason)
-	return b.command(ctx, order{
+	return b.command(ctx, externalCommand{
 		target: in.Target, requestID: in.RequestID, what: verb + " " + reason, closes: true, input: input(reason), may: may,
 	})
 }
 
-// order is an external command on a workflow's current run.
-type order struct {
+// externalCommand is an external command on a workflow's current run.
+type externalCommand struct {
 	target    protocol.Target
 	requestID string       // empty: every request is another one
 	what      string       // all that is asked: the same request id with something else is refused
@@ -110,7 +114,7 @@ type order struct {
 }
 
 // command carries out an order, once per request id.
-func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt, error) {
+func (b *Broker) command(ctx context.Context, o externalCommand) (protocol.CommandReceipt, error) {
 	t, request := o.target, o.requestID
 	t.Namespace = transaction.NamespaceOrDefault(t.Namespace)
 	key := engine.WorkflowKey{Namespace: t.Namespace, ID: t.WorkflowID}
@@ -131,7 +135,7 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 			// Check the receipt before the run: the first request may have closed the run, and its repetition must get
 			// the receipt, not an error that the run is closed.
 			if r := rows.Receipt(rk); r != nil {
-				return retained(r, hash)
+				return repeatedReceipt(r, hash)
 			}
 		}
 		flow := rows.Workflow(key)
@@ -154,7 +158,7 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 			}
 		}
 		if o.quotas && run.Status.Open() {
-			if err := exceeded(t.Namespace, rows.Quotas(t.Namespace).NewBytes()); err != nil {
+			if err := quotaRefusal(t.Namespace, rows.Quotas(t.Namespace).NewBytes()); err != nil {
 				return store.Writes{}, err
 			}
 		}
@@ -182,14 +186,14 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 		return w, nil
 	}})
 	if protocol.ReasonOf(err) == protocol.ReasonHistoricalRun {
-		err = b.neverWas(ctx, t, err)
+		err = b.refuseUnknownRun(ctx, t, err)
 	}
 	return out, err
 }
 
-// neverWas refuses a run that the workflow has not had at all as one that is not there. The change that refused it saw
-// the current run alone.
-func (b *Broker) neverWas(ctx context.Context, t protocol.Target, refusal error) error {
+// refuseUnknownRun refuses a run that the workflow has not had at all as one that is not there. The change that refused
+// it saw the current run alone.
+func (b *Broker) refuseUnknownRun(ctx context.Context, t protocol.Target, refusal error) error {
 	err := b.store.View(ctx, func(r store.Reader) error {
 		_, _, err := transaction.Find(ctx, r, t)
 		return err
@@ -200,8 +204,8 @@ func (b *Broker) neverWas(ctx context.Context, t protocol.Target, refusal error)
 	return refusal
 }
 
-// retained returns the first receipt of a known request ID, or an error if the request differs.
-func retained(r *store.Receipt, hash string) (store.Writes, error) {
+// repeatedReceipt returns the first receipt of a known request ID, or an error if the request differs.
+func repeatedReceipt(r *store.Receipt, hash string) (store.Writes, error) {
 	if r.Hash != hash {
 		return store.Writes{}, protocol.Refuse(
 			protocol.ReasonRequestConflict, "request id %s was used for something else", r.RequestID,

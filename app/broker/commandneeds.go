@@ -16,9 +16,9 @@ import (
 // Commands need rows besides their run. A decider reads nothing, so the change names these rows, and data that only
 // histories contain (arguments, signals, ends of children) is read before the change.
 
-// code returns the runtime and the declared signals of the worker whose run continues as new. It is empty if the
+// codeOf returns the runtime and the declared signals of the worker whose run continues as new. It is empty if the
 // worker's registration no longer exists.
-func (b *Broker) code(ctx context.Context, in protocol.CompleteItem) engine.Code {
+func (b *Broker) codeOf(ctx context.Context, in protocol.CompleteItem) engine.Code {
 	if last := len(in.Commands) - 1; last < 0 || in.Commands[last].Type != protocol.ContinueAsNew {
 		return engine.Code{}
 	}
@@ -54,9 +54,9 @@ func (b *Broker) sameArguments(ctx context.Context, run string, in *protocol.Com
 	return nil
 }
 
-// carried reads the signals that a continue-as-new command passes to the next run because the workflow has not received
-// them. Only the history contains their payloads, so they are read before the change.
-func (b *Broker) carried(
+// unreceivedSignals reads the signals that a continue-as-new command passes to the next run because the workflow has
+// not received them. Only the history contains their payloads, so they are read before the change.
+func (b *Broker) unreceivedSignals(
 	ctx context.Context, run string, commands []protocol.Command,
 ) (list []engine.Signal, err error) {
 	last := len(commands) - 1
@@ -82,8 +82,8 @@ func (b *Broker) carried(
 	return list, err
 }
 
-// childEnds reads how children have ended that commands attach to: only their histories have their results.
-func (b *Broker) childEnds(
+// attachedChildEnds reads how children have ended that commands attach to: only their histories have their results.
+func (b *Broker) attachedChildEnds(
 	ctx context.Context, ns string, commands []protocol.Command,
 ) (ends map[string]engine.Message, err error) {
 	for i := range commands {

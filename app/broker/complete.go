@@ -46,11 +46,11 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 			by = w
 			// Enter the poll before the outcomes are submitted. Otherwise a task that they create would go to another
 			// worker, and this worker would poll for it in vain.
-			spec := b.spec(*in.Next, w)
-			spec.Own, spec.Budget = b.own(in), budget
+			spec := b.pollSpec(*in.Next, w)
+			spec.Own, spec.Budget = b.ownTasks(in), budget
 			waiter := b.dispatch.Enter(spec)
 			collect = func() {
-				a, err := b.answer(ctx, *in.Next, waiter.Collect(ctx))
+				a, err := b.pollResponse(ctx, *in.Next, waiter.Collect(ctx))
 				if out.Next = &a; err != nil {
 					out.Next = protocol.RefusedNext(store.Refusal(err))
 				}
@@ -75,21 +75,21 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 	return out, nil
 }
 
-// own returns the tasks that the outcomes of a call may create for its next poll. Tasks of a queue with a limit are
-// always claimed, so no slots are reserved for them.
-func (b *Broker) own(in protocol.CompleteRequest) []dispatch.Own {
+// ownTasks returns the tasks that the outcomes of a call may create for its next poll. Tasks of a queue with a limit
+// are always claimed, so no slots are reserved for them.
+func (b *Broker) ownTasks(in protocol.CompleteRequest) []dispatch.Own {
 	ns, queues := transaction.NamespaceOrDefault(in.Next.Namespace), append([]string{""}, in.Next.Queues...)
-	return slices.DeleteFunc(madeBy(in.Items), func(o dispatch.Own) bool {
+	return slices.DeleteFunc(tasksMadeBy(in.Items), func(o dispatch.Own) bool {
 		return slices.ContainsFunc(queues, func(queue string) bool {
 			return b.store.Queue(engine.QueueKey{Namespace: ns, Name: queue}).Budget(o.Kind).Bounded()
 		})
 	})
 }
 
-// madeBy returns the tasks that runs may create from outcomes: an activity from a workflow task, and one workflow task
-// per run from any number of its activities. An eager workflow task has its own poll for the activity that it
+// tasksMadeBy returns the tasks that runs may create from outcomes: an activity from a workflow task, and one workflow
+// task per run from any number of its activities. An eager workflow task has its own poll for the activity that it
 // schedules.
-func madeBy(items []protocol.CompleteItem) (list []dispatch.Own) {
+func tasksMadeBy(items []protocol.CompleteItem) (list []dispatch.Own) {
 	for i := range items {
 		item, kind := &items[i], protocol.KindActivity
 		run, _, ok := engine.ParseTaskID(item.TaskID)
@@ -112,30 +112,30 @@ func (b *Broker) completeOne(
 ) protocol.CompleteResponse {
 	in = in.Cleaned()
 	a := protocol.CompleteResponse{TaskID: in.TaskID, Attempt: in.Attempt, AttemptID: in.AttemptID, Outcome: "rejected"}
-	err := wantsMembers(in)
+	err := requireMembers(in)
 	if in.Malformed != nil && (err != nil || in.Kind != protocol.KindWorkflow) {
 		err = in.Malformed
 	}
 	if err != nil {
-		return b.refused(a, err)
+		return b.refusedResponse(a, err)
 	}
 	if in.Kind.Asked() {
-		return b.replied(ctx, in, a)
+		return b.replyToQuery(ctx, in, a)
 	}
 	in.Namespace = transaction.NamespaceOrDefault(in.Namespace)
 	scope := b.visibilityOf(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
 	eager := b.eagerTask(ctx, in, by, budget)
 	defer eager.leavePoll()
-	o, hash, err := b.record(ctx, &in, eager, scope)
+	o, hash, err := b.commitOutcome(ctx, &in, eager, scope)
 	if err != nil {
-		return b.notRecorded(ctx, in, a, eager, hash, scope.hideDetails(err), budget)
+		return b.unrecordedResponse(ctx, in, a, eager, hash, scope.hideDetails(err), budget)
 	}
-	return b.recorded(in, a, eager, o)
+	return b.recordedResponse(in, a, eager, o)
 }
 
-// record commits the change of one outcome. It also returns the hash of the outcome, by which a repetition is
+// commitOutcome commits the change of one outcome. It also returns the hash of the outcome, by which a repetition is
 // recognized.
-func (b *Broker) record(
+func (b *Broker) commitOutcome(
 	ctx context.Context, in *protocol.CompleteItem, eager *eagerTask, scope visibility,
 ) (o transaction.Outcome, hash string, err error) {
 	lines, err := b.logs.Last(ctx, in)
@@ -177,40 +177,40 @@ func (b *Broker) clearSuspects(ctx context.Context, namespace string, losses []s
 	if err != nil {
 		store.Warn(&b.log, err).Strs("losses", losses).Msg("failed to clear suspects of a lost executor; they are delivered one by one")
 	}
-	b.opt.Metrics.judged(verdictCleared, n)
+	b.opt.Metrics.countVerdicts(verdictCleared, n)
 }
 
-// recorded is the answer to an outcome that counts.
-func (b *Broker) recorded(
+// recordedResponse is the answer to an outcome that counts.
+func (b *Broker) recordedResponse(
 	in protocol.CompleteItem, a protocol.CompleteResponse, eager *eagerTask, o transaction.Outcome,
 ) protocol.CompleteResponse {
 	a.RunID, a.Outcome, a.Recorded = o.Run.ID, o.Outcome, o.Recorded
 	a.CreatedTaskIDs, a.NextTaskID, a.Warnings = o.Created, protocol.OrNil(o.NextTask), o.Warnings
 	a.RunStatus, _, _ = protocol.PublicRun(o.Run.Status, true, o.Run.Task != nil)
-	b.opt.Metrics.completed(in.Kind, o.Outcome)
-	b.opt.Metrics.rebuilt(in.Recovered)
+	b.opt.Metrics.countOutcome(in.Kind, o.Outcome)
+	b.opt.Metrics.countRebuild(in.Recovered)
 	if in.Executor != nil {
-		b.opt.Metrics.judged(in.Executor.Verdict, 1)
+		b.opt.Metrics.countVerdicts(in.Executor.Verdict, 1)
 	}
 	if in.Returned != "" {
 		_, seq, _ := engine.ParseStepID(in.TaskID)
-		b.returned(in.Kind, o.Run.ID, seq, o)
+		b.logReturned(in.Kind, o.Run.ID, seq, o)
 	}
 	if o.Fused {
 		a.Then = eager.accepted(o)
-		b.opt.Metrics.completed(protocol.KindWorkflow, "fused")
+		b.opt.Metrics.countOutcome(protocol.KindWorkflow, "fused")
 	}
 	return a
 }
 
-// notRecorded returns the response to an outcome that was not recorded now: the first response, if the outcome is a
-// repetition, or else the error.
-func (b *Broker) notRecorded(
+// unrecordedResponse returns the response to an outcome that was not recorded now: the first response, if the outcome
+// is a repetition, or else the error.
+func (b *Broker) unrecordedResponse(
 	ctx context.Context, in protocol.CompleteItem, a protocol.CompleteResponse, eager *eagerTask, hash string, err error,
 	budget *dispatch.Budget,
 ) protocol.CompleteResponse {
 	// Check for a repetition only now, so that an ordinary report costs no read for it.
-	repeated, ended, ok := b.repeated(ctx, in, hash, err, budget)
+	repeated, ended, ok := b.firstResponse(ctx, in, hash, err, budget)
 	if ok {
 		return repeated
 	}
@@ -220,18 +220,18 @@ func (b *Broker) notRecorded(
 		b.forgetSticky(in)
 		eager.forgetSticky()
 		if in.Recovered != nil { // the attempt has ended; its history has the details of its heartbeats
-			b.opt.Metrics.rebuilt(in.Recovered)
+			b.opt.Metrics.countRebuild(in.Recovered)
 			b.log.Info().Str("task_id", in.TaskID).Str("worker_id", in.Owner).Int64("epoch", in.Epoch).
 				Str("rebuild_activity", in.Recovered.Rebuild).Str("reason", in.Recovered.Reason).
 				Msg("session rebuilt in an attempt that has ended")
 		}
 	}
-	b.late(in, ended, err)
-	return b.refused(a, err)
+	b.countLateOutcome(in, ended, err)
+	return b.refusedResponse(a, err)
 }
 
-// wantsMembers rejects an outcome without its worker, task or delivery before any other check.
-func wantsMembers(in protocol.CompleteItem) error {
+// requireMembers rejects an outcome without its worker, task or delivery before any other check.
+func requireMembers(in protocol.CompleteItem) error {
 	delivery, said := "workflow_task_attempt", in.Attempt != 0 // as batches call it for questions as well
 	if in.Kind == protocol.KindActivity {
 		delivery, said = "activity_attempt_id", in.AttemptID != ""
@@ -250,8 +250,8 @@ func wantsMembers(in protocol.CompleteItem) error {
 	return protocol.Missing(missing)
 }
 
-// late counts an outcome that arrived after the end of its session's holding.
-func (b *Broker) late(in protocol.CompleteItem, ended history.Event, refusal error) {
+// countLateOutcome counts an outcome that arrived after the end of its session's holding.
+func (b *Broker) countLateOutcome(in protocol.CompleteItem, ended history.Event, refusal error) {
 	why := ""
 	if c, ok := ended.Data.(*history.ActivityCancelled); ok && c.Reason == engine.SessionEndedReason &&
 		c.AttemptID == in.AttemptID {
@@ -263,32 +263,32 @@ func (b *Broker) late(in protocol.CompleteItem, ended history.Event, refusal err
 	if why == "" {
 		return
 	}
-	b.opt.Metrics.late(why)
+	b.opt.Metrics.countLateOutcome(why)
 	b.log.Debug().Str("task_id", in.TaskID).Str("worker_id", in.Owner).Int64("epoch", in.Epoch).Str("reason", why).
 		Msg("late completion ignored")
 }
 
-// replied passes the reply of a query task to its caller; the reply is not stored.
-func (b *Broker) replied(
+// replyToQuery passes the reply of a query task to its caller; the reply is not stored.
+func (b *Broker) replyToQuery(
 	ctx context.Context, in protocol.CompleteItem, a protocol.CompleteResponse,
 ) protocol.CompleteResponse {
-	outcome, err := b.completeQuestion(ctx, in)
+	outcome, err := b.completeQueryTask(ctx, in)
 	if err != nil {
-		return b.refused(a, err)
+		return b.refusedResponse(a, err)
 	}
 	a.Outcome, a.Recorded = outcome, true
-	b.opt.Metrics.completed(in.Kind, outcome)
+	b.opt.Metrics.countOutcome(in.Kind, outcome)
 	return a
 }
 
-// refused returns the response to a rejected outcome.
-func (b *Broker) refused(a protocol.CompleteResponse, err error) protocol.CompleteResponse {
+// refusedResponse returns the response to a rejected outcome.
+func (b *Broker) refusedResponse(a protocol.CompleteResponse, err error) protocol.CompleteResponse {
 	a.Err = err
 	var refusal *protocol.Error
 	if errors.As(err, &refusal) {
 		reason := string(refusal.Reason)
 		a.Reason, a.Error = &reason, protocol.BodyOf(err)
-		b.opt.Metrics.refused(reason)
+		b.opt.Metrics.countRefusal(reason)
 	} else {
 		a.Error = &protocol.ErrorBody{Reason: protocol.ReasonBackendUnavailable, Message: err.Error()}
 		a.Uncertain()

@@ -20,7 +20,7 @@ func TestHowManyTasksOutcomesMake(t *testing.T) {
 	}
 	turn := item(protocol.KindActivity, engine.StepID(other, 9))
 	turn.Then = &protocol.Then{}
-	got := madeBy([]protocol.CompleteItem{
+	got := tasksMadeBy([]protocol.CompleteItem{
 		item(protocol.KindActivity, engine.StepID(one, 1)),
 		item(protocol.KindActivity, engine.StepID(one, 2)),
 		item(protocol.KindActivity, engine.StepID(one, 3)),

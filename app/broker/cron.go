@@ -51,7 +51,7 @@ func (b *Broker) startCron(ctx context.Context, in protocol.StartRequest) (proto
 		out.Outcome, out.New = "returned_existing_schedule", false
 		return out, nil
 	}
-	return out, byStart(err)
+	return out, withStartFields(err)
 }
 
 // startMembers are the members of a start that become others of its schedule.
@@ -59,9 +59,9 @@ var startMembers = map[string]string{
 	"spec.cron_expressions.0": "cron", "spec.timezone": "cron_timezone", "schedule_id": "workflow_id",
 }
 
-// byStart renames the members in a schedule's error to their names in a start, so that the caller finds them in the
-// request.
-func byStart(err error) error {
+// withStartFields renames the members in a schedule's error to their names in a start, so that the caller finds them in
+// the request.
+func withStartFields(err error) error {
 	var e *protocol.Error
 	if !errors.As(err, &e) || e.Reason != protocol.ReasonValidation {
 		return err

@@ -220,20 +220,20 @@ func TestADrainedWorkersSessionsGoOnElsewhere(t *testing.T) {
 	})
 }
 
-// heard is a fake of Notices that records the notices to workers.
-type heard struct {
+// fakeNotices is a fake of Notices that records the notices to workers.
+type fakeNotices struct {
 	intent   func(worker string, i protocol.Intent)
 	settings func(namespace string)
 }
 
-func (h heard) Intend(_, worker string, i protocol.Intent, _ protocol.PauseNotice) bool {
+func (h fakeNotices) Intend(_, worker string, i protocol.Intent, _ protocol.PauseNotice) bool {
 	if h.intent != nil {
 		h.intent(worker, i)
 	}
 	return true
 }
 
-func (h heard) SettingsChanged(namespace string) {
+func (h fakeNotices) SettingsChanged(namespace string) {
 	if h.settings != nil {
 		h.settings(namespace)
 	}
@@ -246,7 +246,9 @@ func TestADrainsDeadlineAndEviction(t *testing.T) {
 		t := o.t
 		a, _ := o.app("a", false)
 		told := map[string][]protocol.Intent{}
-		a.Fleet().SetNotices(heard{intent: func(worker string, i protocol.Intent) { told[worker] = append(told[worker], i) }})
+		a.Fleet().SetNotices(
+			fakeNotices{intent: func(worker string, i protocol.Intent) { told[worker] = append(told[worker], i) }},
+		)
 		task := o.running(a, "p")
 		o.hired(a, "idle", func(in *protocol.RegisterRequest) { in.Incarnation, in.BuildID = "q", "b" })
 		for _, w := range []string{"w", "idle"} {

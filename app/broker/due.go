@@ -35,7 +35,7 @@ func (b *Broker) Due(ctx context.Context, d store.Due) error {
 			ctx, transaction.UpdateRun("", d.Run, store.Keys{Runs: []string{d.Run}}, engine.FireTimer{Seq: d.Seq}),
 		)
 	case store.DueMessage:
-		err = b.owed(ctx, d)
+		err = b.deliverMessage(ctx, d)
 	case store.DueSchedule:
 		err = b.dueSchedule(ctx, d.Schedule)
 	case store.DueSession:

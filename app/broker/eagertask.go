@@ -76,7 +76,7 @@ func (b *Broker) newEagerTask(
 	if err != nil {
 		return nil
 	}
-	ends, err := b.childEnds(ctx, in.Namespace, in.Then.Commands)
+	ends, err := b.attachedChildEnds(ctx, in.Namespace, in.Then.Commands)
 	if err != nil {
 		return nil
 	}
@@ -154,7 +154,7 @@ func (t *eagerTask) recordSticky(o *transaction.Outcome) {
 	case !o.Run.Status.Open(): // others that keep it are notified when it has ended
 		t.b.sticky.forget(t.run, t.by)
 	default:
-		t.b.sticky.put(t.run, stickyWorker{t.by, o.Run.LastSeq})
+		t.b.sticky.add(t.run, stickyWorker{t.by, o.Run.LastSeq})
 	}
 }
 
@@ -198,7 +198,7 @@ func (b *Broker) acceptedEagerTask(
 		return nil
 	}
 	out := &protocol.Taken{Events: made, StoreTime: b.storeTime()}
-	if a, err := b.answer(ctx, poll, leased); err == nil && len(a.Tasks) > 0 {
+	if a, err := b.pollResponse(ctx, poll, leased); err == nil && len(a.Tasks) > 0 {
 		out.Next, out.StoreTime = a.Tasks[0].Activity, a.StoreTime
 	}
 	return out

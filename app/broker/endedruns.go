@@ -104,7 +104,7 @@ func (b *Broker) watchEnded(ctx context.Context) {
 			}
 		}
 		if overflow {
-			ended, err := b.endedOf(ctx, b.sticky.all())
+			ended, err := b.endedOf(ctx, b.sticky.runIDs())
 			if err != nil {
 				store.Warn(&b.log, err).Msg("failed to look up which kept runs have ended; their workers evict them later")
 			}
@@ -119,7 +119,7 @@ func (b *Broker) evictEnded(runs []string) {
 	by := map[engine.WorkerKey][]string{}
 	for _, run := range runs {
 		b.prefetch.drop(run)
-		for _, k := range b.sticky.of(run) {
+		for _, k := range b.sticky.workersOf(run) {
 			by[k.Worker] = append(by[k.Worker], run)
 		}
 		b.sticky.drop(run)
@@ -155,8 +155,11 @@ func (b *Broker) endedOf(ctx context.Context, runs []string) (ended []string, er
 	return ended, nil
 }
 
-// keeps records the sticky cache of a worker that is new to this app, and returns the runs in it that have ended.
-func (b *Broker) keeps(ctx context.Context, w *engine.Worker, runs []protocol.KeptRun) (ended []string, err error) {
+// recordStickyCache records the sticky cache of a worker that is new to this app, and returns the runs in it that have
+// ended.
+func (b *Broker) recordStickyCache(
+	ctx context.Context, w *engine.Worker, runs []protocol.KeptRun,
+) (ended []string, err error) {
 	if len(runs) == 0 {
 		return nil, nil
 	}
@@ -178,8 +181,8 @@ func (b *Broker) keeps(ctx context.Context, w *engine.Worker, runs []protocol.Ke
 		switch run := open[r.RunID]; {
 		case run == nil || run.Namespace != w.Namespace:
 			ended = append(ended, r.RunID)
-		case b.sticky.seen(r.RunID, p) == 0 && r.Seen > 0:
-			b.sticky.put(r.RunID, stickyWorker{p, min(r.Seen, run.LastSeq)})
+		case b.sticky.lastEvent(r.RunID, p) == 0 && r.Seen > 0:
+			b.sticky.add(r.RunID, stickyWorker{p, min(r.Seen, run.LastSeq)})
 		}
 	}
 	return ended, nil

@@ -20,17 +20,17 @@ func TestWhatIsRememberedOfWhatIsGoneLeaves(t *testing.T) {
 	var sticky stickyRuns
 	for i := range 10 {
 		run := fmt.Sprint("run-", i)
-		sticky.put(run, stickyWorker{process("lives", "2"), 3})
-		sticky.put(run, stickyWorker{process("gone", "1"), 2})
+		sticky.add(run, stickyWorker{process("lives", "2"), 3})
+		sticky.add(run, stickyWorker{process("gone", "1"), 2})
 	}
-	sticky.put("only", stickyWorker{process("gone", "1"), 1})
+	sticky.add("only", stickyWorker{process("gone", "1"), 1})
 	sticky.sweep(func(p store.Process) bool { return p == process("lives", "2") })
-	if sticky.size != 10 || sticky.runs.Len() != 10 || sticky.seen("run-3", process("lives", "2")) != 3 {
+	if sticky.size != 10 || sticky.runs.Len() != 10 || sticky.lastEvent("run-3", process("lives", "2")) != 3 {
 		t.Errorf("%d workers of %d runs are left", sticky.size, sticky.runs.Len())
 	}
 
 	polls := pollMemory{polls: map[pollKey]*pollEntry{
-		{id: "old"}: {at: now.Add(-pollKept - time.Second)}, {id: "new"}: {at: now.Add(-pollKept + time.Second)},
+		{id: "old"}: {at: now.Add(-pollRetention - time.Second)}, {id: "new"}: {at: now.Add(-pollRetention + time.Second)},
 		{id: "open"}: {},
 	}}
 	polls.sweep(now)
@@ -66,25 +66,27 @@ func TestWhatIsRememberedOfWhatIsGoneLeaves(t *testing.T) {
 	}
 }
 
-// noticed are the runs that workers were notified of, by worker.
-type noticed map[string][]string
+// recordedEvictions are the runs that workers were notified of, by worker.
+type recordedEvictions map[string][]string
 
-func (n noticed) Intend(string, string, protocol.Intent, protocol.PauseNotice) bool { return false }
-func (n noticed) SettingsChanged(string)                                            {}
-func (n noticed) YieldSession(string, string, protocol.SessionNotice) bool          { return false }
+func (n recordedEvictions) Intend(string, string, protocol.Intent, protocol.PauseNotice) bool {
+	return false
+}
+func (n recordedEvictions) SettingsChanged(string)                                   {}
+func (n recordedEvictions) YieldSession(string, string, protocol.SessionNotice) bool { return false }
 
-func (n noticed) EvictRuns(_, worker string, e protocol.EvictNotice) {
+func (n recordedEvictions) EvictRuns(_, worker string, e protocol.EvictNotice) {
 	n[worker] = append(n[worker], e.Runs...)
 }
 
 // Every worker with an ended run in its sticky cache is notified, at once and in the responses to its heartbeats, and
 // of no other run.
 func TestWorkersThatKeepAnEndedRunAreNotified(t *testing.T) {
-	b, to := &Broker{}, noticed{}
+	b, to := &Broker{}, recordedEvictions{}
 	b.notices.Store(new(Notices(to)))
 	for run, workers := range map[string][]string{"ended": {"a", "b"}, "other": {"a"}, "third": {"c"}} {
 		for _, id := range workers {
-			b.sticky.put(run, stickyWorker{store.Process{Worker: engine.WorkerKey{Namespace: "default", ID: id}}, 1})
+			b.sticky.add(run, stickyWorker{store.Process{Worker: engine.WorkerKey{Namespace: "default", ID: id}}, 1})
 		}
 	}
 	b.evictEnded([]string{"ended", "unknown"})
@@ -96,7 +98,7 @@ func TestWorkersThatKeepAnEndedRunAreNotified(t *testing.T) {
 			t.Errorf("heartbeats of %s are answered with %s, want %s", id, got, want)
 		}
 	}
-	if len(b.sticky.of("ended")) != 0 || len(b.sticky.of("other")) != 1 {
+	if len(b.sticky.workersOf("ended")) != 0 || len(b.sticky.workersOf("other")) != 1 {
 		t.Error("an ended run is remembered, or one beside it is not")
 	}
 }

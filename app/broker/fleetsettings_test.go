@@ -33,7 +33,7 @@ func TestSettingsSaidAtOneAppReachTheWorkersOfAnother(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		said, at := twoApps(t, database)
 		told := make(chan string, 100)
-		at.Fleet().SetNotices(heard{settings: func(ns string) { told <- ns }})
+		at.Fleet().SetNotices(fakeNotices{settings: func(ns string) { told <- ns }})
 		at.applies("w", "w1", new(int64(0)))
 		at.applies("unaware", "u1", nil)
 		if s := said.settings(); s.Revision != 0 || s.Workers != 1 || s.Applied != 1 || s.Unaware != 1 ||

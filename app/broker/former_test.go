@@ -122,12 +122,12 @@ func TestChildrenGoByTheirPolicyWhenTheLastRunOfTheChainEnds(t *testing.T) {
 						t.Errorf("child %s is %s, want %s", id, got, want)
 					}
 				}
-				if got := a.told(third); strings.Count(got, "ParentClosePolicyApplied") != 2 ||
+				if got := a.eventTypes(third); strings.Count(got, "ParentClosePolicyApplied") != 2 ||
 					strings.Contains(got, "Child") &&
 						strings.Contains(strings.ReplaceAll(got, "ParentClosePolicyApplied", ""), "Child") {
 					t.Errorf("the last run's history: %s", got)
 				}
-				if got := a.told(second); strings.Contains(got, "Child") || strings.Contains(got, "Parent") {
+				if got := a.eventTypes(second); strings.Contains(got, "Child") || strings.Contains(got, "Parent") {
 					t.Errorf("the second run's history: %s", got)
 				}
 				a.ok(a.decide(kids["a"], done()))
@@ -189,7 +189,7 @@ func TestTheEndOfAChildOfAnEarlierRunIsDropped(t *testing.T) {
 		if got := a.ended(third.Workflow.RunID, true).Status; got != "terminated" {
 			t.Fatalf("the child's latest run is %s", got)
 		}
-		if got := a.told(
+		if got := a.eventTypes(
 			second,
 		); got != "WorkflowStarted SignalWaitOpened CancelRequested ParentClosePolicyApplied WorkflowCancelled" {
 			t.Fatalf("the parent's history: %s", got)
@@ -355,7 +355,7 @@ func TestAChildOfTheChainThatWasAskedToEndIsNotTriedAgain(t *testing.T) {
 		))
 		child := protocol.Target{RunID: tasks["kid"].Workflow.RunID}
 		comes(t, "that it is asked", func() bool {
-			return strings.Contains(a.told(child.RunID), "WorkflowCancellationRequested")
+			return strings.Contains(a.eventTypes(child.RunID), "WorkflowCancellationRequested")
 		})
 		a.ok(a.decide(tasks["kid"], protocol.Command{Type: protocol.FailWorkflow, Message: "gave up"}))
 		comes(t, "that its news arrived", func() bool { return a.run(child.RunID).Owed.Len() == 0 })

@@ -9,7 +9,7 @@ import (
 
 func TestTheGuideSaysTheNumbersOfTheBroker(t *testing.T) {
 	o := Options{}.defaults()
-	docnumbers.In(t, "guide/http-api.md", "a `poll_request_id` sent again within {} gets the same lease again", pollKept)
+	docnumbers.In(t, "guide/http-api.md", "a `poll_request_id` sent again within {} gets the same lease again", pollRetention)
 	docnumbers.In(t, "guide/runs.md", "and then removed with all their data, a {} at a time", piece)
 	if readyTime >= 2*time.Second {
 		t.Errorf("whether an app is ready may take %s", readyTime)

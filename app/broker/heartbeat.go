@@ -32,7 +32,7 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 	scope := b.visibilityOf(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
 	delivery, ok := deliveryOf(in.TaskID, in.AttemptID)
 	if !ok {
-		return over(
+		return stopResponse(
 			a,
 			scope.hideDetails(protocol.Refuse(
 				protocol.ReasonStaleAttempt, "%q is not an attempt of task %s", in.AttemptID, in.TaskID,
@@ -81,7 +81,7 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 		err = r.refused
 	}
 	if err != nil {
-		return over(a, scope.hideDetails(err))
+		return stopResponse(a, scope.hideDetails(err))
 	}
 	// The app also renews the lease of an attempt that was asked to stop: the code may need time to clean up, and no
 	// other attempt may begin meanwhile.
@@ -119,8 +119,8 @@ func (b *Broker) heartbeatWorkflow(
 	return a, nil
 }
 
-// over converts errors that mean "stop" into a heartbeat response with this instruction.
-func over(a protocol.HeartbeatResponse, err error) (protocol.HeartbeatResponse, error) {
+// stopResponse converts errors that mean "stop" into a heartbeat response with this instruction.
+func stopResponse(a protocol.HeartbeatResponse, err error) (protocol.HeartbeatResponse, error) {
 	var e *protocol.Error
 	if !errors.As(err, &e) {
 		return a, err

@@ -58,7 +58,7 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 					protocol.Refuse(protocol.ReasonPastRetention, "run %s closed on %s, and namespace %s keeps runs for %d days",
 						run.ID, run.ClosedAt.Format(time.DateOnly), ns, kept.RetentionDays).With("retention_days", kept.RetentionDays)
 			}
-			if err := exceeded(ns, rows.Quotas(ns).NewBytes()); err != nil {
+			if err := quotaRefusal(ns, rows.Quotas(ns).NewBytes()); err != nil {
 				return store.Writes{}, err
 			}
 			w := store.Writes{Runs: []engine.Decision{d}, Answer: out}
@@ -71,7 +71,7 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 				case current != nil && current.ContinuedFrom == run.ID:
 					return w, nil // the current one stays that
 				default:
-					refusal := protocol.Refuse(protocol.ReasonAlreadyStarted, "%s", taken(had, current))
+					refusal := protocol.Refuse(protocol.ReasonAlreadyStarted, "%s", workflowIDInUse(had, current))
 					return store.Writes{}, refusal.With("workflow_id", had.ID).With("run_id", had.RunID).
 						With("outcome", "rejected_duplicate")
 				}
@@ -80,5 +80,5 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 			return w, nil
 		},
 	})
-	return out, b.counted(ns, "import", err)
+	return out, b.countQuotaRefusal(ns, "import", err)
 }

@@ -49,7 +49,7 @@ func (a *app) sweeps(task *protocol.Task, at time.Time) bool {
 // detects it. A live worker that let the lease expire does not, even if the detecting app never received its
 // heartbeats.
 func TestOnlyAWorkerThatDiedIsALoss(t *testing.T) {
-	for name, c := range map[string]dying{
+	for name, c := range map[string]lossCase{
 		"died at once": {incarnation: "p", silent: 30 * time.Second, asks: []string{"a"}, over: "a", lost: true},
 		"died at once, the other app comes first": {
 			incarnation: "p", silent: 30 * time.Second, asks: []string{"b", "a"}, over: "a", lost: true,
@@ -82,7 +82,7 @@ func TestOnlyAWorkerThatDiedIsALoss(t *testing.T) {
 // The same on PostgreSQL, where each app has its own connections, with times a fifth of the standard ones.
 func TestOnlyAWorkerThatDiedIsALossOnPostgres(t *testing.T) {
 	const lease = 6 * time.Second
-	for name, c := range map[string]dying{
+	for name, c := range map[string]lossCase{
 		"died at once, the other app comes first": {
 			incarnation: "p", silent: lease, asks: []string{"b", "a"}, over: "a", lost: true,
 		},
@@ -102,8 +102,8 @@ func TestOnlyAWorkerThatDiedIsALossOnPostgres(t *testing.T) {
 	}
 }
 
-// dying describes a worker that leased an attempt, and the expected end of the attempt.
-type dying struct {
+// lossCase describes a worker that leased an attempt, and the expected end of the attempt.
+type lossCase struct {
 	incarnation string        // none: of the HTTP contract
 	silent      time.Duration // before the lease ends
 	asks        []string      // apps whose sweepers come to the lease, in this order, at once and three seconds later
@@ -114,7 +114,7 @@ type dying struct {
 }
 
 // counts checks that the end of the attempt's lease is counted as c expects.
-func (c dying) counts(o *harness, a, b *app, kill func(), lease time.Duration) {
+func (c lossCase) counts(o *harness, a, b *app, kill func(), lease time.Duration) {
 	t := o.t
 	o.hired(a, "w", func(in *protocol.RegisterRequest) {
 		if in.Incarnation = c.incarnation; c.incarnation != "" {

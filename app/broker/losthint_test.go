@@ -19,7 +19,7 @@ func TestWhoWaitsFindsOutWhatNobodyTold(t *testing.T) {
 	inBubble(t, "two apps", func(o *harness) {
 		a, _ := o.app("a", true)
 		deaf := dispatch.New(dispatch.Options{Log: apptest.Log(t)}) // receives no notification of commits
-		b := broker.New(outage{o.store, o}, deaf, broker.Options{
+		b := broker.New(unavailableStore{o.store, o}, deaf, broker.Options{
 			Release: "test", App: "b", Shared: true, Log: apptest.Log(t),
 		})
 		o.t.Cleanup(func() {

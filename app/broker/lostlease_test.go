@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// lost is a task that an app leased to an HTTP client before the app died without sending the response.
-type lost struct {
+// lostLease is a task that an app leased to an HTTP client before the app died without sending the response.
+type lostLease struct {
 	kind    protocol.TaskKind
 	sdk     string
 	lives   bool   // the app does not die
@@ -32,7 +32,7 @@ const (
 
 // given returns the time until a poll of the client at the next app gets the task, 0 for never. The client sends a
 // heartbeat each every.
-func (l lost) given(a *app, kill func(), next func() *app, every time.Duration) time.Duration {
+func (l lostLease) given(a *app, kill func(), next func() *app, every time.Duration) time.Duration {
 	t, ctx := a.t, a.t.Context()
 	t.Helper()
 	four := 4
@@ -131,20 +131,20 @@ func (l lost) given(a *app, kill func(), next func() *app, every time.Duration) 
 func TestWhatAnAppThatDiedHadNotSaidGoesOn(t *testing.T) {
 	const flow, step = protocol.KindWorkflow, protocol.KindActivity
 	for name, c := range map[string]struct {
-		lost
+		lostLease
 		goes bool
 	}{
-		"an activity":                             {lost{kind: step, sdk: python, slots: allFree}, true},
-		"an activity of Rust":                     {lost{kind: step, sdk: rust, slots: allFree}, true},
-		"an activity, after a rest":               {lost{kind: step, sdk: python, slots: allFree, rested: true}, true},
-		"a workflow task":                         {lost{kind: flow, sdk: rust, slots: allFree}, true},
-		"a workflow task, a slot for the poll":    {lost{kind: flow, sdk: python, slots: oneUsed}, true},
-		"an activity, one is running":             {lost{kind: step, sdk: python, slots: oneUsed}, false},
-		"a workflow task, one is running":         {lost{kind: flow, sdk: rust, slots: oneUsed}, false},
-		"an activity, nothing is said of slots":   {lost{kind: step, sdk: python}, false},
-		"an activity, it is not that which polls": {lost{kind: step, sdk: python, slots: allFree, mute: true}, false},
-		"an activity that sent a heartbeat":       {lost{kind: step, sdk: python, slots: allFree, arrived: true}, false},
-		"an activity, the app lives":              {lost{kind: step, sdk: python, slots: allFree, lives: true}, false},
+		"an activity":                             {lostLease{kind: step, sdk: python, slots: allFree}, true},
+		"an activity of Rust":                     {lostLease{kind: step, sdk: rust, slots: allFree}, true},
+		"an activity, after a rest":               {lostLease{kind: step, sdk: python, slots: allFree, rested: true}, true},
+		"a workflow task":                         {lostLease{kind: flow, sdk: rust, slots: allFree}, true},
+		"a workflow task, a slot for the poll":    {lostLease{kind: flow, sdk: python, slots: oneUsed}, true},
+		"an activity, one is running":             {lostLease{kind: step, sdk: python, slots: oneUsed}, false},
+		"a workflow task, one is running":         {lostLease{kind: flow, sdk: rust, slots: oneUsed}, false},
+		"an activity, nothing is said of slots":   {lostLease{kind: step, sdk: python}, false},
+		"an activity, it is not that which polls": {lostLease{kind: step, sdk: python, slots: allFree, mute: true}, false},
+		"an activity that sent a heartbeat":       {lostLease{kind: step, sdk: python, slots: allFree, arrived: true}, false},
+		"an activity, the app lives":              {lostLease{kind: step, sdk: python, slots: allFree, lives: true}, false},
 	} {
 		for shared, within := range map[bool]time.Duration{false: 40 * time.Second, true: 80 * time.Second} {
 			if !shared && (c.lives || c.rested) {
@@ -168,11 +168,11 @@ func TestWhatAnAppThatDiedHadNotSaidGoesOn(t *testing.T) {
 	}
 	t.Run("on PostgreSQL", func(t *testing.T) { // with times a fiftieth of the standard ones
 		for name, c := range map[string]struct {
-			lost
+			lostLease
 			goes bool
 		}{
-			"free": {lost{kind: step, sdk: python, slots: allFree}, true},
-			"used": {lost{kind: step, sdk: python, slots: oneUsed}, false},
+			"free": {lostLease{kind: step, sdk: python, slots: allFree}, true},
+			"used": {lostLease{kind: step, sdk: python, slots: oneUsed}, false},
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

@@ -18,9 +18,9 @@ import (
 // report goes to the current run of the chain.
 var errGoneOn = errors.New("the parent has continued as a new run")
 
-// owed delivers one message to its target and removes it from the sender's outbox in one change, so it is delivered
-// once, however many apps try.
-func (b *Broker) owed(ctx context.Context, due store.Due) error {
+// deliverMessage delivers one message to its target and removes it from the sender's outbox in one change, so it is
+// delivered once, however many apps try.
+func (b *Broker) deliverMessage(ctx context.Context, due store.Due) error {
 	// Read the message before the change: it contains the target, whose rows the change must name.
 	var m engine.Message
 	var parent *engine.Parent
@@ -46,12 +46,12 @@ func (b *Broker) owed(ctx context.Context, due store.Due) error {
 	// A message without a run ID goes to the current run of its workflow ID: a signal, or a request to a child. The
 	// result of a child goes to the run that started the child, or to a later run of its chain.
 	if m.ToRun == "" {
-		return b.bring(ctx, due, store.Keys{
+		return b.commitMessage(ctx, due, store.Keys{
 			Workflows: []engine.WorkflowKey{{Namespace: m.Namespace, ID: m.WorkflowID}}, Current: true, AllTasks: true,
 			Chain: true, Bound: true,
-		}, current(m.Namespace, m.WorkflowID), m.Input())
+		}, currentRun(m.Namespace, m.WorkflowID), m.Input())
 	}
-	err = b.bring(ctx, due, store.Keys{Runs: []string{m.ToRun}}, func(rows store.Rows) (*engine.Run, error) {
+	err = b.commitMessage(ctx, due, store.Keys{Runs: []string{m.ToRun}}, func(rows store.Rows) (*engine.Run, error) {
 		run := rows.Run(m.ToRun)
 		// The run that started the child continued as a new run, or retention deleted it: deliver the message to the
 		// current run of its chain.
@@ -63,14 +63,14 @@ func (b *Broker) owed(ctx context.Context, due store.Due) error {
 	if !errors.Is(err, errGoneOn) {
 		return err
 	}
-	return b.bring(ctx, due, store.Keys{
+	return b.commitMessage(ctx, due, store.Keys{
 		Workflows: []engine.WorkflowKey{{Namespace: m.Namespace, ID: parent.WorkflowID}}, Current: true,
 		Former: []string{child},
-	}, current(m.Namespace, parent.WorkflowID), engine.FormerReport{Message: m, Child: child})
+	}, currentRun(m.Namespace, parent.WorkflowID), engine.FormerReport{Message: m, Child: child})
 }
 
-// current finds the current run of a workflow id.
-func current(namespace, workflow string) func(store.Rows) (*engine.Run, error) {
+// currentRun finds the current run of a workflow id.
+func currentRun(namespace, workflow string) func(store.Rows) (*engine.Run, error) {
 	return func(rows store.Rows) (*engine.Run, error) {
 		flow := rows.Workflow(engine.WorkflowKey{Namespace: namespace, ID: workflow})
 		if flow == nil {
@@ -80,8 +80,8 @@ func current(namespace, workflow string) func(store.Rows) (*engine.Run, error) {
 	}
 }
 
-// bring commits the delivery. If the target does not exist or is closed, the message is dropped.
-func (b *Broker) bring(
+// commitMessage commits the delivery. If the target does not exist or is closed, the message is dropped.
+func (b *Broker) commitMessage(
 	ctx context.Context, due store.Due, needs store.Keys, find func(store.Rows) (*engine.Run, error), in engine.Input,
 ) error {
 	needs.Runs = append(needs.Runs, due.Run)

@@ -45,7 +45,7 @@ func TestAParentHearsOfItsChildInTheSameChange(t *testing.T) {
 		kids := a.family("one", child(""))
 		parent := a.view(protocol.Target{WorkflowID: "one"}).RunID
 		a.ok(a.decide(kids[0], done()))
-		if got := a.told(parent); !strings.HasSuffix(got, " ChildRunCompleted") {
+		if got := a.eventTypes(parent); !strings.HasSuffix(got, " ChildRunCompleted") {
 			o.t.Errorf("the parent's history: %s", got)
 		}
 		if n := o.bring(a, kids[0].Workflow.RunID); n != 0 {

@@ -51,13 +51,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) completed(kind protocol.TaskKind, outcome string) {
+func (m *Metrics) countOutcome(kind protocol.TaskKind, outcome string) {
 	if m != nil {
 		m.outcomes.WithLabelValues(string(kind), outcome).Inc()
 	}
 }
 
-func (m *Metrics) unstarted(kind protocol.TaskKind) {
+func (m *Metrics) countUnstarted(kind protocol.TaskKind) {
 	if m != nil {
 		m.returns.WithLabelValues(string(kind)).Inc()
 	}
@@ -66,18 +66,18 @@ func (m *Metrics) unstarted(kind protocol.TaskKind) {
 // verdictCleared counts suspects for whose losses another task was blamed.
 const verdictCleared = "cleared"
 
-func (m *Metrics) lostProcess(l transaction.LossResult) {
+func (m *Metrics) countLostProcess(l transaction.LossResult) {
 	if m == nil {
 		return
 	}
 	m.losses.Inc()
-	m.judged(string(engine.LossSuspect), l.Suspects)
-	m.judged(string(engine.LossBlamed), l.Blamed)
-	m.judged(verdictCleared, l.Cleared)
+	m.countVerdicts(string(engine.LossSuspect), l.Suspects)
+	m.countVerdicts(string(engine.LossBlamed), l.Blamed)
+	m.countVerdicts(verdictCleared, l.Cleared)
 }
 
-// judged counts tasks by their verdict in the loss of a worker process or an executor.
-func (m *Metrics) judged(verdict string, n int) {
+// countVerdicts counts tasks by their verdict in the loss of a worker process or an executor.
+func (m *Metrics) countVerdicts(verdict string, n int) {
 	switch verdict {
 	case string(engine.LossSuspect), string(engine.LossBlamed), verdictCleared:
 		if m != nil {
@@ -86,7 +86,7 @@ func (m *Metrics) judged(verdict string, n int) {
 	}
 }
 
-func (m *Metrics) refused(reason string) {
+func (m *Metrics) countRefusal(reason string) {
 	if m != nil {
 		m.refusals.WithLabelValues(reason).Inc()
 	}

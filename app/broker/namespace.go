@@ -37,16 +37,16 @@ type namespaces struct {
 	changes int                          // of registrations: a read from before a change is not cached after it
 }
 
-// has reports whether the cache knows the namespace. Entries do not expire in an app that is alone on its database,
+// cached reports whether the cache knows the namespace. Entries do not expire in an app that is alone on its database,
 // because no other app can delete the namespace.
-func (n *namespaces) has(name string, shared bool) bool {
+func (n *namespaces) cached(name string, shared bool) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	until, ok := n.until[name]
 	return ok && (!shared || time.Now().Before(until))
 }
 
-func (n *namespaces) put(name string) {
+func (n *namespaces) add(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.until == nil || len(n.until) >= maxSpaces {
@@ -68,16 +68,16 @@ func (n *namespaces) drop(name string) {
 // next to others, once a minute.
 func (b *Broker) HasNamespace(ctx context.Context, name string) error {
 	name = transaction.NamespaceOrDefault(name)
-	if name == store.DefaultNamespace || b.namespaces.has(name, b.opt.Shared) {
+	if name == store.DefaultNamespace || b.namespaces.cached(name, b.opt.Shared) {
 		return nil
 	}
 	_, err := b.Namespace(ctx, name)
 	return err
 }
 
-// noNamespace returns the error for an unknown namespace. It names the route that creates one, since using a name does
-// not create a namespace.
-func noNamespace(name string) error {
+// namespaceNotFound returns the error for an unknown namespace. It names the route that creates one, since using a name
+// does not create a namespace.
+func namespaceNotFound(name string) error {
 	return protocol.Refuse(protocol.ReasonNamespaceNotFound, "namespace %s not found", name).
 		With("namespace", name).With("remediation", "create it with POST /api/namespaces")
 }
@@ -90,12 +90,12 @@ func (b *Broker) Namespace(ctx context.Context, name string) (protocol.Namespace
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) || n.Leaving {
-		return protocol.NamespaceView{}, noNamespace(name)
+		return protocol.NamespaceView{}, namespaceNotFound(name)
 	}
 	if err != nil {
 		return protocol.NamespaceView{}, err
 	}
-	b.namespaces.put(name)
+	b.namespaces.add(name)
 	return b.viewNamespace(n), nil
 }
 
@@ -130,7 +130,7 @@ func (b *Broker) CreateNamespace(ctx context.Context, in protocol.NamespaceReque
 	if err := protocol.CheckNamespace("name", in.Name); err != nil {
 		return protocol.NamespaceView{}, err
 	}
-	return b.putNamespace(ctx, in, func(had *store.Namespace, now history.Time) (store.Namespace, error) {
+	return b.writeNamespace(ctx, in, func(had *store.Namespace, now history.Time) (store.Namespace, error) {
 		if had != nil {
 			return store.Namespace{}, protocol.Refuse(protocol.ReasonNamespaceExists, "namespace %s is there already", in.Name).
 				With("name", in.Name)
@@ -141,16 +141,16 @@ func (b *Broker) CreateNamespace(ctx context.Context, in protocol.NamespaceReque
 
 // UpdateNamespace changes the settings that the request contains.
 func (b *Broker) UpdateNamespace(ctx context.Context, in protocol.NamespaceRequest) (protocol.NamespaceView, error) {
-	return b.putNamespace(ctx, in, func(had *store.Namespace, _ history.Time) (store.Namespace, error) {
+	return b.writeNamespace(ctx, in, func(had *store.Namespace, _ history.Time) (store.Namespace, error) {
 		if had == nil || had.Leaving {
-			return store.Namespace{}, noNamespace(in.Name)
+			return store.Namespace{}, namespaceNotFound(in.Name)
 		}
 		return *had, nil
 	})
 }
 
 // Both verbs change one row under its lock, so that two at once do not undo each other.
-func (b *Broker) putNamespace(
+func (b *Broker) writeNamespace(
 	ctx context.Context, in protocol.NamespaceRequest,
 	from func(had *store.Namespace, now history.Time) (store.Namespace, error),
 ) (protocol.NamespaceView, error) {
@@ -180,8 +180,8 @@ func (b *Broker) putNamespace(
 	if err != nil {
 		return protocol.NamespaceView{}, err
 	}
-	b.namespaces.forget(in.Name)
-	b.namespaces.put(in.Name)
+	b.namespaces.invalidate(in.Name)
+	b.namespaces.add(in.Name)
 	b.store.Quotas().Own(in.Name, n.Own)
 	return b.viewNamespace(n), nil
 }
@@ -195,7 +195,7 @@ func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.Nam
 		return out, protocol.Refuse(protocol.ReasonNamespaceBuiltIn, "namespace %s is built in and cannot be deleted", name).
 			With("name", name)
 	}
-	if err := b.leave(ctx, name, func(n store.Namespace) store.Writes {
+	if err := b.commitDeletionStep(ctx, name, func(n store.Namespace) store.Writes {
 		n.Leaving = true
 		return store.Writes{Namespaces: []store.Namespace{n}}
 	}); err != nil {
@@ -220,7 +220,7 @@ func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.Nam
 		for _, k := range c.Workers {
 			b.workers.Drop(k)
 		}
-		if err := b.takeAway(ctx, c); err != nil {
+		if err := b.deleteContents(ctx, c); err != nil {
 			return out, err
 		}
 		out.Deleted["runs"] += len(c.Runs)
@@ -228,7 +228,7 @@ func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.Nam
 		out.Deleted["workers"] += len(c.Workers)
 		out.Deleted["schedules"] += len(c.Schedules)
 	}
-	err := b.leave(ctx, name, func(store.Namespace) store.Writes {
+	err := b.commitDeletionStep(ctx, name, func(store.Namespace) store.Writes {
 		return store.Writes{DropNamespaces: []string{name}}
 	})
 	if err == nil {
@@ -237,14 +237,14 @@ func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.Nam
 	return out, err
 }
 
-// leave commits one step of the deletion of a namespace.
-func (b *Broker) leave(ctx context.Context, name string, step func(store.Namespace) store.Writes) error {
+// commitDeletionStep commits one step of the deletion of a namespace.
+func (b *Broker) commitDeletionStep(ctx context.Context, name string, step func(store.Namespace) store.Writes) error {
 	_, err := b.store.Commit(ctx, store.Transaction{
 		Needs: store.Keys{Namespaces: []string{name}},
 		Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 			n := rows.Namespace(name)
 			if n == nil {
-				return store.Writes{}, noNamespace(name)
+				return store.Writes{}, namespaceNotFound(name)
 			}
 			return step(*n), nil
 		},
@@ -252,8 +252,8 @@ func (b *Broker) leave(ctx context.Context, name string, step func(store.Namespa
 	return err
 }
 
-// takeAway removes rows in one change, whatever their state.
-func (b *Broker) takeAway(ctx context.Context, c store.Contents) error {
+// deleteContents removes rows in one change, whatever their state.
+func (b *Broker) deleteContents(ctx context.Context, c store.Contents) error {
 	_, err := b.store.Commit(ctx, store.Transaction{
 		Needs: store.Keys{Runs: c.Runs, Chain: true, Sessions: c.Sessions, Workers: c.Workers, Schedules: c.Schedules},
 		Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {

@@ -35,27 +35,27 @@ type harness struct {
 	decision *protocol.WorkflowTask // that its worker took last
 }
 
-// outage is a store that rejects writes at times, and calls a function before a read.
-type outage struct {
+// unavailableStore is a store that rejects writes at times, and calls a function before a read.
+type unavailableStore struct {
 	store.Store
 	town *harness
 }
 
-func (o outage) Commit(ctx context.Context, c store.Transaction) (any, error) {
+func (o unavailableStore) Commit(ctx context.Context, c store.Transaction) (any, error) {
 	if o.town.away.Load() {
 		return nil, store.ErrUnavailable
 	}
 	return o.Store.Commit(ctx, c)
 }
 
-func (o outage) View(ctx context.Context, fn func(store.Reader) error) error {
+func (o unavailableStore) View(ctx context.Context, fn func(store.Reader) error) error {
 	if before := o.town.reading.Swap(nil); before != nil {
 		(*before)()
 	}
 	return o.Store.View(ctx, fn)
 }
 
-func (o outage) CountUsage(ctx context.Context, namespace string) (store.UsageCount, error) {
+func (o unavailableStore) CountUsage(ctx context.Context, namespace string) (store.UsageCount, error) {
 	if o.town.counting != nil {
 		o.town.counting(namespace)
 	}
@@ -90,7 +90,7 @@ func (o *harness) app(id string, shared bool) (a *app, kill func()) {
 }
 
 func (o *harness) appWith(options broker.Options) (a *app, kill func()) {
-	b := broker.New(outage{o.store, o}, o.dispatch, options)
+	b := broker.New(unavailableStore{o.store, o}, o.dispatch, options)
 	o.dispatch.Bind(b, func(tasks []store.Leased) {
 		for _, l := range tasks {
 			b.Return(l)

@@ -40,7 +40,7 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 			Number: n, Delivery: in.Attempt, Owner: in.Owner, Why: in.Returned, Counts: in.LostCount,
 		}), "", nil
 	case in.Failure != nil:
-		b.noteSticky(run, in)
+		b.recordSticky(run, in)
 		hash := hashOf(in.Failure)
 		return transaction.UpdateRun(in.Namespace, run, needs, engine.FailTask{
 			Number: n, Holder: h, Failure: *in.Failure, Hash: hash,
@@ -55,7 +55,7 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 		//nolint:nilerr // the engine refuses what is unsupported, with all that this entails
 		return transaction.UpdateRun(in.Namespace, run, needs, refused), refused.Hash, nil
 	}
-	b.noteSticky(run, in)
+	b.recordSticky(run, in)
 	for i, c := range in.Commands {
 		if err := b.commandNeeds(in.Namespace, c, i, &needs); err != nil {
 			return store.Transaction{}, "", err
@@ -71,17 +71,17 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 	if err := b.sameArguments(ctx, run, &in); err != nil {
 		return store.Transaction{}, "", err
 	}
-	carry, err := b.carried(ctx, run, in.Commands)
+	carry, err := b.unreceivedSignals(ctx, run, in.Commands)
 	if err != nil {
 		return store.Transaction{}, "", err
 	}
-	ends, err := b.childEnds(ctx, in.Namespace, in.Commands)
+	ends, err := b.attachedChildEnds(ctx, in.Namespace, in.Commands)
 	if err != nil {
 		return store.Transaction{}, "", err
 	}
 	c := transaction.UpdateRun(in.Namespace, run, needs, engine.CompleteTask{
 		Number: n, Holder: h, Commands: in.Commands, Hash: hash, Types: types, Carry: carry, Ends: ends,
-		Code:    b.code(ctx, in),
+		Code:    b.codeOf(ctx, in),
 		Streams: in.StreamWaits, Former: func() string { return hashOf(commands) },
 	})
 	c.Recall = true

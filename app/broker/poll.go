@@ -50,13 +50,13 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 		}
 		began := time.Now()
 		for {
-			spec := b.spec(in, w)
+			spec := b.pollSpec(in, w)
 			spec.Budget = responseBudget(ctx)
 			waiter := b.dispatch.Enter(spec)
 			leased, err := waiter.Wait(ctx, wait-time.Since(began))
 			switch {
 			case errors.Is(err, dispatch.ErrDraining):
-				return b.drainAnswer(), nil
+				return b.drainStatus(), nil
 			case errors.Is(err, dispatch.ErrDrained): // the worker may poll other queues, or queues routed to it
 				in.Queues = asked
 				if w, empty, err = b.admitPoll(ctx, &in); err != nil || empty != nil {
@@ -65,14 +65,14 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 				continue
 			// Return an empty response: the worker polls again with its new registration.
 			case errors.Is(err, membership.ErrRevised):
-				return b.answer(ctx, in, nil)
+				return b.pollResponse(ctx, in, nil)
 			case errors.Is(err, dispatch.ErrGone): // its registration is over, or was forgotten here
 				next, empty, err := b.admitPoll(ctx, &in)
 				if err != nil || empty != nil {
 					return orZero(empty), err
 				}
 				if next.Incarnation != w.Incarnation {
-					return b.outlived(ctx, in, next)
+					return b.supersededPoll(ctx, in, next)
 				}
 				w = next
 				continue
@@ -85,7 +85,7 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 				}
 				return protocol.PollResponse{}, err
 			}
-			a, err := b.answer(ctx, in, leased)
+			a, err := b.pollResponse(ctx, in, leased)
 			if why := waiter.Throttled(); a.Status == protocol.PollEmpty && why != nil {
 				a.Status, a.Reason, a.WaitReason, a.Wait = protocol.PollThrottled, string(protocol.ReasonThrottled),
 					why.Why(time.UTC), why
@@ -97,20 +97,20 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 		return poll()
 	}
 	anew := w.Explicit || strings.HasPrefix(w.SDKVersion, protocol.RustSDK)
-	return b.polls.once(ctx, pollKey{w.Key(), in.PollID, wayOf(in.Kinds)}, in.Kinds, anew, poll,
-		func(refs []store.TaskRef) (protocol.PollResponse, error) { return b.again(ctx, in, w, refs) })
+	return b.polls.once(ctx, pollKey{w.Key(), in.PollID, pollSpace(in.Kinds)}, in.Kinds, anew, poll,
+		func(refs []store.TaskRef) (protocol.PollResponse, error) { return b.redeliver(ctx, in, w, refs) })
 }
 
-// outlived returns the response to a poll without an incarnation if another process has registered meanwhile. The app
-// that would know the new process's polls rejects it. At other apps the poll may come from the new process, which polls
-// again.
-func (b *Broker) outlived(
+// supersededPoll returns the response to a poll without an incarnation if another process has registered meanwhile. The
+// app that would know the new process's polls rejects it. At other apps the poll may come from the new process, which
+// polls again.
+func (b *Broker) supersededPoll(
 	ctx context.Context, in protocol.PollRequest, now *engine.Worker,
 ) (protocol.PollResponse, error) {
 	if now.HeardBy == b.opt.App {
 		return protocol.PollResponse{}, transaction.StaleWorker(now.ID)
 	}
-	return b.answer(ctx, in, nil)
+	return b.pollResponse(ctx, in, nil)
 }
 
 // admitPoll checks a poll in the order in which an operator must fix problems: the worker's identity, release, drains,
@@ -132,7 +132,7 @@ func (b *Broker) admitPoll(
 	// Record the heartbeat before any rejection: a worker behind the release gate is alive too and stays listed.
 	b.workers.RecordHeartbeat(key)
 	if in.Gated {
-		if v := b.gate(key, in.Release); !v.Allowed {
+		if v := b.checkRelease(key, in.Release); !v.Allowed {
 			return nil, &protocol.PollResponse{
 				Status: protocol.PollMismatch, Reason: v.Message, RetryAfter: mismatchMS, AppRelease: b.opt.Release,
 				Tasks: []protocol.Task{}, Undo: func() {},
@@ -140,7 +140,7 @@ func (b *Broker) admitPoll(
 		}
 	}
 	if b.isDraining() || b.workers.Drains(ctx, w) {
-		a := b.drainAnswer()
+		a := b.drainStatus()
 		return nil, &a, nil
 	}
 	if b.workers.DrainOf(w) != nil {
@@ -169,7 +169,7 @@ func (b *Broker) admitPoll(
 		return nil, &a, nil
 	}
 	// the queues that are another group's it waits for in vain, until they are routed otherwise
-	in.Queues = slices.DeleteFunc(queues, func(q string) bool { return b.elsewhere(w, q) })
+	in.Queues = slices.DeleteFunc(queues, func(q string) bool { return b.routedElsewhere(w, q) })
 	// Check the build ID after drains: a worker of a drained build must get the drain status, not an error about its
 	// build ID.
 	if in.BuildID != "" && in.BuildID != w.BuildID {
@@ -209,10 +209,10 @@ func incapable(w *engine.Worker, kinds []protocol.TaskKind) protocol.PollStatus 
 	return ""
 }
 
-// drainAnswer returns a poll response that reports whether the worker or the app drains. A worker stops polling for
+// drainStatus returns a poll response that reports whether the worker or the app drains. A worker stops polling for
 // good when it drains. When only the app drains, the worker must continue to poll, since the successor of the app needs
 // it.
-func (b *Broker) drainAnswer() protocol.PollResponse {
+func (b *Broker) drainStatus() protocol.PollResponse {
 	a := drainingResponse()
 	if b.isDraining() {
 		a.Status, a.Reason = protocol.PollUnavailable, string(protocol.ReasonBackendUnavailable)
@@ -228,25 +228,25 @@ func drainingResponse() protocol.PollResponse {
 	}
 }
 
-// narrow records whether the last response with tasks to polls for these kinds was returned. Sizes are known before
-// tasks are leased; if a response is refused nevertheless, the next one carries a single task.
-func (b *Broker) narrow(k engine.WorkerKey, kinds []protocol.TaskKind, returned bool) {
+// limitToOneTask records whether the last response with tasks to polls for these kinds was returned. Sizes are known
+// before tasks are leased; if a response is refused nevertheless, the next one carries a single task.
+func (b *Broker) limitToOneTask(k engine.WorkerKey, kinds []protocol.TaskKind, returned bool) {
 	b.workers.With(k, func(h *membership.TrackedWorker) {
 		switch {
 		case returned && h.Narrow == nil:
-			h.Narrow = map[string]bool{wayOf(kinds): true}
+			h.Narrow = map[string]bool{pollSpace(kinds): true}
 		case returned:
-			h.Narrow[wayOf(kinds)] = true
+			h.Narrow[pollSpace(kinds)] = true
 		case len(h.Narrow) > 0:
-			delete(h.Narrow, wayOf(kinds))
+			delete(h.Narrow, pollSpace(kinds))
 		}
 	})
 }
 
 // No more of a kind is waited for than the worker has slots, nor than the poll may carry.
-func (b *Broker) spec(in protocol.PollRequest, w *engine.Worker) dispatch.Spec {
+func (b *Broker) pollSpec(in protocol.PollRequest, w *engine.Worker) dispatch.Spec {
 	b.workers.With(w.Key(), func(h *membership.TrackedWorker) {
-		if len(h.Narrow) > 0 && h.Narrow[wayOf(in.Kinds)] {
+		if len(h.Narrow) > 0 && h.Narrow[pollSpace(in.Kinds)] {
 			in.Max = 1
 		}
 	})
@@ -274,8 +274,8 @@ func (b *Broker) spec(in protocol.PollRequest, w *engine.Worker) dispatch.Spec {
 	}
 }
 
-// answer converts leases to tasks. If that fails, it returns the leased tasks at once.
-func (b *Broker) answer(
+// pollResponse converts leases to tasks. If that fails, it returns the leased tasks at once.
+func (b *Broker) pollResponse(
 	ctx context.Context, in protocol.PollRequest, leased []store.Leased,
 ) (protocol.PollResponse, error) {
 	a := protocol.PollResponse{
@@ -291,16 +291,16 @@ func (b *Broker) answer(
 	}
 	key := engine.WorkerKey{Namespace: transaction.NamespaceOrDefault(in.Namespace), ID: in.WorkerID}
 	b.workers.Gave(key)
-	b.narrow(key, in.Kinds, false)
+	b.limitToOneTask(key, in.Kinds, false)
 	undo := sync.OnceFunc(func() {
-		b.narrow(key, in.Kinds, true)
+		b.limitToOneTask(key, in.Kinds, true)
 		for _, r := range refs {
-			b.giveBack(r)
+			b.returnTask(r)
 		}
 	})
 	for _, l := range leased {
 		if l.Claimed && l.Session.Door == engine.DoorWorkflow {
-			b.async(func(ctx context.Context) { b.freeSuperseded(ctx, l.Session) })
+			b.async(func(ctx context.Context) { b.releaseSuperseded(ctx, l.Session) })
 		}
 	}
 	tasks, err := b.tasks(ctx, in, leased)
@@ -312,9 +312,9 @@ func (b *Broker) answer(
 		return a, nil
 	}
 	// The sizes of tasks are not known as well as this for a run that an earlier build started.
-	if n := fitting(tasks); n < len(tasks) {
+	if n := fittingTasks(tasks); n < len(tasks) {
 		for _, r := range refs[n:] {
-			b.giveBack(r)
+			b.returnTask(r)
 		}
 		tasks, refs = tasks[:n], refs[:n]
 	}
@@ -331,7 +331,7 @@ func (b *Broker) storeTime() history.Time {
 }
 
 // Return undoes a lease whose task never reached a worker: it counts for nothing, and the task is ready again.
-func (b *Broker) Return(l store.Leased) { b.giveBack(refOf(l)) }
+func (b *Broker) Return(l store.Leased) { b.returnTask(refOf(l)) }
 
 // refOf returns the reference of a delivery; a query task is referenced by its ID.
 func refOf(l store.Leased) store.TaskRef {
@@ -346,9 +346,9 @@ func refOf(l store.Leased) store.TaskRef {
 	return store.TaskRef{Kind: l.Kind, Run: l.Head.ID, Seq: a.Seq, Delivery: a.Delivery, Again: a.Again}
 }
 
-// giveBack undoes a delivery whose response failed. It retries until the lease would expire, since the task waits for
+// returnTask undoes a delivery whose response failed. It retries until the lease would expire, since the task waits for
 // that long otherwise.
-func (b *Broker) giveBack(ref store.TaskRef) {
+func (b *Broker) returnTask(ref store.TaskRef) {
 	if ref.Kind.Asked() {
 		b.async(func(ctx context.Context) {
 			if err := b.questions.Requeue(ctx, ref.Run, ref.Delivery); err != nil {
@@ -360,7 +360,7 @@ func (b *Broker) giveBack(ref store.TaskRef) {
 	b.persist(func(ctx context.Context) error {
 		o, err := transaction.ReturnUndelivered(ctx, b.store, ref)
 		if err == nil {
-			b.returned(ref.Kind, ref.Run, ref.Seq, o)
+			b.logReturned(ref.Kind, ref.Run, ref.Seq, o)
 		}
 		if err != nil && protocol.ReasonOf(err) == "" && !errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil {
 			b.log.Error().Err(err).Str("run_id", ref.Run).Msg("failed to undo the lease of an undelivered task")
@@ -369,21 +369,21 @@ func (b *Broker) giveBack(ref store.TaskRef) {
 	})
 }
 
-// Returns in a row without a start that are logged one by one; after that only each returnsApart'th is logged.
+// Returns in a row without a start that are logged one by one; after that only each returnLogInterval'th is logged.
 const (
-	returnsReported = 6
-	returnsApart    = 50
+	loggedReturns     = 6
+	returnLogInterval = 50
 )
 
-// returned reports a task that was returned again without a start, from the third return in a row on: a single return
-// has many harmless causes.
-func (b *Broker) returned(kind protocol.TaskKind, run string, seq int64, o transaction.Outcome) {
+// logReturned reports a task that was returned again without a start, from the third return in a row on: a single
+// return has many harmless causes.
+func (b *Broker) logReturned(kind protocol.TaskKind, run string, seq int64, o transaction.Outcome) {
 	n := o.Returned
 	if n < engine.ReturnedOften {
 		return
 	}
-	b.opt.Metrics.unstarted(kind)
-	if n < returnsReported || n%returnsApart == 0 {
+	b.opt.Metrics.countUnstarted(kind)
+	if n < loggedReturns || n%returnLogInterval == 0 {
 		b.log.Warn().Str("run_id", run).Str("kind", string(kind)).Int64("seq", seq).Str("queue", o.Run.Queue).
 			Int("returns", n).Msg("task returned again without having been started")
 	}

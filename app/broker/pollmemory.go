@@ -18,8 +18,8 @@ import (
 // The response of a poll may be lost after the poll leased tasks. If the repeated poll were a new one, these tasks
 // would wait until their leases expire, and the worker would receive further tasks for which it has no slot.
 
-// pollKept is the time for which the result of a poll_request_id stays in memory.
-const pollKept = 120 * time.Second
+// pollRetention is the time for which the result of a poll_request_id stays in memory.
+const pollRetention = 120 * time.Second
 
 // pollMemory answers a repeated poll with the tasks of the first one, so that a lost response costs no lease.
 type pollMemory struct {
@@ -27,12 +27,12 @@ type pollMemory struct {
 	polls map[pollKey]*pollEntry
 }
 
-// sweep deletes the polls that ended more than pollKept ago.
+// sweep deletes the polls that ended more than pollRetention ago.
 func (m *pollMemory) sweep(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for k, e := range m.polls {
-		if !e.at.IsZero() && now.Sub(e.at) > pollKept {
+		if !e.at.IsZero() && now.Sub(e.at) > pollRetention {
 			delete(m.polls, k)
 		}
 	}
@@ -43,7 +43,7 @@ func (m *pollMemory) sweep(now time.Time) {
 type pollKey struct {
 	worker engine.WorkerKey
 	id     string
-	way    string
+	space  string
 }
 
 // pollEntry is an open poll, or the tasks that a completed poll leased. It contains only task IDs: a task's page of
@@ -51,7 +51,7 @@ type pollKey struct {
 type pollEntry struct {
 	kinds   []protocol.TaskKind
 	done    chan struct{}   // closed once given and undo are set
-	given   []store.TaskRef // none: nothing was leased, or the poll failed
+	tasks   []store.TaskRef // none: nothing was leased, or the poll failed
 	undo    func()
 	at      time.Time
 	readers int // responses with these tasks, minus undelivered ones; guarded by pollMemory.mu
@@ -68,7 +68,7 @@ func (m *pollMemory) once(
 		if first {
 			a, err := poll()
 			if err == nil && a.Status == protocol.PollLeased {
-				e.given, e.undo = given(a.Tasks), a.Undo
+				e.tasks, e.undo = taskRefs(a.Tasks), a.Undo
 			}
 			m.finish(k, e)
 			return m.read(k, e, a), err
@@ -87,8 +87,8 @@ func (m *pollMemory) once(
 		case <-ctx.Done():
 			return protocol.PollResponse{}, context.Cause(ctx)
 		}
-		if e.given != nil && m.join(k, e) {
-			switch a, err := again(e.given); {
+		if e.tasks != nil && m.join(k, e) {
+			switch a, err := again(e.tasks); {
 			case err != nil:
 				m.read(k, e, a).Undo() // nothing is delivered with this answer
 				return protocol.PollResponse{}, err
@@ -117,7 +117,7 @@ func (m *pollMemory) entry(k pollKey, kinds []protocol.TaskKind) (*pollEntry, bo
 	if m.polls == nil {
 		m.polls = map[pollKey]*pollEntry{}
 	}
-	if e, ok := m.polls[k]; ok && (e.at.IsZero() || time.Since(e.at) <= pollKept) {
+	if e, ok := m.polls[k]; ok && (e.at.IsZero() || time.Since(e.at) <= pollRetention) {
 		return e, false
 	}
 	e := &pollEntry{kinds: kinds, done: make(chan struct{}), readers: 1}
@@ -130,7 +130,7 @@ func (m *pollMemory) finish(k pollKey, e *pollEntry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e.at = time.Now()
-	if e.given == nil {
+	if e.tasks == nil {
 		delete(m.polls, k)
 	}
 	close(e.done)
@@ -149,7 +149,7 @@ func (m *pollMemory) join(k pollKey, e *pollEntry) bool {
 
 // read is an entry's answer for one caller. Its tasks go back when no answer that carried them could be delivered.
 func (m *pollMemory) read(k pollKey, e *pollEntry, a protocol.PollResponse) protocol.PollResponse {
-	if e.given == nil {
+	if e.tasks == nil {
 		return a
 	}
 	a.Undo = sync.OnceFunc(func() {
@@ -176,8 +176,8 @@ func (m *pollMemory) forget(k pollKey, e *pollEntry) {
 	}
 }
 
-// given returns references to tasks by their deliveries, and to query tasks by their IDs.
-func given(tasks []protocol.Task) []store.TaskRef {
+// taskRefs returns references to tasks by their deliveries, and to query tasks by their IDs.
+func taskRefs(tasks []protocol.Task) []store.TaskRef {
 	refs := make([]store.TaskRef, len(tasks))
 	for i, t := range tasks {
 		r := store.TaskRef{Kind: t.Kind}
@@ -197,9 +197,9 @@ func given(tasks []protocol.Task) []store.TaskRef {
 	return refs
 }
 
-// again returns the tasks of an earlier poll in their current state, or no tasks if the worker no longer holds one of
-// them.
-func (b *Broker) again(
+// redeliver returns the tasks of an earlier poll in their current state, or no tasks if the worker no longer holds one
+// of them.
+func (b *Broker) redeliver(
 	ctx context.Context, in protocol.PollRequest, w *engine.Worker, refs []store.TaskRef,
 ) (protocol.PollResponse, error) {
 	now, err := b.store.Now(ctx)
@@ -243,11 +243,11 @@ func (b *Broker) leaseOf(
 		return store.Leased{Kind: ref.Kind, Question: &q}, err == nil && !q.Over && q.Owner != "" &&
 			q.Attempt == ref.Delivery, err
 	}
-	run, err := r.Step(ctx, ref.Run, stepOf(ref))
+	run, err := r.Step(ctx, ref.Run, activitySeq(ref))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return l, false, err
 	}
-	l, ok = stillHeld(ctx, r, run, ref, now)
+	l, ok = currentLease(ctx, r, run, ref, now)
 	return l, ok, nil
 }
 
@@ -264,8 +264,8 @@ func holderOf(l store.Leased) (by engine.Lease) {
 	return by
 }
 
-// wayOf returns the ID space of polls for these kinds; see pollKey.
-func wayOf(kinds []protocol.TaskKind) string {
+// pollSpace returns the ID space of polls for these kinds; see pollKey.
+func pollSpace(kinds []protocol.TaskKind) string {
 	if !slices.ContainsFunc(kinds, func(k protocol.TaskKind) bool {
 		return k != protocol.KindWorkflow && k != protocol.KindValidation
 	}) {
@@ -276,7 +276,7 @@ func wayOf(kinds []protocol.TaskKind) string {
 
 // leasedBefore returns tasks that an app without this poll in its memory leased to the poll: another app, this app
 // before a restart, or this app if the database failed before it confirmed a commit. Each lease contains the ID of its
-// poll. leasedBefore reads the store only within pollKept after the worker connected here or after a poll with an
+// poll. leasedBefore reads the store only within pollRetention after the worker connected here or after a poll with an
 // unknown outcome; on a shared database, also for every poll of a worker that may call any app, as behind a load
 // balancer.
 func (b *Broker) leasedBefore(
@@ -291,14 +291,14 @@ func (b *Broker) leasedBefore(
 			last = h.Unsure
 		}
 	})
-	if (last.IsZero() || time.Since(last) > pollKept) && (w.Explicit || !b.workers.InCompany()) {
+	if (last.IsZero() || time.Since(last) > pollRetention) && (w.Explicit || !b.workers.InCompany()) {
 		return protocol.PollResponse{}, nil
 	}
 	leased, err := b.leasedUnder(ctx, store.Process{Worker: w.Key(), Incarnation: w.Incarnation}, "", in.PollID, in.Kinds)
 	if err != nil || len(leased) == 0 {
 		return protocol.PollResponse{}, err
 	}
-	return b.answer(ctx, in, leased)
+	return b.pollResponse(ctx, in, leased)
 }
 
 // leasedUnder returns the tasks of these kinds that are leased to a process under one poll ID, in one run or, with "",
@@ -307,21 +307,21 @@ func (b *Broker) leasedBefore(
 func (b *Broker) leasedUnder(
 	ctx context.Context, p store.Process, run, poll string, kinds []protocol.TaskKind,
 ) (leased []store.Leased, err error) {
-	found, err := b.heldUnder(ctx, p, run, poll, kinds)
+	found, err := b.readLeasedUnder(ctx, p, run, poll, kinds)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
 	for _, l := range found {
-		// heldUnder does not return deliveries that have ended.
+		// readLeasedUnder does not return deliveries that have ended.
 		if err := transaction.RecordRedelivery(ctx, b.store, refOf(l)); err != nil && protocol.ReasonOf(err) == "" {
 			return nil, err
 		}
 	}
-	return b.heldUnder(ctx, p, run, poll, kinds)
+	return b.readLeasedUnder(ctx, p, run, poll, kinds)
 }
 
-// heldUnder reads the tasks of leasedUnder from the store.
-func (b *Broker) heldUnder(
+// readLeasedUnder reads the tasks of leasedUnder from the store.
+func (b *Broker) readLeasedUnder(
 	ctx context.Context, p store.Process, of, poll string, kinds []protocol.TaskKind,
 ) (leased []store.Leased, err error) {
 	now, err := b.store.Now(ctx)
@@ -337,11 +337,11 @@ func (b *Broker) heldUnder(
 			if ref.PollID != poll || of != "" && ref.Run != of || !slices.Contains(kinds, ref.Kind) {
 				continue
 			}
-			run, err := r.Step(ctx, ref.Run, stepOf(ref))
+			run, err := r.Step(ctx, ref.Run, activitySeq(ref))
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err
 			}
-			if l, ok := stillHeld(ctx, r, run, ref, now); ok {
+			if l, ok := currentLease(ctx, r, run, ref, now); ok {
 				leased = append(leased, l)
 			}
 		}
@@ -350,16 +350,16 @@ func (b *Broker) heldUnder(
 	return leased, err
 }
 
-// stepOf is the activity that a delivery is of, 0 for a workflow task.
-func stepOf(ref store.TaskRef) int64 {
+// activitySeq is the activity that a delivery is of, 0 for a workflow task.
+func activitySeq(ref store.TaskRef) int64 {
 	if ref.Kind == protocol.KindWorkflow {
 		return 0
 	}
 	return ref.Seq
 }
 
-// stillHeld returns the lease of a task of an earlier poll, if the worker still holds the lease.
-func stillHeld(
+// currentLease returns the lease of a task of an earlier poll, if the worker still holds the lease.
+func currentLease(
 	ctx context.Context, r store.Reader, run *engine.Run, ref store.TaskRef, now time.Time,
 ) (store.Leased, bool) {
 	if run == nil {

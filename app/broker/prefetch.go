@@ -70,8 +70,8 @@ func (a *historyPrefetch) takePage(run string, after, through int64, most int) [
 	return nil
 }
 
-// historyPage is a page of a run's history, from memory where it is there.
-func (b *Broker) historyPage(
+// pageOfHistory is a page of a run's history, from memory where it is there.
+func (b *Broker) pageOfHistory(
 	ctx context.Context, run string, after, through int64, size int,
 ) (protocol.HistoryPage, error) {
 	if events := b.prefetch.takePage(run, after, through, min(max(1, size), transaction.MaxPage)); events != nil {

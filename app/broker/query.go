@@ -42,7 +42,7 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 		return protocol.QueryResponse{}, err
 	}
 	q := querytask.Of(protocol.KindQuery, &run.Head, in.QueryName, "")
-	if err := b.answerable(ctx, &q); err != nil {
+	if err := b.checkQueryWorker(ctx, &q); err != nil {
 		return protocol.QueryResponse{}, err
 	}
 	// Arguments are encoded last, so that a refused query costs no memory for them.
@@ -63,7 +63,7 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 	// side effects, so the caller may retry it.
 	case errors.Is(err, querytask.ErrUnanswered), errors.Is(err, querytask.ErrUnclaimed):
 		return protocol.QueryResponse{}, protocol.Refuse(
-			protocol.ReasonQueryTimeout, "no worker answered query %s in time%s", in.QueryName, whoHas(err),
+			protocol.ReasonQueryTimeout, "no worker answered query %s in time%s", in.QueryName, silentWorkers(err),
 		)
 	case err != nil:
 		return protocol.QueryResponse{}, err
@@ -83,12 +83,12 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 	return a, nil
 }
 
-// answerable rejects a query that no worker can run: the type has no such query, or no live worker of the task queue
-// runs the type and accepts queries.
-func (b *Broker) answerable(ctx context.Context, q *store.Question) error {
+// checkQueryWorker rejects a query that no worker can run: the type has no such query, or no live worker of the task
+// queue runs the type and accepts queries.
+func (b *Broker) checkQueryWorker(ctx context.Context, q *store.Question) error {
 	// Search for a worker first, because the search may load the declarations of other apps. An unknown query is
 	// rejected with its own reason, even if no worker is alive.
-	ok, err := b.someWorker(ctx, q)
+	ok, err := b.hasQueryWorker(ctx, q)
 	switch {
 	case err != nil:
 		return err

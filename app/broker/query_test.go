@@ -12,19 +12,19 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-type asked struct {
+type queryResult struct {
 	answer protocol.QueryResponse
 	err    error
 }
 
 // ask sends a query and waits for it elsewhere.
-func (a *app) ask(workflow, name string) <-chan asked {
-	done := make(chan asked, 1)
+func (a *app) ask(workflow, name string) <-chan queryResult {
+	done := make(chan queryResult, 1)
 	go func() {
 		got, err := a.Query(a.t.Context(), protocol.QueryRequest{
 			Target: protocol.Target{WorkflowID: workflow}, QueryName: name, Input: []byte(`["k"]`),
 		})
-		done <- asked{got, err}
+		done <- queryResult{got, err}
 	}()
 	return done
 }

@@ -35,7 +35,7 @@ func (b *Broker) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Lease
 func (b *Broker) canAnswer(q *store.Question, also func(*engine.Worker) bool) bool {
 	now := time.Now()
 	for _, w := range b.workers.All(q.Namespace) {
-		if b.workers.Alive(w, now) && w.Worker.Serves(q.Queue) && !b.elsewhere(w.Worker, q.Queue) &&
+		if b.workers.Alive(w, now) && w.Worker.Serves(q.Queue) && !b.routedElsewhere(w.Worker, q.Queue) &&
 			querytask.Takes(w.Worker, q) && also(w.Worker) {
 			return true
 		}
@@ -43,29 +43,29 @@ func (b *Broker) canAnswer(q *store.Question, also func(*engine.Worker) bool) bo
 	return false
 }
 
-// avoids reports whether a worker process holds a blamed task and another process may run the query task: the process
-// of a blamed task may end at any time, and the reply would be lost with it.
-func (b *Broker) avoids(w *engine.Worker, q *store.Question) bool {
+// avoidsProcess reports whether a worker process holds a blamed task and another process may run the query task: the
+// process of a blamed task may end at any time, and the reply would be lost with it.
+func (b *Broker) avoidsProcess(w *engine.Worker, q *store.Question) bool {
 	isolated := func(w *engine.Worker) bool {
 		return b.dispatch.Isolated(store.Process{Worker: w.Key(), Incarnation: w.Incarnation})
 	}
 	return isolated(w) && b.canAnswer(q, func(o *engine.Worker) bool { return o.ID != w.ID && !isolated(o) })
 }
 
-// someWorker reports whether a live worker of the task queue may run a query task. If no worker that this app knows
+// hasQueryWorker reports whether a live worker of the task queue may run a query task. If no worker that this app knows
 // may, it loads the workers that only other apps know.
-func (b *Broker) someWorker(ctx context.Context, q *store.Question) (bool, error) {
+func (b *Broker) hasQueryWorker(ctx context.Context, q *store.Question) (bool, error) {
 	all := func(*engine.Worker) bool { return true }
 	// Workers that send their heartbeats to this app are in memory, so check them first.
 	if found := b.canAnswer(q, all); found || !b.opt.Shared {
 		return found, nil
 	}
-	err := b.learn(ctx, q.Namespace, q.Queue)
+	err := b.loadWorkers(ctx, q.Namespace, q.Queue)
 	return b.canAnswer(q, all), err
 }
 
-// whoHas names the workers that leased a query task and did not reply.
-func whoHas(err error) string {
+// silentWorkers names the workers that leased a query task and did not reply.
+func silentWorkers(err error) string {
 	var s *querytask.Silent
 	if !errors.As(err, &s) {
 		return ""
@@ -73,8 +73,8 @@ func whoHas(err error) string {
 	return ": it was taken by " + strings.Join(s.Workers, ", ")
 }
 
-// learn reads the workers of a queue that other apps registered.
-func (b *Broker) learn(ctx context.Context, ns, queue string) error {
+// loadWorkers reads the workers of a queue that other apps registered.
+func (b *Broker) loadWorkers(ctx context.Context, ns, queue string) error {
 	return b.store.View(ctx, func(r store.Reader) error {
 		mark := b.workers.Mark()
 		list, err := r.Workers(ctx, store.WorkerQuery{Namespace: ns, Queue: queue, Limit: 1000})
@@ -85,8 +85,8 @@ func (b *Broker) learn(ctx context.Context, ns, queue string) error {
 	})
 }
 
-// questionTask returns a leased query task in the form that the worker gets.
-func (b *Broker) questionTask(ctx context.Context, in protocol.PollRequest, l store.Leased) (protocol.Task, error) {
+// leasedQueryTask returns a leased query task in the form that the worker gets.
+func (b *Broker) leasedQueryTask(ctx context.Context, in protocol.PollRequest, l store.Leased) (protocol.Task, error) {
 	if l.Kind == protocol.KindValidation {
 		t, err := b.validationTask(ctx, l.Question, in.PagedQueries)
 		return protocol.Task{Kind: l.Kind, Validation: t}, err
@@ -95,8 +95,8 @@ func (b *Broker) questionTask(ctx context.Context, in protocol.PollRequest, l st
 	return protocol.Task{Kind: l.Kind, Query: t}, err
 }
 
-// completeQuestion passes a worker's reply to the caller of the query.
-func (b *Broker) completeQuestion(ctx context.Context, in protocol.CompleteItem) (outcome string, err error) {
+// completeQueryTask passes a worker's reply to the caller of the query.
+func (b *Broker) completeQueryTask(ctx context.Context, in protocol.CompleteItem) (outcome string, err error) {
 	q, err := b.questions.Get(ctx, in.TaskID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return "", err
@@ -121,8 +121,8 @@ func (b *Broker) completeQuestion(ctx context.Context, in protocol.CompleteItem)
 	return b.questions.Complete(ctx, q, store.Reply{Result: in.Result.Blob, Failure: in.Failure})
 }
 
-// questionPage returns a further page of history for a leased query task, up to the last event at the query's arrival.
-func (b *Broker) questionPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
+// queryTaskPage returns a further page of history for a leased query task, up to the last event at the query's arrival.
+func (b *Broker) queryTaskPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
 	q, err := b.questions.Get(ctx, in.TaskID)
 	switch {
 	case errors.Is(err, store.ErrNotFound),

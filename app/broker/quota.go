@@ -30,8 +30,8 @@ const (
 // retryLater is the Retry-After, in seconds, of a request that needs other work to end or data to be deleted first.
 const retryLater = 30
 
-// exceeded returns the refusal of new work of a client, or nil if no quota is exceeded.
-func exceeded(namespace string, x *engine.QuotaExceeded) error {
+// quotaRefusal returns the refusal of new work of a client, or nil if no quota is exceeded.
+func quotaRefusal(namespace string, x *engine.QuotaExceeded) error {
 	if x == nil {
 		return nil
 	}
@@ -67,9 +67,9 @@ func (b *Broker) pace(ctx context.Context, namespace string, bytes int) error {
 	}
 }
 
-// counted counts err if it is a refusal by a quota. It is called once per verb, because the committer may decide a
-// change more than once.
-func (b *Broker) counted(namespace, what string, err error) error {
+// countQuotaRefusal counts err if it is a refusal by a quota. It is called once per verb, because the committer may
+// decide a change more than once.
+func (b *Broker) countQuotaRefusal(namespace, what string, err error) error {
 	var e *protocol.Error
 	if errors.As(err, &e) && e.Reason == protocol.ReasonQuotaExceeded {
 		q, _ := e.Details["quota"].(protocol.Quota)

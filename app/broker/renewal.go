@@ -25,30 +25,30 @@ const (
 	mostPatience = 3 * time.Second
 	// leastPatience is the shortest: where leases are so short that less would be left, each heartbeat is stored at once.
 	leastPatience = time.Second
-	// mostRenewed is the maximum number of sessions that one change renews; later renewals wait until the change has
+	// maxRenewed is the maximum number of sessions that one change renews; later renewals wait until the change has
 	// ended.
-	mostRenewed = 4096
+	maxRenewed = 4096
 )
 
 // renewals are the heartbeats whose sessions wait to be renewed together.
 type renewals struct {
-	mu      sync.Mutex // guards all below, and the contents of a gathering until it is closed
-	waiting *gathering // nil: none waits
+	mu      sync.Mutex    // guards all below, and the contents of a gathering until it is closed
+	waiting *renewalBatch // nil: none waits
 }
 
-// gathering collects renewals for one change.
-type gathering struct {
-	parts []*renewed
-	size  int
-	due   time.Time
-	now   chan struct{} // closed when the renewals must be committed at once
-	hurry func()        // closes now, once
-	done  chan struct{} // closed when the parts have their outcomes, or err is why they have none
-	err   error
+// renewalBatch collects renewals for one change.
+type renewalBatch struct {
+	parts     []*workerRenewals
+	size      int
+	due       time.Time
+	now       chan struct{} // closed when the renewals must be committed at once
+	commitNow func()        // closes now, once
+	done      chan struct{} // closed when the parts have their outcomes, or err is why they have none
+	err       error
 }
 
-// renewed holds the renewals of one heartbeat.
-type renewed struct {
+// workerRenewals holds the renewals of one heartbeat.
+type workerRenewals struct {
 	caller   *auth.Principal
 	worker   engine.WorkerKey
 	sessions []protocol.SessionRenewal
@@ -61,12 +61,12 @@ type renewal struct {
 	err     error
 }
 
-// errApart means that another app has locked the row of the session; a separate change renews this session.
-var errApart = errors.New("another app has it")
+// errRowLocked means that another app has locked the row of the session; a separate change renews this session.
+var errRowLocked = errors.New("another app has it")
 
-// patience returns how long a worker's renewals may wait for renewals of other workers. A worker that runs tasks or
-// drains does not wait; while the app drains, no worker waits.
-func (b *Broker) patience(w *engine.Worker, in *protocol.WorkerHeartbeat) time.Duration {
+// maxRenewalDelay returns how long a worker's renewals may wait for renewals of other workers. A worker that runs tasks
+// or drains does not wait; while the app drains, no worker waits.
+func (b *Broker) maxRenewalDelay(w *engine.Worker, in *protocol.WorkerHeartbeat) time.Duration {
 	if !in.Patient || len(in.Leases) > 0 || in.Draining || b.isDraining() {
 		return 0
 	}
@@ -100,7 +100,7 @@ func (b *Broker) renewSessions(
 		case r.Resume:
 			resumes, resumePlaces = append(resumes, r), append(resumePlaces, i)
 		case r.GivenUp: // concurrently, so that the committer stores them in one batch
-			apart.Go(func() { states[i] = b.giveUpSession(ctx, w, r) })
+			apart.Go(func() { states[i] = b.releaseGivenUp(ctx, w, r) })
 		default:
 			sound, places = append(sound, r), append(places, i)
 		}
@@ -112,14 +112,14 @@ func (b *Broker) renewSessions(
 			}
 		})
 	}
-	for from := 0; from < len(sound); from += mostRenewed {
-		some := sound[from:min(from+mostRenewed, len(sound))]
-		part := &renewed{caller: auth.BoundFrom(ctx), worker: w, sessions: some}
-		g := b.gather(part, patience)
+	for from := 0; from < len(sound); from += maxRenewed {
+		some := sound[from:min(from+maxRenewed, len(sound))]
+		part := &workerRenewals{caller: auth.BoundFrom(ctx), worker: w, sessions: some}
+		g := b.joinRenewalBatch(part, patience)
 		select {
 		case <-g.done:
 		case <-ctx.Done():
-			g = &gathering{err: context.Cause(ctx)}
+			g = &renewalBatch{err: context.Cause(ctx)}
 		}
 		for i, r := range some {
 			out := renewal{err: g.err}
@@ -138,8 +138,8 @@ func (b *Broker) renewedState(
 	ctx context.Context, w engine.WorkerKey, r protocol.SessionRenewal, out renewal,
 ) protocol.SessionState {
 	key := engine.SessionKey{Namespace: w.Namespace, ID: r.SessionID}
-	if errors.Is(out.err, errApart) {
-		c, err := transaction.UpdateSession(ctx, b.store, b.dispatch, key, renews(w, r))
+	if errors.Is(out.err, errRowLocked) {
+		c, err := transaction.UpdateSession(ctx, b.store, b.dispatch, key, renewInput(w, r))
 		out = renewal{c.Session, err}
 	}
 	if err := b.hideSession(ctx, key, out.err); err != nil {
@@ -152,42 +152,42 @@ func (b *Broker) renewedState(
 	}
 }
 
-func renews(w engine.WorkerKey, r protocol.SessionRenewal) engine.RenewSession {
+func renewInput(w engine.WorkerKey, r protocol.SessionRenewal) engine.RenewSession {
 	return engine.RenewSession{SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: r.Epoch}}
 }
 
-// gather adds a part to the waiting gathering and ensures that it is committed within patience. The first part creates
-// the gathering, and the shortest patience determines its time.
-func (b *Broker) gather(part *renewed, patience time.Duration) *gathering {
+// joinRenewalBatch adds a part to the waiting gathering and ensures that it is committed within patience. The first
+// part creates the gathering, and the shortest patience determines its time.
+func (b *Broker) joinRenewalBatch(part *workerRenewals, patience time.Duration) *renewalBatch {
 	r := &b.renewals
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if g := r.waiting; g != nil && g.size+len(part.sessions) > mostRenewed {
-		g.hurry()
+	if g := r.waiting; g != nil && g.size+len(part.sessions) > maxRenewed {
+		g.commitNow()
 		r.waiting = nil
 	}
 	g := r.waiting
 	if g == nil {
-		g = &gathering{now: make(chan struct{}), done: make(chan struct{})}
-		g.hurry = sync.OnceFunc(func() { close(g.now) })
+		g = &renewalBatch{now: make(chan struct{}), done: make(chan struct{})}
+		g.commitNow = sync.OnceFunc(func() { close(g.now) })
 		r.waiting = g
-		b.async(func(ctx context.Context) { b.renewTogether(ctx, g) })
+		b.async(func(ctx context.Context) { b.commitRenewals(ctx, g) })
 	}
 	g.parts = append(g.parts, part)
 	g.size += len(part.sessions)
 	switch due := time.Now().Add(patience); {
 	// A renewal that cannot wait commits the whole gathering at once.
 	case patience <= 0:
-		g.hurry()
+		g.commitNow()
 	case g.due.IsZero() || due.Before(g.due):
 		g.due = due
-		time.AfterFunc(patience, g.hurry)
+		time.AfterFunc(patience, g.commitNow)
 	}
 	return g
 }
 
-// renewTogether commits a gathering when it is due.
-func (b *Broker) renewTogether(ctx context.Context, g *gathering) {
+// commitRenewals commits a gathering when it is due.
+func (b *Broker) commitRenewals(ctx context.Context, g *renewalBatch) {
 	defer close(g.done)
 	select {
 	case <-g.now:
@@ -233,25 +233,25 @@ func (b *Broker) renewTogether(ctx context.Context, g *gathering) {
 	}
 }
 
-func (p *renewed) decide(
+func (p *workerRenewals) decide(
 	rows store.Rows, next map[engine.SessionKey]*engine.Session, r protocol.SessionRenewal, now time.Time,
 ) (engine.SessionChange, error) {
 	s, err := p.session(rows, next, r)
 	if err != nil {
 		return engine.SessionChange{}, err
 	}
-	return engine.DecideSession(s, renews(p.worker, r), now)
+	return engine.DecideSession(s, renewInput(p.worker, r), now)
 }
 
 // session returns a session that the heartbeat names: its version in next if an earlier renewal of the change decided
-// one, else its row. The error is errApart if another app has locked the row, and transaction.SessionNotFound if the
-// session does not exist or the caller may not see it.
-func (p *renewed) session(
+// one, else its row. The error is errRowLocked if another app has locked the row, and transaction.SessionNotFound if
+// the session does not exist or the caller may not see it.
+func (p *workerRenewals) session(
 	rows store.Rows, next map[engine.SessionKey]*engine.Session, r protocol.SessionRenewal,
 ) (*engine.Session, error) {
 	key := engine.SessionKey{Namespace: p.worker.Namespace, ID: r.SessionID}
 	if rows.Apart(key) {
-		return nil, errApart
+		return nil, errRowLocked
 	}
 	s := next[key]
 	if s == nil {
@@ -268,22 +268,22 @@ func (p *renewed) session(
 // after an overload, workers resume thousands of sessions. The worker drops the state of a session that is refused.
 func (b *Broker) resumeSessions(ctx context.Context, w *engine.Worker, asked []protocol.SessionRenewal) []renewal {
 	if w.Release != "" { // a worker of the HTTP contract names none and is not subject to the release gate
-		if v := b.gate(w.Key(), w.Release); !v.Allowed {
+		if v := b.checkRelease(w.Key(), w.Release); !v.Allowed {
 			err := protocol.Refuse(protocol.ReasonVersionMismatch, "worker %s: %s", w.ID, v.Message)
 			return slices.Repeat([]renewal{{err: err}}, len(asked))
 		}
 	}
 	all := make([]renewal, 0, len(asked))
-	for some := range slices.Chunk(asked, mostRenewed) {
-		out, err := b.resumeTogether(ctx, w, some, true)
+	for some := range slices.Chunk(asked, maxRenewed) {
+		out, err := b.commitResumes(ctx, w, some, true)
 		if err != nil {
 			out = slices.Repeat([]renewal{{err: err}}, len(some))
 		}
 		for i, r := range some {
-			if !errors.Is(out[i].err, errApart) {
+			if !errors.Is(out[i].err, errRowLocked) {
 				continue
 			}
-			if one, err := b.resumeTogether(ctx, w, []protocol.SessionRenewal{r}, false); err != nil {
+			if one, err := b.commitResumes(ctx, w, []protocol.SessionRenewal{r}, false); err != nil {
 				out[i].err = err
 			} else {
 				out[i] = one[0]
@@ -294,9 +294,9 @@ func (b *Broker) resumeSessions(ctx context.Context, w *engine.Worker, asked []p
 	return all
 }
 
-// resumeTogether resumes sessions in one change. With apart, sessions whose rows another app has locked get errApart;
-// otherwise the change waits for them.
-func (b *Broker) resumeTogether(
+// commitResumes resumes sessions in one change. With apart, sessions whose rows another app has locked get
+// errRowLocked; otherwise the change waits for them.
+func (b *Broker) commitResumes(
 	ctx context.Context, w *engine.Worker, asked []protocol.SessionRenewal, apart bool,
 ) ([]renewal, error) {
 	key := w.Key()
@@ -304,7 +304,7 @@ func (b *Broker) resumeTogether(
 	for _, r := range asked {
 		needs.Sessions = append(needs.Sessions, engine.SessionKey{Namespace: w.Namespace, ID: r.SessionID})
 	}
-	part := renewed{caller: auth.BoundFrom(ctx), worker: key}
+	part := workerRenewals{caller: auth.BoundFrom(ctx), worker: key}
 	return transaction.Commit[[]renewal](ctx, b.store, store.Transaction{
 		Needs: needs,
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
@@ -344,9 +344,9 @@ func (b *Broker) resumeTogether(
 	})
 }
 
-// giveUpSession releases a session whose state the worker has dropped. Held in the response means that the release was
+// releaseGivenUp releases a session whose state the worker has dropped. Held in the response means that the release was
 // not stored, so that the worker repeats the report.
-func (b *Broker) giveUpSession(
+func (b *Broker) releaseGivenUp(
 	ctx context.Context, w engine.WorkerKey, r protocol.SessionRenewal,
 ) protocol.SessionState {
 	state := protocol.SessionState{SessionID: r.SessionID, Epoch: r.Epoch, Reason: protocol.ReasonGivenUp}

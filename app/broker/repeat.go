@@ -14,9 +14,9 @@ import (
 // The response to a report may be lost, and its worker repeats it, at any app. The app recognizes a repetition by hash
 // and attempt, and returns the first response.
 
-// repeated returns the first response of an outcome that was accepted before. It also returns the event that ended the
-// activity, if it had to read it.
-func (b *Broker) repeated(
+// firstResponse returns the first response of an outcome that was accepted before. It also returns the event that ended
+// the activity, if it had to read it.
+func (b *Broker) firstResponse(
 	ctx context.Context, in protocol.CompleteItem, hash string, refusal error, budget *dispatch.Budget,
 ) (_ protocol.CompleteResponse, ended history.Event, again bool) {
 	var e *protocol.Error
@@ -46,7 +46,7 @@ func (b *Broker) repeated(
 		return a, ended, false
 	case err != nil: // the first report may have been accepted, so no reason is returned
 		a.Reason = nil
-		return b.refused(a, err), ended, true
+		return b.refusedResponse(a, err), ended, true
 	}
 	a.RunID = run
 	// The hash alone is not enough: two attempts may report the same outcome, and only one was accepted.
@@ -59,7 +59,7 @@ func (b *Broker) repeated(
 			return a, ended, false
 		}
 		if a.Then, err = b.acceptedBefore(ctx, in, ended, d.ThenHash, budget); err != nil {
-			return b.refused(a, err), ended, true // acceptance is unknown: the worker retries
+			return b.refusedResponse(a, err), ended, true // acceptance is unknown: the worker retries
 		}
 		return a, ended, true
 	case *history.ActivityFailed:

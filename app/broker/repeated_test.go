@@ -13,16 +13,16 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// forgetful is a fake store that loses its connection when it reads how an activity ended.
-type forgetful struct{ store.Store }
+// unreadableStore is a fake store that loses its connection when it reads how an activity ended.
+type unreadableStore struct{ store.Store }
 
-type forgetfulReader struct{ store.Reader }
+type unreadableReader struct{ store.Reader }
 
-func (s forgetful) View(ctx context.Context, fn func(store.Reader) error) error {
-	return s.Store.View(ctx, func(r store.Reader) error { return fn(forgetfulReader{r}) })
+func (s unreadableStore) View(ctx context.Context, fn func(store.Reader) error) error {
+	return s.Store.View(ctx, func(r store.Reader) error { return fn(unreadableReader{r}) })
 }
 
-func (forgetfulReader) Completion(context.Context, string, int64) (history.Event, error) {
+func (unreadableReader) Completion(context.Context, string, int64) (history.Event, error) {
 	return history.Event{}, store.ErrUnavailable
 }
 
@@ -44,7 +44,7 @@ func TestAResultIsNotRefusedWhenNobodyCouldLook(t *testing.T) {
 			Result: result,
 		}
 		a.taken(a.complete(item))
-		cut := broker.New(forgetful{a.store}, dispatch.New(dispatch.Options{}), broker.Options{App: "cut"})
+		cut := broker.New(unreadableStore{a.store}, dispatch.New(dispatch.Options{}), broker.Options{App: "cut"})
 		t.Cleanup(cut.Close)
 		got := (&app{cut, a.View, a.store, t}).complete(item)
 		if got.Outcome != "unknown" || got.Reason != nil || got.Error == nil ||

@@ -66,7 +66,7 @@ func (b *Broker) RetentionPass(ctx context.Context, in protocol.RetentionRequest
 		p.Pruned += len(gone)
 	}
 	if in.RunIDs == nil {
-		return p, b.expire(ctx, in.Namespace, in.Limit, count)
+		return p, b.removeExpired(ctx, in.Namespace, in.Limit, count)
 	}
 	s, err := b.Retention(ctx, in.Namespace)
 	if err != nil {
@@ -90,16 +90,16 @@ func (b *Broker) RetentionPass(ctx context.Context, in protocol.RetentionRequest
 	return p, nil
 }
 
-// expire removes the runs of a namespace that are past its retention, at most limit of them (0: all). For each batch it
-// calls piece with the IDs of the runs that were due for removal and of the runs that were removed.
-func (b *Broker) expire(ctx context.Context, ns string, limit int, piece func(ids, gone []string)) error {
+// removeExpired removes the runs of a namespace that are past its retention, at most limit of them (0: all). For each
+// batch it calls piece with the IDs of the runs that were due for removal and of the runs that were removed.
+func (b *Broker) removeExpired(ctx context.Context, ns string, limit int, piece func(ids, gone []string)) error {
 	for left := limit; ; {
 		s, err := b.Retention(ctx, ns)
 		if err != nil {
 			return err
 		}
 		if s.Count == 0 {
-			return b.forget(ctx, s)
+			return b.removeTimelines(ctx, s)
 		}
 		due := s.RunIDs
 		if limit > 0 {
@@ -113,15 +113,15 @@ func (b *Broker) expire(ctx context.Context, ns string, limit int, piece func(id
 		piece(due, gone)
 		// A batch without a removed run would be read again unchanged: the next pass handles it.
 		if len(gone) == 0 || !s.Pressure || limit > 0 && left == 0 {
-			return b.forget(ctx, s)
+			return b.removeTimelines(ctx, s)
 		}
 		runtime.Gosched()
 	}
 }
 
-// forget deletes the timelines of deleted sessions once their last entry is older than the retention of closed runs.
-// Until then users can still read the timeline of a deleted session.
-func (b *Broker) forget(ctx context.Context, s protocol.RetentionStatus) error {
+// removeTimelines deletes the timelines of deleted sessions once their last entry is older than the retention of closed
+// runs. Until then users can still read the timeline of a deleted session.
+func (b *Broker) removeTimelines(ctx context.Context, s protocol.RetentionStatus) error {
 	for {
 		var old []engine.SessionKey
 		err := b.store.View(ctx, func(r store.Reader) (err error) {
@@ -218,7 +218,7 @@ func (b *Broker) pruneAudit(ctx context.Context) error {
 // pruneNamespace deletes the expired runs of a namespace. Then it reads when the next run will expire.
 func (b *Broker) pruneNamespace(ctx context.Context, v protocol.NamespaceView) (next time.Duration, err error) {
 	pruned := 0
-	err = b.expire(ctx, v.Name, 0, func(_, gone []string) { pruned += len(gone) })
+	err = b.removeExpired(ctx, v.Name, 0, func(_, gone []string) { pruned += len(gone) })
 	if pruned > 0 {
 		b.log.Info().Str("namespace", v.Name).Int("runs", pruned).Msg("runs past their retention removed")
 	}

@@ -40,7 +40,7 @@ func (b *Broker) Route(ctx context.Context, in protocol.RouteRequest) (protocol.
 	return b.view.Routed(ctx, key.Namespace, key.Name)
 }
 
-// elsewhere reports whether a queue is routed to another group than the worker's.
-func (b *Broker) elsewhere(w *engine.Worker, queue string) bool {
+// routedElsewhere reports whether a queue is routed to another group than the worker's.
+func (b *Broker) routedElsewhere(w *engine.Worker, queue string) bool {
 	return b.store.Queue(engine.QueueKey{Namespace: w.Namespace, Name: queue}).Elsewhere(w.Group)
 }

@@ -61,7 +61,7 @@ func (b *Broker) tryDeleteRun(ctx context.Context, in protocol.RunDeletion) (pro
 		return protocol.DeletedRun{}, err
 	}
 	for seq := range d.run.Owed.All() {
-		if err := b.owed(ctx, store.Due{Kind: store.DueMessage, Run: d.run.ID, Seq: seq}); err != nil {
+		if err := b.deliverMessage(ctx, store.Due{Kind: store.DueMessage, Run: d.run.ID, Seq: seq}); err != nil {
 			return protocol.DeletedRun{}, err
 		}
 	}

@@ -49,15 +49,16 @@ func (b *Broker) decideSchedule(ctx context.Context, k engine.ScheduleKey, in en
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return scheduled{}, err
 		}
-		out, err := b.scheduleStep(ctx, k, s, in)
+		out, err := b.scheduleTransaction(ctx, k, s, in)
 		if !errors.Is(err, errMoved) {
 			return out, err
 		}
 	}
 }
 
-// scheduleStep prepares a step for the version that was read; the change compares the version under the row's lock.
-func (b *Broker) scheduleStep(
+// scheduleTransaction prepares a step for the version that was read; the change compares the version under the row's
+// lock.
+func (b *Broker) scheduleTransaction(
 	ctx context.Context, k engine.ScheduleKey, read *engine.Schedule, in engine.ScheduleInput,
 ) (scheduled, error) {
 	needs := store.Keys{Schedules: []engine.ScheduleKey{k}}
@@ -95,7 +96,7 @@ func (b *Broker) scheduleStep(
 		}
 		w.Running = latest != nil && latest.Status.Open()
 		if _, creates := in.(engine.CreateSchedule); creates && (s == nil || s.Status == engine.ScheduleDeleted) {
-			if err := exceeded(k.Namespace, rows.Quotas(k.Namespace).NewSchedule()); err != nil {
+			if err := quotaRefusal(k.Namespace, rows.Quotas(k.Namespace).NewSchedule()); err != nil {
 				return store.Writes{}, err
 			}
 		}
@@ -118,7 +119,7 @@ func (b *Broker) scheduleStep(
 		// A client's request is refused, so that the client can repeat it. A firing that is due was skipped: its history
 		// records that.
 		if byClient && full != nil {
-			return store.Writes{}, exceeded(k.Namespace, full)
+			return store.Writes{}, quotaRefusal(k.Namespace, full)
 		}
 		var writes store.Writes
 		// The previous workflow ends in the change that starts the next one, so readers never see both open, or
@@ -144,7 +145,7 @@ func (b *Broker) scheduleStep(
 	if err == nil && full != nil {
 		b.store.Quotas().Refused(quota.Refusal{Namespace: k.Namespace, Quota: full.Quota, What: "firing"})
 	}
-	return out, b.counted(k.Namespace, "schedule", err)
+	return out, b.countQuotaRefusal(k.Namespace, "schedule", err)
 }
 
 // workflowsOf returns the workflows that a step may read: the workflow started last, and the workflows that the step
@@ -365,14 +366,14 @@ func (b *Broker) checkSchedule(ctx context.Context, k engine.ScheduleKey, in pro
 		}
 	}
 	if _, err := b.scheduledRun(k.Namespace, k.ID, *in.Action); err != nil {
-		return under("action", err)
+		return withFieldPrefix("action", err)
 	}
 	return b.checkTypes(ctx, k.Namespace, "action.search_attributes", in.Action.SearchAttributes)
 }
 
-// under moves the fields of an error below another field, so that the caller finds the member by its name in the
-// request.
-func under(field string, err error) error {
+// withFieldPrefix moves the fields of an error below another field, so that the caller finds the member by its name in
+// the request.
+func withFieldPrefix(field string, err error) error {
 	var e *protocol.Error
 	if !errors.As(err, &e) || e.Fields == nil {
 		return err
@@ -429,12 +430,12 @@ func (b *Broker) TriggerSchedule(ctx context.Context, ns, id, overlap string) (p
 	if err != nil {
 		return protocol.ScheduleReceipt{}, err
 	}
-	return b.commandSchedule(ctx, overlapping(ns, id, overlap), engine.FireSchedule{At: now, Overlap: overlap})
+	return b.commandSchedule(ctx, overlapRequest(ns, id, overlap), engine.FireSchedule{At: now, Overlap: overlap})
 }
 
-// overlapping returns a request by which a given overlap policy is validated; without one the schedule's policy
+// overlapRequest returns a request by which a given overlap policy is validated; without one the schedule's policy
 // applies.
-func overlapping(ns, id, overlap string) protocol.ScheduleRequest {
+func overlapRequest(ns, id, overlap string) protocol.ScheduleRequest {
 	in := protocol.ScheduleRequest{Namespace: ns, ID: id}
 	if overlap != "" {
 		in.Overlap = &overlap
@@ -448,7 +449,7 @@ func (b *Broker) BackfillSchedule(
 	ctx context.Context, ns, id string, from, to time.Time, overlap string,
 ) (protocol.ScheduleReceipt, error) {
 	k := engine.ScheduleKey{Namespace: transaction.NamespaceOrDefault(ns), ID: id}
-	if err := b.checkSchedule(ctx, k, overlapping(ns, id, overlap)); err != nil {
+	if err := b.checkSchedule(ctx, k, overlapRequest(ns, id, overlap)); err != nil {
 		return protocol.ScheduleReceipt{}, err
 	}
 	if from.IsZero() || to.IsZero() || to.Before(from) {

@@ -54,14 +54,14 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 		return store.Writes{Sessions: []engine.SessionChange{c}, Answer: c.Session}, err
 	}})
 	if err != nil {
-		return protocol.SessionResponse{}, b.withSession(ctx, sk, err)
+		return protocol.SessionResponse{}, b.addSession(ctx, sk, err)
 	}
 	b.workers.Credit(ctx, key, s.Incarnation)
 	status := 200
 	if outcome == "created" {
 		status = 201
 	}
-	return b.receipt(ctx, s, outcome, status)
+	return b.sessionReceipt(ctx, s, outcome, status)
 }
 
 // checkSession validates what the request and the registration alone show, before any row is locked.
@@ -94,7 +94,7 @@ func (b *Broker) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (p
 		SessionHolder: holder(in), Why: protocol.ErrorText(in.Reason), Failed: protocol.ErrorText(in.Failed), Known: in.Known,
 	})
 	if now := b.store.About(); err == nil && !now.IsZero() && engine.EpochAhead(in.Known, now) {
-		b.opt.Metrics.epochIgnored()
+		b.opt.Metrics.countIgnoredEpoch()
 		b.log.Warn().Str("namespace", transaction.NamespaceOrDefault(in.Namespace)).Str("session_id", in.SessionID).
 			Str("worker_id", in.WorkerID).Int64("known_epoch", in.Known).Time("now", now).
 			Msg("ignored an epoch that a worker reported: it is more than a day ahead of the database's clock")
@@ -135,7 +135,7 @@ func (b *Broker) sessionVerb(
 	}
 	c, err := transaction.UpdateSession(ctx, b.store, b.dispatch, key, verb)
 	if err != nil {
-		return protocol.SessionResponse{}, b.withSession(ctx, key, err)
+		return protocol.SessionResponse{}, b.addSession(ctx, key, err)
 	}
 	b.workers.Credit(ctx, engine.WorkerKey{Namespace: key.Namespace, ID: in.WorkerID}, c.PreviousIncarnation)
 	if outcome == "released" || outcome == "closed" && !c.Session.Terminal {
@@ -144,12 +144,12 @@ func (b *Broker) sessionVerb(
 	if outcome == "closed" && len(c.Timeline) == 0 { // nothing was written: it was closed or released before
 		outcome = "already_closed"
 	}
-	return b.receipt(ctx, c.Session, outcome, 200)
+	return b.sessionReceipt(ctx, c.Session, outcome, 200)
 }
 
-// freeSuperseded sets the attempts free that run in a workflow's session under an epoch before the one it was claimed
-// under now: their results would be refused, and until their own leases ended they would hold the workflow up.
-func (b *Broker) freeSuperseded(ctx context.Context, s *engine.Session) {
+// releaseSuperseded sets the attempts free that run in a workflow's session under an epoch before the one it was
+// claimed under now: their results would be refused, and until their own leases ended they would hold the workflow up.
+func (b *Broker) releaseSuperseded(ctx context.Context, s *engine.Session) {
 	var tasks []engine.Activity
 	err := b.store.View(ctx, func(r store.Reader) (err error) {
 		tasks, err = r.SessionTasks(ctx, s.Key(), 10_000)
@@ -182,8 +182,8 @@ func (b *Broker) freeSuperseded(ctx context.Context, s *engine.Session) {
 	}
 }
 
-// withSession adds the current session to an error, since callers display it.
-func (b *Broker) withSession(ctx context.Context, key engine.SessionKey, err error) error {
+// addSession adds the current session to an error, since callers display it.
+func (b *Broker) addSession(ctx context.Context, key engine.SessionKey, err error) error {
 	err = b.hideSession(ctx, key, err)
 	var refusal *protocol.Error
 	if !errors.As(err, &refusal) || refusal.Reason == protocol.ReasonSessionNotFound {
@@ -199,7 +199,7 @@ func (b *Broker) withSession(ctx context.Context, key engine.SessionKey, err err
 // farEnd is the end of sessions that have none, in receipts.
 var farEnd = history.At(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC))
 
-func (b *Broker) receipt(
+func (b *Broker) sessionReceipt(
 	ctx context.Context, s engine.Session, outcome string, status int,
 ) (protocol.SessionResponse, error) {
 	now, err := b.store.Now(ctx)

@@ -74,13 +74,13 @@ func (b *Broker) otherQueue(
 	if waits == nil || o.Served > 0 {
 		return o, nil
 	}
-	o.Taker, err = b.hasTaker(ctx, r, waits, *s, now)
+	o.Taker, err = b.hasWorkerFor(ctx, r, waits, *s, now)
 	return o, err
 }
 
-// hasTaker reports whether a live worker may run a task of a session once its owner has released it. A worker at its
-// session limit counts, since an idle session can be evicted there.
-func (b *Broker) hasTaker(
+// hasWorkerFor reports whether a live worker may run a task of a session once its owner has released it. A worker at
+// its session limit counts, since an idle session can be evicted there.
+func (b *Broker) hasWorkerFor(
 	ctx context.Context, r store.Reader, a *engine.Activity, s engine.Session, now time.Time,
 ) (bool, error) {
 	known, err := b.workers.Roster(ctx, r, s.Namespace)

@@ -20,7 +20,7 @@ func (b *Broker) watchSessions(ctx context.Context) {
 	b.dispatch.Each(ctx, dispatch.TopicMoves, func(changed store.Changed, overflow bool) {
 		for _, m := range changed.Moves {
 			if !m.Remote {
-				b.opt.Metrics.moved(m)
+				b.opt.Metrics.countSessionMove(m)
 				b.logMove(m)
 			}
 			// The previous owner has room for another session. Verbs of this app have already triggered a recheck; a

@@ -67,7 +67,7 @@ func newSessionCounters(r prometheus.Registerer) sessionCounters {
 }
 
 // Claims of an evicted session have a separate counter: a high count means that the session limit is too low.
-func (m *Metrics) moved(e store.SessionMove) {
+func (m *Metrics) countSessionMove(e store.SessionMove) {
 	switch {
 	case m == nil:
 	case e.What == "claimed":
@@ -92,31 +92,31 @@ func (m *Metrics) moved(e store.SessionMove) {
 	}
 }
 
-// placeWaited counts a session whose task has waited for a place for long.
-func (m *Metrics) placeWaited() {
+// countPlaceWait counts a session whose task has waited for a place for long.
+func (m *Metrics) countPlaceWait() {
 	if m != nil {
 		m.sessions.places.Inc()
 	}
 }
 
-// renewed counts renewals. Renewals produce no session change, so the heartbeat handler counts them.
-func (m *Metrics) renewed(n int) {
+// countRenewals counts renewals. Renewals produce no session change, so the heartbeat handler counts them.
+func (m *Metrics) countRenewals(n int) {
 	if m != nil {
 		m.sessions.renewals.Add(float64(n))
 	}
 }
 
-// late counts outcomes that arrived too late. They were rejected, so no commit counts them.
-func (m *Metrics) late(why string) {
+// countLateOutcome counts outcomes that arrived too late. They were rejected, so no commit counts them.
+func (m *Metrics) countLateOutcome(why string) {
 	if m != nil {
 		m.sessions.late.WithLabelValues(why).Inc()
 	}
 }
 
-// rebuilt counts a session state rebuild that ran in this attempt, also if the outcome of the attempt came too late.
-// Rebuilds in other attempts are counted with those attempts. The reason comes from the worker and becomes a label, so
-// unknown reasons are counted as "other".
-func (m *Metrics) rebuilt(r *protocol.Recovered) {
+// countRebuild counts a session state rebuild that ran in this attempt, also if the outcome of the attempt came too
+// late. Rebuilds in other attempts are counted with those attempts. The reason comes from the worker and becomes a
+// label, so unknown reasons are counted as "other".
+func (m *Metrics) countRebuild(r *protocol.Recovered) {
 	if m == nil || r == nil {
 		return
 	}
@@ -135,8 +135,8 @@ func (m *Metrics) rebuilt(r *protocol.Recovered) {
 	m.sessions.rebuilds.WithLabelValues(reason).Add(float64(ran))
 }
 
-// epochIgnored counts an epoch that a worker reported and that is too far ahead of the database's clock.
-func (m *Metrics) epochIgnored() {
+// countIgnoredEpoch counts an epoch that a worker reported and that is too far ahead of the database's clock.
+func (m *Metrics) countIgnoredEpoch() {
 	if m != nil {
 		m.sessions.ignored.Inc()
 	}

@@ -23,7 +23,7 @@ func TestEvictionsAndThrashingAreCounted(t *testing.T) {
 		{What: "reclaimed", Why: engine.ReasonEvictedCap + " 12 s before"},
 		{What: "reclaimed"},
 	} {
-		m.moved(store.SessionMove{SessionEvent: e})
+		m.countSessionMove(store.SessionMove{SessionEvent: e})
 	}
 	all, err := registry.Gather()
 	if err != nil {

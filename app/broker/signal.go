@@ -38,25 +38,25 @@ func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protoco
 			return protocol.Refuse(protocol.ReasonUnknownSignal, "workflow type %s has no signal %s", run.Type, in.SignalName).
 				With("signal_name", in.SignalName)
 		case !known && !learned:
-			return &unjudged{head: run.Head}
+			return &notValidated{head: run.Head}
 		}
 		return nil
 	}
-	order := order{
+	order := externalCommand{
 		target: in.Target, requestID: in.RequestID, quotas: true, may: may, what: "signal " + in.SignalName + " " + value,
 		input: engine.SignalRun{Name: in.SignalName, Value: value, RequestID: in.RequestID, Identity: in.Identity},
 		fill:  func(r *protocol.CommandReceipt) { r.SignalName = in.SignalName },
 	}
 	for {
 		r, err := b.command(ctx, order)
-		var u *unjudged
+		var u *notValidated
 		if !errors.As(err, &u) {
-			return r, b.counted(transaction.NamespaceOrDefault(in.Namespace), "signal", err)
+			return r, b.countQuotaRefusal(transaction.NamespaceOrDefault(in.Namespace), "signal", err)
 		}
 		// One read is enough. If the store has no such worker either, the signal is accepted.
 		learned = true
 		if q := (engine.QueueKey{Namespace: u.head.Namespace, Name: u.head.Queue}); b.workers.AskAgain(q, time.Now()) {
-			if err := b.learn(ctx, q.Namespace, q.Name); err != nil {
+			if err := b.loadWorkers(ctx, q.Namespace, q.Name); err != nil {
 				return protocol.CommandReceipt{}, err
 			}
 		}

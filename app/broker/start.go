@@ -50,26 +50,26 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 		Class: store.Class{Namespace: in.Namespace, Key: in.FairnessKey, Weight: in.FairnessWeight},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			if flow := rows.Workflow(key); flow != nil {
-				return existing(in, flow, rows.Run(flow.RunID))
+				return existingRun(in, flow, rows.Run(flow.RunID))
 			}
 			if badName != nil {
 				return store.Writes{}, badName
 			}
-			if err := exceeded(in.Namespace, rows.Quotas(in.Namespace).NewRun(0)); err != nil {
+			if err := quotaRefusal(in.Namespace, rows.Quotas(in.Namespace).NewRun(0)); err != nil {
 				return store.Writes{}, err
 			}
 			d := transaction.StartRun(rows, engine.Start{RunID: runID, Number: 1, Request: in, Arguments: args}, now)
 			return store.Writes{
 				Runs:      []engine.Decision{d},
 				Workflows: []engine.Workflow{{Namespace: in.Namespace, ID: in.WorkflowID, RunID: runID, Runs: 1}},
-				Answer:    started(in, d.Next, "started_new"),
+				Answer:    startResponse(in, d.Next, "started_new"),
 			}, nil
 		},
 	})
 	if err == nil && out.New && in.BuildID != "" {
 		out.Warnings = b.unknownBuild(ctx, in)
 	}
-	return out, b.counted(in.Namespace, "start", err)
+	return out, b.countQuotaRefusal(in.Namespace, "start", err)
 }
 
 // unknownBuild warns if no worker of the queue has registered the build that a start names. A worker of the build may
@@ -95,20 +95,20 @@ func (b *Broker) unknownBuild(ctx context.Context, in protocol.StartRequest) []p
 	}}
 }
 
-// existing returns the response to a start whose workflow ID is in use. It writes nothing, so a repeated start costs no
-// row.
-func existing(in protocol.StartRequest, flow *engine.Workflow, run *engine.Run) (store.Writes, error) {
+// existingRun returns the response to a start whose workflow ID is in use. It writes nothing, so a repeated start costs
+// no row.
+func existingRun(in protocol.StartRequest, flow *engine.Workflow, run *engine.Run) (store.Writes, error) {
 	// The policy use-existing returns an open run only; a closed run still reserves the workflow ID.
 	if in.DuplicatePolicy == "use-existing" && run != nil && run.Status.Open() {
-		return store.Writes{Answer: started(in, run, "returned_existing_active")}, nil
+		return store.Writes{Answer: startResponse(in, run, "returned_existing_active")}, nil
 	}
-	refusal := protocol.Refuse(protocol.ReasonDuplicateStart, "%s", taken(flow, run))
+	refusal := protocol.Refuse(protocol.ReasonDuplicateStart, "%s", workflowIDInUse(flow, run))
 	return store.Writes{}, refusal.With("workflow_id", flow.ID).With("run_id", flow.RunID).
 		With("outcome", "rejected_duplicate")
 }
 
-// taken explains that a workflow ID is in use. run is the newest run of the ID; nil if its row is deleted.
-func taken(flow *engine.Workflow, run *engine.Run) string {
+// workflowIDInUse explains that a workflow ID is in use. run is the newest run of the ID; nil if its row is deleted.
+func workflowIDInUse(flow *engine.Workflow, run *engine.Run) string {
 	switch {
 	case run == nil:
 		return fmt.Sprintf("workflow ID %q was used by run %s", flow.ID, flow.RunID)
@@ -126,7 +126,7 @@ func taken(flow *engine.Workflow, run *engine.Run) string {
 }
 
 // The response describes the run, not the request: with use-existing they may differ.
-func started(in protocol.StartRequest, run *engine.Run, outcome string) protocol.StartResponse {
+func startResponse(in protocol.StartRequest, run *engine.Run, outcome string) protocol.StartResponse {
 	status, _, _ := run.Public()
 	return protocol.StartResponse{
 		WorkflowID: run.WorkflowID, RunID: run.ID, WorkflowType: run.Type, Namespace: in.Namespace, Status: status,

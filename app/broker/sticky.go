@@ -36,21 +36,21 @@ type stickyWorker struct {
 	seen int64
 }
 
-// noteSticky records which run the worker of a workflow task keeps in its cache. It runs before the outcome is
+// recordSticky records which run the worker of a workflow task keeps in its cache. It runs before the outcome is
 // committed, since the next task may be dispatched with the commit.
-func (b *Broker) noteSticky(run string, in protocol.CompleteItem) {
+func (b *Broker) recordSticky(run string, in protocol.CompleteItem) {
 	p := b.processOf(in)
 	switch {
 	case len(in.Commands) > 0 && in.Commands[len(in.Commands)-1].Type.Terminal():
 		b.sticky.forget(run, p) // other workers are notified when the run has closed
 	case in.Kept > 0 && p.Incarnation != "":
-		b.sticky.put(run, stickyWorker{p, in.Kept})
+		b.sticky.add(run, stickyWorker{p, in.Kept})
 	case in.Failure == nil: // a failed task need not evict the run
 		b.sticky.forget(run, p)
 	}
 }
 
-// forgetSticky reverts noteSticky after an outcome was refused: the worker evicts the run then.
+// forgetSticky reverts recordSticky after an outcome was refused: the worker evicts the run then.
 func (b *Broker) forgetSticky(in protocol.CompleteItem) {
 	if run, _, ok := engine.ParseTaskID(in.TaskID); ok && in.Kind == protocol.KindWorkflow {
 		b.sticky.forget(run, b.processOf(in))
@@ -69,8 +69,8 @@ func (b *Broker) processOf(in protocol.CompleteItem) store.Process {
 	return p
 }
 
-// put makes a process the most recent sticky worker of a run.
-func (k *stickyRuns) put(run string, by stickyWorker) {
+// add makes a process the most recent sticky worker of a run.
+func (k *stickyRuns) add(run string, by stickyWorker) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.runs == nil { // each run has at least one worker, so the LRU's own limit is never reached
@@ -95,8 +95,8 @@ func (k *stickyRuns) forget(run string, p store.Process) {
 	}
 }
 
-// all returns the runs that any worker has in its cache.
-func (k *stickyRuns) all() []string {
+// runIDs returns the runs that any worker has in its cache.
+func (k *stickyRuns) runIDs() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.runs == nil {
@@ -108,8 +108,8 @@ func (k *stickyRuns) all() []string {
 // sweep removes processes that are no longer alive.
 func (k *stickyRuns) sweep(lives func(store.Process) bool) {
 	known := map[store.Process]bool{}
-	for _, run := range k.all() {
-		for _, w := range k.of(run) {
+	for _, run := range k.runIDs() {
+		for _, w := range k.workersOf(run) {
 			is, asked := known[w.Process]
 			if !asked {
 				is = lives(w.Process)
@@ -149,9 +149,9 @@ func (k *stickyRuns) set(run string, workers []stickyWorker) {
 	k.runs.Add(run, workers)
 }
 
-// seen is the last event of the run that this process has in memory, 0 when it has none.
-func (k *stickyRuns) seen(run string, p store.Process) int64 {
-	for _, r := range k.of(run) {
+// lastEvent is the last event of the run that this process has in memory, 0 when it has none.
+func (k *stickyRuns) lastEvent(run string, p store.Process) int64 {
+	for _, r := range k.workersOf(run) {
 		if r.Process == p {
 			return r.seen
 		}
@@ -159,9 +159,9 @@ func (k *stickyRuns) seen(run string, p store.Process) int64 {
 	return 0
 }
 
-// of returns the processes with a run in their sticky caches. The slice is never modified, so it may be read without
-// the lock.
-func (k *stickyRuns) of(run string) []stickyWorker {
+// workersOf returns the processes with a run in their sticky caches. The slice is never modified, so it may be read
+// without the lock.
+func (k *stickyRuns) workersOf(run string) []stickyWorker {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.runs == nil {
@@ -174,7 +174,7 @@ func (k *stickyRuns) of(run string) []stickyWorker {
 // stickyWorkers returns the processes that should get a task of the run before other polls, the best first. It omits
 // workers that drain, were superseded, are behind the release gate, or missed two heartbeats.
 func (b *Broker) stickyWorkers(run string) (list []store.Process) {
-	for _, k := range b.sticky.of(run) {
+	for _, k := range b.sticky.workersOf(run) {
 		// Skip a worker that would not accept the task now, but keep its entry for the next task.
 		fit := false
 		b.workers.With(k.Worker, func(h *membership.TrackedWorker) {

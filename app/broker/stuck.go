@@ -31,7 +31,7 @@ func (b *Broker) WatchStuck(ctx context.Context) {
 	final, failing := false, false
 	for {
 		pause := stuckInterval
-		if n, live := b.dispatch.Changes(), b.living(); changed.IsZero() || n != seen || !maps.Equal(live, living) {
+		if n, live := b.dispatch.Changes(), b.liveWorkers(); changed.IsZero() || n != seen || !maps.Equal(live, living) {
 			seen, living, changed, final = n, live, time.Now(), false
 		}
 		if !final {
@@ -52,8 +52,8 @@ func (b *Broker) WatchStuck(ctx context.Context) {
 	}
 }
 
-// living are the workers of which this app received a heartbeat recently enough.
-func (b *Broker) living() map[engine.WorkerKey]bool {
+// liveWorkers are the workers of which this app received a heartbeat recently enough.
+func (b *Broker) liveWorkers() map[engine.WorkerKey]bool {
 	live := map[engine.WorkerKey]bool{}
 	for k, h := range b.workers.All("") {
 		if b.workers.ReceivesHeartbeats(h) {

@@ -31,14 +31,14 @@ func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []st
 			t := activityTask(l, args[i])
 			// Only a worker that supports eager workflow tasks gets the events for one.
 			if in.Turns {
-				t.LastSequence, t.Unseen = l.Head.LastSeq, b.unseen(&l)
+				t.LastSequence, t.Unseen = l.Head.LastSeq, b.unseenEvents(&l)
 			}
 			left -= activityBytes(t)
 			out[i] = protocol.Task{Kind: l.Kind, Activity: t}
 			continue
 		}
 		if l.Kind.Asked() {
-			if out[i], err = b.questionTask(ctx, in, l); err != nil {
+			if out[i], err = b.leasedQueryTask(ctx, in, l); err != nil {
 				return nil, err
 			}
 			continue
@@ -74,8 +74,8 @@ func workflowBytes(t *protocol.WorkflowTask) int {
 	return n
 }
 
-// fitting returns how many of the tasks fit into one response: at least one.
-func fitting(tasks []protocol.Task) int {
+// fittingTasks returns how many of the tasks fit into one response: at least one.
+func fittingTasks(tasks []protocol.Task) int {
 	size := 0
 	for i, t := range tasks {
 		switch {
@@ -98,12 +98,12 @@ func fitting(tasks []protocol.Task) int {
 // mostUnseen is the maximum size of the run's events that an activity task carries.
 const mostUnseen = engine.MaxUnseenBytes
 
-// unseen returns the events that an activity's worker with a sticky run has not seen: the worker may run the eager
-// workflow task that follows from the result. If several activities are scheduled at once, a workflow task handles this
-// instead.
-func (b *Broker) unseen(l *store.Leased) []history.Event {
+// unseenEvents returns the events that an activity's worker with a sticky run has not seen: the worker may run the
+// eager workflow task that follows from the result. If several activities are scheduled at once, a workflow task
+// handles this instead.
+func (b *Broker) unseenEvents(l *store.Leased) []history.Event {
 	a := l.Activity
-	seen := b.sticky.seen(l.Head.ID, store.Process{
+	seen := b.sticky.lastEvent(l.Head.ID, store.Process{
 		Worker: engine.WorkerKey{Namespace: l.Head.Namespace, ID: a.Owner}, Incarnation: a.Incarnation,
 	})
 	n := len(l.Events)
@@ -229,7 +229,7 @@ func (b *Broker) workflowTask(
 	}
 	// The last event that the process has in its sticky cache, as far as known. If the process evicted the run, it
 	// requests the first page.
-	seen := min(b.sticky.seen(h.ID, store.Process{
+	seen := min(b.sticky.lastEvent(h.ID, store.Process{
 		Worker: engine.WorkerKey{Namespace: h.Namespace, ID: h.Task.Owner}, Incarnation: h.Task.Incarnation,
 	}), h.Task.Shown)
 	size := in.PageSize
@@ -281,7 +281,7 @@ func pageOf(events []history.Event, most, bytes int) int {
 func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
 	run, n, ok := engine.ParseTaskID(in.TaskID)
 	if !ok {
-		return b.questionPage(ctx, in)
+		return b.queryTaskPage(ctx, in)
 	}
 	after, err := transaction.ParsePage(in.PageToken)
 	if err != nil {
@@ -330,10 +330,10 @@ func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (p
 	if in.All {
 		size = transaction.MaxPage
 	}
-	p, err := b.historyPage(ctx, run, after, through, size)
+	p, err := b.pageOfHistory(ctx, run, after, through, size)
 	for err == nil && in.All && p.NextPageToken != nil {
 		var more protocol.HistoryPage
-		more, err = b.historyPage(ctx, run, p.Events[len(p.Events)-1].Seq, through, size)
+		more, err = b.pageOfHistory(ctx, run, p.Events[len(p.Events)-1].Seq, through, size)
 		p.Events, p.NextPageToken = append(p.Events, more.Events...), more.NextPageToken
 	}
 	p.TaskID, p.Attempt, p.More = in.TaskID, in.Attempt, p.NextPageToken != nil

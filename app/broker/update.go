@@ -42,11 +42,11 @@ func (b *Broker) Update(ctx context.Context, in protocol.UpdateRequest) (protoco
 	if err := b.pace(ctx, transaction.NamespaceOrDefault(in.Namespace), len(value)); err != nil {
 		return protocol.UpdateResponse{}, err
 	}
-	r, err := b.accept(ctx, in, value)
+	r, err := b.acceptUpdate(ctx, in, value)
 	if err != nil {
 		return protocol.UpdateResponse{}, err
 	}
-	f := followed{id: r.UpdateID, run: r.RunID, answer: protocol.UpdateResponse{
+	f := followedUpdate{id: r.UpdateID, run: r.RunID, answer: protocol.UpdateResponse{
 		Outcome: r.Outcome, WorkflowID: r.WorkflowID, RunID: r.RunID, WorkflowType: r.WorkflowType, UpdateID: r.UpdateID,
 		UpdateName:   in.UpdateName,
 		UpdateStatus: "accepted", CommandID: r.CommandID, CommandStatus: r.Status, WaitFor: in.WaitFor,
@@ -69,8 +69,8 @@ func acceptedAt(update string) int64 {
 	return seq
 }
 
-// followed is an update that a caller waits for: the position in its history, and its known state.
-type followed struct {
+// followedUpdate is an update that a caller waits for: the position in its history, and its known state.
+type followedUpdate struct {
 	id, run string
 	after   int64
 	done    bool
@@ -80,7 +80,7 @@ type followed struct {
 // awaitUpdate reads what became of an update. With wait it continues until the update was answered, through the runs
 // that continued as new.
 func (b *Broker) awaitUpdate(
-	ctx context.Context, f followed, wait bool, most time.Duration,
+	ctx context.Context, f followedUpdate, wait bool, most time.Duration,
 ) (protocol.UpdateResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -101,7 +101,7 @@ func (b *Broker) awaitUpdate(
 }
 
 // followRun reads one run until the update was answered, or the time is up, or the run continued in next.
-func (b *Broker) followRun(ctx context.Context, f *followed, wait bool) (next string, err error) {
+func (b *Broker) followRun(ctx context.Context, f *followedUpdate, wait bool) (next string, err error) {
 	// Subscribe before the read: otherwise an event in between would be missed.
 	changed, round, stop := b.view.RunChanges(f.run)
 	defer stop()
@@ -116,7 +116,7 @@ func (b *Broker) followRun(ctx context.Context, f *followed, wait bool) (next st
 		}
 		for _, e := range events {
 			f.after = e.Seq
-			if next := f.see(e); next != "" || f.done {
+			if next := f.apply(e); next != "" || f.done {
 				return next, nil
 			}
 		}
@@ -138,8 +138,8 @@ func (b *Broker) followRun(ctx context.Context, f *followed, wait bool) (next st
 	}
 }
 
-// see applies one event to the state of the update; next is the run to which the update moved.
-func (f *followed) see(e history.Event) (next string) {
+// apply applies one event to the state of the update; next is the run to which the update moved.
+func (f *followedUpdate) apply(e history.Event) (next string) {
 	a := &f.answer
 	switch d := e.Data.(type) {
 	case *history.UpdateAccepted:

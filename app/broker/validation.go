@@ -20,11 +20,13 @@ import (
 // validationDeadline is the maximum duration of an update validation, including the wait for a worker.
 const validationDeadline = 10 * time.Second
 
-// accept accepts an update. If the live workers declare a validator for the update, a worker must validate it first,
-// and only an approved update is added to the history. An update that was already accepted under its request ID is not
-// validated again. A verdict applies to the run that the worker saw. New events of the run do not invalidate the
+// acceptUpdate accepts an update. If the live workers declare a validator for the update, a worker must validate it
+// first, and only an approved update is added to the history. An update that was already accepted under its request ID
+// is not validated again. A verdict applies to the run that the worker saw. New events of the run do not invalidate the
 // verdict, since more may follow before the update is handled; a new run does.
-func (b *Broker) accept(ctx context.Context, in protocol.UpdateRequest, value string) (protocol.CommandReceipt, error) {
+func (b *Broker) acceptUpdate(
+	ctx context.Context, in protocol.UpdateRequest, value string,
+) (protocol.CommandReceipt, error) {
 	learned, approved := !b.opt.Shared, "" // the run that its validator let the update into
 	// It ends: each round either has an answer, or has learned of the workers, or has the verdict on one more run
 	// of the chain.
@@ -38,24 +40,24 @@ func (b *Broker) accept(ctx context.Context, in protocol.UpdateRequest, value st
 				return protocol.Refuse(protocol.ReasonUnknownUpdate, "workflow type %s has no update %s", run.Type, in.UpdateName).
 					With("outcome", "rejected_unknown_update").With("update_name", in.UpdateName)
 			case !known && !learned, approved != run.ID && declared.Has(run.Type, "update_validators", in.UpdateName):
-				return &unjudged{run.Head, known}
+				return &notValidated{run.Head, known}
 			}
 			return nil
 		}
-		r, err := b.command(ctx, order{
+		r, err := b.command(ctx, externalCommand{
 			target: in.Target, requestID: in.RequestID, quotas: true, what: "update " + in.UpdateName + " " + value, may: may,
 			input: engine.AcceptUpdate{Name: in.UpdateName, Value: value, RequestID: in.RequestID, Identity: in.Identity},
 		})
-		var u *unjudged
+		var u *notValidated
 		switch {
 		case !errors.As(err, &u):
-			return r, b.counted(transaction.NamespaceOrDefault(in.Namespace), "update", err)
+			return r, b.countQuotaRefusal(transaction.NamespaceOrDefault(in.Namespace), "update", err)
 		// The workers are known and declare a validator: run it now, outside of any change.
 		case u.known:
 			err = b.validate(ctx, &u.head, in.UpdateName, value)
 			approved = u.head.ID
 		default:
-			err = b.learn(ctx, u.head.Namespace, u.head.Queue)
+			err = b.loadWorkers(ctx, u.head.Namespace, u.head.Queue)
 			learned = true
 		}
 		if err != nil {
@@ -64,13 +66,13 @@ func (b *Broker) accept(ctx context.Context, in protocol.UpdateRequest, value st
 	}
 }
 
-// unjudged stops an update that has not been validated yet, or whose workers this app does not know.
-type unjudged struct {
+// notValidated stops an update that has not been validated yet, or whose workers this app does not know.
+type notValidated struct {
 	head  engine.Head
 	known bool
 }
 
-func (*unjudged) Error() string { return "the update was not judged yet" }
+func (*notValidated) Error() string { return "the update was not judged yet" }
 
 // validate asks a worker whether an update may be accepted; nil is its approval.
 func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value string) error {
@@ -79,7 +81,7 @@ func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value strin
 			With("retryable", true)
 	}
 	q := querytask.Of(protocol.KindValidation, h, name, value)
-	ok, err := b.someWorker(ctx, &q)
+	ok, err := b.hasQueryWorker(ctx, &q)
 	if err != nil {
 		return err
 	}
@@ -103,7 +105,7 @@ func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value strin
 		).With("retryable", true)
 	case errors.Is(err, querytask.ErrUnanswered):
 		return protocol.Refuse(
-			protocol.ReasonValidationTimeout, "the validation of update %s was not answered in time%s", name, whoHas(err),
+			protocol.ReasonValidationTimeout, "the validation of update %s was not answered in time%s", name, silentWorkers(err),
 		).With("retryable", true)
 	case err != nil:
 		return err

@@ -42,13 +42,13 @@ func TestHistoryCanBeFollowedToTheEndOfTheRun(t *testing.T) {
 	}
 }
 
-// slow is a fake store that calls a function between the reads of a workflow ID's row and of its run.
-type slow struct {
+// slowStore is a fake store that calls a function between the reads of a workflow ID's row and of its run.
+type slowStore struct {
 	store.Store
 	between *func()
 }
 
-func (s slow) View(ctx context.Context, fn func(store.Reader) error) error {
+func (s slowStore) View(ctx context.Context, fn func(store.Reader) error) error {
 	return s.Store.View(ctx, func(r store.Reader) error { return fn(slowReader{r, s.between}) })
 }
 
@@ -74,7 +74,7 @@ func TestLookingWhileARunGoesOnShowsTheNewRun(t *testing.T) {
 		open := o.Open
 		o.Open = func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
 			s, err := open(ctx, id, d)
-			return slow{s, &between}, err
+			return slowStore{s, &between}, err
 		}
 	}})
 	a := &app{started.Broker(), started.View(), started.Store(), t}

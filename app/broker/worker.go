@@ -28,7 +28,7 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 	if err := b.HasNamespace(ctx, w.Namespace); err != nil {
 		return protocol.RegisterResponse{}, err
 	}
-	if err := b.newNames(ctx, w); err != nil {
+	if err := b.checkNewNames(ctx, w); err != nil {
 		return protocol.RegisterResponse{}, err
 	}
 	a, err := b.workers.Register(ctx, w, in)
@@ -38,14 +38,14 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 	if a.Registered && in.Gated && in.Release != "" {
 		// A worker that detects the release mismatch itself never polls, so the heartbeat reports the mismatch to the
 		// app.
-		b.gate(w.Key(), in.Release)
+		b.checkRelease(w.Key(), in.Release)
 	}
 	return a, err
 }
 
-// newNames refuses names of a registration that break the rules for new names, unless another registration or an open
-// run of the namespace already uses the name: the workers of such runs must be able to register again.
-func (b *Broker) newNames(ctx context.Context, w *engine.Worker) error {
+// checkNewNames refuses names of a registration that break the rules for new names, unless another registration or an
+// open run of the namespace already uses the name: the workers of such runs must be able to register again.
+func (b *Broker) checkNewNames(ctx context.Context, w *engine.Worker) error {
 	for _, m := range workerNames {
 		for i, name := range m.of(w) {
 			member := m.member
@@ -139,25 +139,25 @@ func (b *Broker) WorkerHeartbeat(
 		wait.Go(func() { a.Leases[i] = b.renewLease(ctx, l) })
 	}
 	wait.Go(func() {
-		ended, err := b.keeps(ctx, w, in.KeptRuns)
+		ended, err := b.recordStickyCache(ctx, w, in.KeptRuns)
 		if err != nil { // the worker keeps its cached runs
 			store.Warn(&b.log, err).Str("worker_id", w.ID).Msg("failed to look up which kept runs have ended")
 		}
 		a.EndedRuns = append(b.ended.pending(key), ended...)
 	})
-	a.Sessions = b.renewSessions(ctx, w, in.Sessions, b.patience(w, &in))
+	a.Sessions = b.renewSessions(ctx, w, in.Sessions, b.maxRenewalDelay(w, &in))
 	wait.Wait()
-	if renewed := kept(a.Sessions); renewed > 0 {
-		b.opt.Metrics.renewed(renewed)
+	if renewed := renewedCount(a.Sessions); renewed > 0 {
+		b.opt.Metrics.countRenewals(renewed)
 		b.log.Debug().Str("worker_id", w.ID).Int("sessions", renewed).Int("asked", len(in.Sessions)).Msg("sessions renewed")
 	}
 	a.StoreTime = b.storeTime()
 	return a, nil
 }
 
-// kept returns the number of sessions whose lease was renewed, for metrics and the log only. Each session has a
+// renewedCount returns the number of sessions whose lease was renewed, for metrics and the log only. Each session has a
 // separate state in the response.
-func kept(states []protocol.SessionState) (n int) {
+func renewedCount(states []protocol.SessionState) (n int) {
 	for _, s := range states {
 		if s.Held && !s.LeaseExpiresAt.IsZero() {
 			n++
@@ -166,12 +166,12 @@ func kept(states []protocol.SessionState) (n int) {
 	return n
 }
 
-// gate holds a worker's release against this app's, has that remembered, and counts each time it does not pass.
-func (b *Broker) gate(key engine.WorkerKey, theirs string) release.Verdict {
+// checkRelease holds a worker's release against this app's, has that remembered, and counts each time it does not pass.
+func (b *Broker) checkRelease(key engine.WorkerKey, theirs string) release.Verdict {
 	v := release.Gate(b.opt.Release, theirs, b.opt.StrictRelease)
 	b.workers.Gate(key, v)
 	if !v.Allowed {
-		b.opt.Metrics.refused(v.Reason)
+		b.opt.Metrics.countRefusal(v.Reason)
 	}
 	return v
 }
