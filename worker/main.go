@@ -85,11 +85,11 @@ func currentRelease(c *config.Config) (current, from string) {
 func FromConfig(r *Registry, c *config.Config, carrier link.Carrier, log zerolog.Logger) (*Worker, error) {
 	token := c.Token
 	if token == "" {
-		kept, err := process.ReadToken(c.DataDir)
+		stored, err := process.ReadToken(c.DataDir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		token = kept
+		token = stored
 	}
 	current, _ := currentRelease(c)
 	apps := c.AppURLs

@@ -10,14 +10,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// In a drain, running tasks have the drain timeout less leaveTime to finish, but at least half of the drain timeout.
-// leaveTime is for handing tasks back (backTime), the close hooks of sessions, and the last calls to the app
-// (callsTime). If the tasks finish earlier, the hooks have up to hooksTime.
+// In a drain, running tasks have the drain timeout less deregisterTime to finish, but at least half of the drain
+// timeout. deregisterTime is for handing tasks back (backTime), the close hooks of sessions, and the last calls to the
+// app (callsTime). If the tasks finish earlier, the hooks have up to hooksTime.
 const (
-	leaveTime = 5 * time.Second
-	backTime  = 1 * time.Second
-	callsTime = 1500 * time.Millisecond
-	hooksTime = 5 * time.Second
+	deregisterTime = 5 * time.Second
+	backTime       = 1 * time.Second
+	callsTime      = 1500 * time.Millisecond
+	hooksTime      = 5 * time.Second
 )
 
 // ErrAborted reports that Abort ended a drain early.
@@ -51,10 +51,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	var err error
 	select {
 	case <-ctx.Done():
-		err = w.leave()
+		err = w.shutdown()
 	case <-w.drain:
 		w.log.Info().Msg("app requested shutdown of this worker")
-		err = w.leave()
+		err = w.shutdown()
 	case <-w.abort:
 		err = ErrAborted
 	case err = <-linked:
@@ -73,8 +73,8 @@ func (w *Worker) Run(ctx context.Context) error {
 // Abort ends a drain early: the leases of running tasks expire.
 func (w *Worker) Abort() { w.aborting.Do(func() { close(w.abort) }) }
 
-// leave is the drain.
-func (w *Worker) leave() error {
+// shutdown is the drain.
+func (w *Worker) shutdown() error {
 	began := time.Now()
 	ctx, cancel := context.WithTimeoutCause(
 		context.Background(), w.opt.DrainTimeout, errors.New("the drain took too long"),
@@ -95,7 +95,7 @@ func (w *Worker) leave() error {
 		w.link.Drain()
 	}
 	work, done := context.WithDeadline(
-		ctx, began.Add(max(w.opt.DrainTimeout-leaveTime, w.opt.DrainTimeout/2)),
+		ctx, began.Add(max(w.opt.DrainTimeout-deregisterTime, w.opt.DrainTimeout/2)),
 	)
 	err := w.runner.Stop(work)
 	done()
@@ -107,7 +107,7 @@ func (w *Worker) leave() error {
 	}
 	w.runner.Close() // what a poll under way may still bring, deregistering sets free
 	w.release(ctx)
-	if w.link.Known() {
+	if w.link.EverRegistered() {
 		if err := w.link.Deregister(ctx); err != nil {
 			w.log.Warn().Err(err).Msg("failed to deregister this worker")
 		}

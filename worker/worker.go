@@ -114,9 +114,9 @@ type Options struct {
 	// OnTaskFailed is called for each workflow task that fails in workflow code, with the stack if available, before
 	// the failure is reported to the app. It must not block. nil: no call.
 	OnTaskFailed func(t *protocol.WorkflowTask, f *protocol.Failure)
-	// OnTurn is that of workflow.Options.
-	OnTurn func(run workflow.RunInfo, stack func() string) (over func())
-	Log    zerolog.Logger
+	// OnBranchRun is that of workflow.Options.
+	OnBranchRun func(run workflow.RunInfo, stack func() string) (done func())
+	Log         zerolog.Logger
 }
 
 func (o Options) defaults() Options {
@@ -257,7 +257,7 @@ func New(o Options) (_ *Worker, err error) {
 		InProcess: o.Isolation == IsolationNone, WorkerID: w.id, Queues: o.Queues,
 		WorkflowSlots: o.Workflows, Validates: len(o.Registry.Validated()) > 0, ActivitySlots: o.Concurrency, PollIDs: !local,
 		AttemptLease: o.AttemptLease, LeaseBuffer: o.SessionBuffer,
-		Machines: o.StickyCache, TaskFailed: o.OnTaskFailed, OnTurn: o.OnTurn, Log: w.log,
+		Machines: o.StickyCache, TaskFailed: o.OnTaskFailed, OnBranchRun: o.OnBranchRun, Log: w.log,
 	}
 	if w.pool != nil {
 		ro.Executors = w.pool

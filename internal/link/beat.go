@@ -34,9 +34,9 @@ func (l *Link) Drain() {
 	l.Beat()
 }
 
-// keepBeating is the worker's heartbeat: on its own, apart from polls and jobs, every Heartbeat and whenever something
-// it holds is due for renewal. One call carries all of it.
-func (l *Link) keepBeating(ctx context.Context) {
+// heartbeatLoop is the worker's heartbeat: on its own, apart from polls and jobs, every Heartbeat and whenever
+// something it holds is due for renewal. One call carries all of it.
+func (l *Link) heartbeatLoop(ctx context.Context) {
 	timer := time.NewTimer(l.beatEvery())
 	defer timer.Stop()
 	var last time.Time
@@ -47,14 +47,14 @@ func (l *Link) keepBeating(ctx context.Context) {
 		case <-timer.C:
 		case <-l.kick:
 		}
-		if l.isParting() {
+		if l.isDeregistering() {
 			return
 		}
 		if !l.Connected() {
-			timer.Reset(until(l.endsWhatIsOver(), time.Now().Add(time.Second)))
+			timer.Reset(until(l.expireHoldings(), time.Now().Add(time.Second)))
 			continue
 		}
-		next := l.due(ctx)
+		next := l.sendHeartbeat(ctx)
 		last = time.Now()
 		timer.Reset(until(next, last.Add(l.beatEvery())))
 	}
@@ -94,17 +94,17 @@ func until(next, latest time.Time) time.Duration {
 	return max(time.Until(next), 10*time.Millisecond)
 }
 
-// endsWhatIsOver ends leases and sessions that expired while there is no connection, and returns when to check again.
+// expireHoldings ends leases and sessions that expired while there is no connection, and returns when to check again.
 // It does not report a failed renewal, since none was sent and the next connection must renew at once.
-func (l *Link) endsWhatIsOver() (next time.Time) {
+func (l *Link) expireHoldings() (next time.Time) {
 	if l.opt.Holdings != nil {
 		_, _, next = l.opt.Holdings.Due(time.Now())
 	}
 	return next
 }
 
-// due sends one heartbeat with all renewals, and returns the time of the next renewal.
-func (l *Link) due(ctx context.Context) time.Time {
+// sendHeartbeat sends one heartbeat with all renewals, and returns the time of the next renewal.
+func (l *Link) sendHeartbeat(ctx context.Context) time.Time {
 	in := protocol.WorkerHeartbeat{}
 	sent := time.Now()
 	if l.opt.Holdings != nil {
@@ -119,7 +119,7 @@ func (l *Link) due(ctx context.Context) time.Time {
 	in.KeptRuns = l.nextCachedRuns()
 	in.Machine, _ = json.Marshal(l.machine()) // numbers and text always marshal
 	call, cancel := context.WithTimeout(ctx, beatTimeout)
-	out, err := ask(call, l, "heartbeat", protocol.WorkerVerbs.WorkerHeartbeat, in)
+	out, err := callRegistered(call, l, "heartbeat", protocol.WorkerVerbs.WorkerHeartbeat, in)
 	cancel()
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrConnectionEnded) {
 		l.log.Warn().Err(err).Int("leases", len(in.Leases)).Int("sessions", len(in.Sessions)).Msg("heartbeat failed")
@@ -127,9 +127,9 @@ func (l *Link) due(ctx context.Context) time.Time {
 	if err == nil {
 		l.cachedRunsReported(len(in.KeptRuns))
 		l.notifyEnded(out.EndedRuns)
-		l.intend(out.Intent, "")
+		l.applyIntent(out.Intent, "")
 		if out.Settings != l.Settings().Revision {
-			go l.revised(ctx) // renewals are not to wait for it
+			go l.refetchSettings(ctx) // renewals are not to wait for it
 		}
 	}
 	if l.opt.Holdings == nil {
@@ -170,13 +170,13 @@ func (l *Link) refresh(ctx context.Context) error {
 	if s.Revision == lv.settings.Revision {
 		return nil
 	}
-	lv.again.Lock()
-	defer lv.again.Unlock()
-	if l.isParting() {
+	lv.registering.Lock()
+	defer lv.registering.Unlock()
+	if l.isDeregistering() {
 		return ErrLeft
 	}
 	if err := l.register(ctx, lv, nil); err != nil {
-		lv.end(fmt.Errorf("register with the settings that operators made: %w", err)) // the next connection does
+		lv.end(fmt.Errorf("register again with the changed fleet settings: %w", err)) // the next connection does
 		return err
 	}
 	return nil
@@ -191,9 +191,9 @@ func (l *Link) Reregister(ctx context.Context) error {
 	if lv == nil {
 		return nil
 	}
-	lv.again.Lock()
-	defer lv.again.Unlock()
-	if l.isParting() {
+	lv.registering.Lock()
+	defer lv.registering.Unlock()
+	if l.isDeregistering() {
 		return ErrLeft
 	}
 	call, cancel := context.WithTimeout(ctx, beatTimeout)
@@ -201,8 +201,8 @@ func (l *Link) Reregister(ctx context.Context) error {
 	return l.register(call, lv, nil)
 }
 
-// revised fetches the settings again, since the app has others than were fetched last.
-func (l *Link) revised(ctx context.Context) {
+// refetchSettings fetches the settings again, since the app has others than were fetched last.
+func (l *Link) refetchSettings(ctx context.Context) {
 	call, cancel := context.WithTimeout(ctx, beatTimeout)
 	defer cancel()
 	if err := l.refresh(call); err != nil && ctx.Err() == nil {

@@ -13,8 +13,8 @@ import (
 // verb is a method of the app, such as protocol.WorkerVerbs.Poll.
 type verb[In, Out any] = func(app protocol.WorkerVerbs, ctx context.Context, in In) (Out, error)
 
-// leave is the name of the verb after which no call is allowed.
-const leave = "deregister"
+// deregisterVerb is the name of the verb after which no call is allowed.
+const deregisterVerb = "deregister"
 
 // call calls one verb over a connection. Its error distinguishes a refusal by the app (a *protocol.Error), an unknown
 // outcome (see [Lost]), and a worker that was superseded by another process.
@@ -26,16 +26,16 @@ func call[In, Out any](ctx context.Context, l *Link, conn Conn, name string, v v
 	}
 	out, err := v(conn, ctx, in)
 	if err != nil {
-		err = l.sorted(name, err)
-		if ended(conn, err) {
+		err = l.classifyError(name, err)
+		if connectionEnded(conn, err) {
 			err = fmt.Errorf("%w: %w", ErrConnectionEnded, err)
 		}
 	}
 	return out, err
 }
 
-// ended reports whether a call failed because its connection ended.
-func ended(conn Conn, err error) bool {
+// connectionEnded reports whether a call failed because its connection ended.
+func connectionEnded(conn Conn, err error) bool {
 	select {
 	case <-conn.Done():
 		return true
@@ -44,7 +44,7 @@ func ended(conn Conn, err error) bool {
 	}
 }
 
-func (l *Link) sorted(name string, err error) error {
+func (l *Link) classifyError(name string, err error) error {
 	var refusal *protocol.Error
 	switch {
 	case !errors.As(err, &refusal):
@@ -53,7 +53,7 @@ func (l *Link) sorted(name string, err error) error {
 		return fmt.Errorf("%s: %s", name, err.Error())
 	case refusal.Reason != protocol.ReasonStaleRegistration:
 		return refusal
-	case l.isParting() && name != leave:
+	case l.isDeregistering() && name != deregisterVerb:
 		// a heartbeat in flight while the worker deregistered, which is expected
 		return fmt.Errorf("%s: %w", name, ErrLeft)
 	}
@@ -67,9 +67,11 @@ func Lost(err error) bool {
 	return err != nil && protocol.ReasonOf(err) == "" && !errors.Is(err, ErrSuperseded) && !errors.Is(err, ErrLeft)
 }
 
-// ask calls a verb over the current connection, waiting for one, and registers again when the app has forgotten the
-// worker.
-func ask[In, Out any](ctx context.Context, l *Link, name string, v verb[In, Out], in In) (out Out, err error) {
+// callRegistered calls a verb over the current connection, waiting for one, and registers again when the app has
+// forgotten the worker.
+func callRegistered[In, Out any](
+	ctx context.Context, l *Link, name string, v verb[In, Out], in In,
+) (out Out, err error) {
 	lv, err := l.wait(ctx)
 	if err != nil {
 		return out, err
@@ -78,11 +80,11 @@ func ask[In, Out any](ctx context.Context, l *Link, name string, v verb[In, Out]
 	if protocol.ReasonOf(err) != protocol.ReasonWorkerNotRegistered {
 		return out, err
 	}
-	lv.again.Lock()
-	if err = ErrLeft; !l.isParting() {
+	lv.registering.Lock()
+	if err = ErrLeft; !l.isDeregistering() {
 		err = l.register(ctx, lv, nil)
 	}
-	lv.again.Unlock()
+	lv.registering.Unlock()
 	if err != nil {
 		return out, err
 	}
@@ -113,29 +115,29 @@ func (l *Link) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Poll
 	if in.Timeout != nil {
 		hold = min(hold, time.Duration(*in.Timeout)*time.Second)
 	}
-	if l.rest(ctx, hold) {
+	if l.waitWhilePaused(ctx, hold) {
 		return protocol.PollResponse{Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining)}, ctx.Err()
 	}
-	req := l.asOurs(in)
+	req := l.completePoll(in)
 	seconds := int64(hold / time.Second)
 	req.Timeout = &seconds
 	ctx, cancel := context.WithTimeout(ctx, hold+slack)
 	defer cancel()
-	a, err := ask(ctx, l, "poll", protocol.WorkerVerbs.Poll, req)
+	a, err := callRegistered(ctx, l, "poll", protocol.WorkerVerbs.Poll, req)
 	if err == nil {
-		l.takeTasks(&a)
+		l.recordTasks(&a)
 	}
 	return a, err
 }
 
-// asOurs is a poll of a worker of this link, which reads all that it is shown page by page.
-func (l *Link) asOurs(in protocol.PollRequest) protocol.PollRequest {
+// completePoll adds the release and the options of this link to a poll.
+func (l *Link) completePoll(in protocol.PollRequest) protocol.PollRequest {
 	in.Release, in.Max, in.PagedQueries = l.opt.Release, max(1, in.Max), true
 	return in
 }
 
-// takeTasks records the leases of a poll's response.
-func (l *Link) takeTasks(a *protocol.PollResponse) {
+// recordTasks records the leases of a poll's response.
+func (l *Link) recordTasks(a *protocol.PollResponse) {
 	if a.Status == protocol.PollMismatch && a.AppRelease != "" {
 		l.judge(a.AppRelease, false)
 	}
@@ -148,10 +150,10 @@ func (l *Link) takeTasks(a *protocol.PollResponse) {
 // outcomes.
 func (l *Link) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchResponse, error) {
 	if in.Next != nil {
-		next := l.asOurs(*in.Next)
+		next := l.completePoll(*in.Next)
 		in.Next = &next
 	}
-	a, err := ask(ctx, l, "complete", protocol.WorkerVerbs.Complete, in)
+	a, err := callRegistered(ctx, l, "complete", protocol.WorkerVerbs.Complete, in)
 	if err != nil {
 		return protocol.CompleteBatchResponse{}, err
 	}
@@ -164,7 +166,7 @@ func (l *Link) Complete(ctx context.Context, in protocol.CompleteRequest) (proto
 		}
 	}
 	if a.Next != nil {
-		l.takeTasks(a.Next)
+		l.recordTasks(a.Next)
 	}
 	return a, nil
 }
@@ -174,68 +176,69 @@ func (l *Link) Forget(item protocol.CompleteItem) { l.held.done(item) }
 
 // HistoryPage fetches a page of the history behind a task; an empty token is the first page.
 func (l *Link) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
-	return ask(ctx, l, "history", protocol.WorkerVerbs.HistoryPage, in)
+	return callRegistered(ctx, l, "history", protocol.WorkerVerbs.HistoryPage, in)
 }
 
 // HeartbeatTask sends a heartbeat that the code of an attempt requested, with its progress.
 func (l *Link) HeartbeatTask(
 	ctx context.Context, in protocol.HeartbeatRequest,
 ) (protocol.HeartbeatResponse, error) {
-	return ask(ctx, l, "sign of life", protocol.WorkerVerbs.HeartbeatTask, in)
+	return callRegistered(ctx, l, "sign of life", protocol.WorkerVerbs.HeartbeatTask, in)
 }
 
 // RecordLogs sends activity logs. The items of the response are in the order of the request.
 func (l *Link) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsResponse, error) {
-	return ask(ctx, l, "logs", protocol.WorkerVerbs.RecordLogs, in)
+	return callRegistered(ctx, l, "logs", protocol.WorkerVerbs.RecordLogs, in)
 }
 
 // CreateSession claims a session by verb.
 func (l *Link) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionResponse, error) {
-	return ask(ctx, l, "create session", protocol.WorkerVerbs.CreateSession, in)
+	return callRegistered(ctx, l, "create session", protocol.WorkerVerbs.CreateSession, in)
 }
 
 // HeartbeatSession renews a held session, and counts as activity.
 func (l *Link) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
-	return ask(ctx, l, "renew session", protocol.WorkerVerbs.HeartbeatSession, in)
+	return callRegistered(ctx, l, "renew session", protocol.WorkerVerbs.HeartbeatSession, in)
 }
 
 // ReleaseSession releases a session without closing it.
 func (l *Link) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
-	return ask(ctx, l, "release session", protocol.WorkerVerbs.ReleaseSession, in)
+	return callRegistered(ctx, l, "release session", protocol.WorkerVerbs.ReleaseSession, in)
 }
 
 // CloseSession ends a session for good.
 func (l *Link) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
-	return ask(ctx, l, "close session", protocol.WorkerVerbs.CloseSession, in)
+	return callRegistered(ctx, l, "close session", protocol.WorkerVerbs.CloseSession, in)
 }
 
-// parting is the time that a deregistering worker waits for a connection. Without deregistration its sessions and its
-// registration remain until its heartbeats are missed, but a process that ends cannot wait for an app that is down.
-const parting = 2 * time.Second
+// deregisterTimeout is the time that a deregistering worker waits for a connection. Without deregistration its sessions
+// and its registration remain until its heartbeats are missed, but a process that ends cannot wait for an app that is
+// down.
+const deregisterTimeout = 2 * time.Second
 
 // Deregister removes the registration: the app requeues the worker's leased tasks and releases its sessions. If the
 // connection breaks, Deregister repeats the call over the next one. Later calls fail with ErrLeft.
 func (l *Link) Deregister(ctx context.Context) error {
-	said := false
+	sentBefore := false
 	for {
-		connected, done := context.WithTimeout(ctx, parting)
+		connected, done := context.WithTimeout(ctx, deregisterTimeout)
 		lv, err := l.wait(connected)
 		done()
 		if err != nil {
 			return err
 		}
-		l.setLeft(true) // prevents a new registration
-		_, err = call(ctx, l, lv.conn, leave, protocol.WorkerVerbs.Deregister, protocol.DeregisterRequest{
+		l.setDeregistered(true) // prevents a new registration
+		_, err = call(ctx, l, lv.conn, deregisterVerb, protocol.WorkerVerbs.Deregister, protocol.DeregisterRequest{
 			WorkerID: l.opt.WorkerID, Incarnation: l.opt.Incarnation,
 		})
 		switch {
-		case said && protocol.ReasonOf(err) == protocol.ReasonWorkerNotRegistered:
-			return nil // it was heard the first time
+		case sentBefore && protocol.ReasonOf(err) == protocol.ReasonWorkerNotRegistered:
+			return nil // the first call took effect
 		case !Lost(err) || ctx.Err() != nil:
 			return err
 		}
-		said = true
-		l.setLeft(false)
+		sentBefore = true
+		l.setDeregistered(false)
 		select {
 		case <-lv.ctx.Done():
 		case <-time.After(l.opt.BackoffMin):

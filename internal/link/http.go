@@ -132,15 +132,15 @@ type httpConn struct {
 	polls     context.Context // of polls; ends when the worker drains
 	stopPolls context.CancelFunc
 
-	mu    sync.Mutex     // guards what follows
-	calls sync.WaitGroup // none begins once over is set
-	over  bool
-	hello struct {
+	mu     sync.Mutex     // guards what follows
+	calls  sync.WaitGroup // none begins once over is set
+	closed bool
+	hello  struct {
 		worker, incarnation, release string
 		settings                     *protocol.WorkerSettings // fetched and not yet asked for
 	}
-	last  protocol.WorkerSettings
-	asked time.Time // for the settings
+	last      protocol.WorkerSettings
+	fetchedAt time.Time // for the settings
 }
 
 // Settings returns the settings that Dial received, and afterwards requests them from the app.
@@ -163,7 +163,7 @@ func (c *httpConn) fetch(ctx context.Context) (s protocol.WorkerSettings, err er
 		return s, errors.New("settings without APP_VERSION")
 	}
 	c.mu.Lock()
-	c.last, c.asked = s, time.Now()
+	c.last, c.fetchedAt = s, time.Now()
 	c.mu.Unlock()
 	return s, nil
 }
@@ -171,16 +171,16 @@ func (c *httpConn) fetch(ctx context.Context) (s protocol.WorkerSettings, err er
 // Quiet reports that the app cannot send notices.
 func (c *httpConn) Quiet() bool { return true }
 
-// heard applies the parts of a heartbeat response that other carriers receive as notices.
-func (c *httpConn) heard(ctx context.Context, a protocol.WorkerHeartbeatResponse) {
+// applyHeartbeat applies the parts of a heartbeat response that other carriers receive as notices.
+func (c *httpConn) applyHeartbeat(ctx context.Context, a protocol.WorkerHeartbeatResponse) {
 	if a.Drain && c.apps > 1 {
-		c.closeWith(errors.New("the app is going away"))
+		c.closeWith(errors.New("the app is shutting down"))
 		return
 	}
 	c.mu.Lock()
-	known, asked := c.last, c.asked
+	known, fetchedAt := c.last, c.fetchedAt
 	c.mu.Unlock()
-	if a.AppRelease == known.Release && time.Since(asked) < c.refresh {
+	if a.AppRelease == known.Release && time.Since(fetchedAt) < c.refresh {
 		return
 	}
 	if s, err := c.fetch(ctx); err == nil && s != known {
@@ -191,7 +191,7 @@ func (c *httpConn) heard(ctx context.Context, a protocol.WorkerHeartbeatResponse
 func (c *httpConn) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over {
+	if c.closed {
 		return false
 	}
 	c.calls.Add(1)
@@ -201,7 +201,7 @@ func (c *httpConn) begin() bool {
 // closeWith ends the connection and every call over it.
 func (c *httpConn) closeWith(cause error) {
 	c.mu.Lock()
-	c.over = true
+	c.closed = true
 	c.mu.Unlock()
 	c.cancel(cause)
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// intend applies an operator's command for this worker: resume, pause, or leave. A notice delivers it at once, and each
-// response to a heartbeat repeats it.
-func (l *Link) intend(i protocol.Intent, reason string) {
+// applyIntent applies an operator's command for this worker: resume, pause, or leave. A notice delivers it at once, and
+// each response to a heartbeat repeats it.
+func (l *Link) applyIntent(i protocol.Intent, reason string) {
 	if i == protocol.IntentLeave {
 		if l.opt.OnDrain != nil {
 			l.opt.OnDrain()
@@ -46,9 +46,9 @@ func (l *Link) Paused() bool {
 	return l.paused != nil
 }
 
-// rest waits while this worker is paused, at most for hold, and reports whether it was paused. The worker does not poll
-// meanwhile.
-func (l *Link) rest(ctx context.Context, hold time.Duration) bool {
+// waitWhilePaused waits while this worker is paused, at most for hold, and reports whether it was paused. The worker
+// does not poll meanwhile.
+func (l *Link) waitWhilePaused(ctx context.Context, hold time.Duration) bool {
 	l.mu.Lock()
 	paused := l.paused
 	l.mu.Unlock()

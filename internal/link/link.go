@@ -121,25 +121,25 @@ func (o Options) defaults() Options {
 type Link struct {
 	opt  Options
 	log  zerolog.Logger
-	kick chan struct{} // asks for a heartbeat now
+	kick chan struct{} // requests a heartbeat now
 
 	refreshing sync.Mutex // held while the settings are fetched again
 
-	mu         sync.Mutex // guards what follows
-	live       *live
-	generation uint64        // of connections; +1 at every disconnect
-	changed    chan struct{} // closed and replaced when live changes
-	fatal      error
-	draining   bool
-	parting    bool           // it has begun to say goodbye: what fails from then on is no fault
-	left       bool           // its goodbye is out, and not known to be lost: nothing may register again
-	verdict    string         // last result of the release check, so that each change is logged once
-	gated      string         // why it let nothing through; empty when it did
-	unproven   bool           // it let work through that could not be compared
-	strangers  int            // connections in a row to apps of other releases
-	paused     chan struct{}  // an operator gives this worker nothing more, until it is closed; nil: it gets work
-	held       held           // has a separate lock
-	unreported unreportedRuns // of the heartbeat alone
+	mu              sync.Mutex // guards what follows
+	live            *live
+	generation      uint64        // of connections; +1 at every disconnect
+	changed         chan struct{} // closed and replaced when live changes
+	fatal           error
+	draining        bool
+	deregistering   bool           // Deregister has begun: calls that fail from now on are expected to
+	deregistered    bool           // Deregister was sent and is not known to be lost: the link must not register again
+	verdict         string         // last result of the release check, so that each change is logged once
+	gated           string         // why the release check blocks dispatch; empty: it does not
+	unproven        bool           // dispatch is enabled although the releases could not be compared
+	foreignReleases int            // connections in a row to apps of other releases
+	paused          chan struct{}  // closed when an operator resumes this worker; nil: it is not paused
+	held            held           // has a separate lock
+	unreported      unreportedRuns // used by the heartbeat only
 }
 
 // live is a connection that is registered.
@@ -150,7 +150,7 @@ type live struct {
 	end        context.CancelCauseFunc
 	settings   protocol.WorkerSettings
 
-	again sync.Mutex // held while the worker registers again
+	registering sync.Mutex // held while the worker registers again
 }
 
 // ErrNotConnected is wrapped by calls that found no connection, and whose time ran out before there was one.
@@ -161,10 +161,10 @@ var ErrConnectionEnded = errors.New("the connection ended")
 
 // ErrSuperseded reports that another process registered under this worker ID, or that the worker was removed. This
 // process must stop.
-var ErrSuperseded = errors.New("this process is registered no more")
+var ErrSuperseded = errors.New("this process is no longer registered")
 
 // ErrLeft is the answer to calls after Deregister.
-var ErrLeft = errors.New("the worker has left the app")
+var ErrLeft = errors.New("the worker has deregistered")
 
 // New makes a link; Run connects it.
 func New(o Options) (*Link, error) {
@@ -184,12 +184,12 @@ func (l *Link) Run(ctx context.Context) error {
 	back := retry.Backoff{Min: l.opt.BackoffMin, Max: l.opt.BackoffMax}
 	beats := make(chan struct{})
 	beatCtx, stop := context.WithCancel(ctx)
-	go func() { defer close(beats); l.keepBeating(beatCtx) }()
+	go func() { defer close(beats); l.heartbeatLoop(beatCtx) }()
 	defer func() { stop(); <-beats }()
 	last := ""
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := l.once(ctx)
+		err := l.runConnection(ctx)
 		if fatal := l.failure(); fatal != nil {
 			return fatal
 		}
@@ -216,8 +216,8 @@ func (l *Link) Run(ctx context.Context) error {
 	return nil
 }
 
-// once is the life of one connection.
-func (l *Link) once(ctx context.Context) error {
+// runConnection is the life of one connection.
+func (l *Link) runConnection(ctx context.Context) error {
 	dial, cancel := context.WithTimeout(ctx, l.opt.ConnectTimeout)
 	conn, err := l.opt.Carrier.Dial(dial, protocol.ChannelAuth{
 		Token: l.opt.Token, WorkerID: l.opt.WorkerID, GroupID: l.opt.Group, Protocol: protocol.ChannelVersion,
@@ -247,7 +247,7 @@ func (l *Link) once(ctx context.Context) error {
 	if l.opt.OnSettings != nil {
 		l.opt.OnSettings(settings)
 	}
-	if l.hasLeft() {
+	if l.isDeregistered() {
 		return ErrLeft
 	}
 	if err := l.register(connCtx, lv, l.held.keys()); err != nil {
@@ -256,17 +256,17 @@ func (l *Link) once(ctx context.Context) error {
 	l.publish(lv)
 	defer l.publish(nil)
 	l.judge(settings.Release, settings.Strict)
-	said := l.log.Info()
-	if l.wanders() {
-		said = l.log.Debug()
+	line := l.log.Info()
+	if l.alternatesApps() {
+		line = l.log.Debug()
 	}
-	said.Str("app", conn.String()).Str("app_release", settings.Release).Msg("connected to the app")
+	line.Str("app", conn.String()).Str("app_release", settings.Release).Msg("connected to the app")
 	l.Beat()
 	return l.stay(connCtx, conn)
 }
 
 // errOtherRelease ends a connection to an app that dispatches nothing to this worker because their releases differ.
-var errOtherRelease = errors.New("the app is of another release; the next one may not be")
+var errOtherRelease = errors.New("the app has another release; trying the next app")
 
 // stay waits for the end of a connection. With several apps it also ends the connection itself:
 //
@@ -280,18 +280,18 @@ func (l *Link) stay(ctx context.Context, conn Conn) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
-	if l.stranger() && l.strangers%many.Apps() != 0 {
+	if l.countForeignRelease() && l.foreignReleases%many.Apps() != 0 {
 		return errOtherRelease
 	}
-	look := time.NewTicker(max(l.opt.MismatchPause/2, time.Millisecond))
-	defer look.Stop()
+	releaseCheck := time.NewTicker(max(l.opt.MismatchPause/2, time.Millisecond))
+	defer releaseCheck.Stop()
 	back := l.newComeback(conn)
 	defer back.timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-look.C:
+		case <-releaseCheck.C:
 			l.mu.Lock()
 			gated := l.gated != "" && !l.draining
 			l.mu.Unlock()
@@ -324,35 +324,35 @@ func (l *Link) Unproven() bool {
 func (l *Link) Leaving() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.draining || l.parting
+	return l.draining || l.deregistering
 }
 
-// stranger counts consecutive connections to apps of another release. It reports whether this connection is one and the
-// worker does not drain.
-func (l *Link) stranger() bool {
+// countForeignRelease counts consecutive connections to apps of another release. It reports whether this connection is
+// one and the worker does not drain.
+func (l *Link) countForeignRelease() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.gated == "" {
-		l.strangers = 0
+		l.foreignReleases = 0
 		return false
 	}
-	l.strangers++
+	l.foreignReleases++
 	return !l.draining
 }
 
-// wanders reports whether the worker alternates between apps of other releases. Its connections are then logged at
-// debug level only.
-func (l *Link) wanders() bool {
+// alternatesApps reports whether the worker alternates between apps of other releases. Its connections are then logged
+// at debug level only.
+func (l *Link) alternatesApps() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.gated != "" && l.strangers > 1
+	return l.gated != "" && l.foreignReleases > 1
 }
 
 // fetch requests the settings, with SettingsTries attempts, because the response of an app under load may time out.
 func (l *Link) fetch(ctx context.Context, conn Conn) (s protocol.WorkerSettings, err error) {
 	for range l.opt.SettingsTries {
-		try, cancel := context.WithTimeout(ctx, l.opt.SettingsWait)
-		s, err = conn.Settings(try, l.machine())
+		attempt, cancel := context.WithTimeout(ctx, l.opt.SettingsWait)
+		s, err = conn.Settings(attempt, l.machine())
 		cancel()
 		if err == nil || ctx.Err() != nil {
 			return s, err
@@ -422,8 +422,8 @@ func (l *Link) Connected() bool {
 	return l.live != nil
 }
 
-// Known reports whether an app has ever registered this process, so that deregistering may be necessary.
-func (l *Link) Known() bool {
+// EverRegistered reports whether an app has ever registered this process, so that deregistering may be necessary.
+func (l *Link) EverRegistered() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.live != nil || l.generation > 0
@@ -448,10 +448,10 @@ func (l *Link) Ready(ctx context.Context) error {
 func (l *Link) wait(ctx context.Context) (*live, error) {
 	for {
 		l.mu.Lock()
-		lv, changed, fatal, left := l.live, l.changed, l.fatal, l.left
+		lv, changed, fatal, deregistered := l.live, l.changed, l.fatal, l.deregistered
 		l.mu.Unlock()
 		switch {
-		case left:
+		case deregistered:
 			return nil, ErrLeft
 		case fatal != nil:
 			return nil, fatal
@@ -484,23 +484,23 @@ func (l *Link) fail(err error) {
 	l.changed = make(chan struct{})
 }
 
-// setLeft records whether the worker has sent its deregistration.
-func (l *Link) setLeft(left bool) {
+// setDeregistered records whether the worker has sent its deregistration.
+func (l *Link) setDeregistered(deregistered bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.parting, l.left = true, left
+	l.deregistering, l.deregistered = true, deregistered
 }
 
-func (l *Link) hasLeft() bool {
+func (l *Link) isDeregistered() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.left
+	return l.deregistered
 }
 
-func (l *Link) isParting() bool {
+func (l *Link) isDeregistering() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.parting
+	return l.deregistering
 }
 
 func (l *Link) failure() error {

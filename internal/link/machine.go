@@ -25,8 +25,8 @@ const (
 type Machine struct {
 	dir    string
 	latest atomic.Pointer[protocol.MachineInformation]
-	// look takes one sample; tests replace it with one that hangs.
-	look func(ctx context.Context, dir string) protocol.MachineInformation
+	// sample takes one sample; tests replace it with one that hangs.
+	sample func(ctx context.Context, dir string) protocol.MachineInformation
 
 	cancel context.CancelFunc
 	wait   sync.WaitGroup
@@ -35,8 +35,8 @@ type Machine struct {
 // WatchMachine starts sampling the host and the disk of dir. Close stops it.
 func WatchMachine(dir string) *Machine { return watchMachine(dir, sample) }
 
-func watchMachine(dir string, look func(context.Context, string) protocol.MachineInformation) *Machine {
-	m := &Machine{dir: dir, look: look}
+func watchMachine(dir string, take func(context.Context, string) protocol.MachineInformation) *Machine {
+	m := &Machine{dir: dir, sample: take}
 	var ctx context.Context
 	ctx, m.cancel = context.WithCancel(context.Background())
 	m.latest.Store(&protocol.MachineInformation{})
@@ -48,8 +48,8 @@ func (m *Machine) run(ctx context.Context) {
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
 	for {
-		try, cancel := context.WithTimeout(ctx, sampleTime)
-		now := m.look(try, m.dir)
+		sampleCtx, cancel := context.WithTimeout(ctx, sampleTime)
+		now := m.sample(sampleCtx, m.dir)
 		cancel()
 		m.latest.Store(&now)
 		select {

@@ -52,13 +52,13 @@ func (n notices) Drain(context.Context) error {
 
 // Pause stops polling.
 func (n notices) Pause(_ context.Context, p protocol.PauseNotice) error {
-	n.l.intend(protocol.IntentPause, p.Reason)
+	n.l.applyIntent(protocol.IntentPause, p.Reason)
 	return nil
 }
 
 // Resume has it ask again.
 func (n notices) Resume(context.Context) error {
-	n.l.intend(protocol.IntentWork, "")
+	n.l.applyIntent(protocol.IntentWork, "")
 	return nil
 }
 

@@ -78,7 +78,7 @@ func (c *httpConn) exchange(
 		r.Header[k] = v
 	}
 	r.Header.Set(protocol.HeaderWorkerVersion, protocol.WorkerVersion)
-	if release := c.saidRelease(); release != "" {
+	if release := c.registeredRelease(); release != "" {
 		r.Header.Set(protocol.HeaderRelease, release)
 	}
 	if len(body) > 0 {
@@ -86,26 +86,28 @@ func (c *httpConn) exchange(
 	}
 	// The HTTP client must not repeat requests: after a request that may have arrived, app and worker compare their
 	// leases.
-	said, err := c.client.Do(r)
+	response, err := c.client.Do(r)
 	if err != nil {
 		return 0, nil, err
 	}
-	defer said.Body.Close()
-	answer, err = httpjson.Whole(io.LimitReader(said.Body, maxAnswer), said.ContentLength)
-	return said.StatusCode, answer, err
+	defer response.Body.Close()
+	answer, err = httpjson.Whole(io.LimitReader(response.Body, maxAnswer), response.ContentLength)
+	return response.StatusCode, answer, err
 }
 
 // refused reads an answer that is not 2xx. One without a reason is not the app's.
 func (c *httpConn) refused(path string, status int, answer []byte) error {
-	var said map[string]any
-	_ = json.Unmarshal(answer, &said) // then there is no reason either
-	reason, _ := said["reason"].(string)
-	message, _ := said["message"].(string)
+	var refusal map[string]any
+	_ = json.Unmarshal(answer, &refusal) // then there is no reason either
+	reason, _ := refusal["reason"].(string)
+	message, _ := refusal["message"].(string)
 	switch {
 	case reason == "" && status == http.StatusRequestEntityTooLarge:
-		return fmt.Errorf("%w: something before %s refused the request", socketio.ErrPayloadTooLarge, c)
+		return fmt.Errorf("%w: a proxy before %s refused the request", socketio.ErrPayloadTooLarge, c)
 	case reason == "":
-		err := fmt.Errorf("%s%s answered %d, not as an app does: %.200s", c, path, status, answer)
+		err := fmt.Errorf(
+			"%s%s: status %d without a reason; the response is not from a Sojourn app: %.200s", c, path, status, answer,
+		)
 		if !gatewayTimeout(status) {
 			c.closeWith(err)
 		}
@@ -118,11 +120,11 @@ func (c *httpConn) refused(path string, status int, answer []byte) error {
 	for _, known := range []string{
 		"reason", "message", "error", "protocol_version", "server_capabilities", "validation_errors",
 	} {
-		delete(said, known)
+		delete(refusal, known)
 	}
 	e := protocol.Refuse(protocol.Reason(reason), "%s", message)
-	if len(said) > 0 {
-		e.Details = said
+	if len(refusal) > 0 {
+		e.Details = refusal
 	}
 	return e
 }

@@ -34,9 +34,9 @@ func (c *httpConn) identity() (worker, incarnation string) {
 	return c.hello.worker, c.hello.incarnation
 }
 
-// saidRelease returns the release with which the worker registered. The release check applies only to requests with a
-// release.
-func (c *httpConn) saidRelease() string {
+// registeredRelease returns the release with which the worker registered. The release check applies only to requests
+// with a release.
+func (c *httpConn) registeredRelease() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.hello.release
@@ -136,11 +136,11 @@ func (c *httpConn) WorkerHeartbeat(
 	a, err := request[protocol.WorkerHeartbeatResponse](ctx, c, http.MethodPost, "/heartbeat", in)
 	if err != nil {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			c.closeWith(errors.New("a heartbeat was not answered in time"))
+			c.closeWith(errors.New("the app did not respond to a heartbeat in time"))
 		}
 		return a, err
 	}
-	c.heard(ctx, a)
+	c.applyHeartbeat(ctx, a)
 	return a, nil
 }
 

@@ -32,7 +32,7 @@ type Socket struct {
 	route route
 }
 
-var errNoURL = errors.New("no URL of an app")
+var errNoURL = errors.New("no app URL is configured; set --app-url")
 
 // Refused reports that an app refused the worker's connection.
 type Refused struct {
@@ -77,7 +77,7 @@ func (c *Socket) Dial(ctx context.Context, hello protocol.ChannelAuth, notices p
 	}
 	client, err := socketio.Dial(ctx, url, protocol.NamespaceWorkers, hello, socketio.DialOptions{
 		Header: c.Header, TLS: rules, NetDial: c.NetDial,
-		OnSocket: func(s *socketio.Socket) { rpc.Serve(s, hears(notices), rpc.Serving{}) },
+		OnSocket: func(s *socketio.Socket) { rpc.Serve(s, noticeHandlers(notices), rpc.Serving{}) },
 		Failed: func(_ *socketio.Socket, err error) {
 			if c.Failed != nil {
 				c.Failed(err)
@@ -139,30 +139,30 @@ func (c *socketConn) Close() {
 // Apps returns the number of configured app URLs.
 func (c *Socket) Apps() int { return len(c.URLs) }
 
-// hears returns the handlers for notices of the app.
-func hears(w protocol.WorkerNotices) rpc.Handlers {
+// noticeHandlers returns the handlers for notices of the app.
+func noticeHandlers(w protocol.WorkerNotices) rpc.Handlers {
 	h := rpc.Handlers{}
-	of(h, protocol.NoticeCancel, w.CancelAttempt)
-	of(h, protocol.NoticeSession, w.EndSession)
-	of(h, protocol.NoticeYield, w.YieldSession)
-	of(h, protocol.NoticeEvict, w.EvictRuns)
-	of(h, protocol.NoticePause, w.Pause)
-	plain := func(hear func(context.Context) error) func(context.Context, rpc.None) error {
-		return func(ctx context.Context, _ rpc.None) error { return hear(ctx) }
+	handleNotice(h, protocol.NoticeCancel, w.CancelAttempt)
+	handleNotice(h, protocol.NoticeSession, w.EndSession)
+	handleNotice(h, protocol.NoticeYield, w.YieldSession)
+	handleNotice(h, protocol.NoticeEvict, w.EvictRuns)
+	handleNotice(h, protocol.NoticePause, w.Pause)
+	plain := func(handle func(context.Context) error) func(context.Context, rpc.None) error {
+		return func(ctx context.Context, _ rpc.None) error { return handle(ctx) }
 	}
-	of(h, protocol.NoticeDrain, plain(w.Drain))
-	of(h, protocol.NoticeResume, plain(w.Resume))
-	of(h, protocol.NoticeSettings, plain(w.RefreshSettings))
+	handleNotice(h, protocol.NoticeDrain, plain(w.Drain))
+	handleNotice(h, protocol.NoticeResume, plain(w.Resume))
+	handleNotice(h, protocol.NoticeSettings, plain(w.RefreshSettings))
 	return h
 }
 
-func of[In any](h rpc.Handlers, method string, hear func(context.Context, In) error) {
-	rpc.Handle(h, method, func(ctx context.Context, in In) (rpc.None, error) { return rpc.None{}, hear(ctx, in) })
+func handleNotice[In any](h rpc.Handlers, method string, handle func(context.Context, In) error) {
+	rpc.Handle(h, method, func(ctx context.Context, in In) (rpc.None, error) { return rpc.None{}, handle(ctx, in) })
 }
 
-// say calls a method of the app. A refusal is a *protocol.Error; after other errors the outcome of the call is unknown.
-// F
-func say[Out any](ctx context.Context, c *socketConn, method string, in any) (out Out, err error) {
+// callApp calls a method of the app. A refusal is a *protocol.Error; after other errors the outcome of the call is
+// unknown. F
+func callApp[Out any](ctx context.Context, c *socketConn, method string, in any) (out Out, err error) {
 	err = c.app.Call(ctx, method, in, &out)
 	var e *rpc.Error
 	if !errors.As(err, &e) {
@@ -177,46 +177,46 @@ func say[Out any](ctx context.Context, c *socketConn, method string, in any) (ou
 
 // Register calls the app's method.
 func (c *socketConn) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterResponse, error) {
-	return say[protocol.RegisterResponse](ctx, c, protocol.MethodRegister, in)
+	return callApp[protocol.RegisterResponse](ctx, c, protocol.MethodRegister, in)
 }
 
 // Deregister calls the app's method.
 func (c *socketConn) Deregister(
 	ctx context.Context, in protocol.DeregisterRequest,
 ) (protocol.DeregisterResponse, error) {
-	return say[protocol.DeregisterResponse](ctx, c, protocol.MethodDeregister, in)
+	return callApp[protocol.DeregisterResponse](ctx, c, protocol.MethodDeregister, in)
 }
 
 // WorkerHeartbeat calls the app's method.
 func (c *socketConn) WorkerHeartbeat(
 	ctx context.Context, in protocol.WorkerHeartbeat,
 ) (protocol.WorkerHeartbeatResponse, error) {
-	return say[protocol.WorkerHeartbeatResponse](ctx, c, protocol.MethodHeartbeat, in)
+	return callApp[protocol.WorkerHeartbeatResponse](ctx, c, protocol.MethodHeartbeat, in)
 }
 
 // CreateSession calls the app's method.
 func (c *socketConn) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionResponse, error) {
-	return say[protocol.SessionResponse](ctx, c, protocol.MethodCreateSession, in)
+	return callApp[protocol.SessionResponse](ctx, c, protocol.MethodCreateSession, in)
 }
 
 // HeartbeatSession calls the app's method.
 func (c *socketConn) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
-	return say[protocol.SessionResponse](ctx, c, protocol.MethodHeartbeatSession, in)
+	return callApp[protocol.SessionResponse](ctx, c, protocol.MethodHeartbeatSession, in)
 }
 
 // ReleaseSession calls the app's method.
 func (c *socketConn) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
-	return say[protocol.SessionResponse](ctx, c, protocol.MethodReleaseSession, in)
+	return callApp[protocol.SessionResponse](ctx, c, protocol.MethodReleaseSession, in)
 }
 
 // CloseSession calls the app's method.
 func (c *socketConn) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
-	return say[protocol.SessionResponse](ctx, c, protocol.MethodCloseSession, in)
+	return callApp[protocol.SessionResponse](ctx, c, protocol.MethodCloseSession, in)
 }
 
 // Poll asks for jobs.
 func (c *socketConn) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollResponse, error) {
-	a, err := say[protocol.ChannelPollResponse](ctx, c, protocol.MethodPoll, channelPoll(in))
+	a, err := callApp[protocol.ChannelPollResponse](ctx, c, protocol.MethodPoll, channelPoll(in))
 	return tasksOf(a), err
 }
 
@@ -254,12 +254,12 @@ func (c *socketConn) Complete(
 		next := channelPoll(*in.Next)
 		req.Next = &next
 	}
-	said, err := say[protocol.ChannelCompleteResponse](ctx, c, protocol.MethodCompleteJob, req)
+	response, err := callApp[protocol.ChannelCompleteResponse](ctx, c, protocol.MethodCompleteJob, req)
 	if err != nil {
 		return protocol.CompleteBatchResponse{}, err
 	}
-	out := protocol.CompleteBatchResponse{Items: make([]protocol.CompleteResponse, len(said.Items))}
-	for i, r := range said.Items {
+	out := protocol.CompleteBatchResponse{Items: make([]protocol.CompleteResponse, len(response.Items))}
+	for i, r := range response.Items {
 		out.Items[i] = protocol.CompleteResponse{
 			TaskID: r.ID, Outcome: r.Outcome, Recorded: r.Recorded, CreatedTaskIDs: r.Created, Then: r.Then, Error: r.Error,
 			Warnings: r.Warnings,
@@ -268,8 +268,8 @@ func (c *socketConn) Complete(
 			out.Items[i].Reason = &r.Reason
 		}
 	}
-	if said.Next != nil {
-		next := tasksOf(*said.Next)
+	if response.Next != nil {
+		next := tasksOf(*response.Next)
 		out.Next = &next
 	}
 	return out, nil
@@ -314,12 +314,12 @@ func (c *socketConn) HeartbeatTask(
 ) (protocol.HeartbeatResponse, error) {
 	job := ref(cmp.Or(in.Kind, protocol.KindActivity), in.TaskID, in.AttemptID, in.Attempt, in.Owner)
 	a := protocol.HeartbeatResponse{TaskID: in.TaskID, AttemptID: in.AttemptID, Attempt: in.Attempt, Owner: in.Owner}
-	lock, err := say[protocol.JobLock](
+	lock, err := callApp[protocol.JobLock](
 		ctx, c, protocol.MethodReportProgress, protocol.JobProgress{JobRef: job, Progress: in.Progress, Rebuild: in.Rebuild},
 	)
 	var lost *protocol.Error
 	if errors.As(err, &lost) {
-		if cancelled, said := lost.Details["cancelRequested"].(bool); said {
+		if cancelled, reported := lost.Details["cancelRequested"].(bool); reported {
 			reason := string(lost.Reason)
 			a.Reason, a.CancelRequested = &reason, cancelled
 			return a, nil
@@ -332,7 +332,7 @@ func (c *socketConn) HeartbeatTask(
 
 // HistoryPage fetches a page of the history behind a job.
 func (c *socketConn) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
-	return say[protocol.HistoryPage](ctx, c, protocol.MethodFetchHistory, protocol.JobHistory{
+	return callApp[protocol.HistoryPage](ctx, c, protocol.MethodFetchHistory, protocol.JobHistory{
 		JobRef:    ref(cmp.Or(in.Kind, protocol.KindWorkflow), in.TaskID, "", in.Attempt, in.Owner),
 		PageToken: in.PageToken, PageSize: in.PageSize,
 	})
@@ -346,12 +346,12 @@ func (c *socketConn) RecordLogs(ctx context.Context, in protocol.LogsRequest) (p
 			JobRef: ref(protocol.KindActivity, a.TaskID, a.AttemptID, 0, a.Owner), LogChunk: a.LogChunk,
 		}
 	}
-	said, err := say[protocol.JobLogsResponse](ctx, c, protocol.MethodUploadLogs, req)
+	response, err := callApp[protocol.JobLogsResponse](ctx, c, protocol.MethodUploadLogs, req)
 	if err != nil {
 		return protocol.LogsResponse{}, err
 	}
-	out := protocol.LogsResponse{Items: make([]protocol.LogReceipt, len(said.Items))}
-	for i, r := range said.Items {
+	out := protocol.LogsResponse{Items: make([]protocol.LogReceipt, len(response.Items))}
+	for i, r := range response.Items {
 		out.Items[i] = protocol.LogReceipt{TaskID: r.ID, Recorded: r.Recorded, Reason: r.Reason, Message: r.Message}
 	}
 	return out, nil

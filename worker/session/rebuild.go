@@ -24,14 +24,14 @@ func (h *Holding) Rebuilds() int {
 func (h *Holding) Rebuilding(seen int) bool {
 	h.set.mu.Lock()
 	defer h.set.mu.Unlock()
-	return h.rebuilds > seen || h.flight != nil
+	return h.rebuilds > seen || h.rebuilding != nil
 }
 
 // AwaitRebuild waits for a running rebuild, and reports whether the state was rebuilt since seen.
 func (h *Holding) AwaitRebuild(ctx context.Context, seen int) bool {
 	for {
 		h.set.mu.Lock()
-		running, rebuilt := h.flight, h.rebuilds > seen
+		running, rebuilt := h.rebuilding, h.rebuilds > seen
 		h.set.mu.Unlock()
 		if rebuilt || running == nil {
 			return rebuilt
@@ -63,7 +63,7 @@ func (h *Holding) Rebuild(ctx context.Context, seen int, shared bool, fn func(co
 			h.set.mu.Unlock()
 			return nil
 		}
-		running := h.flight
+		running := h.rebuilding
 		if running == nil {
 			break
 		}
@@ -78,14 +78,14 @@ func (h *Holding) Rebuild(ctx context.Context, seen int, shared bool, fn func(co
 		}
 	}
 	mine := &rebuild{done: make(chan struct{}), err: errors.New("the rebuild panicked")}
-	h.flight = mine
+	h.rebuilding = mine
 	h.set.mu.Unlock()
 	defer func() {
 		h.set.mu.Lock()
 		if mine.err == nil {
 			h.rebuilds++
 		}
-		h.flight = nil
+		h.rebuilding = nil
 		h.set.mu.Unlock()
 		close(mine.done)
 	}()

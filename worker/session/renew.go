@@ -7,7 +7,7 @@ import (
 )
 
 // Renewals that are due within this fraction of the interval (a quarter) are sent together with one that is due now.
-const together = 4
+const batchFraction = 4
 
 // Suspended is how long a worker keeps the state of a session whose lease has ended. Meanwhile each of its heartbeats
 // asks the app to resume the session.
@@ -40,7 +40,7 @@ func (s *Sessions) Due(now time.Time) (renew []protocol.SessionRenewal, next tim
 		}
 		at := h.renewal()
 		due = due || !now.Before(at)
-		if now.Before(at.Add(-h.interval / together)) {
+		if now.Before(at.Add(-h.interval / batchFraction)) {
 			next = earlier(next, at)
 		} else {
 			soon = append(soon, h)
@@ -68,7 +68,7 @@ func (s *Sessions) Due(now time.Time) (renew []protocol.SessionRenewal, next tim
 func (s *Sessions) suspend(h *Holding, now time.Time) bool {
 	switch {
 	case h.idling(now):
-		s.takeOut(h, protocol.EndedLeaseExpired)
+		s.remove(h, protocol.EndedLeaseExpired)
 		return false
 	case !h.suspends, !h.suspended.IsZero() && now.Sub(h.suspended) >= Suspended:
 		s.giveUp(h, protocol.EndedLeaseExpired)
@@ -84,7 +84,7 @@ func (s *Sessions) suspend(h *Holding, now time.Time) bool {
 // giveUp drops the state of an epoch that the app may still lease to this worker. The next heartbeat reports it. mu is
 // held.
 func (s *Sessions) giveUp(h *Holding, reason string) {
-	s.takeOut(h, reason)
+	s.remove(h, reason)
 	s.givenUp[h.ID] = h.Epoch
 }
 
@@ -96,9 +96,9 @@ func (h *Holding) idling(now time.Time) bool {
 // Renewed processes the app's response to renewals that were sent at sent and made at store by the clock of the store.
 // It drops sessions that the app reports as not held. If err is set, all sessions stay and are renewed again.
 func (s *Sessions) Renewed(
-	sent, store time.Time, asked []protocol.SessionRenewal, states []protocol.SessionState, err error,
+	sent, store time.Time, renewals []protocol.SessionRenewal, states []protocol.SessionState, err error,
 ) {
-	if len(asked) == 0 {
+	if len(renewals) == 0 {
 		return
 	}
 	answers := make(map[string]protocol.SessionState, len(states))
@@ -107,7 +107,7 @@ func (s *Sessions) Renewed(
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, r := range asked {
+	for _, r := range renewals {
 		a, ok := answers[r.SessionID]
 		if r.GivenUp {
 			switch {
@@ -129,7 +129,7 @@ func (s *Sessions) Renewed(
 			if r.Resume && a.Epoch <= h.Epoch {
 				s.giveUp(h, orElse(a.Reason, "not held"))
 			} else {
-				s.takeOut(h, orElse(a.Reason, "not held"))
+				s.remove(h, orElse(a.Reason, "not held"))
 			}
 		default:
 			if !h.suspended.IsZero() {

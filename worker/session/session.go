@@ -36,8 +36,8 @@ type Options struct {
 	Log  zerolog.Logger
 }
 
-// beatsCome is the regular interval of heartbeats.
-const beatsCome = 10 * time.Second
+// heartbeatInterval is the regular interval of heartbeats.
+const heartbeatInterval = 10 * time.Second
 
 // endTime is the timeout for ending one session.
 const endTime = 10 * time.Second
@@ -100,19 +100,19 @@ type Holding struct {
 	idle     time.Duration // 0: never idle
 
 	// The rest is guarded by set.mu.
-	active    int
-	last      time.Time // activity
-	until     time.Time // the lease is believed to live to here; never later than the stored one
-	suspends  bool      // the worker keeps the state after the lease has ended, see Suspended
-	suspended time.Time // when the session was suspended; zero: its lease is live
-	notBefore time.Time // of the next try to renew, after one that failed
-	dropped   string    // why it is held no more; "" while it is
-	rebuilds  int
-	died      string        // why its executor ended unexpectedly; "" while it lives
-	detail    string        // of that, for people
-	diedAfter int           // rebuilds before that
-	flight    *rebuild      // the one that runs; nil: none
-	closed    chan struct{} // closed when the state of the session is closed
+	active     int
+	last       time.Time // activity
+	until      time.Time // the lease is believed to live to here; never later than the stored one
+	suspends   bool      // the worker keeps the state after the lease has ended, see Suspended
+	suspended  time.Time // when the session was suspended; zero: its lease is live
+	notBefore  time.Time // of the next try to renew, after one that failed
+	dropped    string    // why it is held no more; "" while it is
+	rebuilds   int
+	died       string        // why its executor ended unexpectedly; "" while it lives
+	detail     string        // of that, for people
+	diedAfter  int           // rebuilds before that
+	rebuilding *rebuild      // the one that runs; nil: none
+	closed     chan struct{} // closed when the state of the session is closed
 }
 
 // DroppedError reports that an attempt arrived under an epoch whose state this worker has dropped. The worker hands the
@@ -168,7 +168,7 @@ func (s *Sessions) Enter(a *protocol.SessionAffinity, lease Lease) (*Holding, er
 		return nil, &DroppedError{Session: a.SessionID, Epoch: a.Epoch}
 	}
 	if h != nil && h.Epoch < a.Epoch {
-		s.takeOut(h, "superseded")
+		s.remove(h, "superseded")
 		h = nil
 	}
 	if h == nil {
@@ -182,14 +182,14 @@ func (s *Sessions) Enter(a *protocol.SessionAffinity, lease Lease) (*Holding, er
 		if a.Door == "" || a.Door == "implicit" {
 			h.idle = s.opt.Idle
 		}
-		h.interval, h.suspends = min(h.interval, beatsCome), a.Door != "worker"
+		h.interval, h.suspends = min(h.interval, heartbeatInterval), a.Door != "worker"
 		if s.opt.NewState != nil {
 			h.State = s.opt.NewState()
 		}
 		s.held[a.SessionID] = h
 		s.epochs.saw(a.SessionID, a.Epoch)
 		delete(s.givenUp, a.SessionID)
-		if h.interval < beatsCome && s.opt.Beat != nil {
+		if h.interval < heartbeatInterval && s.opt.Beat != nil {
 			defer s.opt.Beat()
 		}
 		s.log.Debug().Str("session_id", h.ID).Int64("epoch", h.Epoch).Bool("is_new_claim", a.IsNew).Msg("session acquired")
@@ -218,13 +218,13 @@ func (s *Sessions) Refused(ctx context.Context, a *protocol.SessionAffinity, err
 	s.log.Warn().Err(err).AnErr("release_error", failed).Str("session_id", a.SessionID).Int64("epoch", a.Epoch).
 		Int64("known_epoch", known).Msg("returned a session task: this worker no longer holds the session under that epoch")
 	if failed != nil {
-		s.giveUpLater(a.SessionID, a.Epoch)
+		s.reportGivenUp(a.SessionID, a.Epoch)
 	}
 }
 
-// giveUpLater makes the next heartbeat report that this worker has dropped the state of an epoch. It does nothing if
+// reportGivenUp makes the next heartbeat report that this worker has dropped the state of an epoch. It does nothing if
 // the worker has acquired the session again.
-func (s *Sessions) giveUpLater(id string, epoch int64) {
+func (s *Sessions) reportGivenUp(id string, epoch int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.held[id] == nil {
@@ -244,7 +244,7 @@ func (h *Holding) Leave() {
 	case h.dropped != "":
 		s.closeState(h)
 	case h.died != "" && h.rebuilds == h.diedAfter:
-		s.takeOut(h, h.died)
+		s.remove(h, h.died)
 	}
 }
 
@@ -259,7 +259,7 @@ func (s *Sessions) Died(id string, epoch int64, cause, detail string) {
 	}
 	h.died, h.detail, h.diedAfter = cause, detail, h.rebuilds
 	if h.active == 0 {
-		s.takeOut(h, cause)
+		s.remove(h, cause)
 	}
 }
 
@@ -300,13 +300,13 @@ func (s *Sessions) Yield(id string, epoch int64, reason string, release func() e
 		s.Evict(id, epoch, reason, release)
 		return
 	}
-	s.takeOut(h, reason)
+	s.remove(h, reason)
 	s.mu.Unlock()
 	<-h.closed
 	if err := release(); err != nil {
 		s.log.Warn().Err(err).Str("session_id", id).Int64("epoch", epoch).Str("reason", reason).
 			Msg("failed to release a session to make room for another; the next heartbeat gives its epoch up")
-		s.giveUpLater(id, epoch)
+		s.reportGivenUp(id, epoch)
 	}
 }
 
@@ -358,7 +358,7 @@ func (s *Sessions) Drop(id string, epoch int64, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h := s.held[id]; h != nil && (epoch == 0 || h.Epoch == epoch) {
-		s.takeOut(h, reason)
+		s.remove(h, reason)
 	}
 }
 
@@ -376,7 +376,7 @@ func (s *Sessions) Notified(n protocol.SessionNotice) {
 		return
 	}
 	if !h.suspends {
-		s.takeOut(h, n.Reason)
+		s.remove(h, n.Reason)
 		return
 	}
 	if h.until.After(now) {
@@ -396,8 +396,8 @@ func (s *Sessions) DropAll(reason string) []Info {
 	return all
 }
 
-// takeOut removes h. The caller must hold mu.
-func (s *Sessions) takeOut(h *Holding, reason string) {
+// remove removes h. The caller must hold mu.
+func (s *Sessions) remove(h *Holding, reason string) {
 	if h.dropped != "" {
 		return
 	}

@@ -83,7 +83,7 @@ func panicked(r any) error {
 func (m *Machine) ready(co *coroutine) {
 	if !co.queued && !co.done {
 		co.queued = true
-		m.turns = append(m.turns, co)
+		m.runnable = append(m.runnable, co)
 	}
 }
 
@@ -111,37 +111,37 @@ func (co *coroutine) halt() {
 
 // runBranches runs the queued branches, one at a time, until none can continue.
 func (m *Machine) runBranches() {
-	if len(m.turns)+len(m.conditions) == 0 {
+	if len(m.runnable)+len(m.conditions) == 0 {
 		return
 	}
 	m.watch.Reset(m.patience)
-	for i := 0; (i < len(m.turns) || m.reconsider()) && m.fault == nil && !m.finished; i++ {
-		if !m.turn(m.turns[i]) {
+	for i := 0; (i < len(m.runnable) || m.reconsider()) && m.fault == nil && !m.finished; i++ {
+		if !m.runBranch(m.runnable[i]) {
 			return
 		}
 	}
-	for i, co := range m.turns {
-		co.queued, m.turns[i] = false, nil
+	for i, co := range m.runnable {
+		co.queued, m.runnable[i] = false, nil
 	}
-	m.turns = m.turns[:0]
-	if m.gone > len(m.live)/2 {
-		kept := m.live[:0]
+	m.runnable = m.runnable[:0]
+	if m.endedCount > len(m.live)/2 {
+		running := m.live[:0]
 		for _, co := range m.live {
 			if !co.done {
-				kept = append(kept, co)
+				running = append(running, co)
 			}
 		}
-		clear(m.live[len(kept):])
-		m.live, m.gone = kept, 0
+		clear(m.live[len(running):])
+		m.live, m.endedCount = running, 0
 	}
 }
 
-// turn runs a branch until it waits or ends; false: it did neither in time.
-func (m *Machine) turn(co *coroutine) bool {
+// runBranch runs a branch until it waits or ends; false: it did neither in time.
+func (m *Machine) runBranch(co *coroutine) bool {
 	co.queued = false
 	m.current = co
-	if m.onTurn != nil {
-		defer m.onTurn(m.info, func() string { return stackOf(co) })()
+	if m.onBranchRun != nil {
+		defer m.onBranchRun(m.info, func() string { return stackOf(co) })()
 	}
 	co.resume <- struct{}{}
 	select {
@@ -153,9 +153,9 @@ func (m *Machine) turn(co *coroutine) bool {
 	m.current = nil
 	m.checkForeignCall()
 	if co.done {
-		m.gone++
+		m.endedCount++
 	}
-	m.moved = m.moved || !co.looked
+	m.progressed = m.progressed || !co.looked
 	co.looked = false
 	return true
 }

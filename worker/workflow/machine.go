@@ -35,23 +35,23 @@ type Options struct {
 	// that ranges over a map does. It is for tests, which replay a run with the code that recorded it. In production new
 	// code may pass other arguments, which is only logged.
 	CompareArguments bool
-	// OnTurn is called when a branch of the code begins to run, with a function that returns its stack; the function it
-	// returns is called when the branch waits again. It must be quick. It is for callers that measure with another clock
-	// than Patience. nil: not called.
-	OnTurn func(run RunInfo, stack func() string) (over func())
+	// OnBranchRun is called when a branch of the code begins to run, with a function that returns its stack; the function
+	// it returns is called when the branch waits again. It must be quick. It is for callers that measure with another
+	// clock than Patience. nil: not called.
+	OnBranchRun func(run RunInfo, stack func() string) (done func())
 }
 
 // Machine runs the code of one run against its history. It may be cached between workflow tasks of the run. It is not
 // safe for concurrent use and must be closed.
 type Machine struct {
-	def      *Definition
-	names    Names
-	log      zerolog.Logger
-	patience time.Duration
-	asked    bool // ForQueries
-	compare  bool // CompareArguments
-	differs  bool // a call passed other arguments than recorded, and that was logged
-	onTurn   func(RunInfo, func() string) (over func())
+	def             *Definition
+	names           Names
+	log             zerolog.Logger
+	patience        time.Duration
+	forQueries      bool // ForQueries
+	strictArguments bool // CompareArguments
+	argumentsDiffer bool // a call passed other arguments than recorded, and that was logged
+	onBranchRun     func(RunInfo, func() string) (done func())
 
 	info      RunInfo
 	arguments payload.Payload
@@ -69,29 +69,29 @@ type Machine struct {
 	head    int
 	answers []*answer // to updates, in the order they came: those being handled, and those not yet confirmed
 
-	recorded map[int64]*history.Event            // events being applied that record a command
-	answered map[string]*history.UpdateCompleted // of the events being applied, the ends of updates by id
+	recorded         map[int64]*history.Event            // events being applied that record a command
+	completedUpdates map[string]*history.UpdateCompleted // of the events being applied, the ends of updates by id
 	// of the events being applied, the updates whose handler had begun, by id
-	taken        map[string]bool
-	recordedUpTo int64 // the highest command sequence in the history so far
+	startedUpdates map[string]bool
+	recordedUpTo   int64 // the highest command sequence in the history so far
 
-	seen      int64     // last event applied
-	at        int64     // the event that woke the code
-	now       time.Time // its time
-	replayed  int64     // events up to here had been shown to a completed task
-	rules     int       // protocol.NameRules of the run; 0: its code may use any name
-	continued bool      // history has the run's continuation as new
-	finished  bool      // the workflow has returned, or its run was closed
-	carried   int       // signals inherited from the previous run that have not arrived; the code starts after them
-	begin     func()    // starts the code once carried is 0
-	fault     error
+	seen             int64     // last event applied
+	at               int64     // the event that woke the code
+	now              time.Time // its time
+	replayed         int64     // events up to here had been shown to a completed task
+	rules            int       // protocol.NameRules of the run; 0: its code may use any name
+	continued        bool      // history has the run's continuation as new
+	finished         bool      // the workflow has returned, or its run was closed
+	inheritedSignals int       // signals inherited from the previous run that have not arrived; the code starts after them
+	begin            func()    // starts the code once carried is 0
+	fault            error
 
 	live        []*coroutine
-	gone        int // number of ended coroutines in live
-	turns       []*coroutine
+	endedCount  int // number of ended coroutines in live
+	runnable    []*coroutine
 	current     *coroutine
 	conditions  []*coroutine // coroutines that wait in Until
-	moved       bool         // something happened since they looked last
+	progressed  bool         // something happened since they looked last
 	reading     string       // what is being computed that must not call this package
 	watch       *time.Timer
 	deadlocked  *coroutine
@@ -119,10 +119,11 @@ var ErrStale = errors.New("the kept workflow machine is not what history recorde
 // NewMachine returns a machine that has applied no events.
 func NewMachine(def *Definition, o Options) *Machine {
 	m := &Machine{
-		def: def, names: o.Names, log: o.Logger, patience: o.Patience, asked: o.ForQueries, compare: o.CompareArguments,
-		onTurn:  o.OnTurn,
-		steps:   map[int64]*future{},
-		signals: map[string]*SignalChannel{}, versions: map[string]int{}, updates: map[string]*handler{},
+		def: def, names: o.Names, log: o.Logger, patience: o.Patience, forQueries: o.ForQueries,
+		strictArguments: o.CompareArguments,
+		onBranchRun:     o.OnBranchRun,
+		steps:           map[int64]*future{},
+		signals:         map[string]*SignalChannel{}, versions: map[string]int{}, updates: map[string]*handler{},
 		queries: map[string]*handler{},
 	}
 	if m.names == nil {
@@ -200,7 +201,7 @@ func (m *Machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]
 		m.watch = time.NewTimer(m.patience)
 	}
 	defer m.watch.Stop()
-	m.look(events)
+	m.indexRecordedCommands(events)
 	for i := range events {
 		m.seen = events[i].Seq
 		m.applyEvent(task, &events[i])
@@ -211,7 +212,7 @@ func (m *Machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]
 	if m.checkForeignCall(); m.fault != nil {
 		return nil, m.fault
 	}
-	m.recorded, m.answered, m.taken = nil, nil, nil
+	m.recorded, m.completedUpdates, m.startedUpdates = nil, nil, nil
 	if len(events) > 0 {
 		m.passEnds()
 	}
@@ -238,8 +239,8 @@ func Replay(def *Definition, o Options, events []history.Event) error {
 	return err
 }
 
-// look indexes the events that record a command, so that replayed commands return the recorded values.
-func (m *Machine) look(events []history.Event) {
+// indexRecordedCommands indexes the events that record a command, so that replayed commands return the recorded values.
+func (m *Machine) indexRecordedCommands(events []history.Event) {
 	m.recorded = nil
 	for i := range events {
 		e := &events[i]
@@ -254,15 +255,15 @@ func (m *Machine) look(events []history.Event) {
 		case *history.WorkflowContinuedAsNew:
 			m.continued = true
 		case *history.UpdateApplied:
-			if m.taken == nil {
-				m.taken = map[string]bool{}
+			if m.startedUpdates == nil {
+				m.startedUpdates = map[string]bool{}
 			}
-			m.taken[d.UpdateID] = true
+			m.startedUpdates[d.UpdateID] = true
 		case *history.UpdateCompleted:
-			if m.answered == nil {
-				m.answered = map[string]*history.UpdateCompleted{}
+			if m.completedUpdates == nil {
+				m.completedUpdates = map[string]*history.UpdateCompleted{}
 			}
-			m.answered[d.UpdateID] = d
+			m.completedUpdates[d.UpdateID] = d
 		}
 		m.replayed = max(m.replayed, e.SeenThrough)
 	}
@@ -343,7 +344,7 @@ func (m *Machine) applyEvent(task *protocol.WorkflowTask, e *history.Event) {
 
 // wake applies a change at event e and runs the code until all branches block.
 func (m *Machine) wake(e *history.Event, happened func()) {
-	m.now, m.at, m.moved = e.At.Time, e.Seq, true
+	m.now, m.at, m.progressed = e.At.Time, e.Seq, true
 	happened()
 	if m.fault == nil {
 		m.runBranches()
@@ -371,7 +372,7 @@ func (m *Machine) start(task *protocol.WorkflowTask, d *history.WorkflowStarted,
 	m.arguments = args
 	ctx := &flow{m: m, scope: m.root}
 	m.begin = func() { m.spawn(func() { m.main(ctx, args) }) }
-	if m.carried = d.CarriedSignals; m.carried == 0 {
+	if m.inheritedSignals = d.CarriedSignals; m.inheritedSignals == 0 {
 		m.wake(e, m.begin)
 	}
 }
@@ -385,12 +386,12 @@ func (m *Machine) signalled(d *history.SignalReceived, e *history.Event) {
 		return
 	}
 	arrive := func() { m.signal(d.SignalName).arrive(value) }
-	if m.carried == 0 {
+	if m.inheritedSignals == 0 {
 		m.wake(e, arrive)
 		return
 	}
 	arrive()
-	if m.carried--; m.carried == 0 {
+	if m.inheritedSignals--; m.inheritedSignals == 0 {
 		m.wake(e, m.begin)
 	}
 }
@@ -429,7 +430,7 @@ func (m *Machine) finish(result payload.Payload, err error) {
 
 // warnOfOpenActivities logs a warning if the workflow returned before its activities ended: the app cancels them.
 func (m *Machine) warnOfOpenActivities() {
-	if m.asked || m.at <= m.replayed {
+	if m.forQueries || m.at <= m.replayed {
 		return
 	}
 	open, first := 0, ""

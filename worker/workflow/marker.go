@@ -35,7 +35,7 @@ func (m *Machine) sideEffect(fn func() any) (payload.Payload, error) {
 		m.issue(c) // stops here if history has something else
 		return c.Result, nil
 	}
-	if m.asked {
+	if m.forQueries {
 		m.current.halt()
 	}
 	p, err := m.compute(fn)

@@ -47,9 +47,9 @@ func (m *Machine) compareArguments(seq int64, e *history.Event, c *protocol.Comm
 	if !ok || was == c.Arguments.Blob {
 		return
 	}
-	if !m.compare {
-		if !m.asked && !m.differs && was != "" { // one line per replay, because each call in a loop may differ
-			m.differs = true
+	if !m.strictArguments {
+		if !m.forQueries && !m.argumentsDiffer && was != "" { // one line per replay, because each call in a loop may differ
+			m.argumentsDiffer = true
 			m.log.Warn().Int64("event", e.Seq).Int64("command", seq).Str("call", describeCommand(c)).Str("at", userCode()).
 				Msg("replayed workflow code passes other arguments than recorded; the recorded ones count")
 		}

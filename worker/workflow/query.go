@@ -37,7 +37,7 @@ func (m *Machine) readOnly(what string, fn func()) {
 	defer m.watch.Stop()
 	m.reading = what
 	defer func() { m.reading = "" }()
-	m.turn(m.branch(fn))
+	m.runBranch(m.branch(fn))
 }
 
 // acted returns the panic of read-only code that called a function with side effects.

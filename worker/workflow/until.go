@@ -61,10 +61,10 @@ func (m *Machine) looks(what string, holds func() bool) bool {
 
 // reconsider schedules the branches that wait for a condition if the run changed since the last evaluation.
 func (m *Machine) reconsider() bool {
-	if !m.moved || len(m.conditions) == 0 {
+	if !m.progressed || len(m.conditions) == 0 {
 		return false
 	}
-	m.moved = false
+	m.progressed = false
 	for _, co := range m.conditions {
 		m.ready(co)
 	}

@@ -108,7 +108,7 @@ type answer struct {
 // update that the engine ended before a handler started, because its run closed or its worker did not support updates,
 // has no handler.
 func (m *Machine) updated(d *history.UpdateAccepted, e *history.Event) {
-	was, taken := m.answered[d.UpdateID], m.taken[d.UpdateID]
+	was, taken := m.completedUpdates[d.UpdateID], m.startedUpdates[d.UpdateID]
 	if m.finished || was != nil && was.Sequence == 0 && !taken {
 		return
 	}
@@ -256,7 +256,7 @@ func (m *Machine) confirmTaken(d *history.UpdateApplied, e *history.Event) {
 	if i < 0 {
 		return
 	}
-	if a := m.answers[i]; a.begun || m.answered[d.UpdateID] != nil { // then what it was answered with says more
+	if a := m.answers[i]; a.begun || m.completedUpdates[d.UpdateID] != nil { // then what it was answered with says more
 		a.taken = true
 		return
 	}
@@ -286,7 +286,7 @@ func (m *Machine) confirmAnswer(d *history.UpdateCompleted, e *history.Event) {
 		return // its handler was kept from it
 	case a != nil && a.command != nil:
 		is = describeCommand(a.command) + " " + quote(a.name)
-	case a != nil && m.asked:
+	case a != nil && m.forQueries:
 		return // its handler came to a side effect that is not recorded yet
 	case a != nil:
 		is = "a handler of it that waits"

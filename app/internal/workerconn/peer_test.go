@@ -70,7 +70,9 @@ func room(t *testing.T, verbs protocol.WorkerVerbs) *workerconn.Peers {
 
 func join(t *testing.T, s *workerconn.Peers, id string) protocol.WorkerConnection {
 	t.Helper()
-	c, leave, err := s.Join(protocol.ChannelAuth{WorkerID: id, Protocol: protocol.ChannelVersion}, linktest.Deaf{})
+	c, leave, err := s.Join(
+		protocol.ChannelAuth{WorkerID: id, Protocol: protocol.ChannelVersion}, linktest.IgnoreNotices{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +189,7 @@ func TestAPanicIsAnErrorOfItsCallAlone(t *testing.T) {
 
 // hearer is a fake worker that records cancellations.
 type hearer struct {
-	linktest.Deaf
+	linktest.IgnoreNotices
 	heard chan string
 	fails error
 }
@@ -227,7 +229,7 @@ func TestNoticesGoToTheWorkersOfAnIdAndANamespace(t *testing.T) {
 	if len(theirs.heard)+len(mine.heard)+len(other.heard) > 0 {
 		t.Error("somebody heard what was not for them")
 	}
-	if _, _, err := s.Join(protocol.ChannelAuth{WorkerID: "late", Protocol: 1}, linktest.Deaf{}); err == nil {
+	if _, _, err := s.Join(protocol.ChannelAuth{WorkerID: "late", Protocol: 1}, linktest.IgnoreNotices{}); err == nil {
 		t.Error("a room that is shut let somebody in")
 	}
 }

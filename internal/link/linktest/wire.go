@@ -14,91 +14,91 @@ type Call func(ctx context.Context, in any) (out any, err error)
 // Wire is a connection that passes every call to Through, with the method name of the verb in protocol.WorkerVerbs.
 // When Through returns no error, its response must have the verb's type.
 type Wire struct {
-	To      protocol.WorkerConnection
-	Through func(ctx context.Context, verb string, in any, call Call) (out any, err error)
+	To        protocol.WorkerConnection
+	Intercept func(ctx context.Context, verb string, in any, call Call) (out any, err error)
 }
 
 var _ protocol.WorkerConnection = Wire{}
 
-func through[In, Out any](
+func intercept[In, Out any](
 	ctx context.Context, w Wire, name string, in In,
 	verb func(protocol.WorkerConnection, context.Context, In) (Out, error),
 ) (out Out, err error) {
-	said, err := w.Through(ctx, name, in, func(ctx context.Context, in any) (any, error) {
+	response, err := w.Intercept(ctx, name, in, func(ctx context.Context, in any) (any, error) {
 		out, err := verb(w.To, ctx, in.(In))
 		return out, err
 	})
 	if err != nil {
 		return out, err
 	}
-	return said.(Out), nil
+	return response.(Out), nil
 }
 
 // Settings passes the call through.
 func (w Wire) Settings(ctx context.Context, in protocol.MachineInformation) (protocol.WorkerSettings, error) {
-	return through(ctx, w, "Settings", in, protocol.WorkerConnection.Settings)
+	return intercept(ctx, w, "Settings", in, protocol.WorkerConnection.Settings)
 }
 
 // Register passes the call through.
 func (w Wire) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterResponse, error) {
-	return through(ctx, w, "Register", in, protocol.WorkerConnection.Register)
+	return intercept(ctx, w, "Register", in, protocol.WorkerConnection.Register)
 }
 
 // Deregister passes the call through.
 func (w Wire) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterResponse, error) {
-	return through(ctx, w, "Deregister", in, protocol.WorkerConnection.Deregister)
+	return intercept(ctx, w, "Deregister", in, protocol.WorkerConnection.Deregister)
 }
 
 // WorkerHeartbeat passes the call through.
 func (w Wire) WorkerHeartbeat(
 	ctx context.Context, in protocol.WorkerHeartbeat,
 ) (protocol.WorkerHeartbeatResponse, error) {
-	return through(ctx, w, "WorkerHeartbeat", in, protocol.WorkerConnection.WorkerHeartbeat)
+	return intercept(ctx, w, "WorkerHeartbeat", in, protocol.WorkerConnection.WorkerHeartbeat)
 }
 
 // Poll passes the call through.
 func (w Wire) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollResponse, error) {
-	return through(ctx, w, "Poll", in, protocol.WorkerConnection.Poll)
+	return intercept(ctx, w, "Poll", in, protocol.WorkerConnection.Poll)
 }
 
 // Complete passes the call through.
 func (w Wire) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchResponse, error) {
-	return through(ctx, w, "Complete", in, protocol.WorkerConnection.Complete)
+	return intercept(ctx, w, "Complete", in, protocol.WorkerConnection.Complete)
 }
 
 // HeartbeatTask passes the call through.
 func (w Wire) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatResponse, error) {
-	return through(ctx, w, "HeartbeatTask", in, protocol.WorkerConnection.HeartbeatTask)
+	return intercept(ctx, w, "HeartbeatTask", in, protocol.WorkerConnection.HeartbeatTask)
 }
 
 // RecordLogs passes the call through.
 func (w Wire) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsResponse, error) {
-	return through(ctx, w, "RecordLogs", in, protocol.WorkerConnection.RecordLogs)
+	return intercept(ctx, w, "RecordLogs", in, protocol.WorkerConnection.RecordLogs)
 }
 
 // HistoryPage passes the call through.
 func (w Wire) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
-	return through(ctx, w, "HistoryPage", in, protocol.WorkerConnection.HistoryPage)
+	return intercept(ctx, w, "HistoryPage", in, protocol.WorkerConnection.HistoryPage)
 }
 
 // CreateSession passes the call through.
 func (w Wire) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionResponse, error) {
-	return through(ctx, w, "CreateSession", in, protocol.WorkerConnection.CreateSession)
+	return intercept(ctx, w, "CreateSession", in, protocol.WorkerConnection.CreateSession)
 }
 
 // HeartbeatSession passes the call through.
 func (w Wire) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
-	return through(ctx, w, "HeartbeatSession", in, protocol.WorkerConnection.HeartbeatSession)
+	return intercept(ctx, w, "HeartbeatSession", in, protocol.WorkerConnection.HeartbeatSession)
 }
 
 // ReleaseSession passes the call through.
 func (w Wire) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
-	return through(ctx, w, "ReleaseSession", in, protocol.WorkerConnection.ReleaseSession)
+	return intercept(ctx, w, "ReleaseSession", in, protocol.WorkerConnection.ReleaseSession)
 }
 
 // CloseSession passes the call through.
 func (w Wire) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
-	return through(ctx, w, "CloseSession", in, protocol.WorkerConnection.CloseSession)
+	return intercept(ctx, w, "CloseSession", in, protocol.WorkerConnection.CloseSession)
 }
 
 // Conn is a connection of a link whose calls go through Wire.

@@ -346,10 +346,10 @@ func (a *control) worker(id string, register func(*worker.Registry), change func
 			hello protocol.ChannelAuth, notices protocol.WorkerNotices,
 		) (protocol.WorkerConnection, func(), error) {
 			if a.mute {
-				notices = linktest.Deaf{}
+				notices = linktest.IgnoreNotices{}
 			}
 			c, leave, err := a.server.Peers().Join(hello, notices)
-			return linktest.Wire{To: c, Through: a.way(id)}, leave, err
+			return linktest.Wire{To: c, Intercept: a.way(id)}, leave, err
 		}},
 		WorkerID: id, Incarnation: id + "-1", Release: "test", Log: log,
 		Register: func() protocol.RegisterRequest {

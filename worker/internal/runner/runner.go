@@ -74,8 +74,8 @@ type Options struct {
 	LeaseBuffer  time.Duration // 5 s
 	Log          zerolog.Logger
 	// TaskFailed is called for each workflow task that fails in workflow code; nil: no call.
-	TaskFailed func(t *protocol.WorkflowTask, f *protocol.Failure)
-	OnTurn     func(run workflow.RunInfo, stack func() string) (over func()) // that of workflow.Options
+	TaskFailed  func(t *protocol.WorkflowTask, f *protocol.Failure)
+	OnBranchRun func(run workflow.RunInfo, stack func() string) (done func()) // that of workflow.Options
 }
 
 func (o Options) defaults() Options {
