@@ -77,7 +77,8 @@ var directions = []direction{
 	}},
 	{"app/internal/filter", []string{"app/store", "app/engine", "shared/history", "shared/protocol"}},
 	{"app/view", []string{
-		"app/internal/filter", "app/internal/membership", "app/internal/transaction", "app/store", "app/engine", common,
+		"app/internal/filter", "app/internal/membership", "app/internal/transaction", "app/dispatch", "app/store",
+		"app/engine", common,
 	}},
 	{"app/internal/querytask", []string{
 		"app/internal/transaction", "app/store", "app/engine", "shared/history", "shared/payload", "shared/protocol",

@@ -89,8 +89,8 @@ func (w *Workflow) Describe(ctx context.Context) (v protocol.RunView, err error)
 // away is the time for which [Workflow.Wait] retries while no app responds.
 const away = time.Minute
 
-// Wait waits until the run and all runs that it continues as have closed, and returns the last of them. If no app
-// responds, Wait retries for a minute; this does not affect the run.
+// Wait waits until the run and all runs that it continues as have closed, and returns the last of them without its
+// input, which Describe returns. If no app responds, Wait retries for a minute; this does not affect the run.
 func (w *Workflow) Wait(ctx context.Context) (v protocol.RunView, err error) {
 	var gone time.Time // no app has answered since; zero while one does
 	for {

@@ -71,7 +71,7 @@ func TestAnActivityRunsByItself(t *testing.T) {
 		}
 		ended := make(chan protocol.RunView)
 		go func() {
-			v, err := a.Result(t.Context(), protocol.Target{WorkflowID: "one"}, time.Minute)
+			v, err := a.Result(t.Context(), protocol.Target{WorkflowID: "one"}, time.Minute, false)
 			if err != nil {
 				t.Error(err)
 			}
@@ -138,7 +138,7 @@ func TestAnActivityRunBeginsLater(t *testing.T) {
 		}
 		a.result(task, "done")
 		if v := must[protocol.RunView](t)(a.Result(
-			t.Context(), protocol.Target{WorkflowID: "later"}, time.Minute,
+			t.Context(), protocol.Target{WorkflowID: "later"}, time.Minute, false,
 		)); v.Status != "completed" {
 			t.Errorf("it ended as %s", v.Status)
 		}
@@ -208,7 +208,7 @@ func TestAnActivityRunIsTriedAgainByItsPolicy(t *testing.T) {
 	if len(keys) != 1 || keys[""] {
 		t.Errorf("the idempotency keys of one activity are %v", keys)
 	}
-	v := must[protocol.RunView](t)(a.Result(t.Context(), protocol.Target{WorkflowID: "one"}, time.Minute))
+	v := must[protocol.RunView](t)(a.Result(t.Context(), protocol.Target{WorkflowID: "one"}, time.Minute, false))
 	if v.Status != "failed" || v.Error == nil || *v.Error != "no money" {
 		t.Errorf("the run: %+v", v)
 	}
@@ -411,7 +411,7 @@ func TestASchedulesActivityRunsByItself(t *testing.T) {
 		if v.Fires != 1 || v.Failures != 0 || v.Latest == nil {
 			t.Fatalf("fired %d, failed %d: %+v", v.Fires, v.Failures, v)
 		}
-		run := must[protocol.RunView](t)(b.Result(t.Context(), protocol.Target{WorkflowID: *v.Latest}, time.Minute))
+		run := must[protocol.RunView](t)(b.Result(t.Context(), protocol.Target{WorkflowID: *v.Latest}, time.Minute, false))
 		if run.Kind != "activity" || run.Status != "completed" || string(run.Output) != `"hello Ada"` {
 			t.Errorf("the run: %+v", run)
 		}

@@ -43,7 +43,7 @@ func TestWhoWaitsFindsOutWhatNobodyTold(t *testing.T) {
 		closed := make(chan bool, 1)
 		at := protocol.Target{WorkflowID: "one"}
 		go func() {
-			v, err := other.Result(o.t.Context(), at, 5*time.Minute)
+			v, err := other.Result(o.t.Context(), at, 5*time.Minute, false)
 			if err != nil {
 				o.t.Error(err)
 			}

@@ -15,14 +15,14 @@ func TestAResultIsTheOutcomeOfTheLastRun(t *testing.T) {
 		a := on(t, database)
 		a.register("w")
 		first := a.start("one")
-		open, err := a.Result(t.Context(), protocol.Target{WorkflowID: "one"}, time.Millisecond)
+		open, err := a.Result(t.Context(), protocol.Target{WorkflowID: "one"}, time.Millisecond, false)
 		if err != nil || open.Terminal || open.RunID != first.RunID {
 			t.Fatalf("an open run: %+v, %v", open, err)
 		}
 		ended := make(chan protocol.RunView)
 		for _, in := range []protocol.Target{{WorkflowID: "one"}, {WorkflowID: "one", RunID: first.RunID}} {
 			go func() {
-				v, err := a.Result(t.Context(), in, time.Minute)
+				v, err := a.Result(t.Context(), in, time.Minute, false)
 				if err != nil {
 					t.Error(err)
 				}
@@ -39,11 +39,11 @@ func TestAResultIsTheOutcomeOfTheLastRun(t *testing.T) {
 				t.Errorf("the result: %+v", v)
 			}
 		}
-		again, err := a.Result(t.Context(), protocol.Target{WorkflowID: "one", RunID: first.RunID}, time.Minute)
+		again, err := a.Result(t.Context(), protocol.Target{WorkflowID: "one", RunID: first.RunID}, time.Minute, false)
 		if err != nil || again.RunNumber != 2 {
 			t.Errorf("of a run that continued long ago: %+v, %v", again, err)
 		}
-		_, err = a.Result(t.Context(), protocol.Target{WorkflowID: "none"}, time.Minute)
+		_, err = a.Result(t.Context(), protocol.Target{WorkflowID: "none"}, time.Minute, false)
 		if protocol.ReasonOf(err) != protocol.ReasonInstanceNotFound {
 			t.Errorf("of none: %v", err)
 		}

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ type Hub struct {
 	mu      sync.Mutex // guards all below and what Watches hold
 	runs    map[string]map[chan struct{}]struct{}
 	watches map[*Watch]struct{}
+	ends    runEnds
 	changes atomic.Uint64
 }
 
@@ -178,6 +180,7 @@ func (h *Hub) Changed(c store.Changed) {
 			nudge(w.c)
 		}
 	}
+	h.ends.changed(&c)
 }
 
 // missed reports an overflow to all watchers except watchers of session moves only: moves of other apps may be lost
@@ -197,6 +200,7 @@ func (h *Hub) missed() {
 			nudge(w.c)
 		}
 	}
+	h.ends.missed()
 }
 
 // add collects the hints that the watch selects, and reports whether there were any.
@@ -250,13 +254,13 @@ func (w *Watch) addRun(r *store.RunChange) {
 			return
 		}
 		fresh := *r
-		fresh.Cancelled = nil
+		fresh.Cancelled, fresh.Closing = nil, nil
 		known = &fresh
 		w.runs[r.RunID] = known
 		w.order = append(w.order, r.RunID)
 	}
 	known.LastSeq = max(known.LastSeq, r.LastSeq)
-	known.Closed = known.Closed || r.Closed
+	known.Closed, known.ContinuedTo = known.Closed || r.Closed, cmp.Or(r.ContinuedTo, known.ContinuedTo)
 	known.Still = known.Still && r.Still
 	if w.topics&TopicCancels != 0 && len(r.Cancelled) > 0 && w.grow(len(r.Cancelled)) {
 		known.Cancelled = append(known.Cancelled, r.Cancelled...)

@@ -387,6 +387,7 @@ type Changed struct {
 	Said       []Process // processes that started or stopped draining, reported by another app
 	Answers    []string  // questions that were answered
 	Tokens     []string  // tokens that were made, changed or dropped, here or elsewhere
+	Remote     bool      // another app made the commit
 }
 
 // SessionMove is an entry that was added to a session's timeline. Of the sessions of other apps, only ended leases are
@@ -402,9 +403,19 @@ type RunChange struct {
 	Namespace, WorkflowID, RunID string
 	LastSeq                      int64
 	Closed                       bool
+	// ContinuedTo is the ID of the run that continues a closed run; empty if the chain of runs ended with it.
+	ContinuedTo string `json:",omitempty"`
+	// Closing is the closed run as the closing commit stored it; nil if another app made that commit.
+	Closing *Closing `json:"-"`
 	// Still means that only leases were renewed, so a listing of runs shows no difference.
 	Still     bool
 	Cancelled []CancelledAttempt // leased attempts that were cancelled or whose run closed
+}
+
+// Closing is a run and its last event as the closing commit stored them. Both are read-only.
+type Closing struct {
+	Head  *engine.Head
+	Event *history.Event
 }
 
 // CancelledAttempt names an attempt whose worker must be notified to stop it.

@@ -67,7 +67,11 @@ func (v *View) Describe(ctx context.Context, t protocol.Target) (protocol.RunVie
 			}
 		}
 		shown.Actions = &protocol.RunActions{Query: run.HasCode(), Archive: shown.Current && run.ArchivedAt.IsZero()}
-		return closing(ctx, r, run, &shown)
+		last, err := r.LastEvent(ctx, run.ID)
+		if err != nil {
+			return err
+		}
+		return outcome(&last, &shown)
 	})
 	return shown, err
 }
@@ -117,13 +121,9 @@ func Envelope(blob string) (*payload.Payload, json.RawMessage) {
 	return &p, decoded
 }
 
-// closing adds how a closed run ended.
-func closing(ctx context.Context, r store.Reader, run *engine.Run, v *protocol.RunView) error {
-	e, err := r.LastEvent(ctx, run.ID)
-	if err != nil {
-		return err
-	}
-	switch d := e.Data.(type) {
+// outcome adds how a closed run ended, from its last event.
+func outcome(last *history.Event, v *protocol.RunView) (err error) {
+	switch d := last.Data.(type) {
 	case *history.WorkflowCompleted:
 		if d.Output != "" {
 			v.OutputEnvelope, v.Output = Envelope(d.Output)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/membership"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -64,6 +65,12 @@ type Known interface {
 // Dispatch notifies a view of commits, and lists open polls.
 type Dispatch interface {
 	WatchRun(run string) (changed <-chan struct{}, stop func())
+	// WatchRunEnds subscribes to the closed runs of a workflow ID, or of one run.
+	WatchRunEnds(k engine.WorkflowKey, run string) *dispatch.RunEnds
+	// WorkflowOf returns the workflow ID of an open run, empty if this app does not know the run.
+	WorkflowOf(namespace, run string) string
+	// OpenRun returns the open run of a workflow ID, or the given run if it is open, as far as this app knows.
+	OpenRun(k engine.WorkflowKey, run string) (string, bool)
 	// Changes increases with every commit that this app knows of.
 	Changes() uint64
 	// Waiting returns the number of open polls at this app by task queue.

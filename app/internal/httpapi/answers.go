@@ -228,6 +228,8 @@ type scheduleHistoryQuery struct {
 
 type resultQuery struct {
 	WaitSeconds int `json:"wait_seconds" minimum:"1" maximum:"60"` // 30 when absent
+	// full adds the input, the open steps, the possible actions and the run count; absent: without them
+	View string `json:"view" enum:"full"`
 }
 
 type scheduleTimesQuery struct {

@@ -38,6 +38,7 @@ type fake struct {
 	history protocol.HistoryPage
 	drained chan struct{} // nil: the app does not drain
 	waited  time.Duration // of the last that asked for a result
+	full    bool
 	blow    bool
 	listing chan chan struct{} // gets of each search what ends it; nil: all end at once
 }
@@ -124,8 +125,8 @@ func (f *fake) Describe(_ context.Context, in protocol.Target) (protocol.RunView
 	return f.run, f.saw(in)
 }
 
-func (f *fake) Result(_ context.Context, in protocol.Target, most time.Duration) (protocol.RunView, error) {
-	f.waited = most
+func (f *fake) Result(_ context.Context, in protocol.Target, most time.Duration, full bool) (protocol.RunView, error) {
+	f.waited, f.full = most, full
 	return f.run, f.saw(in)
 }
 

@@ -59,7 +59,7 @@ type Process interface {
 // RunViews reads runs and their wait reasons, which depend on the live workers.
 type RunViews interface {
 	Describe(context.Context, protocol.Target) (protocol.RunView, error)
-	Result(ctx context.Context, t protocol.Target, most time.Duration) (protocol.RunView, error)
+	Result(ctx context.Context, t protocol.Target, most time.Duration, full bool) (protocol.RunView, error)
 	List(context.Context, protocol.ListRequest) (protocol.ListResponse, error)
 	Runs(context.Context, protocol.Target) ([]protocol.RunView, error)
 	History(context.Context, protocol.HistoryQuery) (protocol.HistoryPage, error)

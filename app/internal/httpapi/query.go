@@ -2,7 +2,9 @@ package httpapi
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/sojourn-run/sojourn/internal/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -38,6 +40,15 @@ func (q *query) number(name string, least, most int) int {
 		q.err = protocol.Invalid(name, "must be a number between %d and %d", least, most)
 	}
 	return n
+}
+
+// oneOf returns a text of the query string that must be one of a list, or empty if it is absent.
+func (q *query) oneOf(name string, list ...string) string {
+	v := q.text(name)
+	if v != "" && !slices.Contains(list, v) && q.err == nil {
+		q.err = protocol.Invalid(name, "must be %s", strings.Join(list, " or "))
+	}
+	return v
 }
 
 func (q *query) flag(name string) bool {

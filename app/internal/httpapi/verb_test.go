@@ -273,13 +273,17 @@ func TestListingsAndDescriptionsKeepTheirShape(t *testing.T) {
 	}{
 		"/api/sojourn/workflows/order-1/result":                        {"", 30 * time.Second},
 		"/api/sojourn/workflows/order-1/runs/r1/result?wait_seconds=7": {"r1", 7 * time.Second},
+		"/api/sojourn/workflows/order-1/result?view=full":              {"", 30 * time.Second},
 	} {
 		got = ask(t, s, "GET", path, "", map[string]string{httpapi.VersionHeader: ""})
 		in := last[protocol.Target](t, f)
 		if in != (protocol.Target{Namespace: "default", WorkflowID: "order-1", RunID: want.run}) || f.waited != want.wait ||
-			got.text("run_id") != "r1" {
-			t.Errorf("%s: %+v for %s, %s", path, in, f.waited, got.raw)
+			got.text("run_id") != "r1" || f.full != strings.HasSuffix(path, "view=full") {
+			t.Errorf("%s: %+v for %s, full: %v, %s", path, in, f.waited, f.full, got.raw)
 		}
+	}
+	if got = ask(t, s, "GET", "/api/sojourn/workflows/order-1/result?view=all", "", nil); got.status != 422 {
+		t.Errorf("an unknown view: %d %s", got.status, got.raw)
 	}
 	if got = ask(t, s, "GET", "/api/sojourn/workflows/order-1/result?wait_seconds=61", "", nil); got.status != 422 {
 		t.Errorf("a wait of 61 s: %d %s", got.status, got.raw)

@@ -149,10 +149,11 @@ const (
 func result(a *API, c *call) (answer, error) {
 	q := c.query()
 	wait := cmp.Or(q.number("wait_seconds", 1, mostResultWait), resultWait)
+	full := q.oneOf("view", "full") == "full"
 	if q.err != nil {
 		return answer{}, q.err
 	}
-	return ok(a.opt.RunViews.Result(c.Ctx, c.target(), time.Duration(wait)*time.Second))
+	return ok(a.opt.RunViews.Result(c.Ctx, c.target(), time.Duration(wait)*time.Second, full))
 }
 
 func runsOf(a *API, c *call) (answer, error) {

@@ -14,8 +14,32 @@ import (
 // its workflow. If the second reads return the same run, that run is the result: later runs of a chain that was
 // imported from its beginning may be missing.
 func Find(ctx context.Context, r store.Reader, t protocol.Target) (*engine.Run, engine.Workflow, error) {
+	return find(ctx, r, t, r.Run)
+}
+
+// FindHead is Find for the row of a run only, which is read without the run's open activities, timers and signals.
+func FindHead(ctx context.Context, r store.Reader, t protocol.Target) (*engine.Head, error) {
+	row := func(ctx context.Context, id string) (*engine.Run, error) { return r.Step(ctx, id, 0) }
+	if t.RunID != "" { // usually it exists
+		run, err := row(ctx, t.RunID)
+		if err == nil && names(t, run) {
+			return &run.Head, nil
+		}
+	}
+	run, _, err := find(ctx, r, t, row)
+	if err != nil {
+		return nil, err
+	}
+	return &run.Head, nil
+}
+
+type loadRun func(ctx context.Context, id string) (*engine.Run, error)
+
+func find(
+	ctx context.Context, r store.Reader, t protocol.Target, load loadRun,
+) (*engine.Run, engine.Workflow, error) {
 	for before := ""; ; {
-		run, flow, err := findOnce(ctx, r, t)
+		run, flow, err := findOnce(ctx, r, t, load)
 		if err != nil || run.ContinuedTo == "" || flow.RunID != run.ID || run.ID == before {
 			return run, flow, err
 		}
@@ -23,7 +47,9 @@ func Find(ctx context.Context, r store.Reader, t protocol.Target) (*engine.Run, 
 	}
 }
 
-func findOnce(ctx context.Context, r store.Reader, t protocol.Target) (*engine.Run, engine.Workflow, error) {
+func findOnce(
+	ctx context.Context, r store.Reader, t protocol.Target, load loadRun,
+) (*engine.Run, engine.Workflow, error) {
 	var flow engine.Workflow
 	id := t.RunID
 	if t.WorkflowID != "" {
@@ -39,9 +65,8 @@ func findOnce(ctx context.Context, r store.Reader, t protocol.Target) (*engine.R
 			id = f.RunID
 		}
 	}
-	run, err := r.Run(ctx, id)
-	if errors.Is(err, store.ErrNotFound) ||
-		err == nil && (run.Namespace != t.Namespace || t.WorkflowID != "" && run.WorkflowID != t.WorkflowID) {
+	run, err := load(ctx, id)
+	if errors.Is(err, store.ErrNotFound) || err == nil && !names(t, run) {
 		return nil, flow, RunNotFound(id)
 	}
 	if err != nil {
@@ -51,4 +76,9 @@ func findOnce(ctx context.Context, r store.Reader, t protocol.Target) (*engine.R
 		flow, err = r.Workflow(ctx, engine.WorkflowKey{Namespace: run.Namespace, ID: run.WorkflowID})
 	}
 	return run, flow, err
+}
+
+// names reports whether a run is in the namespace and has the workflow ID of a target.
+func names(t protocol.Target, run *engine.Run) bool {
+	return run.Namespace == t.Namespace && (t.WorkflowID == "" || run.WorkflowID == t.WorkflowID)
 }

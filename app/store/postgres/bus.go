@@ -142,6 +142,7 @@ func (b *bus) notify(n sqldb.Notice) {
 		if old, told := b.runs[r.RunID]; told {
 			r.Cancelled, r.Still = append(old.Cancelled, r.Cancelled...), r.Still && old.Still
 		}
+		r.Closing = nil // it is not sent, and it may be large
 		b.runs[r.RunID] = r
 	}
 	b.answers = append(b.answers, n.Answers...)
@@ -214,7 +215,7 @@ func (b *bus) takeNotices() []string {
 		if len(r.Cancelled) > 8 { // the others are notified at their next renewal
 			r.Cancelled = r.Cancelled[:8]
 		}
-		cut(len(r.Namespace) + len(r.WorkflowID) + 160 + 160*len(r.Cancelled))
+		cut(len(r.Namespace) + len(r.WorkflowID) + len(r.ContinuedTo) + 180 + 160*len(r.Cancelled))
 		m.Runs = append(m.Runs, r)
 	}
 	for _, e := range b.ended {
@@ -248,7 +249,7 @@ func (m message) tells() bool {
 
 // changed converts the message to the form in which this process notifies its own dispatcher.
 func (m message) changed() store.Changed {
-	c := store.Changed{Runs: m.Runs, Answers: m.Answers, Tokens: m.Tokens}
+	c := store.Changed{Runs: m.Runs, Answers: m.Answers, Tokens: m.Tokens, Remote: true}
 	for _, k := range m.Gone {
 		c.Superseded = append(c.Superseded, k.process())
 	}

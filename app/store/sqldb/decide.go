@@ -253,7 +253,10 @@ func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 			hint.Cancelled, store.CancelledAttempt{Worker: old.Owner, TaskID: engine.TaskID(id, old.Number)},
 		)
 	}
-	hint.LastSeq, hint.Closed = r.LastSeq, !r.Status.Open()
+	hint.LastSeq, hint.Closed, hint.ContinuedTo = r.LastSeq, !r.Status.Open(), r.ContinuedTo
+	if n := len(d.Events); n > 0 && hint.Closed {
+		hint.Closing = &store.Closing{Head: &d.Next.Head, Event: &d.Events[n-1]}
+	}
 	b.append(d, payloads, sessions)
 	b.uses(r.Namespace, engine.RunChanged(before, &r.Head, inserted))
 	for i := range d.Sessions {

@@ -1,0 +1,238 @@
+package dispatch
+
+import (
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// A request that waits for the result of a workflow needs no reads until the last run of its chain has closed: the
+// notice of a closed run names the run that continues it.
+
+// RunEnds collects the closed runs of one workflow ID, from [Hub.WatchRunEnds] until Stop.
+type RunEnds struct {
+	// C receives when Last may return something new.
+	C <-chan struct{}
+
+	hub *Hub
+	c   chan struct{}
+	run string // the subscription is to a run and not to a workflow ID
+	key engine.WorkflowKey
+	// The rest is guarded by hub.mu.
+	closed map[string]store.RunChange // by run ID, as long as Last has not passed them
+	missed bool
+}
+
+// maxRunEnds is the maximum number of closed runs that RunEnds holds. It holds those of which the preceding run has not
+// been reported as closed: notices of different apps may arrive in another order than their commits.
+const maxRunEnds = 100
+
+// WatchRunEnds subscribes to the closed runs of a workflow ID or, if the key has no ID, to the end of one run.
+// Subscribe before the run is read; then no end is missed.
+func (h *Hub) WatchRunEnds(k engine.WorkflowKey, run string) *RunEnds {
+	c := make(chan struct{}, 1)
+	w := &RunEnds{C: c, c: c, hub: h, key: k, closed: map[string]store.RunChange{}}
+	if k.ID == "" {
+		w.run = run
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ends.add(w)
+	return w
+}
+
+// Extend changes the subscription from one run to all runs of its workflow ID.
+func (w *RunEnds) Extend(k engine.WorkflowKey) {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	w.hub.ends.remove(w)
+	w.run, w.key = "", k
+	w.hub.ends.add(w)
+	w.missed = w.missed || len(w.closed) > 0 // the next run may have closed before this call
+}
+
+// Stop ends the subscription.
+func (w *RunEnds) Stop() {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	w.hub.ends.remove(w)
+}
+
+// Last follows a chain of runs from one of its runs to the last run that is known to this app. Its Closed is false if
+// the run is open as far as this app knows. missed reports, once, that notices may have been lost, so the run must be
+// read.
+func (w *RunEnds) Last(run string) (last store.RunChange, missed bool) {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	missed, w.missed = w.missed, false
+	for {
+		c, ok := w.closed[run]
+		switch {
+		case !ok:
+			return store.RunChange{RunID: run}, missed
+		case c.ContinuedTo == "":
+			return c, missed
+		}
+		delete(w.closed, run)
+		run = c.ContinuedTo
+	}
+}
+
+// OpenRun returns the run ID of the open run of a workflow ID if this app committed it, and whether it knows it. A run
+// that another app closed is open here until that app's notice arrives. If run is not empty, it returns only this run.
+func (h *Hub) OpenRun(k engine.WorkflowKey, run string) (string, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if run == "" {
+		run, ok := h.ends.current[k]
+		return run, ok
+	}
+	of, ok := h.ends.open[run]
+	return run, ok && of.Namespace == k.Namespace && (k.ID == "" || of.ID == k.ID)
+}
+
+// WorkflowOf returns the workflow ID of an open run of a namespace; empty if OpenRun does not know the run.
+func (h *Hub) WorkflowOf(namespace, run string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if k := h.ends.open[run]; k.Namespace == namespace {
+		return k.ID
+	}
+	return ""
+}
+
+// runEnds are the subscribers to ends of runs, and what is known of open runs. It is guarded by Hub.mu.
+type runEnds struct {
+	byRun      map[string]map[*RunEnds]struct{}
+	byWorkflow map[engine.WorkflowKey]map[*RunEnds]struct{}
+	open       map[string]engine.WorkflowKey // runs that this app committed and that are not known to be closed
+	current    map[engine.WorkflowKey]string // the keys of open
+	remote     map[string]struct{}           // closed by other apps: a notice of an earlier commit may follow
+}
+
+// maxOpenRuns is the maximum number of open runs, and of runs closed by other apps, that a hub knows.
+const maxOpenRuns = 10_000
+
+func (e *runEnds) add(w *RunEnds) {
+	if w.run != "" {
+		subscribe(&e.byRun, w.run, w)
+	} else {
+		subscribe(&e.byWorkflow, w.key, w)
+	}
+}
+
+func (e *runEnds) remove(w *RunEnds) {
+	if w.run != "" {
+		unsubscribe(e.byRun, w.run, w)
+	} else {
+		unsubscribe(e.byWorkflow, w.key, w)
+	}
+}
+
+func subscribe[K comparable](m *map[K]map[*RunEnds]struct{}, k K, w *RunEnds) {
+	if *m == nil {
+		*m = map[K]map[*RunEnds]struct{}{}
+	}
+	if (*m)[k] == nil {
+		(*m)[k] = map[*RunEnds]struct{}{}
+	}
+	(*m)[k][w] = struct{}{}
+}
+
+func unsubscribe[K comparable](m map[K]map[*RunEnds]struct{}, k K, w *RunEnds) {
+	delete(m[k], w)
+	if len(m[k]) == 0 {
+		delete(m, k)
+	}
+}
+
+// changed notifies subscribers of closed runs, and updates what is known of open runs.
+func (e *runEnds) changed(c *store.Changed) {
+	for i := range c.Runs {
+		r := &c.Runs[i]
+		k := engine.WorkflowKey{Namespace: r.Namespace, ID: r.WorkflowID}
+		switch {
+		case !r.Closed && !c.Remote:
+			e.opened(r.RunID, k)
+		case r.Closed:
+			e.closed(r.RunID, k, c.Remote)
+			for w := range e.byRun[r.RunID] {
+				w.add(r)
+			}
+			for w := range e.byWorkflow[k] {
+				w.add(r)
+			}
+		}
+	}
+}
+
+func (e *runEnds) opened(run string, k engine.WorkflowKey) {
+	if _, ok := e.open[run]; ok {
+		return
+	}
+	if _, ok := e.remote[run]; ok {
+		return
+	}
+	if e.open == nil {
+		e.open, e.current, e.remote = map[string]engine.WorkflowKey{}, map[engine.WorkflowKey]string{}, map[string]struct{}{}
+	}
+	if len(e.open) >= maxOpenRuns {
+		for other, of := range e.open { // any
+			e.forget(other, of)
+			break
+		}
+	}
+	e.open[run], e.current[k] = k, run
+}
+
+func (e *runEnds) closed(run string, k engine.WorkflowKey, remote bool) {
+	e.forget(run, k)
+	if !remote || e.remote == nil {
+		return
+	}
+	if len(e.remote) >= maxOpenRuns {
+		for other := range e.remote { // any
+			delete(e.remote, other)
+			break
+		}
+	}
+	e.remote[run] = struct{}{}
+}
+
+func (e *runEnds) forget(run string, k engine.WorkflowKey) {
+	delete(e.open, run)
+	if e.current[k] == run {
+		delete(e.current, k)
+	}
+}
+
+func (w *RunEnds) add(r *store.RunChange) {
+	if len(w.closed) >= maxRunEnds {
+		clear(w.closed)
+		w.missed = true
+	}
+	c := *r
+	if c.Cancelled = nil; c.Closing == nil { // an archived run, for example, is reported again
+		c.Closing = w.closed[r.RunID].Closing
+	}
+	w.closed[r.RunID] = c
+	nudge(w.c)
+}
+
+// missed reports to all subscribers that notices were lost, and forgets what is known of open runs.
+func (e *runEnds) missed() {
+	clear(e.open)
+	clear(e.current)
+	clear(e.remote)
+	for _, all := range e.byRun {
+		for w := range all {
+			w.missed = true
+			nudge(w.c)
+		}
+	}
+	for _, all := range e.byWorkflow {
+		for w := range all {
+			w.missed = true
+			nudge(w.c)
+		}
+	}
+}
