@@ -407,7 +407,7 @@ func TestTurnsComeWithResultsOverEveryCarrier(t *testing.T) {
 		end(t, a, answer.RunID)
 		turns := 0
 		for _, e := range events(t, a, answer.RunID) {
-			if d, ok := e.Data.(*history.ActivityCompleted); ok && d.ThenHash != "" {
+			if d, ok := e.Data.(*history.ActivityCompleted); ok && d.EagerHash != "" {
 				turns++
 			}
 		}

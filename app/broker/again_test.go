@@ -38,22 +38,22 @@ func TestWhatAWorkerWasToldOfAgainIsNotUndone(t *testing.T) {
 		b, _ := o.app("b", true)
 		a.fuses("w1")
 		act, at := a.first("one", "w1")
-		item := turned(act, "w1", protocol.Then{SeenThrough: 2, At: at, Commands: []protocol.Command{greet()}, Slot: true})
+		item := withEagerTask(act, "w1", protocol.EagerTask{SeenThrough: 2, At: at, Commands: []protocol.Command{greet()}, Slot: true})
 		first := a.send(along("w1"), item)
-		if first.Then == nil || first.Then.Next == nil {
+		if first.Eager == nil || first.Eager.Next == nil {
 			o.t.Fatalf("the turn: %+v", first)
 		}
 		lost := o.leasedNow(act.RunID, 2)
 		again := b.send(along("w1"), item)
-		if again.Then == nil || again.Then.Next == nil || again.Then.Next.AttemptID != first.Then.Next.AttemptID {
-			o.t.Fatalf("the same at the other app: %+v", again.Then)
+		if again.Eager == nil || again.Eager.Next == nil || again.Eager.Next.AttemptID != first.Eager.Next.AttemptID {
+			o.t.Fatalf("the same at the other app: %+v", again.Eager)
 		}
 		a.Return(lost)
 		time.Sleep(time.Second)
 		if l := o.leasedNow(act.RunID, 2); l.Activity.Owner != "w" || l.Activity.Delivery != lost.Activity.Delivery {
 			o.t.Errorf("what the worker has begun is %+v", l.Activity.Lease)
 		}
-		if out := b.send(nil, turned(again.Then.Next, "w1", protocol.Then{})); out.Err != nil || !out.Recorded {
+		if out := b.send(nil, withEagerTask(again.Eager.Next, "w1", protocol.EagerTask{})); out.Err != nil || !out.Recorded {
 			o.t.Errorf("its result: %+v", out)
 		}
 	})

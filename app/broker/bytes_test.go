@@ -138,7 +138,7 @@ func TestTurnsShareTheBytesOfTheirResponse(t *testing.T) {
 	var items []protocol.CompleteItem
 	for i := range n {
 		act, at := a.first(fmt.Sprint("run-", i), "w1")
-		items = append(items, turned(act, "w1", protocol.Then{
+		items = append(items, withEagerTask(act, "w1", protocol.EagerTask{
 			SeenThrough: 2, At: at, Commands: []protocol.Command{bulky(bytes)}, Slot: true,
 		}))
 	}
@@ -152,9 +152,9 @@ func TestTurnsShareTheBytesOfTheirResponse(t *testing.T) {
 		if item.Err != nil || !item.Recorded {
 			t.Fatalf("outcome %d: %+v", i, item)
 		}
-		if item.Then != nil {
+		if item.Eager != nil {
 			shown++
-			if item.Then.Next != nil {
+			if item.Eager.Next != nil {
 				leased++
 			}
 		}

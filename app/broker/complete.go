@@ -98,7 +98,7 @@ func tasksMadeBy(items []protocol.CompleteItem) (list []dispatch.Own) {
 			run, _, ok = engine.ParseStepID(item.TaskID)
 		}
 		own := dispatch.Own{Run: run, Kind: kind}
-		if ok && item.Then == nil && !item.Kind.Asked() && !slices.Contains(list, own) {
+		if ok && item.Eager == nil && !item.Kind.Asked() && !slices.Contains(list, own) {
 			list = append(list, own)
 		}
 	}
@@ -197,7 +197,7 @@ func (b *Broker) recordedResponse(
 		b.logReturned(in.Kind, o.Run.ID, seq, o)
 	}
 	if o.Fused {
-		a.Then = eager.accepted(o)
+		a.Eager = eager.accepted(o)
 		b.opt.Metrics.countOutcome(protocol.KindWorkflow, "fused")
 	}
 	return a

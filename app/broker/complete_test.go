@@ -19,7 +19,7 @@ func TestHowManyTasksOutcomesMake(t *testing.T) {
 		return protocol.CompleteItem{Kind: kind, TaskID: id}
 	}
 	turn := item(protocol.KindActivity, engine.StepID(other, 9))
-	turn.Then = &protocol.Then{}
+	turn.Eager = &protocol.EagerTask{}
 	got := tasksMadeBy([]protocol.CompleteItem{
 		item(protocol.KindActivity, engine.StepID(one, 1)),
 		item(protocol.KindActivity, engine.StepID(one, 2)),

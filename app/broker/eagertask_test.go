@@ -35,7 +35,7 @@ func (a *app) fuses(incarnation string, change ...func(*protocol.RegisterRequest
 
 // along returns the poll that w sends with outcomes.
 func along(incarnation string) *protocol.PollRequest {
-	return &protocol.PollRequest{WorkerID: "w", Incarnation: incarnation, Kinds: work, Max: 2, Turns: true}
+	return &protocol.PollRequest{WorkerID: "w", Incarnation: incarnation, Kinds: work, Max: 2, EagerTasks: true}
 }
 
 // first starts a run and decides its first task as w, which keeps the run in its sticky cache, schedules an activity
@@ -56,13 +56,13 @@ func (a *app) first(id, incarnation string) (*protocol.ActivityTask, history.Tim
 	return out.Next.Tasks[0].Activity, out.Next.StoreTime
 }
 
-// turned is the outcome of an activity with the turn it causes.
-func turned(t *protocol.ActivityTask, incarnation string, then protocol.Then) protocol.CompleteItem {
+// withEagerTask is the outcome of an activity with the turn it causes.
+func withEagerTask(t *protocol.ActivityTask, incarnation string, eager protocol.EagerTask) protocol.CompleteItem {
 	p, _ := payload.Encode("done")
 	return protocol.CompleteItem{
 		Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: "w", Incarnation: incarnation, AttemptID: t.AttemptID,
 		Result: p,
-		Then:   &then,
+		Eager:  &eager,
 	}
 }
 
@@ -91,25 +91,25 @@ func TestARepeatedTurnGetsItsFirstAnswer(t *testing.T) {
 		a.fuses("w1")
 		// Another run of the same worker is as far, and its steps have the same numbers.
 		beside, then := a.first("beside", "w1")
-		a.send(along("w1"), turned(beside, "w1", protocol.Then{
+		a.send(along("w1"), withEagerTask(beside, "w1", protocol.EagerTask{
 			SeenThrough: 2, At: then, Commands: []protocol.Command{greet()}, Slot: true,
 		}))
 		act, at := a.first("one", "w1")
 		if got := seqs(act.Unseen); !slices.Equal(got, []string{"ActivityScheduled"}) || act.Unseen[0].Seq != 2 {
 			t.Fatalf("the activity shows %v", got)
 		}
-		item := turned(act, "w1", protocol.Then{SeenThrough: 2, At: at, Commands: []protocol.Command{greet()}, Slot: true})
+		item := withEagerTask(act, "w1", protocol.EagerTask{SeenThrough: 2, At: at, Commands: []protocol.Command{greet()}, Slot: true})
 		before := a.store.Stats().Commits
 		first := a.send(along("w1"), item)
-		if first.Err != nil || !first.Recorded || first.Then == nil || first.Then.Next == nil {
+		if first.Err != nil || !first.Recorded || first.Eager == nil || first.Eager.Next == nil {
 			t.Fatalf("the first time: %+v", first)
 		}
 		if n := a.store.Stats().Commits - before; n != 1 {
 			t.Errorf("result, turn and next activity took %d commits", n)
 		}
-		next := first.Then.Next
-		if got := seqs(first.Then.Events); !slices.Equal(got, []string{"ActivityScheduled"}) ||
-			first.Then.Events[0].Seq != 4 || next.AttemptID != act.RunID+"-2-1" || next.Arguments.Blob == "" {
+		next := first.Eager.Next
+		if got := seqs(first.Eager.Events); !slices.Equal(got, []string{"ActivityScheduled"}) ||
+			first.Eager.Events[0].Seq != 4 || next.AttemptID != act.RunID+"-2-1" || next.Arguments.Blob == "" {
 			t.Fatalf("the first answer: %v, %+v", got, next)
 		}
 		same := func(where string, a *app, poll *protocol.PollRequest, lives bool) {
@@ -118,22 +118,22 @@ func TestARepeatedTurnGetsItsFirstAnswer(t *testing.T) {
 			switch {
 			case again.Err != nil || again.Recorded || again.Reason == nil || *again.Reason != "already_completed":
 				t.Errorf("%s: %+v", where, again)
-			case again.Then == nil || !slices.Equal(seqs(again.Then.Events), seqs(first.Then.Events)):
-				t.Errorf("%s the turn is another: %+v", where, again.Then)
-			case lives && (again.Then.Next == nil || again.Then.Next.AttemptID != next.AttemptID ||
-				again.Then.Next.Arguments != next.Arguments):
-				t.Errorf("%s the next activity is %+v", where, again.Then.Next)
-			case !lives && again.Then.Next != nil:
-				t.Errorf("%s an activity is given that is over: %+v", where, again.Then.Next)
+			case again.Eager == nil || !slices.Equal(seqs(again.Eager.Events), seqs(first.Eager.Events)):
+				t.Errorf("%s the turn is another: %+v", where, again.Eager)
+			case lives && (again.Eager.Next == nil || again.Eager.Next.AttemptID != next.AttemptID ||
+				again.Eager.Next.Arguments != next.Arguments):
+				t.Errorf("%s the next activity is %+v", where, again.Eager.Next)
+			case !lives && again.Eager.Next != nil:
+				t.Errorf("%s an activity is given that is over: %+v", where, again.Eager.Next)
 			}
 			other := item
-			other.Then = &protocol.Then{SeenThrough: 2, At: at, Commands: []protocol.Command{done()}}
-			if c := a.send(poll, other); c.Err != nil || c.Then != nil {
+			other.Eager = &protocol.EagerTask{SeenThrough: 2, At: at, Commands: []protocol.Command{done()}}
+			if c := a.send(poll, other); c.Err != nil || c.Eager != nil {
 				t.Errorf("%s another turn: %+v", where, c)
 			}
 			other = item
-			other.Then = nil
-			if c := a.send(poll, other); c.Err != nil || c.Then != nil {
+			other.Eager = nil
+			if c := a.send(poll, other); c.Err != nil || c.Eager != nil {
 				t.Errorf("%s no turn: %+v", where, c)
 			}
 		}
@@ -145,11 +145,11 @@ func TestARepeatedTurnGetsItsFirstAnswer(t *testing.T) {
 		// Without a poll: that of the same process would lease the next activity again, because an app that has just
 		// started requeues tasks that the ended app leased and may not have delivered.
 		same("at the other app", two, nil, true)
-		out := two.send(along("w1"), turned(next, "w1", protocol.Then{
-			SeenThrough: 4, At: first.Then.StoreTime, Commands: []protocol.Command{done()},
+		out := two.send(along("w1"), withEagerTask(next, "w1", protocol.EagerTask{
+			SeenThrough: 4, At: first.Eager.StoreTime, Commands: []protocol.Command{done()},
 		}))
-		if out.Then == nil || out.RunStatus != "completed" ||
-			!slices.Equal(seqs(out.Then.Events), []string{"WorkflowCompleted"}) {
+		if out.Eager == nil || out.RunStatus != "completed" ||
+			!slices.Equal(seqs(out.Eager.Events), []string{"WorkflowCompleted"}) {
 			t.Fatalf("the last turn: %+v", out)
 		}
 		same("when the next activity is over,", two, along("w1"), false)
@@ -187,23 +187,23 @@ func TestATurnThatDoesNotCountLeavesItsResult(t *testing.T) {
 		"nobody polls along":            {change: func(c *call) { c.next = nil }},
 		"another worker polls":          {change: func(c *call) { c.next.WorkerID, c.next.Incarnation = "v", "" }},
 		"the process is not named":      {change: func(c *call) { c.item.Incarnation = "" }},
-		"it has not seen everything":    {change: func(c *call) { c.item.Then.SeenThrough = 1 }},
-		"it has seen what is not there": {change: func(c *call) { c.item.Then.SeenThrough = 3 }},
-		"its time is to come":           {change: func(c *call) { c.item.Then.At.Time = c.item.Then.At.AddDate(1, 0, 0) }},
-		"its time is too long ago":      {change: func(c *call) { c.item.Then.At.Time = c.item.Then.At.AddDate(-1, 0, 0) }},
+		"it has not seen everything":    {change: func(c *call) { c.item.Eager.SeenThrough = 1 }},
+		"it has seen what is not there": {change: func(c *call) { c.item.Eager.SeenThrough = 3 }},
+		"its time is to come":           {change: func(c *call) { c.item.Eager.At.Time = c.item.Eager.At.AddDate(1, 0, 0) }},
+		"its time is too long ago":      {change: func(c *call) { c.item.Eager.At.Time = c.item.Eager.At.AddDate(-1, 0, 0) }},
 		"it is unreadable": {change: func(c *call) {
-			_ = c.item.Then.UnmarshalJSON([]byte(`{"seen_through":2,"commands":"none"}`))
+			_ = c.item.Eager.UnmarshalJSON([]byte(`{"seen_through":2,"commands":"none"}`))
 		}},
-		"a command is invalid": {change: func(c *call) { c.item.Then.Commands[0].ActivityType = "" }},
-		"a payload is none":    {change: func(c *call) { c.item.Then.Commands[0].Arguments.Blob = "?" }},
+		"a command is invalid": {change: func(c *call) { c.item.Eager.Commands[0].ActivityType = "" }},
+		"a payload is none":    {change: func(c *call) { c.item.Eager.Commands[0].Arguments.Blob = "?" }},
 		"a payload is too large": {change: func(c *call) {
-			c.item.Then.Commands[0].Arguments.Blob = strings.Repeat("A", payload.MaxBytes+4)
+			c.item.Eager.Commands[0].Arguments.Blob = strings.Repeat("A", payload.MaxBytes+4)
 		}},
 		"there are too many commands": {change: func(c *call) {
-			c.item.Then.Commands = slices.Repeat(c.item.Then.Commands, 1001)
+			c.item.Eager.Commands = slices.Repeat(c.item.Eager.Commands, 1001)
 		}},
-		"a command is not offered": {change: func(c *call) { c.item.Then.Commands[0].Type = "launch_rocket" }},
-		"it continues as new":      {change: func(c *call) { c.item.Then.Commands[0].Type = protocol.ContinueAsNew }},
+		"a command is not offered": {change: func(c *call) { c.item.Eager.Commands[0].Type = "launch_rocket" }},
+		"it continues as new":      {change: func(c *call) { c.item.Eager.Commands[0].Type = protocol.ContinueAsNew }},
 		"the releases differ":      {change: func(c *call) { c.next.Gated, c.next.Release = true, "older" }},
 		"the worker drains": {before: func(a *app) {
 			must[protocol.WorkerHeartbeatResponse](a.t)(a.WorkerHeartbeat(
@@ -239,7 +239,7 @@ func TestATurnThatDoesNotCountLeavesItsResult(t *testing.T) {
 		a.register("v")
 		a.fuses("w1")
 		act, at := a.first("one", "w1")
-		item := turned(act, "w1", protocol.Then{SeenThrough: 2, At: at, Commands: []protocol.Command{greet()}, Slot: true})
+		item := withEagerTask(act, "w1", protocol.EagerTask{SeenThrough: 2, At: at, Commands: []protocol.Command{greet()}, Slot: true})
 		if c.before != nil {
 			c.before(there)
 		}
@@ -253,7 +253,7 @@ func TestATurnThatDoesNotCountLeavesItsResult(t *testing.T) {
 			c.change(in)
 		}
 		out := a.send(in.next, *in.item)
-		if out.Err != nil || !out.Recorded || out.Outcome != "completed" || out.Then != nil {
+		if out.Err != nil || !out.Recorded || out.Outcome != "completed" || out.Eager != nil {
 			t.Fatalf("the result: %+v", out)
 		}
 		page := must[protocol.HistoryPage](t)(a.History(
@@ -261,14 +261,14 @@ func TestATurnThatDoesNotCountLeavesItsResult(t *testing.T) {
 		))
 		last := page.Events[len(page.Events)-1]
 		d, ok := last.Data.(*history.ActivityCompleted)
-		if !ok || d.ThenHash != "" || last.At.Before(at.Time) {
+		if !ok || d.EagerHash != "" || last.At.Before(at.Time) {
 			t.Fatalf("the last event: %+v", last)
 		}
 		v := must[protocol.RunView](t)(a.Describe(t.Context(), protocol.Target{WorkflowID: "one"}))
 		if v.Pending == nil || v.Pending.Task == nil {
 			t.Errorf("no workflow task was made: %+v", v.Pending)
 		}
-		if again := a.send(in.next, *in.item); again.Err != nil || again.Then != nil {
+		if again := a.send(in.next, *in.item); again.Err != nil || again.Eager != nil {
 			t.Errorf("the same again: %+v", again)
 		}
 	}
@@ -292,8 +292,8 @@ func TestATurnWithoutCommands(t *testing.T) {
 	a := newApp(t)
 	a.fuses("w1")
 	act, at := a.first("one", "w1")
-	out := a.send(along("w1"), turned(act, "w1", protocol.Then{SeenThrough: 2, At: at}))
-	if out.Then == nil || len(out.Then.Events) > 0 || out.Then.Next != nil || len(out.CreatedTaskIDs) > 0 {
+	out := a.send(along("w1"), withEagerTask(act, "w1", protocol.EagerTask{SeenThrough: 2, At: at}))
+	if out.Eager == nil || len(out.Eager.Events) > 0 || out.Eager.Next != nil || len(out.CreatedTaskIDs) > 0 {
 		t.Fatalf("the turn: %+v", out)
 	}
 	if task := a.poll("w", protocol.KindWorkflow, 0); task != nil {
@@ -313,22 +313,22 @@ func TestATurnWithoutCommands(t *testing.T) {
 func TestTheNextActivityOfATurnGoesNoWayOfItsOwn(t *testing.T) {
 	for name, c := range map[string]struct {
 		before func(*app)
-		change func(*protocol.Then)
+		change func(*protocol.EagerTask)
 	}{
-		"no slot": {change: func(t *protocol.Then) { t.Slot = false }},
+		"no slot": {change: func(t *protocol.EagerTask) { t.Slot = false }},
 		"a budget": {before: func(a *app) {
 			must[protocol.LimitState](a.t)(a.Limit(a.t.Context(), protocol.LimitRequest{
 				Queue: "default", Activity: &protocol.Budget{MaxLeases: new(5)},
 			}))
 		}},
-		"a class":       {change: func(t *protocol.Then) { t.Commands[0].FairnessKey = "tenant" }},
-		"another queue": {change: func(t *protocol.Then) { t.Commands[0].Queue = "elsewhere" }},
-		"requirements":  {change: func(t *protocol.Then) { t.Commands[0].Requirements = []string{"gpu"} }},
+		"a class":       {change: func(t *protocol.EagerTask) { t.Commands[0].FairnessKey = "tenant" }},
+		"another queue": {change: func(t *protocol.EagerTask) { t.Commands[0].Queue = "elsewhere" }},
+		"requirements":  {change: func(t *protocol.EagerTask) { t.Commands[0].Requirements = []string{"gpu"} }},
 		"a session of another worker": {before: func(a *app) {
 			must[protocol.SessionResponse](a.t)(a.CreateSession(a.t.Context(), protocol.SessionCreate{
 				WorkerID: "v", SessionOptions: protocol.SessionOptions{SessionID: "held", Queue: "default"},
 			}))
-		}, change: func(t *protocol.Then) { t.Commands[0].SessionID = "held" }},
+		}, change: func(t *protocol.EagerTask) { t.Commands[0].SessionID = "held" }},
 		"a more urgent task": {before: func(a *app) {
 			must[protocol.DeregisterResponse](a.t)(a.Deregister(a.t.Context(), protocol.DeregisterRequest{WorkerID: "v"}))
 			a.start("two")
@@ -345,20 +345,20 @@ func TestTheNextActivityOfATurnGoesNoWayOfItsOwn(t *testing.T) {
 			if c.before != nil {
 				c.before(a)
 			}
-			then := protocol.Then{SeenThrough: 2, At: at, Commands: []protocol.Command{greet()}, Slot: true}
+			then := protocol.EagerTask{SeenThrough: 2, At: at, Commands: []protocol.Command{greet()}, Slot: true}
 			if c.change != nil {
 				c.change(&then)
 			}
 			next := along("w1")
 			next.Kinds, next.Free = work, map[protocol.TaskKind]int{protocol.KindWorkflow: 0, protocol.KindActivity: 0}
-			out := a.send(next, turned(act, "w1", then))
-			if out.Err != nil || out.Then == nil {
+			out := a.send(next, withEagerTask(act, "w1", then))
+			if out.Err != nil || out.Eager == nil {
 				t.Fatalf("the turn: %+v", out)
 			}
-			if out.Then.Next != nil {
-				t.Errorf("it was given %+v", out.Then.Next)
+			if out.Eager.Next != nil {
+				t.Errorf("it was given %+v", out.Eager.Next)
 			}
-			if got := seqs(out.Then.Events); !slices.Equal(got, []string{"ActivityScheduled"}) {
+			if got := seqs(out.Eager.Events); !slices.Equal(got, []string{"ActivityScheduled"}) {
 				t.Errorf("it made %v", got)
 			}
 		})
@@ -385,14 +385,14 @@ func TestARunOfManyStepsStarvesNoOlderTask(t *testing.T) {
 			if order = append(order, act.WorkflowID); act.WorkflowID != "long" {
 				a.taken(a.result(&protocol.Task{Activity: act}, "done"))
 			} else {
-				out := a.send(decisions, turned(act, "w1", protocol.Then{
+				out := a.send(decisions, withEagerTask(act, "w1", protocol.EagerTask{
 					SeenThrough: seen, At: at, Commands: []protocol.Command{greet()}, Slot: true,
 				}))
-				if out.Then == nil {
+				if out.Eager == nil {
 					t.Fatalf("after %v the turn did not count: %+v", order, out)
 				}
-				seen, at = out.Then.Events[len(out.Then.Events)-1].Seq, out.Then.StoreTime
-				if act = out.Then.Next; act != nil {
+				seen, at = out.Eager.Events[len(out.Eager.Events)-1].Seq, out.Eager.StoreTime
+				if act = out.Eager.Next; act != nil {
 					given++
 					continue
 				}

@@ -58,7 +58,7 @@ func (b *Broker) firstResponse(
 		if !same(d.AttemptID, d.Worker, d.BodyHash) {
 			return a, ended, false
 		}
-		if a.Then, err = b.acceptedBefore(ctx, in, ended, d.ThenHash, budget); err != nil {
+		if a.Eager, err = b.acceptedBefore(ctx, in, ended, d.EagerHash, budget); err != nil {
 			return b.refusedResponse(a, err), ended, true // acceptance is unknown: the worker retries
 		}
 		return a, ended, true

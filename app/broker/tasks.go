@@ -30,7 +30,7 @@ func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []st
 		if l.Kind == protocol.KindActivity {
 			t := activityTask(l, args[i])
 			// Only a worker that supports eager workflow tasks gets the events for one.
-			if in.Turns {
+			if in.EagerTasks {
 				t.LastSequence, t.Unseen = l.Head.LastSeq, b.unseenEvents(&l)
 			}
 			left -= activityBytes(t)

@@ -71,29 +71,29 @@ type Dispatch struct {
 	life context.Context // of claims: ends when Close gives up waiting for them
 	stop context.CancelFunc
 
-	mu       sync.Mutex // guards all below, and everything in lines, waiters and workers
-	claimer  Claimer
-	back     func([]store.Leased)
-	sticky   func(run string) []store.Process
-	gone     []func(store.Process)
-	decided  func()
-	pulse    func(time.Time)
-	due      time.Time // earliest time reported by Due before Bind
-	lines    map[lineKey]*line
-	members  map[engine.WorkerKey]*member
-	classes  map[string]*class
-	waiters  map[*Waiter]struct{}
-	routes   map[engine.QueueKey]string
-	turns    map[string][]*Waiter        // by run: waiters for its next activity
-	isolated map[engine.WorkerKey]string // incarnations that hold a blamed task and receive no other task
-	pruneAt  int                         // number of lines and workers at which old ones are forgotten
-	arrivals uint64                      // gives every waiter its place
-	claims   uint64                      // gives every claim its number
-	draining bool
-	closed   bool
-	busy     int           // reservations and claims whose outcome is open, and hand-backs under way
-	quiet    chan struct{} // closed when busy falls to 0 after Close
-	count    Counts
+	mu         sync.Mutex // guards all below, and everything in lines, waiters and workers
+	claimer    Claimer
+	back       func([]store.Leased)
+	sticky     func(run string) []store.Process
+	gone       []func(store.Process)
+	decided    func()
+	pulse      func(time.Time)
+	due        time.Time // earliest time reported by Due before Bind
+	lines      map[lineKey]*line
+	members    map[engine.WorkerKey]*member
+	classes    map[string]*class
+	waiters    map[*Waiter]struct{}
+	routes     map[engine.QueueKey]string
+	runWaiters map[string][]*Waiter        // by run: waiters for its next activity
+	isolated   map[engine.WorkerKey]string // incarnations that hold a blamed task and receive no other task
+	pruneAt    int                         // number of lines and workers at which old ones are forgotten
+	arrivals   uint64                      // gives every waiter its place
+	claims     uint64                      // gives every claim its number
+	draining   bool
+	closed     bool
+	busy       int           // reservations and claims whose outcome is open, and hand-backs under way
+	quiet      chan struct{} // closed when busy falls to 0 after Close
+	count      Counts
 }
 
 var _ store.Dispatcher = (*Dispatch)(nil)
@@ -101,16 +101,16 @@ var _ store.Dispatcher = (*Dispatch)(nil)
 // New makes a Dispatch. It accepts polls at once and sends claims after Bind.
 func New(o Options) *Dispatch {
 	d := &Dispatch{
-		opt:      o.defaults(),
-		lines:    map[lineKey]*line{},
-		members:  map[engine.WorkerKey]*member{},
-		classes:  map[string]*class{},
-		waiters:  map[*Waiter]struct{}{},
-		routes:   map[engine.QueueKey]string{},
-		turns:    map[string][]*Waiter{},
-		isolated: map[engine.WorkerKey]string{},
-		pruneAt:  pruneFloor,
-		quiet:    make(chan struct{}),
+		opt:        o.defaults(),
+		lines:      map[lineKey]*line{},
+		members:    map[engine.WorkerKey]*member{},
+		classes:    map[string]*class{},
+		waiters:    map[*Waiter]struct{}{},
+		routes:     map[engine.QueueKey]string{},
+		runWaiters: map[string][]*Waiter{},
+		isolated:   map[engine.WorkerKey]string{},
+		pruneAt:    pruneFloor,
+		quiet:      make(chan struct{}),
 	}
 	d.life, d.stop = context.WithCancel(context.Background())
 	return d

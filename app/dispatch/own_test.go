@@ -73,8 +73,8 @@ func TestATaskGoesPastOlderOnesToWhoMadeIt(t *testing.T) {
 		}
 		own.Leave()
 		goes("it has left", false, nil)
-		if len(d.turns) > 0 {
-			t.Errorf("%d runs are remembered", len(d.turns))
+		if len(d.runWaiters) > 0 {
+			t.Errorf("%d runs are remembered", len(d.runWaiters))
 		}
 	})
 }

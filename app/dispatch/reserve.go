@@ -59,7 +59,7 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 
 // choose returns the poller that gets the task, nil if there is none.
 func (d *Dispatch) choose(l *line, want engine.Wanted, o store.Offer) *Waiter {
-	w := d.turn(l, want, o)
+	w := d.eagerWaiter(l, want, o)
 	if w == nil {
 		w = d.stickyWaiter(l, want, o)
 	}
@@ -72,11 +72,11 @@ func (d *Dispatch) choose(l *line, want engine.Wanted, o store.Offer) *Waiter {
 	return w
 }
 
-// turn returns the poller of the worker that sent the eager workflow task which created the task, if the poller has a
+// eagerWaiter returns the poller of the worker that sent the eager workflow task which created the task, if the poller has a
 // free slot and no older task for it is ready.
-func (d *Dispatch) turn(l *line, want engine.Wanted, o store.Offer) *Waiter {
+func (d *Dispatch) eagerWaiter(l *line, want engine.Wanted, o store.Offer) *Waiter {
 	// If fairness classes share the queue, the order covers all waiting tasks, so this task must not overtake them.
-	if o.Kind != protocol.KindActivity || o.Fair || len(d.turns) == 0 {
+	if o.Kind != protocol.KindActivity || o.Fair || len(d.runWaiters) == 0 {
 		return nil
 	}
 	return d.ofRun(l, want, o, func(w *Waiter, s *spot) bool { return w.spec.Run != "" && s.clear() })
@@ -100,7 +100,7 @@ func (d *Dispatch) maker(l *line, want engine.Wanted, o store.Offer) *Waiter {
 
 // ofRun returns the first waiter for tasks of the run that may run this task and has a free slot.
 func (d *Dispatch) ofRun(l *line, want engine.Wanted, o store.Offer, fits func(*Waiter, *spot) bool) *Waiter {
-	for _, w := range d.turns[o.Run] {
+	for _, w := range d.runWaiters[o.Run] {
 		e := w.entry(l)
 		if e == nil || w.room(l.key.kind) <= 0 || !fits(w, e.spot) {
 			continue

@@ -61,8 +61,8 @@ func TestTheNextActivityOfATurnGoesToWhoDecidedIt(t *testing.T) {
 		if d := d.Enter(s); len(d.Collect(t.Context())) > 0 {
 			t.Error("a draining app gives tasks")
 		}
-		if len(d.turns) > 0 {
-			t.Errorf("%d runs are remembered", len(d.turns))
+		if len(d.runWaiters) > 0 {
+			t.Errorf("%d runs are remembered", len(d.runWaiters))
 		}
 	})
 }

@@ -121,7 +121,7 @@ func (d *Dispatch) Enter(s Spec) *Waiter {
 		return w
 	}
 	for _, run := range s.runs() {
-		d.turns[run] = append(d.turns[run], w)
+		d.runWaiters[run] = append(d.runWaiters[run], w)
 	}
 	if s.Run != "" {
 		return w
@@ -318,9 +318,9 @@ func (w *Waiter) giveUp() []store.Leased {
 	}
 	delete(w.d.waiters, w)
 	for _, run := range w.spec.runs() {
-		w.d.turns[run] = slices.DeleteFunc(w.d.turns[run], func(o *Waiter) bool { return o == w })
-		if len(w.d.turns[run]) == 0 {
-			delete(w.d.turns, run)
+		w.d.runWaiters[run] = slices.DeleteFunc(w.d.runWaiters[run], func(o *Waiter) bool { return o == w })
+		if len(w.d.runWaiters[run]) == 0 {
+			delete(w.d.runWaiters, run)
 		}
 	}
 	tasks := w.got

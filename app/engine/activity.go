@@ -239,8 +239,8 @@ type CompleteActivity struct {
 	Result    string
 	Hash      string
 	Recovered *protocol.Recovered
-	Version   string // of its code; empty: not reported
-	Then      *Then  // the turn it causes; nil: a workflow task is made
+	Version   string     // of its code; empty: not reported
+	Eager     *EagerTask // the turn it causes; nil: a workflow task is made
 }
 
 func (in CompleteActivity) decide(st *step) error {
@@ -258,20 +258,20 @@ func (in CompleteActivity) decide(st *step) error {
 }
 
 // recordResult records the result at a given time, with the hash of its eager workflow task.
-func (st *step) recordResult(a Activity, in CompleteActivity, at history.Time, then string) {
+func (st *step) recordResult(a Activity, in CompleteActivity, at history.Time, eagerHash string) {
 	rebuilt := st.recovered(a, in.Recovered)
 	st.endActivity(a, true)
 	a.CodeVersion = in.Version
-	var taken history.Time
-	if then != "" && a.SessionID != "" {
+	var recordedAt history.Time
+	if eagerHash != "" && a.SessionID != "" {
 		// The event has the time that the turn was decided at; the session's idle time counts from when the
 		// result was taken.
-		taken = st.now
+		recordedAt = st.now
 	}
 	st.emitAt(&history.ActivityCompleted{
 		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Result: in.Result,
 		PayloadCodec: codecOf(in.Result),
-		BodyHash:     in.Hash, ThenHash: then, TakenAt: taken, Recovered: rebuilt, Attempt: a.outcome(), Parallel: a.Parallel,
+		BodyHash:     in.Hash, EagerHash: eagerHash, RecordedAt: recordedAt, Recovered: rebuilt, Attempt: a.outcome(), Parallel: a.Parallel,
 	}, at)
 }
 

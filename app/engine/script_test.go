@@ -223,12 +223,12 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 			if err != nil {
 				d.Fatalf(t, "%v", err)
 			}
-			in.Then = &Then{
+			in.Eager = &EagerTask{
 				SeenThrough: num("seen", s.run.LastSeq), At: history.At(s.now.Add(-ago)), Commands: commands(t, d), Hash: hash(d),
 				Lessee: Lessee{Worker: s.worker(by)}, Budget: d.HasArg("budget"),
 			}
 			if d.HasArg("drained") {
-				in.Then.Queue = &Queue{Builds: map[string]Build{"b1": {DrainedAt: history.At(s.now)}}}
+				in.Eager.Queue = &Queue{Builds: map[string]Build{"b1": {DrainedAt: history.At(s.now)}}}
 			}
 			dec, err := DecideRun(s.run, s.environment(), in, s.now)
 			if err == nil && dec.Answer.Fused {

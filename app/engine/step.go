@@ -40,7 +40,7 @@ func DecideRun(s *Run, w Environment, in Input, now time.Time) (Decision, error)
 	begin := func() *step { return &step{Run: s.Fork(), env: w, now: history.At(now), d: Decision{After: s.LastSeq}} }
 	st := begin()
 	// If the eager workflow task is rejected, the result is decided like any other.
-	if c, ok := in.(CompleteActivity); ok && c.Then != nil {
+	if c, ok := in.(CompleteActivity); ok && c.Eager != nil {
 		if c.fused(st) == nil {
 			return st.finish(s), nil
 		}

@@ -288,7 +288,7 @@ func (f *fused) judge() {
 				told[d.RequestID]++
 			case *history.ActivityCompleted:
 				steps++
-				if workers[d.Worker]++; d.ThenHash != "" {
+				if workers[d.Worker]++; d.EagerHash != "" {
 					if turns++; d.SessionEpoch != 0 {
 						inside++
 					}

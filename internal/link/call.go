@@ -158,7 +158,7 @@ func (l *Link) Complete(ctx context.Context, in protocol.CompleteRequest) (proto
 		return protocol.CompleteBatchResponse{}, err
 	}
 	for i := range a.Items {
-		if then := a.Items[i].Then; then != nil && then.Next != nil {
+		if then := a.Items[i].Eager; then != nil && then.Next != nil {
 			l.held.addTask(protocol.Task{Activity: then.Next})
 		}
 		if i < len(in.Items) {

@@ -223,7 +223,7 @@ func (c *socketConn) Poll(ctx context.Context, in protocol.PollRequest) (protoco
 func channelPoll(in protocol.PollRequest) protocol.ChannelPoll {
 	out := protocol.ChannelPoll{
 		Queues: in.Queues, Kinds: in.Kinds, Free: in.Free, Max: in.Max, PollID: in.PollID, Release: in.Release,
-		BuildID: in.BuildID, PageSize: in.PageSize, PagedQueries: in.PagedQueries, Turns: in.Turns,
+		BuildID: in.BuildID, PageSize: in.PageSize, PagedQueries: in.PagedQueries, EagerTasks: in.EagerTasks,
 	}
 	if in.Timeout != nil {
 		ms := *in.Timeout * 1000
@@ -261,7 +261,7 @@ func (c *socketConn) Complete(
 	out := protocol.CompleteBatchResponse{Items: make([]protocol.CompleteResponse, len(response.Items))}
 	for i, r := range response.Items {
 		out.Items[i] = protocol.CompleteResponse{
-			TaskID: r.ID, Outcome: r.Outcome, Recorded: r.Recorded, CreatedTaskIDs: r.Created, Then: r.Then, Error: r.Error,
+			TaskID: r.ID, Outcome: r.Outcome, Recorded: r.Recorded, CreatedTaskIDs: r.Created, Eager: r.Eager, Error: r.Error,
 			Warnings: r.Warnings,
 		}
 		if r.Reason != "" {
@@ -299,7 +299,7 @@ func outcome(c *protocol.CompleteItem) protocol.JobOutcome {
 	}
 	o.Response = &protocol.JobResponse{
 		Commands: c.Commands, Kept: c.Kept, Result: protocol.Value{Payload: c.Result}, Failure: c.Failure, Epoch: c.Epoch,
-		Recovered: c.Recovered, Then: c.Then, CodeVersion: c.CodeVersion,
+		Recovered: c.Recovered, Eager: c.Eager, CodeVersion: c.CodeVersion,
 	}
 	if c.Kind == protocol.KindQuery {
 		o.Response.Result, o.Response.ResultEnvelope = protocol.Value{}, c.Result

@@ -100,11 +100,11 @@ type ActivityCompleted struct {
 	BodyHash string `json:"body_hash,omitempty"`
 	// hash of the accepted eager workflow task: the events after this one belong to the workflow task that the result
 	// would have caused
-	ThenHash string `json:"then_hash,omitempty"`
+	EagerHash string `json:"then_hash,omitempty"`
 	// for an activity in a session with an eager workflow task: time of the recording, as the event's time is the
 	// worker's
-	TakenAt   Time `json:"taken_at,omitzero"`
-	Recovered int  `json:"recovered,omitempty"` // rebuilds that ran inside this attempt
+	RecordedAt Time `json:"taken_at,omitzero"`
+	Recovered  int  `json:"recovered,omitempty"` // rebuilds that ran inside this attempt
 	Attempt
 	Parallel
 }

@@ -186,7 +186,7 @@ type ChannelPoll struct {
 	// PagedQueries: the worker fetches the further pages of the history of a query or a validation, as it does for a
 	// workflow task.
 	PagedQueries bool `json:"pagedQueries,omitempty"`
-	Turns        bool `json:"turns,omitempty"` // as in PollRequest
+	EagerTasks   bool `json:"turns,omitempty"` // as in PollRequest
 }
 
 // Job is a task on the channel. Task is the object that an HTTP poll returns, unchanged.
@@ -477,7 +477,7 @@ type JobResponse struct {
 	Epoch          int64           `json:"session_epoch,omitempty"`
 	Recovered      *Recovered      `json:"recovered,omitempty"`
 	CodeVersion    string          `json:"code_version,omitempty"` // as in CompleteItem
-	Then           *Then           `json:"then,omitempty"`         // as in CompleteItem
+	Eager          *EagerTask      `json:"then,omitempty"`         // as in CompleteItem
 }
 
 // ChannelComplete reports the outcome of one job, or with Items of many, and may contain the next poll.
@@ -491,14 +491,14 @@ type ChannelComplete struct {
 
 // JobReceipt reports whether one outcome was recorded.
 type JobReceipt struct {
-	ID       string     `json:"jobId"`
-	Outcome  string     `json:"outcome"`
-	Recorded bool       `json:"recorded"`
-	Reason   string     `json:"reason,omitempty"`
-	Created  []string   `json:"createdJobIds,omitempty"`
-	Then     *Taken     `json:"then,omitempty"`     // as in CompleteResponse
-	Warnings []Warning  `json:"warnings,omitempty"` // as in CompleteResponse
-	Error    *ErrorBody `json:"error,omitempty"`
+	ID       string       `json:"jobId"`
+	Outcome  string       `json:"outcome"`
+	Recorded bool         `json:"recorded"`
+	Reason   string       `json:"reason,omitempty"`
+	Created  []string     `json:"createdJobIds,omitempty"`
+	Eager    *EagerResult `json:"then,omitempty"`     // as in CompleteResponse
+	Warnings []Warning    `json:"warnings,omitempty"` // as in CompleteResponse
+	Error    *ErrorBody   `json:"error,omitempty"`
 }
 
 // ChannelCompleteResponse is encoded as null or the next job, or, with Many (the request had items), as {items, next?}.

@@ -125,10 +125,10 @@ func anyFails(commands []Command) bool {
 func (c CompleteItem) Cleaned() CompleteItem {
 	c.Failure, c.Returned, c.Commands = c.Failure.Cleaned(), ErrorText(c.Returned), cleanedCommands(c.Commands)
 	c.Recovered = c.Recovered.Cleaned()
-	if c.Then != nil && anyFails(c.Then.Commands) {
-		then := *c.Then
-		then.Commands = cleanedCommands(then.Commands)
-		c.Then = &then
+	if c.Eager != nil && anyFails(c.Eager.Commands) {
+		eager := *c.Eager
+		eager.Commands = cleanedCommands(eager.Commands)
+		c.Eager = &eager
 	}
 	return c
 }

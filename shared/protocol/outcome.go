@@ -20,7 +20,7 @@ func (o JobOutcome) Item(g TaskToken) (CompleteItem, error) {
 	if r == nil {
 		r = &JobResponse{}
 	}
-	item.Epoch, item.Recovered, item.Then, item.CodeVersion = r.Epoch, r.Recovered, r.Then, r.CodeVersion
+	item.Epoch, item.Recovered, item.Eager, item.CodeVersion = r.Epoch, r.Recovered, r.Eager, r.CodeVersion
 	switch o.Status {
 	case JobOK, JobUserFailure:
 		if r.Failure == nil && o.Status == JobUserFailure {
@@ -62,7 +62,7 @@ func (o JobOutcome) message(otherwise string) string {
 // Receipt converts the response to an outcome to the form of the channel.
 func (a CompleteResponse) Receipt(id string) JobReceipt {
 	r := JobReceipt{
-		ID: id, Outcome: a.Outcome, Recorded: a.Recorded, Created: a.CreatedTaskIDs, Then: a.Then, Error: a.Error,
+		ID: id, Outcome: a.Outcome, Recorded: a.Recorded, Created: a.CreatedTaskIDs, Eager: a.Eager, Error: a.Error,
 		Warnings: a.Warnings,
 	}
 	if a.Reason != nil {

@@ -128,7 +128,7 @@ type PollRequest struct {
 	PagedQueries bool `json:"paged_queries,omitempty"`
 	// Turns: the worker sends an activity's result together with the eager workflow task that it causes. With the
 	// activity the app sends the events that the worker's cached run has not seen.
-	Turns bool `json:"turns,omitempty"`
+	EagerTasks bool `json:"turns,omitempty"`
 }
 
 // PollStatus is the outcome of a poll.
@@ -236,7 +236,7 @@ type CompleteItem struct {
 	// CodeVersion identifies the activity's code, if the worker knows it; the app ignores values of more than 64 bytes.
 	CodeVersion string `json:"code_version,omitempty"`
 	// the eager workflow task that an activity's result causes; accepted only in a call with a next poll
-	Then *Then `json:"then,omitempty"`
+	Eager *EagerTask `json:"then,omitempty"`
 	// Lines are the activity's log lines that no response has confirmed. The app stores them with the outcome; invalid
 	// lines never cause the outcome to be rejected.
 	Lines []LogChunk `json:"lines,omitempty"`
@@ -334,17 +334,17 @@ func LostReason(end string) string {
 
 // CompleteResponse is the response to one item.
 type CompleteResponse struct {
-	TaskID         string   `json:"task_id"`
-	Attempt        int64    `json:"workflow_task_attempt,omitempty"`
-	AttemptID      string   `json:"activity_attempt_id,omitempty"`
-	RunID          string   `json:"run_id,omitempty"`
-	Outcome        string   `json:"outcome"` // completed, failed, waiting_for_history, returned, rejected, unknown
-	Recorded       bool     `json:"recorded"`
-	RunStatus      string   `json:"run_status,omitempty"`
-	CreatedTaskIDs []string `json:"created_task_ids,omitempty"`
-	NextTaskID     *string  `json:"next_task_id,omitempty"`
-	Reason         *string  `json:"reason"`
-	Then           *Taken   `json:"then,omitempty"` // the eager workflow task was accepted; absent: it was not
+	TaskID         string       `json:"task_id"`
+	Attempt        int64        `json:"workflow_task_attempt,omitempty"`
+	AttemptID      string       `json:"activity_attempt_id,omitempty"`
+	RunID          string       `json:"run_id,omitempty"`
+	Outcome        string       `json:"outcome"` // completed, failed, waiting_for_history, returned, rejected, unknown
+	Recorded       bool         `json:"recorded"`
+	RunStatus      string       `json:"run_status,omitempty"`
+	CreatedTaskIDs []string     `json:"created_task_ids,omitempty"`
+	NextTaskID     *string      `json:"next_task_id,omitempty"`
+	Reason         *string      `json:"reason"`
+	Eager          *EagerResult `json:"then,omitempty"` // the eager workflow task was accepted; absent: it was not
 	// Warnings are about accepted commands that had no effect. The response to a repeated report has none.
 	Warnings []Warning  `json:"warnings,omitempty"`
 	Error    *ErrorBody `json:"error,omitempty"` // in a batch: refusal of this item, which does not affect the others

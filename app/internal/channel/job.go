@@ -85,7 +85,7 @@ func pollRequest(in protocol.ChannelPoll) protocol.PollRequest {
 	}
 	return protocol.PollRequest{
 		Release: release, Queues: in.Queues, Kinds: in.Kinds, Free: in.Free, Max: in.Max, BuildID: in.BuildID,
-		PollID: in.PollID, PageSize: in.PageSize, PagedQueries: in.PagedQueries, Turns: in.Turns,
+		PollID: in.PollID, PageSize: in.PageSize, PagedQueries: in.PagedQueries, EagerTasks: in.EagerTasks,
 	}
 }
 

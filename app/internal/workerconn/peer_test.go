@@ -102,26 +102,26 @@ func TestInOneProcessNothingIsEncoded(t *testing.T) {
 		}
 	}()
 	free := map[protocol.TaskKind]int{protocol.KindActivity: 1}
-	got, err := l.Poll(t.Context(), protocol.PollRequest{Free: free, Turns: true})
+	got, err := l.Poll(t.Context(), protocol.PollRequest{Free: free, EagerTasks: true})
 	if err != nil || len(got.Tasks) != 1 || got.Tasks[0].Activity != app.task {
 		t.Fatalf("got %+v, %v, want the app's own task", got, err)
 	}
 	asked := app.polled
-	if asked.WorkerID != "w" || asked.Incarnation != "one" || asked.Release != "test" || !asked.Gated || !asked.Turns {
+	if asked.WorkerID != "w" || asked.Incarnation != "one" || asked.Release != "test" || !asked.Gated || !asked.EagerTasks {
 		t.Errorf("the app was asked %+v", asked)
 	}
 	if free[protocol.KindActivity] = 7; asked.Free[protocol.KindActivity] != 7 {
 		t.Error("what the app was asked for is a copy")
 	}
-	turn := &protocol.Then{Commands: []protocol.Command{{Type: protocol.CompleteWorkflow}}}
+	turn := &protocol.EagerTask{Commands: []protocol.Command{{Type: protocol.CompleteWorkflow}}}
 	a, err := l.Complete(t.Context(), protocol.CompleteRequest{Items: []protocol.CompleteItem{{
-		Kind: protocol.KindActivity, TaskID: "r-1", AttemptID: "r-1-1", Owner: "w", Then: turn,
+		Kind: protocol.KindActivity, TaskID: "r-1", AttemptID: "r-1-1", Owner: "w", Eager: turn,
 	}}})
 	if err != nil || len(a.Items) != 1 || !a.Items[0].Recorded {
 		t.Fatalf("got %+v, %v", a, err)
 	}
 	item := app.completed[0].Items[0]
-	if item.Then != turn || item.Namespace != "default" || item.Incarnation != "one" {
+	if item.Eager != turn || item.Namespace != "default" || item.Incarnation != "one" {
 		t.Errorf("the app was told %+v", item)
 	}
 }

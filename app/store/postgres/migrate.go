@@ -92,7 +92,7 @@ func migrated(ctx context.Context, db *sql.DB, known int64) (bool, error) {
 	return true, sqldb.CheckSchema(ctx, db, known)
 }
 
-// takeTurn locks migrations on a connection.
+// applyEagerTask locks migrations on a connection.
 func takeTurn(ctx context.Context, db *sql.DB, c *sql.Conn) error {
 	for began := time.Now(); ; {
 		var mine bool

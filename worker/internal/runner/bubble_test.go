@@ -265,12 +265,12 @@ func (a *control) way(worker string) func(context.Context, string, any, linktest
 func without(in any) any {
 	switch in := in.(type) {
 	case protocol.PollRequest:
-		in.Turns = false
+		in.EagerTasks = false
 		return in
 	case protocol.CompleteRequest:
 		if in.Next != nil {
 			next := *in.Next
-			next.Turns = false
+			next.EagerTasks = false
 			in.Next = &next
 		}
 		return in
@@ -281,14 +281,14 @@ func without(in any) any {
 // hasTurn reports whether a call contains an eager workflow task.
 func hasTurn(in any) bool {
 	c, ok := in.(protocol.CompleteRequest)
-	return ok && slices.ContainsFunc(c.Items, func(item protocol.CompleteItem) bool { return item.Then != nil })
+	return ok && slices.ContainsFunc(c.Items, func(item protocol.CompleteItem) bool { return item.Eager != nil })
 }
 
 // untaken is a call as an app reads it that knows no turns.
 func untaken(in protocol.CompleteRequest) protocol.CompleteRequest {
 	in.Items = slices.Clone(in.Items)
 	for i := range in.Items {
-		in.Items[i].Then = nil
+		in.Items[i].Eager = nil
 	}
 	return in
 }

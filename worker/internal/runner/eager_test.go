@@ -103,7 +103,7 @@ func bare(t *testing.T, run string, events []history.Event) (list []string) {
 
 func fusedTurns(events []history.Event) (n int) {
 	for _, d := range all[*history.ActivityCompleted](events) {
-		if d.ThenHash != "" {
+		if d.EagerHash != "" {
 			n++
 		}
 	}
@@ -291,7 +291,7 @@ func TestResultsBesideOthersGoWithoutTurns(t *testing.T) {
 		run := a.begin("pair")
 		a.end(run)
 		ended := all[*history.ActivityCompleted](a.events(run))
-		if len(ended) != 2 || ended[0].ThenHash != "" {
+		if len(ended) != 2 || ended[0].EagerHash != "" {
 			t.Errorf("the first result had a turn: %+v", ended)
 		}
 	})

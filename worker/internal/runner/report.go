@@ -157,8 +157,8 @@ func (p *report) next(l *classQueue) []entry {
 
 func sizeOf(item *protocol.CompleteItem) int {
 	n := len(item.Result.Blob) + 512 + sizeOfAll(item.Commands)
-	if item.Then != nil {
-		n += sizeOfAll(item.Then.Commands)
+	if item.Eager != nil {
+		n += sizeOfAll(item.Eager.Commands)
 	}
 	for _, c := range item.Lines {
 		n += protocol.LogSize(c.Lines)
@@ -294,7 +294,7 @@ func (p *report) drop(e entry, why string) {
 // withoutEager returns the outcome without its eager workflow task.
 func (e entry) withoutEager() entry {
 	e.eager.applyResponse(nil, time.Time{})
-	e.eager, e.item.Then = nil, nil
+	e.eager, e.item.Eager = nil, nil
 	return e
 }
 
@@ -442,7 +442,7 @@ func (r *Runner) replaceByFailure(item *protocol.CompleteItem, refusal error) bo
 		r.log.Error().Str("task_id", item.TaskID).Str("run_id", runOf(item.TaskID)).Str("reason", why).
 			Msg("workflow task failed: the app refused its commands")
 	}
-	item.Commands, item.Then, item.Kept, item.Result, item.Failure, item.Lines = nil, nil, 0, payload.Payload{}, f, nil
+	item.Commands, item.Eager, item.Kept, item.Result, item.Failure, item.Lines = nil, nil, 0, payload.Payload{}, f, nil
 	return true
 }
 

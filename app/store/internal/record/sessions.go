@@ -84,8 +84,8 @@ func EachEnded(v []any, f func(epoch int64, worker string, at history.Time)) err
 
 // EndedAt returns the time of the worker's last activity in an attempt that ended with e.
 func EndedAt(e history.Event) history.Time {
-	if d, ok := e.Data.(*history.ActivityCompleted); ok && !d.TakenAt.IsZero() {
-		return d.TakenAt
+	if d, ok := e.Data.(*history.ActivityCompleted); ok && !d.RecordedAt.IsZero() {
+		return d.RecordedAt
 	}
 	return e.At
 }
