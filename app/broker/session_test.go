@@ -70,7 +70,7 @@ func TestASessionStaysWithTheWorkerThatClaimedIt(t *testing.T) {
 			t.Fatalf("second task: %+v", second)
 		}
 		v := must[protocol.SessionView](t)(a.Session(t.Context(), "", "s"))
-		if v.Active != 2 || *v.LeaseOwner != "a" || v.Door != "implicit" || len(v.Timeline) != 1 {
+		if v.Active != 2 || *v.LeaseOwner != "a" || v.Origin != "implicit" || len(v.Timeline) != 1 {
 			t.Fatalf("session: %+v", v)
 		}
 		for _, task := range []*protocol.Task{first, second, plain} {

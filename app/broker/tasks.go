@@ -206,7 +206,7 @@ func affinity(s *engine.Session, queue string, isNew bool) *protocol.SessionAffi
 		until = history.At(s.CreatedAt.Add(noEnd))
 	}
 	return &protocol.SessionAffinity{
-		SessionID: s.ID, Epoch: s.Epoch, IsNew: isNew, Door: string(s.Door), Queue: queue,
+		SessionID: s.ID, Epoch: s.Epoch, IsNew: isNew, Origin: string(s.Origin), Queue: queue,
 		Requirements: protocol.OrEmpty(s.Requirements),
 		Lease:        s.Lease / 1_000_000, TTL: s.TTL, MaxActivities: s.MaxActivities, Create: !s.NoCreate,
 		Reacquire: !s.NoReacquire,

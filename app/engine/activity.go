@@ -197,7 +197,7 @@ func (st *step) holdsActivity(seq int64, h Holder, epoch int64) (Activity, error
 // refused: the attempt used a state that the next activities will not see.
 func (st *step) superseded(a Activity) bool {
 	s, ok := st.session(a.SessionID)
-	return a.SessionID != "" && ok && s.Door == DoorWorkflow && s.Epoch != a.Epoch
+	return a.SessionID != "" && ok && s.Origin == OriginWorkflow && s.Epoch != a.Epoch
 }
 
 // refuseSuperseded releases the task and refuses its late result in the same commit. A refusal alone would leave the
@@ -216,7 +216,7 @@ func (st *step) refuseSuperseded(a Activity) {
 // A session of soft affinity has no such limit, so its running attempts may finish.
 func (st *step) sessionLost(a Activity) bool {
 	s, ok := st.session(a.SessionID)
-	return a.SessionID != "" && ok && s.Door == DoorWorker && s.Fallback == 0 && !s.Terminal &&
+	return a.SessionID != "" && ok && s.Origin == OriginWorker && s.Fallback == 0 && !s.Terminal &&
 		(s.Epoch != a.Epoch || !s.HeldBy(a.Owner, st.now.Time))
 }
 

@@ -161,11 +161,11 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (time
 	s.adopt()
 	// Sessions of the other doors say nothing about lengths, so the holder's own apply: it is the holder that
 	// has to renew in time.
-	if s.Door != DoorWorker {
+	if s.Origin != OriginWorker {
 		s.Lease = l.Worker.SessionLease
 	}
 	s.Together = l.Worker.Together
-	if s.Door == DoorImplicit {
+	if s.Origin == OriginImplicit {
 		s.Idle = l.Worker.SessionIdle
 	}
 	// The TTL counts from the first acquisition, since no worker could use the session before.

@@ -14,14 +14,14 @@ import (
 // are refused: the epoch is the fencing token. The rules are in the files session*.go, in admit.go (which worker may
 // acquire a session) and in lease.go (acquisition).
 
-// Door is the origin of a session: how it was created. The origin determines the defaults.
-type Door string
+// Origin is the origin of a session: how it was created. The origin determines the defaults.
+type Origin string
 
 // The three origins: an ID on an activity; worker verbs and options; StartSession and EndSession.
 const (
-	DoorImplicit Door = "implicit"
-	DoorWorker   Door = "worker"
-	DoorWorkflow Door = "workflow"
+	OriginImplicit Origin = "implicit"
+	OriginWorker   Origin = "worker"
+	OriginWorkflow Origin = "workflow"
 )
 
 // Session is the row of a session: affinity of activities to a worker, with a lease and an epoch. A session without a
@@ -29,7 +29,7 @@ const (
 type Session struct {
 	Namespace string `json:"-"`
 	ID        string `json:"-"`
-	Door      Door   `json:"-"`
+	Origin    Origin `json:"-"`
 	// of a workflow-scoped session: it belongs to the workflow id and survives continue-as-new
 	WorkflowID string                 `json:"-"`
 	Status     protocol.SessionStatus `json:"-"`
@@ -174,7 +174,7 @@ func (t *Tally) unready() {
 // session, so it compares fields by name instead of by reflection; a test checks that the list is complete. The counts
 // are omitted, because the row does not store them: they are counted from the rows of the tasks.
 func (s *Session) Same(o *Session) bool {
-	return s.Namespace == o.Namespace && s.ID == o.ID && s.Door == o.Door && s.WorkflowID == o.WorkflowID &&
+	return s.Namespace == o.Namespace && s.ID == o.ID && s.Origin == o.Origin && s.WorkflowID == o.WorkflowID &&
 		s.Status == o.Status && s.Owner == o.Owner && s.Epoch == o.Epoch && s.LeaseUntil == o.LeaseUntil &&
 		s.UpdatedAt == o.UpdatedAt && s.Incarnation == o.Incarnation && s.Terminal == o.Terminal &&
 		s.Claimed == o.Claimed && s.TTLUntil == o.TTLUntil && s.LastActivity == o.LastActivity &&

@@ -55,7 +55,7 @@ func (s *Session) resumable(w *Worker, now time.Time) bool {
 	expired := s.Status == protocol.SessionExpired || s.Status == protocol.SessionOrphaned ||
 		s.Status == protocol.SessionActive && !s.LeaseUntil.After(now)
 	return w.ResumesSessions && w.Incarnation != "" && s.Owner == w.ID && s.Incarnation == w.Incarnation &&
-		s.Door != DoorWorker && !s.Terminal && expired && !s.idle(now) && !s.Drained &&
+		s.Origin != OriginWorker && !s.Terminal && expired && !s.idle(now) && !s.Drained &&
 		s.Moving == "" && !s.Yielding && (s.For == "" || s.For == w.ID)
 }
 

@@ -72,7 +72,7 @@ func TestASessionIsNotResumedOnceAnythingHappenedToIt(t *testing.T) {
 		"an executor that died": func(s *Session, _ *Worker, now *time.Time) {
 			s.lose(protocol.SessionFailed, "out_of_memory", history.At(*now))
 		},
-		"made with options": func(s *Session, _ *Worker, _ *time.Time) { s.Door = DoorWorker },
+		"made with options": func(s *Session, _ *Worker, _ *time.Time) { s.Origin = OriginWorker },
 		"closed": func(s *Session, _ *Worker, now *time.Time) {
 			s.endAs(protocol.SessionClosed, "test", history.At(*now))
 		},

@@ -21,13 +21,13 @@ const (
 // origin.
 func NewSession(namespace, id string, o *protocol.SessionOptions, now history.Time) Session {
 	s := Session{
-		Namespace: namespace, ID: id, Door: DoorImplicit, Status: protocol.SessionActive, CreatedAt: now, UpdatedAt: now,
+		Namespace: namespace, ID: id, Origin: OriginImplicit, Status: protocol.SessionActive, CreatedAt: now, UpdatedAt: now,
 		LastActivity: now,
 	}
 	if o == nil {
 		return s
 	}
-	s.Door = DoorWorker
+	s.Origin = OriginWorker
 	s.Queue, s.Connection = o.Queue, o.Connection
 	s.Requirements = slices.Compact(slices.Sorted(slices.Values(o.Requirements)))
 	s.Lease = orElse(int64(o.Lease), WorkerSessionLease) * 1_000_000
@@ -60,13 +60,13 @@ func (st *step) sessionFor(id, queue string, o *protocol.SessionOptions) (Sessio
 	case ok && s.Terminal:
 		return s, protocol.Refuse(protocol.ReasonSessionClosed, "session %s has ended: %s", id, s.Reason)
 	// A workflow's session belongs to its workflow id alone: its close would end the work of a stranger.
-	case ok && s.Door == DoorWorkflow && s.WorkflowID != st.WorkflowID:
+	case ok && s.Origin == OriginWorkflow && s.WorkflowID != st.WorkflowID:
 		return s, protocol.Refuse(protocol.ReasonSessionMissing, "session %s belongs to another workflow", id)
 	// The session was acquired under other options; running the activity under either set would violate the other.
 	// Before the first acquisition, the options may change.
 	case ok && o != nil && s.Claimed && !s.fits(o):
 		return s, protocol.Refuse(protocol.ReasonInvalidSession, "session %s exists with other options", id)
-	case ok && o != nil && s.Door == DoorWorker:
+	case ok && o != nil && s.Origin == OriginWorker:
 		want := NewSession(st.Namespace, id, o, st.now)
 		s.wants(want.numbers())
 		return s, nil
@@ -95,7 +95,7 @@ func (s *Session) fits(o *protocol.SessionOptions) bool {
 	// an option that is not set is compatible with every value
 	agree := func(is, asked string) bool { return is == "" || asked == "" || is == asked }
 	same := slices.Equal(s.Requirements, want.Requirements) && agree(s.Connection, o.Connection)
-	if s.Door != DoorWorker {
+	if s.Origin != OriginWorker {
 		return same
 	}
 	return same && agree(s.Queue, o.Queue) && policy(s.ReleasePolicy) == policy(o.ReleasePolicy) &&
@@ -115,7 +115,7 @@ func policy(p string) string {
 // is known what that needs.
 func (st *step) startSession(c protocol.Command, seq int64) {
 	s := NewSession(st.Namespace, StepID(st.ID, seq), nil, st.now)
-	s.Door, s.WorkflowID = DoorWorkflow, st.WorkflowID
+	s.Origin, s.WorkflowID = OriginWorkflow, st.WorkflowID
 	s.Requirements = slices.Compact(slices.Sorted(slices.Values(c.Requirements)))
 	if o := c.WorkerSession; o != nil {
 		s.MaxActivities, s.Queue, s.ReleasePolicy = int(o.MaxActivities), o.Queue, o.ReleasePolicy
@@ -155,7 +155,7 @@ func (st *step) endSession(c protocol.Command, seq int64) {
 // startedSession reports whether the session exists and a run of this workflow ID started it.
 func (st *step) startedSession(id string) bool {
 	s, ok := st.session(id)
-	return ok && s.Door == DoorWorkflow && s.WorkflowID == st.WorkflowID
+	return ok && s.Origin == OriginWorkflow && s.WorkflowID == st.WorkflowID
 }
 
 // endChain ends the workflow-scoped sessions of the workflow ID, because its last run closes: no later run could use or
@@ -170,7 +170,7 @@ func (st *step) endChain(why string) {
 		}
 	}
 	for _, c := range st.d.Sessions { // started in this very run and step
-		if c.Session.Door == DoorWorkflow && !c.Session.Terminal {
+		if c.Session.Origin == OriginWorkflow && !c.Session.Terminal {
 			st.close(c.Session, why)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // the check of the session (OtherAt).
 func (s *Session) queued(queue string, now history.Time) {
 	s.Ready++
-	if s.Door == DoorImplicit && s.OtherAt.IsZero() && s.Held(now.Time) && len(s.HolderQueues) > 0 &&
+	if s.Origin == OriginImplicit && s.OtherAt.IsZero() && s.Held(now.Time) && len(s.HolderQueues) > 0 &&
 		!slices.Contains(s.HolderQueues, queue) {
 		s.OtherAt = plus(now, YieldIdle)
 	}
@@ -25,7 +25,7 @@ func (s *Session) queued(queue string, now history.Time) {
 // not serve, so a check is scheduled.
 func (s *Session) acquired(w *Worker, now time.Time) {
 	s.HolderQueues = nil
-	if s.Door != DoorImplicit {
+	if s.Origin != OriginImplicit {
 		return
 	}
 	s.HolderQueues = w.Queues

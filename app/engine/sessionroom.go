@@ -49,7 +49,7 @@ func (in YieldSession) decide(s *Session, now history.Time) (SessionChange, erro
 		return SessionChange{}, errNotDue
 	}
 	c := SessionChange{Session: *s}
-	if s.Door == DoorImplicit {
+	if s.Origin == OriginImplicit {
 		c.Timeline = append(c.Timeline, c.Session.release(now, "", ReasonEvictedCap))
 		return c, nil
 	}

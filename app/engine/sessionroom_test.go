@@ -35,8 +35,8 @@ func TestWhatGivesWay(t *testing.T) {
 			s.Strays = map[int64]int{1: 1}
 		}, false},
 		{"something is queued", func(s *Session, _ *YieldSession, _ *time.Time) { s.Ready = 1 }, false},
-		{"made by options", func(s *Session, _ *YieldSession, _ *time.Time) { s.Door = DoorWorker }, true},
-		{"started by a workflow", func(s *Session, _ *YieldSession, _ *time.Time) { s.Door = DoorWorkflow }, true},
+		{"made by options", func(s *Session, _ *YieldSession, _ *time.Time) { s.Origin = OriginWorker }, true},
+		{"started by a workflow", func(s *Session, _ *YieldSession, _ *time.Time) { s.Origin = OriginWorkflow }, true},
 		{"pinned", func(s *Session, _ *YieldSession, _ *time.Time) { s.Pinned = true }, false},
 		{"never acquired again", func(s *Session, _ *YieldSession, _ *time.Time) { s.NoReacquire = true }, false},
 		{"being moved", func(s *Session, _ *YieldSession, _ *time.Time) { s.Moving = "o" }, false},
@@ -51,7 +51,7 @@ func TestWhatGivesWay(t *testing.T) {
 		if gives := err == nil; gives != c.gives {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if marked := s.Door != DoorImplicit; err == nil && marked {
+		if marked := s.Origin != OriginImplicit; err == nil && marked {
 			if !d.Session.Yielding || !d.Session.Held(at) || d.Session.Owner != "a" || len(d.Timeline) != 0 {
 				t.Errorf("%s: %+v, want a marked session that is held until its lease ends", c.name, d)
 			}
@@ -92,7 +92,7 @@ func TestAMarkedSessionMovesWhenItsLeaseEnds(t *testing.T) {
 		ID: "a", Incarnation: "a1", SessionLease: 30_000_000, MaxSessions: 1, AttemptLease: 30_000_000, ResumesSessions: true,
 	}
 	s := NewSession("default", "s", nil, history.At(now))
-	s.Door = DoorWorkflow
+	s.Origin = OriginWorkflow
 	s.claim(Lessee{Worker: a}, 0, now, "")
 	s.move(now)
 	holder := SessionHolder{Worker: "a", Epoch: s.Epoch}

@@ -63,7 +63,7 @@ func (in CreateSession) decide(s *Session, now history.Time) (SessionChange, err
 	}
 	c := SessionChange{Session: *s}
 	want := NewSession(in.Namespace, in.Options.SessionID, &in.Options, now)
-	if s.Door == DoorWorker {
+	if s.Origin == OriginWorker {
 		c.Session.wants(want.numbers())
 	}
 	if s.HeldBy(in.Lessee.Worker.ID, now.Time) && s.Incarnation == in.Lessee.Worker.Incarnation {
@@ -178,7 +178,7 @@ func (in RenewSession) decide(s *Session, now history.Time) (SessionChange, erro
 		c.Session.LastActivity, c.Session.Yielding = now, false
 	}
 	length := time.Duration(s.Lease) * time.Microsecond
-	if in.Lease > 0 && s.Door == DoorWorker {
+	if in.Lease > 0 && s.Origin == OriginWorker {
 		length = seconds(in.Lease)
 	}
 	c.Session.renew(now.Time, length)
@@ -423,7 +423,7 @@ func (in CloseSession) decide(s *Session, now history.Time) (SessionChange, erro
 
 // releases reports whether the DELETE of its owner releases a session instead of ending it.
 func (in CloseSession) releases(s *Session) bool {
-	return !s.NoReacquire && (s.Door != DoorWorker || in.Why == protocol.ReasonWorkerShutdown)
+	return !s.NoReacquire && (s.Origin != OriginWorker || in.Why == protocol.ReasonWorkerShutdown)
 }
 
 // repeats reports whether the DELETE may repeat an earlier one whose response was lost: a DELETE with the same reason
@@ -586,7 +586,7 @@ func (in CleanUp) decide(s *Session, now history.Time) (SessionChange, error) {
 		return SessionChange{}, errNotDue
 	// An ended session is stored for some time, so that people can see why it ended. A workflow-scoped session that has
 	// not ended belongs to its workflow.
-	case s.Terminal && s.UpdatedAt.After(in.Kept), s.Door == DoorWorkflow && !s.Terminal:
+	case s.Terminal && s.UpdatedAt.After(in.Kept), s.Origin == OriginWorkflow && !s.Terminal:
 		return SessionChange{}, errNotDue
 	}
 	return SessionChange{

@@ -35,7 +35,7 @@ func (s *Session) Affinity() (affinity string, after int64) {
 // keeps applies the affinity of an activity that refers to its session by ID only. An activity without affinity changes
 // nothing.
 func (s *Session) keeps(affinity string, after int64) {
-	if affinity != "" && s.Door == DoorImplicit {
+	if affinity != "" && s.Origin == OriginImplicit {
 		s.Fallback = fallback(affinity, after)
 	}
 }
@@ -44,7 +44,7 @@ func (s *Session) keeps(affinity string, after int64) {
 // limit or an operator's migration. In a workflow-scoped session, no task may be running either, since its result would
 // be refused after a fallback.
 func (s *Session) waits(now time.Time) bool {
-	apart := s.Active == 0 || s.Door != DoorWorkflow
+	apart := s.Active == 0 || s.Origin != OriginWorkflow
 	return s.Fallback > 0 && s.Ready > 0 && s.Held(now) && !s.Terminal && s.Moving == "" && !s.Drained && !s.Full() &&
 		apart
 }
@@ -52,7 +52,7 @@ func (s *Session) waits(now time.Time) bool {
 // running counts the activities that run in the session, including attempts of former holders.
 func (s *Session) running() int {
 	n := s.Active
-	if s.Door == DoorWorkflow {
+	if s.Origin == OriginWorkflow {
 		return n // results of a workflow-scoped session's former holders are refused
 	}
 	for _, left := range s.Strays {
@@ -64,7 +64,7 @@ func (s *Session) running() int {
 // crowded reports whether the session's activity limit is reached. Running attempts of a workflow-scoped session
 // without a holder do not count: their results are refused after the next acquisition.
 func (s *Session) crowded(now time.Time) bool {
-	return s.Full() && (s.Door != DoorWorkflow || s.Held(now))
+	return s.Full() && (s.Origin != OriginWorkflow || s.Held(now))
 }
 
 // leaveBehind ends a holding in the counts. Running attempts continue at the former holder and count towards the

@@ -151,9 +151,9 @@ func (w *wanderer) walk() {
 		case 16: // as if nobody had said anything of it
 			if s != nil && s.Held(w.now) {
 				idle := *s
-				idle.Door, idle.LastActivity = DoorImplicit, history.At(w.now.Add(-YieldIdle))
+				idle.Origin, idle.LastActivity = OriginImplicit, history.At(w.now.Add(-YieldIdle))
 				if c, err := DecideSession(&idle, YieldSession{SessionHolder: holder, Held: 9, Most: 9}, w.now); err == nil {
-					c.Session.Door = s.Door
+					c.Session.Origin = s.Origin
 					w.step(&c.Session)
 				}
 			}

@@ -163,7 +163,7 @@ func (v *View) Written(s engine.Session, now time.Time) protocol.SessionView {
 // sessionView joins a session's row with the liveness of its owner.
 func (v *View) sessionView(s engine.Session, known membership.Roster, now time.Time) protocol.SessionView {
 	out := protocol.SessionView{
-		SessionID: s.ID, Namespace: s.Namespace, Door: string(s.Door), Scope: "namespace", WorkflowID: s.WorkflowID,
+		SessionID: s.ID, Namespace: s.Namespace, Origin: string(s.Origin), Scope: "namespace", WorkflowID: s.WorkflowID,
 		Connection: protocol.OrNil(s.Connection),
 		Queue:      protocol.OrNil(s.Queue), Requirements: protocol.OrEmpty(s.Requirements),
 		Status: s.Shown(), Epoch: s.Epoch,
@@ -177,7 +177,7 @@ func (v *View) sessionView(s engine.Session, known membership.Roster, now time.T
 	out.Affinity, out.FallbackAfter = s.Affinity()
 	out.Pinned, out.Yielding = s.Pinned, s.Yielding
 	out.FallbackAt = s.OpensAt()
-	if s.Door == engine.DoorWorkflow {
+	if s.Origin == engine.OriginWorkflow {
 		out.Scope = "workflow"
 	}
 	switch s.Reason { // clients know these reasons of failure only

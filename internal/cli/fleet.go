@@ -278,7 +278,7 @@ func (p *program) listSessions(c *cobra.Command, _ []string) error {
 		table.Row{"session", "status", "origin", "owner", "epoch", "running", "ready", "lease expires", "waiting"},
 		func(v protocol.SessionView) table.Row {
 			return table.Row{
-				v.SessionID, v.Status, v.Door, plain(v.LeaseOwner), claimOf(v), v.Active, v.Ready, leaseEnd(v),
+				v.SessionID, v.Status, v.Origin, plain(v.LeaseOwner), claimOf(v), v.Active, v.Ready, leaseEnd(v),
 				reason(v.Wait, v.Waiting),
 			}
 		})
@@ -306,7 +306,7 @@ func (p *program) showSession(a sessionResponse) error {
 	err := p.facts(
 		fact{"session", v.SessionID},
 		fact{"status", string(v.Status)},
-		fact{"origin", v.Door},
+		fact{"origin", v.Origin},
 		fact{"owner", plain(v.LeaseOwner)},
 		fact{"epoch", claimOf(v)},
 		fact{"queue", plain(v.Queue)},

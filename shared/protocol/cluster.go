@@ -192,8 +192,8 @@ type BodyLimits struct {
 type SessionsGiven struct {
 	Schema          string          `json:"schema"`
 	SchemaPath      string          `json:"schema_path"` // path of the JSON Schema on this server
-	Doors           []string        `json:"doors"`
-	Defaults        SessionDoors    `json:"defaults"`
+	Origins         []string        `json:"doors"`
+	Defaults        SessionOrigins  `json:"defaults"`
 	FencingToken    string          `json:"fencing_token"`
 	Epoch           EpochTerms      `json:"epoch"`
 	Verbs           []string        `json:"verbs"`
@@ -205,15 +205,15 @@ type SessionsGiven struct {
 	Failures        SessionFailures `json:"failures"`
 }
 
-// SessionDoors are the defaults of sessions, by origin.
-type SessionDoors struct {
-	Implicit SessionDoor       `json:"implicit"`
-	Worker   WorkerSessionDoor `json:"worker"`
-	Workflow SessionDoor       `json:"workflow"`
+// SessionOrigins are the defaults of sessions, by origin.
+type SessionOrigins struct {
+	Implicit SessionOrigin       `json:"implicit"`
+	Worker   WorkerSessionOrigin `json:"worker"`
+	Workflow SessionOrigin       `json:"workflow"`
 }
 
-// SessionDoor are the defaults of a session that an activity's session ID or StartSession created.
-type SessionDoor struct {
+// SessionOrigin are the defaults of a session that an activity's session ID or StartSession created.
+type SessionOrigin struct {
 	Scope      string  `json:"scope" enum:"namespace,workflow"`
 	Lease      string  `json:"lease"` // where it is configured
 	Idle       *string `json:"idle"`  // where it is configured; null: none
@@ -222,8 +222,8 @@ type SessionDoor struct {
 	Ends       string  `json:"ends"`
 }
 
-// WorkerSessionDoor are the defaults of a session that a worker created.
-type WorkerSessionDoor struct {
+// WorkerSessionOrigin are the defaults of a session that a worker created.
+type WorkerSessionOrigin struct {
 	Scope      string  `json:"scope" enum:"namespace"`
 	Lease      int64   `json:"lease_seconds"`
 	Idle       *string `json:"idle"` // it has none

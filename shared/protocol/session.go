@@ -69,7 +69,7 @@ type SessionResponse struct {
 type SessionView struct {
 	SessionID      string         `json:"session_id"`
 	Namespace      string         `json:"namespace"`
-	Door           string         `json:"door"`  // implicit, worker, workflow
+	Origin         string         `json:"door"`  // implicit, worker, workflow
 	Scope          string         `json:"scope"` // namespace, workflow
 	WorkflowID     string         `json:"workflow_id,omitempty"`
 	Connection     *string        `json:"connection"`

@@ -114,7 +114,7 @@ type SessionAffinity struct {
 	SessionID    string   `json:"session_id"`
 	Epoch        int64    `json:"epoch"`
 	IsNew        bool     `json:"is_new"`
-	Door         string   `json:"door,omitempty"`
+	Origin       string   `json:"door,omitempty"`
 	Queue        string   `json:"queue,omitempty"`
 	Requirements []string `json:"requirements"`
 	Lease        int64    `json:"lease_seconds"`

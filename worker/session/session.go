@@ -179,10 +179,10 @@ func (s *Sessions) Enter(a *protocol.SessionAffinity, lease Lease) (*Holding, er
 			h.lease = time.Duration(a.Lease) * time.Second
 		}
 		h.interval = Interval(h.lease, s.opt.Buffer)
-		if a.Door == "" || a.Door == "implicit" {
+		if a.Origin == "" || a.Origin == "implicit" {
 			h.idle = s.opt.Idle
 		}
-		h.interval, h.suspends = min(h.interval, heartbeatInterval), a.Door != "worker"
+		h.interval, h.suspends = min(h.interval, heartbeatInterval), a.Origin != "worker"
 		if s.opt.NewState != nil {
 			h.State = s.opt.NewState()
 		}

@@ -63,7 +63,7 @@ func open(t *testing.T) *set {
 func (s *set) enter(t *testing.T, id string, epoch int64) *session.Holding {
 	t.Helper()
 	h, err := s.Enter(
-		&protocol.SessionAffinity{SessionID: id, Epoch: epoch, Door: "implicit", Lease: 30}, lease(time.Now()),
+		&protocol.SessionAffinity{SessionID: id, Epoch: epoch, Origin: "implicit", Lease: 30}, lease(time.Now()),
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestBusySessionIsNeverIdle(t *testing.T) {
 func TestSessionOfAnotherDoorIsNeverIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
-		h, err := s.Enter(&protocol.SessionAffinity{SessionID: "s", Epoch: 1, Door: "workflow", Lease: 30}, lease(time.Now()))
+		h, err := s.Enter(&protocol.SessionAffinity{SessionID: "s", Epoch: 1, Origin: "workflow", Lease: 30}, lease(time.Now()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -334,7 +334,7 @@ func TestADroppedEpochIsReleasedAndNeverServed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := open(t)
-				first := &protocol.SessionAffinity{SessionID: "s", Epoch: 7, Door: "workflow", Lease: 30}
+				first := &protocol.SessionAffinity{SessionID: "s", Epoch: 7, Origin: "workflow", Lease: 30}
 				h, err := s.Enter(first, lease(time.Now()))
 				if err != nil {
 					t.Fatal(err)
@@ -359,7 +359,7 @@ func TestADroppedEpochIsReleasedAndNeverServed(t *testing.T) {
 				if due, _ := s.Due(time.Now()); len(due) > 0 {
 					t.Errorf("after the answer the next heartbeat names %+v", due)
 				}
-				affinity := &protocol.SessionAffinity{SessionID: "s", Epoch: 7, Door: "workflow", Lease: 30}
+				affinity := &protocol.SessionAffinity{SessionID: "s", Epoch: 7, Origin: "workflow", Lease: 30}
 				_, err = s.Enter(affinity, lease(time.Now()))
 				var dropped *session.DroppedError
 				if !errors.As(err, &dropped) || dropped.Epoch != 7 {
@@ -388,7 +388,7 @@ func TestADroppedEpochIsReleasedAndNeverServed(t *testing.T) {
 func TestASessionWithOptionsIsNotSuspended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
-		h, err := s.Enter(&protocol.SessionAffinity{SessionID: "s", Epoch: 1, Door: "worker", Lease: 30}, lease(time.Now()))
+		h, err := s.Enter(&protocol.SessionAffinity{SessionID: "s", Epoch: 1, Origin: "worker", Lease: 30}, lease(time.Now()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -407,9 +407,9 @@ func TestASessionWithOptionsIsNotSuspended(t *testing.T) {
 func TestASessionThatGivesWayIsClosedBeforeItsRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
-		enter := func(id, door string) *session.Holding {
+		enter := func(id, origin string) *session.Holding {
 			t.Helper()
-			h, err := s.Enter(&protocol.SessionAffinity{SessionID: id, Epoch: 1, Door: door}, lease(time.Now()))
+			h, err := s.Enter(&protocol.SessionAffinity{SessionID: id, Epoch: 1, Origin: origin}, lease(time.Now()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -418,7 +418,7 @@ func TestASessionThatGivesWayIsClosedBeforeItsRelease(t *testing.T) {
 		closed := func(h *session.Holding) bool { return h.State.(*state).closed }
 		refused := errors.New("refused")
 		for _, c := range []struct {
-			door   string
+			origin string
 			err    error
 			before bool // the state is closed before the release
 			held   bool // the session is held after Yield
@@ -431,8 +431,8 @@ func TestASessionThatGivesWayIsClosedBeforeItsRelease(t *testing.T) {
 			{"implicit", nil, false, false, 0},
 			{"implicit", refused, false, true, 0},
 		} {
-			id := fmt.Sprint(c.door, " ", c.err)
-			h := enter(id, c.door)
+			id := fmt.Sprint(c.origin, " ", c.err)
+			h := enter(id, c.origin)
 			s.Yield(id, 1, "evicted_cap", func() error { t.Errorf("%s: released while in use", id); return nil })
 			h.Leave()
 			calls := 0

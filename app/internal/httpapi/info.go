@@ -116,16 +116,16 @@ var (
 
 	sessions = protocol.SessionsGiven{
 		Schema:     "durable-workflow.v2.worker-sessions-runtime",
-		SchemaPath: "/api/schemas/worker-sessions-runtime.schema.json", Doors: []string{"implicit", "worker", "workflow"},
-		Defaults: protocol.SessionDoors{
-			Implicit: protocol.SessionDoor{
+		SchemaPath: "/api/schemas/worker-sessions-runtime.schema.json", Origins: []string{"implicit", "worker", "workflow"},
+		Defaults: protocol.SessionOrigins{
+			Implicit: protocol.SessionOrigin{
 				Scope: "namespace", Lease: workersSetting, Idle: &workersSetting, Activities: "worker_slots", Ends: "never",
 			},
-			Worker: protocol.WorkerSessionDoor{
+			Worker: protocol.WorkerSessionOrigin{
 				Scope: "namespace", Lease: engine.WorkerSessionLease, TTL: engine.WorkerSessionTTL, Activities: 1,
 				Ends: "close_or_ttl",
 			},
-			Workflow: protocol.SessionDoor{
+			Workflow: protocol.SessionOrigin{
 				Scope: "workflow", Lease: workersSetting, Activities: "worker_slots", Ends: "end_session_or_end_of_run_chain",
 			},
 		},

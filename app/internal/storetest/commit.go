@@ -77,7 +77,7 @@ func testAtomic(t *testing.T, s Suite) {
 				return store.Writes{
 					Runs: []engine.Decision{engine.DecideStart(a, now), engine.DecideStart(b, now)},
 					Sessions: []engine.SessionChange{
-						{Session: engine.Session{Namespace: Namespace, ID: "s", Door: engine.DoorWorkflow, Status: "active"}},
+						{Session: engine.Session{Namespace: Namespace, ID: "s", Origin: engine.OriginWorkflow, Status: "active"}},
 					},
 					Answer: "stored",
 				}, err

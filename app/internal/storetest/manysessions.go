@@ -20,7 +20,7 @@ func testManySessions(t *testing.T, s Suite) {
 			k := engine.SessionKey{Namespace: Namespace, ID: fmt.Sprint("s", i)}
 			keys = append(keys, k)
 			changes = append(changes, engine.SessionChange{Session: engine.Session{
-				Namespace: k.Namespace, ID: k.ID, Door: engine.DoorWorkflow, Status: status,
+				Namespace: k.Namespace, ID: k.ID, Origin: engine.OriginWorkflow, Status: status,
 			}})
 		}
 		before := w.S.Stats().Statements

@@ -652,7 +652,7 @@ func (p *proc) verb(id string, epoch int64, r *rand.Rand) {
 		p.record(c, p.granted(a.Session.Epoch, a.Session.LeaseExpiresAt), at)
 	default:
 		already := a.Outcome == "already_closed"
-		if c.kind == closing && !already && a.Session.Door != "worker" {
+		if c.kind == closing && !already && a.Session.Origin != "worker" {
 			c.kind = release // only a session made with options ends by its holder's close
 		}
 		p.record(c, reply{ok: true, already: already, after: p.now()}, at)

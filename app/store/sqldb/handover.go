@@ -67,7 +67,7 @@ func (b *batch) route() error {
 		// the lock of this row.
 		if s := b.sessions[k]; s.Session == nil || s.deleted {
 			b.applySession(&engine.SessionChange{Session: engine.Session{
-				Namespace: k.Namespace, ID: k.ID, Door: engine.DoorImplicit, Status: protocol.SessionActive, UpdatedAt: at,
+				Namespace: k.Namespace, ID: k.ID, Origin: engine.OriginImplicit, Status: protocol.SessionActive, UpdatedAt: at,
 				CreatedAt: at,
 			}})
 		}

@@ -83,7 +83,7 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 		inv.Keys[KeyRebuild] = "true"
 	}
 	if a.session != nil {
-		inv.Session = &sandbox.Session{ID: a.session.ID, Epoch: a.session.Epoch, Pinned: t.Session.Door == "workflow" ||
+		inv.Session = &sandbox.Session{ID: a.session.ID, Epoch: a.session.Epoch, Pinned: t.Session.Origin == "workflow" ||
 			!t.Session.Reacquire}
 	}
 	if len(inv.Input) == 0 {

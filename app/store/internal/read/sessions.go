@@ -64,7 +64,7 @@ func (r *reader) Sessions(ctx context.Context, q store.SessionQuery) ([]engine.S
 	list := make([]engine.Session, len(rows))
 	for i, m := range rows {
 		s, _, _, err := record.ReadSession([]any{
-			m.Namespace, m.SessionID, m.Door, value(m.WorkflowID), m.Status, value(
+			m.Namespace, m.SessionID, m.Origin, value(m.WorkflowID), m.Status, value(
 				m.Owner,
 			), m.Epoch, value(m.LeaseUntil),
 			value(m.DueAt), m.UpdatedAt, m.Queue, m.Claimed, m.Terminal, m.Word, m.Body,

@@ -223,7 +223,7 @@ func AddSession(r *db.Rowset, s *engine.Session, word string, behind []string) e
 			return fmt.Errorf("session %s: %w", s.ID, err)
 		}
 	}
-	r.S(s.Namespace).S(s.ID).S(string(s.Door)).S(s.WorkflowID).S(string(s.Status)).S(s.Owner).I(s.Epoch)
+	r.S(s.Namespace).S(s.ID).S(string(s.Origin)).S(s.WorkflowID).S(string(s.Status)).S(s.Owner).I(s.Epoch)
 	r.I(s.LeaseUntil.Micros()).I(s.DueAt().Micros()).I(s.UpdatedAt.Micros()).S(s.Queue).I(Flag(s.Claimed)).
 		I(Flag(s.Terminal)).S(word).S(body).S(workers)
 	return nil
@@ -234,7 +234,7 @@ func ReadSession(v []any) (s engine.Session, word string, due int64, err error) 
 	if err := json.Unmarshal([]byte(db.Str(v[14])), &s); err != nil {
 		return s, "", due, fmt.Errorf("session %s: %w", db.Str(v[1]), err)
 	}
-	s.Namespace, s.ID, s.Door, s.WorkflowID = db.Str(v[0]), db.Str(v[1]), engine.Door(db.Str(v[2])), db.Str(v[3])
+	s.Namespace, s.ID, s.Origin, s.WorkflowID = db.Str(v[0]), db.Str(v[1]), engine.Origin(db.Str(v[2])), db.Str(v[3])
 	s.Status, s.Owner, s.Epoch = protocol.SessionStatus(db.Str(v[4])), db.Str(v[5]), db.Int(v[6])
 	s.LeaseUntil, s.UpdatedAt = history.Micros(db.Int(v[7])), history.Micros(db.Int(v[9]))
 	return s, db.Str(v[13]), db.Int(v[8]), nil
