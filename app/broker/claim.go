@@ -40,7 +40,7 @@ func (b *Broker) ClaimTask(ctx context.Context, in protocol.ClaimRequest) (proto
 	if err != nil {
 		return protocol.PollResponse{}, b.visibilityOf(ctx, w.Namespace, in.Kind, in.TaskID, w.ID).hideDetails(err)
 	}
-	if !got.again {
+	if !got.repeated {
 		return b.pollResponse(ctx, poll, []store.Leased{got.Leased})
 	}
 	// the lease is not this request's: what fails here must not end it
@@ -56,7 +56,7 @@ func (b *Broker) ClaimTask(ctx context.Context, in protocol.ClaimRequest) (proto
 // leasedTask is the lease of a claim; again means that the worker held the lease before.
 type leasedTask struct {
 	store.Leased
-	again bool
+	repeated bool
 }
 
 // dispatchRefusal returns the error for a worker to which the app dispatches no task at all. A poll returns the reason
@@ -153,7 +153,7 @@ func (id taskID) lease(
 	// A worker whose answer was lost asks again while its code may run already. Another lease would make that one
 	// stale.
 	if got, ok := id.leasedTo(rows, run, l.Worker, now); ok {
-		return store.Writes{Answer: leasedTask{Leased: got, again: true}}, nil
+		return store.Writes{Answer: leasedTask{Leased: got, repeated: true}}, nil
 	}
 	settings, err := id.settings(run, kind, rows.Queue)
 	if err != nil {

@@ -340,10 +340,10 @@ func refOf(l store.Leased) store.TaskRef {
 		return store.TaskRef{Kind: l.Kind, Run: l.Question.ID, Delivery: l.Question.Attempt}
 	case l.Kind == protocol.KindWorkflow:
 		t := l.Head.Task
-		return store.TaskRef{Kind: l.Kind, Run: l.Head.ID, Seq: t.Number, Delivery: t.Delivery, Again: t.Again}
+		return store.TaskRef{Kind: l.Kind, Run: l.Head.ID, Seq: t.Number, Delivery: t.Delivery, Redeliveries: t.Redeliveries}
 	}
 	a := l.Activity
-	return store.TaskRef{Kind: l.Kind, Run: l.Head.ID, Seq: a.Seq, Delivery: a.Delivery, Again: a.Again}
+	return store.TaskRef{Kind: l.Kind, Run: l.Head.ID, Seq: a.Seq, Delivery: a.Delivery, Redeliveries: a.Redeliveries}
 }
 
 // returnTask undoes a delivery whose response failed. It retries until the lease would expire, since the task waits for

@@ -61,7 +61,7 @@ type pollEntry struct {
 // is no longer leased, once refuses the poll, or runs it anew if anew is set.
 func (m *pollMemory) once(
 	ctx context.Context, k pollKey, kinds []protocol.TaskKind, anew bool,
-	poll func() (protocol.PollResponse, error), again func([]store.TaskRef) (protocol.PollResponse, error),
+	poll func() (protocol.PollResponse, error), redeliver func([]store.TaskRef) (protocol.PollResponse, error),
 ) (protocol.PollResponse, error) {
 	for {
 		e, first := m.entry(k, kinds)
@@ -88,7 +88,7 @@ func (m *pollMemory) once(
 			return protocol.PollResponse{}, context.Cause(ctx)
 		}
 		if e.tasks != nil && m.join(k, e) {
-			switch a, err := again(e.tasks); {
+			switch a, err := redeliver(e.tasks); {
 			case err != nil:
 				m.read(k, e, a).Undo() // nothing is delivered with this answer
 				return protocol.PollResponse{}, err

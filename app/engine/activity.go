@@ -487,7 +487,7 @@ type ReleaseActivity struct {
 	Why             string
 	Undone          bool
 	Executor        *protocol.ExecutorLoss // loss of the executor that the attempt ran in; nil: none
-	Again           int64                  // with Undone: the redeliveries of which the holder had been notified then
+	Redeliveries    int64                  // with Undone: the redeliveries of which the holder had been notified then
 	Counts          bool                   // the worker had begun the attempt, so it counts towards MaxDeliveries
 	Began           *bool                  // whether the code began: then it counts as an attempt; nil: see began
 	UnlessHeartbeat history.Time           // skip the release if the attempt sent a heartbeat since then
@@ -500,8 +500,8 @@ func (in ReleaseActivity) decide(st *step) error {
 	if !ok || a.State != LeasedState || a.Delivery != in.Delivery {
 		return protocol.Refuse(protocol.ReasonStaleAttempt, "attempt %s has ended", AttemptID(st.ID, in.Seq, in.Delivery))
 	}
-	if in.Undone && in.Again != a.Again {
-		return errToldAgain
+	if in.Undone && in.Redeliveries != a.Redeliveries {
+		return errRedelivered
 	}
 	if in.Owner != "" && in.Owner != a.Owner {
 		return protocol.Refuse(protocol.ReasonLeaseOwnerMismatch, "task %s is leased to %s", StepID(st.ID, in.Seq), a.Owner).

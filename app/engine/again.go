@@ -8,17 +8,17 @@ import "github.com/sojourn-run/sojourn/shared/protocol"
 // and the step would run twice without a trace. Each redelivery is therefore a change that increments a counter, and an
 // undo must name the count it knows.
 
-// TellAgain records a redelivery: the app sends the leased task to its holder once more.
-type TellAgain struct {
+// Redeliver records a redelivery: the app sends the leased task to its holder once more.
+type Redeliver struct {
 	Seq      int64 // of the activity; 0: it is the workflow task
 	Number   int64 // of the workflow task
 	Delivery int64
 }
 
-// errToldAgain refuses to undo a delivery that its holder received in a redelivery.
-var errToldAgain = protocol.Refuse(protocol.ReasonStaleAttempt, "its owner received the task again meanwhile")
+// errRedelivered refuses to undo a delivery that its holder received in a redelivery.
+var errRedelivered = protocol.Refuse(protocol.ReasonStaleAttempt, "its owner received the task again meanwhile")
 
-func (in TellAgain) decide(st *step) error {
+func (in Redeliver) decide(st *step) error {
 	if in.Seq == 0 {
 		t := st.Task
 		if t == nil || t.Number != in.Number || t.State != LeasedState || t.Delivery != in.Delivery {
@@ -26,14 +26,14 @@ func (in TellAgain) decide(st *step) error {
 				protocol.ReasonTaskNotLeased, "delivery %d of task %s has ended", in.Delivery, TaskID(st.ID, in.Number),
 			)
 		}
-		t.Again++
+		t.Redeliveries++
 		return nil
 	}
 	a, ok := st.Activities.Get(in.Seq)
 	if !ok || a.State != LeasedState || a.Delivery != in.Delivery {
 		return protocol.Refuse(protocol.ReasonStaleAttempt, "attempt %s has ended", AttemptID(st.ID, in.Seq, in.Delivery))
 	}
-	a.Again++
+	a.Redeliveries++
 	st.Activities.Put(a.Seq, a)
 	return nil
 }

@@ -54,9 +54,9 @@ type Attached struct {
 	ClosePolicy string `json:"close_policy,omitempty"`
 }
 
-// ErrLookAgain means that a child to which the run attaches has ended and that its result was not loaded.
+// ErrChildEnded means that a child to which the run attaches has ended and that its result was not loaded.
 // The caller loads the result and decides again.
-var ErrLookAgain = errors.New("a child has ended: look how, and decide again")
+var ErrChildEnded = errors.New("a child has ended: look how, and decide again")
 
 // keepFormer stores the row of a former child; isNew is true if there is no row yet.
 func (st *step) keepFormer(f FormerChild, isNew bool) {
@@ -186,7 +186,7 @@ func (st *step) attachChild(c protocol.Command, seq int64) error {
 	}
 	end, ok := st.ends[c.WorkflowID]
 	if !ok || end.Run != run.ID {
-		return ErrLookAgain
+		return ErrChildEnded
 	}
 	if row != nil { // the chain was not notified
 		st.dropFormer(*row)

@@ -167,7 +167,7 @@ type Lease struct {
 	Length      int64        `json:"length,omitempty"`         // microseconds; length of one renewal
 	Sessions    bool         `json:"knows_sessions,omitempty"` // of a workflow task: its worker declared CapSessions
 	// redeliveries of this lease to its holder, by an app that does not know whether an earlier response arrived
-	Again int64 `json:"again,omitempty"`
+	Redeliveries int64 `json:"again,omitempty"`
 	// the app that granted the lease, for a worker that does not report its leases itself
 	App string `json:"app,omitempty"`
 	// Loss is the finding about the delivery if its process ended before this lease; see Lose.

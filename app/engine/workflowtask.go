@@ -263,13 +263,13 @@ const LeaseExpired = "lease_expired"
 // ReleaseTask ends a delivery of a workflow task without an outcome while its worker lives. Undone: it never reached
 // the worker, and counts for nothing. Counts: its worker had begun it. Otherwise it was handed back.
 type ReleaseTask struct {
-	Number   int64
-	Delivery int64
-	Owner    string // the worker that hands it back, which must hold it; "": it is taken back
-	Why      string
-	Undone   bool
-	Again    int64 // of an undo: the number of redeliveries that the app knew
-	Counts   bool
+	Number       int64
+	Delivery     int64
+	Owner        string // the worker that hands it back, which must hold it; "": it is taken back
+	Why          string
+	Undone       bool
+	Redeliveries int64 // of an undo: the number of redeliveries that the app knew
+	Counts       bool
 }
 
 // decide requires the current delivery: a late release must not end the lease of the next worker.
@@ -280,8 +280,8 @@ func (in ReleaseTask) decide(st *step) error {
 			protocol.ReasonTaskNotLeased, "delivery %d of task %s has ended", in.Delivery, TaskID(st.ID, in.Number),
 		)
 	}
-	if in.Undone && in.Again != t.Again {
-		return errToldAgain
+	if in.Undone && in.Redeliveries != t.Redeliveries {
+		return errRedelivered
 	}
 	if in.Owner != "" && in.Owner != t.Owner {
 		return protocol.Refuse(

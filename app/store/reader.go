@@ -338,16 +338,16 @@ type WorkerQuery struct {
 
 // TaskRef names a leased task.
 type TaskRef struct {
-	Kind        protocol.TaskKind
-	Run         string
-	Seq         int64 // activity: its command sequence; workflow task: its number
-	Delivery    int64
-	Session     string
-	Incarnation string // of its owner
-	PollID      string // of the poll it was leased to
-	Again       int64  // redeliveries to its holder
-	App         string // the app that granted the lease, if its holder does not report its leases
-	LeasedAt    history.Time
+	Kind         protocol.TaskKind
+	Run          string
+	Seq          int64 // activity: its command sequence; workflow task: its number
+	Delivery     int64
+	Session      string
+	Incarnation  string // of its owner
+	PollID       string // of the poll it was leased to
+	Redeliveries int64  // redeliveries to its holder
+	App          string // the app that granted the lease, if its holder does not report its leases
+	LeasedAt     history.Time
 }
 
 // SuspectRef names a task that is a suspect: a workflow task by seq 0.

@@ -82,7 +82,7 @@ func (ws *Workers) freeLost(ctx context.Context, w *engine.Worker) error {
 	}
 	for _, ref := range refs {
 		at, rested := before[ref.Kind]
-		if !rested || ref.App == "" || serves[ref.App] || ref.Again > 0 || // a live app delivered it again
+		if !rested || ref.App == "" || serves[ref.App] || ref.Redeliveries > 0 || // a live app delivered it again
 			slices.Contains(open[ref.Kind], ref.PollID) || !ref.LeasedAt.Before(stored.Add(-now.Sub(at))) {
 			continue
 		}

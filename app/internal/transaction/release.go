@@ -16,11 +16,11 @@ import (
 func ReleaseInput(ref store.TaskRef, why string, undone bool) (engine.Input, store.Keys) {
 	if ref.Kind == protocol.KindWorkflow {
 		return engine.ReleaseTask{
-			Number: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Again: ref.Again,
+			Number: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Redeliveries: ref.Redeliveries,
 		}, workflowTaskKeys(ref)
 	}
 	return engine.ReleaseActivity{
-		Seq: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Again: ref.Again,
+		Seq: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Redeliveries: ref.Redeliveries,
 	}, activityKeys(ref)
 }
 
@@ -33,9 +33,9 @@ func activityKeys(ref store.TaskRef) store.Keys {
 // RecordRedelivery records that the app delivers a leased task to its worker again, so that a concurrent check for
 // undelivered tasks does not release the task. It fails if the delivery has ended.
 func RecordRedelivery(ctx context.Context, s store.Store, ref store.TaskRef) error {
-	in, needs := engine.TellAgain{Number: ref.Seq, Delivery: ref.Delivery}, workflowTaskKeys(ref)
+	in, needs := engine.Redeliver{Number: ref.Seq, Delivery: ref.Delivery}, workflowTaskKeys(ref)
 	if ref.Kind != protocol.KindWorkflow {
-		in, needs = engine.TellAgain{Seq: ref.Seq, Delivery: ref.Delivery}, activityKeys(ref)
+		in, needs = engine.Redeliver{Seq: ref.Seq, Delivery: ref.Delivery}, activityKeys(ref)
 	}
 	_, err := s.Commit(ctx, UpdateRun("", ref.Run, needs, in))
 	return err

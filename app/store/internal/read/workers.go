@@ -78,7 +78,7 @@ func (r *reader) Owned(ctx context.Context, k engine.WorkerKey, incarnation stri
 		if err == nil && (incarnation == "" || a.Incarnation == incarnation) {
 			list = append(list, store.TaskRef{
 				Kind: protocol.KindActivity, Run: a.RunID, Seq: a.Seq, Delivery: a.Delivery, Session: a.SessionID, PollID: a.PollID,
-				Incarnation: a.Incarnation, Again: a.Again,
+				Incarnation: a.Incarnation, Redeliveries: a.Redeliveries,
 				App: a.Lease.App, LeasedAt: a.LeasedAt,
 			})
 		}
@@ -93,7 +93,7 @@ func (r *reader) Owned(ctx context.Context, k engine.WorkerKey, incarnation stri
 		if err == nil && h.Task != nil && (incarnation == "" || h.Task.Incarnation == incarnation) {
 			list = append(list, store.TaskRef{
 				Kind: protocol.KindWorkflow, Run: h.ID, Seq: h.Task.Number, Delivery: h.Task.Delivery, PollID: h.Task.PollID,
-				Incarnation: h.Task.Incarnation, Again: h.Task.Again,
+				Incarnation: h.Task.Incarnation, Redeliveries: h.Task.Redeliveries,
 				App: h.Task.App, LeasedAt: h.Task.LeasedAt,
 			})
 		}
