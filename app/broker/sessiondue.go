@@ -88,7 +88,7 @@ func (b *Broker) hasWorkerFor(
 		return false, err
 	}
 	s.Owner, s.Incarnation, s.LeaseUntil, s.Reason = "", "", history.At(now), engine.ReasonReleased
-	want := engine.Wanted{
+	want := engine.TaskRequirements{
 		Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements, Session: &s,
 		Queue: b.store.Queue(engine.QueueKey{Namespace: s.Namespace, Name: a.Queue}),
 	}

@@ -173,7 +173,7 @@ type eligibility struct {
 // admits reports whether a class may serve the routing key, by the rules of the engine. Decisions about the queue may
 // change at any time, so they are not part of this result and are checked for each task.
 func (n *eligibility) admits(l *line, c *class) bool {
-	return engine.Admits(engine.Wanted{
+	return engine.Admits(engine.TaskRequirements{
 		Kind: kindNames[l.key.kind], Type: n.Type, BuildID: n.BuildID, Requirements: n.Requirements,
 	},
 		engine.Lessee{Worker: c.like}, never)

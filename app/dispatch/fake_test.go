@@ -77,8 +77,8 @@ func fits(o store.Offer, r store.ClaimRequest, l engine.Lessee) bool {
 	return o.Namespace == r.Namespace && o.Queue == r.Queue && o.Kind == r.Kind && engine.Admit(want(o), l, o.Now).OK
 }
 
-func want(o store.Offer) engine.Wanted {
-	return engine.Wanted{Kind: o.Kind, Type: o.Type, BuildID: o.BuildID, Requirements: o.Requirements, Session: o.Session}
+func want(o store.Offer) engine.TaskRequirements {
+	return engine.TaskRequirements{Kind: o.Kind, Type: o.Type, BuildID: o.BuildID, Requirements: o.Requirements, Session: o.Session}
 }
 
 // lease returns the task of an offer. Offers have no name, so tests identify them by their unique time, or by their

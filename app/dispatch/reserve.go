@@ -32,7 +32,7 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 		return nil
 	}
 	l.fair = o.Fair
-	want := engine.Wanted{
+	want := engine.TaskRequirements{
 		Kind: o.Kind, Type: o.Type, BuildID: o.BuildID, Requirements: o.Requirements, Session: o.Session, Queue: o.Settings,
 	}
 	w := d.choose(l, want, o)
@@ -58,7 +58,7 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 }
 
 // choose returns the poller that gets the task, nil if there is none.
-func (d *Dispatch) choose(l *line, want engine.Wanted, o store.Offer) *Waiter {
+func (d *Dispatch) choose(l *line, want engine.TaskRequirements, o store.Offer) *Waiter {
 	w := d.eagerWaiter(l, want, o)
 	if w == nil {
 		w = d.stickyWaiter(l, want, o)
@@ -74,7 +74,7 @@ func (d *Dispatch) choose(l *line, want engine.Wanted, o store.Offer) *Waiter {
 
 // eagerWaiter returns the poller of the worker that sent the eager workflow task which created the task, if the poller has a
 // free slot and no older task for it is ready.
-func (d *Dispatch) eagerWaiter(l *line, want engine.Wanted, o store.Offer) *Waiter {
+func (d *Dispatch) eagerWaiter(l *line, want engine.TaskRequirements, o store.Offer) *Waiter {
 	// If fairness classes share the queue, the order covers all waiting tasks, so this task must not overtake them.
 	if o.Kind != protocol.KindActivity || o.Fair || len(d.runWaiters) == 0 {
 		return nil
@@ -84,7 +84,7 @@ func (d *Dispatch) eagerWaiter(l *line, want engine.Wanted, o store.Offer) *Wait
 
 // maker returns the poller that created the task, with the outcome of its poll or by its eager workflow task, unless a
 // more urgent task may be ready for it.
-func (d *Dispatch) maker(l *line, want engine.Wanted, o store.Offer) *Waiter {
+func (d *Dispatch) maker(l *line, want engine.TaskRequirements, o store.Offer) *Waiter {
 	var keepers []store.Process
 	if o.Kind == protocol.KindWorkflow && d.sticky != nil {
 		keepers = d.sticky(o.Run)
@@ -99,7 +99,7 @@ func (d *Dispatch) maker(l *line, want engine.Wanted, o store.Offer) *Waiter {
 }
 
 // ofRun returns the first waiter for tasks of the run that may run this task and has a free slot.
-func (d *Dispatch) ofRun(l *line, want engine.Wanted, o store.Offer, fits func(*Waiter, *spot) bool) *Waiter {
+func (d *Dispatch) ofRun(l *line, want engine.TaskRequirements, o store.Offer, fits func(*Waiter, *spot) bool) *Waiter {
 	for _, w := range d.runWaiters[o.Run] {
 		e := w.entry(l)
 		if e == nil || w.room(l.key.kind) <= 0 || !fits(w, e.spot) {
@@ -115,7 +115,7 @@ func (d *Dispatch) ofRun(l *line, want engine.Wanted, o store.Offer, fits func(*
 }
 
 // longest returns the longest-waiting eligible poller, nil if there is none or an older task for it may be ready.
-func (d *Dispatch) longest(l *line, want engine.Wanted, o store.Offer) (w *Waiter) {
+func (d *Dispatch) longest(l *line, want engine.TaskRequirements, o store.Offer) (w *Waiter) {
 	switch s := o.Session; {
 	case s == nil:
 		w = l.eligible(o.Type, o.BuildID, o.Requirements).longest(o.Settings)
@@ -139,7 +139,7 @@ func (d *Dispatch) longest(l *line, want engine.Wanted, o store.Offer) (w *Waite
 }
 
 // longest is the longest-waiting poller of the worker that may have the task.
-func (m *member) longest(l *line, want engine.Wanted, o store.Offer) *Waiter {
+func (m *member) longest(l *line, want engine.TaskRequirements, o store.Offer) *Waiter {
 	for _, w := range m.polls {
 		if e := w.entry(l); e != nil && e.linked && engine.Admits(want, w.spec.Lessee, o.Now) {
 			return w
@@ -150,7 +150,7 @@ func (m *member) longest(l *line, want engine.Wanted, o store.Offer) *Waiter {
 
 // stickyWaiter returns the longest-waiting poller of the best process with the run in its sticky cache and no older
 // ready task; nil if none of these processes polls.
-func (d *Dispatch) stickyWaiter(l *line, want engine.Wanted, o store.Offer) *Waiter {
+func (d *Dispatch) stickyWaiter(l *line, want engine.TaskRequirements, o store.Offer) *Waiter {
 	if o.Kind != protocol.KindWorkflow || d.sticky == nil {
 		return nil
 	}

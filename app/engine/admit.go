@@ -20,13 +20,13 @@ type Verdict struct {
 
 func admitted() Verdict { return Verdict{OK: true} }
 
-// worded reports whether the caller needs the explanation of a refusal. A search for one worker among many does not
+// explain reports whether the caller needs the explanation of a refusal. A search for one worker among many does not
 // need explanations, and building one costs more than the check.
-type worded bool
+type explain bool
 
 // refused returns a verdict against a worker, with its wait if the caller needs an explanation.
-func (asked worded) refused(r protocol.Reason, why protocol.WaitReason, w protocol.Wait) Verdict {
-	if !asked {
+func (e explain) refused(r protocol.Reason, why protocol.WaitReason, w protocol.Wait) Verdict {
+	if !e {
 		return Verdict{Reason: r}
 	}
 	said := w
@@ -46,8 +46,8 @@ func (v Verdict) Text() string {
 // with session events. A worker without it would run such a task outside of its session.
 const CapSessions = "worker_sessions"
 
-// Wanted holds the requirements of a task on its worker.
-type Wanted struct {
+// TaskRequirements holds the requirements of a task on its worker.
+type TaskRequirements struct {
 	Kind         protocol.TaskKind
 	Type         string
 	BuildID      string
@@ -58,17 +58,17 @@ type Wanted struct {
 
 // Admit holds every routing rule there is after the queue and the release gate: types, builds, requirements,
 // then those of the session. now is the store's clock.
-func Admit(t Wanted, l Lessee, now time.Time) Verdict { return admit(&t, &l, now, true) }
+func Admit(t TaskRequirements, l Lessee, now time.Time) Verdict { return admit(&t, &l, now, true) }
 
 // Admits is Admit for callers that ask about many workers: the same rules, without a word about why not.
-func Admits(t Wanted, l Lessee, now time.Time) bool { return admit(&t, &l, now, false).OK }
+func Admits(t TaskRequirements, l Lessee, now time.Time) bool { return admit(&t, &l, now, false).OK }
 
 // admit checks the rules from the most general to the most specific, so that the refusal names the first problem to
 // solve: the refusal of a worker in the wrong group does not mention capabilities.
-func admit(t *Wanted, l *Lessee, now time.Time, asked worded) Verdict {
+func admit(t *TaskRequirements, l *Lessee, now time.Time, e explain) Verdict {
 	w := l.Worker
 	if t.Queue.Elsewhere(w.Group) {
-		return asked.refused(protocol.ReasonQueueMismatch, protocol.WaitGroupOffline, protocol.Wait{
+		return e.refused(protocol.ReasonQueueMismatch, protocol.WaitGroupOffline, protocol.Wait{
 			Queue: t.Queue.Name, Group: t.Queue.Routed(),
 		})
 	}
@@ -77,32 +77,32 @@ func admit(t *Wanted, l *Lessee, now time.Time, asked worded) Verdict {
 		if t.Kind == protocol.KindActivity {
 			kind = protocol.WaitForActivity
 		}
-		return asked.refused(protocol.ReasonNotFound, protocol.WaitTypeNotServed, protocol.Wait{
+		return e.refused(protocol.ReasonNotFound, protocol.WaitTypeNotServed, protocol.Wait{
 			Kind: kind, Worker: w.ID, Name: t.Type,
 		})
 	}
 	// The run is pinned: its code must not change under it, or its replay would go another way.
 	if t.BuildID != "" && t.BuildID != w.BuildID {
-		return asked.refused(protocol.ReasonVersionMismatch, protocol.WaitBuildPinned, protocol.Wait{
+		return e.refused(protocol.ReasonVersionMismatch, protocol.WaitBuildPinned, protocol.Wait{
 			Build: t.BuildID, Worker: w.ID, WorkerBuild: w.BuildID,
 		})
 	}
 	// An operator took the build out of service. The task waits for another build rather than run on one that
 	// is known to be bad.
 	if t.Queue.Drained(w.BuildID) {
-		return asked.refused(protocol.ReasonWorkerDraining, protocol.WaitBuildDrained, protocol.Wait{
+		return e.refused(protocol.ReasonWorkerDraining, protocol.WaitBuildDrained, protocol.Wait{
 			Worker: w.ID, WorkerBuild: w.BuildID, Queue: t.Queue.Name,
 		})
 	}
-	if missing := asked.missing(t.Requirements, w.Capabilities); len(missing) > 0 {
-		return asked.refused(protocol.ReasonSessionRequirements, protocol.WaitCapabilityMissing, protocol.Wait{
+	if missing := e.missing(t.Requirements, w.Capabilities); len(missing) > 0 {
+		return e.refused(protocol.ReasonSessionRequirements, protocol.WaitCapabilityMissing, protocol.Wait{
 			Missing: missing, Worker: w.ID,
 		})
 	}
 	if t.Session == nil {
 		return admitted()
 	}
-	return admitSession(t.Session, l, now, false, asked)
+	return admitSession(t.Session, l, now, false, e)
 }
 
 // AdmitSession judges a session alone. verb is true when a worker asks for the session itself and not for a
@@ -113,74 +113,74 @@ func AdmitSession(s *Session, l Lessee, now time.Time, verb bool) Verdict {
 
 // admitSession checks first what no worker can change (the session has ended) and last what depends on free room. The
 // holder passes early: the remaining rules apply to acquisitions.
-func admitSession(s *Session, l *Lessee, now time.Time, verb bool, asked worded) Verdict {
+func admitSession(s *Session, l *Lessee, now time.Time, verb bool, e explain) Verdict {
 	w := l.Worker
-	if missing := asked.missing(s.Requirements, w.Capabilities); len(missing) > 0 {
-		return asked.refused(protocol.ReasonSessionRequirements, protocol.WaitCapabilityMissing, protocol.Wait{
+	if missing := e.missing(s.Requirements, w.Capabilities); len(missing) > 0 {
+		return e.refused(protocol.ReasonSessionRequirements, protocol.WaitCapabilityMissing, protocol.Wait{
 			Session: s.ID, Missing: missing, Worker: w.ID,
 		})
 	}
 	if s.Terminal {
-		return asked.refused(s.endedAs(), protocol.WaitSessionEnded, protocol.Wait{Session: s.ID, Detail: s.Reason})
+		return e.refused(s.endedAs(), protocol.WaitSessionEnded, protocol.Wait{Session: s.ID, Detail: s.Reason})
 	}
 	// While it changes hands nothing new begins in it, or the last task would never end.
 	if !verb && (s.Moving != "" && s.Held(now) || s.Drained) {
-		return asked.refused(protocol.ReasonSessionOwned, protocol.WaitSessionMoving, protocol.Wait{
+		return e.refused(protocol.ReasonSessionOwned, protocol.WaitSessionMoving, protocol.Wait{
 			Session: s.ID, Worker: s.Owner, By: s.Moving,
 		})
 	}
 	// Its state is in the memory of its holder.
 	if s.Held(now) && s.Owner != w.ID && !s.claimableByOthers(now) {
-		return asked.refused(protocol.ReasonSessionOwned, protocol.WaitSessionHeld, s.waitForHolder())
+		return e.refused(protocol.ReasonSessionOwned, protocol.WaitSessionHeld, s.waitForHolder())
 	}
 	own := s.HeldBy(w.ID, now)
 	if own && s.Incarnation == w.Incarnation {
 		if !verb && s.Full() {
-			return asked.refused(protocol.ReasonSessionActivityLimit, protocol.WaitSessionFull, s.fullWith(""))
+			return e.refused(protocol.ReasonSessionActivityLimit, protocol.WaitSessionFull, s.fullWith(""))
 		}
 		return admitted()
 	}
 	// The policy promised that the state is only used by the release that built it.
 	if pin := s.pin(now); pin != "" && w.Release != pin {
-		return asked.refused(protocol.ReasonVersionMismatch, protocol.WaitSessionRelease,
+		return e.refused(protocol.ReasonVersionMismatch, protocol.WaitSessionRelease,
 			protocol.Wait{Session: s.ID, Release: pin, Worker: w.ID, WorkerRelease: w.Release})
 	}
 	// An operator moved it to a worker that has not come yet.
 	if s.kept(now) && s.For != w.ID {
-		return asked.refused(protocol.ReasonSessionOwned, protocol.WaitSessionKept, protocol.Wait{
+		return e.refused(protocol.ReasonSessionOwned, protocol.WaitSessionKept, protocol.Wait{
 			Session: s.ID, Worker: s.For, Until: s.ForUntil,
 		})
 	}
 	if s.lost(now) && s.NoReacquire && !own {
-		return asked.refused(protocol.ReasonSessionReacquire, protocol.WaitSessionLost, protocol.Wait{
+		return e.refused(protocol.ReasonSessionReacquire, protocol.WaitSessionLost, protocol.Wait{
 			Session: s.ID, Detail: s.Reason,
 		})
 	}
 	// What the holder before began still runs and counts: the options promised so many at once and no more.
 	if !verb && s.crowded(now) {
-		return asked.refused(
+		return e.refused(
 			protocol.ReasonSessionActivityLimit, protocol.WaitSessionFull,
 			s.fullWith("they still run on its previous owner"),
 		)
 	}
 	if w.MaxSessions == 0 && !w.knowsSessions() {
-		return asked.refused(protocol.ReasonSessionLimit, protocol.WaitCapabilityMissing, protocol.Wait{
+		return e.refused(protocol.ReasonSessionLimit, protocol.WaitCapabilityMissing, protocol.Wait{
 			Session: s.ID, Missing: needsSessions, Worker: w.ID,
 		})
 	}
 	if w.MaxSessions == 0 {
-		return asked.refused(protocol.ReasonSessionLimit, protocol.WaitWorkerWithout, protocol.Wait{
+		return e.refused(protocol.ReasonSessionLimit, protocol.WaitWorkerWithout, protocol.Wait{
 			Session: s.ID, Worker: w.ID,
 		})
 	}
 	// How many sessions a worker holds may be judged only by a claim that counted them under the worker's lock.
 	// Otherwise two claims at once would both find room for the last one.
 	if !l.Counted {
-		return asked.refused(protocol.ReasonSessionOwned, protocol.WaitSessionUnclaimed, protocol.Wait{Session: s.ID})
+		return e.refused(protocol.ReasonSessionOwned, protocol.WaitSessionUnclaimed, protocol.Wait{Session: s.ID})
 	}
 	// A worker that holds the session already, under an older process, takes no further place with it.
 	if !own && l.Sessions >= w.MaxSessions {
-		return asked.refused(protocol.ReasonSessionLimit, protocol.WaitWorkerSessionsFull,
+		return e.refused(protocol.ReasonSessionLimit, protocol.WaitWorkerSessionsFull,
 			protocol.Wait{Session: s.ID, Worker: w.ID, Used: l.Sessions, Limit: w.MaxSessions})
 	}
 	return admitted()

@@ -80,7 +80,7 @@ func (s *Run) Claimable(n int64, l Lessee, settings *Queue, now time.Time) error
 	if l.Worker != nil && s.Task.Suspect.Limited() {
 		return unclaimableSuspect(id)
 	}
-	want := s.Wanted()
+	want := s.TaskRequirements()
 	want.Queue = settings
 	return admits(id, want, s.Queue, l, now)
 }
@@ -111,7 +111,7 @@ func (s *Run) ClaimableActivity(
 	if l.Worker != nil && a.Suspect.Limited() {
 		return a, sess, unclaimableSuspect(id)
 	}
-	want := Wanted{Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements, Session: sess, Queue: settings}
+	want := TaskRequirements{Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements, Session: sess, Queue: settings}
 	return a, sess, admits(id, want, a.Queue, l, now)
 }
 
@@ -140,7 +140,7 @@ func unclaimableSuspect(id string) error {
 }
 
 // admits holds the queue and every routing rule against one worker.
-func admits(id string, want Wanted, queue string, l Lessee, now time.Time) error {
+func admits(id string, want TaskRequirements, queue string, l Lessee, now time.Time) error {
 	if l.Worker == nil {
 		return nil
 	}

@@ -15,16 +15,16 @@ import (
 // a capability NAME=VERSION whose version is in the range. A version is a list of numbers separated by dots, compared
 // one by one; missing numbers count as zero.
 func Missing(requirements, capabilities []string) []string {
-	return worded(true).missing(requirements, capabilities)
+	return explain(true).missing(requirements, capabilities)
 }
 
 // missing names all that is missing, or, for callers that want no words, only the first of it.
-func (asked worded) missing(requirements, capabilities []string) (missing []string) {
+func (e explain) missing(requirements, capabilities []string) (missing []string) {
 	for i, r := range requirements {
 		if slices.Contains(capabilities, r) || slices.ContainsFunc(capabilities, func(c string) bool { return fits(r, c) }) {
 			continue
 		}
-		if !asked {
+		if !e {
 			return requirements[i : i+1]
 		}
 		missing = append(missing, r)

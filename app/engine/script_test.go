@@ -516,7 +516,7 @@ func (s *stage) takeActivity(t *testing.T, d *datadriven.TestData, seq int64, by
 		d.ScanArgs(t, "release", &l.Worker.Release)
 	}
 	sess := s.sessions[a.SessionID]
-	if v := Admit(Wanted{
+	if v := Admit(TaskRequirements{
 		Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements, Session: sess,
 	}, l, s.now); !v.OK {
 		return fmt.Sprintf("not admitted: %s: %s\n", v.Reason, v.Text())

@@ -75,7 +75,7 @@ func leasable(w protocol.Wait) bool {
 
 // Unserved returns why no live worker may lease the ready tasks of a routing key; nil if a worker may. inSession is
 // true for a routing key of activities in sessions: a session that no worker holds needs a worker with room for it.
-func (a *Surroundings) Unserved(queue string, want Wanted, inSession bool) *protocol.Wait {
+func (a *WaitContext) Unserved(queue string, want TaskRequirements, inSession bool) *protocol.Wait {
 	want.Queue = a.Settings(queue)
 	if inSession {
 		want.Session = &Session{}

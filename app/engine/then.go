@@ -106,8 +106,8 @@ func (st *step) applyEagerTask(t *EagerTask) error {
 }
 
 // eagerRequirements returns the requirements of the workflow task, with the settings of its queue.
-func (h *Head) eagerRequirements(q *Queue) Wanted {
-	w := h.Wanted()
+func (h *Head) eagerRequirements(q *Queue) TaskRequirements {
+	w := h.TaskRequirements()
 	w.Queue = q
 	return w
 }

@@ -15,8 +15,8 @@ import (
 // namespace, and operators' settings of its queues. Whether a worker may run a task is decided by Admit: this file
 // calls Admit for each worker, compares the refusals and shows the one that an operator can act on best.
 
-// Candidate is a worker that might receive a task, with state that the worker's row does not contain.
-type Candidate struct {
+// WorkerCandidate is a worker that might receive a task, with state that the worker's row does not contain.
+type WorkerCandidate struct {
 	*Worker
 	Alive    bool
 	Draining bool
@@ -25,11 +25,11 @@ type Candidate struct {
 	Full     map[protocol.TaskKind]bool // kinds of tasks without a free slot, as last reported by the worker
 }
 
-// Surroundings is everything that decides why a run's tasks wait.
-type Surroundings struct {
+// WaitContext is everything that decides why a run's tasks wait.
+type WaitContext struct {
 	Now      time.Time
-	Release  string      // the app's
-	Workers  []Candidate // of the namespace, by id
+	Release  string            // the app's
+	Workers  []WorkerCandidate // of the namespace, by id
 	Settings func(queue string) *Queue
 	Throttle func(queue string, kind protocol.TaskKind) Throttle // the state of the budgets
 	Sessions map[string]*Session                                 // of the run's ready activities
@@ -78,7 +78,7 @@ func (l Lease) renewed() bool {
 
 // finish completes a wait with its sentence and with whether it needs an operator's attention. Some reasons need
 // attention at once, because the wait cannot end without an operator; others only after a certain time.
-func (a *Surroundings) finish(kind protocol.WaitKind, w protocol.Wait) *protocol.Wait {
+func (a *WaitContext) finish(kind protocol.WaitKind, w protocol.Wait) *protocol.Wait {
 	w.Kind = kind
 	switch w.Reason.Rule().Patience {
 	case protocol.PatienceNone:
@@ -98,7 +98,7 @@ func (a *Surroundings) finish(kind protocol.WaitKind, w protocol.Wait) *protocol
 }
 
 // TaskWait returns the wait of the run's workflow task; nil without a task.
-func (s *Run) TaskWait(a *Surroundings) *protocol.Wait {
+func (s *Run) TaskWait(a *WaitContext) *protocol.Wait {
 	t := s.Task
 	if t == nil {
 		return nil
@@ -130,7 +130,7 @@ func (s *Run) TaskWait(a *Surroundings) *protocol.Wait {
 		}
 		return a.finish(protocol.WaitForTask, w)
 	}
-	want := s.Wanted()
+	want := s.TaskRequirements()
 	want.Queue = a.Settings(s.Queue)
 	w := t.Suspect.wait(a.ready(s.Queue, want))
 	w.Name, w.Since, w.Failures, w.Detail = s.Type, t.ReadyAt, t.failures(), cmp.Or(w.Detail, t.Problem)
@@ -152,13 +152,13 @@ func (t *Task) codeFailed(w *protocol.Wait) {
 
 // Cancellation describes the run's first cancellation request; nil without one. A worker has seen the request if a
 // workflow task that contained it was completed, failed, or is leased by a live worker.
-func (s *Run) Cancellation(a *Surroundings) *protocol.PendingCancellation {
+func (s *Run) Cancellation(a *WaitContext) *protocol.PendingCancellation {
 	if s.AskedSeq == 0 {
 		return nil
 	}
 	c := &protocol.PendingCancellation{RequestedAt: s.AskedAt, Seen: s.Seen >= s.AskedSeq}
 	if t := s.Task; !c.Seen && t != nil && t.Shown >= s.AskedSeq {
-		c.Seen = t.failures() > 0 || t.State == LeasedState && slices.ContainsFunc(a.Workers, func(w Candidate) bool {
+		c.Seen = t.failures() > 0 || t.State == LeasedState && slices.ContainsFunc(a.Workers, func(w WorkerCandidate) bool {
 			return w.ID == t.Owner && w.Alive
 		})
 	}
@@ -217,7 +217,7 @@ func running(name, queue string, l Lease, failures int) protocol.Wait {
 }
 
 // ActivityWait returns the wait of an open activity.
-func (a *Surroundings) ActivityWait(act Activity) *protocol.Wait {
+func (a *WaitContext) ActivityWait(act Activity) *protocol.Wait {
 	switch act.State {
 	case LeasedState:
 		w := running(act.Type, act.Queue, act.Lease, act.Failures)
@@ -246,7 +246,7 @@ func (a *Surroundings) ActivityWait(act Activity) *protocol.Wait {
 		}
 		return a.finish(protocol.WaitForActivity, w)
 	}
-	w := a.ready(act.Queue, Wanted{
+	w := a.ready(act.Queue, TaskRequirements{
 		Kind: protocol.KindActivity, Type: act.Type, Requirements: act.Requirements, Queue: a.Settings(act.Queue),
 		Session: a.Sessions[act.SessionID],
 	})
@@ -259,7 +259,7 @@ func (a *Surroundings) ActivityWait(act Activity) *protocol.Wait {
 }
 
 // SessionWait returns why tasks queued in a session wait, as far as the session's row shows it; nil if none waits.
-func (a *Surroundings) SessionWait(s *Session) *protocol.Wait {
+func (a *WaitContext) SessionWait(s *Session) *protocol.Wait {
 	moving := s.Moving != "" && s.Held(a.Now) || s.Drained
 	if s.Terminal || s.Ready == 0 && !moving && !s.kept(a.Now) {
 		return nil
@@ -279,7 +279,7 @@ func (a *Surroundings) SessionWait(s *Session) *protocol.Wait {
 
 // ready returns why no worker leases a ready task: a budget withholds it, or no worker may run it. The budget is
 // checked first, since it applies to all workers.
-func (a *Surroundings) ready(queue string, want Wanted) protocol.Wait {
+func (a *WaitContext) ready(queue string, want TaskRequirements) protocol.Wait {
 	if t := a.Throttle(queue, want.Kind); t.Why != nil {
 		return *t.Why
 	}
@@ -287,7 +287,7 @@ func (a *Surroundings) ready(queue string, want Wanted) protocol.Wait {
 }
 
 // unleased returns why no worker leases a ready task that no budget withholds.
-func (a *Surroundings) unleased(queue string, want Wanted) protocol.Wait {
+func (a *WaitContext) unleased(queue string, want TaskRequirements) protocol.Wait {
 	w := a.forWorker(queue, want.Kind, want.Session, func(l Lessee) Verdict { return Admit(want, l, a.Now) })
 	if w.Reason == protocol.WaitTypeNotServed {
 		w.Suggestion = a.suggestion(typeOf{queue, want.Kind, want.Type})
@@ -301,7 +301,7 @@ func (a *Surroundings) unleased(queue string, want Wanted) protocol.Wait {
 }
 
 // suggestion returns the nearest type that live workers of the queue have registered; empty if there is none.
-func (a *Surroundings) suggestion(t typeOf) string {
+func (a *WaitContext) suggestion(t typeOf) string {
 	near, ok := a.suggestions[t]
 	if !ok {
 		if a.suggestions == nil {
@@ -314,7 +314,7 @@ func (a *Surroundings) suggestion(t typeOf) string {
 }
 
 // registered returns the types that live workers of a queue have registered, sorted.
-func (a *Surroundings) registered(queue string, kind protocol.TaskKind) (types []string) {
+func (a *WaitContext) registered(queue string, kind protocol.TaskKind) (types []string) {
 	for _, c := range a.Workers {
 		switch {
 		case !c.Alive || !c.Serves(queue):
@@ -331,7 +331,7 @@ func (a *Surroundings) registered(queue string, kind protocol.TaskKind) (types [
 // forWorker returns why no worker leases a ready task: the session's holder, or else requirements that the queue's live
 // workers lack. Of several workers it names the one that lacks least, because this shows the smallest remedy. Without a
 // queue it considers every worker.
-func (a *Surroundings) forWorker(
+func (a *WaitContext) forWorker(
 	queue string, kind protocol.TaskKind, s *Session, judge func(Lessee) Verdict,
 ) protocol.Wait {
 	if s != nil && s.Held(a.Now) {
@@ -404,10 +404,10 @@ func nearness(v Verdict) int {
 }
 
 // forHolder returns why a task of a held session waits: for its holder, which may not be admitted either.
-func (a *Surroundings) forHolder(
+func (a *WaitContext) forHolder(
 	queue string, kind protocol.TaskKind, s *Session, judge func(Lessee) Verdict,
 ) protocol.Wait {
-	i := slices.IndexFunc(a.Workers, func(c Candidate) bool { return c.ID == s.Owner && c.Alive })
+	i := slices.IndexFunc(a.Workers, func(c WorkerCandidate) bool { return c.ID == s.Owner && c.Alive })
 	if i < 0 {
 		w := s.waitForHolder()
 		w.Reason = protocol.WaitSessionHeld
@@ -442,7 +442,7 @@ func orTime(t, other history.Time) history.Time {
 }
 
 // kept returns why a worker receives no tasks at all, or nil.
-func (a *Surroundings) kept(c *Candidate) *protocol.Wait {
+func (a *WaitContext) kept(c *WorkerCandidate) *protocol.Wait {
 	switch {
 	case c.Gate != "":
 		return &protocol.Wait{
@@ -455,7 +455,7 @@ func (a *Surroundings) kept(c *Candidate) *protocol.Wait {
 }
 
 // busy is the wait for a worker that may have the task and does not take it.
-func (a *Surroundings) busy(c *Candidate, kind protocol.TaskKind) protocol.Wait {
+func (a *WaitContext) busy(c *WorkerCandidate, kind protocol.TaskKind) protocol.Wait {
 	if !c.Full[kind] {
 		return protocol.Wait{Reason: protocol.WaitWorkerBusy, Worker: c.ID}
 	}
@@ -471,7 +471,7 @@ func (a *Surroundings) busy(c *Candidate, kind protocol.TaskKind) protocol.Wait 
 // that a worker can end come first (workflow task, activities), then children, then external causes: a signal, a
 // condition, a timer. A wait for a signal or a condition also names the next timer. Of several activities, Wait shows
 // the first one that needs action by an operator.
-func (s *Run) Wait(a *Surroundings, activities []*protocol.Wait) *protocol.Wait {
+func (s *Run) Wait(a *WaitContext, activities []*protocol.Wait) *protocol.Wait {
 	if s.Task != nil {
 		return s.TaskWait(a)
 	}

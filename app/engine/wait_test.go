@@ -11,13 +11,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// stuckTask is a run or an activity with its surroundings: one worker w of queue q that may run everything, and the
+// stuckTask is a run or an activity with its waitContext: one worker w of queue q that may run everything, and the
 // session s if a case has one.
 type stuckTask struct {
 	run     Run
 	act     Activity
 	session Session
-	around  Surroundings
+	around  WaitContext
 	queue   Queue
 }
 
@@ -38,9 +38,9 @@ func newStuckTask() *stuckTask {
 		},
 		queue: Queue{Namespace: "default", Name: "q"},
 	}
-	w.around = Surroundings{
+	w.around = WaitContext{
 		Now: noon, Release: "2",
-		Workers: []Candidate{{Alive: true, Worker: &Worker{
+		Workers: []WorkerCandidate{{Alive: true, Worker: &Worker{
 			Namespace: "default", ID: "w", Incarnation: "i", Queues: []string{"q"}, WorkflowTypes: []string{"flow"},
 			ActivityTypes: []string{"charge"},
 			WorkflowSlots: 2, ActivitySlots: 4, MaxSessions: 3, Release: "1", Status: protocol.WorkerActive,
@@ -277,7 +277,7 @@ var everyWait = []struct {
 	}, `no worker on queue "q" has registered activity "print"`},
 	{protocol.WaitTypeNotServed, true, func(w *stuckTask) {
 		w.act.Type = "print"
-		w.around.Workers = append(w.around.Workers, Candidate{Alive: true, Worker: &Worker{ID: "x", Queues: []string{"q"}}})
+		w.around.Workers = append(w.around.Workers, WorkerCandidate{Alive: true, Worker: &Worker{ID: "x", Queues: []string{"q"}}})
 	}, `no worker on queue "q" has registered activity "print"`},
 	{protocol.WaitTypeNotServed, true, func(w *stuckTask) {
 		w.act.Type = "chagre"
@@ -289,8 +289,8 @@ var everyWait = []struct {
 	{protocol.WaitTypeNotServed, true, func(w *stuckTask) { // workers of other queues and dead ones do not count
 		w.act.Type, w.around.Workers[0].ActivityTypes = "chagre", nil
 		w.around.Workers = append(w.around.Workers,
-			Candidate{Alive: true, Worker: &Worker{ID: "x", Queues: []string{"p"}, ActivityTypes: []string{"charge"}}},
-			Candidate{Worker: &Worker{ID: "y", Queues: []string{"q"}, ActivityTypes: []string{"charge"}}},
+			WorkerCandidate{Alive: true, Worker: &Worker{ID: "x", Queues: []string{"p"}, ActivityTypes: []string{"charge"}}},
+			WorkerCandidate{Worker: &Worker{ID: "y", Queues: []string{"q"}, ActivityTypes: []string{"charge"}}},
 		)
 	}, `no worker on queue "q" has registered activity "chagre"`},
 	{protocol.WaitTypeNotServed, true, func(w *stuckTask) {
@@ -314,7 +314,7 @@ var everyWait = []struct {
 		w.pinned("b2")
 		x := *w.around.Workers[0].Worker
 		x.ID, x.BuildID = "x", "b2"
-		w.around.Workers = append(w.around.Workers, Candidate{Alive: true, Worker: &x})
+		w.around.Workers = append(w.around.Workers, WorkerCandidate{Alive: true, Worker: &x})
 		w.queue.Builds = map[string]Build{"b2": {DrainedAt: history.At(noon)}}
 	}, `workflow task: build b2 of worker x is drained on queue "q" (closest match of 2 workers)`},
 	{
@@ -434,7 +434,7 @@ func (w *stuckTask) pinned(build string) {
 func (w *stuckTask) second(sessions int) *Worker {
 	x := *w.around.Workers[0].Worker
 	x.ID, x.MaxSessions = "x", sessions
-	w.around.Workers = append(w.around.Workers, Candidate{Alive: true, Worker: &x, Sessions: sessions})
+	w.around.Workers = append(w.around.Workers, WorkerCandidate{Alive: true, Worker: &x, Sessions: sessions})
 	return &x
 }
 
@@ -562,12 +562,12 @@ func TestASuggestionIsComputedOncePerType(t *testing.T) {
 		for i := range types {
 			types[i] = fmt.Sprintf("type-%04d", i)
 		}
-		around := &Surroundings{
-			Workers:  []Candidate{{Alive: true, Worker: &Worker{ID: "w", Queues: []string{"q"}, ActivityTypes: types}}},
+		around := &WaitContext{
+			Workers:  []WorkerCandidate{{Alive: true, Worker: &Worker{ID: "w", Queues: []string{"q"}, ActivityTypes: types}}},
 			Settings: func(string) *Queue { return nil },
 			Throttle: func(string, protocol.TaskKind) Throttle { return Throttle{} },
 		}
-		want := Wanted{Kind: protocol.KindActivity, Type: "type_0001"}
+		want := TaskRequirements{Kind: protocol.KindActivity, Type: "type_0001"}
 		if w := around.unleased("q", want); w.Suggestion != "type-0001" {
 			t.Fatalf("got %+v", w)
 		}

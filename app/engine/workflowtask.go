@@ -26,9 +26,9 @@ type Holder struct {
 	Delivery    int64
 }
 
-// Wanted returns the requirements of the run's workflow task.
-func (h *Head) Wanted() Wanted {
-	w := Wanted{Kind: protocol.KindWorkflow, Type: h.Type, BuildID: h.BuildID}
+// TaskRequirements returns the requirements of the run's workflow task.
+func (h *Head) TaskRequirements() TaskRequirements {
+	w := TaskRequirements{Kind: protocol.KindWorkflow, Type: h.Type, BuildID: h.BuildID}
 	if h.NeedsSessions {
 		w.Requirements = needsSessions
 	}

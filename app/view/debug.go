@@ -50,7 +50,7 @@ func (v *View) Debug(ctx context.Context, t protocol.Target) (protocol.DebugView
 		if err != nil {
 			return err
 		}
-		around, err := v.surroundings(ctx, r, run.Namespace, false, now)
+		around, err := v.waitContext(ctx, r, run.Namespace, false, now)
 		if err == nil {
 			d.Queues = debugQueues(&run, around)
 		}
@@ -239,7 +239,7 @@ func findings(v *protocol.RunView, now time.Time) []protocol.Finding {
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // debugQueues are the queues in which tasks of the run wait, and the run's own.
-func debugQueues(v *protocol.RunView, around *engine.Surroundings) []protocol.DebugQueue {
+func debugQueues(v *protocol.RunView, around *engine.WaitContext) []protocol.DebugQueue {
 	names := []string{v.TaskQueue}
 	if v.Pending != nil {
 		for _, a := range v.Pending.Activities {

@@ -140,7 +140,7 @@ func (v *View) Session(ctx context.Context, ns, id string) (protocol.SessionView
 
 // sessionWait returns the wait reason of a session's tasks: the reason of its first ready task, else of the session.
 func sessionWait(
-	ctx context.Context, r store.Reader, around *engine.Surroundings, s *engine.Session,
+	ctx context.Context, r store.Reader, around *engine.WaitContext, s *engine.Session,
 ) (*protocol.Wait, error) {
 	if s.Ready == 0 {
 		return around.SessionWait(s), nil

@@ -26,14 +26,14 @@ func (v *View) UnservedRoutingKeys(ctx context.Context) (list []store.UnservedRo
 		for _, l := range keys {
 			sessions[l.Namespace] = sessions[l.Namespace] || l.InSession
 		}
-		around := map[string]*engine.Surroundings{}
+		around := map[string]*engine.WaitContext{}
 		for ns, counted := range sessions {
-			if around[ns], err = v.surroundings(ctx, r, ns, counted, now); err != nil {
+			if around[ns], err = v.waitContext(ctx, r, ns, counted, now); err != nil {
 				return err
 			}
 		}
 		for _, l := range keys {
-			w := around[l.Namespace].Unserved(l.Queue, engine.Wanted{
+			w := around[l.Namespace].Unserved(l.Queue, engine.TaskRequirements{
 				Kind: l.Kind, Type: l.Key.Type, BuildID: l.Key.BuildID, Requirements: l.Key.Requirements,
 			}, l.InSession)
 			if w == nil {

@@ -17,11 +17,11 @@ import (
 // tasks, and the engine derives the reason by the rules of dispatch; separate rules here could differ from what
 // happens.
 
-// surroundings returns the state that the tasks of a namespace wait in. Tasks of a session may wait for a worker with
+// waitContext returns the state that the tasks of a namespace wait in. Tasks of a session may wait for a worker with
 // room for it, so sessions adds the number of each worker's sessions.
-func (v *View) surroundings(
+func (v *View) waitContext(
 	ctx context.Context, r store.Reader, ns string, sessions bool, now time.Time,
-) (*engine.Surroundings, error) {
+) (*engine.WaitContext, error) {
 	known, err := v.workers.Roster(ctx, r, ns)
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func (v *View) surroundings(
 // among is the same of workers that are known already.
 func (v *View) among(
 	ctx context.Context, r store.Reader, known membership.Roster, ns string, sessions bool, now time.Time,
-) (a *engine.Surroundings, err error) {
+) (a *engine.WaitContext, err error) {
 	var held map[string]store.Holding
 	if sessions {
 		if held, err = r.Holdings(ctx, ns); err != nil {
@@ -40,7 +40,7 @@ func (v *View) among(
 		}
 	}
 	budgets := &throttles{settings: v.store.Queue, ns: ns, now: now}
-	a = &engine.Surroundings{
+	a = &engine.WaitContext{
 		Now: now, Release: v.opt.Release, Sessions: map[string]*engine.Session{},
 		Settings: func(queue string) *engine.Queue { return v.store.Queue(engine.QueueKey{Namespace: ns, Name: queue}) },
 		Throttle: func(queue string, kind protocol.TaskKind) engine.Throttle { return budgets.of(ctx, r, queue, kind) },
@@ -49,7 +49,7 @@ func (v *View) among(
 		return cmp.Compare(x.ID, y.ID)
 	}) {
 		h := known[k]
-		a.Workers = append(a.Workers, engine.Candidate{
+		a.Workers = append(a.Workers, engine.WorkerCandidate{
 			Worker: h.Worker, Alive: v.workers.Alive(h, now), Draining: v.workers.Stopped(&h), Gate: h.Gate,
 			Sessions: held[k.ID].Sessions, Full: h.Full(),
 		})

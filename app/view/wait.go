@@ -29,7 +29,7 @@ func inSessions(run *engine.Run) bool {
 func (v *View) pending(
 	ctx context.Context, r store.Reader, run *engine.Run, now time.Time,
 ) (*protocol.Pending, *protocol.Wait, error) {
-	around, err := v.surroundings(ctx, r, run.Namespace, inSessions(run), now)
+	around, err := v.waitContext(ctx, r, run.Namespace, inSessions(run), now)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -44,7 +44,7 @@ func tellWait(v *protocol.RunView, w *protocol.Wait) {
 
 // waiting sets the wait of each open run in a list.
 func (v *View) waiting(ctx context.Context, r store.Reader, ns string, list []protocol.RunView, now time.Time) error {
-	around, err := v.surroundings(ctx, r, ns, true, now)
+	around, err := v.waitContext(ctx, r, ns, true, now)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (v *View) waiting(ctx context.Context, r store.Reader, ns string, list []pr
 }
 
 // sessionOf reads the session of a ready activity, which the wait reason may name.
-func sessionOf(ctx context.Context, r store.Reader, around *engine.Surroundings, a engine.Activity) error {
+func sessionOf(ctx context.Context, r store.Reader, around *engine.WaitContext, a engine.Activity) error {
 	if a.State != engine.Ready || a.SessionID == "" || around.Sessions[a.SessionID] != nil {
 		return nil
 	}
@@ -89,7 +89,7 @@ func sessionOf(ctx context.Context, r store.Reader, around *engine.Surroundings,
 
 // pendingOf returns the pending tasks and waits of a run; package engine explains them.
 func pendingOf(
-	ctx context.Context, r store.Reader, around *engine.Surroundings, run *engine.Run,
+	ctx context.Context, r store.Reader, around *engine.WaitContext, run *engine.Run,
 ) (*protocol.Pending, *protocol.Wait, error) {
 	p := &protocol.Pending{
 		Activities: []protocol.PendingActivity{}, Timers: []protocol.PendingTimer{}, Waits: []protocol.PendingWait{},

@@ -330,7 +330,7 @@ func (e *Evictor) wanting(
 func (e *Evictor) crowded(
 	known membership.Roster, held map[string]store.Holding, a *engine.Activity, s *engine.Session, now time.Time,
 ) (list []engine.WorkerKey) {
-	want := engine.Wanted{
+	want := engine.TaskRequirements{
 		Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements, Session: s,
 		Queue: e.store.Queue(engine.QueueKey{Namespace: s.Namespace, Name: a.Queue}),
 	}

@@ -51,7 +51,7 @@ func (l *Line) Wait(w *engine.Worker) *LinePoller {
 func (l *Line) Reserve(o store.Offer) store.Reservation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	want := engine.Wanted{
+	want := engine.TaskRequirements{
 		Kind: o.Kind, Type: o.Type, BuildID: o.BuildID, Requirements: o.Requirements, Session: o.Session, Queue: o.Settings,
 	}
 	for i, p := range l.pollers {

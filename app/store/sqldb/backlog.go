@@ -71,7 +71,7 @@ func (b *batch) routingKeyOf(t taskKey) store.RoutingKey {
 	switch {
 	case r.Run == nil:
 	case t.seq == 0:
-		w := r.Wanted()
+		w := r.TaskRequirements()
 		return store.RoutingKey{Type: w.Type, BuildID: w.BuildID, Requirements: w.Requirements, Priority: r.Priority}
 	default:
 		if a, ok := r.Activities.Get(t.seq); ok {

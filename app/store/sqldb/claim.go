@@ -490,18 +490,18 @@ func (b *batch) give(
 	if row.Run == nil {
 		return 0, false, false
 	}
-	var want engine.Wanted
+	var want engine.TaskRequirements
 	if t.seq == 0 {
 		if row.readyRow() == (readyRow{}) {
 			return 0, false, false
 		}
-		want = row.Wanted()
+		want = row.TaskRequirements()
 	} else {
 		a, ok := row.Activities.Get(t.seq)
 		if !ok || a.State != engine.Ready {
 			return 0, false, false
 		}
-		want = engine.Wanted{Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements}
+		want = engine.TaskRequirements{Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements}
 		if a.SessionID != "" {
 			s := b.sessions[engine.SessionKey{Namespace: row.Namespace, ID: a.SessionID}]
 			if s == nil || s.Session == nil || s.deleted {

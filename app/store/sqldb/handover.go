@@ -210,7 +210,7 @@ func (b *batch) isReady(t taskKey) bool {
 // lock.
 func (b *batch) offer(r *run, seq int64) store.Offer {
 	if seq == 0 {
-		w := r.Wanted()
+		w := r.TaskRequirements()
 		return store.Offer{
 			Kind: w.Kind, Run: r.ID, Namespace: r.Namespace, Queue: r.Queue, Type: w.Type, BuildID: w.BuildID,
 			Requirements: w.Requirements, Now: b.now,
