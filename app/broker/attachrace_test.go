@@ -87,7 +87,7 @@ func TestAttachingMeetsTheEndOfTheChildOrOfTheChain(t *testing.T) {
 				strings.Count(got, "AttachedToChild") != 1 {
 				t.Errorf("%s: %s", parent, got)
 			}
-			comes(t, "that the chain has no open child", func() bool { return b.run(second).Former.Open == 0 })
+			comes(t, "that the chain has no open child", func() bool { return b.run(second).Inherited.Open == 0 })
 			a.ok(a.decide(next, done()))
 			if got := b.view(child).Status; got != how {
 				t.Errorf("%s is %s in the end", kid, got)

@@ -162,7 +162,7 @@ func (b *Broker) commandNeeds(ns string, c protocol.Command, i int, needs *store
 		needs.Workflows = append(needs.Workflows, engine.WorkflowKey{Namespace: ns, ID: c.WorkflowID})
 	case c.Type == protocol.AttachChildWorkflow:
 		needs.Workflows, needs.Current = append(needs.Workflows, engine.WorkflowKey{Namespace: ns, ID: c.WorkflowID}), true
-		needs.Former = append(needs.Former, c.WorkflowID)
+		needs.Inherited = append(needs.Inherited, c.WorkflowID)
 	// Load the target too, so that the step that sends the signal also delivers it.
 	case c.Type == protocol.SignalWorkflow:
 		needs.Workflows, needs.Current = append(needs.Workflows, engine.WorkflowKey{Namespace: ns, ID: c.WorkflowID}), true

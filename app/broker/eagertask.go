@@ -114,7 +114,7 @@ func hashEagerTask(t *protocol.EagerTask) string {
 
 // transaction returns the change that commits a result with its eager workflow task.
 func (t *eagerTask) transaction(ns string, needs store.Keys, in engine.CompleteActivity) store.Transaction {
-	needs.Sessions, needs.Workflows, needs.Former = t.need.Sessions, t.need.Workflows, t.need.Former
+	needs.Sessions, needs.Workflows, needs.Inherited = t.need.Sessions, t.need.Workflows, t.need.Inherited
 	needs.Activities = append(needs.Activities, t.need.Activities...)
 	needs.Current, needs.AllTasks, needs.Chain, needs.Bound = t.need.Current, t.need.AllTasks, t.need.Chain, t.need.Bound
 	needs.Attached = t.need.Attached

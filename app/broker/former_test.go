@@ -166,7 +166,7 @@ func TestTheEndOfAChildOfAnEarlierRunIsDropped(t *testing.T) {
 		before := a.run(second)
 
 		a.ok(a.decide(kids["done"], done()))
-		after := a.until(second, "the end of a child", func(r *engine.Run) bool { return r.Former.Open == 1 })
+		after := a.until(second, "the end of a child", func(r *engine.Run) bool { return r.Inherited.Open == 1 })
 		if after.LastSeq != before.LastSeq || after.Tasks != before.Tasks || after.Task != nil {
 			t.Fatalf("it left event %d and task %d, before %d and %d", after.LastSeq, after.Tasks, before.LastSeq, before.Tasks)
 		}
@@ -219,7 +219,7 @@ func TestARunAttachesToTheChildrenOfItsChain(t *testing.T) {
 		run, kids := a.chain("one", named("open", engine.Terminate), named("ended", ""), named("broken", ""))
 		a.ok(a.decide(kids["ended"], done()))
 		a.ok(a.decide(kids["broken"], protocol.Command{Type: protocol.FailWorkflow, Message: "broke", ExceptionType: "Oops"}))
-		a.until(run, "the ends of two children", func(r *engine.Run) bool { return r.Former.Open == 1 })
+		a.until(run, "the ends of two children", func(r *engine.Run) bool { return r.Inherited.Open == 1 })
 		a.start("stranger")
 		a.ok(a.decide(a.task("w", protocol.KindWorkflow, "stranger"), stay))
 		must[protocol.CommandReceipt](t)(a.Signal(
@@ -313,7 +313,7 @@ func TestAChainOfTwoAppsKeepsItsChildren(t *testing.T) {
 		Commands: []protocol.Command{done()},
 	}))
 	a.until(second, "the end of a child that ended at the other app", func(r *engine.Run) bool {
-		return r.Former.Open == 1
+		return r.Inherited.Open == 1
 	})
 	must[protocol.CommandReceipt](t)(b.Signal(
 		t.Context(), protocol.SignalRequest{Target: protocol.Target{WorkflowID: "one"}, SignalName: "next"},

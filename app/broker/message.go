@@ -65,8 +65,8 @@ func (b *Broker) deliverMessage(ctx context.Context, due store.Due) error {
 	}
 	return b.commitMessage(ctx, due, store.Keys{
 		Workflows: []engine.WorkflowKey{{Namespace: m.Namespace, ID: parent.WorkflowID}}, Current: true,
-		Former: []string{child},
-	}, currentRun(m.Namespace, parent.WorkflowID), engine.FormerReport{Message: m, Child: child})
+		Inherited: []string{child},
+	}, currentRun(m.Namespace, parent.WorkflowID), engine.InheritedReport{Message: m, Child: child})
 }
 
 // currentRun finds the current run of a workflow id.

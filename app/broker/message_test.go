@@ -57,13 +57,13 @@ func TestAParentHearsOfItsChildInTheSameChange(t *testing.T) {
 		a.register("w")
 		second, kids := a.chain("one", named("kid", engine.Terminate))
 		a.ok(a.decide(kids["kid"], done()))
-		if open := a.run(second).Former.Open; open != 1 {
+		if open := a.run(second).Inherited.Open; open != 1 {
 			o.t.Fatalf("the chain has %d children", open)
 		}
 		if n := o.bring(a, kids["kid"].Workflow.RunID); n != 1 {
 			o.t.Errorf("the child owed %d messages", n)
 		}
-		if open := a.run(second).Former.Open; open != 0 {
+		if open := a.run(second).Inherited.Open; open != 0 {
 			o.t.Errorf("the chain has %d children after the end of its only one", open)
 		}
 	})

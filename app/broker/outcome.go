@@ -51,7 +51,7 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 	}
 	if in.Malformed != nil || refused.Unsupported() != nil {
 		// before any other error: this one quarantines the run
-		refused.Hash, refused.Former = hashCommands(in.Commands), func() string { return hashOf(in.Commands) }
+		refused.Hash, refused.PreviousHash = hashCommands(in.Commands), func() string { return hashOf(in.Commands) }
 		//nolint:nilerr // the engine refuses what is unsupported, with all that this entails
 		return transaction.UpdateRun(in.Namespace, run, needs, refused), refused.Hash, nil
 	}
@@ -82,7 +82,7 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 	c := transaction.UpdateRun(in.Namespace, run, needs, engine.CompleteTask{
 		Number: n, Holder: h, Commands: in.Commands, Hash: hash, Types: types, Carry: carry, Ends: ends,
 		Code:    b.codeOf(ctx, in),
-		Streams: in.StreamWaits, Former: func() string { return hashOf(commands) },
+		Streams: in.StreamWaits, PreviousHash: func() string { return hashOf(commands) },
 	})
 	c.Recall = true
 	return c, hash, nil

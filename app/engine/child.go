@@ -148,10 +148,10 @@ func (st *step) cancelChild(target, seq int64) {
 	if !ok || d.Effect == cancelAbandoned {
 		return
 	}
-	if row := st.former(c.WorkflowID); attached && row != nil {
+	if row := st.inherited(c.WorkflowID); attached && row != nil {
 		f := *row
 		f.Asked = true
-		st.keepFormer(f, false)
+		st.storeInherited(f, false)
 	}
 	how := RequestCancel
 	// A child that shall be asked when its parent ends is asked here too; the other policies cancel it
@@ -188,7 +188,7 @@ func (st *step) endCancelledChild(seq int64, c Child) {
 	m := st.childCancelled(c)
 	m.ToSeq = seq
 	st.childOver(c, ChildReport{m})
-	st.tellAttached(c.WorkflowID, m)
+	st.endAttachments(c.WorkflowID, m)
 }
 
 // childCancelled is the end of a child as its parent records it if it does not wait for the child.
@@ -210,7 +210,7 @@ func (st *step) closeChildren() {
 			st.closeChild(&c)
 		}
 	}
-	st.d.DropFormer, st.Former = st.d.DropFormer || st.Former.Open > 0, FormerCount{}
+	st.d.DropInherited, st.Inherited = st.d.DropInherited || st.Inherited.Open > 0, InheritedCount{}
 }
 
 // closeChild sends a child the message that its parent-close policy requires, and records this.
@@ -303,7 +303,7 @@ func (in ChildReport) decide(st *step) error {
 	}
 	st.childOver(c, in)
 	if st.Attached.Len() > 0 {
-		st.tellAttached(c.WorkflowID, in.Message)
+		st.endAttachments(c.WorkflowID, in.Message)
 	}
 	return nil
 }

@@ -173,7 +173,7 @@ func (st *step) continueAsNew(c protocol.Command, seq int64) {
 		next.Updates = append(next.Updates, u)
 	}
 	st.closeOpen("workflow continued as new")
-	st.handOver(&next)
+	st.transferChildren(&next)
 	st.emit(&history.WorkflowContinuedAsNew{
 		Sequence: seq, NewRunID: next.RunID, NewRunNumber: next.Number, ClosedReason: "continued",
 	})

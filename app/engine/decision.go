@@ -17,14 +17,14 @@ type Decision struct {
 	// Unrecorded are events of abandoned activities after the close of their run: they changed the activities' rows, and
 	// the history has ended.
 	Unrecorded []history.Event
-	Sessions   []SessionChange // sessions that the step started, ended, touched or scheduled on
-	Former     []FormerChange  // children that belong to the chain of runs of the workflow id
-	// DropFormer: the chain ends, and all rows of its children go with it.
-	DropFormer bool
-	Continue   *Start    // the next run, if this one continued as new
-	Spawn      []Start   // runs of children
-	Outbox     []Message // signals to other workflows; other messages are part of the run
-	Answer     Answer    // the response to the caller
+	Sessions   []SessionChange   // sessions that the step started, ended, touched or scheduled on
+	Inherited  []InheritedChange // children that belong to the chain of runs of the workflow id
+	// DropInherited: the chain ends, and all rows of its children go with it.
+	DropInherited bool
+	Continue      *Start    // the next run, if this one continued as new
+	Spawn         []Start   // runs of children
+	Outbox        []Message // signals to other workflows; other messages are part of the run
+	Answer        Answer    // the response to the caller
 }
 
 // Answer is the response to the caller of a decision. It is part of the decision, because the app may send it only
@@ -58,9 +58,9 @@ type Start struct {
 	Request       protocol.StartRequest
 	Arguments     string // blob of the argument array, may be empty
 	ContinuedFrom *Run
-	Carry         []Signal    // signals the run before had not received
-	Updates       []Update    // updates the run before had not answered
-	Former        FormerCount // open children that earlier runs started
+	Carry         []Signal       // signals the run before had not received
+	Updates       []Update       // updates the run before had not answered
+	Inherited     InheritedCount // open children that earlier runs started
 	Parent        *Parent
 	BuildID       string         // build of the run; a run that continues another on the same queue inherits its build
 	Held          protocol.Quota // holds back the first task; empty: none

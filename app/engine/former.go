@@ -12,10 +12,10 @@ import (
 // not change when the chain continues, so a run that continues a thousand times does not copy its children a thousand
 // times.
 
-// FormerChild is an open child that an earlier run of a workflow ID started, before that run continued as new. It has
+// InheritedChild is an open child that an earlier run of a workflow ID started, before that run continued as new. It has
 // its own row under the chain of runs, which does not move when the chain continues, and which refers to the child's
 // latest run. Only the current run of the chain changes it, under the lock of that run.
-type FormerChild struct {
+type InheritedChild struct {
 	Chain WorkflowKey `json:"-"` // the parent's
 	Child
 	From string `json:"from"` // the run that started it
@@ -23,26 +23,26 @@ type FormerChild struct {
 }
 
 // Bound reports whether a close policy applies to the child when the chain ends.
-func (f *FormerChild) Bound() bool { return f.ClosePolicy != Abandon }
+func (f *InheritedChild) Bound() bool { return f.ClosePolicy != Abandon }
 
 // Key names the row.
-func (f *FormerChild) Key() FormerKey { return FormerKey{f.Chain, f.Child.WorkflowID} }
+func (f *InheritedChild) Key() InheritedKey { return InheritedKey{f.Chain, f.Child.WorkflowID} }
 
-// FormerKey names a child by the chain it belongs to.
-type FormerKey struct {
+// InheritedKey names a child by the chain it belongs to.
+type InheritedKey struct {
 	Chain WorkflowKey
 	Child string // its workflow id
 }
 
-// FormerChange is the change of one row of a child that an earlier run started.
-type FormerChange struct {
-	Child FormerChild
-	Gone  bool
+// InheritedChange is the change of one row of a child that an earlier run started.
+type InheritedChange struct {
+	Child   InheritedChild
+	Deleted bool
 }
 
-// FormerCount holds the number of open children of earlier runs, and the number of those to which a close policy
+// InheritedCount holds the number of open children of earlier runs, and the number of those to which a close policy
 // applies. It is part of the run's row, so that a run without any reads no other row.
-type FormerCount struct {
+type InheritedCount struct {
 	Open  int `json:"open,omitempty"`
 	Bound int `json:"bound,omitempty"`
 }
@@ -58,54 +58,54 @@ type Attached struct {
 // The caller loads the result and decides again.
 var ErrChildEnded = errors.New("a child has ended: look how, and decide again")
 
-// keepFormer stores the row of a former child; isNew is true if there is no row yet.
-func (st *step) keepFormer(f FormerChild, isNew bool) {
+// storeInherited stores the row of a former child; isNew is true if there is no row yet.
+func (st *step) storeInherited(f InheritedChild, isNew bool) {
 	f.Chain = WorkflowKey{Namespace: st.Namespace, ID: st.WorkflowID}
-	st.d.Former = append(st.d.Former, FormerChange{Child: f})
+	st.d.Inherited = append(st.d.Inherited, InheritedChange{Child: f})
 	if isNew {
-		st.countFormer(&f, 1)
+		st.countInherited(&f, 1)
 	}
 }
 
-// dropFormer removes the row of a child that has ended.
-func (st *step) dropFormer(f FormerChild) {
-	st.d.Former = append(st.d.Former, FormerChange{Child: f, Gone: true})
-	st.countFormer(&f, -1)
+// deleteInherited removes the row of a child that has ended.
+func (st *step) deleteInherited(f InheritedChild) {
+	st.d.Inherited = append(st.d.Inherited, InheritedChange{Child: f, Deleted: true})
+	st.countInherited(&f, -1)
 }
 
-// countFormer keeps the counts of the run's row in step with the rows, since a count that was too low would
+// countInherited keeps the counts of the run's row in step with the rows, since a count that was too low would
 // make the chain's end pass a child by.
-func (st *step) countFormer(f *FormerChild, n int) {
-	st.Former.Open += n
+func (st *step) countInherited(f *InheritedChild, n int) {
+	st.Inherited.Open += n
 	if f.Bound() {
-		st.Former.Bound += n
+		st.Inherited.Bound += n
 	}
 }
 
-// handOver transfers the open children of the run to the chain, because no step of the next run waits for them.
-func (st *step) handOver(next *Start) {
+// transferChildren transfers the open children of the run to the chain, because no step of the next run waits for them.
+func (st *step) transferChildren(next *Start) {
 	for seq, c := range st.Children.All() {
 		// The group belonged to a step of the run that ends.
 		c.Parallel = history.Parallel{}
-		st.keepFormer(FormerChild{Child: c, From: st.ID, Seq: seq}, true)
+		st.storeInherited(InheritedChild{Child: c, From: st.ID, Seq: seq}, true)
 	}
-	next.Former, st.Former = st.Former, FormerCount{}
+	next.Inherited, st.Inherited = st.Inherited, InheritedCount{}
 }
 
-// FormerReport is the message of a child that an earlier run of the workflow ID started. It leaves no event, except for
+// InheritedReport is the message of a child that an earlier run of the workflow ID started. It leaves no event, except for
 // attachments to the child: the run's steps do not know the child, and a replayer could not process its end.
-type FormerReport struct {
+type InheritedReport struct {
 	Message
 	Child string // its workflow id
 }
 
-func (in FormerReport) decide(st *step) error {
+func (in InheritedReport) decide(st *step) error {
 	if err := st.mustBeOpen(); err != nil {
 		return err
 	}
 	// The message names the run that started the child and its command. A row that says otherwise is about
 	// another child of the same id.
-	row := st.former(in.Child)
+	row := st.inherited(in.Child)
 	if row == nil || row.From != in.ToRun || row.Seq != in.ToSeq || in.Number < row.Number {
 		return errNotDue
 	}
@@ -118,25 +118,25 @@ func (in FormerReport) decide(st *step) error {
 		st.spawn(Parent{RunID: f.From, WorkflowID: st.WorkflowID, Seq: f.Seq}, c, c.Arguments, delay)
 	}
 	if again {
-		st.keepFormer(f, false)
+		st.storeInherited(f, false)
 		return nil
 	}
-	st.dropFormer(f)
-	st.tellAttached(in.Child, in.Message)
+	st.deleteInherited(f)
+	st.endAttachments(in.Child, in.Message)
 	return nil
 }
 
-// former is the row of a child that an earlier run started, or nil.
-func (st *step) former(workflowID string) *FormerChild {
-	if st.env.Former == nil || st.Former.Open == 0 {
+// inherited is the row of a child that an earlier run started, or nil.
+func (st *step) inherited(workflowID string) *InheritedChild {
+	if st.env.Inherited == nil || st.Inherited.Open == 0 {
 		return nil
 	}
-	return st.env.Former(workflowID)
+	return st.env.Inherited(workflowID)
 }
 
 // bound are the children of earlier runs that a close policy applies to.
-func (st *step) bound() []*FormerChild {
-	if st.env.Bound == nil || st.Former.Bound == 0 {
+func (st *step) bound() []*InheritedChild {
+	if st.env.Bound == nil || st.Inherited.Bound == 0 {
 		return nil
 	}
 	return st.env.Bound()
@@ -164,21 +164,21 @@ func (st *step) attachChild(c protocol.Command, seq int64) error {
 		return nil
 	}
 	d.WorkflowType = run.Type
-	row := st.former(c.WorkflowID)
+	row := st.inherited(c.WorkflowID)
 	// This run started the child and ended its step with the policy try_cancel, so it ignores the child's reports.
-	if run.Parent.RunID == st.ID && row == nil && (run.Status.Open() || run.tellsParent()) {
+	if run.Parent.RunID == st.ID && row == nil && (run.Status.Open() || run.owesParentReport()) {
 		d.Effect = "ended"
 		st.emit(d)
 		st.attachedEnded(seq, c.WorkflowID, run.Type, st.childCancelled(Child{RunID: run.ID, Number: run.Number}))
 		return nil
 	}
-	if run.Status.Open() || run.tellsParent() {
+	if run.Status.Open() || run.owesParentReport() {
 		if row == nil { // dropped by a release that did not store children of a chain, or its end is under way
-			row = &FormerChild{From: run.Parent.RunID, Seq: run.Parent.Seq, Child: Child{
+			row = &InheritedChild{From: run.Parent.RunID, Seq: run.Parent.Seq, Child: Child{
 				WorkflowID: run.WorkflowID, RunID: run.ID, Number: run.Number, Type: run.Type, Queue: run.Queue,
 				ClosePolicy: Abandon,
 			}}
-			st.keepFormer(*row, true)
+			st.storeInherited(*row, true)
 		}
 		d.ClosePolicy = row.ClosePolicy
 		st.emit(d)
@@ -189,7 +189,7 @@ func (st *step) attachChild(c protocol.Command, seq int64) error {
 		return ErrChildEnded
 	}
 	if row != nil { // the chain was not notified
-		st.dropFormer(*row)
+		st.deleteInherited(*row)
 	}
 	d.Effect = "ended"
 	st.emit(d)
@@ -202,7 +202,7 @@ func (st *step) attachedChild(a Attached) Child {
 	c := Child{WorkflowID: a.WorkflowID, ClosePolicy: a.ClosePolicy}
 	if own, ok := st.ownChild(a.WorkflowID); ok {
 		c.RunID, c.CancelPolicy = own.RunID, own.CancelPolicy
-	} else if row := st.former(a.WorkflowID); row != nil {
+	} else if row := st.inherited(a.WorkflowID); row != nil {
 		c.RunID, c.CancelPolicy = row.RunID, row.CancelPolicy
 	}
 	return c
@@ -218,14 +218,14 @@ func (s *Run) ownChild(workflowID string) (Child, bool) {
 	return Child{}, false
 }
 
-// tellsParent reports whether the run has closed and its parent has not received the message yet.
-func (s *Run) tellsParent() bool {
+// owesParentReport reports whether the run has closed and its parent has not received the message yet.
+func (s *Run) owesParentReport() bool {
 	return s.Owed.Any(func(m Message) bool { return m.Kind == ChildEnded })
 }
 
 // workflow returns the current run of a workflow ID, if it is loaded, and whether the ID belongs to any
 // workflow. Children that this step starts count too: one completion may contain the same ID twice.
-func (st *step) workflow(id string) (run *Run, taken bool) {
+func (st *step) workflow(id string) (run *Run, exists bool) {
 	for _, s := range st.d.Spawn {
 		if s.Request.WorkflowID == id {
 			return nil, true
@@ -237,8 +237,8 @@ func (st *step) workflow(id string) (run *Run, taken bool) {
 	return st.env.Workflow(id)
 }
 
-// tellAttached ends every attachment of the run to a child.
-func (st *step) tellAttached(workflowID string, m Message) {
+// endAttachments ends every attachment of the run to a child.
+func (st *step) endAttachments(workflowID string, m Message) {
 	for seq, a := range st.Attached.All() {
 		if a.WorkflowID == workflowID {
 			st.attachedEnded(seq, workflowID, a.Type, m)

@@ -53,11 +53,11 @@ type Head struct {
 	// readers of the store set it, and no decision uses it.
 	Unserved *Stuck `json:"-"`
 
-	Kind           string      `json:"kind,omitempty"` // history.KindActivity, or empty of a workflow
-	Parent         *Parent     `json:"parent,omitempty"`
-	Former         FormerCount `json:"former,omitzero"` // open children that earlier runs of the workflow id started
-	FairnessKey    string      `json:"fairness_key,omitempty"`
-	FairnessWeight int         `json:"fairness_weight,omitempty"`
+	Kind           string         `json:"kind,omitempty"` // history.KindActivity, or empty of a workflow
+	Parent         *Parent        `json:"parent,omitempty"`
+	Inherited      InheritedCount `json:"former,omitzero"` // open children that earlier runs of the workflow id started
+	FairnessKey    string         `json:"fairness_key,omitempty"`
+	FairnessWeight int            `json:"fairness_weight,omitempty"`
 
 	BusinessKey string `json:"business_key,omitempty"`
 	Priority    int    `json:"priority"`

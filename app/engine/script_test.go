@@ -33,21 +33,21 @@ const testRun = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 // stage is a world of one workflow: its runs, its sessions, the workers and the clock.
 type stage struct {
-	run      *Run
-	runs     int
-	sessions map[string]*Session
-	workers  map[string]*Worker
-	former   map[string]*FormerChild // by workflow id
-	others   map[string]*Run         // the current runs of other workflow ids
-	ends     map[string]Message      // of those that closed
-	now      time.Time
-	history  []history.Event
+	run       *Run
+	runs      int
+	sessions  map[string]*Session
+	workers   map[string]*Worker
+	inherited map[string]*InheritedChild // by workflow id
+	others    map[string]*Run            // the current runs of other workflow ids
+	ends      map[string]Message         // of those that closed
+	now       time.Time
+	history   []history.Event
 }
 
 func newStage() *stage {
 	return &stage{
 		sessions: map[string]*Session{}, workers: map[string]*Worker{},
-		former: map[string]*FormerChild{}, others: map[string]*Run{}, ends: map[string]Message{},
+		inherited: map[string]*InheritedChild{}, others: map[string]*Run{}, ends: map[string]Message{},
 		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 	}
 }
@@ -324,8 +324,8 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 			Value:  arg("result", ""),
 		}
 		c, _ := s.run.Children.Get(m.ToSeq)
-		if d.Cmd == "former" && s.former[arg("id", "")] != nil {
-			f := s.former[arg("id", "")]
+		if d.Cmd == "former" && s.inherited[arg("id", "")] != nil {
+			f := s.inherited[arg("id", "")]
 			c, m.ToRun, m.ToSeq = f.Child, f.From, num("seq", f.Seq)
 		}
 		m.Number = num("number", c.Number)
@@ -335,7 +335,7 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 			}
 		}
 		if d.Cmd == "former" {
-			return s.apply(FormerReport{m, arg("id", "")})
+			return s.apply(InheritedReport{m, arg("id", "")})
 		}
 		return s.apply(ChildReport{m})
 	case "older-build": // what its row does not have
@@ -396,11 +396,11 @@ func (s *stage) environment() Environment {
 			w.Chain = append(w.Chain, sess)
 		}
 	}
-	w.Former = func(id string) *FormerChild { return s.former[id] }
-	w.Bound = func() (list []*FormerChild) {
-		for _, id := range sortedKeys(s.former) {
-			if s.former[id].Bound() {
-				list = append(list, s.former[id])
+	w.Inherited = func(id string) *InheritedChild { return s.inherited[id] }
+	w.Bound = func() (list []*InheritedChild) {
+		for _, id := range sortedKeys(s.inherited) {
+			if s.inherited[id].Bound() {
+				list = append(list, s.inherited[id])
 			}
 		}
 		return list
@@ -446,14 +446,14 @@ func (s *stage) take(d Decision) string {
 		s.sessions[sess.ID] = &sess
 		out += timeline(c)
 	}
-	if d.DropFormer {
-		clear(s.former)
+	if d.DropInherited {
+		clear(s.inherited)
 		out += "  the chain ends\n"
 	}
-	for _, c := range d.Former {
-		s.former[c.Child.Child.WorkflowID] = &c.Child
-		if c.Gone {
-			delete(s.former, c.Child.Child.WorkflowID)
+	for _, c := range d.Inherited {
+		s.inherited[c.Child.Child.WorkflowID] = &c.Child
+		if c.Deleted {
+			delete(s.inherited, c.Child.Child.WorkflowID)
 		}
 	}
 	for _, c := range d.Spawn {
@@ -642,13 +642,13 @@ func (s *stage) show() string {
 	for _, id := range sortedKeys(s.sessions) {
 		out += describe(s.sessions[id], s.now)
 	}
-	for _, id := range sortedKeys(s.former) {
-		f := s.former[id]
+	for _, id := range sortedKeys(s.inherited) {
+		f := s.inherited[id]
 		out += fmt.Sprintf(
 			"former child %s %s of command %d, run %d, %d failures\n", shortID(id), f.Type, f.Seq, f.Number, f.Failures,
 		)
 	}
-	if n := s.run.Former; n.Open != len(s.former) {
+	if n := s.run.Inherited; n.Open != len(s.inherited) {
 		out += fmt.Sprintf("BUT THE RUN COUNTS %d\n", n.Open)
 	}
 	return out

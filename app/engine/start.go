@@ -72,7 +72,7 @@ func DecideStart(in Start, now time.Time) Decision {
 		// What the code needs of a worker does not change with a new run of it.
 		run.HasSessions, run.NeedsSessions = p.HasSessions, p.NeedsSessions
 		run.Heeds = p.Heeds && p.Type == run.Type
-		run.Former = in.Former
+		run.Inherited = in.Inherited
 	}
 	for _, s := range in.Carry {
 		st.emit(&history.SignalReceived{SignalName: s.Name, SignalID: s.ID, Value: s.Value, PayloadCodec: codecOf(s.Value)})

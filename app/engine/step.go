@@ -24,10 +24,10 @@ type Environment struct {
 	Chain   []*Session               // the live workflow-scoped sessions of the run's workflow id
 
 	// an open child that an earlier run of the workflow id started; nil when there is none
-	Former func(workflowID string) *FormerChild
+	Inherited func(workflowID string) *InheritedChild
 	// children of earlier runs to which a close policy applies, for a step that may end the last run
-	Bound    func() []*FormerChild
-	Workflow func(workflowID string) (current *Run, taken bool) // of the run's namespace, for ids that commands name
+	Bound    func() []*InheritedChild
+	Workflow func(workflowID string) (current *Run, exists bool) // of the run's namespace, for ids that commands name
 }
 
 // DecideRun returns the effect of in on the run s at now. It only reads s. A refusal is a *protocol.Error and changes

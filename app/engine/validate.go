@@ -37,7 +37,7 @@ func Validate(s *Run, commands []protocol.Command) error {
 			With("configured_limit", protocol.MaxCommands)
 	}
 	activities, timers, waits, children := s.Activities.Len(), s.Timers.Len(), s.Waits.Len(),
-		s.Children.Len()+s.Attached.Len()+s.Former.Bound
+		s.Children.Len()+s.Attached.Len()+s.Inherited.Bound
 	seq, memo, attributes := s.CommandSeq, s.Memo, s.SearchAttributes
 	for i, c := range commands {
 		at := func(field string) string { return fmt.Sprintf("commands.%d.%s", i, field) }

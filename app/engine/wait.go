@@ -27,13 +27,13 @@ type WorkerCandidate struct {
 
 // WaitContext is everything that decides why a run's tasks wait.
 type WaitContext struct {
-	Now      time.Time
-	Release  string            // the app's
-	Workers  []WorkerCandidate // of the namespace, by id
-	Settings func(queue string) *Queue
-	Throttle func(queue string, kind protocol.TaskKind) Throttle // the state of the budgets
-	Sessions map[string]*Session                                 // of the run's ready activities
-	Former   []FormerChild                                       // open children of earlier runs of the workflow id
+	Now       time.Time
+	Release   string            // the app's
+	Workers   []WorkerCandidate // of the namespace, by id
+	Settings  func(queue string) *Queue
+	Throttle  func(queue string, kind protocol.TaskKind) Throttle // the state of the budgets
+	Sessions  map[string]*Session                                 // of the run's ready activities
+	Inherited []InheritedChild                                    // open children of earlier runs of the workflow id
 
 	suggestions map[typeOf]string // computed once, since many tasks of a page may have the same unknown type
 }
@@ -482,7 +482,7 @@ func (s *Run) Wait(a *WaitContext, activities []*protocol.Wait) *protocol.Wait {
 		w.Message = w.Say(time.UTC)
 		return &w
 	}
-	if w, ok := s.childWait(a.Former); ok {
+	if w, ok := s.childWait(a.Inherited); ok {
 		return a.finish(protocol.WaitForChild, w)
 	}
 	var fires history.Time
@@ -505,7 +505,7 @@ func (s *Run) Wait(a *WaitContext, activities []*protocol.Wait) *protocol.Wait {
 
 // childWait returns the wait for the first open child whose end must be reported to the run: a child that the run
 // started, or a child of an earlier run to which this run attached.
-func (s *Run) childWait(former []FormerChild) (w protocol.Wait, ok bool) {
+func (s *Run) childWait(inherited []InheritedChild) (w protocol.Wait, ok bool) {
 	n := 0
 	add := func(c *Child) {
 		if n++; n == 1 {
@@ -515,10 +515,10 @@ func (s *Run) childWait(former []FormerChild) (w protocol.Wait, ok bool) {
 	for _, c := range s.Children.All() {
 		add(&c)
 	}
-	for i := range former {
+	for i := range inherited {
 		for _, at := range s.Attached.All() {
-			if at.WorkflowID == former[i].WorkflowID {
-				add(&former[i].Child)
+			if at.WorkflowID == inherited[i].WorkflowID {
+				add(&inherited[i].Child)
 				break
 			}
 		}

@@ -213,7 +213,7 @@ var everyWait = []struct {
 	{protocol.WaitChild, false, func(w *stuckTask) {
 		w.run.Children.Put(1, Child{WorkflowID: "c", Type: "ship"})
 		w.run.Attached.Put(2, Attached{WorkflowID: "d"})
-		w.around.Former = []FormerChild{
+		w.around.Inherited = []InheritedChild{
 			{Child: Child{WorkflowID: "d", Type: "ship"}}, {Child: Child{WorkflowID: "not awaited", Type: "ship"}},
 		}
 	}, `waiting for child workflow "c" of type "ship" and 1 more`},

@@ -44,14 +44,14 @@ type CompleteTask struct {
 	Holder
 	Commands []protocol.Command
 	Hash     string
-	// Former returns the hash that an earlier release computed of the same commands; nil: unknown. Without it, a worker
+	// PreviousHash returns the hash that an earlier release computed of the same commands; nil: unknown. Without it, a worker
 	// that repeats its report across an upgrade would be refused for a contradiction.
-	Former  func() string
-	Types   map[string]string
-	Carry   []Signal           // the signals in Unreceived of the last command
-	Code    Code               // if the run continues as new
-	Ends    map[string]Message // by workflow id: how children have ended that commands attach to
-	Streams protocol.StreamWaits
+	PreviousHash func() string
+	Types        map[string]string
+	Carry        []Signal           // the signals in Unreceived of the last command
+	Code         Code               // if the run continues as new
+	Ends         map[string]Message // by workflow id: how children have ended that commands attach to
+	Streams      protocol.StreamWaits
 	// Malformed is the error of decoding the commands. Commands that this engine does not support are still searched,
 	// since that refusal is more useful.
 	Malformed error
@@ -60,7 +60,7 @@ type CompleteTask struct {
 // decide applies all commands or none: every check precedes the first event, and a command that fails later
 // discards the whole fork.
 func (in CompleteTask) decide(st *step) error {
-	if err := st.holdsTask(in.Number, in.Holder, in.Hash, in.Former); err != nil {
+	if err := st.holdsTask(in.Number, in.Holder, in.Hash, in.PreviousHash); err != nil {
 		return err
 	}
 	// A command of a kind we lack cannot be left out, since the code believes it was taken. Refusing alone
@@ -432,13 +432,13 @@ func (in Repair) decide(st *step) error {
 // holdsTask checks a report about workflow task n. The order of the checks matters to callers, since the reason
 // determines their reaction: first whether the task exists, then whether the same report was accepted before (also if
 // it closed the run), then the run, the lease, its owner, its delivery and its time. See the refusals in protocol.
-func (st *step) holdsTask(n int64, h Holder, hash string, former func() string) error {
+func (st *step) holdsTask(n int64, h Holder, hash string, previousHash func() string) error {
 	id := func() string { return TaskID(st.ID, n) } // of refusals, which are rare
 	if n > st.Tasks {
 		return protocol.Refuse(protocol.ReasonTaskNotFound, "task %s does not exist", id())
 	}
 	if l := st.Last; hash != "" && l != nil && l.Number == n && l.Delivery == h.Delivery && l.Owner == h.Owner {
-		if l.Hash == hash || former != nil && l.Hash == former() {
+		if l.Hash == hash || previousHash != nil && l.Hash == previousHash() {
 			status, _, _ := protocol.PublicRun(st.Status, true, st.Task != nil)
 			return protocol.Refuse(protocol.ReasonAlreadyCompleted, "task %s was completed by this very report", id()).
 				With("created_task_ids", l.created(st.ID)).With("run_id", st.ID).With(

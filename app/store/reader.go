@@ -46,8 +46,8 @@ type RunReader interface {
 	// RunCountsUpTo counts a namespace's runs of each status no further than most, and so reads no more rows than that.
 	RunCountsUpTo(ctx context.Context, namespace string, most int) (map[protocol.RunStatus]int, error)
 	RunsOf(ctx context.Context, k engine.WorkflowKey) ([]engine.Head, error)
-	// FormerChildren lists open children that earlier runs of a workflow id started, by id, at most limit.
-	FormerChildren(ctx context.Context, chain engine.WorkflowKey, limit int) ([]engine.FormerChild, error)
+	// InheritedChildren lists open children that earlier runs of a workflow id started, by id, at most limit.
+	InheritedChildren(ctx context.Context, chain engine.WorkflowKey, limit int) ([]engine.InheritedChild, error)
 	// Quarantined lists, newest first and at most limit, the runs of a namespace that wait for a repair.
 	Quarantined(ctx context.Context, namespace string, limit int) ([]engine.Head, error)
 }

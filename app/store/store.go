@@ -148,10 +148,10 @@ type Keys struct {
 	Current   bool     // also the current run of each workflow named
 	Runs      []string // each with all that is open in it
 	Chain     bool     // also the workflow-scoped sessions of each run's workflow id, and its workflow row
-	// Former names children that earlier runs of the workflow ids of Runs, and of the current runs of Workflows, may
+	// Inherited names children that earlier runs of the workflow ids of Runs, and of the current runs of Workflows, may
 	// have started and that are open.
-	Former []string
-	Bound  bool // also children to which a close policy applies: for a step that may end the last run
+	Inherited []string
+	Bound     bool // also children to which a close policy applies: for a step that may end the last run
 	// Attached adds the former children that the runs are attached to, for a step that may request their cancellation.
 	Attached bool
 	// Activities names activities of Runs whose sessions are wanted too.
@@ -182,10 +182,10 @@ type Rows interface {
 	Session(engine.SessionKey) *engine.Session
 	// ChainSessions are the loaded workflow-scoped sessions of a workflow id that are not terminal.
 	ChainSessions(engine.WorkflowKey) []*engine.Session
-	// FormerChild returns a loaded open child that an earlier run of a workflow id started. BoundChildren returns the
+	// InheritedChild returns a loaded open child that an earlier run of a workflow id started. BoundChildren returns the
 	// former children that a close policy applies to.
-	FormerChild(engine.FormerKey) *engine.FormerChild
-	BoundChildren(engine.WorkflowKey) []*engine.FormerChild
+	InheritedChild(engine.InheritedKey) *engine.InheritedChild
+	BoundChildren(engine.WorkflowKey) []*engine.InheritedChild
 	Worker(engine.WorkerKey) *engine.Worker
 	// Holding returns the number of sessions that a worker of Needs holds at now, without the given one.
 	Holding(w engine.WorkerKey, beside engine.SessionKey, now time.Time) int

@@ -144,7 +144,7 @@ func pendingOf(
 		)
 	}
 	var err error
-	if around.Former, err = openChildren(ctx, r, run, p); err != nil {
+	if around.Inherited, err = openChildren(ctx, r, run, p); err != nil {
 		return nil, nil, err
 	}
 	for _, u := range run.Updates.All() {
@@ -156,7 +156,7 @@ func pendingOf(
 // openChildren lists the open children of a run and of the runs of its workflow id before it.
 func openChildren(
 	ctx context.Context, r store.Reader, run *engine.Run, p *protocol.Pending,
-) ([]engine.FormerChild, error) {
+) ([]engine.InheritedChild, error) {
 	attached := map[string][]int64{}
 	for seq, a := range run.Attached.All() {
 		attached[a.WorkflowID] = append(attached[a.WorkflowID], seq)
@@ -172,14 +172,14 @@ func openChildren(
 	for seq, c := range run.Children.All() {
 		add(run.ID, seq, &c)
 	}
-	if run.Former.Open == 0 {
+	if run.Inherited.Open == 0 {
 		return nil, nil
 	}
-	former, err := r.FormerChildren(
+	inherited, err := r.InheritedChildren(
 		ctx, engine.WorkflowKey{Namespace: run.Namespace, ID: run.WorkflowID}, protocol.MaxPending,
 	)
-	for _, f := range former {
+	for _, f := range inherited {
 		add(f.From, f.Seq, &f.Child).FormerRun = f.From
 	}
-	return former, err
+	return inherited, err
 }

@@ -22,18 +22,18 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // app drives one run with the real engine and without a store. Tests apply inputs step by step.
 type app struct {
-	t        testing.TB
-	def      *workflow.Definition
-	options  workflow.Options
-	run      *engine.Run
-	events   []history.Event
-	sessions map[string]engine.Session
-	next     *engine.Start // set once the run continued as new
-	others   map[string]*engine.Run
-	former   map[string]*engine.FormerChild
-	ends     map[string]engine.Message // of others that have closed
-	now      time.Time
-	batches  []batch
+	t         testing.TB
+	def       *workflow.Definition
+	options   workflow.Options
+	run       *engine.Run
+	events    []history.Event
+	sessions  map[string]engine.Session
+	next      *engine.Start // set once the run continued as new
+	others    map[string]*engine.Run
+	inherited map[string]*engine.InheritedChild
+	ends      map[string]engine.Message // of others that have closed
+	now       time.Time
+	batches   []batch
 }
 
 // batch is one completed workflow task: the number of events that it had seen, and its commands.
@@ -84,12 +84,12 @@ func (a *app) take(d engine.Decision) {
 	for _, c := range d.Sessions {
 		a.sessions[c.Session.ID] = c.Session
 	}
-	for _, c := range d.Former {
-		if a.former == nil {
-			a.former = map[string]*engine.FormerChild{}
+	for _, c := range d.Inherited {
+		if a.inherited == nil {
+			a.inherited = map[string]*engine.InheritedChild{}
 		}
-		if a.former[c.Child.Child.WorkflowID] = &c.Child; c.Gone {
-			delete(a.former, c.Child.Child.WorkflowID)
+		if a.inherited[c.Child.Child.WorkflowID] = &c.Child; c.Deleted {
+			delete(a.inherited, c.Child.Child.WorkflowID)
 		}
 	}
 	if d.Continue != nil {
@@ -107,7 +107,7 @@ func (a *app) decide(in engine.Input) {
 			}
 			return nil
 		}, Workflow: func(id string) (*engine.Run, bool) { return a.others[id], a.others[id] != nil },
-		Former: func(id string) *engine.FormerChild { return a.former[id] },
+		Inherited: func(id string) *engine.InheritedChild { return a.inherited[id] },
 	}, in, a.now)
 	if err != nil {
 		a.t.Fatalf("%T: %v", in, err)

@@ -87,7 +87,7 @@ func TestAChildOfAnEarlierRunIsAttachedTo(t *testing.T) {
 func (a *app) ended(id string, m engine.Message) {
 	a.t.Helper()
 	m.Kind, m.ToRun, m.ToSeq, m.Run, m.Number = engine.ChildEnded, "EARLIER", 1, "R-"+id, 1
-	a.decide(engine.FormerReport{Message: m, Child: id})
+	a.decide(engine.InheritedReport{Message: m, Child: id})
 }
 
 func TestEndsOfAnAttachedChildAreToldApart(t *testing.T) {

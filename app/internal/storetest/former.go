@@ -44,12 +44,12 @@ func childCommand(id, policy string) protocol.Command {
 	}
 }
 
-// formerOf lists the open children that earlier runs of a workflow id started: id, run number.
-func (w *Fixture) formerOf(workflow string) string {
+// inheritedOf lists the open children that earlier runs of a workflow id started: id, run number.
+func (w *Fixture) inheritedOf(workflow string) string {
 	w.T.Helper()
 	out := ""
 	w.View(func(r store.Reader) error {
-		list, err := r.FormerChildren(w.T.Context(), engine.WorkflowKey{Namespace: Namespace, ID: workflow}, 100)
+		list, err := r.InheritedChildren(w.T.Context(), engine.WorkflowKey{Namespace: Namespace, ID: workflow}, 100)
 		for _, f := range list {
 			out += fmt.Sprintf("%s %d;", f.Child.WorkflowID, f.Number)
 		}
@@ -61,12 +61,12 @@ func (w *Fixture) formerOf(workflow string) string {
 // newsOf gives the chain the news of a child that the run started with its command seq.
 func newsOf(current, from string, seq int64, child string, m engine.Message) store.Transaction {
 	m.Kind, m.ToRun, m.ToSeq = engine.ChildEnded, from, seq
-	return Step(current, engine.FormerReport{Message: m, Child: child}, store.Keys{Former: []string{child}})
+	return Step(current, engine.InheritedReport{Message: m, Child: child}, store.Keys{Inherited: []string{child}})
 }
 
-// testFormer: the open children of a run that continues as new are rows of the chain, which stay where they are,
+// testInherited: the open children of a run that continues as new are rows of the chain, which stay where they are,
 // survive a restart, and go with their ends or with the end of the last run.
-func testFormer(t *testing.T, s Suite) {
+func testInherited(t *testing.T, s Suite) {
 	w := s.New(t)
 	first := w.Begun("parent", childCommand("early", engine.Terminate), Activity("x", ""))
 	if n := w.Run(first).Children.Len(); n != 1 {
@@ -74,10 +74,10 @@ func testFormer(t *testing.T, s Suite) {
 	}
 	w.Finish(w.One(protocol.KindActivity, w.Worker("a")))
 	second := w.goneOn(first, "parent", childCommand("bound", engine.RequestCancel), childCommand("loose", ""))
-	if got, want := w.formerOf("parent"), "bound 1;early 1;loose 1;"; got != want {
+	if got, want := w.inheritedOf("parent"), "bound 1;early 1;loose 1;"; got != want {
 		t.Fatalf("the chain has %q, want %q", got, want)
 	}
-	if n := w.Run(second).Former; n != (engine.FormerCount{Open: 3, Bound: 2}) {
+	if n := w.Run(second).Inherited; n != (engine.InheritedCount{Open: 3, Bound: 2}) {
 		t.Fatalf("the run counts %+v", n)
 	}
 	before := w.S.Stats().Rows
@@ -94,7 +94,7 @@ func testFormer(t *testing.T, s Suite) {
 		t.Fatal(err)
 	}
 	w = s.Fixture(t, "a", Options{})
-	if n := w.Run(third).Former.Open; n != 3 {
+	if n := w.Run(third).Inherited.Open; n != 3 {
 		t.Fatalf("after the restart the run counts %d", n)
 	}
 	w.Commit(newsOf(third, first, 1, "early", engine.Message{Run: "R", Number: 2, Status: protocol.RunContinued}))
@@ -103,24 +103,24 @@ func testFormer(t *testing.T, s Suite) {
 	})); err == nil {
 		t.Fatal("the end of a child of another start was taken")
 	}
-	if got, want := w.formerOf("parent"), "bound 1;early 2;loose 1;"; got != want {
+	if got, want := w.inheritedOf("parent"), "bound 1;early 2;loose 1;"; got != want {
 		t.Fatalf("the chain has %q, want %q", got, want)
 	}
 	w.Commit(newsOf(third, first, 1, "early", engine.Message{Run: "R", Number: 2, Status: protocol.RunCompleted}))
-	if got, want := w.formerOf("parent"), "bound 1;loose 1;"; got != want {
+	if got, want := w.inheritedOf("parent"), "bound 1;loose 1;"; got != want {
 		t.Fatalf("the chain has %q, want %q", got, want)
 	}
 	w.Do(third, engine.EndRun{})
-	if run := w.Run(third); run.Owed.Len() != 1 || run.Former != (engine.FormerCount{}) {
-		t.Fatalf("the last run owes %d messages and counts %+v", run.Owed.Len(), run.Former)
+	if run := w.Run(third); run.Owed.Len() != 1 || run.Inherited != (engine.InheritedCount{}) {
+		t.Fatalf("the last run owes %d messages and counts %+v", run.Owed.Len(), run.Inherited)
 	}
-	if got := w.formerOf("parent"); got != "" {
+	if got := w.inheritedOf("parent"); got != "" {
 		t.Fatalf("after the end of the chain there are %q", got)
 	}
 }
 
-// testFormerDropped: with a workflow go the rows of its chain, and no others.
-func testFormerDropped(t *testing.T, s Suite) {
+// testInheritedDropped: with a workflow go the rows of its chain, and no others.
+func testInheritedDropped(t *testing.T, s Suite) {
 	w := s.New(t)
 	flows := map[string]string{}
 	for _, id := range []string{"one", "two"} {
@@ -133,19 +133,19 @@ func testFormerDropped(t *testing.T, s Suite) {
 	}, Decide: func(store.Rows, time.Time) (store.Writes, error) {
 		return store.Writes{DropRuns: runs}, nil
 	}})
-	if one, two := w.formerOf("one"), w.formerOf("two"); one != "" || two != "child-of-two 1;" {
+	if one, two := w.inheritedOf("one"), w.inheritedOf("two"); one != "" || two != "child-of-two 1;" {
 		t.Fatalf("the removed workflow has %q, the other %q", one, two)
 	}
 }
 
-// testFormerOverlay: changes of one batch see the rows that those before them left.
-func testFormerOverlay(t *testing.T, s Suite) {
+// testInheritedOverlay: changes of one batch see the rows that those before them left.
+func testInheritedOverlay(t *testing.T, s Suite) {
 	w := s.New(t)
 	first := w.Start("parent")
 	key := engine.WorkflowKey{Namespace: Namespace, ID: "parent"}
 	onCurrent := func(in func(run *engine.Run) engine.Input) store.Transaction {
 		return store.Transaction{
-			Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, Bound: true, Former: []string{"a", "b", "c"}},
+			Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, Bound: true, Inherited: []string{"a", "b", "c"}},
 			Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
 				run := r.Run(r.Workflow(key).RunID)
 				d, err := engine.DecideRun(run, environment(r, run), in(run), now)
@@ -155,7 +155,7 @@ func testFormerOverlay(t *testing.T, s Suite) {
 	}
 	report := func(child string, seq int64) store.Transaction {
 		return onCurrent(func(*engine.Run) engine.Input {
-			return engine.FormerReport{Child: child, Message: engine.Message{
+			return engine.InheritedReport{Child: child, Message: engine.Message{
 				Kind: engine.ChildEnded, ToRun: first, ToSeq: seq, Run: "R", Number: 1, Status: protocol.RunCompleted,
 			}}
 		})
@@ -171,7 +171,7 @@ func testFormerOverlay(t *testing.T, s Suite) {
 			t.Fatalf("change %d: %v", i, err)
 		}
 	}
-	if got := w.formerOf("parent"); got != "b 1;" {
+	if got := w.inheritedOf("parent"); got != "b 1;" {
 		t.Fatalf("the chain has %q", got)
 	}
 	for i, err := range w.together(
@@ -183,7 +183,7 @@ func testFormerOverlay(t *testing.T, s Suite) {
 			t.Fatalf("change %d: %v", i, err)
 		}
 	}
-	if got := w.formerOf("parent"); got != "" {
+	if got := w.inheritedOf("parent"); got != "" {
 		t.Fatalf("after the end there are %q", got)
 	}
 }

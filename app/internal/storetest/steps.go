@@ -138,8 +138,10 @@ func environment(r store.Rows, s *engine.Run) engine.Environment {
 	return engine.Environment{
 		Session: func(id string) *engine.Session { return r.Session(engine.SessionKey{Namespace: s.Namespace, ID: id}) },
 		Chain:   r.ChainSessions(chain),
-		Former:  func(id string) *engine.FormerChild { return r.FormerChild(engine.FormerKey{Chain: chain, Child: id}) },
-		Bound:   func() []*engine.FormerChild { return r.BoundChildren(chain) },
+		Inherited: func(id string) *engine.InheritedChild {
+			return r.InheritedChild(engine.InheritedKey{Chain: chain, Child: id})
+		},
+		Bound: func() []*engine.InheritedChild { return r.BoundChildren(chain) },
 	}
 }
 

@@ -60,7 +60,7 @@ func mergeDecision(rows store.Rows, d engine.Decision, at int, w *store.Writes) 
 	joined.Merge(d.Next)
 	first.Next, first.Events = joined, append(first.Events, d.Events...)
 	first.Sessions = append(first.Sessions, d.Sessions...)
-	first.Former, first.DropFormer = append(first.Former, d.Former...), first.DropFormer || d.DropFormer
+	first.Inherited, first.DropInherited = append(first.Inherited, d.Inherited...), first.DropInherited || d.DropInherited
 }
 
 // deliverSignals applies signals to other workflows in the same step. A target that is gone or closed gets nothing.

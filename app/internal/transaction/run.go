@@ -19,10 +19,10 @@ func environment(rows store.Rows, run *engine.Run) engine.Environment {
 			return rows.Session(engine.SessionKey{Namespace: run.Namespace, ID: id})
 		},
 		Chain: rows.ChainSessions(chain),
-		Former: func(id string) *engine.FormerChild {
-			return rows.FormerChild(engine.FormerKey{Chain: chain, Child: id})
+		Inherited: func(id string) *engine.InheritedChild {
+			return rows.InheritedChild(engine.InheritedKey{Chain: chain, Child: id})
 		},
-		Bound: func() []*engine.FormerChild { return rows.BoundChildren(chain) },
+		Bound: func() []*engine.InheritedChild { return rows.BoundChildren(chain) },
 		Workflow: func(id string) (*engine.Run, bool) {
 			flow := rows.Workflow(engine.WorkflowKey{Namespace: run.Namespace, ID: id})
 			if flow == nil {

@@ -28,7 +28,7 @@ type batch struct {
 	runs      map[string]*run
 	sessions  map[engine.SessionKey]*session
 	workflows map[engine.WorkflowKey]*workflow
-	former    map[engine.FormerKey]*former
+	inherited map[engine.InheritedKey]*inheritedRow
 	workers   map[engine.WorkerKey]*worker
 	holding   map[engine.WorkerKey][]holding // as stored
 	receipts  map[store.ReceiptKey]*store.Receipt
@@ -231,8 +231,8 @@ func (s *Store) newBatch() *batch {
 	return &batch{
 		s: s, number: s.batch, since: s.clock.Steady(),
 		runs: map[string]*run{}, sessions: map[engine.SessionKey]*session{}, workflows: map[engine.WorkflowKey]*workflow{},
-		former:  map[engine.FormerKey]*former{},
-		workers: map[engine.WorkerKey]*worker{}, holding: map[engine.WorkerKey][]holding{},
+		inherited: map[engine.InheritedKey]*inheritedRow{},
+		workers:   map[engine.WorkerKey]*worker{}, holding: map[engine.WorkerKey][]holding{},
 		receipts: map[store.ReceiptKey]*store.Receipt{}, tokens: map[string]*store.Token{},
 		events: map[string]appended{}, flush: newFlush(),
 		namespaces: map[string]*store.Namespace{}, schedules: map[engine.ScheduleKey]*schedule{}, removal: newRemoval(),

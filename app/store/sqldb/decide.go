@@ -262,7 +262,7 @@ func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 	for i := range d.Sessions {
 		b.applySession(&d.Sessions[i])
 	}
-	b.applyFormer(d)
+	b.applyInherited(d)
 }
 
 // inSession is an activity that was open in a session.

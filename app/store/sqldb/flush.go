@@ -140,11 +140,11 @@ func (b *batch) gather() ([]*db.Call, error) {
 	calls = append(calls, st.putTasks.Calls(tasks.put)...)
 	calls = append(calls, st.dropItems.Calls(goneItems)...)
 	calls = append(calls, st.putItems.Calls(items)...)
-	former, err := b.gatherFormer()
+	inherited, err := b.gatherInherited()
 	if err != nil {
 		return nil, err
 	}
-	calls = append(calls, former...)
+	calls = append(calls, inherited...)
 	rest, err := b.gatherRest()
 	b.flush = newFlush()
 	return append(calls, rest...), err

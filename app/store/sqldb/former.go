@@ -16,42 +16,42 @@ import (
 // each continuation would cost as much as there are children; so they are stored under the workflow ID, and the run
 // only counts them.
 
-// formerChain names all rows of a chain.
-var formerChain = record.Former.Columns[:2]
+// inheritedChain names all rows of a chain.
+var inheritedChain = record.InheritedChildren.Columns[:2]
 
-// former is the row of a former child in a batch; nil when there is none.
-type former struct {
-	*engine.FormerChild
+// inheritedRow is the row of a former child in a batch; nil when there is none.
+type inheritedRow struct {
+	*engine.InheritedChild
 	stored, dirty bool
 }
 
-// wantsFormer reports whether a change asks for rows of former children, where there are some.
-func wantsFormer(n *store.Keys) bool { return n.Bound || n.Attached || len(n.Former) > 0 }
+// needsInherited reports whether a change asks for rows of former children, where there are some.
+func needsInherited(n *store.Keys) bool { return n.Bound || n.Attached || len(n.Inherited) > 0 }
 
-// formerWanted are the rows that changes ask for of the chains whose current runs are loaded: a run that has none costs
+// neededInherited are the rows that changes ask for of the chains whose current runs are loaded: a run that has none costs
 // no read.
-func (b *batch) formerWanted(items []*pending) (rows map[engine.FormerKey]bool, chains map[engine.WorkflowKey]bool) {
+func (b *batch) neededInherited(items []*pending) (rows map[engine.InheritedKey]bool, chains map[engine.WorkflowKey]bool) {
 	for _, p := range items {
 		if p.transaction == nil {
 			continue
 		}
 		needs := &p.transaction.Needs
-		if !wantsFormer(needs) {
+		if !needsInherited(needs) {
 			continue
 		}
 		for _, id := range b.runsOf(needs) {
 			r := b.runs[id]
-			if r == nil || r.Run == nil || r.Former.Open == 0 {
+			if r == nil || r.Run == nil || r.Inherited.Open == 0 {
 				continue
 			}
 			chain := engine.WorkflowKey{Namespace: r.Namespace, ID: r.WorkflowID}
-			if needs.Bound && r.Former.Bound > 0 {
+			if needs.Bound && r.Inherited.Bound > 0 {
 				if chains == nil {
 					chains = map[engine.WorkflowKey]bool{}
 				}
 				chains[chain] = true
 			}
-			children := slices.Clip(needs.Former)
+			children := slices.Clip(needs.Inherited)
 			if needs.Attached {
 				for _, a := range r.Attached.All() {
 					children = append(children, a.WorkflowID)
@@ -59,94 +59,94 @@ func (b *batch) formerWanted(items []*pending) (rows map[engine.FormerKey]bool, 
 			}
 			for _, child := range children {
 				if rows == nil {
-					rows = map[engine.FormerKey]bool{}
+					rows = map[engine.InheritedKey]bool{}
 				}
-				rows[engine.FormerKey{Chain: chain, Child: child}] = true
+				rows[engine.InheritedKey{Chain: chain, Child: child}] = true
 			}
 		}
 	}
 	return rows, chains
 }
 
-// loadFormer reads them. No cache keeps them: they are asked for seldom.
-func (b *batch) loadFormer(rows map[engine.FormerKey]bool, chains map[engine.WorkflowKey]bool) []*db.Call {
-	keys, whole := db.NewRowset(record.Former.Key()), db.NewRowset(formerChain)
-	for _, k := range slices.SortedFunc(maps.Keys(rows), compareFormer) {
+// loadInherited reads them. No cache keeps them: they are asked for seldom.
+func (b *batch) loadInherited(rows map[engine.InheritedKey]bool, chains map[engine.WorkflowKey]bool) []*db.Call {
+	keys, whole := db.NewRowset(record.InheritedChildren.Key()), db.NewRowset(inheritedChain)
+	for _, k := range slices.SortedFunc(maps.Keys(rows), compareInherited) {
 		keys.S(k.Chain.Namespace).S(k.Chain.ID).S(k.Child)
 	}
 	for k := range chains {
 		whole.S(k.Namespace).S(k.ID)
 	}
 	read := func(v []any) error {
-		f, err := record.ReadFormer(v)
-		if err == nil && b.former[f.Key()] == nil {
-			b.former[f.Key()] = &former{FormerChild: &f, stored: true}
+		f, err := record.ReadInherited(v)
+		if err == nil && b.inherited[f.Key()] == nil {
+			b.inherited[f.Key()] = &inheritedRow{InheritedChild: &f, stored: true}
 		}
 		return err
 	}
-	locked := func(v []any) { b.lock(formerKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}) }
-	return append(b.fetch(b.s.st.former, keys, read, locked), b.fetch(b.s.st.bound, whole, read, locked)...)
+	locked := func(v []any) { b.lock(inheritedKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}) }
+	return append(b.fetch(b.s.st.inherited, keys, read, locked), b.fetch(b.s.st.bound, whole, read, locked)...)
 }
 
-// FormerChild and BoundChildren are the rows as the batch leaves them.
-func (b *batch) FormerChild(k engine.FormerKey) *engine.FormerChild {
-	if f := b.former[k]; f != nil {
-		return f.FormerChild
+// InheritedChild and BoundChildren are the rows as the batch leaves them.
+func (b *batch) InheritedChild(k engine.InheritedKey) *engine.InheritedChild {
+	if f := b.inherited[k]; f != nil {
+		return f.InheritedChild
 	}
 	return nil
 }
 
-func (b *batch) BoundChildren(chain engine.WorkflowKey) (list []*engine.FormerChild) {
-	for k, f := range b.former {
-		if k.Chain == chain && f.FormerChild != nil && f.Bound() {
-			list = append(list, f.FormerChild)
+func (b *batch) BoundChildren(chain engine.WorkflowKey) (list []*engine.InheritedChild) {
+	for k, f := range b.inherited {
+		if k.Chain == chain && f.InheritedChild != nil && f.Bound() {
+			list = append(list, f.InheritedChild)
 		}
 	}
-	slices.SortFunc(list, func(x, y *engine.FormerChild) int {
+	slices.SortFunc(list, func(x, y *engine.InheritedChild) int {
 		return cmp.Or(cmp.Compare(x.From, y.From), cmp.Compare(x.Seq, y.Seq))
 	})
 	return list
 }
 
 // If a decision drops the chain, this comes first: rows that it adds belong to the chain that begins.
-func (b *batch) applyFormer(d *engine.Decision) {
+func (b *batch) applyInherited(d *engine.Decision) {
 	chain := engine.WorkflowKey{Namespace: d.Next.Namespace, ID: d.Next.WorkflowID}
-	if d.DropFormer {
+	if d.DropInherited {
 		b.dropChain(chain)
 	}
-	for i := range d.Former {
-		row := d.Former[i].Child
-		f := b.former[row.Key()]
+	for i := range d.Inherited {
+		row := d.Inherited[i].Child
+		f := b.inherited[row.Key()]
 		if f == nil {
-			f = &former{}
-			b.former[row.Key()] = f
+			f = &inheritedRow{}
+			b.inherited[row.Key()] = f
 		}
-		f.FormerChild, f.dirty = &row, true
-		if d.Former[i].Gone {
-			f.FormerChild, f.stored = nil, true // it may be stored: deleting a missing row has no effect
+		f.InheritedChild, f.dirty = &row, true
+		if d.Inherited[i].Deleted {
+			f.InheritedChild, f.stored = nil, true // it may be stored: deleting a missing row has no effect
 		}
 	}
 }
 
 // dropChain deletes all rows of a chain, including rows that were never loaded.
 func (b *batch) dropChain(chain engine.WorkflowKey) {
-	for k, f := range b.former {
+	for k, f := range b.inherited {
 		if k.Chain == chain {
-			*f = former{}
+			*f = inheritedRow{}
 		}
 	}
 	b.removal.chains[chain] = true
 }
 
 // In the order of their keys, as all rows are written that several apps may write.
-func (b *batch) gatherFormer() ([]*db.Call, error) {
-	rows, gone := db.NewRowset(record.Former.Columns), db.NewRowset(record.Former.Key())
-	for _, k := range slices.SortedFunc(maps.Keys(b.former), compareFormer) {
-		f := b.former[k]
+func (b *batch) gatherInherited() ([]*db.Call, error) {
+	rows, gone := db.NewRowset(record.InheritedChildren.Columns), db.NewRowset(record.InheritedChildren.Key())
+	for _, k := range slices.SortedFunc(maps.Keys(b.inherited), compareInherited) {
+		f := b.inherited[k]
 		switch {
 		case !f.dirty:
-		case f.FormerChild != nil:
-			body, err := record.Document(f.FormerChild)
+		case f.InheritedChild != nil:
+			body, err := record.Document(f.InheritedChild)
 			if err != nil {
 				return nil, fmt.Errorf("child %s of workflow %s: %w", k.Child, k.Chain.ID, err)
 			}
@@ -158,10 +158,10 @@ func (b *batch) gatherFormer() ([]*db.Call, error) {
 		}
 		f.dirty = false
 	}
-	return append(b.s.st.dropFormer.Calls(gone), b.s.st.putFormer.Calls(rows)...), nil
+	return append(b.s.st.deleteInherited.Calls(gone), b.s.st.putInherited.Calls(rows)...), nil
 }
 
-func compareFormer(x, y engine.FormerKey) int {
+func compareInherited(x, y engine.InheritedKey) int {
 	return cmp.Or(
 		cmp.Compare(x.Chain.Namespace, y.Chain.Namespace), cmp.Compare(x.Chain.ID, y.Chain.ID), cmp.Compare(x.Child, y.Child),
 	)

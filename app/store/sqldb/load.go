@@ -118,7 +118,7 @@ func (b *batch) load(items []*pending) error {
 	}
 	b.sessionsOf(items, &w)
 	// The runs that have just been read determine the sessions, chains and children to load.
-	if err := b.second(&w, b.loadFormer(b.formerWanted(items))); err != nil {
+	if err := b.second(&w, b.loadInherited(b.neededInherited(items))); err != nil {
 		return err
 	}
 	return b.heardIn(asked)

@@ -22,14 +22,14 @@ import (
 // are the changes that need them, when that is known.
 var errLocked = errors.New("locked by another transaction")
 
-// Types of keys for rows without an engine key type. chainKey stands for the sessions of a workflow ID, formerKey for
+// Types of keys for rows without an engine key type. chainKey stands for the sessions of a workflow ID, inheritedKey for
 // the children of its earlier runs: some of these rows are locked.
 type (
 	runKey       string
 	tokenKey     string
 	namespaceKey string
 	chainKey     engine.WorkflowKey
-	formerKey    engine.WorkflowKey
+	inheritedKey engine.WorkflowKey
 )
 
 // lock records that another transaction has the row of this key.
@@ -94,7 +94,7 @@ func (b *batch) lockedIn(id string, n *store.Keys) bool {
 		return false
 	}
 	k := engine.WorkflowKey{Namespace: r.Namespace, ID: r.WorkflowID}
-	if n.Chain && (b.locked[k] || b.locked[chainKey(k)]) || wantsFormer(n) && b.locked[formerKey(k)] {
+	if n.Chain && (b.locked[k] || b.locked[chainKey(k)]) || needsInherited(n) && b.locked[inheritedKey(k)] {
 		return true
 	}
 	held := func(a engine.Activity) bool {

@@ -84,7 +84,7 @@ func (b *batch) applyRemoval(w *store.Writes) {
 		if f := b.workflows[key]; f != nil && f.Workflow != nil && f.RunID == id {
 			b.workflows[key] = &workflow{}
 			b.removal.flows[key] = true
-			if r.Former.Open > 0 {
+			if r.Inherited.Open > 0 {
 				b.dropChain(key)
 			}
 		}
@@ -135,7 +135,7 @@ func (b *batch) gatherRemoval() ([]*db.Call, error) {
 	for k := range b.removal.timelines {
 		timelines.S(k.Namespace).S(k.ID)
 	}
-	chains := db.NewRowset(formerChain)
+	chains := db.NewRowset(inheritedChain)
 	for k := range b.removal.chains {
 		chains.S(k.Namespace).S(k.ID)
 	}

@@ -18,14 +18,14 @@ func (s *Store) Plans() []string {
 		list = append(list, st.opensOf.SQL, st.guardTasks.SQL)
 	}
 	for _, l := range []*db.Loader{
-		st.workflows, st.runs, st.sessions, st.chains, st.workers, st.receipts, st.tokens, st.former, st.bound,
+		st.workflows, st.runs, st.sessions, st.chains, st.workers, st.receipts, st.tokens, st.inherited, st.bound,
 	} {
 		list = append(list, l.Stmt.SQL)
 	}
 	for _, w := range []*db.Writer{
 		st.dropAttributes, st.dropTasks, st.dropItems, st.dropSessions, st.dropWorkers, st.dropTokens, st.dropTimelines,
 		st.forgetTimelines,
-		st.dropFormer, st.dropChains,
+		st.deleteInherited, st.dropChains,
 	} {
 		list = append(list, w.Stmts[len(w.Stmts)-1].SQL)
 	}

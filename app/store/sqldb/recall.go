@@ -290,7 +290,7 @@ func (b *batch) recallNeeds(n *store.Keys) bool {
 	}
 	for _, id := range b.runsOf(n) {
 		r, ok := b.recallRun(id)
-		if !ok || n.Chain && r.HasSessions || wantsFormer(n) && r.Former.Open > 0 {
+		if !ok || n.Chain && r.HasSessions || needsInherited(n) && r.Inherited.Open > 0 {
 			return false
 		}
 		if n.Chain && !b.recallFlow(engine.WorkflowKey{Namespace: r.Namespace, ID: r.WorkflowID}, false) {

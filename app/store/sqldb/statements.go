@@ -45,9 +45,9 @@ type statements struct {
 	workflows, runs, sessions, chains, workers, receipts, tokens *db.Loader
 	namespaces                                                   *db.Loader
 	// children of earlier runs by key; those of a chain that go by a close policy
-	former, bound                     *db.Loader
-	putFormer, dropFormer, dropChains *db.Writer
-	succeedTasks                      *db.Writer // replace rows of ended tasks of the same runs
+	inherited, bound                          *db.Loader
+	putInherited, deleteInherited, dropChains *db.Writer
+	succeedTasks                              *db.Writer // replace rows of ended tasks of the same runs
 
 	addWorkflows, putWorkflows *db.Writer
 
@@ -103,11 +103,11 @@ func newStatements(d db.Dialect) *statements {
 		receipts: d.Load(record.Receipts, record.Receipts.Key(), ""),
 		tokens:   d.Load(record.Tokens, record.Tokens.Key(), ""),
 
-		former:     d.Load(record.Former, record.Former.Key(), ""),
-		bound:      d.Load(record.Former, formerChain, "t.bound = 1"),
-		putFormer:  d.Upsert(record.Former),
-		dropFormer: d.Remove(record.Former),
-		dropChains: d.RemoveBy(record.Former, formerChain),
+		inherited:       d.Load(record.InheritedChildren, record.InheritedChildren.Key(), ""),
+		bound:           d.Load(record.InheritedChildren, inheritedChain, "t.bound = 1"),
+		putInherited:    d.Upsert(record.InheritedChildren),
+		deleteInherited: d.Remove(record.InheritedChildren),
+		dropChains:      d.RemoveBy(record.InheritedChildren, inheritedChain),
 
 		addWorkflows:   d.Insert(record.Workflows),
 		putWorkflows:   d.Upsert(record.Workflows),

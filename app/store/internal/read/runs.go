@@ -108,12 +108,12 @@ func (r *reader) RunsOf(ctx context.Context, k engine.WorkflowKey) ([]engine.Hea
 	return list, wrap(err, "runs of workflow %s", k.ID)
 }
 
-func (r *reader) FormerChildren(
+func (r *reader) InheritedChildren(
 	ctx context.Context, chain engine.WorkflowKey, limit int,
-) (list []engine.FormerChild, err error) {
-	query := selects(record.Former) + " WHERE namespace = $1 AND workflow_id = $2 ORDER BY child_id LIMIT $3"
+) (list []engine.InheritedChild, err error) {
+	query := selects(record.InheritedChildren) + " WHERE namespace = $1 AND workflow_id = $2 ORDER BY child_id LIMIT $3"
 	err = r.query(ctx, query, []any{chain.Namespace, chain.ID, int64(limit)}, func(v []any) error {
-		f, err := record.ReadFormer(v)
+		f, err := record.ReadInherited(v)
 		list = append(list, f)
 		return err
 	})

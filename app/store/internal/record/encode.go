@@ -302,9 +302,9 @@ func Undocument[V any](body string) (v V, err error) {
 	return v, err
 }
 
-// ReadFormer reads a row of Former.
-func ReadFormer(v []any) (engine.FormerChild, error) {
-	f := engine.FormerChild{Chain: engine.WorkflowKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}}
+// ReadInherited reads a row of Former.
+func ReadInherited(v []any) (engine.InheritedChild, error) {
+	f := engine.InheritedChild{Chain: engine.WorkflowKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}}
 	if err := json.Unmarshal([]byte(db.Str(v[4])), &f); err != nil {
 		return f, fmt.Errorf("child %s of workflow %s: %w", db.Str(v[2]), db.Str(v[1]), err)
 	}
