@@ -24,7 +24,7 @@ const proberName = "sojourn-prober"
 // probeTime is the timeout of a probe on a busy machine.
 const probeTime = 30 * time.Second
 
-// aim describes the waitContext of a probe: the resources that it must not be able to reach.
+// aim describes the surroundings of a probe: the resources that it must not be able to reach.
 type aim struct {
 	Worker   int    `json:"worker"`   // its pid
 	Secret   string `json:"secret"`   // a file of the worker's, closed to other users

@@ -38,7 +38,9 @@ func TestWhatAWorkerWasToldOfAgainIsNotUndone(t *testing.T) {
 		b, _ := o.app("b", true)
 		a.fuses("w1")
 		act, at := a.first("one", "w1")
-		item := withEagerTask(act, "w1", protocol.EagerTask{SeenThrough: 2, At: at, Commands: []protocol.Command{greet()}, Slot: true})
+		item := withEagerTask(
+			act, "w1", protocol.EagerTask{SeenThrough: 2, At: at, Commands: []protocol.Command{greet()}, Slot: true},
+		)
 		first := a.send(along("w1"), item)
 		if first.Eager == nil || first.Eager.Next == nil {
 			o.t.Fatalf("the turn: %+v", first)

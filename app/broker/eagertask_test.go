@@ -98,7 +98,9 @@ func TestARepeatedTurnGetsItsFirstAnswer(t *testing.T) {
 		if got := seqs(act.Unseen); !slices.Equal(got, []string{"ActivityScheduled"}) || act.Unseen[0].Seq != 2 {
 			t.Fatalf("the activity shows %v", got)
 		}
-		item := withEagerTask(act, "w1", protocol.EagerTask{SeenThrough: 2, At: at, Commands: []protocol.Command{greet()}, Slot: true})
+		item := withEagerTask(
+			act, "w1", protocol.EagerTask{SeenThrough: 2, At: at, Commands: []protocol.Command{greet()}, Slot: true},
+		)
 		before := a.store.Stats().Commits
 		first := a.send(along("w1"), item)
 		if first.Err != nil || !first.Recorded || first.Eager == nil || first.Eager.Next == nil {
@@ -239,7 +241,9 @@ func TestATurnThatDoesNotCountLeavesItsResult(t *testing.T) {
 		a.register("v")
 		a.fuses("w1")
 		act, at := a.first("one", "w1")
-		item := withEagerTask(act, "w1", protocol.EagerTask{SeenThrough: 2, At: at, Commands: []protocol.Command{greet()}, Slot: true})
+		item := withEagerTask(
+			act, "w1", protocol.EagerTask{SeenThrough: 2, At: at, Commands: []protocol.Command{greet()}, Slot: true},
+		)
 		if c.before != nil {
 			c.before(there)
 		}

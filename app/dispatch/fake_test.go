@@ -78,7 +78,9 @@ func fits(o store.Offer, r store.ClaimRequest, l engine.Lessee) bool {
 }
 
 func want(o store.Offer) engine.TaskRequirements {
-	return engine.TaskRequirements{Kind: o.Kind, Type: o.Type, BuildID: o.BuildID, Requirements: o.Requirements, Session: o.Session}
+	return engine.TaskRequirements{
+		Kind: o.Kind, Type: o.Type, BuildID: o.BuildID, Requirements: o.Requirements, Session: o.Session,
+	}
 }
 
 // lease returns the task of an offer. Offers have no name, so tests identify them by their unique time, or by their

@@ -72,8 +72,8 @@ func (d *Dispatch) choose(l *line, want engine.TaskRequirements, o store.Offer) 
 	return w
 }
 
-// eagerWaiter returns the poller of the worker that sent the eager workflow task which created the task, if the poller has a
-// free slot and no older task for it is ready.
+// eagerWaiter returns the poller of the worker that sent the eager workflow task which created the task, if the poller
+// has a free slot and no older task for it is ready.
 func (d *Dispatch) eagerWaiter(l *line, want engine.TaskRequirements, o store.Offer) *Waiter {
 	// If fairness classes share the queue, the order covers all waiting tasks, so this task must not overtake them.
 	if o.Kind != protocol.KindActivity || o.Fair || len(d.runWaiters) == 0 {

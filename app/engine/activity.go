@@ -240,7 +240,7 @@ type CompleteActivity struct {
 	Hash      string
 	Recovered *protocol.Recovered
 	Version   string     // of its code; empty: not reported
-	Eager     *EagerTask // the turn it causes; nil: a workflow task is made
+	Eager     *EagerTask // the eager workflow task that the result causes; nil: an ordinary workflow task is created
 }
 
 func (in CompleteActivity) decide(st *step) error {
@@ -264,14 +264,15 @@ func (st *step) recordResult(a Activity, in CompleteActivity, at history.Time, e
 	a.CodeVersion = in.Version
 	var recordedAt history.Time
 	if eagerHash != "" && a.SessionID != "" {
-		// The event has the time that the turn was decided at; the session's idle time counts from when the
+		// The event has the time at which the eager workflow task was decided; the session's idle time counts from when the
 		// result was taken.
 		recordedAt = st.now
 	}
 	st.emitAt(&history.ActivityCompleted{
 		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Result: in.Result,
 		PayloadCodec: codecOf(in.Result),
-		BodyHash:     in.Hash, EagerHash: eagerHash, RecordedAt: recordedAt, Recovered: rebuilt, Attempt: a.outcome(), Parallel: a.Parallel,
+		BodyHash:     in.Hash, EagerHash: eagerHash, RecordedAt: recordedAt, Recovered: rebuilt,
+		Attempt: a.outcome(), Parallel: a.Parallel,
 	}, at)
 }
 

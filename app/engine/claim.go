@@ -111,7 +111,9 @@ func (s *Run) ClaimableActivity(
 	if l.Worker != nil && a.Suspect.Limited() {
 		return a, sess, unclaimableSuspect(id)
 	}
-	want := TaskRequirements{Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements, Session: sess, Queue: settings}
+	want := TaskRequirements{
+		Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements, Session: sess, Queue: settings,
+	}
 	return a, sess, admits(id, want, a.Queue, l, now)
 }
 

@@ -99,7 +99,8 @@ func TestQueueScripts(t *testing.T) {
 				now = now.Add(by)
 				return ""
 			case "admit": // may a worker of a build have a workflow task of a run that is pinned to another?
-				v := Admit(TaskRequirements{Kind: protocol.KindWorkflow, Type: "sample", BuildID: arg("pinned", ""), Queue: q}, Lessee{
+				want := TaskRequirements{Kind: protocol.KindWorkflow, Type: "sample", BuildID: arg("pinned", ""), Queue: q}
+				v := Admit(want, Lessee{
 					Worker: &Worker{
 						Namespace: "default", ID: "w", Queues: []string{"q"}, WorkflowTypes: []string{"sample"}, BuildID: build,
 					},

@@ -218,7 +218,7 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 			Seq: seq, Holder: s.holder(by, num("delivery", s.delivery(seq))), Epoch: num("epoch", 0), Result: arg("result", ""),
 			Hash: "h",
 		}
-		if d.HasArg("then") { // what stands below is the turn it causes
+		if d.HasArg("then") { // the lines below are the eager workflow task that it causes
 			ago, err := time.ParseDuration(arg("ago", "0s"))
 			if err != nil {
 				d.Fatalf(t, "%v", err)

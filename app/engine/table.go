@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Decisions are tried and thrown away all the time: a batch is decided again, a turn does not count. Copying a
-// run with a thousand open activities for each would cost more than deciding, so a fork holds only what it
+// Decisions are tried and thrown away all the time: a batch is decided again, an eager workflow task is rejected.
+// Copying a run with a thousand open activities for each would cost more than deciding, so a fork holds only what it
 // changed.
 
 // Table is a set of open rows of a run by key. A table made by Fork reads its parent's rows and stores its changes

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// stuckTask is a run or an activity with its waitContext: one worker w of queue q that may run everything, and the
+// stuckTask is a run or an activity with its surroundings: one worker w of queue q that may run everything, and the
 // session s if a case has one.
 type stuckTask struct {
 	run     Run
@@ -277,7 +277,8 @@ var everyWait = []struct {
 	}, `no worker on queue "q" has registered activity "print"`},
 	{protocol.WaitTypeNotServed, true, func(w *stuckTask) {
 		w.act.Type = "print"
-		w.around.Workers = append(w.around.Workers, WorkerCandidate{Alive: true, Worker: &Worker{ID: "x", Queues: []string{"q"}}})
+		idle := WorkerCandidate{Alive: true, Worker: &Worker{ID: "x", Queues: []string{"q"}}}
+		w.around.Workers = append(w.around.Workers, idle)
 	}, `no worker on queue "q" has registered activity "print"`},
 	{protocol.WaitTypeNotServed, true, func(w *stuckTask) {
 		w.act.Type = "chagre"

@@ -44,8 +44,8 @@ type CompleteTask struct {
 	Holder
 	Commands []protocol.Command
 	Hash     string
-	// PreviousHash returns the hash that an earlier release computed of the same commands; nil: unknown. Without it, a worker
-	// that repeats its report across an upgrade would be refused for a contradiction.
+	// PreviousHash returns the hash that an earlier release computed of the same commands; nil: unknown. Without it, a
+	// worker that repeats its report across an upgrade would be refused for a contradiction.
 	PreviousHash func() string
 	Types        map[string]string
 	Carry        []Signal           // the signals in Unreceived of the last command

@@ -1,6 +1,6 @@
 package sandboxtest
 
-// Aim describes the waitContext of an attacking handler.
+// Aim describes the surroundings of an attacking handler.
 type Aim struct {
 	Worker  int    `json:"worker"`  // pid
 	Other   int    `json:"other"`   // pid of another executor

@@ -94,8 +94,8 @@ type ActivityTask struct {
 	Session        *SessionAffinity `json:"worker_session,omitempty"`    // absent outside sessions
 	// Suspect: a worker process or executor ended while it ran this task and others, and it is not known which ended it.
 	Suspect bool `json:"suspect,omitempty"`
-	// For a worker that polls with turns: the run's last event, and, if the run is in the worker's sticky cache, the
-	// events after the last one that it has seen.
+	// For a worker that polls with eager workflow tasks: the run's last event, and, if the run is in the worker's sticky
+	// cache, the events after the last one that it has seen.
 	LastSequence int64           `json:"last_history_sequence,omitempty"`
 	Unseen       []history.Event `json:"unseen_events,omitempty"`
 }

@@ -138,7 +138,8 @@ func TestBusySessionIsNeverIdle(t *testing.T) {
 func TestSessionOfAnotherDoorIsNeverIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
-		h, err := s.Enter(&protocol.SessionAffinity{SessionID: "s", Epoch: 1, Origin: "workflow", Lease: 30}, lease(time.Now()))
+		affinity := &protocol.SessionAffinity{SessionID: "s", Epoch: 1, Origin: "workflow", Lease: 30}
+		h, err := s.Enter(affinity, lease(time.Now()))
 		if err != nil {
 			t.Fatal(err)
 		}

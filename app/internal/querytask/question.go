@@ -255,8 +255,9 @@ func Of(kind protocol.TaskKind, h *engine.Head, name, arguments string) store.Qu
 	return store.Question{
 		ID: ulid.Make().String(), Kind: kind, Namespace: h.Namespace, Queue: h.Queue, WorkflowID: h.WorkflowID, RunID: h.ID,
 		Type:      h.Type,
-		RunStatus: status, LastSeq: h.LastSeq, Name: name, Arguments: arguments, Requirements: h.TaskRequirements().Requirements,
-		Bytes: h.DeliveryBytes(false) + int64(len(arguments)),
+		RunStatus: status, LastSeq: h.LastSeq, Name: name, Arguments: arguments,
+		Requirements: h.TaskRequirements().Requirements,
+		Bytes:        h.DeliveryBytes(false) + int64(len(arguments)),
 	}
 }
 

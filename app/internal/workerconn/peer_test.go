@@ -107,7 +107,8 @@ func TestInOneProcessNothingIsEncoded(t *testing.T) {
 		t.Fatalf("got %+v, %v, want the app's own task", got, err)
 	}
 	asked := app.polled
-	if asked.WorkerID != "w" || asked.Incarnation != "one" || asked.Release != "test" || !asked.Gated || !asked.EagerTasks {
+	if asked.WorkerID != "w" || asked.Incarnation != "one" || asked.Release != "test" || !asked.Gated ||
+		!asked.EagerTasks {
 		t.Errorf("the app was asked %+v", asked)
 	}
 	if free[protocol.KindActivity] = 7; asked.Free[protocol.KindActivity] != 7 {

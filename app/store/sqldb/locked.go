@@ -22,8 +22,8 @@ import (
 // are the changes that need them, when that is known.
 var errLocked = errors.New("locked by another transaction")
 
-// Types of keys for rows without an engine key type. chainKey stands for the sessions of a workflow ID, inheritedKey for
-// the children of its earlier runs: some of these rows are locked.
+// Types of keys for rows without an engine key type. chainKey stands for the sessions of a workflow ID, inheritedKey
+// for the children of its earlier runs: some of these rows are locked.
 type (
 	runKey       string
 	tokenKey     string

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// waitContext is the state of the process that is restored between calls outside sessions, as it was before the first
+// surroundings is the state of the process that is restored between calls outside sessions, as it was before the first
 // of them: environment, working directory, umask, descriptors, an empty scratch folder. The state of Go is not
 // restored: package variables, goroutines.
 type surroundings struct {

@@ -16,7 +16,7 @@ const (
 	leftOpen = 64
 )
 
-// process is the part of waitContext that differs between operating systems.
+// process is the part of surroundings that differs between operating systems.
 type process struct {
 	umask  int
 	polled []unix.PollFd

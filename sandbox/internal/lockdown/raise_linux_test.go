@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// aim describes the waitContext of a probe.
+// aim describes the surroundings of a probe.
 type aim struct {
 	Parent                            int
 	Allowed, Secret, Outside, Scratch string

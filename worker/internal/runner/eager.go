@@ -75,7 +75,8 @@ func (f *rejections) forget(run string) {
 	delete(f.runs, run)
 }
 
-// runEager lets the run's machine decide the commands after a result, if the machine is cached and no other event can
+// runEager lets the run's machine decide the commands after a result, if the machine is cached and no other event
+// can
 // cause commands. The code runs on the attempt's slot, which stays reserved if a next activity can run on it. The
 // worker's view of the run may be outdated: the app checks it, and accepts the result in any case.
 func (r *Runner) runEager(a *attempt, item *protocol.CompleteItem) *eagerTask {

@@ -44,7 +44,7 @@ func (RunModel) TableName() string { return record.Runs.Name }
 type SessionModel struct {
 	Namespace  string `gorm:"primaryKey"`
 	SessionID  string `gorm:"primaryKey"`
-	Origin     string
+	Origin     string `gorm:"column:door"`
 	WorkflowID *string
 	Status     string
 	Owner      *string

@@ -86,8 +86,8 @@ var Fairness = &db.Table{Name: "fairness", Keys: 5, Columns: []db.Column{
 	db.Text("namespace"), db.Text("queue"), db.Text("kind"), db.Num("tier"), db.Text("class"), db.Num("tag"),
 }}
 
-// InheritedChildren holds the open children that earlier runs of a workflow id started. Its key is the chain, so the rows do not
-// change when the chain continues. A writer holds the lock of the chain's current run.
+// InheritedChildren holds the open children that earlier runs of a workflow id started. Its key is the chain, so the
+// rows do not change when the chain continues. A writer holds the lock of the chain's current run.
 var InheritedChildren = &db.Table{Name: "former_children", Keys: 3, Prune: true, Columns: []db.Column{
 	db.Text("namespace"), db.Text("workflow_id"), db.Text("child_id"), db.Num("bound").Keep(), db.Text("body"),
 }}

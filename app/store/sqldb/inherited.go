@@ -28,9 +28,11 @@ type inheritedRow struct {
 // needsInherited reports whether a change asks for rows of former children, where there are some.
 func needsInherited(n *store.Keys) bool { return n.Bound || n.Attached || len(n.Inherited) > 0 }
 
-// neededInherited are the rows that changes ask for of the chains whose current runs are loaded: a run that has none costs
-// no read.
-func (b *batch) neededInherited(items []*pending) (rows map[engine.InheritedKey]bool, chains map[engine.WorkflowKey]bool) {
+// neededInherited are the rows that changes ask for of the chains whose current runs are loaded: a run that has none
+// costs no read.
+func (b *batch) neededInherited(
+	items []*pending,
+) (rows map[engine.InheritedKey]bool, chains map[engine.WorkflowKey]bool) {
 	for _, p := range items {
 		if p.transaction == nil {
 			continue

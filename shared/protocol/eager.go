@@ -7,9 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// EagerTask is the eager workflow task that an activity's result causes, decided by the worker that ran the activity and has
-// the run in its sticky cache. Without commands the code continues to wait. If the eager task is rejected, the result
-// is recorded as without it.
+// EagerTask is the eager workflow task that an activity's result causes, decided by the worker that ran the activity
+// and has the run in its sticky cache. Without commands the code continues to wait. If the eager task is rejected, the
+// result is recorded as without it.
 type EagerTask struct {
 	SeenThrough int64 `json:"seen_through"` // last event that the code had seen, the one before the result's
 	// time of the result's event that the code saw: not before the last event and the attempt, and not in the future
@@ -26,7 +26,7 @@ type eagerTaskFrame EagerTask
 func (t *EagerTask) UnmarshalJSON(raw []byte) error {
 	var f eagerTaskFrame
 	if err := json.Unmarshal(raw, &f); err != nil {
-		*t = EagerTask{Unread: fmt.Errorf("the turn could not be read: %w", err)}
+		*t = EagerTask{Unread: fmt.Errorf("invalid eager workflow task: %w", err)}
 		return nil
 	}
 	*t = EagerTask(f)

@@ -145,7 +145,9 @@ func testInheritedOverlay(t *testing.T, s Suite) {
 	key := engine.WorkflowKey{Namespace: Namespace, ID: "parent"}
 	onCurrent := func(in func(run *engine.Run) engine.Input) store.Transaction {
 		return store.Transaction{
-			Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, Bound: true, Inherited: []string{"a", "b", "c"}},
+			Needs: store.Keys{
+				Workflows: []engine.WorkflowKey{key}, Current: true, Bound: true, Inherited: []string{"a", "b", "c"},
+			},
 			Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
 				run := r.Run(r.Workflow(key).RunID)
 				d, err := engine.DecideRun(run, environment(r, run), in(run), now)

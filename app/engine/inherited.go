@@ -12,9 +12,9 @@ import (
 // not change when the chain continues, so a run that continues a thousand times does not copy its children a thousand
 // times.
 
-// InheritedChild is an open child that an earlier run of a workflow ID started, before that run continued as new. It has
-// its own row under the chain of runs, which does not move when the chain continues, and which refers to the child's
-// latest run. Only the current run of the chain changes it, under the lock of that run.
+// InheritedChild is an open child that an earlier run of a workflow ID started, before that run continued as new. It
+// has its own row under the chain of runs, which does not move when the chain continues, and which refers to the
+// child's latest run. Only the current run of the chain changes it, under the lock of that run.
 type InheritedChild struct {
 	Chain WorkflowKey `json:"-"` // the parent's
 	Child
@@ -92,8 +92,8 @@ func (st *step) transferChildren(next *Start) {
 	next.Inherited, st.Inherited = st.Inherited, InheritedCount{}
 }
 
-// InheritedReport is the message of a child that an earlier run of the workflow ID started. It leaves no event, except for
-// attachments to the child: the run's steps do not know the child, and a replayer could not process its end.
+// InheritedReport is the message of a child that an earlier run of the workflow ID started. It leaves no event, except
+// for attachments to the child: the run's steps do not know the child, and a replayer could not process its end.
 type InheritedReport struct {
 	Message
 	Child string // its workflow id

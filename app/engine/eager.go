@@ -12,9 +12,9 @@ import (
 // returns. Sending its commands with the activity's result saves a commit and a round trip per step. In any doubt the
 // app rejects the eager task and creates an ordinary workflow task instead.
 
-// EagerTask is an eager workflow task: the worker that ran the activity sends the completion of the following workflow task
-// together with the result, in the same change. It is accepted only if the run has no event that the worker has not
-// seen. Otherwise only the result is recorded and a workflow task is created.
+// EagerTask is an eager workflow task: the worker that ran the activity sends the completion of the following workflow
+// task together with the result, in the same change. It is accepted only if the run has no event that the worker has
+// not seen. Otherwise only the result is recorded and a workflow task is created.
 type EagerTask struct {
 	SeenThrough int64        // last event the worker had seen, the one before the result
 	At          history.Time // of the result's event, as the code saw it; the store checks it and never changes it
@@ -27,8 +27,9 @@ type EagerTask struct {
 	Budget      bool               // a budget counts the workflow tasks of the run's queue: they have to be claimed
 }
 
-// errEagerRejected says that a turn does not count, while the result does. It never reaches a caller.
-var errEagerRejected = errors.New("the turn does not count")
+// errEagerRejected means that the eager workflow task is rejected while the result is recorded. It never reaches a
+// caller.
+var errEagerRejected = errors.New("the eager workflow task is rejected")
 
 // fused applies the result and its eager workflow task in one step. An error concerns only the eager task: the caller
 // then decides the result again without it. The history must be the same as if a workflow task had been created, leased
@@ -53,7 +54,8 @@ func (in CompleteActivity) fused(st *step) error {
 		return errEagerRejected
 	}
 	for i := range t.Commands {
-		// There is no update that the turn could be about, and a run that continues as new is decided with its own task.
+		// There is no update that the eager task could be about, and a run that continues as new is decided with its own
+		// task.
 		if c := &t.Commands[i]; ofUpdate(*c) || c.Type == protocol.ContinueAsNew {
 			return errEagerRejected
 		}
@@ -73,7 +75,7 @@ func (in CompleteActivity) fused(st *step) error {
 		Size: st.Bytes, Lease: lease,
 	}
 	// The worker that completed the last delivered task may still repeat its report and must get its answer, so
-	// this turn does not take that place. A repeated turn is known by the hash in the event of its result.
+	// the eager task does not take that place. A repeated one is known by the hash in the event of its result.
 	last := st.Last
 	if err := st.applyEagerTask(t); err != nil {
 		return err
@@ -83,8 +85,8 @@ func (in CompleteActivity) fused(st *step) error {
 	return nil
 }
 
-// applyEagerTask applies the commands of an eager workflow task. No commands mean that the code continues to wait, as a task
-// reports by "waiting for history".
+// applyEagerTask applies the commands of an eager workflow task. No commands mean that the code continues to wait, as a
+// task reports by "waiting for history".
 func (st *step) applyEagerTask(t *EagerTask) error {
 	if len(t.Commands) == 0 {
 		shown := st.Task.Shown
