@@ -267,6 +267,6 @@ func (r *run) readyRow() readyRow {
 }
 
 func (r *run) workflowRoutingKey() routingKey {
-	w := r.Wanted()
+	w := r.TaskRequirements()
 	return routingKey{suspect: r.Task.Suspect.Limited(), typ: w.Type, build: w.BuildID, requirements: w.Requirements}
 }
