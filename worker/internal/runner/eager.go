@@ -75,8 +75,7 @@ func (f *rejections) forget(run string) {
 	delete(f.runs, run)
 }
 
-// runEager lets the run's machine decide the commands after a result, if the machine is cached and no other event
-// can
+// runEager lets the run's machine decide the commands after a result, if the machine is cached and no other event can
 // cause commands. The code runs on the attempt's slot, which stays reserved if a next activity can run on it. The
 // worker's view of the run may be outdated: the app checks it, and accepts the result in any case.
 func (r *Runner) runEager(a *attempt, item *protocol.CompleteItem) *eagerTask {
@@ -117,9 +116,9 @@ func (r *Runner) runEager(a *attempt, item *protocol.CompleteItem) *eagerTask {
 		t.reject()
 		return nil
 	}
-	item.Then = &protocol.Then{SeenThrough: seen, At: at, Commands: commands}
+	item.Eager = &protocol.EagerTask{SeenThrough: seen, At: at, Commands: commands}
 	if slices.ContainsFunc(commands, func(c protocol.Command) bool { return c.Type == protocol.ScheduleActivity }) {
-		item.Then.Slot, t.slot = true, true
+		item.Eager.Slot, t.slot = true, true
 	}
 	return t
 }
@@ -163,12 +162,12 @@ func (t *eagerTask) applyResponse(a *protocol.CompleteResponse, sent time.Time) 
 	if t == nil {
 		return
 	}
-	if a == nil || a.Then == nil {
+	if a == nil || a.Eager == nil {
 		t.reject()
 		return
 	}
-	received := t.r.leases.arrived(sent, a.Then.StoreTime)
-	next := a.Then.Next
+	received := t.r.leases.arrived(sent, a.Eager.StoreTime)
+	next := a.Eager.Next
 	if next != nil {
 		if !t.slot {
 			t.r.slots.borrow(protocol.KindActivity, 1)
@@ -179,7 +178,7 @@ func (t *eagerTask) applyResponse(a *protocol.CompleteResponse, sent time.Time) 
 		t.machine.Close()
 		t.r.rejections.forget(t.run)
 	} else {
-		t.r.cache.add(t.run, t.machine, a.Then.Events...)
+		t.r.cache.add(t.run, t.machine, a.Eager.Events...)
 	}
 	t.finish()
 	if next != nil {
