@@ -144,7 +144,7 @@ func (b *Broker) commitOutcome(
 	}
 	// A child may end after its row was read and before the decision. A child ends once, so the next read sees the end.
 	// If the outcome needs more than three retries, the cause is different.
-	for try := 0; try == 0 || errors.Is(err, engine.ErrChildEnded) && try <= 3; try++ {
+	for again := 0; again == 0 || errors.Is(err, engine.ErrChildEnded) && again <= 3; again++ {
 		var c store.Transaction
 		if c, hash, err = b.completion(ctx, *in, eager); err != nil {
 			continue

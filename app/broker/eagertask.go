@@ -25,7 +25,7 @@ type eagerTask struct {
 	b    *Broker
 	ctx  context.Context
 	run  string
-	then engine.Then
+	then engine.EagerTask
 	by   store.Process
 	poll protocol.PollRequest // poll under whose ID the next activity is leased
 	next *dispatch.Waiter     // for the next activity; nil: the worker has no slot for one
@@ -40,7 +40,7 @@ func (b *Broker) eagerTask(
 	ctx context.Context, in protocol.CompleteItem, by *engine.Worker, budget *dispatch.Budget,
 ) *eagerTask {
 	t := b.newEagerTask(ctx, in, by, budget)
-	if run, _, ok := engine.ParseStepID(in.TaskID); ok && in.Then != nil && t == nil {
+	if run, _, ok := engine.ParseStepID(in.TaskID); ok && in.Eager != nil && t == nil {
 		b.sticky.forget(run, b.processOf(in)) // the worker has advanced the run and must replay it
 	}
 	return t
@@ -51,7 +51,7 @@ func (b *Broker) eagerTask(
 func (b *Broker) newEagerTask(
 	ctx context.Context, in protocol.CompleteItem, by *engine.Worker, budget *dispatch.Budget,
 ) *eagerTask {
-	if in.Then == nil || in.Then.Unread != nil || by == nil || in.Kind != protocol.KindActivity || in.Failure != nil ||
+	if in.Eager == nil || in.Eager.Unread != nil || by == nil || in.Kind != protocol.KindActivity || in.Failure != nil ||
 		in.Returned != "" || in.Owner != by.ID || in.Namespace != by.Namespace || in.Incarnation == "" ||
 		in.Incarnation != by.Incarnation || by.WorkflowSlots == 0 {
 		return nil
@@ -64,31 +64,31 @@ func (b *Broker) newEagerTask(
 		b: b, ctx: ctx, run: run, budget: budget, by: store.Process{Worker: by.Key(), Incarnation: by.Incarnation},
 		poll: protocol.PollRequest{
 			WorkerID: by.ID, Namespace: by.Namespace, Incarnation: by.Incarnation, PollID: eagerPollID(run, in.AttemptID),
-			Turns: true,
+			EagerTasks: true,
 		},
 	}
-	for i, c := range in.Then.Commands {
+	for i, c := range in.Eager.Commands {
 		if b.commandNeeds(in.Namespace, c, i, &t.need) != nil {
 			return nil
 		}
 	}
-	types, err := b.upsertTypes(ctx, in.Namespace, in.Then.Commands)
+	types, err := b.upsertTypes(ctx, in.Namespace, in.Eager.Commands)
 	if err != nil {
 		return nil
 	}
-	ends, err := b.attachedChildEnds(ctx, in.Namespace, in.Then.Commands)
+	ends, err := b.attachedChildEnds(ctx, in.Namespace, in.Eager.Commands)
 	if err != nil {
 		return nil
 	}
 	lessee := engine.Lessee{Worker: by, PollID: t.poll.PollID, BuildID: by.BuildID}
-	t.then = engine.Then{
-		SeenThrough: in.Then.SeenThrough, At: in.Then.At, Commands: in.Then.Commands, Hash: hashEagerTask(in.Then),
+	t.then = engine.EagerTask{
+		SeenThrough: in.Eager.SeenThrough, At: in.Eager.At, Commands: in.Eager.Commands, Hash: hashEagerTask(in.Eager),
 		Types: types,
 		Ends:  ends, Lessee: lessee,
 	}
 	// The worker has a slot for the next activity, so its waiter is registered before another worker can lease the
 	// activity.
-	if in.Then.Slot {
+	if in.Eager.Slot {
 		t.next = b.dispatch.Enter(dispatch.Spec{
 			Namespace: by.Namespace, Queues: by.Queues, Kinds: []protocol.TaskKind{protocol.KindActivity},
 			Free: map[protocol.TaskKind]int{protocol.KindActivity: 1}, Max: 1, Lessee: lessee, Run: run,
@@ -105,7 +105,7 @@ func eagerPollID(run, attempt string) string { return "then " + strings.TrimPref
 
 // hashEagerTask distinguishes eager workflow tasks. The hash includes the last event that the worker had seen: the same
 // commands on another history are a different task.
-func hashEagerTask(t *protocol.Then) string {
+func hashEagerTask(t *protocol.EagerTask) string {
 	all := make([]byte, 0, 64)
 	all = binary.BigEndian.AppendUint64(all, uint64(t.SeenThrough))
 	all = binary.BigEndian.AppendUint64(all, uint64(t.At.Micros()))
@@ -114,7 +114,7 @@ func hashEagerTask(t *protocol.Then) string {
 
 // transaction returns the change that commits a result with its eager workflow task.
 func (t *eagerTask) transaction(ns string, needs store.Keys, in engine.CompleteActivity) store.Transaction {
-	needs.Sessions, needs.Workflows, needs.Former = t.need.Sessions, t.need.Workflows, t.need.Former
+	needs.Sessions, needs.Workflows, needs.Inherited = t.need.Sessions, t.need.Workflows, t.need.Inherited
 	needs.Activities = append(needs.Activities, t.need.Activities...)
 	needs.Current, needs.AllTasks, needs.Chain, needs.Bound = t.need.Current, t.need.AllTasks, t.need.Chain, t.need.Bound
 	needs.Attached = t.need.Attached
@@ -127,7 +127,7 @@ func (t *eagerTask) transaction(ns string, needs store.Keys, in engine.CompleteA
 			then.Queue = rows.Queue(engine.QueueKey{Namespace: run.Namespace, Name: run.Queue})
 			all := rows.Queue(engine.QueueKey{Namespace: run.Namespace})
 			then.Budget = then.Queue.Budget(protocol.KindWorkflow).Bounded() || all.Budget(protocol.KindWorkflow).Bounded()
-			in.Then = &then
+			in.Eager = &then
 		}
 		w, err := transaction.UpdateRun(ns, t.run, store.Keys{}, in).Decide(rows, now)
 		if o, _ := w.Answer.(transaction.Outcome); err == nil {
@@ -173,7 +173,7 @@ func (t *eagerTask) leavePoll() {
 }
 
 // accepted returns the answer to an accepted eager workflow task.
-func (t *eagerTask) accepted(o transaction.Outcome) *protocol.Taken {
+func (t *eagerTask) accepted(o transaction.Outcome) *protocol.EagerResult {
 	var leased []store.Leased
 	if t.next != nil {
 		leased = t.next.Collect(t.ctx)
@@ -187,7 +187,7 @@ func (t *eagerTask) accepted(o transaction.Outcome) *protocol.Taken {
 func (b *Broker) acceptedEagerTask(
 	ctx context.Context, poll protocol.PollRequest, run string, made []history.Event, leased []store.Leased,
 	budget *dispatch.Budget,
-) *protocol.Taken {
+) *protocol.EagerResult {
 	if !b.dispatch.Spend(budget, int64(history.SizeOf(made)), mostSent-protocol.MaxTaskBytes) {
 		for _, l := range leased {
 			b.Return(l)
@@ -197,7 +197,7 @@ func (b *Broker) acceptedEagerTask(
 		})
 		return nil
 	}
-	out := &protocol.Taken{Events: made, StoreTime: b.storeTime()}
+	out := &protocol.EagerResult{Events: made, StoreTime: b.storeTime()}
 	if a, err := b.pollResponse(ctx, poll, leased); err == nil && len(a.Tasks) > 0 {
 		out.Next, out.StoreTime = a.Tasks[0].Activity, a.StoreTime
 	}
@@ -208,8 +208,8 @@ func (b *Broker) acceptedEagerTask(
 // result in the history, and the lease of the next activity names the attempt.
 func (b *Broker) acceptedBefore(
 	ctx context.Context, in protocol.CompleteItem, ended history.Event, hash string, budget *dispatch.Budget,
-) (*protocol.Taken, error) {
-	if in.Then == nil || in.Then.Unread != nil || hash == "" || hash != hashEagerTask(in.Then) {
+) (*protocol.EagerResult, error) {
+	if in.Eager == nil || in.Eager.Unread != nil || hash == "" || hash != hashEagerTask(in.Eager) {
 		return nil, nil //nolint:nilerr // an eager workflow task that cannot be decoded was not accepted
 	}
 	run, _, _ := engine.ParseStepID(in.TaskID)
@@ -232,7 +232,7 @@ func (b *Broker) acceptedBefore(
 	}
 	poll := protocol.PollRequest{
 		WorkerID: in.Owner, Namespace: in.Namespace, Incarnation: in.Incarnation,
-		PollID: eagerPollID(run, in.AttemptID), Turns: true,
+		PollID: eagerPollID(run, in.AttemptID), EagerTasks: true,
 	}
 	leased, err := b.leasedUnder(ctx, p, run, poll.PollID, []protocol.TaskKind{protocol.KindActivity})
 	if err != nil {

@@ -73,7 +73,7 @@ func (b *Broker) firstResponse(
 }
 
 // repeatedWorkflowOutcome returns the first answer to the outcome of a workflow task, from the details of the refusal
-// of the the second.
+// of the second.
 func repeatedWorkflowOutcome(a protocol.CompleteResponse, refusal *protocol.Error) protocol.CompleteResponse {
 	a.RunID, _ = refusal.Details["run_id"].(string)
 	a.CreatedTaskIDs, _ = refusal.Details["created_task_ids"].([]string)
