@@ -56,13 +56,13 @@ func (a *app) first(id, incarnation string) (*protocol.ActivityTask, history.Tim
 	return out.Next.Tasks[0].Activity, out.Next.StoreTime
 }
 
-// turned is the outcome of an activity with the turn it causes.
-func turned(t *protocol.ActivityTask, incarnation string, then protocol.EagerTask) protocol.CompleteItem {
+// withEagerTask is the outcome of an activity with the turn it causes.
+func withEagerTask(t *protocol.ActivityTask, incarnation string, eager protocol.EagerTask) protocol.CompleteItem {
 	p, _ := payload.Encode("done")
 	return protocol.CompleteItem{
 		Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: "w", Incarnation: incarnation, AttemptID: t.AttemptID,
 		Result: p,
-		Eager:   &then,
+		Eager:  &eager,
 	}
 }
 
@@ -91,14 +91,16 @@ func TestARepeatedTurnGetsItsFirstAnswer(t *testing.T) {
 		a.fuses("w1")
 		// Another run of the same worker is as far, and its steps have the same numbers.
 		beside, then := a.first("beside", "w1")
-		a.send(along("w1"), turned(beside, "w1", protocol.EagerTask{
+		a.send(along("w1"), withEagerTask(beside, "w1", protocol.EagerTask{
 			SeenThrough: 2, At: then, Commands: []protocol.Command{greet()}, Slot: true,
 		}))
 		act, at := a.first("one", "w1")
 		if got := seqs(act.Unseen); !slices.Equal(got, []string{"ActivityScheduled"}) || act.Unseen[0].Seq != 2 {
 			t.Fatalf("the activity shows %v", got)
 		}
-		item := turned(act, "w1", protocol.EagerTask{SeenThrough: 2, At: at, Commands: []protocol.Command{greet()}, Slot: true})
+		item := withEagerTask(
+			act, "w1", protocol.EagerTask{SeenThrough: 2, At: at, Commands: []protocol.Command{greet()}, Slot: true},
+		)
 		before := a.store.Stats().Commits
 		first := a.send(along("w1"), item)
 		if first.Err != nil || !first.Recorded || first.Eager == nil || first.Eager.Next == nil {
@@ -145,7 +147,7 @@ func TestARepeatedTurnGetsItsFirstAnswer(t *testing.T) {
 		// Without a poll: that of the same process would lease the next activity again, because an app that has just
 		// started requeues tasks that the ended app leased and may not have delivered.
 		same("at the other app", two, nil, true)
-		out := two.send(along("w1"), turned(next, "w1", protocol.EagerTask{
+		out := two.send(along("w1"), withEagerTask(next, "w1", protocol.EagerTask{
 			SeenThrough: 4, At: first.Eager.StoreTime, Commands: []protocol.Command{done()},
 		}))
 		if out.Eager == nil || out.RunStatus != "completed" ||
@@ -239,7 +241,9 @@ func TestATurnThatDoesNotCountLeavesItsResult(t *testing.T) {
 		a.register("v")
 		a.fuses("w1")
 		act, at := a.first("one", "w1")
-		item := turned(act, "w1", protocol.EagerTask{SeenThrough: 2, At: at, Commands: []protocol.Command{greet()}, Slot: true})
+		item := withEagerTask(
+			act, "w1", protocol.EagerTask{SeenThrough: 2, At: at, Commands: []protocol.Command{greet()}, Slot: true},
+		)
 		if c.before != nil {
 			c.before(there)
 		}
@@ -292,7 +296,7 @@ func TestATurnWithoutCommands(t *testing.T) {
 	a := newApp(t)
 	a.fuses("w1")
 	act, at := a.first("one", "w1")
-	out := a.send(along("w1"), turned(act, "w1", protocol.EagerTask{SeenThrough: 2, At: at}))
+	out := a.send(along("w1"), withEagerTask(act, "w1", protocol.EagerTask{SeenThrough: 2, At: at}))
 	if out.Eager == nil || len(out.Eager.Events) > 0 || out.Eager.Next != nil || len(out.CreatedTaskIDs) > 0 {
 		t.Fatalf("the turn: %+v", out)
 	}
@@ -351,7 +355,7 @@ func TestTheNextActivityOfATurnGoesNoWayOfItsOwn(t *testing.T) {
 			}
 			next := along("w1")
 			next.Kinds, next.Free = work, map[protocol.TaskKind]int{protocol.KindWorkflow: 0, protocol.KindActivity: 0}
-			out := a.send(next, turned(act, "w1", then))
+			out := a.send(next, withEagerTask(act, "w1", then))
 			if out.Err != nil || out.Eager == nil {
 				t.Fatalf("the turn: %+v", out)
 			}
@@ -385,7 +389,7 @@ func TestARunOfManyStepsStarvesNoOlderTask(t *testing.T) {
 			if order = append(order, act.WorkflowID); act.WorkflowID != "long" {
 				a.taken(a.result(&protocol.Task{Activity: act}, "done"))
 			} else {
-				out := a.send(decisions, turned(act, "w1", protocol.EagerTask{
+				out := a.send(decisions, withEagerTask(act, "w1", protocol.EagerTask{
 					SeenThrough: seen, At: at, Commands: []protocol.Command{greet()}, Slot: true,
 				}))
 				if out.Eager == nil {
