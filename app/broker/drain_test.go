@@ -18,7 +18,7 @@ func (a *app) operate(verb string, t protocol.FleetTarget) protocol.FleetDrainSt
 }
 
 // withEagerTask polls once as a worker and returns the status of the poll.
-func (a *app) withEagerTask(worker, incarnation string, wait int64) protocol.PollStatus {
+func (a *app) turned(worker, incarnation string, wait int64) protocol.PollStatus {
 	a.t.Helper()
 	return must[protocol.PollResponse](a.t)(a.Poll(a.t.Context(), protocol.PollRequest{
 		WorkerID: worker, Incarnation: incarnation, Timeout: &wait, Kinds: []protocol.TaskKind{protocol.KindActivity},
@@ -49,7 +49,7 @@ func TestADrainSaidAtOneAppReachesTheWorkersOfAnother(t *testing.T) {
 			t.Fatal("there is a third activity")
 		}
 		open := make(chan protocol.PollStatus, 1)
-		go func() { open <- at.withEagerTask("w", "w1", 60) }()
+		go func() { open <- at.turned("w", "w1", 60) }()
 		at.eventually("a poll is held", func() bool {
 			waiting := 0
 			for _, q := range at.Dispatch().Queues() {
@@ -66,7 +66,7 @@ func TestADrainSaidAtOneAppReachesTheWorkersOfAnother(t *testing.T) {
 		if got := <-open; got != protocol.PollDraining {
 			t.Errorf("the open poll ends with %s", got)
 		}
-		if got := at.withEagerTask("w", "w1", 60); got != protocol.PollDraining {
+		if got := at.turned("w", "w1", 60); got != protocol.PollDraining {
 			t.Errorf("the next poll ends with %s", got)
 		}
 		beat := must[protocol.WorkerHeartbeatResponse](t)(at.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
@@ -108,14 +108,14 @@ func TestADrainSaidAtOneAppReachesTheWorkersOfAnother(t *testing.T) {
 		if at != said {
 			later = on(t, database)
 		}
-		if got := later.withEagerTask("w", "w1", 0); got != protocol.PollDraining {
+		if got := later.turned("w", "w1", 0); got != protocol.PollDraining {
 			t.Errorf("an app that came later gives %s", got)
 		}
 		if s := said.operate(protocol.FleetResume, protocol.FleetTarget{WorkerID: "w"}); s.Outcome != "resumed" {
 			t.Errorf("resumed: %+v", s)
 		}
 		said.operate(protocol.FleetResume, protocol.FleetTarget{WorkerID: "w"}) // again: nothing
-		at.eventually("the worker gets work again", func() bool { return at.withEagerTask("w", "w1", 1) == protocol.PollLeased })
+		at.eventually("the worker gets work again", func() bool { return at.turned("w", "w1", 1) == protocol.PollLeased })
 		audits := must[[]any](t)(func() ([]any, error) {
 			list, err := said.Audits(t.Context(), "default", false, 10)
 			var actions []any
@@ -153,12 +153,12 @@ func TestAFleetIsDrainedByGroupBuildAndRelease(t *testing.T) {
 			for worker, want := range map[string]protocol.PollStatus{
 				"x1": protocol.PollDraining, later: protocol.PollDraining, "y1": protocol.PollEmpty,
 			} {
-				if got := a.withEagerTask(worker, worker, 0); got != want {
+				if got := a.turned(worker, worker, 0); got != want {
 					t.Errorf("%s: %s gets %s, want %s", target.Text(), worker, got, want)
 				}
 			}
 			a.operate(protocol.FleetResume, target)
-			if got := a.withEagerTask("x1", "x1", 0); got != protocol.PollEmpty {
+			if got := a.turned("x1", "x1", 0); got != protocol.PollEmpty {
 				t.Errorf("%s resumed: %s", target.Text(), got)
 			}
 		}
@@ -286,7 +286,7 @@ func TestADrainsDeadlineAndEviction(t *testing.T) {
 		must[protocol.FleetDrainState](t)(a.Fleet().OperateFleet(t.Context(), protocol.FleetRequest{
 			FleetTarget: protocol.FleetTarget{WorkerID: "w"}, Verb: protocol.FleetEvict,
 		}))
-		if got := a.withEagerTask("w", "", 0); got != protocol.PollDraining {
+		if got := a.turned("w", "", 0); got != protocol.PollDraining {
 			t.Errorf("it polls: %s", got)
 		}
 		registered := func() bool {
@@ -313,7 +313,7 @@ func TestADrainsDeadlineAndEviction(t *testing.T) {
 		}
 		a.taken(a.result(task, "done"))
 		o.hired(a, "w", nil) // a live HTTP worker registers again: the drain still applies
-		if got := a.withEagerTask("w", "", 0); got != protocol.PollDraining || !registered() {
+		if got := a.turned("w", "", 0); got != protocol.PollDraining || !registered() {
 			t.Errorf("it comes back: %s", got)
 		}
 	})

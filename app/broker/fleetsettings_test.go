@@ -62,7 +62,7 @@ func TestSettingsSaidAtOneAppReachTheWorkersOfAnother(t *testing.T) {
 		}
 
 		ended := make(chan protocol.PollStatus, 1)
-		go func() { ended <- at.withEagerTask("w", "w1", 60) }()
+		go func() { ended <- at.turned("w", "w1", 60) }()
 		at.eventually("a poll is held", func() bool {
 			waiting := 0
 			for _, q := range at.Dispatch().Queues() {
