@@ -17,7 +17,7 @@ func (a *app) operate(verb string, t protocol.FleetTarget) protocol.FleetDrainSt
 	}))
 }
 
-// withEagerTask polls once as a worker and returns the status of the poll.
+// turned polls once as a worker and returns the status of the poll.
 func (a *app) turned(worker, incarnation string, wait int64) protocol.PollStatus {
 	a.t.Helper()
 	return must[protocol.PollResponse](a.t)(a.Poll(a.t.Context(), protocol.PollRequest{
