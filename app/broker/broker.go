@@ -175,8 +175,8 @@ func (b *Broker) Release() string { return b.opt.Release }
 // Dispatch returns the dispatcher, which holds waiting polls and publishes hints.
 func (b *Broker) Dispatch() *dispatch.Dispatch { return b.dispatch }
 
-// Presence returns the membership: the workers that are alive, as this app knows.
-func (b *Broker) Presence() *membership.Workers { return b.workers }
+// Membership returns the membership: the workers that are alive, as this app knows.
+func (b *Broker) Membership() *membership.Workers { return b.workers }
 
 // Fleet returns the operators' part: drains and settings of workers.
 func (b *Broker) Fleet() *fleet.Fleet { return b.fleet }

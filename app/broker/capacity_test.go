@@ -23,7 +23,7 @@ func TestCapacityCountsWorkersTheGateLetsWork(t *testing.T) {
 		join("older", "0.9.0", 40)
 		join("newer", "9.0.0", 500)
 		for name, at := range apps {
-			at.eventually("it looked which releases are served", func() bool { return len(at.Presence().Releases()) > 0 })
+			at.eventually("it looked which releases are served", func() bool { return len(at.Membership().Releases()) > 0 })
 			q := must[protocol.QueueState](t)(at.Queue(t.Context(), "", "default")).Admission
 			for kind, c := range map[string]protocol.TaskAdmission{"workflow": q.Workflow, "activity": q.Activity} {
 				if c.Slots != 3 || c.ActiveWorkers != 1 || c.AvailableSlots != 3 {

@@ -277,7 +277,7 @@ func (b *Broker) ClaimStatus(ctx context.Context, in protocol.ClaimRequest) (pro
 	})
 	if err == nil && s.LeaseOwner != nil {
 		namespace := transaction.NamespaceOrDefault(in.Namespace)
-		if there, e := b.workers.LookUpReach(ctx, namespace, *s.LeaseOwner); e != nil || !there {
+		if there, e := b.workers.IsVisible(ctx, namespace, *s.LeaseOwner); e != nil || !there {
 			s.LeaseOwner = nil // leased, to a worker that is no business of the caller's
 		}
 	}

@@ -162,7 +162,7 @@ func (b *Broker) commitOutcome(
 	transaction.Recheck(b.dispatch, o.Freed)
 	// Only a report that was accepted under its lease counts as a heartbeat, since any caller can send other reports.
 	if o.By.Owner == in.Owner {
-		b.workers.Credit(ctx, engine.WorkerKey{Namespace: o.Run.Namespace, ID: in.Owner}, o.By.Incarnation)
+		b.workers.RecordHolderHeartbeat(ctx, engine.WorkerKey{Namespace: o.Run.Namespace, ID: in.Owner}, o.By.Incarnation)
 	}
 	if len(o.Blamed) > 0 {
 		b.clearSuspects(ctx, o.Run.Namespace, o.Blamed)

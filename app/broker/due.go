@@ -19,14 +19,14 @@ func (b *Broker) Due(ctx context.Context, d store.Due) error {
 	var err error
 	switch d.Kind {
 	case store.DueRun:
-		err = b.workers.Lapse(ctx, d, func(l engine.Liveness) store.Transaction {
+		err = b.workers.ExpireLease(ctx, d, func(l engine.Liveness) store.Transaction {
 			needs := store.Keys{Runs: []string{d.Run}, AllTasks: true, Chain: true, Bound: true}
 			return transaction.UpdateRun("", d.Run, needs, engine.Due{
 				Liveness: l,
 			})
 		})
 	case store.DueActivity:
-		err = b.workers.Lapse(ctx, d, func(l engine.Liveness) store.Transaction {
+		err = b.workers.ExpireLease(ctx, d, func(l engine.Liveness) store.Transaction {
 			needs := store.Keys{Runs: []string{d.Run}, Activities: []int64{d.Seq}}
 			return transaction.UpdateRun("", d.Run, needs, engine.DueActivity{Seq: d.Seq, Liveness: l})
 		})

@@ -93,7 +93,7 @@ func (b *Broker) newEagerTask(
 			Namespace: by.Namespace, Queues: by.Queues, Kinds: []protocol.TaskKind{protocol.KindActivity},
 			Free: map[protocol.TaskKind]int{protocol.KindActivity: 1}, Max: 1, Lessee: lessee, Run: run,
 			Budget: budget,
-			Still:  func() bool { return b.workers.Is(by.Key(), by.Incarnation) },
+			Still:  func() bool { return b.workers.IsRegistered(by.Key(), by.Incarnation) },
 		})
 	}
 	return t

@@ -92,7 +92,7 @@ func (b *Broker) watchEnded(ctx context.Context) {
 		case <-sweep.C:
 			b.ended.sweep(time.Now())
 			b.polls.sweep(time.Now())
-			b.sticky.sweep(func(p store.Process) bool { return b.workers.Is(p.Worker, p.Incarnation) })
+			b.sticky.sweep(func(p store.Process) bool { return b.workers.IsRegistered(p.Worker, p.Incarnation) })
 			continue
 		case <-w.C:
 		}

@@ -77,7 +77,7 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 	}
 	r, err := transaction.Commit[renewed](ctx, b.store, beaten)
 	if err == nil {
-		b.workers.Credit(ctx, engine.WorkerKey{Namespace: in.Namespace, ID: in.Owner}, r.by.Incarnation)
+		b.workers.RecordHolderHeartbeat(ctx, engine.WorkerKey{Namespace: in.Namespace, ID: in.Owner}, r.by.Incarnation)
 		err = r.refused
 	}
 	if err != nil {
@@ -114,7 +114,7 @@ func (b *Broker) heartbeatWorkflow(
 	if err != nil {
 		return a, scope.hideDetails(err)
 	}
-	b.workers.Credit(ctx, engine.WorkerKey{Namespace: in.Namespace, ID: in.Owner}, o.By.Incarnation)
+	b.workers.RecordHolderHeartbeat(ctx, engine.WorkerKey{Namespace: in.Namespace, ID: in.Owner}, o.By.Incarnation)
 	a.Renewed, a.CanContinue, a.LeaseExpiresAt, a.RunStatus = true, true, o.Run.Task.Until, "running"
 	return a, nil
 }

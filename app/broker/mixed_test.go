@@ -208,7 +208,7 @@ func TestAnAppThatLeftIsMissedWhereItsWordWasLost(t *testing.T) {
 	served := func(want ...string) {
 		t.Helper()
 		for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-			releases := slices.Compact(slices.Sorted(slices.Values(stays.Presence().Releases())))
+			releases := slices.Compact(slices.Sorted(slices.Values(stays.Membership().Releases())))
 			if slices.Equal(releases, want) {
 				return
 			}

@@ -218,7 +218,7 @@ func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.Nam
 			break
 		}
 		for _, k := range c.Workers {
-			b.workers.Drop(k)
+			b.workers.Remove(k)
 		}
 		if err := b.deleteContents(ctx, c); err != nil {
 			return out, err

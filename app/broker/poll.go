@@ -81,7 +81,7 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 			case err != nil:
 				// Something may have been leased to this poll, and the worker does not know of it.
 				if errors.Is(err, store.ErrOutcome) {
-					b.workers.With(w.Key(), func(h *membership.TrackedWorker) { h.Unsure = time.Now() })
+					b.workers.With(w.Key(), func(h *membership.TrackedWorker) { h.UnknownPollAt = time.Now() })
 				}
 				return protocol.PollResponse{}, err
 			}
@@ -233,12 +233,12 @@ func drainingResponse() protocol.PollResponse {
 func (b *Broker) limitToOneTask(k engine.WorkerKey, kinds []protocol.TaskKind, returned bool) {
 	b.workers.With(k, func(h *membership.TrackedWorker) {
 		switch {
-		case returned && h.Narrow == nil:
-			h.Narrow = map[string]bool{pollSpace(kinds): true}
+		case returned && h.SingleTask == nil:
+			h.SingleTask = map[string]bool{pollSpace(kinds): true}
 		case returned:
-			h.Narrow[pollSpace(kinds)] = true
-		case len(h.Narrow) > 0:
-			delete(h.Narrow, pollSpace(kinds))
+			h.SingleTask[pollSpace(kinds)] = true
+		case len(h.SingleTask) > 0:
+			delete(h.SingleTask, pollSpace(kinds))
 		}
 	})
 }
@@ -246,7 +246,7 @@ func (b *Broker) limitToOneTask(k engine.WorkerKey, kinds []protocol.TaskKind, r
 // No more of a kind is waited for than the worker has slots, nor than the poll may carry.
 func (b *Broker) pollSpec(in protocol.PollRequest, w *engine.Worker) dispatch.Spec {
 	b.workers.With(w.Key(), func(h *membership.TrackedWorker) {
-		if len(h.Narrow) > 0 && h.Narrow[pollSpace(in.Kinds)] {
+		if len(h.SingleTask) > 0 && h.SingleTask[pollSpace(in.Kinds)] {
 			in.Max = 1
 		}
 	})
@@ -270,7 +270,7 @@ func (b *Broker) pollSpec(in protocol.PollRequest, w *engine.Worker) dispatch.Sp
 		Lessee: engine.Lessee{Worker: w, PollID: in.PollID, BuildID: build, App: app},
 		// The dispatcher calls Still under its lock when the poll enters. Otherwise a registration that ended, or a
 		// drain that began, after admission would leave a poll that never ends.
-		Still: func() bool { return b.workers.Takes(w) },
+		Still: func() bool { return b.workers.AcceptsTasks(w) },
 	}
 }
 
@@ -290,7 +290,7 @@ func (b *Broker) pollResponse(
 		refs[i] = refOf(l)
 	}
 	key := engine.WorkerKey{Namespace: transaction.NamespaceOrDefault(in.Namespace), ID: in.WorkerID}
-	b.workers.Gave(key)
+	b.workers.RecordLease(key)
 	b.limitToOneTask(key, in.Kinds, false)
 	undo := sync.OnceFunc(func() {
 		b.limitToOneTask(key, in.Kinds, true)

@@ -287,11 +287,11 @@ func (b *Broker) leasedBefore(
 	}
 	var last time.Time
 	b.workers.With(w.Key(), func(h *membership.TrackedWorker) {
-		if last = h.Adopted; h.Unsure.After(last) {
-			last = h.Unsure
+		if last = h.Adopted; h.UnknownPollAt.After(last) {
+			last = h.UnknownPollAt
 		}
 	})
-	if (last.IsZero() || time.Since(last) > pollRetention) && (w.Explicit || !b.workers.InCompany()) {
+	if (last.IsZero() || time.Since(last) > pollRetention) && (w.Explicit || !b.workers.HasOtherApps()) {
 		return protocol.PollResponse{}, nil
 	}
 	leased, err := b.leasedUnder(ctx, store.Process{Worker: w.Key(), Incarnation: w.Incarnation}, "", in.PollID, in.Kinds)

@@ -79,7 +79,7 @@ func (b *Broker) loadWorkers(ctx context.Context, ns, queue string) error {
 		mark := b.workers.Mark()
 		list, err := r.Workers(ctx, store.WorkerQuery{Namespace: ns, Queue: queue, Limit: 1000})
 		for _, w := range list {
-			b.workers.Learn(&w, mark)
+			b.workers.CacheRow(&w, mark)
 		}
 		return err
 	})

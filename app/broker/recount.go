@@ -197,7 +197,7 @@ func (b *Broker) countUsage(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		alone := !b.workers.InCompany()
+		alone := !b.workers.HasOtherApps()
 		if !alone { // the count may contain runs whose usage another app has not stored yet
 			sleep(ctx, settleTime-time.Since(begun))
 		}

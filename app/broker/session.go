@@ -56,7 +56,7 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 	if err != nil {
 		return protocol.SessionResponse{}, b.addSession(ctx, sk, err)
 	}
-	b.workers.Credit(ctx, key, s.Incarnation)
+	b.workers.RecordHolderHeartbeat(ctx, key, s.Incarnation)
 	status := 200
 	if outcome == "created" {
 		status = 201
@@ -137,7 +137,9 @@ func (b *Broker) sessionVerb(
 	if err != nil {
 		return protocol.SessionResponse{}, b.addSession(ctx, key, err)
 	}
-	b.workers.Credit(ctx, engine.WorkerKey{Namespace: key.Namespace, ID: in.WorkerID}, c.PreviousIncarnation)
+	b.workers.RecordHolderHeartbeat(
+		ctx, engine.WorkerKey{Namespace: key.Namespace, ID: in.WorkerID}, c.PreviousIncarnation,
+	)
 	if outcome == "released" || outcome == "closed" && !c.Session.Terminal {
 		b.evict.GaveUp(key)
 	}
@@ -169,7 +171,7 @@ func (b *Broker) releaseSuperseded(ctx context.Context, s *engine.Session) {
 		why := string(protocol.ReasonStaleSessionEpoch)
 		if dead {
 			worker := engine.WorkerKey{Namespace: s.Namespace, ID: a.Owner}
-			err = b.workers.LoseOvertaken(ctx, worker, a.Incarnation, why, ref)
+			err = b.workers.EndOvertaken(ctx, worker, a.Incarnation, why, ref)
 		} else {
 			err = transaction.Release(ctx, b.store, ref, why, false)
 		}

@@ -55,7 +55,9 @@ func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protoco
 		}
 		// One read is enough. If the store has no such worker either, the signal is accepted.
 		learned = true
-		if q := (engine.QueueKey{Namespace: u.head.Namespace, Name: u.head.Queue}); b.workers.AskAgain(q, time.Now()) {
+		if q := (engine.QueueKey{Namespace: u.head.Namespace, Name: u.head.Queue}); b.workers.ShouldReadWorkers(
+			q, time.Now(),
+		) {
 			if err := b.loadWorkers(ctx, q.Namespace, q.Name); err != nil {
 				return protocol.CommandReceipt{}, err
 			}

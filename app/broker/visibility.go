@@ -50,7 +50,7 @@ func (s visibility) checkOwner() error {
 	if s.caller == nil {
 		return nil
 	}
-	if err := s.b.workers.Reaches(s.ctx, s.ns, s.holder); protocol.ReasonOf(err) == protocol.ReasonWorkerNotFound {
+	if err := s.b.workers.CheckVisible(s.ctx, s.ns, s.holder); protocol.ReasonOf(err) == protocol.ReasonWorkerNotFound {
 		return s.notFound()
 	} else if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (s visibility) hideDetails(err error) error {
 	}
 	// Only a refusal needs these reads, so an accepted completion costs nothing.
 	if owner, named := e.Details["lease_owner"].(string); named && owner != "" {
-		if there, e := s.b.workers.LookUpReach(s.ctx, s.ns, owner); e != nil || !there {
+		if there, e := s.b.workers.IsVisible(s.ctx, s.ns, owner); e != nil || !there {
 			return s.notFound()
 		}
 	}
@@ -176,7 +176,7 @@ func (b *Broker) queueOf(ctx context.Context, run string, seq int64) (queue stri
 
 // checkSessionWorker refuses a verb on a session in the name of a worker its caller may not speak for.
 func (b *Broker) checkSessionWorker(ctx context.Context, ns, worker string) error {
-	if err := b.workers.Reaches(ctx, ns, worker); protocol.ReasonOf(err) == protocol.ReasonWorkerNotFound {
+	if err := b.workers.CheckVisible(ctx, ns, worker); protocol.ReasonOf(err) == protocol.ReasonWorkerNotFound {
 		return transaction.SessionNotFound()
 	} else if err != nil {
 		return err
@@ -202,7 +202,7 @@ func (b *Broker) hideSession(ctx context.Context, key engine.SessionKey, refusal
 		return err
 	}
 	// The scope of the caller restricts the owner's worker; the session itself belongs to the namespace.
-	there, err := b.workers.LookUpReach(ctx, key.Namespace, s.Owner)
+	there, err := b.workers.IsVisible(ctx, key.Namespace, s.Owner)
 	if protocol.ReasonOf(err) == protocol.ReasonWorkerNotFound || err == nil && !there {
 		return transaction.SessionNotFound()
 	}

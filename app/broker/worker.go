@@ -119,7 +119,7 @@ func (b *Broker) Deregister(ctx context.Context, in protocol.DeregisterRequest) 
 func (b *Broker) WorkerHeartbeat(
 	ctx context.Context, in protocol.WorkerHeartbeat,
 ) (protocol.WorkerHeartbeatResponse, error) {
-	w, err := b.workers.Beat(ctx, in)
+	w, err := b.workers.Heartbeat(ctx, in)
 	if err != nil {
 		return protocol.WorkerHeartbeatResponse{}, err
 	}

@@ -148,7 +148,7 @@ func (p *Server) assemble() {
 	}
 	p.budget = budget.New(o.Bytes)
 	p.peers = workerconn.New(p.broker, workerconn.Options{
-		Release: o.Release, Workers: p.broker.Presence(), Revalidate: p.revalidate, Allow: p.allow, Settings: p.settings,
+		Release: o.Release, Workers: p.broker.Membership(), Revalidate: p.revalidate, Allow: p.allow, Settings: p.settings,
 		Fleet: p.broker.Fleet().FleetWide, Hub: &p.dispatch.Hub, Log: o.Log,
 	})
 	requests := httpapi.NewMetrics(registry)
@@ -160,7 +160,7 @@ func (p *Server) assemble() {
 	})
 	p.broker.SetNotices(p.peers)
 	workers := workerapi.New(workerapi.Options{
-		Verbs: p.broker, Claims: p.broker, Workers: p.broker.Presence(), Auth: p.auth, Log: o.Log,
+		Verbs: p.broker, Claims: p.broker, Workers: p.broker.Membership(), Auth: p.auth, Log: o.Log,
 		Observe: requests.Observe, Settings: p.peers.WorkerSettings, HasNamespace: p.broker.HasNamespace,
 		MaxPolls: o.MaxPolls, Budget: p.budget, Unknown: requests.Unknown,
 	})

@@ -47,7 +47,7 @@ func (v *View) Workers(ctx context.Context, ns, queue, status string) ([]protoco
 		for i := range rows {
 			h, ok := known[rows[i].Key()]
 			if !ok { // nobody has heard it: its row is all that is known
-				h = membership.Read(&rows[i])
+				h = membership.TrackRow(&rows[i])
 			}
 			if !rows[i].Left.IsZero() && held[rows[i].ID].Leases == 0 {
 				continue // it has left and holds nothing: its row goes soon

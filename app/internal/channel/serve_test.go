@@ -56,5 +56,5 @@ func authenticate(valid chan bool) channel.Authenticate {
 	}
 }
 
-func (nothing) Reaches(context.Context, string, string) error { return nil }
-func (nothing) Gated(string, string) bool                     { return false }
+func (nothing) CheckVisible(context.Context, string, string) error { return nil }
+func (nothing) Gated(string, string) bool                          { return false }

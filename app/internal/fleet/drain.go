@@ -179,11 +179,11 @@ func (f *Fleet) Watch(ctx context.Context) {
 			}
 			d := f.workers.DrainOf(h.Worker)
 			every := drainLook
-			if h.Emptied { // but a claim may have been on its way
+			if h.HadNoLeases { // but a claim may have been on its way
 				every = drainAgain
 			}
 			sent := h.SentIntent != protocol.IntentWork
-			if sent != (d != nil) || sent && time.Since(h.Looked) >= every {
+			if sent != (d != nil) || sent && time.Since(h.LeasesCheckedAt) >= every {
 				spaces[k.Namespace] = append(spaces[k.Namespace], k)
 			}
 			if d != nil && d.Evict && h.SentIntent == protocol.IntentLeave {
@@ -231,7 +231,7 @@ func (f *Fleet) intend(k engine.WorkerKey, h membership.TrackedWorker, i protoco
 			changed = false
 			return
 		}
-		now.Looked, now.Emptied, now.SentIntent = time.Now(), !has, i
+		now.LeasesCheckedAt, now.HadNoLeases, now.SentIntent = time.Now(), !has, i
 		if changed {
 			now.SentIntentAt = time.Now()
 		}

@@ -31,7 +31,7 @@ func (ws *Workers) announce(
 			beside = append(beside, func(now time.Time) engine.Worker { return ws.row(now, alive) })
 		}
 		first := unstored[:min(len(unstored), aliveAtOnce)]
-		now, err := ws.storeSigns(ctx, first, beside...)
+		now, err := ws.storeHeartbeatRows(ctx, first, beside...)
 		if err != nil {
 			return nil, err
 		}
@@ -109,16 +109,16 @@ func (ws *Workers) Withdraw(ctx context.Context) error {
 	return err
 }
 
-// InCompany reports whether another app uses the database, or did when the oldest poll that a worker may still repeat
-// was answered.
-func (ws *Workers) InCompany() bool {
-	until := ws.company.Load()
+// HasOtherApps reports whether another app uses the database, or did when the oldest poll that a worker may still
+// repeat was answered.
+func (ws *Workers) HasOtherApps() bool {
+	until := ws.otherAppsUntil.Load()
 	return ws.opt.Shared && (until == 0 || time.Now().UnixNano() < until)
 }
 
-// metApps notes until when the other apps are believed to be alive.
-func (ws *Workers) metApps(apps map[string]time.Time) {
-	last := ws.company.Load()
+// updateApps notes until when the other apps are believed to be alive.
+func (ws *Workers) updateApps(apps map[string]time.Time) {
+	last := ws.otherAppsUntil.Load()
 	if last == 0 { // this app knew no other; apps that ended before are detected by their workers that come here
 		last = ws.started.UnixNano()
 	}
@@ -127,5 +127,5 @@ func (ws *Workers) metApps(apps map[string]time.Time) {
 			last = max(last, until.Add(ws.opt.PollKept).UnixNano())
 		}
 	}
-	ws.company.Store(last)
+	ws.otherAppsUntil.Store(last)
 }

@@ -42,7 +42,7 @@ func (ws *Workers) sameDefinitions(old, next *engine.Worker, now time.Time) erro
 
 // works reports whether a registered worker is alive, as far as this app knows, and does not drain.
 func (ws *Workers) works(w *engine.Worker, now time.Time) bool {
-	h := Read(w)
+	h := TrackRow(w)
 	ws.With(w.Key(), func(known *TrackedWorker) {
 		if known.Worker.Incarnation == w.Incarnation && !known.At.IsZero() {
 			h = *known

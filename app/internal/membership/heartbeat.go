@@ -45,29 +45,29 @@ func (ws *Workers) storeSoon() {
 	}
 }
 
-// Credit records a heartbeat of the process that holds a task or a session, after a request under its lease was
-// accepted.
-func (ws *Workers) Credit(ctx context.Context, k engine.WorkerKey, incarnation string) {
+// RecordHolderHeartbeat records a heartbeat of the process that holds a task or a session, after a request under its
+// lease was accepted.
+func (ws *Workers) RecordHolderHeartbeat(ctx context.Context, k engine.WorkerKey, incarnation string) {
 	if k.ID == "" || incarnation == "" {
 		return
 	}
 	if ws.Get(k) == nil {
-		if _, err := ws.standing(ctx, k); err != nil { // connected to another app, or before a restart
+		if _, err := ws.active(ctx, k); err != nil { // connected to another app, or before a restart
 			return
 		}
 	}
 	ws.recordHeartbeatOf(k, incarnation)
-	ws.Gave(k)
+	ws.RecordLease(k)
 }
 
-// Gave records that a worker acquired a lease. If Closely becomes true by it, the worker's row is updated at once.
-// Otherwise, if the worker and this app died together now, the other apps would treat the worker as alive for up to
-// StoreAlive.
-func (ws *Workers) Gave(k engine.WorkerKey) {
+// RecordLease records that a worker acquired a lease. If StoresEachHeartbeat becomes true by it, the worker's row is
+// updated at once. Otherwise, if the worker and this app died together now, the other apps would treat the worker as
+// alive for up to StoreAlive.
+func (ws *Workers) RecordLease(k engine.WorkerKey) {
 	unstored := false
 	ws.With(k, func(h *TrackedWorker) {
-		h.Gave = time.Now()
-		unstored = ws.opt.Shared && h.Closely(ws.opt.HTTPLease) && !h.Close
+		h.LastLeaseAt = time.Now()
+		unstored = ws.opt.Shared && h.StoresEachHeartbeat(ws.opt.HTTPLease) && !h.StoresEach
 	})
 	if unstored {
 		ws.storeSoon()
@@ -77,7 +77,7 @@ func (ws *Workers) Gave(k engine.WorkerKey) {
 // Current returns the registration of a worker. It refuses callers of a superseded incarnation, and callers whose token
 // is not allowed to act for the worker.
 func (ws *Workers) Current(ctx context.Context, key engine.WorkerKey, incarnation string) (*engine.Worker, error) {
-	w, err := ws.standing(ctx, key)
+	w, err := ws.active(ctx, key)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (ws *Workers) Current(ctx context.Context, key engine.WorkerKey, incarnatio
 		return nil, transaction.WorkerNotFound(key.ID)
 	}
 	if !stored.Left.IsZero() {
-		return nil, left(stored)
+		return nil, deregistered(stored)
 	}
 	if incarnation != "" && incarnation != stored.Incarnation {
 		return nil, transaction.StaleWorker(key.ID)
@@ -160,10 +160,10 @@ func (ws *Workers) withDrainState(k engine.WorkerKey, note func(*TrackedWorker))
 	}
 }
 
-// Beat records a worker's heartbeat request with the state in it (drain, machine, slots, process), and returns the
-// worker's registration. The heartbeat is stored before Beat returns if the drain state changed, if it is the first
-// heartbeat request of the worker, or if Closely is true.
-func (ws *Workers) Beat(ctx context.Context, in protocol.WorkerHeartbeat) (*engine.Worker, error) {
+// Heartbeat records a worker's heartbeat request with the state in it (drain, machine, slots, process), and returns the
+// worker's registration. The heartbeat is stored before Heartbeat returns if the drain state changed, if it is the
+// first heartbeat request of the worker, or if StoresEachHeartbeat is true.
+func (ws *Workers) Heartbeat(ctx context.Context, in protocol.WorkerHeartbeat) (*engine.Worker, error) {
 	if in.WorkerID == "" {
 		return nil, protocol.Invalid("worker_id", "is missing")
 	}
@@ -178,7 +178,7 @@ func (ws *Workers) Beat(ctx context.Context, in protocol.WorkerHeartbeat) (*engi
 		keep = h.DrainUnstored // the other apps, and this one after a restart, read the drain state from the row
 		h.RecordHeartbeat()
 		h.Draining = in.Draining
-		if !in.Told && !h.Missed() {
+		if !in.Told && !h.SendsHeartbeats() {
 			h.Beats, keep = true, true // after a restart, this app reads Beats from the row
 		}
 		if len(in.Machine) > 0 {
@@ -190,7 +190,7 @@ func (ws *Workers) Beat(ctx context.Context, in protocol.WorkerHeartbeat) (*engi
 		if len(in.Process) > 0 {
 			h.Process = in.Process
 		}
-		if ws.opt.Shared && h.Closely(ws.opt.HTTPLease) {
+		if ws.opt.Shared && h.StoresEachHeartbeat(ws.opt.HTTPLease) {
 			keep = true
 		}
 		overdue = ws.overdue(h)
@@ -206,7 +206,7 @@ func (ws *Workers) Beat(ctx context.Context, in protocol.WorkerHeartbeat) (*engi
 		ws.storeSoon()
 	}
 	if !w.Explicit && len(in.Slots) > 0 {
-		if err := ws.freeLost(ctx, w); err != nil && ctx.Err() == nil {
+		if err := ws.returnUndelivered(ctx, w); err != nil && ctx.Err() == nil {
 			store.Warn(&ws.log, err).Str("worker_id", w.ID).Msg("failed to release tasks leased by a dead app; they expire with their leases")
 		}
 	}

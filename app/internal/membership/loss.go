@@ -15,8 +15,8 @@ import (
 // The end of a process is noticed in four ways: another process registers under its ID, an operator removes it, its
 // heartbeats stop, or one of its leases expires. The first of them judges all tasks of the process.
 
-// lose ends the deliveries of a lost process, and returns their number.
-func (ws *Workers) lose(ctx context.Context, l transaction.Loss) (transaction.LossResult, error) {
+// endProcess ends the deliveries of a lost process, and returns their number.
+func (ws *Workers) endProcess(ctx context.Context, l transaction.Loss) (transaction.LossResult, error) {
 	l.Limit = ws.opt.MaxBlamed
 	lost, err := transaction.EndLostDeliveries(ctx, ws.store, l)
 	if lost != (transaction.LossResult{}) {
@@ -30,9 +30,9 @@ func (ws *Workers) lose(ctx context.Context, l transaction.Loss) (transaction.Lo
 	return lost, err
 }
 
-// loseProcesses ends the deliveries of those processes of a worker that of selects. Deliveries that died rejects were
+// endProcesses ends the deliveries of those processes of a worker that of selects. Deliveries that died rejects were
 // leased after the end of the process; they never reached it and are only returned.
-func (ws *Workers) loseProcesses(
+func (ws *Workers) endProcesses(
 	ctx context.Context, key engine.WorkerKey, why string, died func(store.TaskRef) bool, of func(incarnation string) bool,
 ) (all, flows int, err error) {
 	leases, err := transaction.ProcessLeases(ctx, ws.store, key)
@@ -49,7 +49,7 @@ func (ws *Workers) loseProcesses(
 				l.Tasks = append(l.Tasks, ref)
 			}
 		}
-		lost, err := ws.lose(ctx, l)
+		lost, err := ws.endProcess(ctx, l)
 		all, flows = all+lost.Ended, flows+lost.Flows
 		if err != nil {
 			return all, flows, err
@@ -62,9 +62,9 @@ func (ws *Workers) loseProcesses(
 	return all + more, flows + ofThem, err
 }
 
-// judgeEnded ends the expired deliveries of a lost process if err is engine.ProcessEnded, and reports whether it is.
-// Deliveries with unexpired leases stay leased.
-func (ws *Workers) judgeEnded(ctx context.Context, err error) (bool, error) {
+// judgeEndedProcess ends the expired deliveries of a lost process if err is engine.ProcessEnded, and reports whether it
+// is. Deliveries with unexpired leases stay leased.
+func (ws *Workers) judgeEndedProcess(ctx context.Context, err error) (bool, error) {
 	var ended *engine.ProcessEnded
 	if !errors.As(err, &ended) {
 		return false, nil
@@ -74,33 +74,33 @@ func (ws *Workers) judgeEnded(ctx context.Context, err error) (bool, error) {
 	if err != nil {
 		return true, err
 	}
-	_, err = ws.lose(ctx, transaction.Loss{
+	_, err = ws.endProcess(ctx, transaction.Loss{
 		Worker: key, Incarnation: ended.Incarnation, Why: engine.LeaseExpired, Expired: true,
 		Tasks: leases[ended.Incarnation],
 	})
 	return true, err
 }
 
-// LoseOvertaken ends deliveries of a lost process whose session another worker holds. The other deliveries of the
+// EndOvertaken ends deliveries of a lost process whose session another worker holds. The other deliveries of the
 // process end when their leases expire.
-func (ws *Workers) LoseOvertaken(
+func (ws *Workers) EndOvertaken(
 	ctx context.Context, key engine.WorkerKey, incarnation, why string, refs ...store.TaskRef,
 ) error {
 	leases, err := transaction.ProcessLeases(ctx, ws.store, key)
 	if err != nil {
 		return err
 	}
-	_, err = ws.lose(ctx, transaction.Loss{
+	_, err = ws.endProcess(ctx, transaction.Loss{
 		Worker: key, Incarnation: incarnation, Why: why, Tasks: leases[incarnation], Expired: true, Now: refs,
 	})
 	return err
 }
 
-// loseUnheard ends the deliveries of a silent process, except for activities that sent a heartbeat since then.
-func (ws *Workers) loseUnheard(
+// endSilent ends the deliveries of a silent process, except for activities that sent a heartbeat since then.
+func (ws *Workers) endSilent(
 	ctx context.Context, key engine.WorkerKey, incarnation string, refs []store.TaskRef, since history.Time,
 ) error {
-	_, err := ws.lose(ctx, transaction.Loss{
+	_, err := ws.endProcess(ctx, transaction.Loss{
 		Worker: key, Incarnation: incarnation, Why: engine.ReasonOrphaned, Tasks: refs, UnlessHeartbeat: since,
 	})
 	return err

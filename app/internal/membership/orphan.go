@@ -15,9 +15,9 @@ type Orphans struct {
 	Gone time.Time // when one of them will have been silent for too long; zero: there is none
 }
 
-// Met compares the live apps with those of the last call, and reports whether an app has ended: the workers of this app
-// may have died with it.
-func (o *Orphans) Met(own string, alive map[string]time.Time) (fell bool) {
+// Update compares the live apps with those of the last call, and reports whether an app has ended: the workers of this
+// app may have died with it.
+func (o *Orphans) Update(own string, alive map[string]time.Time) (fell bool) {
 	o.Gone = time.Time{}
 	var apps []string
 	for id, until := range alive {
@@ -43,25 +43,25 @@ func (o *Orphans) Others(own string, w *engine.Worker) bool {
 	return w.HeardBy != own && slices.Contains(o.apps, w.HeardBy)
 }
 
-// Leave records a worker of an ended app and the time to check it, unless this app has heartbeats of the worker or
-// monitors it. A repeated call replaces the time: another app may have received heartbeats since and ended too.
-func (r *Registry) Leave(w *engine.Worker, lookAt time.Time) {
+// TrackOrphan records a worker of an ended app and the time to check it, unless this app has heartbeats of the worker
+// or monitors it. A repeated call replaces the time: another app may have received heartbeats since and ended too.
+func (r *Registry) TrackOrphan(w *engine.Worker, lookAt time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if h := r.known[w.Key()]; h != nil && !h.Left && !(h.At.IsZero() && h.LookAt.IsZero()) {
+	if h := r.known[w.Key()]; h != nil && !h.Orphaned && !(h.At.IsZero() && h.CheckAt.IsZero()) {
 		return
 	}
-	h := Read(w)
-	h.LookAt, h.Left, h.Beats = lookAt, true, w.HeartbeatAt.After(w.RegisteredAt.Time) && w.HeardBy == ""
+	h := TrackRow(w)
+	h.CheckAt, h.Orphaned, h.Beats = lookAt, true, w.HeartbeatAt.After(w.RegisteredAt.Time) && w.HeardBy == ""
 	r.known[w.Key()] = &h
 }
 
-// AnyLeft reports whether there are recorded workers of ended apps.
-func (r *Registry) AnyLeft() bool {
+// AnyOrphaned reports whether there are recorded workers of ended apps.
+func (r *Registry) AnyOrphaned() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, h := range r.known {
-		if h.Left {
+		if h.Orphaned {
 			return true
 		}
 	}

@@ -59,7 +59,7 @@ func (ws *Workers) Register(
 					return store.Writes{}, transaction.StaleWorker(key.ID)
 				}
 				if !old.Left.IsZero() && old.Incarnation == next.Incarnation && namesProcess(old) {
-					return store.Writes{}, left(old)
+					return store.Writes{}, deregistered(old)
 				}
 				if err := ws.sameDefinitions(old, &next, now); err != nil {
 					return store.Writes{}, err
@@ -94,7 +94,7 @@ func (ws *Workers) Register(
 	ws.With(key, func(h *TrackedWorker) {
 		h.Adopted, h.StoredAt, h.Stored = time.Time{}, time.Now(), h.At
 		if fresh {
-			h.Gave = time.Time{}
+			h.LastLeaseAt = time.Time{}
 		}
 	})
 	if changed {
@@ -109,19 +109,19 @@ func (ws *Workers) Register(
 		HeartbeatInterval: int64(ws.opt.Heartbeat.Seconds()),
 	}
 	if superseded {
-		lost := diedWith(stored)
-		a.Redelivered, _, err = ws.loseProcesses(ctx, key, restarted, lost, func(incarnation string) bool {
+		lost := leasedBefore(stored)
+		a.Redelivered, _, err = ws.endProcesses(ctx, key, restarted, lost, func(incarnation string) bool {
 			return incarnation != stored.Incarnation
 		})
 	} else if in.Held != nil && in.Incarnation != "" {
-		a.Redelivered, err = ws.freeUnheld(ctx, key, in.Incarnation, *in.Held)
+		a.Redelivered, err = ws.returnUnknownLeases(ctx, key, in.Incarnation, *in.Held)
 	}
 	return a, err
 }
 
-// freeUnheld undoes the leases of a worker's process that it does not know of: their tasks were on their way when its
-// app died or its connection broke. Nothing of them was begun.
-func (ws *Workers) freeUnheld(
+// returnUnknownLeases undoes the leases of a worker's process that it does not know of: their tasks were on their way
+// when its app died or its connection broke. Nothing of them was begun.
+func (ws *Workers) returnUnknownLeases(
 	ctx context.Context, key engine.WorkerKey, incarnation string, held []string,
 ) (freed int, err error) {
 	var refs []store.TaskRef
@@ -164,17 +164,17 @@ func revised(old, next *engine.Worker) bool {
 // restarted is the reason of a lease that ended because another process superseded its holder.
 const restarted = "worker_restarted"
 
-// left returns the error for a deregistered worker. A worker with incarnations must restart; other workers register
-// again.
-func left(w *engine.Worker) error {
+// deregistered returns the error for a deregistered worker. A worker with incarnations must restart; other workers
+// register again.
+func deregistered(w *engine.Worker) error {
 	if namesProcess(w) {
 		return protocol.Refuse(protocol.ReasonStaleRegistration, "worker %s was removed", w.ID).
 			With("poll_status", string(protocol.ReasonStaleRegistration))
 	}
-	return unregistered(w.ID)
+	return notRegistered(w.ID)
 }
 
-func unregistered(worker string) error {
+func notRegistered(worker string) error {
 	return protocol.Refuse(protocol.ReasonWorkerNotRegistered, "worker %s is not registered", worker).
 		With("worker_id", worker)
 }
@@ -257,15 +257,15 @@ func checkRegistration(in protocol.RegisterRequest, w *engine.Worker) error {
 	return nil
 }
 
-// diedWith selects the deliveries that died with a superseded process: those leased before the new registration,
+// leasedBefore selects the deliveries that died with a superseded process: those leased before the new registration,
 // whichever app handles them first. Later leases are no evidence of a loss.
-func diedWith(now *engine.Worker) func(store.TaskRef) bool {
+func leasedBefore(now *engine.Worker) func(store.TaskRef) bool {
 	return func(r store.TaskRef) bool { return !r.LeasedAt.After(now.RegisteredAt.Time) }
 }
 
-// returned classifies deliveries of a clean exit, which are no losses; died classifies all as losses.
-func returned(store.TaskRef) bool { return false }
-func died(store.TaskRef) bool     { return true }
+// noLoss classifies deliveries of a clean exit, which are no losses; died classifies all as losses.
+func noLoss(store.TaskRef) bool  { return false }
+func allLost(store.TaskRef) bool { return true }
 
 // SDK returns the SDK and version of a worker's registration; empty if the worker is not registered.
 func (ws *Workers) SDK(ctx context.Context, ns, worker string) string {
@@ -276,11 +276,11 @@ func (ws *Workers) SDK(ctx context.Context, ns, worker string) string {
 	return w.SDKVersion
 }
 
-// standing returns an active registration: from memory, else from its row.
-func (ws *Workers) standing(ctx context.Context, key engine.WorkerKey) (*engine.Worker, error) {
+// active returns an active registration: from memory, else from its row.
+func (ws *Workers) active(ctx context.Context, key engine.WorkerKey) (*engine.Worker, error) {
 	w, err := ws.Known(ctx, key)
 	if err == nil && !w.Left.IsZero() {
-		return nil, left(w)
+		return nil, deregistered(w)
 	}
 	return w, err
 }
@@ -306,7 +306,7 @@ func (ws *Workers) Stored(ctx context.Context, key engine.WorkerKey) (*engine.Wo
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, unregistered(key.ID)
+		return nil, notRegistered(key.ID)
 	}
 	return &w, err
 }

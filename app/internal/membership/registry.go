@@ -81,11 +81,11 @@ func (r *Registry) Put(w *engine.Worker) {
 		h.Draining, h.DrainUnstored = w.Status == protocol.WorkerDraining, false
 	}
 	if h.Worker != nil && h.Worker.Incarnation != w.Incarnation {
-		h.Beats, h.Adopted, h.Gave, h.Rested = false, time.Time{}, time.Time{}, nil
-		h.SentIntent, h.Looked, h.Emptied = protocol.IntentWork, time.Time{}, false
+		h.Beats, h.Adopted, h.LastLeaseAt, h.IdleAt = false, time.Time{}, time.Time{}, nil
+		h.SentIntent, h.LeasesCheckedAt, h.HadNoLeases = protocol.IntentWork, time.Time{}, false
 	}
 	h.Worker, h.signals, h.StoredAt, h.Stored = w, w.Declares("signals"), time.Time{}, time.Time{}
-	h.Close, h.Exact = false, false
+	h.StoresEach, h.ExactExpiry = false, false
 }
 
 // PutRead is Put for a row that was read after mark. It does nothing if a registration has ended since, which may be
@@ -103,9 +103,9 @@ func (r *Registry) Mark() uint64 {
 	return r.drops
 }
 
-// Learn caches a worker of another app from its row, which was read after mark; state from heartbeats at this app takes
-// precedence.
-func (r *Registry) Learn(w *engine.Worker, mark uint64) {
+// CacheRow caches a worker of another app from its row, which was read after mark; state from heartbeats at this app
+// takes precedence.
+func (r *Registry) CacheRow(w *engine.Worker, mark uint64) {
 	known := false
 	r.With(w.Key(), func(h *TrackedWorker) { known = !h.At.IsZero() && h.Worker.Incarnation == w.Incarnation })
 	if !known && w.Left.IsZero() {
@@ -113,8 +113,8 @@ func (r *Registry) Learn(w *engine.Worker, mark uint64) {
 	}
 }
 
-// Gone removes a deregistered process from memory.
-func (r *Registry) Gone(p store.Process) {
+// RemoveProcess removes a deregistered process from memory.
+func (r *Registry) RemoveProcess(p store.Process) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drops++
@@ -123,14 +123,14 @@ func (r *Registry) Gone(p store.Process) {
 	}
 }
 
-// Is reports whether a process is the registered one, as far as this app knows.
-func (r *Registry) Is(k engine.WorkerKey, incarnation string) bool {
+// IsRegistered reports whether a process is the registered one, as far as this app knows.
+func (r *Registry) IsRegistered(k engine.WorkerKey, incarnation string) bool {
 	w := r.Get(k)
 	return w != nil && w.Incarnation == incarnation
 }
 
-// Takes reports whether a process is the registered incarnation and does not drain, as far as this app knows.
-func (r *Registry) Takes(w *engine.Worker) (takes bool) {
+// AcceptsTasks reports whether a process is the registered incarnation and does not drain, as far as this app knows.
+func (r *Registry) AcceptsTasks(w *engine.Worker) (takes bool) {
 	r.With(w.Key(), func(h *TrackedWorker) { takes = h.Worker.Incarnation == w.Incarnation && !h.Draining })
 	return takes && r.DrainOf(w) == nil
 }
@@ -145,8 +145,8 @@ func (r *Registry) Get(k engine.WorkerKey) *engine.Worker {
 	return nil
 }
 
-// Drop forgets a worker, whatever its process.
-func (r *Registry) Drop(k engine.WorkerKey) {
+// Remove forgets a worker, whatever its process.
+func (r *Registry) Remove(k engine.WorkerKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drops++
@@ -164,7 +164,7 @@ func (r *Registry) Swap(k engine.WorkerKey, known, other *engine.Worker) {
 	r.drops++
 	delete(r.known, k)
 	if other != nil {
-		h := Read(other)
+		h := TrackRow(other)
 		r.known[k] = &h
 	}
 }

@@ -30,13 +30,13 @@ func TestARowReadBeforeAnEndIsNotRemembered(t *testing.T) {
 	r := New(Options{Alive: time.Minute, Shared: true})
 	r.Put(process("1"))
 	before := r.Mark()
-	r.Gone(store.Process{Worker: key, Incarnation: "1"})
+	r.RemoveProcess(store.Process{Worker: key, Incarnation: "1"})
 	r.PutRead(process("1"), before)
-	r.Learn(process("1"), before)
+	r.CacheRow(process("1"), before)
 	if got := known(r); got != "nobody" {
 		t.Errorf("known is %s", got)
 	}
-	r.Learn(process("2"), r.Mark())
+	r.CacheRow(process("2"), r.Mark())
 	if got := known(r); got != "2" {
 		t.Errorf("of a row read since: %s", got)
 	}
@@ -45,7 +45,7 @@ func TestARowReadBeforeAnEndIsNotRemembered(t *testing.T) {
 // What ends one process leaves a later one of that name alone.
 func TestTheEndOfAProcessLeavesALaterOneAlone(t *testing.T) {
 	for name, end := range map[string]func(*Registry){
-		"gone":    func(r *Registry) { r.Gone(store.Process{Worker: key, Incarnation: "1"}) },
+		"gone":    func(r *Registry) { r.RemoveProcess(store.Process{Worker: key, Incarnation: "1"}) },
 		"swapped": func(r *Registry) { r.Swap(key, process("1"), nil) },
 		"missed":  func(r *Registry) { r.Forget(key, TrackedWorker{Worker: process("1")}) },
 	} {
@@ -113,11 +113,11 @@ func TestWhoIsLookedForWhenAnAppIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o Orphans
 		soon, later := time.Now().Add(time.Minute), time.Now().Add(time.Hour)
-		o.Met("own", map[string]time.Time{"own": soon, "x": later, "y": soon.Add(time.Second)})
+		o.Update("own", map[string]time.Time{"own": soon, "x": later, "y": soon.Add(time.Second)})
 		if !o.Due.IsZero() || !o.Gone.Equal(soon.Add(time.Second)) {
 			t.Errorf("with all there: due %v, gone %v", o.Due, o.Gone)
 		}
-		o.Met("own", map[string]time.Time{"own": soon, "x": later})
+		o.Update("own", map[string]time.Time{"own": soon, "x": later})
 		if !o.Due.Equal(time.Now()) || !o.Gone.Equal(later) {
 			t.Errorf("without one: due %v, gone %v", o.Due, o.Gone)
 		}
@@ -131,7 +131,7 @@ func TestWhichQueuesAreServed(t *testing.T) {
 	if got := r.Served(); !slices.Equal(got, []engine.QueueKey{{Namespace: "default", Name: "main"}}) {
 		t.Errorf("served are %v", got)
 	}
-	r.Drop(key)
+	r.Remove(key)
 	if got := r.Served(); len(got) > 0 {
 		t.Errorf("of nobody: %v", got)
 	}

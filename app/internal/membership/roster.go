@@ -43,7 +43,7 @@ func (r *Registry) Roster(ctx context.Context, from store.Reader, ns string) (Ro
 			all[w.Key()] = h
 			continue
 		}
-		h := Read(w)
+		h := TrackRow(w)
 		h.Gate = r.gatedElsewhere(w)
 		all[w.Key()] = h
 	}

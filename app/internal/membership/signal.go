@@ -7,9 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 )
 
-// learnEvery is the minimum interval at which signals for a type without known workers cause reads of other apps'
+// readInterval is the minimum interval at which signals for a type without known workers cause reads of other apps'
 // registrations.
-const learnEvery = time.Second
+const readInterval = time.Second
 
 // Signals returns the signals that the live workers of a queue declare for a workflow type. known reports whether any
 // live worker runs the type. An empty list means that the signals are unknown: some worker declares none.
@@ -31,11 +31,11 @@ func (r *Registry) Signals(q engine.QueueKey, typ string) (names []string, known
 	return names, known
 }
 
-// AskAgain reports whether the workers of a queue should be read again.
-func (r *Registry) AskAgain(q engine.QueueKey, now time.Time) bool {
+// ShouldReadWorkers reports whether the workers of a queue should be read again.
+func (r *Registry) ShouldReadWorkers(q engine.QueueKey, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now.Sub(r.asked[q]) < learnEvery {
+	if now.Sub(r.asked[q]) < readInterval {
 		return false
 	}
 	if r.asked == nil || len(r.asked) > 1000 {

@@ -36,16 +36,16 @@ func (ws *Workers) watchSuperseded(ctx context.Context) {
 				p.Incarnation = known.Incarnation
 			}
 			if p.Incarnation != "" {
-				ws.superseded(ctx, p)
+				ws.checkSuperseded(ctx, p)
 			}
 		}
 	})
 }
 
-// superseded reads whether a process is still the registered incarnation. If not, the app forgets the process, ends its
-// polls and releases the tasks that this app leased to it since: the app that ended the registration has released the
-// leases of that time, but could not see leases that this app was writing.
-func (ws *Workers) superseded(ctx context.Context, p store.Process) {
+// checkSuperseded reads whether a process is still the registered incarnation. If not, the app forgets the process,
+// ends its polls and releases the tasks that this app leased to it since: the app that ended the registration has
+// released the leases of that time, but could not see leases that this app was writing.
+func (ws *Workers) checkSuperseded(ctx context.Context, p store.Process) {
 	w, err := ws.storedWorker(ctx, p.Worker)
 	switch {
 	case err != nil && !errors.Is(err, store.ErrNotFound):
@@ -54,27 +54,27 @@ func (ws *Workers) superseded(ctx context.Context, p store.Process) {
 		}
 		return
 	case err == nil && w.Incarnation == p.Incarnation && w.Left.IsZero():
-		ws.tookWord(&w)
+		ws.applyDrainState(&w)
 		return
 	}
 	ws.dispatch.Gone(p)
-	why, lost := engine.ReturnedDraining, returned
+	why, lost := engine.ReturnedDraining, noLoss
 	if err == nil {
 		if w.Incarnation == p.Incarnation {
 			return // it may finish its tasks
 		}
-		why, lost = restarted, diedWith(&w)
+		why, lost = restarted, leasedBefore(&w)
 	}
-	if _, _, err := ws.loseProcesses(ctx, p.Worker, why, lost, func(incarnation string) bool {
+	if _, _, err := ws.endProcesses(ctx, p.Worker, why, lost, func(incarnation string) bool {
 		return incarnation == p.Incarnation
 	}); err != nil && ctx.Err() == nil {
 		store.Warn(&ws.log, err).Str("worker_id", p.Worker.ID).Msg("failed to release tasks leased to a deregistered process; they expire with their leases")
 	}
 }
 
-// tookWord applies the drain state in a worker's row, which another app stored. A newer state that this app received
-// and has not stored yet takes precedence.
-func (ws *Workers) tookWord(row *engine.Worker) {
+// applyDrainState applies the drain state in a worker's row, which another app stored. A newer state that this app
+// received and has not stored yet takes precedence.
+func (ws *Workers) applyDrainState(row *engine.Worker) {
 	ws.withDrainState(row.Key(), func(h *TrackedWorker) {
 		if h.Worker.Incarnation == row.Incarnation && !h.DrainUnstored {
 			h.Draining = row.Status == protocol.WorkerDraining

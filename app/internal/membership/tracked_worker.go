@@ -27,35 +27,36 @@ type TrackedWorker struct {
 	Gate          string    // why the release gate holds the worker
 	Draining      bool      // drain state of the worker's last heartbeat, here or, by its row, at another app
 	DrainUnstored bool      // the worker's row lacks the drain state that its heartbeat reported here
-	Unsure        time.Time // last time at which it was unknown whether a poll of the worker had leased tasks
+	UnknownPollAt time.Time // last time at which it was unknown whether a poll of the worker had leased tasks
 	// Adopted is the time at which this app received the first heartbeat of a worker that it knew only from its row;
 	// zero: the worker registered at this app since it started
-	Adopted time.Time
-	LookAt  time.Time // when to check whether another app receives its heartbeats; zero: this app does, or never did
-	Beats   bool      // the worker sends heartbeat requests; stored in its row
-	Hushed  bool      // the worker's polls were ended because it missed too many heartbeats
-	Skipped bool      // other workers may acquire its soft sessions: it missed two heartbeats at every app
-	Left    bool      // the worker's app died: its leases end unless another app receives a heartbeat by LookAt
-	// Rested is the time of the last heartbeat that reported no running task of a kind; removed by a heartbeat that
+	Adopted    time.Time
+	CheckAt    time.Time // when to check whether another app receives its heartbeats; zero: this app does, or never did
+	Beats      bool      // the worker sends heartbeat requests; stored in its row
+	PollsEnded bool      // the worker's polls were ended because it missed too many heartbeats
+	Skipped    bool      // other workers may acquire its soft sessions: it missed two heartbeats at every app
+	Orphaned   bool      // the worker's app died: its leases end unless another app receives a heartbeat by CheckAt
+	// IdleAt is the time of the last heartbeat that reported no running task of a kind; removed by a heartbeat that
 	// reports one
-	Rested map[protocol.TaskKind]time.Time
-	// Gave is the last time at which this app leased something to the worker, or received a request under a lease
-	Gave  time.Time
-	Close bool // Closely was true when the row was last stored: every later heartbeat is stored
-	Exact bool // the row expires one Alive after Stored, so every later heartbeat must be stored
-	// Narrow are the kinds of polls whose last response with tasks could not be delivered. The next such poll returns a
-	// single task, in case the response was too large.
-	Narrow map[string]bool
+	IdleAt map[protocol.TaskKind]time.Time
+	// LastLeaseAt is the last time at which this app leased something to the worker, or received a request under a lease
+	LastLeaseAt time.Time
+	StoresEach  bool // StoresEachHeartbeat was true when the row was last stored: every later heartbeat is stored
+	ExactExpiry bool // the row expires one Alive after Stored, so every later heartbeat must be stored
+	// SingleTask are the kinds of polls whose last response with tasks could not be delivered. The next such poll returns
+	// a single task, in case the response was too large.
+	SingleTask map[string]bool
 
 	// SentIntent is the operator's intent as this app sent it to the worker, SentIntentAt the time of the first notice
-	// with this intent. Looked is the time of the last check of a drained worker's leases, Emptied whether it had none.
-	SentIntent           protocol.Intent
-	SentIntentAt, Looked time.Time
-	Emptied              bool
+	// with this intent. LeasesCheckedAt is the time of the last check of a drained worker's leases, HadNoLeases whether it
+	// had none.
+	SentIntent                    protocol.Intent
+	SentIntentAt, LeasesCheckedAt time.Time
+	HadNoLeases                   bool
 }
 
-// Read returns the state of a worker that its row contains.
-func Read(w *engine.Worker) TrackedWorker {
+// TrackRow returns the state of a worker that its row contains.
+func TrackRow(w *engine.Worker) TrackedWorker {
 	return TrackedWorker{Worker: w, signals: w.Declares("signals"), Draining: w.Status == protocol.WorkerDraining}
 }
 
@@ -64,27 +65,28 @@ func Read(w *engine.Worker) TrackedWorker {
 func (h *TrackedWorker) RecordHeartbeat() {
 	now := time.Now()
 	if h.At.IsZero() {
-		h.Adopted, h.Gave = now, now
+		h.Adopted, h.LastLeaseAt = now, now
 	}
-	h.At, h.LookAt, h.Left, h.Hushed = now, time.Time{}, false, false
+	h.At, h.CheckAt, h.Orphaned, h.PollsEnded = now, time.Time{}, false, false
 }
 
-// Missed reports whether a missing heartbeat means that the worker may be dead: the worker renews its leases itself, or
-// sends heartbeat requests. A worker that only polls may be silent while it runs a task, and keeps its leases.
-func (h *TrackedWorker) Missed() bool { return h.Beats || h.Worker.Beats }
+// SendsHeartbeats reports whether a missing heartbeat means that the worker may be dead: the worker renews its leases
+// itself, or sends heartbeat requests. A worker that only polls may be silent while it runs a task, and keeps its
+// leases.
+func (h *TrackedWorker) SendsHeartbeats() bool { return h.Beats || h.Worker.Beats }
 
-// Closely reports whether every heartbeat of a worker is stored before it is answered, so that the other apps know the
-// last one if the worker and this app die together. It is true for workers that acquired something within the last
-// holds, whose leases are too long to wait for. Heartbeats of other workers are stored once per StoreAlive.
-func (h *TrackedWorker) Closely(holds time.Duration) bool {
-	return !h.Worker.Explicit && h.Missed() && !h.Gave.IsZero() && time.Since(h.Gave) < holds
+// StoresEachHeartbeat reports whether every heartbeat of a worker is stored before it is answered, so that the other
+// apps know the last one if the worker and this app die together. It is true for workers that acquired something within
+// the last holds, whose leases are too long to wait for. Heartbeats of other workers are stored once per StoreAlive.
+func (h *TrackedWorker) StoresEachHeartbeat(holds time.Duration) bool {
+	return !h.Worker.Explicit && h.SendsHeartbeats() && !h.LastLeaseAt.IsZero() && time.Since(h.LastLeaseAt) < holds
 }
 
 // Full returns the kinds of tasks of which the worker runs its maximum, by its last heartbeat.
 func (h *TrackedWorker) Full() map[protocol.TaskKind]bool {
 	full := map[protocol.TaskKind]bool{}
 	for kind, free := range h.free() {
-		full[kind] = most(h.Worker, kind) > 0 && free <= 0
+		full[kind] = slotsOf(h.Worker, kind) > 0 && free <= 0
 	}
 	return full
 }
@@ -113,8 +115,8 @@ func (h *TrackedWorker) free() map[protocol.TaskKind]int {
 	return free
 }
 
-// most returns how many tasks of a kind a worker runs at once.
-func most(w *engine.Worker, kind protocol.TaskKind) int {
+// slotsOf returns how many tasks of a kind a worker runs at once.
+func slotsOf(w *engine.Worker, kind protocol.TaskKind) int {
 	if kind == protocol.KindWorkflow {
 		return w.WorkflowSlots
 	}

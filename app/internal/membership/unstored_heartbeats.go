@@ -13,27 +13,27 @@ func (r *Registry) overdue(h *TrackedWorker) bool {
 	switch {
 	case !r.opt.Shared || !h.At.After(h.Stored):
 		return false
-	case h.Exact:
+	case h.ExactExpiry:
 		return time.Since(h.Stored) >= r.opt.Alive*3/4
 	}
 	return time.Since(h.StoredAt) >= r.opt.StoreAlive
 }
 
-// quiet reports whether a worker is silent and its row is not exact or lacks the last heartbeat.
-func (r *Registry) quiet(h *TrackedWorker) bool {
-	return !h.At.IsZero() && time.Since(h.At) >= r.opt.Quiet && (h.At.After(h.Stored) || !h.Exact)
+// fellSilent reports whether a worker is silent and its row is not exact or lacks the last heartbeat.
+func (r *Registry) fellSilent(h *TrackedWorker) bool {
+	return !h.At.IsZero() && time.Since(h.At) >= r.opt.Quiet && (h.At.After(h.Stored) || !h.ExactExpiry)
 }
 
 // UnstoredHeartbeats lists the workers whose last heartbeat must be stored for the other apps: the heartbeat is
-// overdue, the worker is quiet, or Closely became true after the row was stored. If any is listed, or anyway is true,
-// UnstoredHeartbeats also lists the workers with a newer heartbeat whose rows are older than half of StoreAlive. So the
-// rows of a fleet are stored together, once per interval.
+// overdue, the worker is quiet, or StoresEachHeartbeat became true after the row was stored. If any is listed, or
+// anyway is true, UnstoredHeartbeats also lists the workers with a newer heartbeat whose rows are older than half of
+// StoreAlive. So the rows of a fleet are stored together, once per interval.
 func (r *Registry) UnstoredHeartbeats(anyway bool) (list []engine.WorkerKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for k, h := range r.known {
 		fresh, since := h.At.After(h.Stored), time.Since(h.StoredAt)
-		pressing := r.overdue(h) || r.quiet(h) || !h.At.IsZero() && h.Closely(r.opt.HTTPLease) && !h.Close
+		pressing := r.overdue(h) || r.fellSilent(h) || !h.At.IsZero() && h.StoresEachHeartbeat(r.opt.HTTPLease) && !h.StoresEach
 		if anyway = anyway || pressing; pressing || fresh && since >= r.opt.StoreAlive/2 {
 			list = append(list, k)
 		}
@@ -44,12 +44,12 @@ func (r *Registry) UnstoredHeartbeats(anyway bool) (list []engine.WorkerKey) {
 	return list
 }
 
-// AnyClosely reports whether Closely is true for any worker of this app.
-func (r *Registry) AnyClosely() bool {
+// AnyStoresEachHeartbeat reports whether StoresEachHeartbeat is true for any worker of this app.
+func (r *Registry) AnyStoresEachHeartbeat() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, h := range r.known {
-		if !h.At.IsZero() && h.Closely(r.opt.HTTPLease) {
+		if !h.At.IsZero() && h.StoresEachHeartbeat(r.opt.HTTPLease) {
 			return true
 		}
 	}

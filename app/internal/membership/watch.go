@@ -12,23 +12,23 @@ import (
 // One loop monitors all workers of an app, so its cost does not grow with their number: a check costs no statement
 // while all heartbeats arrive, and updates are stored in batches.
 
-// lookEvery is the interval of the liveness checks. A check costs no statement while all heartbeats arrive.
-func (ws *Workers) lookEvery() time.Duration { return max(ws.opt.Alive/20, 100*time.Millisecond) }
+// checkInterval is the interval of the liveness checks. A check costs no statement while all heartbeats arrive.
+func (ws *Workers) checkInterval() time.Duration { return max(ws.opt.Alive/20, 100*time.Millisecond) }
 
-// untilLook returns lookEvery, or less while there are workers of a dead app: their stored heartbeats are older than
-// heartbeats in the memory of an app.
-func (ws *Workers) untilLook() time.Duration {
-	if ws.AnyLeft() {
-		return max(ws.lookEvery()/3, 100*time.Millisecond)
+// untilCheck returns checkInterval, or less while there are workers of a dead app: their stored heartbeats are older
+// than heartbeats in the memory of an app.
+func (ws *Workers) untilCheck() time.Duration {
+	if ws.AnyOrphaned() {
+		return max(ws.checkInterval()/3, 100*time.Millisecond)
 	}
-	return ws.lookEvery()
+	return ws.checkInterval()
 }
 
 // Watch monitors the workers until ctx ends. If the heartbeats of a worker of this app or of a dead app stop, Watch
 // releases the worker's tasks and orphans its sessions. It also stores the liveness of this app and of its workers for
 // the other apps.
 func (ws *Workers) Watch(ctx context.Context) error {
-	paced := ws.lookEvery()
+	paced := ws.checkInterval()
 	tick := time.NewTicker(paced)
 	defer tick.Stop()
 	var watching sync.WaitGroup
@@ -40,7 +40,7 @@ func (ws *Workers) Watch(ctx context.Context) error {
 	failed, closely := false, false
 	tell := func() {
 		fell := !behind.Gone.IsZero() && !time.Now().Before(behind.Gone) // an app is silent: it is looked at once
-		every, close := ws.opt.StoreAlive, ws.AnyClosely()
+		every, close := ws.opt.StoreAlive, ws.AnyStoresEachHeartbeat()
 		if close {
 			every /= 2
 		}
@@ -66,10 +66,10 @@ func (ws *Workers) Watch(ctx context.Context) error {
 		case failed && ctx.Err() == nil:
 			store.Warn(&ws.log, err).Msg("failed to store heartbeats of this app and its workers; retrying")
 		case !failed && self:
-			if behind.Met(ws.opt.App, apps) {
-				ws.fell.Store(time.Now().UnixNano())
+			if behind.Update(ws.opt.App, apps) {
+				ws.appEndedAt.Store(time.Now().UnixNano())
 			}
-			ws.metApps(apps)
+			ws.updateApps(apps)
 		}
 	}
 	for tell(); ; {
@@ -83,26 +83,26 @@ func (ws *Workers) Watch(ctx context.Context) error {
 		case <-tick.C:
 			tell()
 			if !behind.Due.IsZero() && !time.Now().Before(behind.Due) {
-				if err := ws.takeUp(ctx); err == nil {
+				if err := ws.adoptWorkers(ctx); err == nil {
 					behind.Due = time.Time{}
 				} else if ctx.Err() == nil {
 					store.Warn(&ws.log, err).Msg("failed to adopt workers of a dead app; retrying")
 				}
 			}
 			for k, h := range ws.All("") {
-				ws.hush(k, h)
+				ws.endPolls(k, h)
 				if err := ws.skipSilent(ctx, k, h); err != nil && ctx.Err() == nil {
 					store.Warn(&ws.log, err).Str("worker_id", k.ID).
 						Msg("failed to release tasks of soft sessions from their silent holder; retrying")
 				}
-				if err := ws.look(ctx, k, h); err != nil && ctx.Err() == nil {
+				if err := ws.expireSilent(ctx, k, h); err != nil && ctx.Err() == nil {
 					ws.log.Error().Err(err).Str("worker_id", k.ID).Msg("failed to expire the leases of a silent worker")
 				}
 			}
 			if err := ws.removeSilent(ctx, &behind); err != nil && ctx.Err() == nil {
 				store.Warn(&ws.log, err).Msg("failed to remove registrations of silent workers; retrying later")
 			}
-			if every := ws.untilLook(); every != paced {
+			if every := ws.untilCheck(); every != paced {
 				paced = every
 				tick.Reset(every)
 			}
@@ -110,18 +110,18 @@ func (ws *Workers) Watch(ctx context.Context) error {
 	}
 }
 
-// hush ends the polls of a connected worker that has been silent for the length of its lease, so that all its leases
-// have expired. The worker may be paused, and a task leased to it now would wait for the next expiry. A live worker
-// polls again.
-func (ws *Workers) hush(k engine.WorkerKey, h TrackedWorker) {
+// endPolls ends the polls of a connected worker that has been silent for the length of its lease, so that all its
+// leases have expired. The worker may be paused, and a task leased to it now would wait for the next expiry. A live
+// worker polls again.
+func (ws *Workers) endPolls(k engine.WorkerKey, h TrackedWorker) {
 	lease := time.Duration(h.Worker.AttemptLease) * time.Microsecond
-	if h.Hushed || h.At.IsZero() || !h.Worker.Explicit || !h.Missed() || time.Since(h.At) < lease {
+	if h.PollsEnded || h.At.IsZero() || !h.Worker.Explicit || !h.SendsHeartbeats() || time.Since(h.At) < lease {
 		return
 	}
 	now := false
 	ws.With(k, func(n *TrackedWorker) {
 		now = n.At.Equal(h.At) // no heartbeat since
-		n.Hushed = n.Hushed || now
+		n.PollsEnded = n.PollsEnded || now
 	})
 	if now {
 		ws.dispatch.LeaseExpired(k)

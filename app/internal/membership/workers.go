@@ -21,10 +21,10 @@ type Workers struct {
 	log      zerolog.Logger
 	started  time.Time
 
-	unstored chan struct{} // wakes Watch to store overdue heartbeats
-	appLeft  atomic.Bool   // another app announced its shutdown
-	fell     atomic.Int64  // when this app last detected a dead app, or started; Unix ns
-	company  atomic.Int64  // until when another app may hold the response of a poll; Unix ns; 0: unknown
+	unstored       chan struct{} // wakes Watch to store overdue heartbeats
+	appLeft        atomic.Bool   // another app announced its shutdown
+	appEndedAt     atomic.Int64  // when this app last detected a dead app, or started; Unix ns
+	otherAppsUntil atomic.Int64  // until when another app may hold the response of a poll; Unix ns; 0: unknown
 
 	// Only Watch uses these fields; they are times of the store's clock.
 	aliveUntil time.Time // when the other apps treat this one as dead unless it announces itself again
@@ -39,7 +39,7 @@ func Open(s store.Store, d *dispatch.Dispatch, o Options) *Workers {
 	ws := &Workers{
 		Registry: New(o), store: s, dispatch: d, opt: o, log: o.Log, started: time.Now(), unstored: make(chan struct{}, 1),
 	}
-	ws.fell.Store(ws.started.UnixNano())
-	d.OnGone(ws.Gone)
+	ws.appEndedAt.Store(ws.started.UnixNano())
+	d.OnGone(ws.RemoveProcess)
 	return ws
 }

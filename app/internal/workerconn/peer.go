@@ -77,7 +77,7 @@ func (s *Peers) reaches(ctx context.Context, p *Peer, worker string) error {
 	if s.opt.Workers == nil {
 		return nil
 	}
-	return s.opt.Workers.Reaches(p.calls(ctx), p.Namespace, worker)
+	return s.opt.Workers.CheckVisible(p.calls(ctx), p.Namespace, worker)
 }
 
 func (s *Peers) allow(p *Peer, queues []string) error {

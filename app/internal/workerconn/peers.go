@@ -24,8 +24,8 @@ import (
 type Workers interface {
 	// Gated reports whether the release gate holds a worker.
 	Gated(namespace, worker string) bool
-	// Reaches refuses the caller in ctx if its token is not allowed to act for the worker of that ID.
-	Reaches(ctx context.Context, namespace, worker string) error
+	// CheckVisible refuses the caller in ctx if its token is not allowed to act for the worker of that ID.
+	CheckVisible(ctx context.Context, namespace, worker string) error
 }
 
 // Options of a registry. The comment of a field contains the default of its zero value.

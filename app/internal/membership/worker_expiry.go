@@ -13,10 +13,10 @@ import (
 // Only the app that received a worker's last heartbeat may expire the worker. So an app reads the worker's row before
 // it releases anything: the row names the app of the last heartbeat.
 
-// takeUp adopts the workers of previous or dead apps that have leases. A live worker sends a heartbeat, to this or
-// another app, before its stored expiry. An app alone on its database stores no expiry, so there the time counts from
-// the start of the app.
-func (ws *Workers) takeUp(ctx context.Context) error {
+// adoptWorkers adopts the workers of previous or dead apps that have leases. A live worker sends a heartbeat, to this
+// or another app, before its stored expiry. An app alone on its database stores no expiry, so there the time counts
+// from the start of the app.
+func (ws *Workers) adoptWorkers(ctx context.Context) error {
 	now, err := ws.store.Now(ctx)
 	if err != nil {
 		return err
@@ -29,23 +29,23 @@ func (ws *Workers) takeUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ws.expires(time.Now()) // workers that hold nothing only need to expire
+	ws.scheduleExpiry(time.Now()) // workers that hold nothing only need to expire
 	for i := range workers {
 		at := time.Now()
 		if ws.opt.Shared {
 			at = at.Add(workers[i].AliveUntil.Sub(now))
 		}
-		ws.Leave(&workers[i], at)
+		ws.TrackOrphan(&workers[i], at)
 	}
 	return nil
 }
 
-// look releases the tasks and sessions of a worker when its heartbeats at this app have stopped, or when its app has
-// died. If another app has received a heartbeat since, that app monitors the worker. After the death of an app, only
-// the worker's row shows how long the worker counts as alive.
-func (ws *Workers) look(ctx context.Context, k engine.WorkerKey, h TrackedWorker) error {
+// expireSilent releases the tasks and sessions of a worker when its heartbeats at this app have stopped, or when its
+// app has died. If another app has received a heartbeat since, that app monitors the worker. After the death of an app,
+// only the worker's row shows how long the worker counts as alive.
+func (ws *Workers) expireSilent(ctx context.Context, k engine.WorkerKey, h TrackedWorker) error {
 	switch {
-	case h.At.IsZero() && h.LookAt.IsZero(), ws.ReceivesHeartbeats(h), time.Now().Before(h.LookAt):
+	case h.At.IsZero() && h.CheckAt.IsZero(), ws.ReceivesHeartbeats(h), time.Now().Before(h.CheckAt):
 		return nil
 	}
 	now, err := ws.store.Now(ctx)
@@ -61,8 +61,8 @@ func (ws *Workers) look(ctx context.Context, k engine.WorkerKey, h TrackedWorker
 		case err != nil:
 			return err
 		case w.Incarnation != h.Worker.Incarnation,
-			h.Left && w.AliveUntil.After(h.Worker.AliveUntil.Time),
-			!h.Left && w.HeardBy != ws.opt.App && w.HeartbeatAt.After(now.Add(-time.Since(h.At))):
+			h.Orphaned && w.AliveUntil.After(h.Worker.AliveUntil.Time),
+			!h.Orphaned && w.HeardBy != ws.opt.App && w.HeartbeatAt.After(now.Add(-time.Since(h.At))):
 			ws.Forget(k, h)
 			return nil
 		}
@@ -72,12 +72,12 @@ func (ws *Workers) look(ctx context.Context, k engine.WorkerKey, h TrackedWorker
 			return err
 		}
 	}
-	if !h.Missed() {
+	if !h.SendsHeartbeats() {
 		ws.Forget(k, h)
 		return nil
 	}
-	ws.expires(time.Now().Add(ws.expiryPause()))
-	if err := ws.orphan(ctx, k, h.Worker.Incarnation); err != nil {
+	ws.scheduleExpiry(time.Now().Add(ws.expiryPause()))
+	if err := ws.orphanSessions(ctx, k, h.Worker.Incarnation); err != nil {
 		return err
 	}
 	if err := ws.releaseExpired(ctx, k, h.Worker, history.At(now.Add(-ws.opt.Alive))); err != nil {
@@ -108,7 +108,7 @@ func (ws *Workers) releaseExpired(ctx context.Context, k engine.WorkerKey, w *en
 	if err != nil {
 		return err
 	}
-	return ws.loseUnheard(ctx, k, w.Incarnation, refs, since)
+	return ws.endSilent(ctx, k, w.Incarnation, refs, since)
 }
 
 // storedWorker reads a worker's row from the store.
@@ -120,9 +120,9 @@ func (ws *Workers) storedWorker(ctx context.Context, k engine.WorkerKey) (w engi
 	return w, err
 }
 
-// orphan ends the leases of a silent worker on its sessions. The leases of its attempts expire on their own.
-func (ws *Workers) orphan(ctx context.Context, k engine.WorkerKey, incarnation string) error {
-	return ws.stepSessions(ctx, k, func(*engine.Session) engine.SessionInput {
+// orphanSessions ends the leases of a silent worker on its sessions. The leases of its attempts expire on their own.
+func (ws *Workers) orphanSessions(ctx context.Context, k engine.WorkerKey, incarnation string) error {
+	return ws.updateSessions(ctx, k, func(*engine.Session) engine.SessionInput {
 		return engine.OrphanSession{Worker: k.ID, Incarnation: incarnation}
 	}, engine.IsNotDue)
 }

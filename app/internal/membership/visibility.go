@@ -12,16 +12,16 @@ import (
 // A token may be restricted to queues or a group, and a worker ID does not show whose worker it is. Before a caller is
 // rejected the row is read, since another app may have stored a registration of the caller's worker.
 
-// Reaches returns an error if the caller may not act for the worker with this ID. An unregistered ID is open to every
-// caller.
-func (ws *Workers) Reaches(ctx context.Context, ns, id string) error {
-	_, err := ws.LookUpReach(ctx, ns, id)
+// CheckVisible returns an error if the caller may not act for the worker with this ID. An unregistered ID is open to
+// every caller.
+func (ws *Workers) CheckVisible(ctx context.Context, ns, id string) error {
+	_, err := ws.IsVisible(ctx, ns, id)
 	return err
 }
 
-// LookUpReach also reports whether the worker exists. Before it rejects a caller it reads the row, since another app
+// IsVisible also reports whether the worker exists. Before it rejects a caller it reads the row, since another app
 // may have registered the worker meanwhile.
-func (ws *Workers) LookUpReach(ctx context.Context, ns, id string) (there bool, err error) {
+func (ws *Workers) IsVisible(ctx context.Context, ns, id string) (there bool, err error) {
 	who := auth.BoundFrom(ctx)
 	if who == nil {
 		return true, nil

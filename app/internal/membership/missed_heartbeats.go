@@ -13,9 +13,9 @@ import (
 // Tasks of soft sessions do not wait for a holder that has missed two heartbeats. Only heartbeats count: a worker that
 // sends none may be silent while it works.
 
-// missedTwo is the silence after which a worker has missed two heartbeats, with time for the second to arrive. The
+// twoHeartbeats is the silence after which a worker has missed two heartbeats, with time for the second to arrive. The
 // interval is that of the worker's registration, else the one that the app's responses contain.
-func (ws *Workers) missedTwo(w *engine.Worker) time.Duration {
+func (ws *Workers) twoHeartbeats(w *engine.Worker) time.Duration {
 	every := ws.opt.Heartbeat
 	if w.HeartbeatSecs > 0 {
 		every = time.Duration(w.HeartbeatSecs) * time.Second
@@ -26,10 +26,10 @@ func (ws *Workers) missedTwo(w *engine.Worker) time.Duration {
 // skipSilent records in a worker's soft sessions that the worker has missed two heartbeats at every app, or that it
 // sends heartbeats again.
 func (ws *Workers) skipSilent(ctx context.Context, k engine.WorkerKey, h TrackedWorker) error {
-	if h.At.IsZero() || !h.Missed() {
+	if h.At.IsZero() || !h.SendsHeartbeats() {
 		return nil
 	}
-	silent := time.Since(h.At) >= ws.missedTwo(h.Worker)
+	silent := time.Since(h.At) >= ws.twoHeartbeats(h.Worker)
 	if silent && ws.opt.Shared {
 		var err error
 		if silent, err = ws.missedElsewhere(ctx, k, h); err != nil {
@@ -71,6 +71,6 @@ func (ws *Workers) missedElsewhere(ctx context.Context, k engine.WorkerKey, h Tr
 	if err != nil {
 		return false, err
 	}
-	return w.Incarnation == h.Worker.Incarnation && now.Sub(w.HeartbeatAt.Time) >= ws.missedTwo(&w) &&
+	return w.Incarnation == h.Worker.Incarnation && now.Sub(w.HeartbeatAt.Time) >= ws.twoHeartbeats(&w) &&
 		!w.HeardUntil[ws.opt.App].After(now) && len(heartbeatsElsewhere(&w, ws.opt.App, ws.opt.Alive, now)) == 0, nil
 }

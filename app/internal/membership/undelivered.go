@@ -18,33 +18,33 @@ import (
 // leased before then and occupies no slot was not delivered. Sojourn relies on this only after the death of the app
 // that leased the task, since nothing verifies the reported numbers.
 
-// rest records what a heartbeat reports of one kind of task, while the worker has a number of open polls for it here.
-// It returns the time of the previous heartbeat that also reported no running task of this kind; zero: it reported one.
-// Heartbeats that are less than apart after a counted one do not count.
-func (h *TrackedWorker) rest(kind protocol.TaskKind, polls int, apart time.Duration) (before time.Time) {
-	used := most(h.Worker, kind)
+// recordIdle records what a heartbeat reports of one kind of task, while the worker has a number of open polls for it
+// here. It returns the time of the previous heartbeat that also reported no running task of this kind; zero: it
+// reported one. Heartbeats that are less than apart after a counted one do not count.
+func (h *TrackedWorker) recordIdle(kind protocol.TaskKind, polls int, apart time.Duration) (before time.Time) {
+	used := slotsOf(h.Worker, kind)
 	free, reported := h.free()[kind]
 	if used -= free; kind == protocol.KindWorkflow && strings.HasPrefix(h.Worker.SDKVersion, protocol.PythonSDK) {
 		used -= polls // the Python SDK reserves a slot per workflow poll
 	}
-	switch before = h.Rested[kind]; {
+	switch before = h.IdleAt[kind]; {
 	case !reported || used > 0:
-		delete(h.Rested, kind)
+		delete(h.IdleAt, kind)
 		return time.Time{}
 	case polls == 0, time.Since(before) < apart: // without an open poll, a response may be on its way; or too early
 		return time.Time{}
 	}
-	if h.Rested == nil {
-		h.Rested = map[protocol.TaskKind]time.Time{}
+	if h.IdleAt == nil {
+		h.IdleAt = map[protocol.TaskKind]time.Time{}
 	}
-	h.Rested[kind] = time.Now()
+	h.IdleAt[kind] = time.Now()
 	return before
 }
 
-// freeLost evaluates the free slots that a worker's heartbeat reports. It releases tasks leased by dead apps if two
-// heartbeats in a row report no running task of their kind; the first one may have been sent before the task was
+// returnUndelivered evaluates the free slots that a worker's heartbeat reports. It releases tasks leased by dead apps
+// if two heartbeats in a row report no running task of their kind; the first one may have been sent before the task was
 // leased.
-func (ws *Workers) freeLost(ctx context.Context, w *engine.Worker) error {
+func (ws *Workers) returnUndelivered(ctx context.Context, w *engine.Worker) error {
 	key, open := w.Key(), map[protocol.TaskKind][]string{}
 	for _, kind := range []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity} {
 		open[kind] = ws.dispatch.Polls(key, kind)
@@ -53,12 +53,12 @@ func (ws *Workers) freeLost(ctx context.Context, w *engine.Worker) error {
 	now, before := time.Now(), map[protocol.TaskKind]time.Time{}
 	ws.With(key, func(h *TrackedWorker) {
 		for kind, polls := range open {
-			if rested := h.rest(kind, len(polls), underway); !rested.IsZero() {
+			if rested := h.recordIdle(kind, len(polls), underway); !rested.IsZero() {
 				before[kind] = rested.Add(-underway)
 			}
 		}
 	})
-	if len(before) == 0 || now.UnixNano()-ws.fell.Load() > int64(ws.opt.HTTPLease) {
+	if len(before) == 0 || now.UnixNano()-ws.appEndedAt.Load() > int64(ws.opt.HTTPLease) {
 		return nil
 	}
 	stored, err := ws.store.Now(ctx)

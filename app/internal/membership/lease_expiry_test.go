@@ -31,10 +31,10 @@ func TestALeaseThatEndedIsADeathOnlyOfAWorkerThatWasNotHeardSince(t *testing.T) 
 				ws.RecordHeartbeat(w.Key())
 				time.Sleep(c.silence)
 				l := engine.Lease{Owner: "w", Incarnation: "p", Length: c.lease.Microseconds()}
-				if got := ws.heardSince("default", l); got != c.lives {
+				if got := ws.hasRecentHeartbeat("default", l); got != c.lives {
 					t.Errorf("lives: %t, want %t", got, c.lives)
 				}
-				if ws.heardSince("other", l) {
+				if ws.hasRecentHeartbeat("other", l) {
 					t.Error("a worker of another namespace counts")
 				}
 			})

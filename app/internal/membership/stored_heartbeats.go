@@ -36,13 +36,13 @@ const aliveAtOnce = 1000
 
 // storeAlive stores the last heartbeats of workers.
 func (ws *Workers) storeAlive(ctx context.Context, keys ...engine.WorkerKey) error {
-	_, err := ws.storeSigns(ctx, keys)
+	_, err := ws.storeHeartbeatRows(ctx, keys)
 	return err
 }
 
-// storeSigns stores the last heartbeats of workers and the app rows of appRows, and returns the store's time. If
-// another process has superseded a worker, at any app, storeSigns forgets the state of the old process.
-func (ws *Workers) storeSigns(
+// storeHeartbeatRows stores the last heartbeats of workers and the app rows of appRows, and returns the store's time.
+// If another process has superseded a worker, at any app, storeHeartbeatRows forgets the state of the old process.
+func (ws *Workers) storeHeartbeatRows(
 	ctx context.Context, keys []engine.WorkerKey, appRows ...func(now time.Time) engine.Worker,
 ) (time.Time, error) {
 	type sign struct {
@@ -53,8 +53,8 @@ func (ws *Workers) storeSigns(
 	for _, k := range keys {
 		ws.With(k, func(h *TrackedWorker) {
 			s := sign{*h, time.Since(h.At)}
-			s.Close = h.Closely(ws.opt.HTTPLease)
-			s.Exact = s.Close || s.silent >= ws.opt.Quiet
+			s.StoresEach = h.StoresEachHeartbeat(ws.opt.HTTPLease)
+			s.ExactExpiry = s.StoresEach || s.silent >= ws.opt.Quiet
 			signs[k] = s
 		})
 	}
@@ -88,7 +88,7 @@ func (ws *Workers) storeSigns(
 					next.HeardBy = ws.opt.App
 				}
 				next.HeardUntil = heartbeatsElsewhere(old, ws.opt.App, ws.opt.Alive, now)
-				if !s.Exact {
+				if !s.ExactExpiry {
 					next.HeardUntil[ws.opt.App] = history.At(now.Add(ws.opt.Alive + ws.opt.StoreAlive - s.silent))
 				}
 				next.HeartbeatAt, next.AliveUntil = history.At(at), history.At(at.Add(ws.opt.Alive))
@@ -125,7 +125,7 @@ func (ws *Workers) storeSigns(
 			if h.Worker.Incarnation != s.Worker.Incarnation {
 				return
 			}
-			h.Close, h.Exact = s.Close, s.Exact
+			h.StoresEach, h.ExactExpiry = s.StoresEach, s.ExactExpiry
 			// A drain state that the worker reported meanwhile is stored with the next batch.
 			if drains, stored := a.draining[k]; stored && h.Draining == s.Draining && h.DrainUnstored == s.DrainUnstored {
 				h.Draining, h.DrainUnstored = drains, false
@@ -133,7 +133,7 @@ func (ws *Workers) storeSigns(
 		})
 	}
 	for _, p := range a.older {
-		ws.superseded(ctx, p)
+		ws.checkSuperseded(ctx, p)
 	}
 	return a.now, nil
 }

@@ -29,8 +29,9 @@ const returnTime = time.Hour
 // expiryPause is the minimum interval between two searches for silent workers.
 func (ws *Workers) expiryPause() time.Duration { return ws.opt.Alive }
 
-// expires schedules the next search for silent workers at a time of this app's clock, unless one is scheduled earlier.
-func (ws *Workers) expires(at time.Time) {
+// scheduleExpiry schedules the next search for silent workers at a time of this app's clock, unless one is scheduled
+// earlier.
+func (ws *Workers) scheduleExpiry(at time.Time) {
 	if ws.expiry.IsZero() || at.Before(ws.expiry) {
 		ws.expiry = at
 	}
@@ -54,7 +55,7 @@ func (ws *Workers) removeSilent(ctx context.Context, behind *Orphans) error {
 	}
 	ws.expiry = time.Time{}
 	if next > 0 || err != nil {
-		ws.expires(time.Now().Add(max(next, ws.expiryPause())))
+		ws.scheduleExpiry(time.Now().Add(max(next, ws.expiryPause())))
 	}
 	return err
 }
@@ -110,7 +111,7 @@ func (ws *Workers) removeExpired(ctx context.Context, list []engine.Worker) (nex
 			}
 		}
 		for some := range slices.Chunk(idle, piece) {
-			if err := ws.removeUnheard(ctx, some); err != nil {
+			if err := ws.removeSilentRows(ctx, some); err != nil {
 				return 0, err
 			}
 		}
@@ -128,7 +129,7 @@ func (ws *Workers) untilRemoved(w *engine.Worker, now time.Time) (left time.Dura
 	if here {
 		return 0, false
 	}
-	most, since, up := removedUnbeating, now.Sub(lastSign(w)), time.Since(ws.started)
+	most, since, up := removedUnbeating, now.Sub(lastHeartbeat(w)), time.Since(ws.started)
 	if w.Beats {
 		most = silencesKept * ws.opt.Alive
 	}
@@ -149,32 +150,32 @@ func (ws *Workers) holdings(ctx context.Context, ns string) (held map[string]sto
 	})
 }
 
-// removeUnheard deletes workers, except those with a heartbeat since the list was read. A deleted worker that is alive
-// registers again.
-func (ws *Workers) removeUnheard(ctx context.Context, list []*engine.Worker) error {
+// removeSilentRows deletes workers, except those with a heartbeat since the list was read. A deleted worker that is
+// alive registers again.
+func (ws *Workers) removeSilentRows(ctx context.Context, list []*engine.Worker) error {
 	keys := make([]engine.WorkerKey, len(list))
 	for i, w := range list {
 		keys[i] = w.Key()
 	}
-	removed, err := ws.drop(ctx, keys, func(rows store.Rows) (over []engine.WorkerKey) {
+	removed, err := ws.deleteRows(ctx, keys, func(rows store.Rows) (over []engine.WorkerKey) {
 		for _, w := range list {
 			is, here := rows.Worker(w.Key()), false
 			ws.With(w.Key(), func(h *TrackedWorker) { here = ws.ReceivesHeartbeats(*h) })
-			if is != nil && is.Incarnation == w.Incarnation && lastSign(is).Equal(lastSign(w)) && !here {
+			if is != nil && is.Incarnation == w.Incarnation && lastHeartbeat(is).Equal(lastHeartbeat(w)) && !here {
 				over = append(over, w.Key())
 			}
 		}
 		return over
 	})
 	for _, k := range removed {
-		ws.Drop(k)
+		ws.Remove(k)
 		ws.log.Info().Str("worker_id", k.ID).Msg("worker registration removed: no heartbeat within its retention")
 	}
 	return err
 }
 
-// lastSign returns the last stored heartbeat of a worker.
-func lastSign(w *engine.Worker) time.Time {
+// lastHeartbeat returns the last stored heartbeat of a worker.
+func lastHeartbeat(w *engine.Worker) time.Time {
 	if w.HeartbeatAt.After(w.RegisteredAt.Time) {
 		return w.HeartbeatAt.Time
 	}

@@ -22,7 +22,7 @@ func (ws *Workers) Deregister(ctx context.Context, in protocol.DeregisterRequest
 	if err != nil {
 		return protocol.DeregisterResponse{}, err
 	}
-	flows, err := ws.letGo(ctx, w, engine.ReturnedDraining, returned)
+	flows, err := ws.releaseDeregistered(ctx, w, engine.ReturnedDraining, noLoss)
 	return protocol.DeregisterResponse{WorkerID: w.ID, Outcome: "deregistered", Recovered: flows}, err
 }
 
@@ -55,7 +55,8 @@ func (ws *Workers) RemoveWorker(ctx context.Context, ns, id string) (protocol.De
 	if err != nil || (lives || w.Explicit) && len(refs) > 0 || lives && namesProcess(w) {
 		return out, err
 	}
-	out.Recovered, err = ws.letGo(ctx, w, engine.ReasonOrphaned, died) // leases of a live worker are not released
+	// leases of a live worker are not released
+	out.Recovered, err = ws.releaseDeregistered(ctx, w, engine.ReasonOrphaned, allLost)
 	return out, err
 }
 
@@ -68,7 +69,7 @@ func namesProcess(w *engine.Worker) bool {
 // once they are notified.
 func (ws *Workers) fence(ctx context.Context, in protocol.DeregisterRequest) (*engine.Worker, error) {
 	key := engine.WorkerKey{Namespace: transaction.NamespaceOrDefault(in.Namespace), ID: in.WorkerID}
-	if err := ws.Reaches(ctx, key.Namespace, in.WorkerID); err != nil {
+	if err := ws.CheckVisible(ctx, key.Namespace, in.WorkerID); err != nil {
 		return nil, err
 	}
 	w, err := transaction.Commit[engine.Worker](ctx, ws.store, store.Transaction{
@@ -95,19 +96,19 @@ func (ws *Workers) fence(ctx context.Context, in protocol.DeregisterRequest) (*e
 	return &w, nil
 }
 
-// leaving is the timeout of the release after a deregistration, which runs without its caller's context.
-const leaving = 30 * time.Second
+// releaseTimeout is the timeout of the release after a deregistration, which runs without its caller's context.
+const releaseTimeout = 30 * time.Second
 
-// letGo releases the leases and sessions of a deregistered process, and deletes its row unless a new process has
-// registered. It returns the number of requeued workflow tasks. It continues if the caller disconnects: a worker exits
-// right after it deregistered, and its tasks would otherwise wait until their leases expire.
-func (ws *Workers) letGo(
+// releaseDeregistered releases the leases and sessions of a deregistered process, and deletes its row unless a new
+// process has registered. It returns the number of requeued workflow tasks. It continues if the caller disconnects: a
+// worker exits right after it deregistered, and its tasks would otherwise wait until their leases expire.
+func (ws *Workers) releaseDeregistered(
 	ctx context.Context, w *engine.Worker, why string, lost func(store.TaskRef) bool,
 ) (flows int, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaving)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	key := w.Key()
-	_, flows, err = ws.loseProcesses(ctx, key, why, lost, func(incarnation string) bool {
+	_, flows, err = ws.endProcesses(ctx, key, why, lost, func(incarnation string) bool {
 		return incarnation == w.Incarnation
 	})
 	if err != nil {
@@ -116,7 +117,7 @@ func (ws *Workers) letGo(
 	if err := ws.releaseSessions(ctx, key, "shutdown"); err != nil {
 		return 0, err
 	}
-	_, err = ws.drop(ctx, []engine.WorkerKey{key}, func(rows store.Rows) []engine.WorkerKey {
+	_, err = ws.deleteRows(ctx, []engine.WorkerKey{key}, func(rows store.Rows) []engine.WorkerKey {
 		if now := rows.Worker(key); now == nil || now.Incarnation != w.Incarnation || now.Left.IsZero() {
 			return nil
 		}
@@ -125,9 +126,9 @@ func (ws *Workers) letGo(
 	return flows, err
 }
 
-// drop deletes those of the rows of workers of one namespace that over selects. If a drain names a deleted worker, drop
-// records the time of deletion in the drain, so that the drain also applies to the worker after a restart.
-func (ws *Workers) drop(
+// deleteRows deletes those of the rows of workers of one namespace that over selects. If a drain names a deleted
+// worker, drop records the time of deletion in the drain, so that the drain also applies to the worker after a restart.
+func (ws *Workers) deleteRows(
 	ctx context.Context, keys []engine.WorkerKey, over func(store.Rows) []engine.WorkerKey,
 ) ([]engine.WorkerKey, error) {
 	all := engine.QueueKey{Namespace: keys[0].Namespace}
@@ -150,14 +151,14 @@ func (ws *Workers) drop(
 
 // releaseSessions releases every session that a worker holds.
 func (ws *Workers) releaseSessions(ctx context.Context, w engine.WorkerKey, why string) error {
-	return ws.stepSessions(ctx, w, func(s *engine.Session) engine.SessionInput {
+	return ws.updateSessions(ctx, w, func(s *engine.Session) engine.SessionInput {
 		return engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: s.Epoch}, Why: why}
 	}, func(err error) bool { return protocol.ReasonOf(err) != "" })
 }
 
-// stepSessions applies one step to each session that a worker holds. It ignores errors for which over is true: another
-// change has already ended that session's lease.
-func (ws *Workers) stepSessions(
+// updateSessions applies one step to each session that a worker holds. It ignores errors for which over is true:
+// another change has already ended that session's lease.
+func (ws *Workers) updateSessions(
 	ctx context.Context, w engine.WorkerKey, step func(*engine.Session) engine.SessionInput, over func(error) bool,
 ) error {
 	held, err := transaction.SessionsOwnedBy(ctx, ws.store, w)
