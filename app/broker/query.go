@@ -41,7 +41,7 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 	if err := run.CheckHasCode("queries"); err != nil {
 		return protocol.QueryResponse{}, err
 	}
-	q := querytask.Of(protocol.KindQuery, &run.Head, in.QueryName, "")
+	q := querytask.NewTask(protocol.KindQuery, &run.Head, in.QueryName, "")
 	if err := b.checkQueryWorker(ctx, &q); err != nil {
 		return protocol.QueryResponse{}, err
 	}
@@ -49,7 +49,7 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 	if q.Arguments, err = Arguments("input", in.Input); err != nil {
 		return protocol.QueryResponse{}, err
 	}
-	reply, err := b.questions.Ask(ctx, q, queryDeadline)
+	reply, err := b.questions.Run(ctx, q, queryDeadline)
 	switch {
 	case errors.Is(err, store.ErrFull):
 		return protocol.QueryResponse{}, protocol.Refuse(
@@ -121,7 +121,7 @@ func refusedQuery(name string, f *protocol.Failure) error {
 
 // queryTask returns the query task for the worker, with the whole history or its first page.
 func (b *Broker) queryTask(ctx context.Context, q *store.Question, paged bool) (*protocol.QueryTask, error) {
-	events, next, args, err := b.questions.Past(ctx, q, paged)
+	events, next, args, err := b.questions.Snapshot(ctx, q, paged)
 	return &protocol.QueryTask{
 		TaskID: q.ID, Attempt: q.Attempt, WorkflowID: q.WorkflowID, RunID: q.RunID, Namespace: q.Namespace,
 		WorkflowType: q.Type, QueryName: q.Name,

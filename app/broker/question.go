@@ -36,7 +36,7 @@ func (b *Broker) canAnswer(q *store.Question, also func(*engine.Worker) bool) bo
 	now := time.Now()
 	for _, w := range b.workers.All(q.Namespace) {
 		if b.workers.Alive(w, now) && w.Worker.Serves(q.Queue) && !b.routedElsewhere(w.Worker, q.Queue) &&
-			querytask.Takes(w.Worker, q) && also(w.Worker) {
+			querytask.CanRun(w.Worker, q) && also(w.Worker) {
 			return true
 		}
 	}
@@ -66,7 +66,7 @@ func (b *Broker) hasQueryWorker(ctx context.Context, q *store.Question) (bool, e
 
 // silentWorkers names the workers that leased a query task and did not reply.
 func silentWorkers(err error) string {
-	var s *querytask.Silent
+	var s *querytask.NoReply
 	if !errors.As(err, &s) {
 		return ""
 	}
@@ -108,7 +108,7 @@ func (b *Broker) completeQueryTask(ctx context.Context, in protocol.CompleteItem
 	if err := scope.checkQueryTask(&q); err != nil {
 		return "", err
 	}
-	if err := querytask.Held(&q, in); err != nil {
+	if err := querytask.CheckLease(&q, in); err != nil {
 		return "", scope.hideDetails(err)
 	}
 	// Its worker cannot answer it, and another one may; the caller continues waiting.
@@ -135,7 +135,7 @@ func (b *Broker) queryTaskPage(ctx context.Context, in protocol.HistoryRequest) 
 	if err := scope.checkQueryTask(&q); err != nil {
 		return protocol.HistoryPage{}, err
 	}
-	if err := querytask.Held(&q, protocol.CompleteItem{Owner: in.Owner, Attempt: in.Attempt}); err != nil {
+	if err := querytask.CheckLease(&q, protocol.CompleteItem{Owner: in.Owner, Attempt: in.Attempt}); err != nil {
 		return protocol.HistoryPage{}, scope.hideDetails(err)
 	}
 	after, err := transaction.ParsePage(in.PageToken)

@@ -80,7 +80,7 @@ func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value strin
 		return protocol.Refuse(protocol.ReasonValidatorWorker, format, args...).With("update_name", name).
 			With("retryable", true)
 	}
-	q := querytask.Of(protocol.KindValidation, h, name, value)
+	q := querytask.NewTask(protocol.KindValidation, h, name, value)
 	ok, err := b.hasQueryWorker(ctx, &q)
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value strin
 	if !ok {
 		return noWorker()
 	}
-	reply, err := b.questions.Ask(ctx, q, validationDeadline)
+	reply, err := b.questions.Run(ctx, q, validationDeadline)
 	switch {
 	case errors.Is(err, querytask.ErrNoWorker):
 		return noWorker()
@@ -130,7 +130,7 @@ func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value strin
 
 // validationTask returns the task for the worker: the update with the whole history, or its first page.
 func (b *Broker) validationTask(ctx context.Context, q *store.Question, paged bool) (*protocol.ValidationTask, error) {
-	events, next, args, err := b.questions.Past(ctx, q, paged)
+	events, next, args, err := b.questions.Snapshot(ctx, q, paged)
 	return &protocol.ValidationTask{
 		Kind: protocol.KindValidation, TaskID: q.ID, Attempt: q.Attempt, WorkflowID: q.WorkflowID, RunID: q.RunID,
 		Namespace: q.Namespace, WorkflowType: q.Type,

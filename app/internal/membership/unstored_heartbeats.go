@@ -33,7 +33,8 @@ func (r *Registry) UnstoredHeartbeats(anyway bool) (list []engine.WorkerKey) {
 	defer r.mu.Unlock()
 	for k, h := range r.known {
 		fresh, since := h.At.After(h.Stored), time.Since(h.StoredAt)
-		pressing := r.overdue(h) || r.fellSilent(h) || !h.At.IsZero() && h.StoresEachHeartbeat(r.opt.HTTPLease) && !h.StoresEach
+		pressing := r.overdue(h) || r.fellSilent(h) || !h.At.IsZero() && h.StoresEachHeartbeat(r.opt.HTTPLease) &&
+			!h.StoresEach
 		if anyway = anyway || pressing; pressing || fresh && since >= r.opt.StoreAlive/2 {
 			list = append(list, k)
 		}

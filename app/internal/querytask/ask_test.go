@@ -14,10 +14,10 @@ import (
 )
 
 // cutOff is a store that adds each query task but returns an error to its caller.
-type cutOff struct{ *memory }
+type cutOff struct{ *memoryQueue }
 
-func (c cutOff) add(ctx context.Context, q store.Question, patience time.Duration, most int) error {
-	if err := c.memory.add(ctx, q, patience, most); err != nil {
+func (c cutOff) add(ctx context.Context, q store.Question, timeout time.Duration, most int) error {
+	if err := c.memoryQueue.add(ctx, q, timeout, most); err != nil {
 		return err
 	}
 	return errors.New("the connection was cut")
@@ -25,24 +25,24 @@ func (c cutOff) add(ctx context.Context, q store.Question, patience time.Duratio
 
 // watched records the context with which a query task was added.
 type watched struct {
-	*memory
+	*memoryQueue
 	seen chan error
 }
 
-func (w watched) add(ctx context.Context, q store.Question, patience time.Duration, most int) error {
+func (w watched) add(ctx context.Context, q store.Question, timeout time.Duration, most int) error {
 	w.seen <- ctx.Err()
-	return w.memory.add(ctx, q, patience, most)
+	return w.memoryQueue.add(ctx, q, timeout, most)
 }
 
-func pending(l lines) *Pending {
-	return &Pending{lines: l, draining: make(chan struct{}), log: zerolog.Nop()}
+func pending(l queue) *Pending {
+	return &Pending{queue: l, draining: make(chan struct{}), log: zerolog.Nop()}
 }
 
 // A query task is removed if its caller got an error, even if the store had added the query task.
 func TestAQuestionThatMayStandIsTakenAway(t *testing.T) {
-	m := newMemory(func(line) {})
+	m := newMemoryQueue(func(queueKey) {})
 	q := store.Question{ID: "q", Namespace: "default", Queue: "main", Kind: protocol.KindQuery}
-	if _, err := pending(cutOff{m}).Ask(t.Context(), q, time.Minute); err == nil {
+	if _, err := pending(cutOff{m}).Run(t.Context(), q, time.Minute); err == nil {
 		t.Error("the failure was not told")
 	}
 	if n := len(m.all) + len(m.ready); n != 0 {
@@ -53,12 +53,12 @@ func TestAQuestionThatMayStandIsTakenAway(t *testing.T) {
 // A caller that disconnects does not cancel the insert of its query task: afterwards the app would not know whether the
 // row exists.
 func TestACallerThatLeavesCutsNoQuestionOff(t *testing.T) {
-	m := newMemory(func(line) {})
+	m := newMemoryQueue(func(queueKey) {})
 	seen := make(chan error, 1)
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
 	q := store.Question{ID: "q", Namespace: "default", Queue: "main", Kind: protocol.KindQuery}
-	if _, err := pending(watched{m, seen}).Ask(ctx, q, time.Minute); !errors.Is(err, context.Canceled) {
+	if _, err := pending(watched{m, seen}).Run(ctx, q, time.Minute); !errors.Is(err, context.Canceled) {
 		t.Errorf("the caller that left was told %v", err)
 	}
 	if err := <-seen; err != nil {
@@ -73,7 +73,7 @@ func TestACallerThatLeavesCutsNoQuestionOff(t *testing.T) {
 func TestADepartureDuringACheckIsCheckedToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _, _ := inMemory()
-		p.left = make(chan struct{})
+		p.departure = make(chan struct{})
 		checks := 0
 		p.Answerable = func(context.Context, *store.Question) bool {
 			if checks++; checks == 1 {

@@ -25,8 +25,8 @@ func (b *notices) WatchResponse(string) (<-chan struct{}, func())               
 // inMemory returns query tasks in memory and the counter of notifications to pollers.
 func inMemory() (*Pending, *notices, chan struct{}) {
 	b, draining := &notices{}, make(chan struct{})
-	m := newMemory(func(l line) { b.Backlog(l.namespace, l.queue, l.kind) })
-	return &Pending{lines: m, dispatch: b, draining: draining, log: zerolog.Nop()}, b, draining
+	m := newMemoryQueue(func(l queueKey) { b.Backlog(l.namespace, l.queue, l.kind) })
+	return &Pending{queue: m, dispatch: b, draining: draining, log: zerolog.Nop()}, b, draining
 }
 
 func query(id string) store.Question {
@@ -64,7 +64,7 @@ type answer struct {
 func ask(t *testing.T, p *Pending, id string) <-chan answer {
 	c := make(chan answer, 1)
 	go func() {
-		r, err := p.Ask(t.Context(), query(id), time.Minute)
+		r, err := p.Run(t.Context(), query(id), time.Minute)
 		c <- answer{r, err}
 	}()
 	synctest.Wait()
@@ -105,7 +105,7 @@ func TestOnlyTheHolderOfAQuestionIsHeard(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := protocol.ReasonOf(Held(&q, in)); got != want {
+			if got := protocol.ReasonOf(CheckLease(&q, in)); got != want {
 				t.Errorf("%s: %q, want %q", why, got, want)
 			}
 		}
@@ -174,16 +174,16 @@ func TestHowAQuestionEndsWithoutAReply(t *testing.T) {
 // If a worker leases a query task and does not respond within some seconds, another worker gets it (hedged request),
 // and so on. The first response counts, also from a slow worker, and nothing stays queued.
 func TestAQuestionOfASilentWorkerIsAskedOfAnother(t *testing.T) {
-	first := func(m *memory) (id string) { // of what waits
+	first := func(m *memoryQueue) (id string) { // of what waits
 		for _, l := range m.ready {
 			id = l[0].ID
 		}
 		return id
 	}
 	for _, c := range []struct {
-		why      string
-		answers  string
-		patience time.Duration
+		why     string
+		answers string
+		timeout time.Duration
 	}{
 		{"the second answers", "y", 0},
 		{"the third does", "z", 0},
@@ -192,16 +192,16 @@ func TestAQuestionOfASilentWorkerIsAskedOfAnother(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			p, _, _ := inMemory()
-			m := p.lines.(*memory)
+			m := p.queue.(*memoryQueue)
 			asked := ask(t, p, "q")
 			began, held := time.Now(), map[string]string{"x": "q"}
 			claim(t, p, poller("x", 1, CapQueries))
 			for i, id := range []string{"y", "z"} {
-				time.Sleep(askAgain << i)
+				time.Sleep(hedgeAfter << i)
 				if given := claim(t, p, poller(id, 1, CapQueries)); given != nil {
 					t.Fatalf("%s: after %v %s gets %q", c.why, time.Since(began), id, given)
 				}
-				time.Sleep(2 * lookHeld)
+				time.Sleep(2 * leaseCheckInterval)
 				synctest.Wait()
 				held[id] = first(m)
 				given := claim(t, p, poller("x", 1, CapQueries), poller("y", 1, CapQueries), poller("z", 1, CapQueries))
@@ -222,12 +222,12 @@ func TestAQuestionOfASilentWorkerIsAskedOfAnother(t *testing.T) {
 				}
 			}
 			got := <-asked
-			var silent *Silent
+			var silent *NoReply
 			switch {
 			case c.answers != "" && (got.err != nil || got.reply.Result != c.answers):
 				t.Errorf("%s: the caller is told %+v", c.why, got)
 			case c.answers == "" && (!errors.As(got.err, &silent) || !errors.Is(got.err, ErrUnanswered) ||
-				fmt.Sprint(silent.Workers) != "[x y z]" || time.Since(began) != c.patience):
+				fmt.Sprint(silent.Workers) != "[x y z]" || time.Since(began) != c.timeout):
 				t.Errorf("%s: after %v the caller is told %+v", c.why, time.Since(began), got)
 			}
 			if len(m.all)+len(m.ready) > 0 {
@@ -293,7 +293,7 @@ func TestWhoMayJudgeAnUpdate(t *testing.T) {
 			Contracts: []byte(`{"wf":{"update_validators":["set"]}}`),
 		}, false},
 	} {
-		if got := Takes(&c.w, &q); got != c.want {
+		if got := CanRun(&c.w, &q); got != c.want {
 			t.Errorf("%s: %t", c.why, got)
 		}
 	}

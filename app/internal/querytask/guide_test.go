@@ -7,6 +7,9 @@ import (
 )
 
 func TestTheGuideSaysWhenAnotherIsAsked(t *testing.T) {
-	docnumbers.In(t, "guide/workflows-in-go.md", "after {} the app also asks a second worker, if there is one, {} later a third", askAgain, 2*askAgain)
-	docnumbers.In(t, "guide/workers-in-any-language.md", "A worker with a query for more than {} is not", askAgain)
+	docnumbers.In(
+		t, "guide/workflows-in-go.md", "after {} the app also asks a second worker, if there is one, {} later a third",
+		hedgeAfter, 2*hedgeAfter,
+	)
+	docnumbers.In(t, "guide/workers-in-any-language.md", "A worker with a query for more than {} is not", hedgeAfter)
 }

@@ -16,48 +16,48 @@ import (
 // query changes nothing, so it can be hedged: another worker receives the same query under a new ID, and the first
 // answer counts, even if it is from the paused worker.
 
-// askAgain is the time after which a query task that a worker has leased is hedged. It doubles with each hedge, so that
-// few workers do the same work when all are slow for lack of CPU. lookHeld is the interval at which the lease is
-// checked.
+// hedgeAfter is the time after which a query task that a worker has leased is hedged. It doubles with each hedge, so
+// that few workers do the same work when all are slow for lack of CPU. leaseCheckInterval is the interval at which the
+// lease is checked.
 const (
-	askAgain = 3 * time.Second
-	lookHeld = time.Second
+	hedgeAfter         = 3 * time.Second
+	leaseCheckInterval = time.Second
 )
 
-var errSlow = errors.New("no response yet")
+var errNoReplyYet = errors.New("no response yet")
 
 type firstReply struct {
 	reply store.Reply
 	err   error
 }
 
-// first waits for the first reply to an enqueued query task, and returns the workers that were seen to lease it.
-func (p *Pending) first(ctx context.Context, q store.Question) (store.Reply, []string, error) {
-	soon, cancel := context.WithTimeoutCause(ctx, lookHeld, errSlow)
-	r, err := p.lines.reply(soon, q.ID)
+// awaitReply waits for the first reply to an enqueued query task, and returns the workers that were seen to lease it.
+func (p *Pending) awaitReply(ctx context.Context, q store.Question) (store.Reply, []string, error) {
+	soon, cancel := context.WithTimeoutCause(ctx, leaseCheckInterval, errNoReplyYet)
+	r, err := p.queue.reply(soon, q.ID)
 	cancel()
-	if !errors.Is(err, errSlow) {
+	if !errors.Is(err, errNoReplyYet) {
 		return r, nil, err
 	}
 	ctx, cancel = context.WithCancel(ctx)
 	defer cancel()
 	replies := make(chan firstReply)
 	listen := func(id string) {
-		r, err := p.lines.reply(ctx, id)
+		r, err := p.queue.reply(ctx, id)
 		select {
 		case replies <- firstReply{r, err}:
 		case <-ctx.Done():
 		}
 	}
 	go listen(q.ID)
-	look := time.NewTicker(lookHeld)
+	look := time.NewTicker(leaseCheckInterval)
 	defer look.Stop()
 	var workers []string
 	var since time.Time // when the current lease was first seen
-	patience := askAgain
+	timeout := hedgeAfter
 	for last, attempt := q, int64(0); ; {
 		// The first check precedes the first tick: the query task is one second old by then.
-		switch seen, err := p.lines.get(ctx, last.ID); {
+		switch seen, err := p.queue.get(ctx, last.ID); {
 		case err != nil || seen.Owner == "" || seen.Over:
 			attempt = 0
 		case seen.Attempt != attempt:
@@ -65,16 +65,16 @@ func (p *Pending) first(ctx context.Context, q store.Question) (store.Reply, []s
 			if !slices.Contains(workers, seen.Owner) {
 				workers = append(workers, seen.Owner)
 			}
-		case time.Since(since) >= patience:
+		case time.Since(since) >= timeout:
 			until, _ := ctx.Deadline()
 			next := q
 			next.ID, next.Beside = ulid.Make().String(), append(slices.Clone(last.Beside), seen.Incarnation)
-			if p.layBeside(ctx, next, time.Until(until)) {
+			if p.addHedge(ctx, next, time.Until(until)) {
 				defer p.withdraw(ctx, next.ID)
 				go listen(next.ID)
 				p.log.Warn().Str("worker_id", seen.Owner).Str("kind", string(q.Kind)).Str("name", q.Name).
 					Msg("worker did not answer a query in time; sent the query to another worker too")
-				last, attempt, patience = next, 0, 2*patience
+				last, attempt, timeout = next, 0, 2*timeout
 			}
 		}
 		select {
@@ -87,9 +87,9 @@ func (p *Pending) first(ctx context.Context, q store.Question) (store.Reply, []s
 	}
 }
 
-// layBeside adds a copy of a query task, and reports whether the row may exist.
-func (p *Pending) layBeside(ctx context.Context, q store.Question, patience time.Duration) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+// addHedge adds a copy of a query task, and reports whether the row may exist.
+func (p *Pending) addHedge(ctx context.Context, q store.Question, timeout time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
-	return !errors.Is(p.lines.add(ctx, q, patience, protocol.MaxPendingQuestions), store.ErrFull)
+	return !errors.Is(p.queue.add(ctx, q, timeout, protocol.MaxPendingQuestions), store.ErrFull)
 }

@@ -30,9 +30,9 @@ func (p *Pending) historyOf(
 	return events, startArguments(events), nil
 }
 
-// begun returns the first page of the history of a query task, for a worker that reads the other pages: a long history
-// does not fit into a frame.
-func (p *Pending) begun(ctx context.Context, q *store.Question) ([]history.Event, *string, payload.Payload, error) {
+// firstPage returns the first page of the history of a query task, for a worker that reads the other pages: a long
+// history does not fit into a frame.
+func (p *Pending) firstPage(ctx context.Context, q *store.Question) ([]history.Event, *string, payload.Payload, error) {
 	// Use half a page, since the task also contains the arguments of the run and of the query.
 	page, err := transaction.PageOfSize(
 		ctx, p.store, q.RunID, 0, q.LastSeq, transaction.MaxPage, transaction.MaxPageSize/2,
@@ -40,12 +40,12 @@ func (p *Pending) begun(ctx context.Context, q *store.Question) ([]history.Event
 	return page.Events, page.NextPageToken, startArguments(page.Events), err
 }
 
-// Past returns the history for a query task: the first page, or all of it.
-func (p *Pending) Past(
+// Snapshot returns the history for a query task: the first page, or all of it.
+func (p *Pending) Snapshot(
 	ctx context.Context, q *store.Question, paged bool,
 ) ([]history.Event, *string, payload.Payload, error) {
 	if paged {
-		return p.begun(ctx, q)
+		return p.firstPage(ctx, q)
 	}
 	events, args, err := p.historyOf(ctx, q)
 	return events, nil, args, err

@@ -12,43 +12,43 @@ import (
 // Behind a load balancer a query may reach one app and its worker poll another. Then query tasks are stored in an
 // unlogged table; losing it with the database only makes callers retry.
 
-// shared stores the query tasks of several apps in a table of their database.
-type shared struct {
+// storeQueue stores the query tasks of several apps in a table of their database.
+type storeQueue struct {
 	store.Questions
 	watch func(id string) (<-chan struct{}, func())
 }
 
-// lookAgain is the interval at which a caller reads its answer without a notification, which may be lost.
-const lookAgain = 2 * time.Second
+// replyPollInterval is the interval at which a caller reads its answer without a notification, which may be lost.
+const replyPollInterval = 2 * time.Second
 
-func (s *shared) add(ctx context.Context, q store.Question, patience time.Duration, most int) error {
-	return s.Ask(ctx, q, patience, most)
+func (s *storeQueue) add(ctx context.Context, q store.Question, timeout time.Duration, most int) error {
+	return s.Ask(ctx, q, timeout, most)
 }
 
-func (s *shared) waiting(ctx context.Context, l line, limit int) ([]store.Question, error) {
+func (s *storeQueue) waiting(ctx context.Context, l queueKey, limit int) ([]store.Question, error) {
 	return s.Waiting(ctx, l.namespace, l.queue, l.kind, limit)
 }
 
-func (s *shared) lease(ctx context.Context, q store.Question) (bool, error) {
+func (s *storeQueue) lease(ctx context.Context, q store.Question) (bool, error) {
 	return s.Lease(ctx, q)
 }
 
-func (s *shared) get(ctx context.Context, id string) (store.Question, error) {
+func (s *storeQueue) get(ctx context.Context, id string) (store.Question, error) {
 	return s.Question(ctx, id)
 }
 
-func (s *shared) requeue(ctx context.Context, id string, attempt int64) error {
+func (s *storeQueue) requeue(ctx context.Context, id string, attempt int64) error {
 	return s.Unlease(ctx, id, attempt)
 }
 
-func (s *shared) complete(ctx context.Context, q store.Question, r store.Reply) (bool, error) {
+func (s *storeQueue) complete(ctx context.Context, q store.Question, r store.Reply) (bool, error) {
 	return s.Settle(ctx, q, r)
 }
 
-func (s *shared) reply(ctx context.Context, id string) (store.Reply, error) {
+func (s *storeQueue) reply(ctx context.Context, id string) (store.Reply, error) {
 	answered, stop := s.watch(id)
 	defer stop()
-	again := time.NewTicker(lookAgain)
+	again := time.NewTicker(replyPollInterval)
 	defer again.Stop()
 	for {
 		r, ok, err := s.Reply(ctx, id)
@@ -67,10 +67,10 @@ func (s *shared) reply(ctx context.Context, id string) (store.Reply, error) {
 	}
 }
 
-func (s *shared) count(
+func (s *storeQueue) count(
 	ctx context.Context, namespace string, kind protocol.TaskKind,
 ) (map[string]protocol.QueryTally, error) {
 	return s.Tally(ctx, namespace, kind)
 }
 
-func (s *shared) remove(ctx context.Context, id string) error { return s.Forget(ctx, id) }
+func (s *storeQueue) remove(ctx context.Context, id string) error { return s.Forget(ctx, id) }

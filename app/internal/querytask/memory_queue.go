@@ -13,13 +13,13 @@ import (
 // An app alone on its database keeps query tasks in memory. They are lost with the process, as are the connections of
 // their callers.
 
-// memory holds the query tasks of an app alone on its database.
-type memory struct {
-	backlog func(line)
+// memoryQueue holds the query tasks of an app alone on its database.
+type memoryQueue struct {
+	backlog func(queueKey)
 
 	mu    sync.Mutex // guards what follows
 	all   map[string]*waiter
-	ready map[line][]*waiter // in the order they came
+	ready map[queueKey][]*waiter // in the order they came
 }
 
 // waiter is a query task in memory, guarded by mu of memory.
@@ -28,13 +28,13 @@ type waiter struct {
 	answer chan store.Reply // holds one
 }
 
-func newMemory(backlog func(line)) *memory {
-	return &memory{backlog: backlog, all: map[string]*waiter{}, ready: map[line][]*waiter{}}
+func newMemoryQueue(backlog func(queueKey)) *memoryQueue {
+	return &memoryQueue{backlog: backlog, all: map[string]*waiter{}, ready: map[queueKey][]*waiter{}}
 }
 
-func (m *memory) add(_ context.Context, q store.Question, patience time.Duration, most int) error {
-	in := lineOf(&q)
-	q.Until = time.Now().Add(patience)
+func (m *memoryQueue) add(_ context.Context, q store.Question, timeout time.Duration, most int) error {
+	in := queueKeyOf(&q)
+	q.Until = time.Now().Add(timeout)
 	m.mu.Lock()
 	if len(m.ready[in]) >= most {
 		m.mu.Unlock()
@@ -48,7 +48,7 @@ func (m *memory) add(_ context.Context, q store.Question, patience time.Duration
 	return nil
 }
 
-func (m *memory) waiting(_ context.Context, in line, limit int) (list []store.Question, _ error) {
+func (m *memoryQueue) waiting(_ context.Context, in queueKey, limit int) (list []store.Question, _ error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, l := range m.ready[in][:min(limit, len(m.ready[in]))] {
@@ -57,7 +57,7 @@ func (m *memory) waiting(_ context.Context, in line, limit int) (list []store.Qu
 	return list, nil
 }
 
-func (m *memory) lease(_ context.Context, q store.Question) (bool, error) {
+func (m *memoryQueue) lease(_ context.Context, q store.Question) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := m.all[q.ID]
@@ -69,15 +69,15 @@ func (m *memory) lease(_ context.Context, q store.Question) (bool, error) {
 	return true, nil
 }
 
-func (m *memory) unready(l *waiter) {
-	in := lineOf(&l.Question)
+func (m *memoryQueue) unready(l *waiter) {
+	in := queueKeyOf(&l.Question)
 	m.ready[in] = slices.DeleteFunc(m.ready[in], func(o *waiter) bool { return o == l })
 	if len(m.ready[in]) == 0 {
 		delete(m.ready, in)
 	}
 }
 
-func (m *memory) get(_ context.Context, id string) (store.Question, error) {
+func (m *memoryQueue) get(_ context.Context, id string) (store.Question, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if l := m.all[id]; l != nil {
@@ -86,7 +86,7 @@ func (m *memory) get(_ context.Context, id string) (store.Question, error) {
 	return store.Question{}, store.ErrNotFound
 }
 
-func (m *memory) requeue(_ context.Context, id string, attempt int64) error {
+func (m *memoryQueue) requeue(_ context.Context, id string, attempt int64) error {
 	m.mu.Lock()
 	l := m.all[id]
 	if l == nil || l.Over || l.Owner == "" || attempt != 0 && attempt != l.Attempt {
@@ -94,14 +94,14 @@ func (m *memory) requeue(_ context.Context, id string, attempt int64) error {
 		return nil
 	}
 	l.Owner, l.Incarnation = "", ""
-	in := lineOf(&l.Question)
+	in := queueKeyOf(&l.Question)
 	m.ready[in] = slices.Insert(m.ready[in], 0, l)
 	m.mu.Unlock()
 	m.backlog(in)
 	return nil
 }
 
-func (m *memory) complete(_ context.Context, q store.Question, r store.Reply) (bool, error) {
+func (m *memoryQueue) complete(_ context.Context, q store.Question, r store.Reply) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := m.all[q.ID]
@@ -113,7 +113,7 @@ func (m *memory) complete(_ context.Context, q store.Question, r store.Reply) (b
 	return true, nil
 }
 
-func (m *memory) reply(ctx context.Context, id string) (store.Reply, error) {
+func (m *memoryQueue) reply(ctx context.Context, id string) (store.Reply, error) {
 	m.mu.Lock()
 	l := m.all[id]
 	m.mu.Unlock()
@@ -128,7 +128,7 @@ func (m *memory) reply(ctx context.Context, id string) (store.Reply, error) {
 	}
 }
 
-func (m *memory) count(
+func (m *memoryQueue) count(
 	_ context.Context, namespace string, kind protocol.TaskKind,
 ) (map[string]protocol.QueryTally, error) {
 	m.mu.Lock()
@@ -149,7 +149,7 @@ func (m *memory) count(
 	return tally, nil
 }
 
-func (m *memory) remove(_ context.Context, id string) error {
+func (m *memoryQueue) remove(_ context.Context, id string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if l := m.all[id]; l != nil {

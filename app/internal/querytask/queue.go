@@ -8,13 +8,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// lines is the queue of query tasks and their replies: in memory if the app is alone on its database, else in the
+// queue is the queue of query tasks and their replies: in memory if the app is alone on its database, else in the
 // database. Its entries do not outlive their callers.
-type lines interface {
-	// add enqueues a query task for patience; store.ErrFull if the number of waiting tasks is most.
-	add(ctx context.Context, q store.Question, patience time.Duration, most int) error
-	// waiting lists up to limit waiting query tasks of a line, oldest first.
-	waiting(ctx context.Context, l line, limit int) ([]store.Question, error)
+type queue interface {
+	// add enqueues a query task until the timeout ends; store.ErrFull if the number of waiting tasks is most.
+	add(ctx context.Context, q store.Question, timeout time.Duration, most int) error
+	// waiting lists up to limit waiting query tasks of a queue, oldest first.
+	waiting(ctx context.Context, l queueKey, limit int) ([]store.Question, error)
 	// lease leases a query task to its Owner under its Attempt; false if another worker was faster.
 	lease(ctx context.Context, q store.Question) (bool, error)
 	// get returns the state of a query task; store.ErrNotFound if its caller has disconnected.
@@ -31,10 +31,10 @@ type lines interface {
 	remove(ctx context.Context, id string) error
 }
 
-// line is the queue of one kind of query tasks for the workers of a task queue.
-type line struct {
+// queueKey is the queue of one kind of query tasks for the workers of a task queue.
+type queueKey struct {
 	namespace, queue string
 	kind             protocol.TaskKind
 }
 
-func lineOf(q *store.Question) line { return line{q.Namespace, q.Queue, q.Kind} }
+func queueKeyOf(q *store.Question) queueKey { return queueKey{q.Namespace, q.Queue, q.Kind} }

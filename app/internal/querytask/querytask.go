@@ -35,13 +35,13 @@ var (
 	ErrNoWorker   = errors.New("the last worker that could respond has disconnected")
 )
 
-// Silent is ErrUnanswered with the workers that leased the query task.
-type Silent struct{ Workers []string }
+// NoReply is ErrUnanswered with the workers that leased the query task.
+type NoReply struct{ Workers []string }
 
-func (*Silent) Error() string { return ErrUnanswered.Error() }
+func (*NoReply) Error() string { return ErrUnanswered.Error() }
 
 // Unwrap returns ErrUnanswered for callers that do not need the names.
-func (*Silent) Unwrap() error { return ErrUnanswered }
+func (*NoReply) Unwrap() error { return ErrUnanswered }
 
 // Dispatch notifies pollers of query tasks, and callers of replies.
 type Dispatch interface {
@@ -51,7 +51,7 @@ type Dispatch interface {
 
 // Pending holds the query tasks that wait for their replies. All methods may be called from any goroutine.
 type Pending struct {
-	lines    lines
+	queue    queue
 	store    transaction.Reads // where the history is that questions are about
 	dispatch Dispatch
 	draining <-chan struct{}
@@ -62,26 +62,26 @@ type Pending struct {
 	// Answerable reports whether a live worker may run the query task; nil: always.
 	Answerable func(ctx context.Context, q *store.Question) bool
 
-	mu   sync.Mutex    // guards left
-	left chan struct{} // closed when a worker leaves
+	mu        sync.Mutex    // guards left
+	departure chan struct{} // closed when a worker leaves
 }
 
-// reregister is the time between a worker's departure and the check whether another worker can answer, because a
-// process that registers anew replaces the one before.
-const reregister = 100 * time.Millisecond
+// reregistrationTime is the time between a worker's departure and the check whether another worker can answer, because
+// a process that registers anew replaces the one before.
+const reregistrationTime = 100 * time.Millisecond
 
 // WorkerLeft ends the query tasks that no live worker may run with ErrNoWorker.
 func (p *Pending) WorkerLeft() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	close(p.left)
-	p.left = make(chan struct{})
+	close(p.departure)
+	p.departure = make(chan struct{})
 }
 
-func (p *Pending) leaving() <-chan struct{} {
+func (p *Pending) nextDeparture() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.left
+	return p.departure
 }
 
 // watch ends a query task when the app drains, or when no registered worker can answer it. left is closed when the next
@@ -97,11 +97,11 @@ func (p *Pending) watch(ctx context.Context, q *store.Question, left <-chan stru
 		case <-left:
 		}
 		select {
-		case <-time.After(reregister):
+		case <-time.After(reregistrationTime):
 		case <-ctx.Done():
 			return
 		}
-		left = p.leaving() // read before the check, which may miss a worker that leaves during it
+		left = p.nextDeparture() // read before the check, which may miss a worker that leaves during it
 		if p.Answerable != nil && !p.Answerable(ctx, q) {
 			end(ErrNoWorker)
 			return
@@ -112,30 +112,30 @@ func (p *Pending) watch(ctx context.Context, q *store.Question, left <-chan stru
 // New returns the query tasks of an app: in a table if several apps share the database (the store then has Questions),
 // else in memory. Once draining is closed, no query task is dispatched.
 func New(s store.Store, d Dispatch, draining <-chan struct{}, log zerolog.Logger) *Pending {
-	p := &Pending{store: s, dispatch: d, draining: draining, log: log, left: make(chan struct{})}
+	p := &Pending{store: s, dispatch: d, draining: draining, log: log, departure: make(chan struct{})}
 	if s, ok := s.(interface{ Questions() store.Questions }); ok {
 		if q := s.Questions(); q != nil {
-			p.lines = &shared{q, d.WatchResponse}
+			p.queue = &storeQueue{q, d.WatchResponse}
 			return p
 		}
 	}
-	p.lines = newMemory(func(l line) { d.Backlog(l.namespace, l.queue, l.kind) })
+	p.queue = newMemoryQueue(func(l queueKey) { d.Backlog(l.namespace, l.queue, l.kind) })
 	return p
 }
 
-// Ask enqueues a query task and waits for its reply. The error may be one of the errors above, or store.ErrFull. After
+// Run enqueues a query task and waits for its reply. The error may be one of the errors above, or store.ErrFull. After
 // the return no worker runs the query task any more.
-func (p *Pending) Ask(ctx context.Context, q store.Question, patience time.Duration) (store.Reply, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrUnanswered)
+func (p *Pending) Run(ctx context.Context, q store.Question, timeout time.Duration) (store.Reply, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ErrUnanswered)
 	defer cancel()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	go p.watch(ctx, &q, p.leaving(), end)
+	go p.watch(ctx, &q, p.nextDeparture(), end)
 	// A caller that disconnects does not cancel the insert: the app would not know whether the row exists, and a worker
 	// could lease the query task of a caller that is gone.
-	add, stop := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	add, stop := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer stop()
-	err := p.lines.add(add, q, patience, protocol.MaxPendingQuestions)
+	err := p.queue.add(add, q, timeout, protocol.MaxPendingQuestions)
 	if errors.Is(err, store.ErrFull) {
 		return store.Reply{}, err
 	}
@@ -143,15 +143,15 @@ func (p *Pending) Ask(ctx context.Context, q store.Question, patience time.Durat
 	if err != nil { // the row may exist anyway
 		return store.Reply{}, err
 	}
-	r, asked, err := p.first(ctx, q)
+	r, asked, err := p.awaitReply(ctx, q)
 	switch {
 	case errors.Is(err, store.ErrNotFound): // lost with the database's memory
 		err = ErrUnanswered
 	case errors.Is(err, ErrUnanswered):
-		seen, e := p.lines.get(context.WithoutCancel(ctx), q.ID)
+		seen, e := p.queue.get(context.WithoutCancel(ctx), q.ID)
 		switch {
 		case len(asked) > 0:
-			err = &Silent{asked}
+			err = &NoReply{asked}
 		case e == nil && seen.Attempt == 0:
 			err = ErrUnclaimed
 		}
@@ -163,14 +163,14 @@ func (p *Pending) Ask(ctx context.Context, q store.Question, patience time.Durat
 func (p *Pending) withdraw(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if err := p.lines.remove(ctx, id); err != nil {
+	if err := p.queue.remove(ctx, id); err != nil {
 		store.Warn(&p.log, err).Str("question", id).Msg("failed to delete a query task")
 	}
 }
 
 // Claim leases waiting query tasks to eligible pollers.
 func (p *Pending) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leased, error) {
-	waiting, err := p.lines.waiting(ctx, line{r.Namespace, r.Queue, r.Kind}, protocol.MaxPendingQuestions)
+	waiting, err := p.queue.waiting(ctx, queueKey{r.Namespace, r.Queue, r.Kind}, protocol.MaxPendingQuestions)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func (p *Pending) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leas
 	left := false
 	for _, q := range waiting {
 		takes := func(o store.Poller) bool {
-			return Takes(o.Lessee.Worker, &q) && (p.Avoid == nil || !p.Avoid(o.Lessee.Worker, &q))
+			return CanRun(o.Lessee.Worker, &q) && (p.Avoid == nil || !p.Avoid(o.Lessee.Worker, &q))
 		}
 		i := slices.IndexFunc(r.Pollers, takes)
 		for ; i >= 0 && i < len(given); i++ {
@@ -201,7 +201,7 @@ func (p *Pending) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leas
 		}
 		q.Owner, q.Incarnation = r.Pollers[i].Lessee.Worker.ID, r.Pollers[i].Lessee.Worker.Incarnation
 		q.Attempt++
-		got, err := p.lines.lease(ctx, q)
+		got, err := p.queue.lease(ctx, q)
 		if err != nil {
 			store.Warn(&p.log, err).Str("question", q.ID).Msg("failed to lease a query task")
 			left = true
@@ -221,18 +221,18 @@ func (p *Pending) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leas
 
 // Get returns the state of a query task; store.ErrNotFound if its caller has disconnected.
 func (p *Pending) Get(ctx context.Context, id string) (store.Question, error) {
-	return p.lines.get(ctx, id)
+	return p.queue.get(ctx, id)
 }
 
 // Requeue puts a query task back into the queue; attempt 0 selects the current attempt.
 func (p *Pending) Requeue(ctx context.Context, id string, attempt int64) error {
-	return p.lines.requeue(ctx, id, attempt)
+	return p.queue.requeue(ctx, id, attempt)
 }
 
 // Complete stores the reply of the worker that leased the query task, as Get returned the task; it returns the
 // outcome's name.
 func (p *Pending) Complete(ctx context.Context, q store.Question, r store.Reply) (outcome string, err error) {
-	taken, err := p.lines.complete(ctx, q, r)
+	taken, err := p.queue.complete(ctx, q, r)
 	if err != nil {
 		return "", err
 	}
@@ -246,11 +246,11 @@ func (p *Pending) Complete(ctx context.Context, q store.Question, r store.Reply)
 func (p *Pending) Count(
 	ctx context.Context, namespace string, kind protocol.TaskKind,
 ) (map[string]protocol.QueryTally, error) {
-	return p.lines.count(ctx, namespace, kind)
+	return p.queue.count(ctx, namespace, kind)
 }
 
-// Of returns a query task about the current state of a run.
-func Of(kind protocol.TaskKind, h *engine.Head, name, arguments string) store.Question {
+// NewTask returns a query task about the current state of a run.
+func NewTask(kind protocol.TaskKind, h *engine.Head, name, arguments string) store.Question {
 	status, _, _ := h.Public()
 	return store.Question{
 		ID: ulid.Make().String(), Kind: kind, Namespace: h.Namespace, Queue: h.Queue, WorkflowID: h.WorkflowID, RunID: h.ID,
@@ -261,8 +261,8 @@ func Of(kind protocol.TaskKind, h *engine.Head, name, arguments string) store.Qu
 	}
 }
 
-// Takes reports whether a worker may run a query task: it has the workflow type and supports this kind of task.
-func Takes(w *engine.Worker, q *store.Question) bool {
+// CanRun reports whether a worker may run a query task: it has the workflow type and supports this kind of task.
+func CanRun(w *engine.Worker, q *store.Question) bool {
 	if !w.Runs(q.Kind, q.Type) || len(engine.Missing(q.Requirements, w.Capabilities)) > 0 ||
 		slices.Contains(q.Beside, w.Incarnation) {
 		return false
@@ -280,8 +280,8 @@ var outcomes = map[protocol.TaskKind]map[bool]string{
 	protocol.KindValidation: {false: "approved", true: "rejected"},
 }
 
-// Held checks that a reply comes from the worker that leased the query task.
-func Held(q *store.Question, in protocol.CompleteItem) error {
+// CheckLease checks that a reply comes from the worker that leased the query task.
+func CheckLease(q *store.Question, in protocol.CompleteItem) error {
 	query := q.Kind == protocol.KindQuery
 	reason := func(ofQuery, ofValidation protocol.Reason) protocol.Reason {
 		if query {
