@@ -408,7 +408,7 @@ type RunChange struct {
 	// Closing is the closed run as the closing commit stored it; nil if another app made that commit.
 	Closing *Closing `json:"-"`
 	// Still means that only leases were renewed, so a listing of runs shows no difference.
-	Still     bool
+	Still     bool               `json:"Still"`
 	Cancelled []CancelledAttempt // leased attempts that were cancelled or whose run closed
 }
 
