@@ -37,14 +37,14 @@ type batch struct {
 	floors    map[string]int64 // nil: not read yet
 	risen     map[string]int64 // by this batch
 
-	items   []*pending        // that were decided
-	aside   []*pending        // deferred, since other transactions have locked their rows
-	late    []*pending        // decided, but their rows turned out to be locked; with errLocked
-	rest    []*pending        // that did not fit
-	locked  map[any]bool      // keys of rows that another transaction has
-	advised map[int64][]any   // names this batch has locked or tried to
-	grown   []*db.Call        // to be written ahead of the batch
-	skipped map[QueueKey]bool // queues with ready tasks that a claim had to skip, locked as they are
+	items      []*pending        // that were decided
+	deferred   []*pending        // deferred, since other transactions have locked their rows
+	blocked    []*pending        // decided, but their rows turned out to be locked; with errRowsLocked
+	overflow   []*pending        // that did not fit
+	locked     map[any]bool      // keys of rows that another transaction has
+	advised    map[int64][]any   // names this batch has locked or tried to
+	aheadCalls []*db.Call        // to be written ahead of the batch
+	skipped    map[QueueKey]bool // queues with ready tasks that a claim had to skip, locked as they are
 
 	queues    map[engine.QueueKey]*queue
 	active    map[activeKey]map[string]int // leased tasks of a namespace by queue, as counted for its budgets

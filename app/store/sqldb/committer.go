@@ -42,16 +42,16 @@ const outcomeTimeout = 10 * time.Second
 func (s *Store) loop() {
 	defer close(s.done)
 	quit := s.quit
-	var rest []*pending // left over from a batch that grew too large
+	var overflow []*pending // left over from a batch that grew too large
 	if !s.cfg.Dialect.Shared {
 		s.clock.Now() // detects a clock that was set back while no app ran
 	}
 	for {
-		s.lookAgain()
-		rest = append(rest, s.retry()...)
-		items := rest
+		s.retrySkipped()
+		overflow = append(overflow, s.retryDeferred()...)
+		items := overflow
 		if len(items) == 0 && s.shares.waiting == 0 {
-			if quit == nil && len(s.in) == 0 && len(s.back) == 0 && len(s.aside) == 0 {
+			if quit == nil && len(s.in) == 0 && len(s.back) == 0 && len(s.deferred) == 0 {
 				s.closeDown()
 				return
 			}
@@ -60,7 +60,7 @@ func (s *Store) loop() {
 				items = append(items, p)
 			case p := <-s.back:
 				items = append(items, p)
-			case <-s.alarm():
+			case <-s.nextRetry():
 				continue
 			case <-s.clock.Jumped():
 				_ = s.settleClock() // after an error the next batch tries again
@@ -76,7 +76,7 @@ func (s *Store) loop() {
 			// so that their changes join this batch.
 			runtime.Gosched()
 		}
-		rest = s.run(s.drain(items))
+		overflow = s.run(s.drain(items))
 		s.keep()
 		select {
 		case <-s.faded():
@@ -88,7 +88,7 @@ func (s *Store) loop() {
 
 // run commits items (see attempt). It records its start time, from which the health check detects that the database is
 // paused.
-func (s *Store) run(items []*pending) (rest []*pending) {
+func (s *Store) run(items []*pending) (overflow []*pending) {
 	s.health.began.Store(time.Now().UnixNano())
 	defer s.health.began.Store(0)
 	return s.attempt(items)
@@ -142,7 +142,7 @@ func (s *Store) closeDown() {
 // attempt commits items and answers them. It returns the items that did not fit, unanswered, and defers items whose
 // rows another transaction has locked. A batch that fails is split in halves, so that the faulty change gets its own
 // error and the others are stored.
-func (s *Store) attempt(items []*pending) (rest []*pending) {
+func (s *Store) attempt(items []*pending) (overflow []*pending) {
 	for races := 0; ; races++ {
 		if err := s.settleClock(); err != nil {
 			s.health.failed.Store(true)
@@ -151,8 +151,8 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 		}
 		b, err := s.try(items)
 		if err == nil {
-			s.setAside(b.aside)
-			return b.rest
+			s.deferChanges(b.deferred)
+			return b.overflow
 		}
 		if errors.Is(err, errClockJumped) {
 			s.abandon(b, err)
@@ -162,7 +162,7 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 			}
 		}
 		class := s.cfg.Dialect.Classify(err)
-		if errors.Is(err, errLocked) {
+		if errors.Is(err, errRowsLocked) {
 			class = db.Locked
 		}
 		if e := s.cfg.Conn.Reset(context.Background()); e != nil {
@@ -179,8 +179,8 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 			done, e := s.stored(b.number)
 			if done {
 				b.finish(b.items)
-				s.setAside(b.aside)
-				return b.rest
+				s.deferChanges(b.deferred)
+				return b.overflow
 			}
 			if e != nil { // it may be stored or not: trying again could store it twice
 				err = fmt.Errorf("%w: %w", store.ErrOutcome, errors.Join(err, e))
@@ -190,8 +190,8 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 				s.memory.clear()
 				s.health.failed.Store(true)
 				s.refuse(b.items, err)
-				s.setAside(b.aside)
-				return b.rest
+				s.deferChanges(b.deferred)
+				return b.overflow
 			}
 		}
 		if class == db.Unavailable && b.sealed {
@@ -201,14 +201,14 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 		s.abandon(b, err)
 		switch {
 		// The items that met the lock are known. They are deferred, and the others are decided again at once.
-		case class == db.Locked && len(b.late) > 0:
-			s.setAside(b.late)
-			items = slices.DeleteFunc(slices.Clone(items), func(p *pending) bool { return slices.Contains(b.late, p) })
+		case class == db.Locked && len(b.blocked) > 0:
+			s.deferChanges(b.blocked)
+			items = slices.DeleteFunc(slices.Clone(items), func(p *pending) bool { return slices.Contains(b.blocked, p) })
 			if len(items) == 0 {
 				return nil
 			}
 			continue
-		case class == db.Again && races < maxRaces, class == db.Locked && races < maxLocked && !items[0].alone,
+		case class == db.Again && races < maxRaces, class == db.Locked && races < maxLocked && !items[0].separately,
 			class == db.Lost &&
 				races < 2:
 			continue
@@ -219,8 +219,8 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 			s.refuse(items, fmt.Errorf("%w: %w", store.ErrUnavailable, err))
 			return nil
 		case len(items) == 1 && class == db.Locked:
-			items[0].alone = true
-			s.setAside(items)
+			items[0].separately = true
+			s.deferChanges(items)
 			return nil
 		case len(items) == 1:
 			s.refuse(items, fmt.Errorf("commit: %w", err))
@@ -229,8 +229,8 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 		// By halves, because this finds one failing change among hundreds in a few tries, and stores the others
 		// meanwhile.
 		half := len(items) / 2
-		rest = s.attempt(items[:half])
-		return append(rest, s.attempt(items[half:])...)
+		overflow = s.attempt(items[:half])
+		return append(overflow, s.attempt(items[half:])...)
 	}
 }
 
@@ -265,9 +265,9 @@ func (s *Store) tryLoaded(items []*pending, assume bool) (*batch, error) {
 	if err := b.load(items); err != nil {
 		return b, fmt.Errorf("load: %w", err)
 	}
-	b.items = b.free(items)
+	b.items = b.unlockedItems(items)
 	taken := b.decide(b.items)
-	b.items, b.rest = b.items[:taken], b.items[taken:]
+	b.items, b.overflow = b.items[:taken], b.items[taken:]
 	if err := b.carryOut(); err != nil {
 		return b, err
 	}

@@ -104,7 +104,7 @@ func (b *batch) rank(items []*pending) error {
 		t := b.tags[readTagKey(v)]
 		t.value, t.stored = db.Int(v[5]), true
 		return nil
-	}, func(v []any) { b.lock(readTagKey(v)) })...); err != nil {
+	}, func(v []any) { b.markLocked(readTagKey(v)) })...); err != nil {
 		return err
 	}
 	if len(b.locked) > 0 {
@@ -120,7 +120,7 @@ func (b *batch) rank(items []*pending) error {
 			}
 		}
 		if len(tasks)+len(queues) > 0 {
-			return b.tooLate(tasks, queues)
+			return b.deferBlocked(tasks, queues)
 		}
 	}
 	for _, t := range list {
@@ -234,7 +234,7 @@ func (b *batch) gatherTags() []*db.Call {
 		}
 	}
 	if b.s.cfg.Dialect.Shared {
-		b.grown = append(b.grown, b.s.st.addTags.Calls(fresh)...)
+		b.aheadCalls = append(b.aheadCalls, b.s.st.addTags.Calls(fresh)...)
 	}
 	return append(b.s.st.putTags.Calls(rows), calls...)
 }

@@ -34,7 +34,7 @@ func (b *batch) loadWorkflows(keys map[engine.WorkflowKey]bool) []*db.Call {
 			b.workflows[f.Key()].version = db.Int(v[len(record.Workflows.Columns)])
 		}
 		return nil
-	}, func(v []any) { b.lock(engine.WorkflowKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}) })
+	}, func(v []any) { b.markLocked(engine.WorkflowKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}) })
 }
 
 // loadRuns returns the calls that load runs that the batch has not loaded: their heads, and their open rows if open is
@@ -82,7 +82,7 @@ func (b *batch) loadRuns(ids []string, open bool) []*db.Call {
 		r.stored, r.was = r.readyRow(), &was
 		b.s.cache.owners.put(h.ID, engine.WorkflowKey{Namespace: h.Namespace, ID: h.WorkflowID}, 1)
 		return nil
-	}, func(v []any) { b.lock(runKey(db.Str(v[0]))) })
+	}, func(v []any) { b.markLocked(runKey(db.Str(v[0]))) })
 	if !open {
 		return calls
 	}
@@ -119,7 +119,7 @@ func (b *batch) loadSessions(keys map[engine.SessionKey]bool) []*db.Call {
 		b.sessions[k] = &session{counted: true}
 		missing.S(k.Namespace).S(k.ID)
 	}
-	locked := func(v []any) { b.lock(engine.SessionKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}) }
+	locked := func(v []any) { b.markLocked(engine.SessionKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}) }
 	return append(b.fetch(b.s.st.sessions, missing, b.readSession, locked), b.countTasks(missing)...)
 }
 
@@ -131,8 +131,8 @@ func (b *batch) loadChains(keys map[engine.WorkflowKey]bool) []*db.Call {
 		missing.S(k.Namespace).S(k.ID)
 	}
 	return b.fetch(b.s.st.chains, missing, b.readSession, func(v []any) {
-		b.lock(engine.SessionKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])})
-		b.lock(chainKey{Namespace: db.Str(v[0]), ID: db.Str(v[2])})
+		b.markLocked(engine.SessionKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])})
+		b.markLocked(chainKey{Namespace: db.Str(v[0]), ID: db.Str(v[2])})
 	})
 }
 
@@ -186,7 +186,7 @@ func (b *batch) loadWorkers(keys map[engine.WorkerKey]bool) []*db.Call {
 		}
 		*b.workers[w.Key()] = worker{Worker: &w, stored: true}
 		return nil
-	}, func(v []any) { b.lock(engine.WorkerKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}) })
+	}, func(v []any) { b.markLocked(engine.WorkerKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}) })
 }
 
 // holding is the stored lease of a held session.
@@ -221,7 +221,7 @@ func (b *batch) loadReceipts(keys map[store.ReceiptKey]bool) []*db.Call {
 		b.receipts[c.ReceiptKey] = &c
 		return nil
 	}, func(v []any) {
-		b.lock(store.ReceiptKey{Namespace: db.Str(v[0]), WorkflowID: db.Str(v[1]), RequestID: db.Str(v[2])})
+		b.markLocked(store.ReceiptKey{Namespace: db.Str(v[0]), WorkflowID: db.Str(v[1]), RequestID: db.Str(v[2])})
 	})
 }
 
@@ -234,7 +234,7 @@ func (b *batch) loadTokens(keys map[string]bool) []*db.Call {
 		t, err := record.ReadToken(v)
 		b.tokens[t.ID] = &t
 		return err
-	}, func(v []any) { b.lock(tokenKey(db.Str(v[0]))) })
+	}, func(v []any) { b.markLocked(tokenKey(db.Str(v[0]))) })
 }
 
 // fetch returns the calls that load these keys; none without keys. locked is called with each existing row that another

@@ -34,7 +34,7 @@ func (b *batch) finish(items []*pending) {
 	}
 	b.unlocked()
 	b.used()
-	s.look(b)
+	s.recordSkipped(b)
 	changed := b.changed()
 	s.cache.remember(b, !s.cfg.Dialect.Shared)
 	s.memory.remember(b)

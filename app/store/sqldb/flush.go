@@ -47,10 +47,10 @@ func (b *batch) write(last bool) error {
 	if err != nil {
 		return err
 	}
-	if b.recalled && len(b.grown) > 0 {
+	if b.recalled && len(b.aheadCalls) > 0 {
 		return errForgotten // rows written ahead would stay even if the batch is wrong
 	}
-	if err := b.ahead(); err != nil {
+	if err := b.writeAhead(); err != nil {
 		return err
 	}
 	changed := b.dirty || len(calls) > 0
@@ -493,7 +493,7 @@ func (b *batch) gatherRest() ([]*db.Call, error) {
 	grown := append(st.putEpochs.Calls(floors), b.gatherUnusedRoutingKeys()...)
 	grown = append(grown, st.addRoutingKeys.Calls(routingKeys)...)
 	if b.s.cfg.Dialect.Shared {
-		b.grown = append(b.grown, grown...)
+		b.aheadCalls = append(b.aheadCalls, grown...)
 		return calls, nil
 	}
 	return append(calls, grown...), nil

@@ -17,7 +17,7 @@ import (
 // not exist, with the names of their advisory locks.
 type guarded struct {
 	runs, sessions, flows, fresh *db.Rowset
-	names                        names
+	names                        advisoryKeys
 }
 
 // Only one batch at a time is decided on cached rows, so there is one guarded, which is reused.
@@ -26,7 +26,7 @@ func newGuarded() *guarded {
 		runs:     db.NewRowset(remembered),
 		sessions: db.NewRowset(counted),
 		flows:    db.NewRowset(versionedFlow),
-		fresh:    db.NewRowset(record.Workflows.Key()), names: names{},
+		fresh:    db.NewRowset(record.Workflows.Key()), names: advisoryKeys{},
 	}
 }
 

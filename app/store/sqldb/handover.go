@@ -41,7 +41,7 @@ func (b *batch) route() error {
 	if err := b.send(b.loadSessions(keys)...); err != nil {
 		return err
 	}
-	if err := b.newSessions(keys); err != nil {
+	if err := b.reloadMissingSessions(keys); err != nil {
 		return err
 	}
 	if err := b.routed(); err != nil {
@@ -58,7 +58,7 @@ func (b *batch) route() error {
 			}
 		}
 		if len(late) > 0 {
-			return b.tooLate(late, nil)
+			return b.deferBlocked(late, nil)
 		}
 	}
 	at := history.At(b.now)

@@ -86,7 +86,7 @@ func (b *batch) loadInherited(rows map[engine.InheritedKey]bool, chains map[engi
 		}
 		return err
 	}
-	locked := func(v []any) { b.lock(inheritedKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}) }
+	locked := func(v []any) { b.markLocked(inheritedKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}) }
 	return append(b.fetch(b.s.st.inherited, keys, read, locked), b.fetch(b.s.st.bound, whole, read, locked)...)
 }
 

@@ -99,9 +99,9 @@ func (b *batch) load(items []*pending) error {
 		add(w.queues, n.Queues)
 	}
 	likely := b.likely(items)
-	var locks names
+	var locks advisoryKeys
 	if b.s.cfg.Dialect.Shared {
-		locks = advisory(&w, likely)
+		locks = advisoryKeysOf(&w, likely)
 	}
 	// A chain is locked under its workflow id, so the ids have to be known before the first row is locked.
 	keys, err := b.owners(chain)
@@ -113,7 +113,7 @@ func (b *batch) load(items []*pending) error {
 	if err := b.first(&w, locks, current, likely, claims); err != nil {
 		return err
 	}
-	if err := b.newSessions(w.sessions); err != nil {
+	if err := b.reloadMissingSessions(w.sessions); err != nil {
 		return err
 	}
 	b.sessionsOf(items, &w)
@@ -176,12 +176,12 @@ func (b *batch) owners(ids []string) ([]engine.WorkflowKey, error) {
 // first opens the transaction of a shared database and loads workflows, then runs with their open rows, and the
 // sessions that will probably be needed. A batch with claims only has nothing to load.
 func (b *batch) first(
-	w *wants, locks names, current []engine.WorkflowKey, likely map[engine.SessionKey]bool, claims bool,
+	w *wants, locks advisoryKeys, current []engine.WorkflowKey, likely map[engine.SessionKey]bool, claims bool,
 ) error {
 	var calls []*db.Call
 	if b.s.cfg.Dialect.Shared {
 		calls = append(b.opening(), &db.Call{Stmt: b.s.st.batch, Args: []any{b.s.cfg.App, b.number}, Row: b.stamped})
-		calls = append(calls, b.advise(locks)...)
+		calls = append(calls, b.takeAdvisoryLocks(locks)...)
 		if claims {
 			b.later = calls // sent with the first query of the claims
 			return nil

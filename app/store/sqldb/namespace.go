@@ -46,7 +46,7 @@ func (b *batch) loadNamespaces(keys map[string]bool) []*db.Call {
 		n, err := record.ReadNamespace(v)
 		b.namespaces[n.Name] = &n
 		return err
-	}, func(v []any) { b.lock(namespaceKey(db.Str(v[0]))) })
+	}, func(v []any) { b.markLocked(namespaceKey(db.Str(v[0]))) })
 }
 
 func (b *batch) Namespace(name string) *store.Namespace { return b.namespaces[name] }

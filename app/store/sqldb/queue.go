@@ -174,7 +174,7 @@ func (b *batch) loadQueues(keys map[engine.QueueKey]bool) []*db.Call {
 		q, err := record.ReadQueue(v)
 		b.queues[q.Key()].Queue = &q
 		return err
-	}, func(v []any) { b.lock(engine.QueueKey{Namespace: db.Str(v[0]), Name: db.Str(v[1])}) })
+	}, func(v []any) { b.markLocked(engine.QueueKey{Namespace: db.Str(v[0]), Name: db.Str(v[1])}) })
 }
 
 // applyQueues sets decided: other apps are notified of changed settings, but not of rows in which only counts changed.

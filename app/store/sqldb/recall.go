@@ -228,7 +228,7 @@ func (s *Store) recall(items []*pending) *batch {
 	changes := 0
 	for _, p := range items {
 		switch {
-		case p.alone, p.transaction != nil && !p.transaction.Recall, p.claim != nil && !s.plain(p.claim):
+		case p.separately, p.transaction != nil && !p.transaction.Recall, p.claim != nil && !s.plain(p.claim):
 			return nil
 		case p.transaction != nil:
 			changes++

@@ -45,7 +45,7 @@ func (b *batch) loadSchedules(keys map[engine.ScheduleKey]bool) []*db.Call {
 		s, err := record.ReadSchedule(v)
 		b.schedules[s.Key()] = &schedule{Schedule: &s, stored: true}
 		return err
-	}, func(v []any) { b.lock(engine.ScheduleKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}) })
+	}, func(v []any) { b.markLocked(engine.ScheduleKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}) })
 }
 
 // checkSchedules refuses what was decided on another version of a schedule than the batch's.

@@ -130,11 +130,11 @@ type Store struct {
 	fader    *time.Timer // rings when something remembered is to be forgotten
 	fadesOn  bool        // it did so in part
 
-	aside   []*pending             // used only by the committer's goroutine, like the fields below
-	again   map[QueueKey]*lookback // queues with ready tasks that other transactions have locked
-	asked   time.Time              // when Unblock was called last
-	ending  sync.WaitGroup
-	unblock atomic.Bool // Unblock runs
+	deferred      []*pending                 // used only by the committer's goroutine, like the fields below
+	skippedQueues map[QueueKey]*skippedQueue // queues with ready tasks that other transactions have locked
+	lastUnblock   time.Time                  // when Unblock was called last
+	ending        sync.WaitGroup
+	unblocking    atomic.Bool // Unblock runs
 
 	statements, trips, commits, changes, rows, readings, candidates atomic.Int64
 	routingKeys                                                     routingKeyCache
@@ -166,7 +166,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s.routingKeys.known = map[QueueKey]map[string]cachedRoutingKey{}
 	s.queues.init()
-	s.pruned, s.again = map[tagKey]int64{}, map[QueueKey]*lookback{}
+	s.pruned, s.skippedQueues = map[tagKey]int64{}, map[QueueKey]*skippedQueue{}
 	s.clock.Shift, s.clock.Wall = cfg.Shift, cfg.Wall
 	var err error
 	if s.reads, err = read.New(cfg.Reads, cfg.Gorm, cfg.Dialect, &s.clock, &s.readings, cfg.FewRuns); err != nil {
@@ -233,10 +233,10 @@ type pending struct {
 
 	ready, readied int // range of the tasks that it made ready in its batch
 
-	since time.Time // when it was set aside first; zero: it was not
-	again time.Time // when it is tried next
-	tries int
-	alone bool // tried alone: the locked row is not known
+	deferredSince time.Time // when it was set aside first; zero: it was not
+	retryAt       time.Time // when it is tried next
+	retries       int
+	separately    bool // tried alone: the locked row is not known
 
 	answer any
 	leased []store.Leased

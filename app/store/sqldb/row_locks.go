@@ -18,9 +18,9 @@ import (
 // records the key of each row that another transaction has locked, and defers the changes that need this row to a later
 // batch. Deferred changes are not decided, because the batch cannot read whether the row exists.
 
-// errLocked says that rows a batch came upon after its decisions are locked by another transaction; late of the batch
-// are the changes that need them, when that is known.
-var errLocked = errors.New("locked by another transaction")
+// errRowsLocked says that rows a batch came upon after its decisions are locked by another transaction; late of the
+// batch are the changes that need them, when that is known.
+var errRowsLocked = errors.New("locked by another transaction")
 
 // Types of keys for rows without an engine key type. chainKey stands for the sessions of a workflow ID, inheritedKey
 // for the children of its earlier runs: some of these rows are locked.
@@ -32,23 +32,23 @@ type (
 	inheritedKey engine.WorkflowKey
 )
 
-// lock records that another transaction has the row of this key.
-func (b *batch) lock(key any) {
+// markLocked records that another transaction has the row of this key.
+func (b *batch) markLocked(key any) {
 	if b.locked == nil {
 		b.locked = map[any]bool{}
 	}
 	b.locked[key] = true
 }
 
-// free returns the items whose rows the batch has loaded, and marks the others as deferred.
-func (b *batch) free(items []*pending) []*pending {
+// unlockedItems returns the items whose rows the batch has loaded, and marks the others as deferred.
+func (b *batch) unlockedItems(items []*pending) []*pending {
 	if len(b.locked) == 0 {
 		return items
 	}
 	free := make([]*pending, 0, len(items))
 	for _, p := range items {
-		if b.lockedOut(p) {
-			b.aside = append(b.aside, p)
+		if b.needsLocked(p) {
+			b.deferred = append(b.deferred, p)
 		} else {
 			free = append(free, p)
 		}
@@ -56,8 +56,8 @@ func (b *batch) free(items []*pending) []*pending {
 	return free
 }
 
-// lockedOut reports whether another transaction has a row that p asks for, by name or by what it names.
-func (b *batch) lockedOut(p *pending) bool {
+// needsLocked reports whether another transaction has a row that p asks for, by name or by what it names.
+func (b *batch) needsLocked(p *pending) bool {
 	if p.transaction == nil {
 		own := scopes(QueueKey{p.claim.Namespace, p.claim.Queue, p.claim.Kind})
 		return anyLocked(b, own[:])
@@ -112,25 +112,25 @@ func anyLocked[K comparable](b *batch, keys []K) bool {
 	return slices.ContainsFunc(keys, func(k K) bool { return b.locked[k] })
 }
 
-// tooLate marks the items to defer that made one of these tasks ready or claim from one of these queues: rows that they
-// need turned out to be locked after the decision, so the batch cannot be committed with them.
-func (b *batch) tooLate(tasks map[taskKey]bool, queues map[QueueKey]bool) error {
+// deferBlocked marks the items to defer that made one of these tasks ready or claim from one of these queues: rows that
+// they need turned out to be locked after the decision, so the batch cannot be committed with them.
+func (b *batch) deferBlocked(tasks map[taskKey]bool, queues map[QueueKey]bool) error {
 	for _, p := range b.items {
 		late := p.claim != nil && queues[QueueKey{p.claim.Namespace, p.claim.Queue, p.claim.Kind}]
 		for _, t := range b.ready[min(p.ready, len(b.ready)):min(p.readied, len(b.ready))] {
 			late = late || tasks[t]
 		}
 		if late {
-			b.late = append(b.late, p)
+			b.blocked = append(b.blocked, p)
 		}
 	}
-	return errLocked
+	return errRowsLocked
 }
 
-// advise returns the call that tries to take advisory locks on these keys. The keys need no rows: a row that does not
-// exist cannot be locked, but an advisory lock prevents other apps from creating it. A key that another app has locked
-// is recorded as locked.
-func (b *batch) advise(keys map[int64][]any) []*db.Call {
+// takeAdvisoryLocks returns the call that tries to take advisory locks on these keys. The keys need no rows: a row that
+// does not exist cannot be locked, but an advisory lock prevents other apps from creating it. A key that another app
+// has locked is recorded as locked.
+func (b *batch) takeAdvisoryLocks(keys map[int64][]any) []*db.Call {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -141,18 +141,18 @@ func (b *batch) advise(keys map[int64][]any) []*db.Call {
 	}
 	return []*db.Call{{Stmt: b.s.st.advisory, Args: []any{slices.Sorted(maps.Keys(keys))}, Row: func(v []any) error {
 		for _, k := range keys[db.Int(v[0])] {
-			b.lock(k)
+			b.markLocked(k)
 		}
 		return nil
 	}}}
 }
 
-// names are keys by the number they are locked under. Two keys that happen to share a number are locked
+// advisoryKeys are keys by the number they are locked under. Two keys that happen to share a number are locked
 // together, which costs a retry and harms nothing.
-type names map[int64][]any
+type advisoryKeys map[int64][]any
 
 // The zero byte between them keeps ("ab", "c") from being locked as ("a", "bc").
-func (n names) add(key any, parts ...string) {
+func (n advisoryKeys) add(key any, parts ...string) {
 	h := fnv.New64a()
 	for _, p := range parts {
 		_, _ = h.Write([]byte(p))
@@ -162,12 +162,12 @@ func (n names) add(key any, parts ...string) {
 	n[at] = append(n[at], key)
 }
 
-func (n names) session(k engine.SessionKey) { n.add(k, "session", k.Namespace, k.ID) }
+func (n advisoryKeys) session(k engine.SessionKey) { n.add(k, "session", k.Namespace, k.ID) }
 
-// advisory names every key of w that may not have a row yet; sessions that are likely to have one are looked at first.
-// A run needs no name: it is made under that of its workflow id.
-func advisory(w *wants, likely map[engine.SessionKey]bool) names {
-	n := names{}
+// advisoryKeysOf names every key of w that may not have a row yet; sessions that are likely to have one are looked at
+// first. A run needs no name: it is made under that of its workflow id.
+func advisoryKeysOf(w *wants, likely map[engine.SessionKey]bool) advisoryKeys {
+	n := advisoryKeys{}
 	for k := range w.workflows {
 		n.add(k, "workflow", k.Namespace, k.ID)
 	}
@@ -194,54 +194,54 @@ func advisory(w *wants, likely map[engine.SessionKey]bool) names {
 	return n
 }
 
-// newSessions loads sessions that were found to have no row, once more and under their names: another app may be making
-// them, or have made them.
-func (b *batch) newSessions(keys map[engine.SessionKey]bool) error {
+// reloadMissingSessions loads sessions that were found to have no row, once more and under their names: another app may
+// be making them, or have made them.
+func (b *batch) reloadMissingSessions(keys map[engine.SessionKey]bool) error {
 	if !b.s.cfg.Dialect.Shared {
 		return nil
 	}
-	fresh, again := names{}, map[engine.SessionKey]bool{}
+	fresh, reload := advisoryKeys{}, map[engine.SessionKey]bool{}
 	for k := range keys {
 		if s := b.sessions[k]; s != nil && s.Session == nil && !b.locked[k] {
-			one := names{}
+			one := advisoryKeys{}
 			one.session(k)
 			for at := range one {
 				if b.advised[at] == nil {
 					fresh.session(k)
-					again[k] = true
+					reload[k] = true
 				}
 			}
 		}
 	}
-	for k := range again {
+	for k := range reload {
 		delete(b.sessions, k)
 	}
-	if len(again) == 0 {
+	if len(reload) == 0 {
 		return nil
 	}
-	return b.send(append(b.advise(fresh), b.loadSessions(again)...)...)
+	return b.send(append(b.takeAdvisoryLocks(fresh), b.loadSessions(reload)...)...)
 }
 
-// ahead writes rows that are valid even if the batch fails, each in its own transaction: routing keys that are now in
-// use or unused, epochs of removed sessions, fairness classes of tasks. If the batch wrote such a row and its app were
-// paused, every other app that inserts the same row would be blocked, and the lock could not be tried in advance
+// writeAhead writes rows that are valid even if the batch fails, each in its own transaction: routing keys that are now
+// in use or unused, epochs of removed sessions, fairness classes of tasks. If the batch wrote such a row and its app
+// were paused, every other app that inserts the same row would be blocked, and the lock could not be tried in advance
 // because the row does not exist yet. Most batches have nothing to write here.
-func (b *batch) ahead() error {
-	for _, c := range b.grown {
-		if err := b.s.write(c); err != nil {
+func (b *batch) writeAhead() error {
+	for _, c := range b.aheadCalls {
+		if err := b.s.writeSeparately(c); err != nil {
 			return fmt.Errorf("ahead: %w", err)
 		}
 	}
-	b.grown = nil
+	b.aheadCalls = nil
 	return nil
 }
 
-// aheadTimeout bounds a statement next to the committer's connection.
-const aheadTimeout = 2 * time.Second
+// separateWriteTimeout bounds a statement next to the committer's connection.
+const separateWriteTimeout = 2 * time.Second
 
-// write runs one statement in its own transaction, on a connection other than the committer's.
-func (s *Store) write(c *db.Call) error {
-	ctx, cancel := context.WithTimeout(context.Background(), aheadTimeout)
+// writeSeparately runs one statement in its own transaction, on a connection other than the committer's.
+func (s *Store) writeSeparately(c *db.Call) error {
+	ctx, cancel := context.WithTimeout(context.Background(), separateWriteTimeout)
 	defer cancel()
 	s.statements.Add(1)
 	res, err := s.cfg.Reads.ExecContext(ctx, c.Stmt.SQL, c.Args...)
