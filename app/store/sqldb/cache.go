@@ -12,11 +12,11 @@ import (
 // lru is a least-recently-used cache with a maximum total weight. It counts weights instead of entries, since a run
 // with a thousand open rows uses as much memory as a thousand small runs.
 type lru[K comparable, V any] struct {
-	entries map[K]*entry[K, V]
-	head    entry[K, V] // ring: head.next is the newest
-	weight  int
-	most    int
-	rounds  int // see fade.go
+	entries  map[K]*entry[K, V]
+	head     entry[K, V] // ring: head.next is the newest
+	weight   int
+	capacity int
+	rounds   int // see fade.go
 }
 
 type entry[K comparable, V any] struct {
@@ -27,8 +27,8 @@ type entry[K comparable, V any] struct {
 	prev, next *entry[K, V]
 }
 
-func newLRU[K comparable, V any](most int) *lru[K, V] {
-	l := &lru[K, V]{entries: map[K]*entry[K, V]{}, most: most}
+func newLRU[K comparable, V any](capacity int) *lru[K, V] {
+	l := &lru[K, V]{entries: map[K]*entry[K, V]{}, capacity: capacity}
 	l.head.prev, l.head.next = &l.head, &l.head
 	return l
 }
@@ -56,7 +56,7 @@ func (l *lru[K, V]) put(k K, v V, weight int) {
 	l.link(e)
 	// The newest stays even if it alone weighs too much: it is in use now, and to drop it would read it again at
 	// the next step.
-	for l.weight > l.most && l.head.prev != e {
+	for l.weight > l.capacity && l.head.prev != e {
 		l.drop(l.head.prev.key)
 	}
 }
@@ -69,14 +69,17 @@ func (l *lru[K, V]) drop(k K) {
 	}
 }
 
-func (l *lru[K, V]) clear() { *l = *newLRU[K, V](l.most); l.head.prev, l.head.next = &l.head, &l.head }
+func (l *lru[K, V]) clear() {
+	*l = *newLRU[K, V](l.capacity)
+	l.head.prev, l.head.next = &l.head, &l.head
+}
 
 func (l *lru[K, V]) len() int { return len(l.entries) }
 
-func (l *lru[K, V]) round() { l.rounds++ }
+func (l *lru[K, V]) nextRound() { l.rounds++ }
 
-func (l *lru[K, V]) fade(most int) bool {
-	for range most {
+func (l *lru[K, V]) evict(limit int) bool {
+	for range limit {
 		last := l.head.prev
 		if last == &l.head {
 			l.entries = map[K]*entry[K, V]{} // a map keeps the room it once needed

@@ -56,9 +56,9 @@ func TestWhatIsNotUsedFades(t *testing.T) {
 		l.put(i, i, 2)
 	}
 	rest := func() []int {
-		l.round()
+		l.nextRound()
 		var left []int
-		for l.fade(mostFaded) {
+		for l.evict(maxEvictions) {
 			left = append(left, l.len())
 		}
 		return append(left, l.len())
@@ -126,7 +126,7 @@ func TestTheHeadOfARunIsForgottenWhenTheRunIsWritten(t *testing.T) {
 func TestEveryListThatCanBeReadAgainFades(t *testing.T) {
 	s := &Store{cache: newCache(mostHistory), memory: newMemory()}
 	fades := map[uintptr]bool{reflect.ValueOf(s.cache.workers).Pointer(): true} // by design
-	for _, f := range s.fades() {
+	for _, f := range s.evictables() {
 		fades[reflect.ValueOf(f).Pointer()] = true
 	}
 	lists := 0

@@ -65,8 +65,8 @@ func (s *Store) loop() {
 			case <-s.clock.Jumped():
 				_ = s.settleClock() // after an error the next batch tries again
 				continue
-			case <-s.faded():
-				s.fade()
+			case <-s.evictionDue():
+				s.evictUnused()
 				continue
 			case <-quit:
 				quit = nil
@@ -77,10 +77,10 @@ func (s *Store) loop() {
 			runtime.Gosched()
 		}
 		overflow = s.run(s.drain(items))
-		s.keep()
+		s.scheduleEviction()
 		select {
-		case <-s.faded():
-			s.fade()
+		case <-s.evictionDue():
+			s.evictUnused()
 		default:
 		}
 	}

@@ -108,27 +108,27 @@ type Notice struct {
 // Store is a store.Store over one connection that writes and a pool that reads. Reads do not pass through the
 // committer, so a long listing delays no commit.
 type Store struct {
-	cfg      Config
-	st       *statements
-	reads    *read.Pool
-	cache    *cache // of the committer's goroutine
-	memory   *memory
-	clock    clock.Clock
-	health   health
-	in       chan *pending
-	back     chan *pending // changes without a waiting caller
-	quit     chan struct{}
-	done     chan struct{}
-	settling bool // a jump of the clock is being handled; only the committer uses it
-	jumps    chan store.ClockJump
-	close    sync.Once
-	ended    error // of Close; set before done is closed
-	unusable chan error
-	outage   outage
-	batch    int64 // number of the last batch that was tried
-	shares   shares
-	fader    *time.Timer // rings when something remembered is to be forgotten
-	fadesOn  bool        // it did so in part
+	cfg           Config
+	st            *statements
+	reads         *read.Pool
+	cache         *cache // of the committer's goroutine
+	memory        *memory
+	clock         clock.Clock
+	health        health
+	in            chan *pending
+	back          chan *pending // changes without a waiting caller
+	quit          chan struct{}
+	done          chan struct{}
+	settling      bool // a jump of the clock is being handled; only the committer uses it
+	jumps         chan store.ClockJump
+	close         sync.Once
+	ended         error // of Close; set before done is closed
+	unusable      chan error
+	outage        outage
+	batch         int64 // number of the last batch that was tried
+	shares        shares
+	evictionTimer *time.Timer // rings when something remembered is to be forgotten
+	evicting      bool        // it did so in part
 
 	deferred      []*pending                 // used only by the committer's goroutine, like the fields below
 	skippedQueues map[QueueKey]*skippedQueue // queues with ready tasks that other transactions have locked

@@ -48,8 +48,8 @@ func (c *conn) Send(_ context.Context, calls []*db.Call) error {
 	return nil
 }
 
-// Rest frees the pages that the connection holds.
-func (c *conn) Rest() error {
+// ReleaseMemory frees the pages that the connection holds.
+func (c *conn) ReleaseMemory() error {
 	e, ok := c.c.(driver.ExecerContext)
 	if !ok {
 		return nil

@@ -1,0 +1,79 @@
+package sqldb
+
+import (
+	"time"
+)
+
+// The cached state of a run makes its next step cheap. A run that sleeps for days has no steps, and a hundred thousand
+// such runs use a hundred megabytes: entries that were not used for some time are evicted, and read again when the run
+// wakes up.
+
+// evictionRound is the length of a round. Entries that were not used during a whole round are evicted, that is, after
+// one to two rounds.
+const evictionRound = 30 * time.Second
+
+// maxEvictions is the maximum number of entries that a list evicts at once, since changes wait for the eviction;
+// evictionPause is the pause before it continues.
+const (
+	maxEvictions  = 1000
+	evictionPause = 5 * time.Millisecond
+)
+
+// evictable is a list whose entries fade.
+type evictable interface {
+	nextRound()          // begins a round
+	evict(most int) bool // evicts entries that were not used in the last round, and reports whether there are more
+	len() int
+}
+
+// memoryReleaser releases memory while the store is idle.
+type memoryReleaser interface{ ReleaseMemory() error }
+
+// evictables returns the lists whose entries are evicted: all lists whose entries can be read again, except the list of
+// workers, whose rows store the membership of an idle fleet.
+func (s *Store) evictables() []evictable {
+	c, m := s.cache, s.memory
+	return []evictable{
+		c.runs, c.heads, c.sessions, c.workflows, c.owners, c.sessionOf, c.stored, c.history, c.leads, m.runs, m.flows,
+		m.sessions,
+	}
+}
+
+// scheduleEviction has what is remembered now forgotten some time.
+func (s *Store) scheduleEviction() {
+	if s.evictionTimer == nil {
+		s.evictionTimer = time.NewTimer(evictionRound)
+	}
+}
+
+// evictionDue rings when something is to be forgotten; never while nothing is remembered.
+func (s *Store) evictionDue() <-chan time.Time {
+	if s.evictionTimer == nil {
+		return nil
+	}
+	return s.evictionTimer.C
+}
+
+// evictUnused evicts some entries, and releases memory when there are none left to evict.
+func (s *Store) evictUnused() {
+	s.evictionTimer = nil
+	more, cached := false, false
+	for _, l := range s.evictables() {
+		if !s.evicting {
+			l.nextRound()
+		}
+		more = l.evict(maxEvictions) || more
+		cached = l.len() > 0 || cached
+	}
+	s.evicting = more
+	switch {
+	case more:
+		s.evictionTimer = time.NewTimer(evictionPause)
+	case cached:
+		s.evictionTimer = time.NewTimer(evictionRound)
+	default:
+		if r, ok := s.cfg.Conn.(memoryReleaser); ok {
+			_ = r.ReleaseMemory() // the memory is not released
+		}
+	}
+}
