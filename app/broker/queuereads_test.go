@@ -35,7 +35,7 @@ func TestTasksAreCountedOnceForAllWhoAsk(t *testing.T) {
 			if q.Stats.Workflow.Ready != 0 || q.Stats.Workflow.Leased != n {
 				t.Errorf("with %d taken: %+v", n, q.Stats.Workflow)
 			}
-			if o := must[protocol.Overview](t)(a.Tally(t.Context(), "")); o.Counts["runs"]["running"] != n {
+			if o := must[protocol.Overview](t)(a.ExactOverview(t.Context(), "")); o.Counts["runs"]["running"] != n {
 				t.Errorf("after %d starts the runs are %v", n, o.Counts["runs"])
 			}
 		}
@@ -62,7 +62,7 @@ func TestTasksAreCountedOnceForAllWhoAsk(t *testing.T) {
 		}
 		for name, ask := range map[string]func(){
 			"overview": func() { must[protocol.Overview](t)(a.Overview(t.Context(), "")) },
-			"metrics":  func() { must[protocol.Overview](t)(a.Tally(t.Context(), "")) },
+			"metrics":  func() { must[protocol.Overview](t)(a.ExactOverview(t.Context(), "")) },
 			"order":    func() { must[protocol.QueueOrder](t)(a.Order(t.Context(), "", "default")) },
 		} {
 			if n := reads(ask); n > asked {
@@ -96,7 +96,7 @@ func TestWhatPeopleAreToldIsCountedUpToALimit(t *testing.T) {
 			t.Errorf("runs are %v, up to %d", counts.Runs, counts.UpTo)
 		}
 		some := must[protocol.Overview](t)(a.Overview(t.Context(), ""))
-		all := must[protocol.Overview](t)(a.Tally(t.Context(), ""))
+		all := must[protocol.Overview](t)(a.ExactOverview(t.Context(), ""))
 		if some.Counts["runs"]["running"] != 10_001 || some.UpTo != 10_000 || len(some.Queues) != 1 ||
 			some.Queues[0].Ready != 10_001 {
 			t.Errorf("people see %v runs, up to %d, and of tasks %+v", some.Counts["runs"], some.UpTo, some.Queues)

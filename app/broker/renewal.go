@@ -198,7 +198,7 @@ func (b *Broker) commitRenewals(ctx context.Context, g *renewalBatch) {
 		b.renewals.waiting = nil
 	}
 	b.renewals.mu.Unlock()
-	needs := store.Keys{Lately: true, Apart: true}
+	needs := store.Keys{RecentActivity: true, Apart: true}
 	for _, p := range g.parts {
 		for _, r := range p.sessions {
 			needs.Sessions = append(needs.Sessions, engine.SessionKey{Namespace: p.worker.Namespace, ID: r.SessionID})
@@ -300,7 +300,7 @@ func (b *Broker) commitResumes(
 	ctx context.Context, w *engine.Worker, asked []protocol.SessionRenewal, apart bool,
 ) ([]renewal, error) {
 	key := w.Key()
-	needs := store.Keys{Workers: []engine.WorkerKey{key}, Holdings: true, Lately: true, Apart: apart}
+	needs := store.Keys{Workers: []engine.WorkerKey{key}, Holdings: true, RecentActivity: true, Apart: apart}
 	for _, r := range asked {
 		needs.Sessions = append(needs.Sessions, engine.SessionKey{Namespace: w.Namespace, ID: r.SessionID})
 	}

@@ -114,8 +114,8 @@ func (st *step) endActivity(a Activity, by bool) {
 			st.keep(s, e)
 			return
 		}
-	case a.State == LeasedState && s.Strays[a.Epoch] > 0:
-		s.strayEnded(a.Epoch)
+	case a.State == LeasedState && s.StaleAttempts[a.Epoch] > 0:
+		s.staleAttemptEnded(a.Epoch)
 	default:
 		return
 	}

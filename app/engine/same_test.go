@@ -11,10 +11,10 @@ import (
 // A session is written if any field of its row changed. Its counts are not part of the row.
 func TestAChangeOfAnyFieldOfASessionIsNoticed(t *testing.T) {
 	values := map[reflect.Type]reflect.Value{
-		reflect.TypeFor[history.Time](): reflect.ValueOf(history.At(time.Unix(1, 0))),
-		reflect.TypeFor[*Numbers]():     reflect.ValueOf(&Numbers{Lease: 1}),
-		reflect.TypeFor[[]string]():     reflect.ValueOf([]string{"gpu"}),
-		reflect.TypeFor[Tally]():        reflect.ValueOf(Tally{Active: 1}),
+		reflect.TypeFor[history.Time]():  reflect.ValueOf(history.At(time.Unix(1, 0))),
+		reflect.TypeFor[*Numbers]():      reflect.ValueOf(&Numbers{Lease: 1}),
+		reflect.TypeFor[[]string]():      reflect.ValueOf([]string{"gpu"}),
+		reflect.TypeFor[SessionCounts](): reflect.ValueOf(SessionCounts{Active: 1}),
 	}
 	session := reflect.TypeFor[Session]()
 	for i := range session.NumField() {

@@ -105,7 +105,7 @@ type Session struct {
 	RenewedAt    history.Time `json:"renewed_at,omitzero"`
 	CreatedAt    history.Time `json:"created_at,omitzero"`
 
-	Tally `json:"-"`
+	SessionCounts `json:"-"`
 }
 
 // Numbers are the limits that options of the worker origin may change in an existing session. They take effect at the
@@ -150,22 +150,22 @@ func (s *Session) apply(n Numbers) {
 	s.Lease, s.Idle, s.MaxActivities, s.Fallback, s.Pinned = n.Lease, n.Idle, n.MaxActivities, n.Fallback, n.Pinned
 }
 
-// Tally holds the counts of a session that are derived from the rows of its tasks. They are not stored in the session's
-// row, so a step in a held session usually does not write that row. The transaction that locks the row counts the tasks
-// and updates the Tally during its decisions.
-type Tally struct {
-	Active int           // attempts leased under the session's epoch
-	Strays map[int64]int // attempts leased under other epochs, by epoch: they count towards its limit
-	Ready  int           // ready tasks
-	Many   bool          // more tasks are ready than were counted: Ready is a lower bound
+// SessionCounts holds the counts of a session that are derived from the rows of its tasks. They are not stored in the
+// session's row, so a step in a held session usually does not write that row. The transaction that locks the row counts
+// the tasks and updates the Tally during its decisions.
+type SessionCounts struct {
+	Active        int           // attempts leased under the session's epoch
+	StaleAttempts map[int64]int // attempts leased under other epochs, by epoch: they count towards its limit
+	Ready         int           // ready tasks
+	MoreReady     bool          // more tasks are ready than were counted: Ready is a lower bound
 	// time of the holder's last activity according to its tasks and their events; zero: not read
-	Lately history.Time
+	RecentActivity history.Time
 }
 
 // unready subtracts a task from the ready ones. If more tasks are ready than were counted, the number is a lower bound
 // and stays.
-func (t *Tally) unready() {
-	if !t.Many {
+func (t *SessionCounts) unready() {
+	if !t.MoreReady {
 		t.Ready = max(0, t.Ready-1)
 	}
 }
@@ -236,7 +236,7 @@ func (s *Session) Unsettled() bool { return (s.Terminal || s.Drained) && s.Ready
 
 // lastActivity returns the time at which the holder last worked in the session. The row may lag behind by a
 // tenth of the idle timeout, which saves a write at most steps; the tasks and their events are exact.
-func (s *Session) lastActivity() history.Time { return latest(s.LastActivity, s.Lately) }
+func (s *Session) lastActivity() history.Time { return latest(s.LastActivity, s.RecentActivity) }
 
 // idle reports whether the session has reached its idle timeout.
 func (s *Session) idle(now time.Time) bool {

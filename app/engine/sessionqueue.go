@@ -57,7 +57,7 @@ func (in DueSession) leaveForQueue(s *Session, c *SessionChange, now history.Tim
 	case s.Ready == 0 || o.Queue == "" && o.Ready == s.Ready:
 		n.OtherAt = history.Time{}
 	case s.running() > 0 || idle.After(now.Time) || s.Moving != "" || o.Served > 0 || !o.Taker || o.Queue == "" ||
-		o.Ready != s.Ready && !s.Many:
+		o.Ready != s.Ready && !s.MoreReady:
 		n.OtherAt = latest(idle, plus(now, otherRetry))
 	default:
 		c.Timeline = append(c.Timeline, n.release(now, "", ReasonOtherQueue+": a task waits in queue "+o.Queue))

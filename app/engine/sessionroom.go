@@ -22,7 +22,7 @@ const EvictedLately = time.Minute
 // is false while a task of the session runs or is ready, and if the session is pinned, must not be acquired again, or
 // is being moved.
 func (s *Session) YieldsAt() (at history.Time, ok bool) {
-	if s.Pinned || s.NoReacquire || s.Terminal || s.Moving != "" || s.Ready > 0 || s.Many || s.running() > 0 {
+	if s.Pinned || s.NoReacquire || s.Terminal || s.Moving != "" || s.Ready > 0 || s.MoreReady || s.running() > 0 {
 		return history.Time{}, false
 	}
 	return plus(s.lastActivity(), YieldIdle), true

@@ -25,14 +25,14 @@ func TestWhatGivesWay(t *testing.T) {
 		{"idle for ten seconds", func(*Session, *YieldSession, *time.Time) {}, true},
 		{"idle for less", func(_ *Session, _ *YieldSession, at *time.Time) { *at = at.Add(-time.Microsecond) }, false},
 		{"its tasks know of later work", func(s *Session, _ *YieldSession, _ *time.Time) {
-			s.Lately = history.At(now.Add(1))
+			s.RecentActivity = history.At(now.Add(1))
 		}, true},
 		{"its tasks know of much later work", func(s *Session, _ *YieldSession, _ *time.Time) {
-			s.Lately = history.At(now.Add(time.Second))
+			s.RecentActivity = history.At(now.Add(time.Second))
 		}, false},
 		{"something runs", func(s *Session, _ *YieldSession, _ *time.Time) { s.Active = 1 }, false},
 		{"something of an earlier holding runs", func(s *Session, _ *YieldSession, _ *time.Time) {
-			s.Strays = map[int64]int{1: 1}
+			s.StaleAttempts = map[int64]int{1: 1}
 		}, false},
 		{"something is queued", func(s *Session, _ *YieldSession, _ *time.Time) { s.Ready = 1 }, false},
 		{"made by options", func(s *Session, _ *YieldSession, _ *time.Time) { s.Origin = OriginWorker }, true},

@@ -455,7 +455,7 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 	switch {
 	case s.Unsettled():
 		if in.Settled {
-			n.Ready, n.Many = 0, false
+			n.Ready, n.MoreReady = 0, false
 		}
 	case s.Terminal: // no task is queued any more; the row records this
 		return c, nil

@@ -55,7 +55,7 @@ func (s *Session) running() int {
 	if s.Origin == OriginWorkflow {
 		return n // results of a workflow-scoped session's former holders are refused
 	}
-	for _, left := range s.Strays {
+	for _, left := range s.StaleAttempts {
 		n += left
 	}
 	return n
@@ -71,20 +71,20 @@ func (s *Session) crowded(now time.Time) bool {
 // session's activity limit until they end.
 func (s *Session) leaveBehind() {
 	if s.Active > 0 {
-		s.Strays = maps.Clone(s.Strays) // rows are shared
-		if s.Strays == nil {
-			s.Strays = map[int64]int{}
+		s.StaleAttempts = maps.Clone(s.StaleAttempts) // rows are shared
+		if s.StaleAttempts == nil {
+			s.StaleAttempts = map[int64]int{}
 		}
-		s.Strays[s.Epoch] += s.Active
+		s.StaleAttempts[s.Epoch] += s.Active
 	}
 	s.Active = 0
 }
 
-// strayEnded subtracts one attempt from the running attempts of former holders.
-func (s *Session) strayEnded(epoch int64) {
-	s.Strays = maps.Clone(s.Strays)
-	if s.Strays[epoch]--; s.Strays[epoch] <= 0 {
-		delete(s.Strays, epoch)
+// staleAttemptEnded subtracts one attempt from the running attempts of former holders.
+func (s *Session) staleAttemptEnded(epoch int64) {
+	s.StaleAttempts = maps.Clone(s.StaleAttempts)
+	if s.StaleAttempts[epoch]--; s.StaleAttempts[epoch] <= 0 {
+		delete(s.StaleAttempts, epoch)
 	}
 }
 

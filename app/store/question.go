@@ -60,8 +60,8 @@ type Questions interface {
 	Settle(ctx context.Context, q Question, r Reply) (bool, error)
 	// Reply returns the reply, if there is one.
 	Reply(ctx context.Context, id string) (Reply, bool, error)
-	// Tally counts the questions of a kind in a namespace that are not answered, by queue.
-	Tally(ctx context.Context, namespace string, kind protocol.TaskKind) (map[string]protocol.QueryTally, error)
+	// CountUnanswered counts the questions of a kind in a namespace that are not answered, by queue.
+	CountUnanswered(ctx context.Context, namespace string, kind protocol.TaskKind) (map[string]protocol.QueryTally, error)
 	// Forget removes a question whose caller has left.
 	Forget(ctx context.Context, id string) error
 }

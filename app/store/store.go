@@ -159,10 +159,10 @@ type Keys struct {
 	AllTasks   bool // the sessions of all open activities of Runs: for a step that may end them all
 	Sessions   []engine.SessionKey
 	// Apart lets the transaction proceed without those Sessions that another app has locked; Rows.Apart reports them.
-	Apart   bool
-	Lately  bool // also the last activity of the holders of Sessions, if their rows do not show it
-	Exactly bool // with Lately: whatever their rows show
-	Workers []engine.WorkerKey
+	Apart          bool
+	RecentActivity bool // also the last activity of the holders of Sessions, if their rows do not show it
+	ExactActivity  bool // with Lately: whatever their rows show
+	Workers        []engine.WorkerKey
 	// Present means that Workers are needed only if they exist: the keys of missing workers are not locked, so another
 	// app may insert them.
 	Present    bool

@@ -65,9 +65,9 @@ func (v *View) Overview(ctx context.Context, ns string) (protocol.Overview, erro
 	return o, err
 }
 
-// Tally is Overview with exact counts. The cost of counting grows with the number of runs, so concurrent callers share
-// one count.
-func (v *View) Tally(ctx context.Context, ns string) (protocol.Overview, error) {
+// ExactOverview is Overview with exact counts. The cost of counting grows with the number of runs, so concurrent
+// callers share one count.
+func (v *View) ExactOverview(ctx context.Context, ns string) (protocol.Overview, error) {
 	ns = transaction.NamespaceOrDefault(ns)
 	o, err := v.tallies.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (protocol.Overview, error) {
 		look, err := v.queueLook(ctx, ns)

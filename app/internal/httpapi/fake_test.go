@@ -211,7 +211,7 @@ func (f *fake) RunCounts(_ context.Context, namespace string) (protocol.RunCount
 	return protocol.RunCounts{Runs: map[string]int{}}, f.saw(namespace)
 }
 
-func (f *fake) Tally(ctx context.Context, namespace string) (protocol.Overview, error) {
+func (f *fake) ExactOverview(ctx context.Context, namespace string) (protocol.Overview, error) {
 	return f.Overview(ctx, namespace)
 }
 

@@ -111,7 +111,7 @@ type ScheduleViews interface {
 type SystemViews interface {
 	Overview(ctx context.Context, namespace string) (protocol.Overview, error)
 	RunCounts(ctx context.Context, namespace string) (protocol.RunCounts, error)
-	Tally(ctx context.Context, namespace string) (protocol.Overview, error)
+	ExactOverview(ctx context.Context, namespace string) (protocol.Overview, error)
 	RepairStatus(ctx context.Context, namespace string) (protocol.RepairStatus, error)
 	ActivityTimeouts(ctx context.Context, namespace string) (protocol.TimeoutStatus, error)
 	Audits(ctx context.Context, namespace string, common bool, limit int) ([]store.Audit, error)

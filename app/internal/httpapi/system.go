@@ -11,7 +11,7 @@ func operatorMetrics(a *API, c *call) (answer, error) {
 			return answer{}, err
 		}
 	}
-	o, err := a.opt.System.Tally(c.Ctx, c.NS)
+	o, err := a.opt.System.ExactOverview(c.Ctx, c.NS)
 	if err != nil {
 		return answer{}, err
 	}

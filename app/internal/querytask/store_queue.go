@@ -70,7 +70,7 @@ func (s *storeQueue) reply(ctx context.Context, id string) (store.Reply, error) 
 func (s *storeQueue) count(
 	ctx context.Context, namespace string, kind protocol.TaskKind,
 ) (map[string]protocol.QueryTally, error) {
-	return s.Tally(ctx, namespace, kind)
+	return s.CountUnanswered(ctx, namespace, kind)
 }
 
 func (s *storeQueue) remove(ctx context.Context, id string) error { return s.Forget(ctx, id) }

@@ -390,7 +390,7 @@ func (w *Fixture) advance(d store.Due) error {
 func SessionStep(id string, in engine.SessionInput) store.Transaction {
 	k := engine.SessionKey{Namespace: Namespace, ID: id}
 	return store.Transaction{Needs: store.Keys{
-		Sessions: []engine.SessionKey{k}, Lately: true,
+		Sessions: []engine.SessionKey{k}, RecentActivity: true,
 	}, Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
 		c, err := engine.DecideSession(r.Session(k), in, now)
 		if err != nil {

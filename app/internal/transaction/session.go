@@ -40,8 +40,8 @@ func UpdateSession(
 	due, _ := in.(engine.DueSession)
 	c, err := Commit[SessionUpdate](ctx, s, store.Transaction{
 		Needs: store.Keys{
-			Sessions: []engine.SessionKey{key}, Lately: true,
-			Exactly: ok && given.Why == engine.ReasonEvictedCap || due.Other != nil,
+			Sessions: []engine.SessionKey{key}, RecentActivity: true,
+			ExactActivity: ok && given.Why == engine.ReasonEvictedCap || due.Other != nil,
 		},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			s, holder := rows.Session(key), ""

@@ -155,19 +155,19 @@ type readyRow struct {
 // session, nothing is written.
 type session struct {
 	*engine.Session
-	row     *engine.Session // as stored; nil: it has no row
-	word    string          // stored routing word
-	due     int64           // stored
-	counted bool            // its tasks were
-	follow  bool            // attempts that end in this batch set the time of its last activity (Lately)
-	behind  []string        // workers that may have attempts in it beside its holder: they held it before
-	route   string          // the last part of the routes of its ready tasks
-	dirty   bool            // something was decided about it
-	touched bool            // by this batch
-	decided int64           // the number of the batch that decided this state, until it leases in it
-	deleted bool
-	wrote   bool  // by this batch
-	version int64 // of its row, on a shared database; 0: not known
+	row          *engine.Session // as stored; nil: it has no row
+	word         string          // stored routing word
+	due          int64           // stored
+	counted      bool            // its tasks were
+	follow       bool            // attempts that end in this batch set the time of its last activity (Lately)
+	formerOwners []string        // workers that may have attempts in it beside its holder: they held it before
+	route        string          // the last part of the routes of its ready tasks
+	dirty        bool            // something was decided about it
+	touched      bool            // by this batch
+	decided      int64           // the number of the batch that decided this state, until it leases in it
+	deleted      bool
+	wrote        bool  // by this batch
+	version      int64 // of its row, on a shared database; 0: not known
 }
 
 // changed reports whether what was decided about a session has to be written. Counts that only its tasks hold have

@@ -295,7 +295,7 @@ func (b *batch) append(d *engine.Decision, payloads [][]byte, sessions []inSessi
 		key := engine.SessionKey{Namespace: d.Next.Namespace, ID: sessions[i].session}
 		if s := b.sessions[key]; s != nil && s.Session != nil && s.follow { // a later change of the batch may read it
 			row := *s.Session
-			noteActivity(&row, attempt.SessionEpoch, attempt.Worker, record.EndedAt(d.Events[k]))
+			recordActivity(&row, attempt.SessionEpoch, attempt.Worker, record.EndedAt(d.Events[k]))
 			s.Session = &row
 		}
 		session := record.SessionKey(key)
@@ -400,9 +400,9 @@ func (b *batch) applySession(c *engine.SessionChange) {
 
 // putSession replaces the state of a session and adds entries to its timeline.
 func (b *batch) putSession(s *session, next *engine.Session, timeline []protocol.SessionEvent) {
-	s.leaveBehind(next.Owner)
+	s.addFormerOwner(next.Owner)
 	if s.follow { // keep the activity that this batch noted after next was computed
-		noteActivity(next, s.Epoch, s.Owner, s.Lately)
+		recordActivity(next, s.Epoch, s.Owner, s.RecentActivity)
 	}
 	s.Session, s.dirty, s.touched, s.deleted, s.decided = next, true, true, false, b.number
 	b.dirty = true

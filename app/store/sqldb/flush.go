@@ -375,8 +375,8 @@ func (b *batch) gatherSessions() ([]*db.Call, error) {
 				moved.S(k.Namespace).S(k.ID).S(to)
 			}
 			if s.changed(w) {
-				s.settleBehind()
-				if err := record.AddSession(rows, s.Session, w, s.behind); err != nil {
+				s.forgetFormerOwners()
+				if err := record.AddSession(rows, s.Session, w, s.formerOwners); err != nil {
 					return nil, err
 				}
 				b.dueAt(s.DueAt())

@@ -81,9 +81,9 @@ func (b *batch) load(items []*pending) error {
 			}
 		}
 		add(w.sessions, n.Sessions)
-		if n.Lately {
+		if n.RecentActivity {
 			for _, k := range n.Sessions {
-				asked[k] = asked[k] || n.Exactly
+				asked[k] = asked[k] || n.ExactActivity
 			}
 		}
 		for _, k := range n.Workers {

@@ -11,7 +11,7 @@ import (
 func (s *Store) Plans() []string {
 	st := s.st
 	list := []string{
-		st.owners.SQL, st.opens.SQL, st.held.SQL, st.holdings.SQL, st.reroute.SQL, st.tallies.SQL,
+		st.owners.SQL, st.opens.SQL, st.held.SQL, st.holdings.SQL, st.reroute.SQL, st.sessionCounts.SQL,
 		st.dropRoutingKeys.SQL, st.lastEnded.SQL, st.leasedIn.SQL, st.openIn.SQL, st.ranIn.SQL,
 	}
 	if s.cfg.Dialect.Shared {

@@ -188,9 +188,9 @@ func (q questions) Reply(ctx context.Context, id string) (r store.Reply, answere
 }
 
 // What is answered counts no more, though its caller may not have fetched the answer yet.
-func (q questions) Tally(
+func (q questions) CountUnanswered(
 	ctx context.Context, namespace string, kind protocol.TaskKind,
-) (tally map[string]protocol.QueryTally, err error) {
+) (counts map[string]protocol.QueryTally, err error) {
 	q.readings.Add(1)
 	rows, err := q.cfg.Reads.QueryContext(ctx,
 		"SELECT queue, count(*) FILTER (WHERE owner IS NULL), count(*) FILTER (WHERE owner IS NOT NULL) FROM questions"+
@@ -200,16 +200,16 @@ func (q questions) Tally(
 		return nil, fmt.Errorf("count questions: %w", q.cfg.Dialect.Away(err))
 	}
 	defer func() { err = q.cfg.Dialect.Away(errors.Join(err, rows.Close())) }()
-	tally = map[string]protocol.QueryTally{}
+	counts = map[string]protocol.QueryTally{}
 	for rows.Next() {
 		var queue string
 		var t protocol.QueryTally
 		if err := rows.Scan(&queue, &t.Ready, &t.Leased); err != nil {
 			return nil, fmt.Errorf("count questions: %w", err)
 		}
-		tally[queue] = t
+		counts[queue] = t
 	}
-	return tally, rows.Err()
+	return counts, rows.Err()
 }
 
 func (q questions) Forget(ctx context.Context, id string) error {

@@ -165,8 +165,8 @@ func (b *batch) forgotten() {
 // running tasks belong to its holder, by which the guard counts. Sessions with many tasks are excluded, since counting
 // would cost too much.
 func (s *session) memorable() bool {
-	return s.Session != nil && !s.deleted && s.row != nil && s.version != 0 && s.counted && !s.Many &&
-		len(s.Strays) == 0 && len(s.behind) == 0 && s.Active+s.Ready <= mostRemembered
+	return s.Session != nil && !s.deleted && s.row != nil && s.version != 0 && s.counted && !s.MoreReady &&
+		len(s.StaleAttempts) == 0 && len(s.formerOwners) == 0 && s.Active+s.Ready <= mostRemembered
 }
 
 // readyTasks returns the number of a run's tasks that are stored as ready.
@@ -275,7 +275,7 @@ func (s *Store) plain(r *store.ClaimRequest) bool {
 // recallNeeds adds the rows of a change to the batch. Workers are never cached: the number of their sessions matters,
 // which is counted over rows that other processes write.
 func (b *batch) recallNeeds(n *store.Keys) bool {
-	if n.Lately || len(n.Workers)+len(n.Receipts)+len(n.Tokens)+len(n.Namespaces)+len(n.Schedules)+len(n.Queues) > 0 {
+	if n.RecentActivity || len(n.Workers)+len(n.Receipts)+len(n.Tokens)+len(n.Namespaces)+len(n.Schedules)+len(n.Queues) > 0 {
 		return false
 	}
 	for _, k := range n.Sessions {

@@ -26,7 +26,7 @@ type statements struct {
 	opensOf         *db.Stmt // of shared databases: the same of runs that are not as they are remembered, see recall.go
 	held            *db.Stmt // sessions held, by worker; and the words of sessions that fall back, with -1
 	holdings        *db.Stmt // each of them
-	tallies         *db.Stmt // counts of sessions' tasks
+	sessionCounts   *db.Stmt // counts of sessions' tasks
 	lastEnded       *db.Stmt // in one session, latest first
 	leasedIn        *db.Stmt
 	openIn          *db.Stmt
@@ -81,7 +81,7 @@ func newStatements(d db.Dialect) *statements {
 		commit:          &db.Stmt{SQL: "COMMIT", Control: true},
 		owners:          &db.Stmt{SQL: d.Probe(record.Runs.Key(), "t.run_id, t.namespace, t.workflow_id", "runs", "", "")},
 		opens:           &db.Stmt{SQL: record.OpenRows(d)},
-		tallies:         &db.Stmt{SQL: record.Tallies(d, false)},
+		sessionCounts:   &db.Stmt{SQL: record.Tallies(d, false)},
 		lastEnded:       &db.Stmt{SQL: record.LastEnded(d)},
 		leasedIn:        &db.Stmt{SQL: leasedBy},
 		openIn:          &db.Stmt{SQL: record.OpenIn(d, "t.run_id, t.seq, t.body")},

@@ -30,7 +30,7 @@ func (r *reader) Session(ctx context.Context, k engine.SessionKey) (s engine.Ses
 		return s, wrap(err, "session %s", k.ID)
 	}
 	one := []engine.Session{s}
-	err = r.tally(ctx, one)
+	err = r.countTasks(ctx, one)
 	return one[0], wrap(err, "tasks of session %s", k.ID)
 }
 
@@ -74,7 +74,7 @@ func (r *reader) Sessions(ctx context.Context, q store.SessionQuery) ([]engine.S
 		}
 		list[i] = s
 	}
-	return list, r.tally(ctx, list)
+	return list, r.countTasks(ctx, list)
 }
 
 // shownStatus is engine.Session.Shown in SQL.
@@ -92,9 +92,9 @@ func (r *reader) SessionTasks(ctx context.Context, k engine.SessionKey, limit in
 	return list, wrap(err, "tasks of session %s", k.ID)
 }
 
-// tally sets the fields that rows of sessions do not store but their tasks do, for readers: also the time of the last
-// activity.
-func (r *reader) tally(ctx context.Context, list []engine.Session) error {
+// countTasks sets the fields that rows of sessions do not store but their tasks do, for readers: also the time of the
+// last activity.
+func (r *reader) countTasks(ctx context.Context, list []engine.Session) error {
 	if len(list) == 0 {
 		return nil
 	}

@@ -9,8 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// Counts that are missing from a session's row are derived from the rows of its tasks (see engine.Tally). These rows
-// change only while the session's row is locked, so counts taken under that lock remain correct for the whole batch.
+// Counts that are missing from a session's row are derived from the rows of its tasks (see engine.SessionCounts). These
+// rows change only while the session's row is locked, so counts taken under that lock remain correct for the whole
+// batch.
 
 // MostReady is the maximum number of ready tasks of a session that are counted on a shared database, where each batch
 // counts again. Callers need only know whether there are any.
@@ -95,10 +96,10 @@ func Leased(s *engine.Session, epoch int64) {
 	switch {
 	case epoch == s.Epoch:
 		s.Active++
-	case s.Strays == nil:
-		s.Strays = map[int64]int{epoch: 1}
+	case s.StaleAttempts == nil:
+		s.StaleAttempts = map[int64]int{epoch: 1}
 	default:
-		s.Strays[epoch]++
+		s.StaleAttempts[epoch]++
 	}
 }
 

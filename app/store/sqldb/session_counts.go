@@ -9,22 +9,22 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// leaveBehind records that a session's owner changes to owner, or to none if it is empty. Attempts of the former owner
-// in the session are found by its name.
-func (s *session) leaveBehind(owner string) {
-	if s.Session != nil && s.Owner != "" && s.Owner != owner && !slices.Contains(s.behind, s.Owner) {
-		s.behind = append(slices.Clip(s.behind), s.Owner)
+// addFormerOwner records that a session's owner changes to owner, or to none if it is empty. Attempts of the former
+// owner in the session are found by its name.
+func (s *session) addFormerOwner(owner string) {
+	if s.Session != nil && s.Owner != "" && s.Owner != owner && !slices.Contains(s.formerOwners, s.Owner) {
+		s.formerOwners = append(slices.Clip(s.formerOwners), s.Owner)
 	}
-	if i := slices.Index(s.behind, owner); i >= 0 {
-		s.behind = slices.Delete(slices.Clone(s.behind), i, i+1)
+	if i := slices.Index(s.formerOwners, owner); i >= 0 {
+		s.formerOwners = slices.Delete(slices.Clone(s.formerOwners), i, i+1)
 	}
 }
 
-// settleBehind removes former owners without running attempts in the session: all running attempts, if any, belong to
-// the current holder's epoch.
-func (s *session) settleBehind() {
-	if len(s.Strays) == 0 && (s.Owner != "" || s.Active == 0) {
-		s.behind = nil
+// forgetFormerOwners removes former owners without running attempts in the session: all running attempts, if any,
+// belong to the current holder's epoch.
+func (s *session) forgetFormerOwners() {
+	if len(s.StaleAttempts) == 0 && (s.Owner != "" || s.Active == 0) {
+		s.formerOwners = nil
 	}
 }
 
@@ -37,12 +37,12 @@ func (b *batch) countTasks(keys *db.Rowset) []*db.Call {
 	if b.s.cfg.Dialect.Shared {
 		most = record.MostReady
 	}
-	return []*db.Call{{Stmt: b.s.st.tallies, Args: b.s.cfg.Dialect.Keys(keys), Row: func(v []any) error {
+	return []*db.Call{{Stmt: b.s.st.sessionCounts, Args: b.s.cfg.Dialect.Keys(keys), Row: func(v []any) error {
 		s := b.sessions[engine.SessionKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}]
 		switch {
 		case s == nil || s.Session == nil:
 		case v[3] == nil:
-			s.Ready, s.Many = int(db.Int(v[2])), int(db.Int(v[2])) == most
+			s.Ready, s.MoreReady = int(db.Int(v[2])), int(db.Int(v[2])) == most
 		default:
 			record.Leased(s.Session, db.Int(v[3]))
 		}
@@ -82,7 +82,7 @@ func (b *batch) heardIn(keys map[engine.SessionKey]bool) error {
 		}
 		row := *s.Session
 		s.Session, s.follow = &row, true
-		heard := func(epoch int64, worker string, at history.Time) { noteActivity(&row, epoch, worker, at) }
+		heard := func(epoch int64, worker string, at history.Time) { recordActivity(&row, epoch, worker, at) }
 		since := row.LastActivity.Micros() - record.LeadTime.Microseconds() // attempts that ended before do not matter
 		calls = append(calls, &db.Call{Stmt: b.s.st.lastEnded, Args: []any{
 			record.SessionKey(k), since,
@@ -99,10 +99,10 @@ func (b *batch) heardIn(keys map[engine.SessionKey]bool) error {
 	return b.send(calls...)
 }
 
-// noteActivity sets the time of the last activity of the session's holder, if it was under the current lease.
-func noteActivity(s *engine.Session, epoch int64, worker string, at history.Time) {
-	if epoch == s.Epoch && worker == s.Owner && at.After(s.Lately.Time) && at.Before(s.LeaseUntil.Time) {
-		s.Lately = at
+// recordActivity sets the time of the last activity of the session's holder, if it was under the current lease.
+func recordActivity(s *engine.Session, epoch int64, worker string, at history.Time) {
+	if epoch == s.Epoch && worker == s.Owner && at.After(s.RecentActivity.Time) && at.Before(s.LeaseUntil.Time) {
+		s.RecentActivity = at
 	}
 }
 

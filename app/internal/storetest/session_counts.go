@@ -52,9 +52,9 @@ func testActivityOfTheBatch(t *testing.T, s Suite) {
 	key := engine.SessionKey{Namespace: Namespace, ID: "s"}
 	var ended, last history.Time
 	errs := w.together(Finishing(l), store.Transaction{
-		Needs: store.Keys{Sessions: []engine.SessionKey{key}, Lately: true, Exactly: true},
+		Needs: store.Keys{Sessions: []engine.SessionKey{key}, RecentActivity: true, ExactActivity: true},
 		Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
-			ended, last = history.At(now), r.Session(key).Lately
+			ended, last = history.At(now), r.Session(key).RecentActivity
 			return store.Writes{}, nil
 		},
 	})
