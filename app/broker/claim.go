@@ -176,7 +176,7 @@ func (id taskID) lease(
 	var out engine.ClaimedActivity
 	w, d, err := transaction.Decide(
 		rows, run,
-		engine.ClaimActivity{Seq: id.seq, Lessee: l, Floor: rows.EpochFloor, Out: &out, Settings: settings},
+		engine.ClaimActivity{Seq: id.seq, Lessee: l, EpochWatermark: rows.EpochWatermark, Out: &out, Settings: settings},
 		now,
 	)
 	if err == nil {

@@ -24,7 +24,7 @@ func ReleaseAll(
 		Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
 			at := max(now.UnixMicro(), lowest)
 			return store.Writes{
-				EpochFloors: map[string]int64{namespace: at}, Answer: at,
+				EpochWatermarks: map[string]int64{namespace: at}, Answer: at,
 				Audit: []store.Audit{{
 					At: history.At(now), Identity: "operator", Action: "sessions.release_all", Namespace: namespace,
 					Detail: fmt.Sprintf("epoch floor %d", at),

@@ -48,7 +48,7 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 			return store.Writes{}, protocol.Refuse(protocol.ReasonWorkerDraining, "worker %s is drained by an operator", key.ID)
 		}
 		c, err := engine.DecideSession(s, engine.CreateSession{
-			Namespace: key.Namespace, Options: in.SessionOptions, Floor: rows.EpochFloor, Outcome: &outcome,
+			Namespace: key.Namespace, Options: in.SessionOptions, EpochWatermark: rows.EpochWatermark, Outcome: &outcome,
 			Lessee: engine.Lessee{Worker: w, Sessions: rows.Holding(key, sk, now), Counted: true},
 		}, now)
 		return store.Writes{Sessions: []engine.SessionChange{c}, Answer: c.Session}, err

@@ -29,10 +29,10 @@ func (in ClaimTask) decide(st *step) error {
 // ClaimActivity leases an open activity to a worker that claims it by its ID, together with the activity's session. Out
 // receives the leased activity.
 type ClaimActivity struct {
-	Seq    int64
-	Lessee Lessee
-	Floor  EpochFloor
-	Out    *ClaimedActivity
+	Seq            int64
+	Lessee         Lessee
+	EpochWatermark EpochWatermark
+	Out            *ClaimedActivity
 
 	Settings *Queue // of its queue, nil: none
 }
@@ -54,7 +54,7 @@ func (in ClaimActivity) decide(st *step) error {
 		own := *sess
 		sess = &own
 	}
-	a, timeline, claimed := LeaseActivity(a, sess, in.Lessee, in.Floor, st.now.Time)
+	a, timeline, claimed := LeaseActivity(a, sess, in.Lessee, in.EpochWatermark, st.now.Time)
 	st.Activities.Put(in.Seq, a)
 	*in.Out = ClaimedActivity{Activity: a, Claimed: claimed}
 	if sess != nil {

@@ -60,9 +60,9 @@ func (s *Run) Leased(l Lessee, now time.Time) *Run {
 // knowsSessions reports whether the worker declared that it can replay histories with sessions.
 func (w *Worker) knowsSessions() bool { return slices.Contains(w.Capabilities, CapSessions) }
 
-// EpochFloor is the highest epoch of sessions that clean-up removed in a namespace. It is a function because
+// EpochWatermark is the highest epoch of sessions that clean-up removed in a namespace. It is a function because
 // only claims need it, and the answer may have to be read.
-type EpochFloor func(namespace string) int64
+type EpochWatermark func(namespace string) int64
 
 // LeaseActivity leases a ready activity, and acquires its session or renews its idle timeout in the same step: with two
 // steps, a worker could hold the task and lose the race for its session. s is nil for an activity without a session,
@@ -70,7 +70,7 @@ type EpochFloor func(namespace string) int64
 // have called Admit. The other results are the new entries of the session's timeline, and whether the lease acquired
 // the session.
 func LeaseActivity(
-	a Activity, s *Session, l Lessee, floor EpochFloor, now time.Time,
+	a Activity, s *Session, l Lessee, watermark EpochWatermark, now time.Time,
 ) (_ Activity, timeline []protocol.SessionEvent, claimed bool) {
 	a.State = LeasedState
 	a.Delivery++
@@ -89,7 +89,7 @@ func LeaseActivity(
 		if s.resumable(l.Worker, now) {
 			timeline = append(timeline, s.resume(l.Worker, now))
 		} else {
-			timeline = s.claim(l, floor(s.Namespace), now, StepID(a.RunID, a.Seq))
+			timeline = s.claim(l, watermark(s.Namespace), now, StepID(a.RunID, a.Seq))
 		}
 	}
 	s.Yielding = false
@@ -114,7 +114,7 @@ func (s *Session) With(w *Worker, now time.Time) bool {
 
 // claim makes the worker the owner under a higher epoch. It ends the lease of the previous owner, if there is one: an
 // older process of the same worker, or a holder that left the session's tasks waiting for too long.
-func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (timeline []protocol.SessionEvent) {
+func (s *Session) claim(l Lessee, watermark int64, now time.Time, task string) (timeline []protocol.SessionEvent) {
 	why := ""
 	switch {
 	case s.HeldBy(l.Worker.ID, now):
@@ -150,7 +150,7 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (time
 	}
 	// The store's time makes it rise even where the row and its number are gone; the other two terms see to it
 	// when the clock was set back.
-	s.Epoch = max(s.Epoch+1, floor+1, now.UnixMicro())
+	s.Epoch = max(s.Epoch+1, watermark+1, now.UnixMicro())
 	s.Status = protocol.SessionActive
 	s.Owner, s.Incarnation, s.Release = l.Worker.ID, l.Worker.Incarnation, l.Worker.Release
 	s.Before, s.Reason, s.GivenUp, s.Claimed, s.LeaseUntil = s.lastEnd(), "", "", true, history.Time{}

@@ -542,7 +542,7 @@ func (s *stage) session(t *testing.T, d *datadriven.TestData, id, by string, epo
 	case "create":
 		l := Lessee{Worker: s.worker(by), Counted: true}
 		in = CreateSession{
-			Namespace: "default", Options: protocol.SessionOptions{SessionID: id}, Lessee: l, Floor: noFloor,
+			Namespace: "default", Options: protocol.SessionOptions{SessionID: id}, Lessee: l, EpochWatermark: noFloor,
 			Outcome: &outcome,
 		}
 	case "renew":

@@ -30,11 +30,11 @@ func DecideSession(s *Session, in SessionInput, now time.Time) (SessionChange, e
 
 // CreateSession acquires a session by a worker's request. The outcome in the response is created, reused or reacquired.
 type CreateSession struct {
-	Namespace string
-	Options   protocol.SessionOptions
-	Lessee    Lessee
-	Floor     EpochFloor
-	Outcome   *string // set by the decision
+	Namespace      string
+	Options        protocol.SessionOptions
+	Lessee         Lessee
+	EpochWatermark EpochWatermark
+	Outcome        *string // set by the decision
 }
 
 // decide passes the same admission as the claim by a task, with one difference: a worker that asks for the
@@ -81,7 +81,7 @@ func (in CreateSession) decide(s *Session, now history.Time) (SessionChange, err
 	if s.Claimed {
 		*in.Outcome = "reacquired"
 	}
-	c.Timeline = c.Session.claim(in.Lessee, in.Floor(in.Namespace), now.Time, "")
+	c.Timeline = c.Session.claim(in.Lessee, in.EpochWatermark(in.Namespace), now.Time, "")
 	c.Session.move(now.Time)
 	return c, nil
 }
@@ -577,7 +577,7 @@ func (in ForgetSession) decide(s *Session, now history.Time) (SessionChange, err
 }
 
 // CleanUp removes the row of a session that ended or lapsed and has no work. Its epoch is remembered (see
-// EpochFloor), so the id never falls back to an earlier one.
+// EpochWatermark), so the id never falls back to an earlier one.
 type CleanUp struct{ Kept time.Time }
 
 func (in CleanUp) decide(s *Session, now history.Time) (SessionChange, error) {

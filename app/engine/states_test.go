@@ -121,7 +121,7 @@ func (w *wanderer) walk() {
 				w.step(&fresh)
 			}
 		case 1, 2, 3:
-			in = CreateSession{Namespace: "ns", Options: options, Lessee: lessee, Floor: noFloor, Outcome: new("")}
+			in = CreateSession{Namespace: "ns", Options: options, Lessee: lessee, EpochWatermark: noFloor, Outcome: new("")}
 		case 4:
 			in = RenewSession{SessionHolder: holder}
 		case 5:

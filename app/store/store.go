@@ -198,8 +198,8 @@ type Rows interface {
 	Apart(engine.SessionKey) bool
 	// Queue returns the settings of a task queue: the locked row for queues in Needs, cached settings for others.
 	Queue(engine.QueueKey) *engine.Queue
-	// EpochFloor is the highest epoch of any removed session of the namespace. A new epoch is higher.
-	EpochFloor(namespace string) int64
+	// EpochWatermark is the highest epoch of any removed session of the namespace. A new epoch is higher.
+	EpochWatermark(namespace string) int64
 	// Quotas returns the namespace's usage of its quotas, as this process knows it.
 	Quotas(namespace string) engine.QuotaStanding
 }
@@ -230,8 +230,8 @@ type Writes struct {
 	// DropRoutingKeys removes routing keys that no queue had ready tasks of for a day. Claims then no longer search for
 	// them.
 	DropRoutingKeys bool
-	// EpochFloors raises the epoch floors of namespaces.
-	EpochFloors map[string]int64
+	// EpochWatermarks raises the epoch floors of namespaces.
+	EpochWatermarks map[string]int64
 	// Unserved marks runs that no worker serves, or removes the mark. Runs that another app has locked, and deleted
 	// runs, are skipped.
 	Unserved []UnservedRun

@@ -343,7 +343,7 @@ func floorAtOnce(w *Fixture) {
 			},
 		},
 		store.Transaction{Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
-			floor = rows.EpochFloor(Namespace)
+			floor = rows.EpochWatermark(Namespace)
 			return store.Writes{}, errNo
 		}},
 	)

@@ -25,17 +25,17 @@ type batch struct {
 	sealed bool       // COMMIT was sent
 	later  []*db.Call // deferred to the next round trip
 
-	runs      map[string]*run
-	sessions  map[engine.SessionKey]*session
-	workflows map[engine.WorkflowKey]*workflow
+	runs             map[string]*run
+	sessions         map[engine.SessionKey]*session
+	workflows        map[engine.WorkflowKey]*workflow
 	inherited map[engine.InheritedKey]*inheritedRow
-	workers   map[engine.WorkerKey]*worker
-	holding   map[engine.WorkerKey][]holding // as stored
-	receipts  map[store.ReceiptKey]*store.Receipt
-	tokens    map[string]*store.Token
-	tokenNews []string         // tokens that were written or dropped
-	floors    map[string]int64 // nil: not read yet
-	risen     map[string]int64 // by this batch
+	workers          map[engine.WorkerKey]*worker
+	holding          map[engine.WorkerKey][]holding // as stored
+	receipts         map[store.ReceiptKey]*store.Receipt
+	tokens           map[string]*store.Token
+	tokenNews        []string         // tokens that were written or dropped
+	watermarks       map[string]int64 // nil: not read yet
+	raisedWatermarks map[string]int64 // by this batch
 
 	items      []*pending        // that were decided
 	deferred   []*pending        // deferred, since other transactions have locked their rows
@@ -311,7 +311,7 @@ func (b *batch) opening() []*db.Call {
 }
 
 // Workflow, Run, Session, ChainSessions, Worker, Holding, Receipt and Token make a batch the store.Rows of its changes;
-// EpochFloor is in floor.go.
+// EpochWatermark is in floor.go.
 
 func (b *batch) Workflow(k engine.WorkflowKey) *engine.Workflow {
 	if w := b.workflows[k]; w != nil {

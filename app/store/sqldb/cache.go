@@ -123,17 +123,17 @@ const (
 // cache holds the committer's cached rows. Runs, sessions, workers and workflows are used only if no other process
 // writes the database. The workflow of a run or activity, and the past of a run, never change, so they are always used.
 type cache struct {
-	runs      *lru[string, *run]
-	heads     *lru[string, head] // of runs that only claims looked at lately
-	sessions  *lru[engine.SessionKey, *session]
-	workers   *lru[engine.WorkerKey, *engine.Worker]
-	workflows *lru[engine.WorkflowKey, *engine.Workflow]
-	owners    *lru[string, engine.WorkflowKey]
-	sessionOf *lru[taskKey, engine.SessionKey]  // of leased activities whose runs are not remembered
-	stored    *lru[engine.SessionKey, struct{}] // had a row when last seen; another process may have removed it
-	history   *lru[string, *past]
-	leads     *lru[string, record.Lead]
-	floors    map[string]int64 // nil: not read yet
+	runs       *lru[string, *run]
+	heads      *lru[string, head] // of runs that only claims looked at lately
+	sessions   *lru[engine.SessionKey, *session]
+	workers    *lru[engine.WorkerKey, *engine.Worker]
+	workflows  *lru[engine.WorkflowKey, *engine.Workflow]
+	owners     *lru[string, engine.WorkflowKey]
+	sessionOf  *lru[taskKey, engine.SessionKey]  // of leased activities whose runs are not remembered
+	stored     *lru[engine.SessionKey, struct{}] // had a row when last seen; another process may have removed it
+	history    *lru[string, *past]
+	leads      *lru[string, record.Lead]
+	watermarks map[string]int64 // nil: not read yet
 }
 
 // historyBytes returns the size of the history cache for a process with this memory limit.
@@ -172,7 +172,7 @@ func (c *cache) forget(b *batch) {
 	for k := range b.workflows {
 		c.workflows.drop(k)
 	}
-	c.floors = nil
+	c.watermarks = nil
 }
 
 // clear drops everything.
@@ -183,7 +183,7 @@ func (c *cache) clear() {
 	c.workers.clear()
 	c.workflows.clear()
 	c.history.clear()
-	c.floors = nil
+	c.watermarks = nil
 }
 
 // remember updates the cache with the rows of a committed batch.
@@ -233,11 +233,11 @@ func (c *cache) remember(b *batch, trusted bool) {
 			c.workflows.put(k, w.Workflow, 1)
 		}
 	}
-	if b.floors != nil {
-		c.floors = b.floors
+	if b.watermarks != nil {
+		c.watermarks = b.watermarks
 	}
-	if b.risen != nil {
-		c.floors = nil
+	if b.raisedWatermarks != nil {
+		c.watermarks = nil
 	}
 }
 

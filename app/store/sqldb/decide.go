@@ -160,8 +160,8 @@ func (b *batch) apply(w *store.Writes, payloads [][][]byte) {
 	b.applyRemoval(w)
 	b.dropRoutingKeys = b.dropRoutingKeys || w.DropRoutingKeys
 	b.unserved = append(b.unserved, w.Unserved...)
-	for ns, epoch := range w.EpochFloors {
-		b.raise(ns, epoch)
+	for ns, epoch := range w.EpochWatermarks {
+		b.raiseWatermark(ns, epoch)
 	}
 	b.applySchedules(w.Schedules)
 	b.applyQueues(w)
@@ -394,7 +394,7 @@ func (b *batch) applySession(c *engine.SessionChange) {
 	b.putSession(s, &c.Session, c.Timeline)
 	s.deleted = c.Delete
 	if c.Delete {
-		b.raise(k.Namespace, c.Session.Epoch)
+		b.raiseWatermark(k.Namespace, c.Session.Epoch)
 	}
 }
 

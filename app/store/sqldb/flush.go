@@ -23,14 +23,14 @@ type flush struct {
 	logs, goneLogs *db.Rowset
 	receipts       map[store.ReceiptKey]*store.Receipt
 	tokens         map[string]*store.Token // nil: dropped
-	floors         map[string]int64
+	watermarks     map[string]int64
 }
 
 func newFlush() *flush {
 	return &flush{
 		audit: db.NewRowset(record.Audit.Columns), goneAudits: db.NewRowset(auditNumber),
 		logs: db.NewRowset(record.Logs.Columns), goneLogs: db.NewRowset(record.Logs.Key()),
-		receipts: map[store.ReceiptKey]*store.Receipt{}, tokens: map[string]*store.Token{}, floors: map[string]int64{},
+		receipts: map[store.ReceiptKey]*store.Receipt{}, tokens: map[string]*store.Token{}, watermarks: map[string]int64{},
 	}
 }
 
@@ -458,8 +458,8 @@ func (b *batch) gatherRest() ([]*db.Call, error) {
 	for _, c := range b.flush.receipts {
 		record.AddReceipt(receipts, c)
 	}
-	for _, ns := range slices.Sorted(maps.Keys(b.flush.floors)) {
-		floors.S(ns).I(b.flush.floors[ns])
+	for _, ns := range slices.Sorted(maps.Keys(b.flush.watermarks)) {
+		floors.S(ns).I(b.flush.watermarks[ns])
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(b.routingKeys), func(x, y queueRoutingKey) int {
 		return cmp.Or(x.QueueKey.compare(y.QueueKey), cmp.Compare(x.text, y.text))

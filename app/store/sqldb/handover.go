@@ -252,7 +252,7 @@ func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 			b.leasedIn = append(b.leasedIn, leasedIn{taskKey{r.ID, seq}, k})
 		}
 	}
-	a, timeline, claimed := engine.LeaseActivity(a, sess, *l, b.EpochFloor, b.now)
+	a, timeline, claimed := engine.LeaseActivity(a, sess, *l, b.EpochWatermark, b.now)
 	r.Activities.Put(seq, a)
 	mark(&r.activities, seq, true)
 	b.leasedSuspect(QueueKey{r.Namespace, a.Queue, protocol.KindActivity}, a.Suspect, l.Worker)

@@ -31,7 +31,7 @@ type statements struct {
 	leasedIn        *db.Stmt
 	openIn          *db.Stmt
 	ranIn           *db.Stmt
-	floors          *db.Stmt
+	watermarks      *db.Stmt
 	routingKeys     *db.Stmt
 	holds           *db.Stmt         // tasks of workers, and suspects among them
 	unserve         *db.Stmt         // marks of runs whose tasks no live worker may lease
@@ -86,7 +86,7 @@ func newStatements(d db.Dialect) *statements {
 		leasedIn:        &db.Stmt{SQL: leasedBy},
 		openIn:          &db.Stmt{SQL: record.OpenIn(d, "t.run_id, t.seq, t.body")},
 		ranIn:           &db.Stmt{SQL: record.RanIn(d)},
-		floors:          &db.Stmt{SQL: "SELECT namespace, floor FROM epochs"},
+		watermarks:      &db.Stmt{SQL: "SELECT namespace, floor FROM epochs"},
 		routingKeys:     &db.Stmt{SQL: selectRoutingKeysAndIsolated},
 		holds:           &db.Stmt{SQL: holdsOf(d)},
 		dropRoutingKeys: &db.Stmt{SQL: deleteUnusedRoutingKeys(d)},
