@@ -137,7 +137,7 @@ func (b *bus) notify(n sqldb.Notice) {
 	for _, q := range n.Queues {
 		b.queues[q] = true
 	}
-	b.decide = b.decide || n.Learned
+	b.decide = b.decide || n.FairnessChanged
 	for _, r := range n.Runs {
 		if old, told := b.runs[r.RunID]; told {
 			r.Cancelled, r.Still = append(old.Cancelled, r.Cancelled...), r.Still && old.Still

@@ -50,8 +50,8 @@ type batch struct {
 	active    map[activeKey]map[string]int // leased tasks of a namespace by queue, as counted for its budgets
 	throttled map[QueueKey]engine.Throttle
 
-	tags    map[tagKey]*tag
-	fairNow map[QueueKey]bool // queues in which this batch has the first task with a fairness key, or another
+	tags      map[tagKey]*tag
+	newlyFair map[QueueKey]bool // queues in which this batch has the first task with a fairness key, or another
 
 	namespaces     map[string]*store.Namespace
 	schedules      map[engine.ScheduleKey]*schedule
@@ -238,7 +238,7 @@ func (s *Store) newBatch() *batch {
 		namespaces: map[string]*store.Namespace{}, schedules: map[engine.ScheduleKey]*schedule{}, removal: newRemoval(),
 		queues: map[engine.QueueKey]*queue{}, active: map[activeKey]map[string]int{},
 		throttled: map[QueueKey]engine.Throttle{},
-		tags:      map[tagKey]*tag{}, fairNow: map[QueueKey]bool{},
+		tags:      map[tagKey]*tag{}, newlyFair: map[QueueKey]bool{},
 		routingKeys: map[queueRoutingKey]bool{}, backlog: map[QueueKey]*backlog{}, hidden: map[QueueKey]bool{},
 		claimed: map[string]bool{},
 		touched: map[string]*store.RunChange{},

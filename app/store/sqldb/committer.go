@@ -50,7 +50,7 @@ func (s *Store) loop() {
 		s.retrySkipped()
 		overflow = append(overflow, s.retryDeferred()...)
 		items := overflow
-		if len(items) == 0 && s.shares.waiting == 0 {
+		if len(items) == 0 && s.fairQueue.waiting == 0 {
 			if quit == nil && len(s.in) == 0 && len(s.back) == 0 && len(s.deferred) == 0 {
 				s.closeDown()
 				return
@@ -101,7 +101,7 @@ func (s *Store) drain(items []*pending) []*pending {
 	if s.queues.anyFair() {
 		most = cap(s.in) // changes of a small class must be visible behind those of a large one
 	}
-	items = s.shared(fill(items, s.in, most))
+	items = s.fairBatch(fill(items, s.in, most))
 	behind := 0
 	for _, p := range items {
 		if p.background() {

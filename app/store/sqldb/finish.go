@@ -38,7 +38,7 @@ func (b *batch) finish(items []*pending) {
 	changed := b.changed()
 	s.cache.remember(b, !s.cfg.Dialect.Shared)
 	s.memory.remember(b)
-	decided, learned := b.rememberQueues(), b.learnFair()
+	decided, fairnessChanged := b.rememberQueues(), b.rememberFair()
 	if s.cfg.Dispatch != nil {
 		// Subscribers are notified before callers get a response, so that a caller that reads afterwards does not get
 		// outdated cached data.
@@ -62,7 +62,7 @@ func (b *batch) finish(items []*pending) {
 		}
 		close(p.done)
 	}
-	b.tell(changed, learned)
+	b.tell(changed, fairnessChanged)
 }
 
 // leasedAny reports whether the batch leased tasks to workers, which does not change the runs that subscribers watch.
@@ -153,16 +153,16 @@ func (b *batch) changed() store.Changed {
 
 // tell sends the notices that follow the responses: due times to this process, and the batch's notice to other
 // processes.
-func (b *batch) tell(c store.Changed, learned bool) {
+func (b *batch) tell(c store.Changed, fairnessChanged bool) {
 	if d := b.s.cfg.Dispatch; d != nil && !b.due.IsZero() {
 		d.Due(b.due.Time)
 	}
 	ended := slices.DeleteFunc(slices.Clone(c.Moves), func(m store.SessionMove) bool { return !m.Ends() })
 	some := len(c.Runs) > 0 || len(b.backlog) > 0 || len(b.hidden) > 0 || len(ended) > 0 || len(b.gone) > 0 ||
 		len(b.said) > 0 || len(b.silent) > 0 || len(c.Tokens) > 0
-	if b.s.cfg.Notify != nil && (some || learned) {
+	if b.s.cfg.Notify != nil && (some || fairnessChanged) {
 		n := Notice{
-			Runs: c.Runs, Ended: ended, Learned: learned, Expired: slices.Collect(maps.Keys(b.silent)), Superseded: b.gone,
+			Runs: c.Runs, Ended: ended, FairnessChanged: fairnessChanged, Expired: slices.Collect(maps.Keys(b.silent)), Superseded: b.gone,
 			Said: b.said, Tokens: c.Tokens,
 		}
 		for q := range b.backlog {

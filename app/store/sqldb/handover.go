@@ -234,12 +234,12 @@ func (b *batch) offer(r *run, seq int64) store.Offer {
 // lease gives a ready task to a worker, in the batch's rows. The caller has asked Admit.
 func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 	b.dirty = true
-	b.taken(taskKey{r.ID, seq})
+	b.advanceClock(taskKey{r.ID, seq})
 	if seq == 0 {
 		r.Run.Merge(r.Run.Leased(*l, b.now))
 		r.changed = true
 		b.leasedSuspect(QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow}, r.Task.Suspect, l.Worker)
-		return store.Leased{Kind: protocol.KindWorkflow, Class: b.sharing(taskKey{r.ID, seq})}
+		return store.Leased{Kind: protocol.KindWorkflow, Class: b.fairnessClass(taskKey{r.ID, seq})}
 	}
 	a, _ := r.Activities.Get(seq)
 	var s *session
@@ -257,7 +257,7 @@ func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 	mark(&r.activities, seq, true)
 	b.leasedSuspect(QueueKey{r.Namespace, a.Queue, protocol.KindActivity}, a.Suspect, l.Worker)
 	out := store.Leased{
-		Kind: protocol.KindActivity, Activity: &a, Claimed: claimed, Class: b.sharing(taskKey{r.ID, seq}),
+		Kind: protocol.KindActivity, Activity: &a, Claimed: claimed, Class: b.fairnessClass(taskKey{r.ID, seq}),
 	}
 	if sess != nil {
 		b.putSession(s, sess, timeline)

@@ -23,10 +23,10 @@ import (
 // queues caches the settings of all task queues; they are few. A cached queue is never changed in place, so that
 // readers need no lock to use it.
 type queues struct {
-	mu     sync.RWMutex // guards all below
-	known  map[engine.QueueKey]*engine.Queue
-	ranked map[QueueKey]bool // whose tasks have ranks
-	turn   uint64            // rises with every change: values read before a change are outdated
+	mu         sync.RWMutex // guards all below
+	known      map[engine.QueueKey]*engine.Queue
+	ranked     map[QueueKey]bool // whose tasks have ranks
+	generation uint64            // rises with every change: values read before a change are outdated
 }
 
 func (q *queues) init() { q.known, q.ranked = map[engine.QueueKey]*engine.Queue{}, map[QueueKey]bool{} }
@@ -75,7 +75,7 @@ func (s *Store) RefreshQueues(ctx context.Context) error {
 	q := &s.queues
 	for {
 		q.mu.RLock()
-		turn := q.turn
+		generation := q.generation
 		q.mu.RUnlock()
 		read := map[engine.QueueKey]*engine.Queue{}
 		ranked, err := s.readRanked(ctx)
@@ -93,13 +93,13 @@ func (s *Store) RefreshQueues(ctx context.Context) error {
 			return err
 		}
 		q.mu.Lock()
-		if q.turn != turn { // something was decided here meanwhile
+		if q.generation != generation { // something was decided here meanwhile
 			q.mu.Unlock()
 			continue
 		}
 		was := q.known
 		q.known, q.ranked = read, ranked
-		q.turn++
+		q.generation++
 		q.mu.Unlock()
 		if s.cfg.Dispatch != nil {
 			for _, k := range changedQueues(was, read) {
@@ -234,7 +234,7 @@ func (b *batch) rememberQueues() (decided []*engine.Queue) {
 		next[q.Key()] = q
 	}
 	known.known = next
-	known.turn++
+	known.generation++
 	return decided
 }
 

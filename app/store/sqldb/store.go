@@ -97,9 +97,9 @@ type Notice struct {
 	Queues  []QueueKey
 	Runs    []store.RunChange
 	// Superseded are processes whose worker's registration went to another, or away.
-	Superseded []store.Process
-	Said       []store.Process // processes that reported that they drain, or no longer drain
-	Learned    bool            // tasks of a queue have ranks from now on; changed settings are notified by their commit
+	Superseded      []store.Process
+	Said            []store.Process // processes that reported that they drain, or no longer drain
+	FairnessChanged bool            // tasks of a queue have ranks from now on; changed settings are notified by their commit
 	// Answers are questions that were answered; they come alone.
 	Answers []string
 	Tokens  []string // that were made, changed or dropped
@@ -126,7 +126,7 @@ type Store struct {
 	unusable      chan error
 	outage        outage
 	batch         int64 // number of the last batch that was tried
-	shares        shares
+	fairQueue     fairQueue
 	evictionTimer *time.Timer // rings when something remembered is to be forgotten
 	evicting      bool        // it did so in part
 
@@ -229,7 +229,7 @@ type pending struct {
 	done        chan struct{}   // closed when the fields below are final
 
 	rank   int64 // among the changes of all classes
-	behind bool  // it has waited for an earlier batch
+	ranked bool  // it has waited for an earlier batch
 
 	ready, readied int // range of the tasks that it made ready in its batch
 

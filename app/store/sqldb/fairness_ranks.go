@@ -34,12 +34,12 @@ type tag struct {
 // tiers is the number of priorities.
 const tiers = 10
 
-// prunedEvery is the advance of a tier's clock after which overtaken tags are deleted; a task of weight 1 advances it
+// pruneInterval is the advance of a tier's clock after which overtaken tags are deleted; a task of weight 1 advances it
 // by a million.
-const prunedEvery = 1000 * 1_000_000
+const pruneInterval = 1000 * 1_000_000
 
 // fair reports whether tasks of a queue have ranks: they do from the first task on that has a fairness key.
-func (b *batch) fair(q QueueKey) bool { return b.fairNow[q] || b.s.queues.fair(q) }
+func (b *batch) fair(q QueueKey) bool { return b.newlyFair[q] || b.s.queues.fair(q) }
 
 // rank gives every task that became ready its place in the fair order of its queue. Queues without fairness keys cost
 // nothing. On a shared database the tags are locked in one statement after all other rows.
@@ -50,10 +50,10 @@ func (b *batch) rank(items []*pending) error {
 		weight int
 	}
 	var list []ranked
-	seen, turn := map[taskKey]bool{}, map[string]int{}
+	seen, order := map[taskKey]bool{}, map[string]int{}
 	for _, t := range b.ready {
-		if _, known := turn[t.run]; !known {
-			turn[t.run] = len(turn)
+		if _, known := order[t.run]; !known {
+			order[t.run] = len(order)
 		}
 		if seen[t] || !b.isReady(t) {
 			continue
@@ -61,13 +61,13 @@ func (b *batch) rank(items []*pending) error {
 		seen[t] = true
 		k, weight := b.classOf(t)
 		if k.class != "" {
-			b.fairNow[k.QueueKey] = true
+			b.newlyFair[k.QueueKey] = true
 		}
 		list = append(list, ranked{t, k, weight})
 	}
 	slices.SortFunc(list, func(x, y ranked) int {
 		// runs in the order of their changes, the tasks of one in that of their commands
-		return cmp.Or(cmp.Compare(turn[x.run], turn[y.run]), cmp.Compare(x.seq, y.seq))
+		return cmp.Or(cmp.Compare(order[x.run], order[y.run]), cmp.Compare(x.seq, y.seq))
 	})
 	want := map[tagKey]bool{}
 	for i := range list {
@@ -128,7 +128,7 @@ func (b *batch) rank(items []*pending) error {
 			var place int64
 			place, class.value = engine.Rank(b.tags[t.clock()].value, class.value, t.weight)
 			class.dirty, b.dirty = true, true
-			b.place(t.taskKey, place)
+			b.setRank(t.taskKey, place)
 		}
 	}
 	return nil
@@ -159,8 +159,8 @@ func (b *batch) classOf(t taskKey) (tagKey, int) {
 	return tagKey{QueueKey{r.Namespace, a.Queue, protocol.KindActivity}, int64(a.Priority), key}, weight
 }
 
-// sharing is the class of a task in a queue that keys share; empty where they do not.
-func (b *batch) sharing(t taskKey) string {
+// fairnessClass is the class of a task in a queue that keys share; empty where they do not.
+func (b *batch) fairnessClass(t taskKey) string {
 	k, _ := b.classOf(t)
 	if !b.fair(k.QueueKey) {
 		return ""
@@ -168,8 +168,8 @@ func (b *batch) sharing(t taskKey) string {
 	return cmp.Or(k.class, engine.DefaultClass)
 }
 
-// place puts a rank on a ready task; its row is written in any case.
-func (b *batch) place(t taskKey, rank int64) {
+// setRank puts a rank on a ready task; its row is written in any case.
+func (b *batch) setRank(t taskKey, rank int64) {
 	r := b.runs[t.run]
 	if t.seq == 0 {
 		task := *r.Task
@@ -195,9 +195,9 @@ func (b *batch) rankOf(t taskKey) int64 {
 	return a.Rank
 }
 
-// taken advances the clock of a task's tier to the task's rank: tasks that become ready later rank after it. Tasks that
-// were dispatched without waiting count too.
-func (b *batch) taken(t taskKey) {
+// advanceClock advances the clock of a task's tier to the task's rank: tasks that become ready later rank after it.
+// Tasks that were dispatched without waiting count too.
+func (b *batch) advanceClock(t taskKey) {
 	k, _ := b.classOf(t)
 	clock := b.tags[k.clock()]
 	if clock == nil {
@@ -224,7 +224,7 @@ func (b *batch) gatherTags() []*db.Call {
 		t.dirty, t.stored = false, true
 		// A class whose tag the clock has passed starts at the clock again, like a class without a row. So old tags can
 		// be deleted.
-		if last, known := b.s.pruned[k]; k.class == "" && t.value > last+prunedEvery {
+		if last, known := b.s.pruned[k]; k.class == "" && t.value > last+pruneInterval {
 			b.s.pruned[k] = t.value
 			if known {
 				calls = append(
@@ -253,9 +253,9 @@ func (q *queues) anyFair() bool {
 	return len(q.ranked) > 0
 }
 
-// learnFair records, after the commit, which queues have ranks from now on, and reports whether any is new.
-func (b *batch) learnFair() bool {
-	if len(b.fairNow) == 0 {
+// rememberFair records, after the commit, which queues have ranks from now on, and reports whether any is new.
+func (b *batch) rememberFair() bool {
+	if len(b.newlyFair) == 0 {
 		return false
 	}
 	q := &b.s.queues
@@ -263,12 +263,12 @@ func (b *batch) learnFair() bool {
 	defer q.mu.Unlock()
 	had := len(q.ranked)
 	next := maps.Clone(q.ranked)
-	maps.Copy(next, b.fairNow)
+	maps.Copy(next, b.newlyFair)
 	q.ranked = next
 	if len(next) == had {
 		return false
 	}
-	q.turn++
+	q.generation++
 	return true
 }
 
