@@ -106,7 +106,7 @@ func (d *Dispatch) ofRun(l *line, want engine.TaskRequirements, o store.Offer, f
 			continue
 		}
 		lessee := w.spec.Lessee
-		lessee.Counted = o.First
+		lessee.Counted = o.AcquiresSession
 		if engine.Admits(want, lessee, o.Now) {
 			return w
 		}
@@ -119,7 +119,7 @@ func (d *Dispatch) longest(l *line, want engine.TaskRequirements, o store.Offer)
 	switch s := o.Session; {
 	case s == nil:
 		w = l.eligible(o.Type, o.BuildID, o.Requirements).longest(o.Settings)
-	case o.First:
+	case o.AcquiresSession:
 		w = l.eligible(o.Type, o.BuildID, o.Requirements).longestFor(func(w *Waiter) bool {
 			lessee := w.spec.Lessee
 			lessee.Counted = true

@@ -426,20 +426,20 @@ type CancelledAttempt struct{ Worker, TaskID, AttemptID string }
 // store then counts the worker's sessions under the lock of the worker's row, and undoes the reservation if the worker
 // is at its limit.
 type Offer struct {
-	Kind         protocol.TaskKind
-	Run          string
-	Namespace    string
-	Queue        string
-	Type         string
-	BuildID      string
-	Requirements []string
-	Session      *engine.Session
-	First        bool
-	Priority     int
-	Fair         bool          // classes share the queue, so its order must be preserved
-	Past         bool          // it may be delivered before older tasks, but not more urgent ones, to its creator
-	Settings     *engine.Queue // of its queue, nil: none
-	Now          time.Time
+	Kind            protocol.TaskKind
+	Run             string
+	Namespace       string
+	Queue           string
+	Type            string
+	BuildID         string
+	Requirements    []string
+	Session         *engine.Session
+	AcquiresSession bool
+	Priority        int
+	Fair            bool          // classes share the queue, so its order must be preserved
+	Past            bool          // it may be delivered before older tasks, but not more urgent ones, to its creator
+	Settings        *engine.Queue // of its queue, nil: none
+	Now             time.Time
 	// Bytes is the size of the delivery; KeptBytes is its size for a worker that has the run in its sticky cache.
 	Bytes, KeptBytes int64
 }

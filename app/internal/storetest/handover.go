@@ -56,7 +56,7 @@ func (l *Line) Reserve(o store.Offer) store.Reservation {
 	}
 	for i, p := range l.pollers {
 		lessee := p.lessee
-		lessee.Counted = lessee.Counted || o.First
+		lessee.Counted = lessee.Counted || o.AcquiresSession
 		if engine.Admit(want, lessee, o.Now).OK {
 			l.pollers = append(l.pollers[:i:i], l.pollers[i+1:]...)
 			return p

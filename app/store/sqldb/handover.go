@@ -84,7 +84,7 @@ const mostPassed = 8
 // handOver offers every task that became ready to the pollers that wait in this process, and leases it to the
 // one that is reserved for it. A task that gets none stays ready, and its queue has a backlog.
 func (b *batch) handOver() error {
-	first := &firsts{}
+	assignment := &sessionAssignment{}
 	type candidate struct {
 		taskKey
 		priority int
@@ -125,7 +125,7 @@ func (b *batch) handOver() error {
 			!r.SuspicionOf(t.seq).Limited() {
 			// tasks that count towards a limit are leased by claims only, as are tasks that need a count of the process
 			var err error
-			if res, l, err = b.reserve(o, first); err != nil {
+			if res, l, err = b.reserve(o, assignment); err != nil {
 				return err
 			}
 		}
@@ -247,7 +247,7 @@ func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 	if a.SessionID != "" {
 		k := engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}
 		s = b.sessions[k]
-		sess = b.toLease(s, l.Worker)
+		sess = b.sessionToLease(s, l.Worker)
 		if b.s.cfg.Dialect.Shared && r.partial {
 			b.leasedIn = append(b.leasedIn, leasedIn{taskKey{r.ID, seq}, k})
 		}
@@ -267,10 +267,10 @@ func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 	return out
 }
 
-// toLease returns the session in which a task is leased: a copy, unless this batch created the state and no other code
-// has a reference to it. At most steps in a session, the batch creates the state and leases the next task in it. A
-// claim always gets a copy, since it also returns the previous state.
-func (b *batch) toLease(s *session, w *engine.Worker) *engine.Session {
+// sessionToLease returns the session in which a task is leased: a copy, unless this batch created the state and no
+// other code has a reference to it. At most steps in a session, the batch creates the state and leases the next task in
+// it. A claim always gets a copy, since it also returns the previous state.
+func (b *batch) sessionToLease(s *session, w *engine.Worker) *engine.Session {
 	if s.decided == b.number && s.Session != s.row && s.With(w, b.now) {
 		return s.Session
 	}

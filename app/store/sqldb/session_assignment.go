@@ -13,50 +13,50 @@ import (
 // another app may already have filled the worker's session limit. The holder is therefore chosen as in a claim: with
 // the worker's row locked and its sessions counted.
 
-// firsts holds the workers that acquire sessions in one dispatch: their rows, locked on a shared database; nil for
-// workers that get no session here.
-type firsts struct {
-	rows map[engine.WorkerKey]*engine.Worker
-	over bool // a worker was refused and would be reserved again and again: claims dispatch the remaining tasks
+// sessionAssignment holds the workers that acquire sessions in one dispatch: their rows, locked on a shared database;
+// nil for workers that get no session here.
+type sessionAssignment struct {
+	rows      map[engine.WorkerKey]*engine.Worker
+	exhausted bool // a worker was refused and would be reserved again and again: claims dispatch the remaining tasks
 }
 
 // reserve finds a poller for a task. A session without a holder is acquired with its first task, in the batch that
 // makes the task, so that neither is written twice. The worker's sessions are counted as in a claim. A poller that may
 // not run the task returns to the queue, and a claim decides.
-func (b *batch) reserve(o store.Offer, f *firsts) (store.Reservation, engine.Lessee, error) {
-	o.First = o.Session != nil && !o.Session.Held(b.now) && !f.over
+func (b *batch) reserve(o store.Offer, f *sessionAssignment) (store.Reservation, engine.Lessee, error) {
+	o.AcquiresSession = o.Session != nil && !o.Session.Held(b.now) && !f.exhausted
 	res := b.s.cfg.Dispatch.Reserve(o)
 	if res == nil {
 		return nil, engine.Lessee{}, nil
 	}
 	l := res.Lessee()
 	// The worker's polls end with this batch, or it runs an isolated task; other pollers find the task by a claim.
-	if b.leaves(l.Worker) || b.isolates(processOf(l.Worker)) {
+	if b.deregisters(l.Worker) || b.isolates(processOf(l.Worker)) {
 		res.Undo()
 		return nil, engine.Lessee{}, nil
 	}
-	if !o.First {
+	if !o.AcquiresSession {
 		return res, l, nil
 	}
-	w, err := b.counted(l.Worker, f)
+	w, err := b.countedWorker(l.Worker, f)
 	if err == nil && w != nil && w.Incarnation == l.Worker.Incarnation && w.Left.IsZero() {
 		l.Worker, l.Sessions, l.Counted = w, b.Holding(w.Key(), o.Session.Key(), b.now), true
 		if engine.AdmitSession(o.Session, l, b.now, false).OK {
 			return res, l, nil
 		}
 	}
-	f.over = true
+	f.exhausted = true
 	res.Undo()
 	return nil, engine.Lessee{}, err
 }
 
-// leaves reports whether the registration of this process ends with this batch.
-func (b *batch) leaves(w *engine.Worker) bool {
+// deregisters reports whether the registration of this process ends with this batch.
+func (b *batch) deregisters(w *engine.Worker) bool {
 	return len(b.gone) > 0 && slices.Contains(b.gone, store.Process{Worker: w.Key(), Incarnation: w.Incarnation})
 }
 
-// counted returns a worker's row with its held sessions loaded, or nil if the row does not exist or is locked.
-func (b *batch) counted(w *engine.Worker, f *firsts) (*engine.Worker, error) {
+// countedWorker returns a worker's row with its held sessions loaded, or nil if the row does not exist or is locked.
+func (b *batch) countedWorker(w *engine.Worker, f *sessionAssignment) (*engine.Worker, error) {
 	k := w.Key()
 	if row, ok := f.rows[k]; ok {
 		return row, nil
