@@ -182,7 +182,7 @@ func (id taskID) lease(
 	if err == nil {
 		w.Answer = leasedTask{Leased: store.Leased{
 			Kind: protocol.KindActivity, Head: d.Next.Head, Activity: &out.Activity, Session: out.Session, IsNew: out.IsNew,
-			Claimed: out.Claimed,
+			SessionAcquired: out.Claimed,
 		}}
 	}
 	return w, err

@@ -299,7 +299,7 @@ func (b *Broker) pollResponse(
 		}
 	})
 	for _, l := range leased {
-		if l.Claimed && l.Session.Origin == engine.OriginWorkflow {
+		if l.SessionAcquired && l.Session.Origin == engine.OriginWorkflow {
 			b.async(func(ctx context.Context) { b.releaseSuperseded(ctx, l.Session) })
 		}
 	}

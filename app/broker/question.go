@@ -18,16 +18,16 @@ import (
 // worker receives, and the check of its response. Workers receive query tasks through the same polls as other tasks.
 // Package querytask keeps them in memory, not in the store: a query task ends with its caller and causes no commit.
 
-var _ dispatch.Claimer = (*Broker)(nil)
+var _ dispatch.TaskLeaser = (*Broker)(nil)
 
-// Claim leases tasks from the backlog: query tasks, and every other kind from the store. It makes the broker the
+// LeaseTasks leases tasks from the backlog: query tasks, and every other kind from the store. It makes the broker the
 // claimer of a dispatch.
-func (b *Broker) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leased, error) {
+func (b *Broker) LeaseTasks(ctx context.Context, r store.LeaseRequest) ([]store.Leased, error) {
 	if r.Kind.Asked() {
-		return b.questions.Claim(ctx, r)
+		return b.questions.LeaseTasks(ctx, r)
 	}
 	r.Full = b.evict.AtCap
-	return b.store.Claim(ctx, r)
+	return b.store.LeaseTasks(ctx, r)
 }
 
 // canAnswer reports whether a live worker that this app knows may run a query task. Workers for which also returns

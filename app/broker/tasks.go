@@ -140,7 +140,7 @@ func (b *Broker) arguments(ctx context.Context, leased []store.Leased) ([]string
 	for i, l := range leased {
 		switch {
 		case l.Kind != protocol.KindActivity:
-		case l.Known:
+		case l.Cached:
 			args[i] = l.Arguments
 		default:
 			missing = append(missing, store.EventKey{Run: l.Head.ID, Seq: l.Activity.Event})
@@ -152,7 +152,7 @@ func (b *Broker) arguments(ctx context.Context, leased []store.Leased) ([]string
 	err := b.store.View(ctx, func(r store.Reader) error {
 		found, err := r.Arguments(ctx, missing)
 		for i, l := range leased {
-			if l.Kind == protocol.KindActivity && !l.Known {
+			if l.Kind == protocol.KindActivity && !l.Cached {
 				args[i] = found[store.EventKey{Run: l.Head.ID, Seq: l.Activity.Event}]
 			}
 		}

@@ -21,7 +21,7 @@ type stingy struct {
 	claims int
 }
 
-func (s *stingy) Claim(_ context.Context, r store.ClaimRequest) ([]store.Leased, error) {
+func (s *stingy) LeaseTasks(_ context.Context, r store.LeaseRequest) ([]store.Leased, error) {
 	s.mu.Lock()
 	s.claims++
 	bound := s.bound

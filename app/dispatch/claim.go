@@ -51,12 +51,12 @@ func (d *Dispatch) kick(w *Waiter) {
 // start sends one claim for all pollers of the line that may find a task, in their order, and reserves their free slots
 // until the result arrives. It reports whether it sent a claim. The caller holds mu.
 func (d *Dispatch) start(l *line) bool {
-	if d.claimer == nil || d.closed || l.claiming || l.pause != nil {
+	if d.leaser == nil || d.closed || l.claiming || l.pause != nil {
 		return false
 	}
-	r := store.ClaimRequest{Namespace: l.key.namespace, Queue: l.key.queue, Kind: kindNames[l.key.kind]}
+	r := store.LeaseRequest{Namespace: l.key.namespace, Queue: l.key.queue, Kind: kindNames[l.key.kind]}
 	if r.Kind == protocol.KindWorkflow {
-		r.Keepers = d.sticky
+		r.StickyWorkers = d.sticky
 	}
 	waiting := l.unclear(d.opt.MaxClaim)
 	if len(waiting) == 0 {
@@ -128,14 +128,14 @@ func (l *line) unclear(most int) (list []*entry) {
 }
 
 // claim sends a claim to the store and delivers the leased tasks.
-func (d *Dispatch) claim(l *line, gen uint64, r store.ClaimRequest, parts []part) {
+func (d *Dispatch) claim(l *line, gen uint64, r store.LeaseRequest, parts []part) {
 	if parts[0].poor {
 		if err := d.awaitMemory(&parts[0]); err != nil {
 			d.refuse(l, &parts[0], err)
 			return
 		}
 	}
-	tasks, err := d.claimer.Claim(d.life, r)
+	tasks, err := d.leaser.LeaseTasks(d.life, r)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.endWork()

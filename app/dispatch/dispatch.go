@@ -30,9 +30,9 @@ var (
 	ErrNoMemory = errors.New("no memory for the tasks of a response")
 )
 
-// Claimer is the part of a store that claims are sent to.
-type Claimer interface {
-	Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leased, error)
+// TaskLeaser is the part of a store that claims are sent to.
+type TaskLeaser interface {
+	LeaseTasks(ctx context.Context, r store.LeaseRequest) ([]store.Leased, error)
 }
 
 // Options tunes a Dispatch. The zero value works.
@@ -72,7 +72,7 @@ type Dispatch struct {
 	stop context.CancelFunc
 
 	mu         sync.Mutex // guards all below, and everything in lines, waiters and workers
-	claimer    Claimer
+	leaser   TaskLeaser
 	back       func([]store.Leased)
 	sticky     func(run string) []store.Process
 	gone       []func(store.Process)
@@ -120,9 +120,9 @@ func New(o Options) *Dispatch {
 // opening. back releases leased tasks whose poll has ended. It runs on a separate goroutine, must return without
 // outside help, and must not count the delivery as an attempt. pulse notifies the sweeper of the time at which
 // something becomes due, and must not block. back and pulse may be nil.
-func (d *Dispatch) Bind(c Claimer, back func([]store.Leased), pulse func(time.Time)) {
+func (d *Dispatch) Bind(c TaskLeaser, back func([]store.Leased), pulse func(time.Time)) {
 	d.mu.Lock()
-	d.claimer, d.back, d.pulse = c, back, pulse
+	d.leaser, d.back, d.pulse = c, back, pulse
 	// A commit may have reported due work before there was a sweeper. The time is passed on now; otherwise that work
 	// would wait until the next report.
 	due := d.due

@@ -23,7 +23,7 @@ type backlog struct {
 
 	mu     sync.Mutex // guards the rest
 	ready  []store.Offer
-	claims []store.ClaimRequest
+	claims []store.LeaseRequest
 	fail   error
 	took   time.Duration
 	back   []store.Leased
@@ -36,7 +36,7 @@ func newBacklog() (*Dispatch, *backlog) {
 	return d, b
 }
 
-func (b *backlog) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leased, error) {
+func (b *backlog) LeaseTasks(ctx context.Context, r store.LeaseRequest) ([]store.Leased, error) {
 	b.mu.Lock()
 	b.claims = append(b.claims, r)
 	took := b.took
@@ -73,7 +73,7 @@ func (b *backlog) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leas
 	return leased, nil
 }
 
-func fits(o store.Offer, r store.ClaimRequest, l engine.Lessee) bool {
+func fits(o store.Offer, r store.LeaseRequest, l engine.Lessee) bool {
 	return o.Namespace == r.Namespace && o.Queue == r.Queue && o.Kind == r.Kind && engine.Admit(want(o), l, o.Now).OK
 }
 

@@ -145,7 +145,7 @@ func (w *model) batch() {
 			if may && old.Priority >= o.Priority {
 				continue
 			}
-			if fits(old, store.ClaimRequest{Namespace: "default", Queue: o.Queue, Kind: o.Kind}, got.spec.Lessee) {
+			if fits(old, store.LeaseRequest{Namespace: "default", Queue: o.Queue, Kind: o.Kind}, got.spec.Lessee) {
 				w.Fatalf("task %d was handed over past %d", o.Now.UnixNano(), old.Now.UnixNano())
 			}
 		}

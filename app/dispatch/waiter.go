@@ -256,7 +256,7 @@ func (w *Waiter) over() bool {
 
 // asking reports that a queue may hold a task for the poll and that no claim for the poll has been answered yet.
 func (w *Waiter) asking() bool {
-	if w.d.claimer == nil || w.d.closed || w.d.isolates(w.member.worker.Key(), w.member.worker.Incarnation) {
+	if w.d.leaser == nil || w.d.closed || w.d.isolates(w.member.worker.Key(), w.member.worker.Incarnation) {
 		return false
 	}
 	if w.full() {

@@ -36,9 +36,9 @@ type Store interface {
 	// is durable if the error is nil. An error of Decide is returned unchanged, and nothing is written. A cancelled ctx
 	// ends the wait, never the transaction.
 	Commit(ctx context.Context, c Transaction) (any, error)
-	// Claim leases ready tasks from the backlog, after the writes of the batch it travels in. It may return fewer than
-	// asked, or none.
-	Claim(ctx context.Context, r ClaimRequest) ([]Leased, error)
+	// LeaseTasks leases ready tasks from the backlog, after the writes of the batch it travels in. It may return fewer
+	// than asked, or none.
+	LeaseTasks(ctx context.Context, r LeaseRequest) ([]Leased, error)
 	// View reads committed data on separate connections.
 	View(ctx context.Context, fn func(Reader) error) error
 	// Queue returns the cached settings of a task queue without a query to the database; nil if there are none.
@@ -282,16 +282,16 @@ type Audit struct {
 	Detail    string
 }
 
-// ClaimRequest asks for ready tasks of one queue and kind for pollers that wait, first come first served.
-type ClaimRequest struct {
+// LeaseRequest asks for ready tasks of one queue and kind for pollers that wait, first come first served.
+type LeaseRequest struct {
 	Namespace string
 	Queue     string
 	Kind      protocol.TaskKind
 	Pollers   []Poller
-	// Keepers returns the processes that have a run in their sticky cache, the best first. A workflow task of the run
-	// is leased to the first of them that polls and has room, else to the first poller. The function must not block.
+	// StickyWorkers returns the processes that have a run in their sticky cache, the best first. A workflow task of the
+	// run is leased to the first of them that polls and has room, else to the first poller. The function must not block.
 	// nil: no process caches runs.
-	Keepers func(run string) []Process
+	StickyWorkers func(run string) []Process
 	// Full is called for each worker that reaches its session limit with this claim, with the routes whose tasks were
 	// withheld from it for that reason. The function must not block and may be nil.
 	Full func(w engine.WorkerKey, routes []string)
@@ -323,15 +323,15 @@ type Leased struct {
 	Session  *engine.Session  // when the activity runs in one, after the lease
 	Question *Question        // kinds query and update_validation
 	// the first task of the session's epoch that its holder sees: one whose delivery was undone does not count
-	IsNew     bool
-	Claimed   bool            // the lease claimed the session
-	Class     string          // its fairness class, where keys share its queue
-	Poller    int             // index into ClaimRequest.Pollers; of no meaning for a hand-over
-	Size      int64           // of the delivery, as it was subtracted from the poller's Bytes
-	Arguments string          // blob; only when Known
-	Known     bool            // Arguments is filled, and Events where the cache holds the history
-	Events    []history.Event // the last events up to Head.LastSeq, as far back as the cache holds them; nil: read them
-	Bytes     int             // of the payloads of Events
+	IsNew           bool
+	SessionAcquired bool            // the lease claimed the session
+	Class           string          // its fairness class, where keys share its queue
+	Poller          int             // index into LeaseRequest.Pollers; of no meaning for a hand-over
+	Size            int64           // of the delivery, as it was subtracted from the poller's Bytes
+	Arguments       string          // blob; only when Known
+	Cached          bool            // Arguments is filled, and Events where the cache holds the history
+	Events          []history.Event // the last events up to Head.LastSeq, as far back as the cache holds them; nil: read them
+	Bytes           int             // of the payloads of Events
 }
 
 // Dispatcher is called by the committer, on the committer's goroutine; its methods must not block.

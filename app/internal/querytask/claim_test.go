@@ -43,7 +43,7 @@ func poller(id string, most int, caps ...string) store.Poller {
 
 func claim(t *testing.T, p *Pending, pollers ...store.Poller) (given []string) {
 	t.Helper()
-	leased, err := p.Claim(t.Context(), store.ClaimRequest{
+	leased, err := p.LeaseTasks(t.Context(), store.LeaseRequest{
 		Namespace: "default", Queue: "main", Kind: protocol.KindQuery, Pollers: pollers,
 	})
 	if err != nil {

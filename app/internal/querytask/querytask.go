@@ -168,8 +168,8 @@ func (p *Pending) withdraw(ctx context.Context, id string) {
 	}
 }
 
-// Claim leases waiting query tasks to eligible pollers.
-func (p *Pending) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leased, error) {
+// LeaseTasks leases waiting query tasks to eligible pollers.
+func (p *Pending) LeaseTasks(ctx context.Context, r store.LeaseRequest) ([]store.Leased, error) {
 	waiting, err := p.queue.waiting(ctx, queueKey{r.Namespace, r.Queue, r.Kind}, protocol.MaxPendingQuestions)
 	if err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ func Burn(b *testing.B, s Suite) {
 	var claims, done sync.WaitGroup
 	claims.Go(func() {
 		for {
-			list := w.Claim(protocol.KindActivity, worker, 64)
+			list := w.LeaseTasks(protocol.KindActivity, worker, 64)
 			if len(list) == 0 {
 				break
 			}
@@ -100,7 +100,7 @@ func Flows(b *testing.B, s Suite) {
 	var steps sync.WaitGroup
 	for closed := 0; closed < b.N; {
 		for _, kind := range []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity} {
-			list := w.Claim(kind, worker, 128)
+			list := w.LeaseTasks(kind, worker, 128)
 			for _, l := range list {
 				if kind == protocol.KindWorkflow && l.Head.CommandSeq == 5 {
 					closed++
@@ -125,7 +125,7 @@ func Wide(b *testing.B, s Suite) {
 			commands[k] = heavy()
 		}
 		w.Begun(fmt.Sprint("wide-", i), commands...)
-		each(w.claimAll(worker, len(commands)), func(l store.Leased) { w.completeRun(b, l) })
+		each(w.leaseAll(worker, len(commands)), func(l store.Leased) { w.completeRun(b, l) })
 	}
 	report(b, w)
 }
@@ -172,7 +172,7 @@ func (w *Fixture) schedule(n int) {
 	})
 	starter := NewWorker("starter")
 	for left := n; left > 0; {
-		list := w.Claim(protocol.KindWorkflow, starter, 256)
+		list := w.LeaseTasks(protocol.KindWorkflow, starter, 256)
 		each(list, func(l store.Leased) {
 			commands := make([]protocol.Command, 10)
 			for i := range commands {
@@ -192,7 +192,7 @@ func (w *Fixture) backlog(n int) []store.Leased {
 	worker := NewWorker("w")
 	var leased []store.Leased
 	for len(leased) < n {
-		leased = append(leased, w.Claim(protocol.KindActivity, worker, min(256, n-len(leased)))...)
+		leased = append(leased, w.LeaseTasks(protocol.KindActivity, worker, min(256, n-len(leased)))...)
 	}
 	return leased
 }

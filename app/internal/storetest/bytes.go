@@ -22,7 +22,7 @@ func bulky(typ, session string, bytes int) protocol.Command {
 // claimBytes claims activities for pollers, and says which went to whom.
 func (w *Fixture) claimBytes(kind protocol.TaskKind, pollers ...store.Poller) (got string, list []store.Leased) {
 	w.T.Helper()
-	list, err := w.S.Claim(w.T.Context(), store.ClaimRequest{
+	list, err := w.S.LeaseTasks(w.T.Context(), store.LeaseRequest{
 		Namespace: Namespace, Queue: w.Queue, Kind: kind, Pollers: pollers,
 	})
 	if err != nil {
@@ -127,16 +127,16 @@ func testClaimBytesOfHistory(t *testing.T, s Suite) {
 	}
 	w.Decide(list[0], Activity("step", ""))
 	w.Finish(w.One(protocol.KindActivity, a))
-	claim := store.ClaimRequest{
+	claim := store.LeaseRequest{
 		Namespace: Namespace, Queue: w.Queue, Kind: protocol.KindWorkflow, Pollers: []store.Poller{poller},
-		Keepers: func(id string) []store.Process {
+		StickyWorkers: func(id string) []store.Process {
 			if id != run {
 				return nil
 			}
 			return []store.Process{{Worker: a.Key(), Incarnation: "1"}}
 		},
 	}
-	list, err := w.S.Claim(t.Context(), claim)
+	list, err := w.S.LeaseTasks(t.Context(), claim)
 	if err != nil || len(list) != 2 || list[0].Head.WorkflowID != "two" || list[1].Size > 10_000 {
 		t.Fatalf("claimed %d tasks, %v; want both, the second by what is new in it", len(list), err)
 	}

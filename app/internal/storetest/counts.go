@@ -18,7 +18,7 @@ func testBatchOf64(t *testing.T, s Suite) {
 	worker := w.Worker("w")
 	var leased []store.Leased
 	seen := map[string]bool{}
-	for _, l := range w.claimAll(worker, n*10) { // one of each run, so that each completion wakes another run
+	for _, l := range w.leaseAll(worker, n*10) { // one of each run, so that each completion wakes another run
 		if !seen[l.Head.ID] {
 			seen[l.Head.ID] = true
 			leased = append(leased, l)
@@ -64,7 +64,7 @@ func testSessionBatchOf64(t *testing.T, s Suite) {
 		w.flow(fmt.Sprint("s", i))
 	}
 	var changes []store.Transaction
-	for _, l := range w.claimAll(worker, n) {
+	for _, l := range w.leaseAll(worker, n) {
 		changes = append(changes, Finishing(l))
 	}
 	before := w.S.Stats()
@@ -83,9 +83,9 @@ func testSessionBatchOf64(t *testing.T, s Suite) {
 	}
 }
 
-func (w *Fixture) claimAll(worker *engine.Worker, n int) (list []store.Leased) {
+func (w *Fixture) leaseAll(worker *engine.Worker, n int) (list []store.Leased) {
 	for len(list) < n {
-		list = append(list, w.Claim(protocol.KindActivity, worker, min(256, n-len(list)))...)
+		list = append(list, w.LeaseTasks(protocol.KindActivity, worker, min(256, n-len(list)))...)
 	}
 	return list
 }
@@ -98,7 +98,7 @@ func testOneOf1000(t *testing.T, s Suite) {
 		commands[i] = Activity("x", "")
 	}
 	w.Begun("wide", commands...)
-	leased := w.claimAll(worker, 1000)
+	leased := w.leaseAll(worker, 1000)
 	before := w.S.Stats().Reads
 	w.View(func(r store.Reader) error { // who holds a lease is told of it by it alone
 		one, err := r.Step(t.Context(), leased[0].Head.ID, leased[0].Activity.Seq)
@@ -176,7 +176,7 @@ func testClaimOfCold(t *testing.T, s Suite) {
 		worker, before := NewWorker("w"), w.S.Stats()
 		for range n {
 			l := w.One(protocol.KindActivity, worker)
-			if !l.Known {
+			if !l.Cached {
 				w.View(func(r store.Reader) error {
 					k := store.EventKey{Run: l.Head.ID, Seq: l.Activity.Event}
 					found, err := r.Arguments(t.Context(), []store.EventKey{k})

@@ -98,7 +98,7 @@ func testLeaseBudget(t *testing.T, s Suite) {
 	w.Commit(DecideQueue(Queue, limit(protocol.KindActivity, engine.Budget{Leases: 2})))
 	w.wide("flow", 5)
 	line.hints()
-	got := w.Claim(protocol.KindActivity, worker, 10)
+	got := w.LeaseTasks(protocol.KindActivity, worker, 10)
 	if len(got) != 2 {
 		t.Fatalf("a budget of 2 leases gave %d", len(got))
 	}
@@ -123,13 +123,13 @@ func testLeaseBudget(t *testing.T, s Suite) {
 		}
 	default:
 	}
-	if n := len(w.Claim(protocol.KindActivity, worker, 10)); n != 1 {
+	if n := len(w.LeaseTasks(protocol.KindActivity, worker, 10)); n != 1 {
 		t.Fatalf("with one lease ended %d began, want 1", n)
 	}
 	// Lapsed leases make room as well.
 	w.Pass(time.Hour)
 	w.Sweep()
-	if n := len(w.Claim(protocol.KindActivity, worker, 10)); n != 2 {
+	if n := len(w.LeaseTasks(protocol.KindActivity, worker, 10)); n != 2 {
 		t.Fatalf("with both leases lapsed %d began, want 2", n)
 	}
 	// Workflow tasks are counted apart; of the namespace all queues together.
@@ -137,11 +137,11 @@ func testLeaseBudget(t *testing.T, s Suite) {
 	w.Commit(DecideQueue("", limit(protocol.KindActivity, engine.Budget{Leases: 3})))
 	w.Queue = "second"
 	w.wide("flow2", 5)
-	if n := len(w.Claim(protocol.KindActivity, worker, 10)); n != 1 {
+	if n := len(w.LeaseTasks(protocol.KindActivity, worker, 10)); n != 1 {
 		t.Fatalf("with 2 of 3 leases of the namespace taken %d began, want 1", n)
 	}
 	w.Commit(DecideQueue("", limit(protocol.KindActivity, engine.Budget{})))
-	if n := len(w.Claim(protocol.KindActivity, worker, 10)); n != 4 {
+	if n := len(w.LeaseTasks(protocol.KindActivity, worker, 10)); n != 4 {
 		t.Fatalf("without the budget of the namespace %d began, want the other 4", n)
 	}
 }
@@ -166,10 +166,10 @@ func testRateBudget(t *testing.T, s Suite) {
 	w.Pass(now.Truncate(time.Minute).Add(time.Minute + time.Second).Sub(now)) // not near the end of a minute
 	w.Commit(DecideQueue(Queue, limit(protocol.KindActivity, engine.Budget{PerMinute: 3})))
 	w.wide("flow", 8)
-	for _, l := range w.Claim(protocol.KindActivity, worker, 2) {
+	for _, l := range w.LeaseTasks(protocol.KindActivity, worker, 2) {
 		w.Finish(l)
 	}
-	if n := len(w.Claim(protocol.KindActivity, worker, 10)); n != 1 {
+	if n := len(w.LeaseTasks(protocol.KindActivity, worker, 10)); n != 1 {
 		t.Fatalf("with 2 of 3 handed out in this minute came %d, want 1", n)
 	}
 	if n := len(line.throttled); n != 1 || line.throttled[0].Wait <= 0 || line.throttled[0].Wait > time.Minute {
@@ -182,7 +182,7 @@ func testRateBudget(t *testing.T, s Suite) {
 	again := s.Fixture(t, "a", Options{Shift: func() time.Duration { return time.Duration(w.shift.Load()) }})
 	again.None(protocol.KindActivity, worker) // a restart does not reset the budget
 	w.Pass(time.Minute)
-	if n := len(again.Claim(protocol.KindActivity, worker, 10)); n != 3 {
+	if n := len(again.LeaseTasks(protocol.KindActivity, worker, 10)); n != 3 {
 		t.Fatalf("in the next minute came %d, want 3", n)
 	}
 }

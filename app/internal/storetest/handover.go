@@ -190,7 +190,7 @@ func testHandOver(t *testing.T, s Suite) {
 		task.Head.Task.Delivery != 1 {
 		t.Fatalf("handed %+v", task.Head.Task)
 	}
-	if task.Known && task.Arguments != "aW4=" {
+	if task.Cached && task.Arguments != "aW4=" {
 		t.Fatalf("arguments are %q", task.Arguments)
 	}
 	// An activity takes two commits: one schedules and dispatches it, one completes it and dispatches the workflow
@@ -201,7 +201,7 @@ func testHandOver(t *testing.T, s Suite) {
 	x.Arguments.Blob = "eA=="
 	w.Decide(task, x)
 	l := w.got(second)
-	if l.Kind != protocol.KindActivity || l.Activity.Owner != "b" || !l.Known || l.Arguments != "eA==" || l.IsNew {
+	if l.Kind != protocol.KindActivity || l.Activity.Owner != "b" || !l.Cached || l.Arguments != "eA==" || l.IsNew {
 		t.Fatalf("handed %+v", l)
 	}
 	third := line.Wait(a)
@@ -286,8 +286,8 @@ func testLeftForTheFull(t *testing.T, s Suite) {
 	w.Begun("two", Activity("y1", "t"), Activity("y2", "t"))
 	w.None(protocol.KindActivity, plain)
 	line.hints()
-	got, err := w.S.Claim(t.Context(),
-		store.ClaimRequest{Namespace: Namespace, Queue: w.Queue, Kind: protocol.KindActivity, Pollers: []store.Poller{
+	got, err := w.S.LeaseTasks(t.Context(),
+		store.LeaseRequest{Namespace: Namespace, Queue: w.Queue, Kind: protocol.KindActivity, Pollers: []store.Poller{
 			{Lessee: engine.Lessee{Worker: plain}, Max: 5}, {Lessee: engine.Lessee{Worker: holder}, Max: 1},
 		}})
 	if err != nil || len(got) != 1 || got[0].Poller != 1 {
@@ -306,7 +306,7 @@ func testSilent(t *testing.T, s Suite) {
 	w := s.Fixture(t, "a", Options{Dispatch: line})
 	still, other := w.Worker("still"), w.Worker("other")
 	w.Begun("flow", Activity("plain", ""), Activity("kept", "s"))
-	w.Claim(protocol.KindActivity, still, 2)
+	w.LeaseTasks(protocol.KindActivity, still, 2)
 	line.Wait(still)
 	line.Wait(still)
 	b := line.Wait(other)
@@ -361,8 +361,8 @@ func testGone(t *testing.T, s Suite) {
 		}
 		var gone atomic.Bool
 		gone.Store(true)
-		got, err := w.S.Claim(t.Context(),
-			store.ClaimRequest{Namespace: Namespace, Queue: w.Queue, Kind: protocol.KindWorkflow, Pollers: []store.Poller{
+		got, err := w.S.LeaseTasks(t.Context(),
+			store.LeaseRequest{Namespace: Namespace, Queue: w.Queue, Kind: protocol.KindWorkflow, Pollers: []store.Poller{
 				{Lessee: engine.Lessee{Worker: leaves}, Max: 1, Gone: &gone},
 				{Lessee: engine.Lessee{Worker: other}, Max: 1, Gone: &atomic.Bool{}},
 			}})

@@ -29,7 +29,7 @@ func FollowsInSessions(t *testing.T, s Suite, count func() (lead, follow int)) {
 			in = append(in, "s")
 		}
 		w.flow(in...)
-		runs[k] = w.claimAll(worker, each)
+		runs[k] = w.leaseAll(worker, each)
 	}
 	pass := func(d time.Duration) {
 		for _, app := range apps {

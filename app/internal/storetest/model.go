@@ -126,7 +126,7 @@ func (m *model) may(w *engine.Worker, x *modelTask, now time.Time) bool {
 
 func (m *model) claim(t *rapid.T) {
 	w := rapid.SampledFrom(m.workers).Draw(t, "worker")
-	list := m.w.Claim(protocol.KindActivity, w, 1)
+	list := m.w.LeaseTasks(protocol.KindActivity, w, 1)
 	now := m.now()
 	could := 0
 	for _, x := range m.tasks {

@@ -137,7 +137,7 @@ func testPacked(t *testing.T, s Suite) {
 // finished ends 200 of a run's activities in one batch: the outcome of each is found among those it shares rows with.
 func (w *Fixture) finished(run string, want []history.Event) {
 	t := w.T
-	leased := w.claimAll(NewWorker("w"), 200)
+	leased := w.leaseAll(NewWorker("w"), 200)
 	changes, decided := make([]store.Transaction, len(leased)), make([][]history.Event, len(leased))
 	for i, l := range leased {
 		changes[i] = recording(Finishing(l), &decided[i])
@@ -176,7 +176,7 @@ func testPackedSessions(t *testing.T, s Suite) {
 			sessions = append(sessions, []string{"a", "b", "a", "", "b", "b"}[i%6])
 		}
 		run := w.flow(sessions...)
-		leased := w.claimAll(worker, 30)
+		leased := w.leaseAll(worker, 30)
 		changes, decided := make([]store.Transaction, len(leased)), make([][]history.Event, len(leased))
 		for i, l := range leased {
 			changes[i] = recording(Finishing(l), &decided[i])
@@ -238,7 +238,7 @@ func FencedByKeys(t *testing.T, s Suite, taken func(run string, seq int64) bool)
 	worker := w.Worker("w", Sessions(10, time.Hour))
 	run := w.flow("a", "b", "a", "a", "", "b")
 	states := []int64{0, w.Run(run).LastSeq}
-	leased := w.claimAll(worker, 6)
+	leased := w.leaseAll(worker, 6)
 	for _, some := range [][]store.Leased{leased[:3], leased[3:4], leased[4:]} {
 		var changes []store.Transaction
 		for _, l := range some {

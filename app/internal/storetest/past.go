@@ -71,7 +71,7 @@ func testFind(t *testing.T, s Suite) {
 	x.Arguments.Blob = "eA=="
 	w.Decide(w.One(protocol.KindWorkflow, worker), x, Activity("y", ""))
 	l := w.One(protocol.KindActivity, worker)
-	if l.Known && l.Arguments != "eA==" {
+	if l.Cached && l.Arguments != "eA==" {
 		t.Fatalf("leased with arguments %q, want those it was scheduled with", l.Arguments)
 	}
 	w.Finish(l)

@@ -30,7 +30,7 @@ func testOrder(t *testing.T, s Suite) {
 		in.Request.Priority = p
 		w.StartAs(in)
 	}
-	list := w.Claim(protocol.KindWorkflow, worker, 10)
+	list := w.LeaseTasks(protocol.KindWorkflow, worker, 10)
 	var got []string
 	for _, l := range list {
 		got = append(got, l.Head.WorkflowID)
@@ -43,10 +43,10 @@ func testOrder(t *testing.T, s Suite) {
 	hot.Priority = new(1)
 	w.Decide(list[1], first, Activity("second", ""))
 	w.Decide(list[0], Activity("third", ""), hot)
-	if got := fmt.Sprint(types(w.Claim(protocol.KindActivity, worker, 3))); got != "[third hot first]" {
+	if got := fmt.Sprint(types(w.LeaseTasks(protocol.KindActivity, worker, 3))); got != "[third hot first]" {
 		t.Fatalf("activities came as %s", got)
 	}
-	if got := len(w.Claim(protocol.KindActivity, worker, 3)); got != 1 {
+	if got := len(w.LeaseTasks(protocol.KindActivity, worker, 3)); got != 1 {
 		t.Fatalf("then %d, want the last one", got)
 	}
 }
@@ -59,8 +59,8 @@ func testPollers(t *testing.T, s Suite) {
 		commands = append(commands, Activity(fmt.Sprint("t", i), ""))
 	}
 	w.Begun("flow", commands...)
-	list, err := w.S.Claim(t.Context(),
-		store.ClaimRequest{Namespace: Namespace, Queue: Queue, Kind: protocol.KindActivity, Pollers: []store.Poller{
+	list, err := w.S.LeaseTasks(t.Context(),
+		store.LeaseRequest{Namespace: Namespace, Queue: Queue, Kind: protocol.KindActivity, Pollers: []store.Poller{
 			{Lessee: engine.Lessee{Worker: a, PollID: "p"}, Max: 2},
 			{Lessee: engine.Lessee{Worker: b}, Max: 0},
 			{Lessee: engine.Lessee{Worker: b}, Max: 3},
@@ -110,9 +110,9 @@ func testKeepers(t *testing.T, s Suite) {
 		runs[1]: {{Worker: old.Key(), Incarnation: "1"}}, // a process that is no more
 		runs[2]: {{Worker: b.Key(), Incarnation: "1"}},   // it has taken the first
 	}
-	list, err := w.S.Claim(t.Context(), store.ClaimRequest{
+	list, err := w.S.LeaseTasks(t.Context(), store.LeaseRequest{
 		Namespace: Namespace, Queue: w.Queue, Kind: protocol.KindWorkflow,
-		Keepers: func(run string) []store.Process { return keeps[run] },
+		StickyWorkers: func(run string) []store.Process { return keeps[run] },
 		Pollers: []store.Poller{
 			{Lessee: engine.Lessee{Worker: a}, Max: 3},
 			{Lessee: engine.Lessee{Worker: b}, Max: 1},
@@ -149,7 +149,7 @@ func testRoutingKeys(t *testing.T, s Suite) {
 		t.Fatalf("narrow got %+v", l.Activity)
 	}
 	w.None(protocol.KindActivity, narrow)
-	if got := len(w.Claim(protocol.KindActivity, gpu, 5)); got != 2 {
+	if got := len(w.LeaseTasks(protocol.KindActivity, gpu, 5)); got != 2 {
 		t.Fatalf("gpu got %d, want the two others", got)
 	}
 	w.One(protocol.KindWorkflow, gpu)
@@ -237,7 +237,7 @@ func testClaimers(t *testing.T, s Suite) {
 		worker := w.Worker(fmt.Sprint("w", i))
 		wg.Go(func() {
 			for {
-				list, err := w.S.Claim(context.Background(), store.ClaimRequest{
+				list, err := w.S.LeaseTasks(context.Background(), store.LeaseRequest{
 					Namespace: Namespace, Queue: Queue, Kind: protocol.KindActivity,
 					Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: worker}, Max: 3}},
 				})

@@ -134,7 +134,7 @@ func testRecalled(t *testing.T, s Suite) {
 		}
 		return c
 	}, func() {
-		for _, l := range two.Claim(protocol.KindActivity, w.worker, 200) {
+		for _, l := range two.LeaseTasks(protocol.KindActivity, w.worker, 200) {
 			if l.Head.ID == run {
 				leased = l
 			}
@@ -238,7 +238,7 @@ func testRecalledWide(w *recall) {
 	take := func(f *Fixture) {
 		took = nil
 		for len(took) < tasks {
-			all := f.Claim(protocol.KindActivity, w.worker, 200)
+			all := f.LeaseTasks(protocol.KindActivity, w.worker, 200)
 			for _, l := range all {
 				if l.Head.ID == run {
 					took = append(took, l)
@@ -310,7 +310,7 @@ func testRecalledSession(t *testing.T, s Suite) {
 	var seen engine.Session // as the last decision had it
 	// A step in a session that is held, remembered since the one before it, with another task in it that is ready.
 	step := func() store.Transaction {
-		for _, l := range two.Claim(protocol.KindActivity, w.worker, 200) { // of a step that took two round trips
+		for _, l := range two.LeaseTasks(protocol.KindActivity, w.worker, 200) { // of a step that took two round trips
 			two.Finish(l)
 		}
 		w.n++
@@ -345,7 +345,7 @@ func testRecalledSession(t *testing.T, s Suite) {
 			}))
 		}, 2, func() bool { return seen.Owner == "" }},
 		{"a session in which another app leased", func() {
-			two.Claim(protocol.KindActivity, w.worker, 200)
+			two.LeaseTasks(protocol.KindActivity, w.worker, 200)
 		}, 2, func() bool { return seen.Active > 1 }},
 		{"a session in which another app made a task ready", func() {
 			two.flow(id)

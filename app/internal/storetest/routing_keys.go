@@ -77,7 +77,7 @@ func testTwoRoutingKeys(t *testing.T, s Suite) {
 	found := func(round int) {
 		t.Helper()
 		one.until(fmt.Sprintf("the task of round %d", round), func() bool {
-			l := one.Claim(protocol.KindWorkflow, worker, 1)
+			l := one.LeaseTasks(protocol.KindWorkflow, worker, 1)
 			for _, l := range l {
 				one.Decide(l, protocol.Command{Type: protocol.CompleteWorkflow})
 			}

@@ -97,7 +97,7 @@ func testActivityCap(t *testing.T, s Suite) {
 		app := apps[i%len(apps)]
 		all.Go(func() {
 			for done.Load() < tasks && time.Now().Before(late) {
-				list, err := app.S.Claim(context.Background(), store.ClaimRequest{
+				list, err := app.S.LeaseTasks(context.Background(), store.LeaseRequest{
 					Namespace: Namespace, Queue: Queue, Kind: protocol.KindActivity,
 					Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: worker}, Max: 3}},
 				})
@@ -181,7 +181,7 @@ func testFirst(t *testing.T, s Suite) {
 	got := map[string]bool{}
 	for _, p := range polls[:2] {
 		l := w.got(p)
-		if !l.IsNew || !l.Claimed || l.Session.Owner != "w" {
+		if !l.IsNew || !l.SessionAcquired || l.Session.Owner != "w" {
 			t.Errorf("handed %+v in %+v", l.Activity, l.Session)
 		}
 		got[l.Activity.SessionID] = true

@@ -84,7 +84,7 @@ func freed(w *Fixture) {
 	w.act(a)
 	w.Pass(31 * time.Second)
 	w.Sweep()
-	if got := len(w.Claim(protocol.KindActivity, b, 5)); got != 2 {
+	if got := len(w.LeaseTasks(protocol.KindActivity, b, 5)); got != 2 {
 		w.T.Fatalf("b got %d, want the two that waited", got)
 	}
 }

@@ -215,14 +215,14 @@ func capStopsNew(w *Fixture) {
 	w.Finish(w.act(a))
 	w.Finish(w.act(a))
 	w.flow("new", "", "s1")
-	if l := w.Claim(protocol.KindActivity, a, 5); len(l) != 2 || l[0].Activity.SessionID == "new" ||
+	if l := w.LeaseTasks(protocol.KindActivity, a, 5); len(l) != 2 || l[0].Activity.SessionID == "new" ||
 		l[1].Activity.SessionID == "new" {
 		w.T.Fatalf("at its cap a got %v", types(l))
 	}
 	w.noAct(a)
 	w.flow("s3", "", "s4")
 	for range 3 {
-		for _, l := range w.Claim(protocol.KindActivity, b, 1) {
+		for _, l := range w.LeaseTasks(protocol.KindActivity, b, 1) {
 			if l.Activity.SessionID != "" {
 				w.T.Fatalf("a worker with cap 0 got %+v", l.Activity)
 			}
@@ -234,7 +234,7 @@ func capStopsNew(w *Fixture) {
 	}
 	w.Pass(31 * time.Second)
 	w.Sweep()
-	if got := len(w.Claim(protocol.KindActivity, a, 5)); got != 2 {
+	if got := len(w.LeaseTasks(protocol.KindActivity, a, 5)); got != 2 {
 		w.T.Fatalf("after its leases ended a claimed %d, want 2", got)
 	}
 }
@@ -296,7 +296,7 @@ func independent(w *Fixture) {
 			w.T.Fatalf("%s is %+v", id, row)
 		}
 	}
-	if got := len(w.Claim(protocol.KindActivity, a, 5)); got != 2 {
+	if got := len(w.LeaseTasks(protocol.KindActivity, a, 5)); got != 2 {
 		w.T.Fatalf("a got %d, want both", got)
 	}
 }
@@ -312,7 +312,7 @@ func activityCap(w *Fixture) {
 	}
 	w.Begun("capped", commands...)
 	for i := range 3 {
-		list := w.Claim(protocol.KindActivity, a, 5)
+		list := w.LeaseTasks(protocol.KindActivity, a, 5)
 		if len(list) != 1 || list[0].Activity.Type != fmt.Sprint("t", i+1) {
 			w.T.Fatalf("turn %d brought %v", i+1, types(list))
 		}
@@ -320,7 +320,7 @@ func activityCap(w *Fixture) {
 		w.Finish(list[0])
 	}
 	w.flow("many", "many", "many")
-	list := w.Claim(protocol.KindActivity, a, 5)
+	list := w.LeaseTasks(protocol.KindActivity, a, 5)
 	if len(list) != 3 || list[2].Session.Active != 3 || list[0].Session.Epoch != list[2].Session.Epoch || !list[0].IsNew ||
 		list[1].IsNew {
 		w.T.Fatalf("without a cap %d came", len(list))
@@ -419,7 +419,7 @@ func fullTold(w *Fixture) {
 	claim := func(most int, workers ...*engine.Worker) int {
 		w.T.Helper()
 		clear(told)
-		r := store.ClaimRequest{Namespace: Namespace, Queue: w.Queue, Kind: protocol.KindActivity, Full: func(
+		r := store.LeaseRequest{Namespace: Namespace, Queue: w.Queue, Kind: protocol.KindActivity, Full: func(
 			k engine.WorkerKey, routes []string,
 		) {
 			told[k.ID] = routes
@@ -427,7 +427,7 @@ func fullTold(w *Fixture) {
 		for _, one := range workers {
 			r.Pollers = append(r.Pollers, store.Poller{Lessee: engine.Lessee{Worker: one}, Max: most})
 		}
-		got, err := w.S.Claim(w.T.Context(), r)
+		got, err := w.S.LeaseTasks(w.T.Context(), r)
 		if err != nil {
 			w.T.Fatal(err)
 		}

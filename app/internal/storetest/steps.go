@@ -185,10 +185,10 @@ func Sessions(most int, lease time.Duration) func(*engine.Worker) {
 	return func(w *engine.Worker) { w.MaxSessions, w.SessionLease = most, lease.Microseconds() }
 }
 
-// Claim is one poll of a worker against the backlog.
-func (w *Fixture) Claim(kind protocol.TaskKind, worker *engine.Worker, most int) []store.Leased {
+// LeaseTasks is one poll of a worker against the backlog.
+func (w *Fixture) LeaseTasks(kind protocol.TaskKind, worker *engine.Worker, most int) []store.Leased {
 	w.T.Helper()
-	l, err := w.S.Claim(w.T.Context(), store.ClaimRequest{
+	l, err := w.S.LeaseTasks(w.T.Context(), store.LeaseRequest{
 		Namespace: Namespace, Queue: w.Queue, Kind: kind,
 		Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: worker, BuildID: worker.BuildID}, Max: most}},
 	})
@@ -201,7 +201,7 @@ func (w *Fixture) Claim(kind protocol.TaskKind, worker *engine.Worker, most int)
 // One claims one task, which must exist.
 func (w *Fixture) One(kind protocol.TaskKind, worker *engine.Worker) store.Leased {
 	w.T.Helper()
-	l := w.Claim(kind, worker, 1)
+	l := w.LeaseTasks(kind, worker, 1)
 	if len(l) != 1 {
 		w.T.Fatalf("worker %s claimed %d %s tasks, want 1", worker.ID, len(l), kind)
 	}
@@ -211,7 +211,7 @@ func (w *Fixture) One(kind protocol.TaskKind, worker *engine.Worker) store.Lease
 // None claims, and must get nothing.
 func (w *Fixture) None(kind protocol.TaskKind, worker *engine.Worker) {
 	w.T.Helper()
-	if l := w.Claim(kind, worker, 1); len(l) != 0 {
+	if l := w.LeaseTasks(kind, worker, 1); len(l) != 0 {
 		w.T.Fatalf("worker %s claimed %s, want nothing", worker.ID, Name(l[0]))
 	}
 }

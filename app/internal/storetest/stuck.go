@@ -139,7 +139,7 @@ func testStuck(t *testing.T, s Suite) {
 			t.Errorf("after the end of one run, stuck are %v", ids)
 		}
 		worker.WorkflowTypes = append(worker.WorkflowTypes, "unknown")
-		leased := w.Claim(protocol.KindWorkflow, worker, 1)
+		leased := w.LeaseTasks(protocol.KindWorkflow, worker, 1)
 		w.markStuck(unknown)
 		if ids := w.stuckIDs(); len(leased) != 1 || slices.Contains(ids, leased[0].Head.WorkflowID) {
 			t.Errorf("a run whose task is leased is stuck: %v", ids)

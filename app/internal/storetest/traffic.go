@@ -150,7 +150,7 @@ func (x *Traffic) step(ctx context.Context) error {
 }
 
 func (x *Traffic) claim(ctx context.Context, kind protocol.TaskKind) ([]store.Leased, error) {
-	return x.S.Claim(ctx, store.ClaimRequest{
+	return x.S.LeaseTasks(ctx, store.LeaseRequest{
 		Namespace: Namespace, Queue: Crowded, Kind: kind,
 		Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: sharedWorker()}, Max: 2}},
 	})

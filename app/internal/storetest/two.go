@@ -36,7 +36,7 @@ func testTwo(t *testing.T, s Suite) {
 	line.hints()
 	one.Decide(l, Activity("x", "s"), Activity("y", ""))
 	two.until("the other app's hint", func() bool { backlog, _, _ := line.hints(); return len(backlog) > 0 })
-	for _, task := range two.Claim(protocol.KindActivity, worker, 5) {
+	for _, task := range two.LeaseTasks(protocol.KindActivity, worker, 5) {
 		one.Finish(task)
 	}
 	if got := two.Run(run).Activities.Len(); got != 0 {
@@ -182,7 +182,7 @@ func contend(t *testing.T, worker *engine.Worker, max int, apps ...*Fixture) int
 	for i := range 8 {
 		wg.Go(func() {
 			for range 10 {
-				list, err := apps[i%len(apps)].S.Claim(context.Background(), store.ClaimRequest{
+				list, err := apps[i%len(apps)].S.LeaseTasks(context.Background(), store.LeaseRequest{
 					Namespace: Namespace, Queue: Queue, Kind: protocol.KindActivity,
 					Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: worker}, Max: max}},
 				})
@@ -245,7 +245,7 @@ func testOneBatch(t *testing.T, s Suite) {
 	var leased atomic.Int64
 	for range 4 {
 		all.Go(func() {
-			list, err := w.S.Claim(context.Background(), store.ClaimRequest{
+			list, err := w.S.LeaseTasks(context.Background(), store.LeaseRequest{
 				Namespace: Namespace, Queue: Queue, Kind: protocol.KindActivity,
 				Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: worker}, Max: 5}},
 			})

@@ -124,7 +124,7 @@ func TestSkippedTasksAreLookedForAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(time.Minute); ; {
-		if len(line.Forget()) > 0 && len(w.Claim(protocol.KindWorkflow, worker, 1)) == 1 {
+		if len(line.Forget()) > 0 && len(w.LeaseTasks(protocol.KindWorkflow, worker, 1)) == 1 {
 			return
 		}
 		if time.Now().After(end) {

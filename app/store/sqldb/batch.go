@@ -78,10 +78,10 @@ type batch struct {
 	backlog map[QueueKey]*backlog
 	// queues with ready tasks of which only other apps are notified: their claims may have skipped the tasks while the
 	// batch held its locks
-	hidden  map[QueueKey]bool
-	claimed map[string]bool // runs that claims locked and leased from
+	hidden     map[QueueKey]bool
+	leasedRuns map[string]bool // runs that claims locked and leased from
 	// sessions that claims gave each worker: written with the batch, so that no statement counts them yet
-	took map[engine.WorkerKey]int
+	acquired map[engine.WorkerKey]int
 	// processes that this batch isolates (true) or no longer isolates (false)
 	isolated map[process]bool
 	touched  map[string]*store.RunChange
@@ -240,9 +240,9 @@ func (s *Store) newBatch() *batch {
 		throttled: map[QueueKey]engine.Throttle{},
 		tags:      map[tagKey]*tag{}, newlyFair: map[QueueKey]bool{},
 		routingKeys: map[queueRoutingKey]bool{}, backlog: map[QueueKey]*backlog{}, hidden: map[QueueKey]bool{},
-		claimed: map[string]bool{},
-		touched: map[string]*store.RunChange{},
-		took:    map[engine.WorkerKey]int{}, skipped: map[QueueKey]bool{},
+		leasedRuns: map[string]bool{},
+		touched:    map[string]*store.RunChange{},
+		acquired:   map[engine.WorkerKey]int{}, skipped: map[QueueKey]bool{},
 	}
 }
 

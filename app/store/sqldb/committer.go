@@ -286,7 +286,7 @@ func (b *batch) carryOut() error {
 	if err := b.handOver(); err != nil {
 		return fmt.Errorf("hand over: %w", err)
 	}
-	claims := slices.DeleteFunc(slices.Clone(b.items), func(p *pending) bool { return p.claim == nil })
+	claims := slices.DeleteFunc(slices.Clone(b.items), func(p *pending) bool { return p.lease == nil })
 	// Without claims, COMMIT is sent in the same round trip as this write. Claims need their own writes after it.
 	if err := b.write(len(claims) == 0); err != nil {
 		return fmt.Errorf("flush: %w", err)
@@ -295,7 +295,7 @@ func (b *batch) carryOut() error {
 		return nil
 	}
 	for _, p := range claims {
-		if err := b.claim(p); err != nil {
+		if err := b.leaseTasks(p); err != nil {
 			return fmt.Errorf("claim: %w", err)
 		}
 	}

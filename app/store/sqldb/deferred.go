@@ -112,10 +112,10 @@ func (s *Store) recordSkipped(b *batch) {
 	}
 	now := time.Now()
 	for _, p := range b.items {
-		if p.claim == nil {
+		if p.lease == nil {
 			continue
 		}
-		q := QueueKey{p.claim.Namespace, p.claim.Queue, p.claim.Kind}
+		q := QueueKey{p.lease.Namespace, p.lease.Queue, p.lease.Kind}
 		l := s.skippedQueues[q]
 		// A claim that skipped nothing has read all ready tasks, so the queue needs no other claim.
 		if !b.skipped[q] {

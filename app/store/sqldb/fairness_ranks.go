@@ -81,10 +81,10 @@ func (b *batch) rank(items []*pending) error {
 		want[*k], want[k.clock()] = true, true
 	}
 	for _, p := range items {
-		if p.claim == nil {
+		if p.lease == nil {
 			continue
 		}
-		if q := (QueueKey{p.claim.Namespace, p.claim.Queue, p.claim.Kind}); b.s.queues.fair(q) {
+		if q := (QueueKey{p.lease.Namespace, p.lease.Queue, p.lease.Kind}); b.s.queues.fair(q) {
 			// A claim may lease tasks of any priority, and advances the clock of each.
 			for tier := range int64(tiers) {
 				want[tagKey{q, tier, ""}] = true

@@ -112,7 +112,7 @@ func (b *batch) unlocked() {
 // leftIn asks, behind the writes of the batch, what is still ready in the runs that its claims locked.
 func (b *batch) leftIn() []*db.Call {
 	var partial []string // unlocked reports the others
-	for id := range b.claimed {
+	for id := range b.leasedRuns {
 		if b.runs[id].partial {
 			partial = append(partial, id)
 		}

@@ -252,19 +252,19 @@ func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 			b.leasedIn = append(b.leasedIn, leasedIn{taskKey{r.ID, seq}, k})
 		}
 	}
-	a, timeline, claimed := engine.LeaseActivity(a, sess, *l, b.EpochWatermark, b.now)
+	a, timeline, acquired := engine.LeaseActivity(a, sess, *l, b.EpochWatermark, b.now)
 	r.Activities.Put(seq, a)
 	mark(&r.activities, seq, true)
 	b.leasedSuspect(QueueKey{r.Namespace, a.Queue, protocol.KindActivity}, a.Suspect, l.Worker)
-	out := store.Leased{
-		Kind: protocol.KindActivity, Activity: &a, Claimed: claimed, Class: b.fairnessClass(taskKey{r.ID, seq}),
+	leased := store.Leased{
+		Kind: protocol.KindActivity, Activity: &a, SessionAcquired: acquired, Class: b.fairnessClass(taskKey{r.ID, seq}),
 	}
 	if sess != nil {
 		b.putSession(s, sess, timeline)
 		s.decided = 0 // the poller receives this state of the session
-		out.Session, out.IsNew = sess, a.New
+		leased.Session, leased.IsNew = sess, a.New
 	}
-	return out
+	return leased
 }
 
 // sessionToLease returns the session in which a task is leased: a copy, unless this batch created the state and no
@@ -292,7 +292,7 @@ func (b *batch) arguments(r *run, l *store.Leased) {
 	if l.Kind == protocol.KindWorkflow {
 		if len(l.Events) > 0 {
 			if d, ok := l.Events[0].Data.(*history.WorkflowStarted); ok {
-				l.Arguments, l.Known = d.Arguments, true
+				l.Arguments, l.Cached = d.Arguments, true
 			}
 		}
 		return
@@ -306,7 +306,7 @@ func (b *batch) arguments(r *run, l *store.Leased) {
 	}
 	if e != nil {
 		if d, ok := e.Data.(*history.ActivityScheduled); ok {
-			l.Arguments, l.Known = d.Arguments, true
+			l.Arguments, l.Cached = d.Arguments, true
 		}
 	}
 }

@@ -61,7 +61,7 @@ func (b *batch) load(items []*pending) error {
 		if p.transaction == nil {
 			// Claims have no keys. What they lease is found behind the writes; only the rows of budgets are
 			// needed, and locked, before.
-			b.bounded(p.claim, w.queues)
+			b.bounded(p.lease, w.queues)
 			continue
 		}
 		n := &p.transaction.Needs

@@ -153,7 +153,7 @@ func scopes(q QueueKey) [2]engine.QueueKey {
 
 // bounded adds the rows of the budgets that a claim counts in. On a shared database they are locked, so that two claims
 // never spend the same room.
-func (b *batch) bounded(r *store.ClaimRequest, want map[engine.QueueKey]bool) {
+func (b *batch) bounded(r *store.LeaseRequest, want map[engine.QueueKey]bool) {
 	q := QueueKey{r.Namespace, r.Queue, r.Kind}
 	if !b.s.queues.bounded(q) {
 		return

@@ -228,7 +228,7 @@ func (s *Store) recall(items []*pending) *batch {
 	changes := 0
 	for _, p := range items {
 		switch {
-		case p.separately, p.transaction != nil && !p.transaction.Recall, p.claim != nil && !s.plain(p.claim):
+		case p.separately, p.transaction != nil && !p.transaction.Recall, p.lease != nil && !s.plain(p.lease):
 			return nil
 		case p.transaction != nil:
 			changes++
@@ -267,7 +267,7 @@ func (s *Store) recall(items []*pending) *batch {
 
 // plain reports whether a claim needs no rows before the batch is decided: no budget limits it, and its queue has no
 // ranks.
-func (s *Store) plain(r *store.ClaimRequest) bool {
+func (s *Store) plain(r *store.LeaseRequest) bool {
 	q := QueueKey{r.Namespace, r.Queue, r.Kind}
 	return !s.queues.bounded(q) && !s.queues.fair(q)
 }

@@ -59,7 +59,7 @@ func (b *batch) unlockedItems(items []*pending) []*pending {
 // needsLocked reports whether another transaction has a row that p asks for, by name or by what it names.
 func (b *batch) needsLocked(p *pending) bool {
 	if p.transaction == nil {
-		own := scopes(QueueKey{p.claim.Namespace, p.claim.Queue, p.claim.Kind})
+		own := scopes(QueueKey{p.lease.Namespace, p.lease.Queue, p.lease.Kind})
 		return anyLocked(b, own[:])
 	}
 	n := &p.transaction.Needs
@@ -116,7 +116,7 @@ func anyLocked[K comparable](b *batch, keys []K) bool {
 // they need turned out to be locked after the decision, so the batch cannot be committed with them.
 func (b *batch) deferBlocked(tasks map[taskKey]bool, queues map[QueueKey]bool) error {
 	for _, p := range b.items {
-		late := p.claim != nil && queues[QueueKey{p.claim.Namespace, p.claim.Queue, p.claim.Kind}]
+		late := p.lease != nil && queues[QueueKey{p.lease.Namespace, p.lease.Queue, p.lease.Kind}]
 		for _, t := range b.ready[min(p.ready, len(b.ready)):min(p.readied, len(b.ready))] {
 			late = late || tasks[t]
 		}

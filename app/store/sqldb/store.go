@@ -223,7 +223,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 // by the caller once done is closed.
 type pending struct {
 	transaction *store.Transaction
-	claim       *store.ClaimRequest
+	lease  *store.LeaseRequest
 	gone        <-chan struct{} // of a claim: closed when its caller no longer waits
 	must        bool            // the batch is written, whether the change changes anything or not
 	done        chan struct{}   // closed when the fields below are final
@@ -256,9 +256,9 @@ func (s *Store) Commit(ctx context.Context, c store.Transaction) (any, error) {
 	return p.answer, p.err
 }
 
-// Claim leases ready tasks from the backlog, unless ctx ends before its batch begins.
-func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leased, error) {
-	p := &pending{claim: &r, gone: ctx.Done(), done: make(chan struct{})}
+// LeaseTasks leases ready tasks from the backlog, unless ctx ends before its batch begins.
+func (s *Store) LeaseTasks(ctx context.Context, r store.LeaseRequest) ([]store.Leased, error) {
+	p := &pending{lease: &r, gone: ctx.Done(), done: make(chan struct{})}
 	if err := s.submit(ctx, p); err != nil {
 		return nil, err
 	}

@@ -99,12 +99,12 @@ func (b *batch) mayHold(s *engine.Suspicion, w *engine.Worker, holds map[process
 		return false
 	}
 	h := *counted
-	b.claimedBy(p, &h)
+	b.addLeasedBy(p, &h)
 	return s.Admits(h)
 }
 
-// claimedBy adds the tasks that claims of this batch have leased to a process, which no statement counts yet.
-func (b *batch) claimedBy(p process, h *engine.Holds) {
+// addLeasedBy adds the tasks that claims of this batch have leased to a process, which no statement counts yet.
+func (b *batch) addLeasedBy(p process, h *engine.Holds) {
 	for _, item := range b.items {
 		for i := range item.leased {
 			l := &item.leased[i]
@@ -115,7 +115,7 @@ func (b *batch) claimedBy(p process, h *engine.Holds) {
 			case item.runs[i].Task != nil:
 				lease, suspect = item.runs[i].Task.Lease, item.runs[i].Task.Suspect
 			}
-			if lease.Owner != p.ID || lease.Incarnation != p.incarnation || item.claim.Namespace != p.Namespace {
+			if lease.Owner != p.ID || lease.Incarnation != p.incarnation || item.lease.Namespace != p.Namespace {
 				continue
 			}
 			if h.Tasks++; suspect != nil {
@@ -144,7 +144,7 @@ func (b *batch) suspects(
 	}
 	for i := range picks {
 		t := &picks[i]
-		switch r := b.knows(t); {
+		switch r := b.cachedRun(t); {
 		case t.activity != nil:
 			t.suspect = t.activity.Suspect
 		case r != nil:
@@ -164,10 +164,10 @@ func (b *batch) suspects(
 // holds counts the tasks of each worker and the suspects among them, under the lock of the worker's row. A worker whose
 // row another transaction has locked, or whose process was replaced, is missing and gets no suspect from this claim.
 func (b *batch) holds(q QueueKey, pollers []store.Poller) (map[process]*engine.Holds, error) {
-	keys, asked := db.NewRowset(record.Workers.Key()), map[engine.WorkerKey]bool{}
+	keys, requested := db.NewRowset(record.Workers.Key()), map[engine.WorkerKey]bool{}
 	for _, p := range pollers {
-		if k := p.Lessee.Worker.Key(); p.Max > 0 && !asked[k] {
-			asked[k] = true
+		if k := p.Lessee.Worker.Key(); p.Max > 0 && !requested[k] {
+			requested[k] = true
 			keys.S(k.Namespace).S(k.ID)
 		}
 	}
@@ -182,7 +182,7 @@ func (b *batch) holds(q QueueKey, pollers []store.Poller) (map[process]*engine.H
 			rows[w.Key()] = &w
 			return err
 		}, func([]any) { b.skipped[q] = true })
-	} else if err := b.send(b.loadWorkers(asked)...); err != nil {
+	} else if err := b.send(b.loadWorkers(requested)...); err != nil {
 		return nil, err
 	}
 	calls = append(calls, &db.Call{Stmt: b.s.st.holds, Args: b.s.cfg.Dialect.Keys(keys), Row: func(v []any) error {
@@ -198,7 +198,7 @@ func (b *batch) holds(q QueueKey, pollers []store.Poller) (map[process]*engine.H
 		return nil, err
 	}
 	holds := map[process]*engine.Holds{}
-	for k := range asked {
+	for k := range requested {
 		w := rows[k]
 		if !b.s.cfg.Dialect.Shared {
 			w = b.workers[k].Worker

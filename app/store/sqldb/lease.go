@@ -18,8 +18,8 @@ import (
 // ordered with the decisions that create tasks. On a shared database it never waits for a lock, since several apps
 // claim from the same queues.
 
-// mostClaimed is the maximum number of tasks of one claim: a batch with thousands of leases would delay all others.
-const mostClaimed = 256
+// maxLeases is the maximum number of tasks of one claim: a batch with thousands of leases would delay all others.
+const maxLeases = 256
 
 // pick is a ready task that a claim read and may lease.
 type pick struct {
@@ -30,17 +30,17 @@ type pick struct {
 	suspect                 *engine.Suspicion // in a routing key of suspects
 }
 
-// claim leases ready tasks to the pollers of p: by priority, then oldest first, each to the first poller that is
+// leaseTasks leases ready tasks to the pollers of p: by priority, then oldest first, each to the first poller that is
 // allowed to have it. It reads only the index ranges that these workers can serve. On a shared database it skips locked
 // rows and never waits for a lock. The app that holds the lock either leases the skipped task or announces it again.
 // Because that app may have died or be paused, the queue is also checked again later (see look).
-func (b *batch) claim(p *pending) error {
+func (b *batch) leaseTasks(p *pending) error {
 	select {
 	case <-p.gone:
 		return nil
 	default:
 	}
-	r := p.claim
+	r := p.lease
 	q := QueueKey{r.Namespace, r.Queue, r.Kind}
 	if err := b.refreshRoutingKeys(); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (b *batch) claim(p *pending) error {
 		room[i] = max(0, poller.Max)
 		total += room[i]
 	}
-	total = min(total, mostClaimed)
+	total = min(total, maxLeases)
 	if total == 0 {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (b *batch) claim(p *pending) error {
 	}
 	picks = append(some, picks...)
 	b.s.candidates.Add(int64(len(picks)))
-	if err := b.complete(q, picks); err != nil {
+	if err := b.loadPicks(q, picks); err != nil {
 		return err
 	}
 	var unleased backlog
@@ -94,7 +94,7 @@ func (b *batch) claim(p *pending) error {
 			unleased.add(key)
 			continue
 		}
-		i, ok, full := b.give(t, r, room, held, settings, unleased.has(key), holds)
+		i, ok, full := b.pollerFor(t, r, room, held, settings, unleased.has(key), holds)
 		size := int64(0)
 		for ok {
 			if size = b.deliveryBytes(t, r, i); bytes.Fits(i, size) {
@@ -103,7 +103,7 @@ func (b *batch) claim(p *pending) error {
 			// The poller receives no more tasks, and the task goes to another poller or waits for the next claim.
 			total -= room[i]
 			room[i] = 0
-			i, ok, full = b.give(t, r, room, held, settings, unleased.has(key), holds)
+			i, ok, full = b.pollerFor(t, r, room, held, settings, unleased.has(key), holds)
 		}
 		if t.suspect != nil {
 			full = false // another claim follows when a process no longer holds a suspect
@@ -125,10 +125,10 @@ func (b *batch) claim(p *pending) error {
 			total--
 			e := b.lessee(r, i, held)
 			l := b.lease(b.runs[t.run], t.seq, &e)
-			if l.Claimed {
+			if l.SessionAcquired {
 				w := r.Pollers[i].Lessee.Worker
 				held[processOf(w)]++
-				b.took[w.Key()]++
+				b.acquired[w.Key()]++
 			}
 			l.Poller, l.Size = i, size
 			if s := r.Pollers[i].Lessee.Worker; b.isolates(processOf(s)) {
@@ -140,30 +140,30 @@ func (b *batch) claim(p *pending) error {
 			}
 			p.leased = append(p.leased, l)
 			p.runs = append(p.runs, b.runs[t.run])
-			b.claimed[t.run] = true
+			b.leasedRuns[t.run] = true
 		}
 	}
 	if _, withheld := b.throttled[q]; !withheld && (unleased.anything || len(unleased.keys) > 0) {
 		b.addBacklog(q, unleased.keys...)
 	}
-	b.tellFull(q, r, held, settings)
+	b.reportFull(q, r, held, settings)
 	return nil
 }
 
-// tellFull reports pollers whose workers hold their maximum number of sessions, and the routes of new sessions that
+// reportFull reports pollers whose workers hold their maximum number of sessions, and the routes of new sessions that
 // they could otherwise read. The caller can then evict idle sessions of these workers.
-func (b *batch) tellFull(q QueueKey, r *store.ClaimRequest, held map[process]int, settings *engine.Queue) {
+func (b *batch) reportFull(q QueueKey, r *store.LeaseRequest, held map[process]int, settings *engine.Queue) {
 	if r.Full == nil || q.Kind != protocol.KindActivity {
 		return
 	}
-	told := map[engine.WorkerKey]bool{}
+	reported := map[engine.WorkerKey]bool{}
 	for i := range r.Pollers {
 		e := &r.Pollers[i].Lessee
-		if n, ok := held[processOf(e.Worker)]; !ok || n < e.Worker.MaxSessions || told[e.Worker.Key()] ||
+		if n, ok := held[processOf(e.Worker)]; !ok || n < e.Worker.MaxSessions || reported[e.Worker.Key()] ||
 			settings.Withholds(e.Worker) {
 			continue
 		}
-		told[e.Worker.Key()] = true
+		reported[e.Worker.Key()] = true
 		var routes []string
 		for _, l := range b.routingKeysOf(q) {
 			if l.session && l.fits(q.Kind, e) {
@@ -204,11 +204,11 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 		return nil, nil, nil
 	}
 	held = map[process]int{}
-	asked := map[engine.WorkerKey]bool{}
+	requested := map[engine.WorkerKey]bool{}
 	keys := db.NewRowset(record.Workers.Key())
 	for _, p := range pollers {
-		if k := p.Lessee.Worker.Key(); p.Lessee.Worker.MaxSessions > 0 && p.Max > 0 && !asked[k] {
-			asked[k] = true
+		if k := p.Lessee.Worker.Key(); p.Lessee.Worker.MaxSessions > 0 && p.Max > 0 && !requested[k] {
+			requested[k] = true
 			keys.S(k.Namespace).S(k.ID)
 		}
 	}
@@ -228,7 +228,7 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 			rows[w.Key()] = &w
 			return err
 		}, func([]any) { b.skipped[q] = true })
-	} else if err := b.send(b.loadWorkers(asked)...); err != nil {
+	} else if err := b.send(b.loadWorkers(requested)...); err != nil {
 		return nil, nil, err
 	}
 	count := map[engine.WorkerKey]int{}
@@ -246,14 +246,14 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 		return nil, nil, err
 	}
 	if !b.s.cfg.Dialect.Shared {
-		for k := range asked {
+		for k := range requested {
 			if w := b.workers[k].Worker; w != nil {
 				rows[k] = w
 			}
 		}
 	}
 	for k, w := range rows {
-		held[processOf(w)] = count[k] + b.took[k]
+		held[processOf(w)] = count[k] + b.acquired[k]
 	}
 	for i := range pollers {
 		l := &pollers[i].Lessee
@@ -359,7 +359,7 @@ func (b *batch) picks(q QueueKey, routes []string, n int) ([]pick, error) {
 		}
 		// The body came with the pick, so an activity whose run is in no cache need not be read once more.
 		if t.seq > 0 {
-			if r := b.knows(&t); r == nil {
+			if r := b.cachedRun(&t); r == nil {
 				a, err := record.ReadActivity(t.run, q.Namespace, t.seq, db.Str(v[5]))
 				if err != nil {
 					return err
@@ -403,9 +403,9 @@ func (b *batch) picks(q QueueKey, routes []string, n int) ([]pick, error) {
 	return picks, nil
 }
 
-// knows returns the run of a pick with the picked task in it, if the batch has that or it is remembered as it is
+// cachedRun returns the run of a pick with the picked task in it, if the batch has that or it is remembered as it is
 // stored: the pick has locked the run's row and says its version.
-func (b *batch) knows(t *pick) *run {
+func (b *batch) cachedRun(t *pick) *run {
 	r := b.runs[t.run]
 	if r == nil && b.s.cfg.Dialect.Shared {
 		if r, _ = b.s.memory.runs.get(t.run); r == nil || r.version != t.version {
@@ -423,31 +423,31 @@ func (b *batch) knows(t *pick) *run {
 	return r
 }
 
-// complete brings the runs and sessions of the picks into the batch: heads only, and with them the picked
+// loadPicks brings the runs and sessions of the picks into the batch: heads only, and with them the picked
 // activities. A lease changes no other row of a run, so a run with a thousand open rows is as cheap to lease
 // from as one with two.
-func (b *batch) complete(q QueueKey, picks []pick) error {
-	known, unknown := map[string]*run{}, map[string]int64{} // by run; of unknown runs the versions
+func (b *batch) loadPicks(q QueueKey, picks []pick) error {
+	cached, uncached := map[string]*run{}, map[string]int64{} // by run; of unknown runs the versions
 	for i := range picks {
 		t := &picks[i]
-		if r := b.knows(t); r != nil && t.activity == nil {
-			known[t.run] = r
+		if r := b.cachedRun(t); r != nil && t.activity == nil {
+			cached[t.run] = r
 		} else {
-			unknown[t.run] = t.version
+			uncached[t.run] = t.version
 		}
 	}
 	// A run of which one pick is unknown is read anew, whatever is remembered of it.
-	for id, r := range known {
-		if _, some := unknown[id]; !some {
+	for id, r := range cached {
+		if _, some := uncached[id]; !some {
 			b.runs[id] = r
 		}
 	}
-	for id, version := range unknown {
+	for id, version := range uncached {
 		if r := b.s.cache.partly(id, version); r != nil && b.runs[id] == nil {
 			b.runs[id] = r
 		}
 	}
-	calls := b.loadRuns(slices.Sorted(maps.Keys(unknown)), false)
+	calls := b.loadRuns(slices.Sorted(maps.Keys(uncached)), false)
 	if len(calls) > 0 {
 		if err := b.send(calls...); err != nil {
 			return err
@@ -479,51 +479,51 @@ func (b *batch) complete(q QueueKey, picks []pick) error {
 	return b.routed()
 }
 
-// give returns the poller for a task: the first that has room and may run it. full is true if the task gets no poller
-// only because the pollers that may run it have no room: their next claim can lease it. known is true if tasks of this
-// routing key are already known to wait, so that full need not be determined again.
-func (b *batch) give(
-	t pick, r *store.ClaimRequest, room []int, held map[process]int, settings *engine.Queue, known bool,
+// pollerFor returns the poller for a task: the first that has room and may run it. full is true if the task gets no
+// poller only because the pollers that may run it have no room: their next claim can lease it. known is true if tasks
+// of this routing key are already known to wait, so that full need not be determined again.
+func (b *batch) pollerFor(
+	t pick, r *store.LeaseRequest, room []int, held map[process]int, settings *engine.Queue, known bool,
 	holds map[process]*engine.Holds,
 ) (i int, ok, full bool) {
 	row := b.runs[t.run]
 	if row.Run == nil {
 		return 0, false, false
 	}
-	var want engine.TaskRequirements
+	var requirements engine.TaskRequirements
 	if t.seq == 0 {
 		if row.readyRow() == (readyRow{}) {
 			return 0, false, false
 		}
-		want = row.TaskRequirements()
+		requirements = row.TaskRequirements()
 	} else {
 		a, ok := row.Activities.Get(t.seq)
 		if !ok || a.State != engine.Ready {
 			return 0, false, false
 		}
-		want = engine.TaskRequirements{Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements}
+		requirements = engine.TaskRequirements{Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements}
 		if a.SessionID != "" {
 			s := b.sessions[engine.SessionKey{Namespace: row.Namespace, ID: a.SessionID}]
 			if s == nil || s.Session == nil || s.deleted {
 				return 0, false, false
 			}
-			want.Session = s.Session
+			requirements.Session = s.Session
 		}
 	}
-	want.Queue = settings
+	requirements.Queue = settings
 	suspect := row.SuspicionOf(t.seq)
 	may := func(i int) bool {
-		return b.mayHold(suspect, r.Pollers[i].Lessee.Worker, holds) && engine.Admits(want, b.lessee(r, i, held), b.now)
+		return b.mayHold(suspect, r.Pollers[i].Lessee.Worker, holds) && engine.Admits(requirements, b.lessee(r, i, held), b.now)
 	}
-	if s := want.Session; s != nil && s.Open { // its holder first: there it is warm
+	if s := requirements.Session; s != nil && s.Open { // its holder first: there it is warm
 		for i := range r.Pollers {
 			if room[i] > 0 && s.HeldBy(r.Pollers[i].Lessee.Worker.ID, b.now) && may(i) {
 				return i, true, false
 			}
 		}
 	}
-	if t.seq == 0 && r.Keepers != nil { // a worker with the run in its sticky cache gets only the new events
-		for _, k := range r.Keepers(t.run) {
+	if t.seq == 0 && r.StickyWorkers != nil { // a worker with the run in its sticky cache gets only the new events
+		for _, k := range r.StickyWorkers(t.run) {
 			for i := range r.Pollers {
 				w := r.Pollers[i].Lessee.Worker
 				if room[i] > 0 && w.Key() == k.Worker && w.Incarnation == k.Incarnation && may(i) {
@@ -546,7 +546,7 @@ func (b *batch) give(
 
 // lessee is a poller's worker with the count of its sessions, if that was taken under its lock.
 // Where it was not counted the rules know that too, and let no new session be claimed by it.
-func (b *batch) lessee(r *store.ClaimRequest, i int, held map[process]int) engine.Lessee {
+func (b *batch) lessee(r *store.LeaseRequest, i int, held map[process]int) engine.Lessee {
 	l := r.Pollers[i].Lessee
 	l.Sessions, l.Counted = held[processOf(l.Worker)]
 	return l

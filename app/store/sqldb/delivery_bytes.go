@@ -1,0 +1,25 @@
+package sqldb
+
+import (
+	"slices"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// deliveryBytes is the size of a picked task as one of the pollers gets it.
+func (b *batch) deliveryBytes(t pick, r *store.LeaseRequest, poller int) int64 {
+	row := b.runs[t.run]
+	if t.seq > 0 {
+		a, _ := row.Activities.Get(t.seq)
+		return a.DeliveryBytes()
+	}
+	return row.DeliveryBytes(hasCached(r, t.run, r.Pollers[poller].Lessee.Worker))
+}
+
+// hasCached reports whether a worker is believed to have a run in memory.
+func hasCached(r *store.LeaseRequest, run string, w *engine.Worker) bool {
+	return r.StickyWorkers != nil && slices.ContainsFunc(r.StickyWorkers(run), func(p store.Process) bool {
+		return p.Worker == w.Key() && p.Incarnation == w.Incarnation
+	})
+}
