@@ -198,7 +198,7 @@ func (b *Broker) commitRenewals(ctx context.Context, g *renewalBatch) {
 		b.renewals.waiting = nil
 	}
 	b.renewals.mu.Unlock()
-	needs := store.Keys{RecentActivity: true, Apart: true}
+	needs := store.Keys{RecentActivity: true, SkipLocked: true}
 	for _, p := range g.parts {
 		for _, r := range p.sessions {
 			needs.Sessions = append(needs.Sessions, engine.SessionKey{Namespace: p.worker.Namespace, ID: r.SessionID})
@@ -250,7 +250,7 @@ func (p *workerRenewals) session(
 	rows store.Rows, next map[engine.SessionKey]*engine.Session, r protocol.SessionRenewal,
 ) (*engine.Session, error) {
 	key := engine.SessionKey{Namespace: p.worker.Namespace, ID: r.SessionID}
-	if rows.Apart(key) {
+	if rows.SkippedLocked(key) {
 		return nil, errRowLocked
 	}
 	s := next[key]
@@ -300,7 +300,7 @@ func (b *Broker) commitResumes(
 	ctx context.Context, w *engine.Worker, asked []protocol.SessionRenewal, apart bool,
 ) ([]renewal, error) {
 	key := w.Key()
-	needs := store.Keys{Workers: []engine.WorkerKey{key}, Holdings: true, RecentActivity: true, Apart: apart}
+	needs := store.Keys{Workers: []engine.WorkerKey{key}, Holdings: true, RecentActivity: true, SkipLocked: apart}
 	for _, r := range asked {
 		needs.Sessions = append(needs.Sessions, engine.SessionKey{Namespace: w.Namespace, ID: r.SessionID})
 	}

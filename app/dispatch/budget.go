@@ -141,12 +141,12 @@ func (b *Budget) endClaim(bytes int64, first bool, given []store.Leased) {
 
 // size returns the bytes of an offered task in the waiter's response.
 func (w *Waiter) size(o *store.Offer) int64 {
-	if o.KeptBytes == o.Bytes || w.d.sticky == nil {
+	if o.CachedBytes == o.Bytes || w.d.sticky == nil {
 		return o.Bytes
 	}
 	for _, p := range w.d.sticky(o.Run) {
 		if p.Worker == w.member.worker.Key() && p.Incarnation == w.member.worker.Incarnation {
-			return o.KeptBytes
+			return o.CachedBytes
 		}
 	}
 	return o.Bytes

@@ -13,7 +13,7 @@ import (
 // sized is an activity whose delivery has so many bytes.
 func sized(typ string, bytes int64) store.Offer {
 	o := activity(typ)
-	o.Bytes, o.KeptBytes = bytes, bytes
+	o.Bytes, o.CachedBytes = bytes, bytes
 	return o
 }
 
@@ -150,7 +150,7 @@ func TestAWorkerThatKeepsTheRunIsSentLess(t *testing.T) {
 		var all []store.Reservation
 		for range 3 {
 			o := workflow("f")
-			o.Run, o.Bytes, o.KeptBytes = "run", most, 2000
+			o.Run, o.Bytes, o.CachedBytes = "run", most, 2000
 			all = append(all, mustReserve(t, d, o))
 		}
 		for _, r := range all {

@@ -31,12 +31,12 @@ func TestATaskGoesPastOlderOnesToWhoMadeIt(t *testing.T) {
 		goes := func(what string, want bool, change func(*store.Offer)) {
 			t.Helper()
 			o := activity("x")
-			o.Run, o.Past, o.Priority = "run", true, 5
+			o.Run, o.MayOvertake, o.Priority = "run", true, 5
 			if change != nil {
 				change(&o)
 			}
 			r := d.Reserve(o)
-			if (r != nil) != want || r != nil && !r.Past() {
+			if (r != nil) != want || r != nil && !r.Overtakes() {
 				t.Errorf("%s: %v, want %v", what, r, want)
 			}
 			if r != nil {
@@ -44,13 +44,13 @@ func TestATaskGoesPastOlderOnesToWhoMadeIt(t *testing.T) {
 			}
 		}
 		r := mustReserve(t, d, activity("x"))
-		if r.Past() {
+		if r.Overtakes() {
 			t.Error("a task went past others where nothing was told of")
 		}
 		r.Undo()
 		left(5)
 		goes("an older task lies there", true, nil)
-		goes("it was past others too often", false, func(o *store.Offer) { o.Past = false })
+		goes("it was past others too often", false, func(o *store.Offer) { o.MayOvertake = false })
 		goes("another run", false, func(o *store.Offer) { o.Run = "other" })
 		goes("the worker may not have it", false, func(o *store.Offer) { o.Requirements = []string{"gpu"} })
 		left(6)

@@ -83,7 +83,7 @@ func (w *model) offer() store.Offer {
 		o.Requirements = []string{"gpu"}
 	}
 	o.Run = rapid.SampledFrom([]string{"r0", "r1"}).Draw(w.T, "run")
-	o.Priority, o.Past = rapid.IntRange(4, 6).Draw(w.T, "priority"), rapid.Bool().Draw(w.T, "past")
+	o.Priority, o.MayOvertake = rapid.IntRange(4, 6).Draw(w.T, "priority"), rapid.Bool().Draw(w.T, "past")
 	w.made[o.Now] = o
 	return o
 }
@@ -132,7 +132,7 @@ func (w *model) batch() {
 			continue
 		}
 		got := r.(*reservation).waiter
-		may := o.Past && slices.ContainsFunc(got.spec.Own, func(own Own) bool { return own.Run == o.Run })
+		may := o.MayOvertake && slices.ContainsFunc(got.spec.Own, func(own Own) bool { return own.Run == o.Run })
 		if got != first && !may {
 			w.Fatalf(
 				"task %d was handed to arrival %d, the longest wait is arrival %d", o.Now.UnixNano(), got.place, first.place,

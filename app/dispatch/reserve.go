@@ -66,7 +66,7 @@ func (d *Dispatch) choose(l *line, want engine.TaskRequirements, o store.Offer) 
 	if w == nil {
 		w = d.longest(l, want, o)
 	}
-	if w == nil && o.Past {
+	if w == nil && o.MayOvertake {
 		w = d.maker(l, want, o)
 	}
 	return w
@@ -191,8 +191,8 @@ type reservation struct {
 // Lessee returns the worker that gets the task.
 func (r *reservation) Lessee() engine.Lessee { return r.waiter.spec.Lessee }
 
-// Past reports that the task overtook older tasks that the poller could have run.
-func (r *reservation) Past() bool { return r.past }
+// Overtakes reports that the task overtook older tasks that the poller could have run.
+func (r *reservation) Overtakes() bool { return r.past }
 
 // Deliver delivers the committed task to the poller, or returns it if the poller has ended.
 func (r *reservation) Deliver(t store.Leased) {

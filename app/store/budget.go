@@ -5,17 +5,17 @@ import "math"
 // Budgets are the remaining bytes of the responses to a claim's pollers. A claim leases at most what fits into the
 // responses: a task that does not fit would have to be returned, and the next claim would lease the same task again.
 type Budgets struct {
-	left  []int64
-	first []bool // the response has no task yet: its first task always fits
+	remaining []int64
+	first     []bool // the response has no task yet: its first task always fits
 }
 
 // NewBudgets returns the budgets of these pollers.
 func NewBudgets(pollers []Poller) Budgets {
 	b := Budgets{make([]int64, len(pollers)), make([]bool, len(pollers))}
 	for i := range pollers {
-		b.left[i], b.first[i] = pollers[i].Bytes, pollers[i].First
-		if b.left[i] == 0 && !b.first[i] {
-			b.left[i] = math.MaxInt64
+		b.remaining[i], b.first[i] = pollers[i].Bytes, pollers[i].First
+		if b.remaining[i] == 0 && !b.first[i] {
+			b.remaining[i] = math.MaxInt64
 		}
 	}
 	return b
@@ -23,10 +23,12 @@ func NewBudgets(pollers []Poller) Budgets {
 
 // Fits reports whether a task of this size fits into a poller's response. If not, the poller must not receive a later
 // task either.
-func (b *Budgets) Fits(poller int, size int64) bool { return b.first[poller] || size <= b.left[poller] }
+func (b *Budgets) Fits(poller int, size int64) bool {
+	return b.first[poller] || size <= b.remaining[poller]
+}
 
-// Take subtracts the size of a task from a poller's budget.
-func (b *Budgets) Take(poller int, size int64) {
-	b.left[poller] -= size
+// Subtract subtracts the size of a task from a poller's budget.
+func (b *Budgets) Subtract(poller int, size int64) {
+	b.remaining[poller] -= size
 	b.first[poller] = false
 }

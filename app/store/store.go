@@ -158,8 +158,9 @@ type Keys struct {
 	Activities []int64
 	AllTasks   bool // the sessions of all open activities of Runs: for a step that may end them all
 	Sessions   []engine.SessionKey
-	// Apart lets the transaction proceed without those Sessions that another app has locked; Rows.Apart reports them.
-	Apart          bool
+	// SkipLocked lets the transaction proceed without those Sessions that another app has locked; Rows.SkippedLocked reports
+	// them.
+	SkipLocked     bool
 	RecentActivity bool // also the last activity of the holders of Sessions, if their rows do not show it
 	ExactActivity  bool // with Lately: whatever their rows show
 	Workers        []engine.WorkerKey
@@ -188,14 +189,14 @@ type Rows interface {
 	BoundChildren(engine.WorkflowKey) []*engine.InheritedChild
 	Worker(engine.WorkerKey) *engine.Worker
 	// Holding returns the number of sessions that a worker of Needs holds at now, without the given one.
-	Holding(w engine.WorkerKey, beside engine.SessionKey, now time.Time) int
+	Holding(w engine.WorkerKey, except engine.SessionKey, now time.Time) int
 	Receipt(ReceiptKey) *Receipt
 	Token(id string) *Token
 	Namespace(name string) *Namespace
 	Schedule(engine.ScheduleKey) *engine.Schedule
-	// Apart reports that another app has locked the session's row, so it is unknown whether the row exists. It is used
-	// only by changes with Keys.Apart.
-	Apart(engine.SessionKey) bool
+	// SkippedLocked reports that another app has locked the session's row, so it is unknown whether the row exists. It is
+	// used only by changes with Keys.SkipLocked.
+	SkippedLocked(engine.SessionKey) bool
 	// Queue returns the settings of a task queue: the locked row for queues in Needs, cached settings for others.
 	Queue(engine.QueueKey) *engine.Queue
 	// EpochWatermark is the highest epoch of any removed session of the namespace. A new epoch is higher.
@@ -437,11 +438,11 @@ type Offer struct {
 	AcquiresSession bool
 	Priority        int
 	Fair            bool          // classes share the queue, so its order must be preserved
-	Past            bool          // it may be delivered before older tasks, but not more urgent ones, to its creator
+	MayOvertake     bool          // it may be delivered before older tasks, but not more urgent ones, to its creator
 	Settings        *engine.Queue // of its queue, nil: none
 	Now             time.Time
-	// Bytes is the size of the delivery; KeptBytes is its size for a worker that has the run in its sticky cache.
-	Bytes, KeptBytes int64
+	// Bytes is the size of the delivery; CachedBytes is its size for a worker that has the run in its sticky cache.
+	Bytes, CachedBytes int64
 }
 
 // Reservation is a poller that has been removed from its queues for one task. Exactly one of Deliver, Undo and Doubt is
@@ -449,7 +450,7 @@ type Offer struct {
 // been leased to the poller.
 type Reservation interface {
 	Lessee() engine.Lessee
-	Past() bool // older tasks, of any kind, may wait for this poller
+	Overtakes() bool // older tasks, of any kind, may wait for this poller
 	Deliver(Leased)
 	Undo()
 	Doubt(error)

@@ -209,7 +209,7 @@ func (p *Pending) LeaseTasks(ctx context.Context, r store.LeaseRequest) ([]store
 		}
 		if got {
 			given[i]++
-			bytes.Take(i, q.Bytes)
+			bytes.Subtract(i, q.Bytes)
 			out = append(out, store.Leased{Kind: r.Kind, Question: &q, Poller: i, Size: q.Bytes})
 		}
 	}

@@ -400,7 +400,7 @@ func (b *bus) hear(c *pgx.Conn, s *sqldb.Store) {
 		if m.Decided {
 			look(b.decided)
 		}
-		s.Elsewhere(m.Runs)
+		s.MarkStale(m.Runs)
 		if b.dispatch == nil {
 			continue
 		}

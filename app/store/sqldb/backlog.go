@@ -12,17 +12,17 @@ import (
 
 // backlog holds the requirements of a queue's ready tasks that no poller leased: these routing keys, or any worker.
 type backlog struct {
-	anything bool
-	keys     []store.RoutingKey
+	anyKey bool
+	keys   []store.RoutingKey
 }
 
-// mostTold is the maximum number of routing keys of a queue that are reported separately; with more routing keys, all
-// pollers are notified.
-const mostTold = 64
+// maxAnnouncedKeys is the maximum number of routing keys of a queue that are reported separately; with more routing
+// keys, all pollers are notified.
+const maxAnnouncedKeys = 64
 
 func (l *backlog) has(key store.RoutingKey) bool {
 	k := l.like(key)
-	return k != nil && k.Priority <= key.Priority || l.anything
+	return k != nil && k.Priority <= key.Priority || l.anyKey
 }
 
 // like returns the routing key in the backlog with the same requirements, or nil.
@@ -38,11 +38,11 @@ func (l *backlog) like(key store.RoutingKey) *store.RoutingKey {
 
 func (l *backlog) add(key store.RoutingKey) {
 	switch k := l.like(key); {
-	case l.anything:
+	case l.anyKey:
 	case k != nil:
 		k.Priority = min(k.Priority, key.Priority)
-	case key.Type == "" || len(l.keys) == mostTold:
-		*l = backlog{anything: true}
+	case key.Type == "" || len(l.keys) == maxAnnouncedKeys:
+		*l = backlog{anyKey: true}
 	default:
 		l.keys = append(l.keys, key)
 	}
@@ -57,7 +57,7 @@ func (b *batch) addBacklog(q QueueKey, keys ...store.RoutingKey) {
 		b.backlog[q] = l
 	}
 	if len(keys) == 0 {
-		*l = backlog{anything: true}
+		*l = backlog{anyKey: true}
 	}
 	for _, key := range keys {
 		l.add(key)
@@ -75,12 +75,12 @@ func (b *batch) routingKeyOf(t taskKey) store.RoutingKey {
 		return store.RoutingKey{Type: w.Type, BuildID: w.BuildID, Requirements: w.Requirements, Priority: r.Priority}
 	default:
 		if a, ok := r.Activities.Get(t.seq); ok {
-			return activityAsks(&a)
+			return activityRoutingKeyForWorkers(&a)
 		}
 	}
 	return store.RoutingKey{}
 }
 
-func activityAsks(a *engine.Activity) store.RoutingKey {
+func activityRoutingKeyForWorkers(a *engine.Activity) store.RoutingKey {
 	return store.RoutingKey{Type: a.Type, Requirements: a.Requirements, Priority: a.Priority}
 }

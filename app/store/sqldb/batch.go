@@ -53,12 +53,12 @@ type batch struct {
 	tags      map[tagKey]*tag
 	newlyFair map[QueueKey]bool // queues in which this batch has the first task with a fairness key, or another
 
-	namespaces     map[string]*store.Namespace
-	schedules      map[engine.ScheduleKey]*schedule
-	removal        removal // to be written next
-	dropped        []string
-	leftNamespaces []string
-	droppedFlows   []engine.WorkflowKey
+	namespaces        map[string]*store.Namespace
+	schedules         map[engine.ScheduleKey]*schedule
+	removal           removal // to be written next
+	dropped           []string
+	droppedNamespaces []string
+	droppedFlows      []engine.WorkflowKey
 
 	events map[string]appended    // by run: added by this batch
 	leads  map[string]record.Lead // by run: what its rows of a session may follow, where this batch changes it
@@ -67,15 +67,15 @@ type batch struct {
 	ready  []taskKey              // tasks that became ready, in that order
 
 	leasedIn    []leasedIn // on a shared database
-	handed      []handed
+	deliveries  []delivery
 	routingKeys map[queueRoutingKey]bool // used by this batch and not known to be stored; true until written
 	// whether the batch removes unused routing keys, and the removed routing keys
 	dropRoutingKeys    bool
 	droppedRoutingKeys []queueRoutingKey
 	unserved           []store.UnservedRun // marks to be written
 
-	missed  []missed // ready tasks without a reserved poller
-	backlog map[QueueKey]*backlog
+	unreserved []unreservedTask // ready tasks without a reserved poller
+	backlog    map[QueueKey]*backlog
 	// queues with ready tasks of which only other apps are notified: their claims may have skipped the tasks while the
 	// batch held its locks
 	hidden     map[QueueKey]bool
@@ -99,10 +99,10 @@ type batch struct {
 
 	// For a batch that is decided on cached rows: that it is, when it was decided by the server's clock, the conditions
 	// that must hold, and whether their guards were sent, so that the server executes later statements only if they hold.
-	recalled  bool
-	decidedAt int64
-	guarded   *guarded
-	passed    bool
+	recalled   bool
+	decidedAt  int64
+	guarded    *guarded
+	guardsSent bool
 	// What may be remembered of it, once it is committed: the version of the rows it writes, 0 while that is not known.
 	version int64
 }
@@ -110,13 +110,13 @@ type batch struct {
 // run is a run in a batch. Run is nil when there is none of that id.
 type run struct {
 	*engine.Run
-	partial bool  // only its head and the batch's own leases: the open rows were not loaded
-	changed bool  // the head has to be written
-	wrote   bool  // it was, by this batch
-	version int64 // of its row, on a shared database; 0: not known
-	waiting int64 // how many of its tasks are stored as ready, where it is remembered
-	passed  int   // number of its consecutive tasks dispatched before older ones, as far as this process knows
-	stored  readyRow
+	partial   bool  // only its head and the batch's own leases: the open rows were not loaded
+	changed   bool  // the head has to be written
+	wrote     bool  // it was, by this batch
+	version   int64 // of its row, on a shared database; 0: not known
+	waiting   int64 // how many of its tasks are stored as ready, where it is remembered
+	overtakes int   // number of its consecutive tasks dispatched before older ones, as far as this process knows
+	stored    readyRow
 	// was holds some columns of the head as they are stored, nil without a row. While they stay the same, an
 	// update leaves them and their indexes alone.
 	was *settled
@@ -156,7 +156,7 @@ type readyRow struct {
 type session struct {
 	*engine.Session
 	row          *engine.Session // as stored; nil: it has no row
-	word         string          // stored routing word
+	routingWord  string          // stored routing word
 	due          int64           // stored
 	counted      bool            // its tasks were
 	follow       bool            // attempts that end in this batch set the time of its last activity (Lately)
@@ -172,13 +172,13 @@ type session struct {
 
 // changed reports whether what was decided about a session has to be written. Counts that only its tasks hold have
 // not.
-func (s *session) changed(word string) bool {
-	return s.row == nil || word != s.word || s.DueAt().Micros() != s.due || s.row != s.Session && !s.Session.Same(s.row)
+func (s *session) changed(routingWord string) bool {
+	return s.row == nil || routingWord != s.routingWord || s.DueAt().Micros() != s.due || s.row != s.Session && !s.Session.Same(s.row)
 }
 
-// stands reports whether the stored row and the routes of the ready tasks are up to date.
-func (s *session) stands(now time.Time) bool {
-	w := s.Word(now, s.word)
+// upToDate reports whether the stored row and the routes of the ready tasks are up to date.
+func (s *session) upToDate(now time.Time) bool {
+	w := s.Word(now, s.routingWord)
 	if s.Route(w) != s.route || s.changed(w) {
 		return false
 	}
@@ -218,9 +218,9 @@ type appended struct {
 	sessions       []string
 }
 
-// handed is a task leased to a waiting poller, with the reservation that is settled after the commit. The poller is not
-// notified before: it must not begin a task whose lease may not be stored.
-type handed struct {
+// delivery is a task leased to a waiting poller, with the reservation that is settled after the commit. The poller is
+// not notified before: it must not begin a task whose lease may not be stored.
+type delivery struct {
 	r      store.Reservation
 	run    *run
 	leased store.Leased
@@ -276,8 +276,8 @@ func (b *batch) send(calls ...*db.Call) error {
 		return nil
 	}
 	// The single round trip is the one that commits. Anything sent before would be a second one.
-	if b.recalled && !b.passed {
-		return errForgotten
+	if b.recalled && !b.guardsSent {
+		return errNotCached
 	}
 	if len(b.later) > 0 {
 		calls, b.later = append(b.later, calls...), nil
@@ -343,7 +343,7 @@ func (b *batch) Session(k engine.SessionKey) *engine.Session {
 	return nil
 }
 
-func (b *batch) Apart(k engine.SessionKey) bool { return b.locked[k] }
+func (b *batch) SkippedLocked(k engine.SessionKey) bool { return b.locked[k] }
 
 func (b *batch) ChainSessions(k engine.WorkflowKey) []*engine.Session {
 	var list []*engine.Session
@@ -365,17 +365,17 @@ func (b *batch) Worker(k engine.WorkerKey) *engine.Worker {
 
 // Holding counts sessions in the batch by the batch's rows, and all others by the stored ones. This includes sessions
 // whose rows another transaction has locked: without them, a worker could exceed its limit.
-func (b *batch) Holding(w engine.WorkerKey, beside engine.SessionKey, now time.Time) int {
+func (b *batch) Holding(w engine.WorkerKey, except engine.SessionKey, now time.Time) int {
 	n := 0
 	for _, h := range b.holding[w] {
 		s := b.sessions[h.session]
 		stored := s == nil || s.Session == nil && b.locked[h.session]
-		if h.session != beside && stored && h.until > now.UnixMicro() {
+		if h.session != except && stored && h.until > now.UnixMicro() {
 			n++
 		}
 	}
 	for k, s := range b.sessions {
-		if k != beside && k.Namespace == w.Namespace && s.Session != nil && !s.deleted && s.HeldBy(w.ID, now) {
+		if k != except && k.Namespace == w.Namespace && s.Session != nil && !s.deleted && s.HeldBy(w.ID, now) {
 			n++
 		}
 	}

@@ -101,9 +101,9 @@ func (l *lru[K, V]) link(e *entry[K, V]) {
 
 func (e *entry[K, V]) unlink() { e.prev.next, e.next.prev = e.next, e.prev }
 
-// past is the end of a run's history, without gaps. What a worker that keeps the run has not seen yet is in it.
+// historyTail is the end of a run's history, without gaps. What a worker that keeps the run has not seen yet is in it.
 // It is true on every database, since history is only ever appended to.
-type past struct {
+type historyTail struct {
 	events []history.Event
 	bytes  int
 }
@@ -131,7 +131,7 @@ type cache struct {
 	owners     *lru[string, engine.WorkflowKey]
 	sessionOf  *lru[taskKey, engine.SessionKey]  // of leased activities whose runs are not remembered
 	stored     *lru[engine.SessionKey, struct{}] // had a row when last seen; another process may have removed it
-	history    *lru[string, *past]
+	history    *lru[string, *historyTail]
 	leads      *lru[string, record.Lead]
 	watermarks map[string]int64 // nil: not read yet
 }
@@ -152,7 +152,7 @@ func newCache(history int) *cache {
 		workflows: newLRU[engine.WorkflowKey, *engine.Workflow](mostKeys),
 		owners:    newLRU[string, engine.WorkflowKey](mostKeys),
 		sessionOf: newLRU[taskKey, engine.SessionKey](mostSessions),
-		stored:    newLRU[engine.SessionKey, struct{}](mostSessions), history: newLRU[string, *past](history),
+		stored:    newLRU[engine.SessionKey, struct{}](mostSessions), history: newLRU[string, *historyTail](history),
 		leads: newLRU[string, record.Lead](mostRuns),
 	}
 }
@@ -210,7 +210,7 @@ func (c *cache) remember(b *batch, trusted bool) {
 		c.leads.put(id, l, 1)
 	}
 	if !trusted {
-		c.seen(b)
+		c.rememberStored(b)
 		return
 	}
 	for k, s := range b.sessions {
@@ -242,7 +242,7 @@ func (c *cache) remember(b *batch, trusted bool) {
 }
 
 // weight is the memory that a history uses in the cache: its payloads, and a few hundred bytes for each event.
-func (p *past) weight() int { return p.bytes + 256*(len(p.events)+1) }
+func (p *historyTail) weight() int { return p.bytes + 256*(len(p.events)+1) }
 
 // weight returns the weight of a run in a cache of runs.
 func (r *run) weight() int {
@@ -277,8 +277,8 @@ func (c *cache) partly(id string, version int64) *run {
 	return &run{Run: &engine.Run{Head: h.Head}, partial: true, version: h.version, stored: h.stored, was: h.was}
 }
 
-// seen records which sessions have rows, and which task is in which.
-func (c *cache) seen(b *batch) {
+// rememberStored records which sessions have rows, and which task is in which.
+func (c *cache) rememberStored(b *batch) {
 	for k, s := range b.sessions {
 		if s.Session == nil || s.deleted {
 			c.stored.drop(k)
@@ -299,7 +299,7 @@ func (c *cache) append(id string, evs appended, open bool) {
 	}
 	p, ok := c.history.get(id)
 	if !ok || evs.list[0].Seq != p.last()+1 {
-		p = &past{}
+		p = &historyTail{}
 	}
 	p.events = append(p.events, evs.list...)
 	p.bytes += evs.bytes
@@ -313,7 +313,7 @@ func (c *cache) append(id string, evs appended, open bool) {
 
 // trim shortens a history that has grown too long to the later half of its limit. It copies the rest, because others
 // may still read the old slice.
-func (p *past) trim() {
+func (p *historyTail) trim() {
 	n := len(p.events)
 	if n <= mostEvents && p.bytes <= mostPast {
 		return
@@ -326,7 +326,7 @@ func (p *past) trim() {
 	p.events = append([]history.Event(nil), p.events[n-keep:]...)
 }
 
-func (p *past) last() int64 {
+func (p *historyTail) last() int64 {
 	if len(p.events) == 0 {
 		return 0
 	}
@@ -334,7 +334,7 @@ func (p *past) last() int64 {
 }
 
 // at is an event that is kept, or nil.
-func (p *past) at(seq int64) *history.Event {
+func (p *historyTail) at(seq int64) *history.Event {
 	if len(p.events) == 0 {
 		return nil
 	}

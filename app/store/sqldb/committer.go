@@ -52,7 +52,7 @@ func (s *Store) loop() {
 		items := overflow
 		if len(items) == 0 && s.fairQueue.waiting == 0 {
 			if quit == nil && len(s.in) == 0 && len(s.back) == 0 && len(s.deferred) == 0 {
-				s.closeDown()
+				s.shutdown()
 				return
 			}
 			select {
@@ -128,9 +128,9 @@ func fill(items []*pending, from chan *pending, most int) []*pending {
 	return items
 }
 
-// closeDown runs last: deferred changes have their response by then, and new calls are refused because the store is
+// shutdown runs last: deferred changes have their response by then, and new calls are refused because the store is
 // closed.
-func (s *Store) closeDown() {
+func (s *Store) shutdown() {
 	s.ending.Wait()
 	errs := []error{s.cfg.Conn.Close(context.Background()), s.cfg.Reads.Close()}
 	if s.cfg.Release != nil {
@@ -149,7 +149,7 @@ func (s *Store) attempt(items []*pending) (overflow []*pending) {
 			s.refuse(items, fmt.Errorf("%w: %w", store.ErrUnavailable, err))
 			return nil
 		}
-		b, err := s.try(items)
+		b, err := s.runBatch(items)
 		if err == nil {
 			s.deferChanges(b.deferred)
 			return b.overflow
@@ -171,7 +171,7 @@ func (s *Store) attempt(items []*pending) (overflow []*pending) {
 		if class == db.Lost || class == db.Unavailable { // the next connection may be to another server
 			s.memory.clear()
 			s.cache.leads.clear()
-			b.forgotten()
+			b.clearVersions()
 		}
 		// The response to COMMIT is lost. The row in batches, written in the same transaction, shows whether it was
 		// committed.
@@ -234,13 +234,13 @@ func (s *Store) attempt(items []*pending) (overflow []*pending) {
 	}
 }
 
-// try runs one batch to its end. If it fails, nothing of it is stored, unless the response to COMMIT was lost. A batch
-// that assumed ids to be unused without reading them, and was wrong, is run again with a read.
-func (s *Store) try(items []*pending) (*batch, error) {
-	if b, err := s.tryRecalled(items); b != nil {
+// runBatch runs one batch to its end. If it fails, nothing of it is stored, unless the response to COMMIT was lost. A
+// batch that assumed ids to be unused without reading them, and was wrong, is run again with a read.
+func (s *Store) runBatch(items []*pending) (*batch, error) {
+	if b, err := s.runCached(items); b != nil {
 		return b, err
 	}
-	b, err := s.tryLoaded(items, !s.cfg.Dialect.Shared)
+	b, err := s.runLoaded(items, !s.cfg.Dialect.Shared)
 	if err == nil || !b.assumed || s.cfg.Dialect.Classify(err) != db.Guilty {
 		return b, err
 	}
@@ -248,42 +248,42 @@ func (s *Store) try(items []*pending) (*batch, error) {
 	if e := s.cfg.Conn.Reset(context.Background()); e != nil {
 		return b, errors.Join(err, e)
 	}
-	return s.tryLoaded(items, false)
+	return s.runLoaded(items, false)
 }
 
-// tryLoaded runs one batch over rows that it has read, except for IDs that it may assume to be free. The order is
+// runLoaded runs one batch over rows that it has read, except for IDs that it may assume to be free. The order is
 // fixed: decide, route the tasks that became ready, rank them, dispatch them to waiting pollers, write. Claims follow
 // the first write, and the first of them is sent with it, so that they see the tasks that the changes of the same batch
 // made ready.
-func (s *Store) tryLoaded(items []*pending, assume bool) (*batch, error) {
+func (s *Store) runLoaded(items []*pending, assume bool) (*batch, error) {
 	s.batch++
 	b := s.newBatch()
 	b.assume = assume
 	for _, p := range items {
-		p.answer, p.leased, p.runs, p.err = nil, nil, nil, nil
+		p.result, p.leased, p.runs, p.err = nil, nil, nil, nil
 	}
 	if err := b.load(items); err != nil {
 		return b, fmt.Errorf("load: %w", err)
 	}
 	b.items = b.unlockedItems(items)
-	taken := b.decide(b.items)
-	b.items, b.overflow = b.items[:taken], b.items[taken:]
-	if err := b.carryOut(); err != nil {
+	decided := b.decide(b.items)
+	b.items, b.overflow = b.items[:decided], b.items[decided:]
+	if err := b.writeDecisions(); err != nil {
 		return b, err
 	}
 	b.finish(b.items)
 	return b, nil
 }
 
-// carryOut writes the decisions, and then leases the tasks that the batch's claims find.
-func (b *batch) carryOut() error {
+// writeDecisions writes the decisions, and then leases the tasks that the batch's claims find.
+func (b *batch) writeDecisions() error {
 	if err := b.route(); err != nil {
 		return fmt.Errorf("route: %w", err)
 	}
 	if err := b.rank(b.items); err != nil {
 		return fmt.Errorf("rank: %w", err)
 	}
-	if err := b.handOver(); err != nil {
+	if err := b.dispatchReady(); err != nil {
 		return fmt.Errorf("hand over: %w", err)
 	}
 	claims := slices.DeleteFunc(slices.Clone(b.items), func(p *pending) bool { return p.lease == nil })
@@ -305,9 +305,9 @@ func (b *batch) carryOut() error {
 	return nil
 }
 
-// tryRecalled runs one batch from the cache in a single round trip, if the cache has all its rows and is up to date.
+// runCached runs one batch from the cache in a single round trip, if the cache has all its rows and is up to date.
 // Otherwise it stores nothing and returns no batch, and the caller runs the batch with loaded rows.
-func (s *Store) tryRecalled(items []*pending) (*batch, error) {
+func (s *Store) runCached(items []*pending) (*batch, error) {
 	b := s.recall(items)
 	if b == nil {
 		return nil, nil
@@ -315,10 +315,10 @@ func (s *Store) tryRecalled(items []*pending) (*batch, error) {
 	s.batch++
 	b.number = s.batch
 	for _, p := range items {
-		p.answer, p.leased, p.runs, p.err = nil, nil, nil, nil
+		p.result, p.leased, p.runs, p.err = nil, nil, nil, nil
 	}
-	err := b.carry(items)
-	s.memory.was(err == nil)
+	err := b.commitCached(items)
+	s.memory.recordGuess(err == nil)
 	if err == nil {
 		return b, nil
 	}
@@ -336,7 +336,7 @@ func (s *Store) tryRecalled(items []*pending) (*batch, error) {
 // outcome of the batch is unknown, the pollers are ended with Doubt: a task may be leased to them, and their workers
 // must poll again.
 func (s *Store) abandon(b *batch, why error) {
-	for _, h := range b.handed {
+	for _, h := range b.deliveries {
 		if errors.Is(why, store.ErrOutcome) {
 			h.r.Doubt(why)
 		} else {
@@ -365,9 +365,9 @@ func (s *Store) stored(number int64) (bool, error) {
 
 // refuse answers all items with an error.
 func (s *Store) refuse(items []*pending, err error) {
-	_ = s.suspect(err)
+	_ = s.checkOutage(err)
 	for _, p := range items {
-		p.answer, p.leased, p.err = nil, nil, err
+		p.result, p.leased, p.err = nil, nil, err
 		close(p.done)
 	}
 }

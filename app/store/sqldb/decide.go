@@ -47,7 +47,7 @@ func (b *batch) decide(items []*pending) int {
 		b.apply(&w, payloads)
 		b.dirty = b.dirty || p.must
 		p.readied = len(b.ready)
-		p.answer = w.Answer
+		p.result = w.Answer
 	}
 	return len(items)
 }
@@ -200,7 +200,7 @@ func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 	for seq, a := range d.Next.Activities.Changes() {
 		old, had := r.Activities.Get(seq)
 		if had && old.State == engine.LeasedState && (a == nil || a.State != engine.LeasedState) {
-			b.freed(QueueKey{d.Next.Namespace, old.Queue, protocol.KindActivity})
+			b.leaseEnded(QueueKey{d.Next.Namespace, old.Queue, protocol.KindActivity})
 		}
 		if old.SessionID != "" {
 			sessions = append(sessions, inSession{seq, old.SessionID})
@@ -212,7 +212,7 @@ func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 		}
 		if had && old.Suspect != nil && old.State == engine.LeasedState &&
 			(a == nil || a.Suspect == nil || a.State != engine.LeasedState) {
-			b.suspectGone(d.Next.Namespace, old.Lease)
+			b.suspectReleased(d.Next.Namespace, old.Lease)
 		}
 		// A worker that reported the end of the attempt needs no cancellation. A worker that still runs the attempt
 		// does.
@@ -237,7 +237,7 @@ func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 	r.Run.Merge(d.Next)
 	if old != nil && old.State == engine.LeasedState &&
 		(r.Task == nil || r.Task.State != engine.LeasedState || !r.Status.Open()) {
-		b.freed(QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow})
+		b.leaseEnded(QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow})
 	}
 	if t := r.Task; t != nil && t.State == engine.Ready &&
 		(old == nil || old.State != engine.Ready || old.Number != t.Number || old.Suspect != t.Suspect) {
@@ -245,7 +245,7 @@ func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 	}
 	if old != nil && old.Suspect != nil && old.State == engine.LeasedState && (r.Task == nil ||
 		r.Task.Suspect == nil || r.Task.State != engine.LeasedState || !r.Status.Open()) {
-		b.suspectGone(r.Namespace, old.Lease)
+		b.suspectReleased(r.Namespace, old.Lease)
 	}
 	if old != nil && old.State == engine.LeasedState && !r.Status.Open() &&
 		!endedBy(d.Events, engine.TaskID(id, old.Number)) {

@@ -156,7 +156,7 @@ func (b *batch) readSession(v []any) error {
 		return err
 	}
 	read := &session{
-		Session: &s, row: &s, word: word, due: due, formerOwners: behind, counted: before != nil && before.counted,
+		Session: &s, row: &s, routingWord: word, due: due, formerOwners: behind, counted: before != nil && before.counted,
 	}
 	if b.s.cfg.Dialect.Shared {
 		read.version = db.Int(v[len(record.Sessions.Columns)])

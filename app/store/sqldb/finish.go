@@ -32,7 +32,7 @@ func (b *batch) finish(items []*pending) {
 			s.changes.Add(1)
 		}
 	}
-	b.unlocked()
+	b.reportUnlocked()
 	b.used()
 	s.recordSkipped(b)
 	changed := b.changed()
@@ -50,30 +50,30 @@ func (b *batch) finish(items []*pending) {
 			s.cfg.Dispatch.Gone(p)
 		}
 	}
-	for i := range b.handed {
-		b.arguments(b.handed[i].run, &b.handed[i].leased)
-		b.handed[i].r.Deliver(b.handed[i].leased)
+	for i := range b.deliveries {
+		b.arguments(b.deliveries[i].run, &b.deliveries[i].leased)
+		b.deliveries[i].r.Deliver(b.deliveries[i].leased)
 	}
-	b.tellQueues(decided)
-	b.tellBacklog()
+	b.notifyQueues(decided)
+	b.notifyBacklog()
 	for _, p := range items {
 		for i := range p.leased {
 			b.arguments(p.runs[i], &p.leased[i])
 		}
 		close(p.done)
 	}
-	b.tell(changed, fairnessChanged)
+	b.sendNotices(changed, fairnessChanged)
 }
 
 // leasedAny reports whether the batch leased tasks to workers, which does not change the runs that subscribers watch.
 func (b *batch) leasedAny(items []*pending) bool {
-	return len(b.handed) > 0 || slices.ContainsFunc(items, func(p *pending) bool { return len(p.leased) > 0 })
+	return len(b.deliveries) > 0 || slices.ContainsFunc(items, func(p *pending) bool { return len(p.leased) > 0 })
 }
 
-// tellBacklog reports the queues with ready tasks that no poller leased. It runs before the responses, so that a claim
-// that returns without such a notice has left no task.
-func (b *batch) tellBacklog() {
-	b.leaveMissed()
+// notifyBacklog reports the queues with ready tasks that no poller leased. It runs before the responses, so that a
+// claim that returns without such a notice has left no task.
+func (b *batch) notifyBacklog() {
+	b.addUnreservedToBacklog()
 	if b.s.cfg.Dispatch == nil {
 		return
 	}
@@ -82,10 +82,10 @@ func (b *batch) tellBacklog() {
 	}
 }
 
-// unlocked reports the ready tasks of the runs that this batch had locked: a claim of another app may have skipped them
-// meanwhile, even in runs that did not change. The tasks that this batch's claims left in locked runs are in hidden
-// already.
-func (b *batch) unlocked() {
+// reportUnlocked reports the ready tasks of the runs that this batch had locked: a claim of another app may have
+// skipped them meanwhile, even in runs that did not change. The tasks that this batch's claims left in locked runs are
+// in hidden already.
+func (b *batch) reportUnlocked() {
 	if !b.s.cfg.Dialect.Shared {
 		return
 	}
@@ -93,24 +93,24 @@ func (b *batch) unlocked() {
 		if r.Run == nil || r.partial {
 			continue
 		}
-		tell := func(q QueueKey, _ ...store.RoutingKey) { b.hidden[q] = true }
+		report := func(q QueueKey, _ ...store.RoutingKey) { b.hidden[q] = true }
 		if b.touched[id] != nil {
-			tell = b.addBacklog
+			report = b.addBacklog
 		}
 		if r.readyRow() != (readyRow{}) {
-			tell(QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow}, b.routingKeyOf(taskKey{id, 0}))
+			report(QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow}, b.routingKeyOf(taskKey{id, 0}))
 		}
 		r.Activities.Any(func(a engine.Activity) bool {
 			if a.State == engine.Ready {
-				tell(QueueKey{r.Namespace, a.Queue, protocol.KindActivity}, activityAsks(&a))
+				report(QueueKey{r.Namespace, a.Queue, protocol.KindActivity}, activityRoutingKeyForWorkers(&a))
 			}
 			return a.State == engine.Ready
 		})
 	}
 }
 
-// leftIn asks, behind the writes of the batch, what is still ready in the runs that its claims locked.
-func (b *batch) leftIn() []*db.Call {
+// gatherReadyInLeased asks, behind the writes of the batch, what is still ready in the runs that its claims locked.
+func (b *batch) gatherReadyInLeased() []*db.Call {
 	var partial []string // unlocked reports the others
 	for id := range b.leasedRuns {
 		if b.runs[id].partial {
@@ -151,9 +151,9 @@ func (b *batch) changed() store.Changed {
 	return c
 }
 
-// tell sends the notices that follow the responses: due times to this process, and the batch's notice to other
+// sendNotices sends the notices that follow the responses: due times to this process, and the batch's notice to other
 // processes.
-func (b *batch) tell(c store.Changed, fairnessChanged bool) {
+func (b *batch) sendNotices(c store.Changed, fairnessChanged bool) {
 	if d := b.s.cfg.Dispatch; d != nil && !b.due.IsZero() {
 		d.Due(b.due.Time)
 	}

@@ -48,14 +48,14 @@ func (b *batch) write(last bool) error {
 		return err
 	}
 	if b.recalled && len(b.aheadCalls) > 0 {
-		return errForgotten // rows written ahead would stay even if the batch is wrong
+		return errNotCached // rows written ahead would stay even if the batch is wrong
 	}
 	if err := b.writeAhead(); err != nil {
 		return err
 	}
 	changed := b.dirty || len(calls) > 0
 	switch {
-	case b.recalled && !b.passed:
+	case b.recalled && !b.guardsSent:
 		if changed || !last {
 			calls = append(b.guards(), calls...)
 		}
@@ -70,7 +70,7 @@ func (b *batch) write(last bool) error {
 	}
 	b.dirty = b.dirty || changed
 	if last && b.begun {
-		calls = append(calls, b.leftIn()...)
+		calls = append(calls, b.gatherReadyInLeased()...)
 		// COMMIT is sent with the last writes, which saves a round trip. From here on, a lost response leaves the
 		// outcome unknown.
 		calls = append(calls, &db.Call{Stmt: b.s.st.commit})
@@ -266,7 +266,7 @@ func (b *batch) routeOf(r *run, a *engine.Activity) string {
 		w = "+"
 		if row := b.sessions[engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}]; row != nil && row.Session != nil {
 			s = row.Session
-			w = s.Route(s.Word(b.now, row.word))
+			w = s.Route(s.Word(b.now, row.routingWord))
 		}
 	}
 	q := QueueKey{r.Namespace, a.Queue, protocol.KindActivity}
@@ -351,7 +351,7 @@ func (b *batch) gatherSessions() ([]*db.Call, error) {
 	moved := db.NewRowset([]db.Column{db.Text("namespace"), db.Text("session_id"), db.Text("word")})
 	var keys []engine.SessionKey // most steps change no stored column of their session
 	for k, s := range b.sessions {
-		if s.Session != nil && (s.deleted || !s.stands(b.now)) {
+		if s.Session != nil && (s.deleted || !s.upToDate(b.now)) {
 			keys = append(keys, k)
 		}
 	}
@@ -367,7 +367,7 @@ func (b *batch) gatherSessions() ([]*db.Call, error) {
 			}
 			s.dirty, s.row = false, nil
 		default:
-			w := s.Word(b.now, s.word)
+			w := s.Word(b.now, s.routingWord)
 			to := s.Route(w)
 			// The rows of the tasks also contain the routing word, so that a poll need not read each task's session. A
 			// changed word is therefore written to the ready tasks, if there are any.
@@ -380,7 +380,7 @@ func (b *batch) gatherSessions() ([]*db.Call, error) {
 					return nil, err
 				}
 				b.dueAt(s.DueAt())
-				s.row, s.word, s.due, s.wrote = s.Session, w, s.DueAt().Micros(), true
+				s.row, s.routingWord, s.due, s.wrote = s.Session, w, s.DueAt().Micros(), true
 			}
 			s.dirty, s.route = false, to
 		}
@@ -422,7 +422,7 @@ func (b *batch) gatherRest() ([]*db.Call, error) {
 	// run again and reads the row.
 	for _, f := range b.workflows {
 		if f.assumed && !f.dirty {
-			return nil, errForgotten // a response would depend on a row that was not read
+			return nil, errNotCached // a response would depend on a row that was not read
 		}
 		if f.dirty {
 			to := workflows

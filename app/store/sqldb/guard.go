@@ -42,7 +42,7 @@ func (g *guarded) clear() {
 // in the order in which every batch locks.
 func (b *batch) guards() []*db.Call {
 	st := b.s.st
-	b.passed = true
+	b.guardsSent = true
 	// The time is checked first: if the server is late, the locks would be useless.
 	calls := append(b.opening(), &db.Call{Stmt: st.stamp, Args: []any{
 		b.s.cfg.App, b.number, b.decidedAt, mostLate.Microseconds(),

@@ -54,7 +54,7 @@ func (s *Store) Writable(ctx context.Context) error {
 			return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 		}
 	}
-	a := s.tryWrite()
+	a := s.probeWrite()
 	select {
 	case <-a.done:
 		return a.err
@@ -71,8 +71,8 @@ func (h *health) damage() error {
 	return nil
 }
 
-// tryWrite begins the write that finds out, or joins the one under way.
-func (s *Store) tryWrite() *writeAttempt {
+// probeWrite begins the write that finds out, or joins the one under way.
+func (s *Store) probeWrite() *writeAttempt {
 	s.health.mu.Lock()
 	defer s.health.mu.Unlock()
 	if s.health.writing != nil {

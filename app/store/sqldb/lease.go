@@ -36,7 +36,7 @@ type pick struct {
 // Because that app may have died or be paused, the queue is also checked again later (see look).
 func (b *batch) leaseTasks(p *pending) error {
 	select {
-	case <-p.gone:
+	case <-p.callerGone:
 		return nil
 	default:
 	}
@@ -119,8 +119,8 @@ func (b *batch) leaseTasks(p *pending) error {
 		}
 		if ok {
 			budget--
-			bytes.Take(i, size)
-			b.spent(q)
+			bytes.Subtract(i, size)
+			b.countLease(q)
 			room[i]--
 			total--
 			e := b.lessee(r, i, held)
@@ -143,7 +143,7 @@ func (b *batch) leaseTasks(p *pending) error {
 			b.leasedRuns[t.run] = true
 		}
 	}
-	if _, withheld := b.throttled[q]; !withheld && (unleased.anything || len(unleased.keys) > 0) {
+	if _, withheld := b.throttled[q]; !withheld && (unleased.anyKey || len(unleased.keys) > 0) {
 		b.addBacklog(q, unleased.keys...)
 	}
 	b.reportFull(q, r, held, settings)

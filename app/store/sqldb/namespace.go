@@ -68,7 +68,7 @@ func (b *batch) applyRemoval(w *store.Writes) {
 	}
 	for _, name := range w.DropNamespaces {
 		b.namespaces[name], b.removal.namespaces[name] = nil, nil
-		b.leftNamespaces = append(b.leftNamespaces, name)
+		b.droppedNamespaces = append(b.droppedNamespaces, name)
 	}
 	for _, k := range w.DropTimelines {
 		b.removal.timelines[k] = true

@@ -14,16 +14,16 @@ const outageRetry = time.Second
 // outage reports once that the database is unavailable, and once that it is available again, however many reads and
 // changes fail in between.
 type outage struct {
-	suspected atomic.Bool // watchOutage runs
-	gone      func(error)
-	back      func(time.Duration)
+	suspected  atomic.Bool // watchOutage runs
+	onOutage   func(error)
+	onRecovery func(time.Duration)
 }
 
-// suspect receives the error of a read or of a batch, and returns it. One error does not prove an outage, since a read
-// also fails when its caller's deadline has passed: an outage begins when a write fails too.
-func (s *Store) suspect(err error) error {
+// checkOutage receives the error of a read or of a batch, and returns it. One error does not prove an outage, since a
+// read also fails when its caller's deadline has passed: an outage begins when a write fails too.
+func (s *Store) checkOutage(err error) error {
 	o := &s.outage
-	if o.gone == nil || !errors.Is(err, store.ErrUnavailable) || !o.suspected.CompareAndSwap(false, true) {
+	if o.onOutage == nil || !errors.Is(err, store.ErrUnavailable) || !o.suspected.CompareAndSwap(false, true) {
 		return err
 	}
 	go s.watchOutage(err)
@@ -34,7 +34,7 @@ func (s *Store) watchOutage(err error) {
 	o := &s.outage
 	began := time.Now()
 	for reported := false; ; {
-		a := s.tryWrite()
+		a := s.probeWrite()
 		select {
 		case <-a.done:
 		case <-s.quit:
@@ -44,14 +44,14 @@ func (s *Store) watchOutage(err error) {
 		case a.err == nil:
 			o.suspected.Store(false)
 			if reported {
-				o.back(time.Since(began))
+				o.onRecovery(time.Since(began))
 			}
 			return
 		case errors.Is(a.err, store.ErrClosed):
 			return
 		case !reported:
 			reported = true
-			o.gone(err)
+			o.onOutage(err)
 		}
 		select {
 		case <-time.After(outageRetry):

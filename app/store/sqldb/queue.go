@@ -221,7 +221,7 @@ func (b *batch) rememberQueues() (decided []*engine.Queue) {
 		}
 	}
 	gone := map[string]bool{}
-	for _, name := range b.leftNamespaces {
+	for _, name := range b.droppedNamespaces {
 		gone[name] = true
 	}
 	if len(decided)+len(gone) == 0 {
@@ -238,8 +238,8 @@ func (b *batch) rememberQueues() (decided []*engine.Queue) {
 	return decided
 }
 
-// tellQueues passes changed settings and exceeded budgets to the dispatcher, before any response.
-func (b *batch) tellQueues(decided []*engine.Queue) {
+// notifyQueues passes changed settings and exceeded budgets to the dispatcher, before any response.
+func (b *batch) notifyQueues(decided []*engine.Queue) {
 	if b.s.cfg.Dispatch == nil {
 		return
 	}
@@ -253,9 +253,9 @@ func (b *batch) tellQueues(decided []*engine.Queue) {
 	}
 }
 
-// freed records the end of a lease: if a budget counts leases, another task may start. No other event would trigger a
-// claim: the withheld tasks were ready before, so no commit makes them ready.
-func (b *batch) freed(q QueueKey) {
+// leaseEnded records the end of a lease: if a budget counts leases, another task may start. No other event would
+// trigger a claim: the withheld tasks were ready before, so no commit makes them ready.
+func (b *batch) leaseEnded(q QueueKey) {
 	b.maybeIdle(q.Namespace)
 	if !b.s.queues.bounded(q) {
 		return
@@ -331,8 +331,8 @@ func (b *batch) activeIn(q QueueKey) (map[string]int, error) {
 	}})
 }
 
-// spent counts a lease that a claim began.
-func (b *batch) spent(q QueueKey) {
+// countLease counts a lease that a claim began.
+func (b *batch) countLease(q QueueKey) {
 	if counts := b.active[activeKey{q.Namespace, q.Kind}]; counts != nil {
 		counts[q.Queue]++
 	}

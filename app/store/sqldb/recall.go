@@ -25,9 +25,9 @@ import (
 // A batch that reads its rows in a separate round trip also compares versions: of runs with an unchanged version it
 // reads only the version.
 
-// errForgotten means that a batch needs a row that is not cached, or that a decision writes
+// errNotCached means that a batch needs a row that is not cached, or that a decision writes
 // nothing and so would not be checked. It never reaches a caller: the batch is run in two round trips.
-var errForgotten = errors.New("not remembered")
+var errNotCached = errors.New("not remembered")
 
 // mostRemembered is the most tasks a session may have to be remembered: its guard counts them all.
 const mostRemembered = 32
@@ -147,8 +147,8 @@ func (m *memory) sessionOf(t taskKey) (engine.SessionKey, bool) {
 	return engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}, ok && a.SessionID != ""
 }
 
-// forgotten clears the versions of a batch: another server may have taken over.
-func (b *batch) forgotten() {
+// clearVersions clears the versions of a batch: another server may have taken over.
+func (b *batch) clearVersions() {
 	b.version = 0
 	for _, r := range b.runs {
 		r.version = 0
@@ -183,9 +183,9 @@ func (r *run) readyTasks() (n int64) {
 	return n
 }
 
-// Elsewhere notes runs that another process has written. Without it the guards would find out, a round trip
+// MarkStale notes runs that another process has written. Without it the guards would find out, a round trip
 // later.
-func (s *Store) Elsewhere(runs []store.RunChange) {
+func (s *Store) MarkStale(runs []store.RunChange) {
 	m := s.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -209,9 +209,9 @@ func (m *memory) refresh() {
 // mostSkipped is the most batches that are not tried in a row.
 const mostSkipped = 64
 
-// was records whether a batch that was decided on cached rows was correct. After the first miss, one batch runs in the
-// ordinary way, then two, four, and so on.
-func (m *memory) was(right bool) {
+// recordGuess records whether a batch that was decided on cached rows was correct. After the first miss, one batch runs
+// in the ordinary way, then two, four, and so on.
+func (m *memory) recordGuess(right bool) {
 	if right {
 		m.wrong, m.skip = 0, 0
 		return
@@ -354,19 +354,19 @@ func (b *batch) recallFlow(k engine.WorkflowKey, fresh bool) bool {
 	return ok || fresh
 }
 
-// carry decides a batch on cached rows and sends it in one round trip; claims add another. It returns errForgotten if
-// it needs another round trip before that, or if a response would not be checked (a refusal writes nothing, so no guard
-// runs).
-func (b *batch) carry(items []*pending) error {
+// commitCached decides a batch on cached rows and sends it in one round trip; claims add another. It returns
+// errNotCached if it needs another round trip before that, or if a response would not be checked (a refusal writes
+// nothing, so no guard runs).
+func (b *batch) commitCached(items []*pending) error {
 	b.items = items
-	if taken := b.decide(items); taken < len(items) {
-		return errForgotten
+	if decided := b.decide(items); decided < len(items) {
+		return errNotCached
 	}
-	if err := b.carryOut(); err != nil {
+	if err := b.writeDecisions(); err != nil {
 		return err
 	}
 	if !b.sealed {
-		return errForgotten
+		return errNotCached
 	}
 	b.finish(items)
 	return nil

@@ -77,7 +77,7 @@ func (b *batch) needsLocked(p *pending) bool {
 			return true
 		}
 	}
-	return !n.Apart && anyLocked(b, n.Sessions) ||
+	return !n.SkipLocked && anyLocked(b, n.Sessions) ||
 		anyLocked(b, n.Workers) || anyLocked(b, n.Receipts) || anyLocked(b, n.Schedules) || anyLocked(b, n.Queues) ||
 		slices.ContainsFunc(n.Tokens, func(id string) bool { return b.locked[tokenKey(id)] }) ||
 		slices.ContainsFunc(n.Namespaces, func(name string) bool { return b.locked[namespaceKey(name)] })

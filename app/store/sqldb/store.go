@@ -162,7 +162,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		in: make(chan *pending, 1024), back: make(chan *pending, 1024),
 		quit: make(chan struct{}), done: make(chan struct{}), unusable: make(chan error, 1),
 		jumps:  make(chan store.ClockJump, 16),
-		ledger: quota.New(), outage: outage{gone: cfg.Outage, back: cfg.Recovered},
+		ledger: quota.New(), outage: outage{onOutage: cfg.Outage, onRecovery: cfg.Recovered},
 	}
 	s.routingKeys.known = map[QueueKey]map[string]cachedRoutingKey{}
 	s.queues.init()
@@ -223,10 +223,10 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 // by the caller once done is closed.
 type pending struct {
 	transaction *store.Transaction
-	lease  *store.LeaseRequest
-	gone        <-chan struct{} // of a claim: closed when its caller no longer waits
-	must        bool            // the batch is written, whether the change changes anything or not
-	done        chan struct{}   // closed when the fields below are final
+	lease      *store.LeaseRequest
+	callerGone <-chan struct{} // of a claim: closed when its caller no longer waits
+	must       bool            // the batch is written, whether the change changes anything or not
+	done       chan struct{}   // closed when the fields below are final
 
 	rank   int64 // among the changes of all classes
 	ranked bool  // it has waited for an earlier batch
@@ -238,7 +238,7 @@ type pending struct {
 	retries       int
 	separately    bool // tried alone: the locked row is not known
 
-	answer any
+	result any
 	leased []store.Leased
 	runs   []*run // of leased
 	err    error
@@ -253,12 +253,12 @@ func (s *Store) Commit(ctx context.Context, c store.Transaction) (any, error) {
 	if err := s.submit(ctx, p); err != nil {
 		return nil, err
 	}
-	return p.answer, p.err
+	return p.result, p.err
 }
 
 // LeaseTasks leases ready tasks from the backlog, unless ctx ends before its batch begins.
 func (s *Store) LeaseTasks(ctx context.Context, r store.LeaseRequest) ([]store.Leased, error) {
-	p := &pending{lease: &r, gone: ctx.Done(), done: make(chan struct{})}
+	p := &pending{lease: &r, callerGone: ctx.Done(), done: make(chan struct{})}
 	if err := s.submit(ctx, p); err != nil {
 		return nil, err
 	}
@@ -310,7 +310,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 		nothing := func(store.Rows, time.Time) (w store.Writes, err error) { return w, nil }
 		_, err = s.Commit(ctx, store.Transaction{Decide: nothing})
 	}
-	return now, s.suspect(err)
+	return now, s.checkOutage(err)
 }
 
 // View uses separate connections for reading, so that it never delays a commit.
@@ -320,7 +320,7 @@ func (s *Store) View(_ context.Context, fn func(store.Reader) error) error {
 		return store.ErrClosed
 	default:
 	}
-	return s.suspect(s.reads.View(fn))
+	return s.checkOutage(s.reads.View(fn))
 }
 
 // Reads returns the pool that this store reads with, for inspection of its statements.

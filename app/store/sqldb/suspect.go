@@ -64,8 +64,8 @@ func (b *batch) maybeIdle(namespace string) {
 	}
 }
 
-// noteBlamed records whether a blamed task waits for an idle process in a queue.
-func (b *batch) noteBlamed(q QueueKey, picks []pick) {
+// recordBlamed records whether a blamed task waits for an idle process in a queue.
+func (b *batch) recordBlamed(q QueueKey, picks []pick) {
 	if !slices.ContainsFunc(picks, func(t pick) bool { return t.suspect.Isolated() }) {
 		delete(b.s.blamed, q)
 		return
@@ -76,9 +76,9 @@ func (b *batch) noteBlamed(q QueueKey, picks []pick) {
 	b.s.blamed[q] = true
 }
 
-// suspectGone records that a process no longer holds a suspect, since it was cleared or its delivery ended, and
+// suspectReleased records that a process no longer holds a suspect, since it was cleared or its delivery ended, and
 // requests another claim for suspects that wait for a process without one.
-func (b *batch) suspectGone(namespace string, l engine.Lease) {
+func (b *batch) suspectReleased(namespace string, l engine.Lease) {
 	p := process{engine.WorkerKey{Namespace: namespace, ID: l.Owner}, l.Incarnation}
 	if b.isolates(p) {
 		b.isolate(p, false)
@@ -151,7 +151,7 @@ func (b *batch) suspects(
 			t.suspect = r.SuspicionOf(t.seq)
 		}
 	}
-	b.noteBlamed(q, picks)
+	b.recordBlamed(q, picks)
 	picks = slices.DeleteFunc(picks, func(t pick) bool {
 		return t.suspect == nil || !slices.ContainsFunc(pollers, func(p store.Poller) bool {
 			return p.Max > 0 && b.mayHold(t.suspect, p.Lessee.Worker, holds)

@@ -75,15 +75,15 @@ func (b *batch) route() error {
 	return nil
 }
 
-// mostPassed is the number of consecutive tasks of a run that may be delivered to the worker that created them before
+// maxOvertakes is the number of consecutive tasks of a run that may be delivered to the worker that created them before
 // older tasks. A task that is delivered in the commit that creates it is neither written as ready nor claimed later, so
 // under load a continuing run costs less than a waiting one. The limit ensures that older tasks are delivered
 // eventually.
-const mostPassed = 8
+const maxOvertakes = 8
 
-// handOver offers every task that became ready to the pollers that wait in this process, and leases it to the
+// dispatchReady offers every task that became ready to the pollers that wait in this process, and leases it to the
 // one that is reserved for it. A task that gets none stays ready, and its queue has a backlog.
-func (b *batch) handOver() error {
+func (b *batch) dispatchReady() error {
 	assignment := &sessionAssignment{}
 	type candidate struct {
 		taskKey
@@ -113,12 +113,12 @@ func (b *batch) handOver() error {
 	})
 	for _, t := range list {
 		r := b.runs[t.run]
-		if worker := b.lostBy(r, t.seq); worker != "" {
+		if worker := b.workerOfLostLease(r, t.seq); worker != "" {
 			b.leaseExpired(engine.WorkerKey{Namespace: r.Namespace, ID: worker})
 		}
 		o := b.offer(r, t.seq)
 		o.Priority, o.Fair = t.priority, b.fair(QueueKey{o.Namespace, o.Queue, o.Kind})
-		o.Past = !o.Fair && r.passed < mostPassed
+		o.MayOvertake = !o.Fair && r.overtakes < maxOvertakes
 		var res store.Reservation
 		var l engine.Lessee
 		if b.s.cfg.Dispatch != nil && !b.s.queues.bounded(QueueKey{o.Namespace, o.Queue, o.Kind}) &&
@@ -129,24 +129,24 @@ func (b *batch) handOver() error {
 				return err
 			}
 		}
-		if res != nil && res.Past() {
-			r.passed++
+		if res != nil && res.Overtakes() {
+			r.overtakes++
 		} else {
-			r.passed = 0
+			r.overtakes = 0
 		}
 		if res == nil {
-			b.missed = append(b.missed, missed{t.taskKey, QueueKey{o.Namespace, o.Queue, o.Kind}})
+			b.unreserved = append(b.unreserved, unreservedTask{t.taskKey, QueueKey{o.Namespace, o.Queue, o.Kind}})
 			continue
 		}
 		// From here on the batch contains the lease; the poller receives the task after the commit.
-		b.handed = append(b.handed, handed{res, r, b.lease(r, t.seq, &l)})
+		b.deliveries = append(b.deliveries, delivery{res, r, b.lease(r, t.seq, &l)})
 	}
 	b.ready = nil
 	return nil
 }
 
-// lostBy returns the worker whose lease of a ready task expired in this batch, or "".
-func (b *batch) lostBy(r *run, seq int64) string {
+// workerOfLostLease returns the worker whose lease of a ready task expired in this batch, or "".
+func (b *batch) workerOfLostLease(r *run, seq int64) string {
 	var lost []history.Lost
 	if seq == 0 {
 		lost = r.Task.Lost
@@ -180,20 +180,20 @@ func (b *batch) leaseExpired(k engine.WorkerKey) {
 	}
 }
 
-// missed is a task for which no poller was reserved.
-type missed struct {
+// unreservedTask is a task for which no poller was reserved.
+type unreservedTask struct {
 	taskKey
 	queue QueueKey
 }
 
-// leaveMissed adds missed tasks to the backlog unless a claim of the same batch leased them.
-func (b *batch) leaveMissed() {
-	for _, m := range b.missed {
+// addUnreservedToBacklog adds missed tasks to the backlog unless a claim of the same batch leased them.
+func (b *batch) addUnreservedToBacklog() {
+	for _, m := range b.unreserved {
 		if b.isReady(m.taskKey) {
 			b.addBacklog(m.queue, b.routingKeyOf(m.taskKey))
 		}
 	}
-	b.missed = nil
+	b.unreserved = nil
 }
 
 // isReady reports whether a task of the batch's rows waits for a worker.
@@ -215,7 +215,7 @@ func (b *batch) offer(r *run, seq int64) store.Offer {
 			Kind: w.Kind, Run: r.ID, Namespace: r.Namespace, Queue: r.Queue, Type: w.Type, BuildID: w.BuildID,
 			Requirements: w.Requirements, Now: b.now,
 			Settings: b.Queue(engine.QueueKey{Namespace: r.Namespace, Name: r.Queue}),
-			Bytes:    r.DeliveryBytes(false), KeptBytes: r.DeliveryBytes(true),
+			Bytes:    r.DeliveryBytes(false), CachedBytes: r.DeliveryBytes(true),
 		}
 	}
 	a, _ := r.Activities.Get(seq)
@@ -223,7 +223,7 @@ func (b *batch) offer(r *run, seq int64) store.Offer {
 		Kind: protocol.KindActivity, Run: r.ID, Namespace: r.Namespace, Queue: a.Queue, Type: a.Type,
 		Requirements: a.Requirements, Now: b.now,
 		Settings: b.Queue(engine.QueueKey{Namespace: r.Namespace, Name: a.Queue}),
-		Bytes:    a.DeliveryBytes(), KeptBytes: a.DeliveryBytes(),
+		Bytes:    a.DeliveryBytes(), CachedBytes: a.DeliveryBytes(),
 	}
 	if a.SessionID != "" {
 		o.Session = b.sessions[engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}].Session

@@ -148,8 +148,8 @@ func (l *Line) hints() (backlog []string, due []time.Time, changed []store.Chang
 // Lessee is the poller's worker.
 func (p *LinePoller) Lessee() engine.Lessee { return p.lessee }
 
-// Past is false: the line knows of no older tasks.
-func (p *LinePoller) Past() bool { return false }
+// Overtakes is false: the line knows of no older tasks.
+func (p *LinePoller) Overtakes() bool { return false }
 
 // Deliver hands the task over.
 func (p *LinePoller) Deliver(l store.Leased) { p.Got <- l }
