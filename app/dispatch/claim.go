@@ -84,7 +84,7 @@ func (d *Dispatch) start(l *line) bool {
 		}
 		budget -= n
 		r.Pollers = append(r.Pollers, store.Poller{
-			Lessee: w.spec.Lessee, Max: n, Bytes: p.bytes, First: p.first, Gone: &w.gone,
+			Lessee: w.spec.Lessee, Max: n, Bytes: p.bytes, First: p.first, Deregistered: &w.gone,
 		})
 		parts = append(parts, p)
 		// The claim reserves these slots: a commit that creates a task must not use them too, or the poller would get

@@ -297,10 +297,10 @@ func (d *Dispatch) Drop(k engine.WorkerKey, err error) {
 	}
 }
 
-// Gone ends the open polls of a process with ErrGone, because the registration of that process has ended. Tasks on
-// their way to these polls are released, because the process may no longer be running. The OnGone functions run first:
-// from then on, a new poll of the process must be rejected by the Still function of its Spec.
-func (d *Dispatch) Gone(p store.Process) {
+// Deregistered ends the open polls of a process with ErrGone, because the registration of that process has ended. Tasks
+// on their way to these polls are released, because the process may no longer be running. The OnGone functions run
+// first: from then on, a new poll of the process must be rejected by the Still function of its Spec.
+func (d *Dispatch) Deregistered(p store.Process) {
 	d.mu.Lock()
 	gone := d.gone
 	d.mu.Unlock()

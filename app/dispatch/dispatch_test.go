@@ -357,7 +357,7 @@ func TestDrainAndDropAnswerWhoWaits(t *testing.T) {
 			answers = append(answers, waitFor(t.Context(), d.Enter(spec(w, 1, oneActivity)), time.Minute))
 		}
 		rested()
-		d.Gone(store.Process{Worker: old.Key(), Incarnation: old.Incarnation})
+		d.Deregistered(store.Process{Worker: old.Key(), Incarnation: old.Incarnation})
 		if a := <-answers[0]; !errors.Is(a.err, ErrGone) {
 			t.Fatalf("the superseded process got %v", a)
 		}
@@ -380,7 +380,7 @@ func TestDrainAndDropAnswerWhoWaits(t *testing.T) {
 func TestWhatIsOnItsWayToWhoLeftGoesBack(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		w := worker("a")
-		gone := func() { d.Gone(store.Process{Worker: w.Key(), Incarnation: w.Incarnation}) }
+		gone := func() { d.Deregistered(store.Process{Worker: w.Key(), Incarnation: w.Incarnation}) }
 		wantBack := func(name string) {
 			t.Helper()
 			rested()

@@ -147,7 +147,7 @@ func (w *Watch) Take() (c store.Changed, overflow bool) {
 	for k := range w.workers {
 		c.Workers = append(c.Workers, k)
 	}
-	c.Moves, c.Superseded, c.Said, c.Tokens, overflow = w.moves, w.gone, w.said, w.tokens, w.overflow
+	c.Moves, c.Superseded, c.DrainChanged, c.Tokens, overflow = w.moves, w.gone, w.said, w.tokens, w.overflow
 	w.reset()
 	return c, overflow
 }
@@ -236,9 +236,9 @@ func (w *Watch) add(c store.Changed) bool {
 		some = true
 		w.moves = append(w.moves, c.Moves...)
 	}
-	if n := len(c.Superseded) + len(c.Said); w.topics&TopicSuperseded != 0 && n > 0 && w.grow(n) {
+	if n := len(c.Superseded) + len(c.DrainChanged); w.topics&TopicSuperseded != 0 && n > 0 && w.grow(n) {
 		some = true
-		w.gone, w.said = append(w.gone, c.Superseded...), append(w.said, c.Said...)
+		w.gone, w.said = append(w.gone, c.Superseded...), append(w.said, c.DrainChanged...)
 	}
 	if w.topics&TopicTokens != 0 && len(c.Tokens) > 0 && w.grow(len(c.Tokens)) {
 		some = true
@@ -261,7 +261,7 @@ func (w *Watch) addRun(r *store.RunChange) {
 	}
 	known.LastSeq = max(known.LastSeq, r.LastSeq)
 	known.Closed, known.ContinuedTo = known.Closed || r.Closed, cmp.Or(r.ContinuedTo, known.ContinuedTo)
-	known.Still = known.Still && r.Still
+	known.OnlyRenewed = known.OnlyRenewed && r.OnlyRenewed
 	if w.topics&TopicCancels != 0 && len(r.Cancelled) > 0 && w.grow(len(r.Cancelled)) {
 		known.Cancelled = append(known.Cancelled, r.Cancelled...)
 	}

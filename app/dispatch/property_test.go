@@ -62,7 +62,7 @@ func TestTasksAreNeitherLostNorDoubled(t *testing.T) {
 				"leave":  func(*rapid.T) { w.leave() },
 				"gone": func(*rapid.T) { // it registers again at once
 					who := rapid.SampledFrom(w.workers).Draw(w.T, "gone")
-					w.d.Gone(store.Process{Worker: who.Key(), Incarnation: who.Incarnation})
+					w.d.Deregistered(store.Process{Worker: who.Key(), Incarnation: who.Incarnation})
 				},
 				"break": func(*rapid.T) { w.breakdown() },
 				"time":  func(*rapid.T) { time.Sleep(time.Duration(rapid.IntRange(1, 3000).Draw(r, "us")) * time.Microsecond) },

@@ -311,9 +311,9 @@ type Poller struct {
 	// Bytes is the rest of the budget of its response. The claim stops at the first task that does not fit, so that no
 	// task is passed over for a smaller one. First: the response has no task yet, and the first task always fits. Zero
 	// values mean no limit.
-	Bytes int64
-	First bool
-	Gone  *atomic.Bool // set when its process has been deregistered: it receives no tasks; may be nil
+	Bytes        int64
+	First        bool
+	Deregistered *atomic.Bool // set when its process has been deregistered: it receives no tasks; may be nil
 }
 
 // Leased is a task in the hands of a worker, with what was in memory when it was leased.
@@ -346,10 +346,10 @@ type Dispatcher interface {
 	// LeaseExpired reports that a lease of this worker expired, or that the worker reconnected on another connection.
 	// The worker may have ended or be paused, so its earlier polls must not receive tasks.
 	LeaseExpired(k engine.WorkerKey)
-	// Gone reports that the registration of a process has ended: the process deregistered, was removed, or was replaced
-	// by another process, at this app or at another. It is called before the tasks of the same commit are delivered.
-	// Open polls of the process receive no more tasks.
-	Gone(p Process)
+	// Deregistered reports that the registration of a process has ended: the process deregistered, was removed, or was
+	// replaced by another process, at this app or at another. It is called before the tasks of the same commit are
+	// delivered. Open polls of the process receive no more tasks.
+	Deregistered(p Process)
 	// Isolate is called when a process holds a blamed task and receives no other task, and when that has ended.
 	Isolate(p Process, alone bool)
 	// Throttled reports, before a claim is answered, that a budget withheld tasks from the claim. Backlog is called
@@ -384,11 +384,11 @@ type Changed struct {
 	Moves    []SessionMove
 	// Superseded names processes whose registration was replaced or removed by another app. Notices of older releases
 	// do not name the process.
-	Superseded []Process
-	Said       []Process // processes that started or stopped draining, reported by another app
-	Answers    []string  // questions that were answered
-	Tokens     []string  // tokens that were made, changed or dropped, here or elsewhere
-	Remote     bool      // another app made the commit
+	Superseded   []Process
+	DrainChanged []Process // processes that started or stopped draining, reported by another app
+	Answers      []string  // questions that were answered
+	Tokens       []string  // tokens that were made, changed or dropped, here or elsewhere
+	Remote       bool      // another app made the commit
 }
 
 // SessionMove is an entry that was added to a session's timeline. Of the sessions of other apps, only ended leases are
@@ -408,9 +408,9 @@ type RunChange struct {
 	ContinuedTo string `json:",omitempty"`
 	// Closing is the closed run as the closing commit stored it; nil if another app made that commit.
 	Closing *Closing `json:"-"`
-	// Still means that only leases were renewed, so a listing of runs shows no difference.
-	Still     bool               `json:"Still"`
-	Cancelled []CancelledAttempt // leased attempts that were cancelled or whose run closed
+	// OnlyRenewed means that only leases were renewed, so a listing of runs shows no difference.
+	OnlyRenewed bool               `json:"Still"`
+	Cancelled   []CancelledAttempt // leased attempts that were cancelled or whose run closed
 }
 
 // Closing is a run and its last event as the closing commit stored them. Both are read-only.

@@ -143,7 +143,7 @@ func roundOf(changed store.Changed, overflow bool) *round {
 	for i := range changed.Runs {
 		run := &changed.Runs[i]
 		r.runs[run.RunID] = run
-		if run.Still { // its own page shows its progress; the list does not
+		if run.OnlyRenewed { // its own page shows its progress; the list does not
 			r.kinds[protocol.Topic{Kind: "run", Namespace: run.Namespace, ID: run.RunID}] = true
 			continue
 		}

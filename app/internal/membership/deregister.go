@@ -92,7 +92,7 @@ func (ws *Workers) fence(ctx context.Context, in protocol.DeregisterRequest) (*e
 	if err != nil {
 		return nil, err
 	}
-	ws.dispatch.Gone(store.Process{Worker: key, Incarnation: w.Incarnation})
+	ws.dispatch.Deregistered(store.Process{Worker: key, Incarnation: w.Incarnation})
 	return &w, nil
 }
 

@@ -86,7 +86,7 @@ func (ws *Workers) Register(
 		return protocol.RegisterResponse{}, err
 	}
 	if superseded {
-		ws.dispatch.Gone(store.Process{Worker: key, Incarnation: before})
+		ws.dispatch.Deregistered(store.Process{Worker: key, Incarnation: before})
 	}
 	ws.Put(stored)
 	ws.warnOfOtherCode(stored)

@@ -25,7 +25,7 @@ func (ws *Workers) watchSuperseded(ctx context.Context) {
 				changed.Superseded = append(changed.Superseded, store.Process{Worker: k, Incarnation: h.Worker.Incarnation})
 			}
 		}
-		for _, p := range append(changed.Superseded, changed.Said...) {
+		for _, p := range append(changed.Superseded, changed.DrainChanged...) {
 			if p.Worker.Namespace == appsNamespace { // an app left: read soon which apps are alive
 				ws.appLeft.Store(true)
 				ws.storeSoon()
@@ -57,7 +57,7 @@ func (ws *Workers) checkSuperseded(ctx context.Context, p store.Process) {
 		ws.applyDrainState(&w)
 		return
 	}
-	ws.dispatch.Gone(p)
+	ws.dispatch.Deregistered(p)
 	why, lost := engine.ReturnedDraining, noLoss
 	if err == nil {
 		if w.Incarnation == p.Incarnation {

@@ -96,8 +96,8 @@ func (l *Line) LeaseExpired(k engine.WorkerKey) {
 	l.pollers = slices.DeleteFunc(l.pollers, func(p *LinePoller) bool { return p.lessee.Worker.Key() == k })
 }
 
-// Gone removes the process's pollers from the line.
-func (l *Line) Gone(p store.Process) {
+// Deregistered removes the process's pollers from the line.
+func (l *Line) Deregistered(p store.Process) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pollers = slices.DeleteFunc(l.pollers, func(o *LinePoller) bool {
@@ -363,8 +363,8 @@ func testGone(t *testing.T, s Suite) {
 		gone.Store(true)
 		got, err := w.S.LeaseTasks(t.Context(),
 			store.LeaseRequest{Namespace: Namespace, Queue: w.Queue, Kind: protocol.KindWorkflow, Pollers: []store.Poller{
-				{Lessee: engine.Lessee{Worker: leaves}, Max: 1, Gone: &gone},
-				{Lessee: engine.Lessee{Worker: other}, Max: 1, Gone: &atomic.Bool{}},
+				{Lessee: engine.Lessee{Worker: leaves}, Max: 1, Deregistered: &gone},
+				{Lessee: engine.Lessee{Worker: other}, Max: 1, Deregistered: &atomic.Bool{}},
 			}})
 		if err != nil || len(got) != 1 || got[0].Head.Task.Owner != "other" || got[0].Head.Task.Delivery != 1 {
 			t.Errorf("what became ready when %s left: %+v, %v", leaves.ID, got, err)
@@ -406,7 +406,7 @@ func testHints(t *testing.T, s Suite) {
 		w.Commit(Step(run, beat, store.Keys{Activities: []int64{l.Activity.Seq}}))
 		w.until("the hint", func() bool { _, _, c := line.hints(); changed = c; return len(changed) > 0 })
 		_, renews := beat.(engine.HeartbeatActivity)
-		if c := changed[0].Runs; len(c) != 1 || c[0].Still != renews {
+		if c := changed[0].Runs; len(c) != 1 || c[0].OnlyRenewed != renews {
 			t.Errorf("%T: hints %+v", beat, changed)
 		}
 	}

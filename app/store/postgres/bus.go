@@ -21,48 +21,48 @@ import (
 // channel is the LISTEN/NOTIFY channel of the apps of one database.
 const channel = "sojourn"
 
-// apart is the minimum time between two notifications; everything that happens in between is sent in one.
-const apart = 10 * time.Millisecond
+// noticeInterval is the minimum time between two notifications; everything that happens in between is sent in one.
+const noticeInterval = 10 * time.Millisecond
 
-// lastWords limits the time for sending the remaining notifications when a process ends.
-const lastWords = time.Second
+// finalNoticesTimeout limits the time for sending the remaining notifications when a process ends.
+const finalNoticesTimeout = time.Second
 
-// longest is the longest time between two attempts to connect.
-const longest = 5 * time.Second
+// maxReconnectDelay is the longest time between two attempts to connect.
+const maxReconnectDelay = 5 * time.Second
 
-// mostEnded is the maximum number of ended session holdings that wait to be notified. The other holders notice the end
-// at their next renewal.
-const mostEnded = 1000
+// maxEndedNotices is the maximum number of ended session holdings that wait to be notified. The other holders notice
+// the end at their next renewal.
+const maxEndedNotices = 1000
 
-// mostPayload keeps one notification below PostgreSQL's limit of 8000 bytes.
-const mostPayload = 7000
+// maxPayload keeps one notification below PostgreSQL's limit of 8000 bytes.
+const maxPayload = 7000
 
 // bus notifies the other apps on the database of commits (NOTIFY) and receives their notifications (LISTEN). It uses
 // separate connections, so that no commit waits for it. If one of them breaks, notifications are lost, and the bus
 // reports the loss: the listener to its dispatcher, the sender to the other apps. Waiting polls then claim again.
 type bus struct {
-	server   *server
-	app      string
-	dispatch store.Dispatcher
-	stop     context.CancelFunc
-	ctx      context.Context // ends with the bus
-	running  sync.WaitGroup
-	wake     chan struct{}
-	decided  chan struct{} // another app changed the settings of a queue
-	migrated chan struct{} // another process migrated the database
+	server        *server
+	app           string
+	dispatch      store.Dispatcher
+	stop          context.CancelFunc
+	ctx           context.Context // ends with the bus
+	running       sync.WaitGroup
+	wake          chan struct{}
+	queuesChanged chan struct{} // another app changed the settings of a queue
+	migrated      chan struct{} // another process migrated the database
 
-	mu     sync.Mutex
-	queues map[sqldb.QueueKey]bool    // with pending notices; guarded by mu
-	decide bool                       // a notice of changed settings of queues is pending; guarded by mu
-	runs   map[string]store.RunChange // guarded by mu
-	ended  []ended                    // guarded by mu
-	silent map[engine.WorkerKey]bool  // guarded by mu
-	gone   map[store.Process]bool     // deregistered or superseded; guarded by mu
-	said   map[store.Process]bool     // reported that they drain, or no longer drain; guarded by mu
+	mu                   sync.Mutex
+	queues               map[sqldb.QueueKey]bool    // with pending notices; guarded by mu
+	queuesChangedPending bool                       // a notice of changed settings of queues is pending; guarded by mu
+	runs                 map[string]store.RunChange // guarded by mu
+	ended                []ended                    // guarded by mu
+	expired              map[engine.WorkerKey]bool  // guarded by mu
+	deregistered         map[store.Process]bool     // deregistered or superseded; guarded by mu
+	drainChanged         map[store.Process]bool     // reported that they drain, or no longer drain; guarded by mu
 
-	answers []string    // guarded by mu
-	tokens  []string    // guarded by mu
-	hears   atomic.Bool // the listener is connected
+	answers   []string    // guarded by mu
+	tokens    []string    // guarded by mu
+	connected atomic.Bool // the listener is connected
 }
 
 // message is one notification.
@@ -70,16 +70,16 @@ type message struct {
 	App    string `json:"app"`
 	Missed bool   `json:"m,omitempty"` // other messages were lost
 	// Migrated: the schema was migrated. The message has no other content, since the sender may not serve the schema.
-	Migrated bool              `json:"s,omitempty"`
-	Decided  bool              `json:"d,omitempty"` // settings of a queue changed
-	Silent   []worker          `json:"w,omitempty"` // whose lease expired
-	Gone     []worker          `json:"g,omitempty"` // deregistered or superseded
-	Said     []worker          `json:"v,omitempty"` // reported that they drain, or no longer drain
-	Queues   []sqldb.QueueKey  `json:"q,omitempty"`
-	Runs     []store.RunChange `json:"r,omitempty"`
-	Ended    []ended           `json:"e,omitempty"`
-	Answers  []string          `json:"a,omitempty"` // questions that were answered
-	Tokens   []string          `json:"t,omitempty"` // that were made, changed or dropped
+	Migrated      bool              `json:"s,omitempty"`
+	QueuesChanged bool              `json:"d,omitempty"` // settings of a queue changed
+	Expired       []worker          `json:"w,omitempty"` // whose lease expired
+	Deregistered  []worker          `json:"g,omitempty"` // deregistered or superseded
+	DrainChanged  []worker          `json:"v,omitempty"` // reported that they drain, or no longer drain
+	Queues        []sqldb.QueueKey  `json:"q,omitempty"`
+	Runs          []store.RunChange `json:"r,omitempty"`
+	Ended         []ended           `json:"e,omitempty"`
+	Answers       []string          `json:"a,omitempty"` // questions that were answered
+	Tokens        []string          `json:"t,omitempty"` // that were made, changed or dropped
 }
 
 // worker names a worker in a notice: its lease expired, the registration of one of its processes ended, or it started
@@ -112,16 +112,16 @@ func newBus(server *server, app string, d store.Dispatcher) *bus {
 	ctx, stop := context.WithCancel(context.Background())
 	return &bus{
 		server: server, app: app, dispatch: d, ctx: ctx, stop: stop, wake: make(chan struct{}, 1),
-		decided: make(chan struct{}, 1), migrated: make(chan struct{}, 1),
-		queues: map[sqldb.QueueKey]bool{}, runs: map[string]store.RunChange{}, silent: map[engine.WorkerKey]bool{},
-		gone: map[store.Process]bool{}, said: map[store.Process]bool{},
+		queuesChanged: make(chan struct{}, 1), migrated: make(chan struct{}, 1),
+		queues: map[sqldb.QueueKey]bool{}, runs: map[string]store.RunChange{}, expired: map[engine.WorkerKey]bool{},
+		deregistered: map[store.Process]bool{}, drainChanged: map[store.Process]bool{},
 	}
 }
 
 // start starts sending notices, and receiving them on a connection that listen made.
 func (b *bus) start(s *sqldb.Store, c *pgx.Conn) {
-	b.running.Go(b.tell)
-	b.running.Go(func() { b.listening(c, s) })
+	b.running.Go(b.sendNotices)
+	b.running.Go(func() { b.listenLoop(c, s) })
 	b.running.Go(func() { b.refresh(s) })
 }
 
@@ -137,10 +137,10 @@ func (b *bus) notify(n sqldb.Notice) {
 	for _, q := range n.Queues {
 		b.queues[q] = true
 	}
-	b.decide = b.decide || n.FairnessChanged
+	b.queuesChangedPending = b.queuesChangedPending || n.FairnessChanged
 	for _, r := range n.Runs {
-		if old, told := b.runs[r.RunID]; told {
-			r.Cancelled, r.Still = append(old.Cancelled, r.Cancelled...), r.Still && old.Still
+		if old, pending := b.runs[r.RunID]; pending {
+			r.Cancelled, r.OnlyRenewed = append(old.Cancelled, r.Cancelled...), r.OnlyRenewed && old.OnlyRenewed
 		}
 		r.Closing = nil // it is not sent, and it may be large
 		b.runs[r.RunID] = r
@@ -148,16 +148,16 @@ func (b *bus) notify(n sqldb.Notice) {
 	b.answers = append(b.answers, n.Answers...)
 	b.tokens = append(b.tokens, n.Tokens...)
 	for _, k := range n.Expired {
-		b.silent[k] = true
+		b.expired[k] = true
 	}
 	for _, k := range n.Superseded {
-		b.gone[k] = true
+		b.deregistered[k] = true
 	}
-	for _, k := range n.Said {
-		b.said[k] = true
+	for _, k := range n.DrainChanged {
+		b.drainChanged[k] = true
 	}
 	for _, m := range n.Ended {
-		if len(b.ended) < mostEnded {
+		if len(b.ended) < maxEndedNotices {
 			b.ended = append(
 				b.ended, ended{m.Session.Namespace, m.Session.ID, m.What, m.Worker, m.Epoch, m.Why[:min(len(m.Why), 200)]},
 			)
@@ -173,39 +173,39 @@ func (b *bus) notify(n sqldb.Notice) {
 // notifyStmt is a notification within a transaction: others have it when, and only when, that is committed.
 var notifyStmt = &db.Stmt{SQL: "SELECT pg_notify($1, $2)"}
 
-// decidedCall returns the call that notifies the other apps, in the committer's transaction, of changed settings of a
-// queue.
-func (b *bus) decidedCall() *db.Call {
+// queuesChangedCall returns the call that notifies the other apps, in the committer's transaction, of changed settings
+// of a queue.
+func (b *bus) queuesChangedCall() *db.Call {
 	return &db.Call{
-		Stmt: notifyStmt, Args: []any{channel, encode(message{App: b.app, Decided: true})},
+		Stmt: notifyStmt, Args: []any{channel, encode(message{App: b.app, QueuesChanged: true})},
 		Row: func([]any) error { return nil },
 	}
 }
 
-// takeNotices returns the pending notices as notifications of at most mostPayload bytes.
-func (b *bus) takeNotices() []string {
+// drainNotices returns the pending notices as notifications of at most maxPayload bytes.
+func (b *bus) drainNotices() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out []string
 	m, size := message{App: b.app}, 0
 	cut := func(more int) {
-		if size += more; size > mostPayload {
+		if size += more; size > maxPayload {
 			out = append(out, encode(m))
 			m, size = message{App: b.app}, more
 		}
 	}
-	m.Decided = b.decide
-	for k := range b.silent { // first: the tasks that they lost are in the queues
+	m.QueuesChanged = b.queuesChangedPending
+	for k := range b.expired { // first: the tasks that they lost are in the queues
 		cut(len(k.Namespace) + len(k.ID) + 32)
-		m.Silent = append(m.Silent, worker{Namespace: k.Namespace, ID: k.ID})
+		m.Expired = append(m.Expired, worker{Namespace: k.Namespace, ID: k.ID})
 	}
-	for p := range b.gone {
+	for p := range b.deregistered {
 		cut(len(p.Worker.Namespace) + len(p.Worker.ID) + len(p.Incarnation) + 40)
-		m.Gone = append(m.Gone, workerOf(p))
+		m.Deregistered = append(m.Deregistered, workerOf(p))
 	}
-	for p := range b.said {
+	for p := range b.drainChanged {
 		cut(len(p.Worker.Namespace) + len(p.Worker.ID) + len(p.Incarnation) + 40)
-		m.Said = append(m.Said, workerOf(p))
+		m.DrainChanged = append(m.DrainChanged, workerOf(p))
 	}
 	for q := range b.queues {
 		cut(len(q.Namespace) + len(q.Queue) + 64)
@@ -230,31 +230,31 @@ func (b *bus) takeNotices() []string {
 		cut(len(id) + 8)
 		m.Answers = append(m.Answers, id)
 	}
-	if m.Decided || len(m.Silent)+len(m.Queues) > 0 || m.tells() {
+	if m.QueuesChanged || len(m.Expired)+len(m.Queues) > 0 || m.hasChanges() {
 		out = append(out, encode(m))
 	}
 	clear(b.queues)
 	clear(b.runs)
-	clear(b.silent)
-	clear(b.gone)
-	clear(b.said)
-	b.ended, b.answers, b.tokens, b.decide = nil, nil, nil, false
+	clear(b.expired)
+	clear(b.deregistered)
+	clear(b.drainChanged)
+	b.ended, b.answers, b.tokens, b.queuesChangedPending = nil, nil, nil, false
 	return out
 }
 
-// tells reports whether the message concerns subscribers of changes.
-func (m message) tells() bool {
-	return len(m.Runs)+len(m.Ended)+len(m.Gone)+len(m.Said)+len(m.Answers)+len(m.Tokens) > 0
+// hasChanges reports whether the message concerns subscribers of changes.
+func (m message) hasChanges() bool {
+	return len(m.Runs)+len(m.Ended)+len(m.Deregistered)+len(m.DrainChanged)+len(m.Answers)+len(m.Tokens) > 0
 }
 
 // changed converts the message to the form in which this process notifies its own dispatcher.
 func (m message) changed() store.Changed {
 	c := store.Changed{Runs: m.Runs, Answers: m.Answers, Tokens: m.Tokens, Remote: true}
-	for _, k := range m.Gone {
+	for _, k := range m.Deregistered {
 		c.Superseded = append(c.Superseded, k.process())
 	}
-	for _, k := range m.Said {
-		c.Said = append(c.Said, k.process())
+	for _, k := range m.DrainChanged {
+		c.DrainChanged = append(c.DrainChanged, k.process())
 	}
 	for _, e := range m.Ended {
 		k := engine.SessionKey{Namespace: e.Namespace, ID: e.Session}
@@ -271,38 +271,38 @@ func encode(m message) string {
 	return string(raw)
 }
 
-// tell sends the recorded notices at a minimum interval. It drops notices that it could not send, and sends a message
-// that some were lost. When the bus ends, it sends all notices that are recorded or being sent: the last notice of an
-// app that leaves is its end.
-func (b *bus) tell() {
+// sendNotices sends the recorded notices at a minimum interval. It drops notices that it could not send, and sends a
+// message that some were lost. When the bus ends, it sends all notices that are recorded or being sent: the last notice
+// of an app that leaves is its end.
+func (b *bus) sendNotices() {
 	var c *pgx.Conn
-	defer func() { hangUp(c) }()
+	defer func() { closeConn(c) }()
 	ctx, stop := context.WithCancel(context.WithoutCancel(b.ctx))
 	defer stop()
-	defer context.AfterFunc(b.ctx, func() { time.AfterFunc(lastWords, stop) })()
+	defer context.AfterFunc(b.ctx, func() { time.AfterFunc(finalNoticesTimeout, stop) })()
 	lost := false
-	for wait := apart; ; {
+	for wait := noticeInterval; ; {
 		if !lost {
 			select {
 			case <-b.wake:
 			case <-b.ctx.Done():
 			}
 		}
-		over := b.ctx.Err() != nil
-		list := b.takeNotices()
+		ending := b.ctx.Err() != nil
+		list := b.drainNotices()
 		if lost {
 			list = []string{encode(message{App: b.app, Missed: true})}
 		}
 		var err error
 		c, err = b.send(ctx, c, list)
 		switch {
-		case over:
+		case ending:
 			return
 		case err != nil:
-			hangUp(c)
-			c, lost, wait = nil, true, min(2*wait, longest)
+			closeConn(c)
+			c, lost, wait = nil, true, min(2*wait, maxReconnectDelay)
 		default:
-			lost, wait = false, apart
+			lost, wait = false, noticeInterval
 		}
 		b.pause(wait)
 	}
@@ -327,7 +327,7 @@ func (b *bus) connect(ctx context.Context) (*pgx.Conn, error) {
 	return b.server.connect(ctx, func(cfg *pgx.ConnConfig) { cfg.RuntimeParams["application_name"] = "sojourn bus" })
 }
 
-func hangUp(c *pgx.Conn) {
+func closeConn(c *pgx.Conn) {
 	if c != nil {
 		_ = c.Close(context.Background())
 	}
@@ -340,45 +340,45 @@ func (b *bus) listen(ctx context.Context) (*pgx.Conn, error) {
 		return nil, err
 	}
 	if _, err = c.Exec(ctx, "LISTEN "+channel); err != nil {
-		hangUp(c)
+		closeConn(c)
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	return c, nil
 }
 
-// listening receives notices of other apps, and reconnects if necessary.
-func (b *bus) listening(c *pgx.Conn, s *sqldb.Store) {
-	for wait := apart; ; {
+// listenLoop receives notices of other apps, and reconnects if necessary.
+func (b *bus) listenLoop(c *pgx.Conn, s *sqldb.Store) {
+	for wait := noticeInterval; ; {
 		if c != nil {
-			b.hears.Store(true)
-			b.hear(c, s)
-			b.hears.Store(false)
-			hangUp(c)
-			wait = apart
+			b.connected.Store(true)
+			b.receive(c, s)
+			b.connected.Store(false)
+			closeConn(c)
+			wait = noticeInterval
 		}
 		if !b.pause(wait) {
 			return
 		}
 		var err error
 		if c, err = b.listen(b.ctx); err != nil {
-			wait = min(2*wait, longest)
+			wait = min(2*wait, maxReconnectDelay)
 			continue
 		}
-		b.missed(s)
+		b.noticesLost(s)
 	}
 }
 
-// missed says that anything may have been committed elsewhere.
-func (b *bus) missed(s *sqldb.Store) {
-	look(b.migrated)
-	look(b.decided)
+// noticesLost says that anything may have been committed elsewhere.
+func (b *bus) noticesLost(s *sqldb.Store) {
+	requestRead(b.migrated)
+	requestRead(b.queuesChanged)
 	s.InvalidateRoutingKeys()
 	if b.dispatch != nil {
 		b.dispatch.Missed()
 	}
 }
 
-func (b *bus) hear(c *pgx.Conn, s *sqldb.Store) {
+func (b *bus) receive(c *pgx.Conn, s *sqldb.Store) {
 	for {
 		n, err := c.WaitForNotification(b.ctx)
 		if err != nil {
@@ -389,42 +389,42 @@ func (b *bus) hear(c *pgx.Conn, s *sqldb.Store) {
 			continue
 		}
 		if m.Missed {
-			b.missed(s)
+			b.noticesLost(s)
 		}
 		if m.Migrated {
-			look(b.migrated)
+			requestRead(b.migrated)
 		}
 		if slices.ContainsFunc(m.Queues, func(q sqldb.QueueKey) bool { return !q.Kind.Asked() }) {
 			s.InvalidateRoutingKeys()
 		}
-		if m.Decided {
-			look(b.decided)
+		if m.QueuesChanged {
+			requestRead(b.queuesChanged)
 		}
 		s.MarkStale(m.Runs)
 		if b.dispatch == nil {
 			continue
 		}
-		for _, k := range m.Silent {
+		for _, k := range m.Expired {
 			b.dispatch.LeaseExpired(k.key())
 		}
-		for _, k := range m.Gone {
+		for _, k := range m.Deregistered {
 			if k.Incarnation != "" {
-				b.dispatch.Gone(k.process())
+				b.dispatch.Deregistered(k.process())
 			}
 		}
 		for _, q := range m.Queues {
 			b.dispatch.Backlog(q.Namespace, q.Queue, q.Kind)
 		}
-		if m.tells() {
+		if m.hasChanges() {
 			b.dispatch.Changed(m.changed())
 		}
 	}
 }
 
-// look requests another read.
-func look(at chan struct{}) {
+// requestRead requests another read.
+func requestRead(ch chan struct{}) {
 	select {
-	case at <- struct{}{}:
+	case ch <- struct{}{}:
 	default:
 	}
 }
@@ -436,16 +436,16 @@ func (b *bus) refresh(s *sqldb.Store) {
 		var err error
 		var at chan struct{}
 		select {
-		case <-b.decided:
-			at, err = b.decided, s.RefreshQueues(b.ctx)
+		case <-b.queuesChanged:
+			at, err = b.queuesChanged, s.RefreshQueues(b.ctx)
 		case <-b.migrated:
 			at, err = b.migrated, s.CheckSchema(b.ctx)
 		case <-b.ctx.Done():
 			return
 		}
 		if err != nil {
-			look(at)
-			if !b.pause(longest) {
+			requestRead(at)
+			if !b.pause(maxReconnectDelay) {
 				return
 			}
 		}

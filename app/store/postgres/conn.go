@@ -19,9 +19,9 @@ var errLost = errors.New("connection lost")
 
 // conn is the committer's connection. It sends several calls in one round trip.
 type conn struct {
-	server *server
-	c      *pgx.Conn
-	was    session // of c
+	server  *server
+	c       *pgx.Conn
+	session session // of c
 
 	stmts  map[*db.Stmt]*pgconn.StatementDescription // on c
 	named  int                                       // how many statements got a name
@@ -42,7 +42,7 @@ func (c *conn) connect(ctx context.Context) error {
 	}
 	c.c, c.stmts = raw, map[*db.Stmt]*pgconn.StatementDescription{}
 	c.lent = lent{} // the driver may still use the buffer to close the other connection
-	if err := c.leave(ctx); err != nil {
+	if err := c.endPreviousSession(ctx); err != nil {
 		return errors.Join(err, raw.Close(ctx))
 	}
 	return nil
@@ -54,13 +54,13 @@ type session struct {
 	began string
 }
 
-// leave ends the server's side of the connection that was lost, if there was one: it may not have noticed, and then it
-// keeps its locks.
-func (c *conn) leave(ctx context.Context) error {
-	old := c.was
-	c.was = session{pid: c.c.PgConn().PID()}
+// endPreviousSession ends the server's side of the connection that was lost, if there was one: it may not have noticed,
+// and then it keeps its locks.
+func (c *conn) endPreviousSession(ctx context.Context) error {
+	old := c.session
+	c.session = session{pid: c.c.PgConn().PID()}
 	const begun = "SELECT backend_start::text FROM pg_stat_activity WHERE pid = $1"
-	if err := c.c.QueryRow(ctx, begun, c.was.pid).Scan(&c.was.began); errors.Is(err, pgx.ErrNoRows) {
+	if err := c.c.QueryRow(ctx, begun, c.session.pid).Scan(&c.session.began); errors.Is(err, pgx.ErrNoRows) {
 		return errPooler // the process that was named is none of the server's
 	} else if err != nil {
 		return fmt.Errorf("own session: %w", err)
@@ -75,11 +75,11 @@ func (c *conn) leave(ctx context.Context) error {
 	return nil
 }
 
-// longestTrip is the maximum time of one round trip. It covers a network that drops all packets, which no time-out of
-// the connection detects.
-const longestTrip = 30 * time.Second
+// roundTripTimeout is the maximum time of one round trip. It covers a network that drops all packets, which no time-out
+// of the connection detects.
+const roundTripTimeout = 30 * time.Second
 
-func (c *conn) deadline() { _ = c.c.PgConn().Conn().SetDeadline(time.Now().Add(longestTrip)) }
+func (c *conn) deadline() { _ = c.c.PgConn().Conn().SetDeadline(time.Now().Add(roundTripTimeout)) }
 
 // Send runs the calls as one pipeline.
 func (c *conn) Send(ctx context.Context, calls []*db.Call) error {

@@ -16,9 +16,9 @@ const (
 
 // StillFor sets how long a process that migrates may do nothing.
 func StillFor(t *testing.T, d time.Duration) {
-	had := stillFor
-	stillFor = d
-	t.Cleanup(func() { stillFor = had })
+	had := idleMigratorTimeout
+	idleMigratorTimeout = d
+	t.Cleanup(func() { idleMigratorTimeout = had })
 }
 
 // Committer returns a new connection of the kind that the committer uses.

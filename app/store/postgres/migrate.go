@@ -52,7 +52,7 @@ func migrate(ctx context.Context, server *server, db *sql.DB) (known int64, err 
 		return 0, fmt.Errorf("connect: %w", err)
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	if err := takeTurn(ctx, db, c); err != nil {
+	if err := acquireMigrationLock(ctx, db, c); err != nil {
 		return 0, err
 	}
 	defer func() {
@@ -92,8 +92,8 @@ func migrated(ctx context.Context, db *sql.DB, known int64) (bool, error) {
 	return true, sqldb.CheckSchema(ctx, db, known)
 }
 
-// applyEagerTask locks migrations on a connection.
-func takeTurn(ctx context.Context, db *sql.DB, c *sql.Conn) error {
+// acquireMigrationLock locks migrations on a connection.
+func acquireMigrationLock(ctx context.Context, db *sql.DB, c *sql.Conn) error {
 	for began := time.Now(); ; {
 		var mine bool
 		if err := c.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", int64(migrating)).Scan(&mine); err != nil {
@@ -119,18 +119,18 @@ func takeTurn(ctx context.Context, db *sql.DB, c *sql.Conn) error {
 	}
 }
 
-// stillFor is the time for which a migrating process may be idle.
-var stillFor = 30 * time.Second
+// idleMigratorTimeout is the time for which a migrating process may be idle.
+var idleMigratorTimeout = 30 * time.Second
 
 // endMigrator terminates the backend that holds the migration lock if all of that process's connections have been idle
-// for stillFor. PostgreSQL sets no limit on holding an advisory lock. The open transaction of the process is rolled
-// back.
+// for idleMigratorTimeout. PostgreSQL sets no limit on holding an advisory lock. The open transaction of the process is
+// rolled back.
 func endMigrator(ctx context.Context, db *sql.DB) error {
-	const still = "SELECT count(pg_terminate_backend(h.pid)) FROM pg_locks AS h JOIN pg_stat_activity AS a ON a.pid = h.pid" +
+	const query = "SELECT count(pg_terminate_backend(h.pid)) FROM pg_locks AS h JOIN pg_stat_activity AS a ON a.pid = h.pid" +
 		" WHERE h.locktype = 'advisory' AND h.granted AND a.datname = current_database() AND a.application_name = $1" +
 		" AND (h.classid::bigint << 32) | h.objid::bigint = $2 AND NOT EXISTS (SELECT 1 FROM pg_stat_activity AS w" +
 		" WHERE w.datname = current_database() AND w.application_name = $1 AND (w.state = 'active' AND w.wait_event_type IS DISTINCT FROM 'Client'" +
 		" OR greatest(w.state_change, w.query_start) > clock_timestamp() - make_interval(secs => $3)))"
-	_, err := db.ExecContext(ctx, still, migrator, int64(migrating), stillFor.Seconds())
+	_, err := db.ExecContext(ctx, query, migrator, int64(migrating), idleMigratorTimeout.Seconds())
 	return err
 }

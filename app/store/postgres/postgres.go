@@ -95,7 +95,7 @@ func openStore(
 	s, err := sqldb.New(ctx, sqldb.Config{
 		Options: opts, Dialect: db.Dialect{Shared: true, Begin: "BEGIN", Classify: classify},
 		Conn: c, Reads: reads, Known: known, Gorm: gormpostgres.New(gormpostgres.Config{Conn: reads}), Notify: bus.notify,
-		ReceivesNotices: bus.hears.Load, Decided: bus.decidedCall,
+		ReceivesNotices: bus.connected.Load, QueuesChanged: bus.queuesChangedCall,
 		Release: func() error {
 			server.refusals.close()
 			return bus.close()
@@ -107,7 +107,7 @@ func openStore(
 	}
 	server.refusals.start(func(ctx context.Context) error {
 		c, err := server.connect(ctx, nil)
-		hangUp(c)
+		closeConn(c)
 		return err
 	}, opts.Refused, s.GiveUp, opts.RefusedFor)
 	bus.start(s, ear)

@@ -83,19 +83,19 @@ type batch struct {
 	// sessions that claims gave each worker: written with the batch, so that no statement counts them yet
 	acquired map[engine.WorkerKey]int
 	// processes that this batch isolates (true) or no longer isolates (false)
-	isolated map[process]bool
-	touched  map[string]*store.RunChange
-	usage    map[string]engine.Usage // changes of this batch in the usage of namespaces
-	moves    []store.SessionMove
-	told     int                       // how many of the moves were written
-	silent   map[engine.WorkerKey]bool // leases of theirs ran out, or they reconnected
-	gone     []store.Process           // their registrations end with this batch
-	said     []store.Process           // that they drain, or the opposite
-	due      history.Time
-	dirty    bool  // something was or will be written
-	broken   error // rows that Decide requested could not be read
-	assume   bool  // ids may be assumed to be free without reading their rows
-	assumed  bool  // some were
+	isolated        map[process]bool
+	touched         map[string]*store.RunChange
+	usage           map[string]engine.Usage // changes of this batch in the usage of namespaces
+	moves           []store.SessionMove
+	timelineWritten int                       // how many of the moves were written
+	leaseExpiredOf  map[engine.WorkerKey]bool // leases of theirs ran out, or they reconnected
+	deregistered    []store.Process           // their registrations end with this batch
+	drainChanged    []store.Process           // that they drain, or the opposite
+	due             history.Time
+	dirty           bool  // something was or will be written
+	broken          error // rows that Decide requested could not be read
+	assume          bool  // ids may be assumed to be free without reading their rows
+	assumed         bool  // some were
 
 	// For a batch that is decided on cached rows: that it is, when it was decided by the server's clock, the conditions
 	// that must hold, and whether their guards were sent, so that the server executes later statements only if they hold.

@@ -126,9 +126,9 @@ func (b *batch) apply(w *store.Writes, payloads [][][]byte) {
 		// Another process of the worker registered, or this one deregistered: from this commit on, no task may be
 		// dispatched to the old process.
 		if had != nil && had.Worker != nil && (had.Incarnation != n.Incarnation || had.Left.IsZero() && !n.Left.IsZero()) {
-			b.gone = append(b.gone, store.Process{Worker: n.Key(), Incarnation: had.Incarnation})
+			b.deregistered = append(b.deregistered, store.Process{Worker: n.Key(), Incarnation: had.Incarnation})
 		} else if had != nil && had.Worker != nil && had.Status != n.Status { // that it drains, or the opposite
-			b.said = append(b.said, store.Process{Worker: n.Key(), Incarnation: n.Incarnation})
+			b.drainChanged = append(b.drainChanged, store.Process{Worker: n.Key(), Incarnation: n.Incarnation})
 		}
 		b.workers[n.Key()] = &worker{Worker: &n, stored: had != nil && had.stored, dirty: true, touched: true}
 		b.dirty = true
@@ -139,7 +139,7 @@ func (b *batch) apply(w *store.Writes, payloads [][][]byte) {
 	for _, k := range w.DropWorkers {
 		had := b.workers[k]
 		if had != nil && had.Worker != nil {
-			b.gone = append(b.gone, store.Process{Worker: k, Incarnation: had.Incarnation})
+			b.deregistered = append(b.deregistered, store.Process{Worker: k, Incarnation: had.Incarnation})
 		}
 		b.workers[k] = &worker{stored: had == nil || had.stored, dirty: true, touched: true}
 		b.dirty = true
@@ -191,10 +191,10 @@ func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 	before, inserted := engine.RunUsage(&r.Head), r.ID == ""
 	r.changed = true
 	known := b.touched[id]
-	still := (known == nil || known.Still) && renews(r.Run, d)
+	still := (known == nil || known.OnlyRenewed) && renews(r.Run, d)
 	hint := b.touch(&d.Next.Head)
 	// Subscribers of open rows need not read a run of which only leases were renewed.
-	hint.Still = still
+	hint.OnlyRenewed = still
 	ended := outcomes(slices.Concat(d.Events, d.Unrecorded))
 	var sessions []inSession
 	for seq, a := range d.Next.Activities.Changes() {

@@ -46,8 +46,8 @@ func (b *batch) finish(items []*pending) {
 			b.leasedAny(items) {
 			s.cfg.Dispatch.Changed(changed)
 		}
-		for _, p := range b.gone {
-			s.cfg.Dispatch.Gone(p)
+		for _, p := range b.deregistered {
+			s.cfg.Dispatch.Deregistered(p)
 		}
 	}
 	for i := range b.deliveries {
@@ -158,12 +158,12 @@ func (b *batch) sendNotices(c store.Changed, fairnessChanged bool) {
 		d.Due(b.due.Time)
 	}
 	ended := slices.DeleteFunc(slices.Clone(c.Moves), func(m store.SessionMove) bool { return !m.Ends() })
-	some := len(c.Runs) > 0 || len(b.backlog) > 0 || len(b.hidden) > 0 || len(ended) > 0 || len(b.gone) > 0 ||
-		len(b.said) > 0 || len(b.silent) > 0 || len(c.Tokens) > 0
+	some := len(c.Runs) > 0 || len(b.backlog) > 0 || len(b.hidden) > 0 || len(ended) > 0 || len(b.deregistered) > 0 ||
+		len(b.drainChanged) > 0 || len(b.leaseExpiredOf) > 0 || len(c.Tokens) > 0
 	if b.s.cfg.Notify != nil && (some || fairnessChanged) {
 		n := Notice{
-			Runs: c.Runs, Ended: ended, FairnessChanged: fairnessChanged, Expired: slices.Collect(maps.Keys(b.silent)), Superseded: b.gone,
-			Said: b.said, Tokens: c.Tokens,
+			Runs: c.Runs, Ended: ended, FairnessChanged: fairnessChanged, Expired: slices.Collect(maps.Keys(b.leaseExpiredOf)), Superseded: b.deregistered,
+			DrainChanged: b.drainChanged, Tokens: c.Tokens,
 		}
 		for q := range b.backlog {
 			b.hidden[q] = true

@@ -399,8 +399,8 @@ func (b *batch) gatherSessions() ([]*db.Call, error) {
 		}})
 	}
 	timeline := db.NewRowset(record.Timeline.Columns)
-	for ; b.told < len(b.moves); b.told++ {
-		m := &b.moves[b.told]
+	for ; b.timelineWritten < len(b.moves); b.timelineWritten++ {
+		m := &b.moves[b.timelineWritten]
 		body, err := record.Document(&m.SessionEvent)
 		if err != nil {
 			return nil, err

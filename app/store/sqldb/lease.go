@@ -46,7 +46,7 @@ func (b *batch) leaseTasks(p *pending) error {
 		return err
 	}
 	for i := range r.Pollers { // a worker that left since its poll, or leaves with this batch, gets no task
-		if p := &r.Pollers[i]; p.Gone != nil && p.Gone.Load() || b.deregisters(p.Lessee.Worker) ||
+		if p := &r.Pollers[i]; p.Deregistered != nil && p.Deregistered.Load() || b.deregisters(p.Lessee.Worker) ||
 			b.isolates(processOf(p.Lessee.Worker)) {
 			p.Max = 0
 		}

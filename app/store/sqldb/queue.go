@@ -204,8 +204,8 @@ func (b *batch) gatherQueues() ([]*db.Call, error) {
 		q.dirty = false
 	}
 	calls := b.s.st.putQueues.Calls(rows)
-	if len(calls) > 0 && b.s.cfg.Decided != nil {
-		calls = append(calls, b.s.cfg.Decided())
+	if len(calls) > 0 && b.s.cfg.QueuesChanged != nil {
+		calls = append(calls, b.s.cfg.QueuesChanged())
 	}
 	return calls, nil
 }

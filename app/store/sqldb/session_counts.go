@@ -114,7 +114,7 @@ const leasedBy = "SELECT run_id, seq, body FROM tasks WHERE namespace = $1 AND o
 // holding began at its epoch, unless the clock was set back.
 func (b *batch) countRan() error {
 	var calls []*db.Call
-	for i := b.told; i < len(b.moves); i++ {
+	for i := b.timelineWritten; i < len(b.moves); i++ {
 		m := &b.moves[i]
 		if !m.Ends() {
 			continue

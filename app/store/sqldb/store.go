@@ -58,10 +58,10 @@ type Config struct {
 	// Notify is called after a commit, on the committer's goroutine, with notices for other processes; nil if there are
 	// none. A notice before the commit would make them read rows that do not exist yet.
 	Notify func(Notice)
-	// Decided returns the call that notifies other processes, in the commit's transaction, of changed settings of a
+	// QueuesChanged returns the call that notifies other processes, in the commit's transaction, of changed settings of a
 	// queue; nil if there are no other processes. They do not poll for settings, so this notice must not be lost with
 	// the process, unlike the notices of Notify. A call per commit would be too expensive for ordinary steps.
-	Decided func() *db.Call
+	QueuesChanged func() *db.Call
 	// ReceivesNotices reports whether notices of other processes arrive; nil if there are no other processes.
 	ReceivesNotices func() bool
 	// Unclean means that the previous process did not close the database.
@@ -98,7 +98,7 @@ type Notice struct {
 	Runs    []store.RunChange
 	// Superseded are processes whose worker's registration went to another, or away.
 	Superseded      []store.Process
-	Said            []store.Process // processes that reported that they drain, or no longer drain
+	DrainChanged    []store.Process // processes that reported that they drain, or no longer drain
 	FairnessChanged bool            // tasks of a queue have ranks from now on; changed settings are notified by their commit
 	// Answers are questions that were answered; they come alone.
 	Answers []string

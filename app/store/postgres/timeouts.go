@@ -28,9 +28,9 @@ const committer = "sojourn committer"
 // lockTimeout bounds a wait for a lock that cannot be tried, in milliseconds.
 const lockTimeout = "500"
 
-// bearing holds the parameters of every connection, which the database's URL overrides. Transaction time-outs are in
-// milliseconds, network time-outs in seconds.
-var bearing = map[string]string{
+// connectionTimeouts holds the parameters of every connection, which the database's URL overrides. Transaction
+// time-outs are in milliseconds, network time-outs in seconds.
+var connectionTimeouts = map[string]string{
 	"idle_in_transaction_session_timeout": "2000",
 	"idle_session_timeout":                "0", // an idle connection of the pool is no fault
 	"tcp_user_timeout":                    "10000",
@@ -75,7 +75,7 @@ func parse(url string) (*pgx.ConnConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name, value := range bearing {
+	for name, value := range connectionTimeouts {
 		if _, said := cfg.RuntimeParams[name]; !said {
 			cfg.RuntimeParams[name] = value
 		}
@@ -95,24 +95,24 @@ func parse(url string) (*pgx.ConnConfig, error) {
 // read no response. An app calls it after a lock has blocked it for a while. Transactions in which the server executes
 // a statement, or waits for a lock, are not terminated.
 func unblock(ctx context.Context, db *sql.DB) error {
-	const still = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1" +
+	const query = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1" +
 		" AND pid <> pg_backend_pid() AND xact_start < clock_timestamp() - interval '2 seconds' AND wait_event_type = 'Client'" +
 		" AND greatest(query_start, state_change) < clock_timestamp() - interval '2 seconds'"
-	if _, err := db.ExecContext(ctx, still, committer); err != nil {
+	if _, err := db.ExecContext(ctx, query, committer); err != nil {
 		return fmt.Errorf("ending idle transactions of paused apps: %w", err)
 	}
 	return nil
 }
 
-// toldEvery is the interval of the log line that the app waits for a server.
-const toldEvery = 10 * time.Second
+// waitingLogInterval is the interval of the log line that the app waits for a server.
+const waitingLogInterval = 10 * time.Second
 
 // nameWait limits the wait for a host name that the DNS does not resolve: containers start in any order, and a name may
 // appear with its container.
 const nameWait = time.Minute
 
-// untrusted reports that the server's certificate is not trusted, or is for another host.
-func untrusted(err error) bool {
+// certificateUntrusted reports that the server's certificate is not trusted, or is for another host.
+func certificateUntrusted(err error) bool {
 	var verify *tls.CertificateVerificationError
 	var authority x509.UnknownAuthorityError
 	var host x509.HostnameError
@@ -129,23 +129,23 @@ func unknownHost(err error) bool {
 // await waits until the server accepts connections, when it cannot be reached or is starting: an app and its database
 // may be started in any order. Waiting does not help against a wrong password, an untrusted certificate or a database
 // that does not exist: await returns that error at once, and the error of an unknown host name after nameWait.
-func await(ctx context.Context, server *sql.DB, tell func(error)) error {
-	var told time.Time
+func await(ctx context.Context, server *sql.DB, report func(error)) error {
+	var reported time.Time
 	began := time.Now()
-	for wait := apart; ; wait = min(2*wait, time.Second) {
+	for wait := noticeInterval; ; wait = min(2*wait, time.Second) {
 		err := direct(ctx, server)
 		if pooled(err) {
 			return fmt.Errorf("%w: %w", errPooler, err) // which no waiting cures
 		}
-		if err == nil || tell == nil || ctx.Err() != nil || classify(err) != db.Lost || untrusted(err) {
+		if err == nil || report == nil || ctx.Err() != nil || classify(err) != db.Lost || certificateUntrusted(err) {
 			return err
 		}
 		if unknownHost(err) && time.Since(began) >= nameWait {
 			return err
 		}
-		if time.Since(told) > toldEvery {
-			told = time.Now()
-			tell(err)
+		if time.Since(reported) > waitingLogInterval {
+			reported = time.Now()
+			report(err)
 		}
 		select {
 		case <-time.After(wait):
