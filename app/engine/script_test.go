@@ -521,7 +521,7 @@ func (s *stage) takeActivity(t *testing.T, d *datadriven.TestData, seq int64, by
 	}, l, s.now); !v.OK {
 		return fmt.Sprintf("not admitted: %s: %s\n", v.Reason, v.Text())
 	}
-	leased, told, isNew := LeaseActivity(a, sess, l, noFloor, s.now)
+	leased, told, isNew := LeaseActivity(a, sess, l, noWatermark, s.now)
 	s.run.Activities.Put(seq, leased)
 	out := fmt.Sprintf("attempt %d delivery %d", leased.Attempt, leased.Delivery)
 	if sess != nil {
@@ -542,7 +542,7 @@ func (s *stage) session(t *testing.T, d *datadriven.TestData, id, by string, epo
 	case "create":
 		l := Lessee{Worker: s.worker(by), Counted: true}
 		in = CreateSession{
-			Namespace: "default", Options: protocol.SessionOptions{SessionID: id}, Lessee: l, EpochWatermark: noFloor,
+			Namespace: "default", Options: protocol.SessionOptions{SessionID: id}, Lessee: l, EpochWatermark: noWatermark,
 			Outcome: &outcome,
 		}
 	case "renew":

@@ -152,7 +152,7 @@ func (s *Session) apply(n Numbers) {
 
 // SessionCounts holds the counts of a session that are derived from the rows of its tasks. They are not stored in the
 // session's row, so a step in a held session usually does not write that row. The transaction that locks the row counts
-// the tasks and updates the Tally during its decisions.
+// the tasks and updates the SessionCounts during its decisions.
 type SessionCounts struct {
 	Active        int           // attempts leased under the session's epoch
 	StaleAttempts map[int64]int // attempts leased under other epochs, by epoch: they count towards its limit

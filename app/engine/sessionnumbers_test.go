@@ -50,7 +50,7 @@ func TestNumbersHoldFromTheNextClaim(t *testing.T) {
 	outcome := ""
 	create := func(l Lessee, o protocol.SessionOptions) (SessionChange, error) {
 		return DecideSession(&s, CreateSession{
-			Namespace: "default", Options: o, Lessee: l, EpochWatermark: noFloor, Outcome: &outcome,
+			Namespace: "default", Options: o, Lessee: l, EpochWatermark: noWatermark, Outcome: &outcome,
 		}, now.Add(time.Second))
 	}
 	c, err := create(a, other)

@@ -121,7 +121,7 @@ func (w *wanderer) walk() {
 				w.step(&fresh)
 			}
 		case 1, 2, 3:
-			in = CreateSession{Namespace: "ns", Options: options, Lessee: lessee, EpochWatermark: noFloor, Outcome: new("")}
+			in = CreateSession{Namespace: "ns", Options: options, Lessee: lessee, EpochWatermark: noWatermark, Outcome: new("")}
 		case 4:
 			in = RenewSession{SessionHolder: holder}
 		case 5:
@@ -261,5 +261,5 @@ func texts[T ~string](list ...T) []string {
 	return all
 }
 
-// noFloor is the floor where clean-up removed nothing.
-func noFloor(string) int64 { return 0 }
+// noWatermark is the epoch watermark where clean-up removed nothing.
+func noWatermark(string) int64 { return 0 }

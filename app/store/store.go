@@ -231,7 +231,7 @@ type Writes struct {
 	// DropRoutingKeys removes routing keys that no queue had ready tasks of for a day. Claims then no longer search for
 	// them.
 	DropRoutingKeys bool
-	// EpochWatermarks raises the epoch floors of namespaces.
+	// EpochWatermarks raises the epoch watermarks of namespaces.
 	EpochWatermarks map[string]int64
 	// Unserved marks runs that no worker serves, or removes the mark. Runs that another app has locked, and deleted
 	// runs, are skipped.
@@ -325,14 +325,15 @@ type Leased struct {
 	Question *Question        // kinds query and update_validation
 	// the first task of the session's epoch that its holder sees: one whose delivery was undone does not count
 	IsNew           bool
-	SessionAcquired bool            // the lease claimed the session
-	Class           string          // its fairness class, where keys share its queue
-	Poller          int             // index into LeaseRequest.Pollers; of no meaning for a hand-over
-	Size            int64           // of the delivery, as it was subtracted from the poller's Bytes
-	Arguments       string          // blob; only when Known
-	Cached          bool            // Arguments is filled, and Events where the cache holds the history
-	Events          []history.Event // the last events up to Head.LastSeq, as far back as the cache holds them; nil: read them
-	Bytes           int             // of the payloads of Events
+	SessionAcquired bool   // the lease claimed the session
+	Class           string // its fairness class, where keys share its queue
+	Poller          int    // index into LeaseRequest.Pollers; of no meaning for a hand-over
+	Size            int64  // of the delivery, as it was subtracted from the poller's Bytes
+	Arguments       string // blob; only when Known
+	Cached          bool   // Arguments is filled, and Events where the cache holds the history
+	// Events are the last events up to Head.LastSeq, as far back as the cache holds them; nil: read them.
+	Events []history.Event
+	Bytes  int // of the payloads of Events
 }
 
 // Dispatcher is called by the committer, on the committer's goroutine; its methods must not block.

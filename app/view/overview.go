@@ -69,7 +69,7 @@ func (v *View) Overview(ctx context.Context, ns string) (protocol.Overview, erro
 // callers share one count.
 func (v *View) ExactOverview(ctx context.Context, ns string) (protocol.Overview, error) {
 	ns = transaction.NamespaceOrDefault(ns)
-	o, err := v.tallies.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (protocol.Overview, error) {
+	o, err := v.exactOverviews.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (protocol.Overview, error) {
 		look, err := v.queueLook(ctx, ns)
 		if err != nil {
 			return protocol.Overview{}, err

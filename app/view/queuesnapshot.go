@@ -121,7 +121,7 @@ func (g *queueSnapshot) state(name string) protocol.QueueState {
 		v.Promoted = &id
 	}
 	t := &v.Stats
-	t.Workflow, t.Activity, t.Query = g.tally(name, protocol.KindWorkflow), g.tally(name, protocol.KindActivity),
+	t.Workflow, t.Activity, t.Query = g.countsOf(name, protocol.KindWorkflow), g.countsOf(name, protocol.KindActivity),
 		g.queries[name]
 	t.Backlog = t.Workflow.Ready + t.Activity.Ready
 	oldest := t.Workflow.OldestReady
@@ -143,8 +143,8 @@ func (g *queueSnapshot) state(name string) protocol.QueueState {
 	return v
 }
 
-// tally returns the task counts of a queue and kind; a missing entry returns zeros.
-func (g *queueSnapshot) tally(name string, kind protocol.TaskKind) protocol.TaskTally {
+// countsOf returns the task counts of a queue and kind; a missing entry returns zeros.
+func (g *queueSnapshot) countsOf(name string, kind protocol.TaskKind) protocol.TaskTally {
 	s := g.stats[name][kind]
 	return protocol.TaskTally{
 		Ready: s.Ready, Leased: s.Leased, Expired: s.Expired, Delayed: s.Delayed, OldestReady: s.OldestReady,

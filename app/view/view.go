@@ -27,7 +27,7 @@ type View struct {
 
 	overviews       shared[protocol.Overview]
 	runCounts       shared[protocol.RunCounts]
-	tallies         shared[protocol.Overview]
+	exactOverviews  shared[protocol.Overview]
 	sessionsCounted shared[map[protocol.SessionStatus]int]
 	queues          shared[queueLook] // by namespace; "" is all of them
 	orders          shared[protocol.QueueOrder]
@@ -83,7 +83,7 @@ func New(s reads, o Options) *View {
 		store: s, workers: o.Workers, opt: o, started: time.Now(),
 		overviews: shared[protocol.Overview]{pace: leisurely}, runCounts: shared[protocol.RunCounts]{pace: leisurely},
 		sessionsCounted: shared[map[protocol.SessionStatus]int]{pace: promptly},
-		tallies:         shared[protocol.Overview]{pace: promptly}, queues: shared[queueLook]{pace: promptly},
+		exactOverviews:  shared[protocol.Overview]{pace: promptly}, queues: shared[queueLook]{pace: promptly},
 		orders: shared[protocol.QueueOrder]{pace: promptly},
 	}
 }

@@ -485,7 +485,8 @@ func (e *Evictor) yield(ctx context.Context, s *engine.Session, take bool) (yiel
 	key, owner := s.Key(), engine.WorkerKey{Namespace: s.Namespace, ID: s.Owner}
 	v, err := transaction.Commit[yielding](ctx, e.store, store.Transaction{
 		Needs: store.Keys{
-			Sessions: []engine.SessionKey{key}, RecentActivity: true, ExactActivity: true, Workers: []engine.WorkerKey{owner}, Holdings: true,
+			Sessions: []engine.SessionKey{key}, RecentActivity: true, ExactActivity: true,
+			Workers: []engine.WorkerKey{owner}, Holdings: true,
 		},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			row, w := rows.Session(key), rows.Worker(owner)

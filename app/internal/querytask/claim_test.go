@@ -256,10 +256,10 @@ func TestALineOfQuestionsIsFullOnce(t *testing.T) {
 			t.Errorf("once there is room: %v", got.err)
 		default:
 		}
-		tally, err := p.Count(t.Context(), "default", protocol.KindQuery)
+		counts, err := p.Count(t.Context(), "default", protocol.KindQuery)
 		want := protocol.QueryTally{Ready: protocol.MaxPendingQuestions, Leased: 1}
-		if err != nil || tally["main"] != want {
-			t.Errorf("counted are %+v, %v", tally, err)
+		if err != nil || counts["main"] != want {
+			t.Errorf("counted are %+v, %v", counts, err)
 		}
 	})
 }

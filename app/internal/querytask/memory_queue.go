@@ -133,20 +133,20 @@ func (m *memoryQueue) count(
 ) (map[string]protocol.QueryTally, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	tally := map[string]protocol.QueryTally{}
+	counts := map[string]protocol.QueryTally{}
 	for _, l := range m.all {
 		if l.Namespace != namespace || l.Kind != kind || l.Over {
 			continue
 		}
-		t := tally[l.Queue]
+		t := counts[l.Queue]
 		if l.Owner == "" {
 			t.Ready++
 		} else {
 			t.Leased++
 		}
-		tally[l.Queue] = t
+		counts[l.Queue] = t
 	}
-	return tally, nil
+	return counts, nil
 }
 
 func (m *memoryQueue) remove(_ context.Context, id string) error {

@@ -31,7 +31,7 @@ func testSessions(t *testing.T, s Suite) {
 		{"sessions of one worker are independent (25)", independent},
 		{"the activity cap keeps the order (27, 28)", activityCap},
 		{"a fence never repeats (29, 34)", fenceRises},
-		{"a row's epoch outlasts it in the batch that removes it", floorAtOnce},
+		{"a row's epoch outlasts it in the batch that removes it", watermarkInSameBatch},
 		{"hand-back and lapse keep the session (30, 31, 32)", attemptsApart},
 		{"a released session goes to the next at once", released},
 		{"a restarted holder has its session at once", restarted},
@@ -327,12 +327,12 @@ func activityCap(w *Fixture) {
 	}
 }
 
-func floorAtOnce(w *Fixture) {
+func watermarkInSameBatch(w *Fixture) {
 	a := w.Worker("a")
 	w.flow("s")
 	w.Finish(w.act(a))
 	k := engine.SessionKey{Namespace: Namespace, ID: "s"}
-	var removed, floor int64
+	var removed, watermark int64
 	errs := w.together(
 		store.Transaction{
 			Needs: store.Keys{Sessions: []engine.SessionKey{k}},
@@ -343,12 +343,12 @@ func floorAtOnce(w *Fixture) {
 			},
 		},
 		store.Transaction{Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
-			floor = rows.EpochWatermark(Namespace)
+			watermark = rows.EpochWatermark(Namespace)
 			return store.Writes{}, errNo
 		}},
 	)
-	if errs[0] != nil || removed == 0 || floor != removed {
-		w.T.Fatalf("the floor is %d behind the removal of epoch %d (%v)", floor, removed, errs[0])
+	if errs[0] != nil || removed == 0 || watermark != removed {
+		w.T.Fatalf("the watermark is %d behind the removal of epoch %d (%v)", watermark, removed, errs[0])
 	}
 }
 

@@ -88,7 +88,7 @@ type batch struct {
 	usage           map[string]engine.Usage // changes of this batch in the usage of namespaces
 	moves           []store.SessionMove
 	timelineWritten int                       // how many of the moves were written
-	leaseExpiredOf  map[engine.WorkerKey]bool // leases of theirs ran out, or they reconnected
+	expiredWorkers  map[engine.WorkerKey]bool // leases of theirs ran out, or they reconnected
 	deregistered    []store.Process           // their registrations end with this batch
 	drainChanged    []store.Process           // that they drain, or the opposite
 	due             history.Time
@@ -173,7 +173,8 @@ type session struct {
 // changed reports whether what was decided about a session has to be written. Counts that only its tasks hold have
 // not.
 func (s *session) changed(routingWord string) bool {
-	return s.row == nil || routingWord != s.routingWord || s.DueAt().Micros() != s.due || s.row != s.Session && !s.Session.Same(s.row)
+	return s.row == nil || routingWord != s.routingWord || s.DueAt().Micros() != s.due ||
+		s.row != s.Session && !s.Session.Same(s.row)
 }
 
 // upToDate reports whether the stored row and the routes of the ready tasks are up to date.
@@ -311,7 +312,7 @@ func (b *batch) opening() []*db.Call {
 }
 
 // Workflow, Run, Session, ChainSessions, Worker, Holding, Receipt and Token make a batch the store.Rows of its changes;
-// EpochWatermark is in floor.go.
+// EpochWatermark is in epoch_watermark.go.
 
 func (b *batch) Workflow(k engine.WorkflowKey) *engine.Workflow {
 	if w := b.workflows[k]; w != nil {

@@ -16,7 +16,7 @@ type lru[K comparable, V any] struct {
 	head     entry[K, V] // ring: head.next is the newest
 	weight   int
 	capacity int
-	rounds   int // see fade.go
+	rounds   int // see evict.go
 }
 
 type entry[K comparable, V any] struct {

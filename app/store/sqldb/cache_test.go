@@ -122,12 +122,12 @@ func TestTheHeadOfARunIsForgottenWhenTheRunIsWritten(t *testing.T) {
 	}
 }
 
-// Unused entries of every cache are evicted, and not only when a new entry needs room: no list is missing from fades.
+// Unused entries of every cache are evicted, and not only when a new entry needs room: no list is missing from evictables.
 func TestEveryListThatCanBeReadAgainFades(t *testing.T) {
 	s := &Store{cache: newCache(mostHistory), memory: newMemory()}
-	fades := map[uintptr]bool{reflect.ValueOf(s.cache.workers).Pointer(): true} // by design
+	evicted := map[uintptr]bool{reflect.ValueOf(s.cache.workers).Pointer(): true} // by design
 	for _, f := range s.evictables() {
-		fades[reflect.ValueOf(f).Pointer()] = true
+		evicted[reflect.ValueOf(f).Pointer()] = true
 	}
 	lists := 0
 	for _, v := range []reflect.Value{reflect.ValueOf(s.cache).Elem(), reflect.ValueOf(s.memory).Elem()} {
@@ -136,12 +136,12 @@ func TestEveryListThatCanBeReadAgainFades(t *testing.T) {
 			if f.Type.Kind() != reflect.Pointer || !strings.HasPrefix(f.Type.Elem().Name(), "lru[") {
 				continue
 			}
-			if lists++; !fades[v.Field(i).Pointer()] {
-				t.Errorf("%s.%s does not fade", v.Type().Name(), f.Name)
+			if lists++; !evicted[v.Field(i).Pointer()] {
+				t.Errorf("%s.%s is not evicted", v.Type().Name(), f.Name)
 			}
 		}
 	}
-	if lists != len(fades) {
-		t.Errorf("%d lists, %d that fade", lists, len(fades))
+	if lists != len(evicted) {
+		t.Errorf("%d lists, %d that are evicted", lists, len(evicted))
 	}
 }

@@ -168,13 +168,13 @@ func (b *batch) workerOfLostLease(r *run, seq int64) string {
 // before the batch offers tasks. A task that a paused worker lost must not be delivered to one of that worker's open
 // polls, and no task may be delivered to a poll on a connection that broke without this app's knowledge.
 func (b *batch) leaseExpired(k engine.WorkerKey) {
-	if k.ID == "" || b.leaseExpiredOf[k] {
+	if k.ID == "" || b.expiredWorkers[k] {
 		return
 	}
-	if b.leaseExpiredOf == nil {
-		b.leaseExpiredOf = map[engine.WorkerKey]bool{}
+	if b.expiredWorkers == nil {
+		b.expiredWorkers = map[engine.WorkerKey]bool{}
 	}
-	b.leaseExpiredOf[k] = true
+	b.expiredWorkers[k] = true
 	if b.s.cfg.Dispatch != nil {
 		b.s.cfg.Dispatch.LeaseExpired(k)
 	}

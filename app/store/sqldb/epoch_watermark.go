@@ -4,12 +4,12 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/db"
 )
 
-// Clean-up removes the rows of ended sessions. For each namespace, the highest removed epoch stays stored as a floor. A
-// new epoch is above it, so that no epoch is used twice, whatever the clock reads. Only acquisitions read the floor; a
+// Clean-up removes the rows of ended sessions. For each namespace, the highest removed epoch stays stored as a watermark. A
+// new epoch is above it, so that no epoch is used twice, whatever the clock reads. Only acquisitions read the watermark; a
 // step in a held session does not.
 
 // EpochWatermark returns the highest removed epoch of the namespace, including removals by this batch. It is read on
-// first use: a floor only rises, so a later value is correct. If it cannot be read, the batch is not committed.
+// first use: a watermark only rises, so a later value is correct. If it cannot be read, the batch is not committed.
 func (b *batch) EpochWatermark(namespace string) int64 {
 	if b.watermarks == nil {
 		b.loadWatermarks()
@@ -17,7 +17,7 @@ func (b *batch) EpochWatermark(namespace string) int64 {
 	return max(b.watermarks[namespace], b.raisedWatermarks[namespace])
 }
 
-// loadWatermarks reads all floors, a row a namespace.
+// loadWatermarks reads the watermarks of all namespaces.
 func (b *batch) loadWatermarks() {
 	if !b.s.cfg.Dialect.Shared && b.s.cache.watermarks != nil {
 		b.watermarks = b.s.cache.watermarks
@@ -33,7 +33,7 @@ func (b *batch) loadWatermarks() {
 	}
 }
 
-// raiseWatermark raises the floor of a namespace, as to the epoch of a session whose row this batch removes.
+// raiseWatermark raises the watermark of a namespace to the epoch of a session whose row this batch removes.
 func (b *batch) raiseWatermark(namespace string, epoch int64) {
 	b.flush.watermarks[namespace] = max(b.flush.watermarks[namespace], epoch)
 	if b.raisedWatermarks == nil {

@@ -19,7 +19,7 @@ const (
 	evictionPause = 5 * time.Millisecond
 )
 
-// evictable is a list whose entries fade.
+// evictable is a list whose unused entries are evicted.
 type evictable interface {
 	nextRound()          // begins a round
 	evict(most int) bool // evicts entries that were not used in the last round, and reports whether there are more

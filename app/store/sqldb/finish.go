@@ -159,10 +159,11 @@ func (b *batch) sendNotices(c store.Changed, fairnessChanged bool) {
 	}
 	ended := slices.DeleteFunc(slices.Clone(c.Moves), func(m store.SessionMove) bool { return !m.Ends() })
 	some := len(c.Runs) > 0 || len(b.backlog) > 0 || len(b.hidden) > 0 || len(ended) > 0 || len(b.deregistered) > 0 ||
-		len(b.drainChanged) > 0 || len(b.leaseExpiredOf) > 0 || len(c.Tokens) > 0
+		len(b.drainChanged) > 0 || len(b.expiredWorkers) > 0 || len(c.Tokens) > 0
 	if b.s.cfg.Notify != nil && (some || fairnessChanged) {
 		n := Notice{
-			Runs: c.Runs, Ended: ended, FairnessChanged: fairnessChanged, Expired: slices.Collect(maps.Keys(b.leaseExpiredOf)), Superseded: b.deregistered,
+			Runs: c.Runs, Ended: ended, FairnessChanged: fairnessChanged,
+			Expired: slices.Collect(maps.Keys(b.expiredWorkers)), Superseded: b.deregistered,
 			DrainChanged: b.drainChanged, Tokens: c.Tokens,
 		}
 		for q := range b.backlog {

@@ -415,7 +415,7 @@ func (b *batch) gatherRest() ([]*db.Call, error) {
 	st := b.s.st
 	workflows, fresh := db.NewRowset(record.Workflows.Columns), db.NewRowset(record.Workflows.Columns)
 	workers, goneWorkers := db.NewRowset(record.Workers.Columns), db.NewRowset(record.Workers.Key())
-	tokens, goneTokens, floors := db.NewRowset(record.Tokens.Columns), db.NewRowset(record.Tokens.Key()),
+	tokens, goneTokens, watermarks := db.NewRowset(record.Tokens.Columns), db.NewRowset(record.Tokens.Key()),
 		db.NewRowset(record.Epochs.Columns)
 	routingKeys := db.NewRowset(record.RoutingKeys.Columns)
 	// A workflow ID that was assumed to be free and is not written was decided on without reading its row. The batch is
@@ -459,7 +459,7 @@ func (b *batch) gatherRest() ([]*db.Call, error) {
 		record.AddReceipt(receipts, c)
 	}
 	for _, ns := range slices.Sorted(maps.Keys(b.flush.watermarks)) {
-		floors.S(ns).I(b.flush.watermarks[ns])
+		watermarks.S(ns).I(b.flush.watermarks[ns])
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(b.routingKeys), func(x, y queueRoutingKey) int {
 		return cmp.Or(x.QueueKey.compare(y.QueueKey), cmp.Compare(x.text, y.text))
@@ -489,12 +489,12 @@ func (b *batch) gatherRest() ([]*db.Call, error) {
 		calls = append(calls, w.w.Calls(w.r)...)
 	}
 	// Rows that batches of several apps may add at the same time. A row that does not exist yet cannot be locked,
-	// so one app would wait for the end of the other's batch. They are written ahead instead, see ahead.
-	grown := append(st.putEpochs.Calls(floors), b.gatherUnusedRoutingKeys()...)
-	grown = append(grown, st.addRoutingKeys.Calls(routingKeys)...)
+	// so one app would wait for the end of the other's batch. They are written ahead instead, see writeAhead.
+	aheadCalls := append(st.putEpochs.Calls(watermarks), b.gatherUnusedRoutingKeys()...)
+	aheadCalls = append(aheadCalls, st.addRoutingKeys.Calls(routingKeys)...)
 	if b.s.cfg.Dialect.Shared {
-		b.aheadCalls = append(b.aheadCalls, grown...)
+		b.aheadCalls = append(b.aheadCalls, aheadCalls...)
 		return calls, nil
 	}
-	return append(calls, grown...), nil
+	return append(calls, aheadCalls...), nil
 }

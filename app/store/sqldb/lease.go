@@ -513,7 +513,8 @@ func (b *batch) pollerFor(
 	requirements.Queue = settings
 	suspect := row.SuspicionOf(t.seq)
 	may := func(i int) bool {
-		return b.mayHold(suspect, r.Pollers[i].Lessee.Worker, holds) && engine.Admits(requirements, b.lessee(r, i, held), b.now)
+		return b.mayHold(suspect, r.Pollers[i].Lessee.Worker, holds) &&
+			engine.Admits(requirements, b.lessee(r, i, held), b.now)
 	}
 	if s := requirements.Session; s != nil && s.Open { // its holder first: there it is warm
 		for i := range r.Pollers {

@@ -20,7 +20,7 @@ import (
 // also of other builds. Open tasks of a run are only ever written together with the run's row, except that a claim
 // leases a task without writing the run. As long as that row is unchanged, nothing else can happen to its tasks, so an
 // equal number of ready tasks proves that none was leased. For a session, only the number of its tasks matters (see
-// tally.go), so the guards count them.
+// session_counts.go), so the guards count them.
 //
 // A batch that reads its rows in a separate round trip also compares versions: of runs with an unchanged version it
 // reads only the version.
@@ -275,7 +275,8 @@ func (s *Store) plain(r *store.LeaseRequest) bool {
 // recallNeeds adds the rows of a change to the batch. Workers are never cached: the number of their sessions matters,
 // which is counted over rows that other processes write.
 func (b *batch) recallNeeds(n *store.Keys) bool {
-	if n.RecentActivity || len(n.Workers)+len(n.Receipts)+len(n.Tokens)+len(n.Namespaces)+len(n.Schedules)+len(n.Queues) > 0 {
+	if n.RecentActivity ||
+		len(n.Workers)+len(n.Receipts)+len(n.Tokens)+len(n.Namespaces)+len(n.Schedules)+len(n.Queues) > 0 {
 		return false
 	}
 	for _, k := range n.Sessions {

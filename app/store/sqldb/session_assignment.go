@@ -52,7 +52,8 @@ func (b *batch) reserve(o store.Offer, f *sessionAssignment) (store.Reservation,
 
 // deregisters reports whether the registration of this process ends with this batch.
 func (b *batch) deregisters(w *engine.Worker) bool {
-	return len(b.deregistered) > 0 && slices.Contains(b.deregistered, store.Process{Worker: w.Key(), Incarnation: w.Incarnation})
+	return len(b.deregistered) > 0 &&
+		slices.Contains(b.deregistered, store.Process{Worker: w.Key(), Incarnation: w.Incarnation})
 }
 
 // countedWorker returns a worker's row with its held sessions loaded, or nil if the row does not exist or is locked.

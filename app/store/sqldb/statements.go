@@ -81,7 +81,7 @@ func newStatements(d db.Dialect) *statements {
 		commit:          &db.Stmt{SQL: "COMMIT", Control: true},
 		owners:          &db.Stmt{SQL: d.Probe(record.Runs.Key(), "t.run_id, t.namespace, t.workflow_id", "runs", "", "")},
 		opens:           &db.Stmt{SQL: record.OpenRows(d)},
-		sessionCounts:   &db.Stmt{SQL: record.Tallies(d, false)},
+		sessionCounts:   &db.Stmt{SQL: record.CountTasks(d, false)},
 		lastEnded:       &db.Stmt{SQL: record.LastEnded(d)},
 		leasedIn:        &db.Stmt{SQL: leasedBy},
 		openIn:          &db.Stmt{SQL: record.OpenIn(d, "t.run_id, t.seq, t.body")},

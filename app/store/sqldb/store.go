@@ -97,9 +97,10 @@ type Notice struct {
 	Queues  []QueueKey
 	Runs    []store.RunChange
 	// Superseded are processes whose worker's registration went to another, or away.
-	Superseded      []store.Process
-	DrainChanged    []store.Process // processes that reported that they drain, or no longer drain
-	FairnessChanged bool            // tasks of a queue have ranks from now on; changed settings are notified by their commit
+	Superseded   []store.Process
+	DrainChanged []store.Process // processes that reported that they drain, or no longer drain
+	// FairnessChanged: tasks of a queue have ranks from now on. Changed settings are notified by their commit.
+	FairnessChanged bool
 	// Answers are questions that were answered; they come alone.
 	Answers []string
 	Tokens  []string // that were made, changed or dropped
@@ -233,7 +234,7 @@ type pending struct {
 
 	ready, readied int // range of the tasks that it made ready in its batch
 
-	deferredSince time.Time // when it was set aside first; zero: it was not
+	deferredSince time.Time // when it was deferred first; zero: it was not
 	retryAt       time.Time // when it is tried next
 	retries       int
 	separately    bool // tried alone: the locked row is not known

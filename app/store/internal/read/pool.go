@@ -85,7 +85,7 @@ func newStatements(d db.Dialect) statements {
 			record.Runs.Key(), "t."+strings.Join(record.Runs.Names(), ", t."), "runs", "t.status = 'running'", "",
 		),
 		arguments: record.RowsOf(d),
-		tasksIn:   record.Tallies(d, true),
+		tasksIn:   record.CountTasks(d, true),
 		listIn: "SELECT run_id, seq, body FROM (" +
 			record.OpenIn(d, "t.run_id, t.seq, t.body, t.owner, t.priority, t.ready_at") +
 			") AS t ORDER BY CASE WHEN owner IS NULL THEN 1 ELSE 0 END, priority, ready_at, run_id, seq LIMIT ",

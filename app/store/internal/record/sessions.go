@@ -44,8 +44,8 @@ func leasedOf(d db.Dialect, columns string) string {
 		in)
 }
 
-// Tallies counts the ready tasks of sessions, and lists what is leased in them: by its epoch, or with bodies whole.
-func Tallies(d db.Dialect, bodies bool) string {
+// CountTasks counts the ready tasks of sessions, and lists what is leased in them: by its epoch, or with bodies whole.
+func CountTasks(d db.Dialect, bodies bool) string {
 	key := []db.Column{db.Text("namespace"), db.Text("session_id")}
 	epoch, most := "coalesce(json_extract(t.body, '$.epoch'), 0)", ""
 	if d.Shared {
