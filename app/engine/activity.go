@@ -90,7 +90,8 @@ func (a *Activity) outcome() history.Attempt {
 
 // endActivity removes the activity from its session's counts, because it ends or is retried. by is true if its holder
 // reported: this resets the session's idle timeout if the holder still owns the session under the same epoch and the
-// lease is valid. An attempt of an earlier epoch counts among the stale attempts, since it still runs at a former holder.
+// lease is valid. An attempt of an earlier epoch counts among the stale attempts, since it still runs at a former
+// holder.
 func (st *step) endActivity(a Activity, by bool) {
 	if a.SessionID == "" {
 		return

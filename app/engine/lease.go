@@ -66,9 +66,9 @@ type EpochWatermark func(namespace string) int64
 
 // LeaseActivity leases a ready activity, and acquires its session or renews its idle timeout in the same step: with two
 // steps, a worker could hold the task and lose the race for its session. s is nil for an activity without a session,
-// else the caller's copy of the session, which is changed; watermark is called if the lease acquires it. The caller must
-// have called Admit. The other results are the new entries of the session's timeline, and whether the lease acquired
-// the session.
+// else the caller's copy of the session, which is changed; watermark is called if the lease acquires it. The caller
+// must have called Admit. The other results are the new entries of the session's timeline, and whether the lease
+// acquired the session.
 func LeaseActivity(
 	a Activity, s *Session, l Lessee, watermark EpochWatermark, now time.Time,
 ) (_ Activity, timeline []protocol.SessionEvent, claimed bool) {

@@ -122,7 +122,8 @@ func TestTheHeadOfARunIsForgottenWhenTheRunIsWritten(t *testing.T) {
 	}
 }
 
-// Unused entries of every cache are evicted, and not only when a new entry needs room: no list is missing from evictables.
+// Unused entries of every cache are evicted, and not only when a new entry needs room: no list is missing from
+// evictables.
 func TestEveryListThatCanBeReadAgainFades(t *testing.T) {
 	s := &Store{cache: newCache(mostHistory), memory: newMemory()}
 	evicted := map[uintptr]bool{reflect.ValueOf(s.cache.workers).Pointer(): true} // by design
