@@ -224,10 +224,10 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 // by the caller once done is closed.
 type pending struct {
 	transaction *store.Transaction
-	lease      *store.LeaseRequest
-	callerGone <-chan struct{} // of a claim: closed when its caller no longer waits
-	must       bool            // the batch is written, whether the change changes anything or not
-	done       chan struct{}   // closed when the fields below are final
+	lease       *store.LeaseRequest
+	callerGone  <-chan struct{} // of a claim: closed when its caller no longer waits
+	must        bool            // the batch is written, whether the change changes anything or not
+	done        chan struct{}   // closed when the fields below are final
 
 	rank   int64 // among the changes of all classes
 	ranked bool  // it has waited for an earlier batch
