@@ -158,8 +158,8 @@ type Keys struct {
 	Activities []int64
 	AllTasks   bool // the sessions of all open activities of Runs: for a step that may end them all
 	Sessions   []engine.SessionKey
-	// SkipLocked lets the transaction proceed without those Sessions that another app has locked; Rows.SkippedLocked reports
-	// them.
+	// SkipLocked lets the transaction proceed without those Sessions that another app has locked; Rows.SkippedLocked
+	// reports them.
 	SkipLocked     bool
 	RecentActivity bool // also the last activity of the holders of Sessions, if their rows do not show it
 	ExactActivity  bool // with Lately: whatever their rows show
