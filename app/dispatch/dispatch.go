@@ -72,7 +72,7 @@ type Dispatch struct {
 	stop context.CancelFunc
 
 	mu         sync.Mutex // guards all below, and everything in lines, waiters and workers
-	leaser   TaskLeaser
+	leaser     TaskLeaser
 	back       func([]store.Leased)
 	sticky     func(run string) []store.Process
 	gone       []func(store.Process)

@@ -28,7 +28,7 @@ type batch struct {
 	runs             map[string]*run
 	sessions         map[engine.SessionKey]*session
 	workflows        map[engine.WorkflowKey]*workflow
-	inherited map[engine.InheritedKey]*inheritedRow
+	inherited        map[engine.InheritedKey]*inheritedRow
 	workers          map[engine.WorkerKey]*worker
 	holding          map[engine.WorkerKey][]holding // as stored
 	receipts         map[store.ReceiptKey]*store.Receipt
