@@ -146,7 +146,8 @@ func TestBodiesAreReadOnlyAsJSONAndOnlyToTheirLimit(t *testing.T) {
 }
 
 func TestLargeAnswersAreCompressedForThoseWhoAcceptIt(t *testing.T) {
-	large := []byte(`{"text":"` + strings.Repeat("abc ", 500) + `"}`)
+	large := []byte(`{"text":"` + strings.Repeat("abc ", 4000) + `"}`)
+	medium := []byte(`{"text":"` + strings.Repeat("abc ", 3000) + `"}`)
 	for _, c := range []struct {
 		accept string
 		body   []byte
@@ -158,6 +159,7 @@ func TestLargeAnswersAreCompressedForThoseWhoAcceptIt(t *testing.T) {
 		{"", large, false},
 		{"gzip;q=0", large, false},
 		{"br", large, false},
+		{"gzip", medium, false},
 		{"gzip", []byte(`{}`), false},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
