@@ -121,7 +121,7 @@ func (c *Client) request(ctx context.Context, method, to string, in, out any) er
 	}
 	defer answer.Body.Close()
 	c.heard.Store(true)
-	raw, err := httpjson.Whole(io.LimitReader(answer.Body, maxAnswer), answer.ContentLength)
+	raw, err := httpjson.ReadAll(io.LimitReader(answer.Body, maxAnswer), answer.ContentLength)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func base(to string, u *url.URL) string { return strings.TrimSuffix(to, u.Reques
 // answers every 404 with JSON.
 func refusal(base string, answer *http.Response, raw []byte) error {
 	status := answer.Status
-	said := struct {
+	body := struct {
 		protocol.ErrorBody
 		Outcome  string `json:"outcome"`
 		Hint     string `json:"hint"` // for callers that build paths themselves; the message repeats it
@@ -170,20 +170,20 @@ func refusal(base string, answer *http.Response, raw []byte) error {
 			Operation string `json:"operation"`
 		} `json:"control_plane"`
 	}{ErrorBody: protocol.ErrorBody{Reason: protocol.Reason(status), Message: strings.TrimSpace(string(raw))}}
-	if json.Unmarshal(raw, &said) != nil && answer.StatusCode == http.StatusNotFound {
-		said.Message = fmt.Sprintf(notAnApp, mask.URL(base))
+	if json.Unmarshal(raw, &body) != nil && answer.StatusCode == http.StatusNotFound {
+		body.Message = fmt.Sprintf(notAnApp, mask.URL(base))
 	}
 	doubt := ""
 	switch {
-	case said.Outcome != "unknown":
-	case (said.Plane.Operation == "start" || said.Plane.Operation == "") && said.Workflow != "":
-		doubt = "; it is unknown whether the run was started: repeating the request with workflow ID " + said.Workflow +
+	case body.Outcome != "unknown":
+	case (body.Plane.Operation == "start" || body.Plane.Operation == "") && body.Workflow != "":
+		doubt = "; it is unknown whether the run was started: repeating the request with workflow ID " + body.Workflow +
 			" is safe and starts no second run"
 	default:
 		doubt = "; it is unknown whether the request was executed: check before you repeat it"
 	}
-	message := strings.TrimSuffix(said.Message, "; "+said.Hint)
-	return &protocol.Error{Reason: said.Reason, Message: message + doubt, Fields: said.Fields}
+	message := strings.TrimSuffix(body.Message, "; "+body.Hint)
+	return &protocol.Error{Reason: body.Reason, Message: message + doubt, Fields: body.Fields}
 }
 
 // UnreachableError reports that no app responded: the request was not received.

@@ -61,12 +61,12 @@ type Workflow struct {
 }
 
 // path returns the path of the workflow below root.
-func (w *Workflow) path(root, rest string) string {
+func (w *Workflow) path(root, suffix string) string {
 	p := root + "/workflows/" + url.PathEscape(w.ID)
 	if w.RunID != "" {
 		p += "/runs/" + url.PathEscape(w.RunID)
 	}
-	return p + rest
+	return p + suffix
 }
 
 // check rejects names that no run can have.
@@ -86,32 +86,32 @@ func (w *Workflow) Describe(ctx context.Context) (v protocol.RunView, err error)
 	return v, w.call(ctx, http.MethodGet, w.path("/api", ""), nil, &v)
 }
 
-// away is the time for which [Workflow.Wait] retries while no app responds.
-const away = time.Minute
+// retryTime is the time for which [Workflow.Wait] retries while no app responds.
+const retryTime = time.Minute
 
 // Wait waits until the run and all runs that it continues as have closed, and returns the last of them without its
 // input, which Describe returns. If no app responds, Wait retries for a minute; this does not affect the run.
 func (w *Workflow) Wait(ctx context.Context) (v protocol.RunView, err error) {
-	var gone time.Time // no app has answered since; zero while one does
+	var unreachableSince time.Time // no app has answered since; zero while one does
 	for {
-		again := time.After(time.Second) // an app that is stopping responds at once
+		nextTry := time.After(time.Second) // an app that is stopping responds at once
 		err = w.call(ctx, http.MethodGet, w.path("/api/sojourn", "/result?wait_seconds=60"), nil, &v)
-		var nobody *UnreachableError
+		var unreachable *UnreachableError
 		switch {
 		case err == nil && v.Terminal:
 			return v, nil
 		case err == nil:
-			gone = time.Time{}
+			unreachableSince = time.Time{}
 		case ctx.Err() != nil, protocol.ReasonOf(err) != "",
-			errors.As(err, &nobody) && !w.client.heard.Load() && gone.IsZero(): // the URL may be wrong
+			errors.As(err, &unreachable) && !w.client.heard.Load() && unreachableSince.IsZero(): // the URL may be wrong
 			return v, err
-		case gone.IsZero():
-			gone = time.Now()
-		case time.Since(gone) >= away:
-			return v, fmt.Errorf("%w, for %s now", err, time.Since(gone).Truncate(time.Second))
+		case unreachableSince.IsZero():
+			unreachableSince = time.Now()
+		case time.Since(unreachableSince) >= retryTime:
+			return v, fmt.Errorf("%w, for %s now", err, time.Since(unreachableSince).Truncate(time.Second))
 		}
 		select {
-		case <-again:
+		case <-nextTry:
 		case <-ctx.Done():
 			return v, context.Cause(ctx)
 		}

@@ -17,8 +17,8 @@ type Handlers struct {
 	LeftOut []sandbox.Omission
 }
 
-// mostLeftOut is the maximum number of ignored files in a log line.
-const mostLeftOut = 5
+// maxListedOmissions is the maximum number of ignored files in a log line.
+const maxListedOmissions = 5
 
 // runtimeNames are display names of languages.
 var runtimeNames = map[string]string{sandbox.RuntimeNode: "Node", sandbox.RuntimePython: "Python"}
@@ -29,11 +29,11 @@ var programNames = map[string]string{sandbox.RuntimeNode: "node", sandbox.Runtim
 // FindHandlers finds the handlers in dir. Their names must not be registered, except as examples. Handlers without an
 // interpreter in runtimes are left out.
 func FindHandlers(dir string, r *Registry, runtimes map[string]string) (Handlers, error) {
-	found, left, err := sandbox.Discover(dir)
+	found, omitted, err := sandbox.Discover(dir)
 	if err != nil {
 		return Handlers{}, fmt.Errorf("worker: %w", err)
 	}
-	h := Handlers{LeftOut: left}
+	h := Handlers{LeftOut: omitted}
 	for _, d := range found {
 		if _, taken := r.FindActivity(d.Name); taken && !r.examples[d.Name] {
 			return h, fmt.Errorf(
@@ -70,11 +70,11 @@ func (h Handlers) String() string {
 		return text
 	}
 	var out []string
-	for _, o := range h.LeftOut[:min(len(h.LeftOut), mostLeftOut)] {
+	for _, o := range h.LeftOut[:min(len(h.LeftOut), maxListedOmissions)] {
 		out = append(out, fmt.Sprintf("%s (%s)", o.Path, o.Why))
 	}
 	text += ", left out: " + strings.Join(out, ", ")
-	if more := len(h.LeftOut) - mostLeftOut; more > 0 {
+	if more := len(h.LeftOut) - maxListedOmissions; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text

@@ -14,32 +14,32 @@ import (
 // busyLimit is the initial limit for workflow code that runs without a call into package workflow.
 const busyLimit = 30 * time.Second
 
-// glance is the interval of checks for running workflow code.
-const glance = 250 * time.Millisecond
+// checkInterval is the interval of checks for running workflow code.
+const checkInterval = 250 * time.Millisecond
 
 // watch has the workflow code that is running. It is nil in real time, where the worker detects loops.
 type watch struct {
-	mu    sync.Mutex // guards the fields below
-	turns map[*turn]struct{}
-	limit time.Duration // 0: none
-	gave  bool          // the test failed because its code loops, and was abandoned
+	mu        sync.Mutex // guards the fields below
+	turns     map[*branchRun]struct{}
+	limit     time.Duration // 0: none
+	abandoned bool          // the test failed because its code loops, and was abandoned
 }
 
-// turn is an execution of workflow code until it blocks.
-type turn struct {
+// branchRun is an execution of workflow code until it blocks.
+type branchRun struct {
 	run   workflow.RunInfo
 	stack func() string
 	seen  time.Duration // running time, counted in glances: a process stopped in a debugger counts none
 }
 
-func newWatch() *watch { return &watch{turns: map[*turn]struct{}{}, limit: busyLimit} }
+func newWatch() *watch { return &watch{turns: map[*branchRun]struct{}{}, limit: busyLimit} }
 
-// turn registers running workflow code. The caller calls over when the code blocks or ends.
-func (w *watch) turn(run workflow.RunInfo, stack func() string) (over func()) {
+// registerRun registers running workflow code. The caller calls over when the code blocks or ends.
+func (w *watch) registerRun(run workflow.RunInfo, stack func() string) (done func()) {
 	if w == nil {
 		return func() {}
 	}
-	one := &turn{run: run, stack: stack}
+	one := &branchRun{run: run, stack: stack}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.turns[one] = struct{}{}
@@ -50,21 +50,21 @@ func (w *watch) turn(run workflow.RunInfo, stack func() string) (over func()) {
 	}
 }
 
-// gaveUp reports whether the test was abandoned because its code loops.
-func (w *watch) gaveUp() bool {
+// isAbandoned reports whether the test was abandoned because its code loops.
+func (w *watch) isAbandoned() bool {
 	if w == nil {
 		return false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.gave
+	return w.abandoned
 }
 
-// look checks the running code from outside the bubble until stop is called, and reports code that loops once.
-func (w *watch) look() (report <-chan string, stop func()) {
+// checkLoops checks the running code from outside the bubble until stop is called, and reports code that loops once.
+func (w *watch) checkLoops() (report <-chan string, stop func()) {
 	found, ended := make(chan string, 1), make(chan struct{})
 	go func() {
-		tick := time.NewTicker(glance)
+		tick := time.NewTicker(checkInterval)
 		defer tick.Stop()
 		for {
 			select {
@@ -85,12 +85,12 @@ func (w *watch) look() (report <-chan string, stop func()) {
 }
 
 // overdue returns code that has run for longer than the limit, and marks the test as abandoned; nil if there is none.
-func (w *watch) overdue() *turn {
+func (w *watch) overdue() *branchRun {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for one := range w.turns {
-		if one.seen += glance; w.limit > 0 && one.seen > w.limit {
-			w.gave = true
+		if one.seen += checkInterval; w.limit > 0 && one.seen > w.limit {
+			w.abandoned = true
 			return one
 		}
 	}

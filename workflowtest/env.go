@@ -92,7 +92,7 @@ func Run[T testing.TB](t T, r *worker.Registry, test func(t T, env *Env)) {
 			run(any(t).(T), r, path, late, busy, test)
 		})
 	}()
-	report, stop := busy.look()
+	report, stop := busy.checkLoops()
 	defer stop()
 	select {
 	case broke := <-over:
@@ -191,7 +191,8 @@ func (e *Env) work(carrier link.Carrier, log zerolog.Logger) (leave func()) {
 		Registry: e.registry, Carrier: carrier, Release: "test", WorkerID: "test", Queues: []string{queue},
 		MaxSessions: worker.AutoSessions, Concurrency: 16,
 		AttemptLease: 2 * time.Minute, // heartbeats renew attempts, and they are rare in tests
-		Isolation:    worker.IsolationNone, NoMachine: true, OnTaskFailed: e.taskFailed, OnBranchRun: e.watch.turn, Log: log,
+		Isolation:    worker.IsolationNone, NoMachine: true, OnTaskFailed: e.taskFailed, 
+		OnBranchRun: e.watch.registerRun, Log: log,
 	})
 	if err != nil {
 		e.t.Fatal(err)

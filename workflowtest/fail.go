@@ -10,7 +10,7 @@ import (
 
 // taskFailed fails the test because a workflow task failed, and ends all calls that wait for a result.
 func (e *Env) taskFailed(t *protocol.WorkflowTask, f *protocol.Failure) {
-	if e.ctx.Err() != nil || e.watch.gaveUp() {
+	if e.ctx.Err() != nil || e.watch.isAbandoned() {
 		return // report only the first failure: later ones are retries or consequences
 	}
 	stack := ""
@@ -27,7 +27,7 @@ func (e *Env) taskFailed(t *protocol.WorkflowTask, f *protocol.Failure) {
 // check ends the test when it has failed.
 func (e *Env) check() {
 	e.t.Helper()
-	if e.watch.gaveUp() {
+	if e.watch.isAbandoned() {
 		select {} // the test has already failed and ended: calls on its t would panic
 	}
 	if e.ctx.Err() != nil {

@@ -267,7 +267,7 @@ func (e *Env) replay(histories [][]history.Event) {
 		}
 		for range replays {
 			if err := workflow.Replay(def, workflow.Options{
-				Names: e.registry, CompareArguments: true, OnBranchRun: e.watch.turn,
+				Names: e.registry, CompareArguments: true, OnBranchRun: e.watch.registerRun,
 			}, events); err != nil {
 				e.t.Errorf("%s, replayed: %s", first.WorkflowType, workflow.TaskFailure(err).Message)
 				break

@@ -42,11 +42,11 @@ func (p *program) runActivity() *cobra.Command {
 		ValidArgsFunction: first(p.activityTypes),
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
-				return misused(c, fmt.Errorf(
+				return usageErr(c, fmt.Errorf(
 					"%s requires an activity type and accepts one JSON array (arguments given: %d)", c.CommandPath(), len(args),
 				))
 			}
-			return filled(c, args, "activity type", "ARGUMENTS")
+			return nonEmptyArgs(c, args, "activity type", "ARGUMENTS")
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			run, err := shared.read(p, c)
@@ -62,7 +62,7 @@ func (p *program) runActivity() *cobra.Command {
 					return err
 				}
 			}
-			if err := limits.into(c, &in.ActivityOptions); err != nil {
+			if err := limits.apply(c, &in.ActivityOptions); err != nil {
 				return err
 			}
 			if in.StartDelay, err = seconds("delay", delay); err != nil {
@@ -70,15 +70,15 @@ func (p *program) runActivity() *cobra.Command {
 			}
 			const path = "/api/sojourn/activities"
 			if detach {
-				return ask(p, c, http.MethodPost, path, in, func(v protocol.ActivityResponse) error {
-					return p.say("%s %s, run %s", v.Outcome, v.WorkflowID, v.RunID)
+				return send(p, c, http.MethodPost, path, in, func(v protocol.ActivityResponse) error {
+					return p.printf("%s %s, run %s", v.Outcome, v.WorkflowID, v.RunID)
 				})
 			}
 			var out protocol.ActivityResponse
 			if err := p.call(c, http.MethodPost, path, in, &out); err != nil {
 				return err
 			}
-			defer p.tellWaits(c, runPath(out.WorkflowID, out.RunID))()
+			defer p.printWaits(c, runPath(out.WorkflowID, out.RunID))()
 			return p.result(c, out.WorkflowID, out.RunID)
 		},
 	}
@@ -90,20 +90,20 @@ func (p *program) runActivity() *cobra.Command {
 	return c
 }
 
-// tellWaits prints to standard error what a run waits for, and each change, while no worker runs it: the installation
+// printWaits prints to standard error what a run waits for, and each change, while no worker runs it: the installation
 // of packages takes time, and there may be no worker. The returned function stops it.
-func (p *program) tellWaits(c *cobra.Command, path string) (stop func()) {
-	const look = time.Second
+func (p *program) printWaits(c *cobra.Command, path string) (stop func()) {
+	const interval = time.Second
 	app, err := p.client(c)
 	if err != nil {
 		return func() {} // the wait for the result reports this error
 	}
 	ctx, cancel := context.WithCancel(c.Context())
-	var telling sync.WaitGroup
-	telling.Go(func() {
+	var printing sync.WaitGroup
+	printing.Go(func() {
 		for last := ""; ; {
 			select {
-			case <-time.After(look):
+			case <-time.After(interval):
 			case <-ctx.Done():
 				return
 			}
@@ -115,7 +115,7 @@ func (p *program) tellWaits(c *cobra.Command, path string) (stop func()) {
 			case err != nil && protocol.ReasonOf(err) == "":
 				now, text = "away", "no app answers, retrying for one minute; the run is stored and continues"
 			case err == nil && v.Wait != nil && v.Wait.Reason != protocol.WaitRunning:
-				now, text = string(v.Wait.Reason)+v.Wait.Detail, saying(v.Wait, nil)
+				now, text = string(v.Wait.Reason)+v.Wait.Detail, waitText(v.Wait, nil)
 			default:
 				continue
 			}
@@ -127,7 +127,7 @@ func (p *program) tellWaits(c *cobra.Command, path string) (stop func()) {
 	})
 	return func() {
 		cancel()
-		telling.Wait()
+		printing.Wait()
 	}
 }
 
@@ -154,8 +154,8 @@ func (l *activityLimits) flags(c *cobra.Command) {
 	f.DurationSliceVar(&l.backoff, "backoff", nil, "waits before the second, third … attempt, comma separated; the last one repeats")
 }
 
-// into puts the flags into a request.
-func (l *activityLimits) into(c *cobra.Command, in *protocol.ActivityOptions) error {
+// apply puts the flags into a request.
+func (l *activityLimits) apply(c *cobra.Command, in *protocol.ActivityOptions) error {
 	in.SessionID, in.Affinity = l.session, l.affinity
 	for _, d := range []struct {
 		flag  string
@@ -202,8 +202,8 @@ func typeOf(kind, typ string) string {
 	return typ
 }
 
-// described returns a run's type for detailed views.
-func described(kind, typ string) string {
+// typeWithKind returns a run's type for detailed views.
+func typeWithKind(kind, typ string) string {
 	if kind == protocol.RunOfActivity {
 		return typ + " (activity run)"
 	}

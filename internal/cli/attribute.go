@@ -50,19 +50,19 @@ func (p *program) attributesCommand() *cobra.Command {
 	create := &cobra.Command{
 		Use:   "create NAME TYPE",
 		Short: "Register a search attribute: keyword, text, int, double, bool, datetime or keyword_list",
-		Args:  exactly("search attribute name", "type"),
+		Args:  exactArgs("search attribute name", "type"),
 		RunE: func(c *cobra.Command, args []string) error {
 			in := protocol.SearchAttribute{Name: args[0], Type: args[1]}
-			return ask(p, c, http.MethodPost, path, in, func(a protocol.SearchAttribute) error {
-				return p.say("created %s", a.Name)
+			return send(p, c, http.MethodPost, path, in, func(a protocol.SearchAttribute) error {
+				return p.printf("created %s", a.Name)
 			})
 		},
 	}
 	remove := &cobra.Command{
-		Use: "delete NAME", Short: "Remove a search attribute; runs keep their values", Args: one("search attribute name"),
+		Use: "delete NAME", Short: "Remove a search attribute; runs keep their values", Args: oneArg("search attribute name"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return ask(p, c, http.MethodDelete, path+"/"+url.PathEscape(args[0]), nil, func(a protocol.SearchAttribute) error {
-				return p.say("deleted %s", a.Name)
+			return send(p, c, http.MethodDelete, path+"/"+url.PathEscape(args[0]), nil, func(a protocol.SearchAttribute) error {
+				return p.printf("deleted %s", a.Name)
 			})
 		},
 	}

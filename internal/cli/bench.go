@@ -109,7 +109,7 @@ func (p *program) benchSandboxCommand() *cobra.Command {
 			} {
 				for _, name := range given {
 					if !slices.Contains(known[flag], name) {
-						return misused(c, fmt.Errorf("unknown %s %q; allowed: %s", flag, name, strings.Join(known[flag], ", ")))
+						return usageErr(c, fmt.Errorf("unknown %s %q; allowed: %s", flag, name, strings.Join(known[flag], ", ")))
 					}
 				}
 			}

@@ -34,10 +34,10 @@ func (p *program) fleetCommand(verb, short, long string) *cobra.Command {
 			}
 			if named != 1 {
 				return usageError{fmt.Errorf(
-					"%s requires either a %s or one of --group, --build and --release", c.CommandPath(), oneWorker,
+					"%s requires either a %s or one of --group, --build and --release", c.CommandPath(), workerIDArg,
 				)}
 			}
-			return filled(c, args, oneWorker)
+			return nonEmptyArgs(c, args, workerIDArg)
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 1 {
@@ -47,11 +47,11 @@ func (p *program) fleetCommand(verb, short, long string) *cobra.Command {
 				return usageError{errors.New("--deadline must be a whole number of seconds, such as 90s or 10m")}
 			}
 			in.Deadline = int64(deadline / time.Second)
-			return ask(p, c, http.MethodPost, fleetPath+verb, in, func(s protocol.FleetDrainState) error {
+			return send(p, c, http.MethodPost, fleetPath+verb, in, func(s protocol.FleetDrainState) error {
 				if verb == protocol.FleetResume {
-					return p.say("resumed dispatch to %s", s.Text())
+					return p.printf("resumed dispatch to %s", s.Text())
 				}
-				if err := p.say("%s", drainText(s)); err != nil || !wait {
+				if err := p.printf("%s", drainText(s)); err != nil || !wait {
 					return err
 				}
 				return p.followDrain(c, s)
@@ -109,7 +109,7 @@ func (p *program) followDrain(c *cobra.Command, s protocol.FleetDrainState) erro
 		}
 		if text := drainText(s); text != shown {
 			shown = text
-			if err := p.say("%s", text); err != nil {
+			if err := p.printf("%s", text); err != nil {
 				return err
 			}
 		}
@@ -177,7 +177,7 @@ func (p *program) fleetSettingsCommand() *cobra.Command {
 					return err
 				}
 			}
-			return ask(p, c, http.MethodGet, path, nil, p.showFleetSettings)
+			return send(p, c, http.MethodGet, path, nil, p.showFleetSettings)
 		},
 	}
 	c.Flags().StringVar(&in.LogLevel, "set-log-level", "", "log level: trace, debug, info, warn or error")

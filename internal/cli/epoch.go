@@ -46,16 +46,16 @@ func (n epochs) name(epoch int64) string {
 	case n[epoch] == 0:
 		return fmt.Sprint(epoch)
 	}
-	return claim(n[epoch])
+	return claimNumber(n[epoch])
 }
 
-func claim(n int) string { return fmt.Sprintf("#%d", n) }
+func claimNumber(n int) string { return fmt.Sprintf("#%d", n) }
 
-// claimOf is the epoch under which a session is held, or was last.
+// claimOf returns the number of the session's current or last acquisition.
 func claimOf(v protocol.SessionView) string {
 	switch {
 	case v.Claims > 0:
-		return claim(v.Claims)
+		return claimNumber(v.Claims)
 	case v.Epoch > 0:
 		return fmt.Sprint(v.Epoch)
 	}

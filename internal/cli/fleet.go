@@ -17,25 +17,25 @@ import (
 )
 
 const (
-	oneWorker  = "worker ID"
-	oneSession = "session ID"
+	workerIDArg  = "worker ID"
+	sessionIDArg = "session ID"
 )
 
 func (p *program) workersCommand() *cobra.Command {
 	path := func(id string) string { return "/api/workers/" + url.PathEscape(id) }
 	return sortable(offerIDs(p.group("workers", "List, show, drain and remove workers", p.listWorkers,
 		&cobra.Command{
-			Use: "describe ID", Short: "Show a worker", Args: one(oneWorker),
+			Use: "describe ID", Short: "Show a worker", Args: oneArg(workerIDArg),
 			RunE: func(c *cobra.Command, args []string) error {
-				return ask(p, c, http.MethodGet, path(args[0]), nil, p.showWorker)
+				return send(p, c, http.MethodGet, path(args[0]), nil, p.showWorker)
 			},
 		},
 		&cobra.Command{
 			Use: "remove ID", Short: "Remove the registration of a worker; its tasks are requeued when their leases expire",
-			Args: one(oneWorker),
+			Args: oneArg(workerIDArg),
 			RunE: func(c *cobra.Command, args []string) error {
-				return ask(p, c, http.MethodDelete, path(args[0]), nil, func(struct{}) error {
-					return p.say("deregistered %s", args[0])
+				return send(p, c, http.MethodDelete, path(args[0]), nil, func(struct{}) error {
+					return p.printf("deregistered %s", args[0])
 				})
 			},
 		},
@@ -207,10 +207,10 @@ func (p *program) sessionsCommand() *cobra.Command {
 	operate := func(verb, short string, flags func(*cobra.Command, *protocol.SessionOperation)) *cobra.Command {
 		var in protocol.SessionOperation
 		c := &cobra.Command{
-			Use: verb + " ID", Short: short, Args: one(oneSession),
+			Use: verb + " ID", Short: short, Args: oneArg(sessionIDArg),
 			RunE: func(c *cobra.Command, args []string) error {
-				return ask(p, c, http.MethodPost, path(args[0])+"/"+verb, in, func(a sessionResponse) error {
-					return p.say("%s %s", a.Outcome, a.Session.SessionID)
+				return send(p, c, http.MethodPost, path(args[0])+"/"+verb, in, func(a sessionResponse) error {
+					return p.printf("%s %s", a.Outcome, a.Session.SessionID)
 				})
 			},
 		}
@@ -222,13 +222,13 @@ func (p *program) sessionsCommand() *cobra.Command {
 	}
 	c := sortable(offerIDs(p.group("sessions", "List, show, close, migrate and forget worker sessions", p.listSessions,
 		&cobra.Command{
-			Use: "describe ID", Short: "Show a session and its timeline", Args: one(oneSession),
+			Use: "describe ID", Short: "Show a session and its timeline", Args: oneArg(sessionIDArg),
 			RunE: func(c *cobra.Command, args []string) error {
-				return ask(p, c, http.MethodGet, path(args[0]), nil, p.showSession)
+				return send(p, c, http.MethodGet, path(args[0]), nil, p.showSession)
 			},
 		},
 		&cobra.Command{
-			Use: "attempts ID", Short: "List the activity attempts of a session, newest first", Args: one(oneSession),
+			Use: "attempts ID", Short: "List the activity attempts of a session, newest first", Args: oneArg(sessionIDArg),
 			RunE: func(c *cobra.Command, args []string) error {
 				n := epochs{}
 				if !asJSON(c) {
@@ -255,7 +255,7 @@ func (p *program) sessionsCommand() *cobra.Command {
 		},
 		&cobra.Command{
 			Use: "timeline ID", Short: "List the owners of a session over time, also after the session ended",
-			Args: one(oneSession),
+			Args: oneArg(sessionIDArg),
 			RunE: func(c *cobra.Command, args []string) error { return p.sessionTimeline(c, path(args[0])) },
 		},
 		operate("close", "Close a session", nil),
@@ -278,8 +278,8 @@ func (p *program) listSessions(c *cobra.Command, _ []string) error {
 		table.Row{"session", "status", "origin", "owner", "epoch", "running", "ready", "lease expires", "waiting"},
 		func(v protocol.SessionView) table.Row {
 			return table.Row{
-				v.SessionID, v.Status, v.Origin, plain(v.LeaseOwner), claimOf(v), v.Active, v.Ready, leaseEnd(v),
-				reason(v.Wait, v.Waiting),
+				v.SessionID, v.Status, v.Origin, stringOf(v.LeaseOwner), claimOf(v), v.Active, v.Ready, leaseEnd(v),
+				waitReason(v.Wait, v.Waiting),
 			}
 		})
 }
@@ -307,22 +307,22 @@ func (p *program) showSession(a sessionResponse) error {
 		fact{"session", v.SessionID},
 		fact{"status", string(v.Status)},
 		fact{"origin", v.Origin},
-		fact{"owner", plain(v.LeaseOwner)},
+		fact{"owner", stringOf(v.LeaseOwner)},
 		fact{"epoch", claimOf(v)},
-		fact{"queue", plain(v.Queue)},
+		fact{"queue", stringOf(v.Queue)},
 		fact{"requirements", strings.Join(v.Requirements, " ")},
 		fact{"activities", fmt.Sprintf("%d running, %d ready, at most %d at once", v.Active, v.Ready, v.MaxActivities)},
 		fact{"lease expires", leaseEnd(v)},
 		fact{"session expires", stamp(v.TTLExpiresAt)},
 		fact{"affinity", affinity(v)},
 		fact{"ended", v.EndedReason},
-		fact{"waiting", reason(v.Wait, v.Waiting)},
+		fact{"waiting", waitReason(v.Wait, v.Waiting)},
 	)
 	if err != nil || len(v.Timeline) == 0 {
 		return err
 	}
 	if v.TimelineToken != nil {
-		if err := p.say("for older entries run: sojourn sessions timeline %s", v.SessionID); err != nil {
+		if err := p.printf("for older entries run: sojourn sessions timeline %s", v.SessionID); err != nil {
 			return err
 		}
 	}

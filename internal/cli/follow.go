@@ -18,7 +18,7 @@ const followHelp = "print new events until the run closes; continues with the ne
 type followed struct {
 	id, run string
 	after   int64 // events up to this one were shown
-	on      bool  // the runs that it continues as are followed too
+	chain   bool  // the runs that it continues as are followed too
 	stacks  bool  // the stacks of failures are shown, too
 }
 
@@ -29,14 +29,14 @@ func (p *program) follow(c *cobra.Command, f followed) error {
 		switch {
 		case errors.Is(err, process.ErrStopped):
 			return fmt.Errorf("%w; run %s of %s continues", err, f.run, f.id)
-		case err != nil || next == "" || !f.on:
+		case err != nil || next == "" || !f.chain:
 			return err
 		}
 		f.run, f.after = next, 0
 		if asJSON(c) {
 			continue
 		}
-		if err := p.say("continued as run %s", next); err != nil {
+		if err := p.printf("continued as run %s", next); err != nil {
 			return err
 		}
 	}

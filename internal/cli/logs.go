@@ -40,9 +40,9 @@ func (p *program) activityLogs() *cobra.Command {
 		ValidArgsFunction: p.workflowIDs(),
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
-				return misused(c, fmt.Errorf("%s requires a workflow ID and accepts one activity (arguments given: %d)", c.CommandPath(), len(args)))
+				return usageErr(c, fmt.Errorf("%s requires a workflow ID and accepts one activity (arguments given: %d)", c.CommandPath(), len(args)))
 			}
-			return filled(c, args, oneWorkflow, "activity")
+			return nonEmptyArgs(c, args, workflowIDArg, "activity")
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if c.Flags().Changed("attempt") && attempt < 1 {
@@ -73,7 +73,7 @@ func (p *program) activityOf(c *cobra.Command, args []string, run string) (strin
 	if _, err := strconv.ParseUint(which, 10, 63); err == nil {
 		return current + "-" + which, nil
 	}
-	events, err := p.gather(c, listing{path: runPath(id, current) + "/history", member: "events", page: 1000})
+	events, err := p.readList(c, listing{path: runPath(id, current) + "/history", member: "events", page: 1000})
 	if err != nil {
 		return "", err
 	}
@@ -114,7 +114,7 @@ func (p *program) showLogs(c *cobra.Command, task string, attempt int64, follow 
 		var a protocol.ActivityLogs
 		err := p.call(c, http.MethodGet, "/api/tasks/"+url.PathEscape(task)+"/logs?"+q.Encode(), nil, &a)
 		if err == nil {
-			err = p.showLines(c, &a)
+			err = p.printLogLines(c, &a)
 		}
 		if err != nil {
 			return err
@@ -123,7 +123,7 @@ func (p *program) showLogs(c *cobra.Command, task string, attempt int64, follow 
 			of = a.Attempts[last].Number
 		} else if attempt == 0 && !a.Running && !a.More && last >= 0 && a.Attempts[last].Number > of {
 			of, after = a.Attempts[last].Number, 0
-			if err := p.attemptBegins(c, of); err != nil {
+			if err := p.printAttempt(c, of); err != nil {
 				return err
 			}
 			continue
@@ -145,14 +145,14 @@ func (p *program) showLogs(c *cobra.Command, task string, attempt int64, follow 
 	}
 }
 
-func (p *program) attemptBegins(c *cobra.Command, number int64) error {
+func (p *program) printAttempt(c *cobra.Command, number int64) error {
 	if asJSON(c) {
 		return nil
 	}
-	return p.say("attempt %d", number)
+	return p.printf("attempt %d", number)
 }
 
-func (p *program) showLines(c *cobra.Command, a *protocol.ActivityLogs) error {
+func (p *program) printLogLines(c *cobra.Command, a *protocol.ActivityLogs) error {
 	for _, l := range a.Lines {
 		var err error
 		switch {
@@ -162,12 +162,12 @@ func (p *program) showLines(c *cobra.Command, a *protocol.ActivityLogs) error {
 				AttemptID string `json:"activity_attempt_id"`
 				protocol.LogLine
 			}{a.AttemptID, l}); err == nil {
-				err = p.say("%s", raw)
+				err = p.printf("%s", raw)
 			}
 		case l.LeftOut > 0:
-			err = p.say("… %d lines omitted", l.LeftOut)
+			err = p.printf("… %d lines omitted", l.LeftOut)
 		default:
-			err = p.say("%s %-6s %-5s %s", l.At.Local().Format("15:04:05.000"), l.Source, l.Level, l.Text)
+			err = p.printf("%s %-6s %-5s %s", l.At.Local().Format("15:04:05.000"), l.Source, l.Level, l.Text)
 		}
 		if err != nil {
 			return err

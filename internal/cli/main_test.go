@@ -222,7 +222,7 @@ func holdState(ctx context.Context) (int, error) {
 	return countState(ctx)
 }
 
-// oneWorkflow runs one activity.
+// workflowIDArg runs one activity.
 func oneWorkflow(ctx workflow.Context, v string) (string, error) {
 	return v, workflow.ExecuteActivity(ctx, "ledger.append", 0).Get(ctx, nil)
 }

@@ -11,8 +11,8 @@ import (
 // leastMemory is the lower bound of memory, whatever executor-memory is.
 const leastMemory = 64 << 20
 
-// uncounted is the minimum that a process uses outside of the memory that the Go runtime counts.
-const uncounted = 64 << 20
+// memoryOutsideRuntime is the minimum that a process uses outside of the memory that the Go runtime counts.
+const memoryOutsideRuntime = 64 << 20
 
 // memory returns how many bytes this process may use: the limit of its control group, or else the memory of the
 // machine, minus executor-memory if a worker runs in the process. limited reports whether a control group sets the
@@ -49,7 +49,7 @@ func (s *settings) limitMemory() int64 {
 // The control group also counts SQLite's page cache, buffers of connections, and the kernel's page cache. The soft
 // limit keeps the process, including these, at half of its memory while the live heap allows that.
 func memoryLimits(bytes int64) (soft, hard int64) {
-	hard = bytes - min(bytes/2, max(bytes/6, uncounted))
+	hard = bytes - min(bytes/2, max(bytes/6, memoryOutsideRuntime))
 	return min(bytes/3, hard), hard
 }
 

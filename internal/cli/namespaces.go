@@ -14,14 +14,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-const oneNamespace = "namespace name"
+const namespaceArg = "namespace name"
 
 func (p *program) namespacesCommand() *cobra.Command {
 	path := func(name string) string { return "/api/namespaces/" + url.PathEscape(name) }
 	row := func(v protocol.NamespaceView) table.Row {
 		return table.Row{v.Name, v.Status, v.RetentionDays, v.Description, stamp(v.CreatedAt)}
 	}
-	write := func(use, short, said string, send func(
+	write := func(use, short, outcome string, send func(
 		c *cobra.Command, in protocol.NamespaceRequest, show func(protocol.NamespaceView) error,
 	) error,
 	) *cobra.Command {
@@ -29,7 +29,7 @@ func (p *program) namespacesCommand() *cobra.Command {
 		var days int
 		var quotas quotaFlags
 		c := &cobra.Command{
-			Use: use + " NAME", Short: short, Args: one(oneNamespace),
+			Use: use + " NAME", Short: short, Args: oneArg(namespaceArg),
 			RunE: func(c *cobra.Command, args []string) error {
 				in := protocol.NamespaceRequest{Name: args[0]}
 				if c.Flags().Changed("description") {
@@ -40,7 +40,7 @@ func (p *program) namespacesCommand() *cobra.Command {
 				}
 				in.Quotas = quotas.values(c)
 				return send(c, in, func(v protocol.NamespaceView) error {
-					return p.say("%s %s, closed runs are kept for %d days", said, v.Name, v.RetentionDays)
+					return p.printf("%s %s, closed runs are kept for %d days", outcome, v.Name, v.RetentionDays)
 				})
 			},
 		}
@@ -56,12 +56,12 @@ func (p *program) namespacesCommand() *cobra.Command {
 				table.Row{"namespace", "status", "retention days", "description", "created"}, row)
 		},
 		write("create", "Create a namespace", "created", func(c *cobra.Command, in protocol.NamespaceRequest, s show) error {
-			return ask(p, c, http.MethodPost, "/api/namespaces", in, s)
+			return send(p, c, http.MethodPost, "/api/namespaces", in, s)
 		}),
 		write("update", "Change a namespace; values without a flag are kept", "updated", func(
 			c *cobra.Command, in protocol.NamespaceRequest, s show,
 		) error {
-			return ask(p, c, http.MethodPut, path(in.Name), in, s)
+			return send(p, c, http.MethodPut, path(in.Name), in, s)
 		}),
 		p.describeNamespace(path),
 		p.deleteNamespace(path),
@@ -102,9 +102,9 @@ func (f *quotaFlags) values(c *cobra.Command) (v *protocol.QuotaValues) {
 
 func (p *program) describeNamespace(path func(string) string) *cobra.Command {
 	return &cobra.Command{
-		Use: "describe NAME", Short: "Show a namespace: retention, quotas and their usage", Args: one(oneNamespace),
+		Use: "describe NAME", Short: "Show a namespace: retention, quotas and their usage", Args: oneArg(namespaceArg),
 		RunE: func(c *cobra.Command, args []string) error {
-			return ask(p, c, http.MethodGet, path(args[0]), nil, func(v protocol.NamespaceView) error {
+			return send(p, c, http.MethodGet, path(args[0]), nil, func(v protocol.NamespaceView) error {
 				t := table.NewWriter()
 				t.SetTitle(v.Name)
 				t.AppendHeader(table.Row{"quota", "used", "limit", "from", "held"})
@@ -115,7 +115,7 @@ func (p *program) describeNamespace(path func(string) string) *cobra.Command {
 					}
 					t.AppendRow(table.Row{q.Quota, q.Used, q.Limit, q.From, held})
 				}
-				return p.say("%s\n%s, closed runs are kept for %d days. %s", t.Render(), v.Status, v.RetentionDays, v.Description)
+				return p.printf("%s\n%s, closed runs are kept for %d days. %s", t.Render(), v.Status, v.RetentionDays, v.Description)
 			})
 		},
 	}
@@ -124,7 +124,7 @@ func (p *program) describeNamespace(path func(string) string) *cobra.Command {
 func (p *program) deleteNamespace(path func(string) string) *cobra.Command {
 	var sure bool
 	c := &cobra.Command{
-		Use: "delete NAME", Short: "Delete a namespace with everything in it", Args: one(oneNamespace),
+		Use: "delete NAME", Short: "Delete a namespace with everything in it", Args: oneArg(namespaceArg),
 		RunE: func(c *cobra.Command, args []string) error {
 			if !sure {
 				var v protocol.NamespaceView
@@ -150,8 +150,8 @@ func (p *program) deleteNamespace(path func(string) string) *cobra.Command {
 					return usageError{errors.New("nothing was deleted: type the name to confirm, or pass --yes")}
 				}
 			}
-			return ask(p, c, http.MethodDelete, path(args[0]), nil, func(v protocol.NamespaceRemoval) error {
-				return p.say("deleted %s", v.Name)
+			return send(p, c, http.MethodDelete, path(args[0]), nil, func(v protocol.NamespaceRemoval) error {
+				return p.printf("deleted %s", v.Name)
 			})
 		},
 	}

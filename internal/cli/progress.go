@@ -13,7 +13,7 @@ import (
 // progress formats the last progress of an activity: as text if it has the form of activity.Progress, otherwise as
 // JSON.
 func progress(raw json.RawMessage) string {
-	if content(raw) == "" {
+	if jsonText(raw) == "" {
 		return ""
 	}
 	var v struct {

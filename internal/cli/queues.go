@@ -27,7 +27,7 @@ func (p *program) queuesCommand() *cobra.Command {
 	)
 }
 
-var oneQueue = one("queue name")
+var oneQueue = oneArg("queue name")
 
 func queuePath(name string) string { return "/api/task-queues/" + url.PathEscape(name) }
 
@@ -54,7 +54,7 @@ func (p *program) listQueues(c *cobra.Command, _ []string) error {
 		table.Row{"queue", "ready", "oldest", "leased", "workers", "workflow tasks", "activities", "new runs", "group"},
 		func(q protocol.QueueState) table.Row {
 			return table.Row{
-				q.Name, q.Stats.Backlog, plain(q.Stats.BacklogAge), q.Stats.Workflow.Leased + q.Stats.Activity.Leased,
+				q.Name, q.Stats.Backlog, stringOf(q.Stats.BacklogAge), q.Stats.Workflow.Leased + q.Stats.Activity.Leased,
 				q.Stats.Pollers.Active,
 				q.Admission.Workflow.Status, q.Admission.Activity.Status, newRuns(q.Promoted), q.Group,
 			}
@@ -62,7 +62,7 @@ func (p *program) listQueues(c *cobra.Command, _ []string) error {
 }
 
 func (p *program) describeQueue(c *cobra.Command, args []string) error {
-	return ask(p, c, http.MethodGet, queuePath(args[0]), nil, p.showQueue)
+	return send(p, c, http.MethodGet, queuePath(args[0]), nil, p.showQueue)
 }
 
 func (p *program) showQueue(q protocol.QueueState) error {
@@ -75,9 +75,9 @@ func (p *program) showQueue(q protocol.QueueState) error {
 		a     protocol.TaskAdmission
 	}{{"workflow", q.Stats.Workflow, q.Admission.Workflow}, {"activity", q.Stats.Activity, q.Admission.Activity}} {
 		tasks.AppendRow(table.Row{
-			l.name, l.tally.Ready, l.tally.Leased, l.tally.Delayed, bound(l.a.LeaseCount, l.a.MaxLeases),
-			bound(l.a.DispatchCount, l.a.MaxDispatches),
-			cmp.Or(reason(l.a.Wait, l.a.WaitReason), l.a.Status),
+			l.name, l.tally.Ready, l.tally.Leased, l.tally.Delayed, usageOfLimit(l.a.LeaseCount, l.a.MaxLeases),
+			usageOfLimit(l.a.DispatchCount, l.a.MaxDispatches),
+			cmp.Or(waitReason(l.a.Wait, l.a.WaitReason), l.a.Status),
 		})
 	}
 	builds := table.NewWriter()
@@ -99,11 +99,11 @@ func (p *program) showQueue(q protocol.QueueState) error {
 			w.WorkerID, w.Status, buildName(w.BuildID), strings.TrimSpace(w.Runtime + " " + w.SDKVersion),
 		})
 	}
-	return p.say("%s\n%s\n%s", tasks.Render(), builds.Render(), workers.Render())
+	return p.printf("%s\n%s\n%s", tasks.Render(), builds.Render(), workers.Render())
 }
 
-// bound describes the used part of a limit.
-func bound(used int, most *int) string {
+// usageOfLimit describes the used part of a limit.
+func usageOfLimit(used int, most *int) string {
 	if most == nil {
 		return "no limit"
 	}
@@ -122,28 +122,28 @@ func (p *program) buildCommand(verb, short string) *cobra.Command {
 					),
 				}
 			}
-			return filled(c, args, "queue name", "build ID")
+			return nonEmptyArgs(c, args, "queue name", "build ID")
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			body := map[string]*string{"build_id": nil}
 			if !none {
 				body["build_id"] = &args[1]
 			}
-			return ask(p, c, http.MethodPost, queuePath(args[0])+"/build-ids/"+verb, body, func(out protocol.BuildState) error {
+			return send(p, c, http.MethodPost, queuePath(args[0])+"/build-ids/"+verb, body, func(out protocol.BuildState) error {
 				if out.Warning != "" {
 					fmt.Fprintln(p.err, "warning:", out.Warning)
 				}
-				said := "is active"
+				state := "is active"
 				if out.Intent == protocol.IntentDraining {
-					said = "is draining"
+					state = "is draining"
 				}
 				if out.Selected {
-					said += ", new runs are pinned to it"
+					state += ", new runs are pinned to it"
 					if out.BuildID == nil {
-						said = "is active, new runs are pinned to no build"
+						state = "is active, new runs are pinned to no build"
 					}
 				}
-				return p.say("build %s of queue %s %s", buildName(out.BuildID), out.Queue, said)
+				return p.printf("build %s of queue %s %s", buildName(out.BuildID), out.Queue, state)
 			})
 		},
 	}
@@ -161,7 +161,7 @@ func (p *program) limitCommand() *cobra.Command {
 			if len(args) > 1 {
 				return usageError{fmt.Errorf("%s accepts at most one queue name (arguments given: %d)", c.CommandPath(), len(args))}
 			}
-			return filled(c, args, "queue name")
+			return nonEmptyArgs(c, args, "queue name")
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := p.settings(c)
@@ -257,7 +257,7 @@ func (p *program) routeCommand() *cobra.Command {
 			if len(args) > 1 {
 				return usageError{fmt.Errorf("%s accepts at most one queue name (arguments given: %d)", c.CommandPath(), len(args))}
 			}
-			return filled(c, args, "queue name")
+			return nonEmptyArgs(c, args, "queue name")
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := p.settings(c)
@@ -272,19 +272,19 @@ func (p *program) routeCommand() *cobra.Command {
 			if c.Flags().Changed("group") {
 				method, in = http.MethodPut, protocol.RouteRequest{Group: group}
 			}
-			return ask(p, c, method, path, in, func(r protocol.RouteState) error {
+			return send(p, c, method, path, in, func(r protocol.RouteState) error {
 				what := "queue " + r.Queue
 				if r.Queue == "" {
 					what = "namespace " + r.Namespace
 				}
 				if r.Group == "" {
-					return p.say("%s: dispatched to all workers that poll it", what)
+					return p.printf("%s: dispatched to all workers that poll it", what)
 				}
 				from := ""
 				if r.FromNamespace {
 					from = " (set for the namespace)"
 				}
-				return p.say("%s: dispatched only to group %s%s; %d of its workers poll it", what, r.Group, from, r.Workers)
+				return p.printf("%s: dispatched only to group %s%s; %d of its workers poll it", what, r.Group, from, r.Workers)
 			})
 		},
 	}

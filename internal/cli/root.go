@@ -28,8 +28,9 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// misused returns a usageError that refers to the help of the command. For an unknown flag it suggests the nearest one.
-func misused(c *cobra.Command, err error) error {
+// usageErr returns a usageError that refers to the help of the command. For an unknown flag it suggests the
+// nearest one.
+func usageErr(c *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && len(unknown.GetSpecifiedName()) > 1 {
 		var names []string
 		c.Flags().VisitAll(func(f *pflag.Flag) {
@@ -48,10 +49,10 @@ func misused(c *cobra.Command, err error) error {
 
 // program is one run of the command line.
 type program struct {
-	registry *worker.Registry
-	environ  []string
-	out, err io.Writer
-	asked    *client.Client // that was asked before
+	registry     *worker.Registry
+	environ      []string
+	out, err     io.Writer
+	sharedClient *client.Client // client of the first call, which later calls reuse
 
 	warnings sync.Mutex      // guards warned
 	warned   map[string]bool // texts of the warnings printed
@@ -112,7 +113,7 @@ func (p *program) root() *cobra.Command {
 			return p.serve(c.Context(), s)
 		},
 	}
-	root.SetFlagErrorFunc(misused)
+	root.SetFlagErrorFunc(usageErr)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetHelpCommand(helpCommand(root))
 	config.Register(root.Flags(), config.Any)
@@ -149,7 +150,7 @@ func noArgs(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		c.SuggestionsMinimumDistance = 2
 		near := suggest.Ending(strings.Join(c.SuggestionsFor(args[0]), " or "))
-		return misused(c, fmt.Errorf("unknown command or argument %q for %q%s", args[0], c.CommandPath(), near))
+		return usageErr(c, fmt.Errorf("unknown command or argument %q for %q%s", args[0], c.CommandPath(), near))
 	}
 	return nil
 }

@@ -17,25 +17,25 @@ import (
 
 const (
 	schedulesPath = "/api/schedules"
-	oneSchedule   = "schedule ID"
+	scheduleIDArg = "schedule ID"
 )
 
 func schedulePath(id string) string { return schedulesPath + "/" + url.PathEscape(id) }
 
 func (p *program) schedulesCommand() *cobra.Command {
 	return p.group("schedules", "List, create and change schedules of workflows and activities", p.listSchedules,
-		&cobra.Command{Use: "describe ID", Short: "Show a schedule", Args: one(oneSchedule), RunE: p.describeSchedule},
+		&cobra.Command{Use: "describe ID", Short: "Show a schedule", Args: oneArg(scheduleIDArg), RunE: p.describeSchedule},
 		p.createSchedule(), p.changeSchedule(),
 		p.noteCommand("pause", "Pause a schedule"),
 		p.noteCommand("resume", "Resume a schedule; missed times are not made up for"),
 		p.triggerSchedule(), p.backfillSchedule(),
 		&cobra.Command{
-			Use: "delete ID", Short: "Delete a schedule; runs that it started continue", Args: one(oneSchedule),
+			Use: "delete ID", Short: "Delete a schedule; runs that it started continue", Args: oneArg(scheduleIDArg),
 			RunE: func(c *cobra.Command, args []string) error {
-				return ask(p, c, http.MethodDelete, schedulePath(args[0]), nil, p.scheduleReceipt)
+				return send(p, c, http.MethodDelete, schedulePath(args[0]), nil, p.scheduleReceipt)
 			},
 		},
-		&cobra.Command{Use: "history ID", Short: "List the actions of a schedule", Args: one(oneSchedule), RunE: p.scheduleHistory},
+		&cobra.Command{Use: "history ID", Short: "List the actions of a schedule", Args: oneArg(scheduleIDArg), RunE: p.scheduleHistory},
 	)
 }
 
@@ -54,7 +54,7 @@ func (p *program) listSchedules(c *cobra.Command, _ []string) error {
 func times(s protocol.ScheduleSpec) string {
 	all := append([]string(nil), s.Cron...)
 	for _, i := range s.Intervals {
-		all = append(all, "every "+spoken(i.Every))
+		all = append(all, "every "+durationText(i.Every))
 	}
 	if s.TimeZone != "" && s.TimeZone != "UTC" {
 		all = append(all, s.TimeZone)
@@ -62,8 +62,8 @@ func times(s protocol.ScheduleSpec) string {
 	return strings.Join(all, ", ")
 }
 
-// spoken is a length as it is typed: "1h30m" for "PT1H30M". One with days or months stays as it is.
-func spoken(iso string) string {
+// durationText formats an ISO duration as Go does: "1h30m" for "PT1H30M". Durations with days or months are unchanged.
+func durationText(iso string) string {
 	d, err := time.ParseDuration(strings.ToLower(strings.TrimPrefix(iso, "PT")))
 	if err != nil {
 		return iso
@@ -78,24 +78,24 @@ func spoken(iso string) string {
 }
 
 func (p *program) describeSchedule(c *cobra.Command, args []string) error {
-	return ask(p, c, http.MethodGet, schedulePath(args[0]), nil, func(v protocol.ScheduleView) error {
+	return send(p, c, http.MethodGet, schedulePath(args[0]), nil, func(v protocol.ScheduleView) error {
 		return p.facts(
 			fact{"schedule", v.ScheduleID},
-			fact{"starts", described(v.Kind, v.WorkflowType)},
+			fact{"starts", typeWithKind(v.Kind, v.WorkflowType)},
 			fact{"session", v.Action.SessionID},
 			fact{"queue", v.Action.TaskQueue},
-			fact{"input", content(v.Action.Input)},
+			fact{"input", jsonText(v.Action.Input)},
 			fact{"times", times(v.Spec)},
 			fact{"status", v.Status},
-			fact{"note", plain(v.Note)},
+			fact{"note", stringOf(v.Note)},
 			fact{"overlap", v.Overlap},
 			fact{
 				"fired", fmt.Sprintf("%d, failed %d, skipped %d, buffered %d", v.Fires, v.Failures, v.Info.Skipped, v.Info.Buffered),
 			},
-			fact{"remaining", plain(v.Remaining)},
+			fact{"remaining", stringOf(v.Remaining)},
 			fact{"last", stampOf(v.LastFire)},
 			fact{"next", stampOf(v.NextFire)},
-			fact{"latest workflow", plain(v.Latest)},
+			fact{"latest workflow", stringOf(v.Latest)},
 		)
 	})
 }
@@ -130,8 +130,8 @@ func (s *scheduleFlags) register(p *program, c *cobra.Command) {
 	offerFlag(c, "activity", flagOf(p.activityTypes))
 }
 
-// named names the flag of a cron expression that the app rejected.
-func (s *scheduleFlags) named(err error) error {
+// nameCronFlag names the flag of a cron expression that the app rejected.
+func (s *scheduleFlags) nameCronFlag(err error) error {
 	refused, ok := errors.AsType[*protocol.Error](err)
 	if !ok {
 		return err
@@ -182,7 +182,7 @@ func (s *scheduleFlags) request(p *program, c *cobra.Command) (in protocol.Sched
 // action returns the schedule's action, or nil if no flag concerns it.
 func (s *scheduleFlags) action(p *program, c *cobra.Command) (*protocol.ScheduleAction, error) {
 	a := &protocol.ScheduleAction{WorkflowType: s.kind, ActivityType: s.activity, TaskQueue: s.queue}
-	if err := s.limits.into(c, &a.ActivityOptions); err != nil {
+	if err := s.limits.apply(c, &a.ActivityOptions); err != nil {
 		return nil, err
 	}
 	limited := !reflect.ValueOf(a.ActivityOptions).IsZero()
@@ -205,7 +205,7 @@ func (p *program) createSchedule() *cobra.Command {
 	var s scheduleFlags
 	var paused bool
 	c := &cobra.Command{
-		Use: "create ID", Short: "Create a schedule", Args: one(oneSchedule),
+		Use: "create ID", Short: "Create a schedule", Args: oneArg(scheduleIDArg),
 		Example: "  sojourn schedules create nightly --cron '0 2 * * *' --timezone Europe/Berlin --type report --input '[\"all\"]'\n" +
 			"  sojourn schedules create warm --every 5m --activity load --session gpu --max-attempts 3 --backoff 10s",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -220,7 +220,7 @@ func (p *program) createSchedule() *cobra.Command {
 			if paused {
 				in.Paused = &paused
 			}
-			return s.named(ask(p, c, http.MethodPost, schedulesPath, in, p.scheduleReceipt))
+			return s.nameCronFlag(send(p, c, http.MethodPost, schedulesPath, in, p.scheduleReceipt))
 		},
 	}
 	s.register(p, c)
@@ -231,7 +231,7 @@ func (p *program) createSchedule() *cobra.Command {
 func (p *program) changeSchedule() *cobra.Command {
 	var s scheduleFlags
 	c := &cobra.Command{
-		Use: "update ID", Short: "Change a schedule; values without a flag are kept", Args: one(oneSchedule),
+		Use: "update ID", Short: "Change a schedule; values without a flag are kept", Args: oneArg(scheduleIDArg),
 		Long: "Change a schedule; values without a flag are kept.\n\n" +
 			"The times (--cron, --every, --timezone) are replaced together, and so is the action\n" +
 			"(--type or --activity, --queue, --input and the options of an activity).",
@@ -240,7 +240,7 @@ func (p *program) changeSchedule() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return s.named(ask(p, c, http.MethodPut, schedulePath(args[0]), in, p.scheduleReceipt))
+			return s.nameCronFlag(send(p, c, http.MethodPut, schedulePath(args[0]), in, p.scheduleReceipt))
 		},
 	}
 	s.register(p, c)
@@ -250,13 +250,13 @@ func (p *program) changeSchedule() *cobra.Command {
 func (p *program) noteCommand(verb, short string) *cobra.Command {
 	var note string
 	c := &cobra.Command{
-		Use: verb + " ID", Short: short, Args: one(oneSchedule),
+		Use: verb + " ID", Short: short, Args: oneArg(scheduleIDArg),
 		RunE: func(c *cobra.Command, args []string) error {
 			in := map[string]string{}
 			if note != "" {
 				in["note"] = note
 			}
-			return ask(p, c, http.MethodPost, schedulePath(args[0])+"/"+verb, in, p.scheduleReceipt)
+			return send(p, c, http.MethodPost, schedulePath(args[0])+"/"+verb, in, p.scheduleReceipt)
 		},
 	}
 	c.Flags().StringVar(&note, "note", "", "note, shown to other operators")
@@ -276,9 +276,9 @@ const overlapHelp = "overlap policy of this firing; default: the schedule's"
 func (p *program) triggerSchedule() *cobra.Command {
 	var overlap string
 	c := &cobra.Command{
-		Use: "trigger ID", Short: "Fire a schedule now", Args: one(oneSchedule),
+		Use: "trigger ID", Short: "Fire a schedule now", Args: oneArg(scheduleIDArg),
 		RunE: func(c *cobra.Command, args []string) error {
-			return ask(p, c, http.MethodPost, schedulePath(args[0])+"/trigger", overlapBody(overlap), p.scheduleReceipt)
+			return send(p, c, http.MethodPost, schedulePath(args[0])+"/trigger", overlapBody(overlap), p.scheduleReceipt)
 		},
 	}
 	c.Flags().StringVar(&overlap, "overlap", "", overlapHelp)
@@ -289,12 +289,12 @@ func (p *program) backfillSchedule() *cobra.Command {
 	var overlap string
 	c := &cobra.Command{
 		Use: "backfill ID FROM TO", Short: "Fire a schedule for its times in a past interval",
-		Args:    exactly(oneSchedule, "start time", "end time"),
+		Args:    exactArgs(scheduleIDArg, "start time", "end time"),
 		Example: "  sojourn schedules backfill nightly 2026-11-01T00:00:00Z 2026-11-08T00:00:00Z",
 		RunE: func(c *cobra.Command, args []string) error {
 			in := overlapBody(overlap)
 			in["start_time"], in["end_time"] = args[1], args[2]
-			return ask(p, c, http.MethodPost, schedulePath(args[0])+"/backfill", in, p.scheduleReceipt)
+			return send(p, c, http.MethodPost, schedulePath(args[0])+"/backfill", in, p.scheduleReceipt)
 		},
 	}
 	c.Flags().StringVar(&overlap, "overlap", "", overlapHelp)
@@ -302,20 +302,20 @@ func (p *program) backfillSchedule() *cobra.Command {
 }
 
 func (p *program) scheduleReceipt(r protocol.ScheduleReceipt) error {
-	said := r.Outcome + " " + r.ScheduleID
+	text := r.Outcome + " " + r.ScheduleID
 	for _, more := range []string{r.WorkflowID, r.Reason} {
 		if more != "" {
-			said += ", " + more
+			text += ", " + more
 		}
 	}
 	if r.Attempted != nil {
-		said += fmt.Sprintf(", %d firings", *r.Attempted)
+		text += fmt.Sprintf(", %d firings", *r.Attempted)
 	}
-	if err := p.say("%s", said); err != nil {
+	if err := p.printf("%s", text); err != nil {
 		return err
 	}
 	for _, f := range r.Results {
-		if err := p.say("  %s %s %s", stamp(f.At), f.Outcome, f.WorkflowID+f.Reason); err != nil {
+		if err := p.printf("  %s %s %s", stamp(f.At), f.Outcome, f.WorkflowID+f.Reason); err != nil {
 			return err
 		}
 	}
@@ -328,6 +328,6 @@ func (p *program) scheduleHistory(c *cobra.Command, args []string) error {
 	},
 		table.Row{"sequence", "at", "event", "workflow"},
 		func(e protocol.ScheduleEvent) table.Row {
-			return table.Row{e.Sequence, stamp(e.At), e.Type, plain(e.WorkflowID)}
+			return table.Row{e.Sequence, stamp(e.At), e.Type, stringOf(e.WorkflowID)}
 		})
 }

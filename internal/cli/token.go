@@ -35,7 +35,7 @@ func (p *program) tokenCommand() *cobra.Command {
 			for _, r := range roles {
 				in.Roles = append(in.Roles, auth.Role(r))
 			}
-			return ask(p, c, http.MethodPost, "/api/tokens", in, func(t auth.NewToken) error { return p.say("%s", t.Token) })
+			return send(p, c, http.MethodPost, "/api/tokens", in, func(t auth.NewToken) error { return p.printf("%s", t.Token) })
 		},
 	}
 	create.Flags().StringVar(&in.Name, "name", "", "name of the token")
@@ -65,26 +65,26 @@ func (p *program) tokenCommand() *cobra.Command {
 		Example: "  sojourn token roles dpewngyqzm3j4 writer",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) < 2 {
-				return misused(c, fmt.Errorf("%s requires a token ID, as shown by sojourn token list, and one or more roles", c.CommandPath()))
+				return usageErr(c, fmt.Errorf("%s requires a token ID, as shown by sojourn token list, and one or more roles", c.CommandPath()))
 			}
-			return filled(c, args[:1], "token ID")
+			return nonEmptyArgs(c, args[:1], "token ID")
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			var in auth.RolesRequest
 			for _, r := range args[1:] {
 				in.Roles = append(in.Roles, auth.Role(r))
 			}
-			return ask(p, c, http.MethodPut, "/api/tokens/"+url.PathEscape(args[0])+"/roles", in, func(v auth.TokenView) error {
-				return p.say("%s has the roles %s", v.ID, strings.Join(v.Roles, ", "))
+			return send(p, c, http.MethodPut, "/api/tokens/"+url.PathEscape(args[0])+"/roles", in, func(v auth.TokenView) error {
+				return p.printf("%s has the roles %s", v.ID, strings.Join(v.Roles, ", "))
 			})
 		},
 	}
 	revoke := &cobra.Command{
 		Use: "revoke ID", Short: "Revoke a token at once",
-		Args: one("token ID, as shown by sojourn token list"),
+		Args: oneArg("token ID, as shown by sojourn token list"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return ask(p, c, http.MethodDelete, "/api/tokens/"+url.PathEscape(args[0]), nil, func(v auth.TokenView) error {
-				return p.say("revoked %s", v.ID)
+			return send(p, c, http.MethodDelete, "/api/tokens/"+url.PathEscape(args[0]), nil, func(v auth.TokenView) error {
+				return p.printf("revoked %s", v.ID)
 			})
 		},
 	}
@@ -97,13 +97,13 @@ func (p *program) call(c *cobra.Command, method, path string, in, out any) error
 	if err != nil {
 		return err
 	}
-	return hinted(app.Call(c.Context(), method, path, in, out))
+	return withHint(app.Call(c.Context(), method, path, in, out))
 }
 
 // client asks the apps of the settings.
 func (p *program) client(c *cobra.Command) (*client.Client, error) {
-	if p.asked != nil {
-		return p.asked, nil
+	if p.sharedClient != nil {
+		return p.sharedClient, nil
 	}
 	s, err := p.settings(c)
 	if err != nil {
@@ -122,11 +122,11 @@ func (p *program) client(c *cobra.Command) (*client.Client, error) {
 	if err := rules.Transport(transport); err != nil {
 		return nil, err
 	}
-	p.asked, err = client.New(client.Options{
+	p.sharedClient, err = client.New(client.Options{
 		URLs: s.AppURLs, Token: s.Token, Namespace: s.Namespace, HTTP: &http.Client{Transport: transport},
 		Warned: p.warn,
 	})
-	return p.asked, err
+	return p.sharedClient, err
 }
 
 // warn prints the warnings of a response, one line each. It prints each text once: every page of a list repeats its
@@ -142,8 +142,8 @@ func (p *program) warn(list []protocol.Warning) {
 	}
 }
 
-// hinted adds which setting may mend an error.
-func hinted(err error) error {
+// withHint adds which setting may mend an error.
+func withHint(err error) error {
 	var away *client.UnreachableError
 	switch {
 	case protocol.ReasonOf(err) == protocol.ReasonUnauthorized:

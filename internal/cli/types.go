@@ -21,7 +21,7 @@ func (p *program) typesCommand() *cobra.Command {
 			"overwritten. A tsconfig.json is added if none exists. Handlers run without these files.",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return misused(c, errors.New("at most one directory is allowed"))
+				return usageErr(c, errors.New("at most one directory is allowed"))
 			}
 			return nil
 		},
@@ -46,10 +46,10 @@ func (p *program) writeTypes(dir string) error {
 			return err
 		}
 		path := filepath.Join(dir, f.Name())
-		said := "wrote"
+		action := "wrote"
 		switch was, err := os.ReadFile(path); {
 		case err == nil && bytes.Equal(was, text):
-			said = "unchanged"
+			action = "unchanged"
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			return err
 		default:
@@ -57,7 +57,7 @@ func (p *program) writeTypes(dir string) error {
 				return err
 			}
 		}
-		fmt.Fprintln(p.out, said, path)
+		fmt.Fprintln(p.out, action, path)
 	}
 	path := filepath.Join(dir, "tsconfig.json")
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // code, as above

@@ -31,10 +31,10 @@ func (p *program) workflowCommand() *cobra.Command {
 	), p.workflowIDs())
 }
 
-// one wants exactly one argument.
-func one(what string) cobra.PositionalArgs { return exactly(what) }
+// oneArg requires exactly one argument.
+func oneArg(what string) cobra.PositionalArgs { return exactArgs(what) }
 
-const oneWorkflow = "workflow ID"
+const workflowIDArg = "workflow ID"
 
 func (p *program) listWorkflows() *cobra.Command {
 	var filter, status, kind, typ string
@@ -65,9 +65,9 @@ func (p *program) listWorkflows() *cobra.Command {
 				table.Row{"workflow id", "run", "type", "status", "queue", "started", "closed", "error"},
 				func(v protocol.RunView) table.Row {
 					return table.Row{
-						v.WorkflowID, v.RunID, typeOf(v.Kind, v.WorkflowType), p.tinted(standing(v)), v.TaskQueue,
+						v.WorkflowID, v.RunID, typeOf(v.Kind, v.WorkflowType), p.colored(statusOf(v)), v.TaskQueue,
 						stamp(v.StartedAt), stamp(v.ClosedAt),
-						inOneLine(cmp.Or(v.Failed().Text(), stuckBy(v))),
+						inOneLine(cmp.Or(v.Failed().Text(), stuckText(v))),
 					}
 				})
 		},
@@ -75,13 +75,13 @@ func (p *program) listWorkflows() *cobra.Command {
 	c.Flags().StringVar(
 		&filter, "filter", "", "conditions joined by AND, OR and NOT, or a part of the workflow id or business key",
 	)
-	c.Flags().StringVar(&status, "status", "", strings.Join(standings(), ", "))
+	c.Flags().StringVar(&status, "status", "", strings.Join(statusNames(), ", "))
 	c.Flags().StringVar(&kind, "kind", "", "kind of run: workflow, or activity for activity runs")
 	c.Flags().StringVar(&typ, "type", "", "workflow type, or activity type with --kind activity")
 	c.Flags().BoolVar(&stuck, "stuck", false,
 		"only stuck runs: they make no progress and need an operator; the last column has the reason")
 	c.Flags().IntVar(&limit, "limit", 50, "maximum number of results")
-	offerFlag(c, "status", flagOf(func(*cobra.Command, string) []string { return standings() }))
+	offerFlag(c, "status", flagOf(func(*cobra.Command, string) []string { return statusNames() }))
 	offerFlag(c, "kind", flagOf(func(*cobra.Command, string) []string {
 		return []string{protocol.RunOfWorkflow, protocol.RunOfActivity}
 	}))
@@ -94,8 +94,8 @@ func (p *program) listWorkflows() *cobra.Command {
 	return sortable(c)
 }
 
-// stuckBy returns since when and why a run is stuck; empty if it is not stuck.
-func stuckBy(v protocol.RunView) string {
+// stuckText returns since when and why a run is stuck; empty if it is not stuck.
+func stuckText(v protocol.RunView) string {
 	if v.Stuck == nil {
 		return ""
 	}
@@ -130,11 +130,11 @@ func (p *program) currentRun(c *cobra.Command, id, run string) (string, error) {
 func (p *program) debugWorkflow() *cobra.Command {
 	var run string
 	return runFlag(&cobra.Command{
-		Use: "debug ID", Short: "Explain what a run waits for or why it failed", Args: one(oneWorkflow),
+		Use: "debug ID", Short: "Explain what a run waits for or why it failed", Args: oneArg(workflowIDArg),
 		RunE: func(c *cobra.Command, args []string) error {
-			return ask(p, c, http.MethodGet, runPath(args[0], run)+"/debug", nil, func(v protocol.DebugView) error {
+			return send(p, c, http.MethodGet, runPath(args[0], run)+"/debug", nil, func(v protocol.DebugView) error {
 				fmt.Fprintf(p.out, "%s, run %s of type %s: %s\n", v.WorkflowID, v.RunID, v.WorkflowType, v.Diagnosis)
-				if wait := saying(v.Wait, v.WaitReason); wait != "" {
+				if wait := waitText(v.Wait, v.WaitReason); wait != "" {
 					fmt.Fprintf(p.out, "  %s\n", wait)
 				}
 				fmt.Fprintf(
@@ -158,7 +158,7 @@ func (p *program) debugWorkflow() *cobra.Command {
 func (p *program) exportWorkflow() *cobra.Command {
 	var run, file string
 	c := runFlag(&cobra.Command{
-		Use: "export ID", Short: "Export the history of a run as one document", Args: one(oneWorkflow),
+		Use: "export ID", Short: "Export the history of a run as one document", Args: oneArg(workflowIDArg),
 		RunE: func(c *cobra.Command, args []string) error {
 			run, err := p.currentRun(c, args[0], run)
 			if err != nil {
@@ -169,7 +169,7 @@ func (p *program) exportWorkflow() *cobra.Command {
 				return err
 			}
 			if file == "" {
-				return p.say("%s", bundle)
+				return p.printf("%s", bundle)
 			}
 			return os.WriteFile(file, bundle, 0o600)
 		},
@@ -181,7 +181,7 @@ func (p *program) exportWorkflow() *cobra.Command {
 func (p *program) importWorkflow() *cobra.Command {
 	return &cobra.Command{
 		Use: "import FILE", Short: "Import a closed run from its export; - reads standard input",
-		Args: one("file, or -"),
+		Args: oneArg("file, or -"),
 		RunE: func(c *cobra.Command, args []string) error {
 			var bundle json.RawMessage
 			var err error
@@ -196,8 +196,8 @@ func (p *program) importWorkflow() *cobra.Command {
 			if !json.Valid(bundle) {
 				return usageError{fmt.Errorf("%s is not JSON", args[0])}
 			}
-			return ask(p, c, http.MethodPost, "/api/workflows/import/bundle", bundle, func(out protocol.ImportResponse) error {
-				return p.say("%s %s, run %s: %s with %d events", out.Outcome, out.WorkflowID, out.RunID, out.Status, out.Events)
+			return send(p, c, http.MethodPost, "/api/workflows/import/bundle", bundle, func(out protocol.ImportResponse) error {
+				return p.printf("%s %s, run %s: %s with %d events", out.Outcome, out.WorkflowID, out.RunID, out.Status, out.Events)
 			})
 		},
 	}

@@ -54,8 +54,8 @@ func Into[T any](list *[]T, unreadable func(raw json.RawMessage, why error) T) f
 	}
 }
 
-// Rest decodes the other members of a bundle into v, whose lists stay as they are.
-func Rest(others map[string]json.RawMessage, v any) error {
+// DecodeOthers decodes the other members of a bundle into v, whose lists stay as they are.
+func DecodeOthers(others map[string]json.RawMessage, v any) error {
 	raw, err := json.Marshal(others)
 	if err != nil {
 		return protocol.Refuse(protocol.ReasonMalformedJSON, "the body is not JSON: %v", err)
@@ -74,7 +74,7 @@ func Heartbeat(raw []byte, why error) (in protocol.WorkerHeartbeat, err error) {
 	if err != nil {
 		return in, err
 	}
-	if err := Rest(others, &in); err != nil {
+	if err := DecodeOthers(others, &in); err != nil {
 		return in, err
 	}
 	in.Leases, in.Sessions = leases, sessions

@@ -16,10 +16,10 @@ var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
 // wrongMember returns the path of the member of a valid JSON text that does not fit v, like commands.3.activity_type,
 // and the error. It decodes member by member; only requests with an error pay for this.
-func wrongMember(raw []byte, v any, whole error) error {
+func wrongMember(raw []byte, v any, decodeErr error) error {
 	path, err := locate(raw, reflect.TypeOf(v).Elem())
 	if err == nil { // each member fits alone: return the error of the whole
-		err = whole
+		err = decodeErr
 	}
 	if path == "" {
 		path = "body"

@@ -36,7 +36,7 @@ func Body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 			return nil, err
 		}
 	}
-	raw, err := Whole(http.MaxBytesReader(w, r.Body, limit), r.ContentLength)
+	raw, err := ReadAll(http.MaxBytesReader(w, r.Body, limit), r.ContentLength)
 	if err != nil {
 		var large *http.MaxBytesError
 		if errors.As(err, &large) {
@@ -52,8 +52,8 @@ func Body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	return rawjson.Once(raw), nil
 }
 
-// Whole reads a body to its end. length is its announced length, negative if unknown.
-func Whole(body io.Reader, length int64) ([]byte, error) {
+// ReadAll reads a body to its end. length is its announced length, negative if unknown.
+func ReadAll(body io.Reader, length int64) ([]byte, error) {
 	var b bytes.Buffer
 	// The limit and the budget were checked before; without Grow the buffer would need twice the memory.
 	b.Grow(int(min(max(length, 0), MaxBatchBody)) + bytes.MinRead)

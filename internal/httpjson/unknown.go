@@ -82,8 +82,8 @@ func shown(name string) string {
 	return strings.ToValidUTF8(name, "")
 }
 
-// noteUnknown records an unknown member of the current object; known has the members of its type.
-func (s *scale) noteUnknown(at step, known map[string]reflect.Type) {
+// recordUnknown records an unknown member of the current object; known has the members of its type.
+func (s *scale) recordUnknown(at step, known map[string]reflect.Type) {
 	if s.unknown.Count++; len(s.unknown.Members) == maxUnknown {
 		return
 	}

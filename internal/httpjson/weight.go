@@ -177,7 +177,7 @@ func (s *scale) object(t reflect.Type) {
 				at, known = members[strings.ToLower(string(rawjson.Name(s.text[from:s.pos])))]
 			}
 			if !known {
-				s.noteUnknown(step{from: from, to: s.pos}, members)
+				s.recordUnknown(step{from: from, to: s.pos}, members)
 			}
 		}
 		s.add(weight)

@@ -91,7 +91,7 @@ func (c *httpConn) exchange(
 		return 0, nil, err
 	}
 	defer response.Body.Close()
-	answer, err = httpjson.Whole(io.LimitReader(response.Body, maxAnswer), response.ContentLength)
+	answer, err = httpjson.ReadAll(io.LimitReader(response.Body, maxAnswer), response.ContentLength)
 	return response.StatusCode, answer, err
 }
 

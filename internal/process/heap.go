@@ -6,11 +6,14 @@ import (
 	"runtime/metrics"
 )
 
-// beside is the memory that the limit allows for in addition to the heap: stacks and free blocks of the Go runtime.
-const beside = 32 << 20
+// memoryOutsideHeap is the memory that the limit allows for in addition to the heap: stacks and free blocks of the Go
+// runtime.
+const memoryOutsideHeap = 32 << 20
 
 // limitFor returns the memory limit of the Go runtime for a live heap of live bytes.
-func limitFor(live, soft, hard int64) int64 { return min(max(soft, live+live/2+beside), hard) }
+func limitFor(live, soft, hard int64) int64 {
+	return min(max(soft, live+live/2+memoryOutsideHeap), hard)
+}
 
 // LimitMemory sets the memory limit of the Go runtime to soft, and raises it up to hard while more than about
 // two thirds of soft live in the heap. The collector then runs in time to keep the process small, but never all

@@ -101,7 +101,7 @@ func (w *onceWriter) object() {
 
 // drop removes members from the end of out that occur again later in it.
 func (w *onceWriter) drop(members []member) {
-	again := w.again(members)
+	again := w.duplicates(members)
 	if again == nil {
 		return
 	}
@@ -119,8 +119,8 @@ func (w *onceWriter) drop(members []member) {
 	w.out = w.out[:end]
 }
 
-// again reports for each member whether its name occurs again; nil: no name does.
-func (w *onceWriter) again(members []member) (again []bool) {
+// duplicates reports for each member whether its name occurs again; nil: no name does.
+func (w *onceWriter) duplicates(members []member) (again []bool) {
 	order := make([]int32, len(members))
 	for i := range order {
 		order[i] = int32(i)

@@ -58,7 +58,7 @@ func decode(text []byte, into any) error {
 			return nil
 		}
 	case *int64:
-		if n, err := strconv.ParseInt(string(text), 10, 64); err == nil && whole(text) {
+		if n, err := strconv.ParseInt(string(text), 10, 64); err == nil && isJSONNumber(text) {
 			*v = n
 			return nil
 		}
@@ -81,8 +81,9 @@ func plain(text []byte) bool {
 	return true
 }
 
-// whole reports whether digits that were parsed as a number are valid in JSON: without a plus sign and leading zeros.
-func whole(text []byte) bool {
+// isJSONNumber reports whether digits that were parsed as a number are valid in JSON: without a plus sign and leading
+// zeros.
+func isJSONNumber(text []byte) bool {
 	text = bytes.TrimPrefix(text, []byte{'-'})
 	return len(text) == 1 || text[0] >= '1' && text[0] <= '9'
 }

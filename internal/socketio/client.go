@@ -149,7 +149,7 @@ type clientConn struct {
 	socket  *Socket
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	over    atomic.Bool
+	ended   atomic.Bool
 }
 
 func newClientConn(ws *websocket.Conn, limits Options, onFail func(*Socket, error)) *clientConn {
@@ -191,7 +191,7 @@ func (c *clientConn) join(namespace string, auth any, limits Options) (*Socket, 
 	if err != nil {
 		return nil, fmt.Errorf("auth object: %w", err)
 	}
-	if err := c.out.put(hello, soon()); err != nil {
+	if err := c.out.enqueue(hello, soon()); err != nil {
 		return nil, err
 	}
 	for {
@@ -251,7 +251,7 @@ func (c *clientConn) next() (*packet, error) {
 	case engineMessage:
 		return c.parts.text(data[1:])
 	case enginePing:
-		return nil, c.out.put([]frame{{data: []byte{enginePong}}}, soon())
+		return nil, c.out.enqueue([]frame{{data: []byte{enginePong}}}, soon())
 	case engineClose:
 		return nil, ErrPeerClosed
 	case engineNoop, enginePong:
@@ -298,7 +298,7 @@ func clientCause(err error) error {
 
 // closeWith ends the connection; only the first call counts.
 func (c *clientConn) closeWith(cause error) {
-	if !c.over.CompareAndSwap(false, true) {
+	if !c.ended.CompareAndSwap(false, true) {
 		return
 	}
 	c.out.close()
@@ -311,7 +311,9 @@ func (c *clientConn) closeWith(cause error) {
 
 // The methods that a Socket calls on its connection.
 
-func (c *clientConn) put(frames []frame, until time.Time) error { return c.out.put(frames, until) }
+func (c *clientConn) enqueue(frames []frame, until time.Time) error {
+	return c.out.enqueue(frames, until)
+}
 
 func (c *clientConn) offer(frames []frame, until time.Time) (bool, error) {
 	return c.out.offer(frames, until)
@@ -323,8 +325,8 @@ func (c *clientConn) takeGrant() *budget.Grant { return nil }
 
 func (c *clientConn) run(fn func()) { c.group.run(fn) }
 
-// gone closes the connection of its only socket after the queued packets are written.
-func (c *clientConn) gone(_ *Socket, cause error) { c.out.finish(cause) }
+// socketEnded closes the connection of its only socket after the queued packets are written.
+func (c *clientConn) socketEnded(_ *Socket, cause error) { c.out.finish(cause) }
 
 func (c *clientConn) failed(s *Socket, err error) {
 	if c.onFail != nil {

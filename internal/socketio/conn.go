@@ -21,20 +21,20 @@ type conn struct {
 	session *session
 	parts   assembler // used under the session's readMu
 
-	mu       sync.Mutex // guards the fields below
-	sockets  map[string]*Socket
-	joining  map[string]struct{}
-	left     map[string]struct{} // left namespaces: packets for them are late, not an error
-	strikes  int
-	closed   bool
-	deadline *time.Timer // ends a connection that is in no namespace
+	mu             sync.Mutex // guards the fields below
+	sockets        map[string]*Socket
+	joining        map[string]struct{}
+	leftNamespaces map[string]struct{} // left namespaces: packets for them are late, not an error
+	strikes        int
+	closed         bool
+	deadline       *time.Timer // ends a connection that is in no namespace
 }
 
 func newConn(server *Server, session *session) *conn {
 	o := &server.options
 	c := &conn{
 		server: server, session: session, parts: assembler{maxAttachments: o.MaxAttachments, maxBytes: session.maxPayload},
-		sockets: map[string]*Socket{}, joining: map[string]struct{}{}, left: map[string]struct{}{},
+		sockets: map[string]*Socket{}, joining: map[string]struct{}{}, leftNamespaces: map[string]struct{}{},
 	}
 	c.mu.Lock()
 	c.deadline = time.AfterFunc(time.Until(session.opened.Add(o.ConnectTimeout)), c.late)
@@ -71,7 +71,7 @@ func (c *conn) handle(p *packet, err error) error {
 	}
 	c.mu.Lock()
 	s := c.sockets[p.namespace]
-	_, left := c.left[p.namespace]
+	_, left := c.leftNamespaces[p.namespace]
 	c.mu.Unlock()
 	switch {
 	case s != nil:
@@ -165,7 +165,7 @@ func (c *conn) joined(ns *Namespace, principal any, release func()) error {
 	if err != nil {
 		return err
 	}
-	if err := s.put(reply, soon()); err != nil {
+	if err := s.enqueue(reply, soon()); err != nil {
 		return err
 	}
 	ns.add(s)
@@ -188,14 +188,14 @@ func (c *conn) refuse(namespace string, refusal *ConnectError, cause error) erro
 	if err != nil {
 		return err
 	}
-	if err := c.session.out.put(frames, soon()); err != nil {
+	if err := c.session.out.enqueue(frames, soon()); err != nil {
 		return err
 	}
 	c.mu.Lock()
 	c.strikes++
-	over := c.strikes > maxStrikes
+	tooMany := c.strikes > maxStrikes
 	c.mu.Unlock()
-	if over {
+	if tooMany {
 		return fmt.Errorf("%w: %d refused connects", cause, maxStrikes+1)
 	}
 	return nil
@@ -218,7 +218,9 @@ func (c *conn) ended(cause error) {
 
 // The methods that a Socket calls on its connection.
 
-func (c *conn) put(frames []frame, until time.Time) error { return c.session.out.put(frames, until) }
+func (c *conn) enqueue(frames []frame, until time.Time) error {
+	return c.session.out.enqueue(frames, until)
+}
 
 func (c *conn) offer(frames []frame, until time.Time) (bool, error) {
 	return c.session.out.offer(frames, until)
@@ -237,16 +239,16 @@ func (c *conn) failed(s *Socket, err error) {
 
 func (c *conn) busy() { c.server.counts.busy.Add(1) }
 
-// gone removes a socket that left its namespace. A connection without sockets closes after ConnectTimeout unless a new
-// socket joins.
-func (c *conn) gone(s *Socket, _ error) {
+// socketEnded removes a socket that left its namespace. A connection without sockets closes after ConnectTimeout unless
+// a new socket joins.
+func (c *conn) socketEnded(s *Socket, _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || c.sockets[s.namespace] != s {
 		return
 	}
 	delete(c.sockets, s.namespace)
-	c.left[s.namespace] = struct{}{}
+	c.leftNamespaces[s.namespace] = struct{}{}
 	if len(c.sockets) == 0 {
 		c.session.setJoined(false)
 		c.deadline.Reset(c.server.options.ConnectTimeout)

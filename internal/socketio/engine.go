@@ -33,7 +33,7 @@ func (e *Engine) Send(m Message) error {
 	if !m.Binary {
 		f.data = append([]byte{engineMessage}, m.Data...)
 	}
-	return e.session.out.put([]frame{f}, soon())
+	return e.session.out.enqueue([]frame{f}, soon())
 }
 
 func (e *Engine) text(data []byte) error {

@@ -113,7 +113,7 @@ func (n *Namespace) broadcast(to []*Socket, event string, args []any) error {
 	until := soon() // for all together, so that many peers that do not read hold it up no longer than one
 	for _, s := range to {
 		// A socket that ended meanwhile misses the event, like a socket that ended before.
-		_ = s.put(frames, until)
+		_ = s.enqueue(frames, until)
 	}
 	return nil
 }
@@ -121,7 +121,7 @@ func (n *Namespace) broadcast(to []*Socket, event string, args []any) error {
 func (n *Namespace) add(s *Socket) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if s.over.Load() {
+	if s.closed.Load() {
 		return
 	}
 	n.sockets[s.id] = s
@@ -140,7 +140,7 @@ func (n *Namespace) remove(s *Socket) {
 func (n *Namespace) join(s *Socket, rooms []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if s.over.Load() {
+	if s.closed.Load() {
 		return
 	}
 	if s.rooms == nil {

@@ -24,17 +24,17 @@ type outbox struct {
 	failed               func(error)   // ends the connection; called without mu
 	wake                 chan struct{} // capacity 1; wakes a poll when packets are queued
 
-	mu     sync.Mutex // guards the fields below
-	queue  [][]frame
-	head   int // the first packet of queue not yet taken
-	bytes  int
-	ws     *websocket.Conn
-	busy   bool          // a goroutine is writing
-	room   chan struct{} // closed when a full queue gets room; nil if no goroutine waits
-	closed bool
-	last   error       // set: nothing more is taken in, and the connection ends with it once the queue is empty
-	grace  *time.Timer // bounds that
-	grant  *budget.Grant
+	mu      sync.Mutex // guards the fields below
+	queue   [][]frame
+	head    int // the first packet of queue not yet taken
+	bytes   int
+	ws      *websocket.Conn
+	busy    bool          // a goroutine is writing
+	hasRoom chan struct{} // closed when a full queue gets room; nil if no goroutine waits
+	closed  bool
+	last    error       // set: nothing more is taken in, and the connection ends with it once the queue is empty
+	grace   *time.Timer // bounds that
+	grant   *budget.Grant
 }
 
 // countIn counts the queued bytes in a grant. A peer that does not read is disconnected when others need its bytes.
@@ -50,9 +50,9 @@ func (o *outbox) countIn(g *budget.Grant) {
 	g.Force(int64(o.bytes))
 }
 
-// put queues one packet with its attachments, all or none. If the queue is full, as for a moment after a burst, put
+// enqueue queues one packet with its attachments, all or none. If the queue is full, as for a moment after a burst, put
 // waits for room until the given time; then the peer is disconnected.
-func (o *outbox) put(frames []frame, until time.Time) error {
+func (o *outbox) enqueue(frames []frame, until time.Time) error {
 	start, err := o.offer(frames, until)
 	if start {
 		o.run(o.write)
@@ -73,10 +73,10 @@ func (o *outbox) offer(frames []frame, until time.Time) (start bool, err error) 
 		if waiting < o.maxPackets && (waiting == 0 || o.bytes+n <= o.maxBytes) {
 			break
 		}
-		if o.room == nil {
-			o.room = make(chan struct{})
+		if o.hasRoom == nil {
+			o.hasRoom = make(chan struct{})
 		}
-		room := o.room
+		room := o.hasRoom
 		o.mu.Unlock()
 		timer := time.NewTimer(time.Until(until))
 		select {
@@ -106,9 +106,9 @@ func soon() time.Time { return time.Now().Add(fullWait) }
 
 // release wakes the goroutines that wait for room; mu is held.
 func (o *outbox) release() {
-	if o.room != nil {
-		close(o.room)
-		o.room = nil
+	if o.hasRoom != nil {
+		close(o.hasRoom)
+		o.hasRoom = nil
 	}
 }
 
@@ -174,8 +174,8 @@ func writeFrames(ws *websocket.Conn, frames []frame, timeout time.Duration) erro
 	return nil
 }
 
-// takeFrames returns packets of up to max bytes for a long poll, at least one if there is one.
-func (o *outbox) takeFrames(max int) (frames []frame) {
+// dequeue returns packets of up to max bytes for a long poll, at least one if there is one.
+func (o *outbox) dequeue(max int) (frames []frame) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for total := 0; o.head < len(o.queue); {

@@ -73,7 +73,7 @@ func (s *session) poll(w http.ResponseWriter, r *http.Request) {
 			writePoll(w, []frame{{data: []byte{engineNoop}}})
 			return
 		}
-		if frames := s.out.takeFrames(s.server.options.MaxPayload); len(frames) > 0 {
+		if frames := s.out.dequeue(s.server.options.MaxPayload); len(frames) > 0 {
 			writePoll(w, frames)
 			return
 		}

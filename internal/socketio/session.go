@@ -34,7 +34,7 @@ type session struct {
 	cancel  context.CancelCauseFunc
 	limiter *rate.Limiter
 	out     outbox
-	over    atomic.Bool
+	ended   atomic.Bool
 	joined  atomic.Bool // it is in a namespace; always where there are none
 	opened  time.Time   // its connection was accepted
 
@@ -88,7 +88,7 @@ func (s *session) carriedBy(r *http.Request) {
 	switch {
 	case s.joined.Load():
 		place.Leave()
-	case !s.over.Load() && websocket.IsWebSocketUpgrade(r):
+	case !s.ended.Load() && websocket.IsWebSocketUpgrade(r):
 		s.places = append(s.places, place)
 	}
 }
@@ -101,16 +101,16 @@ func (s *session) setJoined(joined bool) {
 		return
 	}
 	if joined {
-		s.leavePlaces()
-	} else if !s.over.Load() {
+		s.releasePlaces()
+	} else if !s.ended.Load() {
 		s.places = append(s.places, s.server.unjoined.Add(
 			s.server.options.Address(s.request), func() { s.closeWith(ErrTooManyUnjoined) },
 		))
 	}
 }
 
-// leavePlaces frees the places of connections in no namespace; mu is held.
-func (s *session) leavePlaces() {
+// releasePlaces frees the places of connections in no namespace; mu is held.
+func (s *session) releasePlaces() {
 	for _, p := range s.places {
 		p.Leave()
 	}
@@ -181,7 +181,7 @@ func (s *session) heartbeat() {
 	s.beat.Reset(time.Until(s.pingedAt.Add(timeout)))
 	s.mu.Unlock()
 	// When it cannot be queued, the session has ended already.
-	_ = s.out.put([]frame{{data: []byte{enginePing}}}, soon())
+	_ = s.out.enqueue([]frame{{data: []byte{enginePing}}}, soon())
 }
 
 // alive notes that the peer sent something. Only a pong starts the next interval, since clients count on regular pings.
@@ -189,7 +189,7 @@ func (s *session) alive(pong bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.heard = true
-	if pong && s.pinged && !s.over.Load() {
+	if pong && s.pinged && !s.ended.Load() {
 		s.pinged = false
 		s.pingAt = time.Now().Add(s.server.options.PingInterval)
 		s.beat.Reset(s.server.options.PingInterval)
@@ -205,7 +205,7 @@ func (s *session) receive(f frame) error {
 	}
 	s.readMu.Lock()
 	defer s.readMu.Unlock()
-	if s.over.Load() {
+	if s.ended.Load() {
 		f.grant.Release()
 		return context.Cause(s.ctx)
 	}
@@ -267,14 +267,14 @@ func (s *session) read(ws *websocket.Conn) {
 // closeWith ends the session; only the first call counts. It does not wait for a peer that is cut, and waits at most a
 // second to close the connection of others cleanly.
 func (s *session) closeWith(cause error) {
-	if !s.over.CompareAndSwap(false, true) {
+	if !s.ended.CompareAndSwap(false, true) {
 		return
 	}
 	s.server.forget(s, cause) // first, so that the end is counted when others see it
 	s.cancel(cause)
 	s.mu.Lock()
 	s.beat.Stop()
-	s.leavePlaces()
+	s.releasePlaces()
 	s.mu.Unlock()
 	ws := s.out.close()
 	s.sink.ended(cause)

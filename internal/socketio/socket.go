@@ -16,14 +16,14 @@ import (
 
 // wire is the connection under a Socket, of the server or of the client.
 type wire interface {
-	put(frames []frame, until time.Time) error
+	enqueue(frames []frame, until time.Time) error
 	offer(frames []frame, until time.Time) (start bool, err error) // put, but the caller writes when told to start
 	write()
-	takeGrant() *budget.Grant    // the bytes of the packet that is being taken
-	run(fn func())               // starts a counted goroutine
-	gone(s *Socket, cause error) // called once when s has ended
-	failed(s *Socket, err error) // a handler panicked
-	busy()                       // an event was refused
+	takeGrant() *budget.Grant           // the bytes of the packet that is being taken
+	run(fn func())                      // starts a counted goroutine
+	socketEnded(s *Socket, cause error) // called once when s has ended
+	failed(s *Socket, err error)        // a handler panicked
+	busy()                              // an event was refused
 }
 
 // Socket is one client in one namespace, seen from the server or from the client. All methods may be called from
@@ -37,7 +37,7 @@ type Socket struct {
 	release       func()     // releases the place under the principal's cap; nil on the client
 	ctx           context.Context
 	cancel        context.CancelCauseFunc
-	over          atomic.Bool
+	closed        atomic.Bool
 	running       atomic.Int64 // handlers
 	maxHandlers   int64
 	maxPayload    int                 // bytes the peer takes in one packet
@@ -200,22 +200,22 @@ func (s *Socket) send(event string, frames []frame) error {
 	if n := size(frames); n > s.maxPayload {
 		return fmt.Errorf("event %s of %d bytes: %w", event, n, ErrPayloadTooLarge)
 	}
-	if err := s.put(frames, soon()); err != nil {
+	if err := s.enqueue(frames, soon()); err != nil {
 		return fmt.Errorf("event %s: %w", event, err)
 	}
 	return nil
 }
 
-func (s *Socket) put(frames []frame, until time.Time) error {
-	if s.over.Load() {
+func (s *Socket) enqueue(frames []frame, until time.Time) error {
+	if s.closed.Load() {
 		return s.ended()
 	}
-	return s.why(s.wire.put(frames, until))
+	return s.why(s.wire.enqueue(frames, until))
 }
 
 // why replaces the connection's error by the reason for the socket's end.
 func (s *Socket) why(err error) error {
-	if err != nil && s.over.Load() {
+	if err != nil && s.closed.Load() {
 		return s.ended()
 	}
 	return err
@@ -256,13 +256,13 @@ func (s *Socket) Close(cause error) {
 }
 
 // closeWith ends the socket; only the first call counts.
-func (s *Socket) closeWith(cause error, tell bool) {
-	if !s.over.CompareAndSwap(false, true) {
+func (s *Socket) closeWith(cause error, notifyPeer bool) {
+	if !s.closed.CompareAndSwap(false, true) {
 		return
 	}
-	if tell {
+	if notifyPeer {
 		if frames, err := encodeObject(packetDisconnect, s.namespace, nil); err == nil {
-			_ = s.wire.put(frames, soon()) // a connection that cannot take it is ending anyway
+			_ = s.wire.enqueue(frames, soon()) // a connection that cannot take it is ending anyway
 		}
 	}
 	s.cancel(cause)
@@ -272,7 +272,7 @@ func (s *Socket) closeWith(cause error, tell bool) {
 	if s.release != nil {
 		s.release()
 	}
-	s.wire.gone(s, cause)
+	s.wire.socketEnded(s, cause)
 }
 
 // handle processes a packet of this socket's namespace; its error ends the connection.
@@ -420,15 +420,15 @@ func (s *Socket) ack(id uint64, values []any, idle bool) {
 	if refusal != nil {
 		releaseValues(values, false)
 		if frames, err = encodeArgs(packetAck, s.namespace, id, true, nil, []any{errorAck(refusal)}); err == nil {
-			_ = s.put(frames, soon()) // a socket that ended needs no ack
+			_ = s.enqueue(frames, soon()) // a socket that ended needs no ack
 		}
 		return
 	}
 	if !idle {
-		releaseValues(values, s.put(frames, soon()) == nil)
+		releaseValues(values, s.enqueue(frames, soon()) == nil)
 		return
 	}
-	if s.over.Load() {
+	if s.closed.Load() {
 		releaseValues(values, false)
 		return
 	}

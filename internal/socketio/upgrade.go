@@ -18,7 +18,7 @@ const upgradeGrace = 100 * time.Millisecond
 // from its page.
 func (s *session) upgrade(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	if s.onSocket || s.upgrading || s.over.Load() {
+	if s.onSocket || s.upgrading || s.ended.Load() {
 		s.mu.Unlock()
 		if ws, err := s.server.accept(w, r); err == nil { // else it has answered
 			closeWebsocket(ws, ErrClosed)

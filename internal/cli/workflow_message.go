@@ -21,7 +21,7 @@ func (p *program) startWorkflow() *cobra.Command {
 	var cron, zone string
 	var wait bool
 	c := &cobra.Command{
-		Use: "start TYPE", Short: "Start a workflow", Args: one("workflow type"),
+		Use: "start TYPE", Short: "Start a workflow", Args: oneArg("workflow type"),
 		ValidArgsFunction: first(p.workflowTypes),
 		Example: "  sojourn workflow start greet --id g1 --input '[\"Ada\"]' --wait\n" +
 			"  sojourn workflow start report --cron '0 7 * * 1-5' --cron-timezone Europe/Berlin",
@@ -51,11 +51,11 @@ func (p *program) startWorkflow() *cobra.Command {
 				return err
 			}
 			if !wait {
-				return ask(p, c, http.MethodPost, "/api/workflows", in, func(v protocol.StartResponse) error {
+				return send(p, c, http.MethodPost, "/api/workflows", in, func(v protocol.StartResponse) error {
 					if v.ScheduleID != "" {
-						return p.say("%s %s", v.Outcome, v.ScheduleID)
+						return p.printf("%s %s", v.Outcome, v.ScheduleID)
 					}
-					return p.say("%s %s, run %s", v.Outcome, v.WorkflowID, v.RunID)
+					return p.printf("%s %s, run %s", v.Outcome, v.WorkflowID, v.RunID)
 				})
 			}
 			var out protocol.StartResponse
@@ -88,14 +88,14 @@ func seconds(flag string, d time.Duration) (int64, error) {
 func (p *program) signalWorkflow() *cobra.Command {
 	var run, input, request string
 	c := runFlag(&cobra.Command{
-		Use: "signal ID NAME", Short: "Send a signal", Args: exactly(oneWorkflow, "signal name"),
+		Use: "signal ID NAME", Short: "Send a signal", Args: exactArgs(workflowIDArg, "signal name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			raw, err := p.arguments(c, input)
 			if err != nil {
 				return err
 			}
 			in := protocol.SignalRequest{SignalName: args[1], Input: raw, RequestID: requestID(request)}
-			return ask(p, c, http.MethodPost, runPath(args[0], run)+"/signal/"+url.PathEscape(args[1]), in, p.receipt)
+			return send(p, c, http.MethodPost, runPath(args[0], run)+"/signal/"+url.PathEscape(args[1]), in, p.printReceipt)
 		},
 	}, &run)
 	c.Flags().StringVar(&input, "input", "", inputHelp)
@@ -103,22 +103,22 @@ func (p *program) signalWorkflow() *cobra.Command {
 	return c
 }
 
-func (p *program) receipt(r protocol.CommandReceipt) error {
-	return p.say("%s %s, run %s", r.Outcome, r.WorkflowID, r.RunID)
+func (p *program) printReceipt(r protocol.CommandReceipt) error {
+	return p.printf("%s %s, run %s", r.Outcome, r.WorkflowID, r.RunID)
 }
 
 func (p *program) queryWorkflow() *cobra.Command {
 	var run, input string
 	c := runFlag(&cobra.Command{
 		Use: "query ID NAME", Short: "Query a run and print the result",
-		Args: exactly(oneWorkflow, "query name"),
+		Args: exactArgs(workflowIDArg, "query name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			raw, err := p.arguments(c, input)
 			if err != nil {
 				return err
 			}
 			in := protocol.QueryRequest{QueryName: args[1], Input: raw}
-			return ask(p, c, http.MethodPost, runPath(args[0], run)+"/query/"+
+			return send(p, c, http.MethodPost, runPath(args[0], run)+"/query/"+
 				url.PathEscape(args[1]), in, func(a protocol.QueryResponse) error {
 				return p.printJSON(a.Result)
 			})
@@ -133,7 +133,7 @@ func (p *program) updateWorkflow() *cobra.Command {
 	var most time.Duration
 	c := runFlag(&cobra.Command{
 		Use: "update ID NAME", Short: "Send an update, wait for its result and print it",
-		Args: exactly(oneWorkflow, "update name"),
+		Args: exactArgs(workflowIDArg, "update name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			raw, err := p.arguments(c, input)
 			if err != nil {
@@ -146,7 +146,7 @@ func (p *program) updateWorkflow() *cobra.Command {
 			in := protocol.UpdateRequest{
 				UpdateName: args[1], Input: raw, RequestID: requestID(request), WaitFor: until, WaitTimeout: &wait,
 			}
-			return ask(p, c, http.MethodPost, runPath(args[0], run)+"/update/"+
+			return send(p, c, http.MethodPost, runPath(args[0], run)+"/update/"+
 				url.PathEscape(args[1]), in, func(a protocol.UpdateResponse) error {
 				if a.UpdateStatus == protocol.WaitCompleted {
 					return p.printJSON(a.Result)
@@ -154,7 +154,7 @@ func (p *program) updateWorkflow() *cobra.Command {
 				if a.WaitTimedOut && until == protocol.WaitCompleted {
 					return fmt.Errorf("update %s was accepted but did not complete within %d s", a.UpdateID, a.WaitTimeout)
 				}
-				return p.say("%s %s", a.Outcome, a.UpdateID)
+				return p.printf("%s %s", a.Outcome, a.UpdateID)
 			})
 		},
 	}, &run)
@@ -171,7 +171,7 @@ func (p *program) cancelWorkflow() *cobra.Command {
 	var now bool
 	c := f.add(&cobra.Command{
 		Use: "cancel ID", Short: "Request cancellation of a run; its code can clean up",
-		Args: one(oneWorkflow),
+		Args: oneArg(workflowIDArg),
 		RunE: func(c *cobra.Command, args []string) error {
 			if now {
 				return p.endRun(c, args[0], "cancel", f)
@@ -194,7 +194,7 @@ func (p *program) cancelWorkflow() *cobra.Command {
 func (p *program) endWorkflow(verb, short string) *cobra.Command {
 	var f endFlags
 	return f.add(&cobra.Command{
-		Use: verb + " ID", Short: short, Args: one(oneWorkflow),
+		Use: verb + " ID", Short: short, Args: oneArg(workflowIDArg),
 		RunE: func(c *cobra.Command, args []string) error { return p.endRun(c, args[0], verb, f) },
 	})
 }
@@ -211,14 +211,14 @@ func (f *endFlags) add(c *cobra.Command) *cobra.Command {
 // endRun sends a reason to a route that ends a run, and prints the receipt.
 func (p *program) endRun(c *cobra.Command, id, verb string, f endFlags) error {
 	in := protocol.EndRequest{Reason: f.reason, RequestID: requestID("")}
-	return ask(p, c, http.MethodPost, runPath(id, f.run)+"/"+verb, in, p.receipt)
+	return send(p, c, http.MethodPost, runPath(id, f.run)+"/"+verb, in, p.printReceipt)
 }
 
 // deleteWorkflow returns the command that deletes one run. The route requires a run ID, by default the current run's.
 func (p *program) deleteWorkflow() *cobra.Command {
 	var run, reason string
 	c := runFlag(&cobra.Command{
-		Use: "delete ID", Short: "Delete one closed run with all its data; this cannot be undone", Args: one(oneWorkflow),
+		Use: "delete ID", Short: "Delete one closed run with all its data; this cannot be undone", Args: oneArg(workflowIDArg),
 		RunE: func(c *cobra.Command, args []string) error {
 			run, err := p.currentRun(c, args[0], run)
 			if err != nil {
@@ -228,8 +228,8 @@ func (p *program) deleteWorkflow() *cobra.Command {
 			if reason != "" {
 				path += "?" + url.Values{"reason": {reason}}.Encode()
 			}
-			return ask(p, c, http.MethodDelete, path, nil, func(v protocol.DeletedRun) error {
-				return p.say("deleted %s, run %s: %d events, %d sessions", v.WorkflowID, v.RunID, v.HistoryLength, v.Sessions)
+			return send(p, c, http.MethodDelete, path, nil, func(v protocol.DeletedRun) error {
+				return p.printf("deleted %s, run %s: %d events, %d sessions", v.WorkflowID, v.RunID, v.HistoryLength, v.Sessions)
 			})
 		},
 	}, &run)
@@ -241,7 +241,7 @@ func (p *program) resultOfWorkflow() *cobra.Command {
 	var run string
 	return runFlag(&cobra.Command{
 		Use: "result ID", Short: "Wait until a workflow closes and print its result; exits with an error if it failed",
-		Args: one(oneWorkflow),
+		Args: oneArg(workflowIDArg),
 		RunE: func(c *cobra.Command, args []string) error {
 			run, err := p.currentRun(c, args[0], run)
 			if err != nil {
@@ -263,9 +263,9 @@ func (p *program) result(c *cobra.Command, id, run string) error {
 	case errors.Is(err, process.ErrStopped):
 		return fmt.Errorf("%w; run %s of %s continues", err, run, id)
 	case err != nil && protocol.ReasonOf(err) == "":
-		return fmt.Errorf("%w; to wait for the result run: sojourn workflow result %s", hinted(err), id)
+		return fmt.Errorf("%w; to wait for the result run: sojourn workflow result %s", withHint(err), id)
 	case err != nil:
-		return hinted(err)
+		return withHint(err)
 	case asJSON(c):
 		err = p.printJSON(v)
 	case v.Status == "completed":

@@ -15,16 +15,16 @@ import (
 func (p *program) render(t table.Writer) error {
 	out, most := t.Render(), width(p.out)
 	if most == 0 {
-		return p.say("%s", out)
+		return p.printf("%s", out)
 	}
 	border, rest, _ := strings.Cut(out, "\n")
 	head, _, _ := strings.Cut(rest, "\n")
-	columns, left := fitted(borders(border), titles(head), most)
+	columns, left := fitColumns(borders(border), titles(head), most)
 	if columns != nil {
 		t.SetColumnConfigs(columns)
 		out = t.Render()
 	}
-	err := p.say("%s", out)
+	err := p.printf("%s", out)
 	if len(left) > 0 {
 		fmt.Fprintf(p.err, "columns omitted: %s; to see all use a wider terminal, a pipe or --json\n", strings.Join(left, ", "))
 	}
@@ -63,15 +63,15 @@ func titles(line string) (names []string) {
 // telling is the width in columns below which a shortened table column is useless. If the terminal is too narrow,
 // columns are omitted in the order of lesser; at the minimum each column has the narrowest width.
 const (
-	telling   = 16
-	narrowest = 4
+	usefulWidth = 16
+	narrowest   = 4
 )
 
-var lesser = []string{"queue", "closed", "created", "runtime", "origin", "ready", "running", "run", "started"}
+var omittedFirst = []string{"queue", "closed", "created", "runtime", "origin", "ready", "running", "run", "started"}
 
-// fitted narrows the widest columns equally until the table fits a terminal, and omits less important columns before
-// they become too narrow. It returns nil if the table fits unchanged.
-func fitted(widths []int, names []string, most int) (columns []table.ColumnConfig, left []string) {
+// fitColumns narrows the widest columns equally until the table fits a terminal, and omits less important columns
+// before they become too narrow. It returns nil if the table fits unchanged.
+func fitColumns(widths []int, names []string, most int) (columns []table.ColumnConfig, left []string) {
 	narrow := func() (each int) {
 		n := 0
 		for i, w := range widths {
@@ -98,11 +98,11 @@ func fitted(widths []int, names []string, most int) (columns []table.ColumnConfi
 	if each == widest {
 		return nil, nil
 	}
-	for _, name := range lesser {
-		if each >= telling {
+	for _, name := range omittedFirst {
+		if each >= usefulWidth {
 			break
 		}
-		// a run has to have a name
+		// the row must identify its run
 		if slices.Contains(names, name) && (name != "run" || slices.Contains(names, "workflow id")) {
 			left = append(left, name)
 			each = narrow()
@@ -113,14 +113,14 @@ func fitted(widths []int, names []string, most int) (columns []table.ColumnConfi
 		case slices.Contains(left, names[i]):
 			columns = append(columns, table.ColumnConfig{Number: i + 1, Hidden: true})
 		case w > each:
-			columns = append(columns, table.ColumnConfig{Number: i + 1, WidthMax: each, WidthMaxEnforcer: shortened})
+			columns = append(columns, table.ColumnConfig{Number: i + 1, WidthMax: each, WidthMaxEnforcer: snipLines})
 		}
 	}
 	return columns, left
 }
 
-// shortened is the beginning of each line of a cell, with a sign that there was more.
-func shortened(cell string, most int) string {
+// snipLines shortens each line of a cell; an ellipsis marks shortened lines.
+func snipLines(cell string, most int) string {
 	lines := strings.Split(cell, "\n")
 	for i, line := range lines {
 		lines[i] = text.Snip(line, most, "…")

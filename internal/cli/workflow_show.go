@@ -20,10 +20,10 @@ func (p *program) describeWorkflow() *cobra.Command {
 	var run string
 	var follow bool
 	c := runFlag(&cobra.Command{
-		Use: "describe ID", Short: "Show a run: status and what it waits for", Args: one(oneWorkflow),
+		Use: "describe ID", Short: "Show a run: status and what it waits for", Args: oneArg(workflowIDArg),
 		RunE: func(c *cobra.Command, args []string) error {
 			if !follow {
-				return ask(p, c, http.MethodGet, runPath(args[0], run), nil, p.showRun)
+				return send(p, c, http.MethodGet, runPath(args[0], run), nil, p.showRun)
 			}
 			var v protocol.RunView
 			if err := p.call(c, http.MethodGet, runPath(args[0], run), nil, &v); err != nil {
@@ -36,7 +36,7 @@ func (p *program) describeWorkflow() *cobra.Command {
 			if err := show(v); err != nil {
 				return err
 			}
-			return p.follow(c, followed{id: args[0], run: v.RunID, after: v.HistoryLength, on: run == ""})
+			return p.follow(c, followed{id: args[0], run: v.RunID, after: v.HistoryLength, chain: run == ""})
 		},
 	}, &run)
 	c.Flags().BoolVarP(&follow, "follow", "f", false, followHelp)
@@ -44,33 +44,33 @@ func (p *program) describeWorkflow() *cobra.Command {
 }
 
 func (p *program) showRun(v protocol.RunView) error {
-	now, set := saying(v.Wait, v.WaitReason), plain(v.Quarantined)
+	now, set := waitText(v.Wait, v.WaitReason), stringOf(v.Quarantined)
 	if v.Wait != nil && v.Wait.Reason == protocol.WaitQuarantined { // now contains it
 		set = ""
 	}
-	stuck := strings.TrimPrefix(stuckBy(v), "stuck ")
+	stuck := strings.TrimPrefix(stuckText(v), "stuck ")
 	if v.Stuck != nil && v.Wait != nil && v.Wait.Reason == v.Stuck.Reason {
 		stuck = "since " + stamp(v.Stuck.Since)
 	}
 	err := p.facts(
 		fact{"workflow id", v.WorkflowID},
 		fact{"run", fmt.Sprintf("%s, %d of %d", v.RunID, v.RunNumber, v.RunCount)},
-		fact{"type", described(v.Kind, v.WorkflowType)},
-		fact{"business key", plain(v.BusinessKey)},
-		fact{"status", standing(v)},
+		fact{"type", typeWithKind(v.Kind, v.WorkflowType)},
+		fact{"business key", stringOf(v.BusinessKey)},
+		fact{"status", statusOf(v)},
 		fact{"queue", v.TaskQueue},
 		fact{"started", stamp(v.StartedAt)},
 		fact{"closed", stamp(v.ClosedAt)},
 		fact{"now", now},
 		fact{"quarantined", set},
 		fact{"stuck", stuck},
-		fact{"input", content(v.Input)},
-		fact{"output", content(v.Output)},
+		fact{"input", jsonText(v.Input)},
+		fact{"output", jsonText(v.Output)},
 		fact{"error", v.Failed().Text()},
 		fact{"failed at", stack.Place(v.Failed().Stack)},
-		fact{"memo", content(v.Memo)},
-		fact{"search attributes", content(v.SearchAttributes)},
-		fact{"parent", plain(v.ParentWorkflowID)},
+		fact{"memo", jsonText(v.Memo)},
+		fact{"search attributes", jsonText(v.SearchAttributes)},
+		fact{"parent", stringOf(v.ParentWorkflowID)},
 		fact{"events", fmt.Sprint(v.HistoryLength)},
 	)
 	if err != nil || v.Pending == nil {
@@ -80,14 +80,15 @@ func (p *program) showRun(v protocol.RunView) error {
 	open.AppendHeader(table.Row{"open", "what", "state", "attempt", "worker", "session", "progress", "why"})
 	for _, a := range v.Pending.Activities {
 		open.AppendRow(table.Row{
-			"activity", a.ActivityType, a.State, a.Attempt, a.Worker, a.SessionID, progress(a.Progress), reason(a.Wait, a.Why),
+			"activity", a.ActivityType, a.State, a.Attempt, a.Worker, a.SessionID, progress(a.Progress),
+			waitReason(a.Wait, a.Why),
 		})
 	}
 	if k := v.Pending.Cancellation; k != nil {
 		open.AppendRow(table.Row{"cancellation", "requested " + stamp(k.RequestedAt), "", "", "", "", "", k.Message})
 	}
 	if k := v.Pending.Task; k != nil {
-		open.AppendRow(table.Row{"workflow task", k.TaskID, k.State, k.Attempt, k.Worker, "", "", reason(k.Wait, k.Why)})
+		open.AppendRow(table.Row{"workflow task", k.TaskID, k.State, k.Attempt, k.Worker, "", "", waitReason(k.Wait, k.Why)})
 	}
 	for _, k := range v.Pending.Timers {
 		open.AppendRow(table.Row{"timer", k.TimerID, stamp(k.FireAt), "", "", "", "", ""})
@@ -114,11 +115,11 @@ func (p *program) showRun(v protocol.RunView) error {
 	if t == nil || t.LastFailure == "" && t.Stack == "" {
 		return nil
 	}
-	said := strings.Contains(now, t.LastFailure)
+	shown := strings.Contains(now, t.LastFailure)
 	switch {
-	case said && t.Stack == "":
+	case shown && t.Stack == "":
 		return nil
-	case said:
+	case shown:
 		_, err = fmt.Fprintf(p.out, "\nworkflow code failed at\n%s\n", strings.TrimSpace(t.Stack))
 	default:
 		_, err = fmt.Fprintf(p.out, "\nworkflow code failed: %s\n", strings.TrimSpace(t.LastFailure+"\n"+t.Stack))
@@ -157,24 +158,24 @@ func (p *program) showActivityFailures(list []protocol.PendingActivity) error {
 	return nil
 }
 
-// saying describes a wait as a sentence with local times; older apps send only the sentence.
-func saying(w *protocol.Wait, words *string) string {
+// waitText describes a wait as a sentence with local times; older apps send only the sentence.
+func waitText(w *protocol.Wait, words *string) string {
 	if w == nil || w.Reason.Rule().Text == "" {
-		return plain(words)
+		return stringOf(words)
 	}
 	return w.Say(time.Local)
 }
 
-// reason is the same without its subject.
-func reason(w *protocol.Wait, words string) string {
+// waitReason is the same without its subject.
+func waitReason(w *protocol.Wait, words string) string {
 	if w == nil || w.Reason.Rule().Text == "" {
 		return words
 	}
 	return w.Why(time.Local)
 }
 
-// content returns JSON as text; null and an empty object are empty.
-func content(raw json.RawMessage) string {
+// jsonText returns JSON as text; null and an empty object are empty.
+func jsonText(raw json.RawMessage) string {
 	if s := string(raw); s != "{}" && s != "null" {
 		return s
 	}
@@ -183,13 +184,13 @@ func content(raw json.RawMessage) string {
 
 func (p *program) runsOfWorkflow() *cobra.Command {
 	return &cobra.Command{
-		Use: "runs ID", Short: "List the runs of a workflow", Args: one(oneWorkflow),
+		Use: "runs ID", Short: "List the runs of a workflow", Args: oneArg(workflowIDArg),
 		RunE: func(c *cobra.Command, args []string) error {
 			return list(p, c, listing{path: runPath(args[0], "") + "/runs", member: "runs"},
 				table.Row{"number", "run", "type", "status", "queue", "started", "closed", "error"},
 				func(v protocol.RunView) table.Row {
 					return table.Row{
-						v.RunNumber, v.RunID, typeOf(v.Kind, v.WorkflowType), p.tinted(standing(v)), v.TaskQueue,
+						v.RunNumber, v.RunID, typeOf(v.Kind, v.WorkflowType), p.colored(statusOf(v)), v.TaskQueue,
 						stamp(v.StartedAt), stamp(v.ClosedAt), inOneLine(v.Failed().Text()),
 					}
 				})
@@ -201,7 +202,7 @@ func (p *program) historyOfWorkflow() *cobra.Command {
 	var run string
 	var follow, stacks bool
 	c := runFlag(&cobra.Command{
-		Use: "history ID", Short: "Print the events of a run, one per line", Args: one(oneWorkflow),
+		Use: "history ID", Short: "Print the events of a run, one per line", Args: oneArg(workflowIDArg),
 		RunE: func(c *cobra.Command, args []string) error {
 			named := run != ""
 			run, err := p.currentRun(c, args[0], run)
@@ -209,9 +210,9 @@ func (p *program) historyOfWorkflow() *cobra.Command {
 				return err
 			}
 			if follow {
-				return p.follow(c, followed{id: args[0], run: run, on: !named, stacks: stacks})
+				return p.follow(c, followed{id: args[0], run: run, chain: !named, stacks: stacks})
 			}
-			events, err := p.gather(c, listing{
+			events, err := p.readList(c, listing{
 				path: runPath(args[0], run) + "/history", member: "events", query: url.Values{"decoded": {"true"}}, page: 1000,
 			})
 			if err != nil {
@@ -234,7 +235,7 @@ func (p *program) historyOfWorkflow() *cobra.Command {
 // of JSON.
 func (p *program) showEvent(c *cobra.Command, raw json.RawMessage, stacks bool) error {
 	if asJSON(c) {
-		return p.say("%s", raw)
+		return p.printf("%s", raw)
 	}
 	line, trace, err := eventLine(raw)
 	if err != nil {
@@ -243,7 +244,7 @@ func (p *program) showEvent(c *cobra.Command, raw json.RawMessage, stacks bool) 
 	if stacks && trace != "" {
 		line += "\n    " + strings.ReplaceAll(strings.TrimSpace(trace), "\n", "\n    ")
 	}
-	return p.say("%s", line)
+	return p.printf("%s", line)
 }
 
 // shownVersion is the displayed length of a code version, which suffices to distinguish versions.
@@ -286,7 +287,7 @@ func eventLine(raw json.RawMessage) (line, trace string, err error) {
 		fires = "until " + stamp(about.FireAt)
 	}
 	for _, s := range []string{
-		about.Activity, fires, about.Signal, about.Update, about.Child, about.Text(), place, code, content(e.Decoded),
+		about.Activity, fires, about.Signal, about.Update, about.Child, about.Text(), place, code, jsonText(e.Decoded),
 	} {
 		if s != "" {
 			words = append(words, s)

@@ -28,16 +28,16 @@ func (p *program) group(
 	if run == nil {
 		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 	} else {
-		asking(c)
+		clientCommand(c)
 	}
 	for _, sub := range subs {
-		c.AddCommand(asking(sub))
+		c.AddCommand(clientCommand(sub))
 	}
 	return c
 }
 
-// asking makes a command one that asks an app: with the settings of a client, and with --json for programs.
-func asking(c *cobra.Command) *cobra.Command {
+// clientCommand adds the flags of commands that call an app: the settings of a client, and --json.
+func clientCommand(c *cobra.Command) *cobra.Command {
 	config.Register(c.Flags(), config.Client)
 	c.Flags().Bool("json", false, "print the response as JSON")
 	return c
@@ -48,20 +48,20 @@ func asJSON(c *cobra.Command) bool {
 	return err == nil && v
 }
 
-// exactly requires one non-empty argument for each name: an empty name in a path would be a different request.
-func exactly(names ...string) cobra.PositionalArgs {
+// exactArgs requires one non-empty argument for each name: an empty name in a path would be a different request.
+func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != len(names) {
-			return misused(c, fmt.Errorf(
+			return usageErr(c, fmt.Errorf(
 				"%s requires a %s (arguments given: %d)", c.CommandPath(), strings.Join(names, " and a "), len(args),
 			))
 		}
-		return filled(c, args, names...)
+		return nonEmptyArgs(c, args, names...)
 	}
 }
 
-// filled refuses arguments that are empty.
-func filled(c *cobra.Command, args []string, names ...string) error {
+// nonEmptyArgs rejects empty arguments.
+func nonEmptyArgs(c *cobra.Command, args []string, names ...string) error {
 	for i, a := range args {
 		if a == "" {
 			return usageError{fmt.Errorf("%s: the %s must not be empty", c.CommandPath(), names[i])}
@@ -70,8 +70,8 @@ func filled(c *cobra.Command, args []string, names ...string) error {
 	return nil
 }
 
-// ask sends a request and prints the response: unchanged with --json, otherwise with show.
-func ask[T any](p *program, c *cobra.Command, method, path string, in any, show func(T) error) error {
+// send sends a request and prints the response: unchanged with --json, otherwise with show.
+func send[T any](p *program, c *cobra.Command, method, path string, in any, show func(T) error) error {
 	var raw json.RawMessage
 	if err := p.call(c, method, path, in, &raw); err != nil {
 		return err
@@ -94,21 +94,21 @@ func (p *program) printJSON(v any) error {
 	return err
 }
 
-func (p *program) say(format string, args ...any) error {
+func (p *program) printf(format string, args ...any) error {
 	_, err := fmt.Fprintf(p.out, format+"\n", args...)
 	return err
 }
 
-// listing is a list of an app: its path and query, the member of the answer that holds it, and how much of it.
+// listing describes a list request: path, query, the member of the response with the items, and limits.
 type listing struct {
 	path, member string
 	query        url.Values
-	page         int // most items of a page; 0: it has no pages
+	page         int // page size; 0: the list has no pages
 	limit        int // 0: all
 }
 
-// gather reads a list, page after page.
-func (p *program) gather(c *cobra.Command, l listing) ([]json.RawMessage, error) {
+// readList reads a list, page after page.
+func (p *program) readList(c *cobra.Command, l listing) ([]json.RawMessage, error) {
 	if l.query == nil {
 		l.query = url.Values{}
 	}
@@ -147,7 +147,7 @@ func (p *program) gather(c *cobra.Command, l listing) ([]json.RawMessage, error)
 
 // list prints a list: as a table with one row per item, or with --json as an array of unchanged items.
 func list[T any](p *program, c *cobra.Command, l listing, head table.Row, row func(T) table.Row) error {
-	items, err := p.gather(c, l)
+	items, err := p.readList(c, l)
 	if err != nil {
 		return err
 	}
@@ -155,11 +155,11 @@ func list[T any](p *program, c *cobra.Command, l listing, head table.Row, row fu
 		return p.printJSON(items)
 	}
 	if len(items) == 0 {
-		return p.say("none")
+		return p.printf("none")
 	}
 	t := table.NewWriter()
 	t.AppendHeader(head)
-	if err := sorted(c, t, head); err != nil {
+	if err := sortTable(c, t, head); err != nil {
 		return err
 	}
 	for _, raw := range items {
@@ -178,9 +178,9 @@ func sortable(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// sorted sorts a table as the command's flag requests. It sorts only the listed rows, so the flag does not change which
-// rows are listed.
-func sorted(c *cobra.Command, t table.Writer, head table.Row) error {
+// sortTable sorts a table as the command's flag requests. It sorts only the listed rows, so the flag does not change
+// which rows are listed.
+func sortTable(c *cobra.Command, t table.Writer, head table.Row) error {
 	by, err := c.Flags().GetString("sort")
 	if err != nil || by == "" {
 		return nil //nolint:nilerr // no such flag: a list that cannot be sorted
@@ -210,7 +210,7 @@ func (p *program) facts(all ...fact) error {
 			continue
 		}
 		value := strings.ReplaceAll(f.value, "\n", "\n"+strings.Repeat(" ", 19)) // joined errors are a line each
-		if err := p.say("%-18s %s", f.name, value); err != nil {
+		if err := p.printf("%-18s %s", f.name, value); err != nil {
 			return err
 		}
 	}
@@ -232,8 +232,8 @@ func stampOf(t *history.Time) string {
 	return stamp(*t)
 }
 
-// plain formats the value of a pointer; nil is empty.
-func plain[T any](v *T) string {
+// stringOf formats the value of a pointer; nil is empty.
+func stringOf[T any](v *T) string {
 	if v == nil {
 		return ""
 	}
@@ -242,11 +242,11 @@ func plain[T any](v *T) string {
 
 // document reads the JSON of a flag: the value itself, @FILE, or - for standard input. An empty value is no document.
 func (p *program) document(c *cobra.Command, flag, value string) (json.RawMessage, error) {
-	return p.given(c, "--"+flag, value)
+	return p.readJSON(c, "--"+flag, value)
 }
 
-// given reads the JSON of a flag or argument with a name for error messages.
-func (p *program) given(c *cobra.Command, name, value string) (json.RawMessage, error) {
+// readJSON reads the JSON of a flag or argument with a name for error messages.
+func (p *program) readJSON(c *cobra.Command, name, value string) (json.RawMessage, error) {
 	raw, err := []byte(value), error(nil)
 	switch {
 	case value == "":
@@ -272,7 +272,7 @@ func (p *program) arguments(c *cobra.Command, value string) (json.RawMessage, er
 
 // array reads a JSON array of arguments.
 func (p *program) array(c *cobra.Command, name, value string) (json.RawMessage, error) {
-	raw, err := p.given(c, name, value)
+	raw, err := p.readJSON(c, name, value)
 	if err == nil && len(raw) > 0 && raw[0] != '[' && !envelope(raw) {
 		err = usageError{fmt.Errorf("%s must be a JSON array of arguments, for example '[\"Ada\", 1]'; got %.60s", name, raw)}
 	}
@@ -290,7 +290,8 @@ func envelope(raw json.RawMessage) bool {
 
 const inputHelp = "arguments as a JSON array; @FILE reads a file, - standard input"
 
-// requestID makes that a command which is sent to a second app, because the answer of the first was lost, is done once.
+// requestID returns the given ID or a new one. With an ID, a request that is repeated at another app after a lost
+// response takes effect once.
 func requestID(given string) string {
 	if given != "" {
 		return given

@@ -9,20 +9,20 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// standings returns the statuses of runs, with the same words as the dashboard and the store.
-func standings() (words []string) {
+// statusNames returns the statuses of runs, with the same words as the dashboard and the store.
+func statusNames() (words []string) {
 	for _, s := range protocol.RunStatuses {
 		words = append(words, string(s))
 	}
 	return words
 }
 
-// standing returns the status of a run, one of the words above.
-func standing(v protocol.RunView) string { return string(protocol.StoredRun(v.Status, v.ClosedReason)) }
+// statusOf returns the status of a run, one of the words above.
+func statusOf(v protocol.RunView) string { return string(protocol.StoredRun(v.Status, v.ClosedReason)) }
 
-// tinted returns the status in the dashboard's colour if the output is a terminal and NO_COLOR is not set. Statuses
+// colored returns the status in the dashboard's colour if the output is a terminal and NO_COLOR is not set. Statuses
 // that were requested or need no attention, such as draining or an unheld session, have no colour.
-func (p *program) tinted(status string) string {
+func (p *program) colored(status string) string {
 	f, file := p.out.(*os.File)
 	if !file || os.Getenv("NO_COLOR") != "" {
 		return status
