@@ -191,7 +191,7 @@ func (e *Env) work(carrier link.Carrier, log zerolog.Logger) (leave func()) {
 		Registry: e.registry, Carrier: carrier, Release: "test", WorkerID: "test", Queues: []string{queue},
 		MaxSessions: worker.AutoSessions, Concurrency: 16,
 		AttemptLease: 2 * time.Minute, // heartbeats renew attempts, and they are rare in tests
-		Isolation:    worker.IsolationNone, NoMachine: true, OnTaskFailed: e.taskFailed, 
+		Isolation:    worker.IsolationNone, NoMachine: true, OnTaskFailed: e.taskFailed,
 		OnBranchRun: e.watch.registerRun, Log: log,
 	})
 	if err != nil {

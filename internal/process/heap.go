@@ -6,14 +6,12 @@ import (
 	"runtime/metrics"
 )
 
-// memoryOutsideHeap is the memory that the limit allows for in addition to the heap: stacks and free blocks of the Go
+// overhead is the memory that the limit allows for in addition to the heap: stacks and free blocks of the Go
 // runtime.
-const memoryOutsideHeap = 32 << 20
+const overhead = 32 << 20
 
 // limitFor returns the memory limit of the Go runtime for a live heap of live bytes.
-func limitFor(live, soft, hard int64) int64 {
-	return min(max(soft, live+live/2+memoryOutsideHeap), hard)
-}
+func limitFor(live, soft, hard int64) int64 { return min(max(soft, live+live/2+overhead), hard) }
 
 // LimitMemory sets the memory limit of the Go runtime to soft, and raises it up to hard while more than about
 // two thirds of soft live in the heap. The collector then runs in time to keep the process small, but never all
