@@ -108,7 +108,7 @@ func (w *Workflow) Wait(ctx context.Context) (v protocol.RunView, err error) {
 		case unreachableSince.IsZero():
 			unreachableSince = time.Now()
 		case time.Since(unreachableSince) >= retryTime:
-			return v, fmt.Errorf("%w, for %s now", err, time.Since(unreachableSince).Truncate(time.Second))
+			return v, fmt.Errorf("%w; no response for %s", err, time.Since(unreachableSince).Truncate(time.Second))
 		}
 		select {
 		case <-nextTry:

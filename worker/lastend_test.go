@@ -27,8 +27,8 @@ func TestLostStateSaysHowTheHoldingBeforeEnded(t *testing.T) {
 		})
 		start(t, a, c, nil)
 		for session, want := range map[string]string{
-			"crashed": "the holding before this one ended: crash: the executor exited with status 3",
-			"drained": "the holding before this one ended: shutdown",
+			"crashed": "the previous acquisition of the session ended: crash: the executor exited with status 3",
+			"drained": "the previous acquisition of the session ended: shutdown",
 		} {
 			for _, activity := range []string{"words_isolated", "words"} { // in an executor, and in the worker
 				if got := visit(t, session, activity); !strings.Contains(got, want) {
@@ -36,7 +36,7 @@ func TestLostStateSaysHowTheHoldingBeforeEnded(t *testing.T) {
 				}
 			}
 		}
-		if got := visit(t, "new", "words"); strings.Contains(got, "before this one") {
+		if got := visit(t, "new", "words"); strings.Contains(got, "previous acquisition") {
 			t.Errorf("in its first holding: %q", got)
 		}
 	})

@@ -21,7 +21,7 @@ const (
 )
 
 // ErrAborted reports that Abort ended a drain early.
-var ErrAborted = errors.New("worker: the drain was cut short")
+var ErrAborted = errors.New("worker: the drain was aborted")
 
 // Run works until ctx ends or the app drains the worker. Then, within the drain timeout, it stops polling, finishes or
 // returns running tasks, closes executors, releases its sessions, deregisters and returns nil. It returns an error if
@@ -77,7 +77,7 @@ func (w *Worker) Abort() { w.aborting.Do(func() { close(w.abort) }) }
 func (w *Worker) shutdown() error {
 	began := time.Now()
 	ctx, cancel := context.WithTimeoutCause(
-		context.Background(), w.opt.DrainTimeout, errors.New("the drain took too long"),
+		context.Background(), w.opt.DrainTimeout, errors.New("the drain timeout is over"),
 	)
 	defer cancel()
 	stop := make(chan struct{})

@@ -320,13 +320,13 @@ func (w *Worker) openSandbox() error {
 	}
 	if o.Isolation == IsolationNone {
 		if o.Handlers != "" {
-			return errors.New("worker: handlers in other languages need executors, isolation is none")
+			return errors.New("worker: handlers in other languages require executors; set isolation to process or confined")
 		}
 		return nil
 	}
 	if o.NoSandbox {
 		if needs {
-			return errors.New("worker: isolated activities and handlers need executors, and there are none")
+			return errors.New("worker: isolated activities and handlers require executors, which are not available on this machine")
 		}
 		return nil
 	}

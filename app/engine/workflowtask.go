@@ -175,7 +175,7 @@ func (in FailTask) decide(st *step) error {
 		if u, ok := st.update(t.Cause.ID); ok && t.Cause.Kind == UpdateTask {
 			st.updateFailed(u, 0, history.Failure{
 				Category: "update", ExceptionType: "UnknownUpdate", NonRetryable: true,
-				Message: "the workflow does not answer update " + u.Name,
+				Message: "the workflow has no handler for update " + u.Name,
 			})
 		} else {
 			st.saw(t.Shown)

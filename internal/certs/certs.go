@@ -189,11 +189,11 @@ func Client(ca, cert, key string) (Rules, error) {
 func authorities(path string) (*x509.CertPool, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("authorities: %w", err)
+		return nil, fmt.Errorf("CA bundle: %w", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(raw) {
-		return nil, fmt.Errorf("authorities %s: no certificate in PEM", path)
+		return nil, fmt.Errorf("CA bundle %s contains no PEM certificate", path)
 	}
 	return pool, nil
 }

@@ -19,7 +19,7 @@ const Reserve = 64
 const young = time.Second
 
 // ErrReserved reports that a request over a connection in the reserve is not a health probe.
-var ErrReserved = errors.New("file descriptors are used up but for those reserved for health probes")
+var ErrReserved = errors.New("out of file descriptors; the remaining ones are reserved for health probes")
 
 // descriptors groups the connections of a listener by their treatment when descriptors are scarce. The kernel assigns
 // the lowest free descriptor, so a connection whose descriptor is in the reserve shows that all lower ones are in use.

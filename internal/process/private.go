@@ -32,7 +32,7 @@ func private(path string, mode fs.FileMode) error {
 		return nil
 	}
 	if err := os.Chmod(path, mode); err != nil {
-		return fmt.Errorf("others get at %s, and this process cannot change it: %w", path, err)
+		return fmt.Errorf("%s is accessible to other users, and its mode cannot be changed: %w", path, err)
 	}
 	return nil
 }

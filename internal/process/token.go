@@ -20,7 +20,7 @@ func ReadToken(dataDir string) (string, error) {
 	}
 	token := strings.TrimSpace(string(raw))
 	if token == "" {
-		return "", fmt.Errorf("%s is empty: remove it, and a new token is made", path)
+		return "", fmt.Errorf("%s is empty; remove it to generate a new token", path)
 	}
 	return token, nil
 }

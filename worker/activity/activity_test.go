@@ -232,7 +232,7 @@ func TestFailuresCarryTypeRetryabilityAndDetails(t *testing.T) {
 	if f = invoke(func(context.Context) error {
 		return activity.NewError("x", "y", activity.Details(make(chan int)))
 	}); f.Details != nil ||
-		!strings.Contains(f.Message, "details left out") {
+		!strings.Contains(f.Message, "details omitted") {
 		t.Errorf("unencodable details: got %+v", f)
 	}
 }

@@ -96,7 +96,7 @@ func FailureOf(err error) *protocol.Failure {
 			f.Message = strings.TrimPrefix(strings.TrimPrefix(f.Message, typed.Type), ": ")
 		}
 		if details, bad := EncodeDetails(typed.Details); bad != nil {
-			f.Message += fmt.Sprintf(" (details left out: %v)", bad)
+			f.Message += fmt.Sprintf(" (details omitted: %v)", bad)
 		} else {
 			f.Details = details
 		}

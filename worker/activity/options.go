@@ -74,7 +74,7 @@ func ParseRecovery(name string, raw []byte) (*SessionRecoveryPolicy, error) {
 		case "singleflightpersession":
 			err = json.Unmarshal(value, &p.SingleflightPerSession)
 		default:
-			err = errors.New("no such member")
+			err = errors.New("unknown member")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("recovery policy: %s: %w", member, err)
@@ -87,7 +87,7 @@ func ParseRecovery(name string, raw []byte) (*SessionRecoveryPolicy, error) {
 }
 
 // errSelf reports that a policy names its own activity.
-var errSelf = errors.New("recovery policy: an activity cannot rebuild for itself")
+var errSelf = errors.New("recovery policy: an activity cannot be its own rebuild activity")
 
 // Retries returns the number of retries of the activity after a rebuild.
 func (p SessionRecoveryPolicy) Retries() int { return max(1, p.MaxAutoRetries) }

@@ -133,7 +133,7 @@ type SupersededError struct {
 }
 
 func (e *SupersededError) Error() string {
-	return fmt.Sprintf("session %s is held under epoch %d, the task is for %d", e.Session, e.Held, e.Epoch)
+	return fmt.Sprintf("session %s is held under epoch %d; the task is for epoch %d", e.Session, e.Held, e.Epoch)
 }
 
 // Lease is a session's lease as stated in a response of the app. Steps in a session do not always extend its lease, so

@@ -29,7 +29,7 @@ var (
 	// ErrSessionMissing: the activity's session was never started.
 	ErrSessionMissing = errors.New("session does not exist")
 	// ErrPoison: the activity's worker died with it again and again.
-	ErrPoison = errors.New("activity is poison: its worker died or vanished too often")
+	ErrPoison = errors.New("activity failed as poison: its worker processes were lost too often")
 	// ErrInvalidOptions reports options that are not allowed.
 	ErrInvalidOptions = errors.New("invalid options")
 )

@@ -8,7 +8,7 @@ import (
 
 // errForeignGoroutine reports a call from a goroutine that workflow.Go did not start.
 var errForeignGoroutine = errors.New(
-	"workflow: called from a goroutine that is no branch of the workflow; start branches with workflow.Go, not with go",
+	"workflow: called from a foreign goroutine; start branches of a workflow with workflow.Go, not with go",
 )
 
 // onBranch reports whether the caller runs on the goroutine of the current branch.

@@ -114,7 +114,7 @@ var ErrGap = errors.New("history has a gap")
 
 // ErrStale reports that a cached machine contains a value that another worker's completion recorded differently. A new
 // machine with the whole history continues.
-var ErrStale = errors.New("the kept workflow machine is not what history recorded")
+var ErrStale = errors.New("the cached workflow state differs from the recorded history")
 
 // NewMachine returns a machine that has applied no events.
 func NewMachine(def *Definition, o Options) *Machine {
@@ -187,7 +187,7 @@ func (m *Machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]
 		return nil, m.fault
 	}
 	if m.info.RunID != "" && m.info.RunID != task.RunID {
-		return nil, fmt.Errorf("the machine of run %s was given a task of run %s", m.info.RunID, task.RunID)
+		return nil, fmt.Errorf("the machine of run %s received a task of run %s", m.info.RunID, task.RunID)
 	}
 	for len(events) > 0 && events[0].Seq <= m.seen {
 		events = events[1:]
@@ -489,7 +489,7 @@ func failure(err error) *protocol.Command {
 		c.NonRetryable = typed.NonRetryable
 		var bad error
 		if ex.Details, bad = activity.EncodeDetails(typed.Details); bad != nil {
-			c.Message += fmt.Sprintf(" (details left out: %v)", bad)
+			c.Message += fmt.Sprintf(" (details omitted: %v)", bad)
 		}
 	}
 	ex.Type = c.ExceptionType

@@ -51,7 +51,7 @@ func (m *Machine) compareArguments(seq int64, e *history.Event, c *protocol.Comm
 		if !m.forQueries && !m.argumentsDiffer && was != "" { // one line per replay, because each call in a loop may differ
 			m.argumentsDiffer = true
 			m.log.Warn().Int64("event", e.Seq).Int64("command", seq).Str("call", describeCommand(c)).Str("at", userCode()).
-				Msg("replayed workflow code passes other arguments than recorded; the recorded ones count")
+				Msg("replayed workflow code passes other arguments than recorded; using the recorded arguments")
 		}
 		return
 	}

@@ -120,7 +120,7 @@ func (m *Machine) updated(d *history.UpdateAccepted, e *history.Event) {
 		a.reject(errors.New(was.Message))
 	case h == nil:
 		a.fail(activity.NewError(
-			TypeUnknownUpdate, fmt.Sprintf("the workflow does not answer update %q", d.UpdateName), activity.NonRetryable,
+			TypeUnknownUpdate, fmt.Sprintf("the workflow has no handler for update %q", d.UpdateName), activity.NonRetryable,
 		))
 	default:
 		a.begun = true
@@ -159,7 +159,7 @@ func (m *Machine) update(h *handler, a *answer, args payload.Payload, check bool
 	case next:
 		a.fail(
 			errors.New(
-				"an update handler cannot continue the workflow as new: set a variable that the workflow's own code looks at",
+				"an update handler cannot continue the workflow as new: set a variable that the workflow's main code checks",
 			),
 		)
 	case err != nil:

@@ -69,7 +69,7 @@ func TestUpdatesThatFailSayWhyAndLeaveTheRunAlone(t *testing.T) {
 		{"add", []any{""}, workflow.TypeUpdateRejected, "an item needs a name"},
 		{"add", []any{7}, activity.TypeArguments, "update \"add\""},
 		{"add", []any{"one", "two"}, activity.TypeArguments, "update \"add\""},
-		{"take", nil, workflow.TypeUnknownUpdate, `does not answer update "take"`},
+		{"take", nil, workflow.TypeUnknownUpdate, `has no handler for update "take"`},
 	} {
 		id := a.update(c.name, c.args...)
 		a.drain(nil)

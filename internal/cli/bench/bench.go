@@ -105,56 +105,56 @@ type sample struct {
 // Scenarios lists the scenarios by ID with a one-line description.
 func Scenarios() [][2]string {
 	return [][2]string{
-		{"P1", "durable completions of steps claimed in order, 128 in flight, on SQLite"},
+		{"P1", "durable completions of activities leased in order, 128 in flight, on SQLite"},
 		{"P2", "the same on PostgreSQL"},
-		{"P3", "activities that do nothing, worked off by our worker, 1,000 in a workflow"},
+		{"P3", "activities without work, 1,000 per workflow, run by the Go worker"},
 		{"P4", "workflows of five sequential activities, a worker over HTTP with 50 connections"},
-		{"P5", "the same with our Go worker: in the app's process, and over the socket"},
+		{"P5", "the same with the Go worker: in the app's process, and over the socket"},
 		{"P6", "time of one such workflow on an idle server"},
 		{"P7", "time from the start of a workflow to the first line of its code, at 500 a second"},
 		{"P8", "time of one workflow of 1,000 parallel activities"},
-		{"P9", "what a session adds to the time until an activity begins: the first in it, and one that finds it warm"},
+		{"P9", "time that a session adds until an activity begins: the first activity of the session, and a later one"},
 		{"P10", "statements a second for the leases of 10,000 sessions that 200 workers hold"},
 		{
 			"P11",
 			"statements a minute, processor time and memory of an app at rest: 100,000 workflows sleep, beside a worker in its " +
 				"process, and beside 1,000 connected ones",
 		},
-		{"P12", "what the program needs: time until it is ready on a file that is there, its size, memory at rest"},
+		{"P12", "footprint: time until the app is ready on an existing file, binary size, memory at rest"},
 		{
 			"P13",
-			"the slowest hundredth of tenants' workflows beside a tenant with 100 times as many, as a multiple of alone; " +
-				"and how far claims are off the weights of fairness keys, in percent",
+			"99th percentile of tenants' workflows next to a tenant with 100 times as many, as a multiple of running alone; " +
+				"and the deviation of leases from the weights of fairness keys, in percent",
 		},
 		{"P14", "seconds to read and replay a history of 50,000 events"},
-		{"P15", "seconds until 60,000 schedules that are due in the same second have started their workflows"},
-		{"P16", "calls of isolated code by runtime: one that starts an executor, and small and large ones in one that is there"},
+		{"P15", "seconds until 60,000 schedules due in the same second have started their workflows"},
+		{"P16", "calls of isolated code by runtime: one that starts an executor, small and large ones in a running executor"},
 		{"P17", "change of the time of other workflows while 1,000 tasks are blocked by a session, in percent"},
 		{
 			"P18",
-			"processor time of five sequential activities in a session that is held already, against five without, in percent",
+			"CPU time of five sequential activities in a held session, relative to five without a session, in percent",
 		},
 		{
 			"P19",
-			"processor time of five sequential activities beside 1,000 waiting workers that cannot serve them, against without, in percent",
+			"CPU time of five sequential activities next to 1,000 waiting workers that cannot run them, relative to none, in percent",
 		},
-		{"P20", "processor time of a step near the end of a long run, as a multiple of one near its beginning, by workers"},
+		{"P20", "CPU time of a step near the end of a long run, as a multiple of a step near its beginning, by workers"},
 		{
 			"P23",
-			"the slowest hundredth of a tenant's workflows while another tenant floods the app over HTTP, as a multiple of alone: " +
+			"99th percentile of a tenant's workflows while another tenant floods the app over HTTP, as a multiple of running alone: " +
 				"with starts, signals, payloads of 2 MB, 50,000 activities, searches, polls",
 		},
-		{"P1-RETAINED", "P1 beside 1,000 and 100,000 completed runs that are kept (--large: 1,000,000)"},
-		{"P3-RETAINED", "P3 beside them"},
-		{"P5-RETAINED", "P5 beside them"},
+		{"P1-RETAINED", "P1 with 1,000 and 100,000 retained completed runs (--large: 1,000,000)"},
+		{"P3-RETAINED", "P3 with the same retained runs"},
+		{"P5-RETAINED", "P5 with the same retained runs"},
 		{
-			"LISTINGS", "milliseconds that a listing of runs takes 95 times of 100, by what is asked for, and the reads behind " +
-				"what operators look at, beside 1,000 and 100,000 runs (--large: 1,000,000)",
+			"LISTINGS", "95th percentile of listings of runs in milliseconds, by filter, and the reads of operators' pages, " +
+				"with 1,000 and 100,000 runs (--large: 1,000,000)",
 		},
 		{"P4-WORKERS", "P4 with 10, 100 and 1,000 workers of one connection each"},
-		{"P5-APPS", "P5 on one, two and four apps that share a PostgreSQL, each with a worker and queue of its own"},
-		{"CLAIMS", "claims of one activity out of 1,000, 10,000 and 100,000 that are ready"},
-		{"LONG", "processor time of a step in runs that end with 500, 5,000 and 50,000 events"},
+		{"P5-APPS", "P5 on one, two and four apps that share a PostgreSQL database, each with its own worker and queue"},
+		{"CLAIMS", "leases of one activity out of 1,000, 10,000 and 100,000 ready ones"},
+		{"LONG", "CPU time of a step in runs of 500, 5,000 and 50,000 events"},
 		{"WIDE", "one run of 100, 1,000 and 10,000 parallel activities"},
 	}
 }
@@ -211,7 +211,7 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 	}
 	if all == 0 {
 		return nil, fmt.Errorf(
-			"nothing to measure of %v on %v: P1 and P12 are of sqlite, P2 and P5-APPS are of postgres", o.Scenarios, o.Stores,
+			"no scenario of %v runs on %v: P1 and P12 require sqlite, P2 and P5-APPS require postgres", o.Scenarios, o.Stores,
 		)
 	}
 	var results []Result

@@ -58,7 +58,7 @@ func measureIsolated(ctx context.Context, o Options, step func(what string)) (re
 		results[i].middle()
 	}
 	if len(results) == 0 {
-		return nil, fmt.Errorf("no runtime is there at level %s", sandbox.LevelProcess)
+		return nil, fmt.Errorf("no runtime is available at level %s", sandbox.LevelProcess)
 	}
 	return results, nil
 }

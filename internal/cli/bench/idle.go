@@ -86,7 +86,7 @@ func bring(ctx context.Context, n *node, typ string, size int) error {
 	patience := time.Now().Add(10 * time.Minute)
 	for n.there.Load() < int64(size) {
 		if time.Now().After(patience) {
-			return fmt.Errorf("%d of %d workflows are where they are to stay", n.there.Load(), size)
+			return fmt.Errorf("%d of %d workflows reached their timer within 10 minutes", n.there.Load(), size)
 		}
 		if err := pause(ctx, 10*time.Millisecond); err != nil {
 			return err

@@ -223,7 +223,7 @@ func (n *node) search(ctx context.Context, s search, way string, size, ops int) 
 	}
 	newest, _, err := list(url.Values{"page_size": {"1"}})
 	if err != nil || len(newest.Workflows) == 0 {
-		return sample{}, fmt.Errorf("no run is there: %w", err)
+		return sample{}, fmt.Errorf("the database has no runs: %w", err)
 	}
 	now := newest.Workflows[0].StartedAt.Time               // of the runs, which may be there for long
 	seek := &seeker{rand.New(rand.NewPCG(1, 2)), size, now} //nolint:gosec // nothing is to be kept secret

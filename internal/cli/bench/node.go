@@ -168,7 +168,7 @@ func (n *node) work(ctx context.Context, o nodeOptions, id string) error {
 // database makes an empty database on the server and remembers to drop it.
 func (n *node) database(ctx context.Context, server string) (string, error) {
 	if server == "" {
-		return "", errors.New("postgres needs the URL of a server: --postgres or SOJOURN_TEST_POSTGRES")
+		return "", errors.New("postgres requires the URL of a server; set --postgres or SOJOURN_TEST_POSTGRES")
 	}
 	u, err := url.Parse(server)
 	if err != nil {

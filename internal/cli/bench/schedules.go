@@ -44,7 +44,7 @@ func dueAtOnce(ctx context.Context, n *node, ops int) (sample, error) {
 		return sample{}, err
 	}
 	if time.Now().After(due) {
-		return sample{}, fmt.Errorf("%d schedules were not made within %s", ops, long)
+		return sample{}, fmt.Errorf("%d schedules were not created within %s", ops, long)
 	}
 	s := sample{each: make([]time.Duration, 0, ops)}
 	seen := map[string]bool{}
@@ -59,7 +59,7 @@ func dueAtOnce(ctx context.Context, n *node, ops int) (sample, error) {
 		}
 		changed, overflow := w.Take()
 		if overflow {
-			return s, errors.New("too many starts to be notified of")
+			return s, errors.New("the watcher overflowed: too many starts")
 		}
 		for _, r := range changed.Runs {
 			if strings.HasPrefix(r.WorkflowID, name) && !seen[r.WorkflowID] {

@@ -123,8 +123,8 @@ func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error
 	case err == nil && len(result.Blob) > payload.MaxBytes:
 		err = activity.NewError(string(
 			protocol.ReasonPayloadTooLarge,
-		), fmt.Sprintf("the result has %d bytes, one value may have %d",
-			len(result.Blob), payload.MaxBytes), activity.NonRetryable)
+		), fmt.Sprintf("the result is %.1f MiB encoded; the limit is %.1f MiB",
+			float64(len(result.Blob))/(1<<20), float64(payload.MaxBytes)/(1<<20)), activity.NonRetryable)
 		item.Failure = activity.FailureOf(err)
 	case err == nil:
 		item.Result = result

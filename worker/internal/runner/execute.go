@@ -36,7 +36,7 @@ func (a *attempt) whyLost(err error) error {
 		return err
 	}
 	a.lost = cmp.Or(protocol.LostReason(s.LastEnd), "released") // an operator or the holder chose another reason
-	why := fmt.Sprintf(" (the holding before this one ended: %s)", s.LastEnd)
+	why := fmt.Sprintf(" (the previous acquisition of the session ended: %s)", s.LastEnd)
 	if plain, ok := err.(*activity.Error); ok { //nolint:errorlint // not wrapped: its type and class stay
 		detailed := *plain
 		detailed.Message += why

@@ -155,7 +155,7 @@ func New(o Options) (*Runner, error) {
 		return nil, errors.New("runner: link, definitions and sessions are required")
 	case o.WorkflowSlots < 0 || o.ActivitySlots < 0 || o.WorkflowSlots+o.ActivitySlots == 0:
 		return nil, fmt.Errorf(
-			"runner: %d workflow and %d activity slots: there must be some", o.WorkflowSlots, o.ActivitySlots,
+			"runner: at least one slot is required, got %d workflow and %d activity slots", o.WorkflowSlots, o.ActivitySlots,
 		)
 	}
 	r := &Runner{opt: o, log: o.Log, done: make(chan struct{})}

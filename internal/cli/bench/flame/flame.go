@@ -76,7 +76,7 @@ func Draw(w io.Writer, p *profile.Profile, title string) error {
 		}
 	}
 	if root.value == 0 {
-		return errors.New("the profile is empty: what was measured took no time")
+		return errors.New("the profile is empty: no CPU time was sampled")
 	}
 	boxes := lay(root, margin, width-2*margin, 0, nil)
 	rows := 0
