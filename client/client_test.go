@@ -391,7 +391,7 @@ func TestWhoWaitsForAResultGoesOnWhileTheAppIsAway(t *testing.T) {
 		want  string
 	}{
 		"comes back": {[]error{io.EOF, refused, refused, nil}, 3 * time.Second, ""},
-		"stays away": {[]error{io.EOF, refused}, time.Minute, "no app answers at http://app: refused, for 1m0s now"},
+		"stays away": {[]error{io.EOF, refused}, time.Minute, "no app answers at http://app: refused; no response for 1m0s"},
 		"is none":    {[]error{refused}, 0, "no app answers at http://app: refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
