@@ -77,7 +77,7 @@ func (w *Worker) Abort() { w.aborting.Do(func() { close(w.abort) }) }
 func (w *Worker) shutdown() error {
 	began := time.Now()
 	ctx, cancel := context.WithTimeoutCause(
-		context.Background(), w.opt.DrainTimeout, errors.New("the drain timeout is over"),
+		context.Background(), w.opt.DrainTimeout, errors.New("the drain timeout was exceeded"),
 	)
 	defer cancel()
 	stop := make(chan struct{})
