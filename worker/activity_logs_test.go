@@ -111,7 +111,7 @@ func TestLinesOfActivitiesAreKept(t *testing.T) {
 // change.
 func TestAFloodOfLinesIsCutOffAndCounted(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
-	start(t, a, link.Local{Join: a.Peers().Join}, func(o *worker.Options) {
+	start(t, a, link.Local{Join: a.Connections().Join}, func(o *worker.Options) {
 		o.Registry.Workflow("flow", once("floods"))
 		o.Registry.Activity("floods", func(ctx context.Context, _ string) error {
 			log := activity.Logger(ctx)
@@ -144,7 +144,7 @@ func TestAFloodOfAHandlerIsCounted(t *testing.T) {
 			}
 		}
 		a := apptest.Start(t, apptest.Options{})
-		start(t, a, link.Local{Join: a.Peers().Join}, func(o *worker.Options) {
+		start(t, a, link.Local{Join: a.Connections().Join}, func(o *worker.Options) {
 			o.Handlers = dir
 			o.Registry.Workflow("flow", once("index.flood"))
 		})

@@ -24,7 +24,7 @@ const allSizes = "SOJOURN_TEST_BACKLOG"
 var ways = map[string]func(*apptest.App) link.Carrier{
 	"socket": func(a *apptest.App) link.Carrier { return &link.Socket{URLs: []string{a.URL()}} },
 	"http":   func(a *apptest.App) link.Carrier { return &link.HTTP{URLs: []string{a.URL()}} },
-	"local":  func(a *apptest.App) link.Carrier { return link.Local{Join: a.Peers().Join} },
+	"local":  func(a *apptest.App) link.Carrier { return link.Local{Join: a.Connections().Join} },
 }
 
 // bulk defines a workflow that passes a large argument on to an activity and returns its length, and counts how often

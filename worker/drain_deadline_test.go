@@ -32,7 +32,7 @@ func TestRunningTasksGetTheDrainTimeoutLessFiveSeconds(t *testing.T) {
 			return ctx.Err()
 		})
 		w, err := worker.New(worker.Options{
-			Registry: r, Carrier: link.Local{Join: p.Peers().Join}, Release: "test", NoSandbox: true, Log: apptest.Log(t),
+			Registry: r, Carrier: link.Local{Join: p.Connections().Join}, Release: "test", NoSandbox: true, Log: apptest.Log(t),
 			DataDir: t.TempDir(),
 		})
 		if err != nil {

@@ -168,7 +168,7 @@ func TestSignalsNobodyReceivedGoAlongOverEveryCarrier(t *testing.T) {
 func TestChildrenBeginWithMemoAndSearchAttributes(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
-		start(t, a, link.Local{Join: a.Peers().Join}, func(o *worker.Options) {
+		start(t, a, link.Local{Join: a.Connections().Join}, func(o *worker.Options) {
 			o.Registry.Workflow("labelled", func(ctx workflow.Context) error {
 				if workflow.Info(ctx).RunNumber == 1 {
 					return errors.New("again")

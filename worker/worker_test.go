@@ -194,7 +194,7 @@ func start(t *testing.T, a *apptest.App, carrier link.Carrier, change func(*work
 func carriers(t *testing.T, test func(t *testing.T, a *apptest.App, c link.Carrier)) {
 	t.Run("local", func(t *testing.T) {
 		a := apptest.Start(t, apptest.Options{})
-		test(t, a, link.Local{Join: a.Peers().Join})
+		test(t, a, link.Local{Join: a.Connections().Join})
 	})
 	t.Run("socket", func(t *testing.T) {
 		a := apptest.Start(t, apptest.Options{})
@@ -334,7 +334,7 @@ func TestExecutorThatDiesCostsItsSessionTheStateAndIsRebuilt(t *testing.T) {
 
 func TestFailuresOfActivitiesHaveTheirTypes(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
-	start(t, a, link.Local{Join: a.Peers().Join}, nil)
+	start(t, a, link.Local{Join: a.Connections().Join}, nil)
 	for name, want := range map[string]string{"panic": activity.TypePanic, "too_large": "payload_too_large"} {
 		last := run(t, a, "fail", name)
 		failed, ok := last.Data.(*history.WorkflowFailed)
@@ -348,7 +348,7 @@ func TestFailuresOfActivitiesHaveTheirTypes(t *testing.T) {
 func TestStableWorkerIDIsUsedOnce(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	dir := t.TempDir()
-	carrier := link.Local{Join: a.Peers().Join}
+	carrier := link.Local{Join: a.Connections().Join}
 	start(t, a, carrier, func(o *worker.Options) { o.DataDir, o.WorkerID = dir, "local" })
 	_, err := worker.New(worker.Options{
 		Registry: registry(), Carrier: carrier, WorkerID: "local", DataDir: dir, NoSandbox: true, Isolation: "none",
@@ -542,7 +542,7 @@ func TestDrainKeepsItsDeadlineWhateverRuns(t *testing.T) {
 	if err := receive(t, done, "the worker ends"); err != nil {
 		t.Error(err)
 	}
-	start(t, a, link.Local{Join: a.Peers().Join}, func(o *worker.Options) { o.Registry = r })
+	start(t, a, link.Local{Join: a.Connections().Join}, func(o *worker.Options) { o.Registry = r })
 	receive(t, entered, "another worker has the task at once")
 }
 
@@ -554,7 +554,7 @@ func TestAbortCutsADrainShort(t *testing.T) {
 	r.Activity("deaf", func(context.Context) error { entered <- struct{}{}; <-leave; return nil })
 	defer close(leave)
 	w, err := worker.New(worker.Options{
-		Registry: r, Carrier: link.Local{Join: a.Peers().Join}, Release: "test", DrainTimeout: time.Hour,
+		Registry: r, Carrier: link.Local{Join: a.Connections().Join}, Release: "test", DrainTimeout: time.Hour,
 		Log: apptest.Log(t), Isolation: "none",
 	})
 	if err != nil {
@@ -596,7 +596,7 @@ func TestTheCapOfSessionsFollowsWhatRunsTheActivities(t *testing.T) {
 			if c.own {
 				r.Activity("own", isolated)
 			}
-			start(t, a, link.Local{Join: a.Peers().Join}, func(o *worker.Options) {
+			start(t, a, link.Local{Join: a.Connections().Join}, func(o *worker.Options) {
 				o.Registry, o.WorkerID, o.MaxSessions, o.Memory = r, "w", c.most, c.memory
 				limits := map[string]sandbox.Limits{}
 				for _, name := range []string{"native", "node", "python"} {

@@ -175,7 +175,7 @@ func (e *Env) begin(path string) (end func()) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- e.server.Run(context.Background()) }()
-	leave := e.work(link.Local{Join: e.server.Peers().Join}, log)
+	leave := e.work(link.Local{Join: e.server.Connections().Join}, log)
 	return func() {
 		leave()
 		if err := errors.Join(e.server.Close(context.Background()), <-ended); err != nil {

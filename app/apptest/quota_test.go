@@ -367,7 +367,7 @@ func TestUsageIsExactAfterAnAppWasKilled(t *testing.T) {
 		var lost int64
 		for i := 0; lost == 0; i++ { // repeat if the app stored the usage before Take
 			busy.want(201, "POST", "/api/workflows", busy.run(fmt.Sprint("lost-", i)))
-			lost = a.Store().Quotas().Take()["busy"].OpenRuns
+			lost = a.Store().Quotas().TakeUsage()["busy"].OpenRuns
 		}
 		path, isFile := strings.CutPrefix(database, "sqlite:")
 		if isFile { // a copy of the database file and its log is the state after a kill

@@ -43,7 +43,7 @@ type Auth struct {
 	// ids that no stored token has, until tokens change. They are apart from known, so that guesses evict no valid token.
 	unknown map[string]struct{}
 	news    int64 // number of invalidations: a token that was read before an invalidation is not cached after it
-	held    map[*hold]struct{}
+	held    map[*openRequest]struct{}
 
 	uses uses
 }
@@ -76,7 +76,7 @@ func New(o Options) *Auth {
 	if o.CookieFor == 0 {
 		o.CookieFor = 24 * time.Hour
 	}
-	a := &Auth{opt: o, known: map[string]lookup{}, unknown: map[string]struct{}{}, held: map[*hold]struct{}{}}
+	a := &Auth{opt: o, known: map[string]lookup{}, unknown: map[string]struct{}{}, held: map[*openRequest]struct{}{}}
 	a.uses.wake = make(chan struct{}, 1)
 	a.bootstrap = sha256.Sum256([]byte(o.Bootstrap))
 	// All apps of a deployment have one bootstrap token, so a cookie made by one is good at all, and after a restart.
@@ -100,7 +100,7 @@ func (a *Auth) Authenticate(ctx context.Context, bearer string) (*Principal, err
 	}
 	sum := sha256.Sum256([]byte(bearer))
 	if subtle.ConstantTimeCompare(sum[:], a.bootstrap[:]) == 1 && a.opt.Bootstrap != "" {
-		return a.root(ByToken), nil
+		return a.bootstrapPrincipal(ByToken), nil
 	}
 	id, secret, ok := split(bearer)
 	if !ok {
@@ -114,7 +114,7 @@ func (a *Auth) Authenticate(ctx context.Context, bearer string) (*Principal, err
 	if subtle.ConstantTimeCompare(given[:], t.Hash) != 1 || !found {
 		return nil, unknown()
 	}
-	p, err := good(t, ByToken, time.Now())
+	p, err := principalOf(t, ByToken, time.Now())
 	if err == nil {
 		a.RecordUse(p)
 	}
@@ -125,7 +125,7 @@ func unknown() error {
 	return protocol.Refuse(protocol.ReasonUnauthorized, "the token is unknown, expired or revoked")
 }
 
-func (a *Auth) root(m Method) *Principal {
+func (a *Auth) bootstrapPrincipal(m Method) *Principal {
 	return &Principal{Name: "bootstrap", Roles: Roles, Method: m}
 }
 
@@ -137,8 +137,8 @@ func usable(t store.Token, now time.Time) error {
 	return nil
 }
 
-// good returns the principal of a stored token that is neither revoked nor expired.
-func good(t store.Token, m Method, now time.Time) (*Principal, error) {
+// principalOf returns the principal of a stored token that is neither revoked nor expired.
+func principalOf(t store.Token, m Method, now time.Time) (*Principal, error) {
 	if err := usable(t, now); err != nil {
 		return nil, err
 	}
@@ -168,8 +168,8 @@ func (a *Auth) lookup(ctx context.Context, id string) (store.Token, bool, error)
 			return known.token, known.found, nil
 		}
 	}
-	pass, _ := ctx.Value(passKey{}).(*pass)
-	if l, ok := pass.seen(id); ok {
+	pass, _ := ctx.Value(lookupCacheKey{}).(*lookupCache)
+	if l, ok := pass.get(id); ok {
 		return l.token, l.found, l.err
 	}
 	l := lookup{at: time.Now()}
@@ -184,13 +184,13 @@ func (a *Auth) lookup(ctx context.Context, id string) (store.Token, bool, error)
 		l.found = true
 	case errors.Is(err, store.ErrNotFound):
 	case ctx.Err() == nil && ok && time.Since(known.at) < stale:
-		pass.note(id, known)
+		pass.put(id, known)
 		return known.token, known.found, nil
 	default:
-		pass.note(id, lookup{err: err})
+		pass.put(id, lookup{err: err})
 		return store.Token{}, false, err
 	}
-	pass.note(id, l)
+	pass.put(id, l)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.news != news {

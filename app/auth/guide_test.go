@@ -7,5 +7,5 @@ import (
 )
 
 func TestTheGuideSaysHowExactTheLastUseIs(t *testing.T) {
-	docnumbers.In(t, "guide/tokens-and-tls.md", "when each expires and when it was used last, to {}.", useEvery)
+	docnumbers.In(t, "guide/tokens-and-tls.md", "when each expires and when it was used last, to {}.", useInterval)
 }

@@ -223,28 +223,28 @@ func (a *Auth) openCookie(value string) (in signIn, ok bool) {
 	return in, err == nil && time.Now().Before(in.until)
 }
 
-func over() error {
+func sessionEnded() error {
 	return protocol.Refuse(protocol.ReasonUnauthorized, "sign in again: the session expired")
 }
 
 func (a *Auth) signedIn(r *http.Request, value string) (*Principal, error) {
 	in, ok := a.openCookie(value)
 	if !ok {
-		return nil, over()
+		return nil, sessionEnded()
 	}
 	if _, out, err := a.lookup(r.Context(), in.id); err != nil || out {
-		return nil, cmp.Or(err, over())
+		return nil, cmp.Or(err, sessionEnded())
 	}
 	if in.token == "-" {
-		p := a.root(ByCookie)
+		p := a.bootstrapPrincipal(ByCookie)
 		p.signIn = in.id
 		return p, nil
 	}
 	t, found, err := a.lookup(r.Context(), in.token)
 	if err != nil || !found {
-		return nil, cmp.Or(err, over())
+		return nil, cmp.Or(err, sessionEnded())
 	}
-	p, err := good(t, ByCookie, time.Now())
+	p, err := principalOf(t, ByCookie, time.Now())
 	if err == nil {
 		p.signIn = in.id
 		a.RecordUse(p)

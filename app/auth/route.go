@@ -26,8 +26,9 @@ func (a *Auth) Admit(r *http.Request, roles []Role) (*Principal, error) {
 // NamespaceParameter is the query parameter that names the namespace of a request without the header.
 const NamespaceParameter = "namespace"
 
-// named is the namespace a request names: header X-Namespace, else the query's namespace; "" when it names none.
-func named(r *http.Request) string {
+// namedNamespace is the namespace a request names: header X-Namespace, else the query's namespace; "" when it names
+// none.
+func namedNamespace(r *http.Request) string {
 	name := r.Header.Get(protocol.HeaderNamespace)
 	if name == "" {
 		name = r.URL.Query().Get(NamespaceParameter)
@@ -35,10 +36,10 @@ func named(r *http.Request) string {
 	return strings.ToLower(strings.TrimSpace(name))
 }
 
-// Begins is the namespace of a request that need not be about one: the one it names, else "default", else the first its
-// caller is bound to.
-func Begins(r *http.Request, p *Principal) (string, error) {
-	if p != nil && named(r) == "" && !p.In(unnamed) {
+// StartNamespace is the namespace of a request that need not be about one: the one it names, else "default", else the
+// first its caller is bound to.
+func StartNamespace(r *http.Request, p *Principal) (string, error) {
+	if p != nil && namedNamespace(r) == "" && !p.In(unnamed) {
 		return p.Namespaces[0], nil
 	}
 	return Namespace(r, p)
@@ -50,7 +51,7 @@ const unnamed = "default"
 // Namespace is the namespace a request is about, when its caller may touch it: header X-Namespace, else the query's
 // namespace, else "default".
 func Namespace(r *http.Request, p *Principal) (string, error) {
-	name := named(r)
+	name := namedNamespace(r)
 	if name == "" {
 		name = unnamed
 	}

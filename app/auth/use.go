@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// useEvery is the minimum interval between two stored uses of a token.
-const useEvery = time.Minute
+// useInterval is the minimum interval between two stored uses of a token.
+const useInterval = time.Minute
 
 // uses gathers which stored tokens were used, for StoreLastUses to store. A request that uses one waits for nothing.
 type uses struct {
@@ -30,7 +30,7 @@ func (a *Auth) RecordUse(p *Principal) {
 	u, now := &a.uses, time.Now()
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if at, ok := u.seen[p.TokenID]; ok && now.Sub(at) < useEvery {
+	if at, ok := u.seen[p.TokenID]; ok && now.Sub(at) < useInterval {
 		return
 	}
 	if u.seen == nil || len(u.seen) >= maxKnown {
@@ -69,7 +69,7 @@ func (a *Auth) storeUses(ctx context.Context, ids []string) {
 		Decide: func(rows store.Rows, now time.Time) (w store.Writes, _ error) {
 			for _, id := range ids {
 				old := rows.Token(id)
-				if old == nil || now.Sub(old.UsedAt.Time) < useEvery {
+				if old == nil || now.Sub(old.UsedAt.Time) < useInterval {
 					continue
 				}
 				t := *old

@@ -138,7 +138,7 @@ func (b *Broker) completeOne(
 func (b *Broker) commitOutcome(
 	ctx context.Context, in *protocol.CompleteItem, eager *eagerTask, scope visibility,
 ) (o transaction.Outcome, hash string, err error) {
-	lines, err := b.logs.Last(ctx, in)
+	lines, err := b.logs.FinalLines(ctx, in)
 	if err != nil {
 		return o, "", err
 	}
@@ -149,7 +149,7 @@ func (b *Broker) commitOutcome(
 		if c, hash, err = b.completion(ctx, *in, eager); err != nil {
 			continue
 		}
-		if c, err = scope.guard(logs.With(c, lines)); err != nil {
+		if c, err = scope.guard(logs.AddTo(c, lines)); err != nil {
 			continue
 		}
 		o, err = transaction.Commit[transaction.Outcome](ctx, b.store, c)

@@ -226,7 +226,7 @@ type fakeNotices struct {
 	settings func(namespace string)
 }
 
-func (h fakeNotices) Intend(_, worker string, i protocol.Intent, _ protocol.PauseNotice) bool {
+func (h fakeNotices) SendIntent(_, worker string, i protocol.Intent, _ protocol.PauseNotice) bool {
 	if h.intent != nil {
 		h.intent(worker, i)
 	}

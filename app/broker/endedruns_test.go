@@ -69,7 +69,7 @@ func TestWhatIsRememberedOfWhatIsGoneLeaves(t *testing.T) {
 // recordedEvictions are the runs that workers were notified of, by worker.
 type recordedEvictions map[string][]string
 
-func (n recordedEvictions) Intend(string, string, protocol.Intent, protocol.PauseNotice) bool {
+func (n recordedEvictions) SendIntent(string, string, protocol.Intent, protocol.PauseNotice) bool {
 	return false
 }
 func (n recordedEvictions) SettingsChanged(string)                                   {}

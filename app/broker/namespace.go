@@ -182,7 +182,7 @@ func (b *Broker) writeNamespace(
 	}
 	b.namespaces.invalidate(in.Name)
 	b.namespaces.add(in.Name)
-	b.store.Quotas().Own(in.Name, n.Own)
+	b.store.Quotas().SetOverrides(in.Name, n.Own)
 	return b.viewNamespace(n), nil
 }
 
@@ -232,7 +232,7 @@ func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.Nam
 		return store.Writes{DropNamespaces: []string{name}}
 	})
 	if err == nil {
-		b.store.Quotas().Drop(name)
+		b.store.Quotas().Remove(name)
 	}
 	return out, err
 }

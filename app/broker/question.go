@@ -26,7 +26,7 @@ func (b *Broker) LeaseTasks(ctx context.Context, r store.LeaseRequest) ([]store.
 	if r.Kind.Asked() {
 		return b.questions.LeaseTasks(ctx, r)
 	}
-	r.Full = b.evict.AtCap
+	r.Full = b.evict.AtLimit
 	return b.store.LeaseTasks(ctx, r)
 }
 

@@ -73,7 +73,7 @@ func (b *Broker) countQuotaRefusal(namespace, what string, err error) error {
 	var e *protocol.Error
 	if errors.As(err, &e) && e.Reason == protocol.ReasonQuotaExceeded {
 		q, _ := e.Details["quota"].(protocol.Quota)
-		b.store.Quotas().Refused(quota.Refusal{Namespace: namespace, Quota: q, What: what})
+		b.store.Quotas().CountRefusal(quota.Refusal{Namespace: namespace, Quota: q, What: what})
 	}
 	return err
 }
@@ -85,7 +85,7 @@ func (b *Broker) exchangeUsage(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			_, _ = b.storeUsage(ctx, ledger.Take()) // if it fails, a later count corrects the rows
+			_, _ = b.storeUsage(ctx, ledger.TakeUsage()) // if it fails, a later count corrects the rows
 			return
 		case <-ledger.Changed():
 		}
@@ -94,7 +94,7 @@ func (b *Broker) exchangeUsage(ctx context.Context) {
 			continue
 		case <-time.After(usageInterval):
 		}
-		rows, err := b.storeUsage(ctx, ledger.Take())
+		rows, err := b.storeUsage(ctx, ledger.TakeUsage())
 		if err != nil {
 			b.log.Debug().Err(err).Msg("failed to store the usage of namespaces; the next exchange retries")
 			continue
@@ -124,7 +124,8 @@ func (b *Broker) readUsage(ctx context.Context) {
 			b.recounts.add(list[i].Name) // an app that ended had not recounted it
 		}
 		if list[i].Usage.HeldRuns > 0 {
-			b.store.Quotas().Ask(list[i].Name) // the next exchange reads it: this app's default may have room for held children
+			// the next exchange reads it: this app's default may have room for held children
+			b.store.Quotas().RequestExchange(list[i].Name)
 		}
 	}
 }
@@ -141,7 +142,7 @@ func (b *Broker) releaseHeld(ctx context.Context, name string) {
 		if s.Usage.HeldRuns <= 0 {
 			return
 		}
-		ledger.Ask(name)
+		ledger.RequestExchange(name)
 		room := min(s.ChildRoom(), heldPage)
 		if room == 0 {
 			return
@@ -218,7 +219,7 @@ func (b *Broker) storeUsage(
 	if err != nil {
 		ledger.Return(taken)
 		if ctx.Err() != nil {
-			ledger.Doubt() // the change may be stored later; for store.ErrOutcome the store itself calls Doubt
+			ledger.MarkUncertain() // the change may be stored later; for store.ErrOutcome the store itself calls Doubt
 		}
 		return nil, err
 	}
@@ -226,7 +227,7 @@ func (b *Broker) storeUsage(
 		if n := rows[name]; n != nil {
 			ledger.Settle(name, quotaRow(n))
 		} else {
-			ledger.Drop(name)
+			ledger.Remove(name)
 		}
 	}
 	return rows, nil

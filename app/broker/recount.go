@@ -208,7 +208,7 @@ func (b *Broker) countUsage(ctx context.Context, name string) error {
 		case errors.Is(err, errRecounted):
 			return nil
 		case err == nil:
-			b.store.Quotas().Ask(name) // the next exchange reads the corrected row
+			b.store.Quotas().RequestExchange(name) // the next exchange reads the corrected row
 		}
 		return err
 	}

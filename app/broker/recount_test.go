@@ -30,7 +30,7 @@ func (o *harness) forgotten() engine.Usage {
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	taken := o.store.Quotas().Take()["default"]
+	taken := o.store.Quotas().TakeUsage()["default"]
 	o.store.Quotas().Settle("default", quota.Row{Usage: c.Row.Usage, CountedAt: c.Row.CountedAt.Time})
 	return taken
 }
@@ -102,8 +102,8 @@ func TestARecountIncludesTheUsageOfOtherAppsOnce(t *testing.T) {
 			usage := o.forgotten()
 			time.AfterFunc(time.Second, func() { o.addUsage(namespace, usage) })
 		}
-		o.store.Quotas().Doubt()
-		o.store.Quotas().Ask("default")
+		o.store.Quotas().MarkUncertain()
+		o.store.Quotas().RequestExchange("default")
 		time.Sleep(time.Minute)
 		if off := o.usageError(); off != (engine.Usage{}) || o.runs != others+1 {
 			o.t.Errorf("the stored usage differs from the runs by %+v", off)

@@ -143,7 +143,7 @@ func (b *Broker) scheduleTransaction(
 		return writes, nil
 	}})
 	if err == nil && full != nil {
-		b.store.Quotas().Refused(quota.Refusal{Namespace: k.Namespace, Quota: full.Quota, What: "firing"})
+		b.store.Quotas().CountRefusal(quota.Refusal{Namespace: k.Namespace, Quota: full.Quota, What: "firing"})
 	}
 	return out, b.countQuotaRefusal(k.Namespace, "schedule", err)
 }

@@ -141,7 +141,7 @@ func (b *Broker) sessionVerb(
 		ctx, engine.WorkerKey{Namespace: key.Namespace, ID: in.WorkerID}, c.PreviousIncarnation,
 	)
 	if outcome == "released" || outcome == "closed" && !c.Session.Terminal {
-		b.evict.GaveUp(key)
+		b.evict.Released(key)
 	}
 	if outcome == "closed" && len(c.Timeline) == 0 { // nothing was written: it was closed or released before
 		outcome = "already_closed"

@@ -50,7 +50,7 @@ func (c channelCollector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect reads them.
 func (c channelCollector) Collect(out chan<- prometheus.Metric) {
-	s, among := c.server.channel.Stats(), c.server.peers.Stats()
+	s, among := c.server.channel.Stats(), c.server.connections.Stats()
 	count := func(d *prometheus.Desc, n int64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 	}

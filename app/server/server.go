@@ -70,21 +70,21 @@ const defaultBytes = 256 << 20
 
 // Server is a control plane. Make it with Open. It answers at once, and moves time forward while Run runs.
 type Server struct {
-	opt      Options
-	id       string
-	store    store.Store
-	dispatch *dispatch.Dispatch
-	broker   *broker.Broker
-	view     *view.View
-	auth     *auth.Auth
-	sweeper  *sweep.Sweeper
-	peers    *workerconn.Peers
-	channel  *channel.Channel
-	handler  *httpapi.API
-	registry *prometheus.Registry
-	budget   *budget.Budget
-	jumps    *prometheus.CounterVec // of the store's clock
-	log      zerolog.Logger
+	opt         Options
+	id          string
+	store       store.Store
+	dispatch    *dispatch.Dispatch
+	broker      *broker.Broker
+	view        *view.View
+	auth        *auth.Auth
+	sweeper     *sweep.Sweeper
+	connections *workerconn.Registry
+	channel     *channel.Channel
+	handler     *httpapi.API
+	registry    *prometheus.Registry
+	budget      *budget.Budget
+	jumps       *prometheus.CounterVec // of the store's clock
+	log         zerolog.Logger
 
 	drain func(context.Context) error // once
 	close func(context.Context) error // once
@@ -147,21 +147,21 @@ func (p *Server) assemble() {
 		o.Bytes = defaultBytes
 	}
 	p.budget = budget.New(o.Bytes)
-	p.peers = workerconn.New(p.broker, workerconn.Options{
+	p.connections = workerconn.New(p.broker, workerconn.Options{
 		Release: o.Release, Workers: p.broker.Membership(), Revalidate: p.revalidate, Allow: p.allow, Settings: p.settings,
 		Fleet: p.broker.Fleet().FleetWide, Hub: &p.dispatch.Hub, Log: o.Log,
 	})
 	requests := httpapi.NewMetrics(registry)
-	p.channel = channel.New(p.peers, channel.Options{
+	p.channel = channel.New(p.connections, channel.Options{
 		Worker: p.worker, Dashboard: p.browser, CheckOrigin: p.auth.CheckOrigin, Revalidate: p.revalidate,
 		InNamespace: inNamespace, Hub: &p.dispatch.Hub,
 		Transports: o.Transports, PrincipalKey: principalKey, MaxPerToken: o.MaxSockets,
 		Address: p.auth.Address, Budget: p.budget, Owner: owner, Unknown: requests.Unknown, Log: o.Log,
 	})
-	p.broker.SetNotices(p.peers)
+	p.broker.SetNotices(p.connections)
 	workers := workerapi.New(workerapi.Options{
 		Verbs: p.broker, Claims: p.broker, Workers: p.broker.Membership(), Auth: p.auth, Log: o.Log,
-		Observe: requests.Observe, Settings: p.peers.WorkerSettings, HasNamespace: p.broker.HasNamespace,
+		Observe: requests.Observe, Settings: p.connections.WorkerSettings, HasNamespace: p.broker.HasNamespace,
 		MaxPolls: o.MaxPolls, Budget: p.budget, Unknown: requests.Unknown,
 	})
 	p.handler = httpapi.New(httpapi.Options{
@@ -206,8 +206,8 @@ func (p *Server) View() *view.View { return p.view }
 // Dispatch returns the dispatcher, which holds waiting polls and publishes hints.
 func (p *Server) Dispatch() *dispatch.Dispatch { return p.dispatch }
 
-// Peers returns the registry of connected workers; workers in this process join it too.
-func (p *Server) Peers() *workerconn.Peers { return p.peers }
+// Connections returns the registry of connected workers; workers in this process join it too.
+func (p *Server) Connections() *workerconn.Registry { return p.connections }
 
 // Channel is the end of sockets.
 func (p *Server) Channel() *channel.Channel { return p.channel }
@@ -280,8 +280,8 @@ func (p *Server) Drain(ctx context.Context) error { return p.drain(ctx) }
 
 func (p *Server) drainNow(ctx context.Context) error {
 	p.broker.Drain()
-	p.peers.Shut()
-	return errors.Join(p.channel.Close(ctx), p.peers.Close(ctx))
+	p.connections.StopNotices()
+	return errors.Join(p.channel.Close(ctx), p.connections.Close(ctx))
 }
 
 // Close drains, ends what Run started and closes the store; again it does nothing.

@@ -23,7 +23,7 @@ const tokenPollInterval = 500 * time.Millisecond
 // notification, and repeatedly while this app receives no notifications of other apps.
 func (p *Server) watchTokenChanges(ctx context.Context) {
 	changed := func(ids []string, all bool) {
-		ctx := auth.Pass(ctx)
+		ctx := auth.WithLookupCache(ctx)
 		p.auth.Changed(ctx, ids, all)
 		p.channel.Recheck(ctx)
 	}

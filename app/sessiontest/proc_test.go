@@ -54,7 +54,7 @@ func (h *harness) make(name string, change ...func(*worker.Options)) (*proc, err
 		f(r, p)
 	}
 	o := worker.Options{
-		Registry: r, Carrier: carrier{link.Local{Join: h.testServer.server.Peers().Join}, p}, Release: release,
+		Registry: r, Carrier: carrier{link.Local{Join: h.testServer.server.Connections().Join}, p}, Release: release,
 		WorkerID: name, Concurrency: 4, MaxSessions: worker.AutoSessions,
 		AttemptLease: 5 * sec, DrainTimeout: 10 * sec, NoSandbox: true, Log: apptest.Log(h.t),
 	}

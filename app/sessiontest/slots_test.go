@@ -27,7 +27,7 @@ func TestNoSlotIsIdleBesideReadyWork(t *testing.T) {
 			return workflow.Join(ctx, all...)
 		})
 		f, err := worker.New(worker.Options{
-			Registry: r, Carrier: link.Local{Join: h.testServer.server.Peers().Join}, Release: release, WorkerID: "F",
+			Registry: r, Carrier: link.Local{Join: h.testServer.server.Connections().Join}, Release: release, WorkerID: "F",
 			NoSandbox: true,
 			Log:       apptest.Log(t),
 		})

@@ -295,7 +295,7 @@ func (p *program) worker(s *settings, a *app.App) (*worker.Worker, error) {
 		if u, err := url.Parse(a.URL()); err == nil {
 			here.Addr = u.Host // with the port that it got, which executors are to be kept from
 		}
-		return worker.FromConfig(p.registry, &here, link.Local{Join: a.Peers().Join}, s.Log)
+		return worker.FromConfig(p.registry, &here, link.Local{Join: a.Connections().Join}, s.Log)
 	}
 	rules, err := certs.Client(s.AppCA, s.ClientCert, s.ClientKey)
 	if err != nil {

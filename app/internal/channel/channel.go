@@ -58,7 +58,7 @@ type Options struct {
 
 // Channel is the endpoint. Make it with New, end it with Close.
 type Channel struct {
-	peers    *workerconn.Peers
+	peers    *workerconn.Registry
 	opt      Options
 	log      zerolog.Logger
 	server   *socketio.Server
@@ -68,7 +68,7 @@ type Channel struct {
 	early    rpc.Handlers // served until the settings were fetched
 	serving  rpc.Serving
 	counts   counters
-	recent   recentRounds
+	recent   recentBatches
 
 	life  context.Context // of what the channel does by itself
 	end   context.CancelFunc
@@ -88,7 +88,7 @@ type Stats struct {
 }
 
 // New creates a channel whose workers join peers, and starts the watcher of the hub.
-func New(peers *workerconn.Peers, o Options) *Channel {
+func New(peers *workerconn.Registry, o Options) *Channel {
 	c := &Channel{peers: peers, opt: o, log: o.Log}
 	c.life, c.end = context.WithCancel(context.Background())
 	if o.PingInterval <= 0 {
@@ -115,7 +115,7 @@ func New(peers *workerconn.Peers, o Options) *Channel {
 	c.browsers.OnConnect(c.admitBrowser)
 	c.browsers.OnSocket(c.openBrowser)
 	if o.Hub != nil {
-		c.tasks.Go(c.spreadHints)
+		c.tasks.Go(c.broadcastHints)
 	}
 	if o.Worker != nil || o.Dashboard != nil {
 		c.tasks.Go(c.recheckConnections)

@@ -152,7 +152,7 @@ func TestSecondSettingsCallLeavesOneHandler(t *testing.T) {
 	p.ok(j, map[string]any{"result": encode(t, "x")})
 	// Two handlers would have polled twice and completed twice.
 	has[*history.ActivityCompleted](t, a, run)
-	if n := a.Peers().Stats().StaleCompletions; n != 0 {
+	if n := a.Connections().Stats().StaleCompletions; n != 0 {
 		t.Errorf("%d stale completions", n)
 	}
 }
@@ -421,7 +421,7 @@ func TestStaleTokenChangesNothingAndIsCounted(t *testing.T) {
 	w.refusal("stale_attempt", protocol.MethodExtendLock, map[string]any{"jobId": old.ID, "token": old.Token})
 	w.refusal("malformed_payload", protocol.MethodExtendLock, map[string]any{"jobId": j.ID, "token": "w1"})
 	w.refusal("lease_owner_mismatch", protocol.MethodExtendLock, map[string]any{"jobId": j.ID, "token": j.Token + "x"})
-	if n := a.Peers().Stats().StaleCompletions; n != 1 {
+	if n := a.Connections().Stats().StaleCompletions; n != 1 {
 		t.Errorf("%d stale completions counted, want 1", n)
 	}
 	lock := call[protocol.JobLock](w, protocol.MethodExtendLock, map[string]any{"jobId": j.ID, "token": j.Token})
@@ -494,7 +494,7 @@ func jobGoesBack(t *testing.T, database string) {
 	a, b := apptest.Two(t, apptest.Options{Database: database})
 	s, w := scheduler(t, a), join(t, b, "w", "test")
 	schedule(t, a, s, 1)
-	p, err := a.Peers().Meet(protocol.ChannelAuth{WorkerID: "lost", Protocol: 1}, nil)
+	p, err := a.Connections().NewConn(protocol.ChannelAuth{WorkerID: "lost", Protocol: 1}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ func (c *Channel) completeJob(
 		a.Next = protocol.RefusedNext(in.NextMalformed)
 	}
 	if a.Next != nil {
-		next := c.handOver(ctx, *a.Next, in.Next != nil && in.Next.Max > 0 || many && a.Next.Error != nil)
+		next := c.pollResponse(ctx, *a.Next, in.Next != nil && in.Next.Max > 0 || many && a.Next.Error != nil)
 		out.Next = &next
 	}
 	for i, r := range a.Items {

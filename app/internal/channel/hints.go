@@ -73,36 +73,36 @@ func (c *Channel) openBrowser(s *socketio.Socket) {
 		c.recent.mu.Unlock()
 		for _, r := range rounds {
 			if time.Since(r.at) < hintMemory {
-				c.tell(s, b, r, fresh)
+				c.sendHints(s, b, r, fresh)
 			}
 		}
 		return []any{map[string]bool{"ok": true}}, nil
 	})
 }
 
-// round holds the changes between two hint messages.
-type round struct {
+// hintBatch holds the changes between two hint messages.
+type hintBatch struct {
 	at       time.Time
 	overflow bool
 	runs     map[string]*store.RunChange // by id
 	kinds    map[protocol.Topic]bool     // kinds with what changed in a namespace, and what changed by itself
 }
 
-// recentRounds holds the rounds of the last hintMemory.
-type recentRounds struct {
+// recentBatches holds the rounds of the last hintMemory.
+type recentBatches struct {
 	mu     sync.Mutex // guards rounds
-	rounds []*round
+	rounds []*hintBatch
 }
 
-func (r *recentRounds) add(one *round) {
+func (r *recentBatches) add(one *hintBatch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rounds = slices.DeleteFunc(r.rounds, func(old *round) bool { return time.Since(old.at) >= hintMemory })
+	r.rounds = slices.DeleteFunc(r.rounds, func(old *hintBatch) bool { return time.Since(old.at) >= hintMemory })
 	r.rounds = append(r.rounds, one)
 }
 
-// spreadHints sends hints of changes to dashboards.
-func (c *Channel) spreadHints() {
+// broadcastHints sends hints of changes to dashboards.
+func (c *Channel) broadcastHints() {
 	w := c.opt.Hub.Watch(dispatch.TopicRuns | dispatch.TopicSessions | dispatch.TopicWorkers)
 	defer w.Close()
 	pause := time.NewTimer(time.Hour)
@@ -122,18 +122,18 @@ func (c *Channel) spreadHints() {
 		case <-pause.C:
 		}
 		last = time.Now()
-		r := roundOf(w.Take())
+		r := newHintBatch(w.Take())
 		c.recent.add(r)
 		for _, s := range c.browsers.Sockets() {
 			if b, ok := s.Principal().(*browser); ok {
-				c.tell(s, b, r, b.topics.get())
+				c.sendHints(s, b, r, b.topics.get())
 			}
 		}
 	}
 }
 
-func roundOf(changed store.Changed, overflow bool) *round {
-	r := &round{
+func newHintBatch(changed store.Changed, overflow bool) *hintBatch {
+	r := &hintBatch{
 		at: time.Now(), overflow: overflow, runs: map[string]*store.RunChange{}, kinds: map[protocol.Topic]bool{},
 	}
 	one := func(kind, namespace, id string) {
@@ -158,8 +158,8 @@ func roundOf(changed store.Changed, overflow bool) *round {
 	return r
 }
 
-// tell sends a page one hint for each of its topics that changed in a round.
-func (c *Channel) tell(s *socketio.Socket, b *browser, r *round, of []protocol.Topic) {
+// sendHints sends a page one hint for each of its topics that changed in a round.
+func (c *Channel) sendHints(s *socketio.Socket, b *browser, r *hintBatch, of []protocol.Topic) {
 	for _, t := range of {
 		if !r.overflow && !r.kinds[t] || c.opt.InNamespace != nil && !c.opt.InNamespace(b.principal, t.Namespace) {
 			continue

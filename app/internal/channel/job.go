@@ -74,7 +74,7 @@ func (c *Channel) poll(ctx context.Context, p *worker, in protocol.ChannelPoll) 
 	if err != nil {
 		return protocol.ChannelPollResponse{}, err
 	}
-	return c.handOver(ctx, a, in.Max > 0), nil
+	return c.pollResponse(ctx, a, in.Max > 0), nil
 }
 
 // pollRequest converts a poll to the broker's type.
@@ -89,8 +89,8 @@ func pollRequest(in protocol.ChannelPoll) protocol.PollRequest {
 	}
 }
 
-// handOver converts the tasks of a poll to jobs, and returns the tasks at once if the response is lost.
-func (c *Channel) handOver(ctx context.Context, a protocol.PollResponse, many bool) protocol.ChannelPollResponse {
+// pollResponse converts the tasks of a poll to jobs, and returns the tasks at once if the response is lost.
+func (c *Channel) pollResponse(ctx context.Context, a protocol.PollResponse, many bool) protocol.ChannelPollResponse {
 	out := protocol.ChannelPollResponse{
 		Many: many, Status: a.Status, Reason: a.Reason, RetryAfter: a.RetryAfter, AppRelease: a.AppRelease,
 		StoreTime: a.StoreTime, Error: a.Error,
@@ -118,16 +118,16 @@ func (c *Channel) handOver(ctx context.Context, a protocol.PollResponse, many bo
 
 // extendLock renews the lock of one job.
 func (c *Channel) extendLock(ctx context.Context, p *worker, in protocol.JobRef) (protocol.JobLock, error) {
-	return beat(ctx, p, protocol.JobProgress{JobRef: in}, false)
+	return heartbeat(ctx, p, protocol.JobProgress{JobRef: in}, false)
 }
 
 // reportProgress renews a job's lease and stores its progress. It counts as a heartbeat of the activity code, except
 // for a rebuild report, which the worker itself sends.
 func (c *Channel) reportProgress(ctx context.Context, p *worker, in protocol.JobProgress) (protocol.JobLock, error) {
-	return beat(ctx, p, in, in.Rebuild == nil)
+	return heartbeat(ctx, p, in, in.Rebuild == nil)
 }
 
-func beat(ctx context.Context, p *worker, in protocol.JobProgress, alive bool) (protocol.JobLock, error) {
+func heartbeat(ctx context.Context, p *worker, in protocol.JobProgress, alive bool) (protocol.JobLock, error) {
 	g, err := taskToken(in.JobRef)
 	if err != nil {
 		return protocol.JobLock{}, err

@@ -473,7 +473,7 @@ func TestWhatIsSaidOnTheChannelFitsItsSchema(t *testing.T) {
 		}
 		s.hold(n.Method+".notice", n.Payload)
 	}
-	c := a.Peers()
+	c := a.Connections()
 	notice(func() { c.Cancel("default", "w", protocol.CancelNotice{TaskID: "t", AttemptID: "t-1"}) })
 	notice(func() {
 		c.CloseSession("default", "w", protocol.SessionNotice{SessionID: "s", Epoch: 1, Reason: "closed"})
@@ -483,7 +483,7 @@ func TestWhatIsSaidOnTheChannelFitsItsSchema(t *testing.T) {
 	})
 	notice(func() { c.SettingsChanged("") })
 	for _, i := range []protocol.Intent{protocol.IntentPause, protocol.IntentWork, protocol.IntentLeave} {
-		notice(func() { c.Intend("default", "w", i, protocol.PauseNotice{Reason: "kernel"}) })
+		notice(func() { c.SendIntent("default", "w", i, protocol.PauseNotice{Reason: "kernel"}) })
 	}
 	notice(c.DrainWorkers)
 	s.ask(w, protocol.MethodHeartbeat, map[string]any{"draining": true})

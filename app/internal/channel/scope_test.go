@@ -177,7 +177,7 @@ func TestNoticesOfAWorkerGoToItsScopeAlone(t *testing.T) {
 	early.refusal("worker_not_found", protocol.MethodRegister, map[string]any{"task_queue": "red"})
 	early.refusal("worker_not_found", protocol.MethodPoll, map[string]any{"timeoutMs": 0, "queues": []string{"red"}})
 	for range 3 {
-		a.Peers().Cancel("default", keeper, protocol.CancelNotice{TaskID: "x"})
+		a.Connections().Cancel("default", keeper, protocol.CancelNotice{TaskID: "x"})
 		if who := <-told; who != "blue" {
 			t.Errorf("a notice went to %s", who)
 		}

@@ -15,7 +15,7 @@ import (
 type nothing struct{ protocol.WorkerVerbs }
 
 // among returns a separate connection registry for the workers of a test.
-func among(t *testing.T, verbs protocol.WorkerVerbs, o room.Options) *room.Peers {
+func among(t *testing.T, verbs protocol.WorkerVerbs, o room.Options) *room.Registry {
 	t.Helper()
 	o.Release = "test"
 	peers := room.New(verbs, o)

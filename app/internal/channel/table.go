@@ -23,7 +23,7 @@ func handle[In, Out any](h rpc.Handlers, method string, fn func(ctx context.Cont
 			return out, refusal(err)
 		}
 		return out, nil
-	}, sound)
+	}, decodeStrict)
 }
 
 // bundle serves payloads of a method that cannot be decoded as a whole: read decodes their items one by one, and
@@ -53,9 +53,9 @@ func readHeartbeat(raw json.RawMessage, why error) (protocol.WorkerHeartbeat, er
 	return httpjson.Heartbeat(raw, why)
 }
 
-// sound rejects what the HTTP routes reject, with the same errors: members of other types, and strings with a NUL,
-// which not every database can store. Payloads of programs may contain a NUL by accident; sound removes it there.
-func sound(raw []byte, in any, unread error) error {
+// decodeStrict rejects what the HTTP routes reject, with the same errors: members of other types, and strings with a
+// NUL, which not every database can store. Payloads of programs may contain a NUL by accident; sound removes it there.
+func decodeStrict(raw []byte, in any, unread error) error {
 	if in, is := in.(*protocol.ChannelComplete); is {
 		withoutNUL(&in.JobOutcome)
 		for i := range in.Items {

@@ -18,7 +18,7 @@ import (
 
 // worker is a worker at the other end of a socket: the principal of its calls.
 type worker struct {
-	*workerconn.Peer
+	*workerconn.Conn
 	token string // presented again to Authenticate from time to time; a secret
 }
 
@@ -41,21 +41,21 @@ func (c *Channel) admitWorker(ctx context.Context, r *socketio.ConnectRequest) (
 	if c.opt.Worker != nil {
 		var err error
 		if principal, err = c.opt.Worker(ctx, hello.Token, r.HTTP); err != nil {
-			return nil, c.keepOut(err, "worker", hello.WorkerID)
+			return nil, c.connectRefusal(err, "worker", hello.WorkerID)
 		}
 	}
-	p, err := c.peers.Meet(hello, principal)
+	p, err := c.peers.NewConn(hello, principal)
 	if err != nil {
-		return nil, misfit(err)
+		return nil, releaseMismatch(err)
 	}
 	if err := c.peers.Admit(ctx, p); err != nil {
-		return nil, c.keepOut(err, "worker", hello.WorkerID)
+		return nil, c.connectRefusal(err, "worker", hello.WorkerID)
 	}
 	return &worker{p, hello.Token}, nil
 }
 
-// misfit returns the error for any worker that this app cannot serve.
-func misfit(err error) error {
+// releaseMismatch returns the error for any worker that this app cannot serve.
+func releaseMismatch(err error) error {
 	var e *protocol.Error
 	if !errors.As(err, &e) {
 		return err
@@ -75,14 +75,14 @@ func (c *Channel) admitBrowser(ctx context.Context, r *socketio.ConnectRequest) 
 	if c.opt.Dashboard != nil {
 		var err error
 		if b.principal, err = c.opt.Dashboard(ctx, hello.Token, r.HTTP); err != nil {
-			return nil, c.keepOut(err, "dashboard", "")
+			return nil, c.connectRefusal(err, "dashboard", "")
 		}
 	}
 	return b, nil
 }
 
-// keepOut returns the error for a rejected caller, without the reason why its token is invalid.
-func (c *Channel) keepOut(err error, who, id string) error {
+// connectRefusal returns the error for a rejected caller, without the reason why its token is invalid.
+func (c *Channel) connectRefusal(err error, who, id string) error {
 	c.log.Warn().Str("who", who).Str("worker_id", id).Err(err).Msg("connection refused")
 	switch protocol.ReasonOf(err) {
 	case protocol.ReasonWorkerNotFound:
@@ -96,7 +96,7 @@ func (c *Channel) keepOut(err error, who, id string) error {
 // openWorker sets up a new worker socket. Until the settings are fetched, only calls about leased jobs are served.
 func (c *Channel) openWorker(s *socketio.Socket) {
 	p, _ := s.Principal().(*worker)
-	leave, err := c.peers.Enter(p.Peer, notices{s})
+	leave, err := c.peers.Add(p.Conn, notices{s})
 	if err != nil {
 		s.Close(err)
 		return
@@ -109,7 +109,7 @@ func (c *Channel) openWorker(s *socketio.Socket) {
 		return []any{c.peers.WorkerSettings(p.Namespace)}, nil
 	})
 	level := zerolog.InfoLevel
-	if c.peers.Returns(p.Peer) {
+	if c.peers.RejectedBefore(p.Conn) {
 		level = zerolog.DebugLevel // such a worker reconnects often, and the reason was logged
 	}
 	c.log.WithLevel(level).Str("worker_id", p.WorkerID).Msg("worker connected")
@@ -131,7 +131,7 @@ func (c *Channel) observe(ctx context.Context, p *worker, args []json.RawMessage
 		c.log.Warn().Str("worker_id", p.WorkerID).Err(err).Msg("machine information is malformed and was not stored")
 		return
 	}
-	p.NoteMachine(ctx, m, args[0])
+	p.RecordMachine(ctx, m, args[0])
 }
 
 // recheckConnections checks all connections periodically, so that an expired token, or a revocation without a

@@ -23,18 +23,18 @@ import (
 )
 
 // A new session waits while every live worker that may acquire it is at its session limit. Claims report these workers.
-// When a task has waited for roomAfter, the longest idle session at one of the workers is evicted.
+// When a task has waited for evictAfter, the longest idle session at one of the workers is evicted.
 const (
 	// wait of a task before a session is evicted for it, and interval between two evictions at a worker
-	roomAfter   = time.Second
-	roomAnswer  = time.Second // time that a notified holder has to release the session
-	roomWaiting = 32          // waiting tasks of a route that one search reads
-	roomTries   = 3           // sessions of a worker that one search tries
-	roomReads   = 64          // sessions of a worker whose exact last activity one search reads
+	evictAfter      = time.Second
+	releaseTimeout  = time.Second // time that a notified holder has to release the session
+	maxWaitingTasks = 32          // waiting tasks of a route that one search reads
+	maxCandidates   = 3           // sessions of a worker that one search tries
+	maxExactReads   = 64          // sessions of a worker whose exact last activity one search reads
 )
 
-// lookTime is the maximum duration of one search.
-const lookTime = 30 * time.Second
+// searchTimeout is the maximum duration of one search.
+const searchTimeout = 30 * time.Second
 
 // Evictor collects the workers at their session limit that claims reported. It searches for waiting sessions only after
 // such a report, and stops once no session waits.
@@ -45,23 +45,23 @@ type Evictor struct {
 	drains   func() bool // whether the app does
 	log      zerolog.Logger
 
-	life  context.Context // of searches
-	end   context.CancelCauseFunc
-	looks sync.WaitGroup
+	life     context.Context // of searches
+	end      context.CancelCauseFunc
+	searches sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows
-	full    map[engine.WorkerKey]map[string]bool
-	timer   *time.Timer // of the next search; nil: none is scheduled
-	at      time.Time   // when that is
-	looking bool
-	closed  bool
-	told    map[engine.SessionKey]chan struct{} // by session: closed when the notified owner releases it
-	tell    func(namespace, worker string, n protocol.SessionNotice) bool
+	mu        sync.Mutex // guards what follows
+	full      map[engine.WorkerKey]map[string]bool
+	timer     *time.Timer // of the next search; nil: none is scheduled
+	at        time.Time   // when that is
+	searching bool
+	closed    bool
+	asked     map[engine.SessionKey]chan struct{} // by session: closed when the notified owner releases it
+	notify    func(namespace, worker string, n protocol.SessionNotice) bool
 
 	// waits holds the sessions whose wait for a place was reported, with the time of the last search that found them
 	// waiting. Only searches use it, and at most one runs at a time.
-	waits  map[engine.SessionKey]time.Time
-	waited func() // counts a session that has waited for a place for engine.StuckPlace; nil: no counter
+	waits     map[engine.SessionKey]time.Time
+	countWait func() // counts a session that has waited for a place for engine.StuckPlace; nil: no counter
 }
 
 // New returns the evictor of an app with its workers.
@@ -69,7 +69,7 @@ func New(
 	s store.Store, d *dispatch.Dispatch, w *membership.Workers, drains func() bool, waited func(), log zerolog.Logger,
 ) *Evictor {
 	e := &Evictor{
-		store: s, dispatch: d, workers: w, drains: drains, log: log, waited: waited,
+		store: s, dispatch: d, workers: w, drains: drains, log: log, countWait: waited,
 		waits: map[engine.SessionKey]time.Time{},
 	}
 	e.life, e.end = context.WithCancelCause(context.Background())
@@ -81,12 +81,12 @@ func New(
 func (e *Evictor) SetNotifier(tell func(namespace, worker string, n protocol.SessionNotice) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.tell = tell
+	e.notify = tell
 }
 
-// AtCap notes that a worker at its cap was not shown what waits on these routes. The committer calls it, so it must not
-// block.
-func (e *Evictor) AtCap(w engine.WorkerKey, routes []string) {
+// AtLimit notes that a worker at its cap was not shown what waits on these routes. The committer calls it, so it must
+// not block.
+func (e *Evictor) AtLimit(w engine.WorkerKey, routes []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	seen := make(map[string]bool, len(routes))
@@ -94,11 +94,11 @@ func (e *Evictor) AtCap(w engine.WorkerKey, routes []string) {
 		seen[one] = true
 	}
 	// Wait before the search: if a session ends meanwhile, none has to be evicted.
-	e.lookAgain(map[engine.WorkerKey]map[string]bool{w: seen}, time.Now().Add(roomAfter))
+	e.scheduleSearch(map[engine.WorkerKey]map[string]bool{w: seen}, time.Now().Add(evictAfter))
 }
 
-// lookAgain schedules a search for these workers, at the latest at at; mu is held.
-func (e *Evictor) lookAgain(full map[engine.WorkerKey]map[string]bool, at time.Time) {
+// scheduleSearch schedules a search for these workers, at the latest at at; mu is held.
+func (e *Evictor) scheduleSearch(full map[engine.WorkerKey]map[string]bool, at time.Time) {
 	if e.full == nil {
 		e.full = map[engine.WorkerKey]map[string]bool{}
 	}
@@ -108,7 +108,7 @@ func (e *Evictor) lookAgain(full map[engine.WorkerKey]map[string]bool, at time.T
 		}
 		maps.Copy(e.full[w], routes)
 	}
-	if e.closed || e.looking || e.timer != nil && !at.Before(e.at) { // a running search schedules the next one
+	if e.closed || e.searching || e.timer != nil && !at.Before(e.at) { // a running search schedules the next one
 		return
 	}
 	if e.timer != nil {
@@ -122,11 +122,11 @@ func (e *Evictor) lookAgain(full map[engine.WorkerKey]map[string]bool, at time.T
 			return
 		}
 		full := e.full
-		e.full, e.timer, e.looking = nil, nil, true
-		e.looks.Go(func() {
-			ctx, cancel := context.WithTimeout(e.life, lookTime)
+		e.full, e.timer, e.searching = nil, nil, true
+		e.searches.Go(func() {
+			ctx, cancel := context.WithTimeout(e.life, searchTimeout)
 			defer cancel()
-			e.lookForRoom(ctx, full)
+			e.search(ctx, full)
 		})
 	})
 	e.timer, e.at = timer, at
@@ -141,11 +141,11 @@ func (e *Evictor) Close() {
 	}
 	e.mu.Unlock()
 	e.end(store.ErrClosed)
-	e.looks.Wait()
+	e.searches.Wait()
 }
 
-// lookForRoom runs one search for all full workers and schedules the next search.
-func (e *Evictor) lookForRoom(ctx context.Context, full map[engine.WorkerKey]map[string]bool) {
+// search runs one search for all full workers and schedules the next search.
+func (e *Evictor) search(ctx context.Context, full map[engine.WorkerKey]map[string]bool) {
 	byNamespace := map[string]map[engine.WorkerKey]map[string]bool{}
 	for k, routes := range full {
 		if byNamespace[k.Namespace] == nil {
@@ -155,7 +155,7 @@ func (e *Evictor) lookForRoom(ctx context.Context, full map[engine.WorkerKey]map
 	}
 	next := time.Duration(0)
 	for ns, here := range byNamespace {
-		after, err := e.makeRoom(ctx, ns, here)
+		after, err := e.evictFor(ctx, ns, here)
 		if err != nil {
 			if ctx.Err() == nil {
 				store.Warn(&e.log, err).Str("namespace", ns).Msg("failed to release an idle session for a waiting one; retrying")
@@ -172,18 +172,18 @@ func (e *Evictor) lookForRoom(ctx context.Context, full map[engine.WorkerKey]map
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.looking = false
+	e.searching = false
 	if len(e.full) > 0 { // reported by claims meanwhile
-		e.lookAgain(nil, time.Now().Add(roomAfter))
+		e.scheduleSearch(nil, time.Now().Add(evictAfter))
 	}
 	if next > 0 {
-		e.lookAgain(full, time.Now().Add(next))
+		e.scheduleSearch(full, time.Now().Add(next))
 	}
 }
 
-// makeRoom evicts a session at each of these workers that a session waits for. after is the time until the next useful
+// evictFor evicts a session at each of these workers that a session waits for. after is the time until the next useful
 // search; 0: no session waits.
-func (e *Evictor) makeRoom(
+func (e *Evictor) evictFor(
 	ctx context.Context, ns string, full map[engine.WorkerKey]map[string]bool,
 ) (after time.Duration, err error) {
 	now, err := e.store.Now(ctx)
@@ -199,7 +199,7 @@ func (e *Evictor) makeRoom(
 	idle := map[engine.WorkerKey][]engine.Session{}
 	marked := map[engine.WorkerKey]int{}
 	err = e.store.View(ctx, func(r store.Reader) error {
-		if wanting, err = e.wanting(ctx, r, ns, full, now, soonest); err != nil {
+		if wanting, err = e.blockedWorkers(ctx, r, ns, full, now, soonest); err != nil {
 			return err
 		}
 		for _, workers := range wanting {
@@ -207,7 +207,7 @@ func (e *Evictor) makeRoom(
 				if _, known := idle[k]; known {
 					continue
 				}
-				if idle[k], marked[k], err = idlest(ctx, r, k, now, soonest); err != nil {
+				if idle[k], marked[k], err = evictable(ctx, r, k, now, soonest); err != nil {
 					return err
 				}
 			}
@@ -225,20 +225,20 @@ func (e *Evictor) makeRoom(
 		}
 		// One for each session that waits. More at a time would empty workers for a need that the next commit may
 		// end.
-		gone, err := e.giveOne(ctx, workers, idle, soonest)
+		gone, err := e.evictLongestIdle(ctx, workers, idle, soonest)
 		if err != nil {
 			return 0, err
 		}
 		if gone {
-			soonest(roomAfter) // for what else waits
+			soonest(evictAfter) // for what else waits
 		}
 	}
 	return after, nil
 }
 
-// giveOne evicts the longest idle session of these workers. A worker whose session was evicted is skipped for the rest
-// of the search.
-func (e *Evictor) giveOne(
+// evictLongestIdle evicts the longest idle session of these workers. A worker whose session was evicted is skipped for
+// the rest of the search.
+func (e *Evictor) evictLongestIdle(
 	ctx context.Context, workers []engine.WorkerKey, idle map[engine.WorkerKey][]engine.Session,
 	soonest func(time.Duration),
 ) (bool, error) {
@@ -248,7 +248,7 @@ func (e *Evictor) giveOne(
 	}
 	slices.SortFunc(all, longestIdle)
 	for i := range all {
-		gone, left, err := e.giveWay(ctx, &all[i])
+		gone, left, err := e.evictSession(ctx, &all[i])
 		if gone {
 			delete(idle, engine.WorkerKey{Namespace: all[i].Namespace, ID: all[i].Owner})
 		}
@@ -268,9 +268,9 @@ func longestIdle(x, y engine.Session) int {
 	return cmp.Or(x.LastActivity.Compare(y.LastActivity.Time), cmp.Compare(x.ID, y.ID))
 }
 
-// wanting returns, for each session that has waited long enough for room, the full workers that could acquire the
-// session if they had room. If a live worker has room for a session, no other session is evicted for it.
-func (e *Evictor) wanting(
+// blockedWorkers returns, for each session that has waited long enough for room, the full workers that could acquire
+// the session if they had room. If a live worker has room for a session, no other session is evicted for it.
+func (e *Evictor) blockedWorkers(
 	ctx context.Context, r store.Reader, ns string, full map[engine.WorkerKey]map[string]bool, now time.Time,
 	soonest func(time.Duration),
 ) ([][]engine.WorkerKey, error) {
@@ -278,7 +278,7 @@ func (e *Evictor) wanting(
 	for _, seen := range full {
 		maps.Copy(routes, seen)
 	}
-	waiting, err := r.ReadyOn(ctx, ns, slices.Sorted(maps.Keys(routes)), roomWaiting)
+	waiting, err := r.ReadyOn(ctx, ns, slices.Sorted(maps.Keys(routes)), maxWaitingTasks)
 	if err != nil || len(waiting) == 0 {
 		return nil, err
 	}
@@ -300,8 +300,8 @@ func (e *Evictor) wanting(
 		}
 		seen[a.SessionID] = true
 		waited := now.Sub(a.ReadyAt.Time)
-		if waited < roomAfter {
-			soonest(roomAfter - waited)
+		if waited < evictAfter {
+			soonest(evictAfter - waited)
 			continue
 		}
 		s, err := r.Session(ctx, engine.SessionKey{Namespace: ns, ID: a.SessionID})
@@ -310,7 +310,7 @@ func (e *Evictor) wanting(
 		} else if err != nil {
 			return nil, err
 		}
-		workers := e.crowded(known, held, a, &s, now)
+		workers := e.fullWorkers(known, held, a, &s, now)
 		if len(workers) > 0 {
 			if waited < engine.StuckPlace {
 				soonest(engine.StuckPlace - waited)
@@ -326,8 +326,8 @@ func (e *Evictor) wanting(
 	return list, nil
 }
 
-// crowded lists the live workers that could have a session if they had room for another; none if one of them has.
-func (e *Evictor) crowded(
+// fullWorkers lists the live workers that could have a session if they had room for another; none if one of them has.
+func (e *Evictor) fullWorkers(
 	known membership.Roster, held map[string]store.Holding, a *engine.Activity, s *engine.Session, now time.Time,
 ) (list []engine.WorkerKey) {
 	want := engine.TaskRequirements{
@@ -357,8 +357,8 @@ func (e *Evictor) report(a *engine.Activity, k engine.SessionKey, waited time.Du
 	if e.waits[k] = at; reported {
 		return
 	}
-	if e.waited != nil {
-		e.waited()
+	if e.countWait != nil {
+		e.countWait()
 	}
 	e.log.Warn().Str("namespace", k.Namespace).Str("session_id", k.ID).Str("run_id", a.RunID).
 		Str("activity_type", a.Type).Str("task_queue", a.Queue).Float64("waited_seconds", waited.Seconds()).
@@ -366,10 +366,10 @@ func (e *Evictor) report(a *engine.Activity, k engine.SessionKey, waited time.Du
 		Msg("task waits for a session place: every live worker that may acquire the session is at its cap of sessions")
 }
 
-// idlest returns up to roomTries sessions of a worker that may be evicted now, the longest idle first. soonest receives
-// the time until the next session may be evicted. marked is the number of sessions that will be evicted when their
-// leases end.
-func idlest(
+// evictable returns up to maxCandidates sessions of a worker that may be evicted now, the longest idle first. soonest
+// receives the time until the next session may be evicted. marked is the number of sessions that will be evicted when
+// their leases end.
+func evictable(
 	ctx context.Context, r store.Reader, k engine.WorkerKey, now time.Time, soonest func(time.Duration),
 ) (list []engine.Session, marked int, err error) {
 	all, err := r.Sessions(ctx, store.SessionQuery{
@@ -396,10 +396,10 @@ func idlest(
 		case at.After(now):
 			soonest(at.Sub(now))
 			return list, marked, nil
-		case len(list) == roomTries && s.LastActivity.After(list[roomTries-1].LastActivity.Time):
+		case len(list) == maxCandidates && s.LastActivity.After(list[maxCandidates-1].LastActivity.Time):
 			return list, marked, nil
-		case exact == roomReads:
-			soonest(roomAfter)
+		case exact == maxExactReads:
+			soonest(evictAfter)
 			return list, marked, nil
 		}
 		exact++
@@ -419,37 +419,37 @@ func idlest(
 		}
 		list = append(list, s)
 		slices.SortFunc(list, longestIdle)
-		list = list[:min(len(list), roomTries)]
+		list = list[:min(len(list), maxCandidates)]
 	}
 	return list, marked, nil
 }
 
-// giveWay evicts a session from its owner. It first asks the owner to release the session. If the owner is not
-// connected or does not release it in time, giveWay releases the session itself. If the session may not be evicted
+// evictSession evicts a session from its owner. It first asks the owner to release the session. If the owner is not
+// connected or does not release it in time, evictSession releases the session itself. If the session may not be evicted
 // after all, left is the remaining idle time that it needs.
-func (e *Evictor) giveWay(ctx context.Context, s *engine.Session) (gone bool, left time.Duration, err error) {
+func (e *Evictor) evictSession(ctx context.Context, s *engine.Session) (gone bool, left time.Duration, err error) {
 	// Check without a change first: a notice cannot be withdrawn, so an owner must not be asked for a session that may
 	// stay.
-	v, err := e.yield(ctx, s, false)
+	v, err := e.checkEviction(ctx, s, false)
 	if err != nil || !v.due {
 		return false, v.left, err
 	}
 	given := make(chan struct{})
 	e.mu.Lock()
-	if e.told == nil {
-		e.told = map[engine.SessionKey]chan struct{}{}
+	if e.asked == nil {
+		e.asked = map[engine.SessionKey]chan struct{}{}
 	}
-	e.told[s.Key()] = given
-	tell := e.tell
+	e.asked[s.Key()] = given
+	tell := e.notify
 	e.mu.Unlock()
 	defer func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		delete(e.told, s.Key())
+		delete(e.asked, s.Key())
 	}()
 	if tell != nil &&
 		tell(s.Namespace, s.Owner, protocol.SessionNotice{SessionID: s.ID, Epoch: s.Epoch, Reason: engine.ReasonEvictedCap}) {
-		late := time.NewTimer(roomAnswer)
+		late := time.NewTimer(releaseTimeout)
 		defer late.Stop()
 		select {
 		case <-given:
@@ -459,31 +459,31 @@ func (e *Evictor) giveWay(ctx context.Context, s *engine.Session) (gone bool, le
 			return false, 0, ctx.Err()
 		}
 	}
-	v, err = e.yield(ctx, s, true)
+	v, err = e.checkEviction(ctx, s, true)
 	return v.due, v.left, err
 }
 
-// GaveUp reports that an owner released a session.
-func (e *Evictor) GaveUp(k engine.SessionKey) {
+// Released reports that an owner released a session.
+func (e *Evictor) Released(k engine.SessionKey) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if given := e.told[k]; given != nil {
+	if given := e.asked[k]; given != nil {
 		close(given)
-		delete(e.told, k)
+		delete(e.asked, k)
 	}
 }
 
-// yielding reports whether a session may be evicted; left is the remaining idle time, if only that is missing.
-type yielding struct {
+// evictionCheck reports whether a session may be evicted; left is the remaining idle time, if only that is missing.
+type evictionCheck struct {
 	due    bool
 	left   time.Duration
 	change engine.SessionChange
 }
 
-// yield decides from the locked rows whether a session may be evicted, and with take evicts it.
-func (e *Evictor) yield(ctx context.Context, s *engine.Session, take bool) (yielding, error) {
+// checkEviction decides from the locked rows whether a session may be evicted, and with take evicts it.
+func (e *Evictor) checkEviction(ctx context.Context, s *engine.Session, take bool) (evictionCheck, error) {
 	key, owner := s.Key(), engine.WorkerKey{Namespace: s.Namespace, ID: s.Owner}
-	v, err := transaction.Commit[yielding](ctx, e.store, store.Transaction{
+	v, err := transaction.Commit[evictionCheck](ctx, e.store, store.Transaction{
 		Needs: store.Keys{
 			Sessions: []engine.SessionKey{key}, RecentActivity: true, ExactActivity: true,
 			Workers: []engine.WorkerKey{owner}, Holdings: true,
@@ -491,23 +491,23 @@ func (e *Evictor) yield(ctx context.Context, s *engine.Session, take bool) (yiel
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			row, w := rows.Session(key), rows.Worker(owner)
 			if row == nil || w == nil {
-				return store.Writes{Answer: yielding{}}, nil
+				return store.Writes{Answer: evictionCheck{}}, nil
 			}
 			c, err := engine.DecideSession(row, engine.YieldSession{
 				SessionHolder: engine.SessionHolder{Worker: s.Owner, Epoch: s.Epoch}, Held: rows.Holding(owner, key, now) + 1,
 				Most: w.MaxSessions,
 			}, now)
 			if engine.IsNotDue(err) {
-				v := yielding{}
+				v := evictionCheck{}
 				if at, ok := row.YieldsAt(); ok && at.After(now) {
 					v.left = at.Sub(now)
 				}
 				return store.Writes{Answer: v}, nil
 			}
 			if err != nil || !take {
-				return store.Writes{Answer: yielding{due: true}}, err
+				return store.Writes{Answer: evictionCheck{due: true}}, err
 			}
-			return store.Writes{Sessions: []engine.SessionChange{c}, Answer: yielding{due: true, change: c}}, nil
+			return store.Writes{Sessions: []engine.SessionChange{c}, Answer: evictionCheck{due: true, change: c}}, nil
 		},
 	})
 	if err == nil && take && v.due {

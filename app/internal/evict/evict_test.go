@@ -13,20 +13,20 @@ import (
 func TestFullWorkersAreLookedAtOnceAndNotAfterTheEnd(t *testing.T) {
 	e := New(nil, nil, nil, func() bool { return false }, nil, zerolog.Nop())
 	k := engine.WorkerKey{Namespace: "default", ID: "a"}
-	e.AtCap(k, []string{"r"})
-	e.AtCap(k, []string{"r", "s"})
+	e.AtLimit(k, []string{"r"})
+	e.AtLimit(k, []string{"r", "s"})
 	e.mu.Lock()
 	timer, routes := e.timer, len(e.full[k])
 	left := time.Until(e.at)
 	e.mu.Unlock()
-	if timer == nil || routes != 2 || left <= 0 || left > roomAfter {
+	if timer == nil || routes != 2 || left <= 0 || left > evictAfter {
 		t.Errorf("timer %v, %d routes, in %s", timer, routes, left)
 	}
 	e.Close()
 	if timer.Stop() {
 		t.Error("the timer goes on after the end")
 	}
-	e.AtCap(engine.WorkerKey{Namespace: "default", ID: "b"}, []string{"r"})
+	e.AtLimit(engine.WorkerKey{Namespace: "default", ID: "b"}, []string{"r"})
 	if e.timer != timer {
 		t.Error("it looks again after the end")
 	}

@@ -20,21 +20,21 @@ import (
 // Intervals of Watch. Sending intents to connected workers costs no statement. Checking what drained workers still hold
 // costs one statement per namespace, and is repeated rarely once they hold nothing.
 const (
-	drainTold  = time.Second
-	drainLook  = 2 * time.Second
-	drainAgain = time.Minute
+	intentInterval     = time.Second
+	leaseCheckInterval = 2 * time.Second
+	emptyCheckInterval = time.Minute
 )
 
-// leaveTime is the time that a worker has after it was asked to leave, including its own drain deadline; after that the
-// app deregisters the worker.
-const leaveTime = 40 * time.Second
+// exitTimeout is the time that a worker has after it was asked to leave, including its own drain deadline; after that
+// the app deregisters the worker.
+const exitTimeout = 40 * time.Second
 
 // Intent returns the operator's intent for a worker that sends a heartbeat; names reports whether the heartbeat lists
 // tasks.
 func (f *Fleet) Intent(w *engine.Worker, names bool) protocol.Intent {
 	has := names // or, if the heartbeat lists only due leases, as recorded before
 	f.workers.With(w.Key(), func(h *membership.TrackedWorker) { has = has || h.SentIntent == protocol.IntentLeave })
-	return f.intentAt(w, f.about(), has)
+	return f.intentAt(w, f.storeTime(), has)
 }
 
 // intentAt returns the operator's intent for a worker at a time.
@@ -49,8 +49,8 @@ func (f *Fleet) intentAt(w *engine.Worker, now time.Time, has bool) protocol.Int
 	return protocol.IntentPause
 }
 
-// about is the store's time, as far as it is known without asking.
-func (f *Fleet) about() time.Time {
+// storeTime is the store's time, as far as it is known without asking.
+func (f *Fleet) storeTime() time.Time {
 	if at := f.store.About(); !at.IsZero() {
 		return at
 	}
@@ -116,7 +116,7 @@ func (f *Fleet) OperateFleet(ctx context.Context, in protocol.FleetRequest) (pro
 	if err != nil {
 		return none, err
 	}
-	f.Look()
+	f.CheckDrains()
 	d := engine.Drain{FleetTarget: in.FleetTarget}
 	if i := slices.IndexFunc(q.Drains, func(d engine.Drain) bool { return d.FleetTarget == in.FleetTarget }); i >= 0 {
 		d = q.Drains[i]
@@ -148,8 +148,8 @@ func checkTarget(t protocol.FleetTarget) error {
 	return nil
 }
 
-// Look wakes Watch. It does not block.
-func (f *Fleet) Look() {
+// CheckDrains wakes Watch. It does not block.
+func (f *Fleet) CheckDrains() {
 	select {
 	case f.changed <- struct{}{}:
 	default:
@@ -160,7 +160,7 @@ func (f *Fleet) Look() {
 // drained workers, and asks workers to leave at their deadline. Another app with heartbeats of the same worker does the
 // same; this is idempotent.
 func (f *Fleet) Watch(ctx context.Context) {
-	tick := time.NewTicker(drainTold)
+	tick := time.NewTicker(intentInterval)
 	defer tick.Stop()
 	pushed := map[string]int64{} // revisions of settings, by namespace
 	for {
@@ -178,16 +178,16 @@ func (f *Fleet) Watch(ctx context.Context) {
 				continue
 			}
 			d := f.workers.DrainOf(h.Worker)
-			every := drainLook
+			every := leaseCheckInterval
 			if h.HadNoLeases { // but a claim may have been on its way
-				every = drainAgain
+				every = emptyCheckInterval
 			}
 			sent := h.SentIntent != protocol.IntentWork
 			if sent != (d != nil) || sent && time.Since(h.LeasesCheckedAt) >= every {
 				spaces[k.Namespace] = append(spaces[k.Namespace], k)
 			}
 			if d != nil && d.Evict && h.SentIntent == protocol.IntentLeave {
-				f.overstays(ctx, k, h)
+				f.warnOverdueDrain(ctx, k, h)
 			}
 		}
 		for ns, keys := range spaces {
@@ -211,7 +211,7 @@ func (f *Fleet) followDrains(
 	}
 	for _, k := range keys {
 		h, has := known[k], held[k.ID].Leases+held[k.ID].Sessions > 0
-		f.intend(k, h, f.intentAt(h.Worker, f.about(), has), has)
+		f.sendIntent(k, h, f.intentAt(h.Worker, f.storeTime(), has), has)
 		if held[k.ID].Sessions == 0 {
 			continue
 		}
@@ -222,9 +222,9 @@ func (f *Fleet) followDrains(
 	return nil
 }
 
-// intend notifies a worker of the operator's intent if it has changed, and records whether the worker still holds
+// sendIntent notifies a worker of the operator's intent if it has changed, and records whether the worker still holds
 // anything.
-func (f *Fleet) intend(k engine.WorkerKey, h membership.TrackedWorker, i protocol.Intent, has bool) {
+func (f *Fleet) sendIntent(k engine.WorkerKey, h membership.TrackedWorker, i protocol.Intent, has bool) {
 	changed := h.SentIntent != i
 	f.workers.With(k, func(now *membership.TrackedWorker) {
 		if now.Worker.Incarnation != h.Worker.Incarnation {
@@ -245,14 +245,14 @@ func (f *Fleet) intend(k engine.WorkerKey, h membership.TrackedWorker, i protoco
 	}
 	f.log.Info().Str("worker_id", k.ID).Str("intent", string(i)).Str("reason", n.Reason).Msg("drain state sent to worker")
 	if notices := f.notices.Load(); notices != nil {
-		(*notices).Intend(k.Namespace, k.ID, i, n)
+		(*notices).SendIntent(k.Namespace, k.ID, i, n)
 	}
 }
 
-// overstays removes the registration of a worker that has not shut down within leaveTime of the notice. Tasks that it
-// may still run are not requeued; see membership.Workers.RemoveWorker.
-func (f *Fleet) overstays(ctx context.Context, k engine.WorkerKey, h membership.TrackedWorker) {
-	if time.Since(h.SentIntentAt) < leaveTime {
+// warnOverdueDrain removes the registration of a worker that has not shut down within exitTimeout of the notice. Tasks
+// that it may still run are not requeued; see membership.Workers.RemoveWorker.
+func (f *Fleet) warnOverdueDrain(ctx context.Context, k engine.WorkerKey, h membership.TrackedWorker) {
+	if time.Since(h.SentIntentAt) < exitTimeout {
 		return
 	}
 	f.log.Warn().Str("worker_id", k.ID).Msg("worker did not shut down before its deadline; removing its registration")

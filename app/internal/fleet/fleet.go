@@ -30,8 +30,8 @@ type Fleet struct {
 // Notices sends operators' intents to connected workers. A worker that is not connected receives the intent with its
 // next poll or heartbeat.
 type Notices interface {
-	// Intend notifies one worker, and reports whether the worker is connected.
-	Intend(namespace, worker string, i protocol.Intent, n protocol.PauseNotice) bool
+	// SendIntent notifies one worker, and reports whether the worker is connected.
+	SendIntent(namespace, worker string, i protocol.Intent, n protocol.PauseNotice) bool
 	// SettingsChanged has the workers of a namespace fetch their settings.
 	SettingsChanged(namespace string)
 }
@@ -44,7 +44,7 @@ func New(
 	s store.Store, d *dispatch.Dispatch, w *membership.Workers, v *view.View, log zerolog.Logger,
 ) *Fleet {
 	f := &Fleet{store: s, dispatch: d, workers: w, view: v, log: log, changed: make(chan struct{}, 1)}
-	d.OnDecided(f.Look)
+	d.OnDecided(f.CheckDrains)
 	return f
 }
 

@@ -7,5 +7,5 @@ import (
 )
 
 func TestTheGuideSaysHowLongAnEvictedWorkerHas(t *testing.T) {
-	docnumbers.In(t, "guide/fleets.md", "One that does not leave within {} is removed from the list", leaveTime)
+	docnumbers.In(t, "guide/fleets.md", "One that does not leave within {} is removed from the list", exitTimeout)
 }

@@ -46,7 +46,7 @@ func (f *Fleet) SetFleet(ctx context.Context, in protocol.FleetSettingsRequest) 
 	if err != nil {
 		return protocol.FleetSettingsState{}, err
 	}
-	f.Look()
+	f.CheckDrains()
 	return f.view.FleetSettings(ctx, in.Namespace)
 }
 

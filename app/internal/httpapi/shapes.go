@@ -129,7 +129,7 @@ var shapes = map[string]serve.Shape{
 	"create_token": {
 		Does: "make a token; its secret is shown this once",
 		Body: auth.TokenRequest{}, Needs: []string{"roles"},
-		Says: serve.Says(201, auth.NewToken{}),
+		Says: serve.Responses(201, auth.NewToken{}),
 	},
 	"set_token_roles": {
 		Does: "change what a token is good for; its secret stays", Body: auth.RolesRequest{}, Needs: []string{"roles"},
@@ -156,7 +156,7 @@ var shapes = map[string]serve.Shape{
 	"list_namespaces": {Does: "list the namespaces the caller may touch", Says: serve.OK(namespacesResponse{})},
 	"create_namespace": {
 		Does: "make a namespace",
-		Body: protocol.NamespaceRequest{}, Needs: []string{"name"}, Says: serve.Says(201, protocol.NamespaceView{}),
+		Body: protocol.NamespaceRequest{}, Needs: []string{"name"}, Says: serve.Responses(201, protocol.NamespaceView{}),
 		Refuses: []protocol.Reason{protocol.ReasonNamespaceExists},
 	},
 	"describe_namespace": {Does: "show a namespace", Says: serve.OK(protocol.NamespaceView{}), Refuses: onNamespace},
@@ -177,7 +177,7 @@ var shapes = map[string]serve.Shape{
 	"create_schedule": {
 		Does: "make a schedule",
 		Body: protocol.ScheduleRequest{}, Needs: []string{"spec", "action"},
-		Says:    serve.Says(201, protocol.ScheduleReceipt{}),
+		Says:    serve.Responses(201, protocol.ScheduleReceipt{}),
 		Refuses: []protocol.Reason{protocol.ReasonScheduleExists, protocol.ReasonQuotaExceeded},
 	},
 	"describe_schedule": {Does: "show a schedule", Says: serve.OK(protocol.ScheduleView{}), Refuses: onSchedule},
@@ -220,7 +220,7 @@ var shapes = map[string]serve.Shape{
 	"create_search_attribute": {
 		Does: "register a search attribute",
 		Body: protocol.SearchAttribute{}, Needs: []string{"name", "type"},
-		Says: serve.Says(201, protocol.SearchAttribute{}),
+		Says: serve.Responses(201, protocol.SearchAttribute{}),
 		Refuses: []protocol.Reason{
 			protocol.ReasonAttributeExists, protocol.ReasonAttributeReserved, protocol.ReasonAttributeLimit,
 		},
@@ -371,7 +371,7 @@ var shapes = map[string]serve.Shape{
 		Refuses: with(noWorkflow, protocol.ReasonInvalidPageToken),
 	},
 	"signal": {
-		Does: "send a signal", Body: protocol.SignalRequest{}, Says: serve.Says(http.StatusAccepted, receipt{}),
+		Does: "send a signal", Body: protocol.SignalRequest{}, Says: serve.Responses(http.StatusAccepted, receipt{}),
 		Refuses: with(onRun, protocol.ReasonUnknownSignal, protocol.ReasonActivityRun, protocol.ReasonStructuralLimit,
 			protocol.ReasonQuotaExceeded),
 	},

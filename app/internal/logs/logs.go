@@ -88,7 +88,7 @@ func (l *Logs) recordAttempt(ctx context.Context, in *protocol.AttemptLogs) (rec
 	}
 	k, _ := attemptKey(in.TaskID, in.AttemptID)
 	for {
-		kept, err := l.linesKept(ctx, k)
+		kept, err := l.storedLines(ctx, k)
 		if err != nil {
 			return false, err
 		}
@@ -121,8 +121,8 @@ func (l *Logs) recordAttempt(ctx context.Context, in *protocol.AttemptLogs) (rec
 	}
 }
 
-// linesKept returns the size and number of the stored lines of an attempt.
-func (l *Logs) linesKept(ctx context.Context, k store.AttemptKey) (kept store.LogSum, err error) {
+// storedLines returns the size and number of the stored lines of an attempt.
+func (l *Logs) storedLines(ctx context.Context, k store.AttemptKey) (kept store.LogSum, err error) {
 	err = l.store.View(ctx, func(r store.Reader) error {
 		sums, err := r.LogSums(ctx, k.Run, k.Seq)
 		for _, sum := range sums {
@@ -168,8 +168,8 @@ func logParts(
 // little, and all of it at their end.
 const fewLines = 4 << 10
 
-// Last are the lines that came with an outcome, as rows.
-func (l *Logs) Last(ctx context.Context, in *protocol.CompleteItem) ([]store.LogPart, error) {
+// FinalLines are the lines that came with an outcome, as rows.
+func (l *Logs) FinalLines(ctx context.Context, in *protocol.CompleteItem) ([]store.LogPart, error) {
 	k, ok := attemptKey(in.TaskID, in.AttemptID)
 	if len(in.Lines) == 0 || in.Kind != protocol.KindActivity || !ok {
 		return nil, nil
@@ -182,15 +182,15 @@ func (l *Logs) Last(ctx context.Context, in *protocol.CompleteItem) ([]store.Log
 	}
 	if size > fewLines || !numbered {
 		var err error
-		if kept, err = l.linesKept(ctx, k); err != nil || kept.Size > protocol.MaxLogBytes {
+		if kept, err = l.storedLines(ctx, k); err != nil || kept.Size > protocol.MaxLogBytes {
 			return nil, err
 		}
 	}
 	return logParts(k, kept, protocol.MaxLogBytes-int(kept.Size), in.Lines...), nil
 }
 
-// With adds the log lines of an outcome to its change, so that they are stored only if it is accepted.
-func With(c store.Transaction, lines []store.LogPart) store.Transaction {
+// AddTo adds the log lines of an outcome to its change, so that they are stored only if it is accepted.
+func AddTo(c store.Transaction, lines []store.LogPart) store.Transaction {
 	if len(lines) == 0 {
 		return c
 	}
@@ -205,8 +205,8 @@ func With(c store.Transaction, lines []store.LogPart) store.Transaction {
 	return c
 }
 
-// piece is the maximum number of old log batches that one transaction deletes.
-const piece = 100
+// pruneBatch is the maximum number of old log batches that one transaction deletes.
+const pruneBatch = 100
 
 // Prune deletes expired log lines, and returns the time until the next lines expire: zero if there are none.
 func (l *Logs) Prune(ctx context.Context) (next time.Duration, err error) {
@@ -218,7 +218,7 @@ func (l *Logs) Prune(ctx context.Context) (next time.Duration, err error) {
 		var old []store.LogKey
 		var first time.Time
 		err = l.store.View(ctx, func(r store.Reader) (err error) {
-			if old, err = r.OldLogs(ctx, now.Add(-l.opt.Age), piece); err == nil && len(old) == 0 {
+			if old, err = r.OldLogs(ctx, now.Add(-l.opt.Age), pruneBatch); err == nil && len(old) == 0 {
 				first, err = r.FirstLog(ctx)
 			}
 			return err

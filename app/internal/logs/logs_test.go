@@ -25,7 +25,7 @@ func TestAnOutcomeDecidedTwiceHasItsLinesOnce(t *testing.T) {
 	own := make([]store.LogPart, 1, 8) // with room behind it, which is not the lines'
 	own[0] = part(1)
 	var refused error
-	c := logs.With(store.Transaction{Decide: func(store.Rows, time.Time) (store.Writes, error) {
+	c := logs.AddTo(store.Transaction{Decide: func(store.Rows, time.Time) (store.Writes, error) {
 		return store.Writes{Logs: own, Answer: transaction.Outcome{Answer: engine.Answer{Refused: refused}}}, nil
 	}}, []store.LogPart{part(2), part(3)})
 	decide := func() []store.LogPart {

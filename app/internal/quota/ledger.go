@@ -95,8 +95,8 @@ func (l *Ledger) space(name string) *space {
 
 func (l *Ledger) limits(s *space) engine.QuotaLimits { return l.defaults.With(s.row.Own) }
 
-// pass refills the rate limit up to now.
-func (l *Ledger) pass(s *space, now time.Time) {
+// refill refills the rate limit up to now.
+func (l *Ledger) refill(s *space, now time.Time) {
 	limit := float64(l.limits(s).StartsPerSecond)
 	if s.at.IsZero() {
 		s.tokens, s.at = limit, now
@@ -121,7 +121,7 @@ func (l *Ledger) Add(namespace string, u engine.Usage) {
 	s.fresh = s.fresh.Plus(u)
 	l.worked(namespace, now)
 	if u.Starts > 0 {
-		l.pass(s, now)
+		l.refill(s, now)
 		s.tokens -= float64(u.Starts)
 		s.second[0] += u.Starts
 	}
@@ -141,16 +141,16 @@ func (l *Ledger) Standing(namespace string, more engine.Usage) engine.QuotaStand
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.space(namespace)
-	l.pass(s, time.Now())
+	l.refill(s, time.Now())
 	return engine.QuotaStanding{
 		Limits: l.limits(s), Usage: s.row.Usage.Plus(s.taken).Plus(s.fresh).Plus(more),
 		Rate: max(s.second[0], s.second[1]) + more.Starts, Left: max(0, int64(s.tokens)-more.Starts),
 	}
 }
 
-// Refused counts a refusal or a held child. The next exchange reads the row again, since other apps may have freed
+// CountRefusal counts a refusal or a held child. The next exchange reads the row again, since other apps may have freed
 // usage.
-func (l *Ledger) Refused(r Refusal) {
+func (l *Ledger) CountRefusal(r Refusal) {
 	l.mu.Lock()
 	l.refused[r]++
 	l.space(r.Namespace).asked = true
@@ -158,17 +158,17 @@ func (l *Ledger) Refused(r Refusal) {
 	l.wake()
 }
 
-// Ask includes a namespace in the next exchange even without commits.
-func (l *Ledger) Ask(namespace string) {
+// RequestExchange includes a namespace in the next exchange even without commits.
+func (l *Ledger) RequestExchange(namespace string) {
 	l.mu.Lock()
 	l.space(namespace).asked = true
 	l.mu.Unlock()
 	l.wake()
 }
 
-// Take begins an exchange. It returns the usage of this app's commits since the last exchange by namespace, and zero
-// usage for namespaces with refusals.
-func (l *Ledger) Take() map[string]engine.Usage {
+// TakeUsage begins an exchange. It returns the usage of this app's commits since the last exchange by namespace, and
+// zero usage for namespaces with refusals.
+func (l *Ledger) TakeUsage() map[string]engine.Usage {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := map[string]engine.Usage{}
@@ -188,7 +188,7 @@ func (l *Ledger) Settle(namespace string, row Row) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.space(namespace)
-	l.pass(s, time.Now())
+	l.refill(s, time.Now())
 	if others := row.Usage.Starts - s.row.Usage.Starts - s.taken.Starts; s.known && others > 0 {
 		s.tokens = max(s.tokens-float64(others), -maxDebt*float64(l.limits(s).StartsPerSecond))
 		s.second[0] += others
@@ -198,11 +198,11 @@ func (l *Ledger) Settle(namespace string, row Row) {
 	s.row, s.known, s.taken = row, true, engine.Usage{}
 }
 
-// Own sets the limits that a namespace overrides, after they were stored. They apply at once.
-func (l *Ledger) Own(namespace string, own protocol.QuotaValues) {
+// SetOverrides sets the limits that a namespace overrides, after they were stored. They apply at once.
+func (l *Ledger) SetOverrides(namespace string, own protocol.QuotaValues) {
 	l.mu.Lock()
 	s := l.space(namespace)
-	l.pass(s, time.Now())
+	l.refill(s, time.Now())
 	l.setOwn(s, own)
 	s.asked = true
 	l.mu.Unlock()
@@ -231,8 +231,8 @@ func (l *Ledger) Return(namespaces map[string]engine.Usage) {
 	l.wake()
 }
 
-// Doubt makes all namespaces be recounted, because the outcome of a commit is unknown.
-func (l *Ledger) Doubt() {
+// MarkUncertain makes all namespaces be recounted, because the outcome of a commit is unknown.
+func (l *Ledger) MarkUncertain() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.spaces {
@@ -240,8 +240,8 @@ func (l *Ledger) Doubt() {
 	}
 }
 
-// Drop removes a deleted namespace.
-func (l *Ledger) Drop(namespace string) {
+// Remove removes a deleted namespace.
+func (l *Ledger) Remove(namespace string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.spaces, namespace)
@@ -299,7 +299,7 @@ func (l *Ledger) Rate(namespace string) int64 {
 	if s == nil || s.at.IsZero() {
 		return 0
 	}
-	l.pass(s, time.Now())
+	l.refill(s, time.Now())
 	return max(s.second[0], s.second[1])
 }
 

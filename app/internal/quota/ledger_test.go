@@ -15,7 +15,7 @@ var none engine.Usage
 // exchange adds the usage of each ledger to one row, as apps do once per second.
 func exchange(row *quota.Row, apps ...*quota.Ledger) {
 	for _, l := range apps {
-		for name, u := range l.Take() {
+		for name, u := range l.TakeUsage() {
 			row.Usage = row.Usage.Plus(u)
 			l.Settle(name, *row)
 		}
@@ -79,7 +79,7 @@ func TestAppsKnowOfEachOtherAfterAnExchange(t *testing.T) {
 		t.Errorf("another namespace: %+v", *x)
 	}
 	// A refusal has the row read again, since the other app may have made room.
-	a.Refused(quota.Refusal{Namespace: "n", Quota: protocol.QuotaOpenRuns, What: "start"})
+	a.CountRefusal(quota.Refusal{Namespace: "n", Quota: protocol.QuotaOpenRuns, What: "start"})
 	exchange(&row, a)
 	if a.Standing("n", none).NewRun(0) == nil {
 		t.Error("an app that only refused has not heard of the other's runs")
@@ -89,13 +89,13 @@ func TestAppsKnowOfEachOtherAfterAnExchange(t *testing.T) {
 func TestAnExchangeThatWasNotStoredIsRepeated(t *testing.T) {
 	l := quota.New()
 	l.Add("n", engine.Usage{OpenRuns: 2})
-	taken := l.Take()
+	taken := l.TakeUsage()
 	l.Add("n", engine.Usage{OpenRuns: 1})
 	if u := l.Standing("n", none).Usage.OpenRuns; u != 3 {
 		t.Errorf("%d open runs in the middle of an exchange, want 3", u)
 	}
 	l.Return(taken)
-	if u := l.Take()["n"].OpenRuns; u != 3 {
+	if u := l.TakeUsage()["n"].OpenRuns; u != 3 {
 		t.Errorf("%d open runs are taken again, want 3", u)
 	}
 }
@@ -109,7 +109,7 @@ func TestNothingIsExchangedAtRest(t *testing.T) {
 		t.Error("an exchange without a commit")
 	default:
 	}
-	if taken := l.Take(); len(taken) > 0 {
+	if taken := l.TakeUsage(); len(taken) > 0 {
 		t.Errorf("taken: %v", taken)
 	}
 }
@@ -123,7 +123,7 @@ func TestRunsAreCountedOnceADay(t *testing.T) {
 	if l.Uncounted("n", now.Add(23*time.Hour)) || !l.Uncounted("n", now.Add(25*time.Hour)) {
 		t.Error("not counted once a day")
 	}
-	l.Doubt()
+	l.MarkUncertain()
 	if !l.Uncounted("n", now) {
 		t.Error("commits may be missing, and the runs are not counted")
 	}

@@ -66,8 +66,8 @@ type Media string
 // OK describes a response with status 200 and this body.
 func OK(body any) map[int]any { return map[int]any{http.StatusOK: body} }
 
-// Says describes one response with another status.
-func Says(status int, body any) map[int]any { return map[int]any{status: body} }
+// Responses describes one response with another status.
+func Responses(status int, body any) map[int]any { return map[int]any{status: body} }
 
 // Open reports that the route needs no token.
 func (t Route) Open() bool { return len(t.Roles) == 0 }

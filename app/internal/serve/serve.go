@@ -105,7 +105,7 @@ func (c *Call) maxBody() int64 {
 // Body is the request's body, nil when there is none.
 func (c *Call) Body() (raw []byte, err error) {
 	if c.raw == nil {
-		c.mayBeCut(reading)
+		c.allowCut(reading)
 		c.raw, err = httpjson.Body(c.W, c.Request, c.maxBody())
 		c.endCut()
 		// The deadline may have passed right after the last byte: then net/http has cancelled the request's context.
@@ -153,9 +153,9 @@ func (c *cutter) enter(p phase) {
 	c.phase = p
 }
 
-// mayBeCut lets the budget end a phase of the request until endCut is called. A request that was cut is not cut again
+// allowCut lets the budget end a phase of the request until endCut is called. A request that was cut is not cut again
 // while its error is written, not even by a pending Cut.
-func (c *Call) mayBeCut(p phase) {
+func (c *Call) allowCut(p phase) {
 	if c.inFlight.WasCut() {
 		return
 	}
@@ -168,9 +168,9 @@ func (c *Call) endCut() {
 	c.cutter.enter(neither)
 }
 
-// Skimmed returns the body without its long strings if the request was rejected for its size before it was read: the
+// ReadSoFar returns the body without its long strings if the request was rejected for its size before it was read: the
 // members that the error must repeat.
-func (c *Call) Skimmed() []byte {
+func (c *Call) ReadSoFar() []byte {
 	if c.raw != nil || c.Request.Body == nil {
 		return c.raw
 	}
@@ -348,7 +348,7 @@ func (p *Pipeline) run(x Exchange) (Answer, error) {
 	}
 	about := auth.Namespace
 	if c.Route.Anywhere {
-		about = auth.Begins // identity and access are served whatever namespace the token is restricted to
+		about = auth.StartNamespace // identity and access are served whatever namespace the token is restricted to
 	}
 	if c.NS, err = about(c.Request, c.Who); err != nil {
 		return Answer{}, err
@@ -371,7 +371,7 @@ func (p *Pipeline) run(x Exchange) (Answer, error) {
 		limit = brief
 	} else { // it may be held: for as long as its caller is good
 		var release func()
-		ctx, release = p.Auth.Hold(ctx, c.Who)
+		ctx, release = p.Auth.TrackRequest(ctx, c.Who)
 		defer release()
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -381,7 +381,7 @@ func (p *Pipeline) run(x Exchange) (Answer, error) {
 	if errors.Is(err, budget.ErrOverloaded) {
 		err = overloaded()
 	}
-	if refusal := auth.Over(ctx); refusal != nil && (err != nil || said.Body != nil) {
+	if refusal := auth.Revoked(ctx); refusal != nil && (err != nil || said.Body != nil) {
 		// a stream has begun its answer, and ends
 		return Answer{}, refusal
 	}
@@ -402,7 +402,7 @@ func (p *Pipeline) write(x Exchange, status int, body any) error {
 	c.W.Header().Set(p.Header, p.Version)
 	c.loads.Grant.Shrink(c.loads.Grant.Bytes() / budget.LoadFactor) // the rest was for the response, which is counted now
 	c.inFlight.Force(replyFactor * int64(len(raw)))
-	c.mayBeCut(writing)
+	c.allowCut(writing)
 	defer c.endCut()
 	return errors.Join(err, httpjson.Write(c.W, c.Request, status, raw))
 }

@@ -26,7 +26,7 @@ func (s *Sweeper) nextCleanup(ctx context.Context) time.Time {
 		s.moved.Store(false)
 		if err := s.remove(ctx); err != nil && ctx.Err() == nil {
 			s.empty = false
-			s.complain(err, "failed to clean up sessions; retrying later")
+			s.logFailure(err, "failed to clean up sessions; retrying later")
 		}
 		s.clean = time.Now().Add(s.opt.Cleanup)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// settled is the pause after the start of a process before it prunes: other work is more urgent then.
-const settled = time.Minute
+// startDelay is the pause after the start of a process before it prunes: other work is more urgent then.
+const startDelay = time.Minute
 
 // PruneOften and PruneSeldom bound the pause between two searches for expired rows.
 const (
@@ -21,7 +21,7 @@ const (
 // Prune deletes expired rows until ctx ends. remove deletes the rows that have expired and returns the time until the
 // next expiry, zero for none. Rows are retained for a day at least, so one call per day is enough to miss nothing.
 func Prune(ctx context.Context, remove func(context.Context) (time.Duration, error), log zerolog.Logger) {
-	for pause := settled; ; {
+	for pause := startDelay; ; {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

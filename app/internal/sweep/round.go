@@ -21,12 +21,12 @@ type key struct {
 
 func keyOf(d store.Due) key { return key{d.Kind, d.Run, d.Seq, d.Session, d.Schedule} }
 
-// trial counts the attempts to apply due work that is still due, and holds the time of the next attempt, by the store's
-// clock. Failing work delays no other work.
-type trial struct {
-	at    time.Time // it was due at; another due time is another matter
-	times int
-	again time.Time
+// retryState counts the attempts to apply due work that is still due, and holds the time of the next attempt, by the
+// store's clock. Failing work delays no other work.
+type retryState struct {
+	at      time.Time // it was due at; another due time is another matter
+	times   int
+	retryAt time.Time
 }
 
 // maxStuck bounds how many things that do not cease to be due are read past.
@@ -34,7 +34,7 @@ const maxStuck = 10_000
 
 // sweep applies the due work and returns the time of the next sweep, zero for never.
 func (s *Sweeper) sweep(ctx context.Context) (time.Time, error) {
-	if next, rest, err := s.atRest(ctx); rest || err != nil {
+	if next, rest, err := s.idleUntil(ctx); rest || err != nil {
 		s.failing = s.failing && err != nil
 		return next, err
 	}
@@ -70,13 +70,13 @@ func (s *Sweeper) sweep(ctx context.Context) (time.Time, error) {
 	if len(due) == limit && (len(ready) > 0 || s.stuck > stuck) {
 		return now, nil // there may be more behind these
 	}
-	return s.next(ctx, now, earliest(later, s.again(ready)))
+	return s.next(ctx, now, earliest(later, s.retryTime(ready)))
 }
 
-// atRest reports, with one statement, whether nothing is due, and when something will be, as far as the store knows. It
-// is used only if this is likely: no planned or notified work is due, and this is a periodic check for work of other
+// idleUntil reports, with one statement, whether nothing is due, and when something will be, as far as the store knows.
+// It is used only if this is likely: no planned or notified work is due, and this is a periodic check for work of other
 // processes.
-func (s *Sweeper) atRest(ctx context.Context) (next time.Time, rest bool, err error) {
+func (s *Sweeper) idleUntil(ctx context.Context) (next time.Time, rest bool, err error) {
 	s.mu.Lock()
 	first := earliest(s.planned, s.pulse)
 	s.mu.Unlock()
@@ -101,7 +101,7 @@ func (s *Sweeper) atRest(ctx context.Context) (next time.Time, rest bool, err er
 // pick selects the work to apply now, and returns the time of the first other entry. Work that was tried and is not
 // listed any more is done: due lists the oldest entries, and its limit leaves room for all stuck ones.
 func (s *Sweeper) pick(due []store.Due, now time.Time) (ready []store.Due, later time.Time) {
-	still := make(map[key]*trial, len(s.tried))
+	still := make(map[key]*retryState, len(s.tried))
 	for _, d := range due {
 		k := keyOf(d)
 		t := s.tried[k]
@@ -110,8 +110,8 @@ func (s *Sweeper) pick(due []store.Due, now time.Time) (ready []store.Due, later
 			continue
 		}
 		still[k] = t
-		if t.again.After(now) {
-			later = earliest(later, t.again)
+		if t.retryAt.After(now) {
+			later = earliest(later, t.retryAt)
 		} else {
 			ready = append(ready, d)
 		}
@@ -178,34 +178,34 @@ func (s *Sweeper) applyAll(ctx context.Context, ready []store.Due) error {
 		if d.Kind == store.DueSession {
 			s.moved.Store(true)
 		}
-		s.note(d)
+		s.recordFailure(d)
 	}
 	if first != nil {
-		s.complain(first, "failed to process due work; retrying")
+		s.logFailure(first, "failed to process due work; retrying")
 	} else if s.stuck == 0 {
 		s.failing = false
 	}
 	return nil
 }
 
-// note counts a try.
-func (s *Sweeper) note(d store.Due) {
+// recordFailure counts a try.
+func (s *Sweeper) recordFailure(d store.Due) {
 	k := keyOf(d)
 	t := s.tried[k]
 	if t == nil || !t.at.Equal(d.At) {
-		t = &trial{at: d.At}
+		t = &retryState{at: d.At}
 		s.tried[k] = t
 	}
 	t.times++
-	t.again = s.now().Add(s.opt.backoff(t.times))
+	t.retryAt = s.now().Add(s.opt.backoff(t.times))
 }
 
-// again returns the time of the first retry of these entries.
-func (s *Sweeper) again(ready []store.Due) time.Time {
+// retryTime returns the time of the first retry of these entries.
+func (s *Sweeper) retryTime(ready []store.Due) time.Time {
 	var first time.Time
 	for _, d := range ready {
 		if t := s.tried[keyOf(d)]; t != nil {
-			first = earliest(first, t.again)
+			first = earliest(first, t.retryAt)
 		}
 	}
 	return first

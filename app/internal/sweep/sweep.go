@@ -74,20 +74,20 @@ type Sweeper struct {
 	planned time.Time  // wake-up, by the store's clock; zero: none
 
 	// The rest belongs to Run.
-	offset  time.Duration  // of the store's clock to ours
-	tried   map[key]*trial // due things that were applied and may still be due
-	stuck   int            // number of entries that are still due after an attempt
-	broken  int            // rounds in a row that the store failed
-	rested  bool           // it has swept once
-	failing bool           // logged, until a round without errors
-	clean   time.Time      // next clean-up, by our clock; zero: none
-	empty   bool           // no session has ended that clean-up would ever remove
+	offset  time.Duration       // of the store's clock to ours
+	tried   map[key]*retryState // due things that were applied and may still be due
+	stuck   int                 // number of entries that are still due after an attempt
+	broken  int                 // rounds in a row that the store failed
+	rested  bool                // it has swept once
+	failing bool                // logged, until a round without errors
+	clean   time.Time           // next clean-up, by our clock; zero: none
+	empty   bool                // no session has ended that clean-up would ever remove
 }
 
 // New creates a sweeper. apply applies due work if it is still due; several calls run concurrently. An error is logged,
 // and the work is retried.
 func New(s Store, apply func(context.Context, store.Due) error, o Options) *Sweeper {
-	return &Sweeper{store: s, apply: apply, opt: o.defaults(), wake: make(chan struct{}, 1), tried: map[key]*trial{}}
+	return &Sweeper{store: s, apply: apply, opt: o.defaults(), wake: make(chan struct{}, 1), tried: map[key]*retryState{}}
 }
 
 // Pulse reports that something will be due at a time of the store's clock. It never blocks.
@@ -100,7 +100,7 @@ func (s *Sweeper) Pulse(at time.Time) {
 	if s.pulse.IsZero() || at.Before(s.pulse) {
 		s.pulse = at
 		if s.planned.IsZero() || at.Before(s.planned) {
-			s.rouse()
+			s.wakeUp()
 		}
 	}
 }
@@ -108,7 +108,7 @@ func (s *Sweeper) Pulse(at time.Time) {
 // SessionsChanged reports that sessions changed, so that a cleanup may find sessions to delete. It never blocks.
 func (s *Sweeper) SessionsChanged() {
 	if s.opt.Remove != nil && !s.moved.Swap(true) {
-		s.rouse()
+		s.wakeUp()
 	}
 }
 
@@ -116,10 +116,10 @@ func (s *Sweeper) SessionsChanged() {
 // store's clock. It never blocks.
 func (s *Sweeper) ClockJumped() {
 	s.jumped.Store(true)
-	s.rouse()
+	s.wakeUp()
 }
 
-func (s *Sweeper) rouse() {
+func (s *Sweeper) wakeUp() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -140,7 +140,7 @@ func (s *Sweeper) round(ctx context.Context) {
 	if err != nil && ctx.Err() == nil {
 		s.broken++
 		wait := s.opt.backoff(s.broken)
-		s.complain(err, "failed to read due work; retrying")
+		s.logFailure(err, "failed to read due work; retrying")
 		next = s.now().Add(wait)
 	} else {
 		s.broken = 0
@@ -206,8 +206,8 @@ func (o Options) backoff(n int) time.Duration {
 	return min(o.BackoffMax, o.Backoff<<(n-1))
 }
 
-// complain logs the first of a series of errors.
-func (s *Sweeper) complain(err error, what string) {
+// logFailure logs the first of a series of errors.
+func (s *Sweeper) logFailure(err error, what string) {
 	if !s.failing && !errors.Is(err, context.Canceled) {
 		s.failing = true
 		store.Warn(&s.opt.Log, err).Msg(what)

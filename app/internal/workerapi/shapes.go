@@ -78,7 +78,7 @@ func why(members []string) []string {
 var shapes = map[string]serve.Shape{
 	"register": {
 		Does: "announce a worker", Body: protocol.RegisterRequest{}, Needs: []string{"task_queue|task_queues"},
-		Says: serve.Says(201, protocol.RegisterResponse{}), Refuses: registering,
+		Says: serve.Responses(201, protocol.RegisterResponse{}), Refuses: registering,
 	},
 	"deregister": {
 		Does: "take one's own registration away", Query: incarnationQuery{},

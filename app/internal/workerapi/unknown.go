@@ -103,7 +103,7 @@ func (c *call) identify(rt route, e *protocol.Error) {
 
 // sent are the names in the body, which may not have been read yet.
 func (c *call) sent() (in named) {
-	_ = json.Unmarshal(c.Skimmed(), &in) // without a body, or without these members, there are no names
+	_ = json.Unmarshal(c.ReadSoFar(), &in) // without a body, or without these members, there are no names
 	if in.WorkerID == "" {
 		in.WorkerID = c.URL.Query().Get("worker_id")
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// endTasks records outcomes. Outcomes of tasks that were not leased to this worker, and values above the limit, are
-// refused here, each in its place. A next poll that is refused is answered in its place.
-func (p *Peer) endTasks(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchResponse, error) {
+// completeTasks records outcomes. Outcomes of tasks that were not leased to this worker, and values above the limit,
+// are refused here, each in its place. A next poll that is refused is answered in its place.
+func (p *Conn) completeTasks(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchResponse, error) {
 	out := protocol.CompleteBatchResponse{Items: make([]protocol.CompleteResponse, len(in.Items))}
 	req := protocol.CompleteRequest{Items: make([]protocol.CompleteItem, 0, len(in.Items))}
 	places := make([]int, 0, len(in.Items)) // index in in.Items of each item in req
@@ -17,9 +17,9 @@ func (p *Peer) endTasks(ctx context.Context, in protocol.CompleteRequest) (proto
 	for i := range in.Items {
 		item := in.Items[i]
 		item.Namespace, item.Incarnation = p.Namespace, process
-		err := p.holds(item.Owner)
+		err := p.checkOwner(item.Owner)
 		if err == nil {
-			err = fits(&item)
+			err = checkSize(&item)
 		}
 		if err != nil {
 			out.Items[i] = protocol.Rejected(item.TaskID, err)
@@ -41,7 +41,7 @@ func (p *Peer) endTasks(ctx context.Context, in protocol.CompleteRequest) (proto
 			return out, refused
 		}
 	}
-	a, err := p.room.verbs.Complete(ctx, req)
+	a, err := p.registry.verbs.Complete(ctx, req)
 	if err != nil {
 		return out, err
 	}
@@ -53,7 +53,7 @@ func (p *Peer) endTasks(ctx context.Context, in protocol.CompleteRequest) (proto
 	}
 	for i, r := range a.Items {
 		if r.Error != nil {
-			p.room.stale.Add(1)
+			p.registry.stale.Add(1)
 		}
 		if r.Err != nil {
 			r.Err = refusal(r.Err)
@@ -63,9 +63,9 @@ func (p *Peer) endTasks(ctx context.Context, in protocol.CompleteRequest) (proto
 	return out, nil
 }
 
-// fits rejects values above the size limit. The app checks the values of an eager workflow task itself. Commands of a
-// workflow task that are too large are passed on as malformed, so that the task fails with this reason.
-func fits(item *protocol.CompleteItem) error {
+// checkSize rejects values above the size limit. The app checks the values of an eager workflow task itself. Commands
+// of a workflow task that are too large are passed on as malformed, so that the task fails with this reason.
+func checkSize(item *protocol.CompleteItem) error {
 	tooLarge := func(field string, n int) error {
 		if n <= payload.MaxBytes {
 			return nil

@@ -13,35 +13,35 @@ const noticeTime = 5 * time.Second
 
 // Cancel asks a worker to stop an attempt. Like every notice it does not block and may be lost; the response to the
 // next heartbeat contains the same request.
-func (s *Peers) Cancel(namespace, worker string, n protocol.CancelNotice) {
+func (s *Registry) Cancel(namespace, worker string, n protocol.CancelNotice) {
 	s.notify(namespace, worker, "cancel", func(ctx context.Context, w protocol.WorkerNotices) error {
 		return w.CancelAttempt(ctx, n)
 	})
 }
 
 // CloseSession notifies a worker that it no longer owns a session.
-func (s *Peers) CloseSession(namespace, worker string, n protocol.SessionNotice) {
+func (s *Registry) CloseSession(namespace, worker string, n protocol.SessionNotice) {
 	s.notify(namespace, worker, "session", func(ctx context.Context, w protocol.WorkerNotices) error {
 		return w.EndSession(ctx, n)
 	})
 }
 
 // YieldSession asks a worker to release one of its sessions, and reports whether the worker is connected.
-func (s *Peers) YieldSession(namespace, worker string, n protocol.SessionNotice) bool {
+func (s *Registry) YieldSession(namespace, worker string, n protocol.SessionNotice) bool {
 	return s.notify(namespace, worker, "yield", func(ctx context.Context, w protocol.WorkerNotices) error {
 		return w.YieldSession(ctx, n)
 	})
 }
 
 // EvictRuns notifies a worker that runs in its sticky cache have ended.
-func (s *Peers) EvictRuns(namespace, worker string, n protocol.EvictNotice) {
+func (s *Registry) EvictRuns(namespace, worker string, n protocol.EvictNotice) {
 	s.notify(namespace, worker, "evict", func(ctx context.Context, w protocol.WorkerNotices) error {
 		return w.EvictRuns(ctx, n)
 	})
 }
 
-// Intend sends an operator's intent to a worker, and reports whether the worker is connected.
-func (s *Peers) Intend(namespace, worker string, i protocol.Intent, n protocol.PauseNotice) bool {
+// SendIntent sends an operator's intent to a worker, and reports whether the worker is connected.
+func (s *Registry) SendIntent(namespace, worker string, i protocol.Intent, n protocol.PauseNotice) bool {
 	switch i {
 	case protocol.IntentPause:
 		return s.notify(namespace, worker, "pause", func(ctx context.Context, w protocol.WorkerNotices) error {
@@ -58,29 +58,29 @@ func (s *Peers) Intend(namespace, worker string, i protocol.Intent, n protocol.P
 }
 
 // DrainWorkers asks every connected worker to finish its tasks and exit.
-func (s *Peers) DrainWorkers() {
+func (s *Registry) DrainWorkers() {
 	s.notify("", "", "drain", func(ctx context.Context, w protocol.WorkerNotices) error { return w.Drain(ctx) })
 }
 
 // SettingsChanged asks the workers of a namespace, or of all namespaces if it is empty, to fetch their settings again.
-func (s *Peers) SettingsChanged(namespace string) {
+func (s *Registry) SettingsChanged(namespace string) {
 	s.notify(namespace, "", "settings", func(ctx context.Context, w protocol.WorkerNotices) error {
 		return w.RefreshSettings(ctx)
 	})
 }
 
 // notify sends a notice to a worker, or to all workers if the ID is empty. It reports whether a worker is connected.
-func (s *Peers) notify(
+func (s *Registry) notify(
 	namespace, worker, what string, tell func(context.Context, protocol.WorkerNotices) error,
 ) (anybody bool) {
-	for p, w := range s.among(worker) {
+	for p, w := range s.connectionsOf(worker) {
 		if namespace != "" && p.Namespace != namespace {
 			continue
 		}
 		anybody = true
 		s.spawn(func() {
 			// This connection may have used the ID before the worker with this ID registered.
-			if worker != "" && p.Principal != nil && s.reaches(s.life, p, worker) != nil {
+			if worker != "" && p.Principal != nil && s.checkVisible(s.life, p, worker) != nil {
 				return
 			}
 			ctx, cancel := context.WithTimeout(s.life, noticeTime)
@@ -94,8 +94,8 @@ func (s *Peers) notify(
 	return anybody
 }
 
-// spawn runs fn unless the room is shut.
-func (s *Peers) spawn(fn func()) {
+// spawn runs fn unless the registry is closing.
+func (s *Registry) spawn(fn func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closing {
@@ -103,8 +103,8 @@ func (s *Peers) spawn(fn func()) {
 	}
 }
 
-// spreadCancels notifies workers of their attempts and sessions that have ended.
-func (s *Peers) spreadCancels() {
+// sendCancels notifies workers of their attempts and sessions that have ended.
+func (s *Registry) sendCancels() {
 	w := s.opt.Hub.Watch(dispatch.TopicCancels | dispatch.TopicMoves)
 	defer w.Close()
 	for {

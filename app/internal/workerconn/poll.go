@@ -10,14 +10,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// margin is left of a call's deadline for its answer to travel.
-const margin = time.Second
+// pollMargin is left of a call's deadline for its answer to travel.
+const pollMargin = time.Second
 
 // drainingRetry is the pause before a worker polls a draining app again, in milliseconds.
 const drainingRetry = 1000
 
-// waitForTasks waits for tasks, for no longer than its caller does.
-func (p *Peer) waitForTasks(ctx context.Context, in protocol.PollRequest) (protocol.PollResponse, error) {
+// pollTasks waits for tasks, for no longer than its caller does.
+func (p *Conn) pollTasks(ctx context.Context, in protocol.PollRequest) (protocol.PollResponse, error) {
 	req, err := p.request(ctx, in)
 	if err != nil {
 		return protocol.PollResponse{}, err
@@ -27,14 +27,14 @@ func (p *Peer) waitForTasks(ctx context.Context, in protocol.PollRequest) (proto
 		hold = min(hold, max(0, time.Duration(*in.Timeout)*time.Second))
 	}
 	if deadline, ok := ctx.Deadline(); ok {
-		hold = min(hold, max(0, time.Until(deadline)-margin))
+		hold = min(hold, max(0, time.Until(deadline)-pollMargin))
 	}
 	seconds := Seconds(hold)
 	req.Timeout = &seconds
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.polls, cancel)()
-	a, err := p.room.verbs.Poll(waiting, req)
+	a, err := p.registry.verbs.Poll(waiting, req)
 	if errors.Is(err, dispatch.ErrDraining) || err != nil && p.polls.Err() != nil && ctx.Err() == nil {
 		return protocol.PollResponse{
 			Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining), RetryAfter: drainingRetry,
@@ -47,7 +47,7 @@ func (p *Peer) waitForTasks(ctx context.Context, in protocol.PollRequest) (proto
 
 // Seconds is a hold in the seconds of a poll. One of half a second is not yet an answer at once.
 func Seconds(hold time.Duration) int64 {
-	if hold < time.Second && hold >= margin/2 {
+	if hold < time.Second && hold >= pollMargin/2 {
 		return 1
 	}
 	return int64(hold / time.Second)
@@ -55,12 +55,12 @@ func Seconds(hold time.Duration) int64 {
 
 // request returns a poll in the worker's name. It registers the worker first, so that a worker behind the release gate
 // is listed too.
-func (p *Peer) request(ctx context.Context, in protocol.PollRequest) (protocol.PollRequest, error) {
+func (p *Conn) request(ctx context.Context, in protocol.PollRequest) (protocol.PollRequest, error) {
 	if err := p.ensureRegistered(ctx, in.Queues); err != nil {
 		return in, err
 	}
 	if len(in.Queues) > 0 {
-		if err := p.room.allow(p, in.Queues); err != nil {
+		if err := p.registry.allow(p, in.Queues); err != nil {
 			return in, err
 		}
 	}

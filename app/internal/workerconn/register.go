@@ -7,20 +7,20 @@ import (
 )
 
 // process is the incarnation that the worker registered as.
-func (p *Peer) process() string {
+func (p *Conn) process() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.incarnation
 }
 
-func (p *Peer) isRegistered() bool {
+func (p *Conn) isRegistered() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.registered
 }
 
-// announce registers the worker; the connection determines its identity.
-func (p *Peer) announce(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterResponse, error) {
+// registerWorker registers the worker; the connection determines its identity.
+func (p *Conn) registerWorker(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterResponse, error) {
 	in.WorkerID, in.Namespace, in.Gated = p.WorkerID, p.Namespace, true
 	if in.Incarnation == "" {
 		in.Incarnation = protocol.SocketProcess
@@ -37,10 +37,10 @@ func (p *Peer) announce(ctx context.Context, in protocol.RegisterRequest) (proto
 		}
 		queues = []string{in.TaskQueue}
 	}
-	if err := p.room.allow(p, queues); err != nil {
+	if err := p.registry.allow(p, queues); err != nil {
 		return protocol.RegisterResponse{}, err
 	}
-	a, err := p.room.verbs.Register(ctx, in)
+	a, err := p.registry.verbs.Register(ctx, in)
 	if err != nil {
 		return a, err
 	}
@@ -48,13 +48,13 @@ func (p *Peer) announce(ctx context.Context, in protocol.RegisterRequest) (proto
 	p.registered, p.incarnation = true, a.Incarnation
 	p.release = in.Release // it is listed as of this one, so this is the one that its polls are held against
 	p.mu.Unlock()
-	p.tellMachine(ctx)
+	p.storeMachine(ctx)
 	return a, nil
 }
 
 // ensureRegistered registers a worker that did not register itself: for all activity types of its queues, without
 // workflow types.
-func (p *Peer) ensureRegistered(ctx context.Context, queues []string) error {
+func (p *Conn) ensureRegistered(ctx context.Context, queues []string) error {
 	if p.isRegistered() {
 		return nil
 	}
@@ -71,13 +71,15 @@ func (p *Peer) ensureRegistered(ctx context.Context, queues []string) error {
 	if slots > 0 {
 		in.ActivitySlots = &slots
 	}
-	_, err := p.announce(ctx, in)
+	_, err := p.registerWorker(ctx, in)
 	return err
 }
 
-func (p *Peer) sayGoodbye(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterResponse, error) {
+func (p *Conn) deregisterWorker(
+	ctx context.Context, in protocol.DeregisterRequest,
+) (protocol.DeregisterResponse, error) {
 	in.WorkerID, in.Namespace, in.Incarnation = p.WorkerID, p.Namespace, p.process()
-	a, err := p.room.verbs.Deregister(ctx, in)
+	a, err := p.registry.verbs.Deregister(ctx, in)
 	if err == nil {
 		p.mu.Lock()
 		p.registered = false
@@ -86,9 +88,9 @@ func (p *Peer) sayGoodbye(ctx context.Context, in protocol.DeregisterRequest) (p
 	return a, err
 }
 
-// beat sends the worker's heartbeat to the broker. If the heartbeat reports a drain, the worker's polls end, so that
-// the worker receives neither tasks that other workers return nor tasks that it returned itself.
-func (p *Peer) beat(ctx context.Context, in protocol.WorkerHeartbeat) (protocol.WorkerHeartbeatResponse, error) {
+// heartbeat sends the worker's heartbeat to the broker. If the heartbeat reports a drain, the worker's polls end, so
+// that the worker receives neither tasks that other workers return nor tasks that it returned itself.
+func (p *Conn) heartbeat(ctx context.Context, in protocol.WorkerHeartbeat) (protocol.WorkerHeartbeatResponse, error) {
 	if err := p.ensureRegistered(ctx, nil); err != nil {
 		return protocol.WorkerHeartbeatResponse{}, err
 	}
@@ -96,5 +98,5 @@ func (p *Peer) beat(ctx context.Context, in protocol.WorkerHeartbeat) (protocol.
 		p.stopPolls()
 	}
 	in.WorkerID, in.Namespace, in.Incarnation, in.Patient = p.WorkerID, p.Namespace, p.process(), true
-	return p.room.verbs.WorkerHeartbeat(ctx, in)
+	return p.registry.verbs.WorkerHeartbeat(ctx, in)
 }

@@ -20,7 +20,7 @@ const (
 )
 
 // WorkerSettings returns the current settings of a namespace's workers, for every transport.
-func (s *Peers) WorkerSettings(namespace string) protocol.WorkerSettings {
+func (s *Registry) WorkerSettings(namespace string) protocol.WorkerSettings {
 	var w protocol.WorkerSettings
 	if s.opt.Settings != nil {
 		w = s.opt.Settings()
@@ -56,7 +56,7 @@ func (s *Peers) WorkerSettings(namespace string) protocol.WorkerSettings {
 }
 
 // Settings returns the settings of the worker. It stores the worker's machine information as the JSON text.
-func (p *Peer) Settings(ctx context.Context, m protocol.MachineInformation) (protocol.WorkerSettings, error) {
+func (p *Conn) Settings(ctx context.Context, m protocol.MachineInformation) (protocol.WorkerSettings, error) {
 	return serve(ctx, p, m, func(
 		ctx context.Context, m protocol.MachineInformation,
 	) (w protocol.WorkerSettings, err error) {
@@ -64,14 +64,14 @@ func (p *Peer) Settings(ctx context.Context, m protocol.MachineInformation) (pro
 		if err != nil {
 			return w, err
 		}
-		p.NoteMachine(ctx, m, raw)
-		return p.room.WorkerSettings(p.Namespace), nil
+		p.RecordMachine(ctx, m, raw)
+		return p.registry.WorkerSettings(p.Namespace), nil
 	})
 }
 
-// NoteMachine records the machine information of the worker, in raw as it was received. The broker gets it when it
+// RecordMachine records the machine information of the worker, in raw as it was received. The broker gets it when it
 // knows the worker.
-func (p *Peer) NoteMachine(ctx context.Context, m protocol.MachineInformation, raw json.RawMessage) {
+func (p *Conn) RecordMachine(ctx context.Context, m protocol.MachineInformation, raw json.RawMessage) {
 	p.mu.Lock()
 	p.machine = raw
 	if m.Props != nil {
@@ -81,13 +81,13 @@ func (p *Peer) NoteMachine(ctx context.Context, m protocol.MachineInformation, r
 	known := p.registered
 	p.mu.Unlock()
 	if known {
-		p.tellMachine(ctx)
+		p.storeMachine(ctx)
 	}
 }
 
-// tellMachine sends the machine information that arrived before the registration. It is a separate heartbeat, since it
+// storeMachine sends the machine information that arrived before the registration. It is a separate heartbeat, since it
 // may fail.
-func (p *Peer) tellMachine(ctx context.Context) {
+func (p *Conn) storeMachine(ctx context.Context) {
 	p.mu.Lock()
 	raw, incarnation := p.machine, p.incarnation
 	p.machine = nil
@@ -95,10 +95,10 @@ func (p *Peer) tellMachine(ctx context.Context) {
 	if len(raw) == 0 {
 		return
 	}
-	_, err := p.room.verbs.WorkerHeartbeat(ctx, protocol.WorkerHeartbeat{
+	_, err := p.registry.verbs.WorkerHeartbeat(ctx, protocol.WorkerHeartbeat{
 		WorkerID: p.WorkerID, Namespace: p.Namespace, Incarnation: incarnation, Machine: raw, Told: true,
 	})
 	if err != nil {
-		p.room.log.Warn().Str("worker_id", p.WorkerID).Err(err).Msg("failed to store machine information of a worker")
+		p.registry.log.Warn().Str("worker_id", p.WorkerID).Err(err).Msg("failed to store machine information of a worker")
 	}
 }

@@ -7,57 +7,57 @@ import (
 )
 
 // Register announces the worker.
-func (p *Peer) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterResponse, error) {
-	return serve(ctx, p, in, p.announce)
+func (p *Conn) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterResponse, error) {
+	return serve(ctx, p, in, p.registerWorker)
 }
 
 // Deregister deletes the registration of the worker.
-func (p *Peer) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterResponse, error) {
-	return serve(ctx, p, in, p.sayGoodbye)
+func (p *Conn) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterResponse, error) {
+	return serve(ctx, p, in, p.deregisterWorker)
 }
 
 // WorkerHeartbeat is its heartbeat, which renews all it names.
-func (p *Peer) WorkerHeartbeat(
+func (p *Conn) WorkerHeartbeat(
 	ctx context.Context, in protocol.WorkerHeartbeat,
 ) (protocol.WorkerHeartbeatResponse, error) {
-	return serve(ctx, p, in, p.beat)
+	return serve(ctx, p, in, p.heartbeat)
 }
 
 // Poll returns tasks for the worker. The caller calls Undo if it could not deliver them.
-func (p *Peer) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollResponse, error) {
-	return serve(ctx, p, in, p.waitForTasks)
+func (p *Conn) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollResponse, error) {
+	return serve(ctx, p, in, p.pollTasks)
 }
 
 // Complete stores the outcomes of tasks, each checked separately, and may include the next poll.
-func (p *Peer) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchResponse, error) {
-	return serve(ctx, p, in, p.endTasks)
+func (p *Conn) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchResponse, error) {
+	return serve(ctx, p, in, p.completeTasks)
 }
 
 // HeartbeatTask renews the lease of one attempt.
-func (p *Peer) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatResponse, error) {
+func (p *Conn) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatResponse, error) {
 	return serve(ctx, p, in, func(
 		ctx context.Context, in protocol.HeartbeatRequest,
 	) (a protocol.HeartbeatResponse, err error) {
-		if err := p.holds(in.Owner); err != nil {
+		if err := p.checkOwner(in.Owner); err != nil {
 			return a, err
 		}
 		in.Namespace = p.Namespace
-		return p.room.verbs.HeartbeatTask(ctx, in)
+		return p.registry.verbs.HeartbeatTask(ctx, in)
 	})
 }
 
 // RecordLogs stores log lines of running attempts. It checks the leases of the attempts without renewing them: a log
 // line is no heartbeat.
-func (p *Peer) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsResponse, error) {
-	return serve(ctx, p, in, p.takeLines)
+func (p *Conn) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsResponse, error) {
+	return serve(ctx, p, in, p.recordOwnLogs)
 }
 
-func (p *Peer) takeLines(ctx context.Context, in protocol.LogsRequest) (protocol.LogsResponse, error) {
+func (p *Conn) recordOwnLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsResponse, error) {
 	out := protocol.LogsResponse{Items: make([]protocol.LogReceipt, len(in.Items))}
 	req := protocol.LogsRequest{Items: make([]protocol.AttemptLogs, 0, len(in.Items))}
 	places := make([]int, 0, len(in.Items)) // index in the request of each valid item
 	for i, l := range in.Items {
-		if err := p.holds(l.Owner); err != nil {
+		if err := p.checkOwner(l.Owner); err != nil {
 			out.Items[i] = protocol.LogReceipt{
 				TaskID: l.TaskID, AttemptID: l.AttemptID, Reason: protocol.ReasonOf(err), Message: err.Error(), Err: err,
 			}
@@ -69,7 +69,7 @@ func (p *Peer) takeLines(ctx context.Context, in protocol.LogsRequest) (protocol
 	if len(req.Items) == 0 {
 		return out, nil
 	}
-	a, err := p.room.verbs.RecordLogs(ctx, req)
+	a, err := p.registry.verbs.RecordLogs(ctx, req)
 	for i, r := range a.Items {
 		out.Items[places[i]] = r
 	}
@@ -77,43 +77,43 @@ func (p *Peer) takeLines(ctx context.Context, in protocol.LogsRequest) (protocol
 }
 
 // HistoryPage is a page of the history behind a task that the worker has.
-func (p *Peer) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
+func (p *Conn) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
 	return serve(ctx, p, in, func(ctx context.Context, in protocol.HistoryRequest) (page protocol.HistoryPage, err error) {
-		if err := p.holds(in.Owner); err != nil {
+		if err := p.checkOwner(in.Owner); err != nil {
 			return page, err
 		}
 		in.Namespace = p.Namespace
-		return p.room.verbs.HistoryPage(ctx, in)
+		return p.registry.verbs.HistoryPage(ctx, in)
 	})
 }
 
 // CreateSession claims a session.
-func (p *Peer) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionResponse, error) {
+func (p *Conn) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionResponse, error) {
 	return serve(ctx, p, in, func(ctx context.Context, in protocol.SessionCreate) (protocol.SessionResponse, error) {
 		if err := p.ensureRegistered(ctx, nil); err != nil {
 			return protocol.SessionResponse{}, err
 		}
 		in.WorkerID, in.Namespace, in.Incarnation = p.WorkerID, p.Namespace, p.process()
-		return p.room.verbs.CreateSession(ctx, in)
+		return p.registry.verbs.CreateSession(ctx, in)
 	})
 }
 
 // HeartbeatSession renews a session that the worker holds.
-func (p *Peer) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
-	return serve(ctx, p, p.named(in), p.room.verbs.HeartbeatSession)
+func (p *Conn) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
+	return serve(ctx, p, p.named(in), p.registry.verbs.HeartbeatSession)
 }
 
 // ReleaseSession releases a session of the worker.
-func (p *Peer) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
-	return serve(ctx, p, p.named(in), p.room.verbs.ReleaseSession)
+func (p *Conn) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
+	return serve(ctx, p, p.named(in), p.registry.verbs.ReleaseSession)
 }
 
 // CloseSession ends one for good.
-func (p *Peer) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
-	return serve(ctx, p, p.named(in), p.room.verbs.CloseSession)
+func (p *Conn) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
+	return serve(ctx, p, p.named(in), p.registry.verbs.CloseSession)
 }
 
-func (p *Peer) named(in protocol.SessionVerb) protocol.SessionVerb {
+func (p *Conn) named(in protocol.SessionVerb) protocol.SessionVerb {
 	in.WorkerID, in.Namespace = p.WorkerID, p.Namespace
 	return in
 }

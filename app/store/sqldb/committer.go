@@ -184,7 +184,7 @@ func (s *Store) attempt(items []*pending) (overflow []*pending) {
 			}
 			if e != nil { // it may be stored or not: trying again could store it twice
 				err = fmt.Errorf("%w: %w", store.ErrOutcome, errors.Join(err, e))
-				s.ledger.Doubt()
+				s.ledger.MarkUncertain()
 				s.abandon(b, err)
 				s.cache.clear()
 				s.memory.clear()
@@ -196,7 +196,7 @@ func (s *Store) attempt(items []*pending) (overflow []*pending) {
 		}
 		if class == db.Unavailable && b.sealed {
 			err = fmt.Errorf("%w: %w", store.ErrOutcome, err)
-			s.ledger.Doubt()
+			s.ledger.MarkUncertain()
 		}
 		s.abandon(b, err)
 		switch {

@@ -147,7 +147,7 @@ func (n *node) work(ctx context.Context, o nodeOptions, id string) error {
 	}
 	var carrier link.Carrier = &link.Socket{URLs: []string{n.app.URL()}}
 	if o.worker == "in-process" {
-		carrier = link.Local{Join: n.app.Peers().Join}
+		carrier = link.Local{Join: n.app.Connections().Join}
 	}
 	var queues []string
 	if o.queue != "" {

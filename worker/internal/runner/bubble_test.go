@@ -348,7 +348,7 @@ func (a *control) worker(id string, register func(*worker.Registry), change func
 			if a.mute {
 				notices = linktest.IgnoreNotices{}
 			}
-			c, leave, err := a.server.Peers().Join(hello, notices)
+			c, leave, err := a.server.Connections().Join(hello, notices)
 			return linktest.Wire{To: c, Intercept: a.way(id)}, leave, err
 		}},
 		WorkerID: id, Incarnation: id + "-1", Release: "test", Log: log,

@@ -47,8 +47,8 @@ type Options struct {
 	Log zerolog.Logger
 }
 
-// Peers is the registry of connected workers. New creates it, Close ends it.
-type Peers struct {
+// Registry is the registry of connected workers. New creates it, Close ends it.
+type Registry struct {
 	verbs protocol.WorkerVerbs
 	opt   Options
 	log   zerolog.Logger
@@ -60,7 +60,7 @@ type Peers struct {
 	tasks sync.WaitGroup
 
 	mu      sync.Mutex // guards what follows
-	here    map[string]map[*Peer]protocol.WorkerNotices
+	conns   map[string]map[*Conn]protocol.WorkerNotices
 	closing bool
 }
 
@@ -70,27 +70,27 @@ type Stats struct {
 	Unconfirmed      int64 // notices that a worker did not confirm in time
 }
 
-// New makes the room in front of verbs, and starts what listens to the hub.
-func New(verbs protocol.WorkerVerbs, o Options) *Peers {
-	s := &Peers{verbs: verbs, opt: o, log: o.Log, here: map[string]map[*Peer]protocol.WorkerNotices{}}
+// New makes the registry in front of verbs, and subscribes to the hub.
+func New(verbs protocol.WorkerVerbs, o Options) *Registry {
+	s := &Registry{verbs: verbs, opt: o, log: o.Log, conns: map[string]map[*Conn]protocol.WorkerNotices{}}
 	s.life, s.end = context.WithCancel(context.Background())
 	if o.Hub != nil {
-		s.tasks.Go(s.spreadCancels)
+		s.tasks.Go(s.sendCancels)
 	}
 	return s
 }
 
-// Shut rejects new connections and sends no more notices. Connected workers may still call verbs.
-func (s *Peers) Shut() {
+// StopNotices rejects new connections and sends no more notices. Connected workers may still call verbs.
+func (s *Registry) StopNotices() {
 	s.mu.Lock()
 	s.closing = true
 	s.mu.Unlock()
 	s.end()
 }
 
-// Close shuts the room and waits for all that runs.
-func (s *Peers) Close(ctx context.Context) error {
-	s.Shut()
+// Close stops notices and waits for the goroutines of the registry.
+func (s *Registry) Close(ctx context.Context) error {
+	s.StopNotices()
 	done := make(chan struct{})
 	go func() { s.tasks.Wait(); close(done) }()
 	select {
@@ -102,55 +102,55 @@ func (s *Peers) Close(ctx context.Context) error {
 }
 
 // Stats counts.
-func (s *Peers) Stats() Stats {
+func (s *Registry) Stats() Stats {
 	return Stats{StaleCompletions: s.stale.Load(), Unconfirmed: s.unconfirmed.Load()}
 }
 
 var errClosing = errors.New("the app is closing")
 
 // Join adds the worker of this process to the registry until leave is called. Its principal is the process itself.
-func (s *Peers) Join(
+func (s *Registry) Join(
 	hello protocol.ChannelAuth, notices protocol.WorkerNotices,
 ) (conn protocol.WorkerConnection, leave func(), err error) {
-	p, err := s.Meet(hello, nil)
+	p, err := s.NewConn(hello, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	if leave, err = s.Enter(p, notices); err != nil {
+	if leave, err = s.Add(p, notices); err != nil {
 		return nil, nil, err
 	}
 	return p, leave, nil
 }
 
-// Enter adds an admitted worker to the registry, so that the worker receives notices until leave is called.
-func (s *Peers) Enter(p *Peer, notices protocol.WorkerNotices) (leave func(), err error) {
+// Add adds an admitted worker to the registry, so that the worker receives notices until leave is called.
+func (s *Registry) Add(p *Conn, notices protocol.WorkerNotices) (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
 		return nil, errClosing
 	}
-	if s.here[p.WorkerID] == nil {
-		s.here[p.WorkerID] = map[*Peer]protocol.WorkerNotices{}
+	if s.conns[p.WorkerID] == nil {
+		s.conns[p.WorkerID] = map[*Conn]protocol.WorkerNotices{}
 	}
-	s.here[p.WorkerID][p] = notices
+	s.conns[p.WorkerID][p] = notices
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if delete(s.here[p.WorkerID], p); len(s.here[p.WorkerID]) == 0 {
-			delete(s.here, p.WorkerID)
+		if delete(s.conns[p.WorkerID], p); len(s.conns[p.WorkerID]) == 0 {
+			delete(s.conns, p.WorkerID)
 		}
 	}, nil
 }
 
-// among are the peers of a worker's id, or with an empty one all of them.
-func (s *Peers) among(worker string) map[*Peer]protocol.WorkerNotices {
+// connectionsOf are the connections of a worker ID, or with an empty one all of them.
+func (s *Registry) connectionsOf(worker string) map[*Conn]protocol.WorkerNotices {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if worker != "" {
-		return maps.Clone(s.here[worker])
+		return maps.Clone(s.conns[worker])
 	}
-	all := map[*Peer]protocol.WorkerNotices{}
-	for _, of := range s.here {
+	all := map[*Conn]protocol.WorkerNotices{}
+	for _, of := range s.conns {
 		maps.Copy(all, of)
 	}
 	return all

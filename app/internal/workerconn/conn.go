@@ -13,14 +13,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Peer is a worker at the other end of one connection. The connection determines the worker's identity; the identity in
+// Conn is a worker at the other end of one connection. The connection determines the worker's identity; the identity in
 // a request is overwritten.
-type Peer struct {
+type Conn struct {
 	Principal any // authenticated caller; nil in the same process
 	WorkerID  string
 	Namespace string
 
-	room      *Peers
+	registry  *Registry
 	polls     context.Context // context of the worker's polls; ends when the worker drains
 	stopPolls context.CancelFunc
 
@@ -33,14 +33,14 @@ type Peer struct {
 	machine     json.RawMessage // not yet sent to the broker: the worker has not registered
 }
 
-var _ protocol.WorkerConnection = (*Peer)(nil)
+var _ protocol.WorkerConnection = (*Conn)(nil)
 
 // reserved is a worker ID that no worker may use: an older protocol used it for all workers.
 const reserved = "WORKERS"
 
-// Meet returns the peer of a new connection, and rejects a connection that no app could serve.
-func (s *Peers) Meet(hello protocol.ChannelAuth, principal any) (*Peer, error) {
-	p := &Peer{Principal: principal, WorkerID: hello.WorkerID, Namespace: hello.Namespace, room: s}
+// NewConn returns the state of a new connection, and rejects a connection that no app could serve.
+func (s *Registry) NewConn(hello protocol.ChannelAuth, principal any) (*Conn, error) {
+	p := &Conn{Principal: principal, WorkerID: hello.WorkerID, Namespace: hello.Namespace, registry: s}
 	p.polls, p.stopPolls = context.WithCancel(context.Background())
 	if p.Namespace == "" {
 		p.Namespace = "default"
@@ -58,45 +58,45 @@ func (s *Peers) Meet(hello protocol.ChannelAuth, principal any) (*Peer, error) {
 	return p, nil
 }
 
-// Admit refuses a peer whose token is for another namespace, or may not speak for the worker of its id.
-func (s *Peers) Admit(ctx context.Context, p *Peer) error {
+// Admit refuses a connection whose token is for another namespace, or may not speak for the worker of its id.
+func (s *Registry) Admit(ctx context.Context, p *Conn) error {
 	if err := s.allow(p, nil); err != nil {
 		return err
 	}
-	return s.reaches(ctx, p, p.WorkerID)
+	return s.checkVisible(ctx, p, p.WorkerID)
 }
 
-// Returns reports whether the release gate has already rejected this worker. A worker with several app addresses tries
-// them in turn until it finds an app of the same release.
-func (s *Peers) Returns(p *Peer) bool {
+// RejectedBefore reports whether the release gate has already rejected this worker. A worker with several app addresses
+// tries them in turn until it finds an app of the same release.
+func (s *Registry) RejectedBefore(p *Conn) bool {
 	return s.opt.Workers != nil && s.opt.Workers.Gated(p.Namespace, p.WorkerID)
 }
 
-// reaches refuses a peer whose token may not speak for the worker of an id.
-func (s *Peers) reaches(ctx context.Context, p *Peer, worker string) error {
+// checkVisible refuses a connection whose token may not speak for the worker of an id.
+func (s *Registry) checkVisible(ctx context.Context, p *Conn, worker string) error {
 	if s.opt.Workers == nil {
 		return nil
 	}
-	return s.opt.Workers.CheckVisible(p.calls(ctx), p.Namespace, worker)
+	return s.opt.Workers.CheckVisible(p.callContext(ctx), p.Namespace, worker)
 }
 
-func (s *Peers) allow(p *Peer, queues []string) error {
+func (s *Registry) allow(p *Conn, queues []string) error {
 	if s.opt.Allow == nil || p.Principal == nil { // no check is configured, or the worker is part of this process
 		return nil
 	}
 	return s.opt.Allow(p.Principal, p.Namespace, queues)
 }
 
-// calls is a context of the peer's calls: the verbs judge by its token which workers it may speak for.
-func (p *Peer) calls(ctx context.Context) context.Context {
+// callContext is a context of calls over this connection: the verbs judge by its token which workers it may speak for.
+func (p *Conn) callContext(ctx context.Context) context.Context {
 	if who, ok := p.Principal.(*auth.Principal); ok {
 		return auth.With(ctx, who)
 	}
 	return ctx
 }
 
-// holds rejects a call about a task that another worker leased. The broker checks the rest with the task.
-func (p *Peer) holds(owner string) error {
+// checkOwner rejects a call about a task that another worker leased. The broker checks the rest with the task.
+func (p *Conn) checkOwner(owner string) error {
 	if owner == p.WorkerID {
 		return nil
 	}
@@ -112,23 +112,25 @@ func (p *Peer) holds(owner string) error {
 // errPanic is the error that a caller gets after a panic in the app.
 var errPanic = errors.New("internal error")
 
-// serve calls one verb for a peer if its token is still valid; a notification of its revocation may arrive late. A
-// panic fails this call only, so a worker in the app's process cannot crash the app.
+// serve calls one verb for a connection if its token is still valid; a notification of its revocation may arrive late.
+// A panic fails this call only, so a worker in the app's process cannot crash the app.
 func serve[In, Out any](
-	ctx context.Context, p *Peer, in In, verb func(context.Context, In) (Out, error),
+	ctx context.Context, p *Conn, in In, verb func(context.Context, In) (Out, error),
 ) (out Out, err error) {
 	defer func() {
 		if what := recover(); what != nil {
-			p.room.log.Error().Str("worker_id", p.WorkerID).Str("stack", string(debug.Stack())).Msg(fmt.Sprint("panic: ", what))
+			p.registry.log.Error().Str("worker_id", p.WorkerID).Str("stack", string(debug.Stack())).Msg(
+				fmt.Sprint("panic: ", what),
+			)
 			err = errPanic
 		}
 	}()
-	if p.room.opt.Revalidate != nil && p.Principal != nil { // nil: the worker is part of this process
-		if err := p.room.opt.Revalidate(ctx, p.Principal); err != nil {
+	if p.registry.opt.Revalidate != nil && p.Principal != nil { // nil: the worker is part of this process
+		if err := p.registry.opt.Revalidate(ctx, p.Principal); err != nil {
 			return out, refusal(err)
 		}
 	}
-	if out, err = verb(p.calls(ctx), in); err != nil {
+	if out, err = verb(p.callContext(ctx), in); err != nil {
 		return out, refusal(err)
 	}
 	return out, nil

@@ -116,7 +116,7 @@ func TestWhoHearsNothingAsksForEveryRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := auth.Pass(t.Context())
+	ctx := auth.WithLookupCache(t.Context())
 	for range 5 {
 		if err := a.Revalidate(ctx, p); err != nil {
 			t.Error(err)
@@ -138,7 +138,7 @@ func TestWhatGoesOnEndsWithItsCallersToken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, release := a.Hold(t.Context(), p)
+		ctx, release := a.TrackRequest(t.Context(), p)
 		t.Cleanup(release)
 		return ctx
 	}
@@ -146,7 +146,7 @@ func TestWhatGoesOnEndsWithItsCallersToken(t *testing.T) {
 	if _, err := a.Revoke(t.Context(), root, one.ID, false); err != nil {
 		t.Fatal(err)
 	}
-	wantReason(t, "whose token was revoked", auth.Over(first), protocol.ReasonUnauthorized)
+	wantReason(t, "whose token was revoked", auth.Revoked(first), protocol.ReasonUnauthorized)
 	for _, ctx := range []context.Context{second, third} {
 		if ctx.Err() != nil {
 			t.Errorf("another's ended: %v", context.Cause(ctx))

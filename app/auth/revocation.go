@@ -9,20 +9,20 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// hold is a long request of a caller: a poll or a stream.
-type hold struct {
+// openRequest is a long request of a caller: a poll or a stream.
+type openRequest struct {
 	who *Principal
 	end context.CancelCauseFunc
 }
 
-// Hold returns the context of a long request. If the caller loses the rights that it had, the context ends with the
-// refusal as its cause. The returned function releases the context.
-func (a *Auth) Hold(ctx context.Context, p *Principal) (context.Context, func()) {
+// TrackRequest returns the context of a long request. If the caller loses the rights that it had, the context ends with
+// the refusal as its cause. The returned function releases the context.
+func (a *Auth) TrackRequest(ctx context.Context, p *Principal) (context.Context, func()) {
 	if p == nil || p.TokenID == "" && p.signIn == "" {
 		return ctx, func() {}
 	}
 	ctx, end := context.WithCancelCause(ctx)
-	h := &hold{p, end}
+	h := &openRequest{p, end}
 	a.mu.Lock()
 	a.held[h] = struct{}{}
 	a.mu.Unlock()
@@ -34,8 +34,8 @@ func (a *Auth) Hold(ctx context.Context, p *Principal) (context.Context, func())
 	}
 }
 
-// Over returns the refusal that ended a context of Hold, or nil.
-func Over(ctx context.Context) error {
+// Revoked returns the refusal that ended a context of Hold, or nil.
+func Revoked(ctx context.Context) error {
 	var e *protocol.Error
 	if errors.As(context.Cause(ctx), &e) && e.Reason == protocol.ReasonUnauthorized {
 		return e
@@ -46,7 +46,7 @@ func Over(ctx context.Context) error {
 // Changed invalidates cached tokens after a change at this or another app; with all, every cached token. It ends the
 // held requests of callers that are no longer allowed to continue.
 func (a *Auth) Changed(ctx context.Context, ids []string, all bool) {
-	var look []*hold
+	var look []*openRequest
 	a.mu.Lock()
 	a.news++
 	if all {
@@ -77,7 +77,7 @@ func (a *Auth) Revalidate(ctx context.Context, p *Principal) error {
 		if _, out, err := a.lookup(ctx, p.signIn); err != nil {
 			return err
 		} else if out {
-			return over()
+			return sessionEnded()
 		}
 	}
 	if p.TokenID == "" {
@@ -101,17 +101,17 @@ func (a *Auth) Revalidate(ctx context.Context, p *Principal) error {
 	return nil
 }
 
-// pass is one check of many callers, in which each token is read once.
-type pass struct{ known map[string]lookup }
+// lookupCache is one check of many callers, in which each token is read once.
+type lookupCache struct{ known map[string]lookup }
 
-type passKey struct{}
+type lookupCacheKey struct{}
 
-// Pass returns a context for one check of many callers by one goroutine: each token is read once.
-func Pass(ctx context.Context) context.Context {
-	return context.WithValue(ctx, passKey{}, &pass{map[string]lookup{}})
+// WithLookupCache returns a context for one check of many callers by one goroutine: each token is read once.
+func WithLookupCache(ctx context.Context) context.Context {
+	return context.WithValue(ctx, lookupCacheKey{}, &lookupCache{map[string]lookup{}})
 }
 
-func (p *pass) seen(id string) (lookup, bool) {
+func (p *lookupCache) get(id string) (lookup, bool) {
 	if p == nil {
 		return lookup{}, false
 	}
@@ -119,7 +119,7 @@ func (p *pass) seen(id string) (lookup, bool) {
 	return l, ok
 }
 
-func (p *pass) note(id string, l lookup) {
+func (p *lookupCache) put(id string, l lookup) {
 	if p != nil {
 		p.known[id] = l
 	}

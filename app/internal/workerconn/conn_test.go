@@ -57,7 +57,7 @@ func (s *spy) Complete(_ context.Context, in protocol.CompleteRequest) (a protoc
 	return a, nil
 }
 
-func room(t *testing.T, verbs protocol.WorkerVerbs) *workerconn.Peers {
+func newRegistry(t *testing.T, verbs protocol.WorkerVerbs) *workerconn.Registry {
 	t.Helper()
 	s := workerconn.New(verbs, workerconn.Options{Release: "test", Log: zerolog.Nop()})
 	t.Cleanup(func() {
@@ -68,7 +68,7 @@ func room(t *testing.T, verbs protocol.WorkerVerbs) *workerconn.Peers {
 	return s
 }
 
-func join(t *testing.T, s *workerconn.Peers, id string) protocol.WorkerConnection {
+func join(t *testing.T, s *workerconn.Registry, id string) protocol.WorkerConnection {
 	t.Helper()
 	c, leave, err := s.Join(
 		protocol.ChannelAuth{WorkerID: id, Protocol: protocol.ChannelVersion}, linktest.IgnoreNotices{},
@@ -85,7 +85,7 @@ func join(t *testing.T, s *workerconn.Peers, id string) protocol.WorkerConnectio
 func TestInOneProcessNothingIsEncoded(t *testing.T) {
 	app := &spy{task: &protocol.ActivityTask{TaskID: "r-1", AttemptID: "r-1-1", LeaseOwner: "w"}}
 	l, err := link.New(link.Options{
-		Carrier: link.Local{Join: room(t, app).Join}, WorkerID: "w", Incarnation: "one", Release: "test",
+		Carrier: link.Local{Join: newRegistry(t, app).Join}, WorkerID: "w", Incarnation: "one", Release: "test",
 		Heartbeat: time.Hour,
 		Register:  func() protocol.RegisterRequest { return protocol.RegisterRequest{AnyActivity: true} },
 	})
@@ -130,7 +130,7 @@ func TestInOneProcessNothingIsEncoded(t *testing.T) {
 // In a batch, tasks that the caller does not hold are rejected, and the other outcomes are stored.
 func TestATaskIsEndedByItsHolderAlone(t *testing.T) {
 	app := &spy{}
-	c := join(t, room(t, app), "w")
+	c := join(t, newRegistry(t, app), "w")
 	large := payload.Payload{Blob: string(make([]byte, payload.MaxBytes+1))}
 	a, err := c.Complete(t.Context(), protocol.CompleteRequest{Items: []protocol.CompleteItem{
 		{Kind: protocol.KindActivity, TaskID: "theirs", Owner: "other"},
@@ -174,7 +174,7 @@ func second[T any](_ T, err error) error { return err }
 // running.
 func TestAPanicIsAnErrorOfItsCallAlone(t *testing.T) {
 	app := &spy{panics: true}
-	c := join(t, room(t, app), "w")
+	c := join(t, newRegistry(t, app), "w")
 	_, err := c.Poll(t.Context(), protocol.PollRequest{})
 	if err == nil || !link.Lost(err) {
 		t.Errorf("got %v", err)
@@ -201,7 +201,7 @@ func (h hearer) CancelAttempt(_ context.Context, n protocol.CancelNotice) error 
 }
 
 func TestNoticesGoToTheWorkersOfAnIdAndANamespace(t *testing.T) {
-	s := room(t, &spy{})
+	s := newRegistry(t, &spy{})
 	enter := func(id, namespace string, fails error) hearer {
 		h := hearer{heard: make(chan string, 4), fails: fails}
 		_, leave, err := s.Join(protocol.ChannelAuth{WorkerID: id, Namespace: namespace, Protocol: 1}, h)
@@ -231,6 +231,6 @@ func TestNoticesGoToTheWorkersOfAnIdAndANamespace(t *testing.T) {
 		t.Error("somebody heard what was not for them")
 	}
 	if _, _, err := s.Join(protocol.ChannelAuth{WorkerID: "late", Protocol: 1}, linktest.IgnoreNotices{}); err == nil {
-		t.Error("a room that is shut let somebody in")
+		t.Error("a closing registry accepted a connection")
 	}
 }
