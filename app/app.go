@@ -63,7 +63,7 @@ func New(ctx context.Context, o Options) (*App, error) {
 	}
 	a.connections.Scarce = func(limit int) {
 		o.Log.Warn().Int("limit", limit).Int("reserve", connlimit.Reserve).Msg(
-			"file descriptors are used up but for the reserve: idle connections closed, new ones serve health probes only")
+			"file descriptors exhausted up to the reserve: idle connections closed, new connections serve health probes only")
 	}
 	a.listener = a.connections.Listen(a.listener)
 	handler := below(o.Base, p.Handler())
@@ -125,7 +125,7 @@ func certified(next http.Handler, required bool) http.Handler {
 		switch {
 		case r.URL.Path == "/up", r.URL.Path == "/healthz", r.URL.Path == "/readyz":
 		case r.TLS == nil || len(r.TLS.VerifiedChains) == 0:
-			http.Error(w, "this app wants a client certificate (client-cert, client-key)", http.StatusForbidden)
+			http.Error(w, "this app requires a client certificate (client-cert, client-key)", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -28,7 +28,7 @@ func TestPromotingABuildNobodyHasIsSaid(t *testing.T) {
 		}
 		c.want(200, "POST", "/api/sojourn/fleet/drain", `{"worker_id":"w"}`)
 		if s := c.want(200, "POST", path, `{"build_id":"v1"}`); !strings.Contains(
-			s.text("warning"), "all live workers of queue "+handQueue+" with build v1 are drained",
+			s.text("warning"), "all live workers of queue "+handQueue+" with build v1 are draining",
 		) {
 			t.Errorf("a build whose only worker is drained: %s", s.raw)
 		}

@@ -31,7 +31,9 @@ func (a *Auth) Request(r *http.Request) (*Principal, error) {
 	if header := r.Header.Get("Authorization"); header != "" {
 		scheme, token, _ := strings.Cut(header, " ")
 		if !strings.EqualFold(scheme, "Bearer") {
-			return nil, protocol.Refuse(protocol.ReasonUnauthorized, "only Authorization: Bearer TOKEN is understood")
+			return nil, protocol.Refuse(
+				protocol.ReasonUnauthorized, "unsupported Authorization header; use Authorization: Bearer TOKEN",
+			)
 		}
 		return a.Authenticate(r.Context(), strings.TrimSpace(token))
 	}
@@ -69,19 +71,21 @@ func SameOrigin(r *http.Request) error {
 			r.Method == http.MethodHead {
 			return nil
 		}
-		return protocol.Refuse(protocol.ReasonForbidden, "requests of other sites are refused")
+		return protocol.Refuse(protocol.ReasonForbidden, "cross-site requests are rejected")
 	}
 	if u, err := url.Parse(origin); err == nil && strings.EqualFold(u.Host, r.Host) && u.Host != "" {
 		return nil
 	}
-	return protocol.Refuse(protocol.ReasonForbidden, "requests of the origin %.100q are refused", origin)
+	return protocol.Refuse(protocol.ReasonForbidden, "requests from origin %.100q are rejected", origin)
 }
 
 // loopback rejects requests from other machines, and requests with another host name, as in DNS rebinding.
 func loopback(r *http.Request) error {
 	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
 		if ip := net.ParseIP(strings.Split(host, "%")[0]); ip != nil && !ip.IsLoopback() {
-			return protocol.Refuse(protocol.ReasonForbidden, "authentication is off, so only this machine is served")
+			return protocol.Refuse(
+				protocol.ReasonForbidden, "authentication is off, so only requests from this machine are accepted",
+			)
 		}
 	}
 	name := r.Host
@@ -93,7 +97,7 @@ func loopback(r *http.Request) error {
 		return nil
 	}
 	return protocol.Refuse(
-		protocol.ReasonForbidden, "authentication is off, so the host must be localhost, not %.100q", r.Host,
+		protocol.ReasonForbidden, "authentication is off, so the Host header must be localhost, not %.100q", r.Host,
 	)
 }
 

@@ -148,7 +148,7 @@ func (p *Principal) CheckQueues(queues ...string) error {
 	}
 	for _, q := range named {
 		if !p.Serves(q) {
-			return protocol.Refuse(protocol.ReasonForbidden, "this token is not good for queue %s", q).With("queues", p.Queues)
+			return protocol.Refuse(protocol.ReasonForbidden, "this token has no access to queue %s", q).With("queues", p.Queues)
 		}
 	}
 	return nil
@@ -164,7 +164,7 @@ func (p *Principal) Forbidden(roles []Role) error {
 	for _, r := range Holders(roles) {
 		may = append(may, string(r))
 	}
-	return protocol.Refuse(protocol.ReasonForbidden, "the role %s may not do this; %s may", role, strings.Join(may, ", ")).
+	return protocol.Refuse(protocol.ReasonForbidden, "the role %s does not allow this request; it requires %s", role, strings.Join(may, ", ")).
 		With("role", role).With("allowed_roles", Holders(roles))
 }
 

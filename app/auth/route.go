@@ -59,7 +59,7 @@ func Namespace(r *http.Request, p *Principal) (string, error) {
 		return "", err
 	}
 	if p != nil && !p.In(name) {
-		return "", protocol.Refuse(protocol.ReasonForbidden, "this token is not good for namespace %s", name).
+		return "", protocol.Refuse(protocol.ReasonForbidden, "this token has no access to namespace %s", name).
 			With("namespace", name)
 	}
 	return name, nil

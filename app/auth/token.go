@@ -63,7 +63,7 @@ func (a *Auth) Create(ctx context.Context, by *Principal, in TokenRequest) (NewT
 		Needs: store.Keys{Tokens: []string{id}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			if rows.Token(id) != nil {
-				return store.Writes{}, fmt.Errorf("token id %s is taken", id)
+				return store.Writes{}, fmt.Errorf("token ID %s already exists", id)
 			}
 			t := store.Token{
 				ID: id, Hash: hash[:], Name: strings.TrimSpace(in.Name), Namespaces: in.Namespaces, Queues: in.Queues,
@@ -88,14 +88,14 @@ func (a *Auth) Create(ctx context.Context, by *Principal, in TokenRequest) (NewT
 
 func checkRoles(roles []Role) error {
 	if len(roles) == 0 {
-		return protocol.Invalid("roles", "at least one of %v is needed", Roles)
+		return protocol.Invalid("roles", "must have at least one of %v", Roles)
 	}
 	for i, r := range roles {
 		switch {
 		case !slices.Contains(Roles, r):
 			return protocol.Invalid(fmt.Sprintf("roles.%d", i), "must be one of %v", Roles)
 		case slices.Contains(roles[:i], r):
-			return protocol.Invalid(fmt.Sprintf("roles.%d", i), "names %s a second time", r)
+			return protocol.Invalid(fmt.Sprintf("roles.%d", i), "names %s twice", r)
 		}
 	}
 	return nil
@@ -117,7 +117,7 @@ func check(in TokenRequest, by *Principal) error {
 	}
 	for _, n := range in.Namespaces {
 		if !by.In(n) {
-			return protocol.Refuse(protocol.ReasonForbidden, "this caller may not make tokens for namespace %s", n).
+			return protocol.Refuse(protocol.ReasonForbidden, "this caller may not create tokens for namespace %s", n).
 				With("namespaces", by.Namespaces)
 		}
 	}
@@ -212,7 +212,7 @@ func (a *Auth) SetRoles(ctx context.Context, by *Principal, id string, in RolesR
 			t := *old
 			if err := checkRestriction(in.Roles, t.Queues, t.Group); err != nil {
 				return store.Writes{}, protocol.Invalid("roles",
-					"token %s is restricted to queues or a group, which holds for workers alone; keep role worker", id)
+					"token %s is restricted to queues or a group, which requires the role worker", id)
 			}
 			t.Roles = nil
 			for _, r := range in.Roles {

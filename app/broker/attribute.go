@@ -39,23 +39,23 @@ func (b *Broker) CreateSearchAttribute(
 	switch _, system := engine.SystemAttributes[in.Name]; {
 	case len(in.Name) > protocol.MaxAttributeName, !registeredName.MatchString(in.Name):
 		return in, protocol.Invalid(
-			"name", "must be 1 to %d of letters, digits and _, a letter first", protocol.MaxAttributeName,
+			"name", "must be 1 to %d letters, digits or _, and begin with a letter", protocol.MaxAttributeName,
 		)
 	case !slices.Contains(engine.RegisteredTypes, in.Type):
 		return in, protocol.Invalid("type", "must be one of %v, not %q", engine.RegisteredTypes, in.Type)
 	case system:
-		return in, protocol.Refuse(protocol.ReasonAttributeReserved, "%s is an attribute of the system", in.Name).
+		return in, protocol.Refuse(protocol.ReasonAttributeReserved, "%s is a system attribute; choose another name", in.Name).
 			With("name", in.Name)
 	}
 	in.Outcome = "created"
 	return in, b.changeAttributes(ctx, ns, func(types map[string]string) error {
 		if typ, taken := types[in.Name]; taken {
-			return protocol.Refuse(protocol.ReasonAttributeExists, "%s is registered already, as %s", in.Name, typ).
+			return protocol.Refuse(protocol.ReasonAttributeExists, "search attribute %s is already registered with type %s", in.Name, typ).
 				With("name", in.Name).With("type", typ)
 		}
 		if len(types) >= protocol.MaxAttributes {
 			return protocol.Refuse(
-				protocol.ReasonAttributeLimit, "the namespace has %d search attributes, its most", len(types),
+				protocol.ReasonAttributeLimit, "the namespace has %d search attributes, which is the maximum", len(types),
 			).With("limit", protocol.MaxAttributes)
 		}
 		types[in.Name] = in.Type

@@ -66,7 +66,9 @@ func dispatchRefusal(a *protocol.PollResponse) error {
 	case protocol.PollMismatch:
 		return protocol.Refuse(protocol.ReasonVersionMismatch, "%s", a.Reason).With("app_release", a.AppRelease)
 	case protocol.PollNoWorkflow, protocol.PollNoActivity:
-		return protocol.Refuse(protocol.ReasonNotClaimable, "the worker registered no type, or no slot, for such tasks")
+		return protocol.Refuse(
+			protocol.ReasonNotClaimable, "the worker registered no types or no slots for tasks of this kind",
+		)
 	}
 	return protocol.Refuse(protocol.ReasonWorkerDraining, "the worker is draining, or the app is")
 }
@@ -90,7 +92,7 @@ func (b *Broker) leaseTransaction(in protocol.ClaimRequest, w *engine.Worker) (s
 		}
 		if isolated && run.Ready(id.seq) {
 			return store.Writes{}, protocol.Refuse(
-				protocol.ReasonNotClaimable, "worker %s holds a task that was blamed for a loss, and receives nothing else until "+
+				protocol.ReasonNotClaimable, "worker %s runs a task that was blamed for the loss of a worker process, and receives no other task until "+
 					"that is cleared", key.ID,
 			).With("task_status", string(engine.Ready))
 		}
@@ -201,7 +203,7 @@ func (id taskID) settings(
 	for _, q := range []*engine.Queue{settings, of(engine.QueueKey{Namespace: run.Namespace})} {
 		if q != nil && q.Budget(kind).Bounded() {
 			return nil, protocol.Refuse(
-				protocol.ReasonThrottled, "queue %s has a budget, so its tasks are given to polls alone", queue,
+				protocol.ReasonThrottled, "queue %s has a limit, so only polls can lease its tasks", queue,
 			).With("task_status", string(engine.Ready))
 		}
 	}

@@ -62,8 +62,8 @@ func (b *Broker) RequestCancellation(ctx context.Context, in protocol.EndRequest
 			return nil
 		}
 		return protocol.Refuse(protocol.ReasonCancelNotSupported,
-			"no registered worker of queue %s announces that workflows of type %s support requests for cancellation; "+
-				"the immediate form, /cancel, ends the run at once",
+			"no registered worker of queue %s declares that workflow type %s handles cancellation requests; "+
+				"/cancel ends the run immediately",
 			run.Queue, run.Type)
 	}
 	return b.commandWithReason(ctx, in, "request-cancellation", may, func(reason string) engine.Input {
@@ -208,7 +208,7 @@ func (b *Broker) refuseUnknownRun(ctx context.Context, t protocol.Target, refusa
 func repeatedReceipt(r *store.Receipt, hash string) (store.Writes, error) {
 	if r.Hash != hash {
 		return store.Writes{}, protocol.Refuse(
-			protocol.ReasonRequestConflict, "request id %s was used for something else", r.RequestID,
+			protocol.ReasonRequestConflict, "request ID %s was already used for a different request", r.RequestID,
 		)
 	}
 	var receipt protocol.CommandReceipt

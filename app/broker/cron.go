@@ -30,7 +30,7 @@ func (b *Broker) startCron(ctx context.Context, in protocol.StartRequest) (proto
 		{"build_id", in.BuildID != ""},
 	} {
 		if f.set {
-			return protocol.StartResponse{}, protocol.Invalid(f.name, "is not for a start with cron")
+			return protocol.StartResponse{}, protocol.Invalid(f.name, "cannot be combined with cron")
 		}
 	}
 	spec := protocol.ScheduleSpec{Cron: []string{in.Cron}, TimeZone: in.CronTimezone}

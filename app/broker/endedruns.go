@@ -106,7 +106,9 @@ func (b *Broker) watchEnded(ctx context.Context) {
 		if overflow {
 			ended, err := b.endedOf(ctx, b.sticky.runIDs())
 			if err != nil {
-				store.Warn(&b.log, err).Msg("failed to look up which kept runs have ended; their workers evict them later")
+				store.Warn(&b.log, err).Msg(
+					"failed to look up which runs in sticky caches have ended; their workers evict them later",
+				)
 			}
 			runs = append(runs, ended...)
 		}

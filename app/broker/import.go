@@ -46,7 +46,7 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 			if had := rows.Run(run.ID); had != nil {
 				if had.Namespace != ns || had.WorkflowID != run.WorkflowID || had.LastSeq != run.LastSeq ||
 					!had.ClosedAt.Equal(run.ClosedAt.Time) {
-					return store.Writes{}, protocol.Refuse(protocol.ReasonRunExists, "there is another run %s", run.ID).
+					return store.Writes{}, protocol.Refuse(protocol.ReasonRunExists, "a different run %s already exists", run.ID).
 						With("run_id", run.ID)
 				}
 				out.Outcome = "import_not_needed"
@@ -55,7 +55,7 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 			// The next cleanup would delete this run, so the import is rejected with the reason.
 			if cutoff := now.Add(-time.Duration(kept.RetentionDays) * 24 * time.Hour); run.ClosedAt.Before(cutoff) {
 				return store.Writes{},
-					protocol.Refuse(protocol.ReasonPastRetention, "run %s closed on %s, and namespace %s keeps runs for %d days",
+					protocol.Refuse(protocol.ReasonPastRetention, "run %s closed on %s, before the retention of namespace %s (%d days)",
 						run.ID, run.ClosedAt.Format(time.DateOnly), ns, kept.RetentionDays).With("retention_days", kept.RetentionDays)
 			}
 			if err := quotaRefusal(ns, rows.Quotas(ns).NewBytes()); err != nil {

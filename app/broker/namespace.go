@@ -132,7 +132,7 @@ func (b *Broker) CreateNamespace(ctx context.Context, in protocol.NamespaceReque
 	}
 	return b.writeNamespace(ctx, in, func(had *store.Namespace, now history.Time) (store.Namespace, error) {
 		if had != nil {
-			return store.Namespace{}, protocol.Refuse(protocol.ReasonNamespaceExists, "namespace %s is there already", in.Name).
+			return store.Namespace{}, protocol.Refuse(protocol.ReasonNamespaceExists, "namespace %s already exists", in.Name).
 				With("name", in.Name)
 		}
 		return store.Namespace{Name: in.Name, CreatedAt: now, CountedAt: now}, nil

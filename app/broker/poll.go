@@ -174,7 +174,7 @@ func (b *Broker) admitPoll(
 	// build ID.
 	if in.BuildID != "" && in.BuildID != w.BuildID {
 		return nil, nil, protocol.Refuse(
-			protocol.ReasonBuildMismatch, "worker %s registered build %q and polls as %q", w.ID, w.BuildID, in.BuildID,
+			protocol.ReasonBuildMismatch, "worker %s registered build %q but polls with build %q", w.ID, w.BuildID, in.BuildID,
 		).With("registered_build_id", w.BuildID).With("requested_build_id", in.BuildID)
 	}
 	if len(in.Kinds) == 0 {

@@ -77,7 +77,7 @@ func (m *pollMemory) once(
 		// has no slot.
 		if !sameKinds(e.kinds, kinds) {
 			return protocol.PollResponse{}, protocol.Refuse(
-				protocol.ReasonPollKinds, "poll_request_id %s was sent for other kinds of tasks", k.id,
+				protocol.ReasonPollKinds, "poll_request_id %s was already used for other task kinds; use a new ID", k.id,
 			).With("poll_status", protocol.PollConflict).With("poll_request_id", k.id).With("requested_task_kinds", kinds).With(
 				"bound_task_kinds", e.kinds,
 			)
@@ -96,7 +96,7 @@ func (m *pollMemory) once(
 				return m.read(k, e, a), nil
 			case !anew:
 				return protocol.PollResponse{}, protocol.Refuse(protocol.ReasonPollExpired,
-					"what poll_request_id %s was given is leased to the worker no more; poll under another id", k.id).
+					"the tasks leased for poll_request_id %s are no longer leased to the worker; poll with a new ID", k.id).
 					With("poll_status", protocol.PollConflict).With("poll_request_id", k.id)
 			}
 		}

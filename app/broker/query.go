@@ -53,7 +53,9 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 	switch {
 	case errors.Is(err, store.ErrFull):
 		return protocol.QueryResponse{}, protocol.Refuse(
-			protocol.ReasonQueryQueueFull, "%d queries wait for workers of queue %s", protocol.MaxPendingQuestions, run.Queue,
+			protocol.ReasonQueryQueueFull,
+			"%d queries already wait for workers of queue %s, which is the maximum; try again later",
+			protocol.MaxPendingQuestions, run.Queue,
 		)
 	case errors.Is(err, querytask.ErrDraining):
 		return protocol.QueryResponse{}, protocol.Refuse(protocol.ReasonQueryUnavailable, "the app is draining")
@@ -103,7 +105,7 @@ func (b *Broker) checkQueryWorker(ctx context.Context, q *store.Question) error 
 
 func noQueryWorker(q *store.Question) error {
 	return protocol.Refuse(
-		protocol.ReasonQueryWorker, "no living worker of queue %s answers queries of %s", q.Queue, q.Type,
+		protocol.ReasonQueryWorker, "no live worker of queue %s answers queries of workflow type %s", q.Queue, q.Type,
 	)
 }
 

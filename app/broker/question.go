@@ -70,7 +70,7 @@ func silentWorkers(err error) string {
 	if !errors.As(err, &s) {
 		return ""
 	}
-	return ": it was taken by " + strings.Join(s.Workers, ", ")
+	return ": leased by " + strings.Join(s.Workers, ", ")
 }
 
 // loadWorkers reads the workers of a queue that other apps registered.

@@ -67,12 +67,13 @@ func (b *Broker) unmanned(ctx context.Context, s protocol.BuildState) (string, e
 	}
 	if has.DrainingWorkers > 0 {
 		return fmt.Sprintf(
-			"all live workers of queue %s with build %s are drained: new runs are pinned to it and wait for one that is not",
+			"all live workers of queue %s with build %s are draining; new runs are pinned to this build and wait for another worker",
 			s.Queue, *s.BuildID,
 		), nil
 	}
 	return fmt.Sprintf(
-		"no live worker of queue %s has build %s: new runs are pinned to it and wait for one", s.Queue, *s.BuildID,
+		"no live worker of queue %s has build %s; new runs are pinned to this build and wait for such a worker", s.Queue,
+		*s.BuildID,
 	), nil
 }
 
@@ -108,7 +109,7 @@ func (b *Broker) Limit(ctx context.Context, in protocol.LimitRequest) (protocol.
 	// A request without any limit is treated as a mistake, not as a request to remove all limits.
 	if len(limits) == 0 {
 		return protocol.LimitState{}, protocol.Invalid(
-			protocol.ActivityTaskLimit, "give workflow_tasks, activity_tasks, or both",
+			protocol.ActivityTaskLimit, "set workflow_tasks, activity_tasks or both",
 		)
 	}
 	q, err := b.decideQueue(

@@ -62,7 +62,7 @@ type renewal struct {
 }
 
 // errRowLocked means that another app has locked the row of the session; a separate change renews this session.
-var errRowLocked = errors.New("another app has it")
+var errRowLocked = errors.New("another app has locked the row of the session")
 
 // maxRenewalDelay returns how long a worker's renewals may wait for renewals of other workers. A worker that runs tasks
 // or drains does not wait; while the app drains, no worker waits.

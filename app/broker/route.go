@@ -20,7 +20,7 @@ func (b *Broker) Route(ctx context.Context, in protocol.RouteRequest) (protocol.
 		return protocol.RouteState{}, err
 	}
 	if strings.ContainsRune(in.Group, 0) {
-		return protocol.RouteState{}, protocol.Invalid("group", "must have no NUL")
+		return protocol.RouteState{}, protocol.Invalid("group", "must not contain NUL")
 	}
 	key := engine.QueueKey{Namespace: transaction.NamespaceOrDefault(in.Namespace), Name: in.Queue}
 	action := "task_queue.route"

@@ -187,7 +187,9 @@ type scheduledRun struct {
 func (b *Broker) scheduledRun(ns, id string, a protocol.ScheduleAction) (s scheduledRun, err error) {
 	if a.ActivityType == "" {
 		if !reflect.ValueOf(a.ActivityOptions).IsZero() {
-			return s, protocol.Invalid("activity_type", "is missing beside what is for activities alone")
+			return s, protocol.Invalid(
+				"activity_type", "is required, because the action has options that only apply to activities",
+			)
 		}
 		s.request, s.args, err = b.startRequest(protocol.StartRequest{
 			Namespace: ns, WorkflowID: id, WorkflowType: a.WorkflowType, TaskQueue: a.TaskQueue, Input: a.Input,
@@ -199,11 +201,13 @@ func (b *Broker) scheduledRun(ns, id string, a protocol.ScheduleAction) (s sched
 	}
 	switch {
 	case a.WorkflowType != "":
-		return s, protocol.Invalid("activity_type", "and workflow_type are there; a firing starts one of them")
+		return s, protocol.Invalid(
+			"activity_type", "and workflow_type cannot both be set; an action starts a workflow or an activity",
+		)
 	case a.ExecutionTimeout != 0:
-		return s, protocol.Invalid("execution_timeout_seconds", "is for workflows; use schedule_to_close_timeout")
+		return s, protocol.Invalid("execution_timeout_seconds", "applies to workflows only; use schedule_to_close_timeout")
 	case a.RunTimeout != 0:
-		return s, protocol.Invalid("run_timeout_seconds", "is for workflows; use schedule_to_close_timeout")
+		return s, protocol.Invalid("run_timeout_seconds", "applies to workflows only; use schedule_to_close_timeout")
 	}
 	s.request, s.args, s.activity, err = b.activityRequest(a.Activity(ns, id))
 	return s, err
@@ -453,7 +457,9 @@ func (b *Broker) BackfillSchedule(
 		return protocol.ScheduleReceipt{}, err
 	}
 	if from.IsZero() || to.IsZero() || to.Before(from) {
-		return protocol.ScheduleReceipt{}, protocol.Invalid("end_time", "start_time and end_time are needed, in that order")
+		return protocol.ScheduleReceipt{}, protocol.Invalid(
+			"end_time", "start_time and end_time are required, and end_time must not be before start_time",
+		)
 	}
 	s, err := view.FindSchedule(ctx, b.store, k, false)
 	if err != nil {
@@ -468,7 +474,7 @@ func (b *Broker) BackfillSchedule(
 	times, more := c.Between(from, to, maxBackfill)
 	if more {
 		return protocol.ScheduleReceipt{}, protocol.Invalid(
-			"end_time", "more than %d firings; ask for less at a time", maxBackfill,
+			"end_time", "the range has more than %d scheduled times; choose a shorter range", maxBackfill,
 		)
 	}
 	n := len(times)

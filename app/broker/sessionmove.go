@@ -86,7 +86,9 @@ func (b *Broker) successor(ctx context.Context, key engine.SessionKey, named str
 		if !slices.ContainsFunc(workers, func(w protocol.WorkerView) bool {
 			return w.WorkerID == named && w.MaxSessions > 0
 		}) {
-			return "", protocol.Refuse(protocol.ReasonWorkerNotFound, "no active worker %s holds sessions here", named)
+			return "", protocol.Refuse(
+				protocol.ReasonWorkerNotFound, "worker %s is not active or does not accept sessions", named,
+			)
 		}
 		return named, nil
 	}

@@ -90,7 +90,7 @@ func (b *Broker) unknownBuild(ctx context.Context, in protocol.StartRequest) []p
 	return []protocol.Warning{{
 		Code: protocol.WarnUnknownBuild, Subject: "build_id",
 		Message: fmt.Sprintf(
-			"no worker of queue %s has registered build %s: the run waits for one", in.TaskQueue, in.BuildID,
+			"no worker of queue %s has registered build %s; the run waits for such a worker", in.TaskQueue, in.BuildID,
 		),
 	}}
 }
@@ -150,7 +150,7 @@ func (b *Broker) startRequest(in protocol.StartRequest) (protocol.StartRequest, 
 			protocol.ReasonUnsupportedCodec, "codec %q is not supported; use %s", in.PayloadCodec, payload.Codec,
 		)
 	case in.BuildID != "" && in.Compatibility != "" && in.BuildID != in.Compatibility:
-		return in, "", protocol.Invalid("compatibility", "is not the same as build_id; send one of them")
+		return in, "", protocol.Invalid("compatibility", "differs from build_id; send only one of them")
 	case len(in.Memo) > engine.MaxStartMemo:
 		return in, "", protocol.Invalid("memo", "is larger than %d KiB", engine.MaxStartMemo>>10)
 	}

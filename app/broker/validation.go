@@ -96,16 +96,20 @@ func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value strin
 	case errors.Is(err, querytask.ErrNoWorker):
 		return noWorker()
 	case errors.Is(err, store.ErrFull):
-		return protocol.Refuse(protocol.ReasonThrottled, "%d updates wait to be validated in queue %s", protocol.MaxPendingQuestions, h.Queue)
+		return protocol.Refuse(
+			protocol.ReasonThrottled,
+			"%d updates already wait for validation in queue %s, which is the maximum; try again later", protocol.MaxPendingQuestions, h.Queue,
+		)
 	case errors.Is(err, querytask.ErrDraining):
 		return unavailable("the app is draining")
 	case errors.Is(err, querytask.ErrUnclaimed):
 		return protocol.Refuse(
-			protocol.ReasonValidationUnclaimed, "no worker took the validation of update %s in time", name,
+			protocol.ReasonValidationUnclaimed, "no worker leased the validation of update %s in time", name,
 		).With("retryable", true)
 	case errors.Is(err, querytask.ErrUnanswered):
 		return protocol.Refuse(
-			protocol.ReasonValidationTimeout, "the validation of update %s was not answered in time%s", name, silentWorkers(err),
+			protocol.ReasonValidationTimeout, "no worker finished the validation of update %s in time%s", name,
+			silentWorkers(err),
 		).With("retryable", true)
 	case err != nil:
 		return err

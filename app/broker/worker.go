@@ -141,7 +141,7 @@ func (b *Broker) WorkerHeartbeat(
 	wait.Go(func() {
 		ended, err := b.recordStickyCache(ctx, w, in.KeptRuns)
 		if err != nil { // the worker keeps its cached runs
-			store.Warn(&b.log, err).Str("worker_id", w.ID).Msg("failed to look up which kept runs have ended")
+			store.Warn(&b.log, err).Str("worker_id", w.ID).Msg("failed to look up which runs in sticky caches have ended")
 		}
 		a.EndedRuns = append(b.ended.pending(key), ended...)
 	})

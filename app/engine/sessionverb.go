@@ -135,7 +135,7 @@ type SessionHolder struct {
 func (h SessionHolder) holds(s *Session) error {
 	switch {
 	case s == nil:
-		return protocol.Refuse(protocol.ReasonSessionNotFound, "no such session")
+		return protocol.Refuse(protocol.ReasonSessionNotFound, "session not found")
 	case s.Owner != h.Worker:
 		return protocol.Refuse(protocol.ReasonSessionOwner, "session %s is not held by %s", s.ID, h.Worker)
 	case h.Epoch != 0 && h.Epoch != s.Epoch:
@@ -321,7 +321,7 @@ type MigrateSession struct {
 
 func (in MigrateSession) decide(s *Session, now history.Time) (SessionChange, error) {
 	if s == nil {
-		return SessionChange{}, protocol.Refuse(protocol.ReasonSessionNotFound, "no such session")
+		return SessionChange{}, protocol.Refuse(protocol.ReasonSessionNotFound, "session not found")
 	}
 	if s.Terminal {
 		return SessionChange{}, protocol.Refuse(protocol.ReasonSessionNotActive, "session %s has ended: %s", s.ID, s.Reason)
@@ -388,7 +388,7 @@ type CloseSession struct {
 
 func (in CloseSession) decide(s *Session, now history.Time) (SessionChange, error) {
 	if s == nil {
-		return SessionChange{}, protocol.Refuse(protocol.ReasonSessionNotFound, "no such session")
+		return SessionChange{}, protocol.Refuse(protocol.ReasonSessionNotFound, "session not found")
 	}
 	c := SessionChange{Session: *s}
 	if in.Operator == "" {
@@ -544,7 +544,7 @@ type ForgetSession struct {
 func (in ForgetSession) decide(s *Session, now history.Time) (SessionChange, error) {
 	switch {
 	case s == nil:
-		return SessionChange{}, protocol.Refuse(protocol.ReasonSessionNotFound, "no such session")
+		return SessionChange{}, protocol.Refuse(protocol.ReasonSessionNotFound, "session not found")
 	case !s.Terminal:
 		return SessionChange{}, protocol.Refuse(
 			protocol.ReasonSessionNotEnded, "session %s has not ended; close it first", s.ID,

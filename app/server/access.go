@@ -16,7 +16,7 @@ func (p *Server) worker(ctx context.Context, token string, _ *http.Request) (any
 		return nil, err
 	}
 	if !caller.Has(auth.Worker) {
-		return nil, protocol.Refuse(protocol.ReasonForbidden, "the token is not a worker's")
+		return nil, protocol.Refuse(protocol.ReasonForbidden, "the token does not have the role worker")
 	}
 	return caller, nil
 }
@@ -50,7 +50,7 @@ func (p *Server) allow(principal any, namespace string, queues []string) error {
 	who := principal.(*auth.Principal)
 	p.auth.RecordUse(who)
 	if !who.In(namespace) {
-		return protocol.Refuse(protocol.ReasonForbidden, "the token is not for namespace %s", namespace)
+		return protocol.Refuse(protocol.ReasonForbidden, "the token has no access to namespace %s", namespace)
 	}
 	if len(queues) == 0 { // a worker that connects has not named any yet; registering and polling do
 		return nil

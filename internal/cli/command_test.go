@@ -465,7 +465,7 @@ func TestWorkflowsAreListedDebuggedArchivedAndMoved(t *testing.T) {
 		}
 	}
 	try(0, "created Amount", "search-attributes", "create", "Amount", "int")
-	try(1, "registered already", "search-attributes", "create", "Amount", "int")
+	try(1, "already registered", "search-attributes", "create", "Amount", "int")
 	try(0, "StartTime", "search-attributes", "list")
 	start("small", 1)
 	start("large", 100)

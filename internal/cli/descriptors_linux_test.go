@@ -141,7 +141,7 @@ func probesAreServed(t *testing.T, database string) {
 	c.completed("during", run)
 	c.completed("after", c.start("after", "one", "x").RunID)
 	t.Logf("%d probes answered, at most %d descriptors open", probes, most)
-	if n := a.err.count(`file descriptors are used up but for the reserve`); n != 1 {
+	if n := a.err.count(`file descriptors exhausted up to the reserve`); n != 1 {
 		t.Errorf("%d warnings, want 1 in a minute", n)
 	}
 }

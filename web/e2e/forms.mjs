@@ -22,7 +22,7 @@ export const forms = [
     await focused(page, "Name");
     await field(page, "Name").fill("default");
     await page.keyboard.press("Enter");
-    await shown(fault(page, "Name").getByText("is there already"));
+    await shown(fault(page, "Name").getByText("already exists"));
     await field(page, "Name").fill(space);
     await field(page, "Retention of closed runs (days)").fill("400");
     await page.keyboard.press("Enter");
@@ -59,7 +59,7 @@ export const forms = [
     await shown(card.getByText("Region", { exact: true }));
     assert.equal((await api("/api/search-attributes", undefined, space)).custom_attributes.Region, "keyword_list");
     await register();
-    await shown(fault(page, "Name").getByText("is registered already"));
+    await shown(fault(page, "Name").getByText("is already registered"));
     await shot("attribute");
     await page.keyboard.press("Escape");
     await gone(page);

@@ -27,7 +27,7 @@ func taskToken(ref protocol.JobRef) (protocol.TaskToken, error) {
 	}
 	g, ok := protocol.ParseToken(ref.Token)
 	if !ok {
-		return g, protocol.Refuse(protocol.ReasonMalformedPayload, "token: this app did not issue it")
+		return g, protocol.Refuse(protocol.ReasonMalformedPayload, "token was not issued by this app")
 	}
 	return g, nil
 }

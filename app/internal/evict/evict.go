@@ -363,7 +363,9 @@ func (e *Evictor) report(a *engine.Activity, k engine.SessionKey, waited time.Du
 	e.log.Warn().Str("namespace", k.Namespace).Str("session_id", k.ID).Str("run_id", a.RunID).
 		Str("activity_type", a.Type).Str("task_queue", a.Queue).Float64("waited_seconds", waited.Seconds()).
 		Int("workers", len(workers)).Str("worker_id", workers[0].ID).
-		Msg("task waits for a session place: every live worker that may acquire the session is at its cap of sessions")
+		Msg(
+			"task waits for a session place: all live workers that may acquire the session hold their maximum number of sessions",
+		)
 }
 
 // evictable returns up to maxCandidates sessions of a worker that may be evicted now, the longest idle first. soonest

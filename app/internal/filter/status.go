@@ -40,7 +40,7 @@ func Statuses(word, stored string) ([]protocol.RunStatus, error) {
 	field, told := "status", bucket
 	if stored != "" {
 		if word != "" {
-			return nil, protocol.Invalid("stored_status", "says more than status: leave one of them out")
+			return nil, protocol.Invalid("stored_status", "cannot be combined with status; set one of them")
 		}
 		field, word, told = "stored_status", stored, itself
 	}

@@ -143,7 +143,7 @@ func checkTarget(t protocol.FleetTarget) error {
 		}
 	}
 	if named != 1 {
-		return protocol.Invalid("worker_id", "give exactly one of worker_id, group, build_id and release")
+		return protocol.Invalid("worker_id", "set exactly one of worker_id, group, build_id and release")
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func runActivity(a *API, c *call) (answer, error) {
 	}
 	if in.Namespace != "" && in.Namespace != c.NS {
 		return answer{}, protocol.Invalid(
-			"namespace", "the request is about namespace %s; send X-Namespace to change that", c.NS,
+			"namespace", "is not the namespace of the request (%s); set the header X-Namespace", c.NS,
 		)
 	}
 	in.Namespace, in.Identity = c.NS, c.Who.Name
@@ -60,7 +60,7 @@ func runActivity(a *API, c *call) (answer, error) {
 	case id == nil:
 		in.ActivityRequest.WorkflowID = ulid.Make().String()
 	case *id == "":
-		return answer{}, protocol.Invalid("workflow_id", "is empty; leave it out to have one made")
+		return answer{}, protocol.Invalid("workflow_id", "must not be empty; omit it to generate one")
 	default:
 		in.ActivityRequest.WorkflowID = *id
 	}

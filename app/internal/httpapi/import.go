@@ -83,17 +83,19 @@ func badBundle(format string, args ...any) error {
 func (in *importBody) check(raw json.RawMessage) error {
 	switch {
 	case in.Schema == "" || len(in.Events) == 0:
-		return protocol.Invalid("history_events", "a history export is needed: the document that history/export answers with")
+		return protocol.Invalid(
+			"history_events", "must be part of a history export; send the document that history/export returns",
+		)
 	case in.Schema != bundleSchema || in.Version != 1:
-		return badBundle("%s version %d is not known; %s version 1 is", in.Schema, in.Version, bundleSchema)
+		return badBundle("%s version %d is not supported; use %s version 1", in.Schema, in.Version, bundleSchema)
 	// A replay would miss the redacted parts and fail long after the import.
 	case in.Redacted.Applied:
-		return badBundle("the bundle was redacted, so what happened in the run is not all in it")
+		return badBundle("the bundle is redacted, so its history is incomplete; export the run without redaction")
 	case slices.ContainsFunc(in.Events, func(e importedEvent) bool { return e.Type == "" }):
 		return badBundle("an event has no type")
 	case in.Integrity == nil || in.Integrity.Algorithm != "sha256" || in.Integrity.Canonical != canonicalForm:
 		return protocol.Refuse(
-			protocol.ReasonBundleIntegrity, "the bundle has no checksum of the form %s and sha256", canonicalForm,
+			protocol.ReasonBundleIntegrity, "the bundle has no sha256 checksum of the form %s", canonicalForm,
 		)
 	}
 	sum, err := checksum(raw, "integrity")
@@ -102,7 +104,7 @@ func (in *importBody) check(raw json.RawMessage) error {
 	}
 	if sum != in.Integrity.Checksum {
 		return protocol.Refuse(
-			protocol.ReasonBundleIntegrity, "the bundle is not as it was exported: its checksum is %s", sum,
+			protocol.ReasonBundleIntegrity, "the bundle was changed after its export: its checksum is %s", sum,
 		).With("expected", in.Integrity.Checksum)
 	}
 	return nil

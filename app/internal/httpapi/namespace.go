@@ -53,7 +53,7 @@ func anywhere(rt route) route {
 // space is a namespace named in path or body, when the caller may touch it.
 func (c *call) space(name string) (string, error) {
 	if !c.Who.In(name) {
-		return "", protocol.Refuse(protocol.ReasonForbidden, "this token is not good for namespace %s", name).
+		return "", protocol.Refuse(protocol.ReasonForbidden, "this token has no access to namespace %s", name).
 			With("namespace", name)
 	}
 	return name, nil

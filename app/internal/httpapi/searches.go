@@ -28,7 +28,7 @@ func (s *searches) enter(ctx context.Context, namespace string, who *auth.Princi
 	place, err := s.places.Acquire(ctx, who.Owner(namespace), 1, budget.Ordinary)
 	if errors.Is(err, budget.ErrOverloaded) {
 		return nil, protocol.Refuse(
-			protocol.ReasonThrottled, "%d searches and exact counts are under way: try again", mostSearches,
+			protocol.ReasonThrottled, "%d searches and exact counts are running, which is the maximum; try again", mostSearches,
 		)
 	}
 	if err != nil {

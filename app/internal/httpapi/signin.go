@@ -162,7 +162,7 @@ func (a *API) writeSignIns(ctx context.Context, reports []signInReport) {
 		a.opt.Log.Warn().Str("address", r.address).Int("count", r.count).Msg("sign-in failed")
 		err := a.opt.Process.Audit(ctx, store.Audit{
 			Identity: "unknown", Action: "sign_in.failed", Namespace: r.namespace, Target: r.address,
-			Detail: fmt.Sprintf("%d failed since the last entry of this address", r.count),
+			Detail: fmt.Sprintf("%d failed sign-ins since the last entry of this address", r.count),
 		})
 		if err != nil {
 			a.opt.Log.Error().Err(err).Str("address", r.address).Msg("failed to audit a failed sign-in")

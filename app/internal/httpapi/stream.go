@@ -112,7 +112,7 @@ func lastSeen(c *call) (int64, error) {
 	}
 	n, err := strconv.ParseInt(v, 10, 64)
 	if err != nil || n < 0 {
-		return 0, protocol.Invalid(name, "must be the sequence of an event")
+		return 0, protocol.Invalid(name, "must be the sequence number of an event")
 	}
 	return n, nil
 }

@@ -23,7 +23,7 @@ func (ws *Workers) sameDefinitions(old, next *engine.Worker, now time.Time) erro
 		switch {
 		case again && changed != print:
 			return protocol.Refuse(
-				protocol.ReasonDefinitionChanged, "worker %s is alive and registered other code of workflow type %s", old.ID, typ,
+				protocol.ReasonDefinitionChanged, "live worker %s registered different code for workflow type %s", old.ID, typ,
 			).With("workflow_type", typ).With("registered_fingerprint", print).With("requested_fingerprint", changed).
 				With("remediation",
 					"register under another worker_id, with a build_id of its own where runs must stay with the code that began them; "+

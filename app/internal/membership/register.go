@@ -246,12 +246,12 @@ func checkRegistration(in protocol.RegisterRequest, w *engine.Worker) error {
 	case len(w.SDKVersion) > 64 && !w.Explicit:
 		return protocol.Invalid("sdk_version", "is longer than 64 bytes")
 	case w.WorkflowSlots+w.ActivitySlots == 0:
-		return protocol.Invalid("max_concurrent_activity_tasks", "must not be 0 beside no workflow tasks")
+		return protocol.Invalid("max_concurrent_activity_tasks", "must not be 0 if the worker runs no workflow tasks")
 	case w.AttemptLease < int64(time.Millisecond/time.Microsecond) || w.AttemptLease > protocol.MaxSeconds*1_000_000:
 		return protocol.Invalid("attempt_lease_seconds", "must be between 1 and %d", protocol.MaxSeconds)
 	case w.SessionLease <= 0 || w.SessionIdle < 0 || w.Together < 0:
 		return protocol.Invalid(
-			"session_settings", "the lease must be above 0, the idle time and the activities at once not below",
+			"session_settings", "lease must be greater than 0; idle time and concurrent activities must not be negative",
 		)
 	}
 	return nil

@@ -29,9 +29,9 @@ const (
 
 // Errors of a query task that ended without a reply.
 var (
-	ErrUnclaimed  = errors.New("no worker took it in time")
+	ErrUnclaimed  = errors.New("no worker leased it in time")
 	ErrUnanswered = errors.New("no worker answered in time")
-	ErrDraining   = errors.New("the app drains")
+	ErrDraining   = errors.New("the app is draining")
 	ErrNoWorker   = errors.New("the last worker that could respond has disconnected")
 )
 

@@ -37,7 +37,7 @@ func WorkerNotFound(id string) error {
 
 // SessionNotFound is the same of a session.
 func SessionNotFound() error {
-	return protocol.Refuse(protocol.ReasonSessionNotFound, "no such session")
+	return protocol.Refuse(protocol.ReasonSessionNotFound, "session not found")
 }
 
 // StaleWorker returns the error for a superseded process.

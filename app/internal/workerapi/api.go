@@ -188,7 +188,7 @@ func (c *call) Beside(status int, _ any, raw []byte) ([]byte, error) {
 // only.
 func (c *call) namespace(said *string) error {
 	if *said != "" && *said != c.NS {
-		return protocol.Invalid("namespace", "the request is about namespace %s; send X-Namespace to change that", c.NS)
+		return protocol.Invalid("namespace", "is not the namespace of the request (%s); set the header X-Namespace", c.NS)
 	}
 	*said = c.NS
 	return nil

@@ -30,7 +30,7 @@ func (a *API) takePlace(c *call, in *protocol.PollRequest, cut budget.Cutter) (*
 }
 
 // errPlaceNeeded ends a held poll in favor of another caller with fewer held polls.
-var errPlaceNeeded = errors.New("the place of a held poll is needed for another caller")
+var errPlaceNeeded = errors.New("the poll was ended to make room for another caller")
 
 // full is the refusal of a poll for which there is no place.
 func (a *API) full(c *call, in *protocol.PollRequest) error {
@@ -41,7 +41,7 @@ func (a *API) full(c *call, in *protocol.PollRequest) error {
 	c.tell("retryable", true)
 	c.tell("retry_after_seconds", capacityRetry)
 	return protocol.Refuse(
-		protocol.ReasonPollCapacity, "this app holds %d polls, which is all it may; try again", a.opt.MaxPolls,
+		protocol.ReasonPollCapacity, "this app holds %d polls, which is the maximum; try again", a.opt.MaxPolls,
 	)
 }
 

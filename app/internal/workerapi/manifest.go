@@ -51,11 +51,12 @@ func checkCapabilities(version string, in protocol.RegisterRequest) error {
 			e, declared := entries[name], slices.Contains(in.Capabilities, name)
 			if *e.Supported != declared {
 				return refuse(protocol.ReasonManifestMismatch, name, affinitySince,
-					"name it among the capabilities exactly when capability_manifest says that it is supported")
+					"list it in capabilities if, and only if, capability_manifest marks it as supported")
 			}
 			if least := minorOf(e.Minimum); least < affinitySince || declared && at < least {
 				return refuse(
-					protocol.ReasonManifestFloor, name, max(least, affinitySince), "offer it only with a protocol that has it",
+					protocol.ReasonManifestFloor, name, max(least, affinitySince),
+					"offer it only with a protocol version that supports it",
 				)
 			}
 		}
@@ -87,7 +88,9 @@ func manifestOf(raw []byte) (map[string]manifestEntry, error) {
 		case members[name] == nil:
 			return nil, protocol.Invalid(field, "is missing")
 		case err != nil || e.Supported == nil || e.Minimum == "":
-			return nil, protocol.Invalid(field, "needs supported, true or false, and minimum_protocol_version, like 1.18")
+			return nil, protocol.Invalid(
+				field, "must have supported (true or false) and minimum_protocol_version (such as 1.18)",
+			)
 		}
 		entries[name] = e
 	}

@@ -76,7 +76,7 @@ func readHeartbeat(c *call) (in protocol.WorkerHeartbeat, err error) {
 // settings returns the settings that a worker with its own connection fetches first, and later periodically.
 func settings(a *API, c *call) (answer, error) {
 	if a.opt.Settings == nil {
-		return answer{}, protocol.Refuse(protocol.ReasonNotFound, "this app hands out no settings")
+		return answer{}, protocol.Refuse(protocol.ReasonNotFound, "this app has no worker settings")
 	}
 	return answer{http.StatusOK, a.opt.Settings(c.NS)}, nil
 }

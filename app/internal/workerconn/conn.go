@@ -105,7 +105,7 @@ func (p *Conn) checkOwner(owner string) error {
 		return protocol.Refuse(protocol.ReasonTaskNotFound, "job not found")
 	}
 	return protocol.Refuse(
-		protocol.ReasonLeaseOwnerMismatch, "the job was given to %.64s", owner,
+		protocol.ReasonLeaseOwnerMismatch, "the job is leased to %.64s", owner,
 	).With("lease_owner", owner)
 }
 

@@ -24,9 +24,9 @@ describe("what is wrong", () => {
     ]);
   });
   it("goes to a field by its reason", () => {
-    const taken = new ApiError(409, "namespace_already_exists", "namespace a is there already");
+    const taken = new ApiError(409, "namespace_already_exists", "namespace a already exists");
     const f = faults(taken, ["name"], { namespace_already_exists: "name" });
-    expect([f.at("name"), f.rest]).toEqual(["namespace a is there already", null]);
+    expect([f.at("name"), f.rest]).toEqual(["namespace a already exists", null]);
   });
 });
 
