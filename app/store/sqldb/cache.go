@@ -110,14 +110,14 @@ type historyTail struct {
 
 // The most the caches keep: open runs with their open rows, sessions, workers, workflow ids, and bytes of history.
 const (
-	mostRuns     = 20_000
-	mostSessions = 20_000
-	mostWorkers  = 5_000
-	mostKeys     = 40_000
-	mostHeads    = 1_000 // of runs that are not remembered whole
-	mostHistory  = 48 << 20
-	mostEvents   = 2048    // of one history
-	mostPast     = 3 << 20 // bytes of it: the maximum of a page of history, so that a cached history fills a page
+	maxRuns      = 20_000
+	maxSessions  = 20_000
+	maxWorkers   = 5_000
+	maxKeys      = 40_000
+	maxHeads     = 1_000 // of runs that are not remembered whole
+	maxHistory   = 48 << 20
+	maxEvents    = 2048    // of one history
+	maxTailBytes = 3 << 20 // bytes of it: the maximum of a page of history, so that a cached history fills a page
 )
 
 // cache holds the committer's cached rows. Runs, sessions, workers and workflows are used only if no other process
@@ -139,21 +139,21 @@ type cache struct {
 // historyBytes returns the size of the history cache for a process with this memory limit.
 func historyBytes(memory int64) int {
 	if memory <= 0 {
-		return mostHistory
+		return maxHistory
 	}
-	return int(min(mostHistory, memory/32))
+	return int(min(maxHistory, memory/32))
 }
 
 func newCache(history int) *cache {
 	return &cache{
-		runs: newLRU[string, *run](mostRuns), heads: newLRU[string, head](mostHeads),
-		sessions:  newLRU[engine.SessionKey, *session](mostSessions),
-		workers:   newLRU[engine.WorkerKey, *engine.Worker](mostWorkers),
-		workflows: newLRU[engine.WorkflowKey, *engine.Workflow](mostKeys),
-		owners:    newLRU[string, engine.WorkflowKey](mostKeys),
-		sessionOf: newLRU[taskKey, engine.SessionKey](mostSessions),
-		stored:    newLRU[engine.SessionKey, struct{}](mostSessions), history: newLRU[string, *historyTail](history),
-		leads: newLRU[string, record.Lead](mostRuns),
+		runs: newLRU[string, *run](maxRuns), heads: newLRU[string, head](maxHeads),
+		sessions:  newLRU[engine.SessionKey, *session](maxSessions),
+		workers:   newLRU[engine.WorkerKey, *engine.Worker](maxWorkers),
+		workflows: newLRU[engine.WorkflowKey, *engine.Workflow](maxKeys),
+		owners:    newLRU[string, engine.WorkflowKey](maxKeys),
+		sessionOf: newLRU[taskKey, engine.SessionKey](maxSessions),
+		stored:    newLRU[engine.SessionKey, struct{}](maxSessions), history: newLRU[string, *historyTail](history),
+		leads: newLRU[string, record.Lead](maxRuns),
 	}
 }
 
@@ -315,12 +315,12 @@ func (c *cache) append(id string, evs appended, open bool) {
 // may still read the old slice.
 func (p *historyTail) trim() {
 	n := len(p.events)
-	if n <= mostEvents && p.bytes <= mostPast {
+	if n <= maxEvents && p.bytes <= maxTailBytes {
 		return
 	}
-	keep := min(n, mostEvents/2)
-	if p.bytes > mostPast {
-		keep = min(keep, int(int64(n)*(mostPast/2)/int64(p.bytes))) // they are taken to be alike
+	keep := min(n, maxEvents/2)
+	if p.bytes > maxTailBytes {
+		keep = min(keep, int(int64(n)*(maxTailBytes/2)/int64(p.bytes))) // they are taken to be alike
 	}
 	p.bytes = int(int64(p.bytes) * int64(keep) / int64(n))
 	p.events = append([]history.Event(nil), p.events[n-keep:]...)

@@ -21,14 +21,14 @@ func following(last int64, n, bytes int) appended {
 
 // However long a history gets, its end stays in memory: that is what a worker which keeps the run has not seen.
 func TestTheEndOfAHistoryIsKeptWhateverItsLength(t *testing.T) {
-	c := newCache(mostHistory)
+	c := newCache(maxHistory)
 	var last int64
 	for range 20_000 {
 		c.append("run", following(last, 3, 3*1024), true)
 		last += 3
 		list, bytes := c.events("run", last)
 		n := len(list)
-		if n < 3 || n > mostEvents || bytes > mostPast || list[n-1].Seq != last || list[0].Seq != last-int64(n)+1 {
+		if n < 3 || n > maxEvents || bytes > maxTailBytes || list[n-1].Seq != last || list[0].Seq != last-int64(n)+1 {
 			t.Fatalf("at event %d: %d events of %d bytes", last, n, bytes)
 		}
 		if p, _ := c.history.get("run"); p.at(last) == nil || p.at(last).Seq != last || p.at(last+1) != nil ||
@@ -36,7 +36,7 @@ func TestTheEndOfAHistoryIsKeptWhateverItsLength(t *testing.T) {
 			t.Fatalf("at event %d: a place in it is wrong", last)
 		}
 	}
-	if list, _ := c.events("run", last); len(list) < mostEvents/4 {
+	if list, _ := c.events("run", last); len(list) < maxEvents/4 {
 		t.Errorf("%d events are kept", len(list))
 	}
 	c.append("run", following(last+10, 1, 100), true) // another app wrote between
@@ -89,18 +89,18 @@ func TestWhatIsNotUsedFades(t *testing.T) {
 
 // The weight of a history is its memory; events without payloads count too.
 func TestEventsWithoutPayloadsWeigh(t *testing.T) {
-	c := newCache(mostHistory)
+	c := newCache(maxHistory)
 	for i := range 100_000 {
 		c.append(fmt.Sprint(i), following(0, 3, 0), true)
 	}
-	if n := c.history.len(); n > mostHistory>>10 {
+	if n := c.history.len(); n > maxHistory>>10 {
 		t.Errorf("the ends of %d histories are kept", n)
 	}
 }
 
 // The head of a run that was claimed from is right until the run is written, or is remembered whole.
 func TestTheHeadOfARunIsForgottenWhenTheRunIsWritten(t *testing.T) {
-	c := newCache(mostHistory)
+	c := newCache(maxHistory)
 	batchOf := func(r *run) *batch {
 		r.Run = &engine.Run{Head: engine.Head{ID: "run", Status: protocol.RunRunning}}
 		return &batch{runs: map[string]*run{"run": r}}
@@ -125,7 +125,7 @@ func TestTheHeadOfARunIsForgottenWhenTheRunIsWritten(t *testing.T) {
 // Unused entries of every cache are evicted, and not only when a new entry needs room: no list is missing from
 // evictables.
 func TestEveryListThatCanBeReadAgainFades(t *testing.T) {
-	s := &Store{cache: newCache(mostHistory), memory: newMemory()}
+	s := &Store{cache: newCache(maxHistory), memory: newMemory()}
 	evicted := map[uintptr]bool{reflect.ValueOf(s.cache.workers).Pointer(): true} // by design
 	for _, f := range s.evictables() {
 		evicted[reflect.ValueOf(f).Pointer()] = true

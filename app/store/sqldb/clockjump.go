@@ -78,7 +78,7 @@ func (s *Store) followClock(by time.Duration) (moved int, now time.Time, err err
 	var rest []*pending
 	for len(changes) > 0 || len(rest) > 0 {
 		items := rest
-		for len(changes) > 0 && len(items) < mostChanges {
+		for len(changes) > 0 && len(items) < maxChanges {
 			items = append(items, &pending{transaction: &changes[0], done: make(chan struct{})})
 			changes = changes[1:]
 		}
@@ -154,7 +154,7 @@ func (s *Store) followReady(j engine.ClockJump, now time.Time) {
 		return // the tasks keep their times
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(mostCleanUp)
+	group.SetLimit(maxCleanUp)
 	for _, id := range ids {
 		group.Go(func() error {
 			c := runFollows(id, j)

@@ -19,11 +19,11 @@ import (
 
 // Limits of one batch.
 const (
-	mostChanges = 256
-	mostBytes   = 4 << 20
-	// mostCleanUp limits the background changes in one batch, because a caller that arrives during the batch waits for
+	maxChanges = 256
+	maxBytes   = 4 << 20
+	// maxCleanUp limits the background changes in one batch, because a caller that arrives during the batch waits for
 	// its end.
-	mostCleanUp = 32
+	maxCleanUp = 32
 )
 
 // maxLocked is the number of times that a batch that meets a lock during its writes is retried at once before it is
@@ -95,9 +95,9 @@ func (s *Store) run(items []*pending) (overflow []*pending) {
 }
 
 // drain adds waiting changes: those with a waiting caller, and one background change for each of them. If no caller
-// waits, it adds up to mostCleanUp background changes. Clean-up therefore neither delays callers nor starves.
+// waits, it adds up to maxCleanUp background changes. Clean-up therefore neither delays callers nor starves.
 func (s *Store) drain(items []*pending) []*pending {
-	most := mostChanges
+	most := maxChanges
 	if s.queues.anyFair() {
 		most = cap(s.in) // changes of a small class must be visible behind those of a large one
 	}
@@ -110,9 +110,9 @@ func (s *Store) drain(items []*pending) []*pending {
 	}
 	room := len(items) - 2*behind // as many as there are other changes
 	if behind == len(items) {
-		room = mostCleanUp - behind
+		room = maxCleanUp - behind
 	}
-	return fill(items, s.back, min(len(items)+max(room, 0), mostChanges))
+	return fill(items, s.back, min(len(items)+max(room, 0), maxChanges))
 }
 
 // fill adds what a channel has, up to a number of items.

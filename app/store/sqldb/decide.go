@@ -26,7 +26,7 @@ func (b *batch) decide(items []*pending) int {
 			continue
 		}
 		// The rest waits for its own batch: one with megabytes of history would hold up everybody.
-		if b.bytes > mostBytes {
+		if b.bytes > maxBytes {
 			return i
 		}
 		w, err := decideOne(p.transaction, b)

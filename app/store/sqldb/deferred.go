@@ -81,7 +81,7 @@ func (s *Store) retryDeferred() (overflow []*pending) {
 			later = append(later, p)
 		case p.separately && len(separate) < maxSeparate:
 			separate = append(separate, p)
-		case !p.separately && len(due) < mostChanges:
+		case !p.separately && len(due) < maxChanges:
 			due = append(due, p)
 		default:
 			later = append(later, p)

@@ -58,9 +58,9 @@ func (s *Store) fairBatch(items []*pending) []*pending {
 	}
 	h.waiting += len(items)
 	h.pruneIdle(now)
-	limit := mostChanges
+	limit := maxChanges
 	if len(h.classes) > 1 {
-		limit = min(max(maxFairBatch, len(h.classes)), mostChanges)
+		limit = min(max(maxFairBatch, len(h.classes)), maxChanges)
 	}
 	return h.popFair(items[:0], limit)
 }

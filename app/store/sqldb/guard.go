@@ -45,7 +45,7 @@ func (b *batch) guards() []*db.Call {
 	b.guardsSent = true
 	// The time is checked first: if the server is late, the locks would be useless.
 	calls := append(b.opening(), &db.Call{Stmt: st.stamp, Args: []any{
-		b.s.cfg.App, b.number, b.decidedAt, mostLate.Microseconds(),
+		b.s.cfg.App, b.number, b.decidedAt, maxClockAge.Microseconds(),
 	}, Row: b.stamped})
 	g := b.guarded
 	if len(g.names) > 0 {

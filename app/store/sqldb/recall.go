@@ -29,16 +29,16 @@ import (
 // nothing and so would not be checked. It never reaches a caller: the batch is run in two round trips.
 var errNotCached = errors.New("not remembered")
 
-// mostRemembered is the most tasks a session may have to be remembered: its guard counts them all.
-const mostRemembered = 32
+// maxCachedTasks is the most tasks a session may have to be remembered: its guard counts them all.
+const maxCachedTasks = 32
 
-// mostLate is the maximum delay between the decisions and the server's begin of the batch, and the maximum age of the
-// clock reading that the decisions use. It limits the time for which a lease that counted as valid can have been
+// maxClockAge is the maximum delay between the decisions and the server's begin of the batch, and the maximum age of
+// the clock reading that the decisions use. It limits the time for which a lease that counted as valid can have been
 // expired.
-const mostLate = time.Second
+const maxClockAge = time.Second
 
-// recalledFlow is the row of a workflow id.
-type recalledFlow struct {
+// cachedWorkflow is the row of a workflow id.
+type cachedWorkflow struct {
 	flow    *engine.Workflow
 	version int64
 }
@@ -48,7 +48,7 @@ type recalledFlow struct {
 type memory struct {
 	runs     *lru[string, *run] // as this process left them
 	sessions *lru[engine.SessionKey, *session]
-	flows    *lru[engine.WorkflowKey, recalledFlow]
+	flows    *lru[engine.WorkflowKey, cachedWorkflow]
 	guarded  *guarded // of the batch that is decided on them
 
 	// A batch that was not right is followed by some that are not tried, by more each time in a row: where two processes
@@ -61,8 +61,8 @@ type memory struct {
 
 func newMemory() *memory {
 	return &memory{
-		runs: newLRU[string, *run](mostRuns), flows: newLRU[engine.WorkflowKey, recalledFlow](mostKeys),
-		sessions: newLRU[engine.SessionKey, *session](mostSessions), stale: map[string]bool{},
+		runs: newLRU[string, *run](maxRuns), flows: newLRU[engine.WorkflowKey, cachedWorkflow](maxKeys),
+		sessions: newLRU[engine.SessionKey, *session](maxSessions), stale: map[string]bool{},
 		guarded: newGuarded(),
 	}
 }
@@ -119,7 +119,7 @@ func (m *memory) remember(b *batch) {
 			f.version = b.version
 		}
 		if f.Workflow != nil && f.version != 0 {
-			m.flows.put(k, recalledFlow{f.Workflow, f.version}, 1)
+			m.flows.put(k, cachedWorkflow{f.Workflow, f.version}, 1)
 		} else {
 			m.flows.drop(k)
 		}
@@ -166,7 +166,7 @@ func (b *batch) clearVersions() {
 // would cost too much.
 func (s *session) memorable() bool {
 	return s.Session != nil && !s.deleted && s.row != nil && s.version != 0 && s.counted && !s.MoreReady &&
-		len(s.StaleAttempts) == 0 && len(s.formerOwners) == 0 && s.Active+s.Ready <= mostRemembered
+		len(s.StaleAttempts) == 0 && len(s.formerOwners) == 0 && s.Active+s.Ready <= maxCachedTasks
 }
 
 // readyTasks returns the number of a run's tasks that are stored as ready.
@@ -190,7 +190,7 @@ func (s *Store) MarkStale(runs []store.RunChange) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range runs {
-		if len(m.stale) < mostRuns {
+		if len(m.stale) < maxRuns {
 			m.stale[runs[i].RunID] = true
 		}
 	}
@@ -206,8 +206,8 @@ func (m *memory) refresh() {
 	clear(m.stale)
 }
 
-// mostSkipped is the most batches that are not tried in a row.
-const mostSkipped = 64
+// maxSkipped is the most batches that are not tried in a row.
+const maxSkipped = 64
 
 // recordGuess records whether a batch that was decided on cached rows was correct. After the first miss, one batch runs
 // in the ordinary way, then two, four, and so on.
@@ -216,7 +216,7 @@ func (m *memory) recordGuess(right bool) {
 		m.wrong, m.skip = 0, 0
 		return
 	}
-	m.skip = min(1<<m.wrong, mostSkipped)
+	m.skip = min(1<<m.wrong, maxSkipped)
 	m.wrong = min(m.wrong+1, 6)
 }
 
@@ -242,7 +242,7 @@ func (s *Store) recall(items []*pending) *batch {
 		return nil
 	}
 	s.memory.refresh()
-	now, at, ok := s.clock.Least(mostLate)
+	now, at, ok := s.clock.Least(maxClockAge)
 	if !ok {
 		return nil
 	}
@@ -255,7 +255,7 @@ func (s *Store) recall(items []*pending) *batch {
 		}
 		// The reading of the clock is some moments old. A caller that has a later time from the store brings it up
 		// to that.
-		if more := p.transaction.NotBefore.Sub(b.now); more > 0 && more < mostLate {
+		if more := p.transaction.NotBefore.Sub(b.now); more > 0 && more < maxClockAge {
 			b.now, b.decidedAt = b.now.Add(more), b.decidedAt+more.Microseconds()
 		}
 		if !b.recallNeeds(&p.transaction.Needs) {

@@ -16,8 +16,8 @@ import (
 // A process holds one suspect at a time, and a process with a blamed task holds no other task. Both are counted when a
 // task is leased, under the lock of the worker's row: two apps that counted without the lock could both find none.
 
-// mostSuspects is the maximum number of suspects of each range that a claim reads.
-const mostSuspects = 256
+// maxSuspects is the maximum number of suspects of each range that a claim reads.
+const maxSuspects = 256
 
 // isolated are the processes that hold a blamed task and receive no other task, as far as this app knows.
 type isolated struct {
@@ -133,7 +133,7 @@ func (b *batch) suspects(
 	if len(routes) == 0 {
 		return nil, nil, nil
 	}
-	picks, err := b.picks(q, routes, mostSuspects)
+	picks, err := b.picks(q, routes, maxSuspects)
 	if err != nil || len(picks) == 0 {
 		delete(b.s.blamed, q)
 		return nil, nil, err
