@@ -20,17 +20,17 @@ type call struct {
 	cancelled <-chan struct{} // closed when it is cancelled; nil for never
 	deadline  time.Time       // zero for none
 
-	mu       sync.Mutex // held while a hook runs; guards what follows until done is closed
-	finished bool
-	output   []byte
-	usage    Usage
-	err      error
-	logs     []LogLine
-	logBytes int
-	dropped  int   // bytes of log over the limit
-	leftOut  int64 // and lines
-	beats    pace
-	shows    pace
+	mu           sync.Mutex // held while a hook runs; guards what follows until done is closed
+	finished     bool
+	output       []byte
+	usage        Usage
+	err          error
+	logs         []LogLine
+	logBytes     int
+	dropped      int   // bytes of log over the limit
+	linesDropped int64 // and lines
+	beats        pace
+	shows        pace
 }
 
 // expiring reports whether the call was cancelled or has reached its deadline. Its executor may then still return, or
@@ -94,7 +94,7 @@ func (c *call) log(level, source string, text []byte) bool {
 	}
 	if c.logBytes+len(text) > maxLogBytes {
 		c.dropped += len(text) + 1
-		c.leftOut++
+		c.linesDropped++
 		c.logBytes = maxLogBytes // nothing after a gap, or the log would read as if nothing were missing
 		return true
 	}
@@ -123,8 +123,8 @@ func (c *call) finish(output []byte, usage *frame.Usage, err error) bool {
 	return true
 }
 
-// over reports whether the call has ended.
-func (c *call) over() bool {
+// hasEnded reports whether the call has ended.
+func (c *call) hasEnded() bool {
 	select {
 	case <-c.done:
 		return true
@@ -135,5 +135,5 @@ func (c *call) over() bool {
 
 // result returns the result of the call; only after done is closed.
 func (c *call) result() Result {
-	return Result{Output: c.output, Usage: c.usage, Logs: c.logs, LogsTruncated: c.dropped, LinesLeftOut: c.leftOut}
+	return Result{Output: c.output, Usage: c.usage, Logs: c.logs, LogsTruncated: c.dropped, LinesLeftOut: c.linesDropped}
 }

@@ -24,15 +24,15 @@ type control struct {
 	raw    syscall.RawConn // of epoll; what is done in it keeps the socket open
 	closed sync.Once
 
-	readNow  func(uintptr) bool
-	in       []byte
-	got      int
-	readErr  error
-	writeNow func(uintptr)
-	out      [2][]byte
-	sent     int
-	writeErr error
-	patience time.Time // deadline of writes; zero for none
+	readNow       func(uintptr) bool
+	in            []byte
+	got           int
+	readErr       error
+	writeNow      func(uintptr)
+	out           [2][]byte
+	sent          int
+	writeErr      error
+	writeDeadline time.Time // deadline of writes; zero for none
 }
 
 // newControl takes ownership of the descriptor of a socket.
@@ -55,7 +55,7 @@ func newControl(fd int) (*control, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("wait for socket: %w", err), c.Close())
 	}
-	c.readNow, c.writeNow = c.tryRead, c.writeAll
+	c.readNow, c.writeNow = c.readAvailable, c.writeAll
 	return c, nil
 }
 
@@ -72,10 +72,10 @@ func (c *control) Read(b []byte) (int, error) {
 	return c.got, err
 }
 
-// tryRead returns false if no data is available yet.
-func (c *control) tryRead(uintptr) bool {
+// readAvailable returns false if no data is available yet.
+func (c *control) readAvailable(uintptr) bool {
 	for {
-		n, err := readAtOnce(c.fd, c.in)
+		n, err := readNonblocking(c.fd, c.in)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
@@ -108,9 +108,9 @@ func (c *control) writeAll(uintptr) {
 		var err error
 		switch {
 		case len(c.out[0]) == 0:
-			n, err = writeAtOnce(c.fd, c.out[1])
+			n, err = writeNonblocking(c.fd, c.out[1])
 		case len(c.out[1]) == 0:
-			n, err = writeAtOnce(c.fd, c.out[0])
+			n, err = writeNonblocking(c.fd, c.out[0])
 		default:
 			n, err = unix.Writev(c.fd, c.out[:])
 		}
@@ -132,8 +132,8 @@ func (c *control) writeAll(uintptr) {
 // awaitRoom waits until something can be written, or never again.
 func (c *control) awaitRoom() error {
 	wait := -1
-	if !c.patience.IsZero() {
-		if wait = int(time.Until(c.patience).Milliseconds()); wait <= 0 {
+	if !c.writeDeadline.IsZero() {
+		if wait = int(time.Until(c.writeDeadline).Milliseconds()); wait <= 0 {
 			return os.ErrDeadlineExceeded
 		}
 	}
@@ -145,7 +145,7 @@ func (c *control) SetReadDeadline(t time.Time) error { return c.epoll.SetReadDea
 
 // SetWriteDeadline applies to later writes.
 func (c *control) SetWriteDeadline(t time.Time) error {
-	c.patience = t
+	c.writeDeadline = t
 	return nil
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
-// errGone reports that an executor ended before a call could begin in it.
-var errGone = errors.New("the executor has exited")
+// errExited reports that an executor ended before a call could begin in it.
+var errExited = errors.New("the executor has exited")
 
 // executor is one process that runs handlers, from its start to its end.
 type executor struct {
@@ -50,7 +50,7 @@ type executor struct {
 	frames         *frame.Reader // used by the goroutine that has the turn
 	reads          readDeadlines
 	interrupt      func()        // that of reads
-	yours          chan struct{} // tells run that it has the turn
+	readTurn       chan struct{} // tells run that it has the turn
 
 	loading  sync.Mutex     // one piece of code at a time, and before the call that needs it
 	sends    sync.WaitGroup // frames that are sent aside; added to under mu while not ended
@@ -58,26 +58,26 @@ type executor struct {
 	refused  atomic.Bool    // a call has received the list of all rules
 	tainted  atomic.Bool    // what happened here forbids using it for another tenant
 
-	mu       sync.Mutex // guards what follows
-	calls    map[string]*call
-	loaded   map[string]bool // content hashes the executor was sent
-	seq      uint64          // of the last call
-	served   int
-	strays   int
-	pongs    []chan struct{} // closed when the executor answers a ping
-	sentBusy bool
-	hasRoom  bool
-	lent     *call // which has the room; nil for none
-	idle     *time.Timer
-	turn     turn
-	leaving  bool    // what it says until its end is not to wait for a call
-	unread   error   // why there is nothing more to read; nil as long as there may be
-	servedAt int     // of served, when run got its turn
-	doom     *ending // why we are ending it; nil as long as we are not
-	asked    *ending // why it was sent SIGTERM; counts if it ends by that
-	ended    bool
-	shutOnce sync.Once
-	forced   *time.Timer // ends what the supervisor does not, after a kill
+	mu            sync.Mutex // guards what follows
+	calls         map[string]*call
+	loaded        map[string]bool // content hashes the executor was sent
+	seq           uint64          // of the last call
+	served        int
+	unknownFrames int
+	pongs         []chan struct{} // closed when the executor answers a ping
+	sentBusy      bool
+	hasRoom       bool
+	lent          *call // which has the room; nil for none
+	idle          *time.Timer
+	turn          turn
+	leaving       bool    // what it says until its end is not to wait for a call
+	unread        error   // why there is nothing more to read; nil as long as there may be
+	servedAt      int     // of served, when run got its turn
+	doom          *ending // why we are ending it; nil as long as we are not
+	asked         *ending // why it was sent SIGTERM; counts if it ends by that
+	ended         bool
+	shutOnce      sync.Once
+	forced        *time.Timer // ends what the supervisor does not, after a kill
 }
 
 // launch starts an executor and waits until it accepts calls.
@@ -89,7 +89,7 @@ func launch(
 		id: id, scratch: scratch, user: u, group: g, lang: l, born: time.Now(), patience: o.patience,
 		onGrown: onGrown, onEnd: onEnd,
 		ready: make(chan frame.Header, 1),
-		shut:  make(chan struct{}), done: make(chan struct{}), counts: make(chan int, 1), yours: make(chan struct{}, 1),
+		shut:  make(chan struct{}), done: make(chan struct{}), counts: make(chan int, 1), readTurn: make(chan struct{}, 1),
 		calls: map[string]*call{}, loaded: map[string]bool{}, packs: l.installed(),
 	}
 	level := LevelProcess
@@ -110,7 +110,7 @@ func launch(
 	}
 	if l.proxy != nil {
 		ex.pass = l.proxy.Admit(id)
-		env = append(env, wayOut(l.proxy, ex.pass)...)
+		env = append(env, proxyEnvironment(l.proxy, ex.pass)...)
 	}
 	threads := l.limits.Threads
 	if _, by, _ := g.Holds(); by != "" {
@@ -125,10 +125,10 @@ func launch(
 		Lockdown: ex.rules, User: u.number(), Group: g, Room: l.name != RuntimeNative,
 	})
 	if err != nil {
-		ex.leave()
+		ex.closeNetwork()
 		g.Remove()
 		supervisor.Wipe(scratch)
-		u.give()
+		u.release()
 		return nil, err
 	}
 	ex.stdout = &output{file: ex.proc.stdout, line: func(text []byte) { ex.printed("info", "stdout", text) }}
@@ -149,7 +149,7 @@ func launch(
 	select {
 	case ready := <-ex.ready:
 		ex.mu.Lock()
-		ex.hasRoom = ex.takesRoom(ready)
+		ex.hasRoom = ex.supportsShared(ready)
 		ex.mu.Unlock()
 		return ex, nil
 	case <-boot.C:
@@ -185,17 +185,17 @@ func (ex *executor) run() {
 		patience.Stop()
 	case <-patience.C:
 		ex.force()
-		end = supervisor.NoLastWord
+		end = supervisor.EndUnreported
 	}
-	if end == supervisor.NoLastWord { // descendants that left its session were reparented
+	if end == supervisor.EndUnreported { // descendants that left its session were reparented
 		ex.group.Kill()
 		if k := ex.group.OutOfMemory(); k.Processes > 0 {
 			memory, _, _ := ex.group.Holds()
 			ex.doomed(outOfMemory(supervisor.Fact{Bytes: k.Peak, By: memory, Around: !k.Own}, ex.lang.limits.Memory))
 		}
-		supervisor.EndLeft(ex.scratch, ex.user.number())
+		supervisor.KillOrphans(ex.scratch, ex.user.number())
 	}
-	ex.leave()
+	ex.closeNetwork()
 	for _, f := range []*output{ex.stdout, ex.stderr} {
 		_ = f.file.SetReadDeadline(time.Now().Add(endTime)) // who still holds the pipe is not ours any more
 	}
@@ -204,7 +204,7 @@ func (ex *executor) run() {
 	ex.proc.release()
 	ex.group.Remove()
 	supervisor.Wipe(ex.scratch) // the supervisor did, if it lived
-	ex.user.give()
+	ex.user.release()
 
 	ex.mu.Lock()
 	if ex.doom == nil && ex.asked != nil && end.Signal == int(syscall.SIGTERM) {
@@ -227,14 +227,14 @@ func (ex *executor) run() {
 	for c, err := range ex.judge(doom, calls) {
 		c.finish(nil, nil, err)
 	}
-	if end == supervisor.NoLastWord {
-		supervisor.ReapLeft()
+	if end == supervisor.EndUnreported {
+		supervisor.ReapOrphans()
 	}
 	close(ex.done)
 }
 
-// leave revokes the executor's network access and closes its open connections.
-func (ex *executor) leave() {
+// closeNetwork revokes the executor's network access and closes its open connections.
+func (ex *executor) closeNetwork() {
 	if ex.pass != nil {
 		ex.pass.Revoke()
 	}
@@ -263,7 +263,7 @@ func (ex *executor) follow(last chan<- supervisor.Fact) {
 		late = false
 		ex.expectFacts()
 		if err != nil {
-			last <- supervisor.NoLastWord
+			last <- supervisor.EndUnreported
 			return
 		}
 		switch f.T {
@@ -293,42 +293,42 @@ func (ex *executor) follow(last chan<- supervisor.Fact) {
 
 // handleFrame handles one frame of the executor. All of it is hostile input: an error ends the executor.
 func (ex *executor) handleFrame(f *frame.Frame) error {
-	var known bool
+	var accepted bool
 	switch f.T {
 	case frame.Ready:
 		select {
 		case ex.ready <- f.Header:
-			known = f.Proto == frame.Proto
+			accepted = f.Proto == frame.Proto
 		default:
 		}
 	case frame.Result, frame.Error:
 		var err error
-		if f.Body, err = ex.fromRoom(f); err != nil {
+		if f.Body, err = ex.readShared(f); err != nil {
 			return err
 		}
-		known = ex.endCall(f)
+		accepted = ex.endCall(f)
 	case frame.Heartbeat:
 		c := ex.call(f.ID)
-		known = c != nil && c.heartbeat()
+		accepted = c != nil && c.heartbeat()
 	case frame.Progress:
 		c := ex.call(f.ID)
-		known = c != nil && c.progress(f.Body)
+		accepted = c != nil && c.progress(f.Body)
 	case frame.Log:
 		c := ex.call(f.ID)
-		known = c != nil && c.log(logLevel(f.Level), "log", f.Body[:min(len(f.Body), 4*maxLogLine)])
+		accepted = c != nil && c.log(logLevel(f.Level), "log", f.Body[:min(len(f.Body), 4*maxLogLine)])
 	case frame.Closed:
-		ex.shutOnce.Do(func() { close(ex.shut); known = true })
+		ex.shutOnce.Do(func() { close(ex.shut); accepted = true })
 	case frame.Pong:
 		ex.pong()
-		known = true
+		accepted = true
 	}
-	if known {
+	if accepted {
 		return nil
 	}
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
-	if ex.strays++; ex.strays >= maxStrays {
-		return fmt.Errorf("%d frames that belong to no call: %w", ex.strays, frame.ErrMalformed)
+	if ex.unknownFrames++; ex.unknownFrames >= maxUnknownFrames {
+		return fmt.Errorf("%d frames that belong to no call: %w", ex.unknownFrames, frame.ErrMalformed)
 	}
 	return nil
 }
@@ -498,8 +498,8 @@ func (ex *executor) terminate(why ending) {
 	ex.proc.order(supervisor.OrderTerm)
 }
 
-// aside runs fn, which may have to wait for the executor to read, on its own goroutine.
-func (ex *executor) aside(fn func()) {
+// sendAsync runs fn, which may have to wait for the executor to read, on its own goroutine.
+func (ex *executor) sendAsync(fn func()) {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
 	if !ex.ended {
@@ -542,19 +542,19 @@ func (ex *executor) close(ctx context.Context, why ending) {
 	}
 	ex.doomed(why)
 	_ = ex.send(frame.Frame{Header: frame.Header{T: frame.Shutdown}})
-	leave := time.NewTimer(100 * time.Millisecond)
-	defer leave.Stop()
+	grace := time.NewTimer(100 * time.Millisecond)
+	defer grace.Stop()
 	select {
 	case <-ex.done:
 		return
-	case <-leave.C:
+	case <-grace.C:
 	}
 	ex.kill(why)
 	<-ex.done
 }
 
-// alone reports whether the executor has no descendants.
-func (ex *executor) alone() bool {
+// hasNoDescendants reports whether the executor has no descendants.
+func (ex *executor) hasNoDescendants() bool {
 	select {
 	case <-ex.counts: // of a question given up on
 	default:

@@ -34,10 +34,10 @@ type graph struct {
 	absent []string             // paths at which an import would be found, and is not
 	// packages that the handler's folder requires for handlers of its runtime
 	packages manifest
-	seen     []seen // stamps, ready to be compared; nil until first asked for
+	checked  []stampedPath // stamps, ready to be compared; nil until first asked for
 	// folders in which a file of absent could appear, if known: most imports of a handler are modules of its runtime,
 	// and a call should not search for each of them
-	folders []seen
+	folders []stampedPath
 }
 
 // fileStamp detects changes of a file.
@@ -56,16 +56,16 @@ func stampAt(path string) (fileStamp, bool) {
 	return stampOf(info), true
 }
 
-// seen is the state of a file or folder when it was last checked.
-type seen struct {
+// stampedPath is the state of a file or folder when it was last checked.
+type stampedPath struct {
 	place place
 	stamp fileStamp
 }
 
-// stands reports whether all are unchanged.
-func stands(all []seen) bool {
+// unchanged reports whether all are unchanged.
+func unchanged(all []stampedPath) bool {
 	for i := range all {
-		if now, there := all[i].place.look(); !there || now != all[i].stamp {
+		if now, there := all[i].place.stat(); !there || now != all[i].stamp {
 			return false
 		}
 	}
@@ -81,16 +81,16 @@ func trace(root, path, runtime string) (*graph, error) {
 	if g.packages, err = readManifest(root, runtime); err != nil {
 		return nil, err
 	}
-	g.single = asksForFresh.Match(g.code)
+	g.single = exportsFresh.Match(g.code)
 	maps.Copy(g.stamps, g.packages.stamps)
 	g.absent = append(g.absent, g.packages.absent...)
 	return g, nil
 }
 
-// asksForFresh matches an export that requests a new executor for each call: `export const fresh = true`, also in the
+// exportsFresh matches an export that requests a new executor for each call: `export const fresh = true`, also in the
 // form that compilers write, or `fresh = True`. The file is read and not run, because the executor is chosen before
 // code of the handler runs.
-var asksForFresh = regexp.MustCompile(
+var exportsFresh = regexp.MustCompile(
 	`(?m)^(?:export\s+)?(?:const|let|var)\s+fresh\s*=\s*true\b|^(?:module\.)?exports\.fresh\s*=\s*true\b|` +
 		`^fresh\s*(?::\s*bool\s*)?=\s*True\b`,
 )
@@ -134,18 +134,18 @@ func traceFiles(root, path, runtime string) (*graph, error) {
 // for each file and for each folder in which another match could appear. The caller must have exclusive access to the
 // graph.
 func (g *graph) fresh() bool {
-	if g.seen == nil {
+	if g.checked == nil {
 		for path, stamp := range g.stamps {
-			g.seen = append(g.seen, seen{placeAt(path), stamp})
+			g.checked = append(g.checked, stampedPath{placeAt(path), stamp})
 		}
 	}
-	if !stands(g.seen) {
+	if !unchanged(g.checked) {
 		return false
 	}
-	if g.folders != nil && stands(g.folders) { // nothing came into them, or left
+	if g.folders != nil && unchanged(g.folders) { // nothing came into them, or left
 		return true
 	}
-	g.noteFolders()
+	g.recordFolders()
 	return !slices.ContainsFunc(g.absent, isFile)
 }
 
@@ -153,10 +153,10 @@ func (g *graph) fresh() bool {
 // because file systems have coarse clocks.
 const settling = 50 * time.Millisecond
 
-// noteFolders records the folders in which absent files could appear, before it searches for them; none if a folder was
-// changed just now.
-func (g *graph) noteFolders() {
-	g.folders = []seen{}
+// recordFolders records the folders in which absent files could appear, before it searches for them; none if a folder
+// was changed just now.
+func (g *graph) recordFolders() {
+	g.folders = []stampedPath{}
 	noted := map[string]bool{}
 	for _, path := range g.absent {
 		for dir := filepath.Dir(path); !noted[dir]; dir = filepath.Dir(dir) {
@@ -167,7 +167,7 @@ func (g *graph) noteFolders() {
 					return
 				}
 				noted[dir] = true
-				g.folders = append(g.folders, seen{placeAt(dir), stampOf(info)})
+				g.folders = append(g.folders, stampedPath{placeAt(dir), stampOf(info)})
 			}
 			if err == nil || dir == filepath.Dir(dir) {
 				break

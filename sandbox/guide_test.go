@@ -26,7 +26,7 @@ func TestTheGuideSaysTheLimitsOfExecutors(t *testing.T) {
 	docnumbers.In(t, page, "| after a cancellation | notified at once, SIGTERM after {}, SIGKILL after {} |", o.CancelTerm, o.CancelKill)
 	docnumbers.In(t, page, "| at its deadline | notified, killed {} later |", o.DeadlineGrace)
 	docnumbers.In(t, page, "an executor is used for up to {} calls or {}, one after another", reuseCalls, reuseAge)
-	docnumbers.In(t, page, "The next installation removes packages that no worker has used for {}.", packagesKept)
+	docnumbers.In(t, page, "The next installation removes packages that no worker has used for {}.", packagesRetention)
 	fewest := max(4, runtime.NumCPU())
 	if least, most := capacity(0, 1<<30), capacity(1<<50, 1); least != min(64, fewest) || most != 64 {
 		t.Errorf("a worker has %d to %d executors", least, most)

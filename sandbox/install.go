@@ -93,11 +93,11 @@ func (k *packages) present(ctx context.Context, l *language, m manifest) bool {
 // execute runs npm or pip and returns its output, which it logs during installations.
 func (k *packages) execute(ctx context.Context, l *language, m manifest, with installer) (output string, err error) {
 	p := k.pool
-	u, err := p.users.takeUser()
+	u, err := p.users.acquireUser()
 	if err != nil {
 		return "", err
 	}
-	defer u.give()
+	defer u.release()
 	scratch := filepath.Join(p.dir, "packages-"+rand.Text()[:10])
 	defer supervisor.Wipe(scratch)
 	if err := errors.Join(os.Mkdir(scratch, 0o700), u.own(scratch)); err != nil {
@@ -136,7 +136,7 @@ func (k *packages) execute(ctx context.Context, l *language, m manifest, with in
 			r.Write = append(r.Write, with.write)
 		}
 		if with.network {
-			out, done, err := p.installWay(r, slices.Concat(from.registries, with.registries))
+			out, done, err := p.installerNetwork(r, slices.Concat(from.registries, with.registries))
 			if err != nil {
 				return "", err
 			}
@@ -176,10 +176,10 @@ func (m *manifest) copyTo(dir string, u *user) error {
 	return nil
 }
 
-// installWay connects an installer to its registries. It uses either a proxy like that of executors, which also admits
-// the configured registries of the machine, or the proxy that is configured for the worker. It returns the environment
-// variables for the installer.
-func (p *Pool) installWay(r *lockdown.Rules, registries []string) (env []string, done func(), err error) {
+// installerNetwork connects an installer to its registries. It uses either a proxy like that of executors, which also
+// admits the configured registries of the machine, or the proxy that is configured for the worker. It returns the
+// environment variables for the installer.
+func (p *Pool) installerNetwork(r *lockdown.Rules, registries []string) (env []string, done func(), err error) {
 	done = func() {}
 	r.Inet, r.Ports = true, nil
 	held := lockdown.Kernel{Landlock: r.Landlock, Filter: r.Filter}.HoldsPorts()
@@ -207,7 +207,7 @@ func (p *Pool) installWay(r *lockdown.Rules, registries []string) (env []string,
 	if held {
 		r.Ports = []uint16{uint16(proxy.Port())} //nolint:gosec // a port
 	}
-	return wayOut(proxy, pass), func() { pass.Revoke(); proxy.Close() }, nil
+	return proxyEnvironment(proxy, pass), func() { pass.Revoke(); proxy.Close() }, nil
 }
 
 // installed runs an installer and returns the end of its output. Its error contains the installer's last error lines.
@@ -236,7 +236,7 @@ func (p *Pool) installed(
 		switch {
 		case ferr != nil:
 			end = supervisor.Fact{T: supervisor.FactEnd, Exit: -1, Error: "what watches over the installation is gone"}
-			supervisor.EndLeft(config.Dir, config.User)
+			supervisor.KillOrphans(config.Dir, config.User)
 		case f.T == supervisor.FactOOM:
 			err = fmt.Errorf("more than %d MiB were needed", config.Memory>>20)
 		case f.T == supervisor.FactQuota, f.T == supervisor.FactStarted && f.Error != "":
@@ -259,11 +259,11 @@ func (p *Pool) installed(
 	case strings.Contains(stderr.last(), "No module named pip"):
 		return "", fmt.Errorf("pip of %s %w", config.Path, errNoInstaller)
 	}
-	return "", errors.New(lastWords(cmp.Or(stderr.last(), stdout.last(), explain(end, "").message)))
+	return "", errors.New(errorLines(cmp.Or(stderr.last(), stdout.last(), explain(end, "").message)))
 }
 
-// lastWords returns the lines in which an installer reports errors.
-func lastWords(text string) string {
+// errorLines returns the lines in which an installer reports errors.
+func errorLines(text string) string {
 	var all []string
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)

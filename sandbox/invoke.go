@@ -26,16 +26,16 @@ func (p *Pool) Invoke(ctx context.Context, inv Invocation, hooks Hooks) (Result,
 	if err := p.enter(); err != nil {
 		return Result{}, err
 	}
-	defer p.leave()
+	defer p.exit()
 	if err := p.packages.ready(l, b); err != nil {
 		return Result{}, err
 	}
 	for try := 1; ; try++ {
-		res, err := p.once(ctx, inv, l, b, hooks)
-		if try < 3 && (errors.Is(err, errGone) || needsCode(err)) {
+		res, err := p.runOnce(ctx, inv, l, b, hooks)
+		if try < 3 && (errors.Is(err, errExited) || needsCode(err)) {
 			continue // the executor ended just before the call, which never began
 		}
-		if errors.Is(err, errGone) {
+		if errors.Is(err, errExited) {
 			err = &Error{Type: Unavailable, Message: err.Error(), Retryable: true}
 		}
 		if err == nil && inv.Export == "" && l.name != RuntimeNative {
@@ -62,8 +62,8 @@ func mayBegin(ctx context.Context, inv Invocation) error {
 	return nil
 }
 
-// once finds an executor for the call and runs it there.
-func (p *Pool) once(
+// runOnce finds an executor for the call and runs it there.
+func (p *Pool) runOnce(
 	ctx context.Context, inv Invocation, l *language, b *bundle, hooks Hooks,
 ) (Result, error) {
 	var ex *executor
@@ -124,7 +124,7 @@ func (p *Pool) enter() error {
 	return nil
 }
 
-func (p *Pool) leave() {
+func (p *Pool) exit() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.inflight--
@@ -138,6 +138,6 @@ func (p *Pool) Ready() error {
 	if err := p.enter(); err != nil {
 		return err
 	}
-	p.leave()
+	p.exit()
 	return nil
 }

@@ -20,22 +20,22 @@ import (
 
 // Resources that a probe exceeds, to find the mechanism that limits them.
 const (
-	takeProcesses = "processes"
-	takeMemory    = "memory"
-	takeDisk      = "disk"
-	takeCPU       = "cpu"
+	resourceProcesses = "processes"
+	resourceMemory    = "memory"
+	resourceDisk      = "disk"
+	resourceCPU       = "cpu"
 )
 
 // The limits of such a prober.
 const (
-	triedMemory    = 64 << 20
+	probeMemory    = 64 << 20
 	countedMemory  = 16 << 20 // of that a prober takes where a group has to count it
-	triedProcesses = 4
-	triedDisk      = 1 << 20
-	triedCPU       = 0.01 // so little that it is used up also on a machine that has much else to do
+	probeProcesses = 4
+	probeDisk      = 1 << 20
+	probeCPU       = 0.01 // so little that it is used up also on a machine that has much else to do
 )
 
-const heldByNone = "none"
+const enforcedByNone = "none"
 
 // held lists the mechanisms that enforce the limits of executors.
 type held struct{ memory, processes, cpu, disk string }
@@ -59,44 +59,44 @@ func (l Limits) group() cgroup.Limits {
 // measure runs probes that exceed each limit to find out which mechanism enforces it. It removes control groups that do
 // not limit any process.
 func (p *Pool) measure() error {
-	tests.Lock()
-	defer tests.Unlock()
-	k := trial{users: p.users != nil, groups: p.groups != nil}
-	h, done := tests.limits[k]
+	probeCache.Lock()
+	defer probeCache.Unlock()
+	k := probeConfig{users: p.users != nil, groups: p.groups != nil}
+	h, done := probeCache.limits[k]
 	if !done {
 		var err error
-		if h, err = p.limited(); err != nil && p.groups != nil {
+		if h, err = p.probeLimits(); err != nil && p.groups != nil {
 			p.groups.Close()
 			p.groups, p.report.Cgroup = nil, err.Error()
-			h, err = p.limited()
+			h, err = p.probeLimits()
 		}
 		if err != nil {
 			return fmt.Errorf("test of limits: %w", err)
 		}
 		if k.groups == (p.groups != nil) {
-			tests.limits[k] = h
+			probeCache.limits[k] = h
 		}
 	}
 	p.report.Memory, p.report.Processes, p.report.CPU, p.report.Disk = h.memory, h.processes, h.cpu, h.disk
 	return nil
 }
 
-// limited runs the probes. With control groups one probe tests several limits, since it survives reaching them. For
+// probeLimits runs the probes. With control groups one probe tests several limits, since it survives reaching them. For
 // memory and processes it suffices that the group counts its members: an out-of-memory kill at each start would trigger
 // alerts.
-func (p *Pool) limited() (h held, err error) {
-	h = held{heldByNone, heldByNone, heldByNone, heldByNone}
+func (p *Pool) probeLimits() (h held, err error) {
+	h = held{enforcedByNone, enforcedByNone, enforcedByNone, enforcedByNone}
 	var all errgroup.Group
-	try := func(fn func(*taker) error, takes ...string) {
+	run := func(fn func(*limitProbe) error, resources ...string) {
 		all.Go(func() error {
-			t := &taker{pool: p, found: &h}
-			err := t.start(takes)
+			t := &limitProbe{pool: p, found: &h}
+			err := t.start(resources)
 			if err == nil {
 				err = fn(t)
 			}
 			t.endProber()
 			if err != nil {
-				return fmt.Errorf("%s: %w", takes[0], err)
+				return fmt.Errorf("%s: %w", resources[0], err)
 			}
 			return nil
 		})
@@ -104,40 +104,40 @@ func (p *Pool) limited() (h held, err error) {
 	memory, processes, cpu := p.groups.Holds()
 	var grouped []string
 	for _, r := range []struct{ take, by string }{
-		{takeMemory, memory}, {takeProcesses, processes}, {takeCPU, cpu},
+		{resourceMemory, memory}, {resourceProcesses, processes}, {resourceCPU, cpu},
 	} {
 		switch {
 		case r.by != "":
 			grouped = append(grouped, r.take)
-		case r.take != takeCPU && watches(r.take):
-			try(func(t *taker) error {
+		case r.take != resourceCPU && watches(r.take):
+			run(func(t *limitProbe) error {
 				t.proc.order(supervisor.OrderBusy)
 				return t.until(r.take, nil)
 			}, r.take)
 		}
 	}
-	try(func(t *taker) error {
+	run(func(t *limitProbe) error {
 		for _, take := range grouped {
-			if take == takeCPU {
-				if err := t.group.Share(triedCPU); err != nil {
+			if take == resourceCPU {
+				if err := t.group.SetProcessors(probeCPU); err != nil {
 					return err
 				}
 			}
-			if err := t.until(take, t.reached); err != nil {
+			if err := t.until(take, t.limitedBy); err != nil {
 				return err
 			}
 		}
-		if err := t.group.Share(0); err != nil { // else its end takes as long
+		if err := t.group.SetProcessors(0); err != nil { // else its end takes as long
 			return err
 		}
 		t.proc.order(supervisor.OrderBusy)
-		return t.until(takeDisk, nil)
-	}, append(grouped, takeDisk)...)
+		return t.until(resourceDisk, nil)
+	}, append(grouped, resourceDisk)...)
 	return h, all.Wait()
 }
 
-// taker is a probe that exceeds limits, and its results.
-type taker struct {
+// limitProbe is a probe that exceeds limits, and its results.
+type limitProbe struct {
 	pool    *Pool
 	found   *held
 	proc    *process
@@ -147,10 +147,10 @@ type taker struct {
 	facts   chan supervisor.Fact
 }
 
-func (t *taker) start(takes []string) (err error) {
-	name := "limits-" + takes[0]
+func (t *limitProbe) start(resources []string) (err error) {
+	name := "limits-" + resources[0]
 	t.scratch = filepath.Join(t.pool.dir, name)
-	if t.user, err = t.pool.users.takeUser(); err != nil {
+	if t.user, err = t.pool.users.acquireUser(); err != nil {
 		return err
 	}
 	if err := errors.Join(os.Mkdir(t.scratch, 0o700), t.user.own(t.scratch)); err != nil {
@@ -165,14 +165,14 @@ func (t *taker) start(takes []string) (err error) {
 		Env: (&language{}).environment(Options{}, t.scratch),
 	}
 	l := cgroup.Limits{}
-	for _, take := range takes {
+	for _, take := range resources {
 		switch take {
-		case takeMemory:
-			c.Memory, l.Memory = triedMemory, triedMemory
-		case takeProcesses:
-			c.Processes, l.Threads = triedProcesses, 1000
-		case takeDisk:
-			c.ScratchBytes = triedDisk
+		case resourceMemory:
+			c.Memory, l.Memory = probeMemory, probeMemory
+		case resourceProcesses:
+			c.Processes, l.Threads = probeProcesses, 1000
+		case resourceDisk:
+			c.ScratchBytes = probeDisk
 		}
 	}
 	if t.group, err = t.pool.groups.Make(filepath.Base(t.pool.dir)+"-"+name, l); err != nil {
@@ -189,7 +189,7 @@ func (t *taker) start(takes []string) (err error) {
 	if t.proc, err = startProcess(c); err != nil {
 		return err
 	}
-	encoded, err := json.Marshal(aim{Take: takes})
+	encoded, err := json.Marshal(aim{Resources: resources})
 	if err == nil {
 		_ = t.proc.control.SetDeadline(time.Now().Add(probeTime))
 		_, err = t.proc.control.Write(append(encoded, '\n'))
@@ -219,16 +219,16 @@ func (t *taker) start(takes []string) (err error) {
 	return err
 }
 
-// reached returns the kind of group that limits the probe's use of a resource; empty as long as no limit was reached.
-func (t *taker) reached(take string) string {
+// limitedBy returns the kind of group that limits the probe's use of a resource; empty as long as no limit was reached.
+func (t *limitProbe) limitedBy(resource string) string {
 	memory, processes, cpu := t.group.Holds()
-	if n, ok := t.group.Use(); take == takeMemory && ok && n >= countedMemory {
+	if n, ok := t.group.Use(); resource == resourceMemory && ok && n >= countedMemory {
 		return memory
 	}
 	switch {
-	case take == takeProcesses && t.group.Count() > 0:
+	case resource == resourceProcesses && t.group.Count() > 0:
 		return processes
-	case take == takeCPU && t.group.Throttled() > 0:
+	case resource == resourceCPU && t.group.Throttled() > 0:
 		return cpu
 	}
 	return ""
@@ -236,23 +236,23 @@ func (t *taker) reached(take string) string {
 
 // until waits until a limit stops the probe. Either the supervisor reports this, or the result of ask does. After
 // probeTime without a report, no mechanism enforces the limit.
-func (t *taker) until(take string, ask func(take string) string) error {
+func (t *limitProbe) until(resource string, limitedBy func(resource string) string) error {
 	field := map[string]*string{
-		takeMemory: &t.found.memory, takeProcesses: &t.found.processes, takeCPU: &t.found.cpu, takeDisk: &t.found.disk,
-	}[take]
-	late := time.NewTimer(probeTime)
-	defer late.Stop()
-	look := time.NewTicker(2 * time.Millisecond)
-	defer look.Stop()
+		resourceMemory: &t.found.memory, resourceProcesses: &t.found.processes, resourceCPU: &t.found.cpu, resourceDisk: &t.found.disk,
+	}[resource]
+	timeout := time.NewTimer(probeTime)
+	defer timeout.Stop()
+	ticker := time.NewTicker(2 * time.Millisecond)
+	defer ticker.Stop()
 	for {
 		select {
-		case <-late.C:
+		case <-timeout.C:
 			return nil
-		case <-look.C:
-			if ask == nil {
+		case <-ticker.C:
+			if limitedBy == nil {
 				continue
 			}
-			if by := ask(take); by != "" {
+			if by := limitedBy(resource); by != "" {
 				*field = by
 				return nil
 			}
@@ -260,7 +260,7 @@ func (t *taker) until(take string, ask func(take string) string) error {
 			switch {
 			case !more || f.T == supervisor.FactEnd && f.Error != "":
 				return errors.New("it ended before a limit was reached: " + f.Error)
-			case f.T == supervisor.FactOOM && take == takeMemory, f.T == supervisor.FactQuota && take != takeMemory:
+			case f.T == supervisor.FactOOM && resource == resourceMemory, f.T == supervisor.FactQuota && resource != resourceMemory:
 				*field = supervisor.Watchdog
 				return nil
 			}
@@ -269,7 +269,7 @@ func (t *taker) until(take string, ask func(take string) string) error {
 }
 
 // endProber ends the probe and removes its files.
-func (t *taker) endProber() {
+func (t *limitProbe) endProber() {
 	if t.proc != nil {
 		t.proc.order(supervisor.OrderKill)
 		_ = t.proc.line.SetReadDeadline(time.Now().Add(probeTime))
@@ -283,12 +283,12 @@ func (t *taker) endProber() {
 	}
 	t.group.Remove()
 	supervisor.Wipe(t.scratch)
-	t.user.give()
+	t.user.release()
 }
 
-// takeAll is the main function of a probe that exceeds limits. It uses less of resources that a group only has to
+// exceedLimits is the main function of a probe that exceeds limits. It uses less of resources that a group only has to
 // count.
-func takeAll(takes []string, control *os.File) {
+func exceedLimits(resources []string, control *os.File) {
 	dir, _ := os.Getwd()
 	var all [][]byte
 	memory := func(bytes int) {
@@ -296,17 +296,17 @@ func takeAll(takes []string, control *os.File) {
 			all = append(all, slices.Repeat([]byte{1}, 1<<20))
 		}
 	}
-	alone := len(takes) == 1
-	if slices.Contains(takes, takeMemory) && !alone {
+	single := len(resources) == 1
+	if slices.Contains(resources, resourceMemory) && !single {
 		memory(countedMemory)
 	}
-	if slices.Contains(takes, takeDisk) {
-		_ = os.WriteFile(filepath.Join(dir, "large"), make([]byte, 4*triedDisk), 0o600)
+	if slices.Contains(resources, resourceDisk) {
+		_ = os.WriteFile(filepath.Join(dir, "large"), make([]byte, 4*probeDisk), 0o600)
 	}
 	_, _ = control.Write([]byte("\n"))
-	if slices.Contains(takes, takeProcesses) && alone {
+	if slices.Contains(resources, resourceProcesses) && single {
 		program, _ := self()
-		for range 2 * triedProcesses {
+		for range 2 * probeProcesses {
 			c := exec.Command(program) //nolint:noctx // it is killed
 			c.Args = []string{proberName, "idle"}
 			if c.Start() != nil {
@@ -314,10 +314,10 @@ func takeAll(takes []string, control *os.File) {
 			}
 		}
 	}
-	if slices.Contains(takes, takeMemory) && alone {
-		memory(4 * triedMemory)
+	if slices.Contains(resources, resourceMemory) && single {
+		memory(4 * probeMemory)
 	}
-	for slices.Contains(takes, takeCPU) { // that is what it is for
+	for slices.Contains(resources, resourceCPU) { // that is what it is for
 	}
 	time.Sleep(probeTime)
 	runtime.KeepAlive(all)

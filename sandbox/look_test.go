@@ -19,7 +19,7 @@ func TestAScriptThatIsAskedForItsInterpreterSeesNoToken(t *testing.T) {
 	t.Setenv("SOJOURN_TOKEN", "sjn_secret")
 	t.Setenv("SOJOURN_DATABASE_URL", "postgres://u:sjn_secret@h/d")
 	t.Setenv("PYENV_VERSION", "3.11")
-	if found, err := look(script, "node"); found != "/somewhere/node" || err != nil {
+	if found, err := findProgram(script, "node"); found != "/somewhere/node" || err != nil {
 		t.Fatalf("got %q, %v", found, err)
 	}
 	seen, err := os.ReadFile(filepath.Join(dir, "seen"))

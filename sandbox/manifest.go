@@ -112,7 +112,7 @@ func (m *manifest) readNode() (needed bool, err error) {
 		}
 		m.locked = m.locked || raw != nil && name != ".npmrc"
 	}
-	m.own = m.standsAbove(named.Dependencies)
+	m.own = m.installedByUser(named.Dependencies)
 	for _, version := range named.Dependencies {
 		if path, ok := strings.CutPrefix(fmt.Sprint(version), "file:"); ok && !m.own {
 			if err := m.addLocal(path); err != nil {
@@ -124,9 +124,9 @@ func (m *manifest) readNode() (needed bool, err error) {
 	return true, nil
 }
 
-// standsAbove reports whether a user ran npm in the folder of the handlers, or in parent folders that have all the
+// installedByUser reports whether a user ran npm in the folder of the handlers, or in parent folders that have all the
 // packages they need.
-func (m *manifest) standsAbove(names map[string]any) bool {
+func (m *manifest) installedByUser(names map[string]any) bool {
 	if isFolder(filepath.Join(m.root, "node_modules")) {
 		return true
 	}

@@ -59,13 +59,13 @@ func (w way) onto(r *lockdown.Rules, port int) {
 	}
 }
 
-// enclosed returns the first mechanism that a probe verified, and the outcome of that probe.
-func (p *Pool) enclosed(offered lockdown.Kernel) (way, outcome, error) {
+// findEgress returns the first mechanism that a probe verified, and the outcome of that probe.
+func (p *Pool) findEgress(offered lockdown.Kernel) (way, outcome, error) {
 	var failed error
 	for _, w := range p.opt.ways(offered) {
-		found, err := p.tried(&offered, w)
+		found, err := p.cachedProbe(&offered, w)
 		if err == nil {
-			if err = found.holds(); err != nil { // which has nothing to do with the way
+			if err = found.confined(); err != nil { // which has nothing to do with the way
 				return w, found, err
 			}
 			if w.egress == EgressOpen || !found[tryNetwork] {
@@ -116,9 +116,9 @@ func (p *Pool) socketPath() (network, path string, err error) {
 	return "unix", filepath.Join(p.socketDir, "egress"), os.Chmod(p.socketDir, 0o711) //nolint:gosec // for other users
 }
 
-// wayOut returns the proxy variables of an executor with that pass. The proxy decides about all connections, so
-// NO_PROXY is empty.
-func wayOut(proxy *egress.Proxy, pass *egress.Pass) []string {
+// proxyEnvironment returns the proxy variables of an executor with that pass. The proxy decides about all connections,
+// so NO_PROXY is empty.
+func proxyEnvironment(proxy *egress.Proxy, pass *egress.Pass) []string {
 	var env []string
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
 		env = append(env, name+"="+pass.URL())

@@ -71,7 +71,7 @@ type Options struct {
 	resolver egress.Resolver  // nil: the machine's
 	patience time.Duration    // with a frame that has begun; 0 for frame.Deadline
 
-	installAgain time.Duration // after the first installation of packages that failed; 0 for installAgain
+	installAgain time.Duration // after the first installation of packages that failed; 0 for installRetry
 }
 
 // Limits are the limits of an executor and its descendants.
@@ -97,22 +97,22 @@ const (
 
 // Fixed times and sizes.
 const (
-	bootTime      = 10 * time.Second       // from start to ready
-	askTime       = time.Minute            // for a script to say where its interpreter is, on a busy machine
-	closeTime     = 5 * time.Second        // for all close hooks
-	endTime       = 2 * time.Second        // from a kill to the supervisor's last word
-	stoppedTime   = 200 * time.Millisecond // from a kill to the check whether the supervisor is stopped
-	silenceTime   = 10 * time.Second       // of the supervisor, while a call runs; it says something every second
-	writeTime     = 30 * time.Second       // for one frame to be taken
-	sweepAgain    = 2 * time.Second        // after the start, for folders whose locks were held then
-	tombstoneTime = time.Hour              // for which the end of a session is remembered
-	idleAfter     = time.Second            // without a call until the supervisor is notified
-	reuseCalls    = 100                    // of one executor outside sessions
-	reuseAge      = 10 * time.Minute
-	maxStrays     = 100     // frames about calls that are not there, until the executor is killed
-	maxLogBytes   = 1 << 20 // kept of one call
-	maxLogLine    = 16 << 10
-	workerReserve = 256 << 20 // of memory, not given to executors
+	bootTime         = 10 * time.Second       // from start to ready
+	outputTimeout    = time.Minute            // for a script to say where its interpreter is, on a busy machine
+	closeTime        = 5 * time.Second        // for all close hooks
+	endTime          = 2 * time.Second        // from a kill to the supervisor's last word
+	stoppedTime      = 200 * time.Millisecond // from a kill to the check whether the supervisor is stopped
+	silenceTime      = 10 * time.Second       // of the supervisor, while a call runs; it says something every second
+	writeTime        = 30 * time.Second       // for one frame to be taken
+	sweepAgain       = 2 * time.Second        // after the start, for folders whose locks were held then
+	tombstoneTime    = time.Hour              // for which the end of a session is remembered
+	idleAfter        = time.Second            // without a call until the supervisor is notified
+	reuseCalls       = 100                    // of one executor outside sessions
+	reuseAge         = 10 * time.Minute
+	maxUnknownFrames = 100     // frames about calls that are not there, until the executor is killed
+	maxLogBytes      = 1 << 20 // kept of one call
+	maxLogLine       = 16 << 10
+	workerReserve    = 256 << 20 // of memory, not given to executors
 )
 
 func (o Options) withDefaults() Options {

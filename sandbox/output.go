@@ -68,7 +68,7 @@ func (o *output) readOnce(fd uintptr) bool {
 	if o.ended {
 		return false
 	}
-	n, err := readAtOnce(int(fd), o.buf[:])
+	n, err := readNonblocking(int(fd), o.buf[:])
 	switch {
 	case n > 0:
 		o.split(o.buf[:n])

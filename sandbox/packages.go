@@ -37,15 +37,15 @@ const (
 
 // Times and sizes of an installation.
 const (
-	maxLastLine   = 200 // bytes of an installer's line in errors of waiting calls
-	installTime   = 15 * time.Minute
-	installAgain  = 5 * time.Second // after a failure; twice as long after each
-	installMost   = 5 * time.Minute // between two tries
-	installLook   = 250 * time.Millisecond
-	installMemory = 1 << 30
-	installDisk   = 16 << 30
-	packagesKept  = 30 * 24 * time.Hour // after the last use
-	packagesTouch = time.Hour           // between two notes that they are in use
+	maxLastLine       = 200 // bytes of an installer's line in errors of waiting calls
+	installTime       = 15 * time.Minute
+	installRetry      = 5 * time.Second // after a failure; twice as long after each
+	installMost       = 5 * time.Minute // between two tries
+	lockPoll          = 250 * time.Millisecond
+	installMemory     = 1 << 30
+	installDisk       = 16 << 30
+	packagesRetention = 30 * 24 * time.Hour // after the last use
+	packagesTouch     = time.Hour           // between two notes that they are in use
 )
 
 // packages installs and tracks the packages that the handlers of a pool need. Workers share its folder:
@@ -65,14 +65,14 @@ type packages struct {
 type packageSet struct {
 	there    bool
 	dir      string // empty when they are there without our doing
-	note     packagesNote
+	note     installRecord
 	touched  time.Time
 	running  bool
 	began    time.Time     // the try that is running
 	lastLine string        // last line of the installer; empty before the first
 	err      error         // of the last try; nil while the first one runs
 	failed   time.Time     // when that ended
-	again    time.Time     // when the next may begin
+	retryAt  time.Time     // when the next may begin
 	wait     time.Duration // before the one after that
 }
 
@@ -108,7 +108,7 @@ func (k *packages) want(l *language, m *manifest) (string, error) {
 	}
 	s := k.sets[l.name+m.hash]
 	if s == nil {
-		s = &packageSet{wait: cmp.Or(k.pool.opt.installAgain, installAgain)}
+		s = &packageSet{wait: cmp.Or(k.pool.opt.installAgain, installRetry)}
 		k.sets[l.name+m.hash] = s
 	}
 	if s.there {
@@ -118,15 +118,15 @@ func (k *packages) want(l *language, m *manifest) (string, error) {
 		}
 		return s.dir, nil
 	}
-	if !s.running && !time.Now().Before(s.again) {
+	if !s.running && !time.Now().Before(s.retryAt) {
 		s.running, s.began, s.lastLine = true, time.Now(), ""
 		k.pool.background(func() { k.provide(l, *m, s) })
 	}
-	return "", s.wanting(*m)
+	return "", s.stateError(*m)
 }
 
-// wanting returns an error with the state of the installation. The caller must hold the mutex.
-func (s *packageSet) wanting(m manifest) *Error {
+// stateError returns an error with the state of the installation. The caller must hold the mutex.
+func (s *packageSet) stateError(m manifest) *Error {
 	e := &Error{Type: Unavailable, Class: ClassInstalling, Retryable: true}
 	e.Message = "the handlers' " + m.files[0] + " is being installed"
 	if s.running && time.Since(s.began) >= time.Second {
@@ -161,17 +161,17 @@ func (k *packages) provide(l *language, m manifest, s *packageSet) {
 	if err == nil {
 		s.there, s.dir = true, dir
 		if dir != "" {
-			s.note = readNote(dir)
+			s.note = readRecord(dir)
 		}
 		log.Info().Str("folder", dir).Msg("packages of " + m.files[0] + " installed")
 		return
 	}
 	s.err = fmt.Errorf("the handlers' %s could not be installed: %w", m.files[0], err)
 	s.failed = time.Now()
-	s.again = s.failed.Add(s.wait)
+	s.retryAt = s.failed.Add(s.wait)
 	s.wait = min(2*s.wait, installMost)
 	if k.pool.life.Err() == nil {
-		log.Warn().Err(s.err).Time("again", s.again).Msg("package installation failed; calls to these handlers wait for the retry")
+		log.Warn().Err(s.err).Time("again", s.retryAt).Msg("package installation failed; calls to these handlers wait for the retry")
 	}
 }
 
@@ -240,7 +240,7 @@ func (k *packages) install(
 	}
 	defer func() {
 		if err != nil {
-			packagesNote{At: time.Now(), Error: err.Error()}.write(lock)
+			installRecord{At: time.Now(), Error: err.Error()}.write(lock)
 		}
 	}()
 	// Remove the folders of workers that died during an installation. Each installation uses a new folder, because
@@ -264,7 +264,7 @@ func (k *packages) install(
 	if err := errors.Join(seal(tmp, k.pool.users != nil), flush(tmp)); err != nil {
 		return "", fmt.Errorf("folder of packages: %w", err)
 	}
-	note := packagesNote{At: time.Now(), Bytes: sizeOf(tmp)}
+	note := installRecord{At: time.Now(), Bytes: sizeOf(tmp)}
 	if err := os.Rename(tmp, dir); err != nil {
 		return "", fmt.Errorf("folder of packages: %w", err)
 	}
@@ -278,7 +278,7 @@ func (k *packages) removeOld() {
 	entries, _ := os.ReadDir(k.cache)
 	for _, e := range entries {
 		name := e.Name()
-		if info, err := e.Info(); err != nil || !e.IsDir() || time.Since(info.ModTime()) < packagesKept {
+		if info, err := e.Info(); err != nil || !e.IsDir() || time.Since(info.ModTime()) < packagesRetention {
 			continue
 		}
 		set, _, _ := strings.Cut(name, ".tmp-")
@@ -312,7 +312,7 @@ func (k *packages) lock(ctx context.Context, dir string, progress func(line stri
 			progress("another worker installs the same")
 		}
 		select {
-		case <-time.After(installLook):
+		case <-time.After(lockPoll):
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -332,7 +332,7 @@ func (k *packages) key(ctx context.Context, l *language, m manifest) (string, er
 					"print(sys.version_info[:3], sys.implementation.cache_tag, sysconfig.get_platform())",
 			}
 		}
-		out, err := ask(ctx, l.program, question...)
+		out, err := outputOf(ctx, l.program, question...)
 		if err != nil {
 			return "", fmt.Errorf("ask %s for its version: %w", l.program, err)
 		}

@@ -68,7 +68,7 @@ func (s *packageSet) describe(i *PackagesInfo) {
 	case s.running:
 		i.State, i.Detail, i.Since = PackagesInstalling, s.lastLine, s.began
 	case s.err != nil:
-		i.State, i.Detail, i.Since, i.Again = PackagesFailed, errors.Unwrap(s.err).Error(), s.failed, s.again
+		i.State, i.Detail, i.Since, i.Again = PackagesFailed, errors.Unwrap(s.err).Error(), s.failed, s.retryAt
 	}
 }
 
@@ -110,7 +110,7 @@ func (p *Pool) FindPackages(ctx context.Context, dir string) (all []PackagesInfo
 			return all, err
 		}
 		i.Path = filepath.Join(base, packagesDir, name+"-"+key)
-		note := readNote(i.Path)
+		note := readRecord(i.Path)
 		i.Bytes, i.Since = note.Bytes, note.At
 		switch {
 		case isFolder(i.Path):
@@ -130,9 +130,9 @@ func (p *Pool) FindPackages(ctx context.Context, dir string) (all []PackagesInfo
 // allThere is the detail of packages that need no installation.
 const allThere = "the interpreter has them all"
 
-// packagesNote is information for people in the lock file of packages. The worker does not derive from it which
+// installRecord is information for people in the lock file of packages. The worker does not derive from it which
 // packages are installed.
-type packagesNote struct {
+type installRecord struct {
 	At    time.Time `json:"at"`
 	Bytes int64     `json:"bytes,omitempty"`
 	Error string    `json:"error,omitempty"`
@@ -141,17 +141,17 @@ type packagesNote struct {
 // lockSuffix is behind the name of a folder of packages in that of its lock.
 const lockSuffix = ".lock"
 
-// readNote reads the note about packages; a zero note if it does not exist or is invalid.
-func readNote(dir string) (n packagesNote) {
+// readRecord reads the note about packages; a zero note if it does not exist or is invalid.
+func readRecord(dir string) (n installRecord) {
 	raw, err := os.ReadFile(dir + lockSuffix)
 	if err != nil || json.Unmarshal(raw, &n) != nil {
-		return packagesNote{}
+		return installRecord{}
 	}
 	return n
 }
 
 // write writes the note into the open lock file. Errors are ignored, since the note is only informational.
-func (n packagesNote) write(lock *os.File) {
+func (n installRecord) write(lock *os.File) {
 	raw, err := json.Marshal(n)
 	if err == nil && lock.Truncate(0) == nil {
 		_, _ = lock.WriteAt(raw, 0)

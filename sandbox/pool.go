@@ -101,7 +101,7 @@ func NewPool(o Options) (*Pool, error) {
 	if p.users, p.oneUser = usersOf(o, found); p.oneUser != nil && o.Users != "" && o.Users != UsersNone {
 		return nil, fmt.Errorf("executors cannot have separate users: %w: %w", p.oneUser, ErrTooWeak)
 	}
-	if err := p.claimDir(); err != nil {
+	if err := p.createFolder(); err != nil {
 		return nil, err
 	}
 	p.groups, p.noGroups = groupsOf(o)
@@ -147,8 +147,8 @@ func (p *Pool) base(dir string) (string, error) {
 	return dir, err
 }
 
-// claimDir makes the folder of this pool and removes those of pools that are gone.
-func (p *Pool) claimDir() error {
+// createFolder makes the folder of this pool and removes those of pools that are gone.
+func (p *Pool) createFolder() error {
 	base, err := p.base(p.opt.Dir)
 	if err != nil {
 		return fmt.Errorf("sandbox folder: %w", err)

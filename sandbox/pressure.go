@@ -87,7 +87,7 @@ func (p *Pool) victim(idle time.Duration, why string) (end func() bool) {
 // evict ends an idle session. Its owner is notified first and may refuse.
 func (p *Pool) evict(s *session, why string) bool {
 	t := tombstone{epoch: s.epoch, cause: CauseEvictedPressure, when: time.Now(), message: why}
-	lost := *t.lost(s.id, s.epoch, 0)
+	lost := *t.lostError(s.id, s.epoch, 0)
 	if p.opt.OnEvict != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), evictTime)
 		defer cancel()

@@ -24,8 +24,8 @@ func watches(string) bool { return true }
 func probe() {
 	time.AfterFunc(probeTime, func() { os.Exit(1) })
 	a, control := aimed()
-	if len(a.Take) > 0 {
-		takeAll(a.Take, control)
+	if len(a.Resources) > 0 {
+		exceedLimits(a.Resources, control)
 		return
 	}
 	found := outcome{}

@@ -32,7 +32,7 @@ func (ex *executor) attend(ctx context.Context, deadline time.Time, c *call) {
 	if !deadline.IsZero() {
 		defer time.AfterFunc(time.Until(deadline), ex.interrupt).Stop()
 	}
-	for !c.over() {
+	for !c.hasEnded() {
 		if err := ex.readFrame(); errors.Is(err, errInterrupted) {
 			return
 		} else if err != nil {
@@ -67,7 +67,7 @@ func (ex *executor) passOn() {
 func (ex *executor) runReads() {
 	if ex.turn == turnFree {
 		ex.turn, ex.servedAt = turnRun, ex.served
-		ex.yours <- struct{}{} // there is room: it waits for its turn
+		ex.readTurn <- struct{}{} // there is room: it waits for its turn
 	}
 }
 
@@ -101,7 +101,7 @@ func (ex *executor) readAll() error {
 		}
 		ex.mu.Unlock()
 		if rest {
-			<-ex.yours
+			<-ex.readTurn
 		}
 	}
 }

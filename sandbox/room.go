@@ -34,8 +34,9 @@ func (ex *executor) endedCall(c *call) {
 	}
 }
 
-// intoRoom writes a large input into the shared memory that was assigned to its call, and records this in the header.
-func (ex *executor) intoRoom(h *frame.Header, input []byte) (rest []byte) {
+// writeShared writes a large input into the shared memory that was assigned to its call, and records this in the
+// header.
+func (ex *executor) writeShared(h *frame.Header, input []byte) (rest []byte) {
 	if !h.Lend || len(input) < inRoom {
 		return input
 	}
@@ -46,9 +47,9 @@ func (ex *executor) intoRoom(h *frame.Header, input []byte) (rest []byte) {
 	return nil
 }
 
-// fromRoom returns the body of a frame from the frame or from shared memory. The executor can change shared memory at
-// any time, so fromRoom copies it once before the worker examines it.
-func (ex *executor) fromRoom(f *frame.Frame) ([]byte, error) {
+// readShared returns the body of a frame from the frame or from shared memory. The executor can change shared memory at
+// any time, so readShared copies it once before the worker examines it.
+func (ex *executor) readShared(f *frame.Frame) ([]byte, error) {
 	if f.Room == 0 {
 		return f.Body, nil
 	}
@@ -65,7 +66,7 @@ func (ex *executor) fromRoom(f *frame.Frame) ([]byte, error) {
 	return body, nil
 }
 
-// takesRoom reports whether a started executor supports shared memory and has it.
-func (ex *executor) takesRoom(ready frame.Header) bool {
+// supportsShared reports whether a started executor supports shared memory and has it.
+func (ex *executor) supportsShared(ready frame.Header) bool {
 	return ex.proc.room != nil && slices.Contains(ready.Features, featureRoom)
 }

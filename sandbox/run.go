@@ -58,7 +58,7 @@ func (ex *executor) expiringCall() *call {
 	return nil
 }
 
-// begin registers a call and sends it, with its code if the executor does not have it. It returns errGone if the
+// begin registers a call and sends it, with its code if the executor does not have it. It returns errExited if the
 // executor has ended.
 func (ex *executor) begin(
 	ctx context.Context, inv Invocation, b *bundle, hooks Hooks,
@@ -79,7 +79,7 @@ func (ex *executor) begin(
 	ex.mu.Lock()
 	if ex.ended || ex.doom != nil {
 		ex.mu.Unlock()
-		return nil, errGone
+		return nil, errExited
 	}
 	ex.seq++
 	c.seq, c.id = ex.seq, strconv.FormatUint(ex.seq, 36)
@@ -102,11 +102,11 @@ func (ex *executor) begin(
 	}
 	ex.mu.Unlock()
 	if inv.Export == "" { // else it is no call
-		f.Body = ex.intoRoom(h, inv.Input)
+		f.Body = ex.writeShared(h, inv.Input)
 	}
 	if needs || others || len(f.Body) > bigFrame {
 		later := f
-		ex.aside(func() { ex.deliver(c, &later, b) }) // may wait, and the caller has its own deadline to watch
+		ex.sendAsync(func() { ex.deliver(c, &later, b) }) // may wait, and the caller has its own deadline to watch
 	} else {
 		ex.deliver(c, &f, b)
 	}
@@ -120,7 +120,7 @@ func (ex *executor) deliver(c *call, f *frame.Frame, b *bundle) {
 		err = ex.sendFrame(f)
 	}
 	if errors.Is(err, frame.ErrMalformed) { // too large: nothing was sent
-		ex.drop(c, &Error{Type: UserError, Class: "InputTooLarge", Message: err.Error()})
+		ex.failUnsent(c, &Error{Type: UserError, Class: "InputTooLarge", Message: err.Error()})
 	}
 }
 
@@ -147,8 +147,8 @@ func (ex *executor) load(b *bundle) error {
 	return err
 }
 
-// drop ends a call that the executor never saw.
-func (ex *executor) drop(c *call, err error) {
+// failUnsent ends a call that the executor never saw.
+func (ex *executor) failUnsent(c *call, err error) {
 	ex.mu.Lock()
 	ex.endedCall(c)
 	ex.mu.Unlock()
@@ -164,7 +164,7 @@ func (ex *executor) await(ctx context.Context, inv Invocation, c *call, o Option
 	checkAt := checkAt(inv.Deadline)
 	if c.reads {
 		ex.attend(ctx, checkAt, c)
-		if c.over() {
+		if c.hasEnded() {
 			return c.err
 		}
 	}
@@ -278,5 +278,5 @@ func (ex *executor) expire(inv Invocation, c *call, o Options) error {
 func (ex *executor) cancel(c *call, reason string, grace time.Duration) {
 	ex.tainted.Store(true)
 	h := frame.Header{T: frame.Cancel, ID: c.id, Reason: reason[:min(len(reason), 1024)], GraceMS: grace.Milliseconds()}
-	ex.aside(func() { _ = ex.send(frame.Frame{Header: h}) })
+	ex.sendAsync(func() { _ = ex.send(frame.Frame{Header: h}) })
 }

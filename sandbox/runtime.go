@@ -74,11 +74,11 @@ func programs(o Options) (map[string]string, error) {
 		}
 		all[RuntimeNative] = program
 	}
-	node, err := look(o.Node, "node", "-p", "process.execPath")
+	node, err := findProgram(o.Node, "node", "-p", "process.execPath")
 	if err != nil {
 		return nil, err
 	}
-	python, err := look(o.Python, "python3", "-c", "import sys; print(sys.executable)")
+	python, err := findProgram(o.Python, "python3", "-c", "import sys; print(sys.executable)")
 	if err != nil {
 		return nil, err
 	}
@@ -140,15 +140,15 @@ func languages(o Options, programs map[string]string, shims string, others bool)
 	return all, nil
 }
 
-// look finds a program. It returns an empty path if name is not in PATH and no path was configured. The program may be
-// a script of a version manager, which starts more slowly than the interpreter; question is the argument list with
-// which it prints the interpreter's path.
-func look(path, name string, question ...string) (string, error) {
-	wanted := path
-	if wanted == "" {
-		wanted = name
+// findProgram finds a program. It returns an empty path if name is not in PATH and no path was configured. The program
+// may be a script of a version manager, which starts more slowly than the interpreter; question is the argument list
+// with which it prints the interpreter's path.
+func findProgram(path, name string, arguments ...string) (string, error) {
+	program := path
+	if program == "" {
+		program = name
 	}
-	found, err := exec.LookPath(wanted)
+	found, err := exec.LookPath(program)
 	if err != nil {
 		if path == "" {
 			return "", nil
@@ -161,7 +161,7 @@ func look(path, name string, question ...string) (string, error) {
 	if !isScript(found) {
 		return found, nil
 	}
-	out, err := ask(context.Background(), found, question...)
+	out, err := outputOf(context.Background(), found, arguments...)
 	if err != nil {
 		if path == "" {
 			return "", nil // a script for a version that is not installed
@@ -174,10 +174,10 @@ func look(path, name string, question ...string) (string, error) {
 	return found, nil
 }
 
-// ask runs a program and returns its output. Scripts of version managers need their environment variables. Variables of
-// Sojourn, such as the worker's token, are removed.
-func ask(ctx context.Context, program string, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+// outputOf runs a program and returns its output. Scripts of version managers need their environment variables.
+// Variables of Sojourn, such as the worker's token, are removed.
+func outputOf(ctx context.Context, program string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, outputTimeout)
 	defer cancel()
 	c := exec.CommandContext(ctx, program, args...)
 	c.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "SOJOURN_") })

@@ -34,7 +34,7 @@ type aim struct {
 	TCP      string `json:"tcp"`      // and its address on the network
 	Group    string `json:"group"`    // file by which a process goes into its control group
 
-	Take []string `json:"take,omitempty"` // too much of these, and nothing else
+	Resources []string `json:"take,omitempty"` // too much of these, and nothing else
 }
 
 // aimed reads the aim of a probe from its control file and returns that file for the results. Without an aim the probe
@@ -72,8 +72,8 @@ const (
 // core are the tests that define the level confined: code that passes one of them is not confined.
 var core = []string{tryRead, tryWrite, tryEnviron, tryTrace, tryProcesses, tryDescriptors, tryCalls}
 
-// openWords describe the consequences of a successful test, in order of importance.
-var openWords = []struct{ try, words string }{
+// consequences describe the consequences of a successful test, in order of importance.
+var consequences = []struct{ try, words string }{
 	{tryRead, "code can read any file the worker's user can read, secret files included"},
 	{tryEnviron, "code can read the worker's environment"},
 	{tryTrace, "code can look into the worker and change it"},
@@ -99,7 +99,7 @@ type outcome map[string]bool
 // missing puts it in words.
 func (o outcome) missing() []string {
 	var all []string
-	for _, w := range openWords {
+	for _, w := range consequences {
 		if o[w.try] {
 			all = append(all, w.words)
 		}
@@ -107,8 +107,8 @@ func (o outcome) missing() []string {
 	return all
 }
 
-// holds returns nil if the outcome satisfies the level confined, and otherwise the failed requirements.
-func (o outcome) holds() error {
+// confined returns nil if the outcome satisfies the level confined, and otherwise the failed requirements.
+func (o outcome) confined() error {
 	var not []string
 	for _, try := range core {
 		if o[try] {
@@ -154,7 +154,7 @@ func (p *Pool) confine() error {
 	case !offered.Filter:
 		err = errors.New("the kernel has no filter of system calls, or the container does not let it be used")
 	default:
-		out, found, err = p.enclosed(offered)
+		out, found, err = p.findEgress(offered)
 	}
 	closed := o.Egress == EgressNone || o.Egress == EgressFiltered
 	switch {
@@ -192,7 +192,7 @@ func (p *Pool) confine() error {
 		}
 	}
 	if p.report.Level == LevelProcess {
-		if found, err = p.tried(nil, way{}); err != nil {
+		if found, err = p.cachedProbe(nil, way{}); err != nil {
 			return fmt.Errorf("test of isolation: %w", err)
 		}
 	}
@@ -217,40 +217,40 @@ func (p *Pool) confine() error {
 	return nil
 }
 
-// tests caches the outcomes of probes, which are equal for all pools of this process.
-var tests = struct {
+// probeCache caches the outcomes of probes, which are equal for all pools of this process.
+var probeCache = struct {
 	sync.Mutex
-	found  map[trial]outcome
-	limits map[trial]held
-}{found: map[trial]outcome{}, limits: map[trial]held{}}
+	found  map[probeConfig]outcome
+	limits map[probeConfig]held
+}{found: map[probeConfig]outcome{}, limits: map[probeConfig]held{}}
 
-// trial is the configuration of a probe.
-type trial struct {
+// probeConfig is the configuration of a probe.
+type probeConfig struct {
 	kernel lockdown.Kernel
 	way    way
 	users  bool // its own
 	groups bool // of the kernel, for executors
 }
 
-// tried runs a probe like an executor, with the lockdown that is offered or without one.
-func (p *Pool) tried(offered *lockdown.Kernel, w way) (outcome, error) {
-	k := trial{way: w, users: p.users != nil, groups: p.groups != nil}
+// cachedProbe runs a probe like an executor, with the lockdown that is offered or without one.
+func (p *Pool) cachedProbe(offered *lockdown.Kernel, w way) (outcome, error) {
+	k := probeConfig{way: w, users: p.users != nil, groups: p.groups != nil}
 	if offered != nil {
 		k.kernel = *offered
 	}
-	tests.Lock()
-	defer tests.Unlock()
-	if found, done := tests.found[k]; done {
+	probeCache.Lock()
+	defer probeCache.Unlock()
+	if found, done := probeCache.found[k]; done {
 		return found, nil
 	}
-	found, err := p.try(offered, w)
+	found, err := p.runProbe(offered, w)
 	if err == nil {
-		tests.found[k] = found
+		probeCache.found[k] = found
 	} else if p.users != nil && p.opt.Users == "" {
 		// Separate users were not requested, so the pool continues without them and reports it.
 		with := p.users
 		p.users = nil
-		if found, again := p.try(offered, w); again == nil {
+		if found, retryErr := p.runProbe(offered, w); retryErr == nil {
 			p.oneUser = err
 			return found, nil
 		}
@@ -259,22 +259,22 @@ func (p *Pool) tried(offered *lockdown.Kernel, w way) (outcome, error) {
 	return found, err
 }
 
-func (p *Pool) try(offered *lockdown.Kernel, w way) (found outcome, err error) {
+func (p *Pool) runProbe(offered *lockdown.Kernel, w way) (found outcome, err error) {
 	program, err := self()
 	if err != nil {
 		return nil, err
 	}
 	a := aim{
 		Worker: os.Getpid(), Secret: filepath.Join(p.dir, "secret"), Outside: p.dir,
-		Abstract: "@sojourn-" + filepath.Base(p.dir), Named: filepath.Join(p.dir, "socket"), Group: p.groups.Door(),
+		Abstract: "@sojourn-" + filepath.Base(p.dir), Named: filepath.Join(p.dir, "socket"), Group: p.groups.ProcsFile(),
 	}
 	scratch := filepath.Join(p.dir, "test")
 	defer os.Remove(a.Secret)
-	u, err := p.users.takeUser()
+	u, err := p.users.acquireUser()
 	if err != nil {
 		return nil, err
 	}
-	defer u.give()
+	defer u.release()
 	if err := errors.Join(
 		os.WriteFile(a.Secret, nil, 0o600), os.Mkdir(scratch, 0o700), u.own(scratch),
 	); err != nil {
@@ -332,7 +332,7 @@ func (p *Pool) try(offered *lockdown.Kernel, w way) (found outcome, err error) {
 		err = json.Unmarshal(answer, &found)
 	}
 	if err == nil {
-		for _, w := range openWords {
+		for _, w := range consequences {
 			if _, there := found[w.try]; !there {
 				err = fmt.Errorf("the report has no entry for %s", w.try)
 			}

@@ -38,8 +38,8 @@ type tombstone struct {
 	message string
 }
 
-// lost returns the error for a call of epoch wanted.
-func (t tombstone) lost(id string, wanted, now int64) *SessionLost {
+// lostError returns the error for a call of epoch wanted.
+func (t tombstone) lostError(id string, wanted, now int64) *SessionLost {
 	return &SessionLost{Session: id, EpochWanted: wanted, EpochNow: now, Cause: t.cause, When: t.when, Message: t.message}
 }
 
@@ -47,7 +47,7 @@ func (t tombstone) lost(id string, wanted, now int64) *SessionLost {
 // has ended.
 func (p *Pool) join(ctx context.Context, inv Invocation, l *language) (ex *executor, done func(), err error) {
 	p.mu.Lock()
-	s, replaced, err := p.hold(inv)
+	s, replaced, err := p.sessionFor(inv)
 	if err != nil {
 		p.mu.Unlock()
 		return nil, nil, err
@@ -95,8 +95,9 @@ func (p *Pool) join(ctx context.Context, inv Invocation, l *language) (ex *execu
 	return place.ex, done, nil
 }
 
-// hold finds or makes the holding a call belongs to; replaced is an older one that has to be closed. The mutex is held.
-func (p *Pool) hold(inv Invocation) (s, replaced *session, err error) {
+// sessionFor finds or makes the holding a call belongs to; replaced is an older one that has to be closed. The mutex is
+// held.
+func (p *Pool) sessionFor(inv Invocation) (s, replaced *session, err error) {
 	id, epoch := inv.Session.ID, inv.Session.Epoch
 	s = p.sessions[id]
 	if s != nil && s.epoch == epoch {
@@ -111,14 +112,14 @@ func (p *Pool) hold(inv Invocation) (s, replaced *session, err error) {
 		if !buried || grave.epoch != epoch {
 			grave = tombstone{cause: CauseNeverHere, when: time.Now()}
 		}
-		return nil, nil, grave.lost(id, epoch, s.epoch)
+		return nil, nil, grave.lostError(id, epoch, s.epoch)
 	}
 	if buried && time.Since(grave.when) < tombstoneTime {
 		switch {
 		case grave.epoch == epoch && !inv.Rebuild:
-			return nil, nil, grave.lost(id, epoch, 0)
+			return nil, nil, grave.lostError(id, epoch, 0)
 		case grave.epoch > epoch:
-			return nil, nil, tombstone{cause: CauseNeverHere, when: time.Now()}.lost(id, epoch, 0)
+			return nil, nil, tombstone{cause: CauseNeverHere, when: time.Now()}.lostError(id, epoch, 0)
 		}
 	}
 	if s != nil {
@@ -172,7 +173,7 @@ func (p *Pool) fill(s *session, place *slot, l *language) {
 		return
 	}
 	if err == nil {
-		err = errGone // closed, or crashed, before it was bound: asking again tells why
+		err = errExited // closed, or crashed, before it was bound: asking again tells why
 	}
 	place.err = err
 	delete(s.slots, l.name)
@@ -264,7 +265,7 @@ func (p *Pool) ended(ex *executor, why ending) {
 		"sandbox_id", ex.id,
 	).Msg("executor of a session ended; the session's state is lost")
 	if notify {
-		p.background(func() { p.opt.OnLost(*t.lost(s.id, s.epoch, 0)) })
+		p.background(func() { p.opt.OnLost(*t.lostError(s.id, s.epoch, 0)) })
 	}
 	// The state was spread over the executors of the session: without one of them it is lost as a whole.
 	p.background(func() {

@@ -69,8 +69,8 @@ func (ex *executor) judge(why ending, calls map[string]*call) map[*call]error {
 
 // The check of an executor with several calls before the deadline of one of them.
 const (
-	checkPart = 5               // it begins a fifth of the call's time before the deadline,
-	checkMost = 2 * time.Second // but no earlier than this before it
+	checkFraction = 5               // it begins a fifth of the call's time before the deadline,
+	checkMost     = 2 * time.Second // but no earlier than this before it
 )
 
 // checkAt returns when to check whether the executor still answers, for a call that begins now; zero for never.
@@ -78,7 +78,7 @@ func checkAt(deadline time.Time) time.Time {
 	if deadline.IsZero() {
 		return time.Time{}
 	}
-	return deadline.Add(-min(checkMost, time.Until(deadline)/checkPart))
+	return deadline.Add(-min(checkMost, time.Until(deadline)/checkFraction))
 }
 
 // shared reports whether several calls run in the executor.
@@ -101,7 +101,7 @@ func (ex *executor) check(c *call, deadline time.Time) {
 	ex.mu.Lock()
 	ex.pongs = append(ex.pongs, answered)
 	ex.mu.Unlock()
-	ex.aside(func() { _ = ex.send(frame.Frame{Header: frame.Header{T: frame.Ping}}) })
+	ex.sendAsync(func() { _ = ex.send(frame.Frame{Header: frame.Header{T: frame.Ping}}) })
 	patience := time.NewTimer(left / 2)
 	defer patience.Stop()
 	select {

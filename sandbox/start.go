@@ -70,21 +70,21 @@ func (p *Pool) start(l *language) (*executor, error) {
 	defer func() { <-p.starts }()
 	id := "sb-" + rand.Text()[:10]
 	scratch := filepath.Join(p.dir, id)
-	u, err := p.users.takeUser()
+	u, err := p.users.acquireUser()
 	if err != nil {
 		p.unreserve()
 		return nil, &Error{Type: Unavailable, Message: err.Error(), Retryable: true}
 	}
 	if err := errors.Join(os.Mkdir(scratch, 0o700), u.own(scratch)); err != nil {
 		supervisor.Wipe(scratch)
-		u.give()
+		u.release()
 		p.unreserve()
 		return nil, &Error{Type: Unavailable, Message: fmt.Sprintf("scratch folder: %v", err), Retryable: true}
 	}
 	g, err := p.groups.Make(id, l.limits.group())
 	if err != nil {
 		supervisor.Wipe(scratch)
-		u.give()
+		u.release()
 		p.unreserve()
 		return nil, &Error{Type: Unavailable, Message: fmt.Sprintf("control group: %v", err), Retryable: true}
 	}

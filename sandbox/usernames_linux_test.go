@@ -13,11 +13,11 @@ func TestWorkersThatShareNoFolderShareNoUser(t *testing.T) {
 	for range 2 {
 		s := &users{first: 59200, last: 59203, locks: t.TempDir()}
 		for range 2 {
-			u, err := s.takeUser()
+			u, err := s.acquireUser()
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer u.give()
+			defer u.release()
 			if taken[u.id] {
 				t.Errorf("user %d was given twice", u.id)
 			}
@@ -25,7 +25,7 @@ func TestWorkersThatShareNoFolderShareNoUser(t *testing.T) {
 		}
 	}
 	full := &users{first: 59200, last: 59203, locks: t.TempDir()}
-	if u, err := full.takeUser(); err == nil {
+	if u, err := full.acquireUser(); err == nil {
 		t.Errorf("user %d was given though all are taken", u.id)
 	}
 	// A socket name that no worker holds does not block a user ID: code in an executor could bind such a name.
@@ -38,10 +38,10 @@ func TestWorkersThatShareNoFolderShareNoUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	one := &users{first: 59204, last: 59204, locks: t.TempDir()}
-	if u, err := one.takeUser(); err != nil {
+	if u, err := one.acquireUser(); err != nil {
 		t.Error(err)
 	} else {
-		u.give()
+		u.release()
 	}
 	if err := os.Remove(full.locks + "/59200"); err != nil {
 		t.Errorf("the file of a number was not made: %v", err)

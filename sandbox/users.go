@@ -23,8 +23,8 @@ const (
 // UsersNone leaves executors the worker's user.
 const UsersNone = "none"
 
-// mostLooked is the maximum number of handler files that are checked before the first executor starts.
-const mostLooked = 20_000
+// maxCheckedFiles is the maximum number of handler files that are checked before the first executor starts.
+const maxCheckedFiles = 20_000
 
 // users are numbers of users, of which each executor has one for itself.
 type users struct {
@@ -50,8 +50,8 @@ func (u *user) number() int {
 	return u.id
 }
 
-// give releases the user ID. The caller must have ended all processes of the user.
-func (u *user) give() {
+// release releases the user ID. The caller must have ended all processes of the user.
+func (u *user) release() {
 	if u != nil {
 		_, _ = u.lock.Close(), u.name.Close()
 	}
@@ -116,9 +116,9 @@ func usersOf(o Options, programs map[string]string) (*users, error) {
 	return u, nil
 }
 
-// takeUser reserves a user ID that no executor of any worker on this machine uses. It returns nil for a pool without
+// acquireUser reserves a user ID that no executor of any worker on this machine uses. It returns nil for a pool without
 // users.
-func (s *users) takeUser() (*user, error) {
+func (s *users) acquireUser() (*user, error) {
 	if s == nil {
 		return nil, nil
 	}
@@ -212,12 +212,12 @@ func treeClosedToOthers(root string) error {
 	if err := closedToOthers(root, 0o004); err != nil {
 		return err
 	}
-	looked := 0
+	checked := 0
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if looked++; looked > mostLooked {
+		if checked++; checked > maxCheckedFiles {
 			return fs.SkipAll
 		}
 		need := fs.FileMode(0o004)

@@ -19,9 +19,9 @@ type Limits struct {
 
 // Part is the control of one resource.
 type Part struct {
-	By   string `json:"by"`   // Two or One
-	Dir  string `json:"dir"`  // the group
-	Home string `json:"home"` // where the worker is, and those who watch over executors
+	By     string `json:"by"`   // Two or One
+	Dir    string `json:"dir"`  // the group
+	Parent string `json:"home"` // where the worker is, and those who watch over executors
 }
 
 // Group holds the control groups of one executor and its descendants, one for each resource that control groups can

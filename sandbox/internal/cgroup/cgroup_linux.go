@@ -37,13 +37,13 @@ const (
 
 // Tree is where this process makes groups.
 type Tree struct {
-	name  string
-	parts map[string]*Part // by controller: Dir is the folder of ours
-	dirs  []string         // of ours, all that are apart
-	locks []*os.File       // say that they are in use
-	users int
-	moved string // previous group of this process; empty if it was not moved
-	asked bool   // moved has controllers for its groups because we asked for it
+	name    string
+	parts   map[string]*Part // by controller: Dir is the folder of ours
+	dirs    []string         // of ours, all that are apart
+	locks   []*os.File       // say that they are in use
+	users   int
+	moved   string // previous group of this process; empty if it was not moved
+	enabled bool   // moved has controllers for its groups because we asked for it
 }
 
 // tree is this process's: being in a group is a matter of whole processes.
@@ -77,7 +77,7 @@ func (t *Tree) Close() {
 	defer tree.Unlock()
 	if t.users--; t.users == 0 {
 		tree.Tree = nil
-		t.leave()
+		t.undo()
 	}
 }
 
@@ -94,18 +94,18 @@ func openTree() (_ *Tree, err error) {
 	t := &Tree{name: prefix + rand.Text()[:8], parts: map[string]*Part{}}
 	defer func() {
 		if err != nil {
-			t.leave()
+			t.undo()
 		}
 	}()
 	var why []string
 	if two != "" && len(offered(two)) > 0 {
-		if err := t.second(two); err != nil {
+		if err := t.addV2(two); err != nil {
 			why = append(why, err.Error())
 		}
 	}
 	for _, c := range controllers {
 		if home := homes[c]; home != "" && t.parts[c] == nil {
-			if err := t.first(c, home); err != nil {
+			if err := t.addV1(c, home); err != nil {
 				why = append(why, err.Error())
 			}
 		}
@@ -178,9 +178,9 @@ func offered(dir string) (have []string) {
 	return have
 }
 
-// second creates the folders of cgroup v2. A cgroup that contains processes cannot enable controllers for its children,
+// addV2 creates the folders of cgroup v2. A cgroup that contains processes cannot enable controllers for its children,
 // so this process is first moved into a child.
-func (t *Tree) second(home string) error {
+func (t *Tree) addV2(home string) error {
 	if os.Geteuid() == 0 { // may write everywhere, which says nothing of whose a group is
 		if _, err := os.Stat("/run/systemd/system"); err == nil && !delegated(home) {
 			return fmt.Errorf("%s belongs to systemd, which does not delegate it; set Delegate=yes", home)
@@ -205,7 +205,7 @@ func (t *Tree) second(home string) error {
 	}
 	t.moved = home
 	if len(missing) > 0 {
-		t.asked = true
+		t.enabled = true
 		if err := enable(home, missing); err != nil {
 			if errors.Is(err, syscall.EBUSY) {
 				err = fmt.Errorf("%s has other processes in it: %s", home, members(home))
@@ -218,7 +218,7 @@ func (t *Tree) second(home string) error {
 	}
 	_ = write(worker, "cpu.weight", strconv.Itoa(workerWeight)) // there if cpu is
 	for _, c := range have {
-		t.parts[c] = &Part{By: Two, Dir: dir, Home: worker}
+		t.parts[c] = &Part{By: Two, Dir: dir, Parent: worker}
 	}
 	return nil
 }
@@ -251,8 +251,8 @@ func enable(dir string, have []string) error {
 	return write(dir, "cgroup.subtree_control", "+"+strings.Join(have, " +"))
 }
 
-// first makes the folder of a controller of version 1.
-func (t *Tree) first(controller, home string) error {
+// addV1 makes the folder of a controller of version 1.
+func (t *Tree) addV1(controller, home string) error {
 	dir := filepath.Join(home, t.name)
 	if !slices.Contains(t.dirs, dir) { // controllers may share one
 		sweep(home)
@@ -262,7 +262,7 @@ func (t *Tree) first(controller, home string) error {
 	}
 	// With use_hierarchy a group also counts the memory of its descendants.
 	_ = write(dir, "memory.use_hierarchy", "1")
-	t.parts[controller] = &Part{By: One, Dir: dir, Home: home}
+	t.parts[controller] = &Part{By: One, Dir: dir, Parent: home}
 	return nil
 }
 
@@ -296,13 +296,13 @@ func sweep(home string) {
 	}
 }
 
-// leave undoes the changes of Open.
-func (t *Tree) leave() {
+// undo undoes the changes of Open.
+func (t *Tree) undo() {
 	if t.moved != "" {
 		for _, dir := range t.dirs {
 			_ = write(dir, "cgroup.subtree_control", "-"+strings.Join(offered(dir), " -")) // of version 1 has none
 		}
-		if t.asked { // refused as long as another worker has groups there
+		if t.enabled { // refused as long as another worker has groups there
 			_ = write(t.moved, "cgroup.subtree_control", "-"+strings.Join(offered(t.moved), " -"))
 		}
 		_ = write(t.moved, "cgroup.procs", "0")
@@ -323,14 +323,14 @@ func (t *Tree) Holds() (memory, processes, cpu string) {
 	return t.parts["memory"].by(), t.parts["pids"].by(), t.parts["cpu"].by()
 }
 
-// Door is a file by which processes go into the group that the worker is in; empty without.
-func (t *Tree) Door() string {
+// ProcsFile is a file by which processes go into the group that the worker is in; empty without.
+func (t *Tree) ProcsFile() string {
 	if t == nil {
 		return ""
 	}
 	for _, c := range controllers {
 		if p := t.parts[c]; p != nil {
-			return filepath.Join(p.Home, "cgroup.procs")
+			return filepath.Join(p.Parent, "cgroup.procs")
 		}
 	}
 	return ""
@@ -346,7 +346,7 @@ func (t *Tree) Make(name string, l Limits) (*Group, error) {
 		if p == nil {
 			return nil
 		}
-		return &Part{By: p.By, Dir: filepath.Join(p.Dir, name), Home: p.Home}
+		return &Part{By: p.By, Dir: filepath.Join(p.Dir, name), Parent: p.Parent}
 	}
 	g := &Group{Memory: part("memory"), Processes: part("pids"), CPU: part("cpu")}
 	for _, p := range g.parts() {
@@ -384,14 +384,14 @@ func (g *Group) limit(l Limits) error {
 		_ = write(p.Dir, "cpu.weight", strconv.Itoa(executorWeight)) // of version 2
 		_ = write(p.Dir, "cpu.shares", strconv.Itoa(executorShares)) // of version 1
 		if l.Processors > 0 {
-			failed = append(failed, g.Share(l.Processors))
+			failed = append(failed, g.SetProcessors(l.Processors))
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// Share sets how many processors may work for the group at once; 0 for all.
-func (g *Group) Share(processors float64) error {
+// SetProcessors sets how many processors may work for the group at once; 0 for all.
+func (g *Group) SetProcessors(processors float64) error {
 	if g == nil || g.CPU == nil {
 		return nil
 	}
@@ -442,7 +442,7 @@ func (g *Group) Enter() error {
 func (g *Group) Return() error {
 	for _, p := range g.parts() {
 		if p.By == Two {
-			if err := write(p.Home, "cgroup.procs", strconv.Itoa(os.Getpid())); err != nil {
+			if err := write(p.Parent, "cgroup.procs", strconv.Itoa(os.Getpid())); err != nil {
 				return err
 			}
 		}

@@ -74,7 +74,7 @@ type Pass struct {
 
 // Listen starts a proxy.
 func Listen(o Options) (*Proxy, error) {
-	r := &rule{resolver: o.Resolver, machine: ownAddresses, known: map[string]lookup{}}
+	r := &rule{resolver: o.Resolver, machine: ownAddresses, resolved: map[string]lookup{}}
 	if r.resolver == nil {
 		r.resolver = net.DefaultResolver
 	}
@@ -200,8 +200,8 @@ func (p *Pass) Revoke() {
 	p.transport.CloseIdleConnections()
 }
 
-// keep registers a connection that Revoke closes.
-func (p *Pass) keep(c io.Closer) error {
+// track registers a connection that Revoke closes.
+func (p *Pass) track(c io.Closer) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.revoked {
@@ -212,14 +212,14 @@ func (p *Pass) keep(c io.Closer) error {
 	return nil
 }
 
-func (p *Pass) let(c io.Closer) {
+func (p *Pass) untrack(c io.Closer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.open, c)
 }
 
-// enter counts a request in; it must leave.
-func (p *Pass) enter() bool {
+// acquire counts a request in; it must leave.
+func (p *Pass) acquire() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.used >= maxPerPass {
@@ -229,7 +229,7 @@ func (p *Pass) enter() bool {
 	return true
 }
 
-func (p *Pass) leave() {
+func (p *Pass) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.used--
@@ -241,21 +241,21 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer p.work.Done()
-	pass := p.passOf(r)
+	pass := p.authenticate(r)
 	switch {
 	case pass == nil:
 		w.Header().Set("Proxy-Authenticate", `Basic realm="sojourn"`)
-		say(w, http.StatusProxyAuthRequired, "the worker's proxy wants the credential of a running executor")
+		respond(w, http.StatusProxyAuthRequired, "the worker's proxy wants the credential of a running executor")
 	case r.Method == http.MethodConnect && !hasPort(r.Host):
-		say(w, http.StatusBadRequest, "CONNECT takes HOST:PORT")
+		respond(w, http.StatusBadRequest, "CONNECT takes HOST:PORT")
 	case r.Method != http.MethodConnect && (r.URL.Scheme != "http" || r.URL.Host == ""):
-		say(w, http.StatusBadRequest, "this is a proxy: it takes CONNECT, and requests for http://HOST/…")
-	case !pass.enter():
-		say(w, http.StatusTooManyRequests, fmt.Sprintf(
+		respond(w, http.StatusBadRequest, "this is a proxy: it takes CONNECT, and requests for http://HOST/…")
+	case !pass.acquire():
+		respond(w, http.StatusTooManyRequests, fmt.Sprintf(
 			"the executor has %d connections through the worker's proxy", maxPerPass,
 		))
 	default:
-		defer pass.leave()
+		defer pass.release()
 		if r.Method == http.MethodConnect {
 			pass.tunnel(w, r)
 			return
@@ -282,8 +282,8 @@ func (p *Proxy) begin() bool {
 	return true
 }
 
-// passOf is the pass whose credential a request shows.
-func (p *Proxy) passOf(r *http.Request) *Pass {
+// authenticate is the pass whose credential a request shows.
+func (p *Proxy) authenticate(r *http.Request) *Pass {
 	encoded, basic := strings.CutPrefix(r.Header.Get("Proxy-Authorization"), "Basic ")
 	shown, err := base64.StdEncoding.DecodeString(encoded)
 	id, secret, two := strings.Cut(string(shown), ":")
@@ -324,29 +324,29 @@ func (p *Pass) dial(ctx context.Context, address string) (net.Conn, error) {
 		c, err := (&net.Dialer{}).DialContext(attempt, "tcp", to.String())
 		done()
 		if err == nil {
-			if err := p.keep(c); err != nil {
+			if err := p.track(c); err != nil {
 				return nil, err
 			}
-			return &kept{Conn: c, pass: p}, nil
+			return &trackedConn{Conn: c, pass: p}, nil
 		}
 		failed = err
 	}
 	return nil, failed
 }
 
-// kept is a connection of a pass.
-type kept struct {
+// trackedConn is a connection of a pass.
+type trackedConn struct {
 	net.Conn
 	pass *Pass
 }
 
-func (k *kept) Close() error {
-	k.pass.let(k.Conn)
+func (k *trackedConn) Close() error {
+	k.pass.untrack(k.Conn)
 	return k.Conn.Close()
 }
 
 // CloseWrite half-closes the connection.
-func (k *kept) CloseWrite() error { return endWrite(k.Conn) }
+func (k *trackedConn) CloseWrite() error { return endWrite(k.Conn) }
 
 // tunnel connects client and server and copies data in both directions until both have closed.
 func (p *Pass) tunnel(w http.ResponseWriter, r *http.Request) {
@@ -358,14 +358,14 @@ func (p *Pass) tunnel(w http.ResponseWriter, r *http.Request) {
 	defer there.Close()
 	here, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		say(w, http.StatusInternalServerError, "this connection cannot be made a tunnel")
+		respond(w, http.StatusInternalServerError, "this connection cannot be made a tunnel")
 		return
 	}
 	defer here.Close()
-	if p.keep(here) != nil {
+	if p.track(here) != nil {
 		return
 	}
-	defer p.let(here)
+	defer p.untrack(here)
 	_ = here.SetDeadline(time.Time{})
 	if _, err := io.WriteString(here, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		return
@@ -398,12 +398,12 @@ func endWrite(c net.Conn) error {
 }
 
 // from returns a reader of a connection that starts with the bytes that ahead has buffered.
-func from(ahead *bufio.Reader, c net.Conn) io.Reader {
-	n := ahead.Buffered()
+func from(buffered *bufio.Reader, c net.Conn) io.Reader {
+	n := buffered.Buffered()
 	if n == 0 {
 		return c
 	}
-	first, _ := ahead.Peek(n)
+	first, _ := buffered.Peek(n)
 	return &after{Reader: io.MultiReader(strings.NewReader(string(first)), c), Closer: c}
 }
 
@@ -418,17 +418,17 @@ func (p *Pass) fail(w http.ResponseWriter, err error) {
 	var timeout net.Error
 	switch {
 	case errors.As(err, &refused):
-		p.proxy.note(p.id, refused)
-		say(w, http.StatusForbidden, refused.Error())
+		p.proxy.logRefusal(p.id, refused)
+		respond(w, http.StatusForbidden, refused.Error())
 	case errors.As(err, &timeout) && timeout.Timeout():
-		say(w, http.StatusGatewayTimeout, "the worker's proxy got no answer: "+err.Error())
+		respond(w, http.StatusGatewayTimeout, "the worker's proxy got no answer: "+err.Error())
 	default:
-		say(w, http.StatusBadGateway, "the worker's proxy could not connect: "+err.Error())
+		respond(w, http.StatusBadGateway, "the worker's proxy could not connect: "+err.Error())
 	}
 }
 
-// note logs a refused address once.
-func (p *Proxy) note(id string, r *Refused) {
+// logRefusal logs a refused address once.
+func (p *Proxy) logRefusal(id string, r *Refused) {
 	at := hostPort(r.Host, r.Port)
 	p.mu.Lock()
 	_, before := p.logged[at]
@@ -442,10 +442,10 @@ func (p *Proxy) note(id string, r *Refused) {
 	}
 }
 
-// say responds with a status and a sentence.
-func say(w http.ResponseWriter, status int, sentence string) {
+// respond responds with a status and a sentence.
+func respond(w http.ResponseWriter, status int, sentence string) {
 	if t, ok := w.(*tunnelRefusal); ok {
-		t.say(status, sentence)
+		t.respond(status, sentence)
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -458,10 +458,10 @@ func say(w http.ResponseWriter, status int, sentence string) {
 // CONNECT.
 type tunnelRefusal struct{ http.ResponseWriter }
 
-func (t *tunnelRefusal) say(status int, sentence string) {
+func (t *tunnelRefusal) respond(status int, sentence string) {
 	c, _, err := http.NewResponseController(t.ResponseWriter).Hijack()
 	if err != nil {
-		say(t.ResponseWriter, status, sentence)
+		respond(t.ResponseWriter, status, sentence)
 		return
 	}
 	defer c.Close()
@@ -490,22 +490,22 @@ func (l *limited) Accept() (net.Conn, error) {
 		}
 		select {
 		case l.free <- struct{}{}:
-			return &placed{Conn: c, leave: sync.OnceFunc(func() { <-l.free })}, nil
+			return &limitedConn{Conn: c, release: sync.OnceFunc(func() { <-l.free })}, nil
 		default:
 			_ = c.Close() // who opens so many must not keep the others waiting
 		}
 	}
 }
 
-type placed struct {
+type limitedConn struct {
 	net.Conn
-	leave func()
+	release func()
 }
 
-func (p *placed) Close() error {
-	p.leave()
+func (p *limitedConn) Close() error {
+	p.release()
 	return p.Conn.Close()
 }
 
 // CloseWrite half-closes the connection.
-func (p *placed) CloseWrite() error { return endWrite(p.Conn) }
+func (p *limitedConn) CloseWrite() error { return endWrite(p.Conn) }

@@ -101,15 +101,15 @@ type rule struct {
 	resolver Resolver
 	machine  func() ([]netip.Addr, error) // the machine's own addresses
 
-	mu    sync.Mutex // guards what follows
-	known map[string]lookup
+	mu       sync.Mutex // guards what follows
+	resolved map[string]lookup
 }
 
 // endpoint is an address that is never allowed.
 type endpoint struct {
-	host string
-	port uint16
-	what string // as in: that is the app's address
+	host  string
+	port  uint16
+	owner string // as in: that is the app's address
 }
 
 // lookup is the result of resolving a closed name, and its time.
@@ -120,12 +120,12 @@ type lookup struct {
 
 const (
 	resolveTime = 5 * time.Second
-	knownTime   = 10 * time.Second // for which a name of ours is not looked up again
+	resolvedTTL = 10 * time.Second // for which a name of ours is not looked up again
 )
 
 // parseEndpoint reads a URL or host:port.
 func parseEndpoint(text, what string) (endpoint, error) {
-	e := endpoint{what: what}
+	e := endpoint{owner: what}
 	hostport := text
 	if u, err := url.Parse(text); err == nil && u.Host != "" {
 		hostport = u.Host
@@ -153,9 +153,9 @@ func parseEndpoint(text, what string) (endpoint, error) {
 
 // check resolves host and returns the addresses that are allowed for it and port. The caller must connect to these
 // addresses, since a second lookup may return others. check refuses the name if one of its addresses is refused.
-func (r *rule) check(ctx context.Context, asked string, port uint16) ([]netip.AddrPort, error) {
-	host := canonical(asked)
-	refuse := func(why string) error { return &Refused{Host: asked, Port: port, Why: why} }
+func (r *rule) check(ctx context.Context, name string, port uint16) ([]netip.AddrPort, error) {
+	host := canonical(name)
+	refuse := func(why string) error { return &Refused{Host: name, Port: port, Why: why} }
 	var addrs []netip.Addr
 	a, is, bad := literal(host)
 	switch {
@@ -215,7 +215,7 @@ func (r *rule) isClosed(ctx context.Context, to netip.AddrPort, ours func(netip.
 		}
 		addrs := r.addresses(ctx, e.host)
 		if len(addrs) == 0 || slices.Contains(addrs, to.Addr()) || ours(to.Addr()) && slices.ContainsFunc(addrs, ours) {
-			return e.what
+			return e.owner
 		}
 	}
 	return ""
@@ -227,9 +227,9 @@ func (r *rule) addresses(ctx context.Context, host string) []netip.Addr {
 		return []netip.Addr{a.Unmap()}
 	}
 	r.mu.Lock()
-	known, there := r.known[host]
+	known, there := r.resolved[host]
 	r.mu.Unlock()
-	if there && time.Since(known.at) < knownTime {
+	if there && time.Since(known.at) < resolvedTTL {
 		return known.addrs
 	}
 	within, cancel := context.WithTimeout(ctx, resolveTime)
@@ -249,7 +249,7 @@ func (r *rule) addresses(ctx context.Context, host string) []netip.Addr {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.known[host] = fresh
+	r.resolved[host] = fresh
 	return fresh.addrs
 }
 

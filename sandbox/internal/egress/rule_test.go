@@ -130,7 +130,7 @@ func TestRuleOfAddresses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := rule{
-				resolver: names(zone), known: map[string]lookup{},
+				resolver: names(zone), resolved: map[string]lookup{},
 				machine: func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("5.5.5.5")}, nil },
 			}
 			for _, text := range c.allow {
@@ -168,13 +168,13 @@ func TestRuleOfAddresses(t *testing.T) {
 // If the app's name resolves to a new address, the old address stays closed, also while lookups of the name fail.
 func TestAppThatMovesStaysClosed(t *testing.T) {
 	z := &zone{names: map[string][][]string{"app.test": {{"10.0.0.7"}, {"10.0.0.8"}}}}
-	r := rule{resolver: z, known: map[string]lookup{}, machine: func() ([]netip.Addr, error) { return nil, nil }}
+	r := rule{resolver: z, resolved: map[string]lookup{}, machine: func() ([]netip.Addr, error) { return nil, nil }}
 	r.allow = []Entry{{prefix: netip.MustParsePrefix("10.0.0.0/8")}}
 	r.closed = []endpoint{{"app.test", 7700, "the app's"}}
 	old := func() {
-		known := r.known["app.test"]
-		known.at = known.at.Add(-knownTime)
-		r.known["app.test"] = known
+		known := r.resolved["app.test"]
+		known.at = known.at.Add(-resolvedTTL)
+		r.resolved["app.test"] = known
 	}
 	closed := func(host string) bool {
 		_, err := r.check(t.Context(), host, 7700)
@@ -185,7 +185,7 @@ func TestAppThatMovesStaysClosed(t *testing.T) {
 		t.Error("the first answer does not count")
 	}
 	if asked := len(z.asked); asked != 1 {
-		t.Errorf("asked %d times within %s", asked, knownTime)
+		t.Errorf("asked %d times within %s", asked, resolvedTTL)
 	}
 	old()
 	if !closed("10.0.0.7") || !closed("10.0.0.8") {

@@ -34,7 +34,7 @@ func Serve(handlers Handlers) error {
 	}
 	_ = file.Close()
 	useProxy()
-	return (&server{conn: conn, handlers: handlers, alone: true}).serve()
+	return (&server{conn: conn, handlers: handlers, exclusive: true}).serve()
 }
 
 // ServeConn is [Serve] on an existing connection, which it closes. The process may have other work, so its state is not
@@ -68,13 +68,13 @@ func (s *server) serve() error {
 
 // server is the connection to a worker.
 type server struct {
-	conn     net.Conn
-	handlers Handlers
-	alone    bool // the process has no other work, so it is restored between calls
-	scratch  string
-	state    *State
+	conn      net.Conn
+	handlers  Handlers
+	exclusive bool // the process has no other work, so it is restored between calls
+	scratch   string
+	state     *State
 	// initial is the state of the process before any call; nil: the process is not restored
-	initial *surroundings
+	initial *processState
 	undo    sync.Mutex // held while the process is restored, so that no call begins meanwhile
 	running sync.WaitGroup
 
@@ -106,8 +106,8 @@ func (s *server) handle(f frame.Frame) (err error) {
 	switch f.T {
 	case frame.Init:
 		s.scratch = f.Scratch
-		if s.alone {
-			if s.initial, err = newSurroundings(s.scratch); err != nil {
+		if s.exclusive {
+			if s.initial, err = captureProcessState(s.scratch); err != nil {
 				return err
 			}
 		}

@@ -18,7 +18,7 @@ func BenchmarkRaise(b *testing.B) {
 	var spent time.Duration
 	const n = 20
 	for range n {
-		Apart(func() {
+		OnOwnThread(func() {
 			start := time.Now()
 			if err := Raise(r); err != nil {
 				b.Error(err)

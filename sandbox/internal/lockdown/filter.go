@@ -25,9 +25,9 @@ const (
 	atArch   = 4
 	atArgs   = 16 // eight bytes each, low half first on both architectures
 
-	answerAllow = 0x7fff0000
-	answerKill  = 0x80000000 // the whole process
-	answerError = 0x00050000 // with the number of an error
+	actionAllow = 0x7fff0000
+	actionKill  = 0x80000000 // the whole process
+	actionError = 0x00050000 // with the number of an error
 )
 
 const (
@@ -72,114 +72,114 @@ func (r Rules) filter(arch string) ([]instruction, error) {
 	}
 	p := program{of: a.of}
 	p.load(atArch)
-	p.unless(a.audit, answerKill)
+	p.unless(a.audit, actionKill)
 	p.load(atNumber)
 	if a.x32 {
-		p.when(opAtLeast, firstX32Call, answerKill)
+		p.when(opAtLeast, firstX32Call, actionKill)
 	}
-	p.when(opAtLeast, newest+1, answerError|errNoSuch)
+	p.when(opAtLeast, newest+1, actionError|errNoSuch)
 	for _, n := range refused {
-		p.call(n, answerError|errPerm, func() {})
+		p.call(n, actionError|errPerm, func() {})
 	}
-	p.call(callClone3, answerError|errNoSuch, func() {}) // its flags are behind a pointer
-	p.call(callClone, answerAllow, func() {
+	p.call(callClone3, actionError|errNoSuch, func() {}) // its flags are behind a pointer
+	p.call(callClone, actionAllow, func() {
 		p.arg(0)
-		p.when(opAnySet, newNamespaces, answerError|errPerm)
+		p.when(opAnySet, newNamespaces, actionError|errPerm)
 	})
-	p.call(callIoctl, answerAllow, func() {
+	p.call(callIoctl, actionAllow, func() {
 		p.arg(1)
-		p.when(opEqual, ttyInput, answerError|errPerm)
-		p.when(opEqual, ttyConsole, answerError|errPerm)
+		p.when(opEqual, ttyInput, actionError|errPerm)
+		p.when(opEqual, ttyConsole, actionError|errPerm)
 	})
-	p.call(callFcntl, answerAllow, func() {
+	p.call(callFcntl, actionAllow, func() {
 		p.arg(1)
-		p.when(opEqual, setLease, answerError|errPerm)
+		p.when(opEqual, setLease, actionError|errPerm)
 	})
-	p.call(callPrlimit, answerAllow, func() { // of another process the kernel asks for its user only
+	p.call(callPrlimit, actionAllow, func() { // of another process the kernel asks for its user only
 		p.arg(0)
-		p.unless(0, answerError|errPerm)
+		p.unless(0, actionError|errPerm)
 	})
 	for _, n := range scheduling {
-		p.call(n, answerAllow, func() {
+		p.call(n, actionAllow, func() {
 			p.arg(0)
-			p.unless(0, answerError|errPerm)
+			p.unless(0, actionError|errPerm)
 		})
 	}
 	for _, n := range []struct {
 		call number
 		user uint32 // what stands for all of a user's
 	}{{callPriority, prioUser}, {callIOPriority, ioprioUser}} {
-		p.call(n.call, answerAllow, func() {
+		p.call(n.call, actionAllow, func() {
 			p.arg(0)
-			p.when(opEqual, n.user, answerError|errPerm)
+			p.when(opEqual, n.user, actionError|errPerm)
 			p.arg(1)
-			p.unless(0, answerError|errPerm)
+			p.unless(0, actionError|errPerm)
 		})
 	}
-	p.call(callPrctl, answerAllow, func() { // who hides from its user hides from the supervisor
+	p.call(callPrctl, actionAllow, func() { // who hides from its user hides from the supervisor
 		p.arg(0)
-		p.when(opEqual, setDumpable, answerError|errPerm)
+		p.when(opEqual, setDumpable, actionError|errPerm)
 	})
 	if r.NoMemoryFiles {
-		p.call(callMemfd, answerError|errPerm, func() {})
-		p.call(callSecret, answerError|errPerm, func() {})
+		p.call(callMemfd, actionError|errPerm, func() {})
+		p.call(callSecret, actionError|errPerm, func() {})
 	}
 	if r.Landlock > 0 && !r.HoldsTruncate() {
-		p.call(callTruncate, answerError|errAccess, func() {})
+		p.call(callTruncate, actionError|errAccess, func() {})
 	}
 	if len(r.Ports) > 0 {
 		for _, send := range []struct {
 			call  number
 			flags uint32 // which argument they are
 		}{{callSendto, 3}, {callSendmsg, 2}, {callSendmmsg, 3}} {
-			p.call(send.call, answerAllow, func() {
+			p.call(send.call, actionAllow, func() {
 				p.arg(send.flags)
-				p.when(opAnySet, fastOpen, answerError|errAccess)
+				p.when(opAnySet, fastOpen, actionError|errAccess)
 			})
 		}
-		p.call(callSetsockopt, answerAllow, func() {
+		p.call(callSetsockopt, actionAllow, func() {
 			p.arg(1)
-			p.block(tcpProtocol, answerAllow, func() {
+			p.block(tcpProtocol, actionAllow, func() {
 				p.arg(2)
-				p.when(opEqual, otherProtocol, answerError|errAccess)
+				p.when(opEqual, otherProtocol, actionError|errAccess)
 			})
 		})
 	}
-	p.call(callSocketpair, answerAllow, func() {
+	p.call(callSocketpair, actionAllow, func() {
 		p.arg(0)
-		p.unless(unixFamily, answerError|errAccess)
+		p.unless(unixFamily, actionError|errAccess)
 	})
-	p.call(callSocket, answerError|errAccess, func() { r.sockets(&p) })
-	p.answer(answerAllow)
+	p.call(callSocket, actionError|errAccess, func() { r.sockets(&p) })
+	p.ret(actionAllow)
 	return p.code, nil
 }
 
 // sockets allows sockets by family, type and protocol.
 func (r Rules) sockets(p *program) {
 	p.arg(0)
-	p.when(opEqual, unixFamily, answerAllow)
+	p.when(opEqual, unixFamily, actionAllow)
 	if !r.Inet {
 		return
 	}
 	for _, family := range []uint32{inetFamily, inet6Family} {
-		p.block(family, answerError|errAccess, func() {
+		p.block(family, actionError|errAccess, func() {
 			p.arg(1)
 			p.code = append(p.code, instruction{code: opAnd, k: typeMask})
 			if len(r.Ports) > 0 { // of streams TCP alone: what else there is, MPTCP for one, Landlock does not look at
-				p.unless(streamType, answerError|errAccess)
+				p.unless(streamType, actionError|errAccess)
 				p.arg(2)
-				p.when(opEqual, 0, answerAllow)
-				p.when(opEqual, tcpProtocol, answerAllow)
+				p.when(opEqual, 0, actionAllow)
+				p.when(opEqual, tcpProtocol, actionAllow)
 				return
 			}
-			p.when(opEqual, streamType, answerAllow)
-			p.when(opEqual, datagramType, answerAllow)
+			p.when(opEqual, streamType, actionAllow)
+			p.when(opEqual, datagramType, actionAllow)
 		})
 	}
-	p.block(netlinkFamily, answerError|errAccess, func() {
+	p.block(netlinkFamily, actionError|errAccess, func() {
 		// lists the addresses of interfaces, which libraries request before they connect
 		p.arg(2)
-		p.when(opEqual, 0, answerAllow)
+		p.when(opEqual, 0, actionAllow)
 	})
 }
 
@@ -194,18 +194,18 @@ func (p *program) load(at uint32) { p.code = append(p.code, instruction{code: op
 // arg loads the low 32 bits of an argument. The kernel ignores the high bits of the arguments that the filter checks.
 func (p *program) arg(i uint32) { p.load(atArgs + 8*i) }
 
-func (p *program) answer(a uint32) { p.code = append(p.code, instruction{code: opReturn, k: a}) }
+func (p *program) ret(a uint32) { p.code = append(p.code, instruction{code: opReturn, k: a}) }
 
 // when answers if the test holds.
 func (p *program) when(test uint16, k, answer uint32) {
 	p.code = append(p.code, instruction{code: test, k: k, jf: 1})
-	p.answer(answer)
+	p.ret(answer)
 }
 
 // unless returns answer if the loaded value is not k.
 func (p *program) unless(k, answer uint32) {
 	p.code = append(p.code, instruction{code: opEqual, k: k, jt: 1})
-	p.answer(answer)
+	p.ret(answer)
 }
 
 // block adds tests that run if the loaded value is k, and the result for calls that no test decided. The tests may load
@@ -214,7 +214,7 @@ func (p *program) block(k, otherwise uint32, tests func()) {
 	at := len(p.code)
 	p.code = append(p.code, instruction{code: opEqual, k: k})
 	tests()
-	p.answer(otherwise)
+	p.ret(otherwise)
 	p.code[at].jf = uint8(len(p.code) - at - 1) //nolint:gosec // a block has few tests
 }
 

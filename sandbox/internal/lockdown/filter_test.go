@@ -48,7 +48,7 @@ func decide(t *testing.T, code []instruction, arch uint32, nr int, args ...uint6
 }
 
 func TestFilter(t *testing.T) {
-	const perm, access, missing = answerError | errPerm, answerError | errAccess, answerError | errNoSuch
+	const perm, access, missing = actionError | errPerm, actionError | errAccess, actionError | errNoSuch
 	read, write := number{"read", 0, 63}, number{"write", 1, 64}
 	for arch, a := range architectures {
 		old, err := Rules{Landlock: 2, Filter: true}.filter(arch)
@@ -72,25 +72,25 @@ func TestFilter(t *testing.T) {
 			args        []uint64
 			ports, open uint32
 		}{
-			{callSocket, []uint64{inetFamily, 1}, answerAllow, answerAllow},
-			{callSocket, []uint64{inet6Family, 1 | 0x80800, 6}, answerAllow, answerAllow},
-			{callSocket, []uint64{inetFamily, 1, 262}, access, answerAllow}, // MPTCP
-			{callSocket, []uint64{inetFamily, 1, 256}, access, answerAllow}, // SMC
-			{callSocket, []uint64{inetFamily, 1, 132}, access, answerAllow}, // SCTP
-			{callSocket, []uint64{inetFamily, 2}, access, answerAllow},      // UDP
-			{callSocket, []uint64{inet6Family, 2, 17}, access, answerAllow},
+			{callSocket, []uint64{inetFamily, 1}, actionAllow, actionAllow},
+			{callSocket, []uint64{inet6Family, 1 | 0x80800, 6}, actionAllow, actionAllow},
+			{callSocket, []uint64{inetFamily, 1, 262}, access, actionAllow}, // MPTCP
+			{callSocket, []uint64{inetFamily, 1, 256}, access, actionAllow}, // SMC
+			{callSocket, []uint64{inetFamily, 1, 132}, access, actionAllow}, // SCTP
+			{callSocket, []uint64{inetFamily, 2}, access, actionAllow},      // UDP
+			{callSocket, []uint64{inet6Family, 2, 17}, access, actionAllow},
 			{callSocket, []uint64{inetFamily, 5}, access, access},
-			{callSocket, []uint64{netlinkFamily, 3, 0}, answerAllow, answerAllow},
-			{callSocket, []uint64{unixFamily, 2}, answerAllow, answerAllow},
-			{callSendto, []uint64{3, 0, 0, 0}, answerAllow, answerAllow},
-			{callSendto, []uint64{3, 0, 0, fastOpen}, access, answerAllow},
-			{callSendto, []uint64{3, 0, 0, fastOpen | 0x4000}, access, answerAllow},
-			{callSendmsg, []uint64{3, 0, fastOpen}, access, answerAllow},
-			{callSendmsg, []uint64{3, 0, 0, fastOpen}, answerAllow, answerAllow},
-			{callSendmmsg, []uint64{3, 0, 1, fastOpen}, access, answerAllow},
-			{callSetsockopt, []uint64{3, tcpProtocol, otherProtocol}, access, answerAllow},
-			{callSetsockopt, []uint64{3, tcpProtocol, 1}, answerAllow, answerAllow},
-			{callSetsockopt, []uint64{3, 1, otherProtocol}, answerAllow, answerAllow},
+			{callSocket, []uint64{netlinkFamily, 3, 0}, actionAllow, actionAllow},
+			{callSocket, []uint64{unixFamily, 2}, actionAllow, actionAllow},
+			{callSendto, []uint64{3, 0, 0, 0}, actionAllow, actionAllow},
+			{callSendto, []uint64{3, 0, 0, fastOpen}, access, actionAllow},
+			{callSendto, []uint64{3, 0, 0, fastOpen | 0x4000}, access, actionAllow},
+			{callSendmsg, []uint64{3, 0, fastOpen}, access, actionAllow},
+			{callSendmsg, []uint64{3, 0, 0, fastOpen}, actionAllow, actionAllow},
+			{callSendmmsg, []uint64{3, 0, 1, fastOpen}, access, actionAllow},
+			{callSetsockopt, []uint64{3, tcpProtocol, otherProtocol}, access, actionAllow},
+			{callSetsockopt, []uint64{3, tcpProtocol, 1}, actionAllow, actionAllow},
+			{callSetsockopt, []uint64{3, 1, otherProtocol}, actionAllow, actionAllow},
 		} {
 			for name, want := range map[string]uint32{"ports": c.ports, "open": c.open} {
 				code := map[string][]instruction{"ports": ports, "open": open}[name]
@@ -117,47 +117,47 @@ func TestFilter(t *testing.T) {
 			args             []uint64
 			open, shut, old_ uint32
 		}{
-			{read, nil, answerAllow, answerAllow, answerAllow},
-			{write, []uint64{1, 2, 3}, answerAllow, answerAllow, answerAllow},
+			{read, nil, actionAllow, actionAllow, actionAllow},
+			{write, []uint64{1, 2, 3}, actionAllow, actionAllow, actionAllow},
 			{callClone3, nil, missing, missing, missing},
-			{callClone, []uint64{0x11}, answerAllow, answerAllow, answerAllow},          // fork
-			{callClone, []uint64{0x3d0f00}, answerAllow, answerAllow, answerAllow},      // a thread
+			{callClone, []uint64{0x11}, actionAllow, actionAllow, actionAllow},          // fork
+			{callClone, []uint64{0x3d0f00}, actionAllow, actionAllow, actionAllow},      // a thread
 			{callClone, []uint64{0x10000011}, perm, perm, perm},                         // a user namespace
 			{callClone, []uint64{0x20000011}, perm, perm, perm},                         // a namespace of processes
 			{callClone, []uint64{0x40000011}, perm, perm, perm},                         // a network
-			{callClone, []uint64{0x1_0000_0011}, answerAllow, answerAllow, answerAllow}, // the kernel takes the low half
-			{callIoctl, []uint64{0, 0x5401}, answerAllow, answerAllow, answerAllow},
+			{callClone, []uint64{0x1_0000_0011}, actionAllow, actionAllow, actionAllow}, // the kernel takes the low half
+			{callIoctl, []uint64{0, 0x5401}, actionAllow, actionAllow, actionAllow},
 			{callIoctl, []uint64{0, ttyInput}, perm, perm, perm},
 			{callIoctl, []uint64{0, 0xffffffff_00000000 | ttyInput}, perm, perm, perm},
 			{callIoctl, []uint64{0, ttyConsole}, perm, perm, perm},
 			{callFcntl, []uint64{3, 1024}, perm, perm, perm},
-			{callFcntl, []uint64{3, 3}, answerAllow, answerAllow, answerAllow},
-			{callPrlimit, []uint64{0}, answerAllow, answerAllow, answerAllow},
+			{callFcntl, []uint64{3, 3}, actionAllow, actionAllow, actionAllow},
+			{callPrlimit, []uint64{0}, actionAllow, actionAllow, actionAllow},
 			{callPrlimit, []uint64{77}, perm, perm, perm},
-			{callTruncate, nil, answerAllow, answerAllow, access},
-			{callPrctl, []uint64{15}, answerAllow, answerAllow, answerAllow}, // a thread's name
+			{callTruncate, nil, actionAllow, actionAllow, access},
+			{callPrctl, []uint64{15}, actionAllow, actionAllow, actionAllow}, // a thread's name
 			{callPrctl, []uint64{setDumpable, 0}, perm, perm, perm},
-			{callMemfd, nil, answerAllow, perm, answerAllow},
-			{callSecret, nil, answerAllow, perm, answerAllow},
-			{number{"newest", newest, newest}, nil, answerAllow, answerAllow, answerAllow},
+			{callMemfd, nil, actionAllow, perm, actionAllow},
+			{callSecret, nil, actionAllow, perm, actionAllow},
+			{number{"newest", newest, newest}, nil, actionAllow, actionAllow, actionAllow},
 			{number{"newer", newest + 1, newest + 1}, nil, missing, missing, missing},
-			{callPriority, []uint64{0, 0, 5}, answerAllow, answerAllow, answerAllow},
+			{callPriority, []uint64{0, 0, 5}, actionAllow, actionAllow, actionAllow},
 			{callPriority, []uint64{0, 77, 5}, perm, perm, perm},
 			{callPriority, []uint64{prioUser, 0, 5}, perm, perm, perm},
-			{callIOPriority, []uint64{1, 0, 5}, answerAllow, answerAllow, answerAllow},
+			{callIOPriority, []uint64{1, 0, 5}, actionAllow, actionAllow, actionAllow},
 			{callIOPriority, []uint64{ioprioUser, 0, 5}, perm, perm, perm},
-			{scheduling[0], []uint64{0}, answerAllow, answerAllow, answerAllow},
+			{scheduling[0], []uint64{0}, actionAllow, actionAllow, actionAllow},
 			{scheduling[0], []uint64{77}, perm, perm, perm},
-			{callSocketpair, []uint64{unixFamily}, answerAllow, answerAllow, answerAllow},
+			{callSocketpair, []uint64{unixFamily}, actionAllow, actionAllow, actionAllow},
 			{callSocketpair, []uint64{30}, access, access, access}, // TIPC
-			{callSocket, []uint64{unixFamily, 5}, answerAllow, answerAllow, answerAllow},
-			{callSocket, []uint64{inetFamily, 1}, answerAllow, access, access},
-			{callSocket, []uint64{inetFamily, 1 | 0x80800}, answerAllow, access, access}, // not to be inherited, not waiting
-			{callSocket, []uint64{inetFamily, 2}, answerAllow, access, access},
-			{callSocket, []uint64{inet6Family, 2}, answerAllow, access, access},
+			{callSocket, []uint64{unixFamily, 5}, actionAllow, actionAllow, actionAllow},
+			{callSocket, []uint64{inetFamily, 1}, actionAllow, access, access},
+			{callSocket, []uint64{inetFamily, 1 | 0x80800}, actionAllow, access, access}, // not to be inherited, not waiting
+			{callSocket, []uint64{inetFamily, 2}, actionAllow, access, access},
+			{callSocket, []uint64{inet6Family, 2}, actionAllow, access, access},
 			{callSocket, []uint64{inetFamily, 3}, access, access, access},  // raw
 			{callSocket, []uint64{inet6Family, 3}, access, access, access}, //
-			{callSocket, []uint64{netlinkFamily, 3, 0}, answerAllow, access, access},
+			{callSocket, []uint64{netlinkFamily, 3, 0}, actionAllow, access, access},
 			{callSocket, []uint64{netlinkFamily, 3, 12}, access, access, access}, // packet filters
 			{callSocket, []uint64{17, 3}, access, access, access},                // packets
 			{callSocket, []uint64{38, 5}, access, access, access},                // the kernel's ciphers
@@ -176,13 +176,13 @@ func TestFilter(t *testing.T) {
 				continue
 			}
 			for _, nr := range []int{0, 11, 59, 281} {
-				if got := decide(t, open, foreign, nr); got != answerKill {
+				if got := decide(t, open, foreign, nr); got != actionKill {
 					t.Errorf("%s: call %d of architecture %#x: %#x", arch, nr, foreign, got)
 				}
 			}
 		}
 		if a.x32 {
-			if got := decide(t, open, a.audit, firstX32Call+520); got != answerKill {
+			if got := decide(t, open, a.audit, firstX32Call+520); got != actionKill {
 				t.Errorf("%s: x32: %#x", arch, got)
 			}
 		}

@@ -135,19 +135,19 @@ func (r Rules) install() error {
 	return nil
 }
 
-// Apart runs fn on a new thread that runs nothing else, and returns after fn. The thread is never the main thread of
-// the process: permission checks for signals to the process use the main thread, so it must not be restricted by fn.
+// OnOwnThread runs fn on a new thread that runs nothing else, and returns after fn. The thread is never the main thread
+// of the process: permission checks for signals to the process use the main thread, so it must not be restricted by fn.
 // The new thread lives as long as the process, because children started from it may use PDEATHSIG.
-func Apart(fn func()) {
+func OnOwnThread(fn func()) {
 	done := make(chan struct{})
-	go apart(fn, done)
+	go onOwnThread(fn, done)
 	<-done
 }
 
-func apart(fn func(), done chan struct{}) {
+func onOwnThread(fn func(), done chan struct{}) {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() {
-		go apart(fn, done) // this goroutine holds the first thread until the other has found its own
+		go onOwnThread(fn, done) // this goroutine holds the first thread until the other has found its own
 		<-done
 		runtime.UnlockOSThread()
 		return

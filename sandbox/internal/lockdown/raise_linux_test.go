@@ -295,7 +295,7 @@ func behind(t *testing.T, change func(*Rules)) (map[string]string, Rules) {
 	}
 	defer out.Close()
 	var pid int
-	Apart(func() {
+	OnOwnThread(func() {
 		if err = Raise(rules); err == nil {
 			pid, err = syscall.ForkExec(exe, []string{proberName, string(encoded)}, &syscall.ProcAttr{
 				Dir: a.Scratch, Env: []string{}, Files: []uintptr{0, in.Fd(), 2},
@@ -390,7 +390,7 @@ func TestPortsAreTheseAndNoOthers(t *testing.T) {
 func TestPortsAreNotLeftOpenForWantOfRules(t *testing.T) {
 	for _, r := range []Rules{{Ports: []uint16{1}, Filter: true, Landlock: 3}, {Ports: []uint16{1}, Landlock: 4}} {
 		var err error
-		Apart(func() { err = Raise(r) })
+		OnOwnThread(func() { err = Raise(r) })
 		if err == nil {
 			t.Errorf("%+v: raised", r)
 		}
@@ -439,7 +439,7 @@ func TestTheRestOfTheProcessStaysFree(t *testing.T) {
 		}
 	}
 	var at int
-	Apart(func() { at = unix.Gettid() })
+	OnOwnThread(func() { at = unix.Gettid() })
 	if at == os.Getpid() {
 		t.Error("on the first thread")
 	}

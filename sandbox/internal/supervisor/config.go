@@ -72,8 +72,8 @@ const (
 // Watchdog is the name of the supervisor as the mechanism that enforces a limit.
 const Watchdog = "watchdog"
 
-// NoLastWord is the end of an executor whose supervisor ended before it: all that is known.
-var NoLastWord = Fact{Exit: -1, Signal: int(syscall.SIGKILL)}
+// EndUnreported is the end of an executor whose supervisor ended before it: all that is known.
+var EndUnreported = Fact{Exit: -1, Signal: int(syscall.SIGKILL)}
 
 // Fact is a message of the supervisor, one line of JSON on the lifeline.
 type Fact struct {

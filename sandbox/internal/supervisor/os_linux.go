@@ -162,10 +162,10 @@ func End(supervisor int) {
 	_ = syscall.Kill(supervisor, syscall.SIGKILL)
 }
 
-// EndLeft kills the descendants of a killed supervisor, which have been reparented: processes of the executor's
+// KillOrphans kills the descendants of a killed supervisor, which have been reparented: processes of the executor's
 // separate user, and processes whose HOME or current directory is the scratch folder. It repeats the search until it
 // finds none, at most ten times.
-func EndLeft(scratch string, user int) {
+func KillOrphans(scratch string, user int) {
 	for range 10 {
 		left := false
 		for pid := range processes() {
@@ -213,10 +213,10 @@ func isSupervisor(pid int, dir string) bool {
 	return err == nil && string(args) == Name+"\x00"+dir+"\x00"
 }
 
-// ReapLeft reaps orphans of killed supervisors if this process is PID 1 of a container. Orphans become children of PID
-// 1 and remain zombies until they are reaped. Children of the worker are reaped at once by the code that started them,
-// so a zombie that is older than a second is an orphan.
-func ReapLeft() {
+// ReapOrphans reaps orphans of killed supervisors if this process is PID 1 of a container. Orphans become children of
+// PID 1 and remain zombies until they are reaped. Children of the worker are reaped at once by the code that started
+// them, so a zombie that is older than a second is an orphan.
+func ReapOrphans() {
 	if os.Getpid() != 1 {
 		return
 	}
@@ -324,15 +324,15 @@ func processes() map[int]process {
 		if err != nil {
 			continue
 		}
-		if p, ok := look(pid); ok {
+		if p, ok := readStat(pid); ok {
 			all[pid] = p
 		}
 	}
 	return all
 }
 
-// look reads /proc/PID/stat of one process. It returns false if the process does not exist.
-func look(pid int) (process, bool) {
+// readStat reads /proc/PID/stat of one process. It returns false if the process does not exist.
+func readStat(pid int) (process, bool) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return process{}, false
@@ -348,7 +348,7 @@ func look(pid int) (process, bool) {
 
 // Stopped reports whether a process was stopped by a signal.
 func Stopped(pid int) bool {
-	p, ok := look(pid)
+	p, ok := readStat(pid)
 	return ok && p.state == "T"
 }
 
@@ -371,9 +371,9 @@ func belowByParent(parent int) []int {
 	return all
 }
 
-// taken returns the resources of a process that are limited: resident memory, page tables, which are never shared and
+// usageOf returns the resources of a process that are limited: resident memory, page tables, which are never shared and
 // can be larger, and threads.
-func taken(pid int) (u usage) {
+func usageOf(pid int) (u usage) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return u

@@ -45,7 +45,7 @@ func run() {
 	if err != nil {
 		os.Exit(2) // the worker is gone, or is not one of ours
 	}
-	lockdown.Apart(func() { err = m.start() })
+	lockdown.OnOwnThread(func() { err = m.start() })
 	_, _ = syscall.Close(controlFD), syscall.Close(roomFD)
 	detach()
 	if err != nil {

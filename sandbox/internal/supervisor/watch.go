@@ -141,7 +141,7 @@ type usage struct {
 // once: processes that were forked after loading a model share it.
 func (m *supervisor) usage(pids []int) (all usage) {
 	for _, pid := range pids {
-		u := taken(pid)
+		u := usageOf(pid)
 		all.resident += u.resident
 		all.tables += u.tables
 		all.threads += u.threads

@@ -10,10 +10,11 @@ import (
 )
 
 const (
-	// mostDescriptors is the number of descriptors that are checked; descriptors above are closed unchecked.
-	mostDescriptors = 4096
-	// leftOpen is the number of descriptors that calls may leave open; with more the executor is not used again.
-	leftOpen = 64
+	// maxDescriptors is the number of descriptors that are checked; descriptors above are closed unchecked.
+	maxDescriptors = 4096
+	// maxLeakedDescriptors is the number of descriptors that calls may leave open; with more the executor is not used
+	// again.
+	maxLeakedDescriptors = 64
 )
 
 // process is the part of surroundings that differs between operating systems.
@@ -34,7 +35,7 @@ func (p *process) record() (err error) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return fmt.Errorf("limit of descriptors: %w", err)
 	}
-	p.polled = make([]unix.PollFd, min(limit.Cur, mostDescriptors))
+	p.polled = make([]unix.PollFd, min(limit.Cur, maxDescriptors))
 	p.open, err = p.descriptors()
 	return err
 }
@@ -73,12 +74,12 @@ func (p *process) restore() error {
 	if slices.Equal(open, p.open) {
 		return nil
 	}
-	left := 0
+	leaked := 0
 	for fd := range open {
 		if !open[fd] || p.open[fd] {
 			continue
 		}
-		if left++; left > leftOpen {
+		if leaked++; leaked > maxLeakedDescriptors {
 			return errors.New("calls left too many descriptors open")
 		}
 		if unix.Shutdown(fd, unix.SHUT_RDWR) == nil {

@@ -11,16 +11,16 @@ import (
 // then polls for long system calls. That costs more CPU time than the rest of a short call. A call in this file must
 // not block, because a garbage collection would wait for it.
 
-// readAtOnce reads from a descriptor that does not block.
-func readAtOnce(fd int, b []byte) (int, error) {
+// readNonblocking reads from a descriptor that does not block.
+func readNonblocking(fd int, b []byte) (int, error) {
 	n, _, errno := unix.RawSyscall(
 		unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
 	)
 	return done(n, errno)
 }
 
-// writeAtOnce writes to a descriptor that does not block.
-func writeAtOnce(fd int, b []byte) (int, error) {
+// writeNonblocking writes to a descriptor that does not block.
+func writeNonblocking(fd int, b []byte) (int, error) {
 	n, _, errno := unix.RawSyscall(
 		unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
 	)
@@ -53,8 +53,8 @@ func placeAt(path string) place {
 	return place{path: path}
 }
 
-// look returns the current stamp.
-func (p *place) look() (fileStamp, bool) {
+// stat returns the current stamp.
+func (p *place) stat() (fileStamp, bool) {
 	if p.name != nil {
 		var at unix.Statx_t
 		_, _, errno := unix.RawSyscall6(

@@ -8,28 +8,28 @@ import (
 	"slices"
 )
 
-// surroundings is the state of the process that is restored between calls outside sessions, as it was before the first
+// processState is the state of the process that is restored between calls outside sessions, as it was before the first
 // of them: environment, working directory, umask, descriptors, an empty scratch folder. The state of Go is not
 // restored: package variables, goroutines.
-type surroundings struct {
+type processState struct {
 	scratch string
 	dir     string
 	environ []string
 	process
 }
 
-// newSurroundings records the state of the process. It must be called before any call runs.
-func newSurroundings(scratch string) (*surroundings, error) {
+// captureProcessState records the state of the process. It must be called before any call runs.
+func captureProcessState(scratch string) (*processState, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return nil, fmt.Errorf("working directory: %w", err)
 	}
-	s := &surroundings{scratch: scratch, dir: dir, environ: os.Environ()}
+	s := &processState{scratch: scratch, dir: dir, environ: os.Environ()}
 	return s, s.record()
 }
 
 // restore undoes the changes of calls. No call may run meanwhile.
-func (s *surroundings) restore() error {
+func (s *processState) restore() error {
 	if err := os.Chdir(s.dir); err != nil {
 		return fmt.Errorf("working directory: %w", err)
 	}
@@ -52,7 +52,7 @@ func (s *surroundings) restore() error {
 	return nil
 }
 
-func (s *surroundings) restoreEnviron() error {
+func (s *processState) restoreEnviron() error {
 	if slices.Equal(os.Environ(), s.environ) {
 		return nil
 	}
