@@ -41,7 +41,7 @@ type Reply struct {
 }
 
 // ErrFull says that as many questions as may wait do.
-var ErrFull = errors.New("too many questions wait")
+var ErrFull = errors.New("too many queries wait in this queue")
 
 // Questions passes questions between the apps that share a database. Dispatcher.Backlog reports a question that waits
 // for a worker, and Changed.Answers one that was answered; both notices may be lost.

@@ -10,9 +10,9 @@ import (
 func Refusal(err error) error {
 	switch {
 	case errors.Is(err, ErrUnavailable):
-		return protocol.Refuse(protocol.ReasonStoreUnavailable, "the store takes no writes now; try again")
+		return protocol.Refuse(protocol.ReasonStoreUnavailable, "the database does not accept writes at the moment; try again")
 	case errors.Is(err, ErrClosed):
-		return protocol.Refuse(protocol.ReasonStoreUnavailable, "this app is going away; try again")
+		return protocol.Refuse(protocol.ReasonStoreUnavailable, "this app is shutting down; try again")
 	case errors.Is(err, ErrNotFound):
 		return protocol.Refuse(protocol.ReasonNotFound, "not found")
 	}

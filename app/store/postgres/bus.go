@@ -341,7 +341,7 @@ func (b *bus) listen(ctx context.Context) (*pgx.Conn, error) {
 	}
 	if _, err = c.Exec(ctx, "LISTEN "+channel); err != nil {
 		closeConn(c)
-		return nil, fmt.Errorf("listen: %w", err)
+		return nil, fmt.Errorf("LISTEN on channel %s: %w", channel, err)
 	}
 	return c, nil
 }

@@ -63,14 +63,14 @@ func (c *conn) endPreviousSession(ctx context.Context) error {
 	if err := c.c.QueryRow(ctx, begun, c.session.pid).Scan(&c.session.began); errors.Is(err, pgx.ErrNoRows) {
 		return errPooler // the process that was named is none of the server's
 	} else if err != nil {
-		return fmt.Errorf("own session: %w", err)
+		return fmt.Errorf("read this connection from pg_stat_activity: %w", err)
 	}
 	if old.pid == 0 {
 		return nil
 	}
 	const end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND backend_start::text = $2"
 	if _, err := c.c.Exec(ctx, end, old.pid, old.began); err != nil {
-		return fmt.Errorf("end session %d: %w", old.pid, err)
+		return fmt.Errorf("terminate the backend of the lost connection (pid %d): %w", old.pid, err)
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func (c *conn) receive(line *pgconn.Pipeline, calls []*db.Call) (failed error) {
 		}
 		rows, _ := got.(*pgconn.ResultReader)
 		if rows == nil {
-			return fmt.Errorf("%s: the driver gave %T for its rows", head(call.Stmt.SQL), got)
+			return fmt.Errorf("%s: the driver returned rows of type %T", head(call.Stmt.SQL), got)
 		}
 		for rows.NextRow() {
 			if call.Row != nil && failed == nil {

@@ -69,10 +69,10 @@ func up(ctx context.Context, workers *sql.DB, c *sql.Conn, p *goose.Provider) er
 		return err
 	}
 	if _, err := c.ExecContext(ctx, "ANALYZE"); err != nil { // plans made on tables nobody counted are three times slower
-		return fmt.Errorf("analyze: %w", err)
+		return fmt.Errorf("ANALYZE after the migration: %w", err)
 	}
 	if _, err := c.ExecContext(ctx, "SELECT pg_notify($1, $2)", channel, encode(message{Migrated: true})); err != nil {
-		return fmt.Errorf("tell that the schema is newer: %w", err)
+		return fmt.Errorf("notify other apps of the new schema: %w", err)
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func acquireMigrationLock(ctx context.Context, db *sql.DB, c *sql.Conn) error {
 			return nil
 		}
 		if time.Since(began) > mostMigration {
-			return fmt.Errorf("migration lock: another process has had it for %s", mostMigration)
+			return fmt.Errorf("migration lock: another process has held it for %s; end that process", mostMigration)
 		}
 		if err := endMigrator(ctx, db); err != nil {
 			return fmt.Errorf("migration lock: %w", err)

@@ -27,7 +27,7 @@ func sendable(args []any) error {
 		switch a.(type) {
 		case nil, *[]string, *[]int64, []string, []int64, string, int64, int:
 		default:
-			return fmt.Errorf("a parameter is a %T", a)
+			return fmt.Errorf("unsupported type %T of a statement parameter", a)
 		}
 	}
 	return nil

@@ -182,7 +182,7 @@ func (r *refusals) watch() {
 			return
 		case refused(err) && time.Since(since) >= r.limit:
 			r.fail(fmt.Errorf(
-				"the server has refused the credentials of this process for %v; check the URL of the database, its password and "+
+				"PostgreSQL has rejected the credentials of this process for %v; check the database URL, its password and "+
 					"certificates: %w", r.limit, err,
 			))
 			return

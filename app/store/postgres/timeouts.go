@@ -42,7 +42,7 @@ var connectionTimeouts = map[string]string{
 // errPooler is returned when the connection goes through a connection pooler. A pooler rejects or drops the time-outs
 // that each connection sets, so a paused app would hold its locks forever. It also breaks features that need a
 // dedicated session: LISTEN and prepared statements.
-var errPooler = errors.New("connect to PostgreSQL itself: something between, such as PgBouncer, takes connections together")
+var errPooler = errors.New("connect to PostgreSQL directly: a connection pooler such as PgBouncer is not supported")
 
 // pooled reports whether a connection was rejected for its startup parameters, as by PgBouncer.
 func pooled(err error) bool {
@@ -99,7 +99,7 @@ func unblock(ctx context.Context, db *sql.DB) error {
 		" AND pid <> pg_backend_pid() AND xact_start < clock_timestamp() - interval '2 seconds' AND wait_event_type = 'Client'" +
 		" AND greatest(query_start, state_change) < clock_timestamp() - interval '2 seconds'"
 	if _, err := db.ExecContext(ctx, query, committer); err != nil {
-		return fmt.Errorf("ending idle transactions of paused apps: %w", err)
+		return fmt.Errorf("terminate idle transactions of paused apps: %w", err)
 	}
 	return nil
 }

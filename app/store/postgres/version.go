@@ -13,10 +13,10 @@ const oldest = 15
 func checkServer(ctx context.Context, server *sql.DB) error {
 	var version int // of 15.4 it is 150004
 	if err := server.QueryRowContext(ctx, "SHOW server_version_num").Scan(&version); err != nil {
-		return fmt.Errorf("version of the server: %w", err)
+		return fmt.Errorf("read the version of the server: %w", err)
 	}
 	if version/10_000 < oldest {
-		return fmt.Errorf("PostgreSQL %d or newer is needed, and the server is %d.%d", oldest, version/10_000, version%10_000)
+		return fmt.Errorf("PostgreSQL %d or newer is required; the server is %d.%d", oldest, version/10_000, version%10_000)
 	}
 	return nil
 }

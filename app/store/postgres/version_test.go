@@ -65,7 +65,7 @@ func TestAnOlderServerIsRefused(t *testing.T) {
 		return err
 	}
 	began := time.Now()
-	const says = "PostgreSQL 15 or newer is needed, and the server is 14.19"
+	const says = "PostgreSQL 15 or newer is required; the server is 14.19"
 	if err := open("140019"); err == nil || !strings.Contains(err.Error(), says) {
 		t.Errorf("of 14.19: %v", err)
 	}

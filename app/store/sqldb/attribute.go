@@ -67,7 +67,7 @@ func IndexAttributes(ctx context.Context, tx *sql.Tx) error {
 	for after := ""; ; {
 		runs, err := described(ctx, tx, after)
 		if err != nil {
-			return fmt.Errorf("runs with search attributes: %w", err)
+			return fmt.Errorf("find runs by search attribute: %w", err)
 		}
 		for _, f := range runs {
 			after = f.id

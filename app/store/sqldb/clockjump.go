@@ -19,7 +19,7 @@ import (
 // adjusted them (engine.ClockJump). Each app does so when it detects the jump; adjusting a row again does no harm.
 
 // errClockJumped abandons a batch before anything is decided: its time is after a jump that has not been handled.
-var errClockJumped = errors.New("the clock jumped")
+var errClockJumped = errors.New("the clock of the database jumped")
 
 // clockJumped returns errClockJumped while a jump has not been handled.
 func (s *Store) clockJumped() error {
@@ -186,7 +186,7 @@ func (s *Store) keysOf(ctx context.Context, query string, key func(a, b string))
 }
 
 // errFollows ends the change of a row that needs no adjustment.
-var errFollows = errors.New("the row follows the clock")
+var errFollows = errors.New("the row is adjusted to the clock already")
 
 func runFollows(id string, j engine.ClockJump) store.Transaction {
 	return store.Transaction{

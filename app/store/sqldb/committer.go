@@ -263,7 +263,7 @@ func (s *Store) runLoaded(items []*pending, assume bool) (*batch, error) {
 		p.result, p.leased, p.runs, p.err = nil, nil, nil, nil
 	}
 	if err := b.load(items); err != nil {
-		return b, fmt.Errorf("load: %w", err)
+		return b, fmt.Errorf("load rows: %w", err)
 	}
 	b.items = b.unlockedItems(items)
 	decided := b.decide(b.items)
@@ -278,29 +278,29 @@ func (s *Store) runLoaded(items []*pending, assume bool) (*batch, error) {
 // writeDecisions writes the decisions, and then leases the tasks that the batch's claims find.
 func (b *batch) writeDecisions() error {
 	if err := b.route(); err != nil {
-		return fmt.Errorf("route: %w", err)
+		return fmt.Errorf("route ready tasks: %w", err)
 	}
 	if err := b.rank(b.items); err != nil {
-		return fmt.Errorf("rank: %w", err)
+		return fmt.Errorf("rank ready tasks: %w", err)
 	}
 	if err := b.dispatchReady(); err != nil {
-		return fmt.Errorf("hand over: %w", err)
+		return fmt.Errorf("dispatch ready tasks: %w", err)
 	}
 	claims := slices.DeleteFunc(slices.Clone(b.items), func(p *pending) bool { return p.lease == nil })
 	// Without claims, COMMIT is sent in the same round trip as this write. Claims need their own writes after it.
 	if err := b.write(len(claims) == 0); err != nil {
-		return fmt.Errorf("flush: %w", err)
+		return fmt.Errorf("write rows: %w", err)
 	}
 	if len(claims) == 0 {
 		return nil
 	}
 	for _, p := range claims {
 		if err := b.leaseTasks(p); err != nil {
-			return fmt.Errorf("claim: %w", err)
+			return fmt.Errorf("lease tasks: %w", err)
 		}
 	}
 	if err := b.write(true); err != nil {
-		return fmt.Errorf("flush: %w", err)
+		return fmt.Errorf("write rows: %w", err)
 	}
 	return nil
 }
@@ -323,7 +323,7 @@ func (s *Store) runCached(items []*pending) (*batch, error) {
 		return b, nil
 	}
 	if class := s.cfg.Dialect.Classify(err); class == db.Lost || class == db.Unavailable {
-		return b, fmt.Errorf("one round trip: %w", err)
+		return b, fmt.Errorf("commit in one round trip: %w", err)
 	}
 	s.abandon(b, err)
 	if e := s.cfg.Conn.Reset(context.Background()); e != nil {
@@ -358,7 +358,7 @@ func (s *Store) stored(number int64) (bool, error) {
 	}
 	var last int64
 	if err := s.cfg.Reads.QueryRowContext(ctx, query, s.cfg.App).Scan(&last); err != nil {
-		return false, fmt.Errorf("outcome of batch %d: %w", number, err)
+		return false, fmt.Errorf("read the outcome of batch %d: %w", number, err)
 	}
 	return last >= number, nil
 }

@@ -76,7 +76,7 @@ func (b *batch) check(w *store.Writes) ([][][]byte, error) {
 	for i := range w.Runs {
 		d := &w.Runs[i]
 		if d.Next == nil || d.Next.ID == "" {
-			return nil, errors.New("a decision without a run")
+			return nil, errors.New("the decision has no run")
 		}
 		id := d.Next.ID
 		at, seen := last[id]
@@ -85,14 +85,14 @@ func (b *batch) check(w *store.Writes) ([][][]byte, error) {
 		}
 		// A decision is good for the state that it was made on. Two of one run in a change follow each other.
 		if d.After != at {
-			return nil, fmt.Errorf("run %s: decided on event %d, but %d is the last", id, d.After, at)
+			return nil, fmt.Errorf("run %s: the decision is based on event %d, but the last event is %d", id, d.After, at)
 		}
 		all[i] = make([][]byte, 0, len(d.Events))
 		for k := range d.Events {
 			e := &d.Events[k]
 			at++
 			if e.Seq != at {
-				return nil, fmt.Errorf("run %s: event %d (%s) where %d is due", id, e.Seq, e.Type(), at)
+				return nil, fmt.Errorf("run %s: the decision adds event %d (%s); the next number is %d", id, e.Seq, e.Type(), at)
 			}
 			body, err := history.EncodeData(e.Data)
 			if err != nil {
@@ -101,7 +101,7 @@ func (b *batch) check(w *store.Writes) ([][][]byte, error) {
 			all[i] = append(all[i], body)
 		}
 		if d.Next.LastSeq != at {
-			return nil, fmt.Errorf("run %s: last sequence %d with event %d as the last", id, d.Next.LastSeq, at)
+			return nil, fmt.Errorf("run %s: the decision sets last_seq to %d, but its last event is %d", id, d.Next.LastSeq, at)
 		}
 		last[id] = at
 	}

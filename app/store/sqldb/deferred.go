@@ -35,7 +35,7 @@ const (
 // maxSeparate is the maximum number of changes that one round tries one by one, since each of them costs a transaction.
 const maxSeparate = 16
 
-var errLockHeld = errors.New("its rows are locked by a transaction that does not end")
+var errLockHeld = errors.New("the rows are locked by a transaction that does not belong to an app; find it in pg_locks and end it")
 
 // deferChanges keeps items for a later batch, because other transactions have locked what they need.
 func (s *Store) deferChanges(items []*pending) {

@@ -277,14 +277,14 @@ func (s *Store) readRanked(ctx context.Context) (map[QueueKey]bool, error) {
 	s.readings.Add(1)
 	rows, err := s.cfg.Reads.QueryContext(ctx, "SELECT DISTINCT namespace, queue, kind FROM fairness WHERE class = ''")
 	if err != nil {
-		return nil, fmt.Errorf("fair queues: %w", s.cfg.Dialect.Away(err))
+		return nil, fmt.Errorf("read the queues with fairness keys: %w", s.cfg.Dialect.Away(err))
 	}
 	defer rows.Close()
 	ranked := map[QueueKey]bool{}
 	for rows.Next() {
 		var k QueueKey
 		if err := rows.Scan(&k.Namespace, &k.Queue, &k.Kind); err != nil {
-			return nil, fmt.Errorf("fair queues: %w", err)
+			return nil, fmt.Errorf("read the queues with fairness keys: %w", err)
 		}
 		ranked[k] = true
 	}

@@ -44,7 +44,7 @@ func (s *Store) Writable(ctx context.Context) error {
 		return err
 	}
 	if began := s.health.began.Load(); began != 0 && time.Since(time.Unix(0, began)) > slowBatch {
-		return fmt.Errorf("%w: a commit is under way for longer than %v", store.ErrUnavailable, slowBatch)
+		return fmt.Errorf("%w: the current commit takes longer than %v", store.ErrUnavailable, slowBatch)
 	}
 	if !s.health.failed.Load() {
 		return nil
@@ -59,7 +59,7 @@ func (s *Store) Writable(ctx context.Context) error {
 	case <-a.done:
 		return a.err
 	case <-ctx.Done():
-		return fmt.Errorf("%w: no commit in time", store.ErrUnavailable)
+		return fmt.Errorf("%w: the test write did not finish in time", store.ErrUnavailable)
 	}
 }
 

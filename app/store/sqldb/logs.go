@@ -23,7 +23,7 @@ func (b *batch) applyLogs(w *store.Writes) error {
 		p := &w.Logs[i]
 		body, err := json.Marshal(p.Lines)
 		if err != nil {
-			return fmt.Errorf("lines of %s: %w", engine.AttemptID(p.Run, p.Seq, p.Delivery), err)
+			return fmt.Errorf("log lines of %s: %w", engine.AttemptID(p.Run, p.Seq, p.Delivery), err)
 		}
 		bodies[i] = string(body)
 	}

@@ -55,7 +55,7 @@ func (b *batch) Namespace(name string) *store.Namespace { return b.namespaces[na
 func (b *batch) checkRemoval(w *store.Writes) error {
 	for _, id := range w.DropRuns {
 		if b.touched[id] != nil {
-			return fmt.Errorf("run %s has just moved: %w", id, store.ErrUnavailable)
+			return fmt.Errorf("run %s was changed meanwhile; try again: %w", id, store.ErrUnavailable)
 		}
 	}
 	return nil

@@ -20,7 +20,7 @@ import (
 
 // errRowsLocked says that rows a batch came upon after its decisions are locked by another transaction; late of the
 // batch are the changes that need them, when that is known.
-var errRowsLocked = errors.New("locked by another transaction")
+var errRowsLocked = errors.New("the row is locked by another transaction")
 
 // Types of keys for rows without an engine key type. chainKey stands for the sessions of a workflow ID, inheritedKey
 // for the children of its earlier runs: some of these rows are locked.
@@ -229,7 +229,7 @@ func (b *batch) reloadMissingSessions(keys map[engine.SessionKey]bool) error {
 func (b *batch) writeAhead() error {
 	for _, c := range b.aheadCalls {
 		if err := b.s.writeSeparately(c); err != nil {
-			return fmt.Errorf("ahead: %w", err)
+			return fmt.Errorf("write shared rows before the batch: %w", err)
 		}
 	}
 	b.aheadCalls = nil

@@ -56,7 +56,7 @@ func (b *batch) checkSchedules(list []engine.ScheduleDecision) error {
 			at = s.Version
 		}
 		if list[i].After != at {
-			return fmt.Errorf("schedule %s: decided on version %d, but it is %d", list[i].Next.ID, list[i].After, at)
+			return fmt.Errorf("schedule %s: the decision is based on version %d, but the stored version is %d", list[i].Next.ID, list[i].After, at)
 		}
 	}
 	return nil

@@ -113,7 +113,7 @@ func judge(known int64, own string, applied []int64, rows []noted) error {
 		if i := slices.IndexFunc(rows, func(n noted) bool { return n.version == newest }); i >= 0 {
 			brought = "release " + rows[i].release
 		}
-		return fmt.Errorf("%w: it is %d, of %s; this is release %s, which knows schema %d, and %s",
+		return fmt.Errorf("%w: the database has schema %d of %s; this is release %s with schema %d, and %s",
 			store.ErrSchema, newest, brought, own, known, fmt.Sprintf(format, args...))
 	}
 	ahead := map[string]bool{}
@@ -121,15 +121,15 @@ func judge(known int64, own string, applied []int64, rows []noted) error {
 		i := slices.IndexFunc(rows, func(n noted) bool { return n.version == v })
 		switch {
 		case i < 0:
-			return refuse("schema %d does not say who may serve it", v)
+			return refuse("schema %d does not record which releases may serve it", v)
 		case rows[i].minReader > known:
-			return refuse("schema %d is served from schema %d on", v, rows[i].minReader)
+			return refuse("schema %d needs a release with schema %d or newer", v, rows[i].minReader)
 		case rows[i].release != own:
 			ahead[rows[i].release] = true
 		}
 	}
 	if len(ahead) > 1 {
-		return refuse("a database may be one release ahead, not %d", len(ahead))
+		return refuse("the database may be at most one release ahead, not %d", len(ahead))
 	}
 	return nil
 }

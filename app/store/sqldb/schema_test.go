@@ -25,7 +25,7 @@ func TestASchemaIsServedOneReleaseAheadByWhoIsNewEnough(t *testing.T) {
 			"too old for one of them", 12,
 			[]int64{13, 14},
 			[]noted{row(13, "0.2.0", 13), row(14, "0.2.0", 12)},
-			"schema 13 is served from schema 13 on",
+			"schema 13 needs a release with schema 13 or newer",
 		},
 		{
 			"two releases ahead", 12,
@@ -37,7 +37,7 @@ func TestASchemaIsServedOneReleaseAheadByWhoIsNewEnough(t *testing.T) {
 			"one that does not say", 12,
 			[]int64{13, 14},
 			[]noted{row(14, "0.2.0", 12)},
-			"schema 13 does not say who may serve it",
+			"schema 13 does not record which releases may serve it",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestASchemaIsServedOneReleaseAheadByWhoIsNewEnough(t *testing.T) {
 			if !errors.Is(err, store.ErrSchema) || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("got %v, want %q", err, c.want)
 			}
-			for _, both := range []string{"release 0.1.0, which knows schema 12", "of release 0."} {
+			for _, both := range []string{"release 0.1.0 with schema 12", "of release 0."} {
 				if !strings.Contains(err.Error(), both) {
 					t.Errorf("%q does not say %q", err, both)
 				}

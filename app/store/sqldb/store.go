@@ -175,7 +175,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	var last sql.NullInt64
 	if err := cfg.Reads.QueryRowContext(ctx, "SELECT max(at) FROM batches").Scan(&last); err != nil {
-		return nil, fmt.Errorf("last batch: %w", err)
+		return nil, fmt.Errorf("read the time of the last batch: %w", err)
 	}
 	var now time.Time
 	if cfg.Dialect.Shared {
@@ -186,7 +186,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	s.clock.Open(last.Int64, now)
 	if err := cfg.Reads.QueryRowContext(ctx, "SELECT max(batch) FROM batches WHERE app = $1", cfg.App).
 		Scan(&last); err != nil {
-		return nil, fmt.Errorf("last batch of %s: %w", cfg.App, err)
+		return nil, fmt.Errorf("read the last batch of app %s: %w", cfg.App, err)
 	}
 	s.batch = last.Int64
 	s.ledger.Committed(s.batch)
@@ -198,7 +198,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Dialect.Shared { // from now on there is a row to lock, see stored
 		old := time.Now().Add(-batchAge).UnixMicro()
 		if _, err := cfg.Reads.ExecContext(ctx, "DELETE FROM batches WHERE at < $1", old); err != nil {
-			return nil, fmt.Errorf("rows of apps long gone: %w", err)
+			return nil, fmt.Errorf("delete the batch rows of old apps: %w", err)
 		}
 		if _, err := cfg.Reads.ExecContext(ctx, "DELETE FROM questions WHERE until < $1", time.Now().Add(-time.Hour).
 			UnixMicro()); err != nil {
@@ -207,7 +207,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		if _, err := cfg.Reads.ExecContext(
 			ctx, "INSERT INTO batches (app, batch, at) VALUES ($1, 0, 0) ON CONFLICT DO NOTHING", cfg.App,
 		); err != nil {
-			return nil, fmt.Errorf("row of %s: %w", cfg.App, err)
+			return nil, fmt.Errorf("insert the batch row of app %s: %w", cfg.App, err)
 		}
 	}
 	if err := s.loadRoutingKeys(ctx); err != nil {

@@ -47,7 +47,7 @@ func (s *Store) Unclean() bool { return s.cfg.Unclean }
 // usageTries limits how often a count restarts because a batch was committed while the snapshot was taken.
 const usageTries = 50
 
-var errBatchBetween = errors.New("a batch was committed while the snapshot was taken")
+var errBatchBetween = errors.New("a batch was committed while the snapshot was opened")
 
 // CountUsage counts the runs of a namespace. The snapshot that it reads belongs to a known position in the ledger: both
 // name the same last batch, and no exchange is in progress. If batches follow each other so closely that no such

@@ -79,7 +79,7 @@ func (c *conn) run(call *db.Call) error {
 		default:
 			call.Affected, err = res.RowsAffected()
 			if err == nil && call.Stmt.One && call.Affected != 1 {
-				err = fmt.Errorf("wrote %d rows instead of one: the database is not as this process left it", call.Affected)
+				err = fmt.Errorf("wrote %d rows instead of one: another process changed the database", call.Affected)
 			}
 		}
 		return err

@@ -34,7 +34,7 @@ func held(path string) error {
 	if err != nil {
 		return nil
 	}
-	return fmt.Errorf("%w: process %s holds it, or left %s behind", store.ErrBusy, strings.TrimSpace(string(holder)), path)
+	return fmt.Errorf("%w: process %s has it open, or ended without removing %s", store.ErrBusy, strings.TrimSpace(string(holder)), path)
 }
 
 func (l *lock) release() error { return os.Remove(l.path) }

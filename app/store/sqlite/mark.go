@@ -129,7 +129,7 @@ func (d *file) markClosed() error {
 func (d *file) writeMark() error {
 	b := d.mark.encode(d.inode)
 	if _, err := d.f.WriteAt(b[:], markAt); err != nil {
-		return fmt.Errorf("counter of commits: %w", err)
+		return fmt.Errorf("write the commit counter: %w", err)
 	}
 	return nil
 }

@@ -14,10 +14,10 @@ const leastRoom = autocheckpointPages * 4 << 10
 func room(path string) error {
 	var disk unix.Statfs_t
 	if err := unix.Statfs(path, &disk); err != nil {
-		return fmt.Errorf("the disk of %s: %w", path, err)
+		return fmt.Errorf("free space of the disk of %s: %w", path, err)
 	}
 	if free := disk.Bavail * uint64(disk.Bsize); free < leastRoom {
-		return fmt.Errorf("the disk of %s has %d KiB free", path, free>>10)
+		return fmt.Errorf("the disk of %s is full: %d KiB free", path, free>>10)
 	}
 	return nil
 }
