@@ -252,7 +252,7 @@ func TestWhatGroupsDoNotHoldIsSaid(t *testing.T) {
 	}
 	none := native(t, sandbox.Options{Cgroup: sandbox.CgroupNone}).Report()
 	if !says(none, "memory is watched, not capped by the kernel; the number of processes is watched") ||
-		!says(none, "processor time is not limited (no control group: the settings ask for none)") ||
+		!says(none, "processor time is not limited (no control group: the setting executor-cgroup is none)") ||
 		says(none, "leave its control group") || none.CPU != "none" || none.Memory != "watchdog" {
 		t.Errorf("without: %+v", none)
 	}

@@ -153,7 +153,7 @@ func launch(
 		ex.mu.Unlock()
 		return ex, nil
 	case <-boot.C:
-		ex.kill(ending{cause: CauseProtocolError, kind: Unavailable, message: fmt.Sprintf("not ready after %s", bootTime)})
+		ex.kill(ending{cause: CauseProtocolError, kind: Unavailable, message: fmt.Sprintf("the executor was not ready within %s", bootTime)})
 		<-ex.done
 	case <-ex.done:
 	}
@@ -251,7 +251,7 @@ func (ex *executor) follow(last chan<- supervisor.Fact) {
 		f, err := ex.proc.fact()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			if late {
-				ex.kill(ending{cause: CauseCrash, kind: Crashed, message: "what watches over the executor was stopped"})
+				ex.kill(ending{cause: CauseCrash, kind: Crashed, message: "the supervisor of the executor was stopped"})
 			}
 			// This process may have been paused, and the facts may already be readable. After a kill, the supervisor
 			// reports the end. So read once more.
@@ -328,7 +328,7 @@ func (ex *executor) handleFrame(f *frame.Frame) error {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
 	if ex.unknownFrames++; ex.unknownFrames >= maxUnknownFrames {
-		return fmt.Errorf("%d frames that belong to no call: %w", ex.unknownFrames, frame.ErrMalformed)
+		return fmt.Errorf("%d frames that do not belong to a call: %w", ex.unknownFrames, frame.ErrMalformed)
 	}
 	return nil
 }
@@ -376,7 +376,7 @@ func (ex *executor) failed(h frame.Header) error {
 		e.Type = t
 	case OutOfMemory:
 		e.Type = t
-		e.Message += fmt.Sprintf(" (executors of %s may have %d MiB)", ex.lang.name, ex.lang.limits.Memory>>20)
+		e.Message += fmt.Sprintf(" (memory limit of %s executors: %d MiB)", ex.lang.name, ex.lang.limits.Memory>>20)
 		ex.tainted.Store(true)
 	case UserError:
 		e.Message += ex.denial(h.Denied)

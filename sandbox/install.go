@@ -23,7 +23,7 @@ import (
 )
 
 // errNoInstaller reports that the machine has no npm or pip.
-var errNoInstaller = errors.New("is not here: install it, or the packages, and then set handler-packages to none")
+var errNoInstaller = errors.New("is not installed: install it, or install the packages yourself and set handler-packages to none")
 
 // installer is one run of npm or pip.
 type installer struct {
@@ -40,7 +40,7 @@ type installer struct {
 func (k *packages) run(ctx context.Context, l *language, m manifest, dir string, progress func(line string)) error {
 	scripts := k.pool.opt.Packages == PackagesScripts
 	if m.builds != "" && !scripts {
-		return fmt.Errorf("%q is not a wheel, so its build code would run; set handler-packages to scripts to allow that", m.builds)
+		return fmt.Errorf("%q is not a wheel, so installing it runs its build code; set handler-packages to scripts to allow that", m.builds)
 	}
 	with, err := packager(l, m, dir, scripts)
 	if err != nil {
@@ -187,8 +187,8 @@ func (p *Pool) installerNetwork(r *lockdown.Rules, registries []string) (env []s
 		return proxyEnv(), done, nil
 	}
 	if !held && p.opt.Packages == PackagesScripts {
-		return nil, nil, errors.New("this kernel does not keep what packages run from the network, for which it needs " +
-			"Landlock ABI 4 (Linux 6.7); handler-packages scripts needs that, or egress open")
+		return nil, nil, errors.New("handler-packages scripts needs a kernel that can restrict the network of install scripts " +
+			"(Landlock ABI 4, Linux 6.7); upgrade the kernel, or set egress to open")
 	}
 	if upstream := proxyEnv(); len(upstream) > 0 {
 		if held {
@@ -235,10 +235,10 @@ func (p *Pool) installed(
 		f, ferr := proc.fact()
 		switch {
 		case ferr != nil:
-			end = supervisor.Fact{T: supervisor.FactEnd, Exit: -1, Error: "what watches over the installation is gone"}
+			end = supervisor.Fact{T: supervisor.FactEnd, Exit: -1, Error: "the supervisor of the installation ended"}
 			supervisor.KillOrphans(config.Dir, config.User)
 		case f.T == supervisor.FactOOM:
-			err = fmt.Errorf("more than %d MiB were needed", config.Memory>>20)
+			err = fmt.Errorf("the installation exceeded its memory limit of %d MiB", config.Memory>>20)
 		case f.T == supervisor.FactQuota, f.T == supervisor.FactStarted && f.Error != "":
 			err = errors.New(f.Error)
 		case f.T == supervisor.FactEnd:
@@ -288,7 +288,7 @@ func errorLines(text string) string {
 }
 
 // egressRefusal is in the words of the proxy, which pip wraps into others.
-var egressRefusal = regexp.MustCompile(`the worker lets no handler connect to [^'"\n]+`)
+var egressRefusal = regexp.MustCompile(`the worker denied the connection to [^'"\n]+`)
 
 // inFolder has Python run pip as if it had been started in a folder: paths of requirements are below that.
 const inFolder = "import os, runpy, sys; os.chdir(sys.argv.pop(1)); sys.argv[0] = 'pip'; " +

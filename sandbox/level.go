@@ -101,7 +101,7 @@ func (r Report) String() string {
 	case 1:
 		return text + "; 1 thing is not held"
 	default:
-		return text + fmt.Sprintf("; %d things are not held", n)
+		return text + fmt.Sprintf("; %d kinds of access are not prevented", n)
 	}
 }
 

@@ -44,11 +44,11 @@ type held struct{ memory, processes, cpu, disk string }
 func groupsOf(o Options) (*cgroup.Tree, error) {
 	switch o.Cgroup {
 	case CgroupNone:
-		return nil, errors.New("the settings ask for none")
+		return nil, errors.New("the setting executor-cgroup is none")
 	case CgroupAuto, "":
 		return cgroup.Open()
 	}
-	return nil, fmt.Errorf("%q is neither %s nor %s", o.Cgroup, CgroupAuto, CgroupNone)
+	return nil, fmt.Errorf("executor-cgroup is %q; it must be %s or %s", o.Cgroup, CgroupAuto, CgroupNone)
 }
 
 // group returns the limits that a control group can enforce.
@@ -71,7 +71,7 @@ func (p *Pool) measure() error {
 			h, err = p.probeLimits()
 		}
 		if err != nil {
-			return fmt.Errorf("test of limits: %w", err)
+			return fmt.Errorf("self-test of the limits of executors: %w", err)
 		}
 		if k.groups == (p.groups != nil) {
 			probeCache.limits[k] = h
@@ -238,7 +238,8 @@ func (t *limitProbe) limitedBy(resource string) string {
 // probeTime without a report, no mechanism enforces the limit.
 func (t *limitProbe) until(resource string, limitedBy func(resource string) string) error {
 	field := map[string]*string{
-		resourceMemory: &t.found.memory, resourceProcesses: &t.found.processes, resourceCPU: &t.found.cpu, resourceDisk: &t.found.disk,
+		resourceMemory: &t.found.memory, resourceProcesses: &t.found.processes, resourceCPU: &t.found.cpu,
+		resourceDisk: &t.found.disk,
 	}[resource]
 	timeout := time.NewTimer(probeTime)
 	defer timeout.Stop()
@@ -259,8 +260,9 @@ func (t *limitProbe) until(resource string, limitedBy func(resource string) stri
 		case f, more := <-t.facts:
 			switch {
 			case !more || f.T == supervisor.FactEnd && f.Error != "":
-				return errors.New("it ended before a limit was reached: " + f.Error)
-			case f.T == supervisor.FactOOM && resource == resourceMemory, f.T == supervisor.FactQuota && resource != resourceMemory:
+				return errors.New("the probe ended before it reached a limit: " + f.Error)
+			case f.T == supervisor.FactOOM && resource == resourceMemory,
+				f.T == supervisor.FactQuota && resource != resourceMemory:
 				*field = supervisor.Watchdog
 				return nil
 			}

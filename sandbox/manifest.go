@@ -149,7 +149,7 @@ func (m *manifest) installedByUser(names map[string]any) bool {
 func (m *manifest) addLocal(name string) error {
 	name = filepath.Clean(filepath.FromSlash(strings.TrimPrefix(name, "//")))
 	if !filepath.IsLocal(name) || name == "." {
-		m.err = fmt.Errorf("%s is outside the handlers' folder; what is installed must be in it", name)
+		m.err = fmt.Errorf("%s is outside the handlers' folder; a local package must be inside it", name)
 		return nil
 	}
 	return filepath.WalkDir(filepath.Join(m.root, name), func(path string, d fs.DirEntry, err error) error {
@@ -164,7 +164,7 @@ func (m *manifest) addLocal(name string) error {
 			return fs.SkipDir
 		}
 		if len(m.stamps) >= maxGraph {
-			m.err = fmt.Errorf("%s has too many files to look at for each call; pack it into one", name)
+			m.err = fmt.Errorf("%s has too many files to check at each call; pack it into an archive", name)
 			return fs.SkipAll
 		}
 		info, err := d.Info()

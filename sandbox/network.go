@@ -71,7 +71,7 @@ func (p *Pool) findEgress(offered lockdown.Kernel) (way, outcome, error) {
 			if w.egress == EgressOpen || !found[tryNetwork] {
 				return w, found, nil
 			}
-			err = errors.New("a test got past the proxy")
+			err = errors.New("a test connection bypassed the proxy")
 		}
 		failed = err
 	}

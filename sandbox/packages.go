@@ -130,12 +130,12 @@ func (s *packageSet) stateError(m manifest) *Error {
 	e := &Error{Type: Unavailable, Class: ClassInstalling, Retryable: true}
 	e.Message = "the handlers' " + m.files[0] + " is being installed"
 	if s.running && time.Since(s.began) >= time.Second {
-		e.Message += fmt.Sprintf(", for %s now", time.Since(s.began).Truncate(time.Second))
+		e.Message += fmt.Sprintf(" since %s", time.Since(s.began).Truncate(time.Second))
 	}
 	if s.err != nil {
 		e.Class, e.Message = ClassNotInstalled, s.err.Error()
 		if s.running {
-			e.Message += "; it is tried again now"
+			e.Message += "; the installation is being retried"
 		}
 	}
 	if s.running && s.lastLine != "" {
@@ -146,7 +146,7 @@ func (s *packageSet) stateError(m manifest) *Error {
 
 // provide tries to install the packages once and records the result.
 func (k *packages) provide(l *language, m manifest, s *packageSet) {
-	ctx, cancel := context.WithTimeoutCause(k.pool.life, installTime, fmt.Errorf("it took more than %s", installTime))
+	ctx, cancel := context.WithTimeoutCause(k.pool.life, installTime, fmt.Errorf("the installation took more than %s", installTime))
 	defer cancel()
 	began := time.Now()
 	dir, err := k.install(ctx, l, m, func(line string) {
@@ -225,7 +225,7 @@ func (k *packages) install(
 		mode = 0o711
 	}
 	if err := errors.Join(os.MkdirAll(k.cache, mode), ours(k.cache), os.Chmod(k.cache, mode)); err != nil {
-		return "", fmt.Errorf("folder of packages: %w", err)
+		return "", fmt.Errorf("package folder: %w", err)
 	}
 	lock, err := k.lock(ctx, dir, progress)
 	if err != nil {
@@ -251,7 +251,7 @@ func (k *packages) install(
 	}
 	tmp, err := os.MkdirTemp(k.cache, filepath.Base(dir)+".tmp-")
 	if err != nil {
-		return "", fmt.Errorf("folder of packages: %w", err)
+		return "", fmt.Errorf("package folder: %w", err)
 	}
 	defer supervisor.Wipe(tmp)
 	k.pool.opt.Logger.Info().Str("runtime", l.name).Msg("installing packages of " + m.files[0])
@@ -259,14 +259,14 @@ func (k *packages) install(
 		return "", err
 	}
 	if now, err := readManifest(m.root, l.name); err != nil || now.hash != m.hash {
-		return "", errors.New("the file changed meanwhile")
+		return "", errors.New("the manifest changed during the installation")
 	}
 	if err := errors.Join(seal(tmp, k.pool.users != nil), flush(tmp)); err != nil {
-		return "", fmt.Errorf("folder of packages: %w", err)
+		return "", fmt.Errorf("package folder: %w", err)
 	}
 	note := installRecord{At: time.Now(), Bytes: sizeOf(tmp)}
 	if err := os.Rename(tmp, dir); err != nil {
-		return "", fmt.Errorf("folder of packages: %w", err)
+		return "", fmt.Errorf("package folder: %w", err)
 	}
 	note.write(lock)
 	k.removeOld()
@@ -309,7 +309,7 @@ func (k *packages) lock(ctx context.Context, dir string, progress func(line stri
 		if !logged {
 			logged = true
 			k.pool.opt.Logger.Info().Msg("waiting for another worker to install the same packages")
-			progress("another worker installs the same")
+			progress("another worker is installing the same packages")
 		}
 		select {
 		case <-time.After(lockPoll):
@@ -334,7 +334,7 @@ func (k *packages) key(ctx context.Context, l *language, m manifest) (string, er
 		}
 		out, err := outputOf(ctx, l.program, question...)
 		if err != nil {
-			return "", fmt.Errorf("ask %s for its version: %w", l.program, err)
+			return "", fmt.Errorf("read the version of %s: %w", l.program, err)
 		}
 		made = strings.TrimSpace(string(out))
 		k.mu.Lock()

@@ -421,7 +421,7 @@ func TestPackagesWithoutAnInstaller(t *testing.T) {
 			t.Skipf("%s is not on this machine", runtime)
 		}
 		o := sandbox.Options{Dir: openDir(t)}
-		want := "is not here"
+		want := "is not installed"
 		if runtime == sandbox.RuntimeNode {
 			o.Node = filepath.Join(dir, "node")
 			raw, err := os.ReadFile(program)
@@ -583,8 +583,8 @@ func TestLastWordsOfAnInstaller(t *testing.T) {
 	for text, want := range map[string]string{
 		"npm http\nnpm error code E404\nnpm error 404 not here\nnpm error A complete log of this run is in: /x\n"://
 		"npm error code E404; npm error 404 not here",
-		"WARNING: OSError('Tunnel: 403: the worker lets no handler connect to h:443: why')'\nERROR: No match\n"://
-		"ERROR: No match; the worker lets no handler connect to h:443: why",
+		"WARNING: OSError('Tunnel: 403: the worker denied the connection to h:443: why')'\nERROR: No match\n"://
+		"ERROR: No match; the worker denied the connection to h:443: why",
 		"ERROR: Exception:\nTraceback (most recent call last):\n  File x\nPermissionError: y\n": "PermissionError: y",
 		"something\nelse\n": "something\nelse",
 	} {

@@ -85,7 +85,7 @@ func NewPool(o Options) (*Pool, error) {
 	p.life, p.endLife = context.WithCancelCause(context.Background())
 	for _, path := range slices.Concat(o.Read, o.Write) { // a slip of the pen would show as a denied access, much later
 		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("what executors may open: %w", err)
+			return nil, fmt.Errorf("executor-read, executor-write: %w", err)
 		}
 	}
 	for _, text := range o.EgressAllow {
@@ -180,7 +180,7 @@ func (p *Pool) createFolder() error {
 		return fmt.Errorf("sandbox folder: %w", err)
 	}
 	if p.lock, err = filelock.Take(filepath.Join(p.dir, "lock"), os.O_CREATE); err != nil {
-		return fmt.Errorf("sandbox folder %s is another worker's: %w", p.dir, err)
+		return fmt.Errorf("sandbox folder %s is in use by another worker: %w", p.dir, err)
 	}
 	return nil
 }
@@ -276,13 +276,13 @@ func (p *Pool) find(activity, hash string) (*language, *bundle, error) {
 	}
 	if hash != "" && hash != b.Hash {
 		return nil, nil, &Error{
-			Type: Unavailable, Message: fmt.Sprintf("handler %s is now %s, not %s", activity, b.Hash, hash), Retryable: true,
+			Type: Unavailable, Message: fmt.Sprintf("handler %s has version %s, not %s", activity, b.Hash, hash), Retryable: true,
 		}
 	}
 	l := p.languages[b.Runtime]
 	if l == nil {
 		return nil, nil, &Error{
-			Type: Unavailable, Message: fmt.Sprintf("handler %s needs %s, which is not here", activity, b.Runtime),
+			Type: Unavailable, Message: fmt.Sprintf("handler %s needs %s, which is not installed on this worker", activity, b.Runtime),
 			Retryable: true,
 		}
 	}
@@ -353,7 +353,7 @@ func (p *Pool) Close() {
 		return
 	}
 	p.closed = true
-	p.endLife(errors.New("the worker stops"))
+	p.endLife(errors.New("the worker is stopping"))
 	quiet := p.refuse()
 	all := make([]*executor, 0, len(p.all))
 	for ex := range p.all {

@@ -15,17 +15,17 @@ var unwatched = []string{
 
 // watches reports whether a supervisor enforces the limit of a resource: without Linux it cannot see the resources of
 // processes.
-func watches(take string) bool { return take == takeDisk }
+func watches(resource string) bool { return resource == resourceDisk }
 
 // probe reports the known result: without Linux only the environment is protected.
 func probe() {
 	a, control := aimed()
-	if len(a.Take) > 0 {
-		takeAll(a.Take, control)
+	if len(a.Resources) > 0 {
+		exceedLimits(a.Resources, control)
 		return
 	}
 	found := outcome{}
-	for _, w := range openWords {
+	for _, w := range consequences {
 		found[w.try] = w.try != tryEnviron && w.try != tryTrace && w.try != tryDescriptors && w.try != tryAbstract
 	}
 	found[tryRoot] = os.Geteuid() == 0

@@ -57,11 +57,11 @@ func (ex *executor) readShared(f *frame.Frame) ([]byte, error) {
 	c := ex.lent
 	ex.mu.Unlock()
 	if c == nil || c.id != f.ID || f.Room < 0 || f.Room > frame.DefaultLimits.Body || len(f.Body) > 0 {
-		return nil, fmt.Errorf("%d bytes in a room that was not lent: %w", f.Room, frame.ErrMalformed)
+		return nil, fmt.Errorf("%d bytes in shared memory that was not assigned to the call: %w", f.Room, frame.ErrMalformed)
 	}
 	body, err := ex.proc.room.read(f.Room)
 	if err != nil {
-		return nil, fmt.Errorf("%d bytes in the room: %w: %w", f.Room, err, frame.ErrMalformed)
+		return nil, fmt.Errorf("%d bytes in shared memory: %w: %w", f.Room, err, frame.ErrMalformed)
 	}
 	return body, nil
 }

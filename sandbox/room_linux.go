@@ -28,19 +28,19 @@ func newRoom() (*room, error) {
 		fd, err = unix.MemfdCreate("sojourn-room", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("room: %w", err)
+		return nil, fmt.Errorf("shared memory: %w", err)
 	}
 	r := &room{file: os.NewFile(uintptr(fd), "room")}
 	if err := r.file.Truncate(int64(frame.DefaultLimits.Body)); err != nil {
-		return nil, errors.Join(fmt.Errorf("room: %w", err), r.close())
+		return nil, errors.Join(fmt.Errorf("shared memory: %w", err), r.close())
 	}
 	const seals = unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-		return nil, errors.Join(fmt.Errorf("seal room: %w", err), r.close())
+		return nil, errors.Join(fmt.Errorf("seal shared memory: %w", err), r.close())
 	}
 	r.memory, err = unix.Mmap(fd, 0, frame.DefaultLimits.Body, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("map room: %w", err), r.close())
+		return nil, errors.Join(fmt.Errorf("map shared memory: %w", err), r.close())
 	}
 	return r, nil
 }

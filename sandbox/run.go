@@ -252,7 +252,7 @@ func (ex *executor) expire(inv Invocation, c *call, o Options) error {
 	case <-grace.C:
 		ex.kill(ending{
 			cause: CauseDeadline, kind: Crashed,
-			message: fmt.Sprintf("the executor was killed because %s ran over its deadline", inv.Activity), by: c,
+			message: fmt.Sprintf("the executor was killed because %s exceeded its deadline", inv.Activity), by: c,
 		})
 		<-c.done
 	}

@@ -115,10 +115,10 @@ func languages(o Options, programs map[string]string, shims string, others bool)
 	if program := programs[RuntimeNode]; program != "" {
 		script := filepath.Join(shims, shimName[RuntimeNode])
 		if err := os.WriteFile(script, shim.Node, mode); err != nil {
-			return nil, fmt.Errorf("shim of node: %w", err)
+			return nil, fmt.Errorf("write the Node.js shim: %w", err)
 		}
 		if err := os.WriteFile(filepath.Join(shims, proxyName), shim.NodeProxy, mode); err != nil {
-			return nil, fmt.Errorf("shim of node: %w", err)
+			return nil, fmt.Errorf("write the Node.js shim: %w", err)
 		}
 		l := o.Limits[RuntimeNode].or(defaultLimits(scriptMemory))
 		// V8's heap limit is below the executor's limit, so that V8 can report an out-of-memory error.
@@ -130,7 +130,7 @@ func languages(o Options, programs map[string]string, shims string, others bool)
 	if program := programs[RuntimePython]; program != "" {
 		script := filepath.Join(shims, shimName[RuntimePython])
 		if err := os.WriteFile(script, shim.Python, mode); err != nil {
-			return nil, fmt.Errorf("shim of python: %w", err)
+			return nil, fmt.Errorf("write the Python shim: %w", err)
 		}
 		all[RuntimePython] = &language{
 			name: RuntimePython, program: program, args: []string{program, "-I", "-B", script},
@@ -166,7 +166,7 @@ func findProgram(path, name string, arguments ...string) (string, error) {
 		if path == "" {
 			return "", nil // a script for a version that is not installed
 		}
-		return "", fmt.Errorf("%s: ask %s where it is: %w", name, found, err)
+		return "", fmt.Errorf("%s: run %s to find the interpreter: %w", name, found, err)
 	}
 	if real := strings.TrimSpace(string(out)); filepath.IsAbs(real) {
 		return real, nil

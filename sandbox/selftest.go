@@ -76,7 +76,7 @@ var core = []string{tryRead, tryWrite, tryEnviron, tryTrace, tryProcesses, tryDe
 var consequences = []struct{ try, words string }{
 	{tryRead, "code can read any file the worker's user can read, secret files included"},
 	{tryEnviron, "code can read the worker's environment"},
-	{tryTrace, "code can look into the worker and change it"},
+	{tryTrace, "code can trace the worker: read and change its memory"},
 	{tryRoot, "code runs as root, though without capabilities"},
 	{tryModes, "code can change the modes and times of its user's files"},
 	{tryProcesses, "code can see other processes and their command lines"},
@@ -85,9 +85,9 @@ var consequences = []struct{ try, words string }{
 	{tryNamed, "code can connect to the sockets in the file system that its user may write to"},
 	{tryNetwork, "code can connect to anything the worker can reach"},
 	{tryWrite, "code can leave files outside its scratch folder"},
-	{tryGroup, "code can leave its control group, and its limits with it"},
+	{tryGroup, "code can leave its control group and so escape its limits"},
 	{tryDescriptors, "code finds descriptors that the worker left open"},
-	{tryCalls, "code can make system calls that programs get out of sandboxes with"},
+	{tryCalls, "code can make system calls that are used to escape sandboxes"},
 }
 
 // unusedPort is where no proxy is, for a prober that should not get past one.
@@ -116,7 +116,7 @@ func (o outcome) confined() error {
 		}
 	}
 	if len(not) > 0 {
-		return fmt.Errorf("a test succeeded with what should be refused: %s", strings.Join(not, ", "))
+		return fmt.Errorf("the self-test could do what confined code must not: %s", strings.Join(not, ", "))
 	}
 	return nil
 }
@@ -148,11 +148,11 @@ func (p *Pool) confine() error {
 	var err error
 	switch {
 	case o.Level == LevelProcess:
-		p.report.Reason = "the settings ask for this level"
+		p.report.Reason = "the setting isolation requests this level"
 	case offered.Landlock == 0:
-		err = errors.New("the kernel has no Landlock, or the container does not let it be used")
+		err = errors.New("Landlock is not available: the kernel lacks it or the container blocks it")
 	case !offered.Filter:
-		err = errors.New("the kernel has no filter of system calls, or the container does not let it be used")
+		err = errors.New("seccomp is not available: the kernel lacks it or the container blocks it")
 	default:
 		out, found, err = p.findEgress(offered)
 	}
@@ -163,9 +163,9 @@ func (p *Pool) confine() error {
 		if err != nil {
 			why = err.Error()
 		}
-		return fmt.Errorf("egress %s cannot be held here, since code is not confined: %s: %w", o.Egress, why, ErrTooWeak)
+		return fmt.Errorf("egress %s cannot be enforced, since code is not confined: %s: %w", o.Egress, why, ErrTooWeak)
 	case err != nil && o.Level == LevelConfined:
-		return fmt.Errorf("level %s cannot be had here: %w: %w", o.Level, err, ErrTooWeak)
+		return fmt.Errorf("isolation level %s is not available: %w: %w", o.Level, err, ErrTooWeak)
 	case err != nil:
 		p.report.Reason = "code is not confined: " + err.Error()
 	case o.Level != LevelProcess:
@@ -193,24 +193,24 @@ func (p *Pool) confine() error {
 	}
 	if p.report.Level == LevelProcess {
 		if found, err = p.cachedProbe(nil, way{}); err != nil {
-			return fmt.Errorf("test of isolation: %w", err)
+			return fmt.Errorf("self-test of the isolation: %w", err)
 		}
 	}
 	p.report.Signals = !found[trySignal] && !found[tryAbstract]
 	p.report.UIDPerSession = p.users != nil
 	p.report.Missing = found.missing()
 	if found[tryRoot] && p.oneUser != nil {
-		p.report.Missing = append(p.report.Missing, "executors have no users of their own: "+p.oneUser.Error())
+		p.report.Missing = append(p.report.Missing, "executors have no separate users: "+p.oneUser.Error())
 	}
 	if out.by == byLandlock && p.proxy != nil {
 		p.report.Missing = append(p.report.Missing, fmt.Sprintf(
-			"code can connect to port %d of any machine, since that is the number of the worker's proxy", p.proxy.Port(),
+			"code can connect to port %d of any machine, since the worker's proxy uses that port", p.proxy.Port(),
 		))
 	}
 	p.report.Missing = append(append(p.report.Missing, p.report.loose()...), unwatched...)
 	if floor != "" && !p.report.Level.AtLeast(floor) && !o.AllowWeaker {
 		return fmt.Errorf(
-			"level %s is under the least allowed, %s (%s: %s): %w", p.report.Level, floor, p.report.Reason,
+			"isolation level %s is below the minimum %s (%s: %s): %w", p.report.Level, floor, p.report.Reason,
 			strings.Join(p.report.Missing, "; "), ErrTooWeak,
 		)
 	}
@@ -334,7 +334,7 @@ func (p *Pool) runProbe(offered *lockdown.Kernel, w way) (found outcome, err err
 	if err == nil {
 		for _, w := range consequences {
 			if _, there := found[w.try]; !there {
-				err = fmt.Errorf("the report has no entry for %s", w.try)
+				err = fmt.Errorf("the self-test reported nothing about %s", w.try)
 			}
 		}
 	}

@@ -128,7 +128,7 @@ func compile(root, path string) (*graph, error) {
 	case len(done.Errors) > 0:
 		g.code = wrongCode(dir, done.Errors[0])
 	case len(done.OutputFiles) != 1:
-		return nil, fmt.Errorf("%s: %d files were made of it", path, len(done.OutputFiles))
+		return nil, fmt.Errorf("%s: the compiler wrote %d files instead of one", path, len(done.OutputFiles))
 	default:
 		g.code = done.OutputFiles[0].Contents
 	}

@@ -80,7 +80,7 @@ func ParseUsers(text string) (first, last int, err error) {
 func usersOf(o Options, programs map[string]string) (*users, error) {
 	u := &users{first: firstUser, last: lastUser}
 	if o.Users == UsersNone {
-		return nil, errors.New("the settings ask for none")
+		return nil, errors.New("the setting executor-uids is none")
 	}
 	if o.Users != "" {
 		var err error
@@ -132,7 +132,7 @@ func (s *users) acquireUser() (*user, error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("user of an executor: %w", err)
+			return nil, fmt.Errorf("reserve a user ID for an executor: %w", err)
 		}
 		name, held, err := announce(id)
 		if held || err != nil {
@@ -145,7 +145,7 @@ func (s *users) acquireUser() (*user, error) {
 			return &user{id: id, lock: lock, name: name}, nil
 		}
 	}
-	return nil, fmt.Errorf("all users from %d to %d have an executor", s.first, s.last)
+	return nil, fmt.Errorf("all user IDs from %d to %d are in use by executors", s.first, s.last)
 }
 
 // lockFolder returns the folder with the lock files of reserved user IDs.
@@ -188,7 +188,7 @@ func closedToOthers(path string, right fs.FileMode) error {
 		right |= 0o001
 	}
 	if info.Mode().Perm()&right != right {
-		return fmt.Errorf("%s is closed to other users", path)
+		return fmt.Errorf("%s is not accessible to other users", path)
 	}
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
@@ -196,7 +196,7 @@ func closedToOthers(path string, right fs.FileMode) error {
 			return err
 		}
 		if info.Mode().Perm()&0o001 == 0 {
-			return fmt.Errorf("%s is closed to other users", dir)
+			return fmt.Errorf("%s is not accessible to other users", dir)
 		}
 		if dir == filepath.Dir(dir) {
 			return nil
@@ -232,7 +232,7 @@ func treeClosedToOthers(root string) error {
 			return err
 		}
 		if info.Mode().Perm()&need != need {
-			return fmt.Errorf("%s is closed to other users", path)
+			return fmt.Errorf("%s is not accessible to other users", path)
 		}
 		return nil
 	})

@@ -18,7 +18,7 @@ func mayChangeUsers() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData
 	if err := unix.Capget(&header, &sets[0]); err != nil {
-		return fmt.Errorf("capabilities: %w", err)
+		return fmt.Errorf("read the capabilities of the worker: %w", err)
 	}
 	for name, c := range map[string]uint{
 		"CAP_CHOWN": unix.CAP_CHOWN, "CAP_DAC_OVERRIDE": unix.CAP_DAC_OVERRIDE, "CAP_FOWNER": unix.CAP_FOWNER,
@@ -39,7 +39,7 @@ func ours(dir string) error {
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || !info.IsDir() || int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s is not this user's folder", dir)
+		return fmt.Errorf("%s is not a folder that belongs to this user", dir)
 	}
 	return nil
 }
@@ -51,7 +51,7 @@ func ours(dir string) error {
 func announce(id int) (name *os.File, held bool, err error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return nil, false, fmt.Errorf("user of an executor: %w", err)
+		return nil, false, fmt.Errorf("reserve a user ID for an executor: %w", err)
 	}
 	socket := os.NewFile(uintptr(fd), "user of an executor")
 	address := &unix.SockaddrUnix{Name: fmt.Sprintf("@sojourn-user-%d", id)}
@@ -63,7 +63,7 @@ func announce(id int) (name *os.File, held bool, err error) {
 	}
 	defer socket.Close()
 	if !errors.Is(err, unix.EADDRINUSE) {
-		return nil, false, fmt.Errorf("user of an executor: %w", err)
+		return nil, false, fmt.Errorf("reserve a user ID for an executor: %w", err)
 	}
 	switch err := unix.Connect(fd, address); {
 	case errors.Is(err, unix.EAGAIN): // others ask as well

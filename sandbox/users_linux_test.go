@@ -131,7 +131,7 @@ func TestUsersAreGivenOnce(t *testing.T) {
 		t.Errorf("users %v", had)
 	}
 	e := WantType(t, two.Fail(In("d", 1, two.Call("pid"))), sandbox.Unavailable)
-	if !e.Retryable || !strings.Contains(e.Message, "all users from 59200 to 59202") {
+	if !e.Retryable || !strings.Contains(e.Message, "all user IDs from 59200 to 59202") {
 		t.Errorf("got %+v", e)
 	}
 	ended := user(one, "a")
@@ -188,9 +188,9 @@ func TestUsersAreHadOrTheReasonIs(t *testing.T) {
 		o    sandbox.Options
 		want string
 	}{
-		"a handler that is closed": {sandbox.Options{Handlers: closed}, "python.py is closed to other users"},
-		"a folder to write to":     {sandbox.Options{Write: []string{"/etc"}}, "/etc is closed to other users"},
-		"by the settings":          {sandbox.Options{Users: sandbox.UsersNone}, "the settings ask for none"},
+		"a handler that is closed": {sandbox.Options{Handlers: closed}, "python.py is not accessible to other users"},
+		"a folder to write to":     {sandbox.Options{Write: []string{"/etc"}}, "/etc is not accessible to other users"},
+		"by the settings":          {sandbox.Options{Users: sandbox.UsersNone}, "the setting executor-uids is none"},
 	} {
 		if os.Geteuid() != 0 {
 			c.want = "the worker is not root"

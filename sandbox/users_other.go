@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-func mayChangeUsers() error { return errors.New("that needs Linux") }
+func mayChangeUsers() error { return errors.New("separate users need Linux") }
 
 func ours(string) error { return nil }
 

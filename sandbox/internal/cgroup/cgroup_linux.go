@@ -114,7 +114,7 @@ func openTree() (_ *Tree, err error) {
 	case len(t.parts) > 0:
 		return t, nil
 	case len(why) == 0:
-		return nil, errors.New("no control groups are mounted that hold anything")
+		return nil, errors.New("no mounted control group has a memory, pids or cpu controller")
 	}
 	return nil, errors.New(strings.Join(slices.Compact(why), "; "))
 }

@@ -16,14 +16,14 @@ func (*Tree) Close() {}
 // Holds returns no mechanism.
 func (*Tree) Holds() (memory, processes, cpu string) { return "", "", "" }
 
-// Door is nowhere.
-func (*Tree) Door() string { return "" }
+// ProcsFile is nowhere.
+func (*Tree) ProcsFile() string { return "" }
 
 // Make makes none.
 func (*Tree) Make(string, Limits) (*Group, error) { return nil, nil }
 
-// Share does nothing.
-func (*Group) Share(float64) error { return nil }
+// SetProcessors does nothing.
+func (*Group) SetProcessors(float64) error { return nil }
 
 // Second is nowhere.
 func (*Group) Second() string { return "" }

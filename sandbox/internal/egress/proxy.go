@@ -245,14 +245,14 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case pass == nil:
 		w.Header().Set("Proxy-Authenticate", `Basic realm="sojourn"`)
-		respond(w, http.StatusProxyAuthRequired, "the worker's proxy wants the credential of a running executor")
+		respond(w, http.StatusProxyAuthRequired, "the worker's proxy needs the credentials of a running executor")
 	case r.Method == http.MethodConnect && !hasPort(r.Host):
-		respond(w, http.StatusBadRequest, "CONNECT takes HOST:PORT")
+		respond(w, http.StatusBadRequest, "CONNECT needs HOST:PORT")
 	case r.Method != http.MethodConnect && (r.URL.Scheme != "http" || r.URL.Host == ""):
-		respond(w, http.StatusBadRequest, "this is a proxy: it takes CONNECT, and requests for http://HOST/…")
+		respond(w, http.StatusBadRequest, "this is a proxy: it accepts CONNECT, and requests for http://HOST/…")
 	case !pass.acquire():
 		respond(w, http.StatusTooManyRequests, fmt.Sprintf(
-			"the executor has %d connections through the worker's proxy", maxPerPass,
+			"the executor has reached its limit of %d connections through the worker's proxy", maxPerPass,
 		))
 	default:
 		defer pass.release()
@@ -307,7 +307,7 @@ func (p *Pass) dial(ctx context.Context, address string) (net.Conn, error) {
 	}
 	port, err := strconv.ParseUint(portText, 10, 16)
 	if err != nil || port == 0 {
-		return nil, fmt.Errorf("port %q is none", portText)
+		return nil, fmt.Errorf("invalid port %q", portText)
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
@@ -421,7 +421,7 @@ func (p *Pass) fail(w http.ResponseWriter, err error) {
 		p.proxy.logRefusal(p.id, refused)
 		respond(w, http.StatusForbidden, refused.Error())
 	case errors.As(err, &timeout) && timeout.Timeout():
-		respond(w, http.StatusGatewayTimeout, "the worker's proxy got no answer: "+err.Error())
+		respond(w, http.StatusGatewayTimeout, "the worker's proxy got no response: "+err.Error())
 	default:
 		respond(w, http.StatusBadGateway, "the worker's proxy could not connect: "+err.Error())
 	}

@@ -169,18 +169,18 @@ func TestRefusalSaysWhy(t *testing.T) {
 	})
 	pass := p.Admit("sb-1")
 	for to, want := range map[string]string{
-		"169.254.169.254:80": "a metadata", "[::1]:80": "a loopback", "inside.test:443": "leads to 192.168.0.9, a private",
+		"169.254.169.254:80": "a metadata", "[::1]:80": "a loopback", "inside.test:443": "resolves to 192.168.0.9, a private",
 		"127.0.0.1:" + port: "the app's", "app.test:" + port: "the app's", "127.0.0.9:" + port: "the app's",
 		p.Addr().String(): "the proxy's", "0x7f000001:" + port: "the app's", "[fd00:ec2::254]:80": "a metadata",
 	} {
 		for range 2 {
 			line, text, _ := connect(t, p, pass.URL(), to)
-			if !strings.HasPrefix(line, "403 Forbidden: the worker lets no handler connect to ") ||
+			if !strings.HasPrefix(line, "403 Forbidden: the worker denied the connection to ") ||
 				!strings.Contains(line, want) || !strings.Contains(text, want) {
 				t.Errorf("CONNECT %s: %s, %s", to, line, text)
 			}
 			status, text := get(t, pass.URL(), "http://"+to+"/")
-			if status != 403 || !strings.Contains(text, want) || !strings.HasPrefix(text, "the worker lets no handler connect") {
+			if status != 403 || !strings.Contains(text, want) || !strings.HasPrefix(text, "the worker denied the connection") {
 				t.Errorf("GET %s: %d %s", to, status, text)
 			}
 		}
@@ -383,7 +383,7 @@ func TestWhoIsSentOnIsJudgedAnew(t *testing.T) {
 	t.Cleanup(outside.Close)
 	p := listen(t, Options{Allow: []string{outside.Listener.Addr().String()}})
 	status, text := get(t, p.Admit("a").URL(), outside.URL)
-	if status != http.StatusForbidden || !strings.Contains(text, "lets no handler connect to 127.0.0.1:"+inside) {
+	if status != http.StatusForbidden || !strings.Contains(text, "denied the connection to 127.0.0.1:"+inside) {
 		t.Errorf("sent on to an address that is not allowed: %d %q", status, text)
 	}
 }

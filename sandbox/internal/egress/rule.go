@@ -27,7 +27,7 @@ type Refused struct {
 }
 
 func (r *Refused) Error() string {
-	return fmt.Sprintf("the worker lets no handler connect to %s: %s", hostPort(r.Host, r.Port), r.Why)
+	return fmt.Sprintf("the worker denied the connection to %s: %s", hostPort(r.Host, r.Port), r.Why)
 }
 
 // Entry is an entry of the allow list: a name or an address, at one port or at all ports, or a range of addresses. It
@@ -45,7 +45,7 @@ func ParseEntry(text string) (Entry, error) {
 	}
 	if p, err := netip.ParsePrefix(text); err == nil {
 		if p.Addr().Is4In6() {
-			return bad("write addresses of IPv4 as such")
+			return bad("write an IPv4 address without the IPv6 prefix")
 		}
 		return Entry{prefix: p.Masked()}, nil
 	}
@@ -57,28 +57,28 @@ func ParseEntry(text string) (Entry, error) {
 		case err == nil:
 			n, err := strconv.ParseUint(port, 10, 16)
 			if err != nil || n == 0 {
-				return bad("the port is a number from 1 to 65535")
+				return bad("the port must be a number from 1 to 65535")
 			}
 			host, e.port = h, uint16(n)
 		case strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]"):
 			host = strings.Trim(text, "[]")
 		default:
-			return bad("the colon")
+			return bad("put an IPv6 address with a port in brackets, as in [::1]:80")
 		}
 	}
 	if a, err := netip.ParseAddr(host); err == nil {
 		if a.Zone() != "" {
-			return bad("zones are of no use here")
+			return bad("an address must not have a zone")
 		}
 		a = a.Unmap()
 		e.prefix = netip.PrefixFrom(a, a.BitLen())
 		return e, nil
 	}
 	if e.name = canonical(host); e.name == "" || strings.ContainsAny(e.name, "/*%@?#[]: \t") {
-		return bad("a host is a name or an address")
+		return bad("the host must be a name or an address")
 	}
 	if _, is, wrong := literal(e.name); is || wrong {
-		return bad("write addresses in full")
+		return bad("write the address with four numbers")
 	}
 	return e, nil
 }
@@ -160,7 +160,7 @@ func (r *rule) check(ctx context.Context, name string, port uint16) ([]netip.Add
 	a, is, bad := literal(host)
 	switch {
 	case host == "" || bad:
-		return nil, refuse("that is neither a name nor an address")
+		return nil, refuse("the host is neither a name nor an address")
 	case is:
 		addrs = []netip.Addr{a}
 	default:
@@ -176,7 +176,7 @@ func (r *rule) check(ctx context.Context, name string, port uint16) ([]netip.Add
 	}
 	machine, err := r.machine()
 	if err != nil {
-		return nil, refuse("the worker cannot tell which addresses are its own")
+		return nil, refuse("the worker could not list the addresses of its machine")
 	}
 	ours := func(a netip.Addr) bool {
 		k := kindOf(a)
@@ -187,18 +187,18 @@ func (r *rule) check(ctx context.Context, name string, port uint16) ([]netip.Add
 		k := kindOf(a)
 		a = a.Unmap()
 		to := netip.AddrPortFrom(a, port)
-		where := "it leads to " + a.String() + ", "
+		where := "it resolves to " + a.String() + ", "
 		if is && a.String() == host {
 			where = "it is "
 		}
 		if what := r.isClosed(ctx, to, ours); what != "" {
-			return nil, refuse("that is " + what + " address, which no setting opens")
+			return nil, refuse("this is " + what + " address, which no setting allows")
 		}
 		if k == public && slices.Contains(machine, a) {
 			k = own
 		}
 		if k != public && !slices.ContainsFunc(r.allow, func(e Entry) bool { return e.covers(host, to, k) }) {
-			return nil, refuse(where + string(k) + " address, and egress-allow does not name it")
+			return nil, refuse(where + string(k) + " address that egress-allow does not list")
 		}
 		all[i] = to
 	}

@@ -29,11 +29,11 @@ func (p *process) record() (err error) {
 	p.umask = unix.Umask(0o077)
 	unix.Umask(p.umask)
 	if p.closed, err = unix.Open("/dev/null", unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
-		return fmt.Errorf("placeholder for closed descriptors: %w", err)
+		return fmt.Errorf("open the placeholder for closed descriptors: %w", err)
 	}
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return fmt.Errorf("limit of descriptors: %w", err)
+		return fmt.Errorf("read the limit of descriptors: %w", err)
 	}
 	p.polled = make([]unix.PollFd, min(limit.Cur, maxDescriptors))
 	p.open, err = p.descriptors()
@@ -52,7 +52,7 @@ func (p *process) descriptors() ([]bool, error) {
 			break
 		}
 		if !errors.Is(err, unix.EINTR) {
-			return nil, fmt.Errorf("open descriptors: %w", err)
+			return nil, fmt.Errorf("list the open descriptors: %w", err)
 		}
 	}
 	open := make([]bool, len(p.polled))
@@ -80,7 +80,7 @@ func (p *process) restore() error {
 			continue
 		}
 		if leaked++; leaked > maxLeakedDescriptors {
-			return errors.New("calls left too many descriptors open")
+			return fmt.Errorf("calls left more than %d descriptors open", maxLeakedDescriptors)
 		}
 		if unix.Shutdown(fd, unix.SHUT_RDWR) == nil {
 			continue

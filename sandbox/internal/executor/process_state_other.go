@@ -2,7 +2,7 @@
 
 package executor
 
-// process is the part of surroundings that is restored on Linux only.
+// process is the part of processState that is restored on Linux only.
 type process struct{}
 
 func (*process) record() error  { return nil }

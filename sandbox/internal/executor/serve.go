@@ -26,7 +26,7 @@ const closeTime = 5 * time.Second
 func Serve(handlers Handlers) error {
 	file := os.NewFile(ControlFD, "control")
 	if file == nil {
-		return errors.New("descriptor 3 is not open: an executor is started by a worker")
+		return errors.New("descriptor 3 is not open: only a worker can start an executor")
 	}
 	conn, err := net.FileConn(file)
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *server) serve() error {
 	defer s.conn.Close()
 	s.calls = map[string]*Call{}
 	defer s.running.Wait()
-	defer s.cancelAll(errors.New("executor shuts down"))
+	defer s.cancelAll(errors.New("the executor is shutting down"))
 	r := frame.NewReader(s.conn, frame.DefaultLimits, s.conn.SetReadDeadline)
 	for {
 		f, err := r.Read()

@@ -53,7 +53,7 @@ func (s *State) Require(key string) (any, error) {
 	return nil,
 		&SessionLost{
 			Session: s.ID, EpochWanted: s.Epoch, EpochNow: s.Epoch, Cause: CauseDeclared, When: time.Now(),
-			Message: fmt.Sprintf("state %q is not there", key),
+			Message: fmt.Sprintf("session state %q does not exist", key),
 		}
 }
 
@@ -74,7 +74,7 @@ func (s *State) GetOrCreate(ctx context.Context, key string, fn func(context.Con
 			return nil, context.Cause(ctx)
 		}
 	}
-	m := &making{done: make(chan struct{}), err: fmt.Errorf("making state %q panicked", key)}
+	m := &making{done: make(chan struct{}), err: fmt.Errorf("the function that creates session state %q panicked", key)}
 	if s.making == nil {
 		s.making = map[string]*making{}
 	}

@@ -68,7 +68,7 @@ const (
 func (r Rules) filter(arch string) ([]instruction, error) {
 	a, ok := architectures[arch]
 	if !ok {
-		return nil, fmt.Errorf("no filter of system calls for %s", arch)
+		return nil, fmt.Errorf("no seccomp filter for architecture %s", arch)
 	}
 	p := program{of: a.of}
 	p.load(atArch)

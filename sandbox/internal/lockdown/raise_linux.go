@@ -31,10 +31,10 @@ func Offered() Kernel {
 // the thread may be restricted in part and must not start anything.
 func Raise(r Rules) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("no new privileges: %w", err)
+		return fmt.Errorf("set no_new_privs: %w", err)
 	}
 	if len(r.Ports) > 0 && (r.Landlock < abiNet || !r.Filter) {
-		return fmt.Errorf("no rules for ports: Landlock has ABI %d here, or there is no filter", r.Landlock)
+		return fmt.Errorf("this kernel cannot restrict ports: it needs Landlock ABI 4 (here %d) and seccomp", r.Landlock)
 	}
 	if r.Landlock > 0 {
 		if err := r.enclose(); err != nil {
@@ -54,21 +54,21 @@ func (r Rules) enclose() error {
 	set := r.ruleset()
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&set)), unsafe.Sizeof(set), 0)
 	if errno != 0 {
-		return fmt.Errorf("make rules: %w", errno)
+		return fmt.Errorf("create the Landlock rules: %w", errno)
 	}
 	defer unix.Close(int(fd))
 	for _, f := range r.fileRules() {
 		if err := allow(int(fd), set, f); err != nil {
-			return fmt.Errorf("rule for %s: %w", f.path, err)
+			return fmt.Errorf("Landlock rule for %s: %w", f.path, err)
 		}
 	}
 	for _, port := range r.Ports {
 		if err := allowPort(int(fd), port); err != nil {
-			return fmt.Errorf("rule for port %d: %w", port, err)
+			return fmt.Errorf("Landlock rule for port %d: %w", port, err)
 		}
 	}
 	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); errno != 0 {
-		return fmt.Errorf("apply rules: %w", errno)
+		return fmt.Errorf("apply the Landlock rules: %w", errno)
 	}
 	return nil
 }

@@ -15,5 +15,5 @@ func Raise(r Rules) error {
 	return nil
 }
 
-// Apart runs fn.
-func Apart(fn func()) { fn() }
+// OnOwnThread runs fn.
+func OnOwnThread(fn func()) { fn() }

@@ -310,7 +310,7 @@ class Session {
     this.closers = [];
   }
   require(key) {
-    if (!(key in this.state)) throw new SessionLost(`state ${JSON.stringify(key)} is not there`);
+    if (!(key in this.state)) throw new SessionLost(`session state ${JSON.stringify(key)} does not exist`);
     return this.state[key];
   }
   async getOrCreate(key, fn) {
@@ -684,7 +684,7 @@ function restore() {
       } else rmSync(Buffer.concat([Buffer.from(`${scratch}/`), name]), { recursive: true });
     }
   } catch (err) {
-    writeSync(2, `executor: what a call left cannot be undone: ${err}\n`);
+    writeSync(2, `executor: failed to restore the process after a call, exiting: ${err}\n`);
     process.exit(0);
   }
 }

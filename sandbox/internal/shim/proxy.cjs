@@ -23,7 +23,7 @@ function tunnel(host, port, done) {
     done(err, err ? undefined : wire);
     if (!err) process.nextTick(() => wire.resume()); // whoever has it now listens by then
   };
-  const closed = () => end(Object.assign(new Error(`the worker's proxy hung up on ${to}`), { code: 'ECONNRESET' }));
+  const closed = () => end(Object.assign(new Error(`the worker's proxy closed the connection to ${to}`), { code: 'ECONNRESET' }));
   const read = (chunk) => {
     answer = Buffer.concat([answer, chunk]);
     const at = answer.indexOf('\r\n\r\n');

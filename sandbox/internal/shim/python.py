@@ -103,7 +103,7 @@ def through_socket(path):
                 return address
             if tuple(address[:2]) == stand_in:
                 return path
-            raise PermissionError(errno.EACCES, "the network is reached through the worker's proxy (HTTP_PROXY) only")
+            raise PermissionError(errno.EACCES, "connections are allowed only through the worker's proxy (HTTP_PROXY)")
 
         def connect(self, address):
             return super().connect(self._at(address))
@@ -198,7 +198,7 @@ class Surroundings:
                 else:
                     os.unlink(path)
         except Exception as err:
-            print("executor: what a call left cannot be undone: %r" % err, file=sys.stderr, flush=True)
+            print("executor: failed to restore the process after a call, exiting: %r" % err, file=sys.stderr, flush=True)
             os._exit(0)
 
 
@@ -444,7 +444,7 @@ class Session:
         try:
             return getattr(self.state, key)
         except AttributeError:
-            raise SessionLost("state %r is not there" % key) from None
+            raise SessionLost("session state %r does not exist" % key) from None
 
     def get_or_create(self, key, fn):
         """The value kept under key, made by fn when there is none; calls at the same time share one fn."""

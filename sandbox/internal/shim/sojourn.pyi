@@ -40,23 +40,23 @@ class Log:
     def error(self, *args: object) -> None: ...
 
 class Session:
-    """What stays from one call of the session to the next, as long as its process lives."""
+    """State that is kept between the calls of a session while its process lives."""
 
     id: str
     epoch: int
-    """Rises whenever the session changes hands."""
+    """Rises whenever a worker acquires the session."""
     is_new: bool
     """Whether this is the first call of the epoch."""
     state: SimpleNamespace
-    """Anything: models, connections, child processes. It is never stored."""
+    """Any values: models, connections, child processes. They are never stored."""
     dir: str
-    """A folder of its own, removed with the process."""
+    """The session's scratch folder, removed with the process."""
     def require(self, key: str) -> Any:
-        """A member of the state; without it the session's state is lost, and the recovery policy says what happens."""
+        """Returns a member of the state. If it is missing, the session's state is lost, and the recovery policy applies."""
     def get_or_create(self, key: str, fn: Callable[[], T]) -> T:
-        """A member of the state, made once, also when calls come together."""
+        """Returns a member of the state; fn creates it once, also if calls run concurrently."""
     def on_close(self, fn: Callable[[], object]) -> None:
-        """Called when the session goes in an orderly way, the last that was added first."""
+        """fn is called when the session is closed in good order; hooks run in reverse order."""
 
 class Context:
     """One attempt of an activity."""
@@ -65,28 +65,28 @@ class Context:
     attempt: int
     """1 for the first attempt."""
     idempotency_key: str
-    """The same in all attempts: for services that can tell two equal requests apart."""
+    """The same in all attempts: pass it to services that detect repeated requests."""
     keys: Keys
     deadline: float | None
-    """When the attempt has to be over, in seconds since 1970."""
+    """Deadline of the attempt, in seconds since 1970; None: no deadline."""
     session: Session | None
     """None outside of a session."""
     cancelled: Flag
     signal: Flag
     log: Log
     def heartbeat(self) -> None:
-        """A sign of life."""
+        """Sends a heartbeat."""
     def progress(self, value: object) -> None:
-        """A sign of life that people see; any value that has a JSON form."""
+        """Sends a heartbeat with progress that the dashboard shows; any value with a JSON form."""
 
 class Recovery(TypedDict, total=False):
-    """How the session's state is rebuilt when it is gone: recovery = {"rebuild_activity": "index.load"}."""
+    """How lost session state is rebuilt: recovery = {"rebuild_activity": "index.load"}."""
 
     rebuild_activity: str
     """The activity that rebuilds the state. It receives the first argument of the call whose state is missing."""
     rebuild_arguments: int
     """Number of arguments of that call that the rebuild activity receives, as a list if more than 1. Default: 1."""
     max_auto_retries: int
-    """How often a call is tried again after a rebuild; 1 when it is left out."""
+    """Number of retries of a call after a rebuild. Default: 1."""
     singleflight_per_session: bool
-    """Whether calls that find nothing at once share one rebuild; true when it is left out."""
+    """Whether concurrent calls with missing state share one rebuild. Default: True."""

@@ -40,7 +40,7 @@ func closeInherited(keep int) {
 // adopt makes every orphan among the descendants a child of this process.
 func adopt() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("subreaper: %w", err)
+		return fmt.Errorf("become subreaper: %w", err)
 	}
 	return nil
 }
@@ -49,7 +49,7 @@ func adopt() error {
 // switches it to another user.
 func confine(user int) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("no new privileges: %w", err)
+		return fmt.Errorf("set no_new_privs: %w", err)
 	}
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
 		// Fails if this process lacks CAP_SETPCAP; then it has no capabilities to pass on.

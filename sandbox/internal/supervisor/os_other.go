@@ -17,7 +17,7 @@ func adopt() error { return nil }
 
 func confine(user int) error {
 	if user > 0 {
-		return errors.New("another user needs Linux")
+		return errors.New("running an executor as another user needs Linux")
 	}
 	return nil
 }
@@ -53,16 +53,16 @@ func End(pid int) {
 // Stopped does not know.
 func Stopped(int) bool { return false }
 
-// EndLeft does nothing, since the processes of an executor cannot be found.
-func EndLeft(string, int) {}
+// KillOrphans does nothing, since the processes of an executor cannot be found.
+func KillOrphans(string, int) {}
 
 // EndAll does nothing, for the same reason.
 func EndAll(string) {}
 
-// ReapLeft does nothing.
-func ReapLeft() {}
+// ReapOrphans does nothing.
+func ReapOrphans() {}
 
-func taken(int) usage { return usage{} }
+func usageOf(int) usage { return usage{} }
 
 func proportionalBytes(int) (int64, bool) { return 0, false }
 

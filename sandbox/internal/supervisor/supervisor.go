@@ -103,7 +103,7 @@ func (m *supervisor) start() error {
 		{"threads", maxThreads, most},
 	} {
 		if err := lower(l.which, l.value); err != nil {
-			return fmt.Errorf("limit of %s: %w", l.name, err)
+			return fmt.Errorf("set the limit of %s: %w", l.name, err)
 		}
 	}
 	null, err := syscall.Open(os.DevNull, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
@@ -112,7 +112,7 @@ func (m *supervisor) start() error {
 	}
 	defer syscall.Close(null)
 	if err := m.Group.Enter(); err != nil {
-		return fmt.Errorf("control group: %w", err)
+		return fmt.Errorf("enter the control group: %w", err)
 	}
 	if m.Lockdown != nil { // as the user we are: the way to what another one may open can be closed to that
 		if err := lockdown.Raise(*m.Lockdown); err != nil {

@@ -59,7 +59,7 @@ func (m *supervisor) watch() {
 			return
 		}
 		if m.Threads > 0 && all.threads > m.Threads {
-			m.report(Fact{T: FactQuota, Error: fmt.Sprintf("%d threads exceed %d", all.threads, m.Threads)})
+			m.report(Fact{T: FactQuota, Error: fmt.Sprintf("%d threads exceed the limit of %d", all.threads, m.Threads)})
 			m.kill()
 			return
 		}
