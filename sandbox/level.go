@@ -99,9 +99,9 @@ func (r Report) String() string {
 	case 0:
 		return text
 	case 1:
-		return text + "; 1 thing is not held"
+		return text + "; 1 protection is missing"
 	default:
-		return text + fmt.Sprintf("; %d kinds of access are not prevented", n)
+		return text + fmt.Sprintf("; %d protections are missing", n)
 	}
 }
 

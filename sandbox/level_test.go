@@ -29,7 +29,7 @@ func TestTheLevelIsWhatHolds(t *testing.T) {
 		{name: "asked for", needs: true, o: sandbox.Options{Level: sandbox.LevelConfined}, level: sandbox.LevelConfined},
 		{
 			name: "weaker on demand", o: sandbox.Options{Level: sandbox.LevelProcess}, level: sandbox.LevelProcess,
-			reason: "the settings ask",
+			reason: "the setting isolation requests",
 		},
 		{
 			name: "weaker on demand over its own floor",
@@ -41,14 +41,14 @@ func TestTheLevelIsWhatHolds(t *testing.T) {
 			o:     sandbox.Options{Level: sandbox.LevelProcess, MinLevel: sandbox.LevelConfined, AllowWeaker: true},
 			level: sandbox.LevelProcess,
 		},
-		{name: "no Landlock", kernel: &none, level: sandbox.LevelProcess, reason: "the kernel has no Landlock"},
+		{name: "no Landlock", kernel: &none, level: sandbox.LevelProcess, reason: "Landlock is not available"},
 		{
 			name: "no Landlock and no need of it", kernel: &none, o: sandbox.Options{MinLevel: sandbox.FloorAuto},
-			level: sandbox.LevelProcess, reason: "the kernel has no Landlock",
+			level: sandbox.LevelProcess, reason: "Landlock is not available",
 		},
 		{name: "no Landlock but asked for", kernel: &none, o: sandbox.Options{Level: sandbox.LevelConfined}},
 		{name: "no Landlock under a floor", kernel: &none, o: sandbox.Options{MinLevel: sandbox.LevelConfined}},
-		{name: "no filter", needs: true, kernel: &noFilter, level: sandbox.LevelProcess, reason: "no filter of system calls"},
+		{name: "no filter", needs: true, kernel: &noFilter, level: sandbox.LevelProcess, reason: "seccomp is not available"},
 		{
 			name: "no filter where the floor is the best there is", needs: true, kernel: &noFilter,
 			o: sandbox.Options{MinLevel: sandbox.FloorAuto},
@@ -93,7 +93,7 @@ func TestTheLevelIsWhatHolds(t *testing.T) {
 			case c.kernel == nil && here.HoldsPorts():
 				by = "landlock"
 			}
-			if r.Egress != egress || r.EgressBy != by || says("number of the worker's proxy") != (by == "landlock") {
+			if r.Egress != egress || r.EgressBy != by || says("since the worker's proxy uses that port") != (by == "landlock") {
 				t.Errorf("egress %s by %s; missing %q", r.Egress, r.EgressBy, r.Missing)
 			}
 			apart := r.UIDPerSession // is root, and the files are closed to the users of executors
