@@ -14,15 +14,15 @@ import (
 	"github.com/sojourn-run/sojourn/docs"
 )
 
-// longest is the maximum size of responses that are checked: checking megabytes of history would take most of a test's
-// time.
-const longest = 256 << 10
+// maxCheckedBody is the maximum size of responses that are checked: checking megabytes of history would take most of a
+// test's time.
+const maxCheckedBody = 256 << 10
 
-var published = sync.OnceValues(func() (*openapi.Checker, error) { return openapi.NewChecker(docs.OpenAPI) })
+var publishedSchema = sync.OnceValues(func() (*openapi.Checker, error) { return openapi.NewChecker(docs.OpenAPI) })
 
-// described fails the test for every response below /api that does not match the published API description.
-func described(t testing.TB) func(http.Handler) http.Handler {
-	check, err := published()
+// checkDescribed fails the test for every response below /api that does not match the published API description.
+func checkDescribed(t testing.TB) func(http.Handler) http.Handler {
+	check, err := publishedSchema()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,13 +42,13 @@ func described(t testing.TB) func(http.Handler) http.Handler {
 				next.ServeHTTP(w, r)
 				return
 			}
-			heard := &listener{ResponseWriter: w}
+			heard := &recordingWriter{ResponseWriter: w}
 			next.ServeHTTP(heard, r)
 			body, whole := heard.text()
 			if !whole || r.Context().Err() != nil {
 				return
 			}
-			if err := check.Answer(r.Pattern, heard.status, w.Header(), body); err != nil {
+			if err := check.Response(r.Pattern, heard.status, w.Header(), body); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				wrong[r.Pattern+strconv.Itoa(heard.status)] = err
@@ -57,34 +57,34 @@ func described(t testing.TB) func(http.Handler) http.Handler {
 	}
 }
 
-// listener records a response.
-type listener struct {
+// recordingWriter records a response.
+type recordingWriter struct {
 	http.ResponseWriter
 	status int
 	body   bytes.Buffer
 	long   bool
 }
 
-func (l *listener) WriteHeader(status int) {
+func (l *recordingWriter) WriteHeader(status int) {
 	l.status = status
 	l.ResponseWriter.WriteHeader(status)
 }
 
-func (l *listener) Write(b []byte) (int, error) {
+func (l *recordingWriter) Write(b []byte) (int, error) {
 	if l.status == 0 {
 		l.status = http.StatusOK
 	}
-	if l.long = l.long || l.body.Len()+len(b) > longest; !l.long {
+	if l.long = l.long || l.body.Len()+len(b) > maxCheckedBody; !l.long {
 		l.body.Write(b)
 	}
 	return l.ResponseWriter.Write(b)
 }
 
 // Unwrap supports deadlines and flushes.
-func (l *listener) Unwrap() http.ResponseWriter { return l.ResponseWriter }
+func (l *recordingWriter) Unwrap() http.ResponseWriter { return l.ResponseWriter }
 
 // text is the body, unpacked; false when it was too long to keep.
-func (l *listener) text() ([]byte, bool) {
+func (l *recordingWriter) text() ([]byte, bool) {
 	if l.long || l.status == 0 {
 		return nil, false
 	}

@@ -47,10 +47,10 @@ func Start(t testing.TB, o Options) *App {
 	}
 	ao := app.Options{
 		Options: server.Options{
-			Open: opens(o.Database), Shared: !strings.HasPrefix(o.Database, "sqlite:"), Release: "test", NoAuth: true,
+			Open: openFunc(o.Database), Shared: !strings.HasPrefix(o.Database, "sqlite:"), Release: "test", NoAuth: true,
 			Metrics: true, Log: Log(t),
 		},
-		Addr: "127.0.0.1:0", Drain: 10 * time.Second, Around: described(t),
+		Addr: "127.0.0.1:0", Drain: 10 * time.Second, Around: checkDescribed(t),
 	}
 	if o.Change != nil {
 		o.Change(&ao)
@@ -66,8 +66,8 @@ func Start(t testing.TB, o Options) *App {
 	return r
 }
 
-// opens returns the function with which a plane opens a database: sqlite:PATH or postgres://….
-func opens(database string) func(context.Context, string, store.Dispatcher) (store.Store, error) {
+// openFunc returns the function with which a plane opens a database: sqlite:PATH or postgres://….
+func openFunc(database string) func(context.Context, string, store.Dispatcher) (store.Store, error) {
 	return func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
 		if path, ok := strings.CutPrefix(database, "sqlite:"); ok {
 			return sqlite.Open(ctx, path, sqldb.Options{App: "app", Dispatch: d})

@@ -26,11 +26,11 @@ func Python(t testing.TB, list string) string {
 	return path
 }
 
-var making sync.Mutex
+var venvMutex sync.Mutex
 
 func virtualenv(list string) (string, error) {
-	making.Lock()
-	defer making.Unlock()
+	venvMutex.Lock()
+	defer venvMutex.Unlock()
 	base, err := exec.LookPath("python3")
 	if err != nil {
 		return "", err

@@ -20,7 +20,7 @@ func OpenServer(t testing.TB, database string, o server.Options) *server.Server 
 		database = "sqlite:" + filepath.Join(t.TempDir(), "test.db")
 	}
 	if o.Open == nil {
-		o.Open = opens(database)
+		o.Open = openFunc(database)
 	}
 	o.Release = cmp.Or(o.Release, "test")
 	o.Shared = o.Shared || !strings.HasPrefix(database, "sqlite:")

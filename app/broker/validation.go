@@ -98,7 +98,8 @@ func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value strin
 	case errors.Is(err, store.ErrFull):
 		return protocol.Refuse(
 			protocol.ReasonThrottled,
-			"%d updates already wait for validation in queue %s, which is the maximum; try again later", protocol.MaxPendingQuestions, h.Queue,
+			"%d updates already wait for validation in queue %s, which is the maximum; try again later",
+			protocol.MaxPendingQuestions, h.Queue,
 		)
 	case errors.Is(err, querytask.ErrDraining):
 		return unavailable("the app is draining")

@@ -36,22 +36,22 @@ func (b activityBody) check() error {
 	})
 }
 
-// activities returns the routes that start activity runs. The workflow routes describe and control the runs by workflow
-// ID.
-func activities(ours lineFunc) []route {
+// activityRoutes returns the routes that start activity runs. The workflow routes describe and control the runs by
+// workflow ID.
+func activityRoutes(ours lineFunc) []route {
 	return []route{ours(post, "/api/sojourn/activities", "run_activity", auth.Writer, runActivity)}
 }
 
-func runActivity(a *API, c *call) (answer, error) {
+func runActivity(a *API, c *call) (response, error) {
 	var in activityBody
 	if err := c.Read(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if err := in.check(); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if in.Namespace != "" && in.Namespace != c.NS {
-		return answer{}, protocol.Invalid(
+		return response{}, protocol.Invalid(
 			"namespace", "is not the namespace of the request (%s); set the header X-Namespace", c.NS,
 		)
 	}
@@ -60,7 +60,7 @@ func runActivity(a *API, c *call) (answer, error) {
 	case id == nil:
 		in.ActivityRequest.WorkflowID = ulid.Make().String()
 	case *id == "":
-		return answer{}, protocol.Invalid("workflow_id", "must not be empty; omit it to generate one")
+		return response{}, protocol.Invalid("workflow_id", "must not be empty; omit it to generate one")
 	default:
 		in.ActivityRequest.WorkflowID = *id
 	}
@@ -70,5 +70,5 @@ func runActivity(a *API, c *call) (answer, error) {
 	if out.New {
 		status = http.StatusCreated
 	}
-	return answer{status, out}, err
+	return response{status, out}, err
 }

@@ -83,9 +83,9 @@ func New(o Options) *API {
 		Budget: o.Budget,
 	}
 	a.info = a.clusterInfo()
-	for _, rt := range table() {
+	for _, rt := range routeTable() {
 		rt.Shape = shapeOf(rt)
-		rt.Reads = loads[rt.Operation]
+		rt.Reads = requestMemory[rt.Operation]
 		a.mux.HandleFunc(rt.Method+" "+rt.Pattern, func(w http.ResponseWriter, r *http.Request) {
 			a.pipe.Serve(&call{Call: serve.NewCall(w, r, rt.Route), api: a, rt: rt})
 		})
@@ -93,9 +93,9 @@ func New(o Options) *API {
 	return a
 }
 
-// loads maps operations to the bytes that their reads of payloads count until the response. A held request counts its
-// response only.
-var loads = map[string]int64{
+// requestMemory maps operations to the bytes that their reads of payloads count until the response. A held request
+// counts its response only.
+var requestMemory = map[string]int64{
 	"describe": serve.ManyReads, "describe_run": serve.ManyReads, "describe_run_by_id": serve.ManyReads,
 	"debug_workflow": serve.ManyReads, "history_export": serve.ManyReads, "list": serve.ManyReads / 4,
 }
@@ -155,27 +155,27 @@ func (c *call) target() protocol.Target {
 	return protocol.Target{Namespace: c.NS, WorkflowID: c.PathValue("workflow"), RunID: c.PathValue("run")}
 }
 
-// answer is the result of a verb: a status and a body. Without a body, the verb has written the response itself.
-type answer struct {
+// response is the result of a verb: a status and a body. Without a body, the verb has written the response itself.
+type response struct {
 	status int
 	body   any
 }
 
-func ok(body any, err error) (answer, error) { return answer{http.StatusOK, body}, err }
+func ok(body any, err error) (response, error) { return response{http.StatusOK, body}, err }
 
 // strict is the query parameter that makes the app reject a request with unknown members.
 const strict = "strict"
 
 // Do calls the verb, and writes the audit record if the route has one.
-func (c *call) Do() (serve.Answer, error) {
+func (c *call) Do() (serve.Response, error) {
 	if err := c.checkQuery(); err != nil {
-		return serve.Answer{}, err
+		return serve.Response{}, err
 	}
 	said, err := c.rt.verb(c.api, c)
 	if err == nil && c.rt.audit != "" {
 		c.api.record(c)
 	}
-	return serve.Answer{Status: said.status, Body: said.body}, err
+	return serve.Response{Status: said.status, Body: said.body}, err
 }
 
 // checkQuery reads the parameter strict, and reports or rejects unknown parameters.
@@ -219,8 +219,8 @@ func (c *call) Status(e *protocol.Error) int { return e.Reason.Status() }
 func (c *call) Members(e *protocol.Error, _ int) map[string]any {
 	body := httpjson.Members(e)
 	if c.rt.flow {
-		maps.Copy(body, rejected(c, e))
-		if slices.Contains(misled, e.Reason) {
+		maps.Copy(body, rejectionMembers(c, e))
+		if slices.Contains(unencodedIDs, e.Reason) {
 			// Published SDKs show only the message.
 			body["message"], body["hint"] = e.Message+"; "+encodeIDs, encodeIDs
 		}
@@ -236,14 +236,16 @@ func (c *call) Members(e *protocol.Error, _ int) map[string]any {
 	return body
 }
 
-// misled lists the reasons that a caller also receives if it does not encode / ? # or % of a workflow ID in a path.
-// These responses have the member hint.
-var misled = []protocol.Reason{protocol.ReasonNotFound, protocol.ReasonInstanceNotFound, protocol.ReasonRunNotFound}
+// unencodedIDs lists the reasons that a caller also receives if it does not encode / ? # or % of a workflow ID in
+// a path. These responses have the member hint.
+var unencodedIDs = []protocol.Reason{
+	protocol.ReasonNotFound, protocol.ReasonInstanceNotFound, protocol.ReasonRunNotFound,
+}
 
 const encodeIDs = "an id is one encoded segment of the path, with / ? # % as %2F %3F %23 %25"
 
 // Next to adds the warnings about unknown members, and the control_plane object on the workflow routes.
-func (c *call) Beside(status int, body any, raw []byte) ([]byte, error) {
+func (c *call) AddEnvelope(status int, body any, raw []byte) ([]byte, error) {
 	if status < http.StatusBadRequest && !c.rt.Shape.Bare {
 		var err error
 		if raw, err = withWarnings(raw, body, c.Unknown.Warnings()); err != nil {
@@ -260,5 +262,5 @@ func (c *call) Beside(status int, body any, raw []byte) ([]byte, error) {
 	return httpjson.Append(raw, httpjson.Member("control_plane", beside)), nil
 }
 
-// Lost does nothing: the change is committed, and a repeated request gets its result.
-func (c *call) Lost() {}
+// ResponseLost does nothing: the change is committed, and a repeated request gets its result.
+func (c *call) ResponseLost() {}

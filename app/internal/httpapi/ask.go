@@ -6,11 +6,12 @@ import (
 
 // A query only makes its caller wait for a worker; it is not in history, so there is no receipt.
 
-// ask runs a query on a worker of the workflow type, and waits until the worker responds or the query times out.
-func ask(a *API, c *call) (answer, error) {
+// queryWorkflow runs a query on a worker of the workflow type, and waits until the worker responds or the query times
+// out.
+func queryWorkflow(a *API, c *call) (response, error) {
 	var in protocol.QueryRequest
 	if err := c.Read(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	in.Target, in.QueryName, in.Identity = c.target(), c.PathValue("name"), c.Who.Name
 	return ok(a.opt.Runs.Query(c.Ctx, in))

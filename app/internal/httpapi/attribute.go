@@ -20,32 +20,32 @@ type Attributes interface {
 	DeleteSearchAttribute(ctx context.Context, namespace, name string) (protocol.SearchAttribute, error)
 }
 
-func attributes(contract lineFunc) []route {
+func attributeRoutes(contract lineFunc) []route {
 	const all = "/search-attributes"
 	return []route{
 		contract(get, all, "list_search_attributes", auth.Viewer, listAttributes),
-		noted("search_attribute.create", contract(post, all, "create_search_attribute", auth.Operator, createAttribute)),
-		noted(
+		audited("search_attribute.create", contract(post, all, "create_search_attribute", auth.Operator, createAttribute)),
+		audited(
 			"search_attribute.delete", contract(del, all+"/{name}", "delete_search_attribute", auth.Operator, deleteAttribute),
 		),
 	}
 }
 
-func listAttributes(a *API, c *call) (answer, error) {
+func listAttributes(a *API, c *call) (response, error) {
 	return ok(a.opt.Attributes.SearchAttributes(c.Ctx, c.NS))
 }
 
-func createAttribute(a *API, c *call) (answer, error) {
+func createAttribute(a *API, c *call) (response, error) {
 	var in protocol.SearchAttribute
 	if err := c.Read(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	c.about = in.Name
 	out, err := a.opt.Attributes.CreateSearchAttribute(c.Ctx, c.NS, in)
-	return answer{http.StatusCreated, out}, err
+	return response{http.StatusCreated, out}, err
 }
 
-func deleteAttribute(a *API, c *call) (answer, error) {
+func deleteAttribute(a *API, c *call) (response, error) {
 	c.about = c.PathValue("name")
 	return ok(a.opt.Attributes.DeleteSearchAttribute(c.Ctx, c.NS, c.PathValue("name")))
 }

@@ -29,11 +29,11 @@ var projected = []string{
 	"blocked_reason", "message", "diagnostic_status",
 }
 
-// promise lists the members of an operation's control_plane object that are always present, and those of successful
-// responses.
-type promise struct{ always, success []string }
+// requiredMembers lists the members of an operation's control_plane object that are always present, and those of
+// successful responses.
+type requiredMembers struct{ always, success []string }
 
-var promises = map[string]promise{
+var requiredByOperation = map[string]requiredMembers{
 	"start":                {nil, []string{"workflow_id", "outcome"}},
 	"describe":             {[]string{"workflow_id"}, nil},
 	"list_runs":            {[]string{"workflow_id"}, nil},
@@ -63,7 +63,7 @@ type contractNote struct {
 // controlPlane returns the object that describes the operation and its outcome, so that a client need not parse the
 // rest of the response.
 func controlPlane(c *call, status int, body any) ([]byte, error) {
-	p := promises[c.rt.Operation]
+	p := requiredByOperation[c.rt.Operation]
 	member := membersOf(body)
 	var b bytes.Buffer
 	b.WriteString(`{"schema":"durable-workflow.v2.control-plane-response","version":1`)
@@ -145,9 +145,9 @@ func withWarnings(raw []byte, body any, more []protocol.Warning) ([]byte, error)
 	return httpjson.Append(raw, httpjson.Member("warnings", list)), nil
 }
 
-// rejected returns the additional members of a refusal on the workflow routes: the names in the request, and the
-// refusal in the form of a command's outcome.
-func rejected(c *call, e *protocol.Error) map[string]any {
+// rejectionMembers returns the additional members of a refusal on the workflow routes: the names in the request, and
+// the refusal in the form of a command's outcome.
+func rejectionMembers(c *call, e *protocol.Error) map[string]any {
 	m := map[string]any{}
 	if id := c.PathValue("workflow"); id != "" {
 		m["workflow_id"] = id

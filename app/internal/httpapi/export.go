@@ -97,10 +97,10 @@ func bundled(p *payload.Payload) bundledPayload {
 
 // exportHistory answers with a run's bundle, and its checksum next to it. The bundle is its own document: it has no
 // control_plane object.
-func exportHistory(a *API, c *call) (answer, error) {
+func exportHistory(a *API, c *call) (response, error) {
 	v, err := a.opt.RunViews.Describe(c.Ctx, c.target())
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	b := bundle{
 		Schema: bundleSchema, Version: 1, At: history.At(time.Now()), Complete: v.Terminal,
@@ -121,11 +121,11 @@ func exportHistory(a *API, c *call) (answer, error) {
 	for {
 		page, err := a.opt.RunViews.History(view.Whole(c.Ctx), in)
 		if err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 		for _, e := range page.Events {
 			if err := b.add(e); err != nil {
-				return answer{}, err
+				return response{}, err
 			}
 		}
 		if page.NextPageToken == nil || len(page.Events) == 0 || *page.NextPageToken == in.PageToken {
@@ -137,7 +137,7 @@ func exportHistory(a *API, c *call) (answer, error) {
 	b.Key = fmt.Sprintf("%s-%d", v.RunID, len(b.Events))
 	b.Workflow = bundledRun{v, v.WorkflowID, int64(len(b.Events))}
 	b.Manifest = bundledManifest{Version: 1, Entries: b.blobs}
-	return answer{status: http.StatusOK}, a.writeBundle(c, b)
+	return response{status: http.StatusOK}, a.writeBundle(c, b)
 }
 
 func (a *API) writeBundle(c *call, b bundle) error {

@@ -8,9 +8,9 @@ import (
 // Operators select workers by common properties, because worker IDs change with every start. The audit record is part
 // of the change, not of the route table, since the change may outlive this process.
 
-// fleets returns the routes that address workers by ID, group, build or release. The broker writes the audit record in
-// the change that stores the decision.
-func fleets(ours lineFunc) []route {
+// fleetRoutes returns the routes that address workers by ID, group, build or release. The broker writes the audit
+// record in the change that stores the decision.
+func fleetRoutes(ours lineFunc) []route {
 	const at = "/api/sojourn/fleet"
 	return []route{
 		ours(get, at+"/drains", "list_fleet_drains", auth.Viewer, listFleetDrains),
@@ -22,28 +22,28 @@ func fleets(ours lineFunc) []route {
 	}
 }
 
-func listFleetDrains(a *API, c *call) (answer, error) {
+func listFleetDrains(a *API, c *call) (response, error) {
 	return ok(a.opt.Fleet.FleetDrains(c.Ctx, c.NS))
 }
 
-func fleetSettings(a *API, c *call) (answer, error) {
+func fleetSettings(a *API, c *call) (response, error) {
 	return ok(a.opt.Fleet.FleetSettings(c.Ctx, c.NS))
 }
 
-func setFleet(a *API, c *call) (answer, error) {
+func setFleet(a *API, c *call) (response, error) {
 	in := protocol.FleetSettingsRequest{}
 	if err := c.Read(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	in.Namespace, in.Identity = c.NS, c.Who.Name
 	return ok(a.opt.WorkerOperations.SetFleet(c.Ctx, in))
 }
 
-func operateFleet(verb string) func(*API, *call) (answer, error) {
-	return func(a *API, c *call) (answer, error) {
+func operateFleet(verb string) func(*API, *call) (response, error) {
+	return func(a *API, c *call) (response, error) {
 		in := protocol.FleetRequest{}
 		if err := c.Read(&in); err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 		in.Namespace, in.Verb, in.Identity = c.NS, verb, c.Who.Name
 		return ok(a.opt.WorkerOperations.OperateFleet(c.Ctx, in))

@@ -28,7 +28,7 @@ type historyResponse struct {
 	NextPageToken *string `json:"next_page_token"`
 }
 
-func readHistory(a *API, c *call) (answer, error) {
+func readHistory(a *API, c *call) (response, error) {
 	q := c.query()
 	in := protocol.HistoryQuery{
 		Target: c.target(), PageSize: q.number("page_size", 1, 1000), PageToken: q.text("next_page_token"),
@@ -36,11 +36,11 @@ func readHistory(a *API, c *call) (answer, error) {
 	}
 	decoded := q.flag("decoded")
 	if q.err != nil {
-		return answer{}, q.err
+		return response{}, q.err
 	}
 	page, err := a.opt.RunViews.History(c.Ctx, in)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	out := historyResponse{
 		WorkflowID: in.WorkflowID, RunID: in.RunID, Events: make([]event, len(page.Events)),
@@ -48,7 +48,7 @@ func readHistory(a *API, c *call) (answer, error) {
 	}
 	for i, e := range page.Events {
 		if out.Events[i], err = viewEvent(e, decoded); err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 	}
 	return ok(out, nil)

@@ -18,9 +18,9 @@ import (
 // maxBundle is the maximum size of an imported bundle in bytes.
 const maxBundle = 32 << 20
 
-// imports requires the admin role: a caller that writes histories can forge any event.
-func imports(contract lineFunc) route {
-	rt := noted("workflow.import", contract(post, "/workflows/import/bundle", "import", auth.Admin, importRun))
+// importRoute requires the admin role: a caller that writes histories can forge any event.
+func importRoute(contract lineFunc) route {
+	rt := audited("workflow.import", contract(post, "/workflows/import/bundle", "import", auth.Admin, importRun))
 	rt.Sojourn, rt.Plane, rt.Limit = true, serve.Own, serve.Held
 	return rt
 }
@@ -46,23 +46,23 @@ type importedEvent struct {
 }
 
 // importRun imports a bundle of a Sojourn app as a closed run, if its checksum is correct.
-func importRun(a *API, c *call) (answer, error) {
+func importRun(a *API, c *call) (response, error) {
 	var raw json.RawMessage
 	if err := c.Read(&raw); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	var in importBody
 	if err := httpjson.Decode(raw, &in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if err := in.check(raw); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	events := make([]history.Event, len(in.Events))
 	for i, e := range in.Events {
 		data, err := history.DecodeData(e.Type, e.Payload)
 		if err != nil {
-			return answer{}, badBundle("event %d: %v", e.Seq, err)
+			return response{}, badBundle("event %d: %v", e.Seq, err)
 		}
 		events[i] = history.Event{Seq: e.Seq, At: e.At, Data: data, TaskID: e.TaskID, SeenThrough: e.Seen}
 	}
@@ -72,7 +72,7 @@ func importRun(a *API, c *call) (answer, error) {
 	if out.Outcome == "imported" {
 		status = http.StatusCreated
 	}
-	return answer{status, out}, err
+	return response{status, out}, err
 }
 
 func badBundle(format string, args ...any) error {

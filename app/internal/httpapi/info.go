@@ -18,12 +18,12 @@ import (
 // protocols, and its members come from the same values that the checks use.
 
 // metrics returns the metrics of this process, and of the namespaces that the caller has access to.
-func metrics(a *API, c *call) (answer, error) {
+func metrics(a *API, c *call) (response, error) {
 	return a.metrics(c, func(namespace string) bool { return c.Who.In(namespace) })
 }
 
 // metrics writes the metrics without a namespace, and the metrics of the selected namespaces.
-func (a *API) metrics(c *call, of func(namespace string) bool) (answer, error) {
+func (a *API) metrics(c *call, of func(namespace string) bool) (response, error) {
 	c.W.Header().Set(VersionHeader, Version)
 	// One registry serves all callers, and a scraper of one tenant must not see metrics of another: these are removed
 	// from each response, and so are families without metrics.
@@ -39,11 +39,11 @@ func (a *API) metrics(c *call, of func(namespace string) bool) (answer, error) {
 		return slices.DeleteFunc(families, func(f *dto.MetricFamily) bool { return len(f.Metric) == 0 }), err
 	})
 	promhttp.HandlerFor(some, promhttp.HandlerOpts{}).ServeHTTP(c.W, c.Request)
-	return answer{status: http.StatusOK}, nil
+	return response{status: http.StatusOK}, nil
 }
 
 // clusterInfo also serves workers, so it includes the version of the worker protocol.
-func clusterInfo(a *API, c *call) (answer, error) {
+func clusterInfo(a *API, c *call) (response, error) {
 	info := a.info
 	info.Namespace.Name = c.NS
 	if info.Worker != nil {

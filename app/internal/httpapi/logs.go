@@ -9,14 +9,14 @@ type logsQuery struct {
 	After   int64 `json:"after" minimum:"0"`
 }
 
-func activityLogs(a *API, c *call) (answer, error) {
+func activityLogs(a *API, c *call) (response, error) {
 	q := c.query()
 	in := protocol.LogsQuery{
 		Namespace: c.NS, TaskID: c.PathValue("task"), Delivery: int64(q.number("attempt", 1, 1<<53)),
 		After: int64(q.number("after", 0, 1<<53)),
 	}
 	if q.err != nil {
-		return answer{}, q.err
+		return response{}, q.err
 	}
 	return ok(a.opt.RunViews.ActivityLogs(c.Ctx, in))
 }

@@ -29,13 +29,13 @@ const put = http.MethodPut
 // request.
 func namespaceRoutes(contract lineFunc) []route {
 	const one = "/namespaces/{namespace}"
-	removal := noted("namespace.delete", contract(del, one, "delete_namespace", auth.Admin, deleteNamespace))
+	removal := audited("namespace.delete", contract(del, one, "delete_namespace", auth.Admin, deleteNamespace))
 	removal.Limit = serve.Held
 	list := []route{
 		contract(get, "/namespaces", "list_namespaces", auth.Viewer, listNamespaces),
-		noted("namespace.create", contract(post, "/namespaces", "create_namespace", auth.Admin, createNamespace)),
+		audited("namespace.create", contract(post, "/namespaces", "create_namespace", auth.Admin, createNamespace)),
 		contract(get, one, "describe_namespace", auth.Viewer, describeNamespace),
-		noted("namespace.update", contract(put, one, "update_namespace", auth.Admin, updateNamespace)),
+		audited("namespace.update", contract(put, one, "update_namespace", auth.Admin, updateNamespace)),
 		removal,
 	}
 	for i := range list {
@@ -44,14 +44,14 @@ func namespaceRoutes(contract lineFunc) []route {
 	return list
 }
 
-// anywhere marks routes that serve whether the request's namespace is there or not.
-func anywhere(rt route) route {
+// anyNamespace marks routes that serve whether the request's namespace is there or not.
+func anyNamespace(rt route) route {
 	rt.Anywhere = true
 	return rt
 }
 
-// space is a namespace named in path or body, when the caller may touch it.
-func (c *call) space(name string) (string, error) {
+// namespaceOf is a namespace named in path or body, when the caller may touch it.
+func (c *call) namespaceOf(name string) (string, error) {
 	if !c.Who.In(name) {
 		return "", protocol.Refuse(protocol.ReasonForbidden, "this token has no access to namespace %s", name).
 			With("namespace", name)
@@ -59,49 +59,49 @@ func (c *call) space(name string) (string, error) {
 	return name, nil
 }
 
-func listNamespaces(a *API, c *call) (answer, error) {
+func listNamespaces(a *API, c *call) (response, error) {
 	list, err := a.opt.Namespaces.Namespaces(c.Ctx, c.Who.In)
 	return ok(namespacesResponse{list}, err)
 }
 
-func describeNamespace(a *API, c *call) (answer, error) {
-	name, err := c.space(c.PathValue("namespace"))
+func describeNamespace(a *API, c *call) (response, error) {
+	name, err := c.namespaceOf(c.PathValue("namespace"))
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return ok(a.opt.Namespaces.Namespace(c.Ctx, name))
 }
 
-func createNamespace(a *API, c *call) (answer, error) {
+func createNamespace(a *API, c *call) (response, error) {
 	var in protocol.NamespaceRequest
 	if err := c.Read(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	if _, err := c.space(in.Name); err != nil {
-		return answer{}, err
+	if _, err := c.namespaceOf(in.Name); err != nil {
+		return response{}, err
 	}
 	c.about = in.Name
 	out, err := a.opt.Namespaces.CreateNamespace(c.Ctx, in)
-	return answer{http.StatusCreated, out}, err
+	return response{http.StatusCreated, out}, err
 }
 
-func updateNamespace(a *API, c *call) (answer, error) {
+func updateNamespace(a *API, c *call) (response, error) {
 	var in protocol.NamespaceRequest
 	if err := c.Read(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	var err error
-	if in.Name, err = c.space(c.PathValue("namespace")); err != nil {
-		return answer{}, err
+	if in.Name, err = c.namespaceOf(c.PathValue("namespace")); err != nil {
+		return response{}, err
 	}
 	c.about = in.Name
 	return ok(a.opt.Namespaces.UpdateNamespace(c.Ctx, in))
 }
 
-func deleteNamespace(a *API, c *call) (answer, error) {
-	name, err := c.space(c.PathValue("namespace"))
+func deleteNamespace(a *API, c *call) (response, error) {
+	name, err := c.namespaceOf(c.PathValue("namespace"))
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	c.about = name
 	return ok(a.opt.Namespaces.DeleteNamespace(c.Ctx, name))

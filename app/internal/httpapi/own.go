@@ -14,9 +14,9 @@ import (
 // These routes serve the dashboard only. The dashboard signs in with a token once and then has an HttpOnly cookie. A
 // browser also sends the cookie with requests of other sites, so the cookie alone is never enough for a change.
 
-func runCounts(a *API, c *call) (answer, error) { return ok(a.opt.System.RunCounts(c.Ctx, c.NS)) }
+func runCounts(a *API, c *call) (response, error) { return ok(a.opt.System.RunCounts(c.Ctx, c.NS)) }
 
-func overview(a *API, c *call) (answer, error) { return ok(a.opt.System.Overview(c.Ctx, c.NS)) }
+func overview(a *API, c *call) (response, error) { return ok(a.opt.System.Overview(c.Ctx, c.NS)) }
 
 // identity describes the caller to itself.
 type identity struct {
@@ -29,56 +29,56 @@ type identity struct {
 	TokenID    string      `json:"token_id,omitempty"`
 }
 
-func self(p *auth.Principal) identity {
+func identityOf(p *auth.Principal) identity {
 	return identity{
 		p.Name, p.Roles, protocol.OrEmpty(p.Namespaces), protocol.OrEmpty(p.Queues), p.Group, p.Method, p.TokenID,
 	}
 }
 
-func me(_ *API, c *call) (answer, error) { return ok(self(c.Who), nil) }
+func me(_ *API, c *call) (response, error) { return ok(identityOf(c.Who), nil) }
 
-func signOut(a *API, c *call) (answer, error) {
+func signOut(a *API, c *call) (response, error) {
 	return ok(signedOut{"signed_out"}, a.opt.Auth.SignOut(c.W, c.Request))
 }
 
-func listTokens(a *API, c *call) (answer, error) {
+func listTokens(a *API, c *call) (response, error) {
 	tokens, err := a.opt.Auth.List(c.Ctx, c.Who)
 	return ok(tokensResponse{tokens}, err)
 }
 
-func createToken(a *API, c *call) (answer, error) {
+func createToken(a *API, c *call) (response, error) {
 	var in auth.TokenRequest
 	if err := c.ReadKnown(&in); err != nil { // a misspelled member could drop a restriction of the token
-		return answer{}, err
+		return response{}, err
 	}
 	out, err := a.opt.Auth.Create(c.Ctx, c.Who, in)
-	return answer{http.StatusCreated, out}, err
+	return response{http.StatusCreated, out}, err
 }
 
 // revokeToken revokes a token; with forget=true it also removes the token from the listing.
-func revokeToken(a *API, c *call) (answer, error) {
+func revokeToken(a *API, c *call) (response, error) {
 	q := c.query()
 	forget := q.flag("forget")
 	if q.err != nil {
-		return answer{}, q.err
+		return response{}, q.err
 	}
 	return ok(a.opt.Auth.Revoke(c.Ctx, c.Who, c.PathValue("token"), forget))
 }
 
 // setTokenRoles changes the roles of a token; its secret stays.
-func setTokenRoles(a *API, c *call) (answer, error) {
+func setTokenRoles(a *API, c *call) (response, error) {
 	var in auth.RolesRequest
 	if err := c.Read(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return ok(a.opt.Auth.SetRoles(c.Ctx, c.Who, c.PathValue("token"), in))
 }
 
-func listAudit(a *API, c *call) (answer, error) {
+func listAudit(a *API, c *call) (response, error) {
 	q := c.query()
 	limit := q.number("limit", 1, 1000)
 	if q.err != nil {
-		return answer{}, q.err
+		return response{}, q.err
 	}
 	list, err := a.opt.System.Audits(c.Ctx, c.NS, len(c.Who.Namespaces) == 0, limit)
 	entries := make([]auditEntry, len(list))
@@ -88,8 +88,8 @@ func listAudit(a *API, c *call) (answer, error) {
 	return ok(auditResponse{c.NS, entries}, err)
 }
 
-// unready is the refusal of an app that cannot serve now.
-func unready(a *API, c *call) error {
+// checkReady is the refusal of an app that cannot serve now.
+func checkReady(a *API, c *call) error {
 	err := a.opt.Process.Ready(c.Ctx)
 	if err != nil {
 		store.Warn(&a.opt.Log, err).Msg("readiness check failed")
@@ -97,23 +97,23 @@ func unready(a *API, c *call) error {
 	return err
 }
 
-func probe(c *call, healthy, sick string, err error) (answer, error) {
+func probe(c *call, healthy, sick string, err error) (response, error) {
 	status, said, database := http.StatusOK, healthy, "ok"
 	if err != nil {
 		status, said, database = http.StatusServiceUnavailable, sick, "unavailable"
 		c.W.Header().Set("Retry-After", "1") // like every 503 of this API
 	}
-	return answer{status, probeResponse{said, history.At(time.Now()), map[string]string{"database": database}}}, nil
+	return response{status, probeResponse{said, history.At(time.Now()), map[string]string{"database": database}}}, nil
 }
 
-func health(a *API, c *call) (answer, error) {
-	return probe(c, "serving", "unavailable", unready(a, c))
+func health(a *API, c *call) (response, error) {
+	return probe(c, "serving", "unavailable", checkReady(a, c))
 }
 
 // ready also reports whether the app's release could be read. Without a readable release, the app exchanges work with
 // workers only because theirs is unreadable too.
-func ready(a *API, c *call) (answer, error) {
-	out, err := probe(c, "ready", "not_ready", unready(a, c))
+func ready(a *API, c *call) (response, error) {
+	out, err := probe(c, "ready", "not_ready", checkReady(a, c))
 	if said, isProbe := out.body.(probeResponse); isProbe {
 		said.Checks["release"] = "ok"
 		if r := a.opt.Process.Release(); r == "" || r == release.Unreadable {
@@ -123,7 +123,7 @@ func ready(a *API, c *call) (answer, error) {
 		case <-a.opt.Process.Drained(): // load balancers stop routing to a draining app
 			said.Status, said.Checks["drain"] = "not_ready", "draining"
 			c.W.Header().Set("Retry-After", "1")
-			out = answer{http.StatusServiceUnavailable, said}
+			out = response{http.StatusServiceUnavailable, said}
 		default:
 		}
 	}
@@ -131,6 +131,6 @@ func ready(a *API, c *call) (answer, error) {
 }
 
 // up reports that the process responds, whatever else fails.
-func up(*API, *call) (answer, error) {
+func up(*API, *call) (response, error) {
 	return ok(upResponse{"up", history.At(time.Now())}, nil)
 }

@@ -10,9 +10,9 @@ import (
 // Decisions about a queue need the operator role, and about all queues of a namespace the admin role. The change of a
 // decision contains its audit record, so these routes add none.
 
-// queues returns the routes of task queues, and Sojourn's routes that set their limits. The broker writes the audit
-// record in the change of a decision.
-func queues(contract, ours lineFunc) []route {
+// queueRoutes returns the routes of task queues, and Sojourn's routes that set their limits. The broker writes the
+// audit record in the change of a decision.
+func queueRoutes(contract, ours lineFunc) []route {
 	const one, builds = "/task-queues/{queue}", "/task-queues/{queue}/build-ids"
 	return []route{
 		contract(get, "/task-queues", "list_task_queues", auth.Viewer, listQueues),
@@ -26,25 +26,25 @@ func queues(contract, ours lineFunc) []route {
 		ours(put, "/api/task-queues/{queue}/limits", "set_task_queue_limits", auth.Operator, setLimits),
 		ours(get, "/api/task-queues/{queue}/route", "task_queue_route", auth.Viewer, readRoute),
 		ours(put, "/api/task-queues/{queue}/route", "set_task_queue_route", auth.Operator, setRoute),
-		anywhere(ours(get, "/api/namespaces/{namespace}/route", "namespace_route", auth.Viewer, readNamespaceRoute)),
-		anywhere(ours(put, "/api/namespaces/{namespace}/route", "set_namespace_route", auth.Admin, setNamespaceRoute)),
-		anywhere(ours(get, "/api/namespaces/{namespace}/limits", "namespace_limits", auth.Viewer, readNamespaceLimits)),
-		anywhere(ours(put, "/api/namespaces/{namespace}/limits", "set_namespace_limits", auth.Admin, setNamespaceLimits)),
+		anyNamespace(ours(get, "/api/namespaces/{namespace}/route", "namespace_route", auth.Viewer, readNamespaceRoute)),
+		anyNamespace(ours(put, "/api/namespaces/{namespace}/route", "set_namespace_route", auth.Admin, setNamespaceRoute)),
+		anyNamespace(ours(get, "/api/namespaces/{namespace}/limits", "namespace_limits", auth.Viewer, readNamespaceLimits)),
+		anyNamespace(ours(put, "/api/namespaces/{namespace}/limits", "set_namespace_limits", auth.Admin, setNamespaceLimits)),
 	}
 }
 
-func listQueues(a *API, c *call) (answer, error) {
+func listQueues(a *API, c *call) (response, error) {
 	q := c.query()
 	in := protocol.QueueList{
 		Namespace: c.NS, PageSize: q.number("page_size", 1, 1000), PageToken: q.text("next_page_token"),
 	}
 	if q.err != nil {
-		return answer{}, q.err
+		return response{}, q.err
 	}
 	return ok(a.opt.Queues.Queues(c.Ctx, in))
 }
 
-func describeQueue(a *API, c *call) (answer, error) {
+func describeQueue(a *API, c *call) (response, error) {
 	name := c.PathValue("queue")
 	q, err := a.opt.Queues.Queue(c.Ctx, c.NS, name)
 	if err == nil {
@@ -53,97 +53,99 @@ func describeQueue(a *API, c *call) (answer, error) {
 	return ok(q, err)
 }
 
-func listBuilds(a *API, c *call) (answer, error) {
+func listBuilds(a *API, c *call) (response, error) {
 	return ok(a.opt.Queues.BuildIDs(c.Ctx, c.NS, c.PathValue("queue")))
 }
 
-func showOrder(a *API, c *call) (answer, error) {
+func showOrder(a *API, c *call) (response, error) {
 	return ok(a.opt.Queues.Order(c.Ctx, c.NS, c.PathValue("queue")))
 }
 
-func decideBuild(verb string) func(*API, *call) (answer, error) {
-	return func(a *API, c *call) (answer, error) {
+func decideBuild(verb string) func(*API, *call) (response, error) {
+	return func(a *API, c *call) (response, error) {
 		var body struct {
 			BuildID json.RawMessage `json:"build_id"`
 		}
 		if err := c.Read(&body); err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 		in := protocol.BuildRequest{Namespace: c.NS, Queue: c.PathValue("queue"), Verb: verb, Identity: c.Who.Name}
 		if body.BuildID == nil || json.Unmarshal(body.BuildID, &in.BuildID) != nil {
 			// left out by mistake it must not mean all workers without one
-			return answer{}, protocol.Invalid("build_id", "must be a build id, or null for the workers without one")
+			return response{}, protocol.Invalid("build_id", "must be a build id, or null for the workers without one")
 		}
 		return ok(a.opt.Operations.DecideBuild(c.Ctx, in))
 	}
 }
 
-func readLimits(a *API, c *call) (answer, error) {
+func readLimits(a *API, c *call) (response, error) {
 	return ok(a.opt.Queues.Limits(c.Ctx, c.NS, c.PathValue("queue")))
 }
 
-func setLimits(a *API, c *call) (answer, error) { return limit(a, c, c.NS, c.PathValue("queue")) }
+func setLimits(a *API, c *call) (response, error) {
+	return writeLimits(a, c, c.NS, c.PathValue("queue"))
+}
 
-// spaceInPath is the namespace that a path names, which has to be there.
-func spaceInPath(a *API, c *call) (string, error) {
-	name, err := c.space(c.PathValue("namespace"))
+// namespaceInPath is the namespace that a path names, which has to be there.
+func namespaceInPath(a *API, c *call) (string, error) {
+	name, err := c.namespaceOf(c.PathValue("namespace"))
 	if err == nil {
 		err = a.opt.Namespaces.HasNamespace(c.Ctx, name)
 	}
 	return name, err
 }
 
-func readNamespaceLimits(a *API, c *call) (answer, error) {
-	name, err := spaceInPath(a, c)
+func readNamespaceLimits(a *API, c *call) (response, error) {
+	name, err := namespaceInPath(a, c)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return ok(a.opt.Queues.Limits(c.Ctx, name, ""))
 }
 
-func setNamespaceLimits(a *API, c *call) (answer, error) {
-	name, err := spaceInPath(a, c)
+func setNamespaceLimits(a *API, c *call) (response, error) {
+	name, err := namespaceInPath(a, c)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return limit(a, c, name, "")
+	return writeLimits(a, c, name, "")
 }
 
-func limit(a *API, c *call, namespace, queue string) (answer, error) {
+func writeLimits(a *API, c *call, namespace, queue string) (response, error) {
 	in := protocol.LimitRequest{}
 	if err := c.Read(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	in.Namespace, in.Queue, in.Identity = namespace, queue, c.Who.Name
 	return ok(a.opt.Operations.Limit(c.Ctx, in))
 }
 
-func readRoute(a *API, c *call) (answer, error) {
+func readRoute(a *API, c *call) (response, error) {
 	return ok(a.opt.Queues.Routed(c.Ctx, c.NS, c.PathValue("queue")))
 }
 
-func setRoute(a *API, c *call) (answer, error) { return reroute(a, c, c.NS, c.PathValue("queue")) }
+func setRoute(a *API, c *call) (response, error) { return writeRoute(a, c, c.NS, c.PathValue("queue")) }
 
-func readNamespaceRoute(a *API, c *call) (answer, error) {
-	name, err := spaceInPath(a, c)
+func readNamespaceRoute(a *API, c *call) (response, error) {
+	name, err := namespaceInPath(a, c)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return ok(a.opt.Queues.Routed(c.Ctx, name, ""))
 }
 
-func setNamespaceRoute(a *API, c *call) (answer, error) {
-	name, err := spaceInPath(a, c)
+func setNamespaceRoute(a *API, c *call) (response, error) {
+	name, err := namespaceInPath(a, c)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return reroute(a, c, name, "")
+	return writeRoute(a, c, name, "")
 }
 
-func reroute(a *API, c *call, namespace, queue string) (answer, error) {
+func writeRoute(a *API, c *call, namespace, queue string) (response, error) {
 	in := protocol.RouteRequest{}
 	if err := c.Read(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	in.Namespace, in.Queue, in.Identity = namespace, queue, c.Who.Name
 	return ok(a.opt.Operations.Route(c.Ctx, in))

@@ -17,20 +17,20 @@ type Retention interface {
 	RetentionPass(context.Context, protocol.RetentionRequest) (protocol.RetentionPass, error)
 }
 
-func retentions(contract lineFunc) []route {
-	pass := noted(
+func retentionRoutes(contract lineFunc) []route {
+	pass := audited(
 		"system.retention", contract(post, "/system/retention/pass", "retention_pass", auth.Admin, retentionPass),
 	)
 	pass.Limit = serve.Held
 	return []route{contract(get, "/system/retention", "retention", auth.Viewer, retention), pass}
 }
 
-func retention(a *API, c *call) (answer, error) { return ok(a.opt.Retention.Retention(c.Ctx, c.NS)) }
+func retention(a *API, c *call) (response, error) { return ok(a.opt.Retention.Retention(c.Ctx, c.NS)) }
 
-func retentionPass(a *API, c *call) (answer, error) {
+func retentionPass(a *API, c *call) (response, error) {
 	var in protocol.RetentionRequest
 	if err := c.Read(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	in.Namespace, c.about = c.NS, c.NS
 	return ok(a.opt.Retention.RetentionPass(c.Ctx, in))

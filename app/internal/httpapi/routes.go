@@ -14,7 +14,7 @@ import (
 // route is one line of the table: the request, the roles of its callers, and its verb.
 type route struct {
 	serve.Route
-	verb  func(*API, *call) (answer, error)
+	verb  func(*API, *call) (response, error)
 	flow  bool   // the answer carries the control_plane object, errors included
 	named string // the member that holds the name at the end of the path
 	audit string // the action noted when the verb succeeded
@@ -26,32 +26,32 @@ const (
 	del  = http.MethodDelete
 )
 
-// table is every route of the control plane.
-func table() []route {
+// routeTable is every route of the control plane.
+func routeTable() []route {
 	line := func(plane serve.Plane, method, path, operation string, role auth.Role, verb func(
 		*API, *call,
-	) (answer, error),
+	) (response, error),
 	) route {
 		return route{
 			Route: serve.Route{Method: method, Pattern: path, Operation: operation, Plane: plane, Roles: []auth.Role{role}},
 			verb:  verb,
 		}
 	}
-	contract := func(method, path, operation string, role auth.Role, verb func(*API, *call) (answer, error)) route {
+	contract := func(method, path, operation string, role auth.Role, verb func(*API, *call) (response, error)) route {
 		return line(serve.Control, method, "/api"+path, operation, role, verb)
 	}
-	ours := func(method, path, operation string, role auth.Role, verb func(*API, *call) (answer, error)) route {
+	ours := func(method, path, operation string, role auth.Role, verb func(*API, *call) (response, error)) route {
 		rt := line(serve.Own, method, path, operation, role, verb)
 		rt.Sojourn = true
 		return rt
 	}
 	// Routes without a token: health probes of load balancers, and data that the dashboard reads before sign-in.
-	open := func(method, path, operation string, verb func(*API, *call) (answer, error)) route {
+	open := func(method, path, operation string, verb func(*API, *call) (response, error)) route {
 		rt := ours(method, path, operation, "", verb)
 		rt.Roles = nil
 		return rt
 	}
-	probe := func(path, operation string, verb func(*API, *call) (answer, error)) route {
+	probe := func(path, operation string, verb func(*API, *call) (response, error)) route {
 		rt := open(get, path, operation, verb)
 		rt.Probe = true
 		return rt
@@ -64,12 +64,12 @@ func table() []route {
 		probe("/api/ready", "ready", ready),
 		open(get, "/api/openapi.json", "openapi", document(docs.OpenAPI)),
 		open(get, "/api/schemas/worker-sessions-runtime.schema.json", "session_schema", document(docs.SessionSchema)),
-		anywhere(ours(get, "/metrics", "metrics", auth.Viewer, metrics)),
+		anyNamespace(ours(get, "/metrics", "metrics", auth.Viewer, metrics)),
 		info(ours(get, "/api/cluster/info", "cluster_info", "", clusterInfo)),
 
 		contract(get, "/workers", "list_workers", auth.Viewer, listWorkers),
 		contract(get, "/workers/{worker}", "describe_worker", auth.Viewer, describeWorker),
-		noted("worker.deregister", contract(del, "/workers/{worker}", "remove_worker", auth.Admin, removeWorker)),
+		audited("worker.deregister", contract(del, "/workers/{worker}", "remove_worker", auth.Admin, removeWorker)),
 		contract(get, "/worker-sessions", "list_worker_sessions", auth.Viewer, listSessions),
 		contract(get, "/worker-sessions/{session}", "describe_worker_session", auth.Viewer, describeSession),
 		ours(get, "/api/worker-sessions/{session}/timeline", "list_session_timeline", auth.Viewer, sessionTimeline),
@@ -78,15 +78,15 @@ func table() []route {
 		ours(post, "/api/worker-sessions/{session}/migrate", "operator_migrate_session", auth.Operator, migrateSession),
 		ours(post, "/api/worker-sessions/{session}/forget", "operator_forget_session", auth.Operator, forgetSession),
 
-		counted(contract(get, "/system/operator-metrics", "system_operator_metrics", auth.Viewer, operatorMetrics)),
+		limitedSearch(contract(get, "/system/operator-metrics", "system_operator_metrics", auth.Viewer, operatorMetrics)),
 
-		held(ours(get, "/api/sojourn/workflows/{workflow}/result", "workflow_result", auth.Viewer, result)),
-		held(ours(get, "/api/sojourn/workflows/{workflow}/runs/{run}/result", "run_result", auth.Viewer, result)),
+		longHeld(ours(get, "/api/sojourn/workflows/{workflow}/result", "workflow_result", auth.Viewer, result)),
+		longHeld(ours(get, "/api/sojourn/workflows/{workflow}/runs/{run}/result", "run_result", auth.Viewer, result)),
 		ours(get, "/api/runs/{run}", "describe_run_by_id", auth.Viewer, describeRun),
-		anywhere(ours(get, "/api/tokens", "list_tokens", auth.Admin, listTokens)),
-		anywhere(ours(post, "/api/tokens", "create_token", auth.Admin, createToken)),
-		anywhere(ours(put, "/api/tokens/{token}/roles", "set_token_roles", auth.Admin, setTokenRoles)),
-		anywhere(ours(del, "/api/tokens/{token}", "revoke_token", auth.Admin, revokeToken)),
+		anyNamespace(ours(get, "/api/tokens", "list_tokens", auth.Admin, listTokens)),
+		anyNamespace(ours(post, "/api/tokens", "create_token", auth.Admin, createToken)),
+		anyNamespace(ours(put, "/api/tokens/{token}/roles", "set_token_roles", auth.Admin, setTokenRoles)),
+		anyNamespace(ours(del, "/api/tokens/{token}", "revoke_token", auth.Admin, revokeToken)),
 		ours(get, "/api/audit", "list_audit", auth.Operator, listAudit),
 		ours(get, "/api/sojourn/overview", "overview", auth.Viewer, overview),
 		ours(get, "/api/sojourn/run-counts", "run_counts", auth.Viewer, runCounts),
@@ -94,17 +94,17 @@ func table() []route {
 		open(post, "/api/sojourn/login", "sign_in", signIn),
 		open(del, "/api/sojourn/login", "sign_out", signOut),
 	}
-	routes = append(routes, fleets(ours)...)
+	routes = append(routes, fleetRoutes(ours)...)
 	routes = append(routes, namespaceRoutes(contract)...)
-	routes = append(routes, activities(ours)...)
-	routes = append(routes, schedules(contract, ours)...)
-	routes = append(routes, retentions(contract)...)
-	routes = append(routes, systems(contract)...)
-	routes = append(routes, attributes(contract)...)
-	routes = append(routes, whys(ours)...)
-	routes = append(routes, queues(contract, ours)...)
-	routes = append(routes, deployments(contract)...)
-	return append(routes, flows(contract)...)
+	routes = append(routes, activityRoutes(ours)...)
+	routes = append(routes, scheduleRoutes(contract, ours)...)
+	routes = append(routes, retentionRoutes(contract)...)
+	routes = append(routes, systemRoutes(contract)...)
+	routes = append(routes, attributeRoutes(contract)...)
+	routes = append(routes, debugRoutes(ours)...)
+	routes = append(routes, queueRoutes(contract, ours)...)
+	routes = append(routes, deploymentRoutes(contract)...)
+	return append(routes, workflowRoutes(contract)...)
 }
 
 // info is for every caller that is known, whatever its role and namespace.
@@ -113,25 +113,25 @@ func info(rt route) route {
 	return rt
 }
 
-// held marks a route whose requests wait for an event; they may take longer than other requests.
-func held(rt route) route {
+// longHeld marks a route whose requests wait for an event; they may take longer than other requests.
+func longHeld(rt route) route {
 	rt.Limit = serve.Held
 	return rt
 }
 
-// noted adds an audit record after the verb has succeeded. Operations that add a history event, such as a start or a
+// audited adds an audit record after the verb has succeeded. Operations that add a history event, such as a start or a
 // signal, have none: the audit covers operations that would leave no trace.
-func noted(action string, rt route) route {
+func audited(action string, rt route) route {
 	rt.audit = action
 	return rt
 }
 
 // lineFunc makes a route of one plane; the files of single subjects get theirs and cannot mix the planes up.
-type lineFunc func(method, path, operation string, role auth.Role, verb func(*API, *call) (answer, error)) route
+type lineFunc func(method, path, operation string, role auth.Role, verb func(*API, *call) (response, error)) route
 
-// flows are the routes below /api/workflows. Commands may name the workflow, or one run of it, which must be the
-// current one.
-func flows(contract lineFunc) []route {
+// workflowRoutes are the routes below /api/workflows. Commands may name the workflow, or one run of it, which must be
+// the current one.
+func workflowRoutes(contract lineFunc) []route {
 	const one, run = "/workflows/{workflow}", "/workflows/{workflow}/runs/{run}"
 	export := contract(get, run+"/history/export", "history_export", auth.Viewer, exportHistory)
 	export.Limit = serve.Held
@@ -141,27 +141,27 @@ func flows(contract lineFunc) []route {
 	removal := contract(del, run, "delete_run", auth.Operator, deleteRun)
 	removal.Sojourn, removal.Plane, removal.Limit = true, serve.Own, serve.Held
 	list := []route{
-		export, stream, removal, imports(contract),
+		export, stream, removal, importRoute(contract),
 		contract(get, "/workflows", "list", auth.Viewer, listRuns),
 		contract(post, "/workflows", "start", auth.Writer, start),
 		contract(get, one, "describe", auth.Viewer, describeRun),
 		contract(get, one+"/runs", "list_runs", auth.Viewer, runsOf),
 		contract(get, run, "describe_run", auth.Viewer, describeRun),
-		held(contract(get, run+"/history", "history", auth.Viewer, readHistory)), // for an event that is to come
+		longHeld(contract(get, run+"/history", "history", auth.Viewer, readHistory)), // for an event that is to come
 	}
 	for _, at := range []string{one, run} {
 		signalled := contract(post, at+"/signal/{name}", "signal", auth.Writer, signal)
 		signalled.named = "signal_name"
 		updated := contract(post, at+"/update/{name}", "update", auth.Writer, update)
 		updated.named, updated.Limit = "update_name", serve.Held
-		asked := contract(post, at+"/query/{name}", "query", auth.Viewer, ask)
+		asked := contract(post, at+"/query/{name}", "query", auth.Viewer, queryWorkflow)
 		asked.named, asked.Limit = "query_name", serve.Held
 		list = append(list, signalled, updated, asked,
-			noted("workflow.cancel", contract(post, at+"/cancel", "cancel", auth.Writer, cancel)),
-			noted("workflow.terminate", contract(post, at+"/terminate", "terminate", auth.Writer, terminate)),
+			audited("workflow.cancel", contract(post, at+"/cancel", "cancel", auth.Writer, cancel)),
+			audited("workflow.terminate", contract(post, at+"/terminate", "terminate", auth.Writer, terminate)),
 			contract(post, at+"/request-cancellation", "request_cancellation", auth.Writer, requestCancellation),
-			noted("workflow.repair", contract(post, at+"/repair", "repair", auth.Writer, repair)),
-			noted("workflow.archive", contract(post, at+"/archive", "archive", auth.Writer, archive)),
+			audited("workflow.repair", contract(post, at+"/repair", "repair", auth.Writer, repair)),
+			audited("workflow.archive", contract(post, at+"/archive", "archive", auth.Writer, archive)),
 			contract(get, at+"/debug", "debug_workflow", auth.Viewer, debugRun),
 		)
 	}
@@ -174,7 +174,7 @@ func flows(contract lineFunc) []route {
 // Routes lists what this package serves.
 func Routes() []serve.Route {
 	var list []serve.Route
-	for _, rt := range table() {
+	for _, rt := range routeTable() {
 		rt.Shape = shapeOf(rt)
 		list = append(list, rt.Route)
 	}

@@ -29,35 +29,35 @@ type Schedules interface {
 	) (protocol.ScheduleReceipt, error)
 }
 
-func schedules(contract, ours lineFunc) []route {
+func scheduleRoutes(contract, ours lineFunc) []route {
 	const one = "/schedules/{schedule}"
-	backfill := noted(
+	backfill := audited(
 		"schedule.backfill", contract(post, one+"/backfill", "backfill_schedule", auth.Operator, backfillSchedule),
 	)
 	backfill.Limit = serve.Held
 	return []route{
 		contract(get, "/schedules", "list_schedules", auth.Viewer, listSchedules),
-		noted("schedule.create", contract(post, "/schedules", "create_schedule", auth.Operator, createSchedule)),
+		audited("schedule.create", contract(post, "/schedules", "create_schedule", auth.Operator, createSchedule)),
 		contract(get, one, "describe_schedule", auth.Viewer, describeSchedule),
-		noted("schedule.update", contract(put, one, "update_schedule", auth.Operator, updateSchedule)),
-		noted("schedule.delete", contract(del, one, "delete_schedule", auth.Operator, deleteSchedule)),
+		audited("schedule.update", contract(put, one, "update_schedule", auth.Operator, updateSchedule)),
+		audited("schedule.delete", contract(del, one, "delete_schedule", auth.Operator, deleteSchedule)),
 		contract(get, one+"/history", "schedule_history", auth.Viewer, scheduleHistory),
-		noted("schedule.pause", contract(post, one+"/pause", "pause_schedule", auth.Operator, pauseSchedule)),
-		noted("schedule.resume", contract(post, one+"/resume", "resume_schedule", auth.Operator, resumeSchedule)),
-		noted("schedule.trigger", contract(post, one+"/trigger", "trigger_schedule", auth.Operator, triggerSchedule)),
+		audited("schedule.pause", contract(post, one+"/pause", "pause_schedule", auth.Operator, pauseSchedule)),
+		audited("schedule.resume", contract(post, one+"/resume", "resume_schedule", auth.Operator, resumeSchedule)),
+		audited("schedule.trigger", contract(post, one+"/trigger", "trigger_schedule", auth.Operator, triggerSchedule)),
 		backfill,
 		ours(get, "/api/sojourn/schedule-times", "schedule_times", auth.Viewer, scheduleTimes),
 	}
 }
 
-func listSchedules(a *API, c *call) (answer, error) {
+func listSchedules(a *API, c *call) (response, error) {
 	q := c.query()
 	in := protocol.ScheduleListRequest{
 		Namespace: c.NS, Status: q.text("status"), WorkflowType: q.text("workflow_type"), Query: q.text("query"),
 		PageSize: q.number("page_size", 1, 200), PageToken: q.text("next_page_token"),
 	}
 	if q.err != nil {
-		return answer{}, q.err
+		return response{}, q.err
 	}
 	list, next, err := a.opt.ScheduleViews.Schedules(c.Ctx, in)
 	body := schedulesResponse{Namespace: c.NS, Schedules: list}
@@ -67,14 +67,14 @@ func listSchedules(a *API, c *call) (answer, error) {
 	return ok(body, err)
 }
 
-func createSchedule(a *API, c *call) (answer, error) {
+func createSchedule(a *API, c *call) (response, error) {
 	in, err := c.schedule()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	out, err := a.opt.Schedules.CreateSchedule(c.Ctx, in)
 	c.about = out.ScheduleID
-	return answer{http.StatusCreated, out}, err
+	return response{http.StatusCreated, out}, err
 }
 
 // schedule reads a request about the schedule of the path, or of the body where the path has none.
@@ -89,57 +89,61 @@ func (c *call) schedule() (in protocol.ScheduleRequest, err error) {
 	return in, nil
 }
 
-func updateSchedule(a *API, c *call) (answer, error) {
+func updateSchedule(a *API, c *call) (response, error) {
 	in, err := c.schedule()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return ok(a.opt.Schedules.UpdateSchedule(c.Ctx, in))
 }
 
-func describeSchedule(a *API, c *call) (answer, error) {
+func describeSchedule(a *API, c *call) (response, error) {
 	return ok(a.opt.ScheduleViews.Schedule(c.Ctx, c.NS, c.PathValue("schedule")))
 }
 
-func deleteSchedule(a *API, c *call) (answer, error) {
+func deleteSchedule(a *API, c *call) (response, error) {
 	c.about = c.PathValue("schedule")
 	return ok(a.opt.Schedules.DeleteSchedule(c.Ctx, c.NS, c.about))
 }
 
-func pauseSchedule(a *API, c *call) (answer, error) { return turn(c, a.opt.Schedules.PauseSchedule) }
+func pauseSchedule(a *API, c *call) (response, error) {
+	return changeWithNote(c, a.opt.Schedules.PauseSchedule)
+}
 
-func resumeSchedule(a *API, c *call) (answer, error) { return turn(c, a.opt.Schedules.ResumeSchedule) }
+func resumeSchedule(a *API, c *call) (response, error) {
+	return changeWithNote(c, a.opt.Schedules.ResumeSchedule)
+}
 
-func turn(
+func changeWithNote(
 	c *call, verb func(ctx context.Context, namespace, id, note string) (protocol.ScheduleReceipt, error),
-) (answer, error) {
+) (response, error) {
 	var in note
 	if err := c.Read(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	c.about = c.PathValue("schedule")
 	return ok(verb(c.Ctx, c.NS, c.about, orBlank(in.Note)))
 }
 
-func triggerSchedule(a *API, c *call) (answer, error) {
+func triggerSchedule(a *API, c *call) (response, error) {
 	var in triggerBody
 	if err := c.Read(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	c.about = c.PathValue("schedule")
 	return ok(a.opt.Schedules.TriggerSchedule(c.Ctx, c.NS, c.about, orBlank(in.Overlap)))
 }
 
-func backfillSchedule(a *API, c *call) (answer, error) {
+func backfillSchedule(a *API, c *call) (response, error) {
 	var in backfillBody
 	if err := c.Read(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	var times [2]time.Time
 	for i, text := range []string{in.Start, in.End} {
 		at, err := time.Parse(time.RFC3339, text)
 		if err != nil {
-			return answer{}, protocol.Invalid([]string{"start_time", "end_time"}[i], "must be a time as 2026-01-01T00:00:00Z")
+			return response{}, protocol.Invalid([]string{"start_time", "end_time"}[i], "must be a time as 2026-01-01T00:00:00Z")
 		}
 		times[i] = at
 	}
@@ -154,7 +158,7 @@ func orBlank(s *string) string {
 	return *s
 }
 
-func scheduleHistory(a *API, c *call) (answer, error) {
+func scheduleHistory(a *API, c *call) (response, error) {
 	q := c.query()
 	limit, from, read := q.number("limit", 1, 1000), q.number("after_sequence", 0, 1<<53),
 		a.opt.ScheduleViews.ScheduleHistory
@@ -162,7 +166,7 @@ func scheduleHistory(a *API, c *call) (answer, error) {
 		from, read = q.number("before_sequence", 0, 1<<53), a.opt.ScheduleViews.ScheduleHistoryBack
 	}
 	if q.err != nil {
-		return answer{}, q.err
+		return response{}, q.err
 	}
 	id := c.PathValue("schedule")
 	events, more, err := read(c.Ctx, c.NS, id, int64(from), limit)
@@ -175,15 +179,15 @@ func scheduleHistory(a *API, c *call) (answer, error) {
 }
 
 // scheduleTimes returns the next firings of a schedule with the spec in the query string.
-func scheduleTimes(a *API, c *call) (answer, error) {
+func scheduleTimes(a *API, c *call) (response, error) {
 	q := c.query()
 	text, count := q.text("spec"), q.number("count", 1, 100)
 	if q.err != nil {
-		return answer{}, q.err
+		return response{}, q.err
 	}
 	var spec protocol.ScheduleSpec
 	if err := httpjson.Decode([]byte(text), &spec); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	times, err := a.opt.ScheduleViews.ScheduleTimes(c.Ctx, spec, cmp.Or(count, 5))
 	return ok(scheduleTimesResponse{times}, err)

@@ -14,13 +14,13 @@ import (
 // the next free place goes to the namespace with the fewest running searches, and within it to the token with the
 // fewest.
 
-// mostSearches is the number of searches and exact counts that an app runs at once.
-const mostSearches = 4
+// maxSearches is the number of searches and exact counts that an app runs at once.
+const maxSearches = 4
 
 // searches limits concurrent searches and exact counts.
 type searches struct{ places *budget.Budget }
 
-func newSearches() searches { return searches{budget.Places(mostSearches)} }
+func newSearches() searches { return searches{budget.Places(maxSearches)} }
 
 // enter waits a few seconds for a place, or refuses the search with throttled. The returned function releases the
 // place.
@@ -28,7 +28,7 @@ func (s *searches) enter(ctx context.Context, namespace string, who *auth.Princi
 	place, err := s.places.Acquire(ctx, who.Owner(namespace), 1, budget.Ordinary)
 	if errors.Is(err, budget.ErrOverloaded) {
 		return nil, protocol.Refuse(
-			protocol.ReasonThrottled, "%d searches and exact counts are running, which is the maximum; try again", mostSearches,
+			protocol.ReasonThrottled, "%d searches and exact counts are running, which is the maximum; try again", maxSearches,
 		)
 	}
 	if err != nil {
@@ -37,13 +37,13 @@ func (s *searches) enter(ctx context.Context, namespace string, who *auth.Princi
 	return place.Release, nil
 }
 
-// counted is for a route that counts exactly: it needs a place among the searches.
-func counted(rt route) route {
+// limitedSearch is for a route that counts exactly: it needs a place among the searches.
+func limitedSearch(rt route) route {
 	verb := rt.verb
-	rt.verb = func(a *API, c *call) (answer, error) {
+	rt.verb = func(a *API, c *call) (response, error) {
 		leave, err := a.searches.enter(c.Ctx, c.NS, c.Who)
 		if err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 		defer leave()
 		return verb(a, c)

@@ -12,19 +12,19 @@ import (
 )
 
 // signIn checks the token first: a valid sign-in is not affected by limits or queues of failed sign-ins.
-func signIn(a *API, c *call) (answer, error) {
+func signIn(a *API, c *call) (response, error) {
 	var in signInBody
 	if err := c.Read(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	p, err := a.opt.Auth.SignIn(c.W, c.Request, in.Token)
 	if protocol.ReasonOf(err) == protocol.ReasonUnauthorized {
-		return answer{}, a.signIns.fail(c.Ctx, a.opt.Auth.Address(c.Request), c.NS, err)
+		return response{}, a.signIns.fail(c.Ctx, a.opt.Auth.Address(c.Request), c.NS, err)
 	}
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return ok(self(p), nil)
+	return ok(identityOf(p), nil)
 }
 
 // Limits of failed sign-ins.

@@ -27,15 +27,15 @@ const (
 // streamHistory sends the history of a run as server-sent events, with sequence numbers as IDs, after the client's last
 // event, and new events as they are committed. When the run has closed, an event named "end" contains the outcome, and
 // the stream ends.
-func streamHistory(a *API, c *call) (answer, error) {
+func streamHistory(a *API, c *call) (response, error) {
 	after, err := lastSeen(c)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	decoded := c.query()
 	shown := decoded.flag("decoded")
 	if decoded.err != nil {
-		return answer{}, decoded.err
+		return response{}, decoded.err
 	}
 	out := http.NewResponseController(c.W)
 	begun := false
@@ -68,7 +68,7 @@ func streamHistory(a *API, c *call) (answer, error) {
 		Every: pulse,
 	})
 	if err != nil && !begun { // nothing was sent, so it can still be refused as any request is
-		return answer{}, err
+		return response{}, err
 	}
 	// A separate event marks the end: a client reconnects to a stream that only breaks off.
 	if closed {
@@ -81,7 +81,7 @@ func streamHistory(a *API, c *call) (answer, error) {
 	if err != nil {
 		a.opt.Log.Debug().Err(err).Str("operation", c.rt.Operation).Msg("event stream ended early")
 	}
-	return answer{status: http.StatusOK}, nil
+	return response{status: http.StatusOK}, nil
 }
 
 // streamEnd is the data of the last event of a stream: how the run closed.

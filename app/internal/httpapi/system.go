@@ -5,15 +5,15 @@ package httpapi
 
 // operatorMetrics counts what there is in a namespace, by status: sessions, workers and runs, and the backlog of its
 // queues.
-func operatorMetrics(a *API, c *call) (answer, error) {
+func operatorMetrics(a *API, c *call) (response, error) {
 	if c.Method == post {
 		if err := c.Read(&struct{}{}); err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 	}
 	o, err := a.opt.System.ExactOverview(c.Ctx, c.NS)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	sessions := map[string]int{"total": 0, "active": 0, "closed": 0, "expired": 0, "failed": 0, "orphaned": 0}
 	for status, n := range o.Counts["sessions"] {

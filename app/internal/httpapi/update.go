@@ -30,13 +30,13 @@ type updated struct {
 }
 
 // update sends an update and waits for the requested stage. 200: completed, 202: accepted, 422: its handler failed.
-func update(a *API, c *call) (answer, error) {
+func update(a *API, c *call) (response, error) {
 	var body updateBody
 	if err := c.Read(&body); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if body.WaitPolicy != nil {
-		return answer{}, protocol.Invalid("wait_policy", "was removed from the contract; use wait_for")
+		return response{}, protocol.Invalid("wait_policy", "was removed from the contract; use wait_for")
 	}
 	in := body.UpdateRequest
 	in.Target, in.UpdateName, in.Identity = c.target(), c.PathValue("name"), c.Who.Name
@@ -49,11 +49,11 @@ func update(a *API, c *call) (answer, error) {
 	}
 	switch out.UpdateStatus {
 	case "completed":
-		return answer{http.StatusOK, said}, err
+		return response{http.StatusOK, said}, err
 	case "failed":
 		reason := "update_failed"
 		said.Reason, said.Message = &reason, out.FailureMessage
-		return answer{http.StatusUnprocessableEntity, said}, err
+		return response{http.StatusUnprocessableEntity, said}, err
 	}
-	return answer{http.StatusAccepted, said}, err
+	return response{http.StatusAccepted, said}, err
 }

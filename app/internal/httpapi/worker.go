@@ -7,16 +7,16 @@ import (
 // Workers and sessions are read here, and operated on by people; their own verbs are another protocol's, with other
 // roles. A list that is empty is an empty list: null would break clients that loop over it.
 
-func listWorkers(a *API, c *call) (answer, error) {
+func listWorkers(a *API, c *call) (response, error) {
 	q := c.query()
 	queue, status := q.text("task_queue"), q.text("status")
 	size, token := q.number("page_size", 1, 1000), q.text("next_page_token")
 	if q.err != nil {
-		return answer{}, q.err
+		return response{}, q.err
 	}
 	workers, err := a.opt.Fleet.Workers(c.Ctx, c.NS, queue, status)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	id := func(w protocol.WorkerView) string { return w.WorkerID }
 	page, next, err := protocol.PageByName(workers, id, size, token)
@@ -26,18 +26,18 @@ func listWorkers(a *API, c *call) (answer, error) {
 	return ok(workersResponse{c.NS, page, next}, err)
 }
 
-func describeWorker(a *API, c *call) (answer, error) {
+func describeWorker(a *API, c *call) (response, error) {
 	return ok(a.opt.Fleet.Worker(c.Ctx, c.NS, c.PathValue("worker")))
 }
 
 // removeWorker deletes a registration and does not end the process: a live worker registers again, so operators drain
 // it first.
-func removeWorker(a *API, c *call) (answer, error) {
+func removeWorker(a *API, c *call) (response, error) {
 	out, err := a.opt.WorkerOperations.RemoveWorker(c.Ctx, c.NS, c.PathValue("worker"))
 	return ok(workerRemoved{out.WorkerID, out.Outcome}, err)
 }
 
-func listSessions(a *API, c *call) (answer, error) {
+func listSessions(a *API, c *call) (response, error) {
 	q := c.query()
 	in := protocol.SessionList{
 		Namespace: c.NS, Status: q.text("status"), Owner: q.text("owner"), Queue: q.text("queue"),
@@ -45,29 +45,29 @@ func listSessions(a *API, c *call) (answer, error) {
 		Query:    q.text("query"), PageSize: q.number("page_size", 1, 200), PageToken: q.text("next_page_token"),
 	}
 	if q.err != nil {
-		return answer{}, q.err
+		return response{}, q.err
 	}
 	return ok(a.opt.Fleet.Sessions(c.Ctx, in))
 }
 
-func describeSession(a *API, c *call) (answer, error) {
+func describeSession(a *API, c *call) (response, error) {
 	out, err := a.opt.Fleet.Session(c.Ctx, c.NS, c.PathValue("session"))
 	return ok(sessionShown{c.NS, out}, err)
 }
 
-func sessionTimeline(a *API, c *call) (answer, error) {
+func sessionTimeline(a *API, c *call) (response, error) {
 	q := c.query()
 	in := protocol.SessionTimeline{
 		Namespace: c.NS, SessionID: c.PathValue("session"), PageSize: q.number("page_size", 1, 500),
 		PageToken: q.text("next_page_token"),
 	}
 	if q.err != nil {
-		return answer{}, q.err
+		return response{}, q.err
 	}
 	return ok(a.opt.Fleet.SessionTimeline(c.Ctx, in))
 }
 
-func sessionAttempts(a *API, c *call) (answer, error) {
+func sessionAttempts(a *API, c *call) (response, error) {
 	q := c.query()
 	in := protocol.SessionAttempts{
 		Namespace: c.NS, SessionID: c.PathValue("session"), Epoch: int64(q.number("epoch", 0, 1<<53)),
@@ -75,7 +75,7 @@ func sessionAttempts(a *API, c *call) (answer, error) {
 		PageToken: q.text("next_page_token"),
 	}
 	if q.err != nil {
-		return answer{}, q.err
+		return response{}, q.err
 	}
 	page, err := a.opt.Fleet.SessionAttempts(c.Ctx, in)
 	if err == nil && len(page.Attempts) == 0 {
@@ -85,17 +85,17 @@ func sessionAttempts(a *API, c *call) (answer, error) {
 	return ok(page, err)
 }
 
-func closeSession(a *API, c *call) (answer, error) { return operate(a, c, "close", "closed") }
+func closeSession(a *API, c *call) (response, error) { return operate(a, c, "close", "closed") }
 
-func migrateSession(a *API, c *call) (answer, error) { return operate(a, c, "migrate", "migrated") }
+func migrateSession(a *API, c *call) (response, error) { return operate(a, c, "migrate", "migrated") }
 
-func forgetSession(a *API, c *call) (answer, error) { return operate(a, c, "forget", "forgotten") }
+func forgetSession(a *API, c *call) (response, error) { return operate(a, c, "forget", "forgotten") }
 
 // operate runs an operator's verb on a session; the broker notes it.
-func operate(a *API, c *call, verb, outcome string) (answer, error) {
+func operate(a *API, c *call, verb, outcome string) (response, error) {
 	in := protocol.SessionOperation{}
 	if err := c.Read(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	in.Namespace, in.SessionID, in.Verb, in.Identity = c.NS, c.PathValue("session"), verb, c.Who.Name
 	out, err := a.opt.Operations.OperateSession(c.Ctx, in)

@@ -67,23 +67,23 @@ func unsupported(members []member) error {
 	return refused
 }
 
-func start(a *API, c *call) (answer, error) {
+func start(a *API, c *call) (response, error) {
 	var in startBody
 	if err := c.Read(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if err := in.check(); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if in.Namespace != "" && in.Namespace != c.NS {
-		return answer{}, protocol.Invalid(
+		return response{}, protocol.Invalid(
 			"namespace", "is not the namespace of the request (%s); set the header X-Namespace", c.NS,
 		)
 	}
 	in.Namespace, in.Identity = c.NS, c.Who.Name
 	if id := in.WorkflowID; id != nil {
 		if *id == "" {
-			return answer{}, protocol.Invalid("workflow_id", "must not be empty; omit it to generate one")
+			return response{}, protocol.Invalid("workflow_id", "must not be empty; omit it to generate one")
 		}
 		in.StartRequest.WorkflowID = *id
 	}
@@ -98,7 +98,7 @@ func start(a *API, c *call) (answer, error) {
 			continue
 		}
 		if *t.said < 1 {
-			return answer{}, protocol.Invalid(field, "must be at least 1")
+			return response{}, protocol.Invalid(field, "must be at least 1")
 		}
 		*t.to = *t.said
 	}
@@ -111,10 +111,10 @@ func start(a *API, c *call) (answer, error) {
 	if out.New {
 		status = http.StatusCreated
 	}
-	return answer{status, out}, err
+	return response{status, out}, err
 }
 
-func listRuns(a *API, c *call) (answer, error) {
+func listRuns(a *API, c *call) (response, error) {
 	q := c.query()
 	in := protocol.ListRequest{
 		Namespace: c.NS, WorkflowType: q.text("workflow_type"), Kind: q.text("kind"), Status: q.text("status"),
@@ -123,12 +123,12 @@ func listRuns(a *API, c *call) (answer, error) {
 		Stuck: q.flag("stuck"), WaitReasons: q.flag("wait_reasons"), Partial: q.flag("partial"),
 	}
 	if q.err != nil {
-		return answer{}, q.err
+		return response{}, q.err
 	}
 	if in.Query != "" || in.Kind != "" {
 		leave, err := a.searches.enter(c.Ctx, c.NS, c.Who)
 		if err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 		defer leave()
 	}
@@ -136,7 +136,7 @@ func listRuns(a *API, c *call) (answer, error) {
 }
 
 // describeRun shows the run the path speaks of, by its workflow, by its own id, or both.
-func describeRun(a *API, c *call) (answer, error) {
+func describeRun(a *API, c *call) (response, error) {
 	return ok(a.opt.RunViews.Describe(c.Ctx, c.target()))
 }
 
@@ -146,17 +146,17 @@ const (
 	mostResultWait = 60
 )
 
-func result(a *API, c *call) (answer, error) {
+func result(a *API, c *call) (response, error) {
 	q := c.query()
 	wait := cmp.Or(q.number("wait_seconds", 1, mostResultWait), resultWait)
 	full := q.oneOf("view", "full") == "full"
 	if q.err != nil {
-		return answer{}, q.err
+		return response{}, q.err
 	}
 	return ok(a.opt.RunViews.Result(c.Ctx, c.target(), time.Duration(wait)*time.Second, full))
 }
 
-func runsOf(a *API, c *call) (answer, error) {
+func runsOf(a *API, c *call) (response, error) {
 	runs, err := a.opt.RunViews.Runs(c.Ctx, c.target())
 	if runs == nil {
 		runs = []protocol.RunView{}
@@ -191,20 +191,22 @@ func accepted(c *call, r protocol.CommandReceipt) receipt {
 	return out
 }
 
-func signal(a *API, c *call) (answer, error) {
+func signal(a *API, c *call) (response, error) {
 	var in protocol.SignalRequest
 	if err := c.Read(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	in.Target, in.SignalName, in.Identity = c.target(), c.PathValue("name"), c.Who.Name
 	out, err := a.opt.Runs.Signal(c.Ctx, in)
-	return answer{http.StatusAccepted, accepted(c, out)}, err
+	return response{http.StatusAccepted, accepted(c, out)}, err
 }
 
-func endRun(c *call, verb func(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)) (answer, error) {
+func endRun(
+	c *call, verb func(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error),
+) (response, error) {
 	var in protocol.EndRequest
 	if err := c.Read(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	in.Target, in.Identity = c.target(), c.Who.Name
 	out, err := verb(c.Ctx, in)
@@ -214,11 +216,11 @@ func endRun(c *call, verb func(context.Context, protocol.EndRequest) (protocol.C
 	return ok(accepted(c, out), err)
 }
 
-func cancel(a *API, c *call) (answer, error) { return endRun(c, a.opt.Runs.Cancel) }
+func cancel(a *API, c *call) (response, error) { return endRun(c, a.opt.Runs.Cancel) }
 
-func terminate(a *API, c *call) (answer, error) { return endRun(c, a.opt.Runs.Terminate) }
+func terminate(a *API, c *call) (response, error) { return endRun(c, a.opt.Runs.Terminate) }
 
-func requestCancellation(a *API, c *call) (answer, error) {
+func requestCancellation(a *API, c *call) (response, error) {
 	return endRun(c, a.opt.Runs.RequestCancellation)
 }
 
@@ -228,13 +230,13 @@ type deletionQuery struct {
 }
 
 // deleteRun deletes a closed run. The deletion writes its audit entry in the same transaction.
-func deleteRun(a *API, c *call) (answer, error) {
+func deleteRun(a *API, c *call) (response, error) {
 	q := c.query()
 	in := protocol.RunDeletion{Target: c.target(), Reason: q.text("reason"), Identity: c.Who.Name}
 	if q.err != nil {
-		return answer{}, q.err
+		return response{}, q.err
 	}
 	return ok(a.opt.Runs.DeleteRun(c.Ctx, in))
 }
 
-func repair(a *API, c *call) (answer, error) { return endRun(c, a.opt.Runs.Repair) }
+func repair(a *API, c *call) (response, error) { return endRun(c, a.opt.Runs.Repair) }

@@ -52,7 +52,7 @@ func TestExamplesFitTheirSchemas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.fits([]string{
+		if err := c.validate([]string{
 			"paths", rt.Pattern, strings.ToLower(rt.Method), "requestBody", "content", "application/json", "schema",
 		}, raw); err != nil {
 			t.Errorf("%s: %v", rt.Operation, err)
@@ -66,7 +66,7 @@ func TestExamplesFitTheirSchemas(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := c.fits([]string{"components", "schemas", name}, raw); err != nil {
+			if err := c.validate([]string{"components", "schemas", name}, raw); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -96,7 +96,7 @@ func TestPayloadsOfEventsAreDescribedByTheirType(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.fits([]string{"components", "schemas", "HistoryEvent"}, raw); (err == nil) != want {
+		if err := c.validate([]string{"components", "schemas", "HistoryEvent"}, raw); (err == nil) != want {
 			t.Errorf("%s: got %v", body, err)
 		}
 	}

@@ -38,9 +38,9 @@ func NewChecker(document []byte) (*Checker, error) {
 	return &Checker{doc: doc, compiler: c, schemas: map[string]*jsonschema.Schema{}}, c.AddResource(resource, v)
 }
 
-// Answer checks a response to METHOD PATTERN and returns an error for an undescribed status, a missing header or a body
-// that does not match. An empty pattern means that no route matched the request.
-func (c *Checker) Answer(pattern string, status int, header http.Header, body []byte) error {
+// Response checks a response to METHOD PATTERN and returns an error for an undescribed status, a missing header or a
+// body that does not match. An empty pattern means that no route matched the request.
+func (c *Checker) Response(pattern string, status int, header http.Header, body []byte) error {
 	method, path, ok := strings.Cut(pattern, " ")
 	if !ok {
 		return c.unrouted(status, body)
@@ -65,7 +65,7 @@ func (c *Checker) Answer(pattern string, status int, header http.Header, body []
 	if media != "application/json" {
 		return nil
 	}
-	if err := c.fits(append(at, "content", media, "schema"), body); err != nil {
+	if err := c.validate(append(at, "content", media, "schema"), body); err != nil {
 		return fmt.Errorf("%s: %d: %w", pattern, status, err)
 	}
 	return nil
@@ -76,7 +76,7 @@ func (c *Checker) unrouted(status int, body []byte) error {
 	if status != http.StatusNotFound && status != http.StatusMethodNotAllowed {
 		return fmt.Errorf("no route, and status %d", status)
 	}
-	return c.fits([]string{"components", "schemas", "Refusal"}, body)
+	return c.validate([]string{"components", "schemas", "Refusal"}, body)
 }
 
 // find follows a path of members and the reference at its end.
@@ -91,7 +91,7 @@ func (c *Checker) find(path []string) (object, []string) {
 	return at, path
 }
 
-func (c *Checker) fits(path []string, body []byte) error {
+func (c *Checker) validate(path []string, body []byte) error {
 	s, err := c.schema(path)
 	if err != nil {
 		return err

@@ -7,8 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// tellPayloads describes the payload of each event type in the schemas of events. Unknown types may have any payload.
-func (d *schemas) tellPayloads() error {
+// describePayloads describes the payload of each event type in the schemas of events. Unknown types may have any
+// payload.
+func (d *schemas) describePayloads() error {
 	var all, types []any
 	for _, name := range history.Types() {
 		data, err := history.DecodeData(name, nil)

@@ -43,7 +43,7 @@ func Document(root string, routes []serve.Route) ([]byte, error) {
 	if err := d.schemas.splitCommands(); err != nil {
 		return nil, err
 	}
-	if err := d.schemas.tellPayloads(); err != nil {
+	if err := d.schemas.describePayloads(); err != nil {
 		return nil, err
 	}
 	for name, v := range d.examples {
@@ -372,7 +372,7 @@ func (d *document) responses(rt serve.Route, reasons map[int][]protocol.Reason) 
 
 // refused returns the error response with a status. Errors that all routes of a kind share are one component.
 func (d *document) refused(rt serve.Route, status int, list []protocol.Reason) object {
-	usual := general[status]
+	usual := commonRefusals[status]
 	name := ""
 	if !slices.ContainsFunc(list, func(r protocol.Reason) bool { return !slices.Contains(usual, r) }) {
 		list, name = usual, kind(rt)+strings.ReplaceAll(http.StatusText(status), " ", "")

@@ -137,7 +137,7 @@ func TestTheCheckerRefusesWhatIsNotDescribed(t *testing.T) {
 		{"", 500, `{"reason":"internal","message":"m"}`, header, "no route"},
 		{"", 404, `{}`, header, "reason"},
 	} {
-		err := c.Answer(x.pattern, x.status, x.header, []byte(x.body))
+		err := c.Response(x.pattern, x.status, x.header, []byte(x.body))
 		if x.want == "" && err != nil || x.want != "" && (err == nil || !strings.Contains(err.Error(), x.want)) {
 			t.Errorf("%s %d %s: got %v, want %q", x.pattern, x.status, x.body, err, x.want)
 		}

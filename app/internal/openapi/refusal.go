@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// general are the reasons any route may have, by status.
-var general = map[int][]protocol.Reason{
+// commonRefusals are the reasons any route may have, by status.
+var commonRefusals = map[int][]protocol.Reason{
 	400: {
 		protocol.ReasonMalformedJSON, protocol.ReasonMissingControl, protocol.ReasonUnsupportedControl,
 		protocol.ReasonMissingVersion,

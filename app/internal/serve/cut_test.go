@@ -69,12 +69,12 @@ func newCuts(t *testing.T) *cuts {
 	mux.HandleFunc("POST /things", func(w http.ResponseWriter, r *http.Request) {
 		w = watchedWriter{w, s}
 		r.Body = watchedBody{r.Body, s, r}
-		p.Serve(&exchange{Call: serve.NewCall(w, r, rt), verb: func(c *serve.Call) (serve.Answer, error) {
+		p.Serve(&exchange{Call: serve.NewCall(w, r, rt), verb: func(c *serve.Call) (serve.Response, error) {
 			var in map[string]string
 			if err := c.Read(&in); err != nil {
-				return serve.Answer{}, err
+				return serve.Response{}, err
 			}
-			return serve.Answer{Status: 201, Body: struct{}{}}, c.Ctx.Err()
+			return serve.Response{Status: 201, Body: struct{}{}}, c.Ctx.Err()
 		}})
 	})
 	mux.HandleFunc("POST /plain", func(w http.ResponseWriter, r *http.Request) {
@@ -128,7 +128,7 @@ func TestCountingBytesAllocatesNothing(t *testing.T) {
 		}
 		rt := serve.Route{Method: "POST", Pattern: "/things", Operation: "do", Roles: auth.Roles}
 		var held *budget.Grant
-		verb := func(c *serve.Call) (serve.Answer, error) {
+		verb := func(c *serve.Call) (serve.Response, error) {
 			if held == nil { // the budget knows a busy caller between requests
 				held = bytes.Force(budget.Owner{Namespace: c.NS, Token: c.Who.Name}, 1)
 			}
@@ -136,7 +136,7 @@ func TestCountingBytesAllocatesNothing(t *testing.T) {
 			if err == nil {
 				err = budget.Load(c.Ctx, 1000)
 			}
-			return serve.Answer{Status: 200, Body: 1}, err
+			return serve.Response{Status: 200, Body: 1}, err
 		}
 		return testing.AllocsPerRun(1000, func() {
 			r := httptest.NewRequestWithContext(t.Context(), rt.Method, "http://localhost/things", strings.NewReader(`{}`))

@@ -69,20 +69,20 @@ type Exchange interface {
 	base() *Call
 
 	// Do runs the route's verb.
-	Do() (Answer, error)
+	Do() (Response, error)
 	// Failed converts the error of a check or verb into the error for the caller.
 	Failed(err error) error
 	// Status returns the HTTP status of an error, and Members the members of its body.
 	Status(e *protocol.Error) int
 	Members(e *protocol.Error, status int) map[string]any
-	// Beside adds the members of this plane's envelope to an encoded answer.
-	Beside(status int, body any, raw []byte) ([]byte, error)
-	// Lost is called when the answer did not reach the caller.
-	Lost()
+	// AddEnvelope adds the members of this plane's envelope to an encoded answer.
+	AddEnvelope(status int, body any, raw []byte) ([]byte, error)
+	// ResponseLost is called when the answer did not reach the caller.
+	ResponseLost()
 }
 
-// Answer is the status and body of a response. Without a body, the verb has written the response itself.
-type Answer struct {
+// Response is the status and body of a response. Without a body, the verb has written the response itself.
+type Response struct {
 	Status int
 	Body   any
 }
@@ -323,27 +323,27 @@ func (p *Pipeline) Serve(x Exchange) {
 	}
 	if err := p.write(x, said.Status, said.Body); err != nil {
 		p.Log.Debug().Err(err).Str("operation", c.Route.Operation).Msg("failed to write a response")
-		x.Lost()
+		x.ResponseLost()
 	}
 }
 
 // run holds a request against the checks in their order, and has its verb done.
-func (p *Pipeline) run(x Exchange) (Answer, error) {
+func (p *Pipeline) run(x Exchange) (Response, error) {
 	c := x.base()
 	var err error
 	if c.Who, err = p.Auth.Admit(c.Request, c.Route.Roles); err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
 	if c.Who != nil {
 		connlimit.From(c.Context()).Leave()
 	}
 	if connlimit.Reserved(c.Context()) && !c.Route.Probe {
 		c.full = true
-		return Answer{}, protocol.Refuse(protocol.ReasonOverloaded, "%v; try again", connlimit.ErrReserved)
+		return Response{}, protocol.Refuse(protocol.ReasonOverloaded, "%v; try again", connlimit.ErrReserved)
 	}
 	if !c.Route.Sojourn && !(p.Dashboard && c.Who != nil && c.Who.Method == auth.ByCookie) {
 		if err := p.CheckVersion(c.Header.Get(p.Header)); err != nil {
-			return Answer{}, err
+			return Response{}, err
 		}
 	}
 	about := auth.Namespace
@@ -351,18 +351,18 @@ func (p *Pipeline) run(x Exchange) (Answer, error) {
 		about = auth.StartNamespace // identity and access are served whatever namespace the token is restricted to
 	}
 	if c.NS, err = about(c.Request, c.Who); err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
 	if p.HasNamespace != nil && !c.Route.Anywhere && !c.Route.Open() {
 		if err := p.HasNamespace(c.Context(), c.NS); err != nil {
-			return Answer{}, err
+			return Response{}, err
 		}
 	}
 	if err := httpjson.CheckPath(c.Request, c.Route.Pattern); err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
 	if err := p.reserve(c); err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
 	c.loads.Context = c.Context()
 	c.loads.Grant.Open(p.Budget, c.Who.Owner(c.NS))
@@ -383,7 +383,7 @@ func (p *Pipeline) run(x Exchange) (Answer, error) {
 	}
 	if refusal := auth.Revoked(ctx); refusal != nil && (err != nil || said.Body != nil) {
 		// a stream has begun its answer, and ends
-		return Answer{}, refusal
+		return Response{}, refusal
 	}
 	return said, err
 }
@@ -393,7 +393,7 @@ func (p *Pipeline) write(x Exchange, status int, body any) error {
 	c := x.base()
 	raw, err := httpjson.Encode(body)
 	if err == nil {
-		raw, err = x.Beside(status, body, raw)
+		raw, err = x.AddEnvelope(status, body, raw)
 	}
 	if err != nil {
 		p.Log.Error().Err(err).Str("operation", c.Route.Operation).Str("path", c.URL.Path).Msg("failed to encode a response")

@@ -21,11 +21,11 @@ import (
 // exchange is a fake plane that records its calls.
 type exchange struct {
 	*serve.Call
-	verb func(*serve.Call) (serve.Answer, error)
+	verb func(*serve.Call) (serve.Response, error)
 	told []string
 }
 
-func (x *exchange) Do() (serve.Answer, error) { return x.verb(x.Call) }
+func (x *exchange) Do() (serve.Response, error) { return x.verb(x.Call) }
 
 func (x *exchange) Failed(err error) error {
 	x.told = append(x.told, "failed")
@@ -36,11 +36,11 @@ func (x *exchange) Status(e *protocol.Error) int { return e.Reason.Status() }
 
 func (x *exchange) Members(e *protocol.Error, _ int) map[string]any { return httpjson.Members(e) }
 
-func (x *exchange) Beside(_ int, _ any, raw []byte) ([]byte, error) {
+func (x *exchange) AddEnvelope(_ int, _ any, raw []byte) ([]byte, error) {
 	return httpjson.Append(raw, httpjson.Member("beside", []byte("1"))), nil
 }
 
-func (x *exchange) Lost() { x.told = append(x.told, "lost") }
+func (x *exchange) ResponseLost() { x.told = append(x.told, "lost") }
 
 // deaf is a caller that cannot receive the response.
 type deaf struct{ *httptest.ResponseRecorder }
@@ -57,16 +57,16 @@ func TestEveryRequestIsAnsweredAndCountedOnce(t *testing.T) {
 		Method: "POST", Pattern: "/things/{thing}", Operation: "do", Roles: auth.Roles, Limit: time.Second,
 		Shape: serve.Shape{Needs: []string{"name"}, MaxBody: 32},
 	}
-	said := func(c *serve.Call) (serve.Answer, error) {
+	said := func(c *serve.Call) (serve.Response, error) {
 		var in body
 		err := c.Need(&in)
-		return serve.Answer{Status: 201, Body: in}, err
+		return serve.Response{Status: 201, Body: in}, err
 	}
 	for name, c := range map[string]struct {
 		body, version string
 		gone, deaf    bool
 		anywhere      bool
-		verb          func(*serve.Call) (serve.Answer, error)
+		verb          func(*serve.Call) (serve.Response, error)
 		status        int
 		reason, told  string
 	}{
@@ -84,19 +84,19 @@ func TestEveryRequestIsAnsweredAndCountedOnce(t *testing.T) {
 			body: `{"name":"` + strings.Repeat("n", 32) + `"}`, version: "1", verb: said, status: 413,
 			reason: "payload_too_large", told: "failed",
 		},
-		"a verb that panics": {version: "1", verb: func(*serve.Call) (serve.Answer, error) {
+		"a verb that panics": {version: "1", verb: func(*serve.Call) (serve.Response, error) {
 			panic("at the disco")
 		}, status: 500, reason: "internal", told: "failed"},
-		"a verb over its limit": {version: "1", verb: func(c *serve.Call) (serve.Answer, error) {
+		"a verb over its limit": {version: "1", verb: func(c *serve.Call) (serve.Response, error) {
 			<-c.Ctx.Done()
-			return serve.Answer{}, c.Ctx.Err()
+			return serve.Response{}, c.Ctx.Err()
 		}, status: 503, told: "failed"},
-		"an answer of its own": {version: "1", verb: func(c *serve.Call) (serve.Answer, error) {
+		"an answer of its own": {version: "1", verb: func(c *serve.Call) (serve.Response, error) {
 			c.W.WriteHeader(202)
-			return serve.Answer{Status: 202}, nil
+			return serve.Response{Status: 202}, nil
 		}, status: 202},
-		"a caller that hung up": {version: "1", gone: true, verb: func(c *serve.Call) (serve.Answer, error) {
-			return serve.Answer{}, c.Ctx.Err()
+		"a caller that hung up": {version: "1", gone: true, verb: func(c *serve.Call) (serve.Response, error) {
+			return serve.Response{}, c.Ctx.Err()
 		}, status: serve.HungUp, told: "failed"},
 		"a caller that is deaf":    {body: `{"name":"n"}`, version: "1", deaf: true, verb: said, status: 201, told: "lost"},
 		"a namespace not asked of": {body: `{"name":"n"}`, version: "1", anywhere: true, verb: said, status: 201},

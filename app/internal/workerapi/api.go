@@ -75,7 +75,7 @@ func New(o Options) *API {
 		Broken:  httpjson.Append([]byte(`{"reason":"internal","error":"internal error","message":"internal error"}`), a.tail),
 		Observe: o.Observe, Log: o.Log, Budget: o.Budget,
 	}
-	for _, rt := range table() {
+	for _, rt := range routeTable() {
 		rt.Shape = shapes[rt.Operation]
 		a.mux.HandleFunc(rt.Method+" "+rt.Pattern, func(w http.ResponseWriter, r *http.Request) {
 			a.pipe.Serve(&call{Call: serve.NewCall(w, r, rt.Route), api: a, rt: rt})
@@ -109,25 +109,25 @@ type call struct {
 	undelivered func()                  // what to do when the answer cannot be delivered
 }
 
-// tell adds a member to the response in case it is an error.
-func (c *call) tell(name string, value any) {
+// addMember adds a member to the response in case it is an error.
+func (c *call) addMember(name string, value any) {
 	if c.refused == nil {
 		c.refused = map[string]any{}
 	}
 	c.refused[name] = value
 }
 
-// answer is the result of a verb: a status and a body.
-type answer struct {
+// response is the result of a verb: a status and a body.
+type response struct {
 	status int
 	body   any
 }
 
 // Do calls the verb in the caller's name.
-func (c *call) Do() (serve.Answer, error) {
+func (c *call) Do() (serve.Response, error) {
 	c.Ctx = auth.With(c.Ctx, c.Who)
 	if err := c.ReadQuery(auth.NamespaceParameter); err != nil {
-		return serve.Answer{}, err
+		return serve.Response{}, err
 	}
 	said, err := c.rt.verb(c.api, c)
 	if n := c.Unknown.Count; n > 0 && c.api.opt.Unknown != nil {
@@ -136,18 +136,18 @@ func (c *call) Do() (serve.Answer, error) {
 	if err == nil && c.Context().Err() != nil {
 		err = context.Cause(c.Context()) // the caller has disconnected and cannot read the response
 	}
-	return serve.Answer{Status: said.status, Body: said.body}, err
+	return serve.Response{Status: said.status, Body: said.body}, err
 }
 
 // Failed undoes what a verb acquired for its caller, such as leases, and converts an error with an unknown outcome into
 // its form.
 func (c *call) Failed(err error) error {
-	c.Lost()
+	c.ResponseLost()
 	return c.outcome(c.rt, err)
 }
 
-// Lost undoes what a verb acquired for a caller that did not receive the response.
-func (c *call) Lost() {
+// ResponseLost undoes what a verb acquired for a caller that did not receive the response.
+func (c *call) ResponseLost() {
 	if c.undelivered != nil {
 		c.undelivered()
 	}
@@ -176,8 +176,8 @@ func (c *call) Members(e *protocol.Error, status int) map[string]any {
 	return body
 }
 
-// Beside adds the protocol version and the server's capabilities, except to their own documents.
-func (c *call) Beside(status int, _ any, raw []byte) ([]byte, error) {
+// AddEnvelope adds the protocol version and the server's capabilities, except to their own documents.
+func (c *call) AddEnvelope(status int, _ any, raw []byte) ([]byte, error) {
 	if c.rt.Shape.Bare && status < http.StatusBadRequest {
 		return raw, nil
 	}

@@ -13,24 +13,24 @@ import (
 
 // pollTasks polls for many tasks of several kinds in one round trip. The outcome is a member of the response, always
 // with status 200.
-func pollTasks(a *API, c *call) (answer, error) {
+func pollTasks(a *API, c *call) (response, error) {
 	var in protocol.PollRequest
 	if err := c.Need(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	out, err := a.poll(c, &in)
 	if err != nil {
-		return answer{}, pollRefused(c, err)
+		return response{}, pollRefusal(c, err)
 	}
-	return answer{http.StatusOK, out}, nil
+	return response{http.StatusOK, out}, nil
 }
 
 // completeTasks records many outcomes, each on its own, and may carry the next poll. An item that cannot be decoded is
 // answered in its place, and a next poll that is refused is answered in next: neither affects the other outcomes.
-func completeTasks(a *API, c *call) (answer, error) {
+func completeTasks(a *API, c *call) (response, error) {
 	in, refused, err := readOutcomes(c)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	for i := range in.Items {
 		item := &in.Items[i]
@@ -47,8 +47,8 @@ func completeTasks(a *API, c *call) (answer, error) {
 		if refused = a.prepare(c, in.Next); refused != nil {
 			in.Next = nil
 		} else {
-			place, err := a.takePlace(c, in.Next, nil) // a canceled poll would lose the response to the outcomes
-			if err != nil {                            // the outcomes are recorded, and ready tasks can be leased
+			place, err := a.reservePoll(c, in.Next, nil) // a canceled poll would lose the response to the outcomes
+			if err != nil {                              // the outcomes are recorded, and ready tasks can be leased
 				c.refused, in.Next.Timeout = nil, new(int64(0))
 			}
 			defer place.Release()
@@ -67,7 +67,7 @@ func completeTasks(a *API, c *call) (answer, error) {
 			item.Uncertain()
 		}
 	}
-	return answer{http.StatusOK, out}, err
+	return response{http.StatusOK, out}, err
 }
 
 // readOutcomes decodes a request with outcomes. refused is the reason why its next poll could not be decoded.

@@ -16,10 +16,10 @@ const (
 	capacityRetry = 2
 )
 
-// takePlace returns a place for a held poll, or an error if there is none. A poll with a timeout of zero needs no
+// reservePoll returns a place for a held poll, or an error if there is none. A poll with a timeout of zero needs no
 // place. When all places are used, a caller below its share gets a place of the namespace, or of the token in its own
 // namespace, with the most places: cut ends one of its polls, which gets the same error as a poll without a place.
-func (a *API) takePlace(c *call, in *protocol.PollRequest, cut budget.Cutter) (*budget.Grant, error) {
+func (a *API) reservePoll(c *call, in *protocol.PollRequest, cut budget.Cutter) (*budget.Grant, error) {
 	if in.Timeout != nil && *in.Timeout == 0 {
 		return nil, nil
 	}
@@ -29,17 +29,17 @@ func (a *API) takePlace(c *call, in *protocol.PollRequest, cut budget.Cutter) (*
 	return nil, a.full(c, in)
 }
 
-// errPlaceNeeded ends a held poll in favor of another caller with fewer held polls.
-var errPlaceNeeded = errors.New("the poll was ended to make room for another caller")
+// errPollDisplaced ends a held poll in favor of another caller with fewer held polls.
+var errPollDisplaced = errors.New("the poll was ended to make room for another caller")
 
 // full is the refusal of a poll for which there is no place.
 func (a *API) full(c *call, in *protocol.PollRequest) error {
-	c.tell("task", nil)
-	c.tell("poll_status", protocol.ReasonPollCapacity)
-	c.tell("task_kind", taskKind(in.Kinds))
-	c.tell("task_queue", in.TaskQueue)
-	c.tell("retryable", true)
-	c.tell("retry_after_seconds", capacityRetry)
+	c.addMember("task", nil)
+	c.addMember("poll_status", protocol.ReasonPollCapacity)
+	c.addMember("task_kind", taskKind(in.Kinds))
+	c.addMember("task_queue", in.TaskQueue)
+	c.addMember("retryable", true)
+	c.addMember("retry_after_seconds", capacityRetry)
 	return protocol.Refuse(
 		protocol.ReasonPollCapacity, "this app holds %d polls, which is the maximum; try again", a.opt.MaxPolls,
 	)

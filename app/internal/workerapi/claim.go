@@ -20,31 +20,31 @@ type claimBody struct {
 	Encoding    string `json:"accept_history_encoding"`
 }
 
-func claimWorkflow(a *API, c *call) (answer, error) { return claim(a, c, protocol.KindWorkflow) }
+func claimWorkflow(a *API, c *call) (response, error) { return leaseTask(a, c, protocol.KindWorkflow) }
 
-func claimActivity(a *API, c *call) (answer, error) { return claim(a, c, protocol.KindActivity) }
+func claimActivity(a *API, c *call) (response, error) { return leaseTask(a, c, protocol.KindActivity) }
 
-// claim leases a task by its ID. The reason and status of an error show why the task cannot be leased.
-func claim(a *API, c *call, kind protocol.TaskKind) (answer, error) {
+// leaseTask leases a task by its ID. The reason and status of an error show why the task cannot be leased.
+func leaseTask(a *API, c *call, kind protocol.TaskKind) (response, error) {
 	var body claimBody
-	c.tell("claimed", false)
-	c.tell("task_id", c.PathValue("task"))
-	c.tell("task", nil)
+	c.addMember("claimed", false)
+	c.addMember("task_id", c.PathValue("task"))
+	c.addMember("task", nil)
 	if err := c.Need(&body); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if body.WorkerID == "" {
 		body.WorkerID = body.Owner
 	}
 	if body.WorkerID == "" {
-		return answer{}, protocol.Invalid("worker_id", "is missing")
+		return response{}, protocol.Invalid("worker_id", "is missing")
 	}
 	in := c.claim(kind)
 	in.WorkerID, in.Incarnation, in.BuildID, in.PageSize = body.WorkerID, body.Incarnation, body.BuildID, body.PageSize
 	in.Release, in.Gated = release(c)
 	out, err := a.opt.Claims.ClaimTask(c.Ctx, in)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	c.undelivered = out.Undo
 	said := claimAnswer{claimResponse: claimResponse{Claimed: true, TaskID: in.TaskID}}
@@ -55,7 +55,7 @@ func claim(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 			said.Task = t.Activity
 		}
 	}
-	return answer{http.StatusOK, said}, err
+	return response{http.StatusOK, said}, err
 }
 
 // claimAnswer is the response to a claim; shapes has one type for each kind of task.
@@ -68,47 +68,47 @@ func (c *call) claim(kind protocol.TaskKind) protocol.ClaimRequest {
 	return protocol.ClaimRequest{TaskID: c.PathValue("task"), Kind: kind, Namespace: c.NS, Queues: c.Who.Queues}
 }
 
-func workflowClaimStatus(a *API, c *call) (answer, error) {
+func workflowClaimStatus(a *API, c *call) (response, error) {
 	return claimStatus(a, c, protocol.KindWorkflow)
 }
 
-func activityClaimStatus(a *API, c *call) (answer, error) {
+func activityClaimStatus(a *API, c *call) (response, error) {
 	return claimStatus(a, c, protocol.KindActivity)
 }
 
 // claimStatus returns whether a task is ready and which worker leased it; with worker_id also whether this worker may
 // claim it.
-func claimStatus(a *API, c *call, kind protocol.TaskKind) (answer, error) {
+func claimStatus(a *API, c *call, kind protocol.TaskKind) (response, error) {
 	in := c.claim(kind)
-	c.tell("claimed", false)
-	c.tell("task_id", in.TaskID)
+	c.addMember("claimed", false)
+	c.addMember("task_id", in.TaskID)
 	in.WorkerID, in.Incarnation = c.URL.Query().Get("worker_id"), c.URL.Query().Get("incarnation")
 	if in.WorkerID == "" {
 		in.WorkerID = c.URL.Query().Get("lease_owner")
 	}
 	out, err := a.opt.Claims.ClaimStatus(c.Ctx, in)
-	return answer{http.StatusOK, out}, err
+	return response{http.StatusOK, out}, err
 }
 
 // attemptStatus returns the response that a heartbeat would get, without being one. A GET names its attempt in the
 // query string.
-func attemptStatus(a *API, c *call) (answer, error) {
+func attemptStatus(a *API, c *call) (response, error) {
 	var in holder
 	if c.Method == http.MethodGet {
 		q := c.URL.Query()
 		in.AttemptID, in.AttemptOld, in.Owner = q.Get("activity_attempt_id"), q.Get("attempt_id"), q.Get("lease_owner")
 	} else if err := c.Need(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	id := c.PathValue("task")
-	c.tell("task_id", id)
-	c.tell("activity_attempt_id", in.attemptID())
-	c.tell("can_continue", false)
+	c.addMember("task_id", id)
+	c.addMember("activity_attempt_id", in.attemptID())
+	c.addMember("can_continue", false)
 	if err := httpjson.Missing(&in, leasedAttempt); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	out, err := a.opt.Claims.AttemptStatus(c.Ctx, protocol.HeartbeatRequest{
 		Namespace: c.NS, Kind: protocol.KindActivity, TaskID: id, Owner: in.Owner, AttemptID: in.attemptID(), Epoch: in.Epoch,
 	})
-	return answer{http.StatusOK, out}, err
+	return response{http.StatusOK, out}, err
 }

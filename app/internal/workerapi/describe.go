@@ -48,7 +48,7 @@ type describedRoute struct {
 
 // describe returns the description of the protocol: its version, the verbs of each bridge, commands, pages, waits and
 // routes.
-func describe(*API, *call) (answer, error) {
+func describe(*API, *call) (response, error) {
 	var routes []describedRoute
 	verbs := map[string][]string{}
 	for _, rt := range Routes() {
@@ -70,7 +70,7 @@ func describe(*API, *call) (answer, error) {
 			others = append(others, c)
 		}
 	}
-	return answer{http.StatusOK, described{
+	return response{http.StatusOK, described{
 		Version: Version, Minimum: "1.0", Header: VersionHeader,
 		WorkflowVerbs: verbs["workflow"], ActivityVerbs: verbs["activity"], QueryVerbs: verbs["query"],
 		ValidationVerbs: verbs["update-validation"],

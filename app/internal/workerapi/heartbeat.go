@@ -10,22 +10,22 @@ import (
 // A worker learns from a rejected heartbeat that it lost its lease. So each response contains the state of the lease in
 // addition to the HTTP status.
 
-func heartbeatWorkflow(a *API, c *call) (answer, error) {
+func heartbeatWorkflow(a *API, c *call) (response, error) {
 	var in holder
 	if err := c.Need(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	id := c.PathValue("task")
-	c.tell("task_id", id)
-	c.tell("workflow_task_attempt", in.Attempt)
-	c.tell("renewed", false)
+	c.addMember("task_id", id)
+	c.addMember("workflow_task_attempt", in.Attempt)
+	c.addMember("renewed", false)
 	out, err := a.opt.Verbs.HeartbeatTask(c.Ctx, protocol.HeartbeatRequest{
 		Namespace: c.NS, Kind: protocol.KindWorkflow, TaskID: id, Owner: in.Owner, Attempt: in.Attempt,
 	})
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return answer{
+	return response{
 		http.StatusOK,
 		workflowBeat{id, in.Attempt, in.Owner, out.Renewed, out.LeaseExpiresAt, out.RunStatus, "leased", out.Reason},
 	}, nil
@@ -62,24 +62,24 @@ func (b beat) progress() (json.RawMessage, error) {
 	return json.Marshal(said)
 }
 
-func heartbeatActivity(a *API, c *call) (answer, error) {
+func heartbeatActivity(a *API, c *call) (response, error) {
 	var in beat
 	if err := c.Need(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	progress, err := in.progress()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	id := c.PathValue("task")
-	c.tell("task_id", id)
-	c.tell("activity_attempt_id", in.attemptID())
-	c.tell("heartbeat_recorded", false)
-	c.tell("can_continue", false)
+	c.addMember("task_id", id)
+	c.addMember("activity_attempt_id", in.attemptID())
+	c.addMember("heartbeat_recorded", false)
+	c.addMember("can_continue", false)
 	out, err := a.opt.Verbs.HeartbeatTask(c.Ctx, protocol.HeartbeatRequest{
 		Namespace: c.NS, Kind: protocol.KindActivity, TaskID: id, Owner: in.Owner, AttemptID: in.attemptID(), Epoch: in.Epoch,
 		Progress: progress,
 		Rebuild:  in.Rebuild, Beat: in.Rebuild == nil,
 	})
-	return answer{http.StatusOK, out}, err
+	return response{http.StatusOK, out}, err
 }

@@ -11,7 +11,7 @@ import (
 // without an error for the task.
 
 // recordLogs stores log lines of running attempts, one chunk at a time.
-func recordLogs(a *API, c *call) (answer, error) {
+func recordLogs(a *API, c *call) (response, error) {
 	var in protocol.LogsRequest
 	if err := c.Need(&in); err != nil {
 		raw, _ := c.Body() // read by Need
@@ -19,7 +19,7 @@ func recordLogs(a *API, c *call) (answer, error) {
 		if _, why := httpjson.Bundle(raw, err, httpjson.List{
 			Name: "items", Most: protocol.MaxItems, Add: httpjson.Into(&in.Items, protocol.UnreadableLogs),
 		}); why != nil || len(in.Items) == 0 {
-			return answer{}, err
+			return response{}, err
 		}
 	}
 	for i := range in.Items {
@@ -30,5 +30,5 @@ func recordLogs(a *API, c *call) (answer, error) {
 		item.Namespace = c.NS
 	}
 	out, err := a.opt.Verbs.RecordLogs(c.Ctx, in)
-	return answer{http.StatusOK, out}, err
+	return response{http.StatusOK, out}, err
 }

@@ -58,19 +58,19 @@ func (b pollBody) kinds(of protocol.TaskKind) (kinds []protocol.TaskKind, named 
 	return b.TaskKinds, true, nil
 }
 
-func pollWorkflow(a *API, c *call) (answer, error) { return poll(a, c, protocol.KindWorkflow) }
+func pollWorkflow(a *API, c *call) (response, error) { return poll(a, c, protocol.KindWorkflow) }
 
-func pollActivity(a *API, c *call) (answer, error) { return poll(a, c, protocol.KindActivity) }
+func pollActivity(a *API, c *call) (response, error) { return poll(a, c, protocol.KindActivity) }
 
-func poll(a *API, c *call, kind protocol.TaskKind) (answer, error) {
+func poll(a *API, c *call, kind protocol.TaskKind) (response, error) {
 	var body pollBody
 	if err := c.Need(&body); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	c.tell("task", nil)
+	c.addMember("task", nil)
 	kinds, named, err := body.kinds(kind)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	in := protocol.PollRequest{
 		WorkerID: body.WorkerID, Namespace: body.Namespace, Incarnation: body.Incarnation, TaskQueue: body.TaskQueue,
@@ -79,10 +79,10 @@ func poll(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 	}
 	out, err := a.poll(c, &in)
 	if err != nil {
-		return answer{}, pollRefused(c, err)
+		return response{}, pollRefusal(c, err)
 	}
 	if out.Status == protocol.PollUnavailable {
-		return answer{}, store.ErrClosed
+		return response{}, store.ErrClosed
 	}
 	said := pollAnswer{pollResponse: pollResponse{
 		Status: out.Status, Reason: out.Reason, WaitReason: out.WaitReason, Wait: out.Wait, RetryAfter: out.RetryAfter,
@@ -118,7 +118,7 @@ func poll(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 		status = http.StatusConflict
 		said.Reason, said.Error, said.AppRelease = string(protocol.ReasonVersionMismatch), out.Reason, out.AppRelease
 	}
-	return answer{status, said}, err
+	return response{status, said}, err
 }
 
 // pollAnswer is the response to a poll; shapes has one type for each kind of task.
@@ -142,13 +142,13 @@ func (a *API) poll(c *call, in *protocol.PollRequest) (protocol.PollResponse, er
 	}
 	ctx, end := context.WithCancelCause(c.Ctx)
 	defer end(nil)
-	place, err := a.takePlace(c, in, budget.CutFunc(func() { end(errPlaceNeeded) }))
+	place, err := a.reservePoll(c, in, budget.CutFunc(func() { end(errPollDisplaced) }))
 	if err != nil {
 		return protocol.PollResponse{}, err
 	}
 	defer place.Release()
 	out, err := a.opt.Verbs.Poll(ctx, *in)
-	if errors.Is(context.Cause(ctx), errPlaceNeeded) {
+	if errors.Is(context.Cause(ctx), errPollDisplaced) {
 		if err == nil && len(out.Tasks) > 0 {
 			c.undelivered = out.Undo
 			return out, nil // it got tasks just before
@@ -195,20 +195,20 @@ func release(c *call) (said string, sent bool) {
 	return said, sent
 }
 
-// pollRefused adds the poll_status that clients read next to the reason.
-func pollRefused(c *call, err error) error {
+// pollRefusal adds the poll_status that clients read next to the reason.
+func pollRefusal(c *call, err error) error {
 	var e *protocol.Error
 	if !errors.As(err, &e) {
 		return err
 	}
 	switch e.Reason {
 	case protocol.ReasonWorkerDraining:
-		c.tell("poll_status", protocol.PollDraining)
-		c.tell("worker_status", protocol.WorkerDraining)
+		c.addMember("poll_status", protocol.PollDraining)
+		c.addMember("worker_status", protocol.WorkerDraining)
 	case protocol.ReasonStaleRegistration:
-		c.tell("poll_status", e.Reason)
+		c.addMember("poll_status", e.Reason)
 	case protocol.ReasonThrottled:
-		c.tell("poll_status", protocol.PollThrottled)
+		c.addMember("poll_status", protocol.PollThrottled)
 	}
 	return err
 }

@@ -10,44 +10,44 @@ import (
 // A registration reports every problem of a worker at once: queues outside its scope, capabilities that its version
 // does not have, a superseded process. So errors of polls need only a reason.
 
-func register(a *API, c *call) (answer, error) {
+func register(a *API, c *call) (response, error) {
 	var in protocol.RegisterRequest
 	if err := c.Need(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if err := c.namespace(&in.Namespace); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if err := c.Who.CheckQueues(append([]string{in.TaskQueue}, in.TaskQueues...)...); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	c.tell("worker_id", in.WorkerID)
-	c.tell("registered", false)
+	c.addMember("worker_id", in.WorkerID)
+	c.addMember("registered", false)
 	if err := checkCapabilities(c.Header.Get(VersionHeader), in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	in.Identity = c.Who.Name
 	_, in.Gated = c.Header[http.CanonicalHeaderKey(ReleaseHeader)]
 	out, err := a.opt.Verbs.Register(c.Ctx, in)
-	return answer{http.StatusCreated, out}, err
+	return response{http.StatusCreated, out}, err
 }
 
-func deregister(a *API, c *call) (answer, error) {
+func deregister(a *API, c *call) (response, error) {
 	in := protocol.DeregisterRequest{
 		WorkerID: c.PathValue("worker"), Namespace: c.NS, Incarnation: c.URL.Query().Get("incarnation"),
 	}
-	c.tell("worker_id", in.WorkerID)
+	c.addMember("worker_id", in.WorkerID)
 	out, err := a.opt.Verbs.Deregister(c.Ctx, in)
-	return answer{http.StatusOK, out}, err
+	return response{http.StatusOK, out}, err
 }
 
-func workerHeartbeat(a *API, c *call) (answer, error) {
+func workerHeartbeat(a *API, c *call) (response, error) {
 	in, err := readHeartbeat(c)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if err := c.namespace(&in.Namespace); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	for i := range in.Leases {
 		l := &in.Leases[i]
@@ -56,10 +56,10 @@ func workerHeartbeat(a *API, c *call) (answer, error) {
 		}
 		l.Namespace = c.NS
 	}
-	c.tell("worker_id", in.WorkerID)
+	c.addMember("worker_id", in.WorkerID)
 	c.statuses = map[protocol.Reason]int{protocol.ReasonWorkerNotRegistered: http.StatusNotFound} // elsewhere 412
 	out, err := a.opt.Verbs.WorkerHeartbeat(c.Ctx, in)
-	return answer{http.StatusOK, out}, err
+	return response{http.StatusOK, out}, err
 }
 
 // readHeartbeat decodes a worker's heartbeat. A lease or session in it that cannot be decoded is answered in its place.
@@ -74,9 +74,9 @@ func readHeartbeat(c *call) (in protocol.WorkerHeartbeat, err error) {
 }
 
 // settings returns the settings that a worker with its own connection fetches first, and later periodically.
-func settings(a *API, c *call) (answer, error) {
+func settings(a *API, c *call) (response, error) {
 	if a.opt.Settings == nil {
-		return answer{}, protocol.Refuse(protocol.ReasonNotFound, "this app has no worker settings")
+		return response{}, protocol.Refuse(protocol.ReasonNotFound, "this app has no worker settings")
 	}
-	return answer{http.StatusOK, a.opt.Settings(c.NS)}, nil
+	return response{http.StatusOK, a.opt.Settings(c.NS)}, nil
 }

@@ -13,13 +13,13 @@ import (
 // route is one line of the table: the request, the roles of its callers, and its verb.
 type route struct {
 	serve.Route
-	verb func(*API, *call) (answer, error)
+	verb func(*API, *call) (response, error)
 }
 
-// table is every route of the worker protocol.
-func table() []route {
+// routeTable is every route of the worker protocol.
+func routeTable() []route {
 	worker := []auth.Role{auth.Worker}
-	line := func(method, path, operation string, verb func(*API, *call) (answer, error)) route {
+	line := func(method, path, operation string, verb func(*API, *call) (response, error)) route {
 		return route{
 			Route: serve.Route{
 				Method: method, Pattern: "/api/worker" + path, Operation: operation, Plane: serve.Work, Roles: worker,
@@ -73,7 +73,7 @@ func table() []route {
 // Routes lists what this package serves.
 func Routes() []serve.Route {
 	var list []serve.Route
-	for _, rt := range table() {
+	for _, rt := range routeTable() {
 		rt.Shape = shapes[rt.Operation]
 		list = append(list, rt.Route)
 	}

@@ -31,10 +31,10 @@ func (h holder) attemptID() string {
 // workflowItem begins the outcome of a workflow task; from here on an error contains the task and the attempt.
 func workflowItem(c *call, h holder) protocol.CompleteItem {
 	id := c.PathValue("task")
-	c.tell("task_id", id)
-	c.tell("workflow_task_attempt", h.Attempt)
-	c.tell("recorded", false)
-	c.tell("outcome", "rejected")
+	c.addMember("task_id", id)
+	c.addMember("workflow_task_attempt", h.Attempt)
+	c.addMember("recorded", false)
+	c.addMember("outcome", "rejected")
 	return protocol.CompleteItem{
 		Namespace: c.NS, Kind: protocol.KindWorkflow, TaskID: id, Owner: h.Owner, Incarnation: h.Incarnation,
 		Attempt: h.Attempt,
@@ -44,10 +44,10 @@ func workflowItem(c *call, h holder) protocol.CompleteItem {
 // activityItem begins the outcome of an activity attempt.
 func activityItem(c *call, h holder) protocol.CompleteItem {
 	id := c.PathValue("task")
-	c.tell("task_id", id)
-	c.tell("activity_attempt_id", h.attemptID())
-	c.tell("recorded", false)
-	c.tell("outcome", "rejected")
+	c.addMember("task_id", id)
+	c.addMember("activity_attempt_id", h.attemptID())
+	c.addMember("recorded", false)
+	c.addMember("outcome", "rejected")
 	return protocol.CompleteItem{
 		Namespace: c.NS, Kind: protocol.KindActivity, TaskID: id, Owner: h.Owner, Incarnation: h.Incarnation,
 		AttemptID: h.attemptID(), Epoch: h.Epoch,
@@ -77,19 +77,19 @@ type workflowOutcome struct {
 	Warnings []protocol.Warning `json:"warnings,omitempty"`
 }
 
-func workflowResponse(a protocol.CompleteResponse) answer {
+func workflowResponse(a protocol.CompleteResponse) response {
 	created := a.CreatedTaskIDs
 	if created == nil {
 		created = []string{}
 	}
-	return answer{http.StatusOK, workflowOutcome{
+	return response{http.StatusOK, workflowOutcome{
 		TaskID: a.TaskID, Attempt: a.Attempt, Outcome: a.Outcome, Recorded: a.Recorded, RunID: a.RunID,
 		RunStatus: a.RunStatus, Created: created,
 		Next: a.NextTaskID, Reason: a.Reason, Warnings: a.Warnings,
 	}}
 }
 
-func completeWorkflow(a *API, c *call) (answer, error) {
+func completeWorkflow(a *API, c *call) (response, error) {
 	var in commandsBody
 	if err := c.Need(&in); err != nil {
 		workflowItem(c, in.holder)
@@ -100,7 +100,7 @@ func completeWorkflow(a *API, c *call) (answer, error) {
 				err = e
 			}
 		}
-		return answer{}, err
+		return response{}, err
 	}
 	item := workflowItem(c, in.holder)
 	item.Commands, item.StreamWaits = in.Commands, in.StreamWaits
@@ -109,31 +109,31 @@ func completeWorkflow(a *API, c *call) (answer, error) {
 	return workflowResponse(out), err
 }
 
-func failWorkflow(a *API, c *call) (answer, error) {
+func failWorkflow(a *API, c *call) (response, error) {
 	var in failing
 	if err := c.Need(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	item := workflowItem(c, in.holder)
 	var err error
 	if item.Failure, err = in.failure(c); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if len(item.Failure.Type) > 512 {
-		return answer{}, protocol.Invalid("failure.type", "is longer than 512 bytes")
+		return response{}, protocol.Invalid("failure.type", "is longer than 512 bytes")
 	}
 	if len(item.Failure.Reason) > 191 {
-		return answer{}, protocol.Invalid("failure.reason", "is longer than 191 bytes")
+		return response{}, protocol.Invalid("failure.reason", "is longer than 191 bytes")
 	}
 	out, err := a.submit(c, item)
 	a.lateReport(c, in.Owner, err)
 	return workflowResponse(out), err
 }
 
-// A late report of a workflow task is rejected and changes nothing. The published Rust SDK ends the whole worker after
-// such an error status, so terminating one run would stop all other runs of the worker. Its workers get these errors
-// with status 200.
-var late = map[protocol.Reason]int{
+// A lateStatuses report of a workflow task is rejected and changes nothing. The published Rust SDK ends the whole
+// worker after such an error status, so terminating one run would stop all other runs of the worker. Its workers get
+// these errors with status 200.
+var lateStatuses = map[protocol.Reason]int{
 	protocol.ReasonRunClosed: http.StatusOK, protocol.ReasonTaskNotLeased: http.StatusOK,
 	protocol.ReasonLeaseOwnerMismatch: http.StatusOK,
 	protocol.ReasonLeaseExpired:       http.StatusOK, protocol.ReasonAttemptMismatch: http.StatusOK,
@@ -142,10 +142,12 @@ var late = map[protocol.Reason]int{
 
 // lateReport chooses the statuses with which a worker's late report is refused.
 func (a *API) lateReport(c *call, worker string, err error) {
-	if late[protocol.ReasonOf(err)] != 0 && strings.HasPrefix(a.opt.Workers.SDK(c.Ctx, c.NS, worker), protocol.RustSDK) {
-		c.statuses = late
-		c.tell("created_task_ids", []string{})
-		c.tell("next_task_id", nil)
+	if lateStatuses[protocol.ReasonOf(err)] != 0 && strings.HasPrefix(
+		a.opt.Workers.SDK(c.Ctx, c.NS, worker), protocol.RustSDK,
+	) {
+		c.statuses = lateStatuses
+		c.addMember("created_task_ids", []string{})
+		c.addMember("next_task_id", nil)
 	}
 }
 
@@ -159,69 +161,69 @@ type activityOutcome struct {
 	Reason    *string `json:"reason"`
 }
 
-func activityResponse(a protocol.CompleteResponse) answer {
-	return answer{http.StatusOK, activityOutcome{
+func activityResponse(a protocol.CompleteResponse) response {
+	return response{http.StatusOK, activityOutcome{
 		TaskID: a.TaskID, AttemptID: a.AttemptID, Outcome: a.Outcome, Recorded: a.Recorded, RunID: a.RunID,
 		Next: a.NextTaskID, Reason: a.Reason,
 	}}
 }
 
-func completeActivity(a *API, c *call) (answer, error) {
+func completeActivity(a *API, c *call) (response, error) {
 	var in completing
 	if err := c.Need(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	item := activityItem(c, in.holder)
 	var err error
 	if item.Result, err = in.result(); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	out, err := a.submit(c, item)
 	return activityResponse(out), err
 }
 
-func failActivity(a *API, c *call) (answer, error) {
+func failActivity(a *API, c *call) (response, error) {
 	var in failing
 	if err := c.Need(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	item := activityItem(c, in.holder)
 	var err error
 	if item.Failure, err = in.failure(c); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	out, err := a.submit(c, item)
 	return activityResponse(out), err
 }
 
-func historyPage(a *API, c *call) (answer, error) {
+func historyPage(a *API, c *call) (response, error) {
 	var in historyBody
 	if err := c.Need(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if err := protocol.CheckLimits(in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	size := max(in.PageSize, in.Older)
 	id := c.PathValue("task")
-	c.tell("task_id", id)
-	c.tell("workflow_task_attempt", in.Attempt)
+	c.addMember("task_id", id)
+	c.addMember("workflow_task_attempt", in.Attempt)
 	all, err := flag(c, "all")
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	out, err := a.opt.Verbs.HistoryPage(c.Ctx, protocol.HistoryRequest{
 		Namespace: c.NS, TaskID: id, Owner: in.Owner, Attempt: in.Attempt, PageToken: in.PageToken, PageSize: size,
 		After: in.After, All: all || in.All,
 	})
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	small, err := pack(out.Events, in.Encoding)
 	if small == nil || err != nil {
-		return answer{http.StatusOK, out}, err
+		return response{http.StatusOK, out}, err
 	}
-	return answer{http.StatusOK, packedPage{&page{&out}, *small}}, nil
+	return response{http.StatusOK, packedPage{&page{&out}, *small}}, nil
 }
 
 // flag reads a true or false of the query string.

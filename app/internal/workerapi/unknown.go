@@ -10,21 +10,21 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// unknown is the error of a request with an unknown outcome: the database was unavailable or did not respond in time,
-// and the change may have been committed. Clients of the contract know this form; they repeat the request with the same
-// IDs and get the result of the first one.
-type unknown struct {
+// unknownOutcome is the error of a request with an unknown outcome: the database was unavailable or did not respond in
+// time, and the change may have been committed. Clients of the contract know this form; they repeat the request with
+// the same IDs and get the result of the first one.
+type unknownOutcome struct {
 	form  *protocol.Error
 	cause error
 }
 
-func (u *unknown) Error() string { return u.cause.Error() }
+func (u *unknownOutcome) Error() string { return u.cause.Error() }
 
 // Unwrap returns the form for the caller; the cause is for the log only.
-func (u *unknown) Unwrap() error { return u.form }
+func (u *unknownOutcome) Unwrap() error { return u.form }
 
-// contracted are the names the contract has for operations that are called otherwise here.
-var contracted = map[string]string{
+// contractOperations are the names the contract has for operations that are called otherwise here.
+var contractOperations = map[string]string{
 	"register": "register_worker", "deregister": "deregister_worker", "worker_heartbeat": "heartbeat_worker",
 }
 
@@ -59,19 +59,19 @@ func (c *call) outcome(rt route, err error) error {
 		"retry_after_seconds", 1,
 	)
 	operation := rt.Operation
-	if name := contracted[operation]; name != "" {
+	if name := contractOperations[operation]; name != "" {
 		operation = name
 	}
 	said = said.With("operation", operation)
 	if rt.Method != http.MethodGet {
 		c.identify(rt, said.With("outcome", "unknown"))
 	}
-	return &unknown{said, err}
+	return &unknownOutcome{said, err}
 }
 
 // identify adds the members that identify the request, as the client sent them.
 func (c *call) identify(rt route, e *protocol.Error) {
-	in := c.sent()
+	in := c.requestNames()
 	e.Details["worker_id"], e.Details["task_queue"] = orNull(in.WorkerID), orNull(in.Queue)
 	if c.PathValue("worker") != "" {
 		e.Details["worker_id"] = c.PathValue("worker")
@@ -101,8 +101,8 @@ func (c *call) identify(rt route, e *protocol.Error) {
 	}
 }
 
-// sent are the names in the body, which may not have been read yet.
-func (c *call) sent() (in named) {
+// requestNames are the names in the body, which may not have been read yet.
+func (c *call) requestNames() (in named) {
 	_ = json.Unmarshal(c.ReadSoFar(), &in) // without a body, or without these members, there are no names
 	if in.WorkerID == "" {
 		in.WorkerID = c.URL.Query().Get("worker_id")

@@ -9,37 +9,37 @@ import (
 // The workflow's code in a worker decides whether an update is accepted, before anything is written to history. The
 // verdict is reported like the outcome of any other task.
 
-func pollValidation(a *API, c *call) (answer, error) { return poll(a, c, protocol.KindValidation) }
+func pollValidation(a *API, c *call) (response, error) { return poll(a, c, protocol.KindValidation) }
 
 // verdict decides on an update that waits to be accepted.
-func (a *API) verdict(c *call, h holder, attempt int64, failure *protocol.Failure) (answer, error) {
+func (a *API) verdict(c *call, h holder, attempt int64, failure *protocol.Failure) (response, error) {
 	id := c.PathValue("task")
-	c.tell("update_validation_task_id", id)
-	c.tell("update_validation_attempt", attempt)
-	c.tell("outcome", "rejected")
+	c.addMember("update_validation_task_id", id)
+	c.addMember("update_validation_attempt", attempt)
+	c.addMember("outcome", "rejected")
 	out, err := a.submit(c, protocol.CompleteItem{
 		Namespace: c.NS, Kind: protocol.KindValidation, TaskID: id, Owner: h.Owner, Incarnation: h.Incarnation,
 		Attempt: attempt, Failure: failure,
 	})
-	return answer{http.StatusOK, verdictOutcome{id, attempt, out.Outcome, out.Reason}}, err
+	return response{http.StatusOK, verdictOutcome{id, attempt, out.Outcome, out.Reason}}, err
 }
 
-func approveUpdate(a *API, c *call) (answer, error) {
+func approveUpdate(a *API, c *call) (response, error) {
 	var in approving
 	if err := c.Need(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return a.verdict(c, in.holder, in.Try, nil)
 }
 
-func rejectUpdate(a *API, c *call) (answer, error) {
+func rejectUpdate(a *API, c *call) (response, error) {
 	var in rejecting
 	if err := c.Need(&in); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	f, err := in.failure(c)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return a.verdict(c, in.holder, in.Try, f)
 }
