@@ -113,7 +113,10 @@ func (d Durability) Risk() bool {
 
 // Stats counts statements next to BEGIN and COMMIT, the round trips they took, commits of batches, changes in them,
 // rows written, reads next to the batches, and the ready tasks that claims read to choose from.
-type Stats struct{ Statements, RoundTrips, Commits, Changes, Rows, Reads, Candidates int64 }
+type Stats struct {
+	Statements, RoundTrips, Commits, Changes, Rows, Reads, Candidates int64
+	Prepared                                                          int64 // statements for reading; 0 on PostgreSQL
+}
 
 // Transaction is one verb's write, as data. Decide is pure: it only reads rows and now, and may be called again with
 // fresher rows when a batch is retried.

@@ -54,7 +54,9 @@ type Config struct {
 	Dialect db.Dialect
 	Conn    db.Conn // the committer's
 	Reads   *sql.DB // for View
-	Gorm    gorm.Dialector
+	// Prepared executes the statements of Reads; nil if the driver prepares and caches them.
+	Prepared *db.Prepared
+	Gorm     gorm.Dialector
 	// Notify is called after a commit, on the committer's goroutine, with notices for other processes; nil if there are
 	// none. A notice before the commit would make them read rows that do not exist yet.
 	Notify func(Notice)
@@ -170,7 +172,10 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	s.pruned, s.skippedQueues = map[tagKey]int64{}, map[QueueKey]*skippedQueue{}
 	s.clock.Shift, s.clock.Wall = cfg.Shift, cfg.Wall
 	var err error
-	if s.reads, err = read.New(cfg.Reads, cfg.Gorm, cfg.Dialect, &s.clock, &s.readings, cfg.FewRuns); err != nil {
+	s.reads, err = read.New(
+		cfg.Reads, cfg.Prepared, cfg.Gorm, cfg.Dialect, &s.clock, &s.readings, cfg.FewRuns,
+	)
+	if err != nil {
 		return nil, err
 	}
 	var last sql.NullInt64
@@ -337,10 +342,14 @@ func (s *Store) About() time.Time {
 
 // Stats counts what was sent since the store was opened.
 func (s *Store) Stats() store.Stats {
-	return store.Stats{
+	stats := store.Stats{
 		Statements: s.statements.Load(), RoundTrips: s.trips.Load(), Commits: s.commits.Load(), Changes: s.changes.Load(),
 		Rows: s.rows.Load(), Reads: s.readings.Load(), Candidates: s.candidates.Load(),
 	}
+	if s.cfg.Prepared != nil {
+		stats.Prepared = s.cfg.Prepared.Made()
+	}
+	return stats
 }
 
 // ReceivesNotices reports whether this process receives notices of other processes' commits; true if there are no

@@ -99,6 +99,7 @@ func openStore(ctx context.Context, d *file, opts sqldb.Options) (_ *sqldb.Store
 	if err != nil {
 		return nil, errors.Join(err, c.Close(ctx), reads.Close())
 	}
+	prepared := db.NewPrepared(reads, readers)
 	var store atomic.Pointer[sqldb.Store]
 	s, err := sqldb.New(ctx, sqldb.Config{
 		Options: opts, Dialect: db.Dialect{Begin: "BEGIN IMMEDIATE", Classify: func(err error) db.Class {
@@ -107,7 +108,7 @@ func openStore(ctx context.Context, d *file, opts sqldb.Options) (_ *sqldb.Store
 			}
 			return classify(err)
 		}},
-		Conn: c, Reads: reads, Known: known, Gorm: gormsqlite.New(gormsqlite.Config{Conn: reads}),
+		Conn: c, Reads: reads, Prepared: prepared, Known: known, Gorm: gormsqlite.New(gormsqlite.Config{Conn: prepared}),
 		Release: func() error { return errors.Join(checkpoints.close(), d.markClosed(), d.close()) },
 		Room:    func() error { return room(d.path) },
 		Unclean: d.unclean(),

@@ -351,3 +351,38 @@ func TestWhatFollowsInASessionIsFound(t *testing.T) {
 		return lead, follow
 	})
 }
+
+// A thousand rounds of reads, listings among them, prepare no statement that an earlier round prepared.
+func TestReadsPrepareNoStatementTwice(t *testing.T) {
+	w := suite(t).New(t)
+	w.Worker("a")
+	timer := protocol.Command{Type: protocol.StartTimer, Delay: new(int64(100))}
+	runs := []string{w.Begun("one", storetest.Activity("x", "s")), w.Begun("two", timer)}
+	round := func(i int) {
+		t.Helper()
+		run := runs[i%2]
+		err := w.S.View(t.Context(), func(r store.Reader) error {
+			_, errRun := r.Run(t.Context(), run)
+			_, errHead := r.Step(t.Context(), run, 0)
+			_, errEvents := r.Events(t.Context(), run, int64(i%3), 10, 1+i%100, 1<<20)
+			_, errLast := r.LastEvent(t.Context(), run)
+			_, errList := r.Runs(t.Context(), store.RunQuery{Namespace: storetest.Namespace, Limit: 50})
+			q := store.RunQuery{Namespace: storetest.Namespace, Type: fmt.Sprint("t", i), Limit: 50}
+			_, errType := r.Runs(t.Context(), q)
+			_, errSessions := r.Sessions(t.Context(), store.SessionQuery{Namespace: storetest.Namespace, Limit: 50})
+			return errors.Join(errRun, errHead, errEvents, errLast, errList, errType, errSessions)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	round(0)
+	first := w.S.Stats()
+	for i := range 1000 {
+		round(i)
+	}
+	after := w.S.Stats()
+	if n := after.Prepared - first.Prepared; n != 0 || first.Prepared == 0 {
+		t.Errorf("%d reads prepared %d statements, after %d in the first round", after.Reads-first.Reads, n, first.Prepared)
+	}
+}

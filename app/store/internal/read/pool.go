@@ -26,6 +26,7 @@ import (
 // Pool reads a database over separate connections, and counts its reads.
 type Pool struct {
 	db      *sql.DB
+	stmts   *db.Prepared // nil: the driver prepares the statements of db
 	gorm    *gorm.DB
 	dialect db.Dialect
 	clock   *clock.Clock
@@ -35,14 +36,18 @@ type Pool struct {
 	recent  recent
 }
 
-// New makes a pool of an open database; few says how many runs a listing reads whole and sorts, 0: as many as pays.
+// New makes a pool of an open database. prepared is nil if the driver prepares statements; few is the number of runs
+// that a listing reads whole and sorts, 0 for the default.
 func New(
-	db *sql.DB, through gorm.Dialector, dialect db.Dialect, clock *clock.Clock, count *atomic.Int64, few int,
+	pool *sql.DB, prepared *db.Prepared, through gorm.Dialector, dialect db.Dialect, clock *clock.Clock,
+	count *atomic.Int64, few int,
 ) (*Pool, error) {
 	if few <= 0 {
 		few = fewRuns
 	}
-	p := &Pool{db: db, dialect: dialect, clock: clock, count: count, few: few, st: newStatements(dialect)}
+	p := &Pool{
+		db: pool, stmts: prepared, dialect: dialect, clock: clock, count: count, few: few, st: newStatements(dialect),
+	}
 	var err error
 	if p.gorm, err = gorm.Open(through, gormConfig()); err != nil {
 		return nil, fmt.Errorf("listings: %w", err)
@@ -107,7 +112,12 @@ type reader struct {
 
 var _ store.Reader = (*reader)(nil)
 
-func (p *Pool) reader() *reader { return &reader{p, p.db} }
+func (p *Pool) reader() *reader {
+	if p.stmts != nil {
+		return &reader{p, p.stmts}
+	}
+	return &reader{p, p.db}
+}
 
 // query runs one statement and calls row for each row; its error ends it early.
 func (r *reader) query(ctx context.Context, query string, args []any, row func(v []any) error) error {
@@ -152,7 +162,16 @@ func (r *reader) one(ctx context.Context, query string, args []any, row func(v [
 
 // atOnce reads as of one moment.
 func (r *reader) atOnce(ctx context.Context, read func(*reader) error) error {
-	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: r.snapshot()})
+	o := &sql.TxOptions{ReadOnly: true, Isolation: r.snapshot()}
+	if r.stmts != nil {
+		tx, end, err := r.stmts.Begin(ctx, o)
+		if err != nil {
+			return wrap(err, "begin to read")
+		}
+		defer end()
+		return read(&reader{r.Pool, tx})
+	}
+	tx, err := r.db.BeginTx(ctx, o)
 	if err != nil {
 		return wrap(err, "begin to read")
 	}
