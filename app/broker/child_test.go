@@ -138,7 +138,7 @@ func TestChildrenGoByTheirPolicyWhenTheParentCloses(t *testing.T) {
 			!strings.HasSuffix(got, "WorkflowCancelled") {
 			t.Fatalf("the parent's history: %s", got)
 		}
-		if owed := a.run(parent).Owed.Len(); owed != 0 {
+		if owed := a.run(parent).Undelivered.Len(); owed != 0 {
 			t.Fatalf("the parent still owes %d messages", owed)
 		}
 	})

@@ -131,7 +131,7 @@ func TestChildrenGoByTheirPolicyWhenTheLastRunOfTheChainEnds(t *testing.T) {
 					t.Errorf("the second run's history: %s", got)
 				}
 				a.ok(a.decide(kids["a"], done()))
-				a.until(kids["a"].Workflow.RunID, "the delivery of its end", func(r *engine.Run) bool { return r.Owed.Len() == 0 })
+				a.until(kids["a"].Workflow.RunID, "the delivery of its end", func(r *engine.Run) bool { return r.Undelivered.Len() == 0 })
 			})
 		})
 	}
@@ -358,7 +358,7 @@ func TestAChildOfTheChainThatWasAskedToEndIsNotTriedAgain(t *testing.T) {
 			return strings.Contains(a.eventTypes(child.RunID), "WorkflowCancellationRequested")
 		})
 		a.ok(a.decide(tasks["kid"], protocol.Command{Type: protocol.FailWorkflow, Message: "gave up"}))
-		comes(t, "that its news arrived", func() bool { return a.run(child.RunID).Owed.Len() == 0 })
+		comes(t, "that its news arrived", func() bool { return a.run(child.RunID).Undelivered.Len() == 0 })
 		if got := a.ends(second)["kid"]; got == nil || got.ClosedReason != "failed" || got.RunID != child.RunID {
 			t.Errorf("the chain was told %+v", got)
 		}

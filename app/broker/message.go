@@ -31,7 +31,7 @@ func (b *Broker) deliverMessage(ctx context.Context, due store.Due) error {
 			return err
 		}
 		var ok bool
-		if m, ok = run.Owed.Get(due.Seq); !ok {
+		if m, ok = run.Undelivered.Get(due.Seq); !ok {
 			return store.ErrNotFound
 		}
 		parent, child = run.Parent, run.WorkflowID
@@ -93,7 +93,7 @@ func (b *Broker) commitMessage(
 			return store.Writes{}, nil
 		}
 		// Looked up again under the lock. Another app may have brought it since, and then there is nothing to do.
-		m, ok := from.Owed.Get(due.Seq)
+		m, ok := from.Undelivered.Get(due.Seq)
 		if !ok {
 			return store.Writes{}, nil
 		}

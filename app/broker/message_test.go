@@ -89,7 +89,7 @@ func TestAParentsEndTouchesNobodyElse(t *testing.T) {
 						Kind: engine.CloseChild, Namespace: "default", WorkflowID: id, Name: engine.Terminate, FromRun: one,
 						FromSeq: int64(i + 1), At: history.At(now),
 					}
-					d.Next.Owed.Put(m.FromSeq, m)
+					d.Next.Undelivered.Put(m.FromSeq, m)
 				}
 				return store.Writes{Runs: []engine.Decision{d}}, nil
 			},

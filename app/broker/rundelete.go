@@ -60,7 +60,7 @@ func (b *Broker) tryDeleteRun(ctx context.Context, in protocol.RunDeletion) (pro
 	if err != nil {
 		return protocol.DeletedRun{}, err
 	}
-	for seq := range d.run.Owed.All() {
+	for seq := range d.run.Undelivered.All() {
 		if err := b.deliverMessage(ctx, store.Due{Kind: store.DueMessage, Run: d.run.ID, Seq: seq}); err != nil {
 			return protocol.DeletedRun{}, err
 		}
@@ -151,7 +151,7 @@ func (d *runDeletion) decide(rows store.Rows, in protocol.RunDeletion, now time.
 		return store.Writes{}, notClosed(run.ID)
 	}
 	flow := rows.Workflow(engine.WorkflowKey{Namespace: run.Namespace, ID: run.WorkflowID})
-	if run.Owed.Len() > 0 || run.Activities.Len() > 0 || d.current != (flow != nil && flow.RunID == run.ID) {
+	if run.Undelivered.Len() > 0 || run.Activities.Len() > 0 || d.current != (flow != nil && flow.RunID == run.ID) {
 		return store.Writes{}, errRunChanged
 	}
 	out := protocol.DeletedRun{

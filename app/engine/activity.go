@@ -133,9 +133,9 @@ func (st *step) unran(a Activity) {
 	}
 }
 
-// readyAgain counts the activity, which is ready again, in its session. In a session that has ended it fails instead,
+// requeueInSession counts the activity, which is ready again, in its session. In a session that has ended it fails instead,
 // since it would wait forever.
-func (st *step) readyAgain(a Activity) {
+func (st *step) requeueInSession(a Activity) {
 	s, ok := st.session(a.SessionID)
 	switch {
 	case !ok || a.SessionID == "":
@@ -221,9 +221,9 @@ func (st *step) sessionLost(a Activity) bool {
 		(s.Epoch != a.Epoch || !s.HeldBy(a.Owner, st.now.Time))
 }
 
-// refuseLost ends the attempt at its heartbeat and releases the task for the next owner of the session. The worker is
+// releaseLostAttempt ends the attempt at its heartbeat and releases the task for the next owner of the session. The worker is
 // alive, so nothing counts as lost with it.
-func (st *step) refuseLost(a Activity) {
+func (st *step) releaseLostAttempt(a Activity) {
 	s, _ := st.session(a.SessionID)
 	st.release(a, ReasonSessionLost, false)
 	st.d.Answer.Refused = protocol.Refuse(
@@ -321,7 +321,7 @@ func (in FailActivity) decide(st *step) error {
 	if kind := timeoutOf(in.Failure); kind == "schedule_to_close" { // there is no time for another attempt
 		st.timedOut(a, reported(in.Failure), kind, in.Hash)
 	} else {
-		st.tryAgain(a, reported(in.Failure), kind, in.Hash)
+		st.retryOrFail(a, reported(in.Failure), kind, in.Hash)
 	}
 	if in.Executor != nil {
 		st.endedExecutor(a, in.Executor)
@@ -389,9 +389,9 @@ func exception(f protocol.Failure) json.RawMessage {
 	return raw(e)
 }
 
-// tryAgain ends an attempt with a failure or a timeout. The activity is retried if its retry policy allows it and no
+// retryOrFail ends an attempt with a failure or a timeout. The activity is retried if its retry policy allows it and no
 // cancellation was requested; otherwise the activity ends.
-func (st *step) tryAgain(a Activity, f history.Failure, timeout, hash string) {
+func (st *step) retryOrFail(a Activity, f history.Failure, timeout, hash string) {
 	delay, again := a.Retry.Next(a.Failures+1, f.ExceptionType, f.NonRetryable)
 	if !again || a.Cancel {
 		if timeout != "" {
@@ -411,7 +411,7 @@ func (st *step) tryAgain(a Activity, f history.Failure, timeout, hash string) {
 	// Without a back-off the task is ready at once and is counted in its session here; otherwise that happens when the
 	// back-off has ended.
 	if n, _ := st.Activities.Get(a.Seq); n.State == Ready {
-		st.readyAgain(n)
+		st.requeueInSession(n)
 	}
 }
 
@@ -455,7 +455,7 @@ func (in HeartbeatActivity) decide(st *step) error {
 		st.refuseSuperseded(a)
 		return nil
 	case st.sessionLost(a):
-		st.refuseLost(a)
+		st.releaseLostAttempt(a)
 		return nil
 	}
 	a.Until = plus(st.now, time.Duration(a.Length)*time.Microsecond)
@@ -523,7 +523,7 @@ func (in ReleaseActivity) decide(st *step) error {
 	// A worker that returns a task and continues to run could not begin it. A worker that returns a task because it
 	// drains implies nothing about the task.
 	if in.Owner != "" && !in.Counts && in.Why != ReturnedDraining && in.Why != ReturnedUnstarted {
-		st.handBack(a, in.Why)
+		st.requeueUnstarted(a, in.Why)
 	} else {
 		st.release(a, in.Why, in.Undone)
 	}
@@ -574,20 +574,20 @@ func (st *step) release(a Activity, why string, undone bool) {
 	a.unlease()
 	a.State, a.ReadyAt = Ready, orTime(a.FirstReady, st.now)
 	st.Activities.Put(a.Seq, a)
-	st.readyAgain(a)
+	st.requeueInSession(a)
 }
 
-// If an activity waits for packages of its handler, its back-off is limited to packagesLook instead of a minute for the
-// first packagesTries returns: the installation ends soon, or the operator corrects a wrong package name.
+// If an activity waits for packages of its handler, its back-off is limited to packagesBackoff instead of a minute for the
+// first packagesReturns returns: the installation ends soon, or the operator corrects a wrong package name.
 const (
-	packagesLook  = 10 * time.Second
-	packagesTries = 30
+	packagesBackoff = 10 * time.Second
+	packagesReturns = 30
 )
 
-// handBack makes an activity ready again whose worker could not begin it: at once the first time, since another worker
+// requeueUnstarted makes an activity ready again whose worker could not begin it: at once the first time, since another worker
 // may be able to, and later after a back-off. The return does not count towards poison: the missing part, such as a
 // file of the handler, may appear later, and until then the wait shows what the worker lacks.
-func (st *step) handBack(a Activity, why string) {
+func (st *step) requeueUnstarted(a Activity, why string) {
 	if st.cancelledInstead(a, why) {
 		return
 	}
@@ -598,8 +598,8 @@ func (st *step) handBack(a Activity, why string) {
 	a.Returned++
 	if a.HandedBack > 1 {
 		most := time.Minute
-		if r, _ := protocol.ReturnedFor(why); r != protocol.WaitHandedBack && a.HandedBack <= packagesTries {
-			most = packagesLook
+		if r, _ := protocol.ReturnedFor(why); r != protocol.WaitHandedBack && a.HandedBack <= packagesReturns {
+			most = packagesBackoff
 		}
 		a.delay(st.now, plus(st.now, min(most, time.Second<<min(a.HandedBack-2, 6))))
 		st.Activities.Put(a.Seq, a)
@@ -607,7 +607,7 @@ func (st *step) handBack(a Activity, why string) {
 	}
 	a.State, a.ReadyAt = Ready, orTime(a.FirstReady, st.now)
 	st.Activities.Put(a.Seq, a)
-	st.readyAgain(a)
+	st.requeueInSession(a)
 }
 
 // cancelledInstead ends a leased activity whose cancellation was requested and that no worker runs now. A retry would
@@ -670,7 +670,7 @@ func (in DueActivity) decide(st *step) error {
 		a.State, a.ReadyAt, a.DelayedAt = Ready, orTime(a.FirstReady, st.now), history.Time{}
 		a.Suspect = a.Suspect.ready(st.now)
 		st.Activities.Put(a.Seq, a)
-		st.readyAgain(a)
+		st.requeueInSession(a)
 	case "freed":
 		a.Suspect = a.Suspect.free()
 		st.Activities.Put(a.Seq, a)
@@ -699,7 +699,7 @@ func (in DueActivity) decide(st *step) error {
 	default:
 		st.interrupted(a)
 		st.endActivity(a, false)
-		st.tryAgain(a, timeout(what), what, "")
+		st.retryOrFail(a, timeout(what), what, "")
 	}
 	return nil
 }
@@ -741,8 +741,8 @@ func (a *Activity) cancelEffect(untilEnded bool) string {
 	return cancelDone
 }
 
-// asked records that the holder of an activity was asked to stop. No other attempt follows.
-func (s *Run) asked(d *history.ActivityCancelRequested) {
+// activityCancelRequested records that the holder of an activity was asked to stop. No other attempt follows.
+func (s *Run) activityCancelRequested(d *history.ActivityCancelRequested) {
 	if a, ok := s.Activities.Get(d.Target); ok && d.Effect == cancelRequested {
 		a.Cancel = true
 		s.Activities.Put(d.Target, a)

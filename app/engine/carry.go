@@ -59,22 +59,22 @@ func (st *step) handled(k int64, s Signal, c protocol.Command) bool {
 	case runtimeGo:
 		return false
 	case runtimePython:
-		return !st.resumed || k <= st.settled || st.atOnce(k, s, c)
+		return !st.resumed || k <= st.settled || st.resolvedAtOnce(k, s, c)
 	}
-	return st.Waitless && k <= st.Heeded || st.atOnce(k, s, c)
+	return st.Waitless && k <= st.Heeded || st.resolvedAtOnce(k, s, c)
 }
 
-// atOnce reports whether this signal may have satisfied a condition at the beginning of the run. A condition that is
+// resolvedAtOnce reports whether this signal may have satisfied a condition at the beginning of the run. A condition that is
 // satisfied at once leaves no event. If the code is known to read the signal without a signal wait, all signals that
 // were shown to the run's first task count as handled. Otherwise a run that was started by a signal would pass the
 // signal on to the next run, which would pass it on again, forever.
-func (st *step) atOnce(k int64, s Signal, c protocol.Command) bool {
+func (st *step) resolvedAtOnce(k int64, s Signal, c protocol.Command) bool {
 	same := c.WorkflowType == "" || c.WorkflowType == st.Type
 	return same && st.Waitless && k <= st.FirstSeen && (st.Heeds || slices.Contains(st.code.Signals[st.Type], s.Name))
 }
 
-// look records what a task has shown to the code, before its commands are applied and change that state.
-func (st *step) look(t *Task, in CompleteTask) {
+// recordShown records what a task has shown to the code, before its commands are applied and change that state.
+func (st *step) recordShown(t *Task, in CompleteTask) {
 	st.code = in.Code
 	if t.Number == 1 {
 		st.FirstSeen = t.Shown

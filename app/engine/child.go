@@ -31,14 +31,14 @@ type Child struct {
 	Queue       string `json:"queue"`
 	ClosePolicy string `json:"close_policy"`
 	// CancelPolicy is the cancellation policy of the command; empty: the command had none.
-	CancelPolicy string        `json:"cancel_policy,omitempty"`
-	Arguments    string        `json:"arguments,omitempty"` // only with a retry policy
-	Retry        *retry.Policy `json:"retry,omitempty"`
-	Failures     int           `json:"failures,omitempty"`
-	Asked        bool          `json:"asked,omitempty"` // it was asked to end, and is not run again
-	ExecutionTO  int64         `json:"execution_timeout,omitempty"`
-	RunTimeout   int64         `json:"run_timeout,omitempty"`
-	Deadline     history.Time  `json:"deadline,omitzero"` // over all its runs
+	CancelPolicy    string        `json:"cancel_policy,omitempty"`
+	Arguments       string        `json:"arguments,omitempty"` // only with a retry policy
+	Retry           *retry.Policy `json:"retry,omitempty"`
+	Failures        int           `json:"failures,omitempty"`
+	CancelRequested bool          `json:"asked,omitempty"` // it was asked to end, and is not run again
+	ExecutionTO     int64         `json:"execution_timeout,omitempty"`
+	RunTimeout      int64         `json:"run_timeout,omitempty"`
+	Deadline        history.Time  `json:"deadline,omitzero"` // over all its runs
 
 	Memo             json.RawMessage `json:"memo,omitempty"` // this and the next only with a retry policy
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
@@ -150,7 +150,7 @@ func (st *step) cancelChild(target, seq int64) {
 	}
 	if row := st.inherited(c.WorkflowID); attached && row != nil {
 		f := *row
-		f.Asked = true
+		f.CancelRequested = true
 		st.storeInherited(f, false)
 	}
 	how := RequestCancel
@@ -159,7 +159,7 @@ func (st *step) cancelChild(target, seq int64) {
 	if c.ClosePolicy == CancelByRequest {
 		how = CancelByRequest
 	}
-	st.owe(Message{Kind: CloseChild, WorkflowID: c.WorkflowID, Name: how, Reason: cancelledByParent})
+	st.enqueueMessage(Message{Kind: CloseChild, WorkflowID: c.WorkflowID, Name: how, Reason: cancelledByParent})
 	switch {
 	case d.Effect != cancelDone:
 	case attached:
@@ -187,7 +187,7 @@ func (c *Child) cancelEffect() string {
 func (st *step) endCancelledChild(seq int64, c Child) {
 	m := st.childCancelled(c)
 	m.ToSeq = seq
-	st.childOver(c, ChildReport{m})
+	st.emitChildEnded(c, ChildReport{m})
 	st.endAttachments(c.WorkflowID, m)
 }
 
@@ -219,7 +219,7 @@ func (st *step) closeChild(c *Child) {
 	st.emit(&history.ParentClosePolicyApplied{
 		WorkflowID: c.WorkflowID, RunID: c.RunID, Policy: c.ClosePolicy, Reason: why,
 	})
-	st.owe(Message{Kind: CloseChild, WorkflowID: c.WorkflowID, Name: c.ClosePolicy, Reason: why})
+	st.enqueueMessage(Message{Kind: CloseChild, WorkflowID: c.WorkflowID, Name: c.ClosePolicy, Reason: why})
 }
 
 // closing returns the input that the parent-close policy applies to a child.
@@ -234,12 +234,12 @@ func (m Message) closing() Input {
 	return EndRun{Reason: m.Reason, Identity: from}
 }
 
-// tellParent owes the parent the news that its child's run closed. It is stored in this run's row and outlives
+// notifyParent owes the parent the news that its child's run closed. It is stored in this run's row and outlives
 // the run's end, until the parent has taken it.
-func (st *step) tellParent() {
+func (st *step) notifyParent() {
 	m := ChildEnd(st.Run, st.d.Events[len(st.d.Events)-1].Data)
 	m.ToRun, m.ToSeq = st.Parent.RunID, st.Parent.Seq
-	st.owe(m)
+	st.enqueueMessage(m)
 }
 
 // ChildEnd returns the message that a child's run closed, with the result from its last event.
@@ -301,15 +301,15 @@ func (in ChildReport) decide(st *step) error {
 		st.spawn(Parent{RunID: st.ID, WorkflowID: st.WorkflowID, Seq: in.ToSeq}, again, c.Arguments, delay)
 		return nil
 	}
-	st.childOver(c, in)
+	st.emitChildEnded(c, in)
 	if st.Attached.Len() > 0 {
 		st.endAttachments(c.WorkflowID, in.Message)
 	}
 	return nil
 }
 
-// childOver emits the end of a child.
-func (st *step) childOver(c Child, in ChildReport) {
+// emitChildEnded emits the end of a child.
+func (st *step) emitChildEnded(c Child, in ChildReport) {
 	var f history.Failure
 	if in.Failure != nil {
 		f = *in.Failure
@@ -337,7 +337,7 @@ func (st *step) childOver(c Child, in ChildReport) {
 
 // retried is a child as its next run has it, when the one that ended has failed or timed out, and the child's
 // policy and its deadline allow another. A child that was asked to end is not started again.
-func (st *step) retried(c Child, m Message) (again Child, delay time.Duration, ok bool) {
+func (st *step) retried(c Child, m Message) (next Child, delay time.Duration, ok bool) {
 	if m.Status != protocol.RunFailed && m.Status != protocol.RunTimedOut {
 		return c, 0, false
 	}
@@ -345,7 +345,7 @@ func (st *step) retried(c Child, m Message) (again Child, delay time.Duration, o
 	if m.Failure != nil {
 		f = *m.Failure
 	}
-	if c.Asked {
+	if c.CancelRequested {
 		return c, 0, false
 	}
 	if delay, ok = c.Retry.Next(c.Failures+1, f.ExceptionType, f.NonRetryable); !ok ||
@@ -369,14 +369,14 @@ func (s *Run) childScheduled(d *history.ChildWorkflowScheduled) {
 	s.Children.Put(d.Sequence, c)
 }
 
-// askedChild records that a child was asked to end, so that the child is not retried. The request may refer to the step
+// childCancelRequested records that a child was asked to end, so that the child is not retried. The request may refer to the step
 // that started the child or to an attachment to it.
-func (s *Run) askedChild(d *history.ChildCancelRequested) {
+func (s *Run) childCancelRequested(d *history.ChildCancelRequested) {
 	if d.Effect == cancelAbandoned {
 		return
 	}
 	ask := func(seq int64, c Child) {
-		c.Asked = true
+		c.CancelRequested = true
 		s.Children.Put(seq, c)
 	}
 	if c, ok := s.Children.Get(d.Target); ok {

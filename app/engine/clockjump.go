@@ -16,8 +16,8 @@ import (
 // most its length.
 type ClockJump time.Duration
 
-// back reports whether the clock was set back.
-func (j ClockJump) back() bool { return j < 0 }
+// backward reports whether the clock was set back.
+func (j ClockJump) backward() bool { return j < 0 }
 
 // span adjusts a period that began at made and ends at until, at most length later.
 func (j ClockJump) span(made, until *history.Time, length time.Duration, now history.Time) (moved bool) {
@@ -27,7 +27,7 @@ func (j ClockJump) span(made, until *history.Time, length time.Duration, now his
 	wasMade, wasUntil := *made, *until
 	latestEnd, before := plus(now, length), plus(now, -time.Duration(j))
 	switch {
-	case j.back():
+	case j.backward():
 		*made, *until = earliest(*made, now), earliest(*until, latestEnd)
 	case !made.After(before.Time) && until.After(before.Time): // the period began before the jump and had not ended
 		*made = earliest(plus(*made, time.Duration(j)), now)
@@ -36,10 +36,10 @@ func (j ClockJump) span(made, until *history.Time, length time.Duration, now his
 	return *made != wasMade || *until != wasUntil
 }
 
-// past adjusts the time of an event: after a jump back it may be ahead of the clock, and a period that is counted from
+// clampEvent adjusts the time of an event: after a jump back it may be ahead of the clock, and a period that is counted from
 // it would end too late.
-func (j ClockJump) past(t *history.Time, now history.Time) (moved bool) {
-	if j.back() && t.After(now.Time) {
+func (j ClockJump) clampEvent(t *history.Time, now history.Time) (moved bool) {
+	if j.backward() && t.After(now.Time) {
 		*t, moved = now, true
 	}
 	return moved
@@ -54,16 +54,16 @@ func (j ClockJump) with(t *history.Time, now history.Time) {
 
 // lease adjusts a lease and the time of the last heartbeat under it.
 func (j ClockJump) lease(l *Lease, heartbeat *history.Time, now history.Time) (moved bool) {
-	if moved = j.span(&l.LeasedAt, &l.Until, time.Duration(l.Length)*time.Microsecond, now); moved && !j.back() {
+	if moved = j.span(&l.LeasedAt, &l.Until, time.Duration(l.Length)*time.Microsecond, now); moved && !j.backward() {
 		j.with(heartbeat, now)
 	}
-	return j.past(heartbeat, now) || moved
+	return j.clampEvent(heartbeat, now) || moved
 }
 
 // backoff adjusts the end of a back-off. A back-off whose beginning is zero was stored by an earlier build and is not
 // adjusted.
 func (j ClockJump) backoff(since, until *history.Time, now history.Time) (moved bool) {
-	if !j.back() || since.IsZero() || !since.After(now.Time) {
+	if !j.backward() || since.IsZero() || !since.After(now.Time) {
 		return false
 	}
 	*until, *since = plus(now, until.Sub(since.Time)), now
@@ -72,7 +72,7 @@ func (j ClockJump) backoff(since, until *history.Time, now history.Time) (moved 
 
 // suspicion adjusts the time of the last loss.
 func (j ClockJump) suspicion(s *Suspicion, now history.Time) (_ *Suspicion, moved bool) {
-	if s == nil || !j.back() || !s.Since.After(now.Time) {
+	if s == nil || !j.backward() || !s.Since.After(now.Time) {
 		return s, false
 	}
 	next := *s
@@ -107,7 +107,7 @@ func (j ClockJump) task(t *Task, now history.Time) (moved bool) {
 	case Delayed:
 		moved = j.backoff(&t.DelayedAt, &t.ReadyAt, now)
 	case Ready:
-		moved = j.past(&t.ReadyAt, now)
+		moved = j.clampEvent(&t.ReadyAt, now)
 	}
 	suspect, other := j.suspicion(t.Suspect, now)
 	t.Suspect = suspect
@@ -121,11 +121,11 @@ func (j ClockJump) activity(a *Activity, now history.Time) (moved bool) {
 	case Delayed:
 		moved = j.backoff(&a.DelayedAt, &a.ReadyAt, now)
 	case Ready:
-		moved = j.past(&a.ReadyAt, now)
+		moved = j.clampEvent(&a.ReadyAt, now)
 	}
-	moved = j.past(&a.FirstReady, now) || moved
+	moved = j.clampEvent(&a.FirstReady, now) || moved
 	if a.State != Delayed || !a.DelayedAt.IsZero() { // else it may be the delayed start of an activity run
-		moved = j.past(&a.ScheduledAt, now) || moved
+		moved = j.clampEvent(&a.ScheduledAt, now) || moved
 	}
 	suspect, other := j.suspicion(a.Suspect, now)
 	a.Suspect = suspect
@@ -143,7 +143,7 @@ func (in FollowClockSession) decide(s *Session, now history.Time) (SessionChange
 	n := &c.Session
 	length := max(s.LeaseUntil.Sub(s.RenewedAt.Time), time.Duration(s.Lease)*time.Microsecond)
 	moved := s.Status == protocol.SessionActive && s.Owner != "" && j.span(&n.RenewedAt, &n.LeaseUntil, length, now)
-	if moved && !j.back() {
+	if moved && !j.backward() {
 		for _, t := range []*history.Time{&n.LastActivity, &n.WaitingSince} {
 			j.with(t, now)
 		}
@@ -157,9 +157,9 @@ func (in FollowClockSession) decide(s *Session, now history.Time) (SessionChange
 		&n.LastActivity, &n.WaitingSince, &n.EvictedAt, &n.RenewedAt, &n.FirstRenewal, &n.LastRenewal, &n.CreatedAt,
 		&n.UpdatedAt,
 	} {
-		moved = j.past(t, now) || moved
+		moved = j.clampEvent(t, now) || moved
 	}
-	if j.back() {
+	if j.backward() {
 		for _, d := range []struct {
 			until  *history.Time
 			length time.Duration
@@ -182,8 +182,8 @@ func (w *Worker) FollowClock(j ClockJump, now time.Time) (next Worker, moved boo
 	next = *w
 	at := history.At(now)
 	moved = j.span(&next.HeartbeatAt, &next.AliveUntil, next.AliveUntil.Sub(next.HeartbeatAt.Time), at)
-	moved = j.past(&next.HeartbeatAt, at) || moved
-	moved = j.past(&next.RegisteredAt, at) || moved
+	moved = j.clampEvent(&next.HeartbeatAt, at) || moved
+	moved = j.clampEvent(&next.RegisteredAt, at) || moved
 	if moved {
 		next.HeardUntil = nil // each app writes its entry again with the next heartbeat; AliveUntil covers that time
 	}

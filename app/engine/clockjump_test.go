@@ -32,9 +32,9 @@ func TestALeaseFollowsAnyJumpOnceAndTwice(t *testing.T) {
 		switch got := l.Until.Sub(now.Time); {
 		case got > length:
 			t.Fatalf("%s: a lease of %s with %s left has %s", time.Duration(j), length, left, got)
-		case !j.back() && !over && got != left:
+		case !j.backward() && !over && got != left:
 			t.Fatalf("%s: a lease of %s with %s left has %s", time.Duration(j), length, left, got)
-		case !j.back() && over && l != before:
+		case !j.backward() && over && l != before:
 			t.Fatalf("%s: an expired lease changed", time.Duration(j))
 		case heartbeatAt.After(now.Time), l.LeasedAt.After(now.Time):
 			t.Fatalf("%s: leased at %s, heartbeat at %s: ahead of the clock, which is at %s", time.Duration(j), l.LeasedAt,
@@ -42,7 +42,7 @@ func TestALeaseFollowsAnyJumpOnceAndTwice(t *testing.T) {
 		}
 		again, later := l, history.At(now.Add(time.Duration(r.Int64N(int64(30*time.Second)))))
 		j.lease(&again, &heartbeatAt, later)
-		if again.Until.Sub(later.Time) > length || again.Until.Before(l.Until.Time) || j.back() && again != l {
+		if again.Until.Sub(later.Time) > length || again.Until.Before(l.Until.Time) || j.backward() && again != l {
 			t.Fatalf("%s: the second app moves a lease of %s from %s to %s", time.Duration(j), length, l.Until, again.Until)
 		}
 	}

@@ -111,7 +111,7 @@ const typeCancelled = "Cancelled"
 // failRun closes the run with the code's error. If cancellation was requested and the code fails with a cancellation
 // error, the run counts as cancelled. Without a request, the run has failed.
 func (st *step) failRun(c protocol.Command) {
-	if st.Asked && c.ExceptionType == typeCancelled {
+	if st.CancelRequested && c.ExceptionType == typeCancelled {
 		st.endOpenSteps("workflow cancelled")
 		st.emit(&history.WorkflowCancelled{ClosedReason: "cancelled", Failure: history.Failure{
 			ID: st.failureID(), Category: "cancelled", Message: c.Message, ExceptionType: c.ExceptionType,
@@ -248,7 +248,7 @@ func (in RequestCancellation) decide(st *step) error {
 		return err
 	}
 	st.emit(&history.WorkflowCancellationRequested{Reason: in.Reason, Identity: in.Identity})
-	st.endHold() // a quota holds back no cancellation
+	st.clearHeld() // a quota holds back no cancellation
 	st.d.Answer.Outcome = "cancellation_requested"
 	return nil
 }

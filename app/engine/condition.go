@@ -72,7 +72,7 @@ func (st *step) settleWaits(commands, fresh []protocol.Command) []protocol.Comma
 		case w.Kind == "" && woken:
 			st.emit(st.applied(k, w))
 		// Not a condition, or a member of a group that is still open.
-		case w.Kind != ConditionWait || w.GroupID != "" && st.comesBack(commands, k):
+		case w.Kind != ConditionWait || w.GroupID != "" && st.repeatsMember(commands, k):
 		// Evaluated without a signal that has arrived since: it stays, and its command is taken off.
 		case st.Signals.Len() > 0 && len(fresh) > 0 && w.evaluated(fresh[:1]):
 			fresh = fresh[1:]
@@ -106,8 +106,8 @@ func (w *Wait) evaluated(commands []protocol.Command) bool {
 	return false
 }
 
-// comesBack reports whether a command repeats the member of a group with this sequence.
-func (st *step) comesBack(commands []protocol.Command, seq int64) bool {
+// repeatsMember reports whether a command repeats the member of a group with this sequence.
+func (st *step) repeatsMember(commands []protocol.Command, seq int64) bool {
 	for _, c := range commands {
 		if c.GroupIndex != nil && c.GroupBase+int64(*c.GroupIndex) == seq {
 			return true
@@ -164,9 +164,9 @@ func (st *step) overdue() {
 	st.task, st.seen = task, seen
 }
 
-// mayHold wakes the run because e may have made true one of the conditions that it waits for. The task names
+// wakeConditions wakes the run because e may have made true one of the conditions that it waits for. The task names
 // the first of them.
-func (s *Run) mayHold(e history.Event, c Cause) {
+func (s *Run) wakeConditions(e history.Event, c Cause) {
 	woken := false
 	for k, w := range s.Waits.All() {
 		if w.Kind != ConditionWait {

@@ -51,14 +51,14 @@ func Declared(workers []*Worker) Declarations {
 }
 
 // Declares returns the queries, signals, updates or validators that a worker registered, by workflow type.
-func (w *Worker) Declares(what string) map[string][]string {
+func (w *Worker) Declares(member string) map[string][]string {
 	var said map[string]map[string]json.RawMessage
 	if json.Unmarshal(w.Contracts, &said) != nil {
 		return nil
 	}
 	names := map[string][]string{}
 	for typ, contract := range said {
-		names[typ] = namesIn(contract[what])
+		names[typ] = namesIn(contract[member])
 	}
 	return names
 }
@@ -82,10 +82,12 @@ func namesIn(raw json.RawMessage) []string {
 }
 
 // Has reports whether live workers registered this query, signal, update or validator for a workflow type.
-func (d Declarations) Has(typ, what, name string) bool { return slices.Contains(d[typ][what], name) }
+func (d Declarations) Has(typ, member, name string) bool {
+	return slices.Contains(d[typ][member], name)
+}
 
 // Lacks reports whether a workflow type is known not to have this query, signal or update.
-func (d Declarations) Lacks(typ, what, name string) bool {
-	names, said := d[typ][what]
+func (d Declarations) Lacks(typ, member, name string) bool {
+	names, said := d[typ][member]
 	return said && !slices.Contains(names, name)
 }

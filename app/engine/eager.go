@@ -91,7 +91,7 @@ func (st *step) applyEagerTask(t *EagerTask) error {
 	if len(t.Commands) == 0 {
 		shown := st.Task.Shown
 		st.SeenBytes, st.Task = st.Task.Size, nil
-		st.saw(shown)
+		st.markSeen(shown)
 		st.overdue()
 		return nil
 	}

@@ -18,7 +18,7 @@ func (s *Run) Evolve(e history.Event) {
 	s.LastSeq, s.ProgressAt = e.Seq, e.At
 	// The event was made by a completed workflow task, so the code has seen what that task was shown.
 	if e.SeenThrough > 0 {
-		s.saw(e.SeenThrough)
+		s.markSeen(e.SeenThrough)
 	}
 	switch d := e.Data.(type) {
 	case *history.WorkflowStarted:
@@ -38,7 +38,7 @@ func (s *Run) Evolve(e history.Event) {
 		s.activityEnded(d.Sequence, e, d.ActivityType, d.AttemptID, d.GroupID)
 	case *history.ActivityCancelRequested:
 		s.authored(d.CommandSequence)
-		s.asked(d)
+		s.activityCancelRequested(d)
 	case *history.TimerScheduled:
 		s.authored(d.Sequence)
 		s.Timers.Put(d.Sequence, Timer{FireAt: d.FireAt, Delay: d.Delay, Kind: d.Kind, Parallel: d.Parallel})
@@ -87,7 +87,7 @@ func (s *Run) Evolve(e history.Event) {
 		s.childEnded(d.Child, e, d.GroupID)
 	case *history.ChildCancelRequested:
 		s.authored(d.CommandSequence)
-		s.askedChild(d)
+		s.childCancelRequested(d)
 	case *history.AttachedToChild:
 		s.authored(d.CommandSequence)
 		s.attached(d)
@@ -115,8 +115,8 @@ func (s *Run) Evolve(e history.Event) {
 	case *history.SessionEnded:
 		s.authored(d.CommandSequence)
 	case *history.WorkflowCancellationRequested:
-		if !s.Asked {
-			s.Asked, s.AskedSeq, s.AskedAt = true, e.Seq, e.At
+		if !s.CancelRequested {
+			s.CancelRequested, s.CancelRequestedSeq, s.CancelRequestedAt = true, e.Seq, e.At
 		}
 		s.wake(e, Cause{Kind: "cancellation"})
 	case *history.WorkflowContinuedAsNew:
@@ -144,10 +144,10 @@ func (s *Run) authored(seq int64) { s.CommandSeq = max(s.CommandSeq, seq) }
 // without limit.
 const maxUnread = 1000
 
-// saw records that a completed workflow task had been shown the history through this event. Its signals stay stored for
+// markSeen records that a completed workflow task had been shown the history through this event. Its signals stay stored for
 // later waits, unless the code buffers signals itself: a workflow that waits for "paid" after a long step must find a
 // signal that arrived during the step.
-func (s *Run) saw(through int64) {
+func (s *Run) markSeen(through int64) {
 	if through <= s.Seen {
 		return
 	}
@@ -157,14 +157,14 @@ func (s *Run) saw(through int64) {
 			continue
 		}
 		s.Signals.Delete(k)
-		if !s.Buffers && s.Unread.Len() < maxUnread && !s.taken(k) {
+		if !s.Buffers && s.Unread.Len() < maxUnread && !s.resolvedWait(k) {
 			s.Unread.Put(k, sig)
 		}
 	}
 }
 
-// taken reports whether a signal has already resolved a wait. One signal resolves one wait.
-func (s *Run) taken(signal int64) bool {
+// resolvedWait reports whether a signal has already resolved a wait. One signal resolves one wait.
+func (s *Run) resolvedWait(signal int64) bool {
 	return s.Waits.Any(func(w Wait) bool { return w.Kind == "" && w.Signal == signal })
 }
 
@@ -308,7 +308,7 @@ func (s *Run) timerFired(d *history.TimerFired, e history.Event) {
 func (s *Run) signalled(d *history.SignalReceived, e history.Event) {
 	sig := Signal{Name: d.SignalName, ID: d.SignalID, Value: d.Value}
 	s.Signals.Put(e.Seq, sig)
-	s.mayHold(e, Cause{Kind: "workflow_signal", Name: d.SignalName, ID: d.SignalID})
+	s.wakeConditions(e, Cause{Kind: "workflow_signal", Name: d.SignalName, ID: d.SignalID})
 	for k, w := range s.Waits.All() {
 		if w.Kind == "" && w.Name == d.SignalName && w.Signal == 0 {
 			w.answered(e.Seq, sig)
@@ -343,7 +343,7 @@ func (s *Run) waiting(d *history.SignalWaitOpened, e history.Event) {
 		}
 	}
 	for k, sig := range s.Signals.All() {
-		if sig.Name == d.SignalName && !s.taken(k) {
+		if sig.Name == d.SignalName && !s.resolvedWait(k) {
 			w.answered(k, sig)
 			s.Wake = max(s.Wake, k)
 			s.WakeFor = &Cause{

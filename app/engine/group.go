@@ -35,22 +35,22 @@ func grouped(c protocol.Command, seq int64, at func(string) string) error {
 	return nil
 }
 
-// whole refuses a group that begins here without all its members. Code issues a group in one task, and a replayer would
+// checkGroups refuses a group that begins here without all its members. Code issues a group in one task, and a replayer would
 // take any command at the sequence of a missing member for that member. Members that are sent again count as well,
 // since they belong to a group that began before.
-func (s *Run) whole(commands []protocol.Command) error {
-	type tally struct {
+func (s *Run) checkGroups(commands []protocol.Command) error {
+	type memberCount struct {
 		first, members int
 		fresh          bool
 	}
-	var groups map[group]*tally
+	var groups map[group]*memberCount
 	count := func(g group, i int, fresh bool) {
 		t := groups[g]
 		if t == nil {
 			if groups == nil {
-				groups = map[group]*tally{}
+				groups = map[group]*memberCount{}
 			}
-			t = &tally{first: i}
+			t = &memberCount{first: i}
 			groups[g] = t
 		}
 		t.members++

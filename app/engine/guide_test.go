@@ -34,7 +34,7 @@ func TestTheGuideSaysTheNumbersOfTheEngine(t *testing.T) {
 		DefaultBlamedLosses)
 
 	docnumbers.In(t, "guide/queues.md", "0 to 9, 0 first, {} by default:", DefaultPriority)
-	docnumbers.In(t, "guide/queues.md", "The last {} promotions are remembered;", earlierKept)
+	docnumbers.In(t, "guide/queues.md", "The last {} promotions are remembered;", maxEarlierBuilds)
 
 	const hands = "guide/workers-in-any-language.md"
 	docnumbers.In(t, hands, "The task is this worker's for {}; then its lease expires", WorkflowLease)

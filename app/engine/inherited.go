@@ -220,7 +220,7 @@ func (s *Run) ownChild(workflowID string) (Child, bool) {
 
 // owesParentReport reports whether the run has closed and its parent has not received the message yet.
 func (s *Run) owesParentReport() bool {
-	return s.Owed.Any(func(m Message) bool { return m.Kind == ChildEnded })
+	return s.Undelivered.Any(func(m Message) bool { return m.Kind == ChildEnded })
 }
 
 // workflow returns the current run of a workflow ID, if it is loaded, and whether the ID belongs to any

@@ -286,7 +286,7 @@ func (st *step) lose(a Activity, why string, f Finding) {
 		a.unlease()
 		a.State, a.ReadyAt = Ready, st.now
 		st.Activities.Put(a.Seq, a)
-		st.readyAgain(a)
+		st.requeueInSession(a)
 		return
 	}
 	a.Blamed = max(a.Blamed+1, a.Suspect.Blamed)

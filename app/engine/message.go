@@ -35,11 +35,11 @@ type Message struct {
 	At         history.Time       `json:"at,omitzero"`
 }
 
-// owe stores a message under the number of the step's last event. Each such event sends one message, so the number is
+// enqueueMessage stores a message under the number of the step's last event. Each such event sends one message, so the number is
 // unique.
-func (st *step) owe(m Message) {
+func (st *step) enqueueMessage(m Message) {
 	m.Namespace, m.FromRun, m.FromSeq, m.At = st.Namespace, st.ID, st.LastSeq, st.now
-	st.Owed.Put(m.FromSeq, m)
+	st.Undelivered.Put(m.FromSeq, m)
 }
 
 // Input returns the input that the message applies to its target. For a signal it names the sending step, so that the
@@ -57,6 +57,6 @@ func (m Message) Input() Input {
 // Delivered is the decision that takes a message off the run that owed it.
 func (s *Run) Delivered(seq int64) Decision {
 	f := s.Fork()
-	f.Owed.Delete(seq)
+	f.Undelivered.Delete(seq)
 	return Decision{After: s.LastSeq, Next: f}
 }

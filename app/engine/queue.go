@@ -256,7 +256,7 @@ func (in DrainBuild) decide(q *Queue, now history.Time) error {
 func (in ResumeBuild) decide(q *Queue, _ history.Time) error {
 	b := q.Builds[in.BuildID]
 	b.DrainedAt = history.Time{}
-	q.keep(in.BuildID, b)
+	q.storeBuild(in.BuildID, b)
 	return nil
 }
 
@@ -267,25 +267,25 @@ func (in PromoteBuild) decide(q *Queue, now history.Time) error {
 			q.before(before)
 		}
 		b.PromotedAt = history.Time{}
-		q.keep(before, b)
+		q.storeBuild(before, b)
 	}
 	b := q.Builds[in.BuildID]
 	if q.Promoted != in.BuildID || b.PromotedAt.IsZero() {
 		b.PromotedAt = now
 	}
 	b.DrainedAt = history.Time{}
-	q.keep(in.BuildID, b)
+	q.storeBuild(in.BuildID, b)
 	q.Promoted = in.BuildID
 	return nil
 }
 
-// earlierKept is the maximum number of promotions that can be rolled back one after the other.
-const earlierKept = 16
+// maxEarlierBuilds is the maximum number of promotions that can be rolled back one after the other.
+const maxEarlierBuilds = 16
 
 // before remembers what new runs were pinned to so far.
 func (q *Queue) before(id string) {
 	earlier := append(slices.Clone(q.Earlier), id)
-	q.Earlier = earlier[max(0, len(earlier)-earlierKept):]
+	q.Earlier = earlier[max(0, len(earlier)-maxEarlierBuilds):]
 }
 
 // decide rolls back one promotion and restores the list of earlier builds: the promotion of the previous build would
@@ -326,9 +326,9 @@ func (in LimitQueue) decide(q *Queue, _ history.Time) error {
 	return nil
 }
 
-// keep stores the decisions about a build id. It deletes an empty entry, which would otherwise remain in the row
+// storeBuild stores the decisions about a build id. It deletes an empty entry, which would otherwise remain in the row
 // forever.
-func (q *Queue) keep(id string, b Build) {
+func (q *Queue) storeBuild(id string, b Build) {
 	if b == (Build{}) {
 		delete(q.Builds, id)
 		return

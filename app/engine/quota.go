@@ -162,12 +162,12 @@ func (ReleaseHeld) decide(st *step) error {
 	if !st.Status.Open() || st.Held == "" {
 		return errNotDue
 	}
-	st.endHold()
+	st.clearHeld()
 	return nil
 }
 
-// endHold clears the mark of a child that waited for a quota.
-func (st *step) endHold() {
+// clearHeld clears the mark of a child that waited for a quota.
+func (st *step) clearHeld() {
 	if st.Held == "" {
 		return
 	}

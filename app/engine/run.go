@@ -24,15 +24,15 @@ import (
 // The embedded Head is one row; every table entry has its own row, which is written only when the entry changes.
 type Run struct {
 	Head
-	Activities Table[int64, Activity] // by command sequence
-	Timers     Table[int64, Timer]    // by command sequence; a wait's own timer under the wait's key
-	Waits      Table[int64, Wait]     // by command sequence
-	Signals    Table[int64, Signal]   // by event sequence: received, and not yet seen by a completed workflow task
-	Unread     Table[int64, Signal]   // by event sequence: seen, and not yet the answer to a wait; at most maxUnread
-	Updates    Table[int64, Update]   // by event sequence: accepted, and not yet answered
-	Children   Table[int64, Child]    // by command sequence
-	Attached   Table[int64, Attached] // by command sequence: children for whose end the run waits
-	Owed       Table[int64, Message]  // by event sequence: to other runs, not yet delivered; a run that closed still owes
+	Activities  Table[int64, Activity] // by command sequence
+	Timers      Table[int64, Timer]    // by command sequence; a wait's own timer under the wait's key
+	Waits       Table[int64, Wait]     // by command sequence
+	Signals     Table[int64, Signal]   // by event sequence: received, and not yet seen by a completed workflow task
+	Unread      Table[int64, Signal]   // by event sequence: seen, and not yet the answer to a wait; at most maxUnread
+	Updates     Table[int64, Update]   // by event sequence: accepted, and not yet answered
+	Children    Table[int64, Child]    // by command sequence
+	Attached    Table[int64, Attached] // by command sequence: children for whose end the run waits
+	Undelivered Table[int64, Message]  // by event sequence: to other runs, not yet delivered; a run that closed still owes
 }
 
 // Head is a run's row. Every step reads and writes it, so its size must not grow with the history.
@@ -97,15 +97,15 @@ type Head struct {
 	Memo             json.RawMessage `json:"memo,omitempty"`
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
 
-	ContinuedFrom string `json:"continued_from,omitempty"`
-	ContinuedTo   string `json:"continued_to,omitempty"`
-	Failure       string `json:"failure,omitempty"` // message of the failure it closed with
-	FailureType   string `json:"failure_type,omitempty"`
-	Asked         bool   `json:"asked,omitempty"` // cancellation was requested
-	// AskedSeq is the event of the first request, AskedAt its time; zero if an earlier build recorded the request
-	AskedSeq    int64        `json:"asked_seq,omitempty"`
-	AskedAt     history.Time `json:"asked_at,omitzero"`
-	HasSessions bool         `json:"has_sessions,omitempty"`
+	ContinuedFrom   string `json:"continued_from,omitempty"`
+	ContinuedTo     string `json:"continued_to,omitempty"`
+	Failure         string `json:"failure,omitempty"` // message of the failure it closed with
+	FailureType     string `json:"failure_type,omitempty"`
+	CancelRequested bool   `json:"asked,omitempty"` // cancellation was requested
+	// CancelRequestedSeq is the event of the first request, CancelRequestedAt its time; zero if an earlier build recorded the request
+	CancelRequestedSeq int64        `json:"asked_seq,omitempty"`
+	CancelRequestedAt  history.Time `json:"asked_at,omitzero"`
+	HasSessions        bool         `json:"has_sessions,omitempty"`
 	// NeedsSessions: only a worker that declares CapSessions receives the run's workflow tasks. A worker with this
 	// capability wrote session events into the history, which replayers of other SDKs may not know. The field stays
 	// false in a fleet that uses sessions without the capability.
@@ -337,7 +337,7 @@ func (s *Run) Fork() *Run {
 	}
 	f.Activities, f.Timers = s.Activities.Fork(), s.Timers.Fork()
 	f.Waits, f.Signals, f.Updates = s.Waits.Fork(), s.Signals.Fork(), s.Updates.Fork()
-	f.Children, f.Owed, f.Unread = s.Children.Fork(), s.Owed.Fork(), s.Unread.Fork()
+	f.Children, f.Undelivered, f.Unread = s.Children.Fork(), s.Undelivered.Fork(), s.Unread.Fork()
 	f.Attached = s.Attached.Fork()
 	return f
 }
@@ -353,7 +353,7 @@ func (s *Run) Merge(f *Run) {
 	s.Updates.Merge(&f.Updates)
 	s.Children.Merge(&f.Children)
 	s.Attached.Merge(&f.Attached)
-	s.Owed.Merge(&f.Owed)
+	s.Undelivered.Merge(&f.Undelivered)
 }
 
 // TaskID is the id of the run's nth workflow task.

@@ -193,9 +193,9 @@ type scheduleStep struct {
 	d   ScheduleDecision
 }
 
-// note adds an entry to the schedule's own history, which people read to see why something did or did not
+// appendEvent adds an entry to the schedule's own history, which people read to see why something did or did not
 // start.
-func (st *scheduleStep) note(kind, workflow, run string, payload map[string]any) {
+func (st *scheduleStep) appendEvent(kind, workflow, run string, payload map[string]any) {
 	st.Events++
 	e := protocol.ScheduleEvent{Sequence: st.Events, Type: kind, At: st.now, Payload: payload}
 	if e.Payload == nil {
@@ -246,7 +246,7 @@ func (st *scheduleStep) fire(at history.Time, trigger, overlap string) {
 		}
 		st.Buffered = append(st.Buffered, Buffered{At: at, Since: st.now, Trigger: trigger})
 		st.d.Outcome = "buffered"
-		st.note("ScheduleTriggerBuffered", "", "", st.about(at, trigger, map[string]any{"buffer_depth": len(st.Buffered)}))
+		st.appendEvent("ScheduleTriggerBuffered", "", "", st.about(at, trigger, map[string]any{"buffer_depth": len(st.Buffered)}))
 		st.plan()
 	default:
 		st.skip(at, trigger, "overlap_policy_skip")
@@ -269,7 +269,7 @@ func (st *scheduleStep) skip(at history.Time, trigger, reason string) {
 	st.Skipped++
 	st.LastSkip = reason
 	st.d.Outcome, st.d.Reason = "skipped", reason
-	st.note("ScheduleTriggerSkipped", "", "", st.about(at, trigger, map[string]any{"reason": reason}))
+	st.appendEvent("ScheduleTriggerSkipped", "", "", st.about(at, trigger, map[string]any{"reason": reason}))
 }
 
 // start ends the running workflow by end (cancel or terminate; empty: it continues) and starts another one. If a quota
@@ -298,7 +298,7 @@ func (st *scheduleStep) start(id string, at history.Time, trigger, end string) {
 	if from := st.movedFrom(at.Time); from != "" && trigger != ByHand {
 		moved = map[string]any{"note": "moved from " + from}
 	}
-	st.note("ScheduleTriggered", id, run, st.about(at, trigger, moved))
+	st.appendEvent("ScheduleTriggered", id, run, st.about(at, trigger, moved))
 	if st.MaxRuns == 0 {
 		return
 	}
@@ -311,7 +311,7 @@ func (st *scheduleStep) start(id string, at history.Time, trigger, end string) {
 func (st *scheduleStep) finish(reason string) {
 	st.Status, st.Remaining, st.Buffered = ScheduleDeleted, 0, nil
 	st.NextAt, st.CheckAt = history.Time{}, history.Time{}
-	st.note("ScheduleDeleted", "", "", map[string]any{"reason": reason})
+	st.appendEvent("ScheduleDeleted", "", "", map[string]any{"reason": reason})
 }
 
 // plan sets the time of the next check of the buffered starts: soon at first, and less often the longer the first of

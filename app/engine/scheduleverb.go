@@ -35,7 +35,7 @@ func (in CreateSchedule) decide(st *scheduleStep) error {
 	if typ := in.Request.Action.ActivityType; typ != "" {
 		what = map[string]any{"activity_type": typ}
 	}
-	st.note("ScheduleCreated", "", "", what)
+	st.appendEvent("ScheduleCreated", "", "", what)
 	st.d.Outcome = "created"
 	return st.set(in.Request)
 }
@@ -48,7 +48,7 @@ func (in UpdateSchedule) decide(st *scheduleStep) error {
 	if st.Status == ScheduleDeleted {
 		return noSchedule(st.Key())
 	}
-	st.note("ScheduleUpdated", "", "", nil)
+	st.appendEvent("ScheduleUpdated", "", "", nil)
 	st.d.Outcome = "updated"
 	return st.set(in.Request)
 }
@@ -111,7 +111,7 @@ func (st *scheduleStep) set(r protocol.ScheduleRequest) error {
 type PauseSchedule struct{ Note string }
 
 func (in PauseSchedule) decide(st *scheduleStep) error {
-	return st.turn(SchedulePaused, "SchedulePaused", "paused", in.Note)
+	return st.setStatus(SchedulePaused, "SchedulePaused", "paused", in.Note)
 }
 
 // ResumeSchedule lets the schedule fire again from its next time. Missed firings need a backfill, since the operator
@@ -119,11 +119,11 @@ func (in PauseSchedule) decide(st *scheduleStep) error {
 type ResumeSchedule struct{ Note string }
 
 func (in ResumeSchedule) decide(st *scheduleStep) error {
-	return st.turn(ScheduleActive, "ScheduleResumed", "resumed", in.Note)
+	return st.setStatus(ScheduleActive, "ScheduleResumed", "resumed", in.Note)
 }
 
-// turn pauses or resumes the schedule. If the status changes, it records an event and computes the next time from now.
-func (st *scheduleStep) turn(status, kind, outcome, note string) error {
+// setStatus pauses or resumes the schedule. If the status changes, it records an event and computes the next time from now.
+func (st *scheduleStep) setStatus(status, kind, outcome, note string) error {
 	if st.Status == ScheduleDeleted {
 		return noSchedule(st.Key())
 	}
@@ -136,7 +136,7 @@ func (st *scheduleStep) turn(status, kind, outcome, note string) error {
 		return nil
 	}
 	st.Status = status
-	st.note(kind, "", "", payload)
+	st.appendEvent(kind, "", "", payload)
 	st.plan()
 	return st.next(st.now.Time)
 }
@@ -213,7 +213,7 @@ func (RecomputeSchedule) decide(st *scheduleStep) error {
 	if local := st.movedFrom(st.NextAt.Time); local != "" {
 		what["note"] = "moved from " + local
 	}
-	st.note("ScheduleRetimed", "", "", what)
+	st.appendEvent("ScheduleRetimed", "", "", what)
 	st.d.Outcome = "retimed"
 	return nil
 }
@@ -226,7 +226,7 @@ func (in FailSchedule) decide(st *scheduleStep) error {
 		return errNotDue
 	}
 	st.Failures++
-	st.note("ScheduleTriggerFailed", "", "", map[string]any{"reason": in.Reason, "fire_time": st.NextAt})
+	st.appendEvent("ScheduleTriggerFailed", "", "", map[string]any{"reason": in.Reason, "fire_time": st.NextAt})
 	if len(st.Buffered) > 0 {
 		st.Buffered = st.Buffered[1:]
 	}

@@ -308,7 +308,7 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 			}
 		}
 		if d.HasArg("untold") {
-			other.Owed.Put(1, Message{Kind: ChildEnded})
+			other.Undelivered.Put(1, Message{Kind: ChildEnded})
 		}
 		s.others[other.WorkflowID] = other
 		if !other.Status.Open() && !d.HasArg("unread") {
@@ -465,11 +465,11 @@ func (s *stage) take(d Decision) string {
 		}
 		out += "\n"
 	}
-	for k, m := range s.run.Owed.All() {
+	for k, m := range s.run.Undelivered.All() {
 		out += fmt.Sprintf(
 			"owes %s %s%s: %s %s\n", m.Kind, shortID(m.WorkflowID), strings.TrimPrefix(m.ToRun, testRun[:25]), m.Name, m.Status,
 		)
-		s.run.Owed.Delete(k)
+		s.run.Undelivered.Delete(k)
 	}
 	for _, e := range d.Unrecorded {
 		out += "not recorded: " + strings.TrimPrefix(short([]history.Event{e}), strconv.FormatInt(e.Seq, 10)+" ")

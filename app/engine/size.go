@@ -22,9 +22,9 @@ const (
 
 // DeliveryBytes returns the size of the run's workflow task in a response: the history, or its first page, or for a
 // worker that has the run in its sticky cache the events that it has not seen.
-func (h *Head) DeliveryBytes(kept bool) int64 {
+func (h *Head) DeliveryBytes(cached bool) int64 {
 	n := h.Bytes + h.ArgumentBytes
-	if kept {
+	if cached {
 		n = h.Bytes - h.SeenBytes
 	}
 	n = min(n, MaxPageBytes)

@@ -59,10 +59,10 @@ func (st *step) finish(s *Run) Decision {
 	st.closeActivityRun()
 	// Only the step that closes the run notifies its parent, so that the message is sent once.
 	if s.Status.Open() && !st.Status.Open() && st.Parent != nil {
-		st.tellParent()
+		st.notifyParent()
 	}
 	st.wakeUp()
-	st.Task.noteStuck(st.now)
+	st.Task.recordStuck(st.now)
 	st.d.Next = st.Run
 	return st.d
 }
@@ -76,15 +76,15 @@ type step struct {
 	task string // id of the workflow task being completed
 	seen int64
 
-	knows   bool                    // the worker that completes the workflow task declared CapSessions
-	closing bool                    // the run's steps end because it does
-	code    Code                    // of the worker that completes the workflow task
-	resumed bool                    // the one command it sent is its whole answer to the end of a step
-	settled int64                   // the event that ended that step
-	ends    map[string]Message      // by workflow id: how children ended that commands attach to
-	carry   []Signal                // seen but not received by the code, if the run continues as new
-	fresh   int64                   // last signal that the completed task was the first to show
-	renewed map[string]history.Time // deadlines of condition waits this step ended, by occurrence
+	knowsSessions bool                    // the worker that completes the workflow task declared CapSessions
+	closing       bool                    // the run's steps end because it does
+	code          Code                    // of the worker that completes the workflow task
+	resumed       bool                    // the one command it sent is its whole answer to the end of a step
+	settled       int64                   // the event that ended that step
+	ends          map[string]Message      // by workflow id: how children ended that commands attach to
+	carry         []Signal                // seen but not received by the code, if the run continues as new
+	fresh         int64                   // last signal that the completed task was the first to show
+	renewed       map[string]history.Time // deadlines of condition waits this step ended, by occurrence
 }
 
 // emit appends an event and applies it to the fork at once, so that the rest of the step sees its effect. State that a
@@ -108,7 +108,7 @@ func (st *step) emitAt(d history.Data, at history.Time) history.Event {
 
 // usesSessions records that the history holds session events from now on. It binds the run only if the worker
 // that wrote them can replay them (see NeedsSessions).
-func (st *step) usesSessions() { st.NeedsSessions = st.NeedsSessions || st.knows }
+func (st *step) usesSessions() { st.NeedsSessions = st.NeedsSessions || st.knowsSessions }
 
 // wakeUp creates a workflow task if the run has unseen events and no open task. If a task is open, its completion
 // reports the last event that it saw and calls wakeUp again.

@@ -34,8 +34,8 @@ func (t *Task) failing() bool {
 	return t != nil && (t.State == Quarantined || t.failures() >= StuckFailures)
 }
 
-// noteStuck records the time at which the task made its run stuck.
-func (t *Task) noteStuck(now history.Time) {
+// recordStuck records the time at which the task made its run stuck.
+func (t *Task) recordStuck(now history.Time) {
 	switch {
 	case t == nil:
 	case !t.failing():

@@ -27,22 +27,22 @@ func (in *CompleteTask) Unsupported() error {
 			{"cancellation_scope_id", c.ScopeID},
 			{"cancellation_cleanup", c.ScopeCleanup},
 		} {
-			if asksFor(m.value) {
+			if hasValue(m.value) {
 				return protocol.Invalid(fmt.Sprintf("commands.%d.%s", i, m.name), "is not supported")
 			}
 		}
 	}
 	switch {
-	case asksFor(in.Streams.Waits):
+	case hasValue(in.Streams.Waits):
 		return protocol.Invalid("message_stream_waits", "message streams are not supported")
-	case asksFor(in.Streams.Cursors):
+	case hasValue(in.Streams.Cursors):
 		return protocol.Invalid("message_stream_cursors", "message streams are not supported")
 	}
 	return nil
 }
 
-// asksFor reports whether a field has a value: null and an empty list are none.
-func asksFor(raw json.RawMessage) bool {
+// hasValue reports whether a field has a value: null and an empty list are none.
+func hasValue(raw json.RawMessage) bool {
 	if len(raw) == 0 {
 		return false
 	}

@@ -81,14 +81,14 @@ func (st *step) checkUpdates(commands []protocol.Command) error {
 	return nil
 }
 
-// answers reports whether a command completes or fails an update.
-func answers(c protocol.Command) bool {
+// endsUpdate reports whether a command completes or fails an update.
+func endsUpdate(c protocol.Command) bool {
 	return c.Type == protocol.CompleteUpdate || c.Type == protocol.FailUpdate
 }
 
 // ofUpdate reports whether a command concerns an update. It uses no command sequence, so that code that completes the
 // update at once numbers its other commands as if there had been none.
-func ofUpdate(c protocol.Command) bool { return answers(c) || c.Type == protocol.ApplyUpdate }
+func ofUpdate(c protocol.Command) bool { return endsUpdate(c) || c.Type == protocol.ApplyUpdate }
 
 // untaken is the first update whose handler has not begun, with the event that accepted it.
 func (s *Run) untaken() (Update, int64, bool) {
@@ -179,6 +179,6 @@ func (s *Run) updateAnswered(d *history.UpdateCompleted, e history.Event) {
 		}
 	}
 	if !d.Failed {
-		s.mayHold(e, Cause{Kind: "condition", ID: d.UpdateID, Name: d.UpdateName})
+		s.wakeConditions(e, Cause{Kind: "condition", ID: d.UpdateID, Name: d.UpdateName})
 	}
 }

@@ -77,7 +77,7 @@ func Validate(s *Run, commands []protocol.Command) error {
 			}
 		}
 	}
-	if err := s.whole(commands); err != nil {
+	if err := s.checkGroups(commands); err != nil {
 		return err
 	}
 	if children > protocol.MaxPending {

@@ -153,16 +153,16 @@ func (t *Task) codeFailed(w *protocol.Wait) {
 // Cancellation describes the run's first cancellation request; nil without one. A worker has seen the request if a
 // workflow task that contained it was completed, failed, or is leased by a live worker.
 func (s *Run) Cancellation(a *WaitContext) *protocol.PendingCancellation {
-	if s.AskedSeq == 0 {
+	if s.CancelRequestedSeq == 0 {
 		return nil
 	}
-	c := &protocol.PendingCancellation{RequestedAt: s.AskedAt, Seen: s.Seen >= s.AskedSeq}
-	if t := s.Task; !c.Seen && t != nil && t.Shown >= s.AskedSeq {
+	c := &protocol.PendingCancellation{RequestedAt: s.CancelRequestedAt, Seen: s.Seen >= s.CancelRequestedSeq}
+	if t := s.Task; !c.Seen && t != nil && t.Shown >= s.CancelRequestedSeq {
 		c.Seen = t.failures() > 0 || t.State == LeasedState && slices.ContainsFunc(a.Workers, func(w WorkerCandidate) bool {
 			return w.ID == t.Owner && w.Alive
 		})
 	}
-	switch unseen := a.Now.Sub(s.AskedAt.Time); {
+	switch unseen := a.Now.Sub(s.CancelRequestedAt.Time); {
 	case c.Seen:
 		c.Message = "the workflow's code was asked to end"
 	case unseen >= unseenEnough:

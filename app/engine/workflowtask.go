@@ -88,14 +88,14 @@ func (in CompleteTask) decide(st *step) error {
 	// A task that only completes its update did not advance the workflow. Events that arrived during the task must
 	// still be shown to the workflow code.
 	update := st.Task.Cause.Kind == UpdateTask && !slices.ContainsFunc(in.Commands, func(c protocol.Command) bool {
-		return !answers(c)
+		return !endsUpdate(c)
 	})
 	shown := st.Task.Shown
 	if err := checkCarried(in.Commands, in.Carry, shown); err != nil {
 		return err
 	}
 	st.carry, st.ends = in.Carry, in.Ends
-	st.knows = st.Task.Sessions
+	st.knowsSessions = st.Task.Sessions
 	// From here on the task has ended for the step. The commands may create a new one, and two tasks must never be
 	// open.
 	task := st.Task
@@ -113,8 +113,8 @@ func (in CompleteTask) decide(st *step) error {
 		}
 		// This runs before the commands change the open steps: the signals that the code has handled follow from what
 		// it was shown.
-		st.look(task, in)
-		st.saw(shown)
+		st.recordShown(task, in)
+		st.markSeen(shown)
 		// The waits end before the commands are applied, so that the history contains the result of a wait before the
 		// code's reaction.
 		commands = st.settleWaits(in.Commands, commands)
@@ -178,7 +178,7 @@ func (in FailTask) decide(st *step) error {
 				Message: "the workflow has no handler for update " + u.Name,
 			})
 		} else {
-			st.saw(t.Shown)
+			st.markSeen(t.Shown)
 			st.SeenBytes = t.Size
 		}
 		st.Last = &Completed{

@@ -381,7 +381,7 @@ func dump(t *testing.T, r *engine.Run) string {
 	for k, v := range r.Children.All() {
 		all[fmt.Sprint("child ", k)] = v
 	}
-	for k, v := range r.Owed.All() {
+	for k, v := range r.Undelivered.All() {
 		all[fmt.Sprint("message ", k)] = v
 	}
 	raw, err := json.MarshalIndent(all, "", " ")

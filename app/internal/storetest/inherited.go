@@ -111,8 +111,8 @@ func testInherited(t *testing.T, s Suite) {
 		t.Fatalf("the chain has %q, want %q", got, want)
 	}
 	w.Do(third, engine.EndRun{})
-	if run := w.Run(third); run.Owed.Len() != 1 || run.Inherited != (engine.InheritedCount{}) {
-		t.Fatalf("the last run owes %d messages and counts %+v", run.Owed.Len(), run.Inherited)
+	if run := w.Run(third); run.Undelivered.Len() != 1 || run.Inherited != (engine.InheritedCount{}) {
+		t.Fatalf("the last run owes %d messages and counts %+v", run.Undelivered.Len(), run.Inherited)
 	}
 	if got := w.inheritedOf("parent"); got != "" {
 		t.Fatalf("after the end of the chain there are %q", got)

@@ -25,10 +25,10 @@ func testOwed(t *testing.T, s Suite) {
 	}
 	again := s.Fixture(t, "a", Options{})
 	after := again.Run(run)
-	if after.Status != protocol.RunCancelled || after.Children.Len() != 0 || after.Owed.Len() != 1 {
+	if after.Status != protocol.RunCancelled || after.Children.Len() != 0 || after.Undelivered.Len() != 1 {
 		t.Fatalf(
 			"after the restart the run is %s with %d children and owes %d messages", after.Status, after.Children.Len(),
-			after.Owed.Len(),
+			after.Undelivered.Len(),
 		)
 	}
 	due := messages(again)
@@ -40,7 +40,7 @@ func testOwed(t *testing.T, s Suite) {
 			Runs: []string{run},
 		}, Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 			from := rows.Run(run)
-			m, ok := from.Owed.Get(due[0].Seq)
+			m, ok := from.Undelivered.Get(due[0].Seq)
 			if !ok {
 				return store.Writes{Answer: false}, nil
 			}
@@ -53,7 +53,7 @@ func testOwed(t *testing.T, s Suite) {
 	if !deliver() || deliver() {
 		t.Fatal("the message was not taken once")
 	}
-	if due = messages(again); len(due) != 0 || again.Run(run).Owed.Len() != 0 {
+	if due = messages(again); len(due) != 0 || again.Run(run).Undelivered.Len() != 0 {
 		t.Fatalf("%v are due after the delivery", due)
 	}
 }

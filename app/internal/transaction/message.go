@@ -86,7 +86,7 @@ func deliverSignals(rows store.Rows, owed []engine.Message, now time.Time, w *st
 func reportChildEnds(rows store.Rows, now time.Time, w *store.Writes) {
 	for i := 0; i < len(w.Runs); i++ {
 		from := w.Runs[i].Next
-		for seq, m := range from.Owed.Changes() {
+		for seq, m := range from.Undelivered.Changes() {
 			if m == nil || m.Kind != engine.ChildEnded {
 				continue
 			}
@@ -99,7 +99,7 @@ func reportChildEnds(rows store.Rows, now time.Time, w *store.Writes) {
 				mergeDecision(rows, d, at, w)
 				startChildren(rows, d.Spawn, now, w)
 			}
-			from.Owed.Delete(seq)
+			from.Undelivered.Delete(seq)
 		}
 	}
 }

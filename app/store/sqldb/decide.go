@@ -231,7 +231,7 @@ func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 	markAll(&r.updates, &r.Updates, &d.Next.Updates)
 	markAll(&r.children, &r.Children, &d.Next.Children)
 	markAll(&r.attached, &r.Attached, &d.Next.Attached)
-	markAll(&r.owed, &r.Owed, &d.Next.Owed)
+	markAll(&r.owed, &r.Undelivered, &d.Next.Undelivered)
 	old := r.Task
 	r.reindex(d.Next.SearchAttributes)
 	r.Run.Merge(d.Next)

@@ -303,7 +303,7 @@ func (b *batch) gatherItems(r *run, items, gone *db.Rowset) error {
 		return err
 	}
 	for seq, had := range r.owed {
-		if m, ok := r.Owed.Get(seq); ok {
+		if m, ok := r.Undelivered.Get(seq); ok {
 			if err := record.AddItem(items, r.ID, string(store.DueMessage), seq, m.At, &m); err != nil {
 				return err
 			}

@@ -187,7 +187,7 @@ func ReadOpen(run *engine.Run, v []any) error {
 	case AttachedItem:
 		return readItem(&run.Attached, run.ID, kind, seq, body)
 	case string(store.DueMessage):
-		return readItem(&run.Owed, run.ID, kind, seq, body)
+		return readItem(&run.Undelivered, run.ID, kind, seq, body)
 	}
 	return nil // a ready workflow task: its run's row has it
 }
