@@ -15,7 +15,7 @@ import (
 // A claim by id is a poll for one task that the worker names. It must not be a way round what holds for polls,
 // so it passes the same gates.
 
-// ClaimTask leases one ready task to a worker that names the task. All checks of a poll apply: registration, release,
+// LeaseTask leases one ready task to a worker that names the task. All checks of a poll apply: registration, release,
 // drains, queue, type, build, requirements, session. A worker that already holds the task gets it again unchanged, so a
 // lost response costs no lease.
 func (b *Broker) ClaimTask(ctx context.Context, in protocol.ClaimRequest) (protocol.PollResponse, error) {
@@ -97,7 +97,7 @@ func (b *Broker) leaseTransaction(in protocol.ClaimRequest, w *engine.Worker) (s
 			).With("task_status", string(engine.Ready))
 		}
 		current := rows.Worker(key) // the current row: another app may have accepted a newer registration
-		if current == nil || !current.Left.IsZero() || in.Incarnation != "" && in.Incarnation != current.Incarnation {
+		if current == nil || !current.DeregisteredAt.IsZero() || in.Incarnation != "" && in.Incarnation != current.Incarnation {
 			return store.Writes{}, transaction.StaleWorker(key.ID)
 		}
 		l := engine.Lessee{Worker: current, BuildID: in.BuildID}
@@ -162,7 +162,7 @@ func (id taskID) lease(
 		return store.Writes{}, err
 	}
 	if id.seq == 0 {
-		w, d, err := transaction.Decide(rows, run, engine.ClaimTask{Number: id.number, Lessee: l, Settings: settings}, now)
+		w, d, err := transaction.Decide(rows, run, engine.LeaseTask{Number: id.number, Lessee: l, Settings: settings}, now)
 		if err == nil {
 			w.Answer = leasedTask{Leased: store.Leased{Kind: protocol.KindWorkflow, Head: d.Next.Head}}
 		}
@@ -175,16 +175,16 @@ func (id taskID) lease(
 	// The sessions of the worker are counted under the lock of its row: of two concurrent claims only one gets the last
 	// free session.
 	l.Sessions, l.Counted = rows.Holding(l.Worker.Key(), sk, now), true
-	var out engine.ClaimedActivity
+	var out engine.LeasedActivity
 	w, d, err := transaction.Decide(
 		rows, run,
-		engine.ClaimActivity{Seq: id.seq, Lessee: l, EpochWatermark: rows.EpochWatermark, Out: &out, Settings: settings},
+		engine.LeaseActivityTask{Seq: id.seq, Lessee: l, EpochWatermark: rows.EpochWatermark, Result: &out, Settings: settings},
 		now,
 	)
 	if err == nil {
 		w.Answer = leasedTask{Leased: store.Leased{
 			Kind: protocol.KindActivity, Head: d.Next.Head, Activity: &out.Activity, Session: out.Session, IsNew: out.IsNew,
-			SessionAcquired: out.Claimed,
+			SessionAcquired: out.Acquired,
 		}}
 	}
 	return w, err

@@ -59,7 +59,7 @@ func (b *Broker) CleanUp(ctx context.Context, keys []engine.SessionKey) error {
 	}()
 	for _, k := range keys {
 		_, err := transaction.UpdateSession(
-			ctx, b.store, b.dispatch, k, engine.CleanUp{Kept: time.Now().Add(-b.opt.Retention)},
+			ctx, b.store, b.dispatch, k, engine.CleanUp{Before: time.Now().Add(-b.opt.Retention)},
 		)
 		if err == nil {
 			removed++

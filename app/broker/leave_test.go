@@ -138,7 +138,7 @@ func TestAGoodbyeIsHeardToItsEndWhenItsCallerIsGone(t *testing.T) {
 		cut = func() {
 			err := o.store.View(o.t.Context(), func(r store.Reader) error {
 				w, err := r.Worker(o.t.Context(), engine.WorkerKey{Namespace: "default", ID: "w"})
-				if err == nil && w.Left.IsZero() {
+				if err == nil && w.DeregisteredAt.IsZero() {
 					o.reading.Store(&cut) // not yet
 				} else {
 					cancel()

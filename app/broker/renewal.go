@@ -309,7 +309,7 @@ func (b *Broker) commitResumes(
 		Needs: needs,
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			stored := rows.Worker(key)
-			if stored == nil || !stored.Left.IsZero() || stored.Incarnation != w.Incarnation {
+			if stored == nil || !stored.DeregisteredAt.IsZero() || stored.Incarnation != w.Incarnation {
 				return store.Writes{}, transaction.StaleWorker(key.ID)
 			}
 			resume := engine.ResumeSession{

@@ -36,7 +36,7 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 		rows store.Rows, now time.Time,
 	) (store.Writes, error) {
 		w := rows.Worker(key) // the current row: another app may have accepted a newer registration
-		if w == nil || !w.Left.IsZero() || in.Incarnation != "" && in.Incarnation != w.Incarnation {
+		if w == nil || !w.DeregisteredAt.IsZero() || in.Incarnation != "" && in.Incarnation != w.Incarnation {
 			return store.Writes{}, transaction.StaleWorker(key.ID)
 		}
 		s := rows.Session(sk)
@@ -91,7 +91,7 @@ func (b *Broker) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) 
 // ReleaseSession releases a session without closing it: another worker may acquire it at once.
 func (b *Broker) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	out, err := b.sessionVerb(ctx, in, "released", engine.ReleaseSession{
-		SessionHolder: holder(in), Why: protocol.ErrorText(in.Reason), Failed: protocol.ErrorText(in.Failed), Known: in.Known,
+		SessionHolder: holder(in), Why: protocol.ErrorText(in.Reason), Failed: protocol.ErrorText(in.Failed), KnownEpoch: in.Known,
 	})
 	if now := b.store.About(); err == nil && !now.IsZero() && engine.EpochAhead(in.Known, now) {
 		b.opt.Metrics.countIgnoredEpoch()

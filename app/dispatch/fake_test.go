@@ -170,8 +170,8 @@ func workflow(typ string) store.Offer {
 func held(by *engine.Worker, now time.Time) *engine.Session {
 	return &engine.Session{
 		Namespace: "default", ID: "s", Status: protocol.SessionActive, Owner: by.ID, Incarnation: by.Incarnation,
-		Claimed:    true,
-		LeaseUntil: history.At(now.Add(time.Minute)),
+		EverAcquired: true,
+		LeaseUntil:   history.At(now.Add(time.Minute)),
 	}
 }
 

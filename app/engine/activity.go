@@ -67,14 +67,14 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 	// the session fail as well.
 	if sess.Drained {
 		sess.Drained = sess.Ready > 0
-		st.keep(sess)
+		st.storeSession(sess)
 		a, _ := st.Activities.Get(seq)
 		st.fail(a, stateDrained(&sess), "")
 		return
 	}
 	sess.queued(d.Activity.Queue, st.now)
-	sess.keeps(c.Affinity, c.FallbackAfter)
-	st.keep(sess)
+	sess.setAffinity(c.Affinity, c.FallbackAfter)
+	st.storeSession(sess)
 }
 
 // outcome returns the running attempt of the activity, for the event that ends it. An activity that was cancelled while
@@ -112,7 +112,7 @@ func (st *step) endActivity(a Activity, by bool) {
 		}
 		// An operator moves the session, and this was the last activity in it.
 		if e, ok := s.moved(st.now); ok {
-			st.keep(s, e)
+			st.storeSession(s, e)
 			return
 		}
 	case a.State == LeasedState && s.StaleAttempts[a.Epoch] > 0:
@@ -120,7 +120,7 @@ func (st *step) endActivity(a Activity, by bool) {
 	default:
 		return
 	}
-	st.keep(s)
+	st.storeSession(s)
 }
 
 // unran undoes an attempt that never reached its worker. If this attempt was the first of the epoch, the next attempt
@@ -129,7 +129,7 @@ func (st *step) endActivity(a Activity, by bool) {
 func (st *step) unran(a Activity) {
 	if s, ok := st.session(a.SessionID); ok && a.SessionID != "" && s.Epoch == a.Epoch && a.New {
 		s.Fresh = true
-		st.keep(s)
+		st.storeSession(s)
 	}
 }
 
@@ -140,10 +140,10 @@ func (st *step) requeueInSession(a Activity) {
 	switch {
 	case !ok || a.SessionID == "":
 	case s.Terminal:
-		st.fail(a, sessionOver(&s), "")
+		st.fail(a, sessionEndedFailure(&s), "")
 	default:
 		s.queued(a.Queue, st.now)
-		st.keep(s)
+		st.storeSession(s)
 	}
 }
 
@@ -474,7 +474,7 @@ func (in HeartbeatActivity) decide(st *step) error {
 	// idle time.
 	if s, ok := st.session(a.SessionID); ok && a.SessionID != "" && s.Epoch == a.Epoch && s.HeldBy(a.Owner, st.now.Time) {
 		s.touch(st.now.Time)
-		st.keep(s)
+		st.storeSession(s)
 	}
 	st.d.Answer = Answer{Outcome: "heartbeat_recorded", Recorded: true}
 	return nil

@@ -146,12 +146,12 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, e explain) Ve
 			protocol.Wait{Session: s.ID, Release: pin, Worker: w.ID, WorkerRelease: w.Release})
 	}
 	// An operator moved it to a worker that has not come yet.
-	if s.kept(now) && s.For != w.ID {
+	if s.reserved(now) && s.For != w.ID {
 		return e.refused(protocol.ReasonSessionOwned, protocol.WaitSessionKept, protocol.Wait{
 			Session: s.ID, Worker: s.For, Until: s.ForUntil,
 		})
 	}
-	if s.lost(now) && s.NoReacquire && !own {
+	if s.stateLost(now) && s.NoReacquire && !own {
 		return e.refused(protocol.ReasonSessionReacquire, protocol.WaitSessionLost, protocol.Wait{
 			Session: s.ID, Detail: s.Reason,
 		})
@@ -194,7 +194,7 @@ func (s *Session) waitForHolder() protocol.Wait {
 
 // fullWith returns the wait for a session whose activity limit is reached. Attempts of earlier epochs may count too.
 func (s *Session) fullWith(detail string) protocol.Wait {
-	return protocol.Wait{Session: s.ID, Worker: s.Owner, Used: s.running(), Limit: s.most(), Detail: detail}
+	return protocol.Wait{Session: s.ID, Worker: s.Owner, Used: s.running(), Limit: s.maxActivities(), Detail: detail}
 }
 
 // Why the last holding of a session ended, as its row, its timeline and receipts say it.
@@ -236,14 +236,14 @@ func (s *Session) pin(now time.Time) string {
 	return ""
 }
 
-// kept reports whether a session without a holder is reserved for one worker.
-func (s *Session) kept(now time.Time) bool {
+// reserved reports whether a session without a holder is reserved for one worker.
+func (s *Session) reserved(now time.Time) bool {
 	return !s.Held(now) && s.For != "" && s.ForUntil.After(now)
 }
 
-// lost reports whether the session's last holding ended without a release by its holder, so that its state may be lost.
-func (s *Session) lost(now time.Time) bool {
-	return s.Claimed && !s.Held(now) && s.Reason != ReasonReleased
+// stateLost reports whether the session's last holding ended without a release by its holder, so that its state may be lost.
+func (s *Session) stateLost(now time.Time) bool {
+	return s.EverAcquired && !s.Held(now) && s.Reason != ReasonReleased
 }
 
 // endedAs returns the reason by which requests to an ended session are refused. Clients distinguish a lost lease from a
@@ -272,7 +272,7 @@ func (s *Session) Word(now time.Time, was string) string {
 		return "-"
 	case s.Moving != "" && s.Held(now), s.Drained:
 		return "-"
-	case s.kept(now) && !s.crowded(now):
+	case s.reserved(now) && !s.crowded(now):
 		return "=" + s.For
 	case s.crowded(now):
 		return "-"

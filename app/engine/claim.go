@@ -9,14 +9,14 @@ import (
 // A worker may claim one task by its ID instead of polling a queue. The same rules as for a poll apply; otherwise a
 // drained build or a worker at a full session could lease tasks.
 
-// ClaimTask leases the run's nth workflow task to a worker that asks for it by its id.
-type ClaimTask struct {
+// LeaseTask leases the run's nth workflow task to a worker that asks for it by its id.
+type LeaseTask struct {
 	Number   int64
 	Lessee   Lessee
 	Settings *Queue // of its queue, nil: none
 }
 
-func (in ClaimTask) decide(st *step) error {
+func (in LeaseTask) decide(st *step) error {
 	if err := st.Claimable(in.Number, in.Lessee, in.Settings, st.now.Time); err != nil {
 		return err
 	}
@@ -26,26 +26,26 @@ func (in ClaimTask) decide(st *step) error {
 	return nil
 }
 
-// ClaimActivity leases an open activity to a worker that claims it by its ID, together with the activity's session. Out
+// LeaseActivityTask leases an open activity to a worker that claims it by its ID, together with the activity's session. Out
 // receives the leased activity.
-type ClaimActivity struct {
+type LeaseActivityTask struct {
 	Seq            int64
 	Lessee         Lessee
 	EpochWatermark EpochWatermark
-	Out            *ClaimedActivity
+	Out            *LeasedActivity
 
 	Settings *Queue // of its queue, nil: none
 }
 
-// ClaimedActivity is the result of a claim.
-type ClaimedActivity struct {
+// LeasedActivity is the result of a claim.
+type LeasedActivity struct {
 	Activity Activity
 	Session  *Session // after the lease; nil without one
-	Claimed  bool     // the lease claimed the session
+	Acquired bool     // the lease claimed the session
 	IsNew    bool     // the first task of the session's epoch that its holder sees
 }
 
-func (in ClaimActivity) decide(st *step) error {
+func (in LeaseActivityTask) decide(st *step) error {
 	a, sess, err := st.ClaimableActivity(in.Seq, in.Lessee, st.env.Session, in.Settings, st.now.Time)
 	if err != nil {
 		return err
@@ -56,10 +56,10 @@ func (in ClaimActivity) decide(st *step) error {
 	}
 	a, timeline, claimed := LeaseActivity(a, sess, in.Lessee, in.EpochWatermark, st.now.Time)
 	st.Activities.Put(in.Seq, a)
-	*in.Out = ClaimedActivity{Activity: a, Claimed: claimed}
+	*in.Result = LeasedActivity{Activity: a, Acquired: claimed}
 	if sess != nil {
-		in.Out.Session, in.Out.IsNew = sess, a.New
-		st.keep(*sess, timeline...)
+		in.Result.Session, in.Result.IsNew = sess, a.New
+		st.storeSession(*sess, timeline...)
 	}
 	st.d.Answer = Answer{Outcome: "claimed", Recorded: true}
 	return nil

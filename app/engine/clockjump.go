@@ -163,7 +163,7 @@ func (in FollowClockSession) decide(s *Session, now history.Time) (SessionChange
 		for _, d := range []struct {
 			until  *history.Time
 			length time.Duration
-		}{{&n.TTLUntil, seconds(s.TTL)}, {&n.ForUntil, KeptFor}, {&n.PinnedUntil, PinCheck}} {
+		}{{&n.TTLUntil, seconds(s.TTL)}, {&n.ForUntil, ReservationTime}, {&n.PinnedUntil, PinCheck}} {
 			if end := plus(now, d.length); d.until.After(end.Time) {
 				*d.until, moved = end, true
 			}

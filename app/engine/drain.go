@@ -15,12 +15,12 @@ import (
 // covers workers that register later.
 type Drain struct {
 	protocol.FleetTarget
-	At       history.Time `json:"at"`
-	Deadline history.Time `json:"deadline,omitzero"` // then workers with leased tasks are asked to exit; zero: never
-	Evict    bool         `json:"evict,omitempty"`   // the workers are asked to exit
-	By       string       `json:"by,omitempty"`
-	Reason   string       `json:"reason,omitempty"`
-	Left     history.Time `json:"left,omitzero"` // when the worker that the drain names deregistered last
+	At             history.Time `json:"at"`
+	Deadline       history.Time `json:"deadline,omitzero"` // then workers with leased tasks are asked to exit; zero: never
+	Evict          bool         `json:"evict,omitempty"`   // the workers are asked to exit
+	By             string       `json:"by,omitempty"`
+	Reason         string       `json:"reason,omitempty"`
+	DeregisteredAt history.Time `json:"left,omitzero"` // when the worker that the drain names deregistered last
 }
 
 // Covers reports whether the drain applies to a worker.
@@ -38,8 +38,8 @@ func (d *Drain) Covers(w *Worker) bool {
 	return false
 }
 
-// Over reports whether the drain's deadline has passed, so that a worker with leased tasks must exit.
-func (d *Drain) Over(now time.Time) bool {
+// DeadlinePassed reports whether the drain's deadline has passed, so that a worker with leased tasks must exit.
+func (d *Drain) DeadlinePassed(now time.Time) bool {
 	return d.Evict || !d.Deadline.IsZero() && !d.Deadline.After(now)
 }
 
@@ -83,7 +83,7 @@ func (q *Queue) Without(workers []WorkerKey, now time.Time) Queue {
 	next.Drains, next.UpdatedAt = slices.Clone(q.Drains), history.At(now)
 	for i := range next.Drains {
 		if d := &next.Drains[i]; d.names(workers) {
-			d.Left = next.UpdatedAt
+			d.DeregisteredAt = next.UpdatedAt
 		}
 	}
 	return next
@@ -109,14 +109,14 @@ type ResumeFleet struct{ protocol.FleetTarget }
 func (in DrainFleet) decide(q *Queue, now history.Time) error {
 	drains := slices.DeleteFunc(slices.Clone(q.Drains), func(d Drain) bool {
 		return d.WorkerID != "" && !in.Here(d.WorkerID) && now.Sub(d.At.Time) >= forgetDrain &&
-			now.Sub(d.Left.Time) >= forgetDrain
+			now.Sub(d.DeregisteredAt.Time) >= forgetDrain
 	})
 	next := in.Drain
 	next.At = now
 	i := slices.IndexFunc(drains, func(d Drain) bool { return d.FleetTarget == in.FleetTarget })
 	switch {
 	case i >= 0:
-		next.At, next.Left = drains[i].At, drains[i].Left
+		next.At, next.DeregisteredAt = drains[i].At, drains[i].DeregisteredAt
 		drains[i] = next
 	case len(drains) >= maxDrains:
 		return protocol.Invalid("worker_id", "there are %d drains; resume some, or drain a group, build or release", maxDrains)
@@ -190,10 +190,10 @@ func (in DrainSession) decide(s *Session, now history.Time) (SessionChange, erro
 	return c, nil
 }
 
-// KeepSession undoes the drain of a session in which something still runs: its holder is given work again.
-type KeepSession struct{ Worker string }
+// UndrainSession undoes the drain of a session in which something still runs: its holder is given work again.
+type UndrainSession struct{ Worker string }
 
-func (in KeepSession) decide(s *Session, now history.Time) (SessionChange, error) {
+func (in UndrainSession) decide(s *Session, now history.Time) (SessionChange, error) {
 	if s == nil || !s.HeldBy(in.Worker, now.Time) || !s.Leaving {
 		return SessionChange{}, errNotDue
 	}
@@ -204,12 +204,12 @@ func (in KeepSession) decide(s *Session, now history.Time) (SessionChange, error
 
 // drain ends the holding of a worker that is drained, by the session's release policy.
 func (s *Session) drain(now history.Time, by string) protocol.SessionEvent {
-	return s.leave(now, by, ReasonShutdown)
+	return s.endForShutdown(now, by, ReasonShutdown)
 }
 
-// leave ends a holding whose worker shuts down, by the session's release policy. A session that must not be acquired
+// endForShutdown ends a holding whose worker shuts down, by the session's release policy. A session that must not be acquired
 // again ends for good.
-func (s *Session) leave(now history.Time, by, why string) protocol.SessionEvent {
+func (s *Session) endForShutdown(now history.Time, by, why string) protocol.SessionEvent {
 	if s.NoReacquire {
 		e := s.ended(now, "closed", by, protocol.ReasonWorkerShutdown)
 		s.endAs(protocol.SessionClosed, protocol.ReasonWorkerShutdown, now)

@@ -35,7 +35,7 @@ func (st *step) stateLost(a Activity, l *protocol.ExecutorLoss, why string) {
 		return
 	}
 	e := s.fail(a.Owner, cause, why, st.now)
-	st.keep(s, e)
+	st.storeSession(s, e)
 }
 
 // endedExecutor isolates the next attempt of an activity that ended an executor with other calls: like a task that is

@@ -71,7 +71,7 @@ type EpochWatermark func(namespace string) int64
 // acquired the session.
 func LeaseActivity(
 	a Activity, s *Session, l Lessee, watermark EpochWatermark, now time.Time,
-) (_ Activity, timeline []protocol.SessionEvent, claimed bool) {
+) (_ Activity, timeline []protocol.SessionEvent, acquired bool) {
 	a.State = LeasedState
 	a.Delivery++
 	a.Attempt++
@@ -85,25 +85,25 @@ func LeaseActivity(
 	if s == nil {
 		return a, nil, false
 	}
-	if claimed = !s.With(l.Worker, now); claimed {
+	if acquired = !s.With(l.Worker, now); acquired {
 		if s.resumable(l.Worker, now) {
 			timeline = append(timeline, s.resume(l.Worker, now))
 		} else {
-			timeline = s.claim(l, watermark(s.Namespace), now, StepID(a.RunID, a.Seq))
+			timeline = s.acquire(l, watermark(s.Namespace), now, StepID(a.RunID, a.Seq))
 		}
 	}
 	s.Yielding = false
 	s.touch(now)
 	s.Active++
 	s.unready()
-	if claimed {
+	if acquired {
 		s.acquired(l.Worker, now)
 	}
-	s.taken()
+	s.resetWait()
 	s.watch(a.LeasedAt)
 	a.Epoch, a.New = s.Epoch, s.Fresh
 	s.Fresh = false
-	return a, timeline, claimed
+	return a, timeline, acquired
 }
 
 // With reports whether this process of a worker owns the session. Another process of the same worker ID is another
@@ -112,9 +112,9 @@ func (s *Session) With(w *Worker, now time.Time) bool {
 	return s.HeldBy(w.ID, now) && s.Incarnation == w.Incarnation
 }
 
-// claim makes the worker the owner under a higher epoch. It ends the lease of the previous owner, if there is one: an
+// acquire makes the worker the owner under a higher epoch. It ends the lease of the previous owner, if there is one: an
 // older process of the same worker, or a holder that left the session's tasks waiting for too long.
-func (s *Session) claim(l Lessee, watermark int64, now time.Time, task string) (timeline []protocol.SessionEvent) {
+func (s *Session) acquire(l Lessee, watermark int64, now time.Time, task string) (timeline []protocol.SessionEvent) {
 	why := ""
 	switch {
 	case s.HeldBy(l.Worker.ID, now):
@@ -142,10 +142,10 @@ func (s *Session) claim(l Lessee, watermark int64, now time.Time, task string) (
 	}
 	s.EvictedAt = history.Time{}
 	// Attempts under the old epoch run on at the former holder; they are counted apart from here on.
-	s.leaveBehind()
-	s.taken()
+	s.moveRunningToOtherEpochs()
+	s.resetWait()
 	what := "claimed"
-	if s.Claimed {
+	if s.EverAcquired {
 		what = "reclaimed"
 	}
 	// The store's time makes it rise even where the row and its number are gone; the other two terms see to it
@@ -153,8 +153,8 @@ func (s *Session) claim(l Lessee, watermark int64, now time.Time, task string) (
 	s.Epoch = max(s.Epoch+1, watermark+1, now.UnixMicro())
 	s.Status = protocol.SessionActive
 	s.Owner, s.Incarnation, s.Release = l.Worker.ID, l.Worker.Incarnation, l.Worker.Release
-	s.Before, s.Reason, s.GivenUp, s.Claimed, s.LeaseUntil = s.lastEnd(), "", "", true, history.Time{}
-	s.Claims, s.Renewals, s.Moving, s.Leaving, s.Yielding = s.Claims+1, 0, "", false, false
+	s.Before, s.Reason, s.GivenUp, s.EverAcquired, s.LeaseUntil = s.lastEnd(), "", "", true, history.Time{}
+	s.Acquisitions, s.Renewals, s.Moving, s.Leaving, s.Yielding = s.Acquisitions+1, 0, "", false, false
 	s.OtherAt = history.Time{}
 	s.Fresh, s.FirstRenewal, s.LastRenewal = true, history.Time{}, history.Time{}
 	s.For, s.ForUntil, s.PinnedUntil = "", history.Time{}, history.Time{}
@@ -164,7 +164,7 @@ func (s *Session) claim(l Lessee, watermark int64, now time.Time, task string) (
 	if s.Origin != OriginWorker {
 		s.Lease = l.Worker.SessionLease
 	}
-	s.Together = l.Worker.Together
+	s.DefaultMaxActivities = l.Worker.DefaultMaxActivities
 	if s.Origin == OriginImplicit {
 		s.Idle = l.Worker.SessionIdle
 	}

@@ -73,7 +73,7 @@ func TestQueueScripts(t *testing.T) {
 				switch {
 				case drain == nil:
 					return "gets work\n"
-				case drain.Over(now):
+				case drain.DeadlinePassed(now):
 					return "leaves, by the drain of " + drain.Text() + "\n"
 				}
 				return "gets nothing, by the drain of " + drain.Text() + "\n"

@@ -579,7 +579,7 @@ func (s *stage) session(t *testing.T, d *datadriven.TestData, id, by string, epo
 	case "skip":
 		in = SkipHolder{Worker: by, Incarnation: by + "-1", Silent: !d.HasArg("heard")}
 	case "keep":
-		in = KeepSession{Worker: by}
+		in = UndrainSession{Worker: by}
 	case "due":
 		due := DueSession{Settled: d.HasArg("settled")}
 		if d.HasArg("served") {
@@ -588,7 +588,7 @@ func (s *stage) session(t *testing.T, d *datadriven.TestData, id, by string, epo
 		}
 		in = due
 	case "cleanup":
-		in = CleanUp{Kept: s.now}
+		in = CleanUp{Before: s.now}
 	default:
 		d.Fatalf(t, "unknown session verb %s", verb)
 	}

@@ -44,20 +44,20 @@ type Session struct {
 	Terminal    bool   `json:"terminal,omitempty"` // closed, or its TTL passed
 	// Claimed: it was claimed at least once. A row without a claim is left out of listings, except for the
 	// workflow door.
-	Claimed       bool         `json:"claimed,omitempty"`
-	TTLUntil      history.Time `json:"ttl_until,omitzero"`
-	LastActivity  history.Time `json:"last_activity,omitzero"`
-	Lease         int64        `json:"lease,omitempty"` // microseconds, length of one renewal
-	Idle          int64        `json:"idle,omitempty"`  // microseconds, 0: never idle
-	TTL           int64        `json:"ttl,omitempty"`   // seconds, 0: none
-	Requirements  []string     `json:"requirements,omitempty"`
-	Queue         string       `json:"queue,omitempty"`
-	Connection    string       `json:"connection,omitempty"`
-	MaxActivities int          `json:"max_activities,omitempty"` // 0: the holder's number
-	Together      int          `json:"together,omitempty"`       // the holder's number, as it registered it; 0: its slots
-	NoCreate      bool         `json:"no_create,omitempty"`
-	NoReacquire   bool         `json:"no_reacquire,omitempty"`
-	Pinned        bool         `json:"pinned,omitempty"` // the session is never released to make room at the holder's cap
+	EverAcquired         bool         `json:"claimed,omitempty"`
+	TTLUntil             history.Time `json:"ttl_until,omitzero"`
+	LastActivity         history.Time `json:"last_activity,omitzero"`
+	Lease                int64        `json:"lease,omitempty"` // microseconds, length of one renewal
+	Idle                 int64        `json:"idle,omitempty"`  // microseconds, 0: never idle
+	TTL                  int64        `json:"ttl,omitempty"`   // seconds, 0: none
+	Requirements         []string     `json:"requirements,omitempty"`
+	Queue                string       `json:"queue,omitempty"`
+	Connection           string       `json:"connection,omitempty"`
+	MaxActivities        int          `json:"max_activities,omitempty"` // 0: the holder's number
+	DefaultMaxActivities int          `json:"together,omitempty"`       // the holder's number, as it registered it; 0: its slots
+	NoCreate             bool         `json:"no_create,omitempty"`
+	NoReacquire          bool         `json:"no_reacquire,omitempty"`
+	Pinned               bool         `json:"pinned,omitempty"` // the session is never released to make room at the holder's cap
 	// Yielding marks a session that makes room for another one when its lease ends. The lease is not renewed. A task, or a
 	// heartbeat by verb, clears the mark.
 	Yielding      bool     `json:"yielding,omitempty"`
@@ -89,8 +89,8 @@ type Session struct {
 	For      string       `json:"for,omitempty"`      // without a holder it is reserved for this worker …
 	ForUntil history.Time `json:"for_until,omitzero"` // … until this time
 	// Drained, with PolicyFail: its holder was drained, and no task has failed with this loss yet.
-	Drained bool `json:"drained,omitempty"`
-	Claims  int  `json:"claims,omitempty"` // of this row
+	Drained      bool `json:"drained,omitempty"`
+	Acquisitions int  `json:"claims,omitempty"` // of this row
 	// Fresh: no delivery was made under this epoch, except deliveries that were undone. The first delivery carries
 	// the flag that the holder must build the session's state.
 	Fresh        bool         `json:"fresh,omitempty"`
@@ -177,16 +177,16 @@ func (s *Session) Same(o *Session) bool {
 	return s.Namespace == o.Namespace && s.ID == o.ID && s.Origin == o.Origin && s.WorkflowID == o.WorkflowID &&
 		s.Status == o.Status && s.Owner == o.Owner && s.Epoch == o.Epoch && s.LeaseUntil == o.LeaseUntil &&
 		s.UpdatedAt == o.UpdatedAt && s.Incarnation == o.Incarnation && s.Terminal == o.Terminal &&
-		s.Claimed == o.Claimed && s.TTLUntil == o.TTLUntil && s.LastActivity == o.LastActivity &&
+		s.EverAcquired == o.EverAcquired && s.TTLUntil == o.TTLUntil && s.LastActivity == o.LastActivity &&
 		s.Lease == o.Lease && s.Idle == o.Idle && s.TTL == o.TTL && s.Queue == o.Queue &&
-		s.Connection == o.Connection && s.MaxActivities == o.MaxActivities && s.Together == o.Together &&
+		s.Connection == o.Connection && s.MaxActivities == o.MaxActivities && s.DefaultMaxActivities == o.DefaultMaxActivities &&
 		s.NoCreate == o.NoCreate && s.NoReacquire == o.NoReacquire && s.Pinned == o.Pinned &&
 		s.Yielding == o.Yielding && s.OtherAt == o.OtherAt && s.ReleasePolicy == o.ReleasePolicy &&
 		s.Fallback == o.Fallback && s.WaitingSince == o.WaitingSince && s.Open == o.Open &&
 		s.HolderSilent == o.HolderSilent &&
 		s.Release == o.Release && s.Moving == o.Moving && s.Leaving == o.Leaving &&
 		s.PinnedUntil == o.PinnedUntil && s.For == o.For && s.ForUntil == o.ForUntil && s.Drained == o.Drained &&
-		s.Claims == o.Claims && s.Fresh == o.Fresh && s.Renewals == o.Renewals &&
+		s.Acquisitions == o.Acquisitions && s.Fresh == o.Fresh && s.Renewals == o.Renewals &&
 		s.FirstRenewal == o.FirstRenewal && s.LastRenewal == o.LastRenewal && s.Reason == o.Reason &&
 		s.GivenUp == o.GivenUp && s.Before == o.Before && s.EvictedAt == o.EvictedAt && s.ClosedAt == o.ClosedAt &&
 		s.RenewedAt == o.RenewedAt && s.CreatedAt == o.CreatedAt &&
@@ -209,7 +209,7 @@ func (s *Session) Held(now time.Time) bool {
 // Shown returns the status that readers see. A session that was held and then released is shown as expired, since any
 // worker may acquire it. A session that waits for its first acquisition is active.
 func (s *Session) Shown() protocol.SessionStatus {
-	if s.Status == protocol.SessionActive && s.Owner == "" && s.Claimed {
+	if s.Status == protocol.SessionActive && s.Owner == "" && s.EverAcquired {
 		return protocol.SessionExpired
 	}
 	return s.Status
@@ -218,17 +218,17 @@ func (s *Session) Shown() protocol.SessionStatus {
 // HeldBy reports whether this worker owns it.
 func (s *Session) HeldBy(worker string, now time.Time) bool { return s.Held(now) && s.Owner == worker }
 
-// most returns the maximum number of activities that may run in the session at once: its own limit, else its holder's;
+// maxActivities returns the maximum number of activities that may run in the session at once: its own limit, else its holder's;
 // 0 means that only the worker's slots limit it.
-func (s *Session) most() int {
+func (s *Session) maxActivities() int {
 	if s.MaxActivities > 0 {
 		return s.MaxActivities
 	}
-	return s.Together
+	return s.DefaultMaxActivities
 }
 
 // Full reports whether the session's activity limit is reached. Attempts of former holders count too (see running).
-func (s *Session) Full() bool { return s.most() > 0 && s.running() >= s.most() }
+func (s *Session) Full() bool { return s.maxActivities() > 0 && s.running() >= s.maxActivities() }
 
 // Unsettled reports whether tasks are queued that must fail: the session has ended, or its release policy requires a
 // drain to fail a task.
@@ -297,16 +297,16 @@ type Worker struct {
 	SessionBuffer int64 `json:"session_buffer,omitempty"`
 	SessionIdle   int64 `json:"session_idle"` // microseconds
 	// activities at once in its sessions that name no number; 0: its slots
-	Together     int   `json:"together,omitempty"`
-	AttemptLease int64 `json:"attempt_lease"` // microseconds
+	DefaultMaxActivities int   `json:"together,omitempty"`
+	AttemptLease         int64 `json:"attempt_lease"` // microseconds
 	// it suspends the state of a session whose lease ran out, and may continue under the same epoch (session_resume.go)
 	ResumesSessions bool `json:"resumes_sessions,omitempty"`
 	// it named its incarnation itself: the channel or our link, not a client of the HTTP contract
 	Explicit   bool     `json:"explicit,omitempty"`
 	Superseded []string `json:"superseded,omitempty"` // older incarnations, newest last, at most 16
 	// time at which the worker was deregistered: it receives no further task and may finish its leased tasks
-	Left      history.Time    `json:"left_at,omitzero"`
-	Contracts json.RawMessage `json:"contracts,omitempty"` // workflow type → {queries, signals, updates}
+	DeregisteredAt history.Time    `json:"left_at,omitzero"`
+	Contracts      json.RawMessage `json:"contracts,omitempty"` // workflow type → {queries, signals, updates}
 	// workflow type → fingerprint of its code, as reported by the worker's SDK
 	Fingerprints map[string]string `json:"fingerprints,omitempty"`
 	Versions     map[string]string `json:"versions,omitempty"`     // activity type → version of its code

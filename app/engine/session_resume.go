@@ -66,7 +66,7 @@ func (s *Session) resume(w *Worker, now time.Time) protocol.SessionEvent {
 	s.For, s.ForUntil, s.Leaving = "", history.Time{}, false
 	s.LeaseUntil = history.Time{}
 	s.Renewals, s.FirstRenewal, s.LastRenewal = 0, history.Time{}, history.Time{} // the entry of the expiry has them
-	s.taken()
+	s.resetWait()
 	return protocol.SessionEvent{
 		At: history.At(now), What: "resumed", Worker: s.Owner, Epoch: s.Epoch, By: s.Owner, Release: s.Release,
 	}
@@ -95,8 +95,8 @@ func (in ReleaseSession) giveUp(s *Session, now history.Time) SessionChange {
 		n.Owner, n.Incarnation, n.UpdatedAt = "", "", now
 	}
 	// The database was restored from an older copy: the worker has seen an epoch that is not in it.
-	if in.Known > n.Epoch && !EpochAhead(in.Known, now.Time) {
-		n.Epoch = in.Known
+	if in.KnownEpoch > n.Epoch && !EpochAhead(in.KnownEpoch, now.Time) {
+		n.Epoch = in.KnownEpoch
 	}
 	return c
 }

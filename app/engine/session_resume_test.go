@@ -16,7 +16,7 @@ func suspended() (Session, *Worker, time.Time) {
 		SessionIdle: 300_000_000,
 	}
 	s := NewSession("default", "s", nil, history.At(now))
-	s.claim(Lessee{Worker: w}, 0, now, "")
+	s.acquire(Lessee{Worker: w}, 0, now, "")
 	s.move(now)
 	s.Fresh = false // its first activity has run
 	s.Renewals, s.FirstRenewal, s.LastRenewal = 1, history.At(now), history.At(now)
@@ -64,7 +64,7 @@ func TestASessionIsResumedUnderItsEpoch(t *testing.T) {
 func TestASessionIsNotResumedOnceAnythingHappenedToIt(t *testing.T) {
 	for name, change := range map[string]func(*Session, *Worker, *time.Time){
 		"another worker acquired it": func(s *Session, _ *Worker, now *time.Time) {
-			s.claim(Lessee{Worker: &Worker{ID: "b", Incarnation: "b1", SessionLease: 1}}, 0, *now, "")
+			s.acquire(Lessee{Worker: &Worker{ID: "b", Incarnation: "b1", SessionLease: 1}}, 0, *now, "")
 			*now = now.Add(time.Minute)
 		},
 		"another process of the worker":  func(_ *Session, w *Worker, _ *time.Time) { w.Incarnation = "a2" },
@@ -77,7 +77,7 @@ func TestASessionIsNotResumedOnceAnythingHappenedToIt(t *testing.T) {
 			s.endAs(protocol.SessionClosed, "test", history.At(*now))
 		},
 		"released":           func(s *Session, _ *Worker, now *time.Time) { s.release(history.At(*now), "a", "test") },
-		"moved to another":   func(s *Session, _ *Worker, now *time.Time) { s.For = "b"; s.keep(history.At(*now)) },
+		"moved to another":   func(s *Session, _ *Worker, now *time.Time) { s.For = "b"; s.startReservation(history.At(*now)) },
 		"idle for too long":  func(_ *Session, _ *Worker, now *time.Time) { *now = now.Add(5 * time.Minute) },
 		"the worker is full": func(_ *Session, w *Worker, _ *time.Time) { w.MaxSessions = 1 },
 		"kept for its release": func(s *Session, w *Worker, _ *time.Time) {
@@ -133,7 +133,7 @@ func TestAGivenUpEpochIsNotServedAgain(t *testing.T) {
 			now := s.UpdatedAt.Add(c.after)
 			in := ReleaseSession{SessionHolder: SessionHolder{Worker: "a", Epoch: s.Epoch}, Why: protocol.ReasonGivenUp}
 			if c.known != nil {
-				in.Known = c.known(s.Epoch)
+				in.KnownEpoch = c.known(s.Epoch)
 			}
 			changed, err := DecideSession(&s, in, now)
 			if err != nil || len(changed.Timeline) != 1 || changed.Timeline[0].Why != protocol.ReasonGivenUp {

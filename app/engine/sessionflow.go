@@ -64,7 +64,7 @@ func (st *step) sessionFor(id, queue string, o *protocol.SessionOptions) (Sessio
 		return s, protocol.Refuse(protocol.ReasonSessionMissing, "session %s belongs to another workflow", id)
 	// The session was acquired under other options; running the activity under either set would violate the other.
 	// Before the first acquisition, the options may change.
-	case ok && o != nil && s.Claimed && !s.fits(o):
+	case ok && o != nil && s.EverAcquired && !s.fits(o):
 		return s, protocol.Refuse(protocol.ReasonInvalidSession, "session %s exists with other options", id)
 	case ok && o != nil && s.Origin == OriginWorker:
 		want := NewSession(st.Namespace, id, o, st.now)
@@ -128,7 +128,7 @@ func (st *step) startSession(c protocol.Command, seq int64) {
 	}
 	st.emit(d)
 	st.usesSessions()
-	st.keep(s, protocol.SessionEvent{At: st.now, What: "started", By: "run " + st.ID, Why: "workflow " + st.WorkflowID})
+	st.storeSession(s, protocol.SessionEvent{At: st.now, What: "started", By: "run " + st.ID, Why: "workflow " + st.WorkflowID})
 }
 
 // endSession ends a workflow-scoped session in this step: its open activities are cancelled, and their late results are
@@ -180,7 +180,7 @@ func (st *step) endChain(why string) {
 func (st *step) close(s Session, why string) {
 	e := s.ended(st.now, "closed", "run "+st.ID, why)
 	s.endAs(protocol.SessionClosed, why, st.now)
-	st.keep(s, e)
+	st.storeSession(s, e)
 }
 
 // endAs ends the session and clears all fields that concern a future holder.

@@ -28,7 +28,7 @@ func TestNumbersHoldFromTheNextClaim(t *testing.T) {
 	first := protocol.SessionOptions{SessionID: "s", Lease: 60, TTL: 600, MaxActivities: 1}
 	other := protocol.SessionOptions{SessionID: "s", Lease: 90, TTL: protocol.NoTTL, MaxActivities: 3, Idle: 5}
 	s := NewSession("default", "s", &first, history.At(now))
-	s.claim(a, 0, now, "")
+	s.acquire(a, 0, now, "")
 	s.move(now)
 
 	want := NewSession("default", "s", &other, history.At(now))
@@ -41,7 +41,7 @@ func TestNumbersHoldFromTheNextClaim(t *testing.T) {
 		t.Errorf("numbers changed while it is held: %+v", asked)
 	}
 	asked.LeaseUntil = history.At(now)
-	asked.claim(b, 0, now.Add(time.Second), "")
+	asked.acquire(b, 0, now.Add(time.Second), "")
 	if asked.Lease != 90_000_000 || asked.TTL != 0 || !asked.TTLUntil.IsZero() || asked.MaxActivities != 3 ||
 		asked.Idle != 5_000_000 || asked.Next != nil {
 		t.Errorf("the next claim has %+v", asked)
@@ -74,7 +74,7 @@ func TestNumbersHoldFromTheNextClaim(t *testing.T) {
 func TestAHolderClosesWhatExpiredUnderIt(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := NewSession("default", "s", &protocol.SessionOptions{SessionID: "s"}, history.At(now))
-	s.claim(Lessee{Worker: &Worker{ID: "a"}}, 0, now, "")
+	s.acquire(Lessee{Worker: &Worker{ID: "a"}}, 0, now, "")
 	s.move(now)
 	c, err := DecideSession(&s, CloseSession{SessionHolder: SessionHolder{Worker: "a"}}, now.Add(time.Hour/6))
 	if err != nil || len(c.Timeline) > 0 || c.Session.Terminal {
@@ -150,7 +150,7 @@ func TestAClaimTellsWhyTheHoldingBeforeEnded(t *testing.T) {
 		"it left its tasks waiting": {by("b", "1"), time.Second, ReasonFallback, nil},
 	} {
 		s := NewSession("default", "s", &options, history.At(now))
-		s.claim(by("a", "1"), 0, now, "")
+		s.acquire(by("a", "1"), 0, now, "")
 		s.move(now)
 		if s.Before != "" {
 			t.Errorf("%s: the first holding follows one that ended for %q", name, s.Before)
@@ -158,7 +158,7 @@ func TestAClaimTellsWhyTheHoldingBeforeEnded(t *testing.T) {
 		if c.in != nil {
 			c.in(&s)
 		}
-		if s.claim(c.next, 0, now.Add(c.after), ""); s.Before != c.want || s.Reason != "" {
+		if s.acquire(c.next, 0, now.Add(c.after), ""); s.Before != c.want || s.Reason != "" {
 			t.Errorf("%s: it ended for %q, and reason %q, want %q", name, s.Before, s.Reason, c.want)
 		}
 	}

@@ -14,9 +14,9 @@ import (
 // session.
 const SessionEndedReason = "session ended"
 
-// sessionOver is the failure of an activity whose session has ended. No retry could succeed, so it is not
+// sessionEndedFailure is the failure of an activity whose session has ended. No retry could succeed, so it is not
 // retryable.
-func sessionOver(s *Session) history.Failure {
+func sessionEndedFailure(s *Session) history.Failure {
 	return history.Failure{
 		Category: "session", ExceptionType: string(protocol.ReasonSessionClosed), NonRetryable: true,
 		Message: fmt.Sprintf("session %s has ended: %s", s.ID, s.Reason),
@@ -47,7 +47,7 @@ func (in EndQueued) decide(st *step) error {
 	if !ok || !s.Terminal && (!s.Drained || a.State != Ready) {
 		return errNotDue
 	}
-	f := sessionOver(&s)
+	f := sessionEndedFailure(&s)
 	if !s.Terminal {
 		f = stateDrained(&s)
 	}
@@ -56,7 +56,7 @@ func (in EndQueued) decide(st *step) error {
 	// The last waiting task has failed, so the next acquisition starts without a reported loss.
 	if s, _ = st.session(a.SessionID); s.Drained && s.Ready == 0 {
 		s.Drained = false
-		st.keep(s)
+		st.storeSession(s)
 	}
 	return nil
 }

@@ -45,9 +45,9 @@ type OtherQueue struct {
 	Taker  bool   // a live worker may lease a task of Queue
 }
 
-// leaveForQueue releases a session that has been idle for YieldIdle and has tasks only in queues that its holder does
+// releaseForQueue releases a session that has been idle for YieldIdle and has tasks only in queues that its holder does
 // not serve, if a live worker may lease such a task.
-func (in DueSession) leaveForQueue(s *Session, c *SessionChange, now history.Time) {
+func (in DueSession) releaseForQueue(s *Session, c *SessionChange, now history.Time) {
 	n := &c.Session
 	idle := plus(s.lastActivity(), YieldIdle)
 	o := in.Other

@@ -14,7 +14,7 @@ func TestARenewalOfAnotherLengthLeavesTheOptions(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	options := protocol.SessionOptions{SessionID: "s", Lease: 60, TTL: 600}
 	s := NewSession("default", "s", &options, history.At(now))
-	s.claim(Lessee{Worker: &Worker{ID: "a"}}, 0, now, "")
+	s.acquire(Lessee{Worker: &Worker{ID: "a"}}, 0, now, "")
 	s.touch(now)
 	renew := func(at time.Time, length int64, want time.Time) {
 		t.Helper()

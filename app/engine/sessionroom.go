@@ -41,11 +41,11 @@ func (s *Session) yields(now history.Time) bool {
 // use the resource of the session until the lease ends, so no other worker may acquire the session before.
 type YieldSession struct {
 	SessionHolder
-	Held, Most int
+	Held, Limit int
 }
 
 func (in YieldSession) decide(s *Session, now history.Time) (SessionChange, error) {
-	if in.holds(s) != nil || !s.Held(now.Time) || in.Held < in.Most || s.Yielding || !s.yields(now) {
+	if in.holds(s) != nil || !s.Held(now.Time) || in.Held < in.Limit || s.Yielding || !s.yields(now) {
 		return SessionChange{}, errNotDue
 	}
 	c := SessionChange{Session: *s}

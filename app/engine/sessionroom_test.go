@@ -14,9 +14,9 @@ func TestWhatGivesWay(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := now.Add(YieldIdle)
 	held := NewSession("default", "s", nil, history.At(now))
-	held.claim(Lessee{Worker: &Worker{ID: "a", SessionLease: 30_000_000, SessionIdle: 300_000_000}}, 0, now, "")
+	held.acquire(Lessee{Worker: &Worker{ID: "a", SessionLease: 30_000_000, SessionIdle: 300_000_000}}, 0, now, "")
 	held.move(now)
-	in := YieldSession{SessionHolder: SessionHolder{Worker: "a", Epoch: held.Epoch}, Held: 10, Most: 10}
+	in := YieldSession{SessionHolder: SessionHolder{Worker: "a", Epoch: held.Epoch}, Held: 10, Limit: 10}
 	for _, c := range []struct {
 		name   string
 		change func(s *Session, in *YieldSession, at *time.Time)
@@ -60,7 +60,7 @@ func TestWhatGivesWay(t *testing.T) {
 				d.Timeline[0].Why != ReasonEvictedCap) {
 			t.Errorf("%s: %+v", c.name, d)
 		}
-		if in.Held < in.Most || s.Owner != "a" || s.Epoch != held.Epoch || !s.Held(at) {
+		if in.Held < in.Limit || s.Owner != "a" || s.Epoch != held.Epoch || !s.Held(at) {
 			continue
 		}
 		// The holder's own word is judged the same.
@@ -77,7 +77,7 @@ func TestWhatGivesWay(t *testing.T) {
 	}
 	for after, want := range map[time.Duration]string{12 * time.Second: "evicted_cap 12 s before", EvictedLately: ""} {
 		s := d.Session
-		e := s.claim(Lessee{Worker: &Worker{ID: "b"}}, 0, at.Add(after), "")
+		e := s.acquire(Lessee{Worker: &Worker{ID: "b"}}, 0, at.Add(after), "")
 		if len(e) != 1 || e[0].What != "reclaimed" || e[0].Why != want || !s.EvictedAt.IsZero() {
 			t.Errorf("claimed %s later: %+v", after, e)
 		}
@@ -93,7 +93,7 @@ func TestAMarkedSessionMovesWhenItsLeaseEnds(t *testing.T) {
 	}
 	s := NewSession("default", "s", nil, history.At(now))
 	s.Origin = OriginWorkflow
-	s.claim(Lessee{Worker: a}, 0, now, "")
+	s.acquire(Lessee{Worker: a}, 0, now, "")
 	s.move(now)
 	holder := SessionHolder{Worker: "a", Epoch: s.Epoch}
 	step := func(s *Session, in SessionInput, at time.Time) Session {
@@ -104,9 +104,9 @@ func TestAMarkedSessionMovesWhenItsLeaseEnds(t *testing.T) {
 		}
 		return c.Session
 	}
-	marked := step(&s, YieldSession{SessionHolder: holder, Held: 1, Most: 1}, now.Add(10*time.Second))
+	marked := step(&s, YieldSession{SessionHolder: holder, Held: 1, Limit: 1}, now.Add(10*time.Second))
 	if _, err := DecideSession(
-		&marked, YieldSession{SessionHolder: holder, Held: 1, Most: 1}, now.Add(11*time.Second),
+		&marked, YieldSession{SessionHolder: holder, Held: 1, Limit: 1}, now.Add(11*time.Second),
 	); !IsNotDue(err) {
 		t.Errorf("the session is marked twice: %v", err)
 	}
@@ -143,7 +143,7 @@ func TestAMarkedSessionMovesWhenItsLeaseEnds(t *testing.T) {
 		t.Error("the holder resumed the session after the end of its lease")
 	}
 	other := marked
-	e := other.claim(Lessee{Worker: &Worker{ID: "b"}}, 0, over, "")
+	e := other.acquire(Lessee{Worker: &Worker{ID: "b"}}, 0, over, "")
 	if len(e) != 2 || e[0].What != "released" || e[0].Why != ReasonEvictedCap || e[1].What != "reclaimed" ||
 		other.Yielding {
 		t.Errorf("acquired before an app recorded the end of the lease: %+v", e)

@@ -78,10 +78,10 @@ func (in CreateSession) decide(s *Session, now history.Time) (SessionChange, err
 		return c, nil
 	}
 	*in.Outcome = "created"
-	if s.Claimed {
+	if s.EverAcquired {
 		*in.Outcome = "reacquired"
 	}
-	c.Timeline = c.Session.claim(in.Lessee, in.EpochWatermark(in.Namespace), now.Time, "")
+	c.Timeline = c.Session.acquire(in.Lessee, in.EpochWatermark(in.Namespace), now.Time, "")
 	c.Session.move(now.Time)
 	return c, nil
 }
@@ -90,7 +90,7 @@ func (in CreateSession) decide(s *Session, now history.Time) (SessionChange, err
 func (in CreateSession) fits(s *Session, now history.Time) error {
 	w := in.Lessee.Worker
 	switch {
-	case s.Terminal || !s.Claimed:
+	case s.Terminal || !s.EverAcquired:
 		return nil // admission gives a more exact reason
 	case s.Queue != "" && !slices.Contains(w.Queues, s.Queue):
 		return protocol.Refuse(
@@ -98,7 +98,7 @@ func (in CreateSession) fits(s *Session, now history.Time) error {
 		).With("registered_task_queue", w.Queues[0]).With("requested_session_queue", s.Queue)
 	case s.Held(now.Time) && s.Owner != w.ID && !s.claimableByOthers(now.Time):
 		return nil // a worker that is not admitted learns the holder or its missing capability, not the options
-	case s.lost(now.Time) && in.Options.Reacquire != nil && !*in.Options.Reacquire:
+	case s.stateLost(now.Time) && in.Options.Reacquire != nil && !*in.Options.Reacquire:
 		return protocol.Refuse(
 			protocol.ReasonSessionReacquire, "session %s was lost (%s), and the request forbids to acquire it again", s.ID,
 			s.Reason,
@@ -194,9 +194,9 @@ func (in RenewSession) decide(s *Session, now history.Time) (SessionChange, erro
 // executor ended uncleanly.
 type ReleaseSession struct {
 	SessionHolder
-	Why    string
-	Failed string
-	Known  int64 // with protocol.ReasonGivenUp: the highest epoch that the worker has seen; 0: not reported
+	Why        string
+	Failed     string
+	KnownEpoch int64 // with protocol.ReasonGivenUp: the highest epoch that the worker has seen; 0: not reported
 }
 
 func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, error) {
@@ -237,7 +237,7 @@ func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, er
 func (s *Session) fail(worker, cause, detail string, now history.Time) protocol.SessionEvent {
 	e := s.ended(now, "failed", worker, cause)
 	if !s.NoReacquire {
-		s.give(now)
+		s.clearHolder(now)
 	}
 	s.lose(protocol.SessionFailed, cause, now)
 	s.GivenUp = detail
@@ -246,9 +246,9 @@ func (s *Session) fail(worker, cause, detail string, now history.Time) protocol.
 
 // ended returns the timeline entry for the end of a holding. It counts running attempts; the store adds attempts that
 // have ended.
-func (s *Session) ended(now history.Time, what, by, why string) protocol.SessionEvent {
+func (s *Session) ended(now history.Time, kind, by, why string) protocol.SessionEvent {
 	e := protocol.SessionEvent{
-		At: now, What: what, Worker: s.Owner, Epoch: s.Epoch, By: by, Why: why, Ran: s.Active, Renewals: s.Renewals,
+		At: now, What: kind, Worker: s.Owner, Epoch: s.Epoch, By: by, Why: why, Ran: s.Active, Renewals: s.Renewals,
 		FirstRenewal: s.FirstRenewal,
 		LastRenewal:  s.LastRenewal,
 	}
@@ -262,7 +262,7 @@ func (s *Session) ended(now history.Time, what, by, why string) protocol.Session
 // may be one that must not be acquired again.
 func (s *Session) release(now history.Time, by, why string) protocol.SessionEvent {
 	e := s.ended(now, "released", by, why)
-	s.give(now)
+	s.clearHolder(now)
 	s.Status, s.Reason, s.GivenUp = protocol.SessionActive, ReasonReleased, why
 	if why == ReasonEvictedCap {
 		s.EvictedAt = now
@@ -284,20 +284,20 @@ func (s *Session) lastEnd() string {
 	return s.Reason
 }
 
-// give removes the holder from the row. The lease ends now, so that the session is free in the same commit.
-func (s *Session) give(now history.Time) {
+// clearHolder removes the holder from the row. The lease ends now, so that the session is free in the same commit.
+func (s *Session) clearHolder(now history.Time) {
 	s.Owner, s.Incarnation, s.Moving, s.Leaving, s.Yielding = "", "", "", false, false
 	s.OtherAt = history.Time{}
 	s.LeaseUntil, s.UpdatedAt = now, now
-	s.letGo(now)
+	s.unpinRelease(now)
 }
 
 // PinCheck is the interval of the check whether an app still serves the release to which a session without a holder is
 // pinned.
 const PinCheck = 5 * time.Second
 
-// letGo drops the pin to the holder's release, unless the policy keeps the session for workers of that release.
-func (s *Session) letGo(now history.Time) {
+// unpinRelease drops the pin to the holder's release, unless the policy keeps the session for workers of that release.
+func (s *Session) unpinRelease(now history.Time) {
 	if s.ReleasePolicy != PolicyFinish || s.Release == "" {
 		s.Release = ""
 		return
@@ -305,9 +305,9 @@ func (s *Session) letGo(now history.Time) {
 	s.PinnedUntil = plus(now, PinCheck)
 }
 
-// KeptFor is the time for which a migrated session is reserved for its target worker. After it, any worker may acquire
+// ReservationTime is the time for which a migrated session is reserved for its target worker. After it, any worker may acquire
 // the session: a mistyped name must not block it.
-const KeptFor = 30 * time.Second
+const ReservationTime = 30 * time.Second
 
 // MigrateSession makes the holder release the session at an operator's request: at once if nothing runs in it or with
 // Force, else when its running tasks have ended; until then no new task is dispatched in it. If For is not empty, the
@@ -337,12 +337,12 @@ func (in MigrateSession) decide(s *Session, now history.Time) (SessionChange, er
 	}
 	switch {
 	case !s.Held(now.Time):
-		n.keep(now)
+		n.startReservation(now)
 		n.UpdatedAt = now
 	// Nothing runs, or the operator accepts that running tasks lose their session.
 	case in.Force || s.Active == 0:
 		c.Timeline = append(c.Timeline, n.release(now, in.Operator, why))
-		n.keep(now)
+		n.startReservation(now)
 	default:
 		n.Moving, n.Leaving, n.UpdatedAt = in.Operator, false, now
 		e := s.ended(now, "draining", in.Operator, why)
@@ -351,11 +351,11 @@ func (in MigrateSession) decide(s *Session, now history.Time) (SessionChange, er
 	return c, nil
 }
 
-// keep begins the time for which the session waits for the worker it was meant for.
-func (s *Session) keep(now history.Time) {
+// startReservation begins the time for which the session waits for the worker it was meant for.
+func (s *Session) startReservation(now history.Time) {
 	s.ForUntil = history.Time{}
 	if s.For != "" {
-		s.ForUntil = plus(now, KeptFor)
+		s.ForUntil = plus(now, ReservationTime)
 	}
 }
 
@@ -368,7 +368,7 @@ func (s *Session) moved(now history.Time) (protocol.SessionEvent, bool) {
 		return s.drain(now, s.Moving), true
 	}
 	e := s.release(now, s.Moving, "migrated")
-	s.keep(now)
+	s.startReservation(now)
 	return e, true
 }
 
@@ -404,7 +404,7 @@ func (in CloseSession) decide(s *Session, now history.Time) (SessionChange, erro
 		return c, nil
 	}
 	if in.Operator == "" && in.releases(s) {
-		c.Timeline = append(c.Timeline, c.Session.leave(now, in.Worker, cmp.Or(in.Why, ReasonDeleted)))
+		c.Timeline = append(c.Timeline, c.Session.endForShutdown(now, in.Worker, cmp.Or(in.Why, ReasonDeleted)))
 		return c, nil
 	}
 	why := in.Why
@@ -485,7 +485,7 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 	case !s.Open && s.waits(now.Time) && !s.OpensAt().Time.IsZero() && !s.OpensAt().After(now.Time):
 		n.Open, n.UpdatedAt = true, now
 	case s.Held(now.Time) && !s.OtherAt.IsZero() && !s.OtherAt.After(now.Time):
-		in.leaveForQueue(s, &c, now)
+		in.releaseForQueue(s, &c, now)
 	case s.For != "" && !s.ForUntil.After(now.Time):
 		n.For, n.ForUntil = "", history.Time{}
 	case !s.PinnedUntil.IsZero() && !s.PinnedUntil.After(now.Time):
@@ -513,7 +513,7 @@ func (s *Session) lose(status protocol.SessionStatus, reason string, now history
 	}
 	s.Status, s.Reason, s.GivenUp, s.UpdatedAt, s.Moving, s.Leaving = status, reason, "", now, "", false
 	s.Yielding, s.OtherAt = false, history.Time{}
-	s.letGo(now)
+	s.unpinRelease(now)
 }
 
 // OrphanSession ends a holding whose holder's registration became stale before the lease expired. Waiting for the lease
@@ -578,7 +578,7 @@ func (in ForgetSession) decide(s *Session, now history.Time) (SessionChange, err
 
 // CleanUp removes the row of a session that ended or lapsed and has no work. Its epoch is remembered (see
 // EpochWatermark), so the id never falls back to an earlier one.
-type CleanUp struct{ Kept time.Time }
+type CleanUp struct{ Before time.Time }
 
 func (in CleanUp) decide(s *Session, now history.Time) (SessionChange, error) {
 	switch {
@@ -586,7 +586,7 @@ func (in CleanUp) decide(s *Session, now history.Time) (SessionChange, error) {
 		return SessionChange{}, errNotDue
 	// An ended session is stored for some time, so that people can see why it ended. A workflow-scoped session that has
 	// not ended belongs to its workflow.
-	case s.Terminal && s.UpdatedAt.After(in.Kept), s.Origin == OriginWorkflow && !s.Terminal:
+	case s.Terminal && s.UpdatedAt.After(in.Before), s.Origin == OriginWorkflow && !s.Terminal:
 		return SessionChange{}, errNotDue
 	}
 	return SessionChange{

@@ -32,9 +32,9 @@ func (s *Session) Affinity() (affinity string, after int64) {
 	return protocol.AffinitySoft, s.Fallback / 1_000_000
 }
 
-// keeps applies the affinity of an activity that refers to its session by ID only. An activity without affinity changes
+// setAffinity applies the affinity of an activity that refers to its session by ID only. An activity without affinity changes
 // nothing.
-func (s *Session) keeps(affinity string, after int64) {
+func (s *Session) setAffinity(affinity string, after int64) {
 	if affinity != "" && s.Origin == OriginImplicit {
 		s.Fallback = fallback(affinity, after)
 	}
@@ -67,9 +67,9 @@ func (s *Session) crowded(now time.Time) bool {
 	return s.Full() && (s.Origin != OriginWorkflow || s.Held(now))
 }
 
-// leaveBehind ends a holding in the counts. Running attempts continue at the former holder and count towards the
+// moveRunningToOtherEpochs ends a holding in the counts. Running attempts continue at the former holder and count towards the
 // session's activity limit until they end.
-func (s *Session) leaveBehind() {
+func (s *Session) moveRunningToOtherEpochs() {
 	if s.Active > 0 {
 		s.StaleAttempts = maps.Clone(s.StaleAttempts) // rows are shared
 		if s.StaleAttempts == nil {
@@ -120,9 +120,9 @@ func (in SkipHolder) decide(s *Session, now history.Time) (SessionChange, error)
 	return c, nil
 }
 
-// taken records that a worker leased a task in the session: the worker is neither dead nor full, and the wait starts
+// resetWait records that a worker leased a task in the session: the worker is neither dead nor full, and the wait starts
 // again.
-func (s *Session) taken() { s.WaitingSince, s.Open, s.HolderSilent = history.Time{}, false, false }
+func (s *Session) resetWait() { s.WaitingSince, s.Open, s.HolderSilent = history.Time{}, false, false }
 
 // OpensAt returns the time from which any worker may acquire the held session; zero: never in its current state.
 func (s *Session) OpensAt() history.Time {

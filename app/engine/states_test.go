@@ -141,7 +141,7 @@ func (w *wanderer) walk() {
 		case 12:
 			in = OrphanSession{Worker: worker, Incarnation: worker + "1"}
 		case 13:
-			in = CleanUp{Kept: w.now}
+			in = CleanUp{Before: w.now}
 		case 14: // an attempt begins in it, or ends
 			if s != nil && s.Held(w.now) {
 				s.Active = 1 - s.Active
@@ -152,7 +152,7 @@ func (w *wanderer) walk() {
 			if s != nil && s.Held(w.now) {
 				idle := *s
 				idle.Origin, idle.LastActivity = OriginImplicit, history.At(w.now.Add(-YieldIdle))
-				if c, err := DecideSession(&idle, YieldSession{SessionHolder: holder, Held: 9, Most: 9}, w.now); err == nil {
+				if c, err := DecideSession(&idle, YieldSession{SessionHolder: holder, Held: 9, Limit: 9}, w.now); err == nil {
 					c.Session.Origin = s.Origin
 					w.step(&c.Session)
 				}
@@ -200,9 +200,9 @@ func TestTheWordOfASessionSaysWhoMayReadItsTasks(t *testing.T) {
 		"held":                              {held, "=a"},
 		"held, room for one":                {with(held, func(s *Session) { s.MaxActivities, s.Active = 2, 1 }), "=a"},
 		"held and full":                     {with(held, func(s *Session) { s.MaxActivities, s.Active = 2, 2 }), "-"},
-		"held, its holder's number reached": {with(held, func(s *Session) { s.Together, s.Active = 2, 2 }), "-"},
+		"held, its holder's number reached": {with(held, func(s *Session) { s.DefaultMaxActivities, s.Active = 2, 2 }), "-"},
 		"held, its own number before that": {with(held, func(s *Session) {
-			s.MaxActivities, s.Together, s.Active = 3, 2, 2
+			s.MaxActivities, s.DefaultMaxActivities, s.Active = 3, 2, 2
 		}), "=a"},
 		"held without a cap": {with(held, func(s *Session) { s.Active = 9 }), "=a"},
 		"changing hands":     {with(held, func(s *Session) { s.Moving = "o" }), "-"},

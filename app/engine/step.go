@@ -159,9 +159,9 @@ func (st *step) session(id string) (Session, bool) {
 	return Session{}, false
 }
 
-// keep stores a changed session, with new entries of its timeline, in the decision. It replaces an earlier change of
+// storeSession stores a changed session, with new entries of its timeline, in the decision. It replaces an earlier change of
 // the same step: a decision holds one change per session.
-func (st *step) keep(s Session, timeline ...protocol.SessionEvent) {
+func (st *step) storeSession(s Session, timeline ...protocol.SessionEvent) {
 	s.watch(st.now)
 	for i := range st.d.Sessions {
 		if c := &st.d.Sessions[i]; c.Session.ID == s.ID {

@@ -261,14 +261,14 @@ func (a *WaitContext) ActivityWait(act Activity) *protocol.Wait {
 // SessionWait returns why tasks queued in a session wait, as far as the session's row shows it; nil if none waits.
 func (a *WaitContext) SessionWait(s *Session) *protocol.Wait {
 	moving := s.Moving != "" && s.Held(a.Now) || s.Drained
-	if s.Terminal || s.Ready == 0 && !moving && !s.kept(a.Now) {
+	if s.Terminal || s.Ready == 0 && !moving && !s.reserved(a.Now) {
 		return nil
 	}
 	var w protocol.Wait
 	switch {
 	case moving:
 		w = *AdmitSession(s, Lessee{Worker: &Worker{Capabilities: s.Requirements}}, a.Now, false).Wait
-	case s.kept(a.Now):
+	case s.reserved(a.Now):
 		w = protocol.Wait{Reason: protocol.WaitSessionKept, Session: s.ID, Worker: s.For, Until: s.ForUntil}
 	default:
 		w = a.forWorker(s.Queue, protocol.KindActivity, s, func(l Lessee) Verdict { return AdmitSession(s, l, a.Now, false) })
@@ -348,7 +348,7 @@ func (a *WaitContext) forWorker(
 		w, n := v.Wait, nearness(v)
 		if v.OK {
 			// The rules admit the worker, but it receives no tasks at all.
-			kept := a.kept(c)
+			kept := a.blockedWait(c)
 			if kept == nil {
 				return a.busy(c, kind)
 			}
@@ -416,7 +416,7 @@ func (a *WaitContext) forHolder(
 	c := &a.Workers[i]
 	w := protocol.Wait{Reason: protocol.WaitSessionBusy, Session: s.ID, Worker: c.ID}
 	v := judge(Lessee{Worker: c.Worker, Counted: true, Sessions: c.Sessions})
-	kept := a.kept(c)
+	kept := a.blockedWait(c)
 	switch {
 	case queue != "" && !c.Serves(queue):
 		w.Reason, w.Queue, w.WorkerQueues = protocol.WaitSessionOtherQueue, queue, c.Queues
@@ -441,8 +441,8 @@ func orTime(t, other history.Time) history.Time {
 	return t
 }
 
-// kept returns why a worker receives no tasks at all, or nil.
-func (a *WaitContext) kept(c *WorkerCandidate) *protocol.Wait {
+// blockedWait returns why a worker receives no tasks at all, or nil.
+func (a *WaitContext) blockedWait(c *WorkerCandidate) *protocol.Wait {
 	switch {
 	case c.Gate != "":
 		return &protocol.Wait{

@@ -403,7 +403,7 @@ var everyWait = []struct {
 	{
 		protocol.WaitSessionLost, true, func(w *stuckTask) {
 			s := w.free()
-			s.Claimed, s.NoReacquire, s.Reason = true, true, ReasonLeaseLost
+			s.EverAcquired, s.NoReacquire, s.Reason = true, true, ReasonLeaseLost
 		},
 		`activity "charge": session s was lost (lease_expired) and must not be acquired again`,
 	},

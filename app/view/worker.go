@@ -49,11 +49,11 @@ func (v *View) Workers(ctx context.Context, ns, queue, status string) ([]protoco
 			if !ok { // nobody has heard it: its row is all that is known
 				h = membership.TrackRow(&rows[i])
 			}
-			if !rows[i].Left.IsZero() && held[rows[i].ID].Leases == 0 {
+			if !rows[i].DeregisteredAt.IsZero() && held[rows[i].ID].Leases == 0 {
 				continue // it has left and holds nothing: its row goes soon
 			}
 			shown := v.workerView(&rows[i], h, held[rows[i].ID], now)
-			if !rows[i].Left.IsZero() { // it ends what it holds
+			if !rows[i].DeregisteredAt.IsZero() { // it ends what it holds
 				shown.Status = protocol.WorkerDraining
 			}
 			views = append(views, shown)
@@ -93,7 +93,7 @@ func (v *View) workerView(
 		WorkflowSlots: w.WorkflowSlots, ActivitySlots: w.ActivitySlots, MaxSessions: w.MaxSessions,
 		Session: &protocol.SessionSettings{
 			LeaseMS: w.SessionLease / 1000, BufferMS: w.SessionBuffer / 1000, IdleMS: w.SessionIdle / 1000,
-			MaxActivities: w.Together, Resumes: w.ResumesSessions,
+			MaxActivities: w.DefaultMaxActivities, Resumes: w.ResumesSessions,
 		},
 		HeartbeatInterval: int64(v.opt.Heartbeat.Seconds()), LastHeartbeatAt: w.HeartbeatAt, RegisteredAt: w.RegisteredAt,
 		UpdatedAt: w.UpdatedAt,

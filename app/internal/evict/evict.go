@@ -497,7 +497,7 @@ func (e *Evictor) checkEviction(ctx context.Context, s *engine.Session, take boo
 			}
 			c, err := engine.DecideSession(row, engine.YieldSession{
 				SessionHolder: engine.SessionHolder{Worker: s.Owner, Epoch: s.Epoch}, Held: rows.Holding(owner, key, now) + 1,
-				Most: w.MaxSessions,
+				Limit: w.MaxSessions,
 			}, now)
 			if engine.IsNotDue(err) {
 				v := evictionCheck{}

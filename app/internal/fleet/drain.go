@@ -43,7 +43,7 @@ func (f *Fleet) intentAt(w *engine.Worker, now time.Time, has bool) protocol.Int
 	switch {
 	case d == nil:
 		return protocol.IntentWork
-	case d.Evict || has && d.Over(now):
+	case d.Evict || has && d.DeadlinePassed(now):
 		return protocol.IntentLeave
 	}
 	return protocol.IntentPause
@@ -72,7 +72,7 @@ func (f *Fleet) OperateFleet(ctx context.Context, in protocol.FleetRequest) (pro
 	err := f.store.View(ctx, func(r store.Reader) error {
 		rows, err := r.Workers(ctx, store.WorkerQuery{Namespace: in.Namespace, Limit: 10_000})
 		for i := range rows {
-			here[rows[i].ID] = rows[i].Left.IsZero()
+			here[rows[i].ID] = rows[i].DeregisteredAt.IsZero()
 		}
 		return err
 	})
@@ -273,7 +273,7 @@ func (f *Fleet) drainSessions(ctx context.Context, k engine.WorkerKey, d *engine
 		var in engine.SessionInput
 		switch {
 		case d == nil && s.Leaving:
-			in = engine.KeepSession{Worker: k.ID}
+			in = engine.UndrainSession{Worker: k.ID}
 		case d != nil && s.Moving == "":
 			in = engine.DrainSession{Worker: k.ID, Operator: cmp.Or(d.By, "an operator")}
 		default:

@@ -33,7 +33,7 @@ func (ws *Workers) warnOfOtherCode(w *engine.Worker) {
 	var all []difference
 	ws.Each(w.Namespace, func(key engine.WorkerKey, h *TrackedWorker) {
 		o := h.Worker
-		if key.ID == w.ID || o.Release != w.Release || !o.Left.IsZero() || h.Draining ||
+		if key.ID == w.ID || o.Release != w.Release || !o.DeregisteredAt.IsZero() || h.Draining ||
 			!slices.ContainsFunc(w.Queues, o.Serves) {
 			return
 		}

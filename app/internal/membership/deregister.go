@@ -81,11 +81,11 @@ func (ws *Workers) fence(ctx context.Context, in protocol.DeregisterRequest) (*e
 				return store.Writes{}, transaction.WorkerNotFound(key.ID)
 			case in.Incarnation != "" && in.Incarnation != old.Incarnation:
 				return store.Writes{}, transaction.StaleWorker(key.ID)
-			case !old.Left.IsZero():
+			case !old.DeregisteredAt.IsZero():
 				return store.Writes{Answer: *old}, nil
 			}
 			next := *old
-			next.Left, next.UpdatedAt, next.Status = history.At(now), history.At(now), protocol.WorkerDraining
+			next.DeregisteredAt, next.UpdatedAt, next.Status = history.At(now), history.At(now), protocol.WorkerDraining
 			return store.Writes{Workers: []engine.Worker{next}, Answer: next}, nil
 		},
 	})
@@ -118,7 +118,7 @@ func (ws *Workers) releaseDeregistered(
 		return 0, err
 	}
 	_, err = ws.deleteRows(ctx, []engine.WorkerKey{key}, func(rows store.Rows) []engine.WorkerKey {
-		if now := rows.Worker(key); now == nil || now.Incarnation != w.Incarnation || now.Left.IsZero() {
+		if now := rows.Worker(key); now == nil || now.Incarnation != w.Incarnation || now.DeregisteredAt.IsZero() {
 			return nil
 		}
 		return []engine.WorkerKey{key}

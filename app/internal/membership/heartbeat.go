@@ -94,7 +94,7 @@ func (ws *Workers) Current(ctx context.Context, key engine.WorkerKey, incarnatio
 		return nil, err
 	}
 	switch {
-	case !stored.Left.IsZero():
+	case !stored.DeregisteredAt.IsZero():
 		ws.Swap(key, w, nil)
 	case stored.Incarnation != w.Incarnation:
 		ws.Swap(key, w, stored)
@@ -102,7 +102,7 @@ func (ws *Workers) Current(ctx context.Context, key engine.WorkerKey, incarnatio
 	if !auth.BoundFrom(ctx).SpeaksFor(stored) {
 		return nil, transaction.WorkerNotFound(key.ID)
 	}
-	if !stored.Left.IsZero() {
+	if !stored.DeregisteredAt.IsZero() {
 		return nil, deregistered(stored)
 	}
 	if incarnation != "" && incarnation != stored.Incarnation {

@@ -58,7 +58,7 @@ func (ws *Workers) Register(
 				if slices.Contains(old.Superseded, next.Incarnation) {
 					return store.Writes{}, transaction.StaleWorker(key.ID)
 				}
-				if !old.Left.IsZero() && old.Incarnation == next.Incarnation && namesProcess(old) {
+				if !old.DeregisteredAt.IsZero() && old.Incarnation == next.Incarnation && namesProcess(old) {
 					return store.Writes{}, deregistered(old)
 				}
 				if err := ws.sameDefinitions(old, &next, now); err != nil {
@@ -221,7 +221,7 @@ func (ws *Workers) Registration(in protocol.RegisterRequest) (*engine.Worker, er
 	}
 	if s := in.Session; s != nil {
 		w.SessionLease, w.SessionBuffer, w.SessionIdle = s.LeaseMS*1000, s.BufferMS*1000, s.IdleMS*1000
-		w.Together, w.ResumesSessions = s.MaxActivities, s.Resumes
+		w.DefaultMaxActivities, w.ResumesSessions = s.MaxActivities, s.Resumes
 	}
 	if in.WorkflowSlots != nil {
 		w.WorkflowSlots = *in.WorkflowSlots
@@ -249,7 +249,7 @@ func checkRegistration(in protocol.RegisterRequest, w *engine.Worker) error {
 		return protocol.Invalid("max_concurrent_activity_tasks", "must not be 0 if the worker runs no workflow tasks")
 	case w.AttemptLease < int64(time.Millisecond/time.Microsecond) || w.AttemptLease > protocol.MaxSeconds*1_000_000:
 		return protocol.Invalid("attempt_lease_seconds", "must be between 1 and %d", protocol.MaxSeconds)
-	case w.SessionLease <= 0 || w.SessionIdle < 0 || w.Together < 0:
+	case w.SessionLease <= 0 || w.SessionIdle < 0 || w.DefaultMaxActivities < 0:
 		return protocol.Invalid(
 			"session_settings", "lease must be greater than 0; idle time and concurrent activities must not be negative",
 		)
@@ -279,7 +279,7 @@ func (ws *Workers) SDK(ctx context.Context, ns, worker string) string {
 // active returns an active registration: from memory, else from its row.
 func (ws *Workers) active(ctx context.Context, key engine.WorkerKey) (*engine.Worker, error) {
 	w, err := ws.Known(ctx, key)
-	if err == nil && !w.Left.IsZero() {
+	if err == nil && !w.DeregisteredAt.IsZero() {
 		return nil, deregistered(w)
 	}
 	return w, err
@@ -292,7 +292,7 @@ func (ws *Workers) Known(ctx context.Context, key engine.WorkerKey) (*engine.Wor
 	}
 	mark := ws.Mark()
 	w, err := ws.Stored(ctx, key)
-	if err == nil && w.Left.IsZero() {
+	if err == nil && w.DeregisteredAt.IsZero() {
 		ws.PutRead(w, mark)
 	}
 	return w, err

@@ -108,7 +108,7 @@ func (r *Registry) Mark() uint64 {
 func (r *Registry) CacheRow(w *engine.Worker, mark uint64) {
 	known := false
 	r.With(w.Key(), func(h *TrackedWorker) { known = !h.At.IsZero() && h.Worker.Incarnation == w.Incarnation })
-	if !known && w.Left.IsZero() {
+	if !known && w.DeregisteredAt.IsZero() {
 		r.PutRead(w, mark)
 	}
 }

@@ -33,7 +33,7 @@ func (r *Registry) Roster(ctx context.Context, from store.Reader, ns string) (Ro
 	all := make(Roster, len(rows))
 	for i := range rows {
 		w := &rows[i]
-		if !w.Left.IsZero() {
+		if !w.DeregisteredAt.IsZero() {
 			continue
 		}
 		if h, ok := known[w.Key()]; ok && !h.At.IsZero() && h.Worker.Incarnation == w.Incarnation {

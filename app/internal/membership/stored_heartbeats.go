@@ -73,7 +73,7 @@ func (ws *Workers) storeHeartbeatRows(
 				s, known := signs[k]
 				old := rows.Worker(k)
 				switch {
-				case !known || old == nil || !old.Left.IsZero():
+				case !known || old == nil || !old.DeregisteredAt.IsZero():
 					continue
 				case old.Incarnation != s.Worker.Incarnation:
 					if older = append(older, store.Process{Worker: k, Incarnation: s.Worker.Incarnation}); old.Explicit ||

@@ -53,7 +53,7 @@ func (ws *Workers) checkSuperseded(ctx context.Context, p store.Process) {
 			store.Warn(&ws.log, err).Str("worker_id", p.Worker.ID).Msg("failed to read the registration of a worker")
 		}
 		return
-	case err == nil && w.Incarnation == p.Incarnation && w.Left.IsZero():
+	case err == nil && w.Incarnation == p.Incarnation && w.DeregisteredAt.IsZero():
 		ws.applyDrainState(&w)
 		return
 	}

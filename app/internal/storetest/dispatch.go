@@ -350,7 +350,7 @@ func testGone(t *testing.T, s Suite) {
 				writes.DropWorkers = start.Needs.Workers
 			} else {
 				row := *r.Worker(leaves.Key())
-				row.Left = history.At(now)
+				row.DeregisteredAt = history.At(now)
 				writes.Workers = []engine.Worker{row}
 			}
 			return writes, err

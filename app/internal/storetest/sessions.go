@@ -229,7 +229,7 @@ func capStopsNew(w *Fixture) {
 		}
 	}
 	w.noAct(b)
-	if got := w.row("s3"); got.Owner != "" || got.Claimed {
+	if got := w.row("s3"); got.Owner != "" || got.EverAcquired {
 		w.T.Fatalf("row is %+v, want nobody's", got)
 	}
 	w.Pass(31 * time.Second)

@@ -63,7 +63,7 @@ func (w *Fixture) cleanUp() int {
 		return err
 	})
 	for _, k := range keys {
-		w.Commit(SessionStep(k.ID, engine.CleanUp{Kept: now.Add(-time.Hour)}))
+		w.Commit(SessionStep(k.ID, engine.CleanUp{Before: now.Add(-time.Hour)}))
 	}
 	return len(keys)
 }

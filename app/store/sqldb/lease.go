@@ -260,7 +260,7 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 		switch newest := rows[l.Worker.Key()]; {
 		// The row is current, whereas this app may not have been notified yet that the process deregistered or was
 		// superseded.
-		case newest != nil && !newest.Left.IsZero():
+		case newest != nil && !newest.DeregisteredAt.IsZero():
 			pollers[i].Max = 0
 		case newest == nil || newest.Incarnation == l.Worker.Incarnation:
 		case l.Worker.Explicit: // superseded: it gets nothing at all

@@ -39,7 +39,7 @@ func (b *batch) reserve(o store.Offer, f *sessionAssignment) (store.Reservation,
 		return res, l, nil
 	}
 	w, err := b.countedWorker(l.Worker, f)
-	if err == nil && w != nil && w.Incarnation == l.Worker.Incarnation && w.Left.IsZero() {
+	if err == nil && w != nil && w.Incarnation == l.Worker.Incarnation && w.DeregisteredAt.IsZero() {
 		l.Worker, l.Sessions, l.Counted = w, b.Holding(w.Key(), o.Session.Key(), b.now), true
 		if engine.AdmitSession(o.Session, l, b.now, false).OK {
 			return res, l, nil

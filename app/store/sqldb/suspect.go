@@ -203,7 +203,7 @@ func (b *batch) holds(q QueueKey, pollers []store.Poller) (map[process]*engine.H
 		if !b.s.cfg.Dialect.Shared {
 			w = b.workers[k].Worker
 		}
-		if w == nil || !w.Left.IsZero() {
+		if w == nil || !w.DeregisteredAt.IsZero() {
 			continue
 		}
 		h := counts[k]
