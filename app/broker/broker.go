@@ -121,7 +121,7 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 		ok, err := b.hasQueryWorker(ctx, q)
 		return ok || err != nil
 	}
-	d.OnGone(func(store.Process) { b.questions.WorkerLeft() }) // called after the registry has removed the process
+	d.OnProcessEnded(func(store.Process) { b.questions.WorkerLeft() }) // called after the registry has removed the process
 	b.view = view.New(s, view.Options{
 		Known: b, Dispatch: d, Workers: b.workers.Registry, Questions: b.questions.Count,
 		App: o.App, Release: o.Release, Shared: o.Shared, Heartbeat: b.opt.Heartbeat, Alive: b.opt.Alive,

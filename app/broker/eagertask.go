@@ -168,7 +168,7 @@ func (t *eagerTask) forgetSticky() {
 // leavePoll releases the poll that was reserved for the next activity.
 func (t *eagerTask) leavePoll() {
 	if t != nil && t.next != nil {
-		t.next.Leave()
+		t.next.Close()
 	}
 }
 

@@ -66,7 +66,7 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 			// Return an empty response: the worker polls again with its new registration.
 			case errors.Is(err, membership.ErrRevised):
 				return b.pollResponse(ctx, in, nil)
-			case errors.Is(err, dispatch.ErrGone): // its registration is over, or was forgotten here
+			case errors.Is(err, dispatch.ErrRegistrationEnded): // its registration is over, or was forgotten here
 				next, empty, err := b.admitPoll(ctx, &in)
 				if err != nil || empty != nil {
 					return orZero(empty), err

@@ -37,13 +37,13 @@ func BenchmarkReserveBehindOthers(b *testing.B) {
 	d, fake := newBacklog()
 	fake.set(nil, 0)
 	for range 500 {
-		defer d.Enter(spec(worker("other", "y"), 1, oneActivity)).Leave()
+		defer d.Enter(spec(worker("other", "y"), 1, oneActivity)).Close()
 	}
 	s := spec(worker("a"), 1, oneActivity)
 	if _, err := d.Enter(s).Wait(b.Context(), 0); err != nil {
 		b.Fatal(err)
 	}
-	defer d.Enter(s).Leave()
+	defer d.Enter(s).Close()
 	o := store.Offer{Kind: protocol.KindActivity, Namespace: "default", Queue: "q", Type: "x", Now: time.Now()}
 	b.ReportAllocs()
 	for b.Loop() {

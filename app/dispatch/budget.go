@@ -29,10 +29,10 @@ func (unlimited) Force(int64)                       {}
 // Budget is the number of bytes of tasks that one response may carry. Waiters of the same response share one Budget.
 // The first task of a response always fits. All methods are called with the mutex of Dispatch held.
 type Budget struct {
-	left    int64
-	tasks   int       // tasks that were added to the response or are being claimed for it
-	waiters []*Waiter // queued waiters of the response
-	memory  Memory
+	remaining int64
+	tasks     int       // tasks that were added to the response or are being claimed for it
+	waiters   []*Waiter // queued waiters of the response
+	memory    Memory
 }
 
 // NewBudget returns the budget of a response with a maximum number of bytes of tasks. A nil memory has no limit.
@@ -40,7 +40,7 @@ func NewBudget(bytes int64, memory Memory) *Budget {
 	if memory == nil {
 		memory = unlimited{}
 	}
-	return &Budget{left: bytes, memory: memory}
+	return &Budget{remaining: bytes, memory: memory}
 }
 
 // Spend reserves bytes for other parts of a response. It returns false if they would exceed the budget and over
@@ -48,7 +48,7 @@ func NewBudget(bytes int64, memory Memory) *Budget {
 func (d *Dispatch) Spend(b *Budget, bytes, over int64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if bytes > b.left+over {
+	if bytes > b.remaining+over {
 		return false
 	}
 	b.reserve(bytes)
@@ -60,18 +60,18 @@ func (d *Dispatch) Spend(b *Budget, bytes, over int64) bool {
 // smallest is the size below which no task fits.
 const smallest = 1 << 10
 
-func (b *Budget) spent() bool { return b.tasks > 0 && b.left < smallest }
+func (b *Budget) spent() bool { return b.tasks > 0 && b.remaining < smallest }
 
-func (b *Budget) fits(bytes int64) bool { return b.tasks == 0 || bytes <= b.left }
+func (b *Budget) fits(bytes int64) bool { return b.tasks == 0 || bytes <= b.remaining }
 
 func (b *Budget) reserve(bytes int64) {
-	b.left -= bytes
+	b.remaining -= bytes
 	b.tasks++
 }
 
 // undo returns the bytes that were reserved for a task which will not be delivered.
 func (b *Budget) undo(bytes int64) {
-	b.left += bytes
+	b.remaining += bytes
 	b.tasks--
 	b.memory.Return(bytes)
 }
@@ -83,34 +83,34 @@ func (b *Budget) changed() {
 	}
 }
 
-// part reserves bytes for a claim. If other claims or reservations may run for the waiter meanwhile, the part is half
+// reserveShare reserves bytes for a claim. If other claims or reservations may run for the waiter meanwhile, the part is half
 // of the remaining bytes. Only one of them may deliver the first task of the response.
-func (b *Budget) part(alone bool) (bytes int64, first bool) {
-	bytes = max(0, b.left)
+func (b *Budget) reserveShare(alone bool) (bytes int64, first bool) {
+	bytes = max(0, b.remaining)
 	if !alone {
 		bytes /= 2
 	}
 	if first = b.tasks == 0; first {
 		b.tasks++
 	}
-	b.left -= bytes
+	b.remaining -= bytes
 	return bytes, first
 }
 
-// smallPart is the maximum size of a claim for a waiter for which the app has no more memory.
-const smallPart = 64 << 10
+// smallShare is the maximum size of a claim for a waiter for which the app has no more memory.
+const smallShare = 64 << 10
 
 // afford reserves memory for a part. If memory is short it reduces the part; false: there is no memory.
 func (b *Budget) afford(bytes int64, first bool) (int64, bool, bool) {
 	if b.memory.Try(bytes) {
 		return bytes, first, true
 	}
-	if bytes > smallPart && b.memory.Try(smallPart) {
+	if bytes > smallShare && b.memory.Try(smallShare) {
 		if first {
 			b.tasks--
 		}
-		b.left += bytes - smallPart
-		return smallPart, false, true
+		b.remaining += bytes - smallShare
+		return smallShare, false, true
 	}
 	b.cancel(bytes, first)
 	return 0, false, false
@@ -121,7 +121,7 @@ func (b *Budget) cancel(bytes int64, first bool) {
 	if first {
 		b.tasks--
 	}
-	b.left += bytes
+	b.remaining += bytes
 }
 
 // endClaim ends a claim that had set bytes aside.

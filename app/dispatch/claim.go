@@ -16,15 +16,15 @@ import (
 // fleet must not send claims continuously: a line claims only while it may contain tasks, for all of its pollers at
 // once, and stops after an empty claim.
 
-// part is the share of a claim for one waiter.
-type part struct {
-	entry *entry
-	asked int
-	got   []store.Leased
-	bytes int64  // set aside of its response
-	first bool   // so is the place of the first task, which always fits
-	age   uint64 // of the waiter's worker when the claim was sent
-	poor  bool   // its memory is yet to be waited for
+// claimShare is the share of a claim for one waiter.
+type claimShare struct {
+	entry     *entry
+	requested int
+	got       []store.Leased
+	bytes     int64  // set aside of its response
+	first     bool   // so is the place of the first task, which always fits
+	age       uint64 // of the waiter's worker when the claim was sent
+	lowMemory bool   // its memory is yet to be waited for
 }
 
 // kick sends the claims that a waiter needs, starting with the line whose last claim is oldest, so that no kind or
@@ -34,10 +34,10 @@ func (d *Dispatch) kick(w *Waiter) {
 		var next *line
 		for i := range w.entries {
 			e := &w.entries[i]
-			if !e.linked || e.spot.clear() || w.asks(e.line) == 0 {
+			if !e.linked || e.spot.clear() || w.claimable(e.line) == 0 {
 				continue
 			}
-			e.spot.group.look()
+			e.spot.group.openForClaim()
 			if !e.line.claiming && e.line.pause == nil && (next == nil || e.line.lastClaim < next.lastClaim) {
 				next = e.line
 			}
@@ -63,19 +63,19 @@ func (d *Dispatch) start(l *line) bool {
 		return false
 	}
 	r.Pollers = make([]store.Poller, 0, len(waiting))
-	parts := make([]part, 0, len(waiting))
+	parts := make([]claimShare, 0, len(waiting))
 	budget := d.opt.MaxClaim
 	for _, e := range waiting {
 		w := e.waiter
-		n := min(w.asks(l), budget)
+		n := min(w.claimable(l), budget)
 		if n == 0 {
 			break
 		}
-		p := part{entry: e, asked: n, age: w.member.age}
-		p.bytes, p.first = w.budget.part(n == w.max)
+		p := claimShare{entry: e, requested: n, age: w.member.age}
+		p.bytes, p.first = w.budget.reserveShare(n == w.max)
 		// The waiter that is first in line gets all of its part, or a small task behind it would go past a large one.
 		if len(parts) == 0 {
-			p.poor = !w.budget.memory.Try(p.bytes)
+			p.lowMemory = !w.budget.memory.Try(p.bytes)
 		} else {
 			var some bool
 			if p.bytes, p.first, some = w.budget.afford(p.bytes, p.first); !some {
@@ -84,13 +84,13 @@ func (d *Dispatch) start(l *line) bool {
 		}
 		budget -= n
 		r.Pollers = append(r.Pollers, store.Poller{
-			Lessee: w.spec.Lessee, Max: n, Bytes: p.bytes, First: p.first, Deregistered: &w.gone,
+			Lessee: w.spec.Lessee, Max: n, Bytes: p.bytes, First: p.first, Deregistered: &w.registrationEnded,
 		})
 		parts = append(parts, p)
 		// The claim reserves these slots: a commit that creates a task must not use them too, or the poller would get
 		// more tasks than it has slots.
-		w.hold(l.key.kind, n)
-		if p.poor {
+		w.reserveSlots(l.key.kind, n)
+		if p.lowMemory {
 			break
 		}
 	}
@@ -111,7 +111,7 @@ func (l *line) unclear(most int) (list []*entry) {
 		for e := g.first; e != nil && some < most; e = e.next {
 			if !e.spot.clear() {
 				waits = true
-				if e.waiter.asks(l) > 0 {
+				if e.waiter.claimable(l) > 0 {
 					list = append(list, e)
 					some++
 				}
@@ -128,8 +128,8 @@ func (l *line) unclear(most int) (list []*entry) {
 }
 
 // claim sends a claim to the store and delivers the leased tasks.
-func (d *Dispatch) claim(l *line, gen uint64, r store.LeaseRequest, parts []part) {
-	if parts[0].poor {
+func (d *Dispatch) claim(l *line, gen uint64, r store.LeaseRequest, parts []claimShare) {
+	if parts[0].lowMemory {
 		if err := d.awaitMemory(&parts[0]); err != nil {
 			d.refuse(l, &parts[0], err)
 			return
@@ -147,7 +147,7 @@ func (d *Dispatch) claim(l *line, gen uint64, r store.LeaseRequest, parts []part
 	for i := range parts {
 		p := &parts[i]
 		w := p.entry.waiter
-		p.entry.tried = true
+		p.entry.claimAnswered = true
 		if !w.closing {
 			w.err = err
 		}
@@ -155,7 +155,7 @@ func (d *Dispatch) claim(l *line, gen uint64, r store.LeaseRequest, parts []part
 			d.doubt(w, err)
 		}
 		w.budget.endClaim(p.bytes, p.first, p.got)
-		w.release(l.key.kind, p.asked-len(p.got))
+		w.release(l.key.kind, p.requested-len(p.got))
 	}
 	for i := range parts {
 		e := parts[i].entry
@@ -175,14 +175,14 @@ func (d *Dispatch) claim(l *line, gen uint64, r store.LeaseRequest, parts []part
 // memoryWait is the maximum time that a claim waits for the memory of its first task.
 const memoryWait = time.Second
 
-func (d *Dispatch) awaitMemory(p *part) error {
+func (d *Dispatch) awaitMemory(p *claimShare) error {
 	ctx, cancel := context.WithTimeout(d.life, memoryWait)
 	defer cancel()
 	return p.entry.waiter.budget.memory.Grow(ctx, p.bytes)
 }
 
 // refuse ends a poll for whose tasks the app has no memory, and serves the polls behind it.
-func (d *Dispatch) refuse(l *line, p *part, err error) {
+func (d *Dispatch) refuse(l *line, p *claimShare, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.endWork()
@@ -190,13 +190,13 @@ func (d *Dispatch) refuse(l *line, p *part, err error) {
 	l.claiming = false
 	d.count.NoMemory++
 	w.budget.cancel(p.bytes, p.first)
-	if !w.closing && !w.left {
+	if !w.closing && !w.detached {
 		if d.life.Err() == nil {
 			err = ErrNoMemory
 		}
 		d.endWait(w, err)
 	}
-	w.release(l.key.kind, p.asked)
+	w.release(l.key.kind, p.requested)
 	d.start(l)
 	for w := range l.asking {
 		w.signal()
@@ -204,35 +204,35 @@ func (d *Dispatch) refuse(l *line, p *part, err error) {
 }
 
 // deal delivers each task to the poller that it was leased for. A task whose poller has ended is returned.
-func (d *Dispatch) deal(l *line, tasks []store.Leased, parts []part) {
+func (d *Dispatch) deal(l *line, tasks []store.Leased, parts []claimShare) {
 	if len(tasks) == 0 {
 		d.count.EmptyClaims++
 	}
 	var lost []store.Leased
 	for _, t := range tasks {
-		if t.Poller < 0 || t.Poller >= len(parts) || len(parts[t.Poller].got) == parts[t.Poller].asked {
+		if t.Poller < 0 || t.Poller >= len(parts) || len(parts[t.Poller].got) == parts[t.Poller].requested {
 			d.opt.Log.Error().Str("queue", l.key.queue).Int("poller", t.Poller).Msg("store leased more tasks than the polls requested; requeueing the surplus")
 			lost = append(lost, t)
 			continue
 		}
 		p := &parts[t.Poller]
 		p.got = append(p.got, t)
-		if w := p.entry.waiter; w.left {
+		if w := p.entry.waiter; w.detached {
 			lost = append(lost, t)
 		} else {
 			w.got = append(w.got, t)
 			d.count.Claimed++
 		}
 	}
-	d.giveBack(lost)
+	d.returnTasks(lost)
 }
 
 // A line with repeated empty claims pauses between them: tasks that none of its pollers may run must not load the
 // store.
 const (
-	vainClaims = 16                    // empty claims in a row before the first rest
-	vainApart  = 50 * time.Millisecond // a longer time between two of them ends the row
-	vainRest   = 10 * time.Millisecond
+	maxEmptyClaims    = 16                    // empty claims in a row before the first rest
+	emptyClaimsWindow = 50 * time.Millisecond // a longer time between two of them ends the row
+	emptyClaimsPause  = 10 * time.Millisecond
 )
 
 // judge limits the claims of a line whose store fails or has nothing for it.
@@ -251,26 +251,26 @@ func (d *Dispatch) judge(l *line, found int, err error) {
 		if shift := l.failures - 1; shift < 16 {
 			wait = min(wait, d.opt.Backoff<<shift)
 		}
-		d.rest(l, wait-rand.N(wait/2+1))
+		d.pauseClaims(l, wait-rand.N(wait/2+1))
 	case found > 0:
 		l.failures, l.vain = 0, 0
 	default:
 		l.failures = 0
 		now := time.Now()
-		if now.Sub(l.vainAt) > vainApart {
+		if now.Sub(l.vainAt) > emptyClaimsWindow {
 			l.vain = 0
 		}
 		l.vain++
 		l.vainAt = now
-		if l.vain > vainClaims {
-			d.rest(l, vainRest)
+		if l.vain > maxEmptyClaims {
+			d.pauseClaims(l, emptyClaimsPause)
 		}
 	}
 }
 
-// rest pauses the claims of the line for a while. When the timer fires, it checks that it is still the line's timer:
+// pauseClaims pauses the claims of the line for a while. When the timer fires, it checks that it is still the line's timer:
 // the line may have been resumed in between and have begun another pause.
-func (d *Dispatch) rest(l *line, wait time.Duration) {
+func (d *Dispatch) pauseClaims(l *line, wait time.Duration) {
 	if d.closed {
 		return
 	}

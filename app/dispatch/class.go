@@ -25,8 +25,8 @@ type group struct {
 	*class
 	line        *line
 	first, last *entry        // that can take a task, longest wait first
-	told        uint64        // gen at which something it may have was left in the queue
-	toldOf      [tiers]uint64 // the same, of each priority
+	readyGen    uint64        // gen at which something it may have was left in the queue
+	readyGenOf  [tiers]uint64 // the same, of each priority
 	open        bool          // it is among the line's open ones
 }
 
@@ -50,11 +50,11 @@ type spot struct {
 
 // clear reports that, as far as notified, the line has no older ready task for this worker. Both values are gens of the
 // line, so the comparison shows which happened last: the empty claim or the backlog notification.
-func (s *spot) clear() bool { return s.empty >= s.group.told }
+func (s *spot) clear() bool { return s.empty >= s.group.readyGen }
 
 // urgent reports that the line may contain a task for this worker with a more urgent priority.
 func (s *spot) urgent(priority int) bool {
-	return slices.ContainsFunc(s.group.toldOf[:min(max(priority, 0), tiers)], func(told uint64) bool {
+	return slices.ContainsFunc(s.group.readyGenOf[:min(max(priority, 0), tiers)], func(told uint64) bool {
 		return told > s.empty
 	})
 }
@@ -77,8 +77,8 @@ func (m *member) forget() {
 	m.age++
 }
 
-// left removes a poller of the worker.
-func (m *member) left(w *Waiter) {
+// removePoll removes a poller of the worker.
+func (m *member) removePoll(w *Waiter) {
 	if i := slices.Index(m.polls, w); i >= 0 {
 		m.polls = slices.Delete(m.polls, i, i+1)
 	}
@@ -148,7 +148,7 @@ func (d *Dispatch) Polls(k engine.WorkerKey, kind protocol.TaskKind) (names []st
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, w := range d.pollers(k) {
-		if !w.left && slices.Contains(w.spec.Kinds, kind) {
+		if !w.detached && slices.Contains(w.spec.Kinds, kind) {
 			names = append(names, w.spec.Lessee.PollID)
 		}
 	}

@@ -25,7 +25,7 @@ var (
 	ErrDraining = errors.New("app is draining")
 	ErrDrained  = errors.New("an operator drains it") // ask again: the poller may go on with its other queues
 	// of the poller's process: it deregistered, was removed, or was superseded
-	ErrGone = errors.New("registration ended")
+	ErrRegistrationEnded = errors.New("registration ended")
 	// the memory of the poll's response did not become free in time
 	ErrNoMemory = errors.New("no memory for the tasks of a response")
 )
@@ -71,29 +71,29 @@ type Dispatch struct {
 	life context.Context // of claims: ends when Close gives up waiting for them
 	stop context.CancelFunc
 
-	mu         sync.Mutex // guards all below, and everything in lines, waiters and workers
+	mu             sync.Mutex // guards all below, and everything in lines, waiters and workers
 	leaser     TaskLeaser
-	back       func([]store.Leased)
-	sticky     func(run string) []store.Process
-	gone       []func(store.Process)
-	decided    func()
-	pulse      func(time.Time)
-	due        time.Time // earliest time reported by Due before Bind
-	lines      map[lineKey]*line
-	members    map[engine.WorkerKey]*member
-	classes    map[string]*class
-	waiters    map[*Waiter]struct{}
-	routes     map[engine.QueueKey]string
-	runWaiters map[string][]*Waiter        // by run: waiters for its next activity
-	isolated   map[engine.WorkerKey]string // incarnations that hold a blamed task and receive no other task
-	pruneAt    int                         // number of lines and workers at which old ones are forgotten
-	arrivals   uint64                      // gives every waiter its place
-	claims     uint64                      // gives every claim its number
-	draining   bool
-	closed     bool
-	busy       int           // reservations and claims whose outcome is open, and hand-backs under way
-	quiet      chan struct{} // closed when busy falls to 0 after Close
-	count      Counts
+	returnLeases   func([]store.Leased)
+	sticky         func(run string) []store.Process
+	onProcessEnded []func(store.Process)
+	decided        func()
+	pulse          func(time.Time)
+	due            time.Time // earliest time reported by Due before Bind
+	lines          map[lineKey]*line
+	members        map[engine.WorkerKey]*member
+	classes        map[string]*class
+	waiters        map[*Waiter]struct{}
+	routes         map[engine.QueueKey]string
+	runWaiters     map[string][]*Waiter        // by run: waiters for its next activity
+	isolated       map[engine.WorkerKey]string // incarnations that hold a blamed task and receive no other task
+	pruneAt        int                         // number of lines and workers at which old ones are forgotten
+	arrivals       uint64                      // gives every waiter its place
+	claims         uint64                      // gives every claim its number
+	draining       bool
+	closed         bool
+	busy           int           // reservations and claims whose outcome is open, and hand-backs under way
+	quiet          chan struct{} // closed when busy falls to 0 after Close
+	count          Counts
 }
 
 var _ store.Dispatcher = (*Dispatch)(nil)
@@ -109,7 +109,7 @@ func New(o Options) *Dispatch {
 		routes:     map[engine.QueueKey]string{},
 		runWaiters: map[string][]*Waiter{},
 		isolated:   map[engine.WorkerKey]string{},
-		pruneAt:    pruneFloor,
+		pruneAt:    pruneMinimum,
 		quiet:      make(chan struct{}),
 	}
 	d.life, d.stop = context.WithCancel(context.Background())
@@ -122,7 +122,7 @@ func New(o Options) *Dispatch {
 // something becomes due, and must not block. back and pulse may be nil.
 func (d *Dispatch) Bind(c TaskLeaser, back func([]store.Leased), pulse func(time.Time)) {
 	d.mu.Lock()
-	d.leaser, d.back, d.pulse = c, back, pulse
+	d.leaser, d.returnLeases, d.pulse = c, back, pulse
 	// A commit may have reported due work before there was a sweeper. The time is passed on now; otherwise that work
 	// would wait until the next report.
 	due := d.due
@@ -145,12 +145,12 @@ func (d *Dispatch) Prefer(workers func(run string) []store.Process) {
 	d.sticky = workers
 }
 
-// OnGone adds a function that Gone calls with the process before it ends the polls of that process. Functions are
+// OnProcessEnded adds a function that Gone calls with the process before it ends the polls of that process. Functions are
 // called in the order in which they were added; they must not block. Call it before Bind.
-func (d *Dispatch) OnGone(f func(store.Process)) {
+func (d *Dispatch) OnProcessEnded(f func(store.Process)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.gone = append(d.gone, f)
+	d.onProcessEnded = append(d.onProcessEnded, f)
 }
 
 // Backlog reports that the queue has ready tasks to claim. It invalidates the remembered empty claims of workers that
@@ -167,7 +167,7 @@ func (d *Dispatch) Backlog(namespace, queue string, kind protocol.TaskKind, keys
 		return
 	}
 	if l := d.lines[lineKey{namespace, queue, k}]; l != nil { // without a line no poll has waited
-		l.tell(keys)
+		l.recordReady(keys)
 		d.start(l)
 	}
 }
@@ -176,7 +176,7 @@ func (d *Dispatch) Backlog(namespace, queue string, kind protocol.TaskKind, keys
 func (d *Dispatch) reopen(which func(lineKey) bool) {
 	for k, l := range d.lines {
 		if which(k) {
-			l.tell(nil)
+			l.recordReady(nil)
 			d.start(l)
 		}
 	}
@@ -195,8 +195,8 @@ func (d *Dispatch) Throttled(namespace, queue string, kind protocol.TaskKind, t 
 	l.throttle = t.Why
 	d.count.Throttled++
 	if t.Wait > 0 {
-		l.tell(nil) // it is not empty: after the rest it is asked again
-		d.rest(l, t.Wait)
+		l.recordReady(nil) // it is not empty: after the rest it is asked again
+		d.pauseClaims(l, t.Wait)
 	}
 }
 
@@ -282,10 +282,10 @@ func (d *Dispatch) Recheck(k engine.WorkerKey) {
 }
 
 // OnDecided adds a function that is called after a decision about a queue or a namespace. It must not block.
-func (d *Dispatch) OnDecided(look func()) {
+func (d *Dispatch) OnDecided(decided func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.decided = look
+	d.decided = decided
 }
 
 // Drop ends the waits of a worker's pollers with err: it drains. What is on its way to them is still delivered.
@@ -297,12 +297,12 @@ func (d *Dispatch) Drop(k engine.WorkerKey, err error) {
 	}
 }
 
-// Deregistered ends the open polls of a process with ErrGone, because the registration of that process has ended. Tasks
-// on their way to these polls are released, because the process may no longer be running. The OnGone functions run
+// Deregistered ends the open polls of a process with ErrRegistrationEnded, because the registration of that process has ended. Tasks
+// on their way to these polls are released, because the process may no longer be running. The OnProcessEnded functions run
 // first: from then on, a new poll of the process must be rejected by the Still function of its Spec.
 func (d *Dispatch) Deregistered(p store.Process) {
 	d.mu.Lock()
-	gone := d.gone
+	gone := d.onProcessEnded
 	d.mu.Unlock()
 	for _, f := range gone {
 		f(p)
@@ -320,9 +320,9 @@ func (d *Dispatch) Deregistered(p store.Process) {
 func (d *Dispatch) dismiss(w *Waiter) {
 	// The poll ends at once instead of waiting for tasks on their way to it. The process has ended, so a task delivered
 	// to it would be blocked until its lease expires.
-	w.err, w.closing = ErrGone, true
-	w.gone.Store(true)
-	d.giveBack(w.giveUp())
+	w.err, w.closing = ErrRegistrationEnded, true
+	w.registrationEnded.Store(true)
+	d.returnTasks(w.detach())
 }
 
 // LeaseExpired ends the open polls of a worker whose lease expired, as if the polls had timed out. A live worker polls
@@ -422,13 +422,13 @@ func (d *Dispatch) endWork() {
 	}
 }
 
-// giveBack releases tasks that were leased for a poll that has ended. The caller holds mu.
-func (d *Dispatch) giveBack(tasks []store.Leased) {
+// returnTasks releases tasks that were leased for a poll that has ended. The caller holds mu.
+func (d *Dispatch) returnTasks(tasks []store.Leased) {
 	if len(tasks) == 0 {
 		return
 	}
 	d.count.Returned += int64(len(tasks))
-	back := d.back
+	back := d.returnLeases
 	if back == nil {
 		return // their leases run out
 	}

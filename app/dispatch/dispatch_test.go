@@ -246,7 +246,7 @@ func TestClaimForAPollerThatLeftIsGivenBack(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		b.leave(activity("x"))
 		w := d.Enter(spec(worker("a"), 1, oneActivity))
-		w.Leave()
+		w.Close()
 		rested()
 		if got := b.returned(); !slices.Equal(got, []string{"x"}) {
 			t.Fatalf("given back: %v, want x", got)
@@ -358,7 +358,7 @@ func TestDrainAndDropAnswerWhoWaits(t *testing.T) {
 		}
 		rested()
 		d.Deregistered(store.Process{Worker: old.Key(), Incarnation: old.Incarnation})
-		if a := <-answers[0]; !errors.Is(a.err, ErrGone) {
+		if a := <-answers[0]; !errors.Is(a.err, ErrRegistrationEnded) {
 			t.Fatalf("the superseded process got %v", a)
 		}
 		r := mustReserve(t, d, activity("x"))
@@ -395,7 +395,7 @@ func TestWhatIsOnItsWayToWhoLeftGoesBack(t *testing.T) {
 		rested()
 		r := mustReserve(t, d, activity("being committed"))
 		gone()
-		if a := <-end; !errors.Is(a.err, ErrGone) || len(a.tasks) > 0 {
+		if a := <-end; !errors.Is(a.err, ErrRegistrationEnded) || len(a.tasks) > 0 {
 			t.Errorf("the open poll got %v", a)
 		}
 		r.Deliver(lease(activity("being committed"), 0))
@@ -406,7 +406,7 @@ func TestWhatIsOnItsWayToWhoLeftGoesBack(t *testing.T) {
 		mustReserve(t, d, activity("lies there")).Deliver(lease(activity("lies there"), 0))
 		gone()
 		wantBack("what lay there")
-		if tasks, err := waiter.Wait(t.Context(), time.Minute); !errors.Is(err, ErrGone) || len(tasks) > 0 {
+		if tasks, err := waiter.Wait(t.Context(), time.Minute); !errors.Is(err, ErrRegistrationEnded) || len(tasks) > 0 {
 			t.Errorf("got %v, %v", tasks, err)
 		}
 
@@ -414,7 +414,7 @@ func TestWhatIsOnItsWayToWhoLeftGoesBack(t *testing.T) {
 		end = waitFor(t.Context(), d.Enter(spec(w, 1, oneActivity)), time.Minute)
 		time.Sleep(time.Millisecond / 2)
 		gone()
-		if a := <-end; !errors.Is(a.err, ErrGone) {
+		if a := <-end; !errors.Is(a.err, ErrRegistrationEnded) {
 			t.Errorf("the poll that claims got %v", a)
 		}
 		wantBack("what was being claimed")
@@ -422,11 +422,11 @@ func TestWhatIsOnItsWayToWhoLeftGoesBack(t *testing.T) {
 		stands := true
 		s := spec(w, 1, oneActivity)
 		s.Still = func() bool { return stands }
-		d.OnGone(func(store.Process) { stands = false })
-		d.Enter(s).Leave()
+		d.OnProcessEnded(func(store.Process) { stands = false })
+		d.Enter(s).Close()
 		gone()
 		start := time.Now()
-		if _, err := d.Enter(s).Wait(t.Context(), time.Minute); !errors.Is(err, ErrGone) || time.Since(start) != 0 {
+		if _, err := d.Enter(s).Wait(t.Context(), time.Minute); !errors.Is(err, ErrRegistrationEnded) || time.Since(start) != 0 {
 			t.Errorf("a poll that came too late got %v after %s", err, time.Since(start))
 		}
 	})

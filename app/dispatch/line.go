@@ -63,12 +63,12 @@ type line struct {
 
 // entry is the position of a poll in one line. It is linked while the poll can accept a task of that kind.
 type entry struct {
-	line       *line
-	spot       *spot
-	waiter     *Waiter
-	prev, next *entry
-	linked     bool
-	tried      bool // a claim for this waiter was answered
+	line          *line
+	spot          *spot
+	waiter        *Waiter
+	prev, next    *entry
+	linked        bool
+	claimAnswered bool // a claim for this waiter was answered
 }
 
 // link inserts e at its position by arrival. It searches from the end, because most polls have just arrived; only a
@@ -122,7 +122,7 @@ func (l *line) group(c *class) *group {
 		// The group starts at the current gen: no claim has been sent for this class yet, so the queue may hold tasks
 		// for it.
 		g = &group{class: c, line: l}
-		g.told, g.toldOf = l.gen, allOf(l.gen)
+		g.readyGen, g.readyGenOf = l.gen, allOf(l.gen)
 		l.groups[c] = g
 		for _, n := range l.byRoutingKey {
 			if n.admits(l, c) {
@@ -161,22 +161,22 @@ func (l *line) eligible(typ, build string, requirements []string) *eligibility {
 	return n
 }
 
-// tell records that tasks of these routing keys are ready in the queue; without routing keys, tasks of every routing
+// recordReady records that tasks of these routing keys are ready in the queue; without routing keys, tasks of every routing
 // key may be ready.
-func (l *line) tell(keys []store.RoutingKey) {
+func (l *line) recordReady(keys []store.RoutingKey) {
 	// gen is incremented first: a claim in progress was sent at an older gen, so its empty result does not cover these
 	// tasks.
 	l.gen++
 	if len(keys) == 0 {
 		for _, g := range l.groups {
-			g.toldOf = allOf(l.gen)
-			g.tell()
+			g.readyGenOf = allOf(l.gen)
+			g.recordReady()
 		}
 	}
 	for i := range keys {
 		for _, g := range l.eligible(keys[i].Type, keys[i].BuildID, keys[i].Requirements).fits {
-			g.toldOf[min(max(keys[i].Priority, 0), tiers-1)] = l.gen
-			g.tell()
+			g.readyGenOf[min(max(keys[i].Priority, 0), tiers-1)] = l.gen
+			g.recordReady()
 		}
 	}
 }
@@ -188,13 +188,13 @@ func allOf(gen uint64) (of [tiers]uint64) {
 	return of
 }
 
-func (g *group) tell() {
-	g.told = g.line.gen
-	g.look()
+func (g *group) recordReady() {
+	g.readyGen = g.line.gen
+	g.openForClaim()
 }
 
-// look includes the group in the next claim of the line.
-func (g *group) look() {
+// openForClaim includes the group in the next claim of the line.
+func (g *group) openForClaim() {
 	if !g.open {
 		g.open = true
 		g.line.open = append(g.line.open, g)
@@ -222,8 +222,8 @@ func (d *Dispatch) line(k lineKey) *line {
 }
 
 const (
-	pruneFloor = 1024    // fewer lines and workers than this are never forgotten
-	pruneKeep  = 100_000 // arrivals for which an unused one is kept
+	pruneMinimum = 1024    // fewer lines and workers than this are never forgotten
+	pruneAfter   = 100_000 // arrivals for which an unused one is kept
 )
 
 // prune removes lines, workers and classes that have been unused for a long time, because the names in polls are chosen
@@ -232,7 +232,7 @@ func (d *Dispatch) prune() {
 	if len(d.lines)+len(d.members) < d.pruneAt {
 		return
 	}
-	old := func(used uint64) bool { return d.arrivals-used > pruneKeep }
+	old := func(used uint64) bool { return d.arrivals-used > pruneAfter }
 	for k, m := range d.members {
 		if old(m.used) && m.waiting() == nil {
 			delete(d.members, k)
@@ -262,7 +262,7 @@ func (d *Dispatch) prune() {
 	for _, c := range d.classes {
 		c.used = false
 	}
-	d.pruneAt = max(pruneFloor, 2*(len(d.lines)+len(d.members)))
+	d.pruneAt = max(pruneMinimum, 2*(len(d.lines)+len(d.members)))
 }
 
 // prune removes the groups of classes without workers.

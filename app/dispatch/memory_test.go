@@ -59,7 +59,7 @@ func (p *pool) Grow(ctx context.Context, bytes int64) error {
 // first waiter the most. Unused memory is free again, and all tasks reach their polls.
 func TestClaimsReserveMemoryBeforeTheyLease(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
-		const polls, capacity = 30, 2*most + smallPart*3
+		const polls, capacity = 30, 2*most + smallShare*3
 		memory := newPool(capacity)
 		var waiting []<-chan answer
 		for i := range polls {

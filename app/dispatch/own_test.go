@@ -71,7 +71,7 @@ func TestATaskGoesPastOlderOnesToWhoMadeIt(t *testing.T) {
 		if b.sent() != claims {
 			t.Error("something was claimed for the slot of its own task")
 		}
-		own.Leave()
+		own.Close()
 		goes("it has left", false, nil)
 		if len(d.runWaiters) > 0 {
 			t.Errorf("%d runs are remembered", len(d.runWaiters))

@@ -52,9 +52,9 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 	w.budget.reserve(size)
 	// Older tasks of other kinds count too: a poll with one slot that receives this task delays all of them.
 	past := slices.ContainsFunc(w.entries, func(e entry) bool { return !e.spot.clear() })
-	w.hold(k, 1)
+	w.reserveSlots(k, 1)
 	d.beginWork()
-	return &reservation{waiter: w, kind: k, past: past, size: size}
+	return &reservation{waiter: w, kind: k, overtook: past, size: size}
 }
 
 // choose returns the poller that gets the task, nil if there is none.
@@ -181,18 +181,18 @@ func (w *Waiter) entry(l *line) *entry {
 
 // reservation is one slot of a waiter, set aside until the outcome of a commit is known.
 type reservation struct {
-	waiter *Waiter
-	kind   int
-	size   int64 // set aside of its response
-	past   bool
-	over   bool
+	waiter   *Waiter
+	kind     int
+	size     int64 // set aside of its response
+	overtook bool
+	over     bool
 }
 
 // Lessee returns the worker that gets the task.
 func (r *reservation) Lessee() engine.Lessee { return r.waiter.spec.Lessee }
 
 // Overtakes reports that the task overtook older tasks that the poller could have run.
-func (r *reservation) Overtakes() bool { return r.past }
+func (r *reservation) Overtakes() bool { return r.overtook }
 
 // Deliver delivers the committed task to the poller, or returns it if the poller has ended.
 func (r *reservation) Deliver(t store.Leased) {
@@ -201,9 +201,9 @@ func (r *reservation) Deliver(t store.Leased) {
 	defer d.mu.Unlock()
 	r.finish()
 	defer d.endWork()
-	if w.left {
+	if w.detached {
 		w.pending--
-		d.giveBack([]store.Leased{t})
+		d.returnTasks([]store.Leased{t})
 		return
 	}
 	d.count.Handovers++
@@ -242,7 +242,7 @@ func (r *reservation) Doubt(err error) {
 // The lease names the poll, so the worker receives the task when it repeats the same poll. If the poll stayed open
 // instead, no worker would run the task until its lease expires.
 func (d *Dispatch) doubt(w *Waiter, err error) {
-	if w.spec.Lessee.PollID != "" && !w.left {
+	if w.spec.Lessee.PollID != "" && !w.detached {
 		d.endWait(w, err)
 	}
 }

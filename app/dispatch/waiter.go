@@ -59,27 +59,27 @@ func (s *Spec) runs() (list []string) {
 // Waiter is one poller in its lines. Exactly one of Wait and Collect may be called, and ends it; Leave may be called at
 // any time and again.
 type Waiter struct {
-	d    *Dispatch
-	spec Spec
-	wake chan struct{} // something changed that may end the wait
-	gone atomic.Bool   // its worker's registration is over
+	d                 *Dispatch
+	spec              Spec
+	wake              chan struct{} // something changed that may end the wait
+	registrationEnded atomic.Bool   // its worker's registration is over
 
 	// The rest is guarded by d.mu.
-	member  *member
-	place   uint64 // arrivals before it, and itself
-	free    [kinds]int
-	max     int
-	own     [kinds]int // of the free ones: kept for what its outcomes make
-	entries []entry
-	pending int // reservations and claims that count on it
-	got     []store.Leased
-	budget  *Budget
-	stopped bool           // a task did not fit into its response: it gets none that comes behind that
-	once    bool           // it does not wait: one claim of each line that may hold something, no more
-	closing bool           // takes nothing new
-	left    bool           // in no line; tasks that still arrive are returned
-	err     error          // why it was ended, or what its latest claim failed with
-	held    *protocol.Wait // why a budget withheld tasks from it when its wait ended
+	member   *member
+	place    uint64 // arrivals before it, and itself
+	free     [kinds]int
+	max      int
+	own      [kinds]int // of the free ones: kept for what its outcomes make
+	entries  []entry
+	pending  int // reservations and claims that count on it
+	got      []store.Leased
+	budget   *Budget
+	stopped  bool           // a task did not fit into its response: it gets none that comes behind that
+	once     bool           // it does not wait: one claim of each line that may hold something, no more
+	closing  bool           // takes nothing new
+	detached bool           // in no line; tasks that still arrive are returned
+	err      error          // why it was ended, or what its latest claim failed with
+	held     *protocol.Wait // why a budget withheld tasks from it when its wait ended
 }
 
 // Enter adds a poll to the queue of every task queue and kind it asks for, behind all waiting polls.
@@ -150,13 +150,13 @@ func (w *Waiter) enter(l *line) {
 // backlog. It returns tasks, or an error, or neither if there was no task. If ctx ended, the caller must release the
 // returned tasks; the dispatcher releases tasks that arrive later.
 //
-// The error is ErrDraining, ErrGone, the cause passed to Drop, the error of the latest claim when the time ran out, or
+// The error is ErrDraining, ErrRegistrationEnded, the cause passed to Drop, the error of the latest claim when the time ran out, or
 // the cause of ctx.
 func (w *Waiter) Wait(ctx context.Context, hold time.Duration) ([]store.Leased, error) {
 	d := w.d
 	if hold <= 0 {
 		d.mu.Lock()
-		w.askOnce()
+		w.wakeOnClaims()
 		d.mu.Unlock()
 	} else {
 		timer := time.NewTimer(hold)
@@ -176,7 +176,7 @@ func (w *Waiter) Wait(ctx context.Context, hold time.Duration) ([]store.Leased, 
 // be. An empty response now would need another commit to release the lease, while the worker polls again.
 func (w *Waiter) settlePending(ctx context.Context) {
 	w.d.mu.Lock()
-	over := w.over()
+	over := w.done()
 	w.d.mu.Unlock()
 	if over {
 		return
@@ -194,7 +194,7 @@ func (w *Waiter) Collect(ctx context.Context) []store.Leased {
 	w.d.mu.Lock()
 	if w.own != [kinds]int{} && w.pending == 0 && len(w.got) == 0 && !w.closing {
 		w.own = [kinds]int{}
-		w.askOnce()
+		w.wakeOnClaims()
 		w.d.kick(w)
 	} else {
 		w.d.shut(w)
@@ -205,17 +205,17 @@ func (w *Waiter) Collect(ctx context.Context) []store.Leased {
 	return tasks
 }
 
-// Leave ends the poll and releases the tasks that were delivered and not yet returned.
-func (w *Waiter) Leave() {
+// Close ends the poll and releases the tasks that were delivered and not yet returned.
+func (w *Waiter) Close() {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
-	w.d.giveBack(w.giveUp())
+	w.d.returnTasks(w.detach())
 }
 
-// askOnce has the claims of its lines wake the waiter, although they were not sent for it.
-func (w *Waiter) askOnce() {
+// wakeOnClaims has the claims of its lines wake the waiter, although they were not sent for it.
+func (w *Waiter) wakeOnClaims() {
 	w.once = true
-	if w.left {
+	if w.detached {
 		return
 	}
 	for i := range w.entries {
@@ -231,7 +231,7 @@ func (w *Waiter) askOnce() {
 func (w *Waiter) until(ctx context.Context, timeout <-chan time.Time) bool {
 	for {
 		w.d.mu.Lock()
-		over := w.over()
+		over := w.done()
 		w.d.mu.Unlock()
 		if over {
 			return true
@@ -246,9 +246,9 @@ func (w *Waiter) until(ctx context.Context, timeout <-chan time.Time) bool {
 	}
 }
 
-// over reports that the poll need not wait any longer. The caller holds d.mu, as in all methods below.
-func (w *Waiter) over() bool {
-	if w.left {
+// done reports that the poll need not wait any longer. The caller holds d.mu, as in all methods below.
+func (w *Waiter) done() bool {
+	if w.detached {
 		return true
 	}
 	return w.pending == 0 && (len(w.got) > 0 || w.closing || (w.once && !w.asking()))
@@ -264,7 +264,7 @@ func (w *Waiter) asking() bool {
 	}
 	for i := range w.entries {
 		e := &w.entries[i]
-		if !e.tried && !e.spot.clear() {
+		if !e.claimAnswered && !e.spot.clear() {
 			if e.line.pause == nil || e.line.err == nil {
 				return true
 			}
@@ -278,7 +278,7 @@ func (w *Waiter) asking() bool {
 func (w *Waiter) outcome(ctx context.Context) ([]store.Leased, error) {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
-	if w.left {
+	if w.detached {
 		return nil, w.err
 	}
 	for i := range w.entries {
@@ -286,7 +286,7 @@ func (w *Waiter) outcome(ctx context.Context) ([]store.Leased, error) {
 			w.held = w.entries[i].line.throttle
 		}
 	}
-	tasks := w.giveUp()
+	tasks := w.detach()
 	if len(tasks) > 0 {
 		return tasks, nil
 	}
@@ -304,14 +304,14 @@ func (w *Waiter) Throttled() *protocol.Wait {
 	return w.held
 }
 
-// giveUp ends the waiter and returns the tasks that were delivered to it.
-func (w *Waiter) giveUp() []store.Leased {
-	if w.left {
+// detach ends the waiter and returns the tasks that were delivered to it.
+func (w *Waiter) detach() []store.Leased {
+	if w.detached {
 		return nil
 	}
-	w.left = true
+	w.detached = true
 	w.relink()
-	w.member.left(w)
+	w.member.removePoll(w)
 	for i := range w.entries {
 		w.entries[i].line.size--
 		delete(w.entries[i].line.asking, w)
@@ -347,7 +347,7 @@ func (w *Waiter) room(kind int) int {
 	// A waiter with a task responds at once instead of filling up: the worker starts the task earlier, and its next
 	// poll arrives meanwhile. A claim of query tasks skips a process that holds a blamed task, if another process can
 	// run the query.
-	if w.left || w.closing || len(w.got) > 0 || w.full() ||
+	if w.detached || w.closing || len(w.got) > 0 || w.full() ||
 		len(w.d.isolated) > 0 && !kindNames[kind].Asked() &&
 			w.d.isolates(w.member.worker.Key(), w.member.worker.Incarnation) {
 		return 0
@@ -358,8 +358,8 @@ func (w *Waiter) room(kind int) int {
 // full reports that the response can hold no further task.
 func (w *Waiter) full() bool { return w.stopped || w.budget.spent() }
 
-// asks returns the number of tasks of a line to claim for the waiter.
-func (w *Waiter) asks(l *line) int {
+// claimable returns the number of tasks of a line to claim for the waiter.
+func (w *Waiter) claimable(l *line) int {
 	n := w.room(l.key.kind)
 	if n == 0 || l.fair {
 		return n
@@ -371,8 +371,8 @@ func (w *Waiter) asks(l *line) int {
 	return max(0, min(w.free[l.key.kind]-w.own[l.key.kind], w.max-kept))
 }
 
-// hold reserves n slots for one reservation or claim; release frees the slots that were not used.
-func (w *Waiter) hold(kind, n int) {
+// reserveSlots reserves n slots for one reservation or claim; release frees the slots that were not used.
+func (w *Waiter) reserveSlots(kind, n int) {
 	w.pending++
 	w.free[kind] -= n
 	w.max -= n

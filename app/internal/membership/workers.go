@@ -40,6 +40,6 @@ func Open(s store.Store, d *dispatch.Dispatch, o Options) *Workers {
 		Registry: New(o), store: s, dispatch: d, opt: o, log: o.Log, started: time.Now(), unstored: make(chan struct{}, 1),
 	}
 	ws.appEndedAt.Store(ws.started.UnixNano())
-	d.OnGone(ws.RemoveProcess)
+	d.OnProcessEnded(ws.RemoveProcess)
 	return ws
 }
