@@ -123,7 +123,7 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 	}
 	d.OnProcessEnded(func(store.Process) { b.questions.WorkerLeft() }) // called after the registry has removed the process
 	b.view = view.New(s, view.Options{
-		Known: b, Dispatch: d, Workers: b.workers.Registry, Questions: b.questions.Count,
+		AppState: b, Dispatch: d, Workers: b.workers.Registry, Questions: b.questions.Count,
 		App: o.App, Release: o.Release, Shared: o.Shared, Heartbeat: b.opt.Heartbeat, Alive: b.opt.Alive,
 	})
 	// Call Prefer before the first poll: without it a task could go to a worker that must read the whole history.

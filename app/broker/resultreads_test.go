@@ -56,7 +56,7 @@ func (a *app) await(database string, t protocol.Target) *resultWait {
 		run: make(chan protocol.RunView, 1),
 	}
 	v := view.New(w.reads, view.Options{
-		Dispatch: a.Dispatch(), Known: w, Shared: !strings.HasPrefix(database, "sqlite:"),
+		Dispatch: a.Dispatch(), AppState: w, Shared: !strings.HasPrefix(database, "sqlite:"),
 	})
 	go func() {
 		run, err := v.Result(a.t.Context(), t, 2*time.Minute, false)

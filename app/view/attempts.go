@@ -17,9 +17,9 @@ import (
 // view is computed from the running tasks and from histories, which is expensive, so one page reads a bounded number of
 // events and may be shorter than requested.
 
-// mostLooked is the maximum number of events that one page of a session's attempts reads; so a page may be shorter than
+// maxAttemptEvents is the maximum number of events that one page of a session's attempts reads; so a page may be shorter than
 // requested and still have a next page.
-const mostLooked = 1000
+const maxAttemptEvents = 1000
 
 // SessionAttempts lists the attempts in a session, newest first: the running attempts on the first page, then attempts
 // from the histories of runs.
@@ -56,7 +56,7 @@ func (v *View) SessionAttempts(ctx context.Context, in protocol.SessionAttempts)
 			for i := range events {
 				before = events[i]
 				keep(endedAttempts(&events[i]))
-				if looked++; len(p.Attempts) >= size || looked >= mostLooked {
+				if looked++; len(p.Attempts) >= size || looked >= maxAttemptEvents {
 					p.NextPageToken = ranToken(before)
 					return nil
 				}

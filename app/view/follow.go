@@ -70,7 +70,7 @@ func (v *View) Follow(ctx context.Context, t protocol.Target, after int64, f Fol
 				if err := f.Beat(); err != nil {
 					return false, err
 				}
-			case <-v.opt.Known.Drained():
+			case <-v.opt.AppState.Drained():
 				return false, nil
 			case <-ctx.Done():
 				return false, ctx.Err()

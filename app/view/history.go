@@ -18,11 +18,13 @@ import (
 // maxHistoryWait is the maximum time that a history request waits for a new event.
 const maxHistoryWait = 30 * time.Second
 
-type wholeKey struct{}
+type wholeHistoryKey struct{}
 
-// Whole marks the context of a caller that reads a history page by page and keeps all of it: memory for the whole
+// WithWholeHistory marks the context of a caller that reads a history page by page and keeps all of it: memory for the whole
 // history is reserved with the first page. Two callers that reserved page by page could wait for each other.
-func Whole(ctx context.Context) context.Context { return context.WithValue(ctx, wholeKey{}, true) }
+func WithWholeHistory(ctx context.Context) context.Context {
+	return context.WithValue(ctx, wholeHistoryKey{}, true)
+}
 
 // History reads a page of a run's history. With Wait it waits until there is an event after the token; as long as the
 // run is open, the answer contains the next token.
@@ -44,7 +46,7 @@ func (v *View) History(ctx context.Context, in protocol.HistoryQuery) (protocol.
 		size, bytes := pageSize(in.PageSize, transaction.MaxPage, transaction.MaxPage), min(
 			run.Bytes, transaction.MaxPageSize,
 		)
-		whole := ctx.Value(wholeKey{}) != nil
+		whole := ctx.Value(wholeHistoryKey{}) != nil
 		if whole {
 			bytes = run.Bytes
 		}
@@ -77,7 +79,7 @@ func (v *View) History(ctx context.Context, in protocol.HistoryQuery) (protocol.
 		select {
 		case <-changed:
 			continue
-		case <-v.opt.Known.Drained():
+		case <-v.opt.AppState.Drained():
 		case <-ctx.Done():
 		}
 		return p, nil

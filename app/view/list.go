@@ -52,7 +52,7 @@ func (v *View) List(ctx context.Context, in protocol.ListRequest) (protocol.List
 	var types map[string]string
 	var err error
 	if filter.Is(in.Query) {
-		if types, err = v.opt.Known.AttributeTypes(ctx, q.Namespace); err != nil {
+		if types, err = v.opt.AppState.AttributeTypes(ctx, q.Namespace); err != nil {
 			return protocol.ListResponse{}, err
 		}
 		if q.Where, err = filter.Parse(in.Query, types); err != nil {

@@ -70,7 +70,7 @@ func (v *View) Overview(ctx context.Context, ns string) (protocol.Overview, erro
 func (v *View) ExactOverview(ctx context.Context, ns string) (protocol.Overview, error) {
 	ns = transaction.NamespaceOrDefault(ns)
 	o, err := v.exactOverviews.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (protocol.Overview, error) {
-		look, err := v.queueLook(ctx, ns)
+		look, err := v.queueCounts(ctx, ns)
 		if err != nil {
 			return protocol.Overview{}, err
 		}

@@ -23,14 +23,14 @@ type queueGauges struct {
 	limit int
 }
 
-// seenQueues is the maximum number of empty queues that are remembered.
-const seenQueues = 10_000
+// maxSeenQueues is the maximum number of empty queues that are remembered.
+const maxSeenQueues = 10_000
 
 // QueueGauges are the gauges sojourn_queue_oldest_seconds and sojourn_queue_ready. What scales workers by them needs
 // them to fall to 0, and not to go away, when a queue is empty.
 func (v *View) QueueGauges() prometheus.Collector {
 	return &queueGauges{
-		view: v, seen: map[engine.QueueKey]bool{}, limit: seenQueues,
+		view: v, seen: map[engine.QueueKey]bool{}, limit: maxSeenQueues,
 		oldest: prometheus.NewDesc(
 			"sojourn_queue_oldest_seconds", "For how long the task has been ready that was ready first; 0: none is.",
 			[]string{"namespace", "queue"}, nil,
@@ -46,7 +46,7 @@ func (g *queueGauges) Describe(c chan<- *prometheus.Desc) { c <- g.oldest; c <- 
 func (g *queueGauges) Collect(c chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	look, err := g.view.queueLook(ctx, "")
+	look, err := g.view.queueCounts(ctx, "")
 	if err != nil {
 		c <- prometheus.NewInvalidMetric(g.oldest, err)
 		return

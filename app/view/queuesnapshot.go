@@ -15,15 +15,15 @@ import (
 // The list of queues, a single queue, the deployments and the metrics need the same data: waiting tasks, their workers,
 // and operators' settings. They all use one snapshot, so that their counts agree.
 
-// queueLook is the task statistics of a namespace and the time of the count.
-type queueLook struct {
+// queueCounts is the task statistics of a namespace and the time of the count.
+type queueCounts struct {
 	now   time.Time // the store's
 	stats []store.QueueStats
 }
 
-// queueLook counts the tasks of a namespace, or of all namespaces for "", once for all concurrent callers.
-func (v *View) queueLook(ctx context.Context, ns string) (queueLook, error) {
-	return v.queues.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (look queueLook, err error) {
+// queueCounts counts the tasks of a namespace, or of all namespaces for "", once for all concurrent callers.
+func (v *View) queueCounts(ctx context.Context, ns string) (queueCounts, error) {
+	return v.queues.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (look queueCounts, err error) {
 		if look.now, err = v.store.Now(ctx); err != nil {
 			return look, err
 		}
@@ -54,7 +54,7 @@ func (v *View) queueSnapshot(ctx context.Context, ns string) (*queueSnapshot, er
 		return g, err
 	}
 	g.waiting = v.opt.Dispatch.Waiting(ns)
-	look, err := v.queueLook(ctx, ns)
+	look, err := v.queueCounts(ctx, ns)
 	g.now = look.now
 	g.add(look.stats)
 	return g, err

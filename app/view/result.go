@@ -116,7 +116,7 @@ func (v *View) awaitEnd(ctx, waiting context.Context, t protocol.Target) (chainE
 		case <-ends.C:
 		case <-round:
 			read = true
-		case <-v.opt.Known.Drained():
+		case <-v.opt.AppState.Drained():
 			return v.lastRun(ctx, t)
 		case <-waiting.Done():
 			if ctx.Err() != nil {

@@ -54,7 +54,7 @@ func (v *View) Describe(ctx context.Context, t protocol.Target) (protocol.RunVie
 			if shown.Pending, wait, err = v.pending(ctx, r, run, now); err != nil {
 				return err
 			}
-			tellWait(&shown, wait)
+			setWait(&shown, wait)
 			shown.Actions = &protocol.RunActions{
 				Signal: run.HasCode(), Query: run.HasCode(), Update: run.HasCode(), Cancel: true, Terminate: true,
 				Repair: shown.Quarantined != nil,

@@ -22,9 +22,9 @@ func (v *View) Schedule(ctx context.Context, ns, id string) (protocol.ScheduleVi
 	return viewSchedule(s), err
 }
 
-// mostRead is the maximum number of schedules that one page of a list reads. A page that ends there may be shorter than
+// maxScheduleEvents is the maximum number of schedules that one page of a list reads. A page that ends there may be shorter than
 // requested.
-const mostRead = 5000
+const maxScheduleEvents = 5000
 
 // Schedules lists by id what matches the request; the token is the last id that the page before read.
 func (v *View) Schedules(
@@ -53,14 +53,14 @@ func (v *View) Schedules(
 				if s.RemovedAt.IsZero() && matches(in, &s) {
 					list = append(list, viewSchedule(s))
 				}
-				if read++; len(list) == limit || read == mostRead {
+				if read++; len(list) == limit || read == maxScheduleEvents {
 					break
 				}
 			}
 			switch last := rows[max(0, len(rows)-1):]; {
 			case len(last) == 0 || last[0].ID == after:
 				return nil
-			case len(list) == limit || read >= mostRead:
+			case len(list) == limit || read >= maxScheduleEvents:
 				next = after
 				return nil
 			}

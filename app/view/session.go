@@ -161,7 +161,7 @@ func (v *View) Written(s engine.Session, now time.Time) protocol.SessionView {
 }
 
 // sessionView joins a session's row with the liveness of its owner.
-func (v *View) sessionView(s engine.Session, known membership.Roster, now time.Time) protocol.SessionView {
+func (v *View) sessionView(s engine.Session, roster membership.Roster, now time.Time) protocol.SessionView {
 	out := protocol.SessionView{
 		SessionID: s.ID, Namespace: s.Namespace, Origin: string(s.Origin), Scope: "namespace", WorkflowID: s.WorkflowID,
 		Connection: protocol.OrNil(s.Connection),
@@ -195,7 +195,7 @@ func (v *View) sessionView(s engine.Session, known membership.Roster, now time.T
 		return out
 	}
 	// A holder without heartbeats holds the session until its lease ends, so it is shown as stale.
-	if h, ok := known[engine.WorkerKey{Namespace: s.Namespace, ID: s.Owner}]; ok {
+	if h, ok := roster[engine.WorkerKey{Namespace: s.Namespace, ID: s.Owner}]; ok {
 		w := v.workerView(h.Worker, h, store.Holding{}, now)
 		out.Holder = &protocol.SessionHolder{
 			WorkerID: w.WorkerID, TaskQueue: w.TaskQueue, Status: w.Status, LastHeartbeatAt: w.LastHeartbeatAt,

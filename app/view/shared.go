@@ -14,69 +14,69 @@ const sharedKeys = 256
 
 // How long a shared read may be served.
 const (
-	sharedFor  = time.Second     // with changes: the longest time that a caller waits for the next read
-	sharedMost = 5 * time.Second // without known changes, since some values age without a commit
+	sharedFor    = time.Second     // with changes: the longest time that a caller waits for the next read
+	sharedMaxAge = 5 * time.Second // without known changes, since some values age without a commit
 )
 
-// pace is the rate of shared reads. After a read, the next one waits restShare times as long as the read took, within
+// pace is the rate of shared reads. After a read, the next one waits pauseShare times as long as the read took, within
 // these bounds. So a small result is read whenever it changes, and a large one costs at most one twentieth of a CPU.
 type pace struct {
-	least time.Duration // minimum time between two reads; the maximum is sharedFor
-	most  time.Duration // maximum age of a served result
+	minAge time.Duration // minimum time between two reads; the maximum is sharedFor
+	maxAge time.Duration // maximum age of a served result
 }
 
-const restShare = 20
+const pauseShare = 20
 
 // leisurely is the pace of reads for people, promptly the pace of reads for programs, which act on the result.
 var (
-	leisurely = pace{least: sharedFor, most: sharedMost}
-	promptly  = pace{least: 100 * time.Millisecond, most: sharedFor}
+	leisurely = pace{minAge: sharedFor, maxAge: sharedMaxAge}
+	promptly  = pace{minAge: 100 * time.Millisecond, maxAge: sharedFor}
 )
 
 // shared serves one read per key to all callers, at its pace. The result was read after the last change that this app
 // knew of at the time of the request.
 type shared[T any] struct {
 	pace
-	mu   sync.Mutex // guards kept
-	kept *simplelru.LRU[string, *reading[T]]
+	mu      sync.Mutex // guards kept
+	entries *simplelru.LRU[string, *reading[T]]
 }
 
 type reading[T any] struct {
-	turn  chan struct{} // semaphore that guards the fields below
-	value T
-	at    time.Time
-	rest  time.Duration
-	seen  uint64 // number of changes that this app knew of before the read
+	sem     chan struct{} // semaphore that guards the fields below
+	value   T
+	at      time.Time
+	pause   time.Duration
+	changes uint64 // number of changes that this app knew of before the read
 }
 
 func (s *shared[T]) get(
 	ctx context.Context, key string, changes func() uint64, read func(context.Context) (T, error),
 ) (T, error) {
 	s.mu.Lock()
-	if s.kept == nil {
-		s.kept, _ = simplelru.NewLRU[string, *reading[T]](sharedKeys, nil) // fails for a size below one only
+	if s.entries == nil {
+		s.entries, _ = simplelru.NewLRU[string, *reading[T]](sharedKeys, nil) // fails for a size below one only
 	}
-	r, ok := s.kept.Get(key)
+	r, ok := s.entries.Get(key)
 	if !ok {
-		r = &reading[T]{turn: make(chan struct{}, 1)}
-		s.kept.Add(key, r)
+		r = &reading[T]{sem: make(chan struct{}, 1)}
+		s.entries.Add(key, r)
 	}
 	s.mu.Unlock()
 	var none T
 	asked := time.Now()
 	select {
-	case r.turn <- struct{}{}:
-		defer func() { <-r.turn }()
+	case r.sem <- struct{}{}:
+		defer func() { <-r.sem }()
 	case <-ctx.Done():
 		return none, context.Cause(ctx)
 	}
 	age := time.Since(r.at)
-	if !r.at.IsZero() && (r.at.After(asked) || r.seen == changes() && age < s.most) {
+	if !r.at.IsZero() && (r.at.After(asked) || r.changes == changes() && age < s.maxAge) {
 		return r.value, nil
 	}
-	if !r.at.IsZero() && age < r.rest {
+	if !r.at.IsZero() && age < r.pause {
 		select {
-		case <-time.After(r.rest - age):
+		case <-time.After(r.pause - age):
 		case <-ctx.Done():
 			return none, context.Cause(ctx)
 		}
@@ -86,7 +86,7 @@ func (s *shared[T]) get(
 	if err != nil {
 		return none, err
 	}
-	r.value, r.seen, r.at = value, seen, at
-	r.rest = min(max(restShare*time.Since(at), s.least), sharedFor)
+	r.value, r.changes, r.at = value, seen, at
+	r.pause = min(max(pauseShare*time.Since(at), s.minAge), sharedFor)
 	return value, nil
 }

@@ -21,7 +21,7 @@ func TestWhatIsSharedIsKeptForSoManyKeysAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := s.kept.Len(); n != sharedKeys {
+	if n := s.entries.Len(); n != sharedKeys {
 		t.Errorf("%d readings are kept after %d keys, want %d", n, 4*sharedKeys, sharedKeys)
 	}
 }
@@ -65,7 +65,7 @@ func TestWhatIsSharedIsReadOnceASecond(t *testing.T) {
 		if n := reads.Load(); n < 9 || n > 13 {
 			t.Errorf("20 who look for 10 s while everything changes: read %d times", n)
 		}
-		time.Sleep(sharedMost)
+		time.Sleep(sharedMaxAge)
 		before := reads.Load()
 		get()
 		if reads.Load() != before+1 {

@@ -29,13 +29,13 @@ type View struct {
 	runCounts       shared[protocol.RunCounts]
 	exactOverviews  shared[protocol.Overview]
 	sessionsCounted shared[map[protocol.SessionStatus]int]
-	queues          shared[queueLook] // by namespace; "" is all of them
+	queues          shared[queueCounts] // by namespace; "" is all of them
 	orders          shared[protocol.QueueOrder]
 }
 
 // Options of a view. The first four are required.
 type Options struct {
-	Known    Known
+	AppState AppState
 	Dispatch Dispatch
 	Workers  *membership.Registry
 	// Questions counts the query tasks of a kind, by queue.
@@ -54,8 +54,8 @@ type reads interface {
 	Queue(engine.QueueKey) *engine.Queue
 }
 
-// Known is state that an app has only in memory.
-type Known interface {
+// AppState is state that an app has only in memory.
+type AppState interface {
 	// AttributeTypes returns the registered search attributes of a namespace.
 	AttributeTypes(ctx context.Context, namespace string) (map[string]string, error)
 	// Drained is closed when the app drains: waiting requests return then.
@@ -83,7 +83,7 @@ func New(s reads, o Options) *View {
 		store: s, workers: o.Workers, opt: o, started: time.Now(),
 		overviews: shared[protocol.Overview]{pace: leisurely}, runCounts: shared[protocol.RunCounts]{pace: leisurely},
 		sessionsCounted: shared[map[protocol.SessionStatus]int]{pace: promptly},
-		exactOverviews:  shared[protocol.Overview]{pace: promptly}, queues: shared[queueLook]{pace: promptly},
+		exactOverviews:  shared[protocol.Overview]{pace: promptly}, queues: shared[queueCounts]{pace: promptly},
 		orders: shared[protocol.QueueOrder]{pace: promptly},
 	}
 }

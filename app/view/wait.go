@@ -36,8 +36,8 @@ func (v *View) pending(
 	return pendingOf(ctx, r, around, run)
 }
 
-// tellWait sets the wait of a run in its view: as a value for programs, and as text where the contract has one.
-func tellWait(v *protocol.RunView, w *protocol.Wait) {
+// setWait sets the wait of a run in its view: as a value for programs, and as text where the contract has one.
+func setWait(v *protocol.RunView, w *protocol.Wait) {
 	kind := string(w.Kind)
 	v.Wait, v.WaitKind, v.WaitReason = w, &kind, &w.Message
 }
@@ -68,7 +68,7 @@ func (v *View) waiting(ctx context.Context, r store.Reader, ns string, list []pr
 		if err != nil {
 			return err
 		}
-		tellWait(shown, wait)
+		setWait(shown, wait)
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func (v *View) waitContext(
 
 // among is the same of workers that are known already.
 func (v *View) among(
-	ctx context.Context, r store.Reader, known membership.Roster, ns string, sessions bool, now time.Time,
+	ctx context.Context, r store.Reader, roster membership.Roster, ns string, sessions bool, now time.Time,
 ) (a *engine.WaitContext, err error) {
 	var held map[string]store.Holding
 	if sessions {
@@ -45,10 +45,10 @@ func (v *View) among(
 		Settings: func(queue string) *engine.Queue { return v.store.Queue(engine.QueueKey{Namespace: ns, Name: queue}) },
 		Throttle: func(queue string, kind protocol.TaskKind) engine.Throttle { return budgets.of(ctx, r, queue, kind) },
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(known), func(x, y engine.WorkerKey) int {
+	for _, k := range slices.SortedFunc(maps.Keys(roster), func(x, y engine.WorkerKey) int {
 		return cmp.Compare(x.ID, y.ID)
 	}) {
-		h := known[k]
+		h := roster[k]
 		a.Workers = append(a.Workers, engine.WorkerCandidate{
 			Worker: h.Worker, Alive: v.workers.Alive(h, now), Draining: v.workers.Stopped(&h), Gate: h.Gate,
 			Sessions: held[k.ID].Sessions, Full: h.Full(),

@@ -119,7 +119,7 @@ func exportHistory(a *API, c *call) (response, error) {
 	// Read page by page, since a history may be longer than one read. The export has no events after the last page.
 	in := protocol.HistoryQuery{Target: c.target(), PageSize: 1000}
 	for {
-		page, err := a.opt.RunViews.History(view.Whole(c.Ctx), in)
+		page, err := a.opt.RunViews.History(view.WithWholeHistory(c.Ctx), in)
 		if err != nil {
 			return response{}, err
 		}
