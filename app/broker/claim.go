@@ -97,7 +97,8 @@ func (b *Broker) leaseTransaction(in protocol.ClaimRequest, w *engine.Worker) (s
 			).With("task_status", string(engine.Ready))
 		}
 		current := rows.Worker(key) // the current row: another app may have accepted a newer registration
-		if current == nil || !current.DeregisteredAt.IsZero() || in.Incarnation != "" && in.Incarnation != current.Incarnation {
+		if current == nil || !current.DeregisteredAt.IsZero() ||
+			in.Incarnation != "" && in.Incarnation != current.Incarnation {
 			return store.Writes{}, transaction.StaleWorker(key.ID)
 		}
 		l := engine.Lessee{Worker: current, BuildID: in.BuildID}

@@ -50,7 +50,8 @@ func (b *Broker) RequestCancellation(ctx context.Context, in protocol.EndRequest
 		}
 		workers, err := r.Workers(ctx, store.WorkerQuery{Namespace: in.Namespace, Queue: run.Queue, Limit: 1000})
 		understood = slices.ContainsFunc(workers, func(w engine.Worker) bool {
-			return w.DeregisteredAt.IsZero() && w.Runs(protocol.KindWorkflow, run.Type) && slices.Contains(w.Capabilities, CapCancellation)
+			return w.DeregisteredAt.IsZero() && w.Runs(protocol.KindWorkflow, run.Type) &&
+				slices.Contains(w.Capabilities, CapCancellation)
 		})
 		return err
 	})

@@ -131,7 +131,9 @@ func TestChildrenGoByTheirPolicyWhenTheLastRunOfTheChainEnds(t *testing.T) {
 					t.Errorf("the second run's history: %s", got)
 				}
 				a.ok(a.decide(kids["a"], done()))
-				a.until(kids["a"].Workflow.RunID, "the delivery of its end", func(r *engine.Run) bool { return r.Undelivered.Len() == 0 })
+				a.until(kids["a"].Workflow.RunID, "the delivery of its end", func(r *engine.Run) bool {
+					return r.Undelivered.Len() == 0
+				})
 			})
 		})
 	}

@@ -91,7 +91,8 @@ func (b *Broker) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) 
 // ReleaseSession releases a session without closing it: another worker may acquire it at once.
 func (b *Broker) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	out, err := b.sessionVerb(ctx, in, "released", engine.ReleaseSession{
-		SessionHolder: holder(in), Why: protocol.ErrorText(in.Reason), Failed: protocol.ErrorText(in.Failed), KnownEpoch: in.Known,
+		SessionHolder: holder(in), Why: protocol.ErrorText(in.Reason), Failed: protocol.ErrorText(in.Failed),
+		KnownEpoch: in.Known,
 	})
 	if now := b.store.About(); err == nil && !now.IsZero() && engine.EpochAhead(in.Known, now) {
 		b.opt.Metrics.countIgnoredEpoch()

@@ -83,8 +83,8 @@ func (b *Budget) changed() {
 	}
 }
 
-// reserveShare reserves bytes for a claim. If other claims or reservations may run for the waiter meanwhile, the part is half
-// of the remaining bytes. Only one of them may deliver the first task of the response.
+// reserveShare reserves bytes for a claim. If other claims or reservations may run for the waiter meanwhile, the part
+// is half of the remaining bytes. Only one of them may deliver the first task of the response.
 func (b *Budget) reserveShare(alone bool) (bytes int64, first bool) {
 	bytes = max(0, b.remaining)
 	if !alone {

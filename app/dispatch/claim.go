@@ -268,8 +268,8 @@ func (d *Dispatch) judge(l *line, found int, err error) {
 	}
 }
 
-// pauseClaims pauses the claims of the line for a while. When the timer fires, it checks that it is still the line's timer:
-// the line may have been resumed in between and have begun another pause.
+// pauseClaims pauses the claims of the line for a while. When the timer fires, it checks that it is still the line's
+// timer: the line may have been resumed in between and have begun another pause.
 func (d *Dispatch) pauseClaims(l *line, wait time.Duration) {
 	if d.closed {
 		return

@@ -145,8 +145,8 @@ func (d *Dispatch) Prefer(workers func(run string) []store.Process) {
 	d.sticky = workers
 }
 
-// OnProcessEnded adds a function that Gone calls with the process before it ends the polls of that process. Functions are
-// called in the order in which they were added; they must not block. Call it before Bind.
+// OnProcessEnded adds a function that Gone calls with the process before it ends the polls of that process. Functions
+// are called in the order in which they were added; they must not block. Call it before Bind.
 func (d *Dispatch) OnProcessEnded(f func(store.Process)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -297,9 +297,12 @@ func (d *Dispatch) Drop(k engine.WorkerKey, err error) {
 	}
 }
 
-// Deregistered ends the open polls of a process with ErrRegistrationEnded, because the registration of that process has ended. Tasks
-// on their way to these polls are released, because the process may no longer be running. The OnProcessEnded functions run
-// first: from then on, a new poll of the process must be rejected by the Still function of its Spec.
+// Deregistered ends the open polls of a process with ErrRegistrationEnded, because the registration of that process has
+// ended. Tasks
+// on their way to these polls are released, because the process may no longer be running. The
+// OnProcessEnded functions run
+// first: from then on, a new poll of the process must be rejected by the Still function of
+// its Spec.
 func (d *Dispatch) Deregistered(p store.Process) {
 	d.mu.Lock()
 	gone := d.onProcessEnded

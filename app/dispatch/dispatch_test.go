@@ -426,7 +426,8 @@ func TestWhatIsOnItsWayToWhoLeftGoesBack(t *testing.T) {
 		d.Enter(s).Close()
 		gone()
 		start := time.Now()
-		if _, err := d.Enter(s).Wait(t.Context(), time.Minute); !errors.Is(err, ErrRegistrationEnded) || time.Since(start) != 0 {
+		_, err := d.Enter(s).Wait(t.Context(), time.Minute)
+		if !errors.Is(err, ErrRegistrationEnded) || time.Since(start) != 0 {
 			t.Errorf("a poll that came too late got %v after %s", err, time.Since(start))
 		}
 	})

@@ -161,8 +161,8 @@ func (l *line) eligible(typ, build string, requirements []string) *eligibility {
 	return n
 }
 
-// recordReady records that tasks of these routing keys are ready in the queue; without routing keys, tasks of every routing
-// key may be ready.
+// recordReady records that tasks of these routing keys are ready in the queue; without routing keys, tasks of every
+// routing key may be ready.
 func (l *line) recordReady(keys []store.RoutingKey) {
 	// gen is incremented first: a claim in progress was sent at an older gen, so its empty result does not cover these
 	// tasks.

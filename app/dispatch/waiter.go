@@ -150,8 +150,8 @@ func (w *Waiter) enter(l *line) {
 // backlog. It returns tasks, or an error, or neither if there was no task. If ctx ended, the caller must release the
 // returned tasks; the dispatcher releases tasks that arrive later.
 //
-// The error is ErrDraining, ErrRegistrationEnded, the cause passed to Drop, the error of the latest claim when the time ran out, or
-// the cause of ctx.
+// The error is ErrDraining, ErrRegistrationEnded, the cause passed to Drop, the error of the latest claim when the time
+// ran out, or the cause of ctx.
 func (w *Waiter) Wait(ctx context.Context, hold time.Duration) ([]store.Leased, error) {
 	d := w.d
 	if hold <= 0 {

@@ -133,8 +133,8 @@ func (st *step) unran(a Activity) {
 	}
 }
 
-// requeueInSession counts the activity, which is ready again, in its session. In a session that has ended it fails instead,
-// since it would wait forever.
+// requeueInSession counts the activity, which is ready again, in its session. In a session that has ended it fails
+// instead, since it would wait forever.
 func (st *step) requeueInSession(a Activity) {
 	s, ok := st.session(a.SessionID)
 	switch {
@@ -221,8 +221,8 @@ func (st *step) sessionLost(a Activity) bool {
 		(s.Epoch != a.Epoch || !s.HeldBy(a.Owner, st.now.Time))
 }
 
-// releaseLostAttempt ends the attempt at its heartbeat and releases the task for the next owner of the session. The worker is
-// alive, so nothing counts as lost with it.
+// releaseLostAttempt ends the attempt at its heartbeat and releases the task for the next owner of the session. The
+// worker is alive, so nothing counts as lost with it.
 func (st *step) releaseLostAttempt(a Activity) {
 	s, _ := st.session(a.SessionID)
 	st.release(a, ReasonSessionLost, false)
@@ -577,16 +577,16 @@ func (st *step) release(a Activity, why string, undone bool) {
 	st.requeueInSession(a)
 }
 
-// If an activity waits for packages of its handler, its back-off is limited to packagesBackoff instead of a minute for the
-// first packagesReturns returns: the installation ends soon, or the operator corrects a wrong package name.
+// If an activity waits for packages of its handler, its back-off is limited to packagesBackoff instead of a minute for
+// the first packagesReturns returns: the installation ends soon, or the operator corrects a wrong package name.
 const (
 	packagesBackoff = 10 * time.Second
 	packagesReturns = 30
 )
 
-// requeueUnstarted makes an activity ready again whose worker could not begin it: at once the first time, since another worker
-// may be able to, and later after a back-off. The return does not count towards poison: the missing part, such as a
-// file of the handler, may appear later, and until then the wait shows what the worker lacks.
+// requeueUnstarted makes an activity ready again whose worker could not begin it: at once the first time, since another
+// worker may be able to, and later after a back-off. The return does not count towards poison: the missing part, such
+// as a file of the handler, may appear later, and until then the wait shows what the worker lacks.
 func (st *step) requeueUnstarted(a Activity, why string) {
 	if st.cancelledInstead(a, why) {
 		return

@@ -241,7 +241,8 @@ func (s *Session) reserved(now time.Time) bool {
 	return !s.Held(now) && s.For != "" && s.ForUntil.After(now)
 }
 
-// stateLost reports whether the session's last holding ended without a release by its holder, so that its state may be lost.
+// stateLost reports whether the session's last holding ended without a release by its holder, so that its state may be
+// lost.
 func (s *Session) stateLost(now time.Time) bool {
 	return s.EverAcquired && !s.Held(now) && s.Reason != ReasonReleased
 }

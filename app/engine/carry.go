@@ -64,9 +64,9 @@ func (st *step) handled(k int64, s Signal, c protocol.Command) bool {
 	return st.Waitless && k <= st.Heeded || st.resolvedAtOnce(k, s, c)
 }
 
-// resolvedAtOnce reports whether this signal may have satisfied a condition at the beginning of the run. A condition that is
-// satisfied at once leaves no event. If the code is known to read the signal without a signal wait, all signals that
-// were shown to the run's first task count as handled. Otherwise a run that was started by a signal would pass the
+// resolvedAtOnce reports whether this signal may have satisfied a condition at the beginning of the run. A condition
+// that is satisfied at once leaves no event. If the code is known to read the signal without a signal wait, all signals
+// that were shown to the run's first task count as handled. Otherwise a run that was started by a signal would pass the
 // signal on to the next run, which would pass it on again, forever.
 func (st *step) resolvedAtOnce(k int64, s Signal, c protocol.Command) bool {
 	same := c.WorkflowType == "" || c.WorkflowType == st.Type

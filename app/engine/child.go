@@ -369,8 +369,8 @@ func (s *Run) childScheduled(d *history.ChildWorkflowScheduled) {
 	s.Children.Put(d.Sequence, c)
 }
 
-// childCancelRequested records that a child was asked to end, so that the child is not retried. The request may refer to the step
-// that started the child or to an attachment to it.
+// childCancelRequested records that a child was asked to end, so that the child is not retried. The request may refer
+// to the step that started the child or to an attachment to it.
 func (s *Run) childCancelRequested(d *history.ChildCancelRequested) {
 	if d.Effect == cancelAbandoned {
 		return

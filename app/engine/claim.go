@@ -26,8 +26,8 @@ func (in LeaseTask) decide(st *step) error {
 	return nil
 }
 
-// LeaseActivityTask leases an open activity to a worker that claims it by its ID, together with the activity's session. Out
-// receives the leased activity.
+// LeaseActivityTask leases an open activity to a worker that claims it by its ID, together with the activity's session.
+// Out receives the leased activity.
 type LeaseActivityTask struct {
 	Seq            int64
 	Lessee         Lessee

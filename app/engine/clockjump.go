@@ -36,8 +36,8 @@ func (j ClockJump) span(made, until *history.Time, length time.Duration, now his
 	return *made != wasMade || *until != wasUntil
 }
 
-// clampEvent adjusts the time of an event: after a jump back it may be ahead of the clock, and a period that is counted from
-// it would end too late.
+// clampEvent adjusts the time of an event: after a jump back it may be ahead of the clock, and a period that is counted
+// from it would end too late.
 func (j ClockJump) clampEvent(t *history.Time, now history.Time) (moved bool) {
 	if j.backward() && t.After(now.Time) {
 		*t, moved = now, true

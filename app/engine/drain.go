@@ -207,8 +207,8 @@ func (s *Session) drain(now history.Time, by string) protocol.SessionEvent {
 	return s.endForShutdown(now, by, ReasonShutdown)
 }
 
-// endForShutdown ends a holding whose worker shuts down, by the session's release policy. A session that must not be acquired
-// again ends for good.
+// endForShutdown ends a holding whose worker shuts down, by the session's release policy. A session that must not be
+// acquired again ends for good.
 func (s *Session) endForShutdown(now history.Time, by, why string) protocol.SessionEvent {
 	if s.NoReacquire {
 		e := s.ended(now, "closed", by, protocol.ReasonWorkerShutdown)

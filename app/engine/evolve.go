@@ -144,9 +144,9 @@ func (s *Run) authored(seq int64) { s.CommandSeq = max(s.CommandSeq, seq) }
 // without limit.
 const maxUnread = 1000
 
-// markSeen records that a completed workflow task had been shown the history through this event. Its signals stay stored for
-// later waits, unless the code buffers signals itself: a workflow that waits for "paid" after a long step must find a
-// signal that arrived during the step.
+// markSeen records that a completed workflow task had been shown the history through this event. Its signals stay
+// stored for later waits, unless the code buffers signals itself: a workflow that waits for "paid" after a long step
+// must find a signal that arrived during the step.
 func (s *Run) markSeen(through int64) {
 	if through <= s.Seen {
 		return

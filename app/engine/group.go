@@ -35,9 +35,9 @@ func grouped(c protocol.Command, seq int64, at func(string) string) error {
 	return nil
 }
 
-// checkGroups refuses a group that begins here without all its members. Code issues a group in one task, and a replayer would
-// take any command at the sequence of a missing member for that member. Members that are sent again count as well,
-// since they belong to a group that began before.
+// checkGroups refuses a group that begins here without all its members. Code issues a group in one task, and a replayer
+// would take any command at the sequence of a missing member for that member. Members that are sent again count as
+// well, since they belong to a group that began before.
 func (s *Run) checkGroups(commands []protocol.Command) error {
 	type memberCount struct {
 		first, members int

@@ -35,8 +35,8 @@ type Message struct {
 	At         history.Time       `json:"at,omitzero"`
 }
 
-// enqueueMessage stores a message under the number of the step's last event. Each such event sends one message, so the number is
-// unique.
+// enqueueMessage stores a message under the number of the step's last event. Each such event sends one message, so the
+// number is unique.
 func (st *step) enqueueMessage(m Message) {
 	m.Namespace, m.FromRun, m.FromSeq, m.At = st.Namespace, st.ID, st.LastSeq, st.now
 	st.Undelivered.Put(m.FromSeq, m)

@@ -102,7 +102,8 @@ type Head struct {
 	Failure         string `json:"failure,omitempty"` // message of the failure it closed with
 	FailureType     string `json:"failure_type,omitempty"`
 	CancelRequested bool   `json:"asked,omitempty"` // cancellation was requested
-	// CancelRequestedSeq is the event of the first request, CancelRequestedAt its time; zero if an earlier build recorded the request
+	// CancelRequestedSeq is the event of the first request, CancelRequestedAt its time; zero if an earlier build recorded
+	// the request
 	CancelRequestedSeq int64        `json:"asked_seq,omitempty"`
 	CancelRequestedAt  history.Time `json:"asked_at,omitzero"`
 	HasSessions        bool         `json:"has_sessions,omitempty"`

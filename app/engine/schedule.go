@@ -246,7 +246,8 @@ func (st *scheduleStep) fire(at history.Time, trigger, overlap string) {
 		}
 		st.Buffered = append(st.Buffered, Buffered{At: at, Since: st.now, Trigger: trigger})
 		st.d.Outcome = "buffered"
-		st.appendEvent("ScheduleTriggerBuffered", "", "", st.about(at, trigger, map[string]any{"buffer_depth": len(st.Buffered)}))
+		depth := map[string]any{"buffer_depth": len(st.Buffered)}
+		st.appendEvent("ScheduleTriggerBuffered", "", "", st.about(at, trigger, depth))
 		st.plan()
 	default:
 		st.skip(at, trigger, "overlap_policy_skip")

@@ -122,7 +122,8 @@ func (in ResumeSchedule) decide(st *scheduleStep) error {
 	return st.setStatus(ScheduleActive, "ScheduleResumed", "resumed", in.Note)
 }
 
-// setStatus pauses or resumes the schedule. If the status changes, it records an event and computes the next time from now.
+// setStatus pauses or resumes the schedule. If the status changes, it records an event and computes the next time from
+// now.
 func (st *scheduleStep) setStatus(status, kind, outcome, note string) error {
 	if st.Status == ScheduleDeleted {
 		return noSchedule(st.Key())

@@ -54,10 +54,10 @@ type Session struct {
 	Queue                string       `json:"queue,omitempty"`
 	Connection           string       `json:"connection,omitempty"`
 	MaxActivities        int          `json:"max_activities,omitempty"` // 0: the holder's number
-	DefaultMaxActivities int          `json:"together,omitempty"`       // the holder's number, as it registered it; 0: its slots
+	DefaultMaxActivities int          `json:"together,omitempty"`       // the number that the holder registered; 0: its slots
 	NoCreate             bool         `json:"no_create,omitempty"`
 	NoReacquire          bool         `json:"no_reacquire,omitempty"`
-	Pinned               bool         `json:"pinned,omitempty"` // the session is never released to make room at the holder's cap
+	Pinned               bool         `json:"pinned,omitempty"` // never released to make room at the holder's cap
 	// Yielding marks a session that makes room for another one when its lease ends. The lease is not renewed. A task, or a
 	// heartbeat by verb, clears the mark.
 	Yielding      bool     `json:"yielding,omitempty"`
@@ -179,7 +179,8 @@ func (s *Session) Same(o *Session) bool {
 		s.UpdatedAt == o.UpdatedAt && s.Incarnation == o.Incarnation && s.Terminal == o.Terminal &&
 		s.EverAcquired == o.EverAcquired && s.TTLUntil == o.TTLUntil && s.LastActivity == o.LastActivity &&
 		s.Lease == o.Lease && s.Idle == o.Idle && s.TTL == o.TTL && s.Queue == o.Queue &&
-		s.Connection == o.Connection && s.MaxActivities == o.MaxActivities && s.DefaultMaxActivities == o.DefaultMaxActivities &&
+		s.Connection == o.Connection && s.MaxActivities == o.MaxActivities &&
+		s.DefaultMaxActivities == o.DefaultMaxActivities &&
 		s.NoCreate == o.NoCreate && s.NoReacquire == o.NoReacquire && s.Pinned == o.Pinned &&
 		s.Yielding == o.Yielding && s.OtherAt == o.OtherAt && s.ReleasePolicy == o.ReleasePolicy &&
 		s.Fallback == o.Fallback && s.WaitingSince == o.WaitingSince && s.Open == o.Open &&
@@ -218,8 +219,8 @@ func (s *Session) Shown() protocol.SessionStatus {
 // HeldBy reports whether this worker owns it.
 func (s *Session) HeldBy(worker string, now time.Time) bool { return s.Held(now) && s.Owner == worker }
 
-// maxActivities returns the maximum number of activities that may run in the session at once: its own limit, else its holder's;
-// 0 means that only the worker's slots limit it.
+// maxActivities returns the maximum number of activities that may run in the session at once: its own limit, else its
+// holder's; 0 means that only the worker's slots limit it.
 func (s *Session) maxActivities() int {
 	if s.MaxActivities > 0 {
 		return s.MaxActivities

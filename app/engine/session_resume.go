@@ -76,7 +76,7 @@ func (s *Session) resume(w *Worker, now time.Time) protocol.SessionEvent {
 // epoch is ignored.
 const maxEpochAhead = 24 * time.Hour
 
-// detach releases a session whose holder has dropped the state, also if the lease has run out since. The next
+// giveUp releases a session whose holder has dropped the state, also if the lease has run out since. The next
 // acquisition raises the epoch, even if the same process acquires the session.
 func (in ReleaseSession) giveUp(s *Session, now history.Time) SessionChange {
 	c := SessionChange{Session: *s}

@@ -76,8 +76,11 @@ func TestASessionIsNotResumedOnceAnythingHappenedToIt(t *testing.T) {
 		"closed": func(s *Session, _ *Worker, now *time.Time) {
 			s.endAs(protocol.SessionClosed, "test", history.At(*now))
 		},
-		"released":           func(s *Session, _ *Worker, now *time.Time) { s.release(history.At(*now), "a", "test") },
-		"moved to another":   func(s *Session, _ *Worker, now *time.Time) { s.For = "b"; s.startReservation(history.At(*now)) },
+		"released": func(s *Session, _ *Worker, now *time.Time) { s.release(history.At(*now), "a", "test") },
+		"moved to another": func(s *Session, _ *Worker, now *time.Time) {
+			s.For = "b"
+			s.startReservation(history.At(*now))
+		},
 		"idle for too long":  func(_ *Session, _ *Worker, now *time.Time) { *now = now.Add(5 * time.Minute) },
 		"the worker is full": func(_ *Session, w *Worker, _ *time.Time) { w.MaxSessions = 1 },
 		"kept for its release": func(s *Session, w *Worker, _ *time.Time) {

@@ -128,7 +128,9 @@ func (st *step) startSession(c protocol.Command, seq int64) {
 	}
 	st.emit(d)
 	st.usesSessions()
-	st.storeSession(s, protocol.SessionEvent{At: st.now, What: "started", By: "run " + st.ID, Why: "workflow " + st.WorkflowID})
+	st.storeSession(s, protocol.SessionEvent{
+		At: st.now, What: "started", By: "run " + st.ID, Why: "workflow " + st.WorkflowID,
+	})
 }
 
 // endSession ends a workflow-scoped session in this step: its open activities are cancelled, and their late results are

@@ -305,8 +305,8 @@ func (s *Session) unpinRelease(now history.Time) {
 	s.PinnedUntil = plus(now, PinCheck)
 }
 
-// ReservationTime is the time for which a migrated session is reserved for its target worker. After it, any worker may acquire
-// the session: a mistyped name must not block it.
+// ReservationTime is the time for which a migrated session is reserved for its target worker. After it, any worker may
+// acquire the session: a mistyped name must not block it.
 const ReservationTime = 30 * time.Second
 
 // MigrateSession makes the holder release the session at an operator's request: at once if nothing runs in it or with

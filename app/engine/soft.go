@@ -32,8 +32,8 @@ func (s *Session) Affinity() (affinity string, after int64) {
 	return protocol.AffinitySoft, s.Fallback / 1_000_000
 }
 
-// setAffinity applies the affinity of an activity that refers to its session by ID only. An activity without affinity changes
-// nothing.
+// setAffinity applies the affinity of an activity that refers to its session by ID only. An activity without affinity
+// changes nothing.
 func (s *Session) setAffinity(affinity string, after int64) {
 	if affinity != "" && s.Origin == OriginImplicit {
 		s.Fallback = fallback(affinity, after)
@@ -67,8 +67,8 @@ func (s *Session) crowded(now time.Time) bool {
 	return s.Full() && (s.Origin != OriginWorkflow || s.Held(now))
 }
 
-// moveRunningToOtherEpochs ends a holding in the counts. Running attempts continue at the former holder and count towards the
-// session's activity limit until they end.
+// moveRunningToOtherEpochs ends a holding in the counts. Running attempts continue at the former holder and count
+// towards the session's activity limit until they end.
 func (s *Session) moveRunningToOtherEpochs() {
 	if s.Active > 0 {
 		s.StaleAttempts = maps.Clone(s.StaleAttempts) // rows are shared
@@ -120,8 +120,8 @@ func (in SkipHolder) decide(s *Session, now history.Time) (SessionChange, error)
 	return c, nil
 }
 
-// resetWait records that a worker leased a task in the session: the worker is neither dead nor full, and the wait starts
-// again.
+// resetWait records that a worker leased a task in the session: the worker is neither dead nor full, and the wait
+// starts again.
 func (s *Session) resetWait() { s.WaitingSince, s.Open, s.HolderSilent = history.Time{}, false, false }
 
 // OpensAt returns the time from which any worker may acquire the held session; zero: never in its current state.

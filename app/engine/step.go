@@ -159,8 +159,8 @@ func (st *step) session(id string) (Session, bool) {
 	return Session{}, false
 }
 
-// storeSession stores a changed session, with new entries of its timeline, in the decision. It replaces an earlier change of
-// the same step: a decision holds one change per session.
+// storeSession stores a changed session, with new entries of its timeline, in the decision. It replaces an earlier
+// change of the same step: a decision holds one change per session.
 func (st *step) storeSession(s Session, timeline ...protocol.SessionEvent) {
 	s.watch(st.now)
 	for i := range st.d.Sessions {

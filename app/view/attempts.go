@@ -17,8 +17,8 @@ import (
 // view is computed from the running tasks and from histories, which is expensive, so one page reads a bounded number of
 // events and may be shorter than requested.
 
-// maxAttemptEvents is the maximum number of events that one page of a session's attempts reads; so a page may be shorter than
-// requested and still have a next page.
+// maxAttemptEvents is the maximum number of events that one page of a session's attempts reads; so a page may be
+// shorter than requested and still have a next page.
 const maxAttemptEvents = 1000
 
 // SessionAttempts lists the attempts in a session, newest first: the running attempts on the first page, then attempts

@@ -20,8 +20,8 @@ const maxHistoryWait = 30 * time.Second
 
 type wholeHistoryKey struct{}
 
-// WithWholeHistory marks the context of a caller that reads a history page by page and keeps all of it: memory for the whole
-// history is reserved with the first page. Two callers that reserved page by page could wait for each other.
+// WithWholeHistory marks the context of a caller that reads a history page by page and keeps all of it: memory for the
+// whole history is reserved with the first page. Two callers that reserved page by page could wait for each other.
 func WithWholeHistory(ctx context.Context) context.Context {
 	return context.WithValue(ctx, wholeHistoryKey{}, true)
 }

@@ -169,8 +169,8 @@ func (v *View) sessionView(s engine.Session, roster membership.Roster, now time.
 		Status: s.Shown(), Epoch: s.Epoch,
 		LeaseOwner:     protocol.OrNil(s.Owner),
 		LeaseExpiresAt: s.LeaseUntil, TTLExpiresAt: s.TTLUntil, IdleSeconds: s.Idle / 1_000_000, ClosedAt: s.ClosedAt,
-		EndedReason: s.Reason, Moving: s.Moving, ReleasePolicy: s.ReleasePolicy, Claims: s.Acquisitions, Lease: s.Lease / 1_000_000,
-		TTL: s.TTL, MaxActivities: s.MaxActivities, Create: !s.NoCreate,
+		EndedReason: s.Reason, Moving: s.Moving, ReleasePolicy: s.ReleasePolicy, Claims: s.Acquisitions,
+		Lease: s.Lease / 1_000_000, TTL: s.TTL, MaxActivities: s.MaxActivities, Create: !s.NoCreate,
 		Reacquire: !s.NoReacquire, Active: s.Active, Ready: s.Ready, Release: s.Release, LastActivityAt: s.LastActivity,
 		LastHeartbeatAt: s.RenewedAt, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 	}

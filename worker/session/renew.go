@@ -81,7 +81,7 @@ func (s *Sessions) suspend(h *Holding, now time.Time) bool {
 	return true
 }
 
-// detach drops the state of an epoch that the app may still lease to this worker. The next heartbeat reports it. mu is
+// giveUp drops the state of an epoch that the app may still lease to this worker. The next heartbeat reports it. mu is
 // held.
 func (s *Sessions) giveUp(h *Holding, reason string) {
 	s.remove(h, reason)

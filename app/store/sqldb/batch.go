@@ -312,7 +312,7 @@ func (b *batch) opening() []*db.Call {
 }
 
 // Workflow, Run, Session, ChainSessions, Worker, Holding, Receipt and Token make a batch the store.Rows of its changes;
-// EpochWatermark is in epoch_watermark.go.
+// EpochFloor is in epoch_watermark.go.
 
 func (b *batch) Workflow(k engine.WorkflowKey) *engine.Workflow {
 	if w := b.workflows[k]; w != nil {

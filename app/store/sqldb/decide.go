@@ -125,7 +125,8 @@ func (b *batch) apply(w *store.Writes, payloads [][][]byte) {
 		had := b.workers[n.Key()]
 		// Another process of the worker registered, or this one deregistered: from this commit on, no task may be
 		// dispatched to the old process.
-		if had != nil && had.Worker != nil && (had.Incarnation != n.Incarnation || had.DeregisteredAt.IsZero() && !n.DeregisteredAt.IsZero()) {
+		if had != nil && had.Worker != nil && (had.Incarnation != n.Incarnation ||
+			had.DeregisteredAt.IsZero() && !n.DeregisteredAt.IsZero()) {
 			b.deregistered = append(b.deregistered, store.Process{Worker: n.Key(), Incarnation: had.Incarnation})
 		} else if had != nil && had.Worker != nil && had.Status != n.Status { // that it drains, or the opposite
 			b.drainChanged = append(b.drainChanged, store.Process{Worker: n.Key(), Incarnation: n.Incarnation})

@@ -88,7 +88,7 @@ func (p *report) full(class string) bool {
 	return free <= 0 || class != "" && l != nil && len(l.queue) >= free
 }
 
-// requeueUnstarted queues the return of a task that was not begun. It never blocks, since senders call it.
+// handBack queues the return of a task that was not begun. It never blocks, since senders call it.
 func (p *report) handBack(item protocol.CompleteItem) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
