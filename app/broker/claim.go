@@ -179,7 +179,9 @@ func (id taskID) lease(
 	var out engine.LeasedActivity
 	w, d, err := transaction.Decide(
 		rows, run,
-		engine.LeaseActivityTask{Seq: id.seq, Lessee: l, EpochWatermark: rows.EpochWatermark, Result: &out, Settings: settings},
+		engine.LeaseActivityTask{
+			Seq: id.seq, Lessee: l, EpochWatermark: rows.EpochWatermark, Result: &out, Settings: settings,
+		},
 		now,
 	)
 	if err == nil {

@@ -27,12 +27,12 @@ func (in LeaseTask) decide(st *step) error {
 }
 
 // LeaseActivityTask leases an open activity to a worker that claims it by its ID, together with the activity's session.
-// Out receives the leased activity.
+// Result receives the leased activity.
 type LeaseActivityTask struct {
 	Seq            int64
 	Lessee         Lessee
 	EpochWatermark EpochWatermark
-	Out            *LeasedActivity
+	Result         *LeasedActivity
 
 	Settings *Queue // of its queue, nil: none
 }

@@ -54,7 +54,7 @@ type Session struct {
 	Queue                string       `json:"queue,omitempty"`
 	Connection           string       `json:"connection,omitempty"`
 	MaxActivities        int          `json:"max_activities,omitempty"` // 0: the holder's number
-	DefaultMaxActivities int          `json:"together,omitempty"`       // the number that the holder registered; 0: its slots
+	DefaultMaxActivities int          `json:"together,omitempty"`       // as the holder registered it; 0: its slots
 	NoCreate             bool         `json:"no_create,omitempty"`
 	NoReacquire          bool         `json:"no_reacquire,omitempty"`
 	Pinned               bool         `json:"pinned,omitempty"` // never released to make room at the holder's cap
