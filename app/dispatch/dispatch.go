@@ -72,7 +72,7 @@ type Dispatch struct {
 	stop context.CancelFunc
 
 	mu             sync.Mutex // guards all below, and everything in lines, waiters and workers
-	leaser     TaskLeaser
+	leaser         TaskLeaser
 	returnLeases   func([]store.Leased)
 	sticky         func(run string) []store.Process
 	onProcessEnded []func(store.Process)
