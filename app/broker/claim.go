@@ -15,7 +15,7 @@ import (
 // A claim by id is a poll for one task that the worker names. It must not be a way round what holds for polls,
 // so it passes the same gates.
 
-// LeaseTask leases one ready task to a worker that names the task. All checks of a poll apply: registration, release,
+// ClaimTask leases one ready task to a worker that names the task. All checks of a poll apply: registration, release,
 // drains, queue, type, build, requirements, session. A worker that already holds the task gets it again unchanged, so a
 // lost response costs no lease.
 func (b *Broker) ClaimTask(ctx context.Context, in protocol.ClaimRequest) (protocol.PollResponse, error) {
