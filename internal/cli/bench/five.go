@@ -171,7 +171,7 @@ func input() (json.RawMessage, error) {
 	return p.MarshalJSON()
 }
 
-// together starts ops workflows, resolvedAtOnce at a time, and waits for each to close. The node's worker runs them.
+// together starts ops workflows, atOnce at a time, and waits for each to close. The node's worker runs them.
 func together(atOnce int) func(context.Context, *node, int) (sample, error) {
 	return func(ctx context.Context, n *node, ops int) (sample, error) {
 		in, err := input()
@@ -301,7 +301,7 @@ func (c *closings) wait(ctx context.Context, start func(id string) error) error 
 	}
 }
 
-// many does ops operations, resolvedAtOnce at a time, and times each. The first error ends it.
+// many does ops operations, atOnce at a time, and times each. The first error ends it.
 func many(ops, atOnce int, do func() error) (sample, error) {
 	s := sample{each: make([]time.Duration, ops)}
 	var next atomic.Int64
