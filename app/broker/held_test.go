@@ -37,7 +37,7 @@ func TestWorkerThatComesBackWithoutATaskSetsItFree(t *testing.T) {
 			}
 			return protocol.TaskKey(protocol.KindWorkflow, task.Workflow.TaskID, "", task.Workflow.Attempt)
 		}
-		// repeatsMember polls a task and registers again several times, with the task in its list or without a list, and
+		// comesBack polls a task and registers again several times, with the task in its list or without a list, and
 		// finally with a list that omits the task.
 		comesBack := func(kind protocol.TaskKind) *protocol.Task {
 			t.Helper()

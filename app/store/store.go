@@ -202,7 +202,7 @@ type Rows interface {
 	SkippedLocked(engine.SessionKey) bool
 	// Queue returns the settings of a task queue: the locked row for queues in Needs, cached settings for others.
 	Queue(engine.QueueKey) *engine.Queue
-	// EpochFloor is the highest epoch of any removed session of the namespace. A new epoch is higher.
+	// EpochWatermark is the highest epoch of any removed session of the namespace. A new epoch is higher.
 	EpochWatermark(namespace string) int64
 	// Quotas returns the namespace's usage of its quotas, as this process knows it.
 	Quotas(namespace string) engine.QuotaStanding

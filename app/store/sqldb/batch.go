@@ -312,7 +312,7 @@ func (b *batch) opening() []*db.Call {
 }
 
 // Workflow, Run, Session, ChainSessions, Worker, Holding, Receipt and Token make a batch the store.Rows of its changes;
-// EpochFloor is in epoch_watermark.go.
+// EpochWatermark is in epoch_watermark.go.
 
 func (b *batch) Workflow(k engine.WorkflowKey) *engine.Workflow {
 	if w := b.workflows[k]; w != nil {

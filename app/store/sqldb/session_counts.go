@@ -9,8 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// addFormerOwner records that a session's owner changes to owner, or to none if it is empty. Attempts of the
-// former
+// addFormerOwner records that a session's owner changes to owner, or to none if it is empty. Attempts of the former
 // owner in the session are found by its name.
 func (s *session) addFormerOwner(owner string) {
 	if s.Session != nil && s.Owner != "" && s.Owner != owner && !slices.Contains(s.formerOwners, s.Owner) {

@@ -88,7 +88,7 @@ func (b *batch) suspectReleased(namespace string, l engine.Lease) {
 	}
 }
 
-// wakeConditions reports whether the suspicion of a task allows a process to lease it.
+// mayHold reports whether the suspicion of a task allows a process to lease it.
 func (b *batch) mayHold(s *engine.Suspicion, w *engine.Worker, holds map[process]*engine.Holds) bool {
 	if !s.Limited() {
 		return true

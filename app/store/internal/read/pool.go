@@ -160,7 +160,7 @@ func (r *reader) one(ctx context.Context, query string, args []any, row func(v [
 	return err
 }
 
-// resolvedAtOnce reads as of one moment.
+// atOnce reads as of one moment.
 func (r *reader) atOnce(ctx context.Context, read func(*reader) error) error {
 	o := &sql.TxOptions{ReadOnly: true, Isolation: r.snapshot()}
 	if r.stmts != nil {
