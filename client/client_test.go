@@ -55,7 +55,7 @@ func work(t *testing.T, a *apptest.App) {
 	r := worker.NewRegistry()
 	r.Workflow("basket", basket)
 	w, err := worker.New(worker.Options{
-		Registry: r, Carrier: link.Local{Join: a.Peers().Join}, Release: "test", NoSandbox: true, Log: apptest.Log(t),
+		Registry: r, Carrier: link.Local{Join: a.Connections().Join}, Release: "test", NoSandbox: true, Log: apptest.Log(t),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -38,7 +38,8 @@ func registry() *worker.Registry {
 func work(t *testing.T, a *apptest.App, change func(*worker.Options)) (stop, kill func()) {
 	t.Helper()
 	o := worker.Options{
-		Registry: registry(), Carrier: link.Local{Join: a.Peers().Join}, Release: "test", MaxSessions: 10, NoSandbox: true,
+		Registry: registry(), Carrier: link.Local{Join: a.Connections().Join}, Release: "test", MaxSessions: 10,
+		NoSandbox:    true,
 		DrainTimeout: 10 * time.Second, Log: apptest.Log(t),
 	}
 	if change != nil {

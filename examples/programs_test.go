@@ -399,7 +399,7 @@ func TestJavaScriptWorkerOverTheSocketCountsWatchesAndDrains(t *testing.T) {
 	eventually(t, "the end of what was cancelled", func() bool {
 		return strings.Contains(said.String(), "socket.watch ended: cancelled")
 	})
-	a.Peers().DrainWorkers()
+	a.Connections().DrainWorkers()
 	eventually(t, "the worker's leaving", func() bool { return strings.Contains(said.String(), "js has left") })
 	if strings.Contains(said.String(), "heartbeat:") || strings.Contains(said.String(), "poll:") {
 		t.Errorf("something was refused:\n%s", said)

@@ -276,7 +276,7 @@ func TestChangedSettingsReachTheWorkerWithoutARestart(t *testing.T) {
 		o.Settings = func() protocol.WorkerSettings { return protocol.WorkerSettings{LogLevel: level.Load().(string)} }
 	}})
 	for name, carrier := range map[string]link.Carrier{
-		"socket": &link.Socket{URLs: []string{a.URL()}}, "local": link.Local{Join: a.Peers().Join},
+		"socket": &link.Socket{URLs: []string{a.URL()}}, "local": link.Local{Join: a.Connections().Join},
 		"http": &link.HTTP{URLs: []string{a.URL()}, Refresh: 50 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -287,7 +287,7 @@ func TestChangedSettingsReachTheWorkerWithoutARestart(t *testing.T) {
 			l.ready()
 			<-got
 			level.Store("debug " + name)
-			a.Peers().SettingsChanged("")
+			a.Connections().SettingsChanged("")
 			select {
 			case s := <-got:
 				if s != "debug "+name || l.Settings().LogLevel != s {

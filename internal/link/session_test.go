@@ -13,7 +13,7 @@ import (
 func TestEndOfASessionReachesItsWorker(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	for name, carrier := range map[string]link.Carrier{
-		"socket": &link.Socket{URLs: []string{a.URL()}}, "local": link.Local{Join: a.Peers().Join},
+		"socket": &link.Socket{URLs: []string{a.URL()}}, "local": link.Local{Join: a.Connections().Join},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := make(chan protocol.SessionNotice, 10)
