@@ -165,7 +165,7 @@ func (b *Broker) recordStickyCache(
 	if len(runs) == 0 {
 		return nil, nil
 	}
-	runs = runs[:min(len(runs), protocol.MostKeptRuns)]
+	runs = runs[:min(len(runs), protocol.MaxCachedRuns)]
 	ids := make([]string, len(runs))
 	for i, r := range runs {
 		ids[i] = r.RunID

@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// stingy is a fake store whose throttle withholds its one task until the test removes the throttle.
-type stingy struct {
+// throttledStore is a fake store whose throttle withholds its one task until the test removes the throttle.
+type throttledStore struct {
 	d *Dispatch
 
 	mu     sync.Mutex // guards the rest
@@ -21,7 +21,7 @@ type stingy struct {
 	claims int
 }
 
-func (s *stingy) LeaseTasks(_ context.Context, r store.LeaseRequest) ([]store.Leased, error) {
+func (s *throttledStore) LeaseTasks(_ context.Context, r store.LeaseRequest) ([]store.Leased, error) {
 	s.mu.Lock()
 	s.claims++
 	bound := s.bound
@@ -33,7 +33,7 @@ func (s *stingy) LeaseTasks(_ context.Context, r store.LeaseRequest) ([]store.Le
 	return []store.Leased{{Kind: r.Kind, Arguments: "x"}}, nil
 }
 
-func (s *stingy) set(bound *engine.Throttle) (claims int) {
+func (s *throttledStore) set(bound *engine.Throttle) (claims int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.bound = bound
@@ -60,7 +60,7 @@ func TestAThrottledLineAsksAgainWhenThereMayBeRoom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := New(Options{})
-				s := &stingy{d: d, bound: c.bound}
+				s := &throttledStore{d: d, bound: c.bound}
 				d.Bind(s, nil, nil)
 				in := spec(worker("w"), 1, oneActivity)
 				vain := d.Enter(in)

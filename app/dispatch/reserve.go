@@ -85,16 +85,16 @@ func (d *Dispatch) eagerWaiter(l *line, want engine.TaskRequirements, o store.Of
 // maker returns the poller that created the task, with the outcome of its poll or by its eager workflow task, unless a
 // more urgent task may be ready for it.
 func (d *Dispatch) maker(l *line, want engine.TaskRequirements, o store.Offer) *Waiter {
-	var keepers []store.Process
+	var sticky []store.Process
 	if o.Kind == protocol.KindWorkflow && d.sticky != nil {
-		keepers = d.sticky(o.Run)
+		sticky = d.sticky(o.Run)
 	}
 	return d.ofRun(l, want, o, func(w *Waiter, s *spot) bool {
 		// Another would have to read and replay what one of the keepers has.
-		keeps := len(keepers) == 0 || slices.ContainsFunc(keepers, func(p store.Process) bool {
+		caches := len(sticky) == 0 || slices.ContainsFunc(sticky, func(p store.Process) bool {
 			return p.Worker == w.member.worker.Key() && p.Incarnation == w.member.worker.Incarnation
 		})
-		return keeps && !s.urgent(o.Priority)
+		return caches && !s.urgent(o.Priority)
 	})
 }
 

@@ -77,7 +77,7 @@ func drawnAs(s *Session) string {
 
 // Whatever happens to a session is an arrow of the diagram, and every arrow happens. The walks are the same every time.
 func TestSessionsGoTheWaysThatAreDrawn(t *testing.T) {
-	w := wanderer{t: t, chance: rand.New(rand.NewPCG(1, 2)), drawn: arrows(t, "Session"), gone: map[string]bool{}}
+	w := randomWalk{t: t, chance: rand.New(rand.NewPCG(1, 2)), drawn: arrows(t, "Session"), gone: map[string]bool{}}
 	for range 6000 {
 		w.walk()
 	}
@@ -91,8 +91,8 @@ func TestSessionsGoTheWaysThatAreDrawn(t *testing.T) {
 	}
 }
 
-// wanderer takes sessions through random inputs and holds each step against the diagram.
-type wanderer struct {
+// randomWalk takes sessions through random inputs and holds each step against the diagram.
+type randomWalk struct {
 	t           *testing.T
 	chance      *rand.Rand
 	drawn, gone map[string]bool
@@ -100,7 +100,7 @@ type wanderer struct {
 	session     *Session
 }
 
-func (w *wanderer) walk() {
+func (w *randomWalk) walk() {
 	w.now, w.session = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), nil
 	options := protocol.SessionOptions{SessionID: "s", TTL: 600}
 	if w.chance.IntN(3) == 0 { // a claim after a loss is forbidden
@@ -170,7 +170,7 @@ func (w *wanderer) walk() {
 }
 
 // step checks one step. A step that does not change the state needs no arrow.
-func (w *wanderer) step(next *Session) {
+func (w *randomWalk) step(next *Session) {
 	was, is := drawnAs(w.session), drawnAs(next)
 	ways := []string{was + " " + is}
 	if s := w.session; s != nil && s.Status == protocol.SessionActive && s.Owner != "" && !s.Held(w.now) {

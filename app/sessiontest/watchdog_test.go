@@ -15,14 +15,14 @@ import (
 	"github.com/sojourn-run/sojourn/worker"
 )
 
-// deaf is a carrier whose polls never return while hangs is set, as if a system call was stuck.
-type deaf struct {
+// hangingCarrier is a carrier whose polls never return while hangs is set, as if a system call was stuck.
+type hangingCarrier struct {
 	link.Carrier
 	hangs *atomic.Bool
 	hang  chan struct{}
 }
 
-func (d deaf) Dial(
+func (d hangingCarrier) Dial(
 	ctx context.Context, hello protocol.ChannelAuth, notices protocol.WorkerNotices,
 ) (link.Conn, error) {
 	conn, err := d.Carrier.Dial(ctx, hello, notices)
@@ -41,7 +41,7 @@ func (d deaf) Dial(
 // can end it, by the probe at /healthz. A worker that is idle or busy for the same time stays healthy.
 func TestAWorkerThatDoesNotPollAnyMoreFailsItsLiveness(t *testing.T) {
 	bubble(t, "by default", func(h *harness) {
-		d := deaf{hangs: new(atomic.Bool), hang: make(chan struct{})}
+		d := hangingCarrier{hangs: new(atomic.Bool), hang: make(chan struct{})}
 		w := h.start("w", func(o *worker.Options) { d.Carrier, o.Carrier = o.Carrier, &d })
 		probes := w.Probes()
 		health := func() (int, string) {

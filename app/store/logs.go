@@ -14,8 +14,8 @@ type LogKey struct {
 	Part int64
 }
 
-// LogPart is lines that an attempt's code logged. No decision reads them: they are written for people.
-type LogPart struct {
+// LogBatch is lines that an attempt's code logged. No decision reads them: they are written for people.
+type LogBatch struct {
 	LogKey
 	Lines []protocol.LogLine
 }

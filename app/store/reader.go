@@ -69,7 +69,7 @@ type HistoryReader interface {
 type LogReader interface {
 	// Logs returns the parts of an attempt's log lines after a number, at most limit. LogSums returns the stored size
 	// for each attempt of an activity with log lines.
-	Logs(ctx context.Context, k AttemptKey, after int64, limit int) ([]LogPart, error)
+	Logs(ctx context.Context, k AttemptKey, after int64, limit int) ([]LogBatch, error)
 	LogSums(ctx context.Context, run string, seq int64) ([]LogSum, error)
 	// OldLogs lists lines stored before a time, oldest first, at most limit. FirstLog returns the time of the oldest
 	// line, zero if there are none.

@@ -242,7 +242,7 @@ type Writes struct {
 	// DropRuns removes runs, open or closed, with their histories, open rows, receipts and logs; each must be loaded
 	// with its workflow.
 	DropRuns []string
-	Logs     []LogPart // an existing part is not overwritten
+	Logs     []LogBatch // an existing part is not overwritten
 	DropLogs []LogKey
 	Audit    []Audit
 	// DropAudits removes audit entries by the numbers that AccessReader.OldAudits names.

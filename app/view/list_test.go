@@ -18,22 +18,22 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// hurried is a fake of a slow database, in which a search without an index completes only its first time window.
-type hurried struct {
+// slowStore is a fake of a slow database, in which a search without an index completes only its first time window.
+type slowStore struct {
 	store.Store
 	budgets *[]time.Duration
 }
 
-type hurriedReader struct {
+type slowReader struct {
 	store.Reader
 	budgets *[]time.Duration
 }
 
-func (s hurried) View(ctx context.Context, fn func(store.Reader) error) error {
-	return s.Store.View(ctx, func(r store.Reader) error { return fn(hurriedReader{r, s.budgets}) })
+func (s slowStore) View(ctx context.Context, fn func(store.Reader) error) error {
+	return s.Store.View(ctx, func(r store.Reader) error { return fn(slowReader{r, s.budgets}) })
 }
 
-func (r hurriedReader) Runs(ctx context.Context, q store.RunQuery) (store.RunList, error) {
+func (r slowReader) Runs(ctx context.Context, q store.RunQuery) (store.RunList, error) {
 	*r.budgets = append(*r.budgets, q.Budget)
 	q.Budget = 1
 	return r.Reader.Runs(ctx, q)
@@ -61,7 +61,7 @@ func TestASearchThatIsTooBroadIsRefusedOrAnsweredInParts(t *testing.T) {
 func searchTooBroadly(t *testing.T, db store.Store) {
 	var budgets []time.Duration
 	d := dispatch.New(dispatch.Options{})
-	b := broker.New(hurried{db, &budgets}, d, broker.Options{})
+	b := broker.New(slowStore{db, &budgets}, d, broker.Options{})
 	runs := b.View()
 	t.Cleanup(func() { b.Close(); _ = db.Close() })
 	for i := range 30 {

@@ -28,7 +28,7 @@ func (l *Link) nextCachedRuns() []protocol.KeptRun {
 	if l.unreported.generation != generation {
 		l.unreported = unreportedRuns{generation, l.opt.CachedRuns()}
 	}
-	return l.unreported.runs[:min(len(l.unreported.runs), protocol.MostKeptRuns)]
+	return l.unreported.runs[:min(len(l.unreported.runs), protocol.MaxCachedRuns)]
 }
 
 // cachedRunsReported records that an app received n of them.

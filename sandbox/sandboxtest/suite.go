@@ -29,7 +29,7 @@ func Run(t *testing.T, target Target) {
 		{"a later epoch replaces the executor", laterEpoch},
 		{"a failing handler keeps its session", failing},
 		{"a cancelled handler keeps its session", cancelled},
-		{"a deaf handler is killed after its cancellation", deaf},
+		{"a deaf handler is killed after its cancellation", ignoredCancellation},
 		{"a call waits while one before it is being cancelled", afterCancelled},
 		{"a call waits while one before it is being killed", afterDeaf},
 		{"a spinning handler is killed at its deadline", spinning},
@@ -232,7 +232,7 @@ func cancelled(t *testing.T, target Target) {
 	}
 }
 
-func deaf(t *testing.T, target Target) {
+func ignoredCancellation(t *testing.T, target Target) {
 	b := Open(t, target, sandbox.Options{CancelTerm: 50 * time.Millisecond, CancelKill: 150 * time.Millisecond})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -448,8 +448,8 @@ type KeptRun struct {
 	Seen  int64  `json:"seen"`
 }
 
-// MostKeptRuns is the maximum of kept runs in one heartbeat.
-const MostKeptRuns = 500
+// MaxCachedRuns is the maximum of kept runs in one heartbeat.
+const MaxCachedRuns = 500
 
 // SessionRenewal renews the lease of a session that the worker holds. Workers do not renew idle sessions: their leases
 // expire.

@@ -110,7 +110,7 @@ func (l *Logs) recordAttempt(ctx context.Context, in *protocol.AttemptLogs) (rec
 			return err == nil, err
 		}
 		// this app chose the number; another app may have used it for other lines at the same time
-		var found []store.LogPart
+		var found []store.LogBatch
 		err = l.store.View(ctx, func(r store.Reader) (err error) {
 			found, err = r.Logs(ctx, k, parts[0].Part-1, 1)
 			return err
@@ -144,7 +144,7 @@ func attemptKey(task, attempt string) (k store.AttemptKey, ok bool) {
 // logParts converts chunks to rows after the stored rows, as far as there is room.
 func logParts(
 	k store.AttemptKey, kept store.LogSum, room int, chunks ...protocol.LogChunk,
-) (list []store.LogPart) {
+) (list []store.LogBatch) {
 	last := kept.Last
 	for _, c := range chunks {
 		if c.Part == 0 {
@@ -159,7 +159,7 @@ func logParts(
 		}
 		c = c.Fit(room)
 		room -= protocol.LogSize(c.Lines)
-		list = append(list, store.LogPart{LogKey: store.LogKey{AttemptKey: k, Part: c.Part}, Lines: c.Lines})
+		list = append(list, store.LogBatch{LogKey: store.LogKey{AttemptKey: k, Part: c.Part}, Lines: c.Lines})
 	}
 	return list
 }
@@ -169,7 +169,7 @@ func logParts(
 const fewLines = 4 << 10
 
 // FinalLines are the lines that came with an outcome, as rows.
-func (l *Logs) FinalLines(ctx context.Context, in *protocol.CompleteItem) ([]store.LogPart, error) {
+func (l *Logs) FinalLines(ctx context.Context, in *protocol.CompleteItem) ([]store.LogBatch, error) {
 	k, ok := attemptKey(in.TaskID, in.AttemptID)
 	if len(in.Lines) == 0 || in.Kind != protocol.KindActivity || !ok {
 		return nil, nil
@@ -190,7 +190,7 @@ func (l *Logs) FinalLines(ctx context.Context, in *protocol.CompleteItem) ([]sto
 }
 
 // AddTo adds the log lines of an outcome to its change, so that they are stored only if it is accepted.
-func AddTo(c store.Transaction, lines []store.LogPart) store.Transaction {
+func AddTo(c store.Transaction, lines []store.LogBatch) store.Transaction {
 	if len(lines) == 0 {
 		return c
 	}

@@ -16,19 +16,19 @@ import (
 // A store may call a decision function several times before it commits. Each result has the log lines once, after the
 // other writes, and a rejected outcome has none.
 func TestAnOutcomeDecidedTwiceHasItsLinesOnce(t *testing.T) {
-	part := func(n int64) store.LogPart {
-		return store.LogPart{
+	part := func(n int64) store.LogBatch {
+		return store.LogBatch{
 			LogKey: store.LogKey{AttemptKey: store.AttemptKey{Run: "r", Seq: 1, Delivery: 1}, Part: n},
 			Lines:  []protocol.LogLine{{Text: "text"}},
 		}
 	}
-	own := make([]store.LogPart, 1, 8) // with room behind it, which is not the lines'
+	own := make([]store.LogBatch, 1, 8) // with room behind it, which is not the lines'
 	own[0] = part(1)
 	var refused error
 	c := logs.AddTo(store.Transaction{Decide: func(store.Rows, time.Time) (store.Writes, error) {
 		return store.Writes{Logs: own, Answer: transaction.Outcome{Answer: engine.Answer{Refused: refused}}}, nil
-	}}, []store.LogPart{part(2), part(3)})
-	decide := func() []store.LogPart {
+	}}, []store.LogBatch{part(2), part(3)})
+	decide := func() []store.LogBatch {
 		w, err := c.Decide(nil, time.Time{})
 		if err != nil {
 			t.Fatal(err)
@@ -37,7 +37,7 @@ func TestAnOutcomeDecidedTwiceHasItsLinesOnce(t *testing.T) {
 	}
 	first := decide()
 	for time := range 2 {
-		if got, want := decide(), []store.LogPart{part(1), part(2), part(3)}; !reflect.DeepEqual(got, want) {
+		if got, want := decide(), []store.LogBatch{part(1), part(2), part(3)}; !reflect.DeepEqual(got, want) {
 			t.Errorf("decided again, time %d: %+v", time, got)
 		}
 	}

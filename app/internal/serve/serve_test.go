@@ -42,10 +42,10 @@ func (x *exchange) AddEnvelope(_ int, _ any, raw []byte) ([]byte, error) {
 
 func (x *exchange) ResponseLost() { x.told = append(x.told, "lost") }
 
-// deaf is a caller that cannot receive the response.
-type deaf struct{ *httptest.ResponseRecorder }
+// brokenWriter is a caller that cannot receive the response.
+type brokenWriter struct{ *httptest.ResponseRecorder }
 
-func (deaf) Write([]byte) (int, error) { return 0, http.ErrHandlerTimeout }
+func (brokenWriter) Write([]byte) (int, error) { return 0, http.ErrHandlerTimeout }
 
 // Every request is counted once under its status, and a lost response calls Lost, so that the plane can undo its
 // effects.
@@ -133,7 +133,7 @@ func TestEveryRequestIsAnsweredAndCountedOnce(t *testing.T) {
 			rec := httptest.NewRecorder()
 			var w http.ResponseWriter = rec
 			if c.deaf {
-				w = deaf{rec}
+				w = brokenWriter{rec}
 			}
 			rt := rt
 			rt.Anywhere = c.anywhere

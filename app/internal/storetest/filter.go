@@ -210,7 +210,7 @@ func findAndPage(t *testing.T, w *Fixture) {
 			t.Errorf("%+v pages as %v, want %v", c.where, paged, got)
 		}
 		// And search by search, when none has the time to come to the end.
-		if searched := hurried(w, c.where); fmt.Sprint(searched) != fmt.Sprint(got) {
+		if searched := listWithoutTime(w, c.where); fmt.Sprint(searched) != fmt.Sprint(got) {
 			t.Errorf("%+v is found in parts as %v, want %v", c.where, searched, got)
 		}
 	}
@@ -225,8 +225,8 @@ func findAndPage(t *testing.T, w *Fixture) {
 	}
 }
 
-// hurried lists what satisfies some conditions in searches that have no time.
-func hurried(w *Fixture, where []store.Condition) (names []string) {
+// listWithoutTime lists what satisfies some conditions in searches that have no time.
+func listWithoutTime(w *Fixture, where []store.Condition) (names []string) {
 	q := store.RunQuery{Namespace: Namespace, Where: where, Limit: 100, Budget: 1}
 	for searching := true; searching; {
 		w.View(func(r store.Reader) error {

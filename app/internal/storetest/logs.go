@@ -17,12 +17,12 @@ func (w *Fixture) logged(k store.AttemptKey, part int64, texts ...string) {
 
 // logging is a change that stores lines of an attempt.
 func logging(k store.AttemptKey, part int64, texts ...string) store.Transaction {
-	p := store.LogPart{LogKey: store.LogKey{AttemptKey: k, Part: part}}
+	p := store.LogBatch{LogKey: store.LogKey{AttemptKey: k, Part: part}}
 	for _, text := range texts {
 		p.Lines = append(p.Lines, protocol.LogLine{Level: "info", Source: "stdout", Text: text})
 	}
 	return store.Transaction{Background: true, Decide: func(store.Rows, time.Time) (store.Writes, error) {
-		return store.Writes{Logs: []store.LogPart{p}}, nil
+		return store.Writes{Logs: []store.LogBatch{p}}, nil
 	}}
 }
 

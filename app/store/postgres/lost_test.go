@@ -123,14 +123,16 @@ func TestLostConnectionsLoseNothing(t *testing.T) {
 	w.Do(run, engine.EndRun{})
 }
 
-// ears is a dispatcher that records notices of other apps.
-type ears struct {
+// recordingDispatcher is a dispatcher that records notices of other apps.
+type recordingDispatcher struct {
 	*storetest.Line
 	told, missed chan struct{}
 }
 
-func (e *ears) Backlog(string, string, protocol.TaskKind, ...store.RoutingKey) { nudge(e.told) }
-func (e *ears) Missed()                                                        { nudge(e.missed) }
+func (e *recordingDispatcher) Backlog(string, string, protocol.TaskKind, ...store.RoutingKey) {
+	nudge(e.told)
+}
+func (e *recordingDispatcher) Missed() { nudge(e.missed) }
 
 func nudge(c chan struct{}) {
 	select {
@@ -171,7 +173,7 @@ func TestWhatOtherAppsCommitIsHeardOrSaidToBeMissed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer admin.Close(context.Background())
-	e := &ears{&storetest.Line{}, make(chan struct{}, 1), make(chan struct{}, 1)}
+	e := &recordingDispatcher{&storetest.Line{}, make(chan struct{}, 1), make(chan struct{}, 1)}
 	open(sqldb.Options{Dispatch: e})
 	const listening = "SELECT count(*) FROM pg_stat_activity WHERE datname = $1 AND application_name = 'sojourn bus' AND query = 'LISTEN sojourn'"
 	var n int

@@ -77,7 +77,7 @@ type control struct {
 	lose    func(worker, method string) error // of its answer, after the app has acted
 	mute    bool                              // notices do not reach workers that start now
 	calls   map[string]int
-	flying  map[*flight]struct{}
+	flying  map[*pendingCall]struct{}
 	workers []*member
 }
 
@@ -125,8 +125,8 @@ func (c counted) Events(
 	return list, err
 }
 
-// flight is a call under way.
-type flight struct {
+// pendingCall is a call under way.
+type pendingCall struct {
 	worker, method string
 	cancel         context.CancelCauseFunc
 }
@@ -134,7 +134,7 @@ type flight struct {
 func open(t *testing.T, path string) *control {
 	t.Helper()
 	log := zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)
-	a := &control{t: t, calls: map[string]int{}, flying: map[*flight]struct{}{}, counts: &counts{}}
+	a := &control{t: t, calls: map[string]int{}, flying: map[*pendingCall]struct{}{}, counts: &counts{}}
 	a.counts.off.Store(true)
 	var err error
 	a.server, err = server.Open(t.Context(), server.Options{
@@ -204,7 +204,7 @@ func (a *control) way(worker string) func(context.Context, string, any, linktest
 		fail, lose := a.fail, a.lose
 		a.calls[method]++
 		ctx, cancel := context.WithCancelCause(ctx)
-		f := &flight{worker, method, cancel}
+		f := &pendingCall{worker, method, cancel}
 		a.flying[f] = struct{}{}
 		a.mu.Unlock()
 		defer func() {

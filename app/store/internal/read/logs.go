@@ -12,12 +12,12 @@ import (
 
 // Lines are read by the attempt that wrote them, and go by their age.
 
-func (r *reader) Logs(ctx context.Context, k store.AttemptKey, after int64, limit int) ([]store.LogPart, error) {
-	var list []store.LogPart
+func (r *reader) Logs(ctx context.Context, k store.AttemptKey, after int64, limit int) ([]store.LogBatch, error) {
+	var list []store.LogBatch
 	const query = "SELECT part, body FROM activity_logs WHERE run_id = $1 AND seq = $2 AND delivery = $3 AND part > $4" +
 		" ORDER BY part LIMIT $5"
 	err := r.query(ctx, query, []any{k.Run, k.Seq, k.Delivery, after, int64(limit)}, func(v []any) error {
-		p := store.LogPart{LogKey: store.LogKey{AttemptKey: k, Part: db.Int(v[0])}}
+		p := store.LogBatch{LogKey: store.LogKey{AttemptKey: k, Part: db.Int(v[0])}}
 		err := json.Unmarshal([]byte(db.Str(v[1])), &p.Lines)
 		list = append(list, p)
 		return err
