@@ -23,7 +23,8 @@ import (
 // The ways a wait ends without a task, other than that there was none.
 var (
 	ErrDraining = errors.New("app is draining")
-	ErrDrained  = errors.New("an operator drains it") // ask again: the poller may go on with its other queues
+	// the poller may poll again with its other queues
+	ErrDrained = errors.New("the worker is drained by an operator")
 	// of the poller's process: it deregistered, was removed, or was superseded
 	ErrRegistrationEnded = errors.New("registration ended")
 	// the memory of the poll's response did not become free in time

@@ -133,7 +133,7 @@ func merge(old, change json.RawMessage, field string, longest int) (object, erro
 		v := entries[k]
 		if !protocol.IsLabel(k, longest) {
 			return nil, protocol.Invalid(
-				field, "name %q is not 1 to %d of letters, digits and _ . : -, or is a number", shorten(k), longest,
+				field, "name %q must have 1 to %d letters, digits and _ . : - and must not be a number", shorten(k), longest,
 			)
 		}
 		if string(v) == "null" {

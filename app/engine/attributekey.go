@@ -147,7 +147,7 @@ func CheckTypes(attributes json.RawMessage, types map[string]string, at func(nam
 		if !registered || string(raw) == "null" || typed(typ, raw) {
 			continue
 		}
-		field, text := at(name), fmt.Sprintf("is registered as %s, and %s is none", typ, shorten(string(raw)))
+		field, text := at(name), fmt.Sprintf("is registered as %s; %s is not a value of this type", typ, shorten(string(raw)))
 		if wrong == nil {
 			wrong = &protocol.Error{Reason: protocol.ReasonValidation, Fields: map[string][]string{}}
 		}

@@ -33,7 +33,7 @@ func ParseCalendar(s protocol.ScheduleSpec) (*Calendar, error) {
 	if s.TimeZone != "" {
 		var err error
 		if c.zone, err = time.LoadLocation(s.TimeZone); err != nil || strings.EqualFold(s.TimeZone, "local") {
-			return nil, protocol.Invalid("spec.timezone", "%q is no time zone", s.TimeZone)
+			return nil, protocol.Invalid("spec.timezone", "unknown time zone %q", s.TimeZone)
 		}
 	}
 	switch {
@@ -47,7 +47,7 @@ func ParseCalendar(s protocol.ScheduleSpec) (*Calendar, error) {
 		// The library would take both, and a spec would then have two places that say the zone, or the
 		// interval.
 		if strings.Contains(e, "TZ=") || strings.HasPrefix(e, "@every") {
-			return nil, protocol.Invalid(field, "say the zone in timezone, and every in intervals")
+			return nil, protocol.Invalid(field, "must not contain TZ= or @every; use timezone and intervals")
 		}
 		p, err := parseExpression(e)
 		if err != nil {
@@ -86,7 +86,7 @@ func NewCalendar(s protocol.ScheduleSpec) (*Calendar, error) {
 	for i, e := range c.crons {
 		field := fmt.Sprintf("spec.cron_expressions.%d", i)
 		if e.times.Next(leapYear).IsZero() {
-			return nil, protocol.Invalid(field, "is a day that never comes")
+			return nil, protocol.Invalid(field, "names a date that does not exist")
 		}
 		if e.step != "" {
 			return nil, protocol.Invalid(field, "has the step %s, which is beyond its range", e.step)

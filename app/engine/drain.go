@@ -119,7 +119,10 @@ func (in DrainFleet) decide(q *Queue, now history.Time) error {
 		next.At, next.DeregisteredAt = drains[i].At, drains[i].DeregisteredAt
 		drains[i] = next
 	case len(drains) >= maxDrains:
-		return protocol.Invalid("worker_id", "there are %d drains; resume some, or drain a group, build or release", maxDrains)
+		return protocol.Invalid(
+			"worker_id", "the namespace has the maximum of %d drains; resume some, or drain a group, a build or a release",
+			maxDrains,
+		)
 	default:
 		drains = append(drains, next)
 	}

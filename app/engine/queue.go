@@ -315,7 +315,7 @@ func orNone(id string) *string {
 func (in LimitQueue) decide(q *Queue, _ history.Time) error {
 	for kind, l := range in.Limits {
 		if l.Leases < 0 || l.PerMinute < 0 {
-			return protocol.Invalid(string(kind)+"_tasks", "a budget must not be negative")
+			return protocol.Invalid(string(kind)+"_tasks", "a limit must not be negative")
 		}
 		if l.Bounded() {
 			q.Limits[string(kind)] = l

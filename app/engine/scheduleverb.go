@@ -16,7 +16,7 @@ type CreateSchedule struct{ Request protocol.ScheduleRequest }
 
 func (in CreateSchedule) decide(st *scheduleStep) error {
 	if st.Status != "" && st.Status != ScheduleDeleted {
-		return protocol.Refuse(protocol.ReasonScheduleExists, "schedule %s is there already", st.ID).
+		return protocol.Refuse(protocol.ReasonScheduleExists, "schedule %s already exists", st.ID).
 			With("schedule_id", st.ID)
 	}
 	switch {

@@ -78,7 +78,7 @@ func (st *step) sessionFor(id, queue string, o *protocol.SessionOptions) (Sessio
 		return s, protocol.Refuse(protocol.ReasonSessionMissing, "session %s was never started", id)
 	case o != nil && o.Create != nil && !*o.Create:
 		return s, protocol.Refuse(
-			protocol.ReasonSessionMissing, "session %s does not exist and the activity may not make it", id,
+			protocol.ReasonSessionMissing, "session %s does not exist, and the activity forbids to create it", id,
 		)
 	}
 	s = NewSession(st.Namespace, id, o, st.now)

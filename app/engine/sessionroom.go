@@ -64,6 +64,6 @@ func (s *Session) inUse(now history.Time) error {
 		return nil
 	}
 	return protocol.Invalid(
-		"reason", "session %s does not give way: it is in use, pinned, or must not be acquired again", s.ID,
+		"reason", "session %s cannot be moved: it is in use or pinned, or it forbids to be acquired again", s.ID,
 	)
 }

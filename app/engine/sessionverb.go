@@ -43,7 +43,7 @@ func (in CreateSession) decide(s *Session, now history.Time) (SessionChange, err
 	if s == nil {
 		if o := in.Options; o.Create != nil && !*o.Create {
 			return SessionChange{}, protocol.Refuse(
-				protocol.ReasonSessionMissing, "session %s does not exist and may not be made", o.SessionID,
+				protocol.ReasonSessionMissing, "session %s does not exist, and the request forbids to create it", o.SessionID,
 			)
 		}
 		err := protocol.CheckName("session_id", in.Options.SessionID)

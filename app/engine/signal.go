@@ -30,8 +30,9 @@ func (in SignalRun) decide(st *step) error {
 		return err
 	}
 	if st.Signals.Len() >= MaxSignals {
-		return protocol.Refuse(protocol.ReasonStructuralLimit, "the run has %d unseen signals", st.Signals.Len()).
-			With("limit_kind", "pending_signal_count").With("current_value", st.Signals.Len()).With(
+		return protocol.Refuse(
+			protocol.ReasonStructuralLimit, "the run has %d signals that its code has not received", st.Signals.Len(),
+		).With("limit_kind", "pending_signal_count").With("current_value", st.Signals.Len()).With(
 			"configured_limit", MaxSignals,
 		)
 	}
@@ -62,7 +63,7 @@ func checkCarried(commands []protocol.Command, carry []Signal, shown int64) erro
 		if n := len(c.Unreceived); n > 0 && (n != len(carry) || c.Unreceived[n-1] > shown) {
 			return protocol.Invalid(
 				fmt.Sprintf("commands.%d.unreceived_signals", i),
-				"must be the events, in their order, of signals the task has shown",
+				"must list, in order, the signal events that the task contained",
 			)
 		}
 	}

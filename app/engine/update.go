@@ -75,7 +75,7 @@ func (st *step) checkUpdates(commands []protocol.Command) error {
 	}
 	ends := len(commands) > 0 && commands[len(commands)-1].Type.Terminal()
 	if c := st.Task.Cause; c.Kind == UpdateTask && !named[c.ID] && !ends {
-		return protocol.Refuse(protocol.ReasonInvalidCommands, "the task is to answer update %s", c.ID).
+		return protocol.Refuse(protocol.ReasonInvalidCommands, "the workflow task must complete or reject update %s", c.ID).
 			With("update_id", c.ID)
 	}
 	return nil

@@ -28,7 +28,8 @@ var Supported = []protocol.CommandType{
 func Validate(s *Run, commands []protocol.Command) error {
 	if len(commands) == 0 {
 		return protocol.Invalid(
-			"commands", "at least one command is needed; answer fail with type %s when there is none", protocol.FailureWaiting,
+			"commands", "at least one command is required; report a failure of type %s if there is none",
+			protocol.FailureWaiting,
 		)
 	}
 	if len(commands) > protocol.MaxCommands {

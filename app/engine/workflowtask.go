@@ -403,7 +403,7 @@ func (in Due) decide(st *step) error {
 func due(at, now history.Time) bool { return !at.IsZero() && !at.After(now.Time) }
 
 // errNotDue is the refusal if another app or request was faster; nothing is written.
-var errNotDue = protocol.Refuse(protocol.ReasonTaskNotLeased, "nothing is due")
+var errNotDue = protocol.Refuse(protocol.ReasonTaskNotLeased, "no deadline of the run has been reached")
 
 // IsNotDue reports whether a decision found nothing due, because another sweeper or a report was first.
 // errors.Is would also match other refusals with the same reason, so the pointers are compared.
@@ -440,7 +440,7 @@ func (st *step) holdsTask(n int64, h Holder, hash string, previousHash func() st
 	if l := st.Last; hash != "" && l != nil && l.Number == n && l.Delivery == h.Delivery && l.Owner == h.Owner {
 		if l.Hash == hash || previousHash != nil && l.Hash == previousHash() {
 			status, _, _ := protocol.PublicRun(st.Status, true, st.Task != nil)
-			return protocol.Refuse(protocol.ReasonAlreadyCompleted, "task %s was completed by this very report", id()).
+			return protocol.Refuse(protocol.ReasonAlreadyCompleted, "task %s was already completed by the same request", id()).
 				With("created_task_ids", l.created(st.ID)).With("run_id", st.ID).With(
 				"outcome", cmp.Or(l.Outcome, "completed"),
 			).With("next_task_id", l.Next).

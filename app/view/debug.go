@@ -143,7 +143,7 @@ func lately(ctx context.Context, r store.Reader, v *protocol.RunView, d *protoco
 		if !asked[name] {
 			d.Findings = append(d.Findings, protocol.Finding{
 				Severity: "info", Code: "signal_not_waited_for", Subject: v.RunID, Message: fmt.Sprintf(
-					"signal %s came at %s, and no wait asks for it; the run waits for signal %s", name, clock(came[name].Time),
+					"signal %s arrived at %s, but the run waits for signal %s", name, clock(came[name].Time),
 					v.Pending.Waits[i].SignalName,
 				),
 			})

@@ -46,5 +46,5 @@ func (v *View) Deployment(ctx context.Context, name string) (protocol.Deployment
 		}
 	}
 	return protocol.Deployment{}, cmp.Or[error](err, protocol.Refuse(protocol.ReasonDeploymentNotFound,
-		"no worker registered as deployment %s, and nothing was decided about it", name).With("name", name))
+		"deployment %s not found: no worker has registered it and it has no settings", name).With("name", name))
 }

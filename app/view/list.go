@@ -88,7 +88,7 @@ func (v *View) List(ctx context.Context, in protocol.ListRequest) (protocol.List
 		if to := list.SearchedTo; to.Run != "" {
 			if !in.Partial {
 				return protocol.Refuse(
-					protocol.ReasonQueryTooBroad, "no index finds these runs, and those since %s alone took %s to look through: "+
+					protocol.ReasonQueryTooBroad, "no index finds these runs, and those since %s alone took %s to read: "+
 						"add a condition on StartTime, or ask for partial pages", to.Start, wholeSearch,
 				)
 			}

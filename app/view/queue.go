@@ -72,8 +72,8 @@ func (v *View) Queue(ctx context.Context, ns, name string) (protocol.QueueState,
 }
 
 func noQueue(name string) error {
-	return protocol.Refuse(protocol.ReasonQueueNotFound, "queue %s holds no task and no worker serves it", name).
-		With("task_queue", name)
+	const text = "queue %s not found: it has no task and no worker polls it"
+	return protocol.Refuse(protocol.ReasonQueueNotFound, text, name).With("task_queue", name)
 }
 
 func leaseView(l store.QueueLease, now time.Time) protocol.QueueLease {

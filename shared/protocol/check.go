@@ -75,7 +75,7 @@ func checkActivity(c *Command, at func(string) string) error {
 			return err
 		}
 	} else if c.SessionID == "" && c.Affinity != "" {
-		return Invalid(at("affinity"), "is for activities in a session")
+		return Invalid(at("affinity"), "requires session_id or worker_session")
 	}
 	if err := CheckAffinity(c.Affinity, c.FallbackAfter, nil, at); err != nil {
 		return err
@@ -145,7 +145,7 @@ func CheckSessionID(id, field string) error {
 func CheckAffinity(affinity string, after int64, reacquire *bool, at func(string) string) error {
 	switch {
 	case after > 0 && affinity != AffinitySoft:
-		return Invalid(at("fallback_after_seconds"), "is for sessions of soft affinity")
+		return Invalid(at("fallback_after_seconds"), "requires affinity soft")
 	case affinity == AffinitySoft && reacquire != nil && !*reacquire:
 		return Invalid(at("affinity"), "a session that may not be acquired again cannot fall back to another worker")
 	}
@@ -176,7 +176,7 @@ func CheckWorkflowID(id, field string) error {
 		)
 	}
 	if derivedID.MatchString(id) {
-		return Invalid(field, "ids of this form belong to child workflows")
+		return Invalid(field, "has the form of the IDs of child workflows; choose another ID")
 	}
 	return nil
 }

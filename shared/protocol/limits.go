@@ -218,7 +218,7 @@ func readLimit(f reflect.StructField) limit {
 		}
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			panic(fmt.Sprintf("protocol: tag %s:%q is no number", key, text))
+			panic(fmt.Sprintf("protocol: tag %s:%q is not a number", key, text))
 		}
 		l.limited = true
 		return &n

@@ -424,7 +424,7 @@ func (f field) key(t token, test store.Comparison) ([]any, error) {
 	switch {
 	case t.kind == textToken && (f.typ == engine.AttributeTime || f.typ == "" && isTime && test != store.Prefix):
 		if !isTime {
-			return nil, wrongAt(t, "%s is registered as %s, and %s is none", f.shown, f.typ, t)
+			return nil, wrongAt(t, "%s is registered as %s; %s is not a value of this type", f.shown, f.typ, t)
 		}
 		return []any{engine.TimeKey(at)}, nil
 	case t.kind == textToken &&
@@ -440,7 +440,7 @@ func (f field) key(t token, test store.Comparison) ([]any, error) {
 	case t.kind == boolToken && (f.typ == "" || f.typ == engine.AttributeBool):
 		return []any{engine.BoolKey(strings.EqualFold(t.text, "true"))}, nil
 	}
-	return nil, wrongAt(t, "%s is registered as %s, and %s is none", f.shown, f.typ, t)
+	return nil, wrongAt(t, "%s is registered as %s; %s is not a value of this type", f.shown, f.typ, t)
 }
 
 func statusValues(t token, test store.Comparison) ([]any, error) {

@@ -129,7 +129,7 @@ func TestAFilterThatIsNoneSaysWhere(t *testing.T) {
 		`Who IN 'a'`:              "8 ( is expected",
 		`Who IN ('a' 'b')`:        "13 , or ) is expected",
 		`Who = 'ä' AND Who # 'b'`: "19 not known",
-		`Amount = 1.2.3`:          "10 is no number",
+		`Amount = 1.2.3`:          "10 is not a number",
 		`Amount BETWEEN 1, 2`:     "17 AND is expected between",
 		`Who IS NOT 'x'`:          "12 NULL is expected",
 		`Who ! 'x'`:               "5 use !=",

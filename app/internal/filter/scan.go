@@ -85,7 +85,7 @@ func (t *token) scan(text string) (size int, err error) {
 		size = len(text) - len(strings.TrimLeft(text, "0123456789.eE+-"))
 		t.kind, t.text = numberToken, strings.TrimPrefix(text[:size], "+")
 		if _, err := strconv.ParseFloat(t.text, 64); err != nil {
-			return 0, wrongAt(*t, "%s is no number; texts stand in quotes", t.text)
+			return 0, wrongAt(*t, "%s is not a number; put texts in quotes", t.text)
 		}
 		return size, nil
 	case unicode.IsLetter(c) || c == '_':
