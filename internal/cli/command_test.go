@@ -402,7 +402,7 @@ func TestTokensAreMadeListedAndRevoked(t *testing.T) {
 		t.Error("list shows a secret")
 	}
 	if code, out, err = run(t, dir, e, "token", "roles", id, "writer", "worker"); code != 0 ||
-		!strings.Contains(out, id+" is writer, worker") {
+		!strings.Contains(out, id+" has the roles writer, worker") {
 		t.Errorf("roles: exit %d: %s%s", code, out, err)
 	}
 	if got := try(http.MethodPost, "/api/workflows", map[string]any{"workflow_type": "one"}); got != 201 {

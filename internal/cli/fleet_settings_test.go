@@ -31,7 +31,7 @@ func TestSettingsReachRunningWorkers(t *testing.T) {
 			return n
 		}
 		until(t, "the worker is there", func() bool { return slots("w") == 5 })
-		said(f.sojourn("workers", "settings"), "revision 0", "log level each worker's own", "applied by 1 of 1 workers")
+		said(f.sojourn("workers", "settings"), "revision 0", "log level set by each worker", "applied by 1 of 1 workers")
 
 		set := f.sojourn("workers", "settings", "--set-log-level", "info", "--set-concurrency", "1", "--wait")
 		said(set, "revision 1", "log level info", "concurrency 1", "applied by 1 of 1 workers")

@@ -132,7 +132,7 @@ func TestARotatedPasswordIsReadByARunningApp(t *testing.T) {
 			if code := doomed.exit(); code != 1 {
 				t.Errorf("the app with the former password ended with %d", code)
 			}
-			doomed.line(doomed.err, `has refused the credentials of this process for 2s; check the URL`)
+			doomed.line(doomed.err, `has rejected the credentials of this process for 2s; check the database URL`)
 		}
 		// An outage is logged in two lines, regardless of the number of requests and loops that fail.
 		until(t, "the end of the outage is logged", func() bool { return logged("database available again") == i+1 })
