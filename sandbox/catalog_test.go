@@ -455,7 +455,7 @@ caused by SyntaxError: .*
 		inv.Activity = activity
 		lost := WantLost(t, b.Fail(In("s", 1, inv)), sandbox.CauseDeclared)
 		if !strings.Contains(lost.Stack, filepath.Join(dir, place)) ||
-			!strings.HasPrefix(lost.Error(), "session s lost: state ") {
+			!strings.HasPrefix(lost.Error(), "session s lost: session state ") {
 			t.Errorf("%s: %v\n%s", activity, lost, lost.Stack)
 		}
 	}
