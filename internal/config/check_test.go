@@ -30,7 +30,7 @@ func TestSettingsThatCannotWorkAreRefusedByName(t *testing.T) {
 		{App, "SOJOURN_ADDR=127.0.0.1:70000", []string{"addr"}},
 		{App, "SOJOURN_DATABASE_URL=mysql://x", []string{"database-url", "mysql://x"}},
 		{App, "SOJOURN_DATABASE_URL=sqlite:", []string{"database-url"}},
-		{App, "SOJOURN_DATABASE_URL=sqlite:x SOJOURN_DATABASE_URL_FILE=/x", []string{"database-url-file", "excludes"}},
+		{App, "SOJOURN_DATABASE_URL=sqlite:x SOJOURN_DATABASE_URL_FILE=/x", []string{"database-url-file", "cannot be combined with database-url"}},
 		{App, "SOJOURN_DATABASE_URL=postgresql://db/x", nil},
 		{App, "SOJOURN_TLS_CERT=a.crt", []string{"tls-cert", "tls-key"}},
 		{App, "SOJOURN_TLS_KEY=a.key", []string{"tls-cert", "tls-key"}},
@@ -77,7 +77,7 @@ func TestSettingsThatCannotWorkAreRefusedByName(t *testing.T) {
 		{Worker, "SOJOURN_EGRESS=open SOJOURN_EGRESS_ALLOW=db", []string{"egress-allow", "egress is open"}},
 		{Worker, "SOJOURN_EGRESS_ALLOW=http://db", []string{"egress-allow", "HOST:PORT"}},
 		// An idle time must outlast the pause between two renewals of a running attempt; equal is not enough.
-		{Worker, "SOJOURN_ATTEMPT_LEASE=10m", []string{"session-idle", "300 s", "595 s"}},
+		{Worker, "SOJOURN_ATTEMPT_LEASE=10m", []string{"session-idle", "5m", "595 s"}},
 		{Worker, "SOJOURN_ATTEMPT_LEASE=30s SOJOURN_SESSION_IDLE=25s", []string{"session-idle", "25 s"}},
 		{Worker, "SOJOURN_ATTEMPT_LEASE=30s SOJOURN_SESSION_IDLE=26s", nil},
 		// leases below 15 s: half, no buffer

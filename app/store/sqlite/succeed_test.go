@@ -28,7 +28,7 @@ func TestATaskIsNeverLostInARowThatIsNotThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = w.S.Commit(t.Context(), storetest.Finishing(leased))
-	if err == nil || !strings.Contains(err.Error(), "is not as this process left it") {
+	if err == nil || !strings.Contains(err.Error(), "wrote 0 rows instead of one") {
 		t.Errorf("a result whose task has no row: %v", err)
 	}
 	if after := len(w.History(run)); after != before {

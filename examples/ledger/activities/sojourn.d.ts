@@ -3,35 +3,35 @@
 //   import type { Context } from './sojourn';
 //   export async function main(input: string, ctx: Context) { … }
 //
-// With a type for what the session keeps: Context<{ db?: Database }>.
+// With a type for the session state: Context<{ db?: Database }>.
 
-/** One attempt of an activity. State is what its session keeps. */
+/** One attempt of an activity. State is the type of its session state. */
 export interface Context<State extends object = Record<string, any>> {
   /** The activity's name. */
   readonly activity: string;
   /** 1 for the first attempt. */
   readonly attempt: number;
-  /** The same in all attempts: for services that can tell two equal requests apart. */
+  /** The same in all attempts: pass it to services that detect repeated requests. */
   readonly idempotencyKey: string;
-  /** Which attempt of what this is. */
+  /** IDs of the attempt, its task and its run. */
   readonly keys: Keys;
-  /** When the attempt has to be over; null: it has no deadline. */
+  /** Deadline of the attempt; null: none. */
   readonly deadline: Date | null;
-  /** The session it runs in; null outside of one. */
+  /** The session of the attempt; null outside sessions. */
   readonly session: Session<State> | null;
-  /** Ends when the attempt should. */
+  /** Is aborted when the attempt should stop. */
   readonly signal: AbortSignal;
-  /** Whether the attempt should end. */
+  /** Whether the attempt should stop. */
   readonly cancelled: boolean;
-  /** A sign of life. */
+  /** Sends a heartbeat. */
   heartbeat(): void;
-  /** A sign of life that people see; any value that has a JSON form. */
+  /** Sends a heartbeat with progress that the dashboard shows; any value with a JSON form. */
   progress(value: unknown): void;
   /** Lines in the worker's log. */
   readonly log: Log;
 }
 
-/** Which attempt of what runs. */
+/** IDs of an attempt, its task and its run. */
 export interface Keys {
   readonly namespace: string;
   readonly workflow_id: string;
@@ -43,22 +43,22 @@ export interface Keys {
   readonly activity_execution_id: string;
 }
 
-/** What stays from one call of the session to the next, as long as its process lives. */
+/** State that is kept between the calls of a session while its process lives. */
 export interface Session<State extends object = Record<string, any>> {
   readonly id: string;
-  /** Rises whenever the session changes hands. */
+  /** Rises whenever a worker acquires the session. */
   readonly epoch: number;
   /** Whether this is the first call of the epoch. */
   readonly isNew: boolean;
-  /** Anything: models, connections, child processes. It is never stored. */
+  /** Any values: models, connections, child processes. They are never stored. */
   state: State;
-  /** A folder of its own, removed with the process. */
+  /** The session's scratch folder, removed with the process. */
   readonly dir: string;
-  /** A member of the state; without it the session's state is lost, and the recovery policy says what happens. */
+  /** Returns a member of the state. If it is missing, the session's state is lost, and the recovery policy applies. */
   require<K extends keyof State>(key: K): NonNullable<State[K]>;
-  /** A member of the state, made once, also when calls come together. */
+  /** Returns a member of the state; make creates it once, also if calls run concurrently. */
   getOrCreate<K extends keyof State>(key: K, make: () => NonNullable<State[K]> | Promise<NonNullable<State[K]>>): Promise<NonNullable<State[K]>>;
-  /** Called when the session goes in an orderly way, the last that was added first. */
+  /** call is called when the session is closed in good order; hooks run in reverse order. */
   onClose(call: () => unknown): void;
 }
 
@@ -70,21 +70,21 @@ export interface Log {
   error(...values: unknown[]): void;
 }
 
-/** How the session's state is rebuilt when it is gone: `export const recovery: Recovery = { rebuildActivity: 'index.load' };` */
+/** How lost session state is rebuilt: `export const recovery: Recovery = { rebuildActivity: 'index.load' };` */
 export interface Recovery {
   /** The activity that rebuilds the state. It receives the first argument of the call whose state is missing. */
   rebuildActivity: string;
   /** Number of arguments of that call that the rebuild activity receives, as a list if more than 1. Default: 1. */
   rebuildArguments?: number;
-  /** How often a call is tried again after a rebuild; 1 when it is left out. */
+  /** Number of retries of a call after a rebuild. Default: 1. */
   maxAutoRetries?: number;
-  /** Whether calls that find nothing at once share one rebuild; true when it is left out. */
+  /** Whether concurrent calls with missing state share one rebuild. Default: true. */
   singleflightPerSession?: boolean;
 }
 
-/** A failure with more to say: thrown errors may have these members. */
+/** Members that a thrown error may have. */
 export interface Failure extends Error {
-  /** false: the activity is not tried again. */
+  /** false: the activity is not retried. */
   retryable?: boolean;
   /** Goes to the workflow; any value that has a JSON form, up to 8 KiB of it. */
   details?: unknown;
