@@ -94,7 +94,7 @@ func TestCodeThatCannotGoOnFailsItsTestAtOnceWithItsStack(t *testing.T) {
 				_ = workflow.ExecuteActivity(ctx, "any")
 			}()
 			return 0, workflow.Sleep(ctx, time.Hour)
-		}, []any{1}, []string{"start branches with workflow.Go, not with go", "fail_test.go:"}},
+		}, []any{1}, []string{"start branches of a workflow with workflow.Go, not with go", "fail_test.go:"}},
 		{"blocks", func(workflow.Context, int) (int, error) {
 			<-outside
 			return 0, nil
