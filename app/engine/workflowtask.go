@@ -403,7 +403,7 @@ func (in Due) decide(st *step) error {
 func due(at, now history.Time) bool { return !at.IsZero() && !at.After(now.Time) }
 
 // errNotDue is the refusal if another app or request was faster; nothing is written.
-var errNotDue = protocol.Refuse(protocol.ReasonTaskNotLeased, "no deadline of the run has been reached")
+var errNotDue = protocol.Refuse(protocol.ReasonTaskNotLeased, "no deadline has been reached")
 
 // IsNotDue reports whether a decision found nothing due, because another sweeper or a report was first.
 // errors.Is would also match other refusals with the same reason, so the pointers are compared.
