@@ -30,7 +30,7 @@ func TestASignalThatNoWaitAsksForIsToldOf(t *testing.T) {
 			}
 		}
 		f := told()
-		if len(f) != 1 || !strings.HasPrefix(f[0].Message, "signal cancle came at ") ||
+		if len(f) != 1 || !strings.HasPrefix(f[0].Message, "signal cancle arrived at ") ||
 			!strings.HasSuffix(f[0].Message, ", but the run waits for signal cancel") {
 			t.Errorf("of a misspelled one: %+v", f)
 		}
