@@ -12,40 +12,54 @@ import (
 type RunEnds struct {
 	// C receives when Last may return something new.
 	C <-chan struct{}
+	// Open is the open run when the subscription began, if this app committed it; else empty. A run that another app has
+	// closed is open here until that app's notice arrives.
+	Open string
 
 	hub *Hub
 	c   chan struct{}
-	run string // the subscription is to a run and not to a workflow ID
+	run string // set if the subscription is to a run and not to a workflow ID
 	key engine.WorkflowKey
-	// The rest is guarded by hub.mu.
-	closed map[string]store.RunChange // by run ID, as long as Last has not passed them
+	// The following fields are guarded by hub.mu.
+	closed map[string]store.RunChange // by run ID, until Last passes them
 	missed bool
 }
 
-// maxRunEnds is the maximum number of closed runs that RunEnds holds. It holds those of which the preceding run has not
-// been reported as closed: notices of different apps may arrive in another order than their commits.
+// maxRunEnds is the maximum number of closed runs that RunEnds holds. It holds a closed run until the preceding run of
+// the chain is reported as closed: notices of different apps may arrive in another order than their commits.
 const maxRunEnds = 100
 
-// WatchRunEnds subscribes to the closed runs of a workflow ID or, if the key has no ID, to the end of one run.
-// Subscribe before the run is read; then no end is missed.
+// WatchRunEnds subscribes to the closed runs of a workflow ID, which is that of the key or, if the key has none, that
+// of the run. If this app does not know the workflow ID of the run, it subscribes to the end of the run only; see
+// Extend. Subscribe before the run is read; then no end is missed. If run is empty, Open is the current run.
 func (h *Hub) WatchRunEnds(k engine.WorkflowKey, run string) *RunEnds {
 	c := make(chan struct{}, 1)
 	w := &RunEnds{C: c, c: c, hub: h, key: k, closed: map[string]store.RunChange{}}
-	if k.ID == "" {
-		w.run = run
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	of, known := h.ends.open[run]
+	switch {
+	case run == "":
+		w.Open = h.ends.current[k]
+	case known && of.Namespace == k.Namespace && (k.ID == "" || of.ID == k.ID):
+		w.Open, w.key = run, of
+	}
+	if w.key.ID == "" {
+		w.run = run
+	}
 	h.ends.add(w)
 	return w
 }
 
-// Extend changes the subscription from one run to all runs of its workflow ID.
-func (w *RunEnds) Extend(k engine.WorkflowKey) {
+// Extend changes a subscription to one run into a subscription to all runs of its workflow ID.
+func (w *RunEnds) Extend(workflow string) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
+	if w.run == "" {
+		return
+	}
 	w.hub.ends.remove(w)
-	w.run, w.key = "", k
+	w.run, w.key.ID = "", workflow
 	w.hub.ends.add(w)
 	w.missed = w.missed || len(w.closed) > 0 // the next run may have closed before this call
 }
@@ -75,29 +89,6 @@ func (w *RunEnds) Last(run string) (last store.RunChange, missed bool) {
 		delete(w.closed, run)
 		run = c.ContinuedTo
 	}
-}
-
-// OpenRun returns the run ID of the open run of a workflow ID if this app committed it, and whether it knows it. A run
-// that another app closed is open here until that app's notice arrives. If run is not empty, it returns only this run.
-func (h *Hub) OpenRun(k engine.WorkflowKey, run string) (string, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if run == "" {
-		run, ok := h.ends.current[k]
-		return run, ok
-	}
-	of, ok := h.ends.open[run]
-	return run, ok && of.Namespace == k.Namespace && (k.ID == "" || of.ID == k.ID)
-}
-
-// WorkflowOf returns the workflow ID of an open run of a namespace; empty if OpenRun does not know the run.
-func (h *Hub) WorkflowOf(namespace, run string) string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if k := h.ends.open[run]; k.Namespace == namespace {
-		return k.ID
-	}
-	return ""
 }
 
 // runEnds are the subscribers to ends of runs, and what is known of open runs. It is guarded by Hub.mu.
@@ -166,14 +157,13 @@ func (e *runEnds) changed(c *store.Changed) {
 }
 
 func (e *runEnds) opened(run string, k engine.WorkflowKey) {
-	if _, ok := e.open[run]; ok {
-		return
-	}
-	if _, ok := e.remote[run]; ok {
+	_, open := e.open[run]
+	_, remote := e.remote[run]
+	if open || remote {
 		return
 	}
 	if e.open == nil {
-		e.open, e.current, e.remote = map[string]engine.WorkflowKey{}, map[engine.WorkflowKey]string{}, map[string]struct{}{}
+		e.open, e.current = map[string]engine.WorkflowKey{}, map[engine.WorkflowKey]string{}
 	}
 	if len(e.open) >= maxOpenRuns {
 		for other, of := range e.open { // any
@@ -186,8 +176,11 @@ func (e *runEnds) opened(run string, k engine.WorkflowKey) {
 
 func (e *runEnds) closed(run string, k engine.WorkflowKey, remote bool) {
 	e.forget(run, k)
-	if !remote || e.remote == nil {
+	if !remote {
 		return
+	}
+	if e.remote == nil {
+		e.remote = map[string]struct{}{}
 	}
 	if len(e.remote) >= maxOpenRuns {
 		for other := range e.remote { // any
@@ -224,15 +217,16 @@ func (e *runEnds) missed() {
 	clear(e.current)
 	clear(e.remote)
 	for _, all := range e.byRun {
-		for w := range all {
-			w.missed = true
-			nudge(w.c)
-		}
+		missedAll(all)
 	}
 	for _, all := range e.byWorkflow {
-		for w := range all {
-			w.missed = true
-			nudge(w.c)
-		}
+		missedAll(all)
+	}
+}
+
+func missedAll(all map[*RunEnds]struct{}) {
+	for w := range all {
+		w.missed = true
+		nudge(w.c)
 	}
 }

@@ -49,22 +49,24 @@ func TestRunEndsFollowAChain(t *testing.T) {
 	}
 }
 
-// A subscription to one run that is extended to its workflow ID is told to read if the next run may have closed before.
+// A subscription to one run that is extended to its workflow ID reports a loss if the next run may have closed before.
 func TestRunEndsOfARunAreExtendedToItsWorkflow(t *testing.T) {
 	var h Hub
-	early, late := h.WatchRunEnds(engine.WorkflowKey{Namespace: "ns"}, "1"), h.WatchRunEnds(engine.WorkflowKey{}, "1")
+	ns := engine.WorkflowKey{Namespace: "ns"}
+	early, late := h.WatchRunEnds(ns, "1"), h.WatchRunEnds(ns, "1")
 	defer early.Stop()
 	defer late.Stop()
-	early.Extend(flow)
+	early.Extend("w")
 	h.Changed(changed(closedRun("1", "2")))
 	h.Changed(changed(closedRun("2", "")))
-	late.Extend(flow)
+	late.Extend("w")
 	if last, missed := early.Last("1"); last.RunID != "2" || !last.Closed || missed {
 		t.Errorf("extended in time: %+v, %v", last, missed)
 	}
 	if last, missed := late.Last("1"); last.RunID != "2" || last.Closed || !missed {
 		t.Errorf("extended late: %+v, %v", last, missed)
 	}
+	late.Extend("w")
 	if _, missed := late.Last("2"); missed {
 		t.Error("one loss was reported twice")
 	}
@@ -109,28 +111,42 @@ func TestRunEndsKeepTheOutcomeAndReportLosses(t *testing.T) {
 // Only runs that this app committed, and whose end no app has reported, are known to be open.
 func TestOpenRunsAreKnownUntilTheyClose(t *testing.T) {
 	var h Hub
+	open := func(k engine.WorkflowKey, run string) string {
+		w := h.WatchRunEnds(k, run)
+		defer w.Stop()
+		return w.Open
+	}
 	is := func(what, byID, byRun string) {
 		t.Helper()
-		if got, ok := h.OpenRun(flow, ""); got != byID || ok != (byID != "") {
-			t.Errorf("%s: the open run of the workflow ID is %q, %v, want %q", what, got, ok, byID)
+		if got := open(flow, ""); got != byID {
+			t.Errorf("%s: the open run of the workflow ID is %q, want %q", what, got, byID)
 		}
-		if got, ok := h.OpenRun(flow, byRun); byRun != "" && (got != byRun || !ok) {
-			t.Errorf("%s: run %s: %q, %v", what, byRun, got, ok)
+		for _, k := range []engine.WorkflowKey{flow, {Namespace: "ns"}} {
+			if got := open(k, byRun); byRun != "" && got != byRun {
+				t.Errorf("%s: run %s of %v: the open run is %q", what, byRun, k, got)
+			}
 		}
 	}
 	h.Changed(remote(openRun("1")))
 	is("committed elsewhere", "", "")
 	h.Changed(changed(openRun("1")))
 	is("committed here", "1", "1")
-	if _, ok := h.OpenRun(engine.WorkflowKey{Namespace: "another"}, "1"); ok || h.WorkflowOf("another", "1") != "" {
-		t.Error("the run is known in another namespace")
+	for _, k := range []engine.WorkflowKey{{Namespace: "another"}, {Namespace: "ns", ID: "another"}} {
+		if open(k, "1") != "" {
+			t.Errorf("the run is known under %v", k)
+		}
 	}
-	if h.WorkflowOf("ns", "1") != "w" {
-		t.Errorf("run 1 is of %q", h.WorkflowOf("ns", "1"))
-	}
+	w := h.WatchRunEnds(engine.WorkflowKey{Namespace: "ns"}, "1")
+	defer w.Stop()
 	h.Changed(changed(openRun("2"), closedRun("1", "2"))) // in any order
 	is("continued", "2", "2")
+	if last, missed := w.Last("1"); last.RunID != "2" || last.Closed || missed {
+		t.Errorf("a subscription by run ID: %+v, %v", last, missed)
+	}
 	h.Changed(remote(closedRun("2", "")))
+	if last, missed := w.Last("2"); last.RunID != "2" || !last.Closed || missed {
+		t.Errorf("a subscription by run ID to a chain: %+v, %v", last, missed)
+	}
 	is("closed elsewhere", "", "")
 	h.Changed(changed(openRun("2")))
 	is("a late notice of an earlier commit", "", "")

@@ -100,9 +100,16 @@ const followRound = 30 * time.Second
 // for lost hints. Subscribe before the first read; then no event is missed.
 func (v *View) RunChanges(run string) (changed <-chan struct{}, round <-chan time.Time, stop func()) {
 	changed, end := v.opt.Dispatch.WatchRun(run)
+	round, stopRound := v.lostNotices()
+	return changed, round, func() { stopRound(); end() }
+}
+
+// lostNotices returns a channel that receives at an interval on a shared database, where a notice of another app may be
+// lost; nil on a database of one app.
+func (v *View) lostNotices() (round <-chan time.Time, stop func()) {
 	if !v.opt.Shared {
-		return changed, nil, end
+		return nil, func() {}
 	}
 	ticker := time.NewTicker(followRound)
-	return changed, ticker.C, func() { ticker.Stop(); end() }
+	return ticker.C, ticker.Stop
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -78,43 +77,36 @@ func (e *chainEnd) readLast(ctx context.Context, r store.Reader) error {
 // awaitEnd waits until the last run of a chain has closed. It returns the open run when waiting is done or the app
 // drains.
 func (v *View) awaitEnd(ctx, waiting context.Context, t protocol.Target) (chainEnd, error) {
-	key := engine.WorkflowKey{Namespace: t.Namespace, ID: t.WorkflowID}
-	if key.ID == "" {
-		key.ID = v.opt.Dispatch.WorkflowOf(key.Namespace, t.RunID)
-	}
-	ends, round, stop := v.runEnds(key, t.RunID)
+	ends := v.opt.Dispatch.WatchRunEnds(engine.WorkflowKey{Namespace: t.Namespace, ID: t.WorkflowID}, t.RunID)
+	defer ends.Stop()
+	lost, stop := v.lostNotices()
 	defer stop()
-	open, known := v.openRun(key, t.RunID)
-	if known {
-		t.RunID = open
+	// On a shared database another app may have started a later run of the workflow ID.
+	read := ends.Open == "" || v.opt.Shared && t.RunID == ""
+	if !read {
+		t.RunID = ends.Open
 	}
-	read := !known
 	for {
 		if read {
 			end, err := v.lastRun(ctx, t)
 			if err != nil || !end.head.Status.Open() {
 				return end, err
 			}
-			if t.RunID = end.head.ID; key.ID == "" {
-				key.ID = end.head.WorkflowID
-				ends.Extend(key)
-			}
+			t.RunID = end.head.ID
+			ends.Extend(end.head.WorkflowID)
 		}
 		last, missed := ends.Last(t.RunID)
-		t.RunID, read = last.RunID, missed
+		t.RunID, read = last.RunID, last.Closed || missed
 		switch {
-		case last.Closed && last.Closing != nil:
-			if err := budget.Load(ctx, int64(last.Closing.Event.Size())); err != nil {
-				return chainEnd{}, err
-			}
-			return chainEnd{last.Closing.Head, last.Closing.Event}, nil
-		case last.Closed || missed:
-			read = true
+		case last.Closing != nil:
+			err := budget.Load(ctx, int64(last.Closing.Event.Size()))
+			return chainEnd{last.Closing.Head, last.Closing.Event}, err
+		case read:
 			continue
 		}
 		select {
 		case <-ends.C:
-		case <-round:
+		case <-lost:
 			read = true
 		case <-v.opt.AppState.Drained():
 			return v.lastRun(ctx, t)
@@ -152,23 +144,4 @@ func (v *View) readEnd(ctx context.Context, t protocol.Target) (end chainEnd, er
 		return end.readLast(ctx, r)
 	})
 	return end, err
-}
-
-// runEnds subscribes to the ends of runs, and on a shared database to a periodic channel for lost notices.
-func (v *View) runEnds(k engine.WorkflowKey, run string) (ends *dispatch.RunEnds, round <-chan time.Time, stop func()) {
-	ends = v.opt.Dispatch.WatchRunEnds(k, run)
-	if !v.opt.Shared {
-		return ends, nil, ends.Stop
-	}
-	ticker := time.NewTicker(followRound)
-	return ends, ticker.C, func() { ticker.Stop(); ends.Stop() }
-}
-
-// openRun returns the open run of a target if this app knows it. On a shared database another app may have started a
-// later run of the workflow ID, so only a run ID is looked up there.
-func (v *View) openRun(k engine.WorkflowKey, run string) (string, bool) {
-	if v.opt.Shared && run == "" {
-		return "", false
-	}
-	return v.opt.Dispatch.OpenRun(k, run)
 }

@@ -67,10 +67,6 @@ type Dispatch interface {
 	WatchRun(run string) (changed <-chan struct{}, stop func())
 	// WatchRunEnds subscribes to the closed runs of a workflow ID, or of one run.
 	WatchRunEnds(k engine.WorkflowKey, run string) *dispatch.RunEnds
-	// WorkflowOf returns the workflow ID of an open run, empty if this app does not know the run.
-	WorkflowOf(namespace, run string) string
-	// OpenRun returns the open run of a workflow ID, or the given run if it is open, as far as this app knows.
-	OpenRun(k engine.WorkflowKey, run string) (string, bool)
 	// Changes increases with every commit that this app knows of.
 	Changes() uint64
 	// Waiting returns the number of open polls at this app by task queue.

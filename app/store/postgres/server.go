@@ -14,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
 )
 
 const (
@@ -50,10 +52,14 @@ func (s *server) config(change func(*pgx.ConnConfig)) (*pgx.ConnConfig, error) {
 		return nil, err
 	}
 	cfg, err := parse(url)
-	if err == nil && change != nil {
+	if err != nil {
+		return nil, err
+	}
+	cfg.StatementCacheCapacity = min(cfg.StatementCacheCapacity, db.MaxPrepared)
+	if change != nil {
 		change(cfg)
 	}
-	return cfg, err
+	return cfg, nil
 }
 
 // connect makes one connection, within connectTimeout.
@@ -80,23 +86,18 @@ func (s *server) connected(err error) error {
 	return err
 }
 
-// maxPrepared is the maximum number of statements that the driver keeps prepared on each connection for reading.
-const maxPrepared = 256
-
 // newPool makes a pool. It returns an error if the configuration cannot be read now.
 func (s *server) newPool(change func(*pgx.ConnConfig)) (*sql.DB, error) {
 	cfg, err := s.config(change)
 	if err != nil {
 		return nil, err
 	}
-	cfg.StatementCacheCapacity = min(cfg.StatementCacheCapacity, maxPrepared)
 	fresh := stdlib.OptionBeforeConnect(func(_ context.Context, cfg *pgx.ConnConfig) error {
 		now, err := s.config(change)
 		if err != nil {
 			return connectError{err}
 		}
 		*cfg = *now
-		cfg.StatementCacheCapacity = min(cfg.StatementCacheCapacity, maxPrepared)
 		return nil
 	})
 	return sql.OpenDB(recorded{stdlib.GetConnector(*cfg, fresh), s}), nil

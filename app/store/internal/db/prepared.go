@@ -11,9 +11,9 @@ import (
 // SQLite parses and plans a statement each time it is executed unused prepared. A driver without a statement cache
 // therefore reads through Prepared.
 
-// maxPrepared is the maximum number of statements that are prepared on each connection of a pool. It is above the
+// MaxPrepared is the maximum number of statements that are prepared on each connection of a pool. It is above the
 // number of statements that the store reads with, including the usual filters of listings.
-const maxPrepared = 256
+const MaxPrepared = 256
 
 // maxPreparedLength is the maximum length of a prepared statement in bytes. Longer statements contain lists of keys and
 // rarely occur again.
@@ -164,7 +164,7 @@ func (p *Prepared) remember(text string, stmt *sql.Stmt) (s *prepared) {
 		p.known[text] = p.recent.PushFront(s)
 	}
 	s.uses++
-	if p.recent.Len() > maxPrepared {
+	if p.recent.Len() > MaxPrepared {
 		last := p.recent.Remove(p.recent.Back()).(*prepared)
 		delete(p.known, last.text)
 		if last.evicted = true; last.uses == 0 {

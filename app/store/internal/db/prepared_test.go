@@ -86,7 +86,7 @@ func TestPreparedStatementsAreEvictedInUse(t *testing.T) {
 		all.Go(func() {
 			random := rand.New(rand.NewPCG(1, uint64(g)))
 			for i := range 500 {
-				query := fmt.Sprintf("SELECT $1 -- %d", random.IntN(2*maxPrepared))
+				query := fmt.Sprintf("SELECT $1 -- %d", random.IntN(2*MaxPrepared))
 				var err error
 				if g%2 == 0 {
 					err = returned(ctx, p, query, i)
@@ -106,7 +106,7 @@ func TestPreparedStatementsAreEvictedInUse(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := p.recent.Len(); n > maxPrepared || n != len(p.known) {
+	if n := p.recent.Len(); n > MaxPrepared || n != len(p.known) {
 		t.Errorf("%d statements are kept, %d are known by their text", n, len(p.known))
 	}
 	for e := p.recent.Front(); e != nil; e = e.Next() {
