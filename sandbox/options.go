@@ -17,7 +17,7 @@ type Options struct {
 	// folder for scratch folders, best on a disk with room; empty for one in the system's temporary folder
 	Dir         string
 	Handlers    string   // folder of handlers in other languages; empty for none
-	Instance    string   // name of this worker among those that share Dir; empty for a random name
+	Instance    string   // name of this worker, unique among the workers that share Dir; empty for a random name
 	Environment []string // extra NAME=value of every executor: never secrets, all code sees them
 
 	Read    []string // files and folders that confined code may read in addition to its runtime and the handlers

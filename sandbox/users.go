@@ -168,8 +168,8 @@ func lockFolder() (string, error) {
 	return "", failed
 }
 
-// closedToOthers returns why a user who is neither the owner of a file nor in its group lacks a permission for it (1, 2
-// or 4), or cannot reach it.
+// closedToOthers returns an error if the mode bits for others deny a permission (1, 2 or 4) on a file, or the search
+// permission on one of its parent directories.
 func closedToOthers(path string, right fs.FileMode) error {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -67,7 +67,7 @@ func TestADrainOutlivesARestartOfItsWorker(t *testing.T) {
 		polls := func() response {
 			return here.ask("POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","timeout_seconds":0}`)
 		}
-		told := func(want int) { // the other app sends notices of its writes
+		wantNotices := func(want int) { // the other app sends notices of its writes
 			t.Helper()
 			until(t, fmt.Sprint("its polls are answered with ", want), func() bool { return polls().status == want })
 		}
@@ -81,7 +81,7 @@ func TestADrainOutlivesARestartOfItsWorker(t *testing.T) {
 		register(here, "w", "")
 		register(here, "x", "")
 		drain("w")
-		told(409)
+		wantNotices(409)
 		shift.Add(int64(25 * time.Hour))
 		for range 2 {
 			away(time.Minute)
@@ -90,6 +90,6 @@ func TestADrainOutlivesARestartOfItsWorker(t *testing.T) {
 			}
 		}
 		away(25 * time.Hour)
-		told(200)
+		wantNotices(200)
 	})
 }

@@ -245,9 +245,9 @@ func TestADrainsDeadlineAndEviction(t *testing.T) {
 	inBubble(t, "deadline", func(o *harness) {
 		t := o.t
 		a, _ := o.app("a", false)
-		told := map[string][]protocol.Intent{}
+		intents := map[string][]protocol.Intent{}
 		a.Fleet().SetNotices(
-			fakeNotices{intent: func(worker string, i protocol.Intent) { told[worker] = append(told[worker], i) }},
+			fakeNotices{intent: func(worker string, i protocol.Intent) { intents[worker] = append(intents[worker], i) }},
 		)
 		task := o.running(a, "p")
 		o.hired(a, "idle", func(in *protocol.RegisterRequest) { in.Incarnation, in.BuildID = "q", "b" })
@@ -267,15 +267,15 @@ func TestADrainsDeadlineAndEviction(t *testing.T) {
 			}
 		}
 		live(55 * time.Second)
-		if len(told["w"]) != 1 || told["w"][0] != protocol.IntentPause {
-			t.Errorf("before the deadline w was told %q", told["w"])
+		if len(intents["w"]) != 1 || intents["w"][0] != protocol.IntentPause {
+			t.Errorf("before the deadline w was told %q", intents["w"])
 		}
 		live(10 * time.Second)
-		if len(told["w"]) != 2 || told["w"][1] != protocol.IntentLeave {
-			t.Errorf("after the deadline w was told %q", told["w"])
+		if len(intents["w"]) != 2 || intents["w"][1] != protocol.IntentLeave {
+			t.Errorf("after the deadline w was told %q", intents["w"])
 		}
-		if len(told["idle"]) != 1 {
-			t.Errorf("the one that has nothing was told %q", told["idle"])
+		if len(intents["idle"]) != 1 {
+			t.Errorf("the one that has nothing was told %q", intents["idle"])
 		}
 		a.taken(a.result(task, "done")) // its running task may still finish
 	})

@@ -90,8 +90,8 @@ func TestARepeatedTurnGetsItsFirstAnswer(t *testing.T) {
 		a := &app{Broker: one.Broker(), store: one.Store(), t: t}
 		a.fuses("w1")
 		// Another run of the same worker is as far, and its steps have the same numbers.
-		beside, then := a.first("beside", "w1")
-		a.send(along("w1"), withEagerTask(beside, "w1", protocol.EagerTask{
+		other, then := a.first("other", "w1")
+		a.send(along("w1"), withEagerTask(other, "w1", protocol.EagerTask{
 			SeenThrough: 2, At: then, Commands: []protocol.Command{greet()}, Slot: true,
 		}))
 		act, at := a.first("one", "w1")
@@ -126,7 +126,7 @@ func TestARepeatedTurnGetsItsFirstAnswer(t *testing.T) {
 				again.Eager.Next.Arguments != next.Arguments):
 				t.Errorf("%s the next activity is %+v", where, again.Eager.Next)
 			case !lives && again.Eager.Next != nil:
-				t.Errorf("%s an activity is given that is over: %+v", where, again.Eager.Next)
+				t.Errorf("%s a completed activity is dispatched: %+v", where, again.Eager.Next)
 			}
 			other := item
 			other.Eager = &protocol.EagerTask{SeenThrough: 2, At: at, Commands: []protocol.Command{done()}}
@@ -154,7 +154,7 @@ func TestARepeatedTurnGetsItsFirstAnswer(t *testing.T) {
 			!slices.Equal(seqs(out.Eager.Events), []string{"WorkflowCompleted"}) {
 			t.Fatalf("the last turn: %+v", out)
 		}
-		same("when the next activity is over,", two, along("w1"), false)
+		same("when the next activity has completed,", two, along("w1"), false)
 		page := must[protocol.HistoryPage](t)(two.History(
 			t.Context(), protocol.HistoryQuery{Target: protocol.Target{WorkflowID: "one"}},
 		))
@@ -176,7 +176,7 @@ func TestATurnThatDoesNotCountLeavesItsResult(t *testing.T) {
 	}
 	type wrong struct {
 		before func(*app)
-		told   func(*app) bool // whether the app knows it from another app
+		known  func(*app) bool // whether the app knows it from another app
 		change func(*call)
 	}
 	decided := func(of func(*engine.Queue) bool, queue string) func(*app) bool {
@@ -211,7 +211,7 @@ func TestATurnThatDoesNotCountLeavesItsResult(t *testing.T) {
 			must[protocol.WorkerHeartbeatResponse](a.t)(a.WorkerHeartbeat(
 				a.t.Context(), protocol.WorkerHeartbeat{WorkerID: "w", Incarnation: "w1", Draining: true},
 			))
-		}, told: func(a *app) bool {
+		}, known: func(a *app) bool {
 			none := int64(0)
 			return must[protocol.PollResponse](a.t)(a.Poll(a.t.Context(), protocol.PollRequest{
 				WorkerID: "w", Incarnation: "w1", Timeout: &none, Kinds: []protocol.TaskKind{protocol.KindQuery},
@@ -219,23 +219,23 @@ func TestATurnThatDoesNotCountLeavesItsResult(t *testing.T) {
 		}},
 		"the build is drained": {before: func(a *app) {
 			must[protocol.BuildState](a.t)(a.DecideBuild(a.t.Context(), protocol.BuildRequest{Queue: "default", Verb: "drain"}))
-		}, told: decided(func(q *engine.Queue) bool { return q.Drained("") }, "default")},
+		}, known: decided(func(q *engine.Queue) bool { return q.Drained("") }, "default")},
 		"the app drains": {before: func(a *app) { a.Drain() }},
 		"a budget counts workflow tasks": {before: func(a *app) {
 			must[protocol.LimitState](a.t)(a.Limit(a.t.Context(), protocol.LimitRequest{
 				Queue: "default", Workflow: &protocol.Budget{MaxLeases: new(5)},
 			}))
-		}, told: decided(bounded, "default")},
+		}, known: decided(bounded, "default")},
 		"a budget of the namespace does": {before: func(a *app) {
 			must[protocol.LimitState](a.t)(a.Limit(a.t.Context(), protocol.LimitRequest{
 				Workflow: &protocol.Budget{MaxLeases: new(5)},
 			}))
-		}, told: decided(bounded, "")},
+		}, known: decided(bounded, "")},
 		"a signal came": {before: func(a *app) {
 			must[protocol.CommandReceipt](a.t)(a.Signal(a.t.Context(), protocol.SignalRequest{
 				Target: protocol.Target{WorkflowID: "one"}, SignalName: "go",
 			}))
-		}, told: func(*app) bool { return true }}, // from the run's row
+		}, known: func(*app) bool { return true }}, // from the run's row
 	}
 	judge := func(t *testing.T, c wrong, a, there *app) {
 		a.register("v")
@@ -247,9 +247,9 @@ func TestATurnThatDoesNotCountLeavesItsResult(t *testing.T) {
 		if c.before != nil {
 			c.before(there)
 		}
-		for late := time.Now().Add(20 * time.Second); c.told != nil && !c.told(a); time.Sleep(time.Millisecond) {
+		for late := time.Now().Add(20 * time.Second); c.known != nil && !c.known(a); time.Sleep(time.Millisecond) {
 			if time.Now().After(late) {
-				t.Fatal("what was said at the other app is not known at this one")
+				t.Fatal("the result reported at the other app is not known at this one")
 			}
 		}
 		in := &call{along("w1"), &item}
@@ -281,8 +281,8 @@ func TestATurnThatDoesNotCountLeavesItsResult(t *testing.T) {
 			a := newApp(t)
 			judge(t, c, a, a)
 		})
-		if c.told != nil {
-			t.Run(name+", said at another app", func(t *testing.T) {
+		if c.known != nil {
+			t.Run(name+", reported at another app", func(t *testing.T) {
 				database := apptest.Postgres(t)
 				judge(t, c, on(t, database), on(t, database))
 			})

@@ -32,8 +32,8 @@ func (a *app) applies(worker, incarnation string, revision *int64) {
 func TestSettingsSaidAtOneAppReachTheWorkersOfAnother(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		said, at := twoApps(t, database)
-		told := make(chan string, 100)
-		at.Fleet().SetNotices(fakeNotices{settings: func(ns string) { told <- ns }})
+		notified := make(chan string, 100)
+		at.Fleet().SetNotices(fakeNotices{settings: func(ns string) { notified <- ns }})
 		at.applies("w", "w1", new(int64(0)))
 		at.applies("unaware", "u1", nil)
 		if s := said.settings(); s.Revision != 0 || s.Workers != 1 || s.Applied != 1 || s.Unaware != 1 ||
@@ -47,7 +47,7 @@ func TestSettingsSaidAtOneAppReachTheWorkersOfAnother(t *testing.T) {
 			t.Errorf("set: %+v", s)
 		}
 		select {
-		case ns := <-told:
+		case ns := <-notified:
 			if ns != "default" {
 				t.Errorf("the workers of %q are told", ns)
 			}

@@ -134,17 +134,17 @@ func TestWhatAnAppThatDiedHadNotSaidGoesOn(t *testing.T) {
 		lostLease
 		goes bool
 	}{
-		"an activity":                             {lostLease{kind: step, sdk: python, slots: allFree}, true},
-		"an activity of Rust":                     {lostLease{kind: step, sdk: rust, slots: allFree}, true},
-		"an activity, after a rest":               {lostLease{kind: step, sdk: python, slots: allFree, rested: true}, true},
-		"a workflow task":                         {lostLease{kind: flow, sdk: rust, slots: allFree}, true},
-		"a workflow task, a slot for the poll":    {lostLease{kind: flow, sdk: python, slots: oneUsed}, true},
-		"an activity, one is running":             {lostLease{kind: step, sdk: python, slots: oneUsed}, false},
-		"a workflow task, one is running":         {lostLease{kind: flow, sdk: rust, slots: oneUsed}, false},
-		"an activity, nothing is said of slots":   {lostLease{kind: step, sdk: python}, false},
-		"an activity, it is not that which polls": {lostLease{kind: step, sdk: python, slots: allFree, mute: true}, false},
-		"an activity that sent a heartbeat":       {lostLease{kind: step, sdk: python, slots: allFree, arrived: true}, false},
-		"an activity, the app lives":              {lostLease{kind: step, sdk: python, slots: allFree, lives: true}, false},
+		"an activity":                          {lostLease{kind: step, sdk: python, slots: allFree}, true},
+		"an activity of Rust":                  {lostLease{kind: step, sdk: rust, slots: allFree}, true},
+		"an activity, after a rest":            {lostLease{kind: step, sdk: python, slots: allFree, rested: true}, true},
+		"a workflow task":                      {lostLease{kind: flow, sdk: rust, slots: allFree}, true},
+		"a workflow task, a slot for the poll": {lostLease{kind: flow, sdk: python, slots: oneUsed}, true},
+		"an activity, one is running":          {lostLease{kind: step, sdk: python, slots: oneUsed}, false},
+		"a workflow task, one is running":      {lostLease{kind: flow, sdk: rust, slots: oneUsed}, false},
+		"an activity, slots not reported":      {lostLease{kind: step, sdk: python}, false},
+		"an activity, another process polls":   {lostLease{kind: step, sdk: python, slots: allFree, mute: true}, false},
+		"an activity that sent a heartbeat":    {lostLease{kind: step, sdk: python, slots: allFree, arrived: true}, false},
+		"an activity, the app lives":           {lostLease{kind: step, sdk: python, slots: allFree, lives: true}, false},
 	} {
 		for shared, within := range map[bool]time.Duration{false: 40 * time.Second, true: 80 * time.Second} {
 			if !shared && (c.lives || c.rested) {

@@ -66,7 +66,7 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 			// Return an empty response: the worker polls again with its new registration.
 			case errors.Is(err, membership.ErrRevised):
 				return b.pollResponse(ctx, in, nil)
-			case errors.Is(err, dispatch.ErrRegistrationEnded): // its registration is over, or was forgotten here
+			case errors.Is(err, dispatch.ErrRegistrationEnded): // its registration ended, or this app no longer knows it
 				next, empty, err := b.admitPoll(ctx, &in)
 				if err != nil || empty != nil {
 					return orZero(empty), err
@@ -220,7 +220,7 @@ func (b *Broker) drainStatus() protocol.PollResponse {
 	return a
 }
 
-// drainingResponse tells the worker when to poll again, since an operator may end the drain.
+// drainingResponse contains the time of the next poll, since an operator may end the drain.
 func drainingResponse() protocol.PollResponse {
 	return protocol.PollResponse{
 		Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining), RetryAfter: 1000,

@@ -51,7 +51,7 @@ func (a *app) atRest(workers, sessions int, lease time.Duration, leases int) (sp
 			for range 3 * leases {
 				next := time.After(lease / 3)
 				got, err := a.WorkerHeartbeat(a.t.Context(), protocol.WorkerHeartbeat{
-					WorkerID: id, Incarnation: "p", Told: true, Patient: true, Sessions: list,
+					WorkerID: id, Incarnation: "p", FromSettings: true, Patient: true, Sessions: list,
 				})
 				if err != nil || len(got.Sessions) != len(list) {
 					a.t.Errorf("%s: %d sessions, %v", id, len(got.Sessions), err)

@@ -25,7 +25,7 @@ func TestAFleetAtRestIsStoredInStep(t *testing.T) {
 				for end := time.Now().Add(d); time.Now().Before(end); {
 					for i := range workers {
 						_, err := a.WorkerHeartbeat(o.t.Context(), protocol.WorkerHeartbeat{
-							WorkerID: fmt.Sprintf("w-%d", i), Incarnation: "p", Told: true,
+							WorkerID: fmt.Sprintf("w-%d", i), Incarnation: "p", FromSettings: true,
 						})
 						if err != nil {
 							o.t.Fatal(err)
@@ -78,7 +78,7 @@ func TestAFleetAtRestOnPostgresCostsSixStatementsAMinute(t *testing.T) {
 		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(alive / 6) {
 			for i := range workers {
 				_, err := app(i).WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
-					WorkerID: id(i), Incarnation: "p", Told: true,
+					WorkerID: id(i), Incarnation: "p", FromSettings: true,
 				})
 				if err != nil {
 					t.Fatal(err)

@@ -161,7 +161,7 @@ func TestTheSessionsOfAHeartbeatAreResumedTogether(t *testing.T) {
 			stats := a.store.(interface{ Stats() store.Stats })
 			before := stats.Stats()
 			beat := must[protocol.WorkerHeartbeatResponse](t)(a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
-				WorkerID: "w", Incarnation: "w1", Told: true, Sessions: resume,
+				WorkerID: "w", Incarnation: "w1", FromSettings: true, Sessions: resume,
 			}))
 			now := stats.Stats()
 			for i, s := range beat.Sessions {

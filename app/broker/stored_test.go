@@ -35,7 +35,7 @@ func TestAnItemStoredBeforeThereWereSessions(t *testing.T) {
 	})
 }
 
-// beside opens a separate connection to the database of an app.
+// separateConnection opens a separate connection to the database of an app.
 func beside(t *testing.T, database string) *sql.DB {
 	t.Helper()
 	driver := "pgx"

@@ -54,8 +54,8 @@ func (s *spot) clear() bool { return s.empty >= s.group.readyGen }
 
 // urgent reports that the line may contain a task for this worker with a more urgent priority.
 func (s *spot) urgent(priority int) bool {
-	return slices.ContainsFunc(s.group.readyGenOf[:min(max(priority, 0), tiers)], func(told uint64) bool {
-		return told > s.empty
+	return slices.ContainsFunc(s.group.readyGenOf[:min(max(priority, 0), tiers)], func(gen uint64) bool {
+		return gen > s.empty
 	})
 }
 

@@ -86,16 +86,16 @@ type Watch struct {
 	topics Topics
 	c      chan struct{}
 	// The rest is guarded by hub.mu.
-	runs       map[string]*store.RunChange
-	order      []string // of runs, by first mention
-	sessions   map[engine.SessionKey]struct{}
-	workers    map[engine.WorkerKey]struct{}
-	moves      []store.SessionMove
-	superseded []store.Process // superseded
-	said       []store.Process
-	tokens     []string
-	size       int
-	overflow   bool
+	runs         map[string]*store.RunChange
+	order        []string // of runs, by first mention
+	sessions     map[engine.SessionKey]struct{}
+	workers      map[engine.WorkerKey]struct{}
+	moves        []store.SessionMove
+	superseded   []store.Process // superseded
+	drainChanged []store.Process
+	tokens       []string
+	size         int
+	overflow     bool
 }
 
 // Watch begins to gather hints of the topics.
@@ -147,7 +147,7 @@ func (w *Watch) Take() (c store.Changed, overflow bool) {
 	for k := range w.workers {
 		c.Workers = append(c.Workers, k)
 	}
-	c.Moves, c.Superseded, c.DrainChanged, c.Tokens, overflow = w.moves, w.superseded, w.said, w.tokens, w.overflow
+	c.Moves, c.Superseded, c.DrainChanged, c.Tokens, overflow = w.moves, w.superseded, w.drainChanged, w.tokens, w.overflow
 	w.reset()
 	return c, overflow
 }
@@ -155,7 +155,7 @@ func (w *Watch) Take() (c store.Changed, overflow bool) {
 func (w *Watch) reset() {
 	w.runs, w.order = map[string]*store.RunChange{}, nil
 	w.sessions, w.workers = map[engine.SessionKey]struct{}{}, map[engine.WorkerKey]struct{}{}
-	w.moves, w.superseded, w.said, w.tokens, w.size, w.overflow = nil, nil, nil, nil, 0, false
+	w.moves, w.superseded, w.drainChanged, w.tokens, w.size, w.overflow = nil, nil, nil, nil, 0, false
 }
 
 // Changed sends what a batch changed to all watchers.
@@ -238,7 +238,7 @@ func (w *Watch) add(c store.Changed) bool {
 	}
 	if n := len(c.Superseded) + len(c.DrainChanged); w.topics&TopicSuperseded != 0 && n > 0 && w.grow(n) {
 		some = true
-		w.superseded, w.said = append(w.superseded, c.Superseded...), append(w.said, c.DrainChanged...)
+		w.superseded, w.drainChanged = append(w.superseded, c.Superseded...), append(w.drainChanged, c.DrainChanged...)
 	}
 	if w.topics&TopicTokens != 0 && len(c.Tokens) > 0 && w.grow(len(c.Tokens)) {
 		some = true

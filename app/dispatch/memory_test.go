@@ -55,8 +55,9 @@ func (p *pool) Grow(ctx context.Context, bytes int64) error {
 	}
 }
 
-// Many waiting polls do not lease more than the app has memory for: each claim leases what it reserved before, and its
-// first waiter the most. Unused memory is free again, and all tasks reach their polls.
+// However many polls wait, the app leases only tasks that fit into its memory budget: a lease request reserves bytes
+// before it is sent to the store, most of them for the poll that waits longest. It returns unused bytes, and each task
+// reaches its poll.
 func TestClaimsReserveMemoryBeforeTheyLease(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		const polls, capacity = 30, 2*most + smallShare*3

@@ -62,7 +62,7 @@ type Waiter struct {
 	d                 *Dispatch
 	spec              Spec
 	wake              chan struct{} // something changed that may end the wait
-	registrationEnded atomic.Bool   // its worker's registration is over
+	registrationEnded atomic.Bool   // its worker's registration has ended
 
 	// The rest is guarded by d.mu.
 	member   *member

@@ -415,7 +415,7 @@ func (st *step) retryOrFail(a Activity, f history.Failure, timeout, hash string)
 	}
 }
 
-// fail ends an activity for good with a failure. No policy is asked.
+// fail ends an activity with a failure. Its retry policy does not apply.
 func (st *step) fail(a Activity, f history.Failure, hash string) {
 	f.ID = st.failureID()
 	st.emit(&history.ActivityFailed{
@@ -424,7 +424,7 @@ func (st *step) fail(a Activity, f history.Failure, hash string) {
 	})
 }
 
-// timedOut ends an activity for good with a timeout.
+// timedOut ends an activity with a timeout. Its retry policy does not apply.
 func (st *step) timedOut(a Activity, f history.Failure, kind, hash string) {
 	f.ID = st.failureID()
 	st.emit(&history.ActivityTimedOut{

@@ -88,6 +88,6 @@ func (d Declarations) Has(typ, member, name string) bool {
 
 // Lacks reports whether a workflow type is known not to have this query, signal or update.
 func (d Declarations) Lacks(typ, member, name string) bool {
-	names, said := d[typ][member]
-	return said && !slices.Contains(names, name)
+	names, declared := d[typ][member]
+	return declared && !slices.Contains(names, name)
 }

@@ -39,7 +39,7 @@ type stage struct {
 	workers   map[string]*Worker
 	inherited map[string]*InheritedChild // by workflow id
 	others    map[string]*Run            // the current runs of other workflow ids
-	ends      map[string]Message         // of those that closed
+	ends      map[string]Message         // of the closed runs
 	now       time.Time
 	history   []history.Event
 }
@@ -521,7 +521,7 @@ func (s *stage) takeActivity(t *testing.T, d *datadriven.TestData, seq int64, by
 	}, l, s.now); !v.OK {
 		return fmt.Sprintf("not admitted: %s: %s\n", v.Reason, v.Text())
 	}
-	leased, told, isNew := LeaseActivity(a, sess, l, noWatermark, s.now)
+	leased, entries, isNew := LeaseActivity(a, sess, l, noWatermark, s.now)
 	s.run.Activities.Put(seq, leased)
 	out := fmt.Sprintf("attempt %d delivery %d", leased.Attempt, leased.Delivery)
 	if sess != nil {
@@ -529,7 +529,7 @@ func (s *stage) takeActivity(t *testing.T, d *datadriven.TestData, seq int64, by
 		if isNew {
 			out += ", new"
 		}
-		return out + "\n" + timeline(SessionChange{Session: *sess, Timeline: told})
+		return out + "\n" + timeline(SessionChange{Session: *sess, Timeline: entries})
 	}
 	return out + "\n"
 }

@@ -62,10 +62,10 @@ func relay(ctx workflow.Context, session string, items []string, ms int) (done [
 // still is a frozen worker of Sojourn: it registered and sent heartbeats before, and its polls are held. It ignores the
 // tasks that these polls lease.
 type still struct {
-	h    *harness
-	id   string
-	held []*protocol.ActivityTask // tasks leased before the freeze
-	told time.Duration            // end of the last lease that the worker knows
+	h        *harness
+	id       string
+	held     []*protocol.ActivityTask // tasks leased before the freeze
+	leaseEnd time.Duration            // end of the last lease that the worker knows
 }
 
 func (h *harness) still(id string) *still {
@@ -99,7 +99,7 @@ func (s *still) beat() {
 		s.h.t.Fatal(err)
 	}
 	for _, l := range a.Leases {
-		s.told = max(s.told, l.LeaseExpiresAt.Sub(s.h.began))
+		s.leaseEnd = max(s.leaseEnd, l.LeaseExpiresAt.Sub(s.h.began))
 	}
 }
 
@@ -196,8 +196,8 @@ func TestWorkIsTakenOverByDefault(t *testing.T) {
 			froze := h.at()
 			h.start("C", byDefault)
 			h.equal("done by", output[[]string](h, run), []string{"C"})
-			h.between("the lease it was told of ends", a.told, froze+30*sec, froze+30*sec)
-			h.between("C begins", h.once("item").from, a.told, froze+takeover)
+			h.between("the last lease that it knows ends", a.leaseEnd, froze+30*sec, froze+30*sec)
+			h.between("C begins", h.once("item").from, a.leaseEnd, froze+takeover)
 		})
 		bubble(t, "stands still while it decides, "+name, func(h *harness) {
 			h.flow("relay", relay)

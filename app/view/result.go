@@ -20,7 +20,7 @@ import (
 
 // Result waits until a run and the runs that continue it have closed, and returns the last run with its outcome. When
 // the time ends first, or the app drains, Result returns the open run without an error, and the caller repeats the
-// request. The returned run has neither its input nor what is open in it; with full it is as Describe returns it.
+// request. The returned run has neither its input nor its open steps; with full, Describe returns it.
 //
 // If this app knows that the run is open, the wait begins without a read. If this app commits the end of the chain, it
 // returns the committed outcome without a read; else it reads the last run once.

@@ -53,7 +53,7 @@ func (v *View) Workers(ctx context.Context, ns, queue, status string) ([]protoco
 				continue // it has left and holds nothing: its row goes soon
 			}
 			shown := v.workerView(&rows[i], h, held[rows[i].ID], now)
-			if !rows[i].DeregisteredAt.IsZero() { // it ends what it holds
+			if !rows[i].DeregisteredAt.IsZero() { // its tasks and sessions end
 				shown.Status = protocol.WorkerDraining
 			}
 			views = append(views, shown)

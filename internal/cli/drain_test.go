@@ -20,7 +20,7 @@ func TestAWorkerIsDrainedResumedAndEvicted(t *testing.T) {
 			"SOJOURN_WORKER_ID": "w", "SOJOURN_TOKEN": f.client.token, "SOJOURN_WORKER_ADDR": port,
 		})
 		w.line(w.err, `"message":"connected to the app"`)
-		said := func(out, want string) {
+		wantOutput := func(out, want string) {
 			t.Helper()
 			if !strings.Contains(out, want) {
 				t.Errorf("want %q in:\n%s", want, out)
@@ -30,7 +30,7 @@ func TestAWorkerIsDrainedResumedAndEvicted(t *testing.T) {
 		p := &plant{fleet: f}
 		p.noted("item", 1)
 
-		said(f.sojourn("workers", "drain", "w", "--reason", "kernel"), "worker w: draining, 0 of 1 workers drained; 1 tasks running")
+		wantOutput(f.sojourn("workers", "drain", "w", "--reason", "kernel"), "worker w: draining, 0 of 1 workers drained; 1 tasks running")
 		w.line(w.err, `worker drained by an operator`)
 		if status := probed(t, port); status != http.StatusServiceUnavailable {
 			t.Errorf("/readyz says %d while it is drained", status)
@@ -57,7 +57,7 @@ func TestAWorkerIsDrainedResumedAndEvicted(t *testing.T) {
 			v := f.client.describe("one")
 			return v.Wait != nil && v.Wait.Reason == protocol.WaitWorkerDraining
 		})
-		said(f.sojourn("workers", "resume", "w"), "resumed dispatch to worker w")
+		wantOutput(f.sojourn("workers", "resume", "w"), "resumed dispatch to worker w")
 		f.client.completed("one", one.RunID)
 		until(t, "/readyz says so", func() bool { return probed(t, port) == http.StatusOK })
 

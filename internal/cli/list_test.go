@@ -165,7 +165,7 @@ func TestListsOfSessionsAndTokensSayWhatAPersonLooksFor(t *testing.T) {
 	held := leases()
 	s.try(0, "", "sessions", "close", "kept")
 	if over := leases(); held != 1 || over != 0 {
-		t.Errorf("a held session shows %d times when its lease expires, one that is over %d, want 1 and 0", held, over)
+		t.Errorf("a held session shows %d times when its lease expires, an ended one %d, want 1 and 0", held, over)
 	}
 	ends := time.Now().Add(48 * time.Hour).UTC()
 	s.try(0, "", "token", "create", "--name", "ci", "--role", "viewer", "--lasts", "48h")

@@ -183,7 +183,7 @@ func (l *Link) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (pro
 func (l *Link) HeartbeatTask(
 	ctx context.Context, in protocol.HeartbeatRequest,
 ) (protocol.HeartbeatResponse, error) {
-	return callRegistered(ctx, l, "sign of life", protocol.WorkerVerbs.HeartbeatTask, in)
+	return callRegistered(ctx, l, "heartbeat", protocol.WorkerVerbs.HeartbeatTask, in)
 }
 
 // RecordLogs sends activity logs. The items of the response are in the order of the request.

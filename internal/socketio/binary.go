@@ -125,7 +125,8 @@ func Attached(ctx context.Context) (args []any, ok bool) {
 	return args, ok
 }
 
-// detach replaces every Binary in value, at any depth of lists and maps, by its placeholder. It copies what it changes.
+// detach replaces every Binary in value, at any depth of lists and maps, by its placeholder. It copies
+// the lists and maps that it changes.
 func detach(value any, frames *[]frame) any {
 	switch v := value.(type) {
 	case Binary:

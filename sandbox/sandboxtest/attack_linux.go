@@ -21,7 +21,7 @@ func attack(a Aim) map[string]string {
 	for _, row := range Attacks {
 		try := tries[row.Name]
 		if try == nil {
-			outcomes[row.Name] = "nobody wrote it"
+			outcomes[row.Name] = "no outcome was written"
 			continue
 		}
 		outcomes[row.Name] = ""

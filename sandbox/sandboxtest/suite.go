@@ -154,7 +154,7 @@ func crash(t *testing.T, target Target) {
 		}
 	}
 	if lost := Receive(t, "OnLost", b.Lost); lost.Session != "s" || lost.Cause != sandbox.CauseCrash {
-		t.Errorf("told %+v", lost)
+		t.Errorf("reported %+v", lost)
 	}
 	rebuild := In("s", 1, b.Call("set_model", "again"))
 	rebuild.Rebuild = true

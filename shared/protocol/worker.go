@@ -437,7 +437,7 @@ type WorkerHeartbeat struct {
 	KeptRuns []KeptRun `json:"kept_runs,omitempty"`
 	// set for a heartbeat that the app derives from a settings request: it does not show that the worker sends
 	// heartbeats
-	Told bool `json:"-"`
+	FromSettings bool `json:"-"`
 	// set by the channel: the worker renews in time even if a response takes up to a tenth of its leases
 	Patient bool `json:"-"`
 }

@@ -28,8 +28,8 @@ const schemaFile = "../../../docs/schemas/channel.json"
 
 type object = map[string]any
 
-// said maps each method to its argument and result types.
-var said = map[string][2]any{
+// methodTypes maps each method to its argument and result types.
+var methodTypes = map[string][2]any{
 	protocol.MethodSettings:         {protocol.MachineInformation{}, protocol.WorkerSettings{}},
 	protocol.MethodRegister:         {protocol.RegisterRequest{}, protocol.RegisterResponse{}},
 	protocol.MethodDeregister:       {protocol.DeregisterRequest{}, protocol.DeregisterResponse{}},
@@ -203,7 +203,7 @@ func drawn() object {
 		null, ref("pollAnswer"), out.members(reflect.TypeFor[protocol.ChannelCompleteResponse]()),
 	}}
 	var methods []string
-	for method, types := range said {
+	for method, types := range methodTypes {
 		methods = append(methods, method)
 		answer := any(null)
 		switch {
@@ -273,12 +273,12 @@ func TestTheSchemaOfTheChannelIsWhatIsEncoded(t *testing.T) {
 	}
 	table := apptest.Start(t, apptest.Options{}).Channel().Handlers()
 	for method := range table {
-		if _, ok := said[method]; !ok {
+		if _, ok := methodTypes[method]; !ok {
 			t.Errorf("method %s is not described", method)
 		}
 	}
-	if len(table) != len(said) {
-		t.Errorf("%d methods are served, %d described", len(table), len(said))
+	if len(table) != len(methodTypes) {
+		t.Errorf("%d methods are served, %d described", len(table), len(methodTypes))
 	}
 }
 

@@ -76,16 +76,16 @@ func New(
 	return e
 }
 
-// SetNotifier sets the function that asks an owner to release one of its sessions; tell reports whether the owner is
-// connected. If the owner is not connected, the evictor releases the session itself.
-func (e *Evictor) SetNotifier(tell func(namespace, worker string, n protocol.SessionNotice) bool) {
+// SetNotifier sets the function that requests an owner to release one of its sessions. The function reports whether the
+// owner is connected; if not, the evictor releases the session.
+func (e *Evictor) SetNotifier(notify func(namespace, worker string, n protocol.SessionNotice) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.notify = tell
+	e.notify = notify
 }
 
-// AtLimit notes that a worker at its cap was not shown what waits on these routes. The committer calls it, so it must
-// not block.
+// AtLimit records that a worker at its maximum of sessions did not receive the tasks that wait on these routes. The
+// committer calls it, so it must not block.
 func (e *Evictor) AtLimit(w engine.WorkerKey, routes []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

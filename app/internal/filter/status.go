@@ -10,11 +10,11 @@ import (
 // contract, and the name Status in a filter the status that a run is shown with. A stored status that is neither word
 // stands for itself. The CLI and the dashboard offer the stored statuses, each selected alone with ?stored_status=.
 
-// meant returns the stored statuses that the API shows under a word; told maps a stored status to its word. It returns
-// nil for an unknown word.
-func meant(word string, told func(protocol.RunStatus) string) (statuses []protocol.RunStatus) {
+// meant returns the stored statuses that the API shows under one word; wordOf maps a stored status to its word. It
+// returns nil for an unknown word.
+func meant(word string, wordOf func(protocol.RunStatus) string) (statuses []protocol.RunStatus) {
 	for _, s := range protocol.RunStatuses {
-		if told(s) == word || string(s) == word {
+		if wordOf(s) == word || string(s) == word {
 			statuses = append(statuses, s)
 		}
 	}
@@ -37,17 +37,17 @@ func itself(s protocol.RunStatus) string { return string(s) }
 
 // Statuses returns the stored statuses that ?status= or ?stored_status= selects; nil selects all.
 func Statuses(word, stored string) ([]protocol.RunStatus, error) {
-	field, told := "status", bucket
+	field, wordOf := "status", bucket
 	if stored != "" {
 		if word != "" {
 			return nil, protocol.Invalid("stored_status", "cannot be combined with status; set one of them")
 		}
-		field, word, told = "stored_status", stored, itself
+		field, word, wordOf = "stored_status", stored, itself
 	}
 	if word == "" {
 		return nil, nil
 	}
-	these := meant(word, told)
+	these := meant(word, wordOf)
 	if these == nil {
 		return nil, protocol.Invalid(field, "must be one of %s, not %q", words(), word)
 	}

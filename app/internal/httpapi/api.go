@@ -171,11 +171,11 @@ func (c *call) Do() (serve.Response, error) {
 	if err := c.checkQuery(); err != nil {
 		return serve.Response{}, err
 	}
-	said, err := c.rt.verb(c.api, c)
+	out, err := c.rt.verb(c.api, c)
 	if err == nil && c.rt.audit != "" {
 		c.api.record(c)
 	}
-	return serve.Response{Status: said.status, Body: said.body}, err
+	return serve.Response{Status: out.status, Body: out.body}, err
 }
 
 // checkQuery reads the parameter strict, and reports or rejects unknown parameters.

@@ -50,7 +50,7 @@ var requiredByOperation = map[string]requiredMembers{
 	"debug_workflow":       {[]string{"workflow_id"}, []string{"run_id", "diagnostic_status"}},
 }
 
-// contractNote lists the members that a client may rely on, so that the client needs no list of its own.
+// contractNote lists the members that a client may rely on, so that the client need not define them.
 type contractNote struct {
 	Schema   string            `json:"schema"`
 	Version  int               `json:"version"`

@@ -98,12 +98,12 @@ func checkReady(a *API, c *call) error {
 }
 
 func probe(c *call, healthy, sick string, err error) (response, error) {
-	status, said, database := http.StatusOK, healthy, "ok"
+	status, health, database := http.StatusOK, healthy, "ok"
 	if err != nil {
-		status, said, database = http.StatusServiceUnavailable, sick, "unavailable"
+		status, health, database = http.StatusServiceUnavailable, sick, "unavailable"
 		c.W.Header().Set("Retry-After", "1") // like every 503 of this API
 	}
-	return response{status, probeResponse{said, history.At(time.Now()), map[string]string{"database": database}}}, nil
+	return response{status, probeResponse{health, history.At(time.Now()), map[string]string{"database": database}}}, nil
 }
 
 func health(a *API, c *call) (response, error) {
@@ -114,16 +114,16 @@ func health(a *API, c *call) (response, error) {
 // workers only because theirs is unreadable too.
 func ready(a *API, c *call) (response, error) {
 	out, err := probe(c, "ready", "not_ready", checkReady(a, c))
-	if said, isProbe := out.body.(probeResponse); isProbe {
-		said.Checks["release"] = "ok"
+	if probe, isProbe := out.body.(probeResponse); isProbe {
+		probe.Checks["release"] = "ok"
 		if r := a.opt.Process.Release(); r == "" || r == release.Unreadable {
-			said.Checks["release"] = "unreadable"
+			probe.Checks["release"] = "unreadable"
 		}
 		select {
 		case <-a.opt.Process.Drained(): // load balancers stop routing to a draining app
-			said.Status, said.Checks["drain"] = "not_ready", "draining"
+			probe.Status, probe.Checks["drain"] = "not_ready", "draining"
 			c.W.Header().Set("Retry-After", "1")
-			out = response{http.StatusServiceUnavailable, said}
+			out = response{http.StatusServiceUnavailable, probe}
 		default:
 		}
 	}

@@ -41,19 +41,19 @@ func update(a *API, c *call) (response, error) {
 	in := body.UpdateRequest
 	in.Target, in.UpdateName, in.Identity = c.target(), c.PathValue("name"), c.Who.Name
 	out, err := a.opt.Runs.Update(c.Ctx, in)
-	said := updated{
+	result := updated{
 		UpdateResponse: out, ResolvedRun: out.RunID, Scope: "instance", Source: "control_plane", Errors: []string{},
 	}
 	if in.RunID != "" {
-		said.RequestedRun, said.Scope = &in.RunID, "run"
+		result.RequestedRun, result.Scope = &in.RunID, "run"
 	}
 	switch out.UpdateStatus {
 	case "completed":
-		return response{http.StatusOK, said}, err
+		return response{http.StatusOK, result}, err
 	case "failed":
 		reason := "update_failed"
-		said.Reason, said.Message = &reason, out.FailureMessage
-		return response{http.StatusUnprocessableEntity, said}, err
+		result.Reason, result.Message = &reason, out.FailureMessage
+		return response{http.StatusUnprocessableEntity, result}, err
 	}
-	return response{http.StatusAccepted, said}, err
+	return response{http.StatusAccepted, result}, err
 }

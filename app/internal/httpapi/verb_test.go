@@ -127,7 +127,7 @@ func TestCommandsReachTheRunThePathNames(t *testing.T) {
 }
 
 func TestAnUpdateIsAnsweredByItsStage(t *testing.T) {
-	said, sum := "no", "+"
+	message, sum := "no", "+"
 	for _, a := range []struct {
 		status  int
 		reason  any
@@ -144,7 +144,7 @@ func TestAnUpdateIsAnsweredByItsStage(t *testing.T) {
 		},
 		{
 			422, "update_failed", "no",
-			protocol.UpdateResponse{Outcome: "update_failed", UpdateStatus: "failed", FailureMessage: &said},
+			protocol.UpdateResponse{Outcome: "update_failed", UpdateStatus: "failed", FailureMessage: &message},
 		},
 	} {
 		a.RunID, a.UpdateID, a.WaitFor = "r1", "r1-u4", "completed"

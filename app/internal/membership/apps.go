@@ -26,12 +26,12 @@ func (ws *Workers) announce(
 	releases := []string{ws.opt.Release}
 	others = map[string]time.Time{}
 	if ws.opt.Shared {
-		var beside []func(time.Time) engine.Worker
+		var ownRow []func(time.Time) engine.Worker
 		if self {
-			beside = append(beside, func(now time.Time) engine.Worker { return ws.row(now, alive) })
+			ownRow = append(ownRow, func(now time.Time) engine.Worker { return ws.row(now, alive) })
 		}
 		first := unstored[:min(len(unstored), aliveAtOnce)]
-		now, err := ws.storeHeartbeatRows(ctx, first, beside...)
+		now, err := ws.storeHeartbeatRows(ctx, first, ownRow...)
 		if err != nil {
 			return nil, err
 		}

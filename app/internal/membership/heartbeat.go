@@ -178,7 +178,7 @@ func (ws *Workers) Heartbeat(ctx context.Context, in protocol.WorkerHeartbeat) (
 		keep = h.DrainUnstored // the other apps, and this one after a restart, read the drain state from the row
 		h.RecordHeartbeat()
 		h.Draining = in.Draining
-		if !in.Told && !h.SendsHeartbeats() {
+		if !in.FromSettings && !h.SendsHeartbeats() {
 			h.Beats, keep = true, true // after a restart, this app reads Beats from the row
 		}
 		if len(in.Machine) > 0 {

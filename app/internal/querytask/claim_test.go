@@ -17,9 +17,9 @@ import (
 )
 
 // notices counts the notifications of query tasks to pollers.
-type notices struct{ told int }
+type notices struct{ notified int }
 
-func (b *notices) Backlog(string, string, protocol.TaskKind, ...store.RoutingKey) { b.told++ }
+func (b *notices) Backlog(string, string, protocol.TaskKind, ...store.RoutingKey) { b.notified++ }
 func (b *notices) WatchResponse(string) (<-chan struct{}, func())                 { return nil, func() {} }
 
 // inMemory returns query tasks in memory and the counter of notifications to pollers.
@@ -79,16 +79,16 @@ func TestAQuestionGoesToWhoMayBeAsked(t *testing.T) {
 		for _, id := range []string{"a", "b", "c"} {
 			ask(t, p, id)
 		}
-		told := b.told
-		if given := claim(t, p, poller("deaf", 9)); given != nil || b.told != told {
-			t.Errorf("a worker that answers no queries gets %q, and pollers were told %d times", given, b.told-told)
+		notified := b.notified
+		if given := claim(t, p, poller("deaf", 9)); given != nil || b.notified != notified {
+			t.Errorf("a worker that answers no queries gets %q, and pollers were told %d times", given, b.notified-notified)
 		}
 		given := claim(t, p, poller("deaf", 9), poller("x", 1, CapQueries), poller("y", 1, CapQueries))
 		if got, want := fmt.Sprint(given), "[a1 to x b1 to y]"; got != want {
 			t.Errorf("given are %s, want %s", got, want)
 		}
-		if b.told != told+1 {
-			t.Errorf("of what is left pollers were told %d times, want once", b.told-told)
+		if b.notified != notified+1 {
+			t.Errorf("of what is left pollers were told %d times, want once", b.notified-notified)
 		}
 	})
 }

@@ -30,10 +30,10 @@ type Pipeline struct {
 	Auth         *auth.Auth
 	HasNamespace func(ctx context.Context, name string) error // refuses one that is not there; nil: all are
 
-	Header, Version string                  // which version this is, on every answer
-	CheckVersion    func(said string) error // checks the version in Header of a request to the contract's routes
-	Dashboard       bool                    // a caller with the dashboard's cookie need not send a version
-	Broken          []byte                  // the body if a response cannot be encoded
+	Header, Version string                     // which version this is, on every answer
+	CheckVersion    func(version string) error // checks the version in Header of a request to the contract's routes
+	Dashboard       bool                       // a caller with the dashboard's cookie need not send a version
+	Broken          []byte                     // the body if a response cannot be encoded
 
 	Budget *budget.Budget // of bytes in flight; nil: none
 
@@ -312,16 +312,16 @@ func (p *Pipeline) Serve(x Exchange) {
 			panic(http.ErrAbortHandler)
 		}
 	}()
-	said, err := p.run(x)
+	out, err := p.run(x)
 	if err != nil {
 		c.full = c.full || protocol.ReasonOf(err) == protocol.ReasonOverloaded
 		status = p.refuse(x, x.Failed(err))
 		return
 	}
-	if status = said.Status; said.Body == nil {
+	if status = out.Status; out.Body == nil {
 		return
 	}
-	if err := p.write(x, said.Status, said.Body); err != nil {
+	if err := p.write(x, out.Status, out.Body); err != nil {
 		p.Log.Debug().Err(err).Str("operation", c.Route.Operation).Msg("failed to write a response")
 		x.ResponseLost()
 	}
@@ -377,15 +377,15 @@ func (p *Pipeline) run(x Exchange) (Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	c.Ctx = ctx
-	said, err := x.Do()
+	out, err := x.Do()
 	if errors.Is(err, budget.ErrOverloaded) {
 		err = overloaded()
 	}
-	if refusal := auth.Revoked(ctx); refusal != nil && (err != nil || said.Body != nil) {
+	if refusal := auth.Revoked(ctx); refusal != nil && (err != nil || out.Body != nil) {
 		// a stream has begun its answer, and ends
 		return Response{}, refusal
 	}
-	return said, err
+	return out, err
 }
 
 // write encodes and sends a response. An error means that the caller did not receive it.

@@ -22,13 +22,13 @@ import (
 type exchange struct {
 	*serve.Call
 	verb func(*serve.Call) (serve.Response, error)
-	told []string
+	got  []string
 }
 
 func (x *exchange) Do() (serve.Response, error) { return x.verb(x.Call) }
 
 func (x *exchange) Failed(err error) error {
-	x.told = append(x.told, "failed")
+	x.got = append(x.got, "failed")
 	return err
 }
 
@@ -40,7 +40,7 @@ func (x *exchange) AddEnvelope(_ int, _ any, raw []byte) ([]byte, error) {
 	return httpjson.Append(raw, httpjson.Member("beside", []byte("1"))), nil
 }
 
-func (x *exchange) ResponseLost() { x.told = append(x.told, "lost") }
+func (x *exchange) ResponseLost() { x.got = append(x.got, "lost") }
 
 // brokenWriter is a caller that cannot receive the response.
 type brokenWriter struct{ *httptest.ResponseRecorder }
@@ -57,57 +57,57 @@ func TestEveryRequestIsAnsweredAndCountedOnce(t *testing.T) {
 		Method: "POST", Pattern: "/things/{thing}", Operation: "do", Roles: auth.Roles, Limit: time.Second,
 		Shape: serve.Shape{Needs: []string{"name"}, MaxBody: 32},
 	}
-	said := func(c *serve.Call) (serve.Response, error) {
+	reply := func(c *serve.Call) (serve.Response, error) {
 		var in body
 		err := c.Need(&in)
 		return serve.Response{Status: 201, Body: in}, err
 	}
 	for name, c := range map[string]struct {
 		body, version string
-		gone, deaf    bool
+		gone, broken  bool
 		anywhere      bool
 		verb          func(*serve.Call) (serve.Response, error)
 		status        int
-		reason, told  string
+		reason, got   string
 	}{
-		"an answer": {body: `{"name":"n"}`, version: "1", verb: said, status: 201},
+		"an answer": {body: `{"name":"n"}`, version: "1", verb: reply, status: 201},
 		"another version": {
-			body: `{"name":"n"}`, version: "2", verb: said, status: 400, reason: "unsupported_protocol_version", told: "failed",
+			body: `{"name":"n"}`, version: "2", verb: reply, status: 400, reason: "unsupported_protocol_version", got: "failed",
 		},
 		"no such namespace": {
-			version: "1", body: `{}`, verb: said, status: 404, reason: "namespace_not_found", told: "failed",
+			version: "1", body: `{}`, verb: reply, status: 404, reason: "namespace_not_found", got: "failed",
 		},
 		"without what it needs": {
-			body: `{}`, version: "1", verb: said, status: 422, reason: "validation_failed", told: "failed",
+			body: `{}`, version: "1", verb: reply, status: 422, reason: "validation_failed", got: "failed",
 		},
 		"longer than its shape": {
-			body: `{"name":"` + strings.Repeat("n", 32) + `"}`, version: "1", verb: said, status: 413,
-			reason: "payload_too_large", told: "failed",
+			body: `{"name":"` + strings.Repeat("n", 32) + `"}`, version: "1", verb: reply, status: 413,
+			reason: "payload_too_large", got: "failed",
 		},
 		"a verb that panics": {version: "1", verb: func(*serve.Call) (serve.Response, error) {
 			panic("at the disco")
-		}, status: 500, reason: "internal", told: "failed"},
+		}, status: 500, reason: "internal", got: "failed"},
 		"a verb over its limit": {version: "1", verb: func(c *serve.Call) (serve.Response, error) {
 			<-c.Ctx.Done()
 			return serve.Response{}, c.Ctx.Err()
-		}, status: 503, told: "failed"},
-		"an answer of its own": {version: "1", verb: func(c *serve.Call) (serve.Response, error) {
+		}, status: 503, got: "failed"},
+		"a response that the verb builds": {version: "1", verb: func(c *serve.Call) (serve.Response, error) {
 			c.W.WriteHeader(202)
 			return serve.Response{Status: 202}, nil
 		}, status: 202},
 		"a caller that hung up": {version: "1", gone: true, verb: func(c *serve.Call) (serve.Response, error) {
 			return serve.Response{}, c.Ctx.Err()
-		}, status: serve.HungUp, told: "failed"},
-		"a caller that is deaf":    {body: `{"name":"n"}`, version: "1", deaf: true, verb: said, status: 201, told: "lost"},
-		"a namespace not asked of": {body: `{"name":"n"}`, version: "1", anywhere: true, verb: said, status: 201},
+		}, status: serve.HungUp, got: "failed"},
+		"a lost connection":        {body: `{"name":"n"}`, version: "1", broken: true, verb: reply, status: 201, got: "lost"},
+		"a namespace not asked of": {body: `{"name":"n"}`, version: "1", anywhere: true, verb: reply, status: 201},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var counted []string
 			p := serve.Pipeline{
 				Auth: auth.New(auth.Options{None: true}), Header: "Version", Version: "1", Log: zerolog.Nop(),
-				CheckVersion: func(said string) error {
-					if said != "1" {
-						return protocol.Refuse(protocol.ReasonUnsupportedVersion, "not %s", said)
+				CheckVersion: func(reply string) error {
+					if reply != "1" {
+						return protocol.Refuse(protocol.ReasonUnsupportedVersion, "not %s", reply)
 					}
 					return nil
 				},
@@ -132,7 +132,7 @@ func TestEveryRequestIsAnsweredAndCountedOnce(t *testing.T) {
 			r.Header.Set("Content-Type", "application/json")
 			rec := httptest.NewRecorder()
 			var w http.ResponseWriter = rec
-			if c.deaf {
+			if c.broken {
 				w = brokenWriter{rec}
 			}
 			rt := rt
@@ -150,8 +150,8 @@ func TestEveryRequestIsAnsweredAndCountedOnce(t *testing.T) {
 			if want := fmt.Sprint("do ", c.status); !slices.Equal(counted, []string{want}) {
 				t.Errorf("counted %q, want %q", counted, want)
 			}
-			if got := strings.Join(x.told, " "); got != c.told {
-				t.Errorf("the plane was told %q, want %q", got, c.told)
+			if got := strings.Join(x.got, " "); got != c.got {
+				t.Errorf("the plane was told %q, want %q", got, c.got)
 			}
 			if raw := rec.Body.String(); c.reason != "" &&
 				(rec.Code != c.status || !strings.Contains(raw, `"reason":"`+c.reason+`"`)) {

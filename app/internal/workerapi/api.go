@@ -129,14 +129,14 @@ func (c *call) Do() (serve.Response, error) {
 	if err := c.ReadQuery(auth.NamespaceParameter); err != nil {
 		return serve.Response{}, err
 	}
-	said, err := c.rt.verb(c.api, c)
+	out, err := c.rt.verb(c.api, c)
 	if n := c.Unknown.Count; n > 0 && c.api.opt.Unknown != nil {
 		c.api.opt.Unknown(c.rt.Operation, n)
 	}
 	if err == nil && c.Context().Err() != nil {
 		err = context.Cause(c.Context()) // the caller has disconnected and cannot read the response
 	}
-	return serve.Response{Status: said.status, Body: said.body}, err
+	return serve.Response{Status: out.status, Body: out.body}, err
 }
 
 // Failed undoes what a verb acquired for its caller, such as leases, and converts an error with an unknown outcome into
@@ -186,10 +186,10 @@ func (c *call) AddEnvelope(status int, _ any, raw []byte) ([]byte, error) {
 
 // namespace refuses a body that speaks of another namespace than the request, whose caller was checked for that one
 // only.
-func (c *call) namespace(said *string) error {
-	if *said != "" && *said != c.NS {
+func (c *call) namespace(name *string) error {
+	if *name != "" && *name != c.NS {
 		return protocol.Invalid("namespace", "is not the namespace of the request (%s); set the header X-Namespace", c.NS)
 	}
-	*said = c.NS
+	*name = c.NS
 	return nil
 }

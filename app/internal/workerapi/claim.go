@@ -47,19 +47,19 @@ func leaseTask(a *API, c *call, kind protocol.TaskKind) (response, error) {
 		return response{}, err
 	}
 	c.undelivered = out.Undo
-	said := claimAnswer{claimResponse: claimResponse{Claimed: true, TaskID: in.TaskID}}
+	resp := claimReply{claimResponse: claimResponse{Claimed: true, TaskID: in.TaskID}}
 	for _, t := range out.Tasks { // exactly one
 		if t.Workflow != nil {
-			said.Task, err = withHistory(t.Workflow, body.Encoding)
+			resp.Task, err = withHistory(t.Workflow, body.Encoding)
 		} else {
-			said.Task = t.Activity
+			resp.Task = t.Activity
 		}
 	}
-	return response{http.StatusOK, said}, err
+	return response{http.StatusOK, resp}, err
 }
 
-// claimAnswer is the response to a claim; shapes has one type for each kind of task.
-type claimAnswer struct {
+// claimReply is the response to a claim; shapes has one type for each kind of task.
+type claimReply struct {
 	claimResponse
 	Task any `json:"task"`
 }

@@ -84,7 +84,7 @@ func poll(a *API, c *call, kind protocol.TaskKind) (response, error) {
 	if out.Status == protocol.PollUnavailable {
 		return response{}, store.ErrClosed
 	}
-	said := pollAnswer{pollResponse: pollResponse{
+	resp := pollReply{pollResponse: pollResponse{
 		Status: out.Status, Reason: out.Reason, WaitReason: out.WaitReason, Wait: out.Wait, RetryAfter: out.RetryAfter,
 	}}
 	for _, t := range out.Tasks { // at most one
@@ -94,35 +94,35 @@ func poll(a *API, c *call, kind protocol.TaskKind) (response, error) {
 			if named {
 				w.Kind = protocol.KindWorkflow
 			}
-			said.Task, err = withHistory(&w, body.Encoding)
+			resp.Task, err = withHistory(&w, body.Encoding)
 		case t.Validation != nil:
-			said.Task = t.Validation
+			resp.Task = t.Validation
 		case t.Query != nil:
-			said.Task = t.Query
+			resp.Task = t.Query
 		default:
-			said.Task = t.Activity
+			resp.Task = t.Activity
 		}
 	}
 	status := http.StatusOK
 	switch out.Status {
 	case protocol.PollDraining:
 		status = http.StatusConflict
-		said.Reason, said.Worker, said.WorkerID = string(protocol.ReasonWorkerDraining), protocol.WorkerDraining, in.WorkerID
-		said.Error = "the worker is draining"
+		resp.Reason, resp.Worker, resp.WorkerID = string(protocol.ReasonWorkerDraining), protocol.WorkerDraining, in.WorkerID
+		resp.Error = "the worker is draining"
 		if out.Drained != nil {
-			said.Error = "the worker's build is drained on the queue"
+			resp.Error = "the worker's build is drained on the queue"
 			build := buildID(*out.Drained)
-			said.Intent, said.BuildID = "draining", &build
+			resp.Intent, resp.BuildID = "draining", &build
 		}
 	case protocol.PollMismatch:
 		status = http.StatusConflict
-		said.Reason, said.Error, said.AppRelease = string(protocol.ReasonVersionMismatch), out.Reason, out.AppRelease
+		resp.Reason, resp.Error, resp.AppRelease = string(protocol.ReasonVersionMismatch), out.Reason, out.AppRelease
 	}
-	return response{status, said}, err
+	return response{status, resp}, err
 }
 
-// pollAnswer is the response to a poll; shapes has one type for each kind of task.
-type pollAnswer struct {
+// pollReply is the response to a poll; shapes has one type for each kind of task.
+type pollReply struct {
 	pollResponse
 	Task any `json:"task"` // null: none
 }
@@ -178,8 +178,8 @@ func (a *API) prepare(c *call, in *protocol.PollRequest) error {
 		longest := int64(maxWait)
 		in.Timeout = &longest
 	}
-	if said, sent := release(c); sent {
-		in.Release, in.Gated = said, true
+	if release, sent := release(c); sent {
+		in.Release, in.Gated = release, true
 	}
 	in.Gated = in.Gated || in.Release != ""
 	return c.Who.CheckQueues(append([]string{in.TaskQueue}, in.Queues...)...)
@@ -187,12 +187,12 @@ func (a *API) prepare(c *call, in *protocol.PollRequest) error {
 
 // release returns the release that a Sojourn worker sends; sent means that the release gate applies, whatever the
 // value.
-func release(c *call) (said string, sent bool) {
+func release(c *call) (release string, sent bool) {
 	values, sent := c.Header[http.CanonicalHeaderKey(ReleaseHeader)]
 	if sent {
-		said = values[0]
+		release = values[0]
 	}
-	return said, sent
+	return release, sent
 }
 
 // pollRefusal adds the poll_status that clients read next to the reason.

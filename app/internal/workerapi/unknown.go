@@ -55,18 +55,18 @@ func (c *call) outcome(rt route, err error) error {
 			delete(c.refused, name)
 		}
 	}
-	said := protocol.Refuse(protocol.ReasonBackendUnavailable, "%s", e.Message).With("retryable", true).With(
+	refusal := protocol.Refuse(protocol.ReasonBackendUnavailable, "%s", e.Message).With("retryable", true).With(
 		"retry_after_seconds", 1,
 	)
 	operation := rt.Operation
 	if name := contractOperations[operation]; name != "" {
 		operation = name
 	}
-	said = said.With("operation", operation)
+	refusal = refusal.With("operation", operation)
 	if rt.Method != http.MethodGet {
-		c.identify(rt, said.With("outcome", "unknown"))
+		c.identify(rt, refusal.With("outcome", "unknown"))
 	}
-	return &unknownOutcome{said, err}
+	return &unknownOutcome{refusal, err}
 }
 
 // identify adds the members that identify the request, as the client sent them.

@@ -96,7 +96,7 @@ func (p *Conn) storeMachine(ctx context.Context) {
 		return
 	}
 	_, err := p.registry.verbs.WorkerHeartbeat(ctx, protocol.WorkerHeartbeat{
-		WorkerID: p.WorkerID, Namespace: p.Namespace, Incarnation: incarnation, Machine: raw, Told: true,
+		WorkerID: p.WorkerID, Namespace: p.Namespace, Incarnation: incarnation, Machine: raw, FromSettings: true,
 	})
 	if err != nil {
 		p.registry.log.Warn().Str("worker_id", p.WorkerID).Err(err).Msg("failed to store machine information of a worker")

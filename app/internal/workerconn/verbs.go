@@ -108,7 +108,7 @@ func (p *Conn) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (pro
 	return serve(ctx, p, p.named(in), p.registry.verbs.ReleaseSession)
 }
 
-// CloseSession ends one for good.
+// CloseSession ends a session permanently.
 func (p *Conn) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	return serve(ctx, p, p.named(in), p.registry.verbs.CloseSession)
 }

@@ -207,7 +207,7 @@ func (s *schedule) resumeAfterCut() ([]porcupine.Operation, error) {
 	return s.history, s.err
 }
 
-// over reports whether the time of the schedule is over, by the store's clock.
+// over reports whether the end of the schedule has passed, by the store's clock.
 func (s *schedule) over() bool {
 	if s.shift != nil {
 		return s.now()-s.began > s.life.Microseconds() || time.Since(s.start) > 20*time.Second

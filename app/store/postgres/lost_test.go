@@ -126,11 +126,11 @@ func TestLostConnectionsLoseNothing(t *testing.T) {
 // recordingDispatcher is a dispatcher that records notices of other apps.
 type recordingDispatcher struct {
 	*storetest.Line
-	told, missed chan struct{}
+	changed, missed chan struct{}
 }
 
 func (e *recordingDispatcher) Backlog(string, string, protocol.TaskKind, ...store.RoutingKey) {
-	nudge(e.told)
+	nudge(e.changed)
 }
 func (e *recordingDispatcher) Missed() { nudge(e.missed) }
 
@@ -182,7 +182,7 @@ func TestWhatOtherAppsCommitIsHeardOrSaidToBeMissed(t *testing.T) {
 	}
 	other := open(sqldb.Options{})
 	other.Start("before")
-	hears(t, "a start", e.told, nil)
+	hears(t, "a start", e.changed, nil)
 	const cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = $1 AND application_name = 'sojourn bus'"
 	if err := admin.QueryRow(t.Context(), cut, nameOf(url)).Scan(&n); err != nil || n != 3 {
 		// a sender that never sent a notice has no connection
@@ -190,9 +190,9 @@ func TestWhatOtherAppsCommitIsHeardOrSaidToBeMissed(t *testing.T) {
 	}
 	hears(t, "its own broken connection", e.missed, nil)
 	other.Start("after") // the other app's sender fails to send this notice, because its connection was terminated
-	hears(t, "a start that may be lost on the way", e.told, e.missed)
+	hears(t, "a start that may be lost on the way", e.changed, e.missed)
 	other.Start("at last")
-	hears(t, "a start", e.told, nil)
+	hears(t, "a start", e.changed, nil)
 }
 
 func nameOf(url string) string {
@@ -255,7 +255,7 @@ func TestAppsThatAddTheSameRowsDoNotCross(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close(t.Context())
-	for others, end := 1, time.Now().Add(2*time.Minute); others > 0; { // what they counted is told when they are gone
+	for others, end := 1, time.Now().Add(2*time.Minute); others > 0; { // their counts are notified when they have ended
 		if err := c.QueryRow(t.Context(),
 			"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"+
 				" AND backend_type = 'client backend'").Scan(&others); err != nil || time.Now().After(end) {
@@ -306,12 +306,12 @@ func TestAnAppThatEndsTellsWhatItDidLast(t *testing.T) {
 			t.Error(err)
 		}
 		select {
-		case told := <-h.runs:
-			if told != run {
-				t.Errorf("told of run %s, want %s", told, run)
+		case notified := <-h.runs:
+			if notified != run {
+				t.Errorf("notified of run %s, want %s", notified, run)
 			}
 		case <-time.After(10 * time.Second):
-			t.Fatalf("nobody was told what app %d did last", i)
+			t.Fatalf("no notice of the last commit of app %d arrived", i)
 		}
 	}
 }

@@ -160,7 +160,7 @@ type session struct {
 	due          int64           // stored
 	counted      bool            // its tasks were
 	follow       bool            // attempts that end in this batch set the time of its last activity (Lately)
-	formerOwners []string        // workers that may have attempts in it beside its holder: they held it before
+	formerOwners []string        // former owners, which may still run attempts in it
 	route        string          // the last part of the routes of its ready tasks
 	dirty        bool            // something was decided about it
 	touched      bool            // by this batch

@@ -39,14 +39,14 @@ func (s *Store) evictables() []evictable {
 	}
 }
 
-// scheduleEviction has what is remembered now forgotten some time.
+// scheduleEviction starts the timer that evicts unused entries of the cache, unless it runs.
 func (s *Store) scheduleEviction() {
 	if s.evictionTimer == nil {
 		s.evictionTimer = time.NewTimer(evictionRound)
 	}
 }
 
-// evictionDue rings when something is to be forgotten; never while nothing is remembered.
+// evictionDue returns the channel of the eviction timer; nil while the timer does not run.
 func (s *Store) evictionDue() <-chan time.Time {
 	if s.evictionTimer == nil {
 		return nil

@@ -194,7 +194,7 @@ func advisoryKeysOf(w *wants, likely map[engine.SessionKey]bool) advisoryKeys {
 	return n
 }
 
-// reloadMissingSessions loads sessions that were found to have no row, once more and under their names: another app may
+// reloadMissingSessions locks the names of sessions without a row and loads them again: another app may
 // be making them, or have made them.
 func (b *batch) reloadMissingSessions(keys map[engine.SessionKey]bool) error {
 	if !b.s.cfg.Dialect.Shared {

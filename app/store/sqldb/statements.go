@@ -19,7 +19,7 @@ type statements struct {
 	markJump, clampBatches, dropMark *db.Stmt
 
 	batch           *db.Stmt // writes (app, batch); on a shared database it also reads the clock
-	advisory        *db.Stmt // tries advisory locks, and returns those that other transactions hold
+	advisory        *db.Stmt // tries advisory locks, and returns the locks that other transactions hold
 	reroute         *db.Stmt
 	owners          *db.Stmt // of runs: workflow keys by run id, unlocked
 	opens           *db.Stmt // open rows of runs

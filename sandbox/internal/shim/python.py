@@ -791,7 +791,7 @@ def close():
 
 
 def leave_main():
-    """Lets the main thread have the next job, before the end of its own is details: the next call may come at once."""
+    """Hands the next job to the main thread before it reports the end of this job: the next call may arrive at once."""
     global main_taken
     if main_taken and threading.current_thread() is threading.main_thread():
         main_taken = False

@@ -50,7 +50,7 @@ type lease struct {
 	sessionLease session.Lease // last known lease of the session
 }
 
-// batchFraction determines which renewals share a heartbeat with a renewal that is due: those that become due within
+// batchFraction determines which renewals share a heartbeat with a renewal that is due: renewals that become due within
 // interval/batchFraction.
 const batchFraction = 2
 
