@@ -1,6 +1,7 @@
 package sojourn_test
 
 import (
+	"encoding/json"
 	"go/ast"
 	"go/token"
 	"regexp"
@@ -8,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/sojourn-run/sojourn/docs"
 )
 
 // idioms are phrases that engineers of this field do not use. The rules they break are in CONTRIBUTING.md.
@@ -212,4 +215,37 @@ func TestCommentsAndDocumentsUseTheTermsOfTheField(t *testing.T) {
 		}
 	}
 	paragraphs.check(t, "paragraphs", mostParagraphs)
+}
+
+func TestTheAPIDescriptionUsesTheTermsOfTheField(t *testing.T) {
+	var document any
+	if err := json.Unmarshal(docs.OpenAPI, &document); err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	var visit func(any)
+	visit = func(v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, item := range v {
+				visit(item)
+			}
+		case map[string]any:
+			for key, value := range v {
+				text, isText := value.(string)
+				if !isText || key != "description" && key != "summary" {
+					visit(value)
+					continue
+				}
+				count++
+				if m := idioms.FindString(text); m != "" {
+					t.Errorf("%q contains %q", text, m)
+				}
+			}
+		}
+	}
+	visit(document)
+	if count < 2000 {
+		t.Errorf("only %d texts were checked", count)
+	}
 }

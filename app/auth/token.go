@@ -20,7 +20,7 @@ type TokenRequest struct {
 	Name       string       `json:"name" maxLength:"255"`
 	Roles      []Role       `json:"roles" minItems:"1"`
 	Namespaces []string     `json:"namespaces,omitempty" maxItems:"1000" each:"128"` // empty: all
-	Queues     []string     `json:"queues,omitempty" maxItems:"1000" each:"255"`     // of a worker; empty: all
+	Queues     []string     `json:"queues,omitempty" maxItems:"1000" each:"255"`     // task queues of a worker's token; empty: all
 	Group      string       `json:"group,omitempty" maxLength:"255"`
 	ExpiresIn  int64        `json:"expires_in_seconds,omitempty" minimum:"0" maximum:"315360000"` // 0: see ExpiresAt
 	ExpiresAt  history.Time `json:"expires_at,omitzero"`                                          // zero: never
@@ -46,7 +46,7 @@ type RolesRequest struct {
 	Roles []Role `json:"roles" minItems:"1"`
 }
 
-// NewToken is the response to a TokenRequest. Token is returned only once; the store has its hash.
+// NewToken is a created token. Only this response contains the secret; the store has its hash.
 type NewToken struct {
 	TokenView
 	Token string `json:"token"`

@@ -15,7 +15,7 @@ type SearchAttributesUpserted struct {
 	Merged     json.RawMessage `json:"merged"`
 }
 
-// MemoUpserted records an upsert_memo command; both members are maps, as {codec, blob}. null in Entries removes an
+// MemoUpserted records an upsert_memo command; both members are maps, as {codec, blob}. null in entries removes an
 // entry.
 type MemoUpserted struct {
 	Sequence int64           `json:"sequence"`

@@ -28,7 +28,7 @@ type ChildWorkflowScheduled struct {
 	ExecutionTimeout int64         `json:"execution_timeout_seconds,omitempty"`
 	RunTimeout       int64         `json:"run_timeout_seconds,omitempty"`
 	Deadline         Time          `json:"execution_deadline_at,omitzero"`
-	// Memo and SearchAttributes of the child's runs.
+	// memo and SearchAttributes of the child's runs
 	Memo             json.RawMessage `json:"memo,omitempty"`
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
 	Parallel
@@ -39,7 +39,7 @@ type ChildWorkflowScheduled struct {
 type ChildRunStarted struct {
 	Child
 	Number  int64 `json:"child_run_number"`
-	Attempt int   `json:"child_attempt,omitempty"` // failed runs before this one, and itself
+	Attempt int   `json:"child_attempt,omitempty"` // number of failed runs before this one, plus one
 	StartAt Time  `json:"start_at,omitzero"`       // end of the back-off
 	Parallel
 }
@@ -67,7 +67,7 @@ type ChildEnded struct {
 	Parallel
 }
 
-// ChildRunFailed ends a child that failed or ran out of time, and is not tried again.
+// ChildRunFailed ends a child that failed or timed out and is not retried.
 type ChildRunFailed struct{ ChildEnded }
 
 // ChildRunCancelled ends a child that was cancelled.

@@ -14,7 +14,7 @@ const KindActivity = "activity"
 
 // WorkflowStarted is event 1 of a run.
 type WorkflowStarted struct {
-	// KindActivity for an activity run, whose activity type is WorkflowType; empty: a workflow
+	// "activity" for an activity run, whose activity type is WorkflowType; empty: a workflow
 	Kind              string          `json:"kind,omitempty"`
 	WorkflowType      string          `json:"workflow_type"`
 	WorkflowID        string          `json:"workflow_id,omitempty"`
@@ -52,8 +52,8 @@ type ActivitySnapshot struct {
 	RetryPolicy *retry.Policy `json:"retry_policy,omitempty"`
 }
 
-// ActivityScheduled opens an activity. Session, when set, is the worker_session object of the command, or
-// {"session_id": …} for the implicit and explicit doors.
+// ActivityScheduled opens an activity. The member worker_session is that of the command; with only a session ID in the
+// command it is {"session_id": …}; outside sessions it is absent.
 type ActivityScheduled struct {
 	Sequence        int64             `json:"sequence"`
 	ExecutionID     string            `json:"activity_execution_id"`
@@ -101,8 +101,8 @@ type ActivityCompleted struct {
 	// hash of the accepted eager workflow task: the events after this one belong to the workflow task that the result
 	// would have caused
 	EagerHash string `json:"then_hash,omitempty"`
-	// for an activity in a session with an eager workflow task: time of the recording, as the event's time is the
-	// worker's
+	// set for an activity in a session with an eager workflow task: time at which the app recorded it; the event's time is
+	// the worker's
 	RecordedAt Time `json:"taken_at,omitzero"`
 	Recovered  int  `json:"recovered,omitempty"` // rebuilds that ran inside this attempt
 	Attempt
@@ -131,7 +131,7 @@ type ActivityTimedOut struct {
 	ExecutionID  string `json:"activity_execution_id"`
 	ActivityType string `json:"activity_type"`
 	TimeoutKind  string `json:"timeout_kind"`
-	BodyHash     string `json:"body_hash,omitempty"` // of the report of a worker that noticed it
+	BodyHash     string `json:"body_hash,omitempty"` // hash of the worker's report, if a worker reported the timeout
 	Attempt
 	Failure
 	Parallel

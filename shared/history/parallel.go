@@ -32,9 +32,9 @@ type Lost struct {
 	HeartbeatAt Time   `json:"last_heartbeat_at,omitzero"` // time of the last heartbeat from its code
 	// HeartbeatDetails is the progress in the last heartbeat. It is set only in the latest lost delivery of a list.
 	HeartbeatDetails json.RawMessage `json:"last_heartbeat_details,omitempty"`
-	// Tasks and Verdict are set for a delivery whose worker process ended: the number of tasks leased to the process,
-	// and whether this task is a suspect of the loss or blamed for it; empty: neither.
-	Tasks   int    `json:"leased_tasks,omitempty"`
+	// number of tasks leased to the worker process of this delivery when the process ended
+	Tasks int `json:"leased_tasks,omitempty"`
+	// the task is a suspect of the loss of its worker process, or blamed for it; empty: neither
 	Verdict string `json:"verdict,omitempty" enum:"suspect,blamed"`
 }
 

@@ -8,7 +8,7 @@ type UpdateAccepted struct {
 	PayloadCodec string `json:"payload_codec,omitempty"`
 	RequestID    string `json:"request_id,omitempty"`
 	Identity     string `json:"identity,omitempty"`
-	CarriedFrom  string `json:"carried_from_run_id,omitempty"` // accepted by the run before, which continued as new
+	CarriedFrom  string `json:"carried_from_run_id,omitempty"` // previous run, which accepted the update and continued as new
 }
 
 // UpdateApplied records that a handler started the update, so that a replay runs the handler again. UpdateCompleted

@@ -14,7 +14,7 @@ type Condition struct {
 type ConditionWaitOpened struct {
 	Condition
 	Timeout *int64 `json:"timeout_seconds,omitempty"`
-	// event that may have made it true before it was opened, in a selection
+	// in a selection: event that may have satisfied the condition before the wait was opened
 	Signal int64 `json:"signal_event_sequence,omitempty"`
 	Parallel
 }

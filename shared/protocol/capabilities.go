@@ -8,7 +8,7 @@ type ServerCapabilities struct {
 	PollStatus            bool               `json:"poll_status"`
 	PollIdempotency       bool               `json:"workflow_task_poll_request_idempotency"`
 	HistoryPage           int                `json:"history_page_size_default"`
-	DefaultHistoryPage    int                `json:"default_history_page_size"` // equals HistoryPage; the documented name
+	DefaultHistoryPage    int                `json:"default_history_page_size"` // equals HistoryPage, under the documented name
 	MaxHistoryPage        int                `json:"history_page_size_max"`
 	QueryTasks            bool               `json:"query_tasks"`
 	QueryPollIdempotency  bool               `json:"query_task_poll_request_idempotency"`
@@ -72,7 +72,7 @@ type MemoUpdates struct {
 // HistoryCompression describes the compression of pages of history for clients that accept it.
 type HistoryCompression struct {
 	Encodings []string `json:"supported_encodings"`
-	From      int      `json:"compression_threshold"` // events on the page
+	From      int      `json:"compression_threshold"` // minimum number of events on a compressed page
 }
 
 // WorkerStatusTerms describe what workers report about themselves, and the interval.
@@ -108,7 +108,7 @@ type PriorityTerms struct {
 type KeyTerms struct {
 	MaxLength    int    `json:"max_length"`
 	Pattern      string `json:"pattern"`
-	DefaultClass string `json:"default_class"` // of tasks without a key
+	DefaultClass string `json:"default_class"` // class of tasks without a key
 }
 
 // WeightTerms are the valid values of a fairness key's weight.

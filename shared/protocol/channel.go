@@ -162,12 +162,12 @@ type WorkerSettings struct {
 	ExtendSeconds int64  `json:"JOB_LOCK_EXTEND_SECONDS"`     // interval of lock extensions
 	BeatSeconds   int64  `json:"WORKER_HEARTBEAT_SECONDS"`    // interval of heartbeats
 	DrainSeconds  int64  `json:"WORKER_DRAIN_SECONDS"`        // maximum duration of a shutdown
-	MaxPayload    int    `json:"MAX_PAYLOAD_BYTES,omitempty"` // of one value
+	MaxPayload    int    `json:"MAX_PAYLOAD_BYTES,omitempty"` // maximum size of a value
 	// Revision counts the changes by operators to the settings of the namespace's workers: LOG_LEVEL and the fields
 	// below. A worker registers again with the revision that it applied. 0: operators changed nothing.
 	Revision     int64  `json:"SETTINGS_REVISION,omitempty"`
 	Concurrency  int    `json:"WORKER_CONCURRENCY,omitempty"`  // activities at once; 0: the worker's own
-	IsolationMin string `json:"ISOLATION_MIN_LEVEL,omitempty"` // minimum of executors; empty: the worker's own
+	IsolationMin string `json:"ISOLATION_MIN_LEVEL,omitempty"` // minimum isolation of executors; empty: the worker's own
 	Fresh        bool   `json:"EXECUTORS_FRESH,omitempty"`     // outside sessions each call has a new executor
 }
 

@@ -47,5 +47,5 @@ type AttemptStatus struct {
 	AttemptNumber  *int   `json:"attempt_number"`
 	ActivityStatus string `json:"activity_status"` // ready, delayed, leased, closed
 	AttemptState   string `json:"attempt_status"`  // running, closed
-	TaskStatus     string `json:"task_status"`     // as activity_status
+	TaskStatus     string `json:"task_status"`     // equals activity_status
 }

@@ -212,13 +212,13 @@ type SessionOrigins struct {
 	Workflow SessionOrigin       `json:"workflow"`
 }
 
-// SessionOrigin are the defaults of a session that an activity's session ID or StartSession created.
+// SessionOrigin are the defaults of a session that an activity's session ID or the command start_session created.
 type SessionOrigin struct {
 	Scope      string  `json:"scope" enum:"namespace,workflow"`
-	Lease      string  `json:"lease"` // where it is configured
-	Idle       *string `json:"idle"`  // where it is configured; null: none
+	Lease      string  `json:"lease"` // where the lease is configured
+	Idle       *string `json:"idle"`  // where the maximum idle time is configured; null: none
 	TTL        *int64  `json:"ttl_seconds"`
-	Activities string  `json:"max_concurrent_activities"` // where it is configured
+	Activities string  `json:"max_concurrent_activities"` // where the maximum is configured
 	Ends       string  `json:"ends"`
 }
 

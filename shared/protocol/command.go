@@ -87,7 +87,7 @@ type Command struct {
 	ScheduleToStart Timeout       `json:"schedule_to_start_timeout,omitempty" of:"schedule_activity" minimum:"1" maximum:"315360000"`
 	ScheduleToClose Timeout       `json:"schedule_to_close_timeout,omitempty" of:"schedule_activity" minimum:"1" maximum:"315360000"`
 	Heartbeat       Timeout       `json:"heartbeat_timeout,omitempty" of:"schedule_activity" minimum:"1" maximum:"315360000"`
-	// MaxBlamedLosses, Sojourn only, is the number of blamed worker losses after which the activity fails; 0: the app's
+	// Sojourn only: the number of blamed worker losses after which the activity fails; 0: the app's
 	// setting. If the retry policy allows more attempts, its number applies.
 	MaxBlamedLosses int `json:"max_blamed_losses,omitempty" of:"schedule_activity" minimum:"0" maximum:"1000"`
 	// CancellationPolicy selects the effect of cancel_activity on a running activity. try_cancel, the default: the app
@@ -99,19 +99,19 @@ type Command struct {
 	// the child is cancelled, and its step ends when the child closes. try_cancel: the step ends at once. abandon: the
 	// child is not cancelled.
 	CancellationPolicy string `json:"cancellation_policy,omitempty" of:"schedule_activity start_child_workflow" enum:"try_cancel,abandon,wait_cancellation_completed"`
-	// WorkerSession is the door with options; schedule_activity needs its session_id.
+	// WorkerSession is a session with options. schedule_activity requires its session_id.
 	WorkerSession *SessionOptions `json:"worker_session,omitempty" of:"schedule_activity start_session"`
-	// SessionID is of the implicit door, or of a handle.
+	// SessionID is a session without options, or one that the run started. end_session: the session to end.
 	SessionID string `json:"session_id,omitempty" of:"schedule_activity end_session!" maxLength:"255"`
-	// Affinity and FallbackAfter, Sojourn only, are as in WorkerSession, for a session of the implicit origin. The
-	// latest activity that sets them applies.
+	// Sojourn only: as in WorkerSession, for a session without options, together with FallbackAfter. The latest
+	// activity that sets them applies.
 	Affinity      string `json:"affinity,omitempty" of:"schedule_activity" enum:"hard,soft"`
 	FallbackAfter int64  `json:"fallback_after_seconds,omitempty" of:"schedule_activity" minimum:"0" maximum:"315360000"`
 
 	Requirements []string `json:"requirements,omitempty" of:"schedule_activity start_session"`
-	// Priority is 0 first … 9 last; the run's when absent.
+	// from 0 (first) to 9 (last); default: that of the run
 	Priority *int `json:"priority,omitempty" of:"schedule_activity" minimum:"0" maximum:"9"`
-	// FairnessKey is the run's when empty, with its weight.
+	// FairnessKey is by default the run's key, with its weight.
 	FairnessKey    string `json:"fairness_key,omitempty" of:"schedule_activity" pattern:"^[A-Za-z0-9._:-]{1,64}$"`
 	FairnessWeight int    `json:"fairness_weight,omitempty" of:"schedule_activity" minimum:"0" maximum:"1000"`
 
@@ -122,13 +122,13 @@ type Command struct {
 	DelayMicros int64 `json:"delay_micros,omitempty" of:"start_timer" minimum:"0" maximum:"315360000000000"`
 
 	SignalName string `json:"signal_name,omitempty" of:"open_signal_wait! signal_workflow!" minLength:"1" maxLength:"255"`
-	// Buffers, Sojourn only: the worker buffers signals that it has seen until the code receives them, and opens a wait
-	// only for a signal that it has not seen. Without Buffers a wait is for the first signal of the name that no
-	// earlier wait received.
+	// Sojourn only: the worker buffers signals that it has seen until the code receives them, and opens a wait only for
+	// a signal that it has not seen. If false, a wait is for the first signal of the name that no earlier wait
+	// received.
 	Buffers bool `json:"buffers_signals,omitempty" of:"open_signal_wait continue_as_new"`
-	// Unreceived, Sojourn only, with Buffers of continue_as_new: event numbers, in order, of signals that the worker
-	// has seen and the code has not received. The next run inherits these signals. Without Buffers it inherits the
-	// signals that were not handled, which depends on the runtime that the worker registered.
+	// Sojourn only, with buffers_signals: event numbers, in order, of signals that the worker has seen and the code has
+	// not received. The next run inherits these signals. Without buffers_signals it inherits the signals that were not
+	// handled, which depends on the runtime that the worker registered.
 	Unreceived []int64 `json:"unreceived_signals,omitempty" of:"continue_as_new"`
 	// Timeout is the maximum wait; 0 times out at once.
 	Timeout *int64 `json:"timeout_seconds,omitempty" of:"open_signal_wait open_condition_wait" minimum:"0" maximum:"315360000"`
@@ -140,8 +140,8 @@ type Command struct {
 	// child.
 	Target int64 `json:"target,omitempty" of:"cancel_activity! cancel_timer! cancel_child_workflow!" minimum:"1"`
 
-	// UntilEnded, Sojourn only: the app requests the worker to stop a leased activity, and the activity ends with the
-	// worker's report or the end of its lease. Without it the activity ends at once.
+	// Sojourn only: the app requests the worker to stop a leased activity, and the activity ends with the
+	// worker's report or the end of its lease. If false, the activity ends at once.
 	UntilEnded bool `json:"until_ended,omitempty" of:"cancel_activity"`
 
 	// Result is an envelope. Some clients send the bare blob; both forms are read.
@@ -188,8 +188,8 @@ type Command struct {
 	OperationKind  string          `json:"operation_kind,omitempty" of:"cancel_selection_operation"`
 	OperationID    string          `json:"operation_identity,omitempty" of:"cancel_selection_operation"`
 
-	// Streams and cancellation scopes are not offered. A command that has one of these would do something else without it,
-	// so the task is refused.
+	// Streams and cancellation scopes are not supported. A command with one of these members is rejected, since ignoring
+	// the member would change the effect of the command.
 	WorkflowStream json.RawMessage `json:"workflow_stream,omitempty" of:"record_side_effect"`
 	ScopeID        json.RawMessage `json:"cancellation_scope_id,omitempty" of:"schedule_activity start_timer open_signal_wait open_condition_wait start_child_workflow"`
 	ScopeCleanup   json.RawMessage `json:"cancellation_cleanup,omitempty" of:"schedule_activity start_timer open_signal_wait open_condition_wait start_child_workflow"`
@@ -209,13 +209,13 @@ type SessionOptions struct {
 	Scope         string `json:"scope,omitempty" enum:"namespace"`
 	Create        *bool  `json:"create_if_missing,omitempty"` // default true
 	Reacquire     *bool  `json:"allow_reacquire_after_failure,omitempty"`
-	Idle          int64  `json:"idle_seconds,omitempty" minimum:"0" maximum:"315360000"` // ours
+	Idle          int64  `json:"idle_seconds,omitempty" minimum:"0" maximum:"315360000"` // Sojourn only: the session ends after this time without an activity
 	ReleasePolicy string `json:"release_policy,omitempty" enum:"migrate,finish,fail"`    // Sojourn only
-	// Affinity, Sojourn only, is hard (default) or soft: another worker may acquire a held session when one of its
+	// Sojourn only: hard (default), or soft: another worker may acquire a held session when one of its
 	// tasks has waited for the owner for FallbackAfter seconds.
 	Affinity      string `json:"affinity,omitempty" enum:"hard,soft"`
 	FallbackAfter int64  `json:"fallback_after_seconds,omitempty" minimum:"0" maximum:"315360000"` // with soft: default 30
-	// Pinned, Sojourn only: the session is never released to make room for another one when its worker is at its
+	// Sojourn only: the session is never released to make room for another one when its worker is at its
 	// session limit.
 	Pinned bool `json:"pinned,omitempty"`
 }

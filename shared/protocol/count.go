@@ -24,8 +24,7 @@ func (c *Count) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// TTL is the time to live of a session in seconds. An absent member (0) means the default. null (NoTTL) means that the
-// session lives until it is ended.
+// TTL is the time to live of a session in seconds. Absent: the default. null: the session lives until it is ended.
 type TTL int64
 
 // NoTTL is the value of null, wrongTTL the value of an invalid number, which requests reject.

@@ -36,17 +36,17 @@ type DebugStack struct {
 	Trace string       `json:"stack_trace"`
 }
 
-// Finding is one thing worth knowing about a run.
+// Finding is a fact about a run that may explain why it does not continue.
 type Finding struct {
 	Severity string `json:"severity"` // error, warning, info
 	// quarantined, waiting_for_worker, failing, lost, lease_over, deadline_near, failed, signal_not_waited_for,
 	// clock_jumped
 	Code    string `json:"code"`
-	Subject string `json:"subject"` // a task id, or the run's
+	Subject string `json:"subject"` // ID of the task or of the run
 	Message string `json:"message"`
 }
 
-// DebugQueue is a queue with how many live workers poll it.
+// DebugQueue is a queue with the number of live workers that poll it.
 type DebugQueue struct {
 	Name    string `json:"name"`
 	Workers int    `json:"live_workers"`

@@ -54,7 +54,7 @@ const (
 type FleetDrainState struct {
 	Namespace string `json:"namespace"`
 	FleetTarget
-	Outcome string `json:"outcome,omitempty"` // of a verb: draining, evicting or resumed
+	Outcome string `json:"outcome,omitempty"` // in the response to a request: draining, evicting or resumed
 	// State is draining while one of the drain's workers has a task or a session, else drained, also if there is no
 	// worker.
 	State      string       `json:"state" enum:"draining,drained"`
@@ -62,9 +62,9 @@ type FleetDrainState struct {
 	By         string       `json:"by,omitempty"`
 	Since      history.Time `json:"since"`
 	DeadlineAt history.Time `json:"deadline_at"` // null: none
-	Evict      bool         `json:"evict"`       // its workers are ended
+	Evict      bool         `json:"evict"`       // the workers are evicted
 	Workers    int          `json:"worker_count"`
-	Drained    int          `json:"drained_worker_count"` // of these, without task and session
+	Drained    int          `json:"drained_worker_count"` // workers without tasks and sessions
 	Leases     int          `json:"active_leases"`
 	Sessions   int          `json:"held_sessions"`
 	// Members are the workers, those with the most remaining work first, at most 1000.
@@ -135,16 +135,15 @@ type FleetSettingsState struct {
 	FleetSettings
 	UpdatedAt history.Time `json:"updated_at"`
 	By        string       `json:"by,omitempty"`
-	// Workers counts the live workers that report a revision, Applied those of them that report this revision. Pending
-	// lists the others, at most 100. Unaware counts live workers that report no revision.
-	Workers int      `json:"worker_count"`
-	Applied int      `json:"applied_worker_count"`
-	Unaware int      `json:"unaware_worker_count"`
-	Pending []string `json:"pending"`
+	Workers   int          `json:"worker_count"`         // number of live workers that report a revision
+	Applied   int          `json:"applied_worker_count"` // number of live workers that report this revision
+	Unaware   int          `json:"unaware_worker_count"` // number of live workers that report no revision
+	Pending   []string     `json:"pending"`              // live workers that report another revision, at most 100
 }
 
 // PauseNotice notifies a worker that the app stops dispatching to it, with the reason.
 type PauseNotice struct {
-	Reason     string       `json:"reason,omitempty"`
-	DeadlineAt history.Time `json:"deadline_at"` // if it still has tasks or sessions then, it is ended; null: never
+	Reason string `json:"reason,omitempty"`
+	// time at which the worker must have ended its tasks and sessions, else it is evicted; null: no deadline
+	DeadlineAt history.Time `json:"deadline_at"`
 }

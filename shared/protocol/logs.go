@@ -35,9 +35,9 @@ type LogChunk struct {
 	Lines []LogLine `json:"lines"`
 }
 
-// AttemptLogs is a chunk of an attempt that runs.
+// AttemptLogs contains log lines of a running attempt.
 type AttemptLogs struct {
-	// set by the transport from the caller; tasks of others do not exist for it
+	// set by the transport from the caller's token; tasks of other namespaces are not found
 	Namespace string `json:"namespace,omitempty"`
 	TaskID    string `json:"task_id" required:"true"`
 	Owner     string `json:"lease_owner" required:"true"`
@@ -84,7 +84,7 @@ type LogReceipt struct {
 	TaskID    string `json:"task_id"`
 	AttemptID string `json:"activity_attempt_id"`
 	Recorded  bool   `json:"recorded"`         // false without a reason: the attempt's log is full
-	Reason    Reason `json:"reason,omitempty"` // of a refusal
+	Reason    Reason `json:"reason,omitempty"` // reason why the chunk was rejected
 	Message   string `json:"message,omitempty"`
 	Err       error  `json:"-"` // the refusal itself
 }
@@ -184,6 +184,6 @@ type ActivityLogs struct {
 // LogAttempt is an attempt of an activity with the size of its log.
 type LogAttempt struct {
 	AttemptID string `json:"activity_attempt_id"`
-	Number    int64  `json:"attempt"` // the last number of its id
+	Number    int64  `json:"attempt"` // number of the delivery: the last part of the attempt's ID
 	Bytes     int64  `json:"bytes"`
 }

@@ -24,7 +24,7 @@ func CheckNamespace(field, name string) error {
 type NamespaceRequest struct {
 	Name          string  `json:"name" pattern:"^[a-z0-9][a-z0-9._-]{0,127}$"`
 	Description   *string `json:"description,omitempty" maxLength:"1000"`
-	RetentionDays *int    `json:"retention_days,omitempty" minimum:"1" maximum:"365"` // 30 when absent
+	RetentionDays *int    `json:"retention_days,omitempty" minimum:"1" maximum:"365"` // days; default 30
 	// Quotas override the quotas of the settings; -1 removes an override.
 	Quotas *QuotaValues `json:"quotas,omitempty"`
 }

@@ -20,7 +20,7 @@ type QueryResponse struct {
 	RunID          string           `json:"run_id"`
 	WorkflowType   string           `json:"workflow_type"`
 	QueryName      string           `json:"query_name"`
-	TargetScope    string           `json:"target_scope"` // instance, or run when the target named one
+	TargetScope    string           `json:"target_scope"` // run if the request named a run, else instance
 	Result         json.RawMessage  `json:"result"`
 	ResultEnvelope *payload.Payload `json:"result_envelope"`
 }

@@ -41,8 +41,8 @@ type QueueState struct {
 
 // QueueTally counts a queue's tasks and its pollers.
 type QueueTally struct {
-	Backlog    int        `json:"approximate_backlog_count"` // ready, of all kinds
-	BacklogAge *string    `json:"approximate_backlog_age"`   // of the oldest ready task, like "45s"; null without one
+	Backlog    int        `json:"approximate_backlog_count"` // ready tasks of all kinds
+	BacklogAge *string    `json:"approximate_backlog_age"`   // age of the oldest ready task, such as "45s"; null: none
 	Workflow   TaskTally  `json:"workflow_tasks"`
 	Activity   TaskTally  `json:"activity_tasks"`
 	Query      QueryTally `json:"query_tasks"`
@@ -58,7 +58,7 @@ type TaskTally struct {
 	Ready       int          `json:"ready_count"`
 	Leased      int          `json:"leased_count"`
 	Expired     int          `json:"expired_lease_count"`
-	Delayed     int          `json:"delayed_count"` // wait for their back-off
+	Delayed     int          `json:"delayed_count"` // tasks that wait for their backoff
 	OldestReady history.Time `json:"oldest_ready_at"`
 }
 
@@ -86,10 +86,10 @@ const (
 // TaskAdmission has the limits of one kind of task and their usage; a limit that is not set is null.
 type TaskAdmission struct {
 	Status         string  `json:"status"`
-	WaitReason     string  `json:"wait_reason,omitempty"` // throttled: why
-	Wait           *Wait   `json:"wait,omitempty"`        // throttled: the same for programs
+	WaitReason     string  `json:"wait_reason,omitempty"` // throttled: the reason
+	Wait           *Wait   `json:"wait,omitempty"`        // throttled: the exceeded limit, for programs
 	BudgetSource   string  `json:"budget_source"`
-	ServerSource   *string `json:"server_budget_source"` // which budget binds first
+	ServerSource   *string `json:"server_budget_source"` // limit that is reached first
 	ActiveWorkers  int     `json:"active_worker_count"`
 	Slots          int     `json:"configured_slot_count"`
 	AvailableSlots int     `json:"available_slot_count"`
@@ -343,12 +343,12 @@ type OrderTier struct {
 	Kind     TaskKind     `json:"kind"`
 	Priority int          `json:"priority"`
 	Ready    int          `json:"ready_count"`
-	Classes  []OrderClass `json:"classes"` // the next one first, at most 100
+	Classes  []OrderClass `json:"classes"` // classes, the next one first, at most 100
 }
 
 // OrderClass has the ready tasks of one fairness class.
 type OrderClass struct {
 	Key    string `json:"fairness_key"`
-	Weight int    `json:"fairness_weight"` // of its next task
+	Weight int    `json:"fairness_weight"` // weight of its next task
 	Ready  int    `json:"ready_count"`
 }

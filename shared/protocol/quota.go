@@ -57,7 +57,7 @@ func (v *QuotaValues) Field(q Quota) **int64 {
 type QuotaState struct {
 	Quota Quota  `json:"quota"`
 	Limit int64  `json:"limit"`
-	From  string `json:"from"`           // setting, or namespace where it has a value of its own
-	Used  int64  `json:"used"`           // of starts_per_second: in the last second
-	Held  int64  `json:"held,omitempty"` // of open_runs: children that wait for a quota
+	From  string `json:"from"`           // namespace if the namespace has its own value, else setting
+	Used  int64  `json:"used"`           // starts_per_second: starts in the last second
+	Held  int64  `json:"held,omitempty"` // open_runs: children that wait for a quota
 }

@@ -10,7 +10,7 @@ type RetentionStatus struct {
 	Count         int          `json:"expired_run_count"` // at most the scan limit
 	RunIDs        []string     `json:"expired_run_ids"`
 	ScanLimit     int          `json:"scan_limit"`
-	Pressure      bool         `json:"scan_pressure"` // there may be more
+	Pressure      bool         `json:"scan_pressure"` // more may exist
 }
 
 // RetentionPass is the result of a retention pass.
@@ -26,7 +26,7 @@ type RetentionPass struct {
 type RetentionRequest struct {
 	Namespace string   `json:"-"`
 	RunIDs    []string `json:"run_ids,omitempty" maxItems:"1000" each:"255"`
-	Limit     int      `json:"limit,omitempty" minimum:"1" maximum:"1000000"` // of removed runs; no limit when absent
+	Limit     int      `json:"limit,omitempty" minimum:"1" maximum:"1000000"` // maximum number of deleted runs; absent: no limit
 }
 
 // RetentionResult is the result for one run.

@@ -43,9 +43,9 @@ type StartRequest struct {
 	FairnessWeight   int    `json:"fairness_weight,omitempty" minimum:"0" maximum:"1000"`
 	StartDelay       int64  `json:"start_delay_seconds,omitempty" minimum:"0" maximum:"315360000"`
 	Cron             string `json:"cron,omitempty"`          // creates a schedule with this ID instead of a run
-	CronTimezone     string `json:"cron_timezone,omitempty"` // UTC when empty
-	// BuildID pins the run to a build; by default the queue's promoted build. Compatibility is the contract's name for
-	// BuildID
+	CronTimezone     string `json:"cron_timezone,omitempty"` // default UTC
+	// BuildID pins the run to a build; default: the queue's promoted build. Compatibility is the contract's name of
+	// this member.
 	BuildID       string `json:"build_id,omitempty" maxLength:"255"`
 	Compatibility string `json:"compatibility,omitempty" maxLength:"255"`
 	Identity      string `json:"-"`
@@ -123,7 +123,7 @@ type CommandReceipt struct {
 	Status       string `json:"command_status"` // accepted
 	SignalName   string `json:"signal_name,omitempty"`
 	UpdateID     string `json:"update_id,omitempty"`
-	Retained     bool   `json:"retained,omitempty"` // the first receipt, again
+	Retained     bool   `json:"retained,omitempty"` // the request_id was used before; this is the first receipt
 }
 
 // RunView is a run in the responses of describe and lists.
@@ -157,7 +157,7 @@ type RunView struct {
 	LastProgressAt    history.Time     `json:"last_progress_at"`
 	WaitKind          *string          `json:"wait_kind"`
 	WaitReason        *string          `json:"wait_reason"`    // why this run waits, for people
-	Wait              *Wait            `json:"wait,omitempty"` // the same for programs
+	Wait              *Wait            `json:"wait,omitempty"` // wait_reason for programs
 	Memo              json.RawMessage  `json:"memo"`
 	SearchAttributes  json.RawMessage  `json:"search_attributes"`
 	HistoryLength     int64            `json:"history_length"`
@@ -302,7 +302,7 @@ type PendingTask struct {
 	LeaseUntil  history.Time `json:"lease_expires_at"`
 	Why         string       `json:"why,omitempty"`
 	LastFailure string       `json:"last_failure,omitempty"` // last failure of its code
-	Stack       string       `json:"stack_trace,omitempty"`  // stack trace of it
+	Stack       string       `json:"stack_trace,omitempty"`  // stack trace of last_failure
 	Wait        *Wait        `json:"wait"`
 }
 
@@ -375,17 +375,18 @@ type HistoryQuery struct {
 
 // WorkerView is a worker in lists.
 type WorkerView struct {
-	WorkerID          string           `json:"worker_id"`
-	Namespace         string           `json:"namespace"`
-	TaskQueue         string           `json:"task_queue"`
-	TaskQueues        []string         `json:"task_queues"`
-	Runtime           string           `json:"runtime"`
-	SDKVersion        string           `json:"sdk_version,omitempty"`
-	BuildID           *string          `json:"build_id"`
-	Release           string           `json:"release,omitempty"`
-	Incarnation       string           `json:"incarnation,omitempty"`
-	Status            WorkerStatus     `json:"status"`
-	Gate              string           `json:"gate,omitempty"` // why the release gate holds its polls, if it does
+	WorkerID    string       `json:"worker_id"`
+	Namespace   string       `json:"namespace"`
+	TaskQueue   string       `json:"task_queue"`
+	TaskQueues  []string     `json:"task_queues"`
+	Runtime     string       `json:"runtime"`
+	SDKVersion  string       `json:"sdk_version,omitempty"`
+	BuildID     *string      `json:"build_id"`
+	Release     string       `json:"release,omitempty"`
+	Incarnation string       `json:"incarnation,omitempty"`
+	Status      WorkerStatus `json:"status"`
+	// reason why the release gate holds its polls; absent: it does not
+	Gate              string           `json:"gate,omitempty"`
 	Capabilities      []string         `json:"capabilities"`
 	WorkflowTypes     []string         `json:"supported_workflow_types"`
 	ActivityTypes     []string         `json:"supported_activity_types"`

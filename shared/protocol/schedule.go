@@ -18,9 +18,9 @@ const (
 
 // ScheduleSpec has the times of a schedule: it fires at every time of every expression and interval.
 type ScheduleSpec struct {
-	Cron      []string           `json:"cron_expressions,omitempty"` // five fields, or @hourly and the like
+	Cron      []string           `json:"cron_expressions,omitempty"` // five fields, or a macro such as @hourly
 	Intervals []ScheduleInterval `json:"intervals,omitempty"`
-	TimeZone  string             `json:"timezone,omitempty"` // of the expressions; default UTC
+	TimeZone  string             `json:"timezone,omitempty"` // time zone of the expressions; default UTC
 }
 
 // ScheduleInterval fires at a fixed interval, counted from 1970-01-01T00:00:00Z plus the offset. Both are ISO 8601
@@ -33,7 +33,7 @@ type ScheduleInterval struct {
 // ScheduleAction is what a schedule starts: a workflow or an activity run. Its workflow ID is WorkflowID, by default
 // the schedule's ID, followed by the time of the firing.
 type ScheduleAction struct {
-	WorkflowType     string          `json:"workflow_type,omitempty" minLength:"1" maxLength:"255"` // or activity_type
+	WorkflowType     string          `json:"workflow_type,omitempty" minLength:"1" maxLength:"255"` // required unless activity_type is set
 	ActivityType     string          `json:"activity_type,omitempty" minLength:"1" maxLength:"255"`
 	TaskQueue        string          `json:"task_queue,omitempty" maxLength:"255"`
 	Input            json.RawMessage `json:"input,omitempty"`
@@ -151,5 +151,5 @@ type ScheduleListRequest struct {
 	WorkflowType string `json:"workflow_type,omitempty"`
 	Query        string `json:"query,omitempty"` // substring of the ID or of the type
 	PageSize     int    `json:"page_size,omitempty" minimum:"1" maximum:"200"`
-	PageToken    string `json:"next_page_token,omitempty"` // from the previous page
+	PageToken    string `json:"next_page_token,omitempty"` // token of the previous page
 }

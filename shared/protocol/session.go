@@ -108,9 +108,9 @@ type SessionView struct {
 	CreatedAt       history.Time   `json:"created_at"`
 	UpdatedAt       history.Time   `json:"updated_at"`
 	Waiting         string         `json:"waiting,omitempty"`  // reason why its tasks wait, for people
-	Wait            *Wait          `json:"wait,omitempty"`     // the same for programs
+	Wait            *Wait          `json:"wait,omitempty"`     // reason why its tasks wait, for programs
 	Timeline        []SessionEvent `json:"timeline,omitempty"` // newest entries, oldest first
-	// page token for SessionTimeline and the preceding entries; absent: there are none
+	// page token of the timeline route for the preceding entries; absent: there are none
 	TimelineToken *string `json:"timeline_page_token,omitempty"`
 }
 

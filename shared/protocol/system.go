@@ -8,7 +8,7 @@ type RepairStatus struct {
 	Policy     RepairPolicy      `json:"policy"`
 	Candidates []RepairCandidate `json:"candidates"`
 	ScanLimit  int               `json:"scan_limit"`
-	Pressure   bool              `json:"scan_pressure"` // there may be more
+	Pressure   bool              `json:"scan_pressure"` // more may exist
 }
 
 // RepairPolicy describes recovery: a lost task is redelivered when its lease expires, a quarantined task waits for an

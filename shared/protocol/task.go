@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// Task is a task in the response to a poll. Exactly one member is set, by Kind.
+// Task is a task in the response to a poll. Exactly one member besides Kind is set.
 type Task struct {
 	Kind       TaskKind        `json:"kind"`
 	Workflow   *WorkflowTask   `json:"workflow,omitempty"`
@@ -20,25 +20,25 @@ type Task struct {
 // WorkflowTask is a workflow task. Its history may be the first page only.
 type WorkflowTask struct {
 	Kind           TaskKind        `json:"task_kind,omitempty"` // in responses to polls for several kinds
-	TaskID         string          `json:"task_id"`             // in the paths of the task's routes
+	TaskID         string          `json:"task_id"`             // ID in the paths of the task's routes
 	WorkflowID     string          `json:"workflow_id"`
 	RunID          string          `json:"run_id"`
 	Namespace      string          `json:"namespace,omitempty"`
-	Attempt        int64           `json:"workflow_task_attempt"` // the delivery: the fence
+	Attempt        int64           `json:"workflow_task_attempt"` // number of the delivery, a fencing token
 	WorkflowType   string          `json:"workflow_type"`
 	PayloadCodec   string          `json:"payload_codec"` // always "avro"
-	Arguments      payload.Payload `json:"arguments"`     // of the run: a list
+	Arguments      payload.Payload `json:"arguments"`     // list of the run's arguments
 	RunStatus      string          `json:"run_status"`
 	RunNumber      int64           `json:"run_number,omitempty"`
 	LastSequence   int64           `json:"last_history_sequence"`
 	Events         []history.Event `json:"history_events"`          // the first page of the history
-	TotalEvents    int64           `json:"total_history_events"`    // on all pages
+	TotalEvents    int64           `json:"total_history_events"`    // number of events on all pages
 	NextPageToken  *string         `json:"next_history_page_token"` // null: there is no further page
 	TaskQueue      string          `json:"task_queue"`
 	LeaseOwner     string          `json:"lease_owner"`
-	LeaseExpiresAt history.Time    `json:"lease_expires_at"` // when another worker may get it
+	LeaseExpiresAt history.Time    `json:"lease_expires_at"` // end of the lease
 	Release        string          `json:"release,omitempty"`
-	FairnessClass  string          `json:"fairness_class,omitempty"` // where keys share its queue
+	FairnessClass  string          `json:"fairness_class,omitempty"` // fairness class; set if the queue has fairness keys
 	Resume
 }
 
@@ -53,7 +53,7 @@ type Resume struct {
 	SignalID          *string          `json:"workflow_signal_id"`
 	SignalName        *string          `json:"signal_name"`
 	SignalWaitID      *string          `json:"signal_wait_id"`
-	SignalArguments   *payload.Payload `json:"signal_arguments,omitempty"` // of the signal that a wait got: a list
+	SignalArguments   *payload.Payload `json:"signal_arguments,omitempty"` // list of arguments of the signal that resolved the wait
 	CommandID         *string          `json:"workflow_command_id"`
 	ActivityID        *string          `json:"activity_execution_id"`
 	ActivityAttemptID *string          `json:"activity_attempt_id"`
@@ -65,30 +65,30 @@ type Resume struct {
 	ConditionKey      *string          `json:"condition_key"`
 	Fingerprint       *string          `json:"condition_definition_fingerprint"`
 	Sequence          *int64           `json:"workflow_sequence"`   // command sequence of the step that ended
-	EventType         *string          `json:"workflow_event_type"` // the event that woke the run
+	EventType         *string          `json:"workflow_event_type"` // type of the event that caused the task
 }
 
-// ActivityTask is one attempt of an activity. ExecutionID is the idempotency key offered to user code, AttemptID names
-// this try.
+// ActivityTask is one attempt of an activity. ExecutionID is the idempotency key offered to user code, AttemptID
+// identifies this attempt.
 type ActivityTask struct {
-	TaskID         string          `json:"task_id"` // in the paths of the task's routes
+	TaskID         string          `json:"task_id"` // ID in the paths of the task's routes
 	WorkflowID     string          `json:"workflow_id"`
 	RunID          string          `json:"run_id"`
 	Namespace      string          `json:"namespace,omitempty"`
 	ExecutionID    string          `json:"activity_execution_id"`
-	AttemptID      string          `json:"activity_attempt_id"` // required in every report
+	AttemptID      string          `json:"activity_attempt_id"` // required in every report of the attempt
 	IdempotencyKey string          `json:"idempotency_key"`     // the same in all attempts
 	Attempt        int             `json:"attempt_number"`      // 1, 2, 3, …
 	ActivityType   string          `json:"activity_type"`
 	PayloadCodec   string          `json:"payload_codec"`
-	Arguments      payload.Payload `json:"arguments"` // a list
+	Arguments      payload.Payload `json:"arguments"` // list of arguments
 	RetryPolicy    *retry.Policy   `json:"retry_policy,omitempty"`
 	TaskQueue      string          `json:"task_queue"`
 	LeaseOwner     string          `json:"lease_owner"`
-	// when another worker may get it, unless a heartbeat comes before
+	// end of the lease; heartbeats extend it
 	LeaseExpiresAt history.Time     `json:"lease_expires_at"`
 	Release        string           `json:"release,omitempty"`
-	FairnessClass  string           `json:"fairness_class,omitempty"` // where keys share its queue
+	FairnessClass  string           `json:"fairness_class,omitempty"` // fairness class; set if the queue has fairness keys
 	Deadlines      Deadlines        `json:"deadlines"`
 	HeartbeatEvery int64            `json:"heartbeat_timeout,omitempty"` // seconds; 0: none
 	Session        *SessionAffinity `json:"worker_session,omitempty"`    // absent outside sessions
@@ -100,7 +100,7 @@ type ActivityTask struct {
 	Unseen       []history.Event `json:"unseen_events,omitempty"`
 }
 
-// Deadlines of an attempt; null where there is none.
+// Deadlines are the deadlines of an attempt; null: none.
 type Deadlines struct {
 	ScheduleToStart history.Time `json:"schedule_to_start"`
 	StartToClose    history.Time `json:"start_to_close"`
@@ -108,8 +108,8 @@ type Deadlines struct {
 	Heartbeat       history.Time `json:"heartbeat"`
 }
 
-// SessionAffinity is the session an attempt runs in. Epoch is the fencing token: it rises whenever the session changes
-// hands. IsNew is true for the first task of an epoch.
+// SessionAffinity is the session an attempt runs in. Epoch is the fencing token: it rises with every
+// acquisition. IsNew is true for the first task of an epoch.
 type SessionAffinity struct {
 	SessionID    string   `json:"session_id"`
 	Epoch        int64    `json:"epoch"`
@@ -127,7 +127,7 @@ type SessionAffinity struct {
 	LeaseOwner     string       `json:"lease_owner"`
 	LeaseExpiresAt history.Time `json:"lease_expires_at"`
 	TTLExpiresAt   history.Time `json:"ttl_expires_at"`
-	LastEnd        string       `json:"last_end,omitempty"` // why the holding before this one ended
+	LastEnd        string       `json:"last_end,omitempty"` // why the previous epoch ended
 }
 
 // QueryTask requests a worker to query the state of a run, which must not change.
@@ -190,7 +190,7 @@ type Failure struct {
 	Sequence     int64           `json:"sequence,omitempty"` // of a workflow task: the command at which the code failed
 	Details      json.RawMessage `json:"details,omitempty"`  // an envelope, kept verbatim
 	Errors       json.RawMessage `json:"validation_errors,omitempty"`
-	// Diagnostics of an activity are stored in the exception of its event, up to MaxErrorText bytes.
+	// Diagnostics of an activity are stored in the exception of its event, up to 16 KiB.
 	Diagnostics json.RawMessage `json:"diagnostics,omitempty"`
 }
 

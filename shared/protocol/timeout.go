@@ -2,7 +2,7 @@ package protocol
 
 import "encoding/json"
 
-// Timeout is a limit in whole seconds, at least 1; none when absent.
+// Timeout is a limit in whole seconds, at least 1; absent: no limit.
 type Timeout int64
 
 // UnmarshalJSON reads an integer. null means absent, which is 0. An explicit 0 becomes a negative number, which every

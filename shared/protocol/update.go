@@ -29,7 +29,7 @@ type UpdateRequest struct {
 type UpdateResponse struct {
 	Outcome        string           `json:"outcome"` // update_accepted, update_completed, update_failed
 	WorkflowID     string           `json:"workflow_id"`
-	RunID          string           `json:"run_id"` // of the run that answered it, or has it now
+	RunID          string           `json:"run_id"` // run that completed the update or has it now
 	WorkflowType   string           `json:"workflow_type"`
 	UpdateID       string           `json:"update_id"`
 	UpdateName     string           `json:"update_name"`

@@ -105,8 +105,8 @@ type RegisterResponse struct {
 	Redelivered int `json:"redelivered_task_count"`
 }
 
-// PollRequest requests tasks. Empty Kinds or Queues mean all that the worker registered. Free is the maximum per kind,
-// Max the maximum of all kinds together.
+// PollRequest requests tasks. Empty Kinds or Queues mean all that the worker registered; the member Free is the maximum
+// per kind, Max the maximum of all kinds together.
 type PollRequest struct {
 	WorkerID    string           `json:"worker_id"`
 	Namespace   string           `json:"namespace,omitempty"`
@@ -126,7 +126,7 @@ type PollRequest struct {
 	// PagedQueries: the worker fetches the further pages of the history of a query or a validation, as it does for a
 	// workflow task. Other workers receive the whole history.
 	PagedQueries bool `json:"paged_queries,omitempty"`
-	// Turns: the worker sends an activity's result together with the eager workflow task that it causes. With the
+	// EagerTasks: the worker sends an activity's result together with the eager workflow task that it causes. With the
 	// activity the app sends the events that the worker's cached run has not seen.
 	EagerTasks bool `json:"turns,omitempty"`
 }
@@ -158,7 +158,7 @@ type PollResponse struct {
 	Tasks      []Task     `json:"tasks"`
 	Reason     string     `json:"reason,omitempty"`
 	WaitReason string     `json:"wait_reason,omitempty"` // throttled: the limit, for people
-	Wait       *Wait      `json:"wait,omitempty"`        // throttled: the same for programs
+	Wait       *Wait      `json:"wait,omitempty"`        // throttled: the exceeded limit, for programs
 	Drained    *string    `json:"build_id,omitempty"`    // draining: the build ID, drained on all queues of the poll
 	RetryAfter int64      `json:"retry_after_ms,omitempty"`
 	AppRelease string     `json:"app_release,omitempty"`
@@ -205,7 +205,7 @@ type HistoryPage struct {
 
 // CompleteItem is the outcome of one task: a workflow task with commands, an activity with result or failure.
 type CompleteItem struct {
-	// set by the transport from the caller's token; tasks of other namespaces do not exist for it
+	// set by the transport from the caller's token; tasks of other namespaces are not found
 	Namespace   string    `json:"namespace,omitempty"`
 	Kind        TaskKind  `json:"kind"`
 	TaskID      string    `json:"task_id" required:"true"`
@@ -226,7 +226,7 @@ type CompleteItem struct {
 	Failure *Failure        `json:"failure,omitempty"`
 	// reason for returning the task; then there is neither result nor failure
 	Returned  string `json:"returned,omitempty"`
-	LostCount bool   `json:"lost,omitempty"` // with Returned: counted as lost, like a worker that died
+	LostCount bool   `json:"lost,omitempty"` // with Returned: the delivery counts as lost, as if the worker had died
 	// Began reports, with Returned, whether the activity's code began: only then does the delivery count as an attempt.
 	// Absent: the code began if returned is draining, or if lost or executor is set.
 	Began     *bool      `json:"began,omitempty"`
@@ -269,8 +269,8 @@ type ExecutorLoss struct {
 	Calls    int    `json:"calls,omitempty" minimum:"0"`           // calls that ran in it
 	// part of the task in the loss: suspect, blamed; absent: another call ended the executor
 	Verdict string `json:"verdict,omitempty" enum:"suspect,blamed"`
-	// why the state of the session is lost, one of LostReasons: the session is given up as failed with this outcome;
-	// absent: the session stays
+	// reason why the state of the session is lost (see Recovered.reason): the session is given up as failed with this
+	// outcome; absent: the session stays
 	StateLost string `json:"state_lost,omitempty" maxLength:"64"`
 }
 
@@ -286,7 +286,7 @@ type StreamWaits struct {
 type Recovered struct {
 	Rebuild string `json:"rebuild_activity"`
 	Cause   string `json:"cause,omitempty"`
-	Reason  string `json:"reason,omitempty"` // one of LostReasons
+	Reason  string `json:"reason,omitempty"` // reason of the loss, such as crash, drained or moved
 	Retries int    `json:"retries"`
 	Waited  int    `json:"waited,omitempty"`  // rebuilds of another attempt that this attempt waited for
 	Outcome string `json:"outcome,omitempty"` // one of the following; absent: rebuilt

@@ -50,7 +50,7 @@ type sessionShown struct {
 
 type sessionOperated struct {
 	Namespace string `json:"namespace"`
-	// draining: it moves when what runs in it has ended
+	// draining: the session moves when its running activities have ended
 	Outcome string               `json:"outcome" enum:"closed,migrated,draining,forgotten"`
 	Session protocol.SessionView `json:"session"`
 }
@@ -87,7 +87,7 @@ type auditResponse struct {
 	Entries   []auditEntry `json:"entries"`
 }
 
-// auditEntry is one thing an operator did.
+// auditEntry is one action of an operator.
 type auditEntry struct {
 	At        history.Time `json:"at"`
 	Identity  string       `json:"identity"`
@@ -132,13 +132,13 @@ type integrity struct {
 	Key       *string `json:"key_id"`
 }
 
-// exported is a bundle as it is answered.
+// exported is a bundle in a response.
 type exported struct {
 	bundle
 	Integrity integrity `json:"integrity"`
 }
 
-// ControlPlane is the control_plane member in every answer of the workflow routes: the requested operation and its
+// ControlPlane is the control_plane member in every response of the workflow routes: the requested operation and its
 // result. It repeats further members of the answer.
 type ControlPlane struct {
 	Schema        string       `json:"schema"`
@@ -154,16 +154,16 @@ type ControlPlane struct {
 
 type pageQuery struct {
 	PageSize  int    `json:"page_size" minimum:"1" maximum:"200"`
-	PageToken string `json:"next_page_token"` // of the page before
+	PageToken string `json:"next_page_token"` // token of the previous page
 }
 
 type queuesQuery struct {
-	PageSize  int    `json:"page_size" minimum:"1" maximum:"1000"` // without it all come at once
-	PageToken string `json:"next_page_token"`                      // of the page before
+	PageSize  int    `json:"page_size" minimum:"1" maximum:"1000"` // items per page; absent: all items in one page
+	PageToken string `json:"next_page_token"`                      // token of the previous page
 }
 
 type deploymentsQuery struct {
-	Queue string `json:"task_queue"` // only those of one queue
+	Queue string `json:"task_queue"` // only deployments of this queue
 }
 
 // buildBody names a build id; it has to be there, and null means the workers without one.
@@ -181,7 +181,8 @@ type runsQuery struct {
 	Query  string `json:"query"`        // a part of the workflow id or of the business key
 	Stuck  bool   `json:"stuck"`        // only stuck runs: they make no progress and need an operator
 	Waits  bool   `json:"wait_reasons"` // include the wait reason of each open run
-	// answer within a moment, with searched_to if the search is not at its end; else a search of two seconds is refused
+	// return the runs found so far, with searched_to, if the search is slow; else a search of more than two seconds is
+	// rejected
 	Partial bool `json:"partial"`
 	pageQuery
 }
@@ -196,26 +197,26 @@ type historyQuery struct {
 type workersQuery struct {
 	Queue     string                `json:"task_queue"`
 	Status    protocol.WorkerStatus `json:"status"`
-	PageSize  int                   `json:"page_size" minimum:"1" maximum:"1000"` // without it all come at once
-	PageToken string                `json:"next_page_token"`                      // of the page before
+	PageSize  int                   `json:"page_size" minimum:"1" maximum:"1000"` // items per page; absent: all items in one page
+	PageToken string                `json:"next_page_token"`                      // token of the previous page
 }
 
 type sessionsQuery struct {
 	Status   protocol.SessionStatus `json:"status"`
-	Owner    string                 `json:"owner"` // the worker that holds it
+	Owner    string                 `json:"owner"` // worker that owns the session
 	Queue    string                 `json:"queue"`
 	Workflow string                 `json:"workflow_id"`
-	Query    string                 `json:"query"` // a part of the id
+	Query    string                 `json:"query"` // substring of the ID
 	pageQuery
 }
 
 type timelineQuery struct {
 	PageSize  int    `json:"page_size" minimum:"1" maximum:"500"`
-	PageToken string `json:"next_page_token"` // of the page before, or the detail's timeline_page_token
+	PageToken string `json:"next_page_token"` // token of the previous page, or timeline_page_token of the session
 }
 
 type attemptsQuery struct {
-	Epoch int `json:"epoch" minimum:"0"` // of one holding; 0 or absent: of all
+	Epoch int `json:"epoch" minimum:"0"` // only attempts in this epoch; 0 or absent: in all epochs
 	pageQuery
 }
 
@@ -242,7 +243,7 @@ type auditQuery struct {
 }
 
 type forgetQuery struct {
-	Forget bool `json:"forget"` // also take it out of the listing
+	Forget bool `json:"forget"` // also remove the token from the list
 }
 
 // note is the body of a pause or resume.

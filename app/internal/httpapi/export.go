@@ -65,14 +65,14 @@ type bundledRun struct {
 	LastSequence int64  `json:"last_history_sequence"`
 }
 
-// bundledEvent has the member type where other routes have event_type: readers of bundles know only this name.
+// bundledEvent is an event of a bundle. It has the member type instead of event_type, as readers of bundles expect.
 type bundledEvent struct {
 	ID      string          `json:"id"`
 	Seq     int64           `json:"sequence"`
 	Type    string          `json:"type"`
 	At      history.Time    `json:"recorded_at"`
 	TaskID  string          `json:"workflow_task_id,omitempty"`
-	Seen    int64           `json:"seen_through,omitempty"` // last event its workflow task had been shown
+	Seen    int64           `json:"seen_through,omitempty"` // last event in the history of its workflow task
 	Command string          `json:"workflow_command_id,omitempty"`
 	Payload json.RawMessage `json:"payload"`
 }

@@ -17,7 +17,7 @@ const framing = "single-object" // C3 01, the fingerprint of the schema, the dat
 
 // gathered holds the lists of an export besides the events of a run.
 type gathered struct {
-	Commands   []bundledCommand   `json:"commands"` // what came from outside, in order
+	Commands   []bundledCommand   `json:"commands"` // requests of clients to the run, in order
 	Signals    []bundledSignal    `json:"signals"`
 	Updates    []*bundledUpdate   `json:"updates"`
 	Activities []*bundledActivity `json:"activities"`
@@ -50,7 +50,7 @@ type bundledSpan struct {
 	Status   string       `json:"status"`
 	OpenedAt history.Time `json:"opened_at"`
 	ClosedAt history.Time `json:"closed_at,omitzero"`
-	Seq      int64        `json:"history_sequence"` // of the event that opened it
+	Seq      int64        `json:"history_sequence"` // number of the event that opened it
 }
 
 type bundledUpdate struct {
@@ -61,12 +61,12 @@ type bundledUpdate struct {
 type bundledActivity struct {
 	bundledSpan
 	Type     string `json:"activity_type"`
-	Sequence int64  `json:"sequence"` // of the command
+	Sequence int64  `json:"sequence"` // number of the command
 }
 
 type bundledTimer struct {
 	bundledSpan
-	Sequence int64 `json:"sequence"` // of the command
+	Sequence int64 `json:"sequence"` // number of the command
 	Delay    int64 `json:"delay_seconds"`
 }
 
@@ -208,7 +208,7 @@ func (g *gathered) blobsIn(e history.Event, body json.RawMessage) {
 	}
 }
 
-// bundledLinks are the other runs that the events speak of.
+// bundledLinks are the other runs that the events refer to.
 type bundledLinks struct {
 	Parents  []bundledLink `json:"parents"`
 	Children []bundledLink `json:"children"`

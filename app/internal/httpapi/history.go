@@ -10,7 +10,7 @@ import (
 
 // Events contain their payloads as stored. Decoding is for people and costs time and bytes, so it is optional.
 
-// event is an event as this route shows it; Decoded holds the payload members that are blobs, as plain JSON.
+// event is an event in the response. Its member decoded contains the encoded members of the payload as plain JSON.
 type event struct {
 	Seq      int64                      `json:"sequence"`
 	Type     string                     `json:"event_type"`

@@ -48,7 +48,7 @@ func (d *document) answers(rt serve.Route, raw string) error {
 	}
 	name, named := strings.CutPrefix(text(s["$ref"]), components)
 	if !named {
-		return fmt.Errorf("the answer has no name to put an example under")
+		return fmt.Errorf("the response has an unnamed type, which cannot have an example")
 	}
 	var v any
 	if err := json.Unmarshal([]byte(raw), &v); err != nil {

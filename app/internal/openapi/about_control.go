@@ -1,324 +1,513 @@
 package openapi
 
 const (
-	laterSame = "The same request_id again gets the first receipt; with another content it is refused with request_id_conflict."
-	runOrID   = "About the current run of the workflow id, or the run that the path names; one that has closed is refused."
+	laterSame = "A repeated `request_id` returns the first receipt; with different content it is rejected " +
+		"with `request_id_conflict`."
+	runOrID = "Applies to the current run of the workflow ID, or to the run that the path names; a " +
+		"closed run is rejected."
 )
 
 // aboutControl describes all other operations.
 var aboutControl = map[string]about{
 	"start": {
-		text: "201 when a run was started. A workflow id is used once while a run of it is kept: again it is refused with duplicate_not_allowed, or with " +
-			"duplicate_policy use-existing answered 200 with the open run. input is the list of arguments. With cron a schedule is made instead of a run.",
+		text: "Start a run of a workflow, or create a schedule if `cron` is set. Responds with 201 if a run was " +
+			"started. A workflow ID is unique among all stored runs: a second start is rejected with " +
+			"`duplicate_not_allowed`, or, with `duplicate_policy` `use-existing`, returns the open run with status " +
+			"200. `input` is the list of arguments.",
 		body: `{"workflow_type": "order", "workflow_id": "order-17", "task_queue": "default", "input": [{"items": ["tea"]}], "run_timeout_seconds": 3600,
 			"memo": {"note": "urgent"}, "search_attributes": {"customer": "Ada"}}`,
 		answer: `{"workflow_id": "order-17", "run_id": "01M7Z3C6QEMJX94H9XJ62VYFPB", "workflow_type": "order", "namespace": "default", "status": "pending",
 			"business_key": null, "payload_codec": "avro", "outcome": "started_new"}`,
 	},
 	"run_activity": {
-		text: "A run that is one activity: the app decides it, so no workflow is needed. It survives crashes of app and worker, is retried by its policy and may " +
-			"name a session. 201 when it was started. The routes of workflows show, follow, cancel and terminate it by its workflow id; its kind is activity. " +
-			"Signals, updates and queries of it are refused with activity_run.",
+		text: "Start a run that consists of one activity and needs no workflow code. The app retries the activity by " +
+			"its retry policy; the run survives crashes of app and worker. The activity can belong to a session. " +
+			"Responds with 201 if a run was started. The workflow routes retrieve, follow, cancel and terminate the " +
+			"run by its workflow ID; its `kind` is `activity`. Signals, updates and queries are rejected with " +
+			"`activity_run`.",
 		body: `{"activity_type": "resize", "workflow_id": "photo-17", "input": ["photo.jpg", 300], "start_to_close_timeout": 60,
 			"retry_policy": {"max_attempts": 5}, "session_id": "gpu-1"}`,
 		answer: `{"workflow_id": "photo-17", "run_id": "01M7Z3C6QEMJX94H9XJ62VYFPB", "activity_type": "resize", "namespace": "default", "status": "running",
 			"outcome": "started_new"}`,
 	},
 	"list": {
-		text: "query takes a filter (WorkflowType = 'order' AND Amount > 100), or a part of a workflow id or business key. A filter that cannot be read is " +
-			"refused with 422, the message and the position of the first wrong character.",
+		text: "List runs, latest start first. `query` is a filter, such as `WorkflowType = 'order' AND Amount > 100`, " +
+			"or a part of a workflow ID or business key. An invalid filter is rejected with 422; the response " +
+			"contains the position of the first wrong character.",
 	},
 	"describe": {
-		text: "How it stands and what it waits for (wait_reason), what is open in it, its input and, once it has closed, its output or failure.",
+		text: "Retrieve the current run of a workflow ID: its status, the reason why it waits (`wait_reason`), its " +
+			"open steps, its input and, once it has closed, its output or failure.",
 	},
-	"describe_run": {text: "As describe, for a run that may have closed long ago."},
-	"list_runs":    {text: "All runs that are kept: continue-as-new and retries are further runs of the same id."},
+	"describe_run": {
+		text: "Retrieve the run that the path names, which may have closed. The response has the same members as that " +
+			"of `describe`.",
+	},
+	"list_runs": {
+		text: "List all stored runs of a workflow ID. Continue-as-new and retries create further runs of the same ID.",
+	},
 	"history": {
-		text: "Events in their order. With wait_new_event=true and the last next_page_token the request is held until there is more, or the run has closed. " +
-			"decoded=true adds the values of payloads as JSON.",
+		text: "List the events of a run in order. With `wait_new_event=true` and the last `next_page_token` the app " +
+			"holds the request until there is another event or the run has closed, for at most 30 seconds. " +
+			"`decoded=true` adds the payloads' values as JSON.",
 	},
 	"history_stream": {
-		text: "Every event as a message whose id is its sequence; Last-Event-ID goes on behind it. The message named end says how the run closed.",
+		text: "Stream the events of a run as server-sent events until the run has closed. The ID of each message is " +
+			"the event's sequence number; `Last-Event-ID` continues after that event. The last message, named `end`, " +
+			"contains the status of the closed run.",
 	},
-	"history_export": {text: "The document has a checksum; import takes it back, and the replayers of SDKs read it."},
+	"history_export": {
+		text: "Export a run as one document with a checksum: its history, its commands and its links to other runs. " +
+			"`import` and the replayers of the SDKs read the document.",
+	},
 	"signal": {
-		text: "202 once the signal is in the run's history; the code receives it when it asks for the name. " + laterSame,
+		text: "Send a signal to a run. The app responds with 202 after it recorded the signal in the run's history; " +
+			"workflow code receives the signal by its name. " + laterSame,
 		body: `{"input": ["approved", {"by": "Ada"}], "request_id": "approve-17"}`,
 	},
 	"query": {
-		text: "Answered by a worker that has the workflow's code, from the history as it is; nothing is recorded. Runs that have closed can be asked.",
+		text: "Query the state of a run. A worker that has the workflow's code computes the result from the recorded " +
+			"history; the query itself is not recorded. Closed runs can be queried.",
 		body: `{"input": ["total"]}`,
 		answer: `{"workflow_id": "order-17", "run_id": "01M7Z3C6QEMJX94H9XJ62VYFPB", "workflow_type": "order", "target_scope": "instance",
 			"query_name": "state", "result": {"state": "packing"}, "result_envelope": {"codec": "avro", "blob": "wwHioz3/VYAiNw4CCnN0YXRlCg5wYWNraW5nAA=="}}`,
 	},
 	"update": {
-		text: "wait_for is accepted (202) or completed (200, with the result); an update that its handler refuses is 422 with its failure. Where the time is " +
-			"over first, 202 with wait_timed_out: true; the update goes on. " + laterSame,
+		text: "Send an update to a run and wait until it is accepted (202) or completed (200, with the result), as " +
+			"`wait_for` selects. An update whose handler fails is returned as 422 with the failure. If " +
+			"`wait_timeout_seconds` pass first, the app responds with 202 and `wait_timed_out: true`, and the update " +
+			"continues. " + laterSame,
 		body: `{"input": ["milk"], "wait_for": "completed", "wait_timeout_seconds": 10, "request_id": "add-1"}`,
 	},
 	"cancel": {
-		text: "The run closes as cancelled, and what is open in it is given up; its code does not run again. To let the code clean up, use " +
-			"request_cancellation. " + runOrID + " " + laterSame,
+		text: "Close a run as cancelled. Its open steps end and its code does not run again. To let the code clean up, " +
+			"use `request_cancellation`. " + runOrID + " " + laterSame,
 		body: `{"reason": "ordered twice"}`,
 	},
 	"terminate": {
-		text: "As cancel, and closes the run as terminated. " + runOrID + " " + laterSame, body: `{"reason": "stuck"}`,
+		text: "Close a run as terminated. Its open steps end and its code does not run again. " + runOrID + " " + laterSame,
+		body: `{"reason": "stuck"}`,
 	},
 	"request_cancellation": {
-		text: "The workflow's code learns of it and ends by itself, in its own time. Workers that cannot hear it: cancellation_not_supported.",
+		text: "Cancel the root context of the workflow's code; the code decides when and how the run ends. Rejected " +
+			"with `cancellation_not_supported` if the workers that run the workflow type cannot receive the request.",
 		body: `{"reason": "shop closes"}`,
 	},
 	"repair": {
-		text: "For a run that is quarantined: its next workflow task is given to workers again, with code that fits by now. " + runOrID,
+		text: "End the quarantine of a run: the app dispatches its workflow task again. Deploy code that fits the " +
+			"history first. " + runOrID,
 		body: `{"reason": "v1.2.1 is out"}`,
 	},
 	"archive": {
-		text: "describe shows when and by whom. History, listings and retention stay as they are.",
+		text: "Mark a closed run as archived. `describe` returns when it was archived and by whom. The mark does not " +
+			"affect history, lists or retention.",
 		body: `{"reason": "settled"}`,
 	},
 	"delete_run": {
-		text: "Deletes history, logs, search attributes, and the ended sessions that the run's code started. It cannot be undone. Undelivered messages of the run are delivered first. An open run is refused. If the run is the current one of its workflow id, the latest of the other runs becomes the current run.",
+		text: "Delete a closed run with its history, logs and search attributes, and the ended sessions that its code " +
+			"started. This cannot be undone. The app first delivers undelivered messages of the run to other runs. " +
+			"An open run is rejected with `run_not_closed`. If the run is the current one of its workflow ID, the " +
+			"latest of the other runs becomes the current run.",
 	},
 	"debug_workflow": {
-		text: "A one-word diagnosis, findings in the order of their weight, all that is open, and how many live workers poll its queues.",
+		text: "Explain why a run does not continue. The response has the diagnosis (`diagnostic_status`), findings in " +
+			"order of severity, the open tasks and waits, and the number of live workers that poll the run's queues.",
 	},
 	"import": {
-		text: "Takes what history_export gave, here or elsewhere, unchanged, of a run that has closed. The same run once more is import_not_needed.",
+		text: "Import a closed run from the unchanged document of `history_export`, from this server or another one. " +
+			"If the run exists already, the outcome is `import_not_needed`.",
 	},
 	"workflow_result": {
-		text: "Held open until then, for wait_seconds at most. A run that is open still, is_terminal false, is no error: ask again.",
+		text: "Wait until the current run of a workflow ID, and the runs that it continues as, have closed, and return " +
+			"the last one. The app holds the request for at most `wait_seconds`. If the run is still open the " +
+			"response has status 200 and `is_terminal: false`; repeat the request.",
 	},
-	"run_result":         {text: "Of a certain run: it need not be the current one. Held open like workflow_result."},
-	"describe_run_by_id": {text: "For links that know a run and not its workflow id."},
+	"run_result": {
+		text: "Wait until the run that the path names, and the runs that it continues as, have closed, and return the " +
+			"last one. The run need not be the current one. The app holds the request for at most `wait_seconds`.",
+	},
+	"describe_run_by_id": {
+		text: "Retrieve a run by its run ID alone, for links that do not contain the workflow ID.",
+	},
 	"activity_logs": {
-		text: "Of its last attempt unless another is named, for as long as lines are kept. While running says so, asking again with the last answer's next as after gives what came since.",
+		text: "Read the recorded log lines of an activity's attempt, by default of its latest attempt. The app stores " +
+			"lines for `activity-log-age`, and at most until it deletes the run. While `running` is true, repeat the " +
+			"request with `after` set to `next` to receive further lines.",
 	},
 	"why_task": {
-		text: "A sentence with names and times: which worker holds it, which capability no worker offers, until when it backs off.",
+		text: "Explain why an open task is not running or not complete, as a sentence with names and times: the worker " +
+			"that leased it, a capability that no worker has, or the end of its backoff.",
 	},
 
 	"list_workers": {
-		text: "Those that were not heard of for 60 seconds are stale: they get nothing, and what they hold goes to others.",
+		text: "List the registered workers. A worker without a request for 60 seconds is `stale`: the app does not " +
+			"dispatch to it, and other workers can receive its tasks and sessions.",
 	},
 	"describe_worker": {
-		text: "Types, queues, slots, capabilities, sessions held, release, build and what its sandbox holds.",
+		text: "Retrieve a worker: its types, queues, slots, capabilities, sessions, release, build, and the report " +
+			"about its sandbox.",
 	},
-	"remove_worker": {text: "For a worker that will not come back. One that lives registers again with its next poll."},
+	"remove_worker": {
+		text: "Delete the registration of a worker that will not return. A worker that is still running registers " +
+			"again with its next poll.",
+	},
 
 	"list_fleet_drains": {
-		text: "The oldest first. A drain stays until it is resumed, whichever apps and workers come and go; that of a worker that is registered no more " +
-			"is forgotten a day later.",
+		text: "List the drains of the namespace, oldest first, with their workers and the tasks and sessions that " +
+			"these still have. A drain is stored until it is resumed, independent of restarts of apps and workers. " +
+			"The drain of a single worker is deleted a day after the worker deregistered.",
 	},
 	"fleet_settings": {
-		text: "The revision counts the changes. Workers register again with the one they run with, so applied_worker_count is what they said themselves, " +
-			"whichever app hears them; the others are pending, and those that say nothing of settings are unaware.",
+		text: "Retrieve the operators' settings for the workers of the namespace. `revision` counts the changes. A " +
+			"worker registers again with the revision that it applied: `applied_worker_count` counts these workers " +
+			"at all apps, `pending` lists the others, and `unaware` counts workers that report no revision.",
 	},
 	"set_fleet_settings": {
-		text: "For the workers of the namespace, also those that register later: told at once over a socket, else with the answer of the next heartbeat. " +
-			"What is left out is each worker's own again. The same again changes nothing. With revision, settings that somebody else has changed since " +
-			"stay as they are. A worker whose executors are weaker than isolation_min_level offers nothing that needs them.",
+		text: "Replace the operators' settings for the workers of the namespace, including workers that register " +
+			"later. Workers on a socket receive the settings at once, others with the response to their next " +
+			"heartbeat. For an absent member each worker's own setting applies. Equal settings change nothing. With " +
+			"`revision` the request is rejected with `stale_revision` if the stored revision differs. A worker whose " +
+			"executors are weaker than `isolation_min_level` does not accept tasks that need an executor.",
 		body: `{"log_level": "debug", "worker_concurrency": 16, "revision": 0}`,
 	},
 	"drain_fleet": {
-		text: "Of one worker, or of those of a group, a build or a release, also of workers that register later. Their polls are answered with draining, " +
-			"what runs ends, and each session is released when nothing runs in it, as its release policy wants. With deadline_seconds, who has " +
-			"something left then is told to leave. Again it sets another deadline and reason.",
+		text: "Drain one worker, or all workers of a group, build or release, including workers that register later: " +
+			"the app ends their polls with `draining`, running tasks finish, and each session is released by its " +
+			"release policy when no activity runs in it. Workers that still have tasks or sessions after " +
+			"`deadline_seconds` are evicted. Repeat the request to change deadline and reason.",
 		body: `{"release": "1.4.0", "deadline_seconds": 600, "reason": "kernel update"}`,
 	},
 	"resume_fleet": {
-		text: "Ends the drain that names the same workers. What was released stays released. Where there is no such drain nothing changes.",
+		text: "End the drain that names the same workers. Released sessions stay released. If there is no such drain, " +
+			"nothing changes.",
 		body: `{"release": "1.4.0"}`,
 	},
 	"evict_fleet": {
-		text: "As a drain, and the workers leave: within their own drain timeout they end what they have, hand the rest back, deregister and end. One that " +
-			"cannot be told, or does not leave within 40 seconds, is taken off the list; what it runs goes to nobody else while its lease lasts.",
+		text: "Drain workers and make them exit. They finish tasks within their drain timeout, return the others, " +
+			"deregister and exit. A worker that does not exit within 40 seconds is deregistered by the app; its " +
+			"tasks are not dispatched to other workers before their leases expire.",
 		body: `{"worker_id": "w2", "reason": "disk is full"}`,
 	},
 
 	"list_worker_sessions": {
-		text: "Filtered by status, holder, queue and more, with counts over all of the namespace.",
+		text: "List sessions, last updated first. Filter them by status, owner, queue and other members. The counts in " +
+			"the response cover the whole namespace.",
 	},
 	"describe_worker_session": {
-		text: "Holder, lease, epoch, options, and the newest entries of its timeline: who claimed it, when, and why no longer.",
+		text: "Retrieve a session: its owner, lease, epoch and options, and the newest entries of its ownership " +
+			"timeline.",
 	},
 	"list_session_timeline": {
-		text: "The timeline outlives the session, for as long as the namespace keeps closed runs.",
+		text: "List the ownership timeline of a session, newest page first: who acquired the session, when, and why " +
+			"each epoch ended. The timeline is stored for the namespace's retention of closed runs, also after the " +
+			"session was deleted.",
 	},
 	"list_session_attempts": {
-		text: "Read from the histories of the runs, for as long as these are kept. epoch narrows it to one holding.",
+		text: "List the activity attempts that ran in a session, newest first. The app reads them from the histories " +
+			"of stored runs. `epoch` selects the attempts of one epoch.",
 	},
 	"operator_close_session": {
-		text: "Running activities are cancelled, and later ones fail with session_closed.", body: `{"reason": "sold"}`,
+		text: "Close a session, whichever worker owns it. Its running activities are cancelled, and later ones fail " +
+			"with `session_closed`.",
+		body: `{"reason": "sold"}`,
 	},
 	"operator_forget_session": {
-		text: "The id can be used again, with higher epochs than before. Refused while activities run in the session or its last lease is valid, unless force is set.",
+		text: "Delete an ended session, so that its ID can be used again under higher epochs. Rejected while " +
+			"activities run in the session or its last lease is valid, unless `force` is set.",
 		body: `{"reason": "closed by mistake"}`,
 	},
 	"operator_migrate_session": {
-		text: "What runs in it ends first, unless force says otherwise; then the worker that is named, or the one with most room, may claim it.",
+		text: "Move a session to another worker: the worker that `worker_id` names, or else the one with the most free " +
+			"slots. The session moves when its running activities have ended, or at once if `force` is set.",
 		body: `{"reason": "maintenance", "worker_id": "w2"}`,
 	},
 
-	"list_schedules":    {text: "By id."},
-	"describe_schedule": {text: "When it fires next, what it did last, and what it was made of."},
+	"list_schedules": {
+		text: "List the schedules of the namespace by ID.",
+	},
+	"describe_schedule": {
+		text: "Retrieve a schedule: its next times, its latest firings, its spec and its action.",
+	},
 	"create_schedule": {
-		text: "Fires at each time of any cron expression (in a time zone) or interval, each firing a run of its own: ID.20260101T030000Z. overlap_policy " +
-			"says what to do while the last one still runs. The action starts a workflow (workflow_type), or an activity by itself (activity_type) with " +
-			"the options that run_activity takes.",
+		text: "Create a schedule that starts a run at every time of any of its cron expressions, in a time zone, or " +
+			"intervals. The workflow ID of a run is the schedule's ID and the time, such as `ID.20260101T030000Z`. " +
+			"`overlap_policy` selects what happens if the previous run is still open. The action starts a workflow " +
+			"(`workflow_type`), or an activity run (`activity_type`) with the options of `run_activity`.",
 		body: `{"schedule_id": "nightly", "spec": {"cron_expressions": ["0 3 * * *"], "timezone": "Europe/Berlin"},
 			"action": {"workflow_type": "report", "input": ["yesterday"]}, "overlap_policy": "skip"}`,
 	},
 	"update_schedule": {
-		text: "Times that have passed are not caught up with; that is backfill_schedule.",
+		text: "Update a schedule; absent members do not change. The schedule does not fire for past times of the new " +
+			"spec; use `backfill_schedule` for them.",
 		body: `{"spec": {"cron_expressions": ["0 4 * * *"]}}`,
 	},
-	"delete_schedule": {text: "The workflows that it started go on."},
-	"pause_schedule":  {text: "Times that pass while it is paused are skipped.", body: `{"note": "holidays"}`},
-	"resume_schedule": {text: "It fires at its next time.", body: `{"note": "back"}`},
+	"delete_schedule": {
+		text: "Delete a schedule. The runs that it started continue.",
+	},
+	"pause_schedule": {
+		text: "Pause a schedule. Times that pass in the meantime are skipped.",
+		body: `{"note": "holidays"}`,
+	},
+	"resume_schedule": {
+		text: "Resume a paused schedule. It fires at its next time.",
+		body: `{"note": "back"}`,
+	},
 	"trigger_schedule": {
-		text: "Beside its times, by its overlap policy or by the one that is given. One that is paused answers skipped.",
+		text: "Fire a schedule now, in addition to its times, by its overlap policy or by the one in the request. The " +
+			"outcome for a paused schedule is `skipped`.",
 		body: `{}`,
 	},
 	"backfill_schedule": {
-		text: "One firing for each time of the schedule between the two, by the overlap policy that is given.",
+		text: "Fire a schedule once for each of its times between `start_time` and `end_time`, by the overlap policy " +
+			"in the request.",
 		body: `{"start_time": "2026-01-01T00:00:00Z", "end_time": "2026-01-03T00:00:00Z"}`,
 	},
-	"schedule_history": {text: "Made, changed, fired, skipped and why, newest last."},
-	"schedule_times":   {text: "For a spec that is not stored yet: what it would do."},
+	"schedule_history": {
+		text: "List the history of a schedule, oldest entry first: changes, firings, and skipped times with the reason.",
+	},
+	"schedule_times": {
+		text: "List the next times of a spec that is not stored yet.",
+	},
 
-	"list_namespaces": {text: "A token that is bound to namespaces sees those alone."},
+	"list_namespaces": {
+		text: "List the namespaces that the caller's token gives access to.",
+	},
 	"create_namespace": {
-		text: "A closed world of workflow ids, queues, sessions and tokens.",
+		text: "Create a namespace: a separate set of workflow IDs, queues, sessions and tokens.",
 		body: `{"name": "billing", "description": "invoices", "retention_days": 90}`,
 	},
 	"describe_namespace": {
-		text: "How long it keeps closed runs, what it is for, and its quotas with what it uses of them.",
+		text: "Retrieve a namespace: its description, its retention of closed runs in days, and its quotas with their " +
+			"usage.",
 	},
 	"update_namespace": {
-		text: "A shorter retention counts from the next look at what is past it. A quota of -1 is removed, so that the setting " +
-			"of the app applies again.",
+		text: "Update a namespace; absent members do not change. A shorter retention applies from the next retention " +
+			"pass. A quota of -1 removes the namespace's own value, so that the app's setting applies again.",
 		body: `{"retention_days": 30, "quotas": {"open_runs": 5000, "starts_per_second": 50}}`,
 	},
-	"delete_namespace": {text: "Open runs included; it cannot be undone. default cannot be removed."},
+	"delete_namespace": {
+		text: "Delete a namespace with everything in it, including open runs. This cannot be undone. The namespace " +
+			"`default` cannot be deleted.",
+	},
 	"namespace_limits": {
-		text: "Over all queues of the namespace: tasks leased at once, and leases begun in a minute, by kind of task.",
+		text: "Retrieve the limits over all queues of a namespace: the maximum number of leased tasks and of leases " +
+			"per minute, by kind of task.",
 	},
 	"set_namespace_limits": {
-		text: "A kind that is named is replaced, one that is not stays; null is no bound. What is leased already stays leased.",
+		text: "Set the limits over all queues of a namespace. The limits of a kind in the request are replaced, those " +
+			"of an absent kind do not change; `null` means no limit. Existing leases are not affected.",
 		body: `{"activity_tasks": {"max_active_leases": 100, "max_dispatches_per_minute": null}}`,
 	},
 
-	"list_search_attributes": {text: "Those of the system and those that were registered, with their types."},
-	"create_search_attribute": {
-		text: "From now on values and filters of another type are refused.", body: `{"name": "Amount", "type": "int"}`,
+	"list_search_attributes": {
+		text: "List the search attributes of the namespace, built-in and registered, with their types.",
 	},
-	"delete_search_attribute": {text: "Runs keep their values."},
+	"create_search_attribute": {
+		text: "Register the type of a search attribute. From then on, values and filters of another type are rejected.",
+		body: `{"name": "Amount", "type": "int"}`,
+	},
+	"delete_search_attribute": {
+		text: "Delete the registration of a search attribute. Runs keep their values.",
+	},
 
 	"list_task_queues": {
-		text: "A queue is there once a worker serves it, a task waits in it or something was decided about it.",
+		text: "List the task queues of the namespace by name. A queue exists as soon as a worker polls it, a task " +
+			"waits in it, or an operator set one of its options.",
 	},
-	"describe_task_queue": {text: "Also the three tasks of each kind that wait for longest, each with why."},
+	"describe_task_queue": {
+		text: "Retrieve a task queue: its tasks, leases, workers, limits and builds, and of each kind the three tasks " +
+			"that have waited longest, with the reasons.",
+	},
 	"list_task_queue_build_ids": {
-		text: "Workers by the build they registered, and what was decided about each: promoted, drained.",
+		text: "List the build IDs of a task queue, with the workers of each build and whether it is promoted or " +
+			"drained.",
 	},
 	"drain_task_queue_build_id": {
-		text: "Polls of the build are refused with worker_draining; what it has it may finish. Runs pinned to it wait.",
+		text: "Stop dispatching tasks of the queue to workers of a build: their polls are rejected with " +
+			"`worker_draining`, and running tasks finish. Runs that are pinned to the build wait.",
 		body: `{"build_id": "v1"}`,
 	},
-	"resume_task_queue_build_id": {text: "Its polls are answered again.", body: `{"build_id": "v1"}`},
+	"resume_task_queue_build_id": {
+		text: "End the drain of a build: its workers receive tasks of the queue again.",
+		body: `{"build_id": "v1"}`,
+	},
 	"promote_task_queue_build_id": {
-		text: "Starts, children and firings from now on go to this build alone; null pins them to none.",
+		text: "Pin new runs of the queue to a build: runs that are started from now on, also as children and by " +
+			"schedules. `null` pins them to no build.",
 		body: `{"build_id": "v2"}`,
 	},
-	"list_deployments": {text: "The builds of all queues, each under one name, NAMESPACE/QUEUE@BUILD, or @unversioned for workers without a build id. In a path " +
-		"the name is one segment, its slash written %2F."},
+	"list_deployments": {
+		text: "List the builds of all task queues as deployments. The name of a deployment is `NAMESPACE/QUEUE@BUILD`, " +
+			"or `NAMESPACE/QUEUE@unversioned` for workers without a build ID. In a path the name is one segment; " +
+			"encode its slash as `%2F`.",
+	},
 	"describe_deployment": {
-		text: "The same as among the build ids of its queue. The namespace is that of the name, whatever the request says.",
+		text: "Retrieve a build of a task queue, with the same members as in `list_task_queue_build_ids`. The " +
+			"namespace is that in the name; the request's namespace is ignored.",
 	},
 	"promote_deployment": {
-		text: "What promoting the build id of the queue does: starts, children and firings from now on go to it alone.",
+		text: "Pin new runs of the queue to this build: runs that are started from now on, also as children and by " +
+			"schedules. Equals `promote_task_queue_build_id`.",
 	},
-	"drain_deployment":  {text: "What draining the build id of the queue does: its workers are given nothing more."},
-	"resume_deployment": {text: "Ends a drain."},
+	"drain_deployment": {
+		text: "Stop dispatching tasks of the queue to workers of this build. Equals `drain_task_queue_build_id`.",
+	},
+	"resume_deployment": {
+		text: "End the drain of this build. Equals `resume_task_queue_build_id`.",
+	},
 	"rollback_deployment": {
-		text: "New runs go to the build they went to before this one was promoted, whose drain ends with that. Refused with deployment_not_promoted when " +
-			"they do not go to this one, and with no_earlier_deployment when none was promoted before. Runs that were started meanwhile stay as they are.",
+		text: "Promote the build that was promoted before this one, and end its drain. Runs that were started in the " +
+			"meantime stay pinned to this build. Rejected with `deployment_not_promoted` if new runs are not pinned " +
+			"to this build, and with `no_earlier_deployment` if no build was promoted before it.",
 	},
 	"task_queue_priority_fairness": {
-		text: "By priority, within one by fairness class and its weight, within a class by age.",
+		text: "Retrieve the order in which the ready tasks of a queue are dispatched: by priority, within a priority " +
+			"by fairness class and its weight, within a class by age.",
 	},
 	"task_queue_limits": {
-		text: "Tasks leased at once and leases begun in a minute, by kind of task; null is no bound.",
+		text: "Retrieve the limits of a queue: the maximum number of leased tasks and of leases per minute, by kind of " +
+			"task; `null` means no limit.",
 	},
 	"set_task_queue_limits": {
-		text: "Counted over all workers and apps. A kind that is named is replaced; null is no bound. What is leased already stays leased.",
+		text: "Set the limits of a queue, which apply to all workers and apps together. The limits of a kind in the " +
+			"request are replaced, those of an absent kind do not change; `null` means no limit. Existing leases are " +
+			"not affected.",
 		body: `{"activity_tasks": {"max_active_leases": 20, "max_dispatches_per_minute": 600}}`,
 	},
 
 	"task_queue_route": {
-		text: "A group is the one in the tokens of its workers. An empty one: all that serve the queue. worker_count says how many of the group live, " +
-			"serve it and are given work.",
+		text: "Retrieve the group of workers to which the tasks of a queue are routed. A worker's group is part of its " +
+			"token. An empty group means no restriction. `worker_count` counts the live workers of the group that " +
+			"poll the queue and are not drained.",
 	},
 	"set_task_queue_route": {
-		text: "From now on workers of other groups are given none of its tasks, also where no worker of the group is there: they wait for one, with the reason " +
-			"group_offline. What is leased stays leased. An empty group undoes it, and what the namespace is routed to counts.",
+		text: "Route the tasks of a queue to the workers of one group. Other workers receive none of its tasks, even " +
+			"while the group has no live worker: the tasks then wait with the reason `group_offline`. Existing " +
+			"leases are not affected. An empty group removes the route, and that of the namespace applies.",
 		body: `{"group": "gpu"}`,
 	},
-	"namespace_route": {text: "It counts for every queue of the namespace that names no group itself."},
+	"namespace_route": {
+		text: "Retrieve the group of workers to which the tasks of a namespace are routed. It applies to every queue " +
+			"of the namespace that has no route itself.",
+	},
 	"set_namespace_route": {
-		text: "Makes workers dedicated to a tenant: its namespace is served by those of the group alone, but for queues that name another. An empty group undoes it.",
+		text: "Route the tasks of a namespace to the workers of one group, except for queues that have a route " +
+			"themselves. This dedicates workers to a tenant. An empty group removes the route.",
 		body: `{"group": "tenant-a"}`,
 	},
 
-	"list_tokens": {text: "With roles, namespaces, queues, and when they end."},
+	"list_tokens": {
+		text: "List tokens with their roles, namespaces, queues and expiry, without their secrets.",
+	},
 	"create_token": {
-		text: "Roles: viewer, writer, operator, admin, worker. It may be bound to namespaces, and a worker's to queues.",
+		text: "Create a token with one or more of the roles `viewer`, `writer`, `operator`, `admin` and `worker`. Only " +
+			"this response contains its secret. The token can be restricted to namespaces, and the token of a worker " +
+			"to queues.",
 		body: `{"name": "reports", "roles": ["viewer"], "namespaces": ["default"]}`,
 	},
 	"set_token_roles": {
-		text: "All of its roles, at every app within a second. What is under way in its name, a poll or a socket, ends and is begun anew.",
+		text: "Replace the roles of a token; its secret does not change. All apps apply the roles within a second. " +
+			"Polls and socket connections that use the token are ended, and the client must start them again.",
 		body: `{"roles": ["viewer"]}`,
 	},
-	"revoke_token": {text: "From the next request on. forget=true also takes it out of the listing."},
+	"revoke_token": {
+		text: "Revoke a token. It is rejected from the next request on. `forget=true` also removes it from the list of " +
+			"tokens.",
+	},
 	"list_audit": {
-		text: "Who, when, what, to what: decisions of operators, not the daily work of runs. A token that is bound to no " +
-			"namespace also reads of what is about none alone, as a token for all.",
+		text: "List the actions of operators, newest first: who, when, what, and on which object. Commands on single " +
+			"runs are not part of it. A token without a restriction to namespaces also receives entries that concern " +
+			"no namespace.",
 	},
-	"overview": {text: "Release, database, counts of runs, sessions and workers, and queues."},
+	"overview": {
+		text: "Retrieve the release and database of this app, the counts of runs, sessions and workers, and the queues.",
+	},
 	"run_counts": {
-		text: "Read at most once a second for all who look. One more than counted_up_to stands for any larger number; the " +
-			"metrics count to the end.",
+		text: "Count the runs of the namespace by status, up to 10,000 of each. The app counts at most once per second " +
+			"for all callers. A value of `counted_up_to` plus one means more; the metrics are exact.",
 	},
-	"me": {text: "Name, roles and namespaces of the token, or of the cookie."},
+	"me": {
+		text: "Retrieve the name, roles and namespaces of the caller's token or cookie.",
+	},
 	"sign_in": {
-		text: "For the dashboard: the cookie stands for the token in requests of the same site.", body: `{"token": "sjn_…"}`,
+		text: "Sign in to the dashboard with a token. The response sets a cookie that replaces the token in requests " +
+			"from the same site.",
+		body: `{"token": "sjn_…"}`,
 	},
-	"sign_out": {text: "The token itself stays good."},
+	"sign_out": {
+		text: "Delete the dashboard's cookie. The token stays valid.",
+	},
 
 	"cluster_info": {
-		text: "What clients ask before anything else: they refuse a server whose versions or features they cannot work with.",
+		text: "Retrieve the versions, features and limits of the server. Clients send this request first, and stop if " +
+			"they do not support them.",
 	},
-	"health":                    {text: "503 while the app starts, drains, or does not reach its database."},
-	"ready":                     {text: "503 while it does not reach its database."},
-	"readyz":                    {text: "As ready, under the name that orchestrators look for."},
-	"healthz":                   {text: "Asks no database: for who restarts processes."},
-	"up":                        {text: "As healthz."},
-	"metrics":                   {text: "Text in the format of Prometheus; off with the setting metrics=false."},
-	"openapi":                   {text: "Of this very build. Everything that is served is in it."},
-	"session_schema":            {text: "JSON Schema 2020-12, the same for every caller."},
-	"system_health":             {text: "As health, for who has a token and names a namespace."},
-	"system_metrics":            {text: "Runs by status, tasks, sessions and workers of the namespace, counted now."},
-	"read_system_metrics":       {text: "As system_metrics; some clients send a POST."},
-	"system_operator_metrics":   {text: "As system_metrics, under the name that some clients ask for."},
-	"system_prometheus_metrics": {text: "As metrics, under the name that some clients ask for."},
+	"health": {
+		text: "Check that the app serves requests. Responds with 503 while the app starts, and while it cannot reach " +
+			"its database.",
+	},
+	"ready": {
+		text: "Check that the app may receive traffic. Responds with 503 while the app starts or drains, and while it " +
+			"cannot reach its database.",
+	},
+	"readyz": {
+		text: "Check that the app may receive traffic, as `ready`, under the name that orchestrators use by convention.",
+	},
+	"healthz": {
+		text: "Check that the process responds. The app does not access its database, so the response is suitable for " +
+			"a liveness probe.",
+	},
+	"up": {
+		text: "Check that the process responds, as `healthz`.",
+	},
+	"metrics": {
+		text: "Read the metrics of this app in the text format of Prometheus. Disabled by the setting `metrics=false`.",
+	},
+	"openapi": {
+		text: "Read this document. It is generated from the routes of the running build and describes all of them.",
+	},
+	"session_schema": {
+		text: "Read the contract of worker sessions as JSON Schema 2020-12. The response is the same for every caller.",
+	},
+	"system_health": {
+		text: "Check that the app serves requests, as `health`, for clients that send a token and a namespace.",
+	},
+	"system_metrics": {
+		text: "Read the current number of runs by status, tasks, sessions and workers of the namespace.",
+	},
+	"read_system_metrics": {
+		text: "Read the metrics of the namespace, as `system_metrics`, for clients that send a POST.",
+	},
+	"system_operator_metrics": {
+		text: "Read the metrics of the namespace, as `system_metrics`, under the path that some clients use.",
+	},
+	"system_prometheus_metrics": {
+		text: "Read the metrics of this app, as `metrics`, under the path that some clients use.",
+	},
 	"repair_status": {
-		text: "Each with the reason: code that does not fit its history, or a task that took its worker down three times.",
+		text: "List the quarantined runs of the namespace, each with the reason: its code does not fit its history, or " +
+			"its task ended its worker process three times.",
 	},
-	"repair_pass":           {text: "As repair, for those that are named, or all of the namespace.", body: `{}`},
-	"activity_timeouts":     {text: "Usually none: the app moves them on by itself, the moment their time is over."},
-	"activity_timeout_pass": {text: "At once, instead of when the app comes to it.", body: `{}`},
+	"repair_pass": {
+		text: "End the quarantine of the runs in the request, or of all runs of the namespace, as `repair` does for " +
+			"one run.",
+		body: `{}`,
+	},
+	"activity_timeouts": {
+		text: "List the activities whose timeout has expired and is not enforced yet. Usually there are none, since " +
+			"the app enforces timeouts when they expire.",
+	},
+	"activity_timeout_pass": {
+		text: "Enforce the expired timeouts of activities now, without waiting for the app to do so.",
+		body: `{}`,
+	},
 	"retention": {
-		text: "Closed runs that are past the namespace's retention_days. The app removes them by itself.",
+		text: "List the closed runs that have exceeded the namespace's `retention_days`. The app deletes them in the " +
+			"background.",
 	},
-	"retention_pass": {text: "At once, instead of when the app comes to it; up to a hundred runs.", body: `{}`},
+	"retention_pass": {
+		text: "Delete closed runs that have exceeded their retention now, without waiting for the app to do so: the " +
+			"runs in `run_ids`, or all of the namespace up to `limit`.",
+		body: `{}`,
+	},
 }

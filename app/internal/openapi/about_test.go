@@ -2,29 +2,37 @@ package openapi
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/sojourn-run/sojourn/docs"
 )
 
-func TestSomethingIsToldOfEveryOperation(t *testing.T) {
+var (
+	sentences  = regexp.MustCompile(`^[A-Z][a-z]+ .+\.$`)
+	imperative = regexp.MustCompile(`^[A-Z][a-z]+ .*[^.]$`)
+)
+
+func TestEveryOperationIsDescribed(t *testing.T) {
 	known := map[string]bool{}
 	for _, rt := range Routes() {
 		known[rt.Operation] = true
 		switch a, there := aboutOf(rt.Operation); {
-		case !there || a.text == "":
-			t.Errorf("nothing is told of %s: say in about_work.go or about_control.go what follows from it", rt.Operation)
+		case !there:
+			t.Errorf("%s is not described in about_work.go or about_control.go", rt.Operation)
+		case !sentences.MatchString(a.text) || !imperative.MatchString(rt.Shape.Does):
+			t.Errorf("%s: the description must be sentences, the summary a title: %q, %q", rt.Operation, a.text, rt.Shape.Does)
 		case len(rt.Shape.Needs) > 0 && a.body == "" && rt.Operation != "import":
-			t.Errorf("%s needs a body and shows no example of one", rt.Operation)
+			t.Errorf("%s requires a body and has no example of one", rt.Operation)
 		case rt.Shape.Body == nil && a.body != "":
-			t.Errorf("%s reads no body and shows one", rt.Operation)
+			t.Errorf("%s reads no body and has an example of one", rt.Operation)
 		}
 	}
 	for _, list := range []map[string]about{aboutWork, aboutControl} {
 		for operation := range list {
 			if !known[operation] {
-				t.Errorf("there is no operation %s", operation)
+				t.Errorf("operation %s does not exist", operation)
 			}
 		}
 	}
@@ -76,7 +84,7 @@ func TestExamplesFitTheirSchemas(t *testing.T) {
 	}
 }
 
-func TestPayloadsOfEventsAreDescribedByTheirType(t *testing.T) {
+func TestPayloadOfAnEventHasTheSchemaOfItsType(t *testing.T) {
 	c, err := NewChecker(docs.OpenAPI)
 	if err != nil {
 		t.Fatal(err)

@@ -3,8 +3,9 @@ package openapi
 // aboutWork describes the operations of the worker protocol.
 var aboutWork = map[string]about{
 	"register": {
-		text: "Says which workflow and activity types a worker has and which queues it serves; it gets nothing else. A registration lives for 60 seconds " +
-			"behind the last poll or heartbeat. Registering again under the same id is a new incarnation: what the old one held is given out again.",
+		text: "Register the workflow and activity types of a worker and the queues that it polls; the app dispatches " +
+			"only these to it. A registration is valid for 60 seconds after the worker's last request. Registering " +
+			"the same ID again creates a new incarnation, and the tasks of the old one are requeued.",
 		body: `{"worker_id": "w1", "task_queue": "default", "runtime": "python", "supported_workflow_types": ["order"],
 			"supported_activity_types": ["charge"], "capabilities": ["query_tasks", "worker_sessions"], "max_concurrent_worker_sessions": 10,
 			"workflow_command_contracts": {"order": {"queries": ["state"], "signals": ["pay"], "updates": ["add"]}}}`,
@@ -13,32 +14,40 @@ var aboutWork = map[string]about{
 			"incarnation": "01M7Z3C6PZP7GVQA5VJQDXG4QT", "heartbeat_interval_seconds": 15, "redelivered_task_count": 0}`,
 	},
 	"deregister": {
-		text: "What the worker still holds is given out again at once, and its sessions are released. The id may register again.",
+		text: "Delete the worker's registration. Its tasks are requeued at once and its sessions are released. The ID " +
+			"can be registered again.",
 	},
 	"worker_heartbeat": {
-		text: "A sign of life for workers that do not poll just now. Leases and sessions that it names are renewed; the answer says which of them are " +
-			"lost, which attempts are cancelled, and whether to drain.",
+		text: "Report that a worker is alive, independent of its polls. The app renews the leases and sessions in the " +
+			"request; the response contains the lost leases and sessions, the cancelled attempts, and whether the " +
+			"worker has to drain.",
 		body: `{"worker_id": "w1"}`,
 	},
 
 	"poll_workflow_task": {
-		text: "Held until there is a task or timeout_seconds are over (30 when absent, at most 60; 0 answers at once); then task is null and poll_status says " +
-			"why. The task is leased for five minutes. A poll_request_id that was seen before gets the same task again while it is leased, so that a lost " +
-			"answer loses no time. Long histories come in pages: while next_history_page_token is not null, the rest is at workflow_task_history.",
+		text: "Poll for a workflow task. The app holds the request until a task is ready or `timeout_seconds` have " +
+			"passed (default 30, maximum 60; 0 responds at once); `task` is then null and `poll_status` is the " +
+			"reason. The lease lasts five minutes. Repeat a request whose response was lost with the same " +
+			"`poll_request_id`: the app returns the same task while its lease is valid. A long history is split into " +
+			"pages: while `next_history_page_token` is not null, read the next page with `workflow_task_history`.",
 		body: `{"worker_id": "w1", "task_queue": "default", "timeout_seconds": 30, "poll_request_id": "w1-17"}`,
 	},
 	"workflow_task_history": {
-		text: "Only for who holds the task. all=true gives everything in one answer.",
+		text: "Read a further page of the history of a leased workflow task. Only the owner of the lease may read it. " +
+			"`all=true` returns the whole history in one response.",
 		body: `{"lease_owner": "w1", "workflow_task_attempt": 1, "next_history_page_token": "500"}`,
 	},
 	"heartbeat_workflow_task": {
-		text: "For replays that take long: the lease counts five minutes from now.",
+		text: "Renew the lease of a workflow task to five minutes from now, for example during a long replay.",
 		body: `{"lease_owner": "w1", "workflow_task_attempt": 1}`,
 	},
 	"complete_workflow_task": {
-		text: "All commands are taken, or none: one that is wrong refuses the completion with the path of what is wrong (commands.3.activity_type), and the " +
-			"task stays leased. At most one command ends the run, and stands last. There must be a command; a worker that has nothing to add answers " +
-			"fail_workflow_task with the type WorkflowTaskWaitingForHistory. The same completion again is answered recorded: false, already_completed.",
+		text: "Complete a workflow task with the commands of the workflow's code. The app applies all commands or " +
+			"none: an invalid command rejects the request with the path of the wrong member, such as " +
+			"`commands.3.activity_type`, and the lease stays valid. A command that closes the run must be the last " +
+			"one. The list must not be empty; a worker without commands sends `fail_workflow_task` with the type " +
+			"`WorkflowTaskWaitingForHistory`. A repeated request returns `recorded: false` with the reason " +
+			"`already_completed`.",
 		body: `{"lease_owner": "w1", "workflow_task_attempt": 1, "commands": [
 			{"type": "schedule_activity", "activity_type": "charge", "start_to_close_timeout": 60,
 			 "retry_policy": {"max_attempts": 3, "backoff_seconds": [1, 5]}, "arguments": {"codec": "avro", "blob": "wwHioz3/VYAiNwwCCgp3b3JsZAA="}},
@@ -47,26 +56,34 @@ var aboutWork = map[string]about{
 			"run_id": "01M7Z3C6QEMJX94H9XJ62VYFPB", "run_status": "waiting", "created_task_ids": [], "next_task_id": null}`,
 	},
 	"fail_workflow_task": {
-		text: "Says that the workflow's code could not be run; the run itself goes on, with another attempt. A message that begins " +
-			"\"nondeterministic workflow code\" quarantines the run until it is repaired. The type WorkflowTaskWaitingForHistory is no failure: the worker " +
-			"has nothing to add, nothing is recorded and no attempt is counted.",
+		text: "Report that the workflow's code could not run. The run stays open and the app dispatches the task " +
+			"again. A message that begins with \"nondeterministic workflow code\" quarantines the run until it is " +
+			"repaired. The type `WorkflowTaskWaitingForHistory` is not a failure: the worker has no commands, the " +
+			"app records nothing and counts no attempt.",
 		body: `{"lease_owner": "w1", "workflow_task_attempt": 1, "failure": {"message": "nothing new", "type": "WorkflowTaskWaitingForHistory"}}`,
 	},
 	"claim_workflow_task": {
-		text: "Instead of a poll, for a task that is known. The same conditions hold.", body: `{"worker_id": "w1"}`,
+		text: "Lease a workflow task by its ID instead of polling. The conditions of a poll apply.",
+		body: `{"worker_id": "w1"}`,
 	},
-	"workflow_task_claim_status": {text: "Leases nothing. With worker_id it also says whether that worker may have it."},
+	"workflow_task_claim_status": {
+		text: "Check whether a workflow task can be leased, and if not, why. With `worker_id` the response also " +
+			"reports whether this worker may lease it. Changes nothing.",
+	},
 	"claim_activity_task": {
-		text: "Instead of a poll, for a task that is known. The same conditions hold, those of its session too.",
+		text: "Lease an activity task by its ID instead of polling. The conditions of a poll apply, including those of " +
+			"the task's session.",
 		body: `{"worker_id": "w1"}`,
 	},
 	"activity_task_claim_status": {
-		text: "Leases nothing. With worker_id it also says whether that worker may have it, and whether its session lets it.",
+		text: "Check whether an activity task can be leased, and if not, why. With `worker_id` the response also " +
+			"reports whether this worker, and the task's session, allow it. Changes nothing.",
 	},
 
 	"poll_activity_task": {
-		text: "As poll_workflow_task, for activities. The lease lasts five minutes, or attempt_lease_seconds of the registration; heartbeats renew it. " +
-			"worker_session is there for an attempt in a session: what the worker keeps in memory belongs to session_id and epoch together.",
+		text: "Poll for an activity task, as `poll_workflow_task`. The lease lasts five minutes, or " +
+			"`attempt_lease_seconds` of the registration; heartbeats of the attempt renew it. `worker_session` is " +
+			"set if the task belongs to a session: store state in memory under `session_id` and `epoch`.",
 		body: `{"worker_id": "w1", "task_queue": "default", "timeout_seconds": 30}`,
 		answer: `{"poll_status": "leased", "task": {"task_id": "01M7Z3C6QEMJX94H9XJ62VYFPB-1", "activity_attempt_id": "01M7Z3C6QEMJX94H9XJ62VYFPB-1-1",
 			"activity_execution_id": "01M7Z3C6QEMJX94H9XJ62VYFPB-1", "attempt_number": 1, "activity_type": "charge",
@@ -76,90 +93,110 @@ var aboutWork = map[string]about{
 			"deadlines": {"schedule_to_start": null, "start_to_close": "2026-11-21T13:06:21.217500Z", "schedule_to_close": null, "heartbeat": null}}}`,
 	},
 	"complete_activity_task": {
-		text: "The result is any JSON, or an envelope. The same report again is answered recorded: false, already_completed; another one, or one of an attempt " +
-			"that is over, is refused and changes nothing.",
+		text: "Complete an activity with its result: any JSON value, or an envelope. A repeated request returns " +
+			"`recorded: false` with the reason `already_completed`. A different result, or that of an outdated " +
+			"attempt, is rejected and changes nothing.",
 		body: `{"lease_owner": "w1", "activity_attempt_id": "01M7Z3C6QEMJX94H9XJ62VYFPB-1-1", "result": {"receipt": 4711}}`,
 	},
 	"fail_activity_task": {
-		text: "Whether another attempt follows is up to the activity's retry policy, and to non_retryable.",
+		text: "Report that an activity attempt failed. The retry policy of the activity and `non_retryable` determine " +
+			"whether another attempt follows.",
 		body: `{"lease_owner": "w1", "activity_attempt_id": "01M7Z3C6QEMJX94H9XJ62VYFPB-1-1",
 			"failure": {"message": "no credit", "type": "card_declined", "non_retryable": true}}`,
 	},
 	"heartbeat_activity_task": {
-		text: "Renews the attempt's lease and that of its session, and shows people how far it is. With can_continue: false the worker stops: the attempt was " +
-			"cancelled, its run has closed or somebody else has it, and nothing more need be reported.",
+		text: "Renew the lease of an activity attempt and of its session, and report progress. If the response has " +
+			"`can_continue: false`, stop the activity without a report: the attempt was cancelled, its run has " +
+			"closed, or another worker leased the task.",
 		body: `{"lease_owner": "w1", "activity_attempt_id": "01M7Z3C6QEMJX94H9XJ62VYFPB-1-1", "message": "half way", "current": 1, "total": 2}`,
 		answer: `{"task_id": "01M7Z3C6QEMJX94H9XJ62VYFPB-1", "activity_attempt_id": "01M7Z3C6QEMJX94H9XJ62VYFPB-1-1", "lease_owner": "w1",
 			"lease_expires_at": "2026-11-21T13:10:21.264395Z", "last_heartbeat_at": "2026-11-21T13:05:21.264395Z", "heartbeat_recorded": true,
 			"cancel_requested": false, "can_continue": true, "reason": null, "run_closed_reason": null, "run_closed_at": null}`,
 	},
 	"activity_task_status": {
-		text: "Renews nothing and needs no answer: for who wants to know between two heartbeats.",
+		text: "Check whether an activity attempt may continue. The response equals that of a heartbeat, but the " +
+			"request renews no lease.",
 		body: `{"lease_owner": "w1", "activity_attempt_id": "01M7Z3C6QEMJX94H9XJ62VYFPB-1-1"}`,
 	},
-	"read_activity_task_status": {text: "As activity_task_status, with the lease in the query."},
+	"read_activity_task_status": {
+		text: "Check whether an activity attempt may continue, as `activity_task_status`, with the lease in the query " +
+			"parameters.",
+	},
 
 	"poll_query_task": {
-		text: "Given to workers with the capability query_tasks. A query has the whole history; whoever asked waits for the answer, so it is given out " +
-			"once.",
+		text: "Poll for a query. Only workers with the capability `query_tasks` receive queries. The task contains the " +
+			"whole history. The app dispatches a query without retries, since its caller waits for the result.",
 		body: `{"worker_id": "w1", "task_queue": "default", "timeout_seconds": 30}`,
 	},
 	"complete_query_task": {
-		text: "The caller of the query gets the result at once. result_envelope says the same encoded, for callers with an SDK.",
+		text: "Complete a query with its result, which the app returns to the caller. `result_envelope` is the encoded " +
+			"result, for callers that use an SDK.",
 		body: `{"lease_owner": "w1", "query_task_attempt": 1, "result": {"state": "packing"}}`,
 	},
 	"fail_query_task": {
-		text: "The caller of the query is told, with query_rejected.",
+		text: "Report that a query failed. The app returns `query_rejected` with the failure to the caller.",
 		body: `{"lease_owner": "w1", "query_task_attempt": 1, "failure": {"message": "there is no such query", "type": "LookupError"}}`,
 	},
 	"poll_update_validation_task": {
-		text: "Given to workers with the capability update_validation_tasks whose registration names the update in update_validators. Whoever sent the update " +
+		text: "Poll for an update to validate. Only workers with the capability `update_validation_tasks`, whose " +
+			"registration names the update in `update_validators`, receive these tasks. The caller of the update " +
 			"waits for the verdict.",
 		body: `{"worker_id": "w1", "task_queue": "default", "timeout_seconds": 30}`,
 	},
 	"approve_update_validation_task": {
-		text: "The update is accepted, and comes with the next workflow task.",
+		text: "Approve an update. The app records it as accepted and delivers it with the next workflow task.",
 		body: `{"lease_owner": "w1", "update_validation_attempt": 1}`,
 	},
 	"reject_update_validation_task": {
-		text: "The update leaves no trace in the history, and its caller is told why.",
+		text: "Reject an update. The app records nothing in the history and returns the failure to the caller.",
 		body: `{"lease_owner": "w1", "update_validation_attempt": 1, "failure": {"message": "taken", "type": "ValueError", "reason": "update_validator_rejected"}}`,
 	},
 
 	"create_worker_session": {
-		text: "Makes a session that the worker holds, or takes over one that nobody holds (outcome reacquired): the epoch rises. 201 when it is new. " +
-			"admitted: false comes with the reason: who holds it, or what is missing.",
+		text: "Create a session that the worker owns, or acquire an existing one without an owner under a higher epoch " +
+			"(outcome `reacquired`). Responds with 201 if the session is new. If `admitted` is false, the response " +
+			"has the reason, such as the current owner or a missing capability.",
 		body: `{"worker_id": "w1", "session_id": "printer-1", "lease_seconds": 60, "ttl_seconds": 600}`,
 	},
 	"heartbeat_worker_session": {
-		text: "The lease counts anew from now. The heartbeats of activities in the session do the same.",
+		text: "Renew the lease of a session from now on. Heartbeats of activities in the session do the same.",
 		body: `{"worker_id": "w1"}`,
 	},
 	"release_worker_session": {
-		text: "The session goes on: another worker, or this one, may claim it at once, with a greater epoch.",
+		text: "Release a session. It stays open: any worker may acquire it at once, under a higher epoch.",
 		body: `{"worker_id": "w1"}`,
 	},
 	"close_worker_session": {
-		text: "What runs in it is cancelled, and what is scheduled in it later fails. The worker may be named in the query or the body.",
+		text: "Close a session. Its running activities are cancelled, and activities that are scheduled in it later " +
+			"fail. Name the worker in the query or in the body.",
 		body: `{"worker_id": "w1"}`,
 	},
 
 	"poll_tasks": {
-		text: "One poll for tasks of many kinds and queues, up to max of them. How it ended is a value, poll_status; it never answers 409 or 503 for that.",
+		text: "Poll for up to `max` tasks of several kinds and queues. The outcome of the poll is `poll_status`; " +
+			"unlike other polls this one never responds with 409 or 503 for it.",
 		body: `{"worker_id": "w1", "max": 10, "kinds": ["workflow", "activity"], "timeout_seconds": 30}`,
 	},
 	"complete_tasks": {
-		text: "The items are independent: each is answered in its place, with an error of its own if it is refused. next is a poll that is answered at once.",
+		text: "Complete several tasks, and optionally poll for more. The app handles each item separately: the " +
+			"responses have the same order, and a rejected item has its own error. `next` is a poll that the app " +
+			"never holds.",
 		body: `{"items": [{"kind": "activity", "task_id": "01M7Z3C6QEMJX94H9XJ62VYFPB-1", "lease_owner": "w1",
 			"activity_attempt_id": "01M7Z3C6QEMJX94H9XJ62VYFPB-1-1", "result": "done"}], "next": {"worker_id": "w1", "max": 10}}`,
 	},
 	"record_logs": {
-		text: "Only of attempts that run, from the worker that holds them; the items are independent. Numbered parts may be sent again. Nothing is renewed by it. What comes last may go with the outcome, as lines of complete_tasks.",
+		text: "Upload log lines of running attempts. Only the worker that leased an attempt may do so. The app handles " +
+			"each item separately. Numbered parts can be repeated safely. The request renews no lease. Send the last " +
+			"lines with the outcome, as `lines` of `complete_tasks`.",
 		body: `{"items": [{"task_id": "01M7Z3C6QEMJX94H9XJ62VYFPB-1", "lease_owner": "w1",
 			"activity_attempt_id": "01M7Z3C6QEMJX94H9XJ62VYFPB-1-1", "part": 1, "lines": [{"level": "info", "text": "page 1 of 12"}]}]}`,
 	},
-	"worker_settings": {text: "Times, limits and the release that a worker should have. There are no secrets in it."},
+	"worker_settings": {
+		text: "Retrieve the intervals, limits and release that the app requires of its workers. The response contains " +
+			"no secrets.",
+	},
 	"describe_protocol": {
-		text: "Versions, routes, kinds of tasks and commands, for people and for programs that generate clients.",
+		text: "Retrieve the versions, routes, kinds of tasks and commands of the worker protocol, for people and for " +
+			"code generators.",
 	},
 }

@@ -18,7 +18,7 @@ func (d *schemas) describePayloads() error {
 		}
 		t := reflect.TypeOf(data).Elem()
 		if t.Name() != name {
-			return fmt.Errorf("the payload of %s is called %s", name, t.Name())
+			return fmt.Errorf("the payload type of event %s has the name %s", name, t.Name())
 		}
 		s, err := d.of(reflect.Zero(t).Interface(), false)
 		if err != nil {
@@ -32,16 +32,16 @@ func (d *schemas) describePayloads() error {
 	}
 	const rule = "PayloadByType"
 	d.named[rule] = schema{
-		"description": "An event's payload has the schema that is called as its type.", "allOf": all,
+		"description": "The payload of an event has the schema with the name of its event_type.", "allOf": all,
 		"properties": schema{"event_type": schema{"anyOf": []any{ref("EventType"), schema{"type": "string"}}}},
 	}
 	d.named["EventType"] = schema{
-		"description": "The event types of this release. Later ones may have more.", "type": "string", "enum": types,
+		"description": "The event types of this release. Later releases may have more.", "type": "string", "enum": types,
 	}
 	for _, name := range []string{"HistoryEvent", "Event"} {
 		s := d.named[name]
 		if s == nil {
-			return fmt.Errorf("no schema is called %s", name)
+			return fmt.Errorf("schema %s not found", name)
 		}
 		s["allOf"] = []any{ref(rule)}
 	}

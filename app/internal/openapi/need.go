@@ -22,7 +22,7 @@ func need(s schema, names []string) error {
 		either := strings.Split(name, "|")
 		for _, n := range either {
 			if members[n] == nil {
-				return fmt.Errorf("%s is needed and no member of the body", n)
+				return fmt.Errorf("required member %s is not a member of the body", n)
 			}
 		}
 		if len(either) == 1 {
@@ -55,7 +55,7 @@ func each(s *jsonschema.Schema, most string) error {
 	}
 	n, err := strconv.ParseInt(most, 10, 64)
 	if err != nil || s.Items == nil || s.Items.SchemaOrBool == nil {
-		return fmt.Errorf("each %q is not for this", most)
+		return fmt.Errorf("tag each:%q requires a list of strings and a number", most)
 	}
 	s.Items.SchemaOrBool.TypeObjectEns().WithMinLength(1).WithMaxLength(n)
 	return nil
@@ -125,7 +125,7 @@ func (d *schemas) splitCommands() error {
 		return fmt.Errorf("%d of %d commands have members", len(list), len(known))
 	}
 	d.named[name] = schema{
-		"description":   "One thing a workflow asks for. Members that a command does not read are ignored. Durations are whole seconds.",
+		"description":   "A command of workflow code. Members that a command does not read are ignored. Durations are whole seconds.",
 		"oneOf":         list,
 		"discriminator": schema{"propertyName": "type", "mapping": mapping},
 	}

@@ -57,9 +57,9 @@ func Document(root string, routes []serve.Route) ([]byte, error) {
 		"info": object{
 			"title":   "Sojourn",
 			"version": "1",
-			"description": "Control plane and worker protocol of a Sojourn app. Operations marked x-sojourn are Sojourn's own; all others are the " +
-				"contract that published clients speak. x-roles are the roles that satisfy an operation, " +
-				"x-max-body-bytes the longest body it reads.",
+			"description": "Control plane and worker protocol of a Sojourn app. Operations with `x-sojourn` exist only in Sojourn; " +
+				"the others are the contract of the published clients. A caller needs one of the roles in `x-roles`. " +
+				"`x-max-body-bytes` is the maximum length of the request body.",
 			"license": object{"name": "see the repository"},
 		},
 		"servers":  []any{object{"url": "/"}},
@@ -69,8 +69,8 @@ func Document(root string, routes []serve.Route) ([]byte, error) {
 		"components": object{
 			"schemas": d.schemas.named, "responses": d.refusals, "headers": headers, "parameters": parameters,
 			"securitySchemes": object{
-				"token":  object{"type": "http", "scheme": "bearer", "description": "an opaque token sjn_ID_SECRET"},
-				"cookie": object{"type": "apiKey", "in": "cookie", "name": auth.Cookie, "description": "the dashboard's"},
+				"token":  object{"type": "http", "scheme": "bearer", "description": "opaque token of the form sjn_ID_SECRET"},
+				"cookie": object{"type": "apiKey", "in": "cookie", "name": auth.Cookie, "description": "cookie of the dashboard"},
 			},
 		},
 	}
@@ -85,8 +85,8 @@ func Document(root string, routes []serve.Route) ([]byte, error) {
 type document struct {
 	schemas  *schemas
 	paths    object
-	refusals object // the answers that refuse, shared by many routes
-	examples object // of answers, by the schema's name
+	refusals object // error responses that many routes share
+	examples object // of responses, by the schema's name
 }
 
 // prune removes schemas without references: schemas of types that were inlined.
@@ -107,32 +107,32 @@ func (d *document) prune() error {
 }
 
 var tags = []any{
-	object{"name": "control plane", "description": "workflows, schedules, namespaces and all that operates them"},
-	object{"name": "worker protocol", "description": "what a worker in any language asks for and reports"},
-	object{"name": "sojourn", "description": "routes beside the contract"},
+	object{"name": "control plane", "description": "workflows, schedules, namespaces and their operation"},
+	object{"name": "worker protocol", "description": "requests of workers in any language"},
+	object{"name": "sojourn", "description": "routes that are not part of the contract"},
 }
 
 var headers = object{
 	"ControlPlaneVersion": object{
-		"description": "the version of the control plane that answers",
+		"description": "version of the control plane",
 		"schema":      object{"type": "string", "const": httpapi.Version},
 	},
 	"ProtocolVersion": object{
-		"description": "the version of the worker protocol that answers",
+		"description": "version of the worker protocol",
 		"schema":      object{"type": "string", "const": workerapi.Version},
 	},
-	"RetryAfter":   object{"description": "seconds after which to try again", "schema": object{"type": "string"}},
-	"Authenticate": object{"description": "how to say who calls", "schema": object{"type": "string"}},
+	"RetryAfter":   object{"description": "seconds until the next attempt", "schema": object{"type": "string"}},
+	"Authenticate": object{"description": "authentication scheme", "schema": object{"type": "string"}},
 }
 
 var parameters = object{
 	"Namespace": object{
-		"name": "X-Namespace", "in": "header", "description": "the namespace the request is about; default when absent",
+		"name": "X-Namespace", "in": "header", "description": "namespace of the request",
 		"schema": object{"type": "string", "pattern": `^[a-z0-9][a-z0-9._-]{0,127}$`, "default": "default"},
 	},
 	"Strict": object{
 		"name": "strict", "in": "query",
-		"description": "reject a request with members or query parameters that the app does not know; by default they are listed in warnings",
+		"description": "reject a request with unknown members or query parameters; by default the response lists them in warnings",
 		"schema":      object{"type": "boolean", "default": false},
 	},
 	"ControlPlaneVersion": object{
@@ -153,7 +153,7 @@ type workerResponse struct {
 
 // warnedResponse has the members that every control plane response may have.
 type warnedResponse struct {
-	// about members and query parameters of the request that the app does not know, and about other probable mistakes
+	// warnings about unknown members and query parameters of the request, and about other probable mistakes
 	Warnings []protocol.Warning `json:"warnings,omitempty"`
 }
 
@@ -162,17 +162,17 @@ type workflowResponse struct {
 	ControlPlane httpapi.ControlPlane `json:"control_plane"`
 }
 
-// refusal is every answer that refuses.
+// refusal is the body of an error response.
 type refusal struct {
 	Reason     protocol.Reason     `json:"reason"`
-	Message    string              `json:"message"`                     // for people
+	Message    string              `json:"message"`                     // text for people; it may change
 	Fields     map[string][]string `json:"errors,omitempty"`            // errors by the path of their member
-	Validation map[string][]string `json:"validation_errors,omitempty"` // the same
+	Validation map[string][]string `json:"validation_errors,omitempty"` // equals errors
 }
 
 type workerRefusal struct {
 	refusal
-	Error string `json:"error"` // the message again
+	Error string `json:"error"` // equals message
 	workerResponse
 }
 
@@ -207,9 +207,9 @@ func (d *document) add(rt serve.Route) error {
 	op := object{
 		"operationId": d.id(rt), "summary": rt.Shape.Does, "tags": []string{tag(rt)}, "x-roles": auth.Holders(rt.Roles),
 	}
-	tell, told := aboutOf(rt.Operation)
-	if told {
-		op["description"] = tell.text
+	text, found := aboutOf(rt.Operation)
+	if found {
+		op["description"] = text.text
 	}
 	if rt.Sojourn && !unversioned[rt.Operation] {
 		op["x-sojourn"] = true
@@ -233,7 +233,7 @@ func (d *document) add(rt serve.Route) error {
 			}
 		}
 		media := object{"schema": s}
-		if err := example(media, tell.body); err != nil {
+		if err := example(media, text.body); err != nil {
 			return err
 		}
 		op["requestBody"] = object{"content": object{"application/json": media}, "required": len(rt.Shape.Needs) > 0}
@@ -243,7 +243,7 @@ func (d *document) add(rt serve.Route) error {
 	if op["responses"], err = d.responses(rt, reasons); err != nil {
 		return err
 	}
-	if err := d.answers(rt, tell.answer); err != nil {
+	if err := d.answers(rt, text.answer); err != nil {
 		return err
 	}
 	item, _ := d.paths[rt.Pattern].(object)
@@ -343,7 +343,7 @@ func (d *document) parameters(rt serve.Route) ([]any, error) {
 func (d *document) responses(rt serve.Route, reasons map[int][]protocol.Reason) (object, error) {
 	all := object{}
 	for status, body := range rt.Shape.Says {
-		r := object{"description": cmp.Or(http.StatusText(status), "answer"), "headers": answerHeaders(rt, status)}
+		r := object{"description": cmp.Or(http.StatusText(status), "response"), "headers": answerHeaders(rt, status)}
 		switch body := body.(type) {
 		case serve.Media:
 			r["content"] = object{string(body): object{}}
@@ -359,7 +359,7 @@ func (d *document) responses(rt serve.Route, reasons map[int][]protocol.Reason) 
 	for status, list := range reasons {
 		r := d.refused(rt, status, list)
 		key := strconv.Itoa(status)
-		if said, there := all[key].(object); there { // this status is also an answer's
+		if said, there := all[key].(object); there { // a successful response has this status too
 			if m, ok := said["content"].(object)["application/json"].(object); ok {
 				m["schema"] = object{"anyOf": []any{m["schema"], refusedSchema(rt, list)}}
 			}
@@ -378,7 +378,7 @@ func (d *document) refused(rt serve.Route, status int, list []protocol.Reason) o
 		list, name = usual, kind(rt)+strings.ReplaceAll(http.StatusText(status), " ", "")
 	}
 	r := object{
-		"description": cmp.Or(http.StatusText(status), "refused"), "headers": answerHeaders(rt, status),
+		"description": cmp.Or(http.StatusText(status), "rejected"), "headers": answerHeaders(rt, status),
 		"content": object{"application/json": object{"schema": refusedSchema(rt, list)}},
 	}
 	if name == "" {

@@ -27,11 +27,11 @@ func ref(name string) schema { return schema{"$ref": components + name} }
 type historyEvent struct {
 	ID   string       `json:"id"`
 	Seq  int64        `json:"sequence"`
-	Type string       `json:"event_type"` // its payload has the schema of the same name, if there is one
+	Type string       `json:"event_type"` // the payload has the schema of this name, if there is one
 	At   history.Time `json:"recorded_at"`
-	// the workflow task whose completion made it; absent for what came from outside
+	// workflow task whose completion recorded the event; absent for other events
 	TaskID      string          `json:"workflow_task_id,omitempty"`
-	SeenThrough int64           `json:"seen_through,omitempty"` // the last event which that task had been shown
+	SeenThrough int64           `json:"seen_through,omitempty"` // last event in the history of that task
 	Payload     json.RawMessage `json:"payload"`
 }
 

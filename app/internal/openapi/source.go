@@ -105,26 +105,48 @@ func line(groups ...*ast.CommentGroup) string {
 }
 
 // aboutType returns the comment of a type as a description: without the leading Go name, and with JSON names of
-// members. Only Go names of several words are replaced, since others may be plain words.
+// members.
 func (s *source) aboutType(t reflect.Type) string {
 	if s.of(t) != nil {
 		return ""
 	}
 	about := s.comments[t.PkgPath()+"."+t.Name()]
 	if t.Kind() == reflect.Struct {
-		for _, f := range reflect.VisibleFields(t) {
-			member, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			if severalWords.MatchString(f.Name) && member != "" {
-				about = regexp.MustCompile(`\b`+f.Name+`\b`).ReplaceAllString(about, member)
-			}
+		about = jsonNames(about, t)
+	}
+	return withoutSubject(about, t.Name())
+}
+
+// jsonNames replaces the Go names of a struct's fields by their JSON names. A name of one word is only replaced within
+// a sentence, since it may be a plain word at the beginning.
+func jsonNames(about string, t reflect.Type) string {
+	for _, f := range reflect.VisibleFields(t) {
+		member, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case member == "" || !f.IsExported():
+		case severalWords.MatchString(f.Name):
+			about = regexp.MustCompile(`\b`+f.Name+`\b`).ReplaceAllString(about, member)
+		default:
+			about = regexp.MustCompile(`([a-z,] )`+f.Name+`\b`).ReplaceAllString(about, "${1}"+member)
 		}
 	}
-	rest, named := strings.CutPrefix(about, t.Name()+" ")
+	return about
+}
+
+// withoutSubject removes the name with which a Go comment begins, and its verb: "Budget is the …" becomes "The …".
+func withoutSubject(about, name string) string {
+	rest, named := strings.CutPrefix(about, name+": ")
 	if !named {
+		rest, named = strings.CutPrefix(about, name+" ")
+	}
+	if !named || strings.HasPrefix(rest, "and ") {
 		return about
 	}
-	for _, verb := range []string{"is ", "are "} {
-		rest = strings.TrimPrefix(rest, verb)
+	for _, verb := range []string{"is ", "are ", "has ", "contains "} {
+		if predicate, ok := strings.CutPrefix(rest, verb); ok {
+			rest = predicate
+			break
+		}
 	}
 	first, size := utf8.DecodeRuneInString(rest)
 	return string(unicode.ToUpper(first)) + rest[size:]
@@ -134,6 +156,7 @@ var severalWords = regexp.MustCompile(`^[A-Z][a-z]+[A-Z]|^[A-Z]+[A-Z][a-z]`)
 
 // aboutField is the comment of a member of t, wherever among t's embedded structs it is declared.
 func (s *source) aboutField(t reflect.Type, name string) string {
+	whole := t
 	f, ok := t.FieldByName(name)
 	if !ok {
 		return ""
@@ -146,10 +169,5 @@ func (s *source) aboutField(t reflect.Type, name string) string {
 			return ""
 		}
 	}
-	about := s.comments[t.PkgPath()+"."+t.Name()+"."+name]
-	if rest, ok := strings.CutPrefix(about, name+" "); ok { // Go names its subject
-		member, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		return member + " " + rest
-	}
-	return about
+	return jsonNames(withoutSubject(s.comments[t.PkgPath()+"."+t.Name()+"."+name], name), whole)
 }

@@ -13,7 +13,7 @@ import (
 // claimBody is the claim of one task by its ID.
 type claimBody struct {
 	WorkerID    string `json:"worker_id"`
-	Owner       string `json:"lease_owner"` // the other name of worker_id
+	Owner       string `json:"lease_owner"` // alternative name of worker_id
 	Incarnation string `json:"incarnation"`
 	BuildID     string `json:"build_id"`
 	PageSize    int    `json:"history_page_size" minimum:"0" maximum:"1000"`

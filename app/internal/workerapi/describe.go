@@ -16,14 +16,14 @@ import (
 type described struct {
 	Version         string                      `json:"version"`
 	Minimum         string                      `json:"minimum_version"`
-	Header          string                      `json:"header"` // that names the version
+	Header          string                      `json:"header"` // header with the version
 	WorkflowVerbs   []string                    `json:"workflow_task_verbs"`
 	ActivityVerbs   []string                    `json:"activity_task_verbs"`
 	QueryVerbs      []string                    `json:"query_task_verbs"`
 	ValidationVerbs []string                    `json:"update_validation_task_verbs"`
 	SessionVerbs    []string                    `json:"worker_session_verbs"`
 	Others          []protocol.CommandType      `json:"non_terminal_commands"`
-	Terminal        []protocol.CommandType      `json:"terminal_commands"` // one of these may end a completion
+	Terminal        []protocol.CommandType      `json:"terminal_commands"` // commands that close the run
 	HistoryPage     int                         `json:"default_history_page_size"`
 	MaxHistoryPage  int                         `json:"max_history_page_size"`
 	Compression     protocol.HistoryCompression `json:"history_compression"`
@@ -43,7 +43,7 @@ type describedRoute struct {
 	Method    string `json:"method"`
 	Path      string `json:"path"`
 	Operation string `json:"operation"`
-	Sojourn   bool   `json:"x-sojourn,omitempty"` // not of the contract
+	Sojourn   bool   `json:"x-sojourn,omitempty"` // not part of the contract
 }
 
 // describe returns the description of the protocol: its version, the verbs of each bridge, commands, pages, waits and

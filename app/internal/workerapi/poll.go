@@ -29,14 +29,14 @@ type pollBody struct {
 	WorkerID    string `json:"worker_id"` // as registered
 	Namespace   string `json:"namespace"`
 	Incarnation string `json:"incarnation"`
-	TaskQueue   string `json:"task_queue"` // one of those registered; all of them when empty
+	TaskQueue   string `json:"task_queue"` // one of the registered queues; empty: all of them
 	BuildID     string `json:"build_id"`
-	// the same one again gets the same lease again
+	// a repeated ID returns the same lease
 	PollID string `json:"poll_request_id" maxLength:"255"`
-	// seconds that the poll may be held; 30 when absent, and values above 60 count as 60
+	// maximum duration of the poll in seconds; default 30, larger values than 60 are reduced to 60
 	Timeout  *int64 `json:"timeout_seconds" minimum:"0"`
 	PageSize int    `json:"history_page_size" minimum:"0" maximum:"1000"` // 500 when absent
-	Encoding string `json:"accept_history_encoding"`                      // gzip, deflate: long pages come compressed
+	Encoding string `json:"accept_history_encoding"`                      // gzip, deflate: long pages are compressed
 	// TaskKinds lets a workflow poll receive update validation tasks too; every task in the response then contains its
 	// kind.
 	TaskKinds []protocol.TaskKind `json:"task_kinds"`

@@ -77,114 +77,114 @@ func why(members []string) []string {
 // shapes maps every operation to its request and responses. Tests fail for a route without an entry.
 var shapes = map[string]serve.Shape{
 	"register": {
-		Does: "announce a worker", Body: protocol.RegisterRequest{}, Needs: []string{"task_queue|task_queues"},
+		Does: "Register a worker", Body: protocol.RegisterRequest{}, Needs: []string{"task_queue|task_queues"},
 		Says: serve.Responses(201, protocol.RegisterResponse{}), Refuses: registering,
 	},
 	"deregister": {
-		Does: "take one's own registration away", Query: incarnationQuery{},
+		Does: "Deregister a worker", Query: incarnationQuery{},
 		Says: serve.OK(protocol.DeregisterResponse{}), Refuses: onWorker,
 	},
 	"worker_heartbeat": {
-		Does: "say that a worker lives, and renew what it holds",
+		Does: "Send a worker heartbeat",
 		Body: protocol.WorkerHeartbeat{}, Needs: []string{"worker_id"},
 		Says: serve.OK(protocol.WorkerHeartbeatResponse{}), Refuses: onWorker,
 	},
 
 	"poll_workflow_task": {
-		Does: "wait for a workflow task",
+		Does: "Poll for a workflow task",
 		Body: pollBody{}, Needs: []string{"worker_id"}, Says: polled(workflowPolled{}), Refuses: polling,
 	},
 	"workflow_task_history": {
-		Does: "read a further page of a leased task's history",
+		Does: "Read a page of a workflow task's history",
 		Body: historyBody{}, Needs: leasedTask, Query: allQuery{}, Says: serve.OK(polledPage{}),
 		Refuses: append([]protocol.Reason{protocol.ReasonInvalidPageToken}, onWorkflowTask...),
 	},
 	"heartbeat_workflow_task": {
-		Does: "renew the lease of a workflow task", Body: holder{}, Needs: leasedTask,
+		Does: "Renew the lease of a workflow task", Body: holder{}, Needs: leasedTask,
 		Says: serve.OK(workflowBeat{}), Refuses: onWorkflowTask,
 	},
 	"complete_workflow_task": {
-		Does: "complete a workflow task with commands",
+		Does: "Complete a workflow task",
 		Body: commandsBody{}, Needs: []string{"lease_owner", "workflow_task_attempt", "commands"},
 		Says: serve.OK(workflowOutcome{}), Refuses: completingTask,
 	},
 	"fail_workflow_task": {
-		Does: "report that a workflow task failed", Body: failing{}, Needs: why(leasedTask),
+		Does: "Fail a workflow task", Body: failing{}, Needs: why(leasedTask),
 		Says: serve.OK(workflowOutcome{}), Refuses: completingTask,
 	},
 
 	"claim_workflow_task": {
-		Does: "lease a workflow task by its id", Body: claimBody{}, Needs: eitherName,
+		Does: "Lease a workflow task by ID", Body: claimBody{}, Needs: eitherName,
 		Says: serve.OK(workflowClaimed{}), Refuses: claiming,
 	},
 	"workflow_task_claim_status": {
-		Does: "say whether a workflow task can be claimed, and why not", Query: claimQuery{},
+		Does: "Check whether a workflow task can be leased", Query: claimQuery{},
 		Says: serve.OK(protocol.ClaimStatus{}), Refuses: claiming,
 	},
 	"claim_activity_task": {
-		Does: "lease an activity task by its id", Body: claimBody{}, Needs: eitherName,
+		Does: "Lease an activity task by ID", Body: claimBody{}, Needs: eitherName,
 		Says: serve.OK(activityClaimed{}), Refuses: claiming,
 	},
 	"activity_task_claim_status": {
-		Does: "say whether an activity task can be claimed, and why not", Query: claimQuery{},
+		Does: "Check whether an activity task can be leased", Query: claimQuery{},
 		Says: serve.OK(protocol.ClaimStatus{}), Refuses: claiming,
 	},
 	"activity_task_status": {
-		Does: "say what a heartbeat would be told, without one", Body: holder{}, Needs: leasedAttempt,
+		Does: "Check an activity attempt", Body: holder{}, Needs: leasedAttempt,
 		Says: serve.OK(protocol.AttemptStatus{}), Refuses: onActivityTask,
 	},
 	"read_activity_task_status": {
-		Does: "say what a heartbeat would be told, without one", Query: attemptQuery{},
+		Does: "Check an activity attempt", Query: attemptQuery{},
 		Says: serve.OK(protocol.AttemptStatus{}), Refuses: onActivityTask,
 	},
 
 	"poll_activity_task": {
-		Does: "wait for an activity task",
+		Does: "Poll for an activity task",
 		Body: pollBody{}, Needs: []string{"worker_id"}, Says: polled(activityPolled{}), Refuses: polling,
 	},
 	"complete_activity_task": {
-		Does: "complete an activity attempt", Body: completing{}, Needs: leasedAttempt,
+		Does: "Complete an activity", Body: completing{}, Needs: leasedAttempt,
 		Says: serve.OK(activityOutcome{}), Refuses: onActivityTask,
 	},
 	"fail_activity_task": {
-		Does: "report that an activity attempt failed", Body: failing{}, Needs: why(leasedAttempt),
+		Does: "Fail an activity attempt", Body: failing{}, Needs: why(leasedAttempt),
 		Says: serve.OK(activityOutcome{}), Refuses: onActivityTask,
 	},
 	"heartbeat_activity_task": {
-		Does: "renew the lease of an activity attempt, and hear of its cancellation",
+		Does: "Send an activity heartbeat",
 		Body: beat{}, Needs: leasedAttempt,
 		Says: serve.OK(protocol.HeartbeatResponse{}), Refuses: onActivityTask,
 	},
 
 	"poll_query_task": {
-		Does: "wait for a query task",
+		Does: "Poll for a query task",
 		Body: pollBody{}, Needs: []string{"worker_id"}, Says: polled(queryPolled{}), Refuses: polling,
 	},
 	"complete_query_task": {
-		Does: "answer a query",
+		Does: "Complete a query",
 		Body: queryCompleting{}, Needs: leasedQuery, Says: serve.OK(queryOutcome{}), Refuses: onQueryTask,
 	},
 	"fail_query_task": {
-		Does: "report that a query failed",
+		Does: "Fail a query",
 		Body: queryFailing{}, Needs: why(leasedQuery), Says: serve.OK(queryOutcome{}), Refuses: onQueryTask,
 	},
 
 	"poll_update_validation_task": {
-		Does: "wait for an update validation task",
+		Does: "Poll for an update validation task",
 		Body: pollBody{}, Needs: []string{"worker_id"},
 		Says: polled(validationPolled{}), Refuses: polling,
 	},
 	"approve_update_validation_task": {
-		Does: "let an update in",
+		Does: "Approve an update",
 		Body: approving{}, Needs: leasedVerdict, Says: serve.OK(verdictOutcome{}), Refuses: onValidation,
 	},
 	"reject_update_validation_task": {
-		Does: "keep an update out", Body: rejecting{}, Needs: why(leasedVerdict),
+		Does: "Reject an update", Body: rejecting{}, Needs: why(leasedVerdict),
 		Says: serve.OK(verdictOutcome{}), Refuses: onValidation,
 	},
 
 	"create_worker_session": {
-		Does: "claim a session", Body: protocol.SessionCreate{}, Needs: []string{"worker_id", "session_id"},
+		Does: "Create or acquire a session", Body: protocol.SessionCreate{}, Needs: []string{"worker_id", "session_id"},
 		Says: map[int]any{http.StatusCreated: protocol.SessionResponse{}, http.StatusOK: protocol.SessionResponse{}},
 		Refuses: append([]protocol.Reason{
 			protocol.ReasonSessionRequirements, protocol.ReasonSessionOwned, protocol.ReasonSessionLimit,
@@ -194,35 +194,35 @@ var shapes = map[string]serve.Shape{
 		}, onSession...),
 	},
 	"heartbeat_worker_session": {
-		Does: "renew a session", Body: protocol.SessionVerb{}, Needs: []string{"worker_id"},
+		Does: "Renew the lease of a session", Body: protocol.SessionVerb{}, Needs: []string{"worker_id"},
 		Says: serve.OK(protocol.SessionResponse{}), Refuses: onSession,
 	},
 	"release_worker_session": {
-		Does: "give a session back", Body: protocol.SessionVerb{}, Needs: []string{"worker_id"},
+		Does: "Release a session", Body: protocol.SessionVerb{}, Needs: []string{"worker_id"},
 		Says: serve.OK(protocol.SessionResponse{}), Refuses: onSession,
 	},
 	"close_worker_session": {
-		Does: "end a session for good", Body: protocol.SessionVerb{}, Query: workerQuery{},
+		Does: "Close a session", Body: protocol.SessionVerb{}, Query: workerQuery{},
 		Says: serve.OK(protocol.SessionResponse{}), Refuses: onSession,
 	},
 
 	"poll_tasks": {
-		Does: "wait for tasks of many kinds at once", Bare: true,
+		Does: "Poll for several tasks", Bare: true,
 		Body: protocol.PollRequest{}, Needs: []string{"worker_id"},
 		Says: serve.OK(protocol.PollResponse{}), Refuses: polling,
 	},
 	"complete_tasks": {
-		Does: "complete many tasks, and poll for the next", Bare: true,
+		Does: "Complete several tasks", Bare: true,
 		Body: protocol.CompleteRequest{}, Needs: []string{"items"}, MaxBody: httpjson.MaxBatchBody,
 		Says: serve.OK(protocol.CompleteBatchResponse{}), Refuses: polling,
 	},
 	"record_logs": {
-		Does: "hand over what the code of running attempts logged", Bare: true,
+		Does: "Upload activity logs", Bare: true,
 		Body: protocol.LogsRequest{}, Needs: []string{"items"}, MaxBody: httpjson.MaxBatchBody,
 		Says: serve.OK(protocol.LogsResponse{}),
 	},
-	"worker_settings":   {Does: "read the settings the app has for workers", Says: serve.OK(protocol.WorkerSettings{})},
-	"describe_protocol": {Does: "describe the protocol", Says: serve.OK(described{})},
+	"worker_settings":   {Does: "Retrieve the settings for a worker", Says: serve.OK(protocol.WorkerSettings{})},
+	"describe_protocol": {Does: "Describe the worker protocol", Says: serve.OK(described{})},
 }
 
 var claiming = append([]protocol.Reason{
@@ -246,17 +246,18 @@ func polled(body any) map[int]any {
 
 // pollResponse holds the members of every poll's response, next to the task.
 type pollResponse struct {
-	Status     protocol.PollStatus   `json:"poll_status"`
-	Reason     string                `json:"reason,omitempty"`
-	WaitReason string                `json:"wait_reason,omitempty"`  // throttled: which budget withheld tasks
-	Wait       *protocol.Wait        `json:"wait,omitempty"`         // throttled: the same for programs
-	Intent     string                `json:"drain_intent,omitempty"` // draining: the worker's build is drained
-	BuildID    **string              `json:"build_id,omitempty"`     // that build; null for none
+	Status     protocol.PollStatus `json:"poll_status"`
+	Reason     string              `json:"reason,omitempty"`
+	WaitReason string              `json:"wait_reason,omitempty"`  // throttled: the exceeded limit, for people
+	Wait       *protocol.Wait      `json:"wait,omitempty"`         // throttled: the exceeded limit, for programs
+	Intent     string              `json:"drain_intent,omitempty"` // draining: the worker's build is drained
+	// draining: the build; null: workers without a build ID
+	BuildID    **string              `json:"build_id,omitempty"`
 	RetryAfter int64                 `json:"retry_after_ms,omitempty"`
 	AppRelease string                `json:"app_release,omitempty"`
 	WorkerID   string                `json:"worker_id,omitempty"`
 	Worker     protocol.WorkerStatus `json:"worker_status,omitempty"`
-	Error      string                `json:"error,omitempty"` // for people, when the status is not 200
+	Error      string                `json:"error,omitempty"` // message for people; set if the status is not 200
 	Message    string                `json:"message,omitempty"`
 }
 
@@ -271,10 +272,10 @@ type flowWork struct{}
 // JSONSchemaAnyOf names the two for the description of the API.
 func (flowWork) JSONSchemaAnyOf() []any { return []any{polledTask{}, protocol.ValidationTask{}} }
 
-// polledTask is a workflow task whose page of history may travel compressed, and is empty then.
+// polledTask is a workflow task. If its page of history is compressed, history_events is empty.
 type polledTask struct {
 	protocol.WorkflowTask
-	Compressed string `json:"history_events_compressed,omitempty"` // base64 of the packed list of events
+	Compressed string `json:"history_events_compressed,omitempty"` // base64 of the compressed list of events
 	Encoding   string `json:"history_events_encoding,omitempty" enum:"gzip,deflate"`
 }
 
@@ -337,7 +338,7 @@ type historyBody struct {
 	PageSize  int    `json:"page_size" minimum:"0" maximum:"1000"`
 	Older     int    `json:"history_page_size" minimum:"0" maximum:"1000"` // an older name of page_size
 	After     int64  `json:"after_sequence" minimum:"0"`
-	All       bool   `json:"all"`                     // the whole history in one answer
+	All       bool   `json:"all"`                     // the whole history in one response
 	Encoding  string `json:"accept_history_encoding"` // gzip, deflate
 }
 
@@ -361,7 +362,7 @@ type queryOutcome struct {
 
 type polledPage struct {
 	protocol.HistoryPage
-	Compressed string `json:"history_events_compressed,omitempty"` // base64 of the packed list of events
+	Compressed string `json:"history_events_compressed,omitempty"` // base64 of the compressed list of events
 	Encoding   string `json:"history_events_encoding,omitempty" enum:"gzip,deflate"`
 }
 
@@ -385,22 +386,22 @@ type activityClaimed struct {
 
 type claimQuery struct {
 	WorkerID    string `json:"worker_id"`   // also return whether this worker may claim the task
-	Owner       string `json:"lease_owner"` // another name of worker_id
+	Owner       string `json:"lease_owner"` // alternative name of worker_id
 	Incarnation string `json:"incarnation"`
 }
 
 type attemptQuery struct {
 	AttemptID string `json:"activity_attempt_id"`
-	Old       string `json:"attempt_id"` // another name of it
+	Old       string `json:"attempt_id"` // alternative name of activity_attempt_id
 	Owner     string `json:"lease_owner"`
 }
 
 type allQuery struct {
-	All bool `json:"all"` // the whole history in one answer
+	All bool `json:"all"` // the whole history in one response
 }
 
 type incarnationQuery struct {
-	Incarnation string `json:"incarnation"` // only this one, when it is named
+	Incarnation string `json:"incarnation"` // deregister only this incarnation; absent: any
 }
 
 type workerQuery struct {

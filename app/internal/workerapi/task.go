@@ -14,10 +14,10 @@ import (
 // holder holds the members of every call about a leased task.
 type holder struct {
 	Owner       string `json:"lease_owner"`           // as in the task; the worker ID
-	Incarnation string `json:"incarnation"`           // of the registration; only if the worker keeps several apart
+	Incarnation string `json:"incarnation"`           // incarnation of the registration; optional
 	Attempt     int64  `json:"workflow_task_attempt"` // as in the task; an outdated number changes nothing
 	AttemptID   string `json:"activity_attempt_id"`   // as in the task; an outdated ID changes nothing
-	AttemptOld  string `json:"attempt_id"`            // the name some clients use
+	AttemptOld  string `json:"attempt_id"`            // alternative name of activity_attempt_id
 	Epoch       int64  `json:"session_epoch"`         // as in the task's worker_session; checked if present
 }
 

@@ -4,9 +4,9 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description Has the recorded lines of one attempt of an activity. */
+        /** @description The recorded lines of one attempt of an activity. */
         ActivityLogs: {
-            /** @description activity_attempt_id is the attempt with these lines; absent if there is none yet. */
+            /** @description The attempt with these lines; absent if there is none yet. */
             activity_attempt_id?: string;
             /** @description attempts with lines, and the running one, oldest first */
             attempts: components["schemas"]["LogAttempt"][];
@@ -43,7 +43,7 @@ export interface components {
             max_active_leases?: null | number;
             max_dispatches_per_minute?: null | number;
         };
-        /** @description Has the workers of one build ID that serve a queue, and the operator's decisions about the build. A null build ID means workers without one. */
+        /** @description The workers of one build ID that serve a queue, and the operator's decisions about the build. A null build ID means workers without one. */
         BuildCohort: {
             active_worker_count: number;
             build_id: null | string;
@@ -99,7 +99,7 @@ export interface components {
             status: components["schemas"]["WorkerStatus"];
             worker_id: string;
         };
-        /** @description An event as this route shows it; Decoded holds the payload members that are blobs, as plain JSON. */
+        /** @description An event in the response. Its member decoded contains the encoded members of the payload as plain JSON. */
         Event: {
             decoded?: {
                 [key: string]: Json;
@@ -114,7 +114,7 @@ export interface components {
             workflow_task_id?: string;
         };
         /**
-         * @description The event types of this release. Later ones may have more.
+         * @description The event types of this release. Later releases may have more.
          * @enum {string}
          */
         EventType: "ActivityCancelRequested" | "ActivityCancelled" | "ActivityCompleted" | "ActivityFailed" | "ActivityRetryScheduled" | "ActivityScheduled" | "ActivityTimedOut" | "AttachedChildEnded" | "AttachedToChild" | "CancelRequested" | "ChildCancelRequested" | "ChildRunCancelled" | "ChildRunCompleted" | "ChildRunFailed" | "ChildRunStarted" | "ChildRunTerminated" | "ChildWorkflowScheduled" | "ConditionWaitOpened" | "ConditionWaitSatisfied" | "ConditionWaitTimedOut" | "MemoUpserted" | "ParentClosePolicyApplied" | "RepairRequested" | "SearchAttributesUpserted" | "SelectionOperationCancelled" | "SelectionResolved" | "SessionEnded" | "SessionRecovered" | "SessionStarted" | "SideEffectRecorded" | "SignalApplied" | "SignalReceived" | "SignalSent" | "SignalWaitOpened" | "TerminateRequested" | "TimerCancelRequested" | "TimerCancelled" | "TimerFired" | "TimerScheduled" | "UpdateAccepted" | "UpdateApplied" | "UpdateCompleted" | "VersionMarkerRecorded" | "WorkflowCancellationRequested" | "WorkflowCancelled" | "WorkflowCompleted" | "WorkflowContinuedAsNew" | "WorkflowFailed" | "WorkflowStarted" | "WorkflowTerminated" | "WorkflowTimedOut";
@@ -130,7 +130,7 @@ export interface components {
             failure_id?: string;
             message?: string;
             non_retryable?: boolean;
-            /** @description stack_trace is the stack trace, for people. Workflow code cannot read it, so it is not part of the exception and is not reported to other runs. */
+            /** @description The stack trace, for people. Workflow code cannot read it, so it is not part of the exception and is not reported to other runs. */
             stack_trace?: string;
         };
         /** @description A drain and its progress. */
@@ -143,28 +143,28 @@ export interface components {
              * @description null: none
              */
             deadline_at: string | null;
-            /** @description of these, without task and session */
+            /** @description workers without tasks and sessions */
             drained_worker_count: number;
-            /** @description its workers are ended */
+            /** @description the workers are evicted */
             evict: boolean;
             /** @description group of the workers' token */
             group?: string;
             held_sessions: number;
             namespace: string;
-            /** @description of a verb: draining, evicting or resumed */
+            /** @description in the response to a request: draining, evicting or resumed */
             outcome?: string;
             reason?: string;
             release?: string;
             /** Format: date-time */
             since: string | null;
             /**
-             * @description state is draining while one of the drain's workers has a task or a session, else drained, also if there is no worker.
+             * @description Draining while one of the drain's workers has a task or a session, else drained, also if there is no worker.
              * @enum {string}
              */
             state: "draining" | "drained";
             worker_count: number;
             worker_id?: string;
-            /** @description workers are the workers, those with the most remaining work first, at most 1000. */
+            /** @description The workers, those with the most remaining work first, at most 1000. */
             workers: components["schemas"]["DrainedWorker"][];
         };
         /** @description The drains of a namespace, the oldest first. */
@@ -174,27 +174,30 @@ export interface components {
         };
         /** @description The settings, and how many workers applied them. */
         FleetSettingsState: {
+            /** @description number of live workers that report this revision */
             applied_worker_count: number;
             by?: string;
-            /** @description fresh runs each call of a handler outside sessions in a new executor. */
+            /** @description Runs each call of a handler outside sessions in a new executor. */
             fresh?: boolean;
             /**
-             * @description isolation_min_level is a minimum: a worker with weaker executors does not accept tasks that need an executor.
+             * @description A minimum: a worker with weaker executors does not accept tasks that need an executor.
              * @enum {string}
              */
             isolation_min_level?: "none" | "process" | "confined";
             /** @enum {string} */
             log_level?: "trace" | "debug" | "info" | "warn" | "error";
             namespace: string;
+            /** @description live workers that report another revision, at most 100 */
             pending: string[];
             /** @description incremented by each change; 0: never changed */
             revision: number;
+            /** @description number of live workers that report no revision */
             unaware_worker_count: number;
             /** Format: date-time */
             updated_at: string | null;
             /** @description activities at once */
             worker_concurrency?: number;
-            /** @description worker_count counts the live workers that report a revision, Applied those of them that report this revision. Pending lists the others, at most 100. Unaware counts live workers that report no revision. */
+            /** @description number of live workers that report a revision */
             worker_count: number;
         };
         HistoryResponse: {
@@ -231,7 +234,7 @@ export interface components {
         /** @description An attempt of an activity with the size of its log. */
         LogAttempt: {
             activity_attempt_id: string;
-            /** @description the last number of its id */
+            /** @description number of the delivery: the last part of the attempt's ID */
             attempt: number;
             bytes: number;
         };
@@ -242,7 +245,7 @@ export interface components {
              * @description by the worker's clock
              */
             at?: string | null;
-            /** @description left_out is the number of lines dropped at this place; such an entry has no text. */
+            /** @description The number of lines dropped at this place; such an entry has no text. */
             left_out?: number;
             /** @description debug, info, warn, error */
             level?: string;
@@ -260,9 +263,9 @@ export interface components {
              * @description time of the last heartbeat from its code
              */
             last_heartbeat_at?: string | null;
-            /** @description last_heartbeat_details is the progress in the last heartbeat. It is set only in the latest lost delivery of a list. */
+            /** @description The progress in the last heartbeat. It is set only in the latest lost delivery of a list. */
             last_heartbeat_details?: Json;
-            /** @description leased_tasks and Verdict are set for a delivery whose worker process ended: the number of tasks leased to the process, and whether this task is a suspect of the loss or blamed for it; empty: neither. */
+            /** @description number of tasks leased to the worker process of this delivery when the process ended */
             leased_tasks?: number;
             session_epoch?: number;
             /**
@@ -270,7 +273,10 @@ export interface components {
              * @description time of the delivery's lease
              */
             started_at?: string | null;
-            /** @enum {string} */
+            /**
+             * @description the task is a suspect of the loss of its worker process, or blamed for it; empty: neither
+             * @enum {string}
+             */
             verdict?: "suspect" | "blamed";
             /** @description lease_expired, worker_restarted, worker_error, returned: … */
             why: string;
@@ -300,7 +306,7 @@ export interface components {
         /** @description The state of one app and of the cluster as this app knows it, for the dashboard's first page. */
         Overview: {
             app_id: string;
-            /** @description clock_jump is the last jump of the database's clock that this app found since its start */
+            /** @description The last jump of the database's clock that this app found since its start */
             clock_jump?: components["schemas"]["ClockJump"];
             /** @description runs, sessions, workers, each by status */
             counts: {
@@ -327,7 +333,7 @@ export interface components {
         /** @description Lists the open steps of a run, each with the reason why it waits. */
         Pending: {
             activities: components["schemas"]["PendingActivity"][];
-            /** @description cancellation is the first request to cancel the run. */
+            /** @description The first request to cancel the run. */
             cancellation?: components["schemas"]["PendingCancellation"];
             children: components["schemas"]["PendingChild"][];
             sessions: string[];
@@ -346,7 +352,7 @@ export interface components {
             last_heartbeat_at: string | null;
             /** Format: date-time */
             lease_expires_at: string | null;
-            /** @description lost_deliveries lists the deliveries of the current attempt that ended without an outcome, oldest first, at most 10. */
+            /** @description Lists the deliveries of the current attempt that ended without an outcome, oldest first, at most 10. */
             lost_deliveries?: components["schemas"]["Lost"][];
             /** Format: date-time */
             next_attempt_at: string | null;
@@ -399,7 +405,7 @@ export interface components {
             last_failure?: string;
             /** Format: date-time */
             lease_expires_at: string | null;
-            /** @description stack trace of it */
+            /** @description stack trace of last_failure */
             stack_trace?: string;
             /** @enum {string} */
             state: "ready" | "delayed" | "leased" | "quarantined";
@@ -433,23 +439,23 @@ export interface components {
         };
         /** @description The retry policy of an activity, child or schedule, on the wire and in the store. It is never changed after its first use: replayers compare the recorded policy with their own. */
         Policy: {
-            /** @description backoff_seconds are the delays before the second, third, … attempt; the last one repeats, none means no delay. */
+            /** @description The delays before the second, third, … attempt; the last one repeats, none means no delay. */
             backoff_seconds: number[];
-            /** @description max_attempts counts the first attempt too; nil means unlimited. */
+            /** @description Counts the first attempt too; nil means unlimited. */
             max_attempts: null | number;
-            /** @description non_retryable_error_types are error types that end it at once, compared as exact strings. */
+            /** @description Error types that end it at once, compared as exact strings. */
             non_retryable_error_types: string[];
         };
         /** @description The retry policy of an activity, child or schedule, on the wire and in the store. It is never changed after its first use: replayers compare the recorded policy with their own. */
         PolicyRequest: {
-            /** @description backoff_seconds are the delays before the second, third, … attempt; the last one repeats, none means no delay. */
+            /** @description The delays before the second, third, … attempt; the last one repeats, none means no delay. */
             backoff_seconds?: number[] | null;
-            /** @description max_attempts counts the first attempt too; nil means unlimited. */
+            /** @description Counts the first attempt too; nil means unlimited. */
             max_attempts?: null | number;
-            /** @description non_retryable_error_types are error types that end it at once, compared as exact strings. */
+            /** @description Error types that end it at once, compared as exact strings. */
             non_retryable_error_types?: string[] | null;
         };
-        /** @description Has the limit of waiting queries and its usage. */
+        /** @description The limit of waiting queries and its usage. */
         QueryAdmission: {
             approximate_pending_count: number;
             budget_source: string;
@@ -465,7 +471,7 @@ export interface components {
             result: Json;
             result_envelope: components["schemas"]["Payload"];
             run_id: string;
-            /** @description instance, or run when the target named one */
+            /** @description run if the request named a run, else instance */
             target_scope: string;
             workflow_id: string;
             workflow_type: string;
@@ -475,7 +481,7 @@ export interface components {
             leased_count: number;
             ready_count: number;
         };
-        /** @description Has the limits of a queue and their usage. */
+        /** @description The limits of a queue and their usage. */
         QueueAdmission: {
             activity_tasks: components["schemas"]["TaskAdmission"];
             query_tasks: components["schemas"]["QueryAdmission"];
@@ -512,12 +518,12 @@ export interface components {
             status: components["schemas"]["WorkerStatus"];
             worker_id: string;
         };
-        /** @description The state of one task queue. Only the detail has Waiting, Leases, Pollers and build_ids. */
+        /** @description The state of one task queue. Only the detail has waiting, current_leases, pollers and build_ids. */
         QueueState: {
             admission: components["schemas"]["QueueAdmission"];
             build_ids?: components["schemas"]["BuildCohort"][];
             current_leases?: components["schemas"]["QueueLease"][];
-            /** @description group is the only group whose workers receive the queue's tasks; absent: every worker that serves the queue. FromNamespace reports that the group is set for the namespace and not for the queue. */
+            /** @description The only group whose workers receive the queue's tasks; absent: every worker that serves the queue. group_of_namespace reports that the group is set for the namespace and not for the queue. */
             group?: string;
             group_of_namespace?: boolean;
             /** @description the queue's budgets, by workflow_tasks, activity_tasks */
@@ -536,9 +542,9 @@ export interface components {
         /** @description Counts a queue's tasks and its pollers. */
         QueueTally: {
             activity_tasks: components["schemas"]["TaskTally"];
-            /** @description of the oldest ready task, like "45s"; null without one */
+            /** @description age of the oldest ready task, such as "45s"; null: none */
             approximate_backlog_age: null | string;
-            /** @description ready, of all kinds */
+            /** @description ready tasks of all kinds */
             approximate_backlog_count: number;
             pollers: {
                 active_count: number;
@@ -566,13 +572,13 @@ export interface components {
         Quota: "open_runs" | "starts_per_second" | "stored_bytes" | "schedules";
         /** @description One quota of a namespace with its usage. */
         QuotaState: {
-            /** @description setting, or namespace where it has a value of its own */
+            /** @description namespace if the namespace has its own value, else setting */
             from: string;
-            /** @description of open_runs: children that wait for a quota */
+            /** @description open_runs: children that wait for a quota */
             held?: number;
             limit: number;
             quota: components["schemas"]["Quota"];
-            /** @description of starts_per_second: in the last second */
+            /** @description starts_per_second: starts in the last second */
             used: number;
         };
         /** @description A namespace's quotas. For an absent member the app's setting applies. */
@@ -587,7 +593,7 @@ export interface components {
             cause?: string;
             /** @description one of the following; absent: rebuilt */
             outcome?: string;
-            /** @description one of LostReasons */
+            /** @description reason of the loss, such as crash, drained or moved */
             reason?: string;
             rebuild_activity: string;
             retries: number;
@@ -704,7 +710,7 @@ export interface components {
             /** @description set while the run makes no progress and needs an operator */
             stuck?: components["schemas"]["RunStuck"];
             task_queue: string;
-            /** @description the same for programs */
+            /** @description wait_reason for programs */
             wait?: components["schemas"]["Wait"];
             wait_kind: null | string;
             /** @description why this run waits, for people */
@@ -724,10 +730,10 @@ export interface components {
             /** @enum {string} */
             affinity?: "hard" | "soft";
             business_key?: string;
-            /** @description A limit in whole seconds, at least 1; none when absent. */
+            /** @description A limit in whole seconds, at least 1; absent: no limit. */
             execution_timeout_seconds?: number;
             fallback_after_seconds?: number;
-            /** @description A limit in whole seconds, at least 1; none when absent. */
+            /** @description A limit in whole seconds, at least 1; absent: no limit. */
             heartbeat_timeout?: number;
             input?: Json;
             /** @description number of blamed worker losses after which the activity fails; 0: the app's setting */
@@ -736,20 +742,20 @@ export interface components {
             requirements?: string[];
             /** @description absent or null: one attempt */
             retry_policy?: components["schemas"]["Policy"];
-            /** @description A limit in whole seconds, at least 1; none when absent. */
+            /** @description A limit in whole seconds, at least 1; absent: no limit. */
             run_timeout_seconds?: number;
-            /** @description A limit in whole seconds, at least 1; none when absent. */
+            /** @description A limit in whole seconds, at least 1; absent: no limit. */
             schedule_to_close_timeout?: number;
-            /** @description A limit in whole seconds, at least 1; none when absent. */
+            /** @description A limit in whole seconds, at least 1; absent: no limit. */
             schedule_to_start_timeout?: number;
             search_attributes?: Json;
             session_id?: string;
-            /** @description A limit in whole seconds, at least 1; none when absent. */
+            /** @description A limit in whole seconds, at least 1; absent: no limit. */
             start_to_close_timeout?: number;
             task_queue?: string;
             worker_session?: components["schemas"]["SessionOptions"];
             workflow_id?: string;
-            /** @description or activity_type */
+            /** @description required unless activity_type is set */
             workflow_type?: string;
         };
         /** @description What a schedule starts: a workflow or an activity run. Its workflow ID is workflow_id, by default the schedule's ID, followed by the time of the firing. */
@@ -758,10 +764,10 @@ export interface components {
             /** @enum {string} */
             affinity?: "hard" | "soft";
             business_key?: string;
-            /** @description A limit in whole seconds, at least 1; none when absent. */
+            /** @description A limit in whole seconds, at least 1; absent: no limit. */
             execution_timeout_seconds?: number;
             fallback_after_seconds?: number;
-            /** @description A limit in whole seconds, at least 1; none when absent. */
+            /** @description A limit in whole seconds, at least 1; absent: no limit. */
             heartbeat_timeout?: number;
             input?: Json;
             /** @description number of blamed worker losses after which the activity fails; 0: the app's setting */
@@ -770,20 +776,20 @@ export interface components {
             requirements?: string[];
             /** @description absent or null: one attempt */
             retry_policy?: components["schemas"]["PolicyRequest"];
-            /** @description A limit in whole seconds, at least 1; none when absent. */
+            /** @description A limit in whole seconds, at least 1; absent: no limit. */
             run_timeout_seconds?: number;
-            /** @description A limit in whole seconds, at least 1; none when absent. */
+            /** @description A limit in whole seconds, at least 1; absent: no limit. */
             schedule_to_close_timeout?: number;
-            /** @description A limit in whole seconds, at least 1; none when absent. */
+            /** @description A limit in whole seconds, at least 1; absent: no limit. */
             schedule_to_start_timeout?: number;
             search_attributes?: Json;
             session_id?: string;
-            /** @description A limit in whole seconds, at least 1; none when absent. */
+            /** @description A limit in whole seconds, at least 1; absent: no limit. */
             start_to_close_timeout?: number;
             task_queue?: string;
             worker_session?: components["schemas"]["SessionOptionsRequest"];
             workflow_id?: string;
-            /** @description or activity_type */
+            /** @description required unless activity_type is set */
             workflow_type?: string;
         };
         /** @description An entry of a schedule's history. */
@@ -848,20 +854,20 @@ export interface components {
             status?: string;
             workflow_id?: string;
         };
-        /** @description Has the times of a schedule: it fires at every time of every expression and interval. */
+        /** @description The times of a schedule: it fires at every time of every expression and interval. */
         ScheduleSpec: {
-            /** @description five fields, or @hourly and the like */
+            /** @description five fields, or a macro such as @hourly */
             cron_expressions?: string[];
             intervals?: components["schemas"]["ScheduleInterval"][];
-            /** @description of the expressions; default UTC */
+            /** @description time zone of the expressions; default UTC */
             timezone?: string;
         };
-        /** @description Has the times of a schedule: it fires at every time of every expression and interval. */
+        /** @description The times of a schedule: it fires at every time of every expression and interval. */
         ScheduleSpecRequest: {
-            /** @description five fields, or @hourly and the like */
+            /** @description five fields, or a macro such as @hourly */
             cron_expressions?: string[];
             intervals?: components["schemas"]["ScheduleIntervalRequest"][];
-            /** @description of the expressions; default UTC */
+            /** @description time zone of the expressions; default UTC */
             timezone?: string;
         };
         ScheduleTimesResponse: {
@@ -1002,7 +1008,7 @@ export interface components {
         SessionOperated: {
             namespace: string;
             /**
-             * @description draining: it moves when what runs in it has ended
+             * @description draining: the session moves when its running activities have ended
              * @enum {string}
              */
             outcome: "closed" | "migrated" | "draining" | "forgotten";
@@ -1011,7 +1017,7 @@ export interface components {
         /** @description The worker_session object: in a command, and flat next to worker_id in the create verb. Nil pointers mean the default. */
         SessionOptions: {
             /**
-             * @description Affinity, Sojourn only, is hard (default) or soft: another worker may acquire a held session when one of its tasks has waited for the owner for FallbackAfter seconds.
+             * @description Sojourn only: hard (default), or soft: another worker may acquire a held session when one of its tasks has waited for the owner for fallback_after_seconds seconds.
              * @enum {string}
              */
             affinity?: "hard" | "soft";
@@ -1021,13 +1027,13 @@ export interface components {
             create_if_missing?: null | boolean;
             /** @description with soft: default 30 */
             fallback_after_seconds?: number;
-            /** @description ours */
+            /** @description Sojourn only: the session ends after this time without an activity */
             idle_seconds?: number;
             /** @description A number of at least 1 with a default, which is 0: absent or null. Explicit numbers below 1 become -1, which requests reject. */
             lease_seconds?: number;
             /** @description A number of at least 1 with a default, which is 0: absent or null. Explicit numbers below 1 become -1, which requests reject. */
             max_concurrent_activities?: number;
-            /** @description Pinned, Sojourn only: the session is never released to make room for another one when its worker is at its session limit. */
+            /** @description Sojourn only: the session is never released to make room for another one when its worker is at its session limit. */
             pinned?: boolean;
             queue?: string;
             /**
@@ -1042,13 +1048,13 @@ export interface components {
              */
             scope?: "namespace";
             session_id?: string;
-            /** @description The time to live of a session in seconds. An absent member (0) means the default. null (NoTTL) means that the session lives until it is ended. */
+            /** @description The time to live of a session in seconds. Absent: the default. null: the session lives until it is ended. */
             ttl_seconds?: number;
         };
         /** @description The worker_session object: in a command, and flat next to worker_id in the create verb. Nil pointers mean the default. */
         SessionOptionsRequest: {
             /**
-             * @description Affinity, Sojourn only, is hard (default) or soft: another worker may acquire a held session when one of its tasks has waited for the owner for FallbackAfter seconds.
+             * @description Sojourn only: hard (default), or soft: another worker may acquire a held session when one of its tasks has waited for the owner for fallback_after_seconds seconds.
              * @enum {string}
              */
             affinity?: "hard" | "soft";
@@ -1058,13 +1064,13 @@ export interface components {
             create_if_missing?: null | boolean;
             /** @description with soft: default 30 */
             fallback_after_seconds?: number;
-            /** @description ours */
+            /** @description Sojourn only: the session ends after this time without an activity */
             idle_seconds?: number;
             /** @description A number of at least 1 with a default, which is 0: absent or null. Explicit numbers below 1 become -1, which requests reject. */
             lease_seconds?: number;
             /** @description A number of at least 1 with a default, which is 0: absent or null. Explicit numbers below 1 become -1, which requests reject. */
             max_concurrent_activities?: number;
-            /** @description Pinned, Sojourn only: the session is never released to make room for another one when its worker is at its session limit. */
+            /** @description Sojourn only: the session is never released to make room for another one when its worker is at its session limit. */
             pinned?: boolean;
             queue?: string;
             /**
@@ -1079,7 +1085,7 @@ export interface components {
              */
             scope?: "namespace";
             session_id?: string;
-            /** @description The time to live of a session in seconds. An absent member (0) means the default. null (NoTTL) means that the session lives until it is ended. */
+            /** @description The time to live of a session in seconds. Absent: the default. null: the session lives until it is ended. */
             ttl_seconds?: number;
         };
         /** @description One page of sessions, with counts over all of the namespace. */
@@ -1097,9 +1103,9 @@ export interface components {
             buffer_ms: number;
             idle_ms: number;
             lease_ms: number;
-            /** @description max_concurrent_activities is the maximum of concurrent activities in a session that sets none; 0: the worker's number of slots. */
+            /** @description The maximum of concurrent activities in a session that sets none; 0: the worker's number of slots. */
             max_concurrent_activities?: number;
-            /** @description resumes declares that the worker suspends the state of a session whose lease expired, and that it returns tasks under an epoch whose state it dropped. The app then lets the process resume the same epoch if no other process has acquired the session since. */
+            /** @description Declares that the worker suspends the state of a session whose lease expired, and that it returns tasks under an epoch whose state it dropped. The app then lets the process resume the same epoch if no other process has acquired the session since. */
             resumes?: boolean;
         };
         SessionShown: {
@@ -1174,7 +1180,7 @@ export interface components {
             status: components["schemas"]["SessionStatus"];
             /** @description newest entries, oldest first */
             timeline?: components["schemas"]["SessionEvent"][];
-            /** @description page token for SessionTimeline and the preceding entries; absent: there are none */
+            /** @description page token of the timeline route for the preceding entries; absent: there are none */
             timeline_page_token?: null | string;
             /** Format: date-time */
             ttl_expires_at: string | null;
@@ -1182,7 +1188,7 @@ export interface components {
             ttl_seconds: number;
             /** Format: date-time */
             updated_at: string | null;
-            /** @description the same for programs */
+            /** @description reason why its tasks wait, for programs */
             wait?: components["schemas"]["Wait"];
             /** @description reason why its tasks wait, for people */
             waiting?: string;
@@ -1204,7 +1210,7 @@ export interface components {
             workflow_id: string;
             workflow_type: string;
         };
-        /** @description Has the limits of one kind of task and their usage; a limit that is not set is null. */
+        /** @description The limits of one kind of task and their usage; a limit that is not set is null. */
         TaskAdmission: {
             active_worker_count: number;
             available_slot_count: number;
@@ -1213,7 +1219,7 @@ export interface components {
             leased_count: number;
             ready_count: number;
             server_active_lease_count: number;
-            /** @description which budget binds first */
+            /** @description limit that is reached first */
             server_budget_source: null | string;
             server_dispatch_count_this_minute: number;
             server_lock_required: boolean;
@@ -1229,9 +1235,9 @@ export interface components {
             server_remaining_namespace_active_lease_capacity: null | number;
             server_remaining_namespace_dispatch_capacity: null | number;
             status: string;
-            /** @description throttled: the same for programs */
+            /** @description throttled: the exceeded limit, for programs */
             wait?: components["schemas"]["Wait"];
-            /** @description throttled: why */
+            /** @description throttled: the reason */
             wait_reason?: string;
         };
         /**
@@ -1241,7 +1247,7 @@ export interface components {
         TaskKind: "workflow" | "activity" | "query" | "update_validation";
         /** @description Counts tasks of one kind. */
         TaskTally: {
-            /** @description wait for their back-off */
+            /** @description tasks that wait for their backoff */
             delayed_count: number;
             expired_lease_count: number;
             leased_count: number;
@@ -1298,7 +1304,7 @@ export interface components {
             result_envelope: components["schemas"]["Payload"];
             /** @description the request id was seen before */
             retained?: boolean;
-            /** @description of the run that answered it, or has it now */
+            /** @description run that completed the update or has it now */
             run_id: string;
             /** @description instance, run */
             target_scope: string;
@@ -1423,17 +1429,17 @@ export interface components {
             active_leases: number;
             /** @description of these */
             active_workflow_tasks: number;
-            /** @description activity_versions identify the code of the worker's activity types, as reported by the worker. */
+            /** @description Identify the code of the worker's activity types, as reported by the worker. */
             activity_versions?: {
                 [key: string]: string;
             };
             build_id: null | string;
             capabilities: string[];
-            /** @description code_differs are the activity types for which another live worker of the same release and queue has different code. */
+            /** @description The activity types for which another live worker of the same release and queue has different code. */
             code_differs?: components["schemas"]["CodeDifference"][];
             /** @description the operator's drain, if there is one */
             drain?: components["schemas"]["WorkerDrain"];
-            /** @description why the release gate holds its polls, if it does */
+            /** @description reason why the release gate holds its polls; absent: it does not */
             gate?: string;
             /** @description group of the worker's token */
             group?: string;
@@ -1455,7 +1461,7 @@ export interface components {
             runtime: string;
             sdk_version?: string;
             session_settings?: components["schemas"]["SessionSettings"];
-            /** @description settings_revision is the revision of the operators' settings that the worker reported; absent: it applies none. */
+            /** @description The revision of the operators' settings that the worker reported; absent: it applies none. */
             settings_revision?: null | number;
             status: components["schemas"]["WorkerStatus"];
             supported_activity_types: string[];
@@ -1477,9 +1483,9 @@ export interface components {
         create_namespace: {
             description?: null | string;
             name: string;
-            /** @description quotas override the quotas of the settings; -1 removes an override. */
+            /** @description Override the quotas of the settings; -1 removes an override. */
             quotas?: components["schemas"]["QuotaValuesRequest"];
-            /** @description 30 when absent */
+            /** @description days; default 30 */
             retention_days?: null | number;
         };
         /** @description Creates or changes a schedule. Absent members do not change. */
@@ -1503,7 +1509,7 @@ export interface components {
         /** @description An operator's request about workers. */
         drain_fleet: {
             build_id?: string;
-            /** @description deadline_seconds is for a drain: workers that still have tasks or sessions then are ended; 0: no deadline. */
+            /** @description For a drain: workers that still have tasks or sessions then are ended; 0: no deadline. */
             deadline_seconds?: number;
             /** @description group of the workers' token */
             group?: string;
@@ -1527,7 +1533,7 @@ export interface components {
             fairness_key?: string;
             fairness_weight?: number;
             fallback_after_seconds?: number;
-            /** @description A limit in whole seconds, at least 1; none when absent. */
+            /** @description A limit in whole seconds, at least 1; absent: no limit. */
             heartbeat_timeout?: number;
             idempotency_key?: Json;
             input?: Json;
@@ -1544,15 +1550,15 @@ export interface components {
             /** @description absent or null: one attempt */
             retry_policy?: components["schemas"]["PolicyRequest"];
             run_timeout_seconds?: Json;
-            /** @description A limit in whole seconds, at least 1; none when absent. */
+            /** @description A limit in whole seconds, at least 1; absent: no limit. */
             schedule_to_close_timeout?: number;
-            /** @description A limit in whole seconds, at least 1; none when absent. */
+            /** @description A limit in whole seconds, at least 1; absent: no limit. */
             schedule_to_start_timeout?: number;
             search_attributes?: Json;
             session_id?: string;
             /** @description delay before the first attempt; the other timeouts begin after it */
             start_delay_seconds?: number;
-            /** @description A limit in whole seconds, at least 1; none when absent. */
+            /** @description A limit in whole seconds, at least 1; absent: no limit. */
             start_to_close_timeout?: number;
             /** @description that of worker_session, or "default" */
             task_queue?: string;
@@ -1562,34 +1568,34 @@ export interface components {
         };
         /** @description Replaces all settings: an absent member restores the worker's own setting. */
         set_fleet_settings: {
-            /** @description fresh runs each call of a handler outside sessions in a new executor. */
+            /** @description Runs each call of a handler outside sessions in a new executor. */
             fresh?: boolean;
             /**
-             * @description isolation_min_level is a minimum: a worker with weaker executors does not accept tasks that need an executor.
+             * @description A minimum: a worker with weaker executors does not accept tasks that need an executor.
              * @enum {string}
              */
             isolation_min_level?: "none" | "process" | "confined";
             /** @enum {string} */
             log_level?: "trace" | "debug" | "info" | "warn" | "error";
-            /** @description revision is the revision that the caller has read. The app rejects the request if the stored revision differs. Absent: it is not compared. */
+            /** @description The revision that the caller has read. The app rejects the request if the stored revision differs. Absent: it is not compared. */
             revision?: null | number;
             /** @description activities at once */
             worker_concurrency?: number;
         };
-        /** @description Sets the budgets of a queue, or of a namespace if Queue is empty. Absent budgets do not change. */
+        /** @description Sets the budgets of a queue, or of a namespace if - is empty. Absent budgets do not change. */
         set_task_queue_limits: {
             activity_tasks?: components["schemas"]["BudgetRequest"];
             workflow_tasks?: components["schemas"]["BudgetRequest"];
         } | Json | Json;
         /** @description A start request, with options of other systems that Sojourn does not support: they are rejected, since the caller relies on them. */
         start: {
-            /** @description build_id pins the run to a build; by default the queue's promoted build. Compatibility is the contract's name for BuildID */
+            /** @description Pins the run to a build; default: the queue's promoted build. Compatibility is the contract's name of this member. */
             build_id?: string;
             business_key?: string;
             compatibility?: string;
             /** @description creates a schedule with this ID instead of a run */
             cron?: string;
-            /** @description UTC when empty */
+            /** @description default UTC */
             cron_timezone?: string;
             /**
              * @description fail (default), use-existing
