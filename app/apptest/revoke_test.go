@@ -86,6 +86,7 @@ func TestARevocationEndsWhatATokenHoldsAtAnotherApp(t *testing.T) {
 			"GET /sojourn" + at + "/result?wait_seconds=60":   viewer,
 			"GET /sojourn/workflows/w/result?wait_seconds=60": viewer,
 			"POST /workflows/told/update/change":              writer,
+			"POST /workflows":                                 writer,
 		} {
 			said := make(chan response, 1)
 			waits[path] = said
@@ -93,6 +94,9 @@ func TestARevocationEndsWhatATokenHoldsAtAnotherApp(t *testing.T) {
 			body := ""
 			if method == "POST" {
 				body = `{"wait_for":"completed","wait_timeout_seconds":60}`
+			}
+			if path == "/workflows" {
+				body = `{"workflow_id":"started","workflow_type":"other","task_queue":"nobody","wait_seconds":60}`
 			}
 			go func() { said <- client{t: t, url: there.URL()}.as(as).call(method, path, body) }()
 		}

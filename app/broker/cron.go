@@ -28,6 +28,7 @@ func (b *Broker) startCron(ctx context.Context, in protocol.StartRequest) (proto
 		{"fairness_key", in.FairnessKey != ""},
 		{"fairness_weight", in.FairnessWeight != 0},
 		{"build_id", in.BuildID != ""},
+		{"wait_seconds", in.WaitSeconds != 0},
 	} {
 		if f.set {
 			return protocol.StartResponse{}, protocol.Invalid(f.name, "cannot be combined with cron")

@@ -29,6 +29,7 @@ func (c *countedReads) View(ctx context.Context, read func(store.Reader) error) 
 
 // resultWait is a request for a result that has begun to wait.
 type resultWait struct {
+	t     testing.TB
 	reads *countedReads
 	begun chan struct{}
 	drain chan struct{}
@@ -51,25 +52,53 @@ func (w *resultWait) Drained() <-chan struct{} {
 // await begins to wait for a result at an app, in a view whose reads are counted, and returns once it waits.
 func (a *app) await(database string, t protocol.Target) *resultWait {
 	a.t.Helper()
+	w, v := a.resultWait(database)
+	w.wait(func() (protocol.RunView, error) { return v.Result(a.t.Context(), t, 2*time.Minute, false) })
+	return w
+}
+
+// resultWait returns a view whose reads are counted.
+func (a *app) resultWait(database string) (*resultWait, *view.View) {
 	w := &resultWait{
-		reads: &countedReads{Store: a.store}, begun: make(chan struct{}), drain: make(chan struct{}),
+		t: a.t, reads: &countedReads{Store: a.store}, begun: make(chan struct{}), drain: make(chan struct{}),
 		run: make(chan protocol.RunView, 1),
 	}
-	v := view.New(w.reads, view.Options{
+	return w, view.New(w.reads, view.Options{
 		Dispatch: a.Dispatch(), AppState: w, Shared: !strings.HasPrefix(database, "sqlite:"),
 	})
+}
+
+// wait begins to wait for a result and returns once the request waits.
+func (w *resultWait) wait(result func() (protocol.RunView, error)) {
+	w.t.Helper()
 	go func() {
-		run, err := v.Result(a.t.Context(), t, 2*time.Minute, false)
+		run, err := result()
 		if err != nil {
-			a.t.Error(err)
+			w.t.Error(err)
 		}
 		w.run <- run
 	}()
 	select {
 	case <-w.begun:
 	case <-time.After(time.Minute):
-		a.t.Fatal("the request for the result does not wait")
+		w.t.Fatal("the request for the result does not wait")
 	}
+}
+
+// startAndAwait subscribes to the end of a run, starts it, and returns once a request for its result waits.
+func (a *app) startAndAwait(database, id string, existing bool) *resultWait {
+	a.t.Helper()
+	w, v := a.resultWait(database)
+	watch := v.WatchStart("", id)
+	in := protocol.StartRequest{WorkflowID: id, WorkflowType: "wf", DuplicatePolicy: "use-existing"}
+	out := must[protocol.StartResponse](a.t)(a.Start(a.t.Context(), in))
+	if out.New == existing {
+		a.t.Fatalf("started: %+v", out)
+	}
+	w.wait(func() (protocol.RunView, error) {
+		defer watch.Stop()
+		return watch.Result(a.t.Context(), out.RunID, 2*time.Minute)
+	})
 	return w
 }
 
@@ -124,6 +153,36 @@ func TestAWaitForAResultNeedsNoRead(t *testing.T) {
 			}
 			byID.ended(t, what, begin)
 		}
+	})
+}
+
+// A wait that begins with the start of its run reads nothing, also if the run closed before the wait or existed before
+// the start.
+func TestAWaitThatBeginsWithTheStartNeedsNoRead(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := on(t, database)
+		a.register("w")
+		for _, c := range []struct{ runs, steps int }{{1, 0}, {1, 5}, {3, 1}} {
+			what := fmt.Sprintf("%d runs, %d steps", c.runs, c.steps)
+			first, second := a.startAndAwait(database, what, false), a.startAndAwait(database, what, true)
+			a.finish(c.runs, c.steps)
+			for _, w := range []*resultWait{first, second} {
+				if v := w.ended(t, what, 0); v.RunNumber != int64(c.runs) || !v.Current || v.RunCount != v.RunNumber {
+					t.Errorf("%s: the result is of %+v", what, v)
+				}
+			}
+		}
+		w, v := a.resultWait(database)
+		watch := v.WatchStart("", "early")
+		defer watch.Stop()
+		run := a.start("early")
+		a.finish(1, 0)
+		shown, err := watch.Result(t.Context(), run.RunID, time.Minute)
+		if err != nil {
+			t.Error(err)
+		}
+		w.run <- shown
+		w.ended(t, "a run that closed before the wait", 0)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -25,19 +26,66 @@ import (
 // If this app knows that the run is open, the wait begins without a read. If this app commits the end of the chain, it
 // returns the committed outcome without a read; else it reads the last run once.
 func (v *View) Result(ctx context.Context, t protocol.Target, most time.Duration, full bool) (protocol.RunView, error) {
-	waiting, cancel := context.WithTimeout(ctx, most)
-	defer cancel()
 	t.Namespace = transaction.NamespaceOrDefault(t.Namespace)
-	end, err := v.awaitEnd(ctx, waiting, t)
-	if err != nil {
+	w := v.watchEnds(t)
+	defer w.Stop()
+	// On a shared database another app may have started a later run of the workflow ID.
+	read := w.ends.Open == "" || v.opt.Shared && t.RunID == ""
+	if !read {
+		t.RunID = w.ends.Open
+	}
+	end, err := w.await(ctx, t, read, most)
+	if err != nil || !full {
+		return v.shown(ctx, end, err)
+	}
+	if err := budget.Load(ctx, min(end.head.Bytes, maxDescribed)); err != nil {
 		return protocol.RunView{}, err
 	}
-	if full {
-		if err := budget.Load(ctx, min(end.head.Bytes, maxDescribed)); err != nil {
-			return protocol.RunView{}, err
-		}
-		t.RunID = end.head.ID
-		return v.Describe(ctx, t)
+	t.RunID = end.head.ID
+	return v.Describe(ctx, t)
+}
+
+// ResultWatch is a wait for the result of a run that begins before the start of the run: no end can be missed, so the
+// wait needs no read when it begins. See [View.WatchStart].
+type ResultWatch struct {
+	view       *View
+	target     protocol.Target
+	ends       *dispatch.RunEnds
+	lost       <-chan time.Time
+	stopNotice func()
+}
+
+// WatchStart subscribes to the ends of the runs of a workflow ID. The caller then starts the workflow and calls Result,
+// and in any case Stop.
+func (v *View) WatchStart(namespace, workflow string) *ResultWatch {
+	return v.watchEnds(protocol.Target{Namespace: transaction.NamespaceOrDefault(namespace), WorkflowID: workflow})
+}
+
+func (v *View) watchEnds(t protocol.Target) *ResultWatch {
+	key := engine.WorkflowKey{Namespace: t.Namespace, ID: t.WorkflowID}
+	w := &ResultWatch{view: v, target: t, ends: v.opt.Dispatch.WatchRunEnds(key, t.RunID)}
+	w.lost, w.stopNotice = v.lostNotices()
+	return w
+}
+
+// Stop ends the subscription.
+func (w *ResultWatch) Stop() {
+	w.stopNotice()
+	w.ends.Stop()
+}
+
+// Result is View.Result of a run that was open after the subscription began.
+func (w *ResultWatch) Result(ctx context.Context, run string, most time.Duration) (protocol.RunView, error) {
+	t := w.target
+	t.RunID = run
+	end, err := w.await(ctx, t, false, most)
+	return w.view.shown(ctx, end, err)
+}
+
+// shown returns the last run of a chain with its outcome, or the error of the wait.
+func (v *View) shown(ctx context.Context, end chainEnd, err error) (protocol.RunView, error) {
+	if err != nil {
+		return protocol.RunView{}, err
 	}
 	shown := runView(end.head)
 	shown.RunCount, shown.Current = end.head.Number, true
@@ -74,18 +122,12 @@ func (e *chainEnd) readLast(ctx context.Context, r store.Reader) error {
 	return err
 }
 
-// awaitEnd waits until the last run of a chain has closed. It returns the open run when waiting is done or the app
-// drains.
-func (v *View) awaitEnd(ctx, waiting context.Context, t protocol.Target) (chainEnd, error) {
-	ends := v.opt.Dispatch.WatchRunEnds(engine.WorkflowKey{Namespace: t.Namespace, ID: t.WorkflowID}, t.RunID)
-	defer ends.Stop()
-	lost, stop := v.lostNotices()
-	defer stop()
-	// On a shared database another app may have started a later run of the workflow ID.
-	read := ends.Open == "" || v.opt.Shared && t.RunID == ""
-	if !read {
-		t.RunID = ends.Open
-	}
+// await waits until the last run of a chain has closed. It returns the open run when the time ends or the app drains.
+// With read it reads the run first; else the run of t was open after the subscription began.
+func (w *ResultWatch) await(ctx context.Context, t protocol.Target, read bool, most time.Duration) (chainEnd, error) {
+	v := w.view
+	timeout := time.NewTimer(most)
+	defer timeout.Stop()
 	for {
 		if read {
 			end, err := v.lastRun(ctx, t)
@@ -93,9 +135,9 @@ func (v *View) awaitEnd(ctx, waiting context.Context, t protocol.Target) (chainE
 				return end, err
 			}
 			t.RunID = end.head.ID
-			ends.Extend(end.head.WorkflowID)
+			w.ends.Extend(end.head.WorkflowID)
 		}
-		last, missed := ends.Last(t.RunID)
+		last, missed := w.ends.Last(t.RunID)
 		t.RunID, read = last.RunID, last.Closed || missed
 		switch {
 		case last.Closing != nil:
@@ -105,16 +147,15 @@ func (v *View) awaitEnd(ctx, waiting context.Context, t protocol.Target) (chainE
 			continue
 		}
 		select {
-		case <-ends.C:
-		case <-lost:
+		case <-w.ends.C:
+		case <-w.lost:
 			read = true
 		case <-v.opt.AppState.Drained():
 			return v.lastRun(ctx, t)
-		case <-waiting.Done():
-			if ctx.Err() != nil {
-				return chainEnd{}, ctx.Err()
-			}
+		case <-timeout.C:
 			return v.lastRun(ctx, t)
+		case <-ctx.Done():
+			return chainEnd{}, ctx.Err()
 		}
 	}
 }

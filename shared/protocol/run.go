@@ -48,7 +48,9 @@ type StartRequest struct {
 	// this member.
 	BuildID       string `json:"build_id,omitempty" maxLength:"255"`
 	Compatibility string `json:"compatibility,omitempty" maxLength:"255"`
-	Identity      string `json:"-"`
+	// hold the response until the run, or the run that continues it, has closed; 0: do not wait
+	WaitSeconds int64  `json:"wait_seconds,omitempty" minimum:"0" maximum:"60"`
+	Identity    string `json:"-"`
 }
 
 // StartResponse identifies the run that was started or that exists already.
@@ -65,6 +67,14 @@ type StartResponse struct {
 	ScheduleID string    `json:"schedule_id,omitempty"`
 	Warnings   []Warning `json:"warnings,omitempty"`
 	New        bool      `json:"-"`
+}
+
+// StartResult is the response to a start with WaitSeconds: the run as the result routes show it, and the outcome of the
+// start. The run is open if the wait ended first. If the run continued as new, it is the last run of the chain.
+type StartResult struct {
+	RunView
+	Outcome  string    `json:"outcome" enum:"started_new,returned_existing_active"`
+	Warnings []Warning `json:"warnings,omitempty"`
 }
 
 // Target names a workflow's current run, or one run of it.

@@ -17,6 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/internal/httpapi"
 	"github.com/sojourn-run/sojourn/app/internal/workerapi"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -129,6 +130,9 @@ func (f *fake) Result(_ context.Context, in protocol.Target, most time.Duration,
 	f.waited, f.full = most, full
 	return f.run, f.saw(in)
 }
+
+// WatchStart is not called: tests that wait for a started run use a real app.
+func (f *fake) WatchStart(string, string) *view.ResultWatch { return nil }
 
 func (f *fake) List(_ context.Context, in protocol.ListRequest) (protocol.ListResponse, error) {
 	if f.listing != nil && in.Query != "" {

@@ -60,6 +60,8 @@ type Process interface {
 type RunViews interface {
 	Describe(context.Context, protocol.Target) (protocol.RunView, error)
 	Result(ctx context.Context, t protocol.Target, most time.Duration, full bool) (protocol.RunView, error)
+	// WatchStart begins to wait for the result of a run before its start.
+	WatchStart(namespace, workflow string) *view.ResultWatch
 	List(context.Context, protocol.ListRequest) (protocol.ListResponse, error)
 	Runs(context.Context, protocol.Target) ([]protocol.RunView, error)
 	History(context.Context, protocol.HistoryQuery) (protocol.HistoryPage, error)

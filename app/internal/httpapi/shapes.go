@@ -25,6 +25,9 @@ var (
 	}
 )
 
+// startResponses are the responses to a start without and with wait_seconds.
+var startResponses = serve.AnyOf{protocol.StartResponse{}, protocol.StartResult{}}
+
 func with(list []protocol.Reason, more ...protocol.Reason) []protocol.Reason {
 	return append(list[:len(list):len(list)], more...)
 }
@@ -355,7 +358,7 @@ var shapes = map[string]serve.Shape{
 			protocol.ReasonDuplicateStart, protocol.ReasonScheduleExists, protocol.ReasonStructuralLimit,
 			protocol.ReasonQuotaExceeded,
 		},
-		Says: map[int]any{http.StatusCreated: protocol.StartResponse{}, http.StatusOK: protocol.StartResponse{}},
+		Says: map[int]any{http.StatusCreated: startResponses, http.StatusOK: startResponses},
 	},
 	"run_activity": {
 		Does: "Start an activity run",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -106,12 +107,28 @@ func start(a *API, c *call) (response, error) {
 		in.StartRequest.WorkflowID = ulid.Make().String()
 	}
 	c.started = in.StartRequest.WorkflowID
+	var watch *view.ResultWatch
+	if in.WaitSeconds > 0 {
+		watch = a.opt.RunViews.WatchStart(c.NS, c.started)
+		defer watch.Stop()
+	}
 	out, err := a.opt.Runs.Start(c.Ctx, in.StartRequest)
 	status := http.StatusOK
 	if out.New {
 		status = http.StatusCreated
 	}
-	return response{status, out}, err
+	if watch == nil || err != nil {
+		return response{status, out}, err
+	}
+	c.Hold()
+	run, err := watch.Result(c.Ctx, out.RunID, time.Duration(in.WaitSeconds)*time.Second)
+	switch {
+	case err == nil:
+		return response{status, protocol.StartResult{RunView: run, Outcome: out.Outcome, Warnings: out.Warnings}}, nil
+	case c.Ctx.Err() != nil:
+		return response{}, err
+	}
+	return response{status, out}, nil // the run is started, which an error would deny; its result has its own route
 }
 
 func listRuns(a *API, c *call) (response, error) {

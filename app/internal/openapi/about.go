@@ -42,7 +42,11 @@ func (d *document) answers(rt serve.Route, raw string) error {
 		return nil
 	}
 	status := slices.Min(slices.Collect(maps.Keys(rt.Shape.Says)))
-	s, err := d.schemas.of(rt.Shape.Says[status], false)
+	body := rt.Shape.Says[status]
+	if list, ok := body.(serve.AnyOf); ok {
+		body = list[0]
+	}
+	s, err := d.schemas.of(body, false)
 	if err != nil {
 		return err
 	}

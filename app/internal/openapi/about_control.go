@@ -13,7 +13,9 @@ var aboutControl = map[string]about{
 		text: "Start a run of a workflow, or create a schedule if `cron` is set. Responds with 201 if a run was " +
 			"started. A workflow ID is unique among all stored runs: a second start is rejected with " +
 			"`duplicate_not_allowed`, or, with `duplicate_policy` `use-existing`, returns the open run with status " +
-			"200. `input` is the list of arguments.",
+			"200. `input` is the list of arguments. With `wait_seconds` the response waits until the run, or the run " +
+			"that continues it, has closed, and also has the members of `workflow_result`. If `is_terminal` is not " +
+			"true, the time ended first or the app drains: read the result by its own route.",
 		body: `{"workflow_type": "order", "workflow_id": "order-17", "task_queue": "default", "input": [{"items": ["tea"]}], "run_timeout_seconds": 3600,
 			"memo": {"note": "urgent"}, "search_attributes": {"customer": "Ada"}}`,
 		answer: `{"workflow_id": "order-17", "run_id": "01M7Z3C6QEMJX94H9XJ62VYFPB", "workflow_type": "order", "namespace": "default", "status": "pending",

@@ -347,6 +347,16 @@ func (d *document) responses(rt serve.Route, reasons map[int][]protocol.Reason) 
 		switch body := body.(type) {
 		case serve.Media:
 			r["content"] = object{string(body): object{}}
+		case serve.AnyOf:
+			var list []any
+			for _, one := range body {
+				s, err := d.schemas.of(one, false)
+				if err != nil {
+					return nil, err
+				}
+				list = append(list, s)
+			}
+			r["content"] = object{"application/json": object{"schema": beside(rt, object{"anyOf": list})}}
 		default:
 			s, err := d.schemas.of(body, false)
 			if err != nil {

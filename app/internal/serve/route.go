@@ -60,6 +60,9 @@ type Shape struct {
 	Bare bool
 }
 
+// AnyOf describes a response that has one of these bodies.
+type AnyOf []any
+
 // Media is an answer that is no JSON, by its media type.
 type Media string
 

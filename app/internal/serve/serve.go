@@ -7,6 +7,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -62,6 +63,11 @@ type Call struct {
 	loads    budget.Context // counts the bytes that are loaded for the response
 	full     bool           // it was refused because no bytes were free
 	cutter   cutter
+
+	auth    *auth.Auth
+	end     func()        // releases Ctx
+	began   time.Time     // of the request
+	working time.Duration // until the request was held; 0: it was not
 }
 
 // Exchange is a call in the hands of its plane, which embeds it.
@@ -100,6 +106,28 @@ func (c *Call) maxBody() int64 {
 		return c.Route.Shape.MaxBody
 	}
 	return httpjson.MaxBody
+}
+
+// begin sets the context of the verb, which ends after limit. The context of a held request also ends when the caller
+// loses access.
+func (c *Call) begin(limit time.Duration, held bool) {
+	ctx, release := context.Context(&c.loads), func() {}
+	if held {
+		ctx, release = c.auth.TrackRequest(ctx, c.Who)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	c.Ctx, c.end = ctx, func() { cancel(); release() }
+}
+
+// Hold makes the rest of a request held, for a verb that has done its work and now waits for an event: Ctx gets the
+// limit of held requests, the request counts the bytes of a held request, and the wait does not count in the duration
+// of the operation.
+func (c *Call) Hold() {
+	c.end()
+	c.begin(Held, true)
+	c.raw = []byte{} // and not nil: it was read
+	c.inFlight.Shrink(plainReads)
+	c.working = time.Since(c.began)
 }
 
 // Body is the request's body, nil when there is none.
@@ -290,8 +318,9 @@ func (p *Pipeline) Unrouted(mux *http.ServeMux, x Exchange) bool {
 
 // Serve runs the checks and the verb of a request, and writes the response.
 func (p *Pipeline) Serve(x Exchange) {
-	began, status := time.Now(), 0
+	status := 0
 	c := x.base()
+	c.began = time.Now()
 	defer func() {
 		c.inFlight.Release()
 		c.loads.Grant.Release()
@@ -306,7 +335,7 @@ func (p *Pipeline) Serve(x Exchange) {
 			status = p.refuse(x, x.Failed(protocol.Refuse(protocol.ReasonInternal, "internal error")))
 		}
 		if p.Observe != nil {
-			p.Observe(c.Route.Operation, status, time.Since(began))
+			p.Observe(c.Route.Operation, status, cmp.Or(c.working, time.Since(c.began)))
 		}
 		if status == HungUp { // without it, net/http would send an empty 200 to a caller that is still there
 			panic(http.ErrAbortHandler)
@@ -366,22 +395,14 @@ func (p *Pipeline) run(x Exchange) (Response, error) {
 	}
 	c.loads.Context = c.Context()
 	c.loads.Grant.Open(p.Budget, c.Who.Owner(c.NS))
-	limit, ctx := c.Route.Limit, context.Context(&c.loads)
-	if limit == 0 {
-		limit = brief
-	} else { // it may be held: for as long as its caller is good
-		var release func()
-		ctx, release = p.Auth.TrackRequest(ctx, c.Who)
-		defer release()
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	c.Ctx = ctx
+	c.auth = p.Auth
+	c.begin(cmp.Or(c.Route.Limit, brief), c.Route.Limit != 0)
+	defer func() { c.end() }()
 	out, err := x.Do()
 	if errors.Is(err, budget.ErrOverloaded) {
 		err = overloaded()
 	}
-	if refusal := auth.Revoked(ctx); refusal != nil && (err != nil || out.Body != nil) {
+	if refusal := auth.Revoked(c.Ctx); refusal != nil && (err != nil || out.Body != nil) {
 		// a stream has begun its answer, and ends
 		return Response{}, refusal
 	}

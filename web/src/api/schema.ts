@@ -1621,6 +1621,8 @@ export interface components {
             start_delay_seconds?: number;
             /** @description default "default" */
             task_queue?: string;
+            /** @description hold the response until the run, or the run that continues it, has closed; 0: do not wait */
+            wait_seconds?: number;
             workflow_execution_timeout?: Json;
             /** @description if omitted or null, the app generates an ID; an empty ID is rejected */
             workflow_id?: null | string;
