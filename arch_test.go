@@ -25,7 +25,7 @@ var commonPackages = []string{
 	"shared/...", "internal/budget", "internal/certs", "internal/config", "internal/connlimit", "internal/filelock",
 	"internal/httpjson", "internal/mask", "internal/process", "internal/rawjson", "internal/release",
 	"internal/retry",
-	"internal/rpc", "internal/socketio/...", "internal/stack", "internal/suggest",
+	"internal/rpc", "internal/slogbridge", "internal/socketio/...", "internal/stack", "internal/suggest",
 }
 
 type direction struct {

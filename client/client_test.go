@@ -21,6 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/client"
 	"github.com/sojourn-run/sojourn/internal/link"
+	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
@@ -55,7 +56,8 @@ func work(t *testing.T, a *apptest.App) {
 	r := worker.NewRegistry()
 	r.Workflow("basket", basket)
 	w, err := worker.New(worker.Options{
-		Registry: r, Carrier: link.Local{Join: a.Connections().Join}, Release: "test", NoSandbox: true, Log: apptest.Log(t),
+		Registry: r, Carrier: link.Local{Join: a.Connections().Join}, Release: "test", NoSandbox: true,
+		Logger: slogbridge.Slog(apptest.Log(t)),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/examples"
 	"github.com/sojourn-run/sojourn/internal/link"
+	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/worker"
 )
@@ -40,7 +41,7 @@ func work(t *testing.T, a *apptest.App, change func(*worker.Options)) (stop, kil
 	o := worker.Options{
 		Registry: registry(), Carrier: link.Local{Join: a.Connections().Join}, Release: "test", MaxSessions: 10,
 		NoSandbox:    true,
-		DrainTimeout: 10 * time.Second, Log: apptest.Log(t),
+		DrainTimeout: 10 * time.Second, Logger: slogbridge.Slog(apptest.Log(t)),
 	}
 	if change != nil {
 		change(&o)

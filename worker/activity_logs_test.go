@@ -70,17 +70,17 @@ func TestLinesOfActivitiesAreKept(t *testing.T) {
 				o.Registry.Workflow("flow_"+name, once(name))
 			}
 			o.Registry.Activity("quick", func(ctx context.Context, _ string) error {
-				activity.Logger(ctx).Info().Int("page", 1).Msg("read")
+				activity.Logger(ctx).Info("read", "page", 1)
 				return nil
 			})
 			o.Registry.Activity("fails", func(ctx context.Context, _ string) error {
-				activity.Logger(ctx).Error().Msg("no credit")
+				activity.Logger(ctx).Error("no credit")
 				return activity.NewError("card", "declined", activity.NonRetryable)
 			})
 			o.Registry.Activity("slow", func(ctx context.Context, _ string) error {
-				activity.Logger(ctx).Info().Msg("begun")
+				activity.Logger(ctx).Info("begun")
 				<-hold
-				activity.Logger(ctx).Warn().Msg("ended")
+				activity.Logger(ctx).Warn("ended")
 				return nil
 			})
 		})
@@ -116,7 +116,7 @@ func TestAFloodOfLinesIsCutOffAndCounted(t *testing.T) {
 		o.Registry.Activity("floods", func(ctx context.Context, _ string) error {
 			log := activity.Logger(ctx)
 			for range 10_000 {
-				log.Info().Msg(strings.Repeat("x", 100))
+				log.Info(strings.Repeat("x", 100))
 			}
 			return nil
 		})

@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/server"
 	"github.com/sojourn-run/sojourn/internal/link"
+	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 )
@@ -32,7 +33,7 @@ func TestRunningTasksGetTheDrainTimeoutLessFiveSeconds(t *testing.T) {
 			return ctx.Err()
 		})
 		w, err := worker.New(worker.Options{
-			Registry: r, Carrier: link.Local{Join: p.Connections().Join}, Release: "test", NoSandbox: true, Log: apptest.Log(t),
+			Registry: r, Carrier: link.Local{Join: p.Connections().Join}, Release: "test", NoSandbox: true, Logger: slogbridge.Slog(apptest.Log(t)),
 			DataDir: t.TempDir(),
 		})
 		if err != nil {

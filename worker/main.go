@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
 
-	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 
 	"github.com/sojourn-run/sojourn/internal/certs"
@@ -17,6 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/process"
 	"github.com/sojourn-run/sojourn/internal/release"
+	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
@@ -56,7 +57,7 @@ func run(r *Registry, args []string) int {
 	rules, err := certs.Client(c.AppCA, c.ClientCert, c.ClientKey)
 	var w *Worker
 	if err == nil {
-		w, err = FromConfig(r, c, link.Over(c.Link, c.AppURLs, rules), log)
+		w, err = FromConfig(r, c, link.Over(c.Link, c.AppURLs, rules), slogbridge.Slog(log))
 	}
 	if err == nil {
 		if c.Handlers != "" {
@@ -82,7 +83,7 @@ func currentRelease(c *config.Config) (current, from string) {
 
 // FromConfig returns a worker with the settings of a process. If no token is configured, the worker uses the token that
 // the app has stored in the same data directory.
-func FromConfig(r *Registry, c *config.Config, carrier link.Carrier, log zerolog.Logger) (*Worker, error) {
+func FromConfig(r *Registry, c *config.Config, carrier link.Carrier, logger *slog.Logger) (*Worker, error) {
 	token := c.Token
 	if token == "" {
 		stored, err := process.ReadToken(c.DataDir)
@@ -117,6 +118,6 @@ func FromConfig(r *Registry, c *config.Config, carrier link.Carrier, log zerolog
 		Egress: c.Egress, EgressAllow: c.EgressAllow, Apps: apps,
 		Memory:      int64(c.ExecutorMemory) << 20,
 		SetLogLevel: func(level string) { process.SetLevel(cmp.Or(level, c.LogLevel)) },
-		Log:         log,
+		Logger:      logger,
 	})
 }

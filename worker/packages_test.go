@@ -17,6 +17,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/internal/link"
+	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -39,7 +40,8 @@ func TestAWorkerInstallsPackagesAtItsStart(t *testing.T) {
 	output := zerolog.SyncWriter(&log)
 	seen := make(chan struct{})
 	w := start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
-		o.Handlers, o.Log = handlers, zerolog.New(zerolog.MultiLevelWriter(output, &watcher{"installation failed", seen}))
+		o.Handlers = handlers
+		o.Logger = slogbridge.Slog(zerolog.New(zerolog.MultiLevelWriter(output, &watcher{"installation failed", seen})))
 	})
 	if r, ok := w.Sandbox(); !ok || r.Runtimes[sandbox.RuntimePython] == "" {
 		t.Skip("Python is not on this machine")

@@ -13,6 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/internal/link"
+	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/worker"
 )
 
@@ -37,7 +38,7 @@ func TestAWorkersProbesSayWhetherItGetsAndDoesWork(t *testing.T) {
 		w, err := worker.New(worker.Options{
 			Registry: registry(), Carrier: link.To(link.WaySocket, []string{a.URL()}), Release: release, NoSandbox: true,
 			Isolation: worker.IsolationNone,
-			NoMachine: true, Log: apptest.Log(t),
+			NoMachine: true, Logger: slogbridge.Slog(apptest.Log(t)),
 		})
 		if err != nil {
 			t.Fatal(err)

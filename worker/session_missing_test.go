@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
@@ -50,7 +51,7 @@ func TestTheEndOfASessionThatWasNeverStartedHasNoEffect(t *testing.T) {
 					var log warnings
 					free := make(chan struct{})
 					start(t, a, carrier(a), func(o *worker.Options) {
-						o.StickyCache, o.Log = kept, zerolog.New(&log)
+						o.StickyCache, o.Logger = kept, slogbridge.Slog(zerolog.New(&log))
 						o.Registry.Workflow("holder", func(ctx workflow.Context) (string, error) {
 							s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
 							if err != nil {

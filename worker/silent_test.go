@@ -16,6 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/internal/link"
+	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/activity"
@@ -51,7 +52,8 @@ func TestPayloadsAndTokensAreNeverLogged(t *testing.T) {
 	var carrier link.Carrier = &link.Socket{URLs: []string{a.URL()}}
 	for i, name := range []string{"socket", "http"} {
 		start(t, a, carrier, func(o *worker.Options) {
-			o.WorkerID, o.Token, o.Log, o.Queues, o.StickyCache = name, token, log, []string{name}, 1
+			o.WorkerID, o.Token, o.Queues, o.StickyCache = name, token, []string{name}, 1
+			o.Logger = slogbridge.Slog(log)
 			o.Registry.Workflow("wf", func(ctx workflow.Context, word string) (string, error) {
 				if changed.Load() {
 					word += ", changed"

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/internal/filelock"
 	"github.com/sojourn-run/sojourn/internal/link"
+	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -116,7 +118,9 @@ type Options struct {
 	OnTaskFailed func(t *protocol.WorkflowTask, f *protocol.Failure)
 	// OnBranchRun is that of workflow.Options.
 	OnBranchRun func(run workflow.RunInfo, stack func() string) (done func())
-	Log         zerolog.Logger
+	// Logger receives the worker's log, with the attribute worker_id, and what workflow code and activities log. nil:
+	// slog.Default().
+	Logger *slog.Logger
 }
 
 func (o Options) defaults() Options {
@@ -138,6 +142,9 @@ func (o Options) defaults() Options {
 	}
 	if len(o.Queues) == 0 {
 		o.Queues = []string{"default"}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
 	}
 	return o
 }
@@ -190,7 +197,8 @@ func New(o Options) (_ *Worker, err error) {
 	if w.id == "" {
 		w.id = ulid.Make().String()
 	}
-	w.log = o.Log.With().Str("worker_id", w.id).Logger()
+	logger := o.Logger.With("worker_id", w.id)
+	w.log = slogbridge.Zerolog(logger)
 	defer func() {
 		if err != nil {
 			w.Close()
@@ -240,7 +248,7 @@ func New(o Options) (_ *Worker, err error) {
 		Carrier: o.Carrier, WorkerID: w.id, Namespace: o.Namespace, Token: o.Token, Incarnation: w.incarnation,
 		Release: o.Release, Strict: o.Strict,
 		// The link sets the worker ID in the registration.
-		Register: w.registration, Machine: w.describe, Holdings: lazy{&run}, Log: o.Log,
+		Register: w.registration, Machine: w.describe, Holdings: lazy{&run}, Log: slogbridge.Zerolog(o.Logger),
 		OnCancel: func(n protocol.CancelNotice) { run.Cancel(n) }, OnSettings: w.settings,
 		OnSession:  w.sessions.Notified,
 		OnYield:    w.yield,
@@ -257,7 +265,7 @@ func New(o Options) (_ *Worker, err error) {
 		InProcess: o.Isolation == IsolationNone, WorkerID: w.id, Queues: o.Queues,
 		WorkflowSlots: o.Workflows, Validates: len(o.Registry.Validated()) > 0, ActivitySlots: o.Concurrency, PollIDs: !local,
 		AttemptLease: o.AttemptLease, LeaseBuffer: o.SessionBuffer,
-		Machines: o.StickyCache, TaskFailed: o.OnTaskFailed, OnBranchRun: o.OnBranchRun, Log: w.log,
+		Machines: o.StickyCache, TaskFailed: o.OnTaskFailed, OnBranchRun: o.OnBranchRun, Logger: logger,
 	}
 	if w.pool != nil {
 		ro.Executors = w.pool

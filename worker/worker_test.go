@@ -20,6 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/internal/link"
+	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -159,7 +160,7 @@ func start(t *testing.T, a *apptest.App, carrier link.Carrier, change func(*work
 	o := worker.Options{
 		Registry: registry(), Carrier: carrier, Release: "test", MaxSessions: 10, DataDir: t.TempDir(),
 		DrainTimeout: 10 * time.Second,
-		Log:          apptest.Log(t), Limits: sandboxtest.Fit(sandbox.Options{}).Limits,
+		Logger:       slogbridge.Slog(apptest.Log(t)), Limits: sandboxtest.Fit(sandbox.Options{}).Limits,
 	}
 	if change != nil {
 		change(&o)
@@ -361,7 +362,7 @@ func TestStableWorkerIDIsUsedOnce(t *testing.T) {
 func TestSupersededWorkerStops(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		older, err := worker.New(worker.Options{
-			Registry: registry(), Carrier: c, WorkerID: "w", Release: "test", Log: apptest.Log(t),
+			Registry: registry(), Carrier: c, WorkerID: "w", Release: "test", Logger: slogbridge.Slog(apptest.Log(t)),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -437,7 +438,7 @@ func TestDrainFinishesWhatRunsAndReleasesSessions(t *testing.T) {
 			return nil
 		})
 		w, err := worker.New(worker.Options{
-			Registry: r, Carrier: c, WorkerID: "drains", MaxSessions: 1, Release: "test", Log: apptest.Log(t),
+			Registry: r, Carrier: c, WorkerID: "drains", MaxSessions: 1, Release: "test", Logger: slogbridge.Slog(apptest.Log(t)),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -526,7 +527,7 @@ func TestDrainKeepsItsDeadlineWhateverRuns(t *testing.T) {
 	defer close(leave)
 	w, err := worker.New(worker.Options{
 		Registry: r, Carrier: &link.Socket{URLs: []string{a.URL()}}, Release: "test", DrainTimeout: 2 * time.Second,
-		Log: apptest.Log(t), Isolation: "none",
+		Logger: slogbridge.Slog(apptest.Log(t)), Isolation: "none",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -555,7 +556,7 @@ func TestAbortCutsADrainShort(t *testing.T) {
 	defer close(leave)
 	w, err := worker.New(worker.Options{
 		Registry: r, Carrier: link.Local{Join: a.Connections().Join}, Release: "test", DrainTimeout: time.Hour,
-		Log: apptest.Log(t), Isolation: "none",
+		Logger: slogbridge.Slog(apptest.Log(t)), Isolation: "none",
 	})
 	if err != nil {
 		t.Fatal(err)

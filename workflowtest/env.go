@@ -22,6 +22,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/process"
+	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 )
@@ -192,7 +193,7 @@ func (e *Env) work(carrier link.Carrier, log zerolog.Logger) (leave func()) {
 		MaxSessions: worker.AutoSessions, Concurrency: 16,
 		AttemptLease: 2 * time.Minute, // heartbeats renew attempts, and they are rare in tests
 		Isolation:    worker.IsolationNone, NoMachine: true, OnTaskFailed: e.taskFailed,
-		OnBranchRun: e.watch.registerRun, Log: log,
+		OnBranchRun: e.watch.registerRun, Logger: slogbridge.Slog(log),
 	})
 	if err != nil {
 		e.t.Fatal(err)

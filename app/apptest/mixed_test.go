@@ -12,6 +12,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/internal/link"
+	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 	"github.com/sojourn-run/sojourn/worker"
@@ -71,7 +72,7 @@ func goWork(t *testing.T, a *apptest.App, way string) {
 		Registry: languages(), Carrier: link.To(way, []string{a.URL()}), Token: pythonToken, Release: "test",
 		Queues: []string{goQueue}, MaxSessions: 10,
 		Handlers: handlers, DataDir: t.TempDir(), DrainTimeout: 10 * time.Second,
-		Limits: sandboxtest.Fit(sandbox.Options{}).Limits, Log: apptest.Log(t),
+		Limits: sandboxtest.Fit(sandbox.Options{}).Limits, Logger: slogbridge.Slog(apptest.Log(t)),
 	})
 	if err != nil {
 		t.Fatal(err)

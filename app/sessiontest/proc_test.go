@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/link/linktest"
+	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 )
@@ -56,7 +57,7 @@ func (h *harness) make(name string, change ...func(*worker.Options)) (*proc, err
 	o := worker.Options{
 		Registry: r, Carrier: carrier{link.Local{Join: h.testServer.server.Connections().Join}, p}, Release: release,
 		WorkerID: name, Concurrency: 4, MaxSessions: worker.AutoSessions,
-		AttemptLease: 5 * sec, DrainTimeout: 10 * sec, NoSandbox: true, Log: apptest.Log(h.t),
+		AttemptLease: 5 * sec, DrainTimeout: 10 * sec, NoSandbox: true, Logger: slogbridge.Slog(apptest.Log(h.t)),
 	}
 	for _, f := range change {
 		f(&o)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/internal/link"
+	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
@@ -29,7 +30,7 @@ func TestNoSlotIsIdleBesideReadyWork(t *testing.T) {
 		f, err := worker.New(worker.Options{
 			Registry: r, Carrier: link.Local{Join: h.testServer.server.Connections().Join}, Release: release, WorkerID: "F",
 			NoSandbox: true,
-			Log:       apptest.Log(t),
+			Logger:    slogbridge.Slog(apptest.Log(t)),
 		})
 		if err != nil {
 			h.t.Fatal(err)

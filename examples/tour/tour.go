@@ -235,7 +235,7 @@ func Facts(ctx workflow.Context) (string, error) {
 	// workflow ID, run ID, type, queue, run number, length of history
 	info := workflow.Info(ctx)
 	age := workflow.Now(ctx).Sub(info.StartedAt) // the time of the event that caused the workflow task
-	workflow.Logger(ctx).Info().Any("request", ctx.Value(requestKey{})).Msg("logged once, not in replays")
+	workflow.Logger(ctx).Info("logged once, not in replays", "request", ctx.Value(requestKey{}))
 	return fmt.Sprintf("%s, run %d, %t", info.WorkflowType, info.RunNumber, age < time.Hour), ctx.Err()
 }
 

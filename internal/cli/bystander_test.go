@@ -76,7 +76,7 @@ var badTasks = map[string]func(context.Context) (string, error){
 	"returns 2 MB": func(context.Context) (string, error) { return strings.Repeat("x", 2<<20+1000), nil },
 	"floods logs": func(ctx context.Context) (string, error) {
 		for i := range 200_000 {
-			activity.Logger(ctx).Info().Int("number", i).Msg("a line of a flood")
+			activity.Logger(ctx).Info("a line of a flood", "number", i)
 		}
 		return "", nil
 	},

@@ -3,11 +3,10 @@ package cli_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"testing"
-
-	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/worker"
@@ -44,7 +43,7 @@ func (c *crowd) join() *member {
 	m.w, err = worker.New(worker.Options{
 		Registry: c.reg, Carrier: &link.Socket{URLs: []string{c.url}, NetDial: m.dial}, Release: "1.0.0", Token: c.token,
 		WorkerID: m.id, Concurrency: 1, Workflows: 1, MaxSessions: 5, Isolation: worker.IsolationNone, NoMachine: true,
-		Log: zerolog.Nop(),
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		c.t.Fatal(err)

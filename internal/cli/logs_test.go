@@ -21,10 +21,10 @@ import (
 func registerLogs(r *worker.Registry) {
 	r.Activity("logs.holds", func(ctx context.Context, item string) error {
 		me := activity.Info(ctx).WorkerID
-		activity.Logger(ctx).Info().Str("worker", me).Msg("begun")
+		activity.Logger(ctx).Info("begun", "worker", me)
 		for ctx.Err() == nil {
 			if _, err := os.Stat(wordFor(os.Getenv(holdPath), item, me)); err == nil {
-				activity.Logger(ctx).Warn().Msg("done")
+				activity.Logger(ctx).Warn("done")
 				return nil
 			}
 			time.Sleep(20 * time.Millisecond)
@@ -32,7 +32,7 @@ func registerLogs(r *worker.Registry) {
 		return context.Cause(ctx)
 	})
 	r.Activity("logs.fails", func(ctx context.Context, item string) error {
-		activity.Logger(ctx).Error().Str("item", item).Msg("no \x1b[31mcredit")
+		activity.Logger(ctx).Error("no \x1b[31mcredit", "item", item)
 		return errors.New("declined")
 	})
 	r.Workflow("logs.two", func(ctx workflow.Context) error {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -356,14 +357,17 @@ func TestClosedStateKeepsNothingAndCleansUpInReverse(t *testing.T) {
 func TestLoggerWritesLinesOfTheAttempt(t *testing.T) {
 	rt := &attempt{}
 	log := activity.Logger(activity.NewContext(t.Context(), rt))
-	log.Info().Int("page", 3).Str("of", "a b").Msg("read")
-	log.Debug().Msg("one\ntwo")
-	log.Warn().Err(errors.New("slow")).Send()
-	log.Error().Msg("no credit")
-	log.Log().Msg("plain")
-	want := []string{`info read of="a b" page=3`, "debug one\ntwo", "warn error=slow", "error no credit", "info plain"}
+	log.Info("read", "page", 3, "of", "a b")
+	log.Debug("one\ntwo")
+	log.Warn("", "error", errors.New("slow"))
+	log.With("account", 7).WithGroup("http").Error("no credit", "status", 402)
+	log.Log(t.Context(), slog.LevelDebug-4, "detail")
+	want := []string{
+		`info read of="a b" page=3`, "debug one\ntwo", "warn error=slow", "error no credit account=7 http.status=402",
+		"debug detail",
+	}
 	if d := cmp.Diff(want, rt.lines); d != "" {
 		t.Error(d)
 	}
-	activity.Logger(t.Context()).Info().Msg("outside an activity this is dropped")
+	activity.Logger(t.Context()).Info("outside an activity this is dropped")
 }

@@ -48,8 +48,8 @@ func (d *Definition) Invoke(ctx context.Context, args payload.Payload) (result p
 	in, given, err := d.fn.decodeGiven(args)
 	if takes := d.NumArgs(); err == nil && given < takes {
 		// A deployment may have added a parameter after the workflow scheduled the call.
-		Logger(ctx).Warn().Int("arguments", given).Int("parameters", takes).
-			Msg("activity received fewer arguments than it has parameters; the missing ones have zero values")
+		Logger(ctx).Warn("activity received fewer arguments than it has parameters; the missing ones have zero values",
+			"arguments", given, "parameters", takes)
 	}
 	if err != nil {
 		return payload.Payload{}, NewError(TypeArguments, "", NonRetryable, CausedBy(err))

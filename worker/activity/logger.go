@@ -3,21 +3,22 @@ package activity
 import (
 	"bytes"
 	"context"
+	"log/slog"
 
 	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/internal/slogbridge"
 )
 
 // Logger writes lines for people: they are stored with the attempt, for the dashboard and for sojourn activity logs,
-// and also written to the worker's log. A line is its message, followed by its fields as key=value. Outside an activity
-// it writes nothing.
-func Logger(ctx context.Context) *zerolog.Logger {
+// and also written to the worker's log. A line is its message, followed by its attributes as key=value. All levels are
+// stored. Outside an activity it writes nothing.
+func Logger(ctx context.Context) *slog.Logger {
 	rt, ok := FromContext(ctx)
 	if !ok {
-		l := zerolog.Nop()
-		return &l
+		return slog.New(slog.DiscardHandler)
 	}
-	l := zerolog.New(lines{rt})
-	return &l
+	return slogbridge.Slog(zerolog.New(lines{rt}))
 }
 
 // lines is where a Logger writes to.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/workflow"
@@ -112,7 +113,7 @@ func TestAWorkflowThatReturnsWithOpenActivitiesIsLoggedOnce(t *testing.T) {
 		workflow.ExecuteActivity(ctx, "left")
 		return nil
 	})
-	a.options.Logger = zerolog.New(&out)
+	a.options.Logger = slogbridge.Slog(zerolog.New(&out))
 	a.drain(nil)
 	if err := workflow.Replay(a.def, a.options, a.events); err != nil {
 		t.Error(err)
@@ -122,7 +123,7 @@ func TestAWorkflowThatReturnsWithOpenActivitiesIsLoggedOnce(t *testing.T) {
 	}
 	out.Reset()
 	b := start(t, func(ctx workflow.Context) error { return workflow.ExecuteActivity(ctx, "done").Get(ctx, nil) })
-	b.options.Logger = zerolog.New(&out)
+	b.options.Logger = slogbridge.Slog(zerolog.New(&out))
 	b.drain(nil)
 	if strings.Contains(out.String(), "open activities") {
 		t.Errorf("a run that waited for its activity is logged: %s", out.String())
@@ -140,7 +141,7 @@ func TestAReplayWithOtherArgumentsIsAWarning(t *testing.T) {
 	a.drain(nil)
 	for v, lines := range map[int]int{1: 0, 2: 1} {
 		var out strings.Builder
-		m := workflow.NewMachine(define(t, code(v)), workflow.Options{Logger: zerolog.New(&out)})
+		m := workflow.NewMachine(define(t, code(v)), workflow.Options{Logger: slogbridge.Slog(zerolog.New(&out))})
 		if _, err := m.Apply(a.task(len(a.events)), a.events); err != nil {
 			t.Errorf("%d: %v", v, err)
 		}

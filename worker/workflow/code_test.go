@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/workflow"
@@ -238,26 +236,6 @@ func TestClosingAMachineRunsDeferredCallsAndEndsEveryBranch(t *testing.T) {
 			t.Error("a closed machine took a task")
 		}
 	})
-}
-
-func TestLoggerIsSilentInAReplay(t *testing.T) {
-	var out strings.Builder
-	a := start(t, func(ctx workflow.Context) error {
-		workflow.Logger(ctx).Info().Msg("one")
-		if err := workflow.Sleep(ctx, time.Second); err != nil {
-			return err
-		}
-		workflow.Logger(ctx).Info().Msg("two")
-		return nil
-	})
-	a.options.Logger = zerolog.New(&out)
-	a.drain(nil)
-	a.fire(1)
-	a.drain(nil)
-	if got := out.String(); strings.Count(got, `"one"`) != 1 || strings.Count(got, `"two"`) != 1 ||
-		!strings.Contains(got, `"run_id":"RUN"`) {
-		t.Errorf("got %s", got)
-	}
 }
 
 func TestBranchesTakeTurnsInOneOrder(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -23,8 +24,8 @@ type Names interface {
 
 // Options of a machine. The zero value works.
 type Options struct {
-	Names  Names          // without it activities and child workflows are called by name only
-	Logger zerolog.Logger // what Logger writes to, with run_id and workflow_type added
+	Names  Names        // without it activities and child workflows are called by name only
+	Logger *slog.Logger // receives what the code logs, with run_id and workflow_type added; nil: nothing is logged
 	// Patience is how long workflow code may run until it blocks in this package; 5 s by default. After that the
 	// machine assumes that the code blocks outside this package or loops.
 	Patience time.Duration
@@ -46,7 +47,9 @@ type Options struct {
 type Machine struct {
 	def             *Definition
 	names           Names
-	log             zerolog.Logger
+	logger          *slog.Logger   // Options.Logger
+	log             zerolog.Logger // logger with the attributes of the run, for the machine's own lines
+	userLogger      *slog.Logger   // the same, silent in replays, for the code
 	patience        time.Duration
 	forQueries      bool // ForQueries
 	strictArguments bool // CompareArguments
@@ -119,7 +122,7 @@ var ErrStale = errors.New("the cached workflow state differs from the recorded h
 // NewMachine returns a machine that has applied no events.
 func NewMachine(def *Definition, o Options) *Machine {
 	m := &Machine{
-		def: def, names: o.Names, log: o.Logger, patience: o.Patience, forQueries: o.ForQueries,
+		def: def, names: o.Names, logger: o.Logger, patience: o.Patience, forQueries: o.ForQueries,
 		strictArguments: o.CompareArguments,
 		onBranchRun:     o.OnBranchRun,
 		steps:           map[int64]*future{},
@@ -364,7 +367,7 @@ func (m *Machine) start(task *protocol.WorkflowTask, d *history.WorkflowStarted,
 		m.info.WorkflowType = task.WorkflowType
 	}
 	m.rules = d.NameRules
-	m.log = m.log.With().Str("run_id", task.RunID).Str("workflow_type", m.info.WorkflowType).Logger()
+	m.openLoggers(task.RunID)
 	args := task.Arguments
 	if args.IsZero() {
 		args = payload.Payload{Blob: d.Arguments}

@@ -46,7 +46,7 @@ func TestQueriesWithoutAnAnswerSayWhy(t *testing.T) {
 		})
 		workflow.HandleQuery(ctx, "panics", func(workflow.Context) error { panic("oh") })
 		workflow.HandleQuery(ctx, "reads", func(ctx workflow.Context, add int) (int, error) {
-			workflow.Logger(ctx).Info().Msg("asked")
+			workflow.Logger(ctx).Info("asked")
 			return n + add + int(workflow.Info(ctx).RunNumber), nil
 		})
 		return workflow.Sleep(ctx, time.Hour)

@@ -8,8 +8,6 @@ package workflow
 import (
 	"runtime"
 	"time"
-
-	"github.com/rs/zerolog"
 )
 
 // Context belongs to one run of a workflow. It carries the settings of a branch of the code: cancellation, activity
@@ -89,17 +87,6 @@ func Now(ctx Context) time.Time { return ctx.inner().m.now }
 
 // NewID returns an identifier that is new in the world and the same in every replay: 26 letters and digits.
 func NewID(ctx Context) string { return ctx.inner().m.newID() }
-
-// Logger returns a logger that is silent while the code is replayed, so that a line is written once.
-func Logger(ctx Context) *zerolog.Logger {
-	m := ctx.inner().m
-	if m.at <= m.replayed {
-		return &silent
-	}
-	return &m.log
-}
-
-var silent = zerolog.Nop()
 
 // Go starts a concurrent branch. The branch first runs when the branch that started it waits. Branches that still run
 // when the workflow returns are abandoned.

@@ -18,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/internal/link"
+	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/workflow"
@@ -218,7 +219,7 @@ func runFleet(url string, workers int) error {
 		w, err := worker.New(worker.Options{
 			Queues: []string{"idle"}, Registry: registry, Carrier: &link.Socket{URLs: []string{url}}, Release: "bench",
 			WorkerID: fmt.Sprintf("idle-%d", i), MaxSessions: 10, NoSandbox: true, NoMachine: true,
-			DrainTimeout: 5 * time.Second, Log: zerolog.New(os.Stderr).Level(zerolog.ErrorLevel),
+			DrainTimeout: 5 * time.Second, Logger: slogbridge.Slog(zerolog.New(os.Stderr).Level(zerolog.ErrorLevel)),
 		})
 		if err != nil {
 			return err

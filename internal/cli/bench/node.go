@@ -24,6 +24,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
 	"github.com/sojourn-run/sojourn/internal/link"
+	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/worker"
 )
 
@@ -156,7 +157,7 @@ func (n *node) work(ctx context.Context, o nodeOptions, id string) error {
 	w, err := worker.New(worker.Options{
 		Queues:   queues,
 		Registry: registry, Carrier: carrier, Release: "bench", WorkerID: id,
-		MaxSessions: max(10, o.sessions), NoSandbox: true, DrainTimeout: 5 * time.Second, Log: o.log.Level(zerolog.WarnLevel),
+		MaxSessions: max(10, o.sessions), NoSandbox: true, DrainTimeout: 5 * time.Second, Logger: slogbridge.Slog(o.log.Level(zerolog.WarnLevel)),
 	})
 	if err != nil {
 		return err

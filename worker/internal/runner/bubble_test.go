@@ -26,6 +26,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/link/linktest"
+	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/internal/socketio"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -369,7 +370,7 @@ func (a *control) worker(id string, register func(*worker.Registry), change func
 	o := runner.Options{
 		Link: m.link, Definitions: r, Sessions: m.sessions, InProcess: true, WorkerID: id, WorkflowSlots: slots,
 		ActivitySlots: slots,
-		AttemptLease:  lease, Log: log,
+		AttemptLease:  lease, Logger: slogbridge.Slog(log),
 	}
 	if change != nil {
 		change(&o)

@@ -122,7 +122,7 @@ func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, 
 		defer place.release()
 	}
 	m := workflow.NewMachine(def, workflow.Options{
-		Names: r.opt.Definitions, Logger: r.log, OnBranchRun: r.opt.OnBranchRun,
+		Names: r.opt.Definitions, Logger: r.opt.Logger, OnBranchRun: r.opt.OnBranchRun,
 	})
 	events := t.Events
 	if len(events) == 0 || events[0].Seq != 1 {

@@ -138,7 +138,7 @@ func (r *Runner) evaluate(
 		return nil, err
 	}
 	m := workflow.NewMachine(def, workflow.Options{
-		Names: r.opt.Definitions, Logger: zerolog.Nop(), ForQueries: true, OnBranchRun: r.opt.OnBranchRun,
+		Names: r.opt.Definitions, ForQueries: true, OnBranchRun: r.opt.OnBranchRun,
 	})
 	defer m.Close()
 	if _, err = m.Apply(&q.run, events); err != nil {

@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/internal/stack"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -72,7 +74,7 @@ type Options struct {
 
 	AttemptLease time.Duration // of attempts and workflow tasks, as registered: 30 s
 	LeaseBuffer  time.Duration // 5 s
-	Log          zerolog.Logger
+	Logger       *slog.Logger  // also receives the lines of workflow code; nil: nothing is logged
 	// TaskFailed is called for each workflow task that fails in workflow code; nil: no call.
 	TaskFailed  func(t *protocol.WorkflowTask, f *protocol.Failure)
 	OnBranchRun func(run workflow.RunInfo, stack func() string) (done func()) // that of workflow.Options
@@ -158,7 +160,7 @@ func New(o Options) (*Runner, error) {
 			"runner: at least one slot is required, got %d workflow and %d activity slots", o.WorkflowSlots, o.ActivitySlots,
 		)
 	}
-	r := &Runner{opt: o, log: o.Log, done: make(chan struct{})}
+	r := &Runner{opt: o, log: slogbridge.Zerolog(o.Logger), done: make(chan struct{})}
 	r.life, r.end = context.WithCancelCause(context.Background())
 	// outlives the tasks, since their outcomes must still be reported
 	r.pollCtx, r.polling = context.WithCancel(context.Background())

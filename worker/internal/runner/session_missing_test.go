@@ -13,6 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/internal/runner"
@@ -75,7 +76,7 @@ func TestARunGoesOnEagerlyBehindAnEndWithoutAnEvent(t *testing.T) {
 		bubble(t, func(t *testing.T, a *control) {
 			var log logged
 			a.plain.Store(plain)
-			a.worker("w", steppingEnds, func(o *runner.Options) { o.Log = zerolog.New(&log) })
+			a.worker("w", steppingEnds, func(o *runner.Options) { o.Logger = slogbridge.Slog(zerolog.New(&log)) })
 			run := a.begin("ends", steps)
 			if got := result[int](t, a.end(run)); got != steps {
 				t.Errorf("got %d", got)
