@@ -68,7 +68,7 @@ func run(r *Registry, args []string) int {
 		err = w.Run(ctx)
 	}
 	if err != nil {
-		log.Error().Err(err).Msg("worker started")
+		log.Error().Err(err).Msg("worker failed")
 		return process.ExitFailed
 	}
 	return 0
