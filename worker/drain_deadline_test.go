@@ -33,7 +33,8 @@ func TestRunningTasksGetTheDrainTimeoutLessFiveSeconds(t *testing.T) {
 			return ctx.Err()
 		})
 		w, err := worker.New(worker.Options{
-			Registry: r, Carrier: link.Local{Join: p.Connections().Join}, Release: "test", NoSandbox: true, Logger: slogbridge.Slog(apptest.Log(t)),
+			Registry: r, Carrier: link.Local{Join: p.Connections().Join}, Release: "test", NoSandbox: true,
+			Logger:  slogbridge.Slog(apptest.Log(t)),
 			DataDir: t.TempDir(),
 		})
 		if err != nil {

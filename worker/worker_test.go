@@ -438,7 +438,8 @@ func TestDrainFinishesWhatRunsAndReleasesSessions(t *testing.T) {
 			return nil
 		})
 		w, err := worker.New(worker.Options{
-			Registry: r, Carrier: c, WorkerID: "drains", MaxSessions: 1, Release: "test", Logger: slogbridge.Slog(apptest.Log(t)),
+			Registry: r, Carrier: c, WorkerID: "drains", MaxSessions: 1, Release: "test",
+			Logger: slogbridge.Slog(apptest.Log(t)),
 		})
 		if err != nil {
 			t.Fatal(err)

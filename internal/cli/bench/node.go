@@ -157,7 +157,8 @@ func (n *node) work(ctx context.Context, o nodeOptions, id string) error {
 	w, err := worker.New(worker.Options{
 		Queues:   queues,
 		Registry: registry, Carrier: carrier, Release: "bench", WorkerID: id,
-		MaxSessions: max(10, o.sessions), NoSandbox: true, DrainTimeout: 5 * time.Second, Logger: slogbridge.Slog(o.log.Level(zerolog.WarnLevel)),
+		MaxSessions: max(10, o.sessions), NoSandbox: true, DrainTimeout: 5 * time.Second,
+		Logger: slogbridge.Slog(o.log.Level(zerolog.WarnLevel)),
 	})
 	if err != nil {
 		return err
