@@ -44,7 +44,7 @@ func (b *Broker) RequestCancellation(ctx context.Context, in protocol.EndRequest
 	in.Namespace = transaction.NamespaceOrDefault(in.Namespace)
 	understood := false
 	err := b.store.View(ctx, func(r store.Reader) error {
-		run, _, err := transaction.Find(ctx, r, in.Target)
+		run, err := transaction.FindHead(ctx, r, in.Target)
 		if err != nil {
 			return err
 		}
@@ -196,7 +196,7 @@ func (b *Broker) command(ctx context.Context, o externalCommand) (protocol.Comma
 // it saw the current run alone.
 func (b *Broker) refuseUnknownRun(ctx context.Context, t protocol.Target, refusal error) error {
 	err := b.store.View(ctx, func(r store.Reader) error {
-		_, _, err := transaction.Find(ctx, r, t)
+		_, err := transaction.FindHead(ctx, r, t)
 		return err
 	})
 	if protocol.ReasonOf(err) == protocol.ReasonRunNotFound {

@@ -29,10 +29,10 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 		return protocol.QueryResponse{}, err
 	}
 	in.Namespace = transaction.NamespaceOrDefault(in.Namespace)
-	var run *engine.Run
+	var run *engine.Head
 	err := b.store.View(ctx, func(r store.Reader) error {
 		var err error
-		run, _, err = transaction.Find(ctx, r, in.Target)
+		run, err = transaction.FindHead(ctx, r, in.Target)
 		return err
 	})
 	if err != nil {
@@ -41,7 +41,7 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 	if err := run.CheckHasCode("queries"); err != nil {
 		return protocol.QueryResponse{}, err
 	}
-	q := querytask.NewTask(protocol.KindQuery, &run.Head, in.QueryName, "")
+	q := querytask.NewTask(protocol.KindQuery, run, in.QueryName, "")
 	if err := b.checkQueryWorker(ctx, &q); err != nil {
 		return protocol.QueryResponse{}, err
 	}

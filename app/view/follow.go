@@ -82,11 +82,11 @@ func (v *View) Follow(ctx context.Context, t protocol.Target, after int64, f Fol
 // runStatus is a run's own row as it is shown.
 func (v *View) runStatus(ctx context.Context, t protocol.Target) (shown protocol.RunView, err error) {
 	err = v.store.View(ctx, func(r store.Reader) error {
-		run, flow, err := transaction.Find(ctx, r, t)
+		run, flow, err := transaction.FindRow(ctx, r, t)
 		if err != nil {
 			return err
 		}
-		shown = runView(&run.Head)
+		shown = runView(run)
 		shown.RunCount, shown.Current = flow.Runs, flow.RunID == run.ID
 		return nil
 	})

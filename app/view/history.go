@@ -20,10 +20,23 @@ const maxHistoryWait = 30 * time.Second
 
 type wholeHistoryKey struct{}
 
-// WithWholeHistory marks the context of a caller that reads a history page by page and keeps all of it: memory for the
-// whole history is reserved with the first page. Two callers that reserved page by page could wait for each other.
-func WithWholeHistory(ctx context.Context) context.Context {
-	return context.WithValue(ctx, wholeHistoryKey{}, true)
+// ReserveHistory waits until there is memory for the whole history of a run, and returns a context under which History
+// reads its pages without reserving more. It is for callers that keep all pages: if two callers reserved page by page,
+// each could hold what the other one waits for. Nothing else should be reserved before, for the same reason.
+func (v *View) ReserveHistory(ctx context.Context, t protocol.Target) (context.Context, error) {
+	t.Namespace = transaction.NamespaceOrDefault(t.Namespace)
+	var bytes int64
+	err := v.store.View(ctx, func(r store.Reader) error {
+		run, err := transaction.FindHead(ctx, r, t)
+		if err == nil {
+			bytes = run.Bytes
+		}
+		return err
+	})
+	if err == nil {
+		err = budget.Load(ctx, bytes)
+	}
+	return context.WithValue(ctx, wholeHistoryKey{}, true), err
 }
 
 // History reads a page of a run's history. With Wait it waits until there is an event after the token; as long as the
@@ -34,10 +47,10 @@ func (v *View) History(ctx context.Context, in protocol.HistoryQuery) (protocol.
 	if err != nil {
 		return protocol.HistoryPage{}, err
 	}
-	var run *engine.Run
+	var run *engine.Head
 	look := func() (protocol.HistoryPage, error) {
 		err := v.store.View(ctx, func(r store.Reader) error {
-			run, _, err = transaction.Find(ctx, r, in.Target)
+			run, err = transaction.FindHead(ctx, r, in.Target)
 			return err
 		})
 		if err != nil {
@@ -46,17 +59,14 @@ func (v *View) History(ctx context.Context, in protocol.HistoryQuery) (protocol.
 		size, bytes := pageSize(in.PageSize, transaction.MaxPage, transaction.MaxPage), min(
 			run.Bytes, transaction.MaxPageSize,
 		)
-		whole := ctx.Value(wholeHistoryKey{}) != nil
-		if whole {
-			bytes = run.Bytes
-		}
-		if !whole || in.PageToken == "" {
+		reserved := ctx.Value(wholeHistoryKey{}) != nil
+		if !reserved {
 			if err := budget.Load(ctx, bytes); err != nil {
 				return protocol.HistoryPage{}, err
 			}
 		}
 		p, err := transaction.Page(ctx, v.store, run.ID, after, run.LastSeq, size)
-		if !whole {
+		if !reserved {
 			budget.Loaded(ctx, bytes, int64(history.SizeOf(p.Events)))
 		}
 		if in.Wait && p.NextPageToken == nil && run.Status.Open() {

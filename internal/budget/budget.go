@@ -439,10 +439,13 @@ func (b *Budget) someoneFirst(o Owner, c Class) bool {
 	return false
 }
 
-// first returns the waiting request of a class whose owner has the fewest bytes; mu is held.
+// first returns the waiting request of a class whose owner has the fewest bytes, and of this owner the request that has
+// the most: it can finish and release them. mu is held.
 func (b *Budget) first(c Class) (best *request) {
 	for e := b.waiting.Front(); e != nil; e = e.Next() {
-		if r := e.Value.(*request); r.class == c && (best == nil || b.fewer(r.grant.owner, best.grant.owner)) {
+		r := e.Value.(*request)
+		if r.class == c && (best == nil || b.fewer(r.grant.owner, best.grant.owner) ||
+			r.grant.owner == best.grant.owner && r.grant.n > best.grant.n) {
 			best = r
 		}
 	}

@@ -326,3 +326,41 @@ func TestBytesAreTriedWithoutWaiting(t *testing.T) {
 		}
 	})
 }
+
+// Of the requests of one owner, freed bytes go to the request that has the most: it can finish. Otherwise requests that
+// each have a part of what they need could keep each other waiting.
+func TestFreedBytesGoToTheRequestThatHasTheMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := budget.New(80) // 60 for ordinary requests
+		o := owner("a", "1")
+		acquire := func(n int64) *budget.Grant {
+			g, err := b.Acquire(t.Context(), o, n, budget.Ordinary)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return g
+		}
+		other, small, large := acquire(20), acquire(10), acquire(30)
+		order := make(chan string, 2)
+		grow := func(name string, g *budget.Grant) {
+			go func() {
+				if err := g.Grow(t.Context(), 20); err != nil {
+					name += ": " + err.Error()
+				}
+				order <- name
+			}()
+			synctest.Wait()
+		}
+		grow("small", small)
+		grow("large", large)
+		other.Release()
+		if first := <-order; first != "large" {
+			t.Fatalf("the freed bytes went to %s", first)
+		}
+		large.Release()
+		if next := <-order; next != "small" {
+			t.Fatal(next)
+		}
+		small.Release()
+	})
+}

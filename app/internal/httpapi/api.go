@@ -94,10 +94,10 @@ func New(o Options) *API {
 }
 
 // requestMemory maps operations to the bytes that their reads of payloads count until the response. A held request
-// counts its response only.
+// counts its response only, and an export reserves its whole history when it knows the size.
 var requestMemory = map[string]int64{
 	"describe": serve.ManyReads, "describe_run": serve.ManyReads, "describe_run_by_id": serve.ManyReads,
-	"debug_workflow": serve.ManyReads, "history_export": serve.ManyReads, "list": serve.ManyReads / 4,
+	"debug_workflow": serve.ManyReads, "list": serve.ManyReads / 4,
 }
 
 // ServeHTTP answers one request.

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/internal/httpjson"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -98,7 +97,11 @@ func bundled(p *payload.Payload) bundledPayload {
 // exportHistory answers with a run's bundle, and its checksum next to it. The bundle is its own document: it has no
 // control_plane object.
 func exportHistory(a *API, c *call) (response, error) {
-	v, err := a.opt.RunViews.Describe(c.Ctx, c.target())
+	ctx, err := a.opt.RunViews.ReserveHistory(c.Ctx, c.target())
+	if err != nil {
+		return response{}, err
+	}
+	v, err := a.opt.RunViews.Describe(ctx, c.target())
 	if err != nil {
 		return response{}, err
 	}
@@ -119,7 +122,7 @@ func exportHistory(a *API, c *call) (response, error) {
 	// Read page by page, since a history may be longer than one read. The export has no events after the last page.
 	in := protocol.HistoryQuery{Target: c.target(), PageSize: 1000}
 	for {
-		page, err := a.opt.RunViews.History(view.WithWholeHistory(c.Ctx), in)
+		page, err := a.opt.RunViews.History(ctx, in)
 		if err != nil {
 			return response{}, err
 		}

@@ -65,6 +65,7 @@ type RunViews interface {
 	List(context.Context, protocol.ListRequest) (protocol.ListResponse, error)
 	Runs(context.Context, protocol.Target) ([]protocol.RunView, error)
 	History(context.Context, protocol.HistoryQuery) (protocol.HistoryPage, error)
+	ReserveHistory(context.Context, protocol.Target) (context.Context, error)
 	Follow(ctx context.Context, t protocol.Target, after int64, f view.Follower) (closed bool, err error)
 	Debug(context.Context, protocol.Target) (protocol.DebugView, error)
 	TaskWhy(ctx context.Context, namespace, task string) (protocol.TaskWhy, error)

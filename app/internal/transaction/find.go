@@ -17,20 +17,30 @@ func Find(ctx context.Context, r store.Reader, t protocol.Target) (*engine.Run, 
 	return find(ctx, r, t, r.Run)
 }
 
-// FindHead is Find for the row of a run only, which is read without the run's open activities, timers and signals.
+// FindHead is FindRow without the row of the workflow id, which a target with a run ID then does not need.
 func FindHead(ctx context.Context, r store.Reader, t protocol.Target) (*engine.Head, error) {
-	row := func(ctx context.Context, id string) (*engine.Run, error) { return r.Step(ctx, id, 0) }
 	if t.RunID != "" { // usually it exists
-		run, err := row(ctx, t.RunID)
+		run, err := rowOf(r)(ctx, t.RunID)
 		if err == nil && names(t, run) {
 			return &run.Head, nil
 		}
 	}
-	run, _, err := find(ctx, r, t, row)
+	run, _, err := FindRow(ctx, r, t)
+	return run, err
+}
+
+// FindRow is Find without the run's open activities, timers and signals, whose values may have many megabytes.
+func FindRow(ctx context.Context, r store.Reader, t protocol.Target) (*engine.Head, engine.Workflow, error) {
+	run, flow, err := find(ctx, r, t, rowOf(r))
 	if err != nil {
-		return nil, err
+		return nil, flow, err
 	}
-	return &run.Head, nil
+	return &run.Head, flow, nil
+}
+
+// rowOf loads a run's own row.
+func rowOf(r store.Reader) loadRun {
+	return func(ctx context.Context, id string) (*engine.Run, error) { return r.Step(ctx, id, 0) }
 }
 
 type loadRun func(ctx context.Context, id string) (*engine.Run, error)
