@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write docs/packages.md")
+var update = flag.Bool("update", false, "write docs/packages.md and docs/api.txt")
 
 // packagesDocument is docs/packages.md: every package with the first sentence of its comment, by top-level folder.
 func packagesDocument(all []pkg) string {

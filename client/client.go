@@ -192,10 +192,12 @@ type UnreachableError struct {
 	Err error
 }
 
+// Error returns the URL and the cause. A password in the URL is masked.
 func (e *UnreachableError) Error() string {
 	return fmt.Sprintf("no app answers at %s: %v", mask.URL(e.URL), e.Err)
 }
 
+// Unwrap returns the cause.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
 // unreached returns a short reason why no app responded.

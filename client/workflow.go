@@ -121,6 +121,7 @@ func (w *Workflow) Wait(ctx context.Context) (v protocol.RunView, err error) {
 // NotCompleted is the error for a workflow without a result: it failed, timed out, or was cancelled or terminated.
 type NotCompleted struct{ Run protocol.RunView }
 
+// Error returns the run, its status and its failure.
 func (e *NotCompleted) Error() string {
 	why := e.Run.Reason
 	if f := e.Run.Failed(); f.Message != "" {

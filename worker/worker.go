@@ -43,7 +43,7 @@ const autoSessions = 1000
 
 // Options of a worker. Registry and URLs are required; zero values mean the defaults named next to them.
 type Options struct {
-	Registry *Registry
+	Registry *Registry // workflows and activities of the worker
 	// URLs of the apps, for example https://sojourn.example.com. The worker chooses the first one by a hash of its ID and
 	// fails over to the others.
 	URLs []string
@@ -57,17 +57,17 @@ type Options struct {
 	Carrier link.Carrier
 	Release string // of this program; the gate compares it with the app's
 	Strict  bool   // do not work when no release could be read
-	Token   string
+	Token   string // worker token, sent with each request; empty: none
 
-	WorkerID     string // empty: a new ULID. A given one is guarded by a lock in DataDir, if there is one
-	Namespace    string // default
-	Queues       []string
-	BuildID      string // the cohort of the worker's code, for rollouts of its queues; empty: the workers without one
-	Capabilities []string
-	Concurrency  int // activities at once: 128, or 2 × cores for a worker that runs some in executors
-	Workflows    int // workflow tasks at once: 256, of which at most 2 × cores replay a long history
-	MaxSessions  int // cap of held sessions; 0: the worker never holds a session; see AutoSessions
-	StickyCache  int // maximum number of runs in the sticky cache: 1000. Other runs are replayed for each workflow task
+	WorkerID     string   // empty: a new ULID. A given one is guarded by a lock in DataDir, if there is one
+	Namespace    string   // default
+	Queues       []string // task queues to poll: default
+	BuildID      string   // the cohort of the worker's code, for rollouts of its queues; empty: the workers without one
+	Capabilities []string // matched with the requirements of tasks and sessions
+	Concurrency  int      // activities at once: 128, or 2 × cores for a worker that runs some in executors
+	Workflows    int      // workflow tasks at once: 256, of which at most 2 × cores replay a long history
+	MaxSessions  int      // cap of held sessions; 0: the worker never holds a session; see AutoSessions
+	StickyCache  int      // maximum number of runs in the sticky cache: 1000. Other runs are replayed for each task
 
 	AttemptLease  time.Duration // of attempts and workflow tasks, renewed with each heartbeat: 30 s
 	SessionLease  time.Duration // 30 s

@@ -24,12 +24,12 @@ type Workflow struct {
 // StartOptions are the options of a workflow; the zero value has the defaults of Start. Durations are rounded up to
 // whole seconds.
 type StartOptions struct {
-	WorkflowID       string
-	Memo             map[string]any
-	SearchAttributes map[string]any
-	Delay            time.Duration // until its first step
-	ExecutionTimeout time.Duration // all its runs together
-	RunTimeout       time.Duration // one run
+	WorkflowID       string         // empty: a new ULID
+	Memo             map[string]any // initial memo
+	SearchAttributes map[string]any // initial search attributes
+	Delay            time.Duration  // until its first step
+	ExecutionTimeout time.Duration  // all its runs together
+	RunTimeout       time.Duration  // one run
 }
 
 func (o StartOptions) request() (in protocol.StartRequest, err error) {
@@ -285,6 +285,7 @@ type Failure struct {
 	Details payload.Payload
 }
 
+// Error returns the status and the message.
 func (f *Failure) Error() string { return fmt.Sprintf("%s: %s", f.Status, f.Message) }
 
 // Is matches ErrCancelled, ErrTerminated and ErrTimedOut of package workflow.

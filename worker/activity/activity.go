@@ -48,6 +48,7 @@ func InfoOf(t *protocol.ActivityTask) AttemptInfo {
 
 // Runtime runs an attempt; code reaches it through the context. It is safe for concurrent use.
 type Runtime interface {
+	// Info returns the identifiers, queue and deadline of the attempt.
 	Info() AttemptInfo
 	// Session is nil for an activity outside any session.
 	Session() *SessionInfo

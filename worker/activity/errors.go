@@ -67,6 +67,7 @@ func SessionLost(cause string) *Error {
 	return &Error{Type: TypeSessionLost, Message: cause, lost: true}
 }
 
+// Error returns the type, the message and the cause.
 func (e *Error) Error() string {
 	var parts []string
 	for _, part := range []string{e.Type, e.Message} {

@@ -43,9 +43,8 @@ type ChildOptions struct {
 	// option applies to AttachChild too.
 	WaitForCancellation bool
 
-	// Memo and SearchAttributes are the child's initial values, with the rules of UpsertMemo and UpsertSearchAttributes.
-	Memo             map[string]any
-	SearchAttributes map[string]any
+	Memo             map[string]any // initial memo, with the rules of UpsertMemo
+	SearchAttributes map[string]any // initial search attributes, with the rules of UpsertSearchAttributes
 }
 
 // ofAChild matches workflow IDs that were derived for children without WorkflowID.
@@ -198,6 +197,7 @@ type ChildError struct {
 	NonRetryable bool
 }
 
+// Error returns the child's workflow type, or its ID if the type is unknown, with the type and message of its failure.
 func (e *ChildError) Error() string {
 	return explain("child workflow", cmp.Or(e.WorkflowType, e.WorkflowID), e.Type, e.Message)
 }

@@ -65,6 +65,7 @@ type ActivityError struct {
 	Poison         bool
 }
 
+// Error returns the activity type, and the type and message of its failure.
 func (e *ActivityError) Error() string { return explain("activity", e.ActivityType, e.Type, e.Message) }
 
 // Is matches the Err values of this package.
@@ -151,6 +152,7 @@ type NonDeterminismError struct {
 	IssuedArguments   string
 }
 
+// Error returns the event, the recorded call and the call that the code makes instead. It contains no arguments.
 func (e *NonDeterminismError) Error() string {
 	history, code := "the history has ", "the code"
 	if e.EventSeq > 0 {
@@ -191,6 +193,7 @@ type PanicError struct {
 	Stack string
 }
 
+// Error returns the value of the panic, and the line of code if it is known.
 func (e *PanicError) Error() string {
 	if at := path.Base(stack.Place(e.Stack)); at != "." && e.Value != any(errForeignGoroutine) {
 		return fmt.Sprintf("workflow code panicked (%s): %v", at, e.Value)
@@ -210,6 +213,7 @@ type DeadlockError struct {
 	Stack string
 }
 
+// Error returns how long the code ran without a call that waits.
 func (e *DeadlockError) Error() string {
 	return fmt.Sprintf(
 		"workflow code did not yield within %s: it loops or blocks outside package workflow", e.After,
@@ -222,6 +226,7 @@ type InputError struct {
 	Err          error
 }
 
+// Error returns the workflow type and the decoding error.
 func (e *InputError) Error() string {
 	return fmt.Sprintf("cannot decode start input of workflow %q: %v", e.WorkflowType, e.Err)
 }
@@ -236,6 +241,7 @@ type VersionError struct {
 	Registered   []int
 }
 
+// Error returns the version that the run needs and the registered versions.
 func (e *VersionError) Error() string {
 	return fmt.Sprintf(
 		"the run needs version %d of workflow %q; this worker has registered %v", e.Version, e.WorkflowType, e.Registered,
@@ -251,6 +257,7 @@ func Waiting() *protocol.Failure {
 // task, not the run: a worker that has registered the function continues the run.
 type UnregisteredError struct{ Err error }
 
+// Error returns the text of Err.
 func (e *UnregisteredError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.

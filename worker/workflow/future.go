@@ -73,7 +73,9 @@ func (f *future) self() *future    { return f }
 func (f *future) attach(w *waiter) { f.waiters = append(f.waiters, w) }
 func (f *future) detach(w *waiter) { f.waiters = without(f.waiters, w) }
 func (f *future) isReady() bool    { return f.done }
-func (f *future) Ready() bool      { return f.done }
+
+// Ready implements Future.
+func (f *future) Ready() bool { return f.done }
 
 // settled returns a future that is resolved already.
 func (m *Machine) settled(err error) *future { return &future{m: m, done: true, err: err} }
@@ -124,6 +126,7 @@ func (f *future) cancel() {
 	}
 }
 
+// Get implements Future.
 func (f *future) Get(ctx Context, out any) error {
 	if !f.done {
 		w := &waiter{need: 1, items: []*future{f}, ends: true}

@@ -18,7 +18,9 @@ import (
 
 // Names finds the registered names of functions.
 type Names interface {
+	// ActivityName returns the name of an activity function. It fails if the function is not registered.
 	ActivityName(fn any) (string, error)
+	// WorkflowName returns the name of a workflow function. It fails if the function is not registered.
 	WorkflowName(fn any) (string, error)
 }
 

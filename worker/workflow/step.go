@@ -14,8 +14,8 @@ import (
 
 // ActivityOptions are the options of activities. Durations are rounded up to whole seconds; zero means none.
 type ActivityOptions struct {
-	Queue string // the run's own when empty
-	Retry *RetryPolicy
+	Queue string       // the run's own when empty
+	Retry *RetryPolicy // nil: one attempt
 
 	StartToClose    time.Duration // one attempt
 	ScheduleToClose time.Duration // all attempts together

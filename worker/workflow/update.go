@@ -186,6 +186,7 @@ type RejectedError struct {
 	Err    error // what the validator returned
 }
 
+// Error returns the name of the update and the error of the validator.
 func (e *RejectedError) Error() string {
 	return fmt.Sprintf("update %q was rejected: %v", e.Update, e.Err)
 }
