@@ -14,7 +14,7 @@ import (
 // and queries are refused with protocol.ReasonActivityRun. Workflow IDs follow the same rules as in Start.
 func (c *Client) StartActivity(ctx context.Context, in protocol.ActivityRequest, args ...any) (*Workflow, error) {
 	if in.WorkflowID == "" {
-		in.WorkflowID, in.DuplicatePolicy = ulid.Make().String(), "use-existing"
+		in.WorkflowID, in.DuplicatePolicy = ulid.Make().String(), useExisting
 	}
 	var err error
 	if in.Input, err = input(in.Input, args); err != nil {

@@ -77,9 +77,13 @@ func (c *Client) Call(ctx context.Context, method, path string, in, out any) err
 	if err := protocol.CheckPath(path); err != nil {
 		return err
 	}
-	var failed error
+	return c.atAnyApp(ctx, func(base string) error { return c.request(ctx, method, base+path, in, out) })
+}
+
+// atAnyApp sends a request to one app after another until one responds.
+func (c *Client) atAnyApp(ctx context.Context, send func(base string) error) (failed error) {
 	for _, base := range c.opt.URLs {
-		failed = c.request(ctx, method, base+path, in, out)
+		failed = send(base)
 		switch {
 		case failed == nil || protocol.ReasonOf(failed) != "":
 			return failed

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/client"
@@ -79,6 +80,17 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 		"Start BusinessKey":  {255, start(func(in *protocol.StartRequest, s string) { in.BusinessKey = s })},
 		"Start BuildID":      {255, start(func(in *protocol.StartRequest, s string) { in.BuildID = s })},
 		"Start FairnessKey":  {64, start(func(in *protocol.StartRequest, s string) { in.FairnessKey = s })},
+		"StartAndWait WorkflowID": {255, func(s string) error {
+			brief, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			_, err := c.StartAndWait(brief, protocol.StartRequest{WorkflowType: "x", WorkflowID: s})
+			return err
+		}},
+		"Execute WorkflowType": {255, func(s string) error {
+			brief, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			return c.Execute(brief, protocol.StartRequest{WorkflowType: s}, nil)
+		}},
 		"StartActivity type": {255, activity(func(in *protocol.ActivityRequest, s string) { in.ActivityType = s })},
 		"StartActivity WorkflowID": {255, activity(func(in *protocol.ActivityRequest, s string) {
 			in.WorkflowID = s

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -17,12 +19,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// useExisting is the duplicate policy with which a start returns the open run of its workflow ID.
+const useExisting = "use-existing"
+
 // Start starts a workflow with these arguments. Without a workflow ID it generates one, so that a start repeated at a
 // second app, because the response of the first was lost, starts no second run. If the ID is taken, the error has the
 // reason protocol.ReasonDuplicateStart, unless in requests to use the open run.
 func (c *Client) Start(ctx context.Context, in protocol.StartRequest, args ...any) (*Workflow, error) {
 	if in.WorkflowID == "" {
-		in.WorkflowID, in.DuplicatePolicy = ulid.Make().String(), "use-existing"
+		in.WorkflowID, in.DuplicatePolicy = ulid.Make().String(), useExisting
 	}
 	var err error
 	if in.Input, err = input(in.Input, args); err != nil {
@@ -86,36 +91,127 @@ func (w *Workflow) Describe(ctx context.Context) (v protocol.RunView, err error)
 	return v, w.call(ctx, http.MethodGet, w.path("/api", ""), nil, &v)
 }
 
-// retryTime is the time for which [Workflow.Wait] retries while no app responds.
+// retryTime is the time for which calls that wait for a result are retried while no app responds.
 const retryTime = time.Minute
+
+// outage is the time since which no app has responded to a call that is retried; zero while an app responds.
+type outage struct{ since time.Time }
+
+// final returns the error with which a call ends that ended with err; nil if the call is retried.
+func (o *outage) final(ctx context.Context, c *Client, err error) error {
+	var unreachable *UnreachableError
+	switch {
+	case err == nil:
+		o.since = time.Time{}
+	case ctx.Err() != nil, protocol.ReasonOf(err) != "",
+		errors.As(err, &unreachable) && !c.heard.Load() && o.since.IsZero(): // the URL may be wrong
+		return err
+	case o.since.IsZero():
+		o.since = time.Now()
+	case time.Since(o.since) >= retryTime:
+		return fmt.Errorf("%w; no response for %s", err, time.Since(o.since).Truncate(time.Second))
+	}
+	return nil
+}
+
+// pause waits for the time of the next try.
+func pause(ctx context.Context, nextTry <-chan time.Time) error {
+	select {
+	case <-nextTry:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
 
 // Wait waits until the run and all runs that it continues as have closed, and returns the last of them without its
 // input, which Describe returns. If no app responds, Wait retries for a minute; this does not affect the run.
 func (w *Workflow) Wait(ctx context.Context) (v protocol.RunView, err error) {
-	var unreachableSince time.Time // no app has answered since; zero while one does
+	var out outage
 	for {
 		nextTry := time.After(time.Second) // an app that is stopping responds at once
 		err = w.call(ctx, http.MethodGet, w.path("/api/sojourn", "/result?wait_seconds=60"), nil, &v)
-		var unreachable *UnreachableError
-		switch {
-		case err == nil && v.Terminal:
+		if err == nil && v.Terminal {
 			return v, nil
-		case err == nil:
-			unreachableSince = time.Time{}
-		case ctx.Err() != nil, protocol.ReasonOf(err) != "",
-			errors.As(err, &unreachable) && !w.client.heard.Load() && unreachableSince.IsZero(): // the URL may be wrong
-			return v, err
-		case unreachableSince.IsZero():
-			unreachableSince = time.Now()
-		case time.Since(unreachableSince) >= retryTime:
-			return v, fmt.Errorf("%w; no response for %s", err, time.Since(unreachableSince).Truncate(time.Second))
 		}
-		select {
-		case <-nextTry:
-		case <-ctx.Done():
-			return v, context.Cause(ctx)
+		if err = out.final(ctx, w.client, err); err != nil {
+			return v, err
+		}
+		if err = pause(ctx, nextTry); err != nil {
+			return v, err
 		}
 	}
+}
+
+// StartAndWait is Start and [Workflow.Wait], in one request if the workflow ends within a minute.
+//
+// If the response is lost, StartAndWait repeats the request with the duplicate policy use-existing, so it starts no
+// second run. If the caller chose the workflow ID, the run may then be one that another caller started meanwhile.
+//
+// With an error, the returned run has only its IDs: none if the run was not started, and no run ID if it may have been.
+func (c *Client) StartAndWait(ctx context.Context, in protocol.StartRequest, args ...any) (protocol.RunView, error) {
+	if in.WorkflowID == "" {
+		in.WorkflowID, in.DuplicatePolicy = ulid.Make().String(), useExisting
+	}
+	in.WaitSeconds = 60
+	var err error
+	if in.Input, err = input(in.Input, args); err != nil {
+		return protocol.RunView{}, err
+	}
+	if err := in.Check(); err != nil {
+		return protocol.RunView{}, err
+	}
+	var started protocol.StartResult
+	var sent atomic.Bool // an app may have received the request
+	repeated := false
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { sent.Store(true) },
+	})
+	send := func(base string) error {
+		if sent.Load() {
+			repeated, in.DuplicatePolicy = true, useExisting
+		}
+		return c.request(traced, http.MethodPost, base+"/api/workflows", in, &started)
+	}
+	for out := (outage{}); ; {
+		nextTry := time.After(time.Second)
+		err := c.atAnyApp(ctx, send)
+		switch {
+		case err == nil && started.Terminal:
+			return started.RunView, nil
+		case err == nil:
+			return c.Run(started.WorkflowID, started.RunID).await(ctx)
+		case protocol.ReasonOf(err) == protocol.ReasonDuplicateStart && repeated: // the run has closed
+			return c.Workflow(in.WorkflowID).await(ctx)
+		case protocol.ReasonOf(err) != "", !sent.Load() && !c.heard.Load(): // a refusal; or the URL may be wrong
+			return protocol.RunView{}, err
+		}
+		if err = out.final(ctx, c, err); err == nil {
+			err = pause(ctx, nextTry)
+		}
+		if err != nil {
+			return protocol.RunView{WorkflowID: in.WorkflowID}, err
+		}
+	}
+}
+
+// await is Wait; if it fails, the returned run has its IDs only.
+func (w *Workflow) await(ctx context.Context) (protocol.RunView, error) {
+	v, err := w.Wait(ctx)
+	if err != nil {
+		v = protocol.RunView{WorkflowID: w.ID, RunID: w.RunID}
+	}
+	return v, err
+}
+
+// Execute is StartAndWait and decodes the result into out, unless nil. If the workflow did not complete, the error is a
+// *NotCompleted.
+func (c *Client) Execute(ctx context.Context, in protocol.StartRequest, out any, args ...any) error {
+	v, err := c.StartAndWait(ctx, in, args...)
+	if err != nil {
+		return err
+	}
+	return decodeResult(v, out)
 }
 
 // NotCompleted is the error for a workflow without a result: it failed, timed out, or was cancelled or terminated.
@@ -137,10 +233,14 @@ func (e *NotCompleted) Error() string {
 // into out, unless nil. If the workflow did not complete, the error is a *NotCompleted.
 func (w *Workflow) Result(ctx context.Context, out any) error {
 	v, err := w.Wait(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case v.Status != "completed":
+	}
+	return decodeResult(v, out)
+}
+
+func decodeResult(v protocol.RunView, out any) error {
+	if v.Status != "completed" {
 		return &NotCompleted{v}
 	}
 	return decode(v.OutputEnvelope, out)

@@ -58,11 +58,12 @@ func (p *program) startWorkflow() *cobra.Command {
 					return p.printf("%s %s, run %s", v.Outcome, v.WorkflowID, v.RunID)
 				})
 			}
-			var out protocol.StartResponse
-			if err := p.call(c, http.MethodPost, "/api/workflows", in, &out); err != nil {
+			app, err := p.client(c)
+			if err != nil {
 				return err
 			}
-			return p.result(c, out.WorkflowID, out.RunID)
+			v, err := app.StartAndWait(c.Context(), in)
+			return p.printResult(c, v, err)
 		},
 	}
 	shared.flags(c)
@@ -259,9 +260,22 @@ func (p *program) result(c *cobra.Command, id, run string) error {
 		return err
 	}
 	v, err := app.Run(id, run).Wait(c.Context())
+	if err != nil {
+		v = protocol.RunView{WorkflowID: id, RunID: run}
+	}
+	return p.printResult(c, v, err)
+}
+
+// printResult prints the result of a closed run, or the error of the wait for the end of the run.
+func (p *program) printResult(c *cobra.Command, v protocol.RunView, err error) error {
+	id := v.WorkflowID
 	switch {
+	case err != nil && id == "":
+		return withHint(err)
+	case errors.Is(err, process.ErrStopped) && v.RunID == "":
+		return fmt.Errorf("%w; workflow %s continues if the app has started it", err, id)
 	case errors.Is(err, process.ErrStopped):
-		return fmt.Errorf("%w; run %s of %s continues", err, run, id)
+		return fmt.Errorf("%w; run %s of %s continues", err, v.RunID, id)
 	case err != nil && protocol.ReasonOf(err) == "":
 		return fmt.Errorf("%w; to wait for the result run: sojourn workflow result %s", withHint(err), id)
 	case err != nil:
