@@ -331,3 +331,35 @@ func undocumented(t *testing.T, p pkg) (ids []string) {
 	}
 	return ids
 }
+
+// Each public package shows its use in examples, which the documentation prints.
+func TestEveryPublicPackageHasExamples(t *testing.T) {
+	total := 0
+	for _, p := range list(t) {
+		if !slices.Contains(publicPackages, p.name()) {
+			continue
+		}
+		set := token.NewFileSet()
+		var files []*ast.File
+		for _, name := range slices.Concat(p.TestGoFiles, p.XTestGoFiles) {
+			f, err := parser.ParseFile(set, filepath.Join(p.Dir, name), nil, parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, f)
+		}
+		examples := doc.Examples(files...)
+		if len(examples) == 0 {
+			t.Errorf("package %s has no example", cmp.Or(p.name(), "sojourn"))
+		}
+		for _, e := range examples {
+			if e.Doc == "" && e.Output == "" {
+				t.Errorf("%s: Example%s has neither a comment nor an output", cmp.Or(p.name(), "sojourn"), e.Name)
+			}
+		}
+		total += len(examples)
+	}
+	if total < 20 {
+		t.Errorf("%d examples, want at least 20", total)
+	}
+}

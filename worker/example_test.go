@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"log/slog"
+	"os"
 
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
 // This program runs a worker that connects to two apps.
@@ -29,4 +32,70 @@ func ExampleNew() {
 	if err := w.Run(context.Background()); err != nil {
 		log.Fatal(err)
 	}
+}
+
+// The worker's log, and what workflows and activities log, goes to a handler of the program.
+func ExampleNew_logger() {
+	logger := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	r := worker.NewRegistry()
+	r.Activity("charge", func(ctx context.Context, account string) error {
+		activity.Logger(ctx).Warn("no credit", "account", account)
+		return activity.NewError("card_declined", "no credit", activity.NonRetryable)
+	})
+	w, err := worker.New(worker.Options{
+		Registry: r, URLs: []string{"https://app.example.com"}, Logger: logger.With("service", "billing"),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer w.Close()
+}
+
+// This is a whole worker program: it reads the settings of "sojourn worker" from flags, the environment and a file.
+func ExampleMain() {
+	worker.Main(func(r *worker.Registry) {
+		r.Workflow("greeting", func(ctx workflow.Context, name string) (string, error) {
+			return workflow.Execute[string](ctx, "greet", name)
+		})
+		r.Activity("greet", func(_ context.Context, name string) (string, error) { return "Hello, " + name + "!", nil })
+	})
+}
+
+func ExampleRegistry() {
+	charge := func(context.Context, int) error { return nil }
+	r := worker.NewRegistry()
+	r.Activity("charge", charge)
+	r.Activity("resize", func(_ context.Context, path string) (string, error) { return path, nil }, activity.Isolated)
+	r.Workflow("order", func(ctx workflow.Context, amount int) error {
+		return workflow.ExecuteActivity(ctx, charge, amount).Get(ctx, nil)
+	})
+
+	name, err := r.ActivityName(charge)
+	fmt.Println(r.WorkflowTypes(), r.ActivityTypes(), name, err)
+	// Output: [order] [charge resize] charge <nil>
+}
+
+// A new run uses the highest version, until it closes.
+func ExampleRegistry_WorkflowVersion() {
+	r := worker.NewRegistry()
+	r.WorkflowVersion("order", 1, func(ctx workflow.Context) error {
+		return workflow.ExecuteActivity(ctx, "charge").Get(ctx, nil)
+	})
+	r.WorkflowVersion("order", 2, func(ctx workflow.Context) error {
+		return workflow.Join(ctx, workflow.ExecuteActivity(ctx, "charge"), workflow.ExecuteActivity(ctx, "reserve"))
+	})
+
+	order, _ := r.FindWorkflow("order")
+	fmt.Println(order.Versions())
+	// Output: [1 2]
+}
+
+// A recovery policy names an activity that rebuilds the state of a session.
+func ExampleRegistry_Check() {
+	r := worker.NewRegistry()
+	r.Activity("ask", func(_ context.Context, question string) (string, error) { return question, nil }, activity.Options{
+		Recovery: &activity.SessionRecoveryPolicy{RebuildActivity: "index", SingleflightPerSession: true},
+	})
+	fmt.Println(r.Check())
+	// Output: activity "ask": its rebuild activity "index" is not registered
 }

@@ -1,9 +1,15 @@
 package workflow_test
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"log"
+	"math/rand/v2"
 	"time"
 
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
@@ -41,4 +47,237 @@ func Example() {
 		return workflow.Await[string](ctx, a)
 	}
 	_, _ = workflow.NewDefinition("research", research) // a worker's registry does this
+}
+
+func ExampleExponentialBackoff() {
+	fmt.Println(workflow.ExponentialBackoff(time.Second, 10*time.Second))
+	// Output: [1s 2s 4s 8s 10s]
+}
+
+// A test replays the history of a production run with new code. The new code reserves instead of charging.
+func ExampleReplay() {
+	var events []history.Event
+	if err := json.Unmarshal([]byte(`[
+		{"sequence": 1, "event_type": "WorkflowStarted", "payload": {"workflow_type": "order", "name_rules": 1}},
+		{"sequence": 2, "event_type": "ActivityScheduled", "payload": {"sequence": 1, "activity_type": "charge"}}
+	]`), &events); err != nil {
+		log.Fatal(err)
+	}
+	order, err := workflow.NewDefinition("order", func(ctx workflow.Context) error {
+		return workflow.ExecuteActivity(ctx, "reserve").Get(ctx, nil)
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	err = workflow.Replay(order, workflow.Options{}, events)
+	var differs *workflow.NonDeterminismError
+	if errors.As(err, &differs) {
+		fmt.Println(differs.EventSeq, differs.EventType)
+		fmt.Println("recorded:", differs.Recorded)
+		fmt.Println("now:", differs.Issued)
+	}
+	// Output:
+	// 2 ActivityScheduled
+	// recorded: activity "charge" without a session
+	// now: activity "reserve" without a session
+}
+
+// Options apply to all activities that are scheduled under the context.
+func ExampleWithActivity() {
+	order := func(ctx workflow.Context, amount int) (string, error) {
+		ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{
+			StartToClose: time.Minute,
+			Retry: &workflow.RetryPolicy{
+				MaxAttempts:  5,
+				Backoff:      workflow.ExponentialBackoff(time.Second, time.Minute),
+				NonRetryable: []string{"card_declined"},
+			},
+		})
+		return workflow.Execute[string](ctx, "charge", amount)
+	}
+	_ = order
+}
+
+// The error of an activity has the type and the details that the activity gave it.
+func ExampleActivityError() {
+	order := func(ctx workflow.Context, amount int) (string, error) {
+		err := workflow.ExecuteActivity(ctx, "charge", amount).Get(ctx, nil)
+		var failed *workflow.ActivityError
+		switch {
+		case err == nil:
+			return "charged", nil
+		case errors.Is(err, workflow.ErrTimedOut):
+			return "try tomorrow", nil
+		case errors.As(err, &failed) && failed.Type == "card_declined":
+			var missing int
+			if err := failed.DecodeDetails(&missing); err != nil {
+				return "", err
+			}
+			return fmt.Sprintf("declined, %d missing", missing), nil
+		}
+		return "", err // fails the run
+	}
+	_ = order
+}
+
+// Join waits for activities that run at the same time.
+func ExampleJoin() {
+	thumbnails := func(ctx workflow.Context, paths []string) error {
+		var all []workflow.Future
+		for _, path := range paths {
+			all = append(all, workflow.ExecuteActivity(ctx, "resize", path))
+		}
+		return workflow.Join(ctx, all...)
+	}
+	_ = thumbnails
+}
+
+// Select waits for the first of two futures; the other is cancelled.
+func ExampleSelect() {
+	search := func(ctx workflow.Context, word string) (string, error) {
+		searching, stop := workflow.WithCancel(ctx)
+		found := workflow.ExecuteActivity(searching, "search", word)
+		first, err := workflow.Select(ctx, found, workflow.NewTimer(ctx, time.Minute))
+		if err != nil {
+			return "", err
+		}
+		if first == 1 {
+			stop() // cancels the activity's context
+			return "nothing found in time", nil
+		}
+		return workflow.Await[string](ctx, found)
+	}
+	_ = search
+}
+
+// An update returns a result to its caller; its validator may reject it. A query reads the state.
+func ExampleHandleUpdate() {
+	basket := func(ctx workflow.Context, most int) ([]string, error) {
+		items, paid := []string{}, false
+		workflow.HandleUpdate(ctx, "add", func(_ workflow.Context, item string) (int, error) {
+			items = append(items, item)
+			return len(items), nil
+		}, workflow.UpdateOptions{Validate: func(workflow.Context, string) error {
+			if len(items) == most {
+				return activity.NewError("full", "the basket holds no more")
+			}
+			return nil
+		}})
+		workflow.HandleUpdate(ctx, "pay", func(ctx workflow.Context, amount int) error {
+			err := workflow.ExecuteActivity(ctx, "charge", amount).Get(ctx, nil)
+			paid = paid || err == nil
+			return err
+		})
+		workflow.HandleQuery(ctx, "items", func(workflow.Context) ([]string, error) { return items, nil })
+		return items, workflow.Until(ctx, func() bool { return paid && workflow.AllHandlersFinished(ctx) })
+	}
+	_ = basket
+}
+
+// A workflow waits for a signal with a timeout.
+func ExampleSignal() {
+	approval := func(ctx workflow.Context) (string, error) {
+		approve := workflow.Signal(ctx, "approve")
+		switch first, err := workflow.Select(ctx, approve, workflow.NewTimer(ctx, 24*time.Hour)); {
+		case err != nil:
+			return "", err
+		case first == 1:
+			return "nobody approved", nil
+		}
+		var by string
+		err := approve.Receive(ctx, &by)
+		return "approved by " + by, err
+	}
+	_ = approval
+}
+
+// Children are workflows with their own runs and histories.
+func ExampleStartChild() {
+	family := func(ctx workflow.Context) (string, error) {
+		ctx = workflow.WithChild(ctx, workflow.ChildOptions{RunTimeout: time.Hour, ParentClose: workflow.TerminateHard})
+		ann, bob := workflow.StartChild(ctx, "greeting", "Ann"), workflow.StartChild(ctx, "greeting", "Bob")
+		if err := workflow.Join(ctx, ann, bob); err != nil {
+			return "", err
+		}
+		return workflow.Await[string](ctx, bob)
+	}
+	_ = family
+}
+
+// Activities of a session run on one worker and share memory and files. The session ends also if the run is cancelled.
+func ExampleStartSession() {
+	research := func(ctx workflow.Context, path string) (answer string, err error) {
+		s, err := workflow.StartSession(ctx, workflow.SessionOptions{Requirements: []string{"gpu"}})
+		if err != nil {
+			return "", err
+		}
+		defer func() { err = errors.Join(err, s.End(workflow.WithoutCancel(ctx))) }()
+		if err := s.Execute(ctx, "index", path).Get(ctx, nil); err != nil {
+			return "", err
+		}
+		return workflow.ExecuteIn[string](ctx, s, "ask", "why?")
+	}
+	_ = research
+}
+
+// A run that was cancelled compensates under a context that is not.
+func ExampleWithoutCancel() {
+	reservation := func(ctx workflow.Context) error {
+		err := workflow.Sleep(ctx, 24*time.Hour)
+		if errors.Is(err, workflow.ErrCancelled) {
+			return workflow.ExecuteActivity(workflow.WithoutCancel(ctx), "release").Get(ctx, nil)
+		}
+		return err
+	}
+	_ = reservation
+}
+
+// A run that repeats continues as a new run, so that its history stays short.
+func ExampleContinueAsNew() {
+	poll := func(ctx workflow.Context, round int) error {
+		for range 100 {
+			if err := workflow.ExecuteActivity(ctx, "poll", round).Get(ctx, nil); err != nil {
+				return err
+			}
+			if err := workflow.Sleep(ctx, time.Minute); err != nil {
+				return err
+			}
+		}
+		return workflow.ContinueAsNew(ctx, round+1)
+	}
+	_ = poll
+}
+
+// New runs execute the new code; runs that passed this place before it was deployed execute the old code.
+func ExampleVersion() {
+	greeting := func(ctx workflow.Context) (string, error) {
+		if workflow.Version(ctx, "polite", workflow.DefaultVersion, 1) >= 1 {
+			return workflow.Execute[string](ctx, "say", "good morning")
+		}
+		return workflow.Execute[string](ctx, "say", "hey")
+	}
+	_ = greeting
+}
+
+// The number is drawn once and recorded; each replay returns the recorded number.
+func ExampleSideEffect() {
+	dice := func(ctx workflow.Context) (int, error) {
+		return workflow.SideEffect(ctx, func() int { return 1 + rand.IntN(6) })
+	}
+	_ = dice
+}
+
+// Each line is written once, however often the run is replayed.
+func ExampleLogger() {
+	order := func(ctx workflow.Context, id string) error {
+		log := workflow.Logger(ctx).With("order_id", id)
+		log.Info("charging")
+		if err := workflow.ExecuteActivity(ctx, "charge", id).Get(ctx, nil); err != nil {
+			log.Warn("not charged", "error", err)
+			return err
+		}
+		return nil
+	}
+	_ = order
 }

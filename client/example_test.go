@@ -1,0 +1,116 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/sojourn-run/sojourn/client"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// This program starts a workflow at one of two apps and waits for its result.
+func Example() {
+	ctx := context.Background()
+	app, err := client.New(client.Options{
+		URLs:  []string{"https://app-1.example.com", "https://app-2.example.com"},
+		Token: os.Getenv("SOJOURN_TOKEN"),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	order, err := app.Start(ctx, protocol.StartRequest{WorkflowType: "order", WorkflowID: "order-7"}, "milk", 2)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var receipt string
+	if err := order.Result(ctx, &receipt); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(receipt)
+}
+
+// An app is required.
+func ExampleNew() {
+	_, err := client.New(client.Options{})
+	fmt.Println(err)
+	// Output: client: the URL of an app is missing
+}
+
+// Requests outside the limits of the app are refused before they are sent.
+func ExampleClient_Start() {
+	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = app.Start(context.Background(), protocol.StartRequest{WorkflowType: "order", RunTimeout: -1})
+	fmt.Println(errors.Is(err, client.ErrInvalidOptions), err)
+	// Output: true validation_failed: run_timeout_seconds: must be between 0 and 315360000
+}
+
+// A filter selects runs by their columns and search attributes.
+func ExampleClient_Runs() {
+	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for run, err := range app.Runs(context.Background(), "WorkflowType = 'order' AND Amount > 100") {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(run.WorkflowID, run.Status)
+	}
+}
+
+// The error of a run that did not complete describes the run.
+func ExampleWorkflow_Result() {
+	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var receipt string
+	err = app.Workflow("order-7").Result(context.Background(), &receipt)
+	var ended *client.NotCompleted
+	switch {
+	case errors.As(err, &ended):
+		fmt.Println("the order ended as", ended.Run.Status)
+	case err != nil:
+		log.Fatal(err)
+	default:
+		fmt.Println(receipt)
+	}
+}
+
+// An update changes the run and returns a result. Its validator may reject it.
+func ExampleWorkflow_Update() {
+	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var items int
+	err = app.Workflow("basket-7").Update(context.Background(), "add", &items, "milk")
+	switch {
+	case protocol.ReasonOf(err) == client.UpdateFailed:
+		fmt.Println("not added:", err)
+	case err != nil:
+		log.Fatal(err)
+	default:
+		fmt.Println(items, "items")
+	}
+}
+
+// The last event of a history.
+func ExampleWorkflow_History() {
+	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for event, err := range app.Workflow("order-7").History(context.Background()) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(event.Seq, event.At.Time, event.Data.Type())
+	}
+}
