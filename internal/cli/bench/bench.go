@@ -93,6 +93,8 @@ type sample struct {
 	beside     []time.Duration // without what is measured
 	used       time.Duration   // of the processors, where that is what is measured
 	plain      time.Duration   // the same without what is measured
+	client     time.Duration   // processor time of the caller's process
+	database   time.Duration   // processor time of the database server
 	more       []float64       // of them than without what is measured, in percent, by pairs of turns
 	off        float64         // how far it is from what it should be, in percent
 	commits    int64
@@ -139,6 +141,11 @@ func Scenarios() [][2]string {
 			"CPU time of five sequential activities next to 1,000 waiting workers that cannot run them, relative to none, in percent",
 		},
 		{"P20", "CPU time of a step near the end of a long run, as a multiple of a step near its beginning, by workers"},
+		{
+			"P21",
+			"a client with 64 HTTP connections starts workflows of one and five activities and waits for each result, in one " +
+				"request and in two; CPU time of client, app and database server",
+		},
 		{
 			"P23",
 			"99th percentile of a tenant's workflows while another tenant floods the app over HTTP, as a multiple of running alone: " +

@@ -36,15 +36,19 @@ func heldIn(lane int) string { return fmt.Sprint("held ", lane) }
 func freeIn(lane int) string { return fmt.Sprint("free ", lane) }
 
 func register(r *worker.Registry) {
-	five := func(ctx workflow.Context, in string) (string, error) {
-		for range steps {
-			if err := workflow.ExecuteActivity(ctx, "echo", in).Get(ctx, &in); err != nil {
-				return "", err
+	inSteps := func(steps int) func(ctx workflow.Context, in string) (string, error) {
+		return func(ctx workflow.Context, in string) (string, error) {
+			for range steps {
+				if err := workflow.ExecuteActivity(ctx, "echo", in).Get(ctx, &in); err != nil {
+					return "", err
+				}
 			}
+			return in, nil
 		}
-		return in, nil
 	}
+	five := inSteps(steps)
 	r.Workflow("five", five)
+	r.Workflow("one", inSteps(1))
 	for i := range lanes {
 		r.Workflow(freeIn(i), five)
 		r.Workflow(heldIn(i), func(ctx workflow.Context, in string) (string, error) {
@@ -159,7 +163,7 @@ func scenarios() []scenario {
 			id: "P20", transport: "in-process", unit: "×, 4 workers", n: 2_000, quick: 500, figure: ratio,
 			options: several(4), measure: oneLongRun,
 		},
-	}, flooded()...)
+	}, append(startsAndWaits(), flooded()...)...)
 }
 
 // input is the argument of each workflow, encoded once.

@@ -65,6 +65,7 @@ type node struct {
 	there    atomic.Int64   // workflows that are where they stay
 	leave    []func() error // ends additional processes before the app
 	others   []*node        // further apps on its database
+	caller   *callerProcess // starts workflows and waits for their results; nil: not started
 	trips    atomic.Int64   // round trips the scenario made
 
 	arrivals arrivals

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/pprof"
+	"strings"
 
 	"github.com/google/pprof/profile"
 
@@ -55,7 +56,7 @@ func (p *profiles) write(name string, r Result) error {
 	if err := errors.Join(whole.Write(&raw), flame.Draw(&picture, whole, title)); err != nil {
 		return fmt.Errorf("profile of %s: %w", name, err)
 	}
-	at := filepath.Join(p.dir, name)
+	at := filepath.Join(p.dir, strings.NewReplacer(", ", "-", " ", "-").Replace(name))
 	return errors.Join(
 		os.WriteFile(at+".pprof", raw.Bytes(), 0o644), os.WriteFile(at+".svg", picture.Bytes(), 0o644),
 	)

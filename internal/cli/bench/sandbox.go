@@ -53,12 +53,19 @@ type SandboxResult struct {
 	Go      string  `json:"go"`
 }
 
-// Executor runs this process as the echo of frames or as idle workers, or adds the benchmark's handlers to an executor
-// of this binary. Pass it to sandbox.Main. Workers do not offer these handlers.
+// Executor runs this process as the echo of frames, as a caller or as idle workers, or adds the benchmark's handlers to
+// an executor of this binary. Pass it to sandbox.Main. Workers do not offer these handlers.
 func Executor(all sandbox.Handlers) {
 	if len(os.Args) > 0 && os.Args[0] == echoName {
 		if err := echoFrames(); err != nil {
 			fmt.Fprintln(os.Stderr, "echo:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if len(os.Args) == 2 && os.Args[0] == callerName {
+		if err := runCaller(os.Args[1]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
