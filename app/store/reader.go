@@ -57,6 +57,9 @@ type HistoryReader interface {
 	// Events returns the run's events after a sequence, up to and including through (0: the last), at most limit of them
 	// and about maxBytes of payload.
 	Events(ctx context.Context, run string, after, through int64, limit, maxBytes int) ([]history.Event, error)
+	// Outlines returns the outlines of the events that Events would return, with at most keep bytes of each value. Of an
+	// event with one large value it does not read the rest of the value.
+	Outlines(ctx context.Context, run string, after, through int64, limit, maxBytes, keep int) ([]history.Outline, error)
 	// Arguments returns, by step, the argument blobs recorded in these ActivityScheduled or WorkflowStarted events.
 	Arguments(ctx context.Context, at []EventKey) (map[EventKey]string, error)
 	// Completion finds the terminal event of an activity, walking the run's events backwards.

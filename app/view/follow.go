@@ -17,8 +17,11 @@ import (
 type Follower struct {
 	Begin func(run protocol.RunView) error // once, before anything else: the run is there
 	Event func(history.Event) error
-	Beat  func() error // nothing came for a while
-	Every time.Duration
+	// Outline, if set, receives outlines of the events, and Event nothing. Values selects their values.
+	Outline func(history.Outline) error
+	Values  protocol.Values
+	Beat    func() error // nothing came for a while
+	Every   time.Duration
 }
 
 // Follow sends the events of a run after a sequence number, then new events as they are committed. It returns true once
@@ -43,19 +46,14 @@ func (v *View) Follow(ctx context.Context, t protocol.Target, after int64, f Fol
 			return false, err
 		}
 		for after < run.HistoryLength {
-			page, err := transaction.Page(ctx, v.store, run.RunID, after, run.HistoryLength, transaction.MaxPage)
+			last, err := v.followPage(ctx, run.RunID, after, run.HistoryLength, f)
 			if err != nil {
 				return false, err
 			}
-			for _, e := range page.Events {
-				if err := f.Event(e); err != nil {
-					return false, err
-				}
-				after = e.Seq
-			}
-			if len(page.Events) == 0 {
+			if last == after {
 				break // it was deleted meanwhile; the next read reports this
 			}
+			after = last
 		}
 		if run.Terminal {
 			return true, nil
@@ -77,6 +75,30 @@ func (v *View) Follow(ctx context.Context, t protocol.Target, after int64, f Fol
 			}
 		}
 	}
+}
+
+// followPage sends one page of events after a sequence number and returns the sequence number of the last one.
+func (v *View) followPage(ctx context.Context, run string, after, through int64, f Follower) (int64, error) {
+	if f.Outline == nil {
+		page, err := transaction.Page(ctx, v.store, run, after, through, transaction.MaxPage)
+		for i := 0; err == nil && i < len(page.Events); i++ {
+			after = page.Events[i].Seq
+			err = f.Event(page.Events[i])
+		}
+		return after, err
+	}
+	var list []history.Outline
+	err := v.store.View(ctx, func(r store.Reader) (err error) {
+		list, err = r.Outlines(
+			ctx, run, after, through, transaction.MaxPage, transaction.MaxPageSize, keptBytes(f.Values),
+		)
+		return err
+	})
+	for i := 0; err == nil && i < len(list); i++ {
+		after = list[i].Seq
+		err = f.Outline(list[i])
+	}
+	return after, err
 }
 
 // runStatus is a run's own row as it is shown.

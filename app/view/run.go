@@ -26,6 +26,10 @@ func kindOf(h *engine.Head) string {
 // Describe returns one run with everything open in it and its wait reason. Without a run ID it is the current run of
 // the workflow ID; without a workflow ID the run ID selects it.
 func (v *View) Describe(ctx context.Context, t protocol.Target) (protocol.RunView, error) {
+	return v.described(ctx, t, wholeEnds{})
+}
+
+func (v *View) described(ctx context.Context, t protocol.Target, read ends) (protocol.RunView, error) {
 	t.Namespace = transaction.NamespaceOrDefault(t.Namespace)
 	now, err := v.store.Now(ctx)
 	if err != nil {
@@ -40,14 +44,8 @@ func (v *View) Describe(ctx context.Context, t protocol.Target) (protocol.RunVie
 		shown = runView(&run.Head)
 		shown.RunCount, shown.Current = flow.Runs, flow.RunID == run.ID
 		// Only the first event contains the input: rows contain no payloads.
-		first, err := r.Events(ctx, run.ID, 0, 1, 1, transaction.MaxPageSize)
-		if err != nil {
+		if err := read.first(ctx, r, run, &shown); err != nil {
 			return err
-		}
-		if len(first) > 0 {
-			if s, ok := first[0].Data.(*history.WorkflowStarted); ok && s.Arguments != "" {
-				shown.InputEnvelope, shown.Input = Envelope(s.Arguments)
-			}
 		}
 		if run.Status.Open() {
 			var wait *protocol.Wait
@@ -67,11 +65,7 @@ func (v *View) Describe(ctx context.Context, t protocol.Target) (protocol.RunVie
 			}
 		}
 		shown.Actions = &protocol.RunActions{Query: run.HasCode(), Archive: shown.Current && run.ArchivedAt.IsZero()}
-		last, err := r.LastEvent(ctx, run.ID)
-		if err != nil {
-			return err
-		}
-		return outcome(&last, &shown)
+		return read.last(ctx, r, run, &shown)
 	})
 	return shown, err
 }

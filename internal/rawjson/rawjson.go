@@ -35,6 +35,22 @@ func Read(object []byte, fields ...Field) bool {
 	return ok
 }
 
+// Members calls fn with the name, in quotes, and the value of each member of an object, in order. Both alias the
+// object's text. It returns false if the text is not an object; fn may have been called by then.
+func Members(object []byte, fn func(name, value []byte)) bool {
+	rest, ok := inside(object, '{', '}')
+	for ok && len(rest) > 0 {
+		var name, member []byte
+		if name, rest, ok = value(rest, ':'); !ok || len(name) < 2 || name[0] != '"' || len(rest) == 0 {
+			return false
+		}
+		if member, rest, ok = value(rest, ','); ok {
+			fn(name, member)
+		}
+	}
+	return ok
+}
+
 func read(fields []Field, name, member []byte) bool {
 	if len(name) < 2 || name[0] != '"' {
 		return false

@@ -184,6 +184,8 @@ type RunView struct {
 	Pending          *Pending     `json:"pending,omitempty"`
 	ParentWorkflowID *string      `json:"parent_workflow_id,omitempty"`
 	ParentRunID      *string      `json:"parent_run_id,omitempty"`
+	// with values=preview or none: values that the response does not contain whole, by member
+	Truncated Truncated `json:"truncated,omitempty"`
 }
 
 // RunStuck is the reason why a run makes no progress, and since when: its workflow task is quarantined or failed three
@@ -380,8 +382,33 @@ type HistoryQuery struct {
 	Target
 	PageSize  int    `json:"page_size,omitempty"` // default and most 1000
 	PageToken string `json:"next_page_token,omitempty"`
+	After     int64  `json:"after,omitempty"` // sequence of the event before the page; not with PageToken
 	Wait      bool   `json:"wait_new_event,omitempty"`
 }
+
+// PreviewBytes is the maximum size of a value in a preview, in bytes.
+const PreviewBytes = 4 << 10
+
+// Values selects how a view shows encoded values.
+type Values string
+
+// The selections of values.
+const (
+	ValuesFull    Values = "full"    // all values, encoded
+	ValuesPreview Values = "preview" // decoded values up to PreviewBytes, and the beginnings of larger ones
+	ValuesNone    Values = "none"    // no values, only their sizes
+)
+
+// TruncatedValue describes a value that a response does not contain whole.
+type TruncatedValue struct {
+	Size    int    `json:"size_bytes"`        // of the whole value: its encoded bytes, or its JSON text
+	Preview string `json:"preview,omitempty"` // beginning of its JSON text, at most 4096 bytes
+	// the app cannot decode the value: the preview is the beginning of its encoded form, in Base64
+	Encoded bool `json:"encoded,omitempty"`
+}
+
+// Truncated maps the names of values to the values that a response does not contain whole.
+type Truncated map[string]TruncatedValue
 
 // WorkerView is a worker in lists.
 type WorkerView struct {

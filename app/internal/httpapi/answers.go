@@ -185,6 +185,7 @@ type runsQuery struct {
 	// rejected
 	Partial bool `json:"partial"`
 	pageQuery
+	valuesQuery
 }
 
 type historyQuery struct {
@@ -192,6 +193,16 @@ type historyQuery struct {
 	PageToken string `json:"next_page_token"`
 	Wait      bool   `json:"wait_new_event"` // hold the request until there is an event after the token, at most 30 s
 	Decoded   bool   `json:"decoded"`        // show encoded values as plain JSON too
+	// the sequence of the event before the page, instead of a token: event 7 alone is after=6&page_size=1
+	After int64 `json:"after" minimum:"0"`
+	valuesQuery
+}
+
+// valuesQuery selects the values that a response contains.
+type valuesQuery struct {
+	// full, if absent: encoded values, as stored; preview: decoded values of at most 4096 bytes, and the beginnings of
+	// larger ones in truncated; none: only their sizes, in truncated
+	Values protocol.Values `json:"values" enum:"full,preview,none"`
 }
 
 type workersQuery struct {

@@ -101,7 +101,7 @@ func exportHistory(a *API, c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	v, err := a.opt.RunViews.Describe(ctx, c.target())
+	v, err := a.opt.RunViews.DescribeValues(ctx, c.target(), protocol.ValuesFull)
 	if err != nil {
 		return response{}, err
 	}

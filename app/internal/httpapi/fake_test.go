@@ -18,6 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/internal/workerapi"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/view"
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -122,7 +123,9 @@ func (f *fake) Repair(_ context.Context, in protocol.EndRequest) (protocol.Comma
 	return f.end("repair", in)
 }
 
-func (f *fake) Describe(_ context.Context, in protocol.Target) (protocol.RunView, error) {
+func (f *fake) DescribeValues(
+	_ context.Context, in protocol.Target, _ protocol.Values,
+) (protocol.RunView, error) {
 	return f.run, f.saw(in)
 }
 
@@ -149,6 +152,12 @@ func (f *fake) Runs(_ context.Context, in protocol.Target) ([]protocol.RunView, 
 
 func (f *fake) History(_ context.Context, in protocol.HistoryQuery) (protocol.HistoryPage, error) {
 	return f.history, f.saw(in)
+}
+
+func (f *fake) Outlines(
+	_ context.Context, in protocol.HistoryQuery, _ protocol.Values,
+) ([]history.Outline, *string, error) {
+	return nil, nil, f.saw(in)
 }
 
 func (f *fake) Workers(_ context.Context, namespace, queue, status string) ([]protocol.WorkerView, error) {

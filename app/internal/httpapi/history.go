@@ -3,12 +3,15 @@ package httpapi
 import (
 	"encoding/json"
 
+	"github.com/sojourn-run/sojourn/app/view"
+	"github.com/sojourn-run/sojourn/internal/httpjson"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Events contain their payloads as stored. Decoding is for people and costs time and bytes, so it is optional.
+// Events contain their payloads as stored. Decoding is for people and costs time and bytes, so it is optional. A page
+// for people shows the beginnings of values only, and requests a whole value by its event.
 
 // event is an event in the response. Its member decoded contains the encoded members of the payload as plain JSON.
 type event struct {
@@ -19,6 +22,8 @@ type event struct {
 	TaskID   string                     `json:"workflow_task_id,omitempty"`
 	Payload  json.RawMessage            `json:"payload"`
 	Decoded  map[string]json.RawMessage `json:"decoded,omitempty"`
+	// with values=preview or none: the values that payload and decoded do not contain whole
+	Truncated protocol.Truncated `json:"truncated,omitempty"`
 }
 
 type historyResponse struct {
@@ -32,11 +37,19 @@ func readHistory(a *API, c *call) (response, error) {
 	q := c.query()
 	in := protocol.HistoryQuery{
 		Target: c.target(), PageSize: q.number("page_size", 1, 1000), PageToken: q.text("next_page_token"),
-		Wait: q.flag("wait_new_event"),
+		After: q.sequence("after"), Wait: q.flag("wait_new_event"),
 	}
-	decoded := q.flag("decoded")
-	if q.err != nil {
+	decoded, values := q.flag("decoded"), q.valuesOf()
+	switch {
+	case q.err != nil:
 		return response{}, q.err
+	case in.After > 0 && in.PageToken != "":
+		return response{}, protocol.Invalid("after", "must not be combined with next_page_token")
+	case decoded && values == protocol.ValuesNone:
+		return response{}, protocol.Invalid("decoded", "must not be combined with values=none")
+	}
+	if values != protocol.ValuesFull {
+		return readOutlines(a, c, in, values)
 	}
 	page, err := a.opt.RunViews.History(c.Ctx, in)
 	if err != nil {
@@ -52,6 +65,39 @@ func readHistory(a *API, c *call) (response, error) {
 		}
 	}
 	return ok(out, nil)
+}
+
+// readOutlines reads a page of a history without whole values.
+func readOutlines(a *API, c *call, in protocol.HistoryQuery, values protocol.Values) (response, error) {
+	events, next, err := a.opt.RunViews.Outlines(c.Ctx, in, values)
+	if err != nil {
+		return response{}, err
+	}
+	out := historyResponse{
+		WorkflowID: in.WorkflowID, RunID: in.RunID, Events: make([]event, len(events)), NextPageToken: next,
+	}
+	for i := range events {
+		out.Events[i] = viewOutline(&events[i], values)
+	}
+	return ok(out, nil)
+}
+
+// viewOutline shows one event without whole values.
+func viewOutline(o *history.Outline, values protocol.Values) event {
+	shown := view.ShowValues(o.Values, values)
+	out := event{
+		Seq: o.Seq, Type: o.Type, At: o.At, Recorded: o.At, TaskID: o.TaskID, Payload: o.Payload, Decoded: shown.Decoded,
+		Truncated: shown.Truncated,
+	}
+	for name, blob := range shown.Encoded {
+		if name == "details" {
+			name = "exception_details" // the member exception contains no values
+		}
+		if text, err := json.Marshal(blob); err == nil { // always
+			out.Payload = httpjson.Append(out.Payload, httpjson.Member(name, text))
+		}
+	}
+	return out
 }
 
 // viewEvent shows one event, with its payloads decoded when that is wanted.

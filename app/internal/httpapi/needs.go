@@ -58,7 +58,7 @@ type Process interface {
 
 // RunViews reads runs and their wait reasons, which depend on the live workers.
 type RunViews interface {
-	Describe(context.Context, protocol.Target) (protocol.RunView, error)
+	DescribeValues(context.Context, protocol.Target, protocol.Values) (protocol.RunView, error)
 	Result(ctx context.Context, t protocol.Target, most time.Duration, full bool) (protocol.RunView, error)
 	// WatchStart begins to wait for the result of a run before its start.
 	WatchStart(namespace, workflow string) *view.ResultWatch
@@ -66,6 +66,8 @@ type RunViews interface {
 	Runs(context.Context, protocol.Target) ([]protocol.RunView, error)
 	History(context.Context, protocol.HistoryQuery) (protocol.HistoryPage, error)
 	ReserveHistory(context.Context, protocol.Target) (context.Context, error)
+	// Outlines returns a page of events without whole values, and the token of the next page.
+	Outlines(context.Context, protocol.HistoryQuery, protocol.Values) ([]history.Outline, *string, error)
 	Follow(ctx context.Context, t protocol.Target, after int64, f view.Follower) (closed bool, err error)
 	Debug(context.Context, protocol.Target) (protocol.DebugView, error)
 	TaskWhy(ctx context.Context, namespace, task string) (protocol.TaskWhy, error)

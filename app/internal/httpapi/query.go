@@ -1,12 +1,14 @@
 package httpapi
 
 import (
+	"cmp"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/sojourn-run/sojourn/internal/httpjson"
+	"github.com/sojourn-run/sojourn/internal/suggest"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -46,9 +48,32 @@ func (q *query) number(name string, least, most int) int {
 func (q *query) oneOf(name string, list ...string) string {
 	v := q.text(name)
 	if v != "" && !slices.Contains(list, v) && q.err == nil {
-		q.err = protocol.Invalid(name, "must be %s", strings.Join(list, " or "))
+		words, last := strings.Join(list[:len(list)-1], ", "), list[len(list)-1]
+		if words != "" {
+			words += " or "
+		}
+		q.err = protocol.Invalid(name, "must be %s%s%s", words, last, suggest.Ending(suggest.Name(v, list)))
 	}
 	return v
+}
+
+// sequence returns the sequence number of an event, 0 if it is absent.
+func (q *query) sequence(name string) int64 {
+	v := q.values.Get(name)
+	if v == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(v, 10, 64)
+	if (err != nil || n < 0) && q.err == nil {
+		q.err = protocol.Invalid(name, "must be the sequence number of an event")
+	}
+	return n
+}
+
+// valuesOf returns the selection of values; the default is all of them.
+func (q *query) valuesOf() protocol.Values {
+	v := q.oneOf("values", string(protocol.ValuesFull), string(protocol.ValuesPreview), string(protocol.ValuesNone))
+	return cmp.Or(protocol.Values(v), protocol.ValuesFull)
 }
 
 func (q *query) flag(name string) bool {

@@ -127,8 +127,10 @@ var shapes = map[string]serve.Shape{
 		Does: "Wait for the result of a run", Query: resultQuery{},
 		Says: serve.OK(protocol.RunView{}), Refuses: noWorkflow,
 	},
-	"describe_run_by_id": {Does: "Retrieve a run by its run ID", Says: serve.OK(protocol.RunView{}), Refuses: noWorkflow},
-	"list_tokens":        {Does: "List tokens", Says: serve.OK(tokensResponse{})},
+	"describe_run_by_id": {
+		Does: "Retrieve a run by its run ID", Query: valuesQuery{}, Says: serve.OK(protocol.RunView{}), Refuses: noWorkflow,
+	},
+	"list_tokens": {Does: "List tokens", Says: serve.OK(tokensResponse{})},
 	"create_token": {
 		Does: "Create a token",
 		Body: auth.TokenRequest{}, Needs: []string{"roles"},
@@ -366,9 +368,14 @@ var shapes = map[string]serve.Shape{
 		Refuses: []protocol.Reason{protocol.ReasonDuplicateStart, protocol.ReasonQuotaExceeded},
 		Says:    map[int]any{http.StatusCreated: protocol.ActivityResponse{}, http.StatusOK: protocol.ActivityResponse{}},
 	},
-	"describe":     {Does: "Retrieve the current run of a workflow", Says: serve.OK(protocol.RunView{}), Refuses: noWorkflow},
-	"list_runs":    {Does: "List the runs of a workflow", Says: serve.OK(runsResponse{}), Refuses: noWorkflow},
-	"describe_run": {Does: "Retrieve a run of a workflow", Says: serve.OK(protocol.RunView{}), Refuses: noWorkflow},
+	"describe": {
+		Does: "Retrieve the current run of a workflow", Query: valuesQuery{}, Says: serve.OK(protocol.RunView{}),
+		Refuses: noWorkflow,
+	},
+	"list_runs": {Does: "List the runs of a workflow", Says: serve.OK(runsResponse{}), Refuses: noWorkflow},
+	"describe_run": {
+		Does: "Retrieve a run of a workflow", Query: valuesQuery{}, Says: serve.OK(protocol.RunView{}), Refuses: noWorkflow,
+	},
 	"history": {
 		Does: "List the events of a run", Query: historyQuery{}, Says: serve.OK(historyResponse{}),
 		Refuses: with(noWorkflow, protocol.ReasonInvalidPageToken),

@@ -32,10 +32,13 @@ func streamHistory(a *API, c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	decoded := c.query()
-	shown := decoded.flag("decoded")
-	if decoded.err != nil {
-		return response{}, decoded.err
+	q := c.query()
+	decoded, values := q.flag("decoded"), q.valuesOf()
+	if q.err == nil && decoded && values == protocol.ValuesNone {
+		q.err = protocol.Invalid("decoded", "must not be combined with values=none")
+	}
+	if q.err != nil {
+		return response{}, q.err
 	}
 	out := http.NewResponseController(c.W)
 	begun := false
@@ -46,7 +49,17 @@ func streamHistory(a *API, c *call) (response, error) {
 		}
 		return out.Flush()
 	}
-	closed, err := a.opt.RunViews.Follow(c.Ctx, c.target(), after, view.Follower{
+	sendEvent := func(shown event, err error) error {
+		if err != nil {
+			return err
+		}
+		raw, err := httpjson.Encode(shown)
+		if err != nil {
+			return err
+		}
+		return send("id: %d\ndata: %s\n\n", shown.Seq, raw)
+	}
+	follower := view.Follower{
 		Begin: func(protocol.RunView) error {
 			h := c.W.Header()
 			h.Set("Content-Type", "text/event-stream")
@@ -57,22 +70,21 @@ func streamHistory(a *API, c *call) (response, error) {
 			begun = true
 			return send("retry: 1000\n\n")
 		},
-		Event: func(e history.Event) error {
-			raw, err := encodeEvent(e, shown)
-			if err != nil {
-				return err
-			}
-			return send("id: %d\ndata: %s\n\n", e.Seq, raw)
-		},
+		Event: func(e history.Event) error { return sendEvent(viewEvent(e, decoded)) },
 		Beat:  func() error { return send(": still here\n\n") },
 		Every: pulse,
-	})
+	}
+	if values != protocol.ValuesFull {
+		follower.Values = values
+		follower.Outline = func(o history.Outline) error { return sendEvent(viewOutline(&o, values), nil) }
+	}
+	closed, err := a.opt.RunViews.Follow(c.Ctx, c.target(), after, follower)
 	if err != nil && !begun { // nothing was sent, so it can still be refused as any request is
 		return response{}, err
 	}
 	// A separate event marks the end: a client reconnects to a stream that only breaks off.
 	if closed {
-		v, verr := a.opt.RunViews.Describe(c.Ctx, c.target())
+		v, verr := a.opt.RunViews.DescribeValues(c.Ctx, c.target(), protocol.ValuesNone)
 		if verr == nil {
 			verr = sendEnd(send, v)
 		}
@@ -117,15 +129,8 @@ func lastSeen(c *call) (int64, error) {
 	return n, nil
 }
 
-func encodeEvent(e history.Event, decoded bool) ([]byte, error) {
-	v, err := viewEvent(e, decoded)
-	if err != nil {
-		return nil, err
-	}
-	return httpjson.Encode(v)
-}
-
 type streamQuery struct {
 	After   int64 `json:"after"`   // the sequence of the last event the caller has, when it sends no Last-Event-ID
 	Decoded bool  `json:"decoded"` // payloads also as plain JSON
+	valuesQuery
 }

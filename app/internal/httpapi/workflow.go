@@ -139,6 +139,7 @@ func listRuns(a *API, c *call) (response, error) {
 		PageSize: q.number("page_size", 1, 200), PageToken: q.text("next_page_token"),
 		Stuck: q.flag("stuck"), WaitReasons: q.flag("wait_reasons"), Partial: q.flag("partial"),
 	}
+	values := q.valuesOf()
 	if q.err != nil {
 		return response{}, q.err
 	}
@@ -149,12 +150,23 @@ func listRuns(a *API, c *call) (response, error) {
 		}
 		defer leave()
 	}
-	return ok(a.opt.RunViews.List(c.Ctx, in))
+	list, err := a.opt.RunViews.List(c.Ctx, in)
+	if values != protocol.ValuesFull {
+		for i := range list.Workflows {
+			view.TruncateRun(&list.Workflows[i], values)
+		}
+	}
+	return ok(list, err)
 }
 
 // describeRun shows the run the path speaks of, by its workflow, by its own id, or both.
 func describeRun(a *API, c *call) (response, error) {
-	return ok(a.opt.RunViews.Describe(c.Ctx, c.target()))
+	q := c.query()
+	values := q.valuesOf()
+	if q.err != nil {
+		return response{}, q.err
+	}
+	return ok(a.opt.RunViews.DescribeValues(c.Ctx, c.target(), values))
 }
 
 // Seconds that a request waits for the end of a run: the default, and the maximum.

@@ -24,6 +24,7 @@ func Run(t *testing.T, s Suite) {
 		{"a batch sees the children of a chain as it leaves them", testInheritedOverlay},
 		{"the clock never goes back", testClock},
 		{"history pages by sequence and size", testHistory},
+		{"outlines of events leave large values in the database", testOutlines},
 		{"events of one change share rows and are read one by one", testPacked},
 		{"ends in a session that share rows come in their order", testPackedSessions},
 		{"arguments and outcomes are found in the history", testFind},

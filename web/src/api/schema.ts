@@ -111,6 +111,8 @@ export interface components {
             sequence: number;
             /** Format: date-time */
             timestamp: string | null;
+            /** @description with values=preview or none: the values that payload and decoded do not contain whole */
+            truncated?: components["schemas"]["Truncated"];
             workflow_task_id?: string;
         };
         /**
@@ -710,6 +712,8 @@ export interface components {
             /** @description set while the run makes no progress and needs an operator */
             stuck?: components["schemas"]["RunStuck"];
             task_queue: string;
+            /** @description with values=preview or none: values that the response does not contain whole, by member */
+            truncated?: components["schemas"]["Truncated"];
             /** @description wait_reason for programs */
             wait?: components["schemas"]["Wait"];
             wait_kind: null | string;
@@ -1274,6 +1278,19 @@ export interface components {
             why: string;
             worker_id?: string;
             workflow_id: string;
+        };
+        /** @description Maps the names of values to the values that a response does not contain whole. */
+        Truncated: {
+            [key: string]: components["schemas"]["TruncatedValue"];
+        };
+        /** @description Describes a value that a response does not contain whole. */
+        TruncatedValue: {
+            /** @description the app cannot decode the value: the preview is the beginning of its encoded form, in Base64 */
+            encoded?: boolean;
+            /** @description beginning of its JSON text, at most 4096 bytes */
+            preview?: string;
+            /** @description of the whole value: its encoded bytes, or its JSON text */
+            size_bytes: number;
         };
         /** @description The state of an update, with the members that every command's response has. */
         Updated: {

@@ -20,14 +20,10 @@ import (
 func (r *reader) Events(
 	ctx context.Context, run string, after, through int64, limit, maxBytes int,
 ) ([]history.Event, error) {
-	if last := after + int64(limit); through == 0 || through > last { // events are numbered without gaps
-		through = last
-	}
+	through = lastOf(after, through, limit)
 	var list []history.Event
 	bytes := 0
-	query := "SELECT " + record.EventColumns + " FROM events AS t WHERE t.run_id = $1 AND t.seq >= coalesce(" +
-		record.RowOf("$1", "$2") + ", 0) AND t.seq <= $3 ORDER BY t.seq"
-	err := r.query(ctx, query, []any{run, after + 1, through}, func(v []any) error {
+	err := r.query(ctx, page(record.EventColumns), []any{run, after + 1, through}, func(v []any) error {
 		p, err := record.ReadEvents(v)
 		if err != nil {
 			return err
@@ -45,6 +41,71 @@ func (r *reader) Events(
 		err = nil
 	}
 	return list, wrap(err, "history of run %s", run)
+}
+
+// page is the query that reads the rows of the events from $2 to $3 of the run $1.
+func page(columns string) string {
+	return "SELECT " + columns + " FROM events AS t WHERE t.run_id = $1 AND t.seq >= coalesce(" +
+		record.RowOf("$1", "$2") + ", 0) AND t.seq <= $3 ORDER BY t.seq"
+}
+
+// lastOf is the last event of a page. Events are numbered without gaps.
+func lastOf(after, through int64, limit int) int64 {
+	if last := after + int64(limit); through == 0 || through > last {
+		return last
+	}
+	return through
+}
+
+// Outlines reads rows with large values without them, and again those whose outlines cannot be made from that.
+func (r *reader) Outlines(
+	ctx context.Context, run string, after, through int64, limit, maxBytes, keep int,
+) ([]history.Outline, error) {
+	through = lastOf(after, through, limit)
+	var list []history.Outline
+	bytes := 0
+	add := func(o history.Outline) error {
+		if bytes += o.Bytes(); len(list) > 0 && bytes > maxBytes && maxBytes > 0 {
+			return errEnough
+		}
+		list = append(list, o)
+		return nil
+	}
+	for {
+		var unread int64 // the event of a row that is to be read again
+		err := r.query(ctx, page(record.OutlineColumns), []any{run, after + 1, through}, func(v []any) error {
+			o, err := record.ReadOutlines(v)
+			if err != nil {
+				return err
+			}
+			if !o.Readable() {
+				unread = o.First
+				return errEnough
+			}
+			return o.Each(after, through, keep, add)
+		})
+		if err == nil || unread == 0 {
+			if errors.Is(err, errEnough) {
+				err = nil
+			}
+			return list, wrap(err, "history of run %s", run)
+		}
+		err = r.query(ctx, page(record.EventColumns), []any{run, unread, unread}, func(v []any) error {
+			p, err := record.ReadEvents(v)
+			if err != nil {
+				return err
+			}
+			whole := record.Whole(p)
+			return whole.Each(after, through, keep, add)
+		})
+		if err != nil || unread == through {
+			if errors.Is(err, errEnough) {
+				err = nil
+			}
+			return list, wrap(err, "history of run %s", run)
+		}
+		after = unread
+	}
 }
 
 // One statement for all of them, since many tasks are handed out at once; and of a row that holds several it is

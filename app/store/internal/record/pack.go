@@ -182,6 +182,18 @@ func (p *Packed) Last() int64 { return p.First + int64(len(p.heads)) - 1 }
 
 // Each calls fn for the events behind after up to through, and stops at its error.
 func (p *Packed) Each(after, through int64, fn func(e history.Event, bytes int, ended bool) error) error {
+	return p.bodies(after, through, func(seq int64, h *head, body []byte) error {
+		data, err := history.DecodeData(h.Type, body)
+		if err != nil {
+			return fmt.Errorf("event %d of run %s: %w", seq, p.Run, err)
+		}
+		e := history.Event{Seq: seq, At: history.Micros(h.At), Data: data, TaskID: h.Task, SeenThrough: h.Seen}
+		return fn(e, h.Bytes, h.Ended)
+	})
+}
+
+// bodies is Each with the payloads as they are stored.
+func (p *Packed) bodies(after, through int64, fn func(seq int64, h *head, body []byte) error) error {
 	for k, from := 0, 0; k < len(p.heads); k++ {
 		h := &p.heads[k]
 		seq, at := p.First+int64(k), from
@@ -189,12 +201,7 @@ func (p *Packed) Each(after, through int64, fn func(e history.Event, bytes int, 
 		if seq <= after || seq > through {
 			continue
 		}
-		data, err := history.DecodeData(h.Type, []byte(p.payload[at:at+h.Bytes]))
-		if err != nil {
-			return fmt.Errorf("event %d of run %s: %w", seq, p.Run, err)
-		}
-		e := history.Event{Seq: seq, At: history.Micros(h.At), Data: data, TaskID: h.Task, SeenThrough: h.Seen}
-		if err := fn(e, h.Bytes, h.Ended); err != nil {
+		if err := fn(seq, h, []byte(p.payload[at:at+h.Bytes])); err != nil {
 			return err
 		}
 	}
