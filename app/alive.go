@@ -63,6 +63,6 @@ func answerProbe(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/up" && r.URL.Path != "/healthz" {
 		status, body = http.StatusServiceUnavailable, `{"status":"unavailable","message":"the app waits for its database"}`
 	}
-	httpjson.Hints(w, status)
+	httpjson.StatusHeaders(w, status)
 	_ = httpjson.Write(w, r, status, []byte(body)) // fails if the caller disconnected
 }

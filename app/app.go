@@ -74,7 +74,7 @@ func New(ctx context.Context, o Options) (*App, error) {
 	if o.Around != nil {
 		handler = o.Around(handler)
 	}
-	handler = connlimit.Requests(httpjson.Bodies(handler), p.Auth().Address)
+	handler = connlimit.Requests(httpjson.BodyDeadline(handler), p.Auth().Address)
 	a.httpServer = &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 32 << 10, ErrorLog: log.New(o.Log, "", 0), // logs rejected TLS handshakes

@@ -156,7 +156,7 @@ func (c *Client) warn(raw []byte) {
 	}
 }
 
-const notAnApp = "a server answers at %s, but it is not a Sojourn app"
+const notAnApp = "the server at %s is not a Sojourn app"
 
 // base returns the part of a URL before its path.
 func base(to string, u *url.URL) string { return strings.TrimSuffix(to, u.RequestURI()) }

@@ -12,8 +12,8 @@ func TestAnotherServerIsNotTakenForAnApp(t *testing.T) {
 	other := httptest.NewServer(http.NotFoundHandler())
 	defer other.Close()
 	err := asking(t, other.URL+"/path").Workflow("w").Signal(t.Context(), "go")
-	if err == nil || !strings.Contains(err.Error(), "a server answers at "+other.URL) ||
-		!strings.Contains(err.Error(), "but it is not a Sojourn app") || strings.Contains(err.Error(), "page not found") {
+	if err == nil || !strings.Contains(err.Error(), "the server at "+other.URL+" is not a Sojourn app") ||
+		strings.Contains(err.Error(), "page not found") {
 		t.Errorf("a server that is no app: %v", err)
 	}
 	over := strings.Replace(other.URL, "http:", "https:", 1)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// stage has the instructions between one FROM and the next.
+// stage is a build stage: the instructions from one FROM to the next.
 type stage struct {
 	name, from string
 	steps      []step
@@ -23,8 +23,8 @@ type step struct {
 
 func (s step) String() string { return fmt.Sprintf("line %d: %s %s", s.line, s.name, s.args) }
 
-// known are the supported instructions. Any other instruction is an error: ignoring it would build another image than a
-// container engine builds.
+// known are the supported instructions. Any other instruction is an error: if it were ignored, the image
+// would differ from that of a container engine.
 var known = []string{
 	"FROM", "ARG", "RUN", "COPY", "ENV", "USER", "WORKDIR", "VOLUME", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT",
 }
@@ -49,7 +49,7 @@ func parse(text string) ([]stage, error) {
 		}
 		if s.name != "FROM" {
 			if len(stages) == 0 {
-				return nil, fmt.Errorf("%s: stands before the first FROM", s)
+				return nil, fmt.Errorf("%s: instruction before the first FROM", s)
 			}
 			last := &stages[len(stages)-1]
 			last.steps = append(last.steps, s)
@@ -62,11 +62,11 @@ func parse(text string) ([]stage, error) {
 		case len(words) == 3 && strings.EqualFold(words[1], "as"):
 			stages = append(stages, stage{name: words[2], from: words[0]})
 		default:
-			return nil, fmt.Errorf("%s: want an image, and a name perhaps", s)
+			return nil, fmt.Errorf("%s: invalid FROM; want FROM IMAGE [AS NAME]", s)
 		}
 	}
 	if len(stages) == 0 {
-		return nil, fmt.Errorf("no FROM")
+		return nil, fmt.Errorf("the Dockerfile has no FROM")
 	}
 	return stages, nil
 }
@@ -94,13 +94,13 @@ type image struct {
 	healthcheck []string
 }
 
-// note records an instruction that changes no file.
-func (m *image) note(s step) error {
+// configure applies an instruction that changes no file.
+func (m *image) configure(s step) error {
 	switch s.name {
 	case "ENV":
 		for _, pair := range strings.Fields(s.args) {
 			if !strings.Contains(pair, "=") || strings.ContainsAny(pair, `"'$`) {
-				return fmt.Errorf("%s: want plain NAME=VALUE", s)
+				return fmt.Errorf("%s: want NAME=VALUE without quotes and variables", s)
 			}
 			m.env = append(m.env, pair)
 		}

@@ -21,9 +21,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain runs this binary as the process that becomes the entrypoint.
+// TestMain also runs this binary as the process that executes the entrypoint.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && os.Args[1] == entering {
+	if len(os.Args) > 2 && os.Args[1] == enterCommand {
 		fmt.Fprintln(os.Stderr, enter(os.Args[2:]))
 		os.Exit(1)
 	}
@@ -32,12 +32,13 @@ func TestMain(m *testing.M) {
 
 const ceiling = time.Minute
 
-// needs skips a test without these programs; programs in SOJOURN_TEST_REQUIRE must exist.
-func needs(t *testing.T, programs ...string) {
+// requirePrograms skips a test if one of the programs is missing. If SOJOURN_TEST_REQUIRE contains image, the test
+// fails instead.
+func requirePrograms(t *testing.T, programs ...string) {
 	t.Helper()
 	missing := ""
 	if os.Getuid() != 0 {
-		missing = "the rights of root"
+		missing = "root privileges"
 	}
 	for _, p := range programs {
 		if _, err := exec.LookPath(p); err != nil {
@@ -47,20 +48,19 @@ func needs(t *testing.T, programs ...string) {
 	switch {
 	case missing == "":
 	case slices.Contains(strings.Split(os.Getenv("SOJOURN_TEST_REQUIRE"), ","), "image"):
-		t.Fatalf("no %s here", missing)
+		t.Fatalf("missing: %s", missing)
 	default:
-		t.Skipf("no %s here", missing)
+		t.Skipf("missing: %s", missing)
 	}
 }
 
-// The image with the Debian it is meant for. It is downloaded and installed twice, which takes minutes: "make image"
-// does it.
-func TestTheWholeImage(t *testing.T) {
+// Builds the image with Debian twice, which takes minutes and downloads Debian. "make image" runs it.
+func TestImageWithDebian(t *testing.T) {
 	if !slices.Contains(strings.Split(os.Getenv("SOJOURN_TEST_REQUIRE"), ","), "image") {
 		t.Skip("SOJOURN_TEST_REQUIRE does not name image: make image")
 	}
-	needs(t, "mmdebstrap", "nsenter")
-	root, m, size := twice(t, debian)
+	requirePrograms(t, "mmdebstrap", "nsenter")
+	root, m, size := buildTwice(t, debian)
 	t.Logf("%.1f MB compressed", float64(size)/1e6)
 	if size > 60e6 {
 		t.Errorf("got an image of %d bytes, want at most 60 MB", size)
@@ -73,12 +73,12 @@ func TestTheWholeImage(t *testing.T) {
 	serve(t, root, m)
 }
 
-// The same instructions upon a small root of this machine's own programs: there is no apt, and so nothing of Debian's
-// packages.
-func TestTheImageUponThisMachine(t *testing.T) {
-	needs(t, "nsenter", "useradd", "groupadd", "ldd")
-	root, m, size := twice(t, local)
-	// The rest of the 60 MB is Debian's, which the test of the whole image measures.
+// Runs the instructions of the Dockerfile on a small root file system with programs of this machine, without apt and
+// Debian packages.
+func TestImageWithProgramsOfThisMachine(t *testing.T) {
+	requirePrograms(t, "nsenter", "useradd", "groupadd", "ldd")
+	root, m, size := buildTwice(t, local)
+	// The test of the whole image measures the size with Debian.
 	if size > 20e6 {
 		t.Errorf("the binary and a few programs have %d bytes compressed, want at most 20 MB of the image's 60", size)
 	}
@@ -134,8 +134,8 @@ func local(_, root string) error {
 	return errors.Join(unix.Mknod(null, unix.S_IFCHR, int(unix.Mkdev(1, 3))), os.Chmod(null, 0o666))
 }
 
-// twice builds the image two times and fails if the bytes differ. It returns the second.
-func twice(t *testing.T, base func(from, root string) error) (root string, m *image, size int) {
+// buildTwice builds the image twice and fails if the archives differ. It returns the second build.
+func buildTwice(t *testing.T, base func(from, root string) error) (root string, m *image, size int) {
 	t.Helper()
 	var sums [2][32]byte
 	var files [2]map[string]string
@@ -160,7 +160,7 @@ func twice(t *testing.T, base func(from, root string) error) (root string, m *im
 	}
 	for name, sum := range files[0] {
 		if files[1][name] != sum {
-			t.Errorf("%s differs from build to build", name)
+			t.Errorf("%s differs between two builds", name)
 		}
 	}
 	t.Fatal("the image built twice has different bytes")
@@ -189,7 +189,7 @@ type container struct {
 	t     *testing.T
 	m     *image
 	c     *exec.Cmd
-	log   *bytes.Buffer // to be read when ended is closed
+	log   *bytes.Buffer // may be read after ended is closed
 	ended chan struct{}
 	err   error
 }
@@ -219,11 +219,11 @@ func start(t *testing.T, root, data string, m *image) *container {
 func (r *container) exec(command ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), ceiling)
 	defer cancel()
-	out, err := r.m.beside(ctx, r.c.Process.Pid, command...).CombinedOutput()
+	out, err := r.m.execIn(ctx, r.c.Process.Pid, command...).CombinedOutput()
 	return string(out), err
 }
 
-// sojourn runs a command of the binary by the name it has on the path, and wants it to succeed.
+// sojourn runs a command of the binary in PATH and fails the test if the command fails.
 func (r *container) sojourn(args ...string) string {
 	r.t.Helper()
 	out, err := r.exec(append([]string{"sojourn"}, args...)...)
@@ -252,7 +252,7 @@ func (r *container) healthy() {
 	}
 }
 
-// end sends a signal to process 1 and returns how it ended.
+// end sends a signal to process 1 and returns the error of its exit.
 func (r *container) end(by syscall.Signal) error {
 	_ = r.c.Process.Signal(by)
 	<-r.ended
@@ -272,7 +272,8 @@ func serve(t *testing.T, root string, m *image) {
 	if err := os.Chown(data, uid, gid); err != nil {
 		t.Fatal(err)
 	}
-	for dir := data; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) { // for the mount, by a user of its own
+	// so that the user of the image can traverse the mounted path
+	for dir := data; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -304,9 +305,9 @@ func serve(t *testing.T, root string, m *image) {
 		t.Errorf("the run that was open at the kill has the result %q", out)
 	}
 	if err := r.end(syscall.SIGTERM); err != nil {
-		t.Errorf("a container that was stopped ended with %v", err)
+		t.Errorf("the stopped container exited with %v", err)
 	}
 	if rest, err := filepath.Glob(filepath.Join(root, "data", "*")); err != nil || len(rest) > 0 {
-		t.Errorf("the image was written to: %q, %v", rest, err)
+		t.Errorf("files of the image were changed: %q, %v", rest, err)
 	}
 }

@@ -30,7 +30,7 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 2 && os.Args[1] == entering {
+	if len(os.Args) > 2 && os.Args[1] == enterCommand {
 		fmt.Fprintln(os.Stderr, enter(os.Args[2:]))
 		os.Exit(1)
 	}
@@ -60,8 +60,8 @@ func write(path string) error {
 	return errors.Join(pack(root, f), f.Close())
 }
 
-// build makes the root of a plain build of the Dockerfile of the sources at src; base fills it with the image of a
-// FROM.
+// build creates the root file system of the image of the Dockerfile in src. base creates the content of the image that
+// FROM names.
 func build(src, root string, base func(from, root string) error) (*image, error) {
 	text, err := os.ReadFile(filepath.Join(src, "Dockerfile"))
 	if err != nil {
@@ -83,7 +83,7 @@ func build(src, root string, base func(from, root string) error) (*image, error)
 		case "COPY":
 			err = install(src, root, s, stages)
 		default:
-			err = m.note(s)
+			err = m.configure(s)
 		}
 		if err != nil {
 			return nil, err
@@ -98,7 +98,7 @@ func build(src, root string, base func(from, root string) error) (*image, error)
 func debian(from, root string) error {
 	suite, ok := map[string]string{"debian:12-slim": "bookworm"}[from]
 	if !ok {
-		return errors.New("not known here")
+		return errors.New("unsupported base image; supported: debian:12-slim")
 	}
 	archive := filepath.Join(root, "debian.tar")
 	args := []string{
@@ -120,7 +120,7 @@ func debian(from, root string) error {
 	return errors.Join(err, os.Remove(archive))
 }
 
-// inside runs a command of the shell in the root, as RUN does.
+// inside runs a shell command in the root, as RUN does.
 func inside(root, command string, args []string) error {
 	resolv := filepath.Join(root, "etc/resolv.conf")
 	before, missing := os.ReadFile(resolv)
@@ -142,22 +142,22 @@ func inside(root, command string, args []string) error {
 
 const path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// install copies a file as COPY does: out of the sources, or out of the stage that builds the binary.
+// install copies a file as COPY does: from the sources, or from the stage that builds the binary.
 func install(src, root string, s step, stages []stage) error {
 	words := strings.Fields(s.args)
-	stage, foreign := strings.CutPrefix(words[0], "--from=")
-	if foreign {
+	stage, fromStage := strings.CutPrefix(words[0], "--from=")
+	if fromStage {
 		words = words[1:]
 	}
-	if len(words) != 2 || foreign && stage != "build" || strings.HasSuffix(words[1], "/") {
-		return fmt.Errorf("%s: cannot be followed here", s)
+	if len(words) != 2 || fromStage && stage != "build" || strings.HasSuffix(words[1], "/") {
+		return fmt.Errorf("%s: unsupported form of COPY; want COPY [--from=build] SOURCE FILE", s)
 	}
 	to := filepath.Join(root, words[1])
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
 	}
 	from := filepath.Join(src, words[0])
-	if foreign {
+	if fromStage {
 		rest, ofTree := strings.CutPrefix(words[0], "/src/")
 		if !ofTree {
 			return compile(src, words[0], to, stages)
@@ -175,7 +175,8 @@ func install(src, root string, s step, stages []stage) error {
 	return os.WriteFile(to, raw, info.Mode().Perm())
 }
 
-// compile runs the command of the stage "build" that creates the file name there, with this machine's Go.
+// compile runs the command of the stage "build" that creates the file with this name, with the Go installation of this
+// machine.
 func compile(src, name, to string, stages []stage) error {
 	for _, stage := range stages {
 		for _, s := range stage.steps {
@@ -188,10 +189,10 @@ func compile(src, name, to string, stages []stage) error {
 			return run(c)
 		}
 	}
-	return fmt.Errorf("no RUN of the stage build makes %s", name)
+	return fmt.Errorf("no RUN of the stage build creates %s", name)
 }
 
-// run is c.Run, with the command's output in the error.
+// run runs a command. The error contains the output of the command.
 func run(c *exec.Cmd) error {
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
@@ -201,8 +202,7 @@ func run(c *exec.Cmd) error {
 	return nil
 }
 
-// pack writes the root as a compressed archive that depends on nothing but the files: they are in the order of their
-// names and have one time.
+// pack writes the root as a reproducible compressed archive: the entries are sorted by name and have the same time.
 func pack(root string, w io.Writer) error {
 	z := gzip.NewWriter(w)
 	t := tar.NewWriter(z)
@@ -234,14 +234,14 @@ func add(t *tar.Writer, root, path string, d fs.DirEntry) error {
 	if err != nil {
 		return err
 	}
-	if filepath.Dir(name) == "dev" { // an engine makes devices for each container
+	if filepath.Dir(name) == "dev" { // the container engine creates the devices
 		return nil
 	}
 	if h.Name = name; d.IsDir() {
 		h.Name += "/"
 	}
 	h.ModTime, h.AccessTime, h.ChangeTime = time.Unix(0, 0), time.Time{}, time.Time{}
-	h.Uname, h.Gname = "", "" // names are this machine's; the numbers are the image's
+	h.Uname, h.Gname = "", "" // user and group names are those of this machine; the numbers are those of the image
 	if err := t.WriteHeader(h); err != nil || !info.Mode().IsRegular() {
 		return err
 	}
@@ -253,13 +253,13 @@ func add(t *tar.Writer, root, path string, d fs.DirEntry) error {
 	return errors.Join(err, f.Close())
 }
 
-// entering is the first argument of this program when it is to become the process of a container.
-const entering = "enter"
+// enterCommand is the first argument with which this program becomes the process of a container.
+const enterCommand = "enter"
 
 // contained returns a command that becomes process 1 of the image at root, in new namespaces: with the image's user,
 // directory and environment, with its volume at data, everything else read-only, and with an empty network namespace.
 func (m *image) contained(root, data string) *exec.Cmd {
-	args := append([]string{entering, root, data, m.volume, m.dir, m.user}, m.entrypoint...)
+	args := append([]string{enterCommand, root, data, m.volume, m.dir, m.user}, m.entrypoint...)
 	c := exec.Command("/proc/self/exe", args...)
 	c.Env = append([]string{"PATH=" + path}, m.env...)
 	c.SysProcAttr = &syscall.SysProcAttr{
@@ -269,9 +269,9 @@ func (m *image) contained(root, data string) *exec.Cmd {
 	return c
 }
 
-// beside returns a command that runs in the namespaces of a container, like docker exec and HEALTHCHECK. pid is the
+// execIn returns a command that runs in the namespaces of a container, like docker exec and HEALTHCHECK. pid is the
 // host PID of the container's process 1.
-func (m *image) beside(ctx context.Context, pid int, command ...string) *exec.Cmd {
+func (m *image) execIn(ctx context.Context, pid int, command ...string) *exec.Cmd {
 	uid, gid, _ := strings.Cut(m.user, ":")
 	c := exec.CommandContext(ctx, "nsenter", append([]string{
 		"--target", strconv.Itoa(pid), "--mount", "--pid", "--net", "--ipc", "--uts", "--root", "--wd",
@@ -313,15 +313,15 @@ func enter(args []string) error {
 	)
 }
 
-// owner reads UID:GID.
+// owner parses UID:GID.
 func owner(user string) (uid, gid int, err error) {
 	a, b, _ := strings.Cut(user, ":")
 	uid, err = strconv.Atoi(a)
 	if err != nil {
-		return 0, 0, fmt.Errorf("USER %s: want numbers", user)
+		return 0, 0, fmt.Errorf("USER %s: want UID:GID as numbers", user)
 	}
 	if gid, err = strconv.Atoi(b); err != nil {
-		return 0, 0, fmt.Errorf("USER %s: want numbers", user)
+		return 0, 0, fmt.Errorf("USER %s: want UID:GID as numbers", user)
 	}
 	return uid, gid, nil
 }

@@ -13,8 +13,8 @@ import (
 
 // List is a member of a body whose items are decoded one by one.
 type List struct {
-	Name string // of the member
-	Most int    // items it may have; more are refused together, undecoded
+	Name string // name of the member
+	Most int    // maximum number of items; a longer list is refused as a whole, without decoding
 	// Add is called for each item and returns the refusal of an item that cannot be decoded.
 	Add func(raw json.RawMessage)
 }
@@ -43,8 +43,9 @@ func Bundle(raw []byte, why error, lists ...List) (others map[string]json.RawMes
 	return others, nil
 }
 
-// Into is an Add that appends to list, and has unreadable describe an item that cannot be decoded.
-func Into[T any](list *[]T, unreadable func(raw json.RawMessage, why error) T) func(raw json.RawMessage) {
+// AppendTo returns an Add function that appends items to list. For an item that cannot be decoded it appends the result
+// of unreadable.
+func AppendTo[T any](list *[]T, unreadable func(raw json.RawMessage, why error) T) func(raw json.RawMessage) {
 	return func(raw json.RawMessage) {
 		var item T
 		if err := Decode(raw, &item); err != nil {
@@ -54,7 +55,7 @@ func Into[T any](list *[]T, unreadable func(raw json.RawMessage, why error) T) f
 	}
 }
 
-// DecodeOthers decodes the other members of a bundle into v, whose lists stay as they are.
+// DecodeOthers decodes the other members of a bundle into v and does not change the lists of v.
 func DecodeOthers(others map[string]json.RawMessage, v any) error {
 	raw, err := json.Marshal(others)
 	if err != nil {
@@ -63,14 +64,14 @@ func DecodeOthers(others map[string]json.RawMessage, v any) error {
 	return Decode(raw, v)
 }
 
-// Heartbeat decodes a worker's heartbeat whose whole could not be decoded for the reason why: leases and sessions one
-// by one, each answered in its place.
+// Heartbeat decodes a worker's heartbeat that could not be decoded as a whole, with the error why. It decodes leases
+// and sessions one by one; an invalid item becomes an item with its own error.
 func Heartbeat(raw []byte, why error) (in protocol.WorkerHeartbeat, err error) {
 	var leases []protocol.HeartbeatRequest
 	var sessions []protocol.SessionRenewal
 	others, err := Bundle(raw, why,
-		List{"leases", maxRenewals, Into(&leases, protocol.UnreadableRenewal)},
-		List{"sessions", maxRenewals, Into(&sessions, protocol.UnreadableSession)})
+		List{"leases", maxRenewals, AppendTo(&leases, protocol.UnreadableRenewal)},
+		List{"sessions", maxRenewals, AppendTo(&sessions, protocol.UnreadableSession)})
 	if err != nil {
 		return in, err
 	}
@@ -81,5 +82,5 @@ func Heartbeat(raw []byte, why error) (in protocol.WorkerHeartbeat, err error) {
 	return in, nil
 }
 
-// maxRenewals bounds how many leases or sessions of one heartbeat are decoded one by one.
+// maxRenewals is the maximum number of leases, and of sessions, of a heartbeat that are decoded one by one.
 const maxRenewals = 100_000

@@ -15,11 +15,11 @@ const (
 	bodyMost = 64 << 20 // upper limit of the Content-Length in this sum
 )
 
-// Bodies is middleware that sets a deadline for the body of every request. The deadline also applies if the handler
-// does not read the body: net/http reads the rest of a body before it responds, so a caller that sends a byte from time
-// to time would hold its connection forever. When the body has been read, the deadline is removed, so that the rest of
-// the request, such as a long poll, is not limited.
-func Bodies(next http.Handler) http.Handler {
+// BodyDeadline is middleware that sets a deadline for the body of every request. The deadline also applies if the
+// handler does not read the body: net/http reads the rest of a body before it responds, so a caller that sends its body
+// slowly would occupy its connection without limit. When the body has been read, the deadline is removed, so that the
+// rest of the request, such as a long poll, is not limited.
+func BodyDeadline(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0 {
 			control := http.NewResponseController(w)
@@ -40,14 +40,14 @@ func Bodies(next http.Handler) http.Handler {
 type timed struct {
 	io.ReadCloser
 	control *http.ResponseController
-	lifted  bool
+	removed bool
 }
 
 func (b *timed) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if errors.Is(err, io.EOF) && !b.lifted {
-		b.lifted = true
-		_ = b.control.SetReadDeadline(time.Time{}) // it worked before
+	if errors.Is(err, io.EOF) && !b.removed {
+		b.removed = true
+		_ = b.control.SetReadDeadline(time.Time{}) // cannot fail: setting the deadline succeeded
 	}
 	return n, err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/httpjson"
 )
 
-// pipes is a listener whose connections are in memory, so that a bubble's time is theirs.
+// pipes is a listener with in-memory connections, which use the virtual time of a synctest bubble.
 type pipes struct{ conns chan net.Conn }
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -26,7 +26,7 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { return nil }
 func (p pipes) Addr() net.Addr { return &net.IPAddr{} }
 
-func TestABodyHasADeadlineAndWhatFollowsHasNone(t *testing.T) {
+func TestBodyHasADeadlineAndTheHandlerHasNone(t *testing.T) {
 	const head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 	reads := func(w http.ResponseWriter, r *http.Request) {
 		if err := read(w, r, httpjson.MaxBody, &struct{}{}); err != nil {
@@ -61,7 +61,7 @@ func TestABodyHasADeadlineAndWhatFollowsHasNone(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				listener := pipes{make(chan net.Conn, 1)}
-				server := &http.Server{Handler: httpjson.Bodies(c.handler)}
+				server := &http.Server{Handler: httpjson.BodyDeadline(c.handler)}
 				served := make(chan struct{})
 				go func() { _ = server.Serve(listener); close(served) }()
 				ours, theirs := net.Pipe()

@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
-func TestTheGuideSaysTheNumbersOfRequests(t *testing.T) {
+func TestGuideStatesTheRequestLimits(t *testing.T) {
 	const page = "guide/http-api.md"
 	docnumbers.In(t, page, "bodies are UTF-8 and at most {}, where", MaxBody)
 	docnumbers.In(t, page, "responses from {} on are compressed", compressFrom)

@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// body has every kind of member of this API: embedded structs, lists, payloads and raw JSON.
+// body has members of all kinds: embedded structs, lists, payloads and raw JSON.
 type body struct {
 	protocol.Target
 	Name     string             `json:"name"`
@@ -31,7 +31,7 @@ type body struct {
 	Free     map[string]int     `json:"free"`
 }
 
-func TestWhatIsWrongWithABodyIsSaidWithItsPath(t *testing.T) {
+func TestDecodeErrorContainsThePathOfTheMember(t *testing.T) {
 	for _, c := range []struct {
 		body, field string
 		reason      protocol.Reason
@@ -95,7 +95,7 @@ func TestWhatIsWrongWithABodyIsSaidWithItsPath(t *testing.T) {
 	}
 }
 
-func TestAFailureReportWithANULIsKeptWithoutIt(t *testing.T) {
+func TestNULIsRemovedFromFailureReports(t *testing.T) {
 	var v body
 	if err := httpjson.Decode([]byte(`{"failure":{"message":"out\u0000put","stack_trace":"a\u0000"}}`), &v); err != nil {
 		t.Fatal(err)
@@ -105,10 +105,10 @@ func TestAFailureReportWithANULIsKeptWithoutIt(t *testing.T) {
 	}
 }
 
-// endless is a body without an announced length.
+// endless is a body without a Content-Length.
 type endless struct{ io.Reader }
 
-func TestBodiesAreReadOnlyAsJSONAndOnlyToTheirLimit(t *testing.T) {
+func TestBodyMustBeJSONAndWithinTheLimit(t *testing.T) {
 	const limit = 1000
 	long := `{"name":"` + strings.Repeat("x", limit) + `"}`
 	for _, c := range []struct {
@@ -145,7 +145,7 @@ func TestBodiesAreReadOnlyAsJSONAndOnlyToTheirLimit(t *testing.T) {
 	}
 }
 
-func TestLargeAnswersAreCompressedForThoseWhoAcceptIt(t *testing.T) {
+func TestLargeResponsesAreCompressedIfAccepted(t *testing.T) {
 	large := []byte(`{"text":"` + strings.Repeat("abc ", 4000) + `"}`)
 	medium := []byte(`{"text":"` + strings.Repeat("abc ", 3000) + `"}`)
 	for _, c := range []struct {
@@ -181,7 +181,7 @@ func TestLargeAnswersAreCompressedForThoseWhoAcceptIt(t *testing.T) {
 			}
 		}
 		if !bytes.Equal(got, c.body) {
-			t.Errorf("%q: the body arrived as %.60s", c.accept, got)
+			t.Errorf("%q: received the body %.60s", c.accept, got)
 		}
 	}
 }
@@ -206,11 +206,11 @@ func TestAppendAddsMembersToAnyObject(t *testing.T) {
 	first := string(httpjson.Append(shared, m))
 	if httpjson.Append(shared, httpjson.Member("c", []byte(`3`))); first != `{"a":1,"b":2}` ||
 		string(shared) != `{"a":1}` {
-		t.Errorf("an object was written over: %s, %s", first, shared)
+		t.Errorf("Append overwrote the shared object: %s, %s", first, shared)
 	}
 }
 
-func TestDetailsNeverStandForReasonAndMessage(t *testing.T) {
+func TestDetailsDoNotReplaceReasonAndMessage(t *testing.T) {
 	e := protocol.Invalid("a", "is wrong").With("reason", "other").With("message", "other").With("limit", 3)
 	m := httpjson.Members(e)
 	if m["reason"] != protocol.ReasonValidation || m["message"] != e.Message || m["limit"] != 3 || m["errors"] == nil ||
@@ -219,7 +219,7 @@ func TestDetailsNeverStandForReasonAndMessage(t *testing.T) {
 	}
 }
 
-func TestUnknownRoutesAndMethodsAreToldApart(t *testing.T) {
+func TestUnknownRoutesAndMethodsHaveDifferentStatus(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/things/{id}", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("DELETE /api/things/{id}", func(http.ResponseWriter, *http.Request) {})
@@ -267,7 +267,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		if strings.ContainsRune(v.Name, 0) || strings.ContainsRune(v.WorkflowID, 0) {
-			t.Fatalf("a NUL came through: %q", raw)
+			t.Fatalf("the decoded value contains a NUL: %q", raw)
 		}
 	})
 }

@@ -14,11 +14,11 @@ import (
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-// wrongMember returns the path of the member of a valid JSON text that does not fit v, like commands.3.activity_type,
-// and the error. It decodes member by member; only requests with an error pay for this.
+// wrongMember returns the error for a valid JSON text that does not fit v, with the path of the wrong member, such as
+// commands.3.activity_type. It decodes member by member, and is called only for invalid requests.
 func wrongMember(raw []byte, v any, decodeErr error) error {
 	path, err := locate(raw, reflect.TypeOf(v).Elem())
-	if err == nil { // each member fits alone: return the error of the whole
+	if err == nil { // each member can be decoded separately
 		err = decodeErr
 	}
 	if path == "" {
@@ -115,7 +115,8 @@ func join(name, path string) string {
 	return name + "." + path
 }
 
-// memberTypes maps the members of an object, in lower case as they are matched, to their types.
+// memberTypes maps the names of an object's members to their types. Names are in lower case, since encoding/json
+// matches them without regard to case.
 func memberTypes(t reflect.Type) map[string]reflect.Type {
 	types := map[string]reflect.Type{}
 	for _, f := range reflect.VisibleFields(t) {
@@ -131,8 +132,8 @@ func memberTypes(t reflect.Type) map[string]reflect.Type {
 	return types
 }
 
-// WithoutNUL rejects strings with a NUL character, which a text column cannot store. It cleans error texts instead,
-// which may have a NUL from a program's output: a refusal would lose the report.
+// WithoutNUL rejects strings with a NUL character, which a text column cannot store. It removes NUL characters from
+// error texts, which may contain a program's output: a refusal would lose the report.
 func WithoutNUL(raw []byte, v any) error {
 	if !bytes.Contains(raw, []byte(`\u0000`)) {
 		return nil
@@ -170,13 +171,13 @@ func findNUL(v reflect.Value, clean bool) string {
 		}
 		for i := range v.Len() {
 			if p := findNUL(v.Index(i), clean); p != "" {
-				return place(strconv.Itoa(i), p)
+				return prefixed(strconv.Itoa(i), p)
 			}
 		}
 	case reflect.Map:
 		for it := v.MapRange(); it.Next(); {
 			if p := findNUL(it.Value(), false); p != "" {
-				return place(it.Key().String(), p)
+				return prefixed(it.Key().String(), p)
 			}
 			if p := findNUL(it.Key(), false); p != "" {
 				return p
@@ -194,15 +195,15 @@ func findNUL(v reflect.Value, clean bool) string {
 				if f.Anonymous && name == "" {
 					return p
 				}
-				return place(name, p)
+				return prefixed(name, p)
 			}
 		}
 	}
 	return ""
 }
 
-// place prefixes a path with a member's name; "body" is the path of the value itself.
-func place(name, path string) string {
+// prefixed prefixes a path with a member's name; "body" is the path of the value itself.
+func prefixed(name, path string) string {
 	if path == "body" {
 		return name
 	}

@@ -14,11 +14,11 @@ func Missing(v any, needs []string) error {
 	var names []string
 	body := reflect.ValueOf(v).Elem()
 	for _, need := range needs {
-		said := false
+		present := false
 		for name := range strings.SplitSeq(need, "|") {
-			said = said || says(body, name)
+			present = present || isSet(body, name)
 		}
-		if !said {
+		if !present {
 			name, _, _ := strings.Cut(need, "|")
 			names = append(names, name)
 		}
@@ -26,7 +26,7 @@ func Missing(v any, needs []string) error {
 	return protocol.Missing(names)
 }
 
-func says(body reflect.Value, name string) bool {
+func isSet(body reflect.Value, name string) bool {
 	at, ok := memberOf(body.Type(), name)
 	if !ok {
 		panic("httpjson: " + body.Type().String() + " has no member " + name)
@@ -45,7 +45,7 @@ type memberKey struct {
 
 var memberPlaces sync.Map // memberKey → []int: cache of field positions
 
-// memberOf is the place of the member of that name in a struct: the outermost, as encoding/json has it.
+// memberOf returns the index of the field with a JSON name, by the rule of encoding/json: the least nested one.
 func memberOf(t reflect.Type, name string) ([]int, bool) {
 	key := memberKey{t, name}
 	if at, ok := memberPlaces.Load(key); ok {
@@ -53,8 +53,8 @@ func memberOf(t reflect.Type, name string) ([]int, bool) {
 	}
 	var found []int
 	for _, f := range reflect.VisibleFields(t) {
-		said, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.IsExported() && said == name && (found == nil || len(f.Index) < len(found)) {
+		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.IsExported() && tag == name && (found == nil || len(f.Index) < len(found)) {
 			found = f.Index
 		}
 	}

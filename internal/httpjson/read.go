@@ -15,20 +15,20 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Limits of request bodies, in bytes: of one verb, and of the routes that carry many in one request.
+// Limits of request bodies in bytes: of most routes, and of routes with several items per request.
 const (
 	MaxBody      = 2 << 20
 	MaxBatchBody = 8 << 20
 )
 
-// Body reads r's body, which is nil when there is none. Of members that stand twice in an object it has the last. The
-// error is a *protocol.Error: a media type other than JSON, more than limit bytes, text that is not UTF-8.
+// Body reads the body of a request; nil if there is none. If an object contains a member twice, the result has only the
+// last one. The error is a *protocol.Error: a media type other than JSON, or more than limit bytes.
 func Body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
 		return nil, nil
 	}
 	if r.ContentLength > limit {
-		w.Header().Set("Connection", "close") // the rest of the body is not waited for
+		w.Header().Set("Connection", "close") // do not read the rest of the body
 		return nil, tooLarge(limit)
 	}
 	if r.ContentLength > 0 {
@@ -42,7 +42,7 @@ func Body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 		if errors.As(err, &large) {
 			return nil, tooLarge(limit)
 		}
-		return nil, protocol.Refuse(protocol.ReasonMalformedJSON, "the body did not arrive whole: %v", err)
+		return nil, protocol.Refuse(protocol.ReasonMalformedJSON, "the body is incomplete: %v", err)
 	}
 	if r.ContentLength < 0 && len(raw) > 0 {
 		if err := media(r); err != nil {
@@ -52,10 +52,10 @@ func Body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	return rawjson.Once(raw), nil
 }
 
-// ReadAll reads a body to its end. length is its announced length, negative if unknown.
+// ReadAll reads a body to its end. length is its Content-Length, negative if unknown.
 func ReadAll(body io.Reader, length int64) ([]byte, error) {
 	var b bytes.Buffer
-	// The limit and the budget were checked before; without Grow the buffer would need twice the memory.
+	// The caller checked the length against limit and memory budget. Without Grow the buffer needs up to twice the memory.
 	b.Grow(int(min(max(length, 0), MaxBatchBody)) + bytes.MinRead)
 	_, err := b.ReadFrom(body)
 	return b.Bytes(), err
@@ -78,7 +78,7 @@ func Skim(body io.Reader) []byte {
 		for i := 0; i < n; i++ {
 			c := buf[i]
 			dropped := quoted && !escaped && length >= skimmedText
-			if dropped && c != '"' && c != '\\' { // on to the end of the string
+			if dropped && c != '"' && c != '\\' { // skip to the end of the string
 				next := bytes.IndexAny(buf[i:n], `"\`)
 				if next < 0 {
 					break
@@ -114,7 +114,7 @@ func tooLarge(limit int64) error {
 	return protocol.Refuse(protocol.ReasonPayloadTooLarge, "the body is larger than %d bytes", limit).With("limit", limit)
 }
 
-// media refuses bodies that do not say they are JSON, in one of the encodings this server reads: none.
+// media refuses bodies whose Content-Type is not JSON, and compressed bodies.
 func media(r *http.Request) error {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	encoding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
@@ -126,7 +126,7 @@ func media(r *http.Request) error {
 		).With("accepted_content_types", []string{"application/json"})
 	case encoding != "" && encoding != "identity":
 		return protocol.Refuse(
-			protocol.ReasonUnsupportedMediaType, "request bodies with Content-Encoding %.40q are not read", encoding,
+			protocol.ReasonUnsupportedMediaType, "Content-Encoding %.40q is not supported for request bodies; send the body uncompressed", encoding,
 		).With("accepted_content_types", []string{"application/json"})
 	}
 	return nil
@@ -153,18 +153,18 @@ func DecodeReporting(raw []byte, v any) (Unknown, error) {
 		return Unknown{}, err
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
-		return unknown, Unfit(raw, v, err)
+		return unknown, DecodeError(raw, v, err)
 	}
 	return unknown, WithoutNUL(raw, v)
 }
 
-// Unfit returns the refusal of a text that did not decode into v: it names the member of the wrong type and the right
-// type.
-func Unfit(raw []byte, v any, err error) error {
+// DecodeError returns the refusal of a text that did not decode into v: the message has the path of the wrong member
+// and the expected type.
+func DecodeError(raw []byte, v any, err error) error {
 	var refused *protocol.Error
 	var syntax *json.SyntaxError
 	switch {
-	case errors.As(err, &refused): // by Inspect
+	case errors.As(err, &refused): // returned by Inspect
 		return refused
 	case errors.As(err, &syntax):
 		return malformed(syntax.Error()).With("offset", syntax.Offset)

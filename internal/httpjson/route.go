@@ -31,14 +31,14 @@ func Unrouted(mux *http.ServeMux, r *http.Request) (status int, allow string) {
 func NoRoute(w http.ResponseWriter, r *http.Request, status int, allow string) error {
 	if status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", allow)
-		return protocol.Refuse(protocol.ReasonMethodNotAllowed, "%s is not allowed here, only %s", r.Method, allow).
+		return protocol.Refuse(protocol.ReasonMethodNotAllowed, "method %s is not allowed for this route; use %s", r.Method, allow).
 			With("allow", allow)
 	}
-	return protocol.Refuse(protocol.ReasonNotFound, "there is no route %s %.200s", r.Method, r.URL.Path)
+	return protocol.Refuse(protocol.ReasonNotFound, "route not found: %s %.200s", r.Method, r.URL.Path)
 }
 
-// Hints sets the headers that go with a status: how to authenticate, when to try again.
-func Hints(w http.ResponseWriter, status int) {
+// StatusHeaders sets the headers WWW-Authenticate and Retry-After where the status requires them.
+func StatusHeaders(w http.ResponseWriter, status int) {
 	switch status {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", "Bearer")
@@ -60,7 +60,8 @@ func (p *probe) WriteHeader(status int)      { p.status = status }
 // maxText is the maximum length of a value in a path or query.
 const maxText = 4096
 
-// CheckText refuses a value of a path or query that no database could keep: not UTF-8, with a NUL, or endless.
+// CheckText refuses a value of a path or query that a text column cannot store: invalid UTF-8, a NUL, or more than
+// maxText bytes.
 func CheckText(field, value string) error {
 	switch {
 	case !utf8.ValidString(value):
@@ -73,7 +74,7 @@ func CheckText(field, value string) error {
 	return nil
 }
 
-// CheckPath is CheckText of every part of the path that a pattern names.
+// CheckPath calls CheckText for every variable in the path of a request; pattern names the variables.
 func CheckPath(r *http.Request, pattern string) error {
 	for part := range strings.SplitSeq(pattern, "/") {
 		if name, ok := strings.CutPrefix(part, "{"); ok {

@@ -67,7 +67,7 @@ type step struct {
 }
 
 // element returns the text of a step in a path.
-func (s *scale) element(at step) string {
+func (s *inspector) element(at step) string {
 	if at.to == 0 {
 		return strconv.Itoa(at.index)
 	}
@@ -83,7 +83,7 @@ func shown(name string) string {
 }
 
 // recordUnknown records an unknown member of the current object; known has the members of its type.
-func (s *scale) recordUnknown(at step, known map[string]reflect.Type) {
+func (s *inspector) recordUnknown(at step, known map[string]reflect.Type) {
 	if s.unknown.Count++; len(s.unknown.Members) == maxUnknown {
 		return
 	}

@@ -18,8 +18,8 @@ import (
 )
 
 // compressFrom is the minimum size of a compressed response, in bytes. A smaller response fits into the ten segments
-// that a TCP server sends before it waits for an acknowledgement (RFC 6928), so compression would not make it arrive
-// earlier and would only cost processor time.
+// that a TCP server sends before it waits for an acknowledgement (RFC 6928), so compression would not
+// reduce latency.
 const compressFrom = 14 << 10
 
 // writeTimeout is the maximum time in which a caller must read a response.
@@ -49,7 +49,7 @@ func Write(w http.ResponseWriter, r *http.Request, status int, body []byte) erro
 		h.Add("Vary", "Accept-Encoding")
 		if acceptsGzip(r) {
 			h.Set("Content-Encoding", "gzip")
-			body = squeeze(body)
+			body = compress(body)
 		}
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
@@ -70,12 +70,12 @@ func Write(w http.ResponseWriter, r *http.Request, status int, body []byte) erro
 	return nil
 }
 
-func squeeze(body []byte) []byte {
+func compress(body []byte) []byte {
 	var b bytes.Buffer
 	z := writers.Get().(*gzip.Writer)
 	defer writers.Put(z)
 	z.Reset(&b)
-	_, _ = z.Write(body) // into memory: it cannot fail
+	_, _ = z.Write(body) // writing to a bytes.Buffer does not fail
 	_ = z.Close()
 	return b.Bytes()
 }
@@ -96,7 +96,7 @@ func acceptsGzip(r *http.Request) bool {
 	return false
 }
 
-// Append adds members to the end of a JSON object: each is a name and its JSON, as Member makes them.
+// Append appends members to a JSON object. Each is a result of Member.
 func Append(object []byte, members ...[]byte) []byte {
 	end := len(object) - 1
 	for end > 0 && object[end] != '}' {
@@ -113,7 +113,7 @@ func Append(object []byte, members ...[]byte) []byte {
 	return append(out, '}')
 }
 
-// Member is one member for Append: "name":value.
+// Member returns a member for Append: "name":value.
 func Member(name string, value []byte) []byte {
 	out := strconv.AppendQuote(nil, name)
 	out = append(out, ':')
@@ -128,9 +128,9 @@ func Refusal(err error) *protocol.Error {
 	case errors.As(err, &e):
 		return e
 	case errors.Is(err, context.DeadlineExceeded):
-		return protocol.Refuse(protocol.ReasonStoreUnavailable, "no answer in time; try again")
+		return protocol.Refuse(protocol.ReasonStoreUnavailable, "the request timed out; try again")
 	case errors.Is(err, context.Canceled):
-		return protocol.Refuse(protocol.ReasonStoreUnavailable, "the request was given up")
+		return protocol.Refuse(protocol.ReasonStoreUnavailable, "the client cancelled the request")
 	}
 	return protocol.Refuse(protocol.ReasonInternal, "internal error")
 }

@@ -14,9 +14,9 @@ import (
 // assembler combines packets with their attachments. Only one reader at a time may use it.
 type assembler struct {
 	maxAttachments int
-	maxBytes       func() int // of one packet with all its attachments
+	maxBytes       func() int // maximum size of a packet with all its attachments
 
-	waiting *packet // a binary packet some attachments are missing of
+	waiting *packet // a binary packet whose attachments are not complete
 	blobs   [][]byte
 	bytes   int
 }
@@ -24,7 +24,7 @@ type assembler struct {
 // text processes a text message; the packet is nil while attachments are missing.
 func (a *assembler) text(data []byte) (*packet, error) {
 	if a.waiting != nil {
-		return nil, fmt.Errorf("%w: text where an attachment was announced", ErrProtocol)
+		return nil, fmt.Errorf("%w: text frame instead of an attachment", ErrProtocol)
 	}
 	p, err := parsePacket(data, a.maxAttachments)
 	if err != nil {
@@ -71,7 +71,7 @@ func fillPlaceholders(data []byte, blobs [][]byte) (values []any, text []byte, e
 	if values, err = decodeValues(data); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
-	// One blob may be named once only, or a small packet could grow without bound.
+	// A blob may be referred to only once, else a small packet could expand without limit.
 	used := make([]bool, len(blobs))
 	var walk func(any) (any, error)
 	walk = func(node any) (any, error) {
@@ -101,7 +101,7 @@ func fillPlaceholders(data []byte, blobs [][]byte) (values []any, text []byte, e
 		}
 		return node, nil
 	}
-	if _, err := walk(values); err != nil { // changes it in place
+	if _, err := walk(values); err != nil { // changes values in place
 		return nil, nil, err
 	}
 	text, err = rawjson.Append(nil, values)
@@ -117,9 +117,8 @@ func decodeValues(array []byte) (values []any, err error) {
 // valuesKey is the context key for the arguments, as values, of an event with attachments.
 type valuesKey struct{}
 
-// Attached returns the arguments of the event whose handler ctx was made for, decoded (numbers as json.Number), with
-// every attachment a [Binary] wherever it stood. It is false for events without attachments: all they are their args
-// say.
+// Attached returns the arguments of the event of the handler's ctx, decoded (numbers as json.Number), with
+// every attachment as [Binary]. ok is false for events without attachments, whose args are complete.
 func Attached(ctx context.Context) (args []any, ok bool) {
 	args, ok = ctx.Value(valuesKey{}).([]any)
 	return args, ok

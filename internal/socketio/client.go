@@ -20,20 +20,20 @@ import (
 	"github.com/sojourn-run/sojourn/internal/mask"
 )
 
-// DefaultPath is the path of a server below its base URL.
+// DefaultPath is the default path of a server below its base URL.
 const DefaultPath = "/api/socket.io/"
 
-// DialOptions are the rules of a client. The zero value of each is its default.
+// DialOptions configure a client. The zero value of each field means its default.
 type DialOptions struct {
-	Path   string      // below the path of the URL; DefaultPath
-	Header http.Header // of the handshake request
+	Path   string      // path below that of the URL; default DefaultPath
+	Header http.Header // headers of the handshake request
 	TLS    *tls.Config
-	// NetDial replaces how the connection is made, for tests and proxies.
+	// NetDial opens the TCP connection, for tests and proxies; nil: the default dialer.
 	NetDial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	ConnectTimeout time.Duration // for the whole of Dial
+	ConnectTimeout time.Duration // maximum duration of Dial
 	WriteTimeout   time.Duration
-	MaxPayload     int // bytes of one frame taken from the server
+	MaxPayload     int // maximum size of a received frame in bytes
 	MaxQueue       int
 	MaxQueueBytes  int
 	MaxHandlers    int
@@ -46,13 +46,13 @@ type DialOptions struct {
 	Failed func(s *Socket, err error)
 }
 
-// Client is the Socket of this side of a connection it owns. It does not reconnect: when Done is closed, dial again.
+// Client is a Socket together with its own connection. It does not reconnect: call Dial again after Done is closed.
 type Client struct {
 	*Socket
 	conn *clientConn
 }
 
-// Wait returns when the connection has ended and every goroutine of it, handlers included, has too.
+// Wait returns when the connection and all its goroutines, including handlers, have ended.
 func (c *Client) Wait(ctx context.Context) error {
 	select {
 	case <-c.conn.ctx.Done():
@@ -63,8 +63,8 @@ func (c *Client) Wait(ctx context.Context) error {
 }
 
 // Dial connects to namespace at base, an http, https, ws or wss URL such as "http://127.0.0.1:7700", over a websocket.
-// auth is marshalled as the auth object; nil sends none. A refusal by the namespace is a [*ConnectError]; ctx bounds
-// the dialling only.
+// auth is marshalled as the auth object; nil sends none. If the namespace rejects the CONNECT, the error is a
+// [*ConnectError]. ctx applies only to Dial, not to the connection.
 func Dial(ctx context.Context, base, namespace string, auth any, options DialOptions) (*Client, error) {
 	target, err := endpoint(base, options.Path)
 	if err != nil {
@@ -81,12 +81,12 @@ func Dial(ctx context.Context, base, namespace string, auth any, options DialOpt
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: options.TLS, NetDialContext: options.NetDial,
 		WriteBufferPool: &clientBuffers, WriteBufferSize: 4096,
 	}
-	ws, response, err := dialer.DialContext(ctx, target, options.Header) //nolint:bodyclose // the dialer has read it
+	ws, response, err := dialer.DialContext(ctx, target, options.Header) //nolint:bodyclose // the dialer has closed it
 	if err != nil {
 		var plain tls.RecordHeaderError
 		switch {
 		case response != nil && (response.StatusCode == http.StatusNotFound || response.StatusCode == http.StatusOK):
-			return nil, fmt.Errorf("a server answers at %s, but it is not a Sojourn app: %w (HTTP %d)", mask.URL(base), err,
+			return nil, fmt.Errorf("the server at %s is not a Sojourn app: %w (HTTP %d)", mask.URL(base), err,
 				response.StatusCode)
 		case response != nil:
 			return nil, fmt.Errorf("dial %s: %w (HTTP %d)", mask.URL(base), err, response.StatusCode)
@@ -97,7 +97,7 @@ func Dial(ctx context.Context, base, namespace string, auth any, options DialOpt
 	}
 	ws.SetReadLimit(int64(limits.MaxPayload))
 	c := newClientConn(ws, limits, options.Failed)
-	// Reads and writes of the handshake end with ctx.
+	// Cancelling ctx ends the reads and writes of the handshake.
 	stop := context.AfterFunc(ctx, func() { _ = ws.Close() })
 	socket, err := c.join(namespace, auth, limits)
 	if !stop() || err != nil {
@@ -108,16 +108,16 @@ func Dial(ctx context.Context, base, namespace string, auth any, options DialOpt
 		return nil, fmt.Errorf("join %s at %s: %w", namespace, mask.URL(base), err)
 	}
 	c.group.run(c.read)
-	// Not before the reader runs, so that the hook may use acks.
+	// After the reader has started, so that the hook can wait for acks.
 	socket.acceptEvents(options.OnSocket)
 	return &Client{Socket: socket, conn: c}, nil
 }
 
-// endpoint is the websocket URL of a server whose base URL may have any of four schemes and a path prefix.
+// endpoint returns the websocket URL for a base URL with the scheme http, https, ws or wss and an optional path.
 func endpoint(base, path string) (string, error) {
 	u, err := url.Parse(base)
 	if err != nil {
-		return "", fmt.Errorf("url of the server: %s", mask.URL(err.Error())) // it quotes the URL
+		return "", fmt.Errorf("invalid server URL: %s", mask.URL(err.Error())) // the error contains the URL
 	}
 	switch u.Scheme {
 	case "http", "ws":
@@ -125,7 +125,7 @@ func endpoint(base, path string) (string, error) {
 	case "https", "wss":
 		u.Scheme = "wss"
 	default:
-		return "", fmt.Errorf("url of the server %q: want http, https, ws or wss", mask.URL(base))
+		return "", fmt.Errorf("invalid server URL %q: the scheme must be http, https, ws or wss", mask.URL(base))
 	}
 	if path == "" {
 		path = DefaultPath
@@ -135,16 +135,16 @@ func endpoint(base, path string) (string, error) {
 	return u.String(), nil
 }
 
-// clientBuffers pools write buffers, so that idle clients have none.
+// clientBuffers is a pool of write buffers, so that idle clients have none.
 var clientBuffers sync.Pool
 
-// clientConn is a client's connection: the other implementation of wire, with one socket.
+// clientConn is the connection of a client, with one socket. It implements wire, as conn does for the server.
 type clientConn struct {
 	ws      *websocket.Conn
 	out     outbox
 	group   group
 	onFail  func(*Socket, error)
-	parts   assembler // used by the reader
+	parts   assembler // used only by the reader
 	silence time.Duration
 	socket  *Socket
 	ctx     context.Context
@@ -166,7 +166,7 @@ func newClientConn(ws *websocket.Conn, limits Options, onFail func(*Socket, erro
 	return c
 }
 
-// join does both handshakes and returns the socket, which does not let events in yet.
+// join performs both handshakes and returns the socket, which does not handle events yet.
 func (c *clientConn) join(namespace string, auth any, limits Options) (*Socket, error) {
 	var terms struct {
 		PingInterval int `json:"pingInterval"`
@@ -191,7 +191,7 @@ func (c *clientConn) join(namespace string, auth any, limits Options) (*Socket, 
 	if err != nil {
 		return nil, fmt.Errorf("auth object: %w", err)
 	}
-	if err := c.out.enqueue(hello, soon()); err != nil {
+	if err := c.out.enqueue(hello, enqueueDeadline()); err != nil {
 		return nil, err
 	}
 	for {
@@ -235,7 +235,7 @@ func connectError(data []byte) *ConnectError {
 	return e
 }
 
-// next reads one frame; the packet is nil when it was none, or not whole yet.
+// next reads one frame. The packet is nil for an Engine.IO packet, and while attachments are missing.
 func (c *clientConn) next() (*packet, error) {
 	kind, data, _, err := readMessage(c.ws, c.parts.maxBytes, nil)
 	if err != nil {
@@ -251,7 +251,7 @@ func (c *clientConn) next() (*packet, error) {
 	case engineMessage:
 		return c.parts.text(data[1:])
 	case enginePing:
-		return nil, c.out.enqueue([]frame{{data: []byte{enginePong}}}, soon())
+		return nil, c.out.enqueue([]frame{{data: []byte{enginePong}}}, enqueueDeadline())
 	case engineClose:
 		return nil, ErrPeerClosed
 	case engineNoop, enginePong:
@@ -260,8 +260,8 @@ func (c *clientConn) next() (*packet, error) {
 	return nil, fmt.Errorf("%w: unknown Engine.IO packet", ErrProtocol)
 }
 
-// read lives as long as the connection. Servers ping, so silence for longer than their interval and timeout is a dead
-// connection.
+// read reads frames until the connection ends. Since servers send pings, it ends the connection if no frame arrives
+// within ping interval plus ping timeout.
 func (c *clientConn) read() {
 	for {
 		if err := c.ws.SetReadDeadline(time.Now().Add(c.silence)); err != nil {
@@ -296,7 +296,7 @@ func clientCause(err error) error {
 	return readCause(err)
 }
 
-// closeWith ends the connection; only the first call counts.
+// closeWith ends the connection. Further calls have no effect.
 func (c *clientConn) closeWith(cause error) {
 	if !c.ended.CompareAndSwap(false, true) {
 		return
@@ -321,7 +321,7 @@ func (c *clientConn) offer(frames []frame, until time.Time) (bool, error) {
 
 func (c *clientConn) write() { c.out.write() }
 
-func (c *clientConn) takeGrant() *budget.Grant { return nil }
+func (c *clientConn) transferGrant() *budget.Grant { return nil }
 
 func (c *clientConn) run(fn func()) { c.group.run(fn) }
 

@@ -14,20 +14,20 @@ import (
 // maxStrikes is the maximum number of refused CONNECTs of one connection.
 const maxStrikes = 8
 
-// conn is the Socket.IO side of one connection of the server: it hands packets to the sockets of the namespaces it has
-// joined.
+// conn is the Socket.IO layer of one connection of the server: it passes packets to the sockets of the namespaces that
+// the connection has joined.
 type conn struct {
 	server  *Server
 	session *session
-	parts   assembler // used under the session's readMu
+	parts   assembler // guarded by the session's readMu
 
 	mu             sync.Mutex // guards the fields below
 	sockets        map[string]*Socket
 	joining        map[string]struct{}
-	leftNamespaces map[string]struct{} // left namespaces: packets for them are late, not an error
+	leftNamespaces map[string]struct{} // packets for left namespaces are ignored, since they may have been sent before
 	strikes        int
 	closed         bool
-	deadline       *time.Timer // ends a connection that is in no namespace
+	deadline       *time.Timer // closes the connection if it is in no namespace
 }
 
 func newConn(server *Server, session *session) *conn {
@@ -37,17 +37,17 @@ func newConn(server *Server, session *session) *conn {
 		sockets: map[string]*Socket{}, joining: map[string]struct{}{}, leftNamespaces: map[string]struct{}{},
 	}
 	c.mu.Lock()
-	c.deadline = time.AfterFunc(time.Until(session.opened.Add(o.ConnectTimeout)), c.late)
+	c.deadline = time.AfterFunc(time.Until(session.opened.Add(o.ConnectTimeout)), c.connectTimeout)
 	c.mu.Unlock()
 	return c
 }
 
-// late ends a connection that is in no namespace when its time has ended.
-func (c *conn) late() {
+// connectTimeout closes the connection if it is in no namespace when ConnectTimeout has passed.
+func (c *conn) connectTimeout() {
 	c.mu.Lock()
-	nowhere := len(c.sockets) == 0 && !c.closed
+	joinedNone := len(c.sockets) == 0 && !c.closed
 	c.mu.Unlock()
-	if nowhere {
+	if joinedNone {
 		c.session.closeWith(ErrConnectTimeout)
 	}
 }
@@ -79,10 +79,11 @@ func (c *conn) handle(p *packet, err error) error {
 	case left:
 		return nil
 	}
-	return fmt.Errorf("%w: packet for a namespace that was not joined", ErrProtocol)
+	return fmt.Errorf("%w: packet for a namespace that the connection has not joined", ErrProtocol)
 }
 
-// connect starts joining a namespace, so that a slow decision holds up nothing else of the connection.
+// connect joins a namespace in its own goroutine, so that a slow OnConnect does not delay other packets of the
+// connection.
 func (c *conn) connect(p *packet) error {
 	ns := c.server.namespace(p.namespace)
 	if ns == nil {
@@ -110,7 +111,7 @@ func (c *conn) connect(p *packet) error {
 func (c *conn) join(ns *Namespace, request *ConnectRequest) error {
 	principal, err := c.decide(ns, request)
 	if err == nil {
-		release, ok := c.server.takeKey(principal)
+		release, ok := c.server.acquireKey(principal)
 		if ok {
 			return c.joined(ns, principal, release)
 		}
@@ -158,14 +159,14 @@ func (c *conn) joined(ns *Namespace, principal any, release func()) error {
 	c.deadline.Stop()
 	c.session.setJoined(true)
 	if o.Budget != nil && o.Owner != nil {
-		c.session.countFor(o.Owner(principal))
+		c.session.chargeTo(o.Owner(principal))
 	}
 	c.mu.Unlock()
 	reply, err := encodeObject(packetConnect, ns.name, map[string]string{"sid": s.id})
 	if err != nil {
 		return err
 	}
-	if err := s.enqueue(reply, soon()); err != nil {
+	if err := s.enqueue(reply, enqueueDeadline()); err != nil {
 		return err
 	}
 	ns.add(s)
@@ -188,7 +189,7 @@ func (c *conn) refuse(namespace string, refusal *ConnectError, cause error) erro
 	if err != nil {
 		return err
 	}
-	if err := c.session.out.enqueue(frames, soon()); err != nil {
+	if err := c.session.out.enqueue(frames, enqueueDeadline()); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -196,7 +197,7 @@ func (c *conn) refuse(namespace string, refusal *ConnectError, cause error) erro
 	tooMany := c.strikes > maxStrikes
 	c.mu.Unlock()
 	if tooMany {
-		return fmt.Errorf("%w: %d refused connects", cause, maxStrikes+1)
+		return fmt.Errorf("%w: %d rejected CONNECTs", cause, maxStrikes+1)
 	}
 	return nil
 }
@@ -228,7 +229,7 @@ func (c *conn) offer(frames []frame, until time.Time) (bool, error) {
 
 func (c *conn) write() { c.session.out.write() }
 
-func (c *conn) takeGrant() *budget.Grant { return c.session.takeGrant() }
+func (c *conn) transferGrant() *budget.Grant { return c.session.transferGrant() }
 
 func (c *conn) run(fn func()) { c.server.group.run(fn) }
 

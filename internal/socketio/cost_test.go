@@ -29,9 +29,9 @@ type message struct {
 	Items []string `json:"items"`
 }
 
-// crowd runs the plan "idle N", "connect N" or "call COUNT BYTES", prints "ready" when it is carried out, and leaves
-// when its input ends.
-func crowd(url string) {
+// runClients executes the plan "idle N", "connect N" or "call COUNT BYTES", prints "ready", and exits at the end of its
+// input.
+func runClients(url string) {
 	plan := strings.Fields(os.Getenv(crowdPlan))
 	count, err := strconv.Atoi(plan[1])
 	check(err)
@@ -96,8 +96,8 @@ func callable(s *socketio.Server) {
 	s.Of("/").OnSocket(func(s *socketio.Socket) { rpc.Serve(s, calls, rpc.Serving{}) })
 }
 
-// invite starts a crowd and waits until its plan is carried out.
-func invite(t testing.TB, url, plan string) (leave func()) {
+// startClients starts a crowd and waits until it has executed its plan.
+func startClients(t testing.TB, url, plan string) (leave func()) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), crowdURL+"="+url, crowdPlan+"="+plan)
@@ -108,7 +108,7 @@ func invite(t testing.TB, url, plan string) (leave func()) {
 	return leave
 }
 
-// inUse is the memory the Go runtime holds for live objects and stacks, in bytes.
+// inUse returns the memory of live objects and stacks in bytes.
 func inUse() int64 {
 	runtime.GC()
 	debug.FreeOSMemory()
@@ -121,7 +121,7 @@ func TestIdleConnectionIsCheap(t *testing.T) {
 	const count = 1000
 	server, url := serve(t, socketio.Options{}, callable)
 	before := inUse()
-	leave := invite(t, url, fmt.Sprint("idle ", count))
+	leave := startClients(t, url, fmt.Sprint("idle ", count))
 	each := (inUse() - before) / count
 	t.Logf("%d bytes for each of %d idle connections", each, server.Stats().Connections)
 	if each > 40<<10 {
@@ -132,9 +132,9 @@ func TestIdleConnectionIsCheap(t *testing.T) {
 
 func TestFiveThousandConnects(t *testing.T) {
 	server, url := serve(t, socketio.Options{}, callable)
-	invite(t, url, "connect 100")() // warm up
+	startClients(t, url, "connect 100")() // warm up
 	before, goroutines := inUse(), runtime.NumGoroutine()
-	invite(t, url, "connect 5000")()
+	startClients(t, url, "connect 5000")()
 	for end := time.Now().Add(ceiling); server.Stats().Connections > 0 ||
 		runtime.NumGoroutine() > goroutines; runtime.Gosched() {
 		if time.Now().After(end) {
@@ -156,7 +156,7 @@ func BenchmarkServer(b *testing.B) {
 			_, url := serve(b, socketio.Options{}, callable)
 			count := max(8, b.N/8*8)
 			before := processorTime(b)
-			leave := invite(b, url, fmt.Sprint("call ", count, " ", bytes))
+			leave := startClients(b, url, fmt.Sprint("call ", count, " ", bytes))
 			b.ReportMetric(float64((processorTime(b)-before).Microseconds())/float64(count), "server-µs/call")
 			leave()
 		})

@@ -6,7 +6,7 @@ type Message struct {
 	Data   []byte
 }
 
-// Engine is one session of a server made by [NewEngine].
+// Engine is one session of a server that [NewEngine] returned.
 type Engine struct {
 	session *session
 	receive func(e *Engine, m Message)
@@ -27,13 +27,13 @@ func NewEngine(options Options, receive func(e *Engine, m Message)) *Server {
 // ID is the session's random id.
 func (e *Engine) ID() string { return e.session.id }
 
-// Send queues a message. nil means it was queued, not that it arrived.
+// Send queues a message. A nil error does not mean that the peer received it.
 func (e *Engine) Send(m Message) error {
 	f := frame{binary: m.Binary, data: m.Data}
 	if !m.Binary {
 		f.data = append([]byte{engineMessage}, m.Data...)
 	}
-	return e.session.out.enqueue([]frame{f}, soon())
+	return e.session.out.enqueue([]frame{f}, enqueueDeadline())
 }
 
 func (e *Engine) text(data []byte) error {

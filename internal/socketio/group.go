@@ -10,7 +10,7 @@ import (
 type group struct {
 	mu   sync.Mutex
 	n    int
-	idle chan struct{} // made by a waiter, closed when n falls to 0
+	idle chan struct{} // created by a waiter, closed when n becomes 0
 }
 
 func (g *group) add() {
@@ -37,7 +37,7 @@ func (g *group) run(fn func()) {
 	}()
 }
 
-// wait returns when nothing runs any more, or with the error of ctx.
+// wait returns when all counted goroutines have ended, or with the error of ctx.
 func (g *group) wait(ctx context.Context) error {
 	g.mu.Lock()
 	if g.n == 0 {

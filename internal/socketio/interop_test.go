@@ -174,7 +174,7 @@ func TestOfficialClientsReturnAfterRestart(t *testing.T) {
 	}
 }
 
-// start runs a peer that lives until its input ends, and returns the lines it prints.
+// start runs a peer, which exits at the end of its input, and returns the lines that it prints.
 func start(t testing.TB, cmd *exec.Cmd, dir string) (lines <-chan string, quit func()) {
 	t.Helper()
 	cmd.Dir = dir

@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/socketio"
 )
 
-func TestPeerThatDoesNotReadIsCut(t *testing.T) {
+func TestPeerThatDoesNotReadIsDisconnected(t *testing.T) {
 	server, base := serve(t, socketio.Options{}, mirror)
 	bystander := joined(t, base)
 	first := server.Of("/").Sockets()[0]
@@ -46,7 +46,7 @@ func TestPeerThatDoesNotReadIsCut(t *testing.T) {
 	bystander.want(`42["message-back",1]`)
 }
 
-func TestBurstDoesNotCutAPeerThatReads(t *testing.T) {
+func TestBurstDoesNotDisconnectAPeerThatReads(t *testing.T) {
 	const burst = 5_000
 	var heard atomic.Int64
 	all := make(chan struct{})
@@ -98,7 +98,7 @@ func TestConnectionMustJoinInTime(t *testing.T) {
 	}
 }
 
-func TestUnknownNamespacesAreCountedAndCut(t *testing.T) {
+func TestRepeatedUnknownNamespacesDisconnect(t *testing.T) {
 	server, base := serve(t, socketio.Options{}, mirror)
 	ws := joined(t, base)
 	for range 20 {
@@ -114,7 +114,7 @@ func TestUnknownNamespacesAreCountedAndCut(t *testing.T) {
 	ws.wantClosed()
 }
 
-func TestRefusedConnectsAreCut(t *testing.T) {
+func TestRepeatedRejectedConnectsDisconnect(t *testing.T) {
 	var asked atomic.Int64
 	_, base := serve(t, socketio.Options{}, func(s *socketio.Server) {
 		s.Of("/").OnConnect(func(context.Context, *socketio.ConnectRequest) (any, error) {
@@ -227,8 +227,8 @@ func TestPollOutlivesWriteTimeout(t *testing.T) {
 	front.Close()
 }
 
-// Many connections, each with one call, all at once: none is lost, and afterwards nothing is left.
-func TestManyConnectionsLeaveNothingBehind(t *testing.T) {
+// Opens many connections with one call each concurrently. No call may be lost, and no goroutine or session may remain.
+func TestManyConnectionsLeakNothing(t *testing.T) {
 	clients := 500
 	if testing.Short() {
 		clients = 50

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if url := os.Getenv(crowdURL); url != "" {
-		crowd(url) // this process is the other end of a test
+		runClients(url) // this process is the other end of a test
 		return
 	}
 	goleak.VerifyTestMain(m)
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 // ceiling is the maximum wait of a test for an expected event.
 const ceiling = 2 * time.Minute
 
-// serve starts a server that setup fills, and returns its URL. Both are gone, with every goroutine, when the test ends.
+// serve starts a server that setup configures, and returns its URL. The end of the test stops it with all goroutines.
 func serve(t testing.TB, options socketio.Options, setup func(*socketio.Server)) (*socketio.Server, string) {
 	t.Helper()
 	if options.Failed == nil {
@@ -48,7 +48,7 @@ func serve(t testing.TB, options socketio.Options, setup func(*socketio.Server))
 	return server, front.URL
 }
 
-// dial joins a namespace; the client is gone when the test ends.
+// dial joins a namespace. The end of the test closes the client.
 func dial(t testing.TB, url, namespace string, auth any, options socketio.DialOptions) *socketio.Client {
 	t.Helper()
 	client, err := socketio.Dial(context.Background(), url, namespace, auth, options)
@@ -66,7 +66,7 @@ func dial(t testing.TB, url, namespace string, auth any, options socketio.DialOp
 	return client
 }
 
-// await returns the next value of ch.
+// await returns the next value of ch and fails the test if there is none in time.
 func await[T any](t testing.TB, ch <-chan T, what string) T {
 	t.Helper()
 	select {

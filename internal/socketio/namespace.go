@@ -7,20 +7,20 @@ import (
 	"sync"
 )
 
-// ConnectRequest is a client's wish to join a namespace.
+// ConnectRequest is a client's request to join a namespace.
 type ConnectRequest struct {
 	Namespace string
 	Auth      json.RawMessage // the auth object as sent, or empty; a secret: never log it
 	HTTP      *http.Request   // the request that opened the connection, without a body
 }
 
-// String names the namespace and leaves out the secret.
+// String contains the namespace without the auth object, which is a secret.
 func (r *ConnectRequest) String() string { return "CONNECT " + r.Namespace }
 
 // GoString is String, so that no formatting verb shows the secret.
 func (r *ConnectRequest) GoString() string { return r.String() }
 
-// Namespace is a Socket.IO namespace of a Server. A client joins it with OnConnect's permission and becomes a Socket.
+// Namespace is a Socket.IO namespace of a Server. A client whose CONNECT OnConnect accepts becomes a Socket.
 type Namespace struct {
 	server  *Server
 	name    string
@@ -33,21 +33,21 @@ type Namespace struct {
 }
 
 // OnConnect sets the function that accepts sockets. It returns the principal of the new socket, or an error: a
-// [*ConnectError] is sent to the client; for any other the client gets the reason "internal" and the error goes to
-// Options.Failed. ctx ends with the connection and with its connect deadline. Without OnConnect all sockets are
-// accepted.
+// [*ConnectError] is sent to the client; for any other error the client receives the reason "internal", and
+// Options.Failed the error. ctx ends with the connection and with its connect deadline. Without OnConnect all sockets
+// are accepted.
 func (n *Namespace) OnConnect(decide func(ctx context.Context, r *ConnectRequest) (principal any, err error)) {
 	n.connect = decide
 }
 
-// OnSocket gets every new socket, on its own goroutine, to register handlers and join rooms. Events that arrive
-// meanwhile wait for it to return.
+// OnSocket sets a function that is called for every new socket, on its own goroutine, to register handlers and join
+// rooms. Events that arrive before it returns are delivered afterwards.
 func (n *Namespace) OnSocket(open func(s *Socket)) { n.open = open }
 
 // Name returns the name, beginning with a slash.
 func (n *Namespace) Name() string { return n.name }
 
-// Sockets returns the sockets joined now that are in one of rooms, or all without rooms.
+// Sockets returns the current sockets that are in one of the rooms; without rooms, all.
 func (n *Namespace) Sockets(rooms ...string) []*Socket {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -82,7 +82,7 @@ type Room struct {
 	names     []string
 }
 
-// To names the rooms of this server a broadcast goes to; a socket in several gets it once.
+// To selects rooms for a broadcast. A socket in several of them receives the event once.
 func (n *Namespace) To(rooms ...string) Room { return Room{namespace: n, names: rooms} }
 
 // Emit sends an event to every socket of the rooms. It encodes the event once. Peers with full queues delay it for at
@@ -110,9 +110,9 @@ func (n *Namespace) broadcast(to []*Socket, event string, args []any) error {
 	if size(frames) > n.server.options.MaxPayload {
 		return ErrPayloadTooLarge
 	}
-	until := soon() // for all together, so that many peers that do not read hold it up no longer than one
+	until := enqueueDeadline() // one deadline for all peers: many slow peers delay a broadcast no longer than one
 	for _, s := range to {
-		// A socket that ended meanwhile misses the event, like a socket that ended before.
+		// A socket that has ended in the meantime does not receive the event.
 		_ = s.enqueue(frames, until)
 	}
 	return nil

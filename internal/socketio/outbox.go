@@ -12,11 +12,11 @@ import (
 
 const (
 	closeGrace = 5 * time.Second // time for a closing connection to write its queue
-	fullWait   = time.Second     // time for a full queue to shrink; then the peer counts as not reading
+	fullWait   = time.Second     // maximum wait for space in a full queue; then the peer is disconnected
 )
 
-// outbox is the bounded queue of packets on their way to one peer. With a websocket it is also that websocket's only
-// writer, on a goroutine that lives while there is something to write; without one, long polls take from it.
+// outbox is the bounded queue of packets for one peer. With a websocket it is also the only writer of the websocket, on
+// a goroutine that exists only while packets are queued. Without one, long polls dequeue the packets.
 type outbox struct {
 	maxPackets, maxBytes int
 	writeTimeout         time.Duration
@@ -24,21 +24,21 @@ type outbox struct {
 	failed               func(error)   // ends the connection; called without mu
 	wake                 chan struct{} // capacity 1; wakes a poll when packets are queued
 
-	mu      sync.Mutex // guards the fields below
-	queue   [][]frame
-	head    int // the first packet of queue not yet taken
-	bytes   int
-	ws      *websocket.Conn
-	busy    bool          // a goroutine is writing
-	hasRoom chan struct{} // closed when a full queue gets room; nil if no goroutine waits
-	closed  bool
-	last    error       // set: nothing more is taken in, and the connection ends with it once the queue is empty
-	grace   *time.Timer // bounds that
-	grant   *budget.Grant
+	mu       sync.Mutex // guards the fields below
+	queue    [][]frame
+	head     int // index of the first packet in queue that is not dequeued
+	bytes    int
+	ws       *websocket.Conn
+	busy     bool          // a goroutine is writing
+	hasSpace chan struct{} // closed when a full queue has space again; nil if no goroutine waits
+	closed   bool
+	finalErr error       // if set, enqueue fails, and the connection ends with this error when the queue is empty
+	grace    *time.Timer // limits the time for writing the queue after finish
+	grant    *budget.Grant
 }
 
-// countIn counts the queued bytes in a grant. A peer that does not read is disconnected when others need its bytes.
-func (o *outbox) countIn(g *budget.Grant) {
+// charge charges the queued bytes to a grant. When the budget is exhausted, a peer that does not read is disconnected.
+func (o *outbox) charge(g *budget.Grant) {
 	g.MayBeCut(budget.CutFunc(func() { o.failed(ErrSlowPeer) }))
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -50,8 +50,8 @@ func (o *outbox) countIn(g *budget.Grant) {
 	g.Force(int64(o.bytes))
 }
 
-// enqueue queues one packet with its attachments, all or none. If the queue is full, as for a moment after a burst, put
-// waits for room until the given time; then the peer is disconnected.
+// enqueue queues one packet with its attachments, all or none. If the queue is full, enqueue waits for space until the
+// given time, and then disconnects the peer.
 func (o *outbox) enqueue(frames []frame, until time.Time) error {
 	start, err := o.offer(frames, until)
 	if start {
@@ -60,12 +60,12 @@ func (o *outbox) enqueue(frames []frame, until time.Time) error {
 	return err
 }
 
-// offer is put for a goroutine without other work: if it returns start, the caller must call write.
+// offer is enqueue for a goroutine that can write the packet itself: if it returns start, the caller must call write.
 func (o *outbox) offer(frames []frame, until time.Time) (start bool, err error) {
 	n := size(frames)
 	for {
 		o.mu.Lock()
-		if o.closed || o.last != nil {
+		if o.closed || o.finalErr != nil {
 			o.mu.Unlock()
 			return false, ErrClosed
 		}
@@ -73,10 +73,10 @@ func (o *outbox) offer(frames []frame, until time.Time) (start bool, err error) 
 		if waiting < o.maxPackets && (waiting == 0 || o.bytes+n <= o.maxBytes) {
 			break
 		}
-		if o.hasRoom == nil {
-			o.hasRoom = make(chan struct{})
+		if o.hasSpace == nil {
+			o.hasSpace = make(chan struct{})
 		}
-		room := o.hasRoom
+		room := o.hasSpace
 		o.mu.Unlock()
 		timer := time.NewTimer(time.Until(until))
 		select {
@@ -96,24 +96,24 @@ func (o *outbox) offer(frames []frame, until time.Time) (start bool, err error) 
 	}
 	o.mu.Unlock()
 	if !start {
-		o.nudge()
+		o.wakePoll()
 	}
 	return start, nil
 }
 
-// soon is until when a put outside a broadcast waits.
-func soon() time.Time { return time.Now().Add(fullWait) }
+// enqueueDeadline returns the deadline of an enqueue outside a broadcast.
+func enqueueDeadline() time.Time { return time.Now().Add(fullWait) }
 
-// release wakes the goroutines that wait for room; mu is held.
+// release wakes the goroutines that wait for space in the queue; mu is held.
 func (o *outbox) release() {
-	if o.hasRoom != nil {
-		close(o.hasRoom)
-		o.hasRoom = nil
+	if o.hasSpace != nil {
+		close(o.hasSpace)
+		o.hasSpace = nil
 	}
 }
 
-// nudge wakes the long poll, if there is one.
-func (o *outbox) nudge() {
+// wakePoll wakes the long poll, if there is one.
+func (o *outbox) wakePoll() {
 	select {
 	case o.wake <- struct{}{}:
 	default:
@@ -133,13 +133,13 @@ func (o *outbox) shift() []frame {
 	return frames
 }
 
-// write empties the queue into the websocket.
+// write writes the queued packets to the websocket until the queue is empty.
 func (o *outbox) write() {
 	for {
 		o.mu.Lock()
 		if o.closed || len(o.queue) == 0 {
 			o.busy = false
-			last := o.last
+			last := o.finalErr
 			o.mu.Unlock()
 			if last != nil {
 				o.failed(last)
@@ -187,7 +187,7 @@ func (o *outbox) dequeue(max int) (frames []frame) {
 	return frames
 }
 
-// attach makes ws the way out, from the next packet on. It reports whether the outbox still is in use.
+// attach sets the websocket to which all further packets are written. It returns false if the outbox is closed.
 func (o *outbox) attach(ws *websocket.Conn) bool {
 	o.mu.Lock()
 	if o.closed {
@@ -195,7 +195,7 @@ func (o *outbox) attach(ws *websocket.Conn) bool {
 		return false
 	}
 	o.ws = ws
-	start := len(o.queue) > 0 || o.last != nil
+	start := len(o.queue) > 0 || o.finalErr != nil
 	o.busy = start
 	o.mu.Unlock()
 	if start {
@@ -207,11 +207,11 @@ func (o *outbox) attach(ws *websocket.Conn) bool {
 // finish rejects further packets and ends the connection with cause when the queue is written, or after a grace period.
 func (o *outbox) finish(cause error) {
 	o.mu.Lock()
-	if o.closed || o.last != nil {
+	if o.closed || o.finalErr != nil {
 		o.mu.Unlock()
 		return
 	}
-	o.last = cause
+	o.finalErr = cause
 	o.release()
 	now := !o.busy
 	if !now {

@@ -35,25 +35,26 @@ const (
 
 const (
 	maxNamespaceLength = 128
-	maxAckDigits       = 15 // 10^15 is below 2^53, so every peer can count there
+	maxAckDigits       = 15 // 10^15 is below 2^53, so that every peer can represent the number
 )
 
 // frame is one Engine.IO packet: text begins with its type, binary is the attachment without a type.
 type frame struct {
 	binary bool
 	data   []byte
-	grant  *budget.Grant // of a received packet
+	grant  *budget.Grant // memory grant of a received packet
 }
 
-// packet is one decoded Socket.IO packet. Its binary forms have become the plain ones once their attachments are in.
+// packet is one decoded Socket.IO packet. A binary packet has the type of the plain one after its attachments are
+// complete.
 type packet struct {
 	kind        byte
 	namespace   string
 	id          uint64
 	hasID       bool
 	attachments int
-	data        []byte // JSON or empty; aliases the frame it came in
-	values      []any  // the same, decoded, when it came with attachments
+	data        []byte // JSON or empty; aliases the received frame
+	values      []any  // the decoded data of a packet with attachments
 }
 
 // parsePacket reads the text of a Socket.IO packet: <type>[<attachments>-][<namespace>,][<ack id>][JSON]. It validates
@@ -67,10 +68,10 @@ func parsePacket(text []byte, maxAttachments int) (packet, error) {
 	if p.kind == packetBinaryEvent || p.kind == packetBinaryAck {
 		n, rest, ok := leadingNumber(text, 4)
 		if !ok || len(rest) == 0 || rest[0] != '-' {
-			return p, fmt.Errorf("%w: no number of attachments", ErrProtocol)
+			return p, fmt.Errorf("%w: the number of attachments is missing", ErrProtocol)
 		}
 		if n > uint64(maxAttachments) {
-			return p, fmt.Errorf("%w: %d attachments, at most %d are taken", ErrPayloadTooLarge, n, maxAttachments)
+			return p, fmt.Errorf("%w: %d attachments, the maximum is %d", ErrPayloadTooLarge, n, maxAttachments)
 		}
 		p.attachments, text = int(n), rest[1:]
 	}
@@ -115,12 +116,12 @@ func (p *packet) check() error {
 		ok = first == '[' && p.hasID
 	}
 	if !ok {
-		return fmt.Errorf("%w: packet of type %c has the wrong form", ErrProtocol, p.kind)
+		return fmt.Errorf("%w: malformed packet of type %c", ErrProtocol, p.kind)
 	}
 	return nil
 }
 
-// leadingNumber reads at most digits decimal digits; more than that is not a number.
+// leadingNumber parses the leading decimal number of text. ok is false for more than digits digits.
 func leadingNumber(text []byte, digits int) (n uint64, rest []byte, ok bool) {
 	i := 0
 	for ; i < len(text) && text[i] >= '0' && text[i] <= '9'; i++ {
@@ -158,7 +159,7 @@ func appendHead(buf []byte, kind byte, attachments int, namespace string, id uin
 	return buf
 }
 
-// encodeObject returns a packet whose JSON is one value, or nothing when value is nil: CONNECT, CONNECT_ERROR,
+// encodeObject returns a packet whose JSON is one value, or no JSON if value is nil: CONNECT, CONNECT_ERROR,
 // DISCONNECT.
 func encodeObject(kind byte, namespace string, value any) ([]frame, error) {
 	buf := appendHead(nil, kind, 0, namespace, 0, false)
@@ -169,7 +170,7 @@ func encodeObject(kind byte, namespace string, value any) ([]frame, error) {
 	return []frame{{data: buf}}, err
 }
 
-// encodeArgs returns an EVENT or ACK with its attachments, as binary packet when there are some. event is nil for an
+// encodeArgs returns an EVENT or ACK with its attachments; with attachments it is a binary packet. event is nil for an
 // ack.
 func encodeArgs(kind byte, namespace string, id uint64, hasID bool, event *string, args []any) ([]frame, error) {
 	frames := make([]frame, 1)

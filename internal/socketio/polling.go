@@ -17,33 +17,33 @@ import (
 // separator separates the packets of one polling body.
 const separator = '\x1e'
 
-// pollGrace is how long a client's close packet waits for the poll that the client sent at the same time, since the
-// poll may arrive over another TCP connection.
+// pollGrace is the time for which a client's close packet waits for a poll that the client sent concurrently over
+// another TCP connection.
 const pollGrace = 100 * time.Millisecond
 
 // poll responds to a GET with the queued packets, and waits until there is one.
 func (s *session) poll(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	switch {
-	case s.pinged && !s.heard && time.Since(s.pingedAt) >= s.server.options.PingTimeout*49/50:
+	case s.pinged && !s.packetSeen && time.Since(s.pingedAt) >= s.server.options.PingTimeout*49/50:
 		s.mu.Unlock()
-		s.closeWith(ErrPingTimeout) // the timer may be a little late, and the client's a little early
+		s.closeWith(ErrPingTimeout) // this timer may fire late, and the client's early
 		refuse(w, http.StatusBadRequest, errorUnknownSession)
 		return
-	case s.onSocket:
+	case s.onWebsocket:
 		s.mu.Unlock()
 		refuse(w, http.StatusBadRequest, errorBadRequest)
 		return
 	case s.polling:
 		s.mu.Unlock()
-		s.closeWith(fmt.Errorf("%w: two polls at once", ErrProtocol))
+		s.closeWith(fmt.Errorf("%w: concurrent polls of one session", ErrProtocol))
 		refuse(w, http.StatusBadRequest, errorBadRequest)
 		return
 	}
 	s.polling = true
-	if s.awaited != nil {
-		close(s.awaited)
-		s.awaited = nil
+	if s.pollArrived != nil {
+		close(s.pollArrived)
+		s.pollArrived = nil
 	}
 	late := s.upgrading // the client may have completed the upgrade over the websocket
 	s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *session) poll(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	for {
 		s.mu.Lock()
-		moved, probed := s.onSocket, s.probed
+		moved, probed := s.onWebsocket, s.probed
 		s.mu.Unlock()
 		if moved && late {
 			refuse(w, http.StatusBadRequest, errorBadRequest)
@@ -86,11 +86,11 @@ func (s *session) poll(w http.ResponseWriter, r *http.Request) {
 		case <-grace:
 			late = false
 		case <-s.ctx.Done():
-			farewell := byte(engineClose)
+			last := byte(engineClose)
 			if errors.Is(context.Cause(s.ctx), ErrPeerClosed) { //nolint:contextcheck // the session's end, not the poll's
-				farewell = engineNoop
+				last = engineNoop
 			}
-			writePoll(w, []frame{{data: []byte{farewell}}})
+			writePoll(w, []frame{{data: []byte{last}}})
 			return
 		case <-r.Context().Done():
 			s.closeWith(fmt.Errorf("%w: poll cancelled", ErrPeerClosed))
@@ -102,11 +102,11 @@ func (s *session) poll(w http.ResponseWriter, r *http.Request) {
 // post processes the packets of a body.
 func (s *session) post(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	if s.onSocket || s.posting {
-		twice := s.posting
+	if s.onWebsocket || s.posting {
+		concurrent := s.posting
 		s.mu.Unlock()
-		if twice {
-			s.closeWith(fmt.Errorf("%w: two posts at once", ErrProtocol))
+		if concurrent {
+			s.closeWith(fmt.Errorf("%w: concurrent posts of one session", ErrProtocol))
 		}
 		refuse(w, http.StatusBadRequest, errorBadRequest)
 		return
@@ -150,14 +150,14 @@ func (s *session) post(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.Header().Set("Content-Type", "text/html")
-	_, _ = w.Write([]byte("ok")) // a client that has gone is seen by its next poll
+	_, _ = w.Write([]byte("ok")) // the next poll detects a disconnected client
 }
 
-// readBody reads a polling body, within the limit that holds while it is read.
+// readBody reads a polling body up to the current maxPayload.
 func (s *session) readBody(w http.ResponseWriter, r *http.Request) (body []byte, grant *budget.Grant, err error) {
 	limit := s.maxPayload()
 	if r.ContentLength > int64(limit) {
-		w.Header().Set("Connection", "close") // the rest of the body is not waited for
+		w.Header().Set("Connection", "close") // do not read the rest of the body
 		return nil, nil, &http.MaxBytesError{Limit: int64(limit)}
 	}
 	if r.ContentLength < 0 || r.ContentLength > DefaultMaxUnjoinedPayload {
@@ -171,7 +171,7 @@ func (s *session) readBody(w http.ResponseWriter, r *http.Request) (body []byte,
 	return body, grant, err
 }
 
-// awaitPoll waits a moment for a poll, which can receive the last response of a session that its client closes.
+// awaitPoll waits up to pollGrace for a poll, which then receives the last packets of a session that its client closes.
 func (s *session) awaitPoll() {
 	s.mu.Lock()
 	if s.polling {
@@ -179,7 +179,7 @@ func (s *session) awaitPoll() {
 		return
 	}
 	awaited := make(chan struct{})
-	s.awaited = awaited
+	s.pollArrived = awaited
 	s.mu.Unlock()
 	timer := time.NewTimer(pollGrace)
 	defer timer.Stop()
@@ -219,5 +219,5 @@ func writePoll(w http.ResponseWriter, frames []frame) {
 	w.Header().Set("Content-Type", "text/plain; charset=UTF-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) // a client that has gone is seen by its next poll
+	_, _ = w.Write(body) // the next poll detects a disconnected client
 }

@@ -18,16 +18,16 @@ import (
 	"github.com/sojourn-run/sojourn/internal/socketio"
 )
 
-// These tests write the two protocols by hand, so that they show the bytes on the wire.
+// These tests write packets of both protocols literally, so that they show the bytes on the wire.
 
 const sep = "\x1e"
 
-// quick makes heartbeats visible to a test.
+// quick are options with short heartbeats.
 var quick = socketio.Options{
 	PingInterval: 300 * time.Millisecond, PingTimeout: 200 * time.Millisecond, MaxPayload: 1_000_000,
 }
 
-// mirror greets every socket with its auth object and sends every message back.
+// mirror sends its auth object to every new socket and echoes every message.
 func mirror(s *socketio.Server) {
 	for _, name := range []string{"/", "/custom"} {
 		ns := s.Of(name)
@@ -113,7 +113,7 @@ func polling(t testing.TB, base string) (string, terms) {
 	return endpoint + "&sid=" + url.QueryEscape(open.SID), open
 }
 
-// raw is a websocket whose frames a test writes and reads itself.
+// raw is a websocket on which a test reads and writes single frames.
 type raw struct {
 	t testing.TB
 	*websocket.Conn

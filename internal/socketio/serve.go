@@ -10,7 +10,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// Codes of Engine.IO for a refused request.
+// Error codes of Engine.IO.
 const (
 	errorUnknownTransport = iota
 	errorUnknownSession
@@ -67,7 +67,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	session := s.find(id)
 	if session != nil && !isUpgrade {
-		session.carriedBy(r)
+		session.useConnection(r)
 	}
 	switch {
 	case session == nil:
@@ -90,7 +90,7 @@ func (s *Server) handshake(w http.ResponseWriter, r *http.Request, overWebsocket
 		return
 	}
 	if headerBytes(r) > maxHandshakeHeaders {
-		http.Error(w, "the headers of a handshake have at most 16 KiB", http.StatusRequestHeaderFieldsTooLarge)
+		http.Error(w, "the headers of the handshake exceed 16 KiB", http.StatusRequestHeaderFieldsTooLarge)
 		return
 	}
 	var ws *websocket.Conn
@@ -101,14 +101,14 @@ func (s *Server) handshake(w http.ResponseWriter, r *http.Request, overWebsocket
 		}
 	}
 	session := newSession(s, r)
-	session.carriedBy(r)
+	session.useConnection(r)
 	if !s.addSession(session) {
 		session.closeWith(ErrServerClosed)
 		if ws != nil {
 			closeWebsocket(ws, ErrServerClosed)
 			return
 		}
-		http.Error(w, "no room for another connection", http.StatusServiceUnavailable)
+		http.Error(w, "too many connections", http.StatusServiceUnavailable)
 		return
 	}
 	terms := map[string]any{
@@ -118,7 +118,7 @@ func (s *Server) handshake(w http.ResponseWriter, r *http.Request, overWebsocket
 	if ws == nil && s.allows("websocket") {
 		terms["upgrades"] = []string{"websocket"}
 	}
-	text, _ := json.Marshal(terms) // a map of text and numbers
+	text, _ := json.Marshal(terms) // cannot fail for text and numbers
 	opening := []frame{{data: append([]byte{engineOpen}, text...)}}
 	if ws == nil {
 		writePoll(w, opening)
@@ -143,7 +143,7 @@ func headerBytes(r *http.Request) int {
 	return n
 }
 
-// accept upgrades the request to a websocket, or responds with the reason for a refusal.
+// accept upgrades the request to a websocket, or sends an error response.
 func (s *Server) accept(w http.ResponseWriter, r *http.Request) (*websocket.Conn, error) {
 	ws, err := s.upgrader.Upgrade(w, r, nil)
 	if err != nil {

@@ -17,18 +17,18 @@ import (
 	"github.com/sojourn-run/sojourn/internal/connlimit"
 )
 
-// Options are the rules of a [Server]. The zero value of each is its default.
+// Options configure a [Server]. The zero value of each field means its default.
 type Options struct {
-	Transports []string // of "websocket" and "polling"; none named: both
-	Origins    []string // browser origins let in beside the server's own host, as "https://host"; "*" lets in every one
+	Transports []string // "websocket", "polling"; empty: both
+	Origins    []string // allowed browser origins besides the server's own host, such as "https://host"; "*" allows all
 	// Admit is called first for every request: handshakes, polls, posts and upgrades. If it returns false the response
 	// is 403. nil: all requests are admitted.
 	Admit func(*http.Request) bool
 
-	PingInterval   time.Duration // the next ping after a pong
-	PingTimeout    time.Duration // how long a ping may go unanswered
-	ConnectTimeout time.Duration // from accepting a connection to its first namespace, and for every upgrade
-	WriteTimeout   time.Duration // for one packet
+	PingInterval   time.Duration // time from a pong to the next ping
+	PingTimeout    time.Duration // maximum time from a ping to its pong
+	ConnectTimeout time.Duration // maximum time from accepting a connection to its first namespace, and for each upgrade
+	WriteTimeout   time.Duration // maximum time for writing one packet
 
 	MaxPayload int // bytes of one frame, one polling body, and one packet with its attachments
 	// MaxUnjoinedPayload replaces MaxPayload while a connection is in no namespace: before its first CONNECT is
@@ -37,18 +37,18 @@ type Options struct {
 	// MaxUnjoined is the maximum of connections in no namespace. Above it, the server closes the oldest such connection
 	// of the address with the most of them.
 	MaxUnjoined int
-	Address     func(*http.Request) string // of the client; nil: the peer's
+	Address     func(*http.Request) string // address of the client; nil: that of the TCP peer
 
-	MaxQueue       int     // packets waiting for one peer; above it the peer is cut
-	MaxQueueBytes  int     // bytes waiting for one peer
-	MaxHandlers    int     // handlers of one socket running at once; above it events are refused with the code "busy"
+	MaxQueue       int     // packets queued for one peer; above it the peer is disconnected
+	MaxQueueBytes  int     // bytes queued for one peer
+	MaxHandlers    int     // concurrent handlers of one socket; above it events are rejected with the code "busy"
 	MaxAttachments int     // binary attachments of one packet
-	MaxConnections int     // above it handshakes are answered 503
-	Rate           float64 // packets a second one connection is read at
-	Burst          int     // packets above that rate; 0 is one second's worth
+	MaxConnections int     // above it the response to a handshake is 503
+	Rate           float64 // packets per second that are read from one connection
+	Burst          int     // packets above that rate; 0: the packets of one second
 
-	MaxSocketsPerKey int                        // sockets of principals with one key; 0 is no cap
-	PrincipalKey     func(principal any) string // the key that cap counts by, such as the token's id; "" is not counted
+	MaxSocketsPerKey int                        // sockets of principals with the same key; 0: no limit
+	PrincipalKey     func(principal any) string // key for MaxSocketsPerKey, such as the ID of a token; "": not counted
 
 	// Budget limits the bytes in flight: frames above 16 KiB until their handler has acked them, and packets queued for
 	// peers. nil: no limit.
@@ -106,7 +106,7 @@ type Server struct {
 	group    group
 	newSink  func(*session) sink
 	counts   counters
-	unjoined connlimit.Limit // of connections that are in no namespace
+	unjoined connlimit.Limit // limits the connections in no namespace
 
 	mu         sync.Mutex // guards the fields below
 	closing    bool
@@ -124,15 +124,15 @@ type Stats struct {
 	Connections       int
 	Sockets           map[string]int // by namespace
 	CutSlow           int64          // peers that did not read
-	CutSilent         int64          // peers that did not answer pings
-	CutProtocol       int64          // peers that broke the protocol
+	CutSilent         int64          // peers that sent no pong within PingTimeout
+	CutProtocol       int64          // peers that violated the protocol
 	CutTooLarge       int64          // peers that sent more than MaxPayload
-	CutLate           int64          // peers that joined no namespace in time
+	CutLate           int64          // peers that joined no namespace within ConnectTimeout
 	CutUnjoined       int64          // peers in no namespace, closed for newer ones
 	Unjoined          int            // connections in no namespace
 	UnknownNamespaces int64          // CONNECTs to namespaces that do not exist
-	RefusedConnects   int64          // CONNECTs refused by OnConnect or by a cap
-	RefusedBusy       int64          // events refused because too many handlers ran
+	RefusedConnects   int64          // CONNECTs rejected by OnConnect or by MaxSocketsPerKey
+	RefusedBusy       int64          // events rejected because of MaxHandlers
 	Failures          int64          // handlers that panicked or returned an ack that cannot be encoded
 }
 
@@ -145,15 +145,15 @@ func NewServer(options Options) *Server {
 	s.unjoined.Max = s.options.MaxUnjoined
 	s.upgrader = websocket.Upgrader{
 		HandshakeTimeout: s.options.ConnectTimeout,
-		WriteBufferPool:  &sync.Pool{}, // an idle connection holds no write buffer
+		WriteBufferPool:  &sync.Pool{}, // so that idle connections have no write buffer
 		WriteBufferSize:  4096,
-		CheckOrigin:      func(*http.Request) bool { return true }, // done before, for both transports
+		CheckOrigin:      func(*http.Request) bool { return true }, // admitOrigin checks it for both transports
 	}
 	s.newSink = func(session *session) sink { return newConn(s, session) }
 	return s
 }
 
-// Of returns the namespace of that name, making it at the first call. Set its callbacks before serving.
+// Of returns the namespace with a name and creates it at the first call. Set its callbacks before serving.
 func (s *Server) Of(name string) *Namespace {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +188,7 @@ func (s *Server) find(id string) *session {
 	return s.sessions[id]
 }
 
-// forget drops an ended session and counts why it ended.
+// forget removes an ended session and counts the reason of its end.
 func (s *Server) forget(session *session, cause error) {
 	s.mu.Lock()
 	delete(s.sessions, session.id)
@@ -210,9 +210,8 @@ func (s *Server) forget(session *session, cause error) {
 	}
 }
 
-// takeKey counts a socket towards the cap of its key and returns a function that releases its place; false above the
-// cap.
-func (s *Server) takeKey(principal any) (release func(), ok bool) {
+// acquireKey counts a socket for MaxSocketsPerKey and returns a function that ends this; false if the limit is reached.
+func (s *Server) acquireKey(principal any) (release func(), ok bool) {
 	if s.options.MaxSocketsPerKey <= 0 || s.options.PrincipalKey == nil {
 		return func() {}, true
 	}
@@ -241,7 +240,7 @@ func (s *Server) failed(socket *Socket, err error) {
 	}
 }
 
-// Stats counts.
+// Stats returns the current counts.
 func (s *Server) Stats() Stats {
 	c := &s.counts
 	stats := Stats{
@@ -265,7 +264,7 @@ func (s *Server) Stats() Stats {
 
 // Close rejects new connections, writes queued packets, and closes every connection in a way that makes clients
 // reconnect (close code 1001, no DISCONNECT). It waits for all handlers and goroutines of the server. If ctx ends first
-// it returns the error of ctx; the connections are closed in that case too. A second Close repeats this.
+// it returns the error of ctx; the connections are closed in that case too. Close can be called again.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closing = true
@@ -284,7 +283,7 @@ func (s *Server) Close(ctx context.Context) error {
 	return err
 }
 
-// randomID returns 120 random bits as text. A request with a session's ID may act for the session.
+// randomID returns 120 random bits as text. The ID is a secret: a request that contains it acts for the session.
 func randomID() string {
 	var b [15]byte
 	_, _ = rand.Read(b[:]) // never fails

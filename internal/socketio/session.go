@@ -24,37 +24,39 @@ type sink interface {
 	ended(cause error)
 }
 
-// session is one Engine.IO connection of the server, over long polling, a websocket, or the one after the other.
+// session is one Engine.IO connection of the server, over long polling, a websocket, or first polling and then a
+// websocket.
 type session struct {
 	server  *Server
 	id      string
 	request *http.Request // of the handshake, without its body
 	sink    sink
-	ctx     context.Context // its cause is the reason for the session's end
+	ctx     context.Context // its cause is the reason why the session ended
 	cancel  context.CancelCauseFunc
 	limiter *rate.Limiter
 	out     outbox
 	ended   atomic.Bool
-	joined  atomic.Bool // it is in a namespace; always where there are none
-	opened  time.Time   // its connection was accepted
+	joined  atomic.Bool // it is in a namespace; always true for plain Engine.IO
+	opened  time.Time   // time at which its connection was accepted
 
-	readMu sync.Mutex    // held while the sink takes a packet
-	grant  *budget.Grant // of that packet; guarded by readMu
+	readMu sync.Mutex    // held while the sink processes a packet
+	grant  *budget.Grant // memory grant of that packet; guarded by readMu
 
-	mu        sync.Mutex         // guards the fields below
-	places    []*connlimit.Place // of the session and the connection under it, while it is in no namespace
-	owner     budget.Owner
-	beat      *time.Timer
-	pinged    bool          // a ping waits for its pong
-	pingAt    time.Time     // the next ping is due
-	pingedAt  time.Time     // the last one was
-	heard     bool          // something came since that ping
-	polling   bool          // a GET is waiting
-	awaited   chan struct{} // closed when a poll comes; nil if no goroutine waits for one
-	posting   bool          // a POST is being read
-	upgrading bool          // a websocket is there
-	probed    bool          // it works, so polls are released
-	onSocket  bool          // the websocket has taken over
+	mu sync.Mutex // guards the fields below
+	// places of the session and of its TCP connection in the limit, while it is in no namespace
+	places      []*connlimit.Place
+	owner       budget.Owner
+	beat        *time.Timer
+	pinged      bool          // a ping was sent and not answered
+	pingAt      time.Time     // time of the next ping
+	pingedAt    time.Time     // time of the last ping
+	packetSeen  bool          // a packet was received since that ping
+	polling     bool          // a GET is waiting
+	pollArrived chan struct{} // closed when a poll arrives; nil if no goroutine waits for one
+	posting     bool          // a POST is being read
+	upgrading   bool          // a websocket has connected
+	probed      bool          // the websocket has answered the probe, so polls are ended
+	onWebsocket bool          // the websocket has replaced polling
 }
 
 func newSession(server *Server, request *http.Request) *session {
@@ -80,8 +82,8 @@ func newSession(server *Server, request *http.Request) *session {
 	return s
 }
 
-// carriedBy notes the connection under the session, which has authenticated when the session has.
-func (s *session) carriedBy(r *http.Request) {
+// useConnection records the TCP connection of a request of the session. It counts as authenticated if the session is.
+func (s *session) useConnection(r *http.Request) {
 	place := connlimit.From(r.Context())
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +95,7 @@ func (s *session) carriedBy(r *http.Request) {
 	}
 }
 
-// setJoined notes whether the session is in a namespace.
+// setJoined records whether the session is in a namespace.
 func (s *session) setJoined(joined bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,11 +119,12 @@ func (s *session) releasePlaces() {
 	s.places = nil
 }
 
-// A large frame counts with the memory for decoding and handling it.
+// The memory charged for a large frame includes that for decoding and handling it.
 const frameFactor = 4
 
-// reserve waits for the bytes of a frame whose size is not known yet, of which the first 16 KiB were read: a peer whose
-// frame has to wait is not read meanwhile. A peer that sends it slowly is cut for others.
+// reserve acquires budget for a frame of unknown size after its first 16 KiB were read. It blocks until the budget has
+// the bytes, and the peer is not read in the meantime. If the peer sends slowly and others need the bytes, the peer is
+// disconnected.
 func (s *session) reserve() (*budget.Grant, error) {
 	o := &s.server.options
 	if o.Budget == nil {
@@ -138,20 +141,20 @@ func (s *session) reserve() (*budget.Grant, error) {
 	return g, nil
 }
 
-// takeGrant hands the bytes of the packet that is being taken to its handler, which releases them.
-func (s *session) takeGrant() *budget.Grant {
+// transferGrant transfers the grant of the packet that is being processed to the caller, which must release it.
+func (s *session) transferGrant() *budget.Grant {
 	g := s.grant
 	s.grant = nil
 	return g
 }
 
-// countFor counts the bytes of the session for an owner.
-func (s *session) countFor(owner budget.Owner) {
+// chargeTo charges the queued bytes of the session to an owner.
+func (s *session) chargeTo(owner budget.Owner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.owner == (budget.Owner{}) {
 		s.owner = owner
-		s.out.countIn(s.server.options.Budget.Force(owner, 0))
+		s.out.charge(s.server.options.Budget.Force(owner, 0))
 	}
 }
 
@@ -163,32 +166,32 @@ func (s *session) maxPayload() int {
 	return s.server.options.MaxUnjoinedPayload
 }
 
-// heartbeat sends a ping, or ends the session when the last one went unanswered and nothing else came either.
+// heartbeat sends a ping, or ends the session if no packet was received since the last ping.
 func (s *session) heartbeat() {
 	s.mu.Lock()
-	if s.pinged && !s.heard {
+	if s.pinged && !s.packetSeen {
 		s.mu.Unlock()
 		s.closeWith(ErrPingTimeout)
 		return
 	}
-	// The peer's time is counted from when the ping was due: clients count so. A process that was paused is late itself
-	// and must not blame them.
+	// The timeout begins when the ping was due, as in clients. If this process was paused, the ping is late and the peer
+	// must not be disconnected for it.
 	timeout := s.server.options.PingTimeout
-	s.pinged, s.heard, s.pingedAt = true, false, s.pingAt
+	s.pinged, s.packetSeen, s.pingedAt = true, false, s.pingAt
 	if time.Since(s.pingAt) > timeout/4 {
 		s.pingedAt = time.Now()
 	}
 	s.beat.Reset(time.Until(s.pingedAt.Add(timeout)))
 	s.mu.Unlock()
-	// When it cannot be queued, the session has ended already.
-	_ = s.out.enqueue([]frame{{data: []byte{enginePing}}}, soon())
+	// It can only fail if the session has ended.
+	_ = s.out.enqueue([]frame{{data: []byte{enginePing}}}, enqueueDeadline())
 }
 
-// alive notes that the peer sent something. Only a pong starts the next interval, since clients count on regular pings.
+// alive records that a packet was received. Only a pong starts the next interval, since clients expect regular pings.
 func (s *session) alive(pong bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.heard = true
+	s.packetSeen = true
 	if pong && s.pinged && !s.ended.Load() {
 		s.pinged = false
 		s.pingAt = time.Now().Add(s.server.options.PingInterval)
@@ -196,8 +199,8 @@ func (s *session) alive(pong bool) {
 	}
 }
 
-// receive processes one Engine.IO packet; its error ends the session. For a peer above its rate it waits, which stops
-// reading.
+// receive processes one Engine.IO packet; its error ends the session. If the peer exceeds its rate, receive blocks and
+// so stops reading.
 func (s *session) receive(f frame) error {
 	if err := s.limiter.Wait(s.ctx); err != nil {
 		f.grant.Release()
@@ -210,7 +213,7 @@ func (s *session) receive(f frame) error {
 		return context.Cause(s.ctx)
 	}
 	s.grant = f.grant
-	defer func() { // unless a handler has it
+	defer func() { // unless a handler has acquired it
 		s.grant.Release()
 		s.grant = nil
 	}()
@@ -247,7 +250,7 @@ func (s *session) read(ws *websocket.Conn) {
 		kind, data, grant, err := readMessage(ws, s.maxPayload, s.reserve)
 		if err != nil {
 			if errors.Is(err, errUnjoinedPayload) {
-				// The same as gorilla does above its own limit: the peer receives the reason of the close.
+				// Send the close code that gorilla/websocket sends above its own limit, so that the peer receives the reason.
 				message := websocket.FormatCloseMessage(websocket.CloseMessageTooBig, "")
 				_ = ws.WriteControl(websocket.CloseMessage, message, time.Now().Add(time.Second))
 			}
@@ -264,13 +267,13 @@ func (s *session) read(ws *websocket.Conn) {
 	}
 }
 
-// closeWith ends the session; only the first call counts. It does not wait for a peer that is cut, and waits at most a
-// second to close the connection of others cleanly.
+// closeWith ends the session. Further calls have no effect. It waits at most a second to close the connection
+// cleanly, and not at all for a peer that violated a limit.
 func (s *session) closeWith(cause error) {
 	if !s.ended.CompareAndSwap(false, true) {
 		return
 	}
-	s.server.forget(s, cause) // first, so that the end is counted when others see it
+	s.server.forget(s, cause) // before ctx ends, so that the counters include the end when others observe it
 	s.cancel(cause)
 	s.mu.Lock()
 	s.beat.Stop()

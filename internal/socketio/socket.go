@@ -17,30 +17,30 @@ import (
 // wire is the connection under a Socket, of the server or of the client.
 type wire interface {
 	enqueue(frames []frame, until time.Time) error
-	offer(frames []frame, until time.Time) (start bool, err error) // put, but the caller writes when told to start
+	offer(frames []frame, until time.Time) (start bool, err error) // enqueue for a caller that can write the packet itself
 	write()
-	takeGrant() *budget.Grant           // the bytes of the packet that is being taken
+	transferGrant() *budget.Grant       // memory grant of the packet that is being processed
 	run(fn func())                      // starts a counted goroutine
 	socketEnded(s *Socket, cause error) // called once when s has ended
 	failed(s *Socket, err error)        // a handler panicked
-	busy()                              // an event was refused
+	busy()                              // an event was rejected because of MaxHandlers
 }
 
-// Socket is one client in one namespace, seen from the server or from the client. All methods may be called from
-// anywhere, also after it has ended.
+// Socket is one client in one namespace, seen from the server or from the client. All methods are safe for concurrent
+// use, also after the socket has ended.
 type Socket struct {
 	id, namespace string
 	wire          wire
 	principal     any
 	request       *http.Request
 	space         *Namespace // nil on the client
-	release       func()     // releases the place under the principal's cap; nil on the client
+	release       func()     // ends the count for MaxSocketsPerKey; nil on the client
 	ctx           context.Context
 	cancel        context.CancelCauseFunc
 	closed        atomic.Bool
 	running       atomic.Int64 // handlers
 	maxHandlers   int64
-	maxPayload    int                 // bytes the peer takes in one packet
+	maxPayload    int                 // maximum size of a packet that the peer accepts, in bytes
 	rooms         map[string]struct{} // guarded by space.mu
 
 	mu       sync.Mutex // guards the fields below
@@ -49,9 +49,9 @@ type Socket struct {
 	acks     map[uint64]chan []json.RawMessage
 	lastAck  uint64
 
-	startMu sync.Mutex // held while handlers are started, which preserves their order
+	startMu sync.Mutex // held while handlers are started, to preserve the order of events
 	ready   bool
-	waiting []incoming // events from before ready
+	waiting []incoming // events received before ready
 }
 
 // entry is a registered handler.
@@ -60,14 +60,14 @@ type entry struct {
 	inline  bool // runs on the reading goroutine
 }
 
-// incoming is an event that wants its handler.
+// incoming is a received event.
 type incoming struct {
 	event  string
 	args   []json.RawMessage
-	values []any // args decoded, when there were attachments
+	values []any // decoded args of an event with attachments
 	id     uint64
 	hasID  bool
-	grant  *budget.Grant // its bytes, until it is acked
+	grant  *budget.Grant // memory grant of the event, released after its ack
 }
 
 func newSocket(id, namespace string, w wire, maxHandlers, maxPayload int) *Socket {
@@ -78,19 +78,20 @@ func newSocket(id, namespace string, w wire, maxHandlers, maxPayload int) *Socke
 	return s
 }
 
-// ID is the socket's random id, the same on both sides; a reconnect has another.
+// ID returns the random ID of the socket, which is the same on both sides. A reconnected client has another ID.
 func (s *Socket) ID() string { return s.id }
 
-// Namespace is the name of the namespace it is in.
+// Namespace returns the name of the socket's namespace.
 func (s *Socket) Namespace() string { return s.namespace }
 
 // Principal returns the result of OnConnect; nil on the client.
 func (s *Socket) Principal() any { return s.principal }
 
-// Request is the HTTP request that opened the connection, without its body; nil on the client.
+// Request returns the HTTP request that opened the connection, without its body; nil on the client.
 func (s *Socket) Request() *http.Request { return s.request }
 
-// Context ends when the socket does, its cause saying why. Use context.AfterFunc to clean up, exactly once.
+// Context returns a context that is cancelled when the socket ends; its cause is the reason. Use context.AfterFunc for
+// clean-up that must run once.
 func (s *Socket) Context() context.Context { return s.ctx }
 
 // Done is closed when the socket has ended.
@@ -148,8 +149,8 @@ func (s *Socket) lookup(event string) entry {
 	}, inline: true}
 }
 
-// Emit queues an event. nil means it was queued, not that it arrived. With a full queue it waits up to a second for
-// room; a peer that has made none by then does not read, and is cut.
+// Emit queues an event. A nil error does not mean that the peer received it. If the queue is full, Emit waits for up to
+// a second and then disconnects the peer, which does not read.
 func (s *Socket) Emit(event string, args ...any) error {
 	frames, err := encodeArgs(packetEvent, s.namespace, 0, false, &event, args)
 	if err != nil {
@@ -158,7 +159,7 @@ func (s *Socket) Emit(event string, args ...any) error {
 	return s.send(event, frames)
 }
 
-// EmitWithAck queues an event and waits for the peer's ack: until it comes, ctx ends or the socket does.
+// EmitWithAck queues an event and waits until the peer acks it, ctx ends, or the socket ends.
 func (s *Socket) EmitWithAck(ctx context.Context, event string, args ...any) ([]json.RawMessage, error) {
 	ack := make(chan []json.RawMessage, 1)
 	s.mu.Lock()
@@ -200,7 +201,7 @@ func (s *Socket) send(event string, frames []frame) error {
 	if n := size(frames); n > s.maxPayload {
 		return fmt.Errorf("event %s of %d bytes: %w", event, n, ErrPayloadTooLarge)
 	}
-	if err := s.enqueue(frames, soon()); err != nil {
+	if err := s.enqueue(frames, enqueueDeadline()); err != nil {
 		return fmt.Errorf("event %s: %w", event, err)
 	}
 	return nil
@@ -210,18 +211,18 @@ func (s *Socket) enqueue(frames []frame, until time.Time) error {
 	if s.closed.Load() {
 		return s.ended()
 	}
-	return s.why(s.wire.enqueue(frames, until))
+	return s.endReason(s.wire.enqueue(frames, until))
 }
 
-// why replaces the connection's error by the reason for the socket's end.
-func (s *Socket) why(err error) error {
+// endReason returns the reason for the socket's end, if it has ended, and else err.
+func (s *Socket) endReason(err error) error {
 	if err != nil && s.closed.Load() {
 		return s.ended()
 	}
 	return err
 }
 
-// ended is the error of using a socket that has ended, once its cause is known.
+// ended returns the reason for the end of a socket that is ending; it waits until the reason is set.
 func (s *Socket) ended() error {
 	<-s.ctx.Done()
 	return context.Cause(s.ctx)
@@ -246,8 +247,8 @@ func (s *Socket) Leave(rooms ...string) {
 	}
 }
 
-// Close leaves the namespace and notifies the peer. cause becomes the cause of the context; nil is [ErrClosed]. It does
-// not wait. Only the first end of a socket counts.
+// Close leaves the namespace and notifies the peer. cause becomes the cause of the context; nil means [ErrClosed].
+// It does not block. If the socket has ended before, Close has no effect.
 func (s *Socket) Close(cause error) {
 	if cause == nil {
 		cause = ErrClosed
@@ -255,14 +256,14 @@ func (s *Socket) Close(cause error) {
 	s.closeWith(cause, true)
 }
 
-// closeWith ends the socket; only the first call counts.
+// closeWith ends the socket. Further calls have no effect.
 func (s *Socket) closeWith(cause error, notifyPeer bool) {
 	if !s.closed.CompareAndSwap(false, true) {
 		return
 	}
 	if notifyPeer {
 		if frames, err := encodeObject(packetDisconnect, s.namespace, nil); err == nil {
-			_ = s.wire.enqueue(frames, soon()) // a connection that cannot take it is ending anyway
+			_ = s.wire.enqueue(frames, enqueueDeadline()) // fails only if the connection is ending
 		}
 	}
 	s.cancel(cause)
@@ -302,7 +303,7 @@ func (s *Socket) handle(p *packet) error {
 	if len(items) == 0 || items[0][0] != '"' || json.Unmarshal(items[0], &in.event) != nil {
 		return fmt.Errorf("%w: event without a name", ErrProtocol)
 	}
-	in.args, in.grant = items[1:], s.wire.takeGrant()
+	in.args, in.grant = items[1:], s.wire.transferGrant()
 	if p.values != nil {
 		in.values = p.values[1:]
 	}
@@ -319,7 +320,7 @@ func (s *Socket) handle(p *packet) error {
 	return nil
 }
 
-// acceptEvents runs the hook that registers handlers, then lets events in.
+// acceptEvents runs the hook that registers handlers, and then starts the handlers of the received events.
 func (s *Socket) acceptEvents(hook func(*Socket)) {
 	if hook != nil {
 		s.guard(func() { hook(s) })
@@ -332,8 +333,8 @@ func (s *Socket) acceptEvents(hook func(*Socket)) {
 	s.ready, s.waiting = true, nil
 }
 
-// start runs the handler of in, on its own goroutine unless it was registered otherwise. It returns when that goroutine
-// runs; startMu is held.
+// start runs the handler of an event, on its own goroutine unless the handler is inline. It returns when that goroutine
+// runs. startMu is held.
 func (s *Socket) start(in incoming) {
 	e := s.lookup(in.event)
 	if e.inline {
@@ -347,7 +348,7 @@ func (s *Socket) start(in incoming) {
 	}
 	var runs atomic.Bool
 	s.wire.run(func() { s.serve(in, e.handler, &runs) })
-	// A channel would let the reader overtake the handler while the handler's thread still wakes the reader's.
+	// With a channel the reader could continue before the handler, while the handler's thread wakes the reader's thread.
 	for !runs.Load() {
 		runtime.Gosched()
 	}
@@ -388,7 +389,7 @@ func (s *Socket) serve(in incoming, handler Handler, runs *atomic.Bool) {
 	s.ack(in.id, values, runs != nil)
 }
 
-// guard runs fn and reports its panic.
+// guard runs fn, recovers a panic and reports it.
 func (s *Socket) guard(fn func()) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -399,7 +400,8 @@ func (s *Socket) guard(fn func()) {
 }
 
 // ack queues an ack and reports to Tracked values whether it was queued. An ack that cannot be encoded or is too large
-// for the peer is replaced by an error, so that the peer does not wait in vain. With idle, this goroutine may write it.
+// for the peer is replaced by an error, so that the peer receives a response. If idle is set, this goroutine may write
+// the ack itself.
 func (s *Socket) ack(id uint64, values []any, idle bool) {
 	plain := make([]any, len(values))
 	for i, v := range values {
@@ -420,19 +422,19 @@ func (s *Socket) ack(id uint64, values []any, idle bool) {
 	if refusal != nil {
 		releaseValues(values, false)
 		if frames, err = encodeArgs(packetAck, s.namespace, id, true, nil, []any{errorAck(refusal)}); err == nil {
-			_ = s.enqueue(frames, soon()) // a socket that ended needs no ack
+			_ = s.enqueue(frames, enqueueDeadline()) // fails only if the socket has ended
 		}
 		return
 	}
 	if !idle {
-		releaseValues(values, s.enqueue(frames, soon()) == nil)
+		releaseValues(values, s.enqueue(frames, enqueueDeadline()) == nil)
 		return
 	}
 	if s.closed.Load() {
 		releaseValues(values, false)
 		return
 	}
-	start, err := s.wire.offer(frames, soon())
+	start, err := s.wire.offer(frames, enqueueDeadline())
 	releaseValues(values, err == nil)
 	if start {
 		s.wire.write()

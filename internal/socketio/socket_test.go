@@ -46,7 +46,7 @@ func TestEventsAndAcksBothWays(t *testing.T) {
 	}
 }
 
-func TestNoEventStaysWithoutAnAck(t *testing.T) {
+func TestEveryEventIsAcked(t *testing.T) {
 	failures := make(chan error, 2)
 	_, url := serve(t, socketio.Options{Failed: func(_ *socketio.Socket, err error) {
 		failures <- err
@@ -65,11 +65,11 @@ func TestNoEventStaysWithoutAnAck(t *testing.T) {
 	client := dial(t, url, "/", nil, socketio.DialOptions{})
 	for event, want := range map[string]string{
 		"panic":      `[{"__rpcError":"internal error","__rpcApError":{"code":"internal","status":500}}]`,
-		"nobody":     `[{"__rpcError":"nobody handles this event","__rpcApError":{"code":"unknown_event","status":404}}]`,
+		"nobody":     `[{"__rpcError":"no handler for this event","__rpcApError":{"code":"unknown_event","status":404}}]`,
 		"fail":       `[{"__rpcError":"no luck","__rpcApError":{"code":"internal"}}]`,
 		"own":        `["own ack"]`,
-		"unwritable": `[{"__rpcError":"the answer cannot be written as JSON","__rpcApError":{"code":"internal","status":500}}]`,
-		"huge":       `[{"__rpcError":"the answer does not fit into one frame","__rpcApError":{"code":"payload_too_large","status":413}}]`,
+		"unwritable": `[{"__rpcError":"the response cannot be encoded as JSON","__rpcApError":{"code":"internal","status":500}}]`,
+		"huge":       `[{"__rpcError":"the response is larger than the maximum payload of the connection","__rpcApError":{"code":"payload_too_large","status":413}}]`,
 		"echo":       `[]`,
 	} {
 		ack, err := client.EmitWithAck(t.Context(), event)
@@ -88,7 +88,7 @@ type ownError struct{}
 func (ownError) Error() string { return "own" }
 func (ownError) ErrorAck() any { return "own ack" }
 
-func TestHandlersThatWaitHoldUpNothing(t *testing.T) {
+func TestBlockedHandlersDoNotBlockOthers(t *testing.T) {
 	const events = 200
 	release := make(chan struct{})
 	entered := make(chan struct{}, events)
@@ -117,9 +117,9 @@ func TestHandlersThatWaitHoldUpNothing(t *testing.T) {
 	close(release)
 }
 
-// A handler is late when a later event's has taken its first step before it. That happens only when the scheduler
-// stopped its goroutine between its start and that step, so it must be rare; goroutines started without order are late
-// by the dozen.
+// A handler is late if the handler of a later event executed its first statement before it. This happens only if the
+// scheduler preempts the goroutine between its start and that statement, so it must be rare. If handlers were started
+// without order, dozens of them would be late.
 func TestHandlersStartInOrder(t *testing.T) {
 	const events = 1000
 	var place, done atomic.Int64
@@ -275,7 +275,7 @@ type tracked struct {
 func (a tracked) Value() any   { return a.value }
 func (a tracked) Sent(ok bool) { a.fate <- ok }
 
-func TestAckKnowsWhetherItWasQueued(t *testing.T) {
+func TestTrackedAckIsNotifiedWhetherItWasQueued(t *testing.T) {
 	fate := make(chan bool, 1)
 	entered, release := make(chan struct{}), make(chan struct{})
 	opened := make(chan *socketio.Socket, 1)
@@ -347,7 +347,7 @@ func TestBinaryBothWays(t *testing.T) {
 	await(t, client.Done(), "the cut")
 }
 
-func TestConnectDecides(t *testing.T) {
+func TestOnConnectAcceptsOrRejects(t *testing.T) {
 	failures := make(chan error, 2)
 	secret := "sjn_1_secret"
 	server, url := serve(t, socketio.Options{

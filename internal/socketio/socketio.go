@@ -3,7 +3,7 @@
 //
 // A [Server] is an http.Handler with namespaces; each connection of a client to a namespace is a [Socket]. [Dial] makes
 // the same Socket on the client side. Arguments stay [json.RawMessage] until a handler decodes them, every queue is
-// bounded, and nothing a peer sends ends more than its own connection.
+// bounded, and invalid input of a peer ends only its own connection.
 package socketio
 
 import (
@@ -30,24 +30,24 @@ const (
 	DefaultRate           = 10_000
 	DefaultMaxConnections = 20_000
 
-	// Before a connection has joined a namespace anybody may send on it.
+	// A connection that has not joined a namespace is not authenticated yet, so its limits are lower.
 	DefaultMaxUnjoinedPayload = 16 << 10 // bytes in one frame or one polling body
 	DefaultMaxUnjoined        = connlimit.Default
 	maxHandshakeHeaders       = 16 << 10 // bytes; a session stores them
 )
 
-// Why a socket ended; the cause of [Socket.Context].
+// The reasons for the end of a socket: the cause of [Socket.Context].
 var (
-	ErrClosed           = errors.New("socketio: closed on this side")
-	ErrServerClosed     = errors.New("socketio: the server is closing")
+	ErrClosed           = errors.New("socketio: closed locally")
+	ErrServerClosed     = errors.New("socketio: the server is shutting down")
 	ErrPeerClosed       = errors.New("socketio: the peer disconnected")
-	ErrPingTimeout      = errors.New("socketio: the peer did not answer a ping in time")
-	ErrConnectTimeout   = errors.New("socketio: the peer did not join a namespace in time")
-	ErrTooManyUnjoined  = errors.New("socketio: closed for a newer connection that has not joined a namespace either")
-	ErrSlowPeer         = errors.New("socketio: the peer does not read what is sent to it")
-	ErrProtocol         = errors.New("socketio: the peer broke the protocol")
+	ErrPingTimeout      = errors.New("socketio: no pong from the peer within the ping timeout")
+	ErrConnectTimeout   = errors.New("socketio: the peer did not join a namespace within the connect timeout")
+	ErrTooManyUnjoined  = errors.New("socketio: too many connections without a namespace; the oldest one is closed")
+	ErrSlowPeer         = errors.New("socketio: the send queue is full, because the peer does not read")
+	ErrProtocol         = errors.New("socketio: protocol violation by the peer")
 	ErrPayloadTooLarge  = errors.New("socketio: payload too large")
-	ErrUnknownNamespace = errors.New("socketio: the peer keeps asking for namespaces that do not exist")
+	ErrUnknownNamespace = errors.New("socketio: too many CONNECTs to namespaces that do not exist")
 )
 
 // Handler handles one event. If the peer requested an ack, the results are acked: the values as they marshal, or for an
@@ -56,8 +56,8 @@ var (
 // and has the same cause.
 type Handler = func(ctx context.Context, args []json.RawMessage) (ack []any, err error)
 
-// Tracked is an ack value whose owner wants to know its fate. Sent is called exactly once: with true when the ack was
-// put into the send queue of a live connection, with false when it could not be.
+// Tracked is an ack value that is notified whether it was sent. Sent is called exactly once: with true after the ack
+// was put into the send queue of an open connection, else with false.
 type Tracked interface {
 	Value() any
 	Sent(ok bool)
@@ -68,7 +68,7 @@ type Tracked interface {
 // encoding/json decodes into a []byte; [Attached] distinguishes an attachment from text.
 type Binary []byte
 
-// ConnectError is a refused CONNECT. [Namespace.OnConnect] returns one to say why; [Dial] returns the one it received.
+// ConnectError is a refused CONNECT. [Namespace.OnConnect] returns it as the reason; [Dial] returns the received one.
 // On the wire it is {"message": Message, "data": {"reason": Reason, …Data}}.
 type ConnectError struct {
 	Message string         // for people
@@ -94,10 +94,10 @@ func (e *eventError) Error() string { return e.message }
 
 var (
 	errBusy      = &eventError{"busy", "too many handlers of this socket are running", 429}
-	errNoHandler = &eventError{"unknown_event", "nobody handles this event", 404}
+	errNoHandler = &eventError{"unknown_event", "no handler for this event", 404}
 	errPanic     = &eventError{"internal", "internal error", 500}
-	errTooLarge  = &eventError{"payload_too_large", "the answer does not fit into one frame", 413}
-	errEncoding  = &eventError{"internal", "the answer cannot be written as JSON", 500}
+	errTooLarge  = &eventError{"payload_too_large", "the response is larger than the maximum payload of the connection", 413}
+	errEncoding  = &eventError{"internal", "the response cannot be encoded as JSON", 500}
 )
 
 // errorAck returns the ack value for err.

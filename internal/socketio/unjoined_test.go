@@ -19,7 +19,7 @@ import (
 
 const small, large = 16 << 10, 8 << 20 // bytes that a connection may send before and after it joined a namespace
 
-// echoes joins everybody and acks every event.
+// echoes accepts every CONNECT and acks every event.
 func echoes(s *socketio.Server) {
 	for _, name := range []string{"/", "/other"} {
 		s.Of(name).OnSocket(func(s *socketio.Socket) {
@@ -152,7 +152,7 @@ func from(t *testing.T, base, address string) raw {
 
 // A new connection replaces one of the address with the most connections that have joined no namespace. Connections in
 // a namespace are not counted.
-func TestTheAddressWithTheMostUnjoinedConnectionsMakesRoom(t *testing.T) {
+func TestNewConnectionReplacesOneOfTheAddressWithTheMostUnjoined(t *testing.T) {
 	server, base := serve(t, socketio.Options{
 		MaxUnjoined: 10, Address: func(r *http.Request) string { return r.Header.Get("X-Address") },
 	}, echoes)
@@ -185,7 +185,7 @@ func TestTheAddressWithTheMostUnjoinedConnectionsMakesRoom(t *testing.T) {
 	}
 }
 
-// At default settings 1,000 workers of one address that reconnect at once all come back.
+// At default settings, 1,000 workers of one address can reconnect at the same time.
 func TestAThousandWorkersOfOneAddressReconnectAtOnce(t *testing.T) {
 	server, base := serve(t, socketio.Options{}, echoes)
 	var all sync.WaitGroup
@@ -219,7 +219,7 @@ func TestAThousandWorkersOfOneAddressReconnectAtOnce(t *testing.T) {
 	}
 }
 
-// pipes is a listener whose connections are in memory, so that they take part in virtual time.
+// pipes is a listener with in-memory connections, which use the virtual time of a synctest bubble.
 type pipes struct {
 	conns chan net.Conn
 	ended chan struct{}
@@ -244,8 +244,8 @@ func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
 	return near, nil
 }
 
-// A connection has ten seconds from when it is accepted until it is in a namespace, however late its request comes.
-func TestOpeningAndJoiningHaveTenSecondsTogether(t *testing.T) {
+// A connection must join a namespace within ten seconds after it was accepted, even if its request arrives late.
+func TestConnectionJoinsWithinTenSecondsOfBeingAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := socketio.NewServer(socketio.Options{})
 		echoes(server)

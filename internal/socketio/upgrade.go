@@ -8,8 +8,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// upgradeGrace is the time for which a poll is held during an upgrade, so that packets sent over the websocket before
-// it are read first.
+// upgradeGrace is the time for which a poll is held during an upgrade, so that packets that the client sent before it
+// over the websocket are read first.
 const upgradeGrace = 100 * time.Millisecond
 
 // upgrade replaces the transport of a polling session by a websocket: the client sends a probe, the pending poll is
@@ -18,16 +18,16 @@ const upgradeGrace = 100 * time.Millisecond
 // from its page.
 func (s *session) upgrade(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	if s.onSocket || s.upgrading || s.ended.Load() {
+	if s.onWebsocket || s.upgrading || s.ended.Load() {
 		s.mu.Unlock()
-		if ws, err := s.server.accept(w, r); err == nil { // else it has answered
+		if ws, err := s.server.accept(w, r); err == nil { // else accept has responded
 			closeWebsocket(ws, ErrClosed)
 		}
 		return
 	}
 	s.upgrading = true
 	s.mu.Unlock()
-	s.carriedBy(r)
+	s.useConnection(r)
 	ws, err := s.server.accept(w, r)
 	if err != nil {
 		s.stayPolling() // accept has responded
@@ -43,7 +43,7 @@ func (s *session) upgrade(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// probe does the exchange on ws and reports whether the session has moved.
+// probe performs the upgrade exchange on ws and reports whether the websocket has replaced polling.
 func (s *session) probe(ws *websocket.Conn) bool {
 	stop := context.AfterFunc(s.ctx, func() { _ = ws.Close() })
 	defer stop()
@@ -59,14 +59,14 @@ func (s *session) probe(ws *websocket.Conn) bool {
 	s.mu.Lock()
 	s.probed = true
 	s.mu.Unlock()
-	s.out.nudge()
+	s.out.wakePoll()
 	if !expect(ws, "5") || ws.SetReadDeadline(time.Time{}) != nil {
 		return false
 	}
 	s.mu.Lock()
-	s.onSocket, s.upgrading, s.probed = true, false, false
+	s.onWebsocket, s.upgrading, s.probed = true, false, false
 	s.mu.Unlock()
-	s.out.nudge()
+	s.out.wakePoll()
 	return true
 }
 

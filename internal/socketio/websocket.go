@@ -13,15 +13,15 @@ import (
 	"github.com/sojourn-run/sojourn/internal/budget"
 )
 
-// readBuffers pools buffers for messages of unknown size. Idle connections have none.
+// readBuffers is a pool of buffers for messages of unknown size, so that idle connections have none.
 var readBuffers sync.Pool
 
-// errUnjoinedPayload ends the reading of a frame that is too large for a connection in no namespace.
+// errUnjoinedPayload means that a frame is too large for a connection in no namespace.
 var errUnjoinedPayload = fmt.Errorf("%w before CONNECT was accepted", ErrPayloadTooLarge)
 
-// readMessage reads the next message into memory of exactly its size. It calls limit during the read, since a namespace
-// may be joined or left meanwhile; above the limit the error is errUnjoinedPayload. reserve waits for the bytes of a
-// message above 16 KiB; nil: they are not counted.
+// readMessage reads the next message into a buffer of its size. It calls limit during the read, since the connection
+// may join or leave a namespace in the meantime; above the limit the error is errUnjoinedPayload. reserve acquires
+// budget for a message above 16 KiB; nil: no budget.
 func readMessage(
 	ws *websocket.Conn, limit func() int, reserve func() (*budget.Grant, error),
 ) (kind int, data []byte, grant *budget.Grant, err error) {
@@ -70,7 +70,7 @@ func readMessage(
 	return kind, data, grant, nil
 }
 
-// closeWebsocket sends a close frame, waits a moment for a write in progress, and closes the connection.
+// closeWebsocket sends a close frame, waits briefly for a write in progress, and closes the connection.
 func closeWebsocket(ws *websocket.Conn, cause error) {
 	if !errors.Is(cause, ErrSlowPeer) && !errors.Is(cause, ErrPingTimeout) {
 		code := websocket.CloseNormalClosure
@@ -82,13 +82,13 @@ func closeWebsocket(ws *websocket.Conn, cause error) {
 		case errors.Is(cause, ErrProtocol):
 			code = websocket.CloseProtocolError
 		}
-		// The connection is closed next, so nothing is lost when this fails.
+		// The connection is closed next, so an error can be ignored.
 		_ = ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, ""), time.Now().Add(time.Second))
 	}
 	_ = ws.Close()
 }
 
-// readCause converts the error of a read to the reason for the connection's end.
+// readCause returns the reason for the end of a connection whose read failed.
 func readCause(err error) error {
 	var closed *websocket.CloseError
 	switch {
@@ -102,8 +102,8 @@ func readCause(err error) error {
 	return fmt.Errorf("%w: %w", ErrPeerClosed, err)
 }
 
-// linger reads for a moment, so that a peer that is still sending receives the close frame: closing a connection with
-// unread bytes resets it and loses the frame.
+// linger reads briefly, so that a peer that is still sending receives the close frame: closing a connection with unread
+// bytes resets it and discards the frame.
 func linger(ws *websocket.Conn, max int) {
 	half, ok := ws.NetConn().(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
-func TestTheGuideSaysTheNumbersOfRequests(t *testing.T) {
+func TestGuideStatesTheRequestLimits(t *testing.T) {
 	docnumbers.In(t, "guide/activities.md", "| of an attempt | {}, where each line counts {} bytes more than its text;", MaxLogBytes,
 		logLine)
 	docnumbers.In(t, "guide/activities.md", "| of a line | {} |", MaxLogText)

@@ -1,5 +1,5 @@
-// Command compare runs the same work on Sojourn and on others, in turns, and counts the processor time of every process
-// that takes part: server, worker, client and database.
+// Command compare runs the same workload on Sojourn and on other systems, alternating between them, and measures the
+// processor time of all their processes: server, worker, client and database.
 package main
 
 import (
@@ -19,44 +19,44 @@ import (
 	"time"
 )
 
-// peers are the compared systems, in the order of the table.
+// peers are the compared systems in the order of the table.
 var peers = []peer{
 	{
-		name: "sojourn-sqlite", say: "Sojourn, SQLite",
+		name: "sojourn-sqlite", title: "Sojourn, SQLite",
 		settings: "WAL, synchronous=FULL; app and worker in one process, client over HTTP",
 	},
 	{
-		name: "sojourn-postgres", say: "Sojourn, PostgreSQL", postgres: true,
+		name: "sojourn-postgres", title: "Sojourn, PostgreSQL", postgres: true,
 		settings: "app and worker in one process, client over HTTP",
 	},
 	{
-		name: "river", say: "River", postgres: true,
+		name: "river", title: "River", postgres: true,
 		settings: "128 workers, its default pauses between fetches; a step is a job that completes and inserts the next in " +
 			"one transaction",
 	},
 	{
-		name: "dbos", say: "DBOS", postgres: true,
+		name: "dbos", title: "DBOS", postgres: true,
 		settings: "client, workflows and steps in one process; default pool",
 	},
 	{
-		name: "restate", say: "Restate",
+		name: "restate", title: "Restate",
 		settings: "one node, its default durability; steps recorded by ctx.run in a handler in Node, client over HTTP",
 	},
-	{name: "temporal", say: "Temporal", settings: "development server with a database file, default worker"},
+	{name: "temporal", title: "Temporal", settings: "development server with a database file, default worker"},
 }
 
-// peer is one of them, and its process while it runs.
+// peer is one of the compared systems, with its process.
 type peer struct {
-	name, say, settings string
-	postgres            bool
-	version             string
-	skipped             string // why it is not there
-	cmd                 *exec.Cmd
-	in                  io.WriteCloser
-	lines               chan string
+	name, title, settings string
+	postgres              bool
+	version               string
+	skipped               string // reason why it is skipped; empty: it runs
+	cmd                   *exec.Cmd
+	in                    io.WriteCloser
+	lines                 chan string
 }
 
-// result is one kind of work on one peer.
+// result is the result of one workload on one peer.
 type result struct {
 	Peer     string    `json:"peer"`
 	Version  string    `json:"version,omitempty"`
@@ -72,8 +72,8 @@ type result struct {
 }
 
 const (
-	warmUp  = 50
-	patient = 3 * time.Minute // how long one run may take
+	warmUp          = 50
+	responseTimeout = 3 * time.Minute // maximum duration of a run
 )
 
 func main() {
@@ -87,11 +87,11 @@ func main() {
 	if os.Getenv(asSojourn) != "" {
 		sojournMain()
 	}
-	only := flag.String("only", "", "names of peers, comma separated; all when empty")
-	n := flag.Int("n", 500, "workflows in a run")
-	atOnce := flag.Int("at-once", 64, "workflows open at once")
-	runs := flag.Int("runs", 3, "runs of each, in turns; the median is shown")
-	asJSON := flag.Bool("json", false, "print one JSON array instead of a table")
+	only := flag.String("only", "", "comma-separated names of peers (default: all)")
+	n := flag.Int("n", 500, "workflows per run")
+	atOnce := flag.Int("at-once", 64, "maximum number of open workflows")
+	runs := flag.Int("runs", 3, "runs per workload and peer; the table shows the median")
+	asJSON := flag.Bool("json", false, "print the results as a JSON array instead of a table")
 	flag.Parse()
 	if err := compare(*only, *n, *atOnce, *runs, *asJSON); err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)
@@ -102,9 +102,9 @@ func main() {
 func compare(only string, n, atOnce, runs int, asJSON bool) error {
 	server := os.Getenv("SOJOURN_TEST_POSTGRES")
 	if server == "" {
-		return errors.New("SOJOURN_TEST_POSTGRES is to name a PostgreSQL server where databases may be made")
+		return errors.New("SOJOURN_TEST_POSTGRES is not set; set it to the URL of a PostgreSQL server with the CREATEDB privilege")
 	}
-	postmaster, about, err := lookAt(server)
+	postmaster, about, err := describeServer(server)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func compare(only string, n, atOnce, runs int, asJSON bool) error {
 		of := make([]*result, len(there))
 		for i, p := range there {
 			of[i] = &result{
-				Peer: p.say, Version: p.version, Settings: p.settings, Work: work, N: n, AtOnce: atOnce, Skipped: p.skipped,
+				Peer: p.title, Version: p.version, Settings: p.settings, Work: work, N: n, AtOnce: atOnce, Skipped: p.skipped,
 			}
 		}
 		for range runs {
@@ -170,7 +170,7 @@ func median(all []float64) float64 {
 	return slices.Sorted(slices.Values(all))[len(all)/2]
 }
 
-// markdown is the table as the documentation has it.
+// markdown returns the results as a Markdown table.
 func markdown(results []*result, about string) string {
 	var b strings.Builder
 	load, _ := os.ReadFile("/proc/loadavg")
@@ -193,7 +193,7 @@ func markdown(results []*result, about string) string {
 	return b.String()
 }
 
-// start starts a peer's process and waits until it can work.
+// start starts a peer's process, waits until it is ready, and warms it up.
 func (p *peer) start(server string) error {
 	command := []string{"/proc/self/exe", "peer", p.name}
 	if p.name == "dbos" {
@@ -230,51 +230,52 @@ func (p *peer) start(server string) error {
 			}
 		}
 	}()
-	answer, err := p.answer()
+	response, err := p.response()
 	if err != nil {
 		return err
 	}
-	version, ready := strings.CutPrefix(answer, "ready ")
+	version, ready := strings.CutPrefix(response, "ready ")
 	if !ready {
-		return errors.New(strings.TrimPrefix(answer, "cannot "))
+		return errors.New(strings.TrimPrefix(response, "cannot "))
 	}
 	p.version = version
 	for _, work := range []string{"five", "one"} {
-		if _, err := p.ask(work, warmUp, warmUp); err != nil {
+		if _, err := p.work(work, warmUp, warmUp); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *peer) answer() (string, error) {
+func (p *peer) response() (string, error) {
 	select {
 	case line, open := <-p.lines:
 		if !open {
-			return "", errors.New("its process has ended")
+			return "", errors.New("the process of the peer has ended")
 		}
 		return line, nil
-	case <-time.After(patient):
-		return "", fmt.Errorf("it did not answer within %s", patient)
+	case <-time.After(responseTimeout):
+		return "", fmt.Errorf("no response from the peer within %s", responseTimeout)
 	}
 }
 
-// ask runs work in a peer, and returns the duration in seconds.
-func (p *peer) ask(work string, n, atOnce int) (took float64, err error) {
-	if _, err := fmt.Fprintln(p.in, work, n, atOnce); err != nil {
+// work runs a workload in a peer and returns the duration in seconds.
+func (p *peer) work(kind string, n, atOnce int) (took float64, err error) {
+	if _, err := fmt.Fprintln(p.in, kind, n, atOnce); err != nil {
 		return 0, err
 	}
-	answer, err := p.answer()
+	response, err := p.response()
 	if err != nil {
 		return 0, err
 	}
-	if _, err := fmt.Sscanf(answer, "done %f", &took); err != nil {
-		return 0, errors.New(answer)
+	if _, err := fmt.Sscanf(response, "done %f", &took); err != nil {
+		return 0, errors.New(response)
 	}
 	return took, nil
 }
 
-// run also returns the processor time of the peer's processes and of the database server.
+// run runs a workload, and returns its duration in seconds and the processor time of the peer's processes and of the
+// database server.
 func (p *peer) run(work string, n, atOnce, postmaster int) (took float64, used time.Duration, err error) {
 	count := func() (time.Duration, error) {
 		all, err := cpuOf(p.cmd.Process.Pid)
@@ -288,7 +289,7 @@ func (p *peer) run(work string, n, atOnce, postmaster int) (took float64, used t
 	if err != nil {
 		return 0, 0, err
 	}
-	if took, err = p.ask(work, n, atOnce); err != nil {
+	if took, err = p.work(work, n, atOnce); err != nil {
 		return 0, 0, err
 	}
 	after, err := count()
@@ -300,7 +301,7 @@ func (p *peer) stop() {
 	if p.cmd == nil {
 		return
 	}
-	_ = p.in.Close() // each ends with its input
+	_ = p.in.Close() // every peer exits at the end of its input
 	go func() {
 		for range p.lines { // remaining output
 		}
@@ -324,7 +325,7 @@ func serve(name string) error {
 		"temporal": openTemporal,
 	}[name]
 	if open == nil {
-		return fmt.Errorf("there is no peer %q", name)
+		return fmt.Errorf("unknown peer %q", name)
 	}
 	s, err := open(ctx)
 	if err != nil {

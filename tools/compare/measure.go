@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// kilobyte is the payload of every step, in and out.
+// kilobyte is the input and the result of every step.
 var kilobyte = strings.Repeat("x", 1000)
 
 // system has the operations of a peer's process.
@@ -46,7 +46,7 @@ func many(ctx context.Context, n, atOnce int, do func(context.Context) error) (t
 	return time.Since(start), context.Cause(ctx)
 }
 
-// ticks is the number of kernel clock ticks per second of processor time, on every Linux.
+// ticks is USER_HZ, the unit of times in /proc/PID/stat: 100 per second on Linux.
 const ticks = 100
 
 // cpuOf returns the processor time of a process and its descendants, including ended ones.
@@ -57,20 +57,20 @@ func cpuOf(root int) (time.Duration, error) {
 	}
 	stats := make([]string, 0, len(entries))
 	for _, e := range entries {
-		if raw, err := os.ReadFile(e); err == nil { // others ended since
+		if raw, err := os.ReadFile(e); err == nil { // other processes have ended in the meantime
 			stats = append(stats, string(raw))
 		}
 	}
 	return cpuAmong(root, stats)
 }
 
-// cpuAmong returns the same from the lines of /proc/PID/stat.
+// cpuAmong computes the result of cpuOf from the contents of /proc/PID/stat of all processes.
 func cpuAmong(root int, stats []string) (time.Duration, error) {
 	children, used := map[int][]int{}, map[int]int{}
 	for _, s := range stats {
-		open, shut := strings.IndexByte(s, '('), strings.LastIndexByte(s, ')') // a name may have anything in it
+		open, shut := strings.IndexByte(s, '('), strings.LastIndexByte(s, ')') // the name may contain spaces and brackets
 		if open < 0 || shut < 0 {
-			return 0, fmt.Errorf("not a line of /proc/PID/stat: %q", s)
+			return 0, fmt.Errorf("invalid /proc/PID/stat: %q", s)
 		}
 		pid, err := strconv.Atoi(strings.TrimSpace(s[:open]))
 		if err != nil {
@@ -78,14 +78,14 @@ func cpuAmong(root int, stats []string) (time.Duration, error) {
 		}
 		f := strings.Fields(s[shut+1:])
 		if len(f) < 15 {
-			return 0, fmt.Errorf("not a line of /proc/PID/stat: %q", s)
+			return 0, fmt.Errorf("invalid /proc/PID/stat: %q", s)
 		}
 		parent, err := strconv.Atoi(f[1])
 		if err != nil {
 			return 0, err
 		}
 		children[parent] = append(children[parent], pid)
-		for _, field := range f[11:15] { // utime, stime and those of children that ended
+		for _, field := range f[11:15] { // utime, stime, cutime, cstime
 			v, err := strconv.Atoi(field)
 			if err != nil {
 				return 0, err
@@ -105,8 +105,8 @@ func cpuAmong(root int, stats []string) (time.Duration, error) {
 	return time.Duration(sum) * time.Second / ticks, nil
 }
 
-// lookAt finds the server's first process and reads its settings.
-func lookAt(server string) (postmaster int, about string, err error) {
+// describeServer returns the PID of the postmaster and a description of the server's settings.
+func describeServer(server string) (postmaster int, about string, err error) {
 	ctx := context.Background()
 	c, err := pgx.Connect(ctx, server)
 	if err != nil {
@@ -123,7 +123,7 @@ func lookAt(server string) (postmaster int, about string, err error) {
 	}
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", backend))
 	if err != nil {
-		return 0, "", fmt.Errorf("the database server is to run on this machine: %w", err)
+		return 0, "", fmt.Errorf("the database server must run on this machine: %w", err)
 	}
 	f := strings.Fields(string(raw)[strings.LastIndexByte(string(raw), ')')+1:])
 	if postmaster, err = strconv.Atoi(f[1]); err != nil {
@@ -135,7 +135,7 @@ func lookAt(server string) (postmaster int, about string, err error) {
 	), nil
 }
 
-// newDatabase makes an empty database of this name.
+// newDatabase creates an empty database and returns its URL.
 func newDatabase(server, name string) (string, error) {
 	ctx := context.Background()
 	c, err := pgx.Connect(ctx, server)

@@ -38,13 +38,13 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// steps is the number of steps of each kind of work.
+// steps is the number of steps of each workload.
 var steps = map[string]int{"five": 5, "one": 1}
 
-// asSojourn, set: this process is a Sojourn, app and worker in one.
+// asSojourn is the environment variable that makes this process a Sojourn app and worker.
 const asSojourn = "COMPARE_AS_SOJOURN"
 
-// sojournMain is that process.
+// sojournMain is the main function of a Sojourn app and worker.
 func sojournMain() {
 	sojourn.Main(func(r *worker.Registry) {
 		for work, n := range steps {
@@ -61,7 +61,7 @@ func sojournMain() {
 	})
 }
 
-// openSojourn starts the program as its users do, and starts workflows with its client.
+// openSojourn starts Sojourn as its users do and runs workflows with its client.
 func openSojourn(ctx context.Context) (*system, error) {
 	addr, err := freeAddr()
 	if err != nil {
@@ -105,24 +105,25 @@ func openSojourn(ctx context.Context) (*system, error) {
 	}}, nil
 }
 
-// riverStep is a job that is one step of the work.
+// riverStep are the arguments of a job that is one step of the workload.
 type riverStep struct {
 	ID   string `json:"id"`
 	Left int    `json:"left"`
 	In   string `json:"in"`
 }
 
-// Kind names the job.
+// Kind implements river.JobArgs.
 func (riverStep) Kind() string { return "step" }
 
-// riverWorker completes a step and inserts the next in one transaction, as a chain of jobs is made durable there.
+// riverWorker completes a step and inserts the next one in the same transaction, which is the durable form of a chain
+// of jobs in River.
 type riverWorker struct {
 	river.WorkerDefaults[riverStep]
 	pool *pgxpool.Pool
-	done *sync.Map // of an id: where to say that its last step is over
+	done *sync.Map // channel by ID that receives the result of the last step
 }
 
-// Work is one step.
+// Work runs one step.
 func (w *riverWorker) Work(ctx context.Context, job *river.Job[riverStep]) error {
 	tx, err := w.pool.Begin(ctx)
 	if err != nil {
@@ -199,11 +200,11 @@ func openRiver(ctx context.Context) (*system, error) {
 	}, nil
 }
 
-// openRestate starts its server and a service in Node, and calls the service through the server.
+// openRestate starts a Restate server and a service in Node, and calls the service through the server.
 func openRestate(ctx context.Context) (*system, error) {
 	programs, err := filepath.Glob("node_modules/@restatedev/restate-server-*/bin/restate-server")
 	if err != nil || len(programs) == 0 {
-		return nil, errors.New("npm has no server for this machine")
+		return nil, errors.New("the npm package of Restate has no server for this platform")
 	}
 	program, err := filepath.Abs(programs[0])
 	if err != nil {
@@ -243,7 +244,7 @@ func openRestate(ctx context.Context) (*system, error) {
 	err = until(ctx, func() error {
 		return call(ctx, hc, "http://"+admin+"/deployments", map[string]any{"uri": "http://" + service}, nil)
 	})
-	if err == nil { // its ingress registers services a little later
+	if err == nil { // the ingress registers services with a delay
 		err = until(ctx, func() error { return call(ctx, hc, "http://"+ingress+"/compare/one", "", nil) })
 	}
 	if err != nil {
@@ -259,11 +260,11 @@ func openRestate(ctx context.Context) (*system, error) {
 	}, nil
 }
 
-// openTemporal starts its development server on a database file, and a worker.
+// openTemporal starts a Temporal development server with a database file, and a worker.
 func openTemporal(ctx context.Context) (*system, error) {
 	program, err := exec.LookPath("temporal")
 	if err != nil {
-		return nil, errors.New("no program \"temporal\" in PATH")
+		return nil, errors.New("program \"temporal\" not found in PATH")
 	}
 	dir, err := os.MkdirTemp("", "compare-*")
 	if err != nil {
@@ -345,7 +346,7 @@ func start(dir string, set []string, program string, args ...string) (stop func(
 	}, nil
 }
 
-// until tries again until it works, for a minute.
+// until retries a function until it succeeds, for up to a minute.
 func until(ctx context.Context, try func() error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -363,7 +364,7 @@ func get(ctx context.Context, hc *http.Client, url string) error {
 	if err != nil {
 		return err
 	}
-	return answered(hc, r, nil)
+	return readResponse(hc, r, nil)
 }
 
 func call(ctx context.Context, hc *http.Client, url string, in, out any) error {
@@ -376,10 +377,10 @@ func call(ctx context.Context, hc *http.Client, url string, in, out any) error {
 		return err
 	}
 	r.Header.Set("Content-Type", "application/json")
-	return answered(hc, r, out)
+	return readResponse(hc, r, out)
 }
 
-func answered(hc *http.Client, r *http.Request, out any) error {
+func readResponse(hc *http.Client, r *http.Request, out any) error {
 	a, err := hc.Do(r)
 	if err != nil {
 		return err

@@ -131,7 +131,7 @@ func readCompletion(raw json.RawMessage, why error) (in protocol.ChannelComplete
 func readOutcome(raw json.RawMessage) (o protocol.JobOutcome) {
 	err := json.Unmarshal(raw, &o)
 	if err != nil {
-		err = httpjson.Unfit(raw, &o, err)
+		err = httpjson.DecodeError(raw, &o, err)
 	} else {
 		withoutNUL(&o)
 		err = httpjson.WithoutNUL(raw, &o)

@@ -201,7 +201,7 @@ func (c *Channel) uploadLogs(ctx context.Context, p *worker, in protocol.JobLogs
 func readLogs(raw json.RawMessage, why error) (in protocol.JobLogs, err error) {
 	_, err = httpjson.Bundle(raw, why, httpjson.List{
 		Name: "items", Most: protocol.MaxItems,
-		Add: httpjson.Into(&in.Items, func(raw json.RawMessage, why error) (l protocol.JobLines) {
+		Add: httpjson.AppendTo(&in.Items, func(raw json.RawMessage, why error) (l protocol.JobLines) {
 			l.Malformed = why
 			protocol.ReadMembers(raw, map[string]any{"jobId": &l.ID, "token": &l.Token})
 			return l

@@ -64,7 +64,7 @@ func decodeStrict(raw []byte, in any, unread error) error {
 	}
 	var why error
 	if unread != nil {
-		why = httpjson.Unfit(raw, in, unread)
+		why = httpjson.DecodeError(raw, in, unread)
 	} else {
 		why = httpjson.WithoutNUL(raw, in)
 	}

@@ -131,7 +131,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // unlessReserved serves what has no route, unless the connection is one that serves health probes only.
 func unlessReserved(h http.Handler, w http.ResponseWriter, r *http.Request) {
 	if connlimit.Reserved(r.Context()) {
-		httpjson.Hints(w, http.StatusServiceUnavailable)
+		httpjson.StatusHeaders(w, http.StatusServiceUnavailable)
 		http.Error(w, connlimit.ErrReserved.Error()+"; try again", http.StatusServiceUnavailable)
 		return
 	}

@@ -439,7 +439,7 @@ func (p *Pipeline) refuse(x Exchange, err error) int {
 	if c.Context().Err() != nil && !c.inFlight.WasCut() {
 		return HungUp
 	}
-	httpjson.Hints(c.W, status)
+	httpjson.StatusHeaders(c.W, status)
 	if n, ok := e.Details[protocol.RetryAfter].(int); ok {
 		c.W.Header().Set("Retry-After", strconv.Itoa(n))
 	}

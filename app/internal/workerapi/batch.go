@@ -78,7 +78,7 @@ func readOutcomes(c *call) (in protocol.CompleteRequest, refused, err error) {
 	raw, _ := c.Body() // read by Need
 	in = protocol.CompleteRequest{}
 	others, why := httpjson.Bundle(raw, err, httpjson.List{
-		Name: "items", Most: protocol.MaxItems, Add: httpjson.Into(&in.Items, protocol.UnreadableItem),
+		Name: "items", Most: protocol.MaxItems, Add: httpjson.AppendTo(&in.Items, protocol.UnreadableItem),
 	})
 	if why != nil || len(in.Items) == 0 {
 		return in, nil, err

@@ -17,7 +17,7 @@ func recordLogs(a *API, c *call) (response, error) {
 		raw, _ := c.Body() // read by Need
 		in = protocol.LogsRequest{}
 		if _, why := httpjson.Bundle(raw, err, httpjson.List{
-			Name: "items", Most: protocol.MaxItems, Add: httpjson.Into(&in.Items, protocol.UnreadableLogs),
+			Name: "items", Most: protocol.MaxItems, Add: httpjson.AppendTo(&in.Items, protocol.UnreadableLogs),
 		}); why != nil || len(in.Items) == 0 {
 			return response{}, err
 		}

@@ -43,11 +43,11 @@ func main() {
 // flags parses the command line. The defaults are the values that the test suites expect.
 func flags(args []string) (addr string, o socketio.Options, err error) {
 	f := flag.NewFlagSet("suiteserver", flag.ContinueOnError)
-	f.StringVar(&addr, "addr", "localhost:3000", "where to listen")
-	f.DurationVar(&o.PingInterval, "ping", 300*time.Millisecond, "the next ping after a pong")
-	f.DurationVar(&o.PingTimeout, "ping-timeout", 200*time.Millisecond, "how long a ping may go unanswered")
-	f.DurationVar(&o.ConnectTimeout, "connect-timeout", time.Second, "from opening a connection to its first namespace")
-	f.IntVar(&o.MaxPayload, "max-payload", 1_000_000, "bytes of one frame, and of one polling body")
+	f.StringVar(&addr, "addr", "localhost:3000", "listen address")
+	f.DurationVar(&o.PingInterval, "ping", 300*time.Millisecond, "time from a pong to the next ping")
+	f.DurationVar(&o.PingTimeout, "ping-timeout", 200*time.Millisecond, "maximum time from a ping to its pong")
+	f.DurationVar(&o.ConnectTimeout, "connect-timeout", time.Second, "maximum time from opening a connection to its first namespace")
+	f.IntVar(&o.MaxPayload, "max-payload", 1_000_000, "maximum size of a frame or a polling body in bytes")
 	return addr, o, f.Parse(args)
 }
 

@@ -13,10 +13,10 @@ import (
 // A JSON text of a few bytes per value can need a hundred times its size when decoded: a list of {} becomes a list of
 // structs. Payloads do not, since they are converted without decoding.
 
-// A text may need fatFree bytes plus fatRatio bytes for each byte of its length.
+// A decoded text may need at most freeMemory bytes plus memoryRatio bytes per byte of its length.
 const (
-	fatFree  = 1 << 20
-	fatRatio = 16
+	freeMemory  = 1 << 20
+	memoryRatio = 16
 )
 
 // maxQuoted is the length of the longest member name in quotes, with every character escaped.
@@ -32,20 +32,20 @@ const (
 // that would decode into far more memory than its own size. It skips payloads. Text that is not JSON passes: decoding
 // it returns the error.
 func Inspect(raw []byte, v any) (Unknown, error) {
-	s := scale{text: raw, most: fatFree + fatRatio*len(raw)}
-	s.at = s.room[:0]
+	s := inspector{text: raw, most: freeMemory + memoryRatio*len(raw)}
+	s.at = s.pathBuffer[:0]
 	s.value(reflect.TypeOf(v))
 	if !s.over {
 		return s.unknown, nil
 	}
 	return Unknown{}, protocol.Refuse(
-		protocol.ReasonPayloadTooLarge, "the body has too many values outside payloads for its size; send fewer at a time",
+		protocol.ReasonPayloadTooLarge, "the body has too many values outside payloads for its size; send fewer items per request",
 	)
 }
 
-// scale sums the memory that a text needs when decoded. It stops at the end of the text, at invalid JSON, and above
+// inspector sums the memory that a text needs when decoded. It stops at the end of the text, at invalid JSON, and above
 // most.
-type scale struct {
+type inspector struct {
 	text   []byte
 	pos    int
 	weight int
@@ -54,20 +54,20 @@ type scale struct {
 	over   bool
 	broken bool
 
-	at      []step   // path of the current value
-	room    [16]step // backing array of at: a body of usual depth needs no allocation
-	unknown Unknown
+	at         []step   // path of the current value
+	pathBuffer [16]step // backing array of at: a body of usual depth needs no allocation
+	unknown    Unknown
 }
 
-func (s *scale) add(n int) {
+func (s *inspector) add(n int) {
 	s.weight += n
 	s.over = s.over || s.weight > s.most
 }
 
-func (s *scale) done() bool { return s.over || s.broken || s.pos >= len(s.text) }
+func (s *inspector) done() bool { return s.over || s.broken || s.pos >= len(s.text) }
 
-// next is the byte that the next value, name or bracket begins with; 0 at the end.
-func (s *scale) next() byte {
+// next returns the first byte of the next value, name or bracket; 0 at the end.
+func (s *inspector) next() byte {
 	for ; s.pos < len(s.text); s.pos++ {
 		switch c := s.text[s.pos]; c {
 		case ' ', '\t', '\r', '\n', ',', ':':
@@ -84,7 +84,7 @@ var (
 )
 
 // value reads one value of type t; a nil t is a value that is not stored.
-func (s *scale) value(t reflect.Type) {
+func (s *inspector) value(t reflect.Type) {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
 		s.add(int(t.Size()))
@@ -113,7 +113,7 @@ func (s *scale) value(t reflect.Type) {
 	s.depth--
 }
 
-func (s *scale) list(t reflect.Type) {
+func (s *inspector) list(t reflect.Type) {
 	var item reflect.Type
 	weight := 0
 	switch {
@@ -136,7 +136,7 @@ func (s *scale) list(t reflect.Type) {
 }
 
 // below reads a value inside the current one; at is its last path element.
-func (s *scale) below(at step, t reflect.Type) {
+func (s *inspector) below(at step, t reflect.Type) {
 	if t == nil { // an untyped value has no unknown members, so it needs no path
 		s.value(nil)
 		return
@@ -146,7 +146,7 @@ func (s *scale) below(at step, t reflect.Type) {
 	s.at = s.at[:len(s.at)-1]
 }
 
-func (s *scale) object(t reflect.Type) {
+func (s *inspector) object(t reflect.Type) {
 	var members map[string]reflect.Type
 	var item reflect.Type
 	weight := 0
@@ -185,8 +185,8 @@ func (s *scale) object(t reflect.Type) {
 	}
 }
 
-// skipText reads a string without making one.
-func (s *scale) skipText() {
+// skipText skips a string without allocating it.
+func (s *inspector) skipText() {
 	for s.pos++; s.pos < len(s.text); s.pos++ {
 		switch s.text[s.pos] {
 		case '\\':

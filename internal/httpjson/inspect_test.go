@@ -53,7 +53,7 @@ func TestABodyOfManyValuesIsRefusedBeforeItIsDecoded(t *testing.T) {
 	}
 }
 
-// As many outcomes and commands as the protocol allows pass, small as they are.
+// A batch with the maximum number of outcomes and commands is accepted.
 func TestTheLargestBatchIsNotTooManyValues(t *testing.T) {
 	var in protocol.CompleteRequest
 	for i := range protocol.MaxItems {
@@ -88,9 +88,9 @@ func TestASkimmedBodyKeepsItsShortMembers(t *testing.T) {
 		t.Errorf("%+v, %v of %d bytes", got, err, len(raw))
 	}
 	if len(raw) > 4<<10 {
-		t.Errorf("%d bytes kept", len(raw))
+		t.Errorf("the result has %d bytes", len(raw))
 	}
 	if n := len(httpjson.Skim(strings.NewReader(strings.Repeat("[1,", 1_000_000)))); n > 64<<10 {
-		t.Errorf("%d bytes kept of small values", n)
+		t.Errorf("the result has %d bytes of small values", n)
 	}
 }
