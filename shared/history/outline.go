@@ -84,7 +84,7 @@ func (o *outliner) object(body []byte, event bool) (out json.RawMessage, ok bool
 		}
 		if event && name == "lost_deliveries" && len(value) > maxMember {
 			value = o.lost(value)
-		} else if len(value) > maxMember {
+		} else if len(value) > maxMember && name != "stack_trace" { // a stack has at most 16 KiB
 			if !event {
 				name = "exception." + name
 			}

@@ -78,14 +78,18 @@ func TestNoEventHasAnEncodedValueInAnotherMember(t *testing.T) {
 
 func TestAnOutlineCutsLongMembers(t *testing.T) {
 	long := strings.Repeat("é", 10_000)
+	stack := long[:16<<10]
 	members, values := outlineOf(t, &WorkflowFailed{Failure: Failure{
-		Message: long, Stack: long, Exception: json.RawMessage(`{"type":"T","message":"` + long + `"}`),
+		Message: long, Stack: stack, Exception: json.RawMessage(`{"type":"T","message":"` + long + `"}`),
 	}}, 100)
 	var message string
 	if err := json.Unmarshal(members["message"], &message); err != nil || message != long[:maxMember] {
 		t.Errorf("the message has %d bytes: %v", len(message), err)
 	}
-	for _, name := range []string{"message", "stack_trace", "exception.message"} {
+	if len(members["stack_trace"]) != len(stack)+2 || len(values) != 2 {
+		t.Errorf("the stack has %d bytes, and the values are %+v", len(members["stack_trace"]), values)
+	}
+	for _, name := range []string{"message", "exception.message"} {
 		if v := values[name]; v.Size != len(long)+2 || v.Text != "" || v.Encoded {
 			t.Errorf("%s is %+v", name, v)
 		}

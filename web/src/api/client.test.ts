@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { api, ApiError, awaySince, learnSkew, pageLimit, query, readHistory, readPatience, serverNow, whenUnauthorized } from "./client";
+import type { From } from "./history";
 import type { HistoryEvent, HistoryPage } from "./types";
 
 const answer = (status: number, body: unknown) => vi.fn(async (..._: Parameters<typeof fetch>) => new Response(JSON.stringify(body), { status }));
@@ -15,7 +16,7 @@ describe("requests", () => {
     vi.stubGlobal("fetch", fetch);
     await api.runs("team-b", { status: "failed", q: "order 1&2" });
     const [url, init] = fetch.mock.calls[0]!;
-    expect(url).toBe("/api/workflows?stored_status=failed&query=order+1%262&page_size=50&wait_reasons=true&partial=true");
+    expect(url).toBe("/api/workflows?stored_status=failed&query=order+1%262&page_size=50&wait_reasons=true&partial=true&values=none");
     expect(new Headers(init?.headers).get("X-Durable-Workflow-Control-Plane-Version")).toBe("2");
     expect(new Headers(init?.headers).get("X-Namespace")).toBe("team-b");
     await api.signal({ namespace: "team-a", workflow_id: "a/b", run_id: "r" }, "approve", [true]);
@@ -88,8 +89,8 @@ describe("reading a history", () => {
   const event = (sequence: number): HistoryEvent => ({ sequence, event_type: "TimerFired", recorded_at: null, timestamp: null, payload: {} });
   /** A history of n events in pages of three, whose tokens are positions. */
   const server = (n: { events: number }) =>
-    vi.fn(async (token: string | null): Promise<HistoryPage> => {
-      const from = Number(token ?? 0);
+    vi.fn(async ({ next_page_token: token, after }: From): Promise<HistoryPage> => {
+      const from = after ?? Number(token ?? 0);
       const to = Math.min(n.events, from + 3);
       return { events: Array.from({ length: to - from }, (_, i) => event(from + i + 1)), next_page_token: to < n.events ? String(to) : null };
     });
@@ -99,15 +100,18 @@ describe("reading a history", () => {
     expect(h.events.map((e) => e.sequence)).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
     expect(h.complete).toBe(true);
   });
-  it("reads on from the last page alone", async () => {
+  it("reads on after the last event alone", async () => {
     const n = { events: 8 };
     const fetch = server(n);
     const before = await readHistory(fetch);
     fetch.mockClear();
     n.events = 10;
     const after = await readHistory(fetch, before);
-    expect(fetch.mock.calls.map(([token]) => token)).toEqual(["6", "9"]);
+    expect(fetch.mock.calls.map(([from]) => from)).toEqual([{ after: 8 }]);
     expect(after.events.map((e) => e.sequence)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    n.events = 15;
+    expect((await readHistory(fetch, after)).events.map((e) => e.sequence)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+    expect(fetch.mock.calls.slice(1).map(([from]) => from)).toEqual([{ after: 10 }, { next_page_token: "13" }]);
   });
   it("hands on the first page of a long history before it reads the others, and no other", async () => {
     const fetch = server({ events: 8 });

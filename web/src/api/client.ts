@@ -1,7 +1,8 @@
+import type { From } from "./history";
 import type { Where } from "./past";
-import { query, request } from "./request";
+import { ApiError, query, request } from "./request";
 import type {
-  ActivityLogs, ActivityStarted, FleetDrains, FleetRequest, FleetSettings, FleetSettingsRequest, FleetVerb, HistoryPage, Json, Limits, Me, NamespaceList, NamespaceRequest, NamespaceView, Overview, QueryResponse,
+  ActivityLogs, ActivityStarted, FleetDrains, FleetRequest, FleetSettings, FleetSettingsRequest, FleetVerb, HistoryEvent, HistoryPage, Json, Limits, Me, NamespaceList, NamespaceRequest, NamespaceView, Overview, QueryResponse,
   QueueList, QueueState, RunCounts, RunList, RunView, RunsOfWorkflow, Schedule, ScheduleHistory, ScheduleList, ScheduleReceipt, ScheduleRequest,
   ScheduleSpec, ScheduleTimes, SearchAttributes, SessionAttempts, SessionDone, SessionList, SessionPast, SessionShown, StartActivity, StartRequest,
   Started, Updated, WorkerList,
@@ -62,7 +63,7 @@ const queue = (name: string) => `/api/task-queues/${encodeURIComponent(name)}`;
 
 export const api = {
   runs: (namespace: string, f: RunFilter, signal?: AbortSignal) =>
-    request<RunList>(`/api/workflows${query({ stored_status: f.status === "stuck" ? undefined : f.status, stuck: f.status === "stuck" || undefined, kind: f.kind, workflow_type: f.type, query: f.q, page_size: 50, wait_reasons: true, partial: f.q || f.kind ? true : undefined, next_page_token: f.after })}`, {
+    request<RunList>(`/api/workflows${query({ stored_status: f.status === "stuck" ? undefined : f.status, stuck: f.status === "stuck" || undefined, kind: f.kind, workflow_type: f.type, query: f.q, page_size: 50, wait_reasons: true, partial: f.q || f.kind ? true : undefined, values: "none", next_page_token: f.after })}`, {
       namespace,
       ...(signal && { signal }),
     }),
@@ -71,13 +72,25 @@ export const api = {
   startActivity: (namespace: string, body: StartActivity) =>
     request<ActivityStarted>("/api/sojourn/activities", { method: "POST", namespace, body }),
   run: (namespace: string, id: string, signal?: AbortSignal) =>
-    request<RunView>(`/api/runs/${encodeURIComponent(id)}`, { namespace, ...(signal && { signal }) }),
+    request<RunView>(`/api/runs/${encodeURIComponent(id)}?values=preview`, { namespace, ...(signal && { signal }) }),
   runsOf: (k: RunKey) => request<RunsOfWorkflow>(`${workflow(k)}/runs`, { namespace: k.namespace }),
-  history: (k: RunKey, token: string | null, signal?: AbortSignal) =>
-    request<HistoryPage>(`${run(k)}/history${query({ page_size: 500, next_page_token: token, decoded: true })}`, {
+  /** The memo of a run, whole. */
+  memo: (k: RunKey) => request<RunView>(`/api/runs/${encodeURIComponent(k.run_id)}`, { namespace: k.namespace }).then((r) => r.memo),
+  history: (k: RunKey, from: From, signal?: AbortSignal) =>
+    request<HistoryPage>(`${run(k)}/history${query({ page_size: 500, ...from, values: "preview" })}`, {
       namespace: k.namespace,
       ...(signal && { signal }),
     }),
+  /** One event with its whole values. */
+  event: async (k: RunKey, sequence: number, signal?: AbortSignal): Promise<HistoryEvent> => {
+    const page = await request<HistoryPage>(`${run(k)}/history${query({ page_size: 1, after: sequence - 1, decoded: true })}`, {
+      namespace: k.namespace,
+      ...(signal && { signal }),
+    });
+    const event = page.events[0];
+    if (!event) throw new ApiError(404, "not_found", `Event ${sequence} was not found.`);
+    return event;
+  },
   logs: (namespace: string, task: string, attempt: number | undefined, after: number, signal?: AbortSignal) =>
     request<ActivityLogs>(`/api/tasks/${encodeURIComponent(task)}/logs${query({ attempt, after })}`, { namespace, ...(signal && { signal }) }),
   signal: (k: RunKey, name: string, input: Json[]) =>

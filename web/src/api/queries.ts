@@ -49,8 +49,17 @@ export const historyQuery = (k: RunKey | undefined) =>
     queryFn: ({ client, queryKey, signal }) => {
       const before = client.getQueryData<History>(queryKey);
       const early = (h: History) => client.setQueryData(queryKey, h); // so that a long timeline is painted with its first page
-      return readHistory((token) => api.history(k!, token, signal), before, early);
+      return readHistory((from) => api.history(k!, from, signal), before, early);
     },
+  });
+
+/** One event with its whole values, which may be megabytes: it is dropped soon after it was shown. */
+export const eventQuery = (k: RunKey, sequence: number) =>
+  queryOptions({
+    queryKey: ["event", k.run_id, sequence],
+    queryFn: ({ signal }) => api.event(k, sequence, signal),
+    staleTime: Infinity,
+    gcTime: 60_000,
   });
 
 /** Poll interval of the log of a running activity. There are no hints for log lines. */

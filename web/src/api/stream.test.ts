@@ -47,7 +47,7 @@ it("adds what is sent, opens a stream that broke from where it was, and stops at
   const states: Following[] = [];
   await follow({ client, run: { namespace: "blue", workflow_id: "w/1", run_id: "r" }, set: (s) => states.push(s), signal: new AbortController().signal }, 1);
   expect(numbers(client.getQueryData<History>(keys.history("r")))).toEqual([1, 2, 3]);
-  expect(asked).toEqual([1, 2, 2].map((n) => `/api/workflows/w%2F1/runs/r/history/stream?after=${n}&decoded=true`));
+  expect(asked).toEqual([1, 2, 2].map((n) => `/api/workflows/w%2F1/runs/r/history/stream?after=${n}&values=preview`));
   expect(states).toEqual(["live", "reading", "reading", "live", "off"]);
   expect(isFollowed("r")).toBe(false);
 });

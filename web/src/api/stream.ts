@@ -86,7 +86,7 @@ async function read({ client, run, set, signal }: Follow): Promise<boolean> {
     roundsOf(client).take([[...keys.run(run.run_id), "view"]]);
   };
   try {
-    const res = await fetch(`${basePath}${path}?after=${after}&decoded=true`, {
+    const res = await fetch(`${basePath}${path}?after=${after}&values=preview`, {
       headers: { Accept: "text/event-stream", "X-Namespace": run.namespace, "X-Durable-Workflow-Control-Plane-Version": "2" },
       credentials: "same-origin",
       signal: stop,

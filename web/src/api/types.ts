@@ -49,6 +49,7 @@ export type Started = Schemas["StartResponse"];
 export type ActivityStarted = Schemas["ActivityResponse"];
 /** Payload members named arguments, result, output and value are base64; decoded holds the same members as plain JSON. */
 export type HistoryEvent = Omit<Schemas["Event"], "payload"> & { payload: Record<string, Json> | null };
+export type Truncated = Schemas["TruncatedValue"]; // a value that a response does not contain whole
 export type HistoryPage = Pick<Schemas["HistoryResponse"], "next_page_token"> & { events: HistoryEvent[] };
 export type ActivityLogs = Schemas["ActivityLogs"];
 export type LogLine = Schemas["LogLine"];

@@ -1,6 +1,9 @@
+import { useQueryClient } from "@tanstack/react-query";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
 import { useLayoutEffect, useRef, useState } from "react";
 import type { HistoryEvent } from "../api/types";
+import type { RunKey } from "../api/client";
+import { eventQuery } from "../api/queries";
 import type { Following } from "../api/stream";
 import { count } from "../lib/format";
 import { useZone } from "../lib/prefs";
@@ -12,10 +15,13 @@ import { Icon } from "../ui/Icon";
 import { JsonView } from "../ui/JsonView";
 import { Empty, Section } from "../ui/Page";
 import { Stack } from "../ui/Stack";
+import { TruncatedValue } from "../ui/TruncatedValue";
 import { eventName, eventTone, readable, since, summary, unread } from "./summary";
 import { eventTime } from "./timeline";
+import { fileName, truncatedOf, wholeValue } from "./values";
 
 interface Props {
+  run: RunKey;
   events: HistoryEvent[];
   start: number;
   total: number;
@@ -26,7 +32,7 @@ interface Props {
 }
 
 /** The history, one row per event, which opens to its payload. Only visible rows are in the DOM. */
-export function EventList({ events, start, total, of, onAll, complete, following }: Props) {
+export function EventList({ run, events, start, total, of, onAll, complete, following }: Props) {
   const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
   const list = useRef<HTMLDivElement>(null);
   const [top, setTop] = useState(0);
@@ -87,7 +93,7 @@ export function EventList({ events, start, total, of, onAll, complete, following
                   className="absolute inset-x-0 top-0"
                   style={{ transform: `translateY(${v.start - top}px)` }}
                 >
-                  <Row event={e} start={start} open={open.has(e.sequence)} onToggle={() => toggle(e.sequence)} first={v.index === 0} />
+                  <Row run={run} event={e} start={start} open={open.has(e.sequence)} onToggle={() => toggle(e.sequence)} first={v.index === 0} />
                 </div>
               );
             })}
@@ -121,6 +127,7 @@ const dots: Record<Tone, string> = {
 };
 
 interface RowProps {
+  run: RunKey;
   event: HistoryEvent;
   start: number;
   open: boolean;
@@ -128,8 +135,9 @@ interface RowProps {
   onToggle: () => void;
 }
 
-function Row({ event: e, start, open, first, onToggle }: RowProps) {
+function Row({ run, event: e, start, open, first, onToggle }: RowProps) {
   const zone = useZone();
+  const client = useQueryClient();
   const stamp = e.recorded_at ?? e.timestamp ?? "";
   return (
     <div className={first ? "" : "border-t border-line"} data-event={e.event_type}>
@@ -160,6 +168,17 @@ function Row({ event: e, start, open, first, onToggle }: RowProps) {
         <div className="px-3 pb-3 sm:pl-20">
           {unread(e).length > 0 && <p className="mb-1.5 text-[13px] text-warn">Shown as stored, because this app cannot decode it: {unread(e).join(", ")}.</p>}
           <JsonView value={readable(e)} what={`payload of event ${e.sequence}`} tall />
+          {truncatedOf(e).map(([name, cut]) => (
+            <section key={name} className="mt-3" aria-label={name}>
+              <h3 className="label mb-1">{name}</h3>
+              <TruncatedValue
+                what={`${name} of event ${e.sequence}`}
+                cut={cut}
+                file={fileName(`${run.run_id}-${e.sequence}`, name, cut.encoded === true)}
+                load={async () => wholeValue(await client.fetchQuery(eventQuery(run, e.sequence)), name)}
+              />
+            </section>
+          ))}
           {stackOf(e.payload ?? undefined) && <Stack stack={stackOf(e.payload ?? undefined)} />}
         </div>
       )}

@@ -1,8 +1,9 @@
-import { useQueries, useQuery } from "@tanstack/react-query";
+import { useQueries, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import type { Envelope, HistoryEvent, Json, RunView, SessionEvent } from "../api/types";
-import { historyQuery, runQuery, runsOfQuery, sessionQuery, sessionThenQuery } from "../api/queries";
+import { api } from "../api/client";
+import { eventQuery, historyQuery, runQuery, runsOfQuery, sessionQuery, sessionThenQuery } from "../api/queries";
 import { useStream } from "../api/stream";
 import { Alone, Length } from "../runs/RunsPage";
 import { isOpen, runStatus, words } from "../lib/status";
@@ -17,6 +18,7 @@ import { JsonView } from "../ui/JsonView";
 import { Fact, Failed, useTitle, Waiting } from "../ui/Page";
 import { Stack } from "../ui/Stack";
 import { Status } from "../ui/Status";
+import { TruncatedValue } from "../ui/TruncatedValue";
 import { When } from "../ui/When";
 import { Actions } from "./Actions";
 import { useElsewhere } from "./elsewhere";
@@ -25,6 +27,7 @@ import { Log } from "./Log";
 import { buildTimeline, numbered, type Timeline } from "./timeline";
 import { TimelineView } from "./TimelineView";
 import { envelope } from "./summary";
+import { fileName, wholeValue } from "./values";
 import { WhyWaiting } from "./WhyWaiting";
 
 const sessionsAsked = 8; // sessions whose ownership timeline is loaded; for others it is derived from the history
@@ -88,6 +91,7 @@ function Run({ run }: { run: RunView }) {
           {logged && <Log key={logged.id} run={run} lane={logged} />}
           {below}
           <EventList
+            run={run}
             events={shown}
             start={timeline.from}
             total={Math.max(events.length, run.history_length ?? 0)}
@@ -232,13 +236,23 @@ function Failure({ run, events }: { run: RunView; events: HistoryEvent[] }) {
 }
 
 function Values({ run }: { run: RunView }) {
+  const client = useQueryClient();
   const result = run.status === "completed" && run.closed_reason !== "continued";
+  const of = (sequence: number, name: string) => async () => wholeValue(await client.fetchQuery(eventQuery(run, sequence)), name);
   return (
     <div className="mt-3 grid items-start gap-3 md:grid-cols-2">
-      <Value name="Input" value={run.input} stored={run.input_envelope} none="No arguments" />
-      <Value name="Result" value={result ? run.output : undefined} stored={result ? run.output_envelope : null} none={isOpen(run) ? "Not available yet" : "None"} />
-      {filled(run.memo) && <Value name="Memo" value={run.memo} none="" />}
-      {filled(run.search_attributes) && <Value name="Search attributes" value={run.search_attributes} none="" />}
+      <Value run={run} name="Input" member="input" value={run.input} stored={run.input_envelope} none="No arguments" load={of(1, "arguments")} />
+      <Value
+        run={run}
+        name="Result"
+        member="output"
+        value={result ? run.output : undefined}
+        stored={result ? run.output_envelope : null}
+        none={isOpen(run) ? "Not available yet" : "None"}
+        load={of(run.history_length, "output")}
+      />
+      {(filled(run.memo) || run.truncated?.memo) && <Value run={run} name="Memo" member="memo" value={run.memo} none="" load={() => api.memo(run)} />}
+      {filled(run.search_attributes) && <Value run={run} name="Search attributes" member="search_attributes" value={run.search_attributes} none="" />}
     </div>
   );
 }
@@ -246,13 +260,17 @@ function Values({ run }: { run: RunView }) {
 const filled = (v: Json | undefined): boolean => isObject(v) && Object.keys(v).length > 0;
 
 interface ValueProps {
+  run: RunView;
   name: string;
+  member: string;
   value: Json | undefined;
   stored?: Envelope | null | undefined;
   none: string;
+  load?: () => Promise<Json | undefined>;
 }
 
-function Value({ name, value, stored, none }: ValueProps) {
+function Value({ run, name, member, value, stored, none, load }: ValueProps) {
+  const cut = run.truncated?.[member];
   const encoded = value === undefined || value === null ? envelope(stored) : undefined;
   // A null value is a decoded null if the codec is known, otherwise it means that the app could not decode it.
   const unknown = encoded && encoded.codec !== "avro" ? encoded : undefined;
@@ -260,7 +278,9 @@ function Value({ name, value, stored, none }: ValueProps) {
   return (
     <section aria-label={name} className="card min-w-0 p-4">
       <h2 className="label mb-1.5">{name}</h2>
-      {unknown ? (
+      {cut && load ? (
+        <TruncatedValue what={name.toLowerCase()} cut={cut} file={fileName(run.run_id, member, cut.encoded === true)} load={load} />
+      ) : unknown ? (
         <>
           <p className="mb-1.5 text-[13px] text-warn">Encoded with codec {unknown.codec}, which this app cannot decode.</p>
           <JsonView value={unknown} what={`${name.toLowerCase()}, encoded`} />

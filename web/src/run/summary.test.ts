@@ -13,6 +13,13 @@ const event = (event_type: string, payload: HistoryEvent["payload"], decoded?: H
 });
 
 describe("an event for people", () => {
+  it("shows the beginning or the size of a value that was not loaded whole", () => {
+    const cut = { ...event("ActivityCompleted", { activity_type: "report", payload_codec: "avro" }), truncated: { result: { size_bytes: 1 << 20, preview: `["${"x".repeat(4000)}` } } };
+    expect(summary(cut)).toMatch(/^report → \["x{70,80}…$/);
+    expect(readable(cut)).toEqual({ activity_type: "report" });
+    expect(summary({ ...cut, truncated: { result: { size_bytes: 1 << 20 } } })).toBe("report → 1.0 MiB");
+    expect(summary({ ...event("SignalReceived", { signal_name: "go" }), truncated: { value: { size_bytes: 5000, preview: '["a' } } })).toBe('go("a…');
+  });
   it("shows values decoded in the place of their blobs", () => {
     const e = event("ActivityCompleted", { sequence: 2, result: "wwHi", payload_codec: "avro" }, { result: { n: 1 } });
     expect(readable(e)).toEqual({ sequence: 2, result: { n: 1 } });

@@ -1,5 +1,5 @@
 import type { Envelope, EventType, HistoryEvent, Json } from "../api/types";
-import { preview } from "../lib/format";
+import { bytes, preview } from "../lib/format";
 import { numberOf } from "../lib/json";
 import { failureText } from "../lib/stack";
 import type { Tone } from "../lib/status";
@@ -12,7 +12,7 @@ export function readable(e: HistoryEvent): Json {
   const out: Record<string, Json> = {};
   const decoded = e.decoded ?? {};
   for (const [name, value] of Object.entries(e.payload ?? {})) {
-    if (name === "payload_codec" && Object.keys(decoded).length > 0) continue;
+    if (name === "payload_codec" && Object.keys({ ...decoded, ...e.truncated }).length > 0) continue;
     if (name === "stack_trace") continue; // shown separately, as lines
     out[name] = blobs.includes(name) && name in decoded ? decoded[name]! : value;
   }
@@ -33,9 +33,6 @@ export function envelope(value: Json | undefined): Envelope | undefined {
   const v = value as Partial<Envelope> | null | undefined;
   return v && typeof v === "object" && typeof v.codec === "string" && typeof v.blob === "string" && v.blob !== "" ? (v as Envelope) : undefined;
 }
-
-/** Arguments as they are written: "(1, …". */
-const list = (v: Json | undefined) => preview(v).replace(/^\[/, "(").replace(/\]$/, ")");
 
 const delay = (p: Record<string, Json>) => (p.delay_micros ? Number(p.delay_micros) / 1000 : Number(p.delay_seconds ?? 0) * 1000);
 
@@ -107,6 +104,13 @@ export function eventName(type: string): string {
 export function summary(e: HistoryEvent): string {
   const p = e.payload ?? {};
   const d = e.decoded ?? {};
+  const begin = (name: string, most = 80): string | undefined => {
+    if (name in d) return preview(d[name], most);
+    const cut = e.truncated?.[name];
+    return cut && (cut.preview && !cut.encoded ? `${cut.preview.slice(0, most - 1)}…` : bytes(cut.size_bytes));
+  };
+  const list = (name: string) => (begin(name) ?? "").replace(/^\[/, "(").replace(/\]$/, ")");
+  const result = begin("result");
   const s = (name: string) => (typeof p[name] === "string" ? (p[name] as string) : "");
   const n = (name: string) => numberOf(p[name]) ?? 0;
   const code = s("code_version") ? `, version ${s("code_version").slice(0, 8)}` : "";
@@ -116,11 +120,11 @@ export function summary(e: HistoryEvent): string {
   const why = failureText(p.exception_type, s("message")) || s("reason") || s("timeout_kind").replaceAll("_", " ");
   switch (e.event_type) {
     case "WorkflowStarted":
-      return `${s("workflow_type")}${list(d.arguments)}`;
+      return `${s("workflow_type")}${list("arguments")}`;
     case "ActivityScheduled":
-      return `${s("activity_type")}${list(d.arguments)}${s("session_id") ? ` in session ${s("session_id")}` : ""}`;
+      return `${s("activity_type")}${list("arguments")}${s("session_id") ? ` in session ${s("session_id")}` : ""}`;
     case "ActivityCompleted":
-      return `${s("activity_type")}${by}${again}${"result" in d ? ` → ${preview(d.result)}` : ""}`;
+      return `${s("activity_type")}${by}${again}${result !== undefined ? ` → ${result}` : ""}`;
     case "ActivityRetryScheduled":
       return `${s("activity_type")}${again}: ${why}${who}`;
     case "ActivityFailed":
@@ -128,11 +132,11 @@ export function summary(e: HistoryEvent): string {
     case "ActivityCancelled":
       return `${s("activity_type")}${again}${why && `: ${why}`}${who}`;
     case "ChildWorkflowScheduled":
-      return `${s("child_workflow_type")}${list(d.arguments)}`;
+      return `${s("child_workflow_type")}${list("arguments")}`;
     case "ChildRunStarted":
       return `${s("child_workflow_type")} as ${s("child_workflow_instance_id")}`;
     case "ChildRunCompleted":
-      return `${s("child_workflow_type")}${"result" in d ? ` → ${preview(d.result)}` : ""}`;
+      return `${s("child_workflow_type")}${result !== undefined ? ` → ${result}` : ""}`;
     case "ChildRunFailed":
     case "ChildRunCancelled":
     case "ChildRunTerminated":
@@ -140,12 +144,12 @@ export function summary(e: HistoryEvent): string {
     case "AttachedToChild":
       return `${s("workflow_type")} as ${s("workflow_id")}`.trim();
     case "AttachedChildEnded":
-      return `${s("workflow_type") || s("workflow_id")}${"result" in d ? ` → ${preview(d.result)}` : why && `: ${why}`}`;
+      return `${s("workflow_type") || s("workflow_id")}${result !== undefined ? ` → ${result}` : why && `: ${why}`}`;
     case "UpdateAccepted":
     case "UpdateApplied":
-      return `${s("update_name")}${list(d.arguments)}`;
+      return `${s("update_name")}${list("arguments")}`;
     case "UpdateCompleted":
-      return `${s("update_name")}${p.failed ? `: ${why}` : "result" in d ? ` → ${preview(d.result)}` : ""}`;
+      return `${s("update_name")}${p.failed ? `: ${why}` : result !== undefined ? ` → ${result}` : ""}`;
     case "TimerScheduled":
       return chosen(delay(p));
     case "TimerFired":
@@ -153,13 +157,13 @@ export function summary(e: HistoryEvent): string {
       return s("timer_id");
     case "SignalReceived":
     case "SignalApplied":
-      return `${s("signal_name")}${list(d.value)}`;
+      return `${s("signal_name")}${list("value")}`;
     case "SignalWaitOpened":
       return s("signal_name");
     case "SignalSent":
       return `${s("signal_name")} to ${s("workflow_id")}`;
     case "SideEffectRecorded":
-      return preview(d.result);
+      return result ?? "";
     case "VersionMarkerRecorded":
       return `${s("change_id")} → ${n("version")}`;
     case "SessionStarted":
@@ -169,7 +173,7 @@ export function summary(e: HistoryEvent): string {
     case "SessionRecovered":
       return `${s("session_id")} by ${s("rebuild_activity")}`;
     case "WorkflowCompleted":
-      return "output" in d ? `→ ${preview(d.output, 120)}` : "";
+      return begin("output", 120) ? `→ ${begin("output", 120)}` : "";
     case "WorkflowContinuedAsNew":
       return `as run ${n("continued_to_run_number")}`;
     default:

@@ -3,7 +3,7 @@ import type { Json } from "../api/types";
 import { bytes, pieces, print, type Piece } from "../lib/format";
 import { CopyButton } from "./Copy";
 
-const looks: Record<Piece["kind"], string> = {
+export const looks: Record<Piece["kind"], string> = {
   key: "text-accent",
   string: "text-good",
   number: "text-run",
