@@ -77,14 +77,15 @@ func (o *outliner) object(body []byte, event bool) (out json.RawMessage, ok bool
 				return
 			}
 		}
+		whole := name == "stack_trace" // it has at most 16 KiB
 		if event && name == "exception" {
 			if rest, ok := o.object(value, false); ok {
-				value = rest
+				value, whole = rest, true
 			}
 		}
 		if event && name == "lost_deliveries" && len(value) > maxMember {
 			value = o.lost(value)
-		} else if len(value) > maxMember && name != "stack_trace" { // a stack has at most 16 KiB
+		} else if len(value) > maxMember && !whole {
 			if !event {
 				name = "exception." + name
 			}
