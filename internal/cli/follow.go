@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +20,7 @@ type followed struct {
 	after   int64 // events up to this one were shown
 	chain   bool  // the runs that it continues as are followed too
 	stacks  bool  // the stacks of failures are shown, too
+	full    bool  // values are shown whole
 }
 
 // follow prints the events of a run as they occur, until the run has closed.
@@ -44,7 +45,11 @@ func (p *program) follow(c *cobra.Command, f followed) error {
 
 // followRun follows one run; next is the run that it continued as.
 func (p *program) followRun(c *cobra.Command, f followed) (next string, err error) {
-	q := url.Values{"decoded": {"true"}, "wait_new_event": {"true"}}
+	q := shownValues(f.full || asJSON(c))
+	q.Set("wait_new_event", "true")
+	if f.after > 0 {
+		q.Set("after", strconv.FormatInt(f.after, 10))
+	}
 	for {
 		var page struct {
 			Events []json.RawMessage `json:"events"`
@@ -73,6 +78,7 @@ func (p *program) followRun(c *cobra.Command, f followed) (next string, err erro
 		if page.Next == "" {
 			return next, nil
 		}
+		q.Del("after")
 		q.Set("next_page_token", page.Next)
 	}
 }

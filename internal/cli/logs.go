@@ -73,7 +73,10 @@ func (p *program) activityOf(c *cobra.Command, args []string, run string) (strin
 	if _, err := strconv.ParseUint(which, 10, 63); err == nil {
 		return current + "-" + which, nil
 	}
-	events, err := p.readList(c, listing{path: runPath(id, current) + "/history", member: "events", page: 1000})
+	events, err := p.readList(c, listing{
+		path: runPath(id, current) + "/history", member: "events", page: 1000,
+		query: url.Values{"values": {string(protocol.ValuesNone)}},
+	})
 	if err != nil {
 		return "", err
 	}

@@ -58,6 +58,9 @@ func (p *program) listWorkflows() *cobra.Command {
 			if stuck {
 				q.Set("stuck", "true")
 			}
+			if !asJSON(c) { // the table has no values
+				q.Set("values", string(protocol.ValuesNone))
+			}
 			if filter != "" || kind != "" {
 				q.Set("partial", "true") // a search that takes long comes in parts, rather than being refused
 			}
@@ -123,7 +126,7 @@ func (p *program) currentRun(c *cobra.Command, id, run string) (string, error) {
 		return run, nil
 	}
 	var v protocol.RunView
-	err := p.call(c, http.MethodGet, runPath(id, ""), nil, &v)
+	err := p.call(c, http.MethodGet, runPath(id, "")+"?values="+string(protocol.ValuesNone), nil, &v)
 	return v.RunID, err
 }
 

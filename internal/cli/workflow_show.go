@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,15 +21,19 @@ import (
 
 func (p *program) describeWorkflow() *cobra.Command {
 	var run string
-	var follow bool
+	var follow, full bool
 	c := runFlag(&cobra.Command{
 		Use: "describe ID", Short: "Show a run: status and what it waits for", Args: oneArg(workflowIDArg),
 		RunE: func(c *cobra.Command, args []string) error {
+			path := runPath(args[0], run)
+			if !full && !asJSON(c) {
+				path += "?values=" + string(protocol.ValuesPreview)
+			}
 			if !follow {
-				return send(p, c, http.MethodGet, runPath(args[0], run), nil, p.showRun)
+				return send(p, c, http.MethodGet, path, nil, p.showRun)
 			}
 			var v protocol.RunView
-			if err := p.call(c, http.MethodGet, runPath(args[0], run), nil, &v); err != nil {
+			if err := p.call(c, http.MethodGet, path, nil, &v); err != nil {
 				return err
 			}
 			show := p.showRun
@@ -36,11 +43,35 @@ func (p *program) describeWorkflow() *cobra.Command {
 			if err := show(v); err != nil {
 				return err
 			}
-			return p.follow(c, followed{id: args[0], run: v.RunID, after: v.HistoryLength, chain: run == ""})
+			return p.follow(c, followed{id: args[0], run: v.RunID, after: v.HistoryLength, chain: run == "", full: full})
 		},
 	}, &run)
 	c.Flags().BoolVarP(&follow, "follow", "f", false, followHelp)
+	c.Flags().BoolVar(&full, "full", false, fullHelp)
 	return c
+}
+
+const fullHelp = "print whole values; default: the first 4 KiB of each (--json always prints whole values)"
+
+// truncatedText returns the beginning of a value that a response does not contain whole, with its size; empty if the
+// response contains it whole.
+func truncatedText(values protocol.Truncated, name string) string {
+	cut, ok := values[name]
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%s… (%s; --full prints the value)", cut.Preview, bytesText(cut.Size))
+}
+
+// bytesText formats a number of bytes.
+func bytesText(n int) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 }
 
 func (p *program) showRun(v protocol.RunView) error {
@@ -64,12 +95,15 @@ func (p *program) showRun(v protocol.RunView) error {
 		fact{"now", now},
 		fact{"quarantined", set},
 		fact{"stuck", stuck},
-		fact{"input", jsonText(v.Input)},
-		fact{"output", jsonText(v.Output)},
+		fact{"input", cmp.Or(truncatedText(v.Truncated, "input"), jsonText(v.Input))},
+		fact{"output", cmp.Or(truncatedText(v.Truncated, "output"), jsonText(v.Output))},
 		fact{"error", v.Failed().Text()},
 		fact{"failed at", stack.Place(v.Failed().Stack)},
-		fact{"memo", jsonText(v.Memo)},
-		fact{"search attributes", jsonText(v.SearchAttributes)},
+		fact{"memo", cmp.Or(truncatedText(v.Truncated, "memo"), jsonText(v.Memo))},
+		fact{
+			"search attributes",
+			cmp.Or(truncatedText(v.Truncated, "search_attributes"), jsonText(v.SearchAttributes)),
+		},
 		fact{"parent", stringOf(v.ParentWorkflowID)},
 		fact{"events", fmt.Sprint(v.HistoryLength)},
 	)
@@ -200,7 +234,7 @@ func (p *program) runsOfWorkflow() *cobra.Command {
 
 func (p *program) historyOfWorkflow() *cobra.Command {
 	var run string
-	var follow, stacks bool
+	var follow, stacks, full bool
 	c := runFlag(&cobra.Command{
 		Use: "history ID", Short: "Print the events of a run, one per line", Args: oneArg(workflowIDArg),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -210,10 +244,10 @@ func (p *program) historyOfWorkflow() *cobra.Command {
 				return err
 			}
 			if follow {
-				return p.follow(c, followed{id: args[0], run: run, chain: !named, stacks: stacks})
+				return p.follow(c, followed{id: args[0], run: run, chain: !named, stacks: stacks, full: full})
 			}
 			events, err := p.readList(c, listing{
-				path: runPath(args[0], run) + "/history", member: "events", query: url.Values{"decoded": {"true"}}, page: 1000,
+				path: runPath(args[0], run) + "/history", member: "events", query: shownValues(full || asJSON(c)), page: 1000,
 			})
 			if err != nil {
 				return err
@@ -228,7 +262,17 @@ func (p *program) historyOfWorkflow() *cobra.Command {
 	}, &run)
 	c.Flags().BoolVarP(&follow, "follow", "f", false, followHelp)
 	c.Flags().BoolVar(&stacks, "stacks", false, "also print the stack of each failure below its event")
+	c.Flags().BoolVar(&full, "full", false, fullHelp)
 	return c
+}
+
+// shownValues is the query for events with decoded values: whole, or as previews.
+func shownValues(full bool) url.Values {
+	q := url.Values{"decoded": {"true"}}
+	if !full {
+		q.Set("values", string(protocol.ValuesPreview))
+	}
+	return q
 }
 
 // showEvent prints an event: as one line of text, with the stack of a failure below it if stacks is set, or as one line
@@ -259,6 +303,8 @@ func eventLine(raw json.RawMessage) (line, trace string, err error) {
 		At       history.Time    `json:"timestamp"`
 		Payload  json.RawMessage `json:"payload"`
 		Decoded  json.RawMessage `json:"decoded"`
+
+		Truncated protocol.Truncated `json:"truncated"`
 	}
 	if err := json.Unmarshal(raw, &e); err != nil {
 		return "", "", fmt.Errorf("read the response: %w", err)
@@ -292,6 +338,9 @@ func eventLine(raw json.RawMessage) (line, trace string, err error) {
 		if s != "" {
 			words = append(words, s)
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Truncated)) {
+		words = append(words, name+" "+truncatedText(e.Truncated, name))
 	}
 	return strings.TrimSpace(strings.Join(words, " ")), about.Stack, nil
 }
