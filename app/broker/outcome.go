@@ -47,7 +47,8 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 		}), hash, nil
 	}
 	refused := engine.CompleteTask{
-		Number: n, Holder: h, Commands: in.Commands, Streams: in.StreamWaits, Malformed: in.Malformed,
+		Number: n, Holder: h, Commands: in.Commands, RecordFrom: in.RecordFrom, Streams: in.StreamWaits,
+		Malformed: in.Malformed,
 	}
 	if in.Malformed != nil || refused.Unsupported() != nil {
 		// before any other error: this one quarantines the run
@@ -55,7 +56,9 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 		//nolint:nilerr // the engine refuses what is unsupported, with all that this entails
 		return transaction.UpdateRun(in.Namespace, run, needs, refused), refused.Hash, nil
 	}
-	b.recordSticky(run, in)
+	if in.RecordFrom == 0 {
+		b.recordSticky(run, in)
+	}
 	for i, c := range in.Commands {
 		if err := b.commandNeeds(in.Namespace, c, i, &needs); err != nil {
 			return store.Transaction{}, "", err
@@ -80,7 +83,7 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 		return store.Transaction{}, "", err
 	}
 	c := transaction.UpdateRun(in.Namespace, run, needs, engine.CompleteTask{
-		Number: n, Holder: h, Commands: in.Commands, Hash: hash, Types: types, Carry: carry, Ends: ends,
+		Number: n, Holder: h, Commands: in.Commands, Hash: hash, RecordFrom: in.RecordFrom, Types: types, Carry: carry, Ends: ends,
 		Code:    b.codeOf(ctx, in),
 		Streams: in.StreamWaits, PreviousHash: func() string { return hashOf(commands) },
 	})

@@ -51,6 +51,8 @@ func (st *step) command(c protocol.Command) error {
 	switch c.Type {
 	case protocol.ScheduleActivity:
 		st.scheduleActivity(c, seq)
+	case protocol.RecordLocalActivity:
+		st.recordLocal(c, seq)
 	case protocol.StartTimer:
 		st.startTimer(c, seq)
 	case protocol.OpenSignalWait:

@@ -25,17 +25,19 @@ func (s *Run) Evolve(e history.Event) {
 		s.started(d, e)
 	case *history.ActivityScheduled:
 		s.authored(d.Sequence)
-		s.Activities.Put(d.Sequence, scheduled(s, d, e))
+		if d.ExecutionMode != history.ModeLocal { // its outcome follows, and its code knows it
+			s.Activities.Put(d.Sequence, scheduled(s, d, e))
+		}
 	case *history.ActivityRetryScheduled:
 		s.retrying(d, e)
 	case *history.ActivityCompleted:
-		s.activityEnded(d.Sequence, e, d.ActivityType, d.AttemptID, d.GroupID)
+		s.activityEnded(d.Sequence, e, d.ActivityType, d.Attempt, d.GroupID)
 	case *history.ActivityFailed:
-		s.activityEnded(d.Sequence, e, d.ActivityType, d.AttemptID, d.GroupID)
+		s.activityEnded(d.Sequence, e, d.ActivityType, d.Attempt, d.GroupID)
 	case *history.ActivityTimedOut:
-		s.activityEnded(d.Sequence, e, d.ActivityType, d.AttemptID, d.GroupID)
+		s.activityEnded(d.Sequence, e, d.ActivityType, d.Attempt, d.GroupID)
 	case *history.ActivityCancelled:
-		s.activityEnded(d.Sequence, e, d.ActivityType, d.AttemptID, d.GroupID)
+		s.activityEnded(d.Sequence, e, d.ActivityType, d.Attempt, d.GroupID)
 	case *history.ActivityCancelRequested:
 		s.authored(d.CommandSequence)
 		s.activityCancelRequested(d)
@@ -282,9 +284,12 @@ func (s *Run) retrying(d *history.ActivityRetryScheduled, e history.Event) {
 	s.Activities.Put(d.Sequence, a)
 }
 
-func (s *Run) activityEnded(seq int64, e history.Event, typ, attempt, group string) {
+func (s *Run) activityEnded(seq int64, e history.Event, typ string, a history.Attempt, group string) {
+	if a.ExecutionMode == history.ModeLocal { // the code that ran it knows its outcome and is not woken for it
+		return
+	}
 	s.Activities.Delete(seq)
-	s.resolved(e, group, Cause{Kind: "activity", Sequence: seq, Name: typ, ID: attempt})
+	s.resolved(e, group, Cause{Kind: "activity", Sequence: seq, Name: typ, ID: a.AttemptID})
 }
 
 // timerFired wakes the run, except for the timer of a condition: there the event that follows,

@@ -193,12 +193,21 @@ type Task struct {
 	Settled   int64          `json:"settled,omitempty"`  // among those, the last that ended a step
 	Size      int64          `json:"size,omitempty"`     // Bytes of the history that the leaseholder has been shown
 	Returned  int            `json:"returned,omitempty"` // how often in a row it was returned without having been started
+	Recorded  *Recorded      `json:"recorded,omitempty"` // what its current delivery recorded last; nil: nothing
 	Cause     Cause          `json:"cause,omitzero"`
 	Problem   string         `json:"problem,omitempty"` // last failure of its code, or the reason of its quarantine
 	StuckAt   history.Time   `json:"stuck_at,omitzero"` // when this task made the run stuck; zero: it did not
 	Stack     string         `json:"stack,omitempty"`   // where its code failed last
 	Lost      []history.Lost `json:"lost,omitempty"`
 	Lease
+}
+
+// Recorded remembers the last commands that were recorded under a delivery of a workflow task which stays leased. A
+// worker whose response was lost sends them again.
+type Recorded struct {
+	Delivery int64  `json:"d"`
+	From     int64  `json:"from"` // sequence of the first command
+	Hash     string `json:"hash"`
 }
 
 // Completed remembers the last accepted completion of a workflow task. A worker whose answer was lost sends its

@@ -75,6 +75,8 @@ type step struct {
 	d    Decision
 	task string // id of the workflow task being completed
 	seen int64
+	// lease of the workflow task whose commands are applied
+	holder Lease
 
 	knowsSessions bool                    // the worker that completes the workflow task declared CapSessions
 	closing       bool                    // the run's steps end because it does

@@ -20,7 +20,7 @@ var Supported = []protocol.CommandType{
 	protocol.ApplyUpdate, protocol.CompleteUpdate, protocol.FailUpdate, protocol.StartChildWorkflow,
 	protocol.CancelChildWorkflow,
 	protocol.AttachChildWorkflow,
-	protocol.UpsertMemo, protocol.UpsertSearchAttributes, protocol.CancelSelection,
+	protocol.UpsertMemo, protocol.UpsertSearchAttributes, protocol.CancelSelection, protocol.RecordLocalActivity,
 }
 
 // Validate checks all commands before anything is written. The error names the field of the first invalid command, like

@@ -44,6 +44,9 @@ type CompleteTask struct {
 	Holder
 	Commands []protocol.Command
 	Hash     string
+	// RecordFrom is the sequence of the first command if the task stays leased after the commands were recorded; 0: the
+	// commands complete the task.
+	RecordFrom int64
 	// PreviousHash returns the hash that an earlier release computed of the same commands; nil: unknown. Without it, a
 	// worker that repeats its report across an upgrade would be refused for a contradiction.
 	PreviousHash func() string
@@ -60,8 +63,17 @@ type CompleteTask struct {
 // decide applies all commands or none: every check precedes the first event, and a command that fails later
 // discards the whole fork.
 func (in CompleteTask) decide(st *step) error {
-	if err := st.holdsTask(in.Number, in.Holder, in.Hash, in.PreviousHash); err != nil {
+	hash := in.Hash
+	if in.RecordFrom > 0 {
+		hash = "" // a repetition is recognized below, by the task that is still open
+	}
+	if err := st.holdsTask(in.Number, in.Holder, hash, in.PreviousHash); err != nil {
 		return err
+	}
+	if in.RecordFrom > 0 {
+		if recorded, err := in.wasRecorded(st); recorded || err != nil {
+			return err
+		}
 	}
 	// A command of a kind we lack cannot be left out, since the code believes it was taken. Refusing alone
 	// would have the next worker try it again, so the run is quarantined as well.
@@ -99,7 +111,10 @@ func (in CompleteTask) decide(st *step) error {
 	// From here on the task has ended for the step. The commands may create a new one, and two tasks must never be
 	// open.
 	task := st.Task
-	st.Task = nil
+	st.holder = task.Lease
+	if in.RecordFrom == 0 {
+		st.Task = nil
+	}
 	// Members of a group that are sent again take no sequence, so they go before anything is numbered.
 	commands := slices.DeleteFunc(slices.Clone(in.Commands), st.repeats)
 	if !update {
@@ -121,6 +136,13 @@ func (in CompleteTask) decide(st *step) error {
 	}
 	if err := st.commands(commands); err != nil {
 		return err
+	}
+	if in.RecordFrom > 0 {
+		task.Recorded = &Recorded{Delivery: in.Delivery, From: in.RecordFrom, Hash: in.Hash}
+		task.Loss = nil // the process lives
+		st.d.Answer.Created = (&Completed{Steps: st.scheduled()}).created(st.ID)
+		st.d.Answer.Outcome, st.d.Answer.Recorded = OutcomeRecorded, true
+		return nil
 	}
 	// Kept for a worker that sends the same completion again.
 	st.Last = &Completed{Number: in.Number, Delivery: in.Delivery, Owner: in.Owner, Hash: in.Hash}

@@ -72,6 +72,7 @@ type ActivityScheduled struct {
 	ScheduleToClose int64             `json:"schedule_to_close_timeout,omitempty"`
 	Heartbeat       int64             `json:"heartbeat_timeout,omitempty"`
 	MaxBlamed       int               `json:"max_blamed_losses,omitempty"`
+	ExecutionMode   string            `json:"execution_mode,omitempty"` // as in Attempt
 	// CancellationPolicy is the policy of the command; absent: try_cancel.
 	CancellationPolicy string `json:"cancellation_policy,omitempty"`
 	Parallel

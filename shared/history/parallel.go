@@ -48,7 +48,12 @@ type Attempt struct {
 	SessionEpoch int64  `json:"session_epoch,omitempty"`
 	StartedAt    Time   `json:"started_at,omitzero"`
 	Lost         []Lost `json:"lost_deliveries,omitempty"`
+	// ModeLocal: the worker ran the activity inside a workflow task; absent: it was dispatched as a task
+	ExecutionMode string `json:"execution_mode,omitempty"`
 }
+
+// ModeLocal is the execution mode of a local step: an activity that a worker runs inside a workflow task.
+const ModeLocal = "local"
 
 // EndedAttempt returns the activity whose attempt this event ends, or whose lost deliveries it records: the command
 // sequence, 0 for any other event.

@@ -468,6 +468,8 @@ type JobOutcome struct {
 // {failure}, query {result_envelope} or {failure}. A query may have its result in the member result instead.
 type JobResponse struct {
 	Commands []Command `json:"commands,omitempty"`
+	// RecordFrom is as in CompleteItem.
+	RecordFrom int64 `json:"record_from,omitempty"`
 	StreamWaits
 	Kept           int64           `json:"kept,omitempty"`
 	Result         Value           `json:"result,omitzero"`         // an envelope, or any JSON

@@ -36,6 +36,14 @@ const (
 	CancelWait    = "wait_cancellation_completed"
 )
 
+// The outcomes of a local activity.
+const (
+	LocalCompleted = "completed"
+	LocalFailed    = "failed"
+	LocalTimedOut  = "timed_out"
+	LocalCancelled = "cancelled"
+)
+
 // The commands of a completed workflow task. The first three end the run; at most one of them is allowed, as the last
 // command.
 const (
@@ -63,6 +71,7 @@ const (
 	UpsertMemo             CommandType = "upsert_memo"
 	OpenConditionWait      CommandType = "open_condition_wait"
 	CancelSelection        CommandType = "cancel_selection_operation"
+	RecordLocalActivity    CommandType = "record_local_activity"
 )
 
 // Terminal reports whether the command ends the run.
@@ -77,16 +86,16 @@ func (t CommandType) Terminal() bool {
 type Command struct {
 	Type CommandType `json:"type" required:"true"`
 
-	ActivityType string `json:"activity_type,omitempty" of:"schedule_activity!" minLength:"1" maxLength:"255"`
+	ActivityType string `json:"activity_type,omitempty" of:"schedule_activity! record_local_activity!" minLength:"1" maxLength:"255"`
 	// Arguments is an array.
-	Arguments payload.Payload `json:"arguments,omitzero" of:"schedule_activity start_child_workflow continue_as_new signal_workflow"`
+	Arguments payload.Payload `json:"arguments,omitzero" of:"schedule_activity start_child_workflow continue_as_new signal_workflow record_local_activity"`
 	// Queue is the run's queue if empty.
 	Queue           string        `json:"queue,omitempty" of:"schedule_activity start_child_workflow continue_as_new" maxLength:"255"`
-	RetryPolicy     *retry.Policy `json:"retry_policy,omitempty" of:"schedule_activity start_child_workflow"`
-	StartToClose    Timeout       `json:"start_to_close_timeout,omitempty" of:"schedule_activity" minimum:"1" maximum:"315360000"`
+	RetryPolicy     *retry.Policy `json:"retry_policy,omitempty" of:"schedule_activity start_child_workflow record_local_activity"`
+	StartToClose    Timeout       `json:"start_to_close_timeout,omitempty" of:"schedule_activity record_local_activity" minimum:"1" maximum:"315360000"`
 	ScheduleToStart Timeout       `json:"schedule_to_start_timeout,omitempty" of:"schedule_activity" minimum:"1" maximum:"315360000"`
-	ScheduleToClose Timeout       `json:"schedule_to_close_timeout,omitempty" of:"schedule_activity" minimum:"1" maximum:"315360000"`
-	Heartbeat       Timeout       `json:"heartbeat_timeout,omitempty" of:"schedule_activity" minimum:"1" maximum:"315360000"`
+	ScheduleToClose Timeout       `json:"schedule_to_close_timeout,omitempty" of:"schedule_activity record_local_activity" minimum:"1" maximum:"315360000"`
+	Heartbeat       Timeout       `json:"heartbeat_timeout,omitempty" of:"schedule_activity record_local_activity" minimum:"1" maximum:"315360000"`
 	// Sojourn only: the number of blamed worker losses after which the activity fails; 0: the app's
 	// setting. If the retry policy allows more attempts, its number applies.
 	MaxBlamedLosses int `json:"max_blamed_losses,omitempty" of:"schedule_activity" minimum:"0" maximum:"1000"`
@@ -145,18 +154,27 @@ type Command struct {
 	UntilEnded bool `json:"until_ended,omitempty" of:"cancel_activity"`
 
 	// Result is an envelope. Some clients send the bare blob; both forms are read.
-	Result payload.Payload `json:"result,omitzero" of:"record_side_effect! complete_workflow complete_update"`
+	Result payload.Payload `json:"result,omitzero" of:"record_side_effect! complete_workflow complete_update record_local_activity"`
+
+	// ExecutionMode is local; other values of record_local_activity are refused.
+	ExecutionMode string `json:"execution_mode,omitempty" of:"record_local_activity" enum:"local"`
+	// Outcome is the outcome of the last attempt. A local activity that completed has a result, the others a message.
+	Outcome string `json:"outcome,omitempty" of:"record_local_activity!" enum:"completed,failed,timed_out,cancelled"`
+	// TimeoutKind is the timeout that ended an activity with the outcome timed_out; absent: start_to_close.
+	TimeoutKind string `json:"timeout_kind,omitempty" of:"record_local_activity" enum:"start_to_close,schedule_to_close,heartbeat"`
+	// Attempts is a list with one object for each attempt; the app records their number.
+	Attempts []json.RawMessage `json:"attempts,omitempty" of:"record_local_activity"`
 
 	ChangeID     string `json:"change_id,omitempty" of:"record_version_marker!" minLength:"1" maxLength:"255"`
 	Version      *int   `json:"version,omitempty" of:"record_version_marker!"`
 	MinSupported *int   `json:"min_supported,omitempty" of:"record_version_marker!"`
 	MaxSupported *int   `json:"max_supported,omitempty" of:"record_version_marker!"`
 
-	Message        string          `json:"message,omitempty" of:"fail_workflow| fail_update|" clean:"true"`
-	ExceptionType  string          `json:"exception_type,omitempty" of:"fail_workflow| fail_update|" clean:"true"`
-	ExceptionClass string          `json:"exception_class,omitempty" of:"fail_workflow| fail_update|" clean:"true"`
-	Exception      json.RawMessage `json:"exception,omitempty" of:"fail_workflow| fail_update|"`
-	NonRetryable   bool            `json:"non_retryable,omitempty" of:"fail_workflow fail_update"`
+	Message        string          `json:"message,omitempty" of:"fail_workflow| fail_update| record_local_activity" clean:"true"`
+	ExceptionType  string          `json:"exception_type,omitempty" of:"fail_workflow| fail_update| record_local_activity" clean:"true"`
+	ExceptionClass string          `json:"exception_class,omitempty" of:"fail_workflow| fail_update| record_local_activity" clean:"true"`
+	Exception      json.RawMessage `json:"exception,omitempty" of:"fail_workflow| fail_update| record_local_activity"`
+	NonRetryable   bool            `json:"non_retryable,omitempty" of:"fail_workflow fail_update record_local_activity"`
 	// FailedSequence is the command sequence of the activity that failed; FailedActivityID is preferred.
 	FailedSequence   int64  `json:"failed_step_sequence,omitempty" of:"fail_workflow"`
 	FailedActivityID string `json:"failed_activity_execution_id,omitempty" of:"fail_workflow"`

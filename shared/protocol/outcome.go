@@ -28,6 +28,7 @@ func (o JobOutcome) Item(g TaskToken) (CompleteItem, error) {
 			return item, nil
 		}
 		item.Failure, item.Commands, item.StreamWaits, item.Kept = r.Failure, r.Commands, r.StreamWaits, r.Kept
+		item.RecordFrom = r.RecordFrom
 		if g.Kind == KindQuery && !r.ResultEnvelope.IsZero() {
 			item.Result = r.ResultEnvelope
 			return item, nil

@@ -215,6 +215,10 @@ type CompleteItem struct {
 	AttemptID   string    `json:"activity_attempt_id,omitempty"`
 	Epoch       int64     `json:"session_epoch,omitempty"` // optional; must match if it is sent
 	Commands    []Command `json:"commands,omitempty"`
+	// RecordFrom, Sojourn only, is the command sequence of the first command. The app records the commands, and the
+	// workflow task stays leased under the same delivery. The last command is record_local_activity, and none ends the
+	// run. The same request again gets the first response. 0: the commands complete the task.
+	RecordFrom int64 `json:"record_from,omitempty"`
 	StreamWaits
 	// Malformed is the error of an outcome that could not be decoded. The app rejects this item but not the other items
 	// of the request. The commands of a malformed workflow task have at most their types and the members of unsupported

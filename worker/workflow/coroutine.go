@@ -136,9 +136,25 @@ func (m *Machine) runBranches() {
 	}
 }
 
-// runBranch runs a branch until it waits or ends; false: it did neither in time.
+// runBranch runs a branch until it waits or ends, with the local steps that it asks for; false: it did neither in time,
+// or a step has no outcome.
 func (m *Machine) runBranch(co *coroutine) bool {
 	co.queued = false
+	for {
+		if !m.resumeBranch(co) {
+			return false
+		}
+		if m.localCall == nil {
+			return true
+		}
+		if m.runLocalCall(); m.fault != nil {
+			return false
+		}
+	}
+}
+
+// resumeBranch runs a branch until it waits, ends or asks for a local step; false: it did none of these in time.
+func (m *Machine) resumeBranch(co *coroutine) bool {
 	m.current = co
 	if m.onBranchRun != nil {
 		defer m.onBranchRun(m.info, func() string { return stackOf(co) })()

@@ -56,6 +56,7 @@ type ActivityError struct {
 	Attempts     int    // the number of the last one
 	TimeoutKind  string // schedule_to_start, start_to_close, schedule_to_close, heartbeat
 
+	Local          bool // it was a local step; see Do
 	Cancelled      bool
 	TimedOut       bool
 	NonRetryable   bool
@@ -66,7 +67,13 @@ type ActivityError struct {
 }
 
 // Error returns the activity type, and the type and message of its failure.
-func (e *ActivityError) Error() string { return explain("activity", e.ActivityType, e.Type, e.Message) }
+func (e *ActivityError) Error() string {
+	what := "activity"
+	if e.Local {
+		what = "local step"
+	}
+	return explain(what, e.ActivityType, e.Type, e.Message)
+}
 
 // Is matches the Err values of this package.
 func (e *ActivityError) Is(target error) bool {

@@ -12,6 +12,9 @@ import (
 // completion are sent with the next one.
 func (m *Machine) commands() ([]protocol.Command, error) {
 	open, answers := m.queue[m.head:], m.answering()
+	for len(open) > 0 && open[0].stored {
+		open = open[1:]
+	}
 	if len(open) == 0 {
 		return answers, nil
 	}
@@ -26,6 +29,21 @@ func (m *Machine) commands() ([]protocol.Command, error) {
 	if open = m.fitting(open); len(open) == 0 {
 		return answers, nil
 	}
+	m.groupCommands(open)
+	out := slices.Grow(answers, len(open))
+	for i := range open {
+		open[i].sent = true
+		c := *open[i].command
+		if c.Type == protocol.ContinueAsNew {
+			c.Buffers, c.Unreceived = true, m.unreceived()
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// groupCommands marks, in the commands of one batch, the groups of steps that branches join.
+func (m *Machine) groupCommands(open []issued) {
 	at := make(map[int64]*protocol.Command, len(open))
 	for _, p := range open {
 		p.command.Parallel = history.Parallel{}
@@ -40,16 +58,6 @@ func (m *Machine) commands() ([]protocol.Command, error) {
 			}
 		}
 	}
-	out := slices.Grow(answers, len(open))
-	for i := range open {
-		open[i].sent = true
-		c := *open[i].command
-		if c.Type == protocol.ContinueAsNew {
-			c.Buffers, c.Unreceived = true, m.unreceived()
-		}
-		out = append(out, c)
-	}
-	return out, nil
 }
 
 // group marks the steps that leave with this batch and that only one Join waits for, so that the run is woken once, by

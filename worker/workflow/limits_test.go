@@ -232,6 +232,7 @@ var unsettable = []string{
 	"open_condition_wait", "cancel_selection_operation", "cancel_activity target", "cancel_timer target",
 	"cancel_child_workflow target", "record_version_marker min_supported", "record_version_marker max_supported",
 	"fail_workflow exception_class", "fail_workflow failed_step_sequence", "fail_workflow failed_activity_execution_id",
+	"record_local_activity",                          // see TestEveryTextOfALocalStepFailsTheCallOrIsTaken
 	"fail_update", "complete_update", "apply_update", // the ID is the app's; texts are those of fail_workflow
 }
 

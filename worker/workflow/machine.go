@@ -91,6 +91,12 @@ type Machine struct {
 	begin            func()    // starts the code once carried is 0
 	fault            error
 
+	local         LocalSteps             // of the task being applied; nil: local steps are not run
+	localCall     *localCall             // the step that the current branch asks for
+	localEnds     map[int64]history.Data // of the events being applied, the outcomes of local steps by command sequence
+	atLocalStep   bool                   // a branch is blocked at a local step
+	recordedSteps int
+
 	live        []*coroutine
 	endedCount  int // number of ended coroutines in live
 	runnable    []*coroutine
@@ -111,6 +117,7 @@ type issued struct {
 	seq     int64 // 0 for a terminal command
 	known   bool  // it was issued when its event was at hand, and agrees with it
 	sent    bool  // Apply has returned it
+	stored  bool  // it was recorded while its task continued; its event comes with a later task
 	passed  bool  // an end of a session that the history received after it was sent does not record; see skipEnds
 }
 
@@ -217,7 +224,7 @@ func (m *Machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]
 	if m.checkForeignCall(); m.fault != nil {
 		return nil, m.fault
 	}
-	m.recorded, m.completedUpdates, m.startedUpdates = nil, nil, nil
+	m.recorded, m.completedUpdates, m.startedUpdates, m.localEnds = nil, nil, nil, nil
 	if len(events) > 0 {
 		m.passEnds()
 	}
@@ -249,6 +256,12 @@ func (m *Machine) indexRecordedCommands(events []history.Event) {
 	m.recorded = nil
 	for i := range events {
 		e := &events[i]
+		if seq, a := history.EndedAttempt(e.Data); a.ExecutionMode == history.ModeLocal {
+			if m.localEnds == nil {
+				m.localEnds = map[int64]history.Data{}
+			}
+			m.localEnds[seq] = e.Data
+		}
 		if seq := commandOf(e.Data); seq > 0 {
 			if m.recorded == nil {
 				m.recorded = make(map[int64]*history.Event, len(events)/2)

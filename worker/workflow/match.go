@@ -166,7 +166,7 @@ func (m *Machine) confirm(seq int64, e *history.Event) {
 			m.fault = m.mismatch(seq, e, describe(e.Data), is)
 			return
 		}
-		if !remembers(p.command, e.Data) {
+		if !m.remembers(p.command, e.Data) {
 			m.fault = fmt.Errorf("%w: event %d of run %s (%s)", ErrStale, e.Seq, m.info.RunID, e.Type())
 			return
 		}
@@ -175,8 +175,14 @@ func (m *Machine) confirm(seq int64, e *history.Event) {
 }
 
 // remembers reports whether a value that the machine generated equals the recorded value.
-func remembers(c *protocol.Command, d history.Data) bool {
+func (m *Machine) remembers(c *protocol.Command, d history.Data) bool {
 	switch d := d.(type) {
+	case *history.ActivityScheduled:
+		if end := m.localEnds[d.Sequence]; end != nil {
+			var was protocol.Command
+			recallOutcome(&was, end)
+			return was.Outcome == c.Outcome && was.Result.Blob == c.Result.Blob && was.Message == c.Message
+		}
 	case *history.SideEffectRecorded:
 		return d.Result == c.Result.Blob
 	case *history.VersionMarkerRecorded:
@@ -270,6 +276,9 @@ func commandOf(d history.Data) int64 {
 func describe(d history.Data) string {
 	switch d := d.(type) {
 	case *history.ActivityScheduled:
+		if d.ExecutionMode == history.ModeLocal {
+			return localStep(d.ActivityType)
+		}
 		return inSession(d.ActivityType, sessionOf(d))
 	case *history.TimerScheduled:
 		return "a timer"
@@ -310,6 +319,8 @@ func describeCommand(c *protocol.Command) string {
 			return inSession(c.ActivityType, c.WorkerSession.SessionID)
 		}
 		return inSession(c.ActivityType, c.SessionID)
+	case protocol.RecordLocalActivity:
+		return localStep(c.ActivityType)
 	case protocol.StartTimer:
 		return "a timer"
 	case protocol.OpenSignalWait:
@@ -379,6 +390,7 @@ const (
 	attributeUpsert = "an upsert of search attributes"
 )
 
+func localStep(name string) string   { return "local step " + quote(name) }
 func quote(s string) string          { return `"` + s + `"` }
 func attachmentTo(id string) string  { return "attachment to child workflow " + quote(id) }
 func childOf(name string) string     { return "child workflow " + quote(name) }

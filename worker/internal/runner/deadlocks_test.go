@@ -47,7 +47,7 @@ func TestARunWhoseCodeStillRunsGetsNoAttemptBesideIt(t *testing.T) {
 			},
 		}
 		for range 3 {
-			_, _, err := r.decide(task)
+			_, _, err := r.decide(task, &localSteps{r: r})
 			if f := workflow.TaskFailure(err); f.Type != "WorkflowDeadlock" || begun.Load() != 1 {
 				t.Fatalf("%d attempts run: %v", begun.Load(), err)
 			}
@@ -60,7 +60,7 @@ func TestARunWhoseCodeStillRunsGetsNoAttemptBesideIt(t *testing.T) {
 		if err := r.Alive(); err != nil {
 			t.Errorf("when it has ended: %v", err)
 		}
-		if _, _, err := r.decide(task); err != nil || begun.Load() != 2 {
+		if _, _, err := r.decide(task, &localSteps{r: r}); err != nil || begun.Load() != 2 {
 			t.Errorf("when it has ended: %d attempts ran: %v", begun.Load(), err)
 		}
 	})

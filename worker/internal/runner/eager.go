@@ -111,7 +111,7 @@ func (r *Runner) runEager(a *attempt, item *protocol.CompleteItem) *eagerTask {
 			Sequence: seq, ExecutionID: a.task.ExecutionID, ActivityType: a.task.ActivityType, Result: item.Result.Blob,
 		}}})
 	}
-	if err != nil || slices.ContainsFunc(commands, needsOwnTask) {
+	if err != nil || k.machine.AtLocalStep() || slices.ContainsFunc(commands, needsOwnTask) {
 		r.deadlocks.record(run, k.machine, err) // the task that follows will say what is wrong
 		t.reject()
 		return nil

@@ -27,10 +27,14 @@ func (r *Runner) workflow(t *protocol.WorkflowTask, received arrival) {
 		r.report.handBack(item)
 		return
 	}
-	lease := r.leases.holdWorkflowTask(t, received)
+	steps := &localSteps{r: r, task: t}
+	defer steps.close()
+	lease := r.leases.holdWorkflowTask(t, received, steps.lost)
 	defer r.leases.release(lease)
+	steps.lease = lease
 	item := taskItem(t)
-	commands, lastApplied, err := r.decide(t)
+	commands, lastApplied, err := r.decide(t, steps)
+	abandoned, inStep := errors.AsType[*workflow.StepAbandonedError](err)
 	switch {
 	case r.leases.isLost(lease):
 		r.cache.evict(t.RunID) // its state includes commands that the app will not accept
@@ -45,6 +49,10 @@ func (r *Runner) workflow(t *protocol.WorkflowTask, received arrival) {
 		item.Commands, item.Kept = commands, lastApplied
 	case r.life.Err() != nil:
 		item.Returned = "draining"
+	case inStep && !refusesContent(abandoned.Err):
+		// The app did not record the step: the task has ended or is another worker's.
+		r.dropped(item, err.Error())
+		return
 	case isHistory(err):
 		// A history page could not be loaded or has a gap. A later attempt or another worker may succeed.
 		r.log.Warn().Err(err).Str("task_id", t.TaskID).Str("run_id", t.RunID).Msg("failed to load the history of a run; returning the task")
@@ -87,7 +95,9 @@ func isHistory(err error) bool {
 // decide returns the next commands of a run, from its machine in the sticky cache or from a new machine that replays
 // the whole history. An error of a cached machine may come from its state in memory, so it counts only if a new machine
 // reproduces it. Exceptions are deadlocks and calls from foreign goroutines, which a new machine cannot detect.
-func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, lastApplied int64, err error) {
+func (r *Runner) decide(
+	t *protocol.WorkflowTask, steps *localSteps,
+) (commands []protocol.Command, lastApplied int64, err error) {
 	def, ok := r.opt.Definitions.FindWorkflow(t.WorkflowType)
 	if !ok {
 		return nil, 0, errUnregistered
@@ -102,9 +112,17 @@ func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, 
 		}
 		// If there is a gap between the events applied and the events received, a new machine replays the whole history.
 		if len(events) == 0 || events[0].Seq <= m.Seen()+1 {
+			m.SetLocalSteps(steps)
+			before := m.RecordedSteps()
 			commands, err := r.apply(m, t, events, nil)
 			if err == nil {
 				return commands, r.cacheMachine(t, m), nil
+			}
+			// A new machine would run the steps again that this one has run.
+			if _, inStep := errors.AsType[*workflow.StepAbandonedError](err); inStep || m.RecordedSteps() > before {
+				r.deadlocks.record(t.RunID, m, err)
+				m.Close()
+				return nil, 0, err
 			}
 			r.log.Debug().Err(err).Str("run_id", t.RunID).Msg("sticky cache entry invalid; replaying the run from its history")
 			if r.deadlocks.record(t.RunID, m, err); m.Deadlocked() || m.CalledByForeignGoroutine() {
@@ -120,10 +138,12 @@ func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, 
 			return nil, 0, err
 		}
 		defer place.release()
+		steps.place = place
 	}
 	m := workflow.NewMachine(def, workflow.Options{
 		Names: r.opt.Definitions, Logger: r.opt.Logger, OnBranchRun: r.opt.OnBranchRun,
 	})
+	m.SetLocalSteps(steps)
 	events := t.Events
 	if len(events) == 0 || events[0].Seq != 1 {
 		page, err := r.page(t, "")
@@ -153,6 +173,7 @@ func (r *Runner) cacheMachine(t *protocol.WorkflowTask, m *workflow.Machine) int
 	}
 	// Read before the machine is in the cache: from then on another task may have it.
 	seen := m.Seen()
+	m.SetLocalSteps(nil)
 	r.cache.add(t.RunID, m)
 	return seen
 }

@@ -78,11 +78,13 @@ func (k *leaseRenewer) holdActivity(t *protocol.ActivityTask, received arrival, 
 	return k.track(&lease{task: h, session: t.Session, cancel: cancel}, received, t.LeaseExpiresAt)
 }
 
-// holdWorkflowTask renews the lease of a workflow task until release. Workflow code cannot be cancelled; isLost reports
-// whether the lease was lost.
-func (k *leaseRenewer) holdWorkflowTask(t *protocol.WorkflowTask, received arrival) *lease {
+// holdWorkflowTask renews the lease of a workflow task until release. Workflow code cannot be cancelled: isLost reports
+// whether the lease was lost. lost is called for a local step of the code.
+func (k *leaseRenewer) holdWorkflowTask(
+	t *protocol.WorkflowTask, received arrival, lost context.CancelCauseFunc,
+) *lease {
 	h := protocol.HeartbeatRequest{Kind: protocol.KindWorkflow, TaskID: t.TaskID, Owner: t.LeaseOwner, Attempt: t.Attempt}
-	return k.track(&lease{task: h, cancel: func(error) {}}, received, t.LeaseExpiresAt)
+	return k.track(&lease{task: h, cancel: lost}, received, t.LeaseExpiresAt)
 }
 
 // track renews a lease that expires at end, by the store's clock, until release.

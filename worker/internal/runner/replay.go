@@ -29,8 +29,9 @@ type replays struct {
 
 // replay is a running replay.
 type replay struct {
-	of    *replays
-	bytes int
+	of       *replays
+	bytes    int
+	released bool
 }
 
 func newReplays() *replays {
@@ -77,7 +78,7 @@ func (r *replay) reserve(ctx context.Context, events []history.Event) error {
 	return p.until(ctx, func() bool { return p.used < p.maxBytes || p.all[0] == r })
 }
 
-// release frees the slot and the memory for other replays.
+// release frees the slot and the memory for other replays. It may be called twice.
 func (r *replay) release() {
 	if r == nil {
 		return
@@ -85,6 +86,10 @@ func (r *replay) release() {
 	p := r.of
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if r.released {
+		return
+	}
+	r.released = true
 	for i, one := range p.all {
 		if one == r {
 			p.all = append(p.all[:i:i], p.all[i+1:]...)
