@@ -83,7 +83,8 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 		return store.Transaction{}, "", err
 	}
 	c := transaction.UpdateRun(in.Namespace, run, needs, engine.CompleteTask{
-		Number: n, Holder: h, Commands: in.Commands, Hash: hash, RecordFrom: in.RecordFrom, Types: types, Carry: carry, Ends: ends,
+		Number: n, Holder: h, Commands: in.Commands, Hash: hash, RecordFrom: in.RecordFrom,
+		Types: types, Carry: carry, Ends: ends,
 		Code:    b.codeOf(ctx, in),
 		Streams: in.StreamWaits, PreviousHash: func() string { return hashOf(commands) },
 	})

@@ -298,7 +298,8 @@ func outcome(c *protocol.CompleteItem) protocol.JobOutcome {
 		o.Status = protocol.JobUserFailure
 	}
 	o.Response = &protocol.JobResponse{
-		Commands: c.Commands, RecordFrom: c.RecordFrom, Kept: c.Kept, Result: protocol.Value{Payload: c.Result}, Failure: c.Failure, Epoch: c.Epoch,
+		Commands: c.Commands, RecordFrom: c.RecordFrom, Kept: c.Kept,
+		Result: protocol.Value{Payload: c.Result}, Failure: c.Failure, Epoch: c.Epoch,
 		Recovered: c.Recovered, Eager: c.Eager, CodeVersion: c.CodeVersion,
 	}
 	if c.Kind == protocol.KindQuery {

@@ -82,14 +82,15 @@ type LocalSteps interface {
 	Record(commands []protocol.Command, from int64) error
 }
 
-// StepAbandonedError reports a workflow task that ended in a local step, because its lease was lost, its worker stopped,
-// or the app did not record the step. The task has no outcome: another delivery runs the step again unless it was
+// StepAbandonedError reports a workflow task that ended in a local step: its lease was lost, its worker stopped, or the
+// app did not record the step. The task has no outcome, and its next delivery runs the step again unless it was
 // recorded.
 type StepAbandonedError struct {
 	Step string
 	Err  error
 }
 
+// Error returns the name of the step and why it was abandoned.
 func (e *StepAbandonedError) Error() string { return fmt.Sprintf("local step %q: %v", e.Step, e.Err) }
 
 // Unwrap returns the cause.
@@ -287,8 +288,8 @@ func (m *Machine) runAttempts(call *localCall) error {
 }
 
 var (
-	errStepTime  = errors.New("the attempt's time is over")
-	errAbandoned = errors.New("the function did not return after its time was over")
+	errStepTime  = errors.New("the attempt exceeded its StartToClose timeout")
+	errAbandoned = errors.New("the function did not return when its context ended")
 )
 
 // runAttempt runs fn once, in its own goroutine, and encodes its result.

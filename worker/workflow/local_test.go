@@ -146,7 +146,8 @@ func TestALocalStepRunsOnceAndReplaysReturnItsOutcome(t *testing.T) {
 					t.Error(err)
 				}
 				for _, e := range l.events {
-					if d, ok := e.Data.(*history.ActivityScheduled); ok && (d.ExecutionMode == history.ModeLocal) == (d.ActivityType == "act") {
+					d, ok := e.Data.(*history.ActivityScheduled)
+					if ok && (d.ExecutionMode == history.ModeLocal) == (d.ActivityType == "act") {
 						t.Errorf("activity %s has the execution mode %q", d.ActivityType, d.ExecutionMode)
 					}
 				}
@@ -199,7 +200,8 @@ func TestAStepIsRecordedBeforeTheCodeContinues(t *testing.T) {
 	m := workflow.NewMachine(l.def, l.options)
 	_, _, err := l.apply(m)
 	m.Close()
-	if stopped, ok := errors.AsType[*workflow.StepAbandonedError](err); !ok || !errors.Is(err, lost) || stopped.Step != "second" {
+	stopped, ok := errors.AsType[*workflow.StepAbandonedError](err)
+	if !ok || !errors.Is(err, lost) || stopped.Step != "second" {
 		t.Fatalf("the task ended with %v", err)
 	}
 	if l.run.Task.State != engine.LeasedState {
@@ -290,7 +292,9 @@ func TestAFailedLocalStepReturnsTheSameErrorInEachReplay(t *testing.T) {
 	}{
 		"error": {
 			func(context.Context) (string, error) {
-				return "", activity.NewError("Declined", "no funds", activity.Details(map[string]any{"code": "7"}), activity.NonRetryable)
+				return "", activity.NewError(
+					"Declined", "no funds", activity.Details(map[string]any{"code": "7"}), activity.NonRetryable,
+				)
 			},
 			func(e *workflow.ActivityError) bool {
 				return e.Type == "Declined" && e.Message == "no funds" && e.NonRetryable && !e.Details.IsZero()
@@ -339,8 +343,8 @@ func TestAFailedLocalStepReturnsTheSameErrorInEachReplay(t *testing.T) {
 	}
 }
 
-// A step that the code must not run fails the call before it runs, or blocks: in a session, in a cancelled context, in a
-// query's replay, and before the result that it follows is stored.
+// A step that the code must not run fails the call before it runs, or blocks: in a session, in a cancelled context, in
+// a query's replay, and before the result that it follows is stored.
 func TestALocalStepDoesNotRunWhereItMayNot(t *testing.T) {
 	ran := 0
 	step := func(ctx workflow.Context, o ...workflow.StepOptions) error {
