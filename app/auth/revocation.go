@@ -36,6 +36,9 @@ func (a *Auth) TrackRequest(ctx context.Context, p *Principal) (context.Context,
 
 // Revoked returns the refusal that ended a context of Hold, or nil.
 func Revoked(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
 	var e *protocol.Error
 	if errors.As(context.Cause(ctx), &e) && e.Reason == protocol.ReasonUnauthorized {
 		return e

@@ -30,7 +30,7 @@ const NamespaceParameter = "namespace"
 // none.
 func namedNamespace(r *http.Request) string {
 	name := r.Header.Get(protocol.HeaderNamespace)
-	if name == "" {
+	if name == "" && r.URL.RawQuery != "" {
 		name = r.URL.Query().Get(NamespaceParameter)
 	}
 	return strings.ToLower(strings.TrimSpace(name))

@@ -280,3 +280,25 @@ func read(w http.ResponseWriter, r *http.Request, limit int64, v any) error {
 	}
 	return httpjson.Decode(raw, v)
 }
+
+func TestATextIsAppendedAsEncoded(t *testing.T) {
+	for _, text := range []string{"", "order-1", `a"b\c`, "<&>", "é😀", "a\x00\n\x7f", "\u2028", "\xff"} {
+		want, err := httpjson.Encode(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := httpjson.AppendText([]byte("x"), text); err != nil || string(got) != "x"+string(want) {
+			t.Errorf("%q: got %s, %v, want %s", text, got, err, want)
+		}
+	}
+}
+
+func TestAnObjectIsReopenedForFurtherMembers(t *testing.T) {
+	for in, want := range map[string]string{
+		`{}`: `{"b":2}`, `{"a":1}`: `{"a":1,"b":2}`, "{ \n}": `{"b":2}`, `{"a":{}}` + "\n": `{"a":{},"b":2}`,
+	} {
+		if got := append(httpjson.Reopen([]byte(in)), `"b":2}`...); string(got) != want {
+			t.Errorf("%q: got %s, want %s", in, got, want)
+		}
+	}
+}

@@ -116,6 +116,9 @@ func tooLarge(limit int64) error {
 
 // media refuses bodies whose Content-Type is not JSON, and compressed bodies.
 func media(r *http.Request) error {
+	if r.Header.Get("Content-Type") == "application/json" && r.Header.Get("Content-Encoding") == "" {
+		return nil
+	}
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	encoding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
 	json := kind == "application/json" || strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")

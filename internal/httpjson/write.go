@@ -22,6 +22,13 @@ import (
 // reduce latency.
 const compressFrom = 14 << 10
 
+// Values of headers that all responses share; net/http does not change them.
+var (
+	asJSON  = []string{"application/json"}
+	noStore = []string{"no-store"}
+	noSniff = []string{"nosniff"}
+)
+
 // writeTimeout is the maximum time in which a caller must read a response.
 const writeTimeout = 30 * time.Second
 
@@ -34,17 +41,28 @@ var writers = sync.Pool{New: func() any {
 }}
 
 // Encode returns v as JSON in the form of responses.
-func Encode(v any) ([]byte, error) {
-	return rawjson.Append(nil, v)
+func Encode(v any) ([]byte, error) { return AppendValue(nil, v) }
+
+// AppendValue appends v as JSON in the form of responses.
+func AppendValue(out []byte, v any) ([]byte, error) { return rawjson.Append(out, v) }
+
+// AppendText is AppendValue of a text.
+func AppendText(out []byte, text string) ([]byte, error) {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return AppendValue(out, text)
+		}
+	}
+	out = append(out, '"')
+	out = append(out, text...)
+	return append(out, '"'), nil
 }
 
 // Write sends body, which is JSON, compressed if it is large and the caller accepts gzip. An error means that the
 // caller did not receive it.
 func Write(w http.ResponseWriter, r *http.Request, status int, body []byte) error {
 	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
+	h["Content-Type"], h["Cache-Control"], h["X-Content-Type-Options"] = asJSON, noStore, noSniff
 	if len(body) >= compressFrom {
 		h.Add("Vary", "Accept-Encoding")
 		if acceptsGzip(r) {
@@ -94,6 +112,20 @@ func acceptsGzip(r *http.Request) bool {
 		}
 	}
 	return false
+}
+
+// Reopen removes the closing brace of a JSON object so that the caller can append further members and a brace. It
+// changes the memory of the object, which the caller owns.
+func Reopen(object []byte) []byte {
+	end := len(object) - 1
+	for end > 0 && object[end] != '}' {
+		end--
+	}
+	object = bytes.TrimRight(object[:end], " \t\r\n")
+	if len(object) > 0 && object[len(object)-1] != '{' {
+		object = append(object, ',')
+	}
+	return object
 }
 
 // Append appends members to a JSON object. Each is a result of Member.

@@ -120,12 +120,13 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		unlessReserved(a.opt.Dashboard, w, r)
 		return
 	}
-	rt := route{flow: p == "/api/workflows" ||
-		strings.HasPrefix(p, "/api/workflows/"), Route: serve.Route{Operation: "unknown"}}
-	if a.pipe.Unrouted(a.mux, &call{Call: serve.NewCall(w, r, rt.Route), api: a, rt: rt}) {
-		return
-	}
-	a.mux.ServeHTTP(w, r)
+	a.pipe.Routed(a.mux, w, r, func() serve.Exchange {
+		rt := route{
+			flow:  p == "/api/workflows" || strings.HasPrefix(p, "/api/workflows/"),
+			Route: serve.Route{Operation: "unknown"},
+		}
+		return &call{Call: serve.NewCall(w, r, rt.Route), api: a, rt: rt}
+	})
 }
 
 // unlessReserved serves what has no route, unless the connection is one that serves health probes only.
@@ -180,7 +181,7 @@ func (c *call) Do() (serve.Response, error) {
 
 // checkQuery reads the parameter strict, and reports or rejects unknown parameters.
 func (c *call) checkQuery() error {
-	if c.rt.Open() {
+	if c.rt.Open() || c.URL.RawQuery == "" {
 		return nil
 	}
 	q := c.query()
@@ -255,11 +256,8 @@ func (c *call) AddEnvelope(status int, body any, raw []byte) ([]byte, error) {
 	if !c.rt.flow {
 		return raw, nil
 	}
-	beside, err := controlPlane(c, status, body)
-	if err != nil {
-		return nil, err
-	}
-	return httpjson.Append(raw, httpjson.Member("control_plane", beside)), nil
+	raw, err := appendControlPlane(append(httpjson.Reopen(raw), `"control_plane":`...), c, status, body)
+	return append(raw, '}'), err
 }
 
 // ResponseLost does nothing: the change is committed, and a repeated request gets its result.

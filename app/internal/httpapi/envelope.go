@@ -1,11 +1,11 @@
 package httpapi
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -60,82 +60,116 @@ type contractNote struct {
 	Success  []string          `json:"success_fields"`
 }
 
-// controlPlane returns the object that describes the operation and its outcome, so that a client need not parse the
-// rest of the response.
-func controlPlane(c *call, status int, body any) ([]byte, error) {
+// appendControlPlane appends the object that describes the operation and its outcome, so that a client need not parse
+// the rest of the response.
+func appendControlPlane(out []byte, c *call, status int, body any) ([]byte, error) {
 	p := requiredByOperation[c.rt.Operation]
-	member := membersOf(body)
-	var b bytes.Buffer
-	b.WriteString(`{"schema":"durable-workflow.v2.control-plane-response","version":1`)
-	add := func(name string, v any) error {
-		raw, err := httpjson.Encode(v)
-		if err == nil {
-			b.WriteByte(',')
-			b.Write(httpjson.Member(name, raw))
-		}
-		return err
-	}
-	if err := add("operation", c.rt.Operation); err != nil {
-		return nil, err
-	}
+	all := membersOf(body)
+	out = append(out, `{"schema":"durable-workflow.v2.control-plane-response","version":1`...)
+	out = appendString(append(out, `,"operation":`...), c.rt.Operation)
 	// A start without an ID gets a generated ID, which only the response contains.
 	id := c.PathValue("workflow")
 	if id == "" && c.rt.Operation == "start" {
-		if said, ok := member("workflow_id"); ok {
-			id, _ = said.(string)
+		if v, there := all.get("workflow_id"); there && v.Kind() == reflect.String {
+			id = v.String()
 		}
 	}
 	if id != "" {
-		if err := add("workflow_id", id); err != nil {
-			return nil, err
-		}
+		out = appendString(append(out, `,"workflow_id":`...), id)
 	}
 	if c.rt.named != "" {
-		if err := add("operation_name", c.PathValue("name")); err != nil {
-			return nil, err
-		}
-		if err := add("operation_name_field", c.rt.named); err != nil {
-			return nil, err
-		}
+		out = appendString(append(out, `,"operation_name":`...), c.PathValue("name"))
+		out = appendString(append(out, `,"operation_name_field":`...), c.rt.named)
 	}
-	note := contractNote{
-		"durable-workflow.v2.control-plane-response.contract", 1, "reject_non_canonical",
-		map[string]string{"query": "query_name", "signal": "signal_name", "update": "update_name", "wait_policy": "wait_for"},
-		protocol.OrEmpty(p.always), protocol.OrEmpty(p.success),
-	}
-	if err := add("contract", note); err != nil {
-		return nil, err
-	}
-	for _, name := range projected {
-		v, there := member(name)
+	out = append(append(out, `,"contract":`...), contractOf(c.rt.Operation)...)
+	for i, name := range projected {
+		v, there := all.projected(i)
 		if !there && name == "run_id" && c.PathValue("run") != "" {
-			v, there = c.PathValue("run"), true
+			v, there = reflect.ValueOf(c.PathValue("run")), true
 		}
 		// Members promised for success are written as null if missing; an error has none of them.
 		if !there && !(status < http.StatusBadRequest && slices.Contains(p.success, name)) {
 			continue
 		}
-		if err := add(name, v); err != nil {
+		out = append(append(append(out, `,"`...), name...), `":`...)
+		var err error
+		if out, err = appendValue(out, v); err != nil {
 			return nil, err
 		}
 	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
+	return append(out, '}'), nil
 }
+
+var contracts sync.Map // operation → []byte, its contractNote as JSON
+
+func contractOf(operation string) []byte {
+	if known, ok := contracts.Load(operation); ok {
+		return known.([]byte)
+	}
+	p := requiredByOperation[operation]
+	note, err := httpjson.Encode(contractNote{
+		"durable-workflow.v2.control-plane-response.contract", 1, "reject_non_canonical",
+		map[string]string{"query": "query_name", "signal": "signal_name", "update": "update_name", "wait_policy": "wait_for"},
+		protocol.OrEmpty(p.always), protocol.OrEmpty(p.success),
+	})
+	if err != nil {
+		panic("httpapi: " + err.Error())
+	}
+	contracts.Store(operation, note)
+	return note
+}
+
+// appendString appends a text as JSON.
+func appendString(out []byte, text string) []byte {
+	out, err := httpjson.AppendText(out, text)
+	if err != nil {
+		panic("httpapi: a text has no JSON form: " + err.Error())
+	}
+	return out
+}
+
+// appendValue appends a member's value as JSON, without the encoder for the types of most members. The invalid value is
+// null.
+func appendValue(out []byte, v reflect.Value) ([]byte, error) {
+	if !v.IsValid() {
+		return append(out, "null"...), nil
+	}
+	t := v.Type()
+	if t == stringPointer && !v.IsNil() {
+		v, t = v.Elem(), stringType
+	}
+	switch {
+	case t == stringType:
+		return httpjson.AppendText(out, v.String())
+	case t == stringPointer:
+		return append(out, "null"...), nil
+	case t.Kind() == reflect.Bool:
+		return strconv.AppendBool(out, v.Bool()), nil
+	case t == intType:
+		return strconv.AppendInt(out, v.Int(), 10), nil
+	}
+	return httpjson.AppendValue(out, v.Interface())
+}
+
+var (
+	stringType    = reflect.TypeFor[string]()
+	stringPointer = reflect.TypeFor[*string]()
+	intType       = reflect.TypeFor[int64]()
+)
 
 // withWarnings adds warnings to a response. raw is body as JSON.
 func withWarnings(raw []byte, body any, more []protocol.Warning) ([]byte, error) {
 	if len(more) == 0 {
 		return raw, nil
 	}
-	if own, _ := membersOf(body)("warnings"); own != nil {
-		list, ok := own.([]protocol.Warning)
+	if own, there := membersOf(body).get("warnings"); there {
+		list, ok := own.Interface().([]protocol.Warning)
 		if !ok {
 			return nil, fmt.Errorf("the member warnings of %T is not a []protocol.Warning", body)
 		}
 		v := reflect.New(reflect.TypeOf(body)).Elem()
 		v.Set(reflect.ValueOf(body))
-		v.FieldByIndex(indexOf(v.Type())["warnings"].path).Set(reflect.ValueOf(slices.Concat(list, more)))
+		v.FieldByIndex(structMembersOf(v.Type()).byName["warnings"].path).Set(reflect.ValueOf(slices.Concat(list, more)))
 		return httpjson.Encode(v.Interface())
 	}
 	list, err := httpjson.Encode(more)
@@ -186,47 +220,80 @@ var outcomes = map[protocol.Reason]string{
 	protocol.ReasonUnsupportedCodec: "rejected_invalid_arguments",
 }
 
-// membersOf returns a lookup of members by JSON name: of a map, or of a struct, whose omitted members count as missing.
-func membersOf(body any) func(name string) (any, bool) {
-	if m, ok := body.(map[string]any); ok {
-		return func(name string) (any, bool) { v, ok := m[name]; return v, ok }
-	}
-	v := reflect.ValueOf(body)
-	index := indexOf(v.Type())
-	return func(name string) (any, bool) {
-		f, ok := index[name]
-		if !ok {
-			return nil, false
-		}
-		at := v.FieldByIndex(f.path)
-		if f.omits && at.IsZero() {
-			return nil, false
-		}
-		return at.Interface(), true
-	}
+// members are the members of a response by JSON name: of a map, or of a struct, whose omitted members count as missing.
+type members struct {
+	object map[string]any
+	value  reflect.Value // of a struct
+	of     *structMembers
 }
 
+func membersOf(body any) members {
+	if m, ok := body.(map[string]any); ok {
+		return members{object: m}
+	}
+	v := reflect.ValueOf(body)
+	return members{value: v, of: structMembersOf(v.Type())}
+}
+
+func (m members) get(name string) (reflect.Value, bool) {
+	if m.of == nil {
+		v, ok := m.object[name]
+		return reflect.ValueOf(v), ok
+	}
+	f, ok := m.of.byName[name]
+	if !ok {
+		return reflect.Value{}, false
+	}
+	return m.at(f)
+}
+
+// projected returns the member with the name projected[i].
+func (m members) projected(i int) (reflect.Value, bool) {
+	if m.of == nil {
+		return m.get(projected[i])
+	}
+	return m.at(m.of.projected[i])
+}
+
+func (m members) at(f place) (reflect.Value, bool) {
+	if f.path == nil {
+		return reflect.Value{}, false
+	}
+	at := m.value.FieldByIndex(f.path)
+	return at, !f.omits || !at.IsZero()
+}
+
+// place is a field of a struct; without a path: none.
 type place struct {
 	path  []int
 	omits bool
 }
 
-var indexes sync.Map // reflect.Type → map[string]place
+// structMembers are the fields of a struct by JSON name, and those of the projected members in their order.
+type structMembers struct {
+	byName    map[string]place
+	projected []place
+}
 
-func indexOf(t reflect.Type) map[string]place {
-	if known, ok := indexes.Load(t); ok {
-		return known.(map[string]place)
+var structs sync.Map // reflect.Type → *structMembers
+
+func structMembersOf(t reflect.Type) *structMembers {
+	if known, ok := structs.Load(t); ok {
+		return known.(*structMembers)
 	}
-	index := map[string]place{}
+	of := &structMembers{byName: map[string]place{}, projected: make([]place, len(projected))}
 	for _, f := range reflect.VisibleFields(t) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if !f.IsExported() || name == "" || name == "-" {
 			continue
 		}
-		if old, taken := index[name]; !taken || len(old.path) > len(f.Index) {
-			index[name] = place{f.Index, strings.Contains(options, "omit")}
+		if old, taken := of.byName[name]; !taken || len(old.path) > len(f.Index) {
+			of.byName[name] = place{f.Index, strings.Contains(options, "omit")}
 		}
 	}
-	indexes.Store(t, index)
-	return index
+	for i, name := range projected {
+		of.projected[i] = of.byName[name]
+	}
+	structs.Store(t, of)
+	return of
 }

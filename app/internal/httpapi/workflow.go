@@ -52,17 +52,20 @@ type member struct {
 
 // unsupported rejects a request that sets one of these members, instead of ignoring the member.
 func unsupported(members []member) error {
-	refused := &protocol.Error{Reason: protocol.ReasonValidation, Fields: map[string][]string{}}
+	var refused *protocol.Error
 	for _, f := range members {
 		if len(f.value) == 0 || string(f.value) == "null" {
 			continue
+		}
+		if refused == nil {
+			refused = &protocol.Error{Reason: protocol.ReasonValidation, Fields: map[string][]string{}}
 		}
 		refused.Fields[f.name] = []string{"is not supported; " + f.instead}
 		if refused.Message == "" {
 			refused.Message = f.name + ": is not supported; " + f.instead
 		}
 	}
-	if len(refused.Fields) == 0 {
+	if refused == nil { // and not a nil pointer in an error
 		return nil
 	}
 	return refused
@@ -88,20 +91,20 @@ func start(a *API, c *call) (response, error) {
 		}
 		in.StartRequest.WorkflowID = *id
 	}
-	for field, t := range map[string]struct {
-		said *int64
-		to   *int64
+	for _, t := range []struct {
+		member      string
+		given, into *int64
 	}{
-		"execution_timeout_seconds": {in.ExecutionTimeout, &in.StartRequest.ExecutionTimeout},
-		"run_timeout_seconds":       {in.RunTimeout, &in.StartRequest.RunTimeout},
+		{"execution_timeout_seconds", in.ExecutionTimeout, &in.StartRequest.ExecutionTimeout},
+		{"run_timeout_seconds", in.RunTimeout, &in.StartRequest.RunTimeout},
 	} {
-		if t.said == nil {
+		if t.given == nil {
 			continue
 		}
-		if *t.said < 1 {
-			return response{}, protocol.Invalid(field, "must be at least 1")
+		if *t.given < 1 {
+			return response{}, protocol.Invalid(t.member, "must be at least 1")
 		}
-		*t.to = *t.said
+		*t.into = *t.given
 	}
 	if in.StartRequest.WorkflowID == "" {
 		in.StartRequest.WorkflowID = ulid.Make().String()

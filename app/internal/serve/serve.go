@@ -81,7 +81,7 @@ type Exchange interface {
 	// Status returns the HTTP status of an error, and Members the members of its body.
 	Status(e *protocol.Error) int
 	Members(e *protocol.Error, status int) map[string]any
-	// AddEnvelope adds the members of this plane's envelope to an encoded answer.
+	// AddEnvelope adds the members of this plane's envelope to an encoded response, whose memory it may change.
 	AddEnvelope(status int, body any, raw []byte) ([]byte, error)
 	// ResponseLost is called when the answer did not reach the caller.
 	ResponseLost()
@@ -305,15 +305,15 @@ func (c *Call) Need(v any) error {
 	return httpjson.Missing(v, c.Route.Shape.Needs)
 }
 
-// Unrouted responds to a request for which the plane has no route, and reports whether it did.
-func (p *Pipeline) Unrouted(mux *http.ServeMux, x Exchange) bool {
-	c := x.base()
-	status, allow := httpjson.Unrouted(mux, c.Request)
+// Routed serves a request with the routes of the plane, or responds that there is no route. unknown makes the exchange
+// for that response.
+func (p *Pipeline) Routed(mux *http.ServeMux, w http.ResponseWriter, r *http.Request, unknown func() Exchange) {
+	status, allow := httpjson.Unrouted(mux, r)
 	if status == 0 {
-		return false
+		mux.ServeHTTP(w, r)
+		return
 	}
-	p.refuse(x, httpjson.NoRoute(c.W, c.Request, status, allow))
-	return true
+	p.refuse(unknown(), httpjson.NoRoute(w, r, status, allow))
 }
 
 // Serve runs the checks and the verb of a request, and writes the response.
@@ -409,13 +409,20 @@ func (p *Pipeline) run(x Exchange) (Response, error) {
 	return out, err
 }
 
+// responses are buffers of encoded responses, of at most maxPooled bytes.
+var responses = sync.Pool{New: func() any { b := make([]byte, 0, 2<<10); return &b }}
+
+const maxPooled = 64 << 10
+
 // write encodes and sends a response. An error means that the caller did not receive it.
 func (p *Pipeline) write(x Exchange, status int, body any) error {
 	c := x.base()
-	raw, err := httpjson.Encode(body)
+	buffer := responses.Get().(*[]byte)
+	raw, err := httpjson.AppendValue((*buffer)[:0], body)
 	if err == nil {
 		raw, err = x.AddEnvelope(status, body, raw)
 	}
+	encoded := raw
 	if err != nil {
 		p.Log.Error().Err(err).Str("operation", c.Route.Operation).Str("path", c.URL.Path).Msg("failed to encode a response")
 		status, raw = http.StatusInternalServerError, p.Broken
@@ -425,7 +432,12 @@ func (p *Pipeline) write(x Exchange, status int, body any) error {
 	c.inFlight.Force(replyFactor * int64(len(raw)))
 	c.allowCut(writing)
 	defer c.endCut()
-	return errors.Join(err, httpjson.Write(c.W, c.Request, status, raw))
+	err = errors.Join(err, httpjson.Write(c.W, c.Request, status, raw))
+	if err == nil && cap(encoded) <= maxPooled { // after an error, an HTTP/2 connection may still read the buffer
+		*buffer = encoded
+		responses.Put(buffer)
+	}
+	return err
 }
 
 // HungUp is counted as the status of a request whose caller is gone; logs of proxies know this number.

@@ -91,11 +91,10 @@ func (a *API) Protocol() (version string, capabilities protocol.ServerCapabiliti
 
 // ServeHTTP answers one request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	rt := route{Route: serve.Route{Operation: "unknown"}}
-	if a.pipe.Unrouted(a.mux, &call{Call: serve.NewCall(w, r, rt.Route), api: a, rt: rt}) {
-		return
-	}
-	a.mux.ServeHTTP(w, r)
+	a.pipe.Routed(a.mux, w, r, func() serve.Exchange {
+		rt := route{Route: serve.Route{Operation: "unknown"}}
+		return &call{Call: serve.NewCall(w, r, rt.Route), api: a, rt: rt}
+	})
 }
 
 // call is one request on its way to the broker.
@@ -181,7 +180,7 @@ func (c *call) AddEnvelope(status int, _ any, raw []byte) ([]byte, error) {
 	if c.rt.Shape.Bare && status < http.StatusBadRequest {
 		return raw, nil
 	}
-	return httpjson.Append(raw, c.api.tail), nil
+	return append(append(httpjson.Reopen(raw), c.api.tail...), '}'), nil
 }
 
 // namespace refuses a body that speaks of another namespace than the request, whose caller was checked for that one
