@@ -38,3 +38,12 @@ func TestManyDoesEachOnceAndEndsAtAFailure(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Small rates, such as those of Temporal's development server, are shown with one decimal.
+func TestSmallRatesHaveOneDecimal(t *testing.T) {
+	for rate, want := range map[float64]string{10.64: "10.6", 99.96: "100.0", 603.4: "603"} {
+		if got := rounded(rate); got != want {
+			t.Errorf("%v: got %s, want %s", rate, got, want)
+		}
+	}
+}

@@ -97,11 +97,7 @@ func openSojourn(ctx context.Context) (*system, error) {
 	}
 	version, _ := release.Current(release.Source{Embedded: release.Embedded})
 	return &system{version: version, close: stop, do: func(ctx context.Context, work, in string) (out string, err error) {
-		w, err := api.Start(ctx, protocol.StartRequest{WorkflowType: work}, in)
-		if err != nil {
-			return "", err
-		}
-		return out, w.Result(ctx, &out)
+		return out, api.Execute(ctx, protocol.StartRequest{WorkflowType: work}, &out, in)
 	}}, nil
 }
 
@@ -151,7 +147,23 @@ func (w *riverWorker) Work(ctx context.Context, job *river.Job[riverStep]) error
 	return nil
 }
 
+// openRiver starts River with its default pauses between fetches.
 func openRiver(ctx context.Context) (*system, error) {
+	return openRiverWith(ctx, river.Config{
+		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 128}},
+	})
+}
+
+// openFastRiver starts River with the settings of its own benchmark (cmd/river/riverbench), which were chosen for
+// throughput.
+func openFastRiver(ctx context.Context) (*system, error) {
+	return openRiverWith(ctx, river.Config{
+		FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond,
+		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 2_000}},
+	})
+}
+
+func openRiverWith(ctx context.Context, settings river.Config) (*system, error) {
 	config, err := pgxpool.ParseConfig(os.Getenv("DATABASE"))
 	if err != nil {
 		return nil, err
@@ -172,9 +184,8 @@ func openRiver(ctx context.Context) (*system, error) {
 	var done sync.Map
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &riverWorker{pool: pool, done: &done})
-	c, err := river.NewClient(driver, &river.Config{
-		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 128}}, Workers: workers,
-	})
+	settings.Workers = workers
+	c, err := river.NewClient(driver, &settings)
 	if err == nil {
 		err = c.Start(ctx)
 	}
