@@ -58,6 +58,9 @@ func TestTheBudgetOfTasksIsHalfAFrame(t *testing.T) {
 // ready and unleased, and the next poll gets them at once. The test covers workflow and activity tasks, in plain polls
 // and in polls with outcomes.
 func TestAPollGetsWhatFitsIntoItsResponse(t *testing.T) {
+	if testing.Short() {
+		t.Skip("stores 60 payloads of the maximum size")
+	}
 	for _, c := range []struct{ runs, bytes int }{{200, 90_000}, {60, payload.MaxBytes}} {
 		t.Run(fmt.Sprintf("%d of %d bytes", c.runs, c.bytes), func(t *testing.T) {
 			apptest.Databases(t, func(t *testing.T, database string) {

@@ -136,6 +136,9 @@ func TestAFleetThatEndsIsLookedAtOnceAMinute(t *testing.T) {
 // A worker that only polls may work without heartbeats for any time. Workers that are long gone are removed; a polling
 // worker is not, although its heartbeats are not stored.
 func TestWorkersThatAreLongGoneAreRemoved(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs days of virtual time")
+	}
 	for name, shared := range map[string]bool{"alone": false, "with other apps": true} {
 		inBubble(t, name, func(o *harness) {
 			a, _ := o.app("one", shared)

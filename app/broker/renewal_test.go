@@ -78,6 +78,9 @@ func (a *app) atRest(workers, sessions int, lease time.Duration, leases int) (sp
 // The renewals of an idle fleet share changes: the number of statements per second does not depend on the size of the
 // fleet. Three changes per ten thirds of a lease are four per lease, plus a few for heartbeats in between.
 func TestTheSessionsOfAFleetAreRenewedTogether(t *testing.T) {
+	if testing.Short() {
+		t.Skip("renews 3,000 sessions for two minutes of virtual time")
+	}
 	const lease = 30 * time.Second
 	for _, size := range []struct{ workers, sessions int }{{20, 5}, {200, 15}} {
 		inBubble(t, fmt.Sprintf("%d by %d", size.workers, size.sessions), func(o *harness) {

@@ -29,6 +29,9 @@ func (a *app) suspends(id string, lease time.Duration, most int) {
 // One worker asks an app to resume its sessions while another worker polls another app for tasks of these sessions.
 // Each session is either resumed under its epoch or acquired under a higher one.
 func TestAResumeAndAnAcquisitionAtOnceHaveOneWinner(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for leases in real time")
+	}
 	apptest.Databases(t, func(t *testing.T, database string) {
 		const sessions, lease = 12, 4 * time.Second
 		a := on(t, database)
@@ -135,6 +138,9 @@ func TestATaskKeepsTheEpochUnlessItWasGivenUp(t *testing.T) {
 
 // The sessions that one heartbeat resumes are stored in one change, with the same statements for any number of them.
 func TestTheSessionsOfAHeartbeatAreResumedTogether(t *testing.T) {
+	if testing.Short() {
+		t.Skip("resumes 150 sessions")
+	}
 	spent := map[string][]store.Stats{}
 	for _, sessions := range []int{10, 150} {
 		apptest.Databases(t, func(t *testing.T, database string) {

@@ -130,6 +130,9 @@ func meanwhile(other, do func()) {
 // reload and a stop let running executors finish; a stop ends both roles within kill_timeout; an invalid setting does
 // not cause a restart loop.
 func TestPM2KeepsBothRolesUp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs PM2 for half a minute")
+	}
 	t.Parallel()
 	bin, err := filepath.Abs("../../interop/pm2/node_modules/pm2/bin/pm2")
 	if err != nil {

@@ -87,8 +87,17 @@ func launch(t *testing.T, dir string, e env, args ...string) *process {
 	return launchAs(t, "", dir, e, args...)
 }
 
-// launchAs is launch of another build of the program; "" is this one.
+// launchAs is launch of another build of the program; "" is this one. With -short it skips the test, as most processes
+// that a test launches run for seconds; run does not.
 func launchAs(t *testing.T, binary, dir string, e env, args ...string) *process {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("launches processes")
+	}
+	return startProgram(t, binary, dir, e, args...)
+}
+
+func startProgram(t *testing.T, binary, dir string, e env, args ...string) *process {
 	t.Helper()
 	if binary == "" {
 		self, err := os.Executable()
@@ -205,7 +214,7 @@ func (p *process) line(o *output, pattern string) []string {
 // run runs a command to its end.
 func run(t *testing.T, dir string, e env, args ...string) (code int, out, err string) {
 	t.Helper()
-	p := launch(t, dir, e, args...)
+	p := startProgram(t, "", dir, e, args...)
 	code = p.exit()
 	o, _ := p.out.all()
 	x, _ := p.err.all()

@@ -197,6 +197,9 @@ func TestAQueryIsAnsweredWithItsResult(t *testing.T) {
 
 // A caller with four concurrent searches must wait for one of them before the fifth; its other reads are not limited.
 func TestAFifthSearchAtOnceIsThrottled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	f := &fake{listing: make(chan chan struct{})}
 	s := fakeServer(t, f, auth.Options{})
 	search := func() response { return ask(t, s, "GET", "/api/workflows?query=part&partial=true", "", nil) }

@@ -14,6 +14,9 @@ import (
 
 // However many runs there are, a listing that an index can answer reads those entries, and none reads a whole table.
 func TestListingsOfManyRunsGoByAnIndex(t *testing.T) {
+	if testing.Short() {
+		t.Skip("stores a large number of runs")
+	}
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "many.db")
 	s := open(t, path, sqldb.Options{})

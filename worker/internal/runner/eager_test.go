@@ -186,6 +186,9 @@ func TestALostAnswerToATurnCostsNothing(t *testing.T) {
 // If the app rejects eager workflow tasks, the worker rereads at most twice the events of the run, whatever happens
 // meanwhile: signals at half the rate of the steps, each as its activity ends, and many concurrent activities.
 func TestTurnsThatAreRefusedCostLittle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs workflows of hundreds of steps")
+	}
 	for name, c := range map[string]struct {
 		code func(a *control, run func() string) func(*worker.Registry)
 	}{

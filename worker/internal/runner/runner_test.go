@@ -481,6 +481,9 @@ func TestWorkerThatTakesALongRunOverReadsItsHistoryPageByPage(t *testing.T) {
 
 // A step of 900 activities wakes its run with 1,800 events, which are two pages: they are as large as may be.
 func TestAWideStepIsShownInFewPages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs 900 activities")
+	}
 	bubble(t, func(t *testing.T, a *control) {
 		const wide = 900
 		a.worker("a", func(r *worker.Registry) {
