@@ -35,7 +35,7 @@ ROLLING ?= 10m
 CHAOS   ?= 6m
 SEED    ?=
 
-.PHONY: help run dev test race postgres interop e2e fuzz fuzz-api mutants crash powercut freeze memory backlog soak storm rolling chaos sandbox-long upgrade image lint dead fmt generate verify web bench compare build tools clean
+.PHONY: help run dev test check race postgres interop e2e fuzz fuzz-api mutants crash powercut freeze memory backlog soak storm rolling chaos sandbox-long upgrade image lint dead fmt generate verify web bench compare build tools clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
@@ -54,6 +54,9 @@ build: web ## build the dashboard and the binary, print its size
 
 test: deps build npm ## run all tests: Go on SQLite and PostgreSQL, dashboard units, dashboard in Chromium
 	.ci/postgres .ci/test
+
+check: ## check a change in half a minute: format, vet, root tests, short tests of changed packages and direct importers
+	@.ci/check
 
 race: deps ## run the Go tests under the race detector (PACKAGE=./app/... for a part)
 	.ci/deps compiler

@@ -26,11 +26,17 @@ var publicPackages = []string{"", "client", "worker", "worker/activity", "worker
 
 const publicAPI = "docs/api.txt"
 
-// The listing makes each change of the public API a line of the diff that a reviewer sees.
+// The listing makes each change of the public API a line of the diff that a reviewer sees. With -short the test leaves
+// out the two packages for which the whole product must be compiled.
 func TestThePublicAPIIsListed(t *testing.T) {
+	names := publicPackages
+	if testing.Short() && !*update {
+		names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == "" || n == "workflowtest" })
+	}
+	const head = "# The public Go API, one line per identifier. Written by `go test . -run PublicAPI -update`.\n"
 	var b strings.Builder
-	b.WriteString("# The public Go API, one line per identifier. Written by `go test . -run PublicAPI -update`.\n")
-	for _, p := range typesOf(t, publicPackages) {
+	b.WriteString(head)
+	for _, p := range typesOf(t, names) {
 		for _, line := range apiOf(p) {
 			fmt.Fprintf(&b, "%s: %s\n", cmp.Or(short(p.Path()), "sojourn"), line)
 		}
@@ -44,18 +50,23 @@ func TestThePublicAPIIsListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, got := strings.Split(b.String(), "\n"), strings.Split(string(raw), "\n")
-	for _, line := range got {
-		if !slices.Contains(want, line) {
+	listed := map[string]bool{}
+	for line := range strings.Lines(string(raw)) {
+		name, _, _ := strings.Cut(line, ": ")
+		listed[line] = line == head || slices.Contains(names, strings.TrimPrefix(name, "sojourn"))
+	}
+	for line := range strings.Lines(b.String()) {
+		if _, ok := listed[line]; !ok {
+			t.Errorf("in the public API, but not listed: %s", line)
+		}
+		delete(listed, line)
+	}
+	for line, ours := range listed {
+		if ours {
 			t.Errorf("removed from the public API, but listed: %s", line)
 		}
 	}
-	for _, line := range want {
-		if !slices.Contains(got, line) {
-			t.Errorf("in the public API, but not listed: %s", line)
-		}
-	}
-	if t.Failed() || b.String() != string(raw) {
+	if t.Failed() {
 		t.Errorf("%s is out of date: go test . -run PublicAPI -update; list the change in CHANGELOG.md", publicAPI)
 	}
 }
