@@ -12,7 +12,7 @@ import (
 // has the only list of reasons with their sentences; only app/engine/wait.go creates waits, from rows. go generate
 // writes the same list for the dashboard.
 
-//go:generate go run ./waitlist ../../web/src/api/waits.ts ../../web/src/api/statuses.ts
+//go:generate go run ./waitlist
 
 // WaitKind is the kind of step that a run waits for; it is also the contract's wait_kind.
 type WaitKind string

@@ -21,7 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-//go:generate go run ./write ../../../docs/openapi.json
+//go:generate go run ./write
 
 // Routes are all routes the document describes.
 func Routes() []serve.Route { return append(httpapi.Routes(), workerapi.Routes()...) }

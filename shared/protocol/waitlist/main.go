@@ -1,4 +1,5 @@
-// Command waitlist generates the dashboard's list of wait reasons and run statuses.
+// Command waitlist generates the dashboard's list of wait reasons and run statuses. It runs in any directory of the
+// module.
 package main
 
 import (
@@ -6,21 +7,36 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 func main() {
-	for i, script := range [][]byte{waits(), statuses()} {
-		if is, _ := os.ReadFile(os.Args[i+1]); bytes.Equal(is, script) {
+	if err := write(); err != nil {
+		fmt.Fprintln(os.Stderr, "waitlist:", err)
+		os.Exit(1)
+	}
+}
+
+func write() error {
+	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return fmt.Errorf("go list: %w", err)
+	}
+	for name, script := range map[string][]byte{"waits.ts": waits(), "statuses.ts": statuses()} {
+		file := filepath.Join(strings.TrimSpace(string(root)), "web", "src", "api", name)
+		if is, _ := os.ReadFile(file); bytes.Equal(is, script) {
 			continue // a newer file causes a new build of the dashboard
 		}
-		if err := os.WriteFile(os.Args[i+1], script, 0o644); err != nil {
-			fmt.Fprintln(os.Stderr, "waitlist:", err)
-			os.Exit(1)
+		if err := os.WriteFile(file, script, 0o644); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 func statuses() []byte {
