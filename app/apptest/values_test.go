@@ -204,3 +204,27 @@ func TestAnInvalidSelectionOfValuesIsRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestSchedulesAreListedWithoutTheirInput(t *testing.T) {
+	c := caller{t, apptest.Start(t, apptest.Options{}), "default"}
+	text := strings.Repeat("x", 100_000)
+	for _, id := range []string{"a", "b"} {
+		c.want(201, "POST", "/api/schedules", `{"schedule_id":"`+id+`","spec":{"intervals":[{"every":"PT1H"}]},
+			"action":{"workflow_type":"t","task_queue":"q","input":["`+text+`"],"memo":{"k":"v"}}}`)
+	}
+	list := c.want(200, "GET", "/api/schedules?values=none", "")
+	if len(list.raw) > 8<<10 || strings.Contains(list.raw, `"k":"v"`) ||
+		!strings.Contains(list.raw, `"action.input":{"size_bytes":100004}`) {
+		t.Errorf("a list of %d bytes: %.2000s", len(list.raw), list.raw)
+	}
+	one := c.want(200, "GET", "/api/schedules/a?values=preview", "")
+	if len(one.raw) > 16<<10 || !strings.Contains(one.raw, `"k":"v"`) || !strings.Contains(one.raw, `"preview":"[\"xxx`) {
+		t.Errorf("a schedule of %d bytes: %.2000s", len(one.raw), one.raw)
+	}
+	if whole := c.want(200, "GET", "/api/schedules/a", ""); !strings.Contains(whole.raw, text) ||
+		strings.Contains(whole.raw, "truncated") {
+		t.Errorf("by default a schedule has %d bytes", len(whole.raw))
+	}
+	c.want(422, "GET", "/api/schedules?values=some", "")
+	c.want(422, "GET", "/api/schedules/a?values=some", "")
+}

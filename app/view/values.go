@@ -81,43 +81,72 @@ func (v *View) DescribeValues(
 	return shown, err
 }
 
+// truncation removes members from a response and describes them.
+type truncation struct {
+	values protocol.Values
+	into   *protocol.Truncated
+}
+
+func (t truncation) note(name string, about protocol.TruncatedValue) {
+	if *t.into == nil {
+		*t.into = protocol.Truncated{}
+	}
+	(*t.into)[name] = about
+}
+
+// value returns a value that a user chose: without values only if it is empty.
+func (t truncation) value(name string, value json.RawMessage) json.RawMessage {
+	if t.values == protocol.ValuesNone && string(value) != "{}" && string(value) != "null" {
+		return t.cut(name, value, 0)
+	}
+	return t.cut(name, value, protocol.PreviewBytes)
+}
+
+// cut returns a member of at most `most` bytes.
+func (t truncation) cut(name string, value json.RawMessage, most int) json.RawMessage {
+	if len(value) <= most {
+		return value
+	}
+	about := protocol.TruncatedValue{Size: len(value)}
+	if t.values == protocol.ValuesPreview {
+		about.Preview = string(payload.CutText([]byte(value), protocol.PreviewBytes))
+	}
+	t.note(name, about)
+	return nil
+}
+
 // TruncateRun removes from a run the members of its row that the selection of values excludes.
 func TruncateRun(v *protocol.RunView, values protocol.Values) {
-	cut := func(name string, value json.RawMessage, most int) json.RawMessage {
-		if len(value) <= most || string(value) == "{}" {
-			return value
-		}
-		if v.Truncated == nil {
-			v.Truncated = protocol.Truncated{}
-		}
-		about := protocol.TruncatedValue{Size: len(value)}
-		if values == protocol.ValuesPreview {
-			about.Preview = string(payload.CutText([]byte(value), protocol.PreviewBytes))
-		}
-		v.Truncated[name] = about
-		return nil
-	}
-	memo := 0
-	if values == protocol.ValuesPreview {
-		memo = protocol.PreviewBytes
-	}
-	v.Memo = cut("memo", v.Memo, memo)
-	v.SearchAttributes = cut("search_attributes", v.SearchAttributes, protocol.PreviewBytes)
+	t := truncation{values, &v.Truncated}
+	v.Memo = t.value("memo", v.Memo)
+	v.SearchAttributes = t.cut("search_attributes", v.SearchAttributes, protocol.PreviewBytes)
 	if v.Error != nil && len(*v.Error) > protocol.PreviewBytes {
-		size, begin := len(*v.Error), payload.CutText(*v.Error, protocol.PreviewBytes)
+		t.note("error", protocol.TruncatedValue{Size: len(*v.Error)})
+		begin := payload.CutText(*v.Error, protocol.PreviewBytes)
 		v.Error = &begin
-		if v.Truncated == nil {
-			v.Truncated = protocol.Truncated{}
-		}
-		v.Truncated["error"] = protocol.TruncatedValue{Size: size}
 	}
 	if v.Pending == nil {
 		return
 	}
 	for i := range v.Pending.Activities {
 		a := &v.Pending.Activities[i]
-		a.Progress = cut("progress of activity "+strconv.FormatInt(a.Sequence, 10), a.Progress, protocol.PreviewBytes)
+		a.Progress = t.cut(
+			"progress of activity "+strconv.FormatInt(a.Sequence, 10), a.Progress, protocol.PreviewBytes,
+		)
 	}
+}
+
+// TruncateSchedule removes from a schedule the values that the selection excludes.
+func TruncateSchedule(v *protocol.ScheduleView, values protocol.Values) {
+	if values == protocol.ValuesFull {
+		return
+	}
+	t := truncation{values, &v.Truncated}
+	v.Action.Input = t.value("action.input", v.Action.Input)
+	v.Action.Memo = t.value("action.memo", v.Action.Memo)
+	v.Action.SearchAttributes = t.cut("action.search_attributes", v.Action.SearchAttributes, protocol.PreviewBytes)
+	v.Memo = t.value("memo", v.Memo)
+	v.SearchAttributes = t.cut("search_attributes", v.SearchAttributes, protocol.PreviewBytes)
 }
 
 // ends reads the first and the last event of a run for its description.

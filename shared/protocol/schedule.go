@@ -99,6 +99,8 @@ type ScheduleView struct {
 	CreatedAt        history.Time    `json:"created_at"`
 	UpdatedAt        history.Time    `json:"updated_at"`
 	Info             ScheduleInfo    `json:"info"`
+	// with values=preview or none: values that the response does not contain whole, by the path of the member
+	Truncated Truncated `json:"truncated,omitempty"`
 }
 
 // ScheduleInfo counts the firings that started no run at once.
@@ -152,4 +154,6 @@ type ScheduleListRequest struct {
 	Query        string `json:"query,omitempty"` // substring of the ID or of the type
 	PageSize     int    `json:"page_size,omitempty" minimum:"1" maximum:"200"`
 	PageToken    string `json:"next_page_token,omitempty"` // token of the previous page
+	// full, if absent: with input and memo; preview: without values above 4096 bytes; none: without values
+	Values Values `json:"values,omitempty" enum:"full,preview,none"`
 }

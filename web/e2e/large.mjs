@@ -138,4 +138,25 @@ export const large = [
     await page.setViewportSize({ width: 1280, height: 900 });
     page.off("response", count);
   }],
+  ["a schedule with a large input is shown in part, and edited whole", async ({ page, base, api, axe, shot }) => {
+    const text = "crate ".repeat(20_000);
+    await api("/api/schedules", { schedule_id: "weekly", spec: { intervals: [{ every: "PT168H" }] }, action: { workflow_type: "haul", task_queue: queue, input: [text] } }, space);
+    const bodies = [];
+    const count = async (r) => new URL(r.url()).pathname.startsWith("/api/schedules") && bodies.push(await r.body().then((b) => b.length, () => 0));
+    page.on("response", count);
+    await page.goto(`${base}/schedules?namespace=${space}`);
+    await page.getByRole("link", { name: "weekly" }).first().click();
+    const input = page.getByRole("region", { name: "Input" });
+    await shown(input.getByText("First 4.0 KiB of 117 KiB"));
+    assert.ok(bodies.length >= 2 && Math.max(...bodies) < 16 << 10, `responses about schedules have ${bodies} bytes`);
+    page.off("response", count);
+    assert.deepEqual(await axe(), []);
+    await shot("large-schedule");
+    await page.getByRole("button", { name: "Edit", exact: true }).click();
+    const dialog = page.getByRole("dialog");
+    await until("the whole input", async () => (await dialog.getByLabel(/^Input/).inputValue()).includes(text));
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await dialog.waitFor({ state: "hidden", timeout: patience });
+    assert.deepEqual((await api("/api/schedules/weekly", undefined, space)).action.input, [text]);
+  }],
 ];

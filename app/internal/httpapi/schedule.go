@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/internal/serve"
+	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/internal/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -54,12 +55,15 @@ func listSchedules(a *API, c *call) (response, error) {
 	q := c.query()
 	in := protocol.ScheduleListRequest{
 		Namespace: c.NS, Status: q.text("status"), WorkflowType: q.text("workflow_type"), Query: q.text("query"),
-		PageSize: q.number("page_size", 1, 200), PageToken: q.text("next_page_token"),
+		PageSize: q.number("page_size", 1, 200), PageToken: q.text("next_page_token"), Values: q.valuesOf(),
 	}
 	if q.err != nil {
 		return response{}, q.err
 	}
 	list, next, err := a.opt.ScheduleViews.Schedules(c.Ctx, in)
+	for i := range list {
+		view.TruncateSchedule(&list[i], in.Values)
+	}
 	body := schedulesResponse{Namespace: c.NS, Schedules: list}
 	if next != "" {
 		body.NextPageToken = &next
@@ -98,7 +102,14 @@ func updateSchedule(a *API, c *call) (response, error) {
 }
 
 func describeSchedule(a *API, c *call) (response, error) {
-	return ok(a.opt.ScheduleViews.Schedule(c.Ctx, c.NS, c.PathValue("schedule")))
+	q := c.query()
+	values := q.valuesOf()
+	if q.err != nil {
+		return response{}, q.err
+	}
+	out, err := a.opt.ScheduleViews.Schedule(c.Ctx, c.NS, c.PathValue("schedule"))
+	view.TruncateSchedule(&out, values)
+	return ok(out, err)
 }
 
 func deleteSchedule(a *API, c *call) (response, error) {

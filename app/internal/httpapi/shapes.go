@@ -185,7 +185,9 @@ var shapes = map[string]serve.Shape{
 		Says:    serve.Responses(201, protocol.ScheduleReceipt{}),
 		Refuses: []protocol.Reason{protocol.ReasonScheduleExists, protocol.ReasonQuotaExceeded},
 	},
-	"describe_schedule": {Does: "Retrieve a schedule", Says: serve.OK(protocol.ScheduleView{}), Refuses: onSchedule},
+	"describe_schedule": {
+		Does: "Retrieve a schedule", Query: valuesQuery{}, Says: serve.OK(protocol.ScheduleView{}), Refuses: onSchedule,
+	},
 	"update_schedule": {
 		Does: "Update a schedule", Body: protocol.ScheduleRequest{},
 		Says:    serve.OK(protocol.ScheduleReceipt{}),

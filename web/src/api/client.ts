@@ -139,8 +139,10 @@ export const api = {
   limitQueue: (q: QueueKey, limits: Limits) =>
     request(`${queue(q.name)}/limits`, { method: "PUT", namespace: q.namespace, body: limits }),
   schedules: (namespace: string, after: string | undefined) =>
-    request<ScheduleList>(`/api/schedules${query({ page_size: 50, next_page_token: after })}`, { namespace }),
-  schedule: (k: ScheduleKey) => request<Schedule>(schedule(k), { namespace: k.namespace }),
+    request<ScheduleList>(`/api/schedules${query({ page_size: 50, values: "none", next_page_token: after })}`, { namespace }),
+  /** A schedule with the beginnings of large values, or whole. */
+  schedule: (k: ScheduleKey, whole = false) =>
+    request<Schedule>(`${schedule(k)}${query({ values: whole ? undefined : "preview" })}`, { namespace: k.namespace }),
   scheduleHistory: (k: ScheduleKey, where: Where) =>
     request<ScheduleHistory>(`${schedule(k)}/history${query({ ...where })}`, { namespace: k.namespace }),
   scheduleTimes: (spec: ScheduleSpec, signal?: AbortSignal) =>

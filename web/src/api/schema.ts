@@ -913,6 +913,8 @@ export interface components {
             spec: components["schemas"]["ScheduleSpec"];
             /** @enum {string} */
             status: "active" | "paused" | "deleted";
+            /** @description with values=preview or none: values that the response does not contain whole, by the path of the member */
+            truncated?: components["schemas"]["Truncated"];
             /** Format: date-time */
             updated_at: string | null;
             /** @description or the activity type */

@@ -7,11 +7,13 @@ import type { Schedule, ScheduleEvent } from "../api/types";
 import { count } from "../lib/format";
 import { words } from "../lib/status";
 import { eventName } from "../run/summary";
+import { fileName } from "../run/values";
 import { useNamespace } from "../shell/namespace";
 import { JsonView } from "../ui/JsonView";
 import { Empty, Fact, Failed, Section, useTitle, Waiting } from "../ui/Page";
 import { Status } from "../ui/Status";
 import { Older } from "../ui/Older";
+import { TruncatedValue } from "../ui/TruncatedValue";
 import { When } from "../ui/When";
 import { details, started, timing } from "./facts";
 import { Verbs } from "./Verbs";
@@ -97,7 +99,14 @@ function View({ schedule: s }: { schedule: Schedule }) {
       </dl>
       <section aria-label="Input" className="card mt-3 p-4">
         <h2 className="label mb-1.5">Input</h2>
-        {s.action.input === undefined || s.action.input === null ? <p className="text-soft">No arguments</p> : <JsonView value={s.action.input} what="input" />}
+        {s.truncated?.["action.input"] ? (
+          <TruncatedValue
+            what="input"
+            cut={s.truncated["action.input"]}
+            file={fileName(s.schedule_id, "input", false)}
+            load={async () => (await api.schedule(s, true)).action.input}
+          />
+        ) : s.action.input === undefined || s.action.input === null ? <p className="text-soft">No arguments</p> : <JsonView value={s.action.input} what="input" />}
       </section>
       <Section title="History">
         {history.isPending ? <Waiting rows={3} height={44} /> : events.length === 0 ? <Empty title="No events yet" /> : <Events events={events} />}

@@ -1,4 +1,4 @@
-import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { api } from "../api/client";
@@ -52,6 +52,15 @@ export function Verbs({ schedule: s }: { schedule: Schedule }) {
     m.reset();
     setVerb(v);
   };
+  // The form sends the whole schedule, so it needs the values that the page has not loaded.
+  const whole = useQuery({
+    queryKey: ["schedule-whole", s.namespace, s.schedule_id, s.updated_at],
+    queryFn: () => api.schedule(s, true),
+    enabled: form === "change" && s.truncated !== undefined,
+    staleTime: Infinity,
+    gcTime: 0,
+  });
+  const edited = s.truncated ? whole.data : s;
   if (s.status === "deleted") return null;
   const turn: Verb = s.paused ? "resume" : "pause";
   return (
@@ -76,7 +85,12 @@ export function Verbs({ schedule: s }: { schedule: Schedule }) {
       <Act needs="operator" danger onClick={() => ask("delete")}>
         Delete
       </Act>
-      {form === "change" && <ScheduleDialog namespace={s.namespace} of={s} onClose={() => setForm(null)} />}
+      {form === "change" && edited && <ScheduleDialog namespace={s.namespace} of={edited} onClose={() => setForm(null)} />}
+      {form === "change" && whole.isError && (
+        <span role="alert" className="text-bad">
+          {whole.error.message}
+        </span>
+      )}
       {form === "backfill" && <BackfillDialog schedule={s} onClose={() => setForm(null)} />}
       {verb && (
         <Dialog open onClose={() => setVerb(null)} title={asks[verb].title} description={asks[verb].says}>
