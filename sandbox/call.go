@@ -13,7 +13,7 @@ type call struct {
 	seq   uint64
 	hooks Hooks
 	done  chan struct{} // closed when the outcome is there
-	reads bool          // it was begun with the turn to read what the executor says
+	reads bool          // the goroutine of the call reads the frames of the executor
 
 	suspect bool // the call ran with others in an executor that ended
 

@@ -47,10 +47,10 @@ type executor struct {
 	stdout, stderr *output
 	out            sync.Mutex // one frame at a time; guards frameBuf
 	frameBuf       []byte
-	frames         *frame.Reader // used by the goroutine that has the turn
+	frames         *frame.Reader // used by the goroutine that reader names
 	reads          readDeadlines
 	interrupt      func()        // that of reads
-	readTurn       chan struct{} // tells run that it has the turn
+	runMayRead     chan struct{} // notifies run that it may read
 
 	loading  sync.Mutex     // one piece of code at a time, and before the call that needs it
 	sends    sync.WaitGroup // frames that are sent aside; added to under mu while not ended
@@ -66,14 +66,14 @@ type executor struct {
 	unknownFrames int
 	pongs         []chan struct{} // closed when the executor answers a ping
 	sentBusy      bool
-	hasRoom       bool
-	lent          *call // which has the room; nil for none
+	hasShared     bool
+	lent          *call // call that uses the shared memory; nil: none
 	idle          *time.Timer
-	turn          turn
+	reader        frameReader
 	leaving       bool    // what it says until its end is not to wait for a call
 	unread        error   // why there is nothing more to read; nil as long as there may be
-	servedAt      int     // of served, when run got its turn
-	doom          *ending // why we are ending it; nil as long as we are not
+	servedAt      int     // value of served when run became the reader
+	endCause      *ending // reason why the worker ends it; nil: the worker does not
 	asked         *ending // why it was sent SIGTERM; counts if it ends by that
 	ended         bool
 	shutOnce      sync.Once
@@ -89,7 +89,7 @@ func launch(
 		id: id, scratch: scratch, user: u, group: g, lang: l, born: time.Now(), patience: o.patience,
 		onGrown: onGrown, onEnd: onEnd,
 		ready: make(chan frame.Header, 1),
-		shut:  make(chan struct{}), done: make(chan struct{}), counts: make(chan int, 1), readTurn: make(chan struct{}, 1),
+		shut:  make(chan struct{}), done: make(chan struct{}), counts: make(chan int, 1), runMayRead: make(chan struct{}, 1),
 		calls: map[string]*call{}, loaded: map[string]bool{}, packs: l.installed(),
 	}
 	level := LevelProcess
@@ -149,7 +149,7 @@ func launch(
 	select {
 	case ready := <-ex.ready:
 		ex.mu.Lock()
-		ex.hasRoom = ex.supportsShared(ready)
+		ex.hasShared = ex.supportsShared(ready)
 		ex.mu.Unlock()
 		return ex, nil
 	case <-boot.C:
@@ -160,7 +160,8 @@ func launch(
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
 	return nil, &Error{
-		Type: Unavailable, Message: fmt.Sprintf("start %s executor: %s", l.name, ex.doom.message), Stack: ex.doom.stack,
+		Type: Unavailable, Message: fmt.Sprintf("start %s executor: %s", l.name, ex.endCause.message),
+		Stack:     ex.endCause.stack,
 		Retryable: true,
 	}
 }
@@ -191,7 +192,7 @@ func (ex *executor) run() {
 		ex.group.Kill()
 		if k := ex.group.OutOfMemory(); k.Processes > 0 {
 			memory, _, _ := ex.group.Holds()
-			ex.doomed(outOfMemory(supervisor.Fact{Bytes: k.Peak, By: memory, Around: !k.Own}, ex.lang.limits.Memory))
+			ex.setEndCause(outOfMemory(supervisor.Fact{Bytes: k.Peak, By: memory, Around: !k.Own}, ex.lang.limits.Memory))
 		}
 		supervisor.KillOrphans(ex.scratch, ex.user.number())
 	}
@@ -207,19 +208,19 @@ func (ex *executor) run() {
 	ex.user.release()
 
 	ex.mu.Lock()
-	if ex.doom == nil && ex.asked != nil && end.Signal == int(syscall.SIGTERM) {
-		ex.doom = ex.asked
+	if ex.endCause == nil && ex.asked != nil && end.Signal == int(syscall.SIGTERM) {
+		ex.endCause = ex.asked
 	}
-	if ex.doom == nil {
+	if ex.endCause == nil {
 		e := explain(end, ex.stderr.last())
-		ex.doom = &e
+		ex.endCause = &e
 	}
 	ex.ended = true
 	ex.idle.Stop()
 	if ex.forced != nil {
 		ex.forced.Stop()
 	}
-	doom, calls := *ex.doom, ex.calls
+	doom, calls := *ex.endCause, ex.calls
 	ex.calls = map[string]*call{}
 	ex.mu.Unlock()
 	ex.sends.Wait()
@@ -281,9 +282,9 @@ func (ex *executor) follow(last chan<- supervisor.Fact) {
 			default:
 			}
 		case supervisor.FactOOM:
-			ex.doomed(outOfMemory(f, ex.lang.limits.Memory))
+			ex.setEndCause(outOfMemory(f, ex.lang.limits.Memory))
 		case supervisor.FactQuota:
-			ex.doomed(ending{cause: CauseQuota, kind: QuotaExceeded, message: f.Error})
+			ex.setEndCause(ending{cause: CauseQuota, kind: QuotaExceeded, message: f.Error})
 		case supervisor.FactEnd:
 			last <- f
 			return
@@ -442,12 +443,12 @@ func (ex *executor) sendFrame(f *frame.Frame) error {
 	return err
 }
 
-// doomed notes why the executor ends; the first reason counts.
-func (ex *executor) doomed(why ending) {
+// setEndCause records the reason for the end of the executor. Only the first reason is recorded.
+func (ex *executor) setEndCause(why ending) {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
-	if ex.doom == nil {
-		ex.doom = &why
+	if ex.endCause == nil {
+		ex.endCause = &why
 	}
 }
 
@@ -456,7 +457,7 @@ func (ex *executor) expectFacts() {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
 	switch {
-	case ex.doom != nil:
+	case ex.endCause != nil:
 	case ex.sentBusy:
 		_ = ex.proc.line.SetReadDeadline(time.Now().Add(silenceTime))
 	default:
@@ -467,7 +468,7 @@ func (ex *executor) expectFacts() {
 // kill ends the executor and its descendants without waiting; done is closed afterwards. The supervisor kills them. If
 // the supervisor was stopped by the code it watches, the worker kills them.
 func (ex *executor) kill(why ending) {
-	ex.doomed(why)
+	ex.setEndCause(why)
 	ex.proc.order(supervisor.OrderKill)
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
@@ -512,11 +513,11 @@ func (ex *executor) fellIdle() {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
 	if len(ex.calls) == 0 && ex.sentBusy && !ex.ended {
-		ex.runReads()
+		ex.assignRun()
 		ex.sentBusy = false
 		ex.proc.order(supervisor.OrderIdle)
-		if ex.hasRoom {
-			ex.proc.room.empty()
+		if ex.hasShared {
+			ex.proc.shared.empty()
 		}
 		_ = ex.proc.line.SetReadDeadline(time.Time{})
 	}
@@ -540,7 +541,7 @@ func (ex *executor) close(ctx context.Context, why ending) {
 			hooks.Stop()
 		}
 	}
-	ex.doomed(why)
+	ex.setEndCause(why)
 	_ = ex.send(frame.Frame{Header: frame.Header{T: frame.Shutdown}})
 	grace := time.NewTimer(100 * time.Millisecond)
 	defer grace.Stop()

@@ -21,7 +21,7 @@ func TestTheGuideSaysTheLimitsOfExecutors(t *testing.T) {
 	docnumbers.In(t, page, "| processes | {} |", l.Processes)
 	docnumbers.In(t, page, "| code of a handler | {} |", maxCode)
 	docnumbers.In(t, page, "values from {} on pass through shared memory, which an executor frees when it is idle for {}",
-		inRoom, idleAfter)
+		minShared, idleAfter)
 	docnumbers.In(t, page, "| log of one call | {}, {} a line |", maxLogBytes, maxLogLine)
 	docnumbers.In(t, page, "| after a cancellation | notified at once, SIGTERM after {}, SIGKILL after {} |", o.CancelTerm, o.CancelKill)
 	docnumbers.In(t, page, "| at its deadline | notified, killed {} later |", o.DeadlineGrace)

@@ -86,8 +86,8 @@ func (o *output) split(b []byte) {
 	if len(b) >= maxTail {
 		o.tail = append(o.tail[:0], b[len(b)-maxTail:]...)
 	} else {
-		if over := len(o.tail) + len(b) - maxTail; over > 0 {
-			o.tail = append(o.tail[:0], o.tail[over:]...)
+		if excess := len(o.tail) + len(b) - maxTail; excess > 0 {
+			o.tail = append(o.tail[:0], o.tail[excess:]...)
 		}
 		o.tail = append(o.tail, b...)
 	}

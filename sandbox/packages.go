@@ -65,7 +65,7 @@ type packages struct {
 type packageSet struct {
 	there    bool
 	dir      string // empty when they are there without our doing
-	note     installRecord
+	record   installRecord
 	touched  time.Time
 	running  bool
 	began    time.Time     // the try that is running
@@ -161,7 +161,7 @@ func (k *packages) provide(l *language, m manifest, s *packageSet) {
 	if err == nil {
 		s.there, s.dir = true, dir
 		if dir != "" {
-			s.note = readRecord(dir)
+			s.record = readRecord(dir)
 		}
 		log.Info().Str("folder", dir).Msg("packages of " + m.files[0] + " installed")
 		return
@@ -264,11 +264,11 @@ func (k *packages) install(
 	if err := errors.Join(seal(tmp, k.pool.users != nil), flush(tmp)); err != nil {
 		return "", fmt.Errorf("package folder: %w", err)
 	}
-	note := installRecord{At: time.Now(), Bytes: sizeOf(tmp)}
+	record := installRecord{At: time.Now(), Bytes: sizeOf(tmp)}
 	if err := os.Rename(tmp, dir); err != nil {
 		return "", fmt.Errorf("package folder: %w", err)
 	}
-	note.write(lock)
+	record.write(lock)
 	k.removeOld()
 	return dir, nil
 }

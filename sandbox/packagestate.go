@@ -59,7 +59,7 @@ func (p *Pool) Packages() (all []PackagesInfo) {
 
 // describe sets the state of the packages. The caller must hold the mutex.
 func (s *packageSet) describe(i *PackagesInfo) {
-	i.Path, i.Bytes, i.Since = s.dir, s.note.Bytes, s.note.At
+	i.Path, i.Bytes, i.Since = s.dir, s.record.Bytes, s.record.At
 	switch {
 	case s.there && s.dir == "":
 		i.State, i.Detail = PackagesOthers, allThere
@@ -110,15 +110,15 @@ func (p *Pool) FindPackages(ctx context.Context, dir string) (all []PackagesInfo
 			return all, err
 		}
 		i.Path = filepath.Join(base, packagesDir, name+"-"+key)
-		note := readRecord(i.Path)
-		i.Bytes, i.Since = note.Bytes, note.At
+		record := readRecord(i.Path)
+		i.Bytes, i.Since = record.Bytes, record.At
 		switch {
 		case isFolder(i.Path):
 			i.State = PackagesInstalled
 		case filelock.Held(i.Path + lockSuffix):
 			i.State, i.Since = PackagesInstalling, time.Time{}
-		case note.Error != "":
-			i.State, i.Detail = PackagesFailed, note.Error
+		case record.Error != "":
+			i.State, i.Detail = PackagesFailed, record.Error
 		case p.packages.present(ctx, l, m):
 			i.State, i.Detail, i.Path = PackagesOthers, allThere, ""
 		}

@@ -33,9 +33,9 @@ func (p *Pool) pressed() {
 func (p *Pool) relieve() {
 	for refused := 0; ; {
 		p.mu.Lock()
-		over := p.resident()
+		excess := p.resident()
 		var end func() bool
-		if over > p.memory && !p.closed && !p.draining && refused <= 3 {
+		if excess > p.memory && !p.closed && !p.draining && refused <= 3 {
 			end = p.victim(0, "the executors of the worker ran out of memory")
 		}
 		if end == nil {
@@ -44,7 +44,7 @@ func (p *Pool) relieve() {
 			return
 		}
 		p.mu.Unlock()
-		p.opt.Logger.Info().Int64("resident_bytes", over).Int64("limit_bytes", p.memory).Msg("executor memory limit exceeded; ending the executor that uses most above its share")
+		p.opt.Logger.Info().Int64("resident_bytes", excess).Int64("limit_bytes", p.memory).Msg("executor memory limit exceeded; ending the executor that uses most above its share")
 		if !end() {
 			refused++
 		}

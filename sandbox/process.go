@@ -20,7 +20,7 @@ type process struct {
 	line           net.Conn  // the lifeline: closing it kills all
 	facts          *bufio.Reader
 	stdout, stderr *os.File
-	room           *room // that the executor has too; nil for none
+	shared         *sharedMemory // that the executor has too; nil for none
 }
 
 // startProcess starts a supervisor that starts the program of c.
@@ -68,10 +68,10 @@ func startProcess(c supervisor.Config) (_ *process, err error) {
 	}
 	theirs = append(theirs, room)
 	if c.Room {
-		if p.room, err = newRoom(); err != nil { // an old kernel; bodies go through the socket
+		if p.shared, err = newSharedMemory(); err != nil { // an old kernel; bodies go through the socket
 			c.Room = false
 		} else {
-			room = p.room.file
+			room = p.shared.file
 		}
 	}
 	program, err := self()
@@ -138,8 +138,8 @@ func (p *process) release() {
 	if p.line != nil {
 		_ = p.line.Close()
 	}
-	if p.room != nil {
-		_ = p.room.close()
+	if p.shared != nil {
+		_ = p.shared.close()
 	}
 	for _, f := range []*os.File{p.stdout, p.stderr} {
 		if f != nil {

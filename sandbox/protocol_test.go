@@ -194,14 +194,14 @@ func TestTheRoomIsOneCallsAtATime(t *testing.T) {
 			Eventually(t, "the room is empty", func() bool { return taken() == 0 })
 
 			cancel, running := hold(t, b, In("s", 1, b.Call("wait")))
-			id := "c" // its own: ten calls were before, and the one that waits has the room
+			id := "c" // its own: ten calls were before, and the one that waits uses the shared memory
 			WantType(
-				t, b.Fail(In("s", 1, b.Call("raw", lie(framed(t, frame.Header{T: frame.Result, ID: id, Room: 3}, ""))))),
+				t, b.Fail(In("s", 1, b.Call("raw", lie(framed(t, frame.Header{T: frame.Result, ID: id, Shared: 3}, ""))))),
 				sandbox.ProtocolError,
 			)
 			cancel()
 			Receive(t, "the end of the call", running)
-			big := framed(t, frame.Header{T: frame.Result, ID: "1", Room: frame.DefaultLimits.Body + 1}, "")
+			big := framed(t, frame.Header{T: frame.Result, ID: "1", Shared: frame.DefaultLimits.Body + 1}, "")
 			WantType(t, b.Fail(In("t", 1, b.Call("raw", lie(big)))), sandbox.ProtocolError)
 		})
 	}

@@ -10,21 +10,21 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/frame"
 )
 
-// turn identifies the goroutine that reads the frames of an executor. Only one goroutine reads at a time. A dedicated
-// reader that forwards each result to the waiting call would cost the worker as much as the rest of a short call,
-// because each forward wakes a thread. Therefore the goroutine of a call reads itself if no other goroutine does.
-type turn int
+// frameReader identifies the goroutine that reads the frames of an executor. Only one goroutine reads at a time. A
+// dedicated reader that forwards each result to the waiting call would cost the worker as much as the rest of a short
+// call, because each forward wakes a thread. Therefore the goroutine of a call reads itself if no other goroutine does.
+type frameReader int
 
 const (
-	turnRun  turn = iota // [executor.run] reads: while there is no call, and while there are several
-	turnFree             // for a while after a call: the next one is likely to come soon
-	turnCall             // the one that a call was begun with
+	readByRun  frameReader = iota // [executor.run] reads: without a call, and with several calls
+	readByNone                    // for a short time after a call, since another call is likely
+	readByCall                    // the goroutine of a call reads
 )
 
-// attend reads frames until the call c has ended, if c was started with the turn to read. It returns earlier when ctx
-// ends, at the deadline, or after an interrupt. Another goroutine reads then.
+// attend reads frames until the call c has ended, if c was started as the reader. It returns earlier when ctx ends, at
+// the deadline, or after an interrupt; then another goroutine reads.
 func (ex *executor) attend(ctx context.Context, deadline time.Time, c *call) {
-	defer ex.passOn()
+	defer ex.releaseReader()
 	ex.reads.resume()
 	if ctx.Done() != nil {
 		defer context.AfterFunc(ctx, ex.interrupt)()
@@ -53,21 +53,21 @@ func (ex *executor) readFrame() error {
 	return ex.handleFrame(&f)
 }
 
-// passOn returns the turn to read: to run if frames are expected, otherwise to no goroutine.
-func (ex *executor) passOn() {
+// releaseReader makes run the reader if frames are expected, otherwise no goroutine.
+func (ex *executor) releaseReader() {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
-	ex.turn = turnFree
+	ex.reader = readByNone
 	if len(ex.calls) > 0 || ex.unread != nil || ex.leaving {
-		ex.runReads()
+		ex.assignRun()
 	}
 }
 
-// runReads assigns the turn to run if no goroutine has it. The caller must hold the mutex.
-func (ex *executor) runReads() {
-	if ex.turn == turnFree {
-		ex.turn, ex.servedAt = turnRun, ex.served
-		ex.readTurn <- struct{}{} // there is room: it waits for its turn
+// assignRun makes run the reader if no goroutine is. The caller must hold the mutex.
+func (ex *executor) assignRun() {
+	if ex.reader == readByNone {
+		ex.reader, ex.servedAt = readByRun, ex.served
+		ex.runMayRead <- struct{}{} // does not block: run waits for it
 	}
 }
 
@@ -76,7 +76,7 @@ func (ex *executor) expectEnd() {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
 	ex.leaving = true
-	ex.runReads()
+	ex.assignRun()
 }
 
 // readAll reads the frames that no call reads until the end of the stream or a malformed frame.
@@ -97,11 +97,11 @@ func (ex *executor) readAll() error {
 		ex.mu.Lock()
 		rest := ex.served > ex.servedAt && len(ex.calls) == 0 && !ex.leaving
 		if rest {
-			ex.turn = turnFree
+			ex.reader = readByNone
 		}
 		ex.mu.Unlock()
 		if rest {
-			<-ex.readTurn
+			<-ex.runMayRead
 		}
 	}
 }

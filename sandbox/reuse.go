@@ -53,7 +53,7 @@ func (p *Pool) borrow(inv Invocation, l *language, b *bundle) (ex *executor, don
 // offerForReuse makes an executor available for the next call if it is reusable.
 func (p *Pool) offerForReuse(ex *executor, key reuse) bool {
 	ex.mu.Lock()
-	fit := !ex.ended && ex.doom == nil && ex.unknownFrames == 0 && ex.served < reuseCalls && len(ex.calls) == 0
+	fit := !ex.ended && ex.endCause == nil && ex.unknownFrames == 0 && ex.served < reuseCalls && len(ex.calls) == 0
 	ex.mu.Unlock()
 	limit := ex.lang.limits.Memory
 	if !fit || ex.tainted.Load() || limit > 0 && ex.resident.Load() > limit/10*7 || time.Since(ex.born) >= reuseAge ||

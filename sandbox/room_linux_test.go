@@ -14,7 +14,7 @@ import (
 // other process cannot change.
 func TestTheRoomIsReadOnce(t *testing.T) {
 	for _, size := range []int{64 << 10, 1 << 20} {
-		r, err := newRoom()
+		r, err := newSharedMemory()
 		if err != nil {
 			t.Skip("no room: ", err)
 		}
@@ -47,7 +47,7 @@ func TestTheRoomIsReadOnce(t *testing.T) {
 // An executor cannot make the shared memory unreadable for the worker: its size is sealed, and removed pages read as
 // zeros. Otherwise the worker would die of SIGBUS.
 func TestTheRoomStaysForTheWorker(t *testing.T) {
-	r, err := newRoom()
+	r, err := newSharedMemory()
 	if err != nil {
 		t.Skip("no room: ", err)
 	}

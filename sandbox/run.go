@@ -25,16 +25,16 @@ func (ex *executor) awaitExpiring(ctx context.Context, deadline time.Time) error
 	if c == nil {
 		return nil // as nearly always
 	}
-	over := ctx
+	waitCtx := ctx
 	if !deadline.IsZero() {
 		var cancel context.CancelFunc
-		over, cancel = context.WithDeadline(ctx, deadline)
+		waitCtx, cancel = context.WithDeadline(ctx, deadline)
 		defer cancel()
 	}
 	for ; c != nil; c = ex.expiringCall() {
 		select {
 		case <-c.done:
-		case <-over.Done():
+		case <-waitCtx.Done():
 			if ctx.Err() != nil {
 				return &Error{Type: Cancelled, Message: context.Cause(ctx).Error()}
 			}
@@ -77,7 +77,7 @@ func (ex *executor) begin(
 		h.Session, h.Epoch = inv.Session.ID, inv.Session.Epoch
 	}
 	ex.mu.Lock()
-	if ex.ended || ex.doom != nil {
+	if ex.ended || ex.endCause != nil {
 		ex.mu.Unlock()
 		return nil, errExited
 	}
@@ -85,8 +85,8 @@ func (ex *executor) begin(
 	c.seq, c.id = ex.seq, strconv.FormatUint(ex.seq, 36)
 	h.ID, h.IsNew = c.id, ex.seq == 1
 	ex.calls[c.id] = c
-	if c.reads = ex.turn == turnFree; c.reads {
-		ex.turn = turnCall
+	if c.reads = ex.reader == readByNone; c.reads {
+		ex.reader = readByCall
 	}
 	others := len(ex.calls) > 1
 	h.Lend = ex.lend(c)

@@ -253,7 +253,7 @@ func New(o Options) (_ *Worker, err error) {
 		OnSession:  w.sessions.Notified,
 		OnYield:    w.yield,
 		OnEnded:    func(runs []string) { run.Ended(runs) },
-		CachedRuns: func() []protocol.KeptRun { return run.CachedRuns() },
+		CachedRuns: func() []protocol.CachedRun { return run.CachedRuns() },
 		OnDrain:    func() { w.draining.Do(func() { close(w.drain) }) },
 	})
 	if err != nil {
@@ -376,12 +376,12 @@ func (w *Worker) openSandbox() error {
 		if o.Handlers != "" {
 			level = zerolog.WarnLevel
 		}
-		note := w.log.WithLevel(level).Str("isolation", string(r.Level)).Str("egress", string(r.Egress)).
+		event := w.log.WithLevel(level).Str("isolation", string(r.Level)).Str("egress", string(r.Egress)).
 			Strs("missing", r.Missing)
 		if r.Reason != "" {
-			note = note.Str("reason", r.Reason)
+			event = event.Str("reason", r.Reason)
 		}
-		note.Msg("sandbox isolation is partial")
+		event.Msg("sandbox isolation is partial")
 	}
 	if o.Handlers == "" {
 		return nil

@@ -83,10 +83,10 @@ func Run[T testing.TB](t T, r *worker.Registry, test func(t T, env *Env)) {
 		run(t, r, path, late, nil, test)
 		return
 	}
-	blocked, over, busy := &atomic.Bool{}, make(chan any, 1), newWatch()
+	blocked, ended, busy := &atomic.Bool{}, make(chan any, 1), newWatch()
 	// A synctest bubble in which code loops cannot be stopped, so it runs on a separate goroutine, which may leak.
 	go func() {
-		defer func() { over <- recover() }()
+		defer func() { ended <- recover() }()
 		synctest.Test(plain, func(t *testing.T) {
 			t.Helper()
 			defer func() { blocked.Store(t.Failed()) }()
@@ -96,7 +96,7 @@ func Run[T testing.TB](t T, r *worker.Registry, test func(t T, env *Env)) {
 	report, stop := busy.checkLoops()
 	defer stop()
 	select {
-	case broke := <-over:
+	case broke := <-ended:
 		// synctest panics if code in the bubble is blocked forever. If the test has already failed, ignore this panic.
 		if broke != nil && !blocked.Load() {
 			panic(broke)
@@ -176,9 +176,9 @@ func (e *Env) begin(path string) (end func()) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- e.server.Run(context.Background()) }()
-	leave := e.work(link.Local{Join: e.server.Connections().Join}, log)
+	stop := e.work(link.Local{Join: e.server.Connections().Join}, log)
 	return func() {
-		leave()
+		stop()
 		if err := errors.Join(e.server.Close(context.Background()), <-ended); err != nil {
 			e.t.Error(err)
 		}
@@ -186,7 +186,7 @@ func (e *Env) begin(path string) (end func()) {
 }
 
 // work starts the worker, and returns a function that stops it.
-func (e *Env) work(carrier link.Carrier, log zerolog.Logger) (leave func()) {
+func (e *Env) work(carrier link.Carrier, log zerolog.Logger) (stopWork func()) {
 	e.t.Helper()
 	w, err := worker.New(worker.Options{
 		Registry: e.registry, Carrier: carrier, Release: "test", WorkerID: "test", Queues: []string{queue},

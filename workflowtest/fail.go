@@ -41,9 +41,9 @@ type stillness struct {
 	since time.Time
 }
 
-// give fails the test if no open run has made progress for e.patience and none can make progress without a signal,
-// update or other call of the test. what names the result that the test waits for.
-func (e *Env) give(s *stillness, what string) {
+// failIfIdle fails the test if no open run has made progress for e.patience and none can make progress without a
+// signal, update or other call of the test. what names the result that the test waits for.
+func (e *Env) failIfIdle(s *stillness, what string) {
 	e.t.Helper()
 	if e.late.Load() {
 		e.t.Fatalf("the test timed out (go test -timeout) while it waited for %s%s", what, e.waits())

@@ -143,7 +143,7 @@ func Update[T any](w *Workflow, name string, args ...any) (result T, err error) 
 			}
 			return result, f
 		case a.WaitTimedOut:
-			w.env.give(&still, "update "+name)
+			w.env.failIfIdle(&still, "update "+name)
 			continue
 		}
 		return result, decode(a.ResultEnvelope, &result)
@@ -192,8 +192,8 @@ func Result[T any](w *Workflow) (result T, err error) {
 func (w *Workflow) last() history.Event {
 	w.env.t.Helper()
 	still := stillness{}
-	look := time.NewTicker(time.Hour) // of virtual time
-	defer look.Stop()
+	ticker := time.NewTicker(time.Hour) // of virtual time
+	defer ticker.Stop()
 	for run := w.RunID; ; {
 		w.env.check()
 		changed, stop := w.env.server.Dispatch().WatchRun(run)
@@ -211,8 +211,8 @@ func (w *Workflow) last() history.Event {
 		}
 		select {
 		case <-changed:
-		case <-look.C:
-			w.env.give(&still, "the result of workflow "+w.ID)
+		case <-ticker.C:
+			w.env.failIfIdle(&still, "the result of workflow "+w.ID)
 		case <-w.env.ctx.Done():
 		}
 		stop()

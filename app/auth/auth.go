@@ -184,13 +184,13 @@ func (a *Auth) lookup(ctx context.Context, id string) (store.Token, bool, error)
 		l.found = true
 	case errors.Is(err, store.ErrNotFound):
 	case ctx.Err() == nil && ok && time.Since(known.at) < stale:
-		pass.put(id, known)
+		pass.add(id, known)
 		return known.token, known.found, nil
 	default:
-		pass.put(id, lookup{err: err})
+		pass.add(id, lookup{err: err})
 		return store.Token{}, false, err
 	}
-	pass.put(id, l)
+	pass.add(id, l)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.news != news {

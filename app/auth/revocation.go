@@ -49,7 +49,7 @@ func Revoked(ctx context.Context) error {
 // Changed invalidates cached tokens after a change at this or another app; with all, every cached token. It ends the
 // held requests of callers that are no longer allowed to continue.
 func (a *Auth) Changed(ctx context.Context, ids []string, all bool) {
-	var look []*openRequest
+	var changed []*openRequest
 	a.mu.Lock()
 	a.news++
 	if all {
@@ -62,11 +62,11 @@ func (a *Auth) Changed(ctx context.Context, ids []string, all bool) {
 	}
 	for h := range a.held {
 		if all || slices.Contains(ids, h.who.TokenID) || slices.Contains(ids, h.who.signIn) {
-			look = append(look, h)
+			changed = append(changed, h)
 		}
 	}
 	a.mu.Unlock()
-	for _, h := range look {
+	for _, h := range changed {
 		if err := a.Revalidate(ctx, h.who); protocol.ReasonOf(err) == protocol.ReasonUnauthorized {
 			h.end(err)
 		}
@@ -122,7 +122,7 @@ func (p *lookupCache) get(id string) (lookup, bool) {
 	return l, ok
 }
 
-func (p *lookupCache) put(id string, l lookup) {
+func (p *lookupCache) add(id string, l lookup) {
 	if p != nil {
 		p.known[id] = l
 	}

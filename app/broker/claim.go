@@ -15,10 +15,10 @@ import (
 // A claim by id is a poll for one task that the worker names. It must not be a way round what holds for polls,
 // so it passes the same gates.
 
-// ClaimTask leases one ready task to a worker that names the task. All checks of a poll apply: registration, release,
+// LeaseTask leases one ready task to a worker that names the task. All checks of a poll apply: registration, release,
 // drains, queue, type, build, requirements, session. A worker that already holds the task gets it again unchanged, so a
 // lost response costs no lease.
-func (b *Broker) ClaimTask(ctx context.Context, in protocol.ClaimRequest) (protocol.PollResponse, error) {
+func (b *Broker) LeaseTask(ctx context.Context, in protocol.LeaseRequest) (protocol.PollResponse, error) {
 	poll := protocol.PollRequest{
 		WorkerID: in.WorkerID, Namespace: in.Namespace, Incarnation: in.Incarnation, Release: in.Release, Gated: in.Gated,
 		BuildID:  in.BuildID,
@@ -74,7 +74,7 @@ func dispatchRefusal(a *protocol.PollResponse) error {
 }
 
 // leaseTransaction makes the change that leases the task.
-func (b *Broker) leaseTransaction(in protocol.ClaimRequest, w *engine.Worker) (store.Transaction, error) {
+func (b *Broker) leaseTransaction(in protocol.LeaseRequest, w *engine.Worker) (store.Transaction, error) {
 	id, err := parseTaskID(in)
 	if err != nil {
 		return store.Transaction{}, err
@@ -117,7 +117,7 @@ type taskID struct {
 }
 
 // An id that cannot be one is answered like one that is not there: there is nothing else to be done with it.
-func parseTaskID(in protocol.ClaimRequest) (id taskID, err error) {
+func parseTaskID(in protocol.LeaseRequest) (id taskID, err error) {
 	var ok bool
 	id.text = in.TaskID
 	if in.Kind == protocol.KindWorkflow {
@@ -133,7 +133,7 @@ func parseTaskID(in protocol.ClaimRequest) (id taskID, err error) {
 
 // checkVisible checks that the caller may know of the task at all: it is of the caller's namespace, and of one of the
 // queues that the call names, if it names any.
-func (id taskID) checkVisible(run *engine.Run, in protocol.ClaimRequest) (*engine.Run, error) {
+func (id taskID) checkVisible(run *engine.Run, in protocol.LeaseRequest) (*engine.Run, error) {
 	if run == nil || run.Namespace != transaction.NamespaceOrDefault(in.Namespace) {
 		return nil, transaction.TaskNotFound(in.TaskID)
 	}
@@ -231,9 +231,9 @@ func (id taskID) leasedTo(rows store.Rows, run *engine.Run, w *engine.Worker, no
 	return out, ok && mine(a.State, a.Lease)
 }
 
-// ClaimStatus returns the state of a task, the worker that leased it, and whether the calling worker may lease it.
-func (b *Broker) ClaimStatus(ctx context.Context, in protocol.ClaimRequest) (protocol.ClaimStatus, error) {
-	s := protocol.ClaimStatus{TaskID: in.TaskID, TaskStatus: "completed"}
+// LeaseStatus returns the state of a task, the worker that leased it, and whether the calling worker may lease it.
+func (b *Broker) LeaseStatus(ctx context.Context, in protocol.LeaseRequest) (protocol.LeaseStatus, error) {
+	s := protocol.LeaseStatus{TaskID: in.TaskID, TaskStatus: "completed"}
 	id, err := parseTaskID(in)
 	if err != nil {
 		return s, err
@@ -291,7 +291,7 @@ func (b *Broker) ClaimStatus(ctx context.Context, in protocol.ClaimRequest) (pro
 
 // status sets the members of s that describe the task.
 func (id taskID) status(
-	s *protocol.ClaimStatus, run *engine.Run, l engine.Lessee, session *engine.Session, settings *engine.Queue,
+	s *protocol.LeaseStatus, run *engine.Run, l engine.Lessee, session *engine.Session, settings *engine.Queue,
 	now time.Time,
 ) {
 	s.WorkflowID, s.RunID, s.WorkflowType, s.TaskQueue = run.WorkflowID, run.ID, &run.Type, &run.Queue
@@ -327,7 +327,7 @@ func (id taskID) status(
 }
 
 // setUnclaimable sets the reason why the task cannot be claimed.
-func setUnclaimable(s *protocol.ClaimStatus, err error) {
+func setUnclaimable(s *protocol.LeaseStatus, err error) {
 	var refusal *protocol.Error
 	if errors.As(err, &refusal) {
 		reason := string(refusal.Reason)

@@ -144,7 +144,7 @@ func (b *Broker) commitOutcome(
 	}
 	// A child may end after its row was read and before the decision. A child ends once, so the next read sees the end.
 	// If the outcome needs more than three retries, the cause is different.
-	for again := 0; again == 0 || errors.Is(err, engine.ErrChildEnded) && again <= 3; again++ {
+	for attempt := 0; attempt == 0 || errors.Is(err, engine.ErrChildEnded) && attempt <= 3; attempt++ {
 		var c store.Transaction
 		if c, hash, err = b.completion(ctx, *in, eager); err != nil {
 			continue
@@ -232,16 +232,16 @@ func (b *Broker) unrecordedResponse(
 
 // requireMembers rejects an outcome without its worker, task or delivery before any other check.
 func requireMembers(in protocol.CompleteItem) error {
-	delivery, said := "workflow_task_attempt", in.Attempt != 0 // as batches call it for questions as well
+	delivery, present := "workflow_task_attempt", in.Attempt != 0 // as batches call it for questions as well
 	if in.Kind == protocol.KindActivity {
-		delivery, said = "activity_attempt_id", in.AttemptID != ""
+		delivery, present = "activity_attempt_id", in.AttemptID != ""
 	}
 	var missing []string
 	for _, m := range []struct {
 		name string
 		said bool
 	}{
-		{"task_id", in.TaskID != ""}, {"lease_owner", in.Owner != ""}, {delivery, said},
+		{"task_id", in.TaskID != ""}, {"lease_owner", in.Owner != ""}, {delivery, present},
 	} {
 		if !m.said {
 			missing = append(missing, m.name)

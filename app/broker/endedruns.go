@@ -160,7 +160,7 @@ func (b *Broker) endedOf(ctx context.Context, runs []string) (ended []string, er
 // recordStickyCache records the sticky cache of a worker that is new to this app, and returns the runs in it that have
 // ended.
 func (b *Broker) recordStickyCache(
-	ctx context.Context, w *engine.Worker, runs []protocol.KeptRun,
+	ctx context.Context, w *engine.Worker, runs []protocol.CachedRun,
 ) (ended []string, err error) {
 	if len(runs) == 0 {
 		return nil, nil

@@ -107,7 +107,7 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 func (b *Broker) supersededPoll(
 	ctx context.Context, in protocol.PollRequest, now *engine.Worker,
 ) (protocol.PollResponse, error) {
-	if now.HeardBy == b.opt.App {
+	if now.HeartbeatApp == b.opt.App {
 		return protocol.PollResponse{}, transaction.StaleWorker(now.ID)
 	}
 	return b.pollResponse(ctx, in, nil)

@@ -155,12 +155,12 @@ func (m *pollMemory) read(k pollKey, e *pollEntry, a protocol.PollResponse) prot
 	a.Undo = sync.OnceFunc(func() {
 		m.mu.Lock()
 		e.readers--
-		over := e.readers == 0
-		if over && m.polls[k] == e {
+		unused := e.readers == 0
+		if unused && m.polls[k] == e {
 			delete(m.polls, k)
 		}
 		m.mu.Unlock()
-		if over {
+		if unused {
 			e.undo()
 		}
 	})

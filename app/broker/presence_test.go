@@ -191,8 +191,8 @@ func (o *harness) decide(a *app) {
 	o.runs++
 	a.start(fmt.Sprintf("flow-%d", o.runs))
 	o.decision = a.poll("w", protocol.KindWorkflow, 0).Workflow
-	must[protocol.PollResponse](o.t)(a.ClaimTask(
-		o.t.Context(), protocol.ClaimRequest{WorkerID: "w", Kind: protocol.KindWorkflow, TaskID: o.decision.TaskID},
+	must[protocol.PollResponse](o.t)(a.LeaseTask(
+		o.t.Context(), protocol.LeaseRequest{WorkerID: "w", Kind: protocol.KindWorkflow, TaskID: o.decision.TaskID},
 	))
 }
 

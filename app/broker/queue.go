@@ -128,7 +128,7 @@ func value(n *int) int {
 
 // decideQueue commits a decision about a queue together with its audit record.
 func (b *Broker) decideQueue(
-	ctx context.Context, k engine.QueueKey, in engine.QueueChange, note store.Audit,
+	ctx context.Context, k engine.QueueKey, in engine.QueueChange, audit store.Audit,
 ) (engine.Queue, error) {
 	if len(k.Name) > protocol.MaxName {
 		return engine.Queue{Namespace: k.Namespace}, protocol.Invalid("task_queue", "is longer than 255 bytes")
@@ -137,8 +137,8 @@ func (b *Broker) decideQueue(
 		Needs: store.Keys{Queues: []engine.QueueKey{k}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			q, err := engine.DecideQueue(rows.Queue(k), k, in, now)
-			note.At, note.Namespace, note.Target = history.At(now), k.Namespace, cmp.Or(k.Name, k.Namespace)
-			return store.Writes{Queues: []engine.Queue{q}, Audit: []store.Audit{note}, Answer: q}, err
+			audit.At, audit.Namespace, audit.Target = history.At(now), k.Namespace, cmp.Or(k.Name, k.Namespace)
+			return store.Writes{Queues: []engine.Queue{q}, Audit: []store.Audit{audit}, Answer: q}, err
 		},
 	})
 }

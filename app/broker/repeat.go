@@ -18,7 +18,7 @@ import (
 // the activity, if it had to read it.
 func (b *Broker) firstResponse(
 	ctx context.Context, in protocol.CompleteItem, hash string, refusal error, budget *dispatch.Budget,
-) (_ protocol.CompleteResponse, ended history.Event, again bool) {
+) (_ protocol.CompleteResponse, ended history.Event, repeated bool) {
 	var e *protocol.Error
 	if !errors.As(refusal, &e) {
 		return protocol.CompleteResponse{}, ended, false

@@ -241,7 +241,7 @@ func TestABlamedTaskIsAloneInItsProcess(t *testing.T) {
 		if got := a.takes("v", "q1", 1); len(got) != 0 {
 			o.t.Fatal("a busy process gets it")
 		}
-		if _, err := a.ClaimTask(o.t.Context(), protocol.ClaimRequest{
+		if _, err := a.LeaseTask(o.t.Context(), protocol.LeaseRequest{
 			Kind: protocol.KindActivity, TaskID: engine.StepID(run, 1), WorkerID: "v", Incarnation: "q1",
 		}); protocol.ReasonOf(err) != protocol.ReasonNotClaimable {
 			o.t.Errorf("a busy process claims it by its id: %v", err)
@@ -253,7 +253,7 @@ func TestABlamedTaskIsAloneInItsProcess(t *testing.T) {
 		if got := a.takes("w", "p2", 10); len(got) != 0 {
 			o.t.Fatalf("its process receives %d other tasks", len(got))
 		}
-		if _, err := a.ClaimTask(o.t.Context(), protocol.ClaimRequest{
+		if _, err := a.LeaseTask(o.t.Context(), protocol.LeaseRequest{
 			Kind: protocol.KindActivity, TaskID: engine.StepID(more, 1), WorkerID: "w", Incarnation: "p2",
 		}); protocol.ReasonOf(err) != protocol.ReasonNotClaimable {
 			o.t.Errorf("its process claims another task by its id: %v", err)

@@ -139,7 +139,7 @@ func (b *Broker) WorkerHeartbeat(
 		wait.Go(func() { a.Leases[i] = b.renewLease(ctx, l) })
 	}
 	wait.Go(func() {
-		ended, err := b.recordStickyCache(ctx, w, in.KeptRuns)
+		ended, err := b.recordStickyCache(ctx, w, in.CachedRuns)
 		if err != nil { // the worker keeps its cached runs
 			store.Warn(&b.log, err).Str("worker_id", w.ID).Msg("failed to look up which runs in sticky caches have ended")
 		}

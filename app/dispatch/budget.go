@@ -45,10 +45,10 @@ func NewBudget(bytes int64, memory Memory) *Budget {
 
 // Spend reserves bytes for other parts of a response. It returns false if they would exceed the budget and over
 // together.
-func (d *Dispatch) Spend(b *Budget, bytes, over int64) bool {
+func (d *Dispatch) Spend(b *Budget, bytes, tolerance int64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if bytes > b.remaining+over {
+	if bytes > b.remaining+tolerance {
 		return false
 	}
 	b.reserve(bytes)

@@ -13,8 +13,8 @@ import (
 )
 
 // Waiting polls are served at the commit that creates a task. Tasks from before the poll must be claimed, but an idle
-// fleet must not send claims continuously: a line claims only while it may contain tasks, for all of its pollers at
-// once, and stops after an empty claim.
+// fleet must not send claims continuously: a poll queue claims only while it may contain tasks, for all of its pollers
+// at once, and stops after an empty claim.
 
 // claimShare is the share of a claim for one waiter.
 type claimShare struct {
@@ -27,19 +27,19 @@ type claimShare struct {
 	lowMemory bool   // its memory is yet to be waited for
 }
 
-// kick sends the claims that a waiter needs, starting with the line whose last claim is oldest, so that no kind or
-// queue starves another. The caller holds mu.
+// kick sends the claims that a waiter needs, starting with the poll queue whose last claim is oldest, so that no kind
+// or queue starves another. The caller holds mu.
 func (d *Dispatch) kick(w *Waiter) {
 	for {
-		var next *line
+		var next *pollQueue
 		for i := range w.entries {
 			e := &w.entries[i]
-			if !e.linked || e.spot.clear() || w.claimable(e.line) == 0 {
+			if !e.linked || e.spot.clear() || w.claimable(e.queue) == 0 {
 				continue
 			}
 			e.spot.group.openForClaim()
-			if !e.line.claiming && e.line.pause == nil && (next == nil || e.line.lastClaim < next.lastClaim) {
-				next = e.line
+			if !e.queue.claiming && e.queue.pause == nil && (next == nil || e.queue.lastClaim < next.lastClaim) {
+				next = e.queue
 			}
 		}
 		if next == nil || !d.start(next) {
@@ -48,9 +48,9 @@ func (d *Dispatch) kick(w *Waiter) {
 	}
 }
 
-// start sends one claim for all pollers of the line that may find a task, in their order, and reserves their free slots
-// until the result arrives. It reports whether it sent a claim. The caller holds mu.
-func (d *Dispatch) start(l *line) bool {
+// start sends one claim for all pollers of the poll queue that may find a task, in their order, and reserves their free
+// slots until the result arrives. It reports whether it sent a claim. The caller holds mu.
+func (d *Dispatch) start(l *pollQueue) bool {
 	if d.leaser == nil || d.closed || l.claiming || l.pause != nil {
 		return false
 	}
@@ -73,7 +73,8 @@ func (d *Dispatch) start(l *line) bool {
 		}
 		p := claimShare{entry: e, requested: n, age: w.member.age}
 		p.bytes, p.first = w.budget.reserveShare(n == w.max)
-		// The waiter that is first in line gets all of its part, or a small task behind it would go past a large one.
+		// The waiter that is first in the poll queue gets all of its part, or a small task behind it would go past a large
+		// one.
 		if len(parts) == 0 {
 			p.lowMemory = !w.budget.memory.Try(p.bytes)
 		} else {
@@ -104,7 +105,7 @@ func (d *Dispatch) start(l *line) bool {
 
 // unclear returns up to most pollers that may find a task in the queue, by arrival. It checks only groups with a
 // backlog notification; a group without unclear pollers is skipped until its next notification.
-func (l *line) unclear(most int) (list []*entry) {
+func (l *pollQueue) unclear(most int) (list []*entry) {
 	open := l.open[:0]
 	for _, g := range l.open {
 		some, waits := 0, false
@@ -128,7 +129,7 @@ func (l *line) unclear(most int) (list []*entry) {
 }
 
 // claim sends a claim to the store and delivers the leased tasks.
-func (d *Dispatch) claim(l *line, gen uint64, r store.LeaseRequest, parts []claimShare) {
+func (d *Dispatch) claim(l *pollQueue, gen uint64, r store.LeaseRequest, parts []claimShare) {
 	if parts[0].lowMemory {
 		if err := d.awaitMemory(&parts[0]); err != nil {
 			d.refuse(l, &parts[0], err)
@@ -182,7 +183,7 @@ func (d *Dispatch) awaitMemory(p *claimShare) error {
 }
 
 // refuse ends a poll for whose tasks the app has no memory, and serves the polls behind it.
-func (d *Dispatch) refuse(l *line, p *claimShare, err error) {
+func (d *Dispatch) refuse(l *pollQueue, p *claimShare, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.endWork()
@@ -204,7 +205,7 @@ func (d *Dispatch) refuse(l *line, p *claimShare, err error) {
 }
 
 // deal delivers each task to the poller that it was leased for. A task whose poller has ended is returned.
-func (d *Dispatch) deal(l *line, tasks []store.Leased, parts []claimShare) {
+func (d *Dispatch) deal(l *pollQueue, tasks []store.Leased, parts []claimShare) {
 	if len(tasks) == 0 {
 		d.count.EmptyClaims++
 	}
@@ -227,7 +228,7 @@ func (d *Dispatch) deal(l *line, tasks []store.Leased, parts []claimShare) {
 	d.returnTasks(lost)
 }
 
-// A line with repeated empty claims pauses between them: tasks that none of its pollers may run must not load the
+// A poll queue with repeated empty claims pauses between them: tasks that none of its pollers may run must not load the
 // store.
 const (
 	maxEmptyClaims    = 16                    // empty claims in a row before the first rest
@@ -235,8 +236,8 @@ const (
 	emptyClaimsPause  = 10 * time.Millisecond
 )
 
-// judge limits the claims of a line whose store fails or has nothing for it.
-func (d *Dispatch) judge(l *line, found int, err error) {
+// judge limits the claims of a poll queue whose store fails or has nothing for it.
+func (d *Dispatch) judge(l *pollQueue, found int, err error) {
 	l.err = err
 	switch {
 	case err != nil:
@@ -245,7 +246,7 @@ func (d *Dispatch) judge(l *line, found int, err error) {
 			store.Warn(&d.opt.Log, err).Str("queue", l.key.queue).Msg("failed to lease tasks; retrying while polls wait")
 		}
 		l.failures++
-		// Half of the backoff is random. Otherwise the lines of all apps would claim at the same time after a database
+		// Half of the backoff is random. Otherwise the poll queues of all apps would claim at the same time after a database
 		// outage.
 		wait := d.opt.BackoffMax
 		if shift := l.failures - 1; shift < 16 {
@@ -268,9 +269,9 @@ func (d *Dispatch) judge(l *line, found int, err error) {
 	}
 }
 
-// pauseClaims pauses the claims of the line for a while. When the timer fires, it checks that it is still the line's
-// timer: the line may have been resumed in between and have begun another pause.
-func (d *Dispatch) pauseClaims(l *line, wait time.Duration) {
+// pauseClaims pauses the claims of the poll queue for a while. When the timer fires, it checks that it is still the
+// poll queue's timer: the poll queue may have been resumed in between and have begun another pause.
+func (d *Dispatch) pauseClaims(l *pollQueue, wait time.Duration) {
 	if d.closed {
 		return
 	}

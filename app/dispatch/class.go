@@ -20,14 +20,14 @@ type class struct {
 	used bool           // while old ones are looked for
 }
 
-// group are the pollers of one class in one line.
+// group are the pollers of one class in one poll queue.
 type group struct {
 	*class
-	line        *line
+	queue       *pollQueue
 	first, last *entry        // that can take a task, longest wait first
 	readyGen    uint64        // gen at which something it may have was left in the queue
 	readyGenOf  [tiers]uint64 // the same, of each priority
-	open        bool          // it is among the line's open ones
+	open        bool          // it is among the poll queue's open ones
 }
 
 // member is the routing state of one worker. An empty claim result holds for this worker only, since another worker of
@@ -35,32 +35,32 @@ type group struct {
 type member struct {
 	worker *engine.Worker
 	class  *class
-	spots  map[*line]*spot
+	spots  map[*pollQueue]*spot
 	age    uint64    // incremented by forget: results of earlier claims are ignored
 	polls  []*Waiter // by arrival
 	used   uint64    // arrival that asked for it last
 	before *member   // of the same id, with other types or another process, and with polls left
 }
 
-// spot is the dispatcher's knowledge about a line for one worker.
+// spot is the dispatcher's knowledge about a poll queue for one worker.
 type spot struct {
 	group *group
-	empty uint64 // the line's gen at which a claim for this worker left nothing behind; 0: none ever did
+	empty uint64 // the poll queue's gen at which a claim for this worker left nothing behind; 0: none ever did
 }
 
-// clear reports that, as far as notified, the line has no older ready task for this worker. Both values are gens of the
-// line, so the comparison shows which happened last: the empty claim or the backlog notification.
+// clear reports that, as far as notified, the poll queue has no older ready task for this worker. Both values are gens
+// of the poll queue, so the comparison shows which happened last: the empty claim or the backlog notification.
 func (s *spot) clear() bool { return s.empty >= s.group.readyGen }
 
-// urgent reports that the line may contain a task for this worker with a more urgent priority.
+// urgent reports that the poll queue may contain a task for this worker with a more urgent priority.
 func (s *spot) urgent(priority int) bool {
 	return slices.ContainsFunc(s.group.readyGenOf[:min(max(priority, 0), tiers)], func(gen uint64) bool {
 		return gen > s.empty
 	})
 }
 
-// spot is the worker's place in a line.
-func (m *member) spot(l *line) *spot {
+// spot is the worker's place in a poll queue.
+func (m *member) spot(l *pollQueue) *spot {
 	s := m.spots[l]
 	if s == nil {
 		s = &spot{group: l.group(m.class)}
@@ -69,7 +69,7 @@ func (m *member) spot(l *line) *spot {
 	return s
 }
 
-// forget makes every line one that may hold something.
+// forget makes every poll queue one that may hold something.
 func (m *member) forget() {
 	for _, s := range m.spots {
 		s.empty = 0
@@ -108,7 +108,7 @@ func (d *Dispatch) member(w *engine.Worker) *member {
 		if m == nil {
 			d.prune()
 		}
-		m = &member{worker: w, class: d.class(w), spots: map[*line]*spot{}, before: m.waiting()}
+		m = &member{worker: w, class: d.class(w), spots: map[*pollQueue]*spot{}, before: m.waiting()}
 		d.members[k] = m
 	default:
 		m.worker = w
@@ -172,7 +172,7 @@ type eligibility struct {
 
 // admits reports whether a class may serve the routing key, by the rules of the engine. Decisions about the queue may
 // change at any time, so they are not part of this result and are checked for each task.
-func (n *eligibility) admits(l *line, c *class) bool {
+func (n *eligibility) admits(l *pollQueue, c *class) bool {
 	return engine.Admits(engine.TaskRequirements{
 		Kind: kindNames[l.key.kind], Type: n.Type, BuildID: n.BuildID, Requirements: n.Requirements,
 	},

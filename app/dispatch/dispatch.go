@@ -72,7 +72,7 @@ type Dispatch struct {
 	life context.Context // of claims: ends when Close gives up waiting for them
 	stop context.CancelFunc
 
-	mu             sync.Mutex // guards all below, and everything in lines, waiters and workers
+	mu             sync.Mutex // guards all below, and everything in poll queues, waiters and workers
 	leaser         TaskLeaser
 	returnLeases   func([]store.Leased)
 	sticky         func(run string) []store.Process
@@ -80,14 +80,14 @@ type Dispatch struct {
 	decided        func()
 	pulse          func(time.Time)
 	due            time.Time // earliest time reported by Due before Bind
-	lines          map[lineKey]*line
+	pollQueues     map[pollQueueKey]*pollQueue
 	members        map[engine.WorkerKey]*member
 	classes        map[string]*class
 	waiters        map[*Waiter]struct{}
 	routes         map[engine.QueueKey]string
 	runWaiters     map[string][]*Waiter        // by run: waiters for its next activity
 	isolated       map[engine.WorkerKey]string // incarnations that hold a blamed task and receive no other task
-	pruneAt        int                         // number of lines and workers at which old ones are forgotten
+	pruneAt        int                         // number of poll queues and workers at which old ones are forgotten
 	arrivals       uint64                      // gives every waiter its place
 	claims         uint64                      // gives every claim its number
 	draining       bool
@@ -103,7 +103,7 @@ var _ store.Dispatcher = (*Dispatch)(nil)
 func New(o Options) *Dispatch {
 	d := &Dispatch{
 		opt:        o.defaults(),
-		lines:      map[lineKey]*line{},
+		pollQueues: map[pollQueueKey]*pollQueue{},
 		members:    map[engine.WorkerKey]*member{},
 		classes:    map[string]*class{},
 		waiters:    map[*Waiter]struct{}{},
@@ -128,7 +128,7 @@ func (d *Dispatch) Bind(c TaskLeaser, back func([]store.Leased), pulse func(time
 	// would wait until the next report.
 	due := d.due
 	d.due = time.Time{}
-	for _, l := range d.lines {
+	for _, l := range d.pollQueues {
 		d.start(l)
 	}
 	d.mu.Unlock()
@@ -164,18 +164,18 @@ func (d *Dispatch) Backlog(namespace, queue string, kind protocol.TaskKind, keys
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if queue == "" {
-		d.reopen(func(l lineKey) bool { return l.namespace == namespace && l.kind == k })
+		d.reopen(func(l pollQueueKey) bool { return l.namespace == namespace && l.kind == k })
 		return
 	}
-	if l := d.lines[lineKey{namespace, queue, k}]; l != nil { // without a line no poll has waited
+	if l := d.pollQueues[pollQueueKey{namespace, queue, k}]; l != nil { // without a poll queue no poll has waited
 		l.recordReady(keys)
 		d.start(l)
 	}
 }
 
-// reopen marks lines as possibly containing tasks for all pollers.
-func (d *Dispatch) reopen(which func(lineKey) bool) {
-	for k, l := range d.lines {
+// reopen marks poll queues as possibly containing tasks for all pollers.
+func (d *Dispatch) reopen(which func(pollQueueKey) bool) {
+	for k, l := range d.pollQueues {
 		if which(k) {
 			l.recordReady(nil)
 			d.start(l)
@@ -189,7 +189,7 @@ func (d *Dispatch) reopen(which func(lineKey) bool) {
 func (d *Dispatch) Throttled(namespace, queue string, kind protocol.TaskKind, t engine.Throttle) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l := d.lines[lineKey{namespace, queue, kindOf(kind)}]
+	l := d.pollQueues[pollQueueKey{namespace, queue, kindOf(kind)}]
 	if l == nil {
 		return
 	}
@@ -206,7 +206,7 @@ func (d *Dispatch) Throttled(namespace, queue string, kind protocol.TaskKind, t 
 func (d *Dispatch) Queue(q *engine.Queue) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	concerns := func(k lineKey) bool { return k.namespace == q.Namespace && (q.Name == "" || k.queue == q.Name) }
+	concerns := func(k pollQueueKey) bool { return k.namespace == q.Namespace && (q.Name == "" || k.queue == q.Name) }
 	if d.decided != nil {
 		d.decided()
 	}
@@ -228,13 +228,13 @@ func (d *Dispatch) Queue(q *engine.Queue) {
 			continue
 		}
 		for i := range w.entries {
-			if k := w.entries[i].line.key; concerns(k) && q.Name != "" {
+			if k := w.entries[i].queue.key; concerns(k) && q.Name != "" {
 				d.endWait(w, ErrDrained)
 				break
 			}
 		}
 	}
-	for k, l := range d.lines {
+	for k, l := range d.pollQueues {
 		if concerns(k) {
 			l.resume()
 		}
@@ -248,7 +248,7 @@ func (d *Dispatch) Queue(q *engine.Queue) {
 // watcher read its rows again.
 func (d *Dispatch) Missed() {
 	d.mu.Lock()
-	d.reopen(func(lineKey) bool { return true })
+	d.reopen(func(pollQueueKey) bool { return true })
 	d.mu.Unlock()
 	d.missed()
 }
@@ -396,7 +396,7 @@ func (d *Dispatch) Close(ctx context.Context) error {
 	if !d.closed {
 		d.closed = true
 		d.endPolls()
-		for _, l := range d.lines {
+		for _, l := range d.pollQueues {
 			l.resume()
 		}
 		if d.busy == 0 {

@@ -125,7 +125,7 @@ func (w *model) batch() {
 		first := w.longest(o)
 		r := w.d.Reserve(o)
 		if r == nil {
-			if first != nil && first.entry(w.d.lines[keyOf(o)]).spot.clear() {
+			if first != nil && first.entry(w.d.pollQueues[keyOf(o)]).spot.clear() {
 				w.Fatalf("task %d was not handed to the poller that waits for it", o.Now.UnixNano())
 			}
 			w.open = append(w.open, promise{o: o})
@@ -153,7 +153,7 @@ func (w *model) batch() {
 	}
 }
 
-func keyOf(o store.Offer) lineKey { return lineKey{o.Namespace, o.Queue, kindOf(o.Kind)} }
+func keyOf(o store.Offer) pollQueueKey { return pollQueueKey{o.Namespace, o.Queue, kindOf(o.Kind)} }
 
 // longest searches all pollers for the one that should get the task if there were no backlog.
 func (w *model) longest(o store.Offer) *Waiter {
@@ -283,7 +283,7 @@ func (w *model) finish() {
 	if c := w.d.Counts(); c.Waiting != 0 || w.d.busy != 0 {
 		w.Fatalf("%d pollers and %d open outcomes are left", c.Waiting, w.d.busy)
 	}
-	for k, l := range w.d.lines {
+	for k, l := range w.d.pollQueues {
 		if l.size != 0 || len(l.asking) > 0 {
 			w.Fatalf("line %v is not empty", k)
 		}

@@ -27,7 +27,7 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l := d.lines[lineKey{o.Namespace, o.Queue, k}]
+	l := d.pollQueues[pollQueueKey{o.Namespace, o.Queue, k}]
 	if l == nil || d.closed {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 }
 
 // choose returns the poller that gets the task, nil if there is none.
-func (d *Dispatch) choose(l *line, want engine.TaskRequirements, o store.Offer) *Waiter {
+func (d *Dispatch) choose(l *pollQueue, want engine.TaskRequirements, o store.Offer) *Waiter {
 	w := d.eagerWaiter(l, want, o)
 	if w == nil {
 		w = d.stickyWaiter(l, want, o)
@@ -74,7 +74,7 @@ func (d *Dispatch) choose(l *line, want engine.TaskRequirements, o store.Offer) 
 
 // eagerWaiter returns the poller of the worker that sent the eager workflow task which created the task, if the poller
 // has a free slot and no older task for it is ready.
-func (d *Dispatch) eagerWaiter(l *line, want engine.TaskRequirements, o store.Offer) *Waiter {
+func (d *Dispatch) eagerWaiter(l *pollQueue, want engine.TaskRequirements, o store.Offer) *Waiter {
 	// If fairness classes share the queue, the order covers all waiting tasks, so this task must not overtake them.
 	if o.Kind != protocol.KindActivity || o.Fair || len(d.runWaiters) == 0 {
 		return nil
@@ -84,7 +84,7 @@ func (d *Dispatch) eagerWaiter(l *line, want engine.TaskRequirements, o store.Of
 
 // maker returns the poller that created the task, with the outcome of its poll or by its eager workflow task, unless a
 // more urgent task may be ready for it.
-func (d *Dispatch) maker(l *line, want engine.TaskRequirements, o store.Offer) *Waiter {
+func (d *Dispatch) maker(l *pollQueue, want engine.TaskRequirements, o store.Offer) *Waiter {
 	var sticky []store.Process
 	if o.Kind == protocol.KindWorkflow && d.sticky != nil {
 		sticky = d.sticky(o.Run)
@@ -99,7 +99,9 @@ func (d *Dispatch) maker(l *line, want engine.TaskRequirements, o store.Offer) *
 }
 
 // ofRun returns the first waiter for tasks of the run that may run this task and has a free slot.
-func (d *Dispatch) ofRun(l *line, want engine.TaskRequirements, o store.Offer, fits func(*Waiter, *spot) bool) *Waiter {
+func (d *Dispatch) ofRun(
+	l *pollQueue, want engine.TaskRequirements, o store.Offer, fits func(*Waiter, *spot) bool,
+) *Waiter {
 	for _, w := range d.runWaiters[o.Run] {
 		e := w.entry(l)
 		if e == nil || w.room(l.key.kind) <= 0 || !fits(w, e.spot) {
@@ -115,7 +117,7 @@ func (d *Dispatch) ofRun(l *line, want engine.TaskRequirements, o store.Offer, f
 }
 
 // longest returns the longest-waiting eligible poller, nil if there is none or an older task for it may be ready.
-func (d *Dispatch) longest(l *line, want engine.TaskRequirements, o store.Offer) (w *Waiter) {
+func (d *Dispatch) longest(l *pollQueue, want engine.TaskRequirements, o store.Offer) (w *Waiter) {
 	switch s := o.Session; {
 	case s == nil:
 		w = l.eligible(o.Type, o.BuildID, o.Requirements).longest(o.Settings)
@@ -139,7 +141,7 @@ func (d *Dispatch) longest(l *line, want engine.TaskRequirements, o store.Offer)
 }
 
 // longest is the longest-waiting poller of the worker that may have the task.
-func (m *member) longest(l *line, want engine.TaskRequirements, o store.Offer) *Waiter {
+func (m *member) longest(l *pollQueue, want engine.TaskRequirements, o store.Offer) *Waiter {
 	for _, w := range m.polls {
 		if e := w.entry(l); e != nil && e.linked && engine.Admits(want, w.spec.Lessee, o.Now) {
 			return w
@@ -150,7 +152,7 @@ func (m *member) longest(l *line, want engine.TaskRequirements, o store.Offer) *
 
 // stickyWaiter returns the longest-waiting poller of the best process with the run in its sticky cache and no older
 // ready task; nil if none of these processes polls.
-func (d *Dispatch) stickyWaiter(l *line, want engine.TaskRequirements, o store.Offer) *Waiter {
+func (d *Dispatch) stickyWaiter(l *pollQueue, want engine.TaskRequirements, o store.Offer) *Waiter {
 	if o.Kind != protocol.KindWorkflow || d.sticky == nil {
 		return nil
 	}
@@ -169,10 +171,10 @@ func (d *Dispatch) stickyWaiter(l *line, want engine.TaskRequirements, o store.O
 	return nil
 }
 
-// entry returns the waiter's entry in a line, nil if it does not poll there.
-func (w *Waiter) entry(l *line) *entry {
+// entry returns the waiter's entry in a poll queue, nil if it does not poll there.
+func (w *Waiter) entry(l *pollQueue) *entry {
 	for i := range w.entries {
-		if w.entries[i].line == l {
+		if w.entries[i].queue == l {
 			return &w.entries[i]
 		}
 	}
@@ -185,7 +187,7 @@ type reservation struct {
 	kind     int
 	size     int64 // set aside of its response
 	overtook bool
-	over     bool
+	ended    bool
 }
 
 // Lessee returns the worker that gets the task.
@@ -248,8 +250,8 @@ func (d *Dispatch) doubt(w *Waiter, err error) {
 }
 
 func (r *reservation) finish() {
-	if r.over {
+	if r.ended {
 		panic("dispatch: a reservation was ended twice")
 	}
-	r.over = true
+	r.ended = true
 }

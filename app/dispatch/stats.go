@@ -58,7 +58,7 @@ func (d *Dispatch) Waiting(namespace string) map[string]int {
 func (d *Dispatch) Queues() []QueueWaiters {
 	d.mu.Lock()
 	var all []QueueWaiters
-	for k, l := range d.lines {
+	for k, l := range d.pollQueues {
 		if l.size > 0 {
 			all = append(all, QueueWaiters{k.namespace, k.queue, kindNames[k.kind], l.size})
 		}

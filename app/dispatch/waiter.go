@@ -56,8 +56,8 @@ func (s *Spec) runs() (list []string) {
 	return list
 }
 
-// Waiter is one poller in its lines. Exactly one of Wait and Collect may be called, and ends it; Leave may be called at
-// any time and again.
+// Waiter is one poller in its poll queues. Exactly one of Wait and Collect may be called, and ends it; Leave may be
+// called at any time and again.
 type Waiter struct {
 	d                 *Dispatch
 	spec              Spec
@@ -75,9 +75,9 @@ type Waiter struct {
 	got      []store.Leased
 	budget   *Budget
 	stopped  bool           // a task did not fit into its response: it gets none that comes behind that
-	once     bool           // it does not wait: one claim of each line that may hold something, no more
+	once     bool           // it does not wait: one claim of each poll queue that may hold something, no more
 	closing  bool           // takes nothing new
-	detached bool           // in no line; tasks that still arrive are returned
+	detached bool           // in no poll queue; tasks that still arrive are returned
 	err      error          // why it was ended, or what its latest claim failed with
 	held     *protocol.Wait // why a budget withheld tasks from it when its wait ended
 }
@@ -113,7 +113,7 @@ func (d *Dispatch) Enter(s Spec) *Waiter {
 		}
 		w.free[k] = s.Free[kind]
 		for _, queue := range s.Queues {
-			w.enter(d.line(lineKey{s.Namespace, queue, k}))
+			w.enter(d.pollQueue(pollQueueKey{s.Namespace, queue, k}))
 		}
 	}
 	if d.draining {
@@ -136,14 +136,14 @@ func (d *Dispatch) Enter(s Spec) *Waiter {
 	return w
 }
 
-func (w *Waiter) enter(l *line) {
+func (w *Waiter) enter(l *pollQueue) {
 	for i := range w.entries {
-		if w.entries[i].line == l {
+		if w.entries[i].queue == l {
 			return // the same queue or kind named twice
 		}
 	}
 	l.size++
-	w.entries = append(w.entries, entry{line: l, spot: w.member.spot(l), waiter: w})
+	w.entries = append(w.entries, entry{queue: l, spot: w.member.spot(l), waiter: w})
 }
 
 // Wait blocks until a task was delivered, for at most hold. With a hold of 0 it waits only for the claims that read the
@@ -176,9 +176,9 @@ func (w *Waiter) Wait(ctx context.Context, hold time.Duration) ([]store.Leased, 
 // be. An empty response now would need another commit to release the lease, while the worker polls again.
 func (w *Waiter) settlePending(ctx context.Context) {
 	w.d.mu.Lock()
-	over := w.done()
+	ended := w.done()
 	w.d.mu.Unlock()
-	if over {
+	if ended {
 		return
 	}
 	timer := time.NewTimer(w.d.opt.Settle)
@@ -212,14 +212,14 @@ func (w *Waiter) Close() {
 	w.d.returnTasks(w.detach())
 }
 
-// wakeOnClaims has the claims of its lines wake the waiter, although they were not sent for it.
+// wakeOnClaims has the claims of its poll queues wake the waiter, although they were not sent for it.
 func (w *Waiter) wakeOnClaims() {
 	w.once = true
 	if w.detached {
 		return
 	}
 	for i := range w.entries {
-		l := w.entries[i].line
+		l := w.entries[i].queue
 		if l.asking == nil {
 			l.asking = map[*Waiter]bool{}
 		}
@@ -231,9 +231,9 @@ func (w *Waiter) wakeOnClaims() {
 func (w *Waiter) until(ctx context.Context, timeout <-chan time.Time) bool {
 	for {
 		w.d.mu.Lock()
-		over := w.done()
+		ended := w.done()
 		w.d.mu.Unlock()
-		if over {
+		if ended {
 			return true
 		}
 		select {
@@ -265,10 +265,10 @@ func (w *Waiter) asking() bool {
 	for i := range w.entries {
 		e := &w.entries[i]
 		if !e.claimAnswered && !e.spot.clear() {
-			if e.line.pause == nil || e.line.err == nil {
+			if e.queue.pause == nil || e.queue.err == nil {
 				return true
 			}
-			w.err = e.line.err // the store fails: the claim is not worth waiting for
+			w.err = e.queue.err // the store fails: the claim is not worth waiting for
 		}
 	}
 	return false
@@ -283,7 +283,7 @@ func (w *Waiter) outcome(ctx context.Context) ([]store.Leased, error) {
 	}
 	for i := range w.entries {
 		if w.held == nil {
-			w.held = w.entries[i].line.throttle
+			w.held = w.entries[i].queue.throttle
 		}
 	}
 	tasks := w.detach()
@@ -313,8 +313,8 @@ func (w *Waiter) detach() []store.Leased {
 	w.relink()
 	w.member.removePoll(w)
 	for i := range w.entries {
-		w.entries[i].line.size--
-		delete(w.entries[i].line.asking, w)
+		w.entries[i].queue.size--
+		delete(w.entries[i].queue.asking, w)
 	}
 	delete(w.d.waiters, w)
 	for _, run := range w.spec.runs() {
@@ -358,8 +358,8 @@ func (w *Waiter) room(kind int) int {
 // full reports that the response can hold no further task.
 func (w *Waiter) full() bool { return w.stopped || w.budget.spent() }
 
-// claimable returns the number of tasks of a line to claim for the waiter.
-func (w *Waiter) claimable(l *line) int {
+// claimable returns the number of tasks of a poll queue to claim for the waiter.
+func (w *Waiter) claimable(l *pollQueue) int {
 	n := w.room(l.key.kind)
 	if n == 0 || l.fair {
 		return n
@@ -397,7 +397,7 @@ func (w *Waiter) release(kind, n int) {
 func (w *Waiter) relink() {
 	for i := range w.entries {
 		e := &w.entries[i]
-		if w.spec.Run == "" && w.room(e.line.key.kind) > 0 {
+		if w.spec.Run == "" && w.room(e.queue.key.kind) > 0 {
 			e.link()
 		} else {
 			e.unlink()

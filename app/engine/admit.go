@@ -29,9 +29,9 @@ func (e explain) refused(r protocol.Reason, why protocol.WaitReason, w protocol.
 	if !e {
 		return Verdict{Reason: r}
 	}
-	said := w
-	said.Reason = why
-	return Verdict{Reason: r, Wait: &said}
+	missing := w
+	missing.Reason = why
+	return Verdict{Reason: r, Wait: &missing}
 }
 
 // Text is the refusal for people.
@@ -256,7 +256,7 @@ func (s *Session) endedAs() protocol.Reason {
 	return protocol.ReasonSessionReacquire
 }
 
-// Word returns the routing word of a session's ready tasks:
+// RoutingWord returns the routing word of a session's ready tasks:
 //
 //   - "+": no worker holds the session.
 //   - "+RELEASE": no worker holds it, and only workers of that release may run the tasks.
@@ -265,9 +265,9 @@ func (s *Session) endedAs() protocol.Reason {
 //   - "-": no worker may run them now, because the session has ended or moves to another worker.
 //
 // The rows of the tasks contain the word, so a poll finds its tasks by an index and never reads tasks of other workers.
-// The word does not contain that the activity limit is reached; Route adds that. was is the previous word. Word returns
-// it if it is still correct, which avoids an allocation at most steps.
-func (s *Session) Word(now time.Time, was string) string {
+// The word does not contain that the activity limit is reached; StoredRoutingWord adds that. RoutingWord returns the
+// previous word if it is still correct, which avoids an allocation at most steps.
+func (s *Session) RoutingWord(now time.Time, previous string) string {
 	switch {
 	case s.Terminal:
 		return "-"
@@ -279,19 +279,19 @@ func (s *Session) Word(now time.Time, was string) string {
 		return "-"
 	case !s.Held(now):
 		return "+" + s.pin(now)
-	// The holder still may, and so may others of the release it is pinned to.
+	// The owner may run them, and so may other workers of the release that the session is pinned to.
 	case s.claimableByOthers(now):
 		return "~" + s.Owner + "~" + s.pin(now)
-	case len(was) == 1+len(s.Owner) && was[0] == '=' && was[1:] == s.Owner:
-		return was
+	case len(previous) == 1+len(s.Owner) && previous[0] == '=' && previous[1:] == s.Owner:
+		return previous
 	default:
 		return "=" + s.Owner
 	}
 }
 
-// Route returns the routing word under which the ready tasks of a session are stored: "-", which no poll reads, while
-// the session's activity limit is reached.
-func (s *Session) Route(word string) string {
+// StoredRoutingWord returns the routing word under which the ready tasks of a session are stored: "-", which no poll
+// reads, while the session's activity limit is reached.
+func (s *Session) StoredRoutingWord(word string) string {
 	if (word[0] == '=' || word[0] == '~') && s.Owner != "" && s.Full() {
 		return "-"
 	}

@@ -290,15 +290,15 @@ func (in ChildReport) decide(st *step) error {
 	}
 	// The parent decides about a retry, and not the child, because the policy is the parent's command and
 	// counts all runs of the child.
-	if again, delay, retried := st.retried(c, in.Message); retried {
+	if next, delay, retried := st.retried(c, in.Message); retried {
 		d := &history.ChildRunStarted{
-			Child: st.childRef(in.ToSeq, &again), Number: again.Number, Attempt: again.Failures + 1, Parallel: c.Parallel,
+			Child: st.childRef(in.ToSeq, &next), Number: next.Number, Attempt: next.Failures + 1, Parallel: c.Parallel,
 		}
 		if delay > 0 {
 			d.StartAt = plus(st.now, delay)
 		}
 		st.emit(d)
-		st.spawn(Parent{RunID: st.ID, WorkflowID: st.WorkflowID, Seq: in.ToSeq}, again, c.Arguments, delay)
+		st.spawn(Parent{RunID: st.ID, WorkflowID: st.WorkflowID, Seq: in.ToSeq}, next, c.Arguments, delay)
 		return nil
 	}
 	st.emitChildEnded(c, in)

@@ -185,7 +185,7 @@ func (w *Worker) FollowClock(j ClockJump, now time.Time) (next Worker, moved boo
 	moved = j.clampEvent(&next.HeartbeatAt, at) || moved
 	moved = j.clampEvent(&next.RegisteredAt, at) || moved
 	if moved {
-		next.HeardUntil = nil // each app writes its entry again with the next heartbeat; AliveUntil covers that time
+		next.AliveByApp = nil // each app writes its entry again with the next heartbeat; AliveUntil covers that time
 	}
 	return next, moved
 }

@@ -38,7 +38,7 @@ func (st *step) openCondition(c protocol.Command, seq int64) {
 	at := plus(st.now, seconds(limit))
 	// The same condition was evaluated and did not hold yet. Its time does not begin anew, or a condition that
 	// is looked at often would never time out.
-	if before, again := st.renewed[c.ConditionOccurrence]; again && c.ConditionOccurrence != "" {
+	if before, renewed := st.renewed[c.ConditionOccurrence]; renewed && c.ConditionOccurrence != "" {
 		at = latest(st.now, before)
 	}
 	st.emit(&history.TimerScheduled{

@@ -18,12 +18,12 @@ func Declared(workers []*Worker) Declarations {
 	all := Declarations{}
 	silent, unsaid := map[string]bool{}, map[[2]string]bool{}
 	for _, w := range workers {
-		var said map[string]map[string]json.RawMessage
-		if json.Unmarshal(w.Contracts, &said) != nil {
-			said = nil
+		var declared map[string]map[string]json.RawMessage
+		if json.Unmarshal(w.Contracts, &declared) != nil {
+			declared = nil
 		}
 		for _, typ := range w.WorkflowTypes {
-			contract, ok := said[typ]
+			contract, ok := declared[typ]
 			if !ok {
 				silent[typ] = true
 				continue
@@ -52,12 +52,12 @@ func Declared(workers []*Worker) Declarations {
 
 // Declares returns the queries, signals, updates or validators that a worker registered, by workflow type.
 func (w *Worker) Declares(member string) map[string][]string {
-	var said map[string]map[string]json.RawMessage
-	if json.Unmarshal(w.Contracts, &said) != nil {
+	var declared map[string]map[string]json.RawMessage
+	if json.Unmarshal(w.Contracts, &declared) != nil {
 		return nil
 	}
 	names := map[string][]string{}
-	for typ, contract := range said {
+	for typ, contract := range declared {
 		names[typ] = namesIn(contract[member])
 	}
 	return names

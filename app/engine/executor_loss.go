@@ -41,8 +41,8 @@ func (st *step) stateLost(a Activity, l *protocol.ExecutorLoss, why string) {
 // endedExecutor isolates the next attempt of an activity that ended an executor with other calls: like a task that is
 // blamed for the loss of its process, it goes to an idle process. was is the activity before it failed.
 func (st *step) endedExecutor(was Activity, l *protocol.ExecutorLoss) {
-	a, again := st.Activities.Get(was.Seq)
-	if !again || l.Verdict != string(LossBlamed) || l.Calls < 2 {
+	a, found := st.Activities.Get(was.Seq)
+	if !found || l.Verdict != string(LossBlamed) || l.Calls < 2 {
 		return
 	}
 	f := was.finding(l)

@@ -33,7 +33,7 @@ func ImportRun(namespace string, events []history.Event) (Decision, error) {
 		case i > 0 && !run.Status.Open():
 			return broken("event %d follows the end of the run", e.Seq)
 		}
-		if _, again := e.Data.(*history.WorkflowStarted); again && i > 0 {
+		if _, repeated := e.Data.(*history.WorkflowStarted); repeated && i > 0 {
 			return broken("event %d starts the run again", e.Seq)
 		}
 		run.Evolve(e)

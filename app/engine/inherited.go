@@ -111,13 +111,13 @@ func (in InheritedReport) decide(st *step) error {
 	}
 	f := *row
 	f.RunID, f.Number = in.Run, in.Number
-	again := in.Status == protocol.RunContinued
+	continued := in.Status == protocol.RunContinued
 	// The retry policy outlives the run that set it, and the chain's current run acts on it.
 	if c, delay, retried := st.retried(f.Child, in.Message); retried {
-		f.Child, again = c, true
+		f.Child, continued = c, true
 		st.spawn(Parent{RunID: f.From, WorkflowID: st.WorkflowID, Seq: f.Seq}, c, c.Arguments, delay)
 	}
-	if again {
+	if continued {
 		st.storeInherited(f, false)
 		return nil
 	}

@@ -634,7 +634,7 @@ func describe(s *Session, now time.Time) string {
 	if s.Held(now) {
 		out += fmt.Sprintf(" until +%s", s.LeaseUntil.Sub(now))
 	}
-	return out + fmt.Sprintf(" active %d ready %d word %s\n", s.Active, s.Ready, s.Route(s.Word(now, "")))
+	return out + fmt.Sprintf(" active %d ready %d word %s\n", s.Active, s.Ready, s.StoredRoutingWord(s.RoutingWord(now, "")))
 }
 
 func (s *stage) show() string {

@@ -318,10 +318,10 @@ type Worker struct {
 	Process      json.RawMessage   `json:"process,omitempty"`      //
 	HeartbeatAt  history.Time      `json:"heartbeat_at,omitzero"`  //
 	RegisteredAt history.Time      `json:"registered_at,omitzero"` //
-	HeardBy      string            `json:"heard_by,omitempty"`     // the app that received the heartbeat of HeartbeatAt
-	// HeardUntil maps an app to the time until which the worker may be alive by heartbeats that this app received and has
+	HeartbeatApp string            `json:"heard_by,omitempty"`     // the app that received the heartbeat of HeartbeatAt
+	// AliveByApp maps an app to the time until which the worker may be alive by heartbeats that this app received and has
 	// not stored. An app that stored the last heartbeat of a silent worker has no entry.
-	HeardUntil map[string]history.Time `json:"heard_until,omitempty"`
+	AliveByApp map[string]history.Time `json:"heard_until,omitempty"`
 	// the worker sends heartbeats, so a missing heartbeat means that it is dead
 	Beats         bool  `json:"beats,omitempty"`
 	HeartbeatSecs int64 `json:"heartbeat_secs,omitempty"`

@@ -216,7 +216,7 @@ func TestTheWordOfASessionSaysWhoMayReadItsTasks(t *testing.T) {
 		"kept long enough": {with(free, func(s *Session) { s.For, s.ForUntil = "b", history.At(now) }), "+"},
 		"drained to fail":  {with(free, func(s *Session) { s.Drained = true }), "-"},
 	} {
-		if got := c.s.Route(c.s.Word(now, "")); got != c.want {
+		if got := c.s.StoredRoutingWord(c.s.RoutingWord(now, "")); got != c.want {
 			t.Errorf("%s: got %q, want %q", what, got, c.want)
 		}
 	}

@@ -33,7 +33,7 @@ func (v *View) SessionAttempts(ctx context.Context, in protocol.SessionAttempts)
 	size := pageSize(in.PageSize, 100, 500)
 	// The events of all holdings are read, and events of other holdings are filtered here: an index by holding would
 	// cost every activity in a session an entry, for a rarely used page.
-	keep := func(list []protocol.SessionAttempt) {
+	add := func(list []protocol.SessionAttempt) {
 		for _, a := range list {
 			if in.Epoch == 0 || a.Epoch == in.Epoch {
 				p.Attempts = append(p.Attempts, a)
@@ -46,7 +46,7 @@ func (v *View) SessionAttempts(ctx context.Context, in protocol.SessionAttempts)
 			if err != nil {
 				return err
 			}
-			keep(open)
+			add(open)
 		}
 		for looked := 0; ; {
 			events, err := r.SessionHistory(ctx, key, before, size)
@@ -55,7 +55,7 @@ func (v *View) SessionAttempts(ctx context.Context, in protocol.SessionAttempts)
 			}
 			for i := range events {
 				before = events[i]
-				keep(endedAttempts(&events[i]))
+				add(endedAttempts(&events[i]))
 				if looked++; len(p.Attempts) >= size || looked >= maxAttemptEvents {
 					p.NextPageToken = ranToken(before)
 					return nil

@@ -70,7 +70,7 @@ func (v *View) Overview(ctx context.Context, ns string) (protocol.Overview, erro
 func (v *View) ExactOverview(ctx context.Context, ns string) (protocol.Overview, error) {
 	ns = transaction.NamespaceOrDefault(ns)
 	o, err := v.exactOverviews.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (protocol.Overview, error) {
-		look, err := v.queueCounts(ctx, ns)
+		queueCounts, err := v.queueCounts(ctx, ns)
 		if err != nil {
 			return protocol.Overview{}, err
 		}
@@ -80,7 +80,7 @@ func (v *View) ExactOverview(ctx context.Context, ns string) (protocol.Overview,
 				return counts{}, err
 			}
 			sessions, err := r.SessionCounts(ctx, ns)
-			return counts{texts(runs), sessions, look.stats}, err
+			return counts{texts(runs), sessions, queueCounts.stats}, err
 		})
 	})
 	o.Uptime, o.ClockJump = int64(time.Since(v.started).Seconds()), v.clockJump()

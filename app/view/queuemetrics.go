@@ -46,7 +46,7 @@ func (g *queueGauges) Describe(c chan<- *prometheus.Desc) { c <- g.oldest; c <- 
 func (g *queueGauges) Collect(c chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	look, err := g.view.queueCounts(ctx, "")
+	counts, err := g.view.queueCounts(ctx, "")
 	if err != nil {
 		c <- prometheus.NewInvalidMetric(g.oldest, err)
 		return
@@ -56,12 +56,12 @@ func (g *queueGauges) Collect(c chan<- prometheus.Metric) {
 		ready  int
 	}
 	all := map[engine.QueueKey]behind{}
-	for _, q := range look.stats {
+	for _, q := range counts.stats {
 		k := engine.QueueKey{Namespace: q.Namespace, Name: q.Queue}
 		is := all[k]
 		is.ready += q.Ready
 		if !q.OldestReady.IsZero() && q.Ready > 0 {
-			is.oldest = max(is.oldest, look.now.Sub(q.OldestReady.Time).Seconds())
+			is.oldest = max(is.oldest, counts.now.Sub(q.OldestReady.Time).Seconds())
 		}
 		all[k] = is
 	}

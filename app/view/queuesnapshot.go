@@ -23,12 +23,12 @@ type queueCounts struct {
 
 // queueCounts counts the tasks of a namespace, or of all namespaces for "", once for all concurrent callers.
 func (v *View) queueCounts(ctx context.Context, ns string) (queueCounts, error) {
-	return v.queues.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (look queueCounts, err error) {
-		if look.now, err = v.store.Now(ctx); err != nil {
-			return look, err
+	return v.queues.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (counts queueCounts, err error) {
+		if counts.now, err = v.store.Now(ctx); err != nil {
+			return counts, err
 		}
-		return look, v.store.View(ctx, func(r store.Reader) error {
-			look.stats, err = r.Queues(ctx, ns)
+		return counts, v.store.View(ctx, func(r store.Reader) error {
+			counts.stats, err = r.Queues(ctx, ns)
 			return err
 		})
 	})
@@ -54,9 +54,9 @@ func (v *View) queueSnapshot(ctx context.Context, ns string) (*queueSnapshot, er
 		return g, err
 	}
 	g.waiting = v.opt.Dispatch.Waiting(ns)
-	look, err := v.queueCounts(ctx, ns)
-	g.now = look.now
-	g.add(look.stats)
+	counts, err := v.queueCounts(ctx, ns)
+	g.now = counts.now
+	g.add(counts.stats)
 	return g, err
 }
 

@@ -163,7 +163,7 @@ func (b *Budget) Place(o Owner, cut Cutter) (*Grant, bool) {
 		b.releaseGrant(victim)
 	}
 	g := &Grant{budget: b, owner: o, cut: cut}
-	b.give(g, 1)
+	b.grantBytes(g, 1)
 	return g, true
 }
 
@@ -187,7 +187,7 @@ func (g *Grant) Small(n int64) bool {
 		b.drop(g.owner)
 		return false
 	}
-	b.give(g, n)
+	b.grantBytes(g, n)
 	return true
 }
 
@@ -213,7 +213,7 @@ func (g *Grant) Grow(ctx context.Context, n int64) error {
 	}
 	n = min(n, max(0, b.limit(g.class)-g.n))
 	if b.inPart(g.class, n) || b.used+n <= b.limit(g.class) && !b.someoneFirst(g.owner, g.class) {
-		b.give(g, n)
+		b.grantBytes(g, n)
 		b.mu.Unlock()
 		return nil
 	}
@@ -253,7 +253,7 @@ func (g *Grant) Grow(ctx context.Context, n int64) error {
 	default:
 	}
 	b.refused[r.class]++
-	b.leave(r)
+	b.dequeue(r)
 	return err
 }
 
@@ -270,7 +270,7 @@ func (g *Grant) Try(n int64) bool {
 		b.drop(g.owner)
 		return false
 	}
-	b.give(g, n)
+	b.grantBytes(g, n)
 	return true
 }
 
@@ -294,7 +294,7 @@ func (g *Grant) Force(n int64) {
 	if g.ended {
 		return
 	}
-	g.budget.give(g, n)
+	g.budget.grantBytes(g, n)
 	g.budget.relieve()
 }
 
@@ -309,7 +309,7 @@ func (g *Grant) Return(n int64) {
 	g.budget.mu.Lock()
 	defer g.budget.mu.Unlock()
 	if !g.ended {
-		g.budget.give(g, -min(n, g.n))
+		g.budget.grantBytes(g, -min(n, g.n))
 		g.budget.serve()
 	}
 }
@@ -344,7 +344,7 @@ func (g *Grant) Release() {
 // releaseGrant returns all bytes of a grant; mu is held.
 func (b *Budget) releaseGrant(g *Grant) {
 	if g.n > 0 { // a grant without bytes can be missing in the map of its owner
-		b.give(g, -g.n)
+		b.grantBytes(g, -g.n)
 	}
 	g.ended = true
 	if ns := b.namespaces[g.owner.Namespace]; ns != nil {
@@ -384,8 +384,8 @@ func (b *Budget) drop(o Owner) {
 	}
 }
 
-// give adds n bytes to a grant, or removes them if n is negative; mu is held.
-func (b *Budget) give(g *Grant, n int64) {
+// grantBytes adds n bytes to a grant, or removes them if n is negative; mu is held.
+func (b *Budget) grantBytes(g *Grant, n int64) {
 	namespace, token := b.holders(g.owner)
 	token.grants[g] = struct{}{}
 	g.n += n
@@ -404,8 +404,8 @@ func (b *Budget) count(o Owner, n int64) {
 	token.waiting += n
 }
 
-// leave removes a waiting request; mu is held.
-func (b *Budget) leave(r *request) {
+// dequeue removes a waiting request; mu is held.
+func (b *Budget) dequeue(r *request) {
 	b.waiting.Remove(r.element)
 	b.count(r.grant.owner, -1)
 	b.drop(r.grant.owner)
@@ -466,7 +466,7 @@ func (b *Budget) serve() {
 		b.waiting.Remove(r.element)
 		b.count(r.grant.owner, -1)
 		if !r.grant.ended {
-			b.give(r.grant, r.n)
+			b.grantBytes(r.grant, r.n)
 		}
 		close(r.granted)
 	}

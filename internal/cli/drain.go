@@ -152,14 +152,14 @@ func (p *program) fleetSettingsCommand() *cobra.Command {
 				return err
 			}
 			next := protocol.FleetSettingsRequest{FleetSettings: now.FleetSettings, Revision: &now.Revision}
-			for name, put := range map[string]func(){
+			for name, set := range map[string]func(){
 				"set-log-level":   func() { next.LogLevel = in.LogLevel },
 				"set-concurrency": func() { next.Concurrency = in.Concurrency },
 				"set-isolation":   func() { next.IsolationMin = in.IsolationMin },
 				"set-fresh":       func() { next.Fresh = in.Fresh },
 			} {
 				if c.Flags().Changed(name) {
-					put()
+					set()
 				}
 			}
 			if next.FleetSettings != now.FleetSettings {

@@ -106,7 +106,7 @@ func (l *Limit) prepare(from string, close func(), first func(*Place)) *Place {
 	}
 	if l.count > limit {
 		oldest := l.most[0].oldest()
-		l.leave(oldest)
+		l.remove(oldest)
 		l.closed++
 		go oldest.close()
 	}
@@ -127,7 +127,7 @@ func (p *Place) Leave() {
 	}
 	p.limit.mu.Lock()
 	defer p.limit.mu.Unlock()
-	p.limit.leave(p)
+	p.limit.remove(p)
 }
 
 // Move counts the place for another address, which is known better than at first.
@@ -140,7 +140,7 @@ func (p *Place) Move(to string) {
 	if p.at == nil || p.at.name == to {
 		return
 	}
-	p.limit.leave(p)
+	p.limit.remove(p)
 	p.limit.enter(p, to)
 }
 
@@ -160,8 +160,8 @@ func (l *Limit) enter(p *Place, from string) {
 	l.count++
 }
 
-// leave removes p, if it is still there; mu is held.
-func (l *Limit) leave(p *Place) {
+// remove removes p, if it is still there; mu is held.
+func (l *Limit) remove(p *Place) {
 	a := p.at
 	if a == nil {
 		return

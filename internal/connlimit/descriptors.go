@@ -88,7 +88,7 @@ func (l *Limit) free(before time.Time) {
 	}
 	if len(l.most) > 0 {
 		if oldest := l.most[0].oldest(); !oldest.reserved && !oldest.added.After(before) {
-			l.leave(oldest)
+			l.remove(oldest)
 			l.descriptors.stats.Closed++
 			go oldest.close()
 		}
@@ -136,7 +136,7 @@ func (l *Limit) ended(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.enter(nil)
-	l.leave(c.place)
+	l.remove(c.place)
 }
 
 // Reserved reports whether the connection of a request has a descriptor of the reserve and serves health probes only.

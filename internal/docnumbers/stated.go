@@ -71,11 +71,11 @@ func compare(text, sentence string, values []any) error {
 		return fmt.Errorf("%q occurs %d times, want once", sentence, len(found))
 	}
 	for i, v := range values {
-		said, err := read(found[0][i+1], v)
+		stated, err := read(found[0][i+1], v)
 		if err != nil {
 			return fmt.Errorf("%q: %w", found[0][0], err)
 		}
-		if said != v {
+		if stated != v {
 			return fmt.Errorf("%q: the program has %v", found[0][0], v)
 		}
 	}
@@ -95,11 +95,11 @@ var times = map[string]time.Duration{
 var sizes = map[string]int64{"kb": 1 << 10, "kib": 1 << 10, "mib": 1 << 20}
 
 // read parses the text of a page to a value of the type of like.
-func read(said string, like any) (any, error) {
+func read(text string, like any) (any, error) {
 	if _, isText := like.(string); isText {
-		return said, nil
+		return text, nil
 	}
-	figure, in, _ := strings.Cut(strings.ToLower(said), " ")
+	figure, in, _ := strings.Cut(strings.ToLower(text), " ")
 	divide := int64(1)
 	if figure == "half" { // "half a second"
 		figure, in, _ = strings.Cut(in, " ")
@@ -113,12 +113,12 @@ func read(said string, like any) (any, error) {
 	if !known {
 		var err error
 		if n, err = strconv.ParseInt(strings.ReplaceAll(figure, ",", ""), 10, 64); err != nil {
-			return nil, fmt.Errorf("%q is no value", said)
+			return nil, fmt.Errorf("%q is no value", text)
 		}
 	}
 	kind := reflect.TypeOf(like)
 	if isTime != (kind == reflect.TypeFor[time.Duration]()) || !reflect.TypeFor[int64]().ConvertibleTo(kind) {
-		return nil, fmt.Errorf("%q is no %T", said, like)
+		return nil, fmt.Errorf("%q is no %T", text, like)
 	}
 	return reflect.ValueOf(n * scale / divide).Convert(kind).Interface(), nil
 }

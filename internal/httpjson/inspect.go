@@ -35,7 +35,7 @@ func Inspect(raw []byte, v any) (Unknown, error) {
 	s := inspector{text: raw, most: freeMemory + memoryRatio*len(raw)}
 	s.at = s.pathBuffer[:0]
 	s.value(reflect.TypeOf(v))
-	if !s.over {
+	if !s.exceeded {
 		return s.unknown, nil
 	}
 	return Unknown{}, protocol.Refuse(
@@ -46,13 +46,13 @@ func Inspect(raw []byte, v any) (Unknown, error) {
 // inspector sums the memory that a text needs when decoded. It stops at the end of the text, at invalid JSON, and above
 // most.
 type inspector struct {
-	text   []byte
-	pos    int
-	weight int
-	most   int
-	depth  int
-	over   bool
-	broken bool
+	text     []byte
+	pos      int
+	weight   int
+	most     int
+	depth    int
+	exceeded bool
+	broken   bool
 
 	at         []step   // path of the current value
 	pathBuffer [16]step // backing array of at: a body of usual depth needs no allocation
@@ -61,10 +61,10 @@ type inspector struct {
 
 func (s *inspector) add(n int) {
 	s.weight += n
-	s.over = s.over || s.weight > s.most
+	s.exceeded = s.exceeded || s.weight > s.most
 }
 
-func (s *inspector) done() bool { return s.over || s.broken || s.pos >= len(s.text) }
+func (s *inspector) done() bool { return s.exceeded || s.broken || s.pos >= len(s.text) }
 
 // next returns the first byte of the next value, name or bracket; 0 at the end.
 func (s *inspector) next() byte {

@@ -116,7 +116,7 @@ func (l *Link) sendHeartbeat(ctx context.Context) time.Time {
 	l.mu.Lock()
 	in.Draining = l.draining
 	l.mu.Unlock()
-	in.KeptRuns = l.nextCachedRuns()
+	in.CachedRuns = l.nextCachedRuns()
 	in.Machine, _ = json.Marshal(l.machine()) // numbers and text always marshal
 	call, cancel := context.WithTimeout(ctx, beatTimeout)
 	out, err := callRegistered(call, l, "heartbeat", protocol.WorkerVerbs.WorkerHeartbeat, in)
@@ -125,7 +125,7 @@ func (l *Link) sendHeartbeat(ctx context.Context) time.Time {
 		l.log.Warn().Err(err).Int("leases", len(in.Leases)).Int("sessions", len(in.Sessions)).Msg("heartbeat failed")
 	}
 	if err == nil {
-		l.cachedRunsReported(len(in.KeptRuns))
+		l.cachedRunsReported(len(in.CachedRuns))
 		l.notifyEnded(out.EndedRuns)
 		l.applyIntent(out.Intent, "")
 		if out.Settings != l.Settings().Revision {

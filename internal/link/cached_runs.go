@@ -8,11 +8,11 @@ import "github.com/sojourn-run/sojourn/shared/protocol"
 // unreportedRuns are the cached runs that the app of a connection does not know of yet. The heartbeat alone uses it.
 type unreportedRuns struct {
 	generation uint64 // of the connection
-	runs       []protocol.KeptRun
+	runs       []protocol.CachedRun
 }
 
 // nextCachedRuns are the runs that the next heartbeat names.
-func (l *Link) nextCachedRuns() []protocol.KeptRun {
+func (l *Link) nextCachedRuns() []protocol.CachedRun {
 	if l.opt.CachedRuns == nil {
 		return nil
 	}

@@ -75,7 +75,7 @@ type Options struct {
 	// OnEnded is called with runs that ended while this process cached them. Kept returns the cached runs, which the
 	// link sends to an app at its first connection. Both may be nil.
 	OnEnded    func(runs []string)
-	CachedRuns func() []protocol.KeptRun
+	CachedRuns func() []protocol.CachedRun
 	OnSession  func(protocol.SessionNotice)
 	// OnYield is called when the worker must release a session. It may block: the notice is answered after it returns.
 	// May be nil.

@@ -17,18 +17,18 @@ type Local struct {
 
 type localConn struct {
 	protocol.WorkerConnection
-	leave  func()
-	ctx    context.Context
-	cancel context.CancelFunc
+	deregister func()
+	ctx        context.Context
+	cancel     context.CancelFunc
 }
 
 // Dial joins the app of this process.
 func (c Local) Dial(_ context.Context, hello protocol.ChannelAuth, notices protocol.WorkerNotices) (Conn, error) {
-	app, leave, err := c.Join(hello, notices)
+	app, deregister, err := c.Join(hello, notices)
 	if err != nil {
 		return nil, err
 	}
-	conn := &localConn{WorkerConnection: app, leave: leave}
+	conn := &localConn{WorkerConnection: app, deregister: deregister}
 	conn.ctx, conn.cancel = context.WithCancel(context.Background())
 	return conn, nil
 }
@@ -39,7 +39,7 @@ func (c *localConn) String() string        { return "this process" }
 
 func (c *localConn) Close() {
 	if c.ctx.Err() == nil {
-		c.leave()
+		c.deregister()
 	}
 	c.cancel()
 }

@@ -35,8 +35,8 @@ type Machine struct {
 // WatchMachine starts sampling the host and the disk of dir. Close stops it.
 func WatchMachine(dir string) *Machine { return watchMachine(dir, sample) }
 
-func watchMachine(dir string, take func(context.Context, string) protocol.MachineInformation) *Machine {
-	m := &Machine{dir: dir, sample: take}
+func watchMachine(dir string, read func(context.Context, string) protocol.MachineInformation) *Machine {
+	m := &Machine{dir: dir, sample: read}
 	var ctx context.Context
 	ctx, m.cancel = context.WithCancel(context.Background())
 	m.latest.Store(&protocol.MachineInformation{})

@@ -101,13 +101,13 @@ func (w *onceWriter) object() {
 
 // drop removes members from the end of out that occur again later in it.
 func (w *onceWriter) drop(members []member) {
-	again := w.duplicates(members)
-	if again == nil {
+	duplicate := w.duplicates(members)
+	if duplicate == nil {
 		return
 	}
 	end := int(members[0].start)
 	for i, m := range members {
-		if again[i] {
+		if duplicate[i] {
 			continue
 		}
 		if end > int(members[0].start) {
@@ -120,7 +120,7 @@ func (w *onceWriter) drop(members []member) {
 }
 
 // duplicates reports for each member whether its name occurs again; nil: no name does.
-func (w *onceWriter) duplicates(members []member) (again []bool) {
+func (w *onceWriter) duplicates(members []member) (duplicate []bool) {
 	order := make([]int32, len(members))
 	for i := range order {
 		order[i] = int32(i)
@@ -128,13 +128,13 @@ func (w *onceWriter) duplicates(members []member) (again []bool) {
 	slices.SortStableFunc(order, func(a, b int32) int { return bytes.Compare(w.name(members[a]), w.name(members[b])) })
 	for k := 1; k < len(order); k++ {
 		if bytes.Equal(w.name(members[order[k-1]]), w.name(members[order[k]])) {
-			if again == nil {
-				again = make([]bool, len(members))
+			if duplicate == nil {
+				duplicate = make([]bool, len(members))
 			}
-			again[order[k-1]] = true
+			duplicate[order[k-1]] = true
 		}
 	}
-	return again
+	return duplicate
 }
 
 func (w *onceWriter) name(m member) []byte { return Name(w.out[m.start:m.nameEnd]) }

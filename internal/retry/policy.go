@@ -31,7 +31,7 @@ type Policy struct {
 // Next reports whether another attempt follows after attemptsUsed attempts (1 after the first), the last of which
 // failed with errType, and the delay before it. nonRetryable reports that the failure excludes retries. A nil policy
 // allows one attempt.
-func (p *Policy) Next(attemptsUsed int, errType string, nonRetryable bool) (delay time.Duration, again bool) {
+func (p *Policy) Next(attemptsUsed int, errType string, nonRetryable bool) (delay time.Duration, retry bool) {
 	if p == nil || nonRetryable || slices.Contains(p.NonRetryableErrorTypes, errType) {
 		return 0, false
 	}

@@ -61,10 +61,10 @@ type Header struct {
 	Keys       map[string]string `json:"keys,omitempty"`
 	IsNew      bool              `json:"is_new,omitempty"`
 
-	// The room is a file in memory that both sides have: large bodies are left there, which costs neither side a turn for
-	// every few pages that a socket holds. It is lent to one call at a time, from invoke to its end.
-	Lend bool `json:"lend,omitempty"`
-	Room int  `json:"room,omitempty"` // so many bytes there are the body, and none follow the header
+	// The shared memory is a memory file (memfd) of both sides. Large bodies are passed in it, which costs neither side a
+	// turn for every few pages that a socket holds. It is lent to one call at a time, from invoke to its end.
+	Lend   bool `json:"lend,omitempty"`
+	Shared int  `json:"room,omitempty"` // length of the body in shared memory; then no body follows the header
 
 	Reason  string `json:"reason,omitempty"`
 	GraceMS int64  `json:"grace_ms,omitempty"`

@@ -49,7 +49,7 @@ func appendInvoke(dst []byte, h *Header) ([]byte, bool) {
 	}
 	truth(`,"is_new":`, h.IsNew)
 	truth(`,"lend":`, h.Lend)
-	number(`,"room":`, int64(h.Room))
+	number(`,"room":`, int64(h.Shared))
 	return append(dst, '}'), whole
 }
 
@@ -93,7 +93,7 @@ func readResult(h *Header, raw []byte) bool {
 	if string(rest) != `}` {
 		return false
 	}
-	h.T, h.ID, h.Usage, h.Room = Result, string(id), usage, room
+	h.T, h.ID, h.Usage, h.Shared = Result, string(id), usage, room
 	return true
 }
 

@@ -14,7 +14,7 @@ func TestQuickHeadersSayWhatJSONSays(t *testing.T) {
 		T: Invoke, ID: "a1", Hash: "h", Session: "s", Epoch: 3, Activity: "a.b", Entry: "main", Export: "recovery",
 		Attempt: 2, DeadlineMS: 1234567890123,
 		Keys: map[string]string{"run_id": "R", "task_id": "T-1", "w": ""}, IsNew: true, Lend: true,
-		Room: 99,
+		Shared: 99,
 	}
 	quoted, most := full, full
 	quoted.Session = `a "b"`

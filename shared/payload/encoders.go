@@ -139,13 +139,13 @@ func encodeTextMarshaler(w *writer, v reflect.Value) error {
 func pointerEncoder(t reflect.Type) encoder {
 	elem := encoderOf(t.Elem())
 	// may be a ring without a container
-	again := t.Elem().Kind() == reflect.Pointer || t.Elem().Kind() == reflect.Interface
+	nested := t.Elem().Kind() == reflect.Pointer || t.Elem().Kind() == reflect.Interface
 	return func(w *writer, v reflect.Value) error {
 		if v.IsNil() {
 			w.null()
 			return nil
 		}
-		if !again {
+		if !nested {
 			return elem(w, v.Elem())
 		}
 		if err := w.enter(); err != nil {

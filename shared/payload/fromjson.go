@@ -124,7 +124,7 @@ func (w *writer) array(s *jsonSource) error {
 		}
 	}
 	s.pos++
-	w.leave(start, n)
+	w.closeBlock(start, n)
 	return nil
 }
 
@@ -166,7 +166,7 @@ func (w *writer) object(s *jsonSource) error {
 	if s.tagged && n == 2 && w.untag(start) {
 		return nil
 	}
-	w.leave(start, n)
+	w.closeBlock(start, n)
 	return nil
 }
 
@@ -211,8 +211,8 @@ func (w *writer) sort(start int, entries []entry) (n int) {
 	return n
 }
 
-// leave inserts the number of items before the items written since start, and the end marker after them.
-func (w *writer) leave(start, n int) {
+// closeBlock inserts the number of items before the items written since start, and the end marker after them.
+func (w *writer) closeBlock(start, n int) {
 	if n > 0 {
 		var count [binary.MaxVarintLen64]byte
 		w.buf = slices.Insert(w.buf, start, count[:binary.PutVarint(count[:], int64(n))]...)

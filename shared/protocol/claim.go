@@ -2,8 +2,8 @@ package protocol
 
 import "github.com/sojourn-run/sojourn/shared/history"
 
-// ClaimRequest leases the task with this ID, whatever its place in the queue.
-type ClaimRequest struct {
+// LeaseRequest leases the task with this ID, whatever its place in the queue.
+type LeaseRequest struct {
 	TaskID      string   `json:"task_id"`
 	Kind        TaskKind `json:"kind"` // workflow or activity
 	WorkerID    string   `json:"worker_id"`
@@ -16,8 +16,8 @@ type ClaimRequest struct {
 	Queues      []string `json:"-"` // queues of the caller's token; empty: all
 }
 
-// ClaimStatus reports whether a task can be leased, and if not, why. The request changes nothing.
-type ClaimStatus struct {
+// LeaseStatus reports whether a task can be leased, and if not, why. The request changes nothing.
+type LeaseStatus struct {
 	Claimed bool `json:"claimed"` // the requesting worker has leased it
 	// the task is ready, and the requesting worker, or without one any worker, may lease it
 	Claimable    bool         `json:"claimable"`

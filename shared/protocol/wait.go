@@ -130,13 +130,13 @@ func (r WaitReason) Returned(why string) string { return string(r) + ": " + why 
 
 // ReturnedFor parses the text with which a worker returned a task. A text that [WaitReason.Returned] did not create has
 // the reason [WaitHandedBack].
-func ReturnedFor(said string) (r WaitReason, why string) {
+func ReturnedFor(reason string) (r WaitReason, why string) {
 	for _, r := range []WaitReason{WaitInstalling, WaitNoPackages} {
-		if why, is := strings.CutPrefix(said, r.Returned("")); is {
+		if why, is := strings.CutPrefix(reason, r.Returned("")); is {
 			return r, why
 		}
 	}
-	return WaitHandedBack, said
+	return WaitHandedBack, reason
 }
 
 // WaitPatience is the time after which a wait needs attention.

@@ -256,8 +256,8 @@ func (c *CompleteItem) SetKind() {
 	}
 }
 
-// HandedBack returns the item without result, failure and commands: it only returns the task.
-func (c *CompleteItem) HandedBack() CompleteItem {
+// AsReturn returns the item without result, failure and commands: it only returns the task.
+func (c *CompleteItem) AsReturn() CompleteItem {
 	return CompleteItem{
 		Kind: c.Kind, TaskID: c.TaskID, Owner: c.Owner, Attempt: c.Attempt, AttemptID: c.AttemptID, Returned: c.Returned,
 		LostCount: c.LostCount, Began: c.Began, Executor: c.Executor, Lines: c.Lines,
@@ -438,7 +438,7 @@ type WorkerHeartbeat struct {
 	Draining    bool               `json:"draining,omitempty"`
 	// runs in the worker's sticky cache, sent once to each app that has not received them; entries after the first 500
 	// are ignored, since a refusal would also refuse the renewals
-	KeptRuns []KeptRun `json:"kept_runs,omitempty"`
+	CachedRuns []CachedRun `json:"kept_runs,omitempty"`
 	// set for a heartbeat that the app derives from a settings request: it does not show that the worker sends
 	// heartbeats
 	FromSettings bool `json:"-"`
@@ -446,8 +446,8 @@ type WorkerHeartbeat struct {
 	Patient bool `json:"-"`
 }
 
-// KeptRun is a run in the worker's sticky cache, with the last event that its code has seen.
-type KeptRun struct {
+// CachedRun is a run in the worker's sticky cache, with the last event that its code has seen.
+type CachedRun struct {
 	RunID string `json:"run_id"`
 	Seen  int64  `json:"seen"`
 }

@@ -86,15 +86,15 @@ func attach(ctx context.Context, outcomes []protocol.JobOutcome, many bool) {
 	}
 	call, _ := args[0].(map[string]any)
 	body, _ := call["payload"].(map[string]any)
-	said := []any{body}
+	envelope := []any{body}
 	if many {
-		said, _ = body["items"].([]any)
+		envelope, _ = body["items"].([]any)
 	}
 	for i := range outcomes {
-		if i >= len(said) || outcomes[i].Response == nil || !outcomes[i].Response.Result.Plain() {
+		if i >= len(envelope) || outcomes[i].Response == nil || !outcomes[i].Response.Result.Plain() {
 			continue
 		}
-		outcome, _ := said[i].(map[string]any)
+		outcome, _ := envelope[i].(map[string]any)
 		response, _ := outcome["response"].(map[string]any)
 		p, err := payload.Encode(response["result"])
 		if err != nil {

@@ -96,7 +96,7 @@ func (c *Channel) connectRefusal(err error, who, id string) error {
 // openWorker sets up a new worker socket. Until the settings are fetched, only calls about leased jobs are served.
 func (c *Channel) openWorker(s *socketio.Socket) {
 	p, _ := s.Principal().(*worker)
-	leave, err := c.peers.Add(p.Conn, notices{s})
+	deregister, err := c.peers.Add(p.Conn, notices{s})
 	if err != nil {
 		s.Close(err)
 		return
@@ -114,7 +114,7 @@ func (c *Channel) openWorker(s *socketio.Socket) {
 	}
 	c.log.WithLevel(level).Str("worker_id", p.WorkerID).Msg("worker connected")
 	context.AfterFunc(s.Context(), func() {
-		leave()
+		deregister()
 		c.log.WithLevel(level).Str("worker_id", p.WorkerID).AnErr("cause", s.Err()).Msg("worker disconnected")
 	})
 }

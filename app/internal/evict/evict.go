@@ -442,15 +442,15 @@ func (e *Evictor) evictSession(ctx context.Context, s *engine.Session) (gone boo
 		e.asked = map[engine.SessionKey]chan struct{}{}
 	}
 	e.asked[s.Key()] = given
-	tell := e.notify
+	notify := e.notify
 	e.mu.Unlock()
 	defer func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		delete(e.asked, s.Key())
 	}()
-	if tell != nil &&
-		tell(s.Namespace, s.Owner, protocol.SessionNotice{SessionID: s.ID, Epoch: s.Epoch, Reason: engine.ReasonEvictedCap}) {
+	notice := protocol.SessionNotice{SessionID: s.ID, Epoch: s.Epoch, Reason: engine.ReasonEvictedCap}
+	if notify != nil && notify(s.Namespace, s.Owner, notice) {
 		late := time.NewTimer(releaseTimeout)
 		defer late.Stop()
 		select {
@@ -483,7 +483,7 @@ type evictionCheck struct {
 }
 
 // checkEviction decides from the locked rows whether a session may be evicted, and with take evicts it.
-func (e *Evictor) checkEviction(ctx context.Context, s *engine.Session, take bool) (evictionCheck, error) {
+func (e *Evictor) checkEviction(ctx context.Context, s *engine.Session, reserve bool) (evictionCheck, error) {
 	key, owner := s.Key(), engine.WorkerKey{Namespace: s.Namespace, ID: s.Owner}
 	v, err := transaction.Commit[evictionCheck](ctx, e.store, store.Transaction{
 		Needs: store.Keys{
@@ -506,13 +506,13 @@ func (e *Evictor) checkEviction(ctx context.Context, s *engine.Session, take boo
 				}
 				return store.Writes{Answer: v}, nil
 			}
-			if err != nil || !take {
+			if err != nil || !reserve {
 				return store.Writes{Answer: evictionCheck{due: true}}, err
 			}
 			return store.Writes{Sessions: []engine.SessionChange{c}, Answer: evictionCheck{due: true, change: c}}, nil
 		},
 	})
-	if err == nil && take && v.due {
+	if err == nil && reserve && v.due {
 		transaction.Recheck(e.dispatch, transaction.FreedOwners([]engine.SessionChange{v.change}))
 	}
 	return v, err

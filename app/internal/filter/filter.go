@@ -91,8 +91,8 @@ func (p *parser) next() token {
 	return t
 }
 
-func (p *parser) accept(word string) bool {
-	if p.tokens[0].word(word) {
+func (p *parser) accept(keyword string) bool {
+	if p.tokens[0].isKeyword(keyword) {
 		p.next()
 		return true
 	}
@@ -116,7 +116,7 @@ func (p *parser) all(not bool) ([]store.Condition, error) {
 
 // joined parses parts that are joined by a word; choice means that one part must match, otherwise all must.
 func (p *parser) joined(
-	word string, choice, not bool, part func(bool) ([]store.Condition, error),
+	keyword string, choice, not bool, part func(bool) ([]store.Condition, error),
 ) ([]store.Condition, error) {
 	var parts [][]store.Condition
 	for {
@@ -125,7 +125,7 @@ func (p *parser) joined(
 			return nil, err
 		}
 		parts = append(parts, f)
-		if !p.accept(word) {
+		if !p.accept(keyword) {
 			break
 		}
 	}
@@ -157,7 +157,7 @@ func oneOf(parts [][]store.Condition) bool {
 func (p *parser) one(not bool) ([]store.Condition, error) {
 	t := p.tokens[0]
 	switch {
-	case t.word("NOT") && len(p.tokens) > 1 &&
+	case t.isKeyword("NOT") && len(p.tokens) > 1 &&
 		(p.tokens[1].kind == nameToken || p.tokens[1].text == "(" && p.tokens[1].kind == opToken):
 		p.next()
 		return p.one(!not)
@@ -221,16 +221,16 @@ func (p *parser) condition() (store.Condition, error) {
 	case op.kind == opToken && comparisons[op.text] != "":
 		c.Test = comparisons[op.text]
 		c.Values, err = p.value(f, c.Test)
-	case op.word("IN"):
+	case op.isKeyword("IN"):
 		c.Test = store.In
 		c.Values, err = p.choice(f, c.Test)
-	case op.word("NOT"):
+	case op.isKeyword("NOT"):
 		if !p.accept("IN") {
 			return c, wrongAt(p.tokens[0], "IN is expected after NOT")
 		}
 		c.Test = store.NotIn
 		c.Values, err = p.choice(f, c.Test)
-	case op.word("BETWEEN"):
+	case op.isKeyword("BETWEEN"):
 		c.Test = store.Between
 		var low, high []any
 		if low, err = p.value(f, c.Test); err != nil {
@@ -241,10 +241,10 @@ func (p *parser) condition() (store.Condition, error) {
 		}
 		high, err = p.value(f, c.Test)
 		c.Values = slices.Concat(low, high)
-	case op.word("STARTS_WITH"):
+	case op.isKeyword("STARTS_WITH"):
 		c.Test = store.Prefix
 		c.Values, err = p.value(f, c.Test)
-	case op.word("IS"):
+	case op.isKeyword("IS"):
 		c.Test = store.Present
 		if f.activity {
 			c = anyActivity()
@@ -447,7 +447,7 @@ func statusValues(t token, test store.Comparison) ([]any, error) {
 	if test != store.In && test != store.NotIn {
 		return nil, wrongAt(t, "Status has no order: use =, != or IN")
 	}
-	these := meant(strings.ToLower(t.text), shownAs)
+	these := statusesFor(strings.ToLower(t.text), shownAs)
 	if these == nil || t.kind != textToken {
 		return nil, wrongAt(t, "Status is one of %s, not %s", words(), t)
 	}

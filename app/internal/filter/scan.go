@@ -36,8 +36,8 @@ func (t token) String() string {
 	return t.text
 }
 
-// word reports whether the token is this word, in any case.
-func (t token) word(w string) bool { return t.kind == nameToken && strings.EqualFold(t.text, w) }
+// isKeyword reports whether the token is this word, in any case.
+func (t token) isKeyword(w string) bool { return t.kind == nameToken && strings.EqualFold(t.text, w) }
 
 // scan cuts a filter into tokens; the last is the end.
 func scan(text string) ([]token, error) {
@@ -96,7 +96,7 @@ func (t *token) scan(text string) (size int, err error) {
 			size = len(text)
 		}
 		t.kind, t.text = nameToken, text[:size]
-		if t.word("true") || t.word("false") {
+		if t.isKeyword("true") || t.isKeyword("false") {
 			t.kind = boolToken
 		}
 		return size, nil

@@ -10,11 +10,11 @@ import (
 // contract, and the name Status in a filter the status that a run is shown with. A stored status that is neither word
 // stands for itself. The CLI and the dashboard offer the stored statuses, each selected alone with ?stored_status=.
 
-// meant returns the stored statuses that the API shows under one word; wordOf maps a stored status to its word. It
+// meant returns the stored statuses that the API shows under one word; nameOf maps a stored status to its word. It
 // returns nil for an unknown word.
-func meant(word string, wordOf func(protocol.RunStatus) string) (statuses []protocol.RunStatus) {
+func statusesFor(name string, nameOf func(protocol.RunStatus) string) (statuses []protocol.RunStatus) {
 	for _, s := range protocol.RunStatuses {
-		if wordOf(s) == word || string(s) == word {
+		if nameOf(s) == name || string(s) == name {
 			statuses = append(statuses, s)
 		}
 	}
@@ -47,7 +47,7 @@ func Statuses(word, stored string) ([]protocol.RunStatus, error) {
 	if word == "" {
 		return nil, nil
 	}
-	these := meant(word, wordOf)
+	these := statusesFor(word, wordOf)
 	if these == nil {
 		return nil, protocol.Invalid(field, "must be one of %s, not %q", words(), word)
 	}

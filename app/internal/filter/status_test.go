@@ -18,7 +18,7 @@ func TestStatusWordsMeanWhatRunsAreShownWith(t *testing.T) {
 			if want := word == inBucket || word == string(s); slices.Contains(listed, s) != want || err != nil {
 				t.Errorf("?status=%s lists %s: %t (%v), want %t", word, s, !want, err, want)
 			}
-			if want := word == inFilter || word == string(s); slices.Contains(meant(word, shownAs), s) != want {
+			if want := word == inFilter || word == string(s); slices.Contains(statusesFor(word, shownAs), s) != want {
 				t.Errorf("Status = '%s' means %s: %t, want %t", word, s, !want, want)
 			}
 			if listed, err = Statuses("", word); err != nil || !slices.Equal(listed, []protocol.RunStatus{of}) {

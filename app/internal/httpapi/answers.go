@@ -257,8 +257,8 @@ type forgetQuery struct {
 	Forget bool `json:"forget"` // also remove the token from the list
 }
 
-// note is the body of a pause or resume.
-type note struct {
+// scheduleNote is the body of a pause or resume.
+type scheduleNote struct {
 	Note *string `json:"note" maxLength:"1000"` // why, for people
 }
 

@@ -200,7 +200,7 @@ func rejectionMembers(c *call, e *protocol.Error) map[string]any {
 		return m
 	}
 	m["command_status"], m["rejection_reason"] = "rejected", e.Reason
-	if _, said := e.Details["outcome"]; !said {
+	if _, present := e.Details["outcome"]; !present {
 		if o := outcomes[e.Reason]; o != "" {
 			m["outcome"] = o
 		}

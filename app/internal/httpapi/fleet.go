@@ -15,7 +15,7 @@ func fleetRoutes(ours lineFunc) []route {
 	return []route{
 		ours(get, at+"/drains", "list_fleet_drains", auth.Viewer, listFleetDrains),
 		ours(get, at+"/settings", "fleet_settings", auth.Viewer, fleetSettings),
-		ours(put, at+"/settings", "set_fleet_settings", auth.Operator, setFleet),
+		ours(methodPut, at+"/settings", "set_fleet_settings", auth.Operator, setFleet),
 		ours(post, at+"/drain", "drain_fleet", auth.Operator, operateFleet(protocol.FleetDrain)),
 		ours(post, at+"/resume", "resume_fleet", auth.Operator, operateFleet(protocol.FleetResume)),
 		ours(post, at+"/evict", "evict_fleet", auth.Operator, operateFleet(protocol.FleetEvict)),

@@ -22,8 +22,8 @@ type Namespaces interface {
 	DeleteNamespace(ctx context.Context, name string) (protocol.NamespaceRemoval, error)
 }
 
-// put is http.MethodPut.
-const put = http.MethodPut
+// methodPut is http.MethodPut.
+const methodPut = http.MethodPut
 
 // namespaceRoutes are the routes of namespaces. They speak of the namespace in their path, whatever the one of the
 // request.
@@ -35,7 +35,7 @@ func namespaceRoutes(contract lineFunc) []route {
 		contract(get, "/namespaces", "list_namespaces", auth.Viewer, listNamespaces),
 		audited("namespace.create", contract(post, "/namespaces", "create_namespace", auth.Admin, createNamespace)),
 		contract(get, one, "describe_namespace", auth.Viewer, describeNamespace),
-		audited("namespace.update", contract(put, one, "update_namespace", auth.Admin, updateNamespace)),
+		audited("namespace.update", contract(methodPut, one, "update_namespace", auth.Admin, updateNamespace)),
 		removal,
 	}
 	for i := range list {

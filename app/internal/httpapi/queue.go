@@ -23,13 +23,13 @@ func queueRoutes(contract, ours lineFunc) []route {
 		contract(post, builds+"/resume", "resume_task_queue_build_id", auth.Operator, decideBuild(protocol.BuildResume)),
 		contract(post, builds+"/promote", "promote_task_queue_build_id", auth.Operator, decideBuild(protocol.BuildPromote)),
 		ours(get, "/api/task-queues/{queue}/limits", "task_queue_limits", auth.Viewer, readLimits),
-		ours(put, "/api/task-queues/{queue}/limits", "set_task_queue_limits", auth.Operator, setLimits),
+		ours(methodPut, "/api/task-queues/{queue}/limits", "set_task_queue_limits", auth.Operator, setLimits),
 		ours(get, "/api/task-queues/{queue}/route", "task_queue_route", auth.Viewer, readRoute),
-		ours(put, "/api/task-queues/{queue}/route", "set_task_queue_route", auth.Operator, setRoute),
+		ours(methodPut, "/api/task-queues/{queue}/route", "set_task_queue_route", auth.Operator, setRoute),
 		anyNamespace(ours(get, "/api/namespaces/{namespace}/route", "namespace_route", auth.Viewer, readNamespaceRoute)),
-		anyNamespace(ours(put, "/api/namespaces/{namespace}/route", "set_namespace_route", auth.Admin, setNamespaceRoute)),
+		anyNamespace(ours(methodPut, "/api/namespaces/{namespace}/route", "set_namespace_route", auth.Admin, setNamespaceRoute)),
 		anyNamespace(ours(get, "/api/namespaces/{namespace}/limits", "namespace_limits", auth.Viewer, readNamespaceLimits)),
-		anyNamespace(ours(put, "/api/namespaces/{namespace}/limits", "set_namespace_limits", auth.Admin, setNamespaceLimits)),
+		anyNamespace(ours(methodPut, "/api/namespaces/{namespace}/limits", "set_namespace_limits", auth.Admin, setNamespaceLimits)),
 	}
 }
 

@@ -85,7 +85,7 @@ func routeTable() []route {
 		ours(get, "/api/runs/{run}", "describe_run_by_id", auth.Viewer, describeRun),
 		anyNamespace(ours(get, "/api/tokens", "list_tokens", auth.Admin, listTokens)),
 		anyNamespace(ours(post, "/api/tokens", "create_token", auth.Admin, createToken)),
-		anyNamespace(ours(put, "/api/tokens/{token}/roles", "set_token_roles", auth.Admin, setTokenRoles)),
+		anyNamespace(ours(methodPut, "/api/tokens/{token}/roles", "set_token_roles", auth.Admin, setTokenRoles)),
 		anyNamespace(ours(del, "/api/tokens/{token}", "revoke_token", auth.Admin, revokeToken)),
 		ours(get, "/api/audit", "list_audit", auth.Operator, listAudit),
 		ours(get, "/api/sojourn/overview", "overview", auth.Viewer, overview),

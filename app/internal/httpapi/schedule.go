@@ -40,7 +40,7 @@ func scheduleRoutes(contract, ours lineFunc) []route {
 		contract(get, "/schedules", "list_schedules", auth.Viewer, listSchedules),
 		audited("schedule.create", contract(post, "/schedules", "create_schedule", auth.Operator, createSchedule)),
 		contract(get, one, "describe_schedule", auth.Viewer, describeSchedule),
-		audited("schedule.update", contract(put, one, "update_schedule", auth.Operator, updateSchedule)),
+		audited("schedule.update", contract(methodPut, one, "update_schedule", auth.Operator, updateSchedule)),
 		audited("schedule.delete", contract(del, one, "delete_schedule", auth.Operator, deleteSchedule)),
 		contract(get, one+"/history", "schedule_history", auth.Viewer, scheduleHistory),
 		audited("schedule.pause", contract(post, one+"/pause", "pause_schedule", auth.Operator, pauseSchedule)),
@@ -128,7 +128,7 @@ func resumeSchedule(a *API, c *call) (response, error) {
 func changeWithNote(
 	c *call, verb func(ctx context.Context, namespace, id, note string) (protocol.ScheduleReceipt, error),
 ) (response, error) {
-	var in note
+	var in scheduleNote
 	if err := c.Read(&in); err != nil {
 		return response{}, err
 	}

@@ -22,9 +22,9 @@ type searches struct{ places *budget.Budget }
 
 func newSearches() searches { return searches{budget.Places(maxSearches)} }
 
-// enter waits a few seconds for a place, or refuses the search with throttled. The returned function releases the
+// acquire waits a few seconds for a place, or refuses the search with throttled. The returned function releases the
 // place.
-func (s *searches) enter(ctx context.Context, namespace string, who *auth.Principal) (leave func(), err error) {
+func (s *searches) acquire(ctx context.Context, namespace string, who *auth.Principal) (release func(), err error) {
 	place, err := s.places.Acquire(ctx, who.Owner(namespace), 1, budget.Ordinary)
 	if errors.Is(err, budget.ErrOverloaded) {
 		return nil, protocol.Refuse(
@@ -41,11 +41,11 @@ func (s *searches) enter(ctx context.Context, namespace string, who *auth.Princi
 func limitedSearch(rt route) route {
 	verb := rt.verb
 	rt.verb = func(a *API, c *call) (response, error) {
-		leave, err := a.searches.enter(c.Ctx, c.NS, c.Who)
+		release, err := a.searches.acquire(c.Ctx, c.NS, c.Who)
 		if err != nil {
 			return response{}, err
 		}
-		defer leave()
+		defer release()
 		return verb(a, c)
 	}
 	return rt

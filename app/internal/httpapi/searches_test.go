@@ -16,7 +16,7 @@ func TestSearchesAreSharedByNamespaceAndToken(t *testing.T) {
 		s := newSearches()
 		loud, quiet := &auth.Principal{TokenID: "loud"}, &auth.Principal{TokenID: "quiet"}
 		search := func(namespace string, who *auth.Principal, outcomes chan<- error) {
-			leave, err := s.enter(t.Context(), namespace, who)
+			leave, err := s.acquire(t.Context(), namespace, who)
 			if outcomes <- err; err == nil {
 				time.Sleep(time.Second)
 				leave()

@@ -205,10 +205,10 @@ var shapes = map[string]serve.Shape{
 		Says: serve.OK(scheduleTimesResponse{}),
 	},
 	"pause_schedule": {
-		Does: "Pause a schedule", Body: note{}, Says: serve.OK(protocol.ScheduleReceipt{}), Refuses: onSchedule,
+		Does: "Pause a schedule", Body: scheduleNote{}, Says: serve.OK(protocol.ScheduleReceipt{}), Refuses: onSchedule,
 	},
 	"resume_schedule": {
-		Does: "Resume a schedule", Body: note{}, Says: serve.OK(protocol.ScheduleReceipt{}), Refuses: onSchedule,
+		Does: "Resume a schedule", Body: scheduleNote{}, Says: serve.OK(protocol.ScheduleReceipt{}), Refuses: onSchedule,
 	},
 	"trigger_schedule": {
 		Does: "Trigger a schedule", Body: triggerBody{}, Says: serve.OK(protocol.ScheduleReceipt{}),

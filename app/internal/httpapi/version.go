@@ -16,9 +16,9 @@ const Version = protocol.ControlVersion
 // VersionHeader names the control plane's version.
 const VersionHeader = protocol.HeaderControlVersion
 
-func checkVersion(said string) error {
+func checkVersion(version string) error {
 	var e *protocol.Error
-	switch said = strings.TrimSpace(said); said {
+	switch version = strings.TrimSpace(version); version {
 	case Version:
 		return nil
 	case "":
@@ -26,8 +26,8 @@ func checkVersion(said string) error {
 			"requested_version", nil,
 		)
 	default:
-		e = protocol.Refuse(protocol.ReasonUnsupportedControl, "control plane version %.40q is not supported", said).With(
-			"requested_version", said,
+		e = protocol.Refuse(protocol.ReasonUnsupportedControl, "control plane version %.40q is not supported", version).With(
+			"requested_version", version,
 		)
 	}
 	return e.With("supported_version", Version).With("remediation", "send "+VersionHeader+": "+Version)

@@ -147,11 +147,11 @@ func listRuns(a *API, c *call) (response, error) {
 		return response{}, q.err
 	}
 	if in.Query != "" || in.Kind != "" {
-		leave, err := a.searches.enter(c.Ctx, c.NS, c.Who)
+		release, err := a.searches.acquire(c.Ctx, c.NS, c.Who)
 		if err != nil {
 			return response{}, err
 		}
-		defer leave()
+		defer release()
 	}
 	list, err := a.opt.RunViews.List(c.Ctx, in)
 	if values != protocol.ValuesFull {

@@ -129,7 +129,7 @@ func (ws *Workers) releaseDeregistered(
 // deleteRows deletes those of the rows of workers of one namespace that over selects. If a drain names a deleted
 // worker, drop records the time of deletion in the drain, so that the drain also applies to the worker after a restart.
 func (ws *Workers) deleteRows(
-	ctx context.Context, keys []engine.WorkerKey, over func(store.Rows) []engine.WorkerKey,
+	ctx context.Context, keys []engine.WorkerKey, removable func(store.Rows) []engine.WorkerKey,
 ) ([]engine.WorkerKey, error) {
 	all := engine.QueueKey{Namespace: keys[0].Namespace}
 	needs := store.Keys{Workers: keys}
@@ -139,7 +139,7 @@ func (ws *Workers) deleteRows(
 	return transaction.Commit[[]engine.WorkerKey](ctx, ws.store, store.Transaction{
 		Needs: needs,
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
-			w := store.Writes{DropWorkers: over(rows)}
+			w := store.Writes{DropWorkers: removable(rows)}
 			w.Answer = w.DropWorkers
 			if q := rows.Queue(all); len(needs.Queues) > 0 && q.DrainsOneOf(w.DropWorkers) {
 				w.Queues = []engine.Queue{q.Without(w.DropWorkers, now)}
@@ -159,7 +159,7 @@ func (ws *Workers) releaseSessions(ctx context.Context, w engine.WorkerKey, why 
 // updateSessions applies one step to each session that a worker holds. It ignores errors for which over is true:
 // another change has already ended that session's lease.
 func (ws *Workers) updateSessions(
-	ctx context.Context, w engine.WorkerKey, step func(*engine.Session) engine.SessionInput, over func(error) bool,
+	ctx context.Context, w engine.WorkerKey, step func(*engine.Session) engine.SessionInput, ignorable func(error) bool,
 ) error {
 	held, err := transaction.SessionsOwnedBy(ctx, ws.store, w)
 	if err != nil {
@@ -167,7 +167,7 @@ func (ws *Workers) updateSessions(
 	}
 	for i := range held {
 		_, err := transaction.UpdateSession(ctx, ws.store, ws.dispatch, held[i].Key(), step(&held[i]))
-		if err != nil && !over(err) {
+		if err != nil && !ignorable(err) {
 			return err
 		}
 	}

@@ -148,11 +148,11 @@ func (ws *Workers) Drains(ctx context.Context, w *engine.Worker) bool {
 
 // withDrainState is With for a note that may change a worker's drain state. When the worker starts to drain,
 // withDrainState drops its open polls at this app, so that they return at once.
-func (ws *Workers) withDrainState(k engine.WorkerKey, note func(*TrackedWorker)) {
+func (ws *Workers) withDrainState(k engine.WorkerKey, update func(*TrackedWorker)) {
 	begins := false
 	ws.With(k, func(h *TrackedWorker) {
 		drained := h.Draining
-		note(h)
+		update(h)
 		begins = h.Draining && !drained
 	})
 	if begins {
@@ -172,14 +172,14 @@ func (ws *Workers) Heartbeat(ctx context.Context, in protocol.WorkerHeartbeat) (
 	if err != nil {
 		return nil, err
 	}
-	keep, overdue := false, false
+	needed, overdue := false, false
 	ws.withDrainState(key, func(h *TrackedWorker) {
 		h.DrainUnstored = h.DrainUnstored || h.Draining != in.Draining
-		keep = h.DrainUnstored // the other apps, and this one after a restart, read the drain state from the row
+		needed = h.DrainUnstored // the other apps, and this one after a restart, read the drain state from the row
 		h.RecordHeartbeat()
 		h.Draining = in.Draining
 		if !in.FromSettings && !h.SendsHeartbeats() {
-			h.Beats, keep = true, true // after a restart, this app reads Beats from the row
+			h.Beats, needed = true, true // after a restart, this app reads Beats from the row
 		}
 		if len(in.Machine) > 0 {
 			h.Machine = in.Machine
@@ -191,11 +191,11 @@ func (ws *Workers) Heartbeat(ctx context.Context, in protocol.WorkerHeartbeat) (
 			h.Process = in.Process
 		}
 		if ws.opt.Shared && h.StoresEachHeartbeat(ws.opt.HTTPLease) {
-			keep = true
+			needed = true
 		}
 		overdue = ws.overdue(h)
 	})
-	if keep {
+	if needed {
 		if err := ws.storeAlive(ctx, key); err != nil {
 			return nil, err
 		}

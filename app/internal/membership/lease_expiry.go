@@ -54,7 +54,7 @@ func (ws *Workers) ExpireLease(ctx context.Context, d store.Due, step func(engin
 		return err
 	}
 	known := w.Incarnation == who.process.Incarnation
-	if known && w.HeardBy != ws.opt.App && now.Before(d.At.Add(expiryGrace)) {
+	if known && w.HeartbeatApp != ws.opt.App && now.Before(d.At.Add(expiryGrace)) {
 		return nil // the lease is still due; the sweeper retries soon
 	}
 	_, err = ws.store.Commit(ctx, step(func(ns string, l engine.Lease) (bool, error) {

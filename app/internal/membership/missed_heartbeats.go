@@ -72,5 +72,5 @@ func (ws *Workers) missedElsewhere(ctx context.Context, k engine.WorkerKey, h Tr
 		return false, err
 	}
 	return w.Incarnation == h.Worker.Incarnation && now.Sub(w.HeartbeatAt.Time) >= ws.twoHeartbeats(&w) &&
-		!w.HeardUntil[ws.opt.App].After(now) && len(heartbeatsElsewhere(&w, ws.opt.App, ws.opt.Alive, now)) == 0, nil
+		!w.AliveByApp[ws.opt.App].After(now) && len(heartbeatsElsewhere(&w, ws.opt.App, ws.opt.Alive, now)) == 0, nil
 }

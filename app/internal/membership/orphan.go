@@ -40,7 +40,7 @@ func (o *Orphans) Update(own string, alive map[string]time.Time) (fell bool) {
 
 // Others reports whether another live app stored the last heartbeat of a worker; this other app monitors the worker.
 func (o *Orphans) Others(own string, w *engine.Worker) bool {
-	return w.HeardBy != own && slices.Contains(o.apps, w.HeardBy)
+	return w.HeartbeatApp != own && slices.Contains(o.apps, w.HeartbeatApp)
 }
 
 // TrackOrphan records a worker of an ended app and the time to check it, unless this app has heartbeats of the worker
@@ -52,7 +52,7 @@ func (r *Registry) TrackOrphan(w *engine.Worker, lookAt time.Time) {
 		return
 	}
 	h := TrackRow(w)
-	h.CheckAt, h.Orphaned, h.Beats = lookAt, true, w.HeartbeatAt.After(w.RegisteredAt.Time) && w.HeardBy == ""
+	h.CheckAt, h.Orphaned, h.Beats = lookAt, true, w.HeartbeatAt.After(w.RegisteredAt.Time) && w.HeartbeatApp == ""
 	r.known[w.Key()] = &h
 }
 

@@ -45,8 +45,8 @@ func (ws *Workers) Register(
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			next := *w
 			next.AliveUntil = history.At(now.Add(ws.opt.Alive + ws.opt.StoreAlive))
-			next.HeardUntil = map[string]history.Time{ws.opt.App: next.AliveUntil}
-			next.HeartbeatAt, next.UpdatedAt, next.RegisteredAt, next.HeardBy = history.At(now), history.At(now),
+			next.AliveByApp = map[string]history.Time{ws.opt.App: next.AliveUntil}
+			next.HeartbeatAt, next.UpdatedAt, next.RegisteredAt, next.HeartbeatApp = history.At(now), history.At(now),
 				history.At(now), ws.opt.App
 			old := rows.Worker(key)
 			superseded, changed = false, false

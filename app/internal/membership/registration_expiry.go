@@ -85,19 +85,19 @@ func (ws *Workers) removeExpired(ctx context.Context, list []engine.Worker) (nex
 	if err != nil {
 		return 0, err
 	}
-	over := map[string][]*engine.Worker{} // by namespace
+	expired := map[string][]*engine.Worker{} // by namespace
 	for i := range list {
 		w := &list[i]
 		left, silent := ws.untilRemoved(w, now)
 		switch {
 		case !silent:
 		case left <= 0:
-			over[w.Namespace] = append(over[w.Namespace], w)
+			expired[w.Namespace] = append(expired[w.Namespace], w)
 		case w.Beats && (next == 0 || left < next):
 			next = left
 		}
 	}
-	for ns, workers := range over {
+	for ns, workers := range expired {
 		held, err := ws.holdings(ctx, ns)
 		if err != nil {
 			return 0, err
@@ -106,8 +106,8 @@ func (ws *Workers) removeExpired(ctx context.Context, list []engine.Worker) (nex
 		for _, w := range workers {
 			if held[w.ID] == (store.Holding{}) {
 				idle = append(idle, w)
-			} else if again := 5 * ws.expiryPause(); w.Beats && (next == 0 || again < next) {
-				next = again
+			} else if retry := 5 * ws.expiryPause(); w.Beats && (next == 0 || retry < next) {
+				next = retry
 			}
 		}
 		for some := range slices.Chunk(idle, piece) {
@@ -157,15 +157,15 @@ func (ws *Workers) removeSilentRows(ctx context.Context, list []*engine.Worker) 
 	for i, w := range list {
 		keys[i] = w.Key()
 	}
-	removed, err := ws.deleteRows(ctx, keys, func(rows store.Rows) (over []engine.WorkerKey) {
+	removed, err := ws.deleteRows(ctx, keys, func(rows store.Rows) (removable []engine.WorkerKey) {
 		for _, w := range list {
 			is, here := rows.Worker(w.Key()), false
 			ws.With(w.Key(), func(h *TrackedWorker) { here = ws.ReceivesHeartbeats(*h) })
 			if is != nil && is.Incarnation == w.Incarnation && lastHeartbeat(is).Equal(lastHeartbeat(w)) && !here {
-				over = append(over, w.Key())
+				removable = append(removable, w.Key())
 			}
 		}
-		return over
+		return removable
 	})
 	for _, k := range removed {
 		ws.Remove(k)

@@ -37,7 +37,7 @@ func (r *Registry) Roster(ctx context.Context, from store.Reader, ns string) (Ro
 			continue
 		}
 		if h, ok := known[w.Key()]; ok && !h.At.IsZero() && h.Worker.Incarnation == w.Incarnation {
-			if w.HeardBy != r.opt.App {
+			if w.HeartbeatApp != r.opt.App {
 				h.Elsewhere = w.AliveUntil
 			}
 			all[w.Key()] = h

@@ -20,13 +20,13 @@ import (
 // build has no entries: then AliveUntil is the entry of the app that received the last stored heartbeat.
 func heartbeatsElsewhere(w *engine.Worker, app string, alive time.Duration, now time.Time) map[string]history.Time {
 	until := map[string]history.Time{}
-	for by, t := range w.HeardUntil {
+	for by, t := range w.AliveByApp {
 		if by != app && t.After(now) {
 			until[by] = t
 		}
 	}
-	if w.HeardUntil == nil && w.HeardBy != app && w.AliveUntil.After(w.HeartbeatAt.Add(alive)) {
-		until[w.HeardBy] = w.AliveUntil
+	if w.AliveByApp == nil && w.HeartbeatApp != app && w.AliveUntil.After(w.HeartbeatAt.Add(alive)) {
+		until[w.HeartbeatApp] = w.AliveUntil
 	}
 	return until
 }
@@ -85,14 +85,14 @@ func (ws *Workers) storeHeartbeatRows(
 				if old.HeartbeatAt.After(at) {
 					at = old.HeartbeatAt.Time // another app received a later heartbeat
 				} else {
-					next.HeardBy = ws.opt.App
+					next.HeartbeatApp = ws.opt.App
 				}
-				next.HeardUntil = heartbeatsElsewhere(old, ws.opt.App, ws.opt.Alive, now)
+				next.AliveByApp = heartbeatsElsewhere(old, ws.opt.App, ws.opt.Alive, now)
 				if !s.ExactExpiry {
-					next.HeardUntil[ws.opt.App] = history.At(now.Add(ws.opt.Alive + ws.opt.StoreAlive - s.silent))
+					next.AliveByApp[ws.opt.App] = history.At(now.Add(ws.opt.Alive + ws.opt.StoreAlive - s.silent))
 				}
 				next.HeartbeatAt, next.AliveUntil = history.At(at), history.At(at.Add(ws.opt.Alive))
-				for _, until := range next.HeardUntil {
+				for _, until := range next.AliveByApp {
 					if until.After(next.AliveUntil.Time) {
 						next.AliveUntil = until
 					}

@@ -38,7 +38,7 @@ func (ws *Workers) Watch(ctx context.Context) error {
 	behind := Orphans{Due: ws.started.Add(ws.opt.Alive)}
 	var announced time.Time
 	failed, closely := false, false
-	tell := func() {
+	notify := func() {
 		fell := !behind.Gone.IsZero() && !time.Now().Before(behind.Gone) // an app is silent: it is looked at once
 		every, close := ws.opt.StoreAlive, ws.AnyStoresEachHeartbeat()
 		if close {
@@ -72,16 +72,16 @@ func (ws *Workers) Watch(ctx context.Context) error {
 			ws.updateApps(apps)
 		}
 	}
-	for tell(); ; {
+	for notify(); ; {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-ws.unstored:
 			if !failed { // the next check retries, not each heartbeat
-				tell()
+				notify()
 			}
 		case <-tick.C:
-			tell()
+			notify()
 			if !behind.Due.IsZero() && !time.Now().Before(behind.Due) {
 				if err := ws.adoptWorkers(ctx); err == nil {
 					behind.Due = time.Time{}

@@ -62,7 +62,7 @@ func (ws *Workers) expireSilent(ctx context.Context, k engine.WorkerKey, h Track
 			return err
 		case w.Incarnation != h.Worker.Incarnation,
 			h.Orphaned && w.AliveUntil.After(h.Worker.AliveUntil.Time),
-			!h.Orphaned && w.HeardBy != ws.opt.App && w.HeartbeatAt.After(now.Add(-time.Since(h.At))):
+			!h.Orphaned && w.HeartbeatApp != ws.opt.App && w.HeartbeatAt.After(now.Add(-time.Since(h.At))):
 			ws.Forget(k, h)
 			return nil
 		}

@@ -282,20 +282,20 @@ func tag(rt serve.Route) string {
 
 // inPath reports which members of a body are taken from the path instead.
 func inPath(rt serve.Route) func(string) bool {
-	var said []string
+	var names []string
 	for _, p := range part.FindAllStringSubmatch(rt.Pattern, -1) {
 		switch p[1] {
 		case "name":
-			said = append(said, "signal_name", "query_name", "update_name")
+			names = append(names, "signal_name", "query_name", "update_name")
 		case "workflow":
-			said = append(said, "namespace", "workflow_id", "run_id")
+			names = append(names, "namespace", "workflow_id", "run_id")
 		case "namespace":
-			said = append(said, "name")
+			names = append(names, "name")
 		default:
-			said = append(said, p[1]+"_id")
+			names = append(names, p[1]+"_id")
 		}
 	}
-	return func(name string) bool { return slices.Contains(said, name) }
+	return func(name string) bool { return slices.Contains(names, name) }
 }
 
 func (d *document) parameters(rt serve.Route) ([]any, error) {
@@ -369,8 +369,8 @@ func (d *document) responses(rt serve.Route, reasons map[int][]protocol.Reason) 
 	for status, list := range reasons {
 		r := d.refused(rt, status, list)
 		key := strconv.Itoa(status)
-		if said, there := all[key].(object); there { // a successful response has this status too
-			if m, ok := said["content"].(object)["application/json"].(object); ok {
+		if success, there := all[key].(object); there { // a successful response has this status too
+			if m, ok := success["content"].(object)["application/json"].(object); ok {
 				m["schema"] = object{"anyOf": []any{m["schema"], refusedSchema(rt, list)}}
 			}
 			continue

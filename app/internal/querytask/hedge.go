@@ -50,8 +50,8 @@ func (p *Pending) awaitReply(ctx context.Context, q store.Question) (store.Reply
 		}
 	}
 	go listen(q.ID)
-	look := time.NewTicker(leaseCheckInterval)
-	defer look.Stop()
+	ticker := time.NewTicker(leaseCheckInterval)
+	defer ticker.Stop()
 	var workers []string
 	var since time.Time // when the current lease was first seen
 	timeout := hedgeAfter
@@ -82,7 +82,7 @@ func (p *Pending) awaitReply(ctx context.Context, q store.Question) (store.Reply
 			return t.reply, workers, t.err
 		case <-ctx.Done():
 			return store.Reply{}, workers, context.Cause(ctx)
-		case <-look.C:
+		case <-ticker.C:
 		}
 	}
 }

@@ -48,8 +48,8 @@ func (s *storeQueue) complete(ctx context.Context, q store.Question, r store.Rep
 func (s *storeQueue) reply(ctx context.Context, id string) (store.Reply, error) {
 	answered, stop := s.watch(id)
 	defer stop()
-	again := time.NewTicker(replyPollInterval)
-	defer again.Stop()
+	ticker := time.NewTicker(replyPollInterval)
+	defer ticker.Stop()
 	for {
 		r, ok, err := s.Reply(ctx, id)
 		switch {
@@ -60,7 +60,7 @@ func (s *storeQueue) reply(ctx context.Context, id string) (store.Reply, error) 
 		}
 		select { // an error may pass
 		case <-answered:
-		case <-again.C:
+		case <-ticker.C:
 		case <-ctx.Done():
 			return store.Reply{}, context.Cause(ctx)
 		}

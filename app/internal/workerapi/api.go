@@ -19,8 +19,8 @@ import (
 
 // Claims are the requests of clients that name a task by its ID.
 type Claims interface {
-	ClaimTask(context.Context, protocol.ClaimRequest) (protocol.PollResponse, error)
-	ClaimStatus(context.Context, protocol.ClaimRequest) (protocol.ClaimStatus, error)
+	LeaseTask(context.Context, protocol.LeaseRequest) (protocol.PollResponse, error)
+	LeaseStatus(context.Context, protocol.LeaseRequest) (protocol.LeaseStatus, error)
 	AttemptStatus(context.Context, protocol.HeartbeatRequest) (protocol.AttemptStatus, error)
 }
 

@@ -42,7 +42,7 @@ func leaseTask(a *API, c *call, kind protocol.TaskKind) (response, error) {
 	in := c.claim(kind)
 	in.WorkerID, in.Incarnation, in.BuildID, in.PageSize = body.WorkerID, body.Incarnation, body.BuildID, body.PageSize
 	in.Release, in.Gated = release(c)
-	out, err := a.opt.Claims.ClaimTask(c.Ctx, in)
+	out, err := a.opt.Claims.LeaseTask(c.Ctx, in)
 	if err != nil {
 		return response{}, err
 	}
@@ -64,8 +64,8 @@ type claimReply struct {
 	Task any `json:"task"`
 }
 
-func (c *call) claim(kind protocol.TaskKind) protocol.ClaimRequest {
-	return protocol.ClaimRequest{TaskID: c.PathValue("task"), Kind: kind, Namespace: c.NS, Queues: c.Who.Queues}
+func (c *call) claim(kind protocol.TaskKind) protocol.LeaseRequest {
+	return protocol.LeaseRequest{TaskID: c.PathValue("task"), Kind: kind, Namespace: c.NS, Queues: c.Who.Queues}
 }
 
 func workflowClaimStatus(a *API, c *call) (response, error) {
@@ -86,7 +86,7 @@ func claimStatus(a *API, c *call, kind protocol.TaskKind) (response, error) {
 	if in.WorkerID == "" {
 		in.WorkerID = c.URL.Query().Get("lease_owner")
 	}
-	out, err := a.opt.Claims.ClaimStatus(c.Ctx, in)
+	out, err := a.opt.Claims.LeaseStatus(c.Ctx, in)
 	return response{http.StatusOK, out}, err
 }
 

@@ -102,12 +102,12 @@ func (f *fake) HeartbeatTask(_ context.Context, in protocol.HeartbeatRequest) (p
 	return f.beat, f.saw(in)
 }
 
-func (f *fake) ClaimTask(_ context.Context, in protocol.ClaimRequest) (protocol.PollResponse, error) {
+func (f *fake) LeaseTask(_ context.Context, in protocol.LeaseRequest) (protocol.PollResponse, error) {
 	return protocol.PollResponse{Status: protocol.PollLeased, Undo: func() {}}, f.saw(in)
 }
 
-func (f *fake) ClaimStatus(_ context.Context, in protocol.ClaimRequest) (protocol.ClaimStatus, error) {
-	return protocol.ClaimStatus{TaskID: in.TaskID}, f.saw(in)
+func (f *fake) LeaseStatus(_ context.Context, in protocol.LeaseRequest) (protocol.LeaseStatus, error) {
+	return protocol.LeaseStatus{TaskID: in.TaskID}, f.saw(in)
 }
 
 func (f *fake) RecordLogs(_ context.Context, in protocol.LogsRequest) (protocol.LogsResponse, error) {

@@ -48,18 +48,18 @@ func (b beat) progress() (json.RawMessage, error) {
 	if len(b.Progress) > 0 {
 		return b.Progress, nil
 	}
-	said := map[string]json.RawMessage{}
+	members := map[string]json.RawMessage{}
 	for name, v := range map[string]json.RawMessage{
 		"message": b.Message, "current": b.Current, "total": b.Total, "unit": b.Unit, "details": b.Details,
 	} {
 		if len(v) > 0 && string(v) != "null" {
-			said[name] = v
+			members[name] = v
 		}
 	}
-	if len(said) == 0 {
+	if len(members) == 0 {
 		return nil, nil
 	}
-	return json.Marshal(said)
+	return json.Marshal(members)
 }
 
 func heartbeatActivity(a *API, c *call) (response, error) {

@@ -119,7 +119,7 @@ var shapes = map[string]serve.Shape{
 	},
 	"workflow_task_claim_status": {
 		Does: "Check whether a workflow task can be leased", Query: claimQuery{},
-		Says: serve.OK(protocol.ClaimStatus{}), Refuses: claiming,
+		Says: serve.OK(protocol.LeaseStatus{}), Refuses: claiming,
 	},
 	"claim_activity_task": {
 		Does: "Lease an activity task by ID", Body: claimBody{}, Needs: eitherName,
@@ -127,7 +127,7 @@ var shapes = map[string]serve.Shape{
 	},
 	"activity_task_claim_status": {
 		Does: "Check whether an activity task can be leased", Query: claimQuery{},
-		Says: serve.OK(protocol.ClaimStatus{}), Refuses: claiming,
+		Says: serve.OK(protocol.LeaseStatus{}), Refuses: claiming,
 	},
 	"activity_task_status": {
 		Does: "Check an activity attempt", Body: holder{}, Needs: leasedAttempt,

@@ -18,21 +18,21 @@ const major, minor = 1, 20
 // VersionHeader names the protocol version of a request and of its answer.
 const VersionHeader = protocol.HeaderWorkerVersion
 
-func checkVersion(said string) error {
-	said = strings.TrimSpace(said)
-	if said == "" {
+func checkVersion(version string) error {
+	version = strings.TrimSpace(version)
+	if version == "" {
 		return versionError(protocol.ReasonMissingVersion, nil, "the header %s is missing", VersionHeader)
 	}
-	m, n, ok := strings.Cut(said, ".")
+	m, n, ok := strings.Cut(version, ".")
 	have, err := strconv.ParseUint(m, 10, 16)
 	at, minorErr := strconv.ParseUint(n, 10, 16)
 	if !ok || err != nil || minorErr != nil || have != major || at > minor {
-		return versionError(protocol.ReasonUnsupportedVersion, said, "worker protocol %.40q is not supported", said)
+		return versionError(protocol.ReasonUnsupportedVersion, version, "worker protocol %.40q is not supported", version)
 	}
 	return nil
 }
 
-func versionError(r protocol.Reason, said any, format string, args ...any) error {
-	return protocol.Refuse(r, format, args...).With("supported_version", Version).With("requested_version", said).
+func versionError(r protocol.Reason, requested any, format string, args ...any) error {
+	return protocol.Refuse(r, format, args...).With("supported_version", Version).With("requested_version", requested).
 		With("remediation", "send "+VersionHeader+": "+Version)
 }

@@ -71,7 +71,7 @@ func (s *Registry) SettingsChanged(namespace string) {
 
 // notify sends a notice to a worker, or to all workers if the ID is empty. It reports whether a worker is connected.
 func (s *Registry) notify(
-	namespace, worker, what string, tell func(context.Context, protocol.WorkerNotices) error,
+	namespace, worker, what string, send func(context.Context, protocol.WorkerNotices) error,
 ) (anybody bool) {
 	for p, w := range s.connectionsOf(worker) {
 		if namespace != "" && p.Namespace != namespace {
@@ -85,7 +85,7 @@ func (s *Registry) notify(
 			}
 			ctx, cancel := context.WithTimeout(s.life, noticeTime)
 			defer cancel()
-			if err := tell(ctx, w); err != nil {
+			if err := send(ctx, w); err != nil {
 				s.unconfirmed.Add(1)
 				s.log.Debug().Str("worker_id", p.WorkerID).Str("notice", what).Err(err).Msg("notice to a worker not acknowledged")
 			}

@@ -111,19 +111,19 @@ var errClosing = errors.New("the app is closing")
 // Join adds the worker of this process to the registry until leave is called. Its principal is the process itself.
 func (s *Registry) Join(
 	hello protocol.ChannelAuth, notices protocol.WorkerNotices,
-) (conn protocol.WorkerConnection, leave func(), err error) {
+) (conn protocol.WorkerConnection, deregister func(), err error) {
 	p, err := s.NewConn(hello, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	if leave, err = s.Add(p, notices); err != nil {
+	if deregister, err = s.Add(p, notices); err != nil {
 		return nil, nil, err
 	}
-	return p, leave, nil
+	return p, deregister, nil
 }
 
 // Add adds an admitted worker to the registry, so that the worker receives notices until leave is called.
-func (s *Registry) Add(p *Conn, notices protocol.WorkerNotices) (leave func(), err error) {
+func (s *Registry) Add(p *Conn, notices protocol.WorkerNotices) (deregister func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {

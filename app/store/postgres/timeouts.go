@@ -76,7 +76,7 @@ func parse(url string) (*pgx.ConnConfig, error) {
 		return nil, err
 	}
 	for name, value := range connectionTimeouts {
-		if _, said := cfg.RuntimeParams[name]; !said {
+		if _, set := cfg.RuntimeParams[name]; !set {
 			cfg.RuntimeParams[name] = value
 		}
 	}

@@ -76,8 +76,8 @@ func IndexAttributes(ctx context.Context, tx *sql.Tx) error {
 				continue
 			}
 			for _, a := range attributeRows(h.SearchAttributes) {
-				const put = "INSERT INTO run_attributes (run_id, name, value, namespace, started_at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING"
-				if _, err := tx.ExecContext(ctx, put, f.id, a[0], a[1], f.namespace, f.started); err != nil {
+				const insert = "INSERT INTO run_attributes (run_id, name, value, namespace, started_at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING"
+				if _, err := tx.ExecContext(ctx, insert, f.id, a[0], a[1], f.namespace, f.started); err != nil {
 					return fmt.Errorf("search attributes of run %s: %w", f.id, err)
 				}
 			}

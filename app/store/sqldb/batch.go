@@ -179,8 +179,8 @@ func (s *session) changed(routingWord string) bool {
 
 // upToDate reports whether the stored row and the routes of the ready tasks are up to date.
 func (s *session) upToDate(now time.Time) bool {
-	w := s.Word(now, s.routingWord)
-	if s.Route(w) != s.route || s.changed(w) {
+	w := s.RoutingWord(now, s.routingWord)
+	if s.StoredRoutingWord(w) != s.route || s.changed(w) {
 		return false
 	}
 	s.dirty = false

@@ -43,7 +43,7 @@ func (l *lru[K, V]) get(k K) (v V, ok bool) {
 	return e.value, true
 }
 
-func (l *lru[K, V]) put(k K, v V, weight int) {
+func (l *lru[K, V]) add(k K, v V, weight int) {
 	e := l.entries[k]
 	if e == nil {
 		e = &entry[K, V]{key: k}
@@ -201,13 +201,13 @@ func (c *cache) remember(b *batch, trusted bool) {
 			c.runs.drop(id)
 			continue
 		}
-		c.runs.put(id, r, r.weight())
+		c.runs.add(id, r, r.weight())
 	}
 	for id, evs := range b.events {
 		c.append(id, evs, b.runs[id].Status.Open())
 	}
 	for id, l := range b.leads {
-		c.leads.put(id, l, 1)
+		c.leads.add(id, l, 1)
 	}
 	if !trusted {
 		c.rememberStored(b)
@@ -218,19 +218,19 @@ func (c *cache) remember(b *batch, trusted bool) {
 			c.sessions.drop(k)
 		} else {
 			s.dirty = false
-			c.sessions.put(k, s, 1)
+			c.sessions.add(k, s, 1)
 		}
 	}
 	for k, w := range b.workers {
 		if w.Worker == nil {
 			c.workers.drop(k)
 		} else {
-			c.workers.put(k, w.Worker, 1)
+			c.workers.add(k, w.Worker, 1)
 		}
 	}
 	for k, w := range b.workflows {
 		if w.Workflow != nil {
-			c.workflows.put(k, w.Workflow, 1)
+			c.workflows.add(k, w.Workflow, 1)
 		}
 	}
 	if b.watermarks != nil {
@@ -265,7 +265,7 @@ func (c *cache) head(id string, r *run) {
 		c.heads.drop(id)
 		return
 	}
-	c.heads.put(id, head{r.Head, r.version, r.stored, r.was}, 1)
+	c.heads.add(id, head{r.Head, r.version, r.stored, r.was}, 1)
 }
 
 // partly returns the cached head of a run without its open rows, or nil if there is none of this version.
@@ -283,11 +283,11 @@ func (c *cache) rememberStored(b *batch) {
 		if s.Session == nil || s.deleted {
 			c.stored.drop(k)
 		} else {
-			c.stored.put(k, struct{}{}, 1)
+			c.stored.add(k, struct{}{}, 1)
 		}
 	}
 	for _, l := range b.leasedIn {
-		c.sessionOf.put(l.taskKey, l.session, 1)
+		c.sessionOf.add(l.taskKey, l.session, 1)
 	}
 }
 
@@ -308,7 +308,7 @@ func (c *cache) append(id string, evs appended, open bool) {
 		c.history.drop(id)
 		return
 	}
-	c.history.put(id, p, p.weight())
+	c.history.add(id, p, p.weight())
 }
 
 // trim shortens a history that has grown too long to the later half of its limit. It copies the rest, because others
@@ -318,12 +318,12 @@ func (p *historyTail) trim() {
 	if n <= maxEvents && p.bytes <= maxTailBytes {
 		return
 	}
-	keep := min(n, maxEvents/2)
+	kept := min(n, maxEvents/2)
 	if p.bytes > maxTailBytes {
-		keep = min(keep, int(int64(n)*(maxTailBytes/2)/int64(p.bytes))) // they are taken to be alike
+		kept = min(kept, int(int64(n)*(maxTailBytes/2)/int64(p.bytes))) // they are taken to be alike
 	}
-	p.bytes = int(int64(p.bytes) * int64(keep) / int64(n))
-	p.events = append([]history.Event(nil), p.events[n-keep:]...)
+	p.bytes = int(int64(p.bytes) * int64(kept) / int64(n))
+	p.events = append([]history.Event(nil), p.events[n-kept:]...)
 }
 
 func (p *historyTail) last() int64 {

@@ -53,7 +53,7 @@ func TestTheEndOfAHistoryIsKeptWhateverItsLength(t *testing.T) {
 func TestWhatIsNotUsedFades(t *testing.T) {
 	l := newLRU[int, int](10_000)
 	for i := range 2500 {
-		l.put(i, i, 2)
+		l.add(i, i, 2)
 	}
 	rest := func() []int {
 		l.nextRound()
@@ -81,7 +81,7 @@ func TestWhatIsNotUsedFades(t *testing.T) {
 	if rest(); l.len() != 0 || l.weight != 0 {
 		t.Errorf("%d entries of weight %d", l.len(), l.weight)
 	}
-	l.put(1, 1, 1)
+	l.add(1, 1, 1)
 	if v, ok := l.get(1); !ok || v != 1 {
 		t.Error("it takes nothing any more")
 	}

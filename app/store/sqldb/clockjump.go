@@ -40,16 +40,16 @@ func (s *Store) settleClock() error {
 	}
 	s.settling = true
 	defer func() { s.settling = false }()
-	by := s.clock.Take()
+	by := s.clock.TakeJump()
 	if by == 0 {
 		return nil
 	}
 	moved, now, err := s.followClock(by)
 	if errors.Is(err, store.ErrUnavailable) {
-		s.clock.Settled(by)
+		s.clock.JumpHandled(by)
 		return fmt.Errorf("move leases after the clock jumped by %s: %w", by, err)
 	}
-	s.clock.Settled(0)
+	s.clock.JumpHandled(0)
 	select {
 	case s.jumps <- store.ClockJump{By: by, At: now, Moved: moved, Err: err}:
 	default: // the channel is full: it has no reader
@@ -68,7 +68,7 @@ func (s *Store) followClock(by time.Duration) (moved int, now time.Time, err err
 	if by < 0 {
 		before := now.Add(-by).UnixMicro()
 		if err := s.cfg.Conn.Send(ctx, []*db.Call{{Stmt: s.st.markJump, Args: []any{marker, before}}}); err != nil {
-			return 0, now, errors.Join(s.cfg.Dialect.Away(err), s.cfg.Conn.Reset(ctx))
+			return 0, now, errors.Join(s.cfg.Dialect.WrapUnavailable(err), s.cfg.Conn.Reset(ctx))
 		}
 	}
 	changes, err := s.clockChanges(ctx, engine.ClockJump(by))
@@ -105,7 +105,7 @@ func (s *Store) followClock(by time.Duration) (moved int, now time.Time, err err
 		{Stmt: s.st.dropMark, Args: []any{marker}},
 	}
 	if err := s.cfg.Conn.Send(ctx, calls); err != nil {
-		return moved, now, errors.Join(s.cfg.Dialect.Away(err), s.cfg.Conn.Reset(ctx))
+		return moved, now, errors.Join(s.cfg.Dialect.WrapUnavailable(err), s.cfg.Conn.Reset(ctx))
 	}
 	s.ending.Go(func() { s.followReady(engine.ClockJump(by), now) })
 	return moved, now, nil
@@ -172,7 +172,7 @@ func (s *Store) followReady(j engine.ClockJump, now time.Time) {
 func (s *Store) keysOf(ctx context.Context, query string, key func(a, b string)) error {
 	rows, err := s.cfg.Reads.QueryContext(ctx, query)
 	if err != nil {
-		return s.cfg.Dialect.Away(err)
+		return s.cfg.Dialect.WrapUnavailable(err)
 	}
 	defer rows.Close()
 	for rows.Next() {
@@ -182,7 +182,7 @@ func (s *Store) keysOf(ctx context.Context, query string, key func(a, b string))
 		}
 		key(a, b)
 	}
-	return s.cfg.Dialect.Away(rows.Err())
+	return s.cfg.Dialect.WrapUnavailable(rows.Err())
 }
 
 // errFollows ends the change of a row that needs no adjustment.

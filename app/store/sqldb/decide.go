@@ -361,7 +361,7 @@ func markAll[V any](m *map[int64]bool, stored, next *engine.Table[int64, V]) {
 // cancellation.
 func outcomes(events []history.Event) map[int64]bool {
 	var m map[int64]bool
-	note := func(seq int64) {
+	record := func(seq int64) {
 		if m == nil {
 			m = map[int64]bool{}
 		}
@@ -370,9 +370,9 @@ func outcomes(events []history.Event) map[int64]bool {
 	for _, e := range events {
 		switch d := e.Data.(type) {
 		case *history.ActivityCompleted:
-			note(d.Sequence)
+			record(d.Sequence)
 		case *history.ActivityFailed:
-			note(d.Sequence)
+			record(d.Sequence)
 		}
 	}
 	return m

@@ -277,7 +277,7 @@ func (s *Store) readRanked(ctx context.Context) (map[QueueKey]bool, error) {
 	s.readings.Add(1)
 	rows, err := s.cfg.Reads.QueryContext(ctx, "SELECT DISTINCT namespace, queue, kind FROM fairness WHERE class = ''")
 	if err != nil {
-		return nil, fmt.Errorf("read the queues with fairness keys: %w", s.cfg.Dialect.Away(err))
+		return nil, fmt.Errorf("read the queues with fairness keys: %w", s.cfg.Dialect.WrapUnavailable(err))
 	}
 	defer rows.Close()
 	ranked := map[QueueKey]bool{}
@@ -288,5 +288,5 @@ func (s *Store) readRanked(ctx context.Context) (map[QueueKey]bool, error) {
 		}
 		ranked[k] = true
 	}
-	return ranked, s.cfg.Dialect.Away(rows.Err())
+	return ranked, s.cfg.Dialect.WrapUnavailable(rows.Err())
 }

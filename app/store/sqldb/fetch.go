@@ -80,7 +80,7 @@ func (b *batch) loadRuns(ids []string, open bool) []*db.Call {
 		was := settledOf(&h)
 		was.failing = protocol.WaitReason(db.Str(v[17])) // an earlier build wrote none
 		r.stored, r.was = r.readyRow(), &was
-		b.s.cache.owners.put(h.ID, engine.WorkflowKey{Namespace: h.Namespace, ID: h.WorkflowID}, 1)
+		b.s.cache.owners.add(h.ID, engine.WorkflowKey{Namespace: h.Namespace, ID: h.WorkflowID}, 1)
 		return nil
 	}, func(v []any) { b.markLocked(runKey(db.Str(v[0]))) })
 	if !open {

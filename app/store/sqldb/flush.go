@@ -137,7 +137,7 @@ func (b *batch) gather() ([]*db.Call, error) {
 	calls = append(calls, sessions...)
 	calls = append(calls, st.dropTasks.Calls(tasks.gone)...)
 	calls = append(calls, st.succeedTasks.Calls(tasks.succeed)...)
-	calls = append(calls, st.putTasks.Calls(tasks.put)...)
+	calls = append(calls, st.putTasks.Calls(tasks.upserted)...)
 	calls = append(calls, st.dropItems.Calls(goneItems)...)
 	calls = append(calls, st.putItems.Calls(items)...)
 	inherited, err := b.gatherInherited()
@@ -152,11 +152,11 @@ func (b *batch) gather() ([]*db.Call, error) {
 
 // taskRows are the rows of tasks that a batch writes: new or changed tasks (put), new tasks that replace an ended task
 // of the same run (succeed), and the keys of other ended tasks (gone).
-type taskRows struct{ put, succeed, gone *db.Rowset }
+type taskRows struct{ upserted, succeed, gone *db.Rowset }
 
 func newTaskRows(st *statements) taskRows {
 	return taskRows{
-		put: db.NewRowset(record.Tasks.Columns), succeed: db.NewRowset(st.succeedTasks.Columns),
+		upserted: db.NewRowset(record.Tasks.Columns), succeed: db.NewRowset(st.succeedTasks.Columns),
 		gone: db.NewRowset(record.Tasks.Key()),
 	}
 }
@@ -190,7 +190,7 @@ func (b *batch) gatherRun(r *run, runs, moved *db.Rowset, tasks taskRows) error 
 	// next returns the rowset for the row of a task; done must be called afterwards.
 	next := func(stored bool) (to *db.Rowset, done func()) {
 		if stored || len(ended) == 0 {
-			return tasks.put, func() {}
+			return tasks.upserted, func() {}
 		}
 		return tasks.succeed, func() {
 			tasks.succeed.I(ended[0])
@@ -266,7 +266,7 @@ func (b *batch) routeOf(r *run, a *engine.Activity) string {
 		w = "+"
 		if row := b.sessions[engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}]; row != nil && row.Session != nil {
 			s = row.Session
-			w = s.Route(s.Word(b.now, row.routingWord))
+			w = s.StoredRoutingWord(s.RoutingWord(b.now, row.routingWord))
 		}
 	}
 	q := QueueKey{r.Namespace, a.Queue, protocol.KindActivity}
@@ -367,8 +367,8 @@ func (b *batch) gatherSessions() ([]*db.Call, error) {
 			}
 			s.dirty, s.row = false, nil
 		default:
-			w := s.Word(b.now, s.routingWord)
-			to := s.Route(w)
+			w := s.RoutingWord(b.now, s.routingWord)
+			to := s.StoredRoutingWord(w)
 			// The rows of the tasks also contain the routing word, so that a poll need not read each task's session. A
 			// changed word is therefore written to the ready tasks, if there are any.
 			if s.row != nil && to != s.route && (s.Ready > 0 || (to[0] != '-' && s.route[0] != '-')) {

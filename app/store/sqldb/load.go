@@ -167,7 +167,7 @@ func (b *batch) owners(ids []string) ([]engine.WorkflowKey, error) {
 	}
 	return keys, b.send(&db.Call{Stmt: b.s.st.owners, Args: args, Row: func(v []any) error {
 		k := engine.WorkflowKey{Namespace: db.Str(v[1]), ID: db.Str(v[2])}
-		b.s.cache.owners.put(db.Str(v[0]), k, 1)
+		b.s.cache.owners.add(db.Str(v[0]), k, 1)
 		keys = append(keys, k)
 		return nil
 	}})

@@ -37,7 +37,7 @@ func (q questions) exec(ctx context.Context, what, statement string, args ...any
 	q.readings.Add(1)
 	res, err := q.cfg.Reads.ExecContext(ctx, statement, args...)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", what, q.cfg.Dialect.Away(err))
+		return 0, fmt.Errorf("%s: %w", what, q.cfg.Dialect.WrapUnavailable(err))
 	}
 	return res.RowsAffected()
 }
@@ -82,11 +82,11 @@ func (q questions) Waiting(
 		" WHERE namespace = $1 AND queue = $2 AND kind = $3 AND owner IS NULL AND until > "+clock.SQL+
 		" ORDER BY question_id LIMIT $4", namespace, queue, string(kind), limit)
 	if err != nil {
-		return nil, fmt.Errorf("waiting questions: %w", q.cfg.Dialect.Away(err))
+		return nil, fmt.Errorf("waiting questions: %w", q.cfg.Dialect.WrapUnavailable(err))
 	}
 	list, err := readQuestions(rows)
 	if err != nil {
-		return nil, fmt.Errorf("waiting questions: %w", q.cfg.Dialect.Away(err))
+		return nil, fmt.Errorf("waiting questions: %w", q.cfg.Dialect.WrapUnavailable(err))
 	}
 	return list, nil
 }
@@ -106,15 +106,15 @@ func readQuestions(rows *sql.Rows) (list []store.Question, err error) {
 		var owner, incarnation sql.NullString
 		var q store.Question
 		var attempt int64
-		var over bool
-		if err := rows.Scan(&body, &until, &owner, &incarnation, &attempt, &over); err != nil {
+		var truncated bool
+		if err := rows.Scan(&body, &until, &owner, &incarnation, &attempt, &truncated); err != nil {
 			return nil, err
 		}
 		if err := json.Unmarshal([]byte(body), &q); err != nil {
 			return nil, err
 		}
 		q.Until, q.Owner, q.Incarnation, q.Attempt, q.Over = time.UnixMicro(until).UTC(), owner.String, incarnation.String,
-			attempt, over
+			attempt, truncated
 		list = append(list, q)
 	}
 	return list, rows.Err()
@@ -124,12 +124,12 @@ func (q questions) Question(ctx context.Context, id string) (store.Question, err
 	q.readings.Add(1)
 	rows, err := q.cfg.Reads.QueryContext(ctx, questionState+" WHERE question_id = $1", id)
 	if err != nil {
-		return store.Question{}, fmt.Errorf("question %s: %w", id, q.cfg.Dialect.Away(err))
+		return store.Question{}, fmt.Errorf("question %s: %w", id, q.cfg.Dialect.WrapUnavailable(err))
 	}
 	list, err := readQuestions(rows)
 	switch {
 	case err != nil:
-		return store.Question{}, fmt.Errorf("question %s: %w", id, q.cfg.Dialect.Away(err))
+		return store.Question{}, fmt.Errorf("question %s: %w", id, q.cfg.Dialect.WrapUnavailable(err))
 	case len(list) == 0:
 		return store.Question{}, fmt.Errorf("question %s: %w", id, store.ErrNotFound)
 	}
@@ -182,7 +182,7 @@ func (q questions) Reply(ctx context.Context, id string) (r store.Reply, answere
 		err = json.Unmarshal([]byte(answer.String), &r)
 	}
 	if err != nil {
-		err = fmt.Errorf("question %s: %w", id, q.cfg.Dialect.Away(err))
+		err = fmt.Errorf("question %s: %w", id, q.cfg.Dialect.WrapUnavailable(err))
 	}
 	return r, answer.Valid, err
 }
@@ -197,9 +197,9 @@ func (q questions) CountUnanswered(
 			" WHERE namespace = $1 AND kind = $2 AND answer IS NULL AND until > "+clock.SQL+" GROUP BY queue", namespace,
 		string(kind))
 	if err != nil {
-		return nil, fmt.Errorf("count questions: %w", q.cfg.Dialect.Away(err))
+		return nil, fmt.Errorf("count questions: %w", q.cfg.Dialect.WrapUnavailable(err))
 	}
-	defer func() { err = q.cfg.Dialect.Away(errors.Join(err, rows.Close())) }()
+	defer func() { err = q.cfg.Dialect.WrapUnavailable(errors.Join(err, rows.Close())) }()
 	counts = map[string]protocol.QueryTally{}
 	for rows.Next() {
 		var queue string

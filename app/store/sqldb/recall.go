@@ -97,7 +97,7 @@ func (m *memory) remember(b *batch) {
 		switch {
 		case r.Run != nil && !r.partial && r.Status.Open() && r.version != 0:
 			r.waiting = r.readyTasks()
-			m.runs.put(id, r, r.weight())
+			m.runs.add(id, r, r.weight())
 		case r.partial:
 			m.outdate(id)
 		default:
@@ -109,7 +109,7 @@ func (m *memory) remember(b *batch) {
 			s.version, s.wrote = b.version, false
 		}
 		if s.memorable() {
-			m.sessions.put(k, s, 1)
+			m.sessions.add(k, s, 1)
 		} else {
 			m.sessions.drop(k)
 		}
@@ -119,7 +119,7 @@ func (m *memory) remember(b *batch) {
 			f.version = b.version
 		}
 		if f.Workflow != nil && f.version != 0 {
-			m.flows.put(k, cachedWorkflow{f.Workflow, f.version}, 1)
+			m.flows.add(k, cachedWorkflow{f.Workflow, f.version}, 1)
 		} else {
 			m.flows.drop(k)
 		}
@@ -242,7 +242,7 @@ func (s *Store) recall(items []*pending) *batch {
 		return nil
 	}
 	s.memory.refresh()
-	now, at, ok := s.clock.Least(maxClockAge)
+	now, at, ok := s.clock.LowerBound(maxClockAge)
 	if !ok {
 		return nil
 	}

@@ -65,7 +65,7 @@ func (b *batch) routed() error {
 	}
 	for _, s := range b.sessions {
 		if s.row != nil && s.route == "" {
-			s.route = s.Route(s.routingWord)
+			s.route = s.StoredRoutingWord(s.routingWord)
 		}
 	}
 	return nil

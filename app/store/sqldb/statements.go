@@ -182,7 +182,7 @@ func newStatements(d db.Dialect) *statements {
 			" session_id, lease_until FROM sessions WHERE owner IS NOT NULL AND status = 'active')", "", "")}
 	const moved = " SET route = rtrim(route, replace(route, char(31), '')) || k.word FROM " // char(31) is the separator
 	const where = "t.namespace = k.namespace AND t.session_id = k.session_id AND t.owner IS NULL AND t.route IS NOT NULL"
-	const told = " RETURNING tasks.namespace, tasks.queue, tasks.kind, tasks.route"
+	const returning = " RETURNING tasks.namespace, tasks.queue, tasks.kind, tasks.route"
 	if !d.Shared {
 		s.held.SQL = strings.NewReplacer("$now", "?2", "$ns", "?3").Replace(s.held.SQL)
 		s.batch = &db.Stmt{
@@ -194,7 +194,7 @@ func newStatements(d db.Dialect) *statements {
 		s.clampBatches = &db.Stmt{SQL: "UPDATE batches SET at = ?1 WHERE at > ?2"}
 		s.dropMark = &db.Stmt{SQL: "DELETE FROM batches WHERE app = ?1"}
 		s.reroute = &db.Stmt{
-			SQL: "UPDATE tasks" + moved + d.List(words) + " AS k WHERE " + strings.ReplaceAll(where, "t.", "tasks.") + told,
+			SQL: "UPDATE tasks" + moved + d.List(words) + " AS k WHERE " + strings.ReplaceAll(where, "t.", "tasks.") + returning,
 		}
 		return s
 	}
@@ -217,7 +217,7 @@ func newStatements(d db.Dialect) *statements {
 		moved, "char", "chr", 1,
 	) + "(SELECT p.place, k.word FROM " + d.List(words) +
 		" AS k CROSS JOIN LATERAL (SELECT t.ctid AS place FROM tasks AS t WHERE " + where +
-		" FOR UPDATE NOWAIT) AS p) AS k WHERE tasks.ctid = k.place" + told}
+		" FOR UPDATE NOWAIT) AS p) AS k WHERE tasks.ctid = k.place" + returning}
 	return s
 }
 

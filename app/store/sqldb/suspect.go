@@ -228,7 +228,7 @@ func holdsOf(d db.Dialect) string {
 	if d.Shared {
 		tail = "LIMIT 1"
 	}
-	return db.Once(d, "SELECT h.namespace, h.owner, sum(h.n), sum(h.s) FROM ("+strings.Join([]string{
+	return db.ReuseParameter(d, "SELECT h.namespace, h.owner, sum(h.n), sum(h.s) FROM ("+strings.Join([]string{
 		one("tasks", "1 AS n, 0 AS s", "", tail), one("runs", "1 AS n, 0 AS s", "", tail),
 		one("tasks", "0 AS n, 1 AS s", suspects, ""), one("runs", "0 AS n, 1 AS s", suspects, ""),
 	}, " UNION ALL ")+") AS h GROUP BY h.namespace, h.owner")

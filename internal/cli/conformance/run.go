@@ -221,23 +221,23 @@ func (r *runner) during(ctx context.Context, s Step, vars map[string]any) (answe
 		answer
 		error
 	}
-	said, asked := make(chan sent, 1), maps.Clone(vars)
+	sentRequests, asked := make(chan sent, 1), maps.Clone(vars)
 	go func() {
 		a, err := r.send(ctx, s.Request, asked)
-		said <- sent{a, err}
+		sentRequests <- sent{a, err}
 	}()
 	for i, inner := range s.Meanwhile {
 		if err := r.step(ctx, inner, vars); err != nil {
 			err = fmt.Errorf("meanwhile step %d: %s: %w", i+1, inner.Request.line(vars), err)
 			select {
-			case early := <-said: // which may be why
+			case early := <-sentRequests: // which may be why
 				return answer{}, fmt.Errorf("request returned early with status %d: %.400s: %w", early.status, early.raw, err)
 			default:
 				return answer{}, err
 			}
 		}
 	}
-	done := <-said
+	done := <-sentRequests
 	return done.answer, done.error
 }
 
@@ -251,7 +251,7 @@ func (r *runner) states(ctx context.Context, paths []string, vars map[string]any
 			return nil, err
 		}
 		if part != "" {
-			a.body, _ = look(a.body, part) // nothing there is a state, too
+			a.body, _ = resolvePointer(a.body, part) // nothing there is a state, too
 		}
 		list[i] = map[string]any{"status": json.Number(fmt.Sprint(a.status)), "body": a.body}
 	}
@@ -281,7 +281,7 @@ func (r *runner) judge(s Step, a answer, vars map[string]any) error {
 		}
 	}
 	for name, pointer := range s.Save {
-		v, ok := look(a.body, pointer)
+		v, ok := resolvePointer(a.body, pointer)
 		if !ok {
 			return fmt.Errorf("the response has no value at %s to save: %.400s", pointer, a.raw)
 		}
@@ -290,8 +290,8 @@ func (r *runner) judge(s Step, a answer, vars map[string]any) error {
 	return nil
 }
 
-// look resolves a JSON pointer.
-func look(v any, pointer string) (any, bool) {
+// resolvePointer resolves a JSON pointer.
+func resolvePointer(v any, pointer string) (any, bool) {
 	if pointer == "" {
 		return v, true
 	}

@@ -73,8 +73,8 @@ func (m *supervisor) watch() {
 			scratch = now
 			var removed int64
 			asUser(m.User, func() { loose, removed = nameless(pids) })
-			if over := m.overScratch(removed); over != "" {
-				m.report(Fact{T: FactQuota, Error: over})
+			if exceeded := m.scratchExceeded(removed); exceeded != "" {
+				m.report(Fact{T: FactQuota, Error: exceeded})
 				m.kill()
 				return
 			}
@@ -169,9 +169,9 @@ func proportional(pids []int) (bytes int64, ok bool) {
 	return bytes, true
 }
 
-// overScratch returns how the scratch folder exceeds its limits, or an empty string. bytes is the size of removed files
-// that are still open. It stops at the first exceeded limit.
-func (m *supervisor) overScratch(bytes int64) (over string) {
+// scratchExceeded returns how the scratch folder exceeds its limits, or an empty string. bytes is the size of removed
+// files that are still open. It stops at the first exceeded limit.
+func (m *supervisor) scratchExceeded(bytes int64) (exceeded string) {
 	if m.ScratchBytes <= 0 && m.ScratchFiles <= 0 {
 		return ""
 	}
@@ -190,7 +190,7 @@ func (m *supervisor) overScratch(bytes int64) (over string) {
 		if err != nil { // closed to its owner, or deeper than any path: yet it can grow
 			var errno syscall.Errno
 			errors.As(err, &errno) // the path may be very long
-			over = fmt.Sprintf("files in the scratch folder cannot be counted: %v", errno)
+			exceeded = fmt.Sprintf("files in the scratch folder cannot be counted: %v", errno)
 			return fs.SkipAll
 		}
 		files++
@@ -199,13 +199,13 @@ func (m *supervisor) overScratch(bytes int64) (over string) {
 		}
 		switch {
 		case m.ScratchBytes > 0 && bytes > m.ScratchBytes:
-			over = fmt.Sprintf("more than %d bytes in the scratch folder", m.ScratchBytes)
+			exceeded = fmt.Sprintf("more than %d bytes in the scratch folder", m.ScratchBytes)
 		case m.ScratchFiles > 0 && files > m.ScratchFiles:
-			over = fmt.Sprintf("more than %d files in the scratch folder", m.ScratchFiles)
+			exceeded = fmt.Sprintf("more than %d files in the scratch folder", m.ScratchFiles)
 		default:
 			return nil
 		}
 		return fs.SkipAll
 	})
-	return over
+	return exceeded
 }

@@ -129,7 +129,7 @@ func (c *cache) evict(run string) {
 }
 
 // entries returns the cached runs with the last event that each machine has applied.
-func (c *cache) entries() (list []protocol.KeptRun) {
+func (c *cache) entries() (list []protocol.CachedRun) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.runs == nil {
@@ -137,7 +137,7 @@ func (c *cache) entries() (list []protocol.KeptRun) {
 	}
 	for _, run := range c.runs.Keys() {
 		if k, ok := c.runs.Peek(run); ok {
-			list = append(list, protocol.KeptRun{RunID: run, Seen: k.machine.Seen()})
+			list = append(list, protocol.CachedRun{RunID: run, Seen: k.machine.Seen()})
 		}
 	}
 	return list

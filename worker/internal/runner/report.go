@@ -102,7 +102,7 @@ func (p *report) enqueue(e entry) {
 		return
 	}
 	if e.item.Returned != "" {
-		e.item = e.item.HandedBack()
+		e.item = e.item.AsReturn()
 	}
 	l := p.queues[e.class]
 	if l == nil {

@@ -268,7 +268,7 @@ func (r *Runner) Ended(runs []string) {
 }
 
 // CachedRuns returns the runs in the sticky cache.
-func (r *Runner) CachedRuns() []protocol.KeptRun { return r.cache.entries() }
+func (r *Runner) CachedRuns() []protocol.CachedRun { return r.cache.entries() }
 
 // Busy returns the numbers of running workflow tasks and activities.
 func (r *Runner) Busy() (workflows, activities int) { return r.slots.busy() }

@@ -29,7 +29,7 @@ type Clock struct {
 
 	mu     sync.Mutex    // guards the fields below
 	last   int64         // latest time of the process's clock, in microseconds
-	said   time.Time     // latest time read from the database
+	latest time.Time     // latest time that was read from the database
 	raw    int64         // the same in microseconds, without Shift
 	read   time.Time     // when it was read
 	began  time.Time     // start of Steady
@@ -86,8 +86,8 @@ func (c *Clock) Pending() bool {
 	return c.jump != 0 || c.taken
 }
 
-// Take returns the sum of the jumps since the last Take: forward if positive, back if negative; zero: none.
-func (c *Clock) Take() time.Duration {
+// TakeJump returns the sum of the jumps since the last call: forward if positive, back if negative; zero: none.
+func (c *Clock) TakeJump() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	by := c.jump
@@ -95,9 +95,9 @@ func (c *Clock) Take() time.Duration {
 	return by
 }
 
-// Settled ends the handling of a jump that Take began. left is the part that could not be handled; the next Take
-// returns it again.
-func (c *Clock) Settled(left time.Duration) {
+// JumpHandled ends the handling of a jump that TakeJump returned. left is the part that could not be handled; the next
+// TakeJump returns it again.
+func (c *Clock) JumpHandled(left time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.taken = false
@@ -195,18 +195,18 @@ func (c *Clock) At(micros int64, sent time.Duration) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.compare(reading{t.UnixMicro(), sent, c.measured() + shift})
-	c.said, c.raw, c.read = t, micros, time.Now()
+	c.latest, c.raw, c.read = t, micros, time.Now()
 	return t
 }
 
-// Least returns a lower bound of the database's clock, also in microseconds without the shift: the last time read plus
-// the time elapsed since. ok is false if the last reading is older than most. A lower bound can only make a lease
+// LowerBound returns a lower bound of the database's clock, also in microseconds without the shift: the last time read
+// plus the time elapsed since. ok is false if the last reading is older than most. A lower bound can only make a lease
 // shorter than the server's clock would, never longer.
-func (c *Clock) Least(most time.Duration) (now time.Time, micros int64, ok bool) {
+func (c *Clock) LowerBound(most time.Duration) (now time.Time, micros int64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ago := time.Since(c.read)
-	if c.said.IsZero() || ago > most {
+	if c.latest.IsZero() || ago > most {
 		return time.Time{}, 0, false
 	}
 	micros = c.raw + ago.Microseconds()
@@ -217,8 +217,8 @@ func (c *Clock) Least(most time.Duration) (now time.Time, micros int64, ok bool)
 func (c *Clock) About() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.said.IsZero() {
+	if c.latest.IsZero() {
 		return time.Time{}
 	}
-	return c.said.Add(time.Since(c.read))
+	return c.latest.Add(time.Since(c.read))
 }

@@ -33,15 +33,15 @@ func TestAJumpIsFoundAndItsLengthKnown(t *testing.T) {
 				t.Fatalf("%s: no jump was found", by)
 			}
 			<-c.Jumped()
-			if got := c.Take(); (got - by).Abs() > time.Second {
+			if got := c.TakeJump(); (got - by).Abs() > time.Second {
 				t.Errorf("a jump of %s is measured as %s", by, got)
 			}
 			if !c.Pending() {
 				t.Error("a jump that is not settled is forgotten")
 			}
-			c.Settled(0)
+			c.JumpHandled(0)
 			read(&c, &s, 0, 0)
-			if got := c.Take(); got != 0 {
+			if got := c.TakeJump(); got != 0 {
 				t.Errorf("%s was found again as %s", by, got)
 			}
 		})
@@ -72,7 +72,7 @@ func TestDelaysAndSmallStepsAreNoJumps(t *testing.T) {
 				read(&c, &s, 0, time.Millisecond)
 				happens(&c, &s)
 				read(&c, &s, 0, time.Millisecond)
-				if by := c.Take(); by != 0 {
+				if by := c.TakeJump(); by != 0 {
 					t.Errorf("a jump of %s", by)
 				}
 			})
@@ -89,7 +89,7 @@ func TestDelaysAndSmallStepsAreNoJumps(t *testing.T) {
 			read(&c, &s, 0, 0)
 			c.At(old, sent)
 			read(&c, &s, 0, 0)
-			if by := c.Take(); (by - time.Hour).Abs() > time.Second {
+			if by := c.TakeJump(); (by - time.Hour).Abs() > time.Second {
 				t.Errorf("a jump of %s", by)
 			}
 		})
@@ -103,7 +103,7 @@ func TestDelaysAndSmallStepsAreNoJumps(t *testing.T) {
 			read(&c, &s, 0, 0)
 			s.by, wasSuspended = time.Hour, func() time.Duration { return time.Hour } // the monotonic clock stopped meanwhile
 			read(&c, &s, 0, 0)
-			if by := c.Take(); by != 0 {
+			if by := c.TakeJump(); by != 0 {
 				t.Errorf("a jump of %s", by)
 			}
 		})
@@ -118,26 +118,27 @@ func TestTheProcessClockFollowsOnlyJumps(t *testing.T) {
 		c := Clock{Wall: func() time.Time { return time.Now().Add(s.by) }}
 		began := c.Now()
 		s.by = -50 * time.Second
-		if now := c.Now(); !now.Equal(began) || c.Take() != 0 {
+		if now := c.Now(); !now.Equal(began) || c.TakeJump() != 0 {
 			t.Errorf("set back by less than a minute, the clock reads %s after %s", now, began)
 		}
 		s.by = -100 * time.Second
-		if now, by := c.Now(), c.Take(); now.Sub(began) != s.by || by != s.by {
+		if now, by := c.Now(), c.TakeJump(); now.Sub(began) != s.by || by != s.by {
 			t.Errorf("set back again, the clock reads %s after %s, a jump of %s", now, began, by)
 		}
-		c.Settled(0)
+		c.JumpHandled(0)
 		s.by = time.Hour
-		if now, by := c.Now(), c.Take(); now.Sub(began) != s.by || by != time.Hour+100*time.Second {
+		if now, by := c.Now(), c.TakeJump(); now.Sub(began) != s.by || by != time.Hour+100*time.Second {
 			t.Errorf("set forward, the clock reads %s after %s, a jump of %s", now, began, by)
 		}
 		var late Clock
 		late.Open(time.Now().Add(time.Hour).UnixMicro(), time.Time{})
-		if now, by := late.Now(), late.Take(); !now.Equal(time.Now().Truncate(time.Microsecond).UTC()) || by != -time.Hour {
+		now, by := late.Now(), late.TakeJump()
+		if !now.Equal(time.Now().Truncate(time.Microsecond).UTC()) || by != -time.Hour {
 			t.Errorf("opened an hour behind the newest stored time, the clock reads %s, a jump of %s", now, by)
 		}
 		var shared Clock
 		shared.Open(time.Now().Add(time.Hour).UnixMicro(), time.Now())
-		if by := shared.Take(); (by + time.Hour).Abs() > time.Second {
+		if by := shared.TakeJump(); (by + time.Hour).Abs() > time.Second {
 			t.Errorf("a shared clock an hour behind the newest stored time: a jump of %s", by)
 		}
 	})

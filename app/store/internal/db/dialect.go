@@ -22,8 +22,9 @@ type Dialect struct {
 	Classify func(error) Class
 }
 
-// Away wraps an error of an unavailable database in store.ErrUnavailable: the read that failed is not at fault.
-func (d Dialect) Away(err error) error {
+// WrapUnavailable wraps an error of an unavailable database in store.ErrUnavailable: the read that failed is not at
+// fault.
+func (d Dialect) WrapUnavailable(err error) error {
 	if err == nil || errors.Is(err, store.ErrUnavailable) {
 		return err
 	}
@@ -160,9 +161,10 @@ func (d Dialect) List(key []Column) string {
 	return "(SELECT " + strings.Join(cols, ", ") + " FROM json_each(?))"
 }
 
-// Once has a statement that asks for the same keys in several places take them once.
-func Once(d Dialect, statement string) string {
-	if d.Shared { // its parameters have numbers
+// ReuseParameter makes all parameters of a statement the same one, for statements that read the same keys in several
+// places.
+func ReuseParameter(d Dialect, statement string) string {
+	if d.Shared { // its parameters are numbered
 		return statement
 	}
 	return strings.ReplaceAll(statement, "?", "?1")

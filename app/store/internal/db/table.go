@@ -30,11 +30,11 @@ func Text(name string) Column { return Column{Name: name} }
 // Num is a column of integers.
 func Num(name string) Column { return Column{Name: name, num: true} }
 
-// Opt is for columns whose empty value means that there is none.
+// Opt marks a column whose empty value is stored as NULL.
 func (c Column) Opt() Column { c.null = true; return c }
 
-// Keep is for columns that are never written again: an update that leaves them out touches none of their indexes.
-func (c Column) Keep() Column { c.fixed = true; return c }
+// Immutable marks a column that is only written by inserts, so that updates do not touch its indexes.
+func (c Column) Immutable() Column { c.fixed = true; return c }
 
 // Typ is the type of a column.
 func (c Column) Typ() string {

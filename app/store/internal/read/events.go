@@ -59,7 +59,7 @@ func lastOf(after, through int64, limit int) int64 {
 
 // Outlines reads rows with large values without them, and again those whose outlines cannot be made from that.
 func (r *reader) Outlines(
-	ctx context.Context, run string, after, through int64, limit, maxBytes, keep int,
+	ctx context.Context, run string, after, through int64, limit, maxBytes, maxValues int,
 ) ([]history.Outline, error) {
 	through = lastOf(after, through, limit)
 	var list []history.Outline
@@ -82,7 +82,7 @@ func (r *reader) Outlines(
 				unread = o.First
 				return errEnough
 			}
-			return o.Each(after, through, keep, add)
+			return o.Each(after, through, maxValues, add)
 		})
 		if err == nil || unread == 0 {
 			if errors.Is(err, errEnough) {
@@ -96,7 +96,7 @@ func (r *reader) Outlines(
 				return err
 			}
 			whole := record.Whole(p)
-			return whole.Each(after, through, keep, add)
+			return whole.Each(after, through, maxValues, add)
 		})
 		if err != nil || unread == through {
 			if errors.Is(err, errEnough) {
@@ -141,7 +141,7 @@ func (r *reader) Arguments(ctx context.Context, at []store.EventKey) (map[store.
 			}
 			last = seq
 		}
-		r.recent.keep(&p, last)
+		r.recent.add(&p, last)
 		return nil
 	})
 	return found, wrap(err, "arguments")

@@ -39,7 +39,7 @@ type Pool struct {
 // New makes a pool of an open database. prepared is nil if the driver prepares statements; few is the number of runs
 // that a listing reads whole and sorts, 0 for the default.
 func New(
-	pool *sql.DB, prepared *db.Prepared, through gorm.Dialector, dialect db.Dialect, clock *clock.Clock,
+	pool *sql.DB, prepared *db.Prepared, dialector gorm.Dialector, dialect db.Dialect, clock *clock.Clock,
 	count *atomic.Int64, few int,
 ) (*Pool, error) {
 	if few <= 0 {
@@ -49,14 +49,16 @@ func New(
 		db: pool, stmts: prepared, dialect: dialect, clock: clock, count: count, few: few, st: newStatements(dialect),
 	}
 	var err error
-	if p.gorm, err = gorm.Open(through, gormConfig()); err != nil {
+	if p.gorm, err = gorm.Open(dialector, gormConfig()); err != nil {
 		return nil, fmt.Errorf("listings: %w", err)
 	}
 	return p, nil
 }
 
 // View has fn read. An error of a database that is not there is marked with store.ErrUnavailable.
-func (p *Pool) View(fn func(store.Reader) error) error { return p.dialect.Away(fn(p.reader())) }
+func (p *Pool) View(fn func(store.Reader) error) error {
+	return p.dialect.WrapUnavailable(fn(p.reader()))
+}
 
 // Now is the store's clock, of which a shared database is asked.
 func (p *Pool) Now(ctx context.Context) (time.Time, error) {
@@ -68,7 +70,7 @@ func (p *Pool) Now(ctx context.Context) (time.Time, error) {
 	var at int64
 	err := p.db.QueryRowContext(ctx, "SELECT "+clock.SQL).Scan(&at)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("store's clock: %w", p.dialect.Away(err))
+		return time.Time{}, fmt.Errorf("store's clock: %w", p.dialect.WrapUnavailable(err))
 	}
 	return p.clock.At(at, sent), nil
 }

@@ -23,8 +23,8 @@ type recent struct {
 	next int // the oldest
 }
 
-// keep keeps a row that was read for its events up to last.
-func (r *recent) keep(p *record.Packed, last int64) {
+// add keeps a row that was read for its events up to last.
+func (r *recent) add(p *record.Packed, last int64) {
 	if last >= p.Last() {
 		return
 	}

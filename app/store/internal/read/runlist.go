@@ -66,21 +66,21 @@ func (r *reader) Runs(ctx context.Context, q store.RunQuery) (store.RunList, err
 // listing is one listing of runs at work.
 type listing struct {
 	*reader
-	ctx      context.Context
-	q        store.RunQuery
-	few      int
-	deadline time.Time           // of a walk; zero: none
-	trace    func(string)        // receives every statement; nil: no trace
-	extent   map[string][2]int64 // of an attribute's times: the first and last part of time in which its runs start
-	newest   map[string]int64    // of a condition on times: the part in which the newest of its runs starts
-	ofBoth   map[string]bool     // of an attribute: whether it has both times and other values
-	met      map[string]bool     // of a condition on values: whether its runs are read, instead of the values of each run
+	ctx       context.Context
+	q         store.RunQuery
+	few       int
+	deadline  time.Time           // of a walk; zero: none
+	trace     func(string)        // receives every statement; nil: no trace
+	extent    map[string][2]int64 // of an attribute's times: the first and last part of time in which its runs start
+	newest    map[string]int64    // of a condition on times: the part in which the newest of its runs starts
+	ofBoth    map[string]bool     // of an attribute: whether it has both times and other values
+	selective map[string]bool     // of a condition on values: whether its runs are read, instead of the values of each run
 }
 
 func (r *reader) listing(ctx context.Context, q store.RunQuery) *listing {
 	l := &listing{
 		reader: r, ctx: ctx, q: q, few: r.few,
-		extent: map[string][2]int64{}, newest: map[string]int64{}, ofBoth: map[string]bool{}, met: map[string]bool{},
+		extent: map[string][2]int64{}, newest: map[string]int64{}, ofBoth: map[string]bool{}, selective: map[string]bool{},
 	}
 	if l.q.Limit <= 0 {
 		l.q.Limit = defaultLimit
@@ -204,7 +204,7 @@ func (l *listing) find(where []store.Condition, after store.RunPosition) (found,
 		return found{}, err
 	}
 	if lead >= 0 && n <= l.few && (n <= l.few/4 || !inOrder(where[lead])) { // a first window has no more
-		return l.whole(where, lead, after)
+		return l.readAll(where, lead, after)
 	}
 	if leads := leads(where); len(leads) > 0 {
 		return l.walk(where, leads, after, l.deadline)
@@ -223,7 +223,7 @@ func (l *listing) find(where []store.Condition, after store.RunPosition) (found,
 			return l.find(slices.Concat(where[:lead], []store.Condition{c}, where[lead+1:]), after)
 		}
 	}
-	whole, soon := l.alone(where, lead), time.Now().Add(rangePatience)
+	whole, soon := l.indexOnly(where, lead), time.Now().Add(rangePatience)
 	if !whole {
 		if n, err = l.count(where[lead], severalFew*l.few+1); err != nil {
 			return found{}, err
@@ -237,10 +237,10 @@ func (l *listing) find(where []store.Condition, after store.RunPosition) (found,
 		return f, err
 	}
 	if whole {
-		if err := l.meet(where, lead); err != nil {
+		if err := l.recordSelective(where, lead); err != nil {
 			return f, err
 		}
-		return l.whole(where, lead, after)
+		return l.readAll(where, lead, after)
 	}
 	if !l.deadline.IsZero() && l.deadline.Before(soon) {
 		return f, nil
@@ -249,9 +249,9 @@ func (l *listing) find(where []store.Condition, after store.RunPosition) (found,
 	return l.joined(f, rest), err
 }
 
-// alone reports whether an index gives the page without reading other rows: the only condition is a range of an
+// indexOnly reports whether an index gives the page without reading other rows: the only condition is a range of an
 // attribute.
-func (l *listing) alone(where []store.Condition, lead int) bool {
+func (l *listing) indexOnly(where []store.Condition, lead int) bool {
 	return len(where) == 1 && l.q.Text == "" && where[lead].Field == store.FieldAttribute && byValue(where[lead]) &&
 		!timed(where[lead])
 }
@@ -263,9 +263,9 @@ func (l *listing) byEntries(where []store.Condition) bool {
 	return l.q.Text == "" && !slices.ContainsFunc(where, other)
 }
 
-// meet records the conditions that few runs satisfy, as for the leading condition: intersecting two lists of index
-// entries is faster than checking each run of one.
-func (l *listing) meet(where []store.Condition, lead int) error {
+// recordSelective records which conditions besides the leading one few runs satisfy: intersecting two lists of index
+// entries is faster than checking each run of one list.
+func (l *listing) recordSelective(where []store.Condition, lead int) error {
 	for i, c := range where {
 		if i == lead || c.Field != store.FieldAttribute || !byValue(c) || timed(c) {
 			continue
@@ -274,7 +274,7 @@ func (l *listing) meet(where []store.Condition, lead int) error {
 		if err != nil {
 			return err
 		}
-		l.met[rangeName(c)] = n <= severalFew*l.few
+		l.selective[rangeName(c)] = n <= severalFew*l.few
 	}
 	return nil
 }
@@ -288,7 +288,7 @@ func (l *listing) lead(where []store.Condition) (best, least int, err error) {
 		case sole(c):
 			return i, 0, nil
 		case walks(c) && len(where) == 1 && l.q.Text == "":
-			return i, l.few + 1, nil // the page is its beginning, however many there are
+			return i, l.few + 1, nil // the page is the beginning of the index
 		case inOrder(c), byValue(c):
 			n, err = l.count(c, l.few+1)
 		default:
@@ -317,7 +317,7 @@ func leads(where []store.Condition) (leads []int) {
 	return leads
 }
 
-// walks is true of conditions that have their runs, or those of an hour, in the order of the list.
+// walks reports whether the index of a condition has its runs, or the runs of an hour, in the order of the list.
 func walks(c store.Condition) bool { return inOrder(c) || timed(c) }
 
 // rangeName returns the key of a range.
@@ -338,7 +338,7 @@ func (l *listing) spelled(c store.Condition) (store.Condition, error) {
 	return is, nil
 }
 
-// anyTime has for "there is one" of an attribute that is a time that it is any time.
+// anyTime replaces the condition "is present" of a time attribute by a range over all times, which has an index.
 func (l *listing) anyTime(where []store.Condition) ([]store.Condition, error) {
 	where = slices.Clone(where)
 	for i, c := range where {
@@ -352,7 +352,7 @@ func (l *listing) anyTime(where []store.Condition) ([]store.Condition, error) {
 		if first > last {
 			continue
 		}
-		// In an order, without which PostgreSQL may go through all rows to find that there is none.
+		// The ORDER BY makes PostgreSQL use the index; without it PostgreSQL may scan all rows.
 		var others []int
 		if err := l.run(l.values(c).Select("1").Order("x.value").Limit(1), &others); err != nil {
 			return nil, err
@@ -399,13 +399,13 @@ func (l *listing) count(c store.Condition, most int) (int, error) {
 	return n[0], nil
 }
 
-// whole reads all that a condition yields, and sorts it.
-func (l *listing) whole(where []store.Condition, lead int, after store.RunPosition) (found, error) {
+// readAll reads all runs that satisfy a condition, and sorts them.
+func (l *listing) readAll(where []store.Condition, lead int, after store.RunPosition) (found, error) {
 	read := func(by order, until store.RunPosition) ([]RunModel, error) {
 		return l.rows(where, lead, where[lead], by, after, until)
 	}
-	if l.alone(where, lead) { // to find the first costs an eighth of telling all values' runs apart
-		until, err := l.reach(where[lead], after)
+	if l.indexOnly(where, lead) { // finding the bound costs an eighth of sorting the runs of all values
+		until, err := l.pageBound(where[lead], after)
 		if err != nil {
 			return found{}, err
 		}
@@ -430,11 +430,11 @@ func (l *listing) whole(where []store.Condition, lead int, after store.RunPositi
 	return found{rows: rows}, err
 }
 
-// reach returns how far two pages of a range's entries certainly reach in the order of the list, derived from the
+// pageBound returns a position before which two pages of a range's entries certainly are, derived from the
 // entries at both ends of the range. Entries beyond it are skipped without sorting. This is most of the cost of a wide
-// range, above all if values rise with the start times, so that each entry is newer than all before. Zero: the ends do
-// not tell.
-func (l *listing) reach(c store.Condition, after store.RunPosition) (until store.RunPosition, err error) {
+// range, above all if values rise with the start times, so that each entry is newer than all before. Zero: the bound
+// is unknown.
+func (l *listing) pageBound(c store.Condition, after store.RunPosition) (until store.RunPosition, err error) {
 	for _, way := range []string{"DESC", "ASC"} {
 		at, err := l.nth(l.endOf(c, way, after, 2*l.few), 2*l.q.Limit)
 		if err != nil {

@@ -322,7 +322,7 @@ func (l *listing) choice(lists [][]store.Condition, id string) *gorm.DB {
 
 // narrowAttribute asks for values among those of the run at hand.
 func (l *listing) narrowAttribute(db *gorm.DB, c store.Condition, id string) *gorm.DB {
-	if !c.Not && l.met[rangeName(c)] {
+	if !c.Not && l.selective[rangeName(c)] {
 		return db.Where(id+" IN (?)", compare(l.values(c), "x.value", c).Select("x.run_id"))
 	}
 	has := func() *gorm.DB {

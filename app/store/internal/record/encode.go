@@ -195,7 +195,7 @@ func ReadOpen(run *engine.Run, v []any) error {
 // OpenRows selects the open rows of runs as ReadOpen takes them.
 func OpenRows(d db.Dialect) string {
 	const columns = "t.run_id, t.kind, t.seq, t.body"
-	return db.Once(d, d.Probe(Runs.Key(), columns, "tasks", "t.seq > 0", "")+
+	return db.ReuseParameter(d, d.Probe(Runs.Key(), columns, "tasks", "t.seq > 0", "")+
 		" UNION ALL "+d.Probe(Runs.Key(), columns, "items", "", ""))
 }
 

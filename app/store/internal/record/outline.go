@@ -96,13 +96,13 @@ func Whole(p Packed) Outlines { return Outlines{Packed: p} }
 
 // Each calls fn for the outlines of the events after `after` up to through, and stops at its error. keep is the most of
 // a value, at most MaxKept.
-func (o *Outlines) Each(after, through int64, keep int, fn func(history.Outline) error) error {
+func (o *Outlines) Each(after, through int64, maxValues int, fn func(history.Outline) error) error {
 	return o.bodies(after, through, func(seq int64, h *head, body []byte) error {
 		out := history.Outline{Seq: seq, At: history.Micros(h.At), Type: h.Type, TaskID: h.Task}
 		if o.end != "" {
 			body = append(body, o.end...)
 		}
-		out.Payload, out.Values = history.OutlineOf(body, min(keep, MaxKept))
+		out.Payload, out.Values = history.OutlineOf(body, min(maxValues, MaxKept))
 		for i := range out.Values {
 			if v := &out.Values[i]; o.end != "" && v.Name == largeMember[h.Type] {
 				v.Size += o.missing

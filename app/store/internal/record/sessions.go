@@ -56,14 +56,15 @@ func CountTasks(d db.Dialect, bodies bool) string {
 	}
 	leased := leasedOf(d, "t.namespace, t.session_id, "+epoch+" AS what")
 	ready := d.Probe(key, "t.namespace, t.session_id", "tasks", "t.owner IS NULL AND t.route IS NOT NULL", most)
-	return db.Once(d, "SELECT r.namespace, r.session_id, count(*), NULL FROM ("+ready+
+	return db.ReuseParameter(d, "SELECT r.namespace, r.session_id, count(*), NULL FROM ("+ready+
 		") AS r GROUP BY r.namespace, r.session_id"+
 		" UNION ALL SELECT l.namespace, l.session_id, 0, l.what FROM ("+leased+") AS l")
 }
 
 // OpenIn returns the query of columns of the tasks t that are open in sessions, of all owners.
 func OpenIn(d db.Dialect, columns string) string {
-	return db.Once(d, d.Probe(Sessions.Key(), columns, "tasks", "t.owner IS NULL", "")+" UNION ALL "+leasedOf(d, columns))
+	unleased := d.Probe(Sessions.Key(), columns, "tasks", "t.owner IS NULL", "")
+	return db.ReuseParameter(d, unleased+" UNION ALL "+leasedOf(d, columns))
 }
 
 // EachEnded calls f for each attempt that ended in a row of events, with the epoch and the worker it ran under and the

@@ -8,18 +8,18 @@ var (
 		db.Text("namespace"), db.Text("workflow_id"), db.Text("run_id"), db.Num("runs"),
 	}}
 	Runs = &db.Table{Name: "runs", Keys: 1, Versioned: true, Columns: []db.Column{
-		db.Text("run_id"), db.Text("namespace").Keep(), db.Text("workflow_id").Keep(), db.Text("type").Keep(),
-		db.Num("number").Keep(),
+		db.Text("run_id"), db.Text("namespace").Immutable(), db.Text("workflow_id").Immutable(), db.Text("type").Immutable(),
+		db.Num("number").Immutable(),
 		db.Text("status"),
-		db.Text("queue").Keep(), db.Num("started_at").Keep(), db.Num("closed_at").Opt(), db.Num("last_seq"),
+		db.Text("queue").Immutable(), db.Num("started_at").Immutable(), db.Num("closed_at").Opt(), db.Num("last_seq"),
 		db.Num("due_at").Opt(),
 		db.Text("owner").Opt(),
-		db.Text("business_key").Opt().Keep(), db.Text("state"), db.Text("build_id").Opt().Keep(),
+		db.Text("business_key").Opt().Immutable(), db.Text("state"), db.Text("build_id").Opt().Immutable(),
 		db.Num("suspect").Opt(), db.Text("held").Opt(),
 		// failing is written with the run. The pass that finds tasks without a worker writes the other three columns,
 		// and a write of the run leaves them unchanged.
-		db.Text("failing").Opt(), db.Text("unserved").Opt().Keep(), db.Num("unserved_at").Opt().Keep(),
-		db.Text("unserved_why").Opt().Keep(),
+		db.Text("failing").Opt(), db.Text("unserved").Opt().Immutable(), db.Num("unserved_at").Opt().Immutable(),
+		db.Text("unserved_why").Opt().Immutable(),
 	}}
 	Events = &db.Table{Name: "events", Keys: 2, Columns: []db.Column{
 		db.Text("run_id"), db.Num("seq"), db.Num("at"), db.Text("type"), db.Text("task_id").Opt(),
@@ -29,18 +29,18 @@ var (
 		db.Num("follows").Opt(),
 	}}
 	Tasks = &db.Table{Name: "tasks", Keys: 2, Prune: true, Columns: []db.Column{
-		db.Text("run_id"), db.Num("seq"), db.Text("namespace").Keep(), db.Text("queue").Keep(),
-		db.Text("kind").Keep(), db.Text("state"),
+		db.Text("run_id"), db.Num("seq"), db.Text("namespace").Immutable(), db.Text("queue").Immutable(),
+		db.Text("kind").Immutable(), db.Text("state"),
 		db.Text("route").Opt(),
-		db.Num("priority").Keep(), db.Num("ready_at").Opt(), db.Num("due_at").Opt(), db.Text("owner").Opt(),
-		db.Text("session_id").Opt().Keep(), db.Text("body"), db.Num("rank"), db.Num("suspect").Opt(),
+		db.Num("priority").Immutable(), db.Num("ready_at").Opt(), db.Num("due_at").Opt(), db.Text("owner").Opt(),
+		db.Text("session_id").Opt().Immutable(), db.Text("body"), db.Num("rank"), db.Num("suspect").Opt(),
 	}}
 	Items = &db.Table{Name: "items", Keys: 3, Prune: true, Columns: []db.Column{
 		db.Text("run_id"), db.Text("kind"), db.Num("seq"), db.Num("due_at").Opt(), db.Text("body"),
 	}}
 	Sessions = &db.Table{Name: "sessions", Keys: 2, Prune: true, Many: true, Versioned: true, Columns: []db.Column{
-		db.Text("namespace"), db.Text("session_id"), db.Text("door").Keep(),
-		db.Text("workflow_id").Opt().Keep(), db.Text("status"),
+		db.Text("namespace"), db.Text("session_id"), db.Text("door").Immutable(),
+		db.Text("workflow_id").Opt().Immutable(), db.Text("status"),
 		db.Text("owner").Opt(), db.Num("epoch"),
 		db.Num("lease_until").Opt(), db.Num("due_at").Opt(), db.Num("updated_at"), db.Text("queue"),
 		db.Num("claimed"), db.Num("terminal"),
@@ -89,7 +89,7 @@ var Fairness = &db.Table{Name: "fairness", Keys: 5, Columns: []db.Column{
 // InheritedChildren holds the open children that earlier runs of a workflow id started. Its key is the chain, so the
 // rows do not change when the chain continues. A writer holds the lock of the chain's current run.
 var InheritedChildren = &db.Table{Name: "former_children", Keys: 3, Prune: true, Columns: []db.Column{
-	db.Text("namespace"), db.Text("workflow_id"), db.Text("child_id"), db.Num("bound").Keep(), db.Text("body"),
+	db.Text("namespace"), db.Text("workflow_id"), db.Text("child_id"), db.Num("bound").Immutable(), db.Text("body"),
 }}
 
 // Logs holds the log lines of activities. They are neither loaded for a decision nor locked; a repeated part changes
@@ -103,7 +103,7 @@ var Logs = &db.Table{Name: "activity_logs", Keys: 4, Columns: []db.Column{
 // Namespaces holds them with what is decided about each.
 var Namespaces = &db.Table{
 	Name: "namespaces", Keys: 1, Prune: true, Columns: []db.Column{
-		db.Text("name"), db.Num("created_at").Keep(),
+		db.Text("name"), db.Num("created_at").Immutable(),
 		db.Text("body"),
 	},
 }

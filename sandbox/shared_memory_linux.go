@@ -12,17 +12,17 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/frame"
 )
 
-// room is a memory file that worker and executor share and that holds one body. The worker maps it: the executor can
-// change its bytes at any time, but not its size.
-type room struct {
+// sharedMemory is a memory file that worker and executor share and that holds one body. The worker maps it: the
+// executor can change its bytes at any time, but not its size.
+type sharedMemory struct {
 	file *os.File
 
 	mu     sync.RWMutex // held while memory is in use
 	memory []byte       // nil once closed
 }
 
-// newRoom makes one that will neither grow nor become a program.
-func newRoom() (*room, error) {
+// newSharedMemory makes one that will neither grow nor become a program.
+func newSharedMemory() (*sharedMemory, error) {
 	fd, err := unix.MemfdCreate("sojourn-room", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
 		fd, err = unix.MemfdCreate("sojourn-room", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -30,7 +30,7 @@ func newRoom() (*room, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shared memory: %w", err)
 	}
-	r := &room{file: os.NewFile(uintptr(fd), "room")}
+	r := &sharedMemory{file: os.NewFile(uintptr(fd), "room")}
 	if err := r.file.Truncate(int64(frame.DefaultLimits.Body)); err != nil {
 		return nil, errors.Join(fmt.Errorf("shared memory: %w", err), r.close())
 	}
@@ -45,8 +45,8 @@ func newRoom() (*room, error) {
 	return r, nil
 }
 
-// write puts a body into the room.
-func (r *room) write(body []byte) error {
+// write copies a body into the memory.
+func (r *sharedMemory) write(body []byte) error {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if len(body) > len(r.memory) {
@@ -57,7 +57,7 @@ func (r *room) write(body []byte) error {
 }
 
 // read returns a copy of the first size bytes, without clearing the destination first.
-func (r *room) read(size int) ([]byte, error) {
+func (r *sharedMemory) read(size int) ([]byte, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if size > len(r.memory) {
@@ -67,7 +67,7 @@ func (r *room) read(size int) ([]byte, error) {
 }
 
 // empty returns the pages of the shared memory to the kernel.
-func (r *room) empty() {
+func (r *sharedMemory) empty() {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if r.memory != nil {
@@ -76,7 +76,7 @@ func (r *room) empty() {
 }
 
 // close unmaps the shared memory and closes its file.
-func (r *room) close() (err error) {
+func (r *sharedMemory) close() (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.memory != nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A line is the queue of polls for one kind of task in one task queue, in order of arrival. A poll may be in several
-// lines at once. It is linked into a line only while it can accept a task of that kind, so that searches skip full
-// polls.
+// A poll queue is the queue of polls for one kind of task in one task queue, in order of arrival. A poll may be in
+// several poll queues at once. It is linked into a poll queue only while it can accept a task of that kind, so that
+// searches skip full polls.
 
 // kinds is the number of task kinds.
 const kinds = 4
@@ -34,21 +34,21 @@ func kindOf(k protocol.TaskKind) int {
 	return -1
 }
 
-type lineKey struct {
+type pollQueueKey struct {
 	namespace, queue string
 	kind             int
 }
 
-// line holds the polls that wait for one kind of task of one queue.
-type line struct {
-	key          lineKey
+// pollQueue holds the polls that wait for one kind of task of one queue.
+type pollQueue struct {
+	key          pollQueueKey
 	groups       map[*class]*group
 	byRoutingKey map[string]*eligibility // of offered tasks and of backlog notifications
 	name         []byte                  // of the routing key that is looked up
 	open         []*group                // with pollers for which there may be something to claim
-	asking       map[*Waiter]bool        // that do not wait: a claim of the line is all they ask for
-	size         int                     // waiters that asked for this line, those without a free slot included
-	fair         bool                    // fairness classes share the line, so no task may overtake
+	asking       map[*Waiter]bool        // that do not wait: a claim of the poll queue is all they ask for
+	size         int                     // waiters that asked for this poll queue, those without a free slot included
+	fair         bool                    // fairness classes share the poll queue, so no task may overtake
 	gen          uint64                  // incremented by each backlog notification; a claim result holds for its gen
 	claiming     bool                    // a claim is in flight; there is never a second one
 	lastClaim    uint64                  // number of its latest claim
@@ -61,9 +61,9 @@ type line struct {
 	used         uint64 // arrival that asked for it last
 }
 
-// entry is the position of a poll in one line. It is linked while the poll can accept a task of that kind.
+// entry is the position of a poll in one poll queue. It is linked while the poll can accept a task of that kind.
 type entry struct {
-	line          *line
+	queue         *pollQueue
 	spot          *spot
 	waiter        *Waiter
 	prev, next    *entry
@@ -116,12 +116,12 @@ func (e *entry) unlink() {
 }
 
 // group returns the pollers of a class; it creates the group for the first poller.
-func (l *line) group(c *class) *group {
+func (l *pollQueue) group(c *class) *group {
 	g := l.groups[c]
 	if g == nil {
 		// The group starts at the current gen: no claim has been sent for this class yet, so the queue may hold tasks
 		// for it.
-		g = &group{class: c, line: l}
+		g = &group{class: c, queue: l}
 		g.readyGen, g.readyGenOf = l.gen, allOf(l.gen)
 		l.groups[c] = g
 		for _, n := range l.byRoutingKey {
@@ -133,12 +133,12 @@ func (l *line) group(c *class) *group {
 	return g
 }
 
-// maxRoutingKeys limits the routing keys that a line remembers. A limit is necessary because task types are chosen by
-// clients.
+// maxRoutingKeys limits the routing keys that a poll queue remembers. A limit is necessary because task types are
+// chosen by clients.
 const maxRoutingKeys = 1000
 
 // eligible returns the groups whose workers can serve tasks with this type, build and requirements.
-func (l *line) eligible(typ, build string, requirements []string) *eligibility {
+func (l *pollQueue) eligible(typ, build string, requirements []string) *eligibility {
 	l.name = append(append(append(l.name[:0], typ...), 0x1e), build...)
 	for _, r := range requirements {
 		l.name = append(append(l.name, 0x1e), r...)
@@ -163,7 +163,7 @@ func (l *line) eligible(typ, build string, requirements []string) *eligibility {
 
 // recordReady records that tasks of these routing keys are ready in the queue; without routing keys, tasks of every
 // routing key may be ready.
-func (l *line) recordReady(keys []store.RoutingKey) {
+func (l *pollQueue) recordReady(keys []store.RoutingKey) {
 	// gen is incremented first: a claim in progress was sent at an older gen, so its empty result does not cover these
 	// tasks.
 	l.gen++
@@ -189,47 +189,47 @@ func allOf(gen uint64) (of [tiers]uint64) {
 }
 
 func (g *group) recordReady() {
-	g.readyGen = g.line.gen
+	g.readyGen = g.queue.gen
 	g.openForClaim()
 }
 
-// openForClaim includes the group in the next claim of the line.
+// openForClaim includes the group in the next claim of the poll queue.
 func (g *group) openForClaim() {
 	if !g.open {
 		g.open = true
-		g.line.open = append(g.line.open, g)
+		g.queue.open = append(g.queue.open, g)
 	}
 }
 
 // resume ends the pause after a failed claim.
-func (l *line) resume() {
+func (l *pollQueue) resume() {
 	if l.pause != nil {
 		l.pause.Stop()
 		l.pause = nil
 	}
 }
 
-// line returns the line of a key and creates it at the first use.
-func (d *Dispatch) line(k lineKey) *line {
-	l := d.lines[k]
+// pollQueue returns the poll queue of a key and creates it at the first use.
+func (d *Dispatch) pollQueue(k pollQueueKey) *pollQueue {
+	l := d.pollQueues[k]
 	if l == nil {
 		d.prune()
-		l = &line{key: k, gen: 1, groups: map[*class]*group{}, byRoutingKey: map[string]*eligibility{}}
-		d.lines[k] = l
+		l = &pollQueue{key: k, gen: 1, groups: map[*class]*group{}, byRoutingKey: map[string]*eligibility{}}
+		d.pollQueues[k] = l
 	}
 	l.used = d.arrivals
 	return l
 }
 
 const (
-	pruneMinimum = 1024    // fewer lines and workers than this are never forgotten
+	pruneMinimum = 1024    // fewer poll queues and workers than this are never forgotten
 	pruneAfter   = 100_000 // arrivals for which an unused one is kept
 )
 
-// prune removes lines, workers and classes that have been unused for a long time, because the names in polls are chosen
-// by clients. Removing one costs a single claim when the name is used again.
+// prune removes poll queues, workers and classes that have been unused for a long time, because the names in polls are
+// chosen by clients. Removing one costs a single claim when the name is used again.
 func (d *Dispatch) prune() {
-	if len(d.lines)+len(d.members) < d.pruneAt {
+	if len(d.pollQueues)+len(d.members) < d.pruneAt {
 		return
 	}
 	old := func(used uint64) bool { return d.arrivals-used > pruneAfter }
@@ -242,10 +242,10 @@ func (d *Dispatch) prune() {
 			m.class.used = true
 		}
 	}
-	for k, l := range d.lines {
+	for k, l := range d.pollQueues {
 		if l.size == 0 && !l.claiming && old(l.used) {
 			l.resume()
-			delete(d.lines, k)
+			delete(d.pollQueues, k)
 			for _, m := range d.members {
 				delete(m.spots, l)
 			}
@@ -256,17 +256,17 @@ func (d *Dispatch) prune() {
 			delete(d.classes, k)
 		}
 	}
-	for _, l := range d.lines {
+	for _, l := range d.pollQueues {
 		l.prune()
 	}
 	for _, c := range d.classes {
 		c.used = false
 	}
-	d.pruneAt = max(pruneMinimum, 2*(len(d.lines)+len(d.members)))
+	d.pruneAt = max(pruneMinimum, 2*(len(d.pollQueues)+len(d.members)))
 }
 
 // prune removes the groups of classes without workers.
-func (l *line) prune() {
+func (l *pollQueue) prune() {
 	some := false
 	for c, g := range l.groups {
 		if !c.used && g.first == nil {
