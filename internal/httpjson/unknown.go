@@ -101,18 +101,23 @@ func (s *inspector) recordUnknown(at step, known map[string]reflect.Type) {
 // UnknownParameters returns the parameters of a query that are neither members of the struct known nor in also. known
 // may be nil.
 func UnknownParameters(query map[string][]string, known any, also ...string) (u Unknown) {
-	if len(query) == 0 {
+	var members map[string]reflect.Type
+	if known != nil {
+		members = typesOf(reflect.TypeOf(known))
+	}
+	var unknown []string
+	for name := range query {
+		if members[name] == nil && !slices.Contains(also, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	if len(unknown) == 0 { // usually
 		return u
 	}
-	names := slices.Clone(also)
-	if known != nil {
-		names = slices.AppendSeq(names, maps.Keys(typesOf(reflect.TypeOf(known))))
-	}
+	slices.Sort(unknown)
+	names := slices.AppendSeq(slices.Clone(also), maps.Keys(members))
 	slices.Sort(names)
-	for _, name := range slices.Sorted(maps.Keys(query)) {
-		if slices.Contains(names, name) {
-			continue
-		}
+	for _, name := range unknown {
 		if u.Count++; len(u.Members) == maxUnknown {
 			continue
 		}

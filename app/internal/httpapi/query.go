@@ -21,7 +21,7 @@ type query struct {
 	err    error
 }
 
-func (c *call) query() *query { return &query{values: c.URL.Query()} }
+func (c *call) query() *query { return &query{values: c.Parameters()} }
 
 func (q *query) text(name string) string {
 	v := q.values.Get(name)

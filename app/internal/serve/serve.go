@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"strconv"
 	"sync"
@@ -63,6 +64,8 @@ type Call struct {
 	loads    budget.Context // counts the bytes that are loaded for the response
 	full     bool           // it was refused because no bytes were free
 	cutter   cutter
+
+	parameters url.Values // of the query; nil: not parsed
 
 	auth    *auth.Auth
 	end     func()        // releases Ctx
@@ -277,13 +280,21 @@ func (c *Call) Decode(raw []byte, v any) error {
 	return err
 }
 
+// Parameters returns the parameters of the query, which are parsed once. Do not change them.
+func (c *Call) Parameters() url.Values {
+	if c.parameters == nil {
+		c.parameters = c.URL.Query()
+	}
+	return c.parameters
+}
+
 // ReadQuery adds the query parameters that the route does not read to Unknown, and rejects them if the call is strict.
 // also names the parameters that every route of the plane reads.
 func (c *Call) ReadQuery(also ...string) error {
 	if c.URL.RawQuery == "" {
 		return nil
 	}
-	unknown := httpjson.UnknownParameters(c.URL.Query(), c.Route.Shape.Query, also...)
+	unknown := httpjson.UnknownParameters(c.Parameters(), c.Route.Shape.Query, also...)
 	c.Unknown.Add(unknown)
 	if c.Strict {
 		return unknown.Refusal()
