@@ -85,3 +85,15 @@ func TestTheLoggerInTheOptionsReceivesTheLogOfTheWorker(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+func TestAWorkerWithoutALoggerLogsToTheDefaultOne(t *testing.T) {
+	var log lockedBuffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewJSONHandler(&log, nil)))
+	t.Cleanup(func() { slog.SetDefault(before) })
+	a := apptest.Start(t, apptest.Options{})
+	w := start(t, a, link.Local{Join: a.Connections().Join}, func(o *worker.Options) { o.Logger = nil })
+	if got := log.find(t, "connected to the app")["worker_id"]; got != w.ID() {
+		t.Errorf("got worker %v, want %s", got, w.ID())
+	}
+}
