@@ -3,6 +3,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,7 +21,7 @@ func main() {
 }
 
 func write() error {
-	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	dir, err := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		return fmt.Errorf("go list: %w", err)
 	}
