@@ -28,7 +28,10 @@ func blobOf(n int) string {
 // An outline is the same whether the store read the whole event or not, and the store does not read large values.
 func testOutlines(t *testing.T, s Suite) {
 	w := s.New(t)
-	run := w.Start("a")
+	in := start(w, "a")
+	// The end of this event is in another member than its large value, so that the store has to read all of it.
+	in.Arguments, in.Request.Memo = blobOf(100_000), json.RawMessage(`{"m":"`+blobOf(50_000)+`"}`)
+	run := w.StartAs(in)
 	const large = 1 << 20
 	values := []string{blobOf(20), blobOf(5000), blobOf(100_000), "not Base64, \"" + blobOf(100_000), blobOf(300_000)}
 	for i, v := range values {
