@@ -64,6 +64,20 @@ func ExampleClient_Runs() {
 	}
 }
 
+// A workflow is started and its result received in one request.
+func ExampleClient_Execute() {
+	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	order := protocol.StartRequest{WorkflowType: "order", WorkflowID: "order-7"}
+	var receipt string
+	if err := app.Execute(context.Background(), order, &receipt, []string{"milk", "tea"}); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(receipt)
+}
+
 // The error of a run that did not complete describes the run.
 func ExampleWorkflow_Result() {
 	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})
