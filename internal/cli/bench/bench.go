@@ -147,6 +147,11 @@ func Scenarios() [][2]string {
 				"request and in two; CPU time of client, app and database server",
 		},
 		{
+			"P22",
+			"workflows of five local steps with the Go worker in the app's process: each step recorded by itself, and all " +
+				"with their task",
+		},
+		{
 			"P23",
 			"99th percentile of a tenant's workflows while another tenant floods the app over HTTP, as a multiple of running alone: " +
 				"with starts, signals, payloads of 2 MB, 50,000 activities, searches, polls",

@@ -35,6 +35,26 @@ const lanes = 8
 func heldIn(lane int) string { return fmt.Sprint("held ", lane) }
 func freeIn(lane int) string { return fmt.Sprint("free ", lane) }
 
+// The workflows of P22: as many local steps, recorded one by one and together.
+const (
+	localEach = "local-each"
+	localTurn = "local-turn"
+)
+
+func inLocalSteps(d workflow.Durability) func(workflow.Context, string) (string, error) {
+	return func(ctx workflow.Context, in string) (string, error) {
+		for range steps {
+			var err error
+			in, err = workflow.Do(ctx, "echo", func(context.Context) (string, error) { return in, nil },
+				workflow.StepOptions{Durability: d})
+			if err != nil {
+				return "", err
+			}
+		}
+		return in, nil
+	}
+}
+
 func register(r *worker.Registry) {
 	inSteps := func(steps int) func(ctx workflow.Context, in string) (string, error) {
 		return func(ctx workflow.Context, in string) (string, error) {
@@ -49,6 +69,8 @@ func register(r *worker.Registry) {
 	five := inSteps(steps)
 	r.Workflow("five", five)
 	r.Workflow("one", inSteps(1))
+	r.Workflow(localEach, inLocalSteps(workflow.EachStep))
+	r.Workflow(localTurn, inLocalSteps(workflow.WithTurn))
 	for i := range lanes {
 		r.Workflow(freeIn(i), five)
 		r.Workflow(heldIn(i), func(ctx workflow.Context, in string) (string, error) {
@@ -163,6 +185,14 @@ func scenarios() []scenario {
 			id: "P20", transport: "in-process", unit: "×, 4 workers", n: 2_000, quick: 500, figure: ratio,
 			options: several(4), measure: oneLongRun,
 		},
+		{
+			id: "P22", transport: "in-process", unit: "workflows/s, each", n: 4_000, quick: 400, options: inProcess,
+			measure: ofType(localEach, 128),
+		},
+		{
+			id: "P22", transport: "in-process", unit: "workflows/s, turn", n: 8_000, quick: 400, options: inProcess,
+			measure: ofType(localTurn, 128),
+		},
 	}, append(startsAndWaits(), flooded()...)...)
 }
 
@@ -185,6 +215,23 @@ func together(atOnce int) func(context.Context, *node, int) (sample, error) {
 		c := watch(&n.app.Dispatch().Hub)
 		defer c.stop()
 		s, err := many(ops, atOnce, func() error { return c.run(ctx, n.app.Broker(), in) })
+		if err != nil {
+			return s, err
+		}
+		return s, allCompleted(ctx, n.app.View())
+	}
+}
+
+// ofType starts ops workflows of a type, atOnce at a time, and waits for each to close.
+func ofType(workflow string, atOnce int) func(context.Context, *node, int) (sample, error) {
+	return func(ctx context.Context, n *node, ops int) (sample, error) {
+		in, err := input()
+		if err != nil {
+			return sample{}, err
+		}
+		c := watch(&n.app.Dispatch().Hub)
+		defer c.stop()
+		s, err := many(ops, atOnce, func() error { return c.workflow(ctx, n, workflow, in) })
 		if err != nil {
 			return s, err
 		}
