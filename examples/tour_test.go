@@ -39,6 +39,7 @@ func TestTourOfWorkflows(t *testing.T) {
 		{"countdown", nil, `"lift-off"`},
 		{"relay", []any{"Eve"}, `"hello Eve, goodbye Eve"`},
 		{"labels", []any{"Ada"}, `null`},
+		{"quote", []any{"book"}, `1440`},
 	} {
 		id := fmt.Sprint(leg.name, "-", i)
 		c.start("tour."+leg.name, id, leg.args...)

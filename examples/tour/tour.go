@@ -30,6 +30,7 @@ func Register(r *worker.Registry) {
 	r.Workflow("tour.cleanup", CleanUp)
 	r.Workflow("tour.counter", Counter)
 	r.Workflow("tour.dice", Dice)
+	r.Workflow("tour.quote", Quote)
 	r.Workflow("tour.change", Change)
 	r.Workflow("tour.facts", Facts)
 	r.Workflow("tour.session", Session)
@@ -211,6 +212,29 @@ func Counter(ctx workflow.Context, n, until int) (int, error) {
 // Dice records a value that code must compute only once.
 func Dice(ctx workflow.Context) (int, error) {
 	return workflow.SideEffect(ctx, func() int { return 1 + rand.IntN(6) })
+}
+
+// prices are what Quote looks up.
+var prices = map[string]int{"book": 1200, "pen": 300}
+
+func lookUp(_ context.Context, item string) (int, error) {
+	price, ok := prices[item]
+	if !ok {
+		return 0, activity.NewError("UnknownItem", item, activity.NonRetryable)
+	}
+	return price, nil
+}
+
+// Quote runs two local steps: a call that must not be repeated once it has returned, and a computation that may run
+// again.
+func Quote(ctx workflow.Context, item string) (int, error) {
+	price, err := workflow.Do(ctx, "price", func(ctx context.Context) (int, error) { return lookUp(ctx, item) },
+		workflow.StepOptions{StartToClose: 2 * time.Second, Retry: &workflow.RetryPolicy{MaxAttempts: 3}})
+	if err != nil {
+		return 0, err
+	}
+	return workflow.Do(ctx, "tax", func(context.Context) (int, error) { return price + price/5, nil },
+		workflow.StepOptions{Durability: workflow.WithTurn})
 }
 
 // Change runs new code in new runs, and the old code in runs that executed it before.
