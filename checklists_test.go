@@ -54,7 +54,7 @@ func stale(dir, text string) (found []string) {
 }
 
 // The checklists name code; a change that moves the code must update them.
-func TestChecklistsSpeakOfCodeThatIsThere(t *testing.T) {
+func TestChecklistsReferToExistingCode(t *testing.T) {
 	pages, err := filepath.Glob("docs/checklists/*.md")
 	if err != nil || len(pages) < 6 {
 		t.Fatalf("found %v: %v", pages, err)

@@ -21,7 +21,7 @@ func isEnd(pkg, file string) bool {
 
 // In one process, workers call the app directly, without method names, encoding and parsing. Only the ends of a socket
 // may use the names of the wire protocol and the table of methods.
-func TestOnlyTheEndsOfASocketKnowItsWords(t *testing.T) {
+func TestOnlyTheEndsOfASocketUseWireNames(t *testing.T) {
 	atEnds := 0
 	for _, p := range list(t) {
 		if p.name() == "shared/protocol" || p.name() == "internal/rpc" {

@@ -353,7 +353,7 @@ func TestACallEndsWithItsCaller(t *testing.T) {
 }
 
 // If the outcome of a call is unknown, the error reports this and how to repeat the call.
-func TestAnOutcomeThatIsNotKnownIsSaidInWords(t *testing.T) {
+func TestUnknownOutcomeHasAReadableError(t *testing.T) {
 	body := ""
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -385,7 +385,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 // A call that waits for a result retries for a minute while the app is unavailable, unless the app never responded
 // before.
-func TestWhoWaitsForAResultGoesOnWhileTheAppIsAway(t *testing.T) {
+func TestWaitForAResultSurvivesAnOutageOfTheApp(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Err: errors.New("refused")}
 	for name, c := range map[string]struct {
 		says  []error // one after another, the last one again and again; nil is the end of the run

@@ -32,7 +32,7 @@ func TestResearchEndsWhenItIsApproved(t *testing.T) {
 	}
 }
 
-func TestConversationGoesOnInItsNextRunAndOnAnotherWorker(t *testing.T) {
+func TestConversationContinuesInItsNextRunAndOnAnotherWorker(t *testing.T) {
 	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
 	stop, _ := work(t, a, nil)

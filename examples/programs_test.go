@@ -142,7 +142,7 @@ func whole(t *testing.T, dir string) caller {
 	return c
 }
 
-func TestHelloIsAWholeSojournOfItsOwn(t *testing.T) {
+func TestHelloIsAnAppAndAWorker(t *testing.T) {
 	t.Parallel()
 	c := whole(t, "hello")
 	c.start("hello", "h", "world")
@@ -542,7 +542,7 @@ func TestJavaScriptWorkerSurvivesTwentyRestartsOfItsApp(t *testing.T) {
 }
 
 // A worker must not stop when its app is about to stop. A fake app stops as slowly as necessary.
-func TestJavaScriptWorkerOutlivesItsAppAndLeavesWhenItIsTold(t *testing.T) {
+func TestJavaScriptWorkerReconnectsAndExitsOnRequest(t *testing.T) {
 	t.Parallel()
 	beats, left := make(chan int, 100), make(chan struct{})
 	var n atomic.Int64

@@ -140,7 +140,7 @@ func TestTheWorkerDetectsTheKillWhenTheSupervisorIsStopped(t *testing.T) {
 
 // If the control group around the worker runs out of memory, the error does not claim that the executor exceeded its
 // own limit.
-func TestMemoryThatRanOutAroundTheWorkerIsTold(t *testing.T) {
+func TestOutOfMemoryOfTheParentGroupIsReported(t *testing.T) {
 	dir := around(t, 300<<20)
 	// The kernel may choose a second victim before the memory of the first is freed. If it kills the supervisor and
 	// then this process, no process can report the cause, so the test is repeated.
@@ -162,7 +162,7 @@ func TestMemoryThatRanOutAroundTheWorkerIsTold(t *testing.T) {
 func TestAHogInANarrowGroup(t *testing.T) {
 	around := os.Getenv("SOJOURN_TEST_AROUND")
 	if around == "" {
-		t.Skip("runs in TestMemoryThatRanOutAroundTheWorkerIsTold")
+		t.Skip("runs in TestOutOfMemoryOfTheParentGroupIsReported")
 	}
 	if err := os.WriteFile(filepath.Join(around, "cgroup.procs"), []byte("0"), 0); err != nil {
 		t.Fatal(err)
@@ -246,7 +246,7 @@ func TestGroupsHoldThreadsAndProcessors(t *testing.T) {
 
 // Without a control group the report claims no limits that the kernel enforces. It also states if code could leave its
 // group.
-func TestWhatGroupsDoNotHoldIsSaid(t *testing.T) {
+func TestMissingControlGroupsAreReported(t *testing.T) {
 	says := func(r sandbox.Report, words string) bool {
 		return slices.ContainsFunc(r.Missing, func(m string) bool { return strings.Contains(m, words) })
 	}

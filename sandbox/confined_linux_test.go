@@ -218,7 +218,7 @@ func openFiles(t *testing.T, files map[string]string) string {
 }
 
 // Everything that an executor created is removed before its place is reused, even if it tries to prevent this.
-func TestNothingOfASessionIsThereForTheNext(t *testing.T) {
+func TestSessionLeavesNoStateForTheNext(t *testing.T) {
 	// The watchdog ends an executor whose files it cannot count, which may happen before dig_in returns.
 	uncounted := map[string]sandbox.Limits{sandbox.RuntimePython: {ScratchBytes: -1, ScratchFiles: -1}}
 	b := python(t, sandbox.Options{Blank: -1, MaxExecutors: 1, Limits: uncounted})

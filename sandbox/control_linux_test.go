@@ -95,7 +95,7 @@ func TestControlWritesAsFastAsIsRead(t *testing.T) {
 	}
 }
 
-func TestControlGivesUpOnWhoDoesNotRead(t *testing.T) {
+func TestControlTimesOutIfThePeerDoesNotRead(t *testing.T) {
 	ours, _ := sockets(t)
 	_ = ours.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
 	if _, err := ours.Write(make([]byte, 2<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -122,7 +122,7 @@ func TestClosingControlEndsWhatIsReadAndWritten(t *testing.T) {
 	}
 }
 
-func TestControlTellsThatTheOtherSideLeft(t *testing.T) {
+func TestControlReportsTheEndOfThePeer(t *testing.T) {
 	ours, theirs := sockets(t)
 	if err := theirs.Close(); err != nil {
 		t.Fatal(err)

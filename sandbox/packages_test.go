@@ -579,7 +579,7 @@ func TestPackagesFromBuiltInRegistries(t *testing.T) {
 }
 
 // The error of an installation is the error message of the installer or the proxy.
-func TestLastWordsOfAnInstaller(t *testing.T) {
+func TestErrorContainsTheLastOutputOfAnInstaller(t *testing.T) {
 	for text, want := range map[string]string{
 		"npm http\nnpm error code E404\nnpm error 404 not here\nnpm error A complete log of this run is in: /x\n"://
 		"npm error code E404; npm error 404 not here",

@@ -123,7 +123,7 @@ func TestDrainFinishesCallsThenClosesSessions(t *testing.T) {
 	}
 }
 
-func TestDrainGivesUpWhenItsTimeIsOver(t *testing.T) {
+func TestDrainEndsAtItsDeadline(t *testing.T) {
 	b := native(t, sandbox.Options{})
 	_, ended := hold(t, b, In("s", 1, b.Call("wait")))
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -252,7 +252,7 @@ func TestUnfitOptionsAreRefused(t *testing.T) {
 }
 
 // The lock of a killed worker may stay held for a moment by a process that it was starting.
-func TestAFolderWhoseLockIsHeldGoesLater(t *testing.T) {
+func TestLockedFolderIsRemovedLater(t *testing.T) {
 	dir := t.TempDir()
 	old := filepath.Join(dir, "pool-old")
 	if err := os.Mkdir(old, 0o700); err != nil {

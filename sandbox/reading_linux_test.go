@@ -17,7 +17,7 @@ import (
 // A thread that blocks in a read from the socket is also woken whenever the socket becomes writable, which happens each
 // time the worker reads a result. This wake-up is useless and slows the worker. Therefore Python's reader thread polls
 // for readability only.
-func TestWhoReadsFramesInPythonIsNotWokenByAnAnswer(t *testing.T) {
+func TestPythonReaderIsNotWokenByResponses(t *testing.T) {
 	b := python(t, sandbox.Options{Blank: -1})
 	for _, size := range []int{100, 48 << 10} {
 		b.Run(In("s", 1, b.Call("main", strings.Repeat("x", size))))

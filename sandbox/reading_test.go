@@ -59,7 +59,7 @@ func TestAGoroutineThatCallsAloneReadsItsResponse(t *testing.T) {
 }
 
 // The one whose call reads for all leaves before the others have their answers.
-func TestAReaderThatIsCancelledLeavesNobodyWithoutAnAnswer(t *testing.T) {
+func TestCancelledReaderHandsOverToOtherCalls(t *testing.T) {
 	everyRuntime(t, sandbox.Options{}, func(t *testing.T, b *Bench) {
 		b.Run(In("s", 1, b.Call("count")))
 		for range 4 {

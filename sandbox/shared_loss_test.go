@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestTheEndOfAnExecutorIsJudgedByItsCalls(t *testing.T) {
+func TestExecutorLossIsAttributedToACall(t *testing.T) {
 	for name, test := range map[string]struct {
 		calls    int
 		suspects []int // calls that were in an executor that ended before

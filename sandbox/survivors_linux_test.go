@@ -253,7 +253,7 @@ func TestAStoppedSupervisorDelaysNothing(t *testing.T) {
 
 // A worker that was stopped for longer than the timeout of its supervisors reads their buffered messages and ends no
 // executor.
-func TestAWorkerThatStoodStillKeepsItsExecutors(t *testing.T) {
+func TestResumedWorkerKeepsItsExecutors(t *testing.T) {
 	t.Parallel()
 	worker := &exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{busyName, t.TempDir(), HandlersDir(t)}, Stderr: os.Stderr, Env: os.Environ(),
@@ -290,7 +290,7 @@ func TestAWorkerThatStoodStillKeepsItsExecutors(t *testing.T) {
 	}
 }
 
-func TestACallWhoseMinderWasStoppedEnds(t *testing.T) {
+func TestCallEndsIfItsSupervisorIsFrozen(t *testing.T) {
 	t.Parallel()
 	b := Open(t, Targets[0], sandbox.Options{})
 	about := Got[map[string]any](t, b.Run(In("s", 1, b.Call("about"))))
@@ -305,7 +305,7 @@ func TestACallWhoseMinderWasStoppedEnds(t *testing.T) {
 	WantLost(t, b.Fail(In("s", 1, b.Call("count"))), sandbox.CauseCrash)
 }
 
-func TestLimitsAreToldApart(t *testing.T) {
+func TestExceededLimitsAreDistinguished(t *testing.T) {
 	limits := func(l sandbox.Limits) sandbox.Options {
 		return sandbox.Options{Blank: -1, Limits: map[string]sandbox.Limits{sandbox.RuntimePython: l}}
 	}
@@ -590,7 +590,7 @@ func footprint(t *testing.T, dir string) (all [6]int) {
 
 // If an executor of a TypeScript handler or its supervisor is stopped, the call fails at its deadline, and the session
 // receives the cause of the loss.
-func TestATypeScriptHandlerThatStandsStillEnds(t *testing.T) {
+func TestFrozenTypeScriptExecutorIsEnded(t *testing.T) {
 	t.Parallel()
 	dir := files(t, map[string]string{
 		"still.ts": "import type { Context } from './sojourn';\n" +

@@ -270,7 +270,7 @@ func TestAHandlerTakesThePlaceOfAnExample(t *testing.T) {
 }
 
 // The worker reports its executors in heartbeats to the app and in its metrics.
-func TestExecutorsAreTold(t *testing.T) {
+func TestExecutorsAreReported(t *testing.T) {
 	languages(t, func(t *testing.T, dir string) {
 		name := map[string]string{"node": "node", "python3": "python"}[filepath.Base(t.Name())]
 		a := apptest.Start(t, apptest.Options{})

@@ -96,7 +96,7 @@ func TestRunsThatEndElsewhereLeaveTheWorkersMemory(t *testing.T) {
 
 // A worker that connects to another app lists its cached runs: the app evicts runs that have ended meanwhile, and later
 // each run that ends.
-func TestAnAppThatAWorkerIsNewToKnowsWhatItKeeps(t *testing.T) {
+func TestNewAppReceivesTheCachedRunsOfAWorker(t *testing.T) {
 	for _, way := range []string{"socket", "http"} {
 		t.Run(way, func(t *testing.T) {
 			database := apptest.Postgres(t)

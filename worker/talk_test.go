@@ -118,7 +118,7 @@ func TestChildrenUpdatesAndQueriesOverEveryCarrier(t *testing.T) {
 
 // Continue-as-new carries over signals that the workflow code has not received: signals in the worker's history,
 // signals that arrived with the event that ended the run, and later signals.
-func TestSignalsNobodyReceivedGoAlongOverEveryCarrier(t *testing.T) {
+func TestUnreceivedSignalsAreInheritedOverEveryTransport(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		start(t, a, c, func(o *worker.Options) {
 			o.Registry.Workflow("collects", func(ctx workflow.Context, got []string) ([]string, error) {

@@ -387,7 +387,7 @@ func TestSupersededWorkerStops(t *testing.T) {
 }
 
 // Eager workflow tasks of sequential activities are sent with results in process, over the socket and over HTTP.
-func TestTurnsComeWithResultsOverEveryCarrier(t *testing.T) {
+func TestEagerTasksAreSentWithResultsOverEveryTransport(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		const steps = 5
 		r := registry()

@@ -77,7 +77,7 @@ func wantSaid(t *testing.T, said string, parts ...string) {
 	}
 }
 
-func TestCodeThatCannotGoOnFailsItsTestAtOnceWithItsStack(t *testing.T) {
+func TestBlockedCodeFailsItsTestAtOnceWithItsStack(t *testing.T) {
 	outside := make(chan struct{})
 	for _, c := range []struct {
 		name string

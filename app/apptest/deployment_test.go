@@ -97,7 +97,7 @@ func TestADeploymentIsRolledOutAndBack(t *testing.T) {
 	})
 }
 
-func TestADeploymentThatIsNotThereOrNotOnesOwnIsRefused(t *testing.T) {
+func TestUnknownAndForeignDeploymentsAreRejected(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.NoAuth, o.Token = false, admin }})
 	c := client{t: t, url: a.URL()}.as(admin)
 	c.want(201, "POST", "/namespaces", `{"name":"blue"}`)

@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-func TestADumpTellsWhatAWriteChanged(t *testing.T) {
+func TestDumpDiffListsTheChangesOfAWrite(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		before := a.Dump()

@@ -29,7 +29,7 @@ func (c caller) found(filter string, size int) (ids []string) {
 
 // A filter on an unknown search attribute returns a result with a warning. There is no warning for an attribute that is
 // registered, that a run has, or that a system attribute names.
-func TestAFilterOnAnAttributeNobodyKnowsIsAnsweredWithAWarning(t *testing.T) {
+func TestFilterOnAnUnknownAttributeCausesAWarning(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		c, other := caller{t, a, "default"}, caller{t, a, "other"}

@@ -27,7 +27,7 @@ func waiting(t *testing.T, a *apptest.App, n int) {
 
 // The drain or deregistration of a worker, or its removal by an operator, at one app ends the held polls of the worker
 // at every app although no task is ready. Other workers do not receive the worker's running task before it ends.
-func TestWhatIsSaidOfAWorkerEndsThePollsItHasOpen(t *testing.T) {
+func TestDrainOfAWorkerEndsItsOpenPolls(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := apptest.Two(t, apptest.Options{Database: database})
 		here, there := caller{t, a, ""}, caller{t, b, ""}

@@ -229,7 +229,7 @@ func violations(s map[string]any) map[string]any {
 
 // The server enforces the API description and nothing more: it refuses a request with a missing or invalid member, and
 // does not refuse the form of a request that has exactly the required members.
-func TestTheServerAsksForWhatItsDescriptionAsksFor(t *testing.T) {
+func TestServerRequiresTheMembersThatItsDescriptionRequires(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.NoAuth, o.Token = false, pythonToken }})
 	c := client{t: t, url: a.URL()}.as(pythonToken)
 	known := populate(t, c)
@@ -311,7 +311,7 @@ func commandValues(entries payload.Payload) map[string]any {
 }
 
 // Each command has its turn in a completion that is refused for one thing, or taken.
-func TestTheServerAsksForTheMembersOfEachCommand(t *testing.T) {
+func TestServerRequiresTheMembersOfEachCommand(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.NoAuth, o.Token = false, pythonToken }})
 	c := client{t: t, url: a.URL()}.as(pythonToken)
 	populate(t, c)

@@ -60,7 +60,7 @@ func (c caller) asks(status int, method, path, body string) response {
 // If the database fails during a commit, the outcome is unknown, and the response reports this. A repetition at the
 // same or another app determines the outcome: nothing is done twice, and no task stays leased to a worker that does not
 // know of it.
-func TestACommitWhoseAnswerIsLostIsFoundByTheRetry(t *testing.T) {
+func TestRetryFindsACommitWhoseResponseIsLost(t *testing.T) {
 	t.Parallel()
 	gate, a, b := behind(t)
 	here := register(caller{t, a, ""}, "w", "")
@@ -111,7 +111,7 @@ func TestACommitWhoseAnswerIsLostIsFoundByTheRetry(t *testing.T) {
 
 // With a load balancer, a retried poll may reach another app. Here the worker is registered at that app and sent it
 // heartbeats, so that app has no sign that the first poll went elsewhere.
-func TestAPollIsFoundAgainAtAnAppThatHeardItsWorkerAllAlong(t *testing.T) {
+func TestRepeatedPollFindsItsTaskAtAnAppWithTheWorkersHeartbeats(t *testing.T) {
 	t.Parallel()
 	gate, a, b := behind(t)
 	there := register(caller{t, b, ""}, "w", "")
@@ -133,7 +133,7 @@ func TestAPollIsFoundAgainAtAnAppThatHeardItsWorkerAllAlong(t *testing.T) {
 // If the commit response for a task of a held poll is lost, the poll returns backend_unavailable at once. The worker
 // polls again with the same ID and receives the task; else the task would wait for the end of a lease that no worker
 // knows.
-func TestAWaitingPollerHearsOfACommitWhoseAnswerIsLost(t *testing.T) {
+func TestWaitingPollerIsNotifiedOfACommitWhoseResponseIsLost(t *testing.T) {
 	gate, a, _ := behind(t)
 	w := register(caller{t, a, ""}, "w", "")
 	const path, body = "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"` + handQueue +

@@ -229,7 +229,7 @@ func TestAKnownNamespaceCostsNoStatement(t *testing.T) {
 }
 
 // Metrics of queues have a namespace label. A token for one namespace does not get the metrics of other namespaces.
-func TestMetricsShowTheNamespacesOfWhoAsks(t *testing.T) {
+func TestMetricsContainOnlyTheCallersNamespaces(t *testing.T) {
 	t.Parallel()
 	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.NoAuth, o.Token = false, pythonToken }})
 	c := client{t: t, url: a.URL()}.as(pythonToken)

@@ -14,7 +14,7 @@ import (
 // No app dispatches to a worker that reported to one app that it drains, whichever app writes the worker's row
 // afterwards, also after a restart of the app. When the worker reports to any app that it no longer drains, every app
 // dispatches to it.
-func TestAWorkersOwnWordThatItDrainsHoldsAtEveryApp(t *testing.T) {
+func TestDrainReportedByAWorkerAppliesAtEveryApp(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		alone := strings.HasPrefix(database, "sqlite:")
 		a := apptest.Start(t, apptest.Options{Database: database})

@@ -10,7 +10,7 @@ import (
 
 // A worker that completes a task with a next poll gets the next task of the same run before older tasks of other runs,
 // at most eight times in a row, and never before tasks of higher priority.
-func TestARunGoesOnPastOthersEightTimesInARow(t *testing.T) {
+func TestRunOvertakesOthersAtMostEightTimesInARow(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		w := register(caller{t, a, ""}, "w", "")

@@ -116,7 +116,7 @@ func TestAQuotaRefusesNewWorkOfItsNamespaceAlone(t *testing.T) {
 }
 
 // An exceeded quota never rejects calls that end, continue or cancel work, and workers and timers continue.
-func TestAQuotaNeverRefusesWhatGoesOn(t *testing.T) {
+func TestQuotasDoNotRejectRunningWork(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		busy, _ := quotas(t, a, `{}`)

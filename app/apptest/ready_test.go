@@ -92,7 +92,7 @@ func (g *gate) shut() (release func()) {
 
 // An app reports that it cannot write while its database does not respond, and reports ready when the database
 // responds.
-func TestAnAppWhoseDatabaseStandsStillSaysThatItIsNotReady(t *testing.T) {
+func TestAppWithAFrozenDatabaseIsNotReady(t *testing.T) {
 	u, err := url.Parse(apptest.Postgres(t))
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 )
 
 // A repeated poll_request_id returns the task that its poll leased, while the lease is valid, and afterwards nothing.
-func TestAPollWhoseTaskIsOverIsRefused(t *testing.T) {
+func TestRepeatedPollOfAnEndedTaskIsRejected(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		w := register(caller{t, a, ""}, "w", "")

@@ -55,7 +55,7 @@ func TestRetentionRemovesWhatClosedLongAgoAndFreesItsId(t *testing.T) {
 
 // An app deletes runs past their namespace's retention, including their index rows, without a request, and knows the
 // time of the next deletion.
-func TestRetentionNeedsNobodyToAsk(t *testing.T) {
+func TestRetentionDeletesRunsInTheBackground(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		shift := atomic.Int64{}
 		a := shifted(t, database, &shift)

@@ -156,7 +156,7 @@ func signsIn(t *testing.T, url, token string) string {
 }
 
 // An app that receives no notices from other apps detects the revocation by reading the database.
-func TestARevocationHoldsAtAnAppThatHearsNothing(t *testing.T) {
+func TestRevocationAppliesAtAnAppWithoutNotifications(t *testing.T) {
 	database := apptest.Postgres(t)
 	withTokens := func(o *app.Options) { o.NoAuth, o.Token = false, admin }
 	here := apptest.Start(t, apptest.Options{Database: database, Change: withTokens})

@@ -156,7 +156,7 @@ func TestRustSDK(t *testing.T) {
 }
 
 // The SDK's own programs for servers.
-func TestRustSDKJudgesByItself(t *testing.T) {
+func TestRustSDKConformancePrograms(t *testing.T) {
 	for _, name := range []string{"durable-workflow-replay-conformance", "durable-workflow-memo-restart"} {
 		path := rust(t, name)
 		t.Run(name, func(t *testing.T) {

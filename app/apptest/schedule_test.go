@@ -93,7 +93,7 @@ func TestAScheduleFiresEachOfItsTimesOnce(t *testing.T) {
 	})
 }
 
-func TestTheTimesOfASpecAreToldBeforeThereIsASchedule(t *testing.T) {
+func TestTimesOfASpecArePreviewedWithoutASchedule(t *testing.T) {
 	c := caller{t, apptest.Start(t, apptest.Options{}), ""}
 	spec := func(text string) string { return "/api/sojourn/schedule-times?count=3&spec=" + url.QueryEscape(text) }
 	got := c.want(200, "GET", spec(`{"cron_expressions":["30 12 1 1 *"],"timezone":"Asia/Kolkata"}`), "")

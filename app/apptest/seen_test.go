@@ -25,7 +25,7 @@ func TestAViewerMayQuery(t *testing.T) {
 
 // A token for all namespaces belongs to none: the audit log of each namespace lists its creation for callers that may
 // read all namespaces.
-func TestTheAuditTellsOfTokensForAllNamespaces(t *testing.T) {
+func TestAuditContainsTokensForAllNamespaces(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{
 			Database: database, Change: func(o *app.Options) { o.NoAuth, o.Token = false, admin },

@@ -62,7 +62,7 @@ func (s *stream) next() (id, name, data string) {
 	return "", "", ""
 }
 
-func TestARunIsStreamedAsItGoesOn(t *testing.T) {
+func TestEventsOfAnOpenRunAreStreamed(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		c := caller{t, a, "default"}
@@ -229,7 +229,7 @@ func TestDebugAndWhySayWhatKeepsARun(t *testing.T) {
 }
 
 // A stream also sends the commits of other apps on the same database.
-func TestAStreamTellsWhatAnotherAppCommits(t *testing.T) {
+func TestStreamIncludesCommitsOfOtherApps(t *testing.T) {
 	database := apptest.Postgres(t)
 	here := caller{t, apptest.Start(t, apptest.Options{Database: database}), "default"}
 	there := caller{t, apptest.Start(t, apptest.Options{Database: database}), "default"}

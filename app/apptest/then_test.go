@@ -8,7 +8,7 @@ import (
 )
 
 // Also over HTTP, an invalid eager workflow task does not affect the activity result that it was sent with.
-func TestATurnThatIsNoneLeavesItsResult(t *testing.T) {
+func TestInvalidEagerTaskKeepsItsResult(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	w := register(caller{t, a, ""}, "w", `,"incarnation":"w1"`)
 	for i, then := range []string{

@@ -8,7 +8,7 @@ import (
 )
 
 // Promoting a build that no worker has, for example by a typo, pins every new run to it. The response has a warning.
-func TestPromotingABuildNobodyHasIsSaid(t *testing.T) {
+func TestPromotingAnUnknownBuildCausesAWarning(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		c := caller{t, apptest.Start(t, apptest.Options{Database: database}), ""}
 		register(c, "w", `,"build_id":"v1"`)

@@ -115,7 +115,7 @@ func TestAnUpdateIsAcceptedOnlyAfterItsValidatorApproved(t *testing.T) {
 
 // The result of a validation applies to one run. Later events of the run do not invalidate it. If another run has
 // replaced the run, the app requests a validation by the new run's code.
-func TestAnApprovalIsGoodForTheRunThatWasJudged(t *testing.T) {
+func TestApprovalAppliesToTheValidatedRunOnly(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	c := caller{t, a, ""}
 	w := register(c, "w", validators)

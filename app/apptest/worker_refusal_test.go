@@ -497,7 +497,7 @@ func (s *refusalCase) requests() []refusal {
 }
 
 // A refusal for a closed run has what a worker needs to log why its task ended.
-func TestAClosedRunIsToldInFull(t *testing.T) {
+func TestRefusalForAClosedRunContainsItsDetails(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	s := newRefusalCase(t, a)
 	for _, verb := range []string{"history", "heartbeat", "complete", "fail"} {

@@ -76,7 +76,7 @@ func wantReason(t *testing.T, what string, err error, want protocol.Reason) {
 	}
 }
 
-func TestARoleContainsThoseBelowAndWorkerStandsBeside(t *testing.T) {
+func TestRolesIncludeLowerRolesButNotWorker(t *testing.T) {
 	contains := map[auth.Role][]auth.Role{
 		auth.Viewer: {auth.Viewer}, auth.Writer: {auth.Viewer, auth.Writer},
 		auth.Operator: {auth.Viewer, auth.Writer, auth.Operator},
@@ -230,7 +230,7 @@ func TestATokenEndsAtItsTime(t *testing.T) {
 	}
 }
 
-func TestACallerOfSomeNamespacesGivesAwayAndSeesNoOthers(t *testing.T) {
+func TestCallerGrantsAndSeesOnlyItsNamespaces(t *testing.T) {
 	a := auth.New(auth.Options{Store: open(t), Bootstrap: secret})
 	root := admin(t, a)
 	everywhere := create(t, a, root, auth.TokenRequest{Roles: []auth.Role{auth.Viewer}})
@@ -302,7 +302,7 @@ func TestMakingAndRevokingTokensIsAudited(t *testing.T) {
 
 // Every caller that may create a token with these roles may change the roles of the token. The secret does not change,
 // and each change has an audit record.
-func TestTheRolesOfATokenAreChangedByWhoMaySeeIt(t *testing.T) {
+func TestOnlyCallersThatSeeATokenChangeItsRoles(t *testing.T) {
 	s := open(t)
 	a := auth.New(auth.Options{Store: s, Bootstrap: secret})
 	root := admin(t, a)

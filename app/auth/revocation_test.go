@@ -85,7 +85,7 @@ func TestWhatAnotherAppDecidedHoldsWithinASecond(t *testing.T) {
 
 // An app that receives no notifications of other apps reads the token for each request. A notification about a token
 // invalidates its cache entry.
-func TestWhoHearsNothingAsksForEveryRequest(t *testing.T) {
+func TestWithoutNotificationsEveryRequestReadsTheToken(t *testing.T) {
 	s := open(t)
 	var hears atomic.Bool
 	a := auth.New(auth.Options{Store: s, Bootstrap: secret, CacheFor: time.Hour, ReceivesNotices: hears.Load})
@@ -127,7 +127,7 @@ func TestWhoHearsNothingAsksForEveryRequest(t *testing.T) {
 	}
 }
 
-func TestWhatGoesOnEndsWithItsCallersToken(t *testing.T) {
+func TestRevocationEndsOpenRequestsOfTheToken(t *testing.T) {
 	a := auth.New(auth.Options{Store: open(t), Bootstrap: secret})
 	root := admin(t, a)
 	one := create(t, a, root, auth.TokenRequest{Roles: []auth.Role{auth.Worker}})

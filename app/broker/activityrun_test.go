@@ -36,7 +36,7 @@ func (a *app) events(id string) (types []string) {
 
 // An activity run has no workflow task: its start schedules the activity, and the activity's end closes the run. All
 // verbs that describe runs show it.
-func TestAnActivityRunsByItself(t *testing.T) {
+func TestActivityRunNeedsNoWorkflow(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := twoApps(t, database)
 		a.register("w")
@@ -373,7 +373,7 @@ func fieldsOf(err error) (fields []string) {
 
 // A schedule starts activity runs like workflows: once per firing, under the overlap policy, with the session and the
 // retry policy of its action, from any app.
-func TestASchedulesActivityRunsByItself(t *testing.T) {
+func TestScheduleStartsActivityRuns(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := twoApps(t, database)
 		a.register("w")

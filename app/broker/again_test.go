@@ -32,7 +32,7 @@ func (o *harness) leasedNow(run string, seq int64) (l store.Leased) {
 
 // An app whose response did not reach the worker returns the leased tasks, however late. It must not do so if the
 // worker repeated the request at another app and got the tasks there, since the worker may have started them.
-func TestWhatAWorkerWasToldOfAgainIsNotUndone(t *testing.T) {
+func TestRedeliveredTaskIsNotReturned(t *testing.T) {
 	inBubble(t, "a turn whose answer is lost", func(o *harness) {
 		a, _ := o.app("a", true)
 		b, _ := o.app("b", true)

@@ -134,7 +134,7 @@ func (a *app) every(what string, kind protocol.TaskKind, most, bytes int) (tasks
 // Eager workflow tasks, their results and the following activities share one response with the next poll. Activities
 // that do not fit are not leased. An eager workflow task whose events do not fit is accepted, but the response omits
 // it.
-func TestTurnsShareTheBytesOfTheirResponse(t *testing.T) {
+func TestEagerTasksShareTheBytesOfTheirResponse(t *testing.T) {
 	a := newApp(t)
 	a.fuses("w1")
 	const n, bytes = 12, 700_000

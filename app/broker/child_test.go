@@ -176,7 +176,7 @@ func (a *app) run(id string) (run *engine.Run) {
 	return run
 }
 
-func TestACancelledChildTellsItsParent(t *testing.T) {
+func TestCancelledChildReportsToItsParent(t *testing.T) {
 	a := newApp(t)
 	a.register("w")
 	kids := a.family("one", child(""))

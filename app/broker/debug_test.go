@@ -10,7 +10,7 @@ import (
 )
 
 // The debug view of a waiting run reports a signal that arrived under a name no wait asks for, such as a misspelling.
-func TestASignalThatNoWaitAsksForIsToldOf(t *testing.T) {
+func TestDiagnosisContainsSignalsWithoutAWait(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		a.register("flow")

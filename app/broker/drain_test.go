@@ -37,7 +37,7 @@ func (a *app) eventually(what string, is func() bool) {
 
 // A drain at one app applies to the workers of every app: waiting polls end, running tasks may finish, no task is
 // dispatched, and resuming reverts it.
-func TestADrainSaidAtOneAppReachesTheWorkersOfAnother(t *testing.T) {
+func TestDrainReachesWorkersOfOtherApps(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		said, at := twoApps(t, database)
 		at.register("flow")
@@ -181,7 +181,7 @@ func TestAFleetIsDrainedByGroupBuildAndRelease(t *testing.T) {
 
 // Sessions of a drained worker are released when nothing runs in them; if the worker is resumed in time, it stays their
 // owner.
-func TestADrainedWorkersSessionsGoOnElsewhere(t *testing.T) {
+func TestSessionsOfADrainedWorkerContinueElsewhere(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		a.register("flow")

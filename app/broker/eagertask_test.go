@@ -84,7 +84,7 @@ func seqs(events []history.Event) (list []string) {
 // An activity result with an eager workflow task is one change; its response contains the decision and the next
 // activity. A repetition gets the same response at any app; it contains the activity only while this process has it in
 // memory.
-func TestARepeatedTurnGetsItsFirstAnswer(t *testing.T) {
+func TestRepeatedEagerTaskGetsItsFirstResponse(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		one := apptest.Start(t, apptest.Options{Database: database})
 		a := &app{Broker: one.Broker(), store: one.Store(), t: t}
@@ -169,7 +169,7 @@ func TestARepeatedTurnGetsItsFirstAnswer(t *testing.T) {
 
 // An invalid eager workflow task, or an invalid sender, does not affect the result: the app creates a plain workflow
 // task instead. Decisions made meanwhile count too, also at another app.
-func TestATurnThatDoesNotCountLeavesItsResult(t *testing.T) {
+func TestRejectedEagerTaskKeepsItsResult(t *testing.T) {
 	type call struct {
 		next *protocol.PollRequest
 		item *protocol.CompleteItem
@@ -292,7 +292,7 @@ func TestATurnThatDoesNotCountLeavesItsResult(t *testing.T) {
 
 // An eager workflow task without commands means that the code keeps waiting: the run has seen the result, and no task
 // is created.
-func TestATurnWithoutCommands(t *testing.T) {
+func TestEagerTaskWithoutCommands(t *testing.T) {
 	a := newApp(t)
 	a.fuses("w1")
 	act, at := a.first("one", "w1")
@@ -314,7 +314,7 @@ func TestATurnWithoutCommands(t *testing.T) {
 // The next activity follows all rules of dispatch: not if a limit counts activities or fairness classes share the
 // queue, not before a more urgent task, not to a worker without a free slot, and not into a session that the worker may
 // not acquire.
-func TestTheNextActivityOfATurnGoesNoWayOfItsOwn(t *testing.T) {
+func TestNextActivityOfAnEagerTaskIsDispatchedNormally(t *testing.T) {
 	for name, c := range map[string]struct {
 		before func(*app)
 		change func(*protocol.EagerTask)

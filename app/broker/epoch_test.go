@@ -59,7 +59,7 @@ func TestAResultUnderASupersededEpochDoesNotCount(t *testing.T) {
 
 // After a new claim of a workflow's session, an attempt of the previous epoch does not delay the workflow: the task is
 // ready again although its worker sends nothing and its lease is valid for minutes.
-func TestAnAttemptOfASupersededHoldingHoldsNobodyUp(t *testing.T) {
+func TestStaleAttemptDoesNotBlockOthers(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		a.register("flow")

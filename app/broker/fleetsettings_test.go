@@ -29,7 +29,7 @@ func (a *app) applies(worker, incarnation string, revision *int64) {
 }
 
 // Settings that one app stores reach workers of another app, and both apps show the revision that the workers report.
-func TestSettingsSaidAtOneAppReachTheWorkersOfAnother(t *testing.T) {
+func TestSettingsReachWorkersOfOtherApps(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		said, at := twoApps(t, database)
 		notified := make(chan string, 100)

@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-func TestHashesTellOutcomesApart(t *testing.T) {
+func TestHashesOfOutcomesDiffer(t *testing.T) {
 	blob := func(s string) payload.Payload { return payload.Payload{Blob: s} }
 	known := map[string]int{}
 	for i, commands := range [][]protocol.Command{

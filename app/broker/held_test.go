@@ -10,7 +10,7 @@ import (
 
 // An app that dies between storing a lease and delivering its task leaves a lease that the worker does not know. When
 // the worker registers again, it lists its tasks, and the app releases the others without waiting for their leases.
-func TestWorkerThatComesBackWithoutATaskSetsItFree(t *testing.T) {
+func TestReconnectingWorkerReturnsTasksThatItDoesNotHold(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		register := func(held *[]string) protocol.RegisterResponse {

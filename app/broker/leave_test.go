@@ -128,7 +128,7 @@ func TestWhatWasLeasedWhileAWorkerLeftGoesBack(t *testing.T) {
 }
 
 // The app finishes a deregistration, including the release of the worker's tasks, even if the caller disconnects.
-func TestAGoodbyeIsHeardToItsEndWhenItsCallerIsGone(t *testing.T) {
+func TestDeregistrationCompletesWithoutItsCaller(t *testing.T) {
 	inBubble(t, "its call ends in the middle", func(o *harness) {
 		a, _ := o.app("a", true)
 		o.running(a, "p")
@@ -169,7 +169,7 @@ func TestAGoodbyeIsHeardToItsEndWhenItsCallerIsGone(t *testing.T) {
 }
 
 // The tasks of a dead worker are released at once when it is removed, unless the worker was promised a lease expiry.
-func TestADeadWorkerThatIsRemovedHoldsNobodyUp(t *testing.T) {
+func TestRemovedDeadWorkerDoesNotBlockOthers(t *testing.T) {
 	inBubble(t, "of the HTTP contract", func(o *harness) {
 		a, _ := o.app("a", false)
 		task := o.running(a, "")

@@ -189,7 +189,7 @@ func TestWhatASupersededProcessHadIsLostAtEveryApp(t *testing.T) {
 
 // The response to a registration counts the tasks that this app released for the worker. If another app processed the
 // registration first, that app released the tasks, once, and no response counts them.
-func TestARegistrationCountsWhatItsAppSetFree(t *testing.T) {
+func TestRegistrationCountsTheTasksRequeuedByItsApp(t *testing.T) {
 	for name, quicker := range map[string]bool{"alone": false, "another app was quicker": true} {
 		inBubble(t, name, func(o *harness) {
 			a, _ := o.app("a", true)

@@ -15,7 +15,7 @@ import (
 
 // An app may commit and die before it notifies the other apps. Callers that wait at another app for the result of an
 // update, the end of a run, or its events still see the commit.
-func TestWhoWaitsFindsOutWhatNobodyTold(t *testing.T) {
+func TestWaitersRecoverFromLostHints(t *testing.T) {
 	inBubble(t, "two apps", func(o *harness) {
 		a, _ := o.app("a", true)
 		deaf := dispatch.New(dispatch.Options{Log: apptest.Log(t)}) // receives no notification of commits

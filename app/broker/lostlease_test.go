@@ -128,7 +128,7 @@ func (l lostLease) given(a *app, kill func(), next func() *app, every time.Durat
 // poll a second later, does not know the task, and its heartbeats list its tasks without it. The task is released
 // within 40 s by an app that was alone and within 80 s by one of several apps, at default settings with a lease of 300
 // s. It is not released while any sign remains that the client may have received it.
-func TestWhatAnAppThatDiedHadNotSaidGoesOn(t *testing.T) {
+func TestUndeliveredMessagesOfADeadAppAreDelivered(t *testing.T) {
 	const flow, step = protocol.KindWorkflow, protocol.KindActivity
 	for name, c := range map[string]struct {
 		lostLease
@@ -192,7 +192,7 @@ func TestWhatAnAppThatDiedHadNotSaidGoesOn(t *testing.T) {
 
 // Checks for lost deliveries cost a client's heartbeat no read once the last end of an app is long ago, with one client
 // or fifty.
-func TestAHeartbeatOfAClientReadsNothingWhenNoAppFell(t *testing.T) {
+func TestClientHeartbeatReadsNothingIfNoAppDied(t *testing.T) {
 	for _, clients := range []int{1, 50} {
 		inBubble(t, fmt.Sprint(clients), func(o *harness) {
 			a, _ := o.app("a", false)

@@ -38,7 +38,7 @@ func (o *harness) bring(a *app, run string) (brought int) {
 }
 
 // The change that ends a child also delivers the result to its parent, so no separate message is needed.
-func TestAParentHearsOfItsChildInTheSameChange(t *testing.T) {
+func TestParentIsNotifiedInTheTransactionOfItsChild(t *testing.T) {
 	inBubble(t, "completed", func(o *harness) {
 		a, _ := o.app("a", false)
 		a.register("w")
@@ -71,7 +71,7 @@ func TestAParentHearsOfItsChildInTheSameChange(t *testing.T) {
 
 // The parent-close policy applies to the parent's children only, not to a workflow with the same ID that another caller
 // started meanwhile.
-func TestAParentsEndTouchesNobodyElse(t *testing.T) {
+func TestEndOfAParentDoesNotAffectOtherRuns(t *testing.T) {
 	inBubble(t, "terminate", func(o *harness) {
 		a, _ := o.app("a", false)
 		a.register("w")

@@ -155,7 +155,7 @@ func TestMixedVersions(t *testing.T) {
 
 // While apps of two releases share a database, a session with the policy "finish" stays with workers of the older
 // release, also if the newer app gets the request. After the older app ended, the session migrates.
-func TestASessionFinishesOnItsReleaseBesideTheNext(t *testing.T) {
+func TestSessionFinishesOnItsReleaseDuringAnUpgrade(t *testing.T) {
 	database := apptest.Postgres(t)
 	begin := func(release string) (*apptest.App, *app) {
 		running := apptest.Start(t, apptest.Options{Database: database, Change: func(o *appkg.Options) {
@@ -198,7 +198,7 @@ func TestASessionFinishesOnItsReleaseBesideTheNext(t *testing.T) {
 }
 
 // A lost notification may be the last one of an app that ended, so the other apps then read which apps are alive.
-func TestAnAppThatLeftIsMissedWhereItsWordWasLost(t *testing.T) {
+func TestLostFarewellOfAnAppIsDetected(t *testing.T) {
 	database := apptest.Postgres(t)
 	begin := func(release string) *apptest.App {
 		return apptest.Start(t, apptest.Options{Database: database, Change: func(o *appkg.Options) { o.Release = release }})

@@ -200,7 +200,7 @@ func TestAChildWithAnUnreadableIDIsRefusedToNewRunsOnly(t *testing.T) {
 	})
 }
 
-func TestWhatHasAnUnreadableNameGoesOn(t *testing.T) {
+func TestRunsWithInvisibleCharactersInNamesContinue(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		ctx := t.Context()

@@ -336,7 +336,7 @@ func TestWhatWasGivenRightBeforeTheAppDiedMovesOnWithin65Seconds(t *testing.T) {
 }
 
 // The tasks of an HTTP worker are released after its heartbeats and polls stop.
-func TestAWorkerThatSentHeartbeatsIsMissed(t *testing.T) {
+func TestWorkerWithoutFurtherHeartbeatsExpires(t *testing.T) {
 	inBubble(t, "silent", func(o *harness) {
 		a, _ := o.app("a", false)
 		o.join(a, "w", "")
@@ -387,7 +387,7 @@ func TestAnUndeliveredTaskGoesBackWhenTheStoreIs(t *testing.T) {
 
 // A silent HTTP worker loses its tasks while a heartbeat of one of its attempts arrives: this attempt keeps its lease,
 // and the other tasks are released.
-func TestAnAttemptHeardMeanwhileStaysWithItsSilentWorker(t *testing.T) {
+func TestAttemptWithHeartbeatsStaysWithItsSilentWorker(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		inBubble(t, fmt.Sprintf("shared %t", shared), func(o *harness) {
 			a, _ := o.app("a", shared)

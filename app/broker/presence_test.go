@@ -106,7 +106,7 @@ func TestASilentWorkerGetsNothingOnAPollItLeftOpen(t *testing.T) {
 
 // Every accepted request of a worker, at any app, counts as a heartbeat: a worker that sends only one kind of request,
 // for longer than the heartbeat timeout, keeps its leases.
-func TestWhateverIsAcceptedFromAWorkerIsASignOfLife(t *testing.T) {
+func TestEveryAcceptedRequestOfAWorkerIsAHeartbeat(t *testing.T) {
 	beat := func(o *harness, a *app, task *protocol.ActivityTask) error {
 		got, err := a.HeartbeatTask(
 			o.t.Context(),
@@ -270,7 +270,7 @@ func TestASilentWorkerOfTheContractIsMissed(t *testing.T) {
 
 // Two apps receive heartbeats of a worker in turn. The first app does not release the worker's tasks while the other
 // app receives heartbeats, and the app with the last heartbeat detects the loss in time.
-func TestAWorkerIsMissedByTheAppThatHeardItLast(t *testing.T) {
+func TestAppWithTheLastHeartbeatExpiresTheWorker(t *testing.T) {
 	for _, gap := range []time.Duration{
 		5 * time.Second, 17 * time.Second, 29 * time.Second, 41 * time.Second, 55 * time.Second,
 	} {
@@ -298,7 +298,7 @@ func TestAWorkerIsMissedByTheAppThatHeardItLast(t *testing.T) {
 }
 
 // Heartbeats are stored in batches, not one by one.
-func TestSignsOfLifeAreStoredTogether(t *testing.T) {
+func TestHeartbeatsAreStoredInBatches(t *testing.T) {
 	inBubble(t, "of 200 workers", func(o *harness) {
 		a, _ := o.app("a", true)
 		const workers = 200

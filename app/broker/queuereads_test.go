@@ -12,7 +12,7 @@ import (
 // Counts of all tasks or runs of a namespace are read once for all concurrent callers until something changes: fifty
 // requests for the queues cost as much as fifty requests for builds, which count no tasks, plus one read. A request
 // after a change sees this change.
-func TestTasksAreCountedOnceForAllWhoAsk(t *testing.T) {
+func TestTaskCountsAreSharedByCallers(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		a.register("w")
@@ -73,7 +73,7 @@ func TestTasksAreCountedOnceForAllWhoAsk(t *testing.T) {
 }
 
 // Counts for people are exact up to 10,000, and 10,001 means "more"; counts of the contract are exact.
-func TestWhatPeopleAreToldIsCountedUpToALimit(t *testing.T) {
+func TestCountsForPeopleHaveALimit(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		const many = 10_005

@@ -29,7 +29,7 @@ func (o *harness) listed() (ids []string) {
 // A worker that sends heartbeats and dies without deregistration stays listed for 15 minutes and at most 2 minutes
 // longer, whether its app lives, restarts or is gone. If the app is gone, the heartbeats of the last 75 s may not have
 // been stored. A live worker is not removed.
-func TestAWorkerThatEndedWithoutAWordIsRemoved(t *testing.T) {
+func TestSilentWorkerIsRemoved(t *testing.T) {
 	const kept, late, unstored = 15 * time.Minute, 2 * time.Minute, 75 * time.Second
 	for name, c := range map[string]struct{ shared, again, other bool }{
 		"alone": {}, "its app is started again": {again: true}, "one of several": {shared: true},

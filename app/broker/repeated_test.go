@@ -28,7 +28,7 @@ func (unreadableReader) Completion(context.Context, string, int64) (history.Even
 
 // A repeated result is not rejected if the app could not read whether it was accepted before: the outcome is unknown,
 // and the worker retries.
-func TestAResultIsNotRefusedWhenNobodyCouldLook(t *testing.T) {
+func TestResultIsNotRejectedIfItsRunCannotBeRead(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		a.register("flow")

@@ -53,7 +53,7 @@ func (a *app) timeline(id string) (what []string) {
 
 // When a session ends for good, its queued tasks fail, since they could never run; its running tasks may still
 // complete.
-func TestQueuedTasksOfASessionThatIsOverFail(t *testing.T) {
+func TestQueuedTasksOfAnEndedSessionFail(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		a.register("flow")

@@ -89,7 +89,7 @@ func TestASoftSessionSkipsAHolderThatMissedTwoHeartbeats(t *testing.T) {
 
 // The holder was silent while nothing was ready in its session, and sends heartbeats again before something is. The
 // activity then waits for it.
-func TestASoftSessionWaitsForAHolderThatIsHeardAgain(t *testing.T) {
+func TestSoftSessionWaitsForAnOwnerWhoseHeartbeatsResume(t *testing.T) {
 	inBubble(t, "", func(o *harness) {
 		a, _ := o.app("a", true)
 		b, _ := o.app("b", true)

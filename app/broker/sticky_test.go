@@ -12,7 +12,7 @@ import (
 )
 
 // A worker with a run in its sticky cache gets only new events; a worker without it gets the full history.
-func TestWhoKeepsARunIsShownWhatIsNew(t *testing.T) {
+func TestWorkerWithACachedRunReceivesNewEventsOnly(t *testing.T) {
 	for _, kept := range []bool{true, false} {
 		a := newApp(t)
 		a.register("w")
@@ -99,7 +99,7 @@ func goRound(t *testing.T, a, other *app) {
 
 // A task that gave its worker nothing to decide is seen as well: a run that waits for many activities is not shown the
 // ends of all with each.
-func TestAWorkerThatDecidesNothingKeepsWhatItWasShown(t *testing.T) {
+func TestWaitingForHistoryKeepsTheSeenEvents(t *testing.T) {
 	a := newApp(t)
 	a.register("w")
 	a.start("one")

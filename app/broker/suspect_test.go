@@ -380,7 +380,7 @@ func TestTheSuspectThatRanShortestComesFirst(t *testing.T) {
 
 // A process that is gone is judged as a whole when its first lease expires; each task is released when its own lease
 // expires.
-func TestAProcessWhoseLeasesEndIsJudgedAsAWhole(t *testing.T) {
+func TestExpiredLeasesOfAProcessAreJudgedTogether(t *testing.T) {
 	for _, apps := range []int{1, 2} {
 		inBubble(t, fmt.Sprint(apps, " apps"), func(o *harness) {
 			a, kill := o.app("a", apps > 1)

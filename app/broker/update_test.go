@@ -52,7 +52,7 @@ func set(workflow, wait string) protocol.UpdateRequest {
 	}
 }
 
-func TestAnUpdateIsAnsweredAndTheWorkflowGoesOn(t *testing.T) {
+func TestWorkflowContinuesAfterAnUpdate(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		a.register("w")
@@ -100,7 +100,7 @@ func TestAnUpdateIsAnsweredAndTheWorkflowGoesOn(t *testing.T) {
 	})
 }
 
-func TestAnUpdateFailsWithItsRunAndGoesOnWithTheNext(t *testing.T) {
+func TestUpdateFailsWithItsRunOrContinuesInTheNext(t *testing.T) {
 	a := newApp(t)
 	a.register("w")
 	a.parked("one")
@@ -140,7 +140,7 @@ func TestAnUpdateFailsWithItsRunAndGoesOnWithTheNext(t *testing.T) {
 	}
 }
 
-func TestAnUpdateNobodyHasIsRefused(t *testing.T) {
+func TestUnknownUpdateIsRejected(t *testing.T) {
 	a := newApp(t)
 	must[protocol.RegisterResponse](t)(a.Register(t.Context(), protocol.RegisterRequest{
 		WorkerID: "w", TaskQueue: "default", WorkflowTypes: []string{"wf"},

@@ -68,7 +68,7 @@ func (r slowReader) Workflow(ctx context.Context, k engine.WorkflowKey) (engine.
 
 // A run that continues as new during a request is not the end of its workflow: a caller that waits for the result must
 // not get the empty result of that run.
-func TestLookingWhileARunGoesOnShowsTheNewRun(t *testing.T) {
+func TestDescribeDuringContinueAsNewShowsTheNewRun(t *testing.T) {
 	var between func()
 	started := apptest.Start(t, apptest.Options{Change: func(o *sojourn.Options) {
 		open := o.Open

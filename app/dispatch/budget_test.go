@@ -42,7 +42,7 @@ func (s *throttledStore) set(bound *engine.Throttle) (claims int) {
 
 // A throttled queue costs one claim until there is room. The end of a lease, the end of the minute, or a decision
 // triggers the next claim at once. A poll that ends without a task reports the limit.
-func TestAThrottledLineAsksAgainWhenThereMayBeRoom(t *testing.T) {
+func TestThrottledPollQueueClaimsAgainWhenTheBudgetAllows(t *testing.T) {
 	leases, minute := &engine.Throttle{Why: &protocol.Wait{Limit: 2}},
 		&engine.Throttle{Why: &protocol.Wait{Limit: 1}, Wait: 40 * time.Second}
 	for name, c := range map[string]struct {

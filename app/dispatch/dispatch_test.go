@@ -182,7 +182,7 @@ func TestNewTaskDoesNotOvertakeAnOlderReadyOne(t *testing.T) {
 	})
 }
 
-func TestOneClaimServesAllWhoWaitInOrder(t *testing.T) {
+func TestOneClaimServesAllWaitingPollsInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		w := worker("a")
 		var answers []<-chan answer
@@ -303,7 +303,7 @@ func TestPollThatDoesNotWaitStillFindsTheBacklog(t *testing.T) {
 	})
 }
 
-func TestFailedClaimsAreRepeatedWithBackOffWhileSomebodyWaits(t *testing.T) {
+func TestFailedClaimsBackOffWhilePollsWait(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		b.set(store.ErrUnavailable, time.Millisecond)
 		got := waitFor(t.Context(), d.Enter(spec(worker("a"), 1, oneActivity)), 10*time.Minute)
@@ -348,7 +348,7 @@ func TestCollectTakesWhatTheBatchDeliveredAndNeverWaitsForMore(t *testing.T) {
 	})
 }
 
-func TestDrainAndDropAnswerWhoWaits(t *testing.T) {
+func TestDrainAndDropEndWaitingPolls(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		old, fresh, other := worker("a"), worker("a"), worker("b")
 		fresh.Incarnation = "a-2"
@@ -377,7 +377,7 @@ func TestDrainAndDropAnswerWhoWaits(t *testing.T) {
 
 // A worker that deregistered gets no tasks: neither tasks that are being committed or claimed for it, nor ready tasks.
 // A poll that arrives after the deregistration does not wait.
-func TestWhatIsOnItsWayToWhoLeftGoesBack(t *testing.T) {
+func TestTasksInFlightToALeavingPollAreReturned(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		w := worker("a")
 		gone := func() { d.Deregistered(store.Process{Worker: w.Key(), Incarnation: w.Incarnation}) }
@@ -467,7 +467,7 @@ func TestRecheckFindsWhatAWorkerMayHaveNow(t *testing.T) {
 	})
 }
 
-func TestBacklogNobodyMayHaveKeepsTheStoreAtRest(t *testing.T) {
+func TestBacklogWithoutEligiblePollersCausesFewClaims(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		none := waitFor(t.Context(), d.Enter(spec(worker("a", "other"), 1, oneActivity)), time.Minute)
 		for range 1000 {
@@ -482,7 +482,7 @@ func TestBacklogNobodyMayHaveKeepsTheStoreAtRest(t *testing.T) {
 	})
 }
 
-func TestDueBeforeBindIsToldAtBind(t *testing.T) {
+func TestDueBeforeBindIsReportedAtBind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(Options{})
 		early := time.Now().Add(time.Hour)

@@ -18,7 +18,7 @@ func told(c <-chan struct{}) bool {
 	}
 }
 
-func TestRunWatchersAreToldOnceForAnyNumberOfEvents(t *testing.T) {
+func TestRunWatchersAreNotifiedOncePerBatch(t *testing.T) {
 	var h Hub
 	a, endA := h.WatchRun("r1")
 	b, endB := h.WatchRun("r1")

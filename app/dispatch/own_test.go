@@ -12,7 +12,7 @@ var oneOfEach = map[protocol.TaskKind]int{protocol.KindWorkflow: 1, protocol.Kin
 
 // The poll that comes with a task's origin may get the task before older tasks, if the store permits it, no more urgent
 // task may be ready, and no other worker has the run in its sticky cache.
-func TestATaskGoesPastOlderOnesToWhoMadeIt(t *testing.T) {
+func TestTaskOvertakesOlderOnesToItsCreator(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		var keepers []store.Process
 		d.Prefer(func(string) []store.Process { return keepers })
@@ -81,7 +81,7 @@ func TestATaskGoesPastOlderOnesToWhoMadeIt(t *testing.T) {
 
 // If the outcomes of a poll create no task for it, one claim gets ready tasks, and the poll ends if the claim is empty.
 // Slots that its own tasks do not need are claimed for at once.
-func TestWhoMadeNothingForItselfIsGivenWhatLiesThere(t *testing.T) {
+func TestWorkerWithoutNewTasksReceivesTheBacklog(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		w := worker("w", "x")
 		s := spec(w, 1, oneOfEach)

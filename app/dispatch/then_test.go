@@ -7,7 +7,7 @@ import (
 
 // The worker that decided an eager workflow task has priority over waiting polls for the next activity of this run
 // only: if it has a free slot, may run the activity, and no older task is ready.
-func TestTheNextActivityOfATurnGoesToWhoDecidedIt(t *testing.T) {
+func TestNextActivityOfAnEagerTaskGoesToItsWorker(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		line := waitFor(t.Context(), d.Enter(spec(worker("line"), 1, oneActivity)), time.Minute)
 		mine := waitFor(t.Context(), d.Enter(spec(worker("mine"), 1, oneWorkflow)), time.Minute)

@@ -10,7 +10,7 @@ import (
 
 // Admission refuses each forbidden combination with its reason, although the store's queries already exclude most of
 // them.
-func TestAdmissionRefusesByItself(t *testing.T) {
+func TestAdmissionRejectsIndependentlyOfTheCaller(t *testing.T) {
 	now := time.UnixMicro(1_000_000_000)
 	held := Session{
 		ID: "s", Status: protocol.SessionActive, Owner: "a", Incarnation: "a1", LeaseUntil: history.At(now.Add(time.Second)),

@@ -129,7 +129,7 @@ func errorText(err error) string {
 
 // The next holder of a session receives the reason for which the former holding ended, also if the acquisition itself
 // ends the former holding, because no sweep ran after the lease expired.
-func TestAClaimTellsWhyTheHoldingBeforeEnded(t *testing.T) {
+func TestAcquisitionReportsWhyThePreviousEpochEnded(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	by := func(id, incarnation string) Lessee {
 		return Lessee{Worker: &Worker{ID: id, Incarnation: incarnation, Queues: []string{"q"}, MaxSessions: 2}, Counted: true}

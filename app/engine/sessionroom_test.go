@@ -10,7 +10,7 @@ import (
 
 // A session of any kind is evicted if none of its tasks runs or waits, it has been idle for ten seconds, and its holder
 // is at its limit. A session that is pinned or must not be acquired again is never evicted.
-func TestWhatGivesWay(t *testing.T) {
+func TestEvictableSessions(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := now.Add(YieldIdle)
 	held := NewSession("default", "s", nil, history.At(now))

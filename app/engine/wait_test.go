@@ -508,7 +508,7 @@ func TestAWaitCarriesItsData(t *testing.T) {
 }
 
 // A run shows the first of its waiting activities that needs attention, and counts the others.
-func TestTheRunShowsWhatNeedsSomebody(t *testing.T) {
+func TestRunShowsWaitsThatNeedAttention(t *testing.T) {
 	w := newStuckTask()
 	fine := w.around.ActivityWait(w.act)
 	w.act.Type = "print"

@@ -51,7 +51,7 @@ func open(t *testing.T, o server.Options) (*server.Server, *migratedStore) {
 }
 
 // What broke ends Run, and callers are answered until Close, which closes the store once however often it is called.
-func TestAPlaneThatCannotGoOnAnswersUntilItIsClosed(t *testing.T) {
+func TestFailedServerRespondsUntilItIsClosed(t *testing.T) {
 	p, g := open(t, server.Options{})
 	newer := errors.New("the database is of a newer release")
 	g.unusable <- newer
@@ -78,7 +78,7 @@ func TestAPlaneThatCannotGoOnAnswersUntilItIsClosed(t *testing.T) {
 }
 
 // With Options.ManualTime the caller must run due work itself; otherwise the server runs due work in the background.
-func TestTimeMovesUnlessItStandsStill(t *testing.T) {
+func TestDueWorkRunsUnlessTimeIsManual(t *testing.T) {
 	for _, still := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			p := apptest.OpenServer(t, "", server.Options{ManualTime: still})

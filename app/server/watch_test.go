@@ -34,7 +34,7 @@ func (u withoutTokenNotices) Changed(c store.Changed) {
 
 // An app without notifications ends everything that runs under a token within a second after another app revoked it,
 // and rejects new requests at once, even if it has admitted the token just before.
-func TestARevocationHoldsWithinASecondAtAnAppThatHearsNothing(t *testing.T) {
+func TestRevocationAppliesWithinASecondWithoutNotifications(t *testing.T) {
 	const root = "the-token-of-the-bootstrap-0123456789"
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "test.db")

@@ -74,7 +74,7 @@ func (h *harness) allHeld(by string, ids ...string) {
 
 // At its cap a worker releases the session that has been idle for longest when another session waits. All settings but
 // the cap are the defaults.
-func TestASessionThatIsIdleGivesWay(t *testing.T) {
+func TestIdleSessionIsEvicted(t *testing.T) {
 	bubble(t, "the eleventh conversation", func(h *harness) {
 		h.flow("one", one)
 		h.start("A", plainly)
@@ -244,7 +244,7 @@ func (x *handWorker) decide(c protocol.Command) {
 
 // Sessions of every kind give way, in the order of their last activity, and are acquired again by their next task. A
 // session with NoReacquire does not give way.
-func TestSessionsOfEveryKindGiveWay(t *testing.T) {
+func TestSessionsOfEveryOriginAreEvicted(t *testing.T) {
 	bubble(t, "to a holder that receives notices", func(h *harness) {
 		h.flow("one", one)
 		h.flow("own", own)

@@ -46,7 +46,7 @@ func counted(t *testing.T, name string, apps ...*testServer) (n int) {
 // The owner has its maximum of sessions and is connected to one app; the session that needs its place comes from
 // another app. The owner is notified and releases its session that has been idle for longest. Each app counts only its
 // own actions.
-func TestASessionGivesWayToOneFromAnotherApp(t *testing.T) {
+func TestSessionIsEvictedForOneOfAnotherApp(t *testing.T) {
 	database := apptest.Postgres(t)
 	var passed atomic.Int64 // only the store's clock advances by the idle time
 	o := serverOptions{Database: database, Shift: func() time.Duration {

@@ -236,7 +236,7 @@ func TestOneWorker(t *testing.T) {
 }
 
 // The app and the worker end after an item was scheduled; others go on from the store.
-func TestAnotherAppGoesOn(t *testing.T) {
+func TestWorkContinuesAtAnotherApp(t *testing.T) {
 	database := "sqlite:" + filepath.Join(t.TempDir(), "test.db")
 	bubbleOn(t, "IS-S9", serverOptions{Database: database}, func(h *harness) {
 		h.flow("steps", func(ctx workflow.Context) ([]string, error) {

@@ -15,7 +15,7 @@ import (
 )
 
 // The worker polls for a free slot at once, also if it then waits only for workflow tasks.
-func TestNoSlotIsIdleBesideReadyWork(t *testing.T) {
+func TestNoSlotIsIdleWithReadyTasks(t *testing.T) {
 	bubble(t, "after a full house", func(h *harness) {
 		h.flow("other", func(workflow.Context) error { return nil }) // so that it polls for both kinds
 		h.start("B", slots(4))

@@ -229,7 +229,7 @@ func TestWorkIsTakenOverByDefault(t *testing.T) {
 
 // A frozen worker that holds a session leases tasks of the session through its held polls. Within 35 s another worker
 // has the tasks and the session.
-func TestASessionIsTakenOverFromAHolderThatStandsStill(t *testing.T) {
+func TestSessionOfAFrozenOwnerIsAcquired(t *testing.T) {
 	bubble(t, "held", func(h *harness) {
 		h.flow("relay", relay)
 		a := h.still("A")

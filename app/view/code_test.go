@@ -8,7 +8,7 @@ import (
 )
 
 // Two workers are reported to have different code only for a type whose tasks either of them may lease.
-func TestDifferentCodeIsToldOfWorkersThatShareTheirTasks(t *testing.T) {
+func TestDifferentCodeIsReportedForWorkersOfOneQueue(t *testing.T) {
 	worker := func(id, release, queue, version string) protocol.WorkerView {
 		return protocol.WorkerView{
 			WorkerID: id, Namespace: "default", Release: release, Status: protocol.WorkerActive, TaskQueues: []string{queue},

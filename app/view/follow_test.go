@@ -15,7 +15,7 @@ import (
 )
 
 // A follower of a run that does nothing for an hour gets regular keepalives, and the store is not read.
-func TestAFollowerIsToldThatNothingHappensWithoutAsking(t *testing.T) {
+func TestFollowerReceivesKeepAlivesWithoutReads(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "follow.db")
 	synctest.Test(t, func(t *testing.T) {
 		p := apptest.OpenServer(t, "sqlite:"+path, server.Options{})

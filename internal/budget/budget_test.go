@@ -227,7 +227,7 @@ func TestAFloodOfOutcomesLeavesRoomForOthers(t *testing.T) {
 }
 
 // A single caller may use all places. If another caller comes later, it gets its share.
-func TestPlacesGoToThoseThatHaveFewer(t *testing.T) {
+func TestPlacesGoToOwnersWithFewer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := budget.Places(12)
 		held := map[budget.Owner]int{}

@@ -28,7 +28,7 @@ func (c client) settled() {
 // Queries, and updates with a validator, are dispatched to the worker that has polled longest, which may be stopped.
 // Their callers do not wait until its heartbeats are missed: the app also dispatches them to another worker, at another
 // app if there are two.
-func TestQuestionsThatAFrozenWorkerTookAreAnswered(t *testing.T) {
+func TestQueriesOfAFrozenWorkerAreAnswered(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"sqlite", "postgres"} {
 		t.Run(kind, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 // A worker that is stopped for longer than its leases, with tasks in its socket's buffer, starts none of them when it
 // continues, since other workers have leased them. SOJOURN_TEST_FREEZES sets the number of freezes, with default leases
 // and ten sessions each time.
-func TestThawedWorkerBeginsNothingWhoseLeaseIsOver(t *testing.T) {
+func TestResumedWorkerStartsNoTaskWithAnExpiredLease(t *testing.T) {
 	t.Parallel()
 	leases := env{"SOJOURN_ATTEMPT_LEASE": "3s", "SOJOURN_SESSION_LEASE": "3s", "SOJOURN_SESSION_BUFFER": "1s"}
 	times, each := 2, 6

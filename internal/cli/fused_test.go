@@ -194,7 +194,7 @@ func (f *fused) talk(ctx context.Context) {
 // stops workers for longer than their leases, and kills and stops apps with a worker. No step is lost or recorded
 // twice, none starts after its lease, no session has two owners, and workflow code can replay each history. With
 // SOJOURN_TEST_CRASHES workers have their default leases.
-func TestTurnsUnderKillsFreezesAndCuts(t *testing.T) {
+func TestEagerTasksUnderKillsFreezesAndDisconnects(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"socket", "http"} {
 		for _, kind := range []string{"sqlite", "postgres"} {

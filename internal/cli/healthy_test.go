@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-func TestTheImagesHealthcheckAsksWhoeverRunsInIt(t *testing.T) {
+func TestHealthcheckOfTheImageChecksItsRole(t *testing.T) {
 	raw, err := os.ReadFile("../../Dockerfile")
 	if err != nil || !strings.Contains(string(raw), `CMD ["/usr/local/lib/sojourn/healthy"]`) ||
 		!strings.Contains(string(raw), "COPY deploy/healthy /usr/local/lib/sojourn/healthy\n") {

@@ -10,7 +10,7 @@ import (
 
 // The network path from a worker to its app drops all packets, while the path to another app is open. With default
 // settings the worker connects to the other app before its leases expire and continues its tasks, which run once.
-func TestAWorkerWhoseAppIsBehindABlackHoleGoesOnAtAnother(t *testing.T) {
+func TestWorkerFailsOverIfPacketsToItsAppAreDropped(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"socket", "http"} {
 		t.Run(way, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-func TestBadInputIsRefusedByTypeAndTheServerGoesOn(t *testing.T) {
+func TestInvalidInputIsRejectedWithItsType(t *testing.T) {
 	t.Parallel()
 	addr := address(t)
 	p := launch(t, t.TempDir(), env{"SOJOURN_AUTH": "none", "SOJOURN_ADDR": addr, "SOJOURN_ISOLATION": "none"})

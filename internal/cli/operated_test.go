@@ -131,7 +131,7 @@ func (o *operated) ended(app int) {
 // An app process is stopped while an operator drains a group at another app. The drain command returns at once. A
 // second after the stopped app continues, it dispatches nothing more to the worker whose polls it holds. Until then it
 // may dispatch a task before it has read the drain.
-func TestADrainReachesAWorkerWhoseAppStoodStill(t *testing.T) {
+func TestDrainReachesAWorkerOfAFrozenApp(t *testing.T) {
 	groups(t, func(t *testing.T, o *operated) {
 		for round := range 2 {
 			home := o.home()
@@ -179,7 +179,7 @@ func TestADrainThatWasAnsweredOutlivesItsApp(t *testing.T) {
 
 // The worker's network is disconnected while an operator resumes and drains the worker. The commands succeed, and after
 // the connection is restored the worker follows the last one.
-func TestWhatIsSaidToAWorkerThatIsCutOffHoldsWhenItIsBack(t *testing.T) {
+func TestRequestsToADisconnectedWorkerApplyAfterReconnect(t *testing.T) {
 	groups(t, func(t *testing.T, o *operated) {
 		o.say(0, "drain")
 		o.drained(1)

@@ -117,7 +117,7 @@ func TestTheStackOfARunThatFailsAgainIsLoggedOnce(t *testing.T) {
 
 // The reason of a quarantined run is a long sentence. The describe command prints it in the status and at the task
 // only.
-func TestWhyARunIsQuarantinedIsSaidOnce(t *testing.T) {
+func TestQuarantineReasonIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	p, c, _ := dev(t, dir, "127.0.0.1:0", nil)

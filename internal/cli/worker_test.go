@@ -288,7 +288,7 @@ func TestAWorkerLeavesAnAppOfAnotherReleaseWithin10Seconds(t *testing.T) {
 	}
 }
 
-func TestWorkerGoesOnAtAnotherAppOfTheSameDatabase(t *testing.T) {
+func TestWorkerContinuesAtAnotherAppOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	database := env{
 		"SOJOURN_DATABASE_URL": apptest.Postgres(t), "SOJOURN_TOKEN": "sjn_bootstrap_of_this_test_and_long_enough",

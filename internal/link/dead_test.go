@@ -97,7 +97,7 @@ func cables(t *testing.T, test func(t *testing.T, c *cable, to func(url string) 
 
 // A worker whose connection breaks before it deregisters, or before it receives the response, deregisters again over
 // the next connection. Afterwards the app does not list the worker, and its leases are released.
-func TestAGoodbyeIsSaidAgainOverTheNextConnection(t *testing.T) {
+func TestDeregistrationIsRepeatedOverTheNextConnection(t *testing.T) {
 	for name, breaks := range map[string]func(c *cable, listed func() bool){
 		"before it": func(c *cable, _ func() bool) { c.cut(false) },
 		"its answer is lost": func(c *cable, listed func() bool) {

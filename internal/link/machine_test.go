@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-func TestTelemetryThatHangsHoldsUpNobody(t *testing.T) {
+func TestHangingTelemetryDoesNotBlockHeartbeats(t *testing.T) {
 	release := make(chan struct{})
 	m := watchMachine(t.TempDir(), func(context.Context, string) protocol.MachineInformation { // deaf to its context
 		<-release

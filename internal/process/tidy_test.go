@@ -6,7 +6,7 @@ import (
 )
 
 // A process returns memory to the system after a load and while it is idle, not during a load, and not small amounts.
-func TestWhoIsAtRestTidiesUp(t *testing.T) {
+func TestIdleProcessReturnsMemory(t *testing.T) {
 	const mb = 1 << 20
 	var m made
 	got := ""

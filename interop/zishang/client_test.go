@@ -181,7 +181,7 @@ func TestItsClientWithOurServer(t *testing.T) {
 	}
 }
 
-func TestItsClientIsToldWhyItWasRefused(t *testing.T) {
+func TestClientReceivesTheReasonOfARefusal(t *testing.T) {
 	url := ours(t)
 	for _, namespace := range []string{"/", "/custom"} {
 		_, refused := connect(t, url, namespace, "wrong", transport.WebSocket)

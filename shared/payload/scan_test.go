@@ -101,7 +101,7 @@ func TestStridesTakeWhatTheReaderTakes(t *testing.T) {
 }
 
 // Text of any length is judged as the standard library does, wherever its first other letter or broken byte is.
-func TestTextIsJudgedAsTheStandardLibraryDoes(t *testing.T) {
+func TestValidityOfTextMatchesTheStandardLibrary(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	pieces := []string{
 		"a", "words", "ö", "語", "🙂", "\u0000", "\xff", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82", "\x80",

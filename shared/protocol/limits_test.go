@@ -75,7 +75,7 @@ func TestLimitsAreReadOnce(t *testing.T) {
 }
 
 // CheckCommand checks the members that a command reads against their tags, and reports the path of the invalid member.
-func TestACommandIsHeldToTheTagsOfWhatItReads(t *testing.T) {
+func TestCommandsAreCheckedByTheirTags(t *testing.T) {
 	at := func(member string) string { return "commands.3." + member }
 	for _, c := range []struct {
 		what    string

@@ -70,7 +70,7 @@ func TestEveryReasonHasItsSentence(t *testing.T) {
 }
 
 // A wait's text contains its times in the zone of the reader.
-func TestAWaitIsSaidInAZone(t *testing.T) {
+func TestWaitMessageUsesATimeZone(t *testing.T) {
 	w := protocol.Wait{
 		Kind: protocol.WaitForActivity, Reason: protocol.WaitSessionHeld, Name: "charge", Session: "s", Worker: "w7",
 		Until: history.At(time.Date(2026, 1, 1, 12, 0, 20, 0, time.UTC)),

@@ -99,7 +99,7 @@ func TestInfoReadsTheTask(t *testing.T) {
 	}
 }
 
-func TestHeartbeatSendsProgressAndTellsOfTheCancellation(t *testing.T) {
+func TestHeartbeatSendsProgressAndReportsCancellation(t *testing.T) {
 	rt := &attempt{}
 	ctx, cancel := context.WithCancelCause(activity.NewContext(t.Context(), rt))
 	for _, p := range []any{nil, activity.Progress{Message: "half", Current: 1, Total: 2}, 17} {
@@ -319,7 +319,7 @@ func TestWaitingForStateEndsWithTheWaitersContext(t *testing.T) {
 	})
 }
 
-func TestPanickingCreatorLeavesNobodyWaiting(t *testing.T) {
+func TestPanickingCreatorReleasesWaiters(t *testing.T) {
 	s := activity.NewState()
 	func() {
 		defer func() { _ = recover() }()

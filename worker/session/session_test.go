@@ -135,7 +135,7 @@ func TestBusySessionIsNeverIdle(t *testing.T) {
 	})
 }
 
-func TestSessionOfAnotherDoorIsNeverIdle(t *testing.T) {
+func TestSessionOfAnotherOriginIsNeverIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
 		affinity := &protocol.SessionAffinity{SessionID: "s", Epoch: 1, Origin: "workflow", Lease: 30}
@@ -405,7 +405,7 @@ func TestASessionWithOptionsIsNotSuspended(t *testing.T) {
 
 // The resource of a session with options is closed before the session is released at the app, and the epoch is given up
 // if the app refuses. State in memory stays until the app has confirmed the release.
-func TestASessionThatGivesWayIsClosedBeforeItsRelease(t *testing.T) {
+func TestEvictedSessionIsClosedBeforeItsRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
 		enter := func(id, origin string) *session.Holding {

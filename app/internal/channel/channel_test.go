@@ -488,7 +488,7 @@ func TestHistoryOfAWorkflowJobIsPaged(t *testing.T) {
 
 // If the caller disconnected before its poll returned, the task must not wait for the end of its lease: the app
 // requeues it for other polls, also at another app.
-func TestJobWhoseAnswerWasLostGoesBackAtOnce(t *testing.T) { apptest.Databases(t, jobGoesBack) }
+func TestJobWithALostResponseIsReturnedAtOnce(t *testing.T) { apptest.Databases(t, jobGoesBack) }
 
 func jobGoesBack(t *testing.T, database string) {
 	a, b := apptest.Two(t, apptest.Options{Database: database})
@@ -552,7 +552,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-func TestCancelledAttemptIsToldToItsWorker(t *testing.T) {
+func TestWorkerIsNotifiedOfACancelledAttempt(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	s := scheduler(t, a)
 	told := make(chan protocol.CancelNotice, 1)
@@ -592,7 +592,7 @@ func TestCancelledAttemptIsToldToItsWorker(t *testing.T) {
 
 // A page receives hints of its topics only, also of changes just before its subscription, and at most once per second,
 // also of changes by another app.
-func TestAPageHearsOfItsTopicsOnceASecond(t *testing.T) { apptest.Databases(t, pageHears) }
+func TestPageIsNotifiedOfItsTopicsOncePerSecond(t *testing.T) { apptest.Databases(t, pageHears) }
 
 func pageHears(t *testing.T, database string) {
 	changes, a := apptest.Two(t, apptest.Options{Database: database})
@@ -699,7 +699,7 @@ func TestRevokedTokenEndsItsConnections(t *testing.T) {
 	_ = client.Wait(within(t))
 }
 
-func TestACallIsToldThatTheStoreIsAway(t *testing.T) {
+func TestCallReportsAnUnavailableStore(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	w := join(t, a, "w", "test")
 	if err := a.Store().Close(); err != nil {

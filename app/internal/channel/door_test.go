@@ -103,7 +103,7 @@ func TestWithoutTokensAForeignPageGetsNoSocket(t *testing.T) {
 }
 
 // Door checks every request, not only the handshake, since a session ID does not identify the caller.
-func TestTheDoorIsAskedAtEveryRequestOfASession(t *testing.T) {
+func TestAdmissionIsCheckedForEveryRequestOfASession(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodOptions} {
 		got := knocks(
@@ -124,7 +124,7 @@ func TestWithTokensAHostHasAnyName(t *testing.T) {
 	}
 }
 
-func TestOnlyWhoMayReadOpensTheDashboardsNamespace(t *testing.T) {
+func TestOnlyReadersJoinTheDashboardsNamespace(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{Change: withTokens})
 	root, err := a.Auth().Authenticate(t.Context(), "sjn_bootstrap_secretsecretsecretsecret")
 	if err != nil {
@@ -154,7 +154,7 @@ func TestOnlyWhoMayReadOpensTheDashboardsNamespace(t *testing.T) {
 }
 
 // The limits of a poll are checked once for all transports. A next poll beyond them is refused in its place.
-func TestEachDoorHoldsAPollToItsLimits(t *testing.T) {
+func TestEveryTransportLimitsPolls(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	w := join(t, a, "w", "test")
 	call[protocol.RegisterResponse](w, protocol.MethodRegister, protocol.RegisterRequest{Runtime: "other"})

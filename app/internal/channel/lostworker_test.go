@@ -48,7 +48,7 @@ func TestAJobIsCompletedAtAnAppThatNeverSawIt(t *testing.T) {
 
 // A run whose worker is gone can be cancelled by the app alone. After the response the run is closed, and later
 // requests of the worker change nothing.
-func TestARunWhoseWorkerDiedIsCancelledWithoutOne(t *testing.T) {
+func TestRunOfADeadWorkerIsCancelledWithoutAWorker(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		s := scheduler(t, a)

@@ -378,7 +378,7 @@ func acked(t *testing.T, p *peer, event string, arg any) json.RawMessage {
 	return ack[0]
 }
 
-func TestWhatIsSaidOnTheChannelFitsItsSchema(t *testing.T) {
+func TestMessagesOfTheChannelMatchItsSchema(t *testing.T) {
 	s := published(t)
 	a := apptest.Start(t, apptest.Options{})
 	hello := map[string]any{"workerId": "w", "protocol": 1, "token": ""}

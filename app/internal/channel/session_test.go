@@ -13,7 +13,7 @@ import (
 
 // If a session ends at another caller's request, its owner is notified at once, not at its next renewal. A worker gets
 // no notice of a session that it ended itself.
-func TestHolderIsToldThatItsSessionEnded(t *testing.T) {
+func TestOwnerIsNotifiedOfTheEndOfItsSession(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	told := make(chan protocol.SessionNotice, 10)
 	notices := rpc.Handlers{}

@@ -95,7 +95,7 @@ func TestWhatWouldBeLostIsRefusedOnTheSocket(t *testing.T) {
 }
 
 // A caller without the lease cannot quarantine a run with an unreadable completion or failure report.
-func TestWhatCannotBeReadIsJudgedByTheLeaseToo(t *testing.T) {
+func TestUndecodableOutcomeNeedsAValidLease(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{Change: withTokens})
 	w, other := enter(t, a, mint(t, a, "blue", ""), "w", "blue"), enter(t, a, mint(t, a, "red", ""), "o", "red")
 	if _, err := a.Broker().Start(within(t), protocol.StartRequest{WorkflowType: "one", TaskQueue: "blue"}); err != nil {

@@ -9,7 +9,7 @@ import (
 
 // A status word selects the runs that are shown with it: the bucket for ?status=, the status in a filter. A stored
 // status that is neither selects itself, and ?stored_status= selects exactly one stored status.
-func TestStatusWordsMeanWhatRunsAreShownWith(t *testing.T) {
+func TestStatusesInFiltersMatchThoseInResponses(t *testing.T) {
 	for _, s := range protocol.RunStatuses {
 		inFilter, inBucket, closed := protocol.PublicRun(s, true, true)
 		for _, of := range protocol.RunStatuses {

@@ -162,7 +162,7 @@ func TestAMemoKeepsWhatPlainJSONCannotSay(t *testing.T) {
 
 // A list request with an unknown word is rejected with the known words, since an empty list would mean that nothing
 // matches.
-func TestWordsThatAreNoneOfADescribedSetAreRefused(t *testing.T) {
+func TestValuesOutsideAnEnumAreRejected(t *testing.T) {
 	s := real(t)
 	var doc struct {
 		Paths map[string]map[string]struct {

@@ -152,7 +152,7 @@ func TestRolesAreThoseOfTheTable(t *testing.T) {
 }
 
 // The table is checked against the rules, not against itself.
-func TestTheTableGivesEachRoleWhatItShouldHave(t *testing.T) {
+func TestEachRoleHasItsRoutes(t *testing.T) {
 	for _, rt := range httpapi.Routes() {
 		var want auth.Role
 		switch {
@@ -246,7 +246,7 @@ func TestATokenTouchesNoOtherNamespaceByItsPath(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotThereAnswersInJSON(t *testing.T) {
+func TestUnknownRoutesRespondInJSON(t *testing.T) {
 	s := fakeServer(t, &fake{}, auth.Options{})
 	for _, c := range []struct {
 		method, path string
@@ -322,7 +322,7 @@ func TestErrorsOfTheBrokerKeepTheirReason(t *testing.T) {
 	}
 }
 
-func TestAPanicIsAnInternalErrorAndTheServerGoesOn(t *testing.T) {
+func TestPanicIsAnInternalErrorOfOneRequest(t *testing.T) {
 	s := fakeServer(t, &fake{blow: true}, auth.Options{})
 	for range 2 {
 		got := ask(t, s, "GET", "/api/workflows/x", "", nil)
@@ -334,7 +334,7 @@ func TestAPanicIsAnInternalErrorAndTheServerGoesOn(t *testing.T) {
 
 // Every write of the control plane that the store could not confirm reports an unknown outcome, and a start names its
 // workflow ID.
-func TestAWriteWhoseOutcomeIsNotKnownIsNeverRejected(t *testing.T) {
+func TestWriteWithAnUnknownOutcomeIsNotRejected(t *testing.T) {
 	s := fakeServer(t, &fake{err: store.ErrUnavailable}, auth.Options{})
 	for _, rt := range httpapi.Routes() {
 		if rt.Open() || strings.HasPrefix(rt.Pattern, "/api/worker/") || rt.Operation == "import" {

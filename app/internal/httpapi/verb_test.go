@@ -45,7 +45,7 @@ func TestAStartSaysWhetherTheRunIsNew(t *testing.T) {
 	}
 }
 
-func TestAStartRefusesWhatItWouldOtherwiseSilentlyNotDo(t *testing.T) {
+func TestStartRejectsUnsupportedOptions(t *testing.T) {
 	f := &fake{}
 	s := fakeServer(t, f, auth.Options{})
 	got := ask(

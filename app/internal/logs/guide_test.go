@@ -6,6 +6,6 @@ import (
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
-func TestTheGuideSaysHowMuchComesBesideWhatIsKept(t *testing.T) {
+func TestGuideStatesTheLogLimitOfAnOutcome(t *testing.T) {
 	docnumbers.In(t, "guide/activities.md", "the last that come with the outcome may be {} more", fewLines)
 }

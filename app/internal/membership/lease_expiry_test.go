@@ -10,7 +10,7 @@ import (
 
 // At default settings: a worker with a heartbeat in the second half of an expired lease is alive; a worker that renewed
 // its lease and died is not.
-func TestALeaseThatEndedIsADeathOnlyOfAWorkerThatWasNotHeardSince(t *testing.T) {
+func TestLeaseExpiryIsALossOnlyWithoutLaterHeartbeats(t *testing.T) {
 	for name, c := range map[string]struct {
 		lease, silence time.Duration
 		process        string

@@ -64,7 +64,7 @@ func TestTheEndOfAProcessLeavesALaterOneAlone(t *testing.T) {
 }
 
 // A worker with a heartbeat since the read is not forgotten.
-func TestOneThatIsHeardMeanwhileIsNotForgotten(t *testing.T) {
+func TestWorkerWithANewHeartbeatIsNotRemoved(t *testing.T) {
 	r := New(Options{Alive: time.Minute})
 	r.Put(process("1"))
 	seen := r.All("default")[key]
@@ -109,7 +109,7 @@ func TestHowLongAWorkerIsAlive(t *testing.T) {
 }
 
 // The workers of an ended app are checked at once, and the app knows when the next app would expire.
-func TestWhoIsLookedForWhenAnAppIsGone(t *testing.T) {
+func TestWorkersCheckedAfterTheEndOfAnApp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o Orphans
 		soon, later := time.Now().Add(time.Minute), time.Now().Add(time.Hour)

@@ -39,7 +39,7 @@ func pending(l queue) *Pending {
 }
 
 // A query task is removed if its caller got an error, even if the store had added the query task.
-func TestAQuestionThatMayStandIsTakenAway(t *testing.T) {
+func TestQueryOfAFailedCallIsRemoved(t *testing.T) {
 	m := newMemoryQueue(func(queueKey) {})
 	q := store.Question{ID: "q", Namespace: "default", Queue: "main", Kind: protocol.KindQuery}
 	if _, err := pending(cutOff{m}).Run(t.Context(), q, time.Minute); err == nil {
@@ -52,7 +52,7 @@ func TestAQuestionThatMayStandIsTakenAway(t *testing.T) {
 
 // A caller that disconnects does not cancel the insert of its query task: afterwards the app would not know whether the
 // row exists.
-func TestACallerThatLeavesCutsNoQuestionOff(t *testing.T) {
+func TestCancelledCallerDoesNotCancelOtherQueries(t *testing.T) {
 	m := newMemoryQueue(func(queueKey) {})
 	seen := make(chan error, 1)
 	ctx, leave := context.WithCancel(t.Context())

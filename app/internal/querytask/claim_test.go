@@ -73,7 +73,7 @@ func ask(t *testing.T, p *Pending, id string) <-chan answer {
 
 // Query tasks go to pollers that may run them, in order of arrival and up to the free slots. Query tasks beyond the
 // free slots cause another notification; query tasks that no poller may run stay queued without one.
-func TestAQuestionGoesToWhoMayBeAsked(t *testing.T) {
+func TestQueryGoesToAnEligibleWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, b, _ := inMemory()
 		for _, id := range []string{"a", "b", "c"} {
@@ -95,7 +95,7 @@ func TestAQuestionGoesToWhoMayBeAsked(t *testing.T) {
 
 // Only the reply of the worker that leased a query task reaches its caller; other replies are rejected, each with its
 // reason.
-func TestOnlyTheHolderOfAQuestionIsHeard(t *testing.T) {
+func TestOnlyTheOwnerOfAQueryMayReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _, _ := inMemory()
 		asked := ask(t, p, "q")
@@ -144,7 +144,7 @@ func TestOnlyTheHolderOfAQuestionIsHeard(t *testing.T) {
 }
 
 // After its timeout the caller learns whether a worker had leased the query task; a later reply changes nothing.
-func TestHowAQuestionEndsWithoutAReply(t *testing.T) {
+func TestQueriesWithoutAReplyEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _, draining := inMemory()
 		held, alone := ask(t, p, "held"), ask(t, p, "alone")
@@ -173,7 +173,7 @@ func TestHowAQuestionEndsWithoutAReply(t *testing.T) {
 
 // If a worker leases a query task and does not respond within some seconds, another worker gets it (hedged request),
 // and so on. The first response counts, also from a slow worker, and nothing stays queued.
-func TestAQuestionOfASilentWorkerIsAskedOfAnother(t *testing.T) {
+func TestQueryOfASilentWorkerIsHedged(t *testing.T) {
 	first := func(m *memoryQueue) (id string) { // of what waits
 		for _, l := range m.ready {
 			id = l[0].ID
@@ -238,7 +238,7 @@ func TestAQuestionOfASilentWorkerIsAskedOfAnother(t *testing.T) {
 }
 
 // The limit of a queue counts waiting query tasks only, not leased ones.
-func TestALineOfQuestionsIsFullOnce(t *testing.T) {
+func TestLeasedQueriesDoNotCountForTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _, _ := inMemory()
 		for i := range protocol.MaxPendingQuestions {
@@ -265,7 +265,7 @@ func TestALineOfQuestionsIsFullOnce(t *testing.T) {
 }
 
 // Only a worker that declared a validator for the type and update name validates the update.
-func TestWhoMayJudgeAnUpdate(t *testing.T) {
+func TestWorkersThatMayValidateAnUpdate(t *testing.T) {
 	q := store.Question{Kind: protocol.KindValidation, Type: "wf", Name: "set", Requirements: []string{"gpu"}}
 	for _, c := range []struct {
 		why  string

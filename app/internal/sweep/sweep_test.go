@@ -267,7 +267,7 @@ func TestStuckThingKeepsOnlyItselfWaiting(t *testing.T) {
 	})
 }
 
-func TestStoreThatIsAwayIsAskedLessAndLess(t *testing.T) {
+func TestSweepBacksOffWhileTheStoreIsUnavailable(t *testing.T) {
 	var logged bytes.Buffer
 	sweeping(t, Options{Log: zerolog.New(&logged)}, func(c *clockwork, s *Sweeper) {
 		c.mu.Lock()

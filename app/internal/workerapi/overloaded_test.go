@@ -16,7 +16,7 @@ import (
 
 // While the bytes in flight are used up, polls answer overloaded and all other routes the contract's
 // backend_unavailable, with its members. Small outcomes, heartbeats and renewals are served.
-func TestEveryRouteAnswersInItsWordsWhenTheBytesAreUsedUp(t *testing.T) {
+func TestEveryRouteRespondsWhenTheByteBudgetIsExhausted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bytes := budget.New(1 << 20)
 		bytes.Force(budget.Owner{Token: "other"}, 1<<30)

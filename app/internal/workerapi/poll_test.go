@@ -70,7 +70,7 @@ func TestAPollAsksForOneTaskOfOneKind(t *testing.T) {
 }
 
 // Only what cannot be read is refused here; the limits of a poll are the broker's.
-func TestWaitsThatAreNoWholeNumbersAreRefused(t *testing.T) {
+func TestPollTimeoutsMustBeIntegers(t *testing.T) {
 	f := &fake{}
 	s := server(t, f, nil)
 	poll := func(more string) response {
@@ -95,7 +95,7 @@ func TestWaitsThatAreNoWholeNumbersAreRefused(t *testing.T) {
 	}
 }
 
-func TestHowAPollEndsIsSaidInStatusAndBody(t *testing.T) {
+func TestPollOutcomeIsInStatusAndBody(t *testing.T) {
 	draining := func(context.Context, protocol.PollRequest) (protocol.PollResponse, error) {
 		return protocol.PollResponse{}, fmt.Errorf("wait: %w", dispatch.ErrDraining)
 	}
@@ -221,7 +221,7 @@ func TestALongHistoryTravelsCompressedWhenAskedFor(t *testing.T) {
 	}
 }
 
-func TestATaskWhoseCallerHasHungUpIsGivenBack(t *testing.T) {
+func TestTaskIsReturnedIfItsCallerDisconnected(t *testing.T) {
 	for _, path := range []string{"/api/worker/workflow-tasks/poll", "/api/worker/tasks/poll"} {
 		undone := make(chan struct{})
 		polled := make(chan struct{})
@@ -259,7 +259,7 @@ func (b broken) Header() http.Header       { return b.header }
 func (b broken) WriteHeader(int)           {}
 func (b broken) Write([]byte) (int, error) { return 0, net.ErrClosed }
 
-func TestATaskWhoseAnswerCannotBeWrittenIsGivenBack(t *testing.T) {
+func TestTaskIsReturnedIfItsResponseFails(t *testing.T) {
 	undone := 0
 	f := &fake{poll: leased(func() { undone++ }, task(1)), next: &protocol.PollResponse{
 		Status: protocol.PollLeased, Tasks: []protocol.Task{task(1)}, Undo: func() { undone++ },

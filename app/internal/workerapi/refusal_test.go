@@ -168,7 +168,7 @@ func TestATokenOfSomeQueuesAndNamespacesWorksThereAlone(t *testing.T) {
 	}
 }
 
-func TestRoutesThatAreNotThereAnswerInJSON(t *testing.T) {
+func TestUnknownRoutesRespondInJSON(t *testing.T) {
 	s := server(t, &fake{}, nil)
 	got := ask(t, s, "GET", "/api/worker/nothing", "", map[string]string{"Content-Type": ""})
 	wantEnvelope(t, "unknown", got)
@@ -200,7 +200,7 @@ func TestAnIDInAPathArrivesAsItWasMeant(t *testing.T) {
 	}
 }
 
-func TestTooLargeBodiesAreRefusedAndTheServerGoesOn(t *testing.T) {
+func TestTooLargeBodyIsRejected(t *testing.T) {
 	f := &fake{}
 	s := server(t, f, nil)
 	large := `{"worker_id":"` + strings.Repeat("x", 3<<20) + `"}`
@@ -256,7 +256,7 @@ func TestErrorsOfTheBrokerKeepTheirReasonAndStatus(t *testing.T) {
 	}
 }
 
-func TestAPanicIsAnInternalErrorAndTheServerGoesOn(t *testing.T) {
+func TestPanicIsAnInternalErrorOfOneRequest(t *testing.T) {
 	f := &fake{poll: func(context.Context, protocol.PollRequest) (protocol.PollResponse, error) { panic("a bug") }}
 	s := server(t, f, nil)
 	for range 2 {

@@ -189,7 +189,7 @@ func TestAWorkflowCompletionCarriesItsCommands(t *testing.T) {
 	}
 }
 
-func TestHeartbeatsSayWhatTheAttemptHasToTell(t *testing.T) {
+func TestHeartbeatsContainTheProgressOfTheAttempt(t *testing.T) {
 	f := &fake{beat: protocol.HeartbeatResponse{TaskID: "r-3", Renewed: true, CanContinue: true, RunStatus: "running"}}
 	s := server(t, f, nil)
 	got := ask(t, s, "POST", "/api/worker/activity-tasks/r-3/heartbeat",
@@ -228,7 +228,7 @@ func TestAnUnknownWorkersHeartbeatIsNotFound(t *testing.T) {
 	}
 }
 
-func TestABatchIsJudgedItemByItem(t *testing.T) {
+func TestItemsOfABatchAreHandledSeparately(t *testing.T) {
 	f := &fake{complete: protocol.CompleteResponse{Err: protocol.Refuse(protocol.ReasonStaleAttempt, "old")}}
 	s := server(t, f, nil)
 	got := ask(t, s, "POST", "/api/worker/tasks/complete",

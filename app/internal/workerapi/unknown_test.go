@@ -13,7 +13,7 @@ import (
 
 // A write that may have been committed is never reported as rejected: it reports an unknown outcome in the form that
 // makes clients retry.
-func TestAWriteWhoseOutcomeIsNotKnownIsNeverRejected(t *testing.T) {
+func TestWriteWithAnUnknownOutcomeIsNotRejected(t *testing.T) {
 	const ids = `"worker_id":"w","task_queue":"q","lease_owner":"w","workflow_task_attempt":7,"activity_attempt_id":"x-1","query_task_attempt":3,"update_validation_attempt":1,` +
 		`"poll_request_id":"p-1","session_id":"x","timeout_seconds":0,"commands":[],"failure":{"message":"m"},"result":null`
 	words := map[string]string{

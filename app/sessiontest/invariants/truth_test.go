@@ -46,7 +46,7 @@ func truth(t *testing.T) []row {
 	return rows
 }
 
-func TestWhoGetsATaskAndWhyItWaits(t *testing.T) {
+func TestEligibleWorkersAndWaitReasons(t *testing.T) {
 	w := onSQLite(t)
 	for i, r := range truth(t) {
 		t.Run(r.String(), func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 
 // An app that is killed right after a commit sends no more notices. Other apps do not poll for settings of queues, such
 // as a drain, so the commit's transaction notifies them: the notification comes from the committer's connection.
-func TestADecisionIsToldByItsCommit(t *testing.T) {
+func TestCommitNotifiesOfADecision(t *testing.T) {
 	url := database(t)
 	w := ofURL(url).New(t)
 	ear, err := pgx.Connect(t.Context(), url)

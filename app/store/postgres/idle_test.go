@@ -10,7 +10,7 @@ import (
 
 // The server ends a transaction of a paused app after two seconds (idle_in_transaction_session_timeout), also if no
 // other app meets its locks.
-func TestATransactionThatStandsStillEnds(t *testing.T) {
+func TestIdleTransactionIsTerminated(t *testing.T) {
 	t.Parallel()
 	at := server(t)
 	still, err := postgres.Committer(t.Context(), at)

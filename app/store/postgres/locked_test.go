@@ -136,7 +136,7 @@ func TestSkippedTasksAreLookedForAgain(t *testing.T) {
 
 // An app with no pending migration does not take the migration lock. An app with one terminates a paused process that
 // holds the lock.
-func TestMigrationLockStopsNobodyForEver(t *testing.T) {
+func TestMigrationLockTimesOut(t *testing.T) {
 	at := database(t)
 	c := stranger(t, at, "SET application_name = '"+postgres.Migrator+"'")
 	if _, err := c.Exec(t.Context(), "SELECT pg_advisory_lock($1)", int64(postgres.Migrating)); err != nil {
@@ -156,7 +156,7 @@ func TestMigrationLockStopsNobodyForEver(t *testing.T) {
 }
 
 // Apps and their database may be started in any order.
-func TestServerThatIsNotThereYetIsWaitedFor(t *testing.T) {
+func TestOpenWaitsForAStartingServer(t *testing.T) {
 	at := database(t)
 	u, err := url.Parse(at)
 	if err != nil {

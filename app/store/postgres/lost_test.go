@@ -154,7 +154,7 @@ func hears(t *testing.T, what string, a, b <-chan struct{}) {
 
 // From its opening on, a store receives notices of other apps' commits. If it may have missed some, it reports this to
 // the dispatcher; otherwise a waiting poll would find the task only at its end.
-func TestWhatOtherAppsCommitIsHeardOrSaidToBeMissed(t *testing.T) {
+func TestCommitsOfOtherAppsAreNotifiedOrReportedAsMissed(t *testing.T) {
 	url := database(t)
 	open := func(o sqldb.Options) *storetest.Fixture {
 		s, err := postgres.Open(t.Context(), url, o)
@@ -286,7 +286,7 @@ func (h *hearsRuns) Changed(c store.Changed) {
 
 // A store that closes sends its pending notices first, including those whose sending had begun. For an app that leaves,
 // the last notice is its end, which other apps do not poll for.
-func TestAnAppThatEndsTellsWhatItDidLast(t *testing.T) {
+func TestClosingStoreSendsItsLastNotifications(t *testing.T) {
 	url := database(t)
 	h := &hearsRuns{&storetest.Line{}, make(chan string, 100)}
 	stays, err := postgres.Open(t.Context(), url, sqldb.Options{Dispatch: h})

@@ -49,7 +49,7 @@ func TestASchemaOneReleaseAheadIsServedAndLeftAlone(t *testing.T) {
 
 // While a newer app migrates, an app that may serve the new schema continues, and any other app has to stop, also if
 // the notice of the migration was lost with its connection.
-func TestAStoreIsToldThatTheSchemaOutgrewIt(t *testing.T) {
+func TestStoreIsNotifiedOfANewerSchema(t *testing.T) {
 	for name, tell := range map[string]string{
 		"told": `SELECT pg_notify('sojourn', '{"app":"","s":true}')`,
 		"missed": `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity

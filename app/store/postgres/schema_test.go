@@ -252,7 +252,7 @@ func TestLanesWithoutATaskForADayGo(t *testing.T) {
 	})
 }
 
-func TestWhoAppendsToAHistoryOfBeforeFindsItsKeyTaken(t *testing.T) {
+func TestOldAppendConflictsWithThePackedHistory(t *testing.T) {
 	url := database(t)
 	c, err := pgx.Connect(t.Context(), url)
 	if err != nil {

@@ -80,7 +80,7 @@ var statements = []string{
 	"INSERT INTO workers", "FOR UPDATE OF t SKIP LOCKED", "COMMIT", "FROM sessions AS t",
 }
 
-func TestAppThatStandsStillStopsNoOther(t *testing.T) {
+func TestFrozenAppDoesNotBlockOthers(t *testing.T) {
 	rounds, long := 3, time.Duration(0)
 	// limits for a busy machine: the commits need only finish while the other app is paused
 	bound, apart := 30*time.Second, 15*time.Second

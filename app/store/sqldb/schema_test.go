@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-func TestASchemaIsServedOneReleaseAheadByWhoIsNewEnough(t *testing.T) {
+func TestPreviousReleaseServesTheNextSchema(t *testing.T) {
 	row := func(version int64, release string, minReader int64) noted { return noted{version, minReader, release} }
 	for _, c := range []struct {
 		name    string

@@ -47,7 +47,7 @@ func open(t testing.TB, path string, o sqldb.Options) *sqldb.Store {
 
 func TestStore(t *testing.T) { storetest.Run(t, suite(t)) }
 
-func TestSecondOpenerIsTurnedAwayByNameOfTheHolder(t *testing.T) {
+func TestSecondOpenFailsWithTheNameOfTheOwner(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "one.db")
 	first := open(t, path, sqldb.Options{})
 	_, err := sqlite.Open(t.Context(), path, sqldb.Options{})
@@ -294,7 +294,7 @@ func TestLanesWithoutATaskForADayGo(t *testing.T) {
 	})
 }
 
-func TestWhoAppendsToAHistoryOfBeforeFindsItsKeyTaken(t *testing.T) {
+func TestOldAppendConflictsWithThePackedHistory(t *testing.T) {
 	s, db := besideStores(t)
 	storetest.FencedByKeys(t, s, func(run string, seq int64) bool {
 		_, err := db.Exec("INSERT INTO events (run_id, seq, at, type, payload) VALUES (?, ?, 0, 'x', '{}')", run, seq)

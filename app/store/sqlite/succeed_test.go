@@ -13,7 +13,7 @@ import (
 
 // A task replaces the row of the task before it. If that row is missing, because another program wrote to the file, the
 // change is refused: otherwise the result would be stored without its next task, and the run would wait forever.
-func TestATaskIsNeverLostInARowThatIsNotThere(t *testing.T) {
+func TestTaskWithoutItsRowIsNotLost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "row.db")
 	w := &storetest.Fixture{T: t, S: open(t, path, sqldb.Options{}), Queue: storetest.Queue}
 	run := w.Begun("order", storetest.Activity("x", ""))

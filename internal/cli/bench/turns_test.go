@@ -8,7 +8,7 @@ import (
 )
 
 // The order within a pair alternates, the last turn may be shorter, and pairs with interference are ignored.
-func TestTurnsAreTakenInPairs(t *testing.T) {
+func TestMeasurementsAlternateInPairs(t *testing.T) {
 	var order []string
 	var sizes []int
 	side := func(name string, used ...time.Duration) func(int) (sample, error) {

@@ -377,7 +377,7 @@ func TestProxyIsNoServer(t *testing.T) {
 }
 
 // The proxy checks the target of a redirect like any other request.
-func TestWhoIsSentOnIsJudgedAnew(t *testing.T) {
+func TestRedirectTargetsAreChecked(t *testing.T) {
 	inside := server(t)
 	outside := httptest.NewServer(http.RedirectHandler("http://127.0.0.1:"+inside+"/", http.StatusFound))
 	t.Cleanup(outside.Close)

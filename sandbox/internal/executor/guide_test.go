@@ -6,6 +6,6 @@ import (
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
-func TestTheGuideSaysHowOftenSignsOfLifeArePassedOn(t *testing.T) {
+func TestGuideStatesTheIntervalOfForwardedHeartbeats(t *testing.T) {
 	docnumbers.In(t, "guide/activities.md", "| heartbeats | passed on every {} at most |", throttle)
 }

@@ -116,7 +116,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-func TestStandingStillIsNoticedBeforeTheNextLook(t *testing.T) {
+func TestSuspensionIsDetectedBeforeTheNextCheck(t *testing.T) {
 	began := time.Now()
 	ticks := &Ticks{last: began}
 	at := began.Add

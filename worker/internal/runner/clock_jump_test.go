@@ -56,7 +56,7 @@ func TestActivitiesRunOnceWhileTheDatabasesClockJumps(t *testing.T) {
 
 // The task of a dead worker is redelivered after its lease, at default settings, also if the clock went back by an hour
 // meanwhile.
-func TestADeadWorkersTaskGoesOnAfterAClockThatWentBack(t *testing.T) {
+func TestTaskOfADeadWorkerIsRedeliveredAfterAClockJumpBack(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		define := func(r *worker.Registry) {
 			single(r, "work", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })

@@ -24,7 +24,7 @@ func (one) ActivityName(any) (string, error)                   { return "", erro
 func (one) WorkflowName(any) (string, error)                   { return "", errors.New("none") }
 
 // Go cannot stop a goroutine that loops. Another attempt of the run would loop on another core.
-func TestARunWhoseCodeStillRunsGetsNoAttemptBesideIt(t *testing.T) {
+func TestRunningWorkflowCodeHasNoConcurrentAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		var begun atomic.Int32

@@ -112,7 +112,7 @@ func fusedTurns(events []history.Event) (n int) {
 
 // The history of a run contains the same events for eager and for separate workflow tasks, and workflow code replays
 // both.
-func TestTurnsLeaveTheHistoryOfTasks(t *testing.T) {
+func TestEagerTasksLeaveTheHistoryUnchanged(t *testing.T) {
 	histories := map[bool][]string{}
 	for _, plain := range []bool{true, false} {
 		bubble(t, func(t *testing.T, a *control) {
@@ -144,7 +144,7 @@ func TestTurnsLeaveTheHistoryOfTasks(t *testing.T) {
 }
 
 // If the response to any eager workflow task is lost, the run continues, and no activity runs twice.
-func TestALostAnswerToATurnCostsNothing(t *testing.T) {
+func TestLostResponseToAnEagerTaskIsRepeated(t *testing.T) {
 	const of = 6
 	for lost := range of + 1 {
 		t.Run(fmt.Sprint(lost), func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestALostAnswerToATurnCostsNothing(t *testing.T) {
 
 // If the app rejects eager workflow tasks, the worker rereads at most twice the events of the run, whatever happens
 // meanwhile: signals at half the rate of the steps, each as its activity ends, and many concurrent activities.
-func TestTurnsThatAreRefusedCostLittle(t *testing.T) {
+func TestRejectedEagerTasksAreCheap(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs workflows of hundreds of steps")
 	}
@@ -263,7 +263,7 @@ func TestTurnsThatAreRefusedCostLittle(t *testing.T) {
 }
 
 // An eager workflow task that is too large for a message is omitted, and its activity result is still sent.
-func TestATurnTooLargeForTheWireIsLeftOut(t *testing.T) {
+func TestTooLargeEagerTaskIsOmitted(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		var ran atomic.Int64
 		a.narrow.Store(true)
@@ -279,7 +279,7 @@ func TestATurnTooLargeForTheWireIsLeftOut(t *testing.T) {
 }
 
 // A turn is never a run's that another step can move: the results of two at once go without.
-func TestResultsBesideOthersGoWithoutTurns(t *testing.T) {
+func TestConcurrentResultsAreSentWithoutEagerTasks(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		a.worker("w", func(r *worker.Registry) {
 			r.Workflow("pair", func(ctx workflow.Context) error {
@@ -302,7 +302,7 @@ func TestResultsBesideOthersGoWithoutTurns(t *testing.T) {
 
 // The time that workflow code reads in an eager workflow task is the time of its event in history, so a replay reads
 // the same time.
-func TestTheTimeOfATurnIsThatOfItsEvent(t *testing.T) {
+func TestTimeOfAnEagerTaskIsThatOfItsEvent(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		r := worker.NewRegistry()
 		define := func(r *worker.Registry) {
@@ -349,7 +349,7 @@ func TestTheTimeOfATurnIsThatOfItsEvent(t *testing.T) {
 
 // An older app ignores eager workflow tasks: its response does not mention them, and the worker uses separate workflow
 // tasks.
-func TestAnAppThatKnowsNoTurnsTakesTheirResults(t *testing.T) {
+func TestAppWithoutEagerTasksAcceptsTheResults(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		var ran atomic.Int64
 		a.older.Store(true)

@@ -135,7 +135,7 @@ func TestQueriesAreAnsweredWhileAllOtherSlotsAreTaken(t *testing.T) {
 	})
 }
 
-func TestChildRunsBesideItsParent(t *testing.T) {
+func TestChildRunsConcurrentlyWithItsParent(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		var child func(ctx workflow.Context, n int) (int, error)
 		child = func(ctx workflow.Context, n int) (int, error) {

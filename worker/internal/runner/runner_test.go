@@ -143,7 +143,7 @@ func TestClassesReportByThemselves(t *testing.T) {
 }
 
 // If the notice is lost, the response to the heartbeat reports the cancellation.
-func TestLostCancelNoticeIsMadeUpForByTheHeartbeat(t *testing.T) {
+func TestHeartbeatReportsACancellationAfterALostNotice(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		ended := make(chan error, 1)
 		a.mute = true
@@ -419,7 +419,7 @@ func TestDrainHandsBackWhatDoesNotEnd(t *testing.T) {
 	})
 }
 
-func TestKeptMachineGoesOnAndANewOneReplays(t *testing.T) {
+func TestCachedMachineContinuesAndANewOneReplays(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		define := func(r *worker.Registry) {
 			r.Workflow("steps", func(ctx workflow.Context) (int, error) {

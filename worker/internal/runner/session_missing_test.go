@@ -69,7 +69,7 @@ func steppingEnds(r *worker.Registry) {
 
 // Ending a session that was never started prevents neither eager workflow tasks nor sticky caching. A separate workflow
 // task for each step gives the same history. The worker logs one line.
-func TestARunGoesOnEagerlyBehindAnEndWithoutAnEvent(t *testing.T) {
+func TestRunContinuesEagerlyAfterAnEndWithoutAnEvent(t *testing.T) {
 	const steps = 6
 	histories := map[bool][]string{}
 	for _, plain := range []bool{true, false} {

@@ -72,7 +72,7 @@ func TestCallsAreAsWideAsTheirTime(t *testing.T) {
 	}
 }
 
-func TestAProfileWithoutTimeIsSaid(t *testing.T) {
+func TestProfileWithoutSamplesIsReported(t *testing.T) {
 	if err := Draw(io.Discard, taken(), "nothing"); err == nil || !strings.Contains(err.Error(), "empty") {
 		t.Errorf("got %v", err)
 	}
