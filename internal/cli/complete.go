@@ -45,6 +45,9 @@ func (p *program) ids(path, list, member string, search bool) func(c *cobra.Comm
 		if search && typed != "" {
 			q.Set("query", typed)
 		}
+		if path == "/api/workflows" || path == "/api/schedules" {
+			q.Set("values", string(protocol.ValuesNone))
+		}
 		var page map[string]json.RawMessage
 		var items []map[string]json.RawMessage
 		if p.call(c, http.MethodGet, path+"?"+q.Encode(), nil, &page) != nil || json.Unmarshal(page[list], &items) != nil {

@@ -19,9 +19,6 @@ var encodedMembers = map[string]bool{
 	"arguments": true, "result": true, "output": true, "value": true, "entries": true, "merged": true,
 }
 
-// EncodedMember reports whether members of this name in payloads of events contain encoded values.
-func EncodedMember(name string) bool { return encodedMembers[name] }
-
 // Outline is an event without its encoded values and without other members above 4 KiB, which Values describes.
 type Outline struct {
 	Seq     int64
