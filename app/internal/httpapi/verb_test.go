@@ -414,7 +414,7 @@ func TestClusterInfoSaysWhatClientsCheck(t *testing.T) {
 		t.Errorf("stages of an update: %v", stages)
 	}
 	if len(commands) == 0 || commands[0] != "complete_workflow" ||
-		slices.Contains(commands, any("record_local_activity")) {
+		!slices.Contains(commands, any("record_local_activity")) {
 		t.Errorf("commands: %v", commands)
 	}
 	if got.header.Get(httpapi.VersionHeader) != "2" || got.header.Get("X-Durable-Workflow-Protocol-Version") != "1.20" {
