@@ -45,7 +45,7 @@ func (p *program) ids(path, list, member string, search bool) func(c *cobra.Comm
 		if search && typed != "" {
 			q.Set("query", typed)
 		}
-		if path == "/api/workflows" || path == "/api/schedules" {
+		if path == "/api/workflows" {
 			q.Set("values", string(protocol.ValuesNone))
 		}
 		var page map[string]json.RawMessage
