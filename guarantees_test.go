@@ -13,7 +13,7 @@ import (
 var shown = regexp.MustCompile("`([a-z/]*)\\.(Test[A-Za-z0-9]+)`")
 
 // Tests of this name hold a sentence of a page against the program.
-var readsTheGuide = regexp.MustCompile(`(?m)^func (TestTheGuideSays[A-Za-z0-9]+)\(`)
+var readsTheGuide = regexp.MustCompile(`(?m)^func (Test(?:GuideStates|TheGuideSays)[A-Za-z0-9]+)\(`)
 
 // guidePages are the pages of the guide, from docs on.
 func guidePages(t *testing.T) (pages []string) {

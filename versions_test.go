@@ -11,7 +11,7 @@ import (
 )
 
 // The guide names the oldest versions of Go and Node that can build the project.
-func TestTheGuideSaysWhatABuildNeeds(t *testing.T) {
+func TestGuideStatesWhatABuildNeeds(t *testing.T) {
 	mod, err := os.ReadFile("go.mod")
 	if err != nil {
 		t.Fatal(err)

@@ -34,8 +34,8 @@ func (c *countedRequests) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// take returns the requests since the last call.
-func (c *countedRequests) take() string {
+// reset returns the requests since the last call.
+func (c *countedRequests) reset() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := strings.Join(c.sent, ", ")
@@ -94,7 +94,7 @@ func TestAWorkflowIsStartedAndAwaitedInOneRequest(t *testing.T) {
 		if s := <-run; s.err != nil || s.run.Status != "completed" || string(s.run.Output) != `["tea"]` {
 			t.Errorf("the result: %+v, %v", s.run, s.err)
 		}
-		if all := sent.take(); all != "POST workflows" {
+		if all := sent.reset(); all != "POST workflows" {
 			t.Errorf("requests: %s", all)
 		}
 
@@ -112,7 +112,7 @@ func TestAWorkflowIsStartedAndAwaitedInOneRequest(t *testing.T) {
 			t.Errorf("executed: %q, %v", items, err)
 		}
 
-		sent.take()
+		sent.reset()
 		var ended *client.NotCompleted
 		go func() {
 			executed <- c.Execute(ctx, protocol.StartRequest{WorkflowType: "basket", WorkflowID: "three"}, nil, []string{})
@@ -130,7 +130,7 @@ func TestAWorkflowIsStartedAndAwaitedInOneRequest(t *testing.T) {
 			s.run.WorkflowID != "" {
 			t.Errorf("an ID that is in use: %+v, %v", s.run, s.err)
 		}
-		if all := sent.take(); all != "POST workflows, POST workflows" {
+		if all := sent.reset(); all != "POST workflows, POST workflows" {
 			t.Errorf("requests: %s", all)
 		}
 	})
@@ -275,7 +275,7 @@ func TestAStartThatWaitsFailsAtOnceWhereNoAppEverResponded(t *testing.T) {
 			t.Fatal(err)
 		}
 		run, err := c.StartAndWait(t.Context(), protocol.StartRequest{WorkflowType: "w"})
-		if all := sent.take(); err == nil || run.WorkflowID != "" || all != "POST workflows" {
+		if all := sent.reset(); err == nil || run.WorkflowID != "" || all != "POST workflows" {
 			t.Errorf("%s: %+v, %v, with %s", name, run, err, all)
 		}
 	}

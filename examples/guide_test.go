@@ -37,7 +37,7 @@ func blocks(t *testing.T, document string, languages ...string) (found []string)
 }
 
 // The guide shows how short the workers are.
-func TestTheGuideSaysHowLongWholeWorkersAre(t *testing.T) {
+func TestGuideStatesHowLongWholeWorkersAre(t *testing.T) {
 	for file, most := range map[string]int{"http-worker/replay.py": 150, "curl-worker/worker.sh": 50} {
 		if raw, err := os.ReadFile(file); err != nil || strings.Count(string(raw), "\n") >= most {
 			t.Errorf("%s has %d lines: %v", file, strings.Count(string(raw), "\n"), err)

@@ -22,12 +22,12 @@ func files(t *testing.T, content map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range content {
-		put(t, filepath.Join(dir, name), text)
+		writeFile(t, filepath.Join(dir, name), text)
 	}
 	return dir
 }
 
-func put(t *testing.T, path, text string) {
+func writeFile(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestDiscoverNamesHandlersByTheirFiles(t *testing.T) {
 	}); d != "" {
 		t.Errorf("(-got +want)\n%s", d)
 	}
-	put(t, filepath.Join(dir, "index.js"), "")
+	writeFile(t, filepath.Join(dir, "index.js"), "")
 	if _, _, err := sandbox.Discover(dir); err == nil || !strings.Contains(err.Error(), "both named index") {
 		t.Errorf("two files of one name: %v", err)
 	}
@@ -126,7 +126,7 @@ func TestPackagesAreNotTakenForHandlers(t *testing.T) {
 		"yaml/__init__.py": "", "yaml/reader.py": handler,
 		"x.sh": "", "run.jsx": "", "run.d.ts": "", "vite.config.mjs": "", "data.json": "", ".venv/x.py": "",
 	})
-	put(t, filepath.Join(dir, "tool"), "")
+	writeFile(t, filepath.Join(dir, "tool"), "")
 	if err := os.Chmod(filepath.Join(dir, "tool"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestChangedCodeRunsAtTheNextCallAndStateStays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			put(t, filepath.Join(dir, c.file), c.second)
+			writeFile(t, filepath.Join(dir, c.file), c.second)
 			if got := Got[string](t, b.Run(In("s", 1, inv))); got != "second 1" {
 				t.Errorf("got %q", got)
 			}
@@ -278,7 +278,7 @@ func TestChangedImportsRunAtTheNextCall(t *testing.T) {
 			versions := map[string]bool{}
 			for calls, file := range append([]string{""}, slices.Sorted(maps.Keys(c.change))...) {
 				if file != "" {
-					put(t, filepath.Join(dir, file), c.change[file])
+					writeFile(t, filepath.Join(dir, file), c.change[file])
 				}
 				found, _, err := sandbox.Discover(dir)
 				if err != nil || len(found) != 1 || versions[found[0].Hash] {
@@ -301,7 +301,7 @@ func TestVersionsAreTheSameEverywhere(t *testing.T) {
 		"_b.py": "", "alone.py": "def main(): pass",
 	}
 	here, there := files(t, all), files(t, all)
-	put(t, filepath.Join(there, "_unused.py"), "x")
+	writeFile(t, filepath.Join(there, "_unused.py"), "x")
 	var got [2][]string
 	for i, dir := range []string{here, there} {
 		found, _, err := sandbox.Discover(dir)

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/shim"
 )
 
-func TestTheGuideSaysTheLimitsOfExecutors(t *testing.T) {
+func TestGuideStatesTheLimitsOfExecutors(t *testing.T) {
 	const page = "guide/activities.md"
 	o := Options{}.withDefaults()
 	l := Limits{}.or(defaultLimits(0))

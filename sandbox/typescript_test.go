@@ -59,7 +59,7 @@ export const recovery = { rebuildActivity: 'shop.open' } as const;`,
 	if raw, err := b.Recovery(t.Context(), "shop.price"); err != nil || !strings.Contains(string(raw), "shop.open") {
 		t.Errorf("recovery: %s %v", raw, err)
 	}
-	put(t, filepath.Join(dir, "_lib/half.ts"), "export const half = (n: number): string => 'changed';")
+	writeFile(t, filepath.Join(dir, "_lib/half.ts"), "export const half = (n: number): string => 'changed';")
 	again, _, err := sandbox.Discover(dir)
 	if err != nil || again[2].Name != "shop.price" || again[2].Hash == found[2].Hash || again[1].Hash != found[1].Hash {
 		t.Errorf("versions after a change of what one imports: %+v, before %+v, %v", again, found, err)
@@ -166,7 +166,7 @@ func TestTypeScriptFollowsItsSettings(t *testing.T) {
 		"../outside.json":    `{"compilerOptions": {"jsxFactory": "w", "paths": {"secret": ["./_lib/half.ts"]}}}`,
 		"../tsconfig.json":   `{"compilerOptions": {"paths": {"secret": ["handlers/_lib/half.ts"]}}}`,
 	} {
-		put(t, filepath.Join(dir, name), text)
+		writeFile(t, filepath.Join(dir, name), text)
 	}
 	b := Open(t, Targets[1], sandbox.Options{Handlers: dir})
 	needNode(t, b)
@@ -190,8 +190,8 @@ func TestTypeScriptFollowsItsSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put(t, filepath.Join(dir, "base.json"), `{"compilerOptions": {"jsx": "react", "jsxFactory": "w"}}`)
-	put(t, filepath.Join(dir, "shop.tsx"), strings.Replace(shop, "{ h } from '_lib/h'", "{ w } from '@lib/w'", 1))
+	writeFile(t, filepath.Join(dir, "base.json"), `{"compilerOptions": {"jsx": "react", "jsxFactory": "w"}}`)
+	writeFile(t, filepath.Join(dir, "shop.tsx"), strings.Replace(shop, "{ h } from '_lib/h'", "{ w } from '@lib/w'", 1))
 	after, _, err := sandbox.Discover(dir)
 	if err != nil {
 		t.Fatal(err)

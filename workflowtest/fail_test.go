@@ -24,22 +24,22 @@ import (
 // recorder is a test that may fail without failing this one.
 type recorder struct {
 	testing.TB
-	mu   sync.Mutex // guards the fields below
-	said []string
-	told []string // logged, which does not fail it
+	mu       sync.Mutex // guards the fields below
+	failures []string
+	logged   []string // logged, which does not fail it
 }
 
 func (r *recorder) Log(args ...any) { r.Logf("%s", fmt.Sprint(args...)) }
 func (r *recorder) Logf(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.told = append(r.told, fmt.Sprintf(format, args...))
+	r.logged = append(r.logged, fmt.Sprintf(format, args...))
 }
 
 func (r *recorder) Errorf(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.said = append(r.said, fmt.Sprintf(format, args...))
+	r.failures = append(r.failures, fmt.Sprintf(format, args...))
 }
 func (r *recorder) Fatalf(format string, args ...any) { r.Errorf(format, args...); r.FailNow() }
 func (r *recorder) Error(args ...any)                 { r.Errorf("%s", fmt.Sprint(args...)) }
@@ -49,7 +49,7 @@ func (r *recorder) FailNow()                          { runtime.Goexit() }
 func (r *recorder) text() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return strings.Join(r.said, "\n")
+	return strings.Join(r.failures, "\n")
 }
 
 // failing runs a test in virtual time and returns its failure message.
@@ -117,7 +117,7 @@ func TestBlockedCodeFailsItsTestAtOnceWithItsStack(t *testing.T) {
 				<-done
 				close(outside)
 				said = rec.text()
-				if all := said + strings.Join(rec.told, ""); strings.Count(all, " +0x") != strings.Count(said, " +0x") {
+				if all := said + strings.Join(rec.logged, ""); strings.Count(all, " +0x") != strings.Count(said, " +0x") {
 					t.Errorf("its stack is printed twice: %s", all)
 				}
 			})

@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
-func TestTheGuideSaysHowLongATestWaits(t *testing.T) {
+func TestGuideStatesHowLongATestWaits(t *testing.T) {
 	docnumbers.In(t, "guide/workflows-in-go.md", "after {} of virtual time in which nothing moved (`SetPatience`)", standstill)
 	docnumbers.In(t, "guide/workflows-in-go.md", "after {} of real time in its code without a call", busyLimit)
 }

@@ -103,7 +103,7 @@ func sessionState(t *testing.T, a *apptest.App, interpreter string) {
 	}
 	workers[holder].stop()
 	for id, w := range workers {
-		if said := fmt.Sprint(w.said); !strings.Contains(said, "closed at the end: [{") {
+		if said := fmt.Sprint(w.output); !strings.Contains(said, "closed at the end: [{") {
 			t.Errorf("worker %s did not close its state: %s", id, said)
 		}
 	}

@@ -51,10 +51,10 @@ func startPython(t *testing.T, database, addr string) *apptest.App {
 // pythonWorker is a process that works with a published SDK.
 type pythonWorker struct {
 	*exec.Cmd
-	t    *testing.T
-	id   string
-	said *bytes.Buffer
-	done chan error
+	t      *testing.T
+	id     string
+	output *bytes.Buffer
+	done   chan error
 }
 
 // work starts a worker and returns when the app knows it. Arguments follow the worker's id: its session cap, then its
@@ -75,8 +75,8 @@ func workThrough(t *testing.T, a *apptest.App, through, id string, args ...strin
 // launchWorker starts a worker's program and returns when the app knows the worker.
 func launchWorker(t *testing.T, a *apptest.App, id string, c *exec.Cmd) *pythonWorker {
 	t.Helper()
-	w := &pythonWorker{Cmd: c, t: t, id: id, said: &bytes.Buffer{}, done: make(chan error, 1)}
-	w.Stdout, w.Stderr = w.said, w.said
+	w := &pythonWorker{Cmd: c, t: t, id: id, output: &bytes.Buffer{}, done: make(chan error, 1)}
+	w.Stdout, w.Stderr = w.output, w.output
 	before := ""
 	if v, err := a.View().Worker(t.Context(), "default", id); err == nil {
 		before = v.RegisteredAt.String()
@@ -88,7 +88,7 @@ func launchWorker(t *testing.T, a *apptest.App, id string, c *exec.Cmd) *pythonW
 	t.Cleanup(func() {
 		_ = w.Process.Kill()
 		if t.Failed() {
-			t.Logf("worker %s said:\n%s", id, w.said)
+			t.Logf("worker %s said:\n%s", id, w.output)
 		}
 	})
 	until(t, "worker "+id+" registers", func() bool {

@@ -95,7 +95,7 @@ func (s *scoped) ask(t *testing.T) {
 // scopedCall is a request of a route with a worker's ID. It must be refused unless it has a response below.
 type scopedCall struct {
 	path, query, body string
-	said              int    // to the covering token; 0: 200
+	status            int    // to the covering token; 0: 200
 	reason            string // to the others; "": task_not_found, with 404
 	item              string // in a batch: member of the response with the refusal in its only element
 }
@@ -117,7 +117,7 @@ func (s *scoped) calls(worker, queue string) map[string][]scopedCall {
 	}
 	steps := func(more string) []scopedCall {
 		return []scopedCall{
-			{path: s.known["step"], body: step("step", more)}, {path: s.known["over"], body: step("over", more), said: -1},
+			{path: s.known["step"], body: step("step", more)}, {path: s.known["over"], body: step("over", more), status: -1},
 		}
 	}
 	failure := `,"failure":{"message":"m"}`
@@ -133,19 +133,19 @@ func (s *scoped) calls(worker, queue string) map[string][]scopedCall {
 		path: "none", body: fmt.Sprintf(
 			`{"lease_owner":%q,"update_validation_attempt":1%s}`, worker, failure,
 		),
-		reason: "update_validation_task_not_found", said: -1,
+		reason: "update_validation_task_not_found", status: -1,
 	}}
 	logs := func(task string, said int) scopedCall {
 		return scopedCall{body: fmt.Sprintf(
 			`{"items":[{"task_id":%q,"lease_owner":%q,"activity_attempt_id":%q,"part":1,"lines":[{"text":"t"}]}]}`,
 			s.known[task], worker, s.known[task+"_attempt"],
-		), item: "items", said: said}
+		), item: "items", status: said}
 	}
 	session := []scopedCall{{path: "s", body: name, reason: "session_not_found"}}
 	in := "?worker_id=" + worker + "&lease_owner=" + worker
 	return map[string][]scopedCall{
 		"register": {{body: fmt.Sprintf(`{"worker_id":%q,"task_queue":%q,"supported_workflow_types":["flow"],"supported_activity_types":["step"],
-			"capabilities":["worker_sessions","query_tasks"]}`, worker, queue), said: 201, reason: "worker_not_found"}},
+			"capabilities":["worker_sessions","query_tasks"]}`, worker, queue), status: 201, reason: "worker_not_found"}},
 		"deregister":                  {{path: worker, reason: "worker_not_found"}},
 		"worker_heartbeat":            {{body: name, reason: "worker_not_found"}},
 		"poll_workflow_task":          poll,
@@ -155,15 +155,15 @@ func (s *scoped) calls(worker, queue string) map[string][]scopedCall {
 		"poll_tasks": {
 			{body: fmt.Sprintf(`{"worker_id":%q,"queues":[%q],"timeout_seconds":0}`, worker, queue), reason: "worker_not_found"},
 		},
-		"claim_workflow_task":        {{path: s.known["flow"], body: name, said: 200}},
-		"claim_activity_task":        {{path: s.known["step"], body: name, said: 200}},
+		"claim_workflow_task":        {{path: s.known["flow"], body: name, status: 200}},
+		"claim_activity_task":        {{path: s.known["step"], body: name, status: 200}},
 		"workflow_task_claim_status": {{path: s.known["flow"], query: in}},
 		"activity_task_claim_status": {{path: s.known["step"], query: in}},
 		"workflow_task_history":      {{path: s.known["flow"], body: flow("")}},
 		"heartbeat_workflow_task":    {{path: s.known["flow"], body: flow("")}},
-		"fail_workflow_task":         {{path: s.known["flow"], body: flow(failure), said: -1}},
+		"fail_workflow_task":         {{path: s.known["flow"], body: flow(failure), status: -1}},
 		"complete_workflow_task": {
-			{path: s.known["flow"], body: flow(`,"commands":[{"type":"complete_workflow"}]`), said: -1},
+			{path: s.known["flow"], body: flow(`,"commands":[{"type":"complete_workflow"}]`), status: -1},
 		},
 		"activity_task_status": steps(""),
 		"read_activity_task_status": {
@@ -273,7 +273,7 @@ func ownAffair(operation string, c scopedCall, sameQueue bool) bool {
 	switch {
 	case c.reason == "worker_not_found", strings.HasSuffix(operation, "validation_task"):
 		return true
-	case sameQueue && ((c.path != "" || c.item != "") && c.said == -1 || strings.Contains(operation, "claim_status")):
+	case sameQueue && ((c.path != "" || c.item != "") && c.status == -1 || strings.Contains(operation, "claim_status")):
 		return true // it serves the queue: that a task of it is over, and whether it waits, it may know
 	}
 	return false
@@ -297,7 +297,7 @@ func (s *scoped) covering(t *testing.T) {
 		"poll_activity_task", "poll_tasks", "register", "deregister",
 	} {
 		rt, c := routes[operation], table[operation][0]
-		want := c.said
+		want := c.status
 		if want <= 0 {
 			want = 200
 		}

@@ -6,6 +6,6 @@ import (
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
-func TestTheGuideSaysHowExactTheLastUseIs(t *testing.T) {
+func TestGuideStatesHowExactTheLastUseIs(t *testing.T) {
 	docnumbers.In(t, "guide/tokens-and-tls.md", "when each expires and when it was used last, to {}.", useInterval)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
-func TestTheGuideSaysTheNumbersOfTheBroker(t *testing.T) {
+func TestGuideStatesTheNumbersOfTheBroker(t *testing.T) {
 	o := Options{}.defaults()
 	docnumbers.In(t, "guide/http-api.md", "a `poll_request_id` sent again within {} gets the same lease again", pollRetention)
 	docnumbers.In(t, "guide/runs.md", "and then removed with all their data, a {} at a time", piece)

@@ -50,22 +50,22 @@ func (a *app) sweeps(task *protocol.Task, at time.Time) bool {
 // heartbeats.
 func TestOnlyAWorkerThatDiedIsALoss(t *testing.T) {
 	for name, c := range map[string]lossCase{
-		"died at once": {incarnation: "p", silent: 30 * time.Second, asks: []string{"a"}, over: "a", lost: true},
+		"died at once": {incarnation: "p", silent: 30 * time.Second, asks: []string{"a"}, endedBy: "a", lost: true},
 		"died at once, the other app comes first": {
-			incarnation: "p", silent: 30 * time.Second, asks: []string{"b", "a"}, over: "a", lost: true,
+			incarnation: "p", silent: 30 * time.Second, asks: []string{"b", "a"}, endedBy: "a", lost: true,
 		},
 		"died at once with its app": {
-			incarnation: "p", silent: 30 * time.Second, asks: []string{"b", "b"}, over: "b", gone: true, lost: true,
+			incarnation: "p", silent: 30 * time.Second, asks: []string{"b", "b"}, endedBy: "b", gone: true, lost: true,
 		},
-		"lives":                            {incarnation: "p", asks: []string{"a"}, over: "a"},
-		"lives, the other app comes first": {incarnation: "p", asks: []string{"b", "a"}, over: "a"},
+		"lives":                            {incarnation: "p", asks: []string{"a"}, endedBy: "a"},
+		"lives, the other app comes first": {incarnation: "p", asks: []string{"b", "a"}, endedBy: "a"},
 		"lives, its app is gone": {
-			incarnation: "p", asks: []string{"b"}, over: "b", moves: true, gone: true,
+			incarnation: "p", asks: []string{"b"}, endedBy: "b", moves: true, gone: true,
 		},
 		"client died at once": {
-			silent: 300 * time.Second, asks: []string{"b", "a"}, over: "a", lost: true,
+			silent: 300 * time.Second, asks: []string{"b", "a"}, endedBy: "a", lost: true,
 		},
-		"client that polls, the other app comes first": {silent: 20 * time.Second, asks: []string{"b", "a"}, over: "a"},
+		"client that polls, the other app comes first": {silent: 20 * time.Second, asks: []string{"b", "a"}, endedBy: "a"},
 	} {
 		inBubble(t, name, func(o *harness) {
 			a, kill := o.app("a", true)
@@ -84,13 +84,13 @@ func TestOnlyAWorkerThatDiedIsALossOnPostgres(t *testing.T) {
 	const lease = 6 * time.Second
 	for name, c := range map[string]lossCase{
 		"died at once, the other app comes first": {
-			incarnation: "p", silent: lease, asks: []string{"b", "a"}, over: "a", lost: true,
+			incarnation: "p", silent: lease, asks: []string{"b", "a"}, endedBy: "a", lost: true,
 		},
 		"died at once with its app": {
-			incarnation: "p", silent: lease, asks: []string{"b", "b"}, over: "b", gone: true, lost: true,
+			incarnation: "p", silent: lease, asks: []string{"b", "b"}, endedBy: "b", gone: true, lost: true,
 		},
-		"lives, the other app comes first": {incarnation: "p", asks: []string{"b", "a"}, over: "a"},
-		"lives, its app is gone":           {incarnation: "p", asks: []string{"b"}, over: "b", moves: true, gone: true},
+		"lives, the other app comes first": {incarnation: "p", asks: []string{"b", "a"}, endedBy: "a"},
+		"lives, its app is gone":           {incarnation: "p", asks: []string{"b"}, endedBy: "b", moves: true, gone: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -107,7 +107,7 @@ type lossCase struct {
 	incarnation string        // none: of the HTTP contract
 	silent      time.Duration // before the lease ends
 	asks        []string      // apps whose sweepers come to the lease, in this order, at once and three seconds later
-	over        string        // by whom the attempt is over
+	endedBy     string        // by whom the attempt is over
 	moves       bool          // the other app receives its heartbeats since
 	gone        bool          // the app with its heartbeats has ended
 	lost        bool
@@ -158,8 +158,8 @@ func (c lossCase) counts(o *harness, a, b *app, kill func(), lease time.Duration
 		}
 	}
 	losses, returns := a.counted(task)
-	if over != c.over || (losses == 1) != c.lost || losses+returns != 1 {
-		t.Errorf("over by %q with %d losses and %d other ends, want %q and a loss: %t", over, losses, returns, c.over, c.lost)
+	if over != c.endedBy || (losses == 1) != c.lost || losses+returns != 1 {
+		t.Errorf("over by %q with %d losses and %d other ends, want %q and a loss: %t", over, losses, returns, c.endedBy, c.lost)
 	}
 }
 

@@ -18,13 +18,13 @@ import (
 func TestWaitersRecoverFromLostHints(t *testing.T) {
 	inBubble(t, "two apps", func(o *harness) {
 		a, _ := o.app("a", true)
-		deaf := dispatch.New(dispatch.Options{Log: apptest.Log(t)}) // receives no notification of commits
-		b := broker.New(unavailableStore{o.store, o}, deaf, broker.Options{
+		brokenConn := dispatch.New(dispatch.Options{Log: apptest.Log(t)}) // receives no notification of commits
+		b := broker.New(unavailableStore{o.store, o}, brokenConn, broker.Options{
 			Release: "test", App: "b", Shared: true, Log: apptest.Log(t),
 		})
 		o.t.Cleanup(func() {
 			b.Close()
-			if err := deaf.Close(context.WithoutCancel(o.t.Context())); err != nil {
+			if err := brokenConn.Close(context.WithoutCancel(o.t.Context())); err != nil {
 				o.t.Error(err)
 			}
 		})

@@ -76,7 +76,7 @@ func TestAnEpochFarAheadIsIgnoredAndCounted(t *testing.T) {
 			Release: "test", App: "a", Log: apptest.Log(t), Metrics: broker.NewMetrics(registry),
 		})
 		a.register("w")
-		give := func(ahead time.Duration) (known, next int64) {
+		release := func(ahead time.Duration) (known, next int64) {
 			known = time.Now().Add(ahead).UnixMicro()
 			must[protocol.SessionResponse](t)(a.ReleaseSession(t.Context(), protocol.SessionVerb{
 				WorkerID: "w", SessionID: "s", Epoch: a.acquire("w", "s").Epoch, Reason: protocol.ReasonGivenUp, Known: known,
@@ -96,10 +96,10 @@ func TestAnEpochFarAheadIsIgnoredAndCounted(t *testing.T) {
 			}
 			return n
 		}
-		if known, next := give(25 * time.Hour); next >= known || counted() != 1 {
+		if known, next := release(25 * time.Hour); next >= known || counted() != 1 {
 			t.Errorf("epoch %d of tomorrow: the next one is %d, counted %v times", known, next, counted())
 		}
-		if known, next := give(23 * time.Hour); next <= known || counted() != 1 {
+		if known, next := release(23 * time.Hour); next <= known || counted() != 1 {
 			t.Errorf("epoch %d of today: the next one is %d, counted %v times", known, next, counted())
 		}
 	})

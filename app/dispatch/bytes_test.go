@@ -91,7 +91,7 @@ func TestClaimsShareTheBytesOfAResponse(t *testing.T) {
 			t.Fatalf("the claims may bring %d bytes of %d, and %d of them a larger task", total, int64(most), first)
 		}
 		rested()
-		b.leave(sized("x", 1))
+		b.addReady(sized("x", 1))
 		rested()
 		b.mu.Lock()
 		last := b.claims[len(b.claims)-1].Pollers[0]
@@ -118,7 +118,7 @@ func TestPollsOfOneResponseShareItsBytes(t *testing.T) {
 		waitFor(t.Context(), d.Enter(spec(worker("a"), 1, oneActivity)), 0) // the queue is known to be empty
 		rested()
 		mustReserve(t, d, large).Deliver(lease(large, 0))
-		b.leave(sized("small", 2000))
+		b.addReady(sized("small", 2000))
 		began := time.Now()
 		if got := names(poll.Collect(t.Context())); len(got) != 0 {
 			t.Errorf("the next poll was given %v beside a response that is full", got)

@@ -158,7 +158,7 @@ func TestPollersThatWaitCostNothing(t *testing.T) {
 
 func TestTaskOneWorkerMayNotHaveIsFoundByTheNext(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
-		b.leave(activity("x"))
+		b.addReady(activity("x"))
 		no := waitFor(t.Context(), d.Enter(spec(worker("a", "other"), 1, oneActivity)), time.Minute)
 		rested()
 		wantTasks(t, waitFor(t.Context(), d.Enter(spec(worker("b", "x"), 1, oneActivity)), time.Minute), "x")
@@ -171,12 +171,12 @@ func TestTaskOneWorkerMayNotHaveIsFoundByTheNext(t *testing.T) {
 
 func TestNewTaskDoesNotOvertakeAnOlderReadyOne(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
-		b.leave(activity("old"))
+		b.addReady(activity("old"))
 		got := waitFor(t.Context(), d.Enter(spec(worker("a"), 1, oneActivity)), time.Minute)
 		if d.Reserve(activity("new")) != nil {
 			t.Fatal("handed over while an older task may be ready")
 		}
-		b.leave(activity("new"))
+		b.addReady(activity("new"))
 		wantTasks(t, got, "old")
 		wantTasks(t, waitFor(t.Context(), d.Enter(spec(worker("a"), 1, oneActivity)), time.Minute), "new")
 	})
@@ -191,7 +191,7 @@ func TestOneClaimServesAllWaitingPollsInOrder(t *testing.T) {
 		}
 		rested()
 		before := b.sent()
-		b.leave(activity("1"), activity("2"), activity("3"))
+		b.addReady(activity("1"), activity("2"), activity("3"))
 		rested()
 		wantTasks(t, answers[0], "1")
 		wantTasks(t, answers[1], "2")
@@ -215,7 +215,7 @@ func TestSlotsOfAClaimAreNotReservedAsWell(t *testing.T) {
 			time.Minute,
 		)
 		rested()
-		b.leave(activity("x"))
+		b.addReady(activity("x"))
 		if d.Reserve(workflow("w")) != nil {
 			t.Fatal("the only slot is asked for by a claim and was reserved")
 		}
@@ -244,7 +244,7 @@ func TestPollerThatLeftWhileReservedHasItsTaskGivenBack(t *testing.T) {
 
 func TestClaimForAPollerThatLeftIsGivenBack(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
-		b.leave(activity("x"))
+		b.addReady(activity("x"))
 		w := d.Enter(spec(worker("a"), 1, oneActivity))
 		w.Close()
 		rested()
@@ -260,11 +260,11 @@ func TestClaimForAPollerThatLeftIsGivenBack(t *testing.T) {
 func TestTimeoutWaitsForAClaimThatCountsOnThePoller(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		b.set(nil, 100*time.Millisecond)
-		b.leave(activity("x"))
+		b.addReady(activity("x"))
 		wantTasks(t, waitFor(t.Context(), d.Enter(spec(worker("a"), 1, oneActivity)), 50*time.Millisecond), "x")
 
 		b.set(nil, time.Minute) // but not for one that hangs
-		b.leave(activity("y"))
+		b.addReady(activity("y"))
 		a := <-waitFor(t.Context(), d.Enter(spec(worker("a"), 1, oneActivity)), 50*time.Millisecond)
 		if len(a.tasks) != 0 || a.took != 50*time.Millisecond+2*time.Second {
 			t.Fatalf("got %v after %v", a.tasks, a.took)
@@ -282,7 +282,7 @@ func TestPollThatDoesNotWaitStillFindsTheBacklog(t *testing.T) {
 		w := worker("a")
 		w.WorkflowTypes = []string{"w"}
 		s := spec(w, 1, map[protocol.TaskKind]int{protocol.KindActivity: 1, protocol.KindWorkflow: 1})
-		b.leave(activity("x"))
+		b.addReady(activity("x"))
 		wantTasks(t, waitFor(t.Context(), d.Enter(s), 0), "x")
 		wantTasks(t, waitFor(t.Context(), d.Enter(s), 0))
 		before := b.sent()
@@ -292,7 +292,7 @@ func TestPollThatDoesNotWaitStillFindsTheBacklog(t *testing.T) {
 		}
 		unavailable := waitFor(t.Context(), d.Enter(s), time.Second)
 		b.set(store.ErrUnavailable, time.Millisecond)
-		b.leave(activity("y"))
+		b.addReady(activity("y"))
 		rested()
 		if a := <-waitFor(t.Context(), d.Enter(s), 0); !errors.Is(a.err, store.ErrUnavailable) {
 			t.Fatalf("got %v, want that the store is unavailable", a)
@@ -312,10 +312,10 @@ func TestFailedClaimsBackOffWhilePollsWait(t *testing.T) {
 			t.Fatalf("%d claims in a minute of a broken store", n)
 		}
 		b.set(nil, time.Millisecond)
-		b.leave(activity("x"))
+		b.addReady(activity("x"))
 		wantTasks(t, got, "x")
 		b.set(store.ErrUnavailable, time.Millisecond)
-		b.leave(activity("y"))
+		b.addReady(activity("y"))
 		before := b.sent()
 		time.Sleep(time.Hour)
 		if n := b.sent() - before; n != 0 {
@@ -341,7 +341,7 @@ func TestCollectTakesWhatTheBatchDeliveredAndNeverWaitsForMore(t *testing.T) {
 		if d.Reserve(activity("y")) != nil {
 			t.Fatal("a collected poller is still in line")
 		}
-		b.leave(activity("z"))
+		b.addReady(activity("z"))
 		if got := names(d.Enter(spec(w, 1, oneActivity)).Collect(t.Context())); !slices.Equal(got, []string{"z"}) {
 			t.Fatalf("got %v, want z from the backlog", got)
 		}
@@ -410,7 +410,7 @@ func TestTasksInFlightToALeavingPollAreReturned(t *testing.T) {
 			t.Errorf("got %v, %v", tasks, err)
 		}
 
-		b.leave(activity("being claimed"))
+		b.addReady(activity("being claimed"))
 		end = waitFor(t.Context(), d.Enter(spec(w, 1, oneActivity)), time.Minute)
 		time.Sleep(time.Millisecond / 2)
 		gone()
@@ -471,13 +471,13 @@ func TestBacklogWithoutEligiblePollersCausesFewClaims(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		none := waitFor(t.Context(), d.Enter(spec(worker("a", "other"), 1, oneActivity)), time.Minute)
 		for range 1000 {
-			b.leave(activity("x"))
+			b.addReady(activity("x"))
 			time.Sleep(time.Millisecond)
 		}
 		if n := b.sent(); n > 150 {
 			t.Fatalf("%d claims in vain within a second", n)
 		}
-		b.leave(activity("other"))
+		b.addReady(activity("other"))
 		wantTasks(t, none, "other")
 	})
 }
@@ -512,10 +512,10 @@ func TestAfterMissedHintsEverybodyLooksAgain(t *testing.T) {
 		b.mu.Unlock()
 		d.Missed()
 		wantTasks(t, got, "x")
-		if _, overflow := all.Take(); !told(all.C) || !overflow || !told(run) {
+		if _, overflow := all.Take(); !notified(all.C) || !overflow || !notified(run) {
 			t.Error("who watches was not told to look again")
 		}
-		if told(moves.C) {
+		if notified(moves.C) {
 			t.Error("a watch of moves was told, of which those of others are never all heard")
 		}
 	})
@@ -538,7 +538,7 @@ func TestPollsOfASilentWorkerGetNothing(t *testing.T) {
 		}
 		again := waitFor(t.Context(), d.Enter(spec(still, 1, oneActivity)), time.Minute) // so it lives
 		rested()
-		b.leave(activity("next"))
+		b.addReady(activity("next"))
 		wantTasks(t, again, "next")
 	})
 }

@@ -97,8 +97,8 @@ func (b *backlog) giveBack(tasks []store.Leased) {
 	b.back = append(b.back, tasks...)
 }
 
-// leave adds ready tasks without a reservation to the store and sends backlog notifications.
-func (b *backlog) leave(offers ...store.Offer) {
+// addReady adds ready tasks without a reservation to the store and sends backlog notifications.
+func (b *backlog) addReady(offers ...store.Offer) {
 	b.mu.Lock()
 	b.ready = append(b.ready, offers...)
 	b.mu.Unlock()

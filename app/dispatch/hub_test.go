@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-func told(c <-chan struct{}) bool {
+func notified(c <-chan struct{}) bool {
 	select {
 	case <-c:
 		return true
@@ -26,12 +26,12 @@ func TestRunWatchersAreNotifiedOncePerBatch(t *testing.T) {
 	for range 3 {
 		h.Changed(store.Changed{Runs: []store.RunChange{{RunID: "r1"}, {RunID: "r3"}}})
 	}
-	if !told(a) || !told(b) || told(a) || told(other) {
+	if !notified(a) || !notified(b) || notified(a) || notified(other) {
 		t.Fatal("want each watcher of r1 told once, the one of r2 never")
 	}
 	endA()
 	h.Changed(store.Changed{Runs: []store.RunChange{{RunID: "r1"}}})
-	if told(a) || !told(b) {
+	if notified(a) || !notified(b) {
 		t.Fatal("want the watcher that ended left alone, the other told")
 	}
 	endB()
@@ -48,7 +48,7 @@ func TestWatchMergesUntilTaken(t *testing.T) {
 	stop := store.CancelledAttempt{Worker: "w", TaskID: "r1-1", AttemptID: "r1-1-1"}
 	s, w := engine.SessionKey{Namespace: "n", ID: "s"}, engine.WorkerKey{Namespace: "n", ID: "w"}
 	h.Changed(store.Changed{Runs: []store.RunChange{{RunID: "r1", LastSeq: 3}}, Sessions: []engine.SessionKey{s}})
-	if !told(all.C) || told(cancels.C) {
+	if !notified(all.C) || notified(cancels.C) {
 		t.Fatal("want only the watch of all topics told")
 	}
 	h.Changed(store.Changed{
@@ -64,7 +64,7 @@ func TestWatchMergesUntilTaken(t *testing.T) {
 		t.Fatalf("took %+v", got)
 	}
 	got, _ = cancels.Take()
-	if !told(cancels.C) || len(got.Runs) != 1 || !slices.Equal(got.Runs[0].Cancelled, []store.CancelledAttempt{stop}) {
+	if !notified(cancels.C) || len(got.Runs) != 1 || !slices.Equal(got.Runs[0].Cancelled, []store.CancelledAttempt{stop}) {
 		t.Fatalf("the watch of cancels took %+v", got)
 	}
 	if got, _ = all.Take(); len(got.Runs)+len(got.Sessions)+len(got.Workers) != 0 {
@@ -72,9 +72,9 @@ func TestWatchMergesUntilTaken(t *testing.T) {
 	}
 	all.Close()
 	cancels.Close()
-	told(all.C)
+	notified(all.C)
 	h.Changed(store.Changed{Workers: []engine.WorkerKey{w}})
-	if told(all.C) {
+	if notified(all.C) {
 		t.Fatal("a closed watch was told")
 	}
 }

@@ -70,7 +70,7 @@ func TestClaimsReserveMemoryBeforeTheyLease(t *testing.T) {
 		}
 		rested()
 		for i := range polls {
-			b.leave(sized(fmt.Sprint(i), 1000))
+			b.addReady(sized(fmt.Sprint(i), 1000))
 		}
 		time.Sleep(30 * time.Second)
 		b.mu.Lock()

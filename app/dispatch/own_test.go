@@ -88,7 +88,7 @@ func TestWorkerWithoutNewTasksReceivesTheBacklog(t *testing.T) {
 		waitFor(t.Context(), d.Enter(s), 0)
 		rested()
 		s.Own = []Own{{"run", protocol.KindWorkflow}}
-		b.leave(activity("x"))
+		b.addReady(activity("x"))
 		before := b.sent()
 		one := d.Enter(s)
 		rested()
@@ -103,7 +103,7 @@ func TestWorkerWithoutNewTasksReceivesTheBacklog(t *testing.T) {
 			t.Errorf("it was given %v after %s", got, time.Since(began))
 		}
 
-		b.leave(activity("x"), activity("x"), activity("x"))
+		b.addReady(activity("x"), activity("x"), activity("x"))
 		many := spec(w, 4, map[protocol.TaskKind]int{protocol.KindWorkflow: 1, protocol.KindActivity: 3})
 		many.Own = s.Own
 		before = b.sent()
@@ -116,7 +116,7 @@ func TestWorkerWithoutNewTasksReceivesTheBacklog(t *testing.T) {
 			t.Errorf("it was given %v, want three", got)
 		}
 
-		b.leave(activity("x"))
+		b.addReady(activity("x"))
 		none := spec(w, 1, oneActivity)
 		none.Own = s.Own
 		before = b.sent()
@@ -142,7 +142,7 @@ func TestNoSlotIsKeptWhereClassesShareAQueue(t *testing.T) {
 		if r := d.Reserve(o); r != nil {
 			t.Fatal("a task went to a poll that is over")
 		}
-		b.leave(activity("x"))
+		b.addReady(activity("x"))
 		s.Own = []Own{{"run", protocol.KindActivity}}
 		w := d.Enter(s)
 		rested()

@@ -59,7 +59,7 @@ func TestTasksAreNeitherLostNorDoubled(t *testing.T) {
 				"batch":  func(*rapid.T) { w.batch() },
 				"commit": func(*rapid.T) { w.commit() },
 				"others": func(*rapid.T) { w.others() },
-				"leave":  func(*rapid.T) { w.leave() },
+				"leave":  func(*rapid.T) { w.addReady() },
 				"gone": func(*rapid.T) { // it registers again at once
 					who := rapid.SampledFrom(w.workers).Draw(w.T, "gone")
 					w.d.Deregistered(store.Process{Worker: who.Key(), Incarnation: who.Incarnation})
@@ -176,20 +176,20 @@ func (w *model) commit() {
 		switch {
 		case fail && p.r != nil:
 			p.r.Undo()
-			w.b.leave(p.o) // the change is retried and finds no poller
+			w.b.addReady(p.o) // the change is retried and finds no poller
 		case p.r != nil:
 			p.r.Deliver(lease(p.o, 0))
 		default:
-			w.b.leave(p.o)
+			w.b.addReady(p.o)
 		}
 	}
 	w.open = nil
 }
 
 // others simulates another app that writes a ready task, or a session end that reroutes a task.
-func (w *model) others() { w.b.leave(w.offer()) }
+func (w *model) others() { w.b.addReady(w.offer()) }
 
-func (w *model) leave() {
+func (w *model) addReady() {
 	if len(w.polls) > 0 {
 		rapid.SampledFrom(w.polls).Draw(w.T, "who").cancel()
 	}
@@ -221,7 +221,7 @@ func (w *model) settle() {
 	w.b.back = nil
 	w.b.mu.Unlock()
 	for _, t := range back {
-		w.b.leave(w.made[t.Head.ProgressAt.Time])
+		w.b.addReady(w.made[t.Head.ProgressAt.Time])
 	}
 }
 

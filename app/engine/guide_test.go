@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-func TestTheGuideSaysTheNumbersOfTheEngine(t *testing.T) {
+func TestGuideStatesTheNumbersOfTheEngine(t *testing.T) {
 	const writing = "guide/workflows-in-go.md"
 	docnumbers.In(t, "guide/histories.md", "After {} such commands in a row", MaxUnrecorded)
 	docnumbers.In(t, "guide/debug.md", "| `running` | a worker runs it | `worker_id`, `since` | after {} failures |", failedEnough)

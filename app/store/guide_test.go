@@ -7,6 +7,6 @@ import (
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
-func TestTheGuideSaysHowLongRunsAreKept(t *testing.T) {
+func TestGuideStatesHowLongRunsAreKept(t *testing.T) {
 	docnumbers.In(t, "guide/runs.md", "the namespace's `retention_days` ({} by default,", store.DefaultRetentionDays)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
-func TestTheGuideSaysTheNumbersOfViews(t *testing.T) {
+func TestGuideStatesTheNumbersOfViews(t *testing.T) {
 	docnumbers.In(t, "guide/monitor.md", "read once {} for all callers; runs, sessions and waiting tasks of a queue are counted up to {} |",
 		sharedFor, countedUpTo)
 	docnumbers.In(t, "guide/monitor.md", "the runs by status, counted up to {} and read once a second", countedUpTo)

@@ -101,13 +101,13 @@ func bankBranch(ctx workflow.Context, id string, run int) (string, error) {
 // banks sends messages to chains of runs while the test kills their workers and apps.
 type banks struct {
 	*plant
-	apps    []*process
-	at      []client
-	ids     []string
-	mu      sync.Mutex          // guards what follows
-	said    map[string][]string // by bank: what was acknowledged
-	updates map[string][]string
-	known   map[string]bool // all sent messages, acknowledged or not
+	apps         []*process
+	at           []client
+	ids          []string
+	mu           sync.Mutex          // guards what follows
+	acknowledged map[string][]string // by bank: what was acknowledged
+	updates      map[string][]string
+	known        map[string]bool // all sent messages, acknowledged or not
 }
 
 func (b *banks) serves(i int) {
@@ -156,7 +156,7 @@ func (b *banks) customer(ctx context.Context, bank string) {
 		if _, ok := b.asks(ctx, path, body); ok {
 			b.mu.Lock()
 			if verb == "" {
-				b.said[bank] = append(b.said[bank], id)
+				b.acknowledged[bank] = append(b.acknowledged[bank], id)
 			} else {
 				b.updates[bank] = append(b.updates[bank], id)
 			}
@@ -186,7 +186,7 @@ func (b *banks) closes(id string) {
 	for what, c := range map[string]struct {
 		told []string
 		seen map[string]int
-	}{"signal": {b.said[id], books.Signals}, "update": {b.updates[id], books.Updates}} {
+	}{"signal": {b.acknowledged[id], books.Signals}, "update": {b.updates[id], books.Updates}} {
 		for _, told := range c.told {
 			if c.seen[told] != 1 {
 				t.Errorf("%s %s was acknowledged, and %s has seen it %d times", what, told, id, c.seen[told])
@@ -240,7 +240,7 @@ func TestChainsUnderKills(t *testing.T) {
 	for _, kind := range []string{"sqlite", "postgres"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			b := &banks{said: map[string][]string{}, updates: map[string][]string{}, known: map[string]bool{}}
+			b := &banks{acknowledged: map[string][]string{}, updates: map[string][]string{}, known: map[string]bool{}}
 			b.plant = byDefault(t, kind == "postgres")
 			b.plant.app.kill()
 			b.at = []client{b.client}

@@ -26,7 +26,7 @@ func registerBystanders(r *worker.Registry) {
 	for kind, do := range badTasks {
 		r.Activity("bystander."+kind, func(ctx context.Context) (string, error) {
 			me := activity.Info(ctx).WorkerID
-			if err := note(ctx, "bad"); err != nil {
+			if err := writeLedger(ctx, "bad"); err != nil {
 				return "", err
 			}
 			for {

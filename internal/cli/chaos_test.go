@@ -113,11 +113,11 @@ func chaosTable(key string) []int {
 }
 
 func chaosStep(ctx context.Context, in chaosGiven) (chaosDone, error) {
-	if err := note(ctx, "step"); err != nil {
+	if err := writeLedger(ctx, "step"); err != nil {
 		return chaosDone{}, err
 	}
 	table, err := activity.GetOrCreate(ctx, "table", func(ctx context.Context) ([]int, error) {
-		return chaosTable(in.Key), note(ctx, "load")
+		return chaosTable(in.Key), writeLedger(ctx, "load")
 	})
 	if err != nil {
 		return chaosDone{}, err

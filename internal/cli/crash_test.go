@@ -133,7 +133,7 @@ func (l *load) client(ctx context.Context, i int) {
 			ctx, "/api/workflows",
 			map[string]any{"workflow_id": id, "workflow_type": "ledger", "input": []any{loadSteps, loadSignals}}, &a,
 		)
-		l.note(func() { l.started[id] = a.RunID })
+		l.record(func() { l.started[id] = a.RunID })
 		if !ok {
 			continue
 		}
@@ -144,7 +144,7 @@ func (l *load) client(ctx context.Context, i int) {
 					ctx, "/api/workflows/"+id+"/signal/go", map[string]any{"input": []any{request}, "request_id": request}, nil,
 				)
 			}
-			l.note(func() { l.signals[request] = ok })
+			l.record(func() { l.signals[request] = ok })
 		}
 		l.follow(ctx, id, a.RunID)
 	}
@@ -174,7 +174,7 @@ func (l *load) follow(ctx context.Context, id, run string) {
 	}
 }
 
-func (l *load) note(fn func()) {
+func (l *load) record(fn func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fn()

@@ -86,7 +86,7 @@ func stateful(ctx workflow.Context) ([]string, error) {
 // workItem records its start and its end. With hold it waits for a file of the test in between and ignores
 // cancellation, so that a worker whose lease has expired still has a result.
 func workItem(ctx context.Context, item string, hold bool) (string, error) {
-	if err := note(ctx, item); err != nil {
+	if err := writeLedger(ctx, item); err != nil {
 		return "", err
 	}
 	me := activity.Info(ctx).WorkerID
@@ -96,18 +96,18 @@ func workItem(ctx context.Context, item string, hold bool) (string, error) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	return me, note(ctx, item+" done")
+	return me, writeLedger(ctx, item+" done")
 }
 
 func loadModel(ctx context.Context, _ string, _ bool) error {
 	activity.SessionState(ctx).Set("model", activity.Info(ctx).WorkerID)
-	return note(ctx, "load")
+	return writeLedger(ctx, "load")
 }
 
 func useModel(ctx context.Context, item string, hold bool) (string, error) {
 	of, err := activity.Get[string](ctx, "model")
 	if err != nil {
-		return "", errors.Join(err, note(ctx, item+" lost"))
+		return "", errors.Join(err, writeLedger(ctx, item+" lost"))
 	}
 	_, err = workItem(ctx, item, hold)
 	return of, err

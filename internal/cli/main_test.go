@@ -96,8 +96,8 @@ type line struct {
 	What      string    `json:"what"`
 }
 
-// note writes the running attempt to the ledger, durably, before it returns.
-func note(ctx context.Context, what string) error {
+// writeLedger writes the running attempt to the ledger, durably, before it returns.
+func writeLedger(ctx context.Context, what string) error {
 	path := os.Getenv(ledgerPath)
 	if path == "" {
 		return nil
@@ -155,7 +155,7 @@ func ledgerWorkflow(ctx workflow.Context, steps, signals int) (int, error) {
 }
 
 func appendToLedger(ctx context.Context, step int) error {
-	return note(ctx, fmt.Sprint("append ", step))
+	return writeLedger(ctx, fmt.Sprint("append ", step))
 }
 
 // stayWorkflow counts in the memory of its session: twice without a pause, and a third time after the hold.
@@ -189,7 +189,7 @@ type counted struct{ n int }
 
 func buildState(ctx context.Context) error {
 	activity.SessionState(ctx).Set("counted", &counted{})
-	return note(ctx, "build")
+	return writeLedger(ctx, "build")
 }
 
 func countState(ctx context.Context) (int, error) {
@@ -198,7 +198,7 @@ func countState(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	c.n++
-	return c.n, note(ctx, "count")
+	return c.n, writeLedger(ctx, "count")
 }
 
 // holdState uses the state, records that it runs, and waits for the file that ends the hold.
@@ -206,7 +206,7 @@ func holdState(ctx context.Context) (int, error) {
 	if _, err := activity.Get[*counted](ctx, "counted"); err != nil {
 		return 0, err
 	}
-	if err := note(ctx, "hold"); err != nil {
+	if err := writeLedger(ctx, "hold"); err != nil {
 		return 0, err
 	}
 	for path := os.Getenv(holdPath); path != ""; {

@@ -120,14 +120,14 @@ func registerRebuilt(r *worker.Registry) {
 			time.Sleep(20 * time.Millisecond)
 		}
 		activity.SessionState(ctx).Set("model", os.Getpid())
-		return in.note("loads")
+		return in.writeLedger("loads")
 	})
 	r.Activity("go.keep.use", func(ctx context.Context, in keeping) (int, error) {
 		model, err := activity.Get[int](ctx, "model")
 		if err == nil {
-			err = in.note(in.Item)
+			err = in.writeLedger(in.Item)
 		} else {
-			err = errors.Join(err, in.note("cold"))
+			err = errors.Join(err, in.writeLedger("cold"))
 		}
 		for in.Hold && err == nil {
 			if _, err := os.Stat(filepath.Join(in.Dir, "word")); err == nil {
@@ -141,7 +141,7 @@ func registerRebuilt(r *worker.Registry) {
 	}})
 }
 
-func (k keeping) note(what string) error {
+func (k keeping) writeLedger(what string) error {
 	f, err := os.OpenFile(filepath.Join(k.Dir, what), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ func stormTurn(ctx context.Context, turn string) (bool, error) {
 // notedStep records its name in the ledger, takes a while, in which the test may disturb it, and reports whether the
 // test has not written its file yet.
 func notedStep(ctx context.Context, name string, takes time.Duration) (bool, error) {
-	if err := note(ctx, name); err != nil {
+	if err := writeLedger(ctx, name); err != nil {
 		return false, err
 	}
 	time.Sleep(takes)

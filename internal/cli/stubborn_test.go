@@ -85,7 +85,7 @@ func TestAHandlerThatStopsItsMinderHoldsNoWorkerUp(t *testing.T) {
 					p.node["A"].kill()
 				}
 				for i, what := range []string{"the executor", "its supervisor", "the daemon"} {
-					until(t, what+" is gone", func() bool { return over(pids[i]) })
+					until(t, what+" is gone", func() bool { return hasExited(pids[i]) })
 				}
 				t.Logf("all is over after %s", time.Since(asked))
 				p.begin("B", settings)
@@ -97,8 +97,8 @@ func TestAHandlerThatStopsItsMinderHoldsNoWorkerUp(t *testing.T) {
 	}
 }
 
-// over reports whether a process has ended. A zombie counts as ended.
-func over(pid int) bool {
+// hasExited reports whether a process has ended. A zombie counts as ended.
+func hasExited(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return true

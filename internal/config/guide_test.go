@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
-func TestTheGuideSaysTheDefaults(t *testing.T) {
+func TestGuideStatesTheDefaults(t *testing.T) {
 	c, _, _, err := load(t, Any, nil, nil, "")
 	if err != nil {
 		t.Fatal(err)

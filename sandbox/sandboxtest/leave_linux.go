@@ -16,7 +16,7 @@ import (
 )
 
 func init() {
-	behaviours["leave"] = leave
+	behaviours["leave"] = leaveFiles
 	behaviours["leave_later"] = func(
 		ctx context.Context, c *executor.Call, inv executor.Invocation, arg payload.Payload,
 	) (any, error) {
@@ -24,7 +24,7 @@ func init() {
 		var found any
 		go func() {
 			var err error
-			found, err = leave(ctx, c, inv, arg)
+			found, err = leaveFiles(ctx, c, inv, arg)
 			ended <- err
 		}()
 		err := <-ended
@@ -33,7 +33,7 @@ func init() {
 	behaviours["leave_and_fail"] = func(
 		ctx context.Context, c *executor.Call, inv executor.Invocation, arg payload.Payload,
 	) (any, error) {
-		found, err := leave(ctx, c, inv, arg)
+		found, err := leaveFiles(ctx, c, inv, arg)
 		text, _ := json.Marshal(found)
 		return nil, errors.Join(errors.New(string(text)), err)
 	}
@@ -74,9 +74,9 @@ func connected() (ends [2]int, err error) {
 	return ends, err
 }
 
-// leave changes all state of the process that a call can change, and returns the changes of earlier calls that it
+// leaveFiles changes all state of the process that a call can change, and returns the changes of earlier calls that it
 // found.
-func leave(context.Context, *executor.Call, executor.Invocation, payload.Payload) (any, error) {
+func leaveFiles(context.Context, *executor.Call, executor.Invocation, payload.Payload) (any, error) {
 	mask := syscall.Umask(0)
 	syscall.Umask(mask)
 	dir, err := os.Getwd()

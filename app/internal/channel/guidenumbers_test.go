@@ -14,7 +14,7 @@ import (
 )
 
 // The documentation states the numbers of the connection's handshake.
-func TestTheGuideSaysTheNumbersOfTheChannel(t *testing.T) {
+func TestGuideStatesTheNumbersOfTheChannel(t *testing.T) {
 	c := New(workerconn.New(nil, workerconn.Options{}), Options{})
 	defer c.Close(t.Context())
 	w := httptest.NewRecorder()

@@ -6,6 +6,6 @@ import (
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
-func TestTheGuideSaysHowLongAFilterMayBe(t *testing.T) {
+func TestGuideStatesHowLongAFilterMayBe(t *testing.T) {
 	docnumbers.In(t, "guide/runs.md", "At most {} conditions, {} values in an `IN`.", maxConditions, maxChoice)
 }

@@ -6,6 +6,6 @@ import (
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
-func TestTheGuideSaysHowLongAnEvictedWorkerHas(t *testing.T) {
+func TestGuideStatesHowLongAnEvictedWorkerHas(t *testing.T) {
 	docnumbers.In(t, "guide/fleets.md", "One that does not leave within {} is removed from the list", exitTimeout)
 }

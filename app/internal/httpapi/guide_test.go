@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
-func TestTheGuideSaysTheNumbersOfTheAPI(t *testing.T) {
+func TestGuideStatesTheNumbersOfTheAPI(t *testing.T) {
 	docnumbers.In(t, "guide/tokens-and-tls.md", "The app delays the response to a wrong token by {}.", failedSignIn)
 	docnumbers.In(t, "guide/tokens-and-tls.md", "At most {} responses to one address and {} in all are delayed at a time;", maxFailedPerAddress, maxFailedPerApp)
 	docnumbers.In(t, "guide/runs.md", "An app has at most {} searches under way;", maxSearches)

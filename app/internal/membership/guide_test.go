@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
-func TestTheGuideSaysHowLongWorkersAreListed(t *testing.T) {
+func TestGuideStatesHowLongWorkersAreListed(t *testing.T) {
 	const page = "guide/fleets.md"
 	docnumbers.In(t, page, "{} after it the worker is removed from the list", silencesKept*time.Minute)
 	docnumbers.In(t, page, "may be silent while they work. They stay for {}.", removedUnbeating)

@@ -21,15 +21,15 @@ type Gate struct {
 	ln     net.Listener
 	all    sync.WaitGroup
 
-	mu    sync.Mutex
-	open  chan struct{} // closed while the gate is open; guarded by mu, as all below
-	at    string        // shut at the next statement with this in it; "": at none
-	half  bool
-	lose  *bool       // nil: the gate shuts; else it drops a response, to the committer or to a reader
-	away  bool        // all connections are refused
-	shut  chan string // receives the SQL at which the gate shut or dropped the response
-	conns map[net.Conn]bool
-	over  bool
+	mu     sync.Mutex
+	open   chan struct{} // closed while the gate is open; guarded by mu, as all below
+	at     string        // shut at the next statement with this in it; "": at none
+	half   bool
+	lose   *bool       // nil: the gate shuts; else it drops a response, to the committer or to a reader
+	away   bool        // all connections are refused
+	shut   chan string // receives the SQL at which the gate shut or dropped the response
+	conns  map[net.Conn]bool
+	closed bool
 }
 
 // link is one connection through a gate.
@@ -112,7 +112,7 @@ func (g *Gate) Open() {
 func (g *Gate) End() {
 	_ = g.ln.Close()
 	g.mu.Lock()
-	g.over = true
+	g.closed = true
 	for c := range g.conns {
 		_ = c.Close()
 	}
@@ -152,10 +152,10 @@ func (g *Gate) toLose(sql string, committer bool) bool {
 	return true
 }
 
-func (g *Gate) keep(c net.Conn) {
+func (g *Gate) track(c net.Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.over || g.away {
+	if g.closed || g.away {
 		_ = c.Close()
 	}
 	g.conns[c] = true
@@ -167,7 +167,7 @@ func (g *Gate) accept() {
 		if err != nil {
 			return
 		}
-		g.keep(c)
+		g.track(c)
 		g.all.Go(func() {
 			g.pass()
 			s, err := net.Dial("tcp", g.target)
@@ -175,7 +175,7 @@ func (g *Gate) accept() {
 				_ = c.Close()
 				return
 			}
-			g.keep(s)
+			g.track(s)
 			l := &link{app: c, server: s}
 			g.all.Go(func() {
 				g.back(l)

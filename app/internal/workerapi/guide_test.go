@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
-func TestTheGuideSaysHowLongPollsAreHeld(t *testing.T) {
+func TestGuideStatesHowLongPollsAreHeld(t *testing.T) {
 	const page = "guide/http-api.md"
 	docnumbers.In(t, page, "Polls of workers are held for `timeout_seconds`, {} by default", defaultWait)
 	docnumbers.In(t, page, "(more than {} is treated as {})", maxWait, maxWait)

@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
-func TestTheGuideSaysTheSettingsOfWorkers(t *testing.T) {
+func TestGuideStatesTheSettingsOfWorkers(t *testing.T) {
 	w := New(nil, Options{}).WorkerSettings("default")
 	const page = "guide/socket-workers.md"
 	docnumbers.In(t, page, `"POLL_TIMEOUT_SECONDS": {}, "JOB_LOCK_SECONDS": {}, "JOB_LOCK_EXTEND_SECONDS": {}, `+

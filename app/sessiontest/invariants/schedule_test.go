@@ -207,8 +207,8 @@ func (s *schedule) resumeAfterCut() ([]porcupine.Operation, error) {
 	return s.history, s.err
 }
 
-// over reports whether the end of the schedule has passed, by the store's clock.
-func (s *schedule) over() bool {
+// hasEnded reports whether the end of the schedule has passed, by the store's clock.
+func (s *schedule) hasEnded() bool {
 	if s.shift != nil {
 		return s.now()-s.began > s.life.Microseconds() || time.Since(s.start) > 20*time.Second
 	}
@@ -218,7 +218,7 @@ func (s *schedule) over() bool {
 // worker lives through process after process of one name.
 func (s *schedule) worker(name string, r *rand.Rand) {
 	var stop func()
-	for n := 1; !s.over(); n++ {
+	for n := 1; !s.hasEnded(); n++ {
 		incarnation, release := fmt.Sprintf("%s%d", name, n), ""
 		if s.operated {
 			release = releaseOf(1 + r.IntN(4)/3)
@@ -236,7 +236,7 @@ func (s *schedule) worker(name string, r *rand.Rand) {
 			schedule: s, name: name, incarnation: incarnation, release: release, skew: (r.Int64N(1200) - 600) * 1_000_000,
 		}
 		stop = p.begin(r)
-		for !s.over() {
+		for !s.hasEnded() {
 			s.stay(s.some(r, 1, s.rarer(4)))
 			if s.resumes && r.IntN(5) == 0 {
 				p.cut.Store(true)
@@ -273,7 +273,7 @@ func (s *schedule) stay(d time.Duration) {
 		s.pass(d)
 		return
 	}
-	for step := s.lease / 4; d > 0 && !s.over(); d -= step {
+	for step := s.lease / 4; d > 0 && !s.hasEnded(); d -= step {
 		s.pass(min(d, step))
 		time.Sleep(2 * time.Millisecond)
 	}
@@ -310,7 +310,7 @@ func (s *schedule) register(name, incarnation, release string, r *rand.Rand) err
 
 // operator drains a worker, or its group, for a while, or routes the queue to a group for a while, again and again.
 func (s *schedule) operator(r *rand.Rand) {
-	for ctx := context.Background(); !s.over(); s.pass(s.some(r, 0, 3)) {
+	for ctx := context.Background(); !s.hasEnded(); s.pass(s.some(r, 0, 3)) {
 		name := []string{"a", "b"}[r.IntN(2)]
 		if r.IntN(3) == 0 {
 			_, b := s.app(r)
@@ -427,7 +427,7 @@ func (p *proc) pause(d time.Duration) {
 func (p *proc) goesOn(ctx context.Context) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	return ctx.Err() == nil && !p.over()
+	return ctx.Err() == nil && !p.hasEnded()
 }
 
 func (p *proc) polls(ctx context.Context, r *rand.Rand) {

@@ -87,8 +87,8 @@ func TestBlockedTasksDoNotRouseAWaitingWorker(t *testing.T) {
 	}
 }
 
-// look is one poll: the sessions of its tasks, and its cost.
-type look struct {
+// pollResult is one poll: the sessions of its tasks, and its cost.
+type pollResult struct {
 	what  string
 	got   []string
 	spent store.Stats
@@ -96,7 +96,7 @@ type look struct {
 
 // crowd registers a silent worker that holds ten sessions with n ready tasks, and counts what polls of another worker
 // read.
-func crowd(t *testing.T, w *harness, ns string, n int) (looks []look) {
+func crowd(t *testing.T, w *harness, ns string, n int) (looks []pollResult) {
 	const sessions = 10
 	b, ctx := w.apps[0].Broker(), t.Context()
 	w.namespace(ns)
@@ -142,7 +142,7 @@ func crowd(t *testing.T, w *harness, ns string, n int) (looks []look) {
 		got := poll("other", most)
 		after := w.apps[0].Store().Stats()
 		after.Candidates, after.Statements = after.Candidates-before.Candidates, after.Statements-before.Statements
-		looks = append(looks, look{what, got, after})
+		looks = append(looks, pollResult{what, got, after})
 	}
 	looking("nothing there", 10)
 	w.decide(ns, "plain", activity(), activity(), activity(), activity(), activity())

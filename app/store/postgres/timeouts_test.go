@@ -211,9 +211,9 @@ func measure(t *testing.T, x *storetest.Traffic, d time.Duration) (worst, apart 
 
 // process is the other app.
 type process struct {
-	cmd  *exec.Cmd
-	in   interface{ Close() error }
-	said chan string
+	cmd    *exec.Cmd
+	in     interface{ Close() error }
+	output chan string
 }
 
 func startOther(t *testing.T, at string, payload int) *process {
@@ -240,11 +240,11 @@ func startOther(t *testing.T, at string, payload int) *process {
 				t.Errorf("the other app: %s", lines.Text())
 			}
 			select {
-			case p.said <- lines.Text():
+			case p.output <- lines.Text():
 			default:
 			}
 		}
-		close(p.said)
+		close(p.output)
 	}()
 	t.Cleanup(p.end)
 	return p
@@ -254,12 +254,12 @@ func startOther(t *testing.T, at string, payload int) *process {
 func (p *process) progress(t *testing.T) {
 	t.Helper()
 	select {
-	case <-p.said: // from before
+	case <-p.output: // from before
 	default:
 	}
 	for end := time.After(2 * time.Minute); ; {
 		select {
-		case line, ok := <-p.said:
+		case line, ok := <-p.output:
 			if !ok {
 				t.Fatal("the other app is gone")
 			}

@@ -112,8 +112,8 @@ var probes = map[string]func(aim) error{
 	"cut allowed":       func(a aim) error { return unix.Truncate(a.Allowed, 0) },
 	"remove allowed":    func(a aim) error { return os.Remove(a.Allowed) },
 	"write outside":     func(a aim) error { return create(filepath.Join(a.Outside, "left")) },
-	"write /tmp":        func(aim) error { return leave("/tmp") },
-	"write /dev/shm":    func(aim) error { return leave("/dev/shm") },
+	"write /tmp":        func(aim) error { return leaveFile("/tmp") },
+	"write /dev/shm":    func(aim) error { return leaveFile("/dev/shm") },
 	"link secret":       func(a aim) error { return os.Link(a.Secret, filepath.Join(a.Scratch, "link")) },
 	"through a symlink": throughSymlink,
 	"another device":    func(aim) error { f, err := os.Open("/dev/kmsg"); _ = f.Close(); return err },
@@ -177,8 +177,8 @@ var probes = map[string]func(aim) error{
 	"alg":    func(aim) error { return socket(unix.AF_ALG, unix.SOCK_SEQPACKET, 0) },
 }
 
-// leave creates a file where the next user of the folder would find it, and removes it again.
-func leave(dir string) error {
+// leaveFile creates a file where the next user of the folder would find it, and removes it again.
+func leaveFile(dir string) error {
 	path := filepath.Join(dir, fmt.Sprintf("left-%d", os.Getpid()))
 	defer os.Remove(path)
 	return create(path)

@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
-func TestTheGuideSaysTheTimesOfAWorker(t *testing.T) {
+func TestGuideStatesTheTimesOfAWorker(t *testing.T) {
 	docnumbers.In(t, "guide/monitor.md", "503 if a polling loop has made no progress for {}:", stuckAfter)
 	if logInterval != time.Second {
 		t.Errorf("lines are handed over every %s, not once a second", logInterval)
