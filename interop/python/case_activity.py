@@ -113,3 +113,12 @@ async def racing_operations(b):
     await handle.signal("tell", ["it"])
     same((await b.result(handle))[0], "told")
     same(await b.run("racing", [1, 0.1], 300, "await"), ["nap-1", 1, 0])
+
+
+@case
+async def local_activities(b):
+    handle = await b.start("local", uuid.uuid4().hex)
+    same(await b.result(handle), ["hello Ada", 2, 3, "OutOfStock", [3]])
+    kinds = await b.history(handle)
+    same(kinds.count("ActivityScheduled"), 5)
+    same((kinds.count("ActivityCompleted"), kinds.count("ActivityFailed")), (4, 1))

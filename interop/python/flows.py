@@ -139,6 +139,24 @@ class Retrying:
             return {"failed": str(e), "type": e.exception_type, "activity": e.activity_type, "non_retryable": e.non_retryable}
 
 
+@workflow.defn(name="local")
+class Local:
+    """Local activities before and after a dispatched one, one that is retried, and one that fails."""
+
+    def run(self, ctx, key):
+        first = yield ctx.local_activity("greet", ["Ada"])
+        flaky = yield ctx.local_activity(
+            "flaky", [key, 1], retry_policy={"max_attempts": 3, "backoff_seconds": [0, 0]}, start_to_close_timeout=30)
+        total = yield ctx.schedule_activity("add", [1, 2])
+        try:
+            yield ctx.local_activity("typed", [key])
+            failed = None
+        except ActivityFailed as e:
+            failed = e.exception_type
+        last = yield ctx.local_activity("echo", [total])
+        return [first, flaky, total, failed, last]
+
+
 @workflow.defn(name="failing")
 class Failing:
     """Calls an activity that fails for good, and says what it saw; unhandled, it lets the failure end the run."""
