@@ -39,6 +39,7 @@ var unread = map[string]string{
 	"httpapi.integrity.signature_algorithm":     unsigned,
 	"protocol.JobOutcome.logs":                  "of undefined form in the first version of the channel; the member lines replaces it",
 	"protocol.SearchAttribute.outcome":          "set in responses, which have the type of the request",
+	"protocol.Command.execution_mode":           "has one valid value; the limits of the member check it",
 	"protocol.SessionOptions.scope":             "has one valid value; the limits of the member check it",
 	"protocol.MachineInformation":               shown,
 	"protocol.DiskInfo":                         shown,
