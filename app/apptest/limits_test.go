@@ -307,6 +307,7 @@ func commandValues(entries payload.Payload) map[string]any {
 		"update_id": "none", "attributes": map[string]any{"A": 1}, "selection_group_id": "g", "member_base_sequence": 1,
 		"member_size": 1,
 		"session_id":  "sn", "entries": entries, "result": entries, "exception_type": "E",
+		"outcome": "completed",
 	}
 }
 

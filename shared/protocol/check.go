@@ -54,6 +54,8 @@ func CheckCommand(c *Command, at func(member string) string) error {
 		return checkActivity(c, at)
 	case StartChildWorkflow:
 		return checkChild(c, at)
+	case RecordLocalActivity:
+		return checkRetry(c.RetryPolicy, at)
 	default:
 		return nil
 	}
