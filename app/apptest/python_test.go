@@ -132,7 +132,7 @@ func until(t *testing.T, what string, check func() bool) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Minute); !check(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited 90 s in vain until %s", what)
+			t.Fatalf("not within 5 min: %s", what)
 		}
 	}
 }

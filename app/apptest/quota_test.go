@@ -332,8 +332,14 @@ func TestUsageIsCountedAgain(t *testing.T) {
 		}
 		c = caller{t, a, "default"}
 		c.want(200, "POST", "/api/workflows/r-1/cancel", `{}`)
+		var n store.Namespace
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("the stored namespace at the end: %+v; before: %d bytes", n, bytes)
+			}
+		})
 		until(t, "the runs are counted", func() bool {
-			n := storedNamespace(t, a, "default")
+			n = storedNamespace(t, a, "default")
 			return !n.CountedAt.IsZero() && n.Usage.OpenRuns == 1 && n.Usage.StoredBytes > bytes
 		})
 	})
