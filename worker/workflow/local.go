@@ -104,9 +104,6 @@ func (m *Machine) SetLocalSteps(l LocalSteps) { m.local = l }
 // could not run.
 func (m *Machine) AtLocalStep() bool { return m.atLocalStep }
 
-// RecordedSteps returns the number of local steps that were recorded under tasks which then continued.
-func (m *Machine) RecordedSteps() int { return m.recordedSteps }
-
 // localCall is a local step that a branch has asked for.
 type localCall struct {
 	fn         func(context.Context) (any, error)
@@ -211,7 +208,6 @@ func (m *Machine) runLocalCall() {
 		abandon(err)
 		return
 	}
-	m.recordedSteps++
 	for i := m.head; i < len(m.queue); i++ {
 		m.queue[i].stored = true
 	}

@@ -91,11 +91,10 @@ type Machine struct {
 	begin            func()    // starts the code once carried is 0
 	fault            error
 
-	local         LocalSteps             // of the task being applied; nil: local steps are not run
-	localCall     *localCall             // the step that the current branch asks for
-	localEnds     map[int64]history.Data // of the events being applied, the outcomes of local steps by command sequence
-	atLocalStep   bool                   // a branch is blocked at a local step
-	recordedSteps int
+	local       LocalSteps             // of the task being applied; nil: local steps are not run
+	localCall   *localCall             // the step that the current branch asks for
+	localEnds   map[int64]history.Data // of the events being applied, the outcomes of local steps by command sequence
+	atLocalStep bool                   // a branch is blocked at a local step
 
 	live        []*coroutine
 	endedCount  int // number of ended coroutines in live

@@ -113,13 +113,12 @@ func (r *Runner) decide(
 		// If there is a gap between the events applied and the events received, a new machine replays the whole history.
 		if len(events) == 0 || events[0].Seq <= m.Seen()+1 {
 			m.SetLocalSteps(steps)
-			before := m.RecordedSteps()
 			commands, err := r.apply(m, t, events, nil)
 			if err == nil {
 				return commands, r.cacheMachine(t, m), nil
 			}
 			// A new machine would run the steps again that this one has run.
-			if _, inStep := errors.AsType[*workflow.StepAbandonedError](err); inStep || m.RecordedSteps() > before {
+			if _, inStep := errors.AsType[*workflow.StepAbandonedError](err); inStep || steps.recorded {
 				r.deadlocks.record(t.RunID, m, err)
 				m.Close()
 				return nil, 0, err

@@ -20,6 +20,8 @@ type localSteps struct {
 	task  *protocol.WorkflowTask
 	lease *lease
 	place *replay // slot of a replay, released when a step begins; nil: none
+	// a step was recorded, so a new machine that applies the task's events would run it again
+	recorded bool
 
 	mu    sync.Mutex // guards what follows
 	ctx   context.Context
@@ -73,10 +75,13 @@ func (s *localSteps) Record(commands []protocol.Command, from int64) error {
 	in := protocol.CompleteRequest{Items: []protocol.CompleteItem{item}}
 	back := retry.Backoff{Min: 50 * time.Millisecond, Max: 2 * time.Second}
 	for {
-		a, err := r.opt.Link.Complete(ctx, in)
+		try, cancel := context.WithTimeout(ctx, reportTimeout)
+		a, err := r.opt.Link.Complete(try, in)
+		cancel()
 		if err == nil && len(a.Items) == 1 {
 			e := a.Items[0].Error
 			if e == nil {
+				s.recorded = true
 				r.logWarnings(entry{item: item, workflowID: s.task.WorkflowID}, a.Items[0].Warnings)
 				return nil
 			}

@@ -25,6 +25,9 @@ const (
 	maxBytes = 4 << 20
 )
 
+// reportTimeout is the maximum time of one call with outcomes. A call that ends without a response is repeated.
+const reportTimeout = time.Minute
+
 // handBackTime is how long the worker retries the return of a task. By then the task's lease has usually expired.
 const handBackTime = 2 * time.Minute
 
@@ -302,7 +305,7 @@ func (e entry) withoutEager() entry {
 // sent again.
 func (p *report) call(batch []entry, req protocol.CompleteRequest, got slotCounts) (failed []int, err error) {
 	// Not the runner's life: a stopping worker still reports its outcomes, until close.
-	ctx, cancel := context.WithTimeout(p.r.pollCtx, time.Minute)
+	ctx, cancel := context.WithTimeout(p.r.pollCtx, reportTimeout)
 	defer cancel()
 	sent := time.Now()
 	a, err := p.r.opt.Link.Complete(ctx, req)
