@@ -3,6 +3,7 @@ package worker_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -101,27 +102,32 @@ func TestLocalStepsRunOnce(t *testing.T) {
 	}
 }
 
-// The response to each request that records a step is lost once. The worker repeats the request, and the app answers
-// the repetition: each step is recorded once and runs once, and the task is not delivered again.
+// The response to each request that records a step is lost once, and a load balancer sends the worker's next requests
+// to the other app. The worker repeats the request, and that app answers the repetition: each step is recorded once and
+// runs once, and the task is not delivered again.
 func TestALocalStepIsRecordedOnceAlthoughItsResponseIsLost(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		a := apptest.Start(t, apptest.Options{Database: database})
-		to, err := url.Parse(a.URL())
-		if err != nil {
-			t.Fatal(err)
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		var proxies []*httputil.ReverseProxy
+		for _, app := range []*apptest.App{a, b} {
+			to, err := url.Parse(app.URL())
+			if err != nil {
+				t.Fatal(err)
+			}
+			proxies = append(proxies, httputil.NewSingleHostReverseProxy(to))
 		}
 		var lost sync.Map
 		var drops atomic.Int32
-		proxy := httputil.NewSingleHostReverseProxy(to)
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
 			r.Body = io.NopCloser(bytes.NewReader(body))
+			proxy := proxies[drops.Load()%2]
 			if _, again := lost.LoadOrStore(string(body), true); again || !bytes.Contains(body, []byte(`"record_from"`)) {
 				proxy.ServeHTTP(w, r)
 				return
 			}
-			drops.Add(1)
 			proxy.ServeHTTP(httptest.NewRecorder(), r)
+			drops.Add(1)
 			panic(http.ErrAbortHandler) // the app has committed, and its response does not arrive
 		}))
 		t.Cleanup(server.Close)
@@ -183,4 +189,159 @@ func TestALocalStepEndsWithItsRun(t *testing.T) {
 			})
 		})
 	}
+}
+
+// mixed registers a workflow of three runs in which local steps meet signals, an activity, a session, a timer, a child,
+// an update, a cancelled branch and continue-as-new. It returns how many signals its runs received.
+func (s *localRuns) mixed(runs *sync.Map) func(*worker.Options) {
+	step := func(ctx workflow.Context, name string, d workflow.Durability) error {
+		key := workflow.Info(ctx).RunID + " " + name
+		_, err := workflow.Do(ctx, name, func(context.Context) (int, error) {
+			n, _ := runs.LoadOrStore(key, &atomic.Int32{})
+			n.(*atomic.Int32).Add(1)
+			return 0, nil
+		}, workflow.StepOptions{Durability: d})
+		return err
+	}
+	return func(o *worker.Options) {
+		o.Registry.Workflow("leaf", func(ctx workflow.Context) (string, error) {
+			return "leaf", step(ctx, "leaf", workflow.EachStep)
+		})
+		o.Registry.Workflow("mixed", func(ctx workflow.Context, run, signals int) (int, error) {
+			workflow.HandleUpdate(ctx, "add", func(ctx workflow.Context, n int) (int, error) {
+				return n + 1, step(ctx, fmt.Sprint("update ", n), workflow.EachStep)
+			})
+			hello := workflow.ExecuteActivity(ctx, "hello", "you") // recorded with the first step
+			cancelled, cancel := workflow.WithCancel(ctx)
+			late := workflow.NewTimer(cancelled, time.Hour)
+			if err := step(ctx, "first", workflow.EachStep); err != nil {
+				return 0, err
+			}
+			cancel()
+			leaf := workflow.StartChild(ctx, "leaf")
+			timer := workflow.NewTimer(ctx, 100*time.Millisecond)
+			if err := step(ctx, "second", workflow.EachStep); err != nil {
+				return 0, err
+			}
+			received := func() error {
+				for {
+					ok, err := workflow.Signal(ctx, "more").ReceiveAsync()
+					if !ok || err != nil {
+						return err
+					}
+					signals++
+				}
+			}
+			if err := errors.Join(received(), hello.Get(ctx, nil), leaf.Get(ctx, nil), timer.Get(ctx, nil)); err != nil {
+				return 0, err
+			}
+			if err := late.Get(ctx, nil); !errors.Is(err, workflow.ErrCancelled) {
+				return 0, fmt.Errorf("the cancelled timer: %w", err)
+			}
+			if err := step(ctx, "third", workflow.WithTurn); err != nil {
+				return 0, err
+			}
+			var said string
+			err := workflow.ExecuteActivity(workflow.InSession(ctx, "s-"+workflow.Info(ctx).WorkflowID), "hello", "you").
+				Get(ctx, &said)
+			if err != nil {
+				return 0, err
+			}
+			if err := step(ctx, "fourth", workflow.EachStep); err != nil {
+				return 0, err
+			}
+			if run < 3 {
+				return 0, workflow.ContinueAsNew(ctx, run+1, signals)
+			}
+			for signals < allSignals {
+				if err := workflow.Signal(ctx, "more").Receive(ctx); err != nil {
+					return 0, err
+				}
+				signals++
+				if err := step(ctx, fmt.Sprint("signal ", signals), workflow.EachStep); err != nil {
+					return 0, err
+				}
+			}
+			return signals, nil
+		})
+	}
+}
+
+// allSignals is the number of signals that the runs of mixed receive together.
+const allSignals = 12
+
+// Two workers at two apps run workflows in which local steps meet everything else, while signals and updates arrive:
+// each step of each run runs once, no signal is lost over continue-as-new, and each history replays.
+func TestLocalStepsNextToEverythingElse(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		var s localRuns
+		var ran sync.Map
+		var registry *worker.Registry
+		for i, app := range []*apptest.App{a, b} {
+			start(t, app, &link.Socket{URLs: []string{app.URL()}}, func(o *worker.Options) {
+				o.WorkerID, o.StickyCache = fmt.Sprint("w", i), -i // the second worker replays every task
+				s.mixed(&ran)(o)
+				registry = o.Registry
+			})
+		}
+		var targets []protocol.Target
+		for range 4 {
+			started, err := a.Broker().Start(t.Context(), protocol.StartRequest{
+				WorkflowType: "mixed", Input: []byte(`[1,0]`),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			targets = append(targets, protocol.Target{WorkflowID: started.WorkflowID})
+		}
+		for i := range allSignals {
+			for _, target := range targets {
+				at := a
+				if i%2 == 1 {
+					at = b
+				}
+				if i%4 == 0 {
+					u, err := at.Broker().Update(t.Context(), protocol.UpdateRequest{
+						Target: target, UpdateName: "add", Input: fmt.Appendf(nil, "[%d]", i), WaitFor: "completed",
+					})
+					if err != nil || string(u.Result) != fmt.Sprint(i+1) {
+						t.Fatalf("update %d: %s, %v", i, u.Result, err)
+					}
+				}
+				if _, err := at.Broker().Signal(t.Context(), protocol.SignalRequest{
+					Target: target, SignalName: "more",
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for _, target := range targets {
+			v, err := a.View().Result(t.Context(), target, ceiling, false)
+			if err != nil || v.Status != "completed" || string(v.Output) != fmt.Sprint(allSignals) {
+				t.Errorf("the run ended as %s with %s %s: %v", v.Status, v.Output, v.Reason, err)
+			}
+			runs, err := a.View().Runs(t.Context(), target)
+			if err != nil || len(runs) != 3 {
+				t.Fatalf("%d runs: %v", len(runs), err)
+			}
+			def, _ := registry.FindWorkflow("mixed")
+			for _, run := range runs {
+				if err := workflow.Replay(def, workflow.Options{Names: registry}, events(t, a, run.RunID)); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		n := 0
+		ran.Range(func(key, count any) bool {
+			n++
+			if got := count.(*atomic.Int32).Load(); got != 1 {
+				t.Errorf("step %s ran %d times", key, got)
+			}
+			return true
+		})
+		if least := len(targets) * 3 * 5; n < least { // four steps and a child in each run
+			t.Errorf("%d steps ran, want %d at least", n, least)
+		}
+	})
 }
