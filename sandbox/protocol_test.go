@@ -194,7 +194,7 @@ func TestTheRoomIsOneCallsAtATime(t *testing.T) {
 			Eventually(t, "the room is empty", func() bool { return taken() == 0 })
 
 			cancel, running := hold(t, b, In("s", 1, b.Call("wait")))
-			id := "c" // its own: ten calls were before, and the one that waits uses the shared memory
+			id := "c" // not used by the ten calls before; the waiting call uses the shared memory
 			WantType(
 				t, b.Fail(In("s", 1, b.Call("raw", lie(framed(t, frame.Header{T: frame.Result, ID: id, Shared: 3}, ""))))),
 				sandbox.ProtocolError,

@@ -21,7 +21,7 @@ type sharedMemory struct {
 	memory []byte       // nil once closed
 }
 
-// newSharedMemory makes one that will neither grow nor become a program.
+// newSharedMemory creates a memory file that can neither grow nor be executed.
 func newSharedMemory() (*sharedMemory, error) {
 	fd, err := unix.MemfdCreate("sojourn-room", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) { // before Linux 6.3

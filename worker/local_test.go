@@ -143,8 +143,8 @@ func TestALocalStepIsRecordedOnceAlthoughItsResponseIsLost(t *testing.T) {
 	})
 }
 
-// A run is terminated while its local step runs, at another app: the context of the step ends, and nothing of it is
-// recorded. Other runs of the worker are served meanwhile, also those that have to be replayed.
+// A run is terminated while its local step runs, at another app: the context of the step ends, and the step is
+// not recorded. Meanwhile the worker runs other runs, including runs that it has to replay.
 func TestALocalStepEndsWithItsRun(t *testing.T) {
 	for way, carrier := range ways {
 		t.Run(way, func(t *testing.T) {

@@ -136,7 +136,7 @@ func TestAStartWithAnInvalidWaitStartsNothing(t *testing.T) {
 	}
 }
 
-// An app that drains returns the open run at once: to callers that wait, and to those that start then.
+// A draining app returns the open run at once, to callers that already wait and to callers that start a run.
 func TestADrainingAppReturnsStartsWithTheOpenRun(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})

@@ -268,14 +268,14 @@ func TestADrainsDeadlineAndEviction(t *testing.T) {
 		}
 		live(55 * time.Second)
 		if len(intents["w"]) != 1 || intents["w"][0] != protocol.IntentPause {
-			t.Errorf("before the deadline w was told %q", intents["w"])
+			t.Errorf("before the deadline worker w received the notice %q", intents["w"])
 		}
 		live(10 * time.Second)
 		if len(intents["w"]) != 2 || intents["w"][1] != protocol.IntentLeave {
-			t.Errorf("after the deadline w was told %q", intents["w"])
+			t.Errorf("after the deadline worker w received the notice %q", intents["w"])
 		}
 		if len(intents["idle"]) != 1 {
-			t.Errorf("the one that has nothing was told %q", intents["idle"])
+			t.Errorf("the worker without tasks received the notice %q", intents["idle"])
 		}
 		a.taken(a.result(task, "done")) // its running task may still finish
 	})

@@ -107,7 +107,7 @@ type lossCase struct {
 	incarnation string        // none: of the HTTP contract
 	silent      time.Duration // before the lease ends
 	asks        []string      // apps whose sweepers come to the lease, in this order, at once and three seconds later
-	endedBy     string        // by whom the attempt is over
+	endedBy     string        // the worker that the attempt's end names
 	moves       bool          // the other app receives its heartbeats since
 	gone        bool          // the app with its heartbeats has ended
 	lost        bool

@@ -69,7 +69,7 @@ func (m *member) spot(l *pollQueue) *spot {
 	return s
 }
 
-// forget makes every poll queue one that may hold something.
+// forget marks every poll queue as possibly not empty.
 func (m *member) forget() {
 	for _, s := range m.spots {
 		s.empty = 0

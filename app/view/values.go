@@ -15,7 +15,7 @@ import (
 )
 
 // A page that shows many events or runs needs the beginnings of their values at most. With values=preview and
-// values=none, the views read outlines of events, which do not contain whole values, and describe what they omit.
+// values=none, the views read outlines of events, which do not contain whole values, and list the omitted values.
 
 // keptBytes returns the number of bytes of each encoded value that the views read.
 func keptBytes(values protocol.Values) int {

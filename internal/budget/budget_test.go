@@ -322,13 +322,13 @@ func TestBytesAreTriedWithoutWaiting(t *testing.T) {
 			t.Errorf("90 loaded bytes count with %d", b.Stats().Used)
 		}
 		if err := budget.Load(t.Context(), 1<<40); err != nil {
-			t.Errorf("what is not counted: %v", err)
+			t.Errorf("a load without a budget: %v", err)
 		}
 	})
 }
 
 // Of the requests of one owner, freed bytes go to the request that has the most: it can finish. Otherwise requests that
-// each have a part of what they need could keep each other waiting.
+// each hold a part of the bytes that they need could wait for each other.
 func TestFreedBytesGoToTheRequestThatHasTheMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := budget.New(80) // 60 for ordinary requests

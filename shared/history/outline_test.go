@@ -56,7 +56,7 @@ func TestAnOutlineHasNoEncodedValues(t *testing.T) {
 	}
 }
 
-// Every event type may have members with values: those are all recognised by their names.
+// Members with values are recognised by their names in every event type.
 func TestNoEventHasAnEncodedValueInAnotherMember(t *testing.T) {
 	other := map[string]bool{"payload_codec": true}
 	for name, empty := range kinds {

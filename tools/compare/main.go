@@ -36,7 +36,7 @@ var peers = []peer{
 	},
 	{
 		name: "river-fast", title: "River, fast", postgres: true,
-		settings: "the settings of its own benchmark: 2 ms between fetches, polls every 20 ms, 2,000 workers; a step as above",
+		settings: "the settings of River's benchmark: 2 ms between fetches, polls every 20 ms, 2,000 workers; a step as above",
 	},
 	{
 		name: "dbos", title: "DBOS", postgres: true,

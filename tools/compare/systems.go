@@ -154,7 +154,7 @@ func openRiver(ctx context.Context) (*system, error) {
 	})
 }
 
-// openFastRiver starts River with the settings of its own benchmark (cmd/river/riverbench), which were chosen for
+// openFastRiver starts River with the settings of River's benchmark (cmd/river/riverbench), which were chosen for
 // throughput.
 func openFastRiver(ctx context.Context) (*system, error) {
 	return openRiverWith(ctx, river.Config{

@@ -40,7 +40,7 @@ func ExampleCausedBy() {
 	// Output: true input_missing
 }
 
-// An error without a type of its own is reported under the name of its Go type.
+// An error that is no *activity.Error is reported under the name of its Go type.
 func ExampleTypeOf() {
 	fmt.Println(activity.TypeOf(&os.PathError{Op: "open", Path: "/nowhere", Err: os.ErrNotExist}))
 	fmt.Println(activity.TypeOf(errors.New("broken")))

@@ -34,7 +34,7 @@ type StepOptions struct {
 type Durability int
 
 const (
-	// EachStep records the outcome before the code continues, in a commit of its own. A step that has returned does not
+	// EachStep records the outcome before the code continues, in a separate commit. A step that has returned does not
 	// run again.
 	EachStep Durability = iota
 	// WithTurn records the outcome together with the commands that end the workflow task. If the worker dies before, all
@@ -53,11 +53,11 @@ const (
 // cheaper than an activity, because no task is dispatched: use it for short calls that need no other worker, no queue
 // and no session. Name identifies the step in the history, as an activity type does.
 //
-// A step runs at least once: if the worker dies before the outcome is recorded, fn runs again. A panic of fn, an error
-// and the end of its time are failures as of an activity: they are retried by StepOptions.Retry, then returned as an
-// *ActivityError. While fn runs, the worker renews the workflow task, no other branch of the workflow runs, and signals
-// wait for the next task. Fn must not call functions of this package; its context ends when the attempt's time is over,
-// the worker loses the task or stops. In a session Do returns ErrInvalidOptions.
+// A step runs at least once: if the worker dies before the outcome is recorded, fn runs again. An error, a panic and a
+// timeout of fn are failures of an attempt: Do retries them by StepOptions.Retry, then returns an *ActivityError. While
+// fn runs, the worker renews the workflow task, no other branch of the workflow runs, and signals wait for the next
+// task. Fn must not call functions of this package. Its context ends when the attempt times out, and when the worker
+// loses the task or stops. In a session Do returns ErrInvalidOptions.
 //
 //	price, err := workflow.Do(ctx, "price", func(ctx context.Context) (int, error) { return shop.Price(ctx, item) })
 func Do[T any](ctx Context, name string, fn func(context.Context) (T, error), opts ...StepOptions) (T, error) {

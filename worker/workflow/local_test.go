@@ -208,7 +208,7 @@ func TestAStepIsRecordedBeforeTheCodeContinues(t *testing.T) {
 		t.Fatalf("the task is %s", l.run.Task.State)
 	}
 	if _, open := l.run.Activities.Get(1); !open || l.run.Activities.Len() != 1 {
-		t.Errorf("%d activities are open, want the one that was scheduled before the step", l.run.Activities.Len())
+		t.Errorf("%d activities are open, want only the activity that was scheduled before the step", l.run.Activities.Len())
 	}
 	l.lose()
 	l.record = nil
@@ -413,7 +413,7 @@ func TestAStepMayTakeLongerThanWorkflowCode(t *testing.T) {
 	}
 }
 
-// Changed code is told from the recorded steps by their names and places.
+// A replay compares the name and the position of each local step with the history.
 func TestAReplayDetectsChangedLocalSteps(t *testing.T) {
 	step := func(ctx workflow.Context, name string) error {
 		_, err := workflow.Do(ctx, name, func(context.Context) (int, error) { return 0, nil })

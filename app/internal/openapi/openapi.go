@@ -356,13 +356,13 @@ func (d *document) responses(rt serve.Route, reasons map[int][]protocol.Reason) 
 				}
 				list = append(list, s)
 			}
-			r["content"] = object{"application/json": object{"schema": beside(rt, object{"anyOf": list})}}
+			r["content"] = object{"application/json": object{"schema": withCommonMembers(rt, object{"anyOf": list})}}
 		default:
 			s, err := d.schemas.of(body, false)
 			if err != nil {
 				return nil, err
 			}
-			r["content"] = object{"application/json": object{"schema": beside(rt, s)}}
+			r["content"] = object{"application/json": object{"schema": withCommonMembers(rt, s)}}
 		}
 		all[strconv.Itoa(status)] = r
 	}
@@ -413,8 +413,8 @@ func kind(rt serve.Route) string {
 	return ""
 }
 
-// beside adds the members that every response of a plane contains.
-func beside(rt serve.Route, s schema) schema {
+// withCommonMembers adds the members that every response of a plane contains.
+func withCommonMembers(rt serve.Route, s schema) schema {
 	if rt.Shape.Bare {
 		return s
 	}

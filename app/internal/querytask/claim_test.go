@@ -81,14 +81,14 @@ func TestQueryGoesToAnEligibleWorker(t *testing.T) {
 		}
 		notified := b.notified
 		if given := claim(t, p, poller("deaf", 9)); given != nil || b.notified != notified {
-			t.Errorf("a worker that answers no queries gets %q, and pollers were told %d times", given, b.notified-notified)
+			t.Errorf("a worker without query handlers received %q, and pollers were notified %d times", given, b.notified-notified)
 		}
 		given := claim(t, p, poller("deaf", 9), poller("x", 1, CapQueries), poller("y", 1, CapQueries))
 		if got, want := fmt.Sprint(given), "[a1 to x b1 to y]"; got != want {
 			t.Errorf("given are %s, want %s", got, want)
 		}
 		if b.notified != notified+1 {
-			t.Errorf("of what is left pollers were told %d times, want once", b.notified-notified)
+			t.Errorf("pollers were notified of the remaining tasks %d times, want once", b.notified-notified)
 		}
 	})
 }

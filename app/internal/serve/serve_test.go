@@ -151,7 +151,7 @@ func TestEveryRequestIsAnsweredAndCountedOnce(t *testing.T) {
 				t.Errorf("counted %q, want %q", counted, want)
 			}
 			if got := strings.Join(x.got, " "); got != c.got {
-				t.Errorf("the plane was told %q, want %q", got, c.got)
+				t.Errorf("the plane received %q, want %q", got, c.got)
 			}
 			if raw := rec.Body.String(); c.reason != "" &&
 				(rec.Code != c.status || !strings.Contains(raw, `"reason":"`+c.reason+`"`)) {
