@@ -48,9 +48,10 @@ dev: ## the same without building the dashboard (for work on the Go side)
 	$(GOBUILD) -o $(BIN) ./cmd/sojourn
 	$(BIN) dev
 
-build: web ## build the dashboard and the binary, print its size
+build: web ## build the dashboard and the binary; fails if the binary has more than 50 MB
 	$(GOBUILD) -o $(BIN) ./cmd/sojourn
-	@du --apparent-size --block-size=1 $(BIN) | awk '{ printf "$(BIN) %.1f MB\n", $$1 / 1e6 }'
+	@du --apparent-size --block-size=1 $(BIN) | awk '{ printf "$(BIN) %.1f MB\n", $$1 / 1e6; if ($$1 > 50e6) { \
+		print "error: $(BIN) has more than 50 MB; see \"go version -m\" for the linked modules"; exit 1 } }'
 
 test: deps build npm ## run all tests: Go on SQLite and PostgreSQL, dashboard units, dashboard in Chromium
 	.ci/postgres .ci/test
@@ -94,8 +95,8 @@ powercut: ## cut the power CUTS (400) times in a record of the app's writes, syn
 
 freeze: ## stop a worker 20 times for longer than its leases: it begins nothing late; and an app at 20 places: no other waits (FREEZES=20)
 	.ci/deps postgres
-	SOJOURN_TEST_FREEZES=$(FREEZES) .ci/postgres go test -count=1 -timeout 120m -v -run ThawedWorkerBegins ./internal/cli
-	SOJOURN_TEST_FREEZES=$(FREEZES) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run StandsStill ./app/store/postgres
+	SOJOURN_TEST_FREEZES=$(FREEZES) .ci/postgres go test -count=1 -timeout 120m -v -run ResumedWorkerStartsNoTask ./internal/cli
+	SOJOURN_TEST_FREEZES=$(FREEZES) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run FrozenAppDoesNotBlockOthers ./app/store/postgres
 
 memory: ## attack an app of 256 MiB with the largest bodies on every route, with each role and none; large work in 1 GiB (MEMORY_ROUNDS=1)
 	SOJOURN_TEST_MEMORY_ROUNDS=$(MEMORY_ROUNDS) go test -count=1 -timeout 60m -v -run AnAppOf ./internal/cli

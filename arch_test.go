@@ -151,13 +151,11 @@ var directions = []direction{
 
 	// Where app and worker meet.
 	{"internal/cli/bench", []string{
-		"client", "internal/cli/bench/flame",
+		"client",
 		"app", "app/server", "app/engine", "app/broker", "app/view", "app/dispatch", "app/store/...", "worker",
 		"internal/link", "worker/workflow", "sandbox", "sandbox/frame",
 		common,
 	}},
-	{"internal/cli/bench/chart", []string{"internal/cli/bench"}},
-	{"internal/cli/bench/flame", nil},
 	{"internal/cli/conformance", nil},
 	{"internal/cli", []string{
 		"client",

@@ -78,9 +78,10 @@ func TestImageWithDebian(t *testing.T) {
 func TestImageWithProgramsOfThisMachine(t *testing.T) {
 	requirePrograms(t, "nsenter", "useradd", "groupadd", "ldd")
 	root, m, size := buildTwice(t, local)
-	// The test of the whole image measures the size with Debian.
-	if size > 20e6 {
-		t.Errorf("the binary and a few programs have %d bytes compressed, want at most 20 MB of the image's 60", size)
+	// The test of the whole image measures the size with Debian. "make build" limits the binary to 50 MB, about 18 MB
+	// compressed.
+	if size > 22e6 {
+		t.Errorf("the binary and a few programs have %d bytes compressed, want at most 22 MB of the image's 60", size)
 	}
 	serve(t, root, m)
 }

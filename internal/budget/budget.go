@@ -57,6 +57,7 @@ type Budget struct {
 // holder has the bytes of a namespace, or of a token in it.
 type holder struct {
 	used, waiting int64
+	small         int64              // of used: granted by Small
 	tokens        map[string]*holder // of a namespace
 	grants        map[*Grant]struct{}
 }
@@ -76,6 +77,7 @@ type Grant struct {
 	owner  Owner
 	class  Class
 	n      int64
+	small  int64 // granted by Small
 	cut    Cutter
 	wasCut bool
 	ended  bool
@@ -173,8 +175,8 @@ func (g *Grant) Open(b *Budget, o Owner) { g.budget, g.owner = b, o }
 // uncounted reports whether the grant belongs to no Budget.
 func (g *Grant) uncounted() bool { return g == nil || g.budget == nil }
 
-// Small adds n bytes without waiting if the owner then has at most a 64th of the budget, so that small requests do not
-// wait behind large ones.
+// Small adds n bytes without waiting if the small requests of the owner then have at most a 64th of the budget. So
+// small requests do not wait behind large ones, and not behind the tasks that the same token polls.
 func (g *Grant) Small(n int64) bool {
 	if g.uncounted() {
 		return true
@@ -183,11 +185,13 @@ func (g *Grant) Small(n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	_, token := b.holders(g.owner)
-	if token.used+n > b.total/64 {
+	if token.small+n > b.total/64 {
 		b.drop(g.owner)
 		return false
 	}
 	b.grantBytes(g, n)
+	g.small += n
+	token.small += n
 	return true
 }
 
@@ -349,6 +353,7 @@ func (b *Budget) releaseGrant(g *Grant) {
 	g.ended = true
 	if ns := b.namespaces[g.owner.Namespace]; ns != nil {
 		if token := ns.tokens[g.owner.Token]; token != nil {
+			token.small -= g.small
 			delete(token.grants, g)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-run/sojourn/internal/cli/bench"
-	"github.com/sojourn-run/sojourn/internal/cli/bench/chart"
 	"github.com/sojourn-run/sojourn/internal/process"
 	"github.com/sojourn-run/sojourn/internal/release"
 	"github.com/sojourn-run/sojourn/sandbox"
@@ -21,7 +20,7 @@ import (
 
 func (p *program) benchCommand() *cobra.Command {
 	var o bench.Options
-	asJSON, charts := false, ""
+	asJSON := false
 	long := "Measure Sojourn on this machine: client, app and database together, durable writes, payloads of 1 KB.\n\nScenarios:\n"
 	for _, s := range bench.Scenarios() {
 		long += fmt.Sprintf("  %-11s %s\n", s[0], s[1])
@@ -56,11 +55,6 @@ func (p *program) benchCommand() *cobra.Command {
 			}
 			results, err := bench.Run(c.Context(), o)
 			finish()
-			if charts != "" && len(results) > 0 {
-				files, failed := chart.Write(charts, results)
-				err = orFirst(err, failed)
-				fmt.Fprintf(p.err, "%d charts in %s\n", len(files), charts)
-			}
 			if asJSON {
 				return orFirst(err, p.writeJSON(results))
 			}
@@ -75,9 +69,8 @@ func (p *program) benchCommand() *cobra.Command {
 	)
 	c.Flags().IntVar(&o.Runs, "runs", 5, "number of runs per scenario; the median is shown")
 	c.Flags().BoolVar(&o.Quick, "quick", false, "one small run per scenario, within 40 s")
-	c.Flags().StringVar(&charts, "chart", "", "directory for a chart of each scenario, as SVG and PNG")
 	c.Flags().StringVar(
-		&o.Profile, "profile", "", "directory for a CPU profile and a flame graph (SVG) of each scenario except P16 and the growth scenarios",
+		&o.Profile, "profile", "", "directory for a CPU profile of each scenario except P16 and the growth scenarios",
 	)
 	c.Flags().BoolVar(&o.Large, "large", false, "also measure the largest sizes; takes up to an hour")
 	c.Flags().IntSliceVar(&o.Sizes, "size", nil, "sizes to measure instead of the scenario's own")

@@ -37,26 +37,27 @@ type Options struct {
 
 // Result is the result of one scenario on one store over one transport.
 type Result struct {
-	Scenario  string    `json:"scenario"`
-	Store     string    `json:"store"`
-	Transport string    `json:"transport"`
-	Unit      string    `json:"unit"`
-	N         int       `json:"n"` // operations in one run
-	Median    float64   `json:"median"`
-	Min       float64   `json:"min"`
-	Max       float64   `json:"max"`
-	P50       float64   `json:"p50_ms"`
-	P99       float64   `json:"p99_ms"`
-	CPU       float64   `json:"cpu_ms_per_op"`
-	Limit     Limit     `json:"limit"`
-	OfLimit   float64   `json:"of_limit"` // the part of what the limit that binds allows
-	Runs      []float64 `json:"runs"`
-	Size      int       `json:"size,omitempty"` // how much there was of SizeOf, in what measures growth
-	SizeOf    string    `json:"size_of,omitempty"`
-	Cores     int       `json:"cores"`
-	Go        string    `json:"go"`
-	Version   string    `json:"version"` // of Sojourn
-	Date      string    `json:"date"`    // of the first run, UTC
+	Scenario    string    `json:"scenario"`
+	Description string    `json:"description"`
+	Store       string    `json:"store"`
+	Transport   string    `json:"transport"`
+	Unit        string    `json:"unit"`
+	N           int       `json:"n"` // operations in one run
+	Median      float64   `json:"median"`
+	Min         float64   `json:"min"`
+	Max         float64   `json:"max"`
+	P50         float64   `json:"p50_ms"`
+	P99         float64   `json:"p99_ms"`
+	CPU         float64   `json:"cpu_ms_per_op"`
+	Limit       Limit     `json:"limit"`
+	OfLimit     float64   `json:"of_limit"` // the part of what the limit that binds allows
+	Runs        []float64 `json:"runs"`
+	Size        int       `json:"size,omitempty"` // how much there was of SizeOf, in what measures growth
+	SizeOf      string    `json:"size_of,omitempty"`
+	Cores       int       `json:"cores"`
+	Go          string    `json:"go"`
+	Version     string    `json:"version"` // of Sojourn
+	Date        string    `json:"date"`    // of the first run, UTC
 }
 
 // Limit holds the limits of machine and store, measured in the same run.
@@ -171,8 +172,8 @@ func Scenarios() [][2]string {
 	}
 }
 
-// Describe returns the description of a scenario, or an empty string for an unknown one.
-func Describe(id string) string {
+// describe returns the description of a scenario, or an empty string for an unknown one.
+func describe(id string) string {
 	for _, s := range Scenarios() {
 		if s[0] == id {
 			return s[1]
@@ -289,7 +290,8 @@ func repeat(ctx context.Context, s scenario, kind string, o Options, step func()
 	results := make([]Result, len(figures))
 	for i, f := range figures {
 		results[i] = Result{
-			Scenario: s.id, Store: kind, Transport: s.transport, Unit: f.unit, N: ops, Cores: runtime.NumCPU(),
+			Scenario: s.id, Description: describe(s.id),
+			Store: kind, Transport: s.transport, Unit: f.unit, N: ops, Cores: runtime.NumCPU(),
 			Go: runtime.Version(), Version: o.Version, Date: time.Now().UTC().Format(time.DateOnly),
 		}
 	}

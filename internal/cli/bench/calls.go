@@ -43,7 +43,8 @@ func measureIsolated(ctx context.Context, o Options, step func(what string)) (re
 				i = len(results)
 				at[name] = i
 				results = append(results, Result{
-					Scenario: isolated, Store: "none", Transport: c.Runtime, Unit: "ms, " + c.Case, N: c.N,
+					Scenario: isolated, Description: describe(isolated),
+					Store: "none", Transport: c.Runtime, Unit: "ms, " + c.Case, N: c.N,
 					Cores: runtime.NumCPU(), Go: runtime.Version(), Version: o.Version,
 					Date: time.Now().UTC().Format(time.DateOnly),
 				})

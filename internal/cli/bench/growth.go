@@ -143,7 +143,8 @@ func grow(
 	for _, p := range parts {
 		for _, size := range sizes {
 			results = append(results, Result{
-				Scenario: p.id, Store: kind, Transport: p.transport, Unit: p.unit, N: p.ops(size, o.Quick), Size: size,
+				Scenario: p.id, Description: describe(p.id),
+				Store: kind, Transport: p.transport, Unit: p.unit, N: p.ops(size, o.Quick), Size: size,
 				SizeOf: g.of, Cores: runtime.NumCPU(), Go: runtime.Version(), Version: o.Version,
 				Date: time.Now().UTC().Format(time.DateOnly),
 			})

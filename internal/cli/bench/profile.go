@@ -2,7 +2,6 @@ package bench
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,8 +9,6 @@ import (
 	"strings"
 
 	"github.com/google/pprof/profile"
-
-	"github.com/sojourn-run/sojourn/internal/cli/bench/flame"
 )
 
 // profiles are CPU profiles that were recorded during the runs of a scenario.
@@ -37,7 +34,8 @@ func (p *profiles) begin() (end func() error, err error) {
 	}, nil
 }
 
-// write stores the merged profiles of the runs as NAME.pprof, for go tool pprof, and as a flame graph in NAME.svg.
+// write stores the merged profiles of the runs as NAME.pprof, for go tool pprof. A comment of the profile names the
+// scenario.
 func (p *profiles) write(name string, r Result) error {
 	if p.dir == "" {
 		return nil
@@ -49,15 +47,13 @@ func (p *profiles) write(name string, r Result) error {
 	if err != nil {
 		return fmt.Errorf("profiles of %s: %w", name, err)
 	}
-	var raw, picture bytes.Buffer
-	title := fmt.Sprintf(
-		"%s on %s, %s: processor time of %d runs of %d operations", r.Scenario, r.Store, r.Transport, len(r.Runs), r.N,
-	)
-	if err := errors.Join(whole.Write(&raw), flame.Draw(&picture, whole, title)); err != nil {
+	whole.Comments = []string{fmt.Sprintf(
+		"%s on %s, %s: CPU time of %d runs of %d operations", r.Scenario, r.Store, r.Transport, len(r.Runs), r.N,
+	)}
+	var raw bytes.Buffer
+	if err := whole.Write(&raw); err != nil {
 		return fmt.Errorf("profile of %s: %w", name, err)
 	}
-	at := filepath.Join(p.dir, strings.NewReplacer(", ", "-", " ", "-").Replace(name))
-	return errors.Join(
-		os.WriteFile(at+".pprof", raw.Bytes(), 0o644), os.WriteFile(at+".svg", picture.Bytes(), 0o644),
-	)
+	file := strings.NewReplacer(", ", "-", " ", "-").Replace(name) + ".pprof"
+	return os.WriteFile(filepath.Join(p.dir, file), raw.Bytes(), 0o644)
 }

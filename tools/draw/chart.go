@@ -1,5 +1,4 @@
-// Package chart draws the results of benchmarks.
-package chart
+package main
 
 import (
 	"errors"
@@ -13,14 +12,12 @@ import (
 
 	gochart "github.com/wcharczuk/go-chart/v2"
 	"github.com/wcharczuk/go-chart/v2/drawing"
-
-	"github.com/sojourn-run/sojourn/internal/cli/bench"
 )
 
 const (
-	width, plot = 900, 360 // of the picture, and of the part above the legend
-	line        = 19       // pixels from one line of text to the next
-	small       = 8        // points
+	chartWidth, plot = 900, 360 // of the picture, and of the part above the legend
+	line             = 19       // pixels from one line of text to the next
+	small            = 8        // points
 )
 
 // The charts have a background colour, so that they are readable on dark and light pages. The colours of the lines are
@@ -35,13 +32,35 @@ var (
 	}
 )
 
-// Write draws the results of each scenario into dir as ID.svg and ID.png, and returns the files.
-func Write(dir string, results []bench.Result) (files []string, err error) {
+// result is the part of a result of "sojourn bench --json" that a chart shows.
+type result struct {
+	Scenario    string    `json:"scenario"`
+	Description string    `json:"description"`
+	Store       string    `json:"store"`
+	Transport   string    `json:"transport"`
+	Unit        string    `json:"unit"`
+	N           int       `json:"n"` // operations in one run
+	Median      float64   `json:"median"`
+	Runs        []float64 `json:"runs"`
+	Size        int       `json:"size"`
+	SizeOf      string    `json:"size_of"`
+	Cores       int       `json:"cores"`
+	Go          string    `json:"go"`
+	Version     string    `json:"version"`
+	Date        string    `json:"date"`
+	Limit       struct {
+		Fsyncs  float64 `json:"fsyncs_per_s"`
+		Commits float64 `json:"commits_per_s"`
+	} `json:"limit"`
+}
+
+// drawCharts draws the results of each scenario into dir as ID.svg and ID.png, and returns the files.
+func drawCharts(dir string, results []result) (files []string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
 	var ids []string
-	of := map[string][]bench.Result{}
+	of := map[string][]result{}
 	for _, r := range results {
 		if len(of[r.Scenario]) == 0 {
 			ids = append(ids, r.Scenario)
@@ -77,7 +96,7 @@ type curve struct {
 }
 
 // picture draws the results of one scenario: each run's figure, or, where they differ in a size, the medians over it.
-func picture(results []bench.Result) gochart.Chart {
+func picture(results []result) gochart.Chart {
 	first := results[0]
 	curves, xName, ticks := runs(results)
 	if first.Size > 0 {
@@ -93,7 +112,7 @@ func picture(results []bench.Result) gochart.Chart {
 	words := caption(first, len(curves))
 	c := gochart.Chart{
 		Title: title(first), TitleStyle: gochart.Style{FontSize: 10, FontColor: ink},
-		Width: width, Height: plot + line*(len(curves)+len(words)+1),
+		Width: chartWidth, Height: plot + line*(len(curves)+len(words)+1),
 		Background: gochart.Style{
 			FillColor: ground, Padding: gochart.Box{
 				Top: 50, Left: 30, Right: 30, Bottom: 20 + line*(len(curves)+len(words)+1),
@@ -141,7 +160,7 @@ func below(r gochart.Renderer, curves []curve, words []string) {
 }
 
 // runs are the curves of a scenario by run.
-func runs(results []bench.Result) (curves []curve, xName string, ticks []gochart.Tick) {
+func runs(results []result) (curves []curve, xName string, ticks []gochart.Tick) {
 	most := 1
 	for _, r := range results {
 		c := curve{name: fmt.Sprintf("%s: median %s %s", name(r), number(r.Median), unit(r))}
@@ -157,7 +176,7 @@ func runs(results []bench.Result) (curves []curve, xName string, ticks []gochart
 }
 
 // growth are the curves of a scenario by size, on a logarithmic axis.
-func growth(results []bench.Result) (curves []curve, xName string, ticks []gochart.Tick) {
+func growth(results []result) (curves []curve, xName string, ticks []gochart.Tick) {
 	for _, r := range results {
 		i := slices.IndexFunc(curves, func(c curve) bool { return c.name == name(r) })
 		if i < 0 {
@@ -181,13 +200,13 @@ func growth(results []bench.Result) (curves []curve, xName string, ticks []gocha
 }
 
 // unit returns the unit of the axis. In a result's unit the text after a comma names a part.
-func unit(r bench.Result) string {
+func unit(r result) string {
 	u, _, _ := strings.Cut(r.Unit, ",")
 	return u
 }
 
 // name returns the store, the transport and the part of a result.
-func name(r bench.Result) string {
+func name(r result) string {
 	_, part, _ := strings.Cut(r.Unit, ", ")
 	return strings.TrimSpace(strings.Join([]string{r.Store, r.Transport, part}, " "))
 }
@@ -199,8 +218,8 @@ func widened(ticks []gochart.Tick) []gochart.Tick {
 	return slices.Concat([]gochart.Tick{{Value: first - room}}, ticks, []gochart.Tick{{Value: last + room}})
 }
 
-func title(r bench.Result) string {
-	what := bench.Describe(r.Scenario)
+func title(r result) string {
+	what := r.Description
 	if len(what) > 105 {
 		what = what[:strings.LastIndex(what[:105], " ")] + " …"
 	}
@@ -208,7 +227,7 @@ func title(r bench.Result) string {
 }
 
 // caption describes how the figures were measured, and the limits of the machine.
-func caption(r bench.Result, curves int) []string {
+func caption(r result, curves int) []string {
 	of := fmt.Sprintf("%d operations a run, each dot a run", r.N)
 	if r.Size > 0 {
 		of = fmt.Sprintf("each dot the median of %d runs of %d operations", len(r.Runs), r.N)

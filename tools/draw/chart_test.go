@@ -1,4 +1,4 @@
-package chart
+package main
 
 import (
 	"bytes"
@@ -11,16 +11,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/sojourn-run/sojourn/internal/cli/bench"
 )
 
-func result(scenario, store, unit string, size int, runs ...float64) bench.Result {
-	r := bench.Result{
-		Scenario: scenario, Store: store, Transport: "in-process", Unit: unit, N: 100, Runs: runs, Cores: 2, Go: "go1.26",
+func benchResult(scenario, store, unit string, size int, runs ...float64) result {
+	r := result{
+		Description: "what " + scenario + " measures",
+		Scenario:    scenario, Store: store, Transport: "in-process", Unit: unit, N: 100, Runs: runs, Cores: 2, Go: "go1.26",
 		Median: runs[len(runs)/2], Date: "2026-11-24", Version: "1.2.3",
-		Limit: bench.Limit{Fsyncs: 1234, Commits: 567},
 	}
+	r.Limit.Fsyncs, r.Limit.Commits = 1234, 567
 	if size > 0 {
 		r.Size, r.SizeOf = size, "retained runs"
 	}
@@ -57,14 +56,14 @@ func texts(t *testing.T, name string) (all []string) {
 
 func TestEachScenarioHasAPictureThatSaysWhatItShows(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "charts")
-	files, err := Write(dir, []bench.Result{
-		result("P5", "sqlite", "workflows/s", 0, 700, 750, 730),
-		result("P5", "postgres", "workflows/s", 0, 300, 310),
-		result("P9", "sqlite", "ms, first", 0, 2.5),
-		result("P17", "sqlite", "%", 0, -3.5),
-		result("P17", "postgres", "%", 0, 0),
-		result("P3-RETAINED", "sqlite", "activities/s", 1000, 9000),
-		result("P3-RETAINED", "sqlite", "activities/s", 100_000, 8000),
+	files, err := drawCharts(dir, []result{
+		benchResult("P5", "sqlite", "workflows/s", 0, 700, 750, 730),
+		benchResult("P5", "postgres", "workflows/s", 0, 300, 310),
+		benchResult("P9", "sqlite", "ms, first", 0, 2.5),
+		benchResult("P17", "sqlite", "%", 0, -3.5),
+		benchResult("P17", "postgres", "%", 0, 0),
+		benchResult("P3-RETAINED", "sqlite", "activities/s", 1000, 9000),
+		benchResult("P3-RETAINED", "sqlite", "activities/s", 100_000, 8000),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +97,7 @@ func TestEachScenarioHasAPictureThatSaysWhatItShows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if img, err := png.Decode(bytes.NewReader(b)); err != nil || img.Bounds().Dx() != width {
+		if img, err := png.Decode(bytes.NewReader(b)); err != nil || img.Bounds().Dx() != chartWidth {
 			t.Errorf("%s.png: %v", c.id, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package flame
+package main
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ func taken(samples ...*profile.Sample) *profile.Profile {
 // The width of a call is proportional to its time, callers are below, and calls that are too narrow are omitted.
 func TestCallsAreAsWideAsTheirTime(t *testing.T) {
 	var out bytes.Buffer
-	err := Draw(&out, taken(
+	err := drawFlame(&out, taken(
 		sample(600, "github.com/sojourn-run/sojourn/app.(*Store[...]).commit", "main.main"),
 		sample(200, "main.main"),
 		sample(199, "other/pkg.f", "runtime.goexit"),
@@ -73,7 +73,7 @@ func TestCallsAreAsWideAsTheirTime(t *testing.T) {
 }
 
 func TestProfileWithoutSamplesIsReported(t *testing.T) {
-	if err := Draw(io.Discard, taken(), "nothing"); err == nil || !strings.Contains(err.Error(), "empty") {
+	if err := drawFlame(io.Discard, taken(), "nothing"); err == nil || !strings.Contains(err.Error(), "empty") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,5 +1,4 @@
-// Package flame draws a CPU profile as a flame graph.
-package flame
+package main
 
 import (
 	"bufio"
@@ -17,12 +16,12 @@ import (
 )
 
 const (
-	width    = 1200
-	margin   = 10
-	row      = 16  // pixels of a call
-	narrow   = 1.2 // pixels below which a call is left out
-	letter   = 6.3 // pixels, of the type it is written in
-	headroom = 46
+	flameWidth = 1200
+	margin     = 10
+	row        = 16  // pixels of a call
+	narrow     = 1.2 // pixels below which a call is left out
+	letter     = 6.3 // pixels, of the type it is written in
+	headroom   = 46
 )
 
 // call is a function with one call path, and its callees.
@@ -55,9 +54,9 @@ type box struct {
 	row   int
 }
 
-// Draw writes the profile as SVG: callers are below their callees, and widths are proportional to time. Calls that are
-// too narrow to see are omitted, so that the file stays small.
-func Draw(w io.Writer, p *profile.Profile, title string) error {
+// drawFlame writes the profile as SVG: callers are below their callees, and widths are proportional to time. Calls that
+// are too narrow to see are omitted, so that the file stays small.
+func drawFlame(w io.Writer, p *profile.Profile, title string) error {
 	root := &call{name: "all"}
 	at := len(p.SampleType) - 1 // of a profile of the processors the time; the count comes before it
 	if at < 0 {
@@ -78,7 +77,7 @@ func Draw(w io.Writer, p *profile.Profile, title string) error {
 	if root.value == 0 {
 		return errors.New("the profile is empty: no CPU time was sampled")
 	}
-	boxes := lay(root, margin, width-2*margin, 0, nil)
+	boxes := lay(root, margin, flameWidth-2*margin, 0, nil)
 	rows := 0
 	for i := range boxes {
 		rows = max(rows, boxes[i].row+1)
@@ -86,13 +85,13 @@ func Draw(w io.Writer, p *profile.Profile, title string) error {
 	height := headroom + rows*row + margin
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" `+
-		`font-family="ui-monospace,Menlo,Consolas,monospace" font-size="10.5">`+"\n", width, height, width, height)
+		`font-family="ui-monospace,Menlo,Consolas,monospace" font-size="10.5">`+"\n", flameWidth, height, flameWidth, height)
 	fmt.Fprintf(out, "<rect width=\"100%%\" height=\"100%%\" fill=\"#fcfcfa\"/>\n")
 	fmt.Fprintf(out, "<text x=\"%d\" y=\"20\" font-size=\"13\" fill=\"#24292f\">%s</text>\n", margin, escaped(title))
 	fmt.Fprintf(out, "<text x=\"%d\" y=\"36\" fill=\"#57606a\">%.1f s of processor time; a box is a function, as wide as its "+
 		"part, on the one that called it; below 0.1 %% is left out</text>\n", margin, float64(root.value)/1e9)
 	for i := range boxes {
-		draw(out, &boxes[i], height, root.value)
+		drawBox(out, &boxes[i], height, root.value)
 	}
 	fmt.Fprintln(out, "</svg>")
 	return out.Flush()
@@ -114,7 +113,7 @@ func lay(c *call, x, w float64, at int, boxes []box) []box {
 	return boxes
 }
 
-func draw(out io.Writer, b *box, height int, all int64) {
+func drawBox(out io.Writer, b *box, height int, all int64) {
 	y := height - margin - (b.row+1)*row
 	fmt.Fprintf(out, `<g><title>%s %.1f%%</title><rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s"/>`,
 		escaped(short(b.name)), 100*float64(b.value)/float64(all), b.x, y, max(0.5, b.w-0.5), row-1, colour(b.name))
