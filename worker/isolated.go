@@ -68,17 +68,17 @@ func (i inside) Session() *activity.SessionInfo {
 // stateKey is the key of the activity state in an executor's session.
 const stateKey = "sojourn.activity.state"
 
-func (i inside) State() *activity.State {
+func (i inside) State() *activity.SessionValues {
 	s := i.call.Session()
 	if s == nil {
 		return nil
 	}
 	v, _ := s.GetOrCreate(context.Background(), stateKey, func(context.Context) (any, error) {
-		state := activity.NewState()
+		state := activity.NewSessionValues()
 		s.OnClose(func(context.Context) { state.Close() })
 		return state, nil
 	})
-	state, _ := v.(*activity.State)
+	state, _ := v.(*activity.SessionValues)
 	return state
 }
 

@@ -233,7 +233,7 @@ func New(o Options) (_ *Worker, err error) {
 	w.opt = o
 	w.sessions, err = session.New(session.Options{
 		Lease: o.SessionLease, Buffer: o.SessionBuffer, Idle: o.SessionIdle, NewState: func() session.State {
-			return activity.NewState()
+			return activity.NewSessionValues()
 		},
 		End: w.endSession, Failed: w.sessionFailed, GiveUp: w.giveUpSession, Beat: func() { w.link.Beat() }, Log: w.log,
 	}, session.Interval(o.AttemptLease, o.SessionBuffer)) // not capped as renewals are: an attempt's own signs of life

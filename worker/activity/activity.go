@@ -53,7 +53,7 @@ type Runtime interface {
 	// Session is nil for an activity outside any session.
 	Session() *SessionInfo
 	// State is the store of the attempt's session and epoch; nil outside a session.
-	State() *State
+	State() *SessionValues
 	// Heartbeat sends a heartbeat with progress, a JSON object or nil. It must not block on the network.
 	Heartbeat(progress json.RawMessage)
 	// Log writes a line to the activity's log; level is debug, info, warn or error. It must not block on the network.

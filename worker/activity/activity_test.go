@@ -26,14 +26,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type attempt struct {
 	info    activity.AttemptInfo
 	session *activity.SessionInfo
-	state   *activity.State
+	state   *activity.SessionValues
 	beats   []string
 	lines   []string
 }
 
 func (a *attempt) Info() activity.AttemptInfo     { return a.info }
 func (a *attempt) Session() *activity.SessionInfo { return a.session }
-func (a *attempt) State() *activity.State         { return a.state }
+func (a *attempt) State() *activity.SessionValues { return a.state }
 func (a *attempt) Log(level, text string)         { a.lines = append(a.lines, level+" "+text) }
 func (a *attempt) Heartbeat(p json.RawMessage)    { a.beats = append(a.beats, string(p)) }
 
@@ -240,7 +240,8 @@ func TestFailuresCarryTypeRetryabilityAndDetails(t *testing.T) {
 
 func TestOneOfManyCallersCreatesTheSessionsState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx := activity.NewContext(t.Context(), &attempt{session: &activity.SessionInfo{ID: "s"}, state: activity.NewState()})
+		rt := &attempt{session: &activity.SessionInfo{ID: "s"}, state: activity.NewSessionValues()}
+		ctx := activity.NewContext(t.Context(), rt)
 		made, failed := 0, 0
 		build := func(err error) func(context.Context) (*int, error) {
 			return func(context.Context) (*int, error) {
@@ -302,7 +303,7 @@ func TestOneOfManyCallersCreatesTheSessionsState(t *testing.T) {
 
 func TestWaitingForStateEndsWithTheWaitersContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := activity.NewState()
+		s := activity.NewSessionValues()
 		release := make(chan struct{})
 		go s.GetOrCreate(t.Context(), "k", func(context.Context) (any, error) { <-release; return 1, nil })
 		synctest.Wait()
@@ -320,7 +321,7 @@ func TestWaitingForStateEndsWithTheWaitersContext(t *testing.T) {
 }
 
 func TestPanickingCreatorReleasesWaiters(t *testing.T) {
-	s := activity.NewState()
+	s := activity.NewSessionValues()
 	func() {
 		defer func() { _ = recover() }()
 		_, _ = s.GetOrCreate(t.Context(), "k", func(context.Context) (any, error) { panic("boom") })
@@ -333,7 +334,7 @@ func TestPanickingCreatorReleasesWaiters(t *testing.T) {
 }
 
 func TestClosedStateKeepsNothingAndCleansUpInReverse(t *testing.T) {
-	s := activity.NewState()
+	s := activity.NewSessionValues()
 	var order []int
 	for i := range 3 {
 		s.OnClose(func() { order = append(order, i) })

@@ -50,8 +50,8 @@ func ExampleTypeOf() {
 }
 
 // State is what the activities of a session share in memory.
-func ExampleState() {
-	state := activity.NewState() // a worker creates one for each session
+func ExampleSessionValues() {
+	state := activity.NewSessionValues() // a worker creates one for each session
 	state.Set("index", strings.Fields("the quick fox"))
 	state.OnClose(func() { fmt.Println("index closed") })
 

@@ -34,16 +34,16 @@ func SessionEpoch(ctx context.Context) int64 {
 }
 
 // SessionState returns the state that activities of one session share in this process. It lives while the worker holds
-// the session under one epoch. Outside a session it is nil; a nil State is valid and stores nothing.
-func SessionState(ctx context.Context) *State {
+// the session under one epoch. Outside a session it is nil; a nil *SessionValues is valid and stores nothing.
+func SessionState(ctx context.Context) *SessionValues {
 	if rt, ok := FromContext(ctx); ok {
 		return rt.State()
 	}
 	return nil
 }
 
-// GetOrCreate is State.GetOrCreate of the attempt's session with a type: it returns the value stored under key, or
-// creates and stores it.
+// GetOrCreate is SessionValues.GetOrCreate of the attempt's session with a type: it returns the value stored under key,
+// or creates and stores it.
 func GetOrCreate[T any](ctx context.Context, key string, create func(context.Context) (T, error)) (T, error) {
 	v, err := SessionState(ctx).GetOrCreate(ctx, key, func(ctx context.Context) (any, error) { return create(ctx) })
 	if err != nil {

@@ -294,11 +294,11 @@ func (r runtime) Session() *activity.SessionInfo {
 }
 
 // State returns the state of the session in this process.
-func (r runtime) State() *activity.State {
+func (r runtime) State() *activity.SessionValues {
 	if r.session == nil {
 		return nil
 	}
-	state, _ := r.session.State.(*activity.State)
+	state, _ := r.session.State.(*activity.SessionValues)
 	return state
 }
 

@@ -335,7 +335,8 @@ func (a *control) worker(id string, register func(*worker.Registry), change func
 	register(r)
 	m := &member{}
 	var err error
-	m.sessions, err = session.New(session.Options{NewState: func() session.State { return activity.NewState() }, Log: log},
+	newState := func() session.State { return activity.NewSessionValues() }
+	m.sessions, err = session.New(session.Options{NewState: newState, Log: log},
 		runner.AttemptInterval(lease, 5*time.Second))
 	if err != nil {
 		a.t.Fatal(err)

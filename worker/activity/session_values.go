@@ -7,12 +7,13 @@ import (
 	"sync"
 )
 
-// ErrStateClosed is returned by a State whose session was released.
+// ErrStateClosed is returned by SessionValues whose session was released.
 var ErrStateClosed = errors.New("session state is closed")
 
-// State stores values for the activities of one session. Its owner, the worker or an executor, creates one per session
-// and epoch and closes it when the session ends. It is safe for concurrent use. A nil State stores nothing.
-type State struct {
+// SessionValues stores values for the activities of one session. Its owner, the worker or an executor, creates one per
+// session and epoch and closes it when the session ends. It is safe for concurrent use. A nil *SessionValues stores
+// nothing.
+type SessionValues struct {
 	mu      sync.Mutex
 	values  map[string]any     // guarded by mu
 	making  map[string]*making // guarded by mu
@@ -27,13 +28,13 @@ type making struct {
 	err   error
 }
 
-// NewState returns an empty store.
-func NewState() *State {
-	return &State{values: map[string]any{}, making: map[string]*making{}}
+// NewSessionValues returns an empty store.
+func NewSessionValues() *SessionValues {
+	return &SessionValues{values: map[string]any{}, making: map[string]*making{}}
 }
 
 // Get is the value kept under key.
-func (s *State) Get(key string) (any, bool) {
+func (s *SessionValues) Get(key string) (any, bool) {
 	if s == nil {
 		return nil, false
 	}
@@ -44,7 +45,7 @@ func (s *State) Get(key string) (any, bool) {
 }
 
 // Set stores value under key. After Close it does nothing.
-func (s *State) Set(key string, value any) {
+func (s *SessionValues) Set(key string, value any) {
 	if s == nil {
 		return
 	}
@@ -56,7 +57,7 @@ func (s *State) Set(key string, value any) {
 }
 
 // Delete forgets the value under key.
-func (s *State) Delete(key string) {
+func (s *SessionValues) Delete(key string) {
 	if s == nil {
 		return
 	}
@@ -68,7 +69,9 @@ func (s *State) Delete(key string) {
 // GetOrCreate returns the value stored under key, or stores and returns the result of create. One of several concurrent
 // callers runs create; the others wait for it or for the end of their ctx. If create fails, they all receive its error,
 // nothing is stored, and the next caller runs create again.
-func (s *State) GetOrCreate(ctx context.Context, key string, create func(context.Context) (any, error)) (any, error) {
+func (s *SessionValues) GetOrCreate(
+	ctx context.Context, key string, create func(context.Context) (any, error),
+) (any, error) {
 	if s == nil {
 		return create(ctx)
 	}
@@ -108,7 +111,7 @@ func (s *State) GetOrCreate(ctx context.Context, key string, create func(context
 }
 
 // OnClose has fn called when the state is closed, last registered first; at once if it is closed already.
-func (s *State) OnClose(fn func()) {
+func (s *SessionValues) OnClose(fn func()) {
 	if s == nil {
 		return
 	}
@@ -124,7 +127,7 @@ func (s *State) OnClose(fn func()) {
 
 // Close removes all values and runs the functions that OnClose registered. A second call does nothing. The owner calls
 // it when no attempt of the session runs.
-func (s *State) Close() {
+func (s *SessionValues) Close() {
 	if s == nil {
 		return
 	}
