@@ -59,11 +59,11 @@ func TestEveryMigrationNamesItsOldestReader(t *testing.T) {
 				t.Error(err)
 				continue
 			}
-			says, err := nameOf(version, string(raw))
+			oldest, err := nameOf(version, string(raw))
 			if err != nil {
 				t.Errorf("%s %v", path, err)
 			}
-			named[says] = true
+			named[oldest] = true
 		}
 		if len(named) > 1 {
 			t.Errorf("%s names differently in the two databases: %v", name, named)

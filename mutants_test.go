@@ -121,14 +121,14 @@ func TestTheListOfMutantsFitsTheTree(t *testing.T) {
 // Each mistake of the list, made in a copy of the tree, is noticed by its test. SOJOURN_TEST_MUTANTS is "all", or parts
 // of the names of some with commas between; "make mutants" sets it, since the tree is built anew for each.
 func TestMutantsDie(t *testing.T) {
-	wanted := os.Getenv("SOJOURN_TEST_MUTANTS")
-	if wanted == "" {
+	filter := os.Getenv("SOJOURN_TEST_MUTANTS")
+	if filter == "" {
 		t.Skip("make mutants runs it")
 	}
 	tree := t.TempDir()
 	copyTree(t, tree)
 	for _, m := range mutants(t) {
-		if wanted != "all" && !slices.ContainsFunc(strings.Split(wanted, ","), func(part string) bool {
+		if filter != "all" && !slices.ContainsFunc(strings.Split(filter, ","), func(part string) bool {
 			return strings.Contains(m.name, part)
 		}) {
 			continue

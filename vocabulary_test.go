@@ -87,7 +87,7 @@ var (
 // A stranger reads names before anything else.
 func TestNamesOfFunctionsAndTypesSayWhatTheyAre(t *testing.T) {
 	names := 0
-	look := func(at token.Position, name string, function bool) {
+	check := func(at token.Position, name string, function bool) {
 		names++
 		if function && slices.Contains(bare, name) {
 			t.Errorf("%s: %s what?", at, name)
@@ -101,11 +101,11 @@ func TestNamesOfFunctionsAndTypesSayWhatTheyAre(t *testing.T) {
 			for _, d := range file.Decls {
 				switch d := d.(type) {
 				case *ast.FuncDecl:
-					look(file.at(d), d.Name.Name, true)
+					check(file.at(d), d.Name.Name, true)
 				case *ast.GenDecl:
 					for _, s := range d.Specs {
 						if s, ok := s.(*ast.TypeSpec); ok {
-							look(file.at(s), s.Name.Name, false)
+							check(file.at(s), s.Name.Name, false)
 						}
 					}
 				}

@@ -342,8 +342,8 @@ func TestACallEndsWithItsCaller(t *testing.T) {
 	if err := w.Result(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a result nobody waits for any more: %v", err)
 	}
-	nobody := asking(t, "http://127.0.0.1:1")
-	if _, err := nobody.Workflow("x").Describe(t.Context()); err == nil ||
+	unreachable := asking(t, "http://127.0.0.1:1")
+	if _, err := unreachable.Workflow("x").Describe(t.Context()); err == nil ||
 		!strings.Contains(err.Error(), "no app answers at http://127.0.0.1:1") {
 		t.Errorf("no app: %v", err)
 	}

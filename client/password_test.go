@@ -16,7 +16,7 @@ import (
 func TestNoErrorShowsThePasswordOfAnAddress(t *testing.T) {
 	s := httptest.NewServer(nil) // it answers 404, as no app does
 	defer s.Close()
-	said := func(err error) {
+	check := func(err error) {
 		t.Helper()
 		if err == nil {
 			t.Error("no error")
@@ -32,12 +32,12 @@ func TestNoErrorShowsThePasswordOfAnAddress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		said(c.Call(t.Context(), "GET", "/api/cluster/info", nil, nil))
+		check(c.Call(t.Context(), "GET", "/api/cluster/info", nil, nil))
 		_, err = socketio.Dial(t.Context(), address, "/", nil, socketio.DialOptions{ConnectTimeout: time.Second})
-		said(err)
+		check(err)
 		for _, transport := range []string{"http", "socketio"} {
 			_, err = link.Over(transport, []string{address}, nil).Dial(t.Context(), protocol.ChannelAuth{}, nil)
-			said(err)
+			check(err)
 		}
 	}
 }

@@ -139,13 +139,13 @@ type run struct {
 }
 
 // until waits, by the history of the run, for a run that is as wanted.
-func (c caller) until(id string, wanted func(run) bool) run {
+func (c caller) until(id string, done func(run) bool) run {
 	c.t.Helper()
 	page, last := "", ""
 	for end := time.Now().Add(ceiling); ; {
 		var r run
 		c.must("GET", "workflows/"+id, nil, &r)
-		if wanted(r) {
+		if done(r) {
 			return r
 		}
 		if time.Now().After(end) || r.Terminal {

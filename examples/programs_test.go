@@ -58,16 +58,16 @@ func build(t *testing.T, name string) string {
 }
 
 // program starts a program, ends it with a signal when the test ends, and shows its output if the test failed.
-func program(t *testing.T, environment []string, name string, args ...string) (said *output) {
+func program(t *testing.T, environment []string, name string, args ...string) (printed *output) {
 	t.Helper()
-	said = &output{}
+	printed = &output{}
 	c := exec.Command(name, args...)
 	c.Env = append(os.Environ(), environment...)
-	c.Stdout, c.Stderr = said, said
+	c.Stdout, c.Stderr = printed, printed
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	said.process = c.Process
+	printed.process = c.Process
 	done := make(chan error, 1)
 	go func() { done <- c.Wait() }()
 	t.Cleanup(func() {
@@ -84,10 +84,10 @@ func program(t *testing.T, environment []string, name string, args ...string) (s
 			t.Errorf("%s did not end", name)
 		}
 		if t.Failed() {
-			t.Logf("%s said:\n%s", name, said)
+			t.Logf("%s said:\n%s", name, printed)
 		}
 	})
-	return said
+	return printed
 }
 
 type output struct {
@@ -185,19 +185,19 @@ func TestAWorkerWithoutAReleaseLogsOnceThatItsBuildsAreNotMatched(t *testing.T) 
 	t.Parallel()
 	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.Release = release.Embedded }})
 	at := []string{"SOJOURN_APP_URL=" + a.URL(), "SOJOURN_DATA_DIR=" + t.TempDir()}
-	said := program(t, at, build(t, "worker-only"))
+	printed := program(t, at, build(t, "worker-only"))
 	c := caller{t, a.URL()}
 	c.start("count", "n", []string{"one"})
 	c.result("n", &[]any{})
 	const line = "worker program sets no release"
-	if n := strings.Count(said.String(), line); n != 1 {
-		t.Errorf("logged %d times, want once:\n%s", n, said)
+	if n := strings.Count(printed.String(), line); n != 1 {
+		t.Errorf("logged %d times, want once:\n%s", n, printed)
 	}
 	set := append(at[:1:1], "SOJOURN_RELEASE=1.2.3", "SOJOURN_DATA_DIR="+t.TempDir())
-	said = program(t, set, build(t, "worker-only"))
-	eventually(t, "the worker's connection", func() bool { return strings.Contains(said.String(), "1.2.3") })
-	if strings.Contains(said.String(), line) {
-		t.Errorf("the worker has a release but logs that it has none:\n%s", said)
+	printed = program(t, set, build(t, "worker-only"))
+	eventually(t, "the worker's connection", func() bool { return strings.Contains(printed.String(), "1.2.3") })
+	if strings.Contains(printed.String(), line) {
+		t.Errorf("the worker has a release but logs that it has none:\n%s", printed)
 	}
 }
 
@@ -226,7 +226,7 @@ func TestWorkerOverPlainHTTPTakesAnOrder(t *testing.T) {
 		t.Skipf("no python of 3.10 or newer: %v", err)
 	}
 	a := apptest.Start(t, apptest.Options{})
-	said := program(t, []string{"SOJOURN_APP_URL=" + a.URL(), "PYTHONDONTWRITEBYTECODE=1"}, "http-worker/worker.py")
+	printed := program(t, []string{"SOJOURN_APP_URL=" + a.URL(), "PYTHONDONTWRITEBYTECODE=1"}, "http-worker/worker.py")
 	c := caller{t, a.URL()}
 	c.must("POST", "workflows", map[string]any{
 		"workflow_type": "http.order", "workflow_id": "o", "task_queue": "http", "input": []string{"tea", "milk"},
@@ -255,10 +255,10 @@ func TestWorkerOverPlainHTTPTakesAnOrder(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	var letters int
-	if late(t, c, said.process, "http.price", "http", &letters); letters != len("late") {
+	if late(t, c, printed.process, "http.price", "http", &letters); letters != len("late") {
 		t.Errorf("the third attempt returned %d", letters)
 	}
-	if text := said.String(); strings.Contains(text, "stale_attempt") || strings.Contains(text, "lease") {
+	if text := printed.String(); strings.Contains(text, "stale_attempt") || strings.Contains(text, "lease") {
 		t.Errorf("attempts that had ended were started:\n%s", text)
 	}
 }
@@ -352,7 +352,7 @@ func TestJavaScriptWorkerOverTheSocketCountsWatchesAndDrains(t *testing.T) {
 	environment, worker := []string{"SOJOURN_APP_URL=" + a.URL(), "SOJOURN_WORKER_ID=js"}, socketWorker(t)
 	c := caller{t, a.URL()}
 	before := killedWorkersEpoch(t, c, environment, worker)
-	said := program(t, environment, "node", worker)
+	printed := program(t, environment, "node", worker)
 	c.must("POST", "sojourn/activities", addInSession("after"), &struct{}{})
 	c.result("after", &struct{}{})
 	if after := epochOf(c, "restarted"); after <= before {
@@ -376,7 +376,7 @@ func TestJavaScriptWorkerOverTheSocketCountsWatchesAndDrains(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	// An attempt that runs although it has ended also adds its word to the session.
-	if late(t, c, said.process, "socket.add", "socket", &got); !slices.Equal(got.Words, []string{"late"}) {
+	if late(t, c, printed.process, "socket.add", "socket", &got); !slices.Equal(got.Words, []string{"late"}) {
 		t.Errorf("the session has %q: attempts that had ended were started", got.Words)
 	}
 	start("socket.watch", "w", 3)
@@ -397,12 +397,12 @@ func TestJavaScriptWorkerOverTheSocketCountsWatchesAndDrains(t *testing.T) {
 	})
 	c.must("POST", "workflows/long/cancel", map[string]any{}, &struct{}{})
 	eventually(t, "the end of what was cancelled", func() bool {
-		return strings.Contains(said.String(), "socket.watch ended: cancelled")
+		return strings.Contains(printed.String(), "socket.watch ended: cancelled")
 	})
 	a.Connections().DrainWorkers()
-	eventually(t, "the worker's leaving", func() bool { return strings.Contains(said.String(), "js has left") })
-	if strings.Contains(said.String(), "heartbeat:") || strings.Contains(said.String(), "poll:") {
-		t.Errorf("something was refused:\n%s", said)
+	eventually(t, "the worker's leaving", func() bool { return strings.Contains(printed.String(), "js has left") })
+	if strings.Contains(printed.String(), "heartbeat:") || strings.Contains(printed.String(), "poll:") {
+		t.Errorf("something was refused:\n%s", printed)
 	}
 }
 
@@ -475,20 +475,20 @@ func TestJavaScriptWorkerSurvivesTwentyRestartsOfItsApp(t *testing.T) {
 	worker, addr, data := socketWorker(t), address(t), t.TempDir()
 	c := caller{t, "http://" + addr}
 	var app *exec.Cmd
-	said := &output{} // by the apps
+	printed := &output{} // by the apps
 	t.Cleanup(func() {
 		if app != nil && app.Process != nil {
 			_ = app.Process.Kill()
 			_ = app.Wait() // the app writes to the data directory until it ends
 		}
 		if t.Failed() {
-			t.Logf("the apps said:\n%s", said)
+			t.Logf("the apps said:\n%s", printed)
 		}
 	})
 	begin := func() {
 		t.Helper()
 		app = exec.Command(build(t, "hello"), "app", "--auth", "none", "--addr", addr, "--data-dir", data)
-		app.Stdout, app.Stderr = said, said
+		app.Stdout, app.Stderr = printed, printed
 		if err := app.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -585,20 +585,20 @@ func TestJavaScriptWorkerReconnectsAndExitsOnRequest(t *testing.T) {
 		}
 		front.Close()
 	})
-	said := program(t, []string{"SOJOURN_APP_URL=" + front.URL, "SOJOURN_WORKER_ID=js"}, "node", socketWorker(t))
+	printed := program(t, []string{"SOJOURN_APP_URL=" + front.URL, "SOJOURN_WORKER_ID=js"}, "node", socketWorker(t))
 	for want := 1; want <= 4; want++ {
 		select {
 		case <-beats:
 		case <-time.After(ceiling):
-			t.Fatalf("heartbeat %d did not come:\n%s", want, said)
+			t.Fatalf("heartbeat %d did not come:\n%s", want, printed)
 		}
-		if want < 4 && strings.Contains(said.String(), "drains") {
+		if want < 4 && strings.Contains(printed.String(), "drains") {
 			t.Fatal("the worker leaves with its app")
 		}
 	}
 	select {
 	case <-left:
 	case <-time.After(ceiling):
-		t.Fatalf("the worker did not leave:\n%s", said)
+		t.Fatalf("the worker did not leave:\n%s", printed)
 	}
 }

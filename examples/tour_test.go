@@ -86,9 +86,9 @@ func TestTourOfSignalsAndCancellation(t *testing.T) {
 	c.start("tour.cleanup", "cleanup")
 	c.until("cleanup", waiting)
 	c.must("POST", "workflows/cleanup/request-cancellation", map[string]any{}, &struct{}{})
-	var said string
-	if c.result("cleanup", &said); said != "cleaned up" {
-		t.Errorf("cleanup: got %q", said)
+	var text string
+	if c.result("cleanup", &text); text != "cleaned up" {
+		t.Errorf("cleanup: got %q", text)
 	}
 }
 

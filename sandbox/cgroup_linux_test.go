@@ -247,22 +247,22 @@ func TestGroupsHoldThreadsAndProcessors(t *testing.T) {
 // Without a control group the report claims no limits that the kernel enforces. It also states if code could leave its
 // group.
 func TestMissingControlGroupsAreReported(t *testing.T) {
-	says := func(r sandbox.Report, words string) bool {
+	lists := func(r sandbox.Report, words string) bool {
 		return slices.ContainsFunc(r.Missing, func(m string) bool { return strings.Contains(m, words) })
 	}
 	none := native(t, sandbox.Options{Cgroup: sandbox.CgroupNone}).Report()
-	if !says(none, "memory is watched, not capped by the kernel; the number of processes is watched") ||
-		!says(none, "processor time is not limited (no control group: the setting executor-cgroup is none)") ||
-		says(none, "leave its control group") || none.CPU != "none" || none.Memory != "watchdog" {
+	if !lists(none, "memory is watched, not capped by the kernel; the number of processes is watched") ||
+		!lists(none, "processor time is not limited (no control group: the setting executor-cgroup is none)") ||
+		lists(none, "leave its control group") || none.CPU != "none" || none.Memory != "watchdog" {
 		t.Errorf("without: %+v", none)
 	}
 	confined := native(t, sandbox.Options{}).Report()
 	grouped(t, confined)
-	if says(confined, "watched") || says(confined, "processor time") || says(confined, "leave its control group") {
+	if lists(confined, "watched") || lists(confined, "processor time") || lists(confined, "leave its control group") {
 		t.Errorf("with: %+v", confined)
 	}
 	open := native(t, sandbox.Options{Level: sandbox.LevelProcess, Users: sandbox.UsersNone}).Report()
-	if !says(open, "leave its control group") {
+	if !lists(open, "leave its control group") {
 		t.Errorf("unconfined: %+v", open)
 	}
 }

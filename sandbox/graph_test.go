@@ -31,8 +31,8 @@ func TestACallLooksAtFoldersAndNotForEachImport(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			first, again := g.fresh(), g.fresh()
-			if !first || !again || len(g.absent) < 4*imports || len(g.folders) != 1 {
+			first, second := g.fresh(), g.fresh()
+			if !first || !second || len(g.absent) < 4*imports || len(g.folders) != 1 {
 				t.Errorf("%d folders stand for %d imports that are not there", len(g.folders), len(g.absent))
 			}
 			if err := os.MkdirAll(filepath.Join(dir, "package1"), 0o700); err != nil {

@@ -82,7 +82,7 @@ func TestTheLevelIsWhatHolds(t *testing.T) {
 				(r.Reason == "") != (c.level == sandbox.LevelConfined) {
 				t.Errorf("report %+v", r)
 			}
-			says := func(word string) bool {
+			reports := func(word string) bool {
 				return slices.ContainsFunc(r.Missing, func(m string) bool { return strings.Contains(m, word) })
 			}
 			weak := c.level == sandbox.LevelProcess
@@ -93,12 +93,12 @@ func TestTheLevelIsWhatHolds(t *testing.T) {
 			case c.kernel == nil && here.HoldsPorts():
 				by = "landlock"
 			}
-			if r.Egress != egress || r.EgressBy != by || says("since the worker's proxy uses that port") != (by == "landlock") {
+			if r.Egress != egress || r.EgressBy != by || reports("since the worker's proxy uses that port") != (by == "landlock") {
 				t.Errorf("egress %s by %s; missing %q", r.Egress, r.EgressBy, r.Missing)
 			}
 			apart := r.UIDPerSession // is root, and the files are closed to the users of executors
-			if says("secret files") != (weak && !apart) || says("command lines") != weak ||
-				says("outside its scratch folder") != weak || says("can connect to anything") != weak {
+			if reports("secret files") != (weak && !apart) || reports("command lines") != weak ||
+				reports("outside its scratch folder") != weak || reports("can connect to anything") != weak {
 				t.Errorf("missing %q", r.Missing)
 			}
 			signals := !weak && c.kernel != &old && here.Landlock >= 6
@@ -113,7 +113,7 @@ func TestTheLevelIsWhatHolds(t *testing.T) {
 				want = append(want, "isolation:egress")
 			}
 			if got := r.Capabilities(); !slices.Equal(got, want) || r.Signals != signals ||
-				says("can signal") != (!signals && !apart) {
+				reports("can signal") != (!signals && !apart) {
 				t.Errorf("capabilities %q, want %q; missing %q", got, want, r.Missing)
 			}
 		})

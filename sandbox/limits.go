@@ -103,27 +103,27 @@ func (p *Pool) probeLimits() (h held, err error) {
 	}
 	memory, processes, cpu := p.groups.Holds()
 	var grouped []string
-	for _, r := range []struct{ take, by string }{
+	for _, r := range []struct{ acquire, by string }{
 		{resourceMemory, memory}, {resourceProcesses, processes}, {resourceCPU, cpu},
 	} {
 		switch {
 		case r.by != "":
-			grouped = append(grouped, r.take)
-		case r.take != resourceCPU && watches(r.take):
+			grouped = append(grouped, r.acquire)
+		case r.acquire != resourceCPU && watches(r.acquire):
 			run(func(t *limitProbe) error {
 				t.proc.order(supervisor.OrderBusy)
-				return t.until(r.take, nil)
-			}, r.take)
+				return t.until(r.acquire, nil)
+			}, r.acquire)
 		}
 	}
 	run(func(t *limitProbe) error {
-		for _, take := range grouped {
-			if take == resourceCPU {
+		for _, acquire := range grouped {
+			if acquire == resourceCPU {
 				if err := t.group.SetProcessors(probeCPU); err != nil {
 					return err
 				}
 			}
-			if err := t.until(take, t.limitedBy); err != nil {
+			if err := t.until(acquire, t.limitedBy); err != nil {
 				return err
 			}
 		}
@@ -165,8 +165,8 @@ func (t *limitProbe) start(resources []string) (err error) {
 		Env: (&language{}).environment(Options{}, t.scratch),
 	}
 	l := cgroup.Limits{}
-	for _, take := range resources {
-		switch take {
+	for _, acquire := range resources {
+		switch acquire {
 		case resourceMemory:
 			c.Memory, l.Memory = probeMemory, probeMemory
 		case resourceProcesses:

@@ -278,8 +278,8 @@ func TestPackagesAreInstalledOnce(t *testing.T) {
 		}
 		found(t, pool, dir, infos[0])
 		r.Close()
-		again := openPackages(t, sandbox.Options{Dir: dir, Instance: "b"}, files)
-		if text, _ := greet(t, again, ""); text != "hello you" {
+		second := openPackages(t, sandbox.Options{Dir: dir, Instance: "b"}, files)
+		if text, _ := greet(t, second, ""); text != "hello you" {
 			t.Errorf("offline, with what is there: %q", text)
 		}
 	})

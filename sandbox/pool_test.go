@@ -189,8 +189,8 @@ func TestASessionOfSeveralRuntimesIsLostAsAWhole(t *testing.T) {
 		t.Errorf("told %+v", lost)
 	}
 	select {
-	case again := <-b.Lost:
-		t.Errorf("told twice: %+v", again)
+	case second := <-b.Lost:
+		t.Errorf("told twice: %+v", second)
 	default:
 	}
 }

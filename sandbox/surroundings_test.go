@@ -81,8 +81,8 @@ func TestAHandlerThatIsFreshHasAnExecutorForEachCall(t *testing.T) {
 			if name == "not" {
 				Eventually(t, "it waits for another call", func() bool { return b.Idle() == 1 })
 			}
-			if again := Got[int](t, b.Run(b.Call("main"))) == first; again != (name == "not") {
-				t.Errorf("%s: used again: %v", name, again)
+			if second := Got[int](t, b.Run(b.Call("main"))) == first; second != (name == "not") {
+				t.Errorf("%s: used again: %v", name, second)
 			}
 		}
 	}

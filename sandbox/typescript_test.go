@@ -60,9 +60,9 @@ export const recovery = { rebuildActivity: 'shop.open' } as const;`,
 		t.Errorf("recovery: %s %v", raw, err)
 	}
 	writeFile(t, filepath.Join(dir, "_lib/half.ts"), "export const half = (n: number): string => 'changed';")
-	again, _, err := sandbox.Discover(dir)
-	if err != nil || again[2].Name != "shop.price" || again[2].Hash == found[2].Hash || again[1].Hash != found[1].Hash {
-		t.Errorf("versions after a change of what one imports: %+v, before %+v, %v", again, found, err)
+	second, _, err := sandbox.Discover(dir)
+	if err != nil || second[2].Name != "shop.price" || second[2].Hash == found[2].Hash || second[1].Hash != found[1].Hash {
+		t.Errorf("versions after a change of what one imports: %+v, before %+v, %v", second, found, err)
 	}
 	if got := Got[string](t, b.Run(call("shop.price", map[string]int{"cents": 5}))); got != "10,changed,1.5,/,price.ts,2,\n" {
 		t.Errorf("after a change of what it imports: got %q", got)

@@ -139,17 +139,17 @@ func TestUsersAreGivenOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	Eventually(t, "the user is free", func() bool { return len(one.Snapshot()) == 1 })
-	var again int
+	var second int
 	Eventually(t, "the user is given again", func() bool {
 		res, err := two.Invoke(t.Context(), In("d", 1, two.Call("pid")), sandbox.Hooks{})
 		if err != nil {
 			return false
 		}
-		again, _ = owner(t, fmt.Sprintf("/proc/%d", Got[int](t, res)))
+		second, _ = owner(t, fmt.Sprintf("/proc/%d", Got[int](t, res)))
 		return true
 	})
-	if again != ended {
-		t.Errorf("user %d, want %d", again, ended)
+	if second != ended {
+		t.Errorf("user %d, want %d", second, ended)
 	}
 }
 
@@ -205,8 +205,8 @@ func TestUsersAreHadOrTheReasonIs(t *testing.T) {
 		}
 		r := p.Report()
 		p.Close()
-		says := slices.ContainsFunc(r.Missing, func(m string) bool { return strings.Contains(m, c.want) })
-		if r.UIDPerSession || os.Geteuid() == 0 && !says {
+		reported := slices.ContainsFunc(r.Missing, func(m string) bool { return strings.Contains(m, c.want) })
+		if r.UIDPerSession || os.Geteuid() == 0 && !reported {
 			t.Errorf("%s: %+v", name, r)
 		}
 		if c.o.Users != "" {

@@ -133,8 +133,8 @@ func TestTheBinaryAlwaysHasAPage(t *testing.T) {
 	if res.StatusCode != 200 || !strings.Contains(body, "<title>") {
 		t.Fatalf("GET /: %d %q, want a page", res.StatusCode, body)
 	}
-	if says := strings.Contains(body, "make build"); says == Built() {
-		t.Errorf("Built() is %v, but the page says how to build: %v", Built(), says)
+	if mentions := strings.Contains(body, "make build"); mentions == Built() {
+		t.Errorf("Built() is %v, but the page says how to build: %v", Built(), mentions)
 	}
 }
 

@@ -70,7 +70,7 @@ func TestAForcedMoveAtTheAppEndsTheExecutor(t *testing.T) {
 		t.Fatal(err)
 	}
 	goneAtOnce(t, pid, began)
-	if again := result[int](t, run(t, a, "holds")); again == pid {
+	if second := result[int](t, run(t, a, "holds")); second == pid {
 		t.Errorf("the session went on in the executor %d", pid)
 	}
 	if v, err = a.View().Session(t.Context(), "", "moves"); err != nil || v.LeaseOwner == nil || *v.LeaseOwner != to {

@@ -73,15 +73,15 @@ func TestAnEvictedSessionIsReleasedAndRebuilt(t *testing.T) {
 	if n := count("SessionRecovered"); n != 2 { // the first use of each
 		t.Errorf("what is never given up was built %d times, want 2", n)
 	}
-	again, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "talk", Input: []byte(`["one"]`)})
+	second, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "talk", Input: []byte(`["one"]`)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := result[int](t, end(t, a, again.RunID)); got != 60 {
+	if got := result[int](t, end(t, a, second.RunID)); got != 60 {
 		t.Errorf("after the eviction it has %d MiB", got)
 	}
 	var why []string
-	for _, e := range events(t, a, again.RunID) {
+	for _, e := range events(t, a, second.RunID) {
 		if d, ok := e.Data.(*history.SessionRecovered); ok {
 			why = append(why, d.Outcome+" "+d.Reason)
 		}

@@ -122,7 +122,7 @@ func TestALocalStepIsRecordedOnceAlthoughItsResponseIsLost(t *testing.T) {
 			body, _ := io.ReadAll(r.Body)
 			r.Body = io.NopCloser(bytes.NewReader(body))
 			proxy := proxies[drops.Load()%2]
-			if _, again := lost.LoadOrStore(string(body), true); again || !bytes.Contains(body, []byte(`"record_from"`)) {
+			if _, repeated := lost.LoadOrStore(string(body), true); repeated || !bytes.Contains(body, []byte(`"record_from"`)) {
 				proxy.ServeHTTP(w, r)
 				return
 			}
@@ -241,9 +241,9 @@ func (s *localRuns) mixed(runs *sync.Map) func(*worker.Options) {
 			if err := step(ctx, "third", workflow.WithTurn); err != nil {
 				return 0, err
 			}
-			var said string
+			var text string
 			err := workflow.ExecuteActivity(workflow.InSession(ctx, "s-"+workflow.Info(ctx).WorkflowID), "hello", "you").
-				Get(ctx, &said)
+				Get(ctx, &text)
 			if err != nil {
 				return 0, err
 			}

@@ -16,7 +16,7 @@ import (
 func guarded(r *worker.Registry) {
 	r.Workflow("guarded", func(ctx workflow.Context, most int) (int, error) {
 		var texts []string
-		put := func(ctx workflow.Context, text string) (int, error) {
+		update := func(ctx workflow.Context, text string) (int, error) {
 			texts = append(texts, text)
 			return len(texts), nil
 		}
@@ -31,9 +31,9 @@ func guarded(r *worker.Registry) {
 			}
 			return nil
 		}
-		workflow.HandleUpdate(ctx, "put", put, workflow.UpdateOptions{Validate: validate})
+		workflow.HandleUpdate(ctx, "put", update, workflow.UpdateOptions{Validate: validate})
 		// not declared: its validator runs when workflow code handles the update
-		workflow.HandleUpdate(ctx, "push", put, workflow.UpdateOptions{Validate: validate})
+		workflow.HandleUpdate(ctx, "push", update, workflow.UpdateOptions{Validate: validate})
 		workflow.HandleQuery(ctx, "texts", func(workflow.Context) (int, error) { return len(texts), nil })
 		err := workflow.Signal(ctx, "close").Receive(ctx)
 		return len(texts), err

@@ -53,7 +53,7 @@ func (r *recorder) text() string {
 }
 
 // failing runs a test in virtual time and returns its failure message.
-func failing(t *testing.T, r *worker.Registry, test func(t *recorder, env *workflowtest.Env)) (said string) {
+func failing(t *testing.T, r *worker.Registry, test func(t *recorder, env *workflowtest.Env)) (failure string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		rec := &recorder{TB: t}
@@ -63,16 +63,16 @@ func failing(t *testing.T, r *worker.Registry, test func(t *recorder, env *workf
 			workflowtest.Run(rec, r, test)
 		}()
 		<-done
-		said = rec.text()
+		failure = rec.text()
 	})
-	return said
+	return failure
 }
 
-func wantSaid(t *testing.T, said string, parts ...string) {
+func wantFailure(t *testing.T, failure string, parts ...string) {
 	t.Helper()
 	for _, p := range parts {
-		if !strings.Contains(said, p) {
-			t.Errorf("%q is missing in what the test failed with:\n%s", p, said)
+		if !strings.Contains(failure, p) {
+			t.Errorf("%q is missing in what the test failed with:\n%s", p, failure)
 		}
 	}
 }
@@ -103,7 +103,7 @@ func TestBlockedCodeFailsItsTestAtOnceWithItsStack(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := worker.NewRegistry()
 			r.Workflow("bake", c.code)
-			said := ""
+			failure := ""
 			synctest.Test(t, func(t *testing.T) {
 				outside = make(chan struct{})
 				rec, done := &recorder{TB: t}, make(chan struct{})
@@ -116,12 +116,12 @@ func TestBlockedCodeFailsItsTestAtOnceWithItsStack(t *testing.T) {
 				}()
 				<-done
 				close(outside)
-				said = rec.text()
-				if all := said + strings.Join(rec.logged, ""); strings.Count(all, " +0x") != strings.Count(said, " +0x") {
+				failure = rec.text()
+				if all := failure + strings.Join(rec.logged, ""); strings.Count(all, " +0x") != strings.Count(failure, " +0x") {
 					t.Errorf("its stack is printed twice: %s", all)
 				}
 			})
-			wantSaid(t, said, append(c.want, "bake", "open: workflow bake")...)
+			wantFailure(t, failure, append(c.want, "bake", "open: workflow bake")...)
 		})
 	}
 }
@@ -146,13 +146,13 @@ func TestAWorkflowThatLoopsFailsItsTestAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=5m")
-	again.Env = append(os.Environ(), loops+"=1")
-	out, err := again.CombinedOutput()
+	second := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=5m")
+	second.Env = append(os.Environ(), loops+"=1")
+	out, err := second.CombinedOutput()
 	if err == nil {
 		t.Error("it passed")
 	}
-	wantSaid(t, string(out), "workflow spins (id round, run ", "of real time without a call into package workflow: it loops",
+	wantFailure(t, string(out), "workflow spins (id round, run ", "of real time without a call into package workflow: it loops",
 		"workflowtest_test.spin", "fail_test.go:", "--- FAIL: "+t.Name()+"/loops", "--- PASS: "+t.Name()+"/behind")
 	if strings.Contains(string(out), "panic:") || strings.Contains(string(out), "timed out") {
 		t.Errorf("it ended by\n%s", out)
@@ -195,14 +195,14 @@ func TestAnUpdateOfBrokenCodeFailsTheTest(t *testing.T) {
 		}
 		panic("not this far")
 	})
-	said := failing(t, r, func(_ *recorder, env *workflowtest.Env) {
+	failure := failing(t, r, func(_ *recorder, env *workflowtest.Env) {
 		w := env.Start("break")
 		w.Signal("never")
 		if _, err := workflowtest.Update[int](w, "any"); err != nil {
 			t.Errorf("went on with %v", err)
 		}
 	})
-	wantSaid(t, said, "not this far", "fail_test.go:")
+	wantFailure(t, failure, "not this far", "fail_test.go:")
 }
 
 // Input that cannot be decoded fails the run, and the test gets the error at once.
@@ -225,16 +225,16 @@ func TestASignalThatNeverComesFailsTheTestWithWhatIsWaitedFor(t *testing.T) {
 	r.Workflow("lonely", func(ctx workflow.Context) error {
 		return workflow.ExecuteActivity(ctx, "nobody has it").Get(ctx, nil)
 	})
-	said := failing(t, r, func(_ *recorder, env *workflowtest.Env) {
+	failure := failing(t, r, func(_ *recorder, env *workflowtest.Env) {
 		_, err := workflowtest.Result[any](env.Start("parent"))
 		t.Errorf("went on with %v", err)
 	})
-	wantSaid(t, said, "deadlock: nothing left can wake these workflows", `waiting for signal "approve"`, "child workflow")
-	said = failing(t, r, func(_ *recorder, env *workflowtest.Env) {
+	wantFailure(t, failure, "deadlock: nothing left can wake these workflows", `waiting for signal "approve"`, "child workflow")
+	failure = failing(t, r, func(_ *recorder, env *workflowtest.Env) {
 		_, err := workflowtest.Result[any](env.Start("lonely"))
 		t.Errorf("went on with %v", err)
 	})
-	wantSaid(t, said, "deadlock: nothing left can wake these workflows", "nobody has it")
+	wantFailure(t, failure, "deadlock: nothing left can wake these workflows", "nobody has it")
 }
 
 func TestASignalOfAnotherGoroutineIsAwaited(t *testing.T) {
@@ -268,12 +268,12 @@ func TestArgumentsInTheOrderOfAMapFailTheClosingReplay(t *testing.T) {
 		before = names
 		return workflow.ExecuteActivity(ctx, "tell", names).Get(ctx, nil)
 	})
-	said := failing(t, r, func(_ *recorder, env *workflowtest.Env) {
+	failure := failing(t, r, func(_ *recorder, env *workflowtest.Env) {
 		if _, err := workflowtest.Result[any](env.Start("ranges")); err != nil {
 			t.Error(err)
 		}
 	})
-	wantSaid(t, said, "non-deterministic", `activity "tell"`, `"a"`, "event 2")
+	wantFailure(t, failure, "non-deterministic", `activity "tell"`, `"a"`, "event 2")
 }
 
 // The child's code reads the date with time.Now. In virtual time an immediate replay would read the same date.
@@ -284,12 +284,12 @@ func TestTheClockOfTheMachineFailsTheClosingReplayOfAChild(t *testing.T) {
 		return workflow.ExecuteActivity(ctx, "tell", time.Now().Format(time.DateOnly)).Get(ctx, nil)
 	})
 	r.Workflow("parent", func(ctx workflow.Context) error { return workflow.StartChild(ctx, "dates").Get(ctx, nil) })
-	said := failing(t, r, func(_ *recorder, env *workflowtest.Env) {
+	failure := failing(t, r, func(_ *recorder, env *workflowtest.Env) {
 		if _, err := workflowtest.Result[any](env.Start("parent")); err != nil {
 			t.Error(err)
 		}
 	})
-	wantSaid(t, said, "dates, replayed: non-deterministic", `activity "tell"`, "fail_test.go:", `arguments of the code: ["2000-01-02"]`)
+	wantFailure(t, failure, "dates, replayed: non-deterministic", `activity "tell"`, "fail_test.go:", `arguments of the code: ["2000-01-02"]`)
 }
 
 func TestAWorkflowIsStartedWithOptions(t *testing.T) {

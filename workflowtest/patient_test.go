@@ -29,8 +29,8 @@ func TestWhatIsCancelledIsWaitedFor(t *testing.T) {
 		ctx = workflow.WithChild(ctx, workflow.ChildOptions{
 			WaitForCancellation: true, ParentClose: workflow.AskToCancel,
 		})
-		said, err := workflow.ExecuteChild[string](ctx, "child")
-		return said + " of it", err
+		text, err := workflow.ExecuteChild[string](ctx, "child")
+		return text + " of it", err
 	})
 	workflowtest.Run(t, r, func(t *testing.T, env *workflowtest.Env) {
 		w := env.Start("parent")

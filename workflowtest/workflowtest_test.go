@@ -203,16 +203,16 @@ func TestChildrenOfAnEarlierRunAreAttachedTo(t *testing.T) {
 		if err := workflow.AttachChild(ctx, "nobody").Get(ctx, nil); !errors.Is(err, workflow.ErrChildNotFound) {
 			return "", fmt.Errorf("nobody's child: %w", err)
 		}
-		said, err := workflow.Await[string](ctx, workflow.AttachChild(ctx, "awaited"))
+		text, err := workflow.Await[string](ctx, workflow.AttachChild(ctx, "awaited"))
 		if err != nil || workflow.Sleep(ctx, time.Hour) != nil {
 			return "", err
 		}
-		again, err := workflow.Await[string](ctx, workflow.AttachChild(ctx, "awaited"))
-		return said + ", " + again, err
+		second, err := workflow.Await[string](ctx, workflow.AttachChild(ctx, "awaited"))
+		return text + ", " + second, err
 	})
 	workflowtest.Run(t, r, func(t *testing.T, env *workflowtest.Env) {
-		if said, err := workflowtest.Result[string](env.Start("parent")); err != nil || said != "slept, slept" {
-			t.Errorf("got %q, %v", said, err)
+		if text, err := workflowtest.Result[string](env.Start("parent")); err != nil || text != "slept, slept" {
+			t.Errorf("got %q, %v", text, err)
 		}
 	})
 }

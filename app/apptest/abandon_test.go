@@ -135,12 +135,12 @@ func TestAnAbandonedActivityIsDeliveredAgainWhenItsWorkerEnds(t *testing.T) {
 		first := taskOf(t, h.pollWith("activity", `,"incarnation":"one","timeout_seconds":30`))
 		h.want(200, "POST", "/api/workflows/left/cancel", `{}`)
 		next := register(caller{t, b, "default"}, "w", `,"incarnation":"two"`)
-		again := taskOf(t, next.pollWith("activity", `,"incarnation":"two","timeout_seconds":30`))
-		if again.text("task_id") != first.text("task_id") || again.number("attempt_number") != 2 {
-			t.Errorf("delivered again: %v", again)
+		redelivered := taskOf(t, next.pollWith("activity", `,"incarnation":"two","timeout_seconds":30`))
+		if redelivered.text("task_id") != first.text("task_id") || redelivered.number("attempt_number") != 2 {
+			t.Errorf("delivered again: %v", redelivered)
 		}
 		next.want(409, "POST", stepPath(first, "complete"), next.stepBody(first, ""))
-		next.want(200, "POST", stepPath(again, "complete"), next.stepBody(again, ""))
+		next.want(200, "POST", stepPath(redelivered, "complete"), next.stepBody(redelivered, ""))
 		if left := rowsOf(a, "tasks", run); len(left) > 0 {
 			t.Errorf("left: %v", left)
 		}

@@ -42,16 +42,16 @@ func checkDescribed(t testing.TB) func(http.Handler) http.Handler {
 				next.ServeHTTP(w, r)
 				return
 			}
-			heard := &recordingWriter{ResponseWriter: w}
-			next.ServeHTTP(heard, r)
-			body, whole := heard.text()
+			recorder := &recordingWriter{ResponseWriter: w}
+			next.ServeHTTP(recorder, r)
+			body, whole := recorder.text()
 			if !whole || r.Context().Err() != nil {
 				return
 			}
-			if err := check.Response(r.Pattern, heard.status, w.Header(), body); err != nil {
+			if err := check.Response(r.Pattern, recorder.status, w.Header(), body); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				wrong[r.Pattern+strconv.Itoa(heard.status)] = err
+				wrong[r.Pattern+strconv.Itoa(recorder.status)] = err
 			}
 		})
 	}

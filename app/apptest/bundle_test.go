@@ -106,8 +106,8 @@ func TestAClosedRunIsExportedAndImported(t *testing.T) {
 		if got := away.want(200, "POST", path, raw); got.text("outcome") != "import_not_needed" {
 			t.Error(got.raw)
 		}
-		if _, again := away.bundle("f", run); !reflect.DeepEqual(again, events) {
-			t.Errorf("its events are %v, want %v", again, events)
+		if _, second := away.bundle("f", run); !reflect.DeepEqual(second, events) {
+			t.Errorf("its events are %v, want %v", second, events)
 		}
 		there := away.want(200, "GET", "/api/workflows/f", "")
 		for _, member := range []string{
@@ -208,7 +208,7 @@ func TestAHistoryOf10000EventsPagesCompressesExportsReplaysAndImports(t *testing
 		}
 		away := caller{t, apptest.Start(t, apptest.Options{}), "default"}
 		away.want(201, "POST", "/api/workflows/import/bundle", raw)
-		if _, again := away.bundle("long", run); !reflect.DeepEqual(again, events) {
+		if _, second := away.bundle("long", run); !reflect.DeepEqual(second, events) {
 			t.Error("its history is another")
 		}
 	})

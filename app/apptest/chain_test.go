@@ -85,17 +85,17 @@ func TestAChainWithChildrenIsExportedAndImported(t *testing.T) {
 			if got.status != 201 {
 				t.Fatalf("%s: %s", id, got.raw)
 			}
-			if _, again := away.bundle(id, number); !cmp.Equal(events, again) {
-				t.Errorf("%s came with another history:\n%s", id, cmp.Diff(events, again))
+			if _, repeated := away.bundle(id, number); !cmp.Equal(events, repeated) {
+				t.Errorf("%s came with another history:\n%s", id, cmp.Diff(events, repeated))
 			}
 		}
-		var told []string
+		var types []string
 		for _, e := range away.want(200, "GET", "/api/workflows/parent/runs/"+second.text("run_id")+"/history", "").
 			body["events"].([]any) {
-			told = append(told, e.(map[string]any)["event_type"].(string))
+			types = append(types, e.(map[string]any)["event_type"].(string))
 		}
-		if want := []string{"WorkflowStarted", "ParentClosePolicyApplied", "WorkflowCompleted"}; !slices.Equal(told, want) {
-			t.Errorf("the second run's history is %v, want %v", told, want)
+		if want := []string{"WorkflowStarted", "ParentClosePolicyApplied", "WorkflowCompleted"}; !slices.Equal(types, want) {
+			t.Errorf("the second run's history is %v, want %v", types, want)
 		}
 	})
 }

@@ -33,9 +33,9 @@ func TestAKnownTaskIsClaimedByItsID(t *testing.T) {
 			t.Errorf("the claim: %s", got.raw)
 		}
 		unchanged(t, a, "the claim once more", func() {
-			again := taskOf(t, c.want(200, "POST", claimPath("workflow", id), `{"lease_owner":"one"}`))
-			if again.number("workflow_task_attempt") != 1 || again.text("lease_expires_at") != task.text("lease_expires_at") {
-				t.Errorf("the claim once more gave another lease: %v", again)
+			second := taskOf(t, c.want(200, "POST", claimPath("workflow", id), `{"lease_owner":"one"}`))
+			if second.number("workflow_task_attempt") != 1 || second.text("lease_expires_at") != task.text("lease_expires_at") {
+				t.Errorf("the claim once more gave another lease: %v", second)
 			}
 		})
 		unchanged(t, a, "a claim of what another has", func() {

@@ -282,8 +282,8 @@ func TestAClockThatWentBackWhileNoAppRanIsNoticedAtStart(t *testing.T) {
 			return strings.Contains(got.raw, "clock_jumped")
 		})
 		late.Stop()
-		again := apptest.Start(t, clockOptions(database, s.clock))
-		got := caller{t, again, ""}.want(200, "GET", "/api/workflows/on-timer/debug", "")
+		restarted := apptest.Start(t, clockOptions(database, s.clock))
+		got := caller{t, restarted, ""}.want(200, "GET", "/api/workflows/on-timer/debug", "")
 		if strings.Contains(got.raw, "clock_jumped") {
 			t.Errorf("the jump was reported twice: %s", got.raw)
 		}
@@ -307,10 +307,10 @@ func TestATimeThatComesAgainAfterAJumpBackFiresOnce(t *testing.T) {
 		s.jump(time.Hour)
 		s.a.soon("/api/schedules/each", func(got response) bool { return got.body["fires_count"] == 1.0 })
 		s.jump(0)
-		again := s.a.soon("/api/schedules/each", func(got response) bool {
+		repeated := s.a.soon("/api/schedules/each", func(got response) bool {
 			return timeIn(t, got.body, "next_fire_at").Before(time.Now().Add(11 * time.Minute))
 		})
-		came := timeIn(t, again.body, "next_fire_at")
+		came := timeIn(t, repeated.body, "next_fire_at")
 		s.jump(10 * time.Minute)
 		s.a.soon("/api/schedules/each", func(got response) bool {
 			return timeIn(t, got.body, "next_fire_at").After(came)

@@ -13,10 +13,10 @@ func TestARunThatContinuesWithoutArgumentsKeepsItsOwn(t *testing.T) {
 		w := register(c, "w", "")
 		c.start("again-1") // with [1]
 		first := w.poll("workflow")
-		const again = `{"type":"continue_as_new"}`
-		w.decide(first, again)
+		const continueAsNew = `{"type":"continue_as_new"}`
+		w.decide(first, continueAsNew)
 		if s := c.want(
-			200, "POST", flowPath(first, "complete"), w.flowBody(first, `,"commands":[`+again+`]`),
+			200, "POST", flowPath(first, "complete"), w.flowBody(first, `,"commands":[`+continueAsNew+`]`),
 		); s.text("reason") != "already_completed" {
 			t.Errorf("the same once more: %s", s.brief())
 		}
@@ -68,13 +68,13 @@ func TestChildrenOutliveAParentThatContinuesAsNew(t *testing.T) {
 		until(t, "the other child is terminated", func() bool {
 			return c.want(200, "GET", "/api/workflows/"+two.text("workflow_id"), "").text("status") == "terminated"
 		})
-		told := ""
+		events := ""
 		for _, e := range c.want(200, "GET", "/api/workflows/parent-1/runs/"+next.text("run_id")+"/history", "").
 			body["events"].([]any) {
-			told += e.(map[string]any)["event_type"].(string) + " "
+			events += e.(map[string]any)["event_type"].(string) + " "
 		}
-		if told != "WorkflowStarted ConditionWaitOpened CancelRequested ParentClosePolicyApplied WorkflowCancelled " {
-			t.Errorf("the second run's history: %s", told)
+		if events != "WorkflowStarted ConditionWaitOpened CancelRequested ParentClosePolicyApplied WorkflowCancelled " {
+			t.Errorf("the second run's history: %s", events)
 		}
 	})
 }

@@ -55,11 +55,11 @@ func TestEveryControlRouteRefusesBeforeItsVerb(t *testing.T) {
 // sameRows compares two dumps. If no worker was added it ignores the table workers: apps store heartbeats at any time.
 func sameRows(t *testing.T, before, after apptest.Dump) {
 	t.Helper()
-	beside := []string{}
+	ignored := []string{}
 	if len(before["workers"]) == len(after["workers"]) {
-		beside = append(beside, "workers")
+		ignored = append(ignored, "workers")
 	}
-	if diff := before.Diff(after, beside...); diff != "" {
+	if diff := before.Diff(after, ignored...); diff != "" {
 		t.Errorf("refused requests changed what is stored:\n%s", diff)
 	}
 }
@@ -105,8 +105,8 @@ func (m matrix) flow() bool {
 }
 
 func (m matrix) authentication(c client, roles map[auth.Role]client, elsewhere client) {
-	for _, said := range []string{"", "Bearer", "Bearer wrong", "Basic " + admin, "Bearer sjn_aaaaaaaa_bbbb", admin} {
-		got := m.refused(c.with("Authorization", said), 401, "unauthorized", "{}")
+	for _, value := range []string{"", "Bearer", "Bearer wrong", "Basic " + admin, "Bearer sjn_aaaaaaaa_bbbb", admin} {
+		got := m.refused(c.with("Authorization", value), 401, "unauthorized", "{}")
 		if got.header.Get("WWW-Authenticate") == "" {
 			m.t.Errorf("401 without WWW-Authenticate")
 		}
@@ -133,15 +133,15 @@ func (m matrix) versions(c client) {
 	if m.rt.Sojourn || m.rt.Plane != serve.Control {
 		return
 	}
-	for said, reason := range map[string]string{
+	for value, reason := range map[string]string{
 		"": "missing_control_plane_version", "1": "unsupported_control_plane_version",
 		"3":   "unsupported_control_plane_version",
 		"2.0": "unsupported_control_plane_version", "two": "unsupported_control_plane_version",
 	} {
 		// before namespace and body
-		got := m.refused(c.with(httpapi.VersionHeader, said).with("X-Namespace", "none"), 400, reason, "{")
+		got := m.refused(c.with(httpapi.VersionHeader, value).with("X-Namespace", "none"), 400, reason, "{")
 		if got.body["supported_version"] != "2" || got.text("remediation") == "" {
-			m.t.Errorf("version %q: %.300s", said, got.raw)
+			m.t.Errorf("version %q: %.300s", value, got.raw)
 		}
 	}
 }

@@ -70,8 +70,8 @@ func (a *App) Dump() Dump {
 }
 
 // Diff lists the rows that only one of two dumps contains; empty if the dumps are equal. It skips the given tables.
-func (d Dump) Diff(other Dump, beside ...string) string {
-	var said []string
+func (d Dump) Diff(other Dump, ignored ...string) string {
+	var lines []string
 	names := map[string]bool{}
 	for name := range d {
 		names[name] = true
@@ -80,18 +80,18 @@ func (d Dump) Diff(other Dump, beside ...string) string {
 		names[name] = true
 	}
 	for name := range names {
-		if slices.Contains(beside, name) {
+		if slices.Contains(ignored, name) {
 			continue
 		}
 		for _, row := range missing(d[name], other[name]) {
-			said = append(said, "- "+name+" "+row)
+			lines = append(lines, "- "+name+" "+row)
 		}
 		for _, row := range missing(other[name], d[name]) {
-			said = append(said, "+ "+name+" "+row)
+			lines = append(lines, "+ "+name+" "+row)
 		}
 	}
-	slices.SortFunc(said, func(a, b string) int { return cmp.Or(cmp.Compare(a[2:], b[2:]), cmp.Compare(b, a)) })
-	return strings.Join(said, "\n")
+	slices.SortFunc(lines, func(a, b string) int { return cmp.Or(cmp.Compare(a[2:], b[2:]), cmp.Compare(b, a)) })
+	return strings.Join(lines, "\n")
 }
 
 // missing are the rows of one sorted list that another has not, or less often.

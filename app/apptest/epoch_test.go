@@ -79,8 +79,8 @@ func TestAnEpochRisesAfterCleanUpWithAClockSetBack(t *testing.T) {
 				if lite {
 					back = open(0)
 				}
-				if again := claim(hire(back, "w2"), "s"); again <= epoch {
-					t.Errorf("epoch %.0f after %.0f", again, epoch)
+				if second := claim(hire(back, "w2"), "s"); second <= epoch {
+					t.Errorf("epoch %.0f after %.0f", second, epoch)
 				}
 			})
 		})

@@ -152,11 +152,11 @@ func fuzz(t *testing.T, python, url, token string, known map[string][]string, ex
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err = cmd.Run()
-	said := caseID.ReplaceAllStringFunc(out.String(), func(line string) string { return line[:400] + " …" })
+	text := caseID.ReplaceAllStringFunc(out.String(), func(line string) string { return line[:400] + " …" })
 	if err != nil {
-		t.Errorf("%v\n%s", err, said)
+		t.Errorf("%v\n%s", err, text)
 	}
-	if _, sum, ok := strings.Cut(said, "= SUMMARY ="); ok {
+	if _, sum, ok := strings.Cut(text, "= SUMMARY ="); ok {
 		t.Log(sum)
 	}
 }

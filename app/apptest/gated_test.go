@@ -76,12 +76,12 @@ func TestAGatedWorkerIsNoCapacityAndEachOfItsRefusalsCounts(t *testing.T) {
 	}
 	other := join("other", "other")
 	for range 3 {
-		if said := polls(t, other); !strings.Contains(said, "version_mismatch") {
-			t.Errorf("got %s", said)
+		if text := polls(t, other); !strings.Contains(text, "version_mismatch") {
+			t.Errorf("got %s", text)
 		}
 	}
-	if said := polls(t, own); !strings.Contains(said, "empty") {
-		t.Errorf("got %s", said)
+	if text := polls(t, own); !strings.Contains(text, "empty") {
+		t.Errorf("got %s", text)
 	}
 	if n := slots(); n != 7 {
 		t.Errorf("%v slots beside a worker that the gate holds", n)
@@ -108,16 +108,16 @@ func TestAnUnreadableReleaseIsARedLineAndStrictnessTravels(t *testing.T) {
 		if s.Strict != strict {
 			t.Errorf("strict is %v, the settings say %v", strict, s.Strict)
 		}
-		if said := polls(t, w); strings.Contains(said, "version_mismatch") != strict {
-			t.Errorf("strict is %v: got %s", strict, said)
+		if text := polls(t, w); strings.Contains(text, "version_mismatch") != strict {
+			t.Errorf("strict is %v: got %s", strict, text)
 		}
-		if said := c.want(http.StatusOK, "GET", "/readyz", "").raw; !strings.Contains(said, `"release":"unreadable"`) {
-			t.Errorf("got %s", said)
+		if text := c.want(http.StatusOK, "GET", "/readyz", "").raw; !strings.Contains(text, `"release":"unreadable"`) {
+			t.Errorf("got %s", text)
 		}
 	}
 	c := caller{t: t, app: apptest.Start(t, apptest.Options{}), ns: "default"}
-	if said := c.want(http.StatusOK, "GET", "/readyz", "").raw; !strings.Contains(said, `"release":"ok"`) {
-		t.Errorf("got %s", said)
+	if text := c.want(http.StatusOK, "GET", "/readyz", "").raw; !strings.Contains(text, `"release":"ok"`) {
+		t.Errorf("got %s", text)
 	}
 }
 

@@ -84,22 +84,22 @@ func TestAPollIsRepeatedAfterTheAppRestarted(t *testing.T) {
 
 		a = apptest.Start(t, apptest.Options{Database: database})
 		w.app = a
-		if again := taskOf(
+		if redelivered := taskOf(
 			t, w.pollWith("workflow", `,"poll_request_id":"second","timeout_seconds":0`),
-		); again.text("task_id") != second.text("task_id") ||
-			again.number("workflow_task_attempt") != 1 {
-			t.Errorf("the workflow task's poll: %v", again)
+		); redelivered.text("task_id") != second.text("task_id") ||
+			redelivered.number("workflow_task_attempt") != 1 {
+			t.Errorf("the workflow task's poll: %v", redelivered)
 		}
 		for id, act := range acts {
 			for range 2 { // the second response comes from memory
-				again := taskOf(t, w.pollWith("activity", `,"poll_request_id":"`+id+`","timeout_seconds":0`))
-				if again.text("activity_attempt_id") != act.text("activity_attempt_id") ||
-					again.text("lease_expires_at") != act.text("lease_expires_at") {
-					t.Errorf("the activity's poll: %v, first %v", again, act)
+				redelivered := taskOf(t, w.pollWith("activity", `,"poll_request_id":"`+id+`","timeout_seconds":0`))
+				if redelivered.text("activity_attempt_id") != act.text("activity_attempt_id") ||
+					redelivered.text("lease_expires_at") != act.text("lease_expires_at") {
+					t.Errorf("the activity's poll: %v, first %v", redelivered, act)
 				}
 				if s, ok := act["worker_session"].(map[string]any); ok &&
-					again["worker_session"].(map[string]any)["epoch"] != s["epoch"] {
-					t.Errorf("its session: %v, first %v", again, act)
+					redelivered["worker_session"].(map[string]any)["epoch"] != s["epoch"] {
+					t.Errorf("its session: %v, first %v", redelivered, act)
 				}
 			}
 			w.want(200, "POST", stepPath(act, "complete"), w.stepBody(act, ""))

@@ -128,15 +128,15 @@ type wrong struct {
 }
 
 // wrongs returns all invalid variants of a valid value. put returns the whole body with another value in its place.
-func (d description) wrongs(at string, s map[string]any, value any, put func(any) any) []wrong {
+func (d description) wrongs(at string, s map[string]any, value any, replace func(any) any) []wrong {
 	var all []wrong
 	add := func(field, about string, missing bool, v any) {
-		all = append(all, wrong{field + " " + about, missing, put(v)})
+		all = append(all, wrong{field + " " + about, missing, replace(v)})
 	}
 	switch value := value.(type) {
 	case []any:
 		if len(value) > 0 {
-			all = append(all, d.wrongs(at+".0", d.schema(s["items"]), value[0], func(v any) any { return put([]any{v}) })...)
+			all = append(all, d.wrongs(at+".0", d.schema(s["items"]), value[0], func(v any) any { return replace([]any{v}) })...)
 		}
 	case map[string]any:
 		if kinds, ok := s["discriminator"].(map[string]any); ok {
@@ -177,7 +177,7 @@ func (d description) wrongs(at string, s map[string]any, value any, put func(any
 				}
 			}
 			if inner, there := value[name]; there && name != "next" {
-				all = append(all, d.wrongs(field(name), d.schema2(m), inner, func(v any) any { return put(other(v)) })...)
+				all = append(all, d.wrongs(field(name), d.schema2(m), inner, func(v any) any { return replace(other(v)) })...)
 			}
 		}
 	}
@@ -328,20 +328,20 @@ func TestServerRequiresTheMembersOfEachCommand(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			c := client{t: t, url: a.URL()}.as(pythonToken)
 			s := d.schema(map[string]any{"$ref": mapping[command]})
-			said := map[string]any{"type": command}
+			body := map[string]any{"type": command}
 			names := listOf(s["required"])
 			if s["anyOf"] != nil {
 				names = append(names, "message")
 			}
 			for _, name := range names {
 				if name != "type" {
-					said[name.(string)] = values[name.(string)]
+					body[name.(string)] = values[name.(string)]
 				}
 			}
 			if members := s["properties"].(map[string]any); members["retry_policy"] != nil {
-				said["retry_policy"] = map[string]any{}
+				body["retry_policy"] = map[string]any{}
 			}
-			raw, err := json.Marshal(map[string]any{"lease_owner": "w1", "workflow_task_attempt": 1, "commands": []any{said}})
+			raw, err := json.Marshal(map[string]any{"lease_owner": "w1", "workflow_task_attempt": 1, "commands": []any{body}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -186,11 +186,11 @@ func TestEachAttemptHasItsOwnLines(t *testing.T) {
 	if got, texts := c.kept(task, ""); texts != "first;" || got.Running || !got.Open {
 		t.Errorf("between two attempts: %s %+v", texts, got)
 	}
-	again := h.poll("activity")
-	if got, texts := c.kept(task, ""); texts != "" || !got.Running || got.AttemptID != again.text("activity_attempt_id") {
+	second := h.poll("activity")
+	if got, texts := c.kept(task, ""); texts != "" || !got.Running || got.AttemptID != second.text("activity_attempt_id") {
 		t.Errorf("of the second attempt, before its first line: %s %+v", texts, got)
 	}
-	h.logs(logItem(again, "w1", 1, "second"))
+	h.logs(logItem(second, "w1", 1, "second"))
 	got, texts := c.kept(task, "")
 	if texts != "second;" || len(got.Attempts) != 2 || got.Attempts[0].Number != 1 || got.Attempts[1].Number != 2 {
 		t.Errorf("of the second attempt: %s %+v", texts, got)

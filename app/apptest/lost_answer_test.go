@@ -10,21 +10,21 @@ import (
 
 // twice repeats a call as if the first response was lost. The second response must equal the first one except for the
 // named members, and must not change anything.
-func (h hand) twice(method, path, body string, beside ...string) response {
+func (h hand) twice(method, path, body string, members ...string) response {
 	h.t.Helper()
 	first := h.ask(method, path, body)
 	if first.status >= 300 {
 		h.t.Fatalf("%s %s: %d %s", method, path, first.status, first.brief())
 	}
-	var again response
-	unchanged(h.t, h.app, "the second "+method+" "+path, func() { again = h.ask(method, path, body) })
-	for _, member := range beside {
+	var repeated response
+	unchanged(h.t, h.app, "the second "+method+" "+path, func() { repeated = h.ask(method, path, body) })
+	for _, member := range members {
 		delete(first.body, member)
-		delete(again.body, member)
+		delete(repeated.body, member)
 	}
-	if again.status != first.status || !reflect.DeepEqual(again.body, first.body) {
+	if repeated.status != first.status || !reflect.DeepEqual(repeated.body, first.body) {
 		h.t.Errorf(
-			"%s %s, first:\n%d %s\nagain:\n%d %s", method, path, first.status, first.brief(), again.status, again.brief(),
+			"%s %s, first:\n%d %s\nagain:\n%d %s", method, path, first.status, first.brief(), repeated.status, repeated.brief(),
 		)
 	}
 	return first
@@ -42,8 +42,8 @@ func TestALostAnswerIsGivenAgain(t *testing.T) {
 		}
 		// recorded reports whether this call recorded the outcome, reason whether an earlier one did; run_status is
 		// current
-		said := []string{"recorded", "reason", "run_status", "run_id"}
-		complete := func(path, body string) { w.twice("POST", path, body, said...) }
+		members := []string{"recorded", "reason", "run_status", "run_id"}
+		complete := func(path, body string) { w.twice("POST", path, body, members...) }
 
 		w.start("lost-1")
 		flow := poll("workflow", "p-1")
@@ -70,13 +70,13 @@ func TestALostAnswerIsGivenAgain(t *testing.T) {
 			{"POST", "/api/worker/sessions", `{"worker_id":"w","session_id":"mine"}`},
 			{"POST", "/api/worker/sessions/mine/heartbeat", `{"worker_id":"w"}`},
 		} {
-			first, again := w.ask(call[0], call[1], call[2]), w.ask(call[0], call[1], call[2])
+			first, repeated := w.ask(call[0], call[1], call[2]), w.ask(call[0], call[1], call[2])
 			one, _ := first.body["session"].(map[string]any)
-			two, _ := again.body["session"].(map[string]any)
-			if first.status > 201 || again.status != 200 || again.body["admitted"] != true || one["lease_owner"] != "w" ||
+			two, _ := repeated.body["session"].(map[string]any)
+			if first.status > 201 || repeated.status != 200 || repeated.body["admitted"] != true || one["lease_owner"] != "w" ||
 				two["lease_owner"] != "w" ||
 				two["created_at"] != one["created_at"] || two["epoch"] != one["epoch"] {
-				t.Errorf("%s %s: %s, again %s", call[0], call[1], first.brief(), again.brief())
+				t.Errorf("%s %s: %s, again %s", call[0], call[1], first.brief(), repeated.brief())
 			}
 		}
 		w.twice("DELETE", "/api/worker/sessions/mine", `{"worker_id":"w"}`, moving...)
@@ -101,8 +101,8 @@ func TestALostAnswerIsGivenAgain(t *testing.T) {
 		body := `{"items":[` + strings.Join(items, ",") + `]}`
 		first := w.want(200, "POST", "/api/worker/tasks/complete", body)
 		unchanged(t, a, "a second batch", func() {
-			again := w.want(200, "POST", "/api/worker/tasks/complete", body)
-			for i, got := range again.body["items"].([]any) {
+			repeated := w.want(200, "POST", "/api/worker/tasks/complete", body)
+			for i, got := range repeated.body["items"].([]any) {
 				one, two := first.body["items"].([]any)[i].(map[string]any), got.(map[string]any)
 				if two["outcome"] != one["outcome"] || two["task_id"] != one["task_id"] || two["error"] != nil ||
 					two["reason"] != "already_completed" {

@@ -46,8 +46,8 @@ func languages() *worker.Registry {
 		)
 		return []string{greeting, shouted, child}, err
 	})
-	r.Workflow("go.child", func(ctx workflow.Context, whose string) (string, error) {
-		return workflow.Await[string](ctx, workflow.ExecuteActivity(ctx, "go.say", whose))
+	r.Workflow("go.child", func(ctx workflow.Context, parent string) (string, error) {
+		return workflow.Await[string](ctx, workflow.ExecuteActivity(ctx, "go.say", parent))
 	})
 	r.Activity("go.say", func(_ context.Context, what string) (string, error) { return "Go says: " + what, nil })
 	r.Activity("go.count", func(ctx context.Context, n int) (string, error) {
@@ -106,10 +106,10 @@ func TestRunsMixLanguages(t *testing.T) {
 		for _, way := range []string{link.WaySocket, link.WayHTTP} {
 			t.Run(way, func(t *testing.T) {
 				goWork(t, a, way)
-				var said []string
-				output(t, a, runOn(t, a, goQueue, "go.languages"), &said)
-				if fmt.Sprint(said) != "[hello Python HELLO PYTHON! hello Go]" {
-					t.Errorf("a Go workflow heard %q", said)
+				var response []string
+				output(t, a, runOn(t, a, goQueue, "go.languages"), &response)
+				if fmt.Sprint(response) != "[hello Python HELLO PYTHON! hello Go]" {
+					t.Errorf("a Go workflow heard %q", response)
 				}
 				var got struct {
 					Counted []string `json:"counted"`

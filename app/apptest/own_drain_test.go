@@ -21,7 +21,7 @@ func TestDrainReportedByAWorkerAppliesAtEveryApp(t *testing.T) {
 		here := caller{t, a, ""}
 		register(here, "w", "")
 		here.want(200, "POST", "/api/worker/heartbeat", `{"worker_id":"w","draining":true}`)
-		said := a.Dump()["workers"]
+		before := a.Dump()["workers"]
 		if alone {
 			a.Stop()
 		}
@@ -36,7 +36,7 @@ func TestDrainReportedByAWorkerAppliesAtEveryApp(t *testing.T) {
 		refused()
 		// That it is heard at another app now is stored soon.
 		until(t, "the app that hears the worker stores it", func() bool {
-			return alone || !slices.Equal(there.app.Dump()["workers"], said)
+			return alone || !slices.Equal(there.app.Dump()["workers"], before)
 		})
 		if row := there.want(200, "GET", "/api/workers/w", ""); row.text("status") != "draining" {
 			t.Errorf("it is listed as %q", row.text("status"))

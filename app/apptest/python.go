@@ -35,7 +35,7 @@ func virtualenv(list string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	wanted, err := os.ReadFile(list)
+	required, err := os.ReadFile(list)
 	if err != nil {
 		return "", err
 	}
@@ -43,7 +43,7 @@ func virtualenv(list string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(append(wanted, version...))
+	sum := sha256.Sum256(append(required, version...))
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		cache = os.TempDir()

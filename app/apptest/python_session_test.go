@@ -103,8 +103,8 @@ func sessionState(t *testing.T, a *apptest.App, interpreter string) {
 	}
 	workers[holder].stop()
 	for id, w := range workers {
-		if said := fmt.Sprint(w.output); !strings.Contains(said, "closed at the end: [{") {
-			t.Errorf("worker %s did not close its state: %s", id, said)
+		if message := fmt.Sprint(w.output); !strings.Contains(message, "closed at the end: [{") {
+			t.Errorf("worker %s did not close its state: %s", id, message)
 		}
 	}
 }

@@ -171,20 +171,20 @@ func judge(t *testing.T, c *exec.Cmd, names []string) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		var said struct {
+		var got struct {
 			Case, Error string
 			OK          bool
 		}
 		if err == nil {
-			err = json.Unmarshal(line, &said)
+			err = json.Unmarshal(line, &got)
 		}
 		if err != nil {
 			t.Fatalf("line %q: %v", line, err)
 		}
 		ran++
-		t.Run(said.Case, func(t *testing.T) {
-			if !said.OK {
-				t.Error(said.Error)
+		t.Run(got.Case, func(t *testing.T) {
+			if !got.OK {
+				t.Error(got.Error)
 			}
 		})
 	}
@@ -279,13 +279,13 @@ func TestOneOfTwoPythonWorkersIsKilled(t *testing.T) {
 		if len(whereabouts) != 8 || whereabouts[7] != survivor {
 			t.Errorf("steps ran on %v, %s was killed", whereabouts, victim)
 		}
-		again := work(t, a, victim, "50") // the same id is a new incarnation, and as good as any
+		restarted := work(t, a, victim, "50") // the same id is a new incarnation, and as good as any
 		workers[survivor].stop()
 		output(t, a, run(t, a, "steps", 1), &whereabouts)
 		if len(whereabouts) != 1 || whereabouts[0] != victim {
 			t.Errorf("after its return, steps ran on %v", whereabouts)
 		}
-		again.stop()
+		restarted.stop()
 	})
 }
 
@@ -308,10 +308,10 @@ func TestTheAppRestartsWhilePythonPolls(t *testing.T) {
 		if len(whereabouts) != 5 {
 			t.Errorf("steps ran on %v", whereabouts)
 		}
-		var said string
-		output(t, a, idle, &said)
-		if said != "awake" {
-			t.Errorf("the sleeper said %q", said)
+		var text string
+		output(t, a, idle, &text)
+		if text != "awake" {
+			t.Errorf("the sleeper said %q", text)
 		}
 		cases(t, a, "start_to_result", "session_keeps_state")
 		w1.stop()
@@ -336,16 +336,16 @@ func TestAPythonSessionMovesWhenItsHolderIsKilled(t *testing.T) {
 		r := run(t, a, "slow_session", "held", filepath.Join(t.TempDir(), "started"), options)
 		victim := pendingOn(t, a, r, "keep_slowly")
 		workers[victim].kill()
-		var said []kept
-		output(t, a, r, &said)
-		if len(said) != 2 || said[0].Worker != victim || said[1].Worker == victim {
-			t.Fatalf("the holder %s was killed, and the session went: %+v", victim, said)
+		var got []kept
+		output(t, a, r, &got)
+		if len(got) != 2 || got[0].Worker != victim || got[1].Worker == victim {
+			t.Fatalf("the holder %s was killed, and the session went: %+v", victim, got)
 		}
-		if len(said[1].Kept) != 1 {
-			t.Errorf("state of a killed process came back: %+v", said[1])
+		if len(got[1].Kept) != 1 {
+			t.Errorf("state of a killed process came back: %+v", got[1])
 		}
 		v, err := a.View().Session(t.Context(), "default", "held")
-		if err != nil || v.Status != protocol.SessionActive || v.LeaseOwner == nil || *v.LeaseOwner != said[1].Worker {
+		if err != nil || v.Status != protocol.SessionActive || v.LeaseOwner == nil || *v.LeaseOwner != got[1].Worker {
 			t.Errorf("the session is %+v, %v", v, err)
 		}
 	})

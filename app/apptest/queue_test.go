@@ -103,10 +103,10 @@ func TestARolloutMovesNewRunsAndDrainsTheOldBuild(t *testing.T) {
 		if drained.text("drain_intent") != "draining" || drained.text("drained_at") == "" {
 			t.Errorf("drained: %v", drained.body)
 		}
-		if again := c.want(
+		if repeated := c.want(
 			http.StatusOK, "POST", "/api/task-queues/q/build-ids/drain", `{"build_id":"v1"}`,
-		); again.text("drained_at") != drained.text("drained_at") {
-			t.Errorf("drained again: %v, want nothing new", again.body)
+		); repeated.text("drained_at") != drained.text("drained_at") {
+			t.Errorf("drained again: %v, want nothing new", repeated.body)
 		}
 		for i, a := range []response{<-waiting, old.poll("workflow", 0)} {
 			if a.status != http.StatusConflict || a.text("poll_status") != "draining" || a.text("reason") != "worker_draining" ||
@@ -323,8 +323,8 @@ func TestAQueueSaysWhyItsOldestTasksWait(t *testing.T) {
 		for i := range 5 {
 			c.begin(fmt.Sprint("wf-", i))
 		}
-		const nobody = `: no live worker is polling queue "q"`
-		same("workflow of wf-0"+nobody, "workflow of wf-1"+nobody, "workflow of wf-2"+nobody)
+		const noPoller = `: no live worker is polling queue "q"`
+		same("workflow of wf-0"+noPoller, "workflow of wf-1"+noPoller, "workflow of wf-2"+noPoller)
 		w := c.worker("w", "")
 		for range 4 {
 			w.complete(

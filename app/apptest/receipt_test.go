@@ -73,9 +73,9 @@ func TestAPollIDIsBoundToItsKinds(t *testing.T) {
 	w := register(caller{t, a, ""}, "w", `,"sdk_version":"1"`)
 	w.start("bound")
 	flow := taskOf(t, w.pollWith("workflow", `,"poll_request_id":"p","task_kinds":["workflow","update_validation"]`))
-	again := taskOf(t, w.pollWith("workflow", `,"poll_request_id":"p","task_kinds":["update_validation","workflow"]`))
-	if again.text("task_id") != flow.text("task_id") {
-		t.Errorf("the kinds in another order: %v", again)
+	redelivered := taskOf(t, w.pollWith("workflow", `,"poll_request_id":"p","task_kinds":["update_validation","workflow"]`))
+	if redelivered.text("task_id") != flow.text("task_id") {
+		t.Errorf("the kinds in another order: %v", redelivered)
 	}
 	unchanged(t, a, "other kinds", func() {
 		for _, kinds := range []string{`,"task_kinds":["workflow"]`, `,"task_kinds":["update_validation"]`, ``} {

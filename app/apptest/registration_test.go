@@ -54,8 +54,8 @@ func TestTheCodeOfALivingWorkerIsNotReplaced(t *testing.T) {
 func TestARegistrationKeepsToItsProtocol(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	manifest := func(local, sessions, sticky string) string { // each "SUPPORTED/MINIMUM"
-		entry := func(name, said string) string {
-			supported, minimum := said[:len(said)-5], said[len(said)-4:]
+		entry := func(name, versions string) string {
+			supported, minimum := versions[:len(versions)-5], versions[len(versions)-4:]
 			return `"` + name + `":{"supported":` + supported + `,"minimum_protocol_version":"` + minimum + `"}`
 		}
 		return `,"capability_manifest":{` + entry("local_activities", local) + `,` + entry("worker_sessions", sessions) +

@@ -88,8 +88,8 @@ func TestARevocationEndsWhatATokenHoldsAtAnotherApp(t *testing.T) {
 			"POST /workflows/told/update/change":              writer,
 			"POST /workflows":                                 writer,
 		} {
-			said := make(chan response, 1)
-			waits[path] = said
+			responses := make(chan response, 1)
+			waits[path] = responses
 			method, path, _ := strings.Cut(path, " ")
 			body := ""
 			if method == "POST" {
@@ -98,7 +98,7 @@ func TestARevocationEndsWhatATokenHoldsAtAnotherApp(t *testing.T) {
 			if path == "/workflows" {
 				body = `{"workflow_id":"started","workflow_type":"other","task_queue":"nobody","wait_seconds":60}`
 			}
-			go func() { said <- client{t: t, url: there.URL()}.as(as).call(method, path, body) }()
+			go func() { responses <- client{t: t, url: there.URL()}.as(as).call(method, path, body) }()
 		}
 		time.Sleep(100 * time.Millisecond) // they are open
 
@@ -111,9 +111,9 @@ func TestARevocationEndsWhatATokenHoldsAtAnotherApp(t *testing.T) {
 		if got := <-polled; got.status != 401 {
 			t.Errorf("a poll that was open: got %d %s", got.status, got.raw)
 		}
-		for path, said := range waits {
+		for path, responses := range waits {
 			// A stream has sent its status already, so it just ends.
-			if got := <-said; got.status != 401 && !strings.HasSuffix(path, "/stream") {
+			if got := <-responses; got.status != 401 && !strings.HasSuffix(path, "/stream") {
 				t.Errorf("%s: got %d %s", path, got.status, got.raw)
 			}
 		}

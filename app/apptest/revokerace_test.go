@@ -25,10 +25,10 @@ func TestARevocationMeetsATaskOnItsWay(t *testing.T) {
 			made := c.want(201, "POST", "/tokens", `{"name":"w","roles":["worker"]}`)
 			w := client{t: t, url: there.URL()}.as(made.text("token"))
 			id, queue := fmt.Sprint("w-", i), fmt.Sprint("q-", i)
-			for who, x := range map[string]client{id: w, id + "-next": next} {
+			for workerID, x := range map[string]client{id: w, id + "-next": next} {
 				x.want(
 					201, "POST", "/api/worker/register", fmt.Sprintf(
-						`{"worker_id":%q,"task_queue":%q,"runtime":"external","supported_workflow_types":["flow"]}`, who, queue,
+						`{"worker_id":%q,"task_queue":%q,"runtime":"external","supported_workflow_types":["flow"]}`, workerID, queue,
 					),
 				)
 			}

@@ -226,18 +226,18 @@ func TestARustSessionMovesWhenItsHolderIsKilled(t *testing.T) {
 		r := runOn(t, a, rustQueue, "in_session", "held", 8, lease, pause)
 		victim := pendingOn(t, a, r, "keep")
 		workers[victim].kill()
-		var said []kept
-		output(t, a, r, &said)
-		moved := slices.IndexFunc(said, func(k kept) bool { return k.Worker != victim })
-		if len(said) != 8 || moved < 0 {
-			t.Fatalf("the holder %s was killed, and the session went: %+v", victim, said)
+		var got []kept
+		output(t, a, r, &got)
+		moved := slices.IndexFunc(got, func(k kept) bool { return k.Worker != victim })
+		if len(got) != 8 || moved < 0 {
+			t.Fatalf("the holder %s was killed, and the session went: %+v", victim, got)
 		}
-		for i, k := range said[moved:] {
-			if k.PID != said[moved].PID || len(k.Kept) != i+1 {
+		for i, k := range got[moved:] {
+			if k.PID != got[moved].PID || len(k.Kept) != i+1 {
 				t.Errorf("step %d of the new holder: %+v", i, k)
 			}
 		}
-		survivor := said[moved].Worker
+		survivor := got[moved].Worker
 		v, err := a.View().Session(t.Context(), "default", "held")
 		if err != nil || v.LeaseOwner == nil || *v.LeaseOwner != survivor {
 			t.Errorf("the session is %+v, %v", v, err)
@@ -264,10 +264,10 @@ func TestTheAppRestartsWhileRustPolls(t *testing.T) {
 		})
 		a.Stop()
 		a = startPython(t, database, u.Host)
-		var said string
-		output(t, a, idle, &said)
-		if said != "awake" {
-			t.Errorf("the sleeper said %q", said)
+		var text string
+		output(t, a, idle, &text)
+		if text != "awake" {
+			t.Errorf("the sleeper said %q", text)
 		}
 		rustCases(t, a, "retries", "a_session_keeps_its_state")
 		w.stop()

@@ -191,19 +191,19 @@ func TestAScheduleWaitsForTheWorkflowBefore(t *testing.T) {
 		if got := c.want(200, "GET", "/api/schedules", ""); len(got.body["schedules"].([]any)) != 0 {
 			t.Errorf("list: %s", got.raw)
 		}
-		told := func() (kinds []string) {
+		eventTypes := func() (kinds []string) {
 			for _, e := range c.want(200, "GET", "/api/schedules/s/history?limit=100", "").body["events"].([]any) {
 				kinds = append(kinds, e.(map[string]any)["event_type"].(string))
 			}
 			return kinds
 		}
-		if kinds := told(); kinds[0] != "ScheduleCreated" || kinds[len(kinds)-1] != "ScheduleDeleted" {
+		if kinds := eventTypes(); kinds[0] != "ScheduleCreated" || kinds[len(kinds)-1] != "ScheduleDeleted" {
 			t.Errorf("the history of a schedule that was taken away: %q", kinds)
 		}
 		c.want(404, "GET", "/api/schedules/never/history", "")
 		// the ID can be used again, and the new schedule continues the history
 		c.want(201, "POST", "/api/schedules", `{"schedule_id":"s",`+everySecond+`}`)
-		if kinds := told(); !strings.Contains(strings.Join(kinds, " "), "ScheduleDeleted ScheduleCreated") {
+		if kinds := eventTypes(); !strings.Contains(strings.Join(kinds, " "), "ScheduleDeleted ScheduleCreated") {
 			t.Errorf("made again: %q", kinds)
 		}
 		if got := c.want(200, "GET", "/api/schedules/s", ""); got.text("status") != "active" {

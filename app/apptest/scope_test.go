@@ -135,11 +135,11 @@ func (s *scoped) calls(worker, queue string) map[string][]scopedCall {
 		),
 		reason: "update_validation_task_not_found", status: -1,
 	}}
-	logs := func(task string, said int) scopedCall {
+	logs := func(task string, want int) scopedCall {
 		return scopedCall{body: fmt.Sprintf(
 			`{"items":[{"task_id":%q,"lease_owner":%q,"activity_attempt_id":%q,"part":1,"lines":[{"text":"t"}]}]}`,
 			s.known[task], worker, s.known[task+"_attempt"],
-		), item: "items", status: said}
+		), item: "items", status: want}
 	}
 	session := []scopedCall{{path: "s", body: name, reason: "session_not_found"}}
 	in := "?worker_id=" + worker + "&lease_owner=" + worker
@@ -206,8 +206,8 @@ func TestATokenIsABoundaryOnEveryWorkerRoute(t *testing.T) {
 				continue
 			}
 			for _, foreign := range []struct {
-				who, worker, queue string
-				as                 client
+				name, worker, queue string
+				as                  client
 			}{
 				{"another queue's token in the holder's name", scopeHolder, "red", s.red},
 				{"another queue's token in its own worker's name", "reds", "red", s.red},
@@ -247,10 +247,10 @@ func TestATokenIsABoundaryOnEveryWorkerRoute(t *testing.T) {
 						body, status = one, 404
 					}
 					if reason, _ := body["reason"].(string); status != 404 || reason != want {
-						t.Errorf("%s, %s: got %d %.300s, want 404 %s", rt.Operation, foreign.who, got.status, got.raw, want)
+						t.Errorf("%s, %s: got %d %.300s, want 404 %s", rt.Operation, foreign.name, got.status, got.raw, want)
 					}
 					if foreign.worker != scopeHolder && strings.Contains(got.raw, scopeHolder) {
-						t.Errorf("%s, %s: the refusal names the holder: %.300s", rt.Operation, foreign.who, got.raw)
+						t.Errorf("%s, %s: the refusal names the holder: %.300s", rt.Operation, foreign.name, got.raw)
 					}
 					after := a.Dump()
 					delete(after, "questions")

@@ -35,15 +35,15 @@ func TestAuditContainsTokensForAllNamespaces(t *testing.T) {
 		bound := c.want(201, "POST", "/tokens", `{"name":"one","roles":["operator"],"namespaces":["default"]}`)
 		both := made.text("id") + " " + bound.text("id")
 		for _, reader := range []struct {
-			token, says string
+			token, want string
 		}{{admin, both}, {bound.text("token"), bound.text("id")}} {
 			var targets []string
 			for _, e := range c.as(reader.token).want(200, "GET", "/api/audit", "").body["entries"].([]any) {
 				targets = append(targets, e.(map[string]any)["target"].(string))
 			}
 			slices.Reverse(targets)
-			if got := strings.Join(targets, " "); got != reader.says {
-				t.Errorf("the audit tells of %q, want %q", got, reader.says)
+			if got := strings.Join(targets, " "); got != reader.want {
+				t.Errorf("the audit tells of %q, want %q", got, reader.want)
 			}
 		}
 	})
@@ -55,7 +55,7 @@ func TestTheEndOfARunSaysWhy(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		c := caller{t, apptest.Start(t, apptest.Options{Database: database}), ""}
 		register(c, "w", "")
-		for _, end := range []struct{ verb, id, body, says, audited string }{
+		for _, end := range []struct{ verb, id, body, want, audited string }{
 			{"terminate", "t1", `{"reason":"the customer went away"}`, "the customer went away", ": the customer went away"},
 			{"terminate", "t2", `{}`, "terminated", ""},
 			{"cancel", "c1", `{"reason":"twice the same order"}`, "twice the same order", ": twice the same order"},
@@ -66,8 +66,8 @@ func TestTheEndOfARunSaysWhy(t *testing.T) {
 				t.Errorf("run %s of %s is looked for, and %v found", run, end.id, ids)
 			}
 			c.want(200, "POST", "/api/workflows/"+end.id+"/"+end.verb, end.body)
-			if s := c.want(200, "GET", "/api/workflows/"+end.id, ""); !strings.Contains(s.text("error"), end.says) {
-				t.Errorf("%s: its error is %q, want %q", end.id, s.text("error"), end.says)
+			if s := c.want(200, "GET", "/api/workflows/"+end.id, ""); !strings.Contains(s.text("error"), end.want) {
+				t.Errorf("%s: its error is %q, want %q", end.id, s.text("error"), end.want)
 			}
 			last := c.want(200, "GET", "/api/audit?limit=1", "").body["entries"].([]any)[0].(map[string]any)
 			if last["target"] != end.id || last["detail"] != run+end.audited {

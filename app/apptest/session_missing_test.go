@@ -70,8 +70,8 @@ func TestTheEndOfASessionThatWasNeverStartedIsAWarning(t *testing.T) {
 			t.Fatalf("history (-want +got):\n%s", d)
 		}
 		// The same report again gets its outcome again, and changes nothing.
-		if again := c.want(200, "POST", flowPath(first, "complete"), body); again.text("reason") != "already_completed" {
-			t.Errorf("again: %s", again.raw)
+		if repeated := c.want(200, "POST", flowPath(first, "complete"), body); repeated.text("reason") != "already_completed" {
+			t.Errorf("again: %s", repeated.raw)
 		}
 		for _, id := range []string{other, "implicit"} {
 			s := c.want(200, "GET", "/api/worker-sessions/"+id, "")

@@ -36,7 +36,7 @@ func TestThePublishedClientKnowsAnOutcomeThatIsNotKnown(t *testing.T) {
 	if err := a.Store().Close(); err != nil {
 		t.Fatal(err)
 	}
-	if said := strings.TrimSpace(ran(t, a.URL(), "-c", unknownOutcomes)); said != "" {
-		t.Errorf("not in the form that is retried:\n%s", said)
+	if text := strings.TrimSpace(ran(t, a.URL(), "-c", unknownOutcomes)); text != "" {
+		t.Errorf("not in the form that is retried:\n%s", text)
 	}
 }

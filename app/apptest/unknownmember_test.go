@@ -86,16 +86,16 @@ func TestUnknownMembersAreReportedAndIgnored(t *testing.T) {
 		{200, "POST", "/api/workflows/a/cancel", `{"reason":"r","zz":1}`, []string{"unknown_member zz"}},
 	} {
 		got := c.want(call.status, call.method, call.path, call.body)
-		if said := got.warned(); !slices.Equal(said, call.want) {
-			t.Errorf("%s %s %s: got %q, want %q", call.method, call.path, call.body, said, call.want)
+		if warnings := got.warned(); !slices.Equal(warnings, call.want) {
+			t.Errorf("%s %s %s: got %q, want %q", call.method, call.path, call.body, warnings, call.want)
 		}
 		if strings.HasPrefix(call.path, "/api/workflows") && got.body["control_plane"] == nil {
 			t.Errorf("%s has no control_plane: %s", call.path, got.raw)
 		}
 	}
 	got := c.want(422, "POST", "/api/workflows?strict=true", start("d", `,"tsak_queue":"q"`))
-	said := got.text("message")
-	if !strings.Contains(said, "tsak_queue") || !strings.Contains(said, "did you mean task_queue?") {
+	warnings := got.text("message")
+	if !strings.Contains(warnings, "tsak_queue") || !strings.Contains(warnings, "did you mean task_queue?") {
 		t.Errorf("strict=true: %s", got.raw)
 	}
 	c.want(404, "GET", "/api/workflows/d", "")

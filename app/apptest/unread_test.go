@@ -29,11 +29,11 @@ func (m *metered) Read(p []byte) (int, error) {
 // Of a caller without a valid token no body is read, on any route and any path: only that of a sign-in, to 4 KiB.
 func TestNoBodyIsReadWithoutAValidToken(t *testing.T) {
 	p := apptest.OpenServer(t, "", server.Options{Release: "1", Token: admin, Dashboard: http.NotFoundHandler()})
-	who, err := p.Auth().Authenticate(t.Context(), admin)
+	principal, err := p.Auth().Authenticate(t.Context(), admin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	viewer, err := p.Auth().Create(t.Context(), who, auth.TokenRequest{Roles: []auth.Role{auth.Viewer}})
+	viewer, err := p.Auth().Create(t.Context(), principal, auth.TokenRequest{Roles: []auth.Role{auth.Viewer}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,25 +83,25 @@ func TestWhatWouldBeLostIsRefusedAndTheRunQuarantined(t *testing.T) {
 				}
 				w.start(id)
 				task := w.poll("workflow")
-				var said string
+				var output string
 				if batch {
 					got := w.want(
 						200, "POST", "/api/worker/tasks/complete",
 						`{"items":[{"kind":"workflow","task_id":"`+task.text("task_id")+`",`+w.flowBody(task, ","+c.body)[1:]+`]}`,
 					)
-					said = got.raw
-					if !strings.Contains(said, `"validation_failed"`) {
-						t.Errorf("%s, in a batch: %s", c.name, said)
+					output = got.raw
+					if !strings.Contains(output, `"validation_failed"`) {
+						t.Errorf("%s, in a batch: %s", c.name, output)
 					}
 				} else {
 					got := w.want(422, "POST", flowPath(task, "complete"), w.flowBody(task, ","+c.body))
-					said = got.raw
+					output = got.raw
 					if got.text("reason") != "validation_failed" || got.body["recorded"] != false {
-						t.Errorf("%s: %s", c.name, said)
+						t.Errorf("%s: %s", c.name, output)
 					}
 				}
-				if !strings.Contains(said, `"`+c.member) && !strings.Contains(said, `"items.0.`+c.member) {
-					t.Errorf("%s, batch %v: %s does not name %s", c.name, batch, said, c.member)
+				if !strings.Contains(output, `"`+c.member) && !strings.Contains(output, `"items.0.`+c.member) {
+					t.Errorf("%s, batch %v: %s does not name %s", c.name, batch, output, c.member)
 				}
 				_, held := w.want(200, "GET", "/api/workflows/"+id, "").body["blocked_reason"]
 				if held != (c.member != "") {

@@ -148,12 +148,12 @@ func TestApprovalAppliesToTheValidatedRunOnly(t *testing.T) {
 	w.decide(flow, `{"type":"complete_update","update_id":"`+flow.text("workflow_update_id")+`"}`)
 	w.decide(w.poll("workflow"), `{"type":"continue_as_new"}`)
 	w.verdict(task, "approve", "")
-	again := judge()
-	if task.text("run_id") != run || again.text("run_id") == run {
-		t.Errorf("the run judged first is %s, then %s; it began as %s", task.text("run_id"), again.text("run_id"), run)
+	redelivered := judge()
+	if task.text("run_id") != run || redelivered.text("run_id") == run {
+		t.Errorf("the run judged first is %s, then %s; it began as %s", task.text("run_id"), redelivered.text("run_id"), run)
 	}
-	w.verdict(again, "approve", "")
-	if s := <-asked; s.status != 202 || s.text("run_id") != again.text("run_id") {
+	w.verdict(redelivered, "approve", "")
+	if s := <-asked; s.status != 202 || s.text("run_id") != redelivered.text("run_id") {
 		t.Errorf("approved for the run that went on: %d %s", s.status, s.raw)
 	}
 }

@@ -122,13 +122,13 @@ func TestAListSaysWhatEachOpenRunWaitsFor(t *testing.T) {
 		for id, want := range map[string]string{
 			"signal": `waiting for signal "go"`, "nobody": `no live worker is polling queue "elsewhere"`, "closed": "",
 		} {
-			if said, listed := got[id]; !listed || want == "" && said != "" || !strings.Contains(said, want) {
-				t.Errorf("%s: %q, want %q", id, said, want)
+			if reason, listed := got[id]; !listed || want == "" && reason != "" || !strings.Contains(reason, want) {
+				t.Errorf("%s: %q, want %q", id, reason, want)
 			}
 		}
-		for id, said := range reasons("/api/workflows") {
-			if said != "" {
-				t.Errorf("%s says %q though nobody asked", id, said)
+		for id, reason := range reasons("/api/workflows") {
+			if reason != "" {
+				t.Errorf("%s says %q though nobody asked", id, reason)
 			}
 		}
 	})

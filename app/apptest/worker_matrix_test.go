@@ -96,9 +96,9 @@ func (m workerMatrix) refused(c client, status int, reason, body string) respons
 }
 
 func (m workerMatrix) authentication(c client, roles map[auth.Role]client, elsewhere client) {
-	for _, said := range []string{"", "Bearer", "Bearer wrong", "Basic " + admin, "Bearer sjn_aaaaaaaa_bbbb", admin} {
+	for _, value := range []string{"", "Bearer", "Bearer wrong", "Basic " + admin, "Bearer sjn_aaaaaaaa_bbbb", admin} {
 		if got := m.refused(
-			c.with("Authorization", said), 401, "unauthorized", "{}",
+			c.with("Authorization", value), 401, "unauthorized", "{}",
 		); got.header.Get("WWW-Authenticate") == "" {
 			m.t.Errorf("401 without WWW-Authenticate")
 		}
@@ -123,16 +123,16 @@ func (m workerMatrix) versions(c client) {
 	if m.rt.Sojourn {
 		return
 	}
-	for said, reason := range map[string]string{
+	for value, reason := range map[string]string{
 		"": "missing_protocol_version", "1.21": "unsupported_protocol_version", "2.0": "unsupported_protocol_version",
 		"0.9": "unsupported_protocol_version",
 		"1":   "unsupported_protocol_version", "two": "unsupported_protocol_version",
 	} {
 		// before namespace and body
-		got := m.refused(c.with(workerapi.VersionHeader, said).with("X-Namespace", "none"), 400, reason, "{")
-		if got.text("supported_version") != workerapi.Version || got.text("requested_version") != said ||
+		got := m.refused(c.with(workerapi.VersionHeader, value).with("X-Namespace", "none"), 400, reason, "{")
+		if got.text("supported_version") != workerapi.Version || got.text("requested_version") != value ||
 			got.text("remediation") == "" {
-			m.t.Errorf("version %q: %.300s", said, got.raw)
+			m.t.Errorf("version %q: %.300s", value, got.raw)
 		}
 	}
 }

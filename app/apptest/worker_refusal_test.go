@@ -87,7 +87,7 @@ func newRefusalCase(t *testing.T, a *apptest.App) *refusalCase {
 		`{"worker_id":"resting","task_queue":"`+handQueue+`","supported_activity_types":["step"]}`,
 	)
 	c.want(200, "POST", "/api/worker/heartbeat", `{"worker_id":"resting","draining":true}`)
-	take := func(workflow string, kind string) handTask {
+	lease := func(workflow string, kind string) handTask {
 		task := s.w.poll(kind)
 		if task.text("workflow_id") != workflow {
 			t.Fatalf("a %s task of %s, want %s", kind, task.text("workflow_id"), workflow)
@@ -95,21 +95,21 @@ func newRefusalCase(t *testing.T, a *apptest.App) *refusalCase {
 		return task
 	}
 	c.start("steps")
-	s.w.decide(take("steps", "workflow"), step, inSession("held"))
-	s.step, s.tied = take("steps", "activity"), take("steps", "activity")
+	s.w.decide(lease("steps", "workflow"), step, inSession("held"))
+	s.step, s.tied = lease("steps", "activity"), lease("steps", "activity")
 	c.start("cancelled")
-	s.w.decide(take("cancelled", "workflow"), step)
-	s.cancelled[1] = take("cancelled", "activity")
+	s.w.decide(lease("cancelled", "workflow"), step)
+	s.cancelled[1] = lease("cancelled", "activity")
 	c.want(202, "POST", "/api/workflows/cancelled/signal/x", `{}`)
 	c.start("cancelled-2")
-	s.cancelled[0] = take("cancelled-2", "workflow")
+	s.cancelled[0] = lease("cancelled-2", "workflow")
 	c.want(200, "POST", "/api/workflows/cancelled/cancel", `{}`)
 	c.want(200, "POST", "/api/workflows/cancelled-2/terminate", `{}`)
 	c.start("done")
-	s.done = take("done", "workflow")
+	s.done = lease("done", "workflow")
 	s.w.decide(s.done, `{"type":"open_condition_wait","condition_key":"k"}`)
 	c.start("flow")
-	s.flow = take("flow", "workflow")
+	s.flow = lease("flow", "workflow")
 	s.ready = c.start("ready") + "-1-workflow"
 	c.want(201, "POST", "/api/worker/sessions", `{"worker_id":"other","session_id":"others"}`)
 	c.want(201, "POST", "/api/worker/sessions", `{"worker_id":"w","session_id":"closed"}`)

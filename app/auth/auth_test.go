@@ -195,9 +195,9 @@ func TestALookUpIsRememberedAndARevocationIsNotWaitedFor(t *testing.T) {
 	}
 	_, err = a.Authenticate(t.Context(), n.Token)
 	wantReason(t, "revoked", err, protocol.ReasonUnauthorized)
-	again, err := a.Revoke(t.Context(), by, n.ID, false)
-	if err != nil || again.RevokedAt != v.RevokedAt {
-		t.Errorf("revoked again: got %+v, %v, want the first time %v", again, err, v.RevokedAt)
+	second, err := a.Revoke(t.Context(), by, n.ID, false)
+	if err != nil || second.RevokedAt != v.RevokedAt {
+		t.Errorf("revoked again: got %+v, %v, want the first time %v", second, err, v.RevokedAt)
 	}
 	if _, err := a.Revoke(t.Context(), by, n.ID, true); err != nil {
 		t.Fatal(err)
@@ -347,15 +347,15 @@ func TestOnlyCallersThatSeeATokenChangeItsRoles(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	var said []string
+	var names []string
 	for _, e := range list {
 		if e.Action == "token.roles" {
-			said = append(said, e.Identity+" "+e.Target+" "+e.Detail)
+			names = append(names, e.Identity+" "+e.Target+" "+e.Detail)
 		}
 	}
-	slices.Sort(said)
-	if want := []string{"bootstrap " + n.ID + " viewer", "bootstrap " + n.ID + " writer"}; !slices.Equal(said, want) {
-		t.Errorf("audit: got %q, want %q", said, want)
+	slices.Sort(names)
+	if want := []string{"bootstrap " + n.ID + " viewer", "bootstrap " + n.ID + " writer"}; !slices.Equal(names, want) {
+		t.Errorf("audit: got %q, want %q", names, want)
 	}
 }
 

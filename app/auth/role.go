@@ -104,8 +104,8 @@ func (p *Principal) Bound() bool { return len(p.Queues) > 0 || p.Group != "" }
 // BoundFrom returns the caller of a context if its token is restricted to queues or a group of workers. It is nil for
 // all other callers, including this process; the methods of a nil principal allow everything.
 func BoundFrom(ctx context.Context) *Principal {
-	if who := From(ctx); who != nil && who.Bound() {
-		return who
+	if principal := From(ctx); principal != nil && principal.Bound() {
+		return principal
 	}
 	return nil
 }

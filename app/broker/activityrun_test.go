@@ -42,9 +42,9 @@ func TestActivityRunNeedsNoWorkflow(t *testing.T) {
 		a.register("w")
 		b.register("w2")
 		in := protocol.ActivityRequest{WorkflowID: "one", Input: []byte(`["Ada"]`), Memo: []byte(`{"by":"me"}`)}
-		said := a.activity(in)
-		if !said.New || said.Status != "running" || said.ActivityType != "greet" || said.Outcome != "started_new" {
-			t.Fatalf("the start: %+v", said)
+		response := a.activity(in)
+		if !response.New || response.Status != "running" || response.ActivityType != "greet" || response.Outcome != "started_new" {
+			t.Fatalf("the start: %+v", response)
 		}
 		if _, err := a.StartActivity(t.Context(), protocol.ActivityRequest{
 			WorkflowID: "one", ActivityType: "greet",
@@ -52,8 +52,8 @@ func TestActivityRunNeedsNoWorkflow(t *testing.T) {
 			t.Errorf("the same id again: %v", err)
 		}
 		in.DuplicatePolicy = "use-existing"
-		if again := b.activity(in); again.New || again.RunID != said.RunID {
-			t.Errorf("the same id, where it may be taken: %+v", again)
+		if second := b.activity(in); second.New || second.RunID != response.RunID {
+			t.Errorf("the same id, where it may be taken: %+v", second)
 		}
 		open := must[protocol.RunView](t)(b.Describe(t.Context(), protocol.Target{WorkflowID: "one"}))
 		if open.Kind != "activity" || open.WorkflowType != "greet" || open.Status != "running" ||
@@ -434,8 +434,8 @@ func TestAScheduleKeepsToOneActivityAtATime(t *testing.T) {
 		return must[protocol.ScheduleReceipt](t)(a.TriggerSchedule(t.Context(), "", "one", overlap))
 	}
 	first := fire(protocol.OverlapSkip)
-	if again := fire(protocol.OverlapSkip); again.Outcome != "skipped" {
-		t.Errorf("beside the open one: %+v", again)
+	if repeated := fire(protocol.OverlapSkip); repeated.Outcome != "skipped" {
+		t.Errorf("beside the open one: %+v", repeated)
 	}
 	second := fire(protocol.OverlapTerminate)
 	if v := must[protocol.RunView](t)(a.Describe(

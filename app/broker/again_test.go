@@ -46,16 +46,16 @@ func TestRedeliveredTaskIsNotReturned(t *testing.T) {
 			o.t.Fatalf("the turn: %+v", first)
 		}
 		lost := o.leasedNow(act.RunID, 2)
-		again := b.send(along("w1"), item)
-		if again.Eager == nil || again.Eager.Next == nil || again.Eager.Next.AttemptID != first.Eager.Next.AttemptID {
-			o.t.Fatalf("the same at the other app: %+v", again.Eager)
+		twice := b.send(along("w1"), item)
+		if twice.Eager == nil || twice.Eager.Next == nil || twice.Eager.Next.AttemptID != first.Eager.Next.AttemptID {
+			o.t.Fatalf("the same at the other app: %+v", twice.Eager)
 		}
 		a.Return(lost)
 		time.Sleep(time.Second)
 		if l := o.leasedNow(act.RunID, 2); l.Activity.Owner != "w" || l.Activity.Delivery != lost.Activity.Delivery {
 			o.t.Errorf("what the worker has begun is %+v", l.Activity.Lease)
 		}
-		if out := b.send(nil, withEagerTask(again.Eager.Next, "w1", protocol.EagerTask{})); out.Err != nil || !out.Recorded {
+		if out := b.send(nil, withEagerTask(twice.Eager.Next, "w1", protocol.EagerTask{})); out.Err != nil || !out.Recorded {
 			o.t.Errorf("its result: %+v", out)
 		}
 	})
@@ -76,14 +76,14 @@ func TestRedeliveredTaskIsNotReturned(t *testing.T) {
 				WorkerID: "w", PollID: "p", Kinds: []protocol.TaskKind{kind}, Timeout: &none,
 			}
 			first := must[protocol.PollResponse](o.t)(a.Poll(o.t.Context(), ask))
-			again := must[protocol.PollResponse](o.t)(b.Poll(o.t.Context(), ask))
-			if len(first.Tasks) != 1 || len(again.Tasks) != 1 {
-				o.t.Fatalf("first %d, at the other app %d tasks", len(first.Tasks), len(again.Tasks))
+			second := must[protocol.PollResponse](o.t)(b.Poll(o.t.Context(), ask))
+			if len(first.Tasks) != 1 || len(second.Tasks) != 1 {
+				o.t.Fatalf("first %d, at the other app %d tasks", len(first.Tasks), len(second.Tasks))
 			}
 			first.Undo()
 			time.Sleep(time.Second)
 			a.waits("spare")
-			again.Undo() // that response is lost as well: now no worker has the task
+			second.Undo() // that response is lost as well: now no worker has the task
 			time.Sleep(time.Second)
 			if a.poll("spare", kind, 0) == nil {
 				o.t.Error("what reached the worker by no answer is undone by none")

@@ -84,12 +84,12 @@ func TestAChildReportsToItsParent(t *testing.T) {
 		if c := a.decide(kids[1], protocol.Command{Type: protocol.FailWorkflow, Message: "broke"}); c.Err != nil {
 			t.Fatal(c.Err)
 		}
-		again := a.poll("w", protocol.KindWorkflow, 20)
-		if again.Workflow.WorkflowID != kids[1].Workflow.WorkflowID || again.Workflow.RunID == kids[1].Workflow.RunID ||
-			again.Workflow.RunNumber != 2 {
-			t.Fatalf("after the failure: %+v", again.Workflow)
+		second := a.poll("w", protocol.KindWorkflow, 20)
+		if second.Workflow.WorkflowID != kids[1].Workflow.WorkflowID || second.Workflow.RunID == kids[1].Workflow.RunID ||
+			second.Workflow.RunNumber != 2 {
+			t.Fatalf("after the failure: %+v", second.Workflow)
 		}
-		if c := a.decide(again, protocol.Command{Type: protocol.ContinueAsNew}); c.Err != nil {
+		if c := a.decide(second, protocol.Command{Type: protocol.ContinueAsNew}); c.Err != nil {
 			t.Fatal(c.Err)
 		}
 		third := a.poll("w", protocol.KindWorkflow, 20)

@@ -15,11 +15,11 @@ func TestDiagnosisContainsSignalsWithoutAWait(t *testing.T) {
 		a := on(t, database)
 		a.register("flow")
 		a.schedule("one", protocol.Command{Type: protocol.OpenSignalWait, SignalName: "cancel"})
-		told := func() []protocol.Finding {
+		findings := func() []protocol.Finding {
 			d := must[protocol.DebugView](t)(a.Debug(t.Context(), protocol.Target{WorkflowID: "one"}))
 			return slices.DeleteFunc(d.Findings, func(f protocol.Finding) bool { return f.Code != "signal_not_waited_for" })
 		}
-		if f := told(); len(f) > 0 {
+		if f := findings(); len(f) > 0 {
 			t.Errorf("before any came: %+v", f)
 		}
 		for _, name := range []string{"cancle", "cancle"} {
@@ -29,7 +29,7 @@ func TestDiagnosisContainsSignalsWithoutAWait(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		f := told()
+		f := findings()
 		if len(f) != 1 || !strings.HasPrefix(f[0].Message, "signal cancle arrived at ") ||
 			!strings.HasSuffix(f[0].Message, ", but the run waits for signal cancel") {
 			t.Errorf("of a misspelled one: %+v", f)

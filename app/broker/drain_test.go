@@ -39,7 +39,7 @@ func (a *app) eventually(what string, is func() bool) {
 // dispatched, and resuming reverts it.
 func TestDrainReachesWorkersOfOtherApps(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		said, at := twoApps(t, database)
+		sender, at := twoApps(t, database)
 		at.register("flow")
 		at.ours("w", "w1", time.Minute, time.Hour, 10)
 		at.schedule("one", greet(), greet())
@@ -58,7 +58,7 @@ func TestDrainReachesWorkersOfOtherApps(t *testing.T) {
 			return waiting > 0
 		})
 
-		state := said.operate(protocol.FleetDrain, protocol.FleetTarget{WorkerID: "w"})
+		state := sender.operate(protocol.FleetDrain, protocol.FleetTarget{WorkerID: "w"})
 		if state.State != protocol.DrainRuns || state.Workers != 1 || state.Leases != 1 || state.Outcome != "draining" ||
 			state.By != "op" || state.Reason != "kernel" {
 			t.Errorf("drained: %+v", state)
@@ -75,7 +75,7 @@ func TestDrainReachesWorkersOfOtherApps(t *testing.T) {
 		if beat.Intent != protocol.IntentPause {
 			t.Errorf("a heartbeat is told %q", beat.Intent)
 		}
-		view := must[protocol.WorkerView](t)(said.Worker(t.Context(), "default", "w"))
+		view := must[protocol.WorkerView](t)(sender.Worker(t.Context(), "default", "w"))
 		if view.Status != protocol.WorkerDraining || view.Drain == nil || view.Drain.WorkerID != "w" {
 			t.Errorf("it is shown as %s, drained by %+v", view.Status, view.Drain)
 		}
@@ -85,14 +85,14 @@ func TestDrainReachesWorkersOfOtherApps(t *testing.T) {
 			t.Errorf("it claims a session: %v", err)
 		}
 		slots := func() int {
-			return must[protocol.QueueState](t)(said.Queue(t.Context(), "default", "default")).Admission.Activity.Slots
+			return must[protocol.QueueState](t)(sender.Queue(t.Context(), "default", "default")).Admission.Activity.Slots
 		}
 		if got := slots(); got != 100 { // those of the worker that decides
 			t.Errorf("the queue has %d slots while it is drained", got)
 		}
 		at.taken(at.result(runs, "done")) // its running task may finish
 		drained := func() protocol.FleetDrainState {
-			all := must[protocol.FleetDrains](t)(said.FleetDrains(t.Context(), "default"))
+			all := must[protocol.FleetDrains](t)(sender.FleetDrains(t.Context(), "default"))
 			if len(all.Drains) != 1 {
 				t.Fatalf("drains: %+v", all)
 			}
@@ -105,19 +105,19 @@ func TestDrainReachesWorkersOfOtherApps(t *testing.T) {
 		at.taken(at.decide(at.task("flow", protocol.KindWorkflow, "one"), greet()))
 
 		later := at // or one that came after all others were killed
-		if at != said {
+		if at != sender {
 			later = on(t, database)
 		}
 		if got := later.turned("w", "w1", 0); got != protocol.PollDraining {
 			t.Errorf("an app that came later gives %s", got)
 		}
-		if s := said.operate(protocol.FleetResume, protocol.FleetTarget{WorkerID: "w"}); s.Outcome != "resumed" {
+		if s := sender.operate(protocol.FleetResume, protocol.FleetTarget{WorkerID: "w"}); s.Outcome != "resumed" {
 			t.Errorf("resumed: %+v", s)
 		}
-		said.operate(protocol.FleetResume, protocol.FleetTarget{WorkerID: "w"}) // again: nothing
+		sender.operate(protocol.FleetResume, protocol.FleetTarget{WorkerID: "w"}) // again: nothing
 		at.eventually("the worker gets work again", func() bool { return at.turned("w", "w1", 1) == protocol.PollLeased })
 		audits := must[[]any](t)(func() ([]any, error) {
-			list, err := said.Audits(t.Context(), "default", false, 10)
+			list, err := sender.Audits(t.Context(), "default", false, 10)
 			var actions []any
 			for _, a := range list {
 				actions = append(actions, a.Action)
@@ -213,9 +213,9 @@ func TestSessionsOfADrainedWorkerContinueElsewhere(t *testing.T) {
 		}
 		a.ours("v", "v1", time.Minute, time.Hour, 10)
 		a.taken(a.decide(a.task("flow", protocol.KindWorkflow, "one"), inSession("busy")))
-		again := a.poll("v", protocol.KindActivity, 30)
-		if again == nil || !again.Activity.Session.IsNew || again.Activity.Session.SessionID != "busy" {
-			t.Errorf("the other worker gets %+v", again)
+		redelivered := a.poll("v", protocol.KindActivity, 30)
+		if redelivered == nil || !redelivered.Activity.Session.IsNew || redelivered.Activity.Session.SessionID != "busy" {
+			t.Errorf("the other worker gets %+v", redelivered)
 		}
 	})
 }

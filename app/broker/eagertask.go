@@ -140,8 +140,8 @@ func (t *eagerTask) transaction(ns string, needs store.Keys, in engine.CompleteA
 
 // serves reports whether the caller's token may serve the run's queue.
 func (t *eagerTask) serves(run *engine.Run) bool {
-	who := auth.BoundFrom(t.ctx)
-	return who == nil || who.Serves(run.Queue)
+	principal := auth.BoundFrom(t.ctx)
+	return principal == nil || principal.Serves(run.Queue)
 }
 
 // recordSticky records the last event in the worker's sticky cache: the end, since the response contains the new

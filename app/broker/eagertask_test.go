@@ -116,17 +116,17 @@ func TestRepeatedEagerTaskGetsItsFirstResponse(t *testing.T) {
 		}
 		same := func(where string, a *app, poll *protocol.PollRequest, lives bool) {
 			t.Helper()
-			again := a.send(poll, item)
+			repeated := a.send(poll, item)
 			switch {
-			case again.Err != nil || again.Recorded || again.Reason == nil || *again.Reason != "already_completed":
-				t.Errorf("%s: %+v", where, again)
-			case again.Eager == nil || !slices.Equal(seqs(again.Eager.Events), seqs(first.Eager.Events)):
-				t.Errorf("%s the turn is another: %+v", where, again.Eager)
-			case lives && (again.Eager.Next == nil || again.Eager.Next.AttemptID != next.AttemptID ||
-				again.Eager.Next.Arguments != next.Arguments):
-				t.Errorf("%s the next activity is %+v", where, again.Eager.Next)
-			case !lives && again.Eager.Next != nil:
-				t.Errorf("%s a completed activity is dispatched: %+v", where, again.Eager.Next)
+			case repeated.Err != nil || repeated.Recorded || repeated.Reason == nil || *repeated.Reason != "already_completed":
+				t.Errorf("%s: %+v", where, repeated)
+			case repeated.Eager == nil || !slices.Equal(seqs(repeated.Eager.Events), seqs(first.Eager.Events)):
+				t.Errorf("%s the turn is another: %+v", where, repeated.Eager)
+			case lives && (repeated.Eager.Next == nil || repeated.Eager.Next.AttemptID != next.AttemptID ||
+				repeated.Eager.Next.Arguments != next.Arguments):
+				t.Errorf("%s the next activity is %+v", where, repeated.Eager.Next)
+			case !lives && repeated.Eager.Next != nil:
+				t.Errorf("%s a completed activity is dispatched: %+v", where, repeated.Eager.Next)
 			}
 			other := item
 			other.Eager = &protocol.EagerTask{SeenThrough: 2, At: at, Commands: []protocol.Command{done()}}
@@ -272,8 +272,8 @@ func TestRejectedEagerTaskKeepsItsResult(t *testing.T) {
 		if v.Pending == nil || v.Pending.Task == nil {
 			t.Errorf("no workflow task was made: %+v", v.Pending)
 		}
-		if again := a.send(in.next, *in.item); again.Err != nil || again.Eager != nil {
-			t.Errorf("the same again: %+v", again)
+		if repeated := a.send(in.next, *in.item); repeated.Err != nil || repeated.Eager != nil {
+			t.Errorf("the same again: %+v", repeated)
 		}
 	}
 	for name, c := range cases {

@@ -45,12 +45,12 @@ func TestAResultUnderASupersededEpochDoesNotCount(t *testing.T) {
 					late.Recorded {
 					t.Errorf("the late report: %+v", late)
 				}
-				again := a.poll("b", protocol.KindActivity, 30)
-				if again == nil || again.Activity.TaskID != first.Activity.TaskID ||
-					again.Activity.Session.Epoch != second.Activity.Session.Epoch {
-					t.Fatalf("redelivered: %+v", again)
+				redelivered := a.poll("b", protocol.KindActivity, 30)
+				if redelivered == nil || redelivered.Activity.TaskID != first.Activity.TaskID ||
+					redelivered.Activity.Session.Epoch != second.Activity.Session.Epoch {
+					t.Fatalf("redelivered: %+v", redelivered)
 				}
-				a.taken(a.result(again, "done"))
+				a.taken(a.result(redelivered, "done"))
 				a.taken(a.result(second, "done"))
 			})
 		})
@@ -73,15 +73,15 @@ func TestStaleAttemptDoesNotBlockOthers(t *testing.T) {
 		first := a.task("a", protocol.KindActivity, "wf")
 		a.ours("b", "b1", time.Minute, time.Hour, 10)
 		second := a.task("b", protocol.KindActivity, "wf") // waits for the session's lease to end
-		again := a.poll("b", protocol.KindActivity, 30)
-		if again == nil || again.Activity.TaskID != first.Activity.TaskID ||
-			again.Activity.Session.Epoch != second.Activity.Session.Epoch {
-			t.Fatalf("redelivered: %+v", again)
+		redelivered := a.poll("b", protocol.KindActivity, 30)
+		if redelivered == nil || redelivered.Activity.TaskID != first.Activity.TaskID ||
+			redelivered.Activity.Session.Epoch != second.Activity.Session.Epoch {
+			t.Fatalf("redelivered: %+v", redelivered)
 		}
 		if got, want := first.Activity.LeaseExpiresAt.Time, time.Now().Add(30*time.Second); got.Before(want) {
 			t.Errorf("the lease of the attempt before ended at %s: nothing was shown", got)
 		}
-		a.taken(a.result(again, "done"))
+		a.taken(a.result(redelivered, "done"))
 		a.taken(a.result(second, "done"))
 	})
 }

@@ -31,17 +31,17 @@ func (a *app) applies(worker, incarnation string, revision *int64) {
 // Settings that one app stores reach workers of another app, and both apps show the revision that the workers report.
 func TestSettingsReachWorkersOfOtherApps(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		said, at := twoApps(t, database)
+		sender, at := twoApps(t, database)
 		notified := make(chan string, 100)
 		at.Fleet().SetNotices(fakeNotices{settings: func(ns string) { notified <- ns }})
 		at.applies("w", "w1", new(int64(0)))
 		at.applies("unaware", "u1", nil)
-		if s := said.settings(); s.Revision != 0 || s.Workers != 1 || s.Applied != 1 || s.Unaware != 1 ||
+		if s := sender.settings(); s.Revision != 0 || s.Workers != 1 || s.Applied != 1 || s.Unaware != 1 ||
 			len(s.Pending) != 0 {
 			t.Errorf("before anything was set: %+v", s)
 		}
 
-		s := must[protocol.FleetSettingsState](t)(said.set(0, protocol.FleetSettings{LogLevel: "debug", Concurrency: 3}))
+		s := must[protocol.FleetSettingsState](t)(sender.set(0, protocol.FleetSettings{LogLevel: "debug", Concurrency: 3}))
 		if s.Revision != 1 || s.LogLevel != "debug" || s.Concurrency != 3 || s.By != "op" || s.UpdatedAt.IsZero() ||
 			s.Applied != 0 || s.Workers != 1 || len(s.Pending) != 1 || s.Pending[0] != "w" {
 			t.Errorf("set: %+v", s)
@@ -79,7 +79,7 @@ func TestSettingsReachWorkersOfOtherApps(t *testing.T) {
 		case <-time.After(20 * time.Second): // by itself it would end after a minute
 			t.Fatal("the poll that asked for what it offered before stays open")
 		}
-		for name, a := range map[string]*app{"where it was said": said, "where the worker is": at} {
+		for name, a := range map[string]*app{"where it was said": sender, "where the worker is": at} {
 			if s := a.settings(); s.Applied != 1 || s.Workers != 1 || len(s.Pending) != 0 {
 				t.Errorf("%s, when the worker runs with it: %+v", name, s)
 			}
@@ -94,9 +94,9 @@ func TestSettingsReachWorkersOfOtherApps(t *testing.T) {
 		if protocol.ReasonOf(err) != protocol.ReasonStaleRevision {
 			t.Errorf("with a revision that is over: %v", err)
 		}
-		again := must[protocol.FleetSettingsState](t)(at.set(1, protocol.FleetSettings{LogLevel: "debug", Concurrency: 3}))
-		if again.Revision != 1 {
-			t.Errorf("the same again: %+v", again)
+		second := must[protocol.FleetSettingsState](t)(at.set(1, protocol.FleetSettings{LogLevel: "debug", Concurrency: 3}))
+		if second.Revision != 1 {
+			t.Errorf("the same again: %+v", second)
 		}
 		for _, bad := range []protocol.FleetSettings{
 			{LogLevel: "loud"},
@@ -108,11 +108,11 @@ func TestSettingsReachWorkersOfOtherApps(t *testing.T) {
 				t.Errorf("%+v: %v", bad, err)
 			}
 		}
-		if s := said.settings(); s.Revision != 1 || s.LogLevel != "debug" {
+		if s := sender.settings(); s.Revision != 1 || s.LogLevel != "debug" {
 			t.Errorf("after what was refused: %+v", s)
 		}
 		// another namespace has separate settings
-		other := must[protocol.FleetSettingsState](t)(said.FleetSettings(t.Context(), "other"))
+		other := must[protocol.FleetSettingsState](t)(sender.FleetSettings(t.Context(), "other"))
 		if other.Revision != 0 || other.LogLevel != "" || other.Workers != 0 {
 			t.Errorf("another namespace: %+v", other)
 		}
@@ -120,7 +120,7 @@ func TestSettingsReachWorkersOfOtherApps(t *testing.T) {
 		if free.Revision != 2 || free.LogLevel != "" {
 			t.Errorf("each worker's own again: %+v", free)
 		}
-		audits, err := said.Audits(t.Context(), "default", false, 10)
+		audits, err := sender.Audits(t.Context(), "default", false, 10)
 		if err != nil || len(audits) != 2 || audits[0].Action != "fleet.settings" ||
 			audits[1].Detail != "revision 1: log_level debug worker_concurrency 3" {
 			t.Errorf("noted: %+v, %v", audits, err)

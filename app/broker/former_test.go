@@ -161,10 +161,10 @@ func TestTheEndOfAChildOfAnEarlierRunIsDropped(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		a.register("w")
-		again := named("again", engine.Terminate)
+		continueAsNew := named("again", engine.Terminate)
 		three := 3
-		again.RetryPolicy = &retry.Policy{MaxAttempts: &three}
-		second, kids := a.chain("one", named("done", engine.Terminate), again)
+		continueAsNew.RetryPolicy = &retry.Policy{MaxAttempts: &three}
+		second, kids := a.chain("one", named("done", engine.Terminate), continueAsNew)
 		before := a.run(second)
 
 		a.ok(a.decide(kids["done"], done()))

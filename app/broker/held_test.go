@@ -53,11 +53,11 @@ func TestReconnectingWorkerReturnsTasksThatItDoesNotHold(t *testing.T) {
 			if n := register(&[]string{"another"}).Redelivered; n != 1 {
 				t.Errorf("%s: %d tasks set free, want 1", kind, n)
 			}
-			again := poll(kind)
-			if again == nil || key(again) == key(first) {
-				t.Fatalf("%s: after coming back without it: %+v", kind, again)
+			redelivered := poll(kind)
+			if redelivered == nil || key(redelivered) == key(first) {
+				t.Fatalf("%s: after coming back without it: %+v", kind, redelivered)
 			}
-			return again
+			return redelivered
 		}
 		register(&[]string{})
 		a.start("lost")

@@ -46,9 +46,9 @@ func TestTimelineContainsEveryEpoch(t *testing.T) {
 		a.schedule("one", inSession("s"), inSession("s"), inSession("s"))
 		first := a.poll("a", protocol.KindActivity, 30)
 		a.taken(a.result(first, "done"))
-		again := a.poll("a", protocol.KindActivity, 30)
+		next := a.poll("a", protocol.KindActivity, 30)
 		a.taken(a.complete(protocol.CompleteItem{
-			Kind: protocol.KindActivity, TaskID: again.Activity.TaskID, Owner: "a", AttemptID: again.Activity.AttemptID,
+			Kind: protocol.KindActivity, TaskID: next.Activity.TaskID, Owner: "a", AttemptID: next.Activity.AttemptID,
 			Failure: &protocol.Failure{Type: "Declined", Message: "no"},
 		}))
 		for range 2 {
@@ -101,7 +101,7 @@ func TestTimelineContainsEveryEpoch(t *testing.T) {
 		))
 		all := must[protocol.SessionAttemptPage](t)(a.SessionAttempts(t.Context(), protocol.SessionAttempts{SessionID: "s"}))
 		if !slices.ContainsFunc(all.Attempts, func(at protocol.SessionAttempt) bool {
-			return at.AttemptID == again.Activity.AttemptID && at.Why == "Declined: no"
+			return at.AttemptID == next.Activity.AttemptID && at.Why == "Declined: no"
 		}) {
 			t.Errorf("no attempt tells the class and the message of its failure: %+v", all.Attempts)
 		}
@@ -231,11 +231,11 @@ func TestAWorkerWithoutALeaseClosesNothing(t *testing.T) {
 		a.schedule("one", inSession("s"), inSession("s"))
 		held := a.poll("a", protocol.KindActivity, 30).Activity.Session
 		a.expires("s")
-		refused := func(who, worker string, epoch int64) {
+		refused := func(name, worker string, epoch int64) {
 			t.Helper()
 			_, err := a.CloseSession(t.Context(), protocol.SessionVerb{SessionID: "s", WorkerID: worker, Epoch: epoch})
 			if protocol.ReasonOf(err) != protocol.ReasonSessionOwner {
-				t.Errorf("a close by %s: %v", who, err)
+				t.Errorf("a close by %s: %v", name, err)
 			}
 		}
 		refused("one that never held it", "b", 0)

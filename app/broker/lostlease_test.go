@@ -103,7 +103,7 @@ func (l lostLease) given(a *app, kill func(), next func() *app, every time.Durat
 			b.register(worker)
 		}
 		for i := 1; ctx.Err() == nil; i++ {
-			if again := poll(ctx, b, worker, fmt.Sprint("p-", i)); len(again) > 0 {
+			if second := poll(ctx, b, worker, fmt.Sprint("p-", i)); len(second) > 0 {
 				got <- time.Since(since)
 				return
 			}
@@ -199,8 +199,8 @@ func TestClientHeartbeatReadsNothingIfNoAppDied(t *testing.T) {
 			ctx, end := context.WithCancel(o.t.Context())
 			var polls sync.WaitGroup
 			beat := func() (reads bool) {
-				look := func() { reads = true }
-				o.reading.Store(&look)
+				hook := func() { reads = true }
+				o.reading.Store(&hook)
 				defer o.reading.Store(nil)
 				for i := range clients {
 					if _, err := a.WorkerHeartbeat(ctx, protocol.WorkerHeartbeat{

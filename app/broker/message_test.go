@@ -78,7 +78,7 @@ func TestEndOfAParentDoesNotAffectOtherRuns(t *testing.T) {
 		kids := a.family("one", child(engine.Terminate))
 		kid := kids[0].Workflow
 		others := a.family("two", child(engine.Terminate))
-		stranger := a.start("stranger").RunID
+		unrelated := a.start("stranger").RunID
 		one := a.view(protocol.Target{WorkflowID: "one"}).RunID
 		ids := []string{"stranger", others[0].Workflow.WorkflowID, kid.WorkflowID}
 		_, err := o.store.Commit(o.t.Context(), store.Transaction{
@@ -101,7 +101,7 @@ func TestEndOfAParentDoesNotAffectOtherRuns(t *testing.T) {
 			o.t.Fatalf("%d messages were brought", n)
 		}
 		for run, want := range map[string]protocol.RunStatus{
-			stranger: protocol.RunRunning, others[0].Workflow.RunID: protocol.RunRunning, kid.RunID: protocol.RunTerminated,
+			unrelated: protocol.RunRunning, others[0].Workflow.RunID: protocol.RunRunning, kid.RunID: protocol.RunTerminated,
 		} {
 			if got := a.run(run).Status; got != want {
 				o.t.Errorf("%s is %s, want %s", a.run(run).WorkflowID, got, want)

@@ -103,8 +103,8 @@ func TestMixedVersions(t *testing.T) {
 			))
 			a.taken(a.result(a.task("N", protocol.KindActivity, "bound"), "done"))
 			a.waits("O")
-			again := protocol.Command{Type: protocol.ContinueAsNew}
-			a.taken(a.decide(a.task("N", protocol.KindWorkflow, "bound"), again))
+			continueAsNew := protocol.Command{Type: protocol.ContinueAsNew}
+			a.taken(a.decide(a.task("N", protocol.KindWorkflow, "bound"), continueAsNew))
 			a.waits("O") // the next run of the id may go on with the session
 			must[protocol.DeregisterResponse](t)(a.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "O"}))
 			if c := a.decide(a.task("N", protocol.KindWorkflow, "bound"), done()); c.Err != nil || c.RunStatus != "completed" {

@@ -182,8 +182,8 @@ func TestAChildWithAnUnreadableIDIsRefusedToNewRunsOnly(t *testing.T) {
 			a.ok(a.decide(task, done()))
 			task = a.poll("w", protocol.KindWorkflow, 5)
 		}
-		again := protocol.Command{Type: protocol.ContinueAsNew}
-		a.ok(a.decide(task, children("old\u200b#c"), again))
+		continueAsNew := protocol.Command{Type: protocol.ContinueAsNew}
+		a.ok(a.decide(task, children("old\u200b#c"), continueAsNew))
 		started := map[string]*protocol.Task{}
 		for range 2 {
 			next := a.poll("w", protocol.KindWorkflow, 5)

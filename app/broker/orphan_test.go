@@ -182,8 +182,8 @@ func TestWhatAnAppAndItsWorkerHeldMovesOn(t *testing.T) {
 			b, _ := o.app("c", true)
 			o.join(b, "v", "v1")
 			b.blamed(run, 0)
-			if again := b.poll("v", protocol.KindWorkflow, 0); again == nil || again.Workflow.TaskID != task.Workflow.TaskID {
-				t.Fatalf("the next worker gets %+v", again)
+			if second := b.poll("v", protocol.KindWorkflow, 0); second == nil || second.Workflow.TaskID != task.Workflow.TaskID {
+				t.Fatalf("the next worker gets %+v", second)
 			}
 			if late := b.decide(task, protocol.Command{
 				Type: protocol.CompleteWorkflow,
@@ -258,9 +258,9 @@ func TestWhatAnAppAndItsWorkerHeldMovesOnWithin65Seconds(t *testing.T) {
 				run := a.start("one").RunID
 				a.poll("w", protocol.KindWorkflow, 0)
 				o.beat(a, "w", "", worked*time.Second)
-				heard := o.at()
+				from := o.at()
 				kill()
-				at := o.freed(run, 2*time.Minute) - heard // freed checks once per second
+				at := o.freed(run, 2*time.Minute) - from // freed checks once per second
 				if at < 60*time.Second || at > 66*time.Second {
 					t.Errorf("free %s after the last sign of life", at)
 				}
@@ -420,11 +420,11 @@ func TestAttemptWithHeartbeatsStaysWithItsSilentWorker(t *testing.T) {
 			}
 			o.reading.Store(&beat)
 			for range 2 { // they are suspects, of which a worker has one at a time
-				again := a.poll("v", protocol.KindActivity, 15)
-				if at := o.at() - last; again == nil || again.Activity.TaskID == first.TaskID || at > 75*time.Second {
-					o.t.Fatalf("after %s another worker gets %+v", at, again)
+				second := a.poll("v", protocol.KindActivity, 15)
+				if at := o.at() - last; second == nil || second.Activity.TaskID == first.TaskID || at > 75*time.Second {
+					o.t.Fatalf("after %s another worker gets %+v", at, second)
 				}
-				a.taken(a.result(again, "done"))
+				a.taken(a.result(second, "done"))
 			}
 			if more := a.poll("v", protocol.KindActivity, 30); more != nil {
 				o.t.Errorf("another worker gets %+v, too", more.Activity)

@@ -56,9 +56,9 @@ func TestWhatAnAppHeldMovesOnAtAnotherOnPostgres(t *testing.T) {
 	}
 	two.join(b, "v", "v1")
 	b.blamed(run, 0)
-	again := b.poll("v", protocol.KindWorkflow, 30)
-	if again == nil || again.Workflow.TaskID != task.Workflow.TaskID {
-		t.Fatalf("the next worker gets %+v", again)
+	redelivered := b.poll("v", protocol.KindWorkflow, 30)
+	if redelivered == nil || redelivered.Workflow.TaskID != task.Workflow.TaskID {
+		t.Fatalf("the next worker gets %+v", redelivered)
 	}
 	if late := b.decide(task, protocol.Command{
 		Type: protocol.CompleteWorkflow,

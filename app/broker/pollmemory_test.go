@@ -54,8 +54,8 @@ func answerIsKeptWithoutItsPage(t *testing.T, database string) {
 	}
 	for i := range polls {
 		task := poll(fmt.Sprint("p", i))
-		if again := fmt.Sprint(task.TaskID, task.Attempt, len(task.Events), len(task.Arguments.Blob)); again != first[i] {
-			t.Errorf("again: got %s, want %s", again, first[i])
+		if second := fmt.Sprint(task.TaskID, task.Attempt, len(task.Events), len(task.Arguments.Blob)); second != first[i] {
+			t.Errorf("again: got %s, want %s", second, first[i])
 		}
 	}
 	task := poll("p0")

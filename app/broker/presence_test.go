@@ -160,16 +160,16 @@ func TestEveryAcceptedRequestOfAWorkerIsAHeartbeat(t *testing.T) {
 		for _, apps := range []int{1, 2} {
 			inBubble(t, fmt.Sprintf("%s, %d apps", name, apps), func(o *harness) {
 				a, _ := o.app("a", apps > 1)
-				heard := a
+				receiver := a
 				if apps > 1 { // one app leased the task, and the other receives the heartbeat
-					heard, _ = o.app("b", true)
+					receiver, _ = o.app("b", true)
 				}
 				o.hired(a, "w", func(in *protocol.RegisterRequest) { in.Process = []byte(`{"process_id": 1}`) })
 				task := o.opened(a, "w")
 				o.decide(a)
 				for range 12 {
 					time.Sleep(20 * time.Second)
-					if err := way(o, heard, task); err != nil {
+					if err := way(o, receiver, task); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -200,12 +200,12 @@ func (o *harness) decide(a *app) {
 // its sessions within 65 s. This also holds at an app that restarted after the announcement, and at another app. An
 // attempt that sends its own heartbeats keeps its lease.
 func TestASilentWorkerOfTheContractIsMissed(t *testing.T) {
-	said := map[string]func(*protocol.RegisterRequest){
+	changes := map[string]func(*protocol.RegisterRequest){
 		"its metrics":  func(in *protocol.RegisterRequest) { in.Process = []byte(`{"process_id": 1}`) },
 		"its interval": func(in *protocol.RegisterRequest) { in.HeartbeatSecs = new(int64(30)) },
 		"a heartbeat":  nil,
 	}
-	for name, change := range said {
+	for name, change := range changes {
 		for _, shared := range []bool{false, true} {
 			inBubble(t, fmt.Sprintf("%s, shared %t", name, shared), func(o *harness) {
 				a, _ := o.app("a", shared)
@@ -226,9 +226,9 @@ func TestASilentWorkerOfTheContractIsMissed(t *testing.T) {
 				}
 				o.freed(run, 10*time.Second)
 				o.hired(a, "v", nil)
-				again := a.poll("v", protocol.KindActivity, 1)
-				if at := o.at() - last; again == nil || again.Activity.TaskID != task.TaskID || at > 75*time.Second {
-					t.Errorf("after %s another worker gets %+v", at, again)
+				redelivered := a.poll("v", protocol.KindActivity, 1)
+				if at := o.at() - last; redelivered == nil || redelivered.Activity.TaskID != task.TaskID || at > 75*time.Second {
+					t.Errorf("after %s another worker gets %+v", at, redelivered)
 				}
 			})
 		}

@@ -83,9 +83,9 @@ func (b *Broker) maxRenewalDelay(w *engine.Worker, in *protocol.WorkerHeartbeat)
 
 // renewSessions renews sessions of a worker, together with renewals of other workers that arrive within patience.
 func (b *Broker) renewSessions(
-	ctx context.Context, who *engine.Worker, asked []protocol.SessionRenewal, patience time.Duration,
+	ctx context.Context, holder *engine.Worker, asked []protocol.SessionRenewal, patience time.Duration,
 ) []protocol.SessionState {
-	w := who.Key()
+	w := holder.Key()
 	sound := make([]protocol.SessionRenewal, 0, len(asked))
 	places := make([]int, 0, len(asked)) // of each sound renewal in the heartbeat
 	states := make([]protocol.SessionState, len(asked))
@@ -107,7 +107,7 @@ func (b *Broker) renewSessions(
 	}
 	if len(resumes) > 0 {
 		apart.Go(func() {
-			for k, out := range b.resumeSessions(ctx, who, resumes) {
+			for k, out := range b.resumeSessions(ctx, holder, resumes) {
 				states[resumePlaces[k]] = b.renewedState(ctx, w, resumes[k], out)
 			}
 		})

@@ -30,8 +30,8 @@ func TestAResultIsTheOutcomeOfTheLastRun(t *testing.T) {
 			}()
 		}
 		for _, c := range []protocol.Command{{Type: protocol.ContinueAsNew}, done()} {
-			if said := a.decide(a.poll("w", protocol.KindWorkflow, 20), c); said.Err != nil {
-				t.Fatal(said.Err)
+			if got := a.decide(a.poll("w", protocol.KindWorkflow, 20), c); got.Err != nil {
+				t.Fatal(got.Err)
 			}
 		}
 		for range 2 {
@@ -39,9 +39,9 @@ func TestAResultIsTheOutcomeOfTheLastRun(t *testing.T) {
 				t.Errorf("the result: %+v", v)
 			}
 		}
-		again, err := a.Result(t.Context(), protocol.Target{WorkflowID: "one", RunID: first.RunID}, time.Minute, false)
-		if err != nil || again.RunNumber != 2 {
-			t.Errorf("of a run that continued long ago: %+v, %v", again, err)
+		second, err := a.Result(t.Context(), protocol.Target{WorkflowID: "one", RunID: first.RunID}, time.Minute, false)
+		if err != nil || second.RunNumber != 2 {
+			t.Errorf("of a run that continued long ago: %+v, %v", second, err)
 		}
 		_, err = a.Result(t.Context(), protocol.Target{WorkflowID: "none"}, time.Minute, false)
 		if protocol.ReasonOf(err) != protocol.ReasonInstanceNotFound {

@@ -32,10 +32,10 @@ func (a *app) route(queue, group string) protocol.RouteState {
 // routed like a queue, except for queues that name a group.
 func TestAQueueIsRoutedToAGroup(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		said, at := twoApps(t, database)
+		sender, at := twoApps(t, database)
 		wait := func(want protocol.WaitReason, group string) {
 			t.Helper()
-			for name, a := range map[string]*app{"where it was said": said, "where the workers are": at} {
+			for name, a := range map[string]*app{"where it was said": sender, "where the workers are": at} {
 				v := must[protocol.RunView](t)(a.Describe(t.Context(), protocol.Target{WorkflowID: "one"}))
 				if v.Wait == nil || v.Wait.Reason != want || v.Wait.Group != group || v.Wait.Queue != "default" {
 					t.Errorf("%s the run waits for %+v, want %s", name, v.Wait, want)
@@ -52,26 +52,26 @@ func TestAQueueIsRoutedToAGroup(t *testing.T) {
 			}
 			return waiting > 0
 		})
-		if r := said.route("default", "west"); r.Group != "west" || r.Workers != 0 || r.FromNamespace {
+		if r := sender.route("default", "west"); r.Group != "west" || r.Workers != 0 || r.FromNamespace {
 			t.Errorf("routed: %+v", r)
 		}
 		at.eventually("the other app knows", func() bool {
 			return must[protocol.QueueState](t)(at.Queue(t.Context(), "", "default")).Group == "west" && !polled(at)
 		})
-		said.start("one")
+		sender.start("one")
 		wait(protocol.WaitGroupOffline, "west")
 		if task := at.poll("e", protocol.KindWorkflow, 0); task != nil {
 			t.Errorf("a worker of another group gets %+v", task.Workflow)
 		}
-		state := must[protocol.QueueState](t)(said.Queue(t.Context(), "", "default"))
-		waiting := must[[]protocol.TaskWhy](t)(said.QueueWaiting(t.Context(), "", "default"))
+		state := must[protocol.QueueState](t)(sender.Queue(t.Context(), "", "default"))
+		waiting := must[[]protocol.TaskWhy](t)(sender.QueueWaiting(t.Context(), "", "default"))
 		if len(waiting) != 1 || waiting[0].Wait == nil || waiting[0].Wait.Reason != protocol.WaitGroupOffline ||
 			state.Admission.Workflow.Slots != 0 {
 			t.Errorf("the queue is shown with %+v, %d slots", waiting, state.Admission.Workflow.Slots)
 		}
 
 		at.of("west", "w")
-		if r := must[protocol.RouteState](t)(said.Routed(t.Context(), "", "default")); r.Workers != 1 {
+		if r := must[protocol.RouteState](t)(sender.Routed(t.Context(), "", "default")); r.Workers != 1 {
 			t.Errorf("with a worker of the group: %+v", r)
 		}
 		at.taken(at.decide(at.task("w", protocol.KindWorkflow, "one"), greet()))
@@ -80,7 +80,7 @@ func TestAQueueIsRoutedToAGroup(t *testing.T) {
 		}
 
 		// route to the other group: the poll that already waits gets the activity, without another poll
-		said.route("default", "east")
+		sender.route("default", "east")
 		select {
 		case task := <-open:
 			t.Fatalf("the poll that is held ends with %+v", task)
@@ -94,11 +94,11 @@ func TestAQueueIsRoutedToAGroup(t *testing.T) {
 		}
 
 		// the namespace counts where the queue names none
-		said.route("", "west")
+		sender.route("", "west")
 		if task := at.poll("w", protocol.KindActivity, 0); task != nil {
 			t.Errorf("the queue's own group does not count: %+v", task.Activity)
 		}
-		if r := said.route("default", ""); r.Group != "west" || !r.FromNamespace || r.Workers != 1 {
+		if r := sender.route("default", ""); r.Group != "west" || !r.FromNamespace || r.Workers != 1 {
 			t.Errorf("with the namespace's: %+v", r)
 		}
 		at.eventually("the namespace's group gets it", func() bool {
@@ -111,17 +111,17 @@ func TestAQueueIsRoutedToAGroup(t *testing.T) {
 		if task := at.poll("e", protocol.KindWorkflow, 0); task != nil {
 			t.Errorf("a worker of another group than the namespace's gets %+v", task.Workflow)
 		}
-		if r := said.route("", ""); r.Group != "" {
+		if r := sender.route("", ""); r.Group != "" {
 			t.Errorf("routed to all again: %+v", r)
 		}
 		at.eventually("every group gets work again", func() bool { return at.poll("e", protocol.KindWorkflow, 1) != nil })
 		for _, bad := range []string{strings.Repeat("g", 256), "a\x00b"} {
-			_, err := said.Route(t.Context(), protocol.RouteRequest{Queue: "default", Group: bad})
+			_, err := sender.Route(t.Context(), protocol.RouteRequest{Queue: "default", Group: bad})
 			if protocol.ReasonOf(err) != protocol.ReasonValidation {
 				t.Errorf("%.10q: %v", bad, err)
 			}
 		}
-		audits, err := said.Audits(t.Context(), "default", false, 10)
+		audits, err := sender.Audits(t.Context(), "default", false, 10)
 		if err != nil || len(audits) != 5 || audits[0].Action != "namespace.route" ||
 			audits[4].Action != "task_queue.route" || audits[4].Detail != "to group west" {
 			t.Errorf("noted: %+v, %v", audits, err)

@@ -98,10 +98,10 @@ func TestARestartedWorkerReclaimsAtOnce(t *testing.T) {
 		if got := a.poll("b", protocol.KindActivity, 0); got != nil {
 			t.Fatalf("the other worker gets %+v", got)
 		}
-		again := a.poll("n1", protocol.KindActivity, 5)
-		if again == nil || again.Activity.Attempt != 2 || !again.Activity.Session.IsNew ||
-			again.Activity.Session.Epoch <= lost.Activity.Session.Epoch {
-			t.Fatalf("after the restart: %+v, was %+v", again, lost)
+		redelivered := a.poll("n1", protocol.KindActivity, 5)
+		if redelivered == nil || redelivered.Activity.Attempt != 2 || !redelivered.Activity.Session.IsNew ||
+			redelivered.Activity.Session.Epoch <= lost.Activity.Session.Epoch {
+			t.Fatalf("after the restart: %+v, was %+v", redelivered, lost)
 		}
 		if c := a.result(lost, "late"); protocol.ReasonOf(c.Err) != protocol.ReasonStaleAttempt {
 			t.Fatalf("the old process's result: %+v", c)

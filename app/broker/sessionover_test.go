@@ -160,12 +160,12 @@ func TestASessionKeepsItsQueueAndOptions(t *testing.T) {
 	other = options
 	other.Reacquire = &no
 	refused("a request that forbids it", "gpu", other, protocol.ReasonSessionReacquire)
-	again := must[protocol.SessionResponse](t)(a.CreateSession(
+	second := must[protocol.SessionResponse](t)(a.CreateSession(
 		t.Context(), protocol.SessionCreate{WorkerID: "gpu", SessionOptions: options},
 	))
-	if again.Outcome != "reacquired" || again.Session.TTLExpiresAt != first.Session.TTLExpiresAt ||
-		again.Session.Claims != 2 {
-		t.Errorf("reacquired: %+v", again.Session)
+	if second.Outcome != "reacquired" || second.Session.TTLExpiresAt != first.Session.TTLExpiresAt ||
+		second.Session.Claims != 2 {
+		t.Errorf("reacquired: %+v", second.Session)
 	}
 }
 

@@ -172,7 +172,7 @@ func TestAProcessHoldsOneSuspectAtATime(t *testing.T) {
 			if got := b.takes("v", "q1", 100); len(got) != 1 {
 				o.t.Fatalf("another worker gets %d suspects, want 1", len(got))
 			}
-			beside := o.activities(a, "two", "w", "p2", "other", 3)
+			other := o.activities(a, "two", "w", "p2", "other", 3)
 			if got := a.takes("w", "p2", 3); len(got) != 3 {
 				o.t.Fatalf("beside its suspect the process gets %d other tasks, want 3", len(got))
 			}
@@ -180,7 +180,7 @@ func TestAProcessHoldsOneSuspectAtATime(t *testing.T) {
 			if suspects, blamed := a.suspected(run); suspects != 1 || blamed != 1 {
 				o.t.Errorf("%d suspects, %d blamed, want the one alone", suspects, blamed)
 			}
-			if suspects, _ := a.suspected(beside); suspects != 0 {
+			if suspects, _ := a.suspected(other); suspects != 0 {
 				o.t.Errorf("%d tasks beside the suspect are suspected", suspects)
 			}
 			if got := a.takes("w", "p3", 100); len(got) != 7 { // four that were cleared, three concurrent ones
@@ -417,19 +417,19 @@ func TestWorkflowTasksAreQuarantinedWhenBlamed(t *testing.T) {
 		a, _ := o.app("a", false)
 		o.process(a, "w", "p0")
 		run := a.start("one").RunID
-		take := func(process string) bool {
+		lease := func(process string) bool {
 			p := must[protocol.PollResponse](o.t)(a.Poll(o.t.Context(), protocol.PollRequest{
 				WorkerID: "w", Incarnation: process, Timeout: new(int64(0)), Max: 1,
 				Kinds: []protocol.TaskKind{protocol.KindWorkflow},
 			}))
 			return len(p.Tasks) == 1
 		}
-		beside := o.activities(a, "two", "w", "p0", "turn", 1) // of whichever run came first
-		_ = beside
+		other := o.activities(a, "two", "w", "p0", "turn", 1) // of whichever run came first
+		_ = other
 		for i := 1; i <= 3; i++ {
 			process := fmt.Sprint("p", i)
 			o.process(a, "w", process)
-			if !take(process) {
+			if !lease(process) {
 				o.t.Fatalf("process %d gets no task", i)
 			}
 			o.process(a, "w", process+"b")
@@ -437,7 +437,7 @@ func TestWorkflowTasksAreQuarantinedWhenBlamed(t *testing.T) {
 			o.sweep(a)
 		}
 		quarantined := 0
-		for _, id := range []string{run, beside} {
+		for _, id := range []string{run, other} {
 			if k := a.run(id).Task; k != nil && k.State == engine.Quarantined {
 				quarantined++
 			}

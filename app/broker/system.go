@@ -26,13 +26,13 @@ func (b *Broker) RepairPass(ctx context.Context, in protocol.RepairRequest) (pro
 		return p, err
 	}
 	// Named runs need not be listed: the repair itself checks whether a run is in quarantine.
-	wanted := in.RunIDs
+	requested := in.RunIDs
 	for _, c := range s.Candidates {
 		if len(in.RunIDs) == 0 && (in.WorkflowID == "" || in.WorkflowID == c.WorkflowID) {
-			wanted = append(wanted, c.RunID)
+			requested = append(requested, c.RunID)
 		}
 	}
-	for _, id := range wanted {
+	for _, id := range requested {
 		res := protocol.SystemResult{RunID: id}
 		repair := transaction.UpdateRun(s.Namespace, id, store.Keys{Runs: []string{id}}, engine.Repair{Identity: in.Identity})
 		o, err := transaction.Commit[transaction.Outcome](ctx, b.store, repair)

@@ -80,9 +80,9 @@ func TestWorkflowContinuesAfterAnUpdate(t *testing.T) {
 			got.AcceptedAt.IsZero() || got.ClosedAt.Before(got.AcceptedAt.Time) || got.Sequence == nil || *got.Sequence != 2 {
 			t.Fatalf("answer: %+v", got)
 		}
-		again := a.update(set("one", "accepted"))
-		if again.UpdateID != id || !again.Retained || string(again.Result) != "7" {
-			t.Fatalf("the same request again: %+v", again)
+		second := a.update(set("one", "accepted"))
+		if second.UpdateID != id || !second.Retained || string(second.Result) != "7" {
+			t.Fatalf("the same request again: %+v", second)
 		}
 		other := set("one", "accepted")
 		other.Input = []byte(`[2]`)

@@ -130,8 +130,8 @@ func TestPollsOfOneResponseShareItsBytes(t *testing.T) {
 			t.Errorf("the turn was given %v", got)
 		}
 		later := spec(worker("a"), 4, map[protocol.TaskKind]int{protocol.KindActivity: 4})
-		again := waitFor(t.Context(), d.Enter(later), time.Minute)
-		wantTasks(t, again, "small")
+		second := waitFor(t.Context(), d.Enter(later), time.Minute)
+		wantTasks(t, second, "small")
 		if d.Spend(budget, 10, 0) || !d.Spend(budget, 10, 100) {
 			t.Error("what else the response carries is not held to what is left")
 		}

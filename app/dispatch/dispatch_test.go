@@ -63,11 +63,11 @@ func TestUndonePollerIsBackAtItsOldPlace(t *testing.T) {
 		r[1].Undo()
 		r[0].Undo()
 		for i, want := range []string{"a", "b"} {
-			again := mustReserve(t, d, activity("again"))
-			if got := again.Lessee().Worker.ID; got != want {
+			second := mustReserve(t, d, activity("again"))
+			if got := second.Lessee().Worker.ID; got != want {
 				t.Fatalf("reservation %d after the undo went to %s, want %s", i, got, want)
 			}
-			again.Deliver(lease(activity(want), 0))
+			second.Deliver(lease(activity(want), 0))
 		}
 		r[2].Deliver(lease(activity("z"), 0))
 		wantTasks(t, answers[0], "a")
@@ -489,11 +489,11 @@ func TestDueBeforeBindIsReportedAtBind(t *testing.T) {
 		d.Due(early.Add(time.Minute))
 		d.Due(early)
 		d.Due(time.Time{})
-		var told []time.Time
-		d.Bind(&backlog{d: d}, nil, func(at time.Time) { told = append(told, at) })
+		var reported []time.Time
+		d.Bind(&backlog{d: d}, nil, func(at time.Time) { reported = append(reported, at) })
 		d.Due(early.Add(time.Second))
-		if want := []time.Time{early, early.Add(time.Second)}; !slices.Equal(told, want) {
-			t.Fatalf("told %v, want %v", told, want)
+		if want := []time.Time{early, early.Add(time.Second)}; !slices.Equal(reported, want) {
+			t.Fatalf("told %v, want %v", reported, want)
 		}
 		closed(t, d)
 	})
@@ -536,10 +536,10 @@ func TestPollsOfASilentWorkerGetNothing(t *testing.T) {
 				t.Errorf("a poll of the silent worker was answered %v after %s", a, a.took)
 			}
 		}
-		again := waitFor(t.Context(), d.Enter(spec(still, 1, oneActivity)), time.Minute) // so it lives
+		repeated := waitFor(t.Context(), d.Enter(spec(still, 1, oneActivity)), time.Minute) // so it lives
 		rested()
 		b.addReady(activity("next"))
-		wantTasks(t, again, "next")
+		wantTasks(t, repeated, "next")
 	})
 }
 

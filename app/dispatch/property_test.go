@@ -61,8 +61,8 @@ func TestTasksAreNeitherLostNorDoubled(t *testing.T) {
 				"others": func(*rapid.T) { w.others() },
 				"leave":  func(*rapid.T) { w.addReady() },
 				"gone": func(*rapid.T) { // it registers again at once
-					who := rapid.SampledFrom(w.workers).Draw(w.T, "gone")
-					w.d.Deregistered(store.Process{Worker: who.Key(), Incarnation: who.Incarnation})
+					name := rapid.SampledFrom(w.workers).Draw(w.T, "gone")
+					w.d.Deregistered(store.Process{Worker: name.Key(), Incarnation: name.Incarnation})
 				},
 				"break": func(*rapid.T) { w.breakdown() },
 				"time":  func(*rapid.T) { time.Sleep(time.Duration(rapid.IntRange(1, 3000).Draw(r, "us")) * time.Microsecond) },

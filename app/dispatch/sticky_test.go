@@ -47,13 +47,13 @@ func TestWorkflowTaskGoesToAKeeperElseToTheLongestWaiting(t *testing.T) {
 		}
 		gone := process(worker("b", "run", "other", "older", "younger"))
 		gone.Incarnation = "an older process"
-		stranger := process(worker("nobody", "run", "other", "older", "younger"))
+		foreign := process(worker("nobody", "run", "other", "older", "younger"))
 
 		goes("nobody keeps it", of("run"), "a")
-		keepers = []store.Process{stranger, gone}
+		keepers = []store.Process{foreign, gone}
 		goes("who kept it is gone", of("run"), "a")
 		keepers = []store.Process{
-			stranger, process(worker("c", "run", "other", "older", "younger")),
+			foreign, process(worker("c", "run", "other", "older", "younger")),
 			process(worker("b", "run", "other", "older", "younger")),
 		}
 		goes("two keep it", of("run"), "c")

@@ -392,8 +392,8 @@ func exception(f protocol.Failure) json.RawMessage {
 // retryOrFail ends an attempt with a failure or a timeout. The activity is retried if its retry policy allows it and no
 // cancellation was requested; otherwise the activity ends.
 func (st *step) retryOrFail(a Activity, f history.Failure, timeout, hash string) {
-	delay, again := a.Retry.Next(a.Failures+1, f.ExceptionType, f.NonRetryable)
-	if !again || a.Cancel {
+	delay, retry := a.Retry.Next(a.Failures+1, f.ExceptionType, f.NonRetryable)
+	if !retry || a.Cancel {
 		if timeout != "" {
 			st.timedOut(a, f, timeout, hash)
 			return

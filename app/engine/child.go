@@ -275,11 +275,11 @@ func (in ChildReport) decide(st *step) error {
 	if !ok || in.Number < c.Number {
 		return errNotDue // the parent waits for it no longer, or knows a later run
 	}
-	unheard := in.Number > c.Number
+	unreported := in.Number > c.Number
 	c.RunID, c.Number = in.Run, in.Number
 	// The end of a run may overtake the news of its start, which another run sends. The start is then recorded
 	// first: replayers expect it before the end.
-	if unheard || in.Status == protocol.RunContinued {
+	if unreported || in.Status == protocol.RunContinued {
 		// the end of a run may overtake the word of its start, which another run sends
 		st.emit(&history.ChildRunStarted{
 			Child: st.childRef(in.ToSeq, &c), Number: c.Number, Attempt: c.Failures + 1, Parallel: c.Parallel,

@@ -40,10 +40,10 @@ func TestALeaseFollowsAnyJumpOnceAndTwice(t *testing.T) {
 			t.Fatalf("%s: leased at %s, heartbeat at %s: ahead of the clock, which is at %s", time.Duration(j), l.LeasedAt,
 				heartbeatAt, now)
 		}
-		again, later := l, history.At(now.Add(time.Duration(r.Int64N(int64(30*time.Second)))))
-		j.lease(&again, &heartbeatAt, later)
-		if again.Until.Sub(later.Time) > length || again.Until.Before(l.Until.Time) || j.backward() && again != l {
-			t.Fatalf("%s: the second app moves a lease of %s from %s to %s", time.Duration(j), length, l.Until, again.Until)
+		second, later := l, history.At(now.Add(time.Duration(r.Int64N(int64(30*time.Second)))))
+		j.lease(&second, &heartbeatAt, later)
+		if second.Until.Sub(later.Time) > length || second.Until.Before(l.Until.Time) || j.backward() && second != l {
+			t.Fatalf("%s: the second app moves a lease of %s from %s to %s", time.Duration(j), length, l.Until, second.Until)
 		}
 	}
 }

@@ -16,7 +16,7 @@ type Declarations map[string]map[string][]string
 // omitted, and so is a kind of names that one contract omits, since then the names are unknown.
 func Declared(workers []*Worker) Declarations {
 	all := Declarations{}
-	silent, unsaid := map[string]bool{}, map[[2]string]bool{}
+	silent, undeclared := map[string]bool{}, map[[2]string]bool{}
 	for _, w := range workers {
 		var declared map[string]map[string]json.RawMessage
 		if json.Unmarshal(w.Contracts, &declared) != nil {
@@ -36,7 +36,7 @@ func Declared(workers []*Worker) Declarations {
 			}
 			for _, what := range []string{"queries", "signals", "updates"} {
 				if _, ok := contract[what]; !ok {
-					unsaid[[2]string{typ, what}] = true
+					undeclared[[2]string{typ, what}] = true
 				}
 			}
 		}
@@ -44,7 +44,7 @@ func Declared(workers []*Worker) Declarations {
 	for typ := range silent {
 		delete(all, typ)
 	}
-	for k := range unsaid {
+	for k := range undeclared {
 		delete(all[k[0]], k[1])
 	}
 	return all

@@ -41,12 +41,12 @@ func TestQueueScripts(t *testing.T) {
 				if err != nil {
 					return "refused: " + err.Error() + "\n"
 				}
-				again, _ := DecideQueue(&next, next.Key(), in, now.Add(time.Hour))
-				next.UpdatedAt, again.UpdatedAt = history.Time{}, history.Time{}
+				second, _ := DecideQueue(&next, next.Key(), in, now.Add(time.Hour))
+				next.UpdatedAt, second.UpdatedAt = history.Time{}, history.Time{}
 				q = &next
 				out := q.stands()
-				if again.stands() != out {
-					out += "the same again: " + again.stands()
+				if second.stands() != out {
+					out += "the same again: " + second.stands()
 				}
 				return out
 			}

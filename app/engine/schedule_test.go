@@ -19,13 +19,13 @@ func TestScheduleScripts(t *testing.T) {
 		var s *Schedule
 		now, running, taken := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), false, map[string]bool{}
 		key := ScheduleKey{"default", "s"}
-		take := func(in ScheduleInput) string {
+		decide := func(in ScheduleInput) string {
 			world := ScheduleEnvironment{Running: running, Taken: func(id string) bool { return taken[id] }}
 			before, _ := json.Marshal(s)
 			d, err := DecideSchedule(s, key, world, in, now)
-			again, _ := DecideSchedule(s, key, world, in, now)
+			repeated, _ := DecideSchedule(s, key, world, in, now)
 			first, _ := json.Marshal(d)
-			if second, _ := json.Marshal(again); string(second) != string(first) {
+			if second, _ := json.Marshal(repeated); string(second) != string(first) {
 				t.Error("deciding twice differs")
 			}
 			if after, _ := json.Marshal(s); string(after) != string(before) {
@@ -73,33 +73,33 @@ func TestScheduleScripts(t *testing.T) {
 			}
 			switch d.Cmd {
 			case "create":
-				return take(CreateSchedule{request()})
+				return decide(CreateSchedule{request()})
 			case "update":
-				return take(UpdateSchedule{request()})
+				return decide(UpdateSchedule{request()})
 			case "at":
 				at, err := time.Parse(time.RFC3339, arg("time"))
 				if err != nil {
 					d.Fatalf(t, "%v", err)
 				}
 				now = at
-				return take(DueSchedule{})
+				return decide(DueSchedule{})
 			case "closed":
 				running = false
 				return ""
 			case "pause":
-				return take(PauseSchedule{Note: arg("note")})
+				return decide(PauseSchedule{Note: arg("note")})
 			case "resume":
-				return take(ResumeSchedule{})
+				return decide(ResumeSchedule{})
 			case "trigger":
-				return take(FireSchedule{At: now, Overlap: arg("overlap")})
+				return decide(FireSchedule{At: now, Overlap: arg("overlap")})
 			case "backfill":
 				at, err := time.Parse(time.RFC3339, arg("time"))
 				if err != nil {
 					d.Fatalf(t, "%v", err)
 				}
-				return take(FireSchedule{At: at, Backfill: true, Overlap: arg("overlap")})
+				return decide(FireSchedule{At: at, Backfill: true, Overlap: arg("overlap")})
 			case "delete":
-				return take(DeleteSchedule{})
+				return decide(DeleteSchedule{})
 			case "times":
 				var spec protocol.ScheduleSpec
 				if err := json.Unmarshal([]byte(d.Input), &spec); err != nil {

@@ -412,9 +412,9 @@ func (s *stage) environment() Environment {
 func (s *stage) apply(in Input) string {
 	before := s.run.Fork()
 	d, err := DecideRun(s.run, s.environment(), in, s.now)
-	again, errAgain := DecideRun(s.run, s.environment(), in, s.now)
-	if fmt.Sprint(err) != fmt.Sprint(errAgain) || short(d.Events) != short(again.Events) ||
-		short(d.Unrecorded) != short(again.Unrecorded) {
+	second, errRepeated := DecideRun(s.run, s.environment(), in, s.now)
+	if fmt.Sprint(err) != fmt.Sprint(errRepeated) || short(d.Events) != short(second.Events) ||
+		short(d.Unrecorded) != short(second.Unrecorded) {
 		return "DECIDING TWICE DIFFERS\n"
 	}
 	if before.show() != s.run.show() {

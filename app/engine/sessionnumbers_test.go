@@ -111,8 +111,8 @@ func TestOneValidationOfSessionOptions(t *testing.T) {
 			t.Errorf("%s: %v, want %q refused", c.json, err, c.wrong)
 		}
 		raw, _ := json.Marshal(&o)
-		var again protocol.SessionOptions
-		if err := json.Unmarshal(raw, &again); c.wrong == "" && (err != nil || again.TTL != o.TTL || again.Lease != o.Lease) {
+		var back protocol.SessionOptions
+		if err := json.Unmarshal(raw, &back); c.wrong == "" && (err != nil || back.TTL != o.TTL || back.Lease != o.Lease) {
 			t.Errorf("%s comes back as %s, %v", c.json, raw, err)
 		}
 	}

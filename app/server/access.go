@@ -47,15 +47,15 @@ func (p *Server) revalidate(ctx context.Context, principal any) error {
 // allow checks that a connected worker has access to the namespace and queues of a call, and records the use of its
 // token.
 func (p *Server) allow(principal any, namespace string, queues []string) error {
-	who := principal.(*auth.Principal)
-	p.auth.RecordUse(who)
-	if !who.In(namespace) {
+	caller := principal.(*auth.Principal)
+	p.auth.RecordUse(caller)
+	if !caller.In(namespace) {
 		return protocol.Refuse(protocol.ReasonForbidden, "the token has no access to namespace %s", namespace)
 	}
 	if len(queues) == 0 { // a worker that connects has not named any yet; registering and polling do
 		return nil
 	}
-	return who.CheckQueues(queues...)
+	return caller.CheckQueues(queues...)
 }
 
 func inNamespace(principal any, namespace string) bool {
@@ -63,15 +63,15 @@ func inNamespace(principal any, namespace string) bool {
 }
 
 func principalKey(principal any) string {
-	who, _ := principal.(*auth.Principal)
-	if who == nil || who.Method == auth.Unchecked { // without tokens
+	caller, _ := principal.(*auth.Principal)
+	if caller == nil || caller.Method == auth.Unchecked { // without tokens
 		return ""
 	}
-	return who.Key()
+	return caller.Key()
 }
 
 // owner returns the owner to whom the bytes of a connection are counted.
 func owner(principal any) budget.Owner {
-	who, _ := principal.(*auth.Principal)
-	return who.Owner("")
+	caller, _ := principal.(*auth.Principal)
+	return caller.Owner("")
 }

@@ -415,8 +415,8 @@ func TestRecovery(t *testing.T) {
 			h.running("load")
 			h.equal("outcome", output[string](h, run), "cancelled")
 			rebuilt := c.rebuild < 2*sec
-			told := map[bool]string{false: "load", true: "item"}[rebuilt]
-			h.until("what runs is told", 10*ms, func() bool { return h.once(told).to > 0 })
+			method := map[bool]string{false: "load", true: "item"}[rebuilt]
+			h.until("what runs is told", 10*ms, func() bool { return h.once(method).to > 0 })
 			if !rebuilt {
 				h.between("the rebuild was told", h.once("load").to, 2*sec, 4*sec+100*ms)
 			}

@@ -97,8 +97,8 @@ func TestIdleSessionIsEvicted(t *testing.T) {
 			output[string](h, run)
 		}
 		h.between("the last of three", h.at()-began, sec, 5*sec)
-		if again := h.last("s0"); again.What != "reclaimed" || !strings.HasPrefix(again.Why, "evicted_cap ") {
-			h.t.Errorf("s0 says %+v, want that it was wanted again", again.SessionEvent)
+		if repeated := h.last("s0"); repeated.What != "reclaimed" || !strings.HasPrefix(repeated.Why, "evicted_cap ") {
+			h.t.Errorf("s0 says %+v, want that it was wanted again", repeated.SessionEvent)
 		}
 	})
 
@@ -275,8 +275,8 @@ func TestSessionsOfEveryOriginAreEvicted(t *testing.T) {
 		h.wait(12 * sec)
 		h.signal(started, "go")
 		h.until("the started session is acquired again", 5*ms, func() bool { return len(h.did("own")) == 3 })
-		if again := h.did("own")[2]; again.session.ID != mine || again.session.Epoch <= h.did("own")[0].session.Epoch {
-			h.t.Errorf("its third activity ran in %+v", again.session)
+		if second := h.did("own")[2]; second.session.ID != mine || second.session.Epoch <= h.did("own")[0].session.Epoch {
+			h.t.Errorf("its third activity ran in %+v", second.session)
 		}
 	})
 

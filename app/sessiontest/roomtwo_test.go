@@ -89,8 +89,8 @@ func TestSessionIsEvictedForOneOfAnotherApp(t *testing.T) {
 	atOther("s0") // wanted again too soon
 	gaveWay("s1")
 	h.allHeld("A", "s0", "s2")
-	if again := h.last("s0"); again.What != "reclaimed" || !strings.HasPrefix(again.Why, "evicted_cap ") {
-		t.Errorf("s0 says %+v, want that it was wanted again", again.SessionEvent)
+	if repeated := h.last("s0"); repeated.What != "reclaimed" || !strings.HasPrefix(repeated.Why, "evicted_cap ") {
+		t.Errorf("s0 says %+v, want that it was wanted again", repeated.SessionEvent)
 	}
 
 	for name, want := range map[string]int{

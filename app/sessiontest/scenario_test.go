@@ -48,22 +48,22 @@ func (h *harness) conversations(made, resumed *atomic.Int32) {
 
 // say runs one step of the conversation. If the worker has lost the conversation's state, say sends it once and repeats
 // the step.
-func say(ctx workflow.Context, session string, said []string, text string, millis int) ([]string, error) {
+func say(ctx workflow.Context, session string, lines []string, text string, millis int) ([]string, error) {
 	ctx = workflow.InSession(ctx, session)
 	n, err := workflow.Execute[int](ctx, "turn", text, millis)
 	if errors.Is(err, workflow.ErrSessionLost) {
-		if err := workflow.ExecuteActivity(ctx, "resume", said).Get(ctx, nil); err != nil {
-			return said, err
+		if err := workflow.ExecuteActivity(ctx, "resume", lines).Get(ctx, nil); err != nil {
+			return lines, err
 		}
 		n, err = workflow.Execute[int](ctx, "turn", text, millis)
 	}
 	if err != nil {
-		return said, err
+		return lines, err
 	}
-	if said = append(said, text); n != len(said) {
-		return said, fmt.Errorf("the worker knows %d messages, %d were said", n, len(said))
+	if lines = append(lines, text); n != len(lines) {
+		return lines, fmt.Errorf("the worker knows %d messages, %d were said", n, len(lines))
 	}
-	return said, nil
+	return lines, nil
 }
 
 // Sessions as applications use them.
@@ -71,7 +71,7 @@ func TestScenarios(t *testing.T) {
 	bubble(t, "IS-X1", func(h *harness) {
 		var made, resumed atomic.Int32
 		h.conversations(&made, &resumed)
-		h.flow("chat", func(ctx workflow.Context, session string, said []string, more bool) ([]string, error) {
+		h.flow("chat", func(ctx workflow.Context, session string, lines []string, more bool) ([]string, error) {
 			if session == "" {
 				session = workflow.NewID(ctx)
 				if err := workflow.ExecuteActivity(workflow.InSession(ctx, session), "create").Get(ctx, nil); err != nil {
@@ -80,17 +80,17 @@ func TestScenarios(t *testing.T) {
 			}
 			for range 2 {
 				var err error
-				if said, err = say(ctx, session, said, fmt.Sprintf("%s-%d", session, len(said)), 20); err != nil {
-					return said, err
+				if lines, err = say(ctx, session, lines, fmt.Sprintf("%s-%d", session, len(lines)), 20); err != nil {
+					return lines, err
 				}
 			}
 			if err := workflow.Sleep(ctx, 100*ms); err != nil {
-				return said, err
+				return lines, err
 			}
 			if more {
-				return nil, workflow.ContinueAsNew(ctx, session, said, false)
+				return nil, workflow.ContinueAsNew(ctx, session, lines, false)
 			}
-			return said, nil
+			return lines, nil
 		})
 		h.start("A", slots(2))
 		h.start("B", slots(2))
@@ -99,12 +99,12 @@ func TestScenarios(t *testing.T) {
 			runs = append(runs, h.begin("chat", "", []string{}, i < 2))
 		}
 		for i, run := range runs {
-			said, want := output[[]string](h, run), 2
+			lines, want := output[[]string](h, run), 2
 			if i < 2 {
 				want = 4
 			}
-			if len(said) != want || !slices.IsSorted(said) {
-				h.t.Errorf("conversation %d: %q", i, said)
+			if len(lines) != want || !slices.IsSorted(lines) {
+				h.t.Errorf("conversation %d: %q", i, lines)
 			}
 		}
 		h.equal("conversations made", made.Load(), 4)
@@ -115,21 +115,21 @@ func TestScenarios(t *testing.T) {
 	bubble(t, "IS-X2", func(h *harness) {
 		var made, resumed atomic.Int32
 		h.conversations(&made, &resumed)
-		h.flow("chat", func(ctx workflow.Context, session string) (said []string, err error) {
+		h.flow("chat", func(ctx workflow.Context, session string) (lines []string, err error) {
 			if err := workflow.ExecuteActivity(workflow.InSession(ctx, session), "create").Get(ctx, nil); err != nil {
 				return nil, err
 			}
 			for i := range 4 {
-				if said, err = say(ctx, session, said, fmt.Sprint("m", i), 10); err != nil {
-					return said, err
+				if lines, err = say(ctx, session, lines, fmt.Sprint("m", i), 10); err != nil {
+					return lines, err
 				}
 				if i == 1 { // longer than idle time and lease
 					if err := workflow.Sleep(ctx, 10*time.Second); err != nil {
-						return said, err
+						return lines, err
 					}
 				}
 			}
-			return said, nil
+			return lines, nil
 		})
 		with := func(o *worker.Options) { lock(2*sec, 4*sec)(o); attempts(2 * sec)(o) }
 		h.start("A", with)
@@ -147,21 +147,21 @@ func TestScenarios(t *testing.T) {
 		bubble(t, map[bool]string{false: "IS-X3", true: "IS-X3-in-flight"}[flying], func(h *harness) {
 			var made, resumed atomic.Int32
 			h.conversations(&made, &resumed)
-			h.flow("chat", func(ctx workflow.Context, session string) (said []string, err error) {
+			h.flow("chat", func(ctx workflow.Context, session string) (lines []string, err error) {
 				if err := workflow.ExecuteActivity(workflow.InSession(ctx, session), "create").Get(ctx, nil); err != nil {
 					return nil, err
 				}
 				for i := range 6 {
-					if said, err = say(ctx, session, said, fmt.Sprint("m", i), 300); err != nil {
-						return said, err
+					if lines, err = say(ctx, session, lines, fmt.Sprint("m", i), 300); err != nil {
+						return lines, err
 					}
 					if i == 2 && !flying {
 						if err := workflow.Signal(ctx, "go").Receive(ctx, nil); err != nil {
-							return said, err
+							return lines, err
 						}
 					}
 				}
-				return said, nil
+				return lines, nil
 			})
 			with := func(o *worker.Options) { lock(2*sec, 0)(o); attempts(2 * sec)(o) }
 			a := h.start("A", with)

@@ -212,8 +212,8 @@ func TestWorkersWithSettingsOfTheirOwn(t *testing.T) {
 		b.kill()
 		lease := h.lease("sb")
 		h.start("stable-A")
-		again := h.start("B", names, lock(10*sec, 0))
-		if again.ID() == b.ID() {
+		restarted := h.start("B", names, lock(10*sec, 0))
+		if restarted.ID() == b.ID() {
 			h.t.Errorf("both processes are called %s", b.ID())
 		}
 		began := h.at()

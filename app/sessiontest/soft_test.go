@@ -24,11 +24,11 @@ func TestSoftAffinity(t *testing.T) {
 		return func(ctx workflow.Context) (by []string, err error) {
 			ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{Session: "s", SessionFallback: fallback})
 			for _, item := range []string{"first", "second"} {
-				who, err := workflow.Execute[string](ctx, "use", item, 10)
+				name, err := workflow.Execute[string](ctx, "use", item, 10)
 				if err != nil {
 					return by, err
 				}
-				if by = append(by, who); item == "first" {
+				if by = append(by, name); item == "first" {
 					if err := workflow.Signal(ctx, "go").Receive(ctx, nil); err != nil {
 						return by, err
 					}
@@ -132,11 +132,11 @@ func TestSoftAffinity(t *testing.T) {
 			}
 			behind, short := fill(ctx, "behind"), s.Execute(ctx, "use", "short", 10)
 			for _, f := range []workflow.Future{long, short} {
-				who, err := workflow.Await[string](ctx, f)
+				name, err := workflow.Await[string](ctx, f)
 				if err != nil {
 					return by, err
 				}
-				by = append(by, who)
+				by = append(by, name)
 			}
 			return by, workflow.Join(ctx, before, behind)
 		})

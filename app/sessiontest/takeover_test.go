@@ -164,11 +164,11 @@ func TestWorkIsTakenOverByDefault(t *testing.T) {
 			killed := h.at()
 			a.kill()
 			h.until("B runs it", ms, func() bool { return len(h.did("item")) == 2 })
-			again := h.did("item")[1]
-			h.equal("it runs on", again.worker, "B")
-			h.between("B begins it", again.from, killed+20*sec, killed+takeover)
+			second := h.did("item")[1]
+			h.equal("it runs on", second.worker, "B")
+			h.between("B begins it", second.from, killed+20*sec, killed+takeover)
 			h.equal("done by", output[[]string](h, run), []string{"B"})
-			h.equal("attempt", again.attempt, first.attempt+1)
+			h.equal("attempt", second.attempt, first.attempt+1)
 		})
 		bubble(t, "killed idle, "+name, func(h *harness) {
 			h.flow("relay", relay)

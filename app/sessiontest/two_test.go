@@ -303,10 +303,10 @@ func TestTwoWorkers(t *testing.T) {
 		began := h.at()
 		h.signal(run, "go")
 		h.near("the restarted worker ran the next item", h.running("second").from, began, 200*ms)
-		again := h.did("second")[0]
-		h.equal("worker", again.worker, "n1")
-		if again.session.Epoch <= h.once("first").session.Epoch || !again.session.IsNew {
-			h.t.Errorf("epoch %d, new %t, after %d", again.session.Epoch, again.session.IsNew, h.once("first").session.Epoch)
+		second := h.did("second")[0]
+		h.equal("worker", second.worker, "n1")
+		if second.session.Epoch <= h.once("first").session.Epoch || !second.session.IsNew {
+			h.t.Errorf("epoch %d, new %t, after %d", second.session.Epoch, second.session.IsNew, h.once("first").session.Epoch)
 		}
 	})
 

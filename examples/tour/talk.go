@@ -68,11 +68,11 @@ func Guardian(ctx workflow.Context, id string) (string, error) {
 		workflow.StartChild(workflow.WithChild(ctx, workflow.ChildOptions{WorkflowID: id}), "tour.greeting", "child")
 		return "", workflow.ContinueAsNew(ctx, id)
 	}
-	said, err := workflow.Await[string](ctx, workflow.AttachChild(ctx, id))
+	text, err := workflow.Await[string](ctx, workflow.AttachChild(ctx, id))
 	if errors.Is(err, workflow.ErrChildNotFound) || errors.Is(err, workflow.ErrWorkflowIDTaken) {
 		return "no child of mine", nil
 	}
-	return said, err
+	return text, err
 }
 
 // Basket collects items by updates, which return a result, and has a query for the items.

@@ -250,7 +250,7 @@ func TestPlacesGoToOwnersWithFewer(t *testing.T) {
 		b := budget.Places(12)
 		held := map[budget.Owner]int{}
 		var grants []*budget.Grant
-		take := func(o budget.Owner) bool {
+		acquire := func(o budget.Owner) bool {
 			g, ok := b.Place(o, budget.CutFunc(func() { held[o]-- }))
 			if ok {
 				held[o]++
@@ -261,21 +261,21 @@ func TestPlacesGoToOwnersWithFewer(t *testing.T) {
 		}
 		first, second, third := owner("a", "1"), owner("a", "2"), owner("b", "1")
 		for range 12 {
-			if !take(first) {
+			if !acquire(first) {
 				t.Fatal("a place of a caller alone was refused")
 			}
 		}
-		if take(first) {
+		if acquire(first) {
 			t.Error("one more than there are")
 		}
 		for range 20 {
-			take(third)
+			acquire(third)
 		}
 		if held[first] != 6 || held[third] != 6 {
 			t.Errorf("two namespaces have %v", held)
 		}
 		for range 20 {
-			take(second)
+			acquire(second)
 		}
 		if held[first] != 3 || held[second] != 3 || held[third] != 6 {
 			t.Errorf("two tokens of one namespace, and another namespace, have %v", held)

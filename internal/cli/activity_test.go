@@ -20,9 +20,9 @@ func TestActivitiesAreRunFromAShell(t *testing.T) {
 		1, "no credit; for details run: sojourn workflow debug poor", "activity", "run", "charge", "[250]", "--max-attempts", "5",
 		"--backoff", "1s", "--id", "poor",
 	)
-	if code, out, told := run(t, s.dir, s.env, "activity", "run", "say", `["hello"]`, "--delay", "3s"); code != 0 ||
-		out != `"hello "` || strings.Count(told, "start delayed until") != 1 {
-		t.Errorf("exit %d, %s; of what it waits for is said:\n%s", code, out, told)
+	if code, out, stderr := run(t, s.dir, s.env, "activity", "run", "say", `["hello"]`, "--delay", "3s"); code != 0 ||
+		out != `"hello "` || strings.Count(stderr, "start delayed until") != 1 {
+		t.Errorf("exit %d, %s; of what it waits for is said:\n%s", code, out, stderr)
 	}
 	s.try(0, "null", "activity", "run", "charge", "[1]", "--start-to-close", "1m", "--heartbeat", "30s")
 	for range 2 {
@@ -33,10 +33,10 @@ func TestActivitiesAreRunFromAShell(t *testing.T) {
 	) {
 		t.Errorf("left to itself it printed %s", out)
 	}
-	for says, verb := range map[string]string{
+	for want, verb := range map[string]string{
 		"slow (activity run)": "describe", "ActivityScheduled": "history",
 	} {
-		s.try(0, says, "workflow", verb, "held")
+		s.try(0, want, "workflow", verb, "held")
 	}
 	s.try(0, "started_new later", "activity", "run", "say", `["hello"]`, "--id", "later", "--delay", "1h", "--detach")
 	s.try(0, "start delayed until", "workflow", "describe", "later")
@@ -70,14 +70,14 @@ func TestActivitiesAreRunFromAShell(t *testing.T) {
 	if s.read(&v, "workflow", "describe", "held"); v.Kind != "activity" || v.Status != "cancelled" {
 		t.Errorf("described as %+v", v)
 	}
-	for says, args := range map[string]string{
+	for want, args := range map[string]string{
 		"requires an activity type":         "",
 		"ARGUMENTS must be a JSON array":    "say 2",
 		"ARGUMENTS is not JSON":             "say [",
 		"whole number of seconds":           "say [] --heartbeat 1500ms",
 		"--backoff requires --max-attempts": "say [] --backoff 1s",
 	} {
-		s.try(2, says, append([]string{"activity", "run"}, strings.Fields(args)...)...)
+		s.try(2, want, append([]string{"activity", "run"}, strings.Fields(args)...)...)
 	}
 	s.try(1, "affinity", "activity", "run", "say", "--affinity", "soft")
 }
@@ -92,10 +92,10 @@ func TestAnActivityRunOutlivesTheAppAndItsWorker(t *testing.T) {
 			"activity", "run", "killed.work", `["item", true]`, "--id", "alone", "--session", "place",
 		) // which waits all the time
 		p.noted("item", 1)
-		var said struct {
+		var run struct {
 			RunID string `json:"run_id"`
 		}
-		p.client.must(http.MethodGet, "/api/workflows/alone", nil, &said)
+		p.client.must(http.MethodGet, "/api/workflows/alone", nil, &run)
 		p.app.kill()
 		asks.line(asks.err, "no app answers")
 		p.app = launch(p.t, p.dir, p.fleet.app, "app")
@@ -104,7 +104,7 @@ func TestAnActivityRunOutlivesTheAppAndItsWorker(t *testing.T) {
 		p.begin("two", nil)
 		p.noted("item", 2)
 		p.let("item", "two")
-		events := p.client.completed("alone", said.RunID)
+		events := p.client.completed("alone", run.RunID)
 		if got := result[string](p, events); got != "two" {
 			p.t.Errorf("it ended on %s", got)
 		}

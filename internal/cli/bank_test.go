@@ -184,17 +184,17 @@ func (b *banks) closes(id string) {
 		t.Fatalf("%s is %s with %s: %v", id, v.Status, v.Output, err)
 	}
 	for what, c := range map[string]struct {
-		told []string
-		seen map[string]int
+		acknowledged []string
+		seen         map[string]int
 	}{"signal": {b.acknowledged[id], books.Signals}, "update": {b.updates[id], books.Updates}} {
-		for _, told := range c.told {
-			if c.seen[told] != 1 {
-				t.Errorf("%s %s was acknowledged, and %s has seen it %d times", what, told, id, c.seen[told])
+		for _, request := range c.acknowledged {
+			if c.seen[request] != 1 {
+				t.Errorf("%s %s was acknowledged, and %s has seen it %d times", what, request, id, c.seen[request])
 			}
 		}
-		for told, n := range c.seen {
-			if n != 1 || !b.known[told] {
-				t.Errorf("%s has seen %s %s %d times", id, what, told, n)
+		for request, n := range c.seen {
+			if n != 1 || !b.known[request] {
+				t.Errorf("%s has seen %s %s %d times", id, what, request, n)
 			}
 		}
 	}

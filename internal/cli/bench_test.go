@@ -11,9 +11,9 @@ import (
 // The bench command starts its program (here the test binary) as a separate app and measures it.
 func TestTheProgramMeasuresWhatItNeeds(t *testing.T) {
 	t.Parallel()
-	code, out, said := run(t, t.TempDir(), nil, "bench", "P12", "--quick", "--json")
+	code, out, stderr := run(t, t.TempDir(), nil, "bench", "P12", "--quick", "--json")
 	if code != 0 {
-		t.Fatalf("exit code %d: %s", code, said)
+		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	var got []bench.Result
 	if err := json.Unmarshal([]byte(out), &got); err != nil {

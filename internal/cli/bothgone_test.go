@@ -100,7 +100,7 @@ func TestWhatEndsWithItsAppIsHandedOnByAnotherByDefault(t *testing.T) {
 	gone.starts("a turn")
 	had[gone.polls("workflow").TaskID] = "a turn"
 	gone.beats()
-	heard := time.Now()
+	last := time.Now()
 	p.app.kill()
 
 	next.registers()
@@ -109,7 +109,7 @@ func TestWhatEndsWithItsAppIsHandedOnByAnotherByDefault(t *testing.T) {
 	for _, kind := range []string{"activity", "activity", "workflow"} {
 		all.Go(func() {
 			got := next.polls(kind)
-			after := time.Since(heard)
+			after := time.Since(last)
 			mu.Lock()
 			defer mu.Unlock()
 			what, known := had[got.TaskID]

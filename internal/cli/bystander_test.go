@@ -190,8 +190,8 @@ func TestInnocentTasksNextToABadOne(t *testing.T) {
 				if got := types(events); got != "WorkflowStarted ActivityScheduled ActivityCompleted WorkflowCompleted" {
 					p.t.Errorf("the history of %s: %s", name, got)
 				}
-				if again := p.lines(name + " done"); len(again) != 1 {
-					p.t.Errorf("%s was done %d times", name, len(again))
+				if second := p.lines(name + " done"); len(second) != 1 {
+					p.t.Errorf("%s was done %d times", name, len(second))
 				}
 			}
 			p.t.Logf("%d of %d ran in the other process", elsewhere, innocents)

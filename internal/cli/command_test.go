@@ -35,7 +35,7 @@ func TestWrongUseExitsWithTwoAndSaysWhy(t *testing.T) {
 		name string
 		e    env
 		args []string
-		says []string
+		want []string
 	}{
 		{
 			"unknown container type",
@@ -88,7 +88,7 @@ func TestWrongUseExitsWithTwoAndSaysWhy(t *testing.T) {
 			if code != 2 || out != "" {
 				t.Errorf("exit %d with output %q, want 2 and none", code, out)
 			}
-			says(t, "stderr", err, append(c.says, "sojourn:")...)
+			says(t, "stderr", err, append(c.want, "sojourn:")...)
 		})
 	}
 }
@@ -445,11 +445,11 @@ func TestWorkflowsAreListedDebuggedArchivedAndMoved(t *testing.T) {
 	p := launch(t, dir, env{"SOJOURN_ADDR": addr}, "app")
 	p.line(p.err, `app started`)
 	e := env{"SOJOURN_APP_URL": "http://" + addr}
-	try := func(exit int, says string, args ...string) string {
+	try := func(exit int, want string, args ...string) string {
 		t.Helper()
 		code, out, err := run(t, dir, e, args...)
-		if code != exit || !strings.Contains(out+err, says) {
-			t.Fatalf("%v: exit %d: %q %s, want %d and %q", args, code, out, err, exit, says)
+		if code != exit || !strings.Contains(out+err, want) {
+			t.Fatalf("%v: exit %d: %q %s, want %d and %q", args, code, out, err, exit, want)
 		}
 		return out
 	}

@@ -71,7 +71,7 @@ func checkLedger(t *testing.T, events []history.Event, lines []line) {
 				t.Errorf("activity %s failed: %+v", d.ExecutionID, o)
 			}
 		case *history.ActivityCancelled: // what a handler waited for that begins afresh in the next run
-			if _, goesOn := events[len(events)-1].Data.(*history.WorkflowContinuedAsNew); !goesOn {
+			if _, continued := events[len(events)-1].Data.(*history.WorkflowContinuedAsNew); !continued {
 				t.Errorf("activity %s was cancelled", d.ExecutionID)
 			}
 		default:

@@ -80,13 +80,13 @@ func (p *program) dev(ctx context.Context, s *settings, held *heldLog) error {
 	run, err := newest(n.ctx, n.app.Broker(), s.Namespace, "sample", research.Workflow, research.Question{
 		Text: "What do the largest whales eat, and how do they find it?", Near: 3,
 	})
-	for _, beside := range [][3]string{
+	for _, conflict := range [][3]string{
 		{"sample-approval", look.Approval, "order 17"},
 		{"sample-retry", look.Retry, "12 Elm Street"},
 		{"sample-session", look.Session, "sojourn dev"},
 	} {
 		if err == nil {
-			_, err = newest(n.ctx, n.app.Broker(), s.Namespace, beside[0], beside[1], beside[2])
+			_, err = newest(n.ctx, n.app.Broker(), s.Namespace, conflict[0], conflict[1], conflict[2])
 		}
 	}
 	if err != nil {

@@ -75,12 +75,12 @@ func TestDevPrintsFiveLinesAndRunsTheSample(t *testing.T) {
 		t.Errorf("dev printed %d lines, want 6:\n%s", len(out), strings.Join(out, "\n"))
 	}
 
-	p, c, again := dev(t, dir, "127.0.0.1:0", nil)
-	if again == run {
+	p, c, second := dev(t, dir, "127.0.0.1:0", nil)
+	if second == run {
 		t.Error("the second start shows the run that was closed")
 	}
-	if v := c.describe("sample-2"); v.RunID != again {
-		t.Errorf("the second start's run %s is not that of sample-2, %s", again, v.RunID)
+	if v := c.describe("sample-2"); v.RunID != second {
+		t.Errorf("the second start's run %s is not that of sample-2, %s", second, v.RunID)
 	}
 	if v, old := c.describe("sample-approval-2"), c.describe("sample-retry"); v.Status == "" || old.Terminal {
 		t.Errorf("the second start: approval %q, retry %q", v.Status, old.Status)
@@ -89,10 +89,10 @@ func TestDevPrintsFiveLinesAndRunsTheSample(t *testing.T) {
 		t.Errorf("SIGTERM in the middle of the sample: exit %d", code)
 	}
 	_, c, third := dev(t, dir, "127.0.0.1:0", nil)
-	if third != again {
-		t.Errorf("the third start shows %s, want %s, which was open", third, again)
+	if third != second {
+		t.Errorf("the third start shows %s, want %s, which was open", third, second)
 	}
-	c.completed("sample-2", again)
+	c.completed("sample-2", second)
 }
 
 // standing waits for the additional runs of dev: a run that waits for a signal, a step that failed and is retried, and

@@ -35,17 +35,17 @@ func fusedSteps(ctx workflow.Context, id string) (done int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	told := 0
+	counts := 0
 	for more := true; more; done++ {
-		for heard := true; heard; { // so that what is decided depends on what came meanwhile
-			if heard, err = workflow.Signal(ctx, "go").ReceiveAsync(); err != nil {
+		for open := true; open; { // so that what is decided depends on what came meanwhile
+			if open, err = workflow.Signal(ctx, "go").ReceiveAsync(); err != nil {
 				return done, err
 			}
-			if heard {
-				told++
+			if open {
+				counts++
 			}
 		}
-		step := fmt.Sprint("step ", done, " with ", told, " signals")
+		step := fmt.Sprint("step ", done, " with ", counts, " signals")
 		switch done % 4 {
 		case 0:
 			more, err = workflow.Execute[bool](ctx, fusedStep, step)
@@ -281,11 +281,11 @@ func (f *fused) judge() {
 		if err := workflow.Replay(def, workflow.Options{Names: names, CompareArguments: true}, events); err != nil {
 			t.Errorf("replay of %s: %v", id, err)
 		}
-		told := map[string]int{}
+		counts := map[string]int{}
 		for _, e := range events {
 			switch d := e.Data.(type) {
 			case *history.SignalReceived:
-				told[d.RequestID]++
+				counts[d.RequestID]++
 			case *history.ActivityCompleted:
 				steps++
 				if workers[d.Worker]++; d.EagerHash != "" {
@@ -307,8 +307,8 @@ func (f *fused) judge() {
 			}
 		}
 		for request, to := range f.signals {
-			if to == id && told[request] != 1 {
-				t.Errorf("signal %s was acknowledged and is recorded %d times", request, told[request])
+			if to == id && counts[request] != 1 {
+				t.Errorf("signal %s was acknowledged and is recorded %d times", request, counts[request])
 			}
 		}
 	}

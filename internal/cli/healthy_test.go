@@ -32,7 +32,7 @@ func TestHealthcheckOfTheImageChecksItsRole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := l.Addr().String()
+	unreachable := l.Addr().String()
 	_ = l.Close()
 	secure := httptest.NewTLSServer(http.NotFoundHandler())
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // the check speaks no TLS, which the server says
@@ -45,12 +45,12 @@ func TestHealthcheckOfTheImageChecksItsRole(t *testing.T) {
 	}{
 		{[]string{"SOJOURN_ADDR=" + good}, true},
 		{[]string{"SOJOURN_ADDR=" + bad}, false},
-		{[]string{"SOJOURN_ADDR=" + nobody}, false},
+		{[]string{"SOJOURN_ADDR=" + unreachable}, false},
 		{[]string{tls, "SOJOURN_TLS_CERT=app.crt"}, true},
 		{[]string{tls}, false},
-		{[]string{"SOJOURN_ADDR=" + nobody, "SOJOURN_CONTAINER_TYPE=WORKER", "SOJOURN_WORKER_ADDR=" + good}, true},
+		{[]string{"SOJOURN_ADDR=" + unreachable, "SOJOURN_CONTAINER_TYPE=WORKER", "SOJOURN_WORKER_ADDR=" + good}, true},
 		{[]string{"SOJOURN_ADDR=" + good, "SOJOURN_CONTAINER_TYPE=WORKER", "SOJOURN_WORKER_ADDR=" + bad}, false},
-		{[]string{"SOJOURN_ADDR=" + nobody, "SOJOURN_CONTAINER_TYPE=WORKER"}, true},
+		{[]string{"SOJOURN_ADDR=" + unreachable, "SOJOURN_CONTAINER_TYPE=WORKER"}, true},
 	} {
 		check := exec.CommandContext(t.Context(), "../../deploy/healthy")
 		check.Env = append(os.Environ(), c.environment...)

@@ -375,8 +375,8 @@ func TestSessionsOfKilledWorkers(t *testing.T) {
 		p.let("item", "n1")
 		p.begin("n1", longLeases)
 		p.equal("result", result[string](p, p.client.completed("w", run)), "n1")
-		if again := p.ran("item", "n1", "n1")[1]; !again.At.Before(lease) {
-			t.Errorf("redelivered at %s, and the lease ended at %s", again.At, lease)
+		if repeated := p.ran("item", "n1", "n1")[1]; !repeated.At.Before(lease) {
+			t.Errorf("redelivered at %s, and the lease ended at %s", repeated.At, lease)
 		}
 	})
 

@@ -184,11 +184,11 @@ func TestAnAppOf256MiBSurvivesTheLargestBodies(t *testing.T) {
 	for _, role := range []string{"viewer", "writer", "worker", "operator", "admin"} {
 		in := strings.NewReader(fmt.Sprintf(`{"name":%[1]q,"roles":[%[1]q]}`, role))
 		status, raw := a.ask("POST", "/api/tokens", bootstrap, in)
-		var said struct{ Token string }
-		if status != 201 || json.Unmarshal(raw, &said) != nil {
+		var created struct{ Token string }
+		if status != 201 || json.Unmarshal(raw, &created) != nil {
 			t.Fatalf("a token: %d %s", status, raw)
 		}
-		tokens[role] = said.Token
+		tokens[role] = created.Token
 	}
 	status, raw := a.ask("POST", "/api/tokens", bootstrap, strings.NewReader(`{"name":"bystander","roles":["writer"]}`))
 	var bystander struct{ Token string }
@@ -383,9 +383,9 @@ func (a *limitedApp) largeFrames(ctx context.Context, token string) {
 	if ws.WriteMessage(websocket.TextMessage, connect) != nil {
 		return
 	}
-	_, said, err := ws.ReadMessage()
-	if err != nil || !bytes.HasPrefix(said, []byte("40")) {
-		a.t.Logf("CONNECT: %.200s %v", said, err)
+	_, created, err := ws.ReadMessage()
+	if err != nil || !bytes.HasPrefix(created, []byte("40")) {
+		a.t.Logf("CONNECT: %.200s %v", created, err)
 		return
 	}
 	w, err := ws.NextWriter(websocket.TextMessage)

@@ -145,11 +145,11 @@ func TestDrainReachesAWorkerOfAFrozenApp(t *testing.T) {
 				t.Fatal(err)
 			}
 			o.drained(home)
-			said := time.Now()
+			since := time.Now()
 			o.begin(1-home, fmt.Sprint("frozen-", round))
 			time.Sleep(time.Second) // in which it would be handed over
 			until(t, "/readyz says so", func() bool { return probed(t, o.probe) == http.StatusServiceUnavailable })
-			o.idle(said, "after the thaw")
+			o.idle(since, "after the thaw")
 			o.say(1-home, "resume")
 			o.ended(home)
 		}
@@ -162,15 +162,15 @@ func TestADrainThatWasAnsweredOutlivesItsApp(t *testing.T) {
 		for round := range 2 {
 			at := round % 2
 			o.say(at, "drain")
-			said := time.Now()
+			since := time.Now()
 			o.apps[at].kill()
 			o.begin(1-at, fmt.Sprint("killed-", round))
 			o.drained(1 - at)
 			until(t, "/readyz says so", func() bool { return probed(t, o.probe) == http.StatusServiceUnavailable })
-			o.idle(said, "with its app killed")
+			o.idle(since, "with its app killed")
 			o.serve(at)
 			o.drained(at)
-			o.idle(said, "with its app back")
+			o.idle(since, "with its app back")
 			o.say(at, "resume")
 			o.ended(1 - at)
 		}
@@ -207,10 +207,10 @@ func TestRequestsToADisconnectedWorkerApplyAfterReconnect(t *testing.T) {
 		cut("resume", "it works again")
 		o.ended(0)
 		cut("drain", "it knows that it is drained")
-		said := time.Now()
+		since := time.Now()
 		o.begin(1, "while cut off")
 		o.drained(0)
-		o.idle(said, "back after the cut")
+		o.idle(since, "back after the cut")
 		o.say(0, "resume")
 		o.ended(0)
 	})
@@ -231,7 +231,7 @@ func TestARevokedGroupStopsAndItsWorkIsDoneByAnother(t *testing.T) {
 		}
 		o.noted("item", 3)
 		o.at[1-o.home()].must(http.MethodDelete, "/api/tokens/"+o.token, nil, nil)
-		said := time.Now()
+		since := time.Now()
 		o.begin(0, "after")
 		until(t, "/readyz says so", func() bool { return probed(t, o.probe) == http.StatusServiceUnavailable })
 		other := o.startWorker(env{
@@ -244,8 +244,8 @@ func TestARevokedGroupStopsAndItsWorkIsDoneByAnother(t *testing.T) {
 			o.at[0].completed(id, run)
 		}
 		for _, l := range ledger(t, o.ledger) {
-			if l.Worker == "g" && l.At.After(said.Add(2*time.Second)) {
-				t.Errorf("%s ran on the worker whose token is revoked, %s after that", l.What, l.At.Sub(said))
+			if l.Worker == "g" && l.At.After(since.Add(2*time.Second)) {
+				t.Errorf("%s ran on the worker whose token is revoked, %s after that", l.What, l.At.Sub(since))
 			}
 		}
 		o.let("item", "g")

@@ -200,7 +200,7 @@ func TestPM2KeepsBothRolesUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	again := p.until("both roles are up after a kill", func(all map[string]supervised) bool {
+	second := p.until("both roles are up after a kill", func(all map[string]supervised) bool {
 		return both(all) && all["sojourn-app"].PID != first["sojourn-app"].PID &&
 			all["sojourn-worker"].PID != first["sojourn-worker"].PID
 	})
@@ -209,8 +209,8 @@ func TestPM2KeepsBothRolesUp(t *testing.T) {
 	drained, reloaded := p.hold(c, handlers, "reload")
 	meanwhile(drained, func() { p.do("reload", "ecosystem.config.js") })
 	p.until("both roles are up after a reload", func(all map[string]supervised) bool {
-		return both(all) && all["sojourn-app"].PID != again["sojourn-app"].PID &&
-			all["sojourn-worker"].PID != again["sojourn-worker"].PID
+		return both(all) && all["sojourn-app"].PID != second["sojourn-app"].PID &&
+			all["sojourn-worker"].PID != second["sojourn-worker"].PID
 	})
 	c.completed("reload", reloaded)
 	works("reloaded")

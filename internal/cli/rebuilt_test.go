@@ -226,17 +226,17 @@ func TestPoliciesRebuildSessionsOfKilledWorkers(t *testing.T) {
 			p.equal("state was loaded in", processes(p.t, filepath.Join(dir, "loads")), []int{a, b})
 			p.equal("it was used in", all, []int{a, a, a, b, b, b})
 			p.equal("results", result[[]int](p, events), []int{a, b, b, b})
-			told := map[string]int{}
+			counts := map[string]int{}
 			for _, e := range events {
 				if d, ok := e.Data.(*history.SessionRecovered); ok {
-					told[fmt.Sprint(strings.TrimPrefix(d.Rebuild, "go."), " ", d.Outcome, " for ", d.Reason, ", ", d.Retries)]++
+					counts[fmt.Sprint(strings.TrimPrefix(d.Rebuild, "go."), " ", d.Outcome, " for ", d.Reason, ", ", d.Retries)]++
 				}
 			}
 			p.equal("history", types(events), "WorkflowStarted SessionStarted ActivityScheduled ActivityCompleted "+
 				"ActivityScheduled ActivityCompleted SignalWaitOpened SignalReceived SignalApplied ActivityScheduled "+
 				"ActivityScheduled ActivityScheduled "+strings.Repeat("SessionRecovered ActivityCompleted ", usesAtOnce)+
 				"WorkflowCompleted")
-			p.equal("history of the rebuild", told, map[string]int{"keep.load rebuilt for worker_lost, 1": usesAtOnce})
+			p.equal("history of the rebuild", counts, map[string]int{"keep.load rebuilt for worker_lost, 1": usesAtOnce})
 		})
 	}
 }

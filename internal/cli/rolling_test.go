@@ -129,9 +129,9 @@ func TestARollingUpgradeWithASchemaChange(t *testing.T) {
 			old.completed(id, a.RunID)
 		}
 		first.terminate()
-		third, again := app("") // the older, restarted on what the newer made
+		third, restarted := app("") // the older, restarted on what the newer made
 		next.start("two", "nobody has this", "v")
-		again.must(http.MethodPost, "/api/workflows/two/terminate", map[string]any{"reason": "seen"}, nil)
+		restarted.must(http.MethodPost, "/api/workflows/two/terminate", map[string]any{"reason": "seen"}, nil)
 		if v := next.describe("two"); !v.Terminal {
 			t.Errorf("the older ended a run of the newer, which sees %s", v.Status)
 		}

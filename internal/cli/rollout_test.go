@@ -192,13 +192,13 @@ func (r *rollout) work(i int, release string) {
 }
 
 // load starts runs at whichever app answers, a few a second.
-func (r *rollout) load(who int) {
+func (r *rollout) load(i int) {
 	defer r.done.Done()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for n := 0; ; n++ {
-		id := fmt.Sprintf("run-%d-%d", who, n)
-		for at := who; ; at++ {
+		id := fmt.Sprintf("run-%d-%d", i, n)
+		for at := i; ; at++ {
 			status, raw, err := client{t: r.t, base: r.urls[at%2], token: r.client.token}.call(
 				r.t.Context(), http.MethodPost, "/api/workflows", map[string]any{
 					"workflow_id": id, "workflow_type": "rollout.steps", "duplicate_policy": "use-existing",

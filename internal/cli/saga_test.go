@@ -37,8 +37,8 @@ func (o *orders) works(id string) {
 	c := exec.Command(o.python, "worker.py", o.client.base, o.client.token, "orders", id, "10")
 	c.Dir = filepath.Join("..", "..", "interop", "python")
 	c.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
-	said := &output{moved: make(chan struct{})}
-	c.Stdout, c.Stderr = said, said
+	out := &output{moved: make(chan struct{})}
+	c.Stdout, c.Stderr = out, out
 	if err := c.Start(); err != nil {
 		o.t.Fatal(err)
 	}
@@ -51,12 +51,12 @@ func (o *orders) works(id string) {
 		_ = c.Process.Kill()
 		<-ended
 		if o.t.Failed() {
-			lines, _ := said.all()
+			lines, _ := out.all()
 			o.t.Logf("worker %s said:\n  %s", id, strings.Join(lines[max(0, len(lines)-40):], "\n  "))
 		}
 	})
 	o.cmds[id], o.workers[id] = c, ended
-	until(o.t, id+" is registered", func() bool { return said.count("worker "+id+" registered on") > 0 })
+	until(o.t, id+" is registered", func() bool { return out.count("worker "+id+" registered on") > 0 })
 }
 
 // kills kills a worker, and has another begin.
@@ -119,7 +119,7 @@ func (o *orders) judge(order string, lines []line) (ended time.Time) {
 	t := o.t
 	t.Helper()
 	events := o.client.completed(order, o.runs[order])
-	wanted, standing := outcome(o.refused[order])
+	wantOutcome, standing := outcome(o.refused[order])
 	var stand []string
 	done, _ := events[len(events)-1].Data.(*history.WorkflowCompleted)
 	if err := payload.Decode(payload.Payload{Blob: done.Output}, &stand); err != nil {
@@ -170,8 +170,8 @@ func (o *orders) judge(order string, lines []line) (ended time.Time) {
 			}
 		}
 	}
-	if !slices.Equal(steps, wanted) {
-		t.Errorf("order %s, of which %q was refused, ran %q, want %q", order, o.refused[order], steps, wanted)
+	if !slices.Equal(steps, wantOutcome) {
+		t.Errorf("order %s, of which %q was refused, ran %q, want %q", order, o.refused[order], steps, wantOutcome)
 	}
 	return events[len(events)-1].At.Time
 }

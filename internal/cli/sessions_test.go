@@ -25,11 +25,11 @@ func TestAFailedSessionSaysItsReason(t *testing.T) {
 			}, nil)
 		}
 		shell := shell{t, p.dir, env{"SOJOURN_APP_URL": c.base, "SOJOURN_TOKEN": c.token}}
-		look := func(id string) {
-			var got, said struct{ Session protocol.SessionView }
+		compare := func(id string) {
+			var got, printed struct{ Session protocol.SessionView }
 			c.must(http.MethodGet, "/api/worker-sessions/"+id, nil, &got)
-			shell.read(&said, "sessions", "describe", id)
-			for _, v := range []protocol.SessionView{got.Session, said.Session} {
+			shell.read(&printed, "sessions", "describe", id)
+			for _, v := range []protocol.SessionView{got.Session, printed.Session} {
 				reason := ""
 				if v.FailureReason != nil {
 					reason = *v.FailureReason
@@ -42,8 +42,8 @@ func TestAFailedSessionSaysItsReason(t *testing.T) {
 				}
 			}
 		}
-		look("died")
-		look("given-up")
+		compare("died")
+		compare("given-up")
 		for _, typed := range [][]string{{"sessions", "describe", "died"}, {"sessions", "timeline", "died"}} {
 			if out := shell.try(0, cause, typed...); !strings.Contains(out, "failed") {
 				t.Errorf("%v says %s", typed, out)
@@ -56,9 +56,9 @@ func TestAFailedSessionSaysItsReason(t *testing.T) {
 			t.Errorf("those that failed are %+v", l)
 		}
 		c.must(http.MethodPost, "/api/worker/sessions", map[string]any{"worker_id": "w", "session_id": "died"}, nil)
-		var again struct{ Session protocol.SessionView }
-		c.must(http.MethodGet, "/api/worker-sessions/died", nil, &again)
-		if v := again.Session; v.Status != protocol.SessionActive || v.FailureReason != nil {
+		var second struct{ Session protocol.SessionView }
+		c.must(http.MethodGet, "/api/worker-sessions/died", nil, &second)
+		if v := second.Session; v.Status != protocol.SessionActive || v.FailureReason != nil {
 			t.Errorf("once it is claimed again it is %s for %v", v.Status, v.FailureReason)
 		}
 	})
@@ -75,16 +75,16 @@ func TestAForgottenSessionIsUsableAgain(t *testing.T) {
 		}, nil)
 		shell := shell{t, p.dir, env{"SOJOURN_APP_URL": c.base, "SOJOURN_TOKEN": c.token}}
 		create := map[string]any{"worker_id": "w", "session_id": "device"}
-		var first, again struct{ Session protocol.SessionView }
+		var first, second struct{ Session protocol.SessionView }
 		c.must(http.MethodPost, "/api/worker/sessions", create, &first)
 		shell.try(1, "session device has not ended; close it first", "sessions", "forget", "device")
 		shell.try(0, "closed device", "sessions", "close", "device")
 		shell.try(1, "worker w may use session device until its lease ends", "sessions", "forget", "device")
 		shell.try(0, "forgotten device", "sessions", "forget", "device", "--force", "--reason", "closed by mistake")
 		shell.try(1, "session device not found", "sessions", "forget", "device", "--force")
-		c.must(http.MethodPost, "/api/worker/sessions", create, &again)
-		if again.Session.Epoch <= first.Session.Epoch || again.Session.Status != protocol.SessionActive {
-			t.Errorf("the session is %s under epoch %d, after epoch %d", again.Session.Status, again.Session.Epoch, first.Session.Epoch)
+		c.must(http.MethodPost, "/api/worker/sessions", create, &second)
+		if second.Session.Epoch <= first.Session.Epoch || second.Session.Status != protocol.SessionActive {
+			t.Errorf("the session is %s under epoch %d, after epoch %d", second.Session.Status, second.Session.Epoch, first.Session.Epoch)
 		}
 		timeline := shell.try(0, "", "sessions", "timeline", "device")
 		if !strings.Contains(timeline, "forgotten: closed by mistake") {

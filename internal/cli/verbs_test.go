@@ -18,11 +18,11 @@ type shell struct {
 }
 
 // try runs a command and checks its exit code and output.
-func (s shell) try(exit int, says string, args ...string) string {
+func (s shell) try(exit int, want string, args ...string) string {
 	s.t.Helper()
 	code, out, err := run(s.t, s.dir, s.env, args...)
-	if code != exit || !strings.Contains(out+err, says) {
-		s.t.Fatalf("%v: exit %d: %q %s, want %d and %q", args, code, out, err, exit, says)
+	if code != exit || !strings.Contains(out+err, want) {
+		s.t.Fatalf("%v: exit %d: %q %s, want %d and %q", args, code, out, err, exit, want)
 	}
 	return out
 }
@@ -134,7 +134,7 @@ func TestWorkflowsAreStartedTalkedToAndEndedFromAShell(t *testing.T) {
 		t.Errorf("a list of at most 2 has %d", len(list))
 	}
 
-	for says, args := range map[string]string{
+	for message, args := range map[string]string{
 		"--input must be a JSON array":            "signal b x --input 2",
 		"is not JSON":                             "start x --input [",
 		"whole number of seconds":                 "start x --run-timeout 1500ms",
@@ -145,7 +145,7 @@ func TestWorkflowsAreStartedTalkedToAndEndedFromAShell(t *testing.T) {
 		"see sojourn workflow start":              "start x --inputs []",
 		"did you mean list?":                      "lst",
 	} {
-		s.try(2, says, append([]string{"workflow"}, strings.Fields(args)...)...)
+		s.try(2, message, append([]string{"workflow"}, strings.Fields(args)...)...)
 	}
 	s.try(2, "--input must be a JSON array", "workflow", "start", "x", "--input", `{"a": 1}`)
 	s.try(2, `unknown command or argument "workflows"`, "help", "workflows")

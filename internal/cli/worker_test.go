@@ -187,8 +187,8 @@ func TestWorkerKeepsItsSessionWhileTheAppIsRestarted(t *testing.T) {
 				t.Errorf("attempt %d of %s ran in process %d", l.Attempt, l.What, l.Process)
 			}
 		}
-		again := f.client.start("again", "one", "x").RunID
-		f.client.completed("again", again)
+		second := f.client.start("again", "one", "x").RunID
+		f.client.completed("again", second)
 		if code := app.terminate(); code != 0 {
 			t.Errorf("the app exits with %d", code)
 		}
@@ -265,15 +265,15 @@ func TestAWorkerLeavesAnAppOfAnotherReleaseWithin10Seconds(t *testing.T) {
 			})
 			worker.line(worker.err, `"message":"connected to the app"`)
 			first.kill()
-			foreign, stranger := app(home, "2.0.0")
+			foreign, foreignClient := app(home, "2.0.0")
 			until(t, "the worker is held by the gate, and has found nothing better", func() bool {
-				list := stranger.workers()
+				list := foreignClient.workers()
 				return len(list) == 1 && list[0].Status == protocol.WorkerMismatched &&
 					worker.err.count(`"message":"connected to the app"`) >= 3
 			})
-			for _, said := range []string{"worker connected", "worker disconnected", "deploy the same release"} {
-				if n := foreign.err.count(said); n > 1 {
-					t.Errorf("the app of another release says %q of one worker %d times", said, n)
+			for _, message := range []string{"worker connected", "worker disconnected", "deploy the same release"} {
+				if n := foreign.err.count(message); n > 1 {
+					t.Errorf("the app of another release says %q of one worker %d times", message, n)
 				}
 			}
 			_, own := app(other, "1.0.0")

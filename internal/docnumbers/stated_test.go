@@ -8,7 +8,7 @@ import (
 func TestASentenceIsHeldAgainstItsValues(t *testing.T) {
 	const page = "It holds at most `max-polls` (10,000) polls, each\nfor 30 s. A body has 2 MiB, ten words,\n" +
 		"half a second, three minutes and a week. Its port is `7701`. Once more, once more."
-	for _, says := range []struct {
+	for _, c := range []struct {
 		sentence string
 		values   []any
 	}{
@@ -19,11 +19,11 @@ func TestASentenceIsHeldAgainstItsValues(t *testing.T) {
 		{"Its port is `{}`", []any{7701}},
 		{"A body has", nil},
 	} {
-		if err := compare(page, says.sentence, says.values); err != nil {
+		if err := compare(page, c.sentence, c.values); err != nil {
 			t.Error(err)
 		}
 	}
-	for _, says := range []struct {
+	for _, c := range []struct {
 		sentence string
 		values   []any
 	}{
@@ -37,8 +37,8 @@ func TestASentenceIsHeldAgainstItsValues(t *testing.T) {
 		{"more", nil},
 		{"A body has", []any{1}},
 	} {
-		if err := compare(page, says.sentence, says.values); err == nil {
-			t.Errorf("%q with %v is taken for said", says.sentence, says.values)
+		if err := compare(page, c.sentence, c.values); err == nil {
+			t.Errorf("%q with %v is taken for said", c.sentence, c.values)
 		}
 	}
 }

@@ -33,11 +33,11 @@ func TestALockHasOneHolderUntilItIsClosed(t *testing.T) {
 	if filelock.Held(path) {
 		t.Error("a lock whose file was closed is held")
 	}
-	again, err := filelock.Take(path, 0)
+	second, err := filelock.Take(path, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := again.Close(); err != nil {
+	if err := second.Close(); err != nil {
 		t.Error(err)
 	}
 }
@@ -54,11 +54,11 @@ func TestAFolderIsLockedLikeAFile(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := filelock.TakeFolder(dir)
+	second, err := filelock.TakeFolder(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := again.Close(); err != nil {
+	if err := second.Close(); err != nil {
 		t.Error(err)
 	}
 }

@@ -194,11 +194,11 @@ func TestATaskLostOnADeadConnectionComesBackWithItsWorker(t *testing.T) {
 		c.swallows(t, `"workflow_id":"lost"`)
 		c.cut(false)
 		<-polled
-		again := given(t, l)
-		if again.WorkflowID != "lost" || again.Attempt != 2 {
-			t.Errorf("got %s, attempt %d, want the lost one's second", again.WorkflowID, again.Attempt)
+		redelivered := given(t, l)
+		if redelivered.WorkflowID != "lost" || redelivered.Attempt != 2 {
+			t.Errorf("got %s, attempt %d, want the lost one's second", redelivered.WorkflowID, redelivered.Attempt)
 		}
-		for _, task := range []*protocol.WorkflowTask{kept, again} {
+		for _, task := range []*protocol.WorkflowTask{kept, redelivered} {
 			out, err := l.Complete(t.Context(), protocol.CompleteRequest{Items: []protocol.CompleteItem{{
 				Kind: protocol.KindWorkflow, TaskID: task.TaskID, Owner: "w", Attempt: task.Attempt,
 				Commands: []protocol.Command{{Type: protocol.CompleteWorkflow}},
@@ -311,8 +311,8 @@ func TestAPollThatWentIntoADeadConnectionIsAskedAgain(t *testing.T) {
 	if err := <-polled; err == nil {
 		t.Fatal("the lost answer was read")
 	}
-	_, again, err := post("workflow-tasks/poll", poll)
-	if err != nil || again.Task == nil || again.Task.WorkflowID != "lost" || again.Task.Attempt != 1 {
-		t.Errorf("got %+v, %v, want the first attempt", again.Task, err)
+	_, second, err := post("workflow-tasks/poll", poll)
+	if err != nil || second.Task == nil || second.Task.WorkflowID != "lost" || second.Task.Attempt != 1 {
+		t.Errorf("got %+v, %v, want the first attempt", second.Task, err)
 	}
 }

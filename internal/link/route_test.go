@@ -143,7 +143,7 @@ func (c *fakeConn) WorkerHeartbeat(
 ) (protocol.WorkerHeartbeatResponse, error) {
 	c.apps.mu.Lock()
 	defer c.apps.mu.Unlock()
-	if last, again := c.apps.beats[c.worker]; again {
+	if last, second := c.apps.beats[c.worker]; second {
 		c.apps.gap = max(c.apps.gap, time.Since(last))
 	}
 	c.apps.beats[c.worker] = time.Now()

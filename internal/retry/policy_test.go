@@ -20,7 +20,7 @@ func TestNextFollowsThePolicy(t *testing.T) {
 		typ    string
 		final  bool
 		delay  time.Duration
-		again  bool
+		retry  bool
 	}{
 		{"no policy is one attempt", nil, 1, "E", false, 0, false},
 		{"first failure waits the first entry", three, 1, "E", false, time.Second, true},
@@ -36,9 +36,9 @@ func TestNextFollowsThePolicy(t *testing.T) {
 		{"zero value is unlimited and immediate", &Policy{}, 9, "", false, 0, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			delay, again := c.policy.Next(c.used, c.typ, c.final)
-			if delay != c.delay || again != c.again {
-				t.Errorf("got %v %v, want %v %v", delay, again, c.delay, c.again)
+			delay, retry := c.policy.Next(c.used, c.typ, c.final)
+			if delay != c.delay || retry != c.retry {
+				t.Errorf("got %v %v, want %v %v", delay, retry, c.delay, c.retry)
 			}
 		})
 	}

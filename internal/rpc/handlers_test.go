@@ -119,13 +119,13 @@ func TestCallWhoseCallerWentIsCancelledWhateverTheCause(t *testing.T) {
 func TestADeliveryIsSettledOnce(t *testing.T) {
 	var fates []bool
 	ctx, delivery := rpc.WithDelivery(t.Context())
-	note := func(ok bool) { fates = append(fates, ok) }
-	if !rpc.OnDelivered(ctx, note) {
+	record := func(ok bool) { fates = append(fates, ok) }
+	if !rpc.OnDelivered(ctx, record) {
 		t.Error("a carrier keeps no count")
 	}
 	delivery.Settle(false)
 	delivery.Settle(true)
-	rpc.OnDelivered(ctx, note) // too late to wait for it
+	rpc.OnDelivered(ctx, record) // too late to wait for it
 	if len(fates) != 2 || fates[0] || fates[1] {
 		t.Errorf("got %v, want [false false]", fates)
 	}

@@ -73,9 +73,9 @@ func TestSocketCalls(t *testing.T) {
 	if err := caller.Call(t.Context(), "void", question{}, &out); err != nil || out.Text != "hi" {
 		t.Errorf("no answer: got %+v, %v", out, err)
 	}
-	var who string
-	if err := caller.Call(t.Context(), "who", nil, &who); err != nil || who != "w7" {
-		t.Errorf("got %q, %v", who, err)
+	var name string
+	if err := caller.Call(t.Context(), "who", nil, &name); err != nil || name != "w7" {
+		t.Errorf("got %q, %v", name, err)
 	}
 }
 

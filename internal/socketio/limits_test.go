@@ -48,12 +48,12 @@ func TestPeerThatDoesNotReadIsDisconnected(t *testing.T) {
 
 func TestBurstDoesNotDisconnectAPeerThatReads(t *testing.T) {
 	const burst = 5_000
-	var heard atomic.Int64
+	var received atomic.Int64
 	all := make(chan struct{})
 	server, url := serve(t, socketio.Options{MaxQueue: 8}, func(s *socketio.Server) { s.Of("/") })
 	client := dial(t, url, "/", nil, socketio.DialOptions{OnSocket: func(s *socketio.Socket) {
 		s.On("n", func(context.Context, []json.RawMessage) ([]any, error) {
-			if heard.Add(1) == burst {
+			if received.Add(1) == burst {
 				close(all)
 			}
 			return nil, nil
@@ -70,9 +70,9 @@ func TestBurstDoesNotDisconnectAPeerThatReads(t *testing.T) {
 	select {
 	case <-all:
 	case <-client.Done():
-		t.Fatalf("cut after %d events: %v, %+v", heard.Load(), client.Err(), server.Stats())
+		t.Fatalf("cut after %d events: %v, %+v", received.Load(), client.Err(), server.Stats())
 	case <-time.After(ceiling):
-		t.Fatalf("heard %d of %d", heard.Load(), burst)
+		t.Fatalf("heard %d of %d", received.Load(), burst)
 	}
 }
 

@@ -100,10 +100,10 @@ func FuzzPacket(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%s: %v", p.data, err)
 		}
-		again, err := parsePacket(frames[0].data[1:], 0)
-		if err != nil || again.kind != p.kind || again.namespace != p.namespace || again.id != p.id ||
-			again.hasID != p.hasID {
-			t.Fatalf("got %+v, %v, want %+v", again, err, p)
+		second, err := parsePacket(frames[0].data[1:], 0)
+		if err != nil || second.kind != p.kind || second.namespace != p.namespace || second.id != p.id ||
+			second.hasID != p.hasID {
+			t.Fatalf("got %+v, %v, want %+v", second, err, p)
 		}
 	})
 }

@@ -505,9 +505,9 @@ func TestEngineUpgrade(t *testing.T) {
 		ws.wantClosed()
 		post(t, url, "40", 200)
 		get(t, url, 200, "")
-		again := open(t, base, query)
-		again.send("2probe")
-		again.want("3probe")
+		second := open(t, base, query)
+		second.send("2probe")
+		second.want("3probe")
 	})
 }
 

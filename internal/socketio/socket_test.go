@@ -37,8 +37,8 @@ func TestEventsAndAcksBothWays(t *testing.T) {
 	if err := server.Emit("note", "hi"); err != nil {
 		t.Fatal(err)
 	}
-	if note := await(t, got, "the note"); note != `["hi"]` {
-		t.Errorf("got %s", note)
+	if event := await(t, got, "the note"); event != `["hi"]` {
+		t.Errorf("got %s", event)
 	}
 	ack, err = server.EmitWithAck(t.Context(), "ask", 7)
 	if err != nil || text(ack) != `["answer",7]` {
@@ -421,11 +421,11 @@ func TestRooms(t *testing.T) {
 			s.On("leave", func(context.Context, []json.RawMessage) ([]any, error) { s.Leave("a"); return nil, nil })
 		})
 	})
-	var heard [3]atomic.Int64
+	var received [3]atomic.Int64
 	var clients [3]*socketio.Client
 	for i := range clients {
 		clients[i] = dial(t, url, "/dashboard", nil, socketio.DialOptions{OnSocket: func(s *socketio.Socket) {
-			s.On("hint", func(context.Context, []json.RawMessage) ([]any, error) { heard[i].Add(1); return nil, nil })
+			s.On("hint", func(context.Context, []json.RawMessage) ([]any, error) { received[i].Add(1); return nil, nil })
 		}})
 	}
 	call := func(i int, event string, args ...any) {
@@ -454,10 +454,10 @@ func TestRooms(t *testing.T) {
 		call(i, "leave") // a round trip: every hint before it has been read
 	}
 	for i, want := range []int64{3, 4, 1} {
-		for deadline := 0; heard[i].Load() != want && deadline < 1000; deadline++ {
+		for deadline := 0; received[i].Load() != want && deadline < 1000; deadline++ {
 			call(i, "leave")
 		}
-		if got := heard[i].Load(); got != want {
+		if got := received[i].Load(); got != want {
 			t.Errorf("client %d heard %d hints, want %d", i, got, want)
 		}
 	}

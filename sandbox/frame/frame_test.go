@@ -126,11 +126,11 @@ func FuzzRead(f *testing.F) {
 			if len(got.Body) > limits.Body {
 				t.Fatalf("body of %d bytes passed a limit of %d", len(got.Body), limits.Body)
 			}
-			again, err := Append(nil, got, DefaultLimits)
+			second, err := Append(nil, got, DefaultLimits)
 			if err != nil {
 				t.Fatalf("a frame that was read cannot be sent: %v", err)
 			}
-			back, err := NewReader(bytes.NewReader(again), DefaultLimits, nil).Read()
+			back, err := NewReader(bytes.NewReader(second), DefaultLimits, nil).Read()
 			if err != nil {
 				t.Fatalf("a frame that was sent cannot be read: %v", err)
 			}

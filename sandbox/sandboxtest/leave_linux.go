@@ -115,13 +115,13 @@ func leaveAll() error {
 	}
 	fd, openErr := syscall.Open("in/deeper/file", syscall.O_RDONLY, 0)
 	file, fileErr := os.Open("file")
-	again, dupErr := syscall.Dup(before[0])
+	second, dupErr := syscall.Dup(before[0])
 	if err = errors.Join(err, os.Chmod("in/closed", 0), openErr, fileErr, beforeErr, dupErr); err != nil {
 		return err
 	}
 	kept.fds = append(kept.fds, fd, int(file.Fd()))
 	kept.files = append(kept.files, file)
-	end := os.NewFile(uintptr(again), "connection")
+	end := os.NewFile(uintptr(second), "connection")
 	conn, err := net.FileConn(end)
 	if err != nil {
 		return err

@@ -384,9 +384,9 @@ func reuse(t *testing.T, target Target) {
 	}
 	first := Got[int](t, b.Run(b.Call("pid")))
 	Eventually(t, "the executor is given back", idle)
-	again := 0
+	second := 0
 	Eventually(t, "the executor is used again", func() bool {
-		again++
+		second++
 		return Got[int](t, b.Run(b.Call("pid"))) == first
 	})
 	fresh := b.Call("pid")

@@ -158,9 +158,9 @@ func TestArgumentsGoByPosition(t *testing.T) {
 	if err != nil || len(parts) != 3 || parts[1] != mustEncode(t, 36) {
 		t.Errorf("Args: got %v, %v", parts, err)
 	}
-	again, err := EncodeArgs(parts[0], parts[1], parts[2])
-	if err != nil || again != p {
-		t.Errorf("joined again: got %s, %v, want %s", again.Blob, err, p.Blob)
+	second, err := EncodeArgs(parts[0], parts[1], parts[2])
+	if err != nil || second != p {
+		t.Errorf("joined again: got %s, %v, want %s", second.Blob, err, p.Blob)
 	}
 	if none, err := Args(Payload{}); err != nil || len(none) != 0 {
 		t.Errorf("Args of none: %v, %v", none, err)

@@ -186,7 +186,7 @@ func TestEncodingIsDeterministicInOrder(t *testing.T) {
 	}
 	first, _ := Encode(m)
 	for range 20 {
-		if again, err := Encode(m); err != nil || again != first {
+		if second, err := Encode(m); err != nil || second != first {
 			t.Fatalf("map gave other bytes: %v", err)
 		}
 	}
@@ -194,7 +194,7 @@ func TestEncodingIsDeterministicInOrder(t *testing.T) {
 	for key := range m {
 		typed[key] = key
 	}
-	if again, _ := Encode(typed); again != first {
+	if second, _ := Encode(typed); second != first {
 		t.Error("map[string]string is not written as map[string]any")
 	}
 }

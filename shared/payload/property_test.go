@@ -46,9 +46,9 @@ func TestAnyValueSurvivesTheRoundTrip(t *testing.T) {
 		if err := Decode(p, &out); err != nil || !reflect.DeepEqual(in, out) {
 			t.Fatalf("got %#v, %v, want %#v", out, err, in)
 		}
-		again, err := Encode(out)
-		if err != nil || again != p {
-			t.Fatalf("encoded again: got %s, %v, want %s", again.Blob, err, p.Blob)
+		second, err := Encode(out)
+		if err != nil || second != p {
+			t.Fatalf("encoded again: got %s, %v, want %s", second.Blob, err, p.Blob)
 		}
 		wire, err := json.Marshal(p)
 		if err != nil {
@@ -128,12 +128,12 @@ func FuzzDecode(f *testing.F) {
 		if valid != nil {
 			return
 		}
-		again, err := Encode(out)
+		second, err := Encode(out)
 		if err != nil {
 			t.Fatalf("encoding what was decoded: %v", err)
 		}
 		var same any
-		if err := Decode(again, &same); err != nil || !reflect.DeepEqual(out, same) {
+		if err := Decode(second, &same); err != nil || !reflect.DeepEqual(out, same) {
 			t.Fatalf("got %#v, %v, want %#v", same, err, out)
 		}
 		text, err := ToJSON(p)

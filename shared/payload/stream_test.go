@@ -102,8 +102,8 @@ func FuzzJSON(f *testing.F) {
 		if err != nil || string(text) != string(shown(nil, v)) {
 			t.Fatalf("%q is shown as %s, by way of the value %s, %v", raw, text, shown(nil, v), err)
 		}
-		if again, err := FromJSON(text); err != nil || again != p {
-			t.Fatalf("%s is %+v again, %v, was %+v", text, again, err, p)
+		if second, err := FromJSON(text); err != nil || second != p {
+			t.Fatalf("%s is %+v again, %v, was %+v", text, second, err, p)
 		}
 		if _, err := FromView(text); err != nil {
 			t.Fatal(err)

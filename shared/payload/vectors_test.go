@@ -103,12 +103,12 @@ func TestAvroLibraryAgreesOnSchemaAndBytes(t *testing.T) {
 			t.Errorf("%s: library: %v, %d bytes left", c.Name, err, len(rest))
 			continue
 		}
-		again, err := schema.AppendSingleObject(nil, datum)
+		second, err := schema.AppendSingleObject(nil, datum)
 		if err != nil {
 			t.Errorf("%s: library encodes: %v", c.Name, err)
 			continue
 		}
-		got, err := ToJSON(Payload{Blob: strict64.EncodeToString(again)})
+		got, err := ToJSON(Payload{Blob: strict64.EncodeToString(second)})
 		if err != nil || string(got) != c.JSON {
 			t.Errorf("%s: written by the library: got %s, %v, want %s", c.Name, got, err, c.JSON)
 		}

@@ -43,7 +43,7 @@ func TestEveryReasonHasItsSentence(t *testing.T) {
 		seen[r.Reason] = true
 		w := whole(t)
 		w.Reason = r.Reason
-		said := w.Say(time.UTC)
+		text := w.Say(time.UTC)
 		for _, part := range strings.FieldsFunc(r.Text, func(c rune) bool { return c == '[' || c == ']' || c == '|' }) {
 			for i, name := range strings.Split(part, "{")[1:] {
 				name, _, closed := strings.Cut(name, "}")
@@ -53,8 +53,8 @@ func TestEveryReasonHasItsSentence(t *testing.T) {
 				}
 			}
 		}
-		if strings.ContainsAny(said, "{}[]|") || strings.TrimSpace(said) == "" {
-			t.Errorf("%s: %q", r.Reason, said)
+		if strings.ContainsAny(text, "{}[]|") || strings.TrimSpace(text) == "" {
+			t.Errorf("%s: %q", r.Reason, text)
 		}
 		switch r.Form {
 		case protocol.FormAlone, protocol.FormPredicate, protocol.FormClause:
@@ -109,10 +109,10 @@ func TestTheGuideHasEveryReason(t *testing.T) {
 			continue
 		}
 		row, _, _ = strings.Cut(row, "\n")
-		says := strings.TrimSpace(strings.Split(row, "|")[2])
-		fails := slices.Contains(failing, r.Reason) && strings.HasPrefix(says, "after 10 failures")
-		if says != needs[r.Patience] && !fails {
-			t.Errorf("the guide says of %s that it needs somebody: %q; want %q", r.Reason, says, needs[r.Patience])
+		text := strings.TrimSpace(strings.Split(row, "|")[2])
+		fails := slices.Contains(failing, r.Reason) && strings.HasPrefix(text, "after 10 failures")
+		if text != needs[r.Patience] && !fails {
+			t.Errorf("the guide says of %s that it needs somebody: %q; want %q", r.Reason, text, needs[r.Patience])
 		}
 	}
 }

@@ -353,8 +353,8 @@ func TestADroppedEpochIsReleasedAndNeverServed(t *testing.T) {
 				}
 				s.Renewed(time.Now(), time.Now(), []protocol.SessionRenewal{r}, nil, errors.New("no connection"))
 				time.Sleep(2 * time.Second)
-				if again := s.asked(t); again != r {
-					t.Errorf("after a heartbeat without an answer the next one names %+v", again)
+				if second := s.asked(t); second != r {
+					t.Errorf("after a heartbeat without an answer the next one names %+v", second)
 				}
 				s.answer(r, false)
 				if due, _ := s.Due(time.Now()); len(due) > 0 {

@@ -267,8 +267,8 @@ func (m *Machine) runAttempts(call *localCall) error {
 			return nil
 		}
 		setFailure(c, err)
-		delay, again := c.RetryPolicy.Next(len(c.Attempts), c.ExceptionType, c.NonRetryable)
-		if !again || errors.Is(err, errAbandoned) {
+		delay, retry := c.RetryPolicy.Next(len(c.Attempts), c.ExceptionType, c.NonRetryable)
+		if !retry || errors.Is(err, errAbandoned) {
 			return nil
 		}
 		m.log.Warn().Err(err).Str("step", c.ActivityType).Int("attempt", len(c.Attempts)).Dur("retry_in", delay).

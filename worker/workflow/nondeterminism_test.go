@@ -28,8 +28,8 @@ func replayedBy(t *testing.T, ran, replayed any) error {
 	if err != nil && len(commands) > 0 {
 		t.Errorf("a task that failed has commands: %v", types(commands))
 	}
-	if again, err2 := m.Apply(a.task(len(a.events)), a.events); err != nil && (err2 != err || again != nil) {
-		t.Errorf("a broken machine went on: %v, %v", again, err2)
+	if second, err2 := m.Apply(a.task(len(a.events)), a.events); err != nil && (err2 != err || continueAsNew != nil) {
+		t.Errorf("a broken machine went on: %v, %v", second, err2)
 	}
 	return err
 }
@@ -206,13 +206,13 @@ func TestEndedRunReplaysAndItsEndMustBeTheCodes(t *testing.T) {
 	if err := replayedBy(t, done, done); err != nil {
 		t.Error(err)
 	}
-	again := func(ctx workflow.Context) error { return workflow.ContinueAsNew(ctx) }
-	err := replayedBy(t, done, again)
+	continueAsNew := func(ctx workflow.Context) error { return workflow.ContinueAsNew(ctx) }
+	err := replayedBy(t, done, continueAsNew)
 	if err == nil || !strings.Contains(err.Error(), "completion of the workflow") ||
 		!strings.Contains(err.Error(), "continuation as a new run") {
 		t.Errorf("got %v", err)
 	}
-	if err := replayedBy(t, again, again); err != nil {
+	if err := replayedBy(t, continueAsNew, continueAsNew); err != nil {
 		t.Error(err)
 	}
 }

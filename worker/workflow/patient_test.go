@@ -138,7 +138,7 @@ func TestACancelledChildIsWaitedForWhereItsOptionsSaySo(t *testing.T) {
 		result, err := workflow.ExecuteChild[string](ctx, "sub")
 		return fmt.Sprintf("%s, cancelled %v", result, errors.Is(err, workflow.ErrCancelled)), nil
 	}
-	for wanted, end := range map[string]func(a *app){
+	for expected, end := range map[string]func(a *app){
 		"tidied, cancelled false": func(a *app) { a.child(1, protocol.RunCompleted, "tidied", nil) },
 		", cancelled true":        func(a *app) { a.child(1, protocol.RunCancelled, nil, &history.Failure{}) },
 		", cancelled false":       func(a *app) { a.child(1, protocol.RunFailed, nil, &history.Failure{Message: "no"}) },
@@ -152,7 +152,7 @@ func TestACancelledChildIsWaitedForWhereItsOptionsSaySo(t *testing.T) {
 		}
 		end(a)
 		a.drain(nil)
-		want(t, "output", a.output(), any(wanted))
+		want(t, "output", a.output(), any(expected))
 		a.replays()
 	}
 }

@@ -40,8 +40,8 @@ func mixed(ctx workflow.Context, n int) (string, error) {
 	if err := workflow.Sleep(ctx, 1500*time.Millisecond); err != nil {
 		return "", err
 	}
-	var who string
-	if err := workflow.Signal(ctx, "approve").Receive(ctx, &who); err != nil {
+	var name string
+	if err := workflow.Signal(ctx, "approve").Receive(ctx, &name); err != nil {
 		return "", err
 	}
 	race, cancel := workflow.WithCancel(ctx)
@@ -55,7 +55,7 @@ func mixed(ctx workflow.Context, n int) (string, error) {
 		return "", fmt.Errorf("the loser: %w", err)
 	}
 	if workflow.Version(ctx, "last words", workflow.DefaultVersion, 2) == 2 {
-		if err := s.Execute(ctx, "farewell", who).Get(ctx, &who); err != nil {
+		if err := s.Execute(ctx, "farewell", name).Get(ctx, &name); err != nil {
 			return "", err
 		}
 	}
@@ -63,7 +63,7 @@ func mixed(ctx workflow.Context, n int) (string, error) {
 		return "", err
 	}
 	took := workflow.Now(ctx).Sub(workflow.Info(ctx).StartedAt)
-	return fmt.Sprintf("%d %d %s %d %s %s", sum, lot, who, won, workflow.NewID(ctx), took), nil
+	return fmt.Sprintf("%d %d %s %d %s %s", sum, lot, name, won, workflow.NewID(ctx), took), nil
 }
 
 // playMixed runs the mixed workflow; kept selects one machine for all tasks.
@@ -147,11 +147,11 @@ func TestAnsweringAgainAfterARefusedCompletionGivesTheSameCommands(t *testing.T)
 		t.Fatal(err)
 	}
 	a.signal("approve", "ann") // the lease lapsed, and meanwhile something happened
-	again, err := m.Apply(a.task(2), a.events)
+	continueAsNew, err := m.Apply(a.task(2), a.events)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, "commands", again, first)
+	want(t, "commands", continueAsNew, first)
 	want(t, "unconfirmed", m.Unconfirmed(), len(first))
 	want(t, "seen", m.Seen(), int64(2))
 }

@@ -213,8 +213,8 @@ func TestAnEndWithoutAnEventLeavesTheMachineAhead(t *testing.T) {
 	want(t, "commands", types(first), []string{"schedule_activity", "end_session"})
 	want(t, "unconfirmed before the app has answered", m.Unconfirmed(), 2)
 	a.answer(task.LastSequence, first)
-	again, err2 := m.Apply(a.task(2), a.events)
-	want(t, "commands after the answer", types(again), []string{"end_session"})
+	continueAsNew, err2 := m.Apply(a.task(2), a.events)
+	want(t, "commands after the answer", types(continueAsNew), []string{"end_session"})
 	want(t, "unconfirmed after the answer", m.Unconfirmed(), 0)
 	want(t, "the activity is alone", m.Lone(1), true)
 	if err := errors.Join(err, err2); err != nil {

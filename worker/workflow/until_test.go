@@ -69,8 +69,8 @@ func TestUntilTimeout(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-		again, err := workflow.UntilTimeout(ctx, time.Minute, func() bool { return met })
-		if met && !again {
+		repeated, err := workflow.UntilTimeout(ctx, time.Minute, func() bool { return met })
+		if met && !repeated {
 			return "", errors.New("what holds already needs no time")
 		}
 		return fmt.Sprint(met), err

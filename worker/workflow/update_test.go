@@ -300,11 +300,11 @@ func TestKeptMachineAnswersAnUpdateOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := kept.Apply(task, a.events) // its completion was lost
-	if err != nil || !slices.Equal(types(first), types(again)) {
-		t.Fatalf("got %v, then %v, %v", types(first), types(again), err)
+	continueAsNew, err := kept.Apply(task, a.events) // its completion was lost
+	if err != nil || !slices.Equal(types(first), types(continueAsNew)) {
+		t.Fatalf("got %v, then %v, %v", types(first), types(continueAsNew), err)
 	}
-	a.answer(task.LastSequence, again)
+	a.answer(task.LastSequence, continueAsNew)
 	a.update("close")
 	a.drain(kept)
 	want(t, "unconfirmed", kept.Unconfirmed(), 2) // the last answer and the end

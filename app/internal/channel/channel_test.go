@@ -395,9 +395,9 @@ func TestStatusesOfAJobAreOutcomesOfAnAttempt(t *testing.T) {
 	}, nil); err != nil {
 		t.Fatal(err)
 	}
-	again := w.job(nil)
-	if again.ID != j.ID || again.Token == j.Token || again.Task.Activity.Attempt != 2 {
-		t.Errorf("after an internal error: got %+v", again)
+	second := w.job(nil)
+	if second.ID != j.ID || second.Token == j.Token || second.Task.Activity.Attempt != 2 {
+		t.Errorf("after an internal error: got %+v", second)
 	}
 }
 
@@ -555,10 +555,10 @@ func eventually(t *testing.T, what string, cond func() bool) {
 func TestWorkerIsNotifiedOfACancelledAttempt(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	s := scheduler(t, a)
-	told := make(chan protocol.CancelNotice, 1)
+	received := make(chan protocol.CancelNotice, 1)
 	notices := rpc.Handlers{}
 	rpc.Handle(notices, protocol.NoticeCancel, func(_ context.Context, n protocol.CancelNotice) (rpc.None, error) {
-		told <- n
+		received <- n
 		return rpc.None{}, nil
 	})
 	w, err := dial(t, a, protocol.ChannelAuth{WorkerID: "w", Protocol: 1}, func(s *socketio.Socket) {
@@ -577,7 +577,7 @@ func TestWorkerIsNotifiedOfACancelledAttempt(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case n := <-told:
+	case n := <-received:
 		if n.TaskID != j.ID || n.AttemptID != j.Task.Activity.AttemptID {
 			t.Errorf("got %+v, want job %s", n, j.ID)
 		}
@@ -643,7 +643,7 @@ func pageHears(t *testing.T, database string) {
 		t.Errorf("got %+v", h)
 	}
 	watch(protocol.Topic{Kind: "run", Namespace: "default"})
-	from, heard, signals := time.Now(), 0, 0
+	from, received, signals := time.Now(), 0, 0
 	pace := time.NewTicker(10 * time.Millisecond)
 	defer pace.Stop()
 	for time.Since(from) < 2500*time.Millisecond {
@@ -659,13 +659,13 @@ func pageHears(t *testing.T, database string) {
 	took := time.Since(from)
 	for len(hints) > 0 {
 		h := next()
-		if heard++; h.ID != "" || h.Kind != "run" || h.Namespace != "default" {
+		if received++; h.ID != "" || h.Kind != "run" || h.Namespace != "default" {
 			t.Errorf("got %+v for all runs", h)
 		}
 	}
 	// One hint for changes before the subscription, one per round, and one for a running round.
-	if most := int(took/time.Second) + 3; heard < 2 || heard > most {
-		t.Errorf("%d hints for %d changes in %s, want 2 to %d", heard, signals, took, most)
+	if most := int(took/time.Second) + 3; received < 2 || received > most {
+		t.Errorf("%d hints for %d changes in %s, want 2 to %d", received, signals, took, most)
 	}
 	watch(
 		protocol.Topic{Kind: "session", Namespace: "default"}, protocol.Topic{Kind: "run", Namespace: "default", ID: other},

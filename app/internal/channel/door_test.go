@@ -192,10 +192,10 @@ func TestEveryTransportLimitsPolls(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		said, err := io.ReadAll(res.Body)
+		text, err := io.ReadAll(res.Body)
 		_ = res.Body.Close()
-		if err != nil || res.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(string(said), c.member) {
-			t.Errorf("%s %s: %d %.300s %v", path, c.body, res.StatusCode, said, err)
+		if err != nil || res.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(string(text), c.member) {
+			t.Errorf("%s %s: %d %.300s %v", path, c.body, res.StatusCode, text, err)
 		}
 	}
 }

@@ -159,12 +159,12 @@ func TestTheGuideOfTheChannelIsItsSchema(t *testing.T) {
 	whole := defs["pollAnswer"].(object)["anyOf"].([]any)[2].(object)["properties"].(object)
 	// These two are refusals on a socket: conflict with the reason of the HTTP API, the other with its own.
 	refused := []string{string(protocol.PollConflict), string(protocol.PollBackend)}
-	said := append(g.first(t, "Poll", "`pollStatus`"), refused...)
+	listed := append(g.first(t, "Poll", "`pollStatus`"), refused...)
 	var statuses []string
 	for _, v := range whole["pollStatus"].(object)["enum"].([]any) {
 		statuses = append(statuses, v.(string))
 	}
-	same(t, "pollStatus", said, statuses)
+	same(t, "pollStatus", listed, statuses)
 
 	same(t, "statuses of a job", g.first(t, "Complete", "`status`"), values("jobOutcome", "properties", "status"))
 

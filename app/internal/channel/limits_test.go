@@ -52,15 +52,15 @@ func beyond(f reflect.StructField) (limits, types []string) {
 func (p *peer) refusals(a *apptest.App, path, method, body string) (over string, socket *rpc.Error) {
 	p.t.Helper()
 	status, raw := p.post(a, path, body)
-	var said struct{ Reason, Error string }
-	if err := json.Unmarshal(raw, &said); err != nil {
+	var socketText struct{ Reason, Error string }
+	if err := json.Unmarshal(raw, &socketText); err != nil {
 		p.t.Fatal(err)
 	}
 	if err := p.Call(within(p.t), method, json.RawMessage(body), nil); !errors.As(err, &socket) {
 		p.t.Errorf("%s %.100s: over the socket %v", method, body, err)
 		socket = &rpc.Error{}
 	}
-	return fmt.Sprint(status, " ", said.Reason, ": ", said.Error), socket
+	return fmt.Sprint(status, " ", socketText.Reason, ": ", socketText.Error), socket
 }
 
 // post makes a request of the worker protocol over HTTP.
@@ -143,9 +143,9 @@ func TestLimitsAreThoseOfHTTP(t *testing.T) {
 				for _, v := range append(limits, types...) {
 					asked++
 					over, socket := w.refusals(a, "/api/worker/"+c.path, c.method, body(v))
-					said := fmt.Sprint(socket.Status, " ", socket.Code, ": ", socket.Message)
-					if said != over || !strings.HasPrefix(over, "422 ") {
-						t.Errorf("%s of %s as %.40s:\nover HTTP     %s\nover a socket %s", name, c.method, v, over, said)
+					socketText := fmt.Sprint(socket.Status, " ", socket.Code, ": ", socket.Message)
+					if socketText != over || !strings.HasPrefix(over, "422 ") {
+						t.Errorf("%s of %s as %.40s:\nover HTTP     %s\nover a socket %s", name, c.method, v, over, socketText)
 					}
 				}
 			}
@@ -180,16 +180,16 @@ func TestAReportLosesWhatCannotBeKept(t *testing.T) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		s := scheduler(t, a)
 		w := join(t, a, "w", "test")
-		for _, said := range []string{
+		for _, socketText := range []string{
 			`"errorMessage":"no\u0000t"`, `"response":{"failure":{"message":"no\u0000t"}}`,
 			`"errorMessage":"not","lines":[{"part":1,"lines":[{"text":"a\u0000b"}]}]`,
 		} {
 			run := schedule(t, a, s, 1)
 			j := w.job(nil)
-			body := fmt.Sprintf(`{"jobId":%q,"token":%q,"status":"USER_FAILURE",%s}`, j.ID, j.Token, said)
+			body := fmt.Sprintf(`{"jobId":%q,"token":%q,"status":"USER_FAILURE",%s}`, j.ID, j.Token, socketText)
 			call[any](w, protocol.MethodCompleteJob, json.RawMessage(body))
 			if e := has[*history.ActivityFailed](t, a, run); e.Message != "not" {
-				t.Errorf("%s is kept as %q", said, e.Message)
+				t.Errorf("%s is kept as %q", socketText, e.Message)
 			}
 			s.ok(s.job(nil), map[string]any{"commands": []protocol.Command{{Type: protocol.CompleteWorkflow}}})
 		}

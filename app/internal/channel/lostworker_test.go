@@ -22,14 +22,14 @@ func TestAJobIsCompletedAtAnAppThatNeverSawIt(t *testing.T) {
 			first.Stop() // one app at a time has the file
 		}
 		second := apptest.Start(t, apptest.Options{Database: database})
-		again := join(t, second, "w", "test")
-		call[protocol.RegisterResponse](again, protocol.MethodRegister, protocol.RegisterRequest{
+		reconnected := join(t, second, "w", "test")
+		call[protocol.RegisterResponse](reconnected, protocol.MethodRegister, protocol.RegisterRequest{
 			ActivityTypes: []string{"work"}, Held: &[]string{j.Task.Activity.AttemptID},
 		})
-		call[protocol.JobLock](again, protocol.MethodExtendLock, protocol.JobRef{ID: j.ID, Token: j.Token})
-		again.ok(j, map[string]any{"result": "done"})
+		call[protocol.JobLock](reconnected, protocol.MethodExtendLock, protocol.JobRef{ID: j.ID, Token: j.Token})
+		reconnected.ok(j, map[string]any{"result": "done"})
 		has[*history.ActivityCompleted](t, second, run)
-		again.ok(j, map[string]any{"result": "done"}) // its answer was lost: the same again changes nothing
+		reconnected.ok(j, map[string]any{"result": "done"}) // its answer was lost: the same again changes nothing
 		page, err := second.View().History(within(t), protocol.HistoryQuery{Target: protocol.Target{RunID: run}})
 		if err != nil {
 			t.Fatal(err)
@@ -61,11 +61,11 @@ func TestRunOfADeadWorkerIsCancelledWithoutAWorker(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		said, err := a.Broker().Cancel(within(t), protocol.EndRequest{
+		got, err := a.Broker().Cancel(within(t), protocol.EndRequest{
 			Target: protocol.Target{WorkflowID: before.WorkflowID}, Reason: "gone",
 		})
-		if err != nil || said.Outcome != "cancelled" {
-			t.Fatalf("got %+v, %v", said, err)
+		if err != nil || got.Outcome != "cancelled" {
+			t.Fatalf("got %+v, %v", got, err)
 		}
 		seen, err := a.View().Describe(within(t), protocol.Target{RunID: run})
 		if err != nil || seen.Status != "cancelled" {

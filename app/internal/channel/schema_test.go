@@ -215,12 +215,12 @@ func drawn() object {
 		defs[method+".payload"], defs[method+".answer"] = in.draw(reflect.TypeOf(types[0])), answer
 	}
 	slices.Sort(methods)
-	var heard []string
+	var received []string
 	for method, body := range notices {
-		heard = append(heard, method)
+		received = append(received, method)
 		defs[method+".notice"] = out.members(reflect.TypeOf(body))
 	}
-	slices.Sort(heard)
+	slices.Sort(received)
 	code := object{
 		"type": "object", "properties": object{"code": text, "status": object{"type": "integer"}},
 		"required": []string{"code"},
@@ -242,7 +242,7 @@ func drawn() object {
 		"properties": object{"__rpcError": text, "__rpcApError": code},
 	}
 	defs["notice"] = object{"type": "object", "required": []string{"method"}, "properties": object{
-		"method": enum(heard...), "payload": object{"description": "METHOD.notice"},
+		"method": enum(received...), "payload": object{"description": "METHOD.notice"},
 	}}
 	return object{
 		"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "sojourn.channel.1", "title": "The worker channel",
@@ -383,10 +383,10 @@ func TestMessagesOfTheChannelMatchItsSchema(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	hello := map[string]any{"workerId": "w", "protocol": 1, "token": ""}
 	s.hold("auth", hello)
-	heard := make(chan json.RawMessage, 10)
+	received := make(chan json.RawMessage, 10)
 	w, err := dial(t, a, hello, func(k *socketio.Socket) {
 		k.On(rpc.EventNotify, func(_ context.Context, args []json.RawMessage) ([]any, error) {
-			heard <- args[0]
+			received <- args[0]
 			return nil, nil
 		})
 	})
@@ -454,12 +454,12 @@ func TestMessagesOfTheChannelMatchItsSchema(t *testing.T) {
 	} {
 		s.ask(w, verb, map[string]any{"session_id": "s"})
 	}
-	notice := func(tell func()) {
+	notice := func(send func()) {
 		t.Helper()
-		tell()
+		send()
 		var raw json.RawMessage
 		select {
-		case raw = <-heard:
+		case raw = <-received:
 		case <-time.After(ceiling):
 			t.Fatal("no notice came")
 		}

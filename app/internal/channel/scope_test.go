@@ -149,11 +149,11 @@ func tokenIsABoundary(t *testing.T, database string) {
 // A notice is sent to the registered worker only, not to a connection that used its ID before the registration.
 func TestNoticesOfAWorkerGoToItsScopeAlone(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{Change: withTokens})
-	told := make(chan string, 10)
-	listen := func(who string) func(*socketio.Socket) {
+	received := make(chan string, 10)
+	listen := func(name string) func(*socketio.Socket) {
 		notices := rpc.Handlers{}
 		rpc.Handle(notices, protocol.NoticeCancel, func(context.Context, protocol.CancelNotice) (rpc.None, error) {
-			told <- who
+			received <- name
 			return rpc.None{}, nil
 		})
 		return func(s *socketio.Socket) { rpc.Serve(s, notices, rpc.Serving{}) }
@@ -178,12 +178,12 @@ func TestNoticesOfAWorkerGoToItsScopeAlone(t *testing.T) {
 	early.refusal("worker_not_found", protocol.MethodPoll, map[string]any{"timeoutMs": 0, "queues": []string{"red"}})
 	for range 3 {
 		a.Connections().Cancel("default", keeper, protocol.CancelNotice{TaskID: "x"})
-		if who := <-told; who != "blue" {
-			t.Errorf("a notice went to %s", who)
+		if name := <-received; name != "blue" {
+			t.Errorf("a notice went to %s", name)
 		}
 	}
-	if len(told) > 0 {
-		t.Errorf("%d more notices", len(told))
+	if len(received) > 0 {
+		t.Errorf("%d more notices", len(received))
 	}
 }
 

@@ -15,10 +15,10 @@ import (
 // no notice of a session that it ended itself.
 func TestOwnerIsNotifiedOfTheEndOfItsSession(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
-	told := make(chan protocol.SessionNotice, 10)
+	received := make(chan protocol.SessionNotice, 10)
 	notices := rpc.Handlers{}
 	rpc.Handle(notices, protocol.NoticeSession, func(_ context.Context, n protocol.SessionNotice) (rpc.None, error) {
-		told <- n
+		received <- n
 		return rpc.None{}, nil
 	})
 	w, err := dial(t, a, protocol.ChannelAuth{WorkerID: "w", Protocol: 1}, func(s *socketio.Socket) {
@@ -54,7 +54,7 @@ func TestOwnerIsNotifiedOfTheEndOfItsSession(t *testing.T) {
 	want := map[string]string{"closed": "test by eve", "moved": "migrated: test", "ttl": "ttl_expired"}
 	for range want {
 		select {
-		case n := <-told:
+		case n := <-received:
 			if n.Epoch != epochs[n.SessionID] || n.Reason != want[n.SessionID] {
 				t.Errorf("got %+v, want epoch %d, reason %q", n, epochs[n.SessionID], want[n.SessionID])
 			}
@@ -63,7 +63,7 @@ func TestOwnerIsNotifiedOfTheEndOfItsSession(t *testing.T) {
 		}
 	}
 	select {
-	case n := <-told:
+	case n := <-received:
 		t.Errorf("told of %+v as well", n)
 	default:
 	}

@@ -70,18 +70,18 @@ func TestWhatWouldBeLostIsRefusedOnTheSocket(t *testing.T) {
 			if reason == "" {
 				reason = "validation_failed"
 			}
-			var said string
+			var output string
 			switch {
 			case batch:
 				out := call[protocol.ChannelCompleteResponse](w, protocol.MethodCompleteJob, map[string]any{"items": []any{in}})
-				if said = text(out); len(out.Items) != 1 || out.Items[0].Recorded || out.Items[0].Reason != reason {
-					t.Errorf("%s, in a batch: %s", c.name, said)
+				if output = text(out); len(out.Items) != 1 || out.Items[0].Recorded || out.Items[0].Reason != reason {
+					t.Errorf("%s, in a batch: %s", c.name, output)
 				}
 			default:
-				said = text(w.refusal(reason, protocol.MethodCompleteJob, in).Details)
+				output = text(w.refusal(reason, protocol.MethodCompleteJob, in).Details)
 			}
-			if !strings.Contains(said, c.member) {
-				t.Errorf("%s, batch %v: %s does not name %s", c.name, batch, said, c.member)
+			if !strings.Contains(output, c.member) {
+				t.Errorf("%s, batch %v: %s does not name %s", c.name, batch, output, c.member)
 			}
 			v, err := a.View().Describe(within(t), protocol.Target{WorkflowID: started.WorkflowID})
 			if held := err == nil && v.Quarantined != nil; err != nil || held != (c.member != "") {

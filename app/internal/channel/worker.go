@@ -82,8 +82,8 @@ func (c *Channel) admitBrowser(ctx context.Context, r *socketio.ConnectRequest) 
 }
 
 // connectRefusal returns the error for a rejected caller, without the reason why its token is invalid.
-func (c *Channel) connectRefusal(err error, who, id string) error {
-	c.log.Warn().Str("who", who).Str("worker_id", id).Err(err).Msg("connection refused")
+func (c *Channel) connectRefusal(err error, caller, id string) error {
+	c.log.Warn().Str("who", caller).Str("worker_id", id).Err(err).Msg("connection refused")
 	switch protocol.ReasonOf(err) {
 	case protocol.ReasonWorkerNotFound:
 		return &socketio.ConnectError{Message: "there is no such worker", Reason: string(protocol.ReasonWorkerNotFound)}
@@ -164,14 +164,14 @@ func (c *Channel) Recheck(ctx context.Context) {
 	}
 }
 
-func (c *Channel) recheckOne(ctx context.Context, s *socketio.Socket, who Authenticate, principal any, token string) {
+func (c *Channel) recheckOne(ctx context.Context, s *socketio.Socket, auth Authenticate, principal any, token string) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var err error
 	if c.opt.Revalidate != nil {
 		err = c.opt.Revalidate(ctx, principal)
 	} else {
-		_, err = who(ctx, token, s.Request())
+		_, err = auth(ctx, token, s.Request())
 	}
 	// Only a refusal closes a connection: an unavailable store does not show that the token is invalid.
 	if reason := protocol.ReasonOf(err); reason == protocol.ReasonUnauthorized || reason == protocol.ReasonForbidden {

@@ -368,11 +368,11 @@ func TestWriteWithAnUnknownOutcomeIsNotRejected(t *testing.T) {
 			t.Errorf("%s: control_plane %v", rt.Operation, got.plane())
 		}
 	}
-	for said, want := range map[string]string{`"workflow_id":"order-7",`: "order-7", "": ""} {
-		got := ask(t, s, "POST", "/api/workflows", `{`+said+`"workflow_type":"order"}`, nil)
+	for member, want := range map[string]string{`"workflow_id":"order-7",`: "order-7", "": ""} {
+		got := ask(t, s, "POST", "/api/workflows", `{`+member+`"workflow_type":"order"}`, nil)
 		if id := got.text("workflow_id"); got.status != 503 || id == "" || want != "" && id != want ||
 			got.plane()["workflow_id"] != id {
-			t.Errorf("a start of %q: got %d %s", said, got.status, got.raw)
+			t.Errorf("a start of %q: got %d %s", member, got.status, got.raw)
 		}
 	}
 }

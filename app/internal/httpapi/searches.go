@@ -24,8 +24,8 @@ func newSearches() searches { return searches{budget.Places(maxSearches)} }
 
 // acquire waits a few seconds for a place, or refuses the search with throttled. The returned function releases the
 // place.
-func (s *searches) acquire(ctx context.Context, namespace string, who *auth.Principal) (release func(), err error) {
-	place, err := s.places.Acquire(ctx, who.Owner(namespace), 1, budget.Ordinary)
+func (s *searches) acquire(ctx context.Context, namespace string, caller *auth.Principal) (release func(), err error) {
+	place, err := s.places.Acquire(ctx, caller.Owner(namespace), 1, budget.Ordinary)
 	if errors.Is(err, budget.ErrOverloaded) {
 		return nil, protocol.Refuse(
 			protocol.ReasonThrottled, "%d searches and exact counts are running, which is the maximum; try again", maxSearches,

@@ -15,8 +15,8 @@ func TestSearchesAreSharedByNamespaceAndToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSearches()
 		loud, quiet := &auth.Principal{TokenID: "loud"}, &auth.Principal{TokenID: "quiet"}
-		search := func(namespace string, who *auth.Principal, outcomes chan<- error) {
-			leave, err := s.acquire(t.Context(), namespace, who)
+		search := func(namespace string, principal *auth.Principal, outcomes chan<- error) {
+			leave, err := s.acquire(t.Context(), namespace, principal)
 			if outcomes <- err; err == nil {
 				time.Sleep(time.Second)
 				leave()

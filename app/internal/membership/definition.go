@@ -19,9 +19,9 @@ func (ws *Workers) sameDefinitions(old, next *engine.Worker, now time.Time) erro
 	}
 	prints := make(map[string]string, len(next.Fingerprints))
 	for typ, print := range old.Fingerprints {
-		changed, registeredAgain := next.Fingerprints[typ]
+		changed, reregistered := next.Fingerprints[typ]
 		switch {
-		case registeredAgain && changed != print:
+		case reregistered && changed != print:
 			return protocol.Refuse(
 				protocol.ReasonDefinitionChanged, "live worker %s registered different code for workflow type %s", old.ID, typ,
 			).With("workflow_type", typ).With("registered_fingerprint", print).With("requested_fingerprint", changed).
@@ -29,7 +29,7 @@ func (ws *Workers) sameDefinitions(old, next *engine.Worker, now time.Time) erro
 					"register under another worker_id, with a build_id of its own where runs must stay with the code that began them; "+
 						"or deregister worker "+old.ID+" first, or wait until it is stale, which it is "+ws.opt.Alive.String()+
 						" after its last sign of life")
-		case !registeredAgain && slices.Contains(next.WorkflowTypes, typ):
+		case !reregistered && slices.Contains(next.WorkflowTypes, typ):
 			prints[typ] = print
 		}
 	}

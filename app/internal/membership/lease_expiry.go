@@ -41,11 +41,11 @@ func (ws *Workers) ExpireLease(ctx context.Context, d store.Due, step func(engin
 	if done, err := ws.judgeEndedProcess(ctx, err); done {
 		return err
 	}
-	var who *noHeartbeatsHere
-	if !errors.As(err, &who) {
+	var expired *noHeartbeatsHere
+	if !errors.As(err, &expired) {
 		return err
 	}
-	w, err := ws.storedWorker(ctx, who.process.Worker)
+	w, err := ws.storedWorker(ctx, expired.process.Worker)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
@@ -53,7 +53,7 @@ func (ws *Workers) ExpireLease(ctx context.Context, d store.Due, step func(engin
 	if err != nil {
 		return err
 	}
-	known := w.Incarnation == who.process.Incarnation
+	known := w.Incarnation == expired.process.Incarnation
 	if known && w.HeartbeatApp != ws.opt.App && now.Before(d.At.Add(expiryGrace)) {
 		return nil // the lease is still due; the sweeper retries soon
 	}

@@ -34,10 +34,10 @@ const (
 func (ws *Workers) Register(
 	ctx context.Context, w *engine.Worker, in protocol.RegisterRequest,
 ) (protocol.RegisterResponse, error) {
-	key, who := w.Key(), auth.From(ctx)
+	key, principal := w.Key(), auth.From(ctx)
 	w.Scoped = true
-	if who != nil {
-		w.Group = who.Group
+	if principal != nil {
+		w.Group = principal.Group
 	}
 	superseded, before, changed, fresh := false, "", false, false
 	stored, err := transaction.Commit[*engine.Worker](ctx, ws.store, store.Transaction{

@@ -30,7 +30,7 @@ func TestADrainFoundInTheRowEndsOpenPolls(t *testing.T) {
 		}
 	})
 	ws := Open(s, d, Options{App: "here", Alive: time.Minute, StoreAlive: time.Minute, Quiet: time.Minute, Shared: true})
-	says := func(status protocol.WorkerStatus) *engine.Worker {
+	withStatus := func(status protocol.WorkerStatus) *engine.Worker {
 		w := process("1")
 		w.Status = status
 		if _, err := s.Commit(t.Context(), store.Transaction{Decide: func(store.Rows, time.Time) (store.Writes, error) {
@@ -40,14 +40,14 @@ func TestADrainFoundInTheRowEndsOpenPolls(t *testing.T) {
 		}
 		return w
 	}
-	w := says(protocol.WorkerActive)
+	w := withStatus(protocol.WorkerActive)
 	ws.Put(w)
 	ws.RecordHeartbeat(key)
 	open := d.Enter(dispatch.Spec{
 		Namespace: w.Namespace, Queues: w.Queues, Kinds: []protocol.TaskKind{protocol.KindQuery},
 		Free: map[protocol.TaskKind]int{protocol.KindQuery: 1}, Lessee: engine.Lessee{Worker: w},
 	})
-	says(protocol.WorkerDraining)
+	withStatus(protocol.WorkerDraining)
 	if err := ws.storeAlive(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}

@@ -22,13 +22,13 @@ func (ws *Workers) CheckVisible(ctx context.Context, ns, id string) error {
 // IsVisible also reports whether the worker exists. Before it rejects a caller it reads the row, since another app
 // may have registered the worker meanwhile.
 func (ws *Workers) IsVisible(ctx context.Context, ns, id string) (there bool, err error) {
-	who := auth.BoundFrom(ctx)
-	if who == nil {
+	principal := auth.BoundFrom(ctx)
+	if principal == nil {
 		return true, nil
 	}
 	key := engine.WorkerKey{Namespace: transaction.NamespaceOrDefault(ns), ID: id}
 	w, err := ws.Known(ctx, key)
-	if err == nil && !who.SpeaksFor(w) {
+	if err == nil && !principal.SpeaksFor(w) {
 		w, err = ws.Stored(ctx, key)
 	}
 	switch {
@@ -36,7 +36,7 @@ func (ws *Workers) IsVisible(ctx context.Context, ns, id string) (there bool, er
 		return false, nil
 	case err != nil:
 		return false, err
-	case !who.SpeaksFor(w):
+	case !principal.SpeaksFor(w):
 		return true, transaction.WorkerNotFound(id)
 	}
 	return true, nil

@@ -250,9 +250,9 @@ func TestLeasedQueriesDoNotCountForTheLimit(t *testing.T) {
 		if given := claim(t, p, poller("x", 1, CapQueries)); len(given) != 1 {
 			t.Fatalf("given are %q", given)
 		}
-		again := ask(t, p, "again")
+		second := ask(t, p, "again")
 		select {
-		case got := <-again:
+		case got := <-second:
 			t.Errorf("once there is room: %v", got.err)
 		default:
 		}

@@ -274,9 +274,9 @@ func testClosed(t *testing.T, s Suite) {
 	if err := w.S.View(t.Context(), func(store.Reader) error { return nil }); !errors.Is(err, store.ErrClosed) {
 		t.Fatalf("view after close: %v", err)
 	}
-	again := s.Fixture(t, "a", Options{})
+	reopened := s.Fixture(t, "a", Options{})
 	for id := range stored {
-		again.Run(id)
+		reopened.Run(id)
 	}
 }
 
@@ -289,16 +289,16 @@ func testTakenBefore(t *testing.T, s Suite) {
 	if err := w.S.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again := s.Fixture(t, "a", Options{})
-	taken, free := start(again, "taken"), start(again, "free")
-	errs := again.together(StartChange(taken), StartChange(free))
+	reopened := s.Fixture(t, "a", Options{})
+	taken, free := start(reopened, "taken"), start(reopened, "free")
+	errs := reopened.together(StartChange(taken), StartChange(free))
 	if !errors.Is(errs[0], ErrExists) || errs[1] != nil {
 		t.Errorf("the starts say %v", errs)
 	}
-	if err := again.S.Close(); err != nil {
+	if err := reopened.S.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again = s.Fixture(t, "a", Options{})
+	reopened = s.Fixture(t, "a", Options{})
 	refused := StartChange(taken)
 	decide := refused.Decide
 	refused.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
@@ -307,21 +307,21 @@ func testTakenBefore(t *testing.T, s Suite) {
 		}
 		return store.Writes{}, errNo
 	}
-	if _, err := again.S.Commit(t.Context(), refused); !errors.Is(err, ErrExists) {
+	if _, err := reopened.S.Commit(t.Context(), refused); !errors.Is(err, ErrExists) {
 		t.Errorf("a start that would be refused anyway: %v", err)
 	}
-	if got := again.Run(run); got.LastSeq != want.LastSeq {
+	if got := reopened.Run(run); got.LastSeq != want.LastSeq {
 		t.Errorf("run %s ends with event %d, was %d", run, got.LastSeq, want.LastSeq)
 	}
 	var flow engine.Workflow
-	err := again.S.View(t.Context(), func(r store.Reader) (err error) {
+	err := reopened.S.View(t.Context(), func(r store.Reader) (err error) {
 		flow, err = r.Workflow(t.Context(), engine.WorkflowKey{Namespace: Namespace, ID: "taken"})
 		return err
 	})
 	if err != nil || flow.RunID != run {
 		t.Errorf("the id belongs to run %s (%v), want %s", flow.RunID, err, run)
 	}
-	again.Run(free.RunID)
+	reopened.Run(free.RunID)
 }
 
 func testRestart(t *testing.T, s Suite) {
@@ -341,20 +341,20 @@ func testRestart(t *testing.T, s Suite) {
 	if err := w.S.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again := s.Fixture(t, "a", Options{})
-	after := again.Run(run)
+	reopened := s.Fixture(t, "a", Options{})
+	after := reopened.Run(run)
 	if got, want := dump(t, after), dump(t, before); got != want {
 		t.Fatalf("after the restart\n%s\nwant\n%s", got, want)
 	}
-	if got := again.History(run); fmt.Sprint(got) == "" || len(got) != len(want) {
+	if got := reopened.History(run); fmt.Sprint(got) == "" || len(got) != len(want) {
 		t.Fatalf("history has %d events, want %d", len(got), len(want))
 	}
-	again.Finish(leased)
-	if l := again.One(protocol.KindActivity, worker); l.Activity.Type != "y" || !l.IsNew {
+	reopened.Finish(leased)
+	if l := reopened.One(protocol.KindActivity, worker); l.Activity.Type != "y" || !l.IsNew {
 		t.Fatalf("then %s (new %v), want y in a new session", l.Activity.Type, l.IsNew)
 	}
-	again.Pass(time.Minute)
-	if got := again.Sweep(); len(got) == 0 || again.Run(run).Timers.Len() != 0 {
+	reopened.Pass(time.Minute)
+	if got := reopened.Sweep(); len(got) == 0 || reopened.Run(run).Timers.Len() != 0 {
 		t.Fatalf("swept %v, want the timer among it", got)
 	}
 }

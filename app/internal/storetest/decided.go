@@ -64,11 +64,11 @@ func testDrained(t *testing.T, s Suite) {
 	if err := w.S.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again := s.Fixture(t, "a", Options{})
-	again.None(protocol.KindActivity, old)
-	again.Commit(DecideQueue(Queue, engine.ResumeBuild{BuildID: "v1"}))
-	again.One(protocol.KindActivity, old)
-	again.None(protocol.KindActivity, plain)
+	reopened := s.Fixture(t, "a", Options{})
+	reopened.None(protocol.KindActivity, old)
+	reopened.Commit(DecideQueue(Queue, engine.ResumeBuild{BuildID: "v1"}))
+	reopened.One(protocol.KindActivity, old)
+	reopened.None(protocol.KindActivity, plain)
 }
 
 func testPinned(t *testing.T, s Suite) {
@@ -179,10 +179,10 @@ func testRateBudget(t *testing.T, s Suite) {
 	if err := w.S.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again := s.Fixture(t, "a", Options{Shift: func() time.Duration { return time.Duration(w.shift.Load()) }})
-	again.None(protocol.KindActivity, worker) // a restart does not reset the budget
+	reopened := s.Fixture(t, "a", Options{Shift: func() time.Duration { return time.Duration(w.shift.Load()) }})
+	reopened.None(protocol.KindActivity, worker) // a restart does not reset the budget
 	w.Pass(time.Minute)
-	if n := len(again.LeaseTasks(protocol.KindActivity, worker, 10)); n != 3 {
+	if n := len(reopened.LeaseTasks(protocol.KindActivity, worker, 10)); n != 3 {
 		t.Fatalf("in the next minute came %d, want 3", n)
 	}
 }

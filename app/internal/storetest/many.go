@@ -165,7 +165,7 @@ func Listings() []Listing {
 			Reads: reads,
 		}
 	}
-	who := func(r ListedRun, of ...string) bool { return slices.Contains(of, r.Who) }
+	heldBy := func(r ListedRun, of ...string) bool { return slices.Contains(of, r.Who) }
 	bad := func(r ListedRun) bool { return r.Status == protocol.RunFailed || r.Status == protocol.RunTimedOut }
 	text := func(part string) Listing {
 		l := of("a part of an id", "runs_start", pageful, func(r ListedRun) bool {
@@ -246,15 +246,15 @@ func Listings() []Listing {
 			column(store.FieldStatus, store.In, "timed_out"), column(store.FieldType, store.In, "t7"),
 		),
 		of(
-			"attribute", "run_attributes_value", pageful, func(r ListedRun) bool { return who(r, "c17") },
+			"attribute", "run_attributes_value", pageful, func(r ListedRun) bool { return heldBy(r, "c17") },
 			attribute("Who", store.In, "c17"),
 		),
 		of(
-			"attributes", "run_attributes_value", pageful, func(r ListedRun) bool { return who(r, "c17", "c3") },
+			"attributes", "run_attributes_value", pageful, func(r ListedRun) bool { return heldBy(r, "c17", "c3") },
 			attribute("Who", store.In, "c17", "c3"),
 		),
 		of(
-			"rare status of an attribute", "runs_status", counted, func(r ListedRun) bool { return bad(r) && who(r, "c9") },
+			"rare status of an attribute", "runs_status", counted, func(r ListedRun) bool { return bad(r) && heldBy(r, "c9") },
 			attribute("Who", store.In, "c9"), column(store.FieldStatus, store.In, "failed", "timed_out"),
 		),
 		of(
@@ -373,7 +373,7 @@ func Listings() []Listing {
 			attribute("Rare", store.Absent),
 		),
 		of(
-			"turned around", "runs_start", pageful, func(r ListedRun) bool { return !who(r, "c3") },
+			"turned around", "runs_start", pageful, func(r ListedRun) bool { return !heldBy(r, "c3") },
 			not(attribute("Who", store.In, "c3")),
 		),
 		text("w9"),

@@ -23,20 +23,20 @@ func testOwed(t *testing.T, s Suite) {
 	if err := w.S.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again := s.Fixture(t, "a", Options{})
-	after := again.Run(run)
+	reopened := s.Fixture(t, "a", Options{})
+	after := reopened.Run(run)
 	if after.Status != protocol.RunCancelled || after.Children.Len() != 0 || after.Undelivered.Len() != 1 {
 		t.Fatalf(
 			"after the restart the run is %s with %d children and owes %d messages", after.Status, after.Children.Len(),
 			after.Undelivered.Len(),
 		)
 	}
-	due := messages(again)
+	due := messages(reopened)
 	if len(due) != 1 || due[0].Run != run {
 		t.Fatalf("due messages are %v, want the one of the run", due)
 	}
 	deliver := func() bool {
-		return again.Commit(store.Transaction{Needs: store.Keys{
+		return reopened.Commit(store.Transaction{Needs: store.Keys{
 			Runs: []string{run},
 		}, Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 			from := rows.Run(run)
@@ -53,7 +53,7 @@ func testOwed(t *testing.T, s Suite) {
 	if !deliver() || deliver() {
 		t.Fatal("the message was not taken once")
 	}
-	if due = messages(again); len(due) != 0 || again.Run(run).Undelivered.Len() != 0 {
+	if due = messages(reopened); len(due) != 0 || reopened.Run(run).Undelivered.Len() != 0 {
 		t.Fatalf("%v are due after the delivery", due)
 	}
 }

@@ -187,9 +187,9 @@ func testLapse(t *testing.T, s Suite) {
 	if got := fmt.Sprint(w.Sweep()); got != "[run]" {
 		t.Fatalf("swept %s, want the run", got)
 	}
-	if again := w.One(protocol.KindWorkflow, b); again.Head.Task.Delivery != 2 ||
-		again.Head.Task.Number != task.Head.Task.Number {
-		t.Fatalf("second delivery of the workflow task is %+v", again.Head.Task)
+	if repeated := w.One(protocol.KindWorkflow, b); repeated.Head.Task.Delivery != 2 ||
+		repeated.Head.Task.Number != task.Head.Task.Number {
+		t.Fatalf("second delivery of the workflow task is %+v", repeated.Head.Task)
 	}
 }
 
@@ -221,8 +221,8 @@ func testRetry(t *testing.T, s Suite) {
 	})
 	w.Pass(15 * time.Second)
 	w.Sweep()
-	if again := w.One(protocol.KindActivity, worker); again.Activity.Attempt != 2 {
-		t.Fatalf("attempt %d, want 2", again.Activity.Attempt)
+	if second := w.One(protocol.KindActivity, worker); second.Activity.Attempt != 2 {
+		t.Fatalf("attempt %d, want 2", second.Activity.Attempt)
 	}
 }
 

@@ -159,7 +159,7 @@ func testSmall(t *testing.T, s Suite) {
 	needs := store.Keys{
 		Receipts: []store.ReceiptKey{key}, Tokens: []string{"t1", "none"}, Workers: []engine.WorkerKey{worker.Key()},
 	}
-	look := func(check func(store.Rows) store.Writes) {
+	read := func(check func(store.Rows) store.Writes) {
 		t.Helper()
 		w.Commit(store.Transaction{Needs: needs, Decide: func(r store.Rows, _ time.Time) (store.Writes, error) {
 			return check(r), nil
@@ -172,7 +172,7 @@ func testSmall(t *testing.T, s Suite) {
 		}
 		return err
 	})
-	look(func(r store.Rows) store.Writes {
+	read(func(r store.Rows) store.Writes {
 		got := r.Token("t1")
 		if got == nil || fmt.Sprint(*got) != fmt.Sprint(token) || r.Token("none") != nil {
 			t.Errorf("token %+v, want %+v", got, token)
@@ -190,7 +190,7 @@ func testSmall(t *testing.T, s Suite) {
 		}
 	})
 	later := history.At(at.Add(time.Minute))
-	look(func(r store.Rows) store.Writes {
+	read(func(r store.Rows) store.Writes {
 		if r.Worker(worker.Key()) != nil {
 			t.Error("the dropped worker is still there")
 		}

@@ -75,10 +75,10 @@ func testRecalled(t *testing.T, s Suite) {
 	signal := func(run string) store.Transaction {
 		return Step(run, engine.SignalRun{Name: "mine"}, store.Keys{})
 	}
-	want := func(what string, times, expected int, err, wanted error) {
+	want := func(what string, times, expected int, err, wantErr error) {
 		t.Helper()
-		if times != expected || !errors.Is(err, wanted) {
-			t.Errorf("%s: decided %d times (%v), want %d (%v)", what, times, err, expected, wanted)
+		if times != expected || !errors.Is(err, wantErr) {
+			t.Errorf("%s: decided %d times (%v), want %d (%v)", what, times, err, expected, wantErr)
 		}
 	}
 	var run string
@@ -235,7 +235,7 @@ func testRecalledWide(w *recall) {
 		return c
 	}
 	var took []store.Leased // of the run
-	take := func(f *Fixture) {
+	acquire := func(f *Fixture) {
 		took = nil
 		for len(took) < tasks {
 			all := f.LeaseTasks(protocol.KindActivity, w.worker, 200)
@@ -262,12 +262,12 @@ func testRecalledWide(w *recall) {
 	times, trips, err := w.meddled(signal, func() {})
 	want("a wide run", times, 1, trips, 1, tasks, 0, err)
 
-	take(one)
+	acquire(one)
 	one.Do(run, engine.SignalRun{Name: "again"})
 	for _, l := range took {
 		one.Finish(l)
 	}
-	times, trips, err = w.meddled(signal, func() { take(two) })
+	times, trips, err = w.meddled(signal, func() { acquire(two) })
 	want("a wide run that another app leased from", times, 2, trips, 4, 0, tasks, err)
 
 	// The other way of a batch, which loads: it finds the run as remembered, and then leased from.
@@ -281,14 +281,14 @@ func testRecalledWide(w *recall) {
 	}
 	err = load(func() {})
 	want("a wide run that is loaded", 1, 1, 0, 0, tasks, 0, err)
-	err = load(func() { take(two) })
+	err = load(func() { acquire(two) })
 	want("a wide run that is loaded, leased from", 1, 1, 0, 0, 0, tasks, err)
 
 	err = load(func() { two.Do(run, engine.SignalRun{Name: "theirs"}) })
 	want("a wide run that is loaded, written", 1, 1, 0, 0, tasks, 0, err)
 	two.Do(run, engine.SignalRun{Name: "theirs"})
 	last := two.Run(run).LastSeq
-	take(one)
+	acquire(one)
 	for _, l := range took {
 		if l.Head.LastSeq != last {
 			t.Fatalf("a task was leased from a run as it was at %d, which is at %d", l.Head.LastSeq, last)
@@ -320,10 +320,10 @@ func testRecalledSession(t *testing.T, s Suite) {
 		one.Finish(claimed)
 		l := one.act(w.worker)
 		one.Do(l.Head.ID, engine.SignalRun{Name: "again"})
-		again := Step(l.Head.ID, engine.HeartbeatActivity{
+		second := Step(l.Head.ID, engine.HeartbeatActivity{
 			Seq: l.Activity.Seq, Holder: engine.Holder{Owner: "w", Delivery: l.Activity.Delivery},
 		}, store.Keys{Activities: []int64{l.Activity.Seq}})
-		one.Commit(again)
+		one.Commit(second)
 		c := Finishing(l)
 		decide := c.Decide
 		c.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {

@@ -41,8 +41,8 @@ func UnusedRoutingKeys(t *testing.T, s Suite, count func(t *testing.T) int) {
 	}
 	soon := rows("soon")
 	w.Pass(time.Hour + time.Second)
-	if late, again := rows("late"), rows("again"); late != soon+1 || again != soon {
-		t.Errorf("a start writes %d rows, %d with a routing key not used for an hour, and %d after that", soon, late, again)
+	if late, second := rows("late"), rows("again"); late != soon+1 || second != soon {
+		t.Errorf("a start writes %d rows, %d with a routing key not used for an hour, and %d after that", soon, late, second)
 	}
 	w.Pass(23 * time.Hour)
 	w.Commit(dropRoutingKeys)

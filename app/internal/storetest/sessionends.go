@@ -28,9 +28,9 @@ func restarted(w *Fixture) {
 	first := w.act(a)
 	w.Finish(first)
 	w.flow("s")
-	again := w.Worker("a", func(x *engine.Worker) { x.Incarnation = "2" })
+	second := w.Worker("a", func(x *engine.Worker) { x.Incarnation = "2" })
 	w.noAct(b)
-	if l := w.act(again); !l.IsNew || l.Session.Epoch <= first.Session.Epoch {
+	if l := w.act(second); !l.IsNew || l.Session.Epoch <= first.Session.Epoch {
 		w.T.Fatalf("the restarted holder got %+v", l.Session)
 	}
 }

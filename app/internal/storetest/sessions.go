@@ -59,8 +59,8 @@ func firstFetch(w *Fixture) {
 	}
 	w.Finish(l)
 	w.flow("s")
-	if again := w.act(a); again.IsNew || again.Session.Epoch != l.Session.Epoch {
-		w.T.Fatalf("the second fetch claimed again: %+v", again.Session)
+	if second := w.act(a); second.IsNew || second.Session.Epoch != l.Session.Epoch {
+		w.T.Fatalf("the second fetch claimed again: %+v", second.Session)
 	}
 	w.View(func(r store.Reader) error {
 		list, err := r.Sessions(w.T.Context(), store.SessionQuery{Namespace: Namespace})
@@ -415,14 +415,14 @@ func attemptsApart(w *Fixture) {
 // fullTold claims as workers below, at and beyond their cap, and reads what they were not shown.
 func fullTold(w *Fixture) {
 	a, b := w.Worker("a", Sessions(2, time.Minute)), w.Worker("b")
-	told := map[string][]string{}
+	counts := map[string][]string{}
 	claim := func(most int, workers ...*engine.Worker) int {
 		w.T.Helper()
-		clear(told)
+		clear(counts)
 		r := store.LeaseRequest{Namespace: Namespace, Queue: w.Queue, Kind: protocol.KindActivity, Full: func(
 			k engine.WorkerKey, routes []string,
 		) {
-			told[k.ID] = routes
+			counts[k.ID] = routes
 		}}
 		for _, one := range workers {
 			r.Pollers = append(r.Pollers, store.Poller{Lessee: engine.Lessee{Worker: one}, Max: most})
@@ -434,18 +434,18 @@ func fullTold(w *Fixture) {
 		return len(got)
 	}
 	w.flow("one")
-	if n := claim(1, a); n != 1 || len(told) != 0 {
-		w.T.Errorf("below its cap it was given %d, and %v told", n, told)
+	if n := claim(1, a); n != 1 || len(counts) != 0 {
+		w.T.Errorf("below its cap it was given %d, and %v told", n, counts)
 	}
 	w.flow("two", "three", "four")
-	if n := claim(1, a); n != 1 || len(told["a"]) == 0 {
-		w.T.Errorf("with the last one it was given %d, and %v told", n, told)
+	if n := claim(1, a); n != 1 || len(counts["a"]) == 0 {
+		w.T.Errorf("with the last one it was given %d, and %v told", n, counts)
 	}
-	if n := claim(1, a); n != 0 || len(told["a"]) == 0 {
-		w.T.Errorf("at its cap it was given %d, and %v told", n, told)
+	if n := claim(1, a); n != 0 || len(counts["a"]) == 0 {
+		w.T.Errorf("at its cap it was given %d, and %v told", n, counts)
 	}
 	w.View(func(r store.Reader) error {
-		waiting, err := r.ReadyOn(w.T.Context(), Namespace, told["a"], 10)
+		waiting, err := r.ReadyOn(w.T.Context(), Namespace, counts["a"], 10)
 		if len(waiting) != 2 || waiting[0].SessionID != "three" || waiting[1].SessionID != "four" ||
 			waiting[0].ReadyAt.IsZero() || waiting[0].Queue != w.Queue {
 			w.T.Errorf("it was not shown %+v", waiting)
@@ -456,7 +456,7 @@ func fullTold(w *Fixture) {
 		}
 		return err
 	})
-	if n := claim(1, a, b); n != 1 || len(told["a"]) == 0 || told["b"] != nil {
-		w.T.Errorf("beside one with room %d were given, and %v told", n, told)
+	if n := claim(1, a, b); n != 1 || len(counts["a"]) == 0 || counts["b"] != nil {
+		w.T.Errorf("beside one with room %d were given, and %v told", n, counts)
 	}
 }

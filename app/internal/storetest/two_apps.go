@@ -116,13 +116,13 @@ func testSkipped(t *testing.T, s Suite) {
 	one.Decide(
 		leased, Activity("x", ""), protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "y", Queue: "elsewhere"},
 	)
-	told := func() bool { // the last notice
+	notified := func() bool { // the last notice
 		backlog, _, _ := line.hints()
 		return slices.ContainsFunc(backlog, func(s string) bool { return strings.Contains(s, "elsewhere") })
 	}
-	two.until("the other app's hint", told)
+	two.until("the other app's hint", notified)
 	one.One(protocol.KindActivity, one.Worker("v"))
-	two.until("word of the other queue", told)
+	two.until("word of the other queue", notified)
 }
 
 // All sessions of a worker are counted, even if another app has locked one of them and a change in the same batch needs

@@ -38,7 +38,7 @@ func TestEveryRouteRespondsWhenTheByteBudgetIsExhausted(t *testing.T) {
 			r.Header.Set(workerapi.VersionHeader, workerapi.Version)
 			w := httptest.NewRecorder()
 			a.ServeHTTP(w, r)
-			var said struct {
+			var got struct {
 				Reason    protocol.Reason
 				Operation string
 				Outcome   string
@@ -46,18 +46,18 @@ func TestEveryRouteRespondsWhenTheByteBudgetIsExhausted(t *testing.T) {
 				After     int    `json:"retry_after_seconds"`
 				Worker    string `json:"worker_id"`
 			}
-			if err := json.Unmarshal(w.Body.Bytes(), &said); err != nil {
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 				t.Fatal(err)
 			}
 			switch {
 			case w.Header().Get("Retry-After") == "":
 				t.Errorf("%s %s: no Retry-After in %d %s", rt.Method, path, w.Code, w.Body)
 			case strings.HasSuffix(path, "/poll"):
-				if w.Code != 429 || said.Reason != protocol.ReasonOverloaded {
+				if w.Code != 429 || got.Reason != protocol.ReasonOverloaded {
 					t.Errorf("%s: %d %s", path, w.Code, w.Body)
 				}
-			case w.Code != 503 || said.Reason != protocol.ReasonBackendUnavailable || said.Operation == "" ||
-				said.Outcome != "unknown" || !said.Retryable || said.After < 1 || said.Worker == "":
+			case w.Code != 503 || got.Reason != protocol.ReasonBackendUnavailable || got.Operation == "" ||
+				got.Outcome != "unknown" || !got.Retryable || got.After < 1 || got.Worker == "":
 				t.Errorf("%s: %d %s", path, w.Code, w.Body)
 			}
 		}

@@ -119,9 +119,9 @@ func TestAFailureIsReadInEveryFormClientsSend(t *testing.T) {
 		}
 		i := item(t, f)
 		have, _ := json.Marshal(i.Failure)
-		wanted, _ := json.Marshal(want)
-		if string(have) != string(wanted) || i.AttemptID != "r-3-1" {
-			t.Errorf("%s: got %s of %s, want %s", body, have, i.AttemptID, wanted)
+		wantJSON, _ := json.Marshal(want)
+		if string(have) != string(wantJSON) || i.AttemptID != "r-3-1" {
+			t.Errorf("%s: got %s of %s, want %s", body, have, i.AttemptID, wantJSON)
 		}
 	}
 	for body, field := range map[string]string{

@@ -77,8 +77,8 @@ func TestWriteWithAnUnknownOutcomeIsNotRejected(t *testing.T) {
 				}
 			}
 			for name, v := range want {
-				if said, there := got.body[name]; !there || said != v {
-					t.Errorf("%s, %v: %s is %v, want %v", rt.Operation, cause, name, said, v)
+				if value, there := got.body[name]; !there || value != v {
+					t.Errorf("%s, %v: %s is %v, want %v", rt.Operation, cause, name, value, v)
 				}
 			}
 			for name, v := range got.body {

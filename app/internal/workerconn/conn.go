@@ -89,8 +89,8 @@ func (s *Registry) allow(p *Conn, queues []string) error {
 
 // callContext is a context of calls over this connection: the verbs judge by its token which workers it may speak for.
 func (p *Conn) callContext(ctx context.Context) context.Context {
-	if who, ok := p.Principal.(*auth.Principal); ok {
-		return auth.With(ctx, who)
+	if principal, ok := p.Principal.(*auth.Principal); ok {
+		return auth.With(ctx, principal)
 	}
 	return ctx
 }
@@ -100,7 +100,7 @@ func (p *Conn) checkOwner(owner string) error {
 	if owner == p.WorkerID {
 		return nil
 	}
-	if who, ok := p.Principal.(*auth.Principal); ok && who.Bound() {
+	if principal, ok := p.Principal.(*auth.Principal); ok && principal.Bound() {
 		// whose it is, is no business of one with bounds
 		return protocol.Refuse(protocol.ReasonTaskNotFound, "job not found")
 	}

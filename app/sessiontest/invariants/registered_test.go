@@ -75,9 +75,9 @@ func TestASupersededProcessClaimsNothingAtAnotherApp(t *testing.T) {
 		t.Fatal("the first process gets nothing")
 	}
 	must[protocol.RegisterResponse](t)(here.Register(t.Context(), worker(ns, "a", "a2", 10, time.Hour)))
-	again := must[*protocol.ActivityTask](t)(poll(t.Context(), here, ns, "a", "a2", 30))
-	if again == nil || again.Session.Epoch <= first.Session.Epoch {
-		t.Fatalf("the second process gets %+v", again)
+	later := must[*protocol.ActivityTask](t)(poll(t.Context(), here, ns, "a", "a2", 30))
+	if later == nil || later.Session.Epoch <= first.Session.Epoch {
+		t.Fatalf("the second process gets %+v", later)
 	}
 	w.decide(ns, "two", inSession("s"), inSession("new"))
 	if task, err := poll(t.Context(), there, ns, "a", "a1", 0); task != nil {
@@ -148,13 +148,13 @@ func TestAWorkerThatNamesNoProcessPollsAsTheNewestAtEveryApp(t *testing.T) {
 	w.decide(ns, "one", inSession("s"))
 	first := must[*protocol.ActivityTask](t)(poll(t.Context(), there, ns, "a", "", 30))
 	register(here)
-	var again *protocol.ActivityTask
-	for late := time.Now().Add(time.Minute); again == nil && time.Now().Before(late); {
+	var later *protocol.ActivityTask
+	for late := time.Now().Add(time.Minute); later == nil && time.Now().Before(late); {
 		// A poll that began before the app read the new registration ends empty when the app reads it.
-		again = must[*protocol.ActivityTask](t)(poll(t.Context(), there, ns, "a", "", 30))
+		later = must[*protocol.ActivityTask](t)(poll(t.Context(), there, ns, "a", "", 30))
 	}
-	if first == nil || again == nil || again.AttemptID == first.AttemptID || again.Session.Epoch <= first.Session.Epoch {
-		t.Fatalf("the worker gets %+v, then %+v", first, again)
+	if first == nil || later == nil || later.AttemptID == first.AttemptID || later.Session.Epoch <= first.Session.Epoch {
+		t.Fatalf("the worker gets %+v, then %+v", first, later)
 	}
 	created := must[protocol.SessionResponse](t)(there.CreateSession(t.Context(), protocol.SessionCreate{
 		WorkerID: "a", Namespace: ns, SessionOptions: protocol.SessionOptions{SessionID: "verb"},

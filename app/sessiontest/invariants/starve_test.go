@@ -23,9 +23,9 @@ func TestBlockedTasksAreNotRead(t *testing.T) {
 }
 
 func undisturbed(t *testing.T, w *harness) {
-	alone, beside := crowd(t, w, "alone", few), crowd(t, w, "beside", blocked)
+	alone, starved := crowd(t, w, "alone", few), crowd(t, w, "beside", blocked)
 	for i, was := range alone {
-		now := beside[i]
+		now := starved[i]
 		t.Logf("%s: %d tasks, %d candidates, %d statements; beside %d blocked tasks %d candidates, %d statements", was.what,
 			len(was.got),
 			was.spent.Candidates, was.spent.Statements, blocked, now.spent.Candidates, now.spent.Statements)

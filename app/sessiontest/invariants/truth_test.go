@@ -113,10 +113,10 @@ func (s *truthCase) play() {
 	s.want("the holder", s.asked, s.poll("holder", wait) != nil)
 }
 
-func (s *truthCase) want(who, what string, got bool) {
+func (s *truthCase) want(name, what string, got bool) {
 	s.t.Helper()
 	if (what == "gets") != got {
-		s.t.Errorf("%s gets the task: %t, want that it %s", who, got, what)
+		s.t.Errorf("%s gets the task: %t, want that it %s", name, got, what)
 	}
 }
 

@@ -27,7 +27,7 @@ func TestCommitNotifiesOfADecision(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	told := func(decided bool) uint32 {
+	notices := func(decided bool) uint32 {
 		for {
 			n, err := ear.WaitForNotification(ctx)
 			if err != nil {
@@ -39,9 +39,9 @@ func TestCommitNotifiesOfADecision(t *testing.T) {
 		}
 	}
 	w.Start("hinted")
-	hints := told(false)
+	hints := notices(false)
 	w.Commit(storetest.DecideQueue(storetest.Queue, engine.DrainBuild{BuildID: "v1"}))
-	if by := told(true); by == hints {
+	if by := notices(true); by == hints {
 		t.Errorf("connection %d tells decisions behind their commits", by)
 	}
 }

@@ -169,16 +169,16 @@ func TestOpenWaitsForAStartingServer(t *testing.T) {
 	if _, err := postgres.Open(t.Context(), u.String(), sqldb.Options{}); err == nil {
 		t.Fatal("a server that is not there was opened")
 	}
-	told := make(chan error, 1)
+	result := make(chan error, 1)
 	done := make(chan error, 1)
 	go func() {
-		s, err := postgres.Open(context.Background(), u.String(), sqldb.Options{Waiting: func(err error) { told <- err }})
+		s, err := postgres.Open(context.Background(), u.String(), sqldb.Options{Waiting: func(err error) { result <- err }})
 		if err == nil {
 			err = s.Close()
 		}
 		done <- err
 	}()
-	if err := <-told; err == nil {
+	if err := <-result; err == nil {
 		t.Error("told without a reason")
 	}
 	select {

@@ -50,7 +50,7 @@ func TestASchemaOneReleaseAheadIsServedAndLeftAlone(t *testing.T) {
 // While a newer app migrates, an app that may serve the new schema continues, and any other app has to stop, also if
 // the notice of the migration was lost with its connection.
 func TestStoreIsNotifiedOfANewerSchema(t *testing.T) {
-	for name, tell := range map[string]string{
+	for name, notify := range map[string]string{
 		"told": `SELECT pg_notify('sojourn', '{"app":"","s":true}')`,
 		"missed": `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 			WHERE datname = current_database() AND application_name = 'sojourn bus' AND query LIKE 'LISTEN%'`,
@@ -70,7 +70,7 @@ func TestStoreIsNotifiedOfANewerSchema(t *testing.T) {
 					fmt.Sprintf(
 						"INSERT INTO schema_versions (version, release, min_reader) VALUES (%d, '99.1.0', %d)", next, minReader,
 					),
-					tell,
+					notify,
 				} {
 					if _, err := c.Exec(t.Context(), statement); err != nil {
 						t.Fatalf("%s: %v", statement, err)

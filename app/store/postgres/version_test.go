@@ -65,8 +65,8 @@ func TestAnOlderServerIsRefused(t *testing.T) {
 		return err
 	}
 	began := time.Now()
-	const says = "PostgreSQL 15 or newer is required; the server is 14.19"
-	if err := open("140019"); err == nil || !strings.Contains(err.Error(), says) {
+	const want = "PostgreSQL 15 or newer is required; the server is 14.19"
+	if err := open("140019"); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("of 14.19: %v", err)
 	}
 	if took := time.Since(began); took > time.Minute {

@@ -82,16 +82,16 @@ func (b *batch) heardIn(keys map[engine.SessionKey]bool) error {
 		}
 		row := *s.Session
 		s.Session, s.follow = &row, true
-		heard := func(epoch int64, worker string, at history.Time) { recordActivity(&row, epoch, worker, at) }
+		activity := func(epoch int64, worker string, at history.Time) { recordActivity(&row, epoch, worker, at) }
 		since := row.LastActivity.Micros() - record.LeadTime.Microseconds() // attempts that ended before do not matter
 		calls = append(calls, &db.Call{Stmt: b.s.st.lastEnded, Args: []any{
 			record.SessionKey(k), since,
 		}, Row: func(v []any) error {
-			return record.EachEnded(v, heard)
+			return record.EachEnded(v, activity)
 		}}, &db.Call{Stmt: b.s.st.leasedIn, Args: []any{k.Namespace, row.Owner, k.ID}, Row: func(v []any) error {
 			a, err := record.ReadActivity(db.Str(v[0]), k.Namespace, db.Int(v[1]), db.Str(v[2]))
 			if err == nil {
-				heard(a.Epoch, a.Owner, record.Sign(&a))
+				activity(a.Epoch, a.Owner, record.Sign(&a))
 			}
 			return err
 		}})

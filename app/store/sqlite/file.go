@@ -141,8 +141,8 @@ func onlyName(f *os.File) error {
 // private restricts the database file and the files next to it to its owner. SQLite creates the latter with the
 // permissions of the database file.
 func private(path string) (err error) {
-	for _, beside := range []string{"", "-wal", "-shm", ".lock"} {
-		err = errors.Join(err, process.PrivateFile(path+beside))
+	for _, suffix := range []string{"", "-wal", "-shm", ".lock"} {
+		err = errors.Join(err, process.PrivateFile(path+suffix))
 	}
 	return err
 }

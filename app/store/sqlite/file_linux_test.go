@@ -211,8 +211,8 @@ func TestAnotherProcessCopiesTheFileUnderWrites(t *testing.T) {
 		default:
 		}
 	}
-	again := open(t, path+".copy", sqldb.Options{})
-	for _, s := range []*sqldb.Store{s, again} {
+	reopened := open(t, path+".copy", sqldb.Options{})
+	for _, s := range []*sqldb.Store{s, reopened} {
 		if err := has(s, 0); err != nil {
 			t.Error(err)
 		}

@@ -131,8 +131,8 @@ func TestWhatGrowsIsMeasuredAtEachSize(t *testing.T) {
 		}
 		t.Run(g.of, func(t *testing.T) {
 			steps := 0
-			var told []string
-			o.Progress = func(done, all int, what string) { steps, told = done-all, append(told, what) }
+			var lines []string
+			o.Progress = func(done, all int, what string) { steps, lines = done-all, append(lines, what) }
 			var figures []Result
 			o.Figure = func(r Result) { figures = append(figures, r) }
 			got, err := Run(t.Context(), o)
@@ -148,8 +148,8 @@ func TestWhatGrowsIsMeasuredAtEachSize(t *testing.T) {
 			}
 			size := g.quick[len(g.quick)-1]
 			if there := fmt.Sprintf("preparing %s: %d of %d %s", kind, size, size, g.of); g.large > 0 &&
-				!slices.Contains(told, there) {
-				t.Errorf("it did not say %q, but %q", there, told)
+				!slices.Contains(lines, there) {
+				t.Errorf("it did not say %q, but %q", there, lines)
 			}
 			if len(got) != len(g.parts)*len(g.quick) || steps != 0 {
 				t.Fatalf("%d results, want %d of %d parts; %d steps too many", len(got), len(g.quick), len(g.parts), steps)

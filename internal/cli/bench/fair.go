@@ -71,7 +71,7 @@ func besideGreedy(ctx context.Context, n *node, ops int) (all sample, err error)
 				}
 			})
 		}
-		beside, err := many(turn, tenants, one)
+		loaded, err := many(turn, tenants, one)
 		close(quit)
 		group.Wait()
 		close(failed)
@@ -82,7 +82,7 @@ func besideGreedy(ctx context.Context, n *node, ops int) (all sample, err error)
 			return all, err
 		}
 		done += turn
-		all.each, all.beside = append(all.each, beside.each...), append(all.beside, alone.each...)
+		all.each, all.beside = append(all.each, loaded.each...), append(all.beside, alone.each...)
 	}
 	all.elapsed = time.Since(began)
 	return all, allCompleted(ctx, n.app.View())

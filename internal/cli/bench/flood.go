@@ -170,7 +170,7 @@ func besideFlood(kind flood) func(context.Context, *node, int) (sample, error) {
 				return all, err
 			}
 			stop := kind.flows(ctx, f)
-			beside, err := many(turn, quietAtOnce, one)
+			loaded, err := many(turn, quietAtOnce, one)
 			if sent, flooded := stop(); err == nil {
 				err = flooded
 				all.off += float64(sent)
@@ -179,7 +179,7 @@ func besideFlood(kind flood) func(context.Context, *node, int) (sample, error) {
 				return all, err
 			}
 			done += turn
-			all.each, all.beside = append(all.each, beside.each...), append(all.beside, alone.each...)
+			all.each, all.beside = append(all.each, loaded.each...), append(all.beside, alone.each...)
 		}
 		all.elapsed = time.Since(began)
 		return all, nil

@@ -47,10 +47,10 @@ func (n *node) startProgram(ctx context.Context) (ready time.Duration, memory in
 	if err := l.Close(); err != nil {
 		return 0, 0, err
 	}
-	var said bytes.Buffer
+	var stderr bytes.Buffer
 	c := exec.CommandContext(ctx, n.program[0], n.program[1:]...)
 	c.Args = append(c.Args, "--addr", addr, "--auth", "none", "--data-dir", filepath.Join(n.dir, "footprint"))
-	c.Stdout, c.Stderr = &said, &said
+	c.Stdout, c.Stderr = &stderr, &stderr
 	began := time.Now()
 	if err := c.Start(); err != nil {
 		return 0, 0, err
@@ -62,7 +62,7 @@ func (n *node) startProgram(ctx context.Context) (ready time.Duration, memory in
 			return
 		}
 		if e := <-ended; e != nil {
-			err = errors.Join(err, fmt.Errorf("%w: %s", e, said.String()))
+			err = errors.Join(err, fmt.Errorf("%w: %s", e, stderr.String()))
 		}
 	}()
 	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
@@ -73,7 +73,7 @@ func (n *node) startProgram(ctx context.Context) (ready time.Duration, memory in
 	for ; ; time.Sleep(500 * time.Microsecond) {
 		select {
 		case e := <-ended:
-			return 0, 0, fmt.Errorf("the program ended at once: %w: %s", e, said.String())
+			return 0, 0, fmt.Errorf("the program ended at once: %w: %s", e, stderr.String())
 		default:
 		}
 		if time.Since(began) > time.Minute {

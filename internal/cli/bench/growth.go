@@ -25,7 +25,7 @@ type growing struct {
 	only         string
 	options      func(o *nodeOptions, size int)
 	// prepare fills a node and reports the progress; nil: no preparation
-	prepare       func(ctx context.Context, n *node, size int, told func(there int)) error
+	prepare       func(ctx context.Context, n *node, size int, report func(there int)) error
 	parts         []growingPart
 	freshEachTime bool // what is measured changes the node, so that each run needs a new one
 	// The measurement changes nothing, or adds little: the filled database can be reused.
@@ -211,7 +211,7 @@ func (g growing) sized(o Options) []int {
 func (g growing) stores(o Options) []string { return on(g.only, o.Stores) }
 
 func (g growing) openNode(
-	ctx context.Context, kind string, size int, o Options, told func(there int),
+	ctx context.Context, kind string, size int, o Options, report func(there int),
 ) (*node, error) {
 	no := nodeOptions{store: kind, postgres: o.Postgres, quick: o.Quick, log: o.Log}
 	if g.options != nil {
@@ -230,8 +230,8 @@ func (g growing) openNode(
 	if _, there := n.filled(); there {
 		return n, nil
 	}
-	told(0)
-	err = g.prepare(ctx, n, size, told)
+	report(0)
+	err = g.prepare(ctx, n, size, report)
 	if err == nil {
 		err = n.stays()
 	}
@@ -269,14 +269,14 @@ func measured(
 }
 
 // retain creates size completed runs in the store.
-func retain(ctx context.Context, n *node, size int, told func(there int)) error {
+func retain(ctx context.Context, n *node, size int, report func(there int)) error {
 	c := watch(&n.app.Dispatch().Hub)
 	defer c.stop()
 	in, err := input()
 	if err != nil {
 		return err
 	}
-	for there := 0; there < size && err == nil; told(there) {
+	for there := 0; there < size && err == nil; report(there) {
 		some := min(toldEvery, size-there)
 		_, err = many(some, 1000, func() error { return c.workflow(ctx, n, "brief", in) })
 		there += some

@@ -170,9 +170,9 @@ func (n *node) startFleet(ctx context.Context, workers int) error {
 	if err != nil {
 		return err
 	}
-	var said bytes.Buffer
+	var stderr bytes.Buffer
 	c := exec.Command(self) //nolint:noctx // it outlives the step that starts it, and ends with its input
-	c.Args, c.Stderr = []string{fleetName, n.app.URL(), strconv.Itoa(workers)}, &said
+	c.Args, c.Stderr = []string{fleetName, n.app.URL(), strconv.Itoa(workers)}, &stderr
 	in, err := c.StdinPipe()
 	if err != nil {
 		return err
@@ -198,7 +198,7 @@ func (n *node) startFleet(ctx context.Context, workers int) error {
 	select {
 	case err := <-ready:
 		if err != nil {
-			return fmt.Errorf("workers did not connect: %w: %s", err, said.String())
+			return fmt.Errorf("workers did not connect: %w: %s", err, stderr.String())
 		}
 		return nil
 	case <-ctx.Done():

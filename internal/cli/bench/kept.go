@@ -169,7 +169,7 @@ func (k keptRun) rows() ([4][][]any, error) {
 
 // keep creates these runs directly in the store, since the app would need hours. The app has none of them in memory, as
 // after a start.
-func keep(ctx context.Context, n *node, size int, told func(there int)) error {
+func keep(ctx context.Context, n *node, size int, report func(there int)) error {
 	for name, typ := range shopAttributes {
 		_, err := n.app.Broker().CreateSearchAttribute(ctx, keptNamespace, protocol.SearchAttribute{Name: name, Type: typ})
 		if err != nil {
@@ -177,13 +177,13 @@ func keep(ctx context.Context, n *node, size int, told func(there int)) error {
 		}
 	}
 	if n.server != "" {
-		return keepInPostgres(ctx, n.server, size, told)
+		return keepInPostgres(ctx, n.server, size, report)
 	}
-	return keepInSQLite(ctx, n.path, size, told)
+	return keepInSQLite(ctx, n.path, size, report)
 }
 
 // kept calls write with the rows of some runs after the other, in the order of keptColumns.
-func kept(size int, told func(there int), write func(table int, rows [][]any) error) error {
+func kept(size int, report func(there int), write func(table int, rows [][]any) error) error {
 	now := time.Now().Truncate(time.Microsecond) // as the last run tells it to who looks for them another day
 	for from := 0; from < size; from += toldEvery {
 		var all [4][][]any
@@ -201,18 +201,18 @@ func kept(size int, told func(there int), write func(table int, rows [][]any) er
 				return fmt.Errorf("fill %s: %w", keptColumns[i].table, err)
 			}
 		}
-		told(min(size, from+toldEvery))
+		report(min(size, from+toldEvery))
 	}
 	return nil
 }
 
-func keepInPostgres(ctx context.Context, server string, size int, told func(int)) (err error) {
+func keepInPostgres(ctx context.Context, server string, size int, report func(int)) (err error) {
 	c, err := pgx.Connect(ctx, server)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close(context.WithoutCancel(ctx))) }()
-	err = kept(size, told, func(i int, rows [][]any) error {
+	err = kept(size, report, func(i int, rows [][]any) error {
 		to := keptColumns[i]
 		_, err := c.CopyFrom(ctx, pgx.Identifier{to.table}, to.columns, pgx.CopyFromRows(rows))
 		return err
@@ -224,13 +224,13 @@ func keepInPostgres(ctx context.Context, server string, size int, told func(int)
 	return err
 }
 
-func keepInSQLite(ctx context.Context, file string, size int, told func(int)) (err error) {
+func keepInSQLite(ctx context.Context, file string, size int, report func(int)) (err error) {
 	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(60000)&_pragma=synchronous(off)&_pragma=cache_size(-400000)")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	return kept(size, told, func(i int, rows [][]any) error {
+	return kept(size, report, func(i int, rows [][]any) error {
 		to := keptColumns[i]
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {

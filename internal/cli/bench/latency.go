@@ -171,7 +171,7 @@ func crowded(ctx context.Context, n *node, ops int) (all sample, err error) {
 		if err != nil {
 			return all, err
 		}
-		beside, err := many(turn, 1, one)
+		loaded, err := many(turn, 1, one)
 		if err != nil {
 			return all, err
 		}
@@ -180,7 +180,7 @@ func crowded(ctx context.Context, n *node, ops int) (all sample, err error) {
 			return all, err
 		}
 		done += turn
-		all.each, all.beside = append(all.each, beside.each...), append(all.beside, alone.each...)
+		all.each, all.beside = append(all.each, loaded.each...), append(all.beside, alone.each...)
 	}
 	all.elapsed = time.Since(start)
 	return all, nil

@@ -31,8 +31,8 @@ func TestAFilledDatabaseServesAnotherDay(t *testing.T) {
 				}
 				return there, errors.Join(err, n.close())
 			}
-			if _, err := open(func(ctx context.Context, n *node, size int, told func(int)) error {
-				return errors.Join(keep(ctx, n, size/2, told), errors.New("cut off"))
+			if _, err := open(func(ctx context.Context, n *node, size int, report func(int)) error {
+				return errors.Join(keep(ctx, n, size/2, report), errors.New("cut off"))
 			}); err == nil {
 				t.Fatal("it was not cut off")
 			}

@@ -43,7 +43,7 @@ func TestActivitiesRunOnceWhileTheDatabasesClockJumps(t *testing.T) {
 		for _, id := range runs {
 			result[any](t, a.end(id))
 			for _, e := range a.events(id) {
-				if _, again := e.Data.(*history.ActivityRetryScheduled); again {
+				if _, repeated := e.Data.(*history.ActivityRetryScheduled); repeated {
 					t.Errorf("run %s had another attempt", id)
 				}
 			}

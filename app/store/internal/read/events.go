@@ -112,11 +112,11 @@ func (r *reader) Outlines(
 // read once.
 func (r *reader) Arguments(ctx context.Context, at []store.EventKey) (map[store.EventKey]string, error) {
 	found := make(map[store.EventKey]string, len(at))
-	keys, wanted := db.NewRowset(record.Events.Key()), map[store.EventKey]bool{}
+	keys, requested := db.NewRowset(record.Events.Key()), map[store.EventKey]bool{}
 	for _, k := range at {
 		if p := r.recent.row(k); p == nil {
 			keys.S(k.Run).I(k.Seq)
-			wanted[k] = true
+			requested[k] = true
 		} else if err := argument(p, k, found); err != nil {
 			return nil, wrap(err, "arguments")
 		}
@@ -133,7 +133,7 @@ func (r *reader) Arguments(ctx context.Context, at []store.EventKey) (map[store.
 		last := int64(0)
 		for seq := p.First; seq <= p.Last(); seq++ {
 			k := store.EventKey{Run: p.Run, Seq: seq}
-			if !wanted[k] {
+			if !requested[k] {
 				continue
 			}
 			if err := argument(&p, k, found); err != nil {
