@@ -64,14 +64,14 @@ func TestRetryFindsACommitWhoseResponseIsLost(t *testing.T) {
 	t.Parallel()
 	gate, a, b := behind(t)
 	here := register(caller{t, a, ""}, "w", "")
-	for name, second := range map[string]hand{"same": here, "other": {caller{t, b, ""}, "w"}} {
+	for name, x := range map[string]hand{"same": here, "other": {caller{t, b, ""}, "w"}} {
 		id := "lost-" + name
 		begin := `{"workflow_id":"` + id + `","workflow_type":"flow","task_queue":"` + handQueue + `"}`
 		if s := here.loses(gate, "INSERT INTO events", "POST", "/api/workflows", begin); s.text("workflow_id") != id ||
 			s.text("command_status") != "unknown" {
 			t.Errorf("a start: %s", s.brief())
 		}
-		if s := second.asks(409, "POST", "/api/workflows", begin); s.text("reason") != "duplicate_not_allowed" {
+		if s := x.asks(409, "POST", "/api/workflows", begin); s.text("reason") != "duplicate_not_allowed" {
 			t.Errorf("the start again: %s", s.brief())
 		}
 		poll := func(kind string) handTask {
@@ -83,12 +83,12 @@ func TestRetryFindsACommitWhoseResponseIsLost(t *testing.T) {
 				s.body["retry_same_poll_request_id"] != true {
 				t.Errorf("a poll: %s", s.brief())
 			}
-			return taskOf(t, second.asks(200, "POST", path, body))
+			return taskOf(t, x.asks(200, "POST", path, body))
 		}
 		complete := func(path, body string) {
 			t.Helper()
 			here.loses(gate, "INSERT INTO events", "POST", path, body)
-			if s := second.asks(200, "POST", path, body); s.body["recorded"] != false || s.text("reason") != "already_completed" {
+			if s := x.asks(200, "POST", path, body); s.body["recorded"] != false || s.text("reason") != "already_completed" {
 				t.Errorf("%s again: %s", path, s.brief())
 			}
 		}
@@ -102,7 +102,7 @@ func TestRetryFindsACommitWhoseResponseIsLost(t *testing.T) {
 		here.decide(here.poll("workflow"), finish)
 		remove := "/api/workflows/" + id + "/runs/" + flow.text("run_id")
 		here.loses(gate, "DELETE FROM runs", "DELETE", remove, "")
-		second.asks(404, "DELETE", remove, "")
+		x.asks(404, "DELETE", remove, "")
 		if rows := mentions(b, flow.text("run_id")); len(rows) != 0 {
 			t.Errorf("rows left by a deletion whose commit response was lost: %v", rows)
 		}

@@ -70,8 +70,8 @@ func TestTheEndOfASessionThatWasNeverStartedIsAWarning(t *testing.T) {
 			t.Fatalf("history (-want +got):\n%s", d)
 		}
 		// The same report again gets its outcome again, and changes nothing.
-		if repeated := c.want(200, "POST", flowPath(first, "complete"), body); repeated.text("reason") != "already_completed" {
-			t.Errorf("again: %s", repeated.raw)
+		if out := c.want(200, "POST", flowPath(first, "complete"), body); out.text("reason") != "already_completed" {
+			t.Errorf("again: %s", out.raw)
 		}
 		for _, id := range []string{other, "implicit"} {
 			s := c.want(200, "GET", "/api/worker-sessions/"+id, "")

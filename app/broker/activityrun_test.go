@@ -42,9 +42,9 @@ func TestActivityRunNeedsNoWorkflow(t *testing.T) {
 		a.register("w")
 		b.register("w2")
 		in := protocol.ActivityRequest{WorkflowID: "one", Input: []byte(`["Ada"]`), Memo: []byte(`{"by":"me"}`)}
-		response := a.activity(in)
-		if !response.New || response.Status != "running" || response.ActivityType != "greet" || response.Outcome != "started_new" {
-			t.Fatalf("the start: %+v", response)
+		out := a.activity(in)
+		if !out.New || out.Status != "running" || out.ActivityType != "greet" || out.Outcome != "started_new" {
+			t.Fatalf("the start: %+v", out)
 		}
 		if _, err := a.StartActivity(t.Context(), protocol.ActivityRequest{
 			WorkflowID: "one", ActivityType: "greet",
@@ -52,7 +52,7 @@ func TestActivityRunNeedsNoWorkflow(t *testing.T) {
 			t.Errorf("the same id again: %v", err)
 		}
 		in.DuplicatePolicy = "use-existing"
-		if second := b.activity(in); second.New || second.RunID != response.RunID {
+		if second := b.activity(in); second.New || second.RunID != out.RunID {
 			t.Errorf("the same id, where it may be taken: %+v", second)
 		}
 		open := must[protocol.RunView](t)(b.Describe(t.Context(), protocol.Target{WorkflowID: "one"}))

@@ -164,15 +164,15 @@ func testSchedules(t *testing.T, s Suite) {
 // Namespaces are stored with their settings, isolate their content, and are deleted with it.
 func testNamespaces(t *testing.T, s Suite) {
 	w := s.New(t)
-	write := func(n store.Namespace) {
+	set := func(n store.Namespace) {
 		w.Commit(store.Transaction{Needs: store.Keys{
 			Namespaces: []string{n.Name},
 		}, Decide: func(store.Rows, time.Time) (store.Writes, error) {
 			return store.Writes{Namespaces: []store.Namespace{n}}, nil
 		}})
 	}
-	write(store.Namespace{Name: "blue", Description: "d", RetentionDays: 3, SearchAttributes: map[string]string{"K": "int"}})
-	write(store.Namespace{Name: "blue", Description: "e", RetentionDays: 3, SearchAttributes: map[string]string{"K": "int"}})
+	set(store.Namespace{Name: "blue", Description: "d", RetentionDays: 3, SearchAttributes: map[string]string{"K": "int"}})
+	set(store.Namespace{Name: "blue", Description: "e", RetentionDays: 3, SearchAttributes: map[string]string{"K": "int"}})
 	var runs []string
 	for i := range 3 {
 		in := start(w, fmt.Sprint("w", i))
