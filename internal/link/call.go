@@ -171,8 +171,8 @@ func (l *Link) Complete(ctx context.Context, in protocol.CompleteRequest) (proto
 	return a, nil
 }
 
-// Forget removes a task that ended without a report to the app.
-func (l *Link) Forget(item protocol.CompleteItem) { l.held.done(item) }
+// Abandon removes a task that ended without a report to the app.
+func (l *Link) Abandon(item protocol.CompleteItem) { l.held.abandon(item, time.Now()) }
 
 // HistoryPage fetches a page of the history behind a task; an empty token is the first page.
 func (l *Link) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {

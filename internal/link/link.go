@@ -250,7 +250,7 @@ func (l *Link) runConnection(ctx context.Context) error {
 	if l.isDeregistered() {
 		return ErrLeft
 	}
-	if err := l.register(connCtx, lv, l.held.keys()); err != nil {
+	if err := l.register(connCtx, lv, l.held.keys(time.Now())); err != nil {
 		return fmt.Errorf("register at %s: %w", conn, err)
 	}
 	l.publish(lv)

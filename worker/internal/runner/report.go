@@ -471,7 +471,7 @@ func refusesContent(err error) bool {
 
 // dropped logs an outcome that the app rejected.
 func (r *Runner) dropped(item protocol.CompleteItem, why string) {
-	r.opt.Link.Forget(item)
+	r.opt.Link.Abandon(item)
 	r.log.Warn().Str("task_id", item.TaskID).Str("attempt", item.AttemptID).Str("kind", string(item.Kind)).Str("why", why).
 		Msg("task outcome rejected by the app and dropped")
 }

@@ -32,9 +32,9 @@ type Link interface {
 	HistoryPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error)
 	HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatResponse, error)
 	RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsResponse, error)
-	Changed() <-chan struct{}          // closed when the connection is lost or made
-	Beat()                             // asks for a heartbeat soon
-	Forget(item protocol.CompleteItem) // a task has ended without a word to the app
+	Changed() <-chan struct{}           // closed when the connection is lost or made
+	Beat()                              // asks for a heartbeat soon
+	Abandon(item protocol.CompleteItem) // a task has ended without a report to the app
 }
 
 // Definitions are the workflows and activities of this worker.
