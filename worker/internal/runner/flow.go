@@ -107,7 +107,8 @@ func (r *Runner) decide(
 	}
 	if k := r.cache.await(r.life, t.RunID); k != nil {
 		m, events := k.machine, t.Events
-		if tail := nextEvents(m.Seen(), k.tail); len(tail) > 0 && len(events) > 0 && events[0].Seq > m.Seen()+1 {
+		// The response to an eager workflow task contained the events of the tail, so the app may send none of them again.
+		if tail := nextEvents(m.Seen(), k.tail); len(tail) > 0 && (len(events) == 0 || events[0].Seq > m.Seen()+1) {
 			events = append(tail, events...)
 		}
 		// If there is a gap between the events applied and the events received, a new machine replays the whole history.
