@@ -43,8 +43,8 @@ type Options struct {
 
 // Client calls the API of an app.
 type Client struct {
-	opt   Options
-	heard atomic.Bool // an app has responded, with whatever status
+	opt       Options
+	responded atomic.Bool // an app has responded, with whatever status
 }
 
 // ErrInvalidOptions matches, with errors.Is, a request with a text or number outside the limits of the app, whether the
@@ -124,7 +124,7 @@ func (c *Client) request(ctx context.Context, method, to string, in, out any) er
 		return err
 	}
 	defer answer.Body.Close()
-	c.heard.Store(true)
+	c.responded.Store(true)
 	raw, err := httpjson.ReadAll(io.LimitReader(answer.Body, maxAnswer), answer.ContentLength)
 	if err != nil {
 		return err

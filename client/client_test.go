@@ -361,7 +361,7 @@ func TestUnknownOutcomeHasAReadableError(t *testing.T) {
 	}))
 	defer app.Close()
 	const away = `{"reason":"backend_unavailable","message":"away"`
-	for _, c := range []struct{ body, says string }{
+	for _, c := range []struct{ body, want string }{
 		{away + `,"outcome":"unknown","workflow_id":"w-1","control_plane":{"operation":"start"}}`, "workflow ID w-1 is safe"},
 		{
 			away + `,"outcome":"unknown","workflow_id":"w-1","control_plane":{"operation":"signal"}}`,
@@ -372,8 +372,8 @@ func TestUnknownOutcomeHasAReadableError(t *testing.T) {
 		body = c.body
 		err := asking(t, app.URL).Workflow("w-1").Signal(t.Context(), "go")
 		doubt := strings.Contains(c.body, "unknown")
-		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "is unknown") != doubt {
-			t.Errorf("%s: says %v, want %q", c.body, err, c.says)
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "is unknown") != doubt {
+			t.Errorf("%s: says %v, want %q", c.body, err, c.want)
 		}
 	}
 }
@@ -388,7 +388,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 func TestWaitForAResultSurvivesAnOutageOfTheApp(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Err: errors.New("refused")}
 	for name, c := range map[string]struct {
-		says  []error // one after another, the last one again and again; nil is the end of the run
+		errs  []error // one after another, the last one again and again; nil is the end of the run
 		after time.Duration
 		want  string
 	}{
@@ -402,8 +402,8 @@ func TestWaitForAResultSurvivesAnOutageOfTheApp(t *testing.T) {
 				_, _ = answer.WriteString(`{"is_terminal":true,"status":"completed"}`)
 				app, err := client.New(client.Options{URLs: []string{"http://app"}, HTTP: &http.Client{Transport: roundTripper(
 					func(*http.Request) (*http.Response, error) {
-						err := c.says[0]
-						c.says = c.says[min(1, len(c.says)-1):]
+						err := c.errs[0]
+						c.errs = c.errs[min(1, len(c.errs)-1):]
 						if err != nil {
 							return nil, err
 						}

@@ -104,7 +104,7 @@ func (o *outage) final(ctx context.Context, c *Client, err error) error {
 	case err == nil:
 		o.since = time.Time{}
 	case ctx.Err() != nil, protocol.ReasonOf(err) != "",
-		errors.As(err, &unreachable) && !c.heard.Load() && o.since.IsZero(): // the URL may be wrong
+		errors.As(err, &unreachable) && !c.responded.Load() && o.since.IsZero(): // the URL may be wrong
 		return err
 	case o.since.IsZero():
 		o.since = time.Now()
@@ -183,7 +183,7 @@ func (c *Client) StartAndWait(ctx context.Context, in protocol.StartRequest, arg
 			return c.Run(started.WorkflowID, started.RunID).await(ctx)
 		case protocol.ReasonOf(err) == protocol.ReasonDuplicateStart && repeated: // the run has closed
 			return c.Workflow(in.WorkflowID).await(ctx)
-		case protocol.ReasonOf(err) != "", !sent.Load() && !c.heard.Load(): // a refusal; or the URL may be wrong
+		case protocol.ReasonOf(err) != "", !sent.Load() && !c.responded.Load(): // a refusal; or the URL may be wrong
 			return protocol.RunView{}, err
 		}
 		if err = out.final(ctx, c, err); err == nil {

@@ -46,7 +46,7 @@ func TestActivitiesByThemselvesAsInTheGuide(t *testing.T) {
 		}
 	}
 	checkConsole(t, a, "../docs/guide/getting-started.md", 2, "sojourn activity run ")
-	says(
+	prints(
 		t, a, script, `["buytea"]`, `["buytea","callBob"]`, `started_newlater,run`, `["buytea","callBob","fragile"]`,
 		`"outcome":"started_new"`, `"output":["buytea","callBob","fragile","water"]`,
 	)

@@ -114,7 +114,7 @@ func TestStepsOfTheWorkerProtocolWork(t *testing.T) {
 func TestSchedulesAsInTheGuide(t *testing.T) {
 	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
-	says(
+	prints(
 		t, a, blocks(t, "../docs/guide/schedules.md", "sh")[0], "02***,Europe/Berlin", "thebooksoftheday", "triggered",
 		"paused", "status_not_triggerable", "resumed", "ScheduleTriggered", "SchedulePaused", "ScheduleResumed", "deleted",
 	)
@@ -177,7 +177,7 @@ func TestCommandsForOperatorsInTheGuideWork(t *testing.T) {
 	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a, func(o *worker.Options) { o.Capabilities = []string{device.Printer} })
-	says(t, a, `sojourn workflow start device --input '[{"device": "p1", "pages": 3}]' --wait`, `"first":1`)
+	prints(t, a, `sojourn workflow start device --input '[{"device": "p1", "pages": 3}]' --wait`, `"first":1`)
 	checkConsole(t, a, "../docs/guide/sessions.md", 6, "sojourn sessions")
 	for _, page := range []struct {
 		name   string
@@ -187,7 +187,7 @@ func TestCommandsForOperatorsInTheGuideWork(t *testing.T) {
 		{"quotas.md", "sojourn namespaces create billing\n", []string{"billing", "open_runs"}},
 		{"runs.md", "sojourn workflow start tour.greeting --input '[\"Ada\"]' --wait\n", []string{"helloAda", "Amount"}},
 	} {
-		says(t, a, page.before+strings.Join(blocks(t, "../docs/guide/"+page.name, "sh"), ""), page.prints...)
+		prints(t, a, page.before+strings.Join(blocks(t, "../docs/guide/"+page.name, "sh"), ""), page.prints...)
 	}
 	// Last: it pins new runs to a build.
 	checkConsole(t, a, "../docs/guide/queues.md", 8, "sojourn queues")
@@ -203,11 +203,11 @@ func TestRequestsInGettingStartedWork(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a, nil)
 	script := strings.Join(blocks(t, "../docs/guide/getting-started.md", "sh"), "")
-	says(t, a, script, `"workflow_id":"g2"`, `"outcome":"started_new"`, `"workflow_type":"tour.greeting"`)
+	prints(t, a, script, `"workflow_id":"g2"`, `"outcome":"started_new"`, `"workflow_type":"tour.greeting"`)
 }
 
-// says runs a script of the guide and searches its output for texts in this order, ignoring spaces.
-func says(t *testing.T, a *apptest.App, script string, all ...string) {
+// prints runs a script of the guide and searches its output for texts in this order, ignoring spaces.
+func prints(t *testing.T, a *apptest.App, script string, all ...string) {
 	t.Helper()
 	out, err := shell(t, a, script).CombinedOutput()
 	if err != nil {

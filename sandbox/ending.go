@@ -40,7 +40,7 @@ func explain(end supervisor.Fact, printed string) ending {
 	switch {
 	case end.Error != "":
 		e.kind, e.message = Unavailable, end.Error
-	case saysOutOfMemory(end, printed):
+	case printedOutOfMemory(end, printed):
 		e.cause, e.kind, e.message = CauseOutOfMemory, OutOfMemory, "the executor ran out of memory"
 	case signal == syscall.SIGXCPU:
 		e.cause, e.kind, e.message = CauseDeadline, DeadlineExceeded, "the executor used up its processor time"
@@ -113,9 +113,9 @@ func outOfMemory(f supervisor.Fact, limit int64) ending {
 	return e
 }
 
-// saysOutOfMemory recognizes the last output of runtimes that ran out of heap memory, which is the only sign if a
+// printedOutOfMemory recognizes the last output of runtimes that ran out of heap memory, which is the only sign if a
 // process reaches its own heap limit.
-func saysOutOfMemory(end supervisor.Fact, printed string) bool {
+func printedOutOfMemory(end supervisor.Fact, printed string) bool {
 	aborted := end.Signal != 0 || end.Exit > 128
 	for _, w := range []struct {
 		words string

@@ -95,7 +95,7 @@ func launch(
 	level := LevelProcess
 	if l.rule != nil {
 		level, ex.rules = LevelConfined, l.rule(scratch)
-		by, _, _ := g.Holds()
+		by, _, _ := g.Limits()
 		ex.rules.NoMemoryFiles = by == "" // a group counts them
 		if ex.packs != "" {
 			ex.rules.Read = append(ex.rules.Read, ex.packs)
@@ -113,7 +113,7 @@ func launch(
 		env = append(env, proxyEnvironment(l.proxy, ex.pass)...)
 	}
 	threads := l.limits.Threads
-	if _, by, _ := g.Holds(); by != "" {
+	if _, by, _ := g.Limits(); by != "" {
 		threads = 0 // the group limits threads without ending a process
 	}
 	var err error
@@ -191,7 +191,7 @@ func (ex *executor) run() {
 	if end == supervisor.EndUnreported { // descendants that left its session were reparented
 		ex.group.Kill()
 		if k := ex.group.OutOfMemory(); k.Processes > 0 {
-			memory, _, _ := ex.group.Holds()
+			memory, _, _ := ex.group.Limits()
 			ex.setEndCause(outOfMemory(supervisor.Fact{Bytes: k.Peak, By: memory, Around: !k.Own}, ex.lang.limits.Memory))
 		}
 		supervisor.KillOrphans(ex.scratch, ex.user.number())
@@ -388,7 +388,7 @@ func (ex *executor) failed(h frame.Header) error {
 				cause = CauseEvictedPressure
 			}
 			return &SessionLost{
-				Session: s.id, EpochWanted: s.epoch, EpochNow: s.epoch, Cause: cause, When: time.Now(), Message: h.Message,
+				Session: s.id, EpochRequested: s.epoch, EpochNow: s.epoch, Cause: cause, When: time.Now(), Message: h.Message,
 				Stack: h.Stack,
 			}
 		}

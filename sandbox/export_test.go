@@ -26,9 +26,9 @@ func (o Options) WithKernel(k lockdown.Kernel) Options {
 	return o
 }
 
-// WithInstallAgain has an installation that failed begin again after that time.
-func (o Options) WithInstallAgain(d time.Duration) Options {
-	o.installAgain = d
+// WithInstallRetry has an installation that failed begin again after that time.
+func (o Options) WithInstallRetry(d time.Duration) Options {
+	o.installRetry = d
 	return o
 }
 

@@ -179,7 +179,7 @@ func (t *limitProbe) start(resources []string) (err error) {
 		return fmt.Errorf("control group: %w", err)
 	}
 	c.Group = t.group
-	memory, processes, _ := t.group.Holds()
+	memory, processes, _ := t.group.Limits()
 	if memory != "" { // is asked of the group alone
 		c.Memory = 0
 	}
@@ -221,7 +221,7 @@ func (t *limitProbe) start(resources []string) (err error) {
 
 // limitedBy returns the kind of group that limits the probe's use of a resource; empty as long as no limit was reached.
 func (t *limitProbe) limitedBy(resource string) string {
-	memory, processes, cpu := t.group.Holds()
+	memory, processes, cpu := t.group.Limits()
 	if n, ok := t.group.Use(); resource == resourceMemory && ok && n >= countedMemory {
 		return memory
 	}

@@ -71,7 +71,7 @@ type Options struct {
 	resolver egress.Resolver  // nil: the machine's
 	patience time.Duration    // with a frame that has begun; 0 for frame.Deadline
 
-	installAgain time.Duration // after the first installation of packages that failed; 0 for installRetry
+	installRetry time.Duration // after the first installation of packages that failed; 0 for installRetry
 }
 
 // Limits are the limits of an executor and its descendants.
@@ -104,7 +104,7 @@ const (
 	stoppedTime      = 200 * time.Millisecond // from a kill to the check whether the supervisor is stopped
 	silenceTime      = 10 * time.Second       // of the supervisor, while a call runs; it says something every second
 	writeTime        = 30 * time.Second       // for one frame to be taken
-	sweepAgain       = 2 * time.Second        // after the start, for folders whose locks were held then
+	sweepRetry       = 2 * time.Second        // after the start, for folders whose locks were held then
 	tombstoneTime    = time.Hour              // for which the end of a session is remembered
 	idleAfter        = time.Second            // without a call until the supervisor is notified
 	reuseCalls       = 100                    // of one executor outside sessions

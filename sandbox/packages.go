@@ -108,7 +108,7 @@ func (k *packages) want(l *language, m *manifest) (string, error) {
 	}
 	s := k.sets[l.name+m.hash]
 	if s == nil {
-		s = &packageSet{wait: cmp.Or(k.pool.opt.installAgain, installRetry)}
+		s = &packageSet{wait: cmp.Or(k.pool.opt.installRetry, installRetry)}
 		k.sets[l.name+m.hash] = s
 	}
 	if s.there {
@@ -283,7 +283,7 @@ func (k *packages) removeOld() {
 		}
 		set, _, _ := strings.Cut(name, ".tmp-")
 		path := filepath.Join(k.cache, name)
-		lock, err := filelock.Take(filepath.Join(k.cache, set+lockSuffix), os.O_CREATE)
+		lock, err := filelock.Acquire(filepath.Join(k.cache, set+lockSuffix), os.O_CREATE)
 		if err != nil {
 			continue
 		}
@@ -302,7 +302,7 @@ func (k *packages) removeOld() {
 func (k *packages) lock(ctx context.Context, dir string, progress func(line string)) (*os.File, error) {
 	logged := false
 	for {
-		lock, err := filelock.Take(dir+lockSuffix, os.O_CREATE)
+		lock, err := filelock.Acquire(dir+lockSuffix, os.O_CREATE)
 		if !errors.Is(err, filelock.ErrHeld) {
 			return lock, err
 		}

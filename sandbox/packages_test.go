@@ -290,12 +290,12 @@ func TestPackagesThatFailedAreTriedAgain(t *testing.T) {
 	forPackages(t, func(t *testing.T, r *registry, _ string, files map[string]string) {
 		r.breaks(true)
 		dir := openDir(t)
-		pool := openPackages(t, sandbox.Options{Dir: dir}.WithInstallAgain(100*time.Millisecond), files)
+		pool := openPackages(t, sandbox.Options{Dir: dir}.WithInstallRetry(100*time.Millisecond), files)
 		greet(t, pool, "could not be installed")
 		infos := pool.Packages()
 		if len(infos) != 1 || infos[0].Detail == "" || infos[0].Since.IsZero() ||
 			infos[0].State != sandbox.PackagesInstalling &&
-				(infos[0].State != sandbox.PackagesFailed || infos[0].Again.IsZero()) {
+				(infos[0].State != sandbox.PackagesFailed || infos[0].RetryAt.IsZero()) {
 			t.Errorf("of the packages it says %+v", infos)
 		}
 		found(t, pool, dir, sandbox.PackagesInfo{State: sandbox.PackagesFailed})

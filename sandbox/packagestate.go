@@ -33,7 +33,7 @@ type PackagesInfo struct {
 	Path    string    // folder of the packages, also before their installation; empty for PackagesOthers
 	Bytes   int64     // their size; 0 for not known
 	Since   time.Time // they are there, they are being installed, they failed; zero for not known
-	Again   time.Time // the next try, after one that failed; zero for not known
+	RetryAt time.Time // the next try, after one that failed; zero for not known
 }
 
 // Packages returns the state of the packages of handlers that were called, or that [Pool.Install] checked.
@@ -68,7 +68,7 @@ func (s *packageSet) describe(i *PackagesInfo) {
 	case s.running:
 		i.State, i.Detail, i.Since = PackagesInstalling, s.lastLine, s.began
 	case s.err != nil:
-		i.State, i.Detail, i.Since, i.Again = PackagesFailed, errors.Unwrap(s.err).Error(), s.failed, s.retryAt
+		i.State, i.Detail, i.Since, i.RetryAt = PackagesFailed, errors.Unwrap(s.err).Error(), s.failed, s.retryAt
 	}
 }
 

@@ -179,7 +179,7 @@ func (p *Pool) createFolder() error {
 	if err := errors.Join(os.MkdirAll(p.dir, mode), os.Chmod(p.dir, mode)); err != nil {
 		return fmt.Errorf("sandbox folder: %w", err)
 	}
-	if p.lock, err = filelock.Take(filepath.Join(p.dir, "lock"), os.O_CREATE); err != nil {
+	if p.lock, err = filelock.Acquire(filepath.Join(p.dir, "lock"), os.O_CREATE); err != nil {
 		return fmt.Errorf("sandbox folder %s is in use by another worker: %w", p.dir, err)
 	}
 	return nil
@@ -193,7 +193,7 @@ func sweep(base string) error {
 	}
 	for _, e := range old {
 		if dir := filepath.Join(base, e.Name()); e.IsDir() && strings.HasPrefix(e.Name(), "pool-") {
-			if lock, err := filelock.Take(filepath.Join(dir, "lock"), 0); err == nil {
+			if lock, err := filelock.Acquire(filepath.Join(dir, "lock"), 0); err == nil {
 				supervisor.EndAll(dir)
 				supervisor.Wipe(dir)
 				_ = lock.Close()
@@ -206,7 +206,7 @@ func sweep(base string) error {
 // sweepLater sweeps once more. If a worker is killed while it starts a supervisor, the new process holds the worker's
 // descriptors until it executes its program, and with them the lock.
 func (p *Pool) sweepLater() {
-	later := time.NewTimer(sweepAgain)
+	later := time.NewTimer(sweepRetry)
 	defer later.Stop()
 	select {
 	case <-later.C:

@@ -258,7 +258,7 @@ func TestLockedFolderIsRemovedLater(t *testing.T) {
 	if err := os.Mkdir(old, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	lock, err := filelock.Take(filepath.Join(old, "lock"), os.O_CREATE)
+	lock, err := filelock.Acquire(filepath.Join(old, "lock"), os.O_CREATE)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,9 @@ type tombstone struct {
 
 // lostError returns the error for a call of epoch wanted.
 func (t tombstone) lostError(id string, epoch, now int64) *SessionLost {
-	return &SessionLost{Session: id, EpochWanted: epoch, EpochNow: now, Cause: t.cause, When: t.when, Message: t.message}
+	return &SessionLost{
+		Session: id, EpochRequested: epoch, EpochNow: now, Cause: t.cause, When: t.when, Message: t.message,
+	}
 }
 
 // join returns the executor of a session and runtime, starting it for the first call. Done must be called when the call

@@ -51,7 +51,7 @@ func TestEverySettingHoldsTheSame(t *testing.T) {
 	for _, s := range Settings() {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			s.Again(t, heldEverywhere)
+			s.Rerun(t, heldEverywhere)
 		})
 	}
 }

@@ -127,7 +127,7 @@ func (s *users) acquireUser() (*user, error) {
 	for range s.last - s.first + 1 {
 		id := s.first + s.next%(s.last-s.first+1)
 		s.next++
-		lock, err := filelock.Take(filepath.Join(s.locks, strconv.Itoa(id)), os.O_CREATE)
+		lock, err := filelock.Acquire(filepath.Join(s.locks, strconv.Itoa(id)), os.O_CREATE)
 		if errors.Is(err, filelock.ErrHeld) {
 			continue
 		}

@@ -424,7 +424,7 @@ func TestTasksWaitForAHandlersFile(t *testing.T) {
 				t.Fatal(err)
 			}
 			w := v.Wait
-			return w != nil && w.Reason == protocol.WaitHandedBack && w.Attention && strings.Contains(w.Detail, "its file")
+			return w != nil && w.Reason == protocol.WaitTaskReturned && w.Attention && strings.Contains(w.Detail, "its file")
 		})
 		if err := os.Rename(away, filepath.Join(dir, "index")); err != nil {
 			t.Fatal(err)

@@ -96,7 +96,8 @@ func (i inside) Heartbeat(progress json.RawMessage) {
 func outward(ctx context.Context, inv sandbox.Invocation, err error) error {
 	if errors.Is(err, activity.ErrSessionLost) && inv.Session != nil {
 		return &sandbox.SessionLost{
-			Session: inv.Session.ID, EpochWanted: inv.Session.Epoch, EpochNow: inv.Session.Epoch, Cause: sandbox.CauseDeclared,
+			Session: inv.Session.ID, EpochRequested: inv.Session.Epoch, EpochNow: inv.Session.Epoch,
+			Cause:   sandbox.CauseDeclared,
 			Message: err.Error(),
 		}
 	}

@@ -186,17 +186,17 @@ func (w *Worker) endSession(ctx context.Context, id string, epoch int64, reason 
 
 // lost is called by the pool when the executor of a session has ended.
 func (w *Worker) lost(l sandbox.SessionLost) {
-	w.sessions.Died(l.Session, l.EpochWanted, string(l.Cause), l.Message)
+	w.sessions.Died(l.Session, l.EpochRequested, string(l.Cause), l.Message)
 }
 
 // evict releases a session whose executor the pool wants to end. It notifies the app first.
 func (w *Worker) evict(ctx context.Context, l sandbox.SessionLost) bool {
-	return w.sessions.Evict(l.Session, l.EpochWanted, string(l.Cause), func() error {
+	return w.sessions.Evict(l.Session, l.EpochRequested, string(l.Cause), func() error {
 		_, err := w.link.ReleaseSession(
-			ctx, protocol.SessionVerb{SessionID: l.Session, Epoch: l.EpochWanted, Reason: string(l.Cause)},
+			ctx, protocol.SessionVerb{SessionID: l.Session, Epoch: l.EpochRequested, Reason: string(l.Cause)},
 		)
 		if reason := protocol.ReasonOf(err); reason != "" {
-			w.log.Debug().Str("session_id", l.Session).Int64("epoch", l.EpochWanted).Str("reason", string(reason)).
+			w.log.Debug().Str("session_id", l.Session).Int64("epoch", l.EpochRequested).Str("reason", string(reason)).
 				Msg("evicted session was not held")
 			return nil
 		}

@@ -34,8 +34,8 @@ const innocentCalls = 8
 type sharedFolder struct {
 	Dir string `json:"dir"`
 	Me  string `json:"me"`
-	// Hold is the number of innocent calls that run next to the bad one.
-	Hold int `json:"hold"`
+	// Block is the number of innocent calls that run next to the bad one.
+	Block int `json:"hold"`
 }
 
 // begin records the call and reports whether this is its first run.
@@ -64,7 +64,7 @@ func (f sharedFolder) await(name string) {
 }
 
 func (f sharedFolder) awaitInnocents() {
-	for i := range f.Hold {
+	for i := range f.Block {
 		f.await(fmt.Sprint("innocent-", i))
 	}
 }
@@ -102,7 +102,7 @@ var nativeBad = map[string]func() (string, error){
 
 func registerSharedExecutor(r *worker.Registry) {
 	r.Activity("shared.innocent", func(_ context.Context, f sharedFolder) (string, error) {
-		if f.begin() && f.Hold > 0 {
+		if f.begin() && f.Block > 0 {
 			f.await("through")
 		}
 		return f.Me, nil
@@ -130,7 +130,7 @@ func registerSharedExecutor(r *worker.Registry) {
 		for i := range innocentCalls {
 			f := sharedFolder{Dir: in.Dir, Me: fmt.Sprint("innocent-", i)}
 			if i < in.Together-1 {
-				f.Hold = in.Together - 1
+				f.Block = in.Together - 1
 			}
 			all = append(all, s.Execute(with(in.Innocent), in.Handler+".innocent", f))
 			if i == in.Together-2 {

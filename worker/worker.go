@@ -208,7 +208,7 @@ func New(o Options) (_ *Worker, err error) {
 		if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
 			return nil, fmt.Errorf("worker: %w", err)
 		}
-		if w.lock, err = filelock.Take(
+		if w.lock, err = filelock.Acquire(
 			filepath.Join(o.DataDir, "worker-"+fileName(o.WorkerID)+".lock"), os.O_CREATE,
 		); err != nil {
 			return nil, fmt.Errorf("worker id %s is in use on this machine: %w", o.WorkerID, err)
@@ -508,7 +508,7 @@ func Packages(all []sandbox.PackagesInfo) (out []protocol.PackagesInfo) {
 	for _, i := range all {
 		out = append(out, protocol.PackagesInfo{
 			Runtime: i.Runtime, Files: i.Files, State: string(i.State), Detail: i.Detail, Path: i.Path, Bytes: i.Bytes,
-			Since: history.At(i.Since), Again: history.At(i.Again),
+			Since: history.At(i.Since), RetryAt: history.At(i.RetryAt),
 		})
 	}
 	return out

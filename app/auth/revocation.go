@@ -11,8 +11,8 @@ import (
 
 // openRequest is a long request of a caller: a poll or a stream.
 type openRequest struct {
-	who *Principal
-	end context.CancelCauseFunc
+	principal *Principal
+	end       context.CancelCauseFunc
 }
 
 // TrackRequest returns the context of a long request. If the caller loses the rights that it had, the context ends with
@@ -61,13 +61,13 @@ func (a *Auth) Changed(ctx context.Context, ids []string, all bool) {
 		delete(a.unknown, id)
 	}
 	for h := range a.held {
-		if all || slices.Contains(ids, h.who.TokenID) || slices.Contains(ids, h.who.signIn) {
+		if all || slices.Contains(ids, h.principal.TokenID) || slices.Contains(ids, h.principal.signIn) {
 			changed = append(changed, h)
 		}
 	}
 	a.mu.Unlock()
 	for _, h := range changed {
-		if err := a.Revalidate(ctx, h.who); protocol.ReasonOf(err) == protocol.ReasonUnauthorized {
+		if err := a.Revalidate(ctx, h.principal); protocol.ReasonOf(err) == protocol.ReasonUnauthorized {
 			h.end(err)
 		}
 	}

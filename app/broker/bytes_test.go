@@ -297,7 +297,7 @@ func TestABacklogOfAnEarlierBuildIsWorkedOff(t *testing.T) {
 			}))
 		}
 		old.Stop()
-		db := beside(t, database)
+		db := separateConnection(t, database)
 		cut := `UPDATE runs SET state = json_remove(state, '$.bytes', '$.argument_bytes')`
 		if !strings.HasPrefix(database, "sqlite:") {
 			cut = `UPDATE runs SET state = (state::jsonb - 'bytes' - 'argument_bytes')::text`

@@ -238,12 +238,12 @@ func requireMembers(in protocol.CompleteItem) error {
 	}
 	var missing []string
 	for _, m := range []struct {
-		name string
-		said bool
+		name  string
+		given bool
 	}{
 		{"task_id", in.TaskID != ""}, {"lease_owner", in.Owner != ""}, {delivery, present},
 	} {
-		if !m.said {
+		if !m.given {
 			missing = append(missing, m.name)
 		}
 	}

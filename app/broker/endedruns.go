@@ -16,9 +16,9 @@ import (
 // app knows which processes keep a run and notifies them when it ends.
 
 const (
-	// endedTold is the time for which responses to heartbeats also list ended runs: notices may be lost, and HTTP
+	// endedListed is the time for which responses to heartbeats also list ended runs: notices may be lost, and HTTP
 	// workers get none.
-	endedTold = 30 * time.Second
+	endedListed = 30 * time.Second
 	// mostEnded bounds the ended runs of one worker that wait for its heartbeat.
 	mostEnded = 2000
 	// endedChunk is the number of runs that one read checks after hints were lost.
@@ -61,13 +61,13 @@ func (e *endedRuns) pending(k engine.WorkerKey) (runs []string) {
 	return runs
 }
 
-// sweep removes entries that are older than endedTold.
+// sweep removes entries that are older than endedListed.
 func (e *endedRuns) sweep(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for k, list := range e.of {
 		i := 0
-		for i < len(list) && now.Sub(list[i].at) >= endedTold {
+		for i < len(list) && now.Sub(list[i].at) >= endedListed {
 			i++
 		}
 		if i == len(list) {

@@ -41,12 +41,12 @@ func TestWhatIsRememberedOfWhatIsGoneLeaves(t *testing.T) {
 	var ended endedRuns
 	w := process("lives", "2").Worker
 	ended.add(w, []string{"a", "b"}, now)
-	ended.add(w, []string{"c"}, now.Add(endedTold/2))
-	ended.sweep(now.Add(endedTold))
+	ended.add(w, []string{"c"}, now.Add(endedListed/2))
+	ended.sweep(now.Add(endedListed))
 	if got := fmt.Sprint(ended.pending(w)); got != "[c]" {
 		t.Errorf("the worker is told of %s", got)
 	}
-	ended.sweep(now.Add(2 * endedTold))
+	ended.sweep(now.Add(2 * endedListed))
 	if len(ended.of) != 0 {
 		t.Errorf("%v is left", ended.of)
 	}

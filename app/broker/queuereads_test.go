@@ -78,7 +78,7 @@ func TestCountsForPeopleHaveALimit(t *testing.T) {
 		a := on(t, database)
 		const many = 10_005
 		numbers := fmt.Sprintf("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) ", many)
-		db := beside(t, database)
+		db := separateConnection(t, database)
 		for _, made := range []string{
 			"INSERT INTO runs (run_id, namespace, workflow_id, type, number, status, queue, started_at, last_seq, state) " +
 				numbers + "SELECT 'R' || i, 'default', 'w' || i, 't', 1, 'running', 'q', i, 1, '{}' FROM n",

@@ -31,9 +31,9 @@ func (o *harness) listed() (ids []string) {
 // been stored. A live worker is not removed.
 func TestSilentWorkerIsRemoved(t *testing.T) {
 	const kept, late, unstored = 15 * time.Minute, 2 * time.Minute, 75 * time.Second
-	for name, c := range map[string]struct{ shared, again, other bool }{
-		"alone": {}, "its app is started again": {again: true}, "one of several": {shared: true},
-		"of several, it is started again": {shared: true, again: true}, "its app is gone": {shared: true, other: true},
+	for name, c := range map[string]struct{ shared, repeated, other bool }{
+		"alone": {}, "its app is started again": {repeated: true}, "one of several": {shared: true},
+		"of several, it is started again": {shared: true, repeated: true}, "its app is gone": {shared: true, other: true},
 	} {
 		inBubble(t, name, func(o *harness) {
 			a, kill := o.app("a", c.shared)
@@ -49,10 +49,10 @@ func TestSilentWorkerIsRemoved(t *testing.T) {
 			}
 			o.beat(a, "ended", "p", 0)
 			silent := o.at()
-			if c.again || c.other {
+			if c.repeated || c.other {
 				kill()
 			}
-			if c.again {
+			if c.repeated {
 				time.Sleep(5 * time.Minute)
 				b, _ = o.app("a", c.shared)
 				if !c.shared {

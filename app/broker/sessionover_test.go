@@ -62,7 +62,7 @@ func TestQueuedTasksOfAnEndedSessionFail(t *testing.T) {
 		for name, c := range map[string]struct {
 			options protocol.SessionOptions
 			end     func(epoch int64)
-			says    string
+			want    string
 		}{
 			"closed": {protocol.SessionOptions{}, func(epoch int64) {
 				must[protocol.SessionResponse](t)(a.CloseSession(
@@ -87,7 +87,7 @@ func TestQueuedTasksOfAnEndedSessionFail(t *testing.T) {
 				c.end(first.Activity.Session.Epoch)
 			}
 			f := a.failure(name, 2)
-			if f.Failure.ExceptionType != "session_closed" || !strings.Contains(f.Failure.Message, c.says) ||
+			if f.Failure.ExceptionType != "session_closed" || !strings.Contains(f.Failure.Message, c.want) ||
 				!f.Failure.NonRetryable {
 				t.Errorf("%s: the queued activity failed with %+v", name, f.Failure)
 			}

@@ -36,7 +36,7 @@ func TestAnItemStoredBeforeThereWereSessions(t *testing.T) {
 }
 
 // separateConnection opens a separate connection to the database of an app.
-func beside(t *testing.T, database string) *sql.DB {
+func separateConnection(t *testing.T, database string) *sql.DB {
 	t.Helper()
 	driver := "pgx"
 	if path, ok := strings.CutPrefix(database, "sqlite:"); ok {
@@ -53,7 +53,7 @@ func beside(t *testing.T, database string) *sql.DB {
 // asBeforeSessions rewrites the stored activities to the format before sessions: without a session and its members.
 func asBeforeSessions(t *testing.T, database string, items int) {
 	t.Helper()
-	db := beside(t, database)
+	db := separateConnection(t, database)
 	rows, err := db.Query("SELECT run_id, seq, body FROM tasks WHERE kind = 'activity'")
 	if err != nil {
 		t.Fatal(err)

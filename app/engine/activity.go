@@ -594,14 +594,14 @@ func (st *step) requeueUnstarted(a Activity, why string) {
 	st.endActivity(a, false)
 	a.lost(st.now, why, Finding{})
 	a.unlease()
-	a.HandedBack++
+	a.UnstartedReturns++
 	a.Returned++
-	if a.HandedBack > 1 {
+	if a.UnstartedReturns > 1 {
 		most := time.Minute
-		if r, _ := protocol.ReturnedFor(why); r != protocol.WaitHandedBack && a.HandedBack <= packagesReturns {
+		if r, _ := protocol.ReturnedFor(why); r != protocol.WaitTaskReturned && a.UnstartedReturns <= packagesReturns {
 			most = packagesBackoff
 		}
-		a.delay(st.now, plus(st.now, min(most, time.Second<<min(a.HandedBack-2, 6))))
+		a.delay(st.now, plus(st.now, min(most, time.Second<<min(a.UnstartedReturns-2, 6))))
 		st.Activities.Put(a.Seq, a)
 		return
 	}

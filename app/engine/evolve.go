@@ -276,7 +276,7 @@ func (s *Run) retrying(d *history.ActivityRetryScheduled, e history.Event) {
 	a.Suspect, a.Blamed = nil, 0 // an outcome clears the suspicion and its count
 	a.Lease, a.Progress, a.Rebuild, a.HeartbeatAt, a.Cancel, a.Epoch = Lease{}, nil, nil, history.Time{}, false, 0
 	a.delay(e.At, d.AvailableAt)
-	a.HandedBack = 0
+	a.UnstartedReturns = 0
 	a.FirstReady, a.Returned = history.Time{}, 0
 	if !d.AvailableAt.After(e.At.Time) {
 		a.State, a.ReadyAt, a.DelayedAt = Ready, e.At, history.Time{}

@@ -95,14 +95,14 @@ func JudgeLoss(tasks, suspects int, suspect bool) LossPart {
 // without a suspect, or to an idle one.
 func (s *Suspicion) Limited() bool { return s != nil && (s.Blamed > 0 || !s.Freed) }
 
-// Holds are the tasks of a process, counted by a claim under the lock of its worker's row.
-type Holds struct {
+// HeldTasks are the tasks of a process, counted by a claim under the lock of its worker's row.
+type HeldTasks struct {
 	Counted         bool
 	Tasks, Suspects int
 }
 
 // Admits reports whether the suspicion allows a process with these tasks to lease the task.
-func (s *Suspicion) Admits(h Holds) bool {
+func (s *Suspicion) Admits(h HeldTasks) bool {
 	switch {
 	case !s.Limited():
 		return true

@@ -281,12 +281,12 @@ type Activity struct {
 	// Returns counts the deliveries that ended without an outcome while their worker lived: MaxDeliveries of them
 	// are poison.
 	Returns int `json:"returns,omitempty"`
-	// HandedBack counts the consecutive returns of the activity without a start. It determines the back-off and the
+	// UnstartedReturns counts the consecutive returns of the activity without a start. It determines the back-off and the
 	// text of the wait.
-	HandedBack  int             `json:"handed_back,omitempty"`
-	Epoch       int64           `json:"epoch,omitempty"` // of the session, when leased
-	HeartbeatAt history.Time    `json:"heartbeat_at,omitzero"`
-	Progress    json.RawMessage `json:"progress,omitempty"`
+	UnstartedReturns int             `json:"handed_back,omitempty"`
+	Epoch            int64           `json:"epoch,omitempty"` // of the session, when leased
+	HeartbeatAt      history.Time    `json:"heartbeat_at,omitzero"`
+	Progress         json.RawMessage `json:"progress,omitempty"`
 	// last report of its worker about a rebuild in the running attempt
 	Rebuild *protocol.Recovered `json:"rebuild,omitempty"`
 	// the delivery under way is the first its holder sees of the session's epoch

@@ -228,7 +228,7 @@ func (a *WaitContext) ActivityWait(act Activity) *protocol.Wait {
 		return a.finish(protocol.WaitForActivity, w)
 	case Delayed:
 		// A worker returned the task and reported what it lacks, which an operator can correct.
-		if n := len(act.Lost); act.HandedBack > 0 && n > 0 {
+		if n := len(act.Lost); act.UnstartedReturns > 0 && n > 0 {
 			last := act.Lost[n-1]
 			w := protocol.Wait{Name: act.Type, Queue: act.Queue, Worker: last.Worker, Until: act.ReadyAt}
 			w.Reason, w.Detail = protocol.ReturnedFor(last.Why)

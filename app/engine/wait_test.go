@@ -138,8 +138,8 @@ var everyWait = []struct {
 		w.task(Task{State: Ready, Delivery: 3, Attempt: 3, Problem: "boom", ReadyAt: history.At(noon)})
 		w.around.Workers = nil
 	}, `workflow task: no live worker is polling queue "q"`},
-	{protocol.WaitHandedBack, true, func(w *stuckTask) {
-		w.act.State, w.act.ReadyAt, w.act.HandedBack = Delayed, history.At(noon.Add(time.Second)), 2
+	{protocol.WaitTaskReturned, true, func(w *stuckTask) {
+		w.act.State, w.act.ReadyAt, w.act.UnstartedReturns = Delayed, history.At(noon.Add(time.Second)), 2
 		w.act.Lost = []history.Lost{{Worker: "w", Why: "no such handler"}}
 	}, `activity "charge" was returned by worker w and is dispatched again at 2026-01-01T12:00:01Z: no such handler`},
 	{protocol.WaitUnstarted, true, func(w *stuckTask) {
@@ -169,17 +169,17 @@ var everyWait = []struct {
 		w.around.Workers, w.act.Returned = nil, 5
 	}, `activity "charge": no live worker is polling queue "q"`},
 	{protocol.WaitInstalling, false, func(w *stuckTask) {
-		w.act.State, w.act.ReadyAt, w.act.HandedBack = Delayed, history.At(noon.Add(time.Second)), 2
+		w.act.State, w.act.ReadyAt, w.act.UnstartedReturns = Delayed, history.At(noon.Add(time.Second)), 2
 		w.act.ScheduledAt = history.At(noon.Add(-time.Minute))
 		w.act.Lost = []history.Lost{{Worker: "w", Why: "packages_installing: package.json is being installed"}}
 	}, `activity "charge" waits while worker w installs packages; next attempt at 2026-01-01T12:00:01Z: package.json is being installed`},
 	{protocol.WaitInstalling, true, func(w *stuckTask) {
-		w.act.State, w.act.ReadyAt, w.act.HandedBack = Delayed, history.At(noon.Add(time.Second)), 2
+		w.act.State, w.act.ReadyAt, w.act.UnstartedReturns = Delayed, history.At(noon.Add(time.Second)), 2
 		w.act.ScheduledAt = history.At(noon.Add(-time.Hour))
 		w.act.Lost = []history.Lost{{Worker: "w", Why: "packages_installing: package.json is being installed"}}
 	}, `activity "charge" waits while worker w installs packages; next attempt at 2026-01-01T12:00:01Z: package.json is being installed`},
 	{protocol.WaitNoPackages, true, func(w *stuckTask) {
-		w.act.State, w.act.ReadyAt, w.act.HandedBack = Delayed, history.At(noon.Add(time.Second)), 2
+		w.act.State, w.act.ReadyAt, w.act.UnstartedReturns = Delayed, history.At(noon.Add(time.Second)), 2
 		w.act.Lost = []history.Lost{{Worker: "w", Why: "packages_failed: no such package"}}
 	}, `activity "charge" cannot start because worker w failed to install packages; next attempt at 2026-01-01T12:00:01Z: no such package`},
 	{

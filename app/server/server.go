@@ -129,7 +129,7 @@ func (p *Server) assemble() {
 			p.view.SessionGauge(), p.view.QueueGauges(), p.view.SuspectGauge(), p.view.StuckGauge(), p.broker.QuotaGauges(),
 		)
 	}
-	sweeps := sweep.Options{Shared: o.Shared, Cleanup: o.Cleanup, Keep: keepSessions, Log: o.Log}
+	sweeps := sweep.Options{Shared: o.Shared, Cleanup: o.Cleanup, Retention: keepSessions, Log: o.Log}
 	if o.Cleanup >= 0 {
 		sweeps.Remove = p.broker.CleanUp
 	}

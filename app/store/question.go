@@ -25,7 +25,7 @@ type Question struct {
 	Bytes      int64             `json:"bytes,omitempty"` // of its task
 
 	Requirements []string  `json:"requirements,omitempty"` // capabilities without which a worker cannot run the workflow
-	Beside       []string  `json:"beside,omitempty"`       // processes that were asked the same and have not answered
+	Asked        []string  `json:"beside,omitempty"`       // processes that were asked the same and have not answered
 	Until        time.Time `json:"-"`                      // deadline of the caller, and of every lease
 
 	Owner       string `json:"-"` // empty: it waits for a worker

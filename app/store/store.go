@@ -93,9 +93,9 @@ func (j ClockJump) Direction() (way string, by time.Duration) {
 // Schema is the version of a database's schema: the version found, 0 for an empty database, and the version of this
 // release. Refused is an ErrSchema if the version found is newer than this binary may serve.
 type Schema struct {
-	Found, Wanted int64
-	Refused       error
-	Durability    *Durability // of a PostgreSQL server; nil for SQLite
+	Found, Required int64
+	Refused         error
+	Durability      *Durability // of a PostgreSQL server; nil for SQLite
 }
 
 // Durability holds the PostgreSQL settings that decide whether acknowledged commits survive a crash of the server, as

@@ -111,5 +111,5 @@ func rollout(c *protocol.BuildCohort) string {
 	case c.StaleWorkers > 0:
 		return protocol.RolloutStale
 	}
-	return protocol.RolloutNobody
+	return protocol.RolloutNoWorkers
 }

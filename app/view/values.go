@@ -87,7 +87,7 @@ type truncation struct {
 	into   *protocol.Truncated
 }
 
-func (t truncation) note(name string, about protocol.TruncatedValue) {
+func (t truncation) record(name string, about protocol.TruncatedValue) {
 	if *t.into == nil {
 		*t.into = protocol.Truncated{}
 	}
@@ -111,7 +111,7 @@ func (t truncation) cut(name string, value json.RawMessage, most int) json.RawMe
 	if t.values == protocol.ValuesPreview {
 		about.Preview = string(payload.CutText([]byte(value), protocol.PreviewBytes))
 	}
-	t.note(name, about)
+	t.record(name, about)
 	return nil
 }
 
@@ -121,7 +121,7 @@ func TruncateRun(v *protocol.RunView, values protocol.Values) {
 	v.Memo = t.value("memo", v.Memo)
 	v.SearchAttributes = t.cut("search_attributes", v.SearchAttributes, protocol.PreviewBytes)
 	if v.Error != nil && len(*v.Error) > protocol.PreviewBytes {
-		t.note("error", protocol.TruncatedValue{Size: len(*v.Error)})
+		t.record("error", protocol.TruncatedValue{Size: len(*v.Error)})
 		begin := payload.CutText(*v.Error, protocol.PreviewBytes)
 		v.Error = &begin
 	}

@@ -40,7 +40,7 @@ func (p *program) migrateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if schema, err := s.inspect(c.Context()); err == nil && schema.Found > schema.Wanted {
+			if schema, err := s.inspect(c.Context()); err == nil && schema.Found > schema.Required {
 				fmt.Fprintln(p.out, "not migrated:", s.database()+",", schemaText(schema))
 				return st.Close()
 			}
@@ -245,13 +245,13 @@ func (s *settings) databaseFinding(ctx context.Context) finding {
 func schemaText(s store.Schema) string {
 	switch {
 	case s.Found == 0:
-		return fmt.Sprintf("empty; the first start creates schema %d", s.Wanted)
-	case s.Found < s.Wanted:
-		return fmt.Sprintf("schema %d; the next start, or sojourn migrate, migrates it to schema %d", s.Found, s.Wanted)
+		return fmt.Sprintf("empty; the first start creates schema %d", s.Required)
+	case s.Found < s.Required:
+		return fmt.Sprintf("schema %d; the next start, or sojourn migrate, migrates it to schema %d", s.Found, s.Required)
 	case s.Refused != nil:
 		return s.Refused.Error()
-	case s.Found > s.Wanted:
-		return fmt.Sprintf("schema %d of a newer release; this release (schema %d) can serve it", s.Found, s.Wanted)
+	case s.Found > s.Required:
+		return fmt.Sprintf("schema %d of a newer release; this release (schema %d) can serve it", s.Found, s.Required)
 	}
 	return fmt.Sprintf("schema %d", s.Found)
 }

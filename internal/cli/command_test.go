@@ -19,8 +19,8 @@ import (
 	"github.com/sojourn-run/sojourn/web"
 )
 
-// says fails the test unless text contains all parts.
-func says(t *testing.T, what, text string, parts ...string) {
+// contains fails the test unless text contains all parts.
+func contains(t *testing.T, what, text string, parts ...string) {
 	t.Helper()
 	for _, p := range parts {
 		if !strings.Contains(text, p) {
@@ -88,7 +88,7 @@ func TestWrongUseExitsWithTwoAndSaysWhy(t *testing.T) {
 			if code != 2 || out != "" {
 				t.Errorf("exit %d with output %q, want 2 and none", code, out)
 			}
-			says(t, "stderr", err, append(c.want, "sojourn:")...)
+			contains(t, "stderr", err, append(c.want, "sojourn:")...)
 		})
 	}
 }
@@ -103,13 +103,13 @@ func TestUnknownVariablesStopTheProcess(t *testing.T) {
 		if code != 2 {
 			t.Errorf("%s: exit %d, want 2", command, code)
 		}
-		says(t, command, err, "SOJOURN_WORKER_CONCURENCY", "SOJOURN_WORKER_CONCURRENCY", "--ignore-unknown-settings")
+		contains(t, command, err, "SOJOURN_WORKER_CONCURENCY", "SOJOURN_WORKER_CONCURRENCY", "--ignore-unknown-settings")
 	}
 	code, _, err := run(t, t.TempDir(), e, "config", "--ignore-unknown-settings")
 	if code != 0 {
 		t.Errorf("with --ignore-unknown-settings: exit %d", code)
 	}
-	says(t, "config", err, "SOJOURN_WORKER_CONCURENCY", "SOJOURN_WORKER_CONCURRENCY")
+	contains(t, "config", err, "SOJOURN_WORKER_CONCURENCY", "SOJOURN_WORKER_CONCURRENCY")
 	if strings.Contains(err, "SERVICE_HOST") || strings.Contains(err, "PORT_7700") {
 		t.Errorf("what Kubernetes sets is reported:\n%s", err)
 	}
@@ -139,14 +139,14 @@ func TestConfigShowsEveryValueAndWhereItCameFrom(t *testing.T) {
 		"database-url": {"postgres://me", "@db/x", "SOJOURN_DATABASE_URL"}, "token": {"SOJOURN_TOKEN"},
 		"attempt-lease": {"30s", "default"},
 	} {
-		says(t, name, lines[name], parts...)
+		contains(t, name, lines[name], parts...)
 	}
 	if strings.Contains(out, "hunter2") || strings.Contains(out, "sjn_secret_secret") {
 		t.Errorf("secrets are shown:\n%s", out)
 	}
 	code, out, err = run(t, t.TempDir(), env{"SOJOURN_AUTH": "perhaps"}, "config")
-	says(t, "config that is wrong", out, "perhaps")
-	says(t, "config that is wrong", err, "perhaps", "token, none")
+	contains(t, "config that is wrong", out, "perhaps")
+	contains(t, "config that is wrong", err, "perhaps", "token, none")
 	if code != 2 {
 		t.Errorf("exit %d, want 2", code)
 	}
@@ -176,7 +176,7 @@ func TestOneFileHasOneProcess(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("migrate: exit %d: %s", code, err)
 	}
-	says(t, "migrate", out, "migrated", "sojourn.db")
+	contains(t, "migrate", out, "migrated", "sojourn.db")
 	p := launch(t, dir, e, "app")
 	p.line(p.err, `app started`)
 	holder := "process " + strconv.Itoa(p.cmd.Process.Pid)
@@ -185,13 +185,16 @@ func TestOneFileHasOneProcess(t *testing.T) {
 		if code != 1 || out != "" {
 			t.Errorf("%s beside an app: exit %d, output %q", args[0], code, out)
 		}
-		says(t, args[0]+" beside an app", err, holder, "sojourn.db")
+		contains(t, args[0]+" beside an app", err, holder, "sojourn.db")
 	}
 	code, out, err = run(t, dir, nil, "doctor")
 	if code != 0 && web.Built() { // a binary without the dashboard is not in order
 		t.Errorf("doctor beside an app: exit %d: %s", code, err)
 	}
-	says(t, "doctor", out, "ok   release", "1.0.0", "ok   data directory", dir, "ok   database", holder, "ok   machine")
+	contains(
+		t, "doctor", out,
+		"ok   release", "1.0.0", "ok   data directory", dir, "ok   database", holder, "ok   machine",
+	)
 	p.kill()
 	if code, _, err = run(t, dir, nil, "migrate"); code != 0 { // the lock ends with its holder
 		t.Errorf("migrate after a crash: exit %d: %s", code, err)
@@ -209,7 +212,7 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 		if code != 1 || !strings.Contains(err, "checks failed") {
 			t.Errorf("exit %d: %s", code, err)
 		}
-		says(t, "doctor", out, "FAIL database", why)
+		contains(t, "doctor", out, "FAIL database", why)
 	}
 }
 
@@ -221,7 +224,7 @@ func TestDoctorShowsAJumpOfTheClock(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) { clock.Change(&o.Options) }})
 	e := env{"SOJOURN_APP_URL": a.URL()}
 	_, out, _ := run(t, t.TempDir(), e, "doctor")
-	says(t, "doctor before a jump", out, "ok   clock", "no jump since the start of app")
+	contains(t, "doctor before a jump", out, "ok   clock", "no jump since the start of app")
 	clock.Set(-2 * time.Hour)
 	jumped := func() bool {
 		_, raw, err := client{t: t, base: a.URL()}.call(t.Context(), http.MethodGet, "/api/sojourn/overview", nil)
@@ -236,7 +239,7 @@ func TestDoctorShowsAJumpOfTheClock(t *testing.T) {
 		}
 	}
 	_, out, _ = run(t, t.TempDir(), e, "doctor")
-	says(t, "doctor after a jump", out, "ok   clock", "the database's clock went back by 2h0m", "follow it", "keep their times")
+	contains(t, "doctor after a jump", out, "ok   clock", "the database's clock went back by 2h0m", "follow it", "keep their times")
 }
 
 func TestMigrateAndDoctorKnowPostgres(t *testing.T) {
@@ -251,12 +254,12 @@ func TestMigrateAndDoctorKnowPostgres(t *testing.T) {
 	if code != 0 && web.Built() {
 		t.Errorf("doctor: exit %d", code)
 	}
-	says(t, "doctor", out, "ok   database", "postgres://", fmt.Sprint("schema ", latestSchema(t)), "fsync ",
+	contains(t, "doctor", out, "ok   database", "postgres://", fmt.Sprint("schema ", latestSchema(t)), "fsync ",
 		"synchronous_commit ", "full_page_writes ")
 	e["SOJOURN_DATABASE_URL"] += map[bool]string{true: "&", false: "?"}[strings.Contains(e["SOJOURN_DATABASE_URL"], "?")] +
 		"target_session_attrs=read-write"
 	_, out, _ = run(t, t.TempDir(), e, "doctor")
-	says(t, "doctor with target_session_attrs=read-write", out, "ok   database", fmt.Sprint("schema ", latestSchema(t)))
+	contains(t, "doctor with target_session_attrs=read-write", out, "ok   database", fmt.Sprint("schema ", latestSchema(t)))
 }
 
 // latestSchema is the version of this source's last migration.
@@ -296,7 +299,7 @@ func TestDoctorChangesNothing(t *testing.T) {
 	}
 	dir := t.TempDir()
 	_, out, _ := run(t, dir, nil, "doctor")
-	says(
+	contains(
 		t, "doctor before anything", out, "ok   database",
 		fmt.Sprint("empty; the first start creates schema ", latestSchema(t)), "ok   data directory", "created at the first start",
 	)
@@ -312,7 +315,7 @@ func TestDoctorChangesNothing(t *testing.T) {
 		}
 	}
 	code, out, _ := run(t, dir, env{"SOJOURN_HANDLERS": handlers, "SOJOURN_ISOLATION_MIN_LEVEL": "none"}, "doctor")
-	says(t, "doctor of handlers", out, "FAIL node packages", "package.json: installation failed: ../lib is outside")
+	contains(t, "doctor of handlers", out, "FAIL node packages", "package.json: installation failed: ../lib is outside")
 	if left := files(dir); code == 0 || len(left) > 0 {
 		t.Errorf("the doctor of handlers: exit %d, left %v", code, left)
 	}
@@ -337,7 +340,7 @@ func TestDoctorChangesNothing(t *testing.T) {
 		}
 		before := files(dir)
 		_, out, _ = run(t, dir, nil, "doctor")
-		says(t, "doctor", out, want)
+		contains(t, "doctor", out, want)
 		if after := files(dir); !maps.Equal(before, after) {
 			t.Errorf("the doctor changed files: %d before, %d after", len(before), len(after))
 		}
@@ -351,7 +354,7 @@ func TestDoctorLeavesAnEmptyPostgresEmpty(t *testing.T) {
 	t.Parallel()
 	url := apptest.Postgres(t)
 	_, out, _ := run(t, t.TempDir(), env{"SOJOURN_DATABASE_URL": url}, "doctor")
-	says(t, "doctor", out, "ok   database", fmt.Sprint("empty; the first start creates schema ", latestSchema(t)))
+	contains(t, "doctor", out, "ok   database", fmt.Sprint("empty; the first start creates schema ", latestSchema(t)))
 	db, err := sql.Open("pgx", url)
 	if err != nil {
 		t.Fatal(err)
@@ -393,7 +396,7 @@ func TestTokensAreMadeListedAndRevoked(t *testing.T) {
 	if code != 0 {
 		t.Errorf("list: exit %d: %s", code, err)
 	}
-	says(t, "list", out, id, "ci", "viewer", "active", "LAST USED")
+	contains(t, "list", out, id, "ci", "viewer", "active", "LAST USED")
 	until(t, "the list says when the token was used", func() bool {
 		_, out, _ := run(t, dir, e, "token", "list", "--json")
 		return strings.Contains(out, `"last_used_at": "20`)
@@ -415,25 +418,25 @@ func TestTokensAreMadeListedAndRevoked(t *testing.T) {
 		t.Errorf("a revoked token lists workflows: %d", got)
 	}
 	_, out, _ = run(t, dir, e, "token", "list")
-	says(t, "list after revoking", out, id, "revoked")
+	contains(t, "list after revoking", out, id, "revoked")
 
 	code, _, err = run(t, dir, e, "token", "revoke", "nosuchtoken")
-	says(t, "revoke of nothing", err, "nosuchtoken")
+	contains(t, "revoke of nothing", err, "nosuchtoken")
 	if code != 1 {
 		t.Errorf("revoke of nothing: exit %d", code)
 	}
 	code, _, err = run(t, dir, e.with(env{"SOJOURN_TOKEN": "sjn_wrong_wrong"}), "token", "list")
-	says(t, "a wrong token", err, "unauthorized")
+	contains(t, "a wrong token", err, "unauthorized")
 	if code != 1 {
 		t.Errorf("a wrong token: exit %d", code)
 	}
 	code, _, err = run(t, dir, env{"SOJOURN_APP_URL": "http://" + address(t)}, "token", "list")
-	says(t, "no app", err, "refused")
+	contains(t, "no app", err, "refused")
 	if code != 1 {
 		t.Errorf("no app: exit %d", code)
 	}
 	code, _, err = run(t, dir, e, "token", "create", "--role", "emperor")
-	says(t, "a role that is none", err, "roles", "operator")
+	contains(t, "a role that is none", err, "roles", "operator")
 	if code != 1 {
 		t.Errorf("a role that is none: exit %d", code)
 	}
@@ -507,16 +510,17 @@ func TestQueuesAreShownRolledOutAndLimited(t *testing.T) {
 		}
 		return out + err
 	}
-	says(t, "queues", do(0), "q", "unlimited", "any build")
-	says(t, "promote", do(0, "promote", "q", "v2"), "build v2 of queue q is active, new runs are pinned to it")
-	says(t, "drain", do(0, "drain", "q", "v1"), "build v1 of queue q is draining")
-	says(t, "drain of the others", do(0, "drain", "q", "--unversioned"), "build (none) of queue q is draining")
-	says(t, "resume", do(0, "resume", "q", "v1"), "build v1 of queue q is active")
-	says(t, "limit", do(0, "limit", "q", "--activity-leases", "4", "--workflow-per-minute", "60"), "4", "60", "no limit")
-	says(t, "limit of one more", do(0, "limit", "q", "--activity-leases", "none"), "60")
-	says(t, "limit of the namespace", do(0, "limit", "--activity-per-minute", "9"), "9")
-	says(t, "describe", do(0, "describe", "q"), "v2", "no_workers", "0 of 60", "accepting")
-	says(t, "a queue there is not", do(1, "describe", "nowhere"), "nowhere")
-	says(t, "drain of nothing", do(2, "drain", "q"), "--unversioned")
-	says(t, "a budget that is none", do(2, "limit", "q", "--activity-leases", "0"), "above 0")
+	contains(t, "queues", do(0), "q", "unlimited", "any build")
+	contains(t, "promote", do(0, "promote", "q", "v2"), "build v2 of queue q is active, new runs are pinned to it")
+	contains(t, "drain", do(0, "drain", "q", "v1"), "build v1 of queue q is draining")
+	contains(t, "drain of the others", do(0, "drain", "q", "--unversioned"), "build (none) of queue q is draining")
+	contains(t, "resume", do(0, "resume", "q", "v1"), "build v1 of queue q is active")
+	limits := do(0, "limit", "q", "--activity-leases", "4", "--workflow-per-minute", "60")
+	contains(t, "limit", limits, "4", "60", "no limit")
+	contains(t, "limit of one more", do(0, "limit", "q", "--activity-leases", "none"), "60")
+	contains(t, "limit of the namespace", do(0, "limit", "--activity-per-minute", "9"), "9")
+	contains(t, "describe", do(0, "describe", "q"), "v2", "no_workers", "0 of 60", "accepting")
+	contains(t, "a queue there is not", do(1, "describe", "nowhere"), "nowhere")
+	contains(t, "drain of nothing", do(2, "drain", "q"), "--unversioned")
+	contains(t, "a budget that is none", do(2, "limit", "q", "--activity-leases", "0"), "above 0")
 }

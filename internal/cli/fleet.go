@@ -150,8 +150,8 @@ func packagesText(p protocol.PackagesInfo, now time.Time) string {
 		if !p.Since.IsZero() {
 			text += " " + span(now.Sub(p.Since.Time)) + " ago"
 		}
-		if !p.Again.IsZero() {
-			text += ", next attempt in " + span(p.Again.Sub(now))
+		if !p.RetryAt.IsZero() {
+			text += ", next attempt in " + span(p.RetryAt.Sub(now))
 		}
 	case string(sandbox.PackagesPending):
 		return text + "not installed yet; a worker installs them when it starts"

@@ -118,7 +118,7 @@ func (f *fused) stepped(since time.Time) (runs map[string]bool) {
 	return runs
 }
 
-func (f *fused) goesOn() {
+func (f *fused) resume() {
 	f.t.Helper()
 	since := time.Now()
 	until(f.t, "every run goes on", func() bool {
@@ -168,7 +168,7 @@ func (f *fused) strike(round int, still time.Duration) {
 	for _, w := range f.wires[cut] {
 		w.mend()
 	}
-	f.goesOn()
+	f.resume()
 }
 
 // talk signals runs, at any app, until the test ends it.
@@ -229,7 +229,7 @@ func TestEagerTasksUnderKillsFreezesAndDisconnects(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				var talk sync.WaitGroup
 				talk.Go(func() { f.talk(ctx) })
-				f.goesOn()
+				f.resume()
 				for n := range rounds {
 					f.strike(n, lease+lease/3)
 				}

@@ -19,7 +19,7 @@ func TestPackagesAreSaidInWords(t *testing.T) {
 		"a: installed, /d":                  {State: "installed", Files: []string{"a"}, Path: "/d"},
 		"a: installing for 1m30s: Fetching": {State: "installing", Files: []string{"a"}, Since: ago, Detail: "Fetching"},
 		"a: installation failed 1m30s ago, next attempt in 5s: no a": {
-			State: "failed", Files: []string{"a"}, Since: ago, Again: history.At(now.Add(5 * time.Second)), Detail: "no a",
+			State: "failed", Files: []string{"a"}, Since: ago, RetryAt: history.At(now.Add(5 * time.Second)), Detail: "no a",
 		},
 		"a: not installed yet; a worker installs them when it starts": {State: "pending", Files: []string{"a"}},
 

@@ -181,7 +181,7 @@ func (p *program) limitCommand() *cobra.Command {
 				name string
 				text string
 				own  *protocol.Budget
-				put  **protocol.Budget
+				set  **protocol.Budget
 				to   func(*protocol.Budget, *int)
 			}{
 				{"workflow-leases", workflow.leases, &now.Workflow, &in.Workflow, func(b *protocol.Budget, n *int) {
@@ -205,7 +205,7 @@ func (p *program) limitCommand() *cobra.Command {
 					return err
 				}
 				f.to(f.own, n)
-				*f.put, changed = f.own, true
+				*f.set, changed = f.own, true
 			}
 			if changed {
 				if err := p.call(c, http.MethodPut, path, in, &now); err != nil {

@@ -89,8 +89,8 @@ func (s *storm) next() (id string) {
 	return id
 }
 
-// goesOn waits until each session has completed another step.
-func (s *storm) goesOn() {
+// resume waits until each session has completed another step.
+func (s *storm) resume() {
 	s.t.Helper()
 	since := time.Now()
 	until(s.t, "every session goes on", func() bool {
@@ -166,7 +166,7 @@ func (s *storm) strike(round int, still time.Duration) {
 		return w.err.count(`"message":"process was paused`) > stood
 	})
 	s.workers = append(s.workers, frozen)
-	s.goesOn()
+	s.resume()
 }
 
 // Many sessions run while the test kills and freezes workers and kills apps: each session has one owner at a time,
@@ -200,7 +200,7 @@ func TestSessionsUnderKillsAndFreezes(t *testing.T) {
 				id := fmt.Sprint("storm-", i)
 				s.runs[id] = s.client.start(id, "storm.turns", id, pause).RunID
 			}
-			s.goesOn()
+			s.resume()
 			for n := range rounds {
 				s.strike(n, lease+lease/3)
 			}

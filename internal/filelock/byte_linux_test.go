@@ -63,7 +63,7 @@ func TestALockIsNeverOnARemovedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer first.Close()
-	if second, err := Take(path, os.O_CREATE); !errors.Is(err, ErrHeld) {
+	if second, err := Acquire(path, os.O_CREATE); !errors.Is(err, ErrHeld) {
 		t.Errorf("two hold the lock %s: %v", second.Name(), err)
 	}
 }

@@ -14,17 +14,17 @@ import (
 
 func TestALockHasOneHolderUntilItIsClosed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	if _, err := filelock.Take(path, 0); !errors.Is(err, fs.ErrNotExist) || filelock.Held(path) {
+	if _, err := filelock.Acquire(path, 0); !errors.Is(err, fs.ErrNotExist) || filelock.Held(path) {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	f, err := filelock.Take(path, os.O_CREATE)
+	f, err := filelock.Acquire(path, os.O_CREATE)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if filelock.Held(path) != true {
 		t.Error("a lock that was taken is not held")
 	}
-	if _, err := filelock.Take(path, os.O_CREATE); !errors.Is(err, filelock.ErrHeld) {
+	if _, err := filelock.Acquire(path, os.O_CREATE); !errors.Is(err, filelock.ErrHeld) {
 		t.Errorf("a second holder: %v", err)
 	}
 	if err := f.Close(); err != nil {
@@ -33,7 +33,7 @@ func TestALockHasOneHolderUntilItIsClosed(t *testing.T) {
 	if filelock.Held(path) {
 		t.Error("a lock whose file was closed is held")
 	}
-	second, err := filelock.Take(path, 0)
+	second, err := filelock.Acquire(path, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// Take opens a file for reading and writing, with additional flags, and acquires its lock. Closing the file releases
+// Acquire opens a file for reading and writing, with additional flags, and acquires its lock. Closing the file releases
 // the lock. It returns ErrHeld if another process holds the lock.
-func Take(path string, flags int) (*os.File, error) {
+func Acquire(path string, flags int) (*os.File, error) {
 	return taken(path, func() (*os.File, error) { return os.OpenFile(path, os.O_RDWR|flags, 0o600) })
 }
 

@@ -177,8 +177,8 @@ func stringLength(text []byte) int {
 // trim removes the white space of JSON.
 func trim(text []byte) []byte { return bytes.Trim(text, " \t\r\n") }
 
-// itself marks the bytes that need no escape in a string in any context.
-var itself = func() (t [256]bool) {
+// unescaped marks the bytes that need no escape in a string in any context.
+var unescaped = func() (t [256]bool) {
 	for c := ' '; c < utf8.RuneSelf; c++ {
 		t[c] = !strings.ContainsRune(`"\\<>&`, c)
 	}
@@ -192,7 +192,7 @@ func AppendString[T string | []byte](out []byte, s T) []byte {
 	from := 0
 	for i := 0; i < len(s); i++ {
 		c := s[i]
-		if itself[c] {
+		if unescaped[c] {
 			continue
 		}
 		size, code := 1, rune(c)

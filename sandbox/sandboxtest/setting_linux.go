@@ -71,9 +71,9 @@ func Enter() {
 	os.Exit(3)
 }
 
-// Again runs the named tests of this binary again in a setting, and fails t if one fails. A test that skips logs the
+// Rerun runs the named tests of this binary again in a setting, and fails t if one fails. A test that skips logs the
 // reason in t. t is skipped if this process cannot create the setting.
-func (s Setting) Again(t *testing.T, tests []string) {
+func (s Setting) Rerun(t *testing.T, tests []string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skipf("this process is not root, which %q needs to be made", s.Name)

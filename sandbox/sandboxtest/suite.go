@@ -36,7 +36,7 @@ func Run(t *testing.T, target Target) {
 		{"a call waits while one before it is over its deadline", afterDeadline},
 		{"too much memory is out of memory", hog},
 		{"close runs the hooks and wipes the scratch folder", closes},
-		{"output and log lines come with the result", says},
+		{"output and log lines come with the result", contains},
 		{"calls outside sessions reuse an executor", reuse},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, target) })
@@ -131,7 +131,7 @@ func makesOnce(t *testing.T, target Target) {
 func declared(t *testing.T, target Target) {
 	b := Open(t, target, sandbox.Options{})
 	if lost := WantLost(t, b.Fail(In("s", 7, b.Call("require_model"))), sandbox.CauseDeclared); lost.Session != "s" ||
-		lost.EpochWanted != 7 {
+		lost.EpochRequested != 7 {
 		t.Errorf("got %+v", lost)
 	}
 	b.Run(In("s", 7, b.Call("set_model", "weights")))
@@ -149,7 +149,7 @@ func crash(t *testing.T, target Target) {
 	}
 	for range 2 {
 		lost := WantLost(t, b.Fail(In("s", 1, b.Call("require_model"))), sandbox.CauseCrash)
-		if lost.EpochWanted != 1 || lost.EpochNow != 0 || time.Since(lost.When) > Ceiling {
+		if lost.EpochRequested != 1 || lost.EpochNow != 0 || time.Since(lost.When) > Ceiling {
 			t.Errorf("got %+v", lost)
 		}
 	}
@@ -174,7 +174,7 @@ func laterEpoch(t *testing.T, target Target) {
 		t.Errorf("the later epoch counted %d", got)
 	}
 	if lost := WantLost(t, b.Fail(In("s", 1, b.Call("count"))), sandbox.CauseClosed); lost.EpochNow != 2 ||
-		lost.EpochWanted != 1 {
+		lost.EpochRequested != 1 {
 		t.Errorf("got %+v", lost)
 	}
 	Eventually(t, "the earlier executor is closed", func() bool {
@@ -350,7 +350,7 @@ func closes(t *testing.T, target Target) {
 	}
 }
 
-func says(t *testing.T, target Target) {
+func contains(t *testing.T, target Target) {
 	b := Open(t, target, sandbox.Options{})
 	var hooked []string
 	ctx, cancel := context.WithTimeout(t.Context(), Ceiling)

@@ -31,8 +31,8 @@ type mismatchError struct {
 func (e *mismatchError) Error() string { return fmt.Sprintf("cannot decode %s into %s", e.got, e.want) }
 func (e *mismatchError) Unwrap() error { return ErrTypeMismatch }
 
-// wanted names the values that fit a type.
-func wanted(t reflect.Type) string {
+// acceptedBy names the values that fit a type.
+func acceptedBy(t reflect.Type) string {
 	switch k := t.Kind(); {
 	case k == reflect.String:
 		return "a string"

@@ -20,7 +20,7 @@ func (e *pathError) Error() string {
 	}
 	inside := e.path[strings.Index(e.path, "]")+1:]
 	if m, ok := e.err.(*mismatchError); ok && inside == "" { //nolint:errorlint // only the argument itself
-		return fmt.Sprintf("argument %d must be %s, got %s", e.argument, wanted(m.want), m.got)
+		return fmt.Sprintf("argument %d must be %s, got %s", e.argument, acceptedBy(m.want), m.got)
 	}
 	if inside != "" {
 		inside = " (at " + inside + ")"

@@ -127,7 +127,7 @@ type PackagesInfo struct {
 	Path    string       `json:"path,omitempty"`
 	Bytes   int64        `json:"bytes,omitempty"` // size of the packages
 	Since   history.Time `json:"since,omitzero"`  // start of this state
-	Again   history.Time `json:"again,omitzero"`  // next try after a failure
+	RetryAt history.Time `json:"again,omitzero"`  // next try after a failure
 }
 
 // Text is a string that is also read from a JSON number or truth value, since workers of different languages send

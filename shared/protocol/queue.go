@@ -183,7 +183,7 @@ const (
 	RolloutMixed      = "active_with_draining"
 	RolloutDraining   = "draining"
 	RolloutStale      = "stale_only"
-	RolloutNobody     = "no_workers"
+	RolloutNoWorkers  = "no_workers"
 	IntentActive      = "active"
 	IntentDraining    = "draining"
 	BuildDrain        = "drain"

@@ -34,20 +34,20 @@ type WaitReason string
 
 // The reasons. A comment names data that the sentence contains in addition to the members of its [WaitRule].
 const (
-	WaitRunning     WaitReason = "running" // a worker has leased it, and since when
-	WaitStartDelay  WaitReason = "start_delay"
-	WaitBackoff     WaitReason = "retry_backoff"       // and why it failed
-	WaitHandedBack  WaitReason = "handed_back"         // and what the worker lacks
-	WaitUnstarted   WaitReason = "returned_unstarted"  // since when it is ready
-	WaitInstalling  WaitReason = "packages_installing" // and the progress
-	WaitNoPackages  WaitReason = "packages_failed"     // and the error
-	WaitQuarantined WaitReason = "quarantined"
-	WaitTaskFailed  WaitReason = "workflow_task_failed" // and when the next attempt starts
-	WaitTimer       WaitReason = "timer"
-	WaitSignal      WaitReason = "signal"
-	WaitCondition   WaitReason = "condition"
-	WaitChild       WaitReason = "child"
-	WaitUpdate      WaitReason = "update"
+	WaitRunning      WaitReason = "running" // a worker has leased it, and since when
+	WaitStartDelay   WaitReason = "start_delay"
+	WaitBackoff      WaitReason = "retry_backoff"       // and why it failed
+	WaitTaskReturned WaitReason = "handed_back"         // and what the worker lacks
+	WaitUnstarted    WaitReason = "returned_unstarted"  // since when it is ready
+	WaitInstalling   WaitReason = "packages_installing" // and the progress
+	WaitNoPackages   WaitReason = "packages_failed"     // and the error
+	WaitQuarantined  WaitReason = "quarantined"
+	WaitTaskFailed   WaitReason = "workflow_task_failed" // and when the next attempt starts
+	WaitTimer        WaitReason = "timer"
+	WaitSignal       WaitReason = "signal"
+	WaitCondition    WaitReason = "condition"
+	WaitChild        WaitReason = "child"
+	WaitUpdate       WaitReason = "update"
 
 	WaitNoWorker           WaitReason = "no_worker"
 	WaitGroupOffline       WaitReason = "group_offline"
@@ -129,14 +129,14 @@ type Wait struct {
 func (r WaitReason) Returned(why string) string { return string(r) + ": " + why }
 
 // ReturnedFor parses the text with which a worker returned a task. A text that [WaitReason.Returned] did not create has
-// the reason [WaitHandedBack].
+// the reason [WaitTaskReturned].
 func ReturnedFor(reason string) (r WaitReason, why string) {
 	for _, r := range []WaitReason{WaitInstalling, WaitNoPackages} {
 		if why, is := strings.CutPrefix(reason, r.Returned("")); is {
 			return r, why
 		}
 	}
-	return WaitHandedBack, reason
+	return WaitTaskReturned, reason
 }
 
 // WaitPatience is the time after which a wait needs attention.
@@ -183,7 +183,7 @@ var WaitRules = []WaitRule{
 	{WaitStartDelay, PatienceEndless, FormAlone, "start delayed until {until}"},
 	{WaitBackoff, PatienceEndless, FormClause, "next attempt at {until}[ ({failures} failed)]"},
 	{
-		WaitHandedBack, PatienceNone, FormPredicate,
+		WaitTaskReturned, PatienceNone, FormPredicate,
 		"was returned by worker {worker} and is dispatched again at {until}: {detail}",
 	},
 	{

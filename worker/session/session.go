@@ -232,8 +232,8 @@ func (s *Sessions) reportGivenUp(id string, epoch int64) {
 	}
 }
 
-// Leave counts the attempt out.
-func (h *Holding) Leave() {
+// EndAttempt counts the attempt out.
+func (h *Holding) EndAttempt() {
 	s := h.set
 	s.mu.Lock()
 	defer s.mu.Unlock()

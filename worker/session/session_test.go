@@ -111,7 +111,7 @@ func TestIdleSessionIsRenewedNoMoreAndDroppedWhenItsLeaseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
 		h := s.enter(t, "s", 1)
-		h.Leave()
+		h.EndAttempt()
 		s.renew(299*time.Second, true)
 		if !h.Held() {
 			t.Fatal("dropped before it was idle")
@@ -143,7 +143,7 @@ func TestSessionOfAnotherOriginIsNeverIdle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.Leave()
+		h.EndAttempt()
 		s.renew(time.Hour, true)
 		if !h.Held() {
 			t.Error("dropped")
@@ -163,7 +163,7 @@ func TestSessionThatIsNotHeldIsDroppedAndClosedOnceItsAttemptsEnd(t *testing.T) 
 		if h.State.(*state).closed {
 			t.Error("closed under a running attempt")
 		}
-		h.Leave()
+		h.EndAttempt()
 		synctest.Wait()
 		if !h.State.(*state).closed || len(s.ended) != 1 || s.ended[0] != "s: another holds it" {
 			t.Errorf("closed: %v, ended: %v", h.State.(*state).closed, s.ended)
@@ -175,7 +175,7 @@ func TestNewerEpochEndsTheOlderAndAnOlderIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
 		old := s.enter(t, "s", 5)
-		old.Leave()
+		old.EndAttempt()
 		fresh := s.enter(t, "s", 6)
 		synctest.Wait()
 		if old.Held() || !old.State.(*state).closed || !fresh.Held() || fresh.State == old.State {
@@ -193,7 +193,7 @@ func TestLostAnswerIsAskedAgainAndTheLeaseIsNeverBelievedLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
 		h := s.enter(t, "s", 1)
-		h.Leave()
+		h.EndAttempt()
 		tries, renewals := 0, 0
 		for range 40 {
 			time.Sleep(time.Second)
@@ -219,7 +219,7 @@ func TestSessionWhoseExecutorDiedIsGivenUpAsFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
 		idle := s.enter(t, "idle", 1)
-		idle.Leave()
+		idle.EndAttempt()
 		s.Died("idle", 1, "crash", "as it was")
 		busy := s.enter(t, "busy", 1)
 		s.Died("busy", 1, "out_of_memory", "as it was")
@@ -228,12 +228,12 @@ func TestSessionWhoseExecutorDiedIsGivenUpAsFailed(t *testing.T) {
 		if err := rebuilt.Rebuild(t.Context(), 0, true, func(context.Context) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
-		rebuilt.Leave()
+		rebuilt.EndAttempt()
 		synctest.Wait()
 		if got := strings.Join(s.failed, ", "); got != "idle: crash" || !busy.Held() {
 			t.Errorf("failed: %s; one with a running attempt may still be rebuilt", got)
 		}
-		busy.Leave()
+		busy.EndAttempt()
 		synctest.Wait()
 		if got := strings.Join(s.failed, ", "); got != "idle: crash, busy: out_of_memory" || !rebuilt.Held() {
 			t.Errorf("failed: %s", got)
@@ -297,7 +297,7 @@ func TestIdleStateIsSuspendedWhenTheLeaseEndsAndResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
 		h := s.enter(t, "s", 1)
-		h.Leave()
+		h.EndAttempt()
 		time.Sleep(60 * time.Second)
 		r := s.asked(t)
 		if !r.Resume || !h.Held() || h.State.(*state).closed {
@@ -311,7 +311,7 @@ func TestIdleStateIsSuspendedWhenTheLeaseEndsAndResumed(t *testing.T) {
 		if h2 := s.enter(t, "s", 1); h2 != h { // a task under the suspended epoch resumes the session
 			t.Error("a task under the suspended epoch found other state")
 		}
-		h.Leave()
+		h.EndAttempt()
 		if due, _ := s.Due(time.Now()); len(due) > 0 {
 			t.Errorf("after a task the worker asks %+v", due)
 		}
@@ -340,7 +340,7 @@ func TestADroppedEpochIsReleasedAndNeverServed(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				h.Leave()
+				h.EndAttempt()
 				time.Sleep(60 * time.Second)
 				drop(s, s.asked(t))
 				synctest.Wait()
@@ -393,7 +393,7 @@ func TestASessionWithOptionsIsNotSuspended(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.Leave()
+		h.EndAttempt()
 		time.Sleep(60 * time.Second)
 		r := s.asked(t)
 		synctest.Wait()
@@ -435,7 +435,7 @@ func TestEvictedSessionIsClosedBeforeItsRelease(t *testing.T) {
 			id := fmt.Sprint(c.origin, " ", c.err)
 			h := enter(id, c.origin)
 			s.Yield(id, 1, "evicted_cap", func() error { t.Errorf("%s: released while in use", id); return nil })
-			h.Leave()
+			h.EndAttempt()
 			calls := 0
 			s.Yield(id, 1, "evicted_cap", func() error {
 				if calls++; closed(h) != c.before {

@@ -187,7 +187,7 @@ func TestTheGuideOfTheChannelIsItsSchema(t *testing.T) {
 		}
 		for i, b := range blocks {
 			text, _, _ := strings.Cut(b, "```")
-			s.hold(names[i], json.RawMessage(text))
+			s.add(names[i], json.RawMessage(text))
 		}
 	}
 }

@@ -327,7 +327,7 @@ func published(t *testing.T) shapes {
 	return shapes{t, c}
 }
 
-func (s shapes) hold(name string, message any) {
+func (s shapes) add(name string, message any) {
 	s.t.Helper()
 	raw, err := json.Marshal(message)
 	if err != nil {
@@ -350,8 +350,8 @@ func (s shapes) hold(name string, message any) {
 func (s shapes) ask(p *peer, method string, in any) json.RawMessage {
 	s.t.Helper()
 	call := map[string]any{"method": method, "payload": in, "deadlineMs": 30_000}
-	s.hold("call", call)
-	s.hold(method+".payload", in)
+	s.add("call", call)
+	s.add(method+".payload", in)
 	ack, err := p.EmitWithAck(within(s.t), rpc.EventCall, call)
 	if err != nil || len(ack) > 1 {
 		s.t.Fatalf("%s: %s, %v", method, ack, err)
@@ -361,10 +361,10 @@ func (s shapes) ask(p *peer, method string, in any) json.RawMessage {
 		answer = ack[0]
 	}
 	if bytes.Contains(answer, []byte("__rpcError")) {
-		s.hold("refusal", answer)
+		s.add("refusal", answer)
 		return answer
 	}
-	s.hold(method+".answer", answer)
+	s.add(method+".answer", answer)
 	return answer
 }
 
@@ -382,7 +382,7 @@ func TestMessagesOfTheChannelMatchItsSchema(t *testing.T) {
 	s := published(t)
 	a := apptest.Start(t, apptest.Options{})
 	hello := map[string]any{"workerId": "w", "protocol": 1, "token": ""}
-	s.hold("auth", hello)
+	s.add("auth", hello)
 	received := make(chan json.RawMessage, 10)
 	w, err := dial(t, a, hello, func(k *socketio.Socket) {
 		k.On(rpc.EventNotify, func(_ context.Context, args []json.RawMessage) ([]any, error) {
@@ -393,12 +393,12 @@ func TestMessagesOfTheChannelMatchItsSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.hold("refusal", acked(t, w, rpc.EventCall, map[string]any{"method": "poll"}))
+	s.add("refusal", acked(t, w, rpc.EventCall, map[string]any{"method": "poll"}))
 	machine := map[string]any{
 		"workerId": "w", "cpuUsagePercentage": 1.5, "workerProps": map[string]any{"version": "test", "WORKER_CONCURRENCY": 3},
 	}
-	s.hold("machine", machine)
-	s.hold("settings", acked(t, w, protocol.EventFetchSettings, machine))
+	s.add("machine", machine)
+	s.add("settings", acked(t, w, protocol.EventFetchSettings, machine))
 	s.ask(w, protocol.MethodSettings, machine)
 	s.ask(w, protocol.MethodRegister, map[string]any{
 		"supported_activity_types": []string{"work"}, "capabilities": []string{"worker_sessions"},
@@ -463,7 +463,7 @@ func TestMessagesOfTheChannelMatchItsSchema(t *testing.T) {
 		case <-time.After(ceiling):
 			t.Fatal("no notice came")
 		}
-		s.hold("notice", raw)
+		s.add("notice", raw)
 		var n struct {
 			Method  string
 			Payload json.RawMessage
@@ -471,7 +471,7 @@ func TestMessagesOfTheChannelMatchItsSchema(t *testing.T) {
 		if err := json.Unmarshal(raw, &n); err != nil {
 			t.Fatal(err)
 		}
-		s.hold(n.Method+".notice", n.Payload)
+		s.add(n.Method+".notice", n.Payload)
 	}
 	c := a.Connections()
 	notice(func() { c.Cancel("default", "w", protocol.CancelNotice{TaskID: "t", AttemptID: "t-1"}) })

@@ -33,7 +33,7 @@ func bucket(s protocol.RunStatus) string {
 	return word
 }
 
-func itself(s protocol.RunStatus) string { return string(s) }
+func verbatim(s protocol.RunStatus) string { return string(s) }
 
 // Statuses returns the stored statuses that ?status= or ?stored_status= selects; nil selects all.
 func Statuses(word, stored string) ([]protocol.RunStatus, error) {
@@ -42,7 +42,7 @@ func Statuses(word, stored string) ([]protocol.RunStatus, error) {
 		if word != "" {
 			return nil, protocol.Invalid("stored_status", "cannot be combined with status; set one of them")
 		}
-		field, word, wordOf = "stored_status", stored, itself
+		field, word, wordOf = "stored_status", stored, verbatim
 	}
 	if word == "" {
 		return nil, nil

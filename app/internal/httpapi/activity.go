@@ -55,7 +55,7 @@ func runActivity(a *API, c *call) (response, error) {
 			"namespace", "is not the namespace of the request (%s); set the header X-Namespace", c.NS,
 		)
 	}
-	in.Namespace, in.Identity = c.NS, c.Who.Name
+	in.Namespace, in.Identity = c.NS, c.Principal.Name
 	switch id := in.WorkflowID; {
 	case id == nil:
 		in.ActivityRequest.WorkflowID = ulid.Make().String()

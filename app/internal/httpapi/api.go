@@ -202,7 +202,7 @@ func (a *API) record(c *call) {
 		target = c.about
 	}
 	err := a.opt.Process.Audit(c.Ctx, store.Audit{
-		Identity: c.Who.Name, Action: c.rt.audit, Namespace: c.NS, Target: target, Detail: c.detail,
+		Identity: c.Principal.Name, Action: c.rt.audit, Namespace: c.NS, Target: target, Detail: c.detail,
 	})
 	if err != nil {
 		a.opt.Log.Error().Err(err).Str("action", c.rt.audit).Str("target", target).Msg("failed to write an audit entry")

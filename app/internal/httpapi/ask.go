@@ -13,6 +13,6 @@ func queryWorkflow(a *API, c *call) (response, error) {
 	if err := c.Read(&in); err != nil {
 		return response{}, err
 	}
-	in.Target, in.QueryName, in.Identity = c.target(), c.PathValue("name"), c.Who.Name
+	in.Target, in.QueryName, in.Identity = c.target(), c.PathValue("name"), c.Principal.Name
 	return ok(a.opt.Runs.Query(c.Ctx, in))
 }

@@ -61,6 +61,6 @@ func decideDeployment(verb string) func(*API, *call) (response, error) {
 		if err != nil {
 			return response{}, err
 		}
-		return ok(a.opt.Operations.DecideDeployment(c.Ctx, name, verb, c.Who.Name))
+		return ok(a.opt.Operations.DecideDeployment(c.Ctx, name, verb, c.Principal.Name))
 	}
 }

@@ -35,7 +35,7 @@ func setFleet(a *API, c *call) (response, error) {
 	if err := c.Read(&in); err != nil {
 		return response{}, err
 	}
-	in.Namespace, in.Identity = c.NS, c.Who.Name
+	in.Namespace, in.Identity = c.NS, c.Principal.Name
 	return ok(a.opt.WorkerOperations.SetFleet(c.Ctx, in))
 }
 
@@ -45,7 +45,7 @@ func operateFleet(verb string) func(*API, *call) (response, error) {
 		if err := c.Read(&in); err != nil {
 			return response{}, err
 		}
-		in.Namespace, in.Verb, in.Identity = c.NS, verb, c.Who.Name
+		in.Namespace, in.Verb, in.Identity = c.NS, verb, c.Principal.Name
 		return ok(a.opt.WorkerOperations.OperateFleet(c.Ctx, in))
 	}
 }

@@ -66,7 +66,8 @@ func importRun(a *API, c *call) (response, error) {
 		}
 		events[i] = history.Event{Seq: e.Seq, At: e.At, Data: data, TaskID: e.TaskID, SeenThrough: e.Seen}
 	}
-	out, err := a.opt.Runs.Import(c.Ctx, protocol.ImportRequest{Namespace: c.NS, Events: events, Identity: c.Who.Name})
+	request := protocol.ImportRequest{Namespace: c.NS, Events: events, Identity: c.Principal.Name}
+	out, err := a.opt.Runs.Import(c.Ctx, request)
 	c.about = out.WorkflowID
 	status := http.StatusOK
 	if out.Outcome == "imported" {

@@ -19,7 +19,7 @@ import (
 
 // metrics returns the metrics of this process, and of the namespaces that the caller has access to.
 func metrics(a *API, c *call) (response, error) {
-	return a.metrics(c, func(namespace string) bool { return c.Who.In(namespace) })
+	return a.metrics(c, func(namespace string) bool { return c.Principal.In(namespace) })
 }
 
 // metrics writes the metrics without a namespace, and the metrics of the selected namespaces.

@@ -52,7 +52,7 @@ func anyNamespace(rt route) route {
 
 // namespaceOf is a namespace named in path or body, when the caller may touch it.
 func (c *call) namespaceOf(name string) (string, error) {
-	if !c.Who.In(name) {
+	if !c.Principal.In(name) {
 		return "", protocol.Refuse(protocol.ReasonForbidden, "this token has no access to namespace %s", name).
 			With("namespace", name)
 	}
@@ -60,7 +60,7 @@ func (c *call) namespaceOf(name string) (string, error) {
 }
 
 func listNamespaces(a *API, c *call) (response, error) {
-	list, err := a.opt.Namespaces.Namespaces(c.Ctx, c.Who.In)
+	list, err := a.opt.Namespaces.Namespaces(c.Ctx, c.Principal.In)
 	return ok(namespacesResponse{list}, err)
 }
 

@@ -35,14 +35,14 @@ func identityOf(p *auth.Principal) identity {
 	}
 }
 
-func me(_ *API, c *call) (response, error) { return ok(identityOf(c.Who), nil) }
+func me(_ *API, c *call) (response, error) { return ok(identityOf(c.Principal), nil) }
 
 func signOut(a *API, c *call) (response, error) {
 	return ok(signedOut{"signed_out"}, a.opt.Auth.SignOut(c.W, c.Request))
 }
 
 func listTokens(a *API, c *call) (response, error) {
-	tokens, err := a.opt.Auth.List(c.Ctx, c.Who)
+	tokens, err := a.opt.Auth.List(c.Ctx, c.Principal)
 	return ok(tokensResponse{tokens}, err)
 }
 
@@ -51,7 +51,7 @@ func createToken(a *API, c *call) (response, error) {
 	if err := c.ReadKnown(&in); err != nil { // a misspelled member could drop a restriction of the token
 		return response{}, err
 	}
-	out, err := a.opt.Auth.Create(c.Ctx, c.Who, in)
+	out, err := a.opt.Auth.Create(c.Ctx, c.Principal, in)
 	return response{http.StatusCreated, out}, err
 }
 
@@ -62,7 +62,7 @@ func revokeToken(a *API, c *call) (response, error) {
 	if q.err != nil {
 		return response{}, q.err
 	}
-	return ok(a.opt.Auth.Revoke(c.Ctx, c.Who, c.PathValue("token"), forget))
+	return ok(a.opt.Auth.Revoke(c.Ctx, c.Principal, c.PathValue("token"), forget))
 }
 
 // setTokenRoles changes the roles of a token; its secret stays.
@@ -71,7 +71,7 @@ func setTokenRoles(a *API, c *call) (response, error) {
 	if err := c.Read(&in); err != nil {
 		return response{}, err
 	}
-	return ok(a.opt.Auth.SetRoles(c.Ctx, c.Who, c.PathValue("token"), in))
+	return ok(a.opt.Auth.SetRoles(c.Ctx, c.Principal, c.PathValue("token"), in))
 }
 
 func listAudit(a *API, c *call) (response, error) {
@@ -80,7 +80,7 @@ func listAudit(a *API, c *call) (response, error) {
 	if q.err != nil {
 		return response{}, q.err
 	}
-	list, err := a.opt.System.Audits(c.Ctx, c.NS, len(c.Who.Namespaces) == 0, limit)
+	list, err := a.opt.System.Audits(c.Ctx, c.NS, len(c.Principal.Namespaces) == 0, limit)
 	entries := make([]auditEntry, len(list))
 	for i, e := range list {
 		entries[i] = auditEntry(e)

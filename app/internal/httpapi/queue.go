@@ -69,7 +69,7 @@ func decideBuild(verb string) func(*API, *call) (response, error) {
 		if err := c.Read(&body); err != nil {
 			return response{}, err
 		}
-		in := protocol.BuildRequest{Namespace: c.NS, Queue: c.PathValue("queue"), Verb: verb, Identity: c.Who.Name}
+		in := protocol.BuildRequest{Namespace: c.NS, Queue: c.PathValue("queue"), Verb: verb, Identity: c.Principal.Name}
 		if body.BuildID == nil || json.Unmarshal(body.BuildID, &in.BuildID) != nil {
 			// left out by mistake it must not mean all workers without one
 			return response{}, protocol.Invalid("build_id", "must be a build id, or null for the workers without one")
@@ -116,7 +116,7 @@ func writeLimits(a *API, c *call, namespace, queue string) (response, error) {
 	if err := c.Read(&in); err != nil {
 		return response{}, err
 	}
-	in.Namespace, in.Queue, in.Identity = namespace, queue, c.Who.Name
+	in.Namespace, in.Queue, in.Identity = namespace, queue, c.Principal.Name
 	return ok(a.opt.Operations.Limit(c.Ctx, in))
 }
 
@@ -147,6 +147,6 @@ func writeRoute(a *API, c *call, namespace, queue string) (response, error) {
 	if err := c.Read(&in); err != nil {
 		return response{}, err
 	}
-	in.Namespace, in.Queue, in.Identity = namespace, queue, c.Who.Name
+	in.Namespace, in.Queue, in.Identity = namespace, queue, c.Principal.Name
 	return ok(a.opt.Operations.Route(c.Ctx, in))
 }

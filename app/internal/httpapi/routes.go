@@ -182,7 +182,7 @@ func Routes() []serve.Route {
 }
 
 func shapeOf(rt route) serve.Shape {
-	if rt.Shape.Does == "" {
+	if rt.Shape.Summary == "" {
 		return shapes[rt.Operation]
 	}
 	return rt.Shape

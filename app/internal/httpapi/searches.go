@@ -41,7 +41,7 @@ func (s *searches) acquire(ctx context.Context, namespace string, caller *auth.P
 func limitedSearch(rt route) route {
 	verb := rt.verb
 	rt.verb = func(a *API, c *call) (response, error) {
-		release, err := a.searches.acquire(c.Ctx, c.NS, c.Who)
+		release, err := a.searches.acquire(c.Ctx, c.NS, c.Principal)
 		if err != nil {
 			return response{}, err
 		}

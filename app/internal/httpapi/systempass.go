@@ -42,7 +42,7 @@ func repairPass(a *API, c *call) (response, error) {
 	if err := c.Read(&in); err != nil {
 		return response{}, err
 	}
-	in.Namespace, in.Identity, c.about = c.NS, c.Who.Name, c.NS
+	in.Namespace, in.Identity, c.about = c.NS, c.Principal.Name, c.NS
 	return ok(a.opt.Operations.RepairPass(c.Ctx, in))
 }
 

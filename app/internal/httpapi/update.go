@@ -39,7 +39,7 @@ func update(a *API, c *call) (response, error) {
 		return response{}, protocol.Invalid("wait_policy", "was removed from the contract; use wait_for")
 	}
 	in := body.UpdateRequest
-	in.Target, in.UpdateName, in.Identity = c.target(), c.PathValue("name"), c.Who.Name
+	in.Target, in.UpdateName, in.Identity = c.target(), c.PathValue("name"), c.Principal.Name
 	out, err := a.opt.Runs.Update(c.Ctx, in)
 	result := updated{
 		UpdateResponse: out, ResolvedRun: out.RunID, Scope: "instance", Source: "control_plane", Errors: []string{},

@@ -97,7 +97,7 @@ func operate(a *API, c *call, verb, outcome string) (response, error) {
 	if err := c.Read(&in); err != nil {
 		return response{}, err
 	}
-	in.Namespace, in.SessionID, in.Verb, in.Identity = c.NS, c.PathValue("session"), verb, c.Who.Name
+	in.Namespace, in.SessionID, in.Verb, in.Identity = c.NS, c.PathValue("session"), verb, c.Principal.Name
 	out, err := a.opt.Operations.OperateSession(c.Ctx, in)
 	if out.Moving != "" {
 		outcome = "draining" // it moves when what runs in it has ended

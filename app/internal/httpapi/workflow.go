@@ -84,7 +84,7 @@ func start(a *API, c *call) (response, error) {
 			"namespace", "is not the namespace of the request (%s); set the header X-Namespace", c.NS,
 		)
 	}
-	in.Namespace, in.Identity = c.NS, c.Who.Name
+	in.Namespace, in.Identity = c.NS, c.Principal.Name
 	if id := in.WorkflowID; id != nil {
 		if *id == "" {
 			return response{}, protocol.Invalid("workflow_id", "must not be empty; omit it to generate one")
@@ -147,7 +147,7 @@ func listRuns(a *API, c *call) (response, error) {
 		return response{}, q.err
 	}
 	if in.Query != "" || in.Kind != "" {
-		release, err := a.searches.acquire(c.Ctx, c.NS, c.Who)
+		release, err := a.searches.acquire(c.Ctx, c.NS, c.Principal)
 		if err != nil {
 			return response{}, err
 		}
@@ -228,7 +228,7 @@ func signal(a *API, c *call) (response, error) {
 	if err := c.Read(&in); err != nil {
 		return response{}, err
 	}
-	in.Target, in.SignalName, in.Identity = c.target(), c.PathValue("name"), c.Who.Name
+	in.Target, in.SignalName, in.Identity = c.target(), c.PathValue("name"), c.Principal.Name
 	out, err := a.opt.Runs.Signal(c.Ctx, in)
 	return response{http.StatusAccepted, accepted(c, out)}, err
 }
@@ -240,7 +240,7 @@ func endRun(
 	if err := c.Read(&in); err != nil {
 		return response{}, err
 	}
-	in.Target, in.Identity = c.target(), c.Who.Name
+	in.Target, in.Identity = c.target(), c.Principal.Name
 	out, err := verb(c.Ctx, in)
 	if c.detail = out.RunID; in.Reason != "" {
 		c.detail += ": " + in.Reason
@@ -264,7 +264,7 @@ type deletionQuery struct {
 // deleteRun deletes a closed run. The deletion writes its audit entry in the same transaction.
 func deleteRun(a *API, c *call) (response, error) {
 	q := c.query()
-	in := protocol.RunDeletion{Target: c.target(), Reason: q.text("reason"), Identity: c.Who.Name}
+	in := protocol.RunDeletion{Target: c.target(), Reason: q.text("reason"), Identity: c.Principal.Name}
 	if q.err != nil {
 		return response{}, q.err
 	}

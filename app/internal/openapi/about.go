@@ -41,8 +41,8 @@ func (d *document) answers(rt serve.Route, raw string) error {
 	if raw == "" {
 		return nil
 	}
-	status := slices.Min(slices.Collect(maps.Keys(rt.Shape.Says)))
-	body := rt.Shape.Says[status]
+	status := slices.Min(slices.Collect(maps.Keys(rt.Shape.Responses)))
+	body := rt.Shape.Responses[status]
 	if list, ok := body.(serve.AnyOf); ok {
 		body = list[0]
 	}

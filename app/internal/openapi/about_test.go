@@ -21,8 +21,8 @@ func TestEveryOperationIsDescribed(t *testing.T) {
 		switch a, there := aboutOf(rt.Operation); {
 		case !there:
 			t.Errorf("%s is not described in about_work.go or about_control.go", rt.Operation)
-		case !sentences.MatchString(a.text) || !imperative.MatchString(rt.Shape.Does):
-			t.Errorf("%s: the description must be sentences, the summary a title: %q, %q", rt.Operation, a.text, rt.Shape.Does)
+		case !sentences.MatchString(a.text) || !imperative.MatchString(rt.Shape.Summary):
+			t.Errorf("%s: the description must be sentences, the summary a title: %q, %q", rt.Operation, a.text, rt.Shape.Summary)
 		case len(rt.Shape.Needs) > 0 && a.body == "" && rt.Operation != "import":
 			t.Errorf("%s requires a body and has no example of one", rt.Operation)
 		case rt.Shape.Body == nil && a.body != "":

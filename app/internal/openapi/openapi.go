@@ -201,11 +201,11 @@ func flow(rt serve.Route) bool {
 var part = regexp.MustCompile(`\{([a-z_]+)\}`)
 
 func (d *document) add(rt serve.Route) error {
-	if len(rt.Shape.Says) == 0 || rt.Shape.Does == "" {
+	if len(rt.Shape.Responses) == 0 || rt.Shape.Summary == "" {
 		return fmt.Errorf("operation %s has no entry in shapes.go", rt.Operation)
 	}
 	op := object{
-		"operationId": d.id(rt), "summary": rt.Shape.Does, "tags": []string{tag(rt)}, "x-roles": auth.Holders(rt.Roles),
+		"operationId": d.id(rt), "summary": rt.Shape.Summary, "tags": []string{tag(rt)}, "x-roles": auth.Holders(rt.Roles),
 	}
 	text, found := aboutOf(rt.Operation)
 	if found {
@@ -342,7 +342,7 @@ func (d *document) parameters(rt serve.Route) ([]any, error) {
 
 func (d *document) responses(rt serve.Route, reasons map[int][]protocol.Reason) (object, error) {
 	all := object{}
-	for status, body := range rt.Shape.Says {
+	for status, body := range rt.Shape.Responses {
 		r := object{"description": cmp.Or(http.StatusText(status), "response"), "headers": answerHeaders(rt, status)}
 		switch body := body.(type) {
 		case serve.Media:

@@ -68,7 +68,7 @@ func (p *Pending) awaitReply(ctx context.Context, q store.Question) (store.Reply
 		case time.Since(since) >= timeout:
 			until, _ := ctx.Deadline()
 			next := q
-			next.ID, next.Beside = ulid.Make().String(), append(slices.Clone(last.Beside), seen.Incarnation)
+			next.ID, next.Asked = ulid.Make().String(), append(slices.Clone(last.Asked), seen.Incarnation)
 			if p.addHedge(ctx, next, time.Until(until)) {
 				defer p.withdraw(ctx, next.ID)
 				go listen(next.ID)

@@ -264,7 +264,7 @@ func NewTask(kind protocol.TaskKind, h *engine.Head, name, arguments string) sto
 // CanRun reports whether a worker may run a query task: it has the workflow type and supports this kind of task.
 func CanRun(w *engine.Worker, q *store.Question) bool {
 	if !w.Runs(q.Kind, q.Type) || len(engine.Missing(q.Requirements, w.Capabilities)) > 0 ||
-		slices.Contains(q.Beside, w.Incarnation) {
+		slices.Contains(q.Asked, w.Incarnation) {
 		return false
 	}
 	if q.Kind == protocol.KindValidation {

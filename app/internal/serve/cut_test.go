@@ -130,7 +130,7 @@ func TestCountingBytesAllocatesNothing(t *testing.T) {
 		var held *budget.Grant
 		verb := func(c *serve.Call) (serve.Response, error) {
 			if held == nil { // the budget knows a busy caller between requests
-				held = bytes.Force(budget.Owner{Namespace: c.NS, Token: c.Who.Name}, 1)
+				held = bytes.Force(budget.Owner{Namespace: c.NS, Token: c.Principal.Name}, 1)
 			}
 			_, err := c.Body()
 			if err == nil {

@@ -48,14 +48,14 @@ const brief = 30 * time.Second
 // Shape describes a route's request and responses by their Go types. The API description is generated from it, and
 // tests check every response against it.
 type Shape struct {
-	Does  string   // one line for people
-	Body  any      // of the type that the body is decoded into, whose tags contain its limits; nil: no body
-	Needs []string // members of the body it refuses to be without; "a|b": either
-	Query any      // of a struct whose members are the parameters of the query; nil: it has none
+	Summary string   // one line for people
+	Body    any      // of the type that the body is decoded into, whose tags contain its limits; nil: no body
+	Needs   []string // members of the body it refuses to be without; "a|b": either
+	Query   any      // of a struct whose members are the parameters of the query; nil: it has none
 	// the answers that are no refusals, by status: a value of the type that is encoded, or a Media
-	Says    map[int]any
-	Refuses []protocol.Reason // in addition to the reasons that every route of its kind has
-	MaxBody int64             // bytes, where a body may be longer than elsewhere
+	Responses map[int]any
+	Refuses   []protocol.Reason // in addition to the reasons that every route of its kind has
+	MaxBody   int64             // bytes, where a body may be longer than elsewhere
 	// its answer is its own document, without the members that its plane's answers carry next to theirs
 	Bare bool
 }

@@ -51,9 +51,9 @@ type Call struct {
 
 	// Results of the checks. Ctx is the verb's context: it ends with the caller, at the route's limit and, for a held
 	// request, when its caller loses access.
-	Ctx context.Context
-	Who *auth.Principal // nil on open routes
-	NS  string          // the namespace
+	Ctx       context.Context
+	Principal *auth.Principal // nil on open routes
+	NS        string          // the namespace
 
 	// Unknown lists the members of the request that the route does not read. Strict rejects a request that has any.
 	Unknown httpjson.Unknown
@@ -116,7 +116,7 @@ func (c *Call) maxBody() int64 {
 func (c *Call) begin(limit time.Duration, held bool) {
 	ctx, release := context.Context(&c.loads), func() {}
 	if held {
-		ctx, release = c.auth.TrackRequest(ctx, c.Who)
+		ctx, release = c.auth.TrackRequest(ctx, c.Principal)
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	c.Ctx, c.end = ctx, func() { cancel(); release() }
@@ -237,7 +237,7 @@ func (p *Pipeline) reserve(c *Call) (err error) {
 		body = c.maxBody()
 	}
 	n := bodyFactor*body + max(plainReads, c.Route.Reads)
-	c.inFlight.Open(p.Budget, c.Who.Owner(c.NS))
+	c.inFlight.Open(p.Budget, c.Principal.Owner(c.NS))
 	switch {
 	case c.Route.Reserved && c.ContentLength >= 0 && body <= smallBody, c.Route.Limit == Held && n <= smallRequest:
 		// The number of polls is limited, and a claim reserves the memory of their tasks. In a burst of polls, claims hold
@@ -371,17 +371,17 @@ func (p *Pipeline) Serve(x Exchange) {
 func (p *Pipeline) run(x Exchange) (Response, error) {
 	c := x.base()
 	var err error
-	if c.Who, err = p.Auth.Admit(c.Request, c.Route.Roles); err != nil {
+	if c.Principal, err = p.Auth.Admit(c.Request, c.Route.Roles); err != nil {
 		return Response{}, err
 	}
-	if c.Who != nil {
+	if c.Principal != nil {
 		connlimit.From(c.Context()).Leave()
 	}
 	if connlimit.Reserved(c.Context()) && !c.Route.Probe {
 		c.full = true
 		return Response{}, protocol.Refuse(protocol.ReasonOverloaded, "%v; try again", connlimit.ErrReserved)
 	}
-	if !c.Route.Sojourn && !(p.Dashboard && c.Who != nil && c.Who.Method == auth.ByCookie) {
+	if !c.Route.Sojourn && !(p.Dashboard && c.Principal != nil && c.Principal.Method == auth.ByCookie) {
 		if err := p.CheckVersion(c.Header.Get(p.Header)); err != nil {
 			return Response{}, err
 		}
@@ -390,7 +390,7 @@ func (p *Pipeline) run(x Exchange) (Response, error) {
 	if c.Route.Anywhere {
 		about = auth.StartNamespace // identity and access are served whatever namespace the token is restricted to
 	}
-	if c.NS, err = about(c.Request, c.Who); err != nil {
+	if c.NS, err = about(c.Request, c.Principal); err != nil {
 		return Response{}, err
 	}
 	if p.HasNamespace != nil && !c.Route.Anywhere && !c.Route.Open() {
@@ -405,7 +405,7 @@ func (p *Pipeline) run(x Exchange) (Response, error) {
 		return Response{}, err
 	}
 	c.loads.Context = c.Context()
-	c.loads.Grant.Open(p.Budget, c.Who.Owner(c.NS))
+	c.loads.Grant.Open(p.Budget, c.Principal.Owner(c.NS))
 	c.auth = p.Auth
 	c.begin(cmp.Or(c.Route.Limit, brief), c.Route.Limit != 0)
 	defer func() { c.end() }()

@@ -23,7 +23,7 @@ type ListedRun struct {
 	ID          string
 	Status      protocol.RunStatus
 	Start, End  int64 // microseconds; End is 0 while it is open
-	Who         string
+	Customer    string
 	When        int64 // microseconds
 	Rare        bool
 	BusinessKey string
@@ -36,7 +36,7 @@ var first = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 func MakeRun(n int) ListedRun {
 	r := ListedRun{
 		N: n, ID: fmt.Sprintf("R%025d", n), Status: protocol.RunCompleted, Start: first + int64(n)*1e6,
-		Who: fmt.Sprint("c", n%40), Rare: n%9973 == 5,
+		Customer: fmt.Sprint("c", n%40), Rare: n%9973 == 5,
 	}
 	r.End, r.When = r.Start+int64(n%3600)*1e6+1, r.Start+int64(n%100)*1e6
 	switch {
@@ -115,7 +115,7 @@ func (r ListedRun) weight() int { return r.N * 7919 % ManyRuns }
 // Attributes are the run's rows in the index of search attributes.
 func (r ListedRun) Attributes() [][]any {
 	list := [][]any{
-		{r.ID, "Who", "t" + r.Who, Namespace, r.Start},
+		{r.ID, "Who", "t" + r.Customer, Namespace, r.Start},
 		{r.ID, "When", engine.TimeKey(time.UnixMicro(r.When)), Namespace, r.Start},
 	}
 	for name, n := range map[string]int{"Size": r.N, "Weight": r.weight()} {
@@ -165,7 +165,7 @@ func Listings() []Listing {
 			Reads: reads,
 		}
 	}
-	heldBy := func(r ListedRun, of ...string) bool { return slices.Contains(of, r.Who) }
+	heldBy := func(r ListedRun, of ...string) bool { return slices.Contains(of, r.Customer) }
 	bad := func(r ListedRun) bool { return r.Status == protocol.RunFailed || r.Status == protocol.RunTimedOut }
 	text := func(part string) Listing {
 		l := of("a part of an id", "runs_start", pageful, func(r ListedRun) bool {
@@ -197,7 +197,7 @@ func Listings() []Listing {
 	numbers.Next = "runs_start"
 	two := of(
 		"two ranges", "INDEX", 9_000, // by index entries, with the condition that advances further
-		func(r ListedRun) bool { return between(60_000, ManyRuns)(r) && r.Who == "c10" },
+		func(r ListedRun) bool { return between(60_000, ManyRuns)(r) && r.Customer == "c10" },
 		store.Condition{Field: store.FieldAttribute, Name: "Due", Test: store.AtLeast, Values: []any{due(60_000)}},
 		attribute("Who", store.Prefix, "c10"),
 	)
@@ -267,7 +267,7 @@ func Listings() []Listing {
 		),
 		of(
 			"beginning of an attribute", "run_attributes_value", someOf,
-			func(r ListedRun) bool { return strings.HasPrefix(r.Who, "c1") },
+			func(r ListedRun) bool { return strings.HasPrefix(r.Customer, "c1") },
 			attribute("Who", store.Prefix, "c1"),
 		),
 		of(

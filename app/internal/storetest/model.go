@@ -17,17 +17,17 @@ import (
 // model is the expected content of a store in plain maps. Which worker may lease which task is computed by a scan of
 // all of them.
 type model struct {
-	w       *Fixture
-	t       *rapid.T
-	workers []*engine.Worker
-	runs    []string // open
-	leased  []store.Leased
-	late    []store.Leased // whose delivery has ended
-	tasks   map[string]*modelTask
-	turn    int // number of the check, which makes names unique
-	holds   map[string]modelHold
-	signals map[string]int
-	started int
+	w        *Fixture
+	t        *rapid.T
+	workers  []*engine.Worker
+	runs     []string // open
+	leased   []store.Leased
+	late     []store.Leased // whose delivery has ended
+	tasks    map[string]*modelTask
+	turn     int // number of the check, which makes names unique
+	sessions map[string]modelSession
+	signals  map[string]int
+	started  int
 }
 
 type modelTask struct {
@@ -39,7 +39,7 @@ type modelTask struct {
 	until    time.Time
 }
 
-type modelHold struct {
+type modelSession struct {
 	owner string
 	epoch int64
 	until time.Time
@@ -54,7 +54,8 @@ func Model(t *testing.T, s Suite) {
 		turn++
 		w.Queue = fmt.Sprint("turn", turn)
 		m := &model{
-			w: w, t: rt, turn: turn, tasks: map[string]*modelTask{}, holds: map[string]modelHold{}, signals: map[string]int{},
+			w: w, t: rt, turn: turn, tasks: map[string]*modelTask{}, sessions: map[string]modelSession{},
+			signals: map[string]int{},
 		}
 		for i, most := range []int{0, 1, 3} {
 			m.workers = append(
@@ -112,11 +113,11 @@ func (m *model) may(w *engine.Worker, x *modelTask, now time.Time) bool {
 	if w.MaxSessions == 0 {
 		return false
 	}
-	if h, ok := m.holds[x.session]; ok && h.until.After(now) {
+	if h, ok := m.sessions[x.session]; ok && h.until.After(now) {
 		return h.owner == w.ID
 	}
 	held := 0
-	for _, h := range m.holds {
+	for _, h := range m.sessions {
 		if h.owner == w.ID && h.until.After(now) {
 			held++
 		}
@@ -148,12 +149,12 @@ func (m *model) claim(t *rapid.T) {
 		}
 		x.ready, x.delivery, x.until = false, l.Activity.Delivery, l.Activity.Until.Time
 		if x.session != "" {
-			h, held := m.holds[x.session]
+			h, held := m.sessions[x.session]
 			fresh := !held || !h.until.After(at)
 			if l.IsNew != fresh || fresh && l.Session.Epoch <= h.epoch || !fresh && l.Session.Epoch != h.epoch {
 				t.Fatalf("session %s: new %v at epoch %d, after %+v", x.session, l.IsNew, l.Session.Epoch, h)
 			}
-			m.holds[x.session] = modelHold{w.ID, l.Session.Epoch, l.Session.LeaseUntil.Time}
+			m.sessions[x.session] = modelSession{w.ID, l.Session.Epoch, l.Session.LeaseUntil.Time}
 		}
 		m.leased = append(m.leased, l)
 	}
@@ -169,7 +170,7 @@ func (m *model) complete(t *rapid.T) {
 	m.w.Finish(l)
 	x := m.tasks[engine.StepID(l.Head.ID, l.Activity.Seq)]
 	delete(m.tasks, engine.StepID(l.Head.ID, l.Activity.Seq))
-	if h := m.holds[x.session]; x.session != "" && h.owner == l.Activity.Owner && h.epoch == l.Activity.Epoch {
+	if h := m.sessions[x.session]; x.session != "" && h.owner == l.Activity.Owner && h.epoch == l.Activity.Epoch {
 		m.refresh(x.session)
 	}
 	m.late = append(m.late, l)
@@ -178,12 +179,12 @@ func (m *model) complete(t *rapid.T) {
 // refresh reads the lease of a session from the store: other tests check that work extends it.
 func (m *model) refresh(session string) {
 	row := m.w.row(session)
-	h := m.holds[session]
+	h := m.sessions[session]
 	if row.Epoch != h.epoch || row.Owner != h.owner {
 		m.t.Fatalf("session %s is %s at %d, want %s at %d", session, row.Owner, row.Epoch, h.owner, h.epoch)
 	}
 	h.until = row.LeaseUntil.Time
-	m.holds[session] = h
+	m.sessions[session] = h
 }
 
 func (m *model) completeLate(t *rapid.T) {

@@ -25,7 +25,7 @@ func testSessions(t *testing.T, s Suite) {
 		{"work moves the idle clock (12, 13, 14)", workTouches},
 		{"a session is idle when its tasks say so", lately},
 		{"the cap stops new sessions only (15, 16, 26)", capStopsNew},
-		{"a claim tells who was shown no new session for its cap", fullTold},
+		{"a claim tells who was shown no new session for its cap", testFullWorkers},
 		{"session ids are stored as scheduled (17, 24)", storedAsScheduled},
 		{"clean-up takes what is lapsed and empty (18 to 22)", cleanUp},
 		{"sessions of one worker are independent (25)", independent},
@@ -412,8 +412,8 @@ func attemptsApart(w *Fixture) {
 	}
 }
 
-// fullTold claims as workers below, at and beyond their cap, and reads what they were not shown.
-func fullTold(w *Fixture) {
+// testFullWorkers claims as workers below, at and beyond their cap, and reads what they were not shown.
+func testFullWorkers(w *Fixture) {
 	a, b := w.Worker("a", Sessions(2, time.Minute)), w.Worker("b")
 	counts := map[string][]string{}
 	claim := func(most int, workers ...*engine.Worker) int {

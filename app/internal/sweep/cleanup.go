@@ -43,7 +43,7 @@ func (s *Sweeper) remove(ctx context.Context) error {
 		var ended []engine.SessionKey
 		err := s.store.View(ctx, func(r store.Reader) error {
 			var err error
-			if ended, err = r.Removable(ctx, now, now.Add(-s.opt.Keep), s.opt.Limit); err != nil || len(ended) > 0 {
+			if ended, err = r.Removable(ctx, now, now.Add(-s.opt.Retention), s.opt.Limit); err != nil || len(ended) > 0 {
 				return err
 			}
 			someday, err := r.Removable(ctx, now.Add(farFuture), now.Add(farFuture), 1)

@@ -33,10 +33,10 @@ type Options struct {
 	// each retry up to BackoffMax. 100 ms and 30 s.
 	Backoff, BackoffMax time.Duration
 	// Remove deletes ended sessions. Nil: no cleanup.
-	Remove  func(context.Context, []engine.SessionKey) error
-	Cleanup time.Duration // between two cleanups; 5 min
-	Keep    time.Duration // how long sessions that ended for good are kept; 24 h
-	Log     zerolog.Logger
+	Remove    func(context.Context, []engine.SessionKey) error
+	Cleanup   time.Duration // between two cleanups; 5 min
+	Retention time.Duration // how long sessions that ended for good are kept; 24 h
+	Log       zerolog.Logger
 }
 
 func (o Options) defaults() Options {
@@ -56,7 +56,7 @@ func (o Options) defaults() Options {
 	length(&o.Backoff, 100*time.Millisecond)
 	length(&o.BackoffMax, 30*time.Second)
 	length(&o.Cleanup, 5*time.Minute)
-	length(&o.Keep, 24*time.Hour)
+	length(&o.Retention, 24*time.Hour)
 	return o
 }
 

@@ -124,7 +124,7 @@ type response struct {
 
 // Do calls the verb in the caller's name.
 func (c *call) Do() (serve.Response, error) {
-	c.Ctx = auth.With(c.Ctx, c.Who)
+	c.Ctx = auth.With(c.Ctx, c.Principal)
 	if err := c.ReadQuery(auth.NamespaceParameter); err != nil {
 		return serve.Response{}, err
 	}

@@ -23,7 +23,7 @@ func (a *API) reservePoll(c *call, in *protocol.PollRequest, cut budget.Cutter) 
 	if in.Timeout != nil && *in.Timeout == 0 {
 		return nil, nil
 	}
-	if place, ok := a.held.Place(c.Who.Owner(c.NS), cut); ok {
+	if place, ok := a.held.Place(c.Principal.Owner(c.NS), cut); ok {
 		return place, nil
 	}
 	return nil, a.full(c, in)

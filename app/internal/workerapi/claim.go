@@ -65,7 +65,7 @@ type claimReply struct {
 }
 
 func (c *call) claim(kind protocol.TaskKind) protocol.LeaseRequest {
-	return protocol.LeaseRequest{TaskID: c.PathValue("task"), Kind: kind, Namespace: c.NS, Queues: c.Who.Queues}
+	return protocol.LeaseRequest{TaskID: c.PathValue("task"), Kind: kind, Namespace: c.NS, Queues: c.Principal.Queues}
 }
 
 func workflowClaimStatus(a *API, c *call) (response, error) {

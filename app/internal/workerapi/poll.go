@@ -182,7 +182,7 @@ func (a *API) prepare(c *call, in *protocol.PollRequest) error {
 		in.Release, in.Gated = release, true
 	}
 	in.Gated = in.Gated || in.Release != ""
-	return c.Who.CheckQueues(append([]string{in.TaskQueue}, in.Queues...)...)
+	return c.Principal.CheckQueues(append([]string{in.TaskQueue}, in.Queues...)...)
 }
 
 // release returns the release that a Sojourn worker sends; sent means that the release gate applies, whatever the

@@ -18,7 +18,7 @@ func register(a *API, c *call) (response, error) {
 	if err := c.namespace(&in.Namespace); err != nil {
 		return response{}, err
 	}
-	if err := c.Who.CheckQueues(append([]string{in.TaskQueue}, in.TaskQueues...)...); err != nil {
+	if err := c.Principal.CheckQueues(append([]string{in.TaskQueue}, in.TaskQueues...)...); err != nil {
 		return response{}, err
 	}
 	c.addMember("worker_id", in.WorkerID)
@@ -26,7 +26,7 @@ func register(a *API, c *call) (response, error) {
 	if err := checkCapabilities(c.Header.Get(VersionHeader), in); err != nil {
 		return response{}, err
 	}
-	in.Identity = c.Who.Name
+	in.Identity = c.Principal.Name
 	_, in.Gated = c.Header[http.CanonicalHeaderKey(ReleaseHeader)]
 	out, err := a.opt.Verbs.Register(c.Ctx, in)
 	return response{http.StatusCreated, out}, err

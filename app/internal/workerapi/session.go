@@ -26,7 +26,7 @@ func createSession(a *API, c *call) (response, error) {
 		return response{}, err
 	}
 	if in.Queue != "" {
-		if err := c.Who.CheckQueues(in.Queue); err != nil {
+		if err := c.Principal.CheckQueues(in.Queue); err != nil {
 			return response{}, err
 		}
 	}

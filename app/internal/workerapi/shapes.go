@@ -77,115 +77,115 @@ func why(members []string) []string {
 // shapes maps every operation to its request and responses. Tests fail for a route without an entry.
 var shapes = map[string]serve.Shape{
 	"register": {
-		Does: "Register a worker", Body: protocol.RegisterRequest{}, Needs: []string{"task_queue|task_queues"},
-		Says: serve.Responses(201, protocol.RegisterResponse{}), Refuses: registering,
+		Summary: "Register a worker", Body: protocol.RegisterRequest{}, Needs: []string{"task_queue|task_queues"},
+		Responses: serve.Responses(201, protocol.RegisterResponse{}), Refuses: registering,
 	},
 	"deregister": {
-		Does: "Deregister a worker", Query: incarnationQuery{},
-		Says: serve.OK(protocol.DeregisterResponse{}), Refuses: onWorker,
+		Summary: "Deregister a worker", Query: incarnationQuery{},
+		Responses: serve.OK(protocol.DeregisterResponse{}), Refuses: onWorker,
 	},
 	"worker_heartbeat": {
-		Does: "Send a worker heartbeat",
-		Body: protocol.WorkerHeartbeat{}, Needs: []string{"worker_id"},
-		Says: serve.OK(protocol.WorkerHeartbeatResponse{}), Refuses: onWorker,
+		Summary: "Send a worker heartbeat",
+		Body:    protocol.WorkerHeartbeat{}, Needs: []string{"worker_id"},
+		Responses: serve.OK(protocol.WorkerHeartbeatResponse{}), Refuses: onWorker,
 	},
 
 	"poll_workflow_task": {
-		Does: "Poll for a workflow task",
-		Body: pollBody{}, Needs: []string{"worker_id"}, Says: polled(workflowPolled{}), Refuses: polling,
+		Summary: "Poll for a workflow task",
+		Body:    pollBody{}, Needs: []string{"worker_id"}, Responses: polled(workflowPolled{}), Refuses: polling,
 	},
 	"workflow_task_history": {
-		Does: "Read a page of a workflow task's history",
-		Body: historyBody{}, Needs: leasedTask, Query: allQuery{}, Says: serve.OK(polledPage{}),
+		Summary: "Read a page of a workflow task's history",
+		Body:    historyBody{}, Needs: leasedTask, Query: allQuery{}, Responses: serve.OK(polledPage{}),
 		Refuses: append([]protocol.Reason{protocol.ReasonInvalidPageToken}, onWorkflowTask...),
 	},
 	"heartbeat_workflow_task": {
-		Does: "Renew the lease of a workflow task", Body: holder{}, Needs: leasedTask,
-		Says: serve.OK(workflowBeat{}), Refuses: onWorkflowTask,
+		Summary: "Renew the lease of a workflow task", Body: holder{}, Needs: leasedTask,
+		Responses: serve.OK(workflowBeat{}), Refuses: onWorkflowTask,
 	},
 	"complete_workflow_task": {
-		Does: "Complete a workflow task",
-		Body: commandsBody{}, Needs: []string{"lease_owner", "workflow_task_attempt", "commands"},
-		Says: serve.OK(workflowOutcome{}), Refuses: completingTask,
+		Summary: "Complete a workflow task",
+		Body:    commandsBody{}, Needs: []string{"lease_owner", "workflow_task_attempt", "commands"},
+		Responses: serve.OK(workflowOutcome{}), Refuses: completingTask,
 	},
 	"fail_workflow_task": {
-		Does: "Fail a workflow task", Body: failing{}, Needs: why(leasedTask),
-		Says: serve.OK(workflowOutcome{}), Refuses: completingTask,
+		Summary: "Fail a workflow task", Body: failing{}, Needs: why(leasedTask),
+		Responses: serve.OK(workflowOutcome{}), Refuses: completingTask,
 	},
 
 	"claim_workflow_task": {
-		Does: "Lease a workflow task by ID", Body: claimBody{}, Needs: eitherName,
-		Says: serve.OK(workflowClaimed{}), Refuses: claiming,
+		Summary: "Lease a workflow task by ID", Body: claimBody{}, Needs: eitherName,
+		Responses: serve.OK(workflowClaimed{}), Refuses: claiming,
 	},
 	"workflow_task_claim_status": {
-		Does: "Check whether a workflow task can be leased", Query: claimQuery{},
-		Says: serve.OK(protocol.LeaseStatus{}), Refuses: claiming,
+		Summary: "Check whether a workflow task can be leased", Query: claimQuery{},
+		Responses: serve.OK(protocol.LeaseStatus{}), Refuses: claiming,
 	},
 	"claim_activity_task": {
-		Does: "Lease an activity task by ID", Body: claimBody{}, Needs: eitherName,
-		Says: serve.OK(activityClaimed{}), Refuses: claiming,
+		Summary: "Lease an activity task by ID", Body: claimBody{}, Needs: eitherName,
+		Responses: serve.OK(activityClaimed{}), Refuses: claiming,
 	},
 	"activity_task_claim_status": {
-		Does: "Check whether an activity task can be leased", Query: claimQuery{},
-		Says: serve.OK(protocol.LeaseStatus{}), Refuses: claiming,
+		Summary: "Check whether an activity task can be leased", Query: claimQuery{},
+		Responses: serve.OK(protocol.LeaseStatus{}), Refuses: claiming,
 	},
 	"activity_task_status": {
-		Does: "Check an activity attempt", Body: holder{}, Needs: leasedAttempt,
-		Says: serve.OK(protocol.AttemptStatus{}), Refuses: onActivityTask,
+		Summary: "Check an activity attempt", Body: holder{}, Needs: leasedAttempt,
+		Responses: serve.OK(protocol.AttemptStatus{}), Refuses: onActivityTask,
 	},
 	"read_activity_task_status": {
-		Does: "Check an activity attempt", Query: attemptQuery{},
-		Says: serve.OK(protocol.AttemptStatus{}), Refuses: onActivityTask,
+		Summary: "Check an activity attempt", Query: attemptQuery{},
+		Responses: serve.OK(protocol.AttemptStatus{}), Refuses: onActivityTask,
 	},
 
 	"poll_activity_task": {
-		Does: "Poll for an activity task",
-		Body: pollBody{}, Needs: []string{"worker_id"}, Says: polled(activityPolled{}), Refuses: polling,
+		Summary: "Poll for an activity task",
+		Body:    pollBody{}, Needs: []string{"worker_id"}, Responses: polled(activityPolled{}), Refuses: polling,
 	},
 	"complete_activity_task": {
-		Does: "Complete an activity", Body: completing{}, Needs: leasedAttempt,
-		Says: serve.OK(activityOutcome{}), Refuses: onActivityTask,
+		Summary: "Complete an activity", Body: completing{}, Needs: leasedAttempt,
+		Responses: serve.OK(activityOutcome{}), Refuses: onActivityTask,
 	},
 	"fail_activity_task": {
-		Does: "Fail an activity attempt", Body: failing{}, Needs: why(leasedAttempt),
-		Says: serve.OK(activityOutcome{}), Refuses: onActivityTask,
+		Summary: "Fail an activity attempt", Body: failing{}, Needs: why(leasedAttempt),
+		Responses: serve.OK(activityOutcome{}), Refuses: onActivityTask,
 	},
 	"heartbeat_activity_task": {
-		Does: "Send an activity heartbeat",
-		Body: beat{}, Needs: leasedAttempt,
-		Says: serve.OK(protocol.HeartbeatResponse{}), Refuses: onActivityTask,
+		Summary: "Send an activity heartbeat",
+		Body:    beat{}, Needs: leasedAttempt,
+		Responses: serve.OK(protocol.HeartbeatResponse{}), Refuses: onActivityTask,
 	},
 
 	"poll_query_task": {
-		Does: "Poll for a query task",
-		Body: pollBody{}, Needs: []string{"worker_id"}, Says: polled(queryPolled{}), Refuses: polling,
+		Summary: "Poll for a query task",
+		Body:    pollBody{}, Needs: []string{"worker_id"}, Responses: polled(queryPolled{}), Refuses: polling,
 	},
 	"complete_query_task": {
-		Does: "Complete a query",
-		Body: queryCompleting{}, Needs: leasedQuery, Says: serve.OK(queryOutcome{}), Refuses: onQueryTask,
+		Summary: "Complete a query",
+		Body:    queryCompleting{}, Needs: leasedQuery, Responses: serve.OK(queryOutcome{}), Refuses: onQueryTask,
 	},
 	"fail_query_task": {
-		Does: "Fail a query",
-		Body: queryFailing{}, Needs: why(leasedQuery), Says: serve.OK(queryOutcome{}), Refuses: onQueryTask,
+		Summary: "Fail a query",
+		Body:    queryFailing{}, Needs: why(leasedQuery), Responses: serve.OK(queryOutcome{}), Refuses: onQueryTask,
 	},
 
 	"poll_update_validation_task": {
-		Does: "Poll for an update validation task",
-		Body: pollBody{}, Needs: []string{"worker_id"},
-		Says: polled(validationPolled{}), Refuses: polling,
+		Summary: "Poll for an update validation task",
+		Body:    pollBody{}, Needs: []string{"worker_id"},
+		Responses: polled(validationPolled{}), Refuses: polling,
 	},
 	"approve_update_validation_task": {
-		Does: "Approve an update",
-		Body: approving{}, Needs: leasedVerdict, Says: serve.OK(verdictOutcome{}), Refuses: onValidation,
+		Summary: "Approve an update",
+		Body:    approving{}, Needs: leasedVerdict, Responses: serve.OK(verdictOutcome{}), Refuses: onValidation,
 	},
 	"reject_update_validation_task": {
-		Does: "Reject an update", Body: rejecting{}, Needs: why(leasedVerdict),
-		Says: serve.OK(verdictOutcome{}), Refuses: onValidation,
+		Summary: "Reject an update", Body: rejecting{}, Needs: why(leasedVerdict),
+		Responses: serve.OK(verdictOutcome{}), Refuses: onValidation,
 	},
 
 	"create_worker_session": {
-		Does: "Create or acquire a session", Body: protocol.SessionCreate{}, Needs: []string{"worker_id", "session_id"},
-		Says: map[int]any{http.StatusCreated: protocol.SessionResponse{}, http.StatusOK: protocol.SessionResponse{}},
+		Summary: "Create or acquire a session", Body: protocol.SessionCreate{}, Needs: []string{"worker_id", "session_id"},
+		Responses: map[int]any{http.StatusCreated: protocol.SessionResponse{}, http.StatusOK: protocol.SessionResponse{}},
 		Refuses: append([]protocol.Reason{
 			protocol.ReasonSessionRequirements, protocol.ReasonSessionOwned, protocol.ReasonSessionLimit,
 			protocol.ReasonSessionActivityLimit,
@@ -194,35 +194,35 @@ var shapes = map[string]serve.Shape{
 		}, onSession...),
 	},
 	"heartbeat_worker_session": {
-		Does: "Renew the lease of a session", Body: protocol.SessionVerb{}, Needs: []string{"worker_id"},
-		Says: serve.OK(protocol.SessionResponse{}), Refuses: onSession,
+		Summary: "Renew the lease of a session", Body: protocol.SessionVerb{}, Needs: []string{"worker_id"},
+		Responses: serve.OK(protocol.SessionResponse{}), Refuses: onSession,
 	},
 	"release_worker_session": {
-		Does: "Release a session", Body: protocol.SessionVerb{}, Needs: []string{"worker_id"},
-		Says: serve.OK(protocol.SessionResponse{}), Refuses: onSession,
+		Summary: "Release a session", Body: protocol.SessionVerb{}, Needs: []string{"worker_id"},
+		Responses: serve.OK(protocol.SessionResponse{}), Refuses: onSession,
 	},
 	"close_worker_session": {
-		Does: "Close a session", Body: protocol.SessionVerb{}, Query: workerQuery{},
-		Says: serve.OK(protocol.SessionResponse{}), Refuses: onSession,
+		Summary: "Close a session", Body: protocol.SessionVerb{}, Query: workerQuery{},
+		Responses: serve.OK(protocol.SessionResponse{}), Refuses: onSession,
 	},
 
 	"poll_tasks": {
-		Does: "Poll for several tasks", Bare: true,
+		Summary: "Poll for several tasks", Bare: true,
 		Body: protocol.PollRequest{}, Needs: []string{"worker_id"},
-		Says: serve.OK(protocol.PollResponse{}), Refuses: polling,
+		Responses: serve.OK(protocol.PollResponse{}), Refuses: polling,
 	},
 	"complete_tasks": {
-		Does: "Complete several tasks", Bare: true,
+		Summary: "Complete several tasks", Bare: true,
 		Body: protocol.CompleteRequest{}, Needs: []string{"items"}, MaxBody: httpjson.MaxBatchBody,
-		Says: serve.OK(protocol.CompleteBatchResponse{}), Refuses: polling,
+		Responses: serve.OK(protocol.CompleteBatchResponse{}), Refuses: polling,
 	},
 	"record_logs": {
-		Does: "Upload activity logs", Bare: true,
+		Summary: "Upload activity logs", Bare: true,
 		Body: protocol.LogsRequest{}, Needs: []string{"items"}, MaxBody: httpjson.MaxBatchBody,
-		Says: serve.OK(protocol.LogsResponse{}),
+		Responses: serve.OK(protocol.LogsResponse{}),
 	},
-	"worker_settings":   {Does: "Retrieve the settings for a worker", Says: serve.OK(protocol.WorkerSettings{})},
-	"describe_protocol": {Does: "Describe the worker protocol", Says: serve.OK(described{})},
+	"worker_settings":   {Summary: "Retrieve the settings for a worker", Responses: serve.OK(protocol.WorkerSettings{})},
+	"describe_protocol": {Summary: "Describe the worker protocol", Responses: serve.OK(described{})},
 }
 
 var claiming = append([]protocol.Reason{

@@ -191,19 +191,19 @@ func TestAPanicIsAnErrorOfItsCallAlone(t *testing.T) {
 // hearer is a fake worker that records cancellations.
 type hearer struct {
 	linktest.IgnoreNotices
-	heard chan string
-	fails error
+	received chan string
+	fails    error
 }
 
 func (h hearer) CancelAttempt(_ context.Context, n protocol.CancelNotice) error {
-	h.heard <- n.AttemptID
+	h.received <- n.AttemptID
 	return h.fails
 }
 
 func TestNoticesGoToTheWorkersOfAnIdAndANamespace(t *testing.T) {
 	s := newRegistry(t, &spy{})
 	enter := func(id, namespace string, fails error) hearer {
-		h := hearer{heard: make(chan string, 4), fails: fails}
+		h := hearer{received: make(chan string, 4), fails: fails}
 		_, leave, err := s.Join(protocol.ChannelAuth{WorkerID: id, Namespace: namespace, Protocol: 1}, h)
 		if err != nil {
 			t.Fatal(err)
@@ -213,11 +213,11 @@ func TestNoticesGoToTheWorkersOfAnIdAndANamespace(t *testing.T) {
 	}
 	mine, theirs, other := enter("w", "", nil), enter("w", "elsewhere", nil), enter("v", "", errors.New("busy"))
 	s.Cancel("default", "w", protocol.CancelNotice{AttemptID: "a"})
-	if got := <-mine.heard; got != "a" {
+	if got := <-mine.received; got != "a" {
 		t.Errorf("heard %s", got)
 	}
 	s.Cancel("default", "v", protocol.CancelNotice{AttemptID: "b"})
-	<-other.heard
+	<-other.received
 	if s.YieldSession("default", "nobody", protocol.SessionNotice{}) {
 		t.Error("there was nobody to tell")
 	}
@@ -227,7 +227,7 @@ func TestNoticesGoToTheWorkersOfAnIdAndANamespace(t *testing.T) {
 	if n := s.Stats().Unconfirmed; n != 1 {
 		t.Errorf("%d notices were not taken, want 1", n)
 	}
-	if len(theirs.heard)+len(mine.heard)+len(other.heard) > 0 {
+	if len(theirs.received)+len(mine.received)+len(other.received) > 0 {
 		t.Error("somebody heard what was not for them")
 	}
 	if _, _, err := s.Join(protocol.ChannelAuth{WorkerID: "late", Protocol: 1}, linktest.IgnoreNotices{}); err == nil {

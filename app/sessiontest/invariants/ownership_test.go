@@ -45,16 +45,16 @@ const patience = 5 * time.Minute
 
 // tally counts the calls in the histories, so that tests without relevant calls fail.
 type tally struct {
-	mu      sync.Mutex // guards all below
-	done    map[kind]int
-	refused int
-	moves   int // claims of a session another worker had held
-	falls   int // soft sessions with a fallback while the lease was valid
-	soft    int // schedules of soft sessions
-	held    int // polls that the release gate held, where operators were about
-	gates   int // schedules with operators
-	resumes int // schedules with workers that resume sessions
-	handed  int // tasks returned because their process had dropped the state of their epoch
+	mu        sync.Mutex // guards all below
+	done      map[kind]int
+	refused   int
+	moves     int // claims of a session another worker had held
+	falls     int // soft sessions with a fallback while the lease was valid
+	soft      int // schedules of soft sessions
+	held      int // polls that the release gate held, where operators were about
+	gates     int // schedules with operators
+	resumes   int // schedules with workers that resume sessions
+	delivered int // tasks returned because their process had dropped the state of their epoch
 }
 
 func (c *tally) add(s *schedule, history []porcupine.Operation) {
@@ -64,7 +64,7 @@ func (c *tally) add(s *schedule, history []porcupine.Operation) {
 		c.gates, c.held = c.gates+1, c.held+s.held
 	}
 	if s.resumes {
-		c.resumes, c.handed = c.resumes+1, c.handed+s.handedBack
+		c.resumes, c.delivered = c.resumes+1, c.delivered+s.returned
 	}
 	if c.done == nil {
 		c.done = map[kind]int{}
@@ -213,7 +213,7 @@ func play(t *testing.T, n, parallel int, in func() *harness, change ...func(*sch
 	wait.Wait()
 	t.Logf("%d schedules: %v, %d refused, %d sessions moved to the other worker; %d soft, %d fell back to the other worker;"+
 		" the release gate held %d polls; %d with workers that resume sessions, which handed back %d tasks", n, count.done,
-		count.refused, count.moves, count.soft, count.falls, count.held, count.resumes, count.handed)
+		count.refused, count.moves, count.soft, count.falls, count.held, count.resumes, count.delivered)
 	if count.held < count.gates {
 		t.Errorf("the release gate held only %d polls in %d schedules", count.held, count.gates)
 	}

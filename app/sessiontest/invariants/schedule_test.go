@@ -50,8 +50,8 @@ type schedule struct {
 	err     error
 	drained []drained
 	held    int // number of polls that the release gate held
-	// handedBack is the number of tasks that a process returned because it had dropped the state of their epoch.
-	handedBack int
+	// returned is the number of tasks that a process returned because it had dropped the state of their epoch.
+	returned int
 }
 
 // drained is the time in which a worker was drained: from an app's response until the request to resume it.
@@ -423,15 +423,15 @@ func (p *proc) pause(d time.Duration) {
 	p.mu.Unlock()
 }
 
-// goesOn waits while the process is paused, and reports whether it is alive.
-func (p *proc) goesOn(ctx context.Context) bool {
+// resume waits while the process is paused, and reports whether it is alive.
+func (p *proc) resume(ctx context.Context) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return ctx.Err() == nil && !p.hasEnded()
 }
 
 func (p *proc) polls(ctx context.Context, r *rand.Rand) {
-	for p.goesOn(ctx) {
+	for p.resume(ctx) {
 		if p.cut.Load() {
 			time.Sleep(time.Millisecond)
 			continue
@@ -462,7 +462,7 @@ func (p *proc) polls(ctx context.Context, r *rand.Rand) {
 			if h == nil {
 				continue
 			}
-			leave = h.Leave
+			leave = h.EndAttempt
 		}
 		seed := r.Uint64()
 		p.wait.Go(func() {
@@ -534,7 +534,7 @@ func (p *proc) works(ctx context.Context, task *protocol.ActivityTask, r *rand.R
 	}
 	for range r.IntN(3) {
 		p.pass(p.some(r, 0, 2))
-		if !p.goesOn(ctx) {
+		if !p.resume(ctx) {
 			return
 		}
 		i, b := p.app(r)
@@ -551,7 +551,7 @@ func (p *proc) works(ctx context.Context, task *protocol.ActivityTask, r *rand.R
 		}
 	}
 	p.pass(p.some(r, 0, 1))
-	if !p.goesOn(ctx) {
+	if !p.resume(ctx) {
 		return
 	}
 	i, b := p.app(r)
@@ -580,10 +580,10 @@ func (p *proc) reports(task *protocol.ActivityTask, app int) (call, int64) {
 // keeps renews, releases and closes sessions that the worker acquired, also long ago, and sessions that it may have
 // lost.
 func (p *proc) keeps(ctx context.Context, r *rand.Rand) {
-	for p.goesOn(ctx) {
+	for p.resume(ctx) {
 		p.pass(p.some(r, 0, 1) / 2)
 		time.Sleep(time.Duration(1+r.IntN(4)) * time.Millisecond)
-		if !p.goesOn(ctx) {
+		if !p.resume(ctx) {
 			return
 		}
 		if p.cut.Load() {

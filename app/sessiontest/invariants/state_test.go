@@ -88,7 +88,7 @@ func (m *memory) enters(
 		m.sessions.Refused(context.Background(), s, err)
 		_, b := m.app(r)
 		finish(context.Background(), b, m.ns, task, func(item *protocol.CompleteItem) { item.Returned = "session_given_up" })
-		m.count(func(s *schedule) { s.handedBack++ })
+		m.count(func(s *schedule) { s.returned++ })
 		return nil
 	}
 	m.mu.Lock()
@@ -137,9 +137,9 @@ func (m *memory) names(k kind, id string, epoch int64, app int) (call, int64) {
 // beats sends heartbeats with the renewals, resumes and releases that package worker/session requests. At random, and
 // more often while the network is down, it drops the state of a session as under memory pressure.
 func (m *memory) beats(ctx context.Context, r *rand.Rand) {
-	for m.goesOn(ctx) {
+	for m.resume(ctx) {
 		time.Sleep(time.Duration(1+r.IntN(4)) * time.Millisecond)
-		if m.pass(m.some(r, 0, 1) / 4); !m.goesOn(ctx) {
+		if m.pass(m.some(r, 0, 1) / 4); !m.resume(ctx) {
 			return
 		}
 		if r.IntN(12) == 0 || m.cut.Load() && r.IntN(3) == 0 {

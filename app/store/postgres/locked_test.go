@@ -17,9 +17,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// stranger opens a connection of another program, which sends no notices, and executes statements on it, such as the
-// begin of a transaction.
-func stranger(t *testing.T, at string, statements ...string) *pgx.Conn {
+// otherProgram opens a connection of another program, which sends no notices, and executes statements on it, such as
+// BEGIN.
+func otherProgram(t *testing.T, at string, statements ...string) *pgx.Conn {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), at)
 	if err != nil {
@@ -81,7 +81,7 @@ func TestLockedRowsAreNotTakenForMissing(t *testing.T) {
 			},
 		}, nil},
 	} {
-		c := stranger(t, at, "BEGIN", lock.what)
+		c := otherProgram(t, at, "BEGIN", lock.what)
 		done := make(chan error, 1)
 		go func() {
 			_, err := w.S.Commit(context.Background(), lock.c)
@@ -111,7 +111,7 @@ func TestSkippedTasksAreLookedForAgain(t *testing.T) {
 	w := opened(t, at, sqldb.Options{Dispatch: line})
 	worker := w.Worker("w")
 	w.Start("flow")
-	c := stranger(t, at, "BEGIN", "SELECT FROM runs FOR UPDATE")
+	c := otherProgram(t, at, "BEGIN", "SELECT FROM runs FOR UPDATE")
 	line.Forget()
 	w.None(protocol.KindWorkflow, worker)
 	for end := time.Now().Add(time.Minute); len(line.Forget()) == 0; time.Sleep(time.Millisecond) {
@@ -138,13 +138,13 @@ func TestSkippedTasksAreLookedForAgain(t *testing.T) {
 // holds the lock.
 func TestMigrationLockTimesOut(t *testing.T) {
 	at := database(t)
-	c := stranger(t, at, "SET application_name = '"+postgres.Migrator+"'")
+	c := otherProgram(t, at, "SET application_name = '"+postgres.Migrator+"'")
 	if _, err := c.Exec(t.Context(), "SELECT pg_advisory_lock($1)", int64(postgres.Migrating)); err != nil {
 		t.Fatal(err)
 	}
 	opened(t, at, sqldb.Options{}).Start("beside the lock")
 	postgres.StillFor(t, 100*time.Millisecond)
-	stranger(t, at, "DELETE FROM goose_db_version WHERE version_id = (SELECT max(version_id) FROM goose_db_version)")
+	otherProgram(t, at, "DELETE FROM goose_db_version WHERE version_id = (SELECT max(version_id) FROM goose_db_version)")
 	// The repeated migration finds its objects, so it fails, but only after it has the lock.
 	_, err := postgres.Open(t.Context(), at, sqldb.Options{})
 	if err == nil {

@@ -24,7 +24,7 @@ func newer(t *testing.T) (url string, c *pgx.Conn, known int64) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close(t.Context()) })
-	return url, c, schema.Wanted
+	return url, c, schema.Required
 }
 
 func TestASchemaOneReleaseAheadIsServedAndLeftAlone(t *testing.T) {

@@ -170,7 +170,7 @@ func classify(err error) db.Class {
 	}
 	switch {
 	case e.Code == "40001", e.Code == "40P01":
-		return db.Again
+		return db.Retryable
 	case e.Code == "55P03":
 		return db.Locked
 	case e.Code == "25006": // read-only: a standby, or a server about to hand over

@@ -81,7 +81,7 @@ func TestAnUntrustedCertificateAWrongHostAndAWrongPasswordEndTheStart(t *testing
 func TestCodesThatEndAConnectionAreRetried(t *testing.T) {
 	for code, want := range map[string]db.Class{
 		"57P01": db.Lost, "57P02": db.Lost, "57P03": db.Lost, "57P05": db.Lost, "25P03": db.Lost, "25P04": db.Lost,
-		"08006": db.Lost, "40001": db.Again, "57014": db.Guilty, "28P01": db.Guilty, "23505": db.Guilty,
+		"08006": db.Lost, "40001": db.Retryable, "57014": db.Guilty, "28P01": db.Guilty, "23505": db.Guilty,
 	} {
 		if got := postgres.Classify(&pgconn.PgError{Code: code}); got != want {
 			t.Errorf("%s: got %v, want %v", code, got, want)

@@ -208,7 +208,7 @@ func (s *Store) attempt(items []*pending) (overflow []*pending) {
 				return nil
 			}
 			continue
-		case class == db.Again && races < maxRaces, class == db.Locked && races < maxLocked && !items[0].separately,
+		case class == db.Retryable && races < maxRaces, class == db.Locked && races < maxLocked && !items[0].separately,
 			class == db.Lost &&
 				races < 2:
 			continue

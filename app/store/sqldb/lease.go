@@ -484,7 +484,7 @@ func (b *batch) loadPicks(q QueueKey, picks []pick) error {
 // of this routing key are already known to wait, so that full need not be determined again.
 func (b *batch) pollerFor(
 	t pick, r *store.LeaseRequest, room []int, held map[process]int, settings *engine.Queue, known bool,
-	holds map[process]*engine.Holds,
+	holds map[process]*engine.HeldTasks,
 ) (i int, ok, full bool) {
 	row := b.runs[t.run]
 	if row.Run == nil {
@@ -513,7 +513,7 @@ func (b *batch) pollerFor(
 	requirements.Queue = settings
 	suspect := row.SuspicionOf(t.seq)
 	may := func(i int) bool {
-		return b.mayHold(suspect, r.Pollers[i].Lessee.Worker, holds) &&
+		return b.admits(suspect, r.Pollers[i].Lessee.Worker, holds) &&
 			engine.Admits(requirements, b.lessee(r, i, held), b.now)
 	}
 	if s := requirements.Session; s != nil && s.Open { // its holder first: there it is warm

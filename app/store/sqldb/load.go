@@ -121,7 +121,7 @@ func (b *batch) load(items []*pending) error {
 	if err := b.second(&w, b.loadInherited(b.neededInherited(items))); err != nil {
 		return err
 	}
-	return b.heardIn(asked)
+	return b.loadActivity(asked)
 }
 
 // absent assumes that a workflow ID that is not cached is free. Its row is then inserted instead of upserted, so that

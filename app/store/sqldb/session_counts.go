@@ -71,9 +71,9 @@ func (b *batch) routed() error {
 	return nil
 }
 
-// heardIn reads when the holders of sessions last did something in them, where the row alone cannot say whether
+// loadActivity reads when the holders of sessions last did something in them, where the row alone cannot say whether
 // they are idle; for keys marked true it does so in any case.
-func (b *batch) heardIn(keys map[engine.SessionKey]bool) error {
+func (b *batch) loadActivity(keys map[engine.SessionKey]bool) error {
 	var calls []*db.Call
 	for k, exactly := range keys {
 		s := b.sessions[k]

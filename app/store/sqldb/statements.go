@@ -33,7 +33,7 @@ type statements struct {
 	ranIn           *db.Stmt
 	watermarks      *db.Stmt
 	routingKeys     *db.Stmt
-	holds           *db.Stmt         // tasks of workers, and suspects among them
+	processTasks    *db.Stmt         // tasks of workers, and suspects among them
 	unserve         *db.Stmt         // marks of runs whose tasks no live worker may lease
 	dropRoutingKeys *db.Stmt         // not used since a time; on a database of one app it returns them
 	readyIn         *db.Stmt         // of shared databases: where the first ready tasks of some runs wait
@@ -88,7 +88,7 @@ func newStatements(d db.Dialect) *statements {
 		ranIn:           &db.Stmt{SQL: record.RanIn(d)},
 		watermarks:      &db.Stmt{SQL: "SELECT namespace, floor FROM epochs"},
 		routingKeys:     &db.Stmt{SQL: selectRoutingKeysAndIsolated},
-		holds:           &db.Stmt{SQL: holdsOf(d)},
+		processTasks:    &db.Stmt{SQL: holdsOf(d)},
 		dropRoutingKeys: &db.Stmt{SQL: deleteUnusedRoutingKeys(d)},
 		unserve:         &db.Stmt{SQL: unserve(d)},
 		picks:           map[int]*db.Stmt{},

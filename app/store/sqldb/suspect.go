@@ -88,8 +88,8 @@ func (b *batch) suspectReleased(namespace string, l engine.Lease) {
 	}
 }
 
-// mayHold reports whether the suspicion of a task allows a process to lease it.
-func (b *batch) mayHold(s *engine.Suspicion, w *engine.Worker, holds map[process]*engine.Holds) bool {
+// admits reports whether the suspicion of a task allows a process to lease it.
+func (b *batch) admits(s *engine.Suspicion, w *engine.Worker, holds map[process]*engine.HeldTasks) bool {
 	if !s.Limited() {
 		return true
 	}
@@ -104,7 +104,7 @@ func (b *batch) mayHold(s *engine.Suspicion, w *engine.Worker, holds map[process
 }
 
 // addLeasedBy adds the tasks that claims of this batch have leased to a process, which no statement counts yet.
-func (b *batch) addLeasedBy(p process, h *engine.Holds) {
+func (b *batch) addLeasedBy(p process, h *engine.HeldTasks) {
 	for _, item := range b.items {
 		for i := range item.leased {
 			l := &item.leased[i]
@@ -129,7 +129,7 @@ func (b *batch) addLeasedBy(p process, h *engine.Holds) {
 // process that polls for them. Without such a routing key it sends no statement.
 func (b *batch) suspects(
 	q QueueKey, routes []string, pollers []store.Poller,
-) (map[process]*engine.Holds, []pick, error) {
+) (map[process]*engine.HeldTasks, []pick, error) {
 	if len(routes) == 0 {
 		return nil, nil, nil
 	}
@@ -138,7 +138,7 @@ func (b *batch) suspects(
 		delete(b.s.blamed, q)
 		return nil, nil, err
 	}
-	holds, err := b.holds(q, pollers)
+	holds, err := b.countHeld(q, pollers)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -154,16 +154,17 @@ func (b *batch) suspects(
 	b.recordBlamed(q, picks)
 	picks = slices.DeleteFunc(picks, func(t pick) bool {
 		return t.suspect == nil || !slices.ContainsFunc(pollers, func(p store.Poller) bool {
-			return p.Max > 0 && b.mayHold(t.suspect, p.Lessee.Worker, holds)
+			return p.Max > 0 && b.admits(t.suspect, p.Lessee.Worker, holds)
 		})
 	})
 	slices.SortStableFunc(picks, func(x, y pick) int { return x.suspect.Compare(y.suspect) })
 	return holds, picks, nil
 }
 
-// holds counts the tasks of each worker and the suspects among them, under the lock of the worker's row. A worker whose
-// row another transaction has locked, or whose process was replaced, is missing and gets no suspect from this claim.
-func (b *batch) holds(q QueueKey, pollers []store.Poller) (map[process]*engine.Holds, error) {
+// countHeld counts the tasks of each worker and the suspects among them, under the lock of the worker's row. A worker
+// whose row another transaction has locked, or whose process was replaced, is missing and gets no suspect from this
+// claim.
+func (b *batch) countHeld(q QueueKey, pollers []store.Poller) (map[process]*engine.HeldTasks, error) {
 	keys, requested := db.NewRowset(record.Workers.Key()), map[engine.WorkerKey]bool{}
 	for _, p := range pollers {
 		if k := p.Lessee.Worker.Key(); p.Max > 0 && !requested[k] {
@@ -174,7 +175,7 @@ func (b *batch) holds(q QueueKey, pollers []store.Poller) (map[process]*engine.H
 	if keys.Empty() {
 		return nil, nil
 	}
-	rows, counts := map[engine.WorkerKey]*engine.Worker{}, map[engine.WorkerKey]*engine.Holds{}
+	rows, counts := map[engine.WorkerKey]*engine.Worker{}, map[engine.WorkerKey]*engine.HeldTasks{}
 	var calls []*db.Call
 	if b.s.cfg.Dialect.Shared {
 		calls = b.fetch(b.s.st.workers, keys, func(v []any) error {
@@ -185,10 +186,10 @@ func (b *batch) holds(q QueueKey, pollers []store.Poller) (map[process]*engine.H
 	} else if err := b.send(b.loadWorkers(requested)...); err != nil {
 		return nil, err
 	}
-	calls = append(calls, &db.Call{Stmt: b.s.st.holds, Args: b.s.cfg.Dialect.Keys(keys), Row: func(v []any) error {
+	calls = append(calls, &db.Call{Stmt: b.s.st.processTasks, Args: b.s.cfg.Dialect.Keys(keys), Row: func(v []any) error {
 		k := engine.WorkerKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}
 		if counts[k] == nil {
-			counts[k] = &engine.Holds{}
+			counts[k] = &engine.HeldTasks{}
 		}
 		counts[k].Tasks += int(db.Int(v[2]))
 		counts[k].Suspects += int(db.Int(v[3]))
@@ -197,7 +198,7 @@ func (b *batch) holds(q QueueKey, pollers []store.Poller) (map[process]*engine.H
 	if err := b.send(calls...); err != nil {
 		return nil, err
 	}
-	holds := map[process]*engine.Holds{}
+	holds := map[process]*engine.HeldTasks{}
 	for k := range requested {
 		w := rows[k]
 		if !b.s.cfg.Dialect.Shared {
@@ -208,7 +209,7 @@ func (b *batch) holds(q QueueKey, pollers []store.Poller) (map[process]*engine.H
 		}
 		h := counts[k]
 		if h == nil {
-			h = &engine.Holds{}
+			h = &engine.HeldTasks{}
 		}
 		h.Counted = true
 		holds[processOf(w)] = h

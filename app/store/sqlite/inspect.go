@@ -40,7 +40,7 @@ func inspect(ctx context.Context, path string) (s store.Schema, err error) {
 	if err != nil {
 		return s, err
 	}
-	s.Wanted = sqldb.Known(p)
+	s.Required = sqldb.Known(p)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	}
@@ -50,10 +50,10 @@ func inspect(ctx context.Context, path string) (s store.Schema, err error) {
 		return s, err
 	}
 	const version = "SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied"
-	if err := db.QueryRowContext(ctx, version).Scan(&s.Found); err != nil || s.Found <= s.Wanted {
+	if err := db.QueryRowContext(ctx, version).Scan(&s.Found); err != nil || s.Found <= s.Required {
 		return s, err
 	}
-	if err := sqldb.CheckSchema(ctx, db, s.Wanted); errors.Is(err, store.ErrSchema) {
+	if err := sqldb.CheckSchema(ctx, db, s.Required); errors.Is(err, store.ErrSchema) {
 		s.Refused = err
 	} else {
 		return s, err

@@ -18,7 +18,7 @@ import (
 type lock struct{ f *os.File }
 
 func acquire(path string) (*lock, error) {
-	f, err := filelock.Take(path, os.O_CREATE)
+	f, err := filelock.Acquire(path, os.O_CREATE)
 	switch {
 	case errors.Is(err, filelock.ErrHeld):
 		return nil, busy(path)

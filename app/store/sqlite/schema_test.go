@@ -22,7 +22,7 @@ func TestASchemaOneReleaseAheadIsServedAndLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	storetest.NewerSchema(t, known.Wanted, func() (store.Store, error) {
+	storetest.NewerSchema(t, known.Required, func() (store.Store, error) {
 		return sqlite.Open(t.Context(), path, sqldb.Options{})
 	},
 		func(statement string) {

@@ -170,7 +170,7 @@ func classify(err error) db.Class {
 	}
 	switch e.Code() & 0xff {
 	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED:
-		return db.Again
+		return db.Retryable
 	case lib.SQLITE_FULL, lib.SQLITE_IOERR, lib.SQLITE_READONLY, lib.SQLITE_CANTOPEN, lib.SQLITE_NOTADB,
 		lib.SQLITE_CORRUPT, lib.SQLITE_NOMEM:
 		return db.Unavailable

@@ -269,8 +269,8 @@ func TestWhatALaterBuildStoredIsKept(t *testing.T) {
 	})
 }
 
-// besideStores is a suite whose stores share one file, and a connection of the test's own to it.
-func besideStores(t *testing.T) (storetest.Suite, *sql.DB) {
+// storesWithConnection is a suite whose stores share one file, and a connection of the test's own to it.
+func storesWithConnection(t *testing.T) (storetest.Suite, *sql.DB) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "test.db")
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
@@ -284,7 +284,7 @@ func besideStores(t *testing.T) (storetest.Suite, *sql.DB) {
 }
 
 func TestLanesWithoutATaskForADayGo(t *testing.T) {
-	s, db := besideStores(t)
+	s, db := storesWithConnection(t)
 	storetest.UnusedRoutingKeys(t, s, func(t *testing.T) (n int) {
 		t.Helper()
 		if err := db.QueryRow("SELECT count(*) FROM lanes").Scan(&n); err != nil {
@@ -295,7 +295,7 @@ func TestLanesWithoutATaskForADayGo(t *testing.T) {
 }
 
 func TestOldAppendConflictsWithThePackedHistory(t *testing.T) {
-	s, db := besideStores(t)
+	s, db := storesWithConnection(t)
 	storetest.FencedByKeys(t, s, func(run string, seq int64) bool {
 		_, err := db.Exec("INSERT INTO events (run_id, seq, at, type, payload) VALUES (?, ?, 0, 'x', '{}')", run, seq)
 		if err != nil && !strings.Contains(err.Error(), "UNIQUE") {
@@ -306,7 +306,7 @@ func TestOldAppendConflictsWithThePackedHistory(t *testing.T) {
 }
 
 func TestAStartAndACloseWriteFewEntriesMore(t *testing.T) {
-	s, db := besideStores(t)
+	s, db := storesWithConnection(t)
 	storetest.IndexEntries(t, s, func() (all []string) {
 		rows, err := db.Query("SELECT sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL")
 		if err != nil {

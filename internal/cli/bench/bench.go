@@ -91,7 +91,7 @@ type figure struct {
 type sample struct {
 	elapsed    time.Duration
 	each       []time.Duration
-	beside     []time.Duration // without what is measured
+	without    []time.Duration // without what is measured
 	used       time.Duration   // of the processors, where that is what is measured
 	plain      time.Duration   // the same without what is measured
 	client     time.Duration   // processor time of the caller's process
@@ -390,10 +390,10 @@ func percentile(all []time.Duration, p int) time.Duration {
 func median(s sample) float64 { return millis(percentile(s.each, 50)) }
 
 // added returns the additional duration of an operation compared with the baseline.
-func added(s sample) float64 { return median(s) - millis(percentile(s.beside, 50)) }
+func added(s sample) float64 { return median(s) - millis(percentile(s.without, 50)) }
 
 // change is the same in percent.
-func change(s sample) float64 { return 100 * added(s) / millis(percentile(s.beside, 50)) }
+func change(s sample) float64 { return 100 * added(s) / millis(percentile(s.without, 50)) }
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 

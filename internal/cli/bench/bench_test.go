@@ -74,7 +74,7 @@ func TestEveryScenarioMeasuresEachOperation(t *testing.T) {
 					}
 					return
 				}
-				if len(got.each) != ops || slices.Contains(got.each, 0) || slices.Contains(got.beside, 0) {
+				if len(got.each) != ops || slices.Contains(got.each, 0) || slices.Contains(got.without, 0) {
 					t.Errorf("got %+v", got)
 				}
 				// Scenarios that only read commit nothing except the counters of quotas, once a second.

@@ -20,9 +20,9 @@ const (
 	greedy  = 100
 )
 
-// besideGreedy measures the workflows of tenants alternately alone and next to a tenant with a hundred times as many,
+// nextToGreedy measures the workflows of tenants alternately alone and next to a tenant with a hundred times as many,
 // so that changes of the machine's speed affect both.
-func besideGreedy(ctx context.Context, n *node, ops int) (all sample, err error) {
+func nextToGreedy(ctx context.Context, n *node, ops int) (all sample, err error) {
 	in, err := input()
 	if err != nil {
 		return all, err
@@ -82,7 +82,7 @@ func besideGreedy(ctx context.Context, n *node, ops int) (all sample, err error)
 			return all, err
 		}
 		done += turn
-		all.each, all.beside = append(all.each, loaded.each...), append(all.beside, alone.each...)
+		all.each, all.without = append(all.each, loaded.each...), append(all.without, alone.each...)
 	}
 	all.elapsed = time.Since(began)
 	return all, allCompleted(ctx, n.app.View())
@@ -90,7 +90,7 @@ func besideGreedy(ctx context.Context, n *node, ops int) (all sample, err error)
 
 // slowest returns the 99th percentile relative to that of the baseline.
 func slowest(s sample) float64 {
-	return millis(percentile(s.each, 99)) / millis(percentile(s.beside, 99))
+	return millis(percentile(s.each, 99)) / millis(percentile(s.without, 99))
 }
 
 // weighed claims activities, one after the other, while those of four weights are ready in plenty, and measures how far

@@ -140,7 +140,7 @@ func scenarios() []scenario {
 		{
 			id: "P11", transport: "socket", unit: "statements/min", n: 120, quick: 30, rests: true, most: 1,
 			figure: statementsAMinute, more: []figure{{"% of a core", ofACore}, {"MB in memory", megabytes}},
-			measure: asleepBesideFleet,
+			measure: asleepWithFleet,
 		},
 		{
 			id: "P12", transport: "process", unit: "ms, ready", only: "sqlite", n: 10, quick: 2, figure: median,
@@ -148,7 +148,7 @@ func scenarios() []scenario {
 		},
 		{
 			id: "P13", transport: "in-process", unit: "×, slowest", n: 1_000, quick: 100, figure: slowest, options: inProcess,
-			measure: besideGreedy,
+			measure: nextToGreedy,
 		},
 		{
 			id: "P13", transport: "store", unit: "% off the weights", n: 1_000, quick: 200,
@@ -171,7 +171,7 @@ func scenarios() []scenario {
 		},
 		{
 			id: "P19", transport: "in-process", unit: "%", n: 8_000, quick: 500, figure: spent, options: inProcess,
-			measure: besideForeign,
+			measure: nextToForeign,
 		},
 		{
 			id: "P20", transport: "in-process", unit: "×, 1 worker", n: 2_000, quick: 500, figure: ratio, options: inProcess,

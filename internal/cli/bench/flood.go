@@ -136,8 +136,8 @@ func wideWorkflow(ctx context.Context, f *flooding) error {
 	return nil
 }
 
-// besideFlood measures the workflows of a tenant alone, and while another tenant floods, in turns.
-func besideFlood(kind flood) func(context.Context, *node, int) (sample, error) {
+// nextToFlood measures the workflows of a tenant alone, and while another tenant floods, in turns.
+func nextToFlood(kind flood) func(context.Context, *node, int) (sample, error) {
 	return func(ctx context.Context, n *node, ops int) (all sample, err error) {
 		in, err := input()
 		if err != nil {
@@ -179,7 +179,7 @@ func besideFlood(kind flood) func(context.Context, *node, int) (sample, error) {
 				return all, err
 			}
 			done += turn
-			all.each, all.beside = append(all.each, loaded.each...), append(all.beside, alone.each...)
+			all.each, all.without = append(all.each, loaded.each...), append(all.without, alone.each...)
 		}
 		all.elapsed = time.Since(began)
 		return all, nil
@@ -225,7 +225,7 @@ func flooded() (list []scenario) {
 	for _, k := range floods {
 		list = append(list, scenario{
 			id: "P23", transport: "in-process", unit: "×, slowest, " + k.name, n: 1_000, quick: 100, figure: slowest,
-			options: func(o *nodeOptions) { o.worker = "in-process" }, measure: besideFlood(k),
+			options: func(o *nodeOptions) { o.worker = "in-process" }, measure: nextToFlood(k),
 		})
 	}
 	return list

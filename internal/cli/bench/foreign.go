@@ -13,9 +13,9 @@ import (
 // foreigners is the number of workers of other types that poll the queue.
 const foreigners = 1000
 
-// besideForeign measures the processor time of workflows with and without workers that poll the same queue and cannot
+// nextToForeign measures the processor time of workflows with and without workers that poll the same queue and cannot
 // run them, each with a separate type and capability.
-func besideForeign(ctx context.Context, n *node, ops int) (sample, error) {
+func nextToForeign(ctx context.Context, n *node, ops int) (sample, error) {
 	in, err := input()
 	if err != nil {
 		return sample{}, err

@@ -80,7 +80,7 @@ func growths() []growing {
 			},
 		},
 		{
-			of: "runs", sizes: []int{1_000, 100_000}, quick: []int{200, 1_000}, large: 1_000_000, prepare: keep,
+			of: "runs", sizes: []int{1_000, 100_000}, quick: []int{200, 1_000}, large: 1_000_000, prepare: createRuns,
 			stays: true, parts: listings(),
 		},
 		{
@@ -277,15 +277,15 @@ func retain(ctx context.Context, n *node, size int, report func(there int)) erro
 		return err
 	}
 	for there := 0; there < size && err == nil; report(there) {
-		some := min(toldEvery, size-there)
+		some := min(reportEvery, size-there)
 		_, err = many(some, 1000, func() error { return c.workflow(ctx, n, "brief", in) })
 		there += some
 	}
 	return err
 }
 
-// toldEvery is the number of rows after which progress is reported while the rows are created, which may take minutes.
-const toldEvery = 20_000
+// reportEvery is the number of rows between two progress reports; creating the rows may take minutes.
+const reportEvery = 20_000
 
 // registerGrowth adds the workflows of the growing scenarios.
 func registerGrowth(r *worker.Registry) {

@@ -125,12 +125,12 @@ func stay(ctx context.Context, n *node, ops int, workflow string, size int) (sam
 			return sample{}, err
 		}
 	}
-	return look(ctx, n, ops, rest.tick)
+	return measureIdle(ctx, n, ops, rest.tick)
 }
 
-// asleepBesideFleet is like asleep, with idle workers connected over sockets. The workers run in a separate process, so
+// asleepWithFleet is like asleep, with idle workers connected over sockets. The workers run in a separate process, so
 // that their CPU time and memory do not count as the app's.
-func asleepBesideFleet(ctx context.Context, n *node, ops int) (sample, error) {
+func asleepWithFleet(ctx context.Context, n *node, ops int) (sample, error) {
 	rest := atRest(n.quick)
 	if !n.prepared {
 		n.prepared = true
@@ -147,11 +147,11 @@ func asleepBesideFleet(ctx context.Context, n *node, ops int) (sample, error) {
 			return sample{}, err
 		}
 	}
-	return look(ctx, n, ops, rest.tick)
+	return measureIdle(ctx, n, ops, rest.tick)
 }
 
-// look waits for ops ticks and counts the activity meanwhile.
-func look(ctx context.Context, n *node, ops int, tick time.Duration) (s sample, err error) {
+// measureIdle waits for ops ticks and counts the activity meanwhile.
+func measureIdle(ctx context.Context, n *node, ops int, tick time.Duration) (s sample, err error) {
 	debug.FreeOSMemory() // memory of the preparation is not part of an idle app
 	stats, used, began := n.app.Store().Stats(), cpuTime(), time.Now()
 	err = pause(ctx, time.Duration(ops)*tick)
@@ -184,7 +184,7 @@ func (n *node) startFleet(ctx context.Context, workers int) error {
 	if err := c.Start(); err != nil {
 		return err
 	}
-	n.leave = append(n.leave, func() error {
+	n.atEnd = append(n.atEnd, func() error {
 		_ = in.Close() // which ends it
 		late := time.AfterFunc(30*time.Second, func() { _ = c.Process.Kill() })
 		defer late.Stop()

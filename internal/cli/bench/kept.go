@@ -167,9 +167,9 @@ func (k keptRun) rows() ([4][][]any, error) {
 	return rows, nil
 }
 
-// keep creates these runs directly in the store, since the app would need hours. The app has none of them in memory, as
-// after a start.
-func keep(ctx context.Context, n *node, size int, report func(there int)) error {
+// createRuns creates these runs directly in the store, since the app would need hours. The app has none of them in
+// memory, as after a start.
+func createRuns(ctx context.Context, n *node, size int, report func(there int)) error {
 	for name, typ := range shopAttributes {
 		_, err := n.app.Broker().CreateSearchAttribute(ctx, keptNamespace, protocol.SearchAttribute{Name: name, Type: typ})
 		if err != nil {
@@ -185,9 +185,9 @@ func keep(ctx context.Context, n *node, size int, report func(there int)) error 
 // kept calls write with the rows of some runs after the other, in the order of keptColumns.
 func kept(size int, report func(there int), write func(table int, rows [][]any) error) error {
 	now := time.Now().Truncate(time.Microsecond) // as the last run tells it to who looks for them another day
-	for from := 0; from < size; from += toldEvery {
+	for from := 0; from < size; from += reportEvery {
 		var all [4][][]any
-		for n := from; n < min(size, from+toldEvery); n++ {
+		for n := from; n < min(size, from+reportEvery); n++ {
 			rows, err := keptNumber(n, size, now).rows()
 			if err != nil {
 				return err
@@ -201,7 +201,7 @@ func kept(size int, report func(there int), write func(table int, rows [][]any) 
 				return fmt.Errorf("fill %s: %w", keptColumns[i].table, err)
 			}
 		}
-		report(min(size, from+toldEvery))
+		report(min(size, from+reportEvery))
 	}
 	return nil
 }

@@ -150,7 +150,7 @@ func visits(held, plain string) func(context.Context, *node, int) (sample, error
 			}
 		}
 		waits := n.arrivals.takeAll()
-		return sample{elapsed: time.Since(start), each: waits[held], beside: waits[plain]}, nil
+		return sample{elapsed: time.Since(start), each: waits[held], without: waits[plain]}, nil
 	}
 }
 
@@ -180,7 +180,7 @@ func crowded(ctx context.Context, n *node, ops int) (all sample, err error) {
 			return all, err
 		}
 		done += turn
-		all.each, all.beside = append(all.each, loaded.each...), append(all.beside, alone.each...)
+		all.each, all.without = append(all.each, loaded.each...), append(all.without, alone.each...)
 	}
 	all.elapsed = time.Since(start)
 	return all, nil

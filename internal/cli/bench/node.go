@@ -63,7 +63,7 @@ type node struct {
 	program  []string       // as the options say
 	prepared bool           // what is measured is there
 	there    atomic.Int64   // workflows that are where they stay
-	leave    []func() error // ends additional processes before the app
+	atEnd    []func() error // ends additional processes before the app
 	others   []*node        // further apps on its database
 	caller   *callerProcess // starts workflows and waits for their results; nil: not started
 	trips    atomic.Int64   // round trips the scenario made
@@ -201,7 +201,7 @@ func (n *node) database(ctx context.Context, server string) (string, error) {
 
 func (n *node) close() error {
 	var all []error
-	for _, end := range n.leave {
+	for _, end := range n.atEnd {
 		all = append(all, end())
 	}
 	for _, other := range n.others { // before the database goes

@@ -78,7 +78,7 @@ func (n *node) startAndWait(ctx context.Context, c call) (s sample, err error) {
 		if n.caller, err = startCaller(n.app.URL()); err != nil {
 			return s, err
 		}
-		n.leave = append(n.leave, n.caller.close)
+		n.atEnd = append(n.atEnd, n.caller.close)
 	}
 	var postmaster int
 	if n.server != "" {

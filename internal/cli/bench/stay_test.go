@@ -32,11 +32,11 @@ func TestAFilledDatabaseServesAnotherDay(t *testing.T) {
 				return there, errors.Join(err, n.close())
 			}
 			if _, err := open(func(ctx context.Context, n *node, size int, report func(int)) error {
-				return errors.Join(keep(ctx, n, size/2, report), errors.New("cut off"))
+				return errors.Join(createRuns(ctx, n, size/2, report), errors.New("cut off"))
 			}); err == nil {
 				t.Fatal("it was not cut off")
 			}
-			if there, err := open(keep); err != nil || there != size {
+			if there, err := open(createRuns); err != nil || there != size {
 				t.Fatalf("%d runs, %v", there, err)
 			}
 			there, err := open(func(context.Context, *node, int, func(int)) error { return errors.New("filled again") })

@@ -24,7 +24,7 @@ func inTurns(ops, turn int, plain, with func(ops int) (sample, error)) (all samp
 			}
 			used[k] = one.used
 			if k == 0 {
-				all.beside = append(all.beside, one.each...)
+				all.without = append(all.without, one.each...)
 			} else {
 				all.each = append(all.each, one.each...)
 			}

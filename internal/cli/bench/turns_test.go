@@ -28,8 +28,8 @@ func TestMeasurementsAlternateInPairs(t *testing.T) {
 	if want := []int{10, 10, 10, 10, 10, 10, 5, 5}; !slices.Equal(sizes, want) {
 		t.Errorf("turns of %v", sizes)
 	}
-	if len(s.each) != 35 || len(s.beside) != 35 {
-		t.Errorf("%d and %d operations", len(s.each), len(s.beside))
+	if len(s.each) != 35 || len(s.without) != 35 {
+		t.Errorf("%d and %d operations", len(s.each), len(s.without))
 	}
 	if got := spent(s); math.Abs(got-4) > 0.001 {
 		t.Errorf("%.2f %% more", got)

@@ -40,8 +40,8 @@ func (p *Part) by() string {
 	return p.By
 }
 
-// Holds returns the mechanisms that limit memory, processes and processor time; empty for resources without a limit.
-func (g *Group) Holds() (memory, processes, cpu string) {
+// Limits returns the mechanisms that limit memory, processes and processor time; empty for resources without a limit.
+func (g *Group) Limits() (memory, processes, cpu string) {
 	if g == nil {
 		return "", "", ""
 	}

@@ -97,13 +97,13 @@ func (c Cause) ExecutorEnded() bool {
 
 // SessionLost reports that the state of a session is missing.
 type SessionLost struct {
-	Session     string
-	EpochWanted int64     // the epoch the call came with
-	EpochNow    int64     // the epoch held now; 0 when none is
-	Cause       Cause     // why
-	When        time.Time // when the state was lost
-	Message     string    // for people: the crash's exit, the missing key; may be empty
-	Stack       string    // where a handler declared it
+	Session        string
+	EpochRequested int64     // the epoch the call came with
+	EpochNow       int64     // the epoch held now; 0 when none is
+	Cause          Cause     // why
+	When           time.Time // when the state was lost
+	Message        string    // for people: the crash's exit, the missing key; may be empty
+	Stack          string    // where a handler declared it
 }
 
 func (e *SessionLost) Error() string {

@@ -52,7 +52,7 @@ func (s *State) Require(key string) (any, error) {
 	}
 	return nil,
 		&SessionLost{
-			Session: s.ID, EpochWanted: s.Epoch, EpochNow: s.Epoch, Cause: CauseDeclared, When: time.Now(),
+			Session: s.ID, EpochRequested: s.Epoch, EpochNow: s.Epoch, Cause: CauseDeclared, When: time.Now(),
 			Message: fmt.Sprintf("session state %q does not exist", key),
 		}
 }

@@ -125,7 +125,7 @@ func (m *supervisor) outOfMemory() bool {
 		return false
 	}
 	m.oom.Do(func() {
-		memory, _, _ := m.Group.Holds()
+		memory, _, _ := m.Group.Limits()
 		m.report(Fact{T: FactOOM, Bytes: max(k.Peak, m.peak.Load()), By: memory, Around: !k.Own})
 	})
 	return true

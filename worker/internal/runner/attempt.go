@@ -273,7 +273,7 @@ func inSession(a *attempt, next call) call {
 			a.r.opt.Sessions.Refused(ctx, s, err)
 			return payload.Payload{}, err
 		}
-		defer h.Leave()
+		defer h.EndAttempt()
 		a.session = h
 		return next(ctx)
 	}

@@ -30,7 +30,7 @@ func (e *lostExecutors) Invoke(_ context.Context, inv sandbox.Invocation, _ sand
 	e.epochs = append(e.epochs, inv.Session.Epoch)
 	if inv.Session.Epoch == e.epochs[0] {
 		return sandbox.Result{}, &sandbox.SessionLost{
-			Session: inv.Session.ID, EpochWanted: inv.Session.Epoch, Cause: sandbox.CauseCrash, Message: "exit status 3",
+			Session: inv.Session.ID, EpochRequested: inv.Session.Epoch, Cause: sandbox.CauseCrash, Message: "exit status 3",
 		}
 	}
 	return sandbox.Result{Output: inv.Input}, nil

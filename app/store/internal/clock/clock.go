@@ -44,12 +44,12 @@ var wasSuspended = suspended
 
 // reading is one reading of the clock, with Steady before and after it.
 type reading struct {
-	clock       int64 // microseconds
-	sent, heard time.Duration
+	clock          int64 // microseconds
+	sent, received time.Duration
 }
 
 // width is the duration of the reading.
-func (r reading) width() time.Duration { return r.heard - r.sent }
+func (r reading) width() time.Duration { return r.received - r.sent }
 
 // Open sets the newest stored time. If the clock is more than MaxStep behind it, the clock went back while no app ran.
 // now is the time of a shared database; zero: the clock of this process is used.
@@ -148,7 +148,7 @@ func (c *Clock) compare(r reading) (jumped bool) {
 		return false
 	}
 	passed := time.Duration(r.clock-c.ref.clock) * time.Microsecond
-	least, most := r.sent-c.ref.heard, r.heard-c.ref.sent
+	least, most := r.sent-c.ref.received, r.received-c.ref.sent
 	switch {
 	case passed <= most+MaxStep && passed >= least-MaxStep:
 		if r.width() <= max(c.ref.width(), wideReading) {

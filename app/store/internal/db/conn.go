@@ -43,7 +43,7 @@ type Class int
 // could not be had in time; the connection was lost; the database cannot write at all.
 const (
 	Guilty Class = iota
-	Again
+	Retryable
 	Locked
 	Lost
 	Unavailable
