@@ -15,6 +15,8 @@ type call struct {
 	done  chan struct{} // closed when the outcome is there
 	reads bool          // the goroutine of the call reads the frames of the executor
 
+	lastHeartbeat []byte // heartbeat details of an earlier attempt, sent before the call; nil: none
+
 	suspect bool // the call ran with others in an executor that ended
 
 	cancelled <-chan struct{} // closed when it is cancelled; nil for never

@@ -65,6 +65,7 @@ func (ex *executor) begin(
 ) (*call, error) {
 	c := &call{
 		hooks: hooks, done: make(chan struct{}), cancelled: ctx.Done(), deadline: inv.Deadline, suspect: inv.Suspect,
+		lastHeartbeat: inv.LastHeartbeat,
 	}
 	f := frame.Frame{Header: frame.Header{
 		T: frame.Invoke, Activity: inv.Activity, Entry: inv.Entry, Export: inv.Export, Attempt: inv.Attempt, Keys: inv.Keys,
@@ -104,7 +105,7 @@ func (ex *executor) begin(
 	if inv.Export == "" { // else it is no call
 		f.Body = ex.writeShared(h, inv.Input)
 	}
-	if needs || others || len(f.Body) > bigFrame {
+	if needs || others || len(f.Body)+len(c.lastHeartbeat) > bigFrame {
 		later := f
 		ex.sendAsync(func() { ex.deliver(c, &later, b) }) // may wait, and the caller has its own deadline to watch
 	} else {
@@ -116,6 +117,9 @@ func (ex *executor) begin(
 // deliver sends a call, after the code it needs.
 func (ex *executor) deliver(c *call, f *frame.Frame, b *bundle) {
 	err := ex.load(b)
+	if err == nil && len(c.lastHeartbeat) > 0 {
+		err = ex.send(frame.Frame{Header: frame.Header{T: frame.LastHeartbeat, ID: c.id}, Body: c.lastHeartbeat})
+	}
 	if err == nil {
 		err = ex.sendFrame(f)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/internal/runner"
 )
@@ -90,6 +91,15 @@ func (i inside) Heartbeat(progress json.RawMessage) {
 		return
 	}
 	i.call.Progress(progress)
+}
+
+// LastHeartbeat reads the heartbeat details from the form in which the worker passed them to the executor.
+func (i inside) LastHeartbeat() json.RawMessage {
+	var h protocol.LastHeartbeat
+	if len(i.inv.LastHeartbeat) == 0 || json.Unmarshal(i.inv.LastHeartbeat, &h) != nil {
+		return nil
+	}
+	return h.Details
 }
 
 // outward puts an error of an activity into the words executors and workers share.

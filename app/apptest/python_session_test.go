@@ -95,6 +95,7 @@ func sessionState(t *testing.T, a *apptest.App, interpreter string) {
 	if !strings.Contains(text, "this attempt has no session") {
 		t.Errorf("an activity without a session gets %q", text)
 	}
+	resumed(t, a)
 	workers[other].stop()
 	var closed []map[string]int
 	call("state.closed", "", &closed)
@@ -143,4 +144,22 @@ func lateDelivery(t *testing.T, a *apptest.App, frozen *pythonWorker, to string,
 		t.Errorf("the second attempt ran as %+v, want %s", got, to)
 	}
 	signal(syscall.SIGCONT)
+}
+
+// resumed runs an activity that reports a position in its first attempt and returns what the second attempt finds.
+func resumed(t *testing.T, a *apptest.App) {
+	t.Helper()
+	attempts := 2
+	s, err := a.Broker().StartActivity(t.Context(), protocol.ActivityRequest{
+		ActivityType: "heartbeat.resume", TaskQueue: pythonQueue,
+		ActivityOptions: protocol.ActivityOptions{RetryPolicy: &retry.Policy{MaxAttempts: &attempts}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]int
+	output(t, a, protocol.Target{WorkflowID: s.WorkflowID, RunID: s.RunID}, &got)
+	if got["position"] != 17 || got["attempt"] != 1 {
+		t.Errorf("the second attempt finds %v", got)
+	}
 }

@@ -174,6 +174,7 @@ func activityTask(l store.Leased, args string) *protocol.ActivityTask {
 		Arguments:    payload.Payload{Blob: args}, RetryPolicy: a.Retry, TaskQueue: a.Queue, LeaseOwner: a.Owner,
 		LeaseExpiresAt: a.Until,
 		Release:        a.Lease.Release, FairnessClass: l.Class, HeartbeatEvery: a.HeartbeatTO, Suspect: a.Suspect != nil,
+		LastHeartbeat: a.LastHeartbeat,
 	}
 	// Deadlines are times of the app's clock, like the end of the lease. The worker moves them to its own.
 	if a.StartToClose > 0 {

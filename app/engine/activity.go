@@ -629,8 +629,14 @@ func (a *Activity) lost(now history.Time, why string, f Finding) {
 	))
 }
 
-// unlease removes the lease of the activity and all state of that delivery.
+// unlease removes the lease of the activity and all state of that delivery, except its heartbeat details: the next
+// attempt receives them.
 func (a *Activity) unlease() {
+	if len(a.Progress) > 0 {
+		a.LastHeartbeat = &protocol.LastHeartbeat{
+			Details: protocol.HeartbeatDetails(a.Progress), At: a.HeartbeatAt, Attempt: a.Attempt,
+		}
+	}
 	a.Lease, a.Epoch, a.Progress, a.Rebuild, a.HeartbeatAt, a.Cancel = Lease{}, 0, nil, nil, history.Time{}, false
 }
 

@@ -262,8 +262,8 @@ func scheduled(s *Run, d *history.ActivityScheduled, e history.Event) Activity {
 	return a
 }
 
-// retrying prepares the next attempt. All that belonged to the attempt which ended is dropped with its lease,
-// or a heartbeat of the old attempt would count for the new one.
+// retrying prepares the next attempt. All state of the ended attempt is dropped with its lease, since a heartbeat of
+// the old attempt must not count for the new one; only the heartbeat details are passed on.
 func (s *Run) retrying(d *history.ActivityRetryScheduled, e history.Event) {
 	a, ok := s.Activities.Get(d.Sequence)
 	if !ok {
@@ -271,10 +271,10 @@ func (s *Run) retrying(d *history.ActivityRetryScheduled, e history.Event) {
 	}
 	a.Failures++
 	a.LastFailure, a.LastStack = d.Message, d.Stack
+	a.unlease()
 	a.Attempt = d.Number
 	a.Lost = nil                 // the event holds the lost deliveries
 	a.Suspect, a.Blamed = nil, 0 // an outcome clears the suspicion and its count
-	a.Lease, a.Progress, a.Rebuild, a.HeartbeatAt, a.Cancel, a.Epoch = Lease{}, nil, nil, history.Time{}, false, 0
 	a.delay(e.At, d.AvailableAt)
 	a.UnstartedReturns = 0
 	a.FirstReady, a.Returned = history.Time{}, 0

@@ -287,6 +287,9 @@ type Activity struct {
 	Epoch            int64           `json:"epoch,omitempty"` // of the session, when leased
 	HeartbeatAt      history.Time    `json:"heartbeat_at,omitzero"`
 	Progress         json.RawMessage `json:"progress,omitempty"`
+	// LastHeartbeat has the heartbeat details of the latest attempt that ended and reported any; nil: none did. It is
+	// kept until the activity closes.
+	LastHeartbeat *protocol.LastHeartbeat `json:"last_heartbeat,omitempty"`
 	// last report of its worker about a rebuild in the running attempt
 	Rebuild *protocol.Recovered `json:"rebuild,omitempty"`
 	// the delivery under way is the first its holder sees of the session's epoch

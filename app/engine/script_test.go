@@ -253,6 +253,9 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 				Rebuild: "load", Reason: "missing_state", Retries: int(num("retries", 0)), Outcome: arg("rebuild", ""),
 			}
 		}
+		if d.HasArg("progress") {
+			beat.Beat, beat.Progress = true, json.RawMessage(arg("progress", ""))
+		}
 		return s.apply(beat)
 	case "return":
 		seq := num("seq", 1)
@@ -524,6 +527,9 @@ func (s *stage) takeActivity(t *testing.T, d *datadriven.TestData, seq int64, by
 	leased, entries, isNew := LeaseActivity(a, sess, l, noWatermark, s.now)
 	s.run.Activities.Put(seq, leased)
 	out := fmt.Sprintf("attempt %d delivery %d", leased.Attempt, leased.Delivery)
+	if h := leased.LastHeartbeat; h != nil {
+		out += fmt.Sprintf(", last heartbeat %s of attempt %d at %s", h.Details, h.Attempt, h.At.Format("15:04:05"))
+	}
 	if sess != nil {
 		out += fmt.Sprintf(" in session %s", shortID(sess.ID))
 		if isNew {

@@ -36,4 +36,10 @@ func (h *Head) DeliveryBytes(cached bool) int64 {
 
 // DeliveryBytes is the size of the activity as a worker gets it: its arguments, and as far as they are shown twice the
 // event that scheduled it.
-func (a *Activity) DeliveryBytes() int64 { return TaskBytes + a.Bytes + min(a.Bytes, MaxUnseenBytes) }
+func (a *Activity) DeliveryBytes() int64 {
+	n := TaskBytes + a.Bytes + min(a.Bytes, MaxUnseenBytes)
+	if a.LastHeartbeat != nil {
+		n += int64(len(a.LastHeartbeat.Details))
+	}
+	return n
+}

@@ -133,6 +133,13 @@ func TruncateRun(v *protocol.RunView, values protocol.Values) {
 		a.Progress = t.cut(
 			"progress of activity "+strconv.FormatInt(a.Sequence, 10), a.Progress, protocol.PreviewBytes,
 		)
+		if h := a.LastHeartbeat; h != nil { // a copy: the row is shared
+			shown := *h
+			shown.Details = t.cut(
+				"last_heartbeat of activity "+strconv.FormatInt(a.Sequence, 10), h.Details, protocol.PreviewBytes,
+			)
+			a.LastHeartbeat = &shown
+		}
 	}
 }
 

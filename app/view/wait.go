@@ -118,7 +118,8 @@ func pendingOf(
 			Attempt: a.Attempt, Worker: a.Owner, SessionID: a.SessionID, Epoch: a.Epoch, ScheduledAt: a.ScheduledAt,
 			StartedAt:  a.LeasedAt,
 			LeaseUntil: a.Until, Heartbeat: a.HeartbeatAt, Progress: a.Progress, Rebuild: a.Rebuild, LastFailure: a.LastFailure,
-			Stack: a.LastStack, Lost: a.Lost,
+			LastHeartbeat: a.LastHeartbeat,
+			Stack:         a.LastStack, Lost: a.Lost,
 			Wait: around.ActivityWait(a),
 		}
 		if a.State == engine.Delayed {

@@ -1,4 +1,4 @@
-"""Session state for activities that run in a worker of the published Python SDK.
+"""Session state and heartbeat details for activities that run in a worker of the published Python SDK.
 
 Copy this file next to the worker. Use SessionClient instead of Client, and call session_state() in an activity:
 
@@ -8,6 +8,11 @@ Copy this file next to the worker. Use SessionClient instead of Client, and call
         if is_new:
             state["model"] = load_model()
         return state["model"].reply(text)
+
+An activity that is retried continues from the details of the last heartbeat of an earlier attempt:
+
+    last = last_heartbeat()
+    start = last["details"]["line"] if last else 0
 
 The app increments the epoch of a session with each acquisition. State belongs to one (session, epoch). A task with a
 higher epoch means that the session may have been at another worker in between, so the older state is dropped.
@@ -29,7 +34,7 @@ from typing import Any
 
 from durable_workflow import Client, activity
 
-__all__ = ["SessionClient", "SessionLost", "session_state"]
+__all__ = ["SessionClient", "SessionLost", "last_heartbeat", "session_state"]
 
 log = logging.getLogger("sojourn_session")
 
@@ -60,6 +65,7 @@ class _State:
 
 _lock = threading.Lock()
 _attempts: dict[str, _Attempt] = {}  # by activity_attempt_id, from the poll to the outcome
+_heartbeats: dict[str, dict[str, Any]] = {}  # last_heartbeat of a task, by activity_attempt_id, likewise
 
 
 def session_state() -> tuple[dict[str, Any], bool]:
@@ -82,6 +88,16 @@ def session_state() -> tuple[dict[str, Any], bool]:
             state.values = {}
             return state.values, True
         return state.values, False
+
+
+def last_heartbeat() -> dict[str, Any] | None:
+    """Return what an earlier attempt of this activity reported last: a dict of details, at and attempt_number.
+
+    details is the value that was passed to heartbeat(). Returns None if no earlier attempt reported details, or if the
+    worker was not started with a SessionClient.
+    """
+    with _lock:
+        return _heartbeats.get(activity.context().info.activity_attempt_id)
 
 
 class SessionClient(Client):
@@ -124,6 +140,11 @@ class SessionClient(Client):
         if wire and time.monotonic() - asked > self._confirm_after and not await self._confirmed(task):
             return None
         dropped = self._expire()
+        if task and task.get("last_heartbeat"):
+            with _lock:
+                _heartbeats[task["activity_attempt_id"]] = task["last_heartbeat"]
+                if len(_heartbeats) > MAX_ATTEMPTS:
+                    del _heartbeats[next(iter(_heartbeats))]
         if wire and isinstance(wire.get("epoch"), int):
             attempt = _Attempt(self, wire)
             with _lock:
@@ -189,6 +210,7 @@ class SessionClient(Client):
         finally:
             with _lock:
                 _attempts.pop(kwargs.get("activity_attempt_id", ""), None)
+                _heartbeats.pop(kwargs.get("activity_attempt_id", ""), None)
 
     def _expire(self) -> list[_State]:
         now = time.time()

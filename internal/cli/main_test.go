@@ -70,6 +70,7 @@ func register(r *worker.Registry) {
 	registerPolicies(r)
 	registerRollout(r)
 	registerTakeover(r)
+	registerLastHeartbeat(r)
 	registerStorm(r)
 	registerHandlers(r)
 	registerShown(r)

@@ -161,8 +161,21 @@ func (p *program) showRun(v protocol.RunView) error {
 	return err
 }
 
-// showActivityFailures prints the lost deliveries and the last failures of open activities.
+// showActivityFailures prints the heartbeat details that open activities pass to their next attempts, their lost
+// deliveries and their last failures.
 func (p *program) showActivityFailures(list []protocol.PendingActivity) error {
+	last := table.NewWriter()
+	last.AppendHeader(table.Row{"activity", "of attempt", "passed to the next attempt"})
+	for _, a := range list {
+		if h := a.LastHeartbeat; h != nil {
+			last.AppendRow(table.Row{a.ActivityType, h.Attempt, lastHeartbeat(h.At, h.Details)})
+		}
+	}
+	if last.Length() > 0 {
+		if err := p.render(last); err != nil {
+			return err
+		}
+	}
 	lost := table.NewWriter()
 	lost.AppendHeader(table.Row{"lost delivery", "activity", "worker", "epoch", "took", "last heartbeat", "why"})
 	for _, a := range list {

@@ -9,7 +9,7 @@ import sys
 from durable_workflow import Worker, activity
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "examples" / "python-worker"))
-from sojourn_session import SessionClient, session_state  # noqa: E402
+from sojourn_session import SessionClient, last_heartbeat, session_state  # noqa: E402
 
 CLOSED: list[dict] = []
 
@@ -39,6 +39,15 @@ async def without_session() -> str:
     return "state"
 
 
+@activity.defn(name="heartbeat.resume")
+async def resume() -> dict:
+    """Report a position and fail; the next attempt returns what it finds."""
+    if last := last_heartbeat():
+        return {"position": last["details"]["position"], "attempt": last["attempt_number"]}
+    await activity.context().heartbeat({"position": 17})
+    raise RuntimeError("try again")
+
+
 @activity.defn(name="state.closed")
 async def closed() -> list:
     return CLOSED
@@ -46,7 +55,7 @@ async def closed() -> list:
 
 async def main(url: str, token: str, queue: str, worker_id: str) -> None:
     async with SessionClient(url, token=token, close_state=CLOSED.append, confirm_after=1) as client:
-        activities = [count_async, count_sync, without_session, closed]
+        activities = [count_async, count_sync, without_session, resume, closed]
         worker = Worker(client, task_queue=queue, worker_id=worker_id, workflows=[], activities=activities)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: asyncio.ensure_future(worker.stop()))
         await worker.run()

@@ -7,14 +7,17 @@ const Proto = 1
 
 // Types of frames, worker to executor.
 const (
-	Init     = "init"     // proto, limits, level, scratch: answered by Ready
-	Load     = "load"     // hash, own, format, path, files; body = code
-	Open     = "open"     // session, epoch: binds a blank executor permanently
-	Invoke   = "invoke"   // id, activity, entry or export, hash, deadline, attempt, keys, lend, room; body = input
-	Cancel   = "cancel"   // id, reason, grace_ms
-	Close    = "close"    // session, reason: runs close hooks, answered by Closed
-	Ping     = "ping"     // answered by Pong
-	Shutdown = "shutdown" // the executor exits
+	Init   = "init"   // proto, limits, level, scratch: answered by Ready
+	Load   = "load"   // hash, own, format, path, files; body = code
+	Open   = "open"   // session, epoch: binds a blank executor permanently
+	Invoke = "invoke" // id, activity, entry or export, hash, deadline, attempt, keys, lend, room; body = input
+	// last_heartbeat: id; body = JSON {details, at, attempt_number} of an earlier attempt. It precedes the invoke frame
+	// with this id, because details may be larger than a header.
+	LastHeartbeat = "last_heartbeat"
+	Cancel        = "cancel"   // id, reason, grace_ms
+	Close         = "close"    // session, reason: runs close hooks, answered by Closed
+	Ping          = "ping"     // answered by Pong
+	Shutdown      = "shutdown" // the executor exits
 )
 
 // Types of frames, executor to worker.

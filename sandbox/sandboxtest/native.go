@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -76,6 +77,20 @@ var behaviours = map[string]behaviour{
 			"id": s.ID, "epoch": s.Epoch, "is_new": c.IsNew, "dir": s.Dir, "pid": os.Getpid(), "attempt": inv.Attempt,
 			"key": inv.IdempotencyKey(),
 		}, nil
+	},
+	"last_heartbeat": func(
+		_ context.Context, _ *executor.Call, inv executor.Invocation, _ payload.Payload,
+	) (any, error) {
+		if inv.LastHeartbeat == nil {
+			return nil, nil
+		}
+		var last struct {
+			Details any       `json:"details"`
+			At      time.Time `json:"at"`
+			Attempt int       `json:"attempt_number"`
+		}
+		err := json.Unmarshal(inv.LastHeartbeat, &last)
+		return []any{last.Details, last.At.Unix(), last.Attempt}, err
 	},
 	"pid": func(context.Context, *executor.Call, executor.Invocation, payload.Payload) (any, error) {
 		return os.Getpid(), nil

@@ -22,6 +22,7 @@ func Run(t *testing.T, target Target) {
 		{"state stays between the calls of a session", stateStays},
 		{"two sessions share nothing", sessionsApart},
 		{"a handler learns who it is", about},
+		{"a call gets the heartbeat details of an earlier attempt", lastHeartbeat},
 		{"calls of a session overlap", overlap},
 		{"getOrCreate makes once", makesOnce},
 		{"missing state is declared and a rebuild goes on in the epoch", declared},
@@ -102,6 +103,24 @@ func about(t *testing.T, target Target) {
 	}
 	if got := Got[map[string]any](t, b.Run(first)); got["is_new"] != false {
 		t.Errorf("second call: %v", got)
+	}
+}
+
+// A call gets the heartbeat details of an earlier attempt, also if they are larger than a frame header. The next call
+// in the same executor gets none.
+func lastHeartbeat(t *testing.T, target Target) {
+	b := Open(t, target, sandbox.Options{})
+	for _, details := range []string{"at 17", strings.Repeat("x", 100_000)} {
+		in := In("s", 1, b.Call("last_heartbeat"))
+		in.LastHeartbeat = []byte(`{"details":"` + details + `","at":"2026-01-02T03:04:05.000000Z","attempt_number":2}`)
+		got := Got[[]any](t, b.Run(in))
+		at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Unix()
+		if len(got) != 3 || got[0] != details || got[2] != int64(2) || got[1] != at && got[1] != float64(at) {
+			t.Errorf("details of %d bytes: got %.100v", len(details), got)
+		}
+		if got := Got[any](t, b.Run(In("s", 1, b.Call("last_heartbeat")))); got != nil {
+			t.Errorf("the next call: got %.100v", got)
+		}
 	}
 }
 

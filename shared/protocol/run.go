@@ -258,6 +258,8 @@ type PendingActivity struct {
 	LeaseUntil   history.Time    `json:"lease_expires_at"`
 	Heartbeat    history.Time    `json:"last_heartbeat_at"`
 	Progress     json.RawMessage `json:"progress,omitempty"`
+	// heartbeat details that the current attempt received, or the next one will receive
+	LastHeartbeat *LastHeartbeat `json:"last_heartbeat,omitempty"`
 	// rebuild of the session's state in the current attempt, as reported by the worker
 	Rebuild     *Recovered `json:"rebuild,omitempty"`
 	LastFailure string     `json:"last_failure,omitempty"`

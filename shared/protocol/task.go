@@ -92,12 +92,34 @@ type ActivityTask struct {
 	Deadlines      Deadlines        `json:"deadlines"`
 	HeartbeatEvery int64            `json:"heartbeat_timeout,omitempty"` // seconds; 0: none
 	Session        *SessionAffinity `json:"worker_session,omitempty"`    // absent outside sessions
+	// LastHeartbeat has the details that an earlier attempt of the activity reported last; absent: none reported any
+	LastHeartbeat *LastHeartbeat `json:"last_heartbeat,omitempty"`
 	// Suspect: a worker process or executor ended while it ran this task and others, and it is not known which ended it.
 	Suspect bool `json:"suspect,omitempty"`
 	// For a worker that polls with eager workflow tasks: the run's last event, and, if the run is in the worker's sticky
 	// cache, the events after the last one that it has seen.
 	LastSequence int64           `json:"last_history_sequence,omitempty"`
 	Unseen       []history.Event `json:"unseen_events,omitempty"`
+}
+
+// LastHeartbeat is what the latest attempt that ended and had sent heartbeats with details left for the attempts after
+// it.
+type LastHeartbeat struct {
+	// Details are the details of the last heartbeat that had any. If that heartbeat also had message, current, total or
+	// unit, details are an object with all of them.
+	Details json.RawMessage `json:"details"`
+	At      history.Time    `json:"at"`             // time of the last heartbeat of that attempt
+	Attempt int             `json:"attempt_number"` // of the attempt that sent it
+}
+
+// HeartbeatDetails returns the value that activity code passed to its heartbeat, from the progress of the heartbeat. An
+// object whose only member is details stands for the value of details.
+func HeartbeatDetails(progress json.RawMessage) json.RawMessage {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(progress, &members) != nil || len(members) != 1 || members["details"] == nil {
+		return progress
+	}
+	return members["details"]
 }
 
 // Deadlines are the deadlines of an attempt; null: none.

@@ -56,6 +56,9 @@ type Runtime interface {
 	State() *SessionValues
 	// Heartbeat sends a heartbeat with progress, a JSON object or nil. It must not block on the network.
 	Heartbeat(progress json.RawMessage)
+	// LastHeartbeat returns the details that an earlier attempt of the activity reported last, as JSON; nil if none
+	// reported any.
+	LastHeartbeat() json.RawMessage
 	// Log writes a line to the activity's log; level is debug, info, warn or error. It must not block on the network.
 	Log(level, text string)
 }
@@ -96,6 +99,10 @@ type Progress struct {
 //
 // The worker renews the attempt's lease without it. An activity with a heartbeat timeout must call it more often than
 // that timeout.
+//
+// Heartbeat does not wait for the app. The worker sends the first value at once and then the latest value once a
+// second; if the attempt fails or is returned, the worker sends the latest value first. The next attempt receives the
+// last value that the app has stored, see [LastHeartbeat].
 func Heartbeat(ctx context.Context, progress any) error {
 	rt, ok := FromContext(ctx)
 	if !ok {
@@ -107,6 +114,26 @@ func Heartbeat(ctx context.Context, progress any) error {
 	}
 	rt.Heartbeat(raw)
 	return context.Cause(ctx)
+}
+
+// LastHeartbeat returns the value that an earlier attempt of the activity passed to [Heartbeat] last; ok is false if no
+// earlier attempt reported a value. An attempt uses it to continue where the attempt before it ended, also if that
+// attempt's worker was killed. A value that was passed as a [Progress] is read as a Progress.
+//
+// The error reports that the value has no form of type T, or that ctx does not belong to an activity.
+func LastHeartbeat[T any](ctx context.Context) (value T, ok bool, err error) {
+	rt, inActivity := FromContext(ctx)
+	if !inActivity {
+		return value, false, errors.New("activity: last heartbeat outside an activity")
+	}
+	raw := rt.LastHeartbeat()
+	if len(raw) == 0 {
+		return value, false, nil
+	}
+	if err := json.Unmarshal(raw, &value); err != nil {
+		return *new(T), false, fmt.Errorf("last heartbeat: %w", err)
+	}
+	return value, true, nil
 }
 
 func encodeProgress(progress any) (json.RawMessage, error) {

@@ -27,6 +27,7 @@ type attempt struct {
 	info    activity.AttemptInfo
 	session *activity.SessionInfo
 	state   *activity.SessionValues
+	last    json.RawMessage
 	beats   []string
 	lines   []string
 }
@@ -35,6 +36,7 @@ func (a *attempt) Info() activity.AttemptInfo     { return a.info }
 func (a *attempt) Session() *activity.SessionInfo { return a.session }
 func (a *attempt) State() *activity.SessionValues { return a.state }
 func (a *attempt) Log(level, text string)         { a.lines = append(a.lines, level+" "+text) }
+func (a *attempt) LastHeartbeat() json.RawMessage { return a.last }
 func (a *attempt) Heartbeat(p json.RawMessage)    { a.beats = append(a.beats, string(p)) }
 
 func args(t testing.TB, v ...any) payload.Payload {
@@ -44,6 +46,38 @@ func args(t testing.TB, v ...any) payload.Payload {
 		t.Fatal(err)
 	}
 	return p
+}
+
+func TestLastHeartbeatIsTheValueThatWasReported(t *testing.T) {
+	type cursor struct {
+		File string
+		Line int
+	}
+	report := func(v any) context.Context {
+		rt := &attempt{}
+		if err := activity.Heartbeat(activity.NewContext(t.Context(), rt), v); err != nil {
+			t.Fatal(err)
+		}
+		rt.last = protocol.HeartbeatDetails(json.RawMessage(rt.beats[0]))
+		return activity.NewContext(t.Context(), rt)
+	}
+	at := cursor{"a.txt", 17}
+	if got, ok, err := activity.LastHeartbeat[cursor](report(at)); got != at || !ok || err != nil {
+		t.Errorf("a value: got %v, %t, %v", got, ok, err)
+	}
+	half := activity.Progress{Message: "half", Current: 1, Total: 2, Details: "a.txt"}
+	if got, ok, err := activity.LastHeartbeat[activity.Progress](report(half)); got != half || !ok || err != nil {
+		t.Errorf("a Progress: got %v, %t, %v", got, ok, err)
+	}
+	if got, ok, err := activity.LastHeartbeat[int](report(at)); got != 0 || ok || err == nil {
+		t.Errorf("another type: got %v, %t, %v", got, ok, err)
+	}
+	if got, ok, err := activity.LastHeartbeat[int](report(nil)); got != 0 || ok || err != nil {
+		t.Errorf("no value: got %v, %t, %v", got, ok, err)
+	}
+	if _, ok, err := activity.LastHeartbeat[int](t.Context()); ok || err == nil {
+		t.Errorf("outside an activity: %t, %v", ok, err)
+	}
 }
 
 func TestActivityAsksForItsSessionIDAndGetsTheScheduledText(t *testing.T) { // IS-S11

@@ -104,6 +104,24 @@ func ExampleHeartbeat() {
 	_ = count
 }
 
+// An attempt continues at the line that the attempt before it reported, also if that attempt's worker was killed.
+func ExampleLastHeartbeat() {
+	publish := func(ctx context.Context, lines []string) error {
+		next, _, err := activity.LastHeartbeat[int](ctx) // 0 in the first attempt
+		if err != nil {
+			return err
+		}
+		for ; next < len(lines); next++ {
+			fmt.Println(lines[next])
+			if err := activity.Heartbeat(ctx, next+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	_ = publish
+}
+
 // All attempts of an activity send the same key, so that the service charges once.
 func ExampleInfo() {
 	charge := func(ctx context.Context, url string) error {

@@ -17,6 +17,8 @@ export interface Context<State extends object = Record<string, any>> {
   readonly keys: Keys;
   /** Deadline of the attempt; null: none. */
   readonly deadline: Date | null;
+  /** What an earlier attempt reported last; null: no attempt reported progress. */
+  readonly lastHeartbeat: LastHeartbeat | null;
   /** The session of the attempt; null outside sessions. */
   readonly session: Session<State> | null;
   /** Is aborted when the attempt should stop. */
@@ -25,10 +27,20 @@ export interface Context<State extends object = Record<string, any>> {
   readonly cancelled: boolean;
   /** Sends a heartbeat. */
   heartbeat(): void;
-  /** Sends a heartbeat with progress that the dashboard shows; any value with a JSON form. */
+  /** Sends a heartbeat with progress: any value with a JSON form. The dashboard shows it, and the next attempt finds it as lastHeartbeat. */
   progress(value: unknown): void;
   /** Lines in the worker's log. */
   readonly log: Log;
+}
+
+/** The last progress of an earlier attempt. */
+export interface LastHeartbeat {
+  /** The value that was passed to progress(). */
+  readonly details: any;
+  /** When that attempt sent its last heartbeat. */
+  readonly at: Date;
+  /** Number of that attempt. */
+  readonly attempt: number;
 }
 
 /** IDs of an attempt, its task and its run. */

@@ -23,7 +23,9 @@ type Invocation struct {
 	// activity_execution_id, attempt_id, run_id and workflow_id, from which a handler builds idempotency keys
 	Keys  map[string]string
 	Input []byte // the arguments: one encoded array; must not be modified
-	Fresh bool   // outside sessions: in a process that no call ran in before
+	// LastHeartbeat has the heartbeat details of an earlier attempt, as JSON {details, at, attempt_number}; nil: none.
+	LastHeartbeat []byte
+	Fresh         bool // outside sessions: in a process that no call ran in before
 	// start anew on an epoch whose state was lost: the recovery policy's call, never an ordinary one
 	Rebuild bool
 	// Suspect reports that an executor ended while an earlier attempt of this call and other calls ran in it.

@@ -78,6 +78,10 @@ type server struct {
 	undo    sync.Mutex // held while the process is restored, so that no call begins meanwhile
 	running sync.WaitGroup
 
+	// heartbeat details for the call with this id, whose frame is the next one
+	lastHeartbeatID string
+	lastHeartbeat   []byte
+
 	out sync.Mutex // one frame at a time; guards buf
 	buf []byte
 
@@ -116,6 +120,8 @@ func (s *server) handle(f frame.Frame) (err error) {
 		})
 	case frame.Open:
 		s.state = &State{ID: f.Session, Epoch: f.Epoch, Dir: s.scratch}
+	case frame.LastHeartbeat:
+		s.lastHeartbeatID, s.lastHeartbeat = f.ID, f.Body
 	case frame.Invoke:
 		s.invoke(f)
 	case frame.Cancel:
@@ -154,6 +160,10 @@ func (s *server) invoke(f frame.Frame) {
 	inv := Invocation{
 		ID: f.ID, Activity: f.Activity, Entry: f.Entry, Hash: f.Hash, Attempt: f.Attempt, Keys: f.Keys, Input: f.Body,
 	}
+	if s.lastHeartbeatID == f.ID {
+		inv.LastHeartbeat = s.lastHeartbeat
+	}
+	s.lastHeartbeatID, s.lastHeartbeat = "", nil
 	stop := func() {}
 	if f.DeadlineMS != 0 {
 		inv.Deadline = time.UnixMilli(f.DeadlineMS)

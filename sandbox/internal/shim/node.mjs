@@ -346,6 +346,15 @@ function sessionOfCall(isNew) {
   });
 }
 
+const lastHeartbeats = new Map(); // id of a call -> heartbeat details of an earlier attempt, until the call begins
+
+// lastHeartbeatOf returns the heartbeat details for a call as its handler sees them; null: none.
+function lastHeartbeatOf(id) {
+  const last = lastHeartbeats.get(id);
+  lastHeartbeats.delete(id);
+  return last ? { details: last.details, at: new Date(last.at), attempt: last.attempt_number } : null;
+}
+
 // A context is what one call's handler gets as its second argument.
 function context(header, controller) {
   const id = header.id;
@@ -365,6 +374,7 @@ function context(header, controller) {
     keys,
     idempotencyKey: keys.activity_execution_id ?? '',
     deadline: header.deadline_ms ? new Date(header.deadline_ms) : null,
+    lastHeartbeat: lastHeartbeatOf(id),
     session: session && sessionOfCall(header.is_new === true),
     signal: controller.signal,
     get cancelled() {
@@ -776,6 +786,9 @@ function handle(header, body) {
       modules.set(header.hash, loading);
       break;
     }
+    case 'last_heartbeat':
+      lastHeartbeats.set(header.id, JSON.parse(body.toString('utf8')));
+      break;
     case 'open':
       session = new Session(header.session, header.epoch);
       break;

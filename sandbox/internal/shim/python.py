@@ -516,6 +516,17 @@ class Log:
         self._call.log("error", args)
 
 
+class LastHeartbeat:
+    """What an earlier attempt reported last."""
+
+    def __init__(self, value):
+        from datetime import datetime
+
+        self.details = value.get("details")
+        self.at = datetime.fromisoformat(value["at"].replace("Z", "+00:00")).timestamp() if value.get("at") else None
+        self.attempt = value.get("attempt_number", 0)
+
+
 class Context:
     """The second argument of a handler."""
 
@@ -525,6 +536,7 @@ class Context:
         self.keys = header.get("keys") or {}
         self.idempotency_key = self.keys.get("activity_execution_id", "")
         self.deadline = header["deadline_ms"] / 1000 if header.get("deadline_ms") else None
+        self.last_heartbeat = LastHeartbeat(json.loads(call.last_heartbeat)) if call.last_heartbeat else None
         self.session = SessionOfCall(session, header.get("is_new", False)) if session else None
         self.cancelled = self.signal = call.cancelled
         self.log = Log(call)
@@ -620,6 +632,7 @@ class Call:
         self.open = True
         self.beat = self.shown = float("-inf")
         self.pending = None
+        self.last_heartbeat = last_heartbeats.pop(self.id, None)
         self.before = 0.0
 
     def log(self, level, args):
@@ -806,6 +819,9 @@ def submit(job):
         threading.Thread(target=job, daemon=True).start()
 
 
+last_heartbeats = {}  # id of a call -> heartbeat details of an earlier attempt, until the call begins
+
+
 def handle(header, body):
     global scratch, limit_body, session
     kind = header["t"]
@@ -818,6 +834,8 @@ def handle(header, body):
         send({"t": "ready", "proto": 1, "runtime": "python %d.%d.%d" % sys.version_info[:3], "features": ["overlap", "room"]})
     elif kind == "load":
         code[header["hash"]] = Code(header, body)
+    elif kind == "last_heartbeat":
+        last_heartbeats[header["id"]] = body
     elif kind == "open":
         session = Session(header["session"], header.get("epoch", 0))
     elif kind == "cancel":

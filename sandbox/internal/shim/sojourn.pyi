@@ -58,6 +58,16 @@ class Session:
     def on_close(self, fn: Callable[[], object]) -> None:
         """fn is called when the session is closed in good order; hooks run in reverse order."""
 
+class LastHeartbeat:
+    """The last progress of an earlier attempt."""
+
+    details: Any
+    """The value that was passed to progress()."""
+    at: float
+    """When that attempt sent its last heartbeat, in seconds since 1970."""
+    attempt: int
+    """Number of that attempt."""
+
 class Context:
     """One attempt of an activity."""
 
@@ -69,6 +79,8 @@ class Context:
     keys: Keys
     deadline: float | None
     """Deadline of the attempt, in seconds since 1970; None: no deadline."""
+    last_heartbeat: LastHeartbeat | None
+    """What an earlier attempt reported last; None: no attempt reported progress."""
     session: Session | None
     """None outside of a session."""
     cancelled: Flag
@@ -77,7 +89,7 @@ class Context:
     def heartbeat(self) -> None:
         """Sends a heartbeat."""
     def progress(self, value: object) -> None:
-        """Sends a heartbeat with progress that the dashboard shows; any value with a JSON form."""
+        """Sends a heartbeat with progress: any value with a JSON form. The next attempt finds it as last_heartbeat."""
 
 class Recovery(TypedDict, total=False):
     """How lost session state is rebuilt: recovery = {"rebuild_activity": "index.load"}."""

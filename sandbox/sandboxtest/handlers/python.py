@@ -24,6 +24,11 @@ def about(_, ctx):
     return {"id": s.id, "epoch": s.epoch, "is_new": s.is_new, "dir": s.dir, "pid": os.getpid(), "attempt": ctx.attempt, "key": ctx.idempotency_key}
 
 
+def last_heartbeat(_, ctx):
+    last = ctx.last_heartbeat
+    return last and [last.details, int(last.at), last.attempt]
+
+
 def pid(_, ctx):
     return os.getpid()
 

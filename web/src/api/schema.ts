@@ -220,6 +220,18 @@ export interface components {
             roles: components["schemas"]["Role"][];
             token_id?: string;
         };
+        /** @description What the latest attempt that ended and had sent heartbeats with details left for the attempts after it. */
+        LastHeartbeat: {
+            /**
+             * Format: date-time
+             * @description time of the last heartbeat of that attempt
+             */
+            at: string | null;
+            /** @description of the attempt that sent it */
+            attempt_number: number;
+            /** @description The details of the last heartbeat that had any. If that heartbeat also had message, current, total or unit, details are an object with all of them. */
+            details: Json;
+        };
         /** @description One page of runs. */
         ListResponse: {
             next_page_token: null | string;
@@ -350,6 +362,8 @@ export interface components {
             activity_type: string;
             attempt_number: number;
             last_failure?: string;
+            /** @description heartbeat details that the current attempt received, or the next one will receive */
+            last_heartbeat?: components["schemas"]["LastHeartbeat"];
             /** Format: date-time */
             last_heartbeat_at: string | null;
             /** Format: date-time */

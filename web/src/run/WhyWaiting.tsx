@@ -134,6 +134,7 @@ function Activity({ a }: { a: PendingActivity }) {
         </>
       )}
       <Progress a={a} />
+      <LastHeartbeat a={a} />
       {a.last_failure && <span className="block text-bad">{a.last_failure}</span>}
     </Item>
   );
@@ -156,6 +157,17 @@ function Progress({ a }: { a: PendingActivity }) {
           Last heartbeat <When value={a.last_heartbeat_at} />
         </span>
       )}
+    </span>
+  );
+}
+
+/** The heartbeat details of an earlier attempt, which the current or the next attempt continues from. */
+function LastHeartbeat({ a }: { a: PendingActivity }) {
+  const p = progress(a.last_heartbeat?.details);
+  if (!a.last_heartbeat || !p) return null;
+  return (
+    <span className="block break-words text-xs text-faint" data-last-heartbeat>
+      Attempt {a.last_heartbeat.attempt_number} reported {p.text} <When value={a.last_heartbeat.at} />
     </span>
   );
 }

@@ -216,12 +216,20 @@ func logged(a *attempt, next call) call {
 	}
 }
 
-// leased enables heartbeats of the code; the renewer renews the lease.
+// leased enables heartbeats of the code; the renewer renews the lease. If another attempt may follow, the app receives
+// the last value of the code's heartbeats before the outcome.
 func leased(a *attempt, next call) call {
-	return func(ctx context.Context) (payload.Payload, error) {
+	return func(ctx context.Context) (result payload.Payload, err error) {
 		a.beats = newBeats(ctx, a)
-		defer a.beats.close()
-		return next(ctx)
+		done := false
+		defer func() {
+			cause := context.Cause(ctx)
+			again := err != nil || !done // the code failed or panicked
+			a.beats.close(again && !rejectsOutcome(cause) && !errors.Is(cause, ErrCancelled))
+		}()
+		result, err = next(ctx)
+		done = true
+		return result, err
 	}
 }
 
@@ -309,3 +317,11 @@ func (r runtime) Log(level, text string) {
 
 // Heartbeat sends a heartbeat.
 func (r runtime) Heartbeat(progress json.RawMessage) { r.beats.add(progress) }
+
+// LastHeartbeat returns the heartbeat details of an earlier attempt, from the task.
+func (r runtime) LastHeartbeat() json.RawMessage {
+	if r.task.LastHeartbeat == nil {
+		return nil
+	}
+	return r.task.LastHeartbeat.Details
+}

@@ -27,14 +27,19 @@ type beats struct {
 	value   json.RawMessage
 	rebuild *protocol.Recovered // to be reported; nil: nothing
 	sending bool
+	unsent  json.RawMessage // value whose heartbeat got no response; nil: none
 	last    time.Time
 	closed  bool
+	ended   chan struct{} // closed when the code has ended
 	wait    sync.WaitGroup
 	stop    context.CancelFunc
 }
 
+// lastValueTime is the maximum time for which the outcome of an attempt waits for the heartbeat with its last value.
+const lastValueTime = 5 * time.Second
+
 func newBeats(ctx context.Context, a *attempt) *beats {
-	b := &beats{a: a}
+	b := &beats{a: a, ended: make(chan struct{})}
 	b.ctx, b.stop = context.WithCancel(ctx)
 	return b
 }
@@ -87,7 +92,7 @@ func (b *beats) send() {
 		if rebuild := b.rebuild; rebuild != nil && !b.closed {
 			b.rebuild = nil
 			b.mu.Unlock()
-			b.one(nil, rebuild) // sent separately: it is not a heartbeat of the code
+			b.one(b.ctx, nil, rebuild) // sent separately: it is not a heartbeat of the code
 			continue
 		}
 		if !b.pending || b.closed {
@@ -102,6 +107,7 @@ func (b *beats) send() {
 			t := time.NewTimer(wait)
 			select {
 			case <-t.C:
+			case <-b.ended:
 			case <-b.ctx.Done():
 			}
 			t.Stop()
@@ -113,22 +119,32 @@ func (b *beats) send() {
 		value := b.value
 		b.pending, b.value, b.last = false, nil, time.Now()
 		b.mu.Unlock()
-		b.one(value, nil)
+		answered := b.one(b.ctx, value, nil)
+		b.mu.Lock()
+		switch {
+		case answered && value != nil:
+			b.unsent = nil
+		case value != nil:
+			b.unsent = value
+		}
+		b.mu.Unlock()
 	}
 }
 
-func (b *beats) one(value json.RawMessage, rebuild *protocol.Recovered) {
+// one sends a heartbeat and reports whether the app responded.
+func (b *beats) one(ctx context.Context, value json.RawMessage, rebuild *protocol.Recovered) (answered bool) {
 	t := b.a.task
 	h := protocol.HeartbeatRequest{
 		Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: t.LeaseOwner, AttemptID: t.AttemptID, Progress: value,
 		Rebuild: rebuild,
 		Beat:    rebuild == nil,
 	}
-	ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	sent := time.Now()
 	answer, err := b.a.r.opt.Link.HeartbeatTask(ctx, h)
 	answer.TaskID, answer.AttemptID = t.TaskID, t.AttemptID
+	answered = err == nil || protocol.ReasonOf(err) != ""
 	answer.Session = nil // the session's lease comes with the worker's own heartbeat
 	if reason := protocol.ReasonOf(err); reason != "" {
 		text := string(reason)
@@ -138,21 +154,42 @@ func (b *beats) one(value json.RawMessage, rebuild *protocol.Recovered) {
 		// After the loss of the connection the renewer delays its next try, as after a failed renewal. Other errors do
 		// not affect the lease.
 		if !link.Lost(err) || errors.Is(err, context.Canceled) {
-			return
+			return answered
 		}
 		err = fmt.Errorf("heartbeat: %w", err)
 	}
 	b.a.r.leases.renewed(
 		sent, time.Time{}, []protocol.HeartbeatRequest{h}, []protocol.HeartbeatResponse{answer}, err, b.a.r.opt.Sessions,
 	)
+	return answered
 }
 
-// close ends the sending and waits for it.
-func (b *beats) close() {
+// close ends the sending and waits for it. With last it first sends the last value of the code if the app has not
+// received it, because the next attempt of the activity may continue from this value.
+func (b *beats) close(last bool) {
 	b.mu.Lock()
 	// Closed before the wait, so that later heartbeats of the code start no new call.
 	b.closed = true
+	close(b.ended)
+	value := b.value
 	b.mu.Unlock()
-	b.stop()
+	if !last {
+		b.stop()
+		b.wait.Wait()
+		return
+	}
+	defer b.stop()
+	// The context of an attempt that was stopped by a drain has ended; its last value is sent nevertheless.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.ctx), lastValueTime)
+	defer cancel()
+	defer context.AfterFunc(ctx, b.stop)()
 	b.wait.Wait()
+	if value == nil {
+		b.mu.Lock()
+		value = b.unsent
+		b.mu.Unlock()
+	}
+	if value != nil && ctx.Err() == nil {
+		b.one(ctx, value, nil)
+	}
 }

@@ -79,6 +79,13 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 			"task_id": t.TaskID, "task_queue": t.TaskQueue, "namespace": t.Namespace, "worker_id": t.LeaseOwner,
 		},
 	}
+	if t.LastHeartbeat != nil {
+		raw, err := json.Marshal(t.LastHeartbeat)
+		if err != nil {
+			return payload.Payload{}, err
+		}
+		inv.LastHeartbeat = raw
+	}
 	if a.rebuild {
 		inv.Keys[KeyRebuild] = "true"
 	}
