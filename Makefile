@@ -110,7 +110,7 @@ soak: ## 500 workers that come, go and lose their connections for SOAK (10m) on 
 
 storm: ## drop the sockets of STORM (1000) workers that work, twice, on each database: all come back, nothing is lost
 	.ci/deps postgres
-	SOJOURN_TEST_STORM=$(STORM) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run SocketsAreDropped ./internal/cli
+	SOJOURN_TEST_STORM=$(STORM) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run DroppedSocketsReconnect ./internal/cli
 
 rolling: ## two builds change places under load for ROLLING (10m), app by app and worker by worker, on PostgreSQL with a schema change
 	.ci/deps postgres

@@ -430,7 +430,7 @@ func bindings(name string, src any) ([]string, error) {
 }
 
 // The checks above pass silently on a clean tree, so they are shown here to fail on a bad one.
-func TestArchitectureChecksCatchWhatTheyAreFor(t *testing.T) {
+func TestArchitectureChecksFindViolations(t *testing.T) {
 	at := func(name string, imports ...string) pkg {
 		path := module
 		if name != "" {

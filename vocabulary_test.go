@@ -85,7 +85,7 @@ var (
 )
 
 // A stranger reads names before anything else.
-func TestNamesOfFunctionsAndTypesSayWhatTheyAre(t *testing.T) {
+func TestNamesOfFunctionsAndTypesAreSearchable(t *testing.T) {
 	names := 0
 	check := func(at token.Position, name string, function bool) {
 		names++

@@ -9,7 +9,7 @@ import (
 )
 
 // The vulnerability check may be skipped only if its database is unavailable: findings and all other errors fail.
-func TestOnlyAnUnreachableDatabaseExcusesTheLookForVulnerabilities(t *testing.T) {
+func TestOnlyAnUnreachableDatabaseSkipsTheVulnerabilityCheck(t *testing.T) {
 	for name, c := range map[string]struct {
 		scanner string
 		passes  bool

@@ -79,7 +79,7 @@ type object = map[string]any
 
 // All responses about worker sessions match the published schema: the contract, receipts and errors of every verb,
 // tasks, lists and details.
-func TestWhatIsServedOfWorkerSessionsFitsTheirSchema(t *testing.T) {
+func TestServedWorkerSessionsMatchTheirSchema(t *testing.T) {
 	judge := published(t)
 	fits := func(definition string, value any) {
 		t.Helper()

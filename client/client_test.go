@@ -178,7 +178,7 @@ func TestWarningsOfResponsesReachTheProgram(t *testing.T) {
 	}
 }
 
-func TestAWorkflowThatDoesNotCompleteSaysHow(t *testing.T) {
+func TestErrorOfAnUnsuccessfulWorkflowNamesItsStatus(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a)
 	c, ctx := asking(t, a.URL()), t.Context()

@@ -30,7 +30,7 @@ func sell(ctx context.Context, url, token string) (items []string, err error) {
 	return items, basket.Result(ctx, &items)
 }
 
-func TestABasketIsSoldByAProgramOfItsOwn(t *testing.T) {
+func TestBasketIsSoldByASeparateProgram(t *testing.T) {
 	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a, nil)

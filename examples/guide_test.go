@@ -37,7 +37,7 @@ func blocks(t *testing.T, document string, languages ...string) (found []string)
 }
 
 // The guide shows how short the workers are.
-func TestGuideStatesHowLongWholeWorkersAre(t *testing.T) {
+func TestGuideStatesTheWorkerListTimes(t *testing.T) {
 	for file, most := range map[string]int{"http-worker/replay.py": 150, "curl-worker/worker.sh": 50} {
 		if raw, err := os.ReadFile(file); err != nil || strings.Count(string(raw), "\n") >= most {
 			t.Errorf("%s has %d lines: %v", file, strings.Count(string(raw), "\n"), err)
@@ -47,7 +47,7 @@ func TestGuideStatesHowLongWholeWorkersAre(t *testing.T) {
 	docnumbers.In(t, "guide/workers-in-any-language.md", "activities in less than {} lines of shell", 50)
 }
 
-func TestCodeInTheGuideStandsInTheExamples(t *testing.T) {
+func TestCodeOfTheGuideIsInTheExamples(t *testing.T) {
 	t.Parallel()
 	var sources []string
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {

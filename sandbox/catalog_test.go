@@ -38,7 +38,7 @@ func writeFile(t *testing.T, path, text string) {
 }
 
 // The catalog omits unreadable files with a reason and still finds the other handlers of the folder.
-func TestWhatCannotBeReadKeepsNoHandlerFromBeingFound(t *testing.T) {
+func TestUnreadableFilesDoNotHideHandlers(t *testing.T) {
 	dir := files(t, map[string]string{"good.py": "a", "also.js": "b", "in/deeper.js": "c", "closed/x.py": "d"})
 	for name, to := range map[string]string{
 		"dangling.py": "nowhere.py", "loop.js": "loop.js", "folder.py": "in", "lib": "nowhere", "dangling.ts": "nowhere.ts",
@@ -317,7 +317,7 @@ func TestVersionsAreTheSameEverywhere(t *testing.T) {
 	}
 }
 
-func TestHandlersThatCannotRunSayWhy(t *testing.T) {
+func TestUnusableHandlersHaveAReason(t *testing.T) {
 	dir := files(t, map[string]string{
 		"syntax.mjs": "export const main = (", "throws.mjs": "throw new Error('at the top');",
 		"empty.mjs": "export const other = 1;",

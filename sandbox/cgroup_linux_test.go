@@ -81,7 +81,7 @@ func inGroup(t *testing.T, group map[string]string, controller, file string) str
 
 // The mechanism in the report ends code that exceeds its memory limit, in each runtime, with and without control
 // groups. The error contains the used and the allowed memory, and the group is removed.
-func TestMemoryIsHeldByWhatTheReportSays(t *testing.T) {
+func TestMemoryIsLimitedByTheReportedMechanism(t *testing.T) {
 	for _, cgroup := range []string{sandbox.CgroupAuto, sandbox.CgroupNone} {
 		for _, target := range Targets {
 			t.Run(cgroup+"/"+target.Runtime, func(t *testing.T) {

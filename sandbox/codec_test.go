@@ -60,8 +60,8 @@ func TestValuesComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
-// TestResultsMeanWhatTheirLanguagesJSONWould has results that are more than plain data.
-func TestResultsMeanWhatTheirLanguagesJSONWould(t *testing.T) {
+// TestResultsEqualTheJSONOfTheirLanguages has results that are more than plain data.
+func TestResultsEqualTheJSONOfTheirLanguages(t *testing.T) {
 	for runtime, want := range map[string]map[string]any{
 		sandbox.RuntimeNode: {
 			"date": "1970-01-01T00:00:00.000Z", "nan": nil, "hole": []any{nil, int64(1), nil}, "map": map[string]any{},

@@ -244,7 +244,7 @@ func TestSessionLeavesNoStateForTheNext(t *testing.T) {
 	}
 }
 
-func TestConfinedCodeMayOpenWhatTheSettingsSay(t *testing.T) {
+func TestConfinedCodeMayOpenThePathsOfItsSettings(t *testing.T) {
 	read, write := t.TempDir(), t.TempDir()
 	text := filepath.Join(read, "text")
 	if err := os.WriteFile(text, []byte("words"), 0o600); err != nil {

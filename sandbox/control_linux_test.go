@@ -103,7 +103,7 @@ func TestControlTimesOutIfThePeerDoesNotRead(t *testing.T) {
 	}
 }
 
-func TestClosingControlEndsWhatIsReadAndWritten(t *testing.T) {
+func TestClosingControlEndsReadsAndWrites(t *testing.T) {
 	ours, _ := sockets(t)
 	ended := make(chan error, 2)
 	go func() { _, err := ours.Read(make([]byte, 1)); ended <- err }()

@@ -11,7 +11,7 @@ import (
 
 // A call checks the modification times of folders instead of searching the handler's folder for each import. Imports of
 // standard modules would otherwise cost a stat at each call.
-func TestACallLooksAtFoldersAndNotForEachImport(t *testing.T) {
+func TestCallChecksFoldersAndNotEachImport(t *testing.T) {
 	for _, imports := range []int{3, 60} {
 		t.Run(fmt.Sprint(imports), func(t *testing.T) {
 			dir := t.TempDir()

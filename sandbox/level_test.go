@@ -12,7 +12,7 @@ import (
 
 // The reported level is the isolation that a probe verified, regardless of the features that the kernel announces. A
 // pool enforces the requested level or fails to open.
-func TestTheLevelIsWhatHolds(t *testing.T) {
+func TestIsolationLevelIsTheEnforcedOne(t *testing.T) {
 	here := lockdown.Offered()
 	confined := here.Landlock > 0 && here.Filter
 	none, old, noFilter := lockdown.Kernel{Filter: true}, lockdown.Kernel{Landlock: 2, Filter: true},

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestOutputIsTakenApartIntoLines(t *testing.T) {
+func TestOutputIsSplitIntoLines(t *testing.T) {
 	long := strings.Repeat("y", maxLogLine)
 	for name, c := range map[string]struct {
 		writes []string

@@ -286,7 +286,7 @@ func TestPackagesAreInstalledOnce(t *testing.T) {
 }
 
 // A failed installation returns its error to callers, leaves no files and is repeated.
-func TestPackagesThatFailedAreTriedAgain(t *testing.T) {
+func TestFailedPackageInstallationIsRetried(t *testing.T) {
 	forPackages(t, func(t *testing.T, r *registry, _ string, files map[string]string) {
 		r.breaks(true)
 		dir := openDir(t)

@@ -34,7 +34,7 @@ func hold(t *testing.T, b *Bench, inv sandbox.Invocation) (cancel context.Cancel
 	return cancel, done
 }
 
-func TestFullPoolThrottlesAndEvictsOnlyWhatIsIdleForLong(t *testing.T) {
+func TestFullPoolThrottlesAndEvictsOnlyLongIdleSessions(t *testing.T) {
 	b := native(t, sandbox.Options{MaxExecutors: 2, Blank: -1, IdleEvictable: time.Nanosecond})
 	pinned := func(inv sandbox.Invocation) sandbox.Invocation { inv.Session.Pinned = true; return inv }
 	b.Run(pinned(In("workflow", 1, b.Call("count"))))

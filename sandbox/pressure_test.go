@@ -82,7 +82,7 @@ func TestAnOwnerMayRefuseAnEviction(t *testing.T) {
 }
 
 // A later holding on the same worker learns why its state is missing, until it was rebuilt.
-func TestTheNextHoldingLearnsOfTheEviction(t *testing.T) {
+func TestNextLeaseReportsTheEviction(t *testing.T) {
 	asked := make(chan string, 10)
 	b := scarce(t, 1, asked)
 	b.Run(In("s", 1, b.Call("set_model", "warm")))

@@ -14,7 +14,7 @@ import (
 // heldEverywhere are the tests of isolation and of the ends of executors. They run in every setting of workers: as root
 // and as a user, each also in a container.
 var heldEverywhere = []string{
-	"TestTheSettingIsWhatItSays",
+	"TestSettingHasItsProperties",
 	"TestAttacks",
 	"TestAnotherSessionIsOutOfReach",
 	"TestSessionLeavesNoStateForTheNext",
@@ -24,12 +24,12 @@ var heldEverywhere = []string{
 	"TestExecutorHasNoPrivilegesAndBoundedResources",
 	"TestDescriptorsOfTheWorkerDoNotLeak",
 	"TestArtefactsDoNotLeadOutOfTheScratchFolder",
-	"TestTheLevelIsWhatHolds",
+	"TestIsolationLevelIsTheEnforcedOne",
 	"TestNoEgress",
 	"TestFilteredEgress",
 	"TestUsersAreKeptApartWithoutAWall",
 	"TestExceededLimitsAreDistinguished",
-	"TestMemoryIsHeldByWhatTheReportSays/none/.*",
+	"TestMemoryIsLimitedByTheReportedMechanism/none/.*",
 	"TestExecutors/.*/a_spinning_handler_is_killed_at_its_deadline",
 	"TestExecutors/.*/a_deaf_handler_is_killed_after_its_cancellation",
 	"TestProcessesThatStartProcessesEnd",
@@ -56,8 +56,8 @@ func TestEverySettingHoldsTheSame(t *testing.T) {
 	}
 }
 
-// TestTheSettingIsWhatItSays runs in a setting and verifies it.
-func TestTheSettingIsWhatItSays(t *testing.T) {
+// TestSettingHasItsProperties runs in a setting and verifies it.
+func TestSettingHasItsProperties(t *testing.T) {
 	here := Here()
 	if here.Name == "" {
 		t.Skip("runs in the settings of TestEverySettingHoldsTheSame")

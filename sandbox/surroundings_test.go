@@ -113,7 +113,7 @@ func TestAPoolThatIsFreshHasAnExecutorForEachCall(t *testing.T) {
 
 // An executor ends after a Go handler that leaves more than 64 descriptors open: the next call runs in another
 // executor.
-func TestAnExecutorThatCannotBeRestoredIsNotUsedAgain(t *testing.T) {
+func TestExecutorThatCannotBeRestoredIsNotReused(t *testing.T) {
 	t.Parallel()
 	b := native(t, sandbox.Options{Blank: -1})
 	first := Got[int](t, b.Run(b.Call("leave_many")))

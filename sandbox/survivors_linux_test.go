@@ -84,7 +84,7 @@ func TestNothingSurvivesAKilledWorker(t *testing.T) {
 // The next worker of a folder ends processes that a previous worker left running: a supervisor that was stopped after
 // the end of its worker and then continued, which code without signal isolation can do, and the executor of a killed
 // supervisor.
-func TestTheNextWorkerEndsWhatADeadOneLeft(t *testing.T) {
+func TestNextWorkerEndsProcessesOfADeadWorker(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	pool := filepath.Join(dir, "pool-gone")
@@ -469,7 +469,7 @@ func TestFilesAreWatchedBetweenCalls(t *testing.T) {
 	}
 }
 
-func TestV8SaysItselfThatItsHeapIsFull(t *testing.T) {
+func TestV8ReportsItsFullHeap(t *testing.T) {
 	b := Open(t, Targets[1], sandbox.Options{Limits: map[string]sandbox.Limits{sandbox.RuntimeNode: {Memory: 256 << 20}}})
 	e := WantType(t, b.Fail(In("s", 1, b.Call("heap"))), sandbox.OutOfMemory)
 	t.Log(e.Message)

@@ -13,7 +13,7 @@ import (
 )
 
 // The type declarations for editors have exactly the members that handlers receive.
-func TestTypesOfContextsAreWhatHandlersGet(t *testing.T) {
+func TestContextTypesMatchTheHandlers(t *testing.T) {
 	for _, c := range []struct {
 		target     Target
 		file, code string

@@ -179,7 +179,7 @@ func TestDataFolderStaysClosedToUsers(t *testing.T) {
 
 // A pool with a configured range of users opens only if it can use it. Without a configured range the report states why
 // executors have no separate users. F
-func TestUsersAreHadOrTheReasonIs(t *testing.T) {
+func TestUsersAreAllocatedOrTheReasonIsReported(t *testing.T) {
 	closed := HandlersDir(t)
 	if err := os.Chmod(filepath.Join(closed, "python.py"), 0o600); err != nil {
 		t.Fatal(err)

@@ -90,7 +90,7 @@ func TestHashedAssetsAreKeptForeverAndCompressed(t *testing.T) {
 	}
 }
 
-func TestTheSameBodyAgainIsNotModified(t *testing.T) {
+func TestUnchangedBodyIsNotModified(t *testing.T) {
 	h := built()
 	etag := get(t, h, "GET", "/").Header.Get("Etag")
 	if etag == "" {
@@ -114,7 +114,7 @@ func TestOnlyReadingIsAllowed(t *testing.T) {
 	}
 }
 
-func TestWithoutADashboardThePageSaysHowToBuildIt(t *testing.T) {
+func TestPageWithoutADashboardExplainsHowToBuildIt(t *testing.T) {
 	h := serve(fstest.MapFS{".gitkeep": {Data: []byte("kept")}})
 	for _, path := range []string{"/", "/runs/abc"} {
 		res := get(t, h, "GET", path)
@@ -140,7 +140,7 @@ func TestTheBinaryAlwaysHasAPage(t *testing.T) {
 
 // With a path prefix, the page refers to its files and the API below the prefix. An invalid prefix in a request header
 // is ignored.
-func TestThePageStandsBelowAPrefix(t *testing.T) {
+func TestPageIsServedBelowAPrefix(t *testing.T) {
 	h := serve(fstest.MapFS{"index.html": {Data: []byte(
 		`<meta name="base-path" content="" /><script src="./assets/main.js"></script>`,
 	)}})

@@ -9,7 +9,7 @@ import (
 )
 
 // Code whose session state is missing receives the reason why the previous state was lost, also on another worker.
-func TestLostStateSaysHowTheHoldingBeforeEnded(t *testing.T) {
+func TestLostStateReportsHowThePreviousLeaseEnded(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		visit := func(t *testing.T, session, activity string) string {
 			return result[string](t, run(t, a, "visit", session, activity))

@@ -55,7 +55,7 @@ func TestAWorkerInstallsPackagesAtItsStart(t *testing.T) {
 
 // While the packages of a handler are being installed, or if the installation fails, every view of the run reports that
 // its task waits for them. The task starts soon after the installation.
-func TestTasksSayThatTheyWaitForPackages(t *testing.T) {
+func TestTasksWaitForPackages(t *testing.T) {
 	asked, answer := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	index := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -31,7 +31,7 @@ func probed(t *testing.T, url string) (status int, checks map[string]string) {
 	return r.StatusCode, a.Checks
 }
 
-func TestAWorkersProbesSayWhetherItGetsAndDoesWork(t *testing.T) {
+func TestWorkerProbesReportWhetherItPollsAndRunsTasks(t *testing.T) {
 	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
 	a := apptest.Start(t, apptest.Options{})
 	for release, wrong := range map[string]string{"test": "", "other": "release"} {

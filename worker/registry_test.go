@@ -33,7 +33,7 @@ func refused(t *testing.T, register func(*worker.Registry), words ...string) {
 	t.Errorf("was taken: %v %v", r.WorkflowTypes(), r.ActivityTypes())
 }
 
-func TestWrongShapesPanicAtRegistrationAndSayWhat(t *testing.T) {
+func TestWrongSignaturesPanicAtRegistrationWithAReason(t *testing.T) {
 	refused(t, func(r *worker.Registry) {
 		r.Workflow("w", index)
 	}, `workflow "w"`, "does not take a workflow.Context first", "worker_test.index")

@@ -15,7 +15,7 @@ import (
 
 // A worker whose isolation is below the minimum of an operator stops offering activities that need executors, and
 // continues with the others. When the minimum is lowered, it offers them again.
-func TestAFloorOfIsolationTakesActivitiesAway(t *testing.T) {
+func TestIsolationFloorRemovesActivities(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		levels := make(chan string, 10)
 		w := start(t, a, c, func(o *worker.Options) {

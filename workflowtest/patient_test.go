@@ -12,7 +12,7 @@ import (
 
 // A cancelled run waits for its open child, and the child for its activity, which needs an hour to clean up. Each
 // receives the cancellation after its parent, and each returns its result.
-func TestWhatIsCancelledIsWaitedFor(t *testing.T) {
+func TestCancelledStepsAreAwaited(t *testing.T) {
 	r := worker.NewRegistry()
 	begun := make(chan struct{}, 1)
 	r.Activity("work", func(ctx context.Context) (string, error) {

@@ -126,7 +126,7 @@ func TestAbandonedActivitiesEndWhenTheirRunIsDeleted(t *testing.T) {
 }
 
 // The worker process of an abandoned activity ends after the run has closed. The activity is delivered again.
-func TestAnAbandonedActivityIsDeliveredAgainWhenItsWorkerEnds(t *testing.T) {
+func TestAbandonedActivityIsRedeliveredWhenItsWorkerDies(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := apptest.Two(t, apptest.Options{Database: database})
 		h := register(caller{t, a, "default"}, "w", `,"incarnation":"one"`)

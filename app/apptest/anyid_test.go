@@ -75,7 +75,7 @@ func TestAnIDThatIsNotEncodedIsExplained(t *testing.T) {
 }
 
 // The audit log has the reason with which a caller ended a run.
-func TestTheAuditKeepsWhyARunWasEnded(t *testing.T) {
+func TestAuditContainsTheReasonOfAnEndedRun(t *testing.T) {
 	c := caller{t, apptest.Start(t, apptest.Options{}), ""}
 	for _, verb := range []string{"cancel", "terminate"} {
 		run := c.start(verb + "-1")

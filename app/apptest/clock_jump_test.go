@@ -301,7 +301,7 @@ func TestTheFirstReportAfterAJumpFindsItsLease(t *testing.T) {
 
 // After a jump back the clock reaches a time again that a schedule has fired. The schedule does not fire that time
 // again and proceeds to the next one.
-func TestATimeThatComesAgainAfterAJumpBackFiresOnce(t *testing.T) {
+func TestScheduleTimeRepeatedByAClockJumpFiresOnce(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		s := newScene(t, database)
 		s.jump(time.Hour)

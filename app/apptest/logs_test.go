@@ -130,7 +130,7 @@ func TestLinesOfAnAttemptComeFromItsHolder(t *testing.T) {
 
 // An outcome that is sent again brings no line again, nor others, whether its chunks have numbers, at whichever app it
 // comes, and at two in the same moment.
-func TestAnOutcomeSentAgainBringsItsLinesOnce(t *testing.T) {
+func TestRepeatedOutcomeStoresItsLogLinesOnce(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, other := apptest.Two(t, apptest.Options{Database: database})
 		c, through := caller{t, a, ""}, hand{caller{t, other, ""}, "w1"}

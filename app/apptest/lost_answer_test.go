@@ -32,7 +32,7 @@ func (h hand) twice(method, path, body string, members ...string) response {
 
 // The response to every call of a worker may be lost. A repetition returns the same task and the same outcome, and has
 // no further effect.
-func TestALostAnswerIsGivenAgain(t *testing.T) {
+func TestLostResponseIsRepeated(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		w := register(caller{t, a, ""}, "w", "")

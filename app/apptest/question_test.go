@@ -148,7 +148,7 @@ func TestAQueryEndsWithItsCaller(t *testing.T) {
 }
 
 // Several waiting queries are all dispatched, although each poll receives one.
-func TestQueriesThatWaitAreAllHandedOut(t *testing.T) {
+func TestWaitingQueriesAreAllDispatched(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		c := caller{t, a, ""}

@@ -302,7 +302,7 @@ func TestABurstOfOneTenantDoesNotHoldUpAnother(t *testing.T) {
 }
 
 // A queue lists its three oldest ready tasks of each kind, the oldest first, with the reasons why they wait.
-func TestAQueueSaysWhyItsOldestTasksWait(t *testing.T) {
+func TestQueueShowsWaitReasonsOfItsOldestTasks(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		c := caller{t, apptest.Start(t, apptest.Options{Database: database}), "default"}
 		waiting := func() (list []string) {

@@ -304,7 +304,7 @@ func TestAFiringAboveAQuotaIsRecordedAsSkipped(t *testing.T) {
 }
 
 // Usage that a killed app had not stored, or that an earlier build did not count, is counted from the rows.
-func TestUsageIsCountedAgain(t *testing.T) {
+func TestUsageIsRecounted(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		c := caller{t, a, "default"}

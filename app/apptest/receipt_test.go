@@ -111,7 +111,7 @@ func TestARustWorkerIsNotEndedByAnOldPoll(t *testing.T) {
 }
 
 // A poll for a kind of task that the worker cannot run returns at once and is not held.
-func TestAPollForWhatWasNotRegisteredSaysSo(t *testing.T) {
+func TestPollForAnUnregisteredTypeIsRejectedWithAReason(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	c := caller{t, a, ""}
 	c.want(201, "POST", "/api/worker/register", `{"worker_id":"none","task_queue":"`+handQueue+`"}`)

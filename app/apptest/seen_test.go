@@ -51,7 +51,7 @@ func TestAuditContainsTokensForAllNamespaces(t *testing.T) {
 
 // A run is found by its full run ID among runs with user-defined IDs. Its closed reason has a default, and the audit
 // log has the reason that the caller gave.
-func TestTheEndOfARunSaysWhy(t *testing.T) {
+func TestClosedRunShowsItsReason(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		c := caller{t, apptest.Start(t, apptest.Options{Database: database}), ""}
 		register(c, "w", "")

@@ -176,7 +176,7 @@ func TestARunIsArchivedOnceItHasClosed(t *testing.T) {
 	})
 }
 
-func TestDebugAndWhySayWhatKeepsARun(t *testing.T) {
+func TestDebugAndWhyShowWaitReasons(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		c := caller{t, apptest.Start(t, apptest.Options{Database: database}), "default"}
 		debug := func(status string, codes ...string) response {

@@ -79,7 +79,7 @@ func moment(t testing.TB, in handTask, member string) time.Time {
 	return at
 }
 
-func TestARunThatTimedOutSaysByWhichLimit(t *testing.T) {
+func TestTimedOutRunNamesItsTimeout(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		c := caller{t, a, ""}

@@ -71,7 +71,7 @@ var lost = []struct {
 
 // A command with an unsupported member is refused by its path, and the same transaction quarantines the run, so that it
 // does not fail on one worker after another. An invalid command does not change the task.
-func TestWhatWouldBeLostIsRefusedAndTheRunQuarantined(t *testing.T) {
+func TestUnsupportedMembersAreRejectedAndTheRunQuarantined(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		w := register(caller{t, a, "default"}, "w", "")

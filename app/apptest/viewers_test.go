@@ -9,7 +9,7 @@ import (
 
 // A dashboard page needs as many statements for a long list as for a short one, and counts shared by all viewers are
 // read once for four viewers.
-func TestWhatFourViewersRead(t *testing.T) {
+func TestReadsOfFourViewers(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		c := caller{t, a, ""}

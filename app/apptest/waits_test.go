@@ -94,7 +94,7 @@ func TestAWaitIsData(t *testing.T) {
 }
 
 // A list has the waits of open runs only on request: reading the open steps of every run costs more than the list.
-func TestAListSaysWhatEachOpenRunWaitsFor(t *testing.T) {
+func TestListShowsWaitReasonsOfOpenRuns(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		c := caller{t, apptest.Start(t, apptest.Options{Database: database}), ""}
 		c.want(

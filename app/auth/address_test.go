@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/auth"
 )
 
-func TestOnlyATrustedProxySaysWhereACallerIs(t *testing.T) {
+func TestOnlyATrustedProxySetsTheCallersAddress(t *testing.T) {
 	a := auth.New(auth.Options{TrustedProxies: auth.Proxies{
 		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/64"),
 	}})

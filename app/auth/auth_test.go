@@ -152,7 +152,7 @@ func TestOnlyAHashOfTheSecretIsKept(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoTokenIsRefusedAlike(t *testing.T) {
+func TestMalformedTokensAreRejectedAlike(t *testing.T) {
 	a := auth.New(auth.Options{Store: open(t), Bootstrap: secret})
 	n := create(t, a, admin(t, a), auth.TokenRequest{Roles: []auth.Role{auth.Viewer}})
 	_, unknown := a.Authenticate(t.Context(), "sjn_nobody_secret")
@@ -174,7 +174,7 @@ func TestWhatIsNoTokenIsRefusedAlike(t *testing.T) {
 	wantReason(t, "no bootstrap token configured, none sent", err, protocol.ReasonUnauthorized)
 }
 
-func TestALookUpIsRememberedAndARevocationIsNotWaitedFor(t *testing.T) {
+func TestTokenLookupIsCachedAndInvalidatedByARevocation(t *testing.T) {
 	s := open(t)
 	a := auth.New(auth.Options{Store: s, Bootstrap: secret})
 	by := admin(t, a)

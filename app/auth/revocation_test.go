@@ -42,7 +42,7 @@ func cookied(c *http.Cookie) *http.Request {
 }
 
 // A change of a token at one app applies at another app after a second, even without a notification.
-func TestWhatAnotherAppDecidedHoldsWithinASecond(t *testing.T) {
+func TestDecisionOfAnotherAppAppliesWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
 		here := auth.New(auth.Options{Store: s, Bootstrap: secret})

@@ -184,7 +184,7 @@ func TestAnActivityRunRefusesWhatOnlyCodeTakes(t *testing.T) {
 }
 
 // What one is scheduled with holds: it is tried again by its policy, and fails as the activity does.
-func TestAnActivityRunIsTriedAgainByItsPolicy(t *testing.T) {
+func TestActivityRunIsRetriedByItsPolicy(t *testing.T) {
 	a := newApp(t)
 	a.register("w")
 	most := 2

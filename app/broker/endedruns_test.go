@@ -12,7 +12,7 @@ import (
 )
 
 // Memory about ended processes, polls and runs is freed even if no new entries arrive.
-func TestWhatIsRememberedOfWhatIsGoneLeaves(t *testing.T) {
+func TestEntriesOfRemovedWorkersAreEvicted(t *testing.T) {
 	now := time.Now()
 	process := func(id, incarnation string) store.Process {
 		return store.Process{Worker: engine.WorkerKey{Namespace: "default", ID: id}, Incarnation: incarnation}

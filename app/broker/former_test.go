@@ -335,7 +335,7 @@ func TestAChainOfTwoAppsKeepsItsChildren(t *testing.T) {
 
 // A run of a chain asks a child that an earlier one started to end. The child fails over it, and is not tried again as
 // its policy would have it.
-func TestAChildOfTheChainThatWasAskedToEndIsNotTriedAgain(t *testing.T) {
+func TestCancelRequestedChildOfTheChainIsNotRetried(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		a.register("w")

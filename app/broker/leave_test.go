@@ -107,7 +107,7 @@ func TestARemovedWorkerGetsNothingAndEndsWhatItRuns(t *testing.T) {
 
 // Another app leases a task to a worker while the worker deregisters: neither app sees this lease, so the other app
 // must release it when it is notified.
-func TestWhatWasLeasedWhileAWorkerLeftGoesBack(t *testing.T) {
+func TestTasksLeasedWhileAWorkerLeftAreReturned(t *testing.T) {
 	inBubble(t, "two apps", func(o *harness) {
 		a, _ := o.app("a", true)
 		o.running(a, "p")

@@ -164,7 +164,7 @@ func (c lossCase) counts(o *harness, a, b *app, kill func(), lease time.Duration
 }
 
 // The deliveries of a superseded process are losses, whichever app releases them first.
-func TestWhatASupersededProcessHadIsLostAtEveryApp(t *testing.T) {
+func TestTasksOfASupersededProcessAreRequeuedAtEveryApp(t *testing.T) {
 	inBubble(t, "another app frees it", func(o *harness) {
 		a, _ := o.app("a", true)
 		task := o.running(a, "p")

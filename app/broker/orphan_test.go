@@ -163,7 +163,7 @@ func (o *harness) freed(run string, most time.Duration) time.Duration {
 // An HTTP worker may die together with the app that received its heartbeats. Any other app, or the same app after a
 // restart, releases the worker's tasks as soon as the stored heartbeat shows that the worker is dead, not at the end of
 // the lease of 300 s.
-func TestWhatAnAppAndItsWorkerHeldMovesOn(t *testing.T) {
+func TestTasksOfADeadAppAndWorkerContinue(t *testing.T) {
 	const minute = time.Minute
 	const process = ""
 	for _, name := range []string{"with heartbeats"} {
@@ -246,7 +246,7 @@ func TestWhatAnAppAndItsWorkerHeldMovesOn(t *testing.T) {
 // The heartbeats of a worker with leased tasks are all stored. So its tasks are released within 65 s, and not before 60
 // s without a heartbeat, if the worker dies together with its app, at any phase of the other app's checks. Heartbeats
 // of an idle worker are stored twice per minute.
-func TestWhatAnAppAndItsWorkerHeldMovesOnWithin65Seconds(t *testing.T) {
+func TestTasksOfADeadAppAndWorkerContinueWithin65Seconds(t *testing.T) {
 	for _, worked := range []time.Duration{5, 17, 29, 31, 44, 59} {
 		for _, later := range []time.Duration{0, 11, 23} { // than the other app
 			inBubble(t, fmt.Sprintf("after %d s, with an app %d s older", worked, later), func(o *harness) {
@@ -290,7 +290,7 @@ func TestWhatAnAppAndItsWorkerHeldMovesOnWithin65Seconds(t *testing.T) {
 
 // The same holds if the app dies right after it dispatched a task to a worker, or after it registered a worker with
 // tasks: the app stores at once, not at its next check, that every heartbeat of this worker will be stored.
-func TestWhatWasGivenRightBeforeTheAppDiedMovesOnWithin65Seconds(t *testing.T) {
+func TestTasksLeasedRightBeforeAnAppDiedContinueWithin65Seconds(t *testing.T) {
 	free := func(o *harness, run string, since time.Duration) {
 		o.t.Helper()
 		if at := o.freed(run, 3*time.Minute) - since; at < 60*time.Second || at > 66*time.Second {

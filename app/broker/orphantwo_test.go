@@ -39,7 +39,7 @@ func onPostgresWith(t *testing.T, database, id string, with broker.Options) (o *
 
 // Two apps on PostgreSQL, with timeouts of a thirtieth of the defaults: one app and its worker end at once, and the
 // other app releases the worker's tasks, whose leases would last for minutes.
-func TestWhatAnAppHeldMovesOnAtAnotherOnPostgres(t *testing.T) {
+func TestTasksOfADeadAppContinueAtAnotherOnPostgres(t *testing.T) {
 	database := apptest.Postgres(t)
 	const alive = 2 * time.Second
 	one, a, kill := onPostgres(t, database, "a", alive)

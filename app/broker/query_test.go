@@ -239,7 +239,7 @@ func TestAQueryIsRefusedAfterTheLastWorkerLeftThroughAnotherApp(t *testing.T) {
 }
 
 // A query that waits when the last worker leaves is answered then, not after its deadline.
-func TestAWaitingQueryIsRefusedWhenTheLastWorkerLeaves(t *testing.T) {
+func TestWaitingQueryFailsWhenTheLastWorkerLeaves(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := twoApps(t, database)
 		a.register("flow")

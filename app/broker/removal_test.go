@@ -107,7 +107,7 @@ func TestASilentWorkerThatHoldsSomethingIsNotRemoved(t *testing.T) {
 }
 
 // However many workers end one after the other, the list of them is read once a minute.
-func TestAFleetThatEndsIsLookedAtOnceAMinute(t *testing.T) {
+func TestEndingFleetIsCheckedOncePerMinute(t *testing.T) {
 	const workers = 120
 	inBubble(t, "alone", func(o *harness) {
 		a, _ := o.app("a", false)

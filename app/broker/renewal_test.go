@@ -112,7 +112,7 @@ func TestTheSessionsOfAFleetAreRenewedTogetherOnPostgres(t *testing.T) {
 
 // Each session is renewed separately, also in a shared change: a renewal with an old epoch, of another worker's session
 // or by an unknown worker is rejected, and the other renewals succeed.
-func TestARenewalThatIsRefusedSaysNothingOfOthers(t *testing.T) {
+func TestRejectedRenewalDoesNotAffectOthers(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		mine, other := a.holdsSessions("a", 30*time.Second, 3), a.holdsSessions("b", 30*time.Second, 1)

@@ -134,7 +134,7 @@ func awaits() protocol.Command {
 
 // A workflow task goes to a waiting worker with the run in its sticky cache. A sticky worker in bad condition is
 // treated like none.
-func TestAWorkflowTaskGoesToAKeeperThatIsFit(t *testing.T) {
+func TestWorkflowTaskGoesToAnEligibleStickyWorker(t *testing.T) {
 	for name, c := range map[string]struct {
 		between func(o *harness, a *app) // the decision that "keeper" keeps and the polls
 		wait    time.Duration            // since they polled

@@ -30,7 +30,7 @@ func rested() {
 	synctest.Wait()
 }
 
-func TestLongestWaitingPollerIsHandedTheTask(t *testing.T) {
+func TestLongestWaitingPollGetsTheTask(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		first := waitFor(t.Context(), d.Enter(spec(worker("a"), 1, oneActivity)), time.Minute)
 		second := waitFor(t.Context(), d.Enter(spec(worker("b"), 1, oneActivity)), time.Minute)
@@ -500,7 +500,7 @@ func TestDueBeforeBindIsReportedAtBind(t *testing.T) {
 }
 
 // After a lost notification of another app, a poller must not keep waiting while a task for it is ready.
-func TestAfterMissedHintsEverybodyLooksAgain(t *testing.T) {
+func TestAllPollsReadAgainAfterMissedHints(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		got := waitFor(t.Context(), d.Enter(spec(worker("a"), 1, oneActivity)), time.Minute)
 		all, moves := d.Watch(TopicRuns), d.Watch(TopicMoves)
@@ -544,7 +544,7 @@ func TestPollsOfASilentWorkerGetNothing(t *testing.T) {
 }
 
 // Pollers that cannot run a task are not checked for it, neither at its commit nor for a claim.
-func TestForeignPollersAreNotLookedAt(t *testing.T) {
+func TestForeignPollsAreNotChecked(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		for i := range 1000 {
 			w := worker(fmt.Sprintf("foreign-%d", i), "x")

@@ -16,7 +16,7 @@ func process(w *engine.Worker) store.Process {
 	return store.Process{Worker: w.Key(), Incarnation: w.Incarnation}
 }
 
-func TestWorkflowTaskGoesToAKeeperElseToTheLongestWaiting(t *testing.T) {
+func TestWorkflowTaskPrefersTheStickyWorker(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		var keepers []store.Process
 		d.Prefer(func(run string) []store.Process {
@@ -76,7 +76,7 @@ func TestWorkflowTaskGoesToAKeeperElseToTheLongestWaiting(t *testing.T) {
 }
 
 // Older tasks come first: a sticky worker gets no new task while an older one for it may be ready.
-func TestKeeperIsHandedNothingPastAnOlderTask(t *testing.T) {
+func TestStickyWorkerDoesNotOvertakeAnOlderTask(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		keeper := worker("keeper", "run", "other", "older", "younger")
 		d.Prefer(func(string) []store.Process { return []store.Process{process(keeper)} })

@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-func TestWhatARunAddsToTheUsage(t *testing.T) {
+func TestUsageOfARun(t *testing.T) {
 	open := Head{ID: "r", Status: protocol.RunRunning, Number: 1, Bytes: 100}
 	held, closed, next := open, open, open
 	held.Held, closed.Status, closed.Bytes, next.Number = protocol.QuotaOpenRuns, protocol.RunCompleted, 150, 2

@@ -114,7 +114,7 @@ func TestASessionIsNotResumedOnceAnythingHappenedToIt(t *testing.T) {
 
 // A worker that dropped the state of an epoch releases it, with a live lease and with an expired one. Its next
 // acquisition raises the epoch, also above an epoch that only the worker has seen.
-func TestAGivenUpEpochIsNotServedAgain(t *testing.T) {
+func TestAbandonedEpochIsNotServed(t *testing.T) {
 	for name, c := range map[string]struct {
 		after time.Duration
 		known func(epoch int64) int64

@@ -188,7 +188,7 @@ func (w *randomWalk) step(next *Session) {
 
 // The word under which a session's ready tasks wait is what keeps them from being read by workers that may not have
 // them.
-func TestRoutingWordSelectsTheEligibleWorkers(t *testing.T) {
+func TestRoutingKeySelectsTheEligibleWorkers(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	held := Session{Status: protocol.SessionActive, Owner: "a", Release: "r", LeaseUntil: history.At(now.Add(time.Minute))}
 	free := Session{Status: protocol.SessionActive, Release: "r"}

@@ -524,7 +524,7 @@ func TestRunShowsWaitsThatNeedAttention(t *testing.T) {
 }
 
 // A session explains why its queued tasks wait without reading the tasks, which would be too expensive for a list.
-func TestASessionSaysWhyItsTasksWait(t *testing.T) {
+func TestSessionShowsWhyItsTasksWait(t *testing.T) {
 	for _, c := range []struct {
 		reason protocol.WaitReason
 		make   func(*stuckTask, *Session)

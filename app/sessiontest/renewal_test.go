@@ -10,7 +10,7 @@ import (
 // An activity soon after the last renewal does not change the session's row and its lease. The worker renews by the
 // stored lease and not by its last activity, so that a pause after such an activity loses nothing with the default
 // settings.
-func TestAStepThatMovesNoLeaseDoesNotPutOffItsRenewal(t *testing.T) {
+func TestStepThatExtendsNoLeaseDoesNotDelayItsRenewal(t *testing.T) {
 	for _, pause := range []int{4, 9} { // seconds: within a third of the lease
 		bubble(t, "", func(h *harness) {
 			h.flow("pauses", func(ctx workflow.Context) error {

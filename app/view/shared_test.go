@@ -11,7 +11,7 @@ import (
 )
 
 // An app sees many namespaces, and thus many keys, over its lifetime; the cache is bounded and drops the oldest keys.
-func TestWhatIsSharedIsKeptForSoManyKeysAlone(t *testing.T) {
+func TestSharedReadsAreCachedForALimitedNumberOfKeys(t *testing.T) {
 	s := shared[int]{pace: leisurely}
 	for i := range 4 * sharedKeys {
 		_, err := s.get(t.Context(), strconv.Itoa(i), func() uint64 { return 0 }, func(context.Context) (int, error) {
@@ -28,7 +28,7 @@ func TestWhatIsSharedIsKeptForSoManyKeysAlone(t *testing.T) {
 
 // A shared value is read at most once per second, however many callers and changes there are, and no caller gets a
 // value from before a change that was known at the call.
-func TestWhatIsSharedIsReadOnceASecond(t *testing.T) {
+func TestSharedReadRunsOncePerSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var changes atomic.Uint64
 		var reads atomic.Int64
@@ -76,7 +76,7 @@ func TestWhatIsSharedIsReadOnceASecond(t *testing.T) {
 
 // After a slow read the value is cached for twenty times the duration of the read, up to a second; a fast value is read
 // at most ten times per second.
-func TestWhatIsSharedRestsAsItsReadingTook(t *testing.T) {
+func TestSharedReadPausesForItsDuration(t *testing.T) {
 	for took, most := range map[time.Duration]int64{0: 101, 20 * time.Millisecond: 26, 100 * time.Millisecond: 11} {
 		synctest.Test(t, func(t *testing.T) {
 			var changes, reads atomic.Uint64

@@ -84,7 +84,7 @@ const clearing = 2 * time.Second
 // At default settings a workflow task, an attempt and an attempt in a session, leased for minutes, go to another
 // worker: the first within 65 s of the last heartbeat of the worker that had them. All three are suspects of that loss,
 // and a process holds one suspect at a time, so the others follow when the one before has run for 10 s.
-func TestWhatEndsWithItsAppIsHandedOnByAnotherByDefault(t *testing.T) {
+func TestTasksOfADeadAppAreRedeliveredByAnotherByDefault(t *testing.T) {
 	t.Parallel()
 	p := byDefault(t, true)
 	_, other := p.another("app-2", address(t))

@@ -29,7 +29,7 @@ func contains(t *testing.T, what, text string, parts ...string) {
 	}
 }
 
-func TestWrongUseExitsWithTwoAndSaysWhy(t *testing.T) {
+func TestWrongUsageExitsWithTwoAndAReason(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
@@ -160,7 +160,7 @@ func TestVersionNamesTheRelease(t *testing.T) {
 	}
 }
 
-func TestAnAppSaysWhereItServes(t *testing.T) {
+func TestAppLogsItsAddress(t *testing.T) {
 	t.Parallel()
 	for _, role := range []string{"APP", "WORKER_AND_APP"} {
 		p := launch(t, t.TempDir(), env{"SOJOURN_ADDR": "127.0.0.1:0", "SOJOURN_CONTAINER_TYPE": role})

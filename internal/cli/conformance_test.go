@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-func TestConformanceSaysHowAServerDidAndEndsAccordingly(t *testing.T) {
+func TestConformanceReportsResultsAndItsExitCode(t *testing.T) {
 	t.Parallel()
 	const token = "conformance-command-0123456789"
 	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) {

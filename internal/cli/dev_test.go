@@ -120,7 +120,7 @@ func standing(t *testing.T, c client) {
 
 // With a folder of handlers, dev prints the number of handlers, ignored files with reasons, and the isolation of
 // handlers.
-func TestDevSaysWhichHandlersItFound(t *testing.T) {
+func TestDevPrintsTheHandlersItFound(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"node", "python3"} {
 		if _, err := exec.LookPath(program); err != nil {

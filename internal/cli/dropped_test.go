@@ -19,7 +19,7 @@ import (
 // All workers of an app lose their sockets at once, twice, while each runs an activity. They reconnect, and their
 // activities complete, each once and in its first attempt. Then they receive tasks again. The test starts a hundred
 // workers; SOJOURN_TEST_STORM sets the number, and "make storm" starts a thousand.
-func TestWorkersWhoseSocketsAreDroppedComeBackAndLoseNothing(t *testing.T) {
+func TestWorkersWithDroppedSocketsReconnectAndLoseNothing(t *testing.T) {
 	many := 100
 	if text := os.Getenv("SOJOURN_TEST_STORM"); text != "" {
 		var err error

@@ -15,7 +15,7 @@ import (
 
 // Lists in a shell show whether there are more rows, why runs failed, and a one-word status, in any order. IDs can be
 // completed.
-func TestListsSayWhatAPersonLooksFor(t *testing.T) {
+func TestListsHaveReadableColumns(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)
 	s.try(0, "", "workflow", "result", "sample")
@@ -147,7 +147,7 @@ func TestListsAreArraysForPrograms(t *testing.T) {
 }
 
 // A list of sessions shows what their tasks wait for, and a list of tokens shows when they expire.
-func TestListsOfSessionsAndTokensSayWhatAPersonLooksFor(t *testing.T) {
+func TestListsOfSessionsAndTokensHaveReadableColumns(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)
 	s.try(0, "", "activity", "run", "epoch", "--session", "kept")

@@ -9,7 +9,7 @@ import (
 )
 
 // The command prints the state of packages as a sentence, also for workers of other releases.
-func TestPackagesAreSaidInWords(t *testing.T) {
+func TestPackageStatesAreDescribed(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	ago := history.At(now.Add(-90 * time.Second))
 	for want, p := range map[string]protocol.PackagesInfo{

@@ -10,7 +10,7 @@ import (
 
 // A session whose state was lost at its owner shows the reason to programs and people: in its details, in lists and in
 // its timeline, until it is acquired again. A session that was only released shows no reason.
-func TestAFailedSessionSaysItsReason(t *testing.T) {
+func TestFailedSessionShowsItsReason(t *testing.T) {
 	onDatabases(t, "failed", func(p *plant) {
 		t, c := p.t, p.client
 		c.must(http.MethodPost, "/api/worker/register", map[string]any{
@@ -66,7 +66,7 @@ func TestAFailedSessionSaysItsReason(t *testing.T) {
 
 // After an operator forgets an ended session, its ID can be used again, under a higher epoch. Forgetting is audited,
 // and refused while the session has not ended or its last lease is live.
-func TestAForgottenSessionIsUsableAgain(t *testing.T) {
+func TestForgottenSessionIDIsReusable(t *testing.T) {
 	onDatabases(t, "forgotten", func(p *plant) {
 		t, c := p.t, p.client
 		c.must(http.MethodPost, "/api/worker/register", map[string]any{

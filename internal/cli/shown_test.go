@@ -45,7 +45,7 @@ func registerShown(r *worker.Registry) {
 }
 
 // Errors that were joined are shown whole, failed code with its stack, progress in words, and epochs as small numbers.
-func TestWhatAPersonIsShown(t *testing.T) {
+func TestTableOutput(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)
 	s.try(1, "the first fault\nthe second fault", "activity", "run", "shown.joined", "--id", "joined")
@@ -102,7 +102,7 @@ func TestWhatAPersonIsShown(t *testing.T) {
 }
 
 // A task that fails repeatedly at the same place is logged once per failure, with its stack only the first time.
-func TestTheStackOfARunThatFailsAgainIsLoggedOnce(t *testing.T) {
+func TestRepeatedFailureLogsItsStackOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	p, c, _ := dev(t, dir, "127.0.0.1:0", nil)

@@ -134,7 +134,7 @@ func want(t *testing.T, events []history.Event, rebuilds int, numbers ...int) {
 	}
 }
 
-func TestWorkerKilledInASessionIsReplacedAndItsStateBuiltAnew(t *testing.T) {
+func TestStateOfAKilledWorkerIsRebuilt(t *testing.T) {
 	t.Parallel()
 	ways(t, func(t *testing.T, f *fleet) {
 		f.startApp(nil)

@@ -158,7 +158,7 @@ func (l *lacking) Accept() (net.Conn, error) {
 }
 
 // Where no descriptor is left for a connection, an idle one is closed at once, and the server accepts again.
-func TestAServerWithoutDescriptorsClosesIdleConnectionsAndAcceptsAgain(t *testing.T) {
+func TestServerWithoutFileDescriptorsClosesIdleConnections(t *testing.T) {
 	l := &lacking{failed: make(chan struct{}, 10)}
 	s := serveOn(t, 1<<20, func(inner net.Listener) net.Listener { l.Listener = inner; return l })
 	idle := s.dial()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestASentenceIsHeldAgainstItsValues(t *testing.T) {
+func TestSentenceIsComparedWithItsValues(t *testing.T) {
 	const page = "It holds at most `max-polls` (10,000) polls, each\nfor 30 s. A body has 2 MiB, ten words,\n" +
 		"half a second, three minutes and a week. Its port is `7701`. Once more, once more."
 	for _, c := range []struct {

@@ -266,7 +266,7 @@ func TestATaskLostOnADeadConnectionWaitsForItsLease(t *testing.T) {
 
 // A client of the contract, which lists no tasks when it reconnects, repeats its poll under the same ID and receives
 // the response that it missed.
-func TestAPollThatWentIntoADeadConnectionIsAskedAgain(t *testing.T) {
+func TestPollOnADeadConnectionIsRepeated(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	c := &cable{}
 	transport := &http.Transport{DialContext: c.dial}

@@ -100,7 +100,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-func TestReconnectRegistersAgainUnderTheSameIncarnation(t *testing.T) {
+func TestReconnectRegistersTheSameIncarnation(t *testing.T) {
 	remote(t, func(t *testing.T, to func(...string) link.Carrier) {
 		db := "sqlite:" + filepath.Join(t.TempDir(), "app.db")
 		a := apptest.Start(t, apptest.Options{Database: db})
@@ -168,7 +168,7 @@ func TestPollsPauseWhileReleasesDiffer(t *testing.T) {
 	})
 }
 
-func TestRefusedTokenIsTriedAgain(t *testing.T) {
+func TestRejectedTokenIsRetried(t *testing.T) {
 	remote(t, func(t *testing.T, to func(...string) link.Carrier) {
 		a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) {
 			o.NoAuth, o.Token = false, "sjn_bootstrap_secretsecretsecretsecret"
@@ -231,7 +231,7 @@ func TestSupersededLinkEnds(t *testing.T) {
 // Deregistering a worker ID without an incarnation is not a request of the process itself. If a heartbeat of the
 // process arrives meanwhile, its response ends the process; if the process polls later, it registers again. Removal by
 // an operator is another verb, which prevents registration.
-func TestAGoodbyeInItsNameEndsAWorkerOrItRegistersAgain(t *testing.T) {
+func TestDeregistrationByAnotherStopsOrReregistersAWorker(t *testing.T) {
 	remote(t, func(t *testing.T, to func(...string) link.Carrier) {
 		a := apptest.Start(t, apptest.Options{})
 		l := start(t, link.Options{Carrier: to(a.URL())})
@@ -313,7 +313,7 @@ func TestAWorkerLeavesAnAppOfAnotherReleaseForOneOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestAWorkerOfNoAppsReleaseStaysAndLooksAgain(t *testing.T) {
+func TestWorkerOfAnotherReleaseStaysAndRetries(t *testing.T) {
 	remote(t, func(t *testing.T, to func(...string) link.Carrier) {
 		change := func(o *app.Options) { o.Release = "other" }
 		a, b := apptest.Start(t, apptest.Options{Change: change}), apptest.Start(t, apptest.Options{Change: change})

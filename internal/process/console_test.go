@@ -11,7 +11,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-func TestAStackStandsBelowItsLine(t *testing.T) {
+func TestStackIsPrintedBelowItsLine(t *testing.T) {
 	var b strings.Builder
 	log := zerolog.New(Console(&b))
 	log.Error().Str("run_id", "R1").Str("stack", "goroutine 7:\nshop.Pay()\n\t/shop/main.go:12 \x1b[2J\r\n").Msg("failed")
@@ -23,7 +23,7 @@ func TestAStackStandsBelowItsLine(t *testing.T) {
 }
 
 // A log is read at a terminal as it is written, and in a file days later.
-func TestWhatGoesToAFileBeginsWithItsDate(t *testing.T) {
+func TestLogLinesInAFileStartWithTheDate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	file, err := os.Create(path)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/rawjson"
 )
 
-func TestAppendWritesWhatAnEncoderDoesBehindWhatIsThere(t *testing.T) {
+func TestAppendEqualsTheEncoder(t *testing.T) {
 	type nested struct {
 		Name string          `json:"name"`
 		Raw  json.RawMessage `json:"raw,omitempty"`

@@ -94,7 +94,7 @@ func TestMembersThatStandOnceDecodeAsTheWholeText(t *testing.T) {
 }
 
 // Finding duplicate members allocates at most a small multiple of the text's size, for any text.
-func TestToLookForRepeatedMembersCostsLittleMemory(t *testing.T) {
+func TestCheckForRepeatedMembersUsesLittleMemory(t *testing.T) {
 	var wide strings.Builder
 	for i := range 130_000 {
 		fmt.Fprintf(&wide, `"k%d":1,`, 900_000-i)

@@ -41,7 +41,7 @@ func TestAnObjectIsReadWithoutLookingIntoWhatIsKeptRaw(t *testing.T) {
 	}
 }
 
-func TestWhatHasAnotherFormIsLeftToEncodingJSON(t *testing.T) {
+func TestOtherFormsFallBackToEncodingJSON(t *testing.T) {
 	for _, text := range []string{
 		``, `{`, `}`, `[]`, `null`, `{"text":"a"`, `{"text":"a",}`, `{,"text":"a"}`, `{"text"}`, `{"text":}`, `{"text":"a"]}`,
 		`{"other":1}`, `{"Text":"a"}`,

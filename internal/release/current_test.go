@@ -23,7 +23,7 @@ func write(t *testing.T, files map[string]string) string {
 	return root
 }
 
-func TestCurrentTakesTheFirstSourceThatSaysAnything(t *testing.T) {
+func TestCurrentUsesTheFirstNonEmptySource(t *testing.T) {
 	both := map[string]string{"VERSION": "2.0.0\n", "package.json": `{"name":"x","version":"3.0.0"}`}
 	all := Source{Setting: "1.0.0", Stamp: "4.0.0", Embedded: "5.0.0\n"}
 	unset := Source{Stamp: "4.0.0", Embedded: "5.0.0\n"}

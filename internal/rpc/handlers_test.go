@@ -98,7 +98,7 @@ func TestACallEndsAtItsDeadline(t *testing.T) {
 }
 
 // A handler hands the cause of its context on, and that names how a connection ended: it is no failure of the handler.
-func TestCallWhoseCallerWentIsCancelledWhateverTheCause(t *testing.T) {
+func TestCallIsCancelledWithItsCallerForEveryCause(t *testing.T) {
 	reset := errors.New("reset by peer")
 	h := rpc.Handlers{}
 	rpc.Handle(h, "cause", func(ctx context.Context, _ question) (answer, error) {

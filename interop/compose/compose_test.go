@@ -26,7 +26,7 @@ func load(t *testing.T, path string, env ...string) (*types.Project, error) {
 	return cli.ProjectFromOptions(context.Background(), o)
 }
 
-func TestComposeFilesSayWhatTheyAreFor(t *testing.T) {
+func TestComposeFilesStateTheirPurpose(t *testing.T) {
 	files, err := filepath.Glob("../../deploy/*.yaml")
 	if err != nil || len(files) != 2 {
 		t.Fatalf("got %q, %v", files, err)

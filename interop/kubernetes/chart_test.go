@@ -373,7 +373,7 @@ func scaled(t *testing.T, name string, h *autoscaling.HorizontalPodAutoscaler, a
 }
 
 // The examples have a description.
-func TestTheExamplesSayWhatTheyAreFor(t *testing.T) {
+func TestExamplesStateTheirPurpose(t *testing.T) {
 	m := example(t, "one.yaml")
 	deployments := find[apps.Deployment](m)
 	app := deployments["prod-sojourn-app"]

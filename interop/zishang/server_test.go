@@ -51,7 +51,7 @@ func TestOurClientWithItsServers(t *testing.T) {
 	})
 }
 
-func TestOurClientLearnsThatItsServerIsGone(t *testing.T) {
+func TestClientNoticesTheLossOfItsServer(t *testing.T) {
 	each(t, func(t *testing.T, version string) {
 		p := start(t, version)
 		c := p.dial(t, "/", nil)

@@ -9,7 +9,7 @@ import (
 )
 
 // Headers of the fast paths equal their JSON encoding.
-func TestQuickHeadersSayWhatJSONSays(t *testing.T) {
+func TestQuickHeadersEqualJSON(t *testing.T) {
 	full := Header{
 		T: Invoke, ID: "a1", Hash: "h", Session: "s", Epoch: 3, Activity: "a.b", Entry: "main", Export: "recovery",
 		Attempt: 2, DeadlineMS: 1234567890123,

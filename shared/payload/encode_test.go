@@ -250,7 +250,7 @@ func TestUnencodableValuesAreRefusedByKind(t *testing.T) {
 	}
 }
 
-func TestFromJSONRefusesWhatIsNotOneValue(t *testing.T) {
+func TestFromJSONRejectsAnythingButOneValue(t *testing.T) {
 	for _, c := range []struct {
 		in   string
 		want error

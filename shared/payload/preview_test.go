@@ -47,7 +47,7 @@ func TestAPreviewIsTheBeginningOfTheJSON(t *testing.T) {
 	}
 }
 
-func TestAPreviewRefusesWhatIsNoPayload(t *testing.T) {
+func TestPreviewRejectsInvalidPayloads(t *testing.T) {
 	for _, blob := range []string{"", "AAAA", "not base64 at all", strings.Repeat("QUJD", 4000)} {
 		if got, err := Preview(blob, 4096); err == nil {
 			t.Errorf("%.20q has the preview %.40q", blob, got)

@@ -12,7 +12,7 @@ import (
 
 // The fast path checks payloads that are forwarded without decoding. It must reject what the reader rejects, and accept
 // what encoders write, else it is useless.
-func TestStridesTakeWhatTheReaderTakes(t *testing.T) {
+func TestStridesConsumeTheBytesOfTheReader(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	words := []string{
 		"", "a", "tags", "seven 7", "eight 88", "Zwölf Boxkämpfer jagen Viktor quer über den Sylter Deich", "日本語の文章です。",

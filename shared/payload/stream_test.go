@@ -112,7 +112,7 @@ func FuzzJSON(f *testing.F) {
 }
 
 // Other clients write members in any order, and duplicate names; the JSON view must equal the decoded value.
-func TestWhatOthersWroteIsShownAsItsValue(t *testing.T) {
+func TestForeignPayloadsAreShownAsValues(t *testing.T) {
 	w := writer{buf: []byte(header)}
 	w.buf = append(w.buf, tagMap)
 	w.number(2)

@@ -47,7 +47,7 @@ func spaced(t *testing.T, raw []byte) []byte {
 	return []byte(strings.Replace(b.String(), "{", `{"not": {"known": 1},`, 1))
 }
 
-func TestAnAnswerIsReadAlikeInWhateverFormItComes(t *testing.T) {
+func TestResponseIsReadInEveryForm(t *testing.T) {
 	receipt := protocol.JobReceipt{ID: "r-1", Outcome: "completed", Recorded: true, Created: []string{"r-2-workflow"}}
 	next := &protocol.ChannelPollResponse{Many: true, Jobs: jobs(), Status: protocol.PollLeased, AppRelease: "1.0"}
 	for name, want := range map[string]protocol.ChannelCompleteResponse{

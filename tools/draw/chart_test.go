@@ -54,7 +54,7 @@ func texts(t *testing.T, name string) (all []string) {
 	}
 }
 
-func TestEachScenarioHasAPictureThatSaysWhatItShows(t *testing.T) {
+func TestEachScenarioHasALabelledChart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "charts")
 	files, err := drawCharts(dir, []result{
 		benchResult("P5", "sqlite", "workflows/s", 0, 700, 750, 730),

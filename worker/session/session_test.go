@@ -189,7 +189,7 @@ func TestNewerEpochEndsTheOlderAndAnOlderIsRefused(t *testing.T) {
 	})
 }
 
-func TestLostAnswerIsAskedAgainAndTheLeaseIsNeverBelievedLonger(t *testing.T) {
+func TestLostResponseIsRepeatedAndNeverExtendsTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
 		h := s.enter(t, "s", 1)

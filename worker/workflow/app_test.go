@@ -29,7 +29,7 @@ type app struct {
 	events    []history.Event
 	sessions  map[string]engine.Session
 	next      *engine.Start // set once the run continued as new
-	others    map[string]*engine.Run
+	otherRuns map[string]*engine.Run
 	inherited map[string]*engine.InheritedChild
 	ends      map[string]engine.Message // of others that have closed
 	now       time.Time
@@ -70,11 +70,11 @@ func start(t testing.TB, fn any, args ...any) *app {
 
 func startRun(t testing.TB, def *workflow.Definition, in engine.Start) *app {
 	a := &app{t: t, def: def, sessions: map[string]engine.Session{}, now: epoch}
-	a.take(engine.DecideStart(in, a.now))
+	a.applyDecision(engine.DecideStart(in, a.now))
 	return a
 }
 
-func (a *app) take(d engine.Decision) {
+func (a *app) applyDecision(d engine.Decision) {
 	if a.run == nil {
 		a.run = d.Next
 	} else {
@@ -106,13 +106,13 @@ func (a *app) decide(in engine.Input) {
 				return &s
 			}
 			return nil
-		}, Workflow: func(id string) (*engine.Run, bool) { return a.others[id], a.others[id] != nil },
+		}, Workflow: func(id string) (*engine.Run, bool) { return a.otherRuns[id], a.otherRuns[id] != nil },
 		Inherited: func(id string) *engine.InheritedChild { return a.inherited[id] },
 	}, in, a.now)
 	if err != nil {
 		a.t.Fatalf("%T: %v", in, err)
 	}
-	a.take(d)
+	a.applyDecision(d)
 }
 
 // lease leases the ready workflow task, if there is one.

@@ -16,10 +16,10 @@ import (
 
 // other adds a child of an earlier run of the same workflow ID.
 func (a *app) other(id string, status protocol.RunStatus, end engine.Message) {
-	if a.others == nil {
-		a.others, a.ends = map[string]*engine.Run{}, map[string]engine.Message{}
+	if a.otherRuns == nil {
+		a.otherRuns, a.ends = map[string]*engine.Run{}, map[string]engine.Message{}
 	}
-	a.others[id] = &engine.Run{Head: engine.Head{
+	a.otherRuns[id] = &engine.Run{Head: engine.Head{
 		ID: "R-" + id, WorkflowID: id, Type: "sub", Number: 1, Status: status,
 		Parent: &engine.Parent{RunID: "EARLIER", WorkflowID: "wf", Seq: 1},
 	}}
@@ -90,7 +90,7 @@ func (a *app) ended(id string, m engine.Message) {
 	a.decide(engine.InheritedReport{Message: m, Child: id})
 }
 
-func TestEndsOfAnAttachedChildAreToldApart(t *testing.T) {
+func TestEndsOfAnAttachedChildHaveDifferentErrors(t *testing.T) {
 	for status, is := range map[protocol.RunStatus]error{
 		protocol.RunCancelled: workflow.ErrCancelled, protocol.RunTerminated: workflow.ErrTerminated,
 		protocol.RunTimedOut: workflow.ErrTimedOut,

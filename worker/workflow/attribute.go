@@ -15,7 +15,7 @@ import (
 // most 10,240 bytes. Continue-as-new keeps the memo.
 func UpsertMemo(ctx Context, entries map[string]any) error {
 	m := ctx.inner().m
-	m.here()
+	m.currentBranch()
 	p, err := encodeMemo(entries)
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func encodeMemo(entries map[string]any) (none payload.Payload, err error) {
 // or lists of texts, of at most 2,048 bytes.
 func UpsertSearchAttributes(ctx Context, attributes map[string]any) error {
 	m := ctx.inner().m
-	m.here()
+	m.currentBranch()
 	raw, err := encodeAttributes(attributes)
 	if err != nil {
 		return err

@@ -13,14 +13,14 @@ import (
 // workflow task. It must be called right before the command is issued. An invalid command is accepted if history
 // records an invalid command like it at this place: the build that recorded it did not have the rule.
 func (m *Machine) check(c *protocol.Command) error {
-	err := m.refusal(c)
-	if err == nil || m.records(c) {
+	err := m.invalidCommand(c)
+	if err == nil || m.recordedInvalid(c) {
 		return nil
 	}
 	return invalid(err)
 }
 
-func (m *Machine) refusal(c *protocol.Command) error {
+func (m *Machine) invalidCommand(c *protocol.Command) error {
 	at := func(member string) string { return member }
 	if err := protocol.CheckCommand(c, at); err != nil {
 		return err
@@ -31,9 +31,9 @@ func (m *Machine) refusal(c *protocol.Command) error {
 	return nil
 }
 
-// records reports whether history has, as the next command, a command like c that also breaks the rules. If the
+// recordedInvalid reports whether history has, as the next command, a command like c that also breaks the rules. If the
 // recorded command is valid, the code issued it after the call of c had failed.
-func (m *Machine) records(c *protocol.Command) bool {
+func (m *Machine) recordedInvalid(c *protocol.Command) bool {
 	if c.Type == protocol.ContinueAsNew {
 		return m.continued
 	}
@@ -42,7 +42,7 @@ func (m *Machine) records(c *protocol.Command) bool {
 		return false
 	}
 	was := recordedCommand(e.Data)
-	return was == nil || m.refusal(was) != nil
+	return was == nil || m.invalidCommand(was) != nil
 }
 
 // recordedCommand returns the command that an event records; nil if the description of the command has all members that
@@ -66,7 +66,7 @@ func recordedCommand(d history.Data) *protocol.Command {
 			RetryPolicy: d.RetryPolicy, ExecutionTimeout: protocol.Timeout(d.ExecutionTimeout),
 			RunTimeout: protocol.Timeout(d.RunTimeout),
 		}
-		if ofAChild.MatchString(c.WorkflowID) { // the command had no ID
+		if derivedChildID.MatchString(c.WorkflowID) { // the command had no ID
 			c.WorkflowID = ""
 		}
 		return c

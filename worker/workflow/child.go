@@ -47,8 +47,8 @@ type ChildOptions struct {
 	SearchAttributes map[string]any // initial search attributes, with the rules of UpsertSearchAttributes
 }
 
-// ofAChild matches workflow IDs that were derived for children without WorkflowID.
-var ofAChild = regexp.MustCompile(`^[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}-[0-9]+$`)
+// derivedChildID matches workflow IDs that were derived for children without WorkflowID.
+var derivedChildID = regexp.MustCompile(`^[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}-[0-9]+$`)
 
 // WithChild returns a context whose children start with these options. A zero field inherits the value from ctx.
 func WithChild(ctx Context, o ChildOptions) Context {
@@ -74,7 +74,7 @@ var _ Future = (*Child)(nil)
 // context from WithoutCancel.
 func StartChild(ctx Context, nameOrFunc any, args ...any) *Child {
 	c := ctx.inner()
-	c.m.here()
+	c.m.currentBranch()
 	if c.scope.cancelled {
 		return &Child{future: c.m.settled(ErrCancelled)}
 	}
@@ -94,7 +94,7 @@ func StartChild(ctx Context, nameOrFunc any, args ...any) *Child {
 		return &Child{future: c.m.settled(fmt.Errorf("child workflow %q: %w", name, err))}
 	}
 	f := c.openStep(childStep, name, cmd)
-	f.patient = c.children.WaitForCancellation
+	f.waitForEnd = c.children.WaitForCancellation
 	if f.workflowID = cmd.WorkflowID; f.workflowID == "" {
 		f.workflowID = c.m.stepID(f.seq)
 	}
@@ -108,7 +108,7 @@ func StartChild(ctx Context, nameOrFunc any, args ...any) *Child {
 // WithoutCancel.
 func AttachChild(ctx Context, workflowID string) *Child {
 	c := ctx.inner()
-	c.m.here()
+	c.m.currentBranch()
 	switch {
 	case c.scope.cancelled:
 		return &Child{c.m.settled(ErrCancelled), workflowID}
@@ -120,7 +120,7 @@ func AttachChild(ctx Context, workflowID string) *Child {
 		return &Child{c.m.settled(fmt.Errorf("child workflow %q: %w", workflowID, err)), workflowID}
 	}
 	f := c.openStep(attachStep, workflowID, cmd)
-	f.workflowID, f.patient = workflowID, c.children.WaitForCancellation
+	f.workflowID, f.waitForEnd = workflowID, c.children.WaitForCancellation
 	return &Child{f, workflowID}
 }
 
@@ -141,7 +141,7 @@ func (o *ChildOptions) command() (*protocol.Command, error) {
 	c := &protocol.Command{
 		Type: protocol.StartChildWorkflow, Queue: o.Queue, ParentClosePolicy: string(o.ParentClose), WorkflowID: o.WorkflowID,
 	}
-	if o.WorkflowID != "" && !protocol.IsWorkflowID(o.WorkflowID) || ofAChild.MatchString(o.WorkflowID) {
+	if o.WorkflowID != "" && !protocol.IsWorkflowID(o.WorkflowID) || derivedChildID.MatchString(o.WorkflowID) {
 		return nil, fmt.Errorf("%w: %q is not a valid workflow ID for a child", ErrInvalidOptions, o.WorkflowID)
 	}
 	switch o.ParentClose {

@@ -49,7 +49,7 @@ func TestChildIsStartedAndItsResultComesBack(t *testing.T) {
 	a.replays()
 }
 
-func TestAResultOfAnotherTypeSaysWhoseItIs(t *testing.T) {
+func TestDecodeErrorNamesTheStepOfTheResult(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) (string, error) {
 		_, byActivity := workflow.Await[int](ctx, workflow.ExecuteActivity(ctx, "count"))
 		_, byChild := workflow.ExecuteChild[int](ctx, "sub")
@@ -65,7 +65,7 @@ func TestAResultOfAnotherTypeSaysWhoseItIs(t *testing.T) {
 	a.replays()
 }
 
-func TestEndsOfAChildAreToldApart(t *testing.T) {
+func TestEndsOfAChildHaveDifferentErrors(t *testing.T) {
 	for status, c := range map[protocol.RunStatus]struct {
 		is   error
 		text string
@@ -112,7 +112,7 @@ func TestUnhandledFailureOfAChildFailsItsParentWithItsType(t *testing.T) {
 	want(t, "non-retryable", a.failure().NonRetryable, true)
 }
 
-func TestChildThatContinuesOrIsTriedAgainIsOneFuture(t *testing.T) {
+func TestChildThatContinuesOrIsRetriedIsOneFuture(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) (int, error) {
 		ctx = workflow.WithChild(ctx, workflow.ChildOptions{Retry: &workflow.RetryPolicy{MaxAttempts: 2}})
 		return workflow.ExecuteChild[int](ctx, "sub")

@@ -108,7 +108,7 @@ func TestArgumentsThatDoNotFitFailTheRun(t *testing.T) {
 
 // A panic on a foreign goroutine could not be recovered: a call from it fails the task instead, also during the turn of
 // a branch, and the process survives.
-func TestACallFromAStrangersGoroutineFailsTheTask(t *testing.T) {
+func TestCallFromAForeignGoroutineFailsTheTask(t *testing.T) {
 	for name, call := range map[string]func(ctx workflow.Context){
 		"a command":     func(ctx workflow.Context) { _ = workflow.Sleep(ctx, time.Hour) },
 		"a branch":      func(ctx workflow.Context) { workflow.Go(ctx, func(workflow.Context) {}) },

@@ -24,8 +24,8 @@ type coroutine struct {
 
 	goroutine uintptr // it runs on; written before its first turn
 
-	looked bool        // it only looked at its condition in this turn
-	ended  atomic.Bool // its goroutine has ended; also read outside of turns
+	onlyEvaluated bool        // it only looked at its condition in this turn
+	ended         atomic.Bool // its goroutine has ended; also read outside of turns
 }
 
 // spawn starts a branch, which runs after the branches that are ready now.
@@ -115,7 +115,7 @@ func (m *Machine) runBranches() {
 		return
 	}
 	m.watch.Reset(m.patience)
-	for i := 0; (i < len(m.runnable) || m.reconsider()) && m.fault == nil && !m.finished; i++ {
+	for i := 0; (i < len(m.runnable) || m.wakeConditions()) && m.fault == nil && !m.finished; i++ {
 		if !m.runBranch(m.runnable[i]) {
 			return
 		}
@@ -171,8 +171,8 @@ func (m *Machine) resumeBranch(co *coroutine) bool {
 	if co.done {
 		m.endedCount++
 	}
-	m.progressed = m.progressed || !co.looked
-	co.looked = false
+	m.changed = m.changed || !co.onlyEvaluated
+	co.onlyEvaluated = false
 	return true
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-func TestCancellingAContextCancelsWhatWasStartedUnderIt(t *testing.T) {
+func TestCancellingAContextCancelsItsSteps(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) (string, error) {
 		outer, cancel := workflow.WithCancel(ctx)
 		inner, _ := workflow.WithCancel(outer)
@@ -70,7 +70,7 @@ func TestCancellingAContextCancelsWhatWasStartedUnderIt(t *testing.T) {
 	a.replays()
 }
 
-func TestCancellationOfTheRunReachesTheCodeWhichMayCleanUp(t *testing.T) {
+func TestCodeCanCleanUpAfterCancellation(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) error {
 		if err := workflow.ExecuteActivity(ctx, "work").Get(ctx, nil); !errors.Is(err, workflow.ErrCancelled) {
 			return fmt.Errorf("want cancelled, got %w", err)
@@ -533,7 +533,7 @@ func TestSignalToAnotherWorkflowIsSentOnce(t *testing.T) {
 }
 
 // If a run is cancelled while it waits for a signal with a timeout, Select returns the cancellation and not the timer.
-func TestSelectAmongWhatIsCancelledWithItsContextIsCancelled(t *testing.T) {
+func TestSelectIsCancelledWithTheContextOfItsItems(t *testing.T) {
 	code := func(ctx workflow.Context) (string, error) {
 		signal, timer := workflow.Signal(ctx, "s"), workflow.NewTimer(ctx, time.Hour)
 		result := ""

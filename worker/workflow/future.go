@@ -40,18 +40,18 @@ const (
 )
 
 type future struct {
-	m          *Machine
-	kind       kind
-	seq        int64 // of the command; 0: never issued
-	name       string
-	scope      *scope
-	workflowID string // of a child
-	patient    bool   // of an activity or child: when it is cancelled, its end is still waited for
-	asked      bool   // it was cancelled, and has not ended yet
-	done       bool
-	value      payload.Payload
-	err        error
-	waiters    []*waiter
+	m               *Machine
+	kind            kind
+	seq             int64 // of the command; 0: never issued
+	name            string
+	scope           *scope
+	workflowID      string // of a child
+	waitForEnd      bool   // of an activity or child: when it is cancelled, its end is still waited for
+	cancelRequested bool   // it was cancelled, and has not ended yet
+	done            bool
+	value           payload.Payload
+	err             error
+	waiters         []*waiter
 }
 
 // waiter is a branch that waits for some of several things.
@@ -99,14 +99,14 @@ func (f *future) resolve(value payload.Payload, err error) {
 // cancel requests the end of the activity, timer or child and resolves the future at once, unless the options require
 // waiting for the confirmation.
 func (f *future) cancel() {
-	if f.done || f.asked {
+	if f.done || f.cancelRequested {
 		return
 	}
 	c := &protocol.Command{Target: f.seq}
 	err := ErrCancelled
 	switch f.kind {
 	case activityStep:
-		c.Type, c.UntilEnded = protocol.CancelActivity, f.patient
+		c.Type, c.UntilEnded = protocol.CancelActivity, f.waitForEnd
 		err = &ActivityError{
 			ActivityType: f.name, Sequence: f.seq, Type: typeCancelled, Message: "cancelled by the workflow", Cancelled: true,
 		}
@@ -121,7 +121,7 @@ func (f *future) cancel() {
 		}
 	}
 	f.m.issue(c)
-	if f.asked = f.patient; !f.asked {
+	if f.cancelRequested = f.waitForEnd; !f.cancelRequested {
 		f.resolve(payload.Payload{}, err)
 	}
 }
@@ -151,13 +151,13 @@ func (f *future) Get(ctx Context, out any) error {
 
 // ending reports whether the branch waits for the end of a cancelled activity or child.
 func (w *waiter) ending() bool {
-	return w.ends && slices.ContainsFunc(w.items, func(f *future) bool { return f.asked && !f.done })
+	return w.ends && slices.ContainsFunc(w.items, func(f *future) bool { return f.cancelRequested && !f.done })
 }
 
 // wait parks the running branch until done returns true, or the context is cancelled.
 func wait(ctx Context, w *waiter, done func() bool, items ...Awaitable) error {
 	c := ctx.inner()
-	w.co = c.m.here()
+	w.co = c.m.currentBranch()
 	if c.scope.cancelled && !w.ending() {
 		return ErrCancelled
 	}
@@ -260,7 +260,7 @@ func NewFuture(ctx Context) (Future, func(value any, err error)) {
 	m := ctx.inner().m
 	f := &future{m: m, kind: branchStep}
 	return f, func(value any, err error) {
-		m.here()
+		m.currentBranch()
 		var p payload.Payload
 		if err == nil {
 			p, err = payload.Encode(value)

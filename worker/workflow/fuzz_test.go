@@ -52,7 +52,7 @@ func FuzzTalk(f *testing.F) {
 	for cut := range 32 {
 		f.Add(raw, cut)
 	}
-	replayAnything(f, define(f, talk))
+	replayAnything(f, define(f, everyInteraction))
 }
 
 // replayAnything replays histories in two parts, which must not harm the machine; a query may follow.

@@ -11,7 +11,7 @@ import (
 // commands returns the commands that no event confirms, with their parallel groups. Commands above the maximum of one
 // completion are sent with the next one.
 func (m *Machine) commands() ([]protocol.Command, error) {
-	open, answers := m.queue[m.head:], m.answering()
+	open, answers := m.queue[m.head:], m.updateCommands()
 	for len(open) > 0 && open[0].stored {
 		open = open[1:]
 	}
@@ -26,7 +26,7 @@ func (m *Machine) commands() ([]protocol.Command, error) {
 			return nil, m.fault
 		}
 	}
-	if open = m.fitting(open); len(open) == 0 {
+	if open = m.withinPendingLimit(open); len(open) == 0 {
 		return answers, nil
 	}
 	m.groupCommands(open)

@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-func TestTheGuideSaysHowLongCodeMayTake(t *testing.T) {
+func TestGuideStatesTheDeadlockTimeout(t *testing.T) {
 	patience := NewMachine(&Definition{}, Options{}).patience
 	const page = "guide/workflows-in-go.md"
 	docnumbers.In(t, page, "or blocks outside the package, fails its task after {} with its stack.", patience)

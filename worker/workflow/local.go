@@ -115,7 +115,7 @@ type localCall struct {
 func (c *flow) do(
 	name string, opts []StepOptions, fn func(context.Context) (any, error),
 ) (payload.Payload, error) {
-	co := c.m.here()
+	co := c.m.currentBranch()
 	if c.scope.cancelled {
 		return payload.Payload{}, ErrCancelled
 	}
@@ -212,7 +212,7 @@ func (m *Machine) runLocalCall() {
 		m.queue[i].stored = true
 	}
 	for _, a := range m.answers {
-		a.taken = a.taken || a.begun
+		a.recorded = a.recorded || a.started
 	}
 }
 
@@ -220,14 +220,14 @@ func (m *Machine) runLocalCall() {
 // commands for the updates whose handlers have begun.
 func (m *Machine) unrecorded() (commands []protocol.Command, from int64, err error) {
 	for _, a := range m.answers {
-		if a.begun && !a.taken {
+		if a.started && !a.recorded {
 			commands = append(commands, protocol.Command{Type: protocol.ApplyUpdate, UpdateID: a.id})
 		}
 	}
 	var open []issued
 	after := m.pending
 	for _, p := range m.queue[m.head:] {
-		if p.known || p.stored || p.seq <= m.recordedUpTo {
+		if p.matched || p.stored || p.seq <= m.recordedUpTo {
 			continue
 		}
 		if k, ok := opens(p.command.Type); ok {

@@ -96,25 +96,25 @@ type Machine struct {
 	localEnds   map[int64]history.Data // of the events being applied, the outcomes of local steps by command sequence
 	atLocalStep bool                   // a branch is blocked at a local step
 
-	live        []*coroutine
-	endedCount  int // number of ended coroutines in live
-	runnable    []*coroutine
-	current     *coroutine
-	conditions  []*coroutine // coroutines that wait in Until
-	progressed  bool         // something happened since they looked last
-	reading     string       // what is being computed that must not call this package
-	watch       *time.Timer
-	deadlocked  *coroutine
-	closing     atomic.Bool                // read by branches that are given up
-	foreignCall atomic.Pointer[PanicError] // a call from a goroutine that is no branch
-	closed      bool
+	live         []*coroutine
+	endedCount   int // number of ended coroutines in live
+	runnable     []*coroutine
+	current      *coroutine
+	conditions   []*coroutine // coroutines that wait in Until
+	changed      bool         // something happened since they looked last
+	readOnlyCode string       // what is being computed that must not call this package
+	watch        *time.Timer
+	deadlocked   *coroutine
+	closing      atomic.Bool                // read by branches that are given up
+	foreignCall  atomic.Pointer[PanicError] // a call from a goroutine that is no branch
+	closed       bool
 }
 
 // issued is a command the code has issued and history has not confirmed.
 type issued struct {
 	command *protocol.Command
 	seq     int64 // 0 for a terminal command
-	known   bool  // it was issued when its event was at hand, and agrees with it
+	matched bool  // it was issued when its event was at hand, and agrees with it
 	sent    bool  // Apply has returned it
 	stored  bool  // it was recorded while its task continued; its event comes with a later task
 	passed  bool  // an end of a session that the history received after it was sent does not record; see skipEnds
@@ -165,11 +165,11 @@ func (m *Machine) Seen() int64 { return m.seen }
 // should contain by then does not count, although Apply still returns it: see skipEnds.
 func (m *Machine) Unconfirmed() int {
 	n := len(m.queue) - m.head
-	for i := m.head; i < len(m.queue) && m.queue[i].passed; i++ { // passEnds marks a prefix
+	for i := m.head; i < len(m.queue) && m.queue[i].passed; i++ { // markPassedEnds marks a prefix
 		n--
 	}
 	for _, a := range m.answers {
-		if m.says(a) != nil {
+		if m.updateCommand(a) != nil {
 			n++
 		}
 	}
@@ -225,7 +225,7 @@ func (m *Machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]
 	}
 	m.recorded, m.completedUpdates, m.startedUpdates, m.localEnds = nil, nil, nil, nil
 	if len(events) > 0 {
-		m.passEnds()
+		m.markPassedEnds()
 	}
 	return m.commands()
 }
@@ -345,15 +345,15 @@ func (m *Machine) applyEvent(task *protocol.WorkflowTask, e *history.Event) {
 	case *history.UpdateAccepted:
 		m.updated(d, e)
 	case *history.UpdateApplied:
-		m.confirmTaken(d, e)
+		m.confirmUpdateStart(d, e)
 	case *history.UpdateCompleted:
-		m.confirmAnswer(d, e)
+		m.confirmUpdateEnd(d, e)
 	case *history.WorkflowCancellationRequested:
 		if !m.finished {
 			m.wake(e, m.root.cancel)
 		}
 	case *history.WorkflowCompleted, *history.WorkflowContinuedAsNew:
-		m.conclude(e)
+		m.confirmRunEnd(e)
 	case *history.WorkflowFailed, *history.WorkflowCancelled, *history.WorkflowTerminated, *history.WorkflowTimedOut:
 		m.finished, m.queue, m.head, m.answers = true, nil, 0, nil
 	}
@@ -361,7 +361,7 @@ func (m *Machine) applyEvent(task *protocol.WorkflowTask, e *history.Event) {
 
 // wake applies a change at event e and runs the code until all branches block.
 func (m *Machine) wake(e *history.Event, happened func()) {
-	m.now, m.at, m.progressed = e.At.Time, e.Seq, true
+	m.now, m.at, m.changed = e.At.Time, e.Seq, true
 	happened()
 	if m.fault == nil {
 		m.runBranches()

@@ -26,7 +26,7 @@ func SideEffect[T any](ctx Context, fn func() T) (T, error) {
 }
 
 func (m *Machine) sideEffect(fn func() any) (payload.Payload, error) {
-	m.here()
+	m.currentBranch()
 	c := &protocol.Command{Type: protocol.RecordSideEffect}
 	if e := m.recorded[m.sequence+1]; e != nil {
 		if d, ok := e.Data.(*history.SideEffectRecorded); ok {
@@ -48,8 +48,8 @@ func (m *Machine) sideEffect(fn func() any) (payload.Payload, error) {
 }
 
 func (m *Machine) compute(fn func() any) (payload.Payload, error) {
-	m.reading = "a side effect"
-	defer func() { m.reading = "" }()
+	m.readOnlyCode = "a side effect"
+	defer func() { m.readOnlyCode = "" }()
 	return payload.Encode(fn())
 }
 
@@ -65,7 +65,7 @@ const DefaultVersion = -1
 //	if workflow.Version(ctx, "two-step approval", workflow.DefaultVersion, 1) >= 1 { … } else { … }
 func Version(ctx Context, changeID string, oldest, latest int) int {
 	m := ctx.inner().m
-	co := m.here()
+	co := m.currentBranch()
 	v := m.version(changeID, oldest, latest)
 	if v < oldest || v > latest {
 		co.stop(&NonDeterminismError{
@@ -107,7 +107,7 @@ func (m *Machine) version(changeID string, oldest, latest int) int {
 
 // newID hashes the run and a counter.
 func (m *Machine) newID() string {
-	m.here()
+	m.currentBranch()
 	m.ids++
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/id/%d", m.info.RunID, m.ids))
 	return ids.EncodeToString(sum[:16])

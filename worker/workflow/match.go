@@ -35,7 +35,7 @@ func (m *Machine) issue(c *protocol.Command) int64 {
 		} else {
 			m.compareArguments(p.seq, e, c)
 		}
-		p.known = true
+		p.matched = true
 	}
 	m.queue = append(m.queue, p)
 	return p.seq
@@ -120,16 +120,16 @@ func showBlob(blob string) string {
 func (m *Machine) skipEnds(below int64) {
 	for m.head < len(m.queue) {
 		p := &m.queue[m.head]
-		if p.command.Type != protocol.EndSession || p.known || p.seq >= below {
+		if p.command.Type != protocol.EndSession || p.matched || p.seq >= below {
 			return
 		}
 		m.pop()
 	}
 }
 
-// passEnds marks the ends of sessions at the head of the queue that an earlier call of Apply returned. Nothing before
-// them is unconfirmed, so the app has accepted their completion without an event, or refused it.
-func (m *Machine) passEnds() {
+// markPassedEnds marks the ends of sessions at the head of the queue that an earlier call of Apply returned. Nothing
+// before them is unconfirmed, so the app has accepted their completion without an event, or refused it.
+func (m *Machine) markPassedEnds() {
 	for i := m.head; i < len(m.queue); i++ {
 		p := &m.queue[i]
 		if p.command.Type != protocol.EndSession || !p.sent {
@@ -161,12 +161,12 @@ func (m *Machine) confirm(seq int64, e *history.Event) {
 			seq, e, describe(e.Data), fmt.Sprintf("%s as command %d first", describeCommand(p.command), p.seq),
 		)
 		return
-	case !p.known:
+	case !p.matched:
 		if is := describeCommand(p.command); is != describe(e.Data) {
 			m.fault = m.mismatch(seq, e, describe(e.Data), is)
 			return
 		}
-		if !m.remembers(p.command, e.Data) {
+		if !m.equalsRecorded(p.command, e.Data) {
 			m.fault = fmt.Errorf("%w: event %d of run %s (%s)", ErrStale, e.Seq, m.info.RunID, e.Type())
 			return
 		}
@@ -174,8 +174,8 @@ func (m *Machine) confirm(seq int64, e *history.Event) {
 	m.pop()
 }
 
-// remembers reports whether a value that the machine generated equals the recorded value.
-func (m *Machine) remembers(c *protocol.Command, d history.Data) bool {
+// equalsRecorded reports whether a value that the machine generated equals the recorded value.
+func (m *Machine) equalsRecorded(c *protocol.Command, d history.Data) bool {
 	switch d := d.(type) {
 	case *history.ActivityScheduled:
 		if end := m.localEnds[d.Sequence]; end != nil {
@@ -191,8 +191,8 @@ func (m *Machine) remembers(c *protocol.Command, d history.Data) bool {
 	return true
 }
 
-// conclude matches the event that ends the run with the code's last word.
-func (m *Machine) conclude(e *history.Event) {
+// confirmRunEnd matches the event that ends the run with the code's last word.
+func (m *Machine) confirmRunEnd(e *history.Event) {
 	want := protocol.CompleteWorkflow
 	if _, ok := e.Data.(*history.WorkflowContinuedAsNew); ok {
 		want = protocol.ContinueAsNew

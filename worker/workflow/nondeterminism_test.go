@@ -186,7 +186,7 @@ func TestEveryKindOfDifferenceIsReported(t *testing.T) {
 	}
 }
 
-func TestResultOfWhatTheCodeNeverAskedForIsReported(t *testing.T) {
+func TestResultWithoutACommandIsNondeterminism(t *testing.T) {
 	a := start(t, onSession("index", ""))
 	a.drain(nil)
 	events := append(a.events, history.Event{Seq: 3, At: a.events[0].At, Data: &history.ActivityCompleted{Sequence: 9}})
@@ -201,7 +201,7 @@ func TestResultOfWhatTheCodeNeverAskedForIsReported(t *testing.T) {
 	}
 }
 
-func TestEndedRunReplaysAndItsEndMustBeTheCodes(t *testing.T) {
+func TestClosedRunReplaysAndItsEndMustMatch(t *testing.T) {
 	done := func(workflow.Context) error { return nil }
 	if err := replayedBy(t, done, done); err != nil {
 		t.Error(err)

@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// patiently is a run whose activity, when the run is asked to end, is waited for to its own end.
-func patiently(ctx workflow.Context) (string, error) {
+// waitsForActivity is a run whose activity, when the run is asked to end, is waited for to its own end.
+func waitsForActivity(ctx workflow.Context) (string, error) {
 	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{
 		WaitForCancellation: true, Retry: &workflow.RetryPolicy{MaxAttempts: 5},
 	})
@@ -22,9 +22,9 @@ func patiently(ctx workflow.Context) (string, error) {
 	return fmt.Sprintf("%s, cancelled %v, asked %v", result, errors.Is(err, workflow.ErrCancelled), ctx.Err() != nil), nil
 }
 
-// asked is a run of patiently whose activity is in a worker's hands, and that was asked to end.
-func asked(t *testing.T) (*app, engine.Holder) {
-	a := start(t, patiently)
+// cancelRequestedRun is a run of waitsForActivity whose activity is in a worker's hands, and that was asked to end.
+func cancelRequestedRun(t *testing.T) (*app, engine.Holder) {
+	a := start(t, waitsForActivity)
 	a.drain(nil)
 	h := a.leaseActivity(1)
 	a.decide(engine.RequestCancellation{Reason: "enough"})
@@ -39,7 +39,7 @@ func asked(t *testing.T) (*app, engine.Holder) {
 	return a, h
 }
 
-func TestACancelledActivityIsWaitedForWhereItsOptionsSaySo(t *testing.T) {
+func TestCancelledActivityIsAwaitedWithWaitForCancellation(t *testing.T) {
 	done, err := payload.Encode("cleaned up")
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestACancelledActivityIsWaitedForWhereItsOptionsSaySo(t *testing.T) {
 		}, ", cancelled true, asked true"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, h := asked(t)
+			a, h := cancelRequestedRun(t)
 			a.decide(c.end(h))
 			a.drain(nil)
 			want(t, "output", a.output(), any(c.want))
@@ -78,8 +78,8 @@ func TestACancelledActivityIsWaitedForWhereItsOptionsSaySo(t *testing.T) {
 	}
 }
 
-func TestACancelledActivityThatNobodyRunsIsOverAtOnce(t *testing.T) {
-	a := start(t, patiently)
+func TestCancelledActivityWithoutAWorkerEndsAtOnce(t *testing.T) {
+	a := start(t, waitsForActivity)
 	a.drain(nil)
 	a.decide(engine.RequestCancellation{})
 	a.drain(nil)
@@ -89,7 +89,7 @@ func TestACancelledActivityThatNobodyRunsIsOverAtOnce(t *testing.T) {
 
 // If the end of an activity precedes its cancellation, the end is the result.
 func TestAnEndOvertakesTheCancellationThatWaitsForIt(t *testing.T) {
-	a := start(t, patiently)
+	a := start(t, waitsForActivity)
 	a.drain(nil)
 	a.decide(engine.RequestCancellation{})
 	task, _ := a.lease()
@@ -101,7 +101,7 @@ func TestAnEndOvertakesTheCancellationThatWaitsForIt(t *testing.T) {
 }
 
 // Join waits for those whose end is to be seen, and for no others; Select does not wait: its context has ended.
-func TestJoinWaitsForTheEndsOfWhatIsCancelled(t *testing.T) {
+func TestJoinWaitsForCancelledSteps(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) (string, error) {
 		under, cancel := workflow.WithCancel(ctx)
 		patient := workflow.WithActivity(under, workflow.ActivityOptions{WaitForCancellation: true})
@@ -130,7 +130,7 @@ func TestJoinWaitsForTheEndsOfWhatIsCancelled(t *testing.T) {
 }
 
 // The parent waits for a cancelled child and receives the result of its code; a child that fails is not retried.
-func TestACancelledChildIsWaitedForWhereItsOptionsSaySo(t *testing.T) {
+func TestCancelledChildIsAwaitedWithWaitForCancellation(t *testing.T) {
 	flow := func(ctx workflow.Context) (string, error) {
 		ctx = workflow.WithChild(ctx, workflow.ChildOptions{
 			WaitForCancellation: true, ParentClose: workflow.AskToCancel, Retry: &workflow.RetryPolicy{MaxAttempts: 5},

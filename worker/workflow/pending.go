@@ -51,10 +51,10 @@ func opens(t protocol.CommandType) (kind, bool) {
 	return 0, false
 }
 
-// fitting returns the leading commands with which the run stays within protocol.MaxPending. If nothing open could wake
-// the run, delayed commands would never be sent; in this case fitting returns all commands, and the app refuses them
-// with a reason.
-func (m *Machine) fitting(open []issued) []issued {
+// withinPendingLimit returns the leading commands with which the run stays within protocol.MaxPending. If nothing open
+// could wake the run, delayed commands would never be sent; in this case fitting returns all commands, and the app
+// refuses them with a reason.
+func (m *Machine) withinPendingLimit(open []issued) []issued {
 	after := m.pending
 	for i, p := range open {
 		k, ok := opens(p.command.Type)

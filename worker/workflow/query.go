@@ -16,7 +16,7 @@ import (
 // again replaces it. A function with another signature panics.
 func HandleQuery(ctx Context, name string, fn any) {
 	m := ctx.inner().m
-	m.here()
+	m.currentBranch()
 	m.queries[name] = &handler{ctx: ctx, fn: handlerFunc("query", name, fn)}
 }
 
@@ -35,13 +35,13 @@ func (m *Machine) readOnly(what string, fn func()) {
 	}
 	m.watch.Reset(m.patience)
 	defer m.watch.Stop()
-	m.reading = what
-	defer func() { m.reading = "" }()
+	m.readOnlyCode = what
+	defer func() { m.readOnlyCode = "" }()
 	m.runBranch(m.branch(fn))
 }
 
-// acted returns the panic of read-only code that called a function with side effects.
-func acted(what string) error {
+// readOnlyError returns the panic of read-only code that called a function with side effects.
+func readOnlyError(what string) error {
 	return fmt.Errorf("workflow: %s must not call package workflow: %w", what, ErrReadOnly)
 }
 

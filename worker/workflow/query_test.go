@@ -34,7 +34,7 @@ func TestQueryIsAnsweredAtEveryMomentOfTheRun(t *testing.T) {
 	want(t, "error", err, nil)
 }
 
-func TestQueriesWithoutAnAnswerSayWhy(t *testing.T) {
+func TestFailedQueriesHaveAReason(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) error {
 		n := 0
 		workflow.HandleQuery(ctx, "fails", func(workflow.Context) (int, error) { return 0, errors.New("not now") })

@@ -138,7 +138,7 @@ func TestHistoryOfAnOlderBuildStillReplays(t *testing.T) {
 	}
 }
 
-func TestAnsweringAgainAfterARefusedCompletionGivesTheSameCommands(t *testing.T) {
+func TestApplyAfterARejectedCompletionReturnsTheSameCommands(t *testing.T) {
 	a := start(t, mixed, 2)
 	m := workflow.NewMachine(a.def, a.options)
 	defer m.Close()
@@ -156,7 +156,7 @@ func TestAnsweringAgainAfterARefusedCompletionGivesTheSameCommands(t *testing.T)
 	want(t, "seen", m.Seen(), int64(2))
 }
 
-func TestKeptMachineIsGivenUpWhenAnotherWorkerRecordedOtherwise(t *testing.T) {
+func TestCachedMachineIsDroppedWhenAnotherWorkerRecordedOtherwise(t *testing.T) {
 	lot := 0
 	a := start(t, func(ctx workflow.Context) (int, error) {
 		v, err := workflow.SideEffect(ctx, func() int { lot++; return lot })
@@ -182,7 +182,7 @@ func TestKeptMachineIsGivenUpWhenAnotherWorkerRecordedOtherwise(t *testing.T) {
 	want(t, "side effects run", lot, 2)
 }
 
-func TestMachineRefusesAGapAndGoesOnWithoutIt(t *testing.T) {
+func TestMachineRejectsAGapAndContinuesWithoutIt(t *testing.T) {
 	a := playMixed(t, 2, false)
 	m := workflow.NewMachine(a.def, a.options)
 	defer m.Close()

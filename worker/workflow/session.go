@@ -35,7 +35,7 @@ type Session struct {
 // StartSession starts a session. A worker acquires it when the first activity in it is dispatched.
 func StartSession(ctx Context, o SessionOptions) (*Session, error) {
 	c := ctx.inner()
-	c.m.here()
+	c.m.currentBranch()
 	if c.scope.cancelled {
 		return nil, ErrCancelled
 	}
@@ -87,7 +87,7 @@ func ExecuteIn[T any](ctx Context, s *Session, nameOrFunc any, args ...any) (T, 
 // that this workflow ID never started does nothing either; the worker logs a warning.
 func (s *Session) End(ctx Context) error {
 	m := ctx.inner().m
-	m.here()
+	m.currentBranch()
 	if s.ID == "" {
 		return fmt.Errorf("%w: the session has no ID", ErrInvalidOptions)
 	}

@@ -28,7 +28,7 @@ type received struct {
 // Signal is the channel of the signals of a name.
 func Signal(ctx Context, name string) *SignalChannel {
 	m := ctx.inner().m
-	m.here()
+	m.currentBranch()
 	return m.signal(name)
 }
 
@@ -96,7 +96,7 @@ func (s *SignalChannel) Receive(ctx Context, outs ...any) error {
 
 // ReceiveAsync receives a signal without waiting; false if there is none.
 func (s *SignalChannel) ReceiveAsync(outs ...any) (bool, error) {
-	s.m.here()
+	s.m.currentBranch()
 	if !s.isReady() {
 		return false, nil
 	}
@@ -144,7 +144,7 @@ func (m *Machine) unreceived() (events []int64) {
 // received.
 func SignalWorkflow(ctx Context, workflowID, name string, args ...any) error {
 	m := ctx.inner().m
-	m.here()
+	m.currentBranch()
 	if err := ctx.Err(); err != nil {
 		return err
 	}

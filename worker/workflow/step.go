@@ -113,7 +113,7 @@ func InSession(ctx Context, id string) Context {
 // ExecuteActivity schedules an activity by its registered name or function, and returns a future for its result.
 func ExecuteActivity(ctx Context, nameOrFunc any, args ...any) Future {
 	c := ctx.inner()
-	c.m.here()
+	c.m.currentBranch()
 	if c.scope.cancelled {
 		return c.m.settled(ErrCancelled)
 	}
@@ -125,7 +125,7 @@ func ExecuteActivity(ctx Context, nameOrFunc any, args ...any) Future {
 	if err != nil {
 		return c.m.settled(fmt.Errorf("activity %q: %w", name, err))
 	}
-	if cmd.ScheduleToClose > 0 && cmd.StartToClose > cmd.ScheduleToClose && !c.m.keptLonger() {
+	if cmd.ScheduleToClose > 0 && cmd.StartToClose > cmd.ScheduleToClose && !c.m.recordedWithLongAttempts() {
 		return c.m.settled(fmt.Errorf("activity %q: %w: StartToClose %s is longer than ScheduleToClose %s, which bounds all attempts",
 			name, ErrInvalidOptions, c.options.StartToClose, c.options.ScheduleToClose))
 	}
@@ -140,13 +140,13 @@ func ExecuteActivity(ctx Context, nameOrFunc any, args ...any) Future {
 		return c.m.settled(fmt.Errorf("activity %q: %w", name, err))
 	}
 	f := c.openStep(activityStep, name, cmd)
-	f.patient = c.options.WaitForCancellation
+	f.waitForEnd = c.options.WaitForCancellation
 	return f
 }
 
-// keptLonger reports whether history contains the next step as an activity whose attempt timeout exceeds its total
-// timeout: older releases accepted such options, and their runs must continue.
-func (m *Machine) keptLonger() bool {
+// recordedWithLongAttempts reports whether history contains the next step as an activity whose attempt timeout exceeds
+// its total timeout: older releases accepted such options, and their runs must continue.
+func (m *Machine) recordedWithLongAttempts() bool {
 	e := m.recorded[m.sequence+1]
 	if e == nil {
 		return false
@@ -297,7 +297,7 @@ const maxTimer = protocol.MaxSeconds * time.Second
 // ErrCancelled.
 func NewTimer(ctx Context, d time.Duration) Future {
 	c := ctx.inner()
-	c.m.here()
+	c.m.currentBranch()
 	switch {
 	case c.scope.cancelled:
 		return c.m.settled(ErrCancelled)
@@ -337,7 +337,7 @@ func (m *Machine) nameOf(what string, nameOrFunc any, lookup func(fn any) (strin
 	if err != nil {
 		// This deployment lacks the registration. The workflow task fails and is retried, so the run continues on a worker
 		// that has registered the function.
-		m.here().stop(&UnregisteredError{Err: err})
+		m.currentBranch().stop(&UnregisteredError{Err: err})
 	}
 	return name, nil
 }

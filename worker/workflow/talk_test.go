@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// talk uses whatever speaks with others: children, updates, queries, conditions, labels.
-func talk(ctx workflow.Context, most int) (string, error) {
+// everyInteraction uses whatever speaks with others: children, updates, queries, conditions, labels.
+func everyInteraction(ctx workflow.Context, most int) (string, error) {
 	var lines []string
 	workflow.HandleUpdate(ctx, "say", func(ctx workflow.Context, text string) (int, error) {
 		if text == "stop" {
@@ -46,8 +46,8 @@ func talk(ctx workflow.Context, most int) (string, error) {
 	return fmt.Sprint(lines, met, joined, three.Get(ctx, nil)), nil
 }
 
-func playTalk(t *testing.T) *app {
-	a := start(t, talk, 2)
+func playInteractions(t *testing.T) *app {
+	a := start(t, everyInteraction, 2)
 	a.drain(nil)
 	a.update("say", "one")
 	a.drain(nil)
@@ -63,7 +63,7 @@ func playTalk(t *testing.T) *app {
 }
 
 func TestTalkOfAnOlderBuildStillReplays(t *testing.T) {
-	a := playTalk(t)
+	a := playInteractions(t)
 	want(t, "output", a.output(), any(
 		`[one two] true child workflow "sub": Oops: broke child workflow "sub": Cancelled: cancelled by the parent`))
 	a.replays()

@@ -6,11 +6,11 @@ import "time"
 // the run: other branches and update handlers change variables, and futures become ready. The condition must be
 // read-only: calling functions of this package other than AllHandlersFinished, Info, Now and Logger panics. The error
 // is ErrCancelled. The wait is not recorded in history.
-func Until(ctx Context, holds func() bool) error {
+func Until(ctx Context, condition func() bool) error {
 	c := ctx.inner()
-	co := c.m.here()
+	co := c.m.currentBranch()
 	switch {
-	case c.m.looks("a condition", holds):
+	case c.m.evaluate("a condition", condition):
 		return nil
 	case c.scope.cancelled:
 		return ErrCancelled
@@ -25,46 +25,46 @@ func Until(ctx Context, holds func() bool) error {
 	for {
 		co.park()
 		switch {
-		case c.m.looks("a condition", holds):
+		case c.m.evaluate("a condition", condition):
 			return nil
 		case c.scope.cancelled:
 			return ErrCancelled
 		}
-		co.looked = true
+		co.onlyEvaluated = true
 	}
 }
 
 // UntilTimeout is Until for at most d, with a durable timer; false reports a timeout.
-func UntilTimeout(ctx Context, d time.Duration, holds func() bool) (bool, error) {
+func UntilTimeout(ctx Context, d time.Duration, condition func() bool) (bool, error) {
 	m := ctx.inner().m
-	m.here()
-	if m.looks("a condition", holds) {
+	m.currentBranch()
+	if m.evaluate("a condition", condition) {
 		return true, nil
 	}
 	under, cancel := WithCancel(ctx)
 	defer cancel()
 	timer := NewTimer(under, d)
 	met := false
-	err := Until(ctx, func() bool { met = holds(); return met || timer.Ready() })
+	err := Until(ctx, func() bool { met = condition(); return met || timer.Ready() })
 	if err == nil && !met {
 		err = timer.self().err // a timer that was cancelled with ctx is no time that ran out
 	}
 	return met, err
 }
 
-// looks evaluates a condition, which must be read-only.
-func (m *Machine) looks(what string, holds func() bool) bool {
-	m.reading = what
-	defer func() { m.reading = "" }()
-	return holds()
+// evaluate evaluates a condition, which must be read-only.
+func (m *Machine) evaluate(what string, condition func() bool) bool {
+	m.readOnlyCode = what
+	defer func() { m.readOnlyCode = "" }()
+	return condition()
 }
 
-// reconsider schedules the branches that wait for a condition if the run changed since the last evaluation.
-func (m *Machine) reconsider() bool {
-	if !m.progressed || len(m.conditions) == 0 {
+// wakeConditions schedules the branches that wait for a condition if the run changed since the last evaluation.
+func (m *Machine) wakeConditions() bool {
+	if !m.changed || len(m.conditions) == 0 {
 		return false
 	}
-	m.progressed = false
+	m.changed = false
 	for _, co := range m.conditions {
 		m.ready(co)
 	}

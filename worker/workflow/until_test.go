@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-func TestUntilGoesOnWhenOtherBranchesMadeItTrue(t *testing.T) {
+func TestUntilReturnsWhenOtherBranchesMakeItTrue(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) (string, error) {
 		n, order := 0, ""
 		for i := range 3 {
@@ -109,7 +109,7 @@ func TestConditionThatActsFailsTheTask(t *testing.T) {
 }
 
 // While a branch waits for a condition, no futures are joined: the condition may check any of them.
-func TestConditionMayLookAtFuturesThatAreJoined(t *testing.T) {
+func TestConditionMayReadJoinedFutures(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) (bool, error) {
 		x, y := workflow.ExecuteActivity(ctx, "x"), workflow.ExecuteActivity(ctx, "y")
 		early := false

@@ -36,7 +36,7 @@ type UpdateOptions struct {
 // A second call for the same name replaces the handler. HandleUpdate panics if fn has another signature.
 func HandleUpdate(ctx Context, name string, fn any, opts ...UpdateOptions) {
 	m := ctx.inner().m
-	m.here()
+	m.currentBranch()
 	h := &handler{ctx: ctx, fn: handlerFunc("update", name, fn)}
 	for _, o := range opts {
 		if o.Validate != nil {
@@ -53,7 +53,7 @@ func HandleUpdate(ctx Context, name string, fn any, opts ...UpdateOptions) {
 //
 // In a handler it is always false, since the handler itself is running.
 func AllHandlersFinished(ctx Context) bool {
-	return !slices.ContainsFunc(ctx.inner().m.answers, func(a *answer) bool { return a.begun && a.command == nil })
+	return !slices.ContainsFunc(ctx.inner().m.answers, func(a *answer) bool { return a.started && a.command == nil })
 }
 
 // UpdateInfo describes the update of a handler.
@@ -99,8 +99,8 @@ func handlerFunc(what, name string, fn any) *activity.Func {
 // answer is the state of an update's handler.
 type answer struct {
 	id, name string
-	begun    bool              // there is a handler, and its branch was started
-	taken    bool              // history knows that it began
+	started  bool              // there is a handler, and its branch was started
+	recorded bool              // history knows that it began
 	command  *protocol.Command // nil: its handler came to no end yet
 }
 
@@ -123,7 +123,7 @@ func (m *Machine) updated(d *history.UpdateAccepted, e *history.Event) {
 			TypeUnknownUpdate, fmt.Sprintf("the workflow has no handler for update %q", d.UpdateName), activity.NonRetryable,
 		))
 	default:
-		a.begun = true
+		a.started = true
 		check := was == nil && !taken
 		m.wake(e, func() { m.spawn(func() { m.update(h, a, payload.Payload{Blob: d.Arguments}, check) }) })
 	}
@@ -231,8 +231,8 @@ func (m *Machine) askValidator(h *handler, name string, args payload.Payload) (e
 	if err != nil {
 		return err
 	}
-	m.reading = "the validator of an update"
-	defer func() { m.reading = "" }()
+	m.readOnlyCode = "the validator of an update"
+	defer func() { m.readOnlyCode = "" }()
 	_, err = h.validate.Call(h.ctx, in)
 	return err
 }
@@ -250,15 +250,15 @@ func (a *answer) reject(err error) {
 	a.command.ExceptionType, a.command.NonRetryable = TypeUpdateRejected, true
 }
 
-// confirmTaken matches the recorded start of an update's handler with the code's. The handler may already have
+// confirmUpdateStart matches the recorded start of an update's handler with the code's. The handler may already have
 // returned, since events that arrived during the task precede its commands in history.
-func (m *Machine) confirmTaken(d *history.UpdateApplied, e *history.Event) {
-	i := m.answerTo(d.UpdateID)
+func (m *Machine) confirmUpdateStart(d *history.UpdateApplied, e *history.Event) {
+	i := m.answerIndex(d.UpdateID)
 	if i < 0 {
 		return
 	}
-	if a := m.answers[i]; a.begun || m.completedUpdates[d.UpdateID] != nil { // then what it was answered with says more
-		a.taken = true
+	if a := m.answers[i]; a.started || m.completedUpdates[d.UpdateID] != nil { // then what it was answered with says more
+		a.recorded = true
 		return
 	}
 	m.fault = m.mismatch(
@@ -267,9 +267,9 @@ func (m *Machine) confirmTaken(d *history.UpdateApplied, e *history.Event) {
 	)
 }
 
-// confirmAnswer matches the end of an update with the code's answer.
-func (m *Machine) confirmAnswer(d *history.UpdateCompleted, e *history.Event) {
-	i := m.answerTo(d.UpdateID)
+// confirmUpdateEnd matches the end of an update with the code's answer.
+func (m *Machine) confirmUpdateEnd(d *history.UpdateCompleted, e *history.Event) {
+	i := m.answerIndex(d.UpdateID)
 	var a *answer
 	if i >= 0 {
 		a = m.answers[i]
@@ -297,25 +297,25 @@ func (m *Machine) confirmAnswer(d *history.UpdateCompleted, e *history.Event) {
 	}
 }
 
-// answerTo is the place of the answer to an update; -1: the code gave none.
-func (m *Machine) answerTo(id string) int {
+// answerIndex is the place of the answer to an update; -1: the code gave none.
+func (m *Machine) answerIndex(id string) int {
 	return slices.IndexFunc(m.answers, func(a *answer) bool { return a.id == id })
 }
 
-// says returns the command that reports the progress of an update, or nil. The start of a handler is reported even if
-// the workflow has returned, because a replay must start the handler to issue the same commands.
-func (m *Machine) says(a *answer) *protocol.Command {
-	if a.command == nil && a.begun && !a.taken {
+// updateCommand returns the command that reports the progress of an update, or nil. The start of a handler is reported
+// even if the workflow has returned, because a replay must start the handler to issue the same commands.
+func (m *Machine) updateCommand(a *answer) *protocol.Command {
+	if a.command == nil && a.started && !a.recorded {
 		return &protocol.Command{Type: protocol.ApplyUpdate, UpdateID: a.id}
 	}
 	return a.command
 }
 
-// answering returns the commands that answer updates, which precede the other commands of a task. The engine answers
-// updates that are open when the workflow ends.
-func (m *Machine) answering() (out []protocol.Command) {
+// updateCommands returns the commands that answer updates, which precede the other commands of a task. The engine
+// answers updates that are open when the workflow ends.
+func (m *Machine) updateCommands() (out []protocol.Command) {
 	for _, a := range m.answers {
-		if c := m.says(a); c != nil {
+		if c := m.updateCommand(a); c != nil {
 			out = append(out, *c)
 		}
 	}

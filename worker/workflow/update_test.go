@@ -56,7 +56,7 @@ func TestUpdatesAreAnsweredInOrderAndChangeTheWorkflow(t *testing.T) {
 	a.replays()
 }
 
-func TestUpdatesThatFailSayWhyAndLeaveTheRunAlone(t *testing.T) {
+func TestFailedUpdatesHaveAReasonAndDoNotAffectTheRun(t *testing.T) {
 	a := start(t, cart)
 	a.drain(nil)
 	for _, c := range []struct {
@@ -91,7 +91,7 @@ func TestUpdatesThatFailSayWhyAndLeaveTheRunAlone(t *testing.T) {
 
 // Effects of a handler before its failure are kept in every replay; a replay does not run validators of accepted or
 // rejected updates again.
-func TestReplayDoesWithUpdatesWhatTheRunDid(t *testing.T) {
+func TestReplayHandlesUpdatesLikeTheRun(t *testing.T) {
 	strict := true
 	code := func(ctx workflow.Context) (int, error) {
 		n := 0
@@ -123,7 +123,7 @@ func TestReplayDoesWithUpdatesWhatTheRunDid(t *testing.T) {
 	}
 }
 
-func TestWhichTaskAnswersAnUpdateDoesNotMatter(t *testing.T) {
+func TestUpdateMayBeAnsweredByAnyTask(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) (string, error) {
 		var log []string
 		workflow.HandleUpdate(ctx, "note", func(ctx workflow.Context, text string) (int64, error) {
@@ -158,7 +158,7 @@ func TestWhichTaskAnswersAnUpdateDoesNotMatter(t *testing.T) {
 	a.replays()
 }
 
-func TestUpdatesNobodyTookAreAnsweredWhenTheWorkflowEnds(t *testing.T) {
+func TestUnhandledUpdatesFailWhenTheWorkflowEnds(t *testing.T) {
 	code := func(next bool) func(ctx workflow.Context, left int) (string, error) {
 		return func(ctx workflow.Context, left int) (string, error) {
 			got := ""
@@ -235,7 +235,7 @@ func TestTaskOfAnUpdateAnswersItAlthoughTheWorkflowEndsFirst(t *testing.T) {
 
 // An update that failed because its worker did not support updates stays unhandled, also with code that has a handler
 // now.
-func TestUpdateThatNobodyTookStaysUntaken(t *testing.T) {
+func TestUnhandledUpdateIsNotHandledInReplay(t *testing.T) {
 	a := start(t, cart)
 	a.drain(nil)
 	a.update("add", "lost")
@@ -289,7 +289,7 @@ func TestAnotherAnswerToAnUpdateIsNondeterminism(t *testing.T) {
 // onSignal sleeps as the others do, and knows no updates.
 func onSignal(ctx workflow.Context) error { return workflow.Sleep(ctx, time.Hour) }
 
-func TestKeptMachineAnswersAnUpdateOnce(t *testing.T) {
+func TestCachedMachineAnswersAnUpdateOnce(t *testing.T) {
 	a := start(t, cart)
 	kept := workflow.NewMachine(a.def, a.options)
 	defer kept.Close()
@@ -312,7 +312,7 @@ func TestKeptMachineAnswersAnUpdateOnce(t *testing.T) {
 	want(t, "output", a.output(), any([]any{"a"}))
 }
 
-func TestManyCommandsLeaveRoomForTheAnswer(t *testing.T) {
+func TestManyCommandsLeaveRoomForUpdateCompletions(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) error {
 		workflow.HandleUpdate(ctx, "set", func(workflow.Context) error { return nil })
 		for range 2500 {

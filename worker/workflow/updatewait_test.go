@@ -140,8 +140,8 @@ func TestHandlersWaitForWhateverWorkflowsWaitFor(t *testing.T) {
 	a.replays()
 }
 
-// taking returns a workflow whose update handler waits for a signal. end ends the first round.
-func taking(end func(ctx workflow.Context) error) func(ctx workflow.Context, round int) (int, error) {
+// updateWaiter returns a workflow whose update handler waits for a signal. end ends the first round.
+func updateWaiter(end func(ctx workflow.Context) error) func(ctx workflow.Context, round int) (int, error) {
 	return func(ctx workflow.Context, round int) (int, error) {
 		workflow.HandleUpdate(ctx, "take", func(ctx workflow.Context) (string, error) {
 			if err := workflow.ExecuteActivity(ctx, "prepare").Get(ctx, nil); err != nil {
@@ -166,7 +166,7 @@ func TestRunThatEndsFailsTheUpdatesWhoseHandlersWait(t *testing.T) {
 		"failed":    func(workflow.Context) error { return errors.New("no more") },
 	}
 	for name, end := range ends {
-		a := start(t, taking(end), 0)
+		a := start(t, updateWaiter(end), 0)
 		a.drain(nil)
 		before := a.update("take")
 		a.drain(nil)
@@ -189,7 +189,7 @@ func TestRunThatEndsFailsTheUpdatesWhoseHandlersWait(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	a := start(t, taking(nil), 1)
+	a := start(t, updateWaiter(nil), 1)
 	a.drain(nil)
 	id := a.update("take")
 	a.drain(nil)
@@ -198,8 +198,8 @@ func TestRunThatEndsFailsTheUpdatesWhoseHandlersWait(t *testing.T) {
 	a.replays()
 }
 
-func TestHandlersBeginAfreshInTheRunThatGoesOn(t *testing.T) {
-	a := start(t, taking(func(ctx workflow.Context) error { return workflow.ContinueAsNew(ctx, 1) }), 0)
+func TestHandlersRestartInTheContinuedRun(t *testing.T) {
+	a := start(t, updateWaiter(func(ctx workflow.Context) error { return workflow.ContinueAsNew(ctx, 1) }), 0)
 	a.drain(nil)
 	waits := a.update("take")
 	a.drain(nil)
@@ -311,7 +311,7 @@ func TestCancellationOfTheRunReachesTheHandlers(t *testing.T) {
 }
 
 // The acceptance of an update is recorded once, by a cached machine and by a machine that finds it in history. F
-func TestTakingAnUpdateIsSaidOnce(t *testing.T) {
+func TestUpdateStartIsReportedOnce(t *testing.T) {
 	a := start(t, till)
 	kept := workflow.NewMachine(a.def, a.options)
 	defer kept.Close()
@@ -377,7 +377,7 @@ func TestHandlersThatChangedAreNondeterminism(t *testing.T) {
 }
 
 // Events that arrive during the task that accepted the update precede UpdateApplied in history.
-func TestHandlerMayComeToItsEndBeforeHistoryKnowsOfItsStart(t *testing.T) {
+func TestHandlerMayReturnBeforeItsStartIsRecorded(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) error {
 		workflow.HandleUpdate(ctx, "ask", func(ctx workflow.Context) (string, error) {
 			return workflow.ReceiveSignal[string](ctx, "word")

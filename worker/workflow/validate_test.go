@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// judge asks a validator on the run as its first n events leave it.
-func (a *app) judge(n int, name string, args ...any) error {
+// validate asks a validator on the run as its first n events leave it.
+func (a *app) validate(n int, name string, args ...any) error {
 	a.t.Helper()
 	p, err := payload.EncodeArgs(args...)
 	if err != nil {
@@ -49,7 +49,7 @@ func TestValidatorIsAskedOnTheRunAsItStands(t *testing.T) {
 		return n, workflow.Signal(ctx, "end").Receive(ctx)
 	})
 	a.drain(nil)
-	if err := a.judge(len(a.events), "set", 5); err != nil {
+	if err := a.validate(len(a.events), "set", 5); err != nil {
 		t.Errorf("at first: got %v", err)
 	}
 	a.update("set", 5)
@@ -57,16 +57,16 @@ func TestValidatorIsAskedOnTheRunAsItStands(t *testing.T) {
 	before := len(a.events)
 	var rejected *workflow.RejectedError
 	var small *activity.Error
-	if err := a.judge(before, "set", 5); !errors.As(err, &rejected) || rejected.Update != "set" ||
+	if err := a.validate(before, "set", 5); !errors.As(err, &rejected) || rejected.Update != "set" ||
 		!errors.As(err, &small) || small.Type != "small" {
 		t.Errorf("got %v", err)
 	}
-	if err := a.judge(before, "set", "text"); !errors.As(err, &rejected) || !errors.As(err, &small) ||
+	if err := a.validate(before, "set", "text"); !errors.As(err, &rejected) || !errors.As(err, &small) ||
 		small.Type != activity.TypeArguments {
 		t.Errorf("arguments that do not fit: got %v", err)
 	}
 	for v, text := range map[int]string{13: workflow.ErrReadOnly.Error(), 14: "a bug"} {
-		err := a.judge(before, "set", v)
+		err := a.validate(before, "set", v)
 		_, panicked := errors.AsType[*workflow.PanicError](err)
 		_, refused := errors.AsType[*workflow.RejectedError](err)
 		if !panicked || refused || !strings.Contains(err.Error(), text) {
@@ -74,13 +74,13 @@ func TestValidatorIsAskedOnTheRunAsItStands(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"free", "none"} {
-		if err := a.judge(before, name); err != nil {
+		if err := a.validate(before, name); err != nil {
 			t.Errorf("%s, which has no validator: got %v", name, err)
 		}
 	}
 	a.signal("end")
 	a.drain(nil)
-	if err := a.judge(len(a.events), "set", 1); err != nil {
+	if err := a.validate(len(a.events), "set", 1); err != nil {
 		t.Errorf("a closed run refuses by itself: got %v", err)
 	}
 }

@@ -92,7 +92,7 @@ func NewID(ctx Context) string { return ctx.inner().m.newID() }
 // when the workflow returns are abandoned.
 func Go(ctx Context, fn func(ctx Context)) {
 	c := ctx.inner()
-	c.m.here()
+	c.m.currentBranch()
 	c.m.spawn(func() { fn(ctx) })
 }
 
@@ -124,7 +124,7 @@ func WithCancel(ctx Context) (Context, CancelFunc) {
 	c := *ctx.inner()
 	c.scope = c.scope.child()
 	return &c, func() {
-		c.m.here()
+		c.m.currentBranch()
 		c.scope.cancel()
 	}
 }
@@ -166,13 +166,13 @@ func (s *scope) add(f *future) {
 	s.open[f.seq] = f
 }
 
-// here is the branch that is running now. Everything that changes the machine passes through it.
-func (m *Machine) here() *coroutine {
+// currentBranch is the branch that is running now. Everything that changes the machine passes through it.
+func (m *Machine) currentBranch() *coroutine {
 	if m.closing.Load() { // cleaning up after the machine was closed
 		runtime.Goexit()
 	}
-	if m.reading != "" && m.onBranch() {
-		panic(acted(m.reading))
+	if m.readOnlyCode != "" && m.onBranch() {
+		panic(readOnlyError(m.readOnlyCode))
 	}
 	if !m.onBranch() {
 		m.failForeignGoroutine() // does not return

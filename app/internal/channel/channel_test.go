@@ -23,7 +23,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-func TestRefusedConnectSaysAReasonAndNothingAboutTheToken(t *testing.T) {
+func TestRejectedConnectHasAReasonWithoutTheToken(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{Change: withTokens})
 	for name, c := range map[string]struct {
 		auth any
@@ -189,7 +189,7 @@ func TestUnknownMembersOfCallsAreCounted(t *testing.T) {
 	}
 }
 
-func TestMalformedTelemetryIsStoredAsNothingAndSettingsComeAllTheSame(t *testing.T) {
+func TestMalformedTelemetryIsIgnored(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	p, err := dial(t, a, protocol.ChannelAuth{WorkerID: "w", Protocol: 1}, nil)
 	if err != nil {

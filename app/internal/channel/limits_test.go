@@ -85,7 +85,7 @@ func (p *peer) post(a *apptest.App, path, body string) (status int, raw []byte) 
 
 // If a JSON object repeats a member, the last value counts on both transports, and no part of the first value enters
 // the decision.
-func TestAMemberThatStandsTwiceCountsAsItStoodLast(t *testing.T) {
+func TestLastOfRepeatedMembersCounts(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	s := scheduler(t, a)
 	const first, last = `"commands":[{"type":"schedule_activity","activity_type":"first","priority":3}]`,

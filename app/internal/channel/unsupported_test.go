@@ -12,7 +12,7 @@ import (
 
 // The socket rejects members that the run would lose, in any form and in batches, and the same change quarantines the
 // run. Members that are only invalid leave the job leased.
-func TestWhatWouldBeLostIsRefusedOnTheSocket(t *testing.T) {
+func TestUnsupportedMembersAreRejectedOnTheSocket(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{Change: withTokens})
 	w := enter(t, a, mint(t, a, "blue", ""), "w", "blue")
 	large := `{"codec":"avro","blob":"` + strings.Repeat("A", payload.MaxBytes+1) + `"}`

@@ -10,7 +10,7 @@ import (
 )
 
 // A full worker is forgotten once nothing waits for it, and a closed evictor starts no search.
-func TestFullWorkersAreLookedAtOnceAndNotAfterTheEnd(t *testing.T) {
+func TestFullWorkersAreCheckedOnce(t *testing.T) {
 	e := New(nil, nil, nil, func() bool { return false }, nil, zerolog.Nop())
 	k := engine.WorkerKey{Namespace: "default", ID: "a"}
 	e.AtLimit(k, []string{"r"})

@@ -17,7 +17,7 @@ var registered = map[string]string{
 	"Seen": engine.AttributeTime, "Tags": engine.AttributeKeywordList, "status": engine.AttributeKeyword,
 }
 
-func TestAFilterSaysWhatIsLookedFor(t *testing.T) {
+func TestFilterSelectsRuns(t *testing.T) {
 	for text, want := range map[string]string{
 		`Who = 'it''s' and Amount>=3`: `attribute Who in ["tit's"]; attribute Amount >= ["n` + number("3") +
 			`"]`,
@@ -101,7 +101,7 @@ func key(t *testing.T, at string) string {
 	return engine.TimeKey(parsed)
 }
 
-func TestAFilterThatIsNoneSaysWhere(t *testing.T) {
+func TestInvalidFilterNamesThePosition(t *testing.T) {
 	for text, want := range map[string]string{
 		`Stuck`:                   "6 = or != is expected after Stuck",
 		`Stuck > true`:            "7 = or != is expected after Stuck",

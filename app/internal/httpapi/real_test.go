@@ -121,7 +121,7 @@ func TestAWorkflowRunsToItsEndOverHTTPAlone(t *testing.T) {
 }
 
 // A memo keeps bytes, and doubles without a fraction, which plain JSON cannot represent.
-func TestAMemoKeepsWhatPlainJSONCannotSay(t *testing.T) {
+func TestMemoKeepsTypesThatJSONLacks(t *testing.T) {
 	s := real(t)
 	ok := func(status int, got response) response {
 		t.Helper()

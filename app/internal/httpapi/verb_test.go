@@ -19,7 +19,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-func TestAStartSaysWhetherTheRunIsNew(t *testing.T) {
+func TestStartReportsWhetherTheRunIsNew(t *testing.T) {
 	f := &fake{
 		start: protocol.StartResponse{
 			WorkflowID: "order-1", RunID: "r1", Status: "pending", Outcome: "started_new", New: true,
@@ -367,7 +367,7 @@ func TestHistoryShowsItsBlobsDecodedWhenAsked(t *testing.T) {
 	}
 }
 
-func TestClusterInfoSaysWhatClientsCheck(t *testing.T) {
+func TestClusterInfoContainsWhatClientsCheck(t *testing.T) {
 	s := fakeServer(t, &fake{}, auth.Options{})
 	got := ask(t, s, "GET", "/api/cluster/info", "", map[string]string{httpapi.VersionHeader: "", "X-Namespace": "Blue"})
 	at := func(path ...string) any {
@@ -422,7 +422,7 @@ func TestClusterInfoSaysWhatClientsCheck(t *testing.T) {
 	}
 }
 
-func TestHealthAsksTheStoreAndLivenessDoesNot(t *testing.T) {
+func TestHealthChecksTheStoreAndLivenessDoesNot(t *testing.T) {
 	f := &fake{}
 	s := fakeServer(t, f, auth.Options{})
 	open := map[string]string{"Authorization": "", httpapi.VersionHeader: ""}

@@ -99,7 +99,7 @@ func TestEveryRouteIsDescribedOnce(t *testing.T) {
 	}
 }
 
-func TestARouteThatDoesNotSayItsTypesIsAnError(t *testing.T) {
+func TestRouteWithoutTypesIsAnError(t *testing.T) {
 	rt := serve.Route{Method: "GET", Pattern: "/api/new", Operation: "novelty", Plane: serve.Own}
 	if _, err := openapi.Document("../../..", []serve.Route{rt}); err == nil ||
 		!strings.Contains(err.Error(), "novelty has no entry in shapes.go") {

@@ -300,7 +300,7 @@ func TestWorkersThatMayValidateAnUpdate(t *testing.T) {
 }
 
 // Only the first event of a run contains its arguments.
-func TestTheArgumentsOfARunStandInItsFirstEvent(t *testing.T) {
+func TestFirstEventContainsTheArguments(t *testing.T) {
 	started := history.Event{Seq: 1, Data: &history.WorkflowStarted{Arguments: "blob"}}
 	other := history.Event{Seq: 2, Data: &history.ActivityCompleted{}}
 	for want, events := range map[payload.Payload][]history.Event{

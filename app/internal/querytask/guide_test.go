@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
-func TestGuideStatesWhenAnotherIsAsked(t *testing.T) {
+func TestGuideStatesTheHedgeDelay(t *testing.T) {
 	docnumbers.In(
 		t, "guide/workflows-in-go.md", "after {} the app also asks a second worker, if there is one, {} later a third",
 		hedgeAfter, 2*hedgeAfter,

@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
-func TestGuideStatesWhatAProxyHasToBear(t *testing.T) {
+func TestGuideStatesTheRequirementsForProxies(t *testing.T) {
 	if Held > 90*time.Second {
 		t.Errorf("an answer may take %s", Held)
 	}

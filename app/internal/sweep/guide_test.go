@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
-func TestGuideStatesHowOftenRetentionLooks(t *testing.T) {
+func TestGuideStatesTheRetentionInterval(t *testing.T) {
 	if PruneSeldom != 24*time.Hour {
 		t.Errorf("it looks every %s, not once a day", PruneSeldom)
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // Prune runs when the next row expires, and once a day if no expiry is known.
-func TestPruneLooksWhenSomethingIsPastItsTime(t *testing.T) {
+func TestPruneRunsWhenAnEntryIsExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		began, last := time.Now(), 0

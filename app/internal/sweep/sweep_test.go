@@ -160,7 +160,7 @@ func sweeping(t *testing.T, o Options, f func(c *clockwork, s *Sweeper)) {
 	})
 }
 
-func TestDueThingIsDoneWhenItIsDue(t *testing.T) {
+func TestDueItemIsProcessedWhenDue(t *testing.T) {
 	sweeping(t, Options{}, func(c *clockwork, s *Sweeper) {
 		c.set("late", 3*time.Minute)
 		s.Pulse(c.set("first", 0)) // then it knows of the late one by reading
@@ -194,7 +194,7 @@ func TestSleepingSendsNothing(t *testing.T) {
 	})
 }
 
-func TestSharedDatabaseIsLookedAtInRounds(t *testing.T) {
+func TestSharedDatabaseIsCheckedInIntervals(t *testing.T) {
 	sweeping(t, Options{Shared: true}, func(c *clockwork, s *Sweeper) {
 		time.Sleep(45 * time.Second)
 		c.set("left by a dead process", 0)
@@ -221,7 +221,7 @@ func TestSharedDatabaseIsLookedAtInRounds(t *testing.T) {
 	})
 }
 
-func TestManyDueThingsAreDoneTogetherPageByPage(t *testing.T) {
+func TestDueItemsAreProcessedPageByPage(t *testing.T) {
 	sweeping(t, Options{}, func(c *clockwork, s *Sweeper) {
 		for i := range 3000 {
 			s.Pulse(c.set(fmt.Sprintf("%04d", i), time.Second))
@@ -238,7 +238,7 @@ func TestManyDueThingsAreDoneTogetherPageByPage(t *testing.T) {
 	})
 }
 
-func TestStuckThingKeepsOnlyItselfWaiting(t *testing.T) {
+func TestStuckItemDelaysOnlyItself(t *testing.T) {
 	var logged bytes.Buffer
 	sweeping(t, Options{Limit: 3, Log: zerolog.New(&logged)}, func(c *clockwork, s *Sweeper) {
 		for i := range 5 {

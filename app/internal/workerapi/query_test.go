@@ -34,7 +34,7 @@ func TestAQueryIsAnsweredByItsEnvelopeBeforeItsPlainResult(t *testing.T) {
 	}
 }
 
-func TestARefusedQueryOutcomeSaysWhichTaskItIsAbout(t *testing.T) {
+func TestRejectedQueryOutcomeNamesItsTask(t *testing.T) {
 	f := &fake{complete: protocol.CompleteResponse{Outcome: "failed"}}
 	s := server(t, f, nil)
 	const body = `{"lease_owner":"w","query_task_attempt":3,"failure":{"message":"m","reason":"query_rejected","type":"T"}}`

@@ -94,7 +94,7 @@ func TestEveryRouteAnswersInTheEnvelopeAndChecksInOrder(t *testing.T) {
 	}
 }
 
-func TestVersionsOfTheSameMajorUpToOursAreTaken(t *testing.T) {
+func TestVersionsOfTheSameMajorUpToOursAreAccepted(t *testing.T) {
 	s := server(t, &fake{}, nil)
 	for version, want := range map[string]int{
 		"1.0": 200, "1.2": 200, "1.19": 200, "1.20": 200, " 1.8 ": 200, "1.21": 400, "2.0": 400, "0.9": 400, "1": 400,

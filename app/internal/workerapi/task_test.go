@@ -325,7 +325,7 @@ func TestALateReportOfARustWorkerIsRefusedWithoutAnError(t *testing.T) {
 	}
 }
 
-func TestSettingsAreHandedToWorkersOnly(t *testing.T) {
+func TestSettingsAreServedToWorkersOnly(t *testing.T) {
 	f := &fake{}
 	s := server(t, f, nil)
 	if got := ask(t, s, "GET", "/api/worker/settings", "", nil); got.status != 404 || got.text("reason") != "not_found" {

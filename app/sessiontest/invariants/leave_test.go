@@ -38,7 +38,7 @@ func (w *harness) leased(ns, worker string) (refs []store.TaskRef) {
 // Workers with held polls deregister under load, at the app of the request or at another one. Tasks made before, during
 // and after, in sessions or not, are dispatched to the other workers at once, and never to the workers that left. The
 // leases are one hour long.
-func TestAFleetThatLeavesUnderLoadIsGivenNothingMore(t *testing.T) {
+func TestStoppingFleetUnderLoadGetsNoMoreTasks(t *testing.T) {
 	test := func(t *testing.T, w *harness, leave func(b protocol.DeregisterRequest) error, names bool) {
 		const fleet, rounds, each = 12, 24, 8
 		ns, there := w.namespace("leaving"), len(w.apps)-1

@@ -12,7 +12,7 @@ import (
 
 // While the database refuses connections, the store reports that it cannot write. When the database accepts them again,
 // the next check succeeds.
-func TestAStoreWhoseLastCommitFailedSaysThatItCannotWrite(t *testing.T) {
+func TestStoreIsNotWritableAfterAFailedCommit(t *testing.T) {
 	url := database(t)
 	s, err := postgres.Open(t.Context(), url, sqldb.Options{})
 	if err != nil {

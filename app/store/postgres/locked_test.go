@@ -105,7 +105,7 @@ func TestLockedRowsAreNotTakenForMissing(t *testing.T) {
 }
 
 // A claim skips locked tasks, and their lock may be released without a notice. The store must claim again nevertheless.
-func TestSkippedTasksAreLookedForAgain(t *testing.T) {
+func TestSkippedTasksAreSearchedAgain(t *testing.T) {
 	at := database(t)
 	line := &storetest.Line{}
 	w := opened(t, at, sqldb.Options{Dispatch: line})

@@ -231,7 +231,7 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 	})
 }
 
-func TestWhatALaterBuildStoredIsKept(t *testing.T) {
+func TestRowsOfALaterBuildAreKept(t *testing.T) {
 	url := database(t)
 	storetest.KeptOfALaterBuild(t, ofURL(url), func(t *testing.T, statement string) { execute(t, url, statement) })
 }
@@ -296,7 +296,7 @@ func TestAStartAndACloseWriteFewEntriesMore(t *testing.T) {
 	})
 }
 
-func TestWhatFollowsInASessionIsFound(t *testing.T) {
+func TestNextTaskOfASessionIsFound(t *testing.T) {
 	url := database(t)
 	c, err := pgx.Connect(t.Context(), url)
 	if err != nil {

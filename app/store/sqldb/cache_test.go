@@ -50,7 +50,7 @@ func TestTheEndOfAHistoryIsKeptWhateverItsLength(t *testing.T) {
 }
 
 // All entries that were not used during a whole round are evicted, a limited number at a time.
-func TestWhatIsNotUsedFades(t *testing.T) {
+func TestUnusedEntriesAreEvicted(t *testing.T) {
 	l := newLRU[int, int](10_000)
 	for i := range 2500 {
 		l.add(i, i, 2)
@@ -124,7 +124,7 @@ func TestTheHeadOfARunIsForgottenWhenTheRunIsWritten(t *testing.T) {
 
 // Unused entries of every cache are evicted, and not only when a new entry needs room: no list is missing from
 // evictables.
-func TestEveryListThatCanBeReadAgainFades(t *testing.T) {
+func TestEveryReloadableListIsEvicted(t *testing.T) {
 	s := &Store{cache: newCache(maxHistory), memory: newMemory()}
 	evicted := map[uintptr]bool{reflect.ValueOf(s.cache.workers).Pointer(): true} // by design
 	for _, f := range s.evictables() {

@@ -8,7 +8,7 @@ import (
 )
 
 // An update that names a column of an index has SQLite write the index anew, also where nothing changed.
-func TestAStepOfARunLeavesItsColdColumnsAlone(t *testing.T) {
+func TestStepDoesNotWriteColdColumns(t *testing.T) {
 	for _, stmt := range newStatements(db.Dialect{}).moveRuns.Stmts {
 		if stmt == nil {
 			continue

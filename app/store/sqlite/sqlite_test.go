@@ -98,7 +98,7 @@ func TestIdleStoreSendsNothing(t *testing.T) {
 
 // Cached state of a run without steps is evicted after a minute at most, and read when the run wakes up. A run with
 // steps stays cached.
-func TestWhatSleepsIsForgotten(t *testing.T) {
+func TestSleepingRunsAreEvicted(t *testing.T) {
 	s := suite(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := s.New(t)
@@ -252,7 +252,7 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 	})
 }
 
-func TestWhatALaterBuildStoredIsKept(t *testing.T) {
+func TestRowsOfALaterBuildAreKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "later.db")
 	s := storetest.Suite{Open: func(t testing.TB, _ string, o storetest.Options) store.Store {
 		return open(t, path, sqldb.Options{Shift: o.Shift})
@@ -334,7 +334,7 @@ func TestAStartAndACloseWriteFewEntriesMore(t *testing.T) {
 
 const counted = "SELECT count(CASE WHEN follows IS NULL THEN 1 END), count(follows) FROM events WHERE session IS NOT NULL"
 
-func TestWhatFollowsInASessionIsFound(t *testing.T) {
+func TestNextTaskOfASessionIsFound(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "follows.db")
 	s := storetest.Suite{Open: func(t testing.TB, _ string, o storetest.Options) store.Store {
 		return open(t, path, sqldb.Options{Shift: o.Shift})

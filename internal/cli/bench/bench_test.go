@@ -92,7 +92,7 @@ func TestEveryScenarioMeasuresEachOperation(t *testing.T) {
 	}
 }
 
-func TestTheListedScenariosAreThoseThereAre(t *testing.T) {
+func TestListedScenariosExist(t *testing.T) {
 	var there []string
 	for _, s := range scenarios() {
 		there = append(there, s.id)
@@ -117,7 +117,7 @@ func TestTheListedScenariosAreThoseThereAre(t *testing.T) {
 }
 
 // Whatever grows is measured at each of its sizes, in one run of the tool.
-func TestWhatGrowsIsMeasuredAtEachSize(t *testing.T) {
+func TestGrowthScenariosAreMeasuredAtEachSize(t *testing.T) {
 	for _, g := range growths() {
 		kind, server := "sqlite", ""
 		if g.only == "postgres" {

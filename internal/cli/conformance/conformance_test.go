@@ -221,7 +221,7 @@ func TestAServerThatChangesWhatItRefusesIsFound(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoServerIsAnErrorAndNoResult(t *testing.T) {
+func TestAddressWithoutAServerIsAnError(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	defer s.Close()
 	for _, at := range []string{s.URL, "http://127.0.0.1:1"} {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestPatternsFitWhatTheyDescribeAndNothingElse(t *testing.T) {
+func TestPatternsMatchOnlyWhatTheyDescribe(t *testing.T) {
 	for _, c := range []struct{ pattern, value, wrong string }{
 		{`null`, `null`, ""},
 		{`null`, `0`, "the body is 0"},

@@ -160,7 +160,7 @@ func TestProxyCarriesTLS(t *testing.T) {
 }
 
 // A refusal states its reason in the body and, for a tunnel, in the status line, which clients show. It is logged once.
-func TestRefusalSaysWhy(t *testing.T) {
+func TestRejectionNamesItsReason(t *testing.T) {
 	port := server(t)
 	var logged bytes.Buffer
 	p := listen(t, Options{

@@ -398,7 +398,7 @@ func TestPortsAreNotLeftOpenForWantOfRules(t *testing.T) {
 }
 
 // Older kernels deny less, and the missing protections are known in advance.
-func TestOlderABIsHoldWhatTheySay(t *testing.T) {
+func TestOlderABIsEnforceTheirRules(t *testing.T) {
 	for _, abi := range []int{1, 2, 3, 5} {
 		t.Run(fmt.Sprint(abi), func(t *testing.T) {
 			outcomes, rules := behind(t, func(r *Rules) {
@@ -413,7 +413,7 @@ func TestOlderABIsHoldWhatTheySay(t *testing.T) {
 }
 
 // Without Landlock the system call filter still works.
-func TestTheFilterStandsAlone(t *testing.T) {
+func TestFilterHasNoDependencies(t *testing.T) {
 	outcomes, _ := behind(t, func(r *Rules) { r.Landlock = 0 })
 	for _, name := range []string{
 		"mount", "user namespace", "cloned namespace", "bpf", "parent ptrace", "parent vm_readv", "parent descriptors", "tcp",

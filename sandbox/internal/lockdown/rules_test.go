@@ -42,7 +42,7 @@ func TestPortsAreRuledWhereTheyAreNamed(t *testing.T) {
 	}
 }
 
-func TestRulesAskForWhatTheirFileCanHave(t *testing.T) {
+func TestRulesRequestOnlyRightsOfTheirFileType(t *testing.T) {
 	r := Rules{Read: []string{"r"}, Write: []string{"w"}, Devices: []string{"d"}}
 	for _, c := range []struct {
 		abi          int
@@ -65,7 +65,7 @@ func TestRulesAskForWhatTheirFileCanHave(t *testing.T) {
 	}
 }
 
-func TestRulesSayWhatTheyHold(t *testing.T) {
+func TestRulesDescribeTheirLimits(t *testing.T) {
 	for abi, want := range map[int][3]bool{
 		0: {}, 1: {}, 2: {}, 3: {true}, 5: {true}, 6: {true, true}, 8: {true, true}, 9: {true, true, true},
 	} {

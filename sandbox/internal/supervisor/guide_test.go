@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
-func TestGuideStatesHowAMinderWatches(t *testing.T) {
+func TestGuideStatesTheSupervisorsTimeouts(t *testing.T) {
 	docnumbers.In(t, "security.md", "the supervisor samples: {} times a second while a call runs and twice that often when memory usage is high",
 		int(time.Second/awake))
 	if 2*closely != awake {

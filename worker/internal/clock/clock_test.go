@@ -65,7 +65,7 @@ func TestAgeOfAnAnswerIsHowMuchLaterThanTheBestItWasRead(t *testing.T) {
 	}
 }
 
-func TestWhatIsBestIsForgottenAfterAWhile(t *testing.T) {
+func TestBestMeasurementExpires(t *testing.T) {
 	m := &machine{store: epoch}
 	ages := &Ages{}
 	answer := func(way time.Duration) (age time.Duration) {
@@ -141,7 +141,7 @@ func TestSuspensionIsDetectedBeforeTheNextCheck(t *testing.T) {
 	}
 }
 
-func TestLookingEverySecondFindsNoGap(t *testing.T) {
+func TestReadingEverySecondFindsNoGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ticks, done, began := NewTicks(), make(chan struct{}), time.Now()

@@ -20,7 +20,7 @@ import (
 
 // A response that is delayed for longer than a lease contains tasks that other workers may have leased since. The
 // worker recognizes them by their age.
-func TestNothingBeginsThatCameLaterThanItsLease(t *testing.T) {
+func TestTaskReceivedAfterItsLeaseDoesNotStart(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		var begun, late, slow atomic.Int64
 		define := func(r *worker.Registry) {
@@ -102,7 +102,7 @@ func (e *slowExecutors) Invoke(
 func (*slowExecutors) Recovery(context.Context, string) ([]byte, error) { return nil, nil }
 
 // A worker that loses its lease while an executor starts does not begin the call when the executor is there.
-func TestNoCallBeginsInAnExecutorThatStartedLaterThanItsLease(t *testing.T) {
+func TestCallDoesNotStartInAnExecutorThatStartedAfterItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		executors := &slowExecutors{}
 		define := func(options activity.Options) func(*worker.Registry) {

@@ -93,7 +93,7 @@ func TestCallsThatComeAfterTheEndOfAnExecutorAreReturned(t *testing.T) {
 }
 
 // A worker that hands an activity back reports whether its code began: only then does the delivery count as an attempt.
-func TestAHandBackSaysWhetherTheCodeBegan(t *testing.T) {
+func TestReturnedTaskReportsWhetherItsCodeStarted(t *testing.T) {
 	for name, c := range map[string]struct {
 		stop func(*member)
 		want int

@@ -24,7 +24,7 @@ func (s *same) Invoke(_ context.Context, inv sandbox.Invocation, _ sandbox.Hooks
 func (*same) Recovery(context.Context, string) ([]byte, error) { return nil, nil }
 
 // Arguments and results of an executor are passed on without a copy, whatever their size.
-func TestAPayloadIsHandedOnWithoutACopy(t *testing.T) {
+func TestPayloadIsForwardedWithoutACopy(t *testing.T) {
 	for _, size := range []int{100, 1 << 20} {
 		s := &same{}
 		a := &attempt{r: &Runner{opt: Options{Executors: s}}, task: &protocol.ActivityTask{ActivityType: "x"}}

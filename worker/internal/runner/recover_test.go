@@ -95,7 +95,7 @@ func TestColdActivitiesShareOneRebuild(t *testing.T) {
 	})
 }
 
-func TestFailedRebuildFailsTheActivityAndIsNotRecoveredItself(t *testing.T) {
+func TestFailedRebuildFailsTheActivity(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
 		want string
@@ -123,7 +123,7 @@ func TestFailedRebuildFailsTheActivityAndIsNotRecoveredItself(t *testing.T) {
 	}
 }
 
-func TestStateThatStaysLostIsTriedAsOftenAsThePolicySays(t *testing.T) {
+func TestRebuildIsRetriedByItsPolicy(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		var rebuilds atomic.Int32
 		a.worker("w", func(r *worker.Registry) {

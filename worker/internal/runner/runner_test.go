@@ -176,7 +176,7 @@ func TestHeartbeatReportsACancellationAfterALostNotice(t *testing.T) {
 	})
 }
 
-func TestOutcomeWhoseAnswerWasLostIsSentAgainAndCountsOnce(t *testing.T) {
+func TestOutcomeWithALostResponseIsRepeatedAndCountsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		var runs, lost atomic.Int32
 		a.worker("w", func(r *worker.Registry) {
@@ -246,7 +246,7 @@ func TestActivityRunsOnWhileTheConnectionIsAway(t *testing.T) {
 	})
 }
 
-func TestIdleWorkerAsksSeldomHoweverFastItIsAnswered(t *testing.T) {
+func TestIdleWorkerPollsRarely(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		a.worker("w", func(r *worker.Registry) { single(r, "work", func(context.Context) error { return nil }) }, nil)
 		time.Sleep(10 * time.Minute)
@@ -383,7 +383,7 @@ func TestHeartbeatsOfCodeKeepItFromTimingOutAndShowProgress(t *testing.T) {
 	})
 }
 
-func TestDrainHandsBackWhatDoesNotEnd(t *testing.T) {
+func TestDrainReturnsUnfinishedTasks(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		var runs atomic.Int32
 		define := func(r *worker.Registry) {
@@ -515,7 +515,7 @@ func TestAWideStepIsShownInFewPages(t *testing.T) {
 	})
 }
 
-func TestNonDeterministicWorkflowFailsItsTaskAndSaysWhere(t *testing.T) {
+func TestNonDeterministicWorkflowFailsItsTaskWithTheLocation(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		define := func(name string) func(r *worker.Registry) {
 			return func(r *worker.Registry) {
