@@ -35,7 +35,7 @@ ROLLING ?= 10m
 CHAOS   ?= 6m
 SEED    ?=
 
-.PHONY: help run dev test check race postgres interop e2e fuzz fuzz-api mutants crash powercut freeze memory backlog soak storm rolling chaos sandbox-long upgrade image lint dead fmt generate verify web bench compare build tools clean
+.PHONY: help run dev test check race postgres interop e2e fuzz fuzz-api mutants crash powercut freeze memory backlog soak storm rolling chaos sandbox-long upgrade image release binary lint dead fmt generate verify web bench compare build tools clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
@@ -49,6 +49,10 @@ dev: ## the same without building the dashboard (for work on the Go side)
 	$(BIN) dev
 
 build: web ## build the dashboard and the binary; fails if the binary has more than 50 MB
+	@$(MAKE) --no-print-directory binary
+
+# The dashboard is built already.
+binary:
 	$(GOBUILD) -o $(BIN) ./cmd/sojourn
 	@du --apparent-size --block-size=1 $(BIN) | awk '{ printf "$(BIN) %.1f MB\n", $$1 / 1e6; if ($$1 > 50e6) { \
 		print "error: $(BIN) has more than 50 MB; see \"go version -m\" for the linked modules"; exit 1 } }'
@@ -132,6 +136,9 @@ image: web ## build the image's root twice, without an engine, compare the bytes
 	SOJOURN_TEST_REQUIRE=image go test -count=1 -timeout 30m -v ./deploy/image
 	@mkdir -p bin
 	go run ./deploy/image bin/sojourn-image.tar.gz
+
+release: ## build binaries, image, SBOM and checksums into dist/VERSION after all checks (VERSION=1.2.3; CHECKED=1 skips the tests)
+	.ci/release $(VERSION)
 
 lint: tools dead ## golangci-lint with gofumpt, functions that nothing reaches, known vulnerabilities
 	$(TOOLS)/golangci-lint run ./...

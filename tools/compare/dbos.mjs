@@ -1,4 +1,4 @@
-// The same work on DBOS: workflows, steps and the caller are one process, as its library has it.
+// The same work on DBOS. Workflows, steps and the caller run in one process: DBOS is a library.
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { DBOS } from "@dbos-inc/dbos-sdk";

@@ -1,7 +1,7 @@
-// The service that the comparison calls through a Restate server: each step is a recorded one.
+// The service that the comparison calls through a Restate server. Each step is a durable step (ctx.run).
 import * as restate from "@restatedev/restate-sdk";
 
-// Its SDK asks for it, and Node 20 does not have it yet.
+// The SDK needs Promise.withResolvers, which Node 20 does not have.
 Promise.withResolvers ??= () => {
   const all = {};
   all.promise = new Promise((resolve, reject) => Object.assign(all, { resolve, reject }));
