@@ -1,7 +1,10 @@
 package examples_test
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/examples/sessions/device"
 	"github.com/sojourn-run/sojourn/examples/sessions/keepalive"
 	"github.com/sojourn-run/sojourn/examples/sessions/rebuild"
+	"github.com/sojourn-run/sojourn/examples/sessions/tenant"
 	"github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 	"github.com/sojourn-run/sojourn/worker"
 )
@@ -110,6 +114,25 @@ func TestLostSessionIsRebuiltAndTheWorkflowNoticesNothing(t *testing.T) {
 	if len(got) != 2 || got[0].Times != 3 || got[0].Worker != "first" || got[1].Times != 2 || got[1].Worker != "second" ||
 		got[1].Epoch <= got[0].Epoch {
 		t.Errorf("got %+v", got)
+	}
+}
+
+func TestTenantsJournalIsOpenedOnceByEachOwner(t *testing.T) {
+	t.Parallel()
+	a := apptest.Start(t, apptest.Options{})
+	name := fmt.Sprintf("t%d", time.Now().UnixNano())
+	t.Cleanup(func() { _ = os.Remove(filepath.Join(os.TempDir(), "sojourn-tenant-"+name+".txt")) })
+	stop, _ := work(t, a, func(o *worker.Options) { o.WorkerID = "first" })
+	c := caller{t, a.URL()}
+	var one, two tenant.Written
+	c.start(tenant.Workflow, "one", tenant.Entries{Tenant: name, Lines: []string{"a", "b"}})
+	c.result("one", &one)
+	stop()
+	work(t, a, func(o *worker.Options) { o.WorkerID = "second" })
+	c.start(tenant.Workflow, "two", tenant.Entries{Tenant: name, Lines: []string{"c"}})
+	c.result("two", &two)
+	if one.Lines != 2 || one.Worker != "first" || two.Lines != 3 || two.Worker != "second" || two.Opened <= one.Opened {
+		t.Errorf("got %+v, then %+v", one, two)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/examples/sessions/device"
 	"github.com/sojourn-run/sojourn/examples/sessions/keepalive"
 	"github.com/sojourn-run/sojourn/examples/sessions/rebuild"
+	"github.com/sojourn-run/sojourn/examples/sessions/tenant"
 	"github.com/sojourn-run/sojourn/examples/tour"
 	"github.com/sojourn-run/sojourn/worker"
 )
@@ -20,7 +21,7 @@ func Register(r *worker.Registry) { r.Examples(all) }
 func all(r *worker.Registry) {
 	for _, register := range []func(*worker.Registry){
 		research.Register, conversation.Register, keepalive.Register, rebuild.Register, device.Register, handlers.Register,
-		curlworker.Register,
+		curlworker.Register, tenant.Register,
 		tour.Register, look.Register,
 	} {
 		register(r)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/internal/runner"
 )
 
 // Handlers are the activities in other languages that a worker found in its folder.
@@ -109,6 +110,12 @@ func (d definitions) FindActivity(name string) (*activity.Definition, bool) {
 	}) {
 		return nil, false
 	}
+	return def, ok
+}
+
+// FindSession returns the session definition of a name.
+func (d definitions) FindSession(name string) (*runner.SessionDefinition, bool) {
+	def, ok := d.sessions[name]
 	return def, ok
 }
 

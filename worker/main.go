@@ -106,6 +106,7 @@ func FromConfig(r *Registry, c *config.Config, carrier link.Carrier, logger *slo
 		Namespace: c.Namespace,
 		Queues:    c.Queues, BuildID: c.BuildID, Capabilities: c.Capabilities, Concurrency: c.WorkerConcurrency,
 		MaxSessions: sessions,
+		MaxSetUps:   c.MaxSetUps,
 		StickyCache: c.StickyCacheSize, Addr: c.WorkerAddr,
 		AttemptLease: c.AttemptLease, SessionLease: c.SessionLease, SessionBuffer: c.SessionBuffer,
 		SessionIdle:  c.SessionIdle,

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/internal/runner"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
@@ -23,7 +24,8 @@ type Registry struct {
 	names      map[uintptr][]string // of activity functions, by their code
 	flows      map[uintptr][]string // of workflow functions, by their code
 	validated  map[string][]string  // updates that are judged before they are accepted, by workflow
-	examples   map[string]bool      // activities that give way to handlers of their name
+	sessions   map[string]*runner.SessionDefinition
+	examples   map[string]bool // activities that give way to handlers of their name
 }
 
 // WorkflowOptions of a registered workflow.
@@ -41,7 +43,7 @@ var _ workflow.Names = (*Registry)(nil)
 func NewRegistry() *Registry {
 	return &Registry{
 		workflows: map[string]*workflow.Definition{}, activities: map[string]*activity.Definition{},
-		names: map[uintptr][]string{},
+		names: map[uintptr][]string{}, sessions: map[string]*runner.SessionDefinition{},
 		flows: map[uintptr][]string{}, validated: map[string][]string{}, examples: map[string]bool{},
 	}
 }
@@ -92,6 +94,22 @@ func (r *Registry) Activity(name string, fn any, opts ...activity.Options) {
 	code := reflect.ValueOf(fn).Pointer()
 	r.names[code] = append(r.names[code], name)
 }
+
+// Session registers the definition of sessions: how a worker creates and releases their state. Only workers that
+// registered a definition acquire the sessions that name it.
+func (r *Registry) Session(name string, d activity.SessionDefinition) {
+	def, err := runner.NewSessionDefinition(name, d)
+	if err == nil && r.sessions[name] != nil {
+		err = fmt.Errorf("session definition %q is registered twice", name)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("register: %v", err))
+	}
+	r.sessions[name] = def
+}
+
+// SessionDefinitions are the names of the session definitions, sorted.
+func (r *Registry) SessionDefinitions() []string { return slices.Sorted(maps.Keys(r.sessions)) }
 
 // Examples registers example activities. A user's handler with the same name replaces an example.
 func (r *Registry) Examples(register func(*Registry)) {

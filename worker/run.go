@@ -212,6 +212,15 @@ func (w *Worker) yield(ctx context.Context, n protocol.SessionNotice) {
 	})
 }
 
+// releaseSession releases a held session. The app refuses that only if the worker does not hold it.
+func (w *Worker) releaseSession(ctx context.Context, id string, epoch int64, reason string) error {
+	_, err := w.link.ReleaseSession(ctx, protocol.SessionVerb{SessionID: id, Epoch: epoch, Reason: reason})
+	if protocol.ReasonOf(err) != "" {
+		return nil
+	}
+	return err
+}
+
 // sessionFailed reports to the app that a session's state was lost at this worker.
 func (w *Worker) sessionFailed(ctx context.Context, id string, epoch int64, cause, detail string) {
 	_, err := w.link.ReleaseSession(

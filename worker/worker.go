@@ -67,6 +67,7 @@ type Options struct {
 	Concurrency  int      // activities at once: 128, or 2 × cores for a worker that runs some in executors
 	Workflows    int      // workflow tasks at once: 256, of which at most 2 × cores replay a long history
 	MaxSessions  int      // cap of held sessions; 0: the worker never holds a session; see AutoSessions
+	MaxSetUps    int      // set-ups of sessions at once: the number of cores
 	StickyCache  int      // maximum number of runs in the sticky cache: 1000. Other runs are replayed for each task
 
 	AttemptLease  time.Duration // of attempts and workflow tasks, renewed with each heartbeat: 30 s
@@ -265,6 +266,7 @@ func New(o Options) (_ *Worker, err error) {
 		InProcess: o.Isolation == IsolationNone, WorkerID: w.id, Queues: o.Queues,
 		WorkflowSlots: o.Workflows, Validates: len(o.Registry.Validated()) > 0, ActivitySlots: o.Concurrency, PollIDs: !local,
 		AttemptLease: o.AttemptLease, LeaseBuffer: o.SessionBuffer,
+		MaxSetUps: o.MaxSetUps, ReleaseSession: w.releaseSession,
 		Machines: o.StickyCache, TaskFailed: o.OnTaskFailed, OnBranchRun: o.OnBranchRun, Logger: logger,
 	}
 	if w.pool != nil {
@@ -435,6 +437,9 @@ func (w *Worker) capabilities() []string {
 		if len(w.opt.Registry.Validated()) > 0 {
 			all = append(all, "update_validation_tasks")
 		}
+	}
+	for _, name := range w.opt.Registry.SessionDefinitions() {
+		all = append(all, protocol.DefinitionCapability(name))
 	}
 	if w.pool != nil {
 		all = append(all, w.pool.Report().Capabilities()...)

@@ -81,7 +81,15 @@ func (b *Broker) activityRequest(
 	if start, args, err = b.startRequest(in.Start()); err != nil {
 		return start, "", nil, err
 	}
-	return start, args, new(in.Command(args)), nil
+	c = new(in.Command(args))
+	if d := in.SessionDefinition; d != nil {
+		c.SessionDefinition = &protocol.SessionDefinition{Name: d.Name, OnLost: d.OnLost}
+		c.SessionDefinition.Arguments.Blob, err = Arguments("session_definition.arguments", d.Arguments)
+		if err == nil {
+			err = protocol.CheckCommand(c, func(member string) string { return member })
+		}
+	}
+	return start, args, c, err
 }
 
 // The run's type is the activity's: there is no workflow whose type it could be.

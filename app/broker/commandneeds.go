@@ -133,7 +133,10 @@ func (b *Broker) childEnd(ctx context.Context, k engine.WorkflowKey) (end engine
 // commandNeeds adds the rows a command wants, and refuses payloads that are none.
 func (b *Broker) commandNeeds(ns string, c protocol.Command, i int, needs *store.Keys) error {
 	for _, p := range []struct{ field, blob string }{
-		{"arguments", c.Arguments.Blob}, {"result", c.Result.Blob}, {"entries", c.Entries.Blob},
+		{"arguments", c.Arguments.Blob},
+		{"result", c.Result.Blob},
+		{"entries", c.Entries.Blob},
+		{"session_definition.arguments", c.SessionDefinition.Blob()},
 	} {
 		if p.blob == "" {
 			continue

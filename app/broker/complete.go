@@ -219,7 +219,8 @@ func (b *Broker) unrecordedResponse(
 	if reason := protocol.ReasonOf(err); reason != "" {
 		b.forgetSticky(in)
 		eager.forgetSticky()
-		if in.Recovered != nil { // the attempt has ended; its history has the details of its heartbeats
+		// The attempt has ended; its history has the details of its heartbeats.
+		if in.Recovered != nil && in.Recovered.Rebuild != "" {
 			b.opt.Metrics.countRebuild(in.Recovered)
 			b.log.Info().Str("task_id", in.TaskID).Str("worker_id", in.Owner).Int64("epoch", in.Epoch).
 				Str("rebuild_activity", in.Recovered.Rebuild).Str("reason", in.Recovered.Reason).

@@ -90,10 +90,18 @@ func (b *Broker) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) 
 
 // ReleaseSession releases a session without closing it: another worker may acquire it at once.
 func (b *Broker) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
-	out, err := b.sessionVerb(ctx, in, "released", engine.ReleaseSession{
+	verb := engine.ReleaseSession{
 		SessionHolder: holder(in), Why: protocol.ErrorText(in.Reason), Failed: protocol.ErrorText(in.Failed),
 		KnownEpoch: in.Known,
-	})
+	}
+	if in.Reason == engine.ReasonSetUpFailed {
+		var err error
+		key := engine.SessionKey{Namespace: transaction.NamespaceOrDefault(in.Namespace), ID: in.SessionID}
+		if verb.For, err = b.successor(ctx, key, ""); err != nil {
+			return protocol.SessionResponse{}, err
+		}
+	}
+	out, err := b.sessionVerb(ctx, in, "released", verb)
 	if now := b.store.About(); err == nil && !now.IsZero() && engine.EpochAhead(in.Known, now) {
 		b.opt.Metrics.countIgnoredEpoch()
 		b.log.Warn().Str("namespace", transaction.NamespaceOrDefault(in.Namespace)).Str("session_id", in.SessionID).

@@ -16,7 +16,8 @@ import (
 // sessionCounters count what happens to sessions at this app.
 type sessionCounters struct {
 	claims, ends, rebuilds, unbuilt, late *prometheus.CounterVec
-	evictions                             *prometheus.CounterVec
+	evictions, setUps                     *prometheus.CounterVec
+	setUpSeconds                          prometheus.Counter
 	renewals, cleaned, thrashed, ignored  prometheus.Counter
 	places                                prometheus.Counter
 }
@@ -49,6 +50,9 @@ func newSessionCounters(r prometheus.Registerer) sessionCounters {
 			"Rebuilds after which activities were tried again, by reason: how the state was lost.", "reason"),
 		unbuilt: vec("sojourn_session_rebuilds_failed_total",
 			"Rebuilds with which their attempt ended, by outcome: failed, cancelled.", "outcome"),
+		setUps: vec("sojourn_session_set_ups_total",
+			"Set-ups of sessions by their definitions, by outcome: completed, failed.", "outcome"),
+		setUpSeconds: one("sojourn_session_set_up_seconds_total", "Duration of the set-ups that completed."),
 		late: vec("sojourn_session_late_completions_total",
 			"Completions that came too late and were ignored, by why: session_ended, stale_session_epoch.", "why"),
 		evictions: vec("sojourn_session_evictions_total",
@@ -79,6 +83,11 @@ func (m *Metrics) countSessionMove(e store.SessionMove) {
 		}
 	case e.What == "resumed":
 		m.sessions.claims.WithLabelValues("resume").Inc()
+	case e.What == "set_up":
+		m.sessions.setUps.WithLabelValues("completed").Inc()
+		m.sessions.setUpSeconds.Add(max(0, e.Seconds))
+	case e.What == "set_up_failed":
+		m.sessions.setUps.WithLabelValues("failed").Inc()
 	case e.What == "cleaned_up":
 		m.sessions.cleaned.Inc()
 	case e.Ends():
@@ -117,7 +126,7 @@ func (m *Metrics) countLateOutcome(why string) {
 // late. Rebuilds in other attempts are counted with those attempts. The reason comes from the worker and becomes a
 // label, so unknown reasons are counted as "other".
 func (m *Metrics) countRebuild(r *protocol.Recovered) {
-	if m == nil || r == nil {
+	if m == nil || r == nil || r.Rebuild == "" {
 		return
 	}
 	reason := "other"

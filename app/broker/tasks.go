@@ -24,11 +24,18 @@ func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []st
 	if err != nil {
 		return nil, err
 	}
+	setUps, err := b.setUpArguments(ctx, leased)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]protocol.Task, len(leased))
 	left := mostSent
 	for i, l := range leased {
 		if l.Kind == protocol.KindActivity {
 			t := activityTask(l, args[i])
+			if t.Session != nil {
+				t.Session.Arguments = payload.Payload{Blob: setUps[l.Session.Key()]}
+			}
 			// Only a worker that supports eager workflow tasks gets the events for one.
 			if in.EagerTasks {
 				t.LastSequence, t.Unseen = l.Head.LastSeq, b.unseenEvents(&l)
@@ -63,7 +70,11 @@ const shortestPage = 16 << 10
 
 // activityBytes and workflowBytes are the sizes of tasks as they are sent.
 func activityBytes(t *protocol.ActivityTask) int {
-	return engine.TaskBytes + len(t.Arguments.Blob) + history.SizeOf(t.Unseen)
+	n := engine.TaskBytes + len(t.Arguments.Blob) + history.SizeOf(t.Unseen)
+	if t.Session != nil {
+		n += len(t.Session.Arguments.Blob)
+	}
+	return n
 }
 
 func workflowBytes(t *protocol.WorkflowTask) int {
@@ -161,6 +172,35 @@ func (b *Broker) arguments(ctx context.Context, leased []store.Leased) ([]string
 	return args, err
 }
 
+// setUpArguments returns the stored arguments of the definitions of the sessions of leased activities, for sessions
+// whose set-up no worker has reported in this epoch.
+func (b *Broker) setUpArguments(ctx context.Context, leased []store.Leased) (map[engine.SessionKey]string, error) {
+	var keys []engine.SessionKey
+	for i := range leased {
+		if s := leased[i].Session; s != nil && s.NeedsSetUp() && s.ArgumentsHash != "" {
+			keys = append(keys, s.Key())
+		}
+	}
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	found := make(map[engine.SessionKey]string, len(keys))
+	err := b.store.View(ctx, func(r store.Reader) error {
+		for _, k := range keys {
+			if _, ok := found[k]; ok {
+				continue
+			}
+			blob, err := r.SessionArguments(ctx, k)
+			if err != nil {
+				return err
+			}
+			found[k] = blob
+		}
+		return nil
+	})
+	return found, err
+}
+
 // The id of the step is also the key for idempotence: it is the same in every attempt, and different for every
 // other step.
 func activityTask(l store.Leased, args string) *protocol.ActivityTask {
@@ -212,7 +252,7 @@ func affinity(s *engine.Session, queue string, isNew bool) *protocol.SessionAffi
 		Lease:        s.Lease / 1_000_000, TTL: s.TTL, MaxActivities: s.MaxActivities, Create: !s.NoCreate,
 		Reacquire: !s.NoReacquire,
 		Status:    string(s.Status), LeaseOwner: s.Owner, LeaseExpiresAt: s.LeaseUntil, TTLExpiresAt: until,
-		LastEnd: s.Before,
+		LastEnd: s.Before, Definition: s.Definition, OnLost: s.OnLost,
 	}
 }
 

@@ -30,6 +30,9 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 		MaxBlamed: c.MaxBlamedLosses, CancellationPolicy: c.CancellationPolicy, Parallel: c.Parallel,
 		SessionID: c.SessionID,
 	}
+	if c.SessionDefinition != nil {
+		d.SessionDefinition = c.SessionDefinition.Name
+	}
 	if d.ScheduleToClose > 0 {
 		// No attempt outlasts them all, so a deadline that is shown to an attempt is one that holds.
 		d.StartToClose = min(d.StartToClose, d.ScheduleToClose)
@@ -47,14 +50,19 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 	if c.WorkerSession != nil {
 		d.SessionID, d.Session = c.WorkerSession.SessionID, raw(c.WorkerSession)
 	}
-	st.emit(d)
 	if d.SessionID == "" {
+		st.emit(d)
 		return
 	}
+	sess, refused := st.sessionFor(d.SessionID, d.Activity.Queue, c.WorkerSession)
+	store := false
+	if refused == nil {
+		store, d.SessionWarning, refused = sess.define(c.SessionDefinition)
+	}
+	st.emit(d)
 	st.usesSessions()
 	// The activity is open at this point, and its failure is an event like any other, which the code can
 	// handle. A refusal of the whole completion would be tried again and again with the same outcome.
-	sess, refused := st.sessionFor(d.SessionID, d.Activity.Queue, c.WorkerSession)
 	if refused != nil {
 		a, _ := st.Activities.Get(seq)
 		st.fail(a, history.Failure{
@@ -75,6 +83,9 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 	sess.queued(d.Activity.Queue, st.now)
 	sess.setAffinity(c.Affinity, c.FallbackAfter)
 	st.storeSession(sess)
+	if store {
+		st.storeArguments(sess.ID, c.SessionDefinition.Arguments.Blob)
+	}
 }
 
 // outcome returns the running attempt of the activity, for the event that ends it. An activity that was cancelled while
@@ -467,6 +478,7 @@ func (in HeartbeatActivity) decide(st *step) error {
 		a.Progress = in.Progress
 	}
 	if in.Rebuild != nil && a.SessionID != "" {
+		st.reportedSetUp(&a, in.Rebuild)
 		a.Rebuild = clipped(in.Rebuild)
 	}
 	st.Activities.Put(a.Seq, a)
@@ -638,6 +650,7 @@ func (a *Activity) unlease() {
 		}
 	}
 	a.Lease, a.Epoch, a.Progress, a.Rebuild, a.HeartbeatAt, a.Cancel = Lease{}, 0, nil, nil, history.Time{}, false
+	a.SetUpAt = history.Time{}
 }
 
 // ReasonSessionLost is the reason of an attempt that ended because its worker lost the session, which session options

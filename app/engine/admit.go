@@ -120,6 +120,11 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, e explain) Ve
 			Session: s.ID, Missing: missing, Worker: w.ID,
 		})
 	}
+	if s.lacksDefinition(w) {
+		return e.refused(protocol.ReasonSessionRequirements, protocol.WaitNoDefinition, protocol.Wait{
+			Session: s.ID, Missing: []string{s.Definition}, Worker: w.ID,
+		})
+	}
 	if s.Terminal {
 		return e.refused(s.endedAs(), protocol.WaitSessionEnded, protocol.Wait{Session: s.ID, Detail: s.Reason})
 	}
@@ -214,7 +219,8 @@ const (
 	ReasonEvictedPressure = "evicted_pressure"  // the memory of the worker is scarce
 	ReasonShutdown        = "shutdown"          // the worker drains
 	ReasonRestored        = "database_restored" // an operator released all sessions after a restore
-	ReasonDeleted         = "deleted"           // a DELETE of the owner that released the session and named no reason
+	ReasonSetUpFailed     = protocol.ReturnedSetUpFailed
+	ReasonDeleted         = "deleted" // a DELETE of the owner that released the session and named no reason
 )
 
 // Release policies decide what happens to a session when the release changes. With PolicyMigrate, the default, a worker

@@ -48,6 +48,8 @@ type SessionChange struct {
 	Session  Session // the row after
 	Timeline []protocol.SessionEvent
 	Delete   bool // cleaned up: the row is deleted, its epoch stays stored
+	// Arguments are the arguments of the session's definition, to be stored; nil: unchanged.
+	Arguments *string
 }
 
 // Start is a run that is to be made: by a caller, by a parent, or in the place of a run that continued as new.

@@ -80,6 +80,7 @@ func LeaseActivity(
 		a.FirstReady = a.ReadyAt
 	}
 	a.ReadyAt, a.HeartbeatAt, a.Progress, a.Rebuild = history.Time{}, history.Time{}, nil, nil
+	a.SetUpAt = history.Time{}
 	a.Lease = l.lease(time.Duration(l.Worker.AttemptLease)*time.Microsecond, now)
 	a.Suspect = a.Suspect.leased()
 	if s == nil {

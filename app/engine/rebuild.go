@@ -21,6 +21,13 @@ func (st *step) recovered(a Activity, r *protocol.Recovered) int {
 		return 0
 	}
 	r = clipped(r)
+	st.reportedSetUp(&a, r)
+	if r.SetUp != nil {
+		st.recordSetUp(a, r)
+	}
+	if r.Rebuild == "" {
+		return 0
+	}
 	outcome := protocol.Rebuilt
 	switch r.Outcome {
 	case protocol.RebuildFailed, protocol.RebuildCancelled:

@@ -292,6 +292,8 @@ type Activity struct {
 	LastHeartbeat *protocol.LastHeartbeat `json:"last_heartbeat,omitempty"`
 	// last report of its worker about a rebuild in the running attempt
 	Rebuild *protocol.Recovered `json:"rebuild,omitempty"`
+	// SetUpAt is when the worker last reported the set-up of the session in the running attempt; zero: it reported none.
+	SetUpAt history.Time `json:"set_up_at,omitzero"`
 	// the delivery under way is the first its holder sees of the session's epoch
 	New         bool           `json:"new,omitempty"`
 	Policy      string         `json:"policy,omitempty"` // cancellation policy; empty: try_cancel
@@ -459,13 +461,22 @@ func (a *Activity) due() (at history.Time, what string) {
 		consider(a.ReadyAt, "retry")
 	case LeasedState:
 		// An attempt that is leased may end by its own limits before its lease does, so all three are compared.
+		if a.settingUp() {
+			// The worker times the set-up out. This ends an attempt whose worker does not, though it renews the lease.
+			if most := a.Rebuild.SetUp.Timeout; most > 0 {
+				consider(plus(a.SetUpAt, seconds(most+SetUpMargin)), "start_to_close")
+			}
+			consider(a.Until, "lease")
+			consider(a.Suspect.clearsAt(a.LeasedAt), "cleared")
+			return at, what
+		}
 		if a.StartToClose > 0 {
-			consider(plus(a.LeasedAt, seconds(a.StartToClose)), "start_to_close")
+			consider(plus(a.codeSince(), seconds(a.StartToClose)), "start_to_close")
 		}
 		// An attempt that has never sent a heartbeat is judged from its lease on; otherwise code that hangs
 		// before its first heartbeat would never be noticed.
 		if a.HeartbeatTO > 0 {
-			consider(plus(latest(a.LeasedAt, a.HeartbeatAt), seconds(a.HeartbeatTO)), "heartbeat")
+			consider(plus(latest(a.codeSince(), a.HeartbeatAt), seconds(a.HeartbeatTO)), "heartbeat")
 		}
 		consider(a.Until, "lease")
 		consider(a.Suspect.clearsAt(a.LeasedAt), "cleared")

@@ -56,7 +56,7 @@ func (s *stage) worker(id string) *Worker {
 	if s.workers[id] == nil {
 		s.workers[id] = &Worker{
 			Namespace: "default", ID: id, Incarnation: id + "-1", Queues: []string{"default"}, AnyActivity: true,
-			WorkflowTypes: []string{"sample"}, BuildID: "b1",
+			WorkflowTypes: []string{"sample"}, BuildID: "b1", Capabilities: []string{"session:llama"},
 			MaxSessions:  10,
 			AttemptLease: 120e6, SessionLease: 30e6, SessionIdle: 300e6,
 		}
@@ -255,6 +255,11 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 		}
 		if d.HasArg("progress") {
 			beat.Beat, beat.Progress = true, json.RawMessage(arg("progress", ""))
+		}
+		if d.HasArg("set_up") {
+			beat.Rebuild = &protocol.Recovered{SetUp: &protocol.SetUp{
+				Definition: "llama", Outcome: arg("set_up", ""), Timeout: num("timeout", 60), Waited: d.HasArg("waited"),
+			}}
 		}
 		return s.apply(beat)
 	case "return":
@@ -815,6 +820,7 @@ func short(events []history.Event) string {
 			"update_id", "update_name", "result", "child_run_number", "child_workflow_type", "policy",
 			"attributes", "merged",
 			"selection_group_id", "member_key", "operation_kind", "operation_identity", "outcome", "resolution_event_id",
+			"definition", "session_definition", "session_warning",
 		} {
 			if v, ok := m[k]; ok {
 				out += fmt.Sprintf(" %s=%v", k, v)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -101,9 +102,17 @@ type Session struct {
 	GivenUp      string       `json:"given_up,omitempty"`  // reason reported by its holder
 	Before       string       `json:"before,omitempty"`    // both, of the holding before this one
 	EvictedAt    history.Time `json:"evicted_at,omitzero"` // when it gave way to another, if that was how
-	ClosedAt     history.Time `json:"closed_at,omitzero"`
-	RenewedAt    history.Time `json:"renewed_at,omitzero"`
-	CreatedAt    history.Time `json:"created_at,omitzero"`
+	// Definition is the name of the definition by which workers set up the session; empty: none. Once set, it does
+	// not change.
+	Definition string `json:"definition,omitempty"`
+	OnLost     string `json:"on_lost,omitempty"` // that of the definition's first use
+	// ArgumentsHash is the hash of the definition's stored arguments; empty: no arguments.
+	ArgumentsHash string `json:"arguments_hash,omitempty"`
+	// SetUpEpoch is the epoch in which a worker last reported a set-up that completed.
+	SetUpEpoch int64        `json:"set_up_epoch,omitempty"`
+	ClosedAt   history.Time `json:"closed_at,omitzero"`
+	RenewedAt  history.Time `json:"renewed_at,omitzero"`
+	CreatedAt  history.Time `json:"created_at,omitzero"`
 
 	SessionCounts `json:"-"`
 }
@@ -191,12 +200,19 @@ func (s *Session) Same(o *Session) bool {
 		s.FirstRenewal == o.FirstRenewal && s.LastRenewal == o.LastRenewal && s.Reason == o.Reason &&
 		s.GivenUp == o.GivenUp && s.Before == o.Before && s.EvictedAt == o.EvictedAt && s.ClosedAt == o.ClosedAt &&
 		s.RenewedAt == o.RenewedAt && s.CreatedAt == o.CreatedAt &&
+		s.Definition == o.Definition && s.OnLost == o.OnLost && s.ArgumentsHash == o.ArgumentsHash &&
+		s.SetUpEpoch == o.SetUpEpoch &&
 		slices.Equal(s.Requirements, o.Requirements) && slices.Equal(s.HolderQueues, o.HolderQueues) &&
 		(s.Next == nil) == (o.Next == nil) && (s.Next == nil || *s.Next == *o.Next)
 }
 
 // SessionKey names a session.
 type SessionKey struct{ Namespace, ID string }
+
+// Compare orders keys by namespace and ID.
+func (k SessionKey) Compare(o SessionKey) int {
+	return cmp.Or(cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.ID, o.ID))
+}
 
 // Key is the session's own.
 func (s *Session) Key() SessionKey { return SessionKey{s.Namespace, s.ID} }

@@ -126,11 +126,16 @@ func (st *step) startSession(c protocol.Command, seq int64) {
 	if c.WorkerSession != nil {
 		d.Options = raw(c.WorkerSession)
 	}
+	store, _, _ := s.define(c.SessionDefinition) // it has not been acquired, so every definition is valid
+	d.SessionDefinition = s.Definition
 	st.emit(d)
 	st.usesSessions()
 	st.storeSession(s, protocol.SessionEvent{
 		At: st.now, What: "started", By: "run " + st.ID, Why: "workflow " + st.WorkflowID,
 	})
+	if store {
+		st.storeArguments(s.ID, c.SessionDefinition.Arguments.Blob)
+	}
 }
 
 // endSession ends a workflow-scoped session in this step: its open activities are cancelled, and their late results are

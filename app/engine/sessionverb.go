@@ -114,7 +114,7 @@ func refusal(v Verdict, s *Session, l Lessee) error {
 	e := protocol.Refuse(v.Reason, "%s", v.Text())
 	switch v.Reason {
 	case protocol.ReasonSessionRequirements:
-		e.With("missing_requirements", Missing(s.Requirements, l.Worker.Capabilities))
+		e.With("missing_requirements", Missing(s.NeededCapabilities(), l.Worker.Capabilities))
 	case protocol.ReasonSessionLimit:
 		e.With("max_concurrent_worker_sessions", l.Worker.MaxSessions)
 	case protocol.ReasonSessionActivityLimit:
@@ -196,7 +196,8 @@ type ReleaseSession struct {
 	SessionHolder
 	Why        string
 	Failed     string
-	KnownEpoch int64 // with protocol.ReasonGivenUp: the highest epoch that the worker has seen; 0: not reported
+	KnownEpoch int64  // with protocol.ReasonGivenUp: the highest epoch that the worker has seen; 0: not reported
+	For        string // with ReasonSetUpFailed: the worker for which the session is reserved; empty: any worker
 }
 
 func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, error) {
@@ -230,6 +231,9 @@ func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, er
 		return c, nil
 	}
 	c.Timeline = append(c.Timeline, c.Session.release(now, in.Worker, in.Why))
+	if in.Why == ReasonSetUpFailed && in.For != "" {
+		c.Session.For, c.Session.ForUntil = in.For, plus(now, ReservationTime)
+	}
 	return c, nil
 }
 

@@ -267,7 +267,7 @@ func (a *WaitContext) SessionWait(s *Session) *protocol.Wait {
 	var w protocol.Wait
 	switch {
 	case moving:
-		w = *AdmitSession(s, Lessee{Worker: &Worker{Capabilities: s.Requirements}}, a.Now, false).Wait
+		w = *AdmitSession(s, Lessee{Worker: &Worker{Capabilities: s.NeededCapabilities()}}, a.Now, false).Wait
 	case s.reserved(a.Now):
 		w = protocol.Wait{Reason: protocol.WaitSessionKept, Session: s.ID, Worker: s.For, Until: s.ForUntil}
 	default:

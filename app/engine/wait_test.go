@@ -326,6 +326,10 @@ var everyWait = []struct {
 		protocol.WaitCapabilityMissing, true, func(w *stuckTask) { w.free().Requirements = []string{"printer"} },
 		`activity "charge": session s needs printer, which worker w does not offer`,
 	},
+	{
+		protocol.WaitNoDefinition, true, func(w *stuckTask) { w.free().Definition = "llama" },
+		`activity "charge": session s needs the session definition llama, which worker w has not registered`,
+	},
 	{protocol.WaitWorkerWithout, true, func(w *stuckTask) {
 		w.free()
 		w.around.Workers[0].MaxSessions, w.around.Workers[0].Capabilities = 0, []string{CapSessions}

@@ -83,6 +83,8 @@ type LogReader interface {
 // SessionReader knows sessions, with what happened to them.
 type SessionReader interface {
 	Session(ctx context.Context, k engine.SessionKey) (engine.Session, error)
+	// SessionArguments returns the arguments of the session's definition; empty if there are none.
+	SessionArguments(ctx context.Context, k engine.SessionKey) (string, error)
 	Sessions(ctx context.Context, q SessionQuery) ([]engine.Session, error)
 	// SessionCounts counts all that have anything to show, of one namespace or of all.
 	SessionCounts(ctx context.Context, namespace string) (map[protocol.SessionStatus]int, error)

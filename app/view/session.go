@@ -175,7 +175,7 @@ func (v *View) sessionView(s engine.Session, roster membership.Roster, now time.
 		LastHeartbeatAt: s.RenewedAt, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 	}
 	out.Affinity, out.FallbackAfter = s.Affinity()
-	out.Pinned, out.Yielding = s.Pinned, s.Yielding
+	out.Pinned, out.Yielding, out.Definition = s.Pinned, s.Yielding, s.Definition
 	out.FallbackAt = s.OpensAt()
 	if s.Origin == engine.OriginWorkflow {
 		out.Scope = "workflow"

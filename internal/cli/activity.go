@@ -138,12 +138,15 @@ type activityLimits struct {
 	blamed                                                    int
 	backoff                                                   []time.Duration
 	session, affinity                                         string
+	definition, setUp                                         string
 }
 
 func (l *activityLimits) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&l.session, "session", "", "worker session of the activity; it runs on the session's owner")
 	f.StringVar(&l.affinity, "affinity", "", "session affinity: hard, or soft (other workers may acquire the session after a while); default: hard")
+	f.StringVar(&l.definition, "session-definition", "", "name of the definition by which workers set the session up")
+	f.StringVar(&l.setUp, "session-arguments", "", "arguments of the set-up, a JSON array; those of the session's first use apply")
 	f.DurationVar(&l.startToClose, "start-to-close", 0, "maximum duration of one attempt")
 	f.DurationVar(&l.scheduleToStart, "schedule-to-start", 0, "maximum wait for a worker")
 	f.DurationVar(&l.scheduleToClose, "schedule-to-close", 0, "maximum duration of all attempts together")
@@ -157,6 +160,14 @@ func (l *activityLimits) flags(c *cobra.Command) {
 // apply puts the flags into a request.
 func (l *activityLimits) apply(c *cobra.Command, in *protocol.ActivityOptions) error {
 	in.SessionID, in.Affinity = l.session, l.affinity
+	switch {
+	case l.definition != "" && l.session == "":
+		return usageError{errors.New("--session-definition requires --session")}
+	case l.setUp != "" && l.definition == "":
+		return usageError{errors.New("--session-arguments requires --session-definition")}
+	case l.definition != "":
+		in.SessionDefinition = &protocol.ActivitySession{Name: l.definition, Arguments: []byte(l.setUp)}
+	}
 	for _, d := range []struct {
 		flag  string
 		value time.Duration

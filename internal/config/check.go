@@ -194,6 +194,7 @@ func checkWorker(c *checker, cfg *Config) {
 	if n, err := strconv.Atoi(cfg.WorkerMaxSessions); cfg.WorkerMaxSessions != "auto" && (err != nil || n < 0) {
 		c.bad("worker-max-sessions", "must be auto or a number of at least 0")
 	}
+	c.atLeast("max-set-ups", cfg.MaxSetUps, 0)
 	c.atLeast("sticky-cache-size", cfg.StickyCacheSize, 1)
 	if len(cfg.Queues) == 0 {
 		c.bad("queues", "must name at least one queue")

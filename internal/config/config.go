@@ -63,6 +63,7 @@ type Config struct {
 	WorkerID          string   `koanf:"worker-id"` // empty: a new ULID, made by the worker at its start
 	WorkerConcurrency int      `koanf:"worker-concurrency"`
 	WorkerMaxSessions string   `koanf:"worker-max-sessions"` // auto or a number; 0: this worker acquires no session
+	MaxSetUps         int      `koanf:"max-set-ups"`         // session set-ups at once; 0: number of cores
 	StickyCacheSize   int      `koanf:"sticky-cache-size"`
 	Queues            []string `koanf:"queues"`
 	BuildID           string   `koanf:"build-id"` // empty: none

@@ -139,6 +139,10 @@ var settings = []setting{
 			"activities run in executors; 0: unlimited",
 	},
 	{
+		name: "max-set-ups", kind: number, value: "0", roles: workers,
+		help: "maximum number of session set-ups at once in a worker; 0: the number of cores",
+	},
+	{
 		name: "sticky-cache-size", former: "worker-kept-runs", kind: number, value: "1000", roles: workers,
 		help: "size of the sticky cache: runs that a worker keeps in memory between workflow tasks; others are " +
 			"replayed",

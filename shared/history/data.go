@@ -55,24 +55,28 @@ type ActivitySnapshot struct {
 // ActivityScheduled opens an activity. The member worker_session is that of the command; with only a session ID in the
 // command it is {"session_id": …}; outside sessions it is absent.
 type ActivityScheduled struct {
-	Sequence        int64             `json:"sequence"`
-	ExecutionID     string            `json:"activity_execution_id"`
-	ActivityType    string            `json:"activity_type"`
-	Arguments       string            `json:"arguments,omitempty"`
-	PayloadCodec    string            `json:"payload_codec,omitempty"`
-	Activity        *ActivitySnapshot `json:"activity,omitempty"`
-	SessionID       string            `json:"session_id,omitempty"`
-	Session         json.RawMessage   `json:"worker_session,omitempty"`
-	Requirements    []string          `json:"requirements,omitempty"`
-	Priority        int               `json:"priority,omitempty"`
-	FairnessKey     string            `json:"fairness_key,omitempty"`
-	FairnessWeight  int               `json:"fairness_weight,omitempty"`
-	StartToClose    int64             `json:"start_to_close_timeout,omitempty"`
-	ScheduleToStart int64             `json:"schedule_to_start_timeout,omitempty"`
-	ScheduleToClose int64             `json:"schedule_to_close_timeout,omitempty"`
-	Heartbeat       int64             `json:"heartbeat_timeout,omitempty"`
-	MaxBlamed       int               `json:"max_blamed_losses,omitempty"`
-	ExecutionMode   string            `json:"execution_mode,omitempty"` // as in Attempt
+	Sequence     int64             `json:"sequence"`
+	ExecutionID  string            `json:"activity_execution_id"`
+	ActivityType string            `json:"activity_type"`
+	Arguments    string            `json:"arguments,omitempty"`
+	PayloadCodec string            `json:"payload_codec,omitempty"`
+	Activity     *ActivitySnapshot `json:"activity,omitempty"`
+	SessionID    string            `json:"session_id,omitempty"`
+	Session      json.RawMessage   `json:"worker_session,omitempty"`
+	// SessionDefinition is the name of the session's definition that the command named.
+	SessionDefinition string `json:"session_definition,omitempty"`
+	// SessionWarning reports that the session keeps other arguments than those of the command.
+	SessionWarning  string   `json:"session_warning,omitempty"`
+	Requirements    []string `json:"requirements,omitempty"`
+	Priority        int      `json:"priority,omitempty"`
+	FairnessKey     string   `json:"fairness_key,omitempty"`
+	FairnessWeight  int      `json:"fairness_weight,omitempty"`
+	StartToClose    int64    `json:"start_to_close_timeout,omitempty"`
+	ScheduleToStart int64    `json:"schedule_to_start_timeout,omitempty"`
+	ScheduleToClose int64    `json:"schedule_to_close_timeout,omitempty"`
+	Heartbeat       int64    `json:"heartbeat_timeout,omitempty"`
+	MaxBlamed       int      `json:"max_blamed_losses,omitempty"`
+	ExecutionMode   string   `json:"execution_mode,omitempty"` // as in Attempt
 	// CancellationPolicy is the policy of the command; absent: try_cancel.
 	CancellationPolicy string `json:"cancellation_policy,omitempty"`
 	Parallel
@@ -256,6 +260,8 @@ type SessionStarted struct {
 	CommandSequence int64           `json:"command_sequence"`
 	SessionID       string          `json:"session_id"`
 	Options         json.RawMessage `json:"options,omitempty"`
+	// SessionDefinition is the name of the session's definition that the command named.
+	SessionDefinition string `json:"session_definition,omitempty"`
 }
 
 // SessionEnded records an end_session command; Effect is "ended", or "already_ended" the second time. Histories of
@@ -278,6 +284,27 @@ type SessionRecovered struct {
 	Reason          string `json:"reason,omitempty"`  // missing_state, or the end of the executor
 	Retries         int    `json:"retries"`           // of the activity, after a rebuild
 	Outcome         string `json:"outcome,omitempty"` // rebuilt; failed or cancelled: the attempt ended with the rebuild
+}
+
+// The outcomes of a set-up. An attempt that ended during a set-up has the outcome cancelled.
+const (
+	SetUpCompleted = "completed"
+	SetUpFailed    = "failed"
+	SetUpCancelled = "cancelled"
+)
+
+// SessionSetUp records that a worker ran the set-up of a session by its definition in an attempt of an activity. It
+// precedes the event that ends the attempt and comes from the worker's report or, if there was none, from its
+// heartbeats. Attempts that waited for the set-up of another attempt have no such event.
+type SessionSetUp struct {
+	CommandSequence int64   `json:"command_sequence"` // of the activity
+	SessionID       string  `json:"session_id"`
+	Epoch           int64   `json:"epoch"`
+	Definition      string  `json:"definition"`
+	Outcome         string  `json:"outcome"` // completed, failed, cancelled
+	Seconds         float64 `json:"set_up_seconds,omitempty"`
+	Reason          string  `json:"reason,omitempty"` // why the state was missing; absent: the first epoch
+	Cause           string  `json:"cause,omitempty"`  // error of a set-up that failed
 }
 
 // WorkflowContinuedAsNew closes a run that continues as a new run of the same workflow ID.

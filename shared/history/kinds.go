@@ -51,6 +51,7 @@ var kinds = map[string]func() Data{
 	"SessionStarted":                func() Data { return &SessionStarted{} },
 	"SessionEnded":                  func() Data { return &SessionEnded{} },
 	"SessionRecovered":              func() Data { return &SessionRecovered{} },
+	"SessionSetUp":                  func() Data { return &SessionSetUp{} },
 	"WorkflowContinuedAsNew":        func() Data { return &WorkflowContinuedAsNew{} },
 	"WorkflowCompleted":             func() Data { return &WorkflowCompleted{} },
 	"WorkflowFailed":                func() Data { return &WorkflowFailed{} },
@@ -122,6 +123,9 @@ func (*SessionStarted) Type() string { return "SessionStarted" }
 
 // Type is "SessionEnded".
 func (*SessionEnded) Type() string { return "SessionEnded" }
+
+// Type is "SessionSetUp".
+func (*SessionSetUp) Type() string { return "SessionSetUp" }
 
 // Type is "SessionRecovered".
 func (*SessionRecovered) Type() string { return "SessionRecovered" }

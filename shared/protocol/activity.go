@@ -29,6 +29,16 @@ type ActivityOptions struct {
 	FallbackAfter int64           `json:"fallback_after_seconds,omitempty" minimum:"0" maximum:"315360000"`
 	WorkerSession *SessionOptions `json:"worker_session,omitempty"`
 	Requirements  []string        `json:"requirements,omitempty"`
+
+	SessionDefinition *ActivitySession `json:"session_definition,omitempty"`
+}
+
+// ActivitySession is session_definition of an activity run, as in the command schedule_activity, with arguments as in
+// input.
+type ActivitySession struct {
+	Name      string          `json:"name" minLength:"1" maxLength:"200"`
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	OnLost    string          `json:"on_lost,omitempty" enum:"set_up,fail"`
 }
 
 // ActivityRequest starts an activity run. Members of the run are named as in StartRequest, members of the activity as

@@ -62,10 +62,21 @@ func CheckCommand(c *Command, at func(member string) string) error {
 }
 
 func checkSession(c *Command, reacquire *bool, at func(string) string) error {
-	if c.WorkerSession == nil {
-		return nil
+	if err := checkDefinition(c.SessionDefinition, at); err != nil || c.WorkerSession == nil {
+		return err
 	}
 	return CheckOptions(c.WorkerSession, reacquire, func(f string) string { return at("worker_session." + f) })
+}
+
+// checkDefinition rejects an invalid session_definition; nil is valid.
+func checkDefinition(d *SessionDefinition, at func(string) string) error {
+	switch {
+	case d == nil:
+		return nil
+	case strings.TrimSpace(d.Name) == "":
+		return Invalid(at("session_definition.name"), "must be 1 to 200 bytes and not only white space")
+	}
+	return CheckLimitsAt(d, func(f string) string { return at("session_definition." + f) })
 }
 
 func checkActivity(c *Command, at func(string) string) error {
@@ -74,6 +85,13 @@ func checkActivity(c *Command, at func(string) string) error {
 			return err
 		}
 		if err := checkSession(c, o.Reacquire, at); err != nil {
+			return err
+		}
+	} else if d := c.SessionDefinition; d != nil {
+		if c.SessionID == "" {
+			return Invalid(at("session_definition"), "requires session_id or worker_session")
+		}
+		if err := checkDefinition(d, at); err != nil {
 			return err
 		}
 	} else if c.SessionID == "" && c.Affinity != "" {

@@ -117,6 +117,9 @@ type Command struct {
 	Affinity      string `json:"affinity,omitempty" of:"schedule_activity" enum:"hard,soft"`
 	FallbackAfter int64  `json:"fallback_after_seconds,omitempty" of:"schedule_activity" minimum:"0" maximum:"315360000"`
 
+	// Sojourn only: the definition by which workers set up the session of session_id, worker_session or start_session.
+	SessionDefinition *SessionDefinition `json:"session_definition,omitempty" of:"schedule_activity start_session"`
+
 	Requirements []string `json:"requirements,omitempty" of:"schedule_activity start_session"`
 	// from 0 (first) to 9 (last); default: that of the run
 	Priority *int `json:"priority,omitempty" of:"schedule_activity" minimum:"0" maximum:"9"`
@@ -237,3 +240,32 @@ type SessionOptions struct {
 	// session limit.
 	Pinned bool `json:"pinned,omitempty"`
 }
+
+// SessionDefinition names the definition of a session's state. Only workers that registered the definition acquire the
+// session; they run its set-up with the arguments before the first task of each epoch.
+type SessionDefinition struct {
+	Name string `json:"name" required:"true" minLength:"1" maxLength:"200"`
+	// Arguments is an array. The app stores the arguments of the first use, at most 2 MiB, as long as it stores the
+	// session; other arguments of later uses have no effect, and their event has session_warning.
+	Arguments payload.Payload `json:"arguments,omitzero"`
+	// OnLost selects the effect of the loss of the state. set_up, the default: the next owner runs the set-up again.
+	// fail: the first task of an epoch that is not the first one fails with session_lost before the set-up.
+	OnLost string `json:"on_lost,omitempty" enum:"set_up,fail"`
+}
+
+// Blob returns the encoded arguments; empty for none.
+func (d *SessionDefinition) Blob() string {
+	if d == nil {
+		return ""
+	}
+	return d.Arguments.Blob
+}
+
+// The values of on_lost.
+const (
+	OnLostSetUp = "set_up"
+	OnLostFail  = "fail"
+)
+
+// DefinitionCapability is the capability of workers that registered a session definition.
+func DefinitionCapability(name string) string { return "session:" + name }

@@ -82,6 +82,11 @@ func (r *Recovered) Cleaned() *Recovered {
 	}
 	c := *r
 	c.Rebuild, c.Cause, c.Reason = ErrorText(c.Rebuild), ErrorText(c.Cause), ErrorText(c.Reason)
+	if c.SetUp != nil {
+		s := *c.SetUp
+		s.Definition = ErrorText(s.Definition)
+		c.SetUp = &s
+	}
 	return &c
 }
 

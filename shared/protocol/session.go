@@ -96,6 +96,7 @@ type SessionView struct {
 	ReleasePolicy  string         `json:"release_policy,omitempty"`
 	Affinity       string         `json:"affinity"` // hard, soft
 	FallbackAfter  int64          `json:"fallback_after_seconds,omitempty"`
+	Definition     string         `json:"session_definition,omitempty"`
 	Pinned         bool           `json:"pinned,omitempty"`   // never released to make room for another session
 	Yielding       bool           `json:"yielding,omitempty"` // not renewed, to make room for another session
 	// soft affinity and a task waits: time from which any worker may acquire the session
@@ -139,7 +140,7 @@ type SessionOperation struct {
 type SessionEvent struct {
 	At history.Time `json:"at"`
 	// All renewals of one epoch are one entry, at the time of the last renewal.
-	What   string `json:"what" enum:"started,claimed,reclaimed,resumed,renewed,draining,released,expired,idle_unpinned,orphaned,failed,closed,unpinned,cleaned_up"`
+	What   string `json:"what" enum:"started,claimed,reclaimed,set_up,set_up_failed,resumed,renewed,draining,released,expired,idle_unpinned,orphaned,failed,closed,unpinned,cleaned_up"`
 	Worker string `json:"worker_id,omitempty"` // the owner before or after this event
 	Epoch  int64  `json:"epoch,omitempty"`
 	// worker, operator or run that caused the event; empty: the app, at a deadline
@@ -155,6 +156,7 @@ type SessionEvent struct {
 	LastRenewal  history.Time `json:"last_renewal,omitzero"`
 	Idle         float64      `json:"idle_seconds,omitempty"`
 	Release      string       `json:"release,omitempty"` // acquisitions: release of the worker
+	Seconds      float64      `json:"set_up_seconds,omitempty"`
 }
 
 // Ends reports whether an epoch of the session ended with this event.

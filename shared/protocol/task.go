@@ -150,6 +150,10 @@ type SessionAffinity struct {
 	LeaseExpiresAt history.Time `json:"lease_expires_at"`
 	TTLExpiresAt   history.Time `json:"ttl_expires_at"`
 	LastEnd        string       `json:"last_end,omitempty"` // why the previous epoch ended
+	Definition     string       `json:"definition,omitempty"`
+	OnLost         string       `json:"on_lost,omitempty"` // that of the definition; absent: set_up
+	// Arguments are the stored arguments of the definition, until a worker has reported the set-up of this epoch.
+	Arguments payload.Payload `json:"definition_arguments,omitzero"`
 }
 
 // QueryTask requests a worker to query the state of a run, which must not change.

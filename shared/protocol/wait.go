@@ -59,6 +59,7 @@ const (
 	WaitBuildDrained       WaitReason = "build_drained"
 	WaitBuildPinned        WaitReason = "build_pinned"
 	WaitCapabilityMissing  WaitReason = "capability_missing"
+	WaitNoDefinition       WaitReason = "session_definition_missing"
 	WaitWorkerWithout      WaitReason = "worker_without_sessions"
 	WaitWorkerSessionsFull WaitReason = "worker_sessions_full"
 
@@ -250,6 +251,11 @@ var WaitRules = []WaitRule{
 	{
 		WaitCapabilityMissing, PatienceNone, FormClause,
 		`[session {session} ]needs {missing}, which worker {worker} does not offer` + fallback + closest,
+	},
+	{
+		WaitNoDefinition, PatienceNone, FormClause,
+		`session {session} needs the session definition {missing}, which worker {worker} has not registered` + fallback +
+			closest,
 	},
 	{
 		WaitWorkerWithout, PatienceNone, FormClause,

@@ -267,6 +267,10 @@ func (c *CompleteItem) AsReturn() CompleteItem {
 // ReturnedExecutorEnded begins the reason of a task that is returned because its executor ended.
 const ReturnedExecutorEnded = "executor_ended"
 
+// ReturnedSetUpFailed begins the reason of a task that is returned because the set-up of its session failed and another
+// worker is to try it. It is also the reason with which the worker releases the session.
+const ReturnedSetUpFailed = "set_up_failed"
+
 // ExecutorLoss is the end of an executor process with running calls, reported with the outcome of each of these calls.
 type ExecutorLoss struct {
 	Executor string `json:"executor_id,omitempty" maxLength:"255"` // unique within the worker process
@@ -294,6 +298,21 @@ type Recovered struct {
 	Retries int    `json:"retries"`
 	Waited  int    `json:"waited,omitempty"`  // rebuilds of another attempt that this attempt waited for
 	Outcome string `json:"outcome,omitempty"` // one of the following; absent: rebuilt
+	// SetUp is the set-up of the session by its definition that the attempt ran; absent: none. With it alone,
+	// rebuild_activity is empty.
+	SetUp *SetUp `json:"set_up,omitempty"`
+}
+
+// SetUp reports a set-up of a session by its definition, which a worker ran in an attempt.
+type SetUp struct {
+	Definition string  `json:"definition"`
+	Outcome    string  `json:"outcome"` // rebuilt: completed; failed, cancelled, running
+	Seconds    float64 `json:"seconds,omitempty"`
+	// Waited: the attempt only waits for the set-up of another attempt, or waited for it. History has no event for it.
+	Waited bool `json:"waited,omitempty"`
+	// Timeout is the set-up's own timeout. While outcome is running, the timeouts of the attempt start_to_close and
+	// heartbeat do not apply; afterwards they count from the end of the set-up.
+	Timeout int64 `json:"timeout_seconds,omitempty" minimum:"0" maximum:"315360000"`
 }
 
 // The outcomes of a rebuild: the activity ran again, the rebuild failed, or the rebuild was cancelled. The last two end
@@ -313,7 +332,7 @@ var LostReasons = map[string]bool{
 	"evicted_idle": true, "evicted_ttl": true,
 	"evicted_pressure": true, "drained": true, "closed": true, "worker_lost": true, "never_here": true, "declared": true,
 	"evicted_cap": true, "worker_restarted": true, "moved": true, "given_up": true, "database_restored": true,
-	"released": true,
+	"released": true, ReturnedSetUpFailed: true,
 }
 
 // LostReason returns the entry of LostReasons for the reason with which a session's epoch ended, "" if there is none.

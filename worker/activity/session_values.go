@@ -19,6 +19,13 @@ type SessionValues struct {
 	making  map[string]*making // guarded by mu
 	onClose []func()           // guarded by mu
 	closed  bool               // guarded by mu
+	setUp   *setUpResult       // of the session's definition, guarded by mu; nil: none
+}
+
+// setUpResult is what the set-up of a session returned, with the function that releases it.
+type setUpResult struct {
+	value    any
+	tearDown func() // nil: nothing to release
 }
 
 // making is a value that a call is creating; done is closed when the value exists or its creation failed.
@@ -110,6 +117,50 @@ func (s *SessionValues) GetOrCreate(
 	return m.value, m.err
 }
 
+// SetUp stores the result of the session's set-up for State. tearDown releases it when the state is closed or another
+// result replaces it; nil: nothing to release. Workers call it.
+func (s *SessionValues) SetUp(value any, tearDown func()) {
+	s.mu.Lock()
+	was := s.setUp
+	closed := s.closed
+	if !closed {
+		s.setUp = &setUpResult{value, tearDown}
+	}
+	s.mu.Unlock()
+	if was != nil && was.tearDown != nil {
+		was.tearDown()
+	}
+	if closed && tearDown != nil {
+		tearDown()
+	}
+}
+
+// TearDown releases the result of the session's set-up, which is then missing.
+func (s *SessionValues) TearDown() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	was := s.setUp
+	s.setUp = nil
+	s.mu.Unlock()
+	if was != nil && was.tearDown != nil {
+		was.tearDown()
+	}
+}
+
+func (s *SessionValues) setUpResult() (value any, ok bool) {
+	if s == nil {
+		return nil, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.setUp == nil {
+		return nil, false
+	}
+	return s.setUp.value, true
+}
+
 // OnClose has fn called when the state is closed, last registered first; at once if it is closed already.
 func (s *SessionValues) OnClose(fn func()) {
 	if s == nil {
@@ -125,8 +176,8 @@ func (s *SessionValues) OnClose(fn func()) {
 	fn()
 }
 
-// Close removes all values and runs the functions that OnClose registered. A second call does nothing. The owner calls
-// it when no attempt of the session runs.
+// Close removes all values, runs the functions that OnClose registered and releases the result of the set-up. A second
+// call does nothing. The owner calls it when no attempt of the session runs.
 func (s *SessionValues) Close() {
 	if s == nil {
 		return
@@ -138,6 +189,7 @@ func (s *SessionValues) Close() {
 	for i := len(fns) - 1; i >= 0; i-- {
 		fns[i]()
 	}
+	s.TearDown()
 }
 
 func mistyped(key string, got, want any) error {

@@ -112,6 +112,8 @@ type Holding struct {
 	detail     string        // of that, for people
 	diedAfter  int           // rebuilds before that
 	rebuilding *rebuild      // the one that runs; nil: none
+	setUpArgs  string        // encoded arguments of the session's definition
+	lossShown  bool          // a task has failed with the loss of the state of the previous epoch
 	closed     chan struct{} // closed when the state of the session is closed
 }
 
@@ -194,11 +196,34 @@ func (s *Sessions) Enter(a *protocol.SessionAffinity, lease Lease) (*Holding, er
 		}
 		s.log.Debug().Str("session_id", h.ID).Int64("epoch", h.Epoch).Bool("is_new_claim", a.IsNew).Msg("session acquired")
 	}
+	if a.Arguments.Blob != "" {
+		h.setUpArgs = a.Arguments.Blob
+	}
 	h.active++
 	h.last = now
 	h.suspended = time.Time{} // the app leased the attempt under the epoch: no other process has acquired it
 	h.extend(lease.until(h.lease))
 	return h, nil
+}
+
+// SetUpArguments returns the encoded arguments of the session's definition, as the app delivered them with a task of
+// this epoch.
+func (h *Holding) SetUpArguments() string {
+	h.set.mu.Lock()
+	defer h.set.mu.Unlock()
+	return h.setUpArgs
+}
+
+// ShowLoss returns true for the first call in this epoch, if the state does not exist yet: its caller fails its task
+// with the loss of the state of the previous epoch.
+func (h *Holding) ShowLoss() bool {
+	h.set.mu.Lock()
+	defer h.set.mu.Unlock()
+	if h.lossShown || h.rebuilds > 0 || h.rebuilding != nil {
+		return false
+	}
+	h.lossShown = true
+	return true
 }
 
 // Refused releases the epoch of a task that Enter refused with err, before the caller hands the task back: the app must

@@ -23,6 +23,8 @@ type SessionOptions struct {
 	// Pinned keeps the session at its worker when the worker has reached its maximum of sessions and other sessions wait
 	// for it. The worker releases idle sessions that are not pinned.
 	Pinned bool
+	// Definition sets the session up, by a definition that its workers have registered; nil: none.
+	Definition *SessionDefinition
 }
 
 // Session is a handle of a session. It is plain data and may be an argument, including one of ContinueAsNew. A session
@@ -49,8 +51,14 @@ func StartSession(ctx Context, o SessionOptions) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	definition, err := o.Definition.wire()
+	if err != nil {
+		return nil, fmt.Errorf("session: %w", err)
+	}
 	id := c.m.stepID(c.m.sequence + 1)
-	cmd := &protocol.Command{Type: protocol.StartSession, SessionID: id, Requirements: o.Requirements}
+	cmd := &protocol.Command{
+		Type: protocol.StartSession, SessionID: id, Requirements: o.Requirements, SessionDefinition: definition,
+	}
 	if o.Queue != "" || o.MaxActivities > 0 || o.ReleasePolicy != "" || after > 0 || o.Pinned {
 		cmd.WorkerSession = &protocol.SessionOptions{
 			SessionID: id, Queue: o.Queue, MaxActivities: protocol.Count(o.MaxActivities), ReleasePolicy: o.ReleasePolicy,

@@ -28,8 +28,11 @@ type ActivityOptions struct {
 	// runs the activity on the worker that holds the session with this ID; see also InSession
 	Session       string
 	WorkerSession *WorkerSession // as Session, with options of the session's own
-	Requirements  []string       // capabilities its worker must have
-	Priority      int            // 0 the run's own, 1 first … 9 last
+	// SessionDefinition sets the session up, by a definition that its workers have registered; nil: none, or that of
+	// earlier uses of the session.
+	SessionDefinition *SessionDefinition
+	Requirements      []string // capabilities its worker must have
+	Priority          int      // 0 the run's own, 1 first … 9 last
 
 	// SessionFallback makes the affinity of Session soft: once an activity has waited this long for the session's
 	// owner, because the owner is dead, draining or full, another worker may acquire the session, whose state is then
@@ -86,6 +89,9 @@ func WithActivity(ctx Context, o ActivityOptions) Context {
 	if o.Session != "" && o.WorkerSession == nil {
 		c.options.WorkerSession = nil
 	}
+	if (o.Session != "" || o.WorkerSession != nil) && o.SessionDefinition == nil {
+		c.options.SessionDefinition = nil
+	}
 	if o.WorkerSession != nil && o.Session == "" {
 		c.options.Session = ""
 	}
@@ -103,11 +109,43 @@ func overlay[T any](to *T, o T) {
 }
 
 // InSession returns a context whose activities stay with the worker that holds the session of this id; "" leaves the
-// session. Sessions of an id need no start and no end.
-func InSession(ctx Context, id string) Context {
+// session. Sessions of an id need no start and no end. With a definition, workers set the session up before its first
+// activity.
+func InSession(ctx Context, id string, definition ...SessionDefinition) Context {
 	c := *ctx.inner()
-	c.options.Session, c.options.WorkerSession = id, nil
+	c.options.Session, c.options.WorkerSession, c.options.SessionDefinition = id, nil, nil
+	if len(definition) > 0 {
+		c.options.SessionDefinition = &definition[0]
+	}
 	return &c
+}
+
+// SessionDefinition names the definition by which workers create the state of a session, see worker.Registry.Session.
+// Only workers that registered it acquire the session.
+type SessionDefinition struct {
+	Name string
+	// Arguments of the set-up, at most 2 MiB. Those of the session's first use apply as long as the app stores the
+	// session; later uses with other arguments have a warning in history.
+	Arguments []any
+	// OnLost selects what happens when the session moves to another owner: "set_up" (default) runs the set-up there;
+	// with "fail" the first activity there fails with ErrSessionLost before the set-up, so that the workflow learns of it.
+	OnLost string
+}
+
+// wire converts the definition to its protocol form; nil for nil.
+func (d *SessionDefinition) wire() (*protocol.SessionDefinition, error) {
+	if d == nil {
+		return nil, nil
+	}
+	out := &protocol.SessionDefinition{Name: d.Name, OnLost: d.OnLost}
+	if len(d.Arguments) > 0 {
+		args, err := payload.EncodeArgs(d.Arguments...)
+		if err != nil {
+			return nil, fmt.Errorf("arguments of session definition %q: %w", d.Name, err)
+		}
+		out.Arguments = args
+	}
+	return out, nil
 }
 
 // ExecuteActivity schedules an activity by its registered name or function, and returns a future for its result.
@@ -206,6 +244,9 @@ func (o *ActivityOptions) command() (*protocol.Command, error) {
 		if c.WorkerSession, err = s.wire(); err != nil {
 			return nil, err
 		}
+	}
+	if c.SessionDefinition, err = o.SessionDefinition.wire(); err != nil {
+		return nil, err
 	}
 	if c.Affinity, c.FallbackAfter, err = fallback(o.SessionFallback); err != nil {
 		return nil, err

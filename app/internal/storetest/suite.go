@@ -59,6 +59,7 @@ func Run(t *testing.T, s Suite) {
 		{"listings filter and page", testListings},
 		{"runs without a worker are marked by the routing keys of their tasks", testStuck},
 		{"many sessions in a change", testManySessions},
+		{"arguments of a session are kept as long as its row", testSessionArguments},
 		{"runs whose code fails are stuck by their own row", testFailing},
 		{"filters find runs by columns and search attributes", testFilters},
 		{"what is upserted is what is found", testReindex},

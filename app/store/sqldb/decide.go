@@ -394,6 +394,9 @@ func (b *batch) applySession(c *engine.SessionChange) {
 	}
 	b.putSession(s, &c.Session, c.Timeline)
 	s.deleted = c.Delete
+	if c.Arguments != nil {
+		b.flush.arguments[k] = *c.Arguments
+	}
 	if c.Delete {
 		b.raiseWatermark(k.Namespace, c.Session.Epoch)
 	}

@@ -24,6 +24,7 @@ type flush struct {
 	receipts       map[store.ReceiptKey]*store.Receipt
 	tokens         map[string]*store.Token // nil: dropped
 	watermarks     map[string]int64
+	arguments      map[engine.SessionKey]string // of the definitions of sessions
 }
 
 func newFlush() *flush {
@@ -31,6 +32,7 @@ func newFlush() *flush {
 		audit: db.NewRowset(record.Audit.Columns), goneAudits: db.NewRowset(auditNumber),
 		logs: db.NewRowset(record.Logs.Columns), goneLogs: db.NewRowset(record.Logs.Key()),
 		receipts: map[store.ReceiptKey]*store.Receipt{}, tokens: map[string]*store.Token{}, watermarks: map[string]int64{},
+		arguments: map[engine.SessionKey]string{},
 	}
 }
 
@@ -349,21 +351,23 @@ func gatherTable[V any](
 func (b *batch) gatherSessions() ([]*db.Call, error) {
 	rows, gone := db.NewRowset(record.Sessions.Columns), db.NewRowset(record.Sessions.Key())
 	moved := db.NewRowset([]db.Column{db.Text("namespace"), db.Text("session_id"), db.Text("word")})
+	arguments, goneArguments := db.NewRowset(record.SessionArguments.Columns), db.NewRowset(record.SessionArguments.Key())
 	var keys []engine.SessionKey // most steps change no stored column of their session
 	for k, s := range b.sessions {
 		if s.Session != nil && (s.deleted || !s.upToDate(b.now)) {
 			keys = append(keys, k)
 		}
 	}
-	slices.SortFunc(keys, func(x, y engine.SessionKey) int {
-		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.ID, y.ID))
-	})
+	slices.SortFunc(keys, engine.SessionKey.Compare)
 	for _, k := range keys {
 		s := b.sessions[k]
 		switch {
 		case s.deleted:
 			if s.dirty && s.row != nil {
 				gone.S(k.Namespace).S(k.ID)
+				if s.row.ArgumentsHash != "" {
+					goneArguments.S(k.Namespace).S(k.ID)
+				}
 			}
 			s.dirty, s.row = false, nil
 		default:
@@ -385,8 +389,15 @@ func (b *batch) gatherSessions() ([]*db.Call, error) {
 			s.dirty, s.route = false, to
 		}
 	}
+	for _, k := range slices.SortedFunc(maps.Keys(b.flush.arguments), engine.SessionKey.Compare) {
+		if s := b.sessions[k]; !s.deleted {
+			arguments.S(k.Namespace).S(k.ID).S(b.flush.arguments[k])
+		}
+	}
 	calls := b.s.st.putSessions.Calls(rows)
 	calls = append(calls, b.s.st.dropSessions.Calls(gone)...)
+	calls = append(calls, b.s.st.putSessionArguments.Calls(arguments)...)
+	calls = append(calls, b.s.st.dropSessionArguments.Calls(goneArguments)...)
 	if !moved.Empty() {
 		args := []any{moved.JSON()}
 		if b.s.cfg.Dialect.Shared {

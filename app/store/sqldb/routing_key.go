@@ -227,8 +227,10 @@ func activityRoutingKey(a *engine.Activity, s *engine.Session) routingKey {
 	l := routingKey{
 		session: a.SessionID != "", suspect: a.Suspect.Limited(), typ: a.Type, requirements: a.Requirements,
 	}
-	if s != nil && len(s.Requirements) > 0 {
-		l.requirements = slices.Concat(l.requirements, s.Requirements)
+	if s != nil {
+		if more := s.NeededCapabilities(); len(more) > 0 {
+			l.requirements = slices.Concat(l.requirements, more)
+		}
 	}
 	if len(l.requirements) > 0 {
 		l.requirements = slices.Clone(l.requirements)

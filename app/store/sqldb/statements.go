@@ -53,6 +53,7 @@ type statements struct {
 
 	putRuns, moveRuns, addEvents, putTasks, dropTasks, putItems, dropItems, putSessions, dropSessions *db.Writer
 	addTimeline, putEpochs, putWorkers, dropWorkers, putReceipts, putTokens, dropTokens, addAudit     *db.Writer
+	putSessionArguments, dropSessionArguments                                                         *db.Writer
 	addRoutingKeys                                                                                    *db.Writer
 
 	schedules, queues, tags    *db.Loader
@@ -165,6 +166,9 @@ func newStatements(d db.Dialect) *statements {
 		addLogs:     d.EnsureOf(record.Logs, record.Runs),
 		dropLogs:    d.Remove(record.Logs),
 		dropRunLogs: d.RemoveBy(record.Logs, logRun),
+
+		putSessionArguments:  d.Upsert(record.SessionArguments),
+		dropSessionArguments: d.Remove(record.SessionArguments),
 
 		dropTimelines:   d.RemoveBy(record.Timeline, timelineSession),
 		forgetTimelines: d.RemoveBy(record.Timeline, record.Timeline.Columns[:1]),

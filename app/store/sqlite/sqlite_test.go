@@ -230,6 +230,7 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 		}
 		defer db.Close()
 		for _, q := range []string{
+			"DROP TABLE session_arguments",
 			"DROP INDEX runs_stuck", "DROP INDEX runs_unserved", "ALTER TABLE runs DROP COLUMN failing",
 			"ALTER TABLE runs DROP COLUMN unserved", "ALTER TABLE runs DROP COLUMN unserved_at",
 			"ALTER TABLE runs DROP COLUMN unserved_why",

@@ -33,6 +33,20 @@ export interface components {
             status: string;
             workflow_id: string;
         };
+        /** @description Session_definition of an activity run, as in the command schedule_activity, with arguments as in input. */
+        ActivitySession: {
+            arguments?: Json;
+            name: string;
+            /** @enum {string} */
+            on_lost?: "set_up" | "fail";
+        };
+        /** @description Session_definition of an activity run, as in the command schedule_activity, with arguments as in input. */
+        ActivitySessionRequest: {
+            arguments?: Json;
+            name?: string;
+            /** @enum {string} */
+            on_lost?: "set_up" | "fail";
+        };
         /** @description Limits one kind of task; null means no limit. */
         Budget: {
             max_active_leases: null | number;
@@ -119,7 +133,7 @@ export interface components {
          * @description The event types of this release. Later releases may have more.
          * @enum {string}
          */
-        EventType: "ActivityCancelRequested" | "ActivityCancelled" | "ActivityCompleted" | "ActivityFailed" | "ActivityRetryScheduled" | "ActivityScheduled" | "ActivityTimedOut" | "AttachedChildEnded" | "AttachedToChild" | "CancelRequested" | "ChildCancelRequested" | "ChildRunCancelled" | "ChildRunCompleted" | "ChildRunFailed" | "ChildRunStarted" | "ChildRunTerminated" | "ChildWorkflowScheduled" | "ConditionWaitOpened" | "ConditionWaitSatisfied" | "ConditionWaitTimedOut" | "MemoUpserted" | "ParentClosePolicyApplied" | "RepairRequested" | "SearchAttributesUpserted" | "SelectionOperationCancelled" | "SelectionResolved" | "SessionEnded" | "SessionRecovered" | "SessionStarted" | "SideEffectRecorded" | "SignalApplied" | "SignalReceived" | "SignalSent" | "SignalWaitOpened" | "TerminateRequested" | "TimerCancelRequested" | "TimerCancelled" | "TimerFired" | "TimerScheduled" | "UpdateAccepted" | "UpdateApplied" | "UpdateCompleted" | "VersionMarkerRecorded" | "WorkflowCancellationRequested" | "WorkflowCancelled" | "WorkflowCompleted" | "WorkflowContinuedAsNew" | "WorkflowFailed" | "WorkflowStarted" | "WorkflowTerminated" | "WorkflowTimedOut";
+        EventType: "ActivityCancelRequested" | "ActivityCancelled" | "ActivityCompleted" | "ActivityFailed" | "ActivityRetryScheduled" | "ActivityScheduled" | "ActivityTimedOut" | "AttachedChildEnded" | "AttachedToChild" | "CancelRequested" | "ChildCancelRequested" | "ChildRunCancelled" | "ChildRunCompleted" | "ChildRunFailed" | "ChildRunStarted" | "ChildRunTerminated" | "ChildWorkflowScheduled" | "ConditionWaitOpened" | "ConditionWaitSatisfied" | "ConditionWaitTimedOut" | "MemoUpserted" | "ParentClosePolicyApplied" | "RepairRequested" | "SearchAttributesUpserted" | "SelectionOperationCancelled" | "SelectionResolved" | "SessionEnded" | "SessionRecovered" | "SessionSetUp" | "SessionStarted" | "SideEffectRecorded" | "SignalApplied" | "SignalReceived" | "SignalSent" | "SignalWaitOpened" | "TerminateRequested" | "TimerCancelRequested" | "TimerCancelled" | "TimerFired" | "TimerScheduled" | "UpdateAccepted" | "UpdateApplied" | "UpdateCompleted" | "VersionMarkerRecorded" | "WorkflowCancellationRequested" | "WorkflowCancelled" | "WorkflowCompleted" | "WorkflowContinuedAsNew" | "WorkflowFailed" | "WorkflowStarted" | "WorkflowTerminated" | "WorkflowTimedOut";
         /** @description The failure in an event. */
         Failure: {
             code?: Json;
@@ -613,6 +627,8 @@ export interface components {
             reason?: string;
             rebuild_activity: string;
             retries: number;
+            /** @description The set-up of the session by its definition that the attempt ran; absent: none. With it alone, rebuild_activity is empty. */
+            set_up?: components["schemas"]["SetUp"];
             /** @description rebuilds of another attempt that this attempt waited for */
             waited?: number;
         };
@@ -767,6 +783,7 @@ export interface components {
             /** @description A limit in whole seconds, at least 1; absent: no limit. */
             schedule_to_start_timeout?: number;
             search_attributes?: Json;
+            session_definition?: components["schemas"]["ActivitySession"];
             session_id?: string;
             /** @description A limit in whole seconds, at least 1; absent: no limit. */
             start_to_close_timeout?: number;
@@ -801,6 +818,7 @@ export interface components {
             /** @description A limit in whole seconds, at least 1; absent: no limit. */
             schedule_to_start_timeout?: number;
             search_attributes?: Json;
+            session_definition?: components["schemas"]["ActivitySessionRequest"];
             session_id?: string;
             /** @description A limit in whole seconds, at least 1; absent: no limit. */
             start_to_close_timeout?: number;
@@ -1005,13 +1023,14 @@ export interface components {
             /** @description acquisitions: release of the worker */
             release?: string;
             renewals?: number;
+            set_up_seconds?: number;
             /** @description acquisitions: the task that needed the session */
             task_id?: string;
             /**
              * @description All renewals of one epoch are one entry, at the time of the last renewal.
              * @enum {string}
              */
-            what: "started" | "claimed" | "reclaimed" | "resumed" | "renewed" | "draining" | "released" | "expired" | "idle_unpinned" | "orphaned" | "failed" | "closed" | "unpinned" | "cleaned_up";
+            what: "started" | "claimed" | "reclaimed" | "set_up" | "set_up_failed" | "resumed" | "renewed" | "draining" | "released" | "expired" | "idle_unpinned" | "orphaned" | "failed" | "closed" | "unpinned" | "cleaned_up";
             why?: string;
             /** @description the owner before or after this event */
             worker_id?: string;
@@ -1196,6 +1215,7 @@ export interface components {
             requirements: string[];
             /** @description namespace, workflow */
             scope: string;
+            session_definition?: string;
             session_id: string;
             status: components["schemas"]["SessionStatus"];
             /** @description newest entries, oldest first */
@@ -1215,6 +1235,17 @@ export interface components {
             workflow_id?: string;
             /** @description not renewed, to make room for another session */
             yielding?: boolean;
+        };
+        /** @description Reports a set-up of a session by its definition, which a worker ran in an attempt. */
+        SetUp: {
+            definition: string;
+            /** @description rebuilt: completed; failed, cancelled, running */
+            outcome: string;
+            seconds?: number;
+            /** @description The set-up's own timeout. While outcome is running, the timeouts of the attempt start_to_close and heartbeat do not apply; afterwards they count from the end of the set-up. */
+            timeout_seconds?: number;
+            /** @description The attempt only waits for the set-up of another attempt, or waited for it. History has no event for it. */
+            waited?: boolean;
         };
         /** @description Identifies the run that was started or that exists already. */
         StartResponse: {
@@ -1426,7 +1457,7 @@ export interface components {
          * @description The reason of a wait, from this closed list.
          * @enum {string}
          */
-        WaitReason: "running" | "start_delay" | "retry_backoff" | "handed_back" | "returned_unstarted" | "packages_installing" | "packages_failed" | "quarantined" | "workflow_task_failed" | "timer" | "signal" | "condition" | "child" | "update" | "no_worker" | "group_offline" | "worker_busy" | "worker_full" | "worker_draining" | "release_mismatch" | "type_not_served" | "build_drained" | "build_pinned" | "capability_missing" | "worker_without_sessions" | "worker_sessions_full" | "session_held" | "session_holder_busy" | "session_other_queue" | "session_full" | "session_moving" | "session_kept" | "session_release" | "session_lost" | "session_ended" | "session_unclaimed" | "budget_leases" | "budget_rate" | "quota" | "suspect";
+        WaitReason: "running" | "start_delay" | "retry_backoff" | "handed_back" | "returned_unstarted" | "packages_installing" | "packages_failed" | "quarantined" | "workflow_task_failed" | "timer" | "signal" | "condition" | "child" | "update" | "no_worker" | "group_offline" | "worker_busy" | "worker_full" | "worker_draining" | "release_mismatch" | "type_not_served" | "build_drained" | "build_pinned" | "capability_missing" | "session_definition_missing" | "worker_without_sessions" | "worker_sessions_full" | "session_held" | "session_holder_busy" | "session_other_queue" | "session_full" | "session_moving" | "session_kept" | "session_release" | "session_lost" | "session_ended" | "session_unclaimed" | "budget_leases" | "budget_rate" | "quota" | "suspect";
         /** @description Describes a part of a request that was accepted but is probably a mistake. */
         Warning: {
             /** @description unknown_attribute: neither registered in the namespace nor on any run of it; unknown_member: the route does not read the member; unknown_build: no worker has registered the build; name_not_allowed: the imported name is not allowed for a new run; session_missing: end_session of a session that the workflow never started */
@@ -1588,6 +1619,7 @@ export interface components {
             /** @description A limit in whole seconds, at least 1; absent: no limit. */
             schedule_to_start_timeout?: number;
             search_attributes?: Json;
+            session_definition?: components["schemas"]["ActivitySessionRequest"];
             session_id?: string;
             /** @description delay before the first attempt; the other timeouts begin after it */
             start_delay_seconds?: number;

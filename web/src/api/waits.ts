@@ -25,6 +25,7 @@ export const waitRules = {
   build_drained: { form: "clause", text: "[build {worker_build} of worker {worker}|worker {worker}, which has no build ID,] is drained on queue \"{queue}\"[; any worker may acquire the session from {fallback_at}][ (closest match of {workers} workers)]" },
   build_pinned: { form: "clause", text: "pinned to build {build}, but worker {worker} has [build {worker_build}|no build ID][ (closest match of {workers} workers)]" },
   capability_missing: { form: "clause", text: "[session {session} ]needs {missing}, which worker {worker} does not offer[; any worker may acquire the session from {fallback_at}][ (closest match of {workers} workers)]" },
+  session_definition_missing: { form: "clause", text: "session {session} needs the session definition {missing}, which worker {worker} has not registered[; any worker may acquire the session from {fallback_at}][ (closest match of {workers} workers)]" },
   worker_without_sessions: { form: "clause", text: "worker {worker} accepts no sessions (max_concurrent_worker_sessions is 0)[ (closest match of {workers} workers)]" },
   worker_sessions_full: { form: "clause", text: "[all {workers} workers hold their maximum number of sessions ({limit} each)|worker {worker} holds its maximum number of sessions ({limit})]; raise --worker-max-sessions or close idle sessions" },
   session_held: { form: "clause", text: "session {session} is held by worker {worker} until {until}[; any worker may acquire the session from {fallback_at}]" },

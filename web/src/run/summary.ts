@@ -66,6 +66,7 @@ export const tones: Record<EventType, Tone> = {
   SelectionResolved: "idle",
   SessionEnded: "stay",
   SessionRecovered: "stay",
+  SessionSetUp: "stay",
   SessionStarted: "stay",
   SideEffectRecorded: "idle",
   SignalApplied: "good",
@@ -172,6 +173,8 @@ export function summary(e: HistoryEvent): string {
       return `${s("session_id")} ${s("effect").replaceAll("_", " ")}`;
     case "SessionRecovered":
       return `${s("session_id")} by ${s("rebuild_activity")}`;
+    case "SessionSetUp":
+      return `${s("session_id")} by ${s("definition")} ${s("outcome")}`;
     case "WorkflowCompleted":
       return begin("output", 120) ? `→ ${begin("output", 120)}` : "";
     case "WorkflowContinuedAsNew":

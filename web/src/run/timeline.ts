@@ -326,6 +326,11 @@ class Builder {
       l.to = at;
       l.state = "ended";
     }
+    if (e.event_type === "SessionSetUp") {
+      const label = `set-up by ${text(p, "definition")} ${text(p, "outcome")}${text(p, "cause") ? `: ${text(p, "cause")}` : ""}`;
+      l.marks.push({ kind: "recovered", at, label });
+      this.lanes.get(`activity ${number(p, "command_sequence")}`)?.marks.push({ kind: "recovered", at, label });
+    }
     if (e.event_type === "SessionRecovered") {
       const label = `state rebuilt by ${text(p, "rebuild_activity")}${text(p, "cause") ? `: ${text(p, "cause")}` : ""}`;
       l.marks.push({ kind: "recovered", at, label });

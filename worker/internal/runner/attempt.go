@@ -51,6 +51,9 @@ type hook func(a *attempt, next call) call
 // hooks wrap an activity's code, outermost first: each hook receives the outcome of the inner ones.
 var hooks = []hook{logged, leased, deadlined, begun, inSession, recovering}
 
+// hooksWithSetUp are those of an attempt in a session with a definition. The deadline begins after the set-up.
+var hooksWithSetUp = []hook{logged, leased, begun, inSession, settingUp, deadlined, recovering}
+
 // unavailable hands the task back: it never began.
 type unavailable struct{ why string }
 
@@ -69,9 +72,12 @@ func (r *Runner) activity(t *protocol.ActivityTask, received arrival) (slotHeld 
 	// never.
 	a.info.Deadline = r.localTime(t, received.sentAt(), a.info.Deadline)
 	a.def, _ = r.opt.Definitions.FindActivity(t.ActivityType)
-	run := a.execute
-	for i := len(hooks) - 1; i >= 0; i-- {
-		run = hooks[i](a, run)
+	run, around := a.execute, hooks
+	if t.Session != nil && t.Session.Definition != "" {
+		around = hooksWithSetUp
+	}
+	for i := len(around) - 1; i >= 0; i-- {
+		run = around[i](a, run)
 	}
 	ctx, cancel := context.WithCancelCause(r.life)
 	defer cancel(nil)

@@ -92,7 +92,10 @@ func (b *beats) send() {
 		if rebuild := b.rebuild; rebuild != nil && !b.closed {
 			b.rebuild = nil
 			b.mu.Unlock()
-			b.one(b.ctx, nil, rebuild) // sent separately: it is not a heartbeat of the code
+			// Sent separately: it is not a heartbeat of the code.
+			if !b.one(b.ctx, nil, rebuild) {
+				b.retryRebuild(rebuild)
+			}
 			continue
 		}
 		if !b.pending || b.closed {
@@ -128,6 +131,24 @@ func (b *beats) send() {
 			b.unsent = value
 		}
 		b.mu.Unlock()
+	}
+}
+
+// retryRebuild sends the report of a rebuild again after a pause, unless a newer report exists.
+func (b *beats) retryRebuild(rebuild *protocol.Recovered) {
+	t := time.NewTimer(beatPace)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-b.ended: // the outcome contains the report
+		return
+	case <-b.ctx.Done():
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rebuild == nil {
+		b.rebuild = rebuild
 	}
 }
 

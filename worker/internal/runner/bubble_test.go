@@ -369,7 +369,7 @@ func (a *control) worker(id string, register func(*worker.Registry), change func
 		a.t.Fatal(err)
 	}
 	o := runner.Options{
-		Link: m.link, Definitions: r, Sessions: m.sessions, InProcess: true, WorkerID: id, WorkflowSlots: slots,
+		Link: m.link, Definitions: definitions{r}, Sessions: m.sessions, InProcess: true, WorkerID: id, WorkflowSlots: slots,
 		ActivitySlots: slots,
 		AttemptLease:  lease, Logger: slogbridge.Slog(log),
 	}
@@ -557,3 +557,8 @@ func (a *control) signal(run, name string) {
 		a.t.Fatal(err)
 	}
 }
+
+// definitions are those of a registry without session definitions.
+type definitions struct{ *worker.Registry }
+
+func (definitions) FindSession(string) (*runner.SessionDefinition, bool) { return nil, false }

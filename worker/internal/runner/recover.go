@@ -47,11 +47,12 @@ func recovering(a *attempt, next call) call {
 			own := false
 			rebuild := func(ctx context.Context) error { own = true; return a.rebuildState(ctx, policy) }
 			a.recovered = &protocol.Recovered{
+				SetUp:   a.ranSetUp(),
 				Rebuild: policy.RebuildActivity, Cause: cause, Reason: reason, Retries: tries, Waited: waited,
 				Outcome: protocol.RebuildFailed,
 			}
 			// Reported before the rebuild begins: if the worker dies during the rebuild, history still contains it.
-			a.reportRebuild(protocol.RebuildRunning)
+			a.reportOutcome(protocol.RebuildRunning)
 			failed := a.session.Rebuild(ctx, seen, policy.SingleflightPerSession, rebuild)
 			if !own {
 				waited++
@@ -68,13 +69,21 @@ func recovering(a *attempt, next call) call {
 			}
 			seen = a.session.Rebuilds()
 			a.recovered.Retries, a.recovered.Outcome = tries+1, protocol.Rebuilt
-			a.reportRebuild(protocol.Rebuilt)
+			a.reportOutcome(protocol.Rebuilt)
 			a.log.Info().Str("session_id", a.session.ID).Int64("epoch", a.session.Epoch).Str("cause", cause).
 				Msg("session state rebuilt; retrying the activity")
 			result, err = next(ctx)
 		}
 		return result, err
 	}
+}
+
+// ranSetUp returns the report of the set-up that ran in this attempt before; nil if there was none.
+func (a *attempt) ranSetUp() *protocol.SetUp {
+	if a.recovered == nil {
+		return nil
+	}
+	return a.recovered.SetUp
 }
 
 // policy is the recovery policy of the activity, nil for none: the one it was registered with, or the one its
@@ -98,12 +107,15 @@ func (a *attempt) policy(ctx context.Context) *activity.SessionRecoveryPolicy {
 	return p
 }
 
-// reportRebuild reports the progress of the rebuild to the app.
-func (a *attempt) reportRebuild(outcome string) {
+// reportOutcome reports the progress of the rebuild to the app.
+func (a *attempt) reportOutcome(outcome string) {
 	now := *a.recovered
 	now.Outcome = outcome
-	a.beats.reportRebuild(now)
+	a.reportRebuild(&now)
 }
+
+// reportRebuild reports the progress of a rebuild or a set-up to the app.
+func (a *attempt) reportRebuild(r *protocol.Recovered) { a.beats.reportRebuild(*r) }
 
 // lostReason returns why the state was lost, as one of protocol.LostReasons: the end of the executor, or missing_state
 // if only the code reported it.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	cores "runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +42,7 @@ type Link interface {
 type Definitions interface {
 	FindWorkflow(name string) (*workflow.Definition, bool)
 	FindActivity(name string) (*activity.Definition, bool)
+	FindSession(name string) (*SessionDefinition, bool)
 	workflow.Names
 }
 
@@ -76,8 +78,11 @@ type Options struct {
 	LeaseBuffer  time.Duration // 5 s
 	Logger       *slog.Logger  // also receives the lines of workflow code; nil: nothing is logged
 	// TaskFailed is called for each workflow task that fails in workflow code; nil: no call.
-	TaskFailed  func(t *protocol.WorkflowTask, f *protocol.Failure)
-	OnBranchRun func(run workflow.RunInfo, stack func() string) (done func()) // that of workflow.Options
+	// ReleaseSession releases a session at the app. nil: no call.
+	ReleaseSession func(ctx context.Context, id string, epoch int64, reason string) error
+	MaxSetUps      int // set-ups of sessions at once: number of cores
+	TaskFailed     func(t *protocol.WorkflowTask, f *protocol.Failure)
+	OnBranchRun    func(run workflow.RunInfo, stack func() string) (done func()) // that of workflow.Options
 }
 
 func (o Options) defaults() Options {
@@ -90,6 +95,7 @@ func (o Options) defaults() Options {
 	num(&o.Senders, 16)
 	num(&o.Outcomes, 1024)
 	num(&o.Machines, 1000)
+	num(&o.MaxSetUps, cores.GOMAXPROCS(0))
 	if o.AttemptLease <= 0 {
 		o.AttemptLease = 30 * time.Second
 	}
@@ -137,6 +143,7 @@ type Runner struct {
 	replays    *replays
 	rejections rejections
 	loops      []*loop
+	setUps     chan struct{}  // one element for each set-up that runs
 	stopped    atomic.Bool    // polling has stopped, and received tasks are returned
 	begin      sync.Mutex     // held while a task begins or stopped is set
 	tasks      sync.WaitGroup // tasks that run; none begins after stopped is set
@@ -178,6 +185,7 @@ func New(o Options) (*Runner, error) {
 	r.replays = newReplays()
 	r.report = newReport(r)
 	r.logs.r = r
+	r.setUps = make(chan struct{}, o.MaxSetUps)
 	r.ticking.Go(func() { r.leases.ticks.Run(r.pollCtx, r.woke) })
 	return r, nil
 }

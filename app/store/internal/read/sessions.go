@@ -3,6 +3,7 @@ package read
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -32,6 +33,19 @@ func (r *reader) Session(ctx context.Context, k engine.SessionKey) (s engine.Ses
 	one := []engine.Session{s}
 	err = r.countTasks(ctx, one)
 	return one[0], wrap(err, "tasks of session %s", k.ID)
+}
+
+func (r *reader) SessionArguments(ctx context.Context, k engine.SessionKey) (blob string, err error) {
+	err = r.one(ctx, "SELECT payload FROM session_arguments WHERE namespace = $1 AND session_id = $2", []any{
+		k.Namespace, k.ID,
+	}, func(v []any) error {
+		blob = db.Str(v[0])
+		return nil
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil
+	}
+	return blob, wrap(err, "arguments of session %s", k.ID)
 }
 
 // Sessions lists what was moved last first.

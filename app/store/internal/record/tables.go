@@ -49,6 +49,9 @@ var (
 	Timeline = &db.Table{Name: "session_events", Columns: []db.Column{
 		db.Text("namespace"), db.Text("session_id"), db.Num("at"), db.Text("body"),
 	}}
+	SessionArguments = &db.Table{Name: "session_arguments", Keys: 2, Columns: []db.Column{
+		db.Text("namespace"), db.Text("session_id"), db.Text("payload"),
+	}}
 	Epochs  = &db.Table{Name: "epochs", Keys: 1, Columns: []db.Column{db.Text("namespace"), db.Num("floor")}}
 	Workers = &db.Table{Name: "workers", Keys: 2, Prune: true, Columns: []db.Column{
 		db.Text("namespace"), db.Text("worker_id"), db.Text("incarnation"), db.Text("status"),

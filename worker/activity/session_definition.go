@@ -1,0 +1,50 @@
+package activity
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// SessionDefinition creates and releases the state of sessions. A workflow names the definition with
+// workflow.SessionDefinition; only workers that registered it acquire the session. The worker calls SetUp once in each
+// epoch, before the first activity of the session, and activities receive its result from State.
+type SessionDefinition struct {
+	// SetUp is func(context.Context, args…) (T, error), with the arguments that the workflow passed at the first use of
+	// the session. Its context is that of the activity that caused it: Session, Heartbeat and Logger work as in an
+	// activity. The time that it takes does not count in the StartToClose timeout of the activity.
+	SetUp any
+	// TearDown is func(context.Context, T) error, or without a result. The worker calls it when it releases or loses the
+	// session and no activity runs in it; it has 10 seconds. nil: no call. A process that is killed does not call it.
+	TearDown any
+	// SetUpTimeout ends the context of SetUp and fails the set-up; 0: 10 minutes.
+	SetUpTimeout time.Duration
+	// OnFailure selects the effect of a failed set-up; empty: FailActivity.
+	OnFailure SetUpFailurePolicy
+}
+
+// SetUpFailurePolicy is the effect of a set-up that failed.
+type SetUpFailurePolicy string
+
+// With FailActivity the attempt fails with the error of the set-up, and the activity's retry policy applies; the next
+// attempt runs the set-up again. With TryAnotherWorker the worker releases the session and returns the task; the app
+// offers the session to another worker first.
+const (
+	FailActivity     SetUpFailurePolicy = "fail_activity"
+	TryAnotherWorker SetUpFailurePolicy = "try_another_worker"
+)
+
+// State returns what the set-up of the attempt's session returned. If the session has no definition, or the value has
+// another type, the error is ErrSessionLost.
+func State[T any](ctx context.Context) (T, error) {
+	var zero T
+	v, ok := SessionState(ctx).setUpResult()
+	if !ok {
+		return zero, SessionLost("the session has no state: no set-up by a definition ran in it")
+	}
+	t, ok := v.(T)
+	if !ok {
+		return zero, SessionLost(fmt.Sprintf("the set-up of the session returned %T, not %T", v, zero))
+	}
+	return t, nil
+}
