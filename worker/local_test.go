@@ -68,7 +68,11 @@ func localEvents(list []history.Event) string {
 			all = append(all, d.ActivityType)
 		}
 		if _, a := history.EndedAttempt(e.Data); a.ExecutionMode == history.ModeLocal {
-			all = append(all, fmt.Sprint("ended ", a.Number))
+			ended := fmt.Sprint("ended ", a.Number)
+			if a.StartedAt.IsZero() || a.StartedAt.After(e.At.Time) {
+				ended += fmt.Sprint(" without a start before ", e.At)
+			}
+			all = append(all, ended)
 		}
 	}
 	return strings.Join(all, ", ")

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"encoding/json"
 	"slices"
+	"time"
 
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -25,6 +27,7 @@ func (st *step) recordLocal(c protocol.Command, seq int64) {
 	a := history.Attempt{
 		AttemptID: AttemptID(st.ID, seq, int64(number)), Number: number, Worker: st.holder.Owner,
 		Release: st.holder.Release, ExecutionMode: history.ModeLocal,
+		StartedAt: localStart(c.Attempts, st.holder.LeasedAt, st.now),
 	}
 	if c.Outcome == protocol.LocalCompleted {
 		st.emit(&history.ActivityCompleted{
@@ -62,6 +65,20 @@ func (st *step) recordLocal(c protocol.Command, seq int64) {
 			Sequence: seq, ExecutionID: StepID(st.ID, seq), ActivityType: c.ActivityType, Attempt: a, Failure: f,
 		})
 	}
+}
+
+// localStart returns when the last attempt of a local step started: its duration before the step is recorded, but not
+// before its workflow task was leased. It is zero if the worker reports no duration.
+func localStart(attempts []json.RawMessage, leased, recorded history.Time) history.Time {
+	var last struct {
+		Milliseconds *float64 `json:"duration_ms"`
+	}
+	if len(attempts) == 0 || json.Unmarshal(attempts[len(attempts)-1], &last) != nil || last.Milliseconds == nil {
+		return history.Time{}
+	}
+	longest := float64(recorded.Sub(leased.Time)) / float64(time.Millisecond)
+	ran := min(max(*last.Milliseconds, 0), max(longest, 0))
+	return history.At(recorded.Add(-time.Duration(ran * float64(time.Millisecond))))
 }
 
 // wasRecorded reports whether the commands of a task that stays leased were recorded before. It refuses commands that

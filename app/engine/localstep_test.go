@@ -1,10 +1,12 @@
 package engine_test
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -88,5 +90,43 @@ func TestCommandsAreRecordedOnlyUnderTheirDelivery(t *testing.T) {
 	}
 	if d, err := decide(done, now); err != nil || d.Next.Status != protocol.RunCompleted || d.Next.LastSeq != 6 {
 		t.Errorf("the completion: %+v, %v", d.Answer, err)
+	}
+}
+
+// A local step started as long before its record as the worker reports, but not before its workflow task was leased.
+func TestStartOfALocalStepFollowsFromItsDuration(t *testing.T) {
+	leased := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	now := leased.Add(time.Second)
+	for attempts, want := range map[string]time.Time{
+		`[{"duration_ms":250.5}]`:                   now.Add(-250500 * time.Microsecond),
+		`[{"duration_ms":900},{"duration_ms":100}]`: now.Add(-100 * time.Millisecond),
+		`[{"attempt_number":1,"duration_ms":0}]`:    now,
+		`[{"duration_ms":5000}]`:                    leased,
+		`[{"duration_ms":1e300}]`:                   leased,
+		`[{"duration_ms":-5}]`:                      now,
+		`[{}]`:                                      {},
+		`[null]`:                                    {},
+		`[{"duration_ms":"long"}]`:                  {},
+		`[]`:                                        {},
+	} {
+		d := engine.DecideStart(engine.Start{RunID: "RUN", Number: 1, Request: protocol.StartRequest{
+			Namespace: "default", WorkflowID: "wf", WorkflowType: "flow", TaskQueue: "default",
+		}}, leased)
+		run := d.Next
+		run.Merge(run.Leased(engine.Lessee{Worker: &engine.Worker{ID: "w", Incarnation: "i", AttemptLease: 60e6}}, leased))
+		step := protocol.Command{Type: protocol.RecordLocalActivity, ActivityType: "step", Outcome: protocol.LocalCompleted}
+		if err := json.Unmarshal([]byte(attempts), &step.Attempts); err != nil {
+			t.Fatal(err)
+		}
+		d, err := engine.DecideRun(run, engine.Environment{}, engine.CompleteTask{
+			Number: 1, Holder: engine.Holder{Owner: "w", Incarnation: "i", Delivery: run.Task.Delivery}, RecordFrom: 1,
+			Commands: []protocol.Command{step}, Hash: "first",
+		}, now)
+		if err != nil {
+			t.Fatalf("%s: %v", attempts, err)
+		}
+		if _, a := history.EndedAttempt(d.Events[1].Data); !a.StartedAt.Equal(want) {
+			t.Errorf("%s: started at %s, want %s", attempts, a.StartedAt, want)
+		}
 	}
 }

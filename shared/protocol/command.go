@@ -165,7 +165,8 @@ type Command struct {
 	Outcome string `json:"outcome,omitempty" of:"record_local_activity!" enum:"completed,failed,timed_out,cancelled"`
 	// TimeoutKind is the timeout that ended an activity with the outcome timed_out; absent: start_to_close.
 	TimeoutKind string `json:"timeout_kind,omitempty" of:"record_local_activity" enum:"start_to_close,schedule_to_close,heartbeat"`
-	// Attempts is a list with one object for each attempt; the app records their number.
+	// Attempts is a list with one object for each attempt. The app records their number, and from duration_ms of the last
+	// one, in milliseconds, when it started.
 	Attempts []json.RawMessage `json:"attempts,omitempty" of:"record_local_activity"`
 
 	ChangeID     string `json:"change_id,omitempty" of:"record_version_marker!" minLength:"1" maxLength:"255"`

@@ -257,11 +257,17 @@ func (m *Machine) runAttempts(call *localCall) error {
 		if err := m.local.Begin(life); err != nil {
 			return err
 		}
+		started := time.Now()
 		result, err := m.runAttempt(life, call)
 		if life.Err() != nil {
 			return context.Cause(life)
 		}
-		c.Attempts = append(c.Attempts, json.RawMessage(`{}`))
+		outcome := protocol.LocalCompleted
+		if err != nil {
+			outcome = protocol.LocalFailed
+		}
+		c.Attempts = append(c.Attempts, fmt.Appendf(nil, `{"attempt_number":%d,"outcome":%q,"duration_ms":%.3f}`,
+			len(c.Attempts)+1, outcome, float64(time.Since(started))/float64(time.Millisecond)))
 		if err == nil {
 			c.Outcome, c.Result = protocol.LocalCompleted, result
 			return nil

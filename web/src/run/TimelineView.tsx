@@ -191,12 +191,12 @@ function Row({ lane, scale, now, repeated, picked, onPick }: RowProps) {
 function titleOf(l: Lane): string {
   if (l.kind === "timer") return l.detail ? `timer ${chosen(Number(l.detail))}` : "timer";
   if (l.kind === "wait") return `signal ${l.title}`;
-  return l.title;
+  return l.kind === "activity" && l.detail ? `${l.title} (${l.detail})` : l.title;
 }
 
 // The accessible name begins with the visible text, so that voice control finds the row (WCAG 2.5.3).
 function describe(l: Lane, now: number, repeated: boolean): string {
-  const title = l.kind === "timer" || l.kind === "wait" ? titleOf(l) : `${l.kind} ${l.title}`;
+  const title = l.kind === "timer" || l.kind === "wait" ? titleOf(l) : `${l.kind} ${titleOf(l)}`;
   const seen = [title, repeated && l.kind === "activity" && l.sequence, l.attempts > 1 && `×${l.attempts}`].filter(Boolean);
   const parts = [seen.join(" "), words(l.state)];
   if (l.worker) parts.push(`on ${l.worker}`);

@@ -27,6 +27,20 @@ describe("an activity", () => {
     expect(l).toMatchObject({ state: "completed", worker: "w1", attempts: 1, events: [2, 3], depth: 0 });
   });
 
+  it("that is a local step runs before it is recorded, and does not wait for a worker", () => {
+    const t = buildTimeline(
+      history(
+        started,
+        [90, "ActivityScheduled", { sequence: 1, activity_type: "quote", execution_mode: "local" }],
+        [90, "ActivityCompleted", { sequence: 1, activity_type: "quote", attempt_number: 1, worker_id: "w1", started_at: iso(50), execution_mode: "local" }],
+      ),
+      none,
+    );
+    const l = find(t.lanes, "quote")!;
+    expect(bars(l)).toEqual([["attempt", 50, 90, "completed"]]);
+    expect(l).toMatchObject({ state: "completed", from: zero + 50, detail: "local step" });
+  });
+
   it("shows every attempt, the back-off between them and what was lost", () => {
     const t = buildTimeline(
       history(

@@ -161,7 +161,13 @@ class Builder {
     if (!l) return; // its first event is on a page that was not read
     l.events.push(e.sequence);
     const started = parseTime(text(p, "started_at"));
-    const since = this.ready.get(id) ?? l.from;
+    // A local step is recorded as a whole when it has ended, so it began before it was scheduled.
+    const local = text(p, "execution_mode") === "local";
+    const since = local && started !== null ? started : (this.ready.get(id) ?? l.from);
+    if (local) {
+      l.from = Math.min(l.from, since);
+      l.detail = "local step";
+    }
     l.attempts = Math.max(l.attempts, number(p, "attempt_number"));
     this.lost(l, p);
     const terminal = terminals[e.event_type];
