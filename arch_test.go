@@ -128,23 +128,26 @@ var directions = []direction{
 
 	// The worker process, and the packages that users import.
 	{"worker/activity", []string{common}},
-	{"worker/workflow", []string{"worker/activity", common}},
+	{"internal/replay", []string{"shared/history", "shared/payload", "shared/protocol"}},
+	{"worker/workflow", []string{"internal/replay", "worker/activity", common}},
+	{"internal/workeropt", []string{"internal/replay", "shared/protocol"}},
 	{"internal/link", []string{common}},
 	{"internal/link/linktest", []string{"shared/protocol"}},
 	{"worker/internal/clock", nil},
 	{"worker/session", []string{"shared/protocol"}},
 	{"worker/internal/runner", []string{
-		"worker/internal/clock", "worker/session", "internal/link", "worker/workflow", "worker/activity", "sandbox",
+		"worker/internal/clock", "worker/session", "internal/link", "internal/replay", "worker/workflow",
+		"worker/activity", "sandbox",
 		common,
 	}},
 	{"worker", []string{
-		"worker/internal/runner", "worker/session", "internal/link", "worker/workflow", "worker/activity",
-		"sandbox",
+		"worker/internal/runner", "worker/session", "internal/link", "internal/workeropt", "worker/workflow",
+		"worker/activity", "sandbox",
 		common,
 	}},
 	{"workflowtest", []string{ // for the tests of its users: a whole app, in virtual time
-		"worker", "internal/link", "worker/workflow", "worker/activity", "app/server", "app/store", "app/store/sqldb",
-		"app/store/sqlite", common,
+		"worker", "internal/link", "internal/replay", "internal/workeropt", "worker/workflow", "worker/activity",
+		"app/server", "app/store", "app/store/sqldb", "app/store/sqlite", common,
 	}},
 
 	{"client", []string{common}}, // for programs of users, and the command line
@@ -153,7 +156,7 @@ var directions = []direction{
 	{"internal/cli/bench", []string{
 		"client",
 		"app", "app/server", "app/engine", "app/broker", "app/view", "app/dispatch", "app/store/...", "worker",
-		"internal/link", "worker/workflow", "sandbox", "sandbox/frame",
+		"internal/link", "internal/replay", "worker/workflow", "sandbox", "sandbox/frame",
 		common,
 	}},
 	{"internal/cli/conformance", nil},

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/internal/link"
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
@@ -331,7 +332,7 @@ func TestLocalStepsNextToEverythingElse(t *testing.T) {
 			}
 			def, _ := registry.FindWorkflow("mixed")
 			for _, run := range runs {
-				if err := workflow.Replay(def, workflow.Options{Names: registry}, events(t, a, run.RunID)); err != nil {
+				if err := replay.Events(def, replay.Options{Names: registry}, events(t, a, run.RunID)); err != nil {
 					t.Error(err)
 				}
 			}

@@ -22,13 +22,13 @@ import (
 	"github.com/sojourn-run/sojourn/internal/filelock"
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
+	"github.com/sojourn-run/sojourn/internal/workeropt"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/internal/runner"
 	"github.com/sojourn-run/sojourn/worker/session"
-	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
 // IsolationNone runs isolated activities in the worker's own process, and no handlers in other languages.
@@ -114,14 +114,19 @@ type Options struct {
 	// SetLogLevel sets the process's log level as configured by an operator; an empty level restores the original one.
 	// nil: no call.
 	SetLogLevel func(level string)
-	// OnTaskFailed is called for each workflow task that fails in workflow code, with the stack if available, before
-	// the failure is reported to the app. It must not block. nil: no call.
-	OnTaskFailed func(t *protocol.WorkflowTask, f *protocol.Failure)
-	// OnBranchRun is that of workflow.Options.
-	OnBranchRun func(run workflow.RunInfo, stack func() string) (done func())
 	// Logger receives the worker's log, with the attribute worker_id, and what workflow code and activities log. nil:
 	// slog.Default().
 	Logger *slog.Logger
+
+	internal workeropt.Options
+}
+
+func init() {
+	workeropt.Register(func(options any, o workeropt.Options) any {
+		out := options.(Options)
+		out.internal = o
+		return out
+	})
 }
 
 func (o Options) defaults() Options {
@@ -267,7 +272,7 @@ func New(o Options) (_ *Worker, err error) {
 		WorkflowSlots: o.Workflows, Validates: len(o.Registry.Validated()) > 0, ActivitySlots: o.Concurrency, PollIDs: !local,
 		AttemptLease: o.AttemptLease, LeaseBuffer: o.SessionBuffer,
 		MaxSetUps: o.MaxSetUps, ReleaseSession: w.releaseSession,
-		Machines: o.StickyCache, TaskFailed: o.OnTaskFailed, OnBranchRun: o.OnBranchRun, Logger: logger,
+		Machines: o.StickyCache, TaskFailed: o.internal.OnTaskFailed, OnBranchRun: o.internal.OnBranchRun, Logger: logger,
 	}
 	if w.pool != nil {
 		ro.Executors = w.pool

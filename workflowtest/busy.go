@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sojourn-run/sojourn/worker/workflow"
+	"github.com/sojourn-run/sojourn/internal/replay"
 )
 
 // Virtual time is paused while code runs, so a loop in workflow code cannot be detected by the clock of the test. A
@@ -27,7 +27,7 @@ type watch struct {
 
 // branchRun is an execution of workflow code until it blocks.
 type branchRun struct {
-	run   workflow.RunInfo
+	run   replay.Run
 	stack func() string
 	seen  time.Duration // running time, counted in glances: a process stopped in a debugger counts none
 }
@@ -35,7 +35,7 @@ type branchRun struct {
 func newWatch() *watch { return &watch{turns: map[*branchRun]struct{}{}, limit: busyLimit} }
 
 // registerRun registers running workflow code. The caller calls over when the code blocks or ends.
-func (w *watch) registerRun(run workflow.RunInfo, stack func() string) (done func()) {
+func (w *watch) registerRun(run replay.Run, stack func() string) (done func()) {
 	if w == nil {
 		return func() {}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/process"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
+	"github.com/sojourn-run/sojourn/internal/workeropt"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 )
@@ -188,13 +189,12 @@ func (e *Env) begin(path string) (end func()) {
 // work starts the worker, and returns a function that stops it.
 func (e *Env) work(carrier link.Carrier, log zerolog.Logger) (stopWork func()) {
 	e.t.Helper()
-	w, err := worker.New(worker.Options{
+	w, err := worker.New(workeropt.With(worker.Options{
 		Registry: e.registry, Carrier: carrier, Release: "test", WorkerID: "test", Queues: []string{queue},
 		MaxSessions: worker.AutoSessions, Concurrency: 16,
 		AttemptLease: 2 * time.Minute, // heartbeats renew attempts, and they are rare in tests
-		Isolation:    worker.IsolationNone, NoMachine: true, OnTaskFailed: e.taskFailed,
-		OnBranchRun: e.watch.registerRun, Logger: slogbridge.Slog(log),
-	})
+		Isolation:    worker.IsolationNone, NoMachine: true, Logger: slogbridge.Slog(log),
+	}, workeropt.Options{OnTaskFailed: e.taskFailed, OnBranchRun: e.watch.registerRun}))
 	if err != nil {
 		e.t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -266,10 +267,10 @@ func (e *Env) replay(histories [][]history.Event) {
 			continue
 		}
 		for range replays {
-			if err := workflow.Replay(def, workflow.Options{
+			if err := replay.Events(def, replay.Options{
 				Names: e.registry, CompareArguments: true, OnBranchRun: e.watch.registerRun,
 			}, events); err != nil {
-				e.t.Errorf("%s, replayed: %s", first.WorkflowType, workflow.TaskFailure(err).Message)
+				e.t.Errorf("%s, replayed: %s", first.WorkflowType, replay.TaskFailure(err).Message)
 				break
 			}
 		}

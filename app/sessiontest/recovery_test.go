@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -69,7 +70,7 @@ func (h *harness) replays(run string, fn any) {
 	}
 	events := h.events(run)
 	for n := 1; n <= len(events); n++ {
-		if err := workflow.Replay(def, workflow.Options{}, events[:n]); err != nil {
+		if err := replay.Events(def, replay.Options{}, events[:n]); err != nil {
 			h.t.Errorf("replay of %d of %d events: %v", n, len(events), err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/workflow"
@@ -225,7 +226,7 @@ func (b *banks) closes(id string) {
 		events := b.at[0].history(id, r.RunID, nil)
 		checkLedger(t, events, lines[r.RunID])
 		steps += len(lines[r.RunID])
-		if err := workflow.Replay(def, workflow.Options{Names: names, CompareArguments: true}, events); err != nil {
+		if err := replay.Events(def, replay.Options{Names: names, CompareArguments: true}, events); err != nil {
 			t.Errorf("replay of run %d of %s: %v", r.RunNumber, id, err)
 		}
 	}

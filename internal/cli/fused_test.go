@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/workflow"
@@ -278,7 +279,7 @@ func (f *fused) judge() {
 	for id, run := range f.runs {
 		events := histories[run]
 		checkLedger(t, events, byRun[run])
-		if err := workflow.Replay(def, workflow.Options{Names: names, CompareArguments: true}, events); err != nil {
+		if err := replay.Events(def, replay.Options{Names: names, CompareArguments: true}, events); err != nil {
 			t.Errorf("replay of %s: %v", id, err)
 		}
 		counts := map[string]int{}

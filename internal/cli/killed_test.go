@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -423,7 +424,7 @@ func TestSessionsOfKilledWorkers(t *testing.T) {
 			t.Fatal(err)
 		}
 		for n := 1; n <= len(events); n++ {
-			if err := workflow.Replay(def, workflow.Options{}, events[:n]); err != nil {
+			if err := replay.Events(def, replay.Options{}, events[:n]); err != nil {
 				t.Errorf("replay of %d of %d events: %v", n, len(events), err)
 			}
 		}

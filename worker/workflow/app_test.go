@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -24,7 +25,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 type app struct {
 	t         testing.TB
 	def       *workflow.Definition
-	options   workflow.Options
+	options   replay.Options
 	run       *engine.Run
 	events    []history.Event
 	sessions  map[string]engine.Session
@@ -148,7 +149,7 @@ func (a *app) answer(shown int64, commands []protocol.Command) {
 	}
 	a.batches = append(a.batches, b)
 	if len(commands) == 0 {
-		a.decide(engine.FailTask{Number: a.run.Task.Number, Holder: h, Failure: *workflow.Waiting()})
+		a.decide(engine.FailTask{Number: a.run.Task.Number, Holder: h, Failure: *replay.Waiting()})
 		return
 	}
 	var wire []protocol.Command // through its JSON, as over the network
@@ -164,7 +165,7 @@ func (a *app) answer(shown int64, commands []protocol.Command) {
 
 // drain completes workflow tasks until there are none, with the given machine or with a new one for each task if it is
 // nil, and returns their number.
-func (a *app) drain(kept *workflow.Machine) int {
+func (a *app) drain(kept replay.Machine) int {
 	a.t.Helper()
 	n := 0
 	for ; ; n++ {
@@ -174,7 +175,7 @@ func (a *app) drain(kept *workflow.Machine) int {
 		}
 		m := kept
 		if m == nil {
-			m = workflow.NewMachine(a.def, a.options)
+			m = replay.New(a.def, a.options)
 		}
 		commands, err := m.Apply(task, task.Events)
 		if kept == nil {
@@ -295,7 +296,7 @@ func (a *app) ask(n int, name string, args ...any) (any, error) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	m := workflow.NewMachine(a.def, workflow.Options{ForQueries: true})
+	m := replay.New(a.def, replay.Options{ForQueries: true})
 	defer m.Close()
 	if _, err := m.Apply(a.task(n), a.events[:n]); err != nil {
 		a.t.Fatal(err)
@@ -349,7 +350,7 @@ func (a *app) commandsAt(n int) []protocol.Command {
 
 func (a *app) commandsFor(n int, update *string) []protocol.Command {
 	a.t.Helper()
-	m := workflow.NewMachine(a.def, a.options)
+	m := replay.New(a.def, a.options)
 	defer m.Close()
 	task := a.task(n)
 	task.UpdateID = update
@@ -364,7 +365,7 @@ func (a *app) commandsFor(n int, update *string) []protocol.Command {
 // recorded commands of tasks that ended with that prefix.
 func (a *app) replays() {
 	a.t.Helper()
-	kept := workflow.NewMachine(a.def, a.options)
+	kept := replay.New(a.def, a.options)
 	defer kept.Close()
 	for n := 1; n <= len(a.events); n++ {
 		at := a.commandsAt(n)

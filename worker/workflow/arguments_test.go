@@ -8,6 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/worker/activity"
@@ -41,13 +42,13 @@ func TestAnUnregisteredFunctionFailsTheTaskAndNotTheRun(t *testing.T) {
 	} {
 		a := start(t, func(ctx workflow.Context) error { return call(ctx) })
 		a.options.Names = registered{}
-		m := workflow.NewMachine(a.def, a.options)
+		m := replay.New(a.def, a.options)
 		commands, err := m.Apply(a.task(1), a.events)
 		m.Close()
 		if _, ok := errors.AsType[*workflow.UnregisteredError](err); !ok || commands != nil {
 			t.Fatalf("%s: got %v, %v", name, commands, err)
 		}
-		if f := workflow.TaskFailure(err); f.Type != "FunctionNotRegistered" || !strings.Contains(f.Message, name+" is not") {
+		if f := replay.TaskFailure(err); f.Type != "FunctionNotRegistered" || !strings.Contains(f.Message, name+" is not") {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}
@@ -82,7 +83,7 @@ func TestACallWithTheWrongNumberOfArgumentsIsRefusedWhereTheActivityIsRegistered
 		return workflow.ExecuteActivity(ctx, "two", 1).Get(ctx, nil)
 	})
 	old.drain(nil)
-	m := workflow.NewMachine(old.def, workflow.Options{Names: registered{"two": 2}})
+	m := replay.New(old.def, replay.Options{Names: registered{"two": 2}})
 	defer m.Close()
 	if _, err := m.Apply(old.task(2), old.events[:2]); err != nil {
 		t.Errorf("the recorded call: %v", err)
@@ -115,7 +116,7 @@ func TestAWorkflowThatReturnsWithOpenActivitiesIsLoggedOnce(t *testing.T) {
 	})
 	a.options.Logger = slogbridge.Slog(zerolog.New(&out))
 	a.drain(nil)
-	if err := workflow.Replay(a.def, a.options, a.events); err != nil {
+	if err := replay.Events(a.def, a.options, a.events); err != nil {
 		t.Error(err)
 	}
 	if n := strings.Count(out.String(), "returned with open activities"); n != 1 || !strings.Contains(out.String(), `"left"`) {
@@ -141,7 +142,7 @@ func TestAReplayWithOtherArgumentsIsAWarning(t *testing.T) {
 	a.drain(nil)
 	for v, lines := range map[int]int{1: 0, 2: 1} {
 		var out strings.Builder
-		m := workflow.NewMachine(define(t, code(v)), workflow.Options{Logger: slogbridge.Slog(zerolog.New(&out))})
+		m := replay.New(define(t, code(v)), replay.Options{Logger: slogbridge.Slog(zerolog.New(&out))})
 		if _, err := m.Apply(a.task(len(a.events)), a.events); err != nil {
 			t.Errorf("%d: %v", v, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -59,7 +60,7 @@ func BenchmarkReplay50kEvents(b *testing.B) {
 	task := &protocol.WorkflowTask{RunID: "RUN", Arguments: args}
 	b.ReportAllocs()
 	for b.Loop() {
-		m := workflow.NewMachine(def, workflow.Options{})
+		m := replay.New(def, replay.Options{})
 		commands, err := m.Apply(task, events)
 		m.Close()
 		if err != nil || len(commands) != 1 || commands[0].Type != protocol.CompleteWorkflow {
@@ -87,7 +88,7 @@ func BenchmarkJoinOf1000(b *testing.B) {
 		events = append(events, history.Event{Seq: i + 1002, Data: &history.ActivityCompleted{Sequence: 1000 - i}})
 	}
 	for b.Loop() {
-		m := workflow.NewMachine(def, workflow.Options{})
+		m := replay.New(def, replay.Options{})
 		first, err := m.Apply(&protocol.WorkflowTask{RunID: "RUN"}, events[:1])
 		if err != nil || first[999].GroupSize != 1000 {
 			b.Fatal(err)
@@ -106,7 +107,7 @@ func TestLongHistoriesReplayInTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	events := chain(n)
-	m := workflow.NewMachine(define(t, counting), workflow.Options{})
+	m := replay.New(define(t, counting), replay.Options{})
 	defer m.Close()
 	commands, err := m.Apply(&protocol.WorkflowTask{RunID: "RUN", Arguments: args}, events)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // check rejects a command that the app would reject, by the same rules and limits, so that the call fails and not the
 // workflow task. It must be called right before the command is issued. An invalid command is accepted if history
 // records an invalid command like it at this place: the build that recorded it did not have the rule.
-func (m *Machine) check(c *protocol.Command) error {
+func (m *machine) check(c *protocol.Command) error {
 	err := m.invalidCommand(c)
 	if err == nil || m.recordedInvalid(c) {
 		return nil
@@ -20,7 +20,7 @@ func (m *Machine) check(c *protocol.Command) error {
 	return invalid(err)
 }
 
-func (m *Machine) invalidCommand(c *protocol.Command) error {
+func (m *machine) invalidCommand(c *protocol.Command) error {
 	at := func(member string) string { return member }
 	if err := protocol.CheckCommand(c, at); err != nil {
 		return err
@@ -33,7 +33,7 @@ func (m *Machine) invalidCommand(c *protocol.Command) error {
 
 // recordedInvalid reports whether history has, as the next command, a command like c that also breaks the rules. If the
 // recorded command is valid, the code issued it after the call of c had failed.
-func (m *Machine) recordedInvalid(c *protocol.Command) bool {
+func (m *machine) recordedInvalid(c *protocol.Command) bool {
 	if c.Type == protocol.ContinueAsNew {
 		return m.continued
 	}

@@ -245,7 +245,7 @@ func childError(f *future, d *history.ChildEnded) *ChildError {
 }
 
 // attachedEnded resolves the futures of the branches that attached to a child.
-func (m *Machine) attachedEnded(e *history.Event, d *history.AttachedChildEnded) {
+func (m *machine) attachedEnded(e *history.Event, d *history.AttachedChildEnded) {
 	m.resolve(d.CommandSequence, attachStep, e, func(f *future) (payload.Payload, error) {
 		if d.ClosedReason == "completed" {
 			return payload.Payload{Blob: d.Result}, nil
@@ -259,7 +259,7 @@ func (m *Machine) attachedEnded(e *history.Event, d *history.AttachedChildEnded)
 }
 
 // childEnded resolves the future of a child.
-func (m *Machine) childEnded(e *history.Event, d *history.ChildEnded) {
+func (m *machine) childEnded(e *history.Event, d *history.ChildEnded) {
 	m.resolve(d.Sequence, childStep, e, func(f *future) (payload.Payload, error) {
 		return payload.Payload{}, childError(f, d)
 	})

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/workflow"
@@ -18,7 +19,7 @@ import (
 func once(t *testing.T, fn any, args ...any) ([]protocol.Command, error) {
 	t.Helper()
 	a := start(t, fn, args...)
-	m := workflow.NewMachine(a.def, a.options)
+	m := replay.New(a.def, a.options)
 	defer m.Close()
 	return m.Apply(a.task(1), a.events)
 }
@@ -36,7 +37,7 @@ func TestPanicFailsTheTaskWithItsStack(t *testing.T) {
 		if !ok || commands != nil {
 			t.Fatalf("%s: got %v, %v", name, commands, err)
 		}
-		f := workflow.TaskFailure(err)
+		f := replay.TaskFailure(err)
 		if f.Type != "WorkflowPanic" || !strings.Contains(f.StackTrace, "code_test.go") ||
 			!strings.Contains(f.Message, "nil map") {
 			t.Errorf("%s: got %+v", name, f)
@@ -99,9 +100,9 @@ func TestArgumentsThatDoNotFitFailTheRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := workflow.NewMachine(def, workflow.Options{})
+	m := replay.New(def, replay.Options{})
 	defer m.Close()
-	if _, err = m.Apply(a.task(1), a.events); workflow.TaskFailure(err).Type != "WorkflowInput" {
+	if _, err = m.Apply(a.task(1), a.events); replay.TaskFailure(err).Type != "WorkflowInput" {
 		t.Errorf("with code that was changed: %v", err)
 	}
 }
@@ -155,7 +156,7 @@ func TestCodeThatBlocksOutsideIsNamed(t *testing.T) {
 			after = true
 			return workflow.Sleep(ctx, time.Hour) // gives up here
 		})
-		m := workflow.NewMachine(a.def, workflow.Options{Patience: 3 * time.Second})
+		m := replay.New(a.def, replay.Options{Patience: 3 * time.Second})
 		began := time.Now()
 		_, err := m.Apply(a.task(1), a.events)
 		stuck, ok := errors.AsType[*workflow.DeadlockError](err)
@@ -165,7 +166,7 @@ func TestCodeThatBlocksOutsideIsNamed(t *testing.T) {
 		if !strings.Contains(stuck.Stack, "code_test.go") {
 			t.Errorf("stack: got %q", stuck.Stack)
 		}
-		want(t, "type", workflow.TaskFailure(err).Type, "WorkflowDeadlock")
+		want(t, "type", replay.TaskFailure(err).Type, "WorkflowDeadlock")
 		m.Close()
 		want(t, "it still runs", m.Deadlocked(), true)
 		close(release)
@@ -188,7 +189,7 @@ func TestCallsFromAForeignGoroutineAreRefused(t *testing.T) {
 		leaked = ctx
 		return workflow.Sleep(ctx, time.Hour)
 	})
-	m := workflow.NewMachine(a.def, a.options)
+	m := replay.New(a.def, a.options)
 	defer m.Close()
 	if _, err := m.Apply(a.task(1), a.events); err != nil {
 		t.Fatal(err)
@@ -225,7 +226,7 @@ func TestClosingAMachineRunsDeferredCallsAndEndsEveryBranch(t *testing.T) {
 			}
 			return workflow.Signal(ctx, "never").Receive(ctx)
 		})
-		m := workflow.NewMachine(a.def, a.options)
+		m := replay.New(a.def, a.options)
 		if _, err := m.Apply(a.task(1), a.events); err != nil {
 			t.Fatal(err)
 		}

@@ -10,12 +10,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/internal/stack"
 )
 
 // coroutine is one branch of the workflow's code: a goroutine that runs only during its turn.
 type coroutine struct {
-	m      *Machine
+	m      *machine
 	resume chan struct{} // the turn; holds one
 	yield  chan struct{} // the turn given back; holds one, so that giving it back never blocks
 	queued bool
@@ -29,12 +30,12 @@ type coroutine struct {
 }
 
 // spawn starts a branch, which runs after the branches that are ready now.
-func (m *Machine) spawn(fn func()) {
+func (m *machine) spawn(fn func()) {
 	m.ready(m.branch(fn))
 }
 
 // branch makes a branch that has no turn yet.
-func (m *Machine) branch(fn func()) *coroutine {
+func (m *machine) branch(fn func()) *coroutine {
 	co := &coroutine{m: m, resume: make(chan struct{}, 1), yield: make(chan struct{}, 1)}
 	m.live = append(m.live, co)
 	go co.run(fn)
@@ -80,7 +81,7 @@ func panicked(r any) error {
 }
 
 // ready queues the branch behind the branches that are ready now.
-func (m *Machine) ready(co *coroutine) {
+func (m *machine) ready(co *coroutine) {
 	if !co.queued && !co.done {
 		co.queued = true
 		m.runnable = append(m.runnable, co)
@@ -110,7 +111,7 @@ func (co *coroutine) halt() {
 }
 
 // runBranches runs the queued branches, one at a time, until none can continue.
-func (m *Machine) runBranches() {
+func (m *machine) runBranches() {
 	if len(m.runnable)+len(m.conditions) == 0 {
 		return
 	}
@@ -138,7 +139,7 @@ func (m *Machine) runBranches() {
 
 // runBranch runs a branch until it waits or ends, with the local steps that it asks for; false: it did neither in time,
 // or a step has no outcome.
-func (m *Machine) runBranch(co *coroutine) bool {
+func (m *machine) runBranch(co *coroutine) bool {
 	co.queued = false
 	for {
 		if !m.resumeBranch(co) {
@@ -154,10 +155,11 @@ func (m *Machine) runBranch(co *coroutine) bool {
 }
 
 // resumeBranch runs a branch until it waits, ends or asks for a local step; false: it did none of these in time.
-func (m *Machine) resumeBranch(co *coroutine) bool {
+func (m *machine) resumeBranch(co *coroutine) bool {
 	m.current = co
 	if m.onBranchRun != nil {
-		defer m.onBranchRun(m.info, func() string { return stackOf(co) })()
+		run := replay.Run{WorkflowType: m.info.WorkflowType, WorkflowID: m.info.WorkflowID, RunID: m.info.RunID}
+		defer m.onBranchRun(run, func() string { return stackOf(co) })()
 	}
 	co.resume <- struct{}{}
 	select {
@@ -178,7 +180,7 @@ func (m *Machine) resumeBranch(co *coroutine) bool {
 
 // abandonBranch abandons a branch that blocks outside the machine. Go cannot end its goroutine; it ends at its next
 // call of this package.
-func (m *Machine) abandonBranch(co *coroutine) {
+func (m *machine) abandonBranch(co *coroutine) {
 	m.fault = &DeadlockError{After: m.patience, Stack: stackOf(co)}
 	m.checkForeignCall() // a branch that waits for a foreign goroutine whose call was refused
 	m.deadlocked = co
@@ -187,11 +189,11 @@ func (m *Machine) abandonBranch(co *coroutine) {
 
 // Deadlocked reports that a branch exceeded its time and still runs: it loops, or blocks outside the machine. It cannot
 // be stopped before its next call into this package.
-func (m *Machine) Deadlocked() bool { return m.deadlocked != nil && !m.deadlocked.ended.Load() }
+func (m *machine) Deadlocked() bool { return m.deadlocked != nil && !m.deadlocked.ended.Load() }
 
 // Close ends the machine and every branch of its code. Deferred functions of the code run, but cannot wait. Close must
 // be called for each machine, since its branches are goroutines. It may be called twice.
-func (m *Machine) Close() {
+func (m *machine) Close() {
 	if m.closed {
 		return
 	}

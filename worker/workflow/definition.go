@@ -64,7 +64,7 @@ func (d *Definition) Versions() []int { return slices.Sorted(maps.Keys(d.version
 const codeVersion = "sojourn.workflow"
 
 // code returns the function of this run's version.
-func (m *Machine) code() (*activity.Func, error) {
+func (m *machine) code() (*activity.Func, error) {
 	all := m.def.Versions()
 	marked := false
 	if e := m.recorded[1]; e != nil {
@@ -85,7 +85,7 @@ func (m *Machine) code() (*activity.Func, error) {
 }
 
 // main is the workflow's first branch.
-func (m *Machine) main(ctx Context, args payload.Payload) {
+func (m *machine) main(ctx Context, args payload.Payload) {
 	f, err := m.code()
 	if err != nil {
 		m.current.stop(err)

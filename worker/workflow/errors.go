@@ -255,11 +255,6 @@ func (e *VersionError) Error() string {
 	)
 }
 
-// Waiting returns the failure for a task that caused no commands.
-func Waiting() *protocol.Failure {
-	return &protocol.Failure{Type: protocol.FailureWaiting, Message: "Workflow task waiting for scheduled history."}
-}
-
 // UnregisteredError reports that the code calls a function that its worker has not registered. It fails the workflow
 // task, not the run: a worker that has registered the function continues the run.
 type UnregisteredError struct{ Err error }
@@ -270,15 +265,8 @@ func (e *UnregisteredError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *UnregisteredError) Unwrap() error { return e.Err }
 
-// Unregistered is the answer to a task of a workflow type this worker does not have.
-func Unregistered(workflowType string) *protocol.Failure {
-	return &protocol.Failure{
-		Type: "WorkflowNotRegistered", Message: fmt.Sprintf("no workflow registered under %q", workflowType),
-	}
-}
-
-// TaskFailure is the answer to a task whose code failed with an error of Machine.Apply.
-func TaskFailure(err error) *protocol.Failure {
+// taskFailure is the answer to a task whose code failed with an error of machine.Apply.
+func taskFailure(err error) *protocol.Failure {
 	f := &protocol.Failure{Message: err.Error(), Type: "WorkflowTaskFailed"}
 	var (
 		mismatch *NonDeterminismError

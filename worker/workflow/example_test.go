@@ -1,14 +1,12 @@
 package workflow_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
 	"math/rand/v2"
 	"time"
 
-	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
@@ -54,15 +52,12 @@ func ExampleExponentialBackoff() {
 	// Output: [1s 2s 4s 8s 10s]
 }
 
-// A test replays the history of a production run with new code. The new code reserves instead of charging.
+// A test replays the exported history of a production run with new code. The new code reserves instead of charging.
 func ExampleReplay() {
-	var events []history.Event
-	if err := json.Unmarshal([]byte(`[
+	history := []byte(`[
 		{"sequence": 1, "event_type": "WorkflowStarted", "payload": {"workflow_type": "order", "name_rules": 1}},
 		{"sequence": 2, "event_type": "ActivityScheduled", "payload": {"sequence": 1, "activity_type": "charge"}}
-	]`), &events); err != nil {
-		log.Fatal(err)
-	}
+	]`)
 	order, err := workflow.NewDefinition("order", func(ctx workflow.Context) error {
 		return workflow.ExecuteActivity(ctx, "reserve").Get(ctx, nil)
 	})
@@ -70,7 +65,7 @@ func ExampleReplay() {
 		log.Fatal(err)
 	}
 
-	err = workflow.Replay(order, workflow.Options{}, events)
+	err = workflow.Replay(order, workflow.ReplayOptions{}, history)
 	var differs *workflow.NonDeterminismError
 	if errors.As(err, &differs) {
 		fmt.Println(differs.EventSeq, differs.EventType)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/activity"
@@ -312,7 +313,7 @@ func TestMoreActivitiesThanARunMayHaveOpenLeaveAsOthersEnd(t *testing.T) {
 		}
 		return workflow.Until(ctx, func() bool { return left == 0 })
 	})
-	kept := workflow.NewMachine(a.def, a.options)
+	kept := replay.New(a.def, a.options)
 	defer kept.Close()
 	a.drain(kept)
 	most, done := 0, 0

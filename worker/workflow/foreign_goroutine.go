@@ -12,24 +12,24 @@ var errForeignGoroutine = errors.New(
 )
 
 // onBranch reports whether the caller runs on the goroutine of the current branch.
-func (m *Machine) onBranch() bool {
+func (m *machine) onBranch() bool {
 	co := m.current
 	return co != nil && co.goroutine == goroutine()
 }
 
 // failForeignGoroutine ends a calling goroutine that is not a branch and fails the workflow task. A panic in that
 // goroutine could not be recovered and would end the worker with all its runs.
-func (m *Machine) failForeignGoroutine() {
+func (m *machine) failForeignGoroutine() {
 	m.foreignCall.CompareAndSwap(nil, &PanicError{Value: errForeignGoroutine, Stack: string(debug.Stack())})
 	runtime.Goexit()
 }
 
 // CalledByForeignGoroutine reports that a foreign goroutine has called the machine. History does not record this, so
 // another replay may not detect it.
-func (m *Machine) CalledByForeignGoroutine() bool { return m.foreignCall.Load() != nil }
+func (m *machine) CalledByForeignGoroutine() bool { return m.foreignCall.Load() != nil }
 
 // checkForeignCall fails the task if a foreign goroutine has called the machine.
-func (m *Machine) checkForeignCall() {
+func (m *machine) checkForeignCall() {
 	if s := m.foreignCall.Load(); s != nil {
 		m.fault = s
 	}

@@ -40,7 +40,7 @@ const (
 )
 
 type future struct {
-	m               *Machine
+	m               *machine
 	kind            kind
 	seq             int64 // of the command; 0: never issued
 	name            string
@@ -78,7 +78,7 @@ func (f *future) isReady() bool    { return f.done }
 func (f *future) Ready() bool { return f.done }
 
 // settled returns a future that is resolved already.
-func (m *Machine) settled(err error) *future { return &future{m: m, done: true, err: err} }
+func (m *machine) settled(err error) *future { return &future{m: m, done: true, err: err} }
 
 // resolve may be called twice: a cancelled activity may complete later. The first call counts.
 func (f *future) resolve(value payload.Payload, err error) {

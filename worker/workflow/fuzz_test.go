@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -65,7 +66,7 @@ func replayAnything(f *testing.F, def *workflow.Definition) {
 		for i := range events {
 			events[i].Seq = int64(i + 1)
 		}
-		m := workflow.NewMachine(def, workflow.Options{})
+		m := replay.New(def, replay.Options{})
 		defer m.Close()
 		cut = min(max(cut, 0), len(events))
 		for _, part := range [][]history.Event{events[:cut], events[cut:]} {
@@ -73,7 +74,7 @@ func replayAnything(f *testing.F, def *workflow.Definition) {
 			if err != nil && commands != nil {
 				t.Fatalf("both %d commands and %v", len(commands), err)
 			}
-			if err != nil && workflow.TaskFailure(err).Type == "WorkflowPanic" {
+			if err != nil && replay.TaskFailure(err).Type == "WorkflowPanic" {
 				t.Fatal(err)
 			}
 		}

@@ -10,7 +10,7 @@ import (
 
 // commands returns the commands that no event confirms, with their parallel groups. Commands above the maximum of one
 // completion are sent with the next one.
-func (m *Machine) commands() ([]protocol.Command, error) {
+func (m *machine) commands() ([]protocol.Command, error) {
 	open, answers := m.queue[m.head:], m.updateCommands()
 	for len(open) > 0 && open[0].stored {
 		open = open[1:]
@@ -43,7 +43,7 @@ func (m *Machine) commands() ([]protocol.Command, error) {
 }
 
 // groupCommands marks, in the commands of one batch, the groups of steps that branches join.
-func (m *Machine) groupCommands(open []issued) {
+func (m *machine) groupCommands(open []issued) {
 	at := make(map[int64]*protocol.Command, len(open))
 	for _, p := range open {
 		p.command.Parallel = history.Parallel{}

@@ -4,11 +4,12 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 func TestGuideStatesTheDeadlockTimeout(t *testing.T) {
-	patience := NewMachine(&Definition{}, Options{}).patience
+	patience := newMachine(&Definition{}, replay.Options{}).patience
 	const page = "guide/workflows-in-go.md"
 	docnumbers.In(t, page, "or blocks outside the package, fails its task after {} with its stack.", patience)
 	docnumbers.In(t, page, "fails it; so does more than {}.", patience)

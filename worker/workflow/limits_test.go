@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -432,7 +433,7 @@ func TestRecordedCommandsReplayWhateverTheRules(t *testing.T) {
 		}
 	}
 	old := define(t, code(long, strings.Repeat("s", 300)))
-	if err := workflow.Replay(old, workflow.Options{}, a.events); err != nil {
+	if err := replay.Events(old, replay.Options{}, a.events); err != nil {
 		t.Errorf("recorded commands do not replay: %v", err)
 	}
 
@@ -480,11 +481,11 @@ func breaksLimits(ctx workflow.Context) (string, error) {
 func TestCommandsThatTheBuildBeforeTheLimitsRecordedReplay(t *testing.T) {
 	def := define(t, breaksLimits)
 	events := golden(t, "limits.json", nil)
-	if err := workflow.Replay(def, workflow.Options{CompareArguments: true}, events); err != nil {
+	if err := replay.Events(def, replay.Options{CompareArguments: true}, events); err != nil {
 		t.Error(err)
 	}
 	for _, n := range []int{11, 12, 14} { // the lengths of the history at the run's workflow tasks
-		if err := workflow.Replay(def, workflow.Options{}, events[:n]); err != nil {
+		if err := replay.Events(def, replay.Options{}, events[:n]); err != nil {
 			t.Errorf("%d events: %v", n, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/internal/stack"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -72,16 +73,6 @@ func Do[T any](ctx Context, name string, fn func(context.Context) (T, error), op
 	return out, nil
 }
 
-// LocalSteps runs the local steps of one workflow task.
-type LocalSteps interface {
-	// Context ends when the worker loses the task's lease or stops.
-	Context() context.Context
-	// Begin returns nil if the task's lease is live, so that a step may begin.
-	Begin(ctx context.Context) error
-	// Record makes commands durable under the task's delivery, which continues; from is the sequence of the first one.
-	Record(commands []protocol.Command, from int64) error
-}
-
 // StepAbandonedError reports a workflow task that ended in a local step: its lease was lost, its worker stopped, or the
 // app did not record the step. The task has no outcome, and its next delivery runs the step again unless it was
 // recorded.
@@ -98,11 +89,11 @@ func (e *StepAbandonedError) Unwrap() error { return e.Err }
 
 // SetLocalSteps sets how the machine runs local steps that history does not contain, for the next call of Apply. With
 // nil, the code blocks at such a step; see AtLocalStep.
-func (m *Machine) SetLocalSteps(l LocalSteps) { m.local = l }
+func (m *machine) SetLocalSteps(l replay.LocalSteps) { m.local = l }
 
 // AtLocalStep reports whether a branch is blocked at a local step that history does not contain and that the machine
 // could not run.
-func (m *Machine) AtLocalStep() bool { return m.atLocalStep }
+func (m *machine) AtLocalStep() bool { return m.atLocalStep }
 
 // localCall is a local step that a branch has asked for.
 type localCall struct {
@@ -138,7 +129,7 @@ func (c *flow) do(
 	m.issue(call.command) // stops here if history has something else
 	end := m.localEnds[seq]
 	if end == nil {
-		co.stop(fmt.Errorf("%w: the outcome of local step %q", ErrGap, name))
+		co.stop(fmt.Errorf("%w: the outcome of local step %q", replay.ErrGap, name))
 	}
 	recallOutcome(call.command, end)
 	return m.outcomeOf(call.command, seq)
@@ -182,7 +173,7 @@ func (c *flow) localCall(name string, opts []StepOptions) (*localCall, error) {
 
 // runLocalCall runs the step that the current branch has asked for, and issues and records its command. The branch is
 // parked.
-func (m *Machine) runLocalCall() {
+func (m *machine) runLocalCall() {
 	call := m.localCall
 	m.localCall = nil
 	m.watch.Stop()
@@ -218,7 +209,7 @@ func (m *Machine) runLocalCall() {
 
 // unrecorded returns all commands that history does not contain, in order, with the sequence of the first one, and the
 // commands for the updates whose handlers have begun.
-func (m *Machine) unrecorded() (commands []protocol.Command, from int64, err error) {
+func (m *machine) unrecorded() (commands []protocol.Command, from int64, err error) {
 	for _, a := range m.answers {
 		if a.started && !a.recorded {
 			commands = append(commands, protocol.Command{Type: protocol.ApplyUpdate, UpdateID: a.id})
@@ -251,7 +242,7 @@ func (m *Machine) unrecorded() (commands []protocol.Command, from int64, err err
 
 // runAttempts runs the step until it succeeds or its policy allows no further attempt, and sets the outcome in its
 // command. An error means that the step has no outcome.
-func (m *Machine) runAttempts(call *localCall) error {
+func (m *machine) runAttempts(call *localCall) error {
 	c, life := call.command, m.local.Context()
 	for {
 		if err := m.local.Begin(life); err != nil {
@@ -295,7 +286,7 @@ var (
 )
 
 // runAttempt runs fn once, in its own goroutine, and encodes its result.
-func (m *Machine) runAttempt(life context.Context, call *localCall) (payload.Payload, error) {
+func (m *machine) runAttempt(life context.Context, call *localCall) (payload.Payload, error) {
 	type outcome struct {
 		value any
 		err   error
@@ -392,7 +383,7 @@ func recallOutcome(c *protocol.Command, d history.Data) {
 
 // outcomeOf returns the result of a step or its error. Both follow from the command alone, so that they are the same
 // when the step runs and in each replay.
-func (m *Machine) outcomeOf(c *protocol.Command, seq int64) (payload.Payload, error) {
+func (m *machine) outcomeOf(c *protocol.Command, seq int64) (payload.Payload, error) {
 	if c.Outcome == protocol.LocalCompleted {
 		return c.Result, nil
 	}

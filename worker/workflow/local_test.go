@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -61,7 +62,7 @@ func (l *localSteps) Record(commands []protocol.Command, from int64) error {
 }
 
 // apply applies the leased task to a machine.
-func (l *localSteps) apply(m *workflow.Machine) ([]protocol.Command, *protocol.WorkflowTask, error) {
+func (l *localSteps) apply(m replay.Machine) ([]protocol.Command, *protocol.WorkflowTask, error) {
 	l.t.Helper()
 	task, ok := l.lease()
 	if !ok {
@@ -73,10 +74,10 @@ func (l *localSteps) apply(m *workflow.Machine) ([]protocol.Command, *protocol.W
 }
 
 // turn applies a task to the machine, or to a new one that replays the history, and completes it.
-func (l *localSteps) turn(m *workflow.Machine) {
+func (l *localSteps) turn(m replay.Machine) {
 	l.t.Helper()
 	if m == nil {
-		m = workflow.NewMachine(l.def, l.options)
+		m = replay.New(l.def, l.options)
 		defer m.Close()
 	}
 	commands, task, err := l.apply(m)
@@ -130,9 +131,9 @@ func TestALocalStepRunsOnceAndReplaysReturnItsOutcome(t *testing.T) {
 					add(step(ctx, "three", nil))
 					return strings.Join(all, ", "), nil
 				})}
-				var m *workflow.Machine
+				var m replay.Machine
 				if cached {
-					m = workflow.NewMachine(l.def, l.options)
+					m = replay.New(l.def, l.options)
 					defer m.Close()
 				}
 				l.turn(m)
@@ -142,7 +143,7 @@ func TestALocalStepRunsOnceAndReplaysReturnItsOutcome(t *testing.T) {
 				l.turn(m)
 				want(t, "the result", l.output().(string), `one, local step "fails": Odd: no luck, done, two, three`)
 				want(t, "runs of each step", ran, map[string]int{"one": 1, "fails": 1, "two": 1, "three": 1})
-				if err := workflow.Replay(l.def, l.options, l.events); err != nil {
+				if err := replay.Events(l.def, l.options, l.events); err != nil {
 					t.Error(err)
 				}
 				for _, e := range l.events {
@@ -197,7 +198,7 @@ func TestAStepIsRecordedBeforeTheCodeContinues(t *testing.T) {
 		err := workflow.Signal(ctx, "s").Receive(ctx, &v)
 		return fmt.Sprint(early, late, s, v), err
 	})}
-	m := workflow.NewMachine(l.def, l.options)
+	m := replay.New(l.def, l.options)
 	_, _, err := l.apply(m)
 	m.Close()
 	stopped, ok := errors.AsType[*workflow.StepAbandonedError](err)
@@ -217,7 +218,7 @@ func TestAStepIsRecordedBeforeTheCodeContinues(t *testing.T) {
 	l.turn(nil)
 	want(t, "runs of each step", ran, map[string]int{"first": 1, "second": 2})
 	want(t, "the result", l.output().(string), "false falsedonex")
-	if err := workflow.Replay(l.def, l.options, l.events); err != nil {
+	if err := replay.Events(l.def, l.options, l.events); err != nil {
 		t.Error(err)
 	}
 }
@@ -237,7 +238,7 @@ func TestStepsWithTurnAreRecordedWithTheirTask(t *testing.T) {
 		return ran, nil
 	})}
 	l.record = func() error { return errors.New("recorded by itself") }
-	m := workflow.NewMachine(l.def, l.options)
+	m := replay.New(l.def, l.options)
 	commands, _, err := l.apply(m)
 	m.Close()
 	if err != nil || len(commands) != 6 || len(l.events) != 1 {
@@ -373,7 +374,7 @@ func TestALocalStepDoesNotRunWhereItMayNot(t *testing.T) {
 	if v, err := l.ask(1, "q"); err != nil || fmt.Sprint(v) != "1" || ran != 0 {
 		t.Errorf("the query returned %v, %v; %d steps ran", v, err, ran)
 	}
-	m := workflow.NewMachine(l.def, l.options) // without SetLocalSteps, as for an eager workflow task
+	m := replay.New(l.def, l.options) // without SetLocalSteps, as for an eager workflow task
 	task := l.task(1)
 	if commands, err := m.Apply(task, task.Events); err != nil || len(commands) != 0 || !m.AtLocalStep() || ran != 0 {
 		t.Errorf("%d commands, %d steps ran: %v", len(commands), ran, err)
@@ -406,7 +407,7 @@ func TestAStepMayTakeLongerThanWorkflowCode(t *testing.T) {
 		})
 		return err
 	})}
-	m := workflow.NewMachine(l.def, l.options)
+	m := replay.New(l.def, l.options)
 	defer m.Close()
 	if _, _, err := l.apply(m); err == nil || !m.CalledByForeignGoroutine() {
 		t.Errorf("a call from the step's function ended with %v", err)
@@ -426,7 +427,7 @@ func TestAReplayDetectsChangedLocalSteps(t *testing.T) {
 		"activity": func(ctx workflow.Context) error { return workflow.ExecuteActivity(ctx, "one").Get(ctx, nil) },
 		"removed":  func(workflow.Context) error { return nil },
 	} {
-		err := workflow.Replay(define(t, fn), workflow.Options{}, l.events)
+		err := replay.Events(define(t, fn), replay.Options{}, l.events)
 		if _, ok := errors.AsType[*workflow.NonDeterminismError](err); !ok {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -13,7 +13,7 @@ import (
 func Logger(ctx Context) *slog.Logger { return ctx.inner().m.userLogger }
 
 // openLoggers sets the loggers of the machine once the run is known.
-func (m *Machine) openLoggers(runID string) {
+func (m *machine) openLoggers(runID string) {
 	to := m.logger
 	if to == nil {
 		to = slog.New(slog.DiscardHandler)
@@ -25,7 +25,7 @@ func (m *Machine) openLoggers(runID string) {
 
 // replayHandler drops records while its machine replays.
 type replayHandler struct {
-	m    *Machine
+	m    *machine
 	next slog.Handler
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
@@ -44,7 +45,7 @@ func TestLoggerIsSilentInAReplay(t *testing.T) {
 				a.fire(seq)
 				a.drain(nil)
 			}
-			if err := workflow.Replay(a.def, a.options, a.events); err != nil {
+			if err := replay.Events(a.def, a.options, a.events); err != nil {
 				t.Error(err)
 			}
 			var got []string

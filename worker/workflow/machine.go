@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -24,31 +26,20 @@ type Names interface {
 	WorkflowName(fn any) (string, error)
 }
 
-// Options of a machine. The zero value works.
-type Options struct {
+// ReplayOptions are options of a replay. The zero value works.
+type ReplayOptions struct {
 	Names  Names        // without it activities and child workflows are called by name only
-	Logger *slog.Logger // receives what the code logs, with run_id and workflow_type added; nil: nothing is logged
-	// Patience is how long workflow code may run until it blocks in this package; 5 s by default. After that the
-	// machine assumes that the code blocks outside this package or loops.
-	Patience time.Duration
-	// ForQueries creates a machine for queries only. Code that reaches a side effect that history does not contain yet
-	// blocks there.
-	ForQueries bool
+	Logger *slog.Logger // receives what the code logs behind the end of the history; nil: nothing is logged
 	// CompareArguments fails a replay as nondeterministic if a call passes other arguments than history records, as code
-	// that ranges over a map does. It is for tests, which replay a run with the code that recorded it. In production new
-	// code may pass other arguments, which is only logged.
+	// that ranges over a map does. New code may pass other arguments.
 	CompareArguments bool
-	// OnBranchRun is called when a branch of the code begins to run, with a function that returns its stack; the function
-	// it returns is called when the branch waits again. It must be quick. It is for callers that measure with another
-	// clock than Patience. nil: not called.
-	OnBranchRun func(run RunInfo, stack func() string) (done func())
 }
 
-// Machine runs the code of one run against its history. It may be cached between workflow tasks of the run. It is not
+// machine runs the code of one run against its history. It may be cached between workflow tasks of the run. It is not
 // safe for concurrent use and must be closed.
-type Machine struct {
+type machine struct {
 	def             *Definition
-	names           Names
+	names           replay.Names
 	logger          *slog.Logger   // Options.Logger
 	log             zerolog.Logger // logger with the attributes of the run, for the machine's own lines
 	userLogger      *slog.Logger   // the same, silent in replays, for the code
@@ -56,7 +47,7 @@ type Machine struct {
 	forQueries      bool // ForQueries
 	strictArguments bool // CompareArguments
 	argumentsDiffer bool // a call passed other arguments than recorded, and that was logged
-	onBranchRun     func(RunInfo, func() string) (done func())
+	onBranchRun     func(replay.Run, func() string) (done func())
 
 	info      RunInfo
 	arguments payload.Payload
@@ -91,7 +82,7 @@ type Machine struct {
 	begin            func()    // starts the code once carried is 0
 	fault            error
 
-	local       LocalSteps             // of the task being applied; nil: local steps are not run
+	local       replay.LocalSteps      // of the task being applied; nil: local steps are not run
 	localCall   *localCall             // the step that the current branch asks for
 	localEnds   map[int64]history.Data // of the events being applied, the outcomes of local steps by command sequence
 	atLocalStep bool                   // a branch is blocked at a local step
@@ -120,16 +111,15 @@ type issued struct {
 	passed  bool  // an end of a session that the history received after it was sent does not record; see skipEnds
 }
 
-// ErrGap reports that events are missing between the last event of the machine and the events of a task.
-var ErrGap = errors.New("history has a gap")
+func init() {
+	replay.Register(replay.Implementation{New: func(def replay.Definition, o replay.Options) replay.Machine {
+		return newMachine(def.(*Definition), o)
+	}, TaskFailure: taskFailure})
+}
 
-// ErrStale reports that a cached machine contains a value that another worker's completion recorded differently. A new
-// machine with the whole history continues.
-var ErrStale = errors.New("the cached workflow state differs from the recorded history")
-
-// NewMachine returns a machine that has applied no events.
-func NewMachine(def *Definition, o Options) *Machine {
-	m := &Machine{
+// newMachine returns a machine that has applied no events.
+func newMachine(def *Definition, o replay.Options) *machine {
+	m := &machine{
 		def: def, names: o.Names, logger: o.Logger, patience: o.Patience, forQueries: o.ForQueries,
 		strictArguments: o.CompareArguments,
 		onBranchRun:     o.OnBranchRun,
@@ -158,12 +148,12 @@ func (noNames) WorkflowName(fn any) (string, error) {
 }
 
 // Seen returns the sequence of the last applied event. The events of the next task may start after it.
-func (m *Machine) Seen() int64 { return m.seen }
+func (m *machine) Seen() int64 { return m.seen }
 
 // Unconfirmed counts the commands that the machine has returned, or would return now, and that no applied event
 // records. It is 0 after a task that shows the result of the last completion. The end of a session that the history
 // should contain by then does not count, although Apply still returns it: see skipEnds.
-func (m *Machine) Unconfirmed() int {
+func (m *machine) Unconfirmed() int {
 	n := len(m.queue) - m.head
 	for i := m.head; i < len(m.queue) && m.queue[i].passed; i++ { // markPassedEnds marks a prefix
 		n--
@@ -178,22 +168,23 @@ func (m *Machine) Unconfirmed() int {
 
 // Lone reports whether, according to history, only this activity can cause further commands: no issued command is
 // unconfirmed, no other activity or child is open and no update handler runs.
-func (m *Machine) Lone(seq int64) bool {
+func (m *machine) Lone(seq int64) bool {
 	f := m.steps[seq]
 	return m.fault == nil && !m.finished && f != nil && f.kind == activityStep && m.Unconfirmed() == 0 &&
 		len(m.answers) == 0 && m.pending[activityStep] == 1 && m.pending[childStep] == 0
 }
 
 // Finished reports whether the workflow has returned or its run is closed.
-func (m *Machine) Finished() bool { return m.finished }
+func (m *machine) Finished() bool { return m.finished }
 
 // Apply applies the history of a task, from event 1 or from the event after Seen, and returns the commands that
-// complete the task. No commands and no error means that the code waits: see Waiting. Apply returns earlier commands
-// again if the history does not contain them because their completion was refused.
+// complete the task. No commands and no error means that the code waits: see replay.Waiting. Apply returns earlier
+// commands again if the history does not contain them because their completion was refused.
 //
-// An error means that the task fails (see TaskFailure) and no events are applied. After an error other than ErrGap the
-// machine must be closed. If it was cached, apply the whole history to a new machine before reporting the error.
-func (m *Machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]protocol.Command, error) {
+// An error means that the task fails (see taskFailure) and no events are applied. After an error other than
+// replay.ErrGap the machine must be closed. If it was cached, apply the whole history to a new machine before reporting
+// the error.
+func (m *machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]protocol.Command, error) {
 	if m.checkForeignCall(); m.fault != nil {
 		return nil, m.fault
 	}
@@ -205,7 +196,7 @@ func (m *Machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]
 	}
 	for i := range events {
 		if want := m.seen + 1 + int64(i); events[i].Seq != want {
-			return nil, fmt.Errorf("%w: run %s: want event %d, got %d", ErrGap, task.RunID, want, events[i].Seq)
+			return nil, fmt.Errorf("%w: run %s: want event %d, got %d", replay.ErrGap, task.RunID, want, events[i].Seq)
 		}
 	}
 	if m.watch == nil {
@@ -230,28 +221,27 @@ func (m *Machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]
 	return m.commands()
 }
 
-// Replay runs a workflow against a recorded history, from an export or the history route. It returns nil if the code is
-// compatible with the history, otherwise the first mismatch. Use it in tests that check new code against the histories
-// of existing runs.
-func Replay(def *Definition, o Options, events []history.Event) error {
-	if len(events) == 0 {
-		return fmt.Errorf("%w: no events", ErrGap)
+// Replay runs a workflow against the recorded history of a run: the document that `sojourn workflow export` writes, or
+// the JSON array of its events. It returns nil if the code is compatible with the history, otherwise the first
+// mismatch. Use it in tests that check new code against the histories of existing runs.
+func Replay(def *Definition, o ReplayOptions, recorded []byte) error {
+	var export struct {
+		Events []history.Event `json:"history_events"`
 	}
-	started, ok := events[0].Data.(*history.WorkflowStarted)
-	if !ok {
-		return fmt.Errorf("history begins with %s, not with WorkflowStarted", events[0].Type())
+	into := any(&export)
+	if bytes.HasPrefix(bytes.TrimSpace(recorded), []byte("[")) {
+		into = &export.Events
 	}
-	m := NewMachine(def, o)
-	defer m.Close()
-	_, err := m.Apply(
-		&protocol.WorkflowTask{RunID: started.RunID, WorkflowID: started.WorkflowID, WorkflowType: started.WorkflowType},
-		events,
+	if err := json.Unmarshal(recorded, into); err != nil {
+		return fmt.Errorf("decode the history: %w", err)
+	}
+	return replay.Events(
+		def, replay.Options{Names: o.Names, Logger: o.Logger, CompareArguments: o.CompareArguments}, export.Events,
 	)
-	return err
 }
 
 // indexRecordedCommands indexes the events that record a command, so that replayed commands return the recorded values.
-func (m *Machine) indexRecordedCommands(events []history.Event) {
+func (m *machine) indexRecordedCommands(events []history.Event) {
 	m.recorded = nil
 	for i := range events {
 		e := &events[i]
@@ -288,7 +278,7 @@ func (m *Machine) indexRecordedCommands(events []history.Event) {
 
 // applyEvent applies one event. If the event resolves a future, it advances the clock and runs the code until all
 // branches block.
-func (m *Machine) applyEvent(task *protocol.WorkflowTask, e *history.Event) {
+func (m *machine) applyEvent(task *protocol.WorkflowTask, e *history.Event) {
 	if _, first := e.Data.(*history.WorkflowStarted); first != (e.Seq == 1) {
 		m.fault = fmt.Errorf("event %d of run %s is %s: history begins with one WorkflowStarted", e.Seq, task.RunID, e.Type())
 		return
@@ -360,7 +350,7 @@ func (m *Machine) applyEvent(task *protocol.WorkflowTask, e *history.Event) {
 }
 
 // wake applies a change at event e and runs the code until all branches block.
-func (m *Machine) wake(e *history.Event, happened func()) {
+func (m *machine) wake(e *history.Event, happened func()) {
 	m.now, m.at, m.changed = e.At.Time, e.Seq, true
 	happened()
 	if m.fault == nil {
@@ -368,7 +358,7 @@ func (m *Machine) wake(e *history.Event, happened func()) {
 	}
 }
 
-func (m *Machine) start(task *protocol.WorkflowTask, d *history.WorkflowStarted, e *history.Event) {
+func (m *machine) start(task *protocol.WorkflowTask, d *history.WorkflowStarted, e *history.Event) {
 	m.info = RunInfo{
 		Namespace: task.Namespace, WorkflowID: task.WorkflowID, RunID: task.RunID, WorkflowType: d.WorkflowType,
 		Queue:     d.TaskQueue,
@@ -395,7 +385,7 @@ func (m *Machine) start(task *protocol.WorkflowTask, d *history.WorkflowStarted,
 }
 
 // signalled stores a signal for the code. Inherited signals are stored before the code starts.
-func (m *Machine) signalled(d *history.SignalReceived, e *history.Event) {
+func (m *machine) signalled(d *history.SignalReceived, e *history.Event) {
 	value := received{payload.Payload{Blob: d.Value}, e.Seq}
 	if m.finished { // the code takes it no more; the next run may
 		s := m.signal(d.SignalName)
@@ -415,7 +405,7 @@ func (m *Machine) signalled(d *history.SignalReceived, e *history.Event) {
 
 // resolve applies an event that ends an activity, timer or child. It ignores the event if the code has cancelled the
 // future or did not start the command.
-func (m *Machine) resolve(seq int64, k kind, e *history.Event, with func(*future) (payload.Payload, error)) {
+func (m *machine) resolve(seq int64, k kind, e *history.Event, with func(*future) (payload.Payload, error)) {
 	if m.finished {
 		return
 	}
@@ -431,7 +421,7 @@ func (m *Machine) resolve(seq int64, k kind, e *history.Event, with func(*future
 }
 
 // finish is called when the workflow function has returned.
-func (m *Machine) finish(result payload.Payload, err error) {
+func (m *machine) finish(result payload.Payload, err error) {
 	c := &protocol.Command{Type: protocol.CompleteWorkflow, Result: result}
 	if err != nil {
 		if next, ok := errors.AsType[*continuation](err); ok {
@@ -446,7 +436,7 @@ func (m *Machine) finish(result payload.Payload, err error) {
 }
 
 // warnOfOpenActivities logs a warning if the workflow returned before its activities ended: the app cancels them.
-func (m *Machine) warnOfOpenActivities() {
+func (m *machine) warnOfOpenActivities() {
 	if m.forQueries || m.at <= m.replayed {
 		return
 	}

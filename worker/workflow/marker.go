@@ -25,7 +25,7 @@ func SideEffect[T any](ctx Context, fn func() T) (T, error) {
 	return v, nil
 }
 
-func (m *Machine) sideEffect(fn func() any) (payload.Payload, error) {
+func (m *machine) sideEffect(fn func() any) (payload.Payload, error) {
 	m.currentBranch()
 	c := &protocol.Command{Type: protocol.RecordSideEffect}
 	if e := m.recorded[m.sequence+1]; e != nil {
@@ -47,7 +47,7 @@ func (m *Machine) sideEffect(fn func() any) (payload.Payload, error) {
 	return p, nil
 }
 
-func (m *Machine) compute(fn func() any) (payload.Payload, error) {
+func (m *machine) compute(fn func() any) (payload.Payload, error) {
 	m.readOnlyCode = "a side effect"
 	defer func() { m.readOnlyCode = "" }()
 	return payload.Encode(fn())
@@ -76,7 +76,7 @@ func Version(ctx Context, changeID string, oldest, latest int) int {
 	return v
 }
 
-func (m *Machine) version(changeID string, oldest, latest int) int {
+func (m *machine) version(changeID string, oldest, latest int) int {
 	if v, ok := m.versions[changeID]; ok {
 		return v
 	}
@@ -106,7 +106,7 @@ func (m *Machine) version(changeID string, oldest, latest int) int {
 }
 
 // newID hashes the run and a counter.
-func (m *Machine) newID() string {
+func (m *machine) newID() string {
 	m.currentBranch()
 	m.ids++
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/id/%d", m.info.RunID, m.ids))

@@ -9,13 +9,14 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // issue queues a command of the code. If history records a command of that sequence, both must be equal.
-func (m *Machine) issue(c *protocol.Command) int64 {
+func (m *machine) issue(c *protocol.Command) int64 {
 	m.sequence++
 	p := issued{command: c, seq: m.sequence}
 	if e := m.recorded[p.seq]; e != nil {
@@ -42,7 +43,7 @@ func (m *Machine) issue(c *protocol.Command) int64 {
 }
 
 // compareArguments compares the arguments of a command with the recorded ones.
-func (m *Machine) compareArguments(seq int64, e *history.Event, c *protocol.Command) {
+func (m *machine) compareArguments(seq int64, e *history.Event, c *protocol.Command) {
 	was, ok := argumentsOf(e.Data)
 	if !ok || was == c.Arguments.Blob {
 		return
@@ -75,7 +76,7 @@ func argumentsOf(d history.Data) (blob string, ok bool) {
 }
 
 // ownCode is the prefix of the names of this package's functions.
-var ownCode = reflect.TypeFor[Machine]().PkgPath() + "."
+var ownCode = reflect.TypeFor[machine]().PkgPath() + "."
 
 // userCode returns the file and line of the nearest caller outside of this package, or an empty string.
 func userCode() string {
@@ -117,7 +118,7 @@ func showBlob(blob string) string {
 // skipEnds removes ends of sessions from the head of the queue whose sequence is below that of a recorded command. The
 // app writes no event for the end of a session that was never started, but the command keeps its sequence. Until a
 // later command is recorded, the app may also have refused the completion, so Apply returns the end again.
-func (m *Machine) skipEnds(below int64) {
+func (m *machine) skipEnds(below int64) {
 	for m.head < len(m.queue) {
 		p := &m.queue[m.head]
 		if p.command.Type != protocol.EndSession || p.matched || p.seq >= below {
@@ -129,7 +130,7 @@ func (m *Machine) skipEnds(below int64) {
 
 // markPassedEnds marks the ends of sessions at the head of the queue that an earlier call of Apply returned. Nothing
 // before them is unconfirmed, so the app has accepted their completion without an event, or refused it.
-func (m *Machine) markPassedEnds() {
+func (m *machine) markPassedEnds() {
 	for i := m.head; i < len(m.queue); i++ {
 		p := &m.queue[i]
 		if p.command.Type != protocol.EndSession || !p.sent {
@@ -140,7 +141,7 @@ func (m *Machine) markPassedEnds() {
 }
 
 // pop removes the command at the head of the queue.
-func (m *Machine) pop() {
+func (m *machine) pop() {
 	m.queue[m.head] = issued{}
 	if m.head++; m.head == len(m.queue) {
 		m.queue, m.head = m.queue[:0], 0
@@ -148,7 +149,7 @@ func (m *Machine) pop() {
 }
 
 // confirm matches an event that records a command with the first command that is not confirmed.
-func (m *Machine) confirm(seq int64, e *history.Event) {
+func (m *machine) confirm(seq int64, e *history.Event) {
 	m.skipEnds(seq)
 	if m.head == len(m.queue) || m.queue[m.head].seq == 0 {
 		m.fault = m.mismatch(seq, e, describe(e.Data), "no further command")
@@ -167,7 +168,7 @@ func (m *Machine) confirm(seq int64, e *history.Event) {
 			return
 		}
 		if !m.equalsRecorded(p.command, e.Data) {
-			m.fault = fmt.Errorf("%w: event %d of run %s (%s)", ErrStale, e.Seq, m.info.RunID, e.Type())
+			m.fault = fmt.Errorf("%w: event %d of run %s (%s)", replay.ErrStale, e.Seq, m.info.RunID, e.Type())
 			return
 		}
 	}
@@ -175,7 +176,7 @@ func (m *Machine) confirm(seq int64, e *history.Event) {
 }
 
 // equalsRecorded reports whether a value that the machine generated equals the recorded value.
-func (m *Machine) equalsRecorded(c *protocol.Command, d history.Data) bool {
+func (m *machine) equalsRecorded(c *protocol.Command, d history.Data) bool {
 	switch d := d.(type) {
 	case *history.ActivityScheduled:
 		if end := m.localEnds[d.Sequence]; end != nil {
@@ -192,7 +193,7 @@ func (m *Machine) equalsRecorded(c *protocol.Command, d history.Data) bool {
 }
 
 // confirmRunEnd matches the event that ends the run with the code's last word.
-func (m *Machine) confirmRunEnd(e *history.Event) {
+func (m *machine) confirmRunEnd(e *history.Event) {
 	want := protocol.CompleteWorkflow
 	if _, ok := e.Data.(*history.WorkflowContinuedAsNew); ok {
 		want = protocol.ContinueAsNew
@@ -208,7 +209,7 @@ func (m *Machine) confirmRunEnd(e *history.Event) {
 	m.fault = m.mismatch(0, e, describeCommand(&protocol.Command{Type: want}), is)
 }
 
-func (m *Machine) mismatch(seq int64, e *history.Event, recorded, is string) *NonDeterminismError {
+func (m *machine) mismatch(seq int64, e *history.Event, recorded, is string) *NonDeterminismError {
 	return &NonDeterminismError{
 		RunID: m.info.RunID, EventSeq: e.Seq, EventType: e.Type(), Command: seq, Recorded: recorded, Issued: is,
 		Around: m.around(seq),
@@ -216,7 +217,7 @@ func (m *Machine) mismatch(seq int64, e *history.Event, recorded, is string) *No
 }
 
 // around describes the events before and after a command in the available history.
-func (m *Machine) around(seq int64) string {
+func (m *machine) around(seq int64) string {
 	if seq == 0 {
 		return ""
 	}

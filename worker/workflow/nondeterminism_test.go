@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
@@ -22,7 +23,7 @@ func replayedBy(t *testing.T, ran, replayed any) error {
 	t.Helper()
 	a := start(t, ran)
 	a.drain(nil)
-	m := workflow.NewMachine(define(t, replayed), workflow.Options{})
+	m := replay.New(define(t, replayed), replay.Options{})
 	defer m.Close()
 	commands, err := m.Apply(a.task(len(a.events)), a.events)
 	if err != nil && len(commands) > 0 {
@@ -74,7 +75,7 @@ func TestAnotherSessionIsReportedWithBothIDs(t *testing.T) { // IS-R4
 		want(t, "recorded", mismatch.Recorded, `activity "index" `+c.recorded)
 		want(t, "issued", mismatch.Issued, `activity "index" `+c.issued)
 		want(t, "event", mismatch.EventSeq, int64(2))
-		f := workflow.TaskFailure(err)
+		f := replay.TaskFailure(err)
 		if f.Type != "NonDeterminism" || !strings.Contains(f.Message, c.recorded) || !strings.Contains(f.Message, c.issued) ||
 			!strings.Contains(f.Message, "event 2 (ActivityScheduled, command 1) is activity") {
 			t.Errorf("task failure: %+v", f)
@@ -192,7 +193,7 @@ func TestResultWithoutACommandIsNondeterminism(t *testing.T) {
 	events := append(a.events, history.Event{Seq: 3, At: a.events[0].At, Data: &history.ActivityCompleted{Sequence: 9}})
 	for _, data := range []history.Data{&history.ActivityCompleted{Sequence: 9}, &history.TimerFired{Sequence: 1}} {
 		events[2].Data = data
-		m := workflow.NewMachine(a.def, workflow.Options{})
+		m := replay.New(a.def, replay.Options{})
 		_, err := m.Apply(a.task(2), events)
 		m.Close()
 		if _, ok := errors.AsType[*workflow.NonDeterminismError](err); !ok {
@@ -221,7 +222,7 @@ func TestUnknownEventsAreSkipped(t *testing.T) {
 	a := start(t, onSession("index", ""))
 	a.drain(nil)
 	events := append(a.events[:2:2], history.Event{Seq: 3, At: a.events[0].At, Data: &history.Unknown{Name: "Novelty"}})
-	m := workflow.NewMachine(a.def, workflow.Options{})
+	m := replay.New(a.def, replay.Options{})
 	defer m.Close()
 	if commands, err := m.Apply(a.task(2), events); err != nil || len(commands) > 0 {
 		t.Errorf("got %v, %v", commands, err)
@@ -247,7 +248,7 @@ func TestAMismatchNamesArgumentsPlaceAndNeighbours(t *testing.T) {
 		`now has activity "other"; before it`, "arguments of the code: [33]",
 		`before it event 2 is activity "first"`, "after it event 4 is a timer",
 	} {
-		if !strings.Contains(workflow.TaskFailure(err).Message, part) {
+		if !strings.Contains(replay.TaskFailure(err).Message, part) {
 			t.Errorf("%q is missing in %s", part, mismatch.Explain())
 		}
 	}

@@ -54,7 +54,7 @@ func opens(t protocol.CommandType) (kind, bool) {
 // withinPendingLimit returns the leading commands with which the run stays within protocol.MaxPending. If nothing open
 // could wake the run, delayed commands would never be sent; in this case fitting returns all commands, and the app
 // refuses them with a reason.
-func (m *Machine) withinPendingLimit(open []issued) []issued {
+func (m *machine) withinPendingLimit(open []issued) []issued {
 	after := m.pending
 	for i, p := range open {
 		k, ok := opens(p.command.Type)

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/activity"
@@ -200,7 +201,7 @@ func TestRandomProgramsReplayHoweverTheirEventsWereGrouped(t *testing.T) {
 			st.say(ctx, "end %v", ctx.Err())
 			return strings.Join(st.trace, "\n"), nil
 		})
-		kept := workflow.NewMachine(a.def, a.options)
+		kept := replay.New(a.def, a.options)
 		defer func() { kept.Close() }()
 		var task *protocol.WorkflowTask
 		cancelled := rapid.IntRange(0, 3).Draw(rt, "never cancelled") > 0
@@ -214,7 +215,7 @@ func TestRandomProgramsReplayHoweverTheirEventsWereGrouped(t *testing.T) {
 			} else if rapid.IntRange(0, 2).Draw(rt, "answer") > 0 {
 				if rapid.IntRange(0, 4).Draw(rt, "machine") == 0 {
 					kept.Close()
-					kept = workflow.NewMachine(a.def, a.options)
+					kept = replay.New(a.def, a.options)
 				}
 				commands, err := kept.Apply(task, a.events[:task.LastSequence])
 				if err != nil {
@@ -273,7 +274,7 @@ func happen(rt *rapid.T, a *app, cancelled *bool) bool {
 
 // regroup replays the whole history in chunks of random length; the resulting commands must equal those in history.
 func regroup(rt *rapid.T, a *app) {
-	m := workflow.NewMachine(a.def, a.options)
+	m := replay.New(a.def, a.options)
 	defer m.Close()
 	for from := 0; from < len(a.events); {
 		to := min(len(a.events), from+rapid.IntRange(1, 7).Draw(rt, "chunk"))

@@ -29,7 +29,7 @@ var (
 )
 
 // readOnly runs read-only code for at most the machine's patience; a failure becomes the machine's fault.
-func (m *Machine) readOnly(what string, fn func()) {
+func (m *machine) readOnly(what string, fn func()) {
 	if m.watch == nil {
 		m.watch = time.NewTimer(m.patience)
 	}
@@ -47,7 +47,7 @@ func readOnlyError(what string) error {
 
 // Query runs a query handler on the workflow's state after the applied events. Afterwards the machine cannot process
 // workflow tasks, since the handler may have changed the state; further queries are possible.
-func (m *Machine) Query(name string, args payload.Payload) (result payload.Payload, err error) {
+func (m *machine) Query(name string, args payload.Payload) (result payload.Payload, err error) {
 	if m.fault != nil {
 		return result, m.fault
 	}

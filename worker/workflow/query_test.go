@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
@@ -108,7 +109,7 @@ func TestQueryThatDoesNotEndIsGivenUp(t *testing.T) {
 			workflow.HandleQuery(ctx, "hangs", func(workflow.Context) error { <-release; return nil })
 			return workflow.Sleep(ctx, time.Hour)
 		})
-		m := workflow.NewMachine(a.def, workflow.Options{Patience: 3 * time.Second})
+		m := replay.New(a.def, replay.Options{Patience: 3 * time.Second})
 		if _, err := m.Apply(a.task(1), a.events); err != nil {
 			t.Fatal(err)
 		}

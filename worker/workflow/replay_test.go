@@ -1,12 +1,14 @@
 package workflow_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/workflow"
@@ -69,9 +71,9 @@ func mixed(ctx workflow.Context, n int) (string, error) {
 // playMixed runs the mixed workflow; kept selects one machine for all tasks.
 func playMixed(t *testing.T, n int, kept bool) *app {
 	a := start(t, mixed, n)
-	var m *workflow.Machine
+	var m replay.Machine
 	if kept {
-		m = workflow.NewMachine(a.def, a.options)
+		m = replay.New(a.def, a.options)
 		defer m.Close()
 	}
 	want(t, "tasks at the start", a.drain(m), 1)
@@ -124,23 +126,48 @@ func TestHistoryOfAnOlderBuildStillReplays(t *testing.T) {
 	a := playMixed(t, 3, false)
 	a.events = golden(t, "mixed.json", a.events)
 	a.replays()
-	if err := workflow.Replay(a.def, a.options, a.events); err != nil {
+	if err := replay.Events(a.def, a.options, a.events); err != nil {
 		t.Error(err)
 	}
 	other := define(t, func(ctx workflow.Context) error { return workflow.Sleep(ctx, time.Second) })
-	if err := workflow.Replay(other, a.options, a.events); err == nil {
+	if err := replay.Events(other, a.options, a.events); err == nil {
 		t.Error("other code fits the history")
 	}
 	for _, events := range [][]history.Event{nil, a.events[1:]} {
-		if err := workflow.Replay(a.def, a.options, events); err == nil {
+		if err := replay.Events(a.def, a.options, events); err == nil {
 			t.Errorf("a history of %d events without its beginning was replayed", len(events))
+		}
+	}
+}
+
+func TestReplayReadsExportsAndListsOfEvents(t *testing.T) {
+	a := playMixed(t, 3, false)
+	list, err := json.Marshal(a.events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := define(t, func(ctx workflow.Context, _ int) error { return workflow.Sleep(ctx, time.Second) })
+	export := `{"schema":"s","history_events":` + string(list) + `}`
+	for name, text := range map[string]string{"list": " " + string(list), "export": export} {
+		o := workflow.ReplayOptions{Names: a.options.Names}
+		if err := workflow.Replay(a.def, o, []byte(text)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		var differs *workflow.NonDeterminismError
+		if err := workflow.Replay(other, o, []byte(text)); !errors.As(err, &differs) {
+			t.Errorf("%s with other code: got %v", name, err)
+		}
+	}
+	for _, text := range []string{"", "{}", "[]", "7", export[:len(export)-2]} {
+		if err := workflow.Replay(a.def, workflow.ReplayOptions{}, []byte(text)); err == nil {
+			t.Errorf("%.20q was replayed", text)
 		}
 	}
 }
 
 func TestApplyAfterARejectedCompletionReturnsTheSameCommands(t *testing.T) {
 	a := start(t, mixed, 2)
-	m := workflow.NewMachine(a.def, a.options)
+	m := replay.New(a.def, a.options)
 	defer m.Close()
 	first, err := m.Apply(a.task(1), a.events)
 	if err != nil {
@@ -166,7 +193,7 @@ func TestCachedMachineIsDroppedWhenAnotherWorkerRecordedOtherwise(t *testing.T) 
 		return v, workflow.Sleep(ctx, time.Second)
 	})
 	task, _ := a.lease()
-	m := workflow.NewMachine(a.def, a.options)
+	m := replay.New(a.def, a.options)
 	defer m.Close()
 	if _, err := m.Apply(task, task.Events); err != nil { // never answered
 		t.Fatal(err)
@@ -174,7 +201,7 @@ func TestCachedMachineIsDroppedWhenAnotherWorkerRecordedOtherwise(t *testing.T) 
 	other := a.commandsAt(1)
 	a.answer(1, other)
 	a.fire(2)
-	if _, err := m.Apply(a.task(len(a.events)), a.events); !errors.Is(err, workflow.ErrStale) {
+	if _, err := m.Apply(a.task(len(a.events)), a.events); !errors.Is(err, replay.ErrStale) {
 		t.Fatalf("got %v, want ErrStale", err)
 	}
 	a.drain(nil)
@@ -184,12 +211,12 @@ func TestCachedMachineIsDroppedWhenAnotherWorkerRecordedOtherwise(t *testing.T) 
 
 func TestMachineRejectsAGapAndContinuesWithoutIt(t *testing.T) {
 	a := playMixed(t, 2, false)
-	m := workflow.NewMachine(a.def, a.options)
+	m := replay.New(a.def, a.options)
 	defer m.Close()
 	if _, err := m.Apply(a.task(3), a.events[:3]); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Apply(a.task(6), a.events[4:6]); !errors.Is(err, workflow.ErrGap) {
+	if _, err := m.Apply(a.task(6), a.events[4:6]); !errors.Is(err, replay.ErrGap) {
 		t.Fatalf("got %v, want ErrGap", err)
 	}
 	got, err := m.Apply(a.task(6), a.events[:6])
@@ -213,7 +240,7 @@ func TestTaskWithoutNewCommandsIsAnsweredAsWaiting(t *testing.T) {
 	a.drain(nil)
 	last := a.batches[len(a.batches)-1]
 	want(t, "commands", len(last.commands), 0)
-	want(t, "failure type", workflow.Waiting().Type, protocol.FailureWaiting)
+	want(t, "failure type", replay.Waiting().Type, protocol.FailureWaiting)
 	a.complete(1, nil)
 	a.drain(nil)
 	want(t, "output", a.output(), nil)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
@@ -60,9 +61,9 @@ func endsMissing(ctx workflow.Context) (string, error) {
 
 func playEndsMissing(t *testing.T, kept bool) *app {
 	a := start(t, endsMissing)
-	var m *workflow.Machine
+	var m replay.Machine
 	if kept {
-		m = workflow.NewMachine(a.def, a.options)
+		m = replay.New(a.def, a.options)
 		defer m.Close()
 	}
 	a.drain(m)
@@ -95,15 +96,15 @@ func TestTheEndOfASessionThatWasNeverStartedLeavesNoEvent(t *testing.T) {
 	want(t, "ends", ends, []string{"14 RUN-8 ended", "16 RUN-12 ended", "17 RUN-12 already_ended"})
 	a.replays()
 	b.replays()
-	for _, o := range []workflow.Options{{}, {CompareArguments: true}} {
-		if err := workflow.Replay(a.def, o, a.events); err != nil {
+	for _, o := range []replay.Options{{}, {CompareArguments: true}} {
+		if err := replay.Events(a.def, o, a.events); err != nil {
 			t.Error(err)
 		}
 	}
 	// The result does not depend on how the history is split into pages.
 	for i := range a.events {
 		for j := i; j < len(a.events); j++ {
-			m := workflow.NewMachine(a.def, a.options)
+			m := replay.New(a.def, a.options)
 			for _, to := range []int{i, j, len(a.events)} {
 				if _, err := m.Apply(a.task(to), a.events[:to]); to > 0 && err != nil {
 					t.Fatalf("pages end at %d and %d: %v", i, j, err)
@@ -142,12 +143,12 @@ func TestARecordedEndOfASessionThatWasNeverStartedReplays(t *testing.T) {
 	} {
 		a.events = append(a.events, history.Event{Seq: int64(len(a.events) + 1), At: a.events[0].At, Data: d})
 	}
-	if err := workflow.Replay(a.def, a.options, a.events); err != nil {
+	if err := replay.Events(a.def, a.options, a.events); err != nil {
 		t.Error(err)
 	}
 	a.replays()
 	for i := range a.events {
-		m := workflow.NewMachine(a.def, a.options)
+		m := replay.New(a.def, a.options)
 		for _, to := range []int{i, len(a.events)} {
 			if _, err := m.Apply(a.task(to), a.events[:to]); to > 0 && err != nil {
 				t.Errorf("a page ends at %d: %v", i, err)
@@ -206,7 +207,7 @@ func TestAnEndWithoutAnEventLeavesTheMachineAhead(t *testing.T) {
 		}
 		return workflow.Sleep(ctx, time.Second)
 	})
-	m := workflow.NewMachine(a.def, a.options)
+	m := replay.New(a.def, a.options)
 	defer m.Close()
 	task, _ := a.lease()
 	first, err := m.Apply(task, task.Events)
@@ -237,7 +238,7 @@ func TestEndsInARowAreRecordedNowAndThen(t *testing.T) {
 		})
 		return workflow.Until(ctx, func() bool { return n == updates })
 	})
-	m := workflow.NewMachine(a.def, a.options)
+	m := replay.New(a.def, a.options)
 	defer m.Close()
 	a.drain(m)
 	for range updates {
@@ -260,7 +261,7 @@ func TestEndsInARowAreRecordedNowAndThen(t *testing.T) {
 			t.Fatalf("a completion has %d commands", len(b.commands))
 		}
 	}
-	if err := workflow.Replay(a.def, a.options, a.events); err != nil {
+	if err := replay.Events(a.def, a.options, a.events); err != nil {
 		t.Error(err)
 	}
 }

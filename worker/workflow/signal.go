@@ -12,7 +12,7 @@ import (
 
 // SignalChannel holds the signals of one name that the run has got and not received yet.
 type SignalChannel struct {
-	m       *Machine
+	m       *machine
 	name    string
 	values  []received
 	waiting bool // the run has reported that it waits for the name, and no signal of the name has arrived since
@@ -32,7 +32,7 @@ func Signal(ctx Context, name string) *SignalChannel {
 	return m.signal(name)
 }
 
-func (m *Machine) signal(name string) *SignalChannel {
+func (m *machine) signal(name string) *SignalChannel {
 	s, ok := m.signals[name]
 	if !ok {
 		s = &SignalChannel{m: m, name: name}
@@ -130,7 +130,7 @@ func (s *SignalChannel) takeSignal(outs []any) error {
 }
 
 // unreceived returns the events of the signals that the code has not received, in order.
-func (m *Machine) unreceived() (events []int64) {
+func (m *machine) unreceived() (events []int64) {
 	for _, s := range m.signals {
 		for _, v := range s.values {
 			events = append(events, v.event)

@@ -184,7 +184,7 @@ func ExecuteActivity(ctx Context, nameOrFunc any, args ...any) Future {
 
 // recordedWithLongAttempts reports whether history contains the next step as an activity whose attempt timeout exceeds
 // its total timeout: older releases accepted such options, and their runs must continue.
-func (m *Machine) recordedWithLongAttempts() bool {
+func (m *machine) recordedWithLongAttempts() bool {
 	e := m.recorded[m.sequence+1]
 	if e == nil {
 		return false
@@ -208,7 +208,7 @@ func (c *flow) openStep(k kind, name string, cmd *protocol.Command) *future {
 }
 
 // stepID returns the ID of the activity, timer or child that a command opens.
-func (m *Machine) stepID(seq int64) string { return fmt.Sprintf("%s-%d", m.info.RunID, seq) }
+func (m *machine) stepID(seq int64) string { return fmt.Sprintf("%s-%d", m.info.RunID, seq) }
 
 func (o *ActivityOptions) command() (*protocol.Command, error) {
 	c := &protocol.Command{
@@ -362,7 +362,7 @@ func Sleep(ctx Context, d time.Duration) error {
 }
 
 // nameOf returns the registered name of a workflow or activity that code names or passes as a function.
-func (m *Machine) nameOf(what string, nameOrFunc any, lookup func(fn any) (string, error)) (string, error) {
+func (m *machine) nameOf(what string, nameOrFunc any, lookup func(fn any) (string, error)) (string, error) {
 	if name, ok := nameOrFunc.(string); ok {
 		if name == "" {
 			return "", fmt.Errorf("%w: the %s has no name", ErrInvalidOptions, what)
@@ -406,7 +406,7 @@ type arity interface {
 
 // checkArguments refuses an activity call whose number of arguments differs from that of the registered function. A
 // call that history records with this number of arguments stays valid.
-func (m *Machine) checkArguments(name string, given int) error {
+func (m *machine) checkArguments(name string, given int) error {
 	known, ok := m.names.(arity)
 	if !ok {
 		return nil
@@ -420,7 +420,7 @@ func (m *Machine) checkArguments(name string, given int) error {
 
 // recordedArguments returns the number of arguments that history records for the next command; -1 if that command is
 // not an activity of this name.
-func (m *Machine) recordedArguments(name string) int {
+func (m *machine) recordedArguments(name string) int {
 	e := m.recorded[m.sequence+1]
 	if e == nil {
 		return -1

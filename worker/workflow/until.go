@@ -53,14 +53,14 @@ func UntilTimeout(ctx Context, d time.Duration, condition func() bool) (bool, er
 }
 
 // evaluate evaluates a condition, which must be read-only.
-func (m *Machine) evaluate(what string, condition func() bool) bool {
+func (m *machine) evaluate(what string, condition func() bool) bool {
 	m.readOnlyCode = what
 	defer func() { m.readOnlyCode = "" }()
 	return condition()
 }
 
 // wakeConditions schedules the branches that wait for a condition if the run changed since the last evaluation.
-func (m *Machine) wakeConditions() bool {
+func (m *machine) wakeConditions() bool {
 	if !m.changed || len(m.conditions) == 0 {
 		return false
 	}

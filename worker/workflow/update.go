@@ -107,7 +107,7 @@ type answer struct {
 // updated starts an update's handler at the update's position in history, independent of the task that contains it. An
 // update that the engine ended before a handler started, because its run closed or its worker did not support updates,
 // has no handler.
-func (m *Machine) updated(d *history.UpdateAccepted, e *history.Event) {
+func (m *machine) updated(d *history.UpdateAccepted, e *history.Event) {
 	was, taken := m.completedUpdates[d.UpdateID], m.startedUpdates[d.UpdateID]
 	if m.finished || was != nil && was.Sequence == 0 && !taken {
 		return
@@ -130,7 +130,7 @@ func (m *Machine) updated(d *history.UpdateAccepted, e *history.Event) {
 }
 
 // update is the branch of a handler. A panic fails only the update, so that a bug in a handler does not stop the run.
-func (m *Machine) update(h *handler, a *answer, args payload.Payload, check bool) {
+func (m *machine) update(h *handler, a *answer, args payload.Payload, check bool) {
 	defer func() {
 		if m.closing.Load() {
 			return
@@ -170,7 +170,7 @@ func (m *Machine) update(h *handler, a *answer, args payload.Payload, check bool
 }
 
 // updatePanicked is the error of an update whose handler or validator panicked; its worker's log has the stack.
-func (m *Machine) updatePanicked(what, name string, r any) error {
+func (m *machine) updatePanicked(what, name string, r any) error {
 	if m.at > m.replayed {
 		m.log.Error().Str("update", name).Str("panic", protocol.ErrorText(fmt.Sprint(r))).
 			Str("stack", stack.Clean(string(debug.Stack()), protocol.MaxErrorText)).Msgf("the %s of an update panicked", what)
@@ -197,7 +197,7 @@ func (e *RejectedError) Unwrap() error { return e.Err }
 // Validate returns nil if the run, after the events applied so far, accepts an update, otherwise a *RejectedError or
 // the reason why the validator could not run. An update without a handler or a validator is accepted. As after Query,
 // the machine cannot process workflow tasks afterwards.
-func (m *Machine) Validate(name string, args payload.Payload) (err error) {
+func (m *machine) Validate(name string, args payload.Payload) (err error) {
 	if m.fault != nil {
 		return m.fault
 	}
@@ -221,7 +221,7 @@ func (m *Machine) Validate(name string, args payload.Payload) (err error) {
 }
 
 // askValidator runs the validator. A panic rejects the update.
-func (m *Machine) askValidator(h *handler, name string, args payload.Payload) (err error) {
+func (m *machine) askValidator(h *handler, name string, args payload.Payload) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = m.updatePanicked("validator", name, r)
@@ -252,7 +252,7 @@ func (a *answer) reject(err error) {
 
 // confirmUpdateStart matches the recorded start of an update's handler with the code's. The handler may already have
 // returned, since events that arrived during the task precede its commands in history.
-func (m *Machine) confirmUpdateStart(d *history.UpdateApplied, e *history.Event) {
+func (m *machine) confirmUpdateStart(d *history.UpdateApplied, e *history.Event) {
 	i := m.answerIndex(d.UpdateID)
 	if i < 0 {
 		return
@@ -268,7 +268,7 @@ func (m *Machine) confirmUpdateStart(d *history.UpdateApplied, e *history.Event)
 }
 
 // confirmUpdateEnd matches the end of an update with the code's answer.
-func (m *Machine) confirmUpdateEnd(d *history.UpdateCompleted, e *history.Event) {
+func (m *machine) confirmUpdateEnd(d *history.UpdateCompleted, e *history.Event) {
 	i := m.answerIndex(d.UpdateID)
 	var a *answer
 	if i >= 0 {
@@ -298,13 +298,13 @@ func (m *Machine) confirmUpdateEnd(d *history.UpdateCompleted, e *history.Event)
 }
 
 // answerIndex is the place of the answer to an update; -1: the code gave none.
-func (m *Machine) answerIndex(id string) int {
+func (m *machine) answerIndex(id string) int {
 	return slices.IndexFunc(m.answers, func(a *answer) bool { return a.id == id })
 }
 
 // updateCommand returns the command that reports the progress of an update, or nil. The start of a handler is reported
 // even if the workflow has returned, because a replay must start the handler to issue the same commands.
-func (m *Machine) updateCommand(a *answer) *protocol.Command {
+func (m *machine) updateCommand(a *answer) *protocol.Command {
 	if a.command == nil && a.started && !a.recorded {
 		return &protocol.Command{Type: protocol.ApplyUpdate, UpdateID: a.id}
 	}
@@ -313,7 +313,7 @@ func (m *Machine) updateCommand(a *answer) *protocol.Command {
 
 // updateCommands returns the commands that answer updates, which precede the other commands of a task. The engine
 // answers updates that are open when the workflow ends.
-func (m *Machine) updateCommands() (out []protocol.Command) {
+func (m *machine) updateCommands() (out []protocol.Command) {
 	for _, a := range m.answers {
 		if c := m.updateCommand(a); c != nil {
 			out = append(out, *c)

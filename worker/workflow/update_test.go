@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -115,7 +116,7 @@ func TestReplayHandlesUpdatesLikeTheRun(t *testing.T) {
 		a.drain(nil)
 	}
 	strict = false // a validator that changed: it would refuse what was taken, and take what was refused
-	m := workflow.NewMachine(a.def, a.options)
+	m := replay.New(a.def, a.options)
 	defer m.Close()
 	commands, err := m.Apply(a.task(len(a.events)), a.events)
 	if err != nil || len(commands) != 0 || m.Unconfirmed() != 0 {
@@ -264,7 +265,7 @@ func TestAnotherAnswerToAnUpdateIsNondeterminism(t *testing.T) {
 		a.update("set")
 		a.update("set")
 		a.drain(nil)
-		return workflow.Replay(define(t, replayed), workflow.Options{}, a.events)
+		return replay.Events(define(t, replayed), replay.Options{}, a.events)
 	}
 	bad := errors.New("no")
 	for _, c := range []struct {
@@ -291,7 +292,7 @@ func onSignal(ctx workflow.Context) error { return workflow.Sleep(ctx, time.Hour
 
 func TestCachedMachineAnswersAnUpdateOnce(t *testing.T) {
 	a := start(t, cart)
-	kept := workflow.NewMachine(a.def, a.options)
+	kept := replay.New(a.def, a.options)
 	defer kept.Close()
 	a.drain(kept)
 	id := a.update("add", "a")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/worker/activity"
@@ -185,7 +186,7 @@ func TestRunThatEndsFailsTheUpdatesWhoseHandlersWait(t *testing.T) {
 			}
 		}
 		a.replays()
-		if err := workflow.Replay(a.def, a.options, a.events); err != nil {
+		if err := replay.Events(a.def, a.options, a.events); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -313,7 +314,7 @@ func TestCancellationOfTheRunReachesTheHandlers(t *testing.T) {
 // The acceptance of an update is recorded once, by a cached machine and by a machine that finds it in history. F
 func TestUpdateStartIsReportedOnce(t *testing.T) {
 	a := start(t, till)
-	kept := workflow.NewMachine(a.def, a.options)
+	kept := replay.New(a.def, a.options)
 	defer kept.Close()
 	a.drain(kept)
 	a.update("sell", "milk")
@@ -362,7 +363,7 @@ func TestHandlersThatChangedAreNondeterminism(t *testing.T) {
 		{func(workflow.Context) error { return nil }, waiting, `activity "work" without a session`, "no further command"},
 		{longer, a.events, `completion of update "set"`, "a handler of it that waits"},
 	} {
-		err := workflow.Replay(define(t, code(c.code)), workflow.Options{}, c.events)
+		err := replay.Events(define(t, code(c.code)), replay.Options{}, c.events)
 		mismatch, ok := errors.AsType[*workflow.NonDeterminismError](err)
 		if !ok || mismatch.Recorded != c.recorded || mismatch.Issued != c.issued {
 			t.Errorf("want %s and %s, got %v", c.recorded, c.issued, err)
@@ -371,7 +372,7 @@ func TestHandlersThatChangedAreNondeterminism(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	if err := workflow.Replay(define(t, code(work)), workflow.Options{}, waiting); err != nil {
+	if err := replay.Events(define(t, code(work)), replay.Options{}, waiting); err != nil {
 		t.Error(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/workflow"
@@ -18,7 +19,7 @@ func (a *app) validate(n int, name string, args ...any) error {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	m := workflow.NewMachine(a.def, workflow.Options{ForQueries: true, Patience: time.Minute})
+	m := replay.New(a.def, replay.Options{ForQueries: true, Patience: time.Minute})
 	defer m.Close()
 	if _, err := m.Apply(a.task(n), a.events[:n]); err != nil {
 		a.t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
@@ -41,10 +42,10 @@ func TestChangesAreVersioned(t *testing.T) {
 
 	a = start(t, changed(workflow.DefaultVersion, 1))
 	a.drain(nil)
-	m := workflow.NewMachine(define(t, changed(2, 3)), workflow.Options{})
+	m := replay.New(define(t, changed(2, 3)), replay.Options{})
 	defer m.Close()
 	if _, err := m.Apply(a.task(len(a.events)), a.events); err == nil ||
-		workflow.TaskFailure(err).Type != "NonDeterminism" {
+		replay.TaskFailure(err).Type != "NonDeterminism" {
 		t.Errorf("a version that is no longer supported: got %v", err)
 	}
 }
@@ -75,7 +76,7 @@ func TestRunsKeepTheirVersionOfTheWorkflow(t *testing.T) {
 	a = start(t, say("one"))
 	a.def = both
 	a.drain(nil)
-	m := workflow.NewMachine(define(t, say("one")), workflow.Options{})
+	m := replay.New(define(t, say("one")), replay.Options{})
 	_, err := m.Apply(a.task(len(a.events)), a.events)
 	m.Close()
 	if v, ok := errors.AsType[*workflow.VersionError](err); !ok || v.Version != 2 {
@@ -113,7 +114,7 @@ func TestARegisteredVersionIsRecordedFromTheFirst(t *testing.T) {
 	a.def = versions(map[int]string{1: "one"})
 	a.drain(nil)
 	want(t, "recorded", marker(a), 1)
-	m := workflow.NewMachine(versions(map[int]string{2: "two", 3: "three"}), workflow.Options{})
+	m := replay.New(versions(map[int]string{2: "two", 3: "three"}), replay.Options{})
 	_, err := m.Apply(a.task(len(a.events)), a.events)
 	m.Close()
 	if v, ok := errors.AsType[*workflow.VersionError](err); !ok || v.Version != 1 {

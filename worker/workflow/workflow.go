@@ -23,7 +23,7 @@ type Context interface {
 
 // flow is the only Context.
 type flow struct {
-	m        *Machine
+	m        *machine
 	scope    *scope
 	options  ActivityOptions
 	children ChildOptions
@@ -98,7 +98,7 @@ func Go(ctx Context, fn func(ctx Context)) {
 
 // scope is a node in the tree of cancellation: the operations started under it and the branches that wait under it.
 type scope struct {
-	m         *Machine
+	m         *machine
 	parent    *scope
 	children  []*scope
 	cancelled bool
@@ -167,7 +167,7 @@ func (s *scope) add(f *future) {
 }
 
 // currentBranch is the branch that is running now. Everything that changes the machine passes through it.
-func (m *Machine) currentBranch() *coroutine {
+func (m *machine) currentBranch() *coroutine {
 	if m.closing.Load() { // cleaning up after the machine was closed
 		runtime.Goexit()
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
@@ -64,7 +65,7 @@ func replays(ctx context.Context, n *node, ops int) (sample, error) {
 		if err != nil {
 			return err
 		}
-		return workflow.Replay(def, workflow.Options{Names: registry, CompareArguments: true}, events)
+		return replay.Events(def, replay.Options{Names: registry, CompareArguments: true}, events)
 	})
 }
 

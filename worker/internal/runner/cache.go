@@ -7,9 +7,9 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
 // cache is the sticky cache: an LRU of the machines of runs. A machine is the running code of a workflow with its
@@ -26,7 +26,7 @@ type cache struct {
 }
 
 type cachedRun struct {
-	machine *workflow.Machine
+	machine replay.Machine
 	tail    []history.Event // known events that the machine has not applied yet
 }
 
@@ -36,7 +36,7 @@ func newCache(most int) *cache {
 }
 
 // removeMachine removes the machine of a run from the cache and returns it, or nil.
-func (c *cache) removeMachine(run string) *workflow.Machine {
+func (c *cache) removeMachine(run string) replay.Machine {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k := c.remove(run); k != nil {
@@ -98,14 +98,14 @@ func (c *cache) finishEager(run string) {
 }
 
 // add caches a machine with the events that it has not applied yet. It replaces another machine of the run.
-func (c *cache) add(run string, m *workflow.Machine, tail ...history.Event) {
+func (c *cache) add(run string, m replay.Machine, tail ...history.Event) {
 	for _, m := range c.insert(run, &cachedRun{m, tail}) {
 		m.Close()
 	}
 }
 
 // insert is add without closing machines: it returns the machines that were evicted.
-func (c *cache) insert(run string, k *cachedRun) (out []*workflow.Machine) {
+func (c *cache) insert(run string, k *cachedRun) (out []replay.Machine) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.runs == nil || c.size < 1 {

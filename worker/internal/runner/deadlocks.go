@@ -3,7 +3,7 @@ package runner
 import (
 	"sync"
 
-	"github.com/sojourn-run/sojourn/worker/workflow"
+	"github.com/sojourn-run/sojourn/internal/replay"
 )
 
 // deadlocks are runs with a deadlocked workflow: its code loops, or blocks outside package workflow, and still runs in
@@ -15,12 +15,12 @@ type deadlocks struct {
 }
 
 type deadlock struct {
-	machine *workflow.Machine
+	machine replay.Machine
 	err     error // as its task was failed
 }
 
 // record records the machine if its code is deadlocked.
-func (r *deadlocks) record(run string, m *workflow.Machine, err error) {
+func (r *deadlocks) record(run string, m replay.Machine, err error) {
 	if !m.Deadlocked() {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/activity"
@@ -49,7 +50,7 @@ func TestRunningWorkflowCodeHasNoConcurrentAttempt(t *testing.T) {
 		}
 		for range 3 {
 			_, _, err := r.decide(task, &localSteps{r: r})
-			if f := workflow.TaskFailure(err); f.Type != "WorkflowDeadlock" || begun.Load() != 1 {
+			if f := replay.TaskFailure(err); f.Type != "WorkflowDeadlock" || begun.Load() != 1 {
 				t.Fatalf("%d attempts run: %v", begun.Load(), err)
 			}
 			if err := r.Alive(); err == nil || !strings.Contains(err.Error(), "r1") {

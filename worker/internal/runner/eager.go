@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
 // An eager workflow task is sent with the activity result that causes it, which saves a round trip for each step (see
@@ -22,7 +22,7 @@ import (
 type eagerTask struct {
 	r       *Runner
 	run     string
-	machine *workflow.Machine
+	machine replay.Machine
 	slot    bool // the slot of the activity is held until the app responds, for the next activity
 }
 

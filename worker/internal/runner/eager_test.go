@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/workflow"
@@ -132,7 +133,7 @@ func TestEagerTasksLeaveTheHistoryUnchanged(t *testing.T) {
 				t.Errorf("%d of 13 turns came with their results", n)
 			}
 			def, _ := r.FindWorkflow("steps")
-			if err := workflow.Replay(def, workflow.Options{Names: r, CompareArguments: true}, events); err != nil {
+			if err := replay.Events(def, replay.Options{Names: r, CompareArguments: true}, events); err != nil {
 				t.Error(err)
 			}
 		})
@@ -341,7 +342,7 @@ func TestTimeOfAnEagerTaskIsThatOfItsEvent(t *testing.T) {
 			t.Errorf("the code received %v, history has %v; %d turns came with results", got, want, fusedTurns(events))
 		}
 		def, _ := r.FindWorkflow("clock")
-		if err := workflow.Replay(def, workflow.Options{Names: r, CompareArguments: true}, events); err != nil {
+		if err := replay.Events(def, replay.Options{Names: r, CompareArguments: true}, events); err != nil {
 			t.Error(err)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/internal/stack"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -41,10 +42,10 @@ func (r *Runner) workflow(t *protocol.WorkflowTask, received arrival) {
 		r.dropped(item, ErrLeaseLost.Error())
 		return
 	case errors.Is(err, errUnregistered):
-		item.Failure = workflow.Unregistered(t.WorkflowType)
+		item.Failure = replay.Unregistered(t.WorkflowType)
 		r.notifyTaskFailed(t, item.Failure)
 	case err == nil && len(commands) == 0:
-		item.Failure, item.Kept = workflow.Waiting(), lastApplied
+		item.Failure, item.Kept = replay.Waiting(), lastApplied
 	case err == nil:
 		item.Commands, item.Kept = commands, lastApplied
 	case r.life.Err() != nil:
@@ -58,7 +59,7 @@ func (r *Runner) workflow(t *protocol.WorkflowTask, received arrival) {
 		r.log.Warn().Err(err).Str("task_id", t.TaskID).Str("run_id", t.RunID).Msg("failed to load the history of a run; returning the task")
 		item.Returned = "history_unavailable"
 	default:
-		item.Failure = workflow.TaskFailure(err)
+		item.Failure = replay.TaskFailure(err)
 		line := r.log.Error().Str("error", protocol.ErrorText(err.Error())).Str("task_id", t.TaskID).
 			Str("run_id", t.RunID).Str("workflow_type", t.WorkflowType)
 		if at := item.Failure.StackTrace; at != "" && r.stacks.first(t.RunID, err.Error()) {
@@ -89,7 +90,7 @@ func (e historyError) Unwrap() error { return e.error }
 
 func isHistory(err error) bool {
 	var h historyError
-	return errors.As(err, &h) || errors.Is(err, workflow.ErrGap)
+	return errors.As(err, &h) || errors.Is(err, replay.ErrGap)
 }
 
 // decide returns the next commands of a run, from its machine in the sticky cache or from a new machine that replays
@@ -132,7 +133,7 @@ func (r *Runner) decide(
 		}
 		m.Close()
 	}
-	var place *replay
+	var place *replaySlot
 	if needsReplaySlot(t) {
 		if place, err = r.replays.begin(r.life); err != nil {
 			return nil, 0, err
@@ -140,7 +141,7 @@ func (r *Runner) decide(
 		defer place.release()
 		steps.place = place
 	}
-	m := workflow.NewMachine(def, workflow.Options{
+	m := replay.New(def, replay.Options{
 		Names: r.opt.Definitions, Logger: r.opt.Logger, OnBranchRun: r.opt.OnBranchRun,
 	})
 	m.SetLocalSteps(steps)
@@ -166,7 +167,7 @@ func (r *Runner) decide(
 
 // cacheMachine caches a machine for the run's next task, unless the run has finished, and returns the last event it has
 // applied.
-func (r *Runner) cacheMachine(t *protocol.WorkflowTask, m *workflow.Machine) int64 {
+func (r *Runner) cacheMachine(t *protocol.WorkflowTask, m replay.Machine) int64 {
 	if m.Finished() {
 		m.Close()
 		return 0
@@ -180,7 +181,7 @@ func (r *Runner) cacheMachine(t *protocol.WorkflowTask, m *workflow.Machine) int
 
 // apply applies the events and the following pages to a machine. The pages count against the memory limit of replays.
 func (r *Runner) apply(
-	m *workflow.Machine, t *protocol.WorkflowTask, events []history.Event, place *replay,
+	m replay.Machine, t *protocol.WorkflowTask, events []history.Event, place *replaySlot,
 ) ([]protocol.Command, error) {
 	if err := place.reserve(r.life, events); err != nil {
 		return nil, err

@@ -14,12 +14,12 @@ import (
 // activity, and its outcome is recorded under the task's delivery, which fences it: a worker that lost the task records
 // nothing.
 
-// localSteps runs the local steps of one workflow task; it is the workflow.LocalSteps of its machine.
+// localSteps runs the local steps of one workflow task; it is the replay.LocalSteps of its machine.
 type localSteps struct {
 	r     *Runner
 	task  *protocol.WorkflowTask
 	lease *lease
-	place *replay // slot of a replay, released when a step begins; nil: none
+	place *replaySlot // slot of a replay, released when a step begins; nil: none
 	// a step was recorded, so a new machine that applies the task's events would run it again
 	recorded bool
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/activity"
@@ -41,7 +42,7 @@ func (r *Runner) query(t *protocol.QueryTask) {
 		Arguments: t.WorkflowArguments,
 	}}
 	r.answer(q, protocol.ReasonQueryRejected, func(
-		m *workflow.Machine, item *protocol.CompleteItem,
+		m replay.Machine, item *protocol.CompleteItem,
 	) (f *protocol.Failure) {
 		var err error
 		if item.Result, err = m.Query(t.QueryName, t.QueryArguments); err == nil {
@@ -61,7 +62,7 @@ func (r *Runner) query(t *protocol.QueryTask) {
 }
 
 func queryFailure(err error) *protocol.Failure {
-	f := workflow.TaskFailure(err)
+	f := replay.TaskFailure(err)
 	f.Type, f.Reason = "QueryFailed", string(protocol.ReasonQueryRejected)
 	return f
 }
@@ -73,7 +74,7 @@ func (r *Runner) validation(t *protocol.ValidationTask) {
 		TaskQueue: t.TaskQueue,
 		Arguments: t.WorkflowArguments,
 	}}
-	r.answer(q, protocol.ReasonValidatorFailed, func(m *workflow.Machine, _ *protocol.CompleteItem) (f *protocol.Failure) {
+	r.answer(q, protocol.ReasonValidatorFailed, func(m replay.Machine, _ *protocol.CompleteItem) (f *protocol.Failure) {
 		err := m.Validate(t.UpdateName, t.UpdateArguments)
 		var rejected *workflow.RejectedError
 		switch {
@@ -84,7 +85,7 @@ func (r *Runner) validation(t *protocol.ValidationTask) {
 			f.Reason = string(protocol.ReasonUpdateRejected)
 			return f
 		}
-		f = workflow.TaskFailure(err)
+		f = replay.TaskFailure(err)
 		f.Reason = string(protocol.ReasonValidatorFailed)
 		return f
 	})
@@ -93,7 +94,7 @@ func (r *Runner) validation(t *protocol.ValidationTask) {
 // answer replays the run of a question and calls its code. refusal is the reason of failures that the code did not
 // cause. It does not use cached machines, so that handlers cannot change them by mistake.
 func (r *Runner) answer(
-	q question, refusal protocol.Reason, runHandler func(*workflow.Machine, *protocol.CompleteItem) *protocol.Failure,
+	q question, refusal protocol.Reason, runHandler func(replay.Machine, *protocol.CompleteItem) *protocol.Failure,
 ) {
 	// Counted from the arrival of the question, including the replay: after that its caller has timed out, and the
 	// response would only occupy the queue.
@@ -120,16 +121,16 @@ func (r *Runner) answer(
 // evaluate stores the result in the question's item, or returns the failure. An error means that the history could not
 // be read.
 func (r *Runner) evaluate(
-	q *question, refusal protocol.Reason, runHandler func(*workflow.Machine, *protocol.CompleteItem) *protocol.Failure,
+	q *question, refusal protocol.Reason, runHandler func(replay.Machine, *protocol.CompleteItem) *protocol.Failure,
 ) (*protocol.Failure, error) {
 	def, ok := r.opt.Definitions.FindWorkflow(q.run.WorkflowType)
 	if !ok {
-		f := workflow.Unregistered(q.run.WorkflowType)
+		f := replay.Unregistered(q.run.WorkflowType)
 		f.Reason = string(refusal)
 		return f, nil
 	}
 	if err := r.deadlocks.errorOf(q.run.RunID); err != nil {
-		f := workflow.TaskFailure(err)
+		f := replay.TaskFailure(err)
 		f.Reason = string(refusal)
 		return f, nil
 	}
@@ -137,13 +138,13 @@ func (r *Runner) evaluate(
 	if err != nil {
 		return nil, err
 	}
-	m := workflow.NewMachine(def, workflow.Options{
+	m := replay.New(def, replay.Options{
 		Names: r.opt.Definitions, ForQueries: true, OnBranchRun: r.opt.OnBranchRun,
 	})
 	defer m.Close()
 	if _, err = m.Apply(&q.run, events); err != nil {
 		r.deadlocks.record(q.run.RunID, m, err)
-		f := workflow.TaskFailure(err)
+		f := replay.TaskFailure(err)
 		f.Reason = string(refusal)
 		if q.item.Kind == protocol.KindQuery {
 			f.Type = "QueryFailed"

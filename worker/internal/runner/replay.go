@@ -21,14 +21,14 @@ const (
 type replays struct {
 	maxReplays, maxBytes int
 
-	mu      sync.Mutex // guards what follows
-	all     []*replay  // under way, oldest first
+	mu      sync.Mutex    // guards what follows
+	all     []*replaySlot // under way, oldest first
 	used    int
 	changed chan struct{} // closed and replaced when one ends
 }
 
-// replay is a running replay.
-type replay struct {
+// replaySlot is the place of a running replay.
+type replaySlot struct {
 	of       *replays
 	bytes    int
 	released bool
@@ -45,8 +45,8 @@ func needsReplaySlot(t *protocol.WorkflowTask) bool {
 }
 
 // begin waits for a place.
-func (p *replays) begin(ctx context.Context) (*replay, error) {
-	r := &replay{of: p}
+func (p *replays) begin(ctx context.Context) (*replaySlot, error) {
+	r := &replaySlot{of: p}
 	err := p.until(ctx, func() bool {
 		if len(p.all) >= p.maxReplays {
 			return false
@@ -61,7 +61,7 @@ func (p *replays) begin(ctx context.Context) (*replay, error) {
 }
 
 // reserve counts events that were read, and waits until there is memory for more.
-func (r *replay) reserve(ctx context.Context, events []history.Event) error {
+func (r *replaySlot) reserve(ctx context.Context, events []history.Event) error {
 	if r == nil {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (r *replay) reserve(ctx context.Context, events []history.Event) error {
 }
 
 // release frees the slot and the memory for other replays. It may be called twice.
-func (r *replay) release() {
+func (r *replaySlot) release() {
 	if r == nil {
 		return
 	}

@@ -26,7 +26,7 @@ func TestReplaysAreBoundedInNumberAndSize(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		third, held := make(chan *replay, 1), make(chan error, 1)
+		third, held := make(chan *replaySlot, 1), make(chan error, 1)
 		go func() {
 			r, _ := p.begin(t.Context())
 			third <- r

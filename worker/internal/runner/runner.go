@@ -13,6 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/internal/stack"
 	"github.com/sojourn-run/sojourn/sandbox"
@@ -43,7 +44,7 @@ type Definitions interface {
 	FindWorkflow(name string) (*workflow.Definition, bool)
 	FindActivity(name string) (*activity.Definition, bool)
 	FindSession(name string) (*SessionDefinition, bool)
-	workflow.Names
+	replay.Names
 }
 
 // Executors run activities outside this process; *sandbox.Pool implements it.
@@ -77,12 +78,12 @@ type Options struct {
 	AttemptLease time.Duration // of attempts and workflow tasks, as registered: 30 s
 	LeaseBuffer  time.Duration // 5 s
 	Logger       *slog.Logger  // also receives the lines of workflow code; nil: nothing is logged
-	// TaskFailed is called for each workflow task that fails in workflow code; nil: no call.
 	// ReleaseSession releases a session at the app. nil: no call.
 	ReleaseSession func(ctx context.Context, id string, epoch int64, reason string) error
 	MaxSetUps      int // set-ups of sessions at once: number of cores
-	TaskFailed     func(t *protocol.WorkflowTask, f *protocol.Failure)
-	OnBranchRun    func(run workflow.RunInfo, stack func() string) (done func()) // that of workflow.Options
+	// TaskFailed is called for each workflow task that fails in workflow code; nil: no call.
+	TaskFailed  func(t *protocol.WorkflowTask, f *protocol.Failure)
+	OnBranchRun func(run replay.Run, stack func() string) (done func()) // that of replay.Options
 }
 
 func (o Options) defaults() Options {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/worker"
@@ -104,7 +105,7 @@ func TestRunContinuesEagerlyAfterAnEndWithoutAnEvent(t *testing.T) {
 			r := worker.NewRegistry()
 			steppingEnds(r)
 			def, _ := r.FindWorkflow("ends")
-			if err := workflow.Replay(def, workflow.Options{Names: r, CompareArguments: true}, events); err != nil {
+			if err := replay.Events(def, replay.Options{Names: r, CompareArguments: true}, events); err != nil {
 				t.Error(err)
 			}
 		})
