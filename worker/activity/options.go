@@ -32,9 +32,18 @@ type SessionRecoveryPolicy struct {
 	MaxAutoRetries  int              // of the activity after a rebuild; 1 when 0
 	// RebuildArguments is the number of the activity's arguments that a rebuild activity in another language receives,
 	// as in a direct call with this many; 0 means 1. A Go function receives as many arguments as it has parameters.
-	RebuildArguments       int
-	SingleflightPerSession bool // activities of one session that are cold at once share one rebuild
+	RebuildArguments int
+	// ParallelRebuilds lets each activity that finds the state missing run its own rebuild. By default, activities of one
+	// session that find it missing at once share one rebuild.
+	ParallelRebuilds bool
+	// SingleflightPerSession overrides ParallelRebuilds.
+	//
+	// Deprecated: rebuilds are shared by default.
+	SingleflightPerSession bool
 }
+
+// Shared reports whether activities of one session that find the state missing at once share one rebuild.
+func (p SessionRecoveryPolicy) Shared() bool { return p.SingleflightPerSession || !p.ParallelRebuilds }
 
 // Check returns an error if the policy is invalid.
 func (p SessionRecoveryPolicy) Check() error {
@@ -59,7 +68,7 @@ func ParseRecovery(name string, raw []byte) (*SessionRecoveryPolicy, error) {
 	if err := json.Unmarshal(raw, &members); err != nil || members == nil {
 		return nil, errors.New("the recovery policy is not an object")
 	}
-	p := &SessionRecoveryPolicy{SingleflightPerSession: true}
+	p := &SessionRecoveryPolicy{}
 	for member, value := range members {
 		var err error
 		switch strings.ToLower(strings.ReplaceAll(member, "_", "")) {
@@ -73,6 +82,9 @@ func ParseRecovery(name string, raw []byte) (*SessionRecoveryPolicy, error) {
 			err = json.Unmarshal(value, &p.RebuildArguments)
 		case "singleflightpersession":
 			err = json.Unmarshal(value, &p.SingleflightPerSession)
+			p.ParallelRebuilds = !p.SingleflightPerSession
+		case "parallelrebuilds":
+			err = json.Unmarshal(value, &p.ParallelRebuilds)
 		default:
 			err = errors.New("unknown member")
 		}

@@ -90,7 +90,9 @@ export interface Recovery {
   rebuildArguments?: number;
   /** Number of retries of a call after a rebuild. Default: 1. */
   maxAutoRetries?: number;
-  /** Whether concurrent calls with missing state share one rebuild. Default: true. */
+  /** Whether each of several concurrent calls with missing state runs its own rebuild. Default: false, they share one. */
+  parallelRebuilds?: boolean;
+  /** @deprecated The opposite of parallelRebuilds. */
   singleflightPerSession?: boolean;
 }
 

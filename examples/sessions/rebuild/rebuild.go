@@ -31,10 +31,9 @@ func Register(r *worker.Registry) {
 	r.Workflow(Workflow, Answer)
 	r.Activity("rebuild.index", Index)
 	r.Activity("rebuild.find", Find, activity.Options{Recovery: &activity.SessionRecoveryPolicy{
-		OnError:                activity.Lost,
-		RebuildActivity:        "rebuild.index", // receives as many of rebuild.find's arguments as it has parameters
-		MaxAutoRetries:         1,
-		SingleflightPerSession: true,
+		OnError:         activity.Lost,
+		RebuildActivity: "rebuild.index", // receives as many of rebuild.find's arguments as it has parameters
+		MaxAutoRetries:  1,
 	}})
 }
 

@@ -100,5 +100,7 @@ class Recovery(TypedDict, total=False):
     """Number of arguments of that call that the rebuild activity receives, as a list if more than 1. Default: 1."""
     max_auto_retries: int
     """Number of retries of a call after a rebuild. Default: 1."""
+    parallel_rebuilds: bool
+    """Whether each of several concurrent calls with missing state runs its own rebuild. Default: False."""
     singleflight_per_session: bool
-    """Whether concurrent calls with missing state share one rebuild. Default: True."""
+    """The opposite of parallel_rebuilds (deprecated)."""

@@ -53,7 +53,7 @@ func recovering(a *attempt, next call) call {
 			}
 			// Reported before the rebuild begins: if the worker dies during the rebuild, history still contains it.
 			a.reportOutcome(protocol.RebuildRunning)
-			failed := a.session.Rebuild(ctx, seen, policy.SingleflightPerSession, rebuild)
+			failed := a.session.Rebuild(ctx, seen, policy.Shared(), rebuild)
 			if !own {
 				waited++
 				a.recovered.Waited = waited

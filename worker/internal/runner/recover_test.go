@@ -73,26 +73,35 @@ func TestLostStateIsRebuiltInsideTheAttempt(t *testing.T) {
 	})
 }
 
-func TestColdActivitiesShareOneRebuild(t *testing.T) {
-	bubble(t, func(t *testing.T, a *control) {
-		var rebuilds atomic.Int32
-		a.worker("w", func(r *worker.Registry) {
-			cold(r, 4, activity.SessionRecoveryPolicy{
-				SingleflightPerSession: true,
-			}, func(ctx context.Context, text string) error {
-				rebuilds.Add(1)
-				time.Sleep(time.Second)
-				activity.SessionState(ctx).Set("words", strings.Fields(text))
-				return nil
+func TestColdActivitiesShareOneRebuildUnlessThePolicyIsParallel(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy activity.SessionRecoveryPolicy
+		want   int32
+	}{
+		"default":      {activity.SessionRecoveryPolicy{}, 1},
+		"parallel":     {activity.SessionRecoveryPolicy{ParallelRebuilds: true}, 4},
+		"singleflight": {activity.SessionRecoveryPolicy{ParallelRebuilds: true, SingleflightPerSession: true}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, a *control) {
+				var rebuilds atomic.Int32
+				a.worker("w", func(r *worker.Registry) {
+					cold(r, 4, c.policy, func(ctx context.Context, text string) error {
+						rebuilds.Add(1)
+						time.Sleep(time.Second)
+						activity.SessionState(ctx).Set("words", strings.Fields(text))
+						return nil
+					})
+				}, nil)
+				if got := result[int](t, a.end(a.begin("cold"))); got != 16 {
+					t.Errorf("got %d", got)
+				}
+				if rebuilds.Load() != c.want {
+					t.Errorf("%d rebuilds, want %d", rebuilds.Load(), c.want)
+				}
 			})
-		}, nil)
-		if got := result[int](t, a.end(a.begin("cold"))); got != 16 {
-			t.Errorf("got %d", got)
-		}
-		if rebuilds.Load() != 1 {
-			t.Errorf("%d rebuilds, want 1", rebuilds.Load())
-		}
-	})
+		})
+	}
 }
 
 func TestFailedRebuildFailsTheActivity(t *testing.T) {
