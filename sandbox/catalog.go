@@ -35,6 +35,13 @@ var runtimeOf = map[string]string{
 	"ts": RuntimeNode, "tsx": RuntimeNode, "mts": RuntimeNode, "cts": RuntimeNode, "py": RuntimePython,
 }
 
+// SessionPrefix precedes the name of a session definition, a file NAME.session.js (.ts, .py, …) with functions that set
+// sessions up and tear them down. It distinguishes the definition from the activity NAME.
+const SessionPrefix = "session:"
+
+// sessionSuffix is the end of the name of such a file, without its extension.
+const sessionSuffix = ".session"
+
 // define names the handler a file is, without reading it.
 func define(dir, path string) (Definition, bool) {
 	ext := strings.TrimPrefix(filepath.Ext(path), ".")
@@ -42,7 +49,12 @@ func define(dir, path string) (Definition, bool) {
 	if err != nil || runtimeOf[ext] == "" {
 		return Definition{}, false
 	}
-	parts := strings.Split(strings.TrimSuffix(filepath.ToSlash(rel), "."+ext), "/")
+	name, session := strings.CutSuffix(strings.TrimSuffix(filepath.ToSlash(rel), "."+ext), sessionSuffix)
+	prefix := ""
+	if session {
+		prefix = SessionPrefix
+	}
+	parts := strings.Split(name, "/")
 	for _, p := range parts {
 		if !handlerName.MatchString(p) {
 			return Definition{}, false
@@ -52,7 +64,7 @@ func define(dir, path string) (Definition, bool) {
 	if err != nil {
 		return Definition{}, false
 	}
-	return Definition{Name: strings.Join(parts, "."), Path: absolute, Runtime: runtimeOf[ext], Format: ext}, true
+	return Definition{Name: prefix + strings.Join(parts, "."), Path: absolute, Runtime: runtimeOf[ext], Format: ext}, true
 }
 
 func readCode(path string) ([]byte, error) {
@@ -103,7 +115,11 @@ func (c *catalog) find(name string) (*bundle, error) {
 		}
 		delete(c.known, name)
 	}
-	base := filepath.Join(append([]string{c.dir}, strings.Split(name, ".")...)...)
+	of, session := strings.CutPrefix(name, SessionPrefix)
+	base := filepath.Join(append([]string{c.dir}, strings.Split(of, ".")...)...)
+	if session {
+		base += sessionSuffix
+	}
 	for _, ext := range []string{"mjs", "js", "cjs", "ts", "tsx", "mts", "cts", "py"} {
 		def, ok := define(c.dir, base+"."+ext)
 		if !ok || def.Name != name {

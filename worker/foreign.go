@@ -14,8 +14,9 @@ import (
 
 // Handlers are the activities in other languages that a worker found in its folder.
 type Handlers struct {
-	Found   []sandbox.Definition
-	LeftOut []sandbox.Omission
+	Found    []sandbox.Definition
+	sessions []sandbox.Definition // session definitions; their names have sandbox.SessionPrefix
+	LeftOut  []sandbox.Omission
 }
 
 // maxListedOmissions is the maximum number of ignored files in a log line.
@@ -44,6 +45,15 @@ func FindHandlers(dir string, r *Registry, runtimes map[string]string) (Handlers
 		if _, here := runtimes[d.Runtime]; !here {
 			path := strings.ReplaceAll(d.Name, ".", "/") + "." + d.Format
 			h.LeftOut = append(h.LeftOut, sandbox.Omission{Path: path, Why: "no " + programNames[d.Runtime]})
+			continue
+		}
+		if name, session := strings.CutPrefix(d.Name, sandbox.SessionPrefix); session {
+			if r.sessions[name] != nil {
+				return h, fmt.Errorf(
+					"worker: session definition %q is registered in Go and is also the file %s; give one another name", name, d.Path,
+				)
+			}
+			h.sessions = append(h.sessions, d)
 			continue
 		}
 		h.Found = append(h.Found, d)
@@ -115,8 +125,24 @@ func (d definitions) FindActivity(name string) (*activity.Definition, bool) {
 
 // FindSession returns the session definition of a name.
 func (d definitions) FindSession(name string) (*runner.SessionDefinition, bool) {
-	def, ok := d.sessions[name]
-	return def, ok
+	if def, ok := d.sessions[name]; ok {
+		return def, true
+	}
+	for _, h := range d.w.Handlers().sessions {
+		if h.Name == sandbox.SessionPrefix+name {
+			return runner.HandlerSession(name, h.Name, h.Runtime), true
+		}
+	}
+	return nil, false
+}
+
+// sessionDefinitions returns the names of the session definitions in Go and in files.
+func (w *Worker) sessionDefinitions() []string {
+	all := w.opt.Registry.SessionDefinitions()
+	for _, h := range w.Handlers().sessions {
+		all = append(all, strings.TrimPrefix(h.Name, sandbox.SessionPrefix))
+	}
+	return all
 }
 
 // handlerVersions are the versions of the handlers by activity type.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -35,10 +36,10 @@ func (w *Worker) watch(ctx context.Context) {
 			w.log.Warn().Err(err).Msg("failed to reload handlers; the previous handlers stay active")
 			continue
 		}
-		before := w.handlerVersions()
+		before, sessions := w.handlerVersions(), w.sessionDefinitions()
 		w.setHandlers(found)
 		after := w.handlerVersions()
-		if maps.Equal(before, after) {
+		if maps.Equal(before, after) && slices.Equal(sessions, w.sessionDefinitions()) {
 			continue
 		}
 		var changed []string

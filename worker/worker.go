@@ -443,7 +443,7 @@ func (w *Worker) capabilities() []string {
 			all = append(all, "update_validation_tasks")
 		}
 	}
-	for _, name := range w.opt.Registry.SessionDefinitions() {
+	for _, name := range w.sessionDefinitions() {
 		all = append(all, protocol.DefinitionCapability(name))
 	}
 	if w.pool != nil {

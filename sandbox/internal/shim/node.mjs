@@ -752,9 +752,24 @@ async function invoke(header, body) {
       body = Buffer.allocUnsafe(header.room);
       readSync(ROOM, body, 0, header.room, 0);
     }
+    const definition = header.keys?.session_definition;
+    if (entry === 'main' && typeof module.session === 'string' && module.session !== definition) {
+      const missing = new Error(`${header.activity} requires a session with the definition ${module.session}`);
+      missing.retryable = false;
+      throw missing;
+    }
     const args = body.length ? decode(body) : [];
     const input = Array.isArray(args) ? (args.length === 1 ? args[0] : args.length === 0 ? null : args) : args;
-    const value = await fn(input, ctx);
+    let value = await fn(input, ctx);
+    if (entry === 'setUp' && session) {
+      // What setUp returned is the state of the session, until tearDown gets it.
+      session.closers = session.closers.filter((fn) => !fn.tearsDown);
+      if (value !== undefined) session.state = value;
+      const state = session.state;
+      const tearDown = module.tearDown ?? module.default?.tearDown;
+      if (typeof tearDown === 'function') session.closers.unshift(Object.assign(() => tearDown(state), { tearsDown: true }));
+      value = null;
+    }
     const output = encode(value);
     await flushed();
     finish();

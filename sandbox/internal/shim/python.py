@@ -439,6 +439,7 @@ class Session:
         self._lock = threading.Lock()
         self._making = {}
         self._closers = []
+        self._tear_down = None
 
     def require(self, key):
         try:
@@ -466,6 +467,8 @@ class Session:
 
     def _close(self):
         closers, self._closers = self._closers, []
+        if self._tear_down is not None:
+            closers, self._tear_down = [self._tear_down, *closers], None
         for fn in reversed(closers):
             try:
                 value = fn()
@@ -690,6 +693,16 @@ class Call:
                 raise missing
             if self.header.get("room"):
                 self.body = os.pread(ROOM, self.header["room"], 0)
+            required = getattr(known.module, "session", None)
+            if entry == "main" and isinstance(required, str):
+                if required != (self.header.get("keys") or {}).get("session_definition"):
+                    missing = LookupError(
+                        "%s requires a session with the definition %s" % (self.header.get("activity"), required)
+                    )
+                    missing.retryable = False
+                    raise missing
+            if entry == "set_up" and session is not None:
+                fn = self.setting_up(fn, getattr(known.module, "tear_down", None))
             args = decode(self.body) if self.body else []
             self.body = b""
             if isinstance(args, list):
@@ -703,6 +716,26 @@ class Call:
             self.result(encode(value))
         except BaseException as err:
             self.fail(err)
+
+    def setting_up(self, set_up, tear_down):
+        """Calls set_up. What it returns is the state of the session, until tear_down gets it."""
+
+        def keep(value):
+            if value is not None:
+                session.state = value
+            session._tear_down = (lambda: tear_down(session.state)) if callable(tear_down) else None
+
+        def call(args, ctx):
+            value = set_up(args, ctx)
+            if not hasattr(value, "__await__"):
+                return keep(value)
+
+            async def wait():
+                keep(await value)
+
+            return wait()
+
+        return call
 
     def surround(self):
         """Notes how the module left what calls find."""

@@ -37,6 +37,7 @@ type attempt struct {
 	lost          string                 // why the session's executor is gone; empty: it is not known to be gone
 	executorEnded *sandbox.ExecutorEnded // the executor that ended during the attempt or before its call; nil: none
 	began         bool                   // the code of the activity, or of its rebuild, began
+	entry         string                 // function of a handler to call; empty: main
 	rebuilds      int                    // rebuilds of the session's state before the attempt began
 	rebuild       bool                   // the executor may start with new state under an epoch whose state was lost
 	log           zerolog.Logger

@@ -68,11 +68,14 @@ func (a *attempt) run(
 // KeyRebuild marks a call to an executor as a rebuild. Its arguments are those of the activity that needs the state.
 const KeyRebuild = "rebuild"
 
+// keyDefinition is the name of the session's definition, for handlers that require one.
+const keyDefinition = "session_definition"
+
 // invoke runs an activity in an executor.
 func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload) (payload.Payload, error) {
 	t := a.task
 	inv := sandbox.Invocation{
-		ID: t.AttemptID, Activity: name, Attempt: t.Attempt, Deadline: a.info.Deadline, Input: args.Text(),
+		ID: t.AttemptID, Activity: name, Entry: a.entry, Attempt: t.Attempt, Deadline: a.info.Deadline, Input: args.Text(),
 		Rebuild: a.rebuild, Suspect: t.Suspect,
 		Keys: map[string]string{
 			"activity_execution_id": t.ExecutionID, "attempt_id": t.AttemptID, "run_id": t.RunID, "workflow_id": t.WorkflowID,
@@ -88,6 +91,9 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 	}
 	if a.rebuild {
 		inv.Keys[KeyRebuild] = "true"
+	}
+	if t.Session != nil && t.Session.Definition != "" {
+		inv.Keys[keyDefinition] = t.Session.Definition
 	}
 	if a.session != nil {
 		inv.Session = &sandbox.Session{ID: a.session.ID, Epoch: a.session.Epoch, Pinned: t.Session.Origin == "workflow" ||

@@ -30,6 +30,9 @@ func recovering(a *attempt, next call) call {
 		}
 		policy := a.policy(ctx)
 		if policy == nil {
+			if a.task.Session.Definition != "" { // the set-up restores the state
+				a.executorEnded = nil
+			}
 			if a.executorEnded == nil {
 				return result, err
 			}

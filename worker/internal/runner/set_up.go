@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/internal/stack"
+	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/activity"
@@ -35,6 +36,17 @@ type SessionDefinition struct {
 	setUp    reflect.Value
 	args     *activity.Func
 	tearDown reflect.Value // zero: none
+	handler  string        // name of the file that defines it, for executors; empty: it is in Go
+	entry    string        // set-up function in that file
+}
+
+// setUpEntries are the names of the set-up function in files, by runtime.
+var setUpEntries = map[string]string{sandbox.RuntimeNode: "setUp", sandbox.RuntimePython: "set_up"}
+
+// HandlerSession returns the definition of sessions in a file. Its functions run in the executor of the session, which
+// keeps the state and tears it down.
+func HandlerSession(name, handler, runtime string) *SessionDefinition {
+	return &SessionDefinition{Name: name, timeout: setUpTimeout, handler: handler, entry: setUpEntries[runtime]}
 }
 
 // NewSessionDefinition checks the functions of a definition.
@@ -247,6 +259,9 @@ func (a *attempt) runSetUp(ctx context.Context, def *SessionDefinition, begun fu
 	begun()
 	now := *a.recovered
 	a.reportRebuild(&now) // the timeout counts from here
+	if def.handler != "" {
+		return a.setUpInExecutor(ctx, def)
+	}
 	values := runtime{a}.State()
 	values.TearDown() // of a state that the code declared lost
 	inner, cancel := context.WithTimeout(ctx, def.timeout)
@@ -254,9 +269,7 @@ func (a *attempt) runSetUp(ctx context.Context, def *SessionDefinition, begun fu
 	state, err := def.run(activity.NewContext(inner, runtime{a}), payload.Payload{Blob: a.session.SetUpArguments()})
 	if err != nil {
 		if ctx.Err() == nil && inner.Err() != nil && isContextError(inner, err) {
-			err = activity.NewError(
-				typeSetUpTimeout, fmt.Sprintf("the set-up of session definition %s did not end within %s", def.Name, def.timeout),
-			)
+			err = def.timedOut()
 		}
 		return err
 	}
@@ -268,6 +281,29 @@ func (a *attempt) runSetUp(ctx context.Context, def *SessionDefinition, begun fu
 		}
 	})
 	return nil
+}
+
+// setUpInExecutor calls the set-up function of a file in the executor of the session.
+func (a *attempt) setUpInExecutor(ctx context.Context, def *SessionDefinition) error {
+	if a.r.opt.Executors == nil {
+		return &unavailable{"session definition " + def.Name + " needs an executor, and this worker has none"}
+	}
+	deadline := a.info.Deadline
+	defer func() { a.entry, a.rebuild, a.began, a.info.Deadline = "", false, false, deadline }()
+	// The executor may start with new state under an epoch whose state was lost, since the set-up restores it.
+	a.entry, a.rebuild, a.info.Deadline = def.entry, true, time.Now().Add(def.timeout)
+	_, err := a.invoke(ctx, def.handler, payload.Payload{Blob: a.session.SetUpArguments()})
+	var e *sandbox.Error
+	if errors.As(err, &e) && e.Type == sandbox.DeadlineExceeded {
+		return def.timedOut()
+	}
+	return err
+}
+
+func (d *SessionDefinition) timedOut() error {
+	return activity.NewError(
+		typeSetUpTimeout, fmt.Sprintf("the set-up of session definition %s did not end within %s", d.Name, d.timeout),
+	)
 }
 
 // passOn releases the session after a failed set-up and returns the task, so that another worker tries it.
