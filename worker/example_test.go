@@ -94,7 +94,7 @@ func ExampleRegistry_WorkflowVersion() {
 func ExampleRegistry_Check() {
 	r := worker.NewRegistry()
 	r.Activity("ask", func(_ context.Context, question string) (string, error) { return question, nil }, activity.Options{
-		Recovery: &activity.SessionRecoveryPolicy{RebuildActivity: "index", SingleflightPerSession: true},
+		Recovery: &activity.SessionRecoveryPolicy{RebuildActivity: "index"},
 	})
 	fmt.Println(r.Check())
 	// Output: activity "ask": its rebuild activity "index" is not registered

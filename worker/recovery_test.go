@@ -55,7 +55,7 @@ func fragile(r *worker.Registry, rebuilds *atomic.Int32, hold func(context.Conte
 		text, err := activity.Get[string](ctx, "text")
 		return len(text), err
 	}, activity.Options{Recovery: &activity.SessionRecoveryPolicy{
-		OnError: activity.Lost, RebuildActivity: "rebuilds", MaxAutoRetries: 1, SingleflightPerSession: true,
+		OnError: activity.Lost, RebuildActivity: "rebuilds", MaxAutoRetries: 1,
 	}})
 }
 

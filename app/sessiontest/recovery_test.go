@@ -43,7 +43,7 @@ func (h *harness) warm() {
 		r.Activity("load", load)
 		r.Activity("bare", use)
 		r.Activity("use", use, activity.Options{Recovery: &activity.SessionRecoveryPolicy{
-			OnError: activity.Lost, RebuildActivity: "load", MaxAutoRetries: 1, SingleflightPerSession: true,
+			OnError: activity.Lost, RebuildActivity: "load", MaxAutoRetries: 1,
 		}})
 	})
 }
@@ -275,7 +275,7 @@ func TestRecovery(t *testing.T) {
 			})
 			r.Activity("cold", func(ctx context.Context, _ string) (string, error) { return activity.Get[string](ctx, "model") },
 				activity.Options{
-					Recovery: &activity.SessionRecoveryPolicy{RebuildActivity: "rebuild", SingleflightPerSession: true},
+					Recovery: &activity.SessionRecoveryPolicy{RebuildActivity: "rebuild"},
 				})
 		})
 		h.flow("cold", func(ctx workflow.Context) (types []string, err error) {
@@ -309,7 +309,7 @@ func TestRecovery(t *testing.T) {
 		policy := func(rebuild string) activity.Options {
 			return activity.Options{
 				Recovery: &activity.SessionRecoveryPolicy{
-					RebuildActivity: rebuild, MaxAutoRetries: 1, SingleflightPerSession: true,
+					RebuildActivity: rebuild, MaxAutoRetries: 1,
 				},
 			}
 		}

@@ -43,7 +43,7 @@ type Built struct {
 // Register offers the sample's workflow and activities.
 func Register(r *worker.Registry) {
 	lost := &activity.SessionRecoveryPolicy{
-		OnError: activity.Lost, RebuildActivity: "research.rebuild", MaxAutoRetries: 1, SingleflightPerSession: true,
+		OnError: activity.Lost, RebuildActivity: "research.rebuild", MaxAutoRetries: 1,
 	}
 	r.Workflow(Workflow, Research)
 	r.Activity("research.index", Index)

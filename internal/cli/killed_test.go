@@ -35,7 +35,7 @@ func registerKilled(r *worker.Registry) {
 	r.Activity("killed.work", workItem)
 	r.Activity("killed.load", loadModel)
 	r.Activity("killed.use", useModel, activity.Options{Recovery: &activity.SessionRecoveryPolicy{
-		OnError: activity.Lost, RebuildActivity: "killed.load", MaxAutoRetries: 1, SingleflightPerSession: true,
+		OnError: activity.Lost, RebuildActivity: "killed.load", MaxAutoRetries: 1,
 	}})
 }
 

@@ -137,7 +137,7 @@ func registerRebuilt(r *worker.Registry) {
 		}
 		return model, err
 	}, activity.Options{Recovery: &activity.SessionRecoveryPolicy{
-		OnError: activity.Lost, RebuildActivity: "go.keep.load", SingleflightPerSession: true,
+		OnError: activity.Lost, RebuildActivity: "go.keep.load",
 	}})
 }
 

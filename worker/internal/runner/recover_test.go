@@ -78,9 +78,11 @@ func TestColdActivitiesShareOneRebuildUnlessThePolicyIsParallel(t *testing.T) {
 		policy activity.SessionRecoveryPolicy
 		want   int32
 	}{
-		"default":      {activity.SessionRecoveryPolicy{}, 1},
-		"parallel":     {activity.SessionRecoveryPolicy{ParallelRebuilds: true}, 4},
-		"singleflight": {activity.SessionRecoveryPolicy{ParallelRebuilds: true, SingleflightPerSession: true}, 1},
+		"default":  {activity.SessionRecoveryPolicy{}, 1},
+		"parallel": {activity.SessionRecoveryPolicy{ParallelRebuilds: true}, 4},
+		"singleflight": {activity.SessionRecoveryPolicy{
+			ParallelRebuilds: true, SingleflightPerSession: true, //nolint:staticcheck // it keeps its meaning
+		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, a *control) {
