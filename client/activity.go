@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/oklog/ulid/v2"
-
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -13,9 +11,7 @@ import (
 // session if it names one. The handle waits for the result, describes, cancels and terminates the run; signals, updates
 // and queries are refused with protocol.ReasonActivityRun. Workflow IDs follow the same rules as in Start.
 func (c *Client) StartActivity(ctx context.Context, in protocol.ActivityRequest, args ...any) (*Workflow, error) {
-	if in.WorkflowID == "" {
-		in.WorkflowID, in.DuplicatePolicy = ulid.Make().String(), useExisting
-	}
+	identify(&in.WorkflowID, &in.IdempotencyKey, &in.DuplicatePolicy, in.ConflictPolicy)
 	var err error
 	if in.Input, err = input(in.Input, args); err != nil {
 		return nil, err

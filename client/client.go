@@ -111,6 +111,9 @@ func (c *Client) request(ctx context.Context, method, to string, in, out any) er
 		return errors.New(mask.URL(err.Error())) // it quotes the URL
 	}
 	r.Header.Set("Content-Type", "application/json")
+	if key := idempotencyKey(in); key != "" {
+		r.Header.Set(protocol.HeaderIdempotencyKey, key)
+	}
 	r.Header.Set(protocol.HeaderControlVersion, protocol.ControlVersion)
 	r.Header.Set(protocol.HeaderWorkerVersion, protocol.WorkerVersion)
 	if c.opt.Namespace != "" {

@@ -19,16 +19,37 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// useExisting is the duplicate policy with which a start returns the open run of its workflow ID.
-const useExisting = "use-existing"
-
-// Start starts a workflow with these arguments. Without a workflow ID it generates one, so that a start repeated at a
-// second app, because the response of the first was lost, starts no second run. If the ID is taken, the error has the
-// reason protocol.ReasonDuplicateStart, unless in requests to use the open run.
-func (c *Client) Start(ctx context.Context, in protocol.StartRequest, args ...any) (*Workflow, error) {
-	if in.WorkflowID == "" {
-		in.WorkflowID, in.DuplicatePolicy = ulid.Make().String(), useExisting
+// idempotencyKey returns the Idempotency-Key of a request; empty: the request is no start.
+func idempotencyKey(in any) string {
+	switch in := in.(type) {
+	case protocol.StartRequest:
+		return in.IdempotencyKey
+	case protocol.ActivityRequest:
+		return in.IdempotencyKey
 	}
+	return ""
+}
+
+// identify gives a start a workflow ID and an Idempotency-Key if it has none. An app that does not know the key finds
+// the run of a repeated request by the generated ID.
+func identify(id, key, duplicate *string, conflict string) {
+	if *id == "" {
+		*id = ulid.Make().String()
+		if conflict == "" {
+			*duplicate = protocol.ConflictUseExisting
+		}
+	}
+	if *key == "" {
+		*key = ulid.Make().String()
+	}
+}
+
+// Start starts a workflow with these arguments. Without a workflow ID it generates one. It sends an Idempotency-Key, so
+// that a start repeated at a second app, because the response of the first was lost, starts no second run. If the ID is
+// in use, the policies of the request decide what the start does; by default it is refused with the reason
+// protocol.ReasonDuplicateStart.
+func (c *Client) Start(ctx context.Context, in protocol.StartRequest, args ...any) (*Workflow, error) {
+	identify(&in.WorkflowID, &in.IdempotencyKey, &in.DuplicatePolicy, in.ConflictPolicy)
 	var err error
 	if in.Input, err = input(in.Input, args); err != nil {
 		return nil, err
@@ -145,14 +166,11 @@ func (w *Workflow) Wait(ctx context.Context) (v protocol.RunView, err error) {
 
 // StartAndWait is Start and [Workflow.Wait], in one request if the workflow ends within a minute.
 //
-// If the response is lost, StartAndWait repeats the request with the duplicate policy use-existing, so it starts no
-// second run. If the caller chose the workflow ID, the run may then be one that another caller started meanwhile.
+// If the response is lost, StartAndWait repeats the request with its Idempotency-Key, so it starts no second run.
 //
 // With an error, the returned run has only its IDs: none if the run was not started, and no run ID if it may have been.
 func (c *Client) StartAndWait(ctx context.Context, in protocol.StartRequest, args ...any) (protocol.RunView, error) {
-	if in.WorkflowID == "" {
-		in.WorkflowID, in.DuplicatePolicy = ulid.Make().String(), useExisting
-	}
+	identify(&in.WorkflowID, &in.IdempotencyKey, &in.DuplicatePolicy, in.ConflictPolicy)
 	in.WaitSeconds = 60
 	var err error
 	if in.Input, err = input(in.Input, args); err != nil {
@@ -163,14 +181,10 @@ func (c *Client) StartAndWait(ctx context.Context, in protocol.StartRequest, arg
 	}
 	var started protocol.StartResult
 	var sent atomic.Bool // an app may have received the request
-	repeated := false
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { sent.Store(true) },
 	})
 	send := func(base string) error {
-		if sent.Load() {
-			repeated, in.DuplicatePolicy = true, useExisting
-		}
 		return c.request(traced, http.MethodPost, base+"/api/workflows", in, &started)
 	}
 	for out := (outage{}); ; {
@@ -181,8 +195,6 @@ func (c *Client) StartAndWait(ctx context.Context, in protocol.StartRequest, arg
 			return started.RunView, nil
 		case err == nil:
 			return c.Run(started.WorkflowID, started.RunID).await(ctx)
-		case protocol.ReasonOf(err) == protocol.ReasonDuplicateStart && repeated: // the run has closed
-			return c.Workflow(in.WorkflowID).await(ctx)
 		case protocol.ReasonOf(err) != "", !sent.Load() && !c.responded.Load(): // a refusal; or the URL may be wrong
 			return protocol.RunView{}, err
 		}

@@ -30,44 +30,37 @@ func (b *Broker) StartActivity(
 	if err := b.checkTypes(ctx, start.Namespace, "search_attributes", start.SearchAttributes); err != nil {
 		return protocol.ActivityResponse{}, err
 	}
-	key := engine.WorkflowKey{Namespace: start.Namespace, ID: start.WorkflowID}
-	needs := store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true}
-	if id := c.Session(); id != "" {
-		needs.Sessions = []engine.SessionKey{{Namespace: start.Namespace, ID: id}}
-	}
 	runID := ulid.Make().String()
-	out, err := transaction.Commit[protocol.ActivityResponse](ctx, b.store, store.Transaction{
-		Needs: needs,
-		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
-			// Check the workflow ID inside the change: of two concurrent starts the second one sees the first.
-			if flow := rows.Workflow(key); flow != nil {
-				w, err := existingRun(start, flow, rows.Run(flow.RunID))
-				if a, ok := w.Answer.(protocol.StartResponse); ok {
-					w.Answer = activityResponse(a)
+	startKey := startKeyOf(&start, runID)
+	out, err := commitStart(startKey, func(receipts bool) (protocol.StartResponse, error) {
+		needs := startNeeds(&start, startKey, receipts)
+		if id := c.Session(); id != "" {
+			needs.Sessions = []engine.SessionKey{{Namespace: start.Namespace, ID: id}}
+		}
+		return transaction.Commit[protocol.StartResponse](ctx, b.store, store.Transaction{
+			Needs: needs,
+			Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+				// Check the workflow ID inside the change: of two concurrent starts the second one sees the first.
+				w, existing, err := decideStart(rows, &start, startKey, receipts, func() error {
+					session := rows.Session(engine.SessionKey{Namespace: start.Namespace, ID: c.Session()})
+					return engine.CheckActivityNames(start, c, session != nil)
+				}, now)
+				if err != nil || existing != nil {
+					return existingAnswer(existing), err
 				}
-				return w, err
-			}
-			session := rows.Session(engine.SessionKey{Namespace: start.Namespace, ID: c.Session()})
-			if err := engine.CheckActivityNames(start, c, session != nil); err != nil {
-				return store.Writes{}, err
-			}
-			if err := quotaRefusal(start.Namespace, rows.Quotas(start.Namespace).NewRun(0)); err != nil {
-				return store.Writes{}, err
-			}
-			d := engine.DecideActivityRun(
-				engine.Start{RunID: runID, Number: 1, Request: start}, *c,
-				engine.Environment{Session: func(id string) *engine.Session {
-					return rows.Session(engine.SessionKey{Namespace: start.Namespace, ID: id})
-				}}, now,
-			)
-			return store.Writes{
-				Runs:      []engine.Decision{d},
-				Workflows: []engine.Workflow{{Namespace: start.Namespace, ID: start.WorkflowID, RunID: runID, Runs: 1}},
-				Answer:    activityResponse(startResponse(start, d.Next, "started_new")),
-			}, nil
-		},
+				w.add(engine.DecideActivityRun(
+					engine.Start{RunID: runID, Number: 1, Request: start, Reuses: w.reuses, StartKey: startKey}, *c,
+					engine.Environment{Session: func(id string) *engine.Session {
+						return rows.Session(engine.SessionKey{Namespace: start.Namespace, ID: id})
+					}}, now,
+				))
+				w.Answer = startResponse(start, &w.Runs[len(w.Runs)-1].Next.Head, "started_new")
+				return w.Writes, nil
+			},
+		})
 	})
-	return out, b.countQuotaRefusal(start.Namespace, "start", err)
+	err = b.countQuotaRefusal(start.Namespace, "start", err)
+	return activityResponse(out), err
 }
 
 // activityRequest validates an activity start. It returns the start of the run, the arguments as a blob, and the

@@ -29,6 +29,8 @@ func (b *Broker) startCron(ctx context.Context, in protocol.StartRequest) (proto
 		{"fairness_weight", in.FairnessWeight != 0},
 		{"build_id", in.BuildID != ""},
 		{"wait_seconds", in.WaitSeconds != 0},
+		{"reuse_policy", in.ReusePolicy != ""},
+		{"conflict_policy", in.ConflictPolicy != ""},
 	} {
 		if f.set {
 			return protocol.StartResponse{}, protocol.Invalid(f.name, "cannot be combined with cron")

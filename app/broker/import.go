@@ -71,7 +71,7 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 				case current != nil && current.ContinuedFrom == run.ID:
 					return w, nil // the current one stays that
 				default:
-					refusal := protocol.Refuse(protocol.ReasonAlreadyStarted, "%s", workflowIDInUse(had, current))
+					refusal := protocol.Refuse(protocol.ReasonAlreadyStarted, "%s", engine.WorkflowIDInUse(had, current))
 					return store.Writes{}, refusal.With("workflow_id", had.ID).With("run_id", had.RunID).
 						With("outcome", "rejected_duplicate")
 				}

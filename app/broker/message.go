@@ -103,7 +103,7 @@ func (b *Broker) commitMessage(
 			return store.Writes{}, err
 		}
 		if target == nil ||
-			m.Kind == engine.CloseChild && (target.Parent == nil || target.Parent.WorkflowID != from.WorkflowID) {
+			m.Kind == engine.CloseChild && !target.ChildOf(&from.Head) {
 			return w, nil // it is another workflow's by now
 		}
 		more, _, err := transaction.Decide(rows, target, in, now)

@@ -23,8 +23,8 @@ import (
 // Every workflow costs a start, so a start costs one commit and no read. The workflow ID is assumed to be unused; only
 // if it is in use, the start is decided again on the existing rows.
 
-// Start starts a workflow. A workflow ID can be reused once no run of it is kept. A second start is refused or, with
-// use-existing, returns the open run.
+// Start starts a workflow. If its workflow ID has a run, the policies of the request decide: the start is refused,
+// returns the open run, or begins a new chain of runs under the ID.
 func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.StartResponse, error) {
 	if in.Cron != "" {
 		return b.startCron(ctx, in)
@@ -39,32 +39,32 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 	if err := b.pace(ctx, in.Namespace, len(args)+len(in.Memo)); err != nil {
 		return protocol.StartResponse{}, err
 	}
-	key := engine.WorkflowKey{Namespace: in.Namespace, ID: in.WorkflowID}
 	// Names are checked for a new run only: a start of an existing workflow is answered as before, so its row is read
 	// first.
 	badName := engine.CheckStartNames(in)
 	// Decide may be called more than once and must return the same ID each time.
 	runID := ulid.Make().String()
-	out, err := transaction.Commit[protocol.StartResponse](ctx, b.store, store.Transaction{
-		Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, New: badName == nil}, Recall: true,
-		Class: store.Class{Namespace: in.Namespace, Key: in.FairnessKey, Weight: in.FairnessWeight},
-		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
-			if flow := rows.Workflow(key); flow != nil {
-				return existingRun(in, flow, rows.Run(flow.RunID))
-			}
-			if badName != nil {
-				return store.Writes{}, badName
-			}
-			if err := quotaRefusal(in.Namespace, rows.Quotas(in.Namespace).NewRun(0)); err != nil {
-				return store.Writes{}, err
-			}
-			d := transaction.StartRun(rows, engine.Start{RunID: runID, Number: 1, Request: in, Arguments: args}, now)
-			return store.Writes{
-				Runs:      []engine.Decision{d},
-				Workflows: []engine.Workflow{{Namespace: in.Namespace, ID: in.WorkflowID, RunID: runID, Runs: 1}},
-				Answer:    startResponse(in, d.Next, "started_new"),
-			}, nil
-		},
+	startKey := startKeyOf(&in, runID)
+	out, err := commitStart(startKey, func(receipts bool) (protocol.StartResponse, error) {
+		needs := startNeeds(&in, startKey, receipts)
+		needs.New = badName == nil && !receipts
+		return transaction.Commit[protocol.StartResponse](ctx, b.store, store.Transaction{
+			Needs: needs, Recall: true,
+			Class: store.Class{Namespace: in.Namespace, Key: in.FairnessKey, Weight: in.FairnessWeight},
+			Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+				w, existing, err := decideStart(
+					rows, &in, startKey, receipts, func() error { return badName }, now,
+				)
+				if err != nil || existing != nil {
+					return existingAnswer(existing), err
+				}
+				w.add(transaction.StartRun(rows, engine.Start{
+					RunID: runID, Number: 1, Request: in, Arguments: args, Reuses: w.reuses, StartKey: startKey,
+				}, now))
+				w.Answer = startResponse(in, &w.Runs[len(w.Runs)-1].Next.Head, "started_new")
+				return w.Writes, nil
+			},
+		})
 	})
 	if err == nil && out.New && in.BuildID != "" {
 		out.Warnings = b.unknownBuild(ctx, in)
@@ -95,38 +95,8 @@ func (b *Broker) unknownBuild(ctx context.Context, in protocol.StartRequest) []p
 	}}
 }
 
-// existingRun returns the response to a start whose workflow ID is in use. It writes nothing, so a repeated start costs
-// no row.
-func existingRun(in protocol.StartRequest, flow *engine.Workflow, run *engine.Run) (store.Writes, error) {
-	// The policy use-existing returns an open run only; a closed run still reserves the workflow ID.
-	if in.DuplicatePolicy == "use-existing" && run != nil && run.Status.Open() {
-		return store.Writes{Answer: startResponse(in, run, "returned_existing_active")}, nil
-	}
-	refusal := protocol.Refuse(protocol.ReasonDuplicateStart, "%s", workflowIDInUse(flow, run))
-	return store.Writes{}, refusal.With("workflow_id", flow.ID).With("run_id", flow.RunID).
-		With("outcome", "rejected_duplicate")
-}
-
-// workflowIDInUse explains that a workflow ID is in use. run is the newest run of the ID; nil if its row is deleted.
-func workflowIDInUse(flow *engine.Workflow, run *engine.Run) string {
-	switch {
-	case run == nil:
-		return fmt.Sprintf("workflow ID %q was used by run %s", flow.ID, flow.RunID)
-	case run.Status.Open():
-		return fmt.Sprintf("workflow ID %q is used by a run that is still open", flow.ID)
-	}
-	ended := map[protocol.RunStatus]string{
-		protocol.RunCancelled: "was cancelled", protocol.RunTerminated: "was terminated", protocol.RunTimedOut: "timed out",
-		protocol.RunContinued: "continued as new",
-	}
-	return fmt.Sprintf(
-		"workflow ID %q was used by a run that %s at %s", flow.ID, cmp.Or(ended[run.Status], string(run.Status)),
-		run.ClosedAt.UTC().Format(time.RFC3339),
-	)
-}
-
 // The response describes the run, not the request: with use-existing they may differ.
-func startResponse(in protocol.StartRequest, run *engine.Run, outcome string) protocol.StartResponse {
+func startResponse(in protocol.StartRequest, run *engine.Head, outcome string) protocol.StartResponse {
 	status, _, _ := run.Public()
 	return protocol.StartResponse{
 		WorkflowID: run.WorkflowID, RunID: run.ID, WorkflowType: run.Type, Namespace: in.Namespace, Status: status,

@@ -28,6 +28,9 @@ func DecideActivityRun(in Start, c protocol.Command, w Environment, now time.Tim
 		Priority: DefaultPriority, FairnessKey: r.FairnessKey, FairnessWeight: r.FairnessWeight, Memo: r.Memo,
 		SearchAttributes: r.SearchAttributes, Identity: r.Identity,
 	}
+	if in.Reuses {
+		started.ChainRunID = in.RunID
+	}
 	if !in.OldNames {
 		started.NameRules = protocol.NameRules
 	}
@@ -41,6 +44,7 @@ func DecideActivityRun(in Start, c protocol.Command, w Environment, now time.Tim
 		started.DelayUntil = plus(st.now, seconds(r.StartDelay))
 	}
 	st.emit(started)
+	run.StartKey = in.StartKey
 	st.scheduleActivity(c, 1)
 	st.delayActivity(1, started.DelayUntil)
 	st.closeActivityRun()

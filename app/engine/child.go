@@ -51,6 +51,13 @@ type Parent struct {
 	RunID      string `json:"run"`
 	WorkflowID string `json:"workflow"`
 	Seq        int64  `json:"seq"`
+	Chain      string `json:"chain,omitempty"` // of the parent, see Head.Chain
+}
+
+// ChildOf reports whether a run of the chain of parent started the run as its child. A chain of the same workflow ID
+// before or after it is another parent.
+func (h *Head) ChildOf(parent *Head) bool {
+	return h.Parent != nil && h.Parent.WorkflowID == parent.WorkflowID && h.Parent.Chain == parent.Chain
 }
 
 // childRef names a child as the events of the run that started it do.
@@ -111,7 +118,7 @@ func (st *step) startChild(c protocol.Command, seq int64) error {
 	}
 	st.emit(&history.ChildRunStarted{Child: st.childRef(seq, &child), Number: 1, Attempt: 1, Parallel: c.Parallel})
 	child.Memo, child.SearchAttributes = memo, attributes
-	st.spawn(Parent{RunID: st.ID, WorkflowID: st.WorkflowID, Seq: seq}, child, c.Arguments.Blob, 0)
+	st.spawn(Parent{RunID: st.ID, WorkflowID: st.WorkflowID, Seq: seq, Chain: st.Chain}, child, c.Arguments.Blob, 0)
 	return nil
 }
 
@@ -298,7 +305,7 @@ func (in ChildReport) decide(st *step) error {
 			d.StartAt = plus(st.now, delay)
 		}
 		st.emit(d)
-		st.spawn(Parent{RunID: st.ID, WorkflowID: st.WorkflowID, Seq: in.ToSeq}, next, c.Arguments, delay)
+		st.spawn(Parent{RunID: st.ID, WorkflowID: st.WorkflowID, Seq: in.ToSeq, Chain: st.Chain}, next, c.Arguments, delay)
 		return nil
 	}
 	st.emitChildEnded(c, in)

@@ -67,5 +67,7 @@ type Start struct {
 	BuildID       string         // build of the run; a run that continues another on the same queue inherits its build
 	Held          protocol.Quota // holds back the first task; empty: none
 	Deadline      history.Time   // of a child whose earlier runs took some of its time
+	Reuses        bool           // the workflow ID of an earlier chain, whose newest run is closed
+	StartKey      *StartKey      // Idempotency-Key of the request; nil: none
 	OldNames      bool           // the workflow, its parent or its schedule began before the rules for names existed
 }

@@ -186,9 +186,11 @@ func (s *Run) started(d *history.WorkflowStarted, e history.Event) {
 	s.Memo, s.SearchAttributes, s.ContinuedFrom = d.Memo, d.SearchAttributes, d.ContinuedFrom
 	s.FairnessKey, s.FairnessWeight = d.FairnessKey, d.FairnessWeight
 	s.ArgumentBytes = int64(len(d.Arguments))
-	s.NameRules = d.NameRules
+	s.NameRules, s.Chain = d.NameRules, d.ChainRunID
 	if d.ParentRunID != "" {
-		s.Parent = &Parent{RunID: d.ParentRunID, WorkflowID: d.ParentWorkflowID, Seq: d.ParentSequence}
+		s.Parent = &Parent{
+			RunID: d.ParentRunID, WorkflowID: d.ParentWorkflowID, Seq: d.ParentSequence, Chain: d.ParentChainRunID,
+		}
 	}
 	// True until a wait for a signal is opened; see Head.Waitless.
 	s.Waitless = true

@@ -115,7 +115,7 @@ func (in InheritedReport) decide(st *step) error {
 	// The retry policy outlives the run that set it, and the chain's current run acts on it.
 	if c, delay, retried := st.retried(f.Child, in.Message); retried {
 		f.Child, continued = c, true
-		st.spawn(Parent{RunID: f.From, WorkflowID: st.WorkflowID, Seq: f.Seq}, c, c.Arguments, delay)
+		st.spawn(Parent{RunID: f.From, WorkflowID: st.WorkflowID, Seq: f.Seq, Chain: st.Chain}, c, c.Arguments, delay)
 	}
 	if continued {
 		st.storeInherited(f, false)
@@ -153,8 +153,8 @@ func (st *step) attachChild(c protocol.Command, seq int64) error {
 		return nil
 	}
 	run, _ := st.workflow(c.WorkflowID)
-	// Only children of this workflow ID: a run must not read results of other workflows.
-	if run == nil || run.Parent == nil || run.Parent.WorkflowID != st.WorkflowID {
+	// Only children of this chain: a run must not read results of other workflows.
+	if run == nil || !run.ChildOf(&st.Head) {
 		d.Effect = "unknown"
 		st.emit(d)
 		st.attachedEnded(seq, c.WorkflowID, "", Message{Status: protocol.RunFailed, At: st.now, Failure: &history.Failure{

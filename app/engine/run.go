@@ -97,6 +97,12 @@ type Head struct {
 	Memo             json.RawMessage `json:"memo,omitempty"`
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
 
+	// Chain is the first run of the chain if the chain uses the workflow ID of an earlier chain again; empty: the first
+	// chain of the ID.
+	Chain string `json:"chain,omitempty"`
+	// StartKey is the Idempotency-Key of the start of the chain; nil: the start had none.
+	StartKey *StartKey `json:"start_key,omitempty"`
+
 	ContinuedFrom   string `json:"continued_from,omitempty"`
 	ContinuedTo     string `json:"continued_to,omitempty"`
 	Failure         string `json:"failure,omitempty"` // message of the failure it closed with

@@ -60,15 +60,22 @@ func DecideStart(in Start, now time.Time) Decision {
 	parent := in.Parent
 	if in.ContinuedFrom != nil {
 		parent = in.ContinuedFrom.Parent
+		started.ChainRunID = in.ContinuedFrom.Chain
+	}
+	if in.Reuses {
+		started.ChainRunID = in.RunID
 	}
 	if parent != nil {
+		started.ParentChainRunID = parent.Chain
 		started.ParentRunID, started.ParentWorkflowID, started.ParentSequence = parent.RunID, parent.WorkflowID, parent.Seq
 	}
 	if r.StartDelay > 0 {
 		started.DelayUntil = plus(st.now, seconds(r.StartDelay))
 	}
 	st.emit(started)
+	run.StartKey = in.StartKey
 	if p := in.ContinuedFrom; p != nil {
+		run.StartKey = p.StartKey
 		// What the code needs of a worker does not change with a new run of it.
 		run.HasSessions, run.NeedsSessions = p.HasSessions, p.NeedsSessions
 		run.Heeds = p.Heeds && p.Type == run.Type

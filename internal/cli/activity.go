@@ -55,6 +55,7 @@ func (p *program) runActivity() *cobra.Command {
 			}
 			in.ActivityType = args[0]
 			in.WorkflowID, in.TaskQueue, in.DuplicatePolicy = run.WorkflowID, run.TaskQueue, run.DuplicatePolicy
+			in.ReusePolicy, in.ConflictPolicy, in.IdempotencyKey = run.ReusePolicy, run.ConflictPolicy, run.IdempotencyKey
 			in.BusinessKey, in.Memo, in.SearchAttributes = run.BusinessKey, run.Memo, run.SearchAttributes
 			in.Priority, in.FairnessKey, in.FairnessWeight = run.Priority, run.FairnessKey, run.FairnessWeight
 			if len(args) > 1 {

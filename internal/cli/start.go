@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"errors"
+
 	"github.com/oklog/ulid/v2"
 	"github.com/spf13/cobra"
 
@@ -23,6 +25,14 @@ func (s *starting) flags(c *cobra.Command) {
 	f.StringVar(&s.memo, "memo", "", "memo, a JSON object that is stored with the run")
 	f.StringVar(&s.attributes, "search-attributes", "", "search attributes, a JSON object")
 	f.BoolVar(&s.existing, "use-existing", false, "return the open run with this workflow ID, if one exists")
+	f.StringVar(
+		&s.run.ReusePolicy, "reuse-policy", "",
+		"whether the ID of a closed run may be used again: reject, allow-after-failure or allow; default: reject",
+	)
+	f.StringVar(
+		&s.run.ConflictPolicy, "conflict-policy", "",
+		"what to do if a run with this ID is open: fail, use-existing or terminate-existing; default: fail",
+	)
 	f.IntVar(&s.priority, "priority", 5, "priority, from 0 (first) to 9 (last)")
 	f.StringVar(&s.run.FairnessKey, "fairness-key", "", "fairness key: the keys of a queue share its workers by their weights")
 	f.IntVar(&s.run.FairnessWeight, "fairness-weight", 0, "weight of the fairness key, 1 to 1000; default: 1")
@@ -42,10 +52,14 @@ func (s *starting) read(p *program, c *cobra.Command) (run protocol.StartRequest
 	}
 	existing := s.existing
 	if run.WorkflowID == "" { // ours alone, so an open run of this id is this one, started already
-		run.WorkflowID, existing = ulid.Make().String(), true
+		run.WorkflowID, existing = ulid.Make().String(), run.ConflictPolicy == ""
 	}
-	if existing {
-		run.DuplicatePolicy = "use-existing"
+	run.IdempotencyKey = ulid.Make().String()
+	switch {
+	case s.existing && run.ConflictPolicy != "":
+		return run, usageErr(c, errors.New("--use-existing cannot be combined with --conflict-policy"))
+	case existing:
+		run.DuplicatePolicy = protocol.ConflictUseExisting
 	}
 	return run, nil
 }

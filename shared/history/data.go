@@ -41,6 +41,10 @@ type WorkflowStarted struct {
 	DelayUntil        Time            `json:"delay_until,omitzero"`
 	CarriedSignals    int             `json:"carried_signals,omitempty"`
 	Identity          string          `json:"identity,omitempty"`
+	// ChainRunID is the first run of the chain; absent in the first chain of a workflow ID
+	ChainRunID string `json:"chain_run_id,omitempty"`
+	// ParentChainRunID is the chain_run_id of the parent
+	ParentChainRunID string `json:"parent_chain_run_id,omitempty"`
 	// NameRules is the version of the rules that the names in the run's commands follow; absent in runs that an earlier
 	// build started, and in runs that continue them
 	NameRules int `json:"name_rules,omitempty"`

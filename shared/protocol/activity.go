@@ -64,9 +64,15 @@ type ActivityRequest struct {
 	BusinessKey      string          `json:"business_key,omitempty" maxLength:"255"`
 	Memo             json.RawMessage `json:"memo,omitempty"`
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
-	// fail (default), use-existing
+	// fail (default), use-existing; not together with conflict_policy
 	DuplicatePolicy string `json:"duplicate_policy,omitempty" enum:"fail,use-existing"`
-	Identity        string `json:"-"`
+	// as for a workflow
+	ReusePolicy string `json:"reuse_policy,omitempty" enum:"reject,allow-after-failure,allow"`
+	// as for a workflow
+	ConflictPolicy string `json:"conflict_policy,omitempty" enum:"fail,use-existing,terminate-existing"`
+	// IdempotencyKey is the header Idempotency-Key, as in StartRequest
+	IdempotencyKey string `json:"-"`
+	Identity       string `json:"-"`
 }
 
 // Start is the part of the request that is about the run.
@@ -74,8 +80,10 @@ func (r *ActivityRequest) Start() StartRequest {
 	s := StartRequest{
 		Namespace: r.Namespace, WorkflowID: r.WorkflowID, WorkflowType: r.ActivityType, TaskQueue: r.TaskQueue,
 		Input: r.Input, PayloadCodec: r.PayloadCodec, BusinessKey: r.BusinessKey, Memo: r.Memo,
-		SearchAttributes: r.SearchAttributes, DuplicatePolicy: r.DuplicatePolicy, Priority: r.Priority,
+		SearchAttributes: r.SearchAttributes, DuplicatePolicy: r.DuplicatePolicy,
+		ReusePolicy: r.ReusePolicy, ConflictPolicy: r.ConflictPolicy, Priority: r.Priority,
 		FairnessKey: r.FairnessKey, FairnessWeight: r.FairnessWeight, StartDelay: r.StartDelay, Identity: r.Identity,
+		IdempotencyKey: r.IdempotencyKey,
 	}
 	if s.TaskQueue == "" && r.WorkerSession != nil {
 		s.TaskQueue = r.WorkerSession.Queue

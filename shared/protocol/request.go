@@ -92,6 +92,9 @@ func (r StartRequest) Check() error {
 	if err := CheckLimits(r); err != nil {
 		return err
 	}
+	if err := checkIDPolicies(r.DuplicatePolicy, r.ConflictPolicy); err != nil {
+		return err
+	}
 	return CheckFairness(r.FairnessKey, "fairness_key")
 }
 

@@ -33,8 +33,14 @@ type StartRequest struct {
 	BusinessKey      string          `json:"business_key,omitempty" maxLength:"255"`
 	Memo             json.RawMessage `json:"memo,omitempty"`
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
-	// fail (default), use-existing
-	DuplicatePolicy  string `json:"duplicate_policy,omitempty" enum:"fail,use-existing"`
+	// fail (default), use-existing; not together with conflict_policy
+	DuplicatePolicy string `json:"duplicate_policy,omitempty" enum:"fail,use-existing"`
+	// whether the ID of a closed run may be used again: reject (default), allow-after-failure (the run failed, timed out,
+	// was cancelled or terminated), allow
+	ReusePolicy string `json:"reuse_policy,omitempty" enum:"reject,allow-after-failure,allow"`
+	// what a start does if a run of the ID is open: fail (default), use-existing returns that run, terminate-existing ends
+	// it and starts a new run
+	ConflictPolicy   string `json:"conflict_policy,omitempty" enum:"fail,use-existing,terminate-existing"`
 	ExecutionTimeout int64  `json:"execution_timeout_seconds,omitempty" minimum:"0" maximum:"315360000"`
 	RunTimeout       int64  `json:"run_timeout_seconds,omitempty" minimum:"0" maximum:"315360000"`
 	PayloadCodec     string `json:"payload_codec,omitempty" enum:"avro"`
@@ -49,8 +55,11 @@ type StartRequest struct {
 	BuildID       string `json:"build_id,omitempty" maxLength:"255"`
 	Compatibility string `json:"compatibility,omitempty" maxLength:"255"`
 	// hold the response until the run, or the run that continues it, has closed; 0: do not wait
-	WaitSeconds int64  `json:"wait_seconds,omitempty" minimum:"0" maximum:"60"`
-	Identity    string `json:"-"`
+	WaitSeconds int64 `json:"wait_seconds,omitempty" minimum:"0" maximum:"60"`
+	// IdempotencyKey is the header Idempotency-Key, at most 255 bytes: a repeated start with the same key returns the run
+	// that it started. Empty: none; the client sends a key of its own.
+	IdempotencyKey string `json:"-"`
+	Identity       string `json:"-"`
 }
 
 // StartResponse identifies the run that was started or that exists already.

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/oklog/ulid/v2"
-
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -31,8 +29,8 @@ func (b activityBody) check() error {
 		{"cron", "schedule a workflow with one step", b.Cron},
 		{"execution_timeout_seconds", "use schedule_to_close_timeout", b.ExecutionTimeout},
 		{"run_timeout_seconds", "use schedule_to_close_timeout", b.RunTimeout},
-		{"idempotency_key", "a workflow id is used once: use workflow_id and duplicate_policy", b.Idempotency},
-		{"request_id", "a workflow id is used once: use workflow_id and duplicate_policy", b.RequestID},
+		{"idempotency_key", "send the header Idempotency-Key", b.Idempotency},
+		{"request_id", "send the header Idempotency-Key", b.RequestID},
 	})
 }
 
@@ -56,13 +54,15 @@ func runActivity(a *API, c *call) (response, error) {
 		)
 	}
 	in.Namespace, in.Identity = c.NS, c.Principal.Name
-	switch id := in.WorkflowID; {
-	case id == nil:
-		in.ActivityRequest.WorkflowID = ulid.Make().String()
-	case *id == "":
-		return response{}, protocol.Invalid("workflow_id", "must not be empty; omit it to generate one")
-	default:
+	if id := in.WorkflowID; id != nil {
+		if *id == "" {
+			return response{}, protocol.Invalid("workflow_id", "must not be empty; omit it to generate one")
+		}
 		in.ActivityRequest.WorkflowID = *id
+	}
+	err := idempotent(c, &in.ActivityRequest.IdempotencyKey, &in.ActivityRequest.WorkflowID)
+	if err != nil {
+		return response{}, err
 	}
 	c.started = in.ActivityRequest.WorkflowID
 	out, err := a.opt.Runs.StartActivity(c.Ctx, in.ActivityRequest)

@@ -161,6 +161,12 @@ var operations = map[string]protocol.OperationTerms{
 		"duplicate_policy": {
 			Values: []string{"fail", "use-existing"}, Refused: map[string]string{"use_existing": "use-existing"},
 		},
+		"reuse_policy": {
+			Values: []string{protocol.ReuseReject, protocol.ReuseAfterFailure, protocol.ReuseAllow},
+		},
+		"conflict_policy": {
+			Values: []string{protocol.ConflictFail, protocol.ConflictUseExisting, protocol.ConflictTerminateExisting},
+		},
 		"execution_timeout_seconds": {Type: "integer", Min: 1},
 		"run_timeout_seconds":       {Type: "integer", Min: 1},
 		"payload_codec":             {Type: "string", Values: []string{payload.Codec}},

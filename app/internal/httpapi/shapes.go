@@ -375,7 +375,8 @@ var shapes = map[string]serve.Shape{
 		Summary: "Start a workflow",
 		Body:    startBody{}, Needs: []string{"workflow_type"},
 		Refuses: []protocol.Reason{
-			protocol.ReasonDuplicateStart, protocol.ReasonScheduleExists, protocol.ReasonStructuralLimit,
+			protocol.ReasonDuplicateStart, protocol.ReasonRequestConflict, protocol.ReasonScheduleExists,
+			protocol.ReasonStructuralLimit,
 			protocol.ReasonQuotaExceeded,
 		},
 		Responses: map[int]any{http.StatusCreated: startResponses, http.StatusOK: startResponses},
@@ -383,7 +384,9 @@ var shapes = map[string]serve.Shape{
 	"run_activity": {
 		Summary: "Start an activity run",
 		Body:    activityBody{}, Needs: []string{"activity_type"},
-		Refuses:   []protocol.Reason{protocol.ReasonDuplicateStart, protocol.ReasonQuotaExceeded},
+		Refuses: []protocol.Reason{
+			protocol.ReasonDuplicateStart, protocol.ReasonRequestConflict, protocol.ReasonQuotaExceeded,
+		},
 		Responses: map[int]any{http.StatusCreated: protocol.ActivityResponse{}, http.StatusOK: protocol.ActivityResponse{}},
 	},
 	"describe": {

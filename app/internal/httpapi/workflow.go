@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"net/http"
 	"time"
@@ -39,8 +40,8 @@ func (b startBody) check() error {
 		{"workflow_run_timeout", "use run_timeout_seconds", b.RunTimeoutOld},
 		{"workflow_task_timeout", "the lease of a workflow task is the server's", b.TaskTimeout},
 		{"retry_policy", "runs are not retried", b.Retry},
-		{"idempotency_key", "a workflow id is used once: use workflow_id and duplicate_policy", b.Idempotency},
-		{"request_id", "a workflow id is used once: use workflow_id and duplicate_policy", b.RequestID},
+		{"idempotency_key", "send the header Idempotency-Key", b.Idempotency},
+		{"request_id", "send the header Idempotency-Key", b.RequestID},
 	})
 }
 
@@ -106,8 +107,8 @@ func start(a *API, c *call) (response, error) {
 		}
 		*t.into = *t.given
 	}
-	if in.StartRequest.WorkflowID == "" {
-		in.StartRequest.WorkflowID = ulid.Make().String()
+	if err := idempotent(c, &in.StartRequest.IdempotencyKey, &in.StartRequest.WorkflowID); err != nil {
+		return response{}, err
 	}
 	c.started = in.StartRequest.WorkflowID
 	var watch *view.ResultWatch
@@ -132,6 +133,29 @@ func start(a *API, c *call) (response, error) {
 		return response{}, err
 	}
 	return response{status, out}, nil // the run is started, which an error would deny; its result has its own route
+}
+
+// idempotent reads the header Idempotency-Key of a start. A start without a workflow ID gets one: with the header an ID
+// that follows from its value, so that a repeated request finds its run.
+func idempotent(c *call, key, id *string) error {
+	values := c.Request.Header.Values(protocol.HeaderIdempotencyKey)
+	if len(values) > 1 || len(values) == 1 && (values[0] == "" || len(values[0]) > protocol.MaxIdempotencyKey) {
+		return protocol.Invalid(
+			protocol.HeaderIdempotencyKey, "must be one value of 1 to %d bytes", protocol.MaxIdempotencyKey,
+		)
+	}
+	if len(values) == 1 {
+		*key = values[0]
+	}
+	switch {
+	case *id != "":
+	case *key != "":
+		sum := sha256.Sum256([]byte(c.NS + "\n" + *key))
+		*id = ulid.ULID(sum[:16]).String()
+	default:
+		*id = ulid.Make().String()
+	}
+	return nil
 }
 
 func listRuns(a *API, c *call) (response, error) {

@@ -11,9 +11,10 @@ const (
 var aboutControl = map[string]about{
 	"start": {
 		text: "Start a run of a workflow, or create a schedule if `cron` is set. Responds with 201 if a run was " +
-			"started. A workflow ID is unique among all stored runs: a second start is rejected with " +
-			"`duplicate_not_allowed`, or, with `duplicate_policy` `use-existing`, returns the open run with status " +
-			"200. `input` is the list of arguments. With `wait_seconds` the response waits until the run, or the run " +
+			"started. If the workflow ID is in use, `conflict_policy` (of an open run) or `reuse_policy` (of a closed " +
+			"run) decides: by default the start is rejected with `duplicate_not_allowed`, and `allowed_by` has the " +
+			"policies that allow it. An open run is returned with status 200. A start that is repeated with the same " +
+			"header `Idempotency-Key` (1 to 255 bytes) returns the run that it started. `input` is the list of arguments. With `wait_seconds` the response waits until the run, or the run " +
 			"that continues it, has closed, and also has the members of `workflow_result`. If `is_terminal` is not " +
 			"true, the time ended first or the app drains: read the result by its own route.",
 		body: `{"workflow_type": "order", "workflow_id": "order-17", "task_queue": "default", "input": [{"items": ["tea"]}], "run_timeout_seconds": 3600,

@@ -33,6 +33,7 @@ type removal struct {
 	flows      map[engine.WorkflowKey]bool
 	timelines  map[engine.SessionKey]bool
 	chains     map[engine.WorkflowKey]bool // of former children
+	receipts   map[store.ReceiptKey]bool   // responses to starts of replaced chains
 }
 
 func (b *batch) loadNamespaces(keys map[string]bool) []*db.Call {
@@ -88,6 +89,10 @@ func (b *batch) applyRemoval(w *store.Writes) {
 				b.dropChain(key)
 			}
 		}
+		if k := r.StartKey; k != nil && k.Run == id {
+			at := store.ReceiptKey{Namespace: r.Namespace, WorkflowID: r.WorkflowID, RequestID: k.Receipt()}
+			b.removal.receipts[at] = true
+		}
 		b.uses(r.Namespace, engine.Usage{}.Minus(engine.RunUsage(&r.Head)))
 		b.runs[id] = &run{}
 		b.removal.runs[id] = true
@@ -131,6 +136,10 @@ func (b *batch) gatherRemoval() ([]*db.Call, error) {
 		flows.S(k.Namespace).S(k.ID)
 		receipts.S(k.Namespace).S(k.ID)
 	}
+	responses := db.NewRowset(record.Receipts.Key())
+	for k := range b.removal.receipts {
+		responses.S(k.Namespace).S(k.WorkflowID).S(k.RequestID)
+	}
 	timelines := db.NewRowset(timelineSession)
 	for k := range b.removal.timelines {
 		timelines.S(k.Namespace).S(k.ID)
@@ -160,6 +169,7 @@ func (b *batch) gatherRemoval() ([]*db.Call, error) {
 		{st.dropRunLogs, logs},
 		{st.dropWorkflows, flows},
 		{st.dropReceipts, receipts},
+		{st.dropResponses, responses},
 		{st.dropChains, chains},
 	} {
 		calls = append(calls, w.w.Calls(w.r)...)
@@ -172,6 +182,7 @@ func newRemoval() removal {
 		namespaces: map[string]*store.Namespace{}, runs: map[string]bool{}, flows: map[engine.WorkflowKey]bool{},
 		timelines: map[engine.SessionKey]bool{},
 		chains:    map[engine.WorkflowKey]bool{},
+		receipts:  map[store.ReceiptKey]bool{},
 	}
 }
 

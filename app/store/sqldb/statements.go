@@ -67,8 +67,9 @@ type statements struct {
 	dropAudits                                                         *db.Writer
 	addLogs, dropLogs, dropRunLogs                                     *db.Writer
 	// of sessions; of namespaces
-	dropTimelines, forgetTimelines                                                                               *db.Writer
-	putNamespaces, dropNamespaces, dropRuns, dropEvents, dropRunTasks, dropRunItems, dropWorkflows, dropReceipts *db.Writer
+	dropTimelines, forgetTimelines *db.Writer
+	putNamespaces, dropNamespaces, dropRuns, dropEvents, dropRunTasks, dropRunItems, dropWorkflows, dropReceipts,
+	dropResponses *db.Writer
 }
 
 // separator separates the parts of a route; the routing word is the last part.
@@ -158,6 +159,7 @@ func newStatements(d db.Dialect) *statements {
 		dropRunTasks:   d.RemoveBy(record.Tasks, taskRun),
 		dropRunItems:   d.RemoveBy(record.Items, itemRun),
 		dropWorkflows:  d.Remove(record.Workflows),
+		dropResponses:  d.Remove(record.Receipts),
 		dropReceipts:   d.RemoveBy(record.Receipts, receiptFlow),
 
 		addAttributes:  d.Insert(record.Attributes),

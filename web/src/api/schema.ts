@@ -1587,9 +1587,14 @@ export interface components {
             /** @enum {string} */
             affinity?: "hard" | "soft";
             business_key?: string;
+            /**
+             * @description as for a workflow
+             * @enum {string}
+             */
+            conflict_policy?: "fail" | "use-existing" | "terminate-existing";
             cron?: Json;
             /**
-             * @description fail (default), use-existing
+             * @description fail (default), use-existing; not together with conflict_policy
              * @enum {string}
              */
             duplicate_policy?: "fail" | "use-existing";
@@ -1613,6 +1618,11 @@ export interface components {
             requirements?: string[];
             /** @description absent or null: one attempt */
             retry_policy?: components["schemas"]["PolicyRequest"];
+            /**
+             * @description as for a workflow
+             * @enum {string}
+             */
+            reuse_policy?: "reject" | "allow-after-failure" | "allow";
             run_timeout_seconds?: Json;
             /** @description A limit in whole seconds, at least 1; absent: no limit. */
             schedule_to_close_timeout?: number;
@@ -1658,12 +1668,17 @@ export interface components {
             build_id?: string;
             business_key?: string;
             compatibility?: string;
+            /**
+             * @description what a start does if a run of the ID is open: fail (default), use-existing returns that run, terminate-existing ends it and starts a new run
+             * @enum {string}
+             */
+            conflict_policy?: "fail" | "use-existing" | "terminate-existing";
             /** @description creates a schedule with this ID instead of a run */
             cron?: string;
             /** @description default UTC */
             cron_timezone?: string;
             /**
-             * @description fail (default), use-existing
+             * @description fail (default), use-existing; not together with conflict_policy
              * @enum {string}
              */
             duplicate_policy?: "fail" | "use-existing";
@@ -1681,6 +1696,11 @@ export interface components {
             priority?: null | number;
             request_id?: Json;
             retry_policy?: Json;
+            /**
+             * @description whether the ID of a closed run may be used again: reject (default), allow-after-failure (the run failed, timed out, was cancelled or terminated), allow
+             * @enum {string}
+             */
+            reuse_policy?: "reject" | "allow-after-failure" | "allow";
             run_timeout_seconds?: null | number;
             search_attributes?: Json;
             start_delay_seconds?: number;

@@ -96,15 +96,16 @@ func (r *reader) head(ctx context.Context, id string) (h engine.Head, err error)
 	return h, wrap(err, "run %s", id)
 }
 
-// By number and not by time: a chain that was imported has runs that were written in another order.
+// RunsOf returns the runs of a workflow ID, oldest first.
 func (r *reader) RunsOf(ctx context.Context, k engine.WorkflowKey) ([]engine.Head, error) {
 	var list []engine.Head
-	query := selects(record.Runs) + " WHERE namespace = $1 AND workflow_id = $2 ORDER BY number"
+	query := selects(record.Runs) + " WHERE namespace = $1 AND workflow_id = $2"
 	err := r.query(ctx, query, []any{k.Namespace, k.ID}, func(v []any) error {
 		h, err := record.ReadHead(v)
 		list = append(list, h)
 		return err
 	})
+	engine.OrderRuns(list)
 	return list, wrap(err, "runs of workflow %s", k.ID)
 }
 

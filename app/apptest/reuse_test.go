@@ -1,0 +1,297 @@
+package apptest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/internal/httpapi"
+)
+
+// keyed sends a start with an Idempotency-Key and returns the status and the response.
+func (c caller) keyed(key, path, body string) (int, map[string]any) {
+	r, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.app.URL()+path, strings.NewReader(body))
+	if err != nil {
+		c.t.Error(err)
+		return 0, nil
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("X-Namespace", c.ns)
+	r.Header.Set(httpapi.VersionHeader, "2")
+	r.Header.Set("Idempotency-Key", key)
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		c.t.Error(err)
+		return 0, nil
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	var got map[string]any
+	if err != nil || json.Unmarshal(raw, &got) != nil {
+		c.t.Errorf("%s: %v", raw, err)
+	}
+	return res.StatusCode, got
+}
+
+// startOf is the body of a start of type flow with further members.
+func startOf(id, more string) string {
+	return `{"workflow_id":"` + id + `","workflow_type":"flow","task_queue":"` + handQueue + `","input":[1]` + more + `}`
+}
+
+// Which starts are accepted depends on how the newest run of the ID ended and on the two policies. A refusal names a
+// policy with which the same start is accepted. Starts of activities follow the same rules.
+func TestPoliciesDecideWhetherAWorkflowIDIsUsedAgain(t *testing.T) {
+	const reject, failure, allow = `,"reuse_policy":"reject"`, `,"reuse_policy":"allow-after-failure"`,
+		`,"reuse_policy":"allow"`
+	ends := []struct {
+		name   string
+		end    func(h hand, id string)
+		failed bool
+	}{
+		{"completed", func(h hand, _ string) { h.decide(h.poll("workflow"), finish) }, false},
+		{"failed", func(h hand, _ string) { h.decide(h.poll("workflow"), `{"type":"fail_workflow","message":"no"}`) }, true},
+		{"cancelled", func(h hand, id string) { h.want(200, "POST", "/api/workflows/"+id+"/cancel", `{}`) }, true},
+		{"terminated", func(h hand, id string) { h.want(200, "POST", "/api/workflows/"+id+"/terminate", `{}`) }, true},
+		{"continued and completed", func(h hand, _ string) {
+			h.decide(h.poll("workflow"), `{"type":"continue_as_new"}`)
+			h.decide(h.poll("workflow"), finish)
+		}, false},
+	}
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h, other := register(caller{t, a, "default"}, "w", ""), caller{t, b, "default"}
+		for i, end := range ends {
+			for j, route := range []string{"/api/workflows", "/api/sojourn/activities"} {
+				id := fmt.Sprintf("id-%d-%d", i, j)
+				body := func(more string) string {
+					if j == 1 {
+						return `{"workflow_id":"` + id + `","activity_type":"none","task_queue":"unserved"` + more + `}`
+					}
+					return startOf(id, more)
+				}
+				first := h.start(id)
+				refused := func(more, allowed string) {
+					t.Helper()
+					got := other.want(409, "POST", route, body(more))
+					if got.text("reason") != "duplicate_not_allowed" || got.text("run_id") == "" ||
+						!strings.Contains(got.text("message"), allowed) || got.body["allowed_by"] == nil {
+						t.Errorf("%s%s: %s", end.name, more, got.raw)
+					}
+				}
+				for _, more := range []string{
+					"", reject, failure, allow, `,"conflict_policy":"fail"`, `,"duplicate_policy":"fail"`,
+				} {
+					refused(more, "conflict_policy use-existing or terminate-existing")
+				}
+				for _, more := range []string{`,"conflict_policy":"use-existing"`, `,"duplicate_policy":"use-existing"`} {
+					if got := other.want(200, "POST", route, body(more)); got.text("run_id") != first {
+						t.Errorf("%s returned another run: %s", more, got.raw)
+					}
+				}
+				both := other.want(422, "POST", route, body(`,"conflict_policy":"fail","duplicate_policy":"fail"`))
+				if both.body["errors"].(map[string]any)["conflict_policy"] == nil {
+					t.Errorf("both policies: %s", both.raw)
+				}
+				end.end(h, id)
+				named := "reuse_policy allow"
+				if end.failed {
+					named = "reuse_policy allow-after-failure or allow"
+				}
+				for _, more := range []string{"", reject, `,"conflict_policy":"use-existing"`, `,"conflict_policy":"terminate-existing"`} {
+					refused(more, named)
+				}
+				more := failure
+				if !end.failed {
+					refused(failure, named)
+					more = allow
+				}
+				got := other.want(201, "POST", route, body(more))
+				if got.text("run_id") == first || got.text("outcome") != "started_new" {
+					t.Errorf("%s: %s", end.name, got.raw)
+				}
+				h.want(200, "POST", "/api/workflows/"+id+"/terminate", `{}`)
+			}
+		}
+	})
+}
+
+// A run that is replaced while it is open ends in the commit in which the new run begins. The ID addresses the new run,
+// and the old one is found by its run ID. Of the old chain, the new one has only the ID.
+func TestANewChainSharesOnlyTheIDWithTheChainBefore(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h, other := register(caller{t, a, "default"}, "w", ""), caller{t, b, "default"}
+		first := h.start("order")
+		h.decide(h.poll("workflow"), `{"type":"continue_as_new"}`)
+		h.decide(
+			h.poll("workflow"),
+			`{"type":"start_child_workflow","workflow_type":"flow","workflow_id":"child","queue":"unserved"}`,
+			`{"type":"start_session","session_id":"s","queue":"`+handQueue+`"}`,
+			`{"type":"open_signal_wait","signal_name":"go"}`,
+		)
+		before := h.want(200, "GET", "/api/workflows/order", "").text("run_id")
+		h.want(202, "POST", "/api/workflows/order/signal/other", `{"request_id":"r"}`)
+		started := other.want(201, "POST", "/api/workflows", startOf("order", `,"conflict_policy":"terminate-existing"`))
+		run := started.text("run_id")
+		old := h.want(200, "GET", "/api/workflows/order/runs/"+before, "")
+		if old.text("status") != "terminated" || !strings.Contains(old.raw, "replaced by a new start") {
+			t.Errorf("the replaced run: %s", old.raw)
+		}
+		now := h.want(200, "GET", "/api/workflows/order", "")
+		if at := now.text("started_at"); at == "" || old.text("closed_at") != at { // one decision has one time
+			t.Errorf("the old run closed at %s, the new one started at %s", old.text("closed_at"), at)
+		}
+		if now.text("run_id") != run || now.body["run_number"] != 1.0 || now.body["run_count"] != 1.0 {
+			t.Errorf("the ID addresses %s", now.raw)
+		}
+		var ids []string
+		list, _ := h.want(200, "GET", "/api/workflows/order/runs", "").body["runs"].([]any)
+		for _, r := range list {
+			v := r.(map[string]any)
+			ids = append(ids, v["run_id"].(string))
+			if v["is_current_run"] != (v["run_id"] == run) {
+				t.Errorf("current: %v", v)
+			}
+		}
+		if slices.Sort(ids); len(ids) != 3 || !slices.Contains(ids, first) {
+			t.Errorf("runs: %v", ids)
+		}
+		got := h.want(409, "POST", "/api/workflows/order/runs/"+before+"/signal/go", `{}`)
+		if got.text("reason") == "" || got.text("current_run_id") != run {
+			t.Errorf("a signal to the old run: %s", got.raw)
+		}
+		task := h.poll("workflow")
+		events, _ := task["history_events"].([]any)
+		if task.text("run_id") != run || len(events) == 0 || len(events) > 2 {
+			t.Fatalf("the new run's task: %v", task)
+		}
+		h.decide(task, `{"type":"attach_child_workflow","workflow_id":"child"}`)
+		raw := h.want(200, "GET", "/api/workflows/order/runs/"+run+"/history", "").raw
+		if !strings.Contains(raw, `"unknown"`) {
+			t.Errorf("attached to a child of the old chain: %s", raw)
+		}
+	})
+}
+
+// 50 callers at each of two apps start a workflow at the same time: with a free ID, with the ID of a closed run, and
+// with one Idempotency-Key. One run begins.
+func TestConcurrentStartsAtTwoAppsBeginOneRun(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h, other := register(caller{t, a, "default"}, "w", ""), caller{t, b, "default"}
+		for _, c := range []struct{ name, policies, key string }{
+			{"free", `,"reuse_policy":"allow","conflict_policy":"use-existing"`, ""},
+			{"closed", `,"reuse_policy":"allow","conflict_policy":"use-existing"`, ""},
+			{"one-key", `,"reuse_policy":"allow","conflict_policy":"terminate-existing"`, "k"},
+		} {
+			closed := ""
+			if c.name != "free" {
+				closed = h.start(c.name)
+				h.want(200, "POST", "/api/workflows/"+c.name+"/terminate", `{}`)
+			}
+			var mu sync.Mutex
+			runs := map[string]int{}
+			var all sync.WaitGroup
+			for i := range 100 {
+				all.Go(func() {
+					at, key := []caller{h.caller, other}[i%2], c.key
+					if key == "" {
+						key = fmt.Sprint(c.name, i)
+					}
+					status, got := at.keyed(key, "/api/workflows", startOf(c.name, c.policies))
+					if status != 200 && status != 201 {
+						t.Errorf("%s: %d %v", c.name, status, got)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					runs[fmt.Sprint(got["run_id"])]++
+				})
+			}
+			all.Wait()
+			stored := rowsOf(a, "runs", `"`+c.name+`"`)
+			if len(runs) != 1 || runs[closed] > 0 {
+				t.Errorf("%s: the callers got %v", c.name, runs)
+			}
+			list, _ := h.want(200, "GET", "/api/workflows/"+c.name+"/runs", "").body["runs"].([]any)
+			if want := map[bool]int{true: 1, false: 2}[closed == ""]; len(list) != want {
+				t.Errorf("%s: %d runs, want %d: %v", c.name, len(list), want, stored)
+			}
+		}
+	})
+}
+
+// A start that is repeated with its Idempotency-Key returns the run that it started, whatever its policies: while the
+// run is open, after it has continued and closed, and after other starts used the ID. With another content it is
+// refused. The key ends with the run.
+func TestARepeatedStartReturnsItsRun(t *testing.T) {
+	const anyway = `,"reuse_policy":"allow","conflict_policy":"terminate-existing"`
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h, other := register(caller{t, a, "default"}, "w", ""), caller{t, b, "default"}
+		const route = "/api/workflows"
+		status, got := h.keyed("one", route, startOf("order", anyway))
+		first, _ := got["run_id"].(string)
+		if status != 201 || first == "" {
+			t.Fatalf("%d %v", status, got)
+		}
+		repeated := func(when string) {
+			t.Helper()
+			for _, policies := range []string{"", anyway, `,"duplicate_policy":"fail"`} {
+				for _, at := range []caller{h.caller, other} {
+					status, got := at.keyed("one", route, startOf("order", policies))
+					if status != 201 || got["run_id"] != first || got["outcome"] != "started_new" {
+						t.Errorf("%s%s: %d %v", when, policies, status, got)
+					}
+				}
+			}
+			status, got := other.keyed("one", route, strings.Replace(startOf("order", ""), "[1]", "[2]", 1))
+			if status != 409 || got["reason"] != "request_id_conflict" {
+				t.Errorf("%s: other content: %d %v", when, status, got)
+			}
+		}
+		repeated("open")
+		h.decide(h.poll("workflow"), `{"type":"continue_as_new"}`)
+		repeated("continued")
+		h.decide(h.poll("workflow"), finish)
+		repeated("closed")
+		for _, key := range []string{"two", "three"} {
+			if status, got := other.keyed(key, route, startOf("order", anyway)); status != 201 || got["run_id"] == first {
+				t.Errorf("another key: %d %v", status, got)
+			}
+			repeated("after the start " + key)
+		}
+		if n := len(rowsOf(a, "receipts", "start ")); n != 2 {
+			t.Errorf("%d stored responses, want those of the two replaced chains", n)
+		}
+		h.want(200, "DELETE", "/api/workflows/order/runs/"+first, "")
+		if n := len(rowsOf(a, "receipts", "start ")); n != 1 {
+			t.Errorf("%d stored responses after one run was deleted, want 1", n)
+		}
+
+		// Without a workflow ID, the key is the key of the ID.
+		body := strings.Replace(startOf("", ""), `"workflow_id":"",`, "", 1)
+		_, one := h.keyed("free", route, body)
+		_, two := other.keyed("free", route, body)
+		if one["run_id"] == nil || one["run_id"] != two["run_id"] || one["workflow_id"] != two["workflow_id"] {
+			t.Errorf("without a workflow ID: %v, then %v", one, two)
+		}
+		for _, key := range []string{strings.Repeat("k", 256)} {
+			if status, got := h.keyed(key, route, body); status != 422 {
+				t.Errorf("a key of %d bytes: %d %v", len(key), status, got)
+			}
+		}
+		const activity = `{"workflow_id":"act","activity_type":"none","task_queue":"unserved"}`
+		_, one = h.keyed("act", "/api/sojourn/activities", activity)
+		h.want(200, "POST", "/api/workflows/act/terminate", `{}`)
+		_, two = other.keyed("act", "/api/sojourn/activities", activity)
+		if one["run_id"] == nil || one["run_id"] != two["run_id"] {
+			t.Errorf("an activity: %v, then %v", one, two)
+		}
+	})
+}
