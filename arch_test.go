@@ -130,7 +130,7 @@ var directions = []direction{
 	{"worker/activity", []string{common}},
 	{"internal/replay", []string{"shared/history", "shared/payload", "shared/protocol"}},
 	{"worker/workflow", []string{"internal/replay", "worker/activity", common}},
-	{"internal/workeropt", []string{"internal/replay", "shared/protocol"}},
+	{"internal/workeropt", []string{"internal/replay", "sandbox", "shared/history", "shared/protocol"}},
 	{"internal/link", []string{common}},
 	{"internal/link/linktest", []string{"shared/protocol"}},
 	{"worker/internal/clock", nil},
@@ -163,7 +163,7 @@ var directions = []direction{
 	{"internal/cli", []string{
 		"client",
 		"internal/cli/...", "docs", "web", "app", "app/server", "app/auth", "app/engine", "app/broker", "app/dispatch",
-		"app/store/...", "worker", "internal/link", "sandbox",
+		"app/store/...", "worker", "internal/workeropt", "internal/link", "sandbox",
 		"examples/look", "examples/research", common,
 	}},
 	{"", []string{"internal/cli", "worker"}},

@@ -38,9 +38,6 @@ func (w *Worker) settings(s protocol.WorkerSettings) {
 		w.log.Info().Int64("revision", s.Revision).Str("log_level", s.LogLevel).Int("worker_concurrency", s.Concurrency).
 			Str("isolation_min_level", s.IsolationMin).Bool("fresh", s.Fresh).Msg("applied fleet settings")
 	}
-	if w.opt.OnSettings != nil {
-		w.opt.OnSettings(s)
-	}
 }
 
 // concurrency returns the number of concurrent activities. The operator's setting does not apply to a worker that is

@@ -14,9 +14,18 @@ import (
 
 // Handlers are the activities in other languages that a worker found in its folder.
 type Handlers struct {
-	Found    []sandbox.Definition
+	found    []sandbox.Definition
 	sessions []sandbox.Definition // session definitions; their names have sandbox.SessionPrefix
-	LeftOut  []sandbox.Omission
+	omitted  []sandbox.Omission
+}
+
+// Names returns the activity types of the handlers.
+func (h Handlers) Names() []string {
+	var names []string
+	for _, d := range h.found {
+		names = append(names, d.Name)
+	}
+	return names
 }
 
 // maxListedOmissions is the maximum number of ignored files in a log line.
@@ -35,7 +44,7 @@ func FindHandlers(dir string, r *Registry, runtimes map[string]string) (Handlers
 	if err != nil {
 		return Handlers{}, fmt.Errorf("worker: %w", err)
 	}
-	h := Handlers{LeftOut: omitted}
+	h := Handlers{omitted: omitted}
 	for _, d := range found {
 		if _, taken := r.FindActivity(d.Name); taken && !r.examples[d.Name] {
 			return h, fmt.Errorf(
@@ -44,7 +53,7 @@ func FindHandlers(dir string, r *Registry, runtimes map[string]string) (Handlers
 		}
 		if _, here := runtimes[d.Runtime]; !here {
 			path := strings.ReplaceAll(d.Name, ".", "/") + "." + d.Format
-			h.LeftOut = append(h.LeftOut, sandbox.Omission{Path: path, Why: "no " + programNames[d.Runtime]})
+			h.omitted = append(h.omitted, sandbox.Omission{Path: path, Why: "no " + programNames[d.Runtime]})
 			continue
 		}
 		if name, session := strings.CutPrefix(d.Name, sandbox.SessionPrefix); session {
@@ -56,9 +65,9 @@ func FindHandlers(dir string, r *Registry, runtimes map[string]string) (Handlers
 			h.sessions = append(h.sessions, d)
 			continue
 		}
-		h.Found = append(h.Found, d)
+		h.found = append(h.found, d)
 	}
-	slices.SortFunc(h.LeftOut, func(a, b sandbox.Omission) int { return cmp.Compare(a.Path, b.Path) })
+	slices.SortFunc(h.omitted, func(a, b sandbox.Omission) int { return cmp.Compare(a.Path, b.Path) })
 	return h, nil
 }
 
@@ -66,26 +75,26 @@ func FindHandlers(dir string, r *Registry, runtimes map[string]string) (Handlers
 // runtime)".
 func (h Handlers) String() string {
 	text := "none"
-	if len(h.Found) > 0 {
+	if len(h.found) > 0 {
 		count := map[string]int{}
-		for _, d := range h.Found {
+		for _, d := range h.found {
 			count[runtimeNames[d.Runtime]]++
 		}
 		var kinds []string
 		for _, name := range slices.Sorted(maps.Keys(count)) {
 			kinds = append(kinds, fmt.Sprintf("%d %s", count[name], name))
 		}
-		text = fmt.Sprintf("%d (%s)", len(h.Found), strings.Join(kinds, ", "))
+		text = fmt.Sprintf("%d (%s)", len(h.found), strings.Join(kinds, ", "))
 	}
-	if len(h.LeftOut) == 0 {
+	if len(h.omitted) == 0 {
 		return text
 	}
 	var out []string
-	for _, o := range h.LeftOut[:min(len(h.LeftOut), maxListedOmissions)] {
+	for _, o := range h.omitted[:min(len(h.omitted), maxListedOmissions)] {
 		out = append(out, fmt.Sprintf("%s (%s)", o.Path, o.Why))
 	}
 	text += ", left out: " + strings.Join(out, ", ")
-	if more := len(h.LeftOut) - maxListedOmissions; more > 0 {
+	if more := len(h.omitted) - maxListedOmissions; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
@@ -115,7 +124,7 @@ func (w *Worker) definitions() definitions { return definitions{w.opt.Registry, 
 // FindActivity is the activity in Go of a name.
 func (d definitions) FindActivity(name string) (*activity.Definition, bool) {
 	def, ok := d.Registry.FindActivity(name)
-	if ok && d.examples[name] && slices.ContainsFunc(d.w.Handlers().Found, func(h sandbox.Definition) bool {
+	if ok && d.examples[name] && slices.ContainsFunc(d.w.Handlers().found, func(h sandbox.Definition) bool {
 		return h.Name == name
 	}) {
 		return nil, false
@@ -148,7 +157,7 @@ func (w *Worker) sessionDefinitions() []string {
 // handlerVersions are the versions of the handlers by activity type.
 func (w *Worker) handlerVersions() map[string]string {
 	all := map[string]string{}
-	for _, d := range w.Handlers().Found {
+	for _, d := range w.Handlers().found {
 		all[d.Name] = d.Hash
 	}
 	return all
@@ -156,7 +165,7 @@ func (w *Worker) handlerVersions() map[string]string {
 
 // Isolation describes the isolation of the worker's executors in one line; empty without handlers.
 func (w *Worker) Isolation() string {
-	if w.pool == nil || len(w.Handlers().Found) == 0 {
+	if w.pool == nil || len(w.Handlers().found) == 0 {
 		return ""
 	}
 	r := w.pool.Report()

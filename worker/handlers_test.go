@@ -258,7 +258,7 @@ func TestAHandlerTakesThePlaceOfAnExample(t *testing.T) {
 	run("say", "example")
 	write("say")
 	write("isolated")
-	eventually(t, "the handlers are found", func() bool { return len(w.Handlers().Found) == 3 })
+	eventually(t, "the handlers are found", func() bool { return len(w.Handlers().Names()) == 3 })
 	run("say", "handler")
 	run("isolated", "handler")
 	run("stays", "example")

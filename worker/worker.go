@@ -108,9 +108,6 @@ type Options struct {
 	Watch     bool // watch for new and changed handlers, for development
 	NoSandbox bool // no executors at all; isolated activities and handlers are then an error
 	NoMachine bool // say nothing of the machine it runs on: no load, memory, disk or address
-	// OnSettings is called with the settings from the app, at each connection and when they change. It must not block.
-	// nil: no call.
-	OnSettings func(protocol.WorkerSettings)
 	// SetLogLevel sets the process's log level as configured by an operator; an empty level restores the original one.
 	// nil: no call.
 	SetLogLevel func(level string)
@@ -303,14 +300,6 @@ func (w *Worker) ID() string { return w.id }
 // Slots are how many workflow tasks and activities run at once.
 func (w *Worker) Slots() (workflows, activities int) { return w.opt.Workflows, w.opt.Concurrency }
 
-// Sandbox returns the isolation of the worker's executors; false without executors.
-func (w *Worker) Sandbox() (sandbox.Report, bool) {
-	if w.pool == nil {
-		return sandbox.Report{}, false
-	}
-	return w.pool.Report(), true
-}
-
 // Ready is an error while the worker has no connection to the app.
 func (w *Worker) Ready() error {
 	if !w.link.Connected() {
@@ -502,7 +491,7 @@ func (w *Worker) describe() protocol.MachineInformation {
 				Memory: e.MemoryUsageBytes, Since: history.At(e.Since),
 			})
 		}
-		m.Packages = Packages(w.pool.Packages())
+		m.Packages = workeropt.Packages(w.pool.Packages())
 	}
 	m.Props = &protocol.WorkerProps{
 		ExecutionMode: string(mode), Concurrency: protocol.Text(strconv.Itoa(w.concurrency())), ReuseSandbox: "true",
@@ -512,17 +501,6 @@ func (w *Worker) describe() protocol.MachineInformation {
 
 // SandboxDir returns the folder of executors and handler packages for workers with a data directory.
 func SandboxDir(data string) string { return filepath.Join(data, "sandbox") }
-
-// Packages converts the state of handler packages to the protocol.
-func Packages(all []sandbox.PackagesInfo) (out []protocol.PackagesInfo) {
-	for _, i := range all {
-		out = append(out, protocol.PackagesInfo{
-			Runtime: i.Runtime, Files: i.Files, State: string(i.State), Detail: i.Detail, Path: i.Path, Bytes: i.Bytes,
-			Since: history.At(i.Since), RetryAt: history.At(i.RetryAt),
-		})
-	}
-	return out
-}
 
 // fileName is a worker id as part of a file's name.
 func fileName(id string) string {

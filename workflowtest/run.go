@@ -283,7 +283,7 @@ type Failure struct {
 	Status  string
 	Type    string // as the error was typed
 	Message string
-	Details payload.Payload
+	details payload.Payload
 }
 
 // Error returns the status and the message.
@@ -304,10 +304,10 @@ func (f *Failure) Is(target error) bool {
 
 // DecodeDetails decodes the details that activity.Details attached to the error; without details out does not change.
 func (f *Failure) DecodeDetails(out any) error {
-	if f.Details.IsZero() {
+	if f.details.IsZero() {
 		return nil
 	}
-	return payload.Decode(f.Details, out)
+	return payload.Decode(f.details, out)
 }
 
 func failure(status string, f history.Failure) *Failure {
@@ -317,7 +317,7 @@ func failure(status string, f history.Failure) *Failure {
 		Details payload.Payload `json:"details"`
 	}
 	if len(f.Exception) > 0 && json.Unmarshal(f.Exception, &ex) == nil {
-		out.Type, out.Details = cmp.Or(out.Type, ex.Type), ex.Details
+		out.Type, out.details = cmp.Or(out.Type, ex.Type), ex.Details
 	}
 	return out
 }
@@ -328,7 +328,7 @@ func rejected(refused *protocol.Error, f *protocol.Failure) *Failure {
 	if f != nil {
 		out.Type, out.Message = cmp.Or(f.Type, out.Type), f.Message
 		if len(f.Details) > 0 {
-			_ = json.Unmarshal(f.Details, &out.Details) // of another shape: left out
+			_ = json.Unmarshal(f.Details, &out.details) // of another shape: left out
 		}
 	}
 	return out

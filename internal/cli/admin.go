@@ -19,6 +19,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/internal/config"
+	"github.com/sojourn-run/sojourn/internal/workeropt"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/web"
@@ -187,7 +188,7 @@ func (s *settings) isolation(ctx context.Context, registry *worker.Registry) []f
 func (s *settings) packages(ctx context.Context, pool *sandbox.Pool) []finding {
 	found, err := pool.FindPackages(ctx, worker.SandboxDir(s.DataDir))
 	var list []finding
-	for _, i := range worker.Packages(found) {
+	for _, i := range workeropt.Packages(found) {
 		list = append(list, finding{
 			i.Runtime + " packages", i.State != string(sandbox.PackagesFailed), packagesText(i, time.Now()),
 		})

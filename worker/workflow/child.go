@@ -189,7 +189,7 @@ type ChildError struct {
 	Sequence     int64  // of the command that started it
 	Type         string // as the child's failure was typed
 	Message      string
-	Details      payload.Payload
+	details      payload.Payload
 
 	Cancelled    bool
 	Terminated   bool
@@ -220,7 +220,7 @@ func (e *ChildError) Is(target error) bool {
 }
 
 // DecodeDetails decodes the details of the child's failure. It leaves out unchanged if there are none.
-func (e *ChildError) DecodeDetails(out any) error { return decodeDetails(e.Details, out) }
+func (e *ChildError) DecodeDetails(out any) error { return decodeDetails(e.details, out) }
 
 var (
 	// ErrTerminated reports that a child workflow was terminated.
@@ -240,7 +240,7 @@ func childError(f *future, d *history.ChildEnded) *ChildError {
 		TimedOut: d.ClosedReason == "timed_out",
 	}
 	ex := readException(d.Exception)
-	e.Type, e.Message, e.Details = cmp.Or(e.Type, ex.Type), cmp.Or(e.Message, d.ClosedReason), ex.Details
+	e.Type, e.Message, e.details = cmp.Or(e.Type, ex.Type), cmp.Or(e.Message, d.ClosedReason), ex.Details
 	return e
 }
 

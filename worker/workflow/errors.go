@@ -52,7 +52,7 @@ type ActivityError struct {
 	Sequence     int64  // of the command that scheduled it
 	Type         string // as the activity's error was typed
 	Message      string
-	Details      payload.Payload
+	details      payload.Payload
 	Attempts     int    // the number of the last one
 	TimeoutKind  string // schedule_to_start, start_to_close, schedule_to_close, heartbeat
 
@@ -95,7 +95,7 @@ func (e *ActivityError) Is(target error) bool {
 }
 
 // DecodeDetails decodes the value that activity.Details attached. It leaves out unchanged if there is none.
-func (e *ActivityError) DecodeDetails(out any) error { return decodeDetails(e.Details, out) }
+func (e *ActivityError) DecodeDetails(out any) error { return decodeDetails(e.details, out) }
 
 // activityError reads the failure of a terminal event.
 func activityError(f *future, execution string, a history.Attempt, d history.Failure) *ActivityError {
@@ -105,7 +105,7 @@ func activityError(f *future, execution string, a history.Attempt, d history.Fai
 		NonRetryable: d.NonRetryable,
 	}
 	ex := readException(d.Exception)
-	e.Type, e.Message, e.Details = cmp.Or(e.Type, ex.Type), cmp.Or(e.Message, ex.Message), ex.Details
+	e.Type, e.Message, e.details = cmp.Or(e.Type, ex.Type), cmp.Or(e.Message, ex.Message), ex.Details
 	e.Poison = d.Category == categoryPoison || e.Type == categoryPoison
 	e.SessionLost = d.Category == categorySessionLost || ex.Kind == activity.KindSessionLost ||
 		e.Type == activity.TypeSessionLost

@@ -298,7 +298,9 @@ func TestAFailedLocalStepReturnsTheSameErrorInEachReplay(t *testing.T) {
 				)
 			},
 			func(e *workflow.ActivityError) bool {
-				return e.Type == "Declined" && e.Message == "no funds" && e.NonRetryable && !e.Details.IsZero()
+				var details map[string]string
+				return e.Type == "Declined" && e.Message == "no funds" && e.NonRetryable &&
+					e.DecodeDetails(&details) == nil && details["code"] == "7"
 			},
 		},
 		"panic": {

@@ -481,16 +481,16 @@ func failure(err error) *protocol.Command {
 		if failed.ExecutionID != "" {
 			c.FailedSequence, c.FailedActivityID = failed.Sequence, failed.ExecutionID
 		}
-		if !failed.Details.IsZero() {
-			ex.Details, _ = json.Marshal(failed.Details)
+		if !failed.details.IsZero() {
+			ex.Details, _ = json.Marshal(failed.details)
 		}
 	} else if failed, ok := errors.AsType[*ChildError](err); ok {
 		if failed.Type != "" {
 			c.ExceptionType = failed.Type
 		}
 		c.NonRetryable = failed.NonRetryable
-		if !failed.Details.IsZero() {
-			ex.Details, _ = json.Marshal(failed.Details)
+		if !failed.details.IsZero() {
+			ex.Details, _ = json.Marshal(failed.details)
 		}
 	} else if typed, ok := errors.AsType[*activity.Error](err); ok {
 		c.NonRetryable = typed.NonRetryable
