@@ -55,16 +55,33 @@ func (b *Broker) sameArguments(ctx context.Context, run string, in *protocol.Com
 }
 
 // unreceivedSignals reads the signals that a continue-as-new command passes to the next run because the workflow has
-// not received them. Only the history contains their payloads, so they are read before the change.
+// not received them. Only the history contains their payloads, so they are read before the change. Of signals that the
+// run inherited by an inbox it reads only the sizes, since the next run inherits them in the same way.
 func (b *Broker) unreceivedSignals(
 	ctx context.Context, run string, commands []protocol.Command,
-) (list []engine.Signal, err error) {
+) (list []engine.Signal, inbox engine.InboxSignals, err error) {
 	last := len(commands) - 1
 	if last < 0 || commands[last].Type != protocol.ContinueAsNew || len(commands[last].Unreceived) == 0 {
-		return nil, nil
+		return nil, inbox, nil
 	}
-	want := commands[last].Unreceived
 	err = b.store.View(ctx, func(r store.Reader) error {
+		h, err := r.Step(ctx, run, 0)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil // the step refuses the command
+		}
+		if err != nil {
+			return err
+		}
+		inherited, want := h.Inbox.InheritedOf(commands[last].Unreceived)
+		if len(inherited) > 0 {
+			numbers := engine.Boundaries(h.Inbox.Numbers(inherited))
+			if inbox.Sizes, err = r.InboxSizes(ctx, h.Inbox.ID, numbers); err != nil {
+				return err
+			}
+		}
+		if len(want) == 0 {
+			return nil
+		}
 		for after := want[0] - 1; len(want) > 0; {
 			events, err := r.Events(ctx, run, after, want[len(want)-1], 1000, 8<<20)
 			if err != nil || len(events) == 0 {
@@ -79,7 +96,20 @@ func (b *Broker) unreceivedSignals(
 		}
 		return nil
 	})
-	return list, err
+	return list, inbox, err
+}
+
+// inboxSignals reads all signals that a run inherited by an inbox.
+func (b *Broker) inboxSignals(ctx context.Context, run string) (signals engine.InboxSignals, err error) {
+	err = b.store.View(ctx, func(r store.Reader) error {
+		h, err := r.Step(ctx, run, 0)
+		if err != nil || h.Inbox == nil {
+			return err
+		}
+		signals, err = r.InboxSignals(ctx, h.Inbox)
+		return err
+	})
+	return signals, err
 }
 
 // attachedChildEnds reads how children have ended that commands attach to: only their histories have their results.

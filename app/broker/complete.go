@@ -144,9 +144,16 @@ func (b *Broker) commitOutcome(
 	}
 	// A child may end after its row was read and before the decision. A child ends once, so the next read sees the end.
 	// If the outcome needs more than three retries, the cause is different.
-	for attempt := 0; attempt == 0 || errors.Is(err, engine.ErrChildEnded) && attempt <= 3; attempt++ {
+	// Few outcomes need the signals that the run inherited by an inbox, so they are read only after the engine has asked
+	// for them.
+	withInbox := false
+	again := func() bool {
+		withInbox = withInbox || errors.Is(err, engine.ErrInboxUnread)
+		return errors.Is(err, engine.ErrChildEnded) || errors.Is(err, engine.ErrInboxUnread)
+	}
+	for attempt := 0; attempt == 0 || again() && attempt <= 3; attempt++ {
 		var c store.Transaction
-		if c, hash, err = b.completion(ctx, *in, eager); err != nil {
+		if c, hash, err = b.completion(ctx, *in, eager, withInbox); err != nil {
 			continue
 		}
 		if c, err = scope.guard(logs.AddTo(c, lines)); err != nil {

@@ -14,12 +14,13 @@ import (
 
 // An outcome becomes one change, of a workflow task or of an attempt that was returned, failed or completed.
 
-// completion returns the change of one outcome, and the hash of the outcome.
+// completion returns the change of one outcome, and the hash of the outcome. withInbox adds the signals that the run
+// inherited by an inbox.
 func (b *Broker) completion(
-	ctx context.Context, in protocol.CompleteItem, eager *eagerTask,
+	ctx context.Context, in protocol.CompleteItem, eager *eagerTask, withInbox bool,
 ) (store.Transaction, string, error) {
 	if in.Kind == protocol.KindWorkflow {
-		return b.workflowOutcome(ctx, in)
+		return b.workflowOutcome(ctx, in, withInbox)
 	}
 	return b.activityOutcome(in, eager)
 }
@@ -27,7 +28,9 @@ func (b *Broker) completion(
 // workflowOutcome returns the change of a workflow task's outcome: returned, failed, or completed with commands. It
 // reads what the commands need besides the run (types, carried signals, ends of children) before the change, since a
 // decision function cannot read.
-func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) (store.Transaction, string, error) {
+func (b *Broker) workflowOutcome(
+	ctx context.Context, in protocol.CompleteItem, withInbox bool,
+) (store.Transaction, string, error) {
 	run, n, ok := engine.ParseTaskID(in.TaskID)
 	if !ok {
 		return store.Transaction{}, "", transaction.TaskNotFound(in.TaskID)
@@ -74,7 +77,10 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 	if err := b.sameArguments(ctx, run, &in); err != nil {
 		return store.Transaction{}, "", err
 	}
-	carry, err := b.unreceivedSignals(ctx, run, in.Commands)
+	carry, inbox, err := b.unreceivedSignals(ctx, run, in.Commands)
+	if err == nil && withInbox {
+		inbox, err = b.inboxSignals(ctx, run)
+	}
 	if err != nil {
 		return store.Transaction{}, "", err
 	}
@@ -84,7 +90,7 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 	}
 	c := transaction.UpdateRun(in.Namespace, run, needs, engine.CompleteTask{
 		Number: n, Holder: h, Commands: in.Commands, Hash: hash, RecordFrom: in.RecordFrom,
-		Types: types, Carry: carry, Ends: ends,
+		Types: types, Carry: carry, Inbox: inbox, Ends: ends,
 		Code:    b.codeOf(ctx, in),
 		Streams: in.StreamWaits, PreviousHash: func() string { return hashOf(commands) },
 	})

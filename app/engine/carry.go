@@ -27,12 +27,18 @@ type Code struct {
 
 // carried returns the signals that a run which continues as new passes on, in the order of their arrival: signals that
 // the worker reports as not received by its code, signals that the worker was shown and the code has not handled, and
-// signals that the worker was not shown.
-func (st *step) carried(c protocol.Command) []Signal {
-	list := slices.Clone(st.carry)
+// signals that the worker was not shown. Of signals that the run itself inherited it returns the events.
+func (st *step) carried(c protocol.Command) (inherited []Range, list []Signal) {
+	inherited, _ = st.Inbox.InheritedOf(c.Unreceived)
+	list = slices.Clone(st.carry)
 	// The code buffers its signals itself and has named the signals that it did not receive, so the stored ones are not
 	// passed on again.
 	if !c.Buffers {
+		for k, s := range st.inheritedSignals() {
+			if !st.handled(k, s, c) {
+				inherited = extend(inherited, Range{k, k})
+			}
+		}
 		for k, s := range st.Unread.All() {
 			if !st.handled(k, s, c) {
 				list = append(list, s)
@@ -42,7 +48,7 @@ func (st *step) carried(c protocol.Command) []Signal {
 	for _, s := range st.Signals.All() {
 		list = append(list, s)
 	}
-	return list
+	return inherited, list
 }
 
 // handled reports whether the code has handled a signal that it was shown and that no wait of it was resolved with.
@@ -81,10 +87,15 @@ func (st *step) recordShown(t *Task, in CompleteTask) {
 	}
 	awaited := st.Waits.Any(func(w Wait) bool { return w.Kind == ConditionWait && w.Opened <= t.Shown })
 	st.resumed, st.settled = len(in.Commands) == 1 && !awaited, t.Settled
-	if st.Unread.Len() < maxUnread || !strings.EqualFold(in.Code.Runtime, runtimePython) {
+	if int64(st.Unread.Len())+st.inheritedUnread() < maxUnread || !strings.EqualFold(in.Code.Runtime, runtimePython) {
 		return
 	}
-	for k := range st.Unread.All() { // handled signals make room for others
+	for k := range st.inheritedSignals() { // handled signals make room for others
+		if !st.resumed || k <= t.Settled {
+			st.setInheritedUnread(removeFrom(st.Inbox.Unread, k))
+		}
+	}
+	for k := range st.Unread.All() {
 		if !st.resumed || k <= t.Settled {
 			st.Unread.Delete(k)
 		}

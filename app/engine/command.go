@@ -100,7 +100,7 @@ func (st *step) command(c protocol.Command) error {
 	case protocol.FailWorkflow:
 		st.failRun(c)
 	case protocol.ContinueAsNew:
-		st.continueAsNew(c, seq)
+		return st.continueAsNew(c, seq)
 	default:
 		return protocol.Invalid("type", "unknown command %q", c.Type)
 	}
@@ -149,7 +149,7 @@ func (st *step) endOpenSteps(why string) {
 // continueAsNew closes the run and names the next run. Unhandled signals and unanswered updates are carried over to it;
 // otherwise they would be lost between the two runs. Sessions of the workflow id remain open, and children are
 // transferred to the chain.
-func (st *step) continueAsNew(c protocol.Command, seq int64) {
+func (st *step) continueAsNew(c protocol.Command, seq int64) error {
 	was := *st.Run
 	next := Start{
 		RunID: DerivedRunID(st.ID, seq, st.now.Time), Number: st.Number + 1, Arguments: c.Arguments.Blob, ContinuedFrom: &was,
@@ -170,7 +170,10 @@ func (st *step) continueAsNew(c protocol.Command, seq int64) {
 	if next.Request.TaskQueue == st.Queue {
 		next.BuildID = st.BuildID
 	}
-	next.Carry = st.carried(c)
+	events, own := st.carried(c)
+	if err := st.inherit(&next, events, own); err != nil {
+		return err
+	}
 	for _, u := range st.Updates.All() {
 		next.Updates = append(next.Updates, u)
 	}
@@ -180,6 +183,7 @@ func (st *step) continueAsNew(c protocol.Command, seq int64) {
 		Sequence: seq, NewRunID: next.RunID, NewRunNumber: next.Number, ClosedReason: "continued",
 	})
 	st.d.Continue = &next
+	return nil
 }
 
 // closeOpen ends everything open in the run, with its events, before the event that closes it. While closing is set,

@@ -14,6 +14,8 @@ type Decision struct {
 	After  int64           // sequence of the last event this was decided on: the fence
 	Next   *Run            // a fork of the run with the step applied; its tables hold the changed rows
 	Events []history.Event // appended events, in order
+	// Inherits are events of inherited signals that follow the first event of a new run and are not in Events.
+	Inherits *InheritedSignals
 	// Unrecorded are events of abandoned activities after the close of their run: they changed the activities' rows, and
 	// the history has ended.
 	Unrecorded []history.Event
@@ -60,7 +62,9 @@ type Start struct {
 	Request       protocol.StartRequest
 	Arguments     string // blob of the argument array, may be empty
 	ContinuedFrom *Run
-	Carry         []Signal       // signals the run before had not received
+	Carry         []Signal // signals that the run before had not received, if they are copied
+	Inbox         *Inbox   // these signals, if they are inherited by an inbox; nil: none
+	Inherits      *InheritedSignals
 	Updates       []Update       // updates the run before had not answered
 	Inherited     InheritedCount // open children that earlier runs started
 	Parent        *Parent

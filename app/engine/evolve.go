@@ -153,13 +153,18 @@ func (s *Run) markSeen(through int64) {
 	if through <= s.Seen {
 		return
 	}
+	unseen := s.unseenInherited()
 	s.Seen = through
+	// The inherited signals are the first events of a run, so its first task has shown all of them.
+	if unseen > 0 && s.unseenInherited() == 0 {
+		s.setInheritedUnread(firstOf(s.Inbox.Unread, maxUnread))
+	}
 	for k, sig := range s.Signals.All() {
 		if k > through {
 			continue
 		}
 		s.Signals.Delete(k)
-		if !s.Buffers && s.Unread.Len() < maxUnread && !s.resolvedWait(k) {
+		if !s.Buffers && int64(s.Unread.Len())+s.inheritedUnread() < maxUnread && !s.resolvedWait(k) {
 			s.Unread.Put(k, sig)
 		}
 	}
@@ -337,17 +342,26 @@ func (s *Run) waiting(d *history.SignalWaitOpened, e history.Event) {
 		s.Buffers = true
 		s.forget()
 	}
-	for k, sig := range s.Unread.All() {
-		if sig.Name == d.SignalName {
-			w.answered(k, sig)
-			s.Unread.Delete(k)
-			s.Waits.Put(d.Sequence, w)
-			s.Wake = e.Seq
-			s.WakeFor = &Cause{
-				Kind: "workflow_signal", Sequence: d.Sequence, Name: sig.Name, ID: sig.ID, Event: k, Type: "SignalReceived",
-			}
-			return
+	oldest := func() (int64, Signal, bool) {
+		if k, sig, ok := s.answerFromInbox(&w); ok {
+			return k, sig, true
 		}
+		for k, sig := range s.Unread.All() {
+			if sig.Name == d.SignalName {
+				w.answered(k, sig)
+				s.Unread.Delete(k)
+				return k, sig, true
+			}
+		}
+		return 0, Signal{}, false
+	}
+	if k, sig, ok := oldest(); ok {
+		s.Waits.Put(d.Sequence, w)
+		s.Wake = e.Seq
+		s.WakeFor = &Cause{
+			Kind: "workflow_signal", Sequence: d.Sequence, Name: sig.Name, ID: sig.ID, Event: k, Type: "SignalReceived",
+		}
+		return
 	}
 	for k, sig := range s.Signals.All() {
 		if sig.Name == d.SignalName && !s.resolvedWait(k) {
@@ -367,4 +381,5 @@ func (s *Run) forget() {
 	for k := range s.Unread.All() {
 		s.Unread.Delete(k)
 	}
+	s.setInheritedUnread(nil)
 }

@@ -33,6 +33,8 @@ type Run struct {
 	Children    Table[int64, Child]    // by command sequence
 	Attached    Table[int64, Attached] // by command sequence: children for whose end the run waits
 	Undelivered Table[int64, Message]  // by event sequence: to other runs, not yet delivered; a run that closed still owes
+
+	inbox InboxSignals // of a fork: what the decision knows of the signals in Inbox
 }
 
 // Head is a run's row. Every step reads and writes it, so its size must not grow with the history.
@@ -58,6 +60,8 @@ type Head struct {
 	Inherited      InheritedCount `json:"former,omitzero"` // open children that earlier runs of the workflow id started
 	FairnessKey    string         `json:"fairness_key,omitempty"`
 	FairnessWeight int            `json:"fairness_weight,omitempty"`
+	// Inbox has the signals that the run inherits without a copy; nil: none. They are not in Signals and Unread.
+	Inbox *Inbox `json:"inbox,omitempty"`
 
 	BusinessKey string `json:"business_key,omitempty"`
 	Priority    int    `json:"priority"`

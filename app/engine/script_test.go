@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,7 +20,25 @@ import (
 
 // The scripts in testdata apply commands to one run and its sessions. Every command prints its events, or the refusal;
 // "show" prints the open rows. IDs are printed without the run's ID.
-func TestScripts(t *testing.T) {
+func TestScripts(t *testing.T) { playScripts(t) }
+
+// Runs that inherit signals by an inbox decide as runs that inherit copies.
+func TestScriptsWithoutCopiesOfInheritedSignals(t *testing.T) {
+	if testing.Short() || slices.Contains(os.Args, "-rewrite") {
+		t.Skip()
+	}
+	inheritWithoutCopies(t, 0, maxInboxRanges)
+	playScripts(t)
+}
+
+// inheritWithoutCopies sets the limits of copies and of ranges.
+func inheritWithoutCopies(t *testing.T, copies int, ranges int) {
+	was, wasRanges := maxCopied, maxInboxRanges
+	maxCopied, maxInboxRanges = copies, ranges
+	t.Cleanup(func() { maxCopied, maxInboxRanges = was, wasRanges })
+}
+
+func playScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		s := newStage()
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -42,13 +62,15 @@ type stage struct {
 	ends      map[string]Message         // of the closed runs
 	now       time.Time
 	history   []history.Event
+	inboxes   map[string]map[int64]InboxEntry
 }
 
 func newStage() *stage {
 	return &stage{
 		sessions: map[string]*Session{}, workers: map[string]*Worker{},
 		inherited: map[string]*InheritedChild{}, others: map[string]*Run{}, ends: map[string]Message{},
-		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		inboxes: map[string]map[int64]InboxEntry{},
+		now:     time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 	}
 }
 
@@ -187,9 +209,13 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 		}
 		in.Streams.Waits, in.Streams.Cursors = list(num("waits", 0)), list(num("cursors", 0))
 		for _, c := range in.Commands {
-			for _, k := range c.Unreceived {
-				if sig, ok := s.run.Signals.Get(k); ok {
-					in.Carry = append(in.Carry, sig)
+			_, own := s.run.Inbox.InheritedOf(c.Unreceived)
+			for _, k := range own {
+				if k > int64(len(s.history)) {
+					continue
+				}
+				if e, ok := s.history[k-1].Data.(*history.SignalReceived); ok {
+					in.Carry = append(in.Carry, Signal{Name: e.SignalName, ID: e.SignalID, Value: e.Value})
 				}
 			}
 		}
@@ -417,8 +443,52 @@ func (s *stage) environment() Environment {
 	return w
 }
 
+// inheritedEvents stores the signals that a new run inherits by an inbox, and returns their events. The engine must
+// then decide as if they were copies.
+func (s *stage) inheritedEvents(d *InheritedSignals, at history.Time) (events []history.Event) {
+	if s.inboxes[d.Inbox] == nil {
+		s.inboxes[d.Inbox] = map[int64]InboxEntry{}
+	}
+	for _, e := range d.Added {
+		s.inboxes[d.Inbox][e.Number] = e
+	}
+	for _, r := range d.Ranges {
+		for n := r[0]; n <= r[1]; n++ {
+			data, err := history.DecodeData("SignalReceived", s.inboxes[d.Inbox][n].Body)
+			if err != nil {
+				panic(err)
+			}
+			events = append(events, history.Event{Seq: d.First + int64(len(events)), At: at, Data: data})
+		}
+	}
+	return events
+}
+
+// inboxSignals are the signals that the run inherits by an inbox.
+func (s *stage) inboxSignals() (all InboxSignals) {
+	all.Sizes = map[int64]InboxSize{}
+	for n, e := range s.inboxes[s.run.Inbox.ID] {
+		all.Sizes[n] = InboxSize{e.Bytes - int64(len(e.Body)), e.Bytes}
+	}
+	refs := &InheritedSignals{Inbox: s.run.Inbox.ID, Ranges: s.run.Inbox.Ranges}
+	for _, e := range s.inheritedEvents(refs, history.Time{}) {
+		d := e.Data.(*history.SignalReceived)
+		all.Signals = append(all.Signals, Signal{Name: d.SignalName, ID: d.SignalID, Value: d.Value})
+	}
+	return all
+}
+
 func (s *stage) apply(in Input) string {
+	if c, ok := in.(CompleteTask); ok && s.run.Inbox != nil {
+		c.Inbox.Sizes = s.inboxSignals().Sizes // the broker reads them for unreceived signals
+		in = c
+		if _, err := DecideRun(s.run, s.environment(), in, s.now); errors.Is(err, ErrInboxUnread) {
+			c.Inbox = s.inboxSignals()
+			in = c
+		}
+	}
 	before := s.run.Fork()
+	before.inbox = s.run.inbox
 	d, err := DecideRun(s.run, s.environment(), in, s.now)
 	second, errRepeated := DecideRun(s.run, s.environment(), in, s.now)
 	if fmt.Sprint(err) != fmt.Sprint(errRepeated) || short(d.Events) != short(second.Events) ||
@@ -443,6 +513,11 @@ func (s *stage) take(d Decision) string {
 		s.run, s.history = d.Next, nil
 	} else {
 		s.run = merged(s.run, d.Next)
+	}
+	if d.Inherits != nil {
+		events := s.inheritedEvents(d.Inherits, d.Events[0].At)
+		d.Events = slices.Insert(slices.Clone(d.Events), 1, events...)
+		s.run.inbox = s.inboxSignals()
 	}
 	s.history = append(s.history, d.Events...)
 	out := short(d.Events)
@@ -486,7 +561,7 @@ func (s *stage) take(d Decision) string {
 		s.runs++
 		out += fmt.Sprintf(
 			"continues as run %d of %s, carrying %d signals\n", d.Continue.Number, d.Continue.Request.WorkflowType,
-			len(d.Continue.Carry),
+			s.carried(d.Continue),
 		)
 		if n := len(d.Continue.Updates); n > 0 {
 			out += fmt.Sprintf("carrying %d updates\n", n)
@@ -499,6 +574,14 @@ func (s *stage) take(d Decision) string {
 		out += s.take(DecideStart(next, s.now))
 	}
 	return out
+}
+
+// carried is the number of signals that the next run inherits.
+func (s *stage) carried(next *Start) int64 {
+	if next.Inbox == nil {
+		return int64(len(next.Carry))
+	}
+	return countOf(next.Inbox.Ranges)
 }
 
 func merged(base, fork *Run) *Run {
@@ -740,8 +823,18 @@ func (s *Run) show() string {
 		}
 		out += "\n"
 	}
+	for k, sig := range s.inheritedSignals() {
+		if k > s.Seen {
+			out += fmt.Sprintf("unseen signal %d %s\n", k, sig.Name)
+		}
+	}
 	for k, sig := range s.Signals.All() {
 		out += fmt.Sprintf("unseen signal %d %s\n", k, sig.Name)
+	}
+	for k, sig := range s.inheritedSignals() {
+		if k <= s.Seen {
+			out += fmt.Sprintf("unread signal %d %s\n", k, sig.Name)
+		}
 	}
 	for k, sig := range s.Unread.All() {
 		out += fmt.Sprintf("unread signal %d %s\n", k, sig.Name)

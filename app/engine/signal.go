@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -29,10 +30,10 @@ func (in SignalRun) decide(st *step) error {
 	if err := st.CheckHasCode("signals"); err != nil {
 		return err
 	}
-	if st.Signals.Len() >= MaxSignals {
+	if n := st.Signals.Len() + int(st.unseenInherited()); n >= MaxSignals {
 		return protocol.Refuse(
-			protocol.ReasonStructuralLimit, "the run has %d signals that its code has not received", st.Signals.Len(),
-		).With("limit_kind", "pending_signal_count").With("current_value", st.Signals.Len()).With(
+			protocol.ReasonStructuralLimit, "the run has %d signals that its code has not received", n,
+		).With("limit_kind", "pending_signal_count").With("current_value", n).With(
 			"configured_limit", MaxSignals,
 		)
 	}
@@ -58,9 +59,14 @@ func (st *step) receive(in SignalRun) {
 
 // checkCarried refuses a run that continues as new with signals that the task was not shown, or with numbers that are
 // no signals: they would be lost or delivered twice.
-func checkCarried(commands []protocol.Command, carry []Signal, shown int64) error {
+func checkCarried(commands []protocol.Command, inbox *Inbox, carry []Signal, shown int64) error {
 	for i, c := range commands {
-		if n := len(c.Unreceived); n > 0 && (n != len(carry) || c.Unreceived[n-1] > shown) {
+		if len(c.Unreceived) == 0 {
+			continue
+		}
+		inherited, own := inbox.InheritedOf(c.Unreceived)
+		if len(own) != len(carry) || c.Unreceived[len(c.Unreceived)-1] > shown ||
+			!slices.IsSorted(c.Unreceived) || len(inherited) > 0 && inherited[0][0] < inbox.First() {
 			return protocol.Invalid(
 				fmt.Sprintf("commands.%d.unreceived_signals", i),
 				"must list, in order, the signal events that the task contained",

@@ -53,6 +53,9 @@ func DecideStart(in Start, now time.Time) Decision {
 			p.ExecutionDeadline
 		started.NameRules = p.NameRules
 		started.CarriedSignals = len(in.Carry)
+		if in.Inbox != nil {
+			started.CarriedSignals = int(countOf(in.Inbox.Ranges))
+		}
 	}
 	if !in.Deadline.IsZero() {
 		started.ExecutionDeadline = in.Deadline
@@ -82,7 +85,10 @@ func DecideStart(in Start, now time.Time) Decision {
 		run.Inherited = in.Inherited
 	}
 	for _, s := range in.Carry {
-		st.emit(&history.SignalReceived{SignalName: s.Name, SignalID: s.ID, Value: s.Value, PayloadCodec: codecOf(s.Value)})
+		st.emit(signalReceived(s))
+	}
+	if in.Inbox != nil { // the events follow the first one; the store makes them from the inbox
+		run.Inbox, run.LastSeq, st.d.Inherits = in.Inbox, in.Inbox.Last(), in.Inherits
 	}
 	for _, u := range in.Updates {
 		st.emit(&history.UpdateAccepted{

@@ -51,7 +51,8 @@ type CompleteTask struct {
 	// worker that repeats its report across an upgrade would be refused for a contradiction.
 	PreviousHash func() string
 	Types        map[string]string
-	Carry        []Signal           // the signals in Unreceived of the last command
+	Carry        []Signal           // the signals in Unreceived of the last command that the run did not inherit
+	Inbox        InboxSignals       // what is known of signals that the run inherited
 	Code         Code               // if the run continues as new
 	Ends         map[string]Message // by workflow id: how children have ended that commands attach to
 	Streams      protocol.StreamWaits
@@ -103,8 +104,12 @@ func (in CompleteTask) decide(st *step) error {
 		return !endsUpdate(c)
 	})
 	shown := st.Task.Shown
-	if err := checkCarried(in.Commands, in.Carry, shown); err != nil {
+	if err := checkCarried(in.Commands, st.Inbox, in.Carry, shown); err != nil {
 		return err
+	}
+	st.inbox = in.Inbox
+	if st.needsInbox(in.Commands) {
+		return ErrInboxUnread
 	}
 	st.carry, st.ends = in.Carry, in.Ends
 	st.knowsSessions = st.Task.Sessions
@@ -121,6 +126,9 @@ func (in CompleteTask) decide(st *step) error {
 		st.seen, st.SeenBytes = shown, task.Size
 		// The last signal that this task was the first to show; a condition that opens now may already have
 		// been met by it.
+		if st.unseenInherited() > 0 {
+			st.fresh = st.Inbox.Last()
+		}
 		for k := range st.Signals.All() {
 			if k <= shown {
 				st.fresh = k

@@ -66,6 +66,10 @@ type HistoryReader interface {
 	Completion(ctx context.Context, run string, seq int64) (history.Event, error)
 	// LastEvent is the run's last event, its terminal one when it is closed.
 	LastEvent(ctx context.Context, run string) (history.Event, error)
+	// InboxSignals returns all signals that a run inherits by an inbox, with their sizes. InboxSizes returns only the
+	// sizes of the signals with these numbers, and reads one row for each.
+	InboxSignals(ctx context.Context, b *engine.Inbox) (engine.InboxSignals, error)
+	InboxSizes(ctx context.Context, inbox string, numbers []int64) (map[int64]engine.InboxSize, error)
 }
 
 // LogReader knows what the code of activities logged.

@@ -217,6 +217,7 @@ type appended struct {
 	bytes, written int
 	payloads       [][]byte
 	sessions       []string
+	inherits       *engine.InheritedSignals // not written yet; nil: none
 }
 
 // delivery is a task leased to a waiting poller, with the reservation that is settled after the commit. The poller is

@@ -298,6 +298,13 @@ func (c *cache) append(id string, evs appended, open bool) {
 		return
 	}
 	p, ok := c.history.get(id)
+	// Only the events after inherited signals are cached, which are read from their inbox.
+	for k := len(evs.list) - 1; k > 0; k-- {
+		if evs.list[k].Seq != evs.list[k-1].Seq+1 {
+			evs.list = evs.list[k:]
+			break
+		}
+	}
 	if !ok || evs.list[0].Seq != p.last()+1 {
 		p = &historyTail{}
 	}

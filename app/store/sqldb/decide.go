@@ -90,6 +90,9 @@ func (b *batch) check(w *store.Writes) ([][][]byte, error) {
 		all[i] = make([][]byte, 0, len(d.Events))
 		for k := range d.Events {
 			e := &d.Events[k]
+			if s := d.Inherits; s != nil && at+1 == s.First {
+				at = s.Last
+			}
 			at++
 			if e.Seq != at {
 				return nil, fmt.Errorf("run %s: the decision adds event %d (%s); the next number is %d", id, e.Seq, e.Type(), at)
@@ -99,6 +102,9 @@ func (b *batch) check(w *store.Writes) ([][][]byte, error) {
 				return nil, fmt.Errorf("run %s: event %d (%s): %w", id, e.Seq, e.Type(), err)
 			}
 			all[i] = append(all[i], body)
+		}
+		if s := d.Inherits; s != nil && at+1 == s.First {
+			at = s.Last
 		}
 		if d.Next.LastSeq != at {
 			return nil, fmt.Errorf("run %s: the decision sets last_seq to %d, but its last event is %d", id, d.Next.LastSeq, at)
@@ -312,6 +318,14 @@ func (b *batch) append(d *engine.Decision, payloads [][]byte, sessions []inSessi
 	evs.list, evs.payloads = append(evs.list, d.Events...), append(evs.payloads, payloads...)
 	evs.bytes += bytes
 	b.bytes += bytes
+	// Inherited signals count like other events of the history, although few or none of them are written.
+	if s := d.Inherits; s != nil {
+		evs.inherits = s
+		b.runs[id].Bytes += s.Bytes + (s.Last-s.First+1)*engine.EventBytes
+		for i := range s.Added {
+			b.bytes += len(s.Added[i].Body)
+		}
+	}
 	b.runs[id].Bytes += int64(bytes + len(d.Events)*(engine.EventBytes-eventBytes))
 	b.events[id] = evs
 }

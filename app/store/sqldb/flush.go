@@ -103,7 +103,7 @@ func (b *batch) gather() ([]*db.Call, error) {
 	}
 	calls = append(calls, queues...)
 	calls = append(calls, b.gatherTags()...)
-	events := db.NewRowset(record.Events.Columns)
+	events, inbox := db.NewRowset(record.Events.Columns), db.NewRowset(record.SignalInbox.Columns)
 	runs, moved := db.NewRowset(record.Runs.Columns), db.NewRowset(record.Runs.Columns)
 	tasks := newTaskRows(st)
 	items, goneItems := db.NewRowset(record.Items.Columns), db.NewRowset(record.Items.Key())
@@ -115,7 +115,9 @@ func (b *batch) gather() ([]*db.Call, error) {
 		if r.Run == nil {
 			continue
 		}
-		b.gatherEvents(id, events)
+		if err := b.gatherEvents(id, events, inbox); err != nil {
+			return nil, err
+		}
 		if err := b.gatherRun(r, runs, moved, tasks); err != nil {
 			return nil, err
 		}
@@ -126,6 +128,7 @@ func (b *batch) gather() ([]*db.Call, error) {
 		r.written()
 	}
 	calls = append(calls, st.addEvents.Calls(events)...)
+	calls = append(calls, st.addInbox.Calls(inbox)...)
 	calls = append(calls, st.putRuns.Calls(runs)...)
 	calls = append(calls, st.moveRuns.Calls(moved)...)
 	calls = append(calls, b.gatherUnserved()...)
@@ -164,10 +167,16 @@ func newTaskRows(st *statements) taskRows {
 }
 
 // gatherEvents adds the events of the batch that are not written yet.
-func (b *batch) gatherEvents(run string, rows *db.Rowset) {
+func (b *batch) gatherEvents(run string, rows, inbox *db.Rowset) error {
 	evs, ok := b.events[run]
 	if !ok || evs.written == len(evs.list) {
-		return
+		return nil
+	}
+	if evs.inherits != nil {
+		if err := record.AddInherited(rows, inbox, run, evs.list[0].At, evs.inherits); err != nil {
+			return err
+		}
+		evs.inherits = nil
 	}
 	led, ok := b.leads[run]
 	if !ok {
@@ -182,6 +191,7 @@ func (b *batch) gatherEvents(run string, rows *db.Rowset) {
 	}
 	evs.written, evs.payloads, evs.sessions = len(evs.list), nil, nil
 	b.events[run] = evs
+	return nil
 }
 
 // gatherRun adds the rows of one run: its head if it changed, and its tasks. A task that begins in the step in which

@@ -34,6 +34,7 @@ type removal struct {
 	timelines  map[engine.SessionKey]bool
 	chains     map[engine.WorkflowKey]bool // of former children
 	receipts   map[store.ReceiptKey]bool   // responses to starts of replaced chains
+	inboxes    map[string]bool             // of the runs; only unused signals
 }
 
 func (b *batch) loadNamespaces(keys map[string]bool) []*db.Call {
@@ -93,6 +94,9 @@ func (b *batch) applyRemoval(w *store.Writes) {
 			at := store.ReceiptKey{Namespace: r.Namespace, WorkflowID: r.WorkflowID, RequestID: k.Receipt()}
 			b.removal.receipts[at] = true
 		}
+		if r.Inbox != nil {
+			b.removal.inboxes[r.Inbox.ID] = true
+		}
 		b.uses(r.Namespace, engine.Usage{}.Minus(engine.RunUsage(&r.Head)))
 		b.runs[id] = &run{}
 		b.removal.runs[id] = true
@@ -148,6 +152,7 @@ func (b *batch) gatherRemoval() ([]*db.Call, error) {
 	for k := range b.removal.chains {
 		chains.S(k.Namespace).S(k.ID)
 	}
+	inboxes := b.gatherInboxRemoval()
 	// A batch with claims writes twice, and the second write must not delete rows that were created in between.
 	b.removal = newRemoval()
 	var calls []*db.Call
@@ -174,7 +179,7 @@ func (b *batch) gatherRemoval() ([]*db.Call, error) {
 	} {
 		calls = append(calls, w.w.Calls(w.r)...)
 	}
-	return calls, nil
+	return append(calls, inboxes...), nil
 }
 
 func newRemoval() removal {
@@ -183,6 +188,7 @@ func newRemoval() removal {
 		timelines: map[engine.SessionKey]bool{},
 		chains:    map[engine.WorkflowKey]bool{},
 		receipts:  map[store.ReceiptKey]bool{},
+		inboxes:   map[string]bool{},
 	}
 }
 

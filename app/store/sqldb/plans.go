@@ -12,7 +12,7 @@ func (s *Store) Plans() []string {
 	st := s.st
 	list := []string{
 		st.owners.SQL, st.opens.SQL, st.held.SQL, st.holdings.SQL, st.reroute.SQL, st.sessionCounts.SQL,
-		st.dropRoutingKeys.SQL, st.lastEnded.SQL, st.leasedIn.SQL, st.openIn.SQL, st.ranIn.SQL,
+		st.dropRoutingKeys.SQL, st.dropInbox.SQL, st.lastEnded.SQL, st.leasedIn.SQL, st.openIn.SQL, st.ranIn.SQL,
 	}
 	if s.cfg.Dialect.Shared {
 		list = append(list, st.opensOf.SQL, st.guardTasks.SQL)

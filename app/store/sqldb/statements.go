@@ -50,6 +50,8 @@ type statements struct {
 	succeedTasks                              *db.Writer // replace rows of ended tasks of the same runs
 
 	addWorkflows, putWorkflows *db.Writer
+	addInbox                   *db.Writer
+	dropInbox                  *db.Stmt // signals that no run's history contains any more
 
 	putRuns, moveRuns, addEvents, putTasks, dropTasks, putItems, dropItems, putSessions, dropSessions *db.Writer
 	addTimeline, putEpochs, putWorkers, dropWorkers, putReceipts, putTokens, dropTokens, addAudit     *db.Writer
@@ -116,6 +118,8 @@ func newStatements(d db.Dialect) *statements {
 		putRuns:        d.Upsert(record.Runs),
 		moveRuns:       d.Upsert(record.Runs, "status", "closed_at", "failing"),
 		addEvents:      d.Insert(record.Events),
+		addInbox:       d.Insert(record.SignalInbox),
+		dropInbox:      &db.Stmt{SQL: dropInbox(d)},
 		putTasks:       d.Upsert(record.Tasks),
 		dropTasks:      d.Remove(record.Tasks),
 		succeedTasks:   d.Succeed(record.Tasks),

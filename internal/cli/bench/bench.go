@@ -168,6 +168,7 @@ func Scenarios() [][2]string {
 		{"P5-APPS", "P5 on one, two and four apps that share a PostgreSQL database, each with its own worker and queue"},
 		{"CLAIMS", "leases of one activity out of 1,000, 10,000 and 100,000 ready ones"},
 		{"LONG", "CPU time of a step in runs of 500, 5,000 and 50,000 events"},
+		{"CARRY", "a workflow that continues as new after each of 250, 1,000 and 4,000 waiting signals"},
 		{"WIDE", "one run of 100, 1,000 and 10,000 parallel activities"},
 	}
 }

@@ -112,6 +112,14 @@ func growths() []growing {
 			}},
 		},
 		{
+			of: "inherited signals", sizes: []int{250, 1_000, 4_000}, quick: []int{20, 60}, options: inProcess,
+			freshEachTime: true,
+			parts: []growingPart{{
+				id: "CARRY", transport: "in-process", unit: "signals/s", measure: same(inheriting),
+				ops: func(size int, _ bool) int { return size },
+			}},
+		},
+		{
 			of: "apps on one database", sizes: []int{1, 2, 4}, quick: []int{1, 2}, only: "postgres",
 			options: func(o *nodeOptions, size int) { o.worker, o.apps = "in-process", size },
 			parts: []growingPart{{

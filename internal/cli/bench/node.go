@@ -142,6 +142,7 @@ func (n *node) work(ctx context.Context, o nodeOptions, id string) error {
 	registerWide(registry, &n.arrivals)
 	registerLong(registry, &n.passages)
 	registerGrowth(registry)
+	registerInheriting(registry)
 	registerReplay(registry)
 	registerIdle(registry, func() { n.there.Add(1) })
 	if o.more != nil {

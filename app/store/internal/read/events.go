@@ -23,30 +23,134 @@ func (r *reader) Events(
 	through = lastOf(after, through, limit)
 	var list []history.Event
 	bytes := 0
-	err := r.query(ctx, page(record.EventColumns), []any{run, after + 1, through}, func(v []any) error {
+	add := func(e history.Event, size int, _ bool) error {
+		// One event at least, however large, or a page that is too small for it would never get past it.
+		if bytes += size + engine.EventBytes; len(list) > 0 && bytes > maxBytes && maxBytes > 0 {
+			return errEnough
+		}
+		list = append(list, e)
+		return nil
+	}
+	err := r.eventRows(ctx, run, after, through, record.EventColumns, func(v []any) (record.Packed, error) {
 		p, err := record.ReadEvents(v)
+		if err != nil {
+			return p, err
+		}
+		return p, p.Each(after, through, add)
+	}, func(signal *record.Packed) error { return signal.Each(after, through, add) })
+	return list, wrap(err, "history of run %s", run)
+}
+
+// eventRows calls row for the rows of the events behind after up to through. Behind a row of inherited signals it calls
+// signal for each of them. It stops at the error of one of them, and without an error at errEnough.
+func (r *reader) eventRows(
+	ctx context.Context, run string, after, through int64, columns string, row func(v []any) (record.Packed, error),
+	signal func(*record.Packed) error,
+) error {
+	for {
+		var inherited *record.Packed
+		err := r.query(ctx, page(columns), []any{run, after + 1, through}, func(v []any) error {
+			p, err := row(v)
+			if err == nil && p.Inherited != nil && p.Last() > after {
+				inherited, err = &p, errEnough
+			}
+			return err
+		})
+		if inherited != nil {
+			if err = r.inherited(ctx, inherited, after, through, signal); err == nil && inherited.Last() < through {
+				after = inherited.Last()
+				continue
+			}
+		}
+		if errors.Is(err, errEnough) {
+			return nil
+		}
+		return err
+	}
+}
+
+// inboxSignals is the query that reads signals of an inbox.
+const inboxSignals = "SELECT number, body, bytes FROM signal_inbox WHERE inbox = $1 AND number BETWEEN $2 AND $3 ORDER BY number"
+
+// inherited calls fn for the signals of a row of inherited signals, each as a row of its own.
+func (r *reader) inherited(
+	ctx context.Context, p *record.Packed, after, through int64, fn func(*record.Packed) error,
+) error {
+	for _, span := range p.Span(after+1, through) {
+		next := span.From
+		err := r.query(ctx, inboxSignals, []any{p.Inherited.Inbox, span.From, span.Through}, func(v []any) error {
+			if db.Int(v[0]) != next {
+				return missingSignal(p.Inherited.Inbox, next)
+			}
+			signal := p.Signal(span.Event+next-span.From, db.Str(v[1]))
+			next++
+			return fn(&signal)
+		})
+		if err == nil && next <= span.Through {
+			err = missingSignal(p.Inherited.Inbox, next)
+		}
 		if err != nil {
 			return err
 		}
-		return p.Each(after, through, func(e history.Event, size int, _ bool) error {
-			// One event at least, however large, or a page that is too small for it would never get past it.
-			if bytes += size + engine.EventBytes; len(list) > 0 && bytes > maxBytes && maxBytes > 0 {
-				return errEnough
-			}
-			list = append(list, e)
-			return nil
-		})
-	})
-	if errors.Is(err, errEnough) {
-		err = nil
 	}
-	return list, wrap(err, "history of run %s", run)
+	return nil
 }
 
 // page is the query that reads the rows of the events from $2 to $3 of the run $1.
 func page(columns string) string {
 	return "SELECT " + columns + " FROM events AS t WHERE t.run_id = $1 AND t.seq >= coalesce(" +
 		record.RowOf("$1", "$2") + ", 0) AND t.seq <= $3 ORDER BY t.seq"
+}
+
+func missingSignal(inbox string, number int64) error {
+	return fmt.Errorf("signal %d of inbox %s: %w", number, inbox, store.ErrNotFound)
+}
+
+// InboxSignals reads all signals that a run inherits by an inbox.
+func (r *reader) InboxSignals(ctx context.Context, b *engine.Inbox) (engine.InboxSignals, error) {
+	s := engine.InboxSignals{Sizes: map[int64]engine.InboxSize{}}
+	for _, numbers := range b.Ranges {
+		next := numbers[0]
+		err := r.query(ctx, inboxSignals, []any{b.ID, numbers[0], numbers[1]}, func(v []any) error {
+			number, through := db.Int(v[0]), db.Int(v[2])
+			s.Sizes[number] = engine.InboxSize{Before: through - int64(len(db.Str(v[1]))), Through: through}
+			data, err := history.DecodeData((&history.SignalReceived{}).Type(), []byte(db.Str(v[1])))
+			if err != nil {
+				return err
+			}
+			if d, ok := data.(*history.SignalReceived); ok && number == next {
+				s.Signals = append(s.Signals, engine.Signal{Name: d.SignalName, ID: d.SignalID, Value: d.Value})
+				next++
+			}
+			return nil
+		})
+		if err == nil && next <= numbers[1] {
+			err = missingSignal(b.ID, next)
+		}
+		if err != nil {
+			return s, wrap(err, "inherited signals")
+		}
+	}
+	return s, nil
+}
+
+// InboxSizes reads the sizes of signals without the signals.
+func (r *reader) InboxSizes(
+	ctx context.Context, inbox string, numbers []int64,
+) (map[int64]engine.InboxSize, error) {
+	sizes, keys := map[int64]engine.InboxSize{}, db.NewRowset(record.SignalInbox.Key())
+	for _, n := range numbers {
+		keys.S(inbox).I(n)
+	}
+	if keys.Empty() {
+		return sizes, nil
+	}
+	err := r.query(ctx, r.st.inboxSizes, r.dialect.Keys(keys), func(v []any) error {
+		through := db.Int(v[1])
+		sizes[db.Int(v[0])] = engine.InboxSize{Before: through - db.Int(v[2]), Through: through}
+		return nil
+	})
+	return sizes, wrap(err, "inbox %s", inbox)
 }
 
 // lastOf is the last event of a page. Events are numbered without gaps.
@@ -73,21 +177,21 @@ func (r *reader) Outlines(
 	}
 	for {
 		var unread int64 // the event of a row that is to be read again
-		err := r.query(ctx, page(record.OutlineColumns), []any{run, after + 1, through}, func(v []any) error {
+		err := r.eventRows(ctx, run, after, through, record.OutlineColumns, func(v []any) (record.Packed, error) {
 			o, err := record.ReadOutlines(v)
 			if err != nil {
-				return err
+				return o.Packed, err
 			}
 			if !o.Readable() {
 				unread = o.First
-				return errEnough
+				return o.Packed, errEnough
 			}
-			return o.Each(after, through, maxValues, add)
+			return o.Packed, o.Each(after, through, maxValues, add)
+		}, func(signal *record.Packed) error {
+			whole := record.Whole(*signal)
+			return whole.Each(after, through, maxValues, add)
 		})
-		if err == nil || unread == 0 {
-			if errors.Is(err, errEnough) {
-				err = nil
-			}
+		if err != nil || unread == 0 {
 			return list, wrap(err, "history of run %s", run)
 		}
 		err = r.query(ctx, page(record.EventColumns), []any{run, unread, unread}, func(v []any) error {
@@ -216,15 +320,26 @@ func terminalOf(d history.Data) int64 {
 
 // LastEvent returns the last event of the last row.
 func (r *reader) LastEvent(ctx context.Context, run string) (last history.Event, err error) {
-	err = r.one(ctx, backwards, []any{run, int64(1) << 62, int64(1)}, func(v []any) error {
-		p, err := record.ReadEvents(v)
-		if err != nil {
-			return err
-		}
+	var inherited *record.Packed
+	each := func(p *record.Packed) error {
 		return p.Each(p.Last()-1, p.Last(), func(e history.Event, _ int, _ bool) error {
 			last = e
 			return nil
 		})
+	}
+	err = r.one(ctx, backwards, []any{run, int64(1) << 62, int64(1)}, func(v []any) error {
+		p, err := record.ReadEvents(v)
+		if err == nil && p.Inherited != nil {
+			inherited = &p
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return each(&p)
 	})
+	if err == nil && inherited != nil {
+		err = r.inherited(ctx, inherited, inherited.Last()-1, inherited.Last(), each)
+	}
 	return last, wrap(err, "last event of run %s", run)
 }

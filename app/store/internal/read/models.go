@@ -35,6 +35,8 @@ type RunModel struct {
 	Unserved    *string
 	UnservedAt  *int64
 	UnservedWhy *string
+	Inbox       *string
+	InboxFrom   *int64
 }
 
 // TableName is the table behind the model.

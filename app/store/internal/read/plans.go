@@ -11,7 +11,7 @@ import (
 
 // Plans lists statements that are always the same.
 func (p *Pool) Plans() []string {
-	return []string{p.st.arguments, p.st.heads, uncarried(2), countsUpTo()}
+	return []string{p.st.arguments, p.st.heads, p.st.inboxSizes, uncarried(2), countsUpTo()}
 }
 
 // RunPlans returns the statements by which a listing of runs found its page, to inspect their query plans.
@@ -45,6 +45,7 @@ func (p *Pool) Counts(namespace string) []Read {
 		{"oldest ready", oldestReady, []any{namespace, "q", "activity", int64(3)}},
 		{"usage", usageOfRuns, []any{namespace, int64(0), "", int64(usagePage)}},
 		{"held", heldRuns, []any{namespace, int64(100)}},
+		{"inbox", inboxSignals, []any{namespace, int64(1), int64(100)}},
 		{"order", queueOrder, []any{namespace, "q", int64(100)}},
 	}
 }

@@ -79,6 +79,7 @@ func (p *Pool) Now(ctx context.Context) (time.Time, error) {
 type statements struct {
 	opens, heads string // open rows of runs; runs that are open
 	arguments    string // rows of events
+	inboxSizes   string // sizes of signals in inboxes
 	tasksIn      string // counts that rows of sessions do not store
 	listIn       string // open tasks of one session, without the limit
 	lastEnded    string // attempts that ended in one session since a time
@@ -92,7 +93,10 @@ func newStatements(d db.Dialect) statements {
 			record.Runs.Key(), "t."+strings.Join(record.Runs.Names(), ", t."), "runs", "t.status = 'running'", "",
 		),
 		arguments: record.RowsOf(d),
-		tasksIn:   record.CountTasks(d, true),
+		inboxSizes: d.Probe(
+			record.SignalInbox.Key(), "t.number, t.bytes, octet_length(t.body)", record.SignalInbox.Name, "", "",
+		),
+		tasksIn: record.CountTasks(d, true),
 		listIn: "SELECT run_id, seq, body FROM (" +
 			record.OpenIn(d, "t.run_id, t.seq, t.body, t.owner, t.priority, t.ready_at") +
 			") AS t ORDER BY CASE WHEN owner IS NULL THEN 1 ELSE 0 END, priority, ready_at, run_id, seq LIMIT ",

@@ -50,6 +50,11 @@ func AddRun(r *db.Rowset, h *engine.Head) error {
 		failing = string(s.Reason)
 	}
 	r.S(failing).S("").I(0).S("")
+	inbox, from := "", int64(0)
+	if b := h.Inbox; b != nil {
+		inbox, from = b.ID, b.Lowest()
+	}
+	r.S(inbox).I(from)
 	return nil
 }
 

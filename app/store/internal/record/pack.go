@@ -68,7 +68,8 @@ func (p *Packing) row(from int) (to, place int) {
 	place = from
 	for to = from; to < len(p.Events) && to-from < mostPacked; to++ {
 		size += len(p.Payloads[to])
-		if to > from && size > mostPackedBytes {
+		// Events of inherited signals may lie between two events; they have a row of their own.
+		if to > from && (size > mostPackedBytes || p.Events[to].Seq != p.Events[to-1].Seq+1) {
 			break
 		}
 		switch s := p.session(to); {
@@ -148,6 +149,9 @@ type Packed struct {
 	First   int64
 	heads   []head
 	payload string
+	// Inherited is set if the events of the row are inherited signals, which have to be read from their inbox.
+	Inherited *Inherited
+	at        int64
 }
 
 // EventColumns are the columns that ReadEvents reads.
@@ -161,6 +165,16 @@ func ReadEvents(v []any) (p Packed, err error) {
 			Type: db.Str(v[3]), At: db.Int(v[2]), Bytes: len(p.payload), Seen: db.Int(v[5]), Task: db.Str(v[4]),
 			Ended: v[8] != nil,
 		}}
+		return p, nil
+	}
+	if heads := db.Str(v[9]); strings.HasPrefix(heads, "{") {
+		p.Inherited, p.at = &Inherited{}, db.Int(v[2])
+		if err := json.Unmarshal([]byte(heads), p.Inherited); err != nil {
+			return p, fmt.Errorf("inherited signals of run %s: %w", p.Run, err)
+		}
+		if n := p.Inherited.count(); p.First+n-1 != db.Int(v[7]) {
+			return p, fmt.Errorf("events %d to %d of run %s are damaged: %d signals", p.First, db.Int(v[7]), p.Run, n)
+		}
 		return p, nil
 	}
 	if err := json.Unmarshal([]byte(db.Str(v[9])), &p.heads); err != nil {
@@ -178,9 +192,14 @@ func ReadEvents(v []any) (p Packed, err error) {
 }
 
 // Last is the sequence of the row's last event.
-func (p *Packed) Last() int64 { return p.First + int64(len(p.heads)) - 1 }
+func (p *Packed) Last() int64 {
+	if p.Inherited != nil {
+		return p.First + p.Inherited.count() - 1
+	}
+	return p.First + int64(len(p.heads)) - 1
+}
 
-// Each calls fn for the events behind after up to through, and stops at its error.
+// Each calls fn for the events behind after up to through, and stops at its error. It omits inherited signals.
 func (p *Packed) Each(after, through int64, fn func(e history.Event, bytes int, ended bool) error) error {
 	return p.bodies(after, through, func(seq int64, h *head, body []byte) error {
 		data, err := history.DecodeData(h.Type, body)

@@ -20,6 +20,7 @@ var (
 		// and a write of the run leaves them unchanged.
 		db.Text("failing").Opt(), db.Text("unserved").Opt().Immutable(), db.Num("unserved_at").Opt().Immutable(),
 		db.Text("unserved_why").Opt().Immutable(),
+		db.Text("inbox").Opt().Immutable(), db.Num("inbox_from").Opt().Immutable(),
 	}}
 	Events = &db.Table{Name: "events", Keys: 2, Columns: []db.Column{
 		db.Text("run_id"), db.Num("seq"), db.Num("at"), db.Text("type"), db.Text("task_id").Opt(),
@@ -101,6 +102,11 @@ var InheritedChildren = &db.Table{Name: "former_children", Keys: 3, Prune: true,
 var Logs = &db.Table{Name: "activity_logs", Keys: 4, Columns: []db.Column{
 	db.Text("run_id"), db.Num("seq"), db.Num("delivery"), db.Num("part"), db.Num("at"), db.Num("size"),
 	db.Text("body"),
+}}
+
+// SignalInbox holds signals that runs inherit without copies. Its rows never change.
+var SignalInbox = &db.Table{Name: "signal_inbox", Keys: 2, Prune: true, Columns: []db.Column{
+	db.Text("inbox"), db.Num("number"), db.Text("body"), db.Num("bytes"),
 }}
 
 // Namespaces holds them with what is decided about each.

@@ -1,0 +1,307 @@
+package engine
+
+import (
+	"errors"
+	"iter"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Signals that no run has handled are inherited from run to run. If each run stored a copy, a backlog of n signals that
+// is handled one per run would cost n²/2 copies. So a signal is copied once, when it is inherited for the first time,
+// into the inbox of the chain of runs. Each run records only the numbers of the signals that it inherits.
+//
+// The history of such a run contains the same events as with copies: SignalReceived events directly after
+// WorkflowStarted. The store has one row for all of them, which names the numbers, and reads the signals from the inbox
+// when the history is read.
+
+// maxCopied is the maximum number of inherited signals that a run stores as events of its own, and maxCopiedBytes the
+// maximum size of their values. Below it a copy costs less than an inbox. A chain that has an inbox uses it until all
+// of its signals are handled.
+//
+// maxInboxRanges is the maximum number of ranges in which a run records the signals that it inherits. Signals of one
+// name are handled in order, so there are more ranges only if code receives several names out of order. The signals are
+// then copied into a new inbox, where they are one range. Tests change two of these limits.
+var maxCopied, maxInboxRanges = 16, 256
+
+const maxCopiedBytes = 16 << 10
+
+// Inbox is the part of an inbox that a run inherits. A run only replaces it, so forks may share it.
+type Inbox struct {
+	ID     string  `json:"id"`               // the run whose end made the inbox
+	Ranges []Range `json:"ranges"`           // numbers of the inherited signals, in the order of their events
+	Next   int64   `json:"next"`             // number of the next signal that is added
+	Bytes  int64   `json:"bytes"`            // payload size of all signals that were ever added
+	Unread []Range `json:"unread,omitempty"` // events of inherited signals that the run has not handled
+}
+
+// InboxEntry is a signal in an inbox. Body is the payload of its events, Bytes the sum of the sizes of this payload and
+// those of all earlier signals of the inbox.
+type InboxEntry struct {
+	Number int64
+	Body   []byte
+	Bytes  int64
+}
+
+// InheritedSignals are the events of a new run's inherited signals, from First to Last, with the signals that have to
+// be added to the inbox first.
+type InheritedSignals struct {
+	Inbox       string
+	Ranges      []Range
+	First, Last int64
+	Bytes       int64 // payload size of the events
+	Added       []InboxEntry
+}
+
+// InboxSignals are facts about inherited signals that a decision needs and that only the inbox contains. The caller
+// reads them before the decision; they never change.
+type InboxSignals struct {
+	Signals []Signal            // all inherited signals in the order of their events; nil: not read
+	Sizes   map[int64]InboxSize // by number
+}
+
+// InboxSize is the payload size of all signals of an inbox before a signal, and with it.
+type InboxSize struct{ Before, Through int64 }
+
+// ErrInboxUnread means that a decision needs InboxSignals.Signals. It never reaches a client: the broker reads them and
+// decides again.
+var ErrInboxUnread = errors.New("the decision needs the inherited signals of the run")
+
+// First and Last are the events of the inherited signals: they follow WorkflowStarted.
+func (b *Inbox) First() int64 { return 2 }
+
+// Last is the event of the last inherited signal.
+func (b *Inbox) Last() int64 { return b.First() + countOf(b.Ranges) - 1 }
+
+// Lowest is the lowest number of an inherited signal.
+func (b *Inbox) Lowest() int64 {
+	n := b.Ranges[0][0]
+	for _, r := range b.Ranges {
+		n = min(n, r[0])
+	}
+	return n
+}
+
+// Numbers returns the numbers of the inherited signals with these events, in the same order.
+func (b *Inbox) Numbers(events []Range) (numbers []Range) {
+	for _, e := range events {
+		at := b.First() // event of the first signal of r
+		for _, r := range b.Ranges {
+			n := r[1] - r[0] + 1
+			if from, to := max(e[0], at), min(e[1], at+n-1); from <= to {
+				numbers = extend(numbers, Range{r[0] + from - at, r[0] + to - at})
+			}
+			at += n
+		}
+	}
+	return numbers
+}
+
+// Boundaries are the numbers whose sizes give the size of all signals in these ranges.
+func Boundaries(numbers []Range) (list []int64) {
+	for _, r := range numbers {
+		list = append(list, r[0])
+		if r[1] != r[0] {
+			list = append(list, r[1])
+		}
+	}
+	return list
+}
+
+// InheritedOf splits a sorted list of events of signals: ranges of inherited signals, and the other events.
+func (b *Inbox) InheritedOf(events []int64) (inherited []Range, own []int64) {
+	for i, e := range events {
+		if b == nil || e > b.Last() {
+			return inherited, events[i:]
+		}
+		inherited = extend(inherited, Range{e, e})
+	}
+	return inherited, nil
+}
+
+// extend appends a range, or extends the last one if they are adjacent.
+func extend(ranges []Range, r Range) []Range {
+	if n := len(ranges); n > 0 && ranges[n-1][1]+1 == r[0] {
+		ranges[n-1][1] = r[1]
+		return ranges
+	}
+	return append(ranges, r)
+}
+
+// countOf is the number of elements of all ranges.
+func countOf(ranges []Range) (n int64) {
+	for _, r := range ranges {
+		n += r[1] - r[0] + 1
+	}
+	return n
+}
+
+// firstOf returns the first n elements.
+func firstOf(ranges []Range, n int64) []Range {
+	for i, r := range ranges {
+		if size := r[1] - r[0] + 1; size >= n {
+			short := slices.Clone(ranges[:i+1])
+			short[i][1] = r[0] + n - 1
+			return short
+		} else if n -= size; n == 0 {
+			return ranges[:i+1]
+		}
+	}
+	return ranges
+}
+
+// removeFrom returns the ranges without one element.
+func removeFrom(ranges []Range, e int64) (rest []Range) {
+	for _, r := range ranges {
+		if e < r[0] || e > r[1] {
+			rest = append(rest, r)
+			continue
+		}
+		if r[0] < e {
+			rest = append(rest, Range{r[0], e - 1})
+		}
+		if e < r[1] {
+			rest = append(rest, Range{e + 1, r[1]})
+		}
+	}
+	return rest
+}
+
+// inheritedUnread returns the number of inherited signals that the run has not handled.
+func (s *Run) inheritedUnread() int64 {
+	if s.Inbox == nil {
+		return 0
+	}
+	return countOf(s.Inbox.Unread)
+}
+
+// unseenInherited returns the number of inherited signals that no completed workflow task was shown.
+func (s *Run) unseenInherited() int64 {
+	if s.Inbox == nil || s.Seen >= s.Inbox.Last() {
+		return 0
+	}
+	return s.inheritedUnread()
+}
+
+// setInheritedUnread replaces the inherited signals that the run has not handled. It copies the inbox, which forks
+// share.
+func (s *Run) setInheritedUnread(unread []Range) {
+	if s.Inbox == nil || len(unread)+len(s.Inbox.Unread) == 0 {
+		return
+	}
+	b := *s.Inbox
+	b.Unread = unread
+	s.Inbox = &b
+}
+
+// inheritedSignals iterates over the inherited signals that the run has not handled, by event. If the decision has not
+// read them, only their events are known.
+func (s *Run) inheritedSignals() iter.Seq2[int64, Signal] {
+	return func(yield func(int64, Signal) bool) {
+		if s.Inbox == nil {
+			return
+		}
+		for _, r := range s.Inbox.Unread {
+			for e := r[0]; e <= r[1]; e++ {
+				var sig Signal
+				if i := e - s.Inbox.First(); i < int64(len(s.inbox.Signals)) {
+					sig = s.inbox.Signals[i]
+				}
+				if !yield(e, sig) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// answerFromInbox resolves a new wait with the first inherited signal of its name that the run has not handled.
+func (s *Run) answerFromInbox(w *Wait) (event int64, sig Signal, ok bool) {
+	for k, sig := range s.inheritedSignals() {
+		if sig.Name == w.Name {
+			w.answered(k, sig)
+			s.setInheritedUnread(removeFrom(s.Inbox.Unread, k))
+			return k, sig, true
+		}
+	}
+	return 0, Signal{}, false
+}
+
+// needsInbox reports whether these commands can only be decided with the inherited signals. Code that buffers its
+// signals itself has received them from its history, and names those that it did not receive.
+func (s *Run) needsInbox(commands []protocol.Command) bool {
+	if s.inheritedUnread() == 0 || s.inbox.Signals != nil {
+		return false
+	}
+	return slices.ContainsFunc(commands, func(c protocol.Command) bool {
+		return !c.Buffers && (c.Type == protocol.OpenSignalWait || c.Type == protocol.ContinueAsNew)
+	})
+}
+
+// inherit decides how the next run gets the signals that this run passes on: as copies, or by the inbox.
+func (st *step) inherit(next *Start, events []Range, own []Signal) error {
+	if st.Inbox == nil || len(events) == 0 {
+		if len(own) == 0 || len(own) <= maxCopied && sizeOf(own) <= maxCopiedBytes {
+			next.Carry = own
+			return nil
+		}
+		return next.add(Inbox{ID: st.ID, Next: 1}, 0, own)
+	}
+	numbers := st.Inbox.Numbers(events)
+	if len(numbers) > maxInboxRanges {
+		if st.inbox.Signals == nil {
+			return ErrInboxUnread
+		}
+		all := make([]Signal, 0, int(countOf(events))+len(own))
+		for _, r := range events {
+			all = append(all, st.inbox.Signals[r[0]-st.Inbox.First():r[1]-st.Inbox.First()+1]...)
+		}
+		return next.add(Inbox{ID: st.ID, Next: 1}, 0, append(all, own...))
+	}
+	bytes := int64(0)
+	for _, r := range numbers {
+		from, known := st.inbox.Sizes[r[0]]
+		to, also := st.inbox.Sizes[r[1]]
+		if !known || !also {
+			return ErrInboxUnread
+		}
+		bytes += to.Through - from.Before
+	}
+	return next.add(Inbox{ID: st.Inbox.ID, Ranges: numbers, Next: st.Inbox.Next, Bytes: st.Inbox.Bytes}, bytes, own)
+}
+
+// add makes the next run inherit signals by an inbox, after those that b contains, whose payloads have bytes.
+func (in *Start) add(b Inbox, bytes int64, signals []Signal) error {
+	var added []InboxEntry
+	for _, s := range signals {
+		body, err := history.EncodeData(signalReceived(s))
+		if err != nil {
+			return err
+		}
+		bytes += int64(len(body))
+		b.Bytes += int64(len(body))
+		added = append(added, InboxEntry{Number: b.Next, Body: body, Bytes: b.Bytes})
+		b.Ranges = extend(b.Ranges, Range{b.Next, b.Next})
+		b.Next++
+	}
+	b.Unread = []Range{{b.First(), b.Last()}}
+	in.Inbox = &b
+	in.Inherits = &InheritedSignals{
+		Inbox: b.ID, Ranges: b.Ranges, First: b.First(), Last: b.Last(), Bytes: bytes, Added: added,
+	}
+	return nil
+}
+
+// signalReceived is the event of an inherited signal.
+func signalReceived(s Signal) *history.SignalReceived {
+	return &history.SignalReceived{SignalName: s.Name, SignalID: s.ID, Value: s.Value, PayloadCodec: codecOf(s.Value)}
+}
+
+func sizeOf(signals []Signal) (n int) {
+	for _, s := range signals {
+		n += len(s.Value)
+	}
+	return n
+}
