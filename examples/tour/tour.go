@@ -34,6 +34,7 @@ func Register(r *worker.Registry) {
 	r.Workflow("tour.change", Change)
 	r.Workflow("tour.facts", Facts)
 	r.Workflow("tour.session", Session)
+	r.Workflow("tour.publication", Publication)
 	r.WorkflowVersion("tour.versions", 1, VersionOne)
 	r.WorkflowVersion("tour.versions", 2, VersionTwo)
 	registerTalk(r)
@@ -42,6 +43,7 @@ func Register(r *worker.Registry) {
 	r.Activity("slow", Slow)
 	r.Activity("save", Save)
 	r.Activity("epoch", Epoch)
+	r.Activity("publish", Publish)
 }
 
 // Greeting schedules an activity and waits for its result.

@@ -55,3 +55,30 @@ func TestApprovalEndsWhenItIsCancelled(t *testing.T) {
 		}
 	})
 }
+
+// The second attempt begins at the page that the first one did not publish.
+func TestPublishingContinuesWhereTheLastAttemptEnded(t *testing.T) {
+	r := worker.NewRegistry()
+	tour.Register(r)
+	var sent []string
+	failed := false
+	send := tour.Send
+	defer func() { tour.Send = send }()
+	tour.Send = func(_ context.Context, page string) error {
+		if page == "three" && !failed {
+			failed = true
+			return errors.New("the printer is jammed")
+		}
+		sent = append(sent, page)
+		return nil
+	}
+	workflowtest.Run(t, r, func(t *testing.T, env *workflowtest.Env) {
+		run := env.Start(tour.Publication, []string{"one", "two", "three", "four"})
+		if _, err := workflowtest.Result[any](run); err != nil {
+			t.Error(err)
+		}
+		if want := []string{"one", "two", "three", "four"}; !slices.Equal(sent, want) || !failed {
+			t.Errorf("sent %q, want %q", sent, want)
+		}
+	})
+}
