@@ -72,6 +72,7 @@ func register(r *worker.Registry) {
 	registerTakeover(r)
 	registerLastHeartbeat(r)
 	registerStorm(r)
+	registerSetUps(r)
 	registerHandlers(r)
 	registerShown(r)
 	registerLogs(r)

@@ -71,6 +71,21 @@ type storm struct {
 	runs    map[string]string // by session
 }
 
+// newStorm starts an app on SQLite, or two apps on PostgreSQL.
+func newStorm(t *testing.T, postgres bool) *storm {
+	t.Helper()
+	s := &storm{apps: map[string]*process{}, at: map[string]string{}, runs: map[string]string{}}
+	s.plant = byDefault(t, postgres)
+	s.at["data"] = strings.TrimPrefix(s.client.base, "http://")
+	s.apps["data"], s.links = s.plant.app, s.client.base
+	if postgres {
+		s.at["second"] = address(t)
+		app, base := s.another("second", s.at["second"])
+		s.apps["second"], s.links = app, s.links+","+base
+	}
+	return s
+}
+
 // begins starts a worker, with a new or a previous ID.
 func (s *storm) begins(id string) {
 	s.t.Helper()
@@ -96,7 +111,7 @@ func (s *storm) resume() {
 	until(s.t, "every session goes on", func() bool {
 		seen := map[string]bool{}
 		for _, l := range ledger(s.t, s.ledger) {
-			if l.At.After(since) {
+			if l.At.After(since) && !strings.HasPrefix(l.What, "set-up") {
 				seen[l.Session] = true
 			}
 		}
@@ -104,29 +119,25 @@ func (s *storm) resume() {
 	})
 }
 
-// freeze stops a worker in the middle of a step and removes the worker from the list of workers to disturb. If the step
-// may have ended before the signal, the worker continues and the next step is tried: on a busy machine the ledger is
+// stopIn sends SIGSTOP to a worker in the middle of an action and removes the worker from the list of workers to
+// disturb. what is the beginning of the action's line in the ledger, takes the duration of the action. If the action
+// may have ended before the signal, the worker continues and the next action is tried: on a busy machine the ledger is
 // read late.
-func (s *storm) freeze() (id string) {
+func (s *storm) stopIn(what string, takes time.Duration) (id string) {
 	s.t.Helper()
-	signal := func(id string, sig syscall.Signal) {
-		if err := s.node[id].cmd.Process.Signal(sig); err != nil {
-			s.t.Fatal(err)
-		}
-	}
-	until(s.t, "a worker is stopped in a step", func() bool {
+	until(s.t, "a worker is stopped in: "+what, func() bool {
 		last := line{}
 		for _, l := range ledger(s.t, s.ledger) {
-			if l.At.After(last.At) && slices.Contains(s.workers, l.Worker) {
+			if l.At.After(last.At) && strings.HasPrefix(l.What, what) && slices.Contains(s.workers, l.Worker) {
 				last = l
 			}
 		}
-		if time.Since(last.At) > stormStep/2 {
+		if time.Since(last.At) > takes/2 {
 			return false
 		}
-		signal(last.Worker, syscall.SIGSTOP)
-		if time.Since(last.At) > stormStep*3/4 {
-			signal(last.Worker, syscall.SIGCONT)
+		s.signal(last.Worker, syscall.SIGSTOP)
+		if time.Since(last.At) > takes*3/4 {
+			s.signal(last.Worker, syscall.SIGCONT)
 			return false
 		}
 		id = last.Worker
@@ -136,12 +147,32 @@ func (s *storm) freeze() (id string) {
 	return id
 }
 
+// signal sends a signal to the process of a worker.
+func (s *storm) signal(id string, sig syscall.Signal) {
+	s.t.Helper()
+	if err := s.node[id].cmd.Process.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// thaw lets a stopped worker continue, and waits until it has noticed the pause.
+func (s *storm) thaw(id string) {
+	s.t.Helper()
+	w := s.node[id]
+	pauses := w.err.count(`"message":"process was paused`)
+	s.signal(id, syscall.SIGCONT)
+	until(s.t, id+" notices that it was paused", func() bool {
+		return w.err.count(`"message":"process was paused`) > pauses
+	})
+	s.workers = append(s.workers, id)
+}
+
 // strike freezes a worker in the middle of a turn for longer than its leases, kills another, kills the apps one by one,
 // and restarts what it killed: the killed worker alternately under its old ID, as a supervisor would, and under a new
 // one.
 func (s *storm) strike(round int, still time.Duration) {
 	s.t.Helper()
-	frozen := s.freeze()
+	frozen := s.stopIn("turn", stormStep)
 	thaw := time.After(still)
 	killed := s.next()
 	s.node[killed].kill()
@@ -157,15 +188,7 @@ func (s *storm) strike(round int, still time.Duration) {
 		s.apps[name], _ = s.another(name, s.at[name])
 	}
 	<-thaw
-	w := s.node[frozen]
-	stood := w.err.count(`"message":"process was paused`)
-	if err := w.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		s.t.Fatal(err)
-	}
-	until(s.t, frozen+" notices that it stood still", func() bool {
-		return w.err.count(`"message":"process was paused`) > stood
-	})
-	s.workers = append(s.workers, frozen)
+	s.thaw(frozen)
 	s.resume()
 }
 
@@ -177,20 +200,12 @@ func TestSessionsUnderKillsAndFreezes(t *testing.T) {
 	for _, kind := range []string{"sqlite", "postgres"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			s := &storm{apps: map[string]*process{}, at: map[string]string{}, runs: map[string]string{}}
+			s := newStorm(t, kind == "postgres")
 			s.leases = env{"SOJOURN_ATTEMPT_LEASE": "3s", "SOJOURN_SESSION_LEASE": "3s", "SOJOURN_SESSION_BUFFER": "1s"}
 			sessions, rounds, lease, pause := 16, 1, 3*time.Second, time.Second
 			if os.Getenv(crashes) != "" {
 				s.leases = env{}
 				sessions, rounds, lease, pause = 200, 4, 30*time.Second, 5*time.Second
-			}
-			s.plant = byDefault(t, kind == "postgres")
-			s.at["data"] = strings.TrimPrefix(s.client.base, "http://")
-			s.apps["data"], s.links = s.plant.app, s.client.base
-			if kind == "postgres" {
-				s.at["second"] = address(t)
-				app, base := s.another("second", s.at["second"])
-				s.apps["second"], s.links = app, s.links+","+base
 			}
 			for range 4 {
 				s.began++
