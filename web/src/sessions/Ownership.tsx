@@ -104,6 +104,8 @@ const looks: Record<SessionChange, Tone> = {
   reclaimed: "stay",
   resumed: "stay",
   renewed: "stay",
+  set_up: "stay",
+  set_up_failed: "bad",
   draining: "idle",
   released: "idle",
   expired: "idle",
