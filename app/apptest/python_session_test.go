@@ -96,6 +96,7 @@ func sessionState(t *testing.T, a *apptest.App, interpreter string) {
 		t.Errorf("an activity without a session gets %q", text)
 	}
 	resumed(t, a)
+	setUp(t, a)
 	workers[other].stop()
 	var closed []map[string]int
 	call("state.closed", "", &closed)
@@ -161,5 +162,68 @@ func resumed(t *testing.T, a *apptest.App) {
 	output(t, a, protocol.Target{WorkflowID: s.WorkflowID, RunID: s.RunID}, &got)
 	if got["position"] != 17 || got["attempt"] != 1 {
 		t.Errorf("the second attempt finds %v", got)
+	}
+}
+
+// setUp runs activities in sessions with a definition. Concurrent activities of an epoch share one set-up, which may
+// take longer than their start_to_close timeout; the next owner sets the session up with the same arguments.
+func setUp(t *testing.T, a *apptest.App) {
+	t.Helper()
+	type book struct {
+		Tenant   string   `json:"tenant"`
+		Pages    int      `json:"pages"`
+		Worker   string   `json:"worker"`
+		Attempt  int      `json:"attempt"`
+		SetUps   int      `json:"set_ups"`
+		TornDown []string `json:"torn_down"`
+	}
+	start := func(activityType, definition, tenant, arguments string) protocol.Target {
+		t.Helper()
+		attempts := 5
+		s, err := a.Broker().StartActivity(t.Context(), protocol.ActivityRequest{
+			ActivityType: activityType, TaskQueue: pythonQueue, ActivityOptions: protocol.ActivityOptions{
+				SessionID: tenant, StartToClose: 2, RetryPolicy: &retry.Policy{MaxAttempts: &attempts},
+				SessionDefinition: &protocol.ActivitySession{Name: definition, Arguments: []byte(arguments)},
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return protocol.Target{WorkflowID: s.WorkflowID, RunID: s.RunID}
+	}
+	read := func(run protocol.Target) (got book) {
+		t.Helper()
+		output(t, a, run, &got)
+		return got
+	}
+	var runs []protocol.Target
+	for _, kind := range []string{"async", "sync", "async"} {
+		runs = append(runs, start("book."+kind, "book", "acme", `["acme", 7]`))
+	}
+	first := read(runs[0])
+	for _, run := range runs {
+		if got := read(run); got.SetUps != 1 || got.Attempt != 1 || got.Pages != 7 || got.Worker != first.Worker {
+			t.Errorf("after one set-up an activity finds %+v", got)
+		}
+	}
+	other := map[string]string{"py-1": "py-2", "py-2": "py-1"}
+	for _, to := range []string{other[first.Worker], first.Worker} {
+		_, err := a.Broker().OperateSession(t.Context(), protocol.SessionOperation{
+			SessionID: "acme", Verb: "migrate", To: to, Identity: "test",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := 1
+		if to == first.Worker {
+			want = 2
+		}
+		got := read(start("book.sync", "book", "acme", `["acme", 9]`))
+		if got.SetUps != want || got.Attempt != 1 || got.Pages != 7 || got.Worker != to || len(got.TornDown) != want-1 {
+			t.Errorf("on %s, after %d set-ups, an activity finds %+v", to, want, got)
+		}
+	}
+	if got := read(start("book.async", "broken", "weak", `["weak"]`)); got.SetUps != 3 || got.Attempt != 3 {
+		t.Errorf("after a failed set-up, and one that timed out, an activity finds %+v", got)
 	}
 }

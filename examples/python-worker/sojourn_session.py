@@ -14,6 +14,15 @@ An activity that is retried continues from the details of the last heartbeat of 
     last = last_heartbeat()
     start = last["details"]["line"] if last else 0
 
+Activities of a session with a definition find the state that its set-up returned:
+
+    client = SessionClient(url, definitions={"tenant": SessionDefinition(open_journal, close_journal)})
+    worker = Worker(client, interceptors=[client.set_ups()], ...)
+
+    @activity.defn(name="tenant.put")
+    def put(line):
+        return set_up_state().append(line)
+
 The app increments the epoch of a session with each acquisition. State belongs to one (session, epoch). A task with a
 higher epoch means that the session may have been at another worker in between, so the older state is dropped.
 
@@ -26,23 +35,48 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from durable_workflow import Client, activity
+from durable_workflow import Client, PassthroughWorkerInterceptor, activity, serializer
 
-__all__ = ["SessionClient", "SessionLost", "last_heartbeat", "session_state"]
+__all__ = [
+    "SessionClient", "SessionDefinition", "SessionLost", "SessionSetUpTimeout", "last_heartbeat", "session_state",
+    "set_up_state",
+]
 
 log = logging.getLogger("sojourn_session")
 
 MAX_ATTEMPTS = 10_000
+REPORT_EVERY = 5.0  # seconds between two heartbeats of an attempt that waits for a set-up
+TEAR_DOWN_TIME = 10.0  # seconds
 
 
 class SessionLost(RuntimeError):
     """The session of this attempt has moved to another worker since, or was acquired again. The state is dropped."""
+
+
+class SessionSetUpTimeout(RuntimeError):
+    """The set-up of the session did not end within the timeout of its definition."""
+
+
+class SessionDefinition:
+    """How the state of a session is set up and torn down.
+
+    set_up receives the arguments of the definition and returns the state. tear_down receives the state. Both may be
+    coroutine functions; other functions run in a thread. timeout is the timeout of a set-up in seconds.
+    """
+
+    def __init__(
+        self, set_up: Callable[..., Any], tear_down: Callable[[Any], Any] | None = None, timeout: float = 600.0,
+    ) -> None:
+        self.set_up = set_up
+        self.tear_down = tear_down
+        self.timeout = timeout
 
 
 class _Attempt:
@@ -61,6 +95,12 @@ class _State:
         self.epoch = epoch
         self.values: dict[str, Any] | None = None
         self.ends = 0.0  # Unix time at which the session's time to live ends
+        self.definition: SessionDefinition | None = None
+        self.set_up: asyncio.Task[None] | None = None  # the set-up that runs; failed ones are removed
+        self.ready = False  # value is what the set-up returned
+        self.reported = False  # an attempt reported the set-up, so that the app sends no more arguments
+        self.value: Any = None
+        self.dropped = False
 
 
 _lock = threading.Lock()
@@ -76,18 +116,36 @@ def session_state() -> tuple[dict[str, Any], bool]:
     attempt has no session or the worker was not started with a SessionClient, and SessionLost if the worker has
     meanwhile received work of the session under a higher epoch.
     """
-    attempt_id = activity.context().info.activity_attempt_id
     with _lock:
-        attempt = _attempts.get(attempt_id)
-        if attempt is None:
-            raise RuntimeError("this attempt has no session, or its worker was not started with SessionClient")
-        state = attempt.client._states.get(attempt.key)
-        if state is None or state.epoch != attempt.epoch:
-            raise SessionLost(f"session {attempt.key[1]} is no longer held under epoch {attempt.epoch}")
+        state = _held(activity.context().info.activity_attempt_id)
         if state.values is None:
             state.values = {}
             return state.values, True
         return state.values, False
+
+
+def set_up_state() -> Any:
+    """Return what the set-up of this attempt's session returned.
+
+    Raises RuntimeError if the session has no definition or the worker was started without the interceptor set_ups() of
+    its SessionClient, and SessionLost like session_state().
+    """
+    with _lock:
+        state = _held(activity.context().info.activity_attempt_id)
+        if not state.ready:
+            raise RuntimeError("the session was not set up: it has no definition, or its worker lacks client.set_ups()")
+        return state.value
+
+
+def _held(attempt_id: str) -> _State:
+    """Return the state of an attempt's session. The caller holds _lock."""
+    attempt = _attempts.get(attempt_id)
+    if attempt is None:
+        raise RuntimeError("this attempt has no session, or its worker was not started with SessionClient")
+    state = attempt.client._states.get(attempt.key)
+    if state is None or state.epoch != attempt.epoch:
+        raise SessionLost(f"session {attempt.key[1]} is no longer held under epoch {attempt.epoch}")
+    return state
 
 
 def last_heartbeat() -> dict[str, Any] | None:
@@ -109,19 +167,31 @@ class SessionClient(Client):
 
     confirm_after is the duration of a poll, in seconds, after which the client confirms its delivery with a heartbeat.
     It must be shorter than the session lease.
+
+    definitions are the session definitions of this worker, by name. The worker needs the interceptor set_ups(). At most
+    max_set_ups set-ups run at once (default: the number of cores).
     """
 
     def __init__(
-        self, *args: Any, close_state: Callable[[dict[str, Any]], Any] | None = None, confirm_after: float = 2.0, **kwargs: Any,
+        self, *args: Any, close_state: Callable[[dict[str, Any]], Any] | None = None, confirm_after: float = 2.0,
+        definitions: dict[str, SessionDefinition] | None = None, max_set_ups: int | None = None, **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self._close_state = close_state
         self._confirm_after = confirm_after
         self._states: dict[tuple[str, str], _State] = {}
+        self._definitions = dict(definitions or {})
+        self._set_up_slots = asyncio.Semaphore(max_set_ups or os.cpu_count() or 1)
+
+    def set_ups(self) -> "SetUps":
+        """Return the interceptor that sets sessions up before their activities: Worker(…, interceptors=[…])."""
+        return SetUps(self)
 
     async def register_worker(self, **kwargs: Any) -> Any:
-        """Register the worker with the capability worker_sessions, which old SDKs do not declare."""
+        """Register the worker with its definitions and the capability worker_sessions, which old SDKs do not declare."""
         capabilities = list(kwargs.get("capabilities") or [])
+        capabilities += [f"session:{name}" for name in self._definitions]
+        kwargs["capabilities"] = capabilities
         if "worker_sessions" not in capabilities:
             kwargs["capabilities"] = [*capabilities, "worker_sessions"]
             manifest = dict(kwargs.get("capability_manifest") or {})
@@ -218,7 +288,94 @@ class SessionClient(Client):
             ended = [key for key, state in self._states.items() if 0 < state.ends < now]
             return [self._states.pop(key) for key in ended]
 
+    async def _set_up(self, task: dict[str, Any]) -> None:
+        """Set the session of a task up, or wait for the set-up that another attempt of its epoch began."""
+        wire = task["worker_session"]
+        name, definition = wire["definition"], self._definitions.get(wire["definition"])
+        if definition is None:
+            raise RuntimeError(f"session definition {name} is not in the definitions of this SessionClient")
+        with _lock:
+            state = _held(task["activity_attempt_id"])
+        if state.ready and state.reported:
+            return
+        began, own = time.monotonic(), state.set_up is None
+        if state.set_up is None:
+            state.definition = definition
+            state.set_up = asyncio.create_task(self._run_set_up(definition, state, self._arguments(task)))
+        running = state.set_up
+        report = {"definition": name, "timeout_seconds": max(1, round(definition.timeout)), "waited": not own}
+        while not running.done():
+            try:
+                answer = await self._report(task, {**report, "outcome": "running"})
+            except Exception as error:  # the report of the end decides whether the activity may begin
+                log.warning("failed to report a set-up of session %s: %s", wire["session_id"], error)
+            else:
+                if answer.get("can_continue") is not True:
+                    raise SessionLost(f"the app ended the attempt during the set-up of session {wire['session_id']}")
+            await asyncio.wait({running}, timeout=REPORT_EVERY)
+        report["seconds"] = time.monotonic() - began
+        error = None if running.cancelled() else running.exception()
+        if error is not None or running.cancelled():
+            with contextlib.suppress(Exception):  # the attempt fails with the error of the set-up
+                await self._report(task, {**report, "outcome": "failed"}, str(error))
+            raise error or SessionLost("the set-up was cancelled")
+        report["waited"], state.reported = state.reported, True
+        answer = await self._report(task, {**report, "outcome": "rebuilt"})
+        if answer.get("can_continue") is not True:
+            raise SessionLost(f"the app ended the attempt during the set-up of session {wire['session_id']}")
+        with _lock:
+            _held(task["activity_attempt_id"])  # the session may have been acquired again meanwhile
+
+    def _arguments(self, task: dict[str, Any]) -> list[Any]:
+        stored = task["worker_session"].get("definition_arguments")
+        if stored is None:
+            return []
+        return serializer.decode_envelope(stored, codec=task.get("payload_codec"))
+
+    async def _report(self, task: dict[str, Any], set_up: dict[str, Any], cause: str = "") -> dict[str, Any]:
+        """Send a heartbeat that reports the set-up of an attempt. It also renews the lease of the attempt."""
+        return await self._request(
+            "POST", f"/worker/activity-tasks/{task['task_id']}/heartbeat", worker=True, json={
+                "activity_attempt_id": task["activity_attempt_id"], "lease_owner": task["lease_owner"],
+                "rebuild": {"cause": cause, "set_up": set_up},
+            },
+        )
+
+    async def _run_set_up(self, definition: SessionDefinition, state: _State, arguments: list[Any]) -> None:
+        try:
+            async with self._set_up_slots:
+                call = asyncio.ensure_future(_call(definition.set_up, *arguments))
+                done, _ = await asyncio.wait({call}, timeout=definition.timeout)
+                if not done:
+                    call.add_done_callback(lambda late: self._tear_down_late(definition, late))
+                    if inspect.iscoroutinefunction(definition.set_up):
+                        call.cancel()  # a thread cannot be cancelled; the state that it returns is torn down
+                    raise SessionSetUpTimeout(f"the set-up did not end within {definition.timeout:g} s")
+                value = call.result()
+            if state.dropped:
+                await self._tear_down(definition, value)
+                raise SessionLost("the session was lost during its set-up")
+            state.value, state.ready = value, True
+        except BaseException:
+            state.set_up = None  # the next attempt tries again
+            raise
+
+    def _tear_down_late(self, definition: SessionDefinition, call: "asyncio.Future[Any]") -> None:
+        if not call.cancelled() and call.exception() is None:
+            self._late = asyncio.ensure_future(self._tear_down(definition, call.result()))
+
+    async def _tear_down(self, definition: SessionDefinition, value: Any) -> None:
+        if definition.tear_down is None:
+            return
+        try:
+            await asyncio.wait_for(_call(definition.tear_down, value), TEAR_DOWN_TIME)
+        except Exception:
+            log.exception("failed to tear down a session")
+
     async def _close(self, state: _State) -> None:
+        state.dropped = True
+        if state.ready and state.definition is not None:
+            await self._tear_down(state.definition, state.value)
         if self._close_state is None or state.values is None:
             return
         try:
@@ -229,6 +386,26 @@ class SessionClient(Client):
             raise
         except Exception:
             log.exception("failed to close the state of a session")
+
+
+class SetUps(PassthroughWorkerInterceptor):
+    """Sets sessions with a definition up before their activities run."""
+
+    def __init__(self, client: SessionClient) -> None:
+        self._client = client
+
+    async def execute_activity(self, context: Any, next: Any) -> Any:
+        """Run the activity when the state of its session exists."""
+        if (context.task.get("worker_session") or {}).get("definition"):
+            await self._client._set_up(context.task)
+        return await next(context)
+
+
+async def _call(fn: Callable[..., Any], *args: Any) -> Any:
+    """Call a coroutine function, or another function in a thread."""
+    if inspect.iscoroutinefunction(fn):
+        return await fn(*args)
+    return await asyncio.to_thread(fn, *args)
 
 
 def _unix(at: Any) -> float:

@@ -5,13 +5,18 @@ import logging
 import pathlib
 import signal
 import sys
+import time
 
 from durable_workflow import Worker, activity
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "examples" / "python-worker"))
-from sojourn_session import SessionClient, last_heartbeat, session_state  # noqa: E402
+from sojourn_session import (  # noqa: E402
+    SessionClient, SessionDefinition, last_heartbeat, session_state, set_up_state,
+)
 
 CLOSED: list[dict] = []
+SET_UPS: list[str] = []
+TORN_DOWN: list[str] = []
 
 
 def count() -> dict:
@@ -53,10 +58,58 @@ async def closed() -> list:
     return CLOSED
 
 
+async def open_book(tenant: str, pages: int) -> dict:
+    """Take longer than the activities of the session may."""
+    SET_UPS.append(tenant)
+    await asyncio.sleep(3)
+    return {"tenant": tenant, "pages": pages}
+
+
+def close_book(book: dict) -> None:
+    TORN_DOWN.append(book["tenant"])
+
+
+def open_broken(tenant: str) -> dict:
+    """Fail, and time out, before it succeeds."""
+    SET_UPS.append(tenant)
+    if SET_UPS.count(tenant) == 1:
+        raise ValueError("the first set-up fails")
+    if SET_UPS.count(tenant) == 2:
+        time.sleep(2)
+    return {"tenant": tenant, "pages": 0}
+
+
+def read() -> dict:
+    book, info = set_up_state(), activity.context().info
+    return {
+        **book, "worker": info.worker_id, "attempt": info.attempt_number, "set_ups": SET_UPS.count(book["tenant"]),
+        "torn_down": TORN_DOWN,
+    }
+
+
+@activity.defn(name="book.async")
+async def read_async() -> dict:
+    return read()
+
+
+@activity.defn(name="book.sync")
+def read_sync() -> dict:
+    return read()
+
+
 async def main(url: str, token: str, queue: str, worker_id: str) -> None:
-    async with SessionClient(url, token=token, close_state=CLOSED.append, confirm_after=1) as client:
-        activities = [count_async, count_sync, without_session, resume, closed]
-        worker = Worker(client, task_queue=queue, worker_id=worker_id, workflows=[], activities=activities)
+    definitions = {
+        "book": SessionDefinition(open_book, close_book),
+        "broken": SessionDefinition(open_broken, close_book, timeout=1),
+    }
+    async with SessionClient(
+        url, token=token, close_state=CLOSED.append, confirm_after=1, definitions=definitions,
+    ) as client:
+        activities = [count_async, count_sync, without_session, resume, closed, read_async, read_sync]
+        worker = Worker(
+            client, task_queue=queue, worker_id=worker_id, workflows=[], activities=activities,
+            interceptors=[client.set_ups()],
+        )
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: asyncio.ensure_future(worker.stop()))
         await worker.run()
         await worker.stop()
