@@ -93,7 +93,16 @@ func TestADatabaseHandleComesBackWhenItsProcessIsKilled(t *testing.T) {
 	}
 }
 
-// The example compiles with the types for editors in TypeScript's strictest mode.
+// usesDefinition is a file with a session definition and with a wrong type, which tsc must report.
+const usesDefinition = `import type { Context, SetUp, TearDown } from './sojourn';
+export const setUp: SetUp<string, Map<string, number>> = async (text, ctx) => new Map([[text, ctx.session!.epoch]]);
+export const tearDown: TearDown<Map<string, number>> = (counts) => counts.clear();
+export const main = (word: string, ctx: Context<Map<string, number>>) => ctx.session!.state.get(word);
+// @ts-expect-error
+export const wrong: SetUp<string, Map<string, number>> = async (text, ctx) => new Map([[text, ctx.session!.id]]);
+`
+
+// The example, and a file with a session definition, compile with the types for editors in TypeScript's strictest mode.
 func TestTheLedgerFitsItsTypes(t *testing.T) {
 	t.Parallel()
 	web, err := filepath.Abs("../web/node_modules")
@@ -107,6 +116,17 @@ func TestTheLedgerFitsItsTypes(t *testing.T) {
 	if err != nil || len(files) != 3 {
 		t.Fatalf("files %v, %v", files, err)
 	}
+	types, err := os.ReadFile("ledger/activities/sojourn.d.ts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"sojourn.d.ts": string(types), "words.session.ts": usesDefinition} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files = append(files, filepath.Join(dir, "words.session.ts"))
 	args := []string{
 		"--noEmit", "--strict", "--module", "esnext", "--moduleResolution", "bundler", "--target", "es2022",
 		"--types", "node", "--typeRoots", filepath.Join(web, "@types"),

@@ -4,6 +4,11 @@
 //   export async function main(input: string, ctx: Context) { … }
 //
 // With a type for the session state: Context<{ db?: Database }>.
+//
+// A session definition, in a file NAME.session.ts:
+//
+//   export const setUp: SetUp<string, Map<string, number>> = async (text, ctx) => { … };
+//   export const tearDown: TearDown<Map<string, number>> = (counts) => counts.clear();
 
 /** One attempt of an activity. State is the type of its session state. */
 export interface Context<State extends object = Record<string, any>> {
@@ -62,7 +67,7 @@ export interface Session<State extends object = Record<string, any>> {
   readonly epoch: number;
   /** Whether this is the first call of the epoch. */
   readonly isNew: boolean;
-  /** Any values: models, connections, child processes. They are never stored. */
+  /** Any values: models, connections, child processes. They are never stored. With a definition: what setUp returned. */
   state: State;
   /** The session's scratch folder, removed with the process. */
   readonly dir: string;
@@ -95,6 +100,12 @@ export interface Recovery {
   /** @deprecated The opposite of parallelRebuilds. */
   singleflightPerSession?: boolean;
 }
+
+/** Sets a session up, once in each epoch. Input: the argument of the definition, or a list of several. */
+export type SetUp<Input = any, State = any> = (input: Input, ctx: Context) => State | Promise<State>;
+
+/** Releases what setUp returned, when the session is closed in good order. It has 10 seconds. */
+export type TearDown<State = any> = (state: State) => unknown;
 
 /** Members that a thrown error may have. */
 export interface Failure extends Error {

@@ -6,10 +6,14 @@
 #       from sojourn import Context
 #
 #   def main(text: str, ctx: Context) -> int: ...
+#
+# A session definition, in a file NAME.session.py:
+#
+#   def set_up(text: str, ctx: Context) -> list[str]: ...
+#   def tear_down(state: list[str]) -> None: ...
 
 import threading
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, Literal, TypedDict, TypeVar
 
 T = TypeVar("T")
@@ -47,8 +51,9 @@ class Session:
     """Rises whenever a worker acquires the session."""
     is_new: bool
     """Whether this is the first call of the epoch."""
-    state: SimpleNamespace
-    """Any values: models, connections, child processes. They are never stored."""
+    state: Any
+    """A SimpleNamespace for any values: models, connections, child processes. They are never stored. With a definition:
+    what set_up returned."""
     dir: str
     """The session's scratch folder, removed with the process."""
     def require(self, key: str) -> Any:
@@ -90,6 +95,12 @@ class Context:
         """Sends a heartbeat."""
     def progress(self, value: object) -> None:
         """Sends a heartbeat with progress: any value with a JSON form. The next attempt finds it as last_heartbeat."""
+
+SetUp = Callable[[Any, Context], Any]
+"""Sets a session up, once in each epoch. Receives the argument of the definition, or a list of several."""
+
+TearDown = Callable[[T], object]
+"""Releases what set_up returned, when the session is closed in good order. It has 10 seconds."""
 
 class Recovery(TypedDict, total=False):
     """How lost session state is rebuilt: recovery = {"rebuild_activity": "index.load"}."""
