@@ -66,7 +66,7 @@ func New(ctx context.Context, o Options) (*App, error) {
 			"file descriptors exhausted up to the reserve: idle connections closed, new connections serve health probes only")
 	}
 	a.listener = a.connections.Listen(a.listener)
-	handler := below(o.Base, p.Handler())
+	handler := mountUnder(o.Base, p.Handler())
 	if o.TLS != nil {
 		a.listener = tls.NewListener(a.listener, o.TLS)
 		handler = certified(handler, o.TLS.ClientAuth != tls.NoClientCert)
@@ -93,9 +93,9 @@ func (a *App) URL() string {
 	return scheme + "://" + a.listener.Addr().String()
 }
 
-// below serves requests below a base path like requests at the root. Probes and workers that connect to the app
+// mountUnder serves requests below a base path like requests at the root. Probes and workers that connect to the app
 // directly need no path.
-func below(base string, next http.Handler) http.Handler {
+func mountUnder(base string, next http.Handler) http.Handler {
 	if base == "" {
 		return next
 	}

@@ -15,8 +15,8 @@ import (
 // People see one wait reason per run, although many things may be pending. The engine selects the reason; this file
 // reads the rows that the selection needs.
 
-// inSessions reports whether a ready activity of the run is in a session.
-func inSessions(run *engine.Run) bool {
+// hasReadySessionActivity reports whether a ready activity of the run is in a session.
+func hasReadySessionActivity(run *engine.Run) bool {
 	for _, a := range run.Activities.All() {
 		if a.State == engine.Ready && a.SessionID != "" {
 			return true
@@ -29,7 +29,7 @@ func inSessions(run *engine.Run) bool {
 func (v *View) pending(
 	ctx context.Context, r store.Reader, run *engine.Run, now time.Time,
 ) (*protocol.Pending, *protocol.Wait, error) {
-	around, err := v.waitContext(ctx, r, run.Namespace, inSessions(run), now)
+	around, err := v.waitContext(ctx, r, run.Namespace, hasReadySessionActivity(run), now)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -17,24 +17,25 @@ func Once(text []byte) []byte {
 	if len(text) > math.MaxInt32 || !repeats(text) || !json.Valid(text) {
 		return text
 	}
-	w := onceWriter{text: text, out: make([]byte, 0, len(text))}
-	w.value()
+	w := deduplicator{text: text, out: make([]byte, 0, len(text))}
+	w.copyValue()
 	return w.out
 }
 
-// onceWriter copies a JSON text that is known to be valid, without the members that stand in it again. It builds no
+// deduplicator copies a valid JSON text without the members that a later member of the same name replaces. It builds no
 // values: they would take fifty times the memory of the text.
-type onceWriter struct {
+type deduplicator struct {
 	text, out []byte
 	pos       int
 	members   []member // of the objects that are being copied
 }
 
-// member is a member of an object as it was copied: where its name and its whole stand in out.
+// member is a member of an object as it was copied: the offsets in out at which the member starts, its name ends and
+// the member ends.
 type member struct{ start, nameEnd, end int32 }
 
-// next is the byte that the next value, name or bracket begins with.
-func (w *onceWriter) next() byte {
+// next skips white space and separators, and returns the first byte of the next value, name or bracket.
+func (w *deduplicator) next() byte {
 	for {
 		switch c := w.text[w.pos]; c {
 		case ' ', '\t', '\r', '\n', ',', ':':
@@ -45,10 +46,10 @@ func (w *onceWriter) next() byte {
 	}
 }
 
-func (w *onceWriter) value() {
+func (w *deduplicator) copyValue() {
 	switch w.next() {
 	case '{':
-		w.object()
+		w.copyObject()
 	case '[':
 		w.pos++
 		w.out = append(w.out, '[')
@@ -56,7 +57,7 @@ func (w *onceWriter) value() {
 			if n > 0 {
 				w.out = append(w.out, ',')
 			}
-			w.value()
+			w.copyValue()
 		}
 		w.pos++
 		w.out = append(w.out, ']')
@@ -71,12 +72,12 @@ func (w *onceWriter) value() {
 	}
 }
 
-func (w *onceWriter) copy(n int) {
+func (w *deduplicator) copy(n int) {
 	w.out = append(w.out, w.text[w.pos:w.pos+n]...)
 	w.pos += n
 }
 
-func (w *onceWriter) object() {
+func (w *deduplicator) copyObject() {
 	w.pos++
 	w.out = append(w.out, '{')
 	own := len(w.members)
@@ -89,7 +90,7 @@ func (w *onceWriter) object() {
 		m.nameEnd = int32(len(w.out))
 		w.next()
 		w.out = append(w.out, ':')
-		w.value()
+		w.copyValue()
 		m.end = int32(len(w.out))
 		w.members = append(w.members, m)
 	}
@@ -100,7 +101,7 @@ func (w *onceWriter) object() {
 }
 
 // drop removes members from the end of out that occur again later in it.
-func (w *onceWriter) drop(members []member) {
+func (w *deduplicator) drop(members []member) {
 	duplicate := w.duplicates(members)
 	if duplicate == nil {
 		return
@@ -120,7 +121,7 @@ func (w *onceWriter) drop(members []member) {
 }
 
 // duplicates reports for each member whether its name occurs again; nil: no name does.
-func (w *onceWriter) duplicates(members []member) (duplicate []bool) {
+func (w *deduplicator) duplicates(members []member) (duplicate []bool) {
 	order := make([]int32, len(members))
 	for i := range order {
 		order[i] = int32(i)
@@ -137,7 +138,7 @@ func (w *onceWriter) duplicates(members []member) (duplicate []bool) {
 	return duplicate
 }
 
-func (w *onceWriter) name(m member) []byte { return Name(w.out[m.start:m.nameEnd]) }
+func (w *deduplicator) name(m member) []byte { return Name(w.out[m.start:m.nameEnd]) }
 
 // Name returns the text of a member's name in quotes.
 func Name(quoted []byte) []byte {
@@ -155,7 +156,7 @@ func Name(quoted []byte) []byte {
 // fewNames is the maximum number of names of an object that are compared pairwise.
 const fewNames = 32
 
-// level is an object or an array that a text is in.
+// level is one level of nesting: an object or array that encloses the current value.
 type level struct {
 	array bool
 	first int // how many names were noted before its own

@@ -15,9 +15,9 @@ type Orphans struct {
 	Gone time.Time // when one of them will have been silent for too long; zero: there is none
 }
 
-// Update compares the live apps with those of the last call, and reports whether an app has ended: the workers of this
-// app may have died with it.
-func (o *Orphans) Update(own string, alive map[string]time.Time) (fell bool) {
+// Update compares the live apps with the live apps of the last call, and reports whether an app has ended: the workers
+// of that app may have died with it.
+func (o *Orphans) Update(own string, alive map[string]time.Time) (ended bool) {
 	o.Gone = time.Time{}
 	var apps []string
 	for id, until := range alive {
@@ -29,13 +29,13 @@ func (o *Orphans) Update(own string, alive map[string]time.Time) (fell bool) {
 		if !alive[id].IsZero() {
 			continue
 		}
-		fell = true
+		ended = true
 		if now := time.Now(); o.Due.IsZero() || o.Due.After(now) {
 			o.Due = now
 		}
 	}
 	o.apps = apps
-	return fell
+	return ended
 }
 
 // Others reports whether another live app stored the last heartbeat of a worker; this other app monitors the worker.

@@ -32,7 +32,7 @@ const (
 	Quiet   = "quiet"
 )
 
-// SharedRuns are the workflow ids, and runs, that every app works on.
+// SharedRuns are the IDs, used as workflow ID and as run ID, of the runs that all apps change.
 var SharedRuns = []string{"shared-run-1", "shared-run-2", "shared-run-3"}
 
 const sharedSession = "shared-session"
@@ -62,7 +62,7 @@ func (x *Traffic) Prepare(ctx context.Context) error {
 }
 
 // id is a new one.
-func (x *Traffic) id() string { return fmt.Sprintf("%s-%d", x.App, x.n.Add(1)) }
+func (x *Traffic) nextID() string { return fmt.Sprintf("%s-%d", x.App, x.n.Add(1)) }
 
 func (x *Traffic) start(run, workflow, queue string) engine.Start {
 	return engine.Start{RunID: run, Number: 1, Request: protocol.StartRequest{
@@ -91,13 +91,13 @@ func (x *Traffic) Ops() []Op {
 
 // Apart has nothing to do with what is shared.
 func (x *Traffic) Apart(ctx context.Context) error {
-	id := x.id()
+	id := x.nextID()
 	_, err := x.S.Commit(ctx, StartChange(x.start(id, id, Quiet)))
 	return err
 }
 
 func (x *Traffic) begin(ctx context.Context) error {
-	id := x.id()
+	id := x.nextID()
 	in := x.start(id, id, Crowded)
 	in.Request.FairnessKey = "tenant"
 	in.Arguments = strings.Repeat("A", x.Payload)
@@ -106,7 +106,7 @@ func (x *Traffic) begin(ctx context.Context) error {
 }
 
 func (x *Traffic) signal(ctx context.Context, run string) error {
-	name := x.id()
+	name := x.nextID()
 	_, err := x.S.Commit(ctx, Step(run, engine.SignalRun{Name: name, Value: "AAAA"}, store.Keys{}))
 	if err == nil {
 		x.mu.Lock()

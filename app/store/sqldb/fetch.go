@@ -195,8 +195,8 @@ type holding struct {
 	until   int64
 }
 
-// loadHoldings reads the sessions that workers hold.
-func (b *batch) loadHoldings(keys map[engine.WorkerKey]bool) []*db.Call {
+// loadHeldSessions reads the sessions that workers hold.
+func (b *batch) loadHeldSessions(keys map[engine.WorkerKey]bool) []*db.Call {
 	asked := db.NewRowset(record.Workers.Key())
 	for k := range keys {
 		b.holding[k] = nil

@@ -40,7 +40,7 @@ func (s *Store) Writable(ctx context.Context) error {
 		return store.ErrClosed
 	default:
 	}
-	if err := s.health.damage(); err != nil {
+	if err := s.health.permanentError(); err != nil {
 		return err
 	}
 	if began := s.health.began.Load(); began != 0 && time.Since(time.Unix(0, began)) > slowBatch {
@@ -63,8 +63,8 @@ func (s *Store) Writable(ctx context.Context) error {
 	}
 }
 
-// damage returns the reason why the store refuses writes permanently, or nil.
-func (h *health) damage() error {
+// permanentError returns the reason why the store refuses writes permanently, or nil.
+func (h *health) permanentError() error {
 	if err := h.broken.Load(); err != nil {
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, *err)
 	}

@@ -243,7 +243,7 @@ func (b *batch) second(w *wants, more []*db.Call) error {
 	calls := slices.Concat(more, b.loadSessions(w.sessions))
 	calls = append(calls, b.loadChains(w.chains)...)
 	calls = append(calls, b.loadWorkers(w.workers)...)
-	calls = append(calls, b.loadHoldings(w.holdings)...) // under the workers' locks, which every claim takes
+	calls = append(calls, b.loadHeldSessions(w.holdings)...) // under the workers' locks, which every claim takes
 	calls = append(calls, b.loadReceipts(w.receipts)...)
 	calls = append(calls, b.loadTokens(w.tokens)...)
 	calls = append(calls, b.loadNamespaces(w.namespaces)...)

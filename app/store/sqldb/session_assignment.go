@@ -79,7 +79,7 @@ func (b *batch) countedWorker(w *engine.Worker, f *sessionAssignment) (*engine.W
 	} else {
 		calls = b.loadWorkers(key)
 	}
-	if err := b.send(append(calls, b.loadHoldings(key)...)...); err != nil {
+	if err := b.send(append(calls, b.loadHeldSessions(key)...)...); err != nil {
 		return nil, err
 	}
 	if !b.s.cfg.Dialect.Shared {

@@ -279,7 +279,7 @@ func (s *Store) submit(ctx context.Context, p *pending) error {
 		return store.ErrClosed
 	default:
 	}
-	if err := s.health.damage(); err != nil {
+	if err := s.health.permanentError(); err != nil {
 		return err
 	}
 	in := s.in

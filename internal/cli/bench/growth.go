@@ -94,7 +94,7 @@ func growths() []growing {
 			of: "ready activities", sizes: []int{1_000, 10_000, 100_000}, quick: []int{500, 5_000}, freshEachTime: true,
 			prepare: backlog,
 			parts: []growingPart{{
-				id: "CLAIMS", transport: "store", unit: "claims/s", ops: fixed(500, 200), measure: same(claims),
+				id: "CLAIMS", transport: "store", unit: "claims/s", ops: fixed(500, 200), measure: same(measureClaims),
 			}},
 		},
 		{
@@ -316,8 +316,8 @@ func backlog(ctx context.Context, n *node, size int, _ func(int)) error {
 	return scheduleAll(ctx, b, claimer, size)
 }
 
-// claims measures sequential polls that each lease one ready activity.
-func claims(ctx context.Context, n *node, ops int) (sample, error) {
+// measureClaims measures sequential polls that each lease one ready activity.
+func measureClaims(ctx context.Context, n *node, ops int) (sample, error) {
 	return many(ops, 1, func() error {
 		tasks, err := pollNow(ctx, n.app.Broker(), claimer, protocol.KindActivity, 1)
 		if err == nil && len(tasks) != 1 {

@@ -144,15 +144,15 @@ func (r *runner) story(ctx context.Context, c Case) error {
 				if s.About != "" {
 					about = " (" + s.About + ")"
 				}
-				return fmt.Errorf("%s %d%s: %s: %w", part.name, i+1, about, s.Request.line(vars), err)
+				return fmt.Errorf("%s %d%s: %s: %w", part.name, i+1, about, s.Request.requestLine(vars), err)
 			}
 		}
 	}
 	return nil
 }
 
-// line is the request's method and path, as they were sent if all variables are known.
-func (q Request) line(vars map[string]any) string {
+// requestLine returns the method and path of the request, as they were sent if all variables are known.
+func (q Request) requestLine(vars map[string]any) string {
 	path, err := fill(q.Path, vars)
 	if err != nil {
 		return q.Method + " " + q.Path
@@ -228,7 +228,7 @@ func (r *runner) during(ctx context.Context, s Step, vars map[string]any) (answe
 	}()
 	for i, inner := range s.Meanwhile {
 		if err := r.step(ctx, inner, vars); err != nil {
-			err = fmt.Errorf("meanwhile step %d: %s: %w", i+1, inner.Request.line(vars), err)
+			err = fmt.Errorf("meanwhile step %d: %s: %w", i+1, inner.Request.requestLine(vars), err)
 			select {
 			case early := <-sentRequests: // which may be why
 				return answer{}, fmt.Errorf("request returned early with status %d: %.400s: %w", early.status, early.raw, err)

@@ -126,8 +126,8 @@ func childAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// sacrifice makes the kernel prefer pid when memory runs out, from 0 as others to 1000.
-func sacrifice(pid, score int) {
+// setOOMScoreAdj sets the oom_score_adj of a process, from 0 (like other processes) to 1000 (killed first).
+func setOOMScoreAdj(pid, score int) {
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(score)), 0)
 }
 

@@ -30,7 +30,7 @@ func killUser(int) {}
 
 func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-func sacrifice(int, int) {}
+func setOOMScoreAdj(int, int) {}
 
 func dup(from, to int) error { return syscall.Dup2(from, to) }
 

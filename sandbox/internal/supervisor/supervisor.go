@@ -86,7 +86,7 @@ func (m *supervisor) start() error {
 	if err := adopt(); err != nil {
 		return err
 	}
-	sacrifice(os.Getpid(), supervisorScore)
+	setOOMScoreAdj(os.Getpid(), supervisorScore)
 	most := int64(-1) // threads of its separate user; the watchdog, if fast enough, ends them at half of it
 	if m.User > 0 && m.Threads > 0 {
 		most = 2 * int64(m.Threads)
@@ -134,7 +134,7 @@ func (m *supervisor) start() error {
 	}
 	returned := make(chan error)
 	go func() { // on another thread: this one has given up the right to do either
-		sacrifice(m.pid, executorScore)
+		setOOMScoreAdj(m.pid, executorScore)
 		returned <- m.Group.Return()
 	}()
 	if err := <-returned; err != nil {

@@ -560,7 +560,7 @@ func (l *listing) first(
 			until = end
 		}
 	}
-	way, err := l.way(one, where, after, until)
+	way, err := l.indexQuery(one, where, after, until)
 	if err != nil {
 		return store.RunPosition{}, err
 	}
@@ -624,7 +624,7 @@ func (l *listing) last(
 		_, _, end, err := l.parts(one, where, after, until, size)
 		return end, err
 	}
-	way, err := l.way(one, where, after, until)
+	way, err := l.indexQuery(one, where, after, until)
 	if err != nil {
 		return store.RunPosition{}, err
 	}

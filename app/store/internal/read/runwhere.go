@@ -14,8 +14,11 @@ import (
 
 // The statements of a listing of runs: what runlist.go decides to read.
 
-// way returns the query of the index that a walk uses, between two positions, in its order.
-func (l *listing) way(one store.Condition, where []store.Condition, after, until store.RunPosition) (*gorm.DB, error) {
+// indexQuery returns the query of one index between two positions, in the order of the listing. one is the condition
+// that the index serves.
+func (l *listing) indexQuery(
+	one store.Condition, where []store.Condition, after, until store.RunPosition,
+) (*gorm.DB, error) {
 	var db *gorm.DB
 	switch {
 	case timed(one):
@@ -198,7 +201,7 @@ func (l *listing) rows(
 	db, id := l.list(l.ctx, l.q.Limit).Select("r.*"), "r.run_id"
 	if one.Field == store.FieldAttribute {
 		id = "a.run_id" // so that other attributes are checked before the run's row is read
-		found, err := l.way(one, where, after, until)
+		found, err := l.indexQuery(one, where, after, until)
 		if err != nil {
 			return nil, err
 		}
