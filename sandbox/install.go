@@ -31,7 +31,8 @@ type installer struct {
 	write       string   // writable path in addition to its scratch folder; empty for none
 	network     bool
 	registries  []string // reachable in addition to the configured registries
-	// gets each line that it prints, which is logged too; nil for one whose words are its answer
+	// progress receives each line that the command prints; the line is also logged. It is nil for a command whose output
+	// is its result.
 	progress func(line string)
 }
 
@@ -220,7 +221,7 @@ func (p *Pool) installed(
 	}
 	line := func(text []byte) {
 		if s := strings.TrimSpace(clean(text)); s != "" && progress != nil {
-			p.opt.Logger.Info().Msg("package installer: " + s)
+			p.opt.Logger.Info().Msg("package installer output: " + s)
 			progress(s)
 		}
 	}
@@ -408,7 +409,8 @@ func installEnv(runtime string) []string {
 	return env
 }
 
-// configured holds the configuration of an installer by the machine and this user, from files and environment.
+// configured is the configuration of an installer (npm or pip) for the machine and for this user, read from files and
+// environment variables.
 type configured struct {
 	registries []string // HOST:PORT of what they name
 	files      []string // and the files and folders: packages, certificates

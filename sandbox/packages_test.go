@@ -264,7 +264,7 @@ func TestPackagesAreInstalledOnce(t *testing.T) {
 			t.Errorf("got %q; a script of the package ran: %v", text, ran)
 		}
 		pool.Close()
-		if !strings.Contains(log.String(), `"package installer: `) || !strings.Contains(log.String(), "installed") {
+		if !strings.Contains(log.String(), `"package installer output: `) || !strings.Contains(log.String(), "installed") {
 			t.Errorf("no progress in the log:\n%s", &log)
 		}
 		if n := r.fetched(); n != 1 {

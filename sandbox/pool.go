@@ -22,7 +22,7 @@ import (
 )
 
 // ErrTooWeak is wrapped by NewPool if the isolation of this machine is below the required minimum.
-var ErrTooWeak = errors.New("isolation is too weak")
+var ErrTooWeak = errors.New("the available isolation is weaker than required")
 
 // Pool manages executors: one per session and runtime, some for calls outside sessions, and a few prepared ones. It is
 // safe for concurrent use.

@@ -61,7 +61,7 @@ func run(r *Registry, args []string) int {
 	}
 	if err == nil {
 		if c.Handlers != "" {
-			log.Info().Msg("handlers: " + w.Handlers().String())
+			log.Info().Msg("handlers loaded: " + w.Handlers().String())
 		}
 		ctx, stop := process.Interrupts()
 		defer stop()

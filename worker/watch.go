@@ -48,7 +48,7 @@ func (w *Worker) watch(ctx context.Context) {
 				changed = append(changed, name)
 			}
 		}
-		w.log.Info().Strs("changed", changed).Msg("handlers: " + found.String())
+		w.log.Info().Strs("changed", changed).Msg("handlers reloaded: " + found.String())
 		if err := w.link.Reregister(ctx); err != nil && ctx.Err() == nil {
 			w.log.Warn().Err(err).Msg("failed to register the changed handlers; retrying")
 			was = "" // tried again

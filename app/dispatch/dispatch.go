@@ -28,7 +28,7 @@ var (
 	// of the poller's process: it deregistered, was removed, or was superseded
 	ErrRegistrationEnded = errors.New("registration ended")
 	// the memory of the poll's response did not become free in time
-	ErrNoMemory = errors.New("no memory for the tasks of a response")
+	ErrNoMemory = errors.New("memory budget exhausted: no memory for the tasks of a poll response")
 )
 
 // TaskLeaser is the part of a store that claims are sent to.

@@ -189,7 +189,7 @@ func compile(src, name, to string, stages []stage) error {
 			return run(c)
 		}
 	}
-	return fmt.Errorf("no RUN of the stage build creates %s", name)
+	return fmt.Errorf("Dockerfile: no RUN instruction of the stage \"build\" creates %s", name)
 }
 
 // run runs a command. The error contains the output of the command.

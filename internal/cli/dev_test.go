@@ -147,7 +147,7 @@ func TestDevPrintsTheHandlersItFound(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "handlers", "new.py"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p.line(p.err, `"changed":\["new"\].*"message":"handlers: 4 \(2 Node, 2 Python\)`)
+	p.line(p.err, `"changed":\["new"\].*"message":"handlers reloaded: 4 \(2 Node, 2 Python\)`)
 	if code := p.terminate(); code != 0 {
 		t.Errorf("SIGTERM: exit %d", code)
 	}
@@ -155,7 +155,7 @@ func TestDevPrintsTheHandlersItFound(t *testing.T) {
 		t.Errorf("dev printed %d lines, want 8:\n%s", len(out), strings.Join(out, "\n"))
 	}
 	p = launch(t, dir, env{"SOJOURN_APP_URL": "http://127.0.0.1:1"}, "worker", "--handlers", "handlers")
-	p.line(p.err, `"message":"handlers: 4 \(2 Node, 2 Python\), left out: x\.sh \(no runtime\)"`)
+	p.line(p.err, `"message":"handlers loaded: 4 \(2 Node, 2 Python\), left out: x\.sh \(no runtime\)"`)
 }
 
 // An app with a worker in its process exports the worker's metrics too, so that a container has one address to scrape.

@@ -35,7 +35,10 @@ func (p *program) schedulesCommand() *cobra.Command {
 				return send(p, c, http.MethodDelete, schedulePath(args[0]), nil, p.scheduleReceipt)
 			},
 		},
-		&cobra.Command{Use: "history ID", Short: "List the actions of a schedule", Args: oneArg(scheduleIDArg), RunE: p.scheduleHistory},
+		&cobra.Command{
+			Use: "history ID", Short: "List the past firings of a schedule", Args: oneArg(scheduleIDArg),
+			RunE: p.scheduleHistory,
+		},
 	)
 }
 

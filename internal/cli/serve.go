@@ -39,7 +39,7 @@ func (p *program) serve(ctx context.Context, s *settings) error {
 		s.Log.Info().Str("release", s.Release).Str("url", node.app.URL()).Msg("app started")
 	}
 	if node.worker != nil && s.Handlers != "" {
-		s.Log.Info().Msg("handlers: " + node.worker.Handlers().String())
+		s.Log.Info().Msg("handlers loaded: " + node.worker.Handlers().String())
 	}
 	return node.wait()
 }

@@ -155,7 +155,10 @@ var settings = []setting{
 		name: "build-id", roles: workers,
 		help: "build ID of a worker's code, by which rollouts promote and drain; unset: none",
 	},
-	{name: "namespace", value: "default", roles: []Role{Worker, Both, Dev, Client}, help: "namespace"},
+	{
+		name: "namespace", value: "default", roles: []Role{Worker, Both, Dev, Client},
+		help: "namespace in which a worker polls for tasks, or to which a client command applies",
+	},
 	{name: "capabilities", kind: list, roles: workers, help: "capabilities of a worker, comma separated"},
 	{name: "handlers", roles: workers, help: "directory with activity handlers in other languages"},
 	{

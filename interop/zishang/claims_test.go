@@ -43,7 +43,7 @@ func TestPanicOfAHandlerEndsVersion2(t *testing.T) {
 	if err := p.dial(t, "/", nil).Emit("panic"); err != nil {
 		t.Fatal(err)
 	}
-	if said := p.dies(t); !strings.Contains(said, "a handler of the user") {
+	if said := p.dies(t); !strings.Contains(said, "user handler failed") {
 		t.Errorf("the process ended of something else:\n%s", said)
 	}
 }

@@ -42,7 +42,8 @@ type pollBody struct {
 	TaskKinds []protocol.TaskKind `json:"task_kinds"`
 }
 
-// kinds returns the task kinds of a poll, and whether its task must contain its kind.
+// kinds returns the task kinds that a poll requests, and whether the poll named them: the returned task then contains
+// its kind.
 func (b pollBody) kinds(of protocol.TaskKind) (kinds []protocol.TaskKind, named bool, err error) {
 	if b.TaskKinds != nil && len(b.TaskKinds) == 0 {
 		return nil, true, protocol.Invalid("task_kinds", "must name at least one kind")
@@ -52,7 +53,9 @@ func (b pollBody) kinds(of protocol.TaskKind) (kinds []protocol.TaskKind, named 
 	}
 	for i, k := range b.TaskKinds {
 		if k != protocol.KindWorkflow && k != protocol.KindValidation || slices.Contains(b.TaskKinds[:i], k) {
-			return nil, true, protocol.Invalid("task_kinds", "must be workflow and update_validation, each at most once")
+			return nil, true, protocol.Invalid(
+				"task_kinds", "must contain only workflow and update_validation, each at most once",
+			)
 		}
 	}
 	return b.TaskKinds, true, nil

@@ -27,7 +27,7 @@ import (
 
 // errNotCached means that a batch needs a row that is not cached, or that a decision writes
 // nothing and so would not be checked. It never reaches a caller: the batch is run in two round trips.
-var errNotCached = errors.New("a row of the batch is not cached")
+var errNotCached = errors.New("a row that the batch needs is not cached")
 
 // maxCachedTasks is the most tasks a session may have to be remembered: its guard counts them all.
 const maxCachedTasks = 32

@@ -362,7 +362,7 @@ func (p *framePeer) call(body []byte, after time.Duration) error {
 	}
 	f, err := p.frames.Read()
 	if err == nil && len(f.Body) != len(body) {
-		err = fmt.Errorf("%d bytes came back of %d", len(f.Body), len(body))
+		err = fmt.Errorf("the executor returned %d bytes, want %d", len(f.Body), len(body))
 	}
 	return err
 }

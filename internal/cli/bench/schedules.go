@@ -59,7 +59,7 @@ func dueAtOnce(ctx context.Context, n *node, ops int) (sample, error) {
 		}
 		changed, overflow := w.Take()
 		if overflow {
-			return s, errors.New("the watcher overflowed: too many starts")
+			return s, errors.New("the list of changed runs overflowed: too many runs started at once")
 		}
 		for _, r := range changed.Runs {
 			if strings.HasPrefix(r.WorkflowID, name) && !seen[r.WorkflowID] {

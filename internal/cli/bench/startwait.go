@@ -176,7 +176,7 @@ func runCaller(url string) error {
 			var result string
 			err := c.Execute(ctx, request, &result)
 			if err == nil && result != kilobyte {
-				err = fmt.Errorf("the result of %s has %d bytes", one.Workflow, len(result))
+				err = fmt.Errorf("unexpected result of %s: %d bytes, want %d", one.Workflow, len(result), len(kilobyte))
 			}
 			return err
 		}

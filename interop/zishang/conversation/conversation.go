@@ -64,7 +64,7 @@ func Hold(s Socket) {
 		}()
 	})
 
-	on("panic", func([]any, func(...any)) { panic(errors.New("a handler of the user")) })
+	on("panic", func([]any, func(...any)) { panic(errors.New("user handler failed")) })
 	on("flood", func(args []any, ack func(...any)) {
 		n, _ := args[0].(float64)
 		for range int(n) {
