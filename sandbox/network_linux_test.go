@@ -24,7 +24,7 @@ import (
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
-// names are the names that a test's resolver knows.
+// names is the DNS resolver of a test. It maps host names to their IP addresses, separated by spaces.
 type names map[string]string
 
 func (n names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {

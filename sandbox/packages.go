@@ -298,7 +298,7 @@ func (k *packages) removeOld() {
 	}
 }
 
-// lock waits until no other worker installs the same.
+// lock waits until no other worker installs the same packages, and returns the locked file.
 func (k *packages) lock(ctx context.Context, dir string, progress func(line string)) (*os.File, error) {
 	logged := false
 	for {

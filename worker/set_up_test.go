@@ -18,8 +18,9 @@ import (
 // defined counts the set-ups and tear-downs of sessions.
 type defined struct{ setUps, tearDowns atomic.Int32 }
 
-// define registers a definition whose set-up takes longer than the StartToClose of the activities, and a workflow that
-// runs two activities at once and a third one in a session of a kind.
+// define registers a session definition whose set-up takes longer than the StartToClose timeout of the activities, and
+// a workflow that runs two activities concurrently and then a third one, all in one session. The workflow's argument
+// selects how that session begins.
 func (d *defined) define(o *worker.Options, takes time.Duration) {
 	o.Registry.Session("slow", activity.SessionDefinition{
 		SetUp: func(_ context.Context, text string) (*string, error) {

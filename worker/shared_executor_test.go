@@ -30,7 +30,7 @@ import (
 
 const innocentCalls = 8
 
-// sharedFolder is the folder in which the calls of a test record that they began.
+// sharedFolder is the folder in which each activity call of a test appends a line to a file when the call begins.
 type sharedFolder struct {
 	Dir string `json:"dir"`
 	Me  string `json:"me"`

@@ -98,7 +98,7 @@ func stepPath(t handTask, verb string) string {
 	return "/api/worker/activity-tasks/" + t.text("task_id") + "/" + verb
 }
 
-// envelope is a JSON value as the wire has payloads.
+// envelope returns a JSON value encoded as a payload of the wire format.
 func envelope(t testing.TB, value string) string {
 	t.Helper()
 	p, err := payload.FromJSON([]byte(value))

@@ -66,7 +66,8 @@ func TestDrainOfAWorkerEndsItsOpenPolls(t *testing.T) {
 	})
 }
 
-// The response to a poll is lost, and the app restarts: the lease in the database contains the ID of its poll.
+// If the response to a poll is lost and the app restarts, the repeated poll receives the same task, because the stored
+// lease contains the ID of the poll.
 func TestAPollIsRepeatedAfterTheAppRestarted(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})

@@ -93,7 +93,8 @@ func goWork(t *testing.T, a *apptest.App, way string) {
 	}
 }
 
-// W4: workflows and activities in three languages, in one run and in one session, with children across.
+// Workflows and activities in three languages work together in one run and in one session; child workflows are written
+// in another language than their parents.
 func TestRunsMixLanguages(t *testing.T) {
 	t.Parallel()
 	python(t)

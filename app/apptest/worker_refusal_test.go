@@ -130,7 +130,7 @@ func TestRefusedWorkerCallsChangeNothing(t *testing.T) {
 			other.app = apptest.Start(t, apptest.Options{Database: database})
 			other.want(200, "POST", "/api/worker/heartbeat", `{"worker_id":"w"}`)
 		}
-		// After the refused calls, all leases are still valid. The query is first, because its caller has a timeout.
+		// After the refused calls, all leases must still be valid. Check the query first, because its caller has a timeout.
 		other.refuse(s.questions())
 		s.w.answer(s.query, "1")
 		if got := <-s.asked; got.status != 200 {

@@ -123,7 +123,7 @@ func (a *Auth) SignIn(w http.ResponseWriter, r *http.Request, token string) (*Pr
 	return p, nil
 }
 
-// SignOut ends the sign-in of the request, if it has one, everywhere.
+// SignOut revokes the sign-in of the request's cookie, if there is one, on all apps, and deletes the cookie.
 func (a *Auth) SignOut(w http.ResponseWriter, r *http.Request) error {
 	if err := SameOrigin(r); err != nil {
 		return err

@@ -153,8 +153,8 @@ func (id taskID) checkVisible(run *engine.Run, in protocol.LeaseRequest) (*engin
 func (id taskID) lease(
 	rows store.Rows, run *engine.Run, l engine.Lessee, kind protocol.TaskKind, now time.Time,
 ) (store.Writes, error) {
-	// A worker whose answer was lost asks again while its code may run already. Another lease would make that one
-	// stale.
+	// A worker that did not receive the response to its claim repeats the claim, while its code may already run. Return
+	// the existing lease: a new lease would invalidate it.
 	if got, ok := id.leasedTo(rows, run, l.Worker, now); ok {
 		return store.Writes{Answer: leasedTask{Leased: got, repeated: true}}, nil
 	}

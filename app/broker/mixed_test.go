@@ -197,7 +197,8 @@ func TestSessionFinishesOnItsReleaseDuringAnUpgrade(t *testing.T) {
 	}
 }
 
-// A lost notification may be the last one of an app that ended, so the other apps then read which apps are alive.
+// A lost notification may be the shutdown notice of an app, so an app that missed notifications reads the list of live
+// apps again.
 func TestLostFarewellOfAnAppIsDetected(t *testing.T) {
 	database := apptest.Postgres(t)
 	begin := func(release string) *apptest.App {

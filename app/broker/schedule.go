@@ -67,7 +67,8 @@ func (b *Broker) scheduleTransaction(
 	if read != nil {
 		version = read.Version
 		var err error
-		// The check of the action accepts any ID; the started workflow gets the ID of its firing.
+		// This workflow ID is a placeholder, because the validation of the action accepts any ID. The started workflow gets
+		// the ID of its firing.
 		if begin, err = b.scheduledRun(read.Namespace, read.FireID(time.Unix(0, 0)), read.Action); err != nil {
 			return scheduled{}, err
 		}

@@ -158,8 +158,8 @@ func (b *Broker) sessionVerb(
 	return b.sessionReceipt(ctx, c.Session, outcome, 200)
 }
 
-// releaseSuperseded sets the attempts free that run in a workflow's session under an epoch before the one it was
-// claimed under now: their results would be refused, and until their own leases ended they would hold the workflow up.
+// releaseSuperseded releases the leases of attempts that run in a session under an older epoch than the current one.
+// Their results would be refused, and the workflow would wait until those leases expire.
 func (b *Broker) releaseSuperseded(ctx context.Context, s *engine.Session) {
 	var tasks []engine.Activity
 	err := b.store.View(ctx, func(r store.Reader) (err error) {

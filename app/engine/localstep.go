@@ -81,8 +81,9 @@ func localStart(attempts []json.RawMessage, leased, recorded history.Time) histo
 	return history.At(recorded.Add(-time.Duration(ran * float64(time.Millisecond))))
 }
 
-// wasRecorded reports whether the commands of a task that stays leased were recorded before. It refuses commands that
-// do not follow those of the run, and commands that only a completion may contain.
+// wasRecorded reports whether the commands of a report that keeps its task leased are already recorded, because the
+// report is a retry. It refuses commands that do not continue the command sequence of the run, and commands that only a
+// completion may contain.
 func (in CompleteTask) wasRecorded(st *step) (bool, error) {
 	r := st.Task.Recorded
 	if r != nil && r.Delivery == in.Delivery && r.From == in.RecordFrom && r.Hash == in.Hash {

@@ -348,7 +348,8 @@ func (f Finding) lost(l history.Lost) history.Lost {
 	return l
 }
 
-// Clear clears suspects of losses that another task was blamed for: these activities, and the workflow task if Task.
+// Clear ends the suspicion of tasks after another task was blamed for their worker losses: of the activities Seqs, and
+// of the workflow task if Task is true.
 type Clear struct {
 	Seqs   []int64
 	Task   bool

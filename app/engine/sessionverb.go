@@ -363,7 +363,7 @@ func (s *Session) startReservation(now history.Time) {
 	}
 }
 
-// moved ends the holding of a session that was to be moved, as soon as nothing runs in it any more.
+// moved ends the worker's ownership of a session that is marked for a move, if no activity of the session is running.
 func (s *Session) moved(now history.Time) (protocol.SessionEvent, bool) {
 	if s.Moving == "" || s.Active > 0 || !s.Held(now.Time) {
 		return protocol.SessionEvent{}, false

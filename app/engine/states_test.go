@@ -58,7 +58,7 @@ func arrows(t *testing.T, of string) map[string]bool {
 
 const nowhere = "[*]"
 
-// drawnAs is what the diagram calls a session's state.
+// drawnAs returns the name of a session's state in the diagram of docs/states.md.
 func drawnAs(s *Session) string {
 	switch {
 	case s == nil:

@@ -372,7 +372,7 @@ func distinct(list []ran) (workers []string) {
 	return slices.Compact(workers)
 }
 
-// context lives until stop is called, which every case does that wants one.
+// context returns a context that outlives the test's context until it is cancelled. Each caller must cancel it.
 func (h *harness) context() (context.Context, context.CancelFunc) {
 	return context.WithCancel(context.WithoutCancel(h.t.Context()))
 }

@@ -66,5 +66,5 @@ func open(t testing.TB, o serverOptions) *testServer {
 	}
 }
 
-// close ends the plane; again it does nothing.
+// close shuts down the server of the control plane; further calls have no effect.
 func (p *testServer) close() { apptest.Close(p.t, p.server) }

@@ -51,7 +51,7 @@ type sysEvent struct {
 	covers int
 }
 
-// image is a file as a disk has it.
+// image is the simulated state of a file on disk: the synced content, and the writes that a power failure may lose.
 type image struct {
 	durable []byte
 	entry   bool       // its name in the folder is durable

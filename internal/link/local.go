@@ -22,7 +22,7 @@ type localConn struct {
 	cancel     context.CancelFunc
 }
 
-// Dial joins the app of this process.
+// Dial connects the worker to the app that runs in the same process.
 func (c Local) Dial(_ context.Context, hello protocol.ChannelAuth, notices protocol.WorkerNotices) (Conn, error) {
 	app, deregister, err := c.Join(hello, notices)
 	if err != nil {

@@ -342,8 +342,8 @@ var withheld = []uintptr{
 	unix.SYS_UNSHARE, unix.SYS_USERFAULTFD, unix.SYS_VHANGUP,
 }
 
-// filterAsEngines installs a filter with the refusals of container engines: the calls above, new namespaces, clone3,
-// whose flags a filter cannot read, and sockets of virtual machines and of the kernel's crypto API.
+// filterAsEngines installs a seccomp filter that denies what the default profiles of container engines deny: the system
+// calls above, new namespaces, clone3 (seccomp cannot read its flags), and AF_VSOCK and AF_ALG sockets.
 func filterAsEngines() error {
 	const (
 		load, equal, anySet, answer = 0x20, 0x15, 0x45, 0x06

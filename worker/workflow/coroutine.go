@@ -34,7 +34,7 @@ func (m *machine) spawn(fn func()) {
 	m.ready(m.branch(fn))
 }
 
-// branch makes a branch that has no turn yet.
+// branch creates a coroutine for fn that has not been scheduled yet.
 func (m *machine) branch(fn func()) *coroutine {
 	co := &coroutine{m: m, resume: make(chan struct{}, 1), yield: make(chan struct{}, 1)}
 	m.live = append(m.live, co)

@@ -141,7 +141,8 @@ func TestHandlersWaitForWhateverWorkflowsWaitFor(t *testing.T) {
 	a.replays()
 }
 
-// updateWaiter returns a workflow whose update handler waits for a signal. end ends the first round.
+// updateWaiter returns a workflow whose update handler waits for a signal. The workflow calls end at the end of its
+// first run.
 func updateWaiter(end func(ctx workflow.Context) error) func(ctx workflow.Context, round int) (int, error) {
 	return func(ctx workflow.Context, round int) (int, error) {
 		workflow.HandleUpdate(ctx, "take", func(ctx workflow.Context) (string, error) {
@@ -311,7 +312,7 @@ func TestCancellationOfTheRunReachesTheHandlers(t *testing.T) {
 	a.replays()
 }
 
-// The acceptance of an update is recorded once, by a cached machine and by a machine that finds it in history. F
+// The acceptance of an update is recorded once, by a cached workflow and by a workflow that replays it from history. F
 func TestUpdateStartIsReportedOnce(t *testing.T) {
 	a := start(t, till)
 	kept := replay.New(a.def, a.options)

@@ -590,8 +590,8 @@ func TestWorkerIsNotifiedOfACancelledAttempt(t *testing.T) {
 	}
 }
 
-// A page receives hints of its topics only, also of changes just before its subscription, and at most once per second,
-// also of changes by another app.
+// A page of the dashboard receives hints of its topics only, at most one per second. The hints include changes shortly
+// before the page subscribed and changes by other apps.
 func TestPageIsNotifiedOfItsTopicsOncePerSecond(t *testing.T) { apptest.Databases(t, pageHears) }
 
 func pageHears(t *testing.T, database string) {

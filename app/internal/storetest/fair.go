@@ -113,7 +113,8 @@ func testShared(t *testing.T, s Suite) {
 		}
 		return runs
 	}
-	// The letter of a class for each change, in the order in which they are decided.
+	// changes returns one change for each run. A change appends the letter of its fairness class to order when it is
+	// decided.
 	changes := func(class string, runs []string) (list []store.Transaction) {
 		for _, run := range runs {
 			c := Step(run, engine.SignalRun{Name: "go"}, store.Keys{})

@@ -33,7 +33,7 @@ func Page(
 	return PageOfSize(ctx, s, run, after, through, size, MaxPageSize)
 }
 
-// PageOfSize is Page of at most so many bytes.
+// PageOfSize is like Page, but limits the page to a number of bytes.
 func PageOfSize(
 	ctx context.Context, s Reads, run string, after, through int64, size, bytes int,
 ) (protocol.HistoryPage, error) {

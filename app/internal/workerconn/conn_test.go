@@ -170,8 +170,8 @@ func TestATaskIsEndedByItsHolderAlone(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// A panic in a verb fails this call only, with an unknown outcome. The process, which app and worker may share, keeps
-// running.
+// A panic in the handler of a call fails this call only, with an unknown outcome. The process, which app and worker may
+// share, keeps running.
 func TestAPanicIsAnErrorOfItsCallAlone(t *testing.T) {
 	app := &spy{panics: true}
 	c := join(t, newRegistry(t, app), "w")

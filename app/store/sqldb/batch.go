@@ -312,8 +312,8 @@ func (b *batch) opening() []*db.Call {
 	return []*db.Call{{Stmt: b.s.st.begin}}
 }
 
-// Workflow, Run, Session, ChainSessions, Worker, Holding, Receipt and Token make a batch the store.Rows of its changes;
-// EpochWatermark is in epoch_watermark.go.
+// The methods Workflow, Run, Session, ChainSessions, Worker, Holding, Receipt and Token implement store.Rows for the
+// transactions of a batch; EpochWatermark is in epoch_watermark.go.
 
 func (b *batch) Workflow(k engine.WorkflowKey) *engine.Workflow {
 	if w := b.workflows[k]; w != nil {

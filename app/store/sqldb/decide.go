@@ -344,7 +344,8 @@ func renews(stored *engine.Run, d *engine.Decision) bool {
 	return true
 }
 
-// sameTask compares the fields that subscribers wait for; the lease may have been extended.
+// sameTask reports whether the fields whose changes are sent to subscribers are equal. It ignores the lease's expiry,
+// which may have been extended.
 func sameTask(a, b *engine.Task) bool {
 	if a == nil || b == nil {
 		return a == b

@@ -48,7 +48,7 @@ func (b *batch) loadSchedules(keys map[engine.ScheduleKey]bool) []*db.Call {
 	}, func(v []any) { b.markLocked(engine.ScheduleKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}) })
 }
 
-// checkSchedules refuses what was decided on another version of a schedule than the batch's.
+// checkSchedules rejects decisions that are based on another version of a schedule than the version in the batch.
 func (b *batch) checkSchedules(list []engine.ScheduleDecision) error {
 	for i := range list {
 		at := int64(0)

@@ -217,8 +217,9 @@ func (b *batch) countHeld(q QueueKey, pollers []store.Poller) (map[process]*engi
 	return holds, nil
 }
 
-// holdsOf counts the tasks of workers and the suspects among them, by the index of owners and the partial index of
-// suspects. Only whether a worker has any task matters, so a shared database reads at most one.
+// holdsOf returns the query that counts the tasks of workers and the suspected tasks among them, using the index of
+// owners and the partial index of suspects. Callers only need to know whether a worker has any task, so on a shared
+// database the query reads at most one row per count.
 func holdsOf(d db.Dialect) string {
 	one := func(table, counted, where, tail string) string {
 		return d.Probe(record.Workers.Key(), "t.namespace, t.owner, "+counted,

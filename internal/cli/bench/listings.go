@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// search is a kind of listing of the runs of a shop.
+// search is one kind of filter that the listing benchmark measures, over the runs of a simulated shop.
 type search struct {
 	name string
 	// query returns the search's filter, a new one each time, for a number of runs

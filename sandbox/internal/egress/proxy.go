@@ -282,7 +282,7 @@ func (p *Proxy) begin() bool {
 	return true
 }
 
-// authenticate is the pass whose credential a request shows.
+// authenticate returns the pass that matches the credentials of a proxy request, or nil.
 func (p *Proxy) authenticate(r *http.Request) *Pass {
 	encoded, basic := strings.CutPrefix(r.Header.Get("Proxy-Authorization"), "Basic ")
 	shown, err := base64.StdEncoding.DecodeString(encoded)

@@ -45,7 +45,8 @@ type aim struct {
 	Abstract, Named, TCP, Ruled       string
 }
 
-// probe runs all tests and prints their results by name: "open", or the error.
+// probe tries each restricted operation and prints the results by name: "open" if the operation succeeded, or its
+// error.
 func probe() {
 	var a aim
 	if err := json.Unmarshal([]byte(os.Args[1]), &a); err != nil {
