@@ -22,7 +22,7 @@ func (a *app) activity(in protocol.ActivityRequest) protocol.ActivityResponse {
 	return must[protocol.ActivityResponse](a.t)(a.StartActivity(a.t.Context(), in))
 }
 
-// events are the types of a run's events.
+// events returns the types of a run's events.
 func (a *app) events(id string) (types []string) {
 	a.t.Helper()
 	p := must[protocol.HistoryPage](a.t)(a.History(

@@ -106,8 +106,9 @@ func (b *Broker) changeAttributes(ctx context.Context, ns string, edit func(type
 	return err
 }
 
-// AttributeTypes are the registered search attributes of a namespace. An app that is alone on its database reads them
-// once and remembers them; next to others it reads them each time, since another app may have changed them.
+// AttributeTypes returns the registered search attributes of a namespace with their types. An app that is alone on its
+// database reads them once and remembers them; next to others it reads them each time, since another app may have
+// changed them.
 func (b *Broker) AttributeTypes(ctx context.Context, ns string) (map[string]string, error) {
 	known, at := b.namespaces.attributes(ns)
 	// On a shared database the cache may be stale, and a value of a wrong type would stay in history.

@@ -147,7 +147,7 @@ func (b *Broker) Drain() {
 	b.dispatch.Drain()
 }
 
-// Drained is closed when draining begins.
+// Drained returns a channel that is closed when draining begins.
 func (b *Broker) Drained() <-chan struct{} { return b.drained }
 
 func (b *Broker) isDraining() bool {
@@ -169,7 +169,7 @@ func (b *Broker) Close() {
 	}
 }
 
-// Release is the release of this app.
+// Release returns the release of this app.
 func (b *Broker) Release() string { return b.opt.Release }
 
 // Dispatch returns the dispatcher, which holds waiting polls and publishes hints.
@@ -201,7 +201,7 @@ func (b *Broker) SetNotices(n Notices) {
 // View answers what people ask, by what this broker's app knows of its workers.
 func (b *Broker) View() *view.View { return b.view }
 
-// Store is the storage under the broker, for what reads next to it.
+// Store returns the broker's store, for code that reads it directly.
 func (b *Broker) Store() store.Store { return b.store }
 
 // Watch monitors the workers until ctx ends, runs drains, and logs session moves.
@@ -251,8 +251,8 @@ func (b *Broker) async(work func(context.Context)) {
 	}()
 }
 
-// persist is async for what would otherwise wait for a lease to run out: while the store is away it is tried again, as
-// long as that.
+// persist runs work in the background, for work whose loss would leave a lease to expire. While the store is
+// unavailable, persist retries for the length of such a lease.
 func (b *Broker) persist(work func(context.Context) error) {
 	b.background.Add(1)
 	go func() {

@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// bulky is an activity with an argument of so many bytes, as they are sent.
+// bulky returns a command that schedules an activity whose argument has a number of bytes in its encoded form.
 func bulky(bytes int) protocol.Command {
 	p, _ := payload.EncodeArgs(strings.Repeat("x", bytes*3/4-100))
 	return protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "bulk", Arguments: p}
@@ -230,7 +230,7 @@ func TestAfterARefusedResponseThePollGetsOneTask(t *testing.T) {
 	})
 }
 
-// open is a run by its workflow id, as it is stored.
+// open returns the stored row of the current run of a workflow ID.
 func (a *app) open(workflow string) *engine.Run {
 	a.t.Helper()
 	v := must[protocol.RunView](a.t)(a.Describe(a.t.Context(), protocol.Target{WorkflowID: workflow}))

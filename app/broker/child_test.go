@@ -144,7 +144,7 @@ func TestChildrenGoByTheirPolicyWhenTheParentCloses(t *testing.T) {
 	})
 }
 
-// ended is the run once it has closed, for which it waits when closes is set.
+// ended returns the run. If closes is set, it first waits until the run is closed.
 func (a *app) ended(run string, closes bool) protocol.RunView {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), 2*time.Minute)

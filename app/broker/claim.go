@@ -73,7 +73,7 @@ func dispatchRefusal(a *protocol.PollResponse) error {
 	return protocol.Refuse(protocol.ReasonWorkerDraining, "the worker is draining, or the app is")
 }
 
-// leaseTransaction makes the change that leases the task.
+// leaseTransaction returns the transaction that leases the task.
 func (b *Broker) leaseTransaction(in protocol.LeaseRequest, w *engine.Worker) (store.Transaction, error) {
 	id, err := parseTaskID(in)
 	if err != nil {

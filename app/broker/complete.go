@@ -177,8 +177,8 @@ func (b *Broker) commitOutcome(
 	return o, hash, o.Refused
 }
 
-// clearSuspects clears the other suspects of executor losses that a task was blamed for. After an error they remain
-// suspects, which are delivered one by one.
+// clearSuspects ends the suspicion of the other tasks after a task was blamed for executor losses. After an error these
+// tasks remain suspected and are delivered one by one.
 func (b *Broker) clearSuspects(ctx context.Context, namespace string, losses []string) {
 	n, err := transaction.ClearSuspects(ctx, b.store, namespace, losses)
 	if err != nil {
@@ -187,7 +187,7 @@ func (b *Broker) clearSuspects(ctx context.Context, namespace string, losses []s
 	b.opt.Metrics.countVerdicts(verdictCleared, n)
 }
 
-// recordedResponse is the answer to an outcome that counts.
+// recordedResponse returns the response to an outcome that was recorded.
 func (b *Broker) recordedResponse(
 	in protocol.CompleteItem, a protocol.CompleteResponse, eager *eagerTask, o transaction.Outcome,
 ) protocol.CompleteResponse {
@@ -258,7 +258,7 @@ func requireMembers(in protocol.CompleteItem) error {
 	return protocol.Missing(missing)
 }
 
-// countLateOutcome counts an outcome that arrived after the end of its session's holding.
+// countLateOutcome counts an outcome that arrived after the session's epoch had ended.
 func (b *Broker) countLateOutcome(in protocol.CompleteItem, ended history.Event, refusal error) {
 	why := ""
 	if c, ok := ended.Data.(*history.ActivityCancelled); ok && c.Reason == engine.SessionEndedReason &&

@@ -99,8 +99,9 @@ func (b *Broker) newEagerTask(
 	return t
 }
 
-// eagerPollID is the poll ID of leases made with the result of an attempt. A worker that repeats the result uses the
-// same ID, so any app finds its next activity. The ID is unique within the run, whose ID is a column of the task's row.
+// eagerPollID returns the poll ID of leases made with the result of an attempt. A worker that repeats the result uses
+// the same ID, so any app finds its next activity. The ID is unique within the run, whose ID is a column of the task's
+// row.
 func eagerPollID(run, attempt string) string { return "then " + strings.TrimPrefix(attempt, run+"-") }
 
 // hashEagerTask distinguishes eager workflow tasks. The hash includes the last event that the worker had seen: the same

@@ -56,7 +56,7 @@ func (a *app) first(id, incarnation string) (*protocol.ActivityTask, history.Tim
 	return out.Next.Tasks[0].Activity, out.Next.StoreTime
 }
 
-// withEagerTask is the outcome of an activity with the turn it causes.
+// withEagerTask returns the outcome of an activity, together with a request for the eager workflow task that it causes.
 func withEagerTask(t *protocol.ActivityTask, incarnation string, eager protocol.EagerTask) protocol.CompleteItem {
 	p, _ := payload.Encode("done")
 	return protocol.CompleteItem{
@@ -73,7 +73,7 @@ func (a *app) send(next *protocol.PollRequest, item protocol.CompleteItem) proto
 	)).Items[0]
 }
 
-// seqs are the numbers of events, with their types.
+// seqs returns the sequences of events, with their types.
 func seqs(events []history.Event) (list []string) {
 	for _, e := range events {
 		list = append(list, e.Type())

@@ -51,7 +51,7 @@ func (e *endedRuns) add(k engine.WorkerKey, runs []string, now time.Time) {
 	e.of[k] = list[max(0, len(list)-mostEnded):]
 }
 
-// pending are the runs that the answer to a heartbeat of the worker names.
+// pending returns the runs that the response to a heartbeat of the worker names.
 func (e *endedRuns) pending(k engine.WorkerKey) (runs []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

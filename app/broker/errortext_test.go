@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// failed is the event of a run that failed.
+// failed returns the event of a run that failed.
 func (a *app) failed(run string) *history.WorkflowFailed {
 	a.t.Helper()
 	p := must[protocol.HistoryPage](a.t)(a.History(

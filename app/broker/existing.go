@@ -129,7 +129,7 @@ func (w *startWrites) keepResponse(in *protocol.StartRequest, run *engine.Run, n
 	return nil
 }
 
-// keyedResponse is the response to the start that began the chain of a run.
+// keyedResponse returns the response to the start that began the chain of a run.
 func keyedResponse(in *protocol.StartRequest, run *engine.Head) protocol.StartResponse {
 	first := *run
 	if first.ID = run.StartKey.Run; first.ID != run.ID { // the chain has continued as new since
@@ -173,7 +173,7 @@ func repeatedStart(
 	return &a, conflict(r.Hash)
 }
 
-// existingAnswer is the answer of a start that writes nothing; nil: the start has an error.
+// existingAnswer returns the response to a start that writes nothing; nil means that the start failed with an error.
 func existingAnswer(existing *protocol.StartResponse) store.Writes {
 	if existing == nil {
 		return store.Writes{}

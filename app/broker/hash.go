@@ -22,7 +22,7 @@ const bytesMark = "b:"
 // part.
 func sumOf(b []byte) string { return hexOf("", b) }
 
-// markedSum is sumOf for payloads as they are.
+// markedSum is sumOf for payloads in their encoded form.
 func markedSum(b []byte) string { return hexOf(bytesMark, b) }
 
 func hexOf(mark string, b []byte) string {

@@ -56,7 +56,7 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 		return a, err
 	}
 	beaten.Recall = true
-	// The answer of the step does not contain the session after the heartbeat, so read the session from the decision.
+	// The result of the step does not contain the session after the heartbeat, so read the session from the decision.
 	decideStep := beaten.Decide
 	beaten.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
 		w, err := decideStep(rows, now)

@@ -35,8 +35,7 @@ func (a *app) ran(id string, epochs map[int64]int, size int) (list []string) {
 	}
 }
 
-// The timeline shows for each holding its worker, start, end and reason, the number of its renewals, and the attempts
-// in it.
+// The timeline shows for each epoch its worker, start, end and reason, the number of its renewals, and its attempts.
 func TestTimelineContainsEveryEpoch(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)

@@ -63,7 +63,7 @@ func (m *Metrics) countUnstarted(kind protocol.TaskKind) {
 	}
 }
 
-// verdictCleared counts suspects for whose losses another task was blamed.
+// verdictCleared counts suspected tasks that were cleared because another task was blamed for the worker loss.
 const verdictCleared = "cleared"
 
 func (m *Metrics) countLostProcess(l transaction.LossResult) {

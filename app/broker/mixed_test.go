@@ -113,7 +113,7 @@ func TestMixedVersions(t *testing.T) {
 		})
 	})
 
-	// Workers that decide and never hold sessions need not declare anything, as long as none of them does.
+	// Workers that run only workflow tasks and hold no sessions need not declare anything, as long as none of them does.
 	t.Run("undeclared", func(t *testing.T) {
 		a := newApp(t)
 		a.older("flow")

@@ -98,7 +98,7 @@ func (b *Broker) workflowOutcome(
 	return c, hash, nil
 }
 
-// activityOutcome makes the change of the outcome of an attempt.
+// activityOutcome returns the transaction that records the outcome of an attempt.
 func (b *Broker) activityOutcome(in protocol.CompleteItem, eager *eagerTask) (store.Transaction, string, error) {
 	run, seq, ok := engine.ParseStepID(in.TaskID)
 	if !ok {

@@ -322,7 +322,7 @@ func (b *Broker) pollResponse(
 	return a, nil
 }
 
-// storeTime is the store's time for an answer.
+// storeTime returns the store's time for a response.
 func (b *Broker) storeTime() history.Time {
 	if at := b.store.About(); !at.IsZero() {
 		return history.At(at)

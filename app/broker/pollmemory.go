@@ -147,7 +147,8 @@ func (m *pollMemory) join(k pollKey, e *pollEntry) bool {
 	return true
 }
 
-// read is an entry's answer for one caller. Its tasks go back when no answer that carried them could be delivered.
+// read returns the response of an entry for one caller. Its tasks are requeued if no response that contains them could
+// be delivered.
 func (m *pollMemory) read(k pollKey, e *pollEntry, a protocol.PollResponse) protocol.PollResponse {
 	if e.tasks == nil {
 		return a
@@ -350,7 +351,7 @@ func (b *Broker) readLeasedUnder(
 	return leased, err
 }
 
-// activitySeq is the activity that a delivery is of, 0 for a workflow task.
+// activitySeq returns the sequence of a delivery's activity, or 0 for a workflow task.
 func activitySeq(ref store.TaskRef) int64 {
 	if ref.Kind == protocol.KindWorkflow {
 		return 0

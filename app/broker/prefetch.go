@@ -70,7 +70,7 @@ func (a *historyPrefetch) takePage(run string, after, through int64, most int) [
 	return nil
 }
 
-// pageOfHistory is a page of a run's history, from memory where it is there.
+// pageOfHistory returns a page of a run's history, from memory if the page is cached.
 func (b *Broker) pageOfHistory(
 	ctx context.Context, run string, after, through int64, size int,
 ) (protocol.HistoryPage, error) {

@@ -42,7 +42,7 @@ func (o *harness) opened(a *app, worker string) (task *protocol.ActivityTask) {
 	return a.poll(worker, protocol.KindActivity, 0).Activity
 }
 
-// session is the row of a session.
+// session returns the row of a session.
 func (o *harness) session(id string) (s engine.Session) {
 	o.t.Helper()
 	err := o.store.View(o.t.Context(), func(r store.Reader) (err error) {

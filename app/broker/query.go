@@ -109,7 +109,7 @@ func noQueryWorker(q *store.Question) error {
 	)
 }
 
-// refusedQuery is a worker's failure as its caller sees it.
+// refusedQuery converts a worker's failure of a query to the error that the caller receives.
 func refusedQuery(name string, f *protocol.Failure) error {
 	reason := protocol.ReasonQueryRejected
 	switch {

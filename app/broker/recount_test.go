@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// usageError is the difference between the stored usage of the default namespace and its runs.
+// usageError returns the difference between the stored usage of the default namespace and the usage of its runs.
 func (o *harness) usageError() engine.Usage {
 	o.t.Helper()
 	c, err := o.store.CountUsage(o.t.Context(), "default")

@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// listed are the ids of all workers there are rows of.
+// listed returns the IDs of all workers that have a row.
 func (o *harness) listed() (ids []string) {
 	o.t.Helper()
 	err := o.store.View(o.t.Context(), func(r store.Reader) error {

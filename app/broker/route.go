@@ -13,8 +13,9 @@ import (
 // A route applies to future leases only: a worker outside the group finishes its running tasks. The commit ends the
 // polls of the namespace's workers; the workers poll again under the new route.
 
-// Route has the workers of a group alone get the tasks of a queue, or, without a queue, of all of a namespace whose
-// queues name none themselves. Neither the queue nor a worker of the group need be there: the tasks wait for one.
+// Route restricts the tasks of a queue to the workers of a group. Without a queue it applies to all queues of the
+// namespace that name no group. Neither the queue nor a worker of the group needs to exist: the tasks wait for a
+// worker.
 func (b *Broker) Route(ctx context.Context, in protocol.RouteRequest) (protocol.RouteState, error) {
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.RouteState{}, err

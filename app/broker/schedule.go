@@ -155,8 +155,8 @@ func workflowsOf(s *engine.Schedule, in engine.ScheduleInput) []engine.WorkflowK
 	ids := []string{s.Latest}
 	switch in := in.(type) {
 	case engine.FireSchedule:
-		// A backfill has the id of the clock's own firing of that time, so that none of them happens twice; one by
-		// hand has another.
+		// A backfill uses the ID of the scheduled firing of that time, so that no firing happens twice. A firing on request
+		// has another ID.
 		trigger := engine.ByHand
 		if in.Backfill {
 			trigger = engine.ByBackfill
@@ -320,7 +320,7 @@ func (b *Broker) failSchedule(ctx context.Context, k engine.ScheduleKey, reason 
 	return err
 }
 
-// CreateSchedule makes a schedule.
+// CreateSchedule creates a schedule.
 func (b *Broker) CreateSchedule(ctx context.Context, in protocol.ScheduleRequest) (protocol.ScheduleReceipt, error) {
 	if in.ID == "" {
 		in.ID = ulid.Make().String()

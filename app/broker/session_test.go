@@ -33,7 +33,7 @@ func inSession(id string) protocol.Command {
 	return protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "turn", Arguments: p, SessionID: id}
 }
 
-// schedule makes a run and has it schedule these commands.
+// schedule starts a run that issues these commands.
 func (a *app) schedule(workflow string, commands ...protocol.Command) {
 	a.t.Helper()
 	a.start(workflow)

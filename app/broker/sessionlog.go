@@ -14,8 +14,8 @@ import (
 // Sessions change during polls, heartbeats, sweeps and verbs. The app that committed a change logs it, so each change
 // appears in one log once, whatever its cause.
 
-// watchSessions logs and counts the session moves that this app commits, until ctx ends. The log line of a holding
-// names its worker, its epoch and the reason of its end.
+// watchSessions logs and counts the session moves that this app commits, until ctx ends. The log line for the end of an
+// epoch names the worker, the epoch and the reason.
 func (b *Broker) watchSessions(ctx context.Context) {
 	b.dispatch.Each(ctx, dispatch.TopicMoves, func(changed store.Changed, overflow bool) {
 		for _, m := range changed.Moves {
@@ -35,8 +35,8 @@ func (b *Broker) watchSessions(ctx context.Context) {
 	})
 }
 
-// logMove logs the end of a holding at info level, or as a warning if the holder or state was lost. It logs all other
-// moves at debug level; the timeline of the session contains them as well.
+// logMove logs the end of an epoch at info level, or as a warning if the holder or the state was lost. It logs all
+// other moves at debug level; the timeline of the session contains them as well.
 func (b *Broker) logMove(m store.SessionMove) {
 	level := zerolog.DebugLevel
 	switch {

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// softSession has a worker hold a session with a fallback of ten minutes, in which one activity has ended and another
-// is ready.
+// softSession makes a worker acquire a session with a fallback of ten minutes, in which one activity has ended and
+// another activity is ready.
 func (o *harness) softSession(a *app, holder string, beats bool, every int64, affinity string) {
 	o.t.Helper()
 	o.hired(a, holder, func(in *protocol.RegisterRequest) {

@@ -69,7 +69,7 @@ func (b *Broker) processOf(in protocol.CompleteItem) store.Process {
 	return p
 }
 
-// add makes a process the most recent sticky worker of a run.
+// add records a process as the most recent sticky worker of a run.
 func (k *stickyRuns) add(run string, by stickyWorker) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -149,7 +149,7 @@ func (k *stickyRuns) set(run string, workers []stickyWorker) {
 	k.runs.Add(run, workers)
 }
 
-// lastEvent is the last event of the run that this process has in memory, 0 when it has none.
+// lastEvent returns the last event of the run that this process has in memory, or 0.
 func (k *stickyRuns) lastEvent(run string, p store.Process) int64 {
 	for _, r := range k.workersOf(run) {
 		if r.Process == p {

@@ -52,7 +52,7 @@ func (b *Broker) WatchStuck(ctx context.Context) {
 	}
 }
 
-// liveWorkers are the workers of which this app received a heartbeat recently enough.
+// liveWorkers returns the workers of which this app received a heartbeat recently enough.
 func (b *Broker) liveWorkers() map[engine.WorkerKey]bool {
 	live := map[engine.WorkerKey]bool{}
 	for k, h := range b.workers.All("") {
@@ -63,8 +63,8 @@ func (b *Broker) liveWorkers() map[engine.WorkerKey]bool {
 	return live
 }
 
-// markStuck is one pass. The number of its statements depends on the namespaces with ready tasks, not on runs, unless
-// more than stuckRows marks have to be written.
+// markStuck runs one pass that marks stuck runs. The number of its statements depends on the namespaces with ready
+// tasks, not on runs, unless more than stuckRows marks have to be written.
 func (b *Broker) markStuck(ctx context.Context) error {
 	unserved, err := b.view.UnservedRoutingKeys(ctx)
 	if err != nil {

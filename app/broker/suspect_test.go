@@ -331,7 +331,7 @@ func TestABlamedTaskSharesAProcessAfterFiveMinutes(t *testing.T) {
 	})
 }
 
-// One worker is enough: after a minute suspects of one loss go to any process.
+// One worker is enough: after a minute, tasks that are suspected of one worker loss go to any process.
 func TestSuspectsGoToAnyProcessAfterAMinute(t *testing.T) {
 	inBubble(t, "one worker", func(o *harness) {
 		a, _ := o.app("a", false)

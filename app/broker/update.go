@@ -59,8 +59,8 @@ func (b *Broker) Update(ctx context.Context, in protocol.UpdateRequest) (protoco
 	return b.awaitUpdate(ctx, f, in.WaitFor == protocol.WaitCompleted, wait)
 }
 
-// acceptedAt is the event sequence at which an update was accepted, which its id ends with.
-// An id that is none of ours is read from the beginning, and is not found there.
+// acceptedAt returns the sequence of the event that accepted an update; the update's ID ends with it. For an ID in
+// another form the search begins at the first event and finds nothing.
 func acceptedAt(update string) int64 {
 	seq, err := strconv.ParseInt(update[strings.LastIndexByte(update, 'u')+1:], 10, 64)
 	if err != nil {

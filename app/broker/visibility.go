@@ -31,7 +31,7 @@ type visibility struct {
 	holder string // the worker that reports
 }
 
-// visibilityOf is made once for each report; ns is the namespace of the call.
+// visibilityOf is called once for each report; ns is the namespace of the call.
 func (b *Broker) visibilityOf(ctx context.Context, ns string, kind protocol.TaskKind, id, holder string) visibility {
 	s := visibility{b: b, ctx: ctx, caller: auth.BoundFrom(ctx), ns: ns, kind: kind, id: id, holder: holder}
 	if s.caller == nil {
@@ -58,7 +58,7 @@ func (s visibility) checkOwner() error {
 	return nil
 }
 
-// guard is a change that is made only of a task in a queue the caller's token is good for.
+// guard returns a transaction that fails if the caller's token is not valid for the task queue of the run.
 func (s visibility) guard(c store.Transaction) (store.Transaction, error) {
 	if s.caller == nil {
 		return c, nil

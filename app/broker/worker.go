@@ -114,7 +114,7 @@ func (b *Broker) Deregister(ctx context.Context, in protocol.DeregisterRequest) 
 }
 
 // WorkerHeartbeat records a worker's heartbeat, renews each attempt and session in it, and returns what the worker
-// should do. Sessions are renewed together with those of other workers, see renewSessions. It returns after all
+// should do. Sessions are renewed together with the sessions of other workers, see renewSessions. It returns after all
 // renewals are stored.
 func (b *Broker) WorkerHeartbeat(
 	ctx context.Context, in protocol.WorkerHeartbeat,

@@ -37,7 +37,7 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 		// No attempt outlasts them all, so a deadline that is shown to an attempt is one that holds.
 		d.StartToClose = min(d.StartToClose, d.ScheduleToClose)
 	}
-	// Without a task queue, the activity uses the queue of its session, else that of the run.
+	// Without a task queue, the activity uses the queue of its session, or else the queue of the run.
 	if d.Activity.Queue == "" {
 		d.Activity.Queue = st.Queue
 		if c.WorkerSession != nil && c.WorkerSession.Queue != "" {
@@ -196,7 +196,7 @@ func (st *step) holdsActivity(seq int64, h Holder, epoch int64) (Activity, error
 		),
 			a.Until.Format(time.RFC3339)).With("can_continue", false)
 	}
-	// The worker believes to be in another holding of the session than the one its attempt was leased in.
+	// The worker reports another epoch of the session than the epoch in which its attempt was leased.
 	if epoch != 0 && epoch != a.Epoch {
 		return Activity{}, protocol.Refuse(
 			protocol.ReasonStaleSessionEpoch, "the attempt runs under epoch %d, not %d", a.Epoch, epoch,
@@ -353,7 +353,7 @@ func timeoutOf(f protocol.Failure) string {
 	return ""
 }
 
-// reported is a worker's failure as history keeps it.
+// reported converts a worker's failure to the form that history stores.
 func reported(f protocol.Failure) history.Failure {
 	category := "activity"
 	switch {
@@ -375,11 +375,11 @@ const (
 	maxRetryStack = 2 << 10
 )
 
-// stackOf is the stack that a worker reported, as it is stored.
+// stackOf returns the stack that a worker reported, in the form that is stored.
 func stackOf(f protocol.Failure) string { return stack.Clean(f.StackTrace, maxStack) }
 
-// exception is the object that a workflow's own language reads a failure from, in the shape the published SDKs
-// expect.
+// exception returns the object from which an SDK in the workflow's language reads a failure, in the shape that the
+// published SDKs expect.
 func exception(f protocol.Failure) json.RawMessage {
 	e := struct {
 		Type         string          `json:"type,omitempty"`
@@ -723,7 +723,7 @@ func (in DueActivity) decide(st *step) error {
 	return nil
 }
 
-// timeout is the failure of an attempt that the app saw run out of time.
+// timeout returns the failure of an attempt that exceeded one of its timeouts.
 func timeout(kind string) history.Failure {
 	return history.Failure{
 		Category: "timeout", Message: "activity timed out: " + kind, ExceptionType: history.TypeActivityTimeout,

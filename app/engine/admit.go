@@ -34,7 +34,7 @@ func (e explain) refused(r protocol.Reason, why protocol.WaitReason, w protocol.
 	return Verdict{Reason: r, Wait: &missing}
 }
 
-// Text is the refusal for people.
+// Text returns the refusal as a message for people.
 func (v Verdict) Text() string {
 	if v.Wait == nil {
 		return ""
@@ -56,8 +56,8 @@ type TaskRequirements struct {
 	Queue        *Queue // settings of its queue; nil: none
 }
 
-// Admit holds every routing rule there is after the queue and the release gate: types, builds, requirements,
-// then those of the session. now is the store's clock.
+// Admit applies all routing rules after the queue and the release gate: types, builds, requirements, then the rules of
+// the session. now is the store's clock.
 func Admit(t TaskRequirements, l Lessee, now time.Time) Verdict { return admit(&t, &l, now, true) }
 
 // Admits is Admit for callers that ask about many workers: the same rules, without a word about why not.
@@ -161,7 +161,7 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, e explain) Ve
 			Session: s.ID, Detail: s.Reason,
 		})
 	}
-	// What the holder before began still runs and counts: the options promised so many at once and no more.
+	// Attempts that the former holder began still run and count: the session's options limit the concurrent activities.
 	if !verb && s.crowded(now) {
 		return e.refused(
 			protocol.ReasonSessionActivityLimit, protocol.WaitSessionFull,
@@ -202,7 +202,7 @@ func (s *Session) fullWith(detail string) protocol.Wait {
 	return protocol.Wait{Session: s.ID, Worker: s.Owner, Used: s.running(), Limit: s.maxActivities(), Detail: detail}
 }
 
-// Why the last holding of a session ended, as its row, its timeline and receipts say it.
+// Reasons for the end of a session's last epoch, as stored in its row, its timeline and receipts.
 const (
 	ReasonReleased    = "released"
 	ReasonLeaseLost   = protocol.EndedLeaseExpired
@@ -247,7 +247,7 @@ func (s *Session) reserved(now time.Time) bool {
 	return !s.Held(now) && s.For != "" && s.ForUntil.After(now)
 }
 
-// stateLost reports whether the session's last holding ended without a release by its holder, so that its state may be
+// stateLost reports whether the session's last epoch ended without a release by its holder, so that its state may be
 // lost.
 func (s *Session) stateLost(now time.Time) bool {
 	return s.EverAcquired && !s.Held(now) && s.Reason != ReasonReleased

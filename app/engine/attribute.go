@@ -33,7 +33,7 @@ func upsert(
 	return mergedAttributes(c, attributes, at)
 }
 
-// labels are the memo and the search attributes that a child is started with; nil: none.
+// labels returns the memo and the search attributes of a started child; nil means none.
 func labels(c protocol.Command, at func(string) string) (memo, attributes json.RawMessage, err error) {
 	if !c.Entries.IsZero() {
 		if memo, err = mergedMemo(c, nil, at); err != nil {
@@ -46,7 +46,7 @@ func labels(c protocol.Command, at func(string) string) (memo, attributes json.R
 	return memo, attributes, err
 }
 
-// mergedMemo is a run's memo with the entries of a command put over it.
+// mergedMemo returns a run's memo after the entries of a command are applied to it.
 func mergedMemo(c protocol.Command, memo json.RawMessage, at func(string) string) (json.RawMessage, error) {
 	decoded, err := payload.ToJSON(c.Entries)
 	if err != nil {
@@ -193,7 +193,7 @@ func tooMuch(kind string, n, most int) error {
 		With("limit_kind", kind).With("current_value", n).With("configured_limit", most)
 }
 
-// encoded is the size of a value as a payload.
+// encoded returns the size of a value encoded as a payload.
 func encoded(v json.RawMessage) int {
 	p, err := payload.FromJSON(v)
 	if err != nil {
@@ -226,7 +226,7 @@ func (st *step) upsertAttributes(c protocol.Command, seq int64) error {
 	return nil
 }
 
-// memoUpserted takes over a memo as its event has it.
+// memoUpserted replaces the memo with the memo of the event.
 func (s *Run) memoUpserted(d *history.MemoUpserted) {
 	if merged, err := payload.ToJSON(d.Merged); err == nil {
 		s.Memo = merged

@@ -44,10 +44,10 @@ var SystemAttributes = map[string]string{
 // A key is a value as the index of search attributes holds it: a letter for its kind and text whose bytes order as the
 // values do.
 
-// TextKey is the key of a text.
+// TextKey returns the key of a text.
 func TextKey(s string) string { return "t" + strings.ReplaceAll(s, "\x00", "�") }
 
-// BoolKey is the key of true or false.
+// BoolKey returns the key of true or false.
 func BoolKey(v bool) string {
 	if v {
 		return "b1"
@@ -55,7 +55,7 @@ func BoolKey(v bool) string {
 	return "b0"
 }
 
-// TimeKey is the key of a time, to the microsecond.
+// TimeKey returns the key of a time, to the microsecond.
 func TimeKey(t time.Time) string { return fmt.Sprintf("d%016x", uint64(t.UnixMicro())^1<<63) }
 
 // NumberKey returns the key of a JSON number. Integers and fractions share one order, since a filter for "above 2.5"

@@ -95,7 +95,7 @@ func NewCalendar(s protocol.ScheduleSpec) (*Calendar, error) {
 	return c, nil
 }
 
-// Next is the first time after t, zero when there is none.
+// Next returns the first time after t, or zero if there is none.
 func (c *Calendar) Next(t time.Time) (next time.Time) {
 	consider := func(at time.Time) {
 		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
@@ -118,8 +118,8 @@ func (c *Calendar) Next(t time.Time) (next time.Time) {
 	return next
 }
 
-// MovedFrom is the local time that a firing stands for if a clock change skipped it, as "02:30" for a firing at 03:00;
-// empty for all other firings.
+// MovedFrom returns the local time that a clock change skipped and that a firing stands for, as "02:30" for a firing at
+// 03:00; empty for all other firings.
 func (c *Calendar) MovedFrom(at time.Time) string {
 	for _, e := range c.crons {
 		if from := e.movedFrom(at, c.zone); from != "" {

@@ -198,7 +198,7 @@ func (st *step) endCancelledChild(seq int64, c Child) {
 	st.endAttachments(c.WorkflowID, m)
 }
 
-// childCancelled is the end of a child as its parent records it if it does not wait for the child.
+// childCancelled returns the end that a parent records for a child that it does not wait for.
 func (st *step) childCancelled(c Child) Message {
 	f := st.ended("cancelled", cancelledByFlow)
 	return Message{
@@ -287,7 +287,7 @@ func (in ChildReport) decide(st *step) error {
 	// The end of a run may overtake the news of its start, which another run sends. The start is then recorded
 	// first: replayers expect it before the end.
 	if unreported || in.Status == protocol.RunContinued {
-		// the end of a run may overtake the word of its start, which another run sends
+		// the message about the end of a run may arrive before the message about its start, which another run sends
 		st.emit(&history.ChildRunStarted{
 			Child: st.childRef(in.ToSeq, &c), Number: c.Number, Attempt: c.Failures + 1, Parallel: c.Parallel,
 		})
@@ -342,8 +342,8 @@ func (st *step) emitChildEnded(c Child, in ChildReport) {
 	}
 }
 
-// retried is a child as its next run has it, when the one that ended has failed or timed out, and the child's
-// policy and its deadline allow another. A child that was asked to end is not started again.
+// retried returns the child's next run, if the previous run failed or timed out and the child's policy and deadline
+// allow another run. A child that was asked to end is not started again.
 func (st *step) retried(c Child, m Message) (next Child, delay time.Duration, ok bool) {
 	if m.Status != protocol.RunFailed && m.Status != protocol.RunTimedOut {
 		return c, 0, false

@@ -85,8 +85,8 @@ func (s *Run) Claimable(n int64, l Lessee, settings *Queue, now time.Time) error
 	return admits(id, want, s.Queue, l, now)
 }
 
-// ClaimableActivity says why a worker may not have an activity now; nil when it may. It also returns the
-// activity and its session.
+// ClaimableActivity returns the reason why a worker may not lease an activity now, or nil if the worker may lease it.
+// It also returns the activity and its session.
 func (s *Run) ClaimableActivity(
 	seq int64, l Lessee, session func(string) *Session, settings *Queue, now time.Time,
 ) (Activity, *Session, error) {
@@ -134,7 +134,8 @@ func unclaimable(id, state string, l Lease) error {
 	return err
 }
 
-// unclaimableSuspect is the refusal of a suspect: only a claim of a queue counts what a process holds.
+// unclaimableSuspect returns the refusal of a suspected task: only a claim of a queue counts the tasks of the worker
+// process.
 func unclaimableSuspect(id string) error {
 	return protocol.Refuse(
 		protocol.ReasonNotClaimable, "task %s is a suspect of a lost worker process; poll its queue to receive it", id,

@@ -231,7 +231,7 @@ func (in EndRun) decide(st *step) error {
 	return nil
 }
 
-// ended is the failure that a run closes with when its own code did not end it.
+// ended returns the failure of a run that was closed by something other than its own code.
 func (st *step) ended(how, reason string) history.Failure {
 	text := "Workflow " + how
 	if reason != "" {

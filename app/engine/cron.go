@@ -53,7 +53,7 @@ func parseExpression(text string) (expression, error) {
 	return parsed(strings.Join(fields, " "), e)
 }
 
-// parsed has the library read an expression. A text that is no five fields is left to it, for its errors.
+// parsed parses an expression with the library. The library also reads a text without five fields, for its errors.
 func parsed(text string, e expression) (expression, error) {
 	s, err := cron.ParseStandard(text)
 	if err != nil {
@@ -153,7 +153,7 @@ func weekday(text string) (int, error) {
 	return 0, fmt.Errorf("%q is not a day of the week", text)
 }
 
-// next is the first time after t in a zone, zero when there is none within five years.
+// next returns the first time after t in a zone, or zero if there is none within five years.
 func (e expression) next(t time.Time, zone *time.Location) time.Time {
 	if e.wildcard {
 		return e.times.Next(t.In(zone)).UTC()
@@ -167,7 +167,7 @@ func (e expression) next(t time.Time, zone *time.Location) time.Time {
 	return time.Time{}
 }
 
-// movedFrom is the local time that a clock change skipped and that at stands for; empty if there is none.
+// movedFrom returns the local time that a clock change skipped and that at stands for; empty if there is none.
 func (e expression) movedFrom(at time.Time, zone *time.Location) string {
 	if e.wildcard {
 		return ""
@@ -183,7 +183,7 @@ func (e expression) movedFrom(at time.Time, zone *time.Location) string {
 	return wall.Format("15:04")
 }
 
-// wallOf is the local time of t in a zone, as a time in UTC with the same clock reading.
+// wallOf returns the local time of t in a zone, as a time in UTC with the same clock reading.
 func wallOf(t time.Time, zone *time.Location) time.Time {
 	t = t.In(zone)
 	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)

@@ -77,7 +77,7 @@ func (q *Queue) DrainsOneOf(workers []WorkerKey) bool {
 	return q != nil && slices.ContainsFunc(q.Drains, func(d Drain) bool { return d.names(workers) })
 }
 
-// Without is a namespace's row once these workers have left.
+// Without returns a namespace's row after these workers have deregistered.
 func (q *Queue) Without(workers []WorkerKey, now time.Time) Queue {
 	next := *q
 	next.Drains, next.UpdatedAt = slices.Clone(q.Drains), history.At(now)
@@ -166,7 +166,7 @@ func (in SetFleet) decide(q *Queue, now history.Time) error {
 	return nil
 }
 
-// Fleet are the settings of a namespace's workers.
+// Fleet returns the settings of a namespace's workers.
 func (q *Queue) Fleet() FleetWide {
 	if q == nil || q.Settings == nil {
 		return FleetWide{}
@@ -174,8 +174,9 @@ func (q *Queue) Fleet() FleetWide {
 	return *q.Settings
 }
 
-// DrainSession makes a drained holder release a session, as in a shutdown: at once if nothing runs in the session, else
-// when its running tasks have ended. Otherwise the session would stay with a worker that receives none of its tasks.
+// DrainSession makes a drained holder release a session, as in a shutdown: at once if no task runs in the session, or
+// else when its running tasks have ended. Otherwise the session would stay with a worker that receives none of its
+// tasks.
 type DrainSession struct{ Worker, Operator string }
 
 func (in DrainSession) decide(s *Session, now history.Time) (SessionChange, error) {
@@ -205,13 +206,13 @@ func (in UndrainSession) decide(s *Session, now history.Time) (SessionChange, er
 	return c, nil
 }
 
-// drain ends the holding of a worker that is drained, by the session's release policy.
+// drain ends the ownership of the session by a drained worker, according to the session's release policy.
 func (s *Session) drain(now history.Time, by string) protocol.SessionEvent {
 	return s.endForShutdown(now, by, ReasonShutdown)
 }
 
-// endForShutdown ends a holding whose worker shuts down, by the session's release policy. A session that must not be
-// acquired again ends for good.
+// endForShutdown ends the ownership of the session by a worker that shuts down, according to the session's release
+// policy. A session that must not be acquired again ends for good.
 func (s *Session) endForShutdown(now history.Time, by, why string) protocol.SessionEvent {
 	if s.NoReacquire {
 		e := s.ended(now, "closed", by, protocol.ReasonWorkerShutdown)

@@ -9,7 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The drains of a namespace are bounded; those of single workers that are not there any more make room after a day.
+// The number of drains of a namespace is limited; drains of single workers that have deregistered are removed after a
+// day.
 func TestDrainsOfWorkersThatAreGoneMakeRoom(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var q Queue

@@ -252,7 +252,7 @@ func (s *Run) resolved(e history.Event, group string, c Cause) {
 	s.wake(e, c)
 }
 
-// scheduled is an activity as its event made it. It is ready from the time of the event on.
+// scheduled returns the activity that an event schedules. It is ready from the time of the event on.
 func scheduled(s *Run, d *history.ActivityScheduled, e history.Event) Activity {
 	a := Activity{
 		Seq: d.Sequence, RunID: s.ID, Namespace: s.Namespace, Type: d.ActivityType, Queue: s.Queue, Event: e.Seq,

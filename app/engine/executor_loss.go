@@ -9,7 +9,7 @@ import (
 // each of them. The rules are those of a lost worker process: the activity that ended the executor fails with its
 // reason; if the worker cannot tell which activity that was, all are suspects. The other activities are repeated.
 
-// finding is the Finding of the activity for the loss of its executor, with the verdict of the worker.
+// finding returns the Finding of the activity for the loss of its executor, with the worker's verdict.
 func (a *Activity) finding(l *protocol.ExecutorLoss) Finding {
 	f := Finding{Process: a.ProcessID() + "/" + l.Executor, Tasks: l.Calls}
 	if l.Verdict == string(LossSuspect) {

@@ -21,16 +21,16 @@ const round = 1_000_000
 // alone.
 const MaxWeight = 1000
 
-// Rank is the place of a task that becomes ready: its rank, and the class's tag after it.
+// Rank returns the rank of a task that becomes ready, and the tag of the class after it.
 func Rank(clock, tag int64, weight int) (rank, next int64) {
 	rank = max(clock, tag)
 	return rank, rank + round/int64(min(max(weight, 1), MaxWeight))
 }
 
-// Fairness is the class of a run's workflow tasks and its weight; the key is empty when none was given.
+// Fairness returns the fairness class of a run's workflow tasks and its weight; the key is empty if the run has none.
 func (h *Head) Fairness() (key string, weight int) { return h.FairnessKey, max(h.FairnessWeight, 1) }
 
-// FairnessIn is the class of an activity: its own, else its run's.
+// FairnessIn returns the fairness class of an activity: the activity's own class, or else the run's.
 func (a *Activity) FairnessIn(h *Head) (key string, weight int) {
 	if a.FairnessKey == "" {
 		return h.Fairness()

@@ -72,10 +72,10 @@ var ErrInboxUnread = errors.New("the decision needs the inherited signals of the
 // First and Last are the events of the inherited signals: they follow WorkflowStarted.
 func (b *Inbox) First() int64 { return 2 }
 
-// Last is the event of the last inherited signal.
+// Last returns the event sequence of the last inherited signal.
 func (b *Inbox) Last() int64 { return b.First() + countOf(b.Ranges) - 1 }
 
-// Lowest is the lowest number of an inherited signal.
+// Lowest returns the lowest number of an inherited signal.
 func (b *Inbox) Lowest() int64 {
 	n := b.Ranges[0][0]
 	for _, r := range b.Ranges {
@@ -99,7 +99,7 @@ func (b *Inbox) Numbers(events []Range) (numbers []Range) {
 	return numbers
 }
 
-// Boundaries are the numbers whose sizes give the size of all signals in these ranges.
+// Boundaries returns the bounds of these ranges: the sizes at these numbers give the size of all signals in the ranges.
 func Boundaries(numbers []Range) (list []int64) {
 	for _, r := range numbers {
 		list = append(list, r[0])
@@ -130,7 +130,7 @@ func extend(ranges []Range, r Range) []Range {
 	return append(ranges, r)
 }
 
-// countOf is the number of elements of all ranges.
+// countOf returns the number of elements of all ranges.
 func countOf(ranges []Range) (n int64) {
 	for _, r := range ranges {
 		n += r[1] - r[0] + 1
@@ -294,7 +294,7 @@ func (in *Start) add(b Inbox, bytes int64, signals []Signal) error {
 	return nil
 }
 
-// signalReceived is the event of an inherited signal.
+// signalReceived returns the event of an inherited signal.
 func signalReceived(s Signal) *history.SignalReceived {
 	return &history.SignalReceived{SignalName: s.Name, SignalID: s.ID, Value: s.Value, PayloadCodec: codecOf(s.Value)}
 }

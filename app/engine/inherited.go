@@ -126,7 +126,7 @@ func (in InheritedReport) decide(st *step) error {
 	return nil
 }
 
-// inherited is the row of a child that an earlier run started, or nil.
+// inherited returns the row of a child that an earlier run started, or nil.
 func (st *step) inherited(workflowID string) *InheritedChild {
 	if st.env.Inherited == nil || st.Inherited.Open == 0 {
 		return nil
@@ -134,7 +134,7 @@ func (st *step) inherited(workflowID string) *InheritedChild {
 	return st.env.Inherited(workflowID)
 }
 
-// bound are the children of earlier runs that a close policy applies to.
+// bound returns the children of earlier runs to which a close policy applies.
 func (st *step) bound() []*InheritedChild {
 	if st.env.Bound == nil || st.Inherited.Bound == 0 {
 		return nil
@@ -197,7 +197,7 @@ func (st *step) attachChild(c protocol.Command, seq int64) error {
 	return nil
 }
 
-// attachedChild is the child of an attachment, with what a cancellation needs of it.
+// attachedChild returns the child of an attachment, with the fields that a cancellation needs.
 func (st *step) attachedChild(a Attached) Child {
 	c := Child{WorkflowID: a.WorkflowID, ClosePolicy: a.ClosePolicy}
 	if own, ok := st.ownChild(a.WorkflowID); ok {
@@ -208,7 +208,7 @@ func (st *step) attachedChild(a Attached) Child {
 	return c
 }
 
-// ownChild is an open child of this run by its workflow id.
+// ownChild returns the open child of this run with a workflow ID.
 func (s *Run) ownChild(workflowID string) (Child, bool) {
 	for _, c := range s.Children.All() {
 		if c.WorkflowID == workflowID {

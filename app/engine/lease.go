@@ -219,7 +219,7 @@ func (s *Session) renew(now time.Time, length time.Duration) {
 	s.UpdatedAt = at
 }
 
-// lease is a lease of this length from now on.
+// lease returns a lease of a length that begins now.
 func (l Lessee) lease(length time.Duration, now time.Time) Lease {
 	at := history.At(now)
 	return Lease{
@@ -229,7 +229,7 @@ func (l Lessee) lease(length time.Duration, now time.Time) Lease {
 	}
 }
 
-// LeaseOf is the lease under which a report about a task of s was made; the zero value when in is no such
+// LeaseOf returns the lease under which a report about a task of s was made, or the zero value if in is not such a
 // report.
 func LeaseOf(s *Run, in Input) Lease {
 	attempt := func(seq int64) Lease {

@@ -15,12 +15,13 @@ import (
 
 // Times and limits for suspects.
 const (
-	// freeSuspectAfter is the time after which a suspect with at most freeSuspectLosses losses goes to any process.
+	// freeSuspectAfter is the time after which a suspected task with at most freeSuspectLosses worker losses goes to any
+	// process.
 	freeSuspectAfter  = time.Minute
 	freeSuspectLosses = 2
 	// sharedBlamedAfter is the time after which a blamed task no longer waits for an idle process.
 	sharedBlamedAfter = 5 * time.Minute
-	// A suspect is cleared after it ran for twice as long as before the loss, within these bounds.
+	// A task is no longer suspected after it ran for twice as long as before the worker loss, within these bounds.
 	minClearAfter = 10 * time.Second
 	maxClearAfter = 5 * time.Minute
 	// The back-off of a blamed task doubles from minBlamedBackoff to maxBlamedBackoff, unless its policy asks for more.
@@ -28,11 +29,12 @@ const (
 	maxBlamedBackoff = time.Minute
 )
 
-// DefaultBlamedLosses is the number of blamed losses after which a task is given up if neither the setting
+// DefaultBlamedLosses is the number of blamed worker losses after which a task is not retried if neither the setting
 // max-blamed-losses nor the activity's option is set.
 const DefaultBlamedLosses = 3
 
-// maxLossIDs bounds the loss IDs stored with a suspect. Older losses no longer connect it with other suspects.
+// maxLossIDs limits the loss IDs stored with a suspected task. Older worker losses no longer connect the task with
+// other suspected tasks.
 const maxLossIDs = 10
 
 // LossPart is the verdict on one task of a lost process. History shows it as the verdict of the lost delivery.
@@ -117,12 +119,12 @@ func (s *Suspicion) Admits(h HeldTasks) bool {
 // Isolated reports whether the task needs an idle process.
 func (s *Suspicion) Isolated() bool { return s != nil && s.Blamed > 0 && !s.Freed }
 
-// Compare orders suspects as they are delivered: the most losses first, then the shortest run before the loss.
+// Compare orders suspected tasks for delivery: the most worker losses first, then the shortest run before the loss.
 func (s *Suspicion) Compare(o *Suspicion) int {
 	return cmp.Or(cmp.Compare(o.Losses, s.Losses), cmp.Compare(s.Ran, o.Ran))
 }
 
-// leased is the suspicion of a task when it is leased.
+// leased returns the suspicion of a task at the moment it is leased.
 func (s *Suspicion) leased() *Suspicion {
 	if s == nil || s.Alone == s.Isolated() {
 		return s
@@ -142,8 +144,8 @@ func (s *Suspicion) ready(now history.Time) *Suspicion {
 	return &next
 }
 
-// freesAt returns the end of a suspect's wait: after it, a suspect with few losses goes to any process, a blamed task
-// to any process without a suspect. It is zero if the wait has no end.
+// freesAt returns the end of a suspected task's wait. After it, a suspected task with few losses goes to any process, a
+// blamed task to any process without a suspect. The time is zero if the wait has no end.
 func (s *Suspicion) freesAt() history.Time {
 	switch {
 	case s == nil || s.Freed:
@@ -171,7 +173,7 @@ func (s *Suspicion) clearsAt(leased history.Time) history.Time {
 	return plus(leased, min(max(2*time.Duration(s.Ran)*time.Microsecond, minClearAfter), maxClearAfter))
 }
 
-// after is the suspicion of a task after another loss.
+// after returns the suspicion of a task after another worker loss.
 func (s *Suspicion) after(f Finding, ran time.Duration, now history.Time) *Suspicion {
 	if f.Part == "" {
 		return s
@@ -192,7 +194,7 @@ func (s *Suspicion) after(f Finding, ran time.Duration, now history.Time) *Suspi
 	return &next
 }
 
-// SharesLoss reports whether the task is a suspect of one of these losses and was not blamed itself.
+// SharesLoss reports whether the task is suspected of one of these worker losses and was not blamed for it.
 func (s *Suspicion) SharesLoss(ids []string) bool {
 	return s != nil && s.Blamed == 0 && slices.ContainsFunc(s.Of, func(id string) bool { return slices.Contains(ids, id) })
 }
@@ -207,7 +209,7 @@ func ranFor(l Lease, heartbeatAt history.Time, why string, now history.Time) tim
 	return end.Sub(l.LeasedAt.Time)
 }
 
-// blamedBackoff is the wait before the next delivery of a task that was blamed for the nth time.
+// blamedBackoff returns the backoff before the next delivery of a task that was blamed for the nth time.
 func blamedBackoff(n int, policy time.Duration) time.Duration {
 	return max(policy, min(maxBlamedBackoff, minBlamedBackoff<<min(max(n-1, 0), 10)))
 }
@@ -224,7 +226,7 @@ type Lose struct {
 	Expired bool
 }
 
-// LostTask is one delivery of a Lose. Number is that of a workflow task, Seq that of an activity.
+// LostTask is one delivery of a Lose. Number is the number of a workflow task, Seq the sequence of an activity.
 type LostTask struct {
 	Seq, Number, Delivery int64
 	Part                  LossPart
@@ -306,8 +308,8 @@ func (st *step) lose(a Activity, why string, f Finding) {
 	st.Activities.Put(a.Seq, a)
 }
 
-// blamedLimit is the number of blamed losses after which the activity fails as poison: the larger of the option (or
-// else the setting) and the attempts of its policy. ends is false if the policy has no limit.
+// blamedLimit returns the number of blamed losses after which the activity fails as poison: the larger of the option
+// (or else the setting) and the attempts of its policy. ends is false if the policy has no limit.
 func (a *Activity) blamedLimit(setting int) (limit int, ends bool) {
 	limit = cmp.Or(a.MaxBlamed, setting, DefaultBlamedLosses)
 	if a.Retry == nil {
@@ -385,7 +387,7 @@ func (s *Run) Ready(seq int64) bool {
 	return ok && a.State == Ready
 }
 
-// SuspicionOf is the suspicion of one task of the run: of its workflow task for seq 0.
+// SuspicionOf returns the suspicion of one task of the run; seq 0 means its workflow task.
 func (s *Run) SuspicionOf(seq int64) *Suspicion {
 	if seq == 0 {
 		if s.Task == nil {

@@ -54,7 +54,7 @@ func (m Message) Input() Input {
 	return SignalRun{Name: m.Name, Value: m.Value, RequestID: StepID(m.FromRun, m.FromSeq), Identity: "run " + m.FromRun}
 }
 
-// Delivered is the decision that takes a message off the run that owed it.
+// Delivered returns the decision that removes a delivered message from the undelivered messages of the run.
 func (s *Run) Delivered(seq int64) Decision {
 	f := s.Fork()
 	f.Undelivered.Delete(seq)

@@ -32,7 +32,8 @@ type Queue struct {
 	Drains []Drain `json:"drains,omitempty"`
 	// in the same row: settings of its workers
 	Settings *FleetWide `json:"settings,omitempty"`
-	// the group whose workers alone get its tasks, in the row of a namespace those of all its queues that name none
+	// Only workers of this group receive tasks of the queue; in the row of a namespace, tasks of all queues that name no
+	// group.
 	Group string `json:"group,omitempty"`
 	// Inherited is the group of its namespace, for a queue that names none.
 	Inherited string `json:"-"`
@@ -62,7 +63,7 @@ type Used struct {
 	Counts map[string]int `json:"counts,omitempty"`
 }
 
-// Key is the queue's own.
+// Key returns the key of the queue's row.
 func (q *Queue) Key() QueueKey { return QueueKey{q.Namespace, q.Name} }
 
 // Drained reports whether the queue dispatches nothing to workers of this build.
@@ -96,7 +97,7 @@ func (q *Queue) NewRuns() string {
 	return q.Promoted
 }
 
-// Budget is the bound on a kind of task.
+// Budget returns the limits of a kind of task.
 func (q *Queue) Budget(kind protocol.TaskKind) Budget {
 	if q == nil {
 		return Budget{}
@@ -158,7 +159,7 @@ func (q *Queue) Room(kind protocol.TaskKind, leased int, now time.Time) (room in
 	return room, t, ok
 }
 
-// spent is the wait for a budget of the queue, or of all queues of the namespace together, that is used up.
+// spent returns the wait for an exhausted budget of the queue, or of all queues of the namespace together.
 func (q *Queue) spent(why protocol.WaitReason, kind protocol.TaskKind, used, limit int) *protocol.Wait {
 	w := &protocol.Wait{Kind: protocol.WaitForActivity, Reason: why, Queue: q.Name, Used: used, Limit: limit}
 	if kind == protocol.KindWorkflow {
@@ -185,7 +186,7 @@ func (t Throttle) Text() string {
 	return t.Why.Why(time.UTC)
 }
 
-// Stricter is the one of two answers about room that binds.
+// Stricter returns the throttle that applies if both t and o limit the tasks.
 func (t Throttle) Stricter(o Throttle) Throttle {
 	if t.Why == nil || o.Why != nil && cmp.Less(t.Wait, o.Wait) {
 		return o

@@ -49,7 +49,7 @@ func (u Usage) Plus(o Usage) Usage {
 	}
 }
 
-// Minus is the difference of two usages.
+// Minus returns the difference of two usages.
 func (u Usage) Minus(o Usage) Usage {
 	return u.Plus(Usage{-o.OpenRuns, -o.HeldRuns, -o.StoredBytes, -o.Schedules, -o.Starts})
 }

@@ -284,7 +284,7 @@ type Activity struct {
 	Attempt    int          `json:"attempt,omitempty"` // as shown to users
 	Failures   int          `json:"failures,omitempty"`
 	Losses     int          `json:"losses,omitempty"` // worker processes that ended with it
-	// Suspect is the suspicion from these losses; nil: there were none, or it was cleared.
+	// Suspect is the suspicion from these worker losses; nil: the task was never lost, or the suspicion was cleared.
 	Suspect   *Suspicion `json:"suspect,omitempty"`
 	Blamed    int        `json:"blamed,omitempty"`     // losses that the task was blamed for since its last outcome
 	MaxBlamed int        `json:"max_blamed,omitempty"` // max_blamed_losses of its options; 0: the setting
@@ -381,7 +381,7 @@ func (s *Run) Merge(f *Run) {
 	s.Undelivered.Merge(&f.Undelivered)
 }
 
-// TaskID is the id of the run's nth workflow task.
+// TaskID returns the ID of the run's nth workflow task.
 func TaskID(run string, n int64) string { return run + "-" + strconv.FormatInt(n, 10) + "-workflow" }
 
 // StepID returns the ID of an activity execution, timer, wait or session that the command with this sequence opened.
@@ -443,8 +443,8 @@ func (h *Head) DueAt() history.Time {
 	return due
 }
 
-// DueAt is the earliest time at which the activity needs the sweeper: back-off, lease, the four timeouts, a change of
-// how it is suspected.
+// DueAt returns the earliest time at which the sweeper must handle the activity: backoff, lease expiry, the four
+// timeouts, a change of its suspicion.
 func (a *Activity) DueAt() history.Time {
 	due, _ := a.due()
 	return due

@@ -142,8 +142,8 @@ func (st *scheduleStep) setStatus(status, kind, outcome, note string) error {
 	return st.next(st.now.Time)
 }
 
-// FireSchedule fires as of a time: that of the request, or one of the past in a backfill. An empty policy is the
-// schedule's own.
+// FireSchedule fires a schedule as of a time: the time of the request, or a past time in a backfill. An empty policy
+// means the schedule's policy.
 type FireSchedule struct {
 	At       time.Time
 	Backfill bool

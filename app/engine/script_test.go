@@ -464,7 +464,7 @@ func (s *stage) inheritedEvents(d *InheritedSignals, at history.Time) (events []
 	return events
 }
 
-// inboxSignals are the signals that the run inherits by an inbox.
+// inboxSignals returns the signals that the run inherits by an inbox.
 func (s *stage) inboxSignals() (all InboxSignals) {
 	all.Sizes = map[int64]InboxSize{}
 	for n, e := range s.inboxes[s.run.Inbox.ID] {
@@ -576,7 +576,7 @@ func (s *stage) take(d Decision) string {
 	return out
 }
 
-// carried is the number of signals that the next run inherits.
+// carried returns the number of signals that the next run inherits.
 func (s *stage) carried(next *Start) int64 {
 	if next.Inbox == nil {
 		return int64(len(next.Carry))
@@ -748,7 +748,7 @@ func (s *stage) show() string {
 	return out
 }
 
-// facts are what the run was started with and hands on.
+// facts returns the values that the run was started with and passes on.
 func (s *Run) facts() string {
 	out := fmt.Sprintf("run %d of %s in queue %s, priority %d", s.Number, s.Type, s.Queue, s.Priority)
 	if s.BuildID != "" {
@@ -871,7 +871,7 @@ func (s *stage) check(t *testing.T) {
 	}
 }
 
-// open is what is open, without leases and tasks, which are not history.
+// open returns the open items of the run, without leases and tasks, which are not in history.
 func (s *Run) open() string {
 	out := fmt.Sprintf("%s %d %d\n", s.Status, s.LastSeq, s.CommandSeq)
 	for k, a := range s.Activities.All() {

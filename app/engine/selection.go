@@ -14,7 +14,7 @@ import (
 // results are read. History therefore records the winner in its own event, SelectionResolved, and a replayer never
 // infers it.
 
-// selection is the outer group of a step whose first ended member wins, if the step is in one.
+// selection returns the outer group of a step whose first ended member wins, if the step is in such a group.
 func selection(p *history.Parallel) (history.Parallel, bool) {
 	if p.GroupMode == "select" {
 		return *p, true

@@ -214,7 +214,7 @@ func (k SessionKey) Compare(o SessionKey) int {
 	return cmp.Or(cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.ID, o.ID))
 }
 
-// Key is the session's own.
+// Key returns the key of the session's row.
 func (s *Session) Key() SessionKey { return SessionKey{s.Namespace, s.ID} }
 
 // Held reports whether a worker owns the session at now. Only the lease decides this, by the store's clock; whether an
@@ -352,7 +352,7 @@ type Worker struct {
 // WorkerKey names a worker.
 type WorkerKey struct{ Namespace, ID string }
 
-// Key is the worker's own.
+// Key returns the key of the worker's row.
 func (w *Worker) Key() WorkerKey { return WorkerKey{w.Namespace, w.ID} }
 
 // Workflow is the row of a workflow ID. It enforces uniqueness and names the current run. It is a separate row, because
@@ -367,5 +367,5 @@ type Workflow struct {
 // WorkflowKey names a workflow.
 type WorkflowKey struct{ Namespace, ID string }
 
-// Key is the workflow's own.
+// Key returns the key of the workflow's row.
 func (w *Workflow) Key() WorkflowKey { return WorkflowKey{w.Namespace, w.ID} }

@@ -37,7 +37,7 @@ func (s *Session) lacksDefinition(w *Worker) bool {
 // NeedsSetUp reports whether no worker has reported the set-up of the current epoch.
 func (s *Session) NeedsSetUp() bool { return s.Definition != "" && s.SetUpEpoch != s.Epoch }
 
-// hashArguments is the hash of encoded arguments; empty for none.
+// hashArguments returns the hash of encoded arguments; empty for none.
 func hashArguments(blob string) string {
 	if blob == "" {
 		return ""

@@ -14,7 +14,7 @@ import (
 // session.
 const SessionEndedReason = "session ended"
 
-// sessionEndedFailure is the failure of an activity whose session has ended. No retry could succeed, so it is not
+// sessionEndedFailure returns the failure of an activity whose session has ended. No retry could succeed, so it is not
 // retryable.
 func sessionEndedFailure(s *Session) history.Failure {
 	return history.Failure{
@@ -23,7 +23,7 @@ func sessionEndedFailure(s *Session) history.Failure {
 	}
 }
 
-// stateDrained is the failure of an activity whose session's state went with a worker that was drained.
+// stateDrained returns the failure of an activity whose session lost its state because its worker was drained.
 func stateDrained(s *Session) history.Failure {
 	return history.Failure{
 		Category: "session_lost", ExceptionType: "SessionLost", NonRetryable: true,

@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// suspended is a session whose lease ran out under a worker that keeps its state, and that worker.
+// suspended returns a session whose lease expired while its worker kept the state, and that worker.
 func suspended() (Session, *Worker, time.Time) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	w := &Worker{

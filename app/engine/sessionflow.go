@@ -103,7 +103,7 @@ func (s *Session) fits(o *protocol.SessionOptions) bool {
 		(s.Fallback > 0) == (want.Fallback > 0)
 }
 
-// policy is a release policy by its name.
+// policy returns a release policy, or the default policy for "".
 func policy(p string) string {
 	if p == "" {
 		return PolicyMigrate

@@ -127,8 +127,8 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// The next holder of a session receives the reason for which the former holding ended, also if the acquisition itself
-// ends the former holding, because no sweep ran after the lease expired.
+// The next holder of a session receives the reason why the former epoch ended, also if the acquisition itself ends the
+// former epoch, because no sweep ran after the lease expired.
 func TestAcquisitionReportsWhyThePreviousEpochEnded(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	by := func(id, incarnation string) Lessee {

@@ -109,7 +109,7 @@ func (in CreateSession) fits(s *Session, now history.Time) error {
 	return nil
 }
 
-// refusal is a verdict as an error, with the numbers that a client needs to act on it.
+// refusal converts a verdict to an error with the numbers that a client needs to act on it.
 func refusal(v Verdict, s *Session, l Lessee) error {
 	e := protocol.Refuse(v.Reason, "%s", v.Text())
 	switch v.Reason {
@@ -131,7 +131,7 @@ type SessionHolder struct {
 }
 
 // holds refuses a worker that is not the holder, or that holds the session under another epoch than the one it names:
-// its memory is then of a holding that has ended.
+// the state in its memory then belongs to an epoch that has ended.
 func (h SessionHolder) holds(s *Session) error {
 	switch {
 	case s == nil:
@@ -237,7 +237,7 @@ func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, er
 	return c, nil
 }
 
-// fail ends the holding because the session's executor ended uncleanly.
+// fail ends the holder's ownership of the session because the session's executor ended uncleanly.
 func (s *Session) fail(worker, cause, detail string, now history.Time) protocol.SessionEvent {
 	e := s.ended(now, "failed", worker, cause)
 	if !s.NoReacquire {
@@ -248,8 +248,8 @@ func (s *Session) fail(worker, cause, detail string, now history.Time) protocol.
 	return e
 }
 
-// ended returns the timeline entry for the end of a holding. It counts running attempts; the store adds attempts that
-// have ended.
+// ended returns the timeline entry for the end of the current epoch. It counts running attempts; the store adds
+// attempts that have ended.
 func (s *Session) ended(now history.Time, kind, by, why string) protocol.SessionEvent {
 	e := protocol.SessionEvent{
 		At: now, What: kind, Worker: s.Owner, Epoch: s.Epoch, By: by, Why: why, Ran: s.Active, Renewals: s.Renewals,
@@ -274,8 +274,8 @@ func (s *Session) release(now history.Time, by, why string) protocol.SessionEven
 	return e
 }
 
-// lastEnd returns why the last holding ended, for a holder that finds the state missing: the reason, and what the
-// former holder reported.
+// lastEnd returns the reason why the previous epoch ended, for a holder that finds the state missing. The reason
+// includes what the former holder reported.
 func (s *Session) lastEnd() string {
 	switch {
 	case s.Reason == ReasonReleased:
@@ -508,8 +508,8 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 	return c, nil
 }
 
-// lose ends a holding without a release by its holder. A session that must not be acquired again ends, since its state
-// is lost and no other worker has it.
+// lose ends an epoch that its holder did not release. A session that must not be acquired again ends, since no other
+// worker has its state.
 func (s *Session) lose(status protocol.SessionStatus, reason string, now history.Time) {
 	if s.NoReacquire {
 		s.endAs(status, reason, now)
@@ -520,9 +520,9 @@ func (s *Session) lose(status protocol.SessionStatus, reason string, now history
 	s.unpinRelease(now)
 }
 
-// OrphanSession ends a holding whose holder's registration became stale before the lease expired. Waiting for the lease
-// would leave the session's tasks idle although the holder is believed dead. The incarnation must be the one whose
-// heartbeats are missing: a worker that has registered again keeps its sessions.
+// OrphanSession ends the ownership of a session whose holder's registration became stale before the lease expired.
+// Waiting for the lease would leave the session's tasks idle although the holder is believed dead. The incarnation must
+// be the one whose heartbeats are missing: a worker that has registered again keeps its sessions.
 type OrphanSession struct{ Worker, Incarnation string }
 
 func (in OrphanSession) decide(s *Session, now history.Time) (SessionChange, error) {

@@ -76,8 +76,7 @@ func checkCarried(commands []protocol.Command, inbox *Inbox, carry []Signal, sho
 	return nil
 }
 
-// applied is the event that a wait has its signal, with what the signal brought. Replayers read the value from
-// it.
+// applied returns the event that gives a wait its signal, with the signal's value. Replayers read the value from it.
 func (st *step) applied(seq int64, w Wait) *history.SignalApplied {
 	return &history.SignalApplied{
 		Sequence: seq, SignalName: w.Name, SignalWaitID: StepID(st.ID, seq), SignalID: w.SignalID, Value: w.Value,

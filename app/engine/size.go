@@ -15,7 +15,8 @@ const (
 	MaxPageBytes = 4 << 20
 	// MaxUnseenBytes is the maximum size of a run's events that an activity task delivers to its worker.
 	MaxUnseenBytes = 64 << 10
-	// EventBytes is the size of an event without its payload, TaskBytes that of a task without payloads and events.
+	// EventBytes is the size of an event without its payload; TaskBytes is the size of a task without payloads and
+	// events.
 	EventBytes = history.FrameSize
 	TaskBytes  = 2 << 10
 )
@@ -34,8 +35,8 @@ func (h *Head) DeliveryBytes(cached bool) int64 {
 	return TaskBytes + n
 }
 
-// DeliveryBytes is the size of the activity as a worker gets it: its arguments, and as far as they are shown twice the
-// event that scheduled it.
+// DeliveryBytes returns the size of the activity in a delivery to a worker: its arguments, and the event that scheduled
+// it, which contains the arguments a second time up to a limit.
 func (a *Activity) DeliveryBytes() int64 {
 	n := TaskBytes + a.Bytes + min(a.Bytes, MaxUnseenBytes)
 	if a.LastHeartbeat != nil {

@@ -67,8 +67,8 @@ func (s *Session) crowded(now time.Time) bool {
 	return s.Full() && (s.Origin != OriginWorkflow || s.Held(now))
 }
 
-// moveRunningToOtherEpochs ends a holding in the counts. Running attempts continue at the former holder and count
-// towards the session's activity limit until they end.
+// moveRunningToOtherEpochs counts the running attempts as attempts of an earlier epoch, when the epoch ends. Running
+// attempts continue at the former holder and count towards the session's activity limit until they end.
 func (s *Session) moveRunningToOtherEpochs() {
 	if s.Active > 0 {
 		s.StaleAttempts = maps.Clone(s.StaleAttempts) // rows are shared

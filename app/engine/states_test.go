@@ -261,5 +261,5 @@ func texts[T ~string](list ...T) []string {
 	return all
 }
 
-// noWatermark is the epoch watermark where clean-up removed nothing.
+// noWatermark returns the epoch watermark of a namespace in which clean-up removed nothing.
 func noWatermark(string) int64 { return 0 }

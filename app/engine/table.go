@@ -61,7 +61,7 @@ func (t *Table[K, V]) Delete(k K) {
 	t.rows[k] = nil
 }
 
-// Len is the number of rows.
+// Len returns the number of rows.
 func (t *Table[K, V]) Len() int { return t.size }
 
 // All walks the rows in the order of their keys, so that deciding twice makes the same events in the same
@@ -93,7 +93,7 @@ func (t *Table[K, V]) Any(is func(V) bool) bool {
 	return false
 }
 
-// keys are those of all layers, sorted, each once; some of them may be deleted.
+// keys returns the keys of all layers, sorted and without duplicates; some of them may be deleted.
 func (t *Table[K, V]) keys() []K {
 	keys := make([]K, 0, t.size)
 	for l := t; l != nil; l = l.under {

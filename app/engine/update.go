@@ -90,7 +90,7 @@ func endsUpdate(c protocol.Command) bool {
 // update at once numbers its other commands as if there had been none.
 func ofUpdate(c protocol.Command) bool { return endsUpdate(c) || c.Type == protocol.ApplyUpdate }
 
-// untaken is the first update whose handler has not begun, with the event that accepted it.
+// untaken returns the first update whose handler has not begun, with the sequence of the event that accepted it.
 func (s *Run) untaken() (Update, int64, bool) {
 	for k, u := range s.Updates.All() {
 		if !u.Taken {

@@ -57,8 +57,8 @@ const (
 // the log and by a metric.
 const ReturnedOften = 3
 
-// unstarted is the wait of a task that was returned often without a start, while it is ready for a worker or leased and
-// not renewed yet; nil for any other task.
+// unstarted returns the wait of a task that was returned often without a start, while it is ready for a worker or
+// leased and not renewed yet; nil for any other task.
 func unstarted(returned int, w protocol.Wait, l Lease) *protocol.Wait {
 	busy := w.Reason == protocol.WaitWorkerBusy || w.Reason == protocol.WaitWorkerFull ||
 		w.Reason == protocol.WaitSessionBusy || w.Reason == protocol.WaitRunning && !l.renewed()
@@ -175,8 +175,8 @@ func (s *Run) Cancellation(a *WaitContext) *protocol.PendingCancellation {
 	return c
 }
 
-// wait is the wait of a ready task that is a suspect. If a worker could lease the task, it waits for a process without
-// a suspect, or for an idle one.
+// wait returns the wait of a ready task that is suspected of a worker loss. If a worker could lease the task, it waits
+// for a process without a suspect, or for an idle one.
 func (s *Suspicion) wait(w protocol.Wait) protocol.Wait {
 	if !s.Limited() {
 		return w
@@ -209,7 +209,7 @@ func (t *Task) failures() int {
 	return max(0, n)
 }
 
-// running is the wait for a worker that works on the task.
+// running returns the wait for a worker that runs the task.
 func running(name, queue string, l Lease, failures int) protocol.Wait {
 	return protocol.Wait{
 		Reason: protocol.WaitRunning, Name: name, Queue: queue, Worker: l.Owner, Since: l.LeasedAt, Failures: failures,
@@ -454,7 +454,7 @@ func (a *WaitContext) blockedWait(c *WorkerCandidate) *protocol.Wait {
 	return nil
 }
 
-// busy is the wait for a worker that may have the task and does not take it.
+// busy returns the wait for a worker that is allowed to lease the task and does not lease it.
 func (a *WaitContext) busy(c *WorkerCandidate, kind protocol.TaskKind) protocol.Wait {
 	if !c.Full[kind] {
 		return protocol.Wait{Reason: protocol.WaitWorkerBusy, Worker: c.ID}

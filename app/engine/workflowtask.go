@@ -162,8 +162,8 @@ func (in CompleteTask) decide(st *step) error {
 	return nil
 }
 
-// scheduled are the activities that this step scheduled and left open, for the answer and for its repetition.
-// One that failed in the same step (its session had ended) is no task.
+// scheduled returns the activities that this step scheduled and that are still open, for the response and for its
+// repetition. An activity that failed in the same step (its session had ended) has no task.
 func (st *step) scheduled() (rows []Range) {
 	for _, e := range st.d.Events {
 		d, ok := e.Data.(*history.ActivityScheduled)
@@ -239,7 +239,7 @@ func (in FailTask) decide(st *step) error {
 	return nil
 }
 
-// problemOf is the failure of a workflow task as it is shown to people: its message, and the command at which the code
+// problemOf returns the failure of a workflow task as people see it: its message, and the command at which the code
 // failed if the worker reported that.
 func problemOf(f protocol.Failure) string {
 	if f.Sequence <= 0 {
@@ -346,8 +346,8 @@ func (t *Task) release(now history.Time, why string, undone, counts bool) {
 	}
 }
 
-// appendLost appends a loss. It retains the last MaxDeliveries losses, and the heartbeat details of the last loss only,
-// because the list is part of the run's row. It copies the list, because readers may share the row.
+// appendLost appends the loss of a delivery. It retains the last MaxDeliveries losses, and the heartbeat details of the
+// last loss only, because the list is part of the run's row. It copies the list, because readers may share the row.
 func appendLost(l []history.Lost, one history.Lost) []history.Lost {
 	l = append(l[:len(l):len(l)], one)
 	if last := len(l) - 2; last >= 0 {

@@ -43,9 +43,9 @@ func (b *batch) gatherAttributes(r *run, rows, gone *db.Rowset) {
 	}
 }
 
-// attributeRows are the names and keys under which filters find search attributes. A value from before values
-// had a limit may be longer than that; it gets no key, because an index would refuse it and with it whatever
-// the run does.
+// attributeRows returns the names and keys under which filters find search attributes. A value from before values had a
+// limit may be longer than that; it gets no key, because an index would refuse it, and every change of the run would
+// fail.
 func attributeRows(attributes json.RawMessage) (list [][2]string) {
 	var values map[string]json.RawMessage
 	if json.Unmarshal(attributes, &values) != nil {
@@ -95,7 +95,7 @@ type describedRun struct {
 	state         string
 }
 
-// described is one page of the runs that have search attributes.
+// described returns one page of the runs that have search attributes.
 func described(ctx context.Context, tx *sql.Tx, after string) (runs []describedRun, err error) {
 	const page = "SELECT run_id, namespace, started_at, state FROM runs WHERE run_id > $1 AND state LIKE '%\"search_attributes\":%' ORDER BY run_id LIMIT 500"
 	rows, err := tx.QueryContext(ctx, page, after)

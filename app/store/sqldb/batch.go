@@ -107,7 +107,7 @@ type batch struct {
 	version int64
 }
 
-// run is a run in a batch. Run is nil when there is none of that id.
+// run is a run in a batch. Run is nil if no run has that ID.
 type run struct {
 	*engine.Run
 	partial   bool  // only its head and the batch's own leases: the open rows were not loaded
@@ -303,7 +303,7 @@ func (b *batch) opened() (calls []*db.Call) {
 	return calls
 }
 
-// opening is the call that opens the transaction, once.
+// opening returns the call that opens the transaction; only the first call returns one.
 func (b *batch) opening() []*db.Call {
 	if b.begun {
 		return nil

@@ -241,7 +241,7 @@ func (c *cache) remember(b *batch, trusted bool) {
 	}
 }
 
-// weight is the memory that a history uses in the cache: its payloads, and a few hundred bytes for each event.
+// weight returns the memory that a history uses in the cache: its payloads, and a few hundred bytes for each event.
 func (p *historyTail) weight() int { return p.bytes + 256*(len(p.events)+1) }
 
 // weight returns the weight of a run in a cache of runs.
@@ -250,8 +250,9 @@ func (r *run) weight() int {
 		r.Children.Len()+r.Attached.Len())/4
 }
 
-// head is a run as far as a claim needs it, which leases one of its activities by the row of that and leaves its own as
-// it is. A run with many tasks that wait for long is remembered no more, and each of its claims would read it.
+// head is the part of a run that a claim needs: the claim leases an activity by the activity's row and does not write
+// the run's row. A run with many tasks that wait for long is not cached, and without its head each of its claims would
+// read the run.
 type head struct {
 	engine.Head
 	version int64 // of its row, on a shared database
@@ -259,7 +260,7 @@ type head struct {
 	was     *settled
 }
 
-// head remembers the head of a run that a batch did not write, and forgets that of any other.
+// head caches the head of a run that a batch did not write, and evicts the head of any other run.
 func (c *cache) head(id string, r *run) {
 	if r.Run == nil || !r.partial || r.wrote {
 		c.heads.drop(id)
@@ -340,7 +341,7 @@ func (p *historyTail) last() int64 {
 	return p.events[len(p.events)-1].Seq
 }
 
-// at is an event that is kept, or nil.
+// at returns a cached event, or nil.
 func (p *historyTail) at(seq int64) *history.Event {
 	if len(p.events) == 0 {
 		return nil

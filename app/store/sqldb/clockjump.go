@@ -230,8 +230,8 @@ func queueFollows(k engine.QueueKey, j engine.ClockJump) store.Transaction {
 	)
 }
 
-// rowFollows is the change of a row that has no decision of the engine: read returns the row, follow the adjusted row,
-// and write adds that to the writes.
+// rowFollows returns the transaction that adjusts a row without a decision of the engine: read returns the row, follow
+// the adjusted row, and write adds the adjusted row to the writes.
 func rowFollows[T any](
 	needs store.Keys, j engine.ClockJump, read func(store.Rows) *T,
 	follow func(*T, engine.ClockJump, time.Time) (T, bool), write func(*store.Writes, T),

@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// deliveryBytes is the size of a picked task as one of the pollers gets it.
+// deliveryBytes returns the size of a picked task as delivered to one of the pollers.
 func (b *batch) deliveryBytes(t pick, r *store.LeaseRequest, poller int) int64 {
 	row := b.runs[t.run]
 	if t.seq > 0 {

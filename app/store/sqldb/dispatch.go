@@ -206,8 +206,8 @@ func (b *batch) isReady(t taskKey) bool {
 	return ok && a.State == engine.Ready
 }
 
-// What dispatch has to know of a task in order to choose, and no more: it is asked for each task, under its own
-// lock.
+// offer returns only the fields of a task that dispatch needs in order to choose it, because dispatch examines each
+// task under its own lock.
 func (b *batch) offer(r *run, seq int64) store.Offer {
 	if seq == 0 {
 		w := r.TaskRequirements()

@@ -159,7 +159,7 @@ func (b *batch) classOf(t taskKey) (tagKey, int) {
 	return tagKey{QueueKey{r.Namespace, a.Queue, protocol.KindActivity}, int64(a.Priority), key}, weight
 }
 
-// fairnessClass is the class of a task in a queue that keys share; empty where they do not.
+// fairnessClass returns the fairness class of a task in a queue with fairness keys, or "" in other queues.
 func (b *batch) fairnessClass(t taskKey) string {
 	k, _ := b.classOf(t)
 	if !b.fair(k.QueueKey) {

@@ -256,8 +256,8 @@ func (b *batch) gatherRun(r *run, runs, moved *db.Rowset, tasks taskRows) error 
 	return nil
 }
 
-// endedTasks are the tasks whose stored rows have to go. 0 is the workflow task, which has a row only while it
-// is ready.
+// endedTasks returns the tasks whose stored rows must be deleted. Sequence 0 means the workflow task, which has a row
+// only while it is ready.
 func (r *run) endedTasks(want readyRow) (seqs []int64) {
 	if none := (readyRow{}); r.changed && r.stored != none && want == none {
 		seqs = append(seqs, 0)
@@ -270,7 +270,7 @@ func (r *run) endedTasks(want readyRow) (seqs []int64) {
 	return seqs
 }
 
-// routeOf is the route of a ready activity, by the word of its session as the batch leaves it.
+// routeOf returns the route of a ready activity, with the routing word that its session has after the batch.
 func (b *batch) routeOf(r *run, a *engine.Activity) string {
 	w := "*"
 	var s *engine.Session

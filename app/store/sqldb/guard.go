@@ -38,7 +38,7 @@ func (g *guarded) clear() {
 	clear(g.names)
 }
 
-// guards are the calls ahead of the writes: the stamp, which fails when the server is late, and then the locks,
+// guards returns the calls before the writes: first the stamp, which fails if the server is late, and then the locks,
 // in the order in which every batch locks.
 func (b *batch) guards() []*db.Call {
 	st := b.s.st
@@ -151,7 +151,7 @@ func given(columns []db.Column, n int) string {
 	return fmt.Sprintf("(SELECT * FROM unnest(%s) AS u(%s) ORDER BY %s) AS k", strings.Join(arrays, ", "), all, all)
 }
 
-// same is the condition that a row t has the key k.
+// same returns the condition that a row t has the key k.
 func same(key []db.Column) string {
 	var on []string
 	for _, c := range key {

@@ -28,8 +28,8 @@ type inheritedRow struct {
 // needsInherited reports whether a change asks for rows of former children, where there are some.
 func needsInherited(n *store.Keys) bool { return n.Bound || n.Attached || len(n.Inherited) > 0 }
 
-// neededInherited are the rows that changes ask for of the chains whose current runs are loaded: a run that has none
-// costs no read.
+// neededInherited returns the rows that transactions need of the chains whose current runs are loaded: a run that has
+// none costs no read.
 func (b *batch) neededInherited(
 	items []*pending,
 ) (rows map[engine.InheritedKey]bool, chains map[engine.WorkflowKey]bool) {

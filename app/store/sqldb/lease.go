@@ -313,7 +313,7 @@ func (b *batch) ranges(
 	return sorted(plain), sorted(suspected)
 }
 
-// routingKeysOf are the routing keys of a queue, those of this batch included.
+// routingKeysOf returns the routing keys of a queue, including the keys of this batch.
 func (b *batch) routingKeysOf(q QueueKey) []routingKey {
 	var list []routingKey
 	known := b.s.routingKeys.known[q]
@@ -545,8 +545,8 @@ func (b *batch) pollerFor(
 	return 0, false, full
 }
 
-// lessee is a poller's worker with the count of its sessions, if that was taken under its lock.
-// Where it was not counted the rules know that too, and let no new session be claimed by it.
+// lessee returns the worker of a poller with its number of sessions, if the sessions were counted under the lock of the
+// worker's row. Without that count, the admission rules let the worker claim no new session.
 func (b *batch) lessee(r *store.LeaseRequest, i int, held map[process]int) engine.Lessee {
 	l := r.Pollers[i].Lessee
 	l.Sessions, l.Counted = held[processOf(l.Worker)]

@@ -290,7 +290,7 @@ func (b *batch) sessionsOf(items []*pending, w *wants) {
 	}
 }
 
-// runsOf are the runs that a change names, by their ids or as current ones.
+// runsOf returns the runs that a transaction names, by their IDs or as current runs.
 func (b *batch) runsOf(n *store.Keys) []string {
 	runs := n.Runs
 	if n.Current {

@@ -187,7 +187,7 @@ func (q questions) Reply(ctx context.Context, id string) (r store.Reply, answere
 	return r, answer.Valid, err
 }
 
-// What is answered counts no more, though its caller may not have fetched the answer yet.
+// Answered queries do not count, even if their callers have not fetched the answers yet.
 func (q questions) CountUnanswered(
 	ctx context.Context, namespace string, kind protocol.TaskKind,
 ) (counts map[string]protocol.QueryTally, err error) {

@@ -136,7 +136,7 @@ type queue struct {
 	dirty   bool
 }
 
-// Queue is the row of a queue that was loaded, or what is known of it.
+// Queue returns the loaded row of a queue, or else the cached row.
 func (b *batch) Queue(k engine.QueueKey) *engine.Queue {
 	if q := b.queues[k]; q != nil {
 		b.s.queues.mu.RLock()
@@ -146,7 +146,8 @@ func (b *batch) Queue(k engine.QueueKey) *engine.Queue {
 	return b.s.queues.get(k)
 }
 
-// scopes are the rows that may bound a kind of task of a queue: its own, and that of its namespace.
+// scopes returns the keys of the rows that may limit a kind of task of a queue: the queue's own row, and the row of its
+// namespace.
 func scopes(q QueueKey) [2]engine.QueueKey {
 	return [2]engine.QueueKey{{Namespace: q.Namespace, Name: q.Queue}, {Namespace: q.Namespace}}
 }

@@ -86,7 +86,7 @@ func (m *memory) forget(b *batch) {
 	}
 }
 
-// remember takes over the rows of a committed batch, as far as their versions are known.
+// remember caches the rows of a committed batch whose versions are known.
 func (m *memory) remember(b *batch) {
 	for id, r := range b.runs {
 		if r.wrote {
@@ -137,7 +137,7 @@ func (m *memory) outdate(id string) {
 	}
 }
 
-// sessionOf is the session of an activity, as far as it is known. Where it is never changes.
+// sessionOf returns the session of an activity, if the activity is in memory. The session of an activity never changes.
 func (m *memory) sessionOf(t taskKey) (engine.SessionKey, bool) {
 	r, ok := m.runs.get(t.run)
 	if !ok {

@@ -200,7 +200,8 @@ func deleteUnusedRoutingKeys(d db.Dialect) string {
 		empty
 }
 
-// gatherUnusedRoutingKeys is the call that removes routing keys, if that was asked for and there may be any to remove.
+// gatherUnusedRoutingKeys returns the call that removes routing keys, if a removal was requested and there may be keys
+// to remove.
 func (b *batch) gatherUnusedRoutingKeys() []*db.Call {
 	if !b.dropRoutingKeys {
 		return nil
@@ -245,7 +246,7 @@ func route(q QueueKey, key, word string) string {
 	return q.Namespace + separator + q.Queue + separator + string(q.Kind) + separator + key + separator + word
 }
 
-// parseRoute is the routing key of a route of the queue; none when it is not known.
+// parseRoute returns the routing key of a route of the queue, or none if the route is not known.
 func parseRoute(q QueueKey, route string) []store.RoutingKey {
 	suffix, _ := strings.CutPrefix(route, q.Namespace+separator+q.Queue+separator+string(q.Kind)+separator)
 	name, _, _ := strings.Cut(suffix, separator)
@@ -256,7 +257,7 @@ func parseRoute(q QueueKey, route string) []store.RoutingKey {
 	return []store.RoutingKey{{Type: l.typ, BuildID: l.build, Requirements: l.requirements}}
 }
 
-// readyRow is the row a ready workflow task has, or should have.
+// readyRow returns the row that a ready workflow task has, or should have.
 func (r *run) readyRow() readyRow {
 	if r.Run == nil || r.Task == nil || r.Task.State != engine.Ready || !r.Status.Open() {
 		return readyRow{}

@@ -165,7 +165,7 @@ func (n advisoryKeys) add(key any, parts ...string) {
 func (n advisoryKeys) session(k engine.SessionKey) { n.add(k, "session", k.Namespace, k.ID) }
 
 // advisoryKeysOf names every key of w that may not have a row yet; sessions that are likely to have one are looked at
-// first. A run needs no name: it is made under that of its workflow id.
+// first. A run needs no key: it is created under the key of its workflow ID.
 func advisoryKeysOf(w *wants, likely map[engine.SessionKey]bool) advisoryKeys {
 	n := advisoryKeys{}
 	for k := range w.workflows {

@@ -48,7 +48,7 @@ func Migrate(ctx context.Context, db *sql.DB, p *goose.Provider, makeTable strin
 	return len(done) > 0, nil
 }
 
-// Known is the newest schema among the migrations of p.
+// Known returns the newest schema among the migrations of p.
 func Known(p *goose.Provider) (newest int64) {
 	for _, m := range p.ListSources() {
 		newest = max(newest, m.Version)

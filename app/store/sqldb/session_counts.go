@@ -28,7 +28,7 @@ func (s *session) forgetFormerOwners() {
 	}
 }
 
-// countTasks is the call that counts the tasks of sessions which the batch has just loaded.
+// countTasks returns the call that counts the tasks of the sessions which the batch has just loaded.
 func (b *batch) countTasks(keys *db.Rowset) []*db.Call {
 	if keys.Empty() {
 		return nil
@@ -109,9 +109,9 @@ func recordActivity(s *engine.Session, epoch int64, worker string, at history.Ti
 // leasedBy reads the tasks of one worker in one session.
 const leasedBy = "SELECT run_id, seq, body FROM tasks WHERE namespace = $1 AND owner = $2 AND session_id = $3 LIMIT 64"
 
-// countRan completes the timeline entries of holdings that ended in this batch with two numbers: the attempts that
-// ended during the holding, including those of this batch, and the lost attempts whose activities are still open. A
-// holding began at its epoch, unless the clock was set back.
+// countRan completes the timeline entries of epochs that ended in this batch with two numbers: the attempts that ended
+// during the epoch, including attempts that ended in this batch, and the lost attempts whose activities are still open.
+// The number of an epoch is the time of its acquisition, unless the clock was set back.
 func (b *batch) countRan() error {
 	var calls []*db.Call
 	for i := b.timelineWritten; i < len(b.moves); i++ {

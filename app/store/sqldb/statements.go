@@ -44,7 +44,7 @@ type statements struct {
 
 	workflows, runs, sessions, chains, workers, receipts, tokens *db.Loader
 	namespaces                                                   *db.Loader
-	// children of earlier runs by key; those of a chain that go by a close policy
+	// children of earlier runs by key; children of a chain to which a close policy applies
 	inherited, bound                          *db.Loader
 	putInherited, deleteInherited, dropChains *db.Writer
 	succeedTasks                              *db.Writer // replace rows of ended tasks of the same runs

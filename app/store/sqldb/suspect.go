@@ -16,10 +16,10 @@ import (
 // A process holds one suspect at a time, and a process with a blamed task holds no other task. Both are counted when a
 // task is leased, under the lock of the worker's row: two apps that counted without the lock could both find none.
 
-// maxSuspects is the maximum number of suspects of each range that a claim reads.
+// maxSuspects is the maximum number of suspected tasks that a claim reads from each range.
 const maxSuspects = 256
 
-// isolated are the processes that hold a blamed task and receive no other task, as far as this app knows.
+// isolated contains the worker processes that hold a blamed task and receive no other task, as far as this app knows.
 type isolated struct {
 	mu    sync.RWMutex // guards known
 	known map[process]bool
@@ -39,7 +39,7 @@ func (b *batch) isolates(p process) bool {
 	return b.s.isolated.has(p)
 }
 
-// leasedSuspect records that a suspect was leased: a blamed task may isolate its process.
+// leasedSuspect records that a suspected task was leased: a blamed task may isolate its worker process.
 func (b *batch) leasedSuspect(q QueueKey, s *engine.Suspicion, w *engine.Worker) {
 	if s != nil && s.Alone {
 		b.isolate(processOf(w), true)
@@ -76,8 +76,8 @@ func (b *batch) recordBlamed(q QueueKey, picks []pick) {
 	b.s.blamed[q] = true
 }
 
-// suspectReleased records that a process no longer holds a suspect, since it was cleared or its delivery ended, and
-// requests another claim for suspects that wait for a process without one.
+// suspectReleased records that a worker process no longer holds a suspected task, since it was cleared or its delivery
+// ended, and requests another claim for suspects that wait for a process without one.
 func (b *batch) suspectReleased(namespace string, l engine.Lease) {
 	p := process{engine.WorkerKey{Namespace: namespace, ID: l.Owner}, l.Incarnation}
 	if b.isolates(p) {
@@ -242,7 +242,7 @@ const selectRoutingKeysAndIsolated = "SELECT namespace, queue, kind, lane, used_
 	" UNION ALL SELECT namespace, owner, 'activity', body, -1 FROM tasks WHERE suspect = 2 AND owner IS NOT NULL" +
 	" UNION ALL SELECT namespace, owner, 'workflow', state, -1 FROM runs WHERE suspect = 2 AND owner IS NOT NULL"
 
-// isolatedRow is the isolated process of a row that follows the routing keys.
+// isolatedRow returns the isolated process of a row of selectRoutingKeysAndIsolated.
 func isolatedRow(namespace, owner string, kind protocol.TaskKind, body string) (process, error) {
 	p := process{WorkerKey: engine.WorkerKey{Namespace: namespace, ID: owner}}
 	if kind == protocol.KindWorkflow {

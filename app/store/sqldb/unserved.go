@@ -11,8 +11,9 @@ var unservedColumns = []db.Column{
 	db.Text("run_id"), db.Text("unserved"), db.Num("unserved_at"), db.Text("unserved_why"),
 }
 
-// unserve is the statement that marks runs as stuck for want of a worker. It writes no column that a step of the run
-// writes. Where several apps write, it leaves out the rows that another app has locked: the next pass marks them.
+// unserve returns the statement that marks runs as stuck because no worker may lease their tasks. It writes no column
+// that a step of the run writes. Where several apps write, it leaves out the rows that another app has locked: the next
+// pass marks them.
 func unserve(d db.Dialect) string {
 	const set = "UPDATE runs SET unserved = NULLIF(k.unserved, ''), unserved_at = NULLIF(k.unserved_at, 0)," +
 		" unserved_why = NULLIF(k.unserved_why, '') FROM "
@@ -24,7 +25,7 @@ func unserve(d db.Dialect) string {
 		d.List(unservedColumns), set)
 }
 
-// gatherUnserved is the call that writes marks.
+// gatherUnserved returns the call that writes the marks of stuck runs.
 func (b *batch) gatherUnserved() []*db.Call {
 	if len(b.unserved) == 0 {
 		return nil
