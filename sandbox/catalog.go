@@ -78,7 +78,7 @@ func readCode(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// hashOf is the first half of the SHA-256 of code, in hexadecimal.
+// hashOf returns the first half of the SHA-256 of code, in hexadecimal.
 func hashOf(code []byte) string {
 	sum := sha256.Sum256(code)
 	return hex.EncodeToString(sum[:16])

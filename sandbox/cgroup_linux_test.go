@@ -30,8 +30,8 @@ func grouped(t *testing.T, r sandbox.Report) {
 
 func isGroup(by string) bool { return by == "cgroup1" || by == "cgroup2" }
 
-// groupsOf are the folders of the control groups of a process that are an executor's, by controller; the one of version
-// 2 has no name.
+// groupsOf returns the folders of the cgroups of a process that belong to an executor, by controller; the controller of
+// cgroup v2 is "".
 func groupsOf(t *testing.T, pid int) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
@@ -298,8 +298,8 @@ func startHelper(t *testing.T, dir string, attr *syscall.SysProcAttr) (worker *e
 	return nil, nil
 }
 
-// A worker that was killed with all its supervisors leaves groups with processes in them. The next one ends and removes
-// them, and leaves those of a worker that lives alone.
+// A worker that was killed with all its supervisors leaves groups with processes in them. The next worker ends the
+// processes and removes the groups, but not the groups of a live worker.
 func TestGroupsOfADeadWorkerAreRemovedByTheNext(t *testing.T) {
 	grouped(t, native(t, sandbox.Options{Blank: -1}).Report())
 	_, executors := startHelper(t, t.TempDir(), nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
-// record is a typical record of a payload: short names, numbers, a nested list.
+// record returns a typical record of a payload: short names, numbers, a nested list.
 func record(i int) map[string]any {
 	return map[string]any{
 		"id": fmt.Sprintf("01JD3V9Q%06d", i), "path": "corpus/alice.txt", "tries": i, "score": 0.875, "final": i%2 == 0,

@@ -119,7 +119,7 @@ func around(path, private string) []string {
 	return all
 }
 
-// followed is where a path leads, as far as that is there.
+// followed returns a path with its symbolic links resolved, or the absolute path if it does not exist.
 func followed(path string) string {
 	path, err := filepath.Abs(path)
 	if err != nil {

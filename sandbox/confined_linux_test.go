@@ -203,7 +203,7 @@ func TestAnotherSessionIsOutOfReach(t *testing.T) {
 	}
 }
 
-// openFiles is a folder that has files that every user may read.
+// openFiles returns a folder with files that every user may read.
 func openFiles(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -22,7 +22,7 @@ type ending struct {
 	by      *call // the call that caused it; nil: not known
 }
 
-// err is the error of a call that was in flight.
+// err returns the error of a call that was in flight when the executor ended.
 func (e ending) err() *Error {
 	return &Error{Type: e.kind, Message: e.message, Stack: e.stack, Retryable: true, Details: e.details}
 }

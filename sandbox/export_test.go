@@ -40,7 +40,7 @@ func (p *Pool) BuiltInRegistries(runtime string) []string {
 // LastWords returns the error lines of an installer's output.
 func LastWords(text string) string { return errorLines(text) }
 
-// PackagesDir is the folder of the packages that handlers need.
+// PackagesDir returns the folder of the packages that handlers need.
 func (p *Pool) PackagesDir() string { return p.packages.cache }
 
 // Idle returns the number of idle executors for calls outside sessions.

@@ -176,8 +176,9 @@ func (g *graph) recordFolders() {
 	}
 }
 
-// version is the hash of a file with all it imports: of its content alone when it imports none. That of the handler's
-// own file is also of the packages which its folder asks for. It is the same wherever the folder of handlers is.
+// version returns the hash of a file with all files that it imports, or of its own content if it imports none. The hash
+// of the handler's own file also covers the packages that its folder requires. A hash does not depend on the location
+// of the folder of handlers.
 func (g *graph) version(path string) string {
 	version := g.versionOfFiles(path)
 	if path != g.entry || g.packages.hash == "" {

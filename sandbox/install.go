@@ -177,8 +177,8 @@ func (m *manifest) copyTo(dir string, u *user) error {
 	return nil
 }
 
-// installerNetwork connects an installer to its registries. It uses either a proxy like that of executors, which also
-// admits the configured registries of the machine, or the proxy that is configured for the worker. It returns the
+// installerNetwork connects an installer to its registries. It uses either a proxy like the proxy of executors, which
+// also admits the configured registries of the machine, or the proxy that is configured for the worker. It returns the
 // environment variables for the installer.
 func (p *Pool) installerNetwork(r *lockdown.Rules, registries []string) (env []string, done func(), err error) {
 	done = func() {}
@@ -358,7 +358,7 @@ func findNPM(node string) (string, error) {
 	return "", fmt.Errorf("npm %w", errNoInstaller)
 }
 
-// proxyEnv is the worker's own way to the network through a proxy; empty when it has none.
+// proxyEnv returns the worker's own environment variables for an HTTP proxy; empty if it has none.
 func proxyEnv() []string {
 	var env []string
 	proxied := false
@@ -495,7 +495,7 @@ var (
 	namesFiles = regexp.MustCompile(`(?i)find[-_]links|cert|cafile|bundle|constraint`)
 )
 
-// endpoint is the HOST:PORT of an URL; empty when it has none.
+// endpoint returns the HOST:PORT of a URL, or "" if it has none.
 func endpoint(text string) string {
 	if !strings.Contains(text, "://") {
 		text = "http://" + text

@@ -40,7 +40,7 @@ const enforcedByNone = "none"
 // held lists the mechanisms that enforce the limits of executors.
 type held struct{ memory, processes, cpu, disk string }
 
-// groupsOf are the control groups that executors can have; nil, and why, when they cannot.
+// groupsOf returns the cgroups that executors can have, or nil and the reason why they cannot have any.
 func groupsOf(o Options) (*cgroup.Tree, error) {
 	switch o.Cgroup {
 	case CgroupNone:

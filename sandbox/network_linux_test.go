@@ -203,7 +203,7 @@ var waysOf = map[string][]string{
 	sandbox.RuntimePython: {"urllib", "tunnel", "asyncio", "child", "requests"},
 }
 
-// kernels are the mechanisms for filtered egress: port rules of Landlock, and filters alone.
+// kernels returns the mechanisms for filtered egress: port rules of Landlock, and seccomp filters alone.
 func kernels(t *testing.T) map[string]lockdown.Kernel {
 	here := lockdown.Offered()
 	if here.Landlock == 0 || !here.Filter {

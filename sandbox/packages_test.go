@@ -195,7 +195,7 @@ func openPackages(t *testing.T, o sandbox.Options, files map[string]string) *san
 	return pool
 }
 
-// kept are the names in the folder of packages, but for locks.
+// kept returns the names in the folder of packages, without lock files.
 func kept(t *testing.T, dir string) []string {
 	t.Helper()
 	left, err := filepath.Glob(filepath.Join(dir, "packages", "*"))
@@ -203,7 +203,7 @@ func kept(t *testing.T, dir string) []string {
 	return slices.DeleteFunc(left, func(path string) bool { return filepath.Ext(path) == ".lock" })
 }
 
-// openDir is a folder that every user gets to.
+// openDir returns a folder that every user can access.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -138,7 +138,7 @@ type installRecord struct {
 	Error string    `json:"error,omitempty"`
 }
 
-// lockSuffix is behind the name of a folder of packages in that of its lock.
+// lockSuffix is appended to the name of a folder of packages to form the name of its lock file.
 const lockSuffix = ".lock"
 
 // readRecord reads the note about packages; a zero note if it does not exist or is invalid.
@@ -158,7 +158,7 @@ func (n installRecord) write(lock *os.File) {
 	}
 }
 
-// sizeOf is the size of the files in a folder.
+// sizeOf returns the size of the files in a folder.
 func sizeOf(dir string) (bytes int64) {
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -132,7 +132,7 @@ func NewPool(o Options) (*Pool, error) {
 	return p, nil
 }
 
-// packagesDir is the name of the folder of packages among those of pools.
+// packagesDir is the name of the folder of packages, which is next to the folders of pools.
 const packagesDir = "packages"
 
 // base returns the folder under which the pools with this Dir create their folders. An empty dir selects a default.
@@ -147,7 +147,7 @@ func (p *Pool) base(dir string) (string, error) {
 	return dir, err
 }
 
-// createFolder makes the folder of this pool and removes those of pools that are gone.
+// createFolder creates the folder of this pool and removes the folders of pools whose workers have ended.
 func (p *Pool) createFolder() error {
 	base, err := p.base(p.opt.Dir)
 	if err != nil {

@@ -44,7 +44,7 @@ func openPorts(t *testing.T, pid int) (ports []string) {
 	return ports
 }
 
-// below are a process and all that it started.
+// below returns a process and all its descendants.
 func below(t *testing.T, pid int) []int {
 	t.Helper()
 	all := []int{pid}

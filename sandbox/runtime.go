@@ -47,7 +47,7 @@ type language struct {
 	packages atomic.Pointer[string]
 }
 
-// installed is the folder of the packages of executors that are started now; empty for none.
+// installed returns the folder of the packages for executors that start now, or "" if there are none.
 func (l *language) installed() string {
 	if dir := l.packages.Load(); dir != nil {
 		return *dir
@@ -55,7 +55,7 @@ func (l *language) installed() string {
 	return ""
 }
 
-// self is the path of this very binary, also after the file was replaced.
+// self returns the path of the running binary, also after the file was replaced.
 func self() (string, error) {
 	if runtime.GOOS == "linux" {
 		return "/proc/self/exe", nil
@@ -195,7 +195,7 @@ func isScript(path string) bool {
 	return err == nil && string(start[:]) == "#!"
 }
 
-// environment is all an executor gets to see of one.
+// environment returns all environment variables of an executor.
 func (l *language) environment(o Options, scratch string) []string {
 	env := []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

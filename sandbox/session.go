@@ -242,7 +242,7 @@ func (p *Pool) finish(ctx context.Context, s *session, why ending) {
 	ending.Wait()
 }
 
-// ended learns that an executor is no more, before the calls in it do: the next call must find the tombstone.
+// ended records that an executor has ended, before the calls in it return: the next call must find the tombstone.
 func (p *Pool) ended(ex *executor, why ending) {
 	p.mu.Lock()
 	delete(p.all, ex)

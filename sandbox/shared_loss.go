@@ -118,7 +118,7 @@ func (ex *executor) check(c *call, deadline time.Time) {
 	}
 }
 
-// pong wakes all checks that wait for an answer of the executor.
+// pong wakes all checks that wait for a response of the executor.
 func (ex *executor) pong() {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()

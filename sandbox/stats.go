@@ -27,7 +27,7 @@ func newStats() Stats {
 	return Stats{Starts: map[string]int64{}, Calls: map[string]int64{}, Ends: map[string]map[string]int64{}}
 }
 
-// countEnd counts an executor that is no more; the pool's mutex is held.
+// countEnd counts an executor that has ended. The caller must hold the pool's mutex.
 func (s *Stats) countEnd(runtime string, cause Cause, calls int) {
 	s.Calls[runtime] += int64(calls)
 	if s.Ends[runtime] == nil {

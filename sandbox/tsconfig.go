@@ -133,7 +133,7 @@ func (s *tsSettings) read(root, file string, more int) error {
 	return nil
 }
 
-// names are a string, or a list of them of which the last counts most.
+// names returns the names of a JSON string, or of a list of strings in which the last one has precedence.
 func names(raw json.RawMessage) (all []string) {
 	var one string
 	if json.Unmarshal(raw, &one) == nil && one != "" {

@@ -76,7 +76,7 @@ func ParseUsers(text string) (first, last int, err error) {
 	return first, last, nil
 }
 
-// usersOf are the users that executors can have; nil, and why, when they cannot.
+// usersOf returns the users that executors can have, or nil and the reason why they cannot have any.
 func usersOf(o Options, programs map[string]string) (*users, error) {
 	u := &users{first: firstUser, last: lastUser}
 	if o.Users == UsersNone {

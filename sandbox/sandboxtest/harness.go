@@ -105,7 +105,7 @@ func Fit(o sandbox.Options) sandbox.Options {
 	return o
 }
 
-// Call is an invocation of the behaviour named entry, with its arguments.
+// Call returns an invocation of the behaviour named entry, with its arguments.
 func (b *Bench) Call(entry string, args ...any) sandbox.Invocation {
 	b.t.Helper()
 	input, err := payload.EncodeArgs(args...)

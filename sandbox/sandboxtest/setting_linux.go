@@ -132,7 +132,7 @@ func (s Setting) Rerun(t *testing.T, tests []string) {
 	}
 }
 
-// Here is the setting that tests run in; the zero value outside of those.
+// Here returns the setting that the test runs in, or the zero value outside a setting.
 func Here() Setting {
 	for _, s := range known {
 		if s.Name == os.Getenv(settingVariable) {

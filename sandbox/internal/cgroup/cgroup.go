@@ -48,7 +48,7 @@ func (g *Group) Limits() (memory, processes, cpu string) {
 	return g.Memory.by(), g.Processes.by(), g.CPU.by()
 }
 
-// parts are the groups that are apart from each other: those of version 2 are one, and so may be some of version 1.
+// parts returns the distinct groups: all controllers of cgroup v2 share one, and some controllers of v1 may share one.
 func (g *Group) parts() []*Part {
 	if g == nil {
 		return nil

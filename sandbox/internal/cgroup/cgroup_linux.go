@@ -119,7 +119,7 @@ func openTree() (_ *Tree, err error) {
 	return nil, errors.New(strings.Join(slices.Compact(why), "; "))
 }
 
-// places are the folders this process is in: of version 1 by controller, and that of version 2.
+// places returns the folders of the cgroups of this process: of v1 by controller, and of v2.
 func places(own, mounts string) (homes map[string]string, two string) {
 	paths := map[string]string{} // by controller; the one of version 2 has no name
 	for line := range strings.Lines(own) {
@@ -162,12 +162,12 @@ func places(own, mounts string) (homes map[string]string, two string) {
 	return homes, two
 }
 
-// unescaped is a path as mountinfo writes it.
+// unescaped returns a path without the escapes that mountinfo uses.
 func unescaped(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
 
-// offered returns those of controllers that a cgroup v2 folder offers.
+// offered returns the subset of controllers that a cgroup v2 folder offers.
 func offered(dir string) (have []string) {
 	text, _ := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	for _, c := range strings.Fields(string(text)) {
@@ -323,7 +323,7 @@ func (t *Tree) Holds() (memory, processes, cpu string) {
 	return t.parts["memory"].by(), t.parts["pids"].by(), t.parts["cpu"].by()
 }
 
-// ProcsFile is a file by which processes go into the group that the worker is in; empty without.
+// ProcsFile returns the cgroup.procs file of the group that the worker is in, or "" if there is none.
 func (t *Tree) ProcsFile() string {
 	if t == nil {
 		return ""
@@ -409,7 +409,7 @@ func (g *Group) SetProcessors(processors float64) error {
 	return write(g.CPU.Dir, "cpu.cfs_quota_us", quota)
 }
 
-// Second is the folder of version 2 that a process can be started in; empty without.
+// Second returns the folder of the cgroup v2 group in which a process can be started, or "".
 func (g *Group) Second() string {
 	for _, p := range g.parts() {
 		if p.By == Two {
@@ -471,7 +471,7 @@ func kill(dir string) {
 	}
 }
 
-// pids are the processes of a group.
+// pids returns the processes of a group.
 func pids(dir string) (all []int) {
 	text, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	for f := range strings.FieldsSeq(string(text)) {
@@ -570,7 +570,7 @@ func (g *Group) Throttled() int64 {
 	return n
 }
 
-// MemoryLimit is the least of the limits of the groups that this process is in; false without.
+// MemoryLimit returns the lowest memory limit of the cgroups that this process is in; false means no limit.
 func MemoryLimit() (least int64, ok bool) {
 	own, _ := os.ReadFile("/proc/self/cgroup")
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")

@@ -126,10 +126,10 @@ func places() int {
 	return int(l.Cur / 4) //nolint:gosec // less than maxConns
 }
 
-// Addr is where the proxy listens.
+// Addr returns the address on which the proxy listens.
 func (p *Proxy) Addr() net.Addr { return p.listener.Addr() }
 
-// Port is the TCP port it listens on; 0 when that is a Unix socket.
+// Port returns the TCP port on which the proxy listens, or 0 if it listens on a Unix socket.
 func (p *Proxy) Port() int {
 	if a, ok := p.Addr().(*net.TCPAddr); ok {
 		return a.Port

@@ -270,7 +270,7 @@ func ownAddresses() ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// canonical is a host as it is compared.
+// canonical returns a host in the form in which hosts are compared.
 func canonical(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
 
 func hostPort(host string, port uint16) string {

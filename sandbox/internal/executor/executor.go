@@ -39,7 +39,7 @@ type Session struct {
 	Pinned bool // never evicted under memory pressure (sessions that belong to a workflow)
 }
 
-// IdempotencyKey is the same for every attempt of one activity execution.
+// IdempotencyKey returns the same key for every attempt of one activity execution.
 func (inv *Invocation) IdempotencyKey() string { return inv.Keys["activity_execution_id"] }
 
 // Handler runs one call. Its context ends when the call is cancelled or its deadline passes; [From] returns the call

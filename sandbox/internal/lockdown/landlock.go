@@ -79,7 +79,7 @@ type fileRule struct {
 	needed bool // a path that is not there is an error and not a rule less
 }
 
-// fileRules are the rules for files. Rights an ABI does not know are left out when the rule is added.
+// fileRules returns the Landlock rules for files. Rights an ABI does not know are left out when the rule is added.
 func (r Rules) fileRules() []fileRule {
 	var all []fileRule
 	for _, path := range r.Read {

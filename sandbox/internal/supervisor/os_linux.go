@@ -232,7 +232,7 @@ func ReapOrphans() {
 	}
 }
 
-// deadChildren are the children of this process that ended and were not waited for.
+// deadChildren returns the children of this process that have ended and were not waited for.
 func deadChildren() (dead []int) {
 	for pid, p := range processes() {
 		if p.parent == os.Getpid() && p.state == "Z" {
@@ -394,8 +394,8 @@ func usageOf(pid int) (u usage) {
 	return u
 }
 
-// proportionalBytes is a process's part of its resident memory: of a page that n processes have, an nth. A process that
-// has ended has none.
+// proportionalBytes returns the proportional set size of a process: a page that n processes share counts as an nth. A
+// process that has ended has none.
 func proportionalBytes(pid int) (int64, bool) {
 	rollup, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {
