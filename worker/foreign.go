@@ -121,7 +121,7 @@ type definitions struct {
 
 func (w *Worker) definitions() definitions { return definitions{w.opt.Registry, w} }
 
-// FindActivity is the activity in Go of a name.
+// FindActivity returns the Go activity of a name.
 func (d definitions) FindActivity(name string) (*activity.Definition, bool) {
 	def, ok := d.Registry.FindActivity(name)
 	if ok && d.examples[name] && slices.ContainsFunc(d.w.Handlers().found, func(h sandbox.Definition) bool {
@@ -154,7 +154,7 @@ func (w *Worker) sessionDefinitions() []string {
 	return all
 }
 
-// handlerVersions are the versions of the handlers by activity type.
+// handlerVersions returns the versions of the handlers by activity type.
 func (w *Worker) handlerVersions() map[string]string {
 	all := map[string]string{}
 	for _, d := range w.Handlers().found {

@@ -395,8 +395,8 @@ func TestAHandlersUnusablePolicyRecoversNothing(t *testing.T) {
 	})
 }
 
-// A handler whose file is missing, as while it is replaced, makes its tasks wait with the reason, however long that is,
-// and they go on when it is back.
+// While the file of a handler is missing (it may be being replaced), the handler's tasks wait, with the reason and
+// without a time limit. They run when the file exists again.
 func TestTasksWaitForAHandlersFile(t *testing.T) {
 	languages(t, func(t *testing.T, dir string) {
 		a := apptest.Start(t, apptest.Options{})

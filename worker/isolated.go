@@ -102,7 +102,7 @@ func (i inside) LastHeartbeat() json.RawMessage {
 	return h.Details
 }
 
-// outward puts an error of an activity into the words executors and workers share.
+// outward converts an error of an activity to the error types that executors and workers share.
 func outward(ctx context.Context, inv sandbox.Invocation, err error) error {
 	if errors.Is(err, activity.ErrSessionLost) && inv.Session != nil {
 		return &sandbox.SessionLost{

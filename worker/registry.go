@@ -108,7 +108,7 @@ func (r *Registry) Session(name string, d activity.SessionDefinition) {
 	r.sessions[name] = def
 }
 
-// SessionDefinitions are the names of the session definitions, sorted.
+// SessionDefinitions returns the names of the session definitions, sorted.
 func (r *Registry) SessionDefinitions() []string { return slices.Sorted(maps.Keys(r.sessions)) }
 
 // Examples registers example activities. A user's handler with the same name replaces an example.
@@ -169,29 +169,29 @@ func (r *Registry) Check() error {
 	return errors.Join(all...)
 }
 
-// FindWorkflow is the workflow of a name.
+// FindWorkflow returns the workflow with a name.
 func (r *Registry) FindWorkflow(name string) (*workflow.Definition, bool) {
 	d, ok := r.workflows[name]
 	return d, ok
 }
 
-// FindActivity is the activity of a name.
+// FindActivity returns the activity with a name.
 func (r *Registry) FindActivity(name string) (*activity.Definition, bool) {
 	d, ok := r.activities[name]
 	return d, ok
 }
 
-// Validated are the updates that are judged before they are accepted, by the name of their workflow.
+// Validated returns the updates with validators, by the name of their workflow.
 func (r *Registry) Validated() map[string][]string { return maps.Clone(r.validated) }
 
-// WorkflowTypes are the names of the workflows, sorted.
+// WorkflowTypes returns the names of the workflows, sorted.
 func (r *Registry) WorkflowTypes() []string { return slices.Sorted(maps.Keys(r.workflows)) }
 
-// ActivityTypes are the names of the activities, sorted.
+// ActivityTypes returns the names of the activities, sorted.
 func (r *Registry) ActivityTypes() []string { return slices.Sorted(maps.Keys(r.activities)) }
 
-// ActivityName is the name an activity function is registered under. One that is registered under several names, as
-// closures made by one function and methods of several values are, can only be called by name.
+// ActivityName returns the name under which an activity function is registered. A function that is registered under
+// several names, such as closures of one function or methods of several values, can only be called by name.
 func (r *Registry) ActivityName(fn any) (string, error) { return nameOf("activity", fn, r.names) }
 
 // ActivityArguments returns the number of arguments that the named activity takes, without its context. It returns
@@ -204,8 +204,8 @@ func (r *Registry) ActivityArguments(name string) (n int, registered bool) {
 	return d.NumArgs(), true
 }
 
-// WorkflowName is the name a workflow function is registered under, in whichever version, as ActivityName is that of an
-// activity.
+// WorkflowName returns the name under which a workflow function is registered, in any version, as ActivityName does for
+// an activity.
 func (r *Registry) WorkflowName(fn any) (string, error) { return nameOf("workflow", fn, r.flows) }
 
 func nameOf(what string, fn any, all map[uintptr][]string) (string, error) {

@@ -73,7 +73,7 @@ func (w *Worker) Run(ctx context.Context) error {
 // Abort ends a drain early: the leases of running tasks expire.
 func (w *Worker) Abort() { w.aborting.Do(func() { close(w.abort) }) }
 
-// shutdown is the drain.
+// shutdown drains the worker.
 func (w *Worker) shutdown() error {
 	began := time.Now()
 	ctx, cancel := context.WithTimeoutCause(
@@ -174,7 +174,7 @@ func (w *Worker) Close() {
 	}
 }
 
-// endSession closes the executors of a session that is held no more.
+// endSession closes the executors of a session that the worker no longer holds.
 func (w *Worker) endSession(ctx context.Context, id string, epoch int64, reason string) {
 	if w.pool == nil {
 		return

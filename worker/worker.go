@@ -279,7 +279,7 @@ func New(o Options) (_ *Worker, err error) {
 	return w, err
 }
 
-// lazy is the holdings of a runner that is made after the link that asks for them.
+// lazy passes the calls of the link to a runner that is created after the link.
 type lazy struct{ r **runner.Runner }
 
 func (l lazy) Due(now time.Time) ([]protocol.HeartbeatRequest, []protocol.SessionRenewal, time.Time) {
@@ -294,13 +294,13 @@ func (l lazy) Renewed(sent time.Time, leases []protocol.HeartbeatRequest, sessio
 	(*l.r).Holdings().Renewed(sent, leases, sessions, a, err)
 }
 
-// ID is the worker's id.
+// ID returns the worker's ID.
 func (w *Worker) ID() string { return w.id }
 
-// Slots are how many workflow tasks and activities run at once.
+// Slots returns how many workflow tasks and activities run at once.
 func (w *Worker) Slots() (workflows, activities int) { return w.opt.Workflows, w.opt.Concurrency }
 
-// Ready is an error while the worker has no connection to the app.
+// Ready returns an error while the worker has no connection to the app.
 func (w *Worker) Ready() error {
 	if !w.link.Connected() {
 		return link.ErrNotConnected
@@ -308,7 +308,7 @@ func (w *Worker) Ready() error {
 	return nil
 }
 
-// Alive is an error when the worker is stuck in a way that only a restart ends.
+// Alive returns an error if the worker is stuck in a way that only a restart ends.
 func (w *Worker) Alive() error { return w.runner.Alive() }
 
 // WaitReady returns once the worker is connected and registered, or when ctx ends.
@@ -502,7 +502,7 @@ func (w *Worker) describe() protocol.MachineInformation {
 // SandboxDir returns the folder of executors and handler packages for workers with a data directory.
 func SandboxDir(data string) string { return filepath.Join(data, "sandbox") }
 
-// fileName is a worker id as part of a file's name.
+// fileName returns a worker ID as part of a file's name.
 func fileName(id string) string {
 	out := []byte(id)
 	for i, c := range out {

@@ -113,7 +113,7 @@ func FailureOf(err error) *protocol.Failure {
 	return f
 }
 
-// EncodeDetails is the envelope of a failure's details; nil for nil.
+// EncodeDetails returns the envelope of a failure's details; nil for nil.
 func EncodeDetails(details any) (json.RawMessage, error) {
 	if details == nil {
 		return nil, nil

@@ -11,7 +11,7 @@ type SessionInfo struct {
 	IsNew bool
 }
 
-// Session is the session of the attempt; false for a plain activity.
+// Session returns the session of the attempt; false for an activity outside any session.
 func Session(ctx context.Context) (SessionInfo, bool) {
 	if rt, ok := FromContext(ctx); ok {
 		if s := rt.Session(); s != nil {
@@ -21,13 +21,13 @@ func Session(ctx context.Context) (SessionInfo, bool) {
 	return SessionInfo{}, false
 }
 
-// SessionID is the id of the attempt's session, exactly as the workflow gave it, or "".
+// SessionID returns the ID of the attempt's session, exactly as the workflow gave it, or "".
 func SessionID(ctx context.Context) string {
 	s, _ := Session(ctx)
 	return s.ID
 }
 
-// SessionEpoch is the epoch under which the worker holds the attempt's session, or 0.
+// SessionEpoch returns the epoch under which the worker holds the attempt's session, or 0.
 func SessionEpoch(ctx context.Context) int64 {
 	s, _ := Session(ctx)
 	return s.Epoch
@@ -57,8 +57,9 @@ func GetOrCreate[T any](ctx context.Context, key string, create func(context.Con
 	return t, nil
 }
 
-// Get is the value kept in the attempt's session under key. One that is missing, or of another type, is an error that
-// is ErrSessionLost, which an activity may return as it is: a recovery policy then rebuilds the state.
+// Get returns the value stored in the attempt's session under key. If the value is missing or has another type, Get
+// returns an error that wraps ErrSessionLost. An activity may return this error unchanged: a recovery policy then
+// rebuilds the state.
 func Get[T any](ctx context.Context, key string) (T, error) {
 	v, ok := SessionState(ctx).Get(key)
 	if !ok {

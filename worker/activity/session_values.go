@@ -40,7 +40,7 @@ func NewSessionValues() *SessionValues {
 	return &SessionValues{values: map[string]any{}, making: map[string]*making{}}
 }
 
-// Get is the value kept under key.
+// Get returns the value stored under key.
 func (s *SessionValues) Get(key string) (any, bool) {
 	if s == nil {
 		return nil, false

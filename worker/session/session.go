@@ -146,8 +146,8 @@ type Lease struct {
 	End   time.Time // of the lease, by the store's
 }
 
-// until is when a lease of that length ends by this side's clock, or before. Of an answer that lacks a time no more is
-// known than that a step leaves two thirds of it at least.
+// until returns a time of this worker's clock at which, or before which, a lease of that length ends. If the response
+// contains no times, at least two thirds of the length remain after a step.
 func (l Lease) until(length time.Duration) time.Time {
 	if l.Store.IsZero() || l.End.IsZero() {
 		return l.Sent.Add(length * 2 / 3)
@@ -342,14 +342,15 @@ func (h *Holding) Held() bool {
 	return h.dropped == ""
 }
 
-// extend notes until when the lease lives, at least.
+// extend records a time until which the lease lasts at least.
 func (h *Holding) extend(until time.Time) {
 	if until.After(h.until) {
 		h.until = until
 	}
 }
 
-// renewal is when the lease is to be renewed: as long before its end as one that was just made is.
+// renewal returns the time of the next renewal: as long before the expiry of the lease as for a new lease, but not
+// before notBefore.
 func (h *Holding) renewal() time.Time {
 	if at := h.until.Add(h.interval - h.lease); at.After(h.notBefore) {
 		return at
@@ -357,7 +358,7 @@ func (h *Holding) renewal() time.Time {
 	return h.notBefore
 }
 
-// Until is when the lease of a session that is held ends as far as is known; zero: it is not held.
+// Until returns when the lease of a held session ends, as far as this worker knows; zero if the session is not held.
 func (s *Sessions) Until(id string, epoch int64) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

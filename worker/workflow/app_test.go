@@ -130,7 +130,7 @@ func (a *app) lease() (*protocol.WorkflowTask, bool) {
 	return task, true
 }
 
-// task is a task that shows the first n events.
+// task returns a task that contains the first n events.
 func (a *app) task(n int) *protocol.WorkflowTask {
 	return &protocol.WorkflowTask{
 		RunID: a.run.ID, WorkflowID: "wf", Namespace: "default", WorkflowType: "flow", TaskQueue: "default",
@@ -259,7 +259,7 @@ func (a *app) update(name string, args ...any) string {
 	return a.events[len(a.events)-1].Data.(*history.UpdateAccepted).UpdateID
 }
 
-// answered is the end of an update.
+// answered returns the event that completed an update.
 func (a *app) answered(id string) *history.UpdateCompleted {
 	a.t.Helper()
 	for _, e := range a.events {
@@ -310,7 +310,7 @@ func (a *app) ask(n int, name string, args ...any) (any, error) {
 	return v, err
 }
 
-// output is the decoded result of the run.
+// output returns the decoded result of the run.
 func (a *app) output() any {
 	a.t.Helper()
 	last, ok := a.events[len(a.events)-1].Data.(*history.WorkflowCompleted)

@@ -20,7 +20,7 @@ func ContinueAsNew(ctx Context, args ...any) error {
 	return ContinueAsNewWith(ctx, ContinueOptions{}, args...)
 }
 
-// ContinueAsNewWith is ContinueAsNew as another workflow, or in another queue.
+// ContinueAsNewWith is like ContinueAsNew, but can continue as another workflow type or in another queue.
 func ContinueAsNewWith(ctx Context, o ContinueOptions, args ...any) error {
 	m := ctx.inner().m
 	c := &protocol.Command{Type: protocol.ContinueAsNew, Queue: m.info.Queue, Arguments: m.arguments}

@@ -57,7 +57,7 @@ func (d *Definition) addVersion(version int, fn any) error {
 	return nil
 }
 
-// Versions are the registered versions, lowest first.
+// Versions returns the registered versions, lowest first.
 func (d *Definition) Versions() []int { return slices.Sorted(maps.Keys(d.versions)) }
 
 // codeVersion is the change id under which a run records its workflow's version.

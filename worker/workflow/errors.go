@@ -181,7 +181,7 @@ func (e *NonDeterminismError) Error() string {
 	return text
 }
 
-// Explain is the error with the arguments, which are the users' and stay out of logs.
+// Explain returns the error with the arguments, which belong to users and are never logged.
 func (e *NonDeterminismError) Explain() string {
 	text := e.Error()
 	if e.RecordedArguments != "" {
@@ -265,7 +265,7 @@ func (e *UnregisteredError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *UnregisteredError) Unwrap() error { return e.Err }
 
-// taskFailure is the answer to a task whose code failed with an error of machine.Apply.
+// taskFailure returns the response to a task whose code failed with an error of machine.Apply.
 func taskFailure(err error) *protocol.Failure {
 	f := &protocol.Failure{Message: err.Error(), Type: "WorkflowTaskFailed"}
 	var (

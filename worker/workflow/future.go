@@ -20,8 +20,8 @@ type Awaitable interface {
 // Future is a result that will be there: of an activity, a child workflow, a timer, a branch.
 type Future interface {
 	Awaitable
-	// Get waits for the result and decodes it into the value that out points to; nil discards it. The error is that of
-	// the activity (an *ActivityError) or of the child (a *ChildError), a decoding error, or ErrCancelled if ctx is
+	// Get waits for the result and decodes it into the value that out points to; nil discards it. The error is the error
+	// of the activity (an *ActivityError) or of the child (a *ChildError), a decoding error, or ErrCancelled if ctx is
 	// cancelled first. It may be called many times.
 	Get(ctx Context, out any) error
 	// Ready reports whether Get returns without waiting.

@@ -98,8 +98,8 @@ func group(join *waiter, at map[int64]*protocol.Command) {
 	}
 }
 
-// pathOf is the JSON of a list of this group alone, as encoding/json has it: for a thousand members that would be half
-// of all the memory that their workflow asks for.
+// pathOf returns the JSON of a list with this group only, in the format of encoding/json: for a thousand members that
+// would be half of all the memory that their workflow allocates.
 func pathOf(p *history.Parallel) []byte {
 	return fmt.Appendf(
 		nil, `[{"parallel_group_id":"%s","parallel_group_kind":"%s","parallel_group_base_sequence":%d,"parallel_group_size":%d,`+

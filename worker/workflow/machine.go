@@ -454,7 +454,7 @@ func (m *machine) warnOfOpenActivities() {
 	}
 }
 
-// failure is the command for an error the workflow returned.
+// failure returns the command for an error that the workflow returned.
 func failure(err error) *protocol.Command {
 	c := &protocol.Command{
 		Type: protocol.FailWorkflow, Message: err.Error(), ExceptionType: activity.TypeOf(err),

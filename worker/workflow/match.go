@@ -64,7 +64,7 @@ func (m *machine) compareArguments(seq int64, e *history.Event, c *protocol.Comm
 	}
 }
 
-// argumentsOf are the arguments of the activity or child that an event schedules.
+// argumentsOf returns the arguments of the activity or child that an event schedules.
 func argumentsOf(d history.Data) (blob string, ok bool) {
 	switch d := d.(type) {
 	case *history.ActivityScheduled:
@@ -99,7 +99,7 @@ func userCode() string {
 // shownArguments is the maximum length of an argument list in a message.
 const shownArguments = 500
 
-// showBlob is an argument list for people.
+// showBlob returns an argument list as text for people.
 func showBlob(blob string) string {
 	if blob == "" {
 		return "none"
@@ -233,7 +233,7 @@ func (m *machine) around(seq int64) string {
 	return strings.Join(neighbours, ", ")
 }
 
-// commandOf is the sequence of the command an event records; 0 for events that record none.
+// commandOf returns the sequence of the command that an event records, or 0 for events that record none.
 func commandOf(d history.Data) int64 {
 	switch d := d.(type) {
 	case *history.ActivityScheduled:

@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// waitsForActivity is a run whose activity, when the run is asked to end, is waited for to its own end.
+// waitsForActivity is a workflow that waits for the end of its activity even after the run is asked to cancel.
 func waitsForActivity(ctx workflow.Context) (string, error) {
 	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{
 		WaitForCancellation: true, Retry: &workflow.RetryPolicy{MaxAttempts: 5},
@@ -22,7 +22,7 @@ func waitsForActivity(ctx workflow.Context) (string, error) {
 	return fmt.Sprintf("%s, cancelled %v, asked %v", result, errors.Is(err, workflow.ErrCancelled), ctx.Err() != nil), nil
 }
 
-// cancelRequestedRun is a run of waitsForActivity whose activity is in a worker's hands, and that was asked to end.
+// cancelRequestedRun returns a run of waitsForActivity after a cancellation request, while a worker holds its activity.
 func cancelRequestedRun(t *testing.T) (*app, engine.Holder) {
 	a := start(t, waitsForActivity)
 	a.drain(nil)

@@ -38,7 +38,7 @@ func (p *pending) takeEvent(d history.Data) {
 	}
 }
 
-// opens is the kind of which a command opens one more.
+// opens returns the kind of step of which a command opens one more.
 func opens(t protocol.CommandType) (kind, bool) {
 	switch t {
 	case protocol.ScheduleActivity:

@@ -25,7 +25,7 @@ type received struct {
 	event int64
 }
 
-// Signal is the channel of the signals of a name.
+// Signal returns the channel of the signals with a name.
 func Signal(ctx Context, name string) *SignalChannel {
 	m := ctx.inner().m
 	m.currentBranch()

@@ -53,7 +53,7 @@ type RetryPolicy struct {
 	NonRetryable []string        // types of failures that end the activity at once
 }
 
-// ExponentialBackoff is a Backoff that starts with first and doubles up to limit.
+// ExponentialBackoff returns a Backoff that starts with first and doubles up to limit.
 func ExponentialBackoff(first, limit time.Duration) []time.Duration {
 	var all []time.Duration
 	for d := max(first, time.Second); d < limit && len(all) < 32; d *= 2 {
@@ -98,7 +98,7 @@ func WithActivity(ctx Context, o ActivityOptions) Context {
 	return &c
 }
 
-// overlay puts the members of o that are not zero over those of to.
+// overlay sets the fields of to whose values in o are not zero to these values.
 func overlay[T any](to *T, o T) {
 	dst, src := reflect.ValueOf(to).Elem(), reflect.ValueOf(o)
 	for i := range src.NumField() {

@@ -34,7 +34,7 @@ func Until(ctx Context, condition func() bool) error {
 	}
 }
 
-// UntilTimeout is Until for at most d, with a durable timer; false reports a timeout.
+// UntilTimeout is like Until, but waits for at most d, with a durable timer. It returns false after a timeout.
 func UntilTimeout(ctx Context, d time.Duration, condition func() bool) (bool, error) {
 	m := ctx.inner().m
 	m.currentBranch()

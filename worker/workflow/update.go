@@ -169,7 +169,7 @@ func (m *machine) update(h *handler, a *answer, args payload.Payload, check bool
 	}
 }
 
-// updatePanicked is the error of an update whose handler or validator panicked; its worker's log has the stack.
+// updatePanicked returns the error of an update whose handler or validator panicked; the worker's log has the stack.
 func (m *machine) updatePanicked(what, name string, r any) error {
 	if m.at > m.replayed {
 		m.log.Error().Str("update", name).Str("panic", protocol.ErrorText(fmt.Sprint(r))).
@@ -297,7 +297,7 @@ func (m *machine) confirmUpdateEnd(d *history.UpdateCompleted, e *history.Event)
 	}
 }
 
-// answerIndex is the place of the answer to an update; -1: the code gave none.
+// answerIndex returns the index of the response to an update, or -1 if the code gave none.
 func (m *machine) answerIndex(id string) int {
 	return slices.IndexFunc(m.answers, func(a *answer) bool { return a.id == id })
 }

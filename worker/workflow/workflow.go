@@ -166,7 +166,7 @@ func (s *scope) add(f *future) {
 	s.open[f.seq] = f
 }
 
-// currentBranch is the branch that is running now. Everything that changes the machine passes through it.
+// currentBranch returns the branch that is running now. Everything that changes the machine passes through it.
 func (m *machine) currentBranch() *coroutine {
 	if m.closing.Load() { // cleaning up after the machine was closed
 		runtime.Goexit()

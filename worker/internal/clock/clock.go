@@ -18,7 +18,7 @@ func Between(a, b time.Time) Elapsed {
 	return Elapsed{Mono: b.Sub(a), Wall: b.Round(0).Sub(a.Round(0))}
 }
 
-// Longest is the time by the clock that counted more of it.
+// Longest returns the elapsed time by the clock that counted more of it.
 func (e Elapsed) Longest() time.Duration { return max(e.Mono, e.Wall) }
 
 // Agree reports whether both clocks measured the same time.

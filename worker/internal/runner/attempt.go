@@ -52,7 +52,7 @@ type hook func(a *attempt, next call) call
 // hooks wrap an activity's code, outermost first: each hook receives the outcome of the inner ones.
 var hooks = []hook{logged, leased, deadlined, begun, inSession, recovering}
 
-// hooksWithSetUp are those of an attempt in a session with a definition. The deadline begins after the set-up.
+// hooksWithSetUp are the hooks of an attempt in a session with a definition. The deadline begins after the set-up.
 var hooksWithSetUp = []hook{logged, leased, begun, inSession, settingUp, deadlined, recovering}
 
 // unavailable hands the task back: it never began.
@@ -300,7 +300,7 @@ type runtime struct{ *attempt }
 // Info returns the running attempt.
 func (r runtime) Info() activity.AttemptInfo { return r.info }
 
-// Session is the attempt's session, nil when it has none.
+// Session returns the attempt's session, or nil if it has none.
 func (r runtime) Session() *activity.SessionInfo {
 	if r.session == nil {
 		return nil

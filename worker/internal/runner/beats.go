@@ -78,7 +78,7 @@ func (b *beats) begin() {
 	}
 }
 
-// pace is the time between two that are sent: shorter than usual when the activity's own heartbeat timeout is.
+// pace returns the interval between two heartbeats: shorter than usual if the activity's heartbeat timeout requires it.
 func (b *beats) pace() time.Duration {
 	if every := b.a.info.HeartbeatEvery; every > 0 {
 		return min(beatPace, every/3)

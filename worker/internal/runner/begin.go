@@ -80,7 +80,7 @@ func (k *leaseRenewer) bound(now time.Time) time.Time {
 	return k.store.Add(since - since/1000)
 }
 
-// storeTime is a lower bound of the store's time.
+// storeTime returns a lower bound of the store's time.
 func (k *leaseRenewer) storeTime() history.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()

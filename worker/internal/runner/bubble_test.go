@@ -198,7 +198,7 @@ func (a *control) called(method string) int {
 	return a.calls[method]
 }
 
-// way is a worker's way to the app, in this process, which can break.
+// way returns a worker's connection to the app in this process, which a test can break.
 func (a *control) way(worker string) func(context.Context, string, any, linktest.Call) (any, error) {
 	return func(ctx context.Context, method string, in any, call linktest.Call) (any, error) {
 		a.mu.Lock()
@@ -262,7 +262,7 @@ func (a *control) way(worker string) func(context.Context, string, any, linktest
 	}
 }
 
-// without is a call of a worker that does not support eager workflow tasks.
+// without returns the call as sent by a worker that does not support eager workflow tasks.
 func without(in any) any {
 	switch in := in.(type) {
 	case protocol.PollRequest:
@@ -285,7 +285,7 @@ func hasTurn(in any) bool {
 	return ok && slices.ContainsFunc(c.Items, func(item protocol.CompleteItem) bool { return item.Eager != nil })
 }
 
-// untaken is a call as an app reads it that knows no turns.
+// untaken returns the call as read by an app that does not support eager workflow tasks.
 func untaken(in protocol.CompleteRequest) protocol.CompleteRequest {
 	in.Items = slices.Clone(in.Items)
 	for i := range in.Items {
@@ -526,7 +526,7 @@ func result[T any](t *testing.T, last history.Event) T {
 	return v
 }
 
-// all are the events of one type.
+// all returns the events of one type.
 func all[T history.Data](events []history.Event) (found []T) {
 	for _, e := range events {
 		if d, ok := e.Data.(T); ok {

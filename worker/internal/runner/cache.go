@@ -12,10 +12,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// cache is the sticky cache: an LRU of the machines of runs. A machine is the running code of a workflow with its
-// goroutines; caching it saves the replay of the history in the next workflow task. Eviction is always safe, because
-// the worker that gets the next task replays the run. A machine is either in the cache or owned by one workflow task
-// or eager workflow task. Machines are closed without the lock, since Close may wait for their goroutines.
+// cache is the sticky cache: an LRU of the replay machines of runs. A machine is the running code of a workflow with
+// its goroutines; caching it saves the replay of the history in the next workflow task. Eviction is always safe,
+// because the worker that gets the next task replays the run. A machine is either in the cache or owned by one workflow
+// task or eager workflow task. Machines are closed without the lock, since Close may wait for their goroutines.
 type cache struct {
 	size int
 
@@ -35,7 +35,7 @@ func newCache(most int) *cache {
 	return &cache{size: most, runs: runs, eager: map[string]chan struct{}{}}
 }
 
-// removeMachine removes the machine of a run from the cache and returns it, or nil.
+// removeMachine removes the replay machine of a run from the cache and returns it, or nil.
 func (c *cache) removeMachine(run string) replay.Machine {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,8 +55,8 @@ func (c *cache) remove(run string) *cachedRun {
 	return k
 }
 
-// await removes the machine of a run from the cache and returns it for a task of the run, or nil. If the run has an
-// eager workflow task, await first waits until the app has accepted or rejected it.
+// await removes the replay machine of a run from the cache and returns it for a task of the run, or nil. If the run has
+// an eager workflow task, await first waits until the app has accepted or rejected it.
 func (c *cache) await(ctx context.Context, run string) *cachedRun {
 	for {
 		c.mu.Lock()
@@ -74,8 +74,8 @@ func (c *cache) await(ctx context.Context, run string) *cachedRun {
 	}
 }
 
-// removeForEager removes the machine of a run for an eager workflow task; nil if it is not available. The caller must
-// call settled afterwards.
+// removeForEager removes the replay machine of a run for an eager workflow task; nil if it is not available. The caller
+// must call settled afterwards.
 func (c *cache) removeForEager(run string) *cachedRun {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +89,7 @@ func (c *cache) removeForEager(run string) *cachedRun {
 	return k
 }
 
-// finishEager ends an eager workflow task whose machine is cached again or closed.
+// finishEager ends an eager workflow task whose replay machine is cached again or closed.
 func (c *cache) finishEager(run string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,14 +97,14 @@ func (c *cache) finishEager(run string) {
 	delete(c.eager, run)
 }
 
-// add caches a machine with the events that it has not applied yet. It replaces another machine of the run.
+// add caches a replay machine with the events that it has not applied yet. It replaces another machine of the run.
 func (c *cache) add(run string, m replay.Machine, tail ...history.Event) {
 	for _, m := range c.insert(run, &cachedRun{m, tail}) {
 		m.Close()
 	}
 }
 
-// insert is add without closing machines: it returns the machines that were evicted.
+// insert is like add, but returns the evicted replay machines instead of closing them.
 func (c *cache) insert(run string, k *cachedRun) (out []replay.Machine) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,14 +121,14 @@ func (c *cache) insert(run string, k *cachedRun) (out []replay.Machine) {
 	return out
 }
 
-// evict closes the cached machine of a run.
+// evict closes the cached replay machine of a run.
 func (c *cache) evict(run string) {
 	if m := c.removeMachine(run); m != nil {
 		m.Close()
 	}
 }
 
-// entries returns the cached runs with the last event that each machine has applied.
+// entries returns the cached runs with the last event that each replay machine has applied.
 func (c *cache) entries() (list []protocol.CachedRun) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,7 +143,7 @@ func (c *cache) entries() (list []protocol.CachedRun) {
 	return list
 }
 
-// close closes all machines; the cache stays empty.
+// close closes all replay machines; the cache stays empty.
 func (c *cache) close() {
 	c.mu.Lock()
 	var all []*cachedRun
@@ -157,7 +157,7 @@ func (c *cache) close() {
 	}
 }
 
-// runOf is the run a workflow task belongs to: its id is RUN-n-workflow.
+// runOf returns the run of a workflow task, whose ID is RUN-n-workflow.
 func runOf(task string) string {
 	run, _, _ := strings.Cut(task, "-")
 	return run

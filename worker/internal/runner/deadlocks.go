@@ -19,7 +19,7 @@ type deadlock struct {
 	err     error // as its task was failed
 }
 
-// record records the machine if its code is deadlocked.
+// record records the replay machine if its code is deadlocked.
 func (r *deadlocks) record(run string, m replay.Machine, err error) {
 	if !m.Deadlocked() {
 		return

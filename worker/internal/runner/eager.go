@@ -13,11 +13,11 @@ import (
 )
 
 // An eager workflow task is sent with the activity result that causes it, which saves a round trip for each step (see
-// package engine). Until the app responds, the machine of the run is ahead of the stored history. The code here
+// package engine). Until the app responds, the replay machine of the run is ahead of the stored history. The code here
 // discards the machine if the app rejects the task.
 
 // eagerTask is an eager workflow task: the commands of a workflow after its activity's result, sent with that result.
-// Until the app accepts it, the run's machine is ahead of the stored history. If the app rejects it or does not
+// Until the app accepts it, the run's replay machine is ahead of the stored history. If the app rejects it or does not
 // respond, the machine is discarded, since its events do not exist.
 type eagerTask struct {
 	r       *Runner
@@ -75,9 +75,9 @@ func (f *rejections) forget(run string) {
 	delete(f.runs, run)
 }
 
-// runEager lets the run's machine decide the commands after a result, if the machine is cached and no other event can
-// cause commands. The code runs on the attempt's slot, which stays reserved if a next activity can run on it. The
-// worker's view of the run may be outdated: the app checks it, and accepts the result in any case.
+// runEager lets the run's replay machine decide the commands after a result, if the machine is cached and no other
+// event can cause commands. The code runs on the attempt's slot, which stays reserved if a next activity can run on it.
+// The worker's view of the run may be outdated: the app checks it, and accepts the result in any case.
 func (r *Runner) runEager(a *attempt, item *protocol.CompleteItem) *eagerTask {
 	run, seq := splitTaskID(item.TaskID)
 	at := r.leases.storeTime()
@@ -93,12 +93,12 @@ func (r *Runner) runEager(a *attempt, item *protocol.CompleteItem) *eagerTask {
 	of := &protocol.WorkflowTask{RunID: run}
 	var commands []protocol.Command
 	var err error
-	// If there were no new events, the machine would return all of its issued commands again.
+	// If there were no new events, the replay machine would return all of its issued commands again.
 	if behind := nextEvents(k.machine.Seen(), k.tail, a.task.Unseen); len(behind) > 0 {
 		commands, err = k.machine.Apply(of, behind)
 	}
-	// Other events may also cause commands: the machine has unsent commands, the worker does not know all events, or
-	// other steps are open whose results may be stored before this one. The run then needs a workflow task, which
+	// Other events may also cause commands: the replay machine has unsent commands, the worker does not know all events,
+	// or other steps are open whose results may be stored before this one. The run then needs a workflow task, which
 	// contains the events in order. Ends of sessions that were never started are no reason: Apply returns them with the
 	// commands of this eager task.
 	if err == nil && (k.machine.Seen() < a.task.LastSequence || !k.machine.Lone(seq)) {
@@ -186,15 +186,15 @@ func (t *eagerTask) applyResponse(a *protocol.CompleteResponse, sent time.Time) 
 	}
 }
 
-// reject closes the machine, because it has applied events that the app did not accept; the next workflow task replays
-// the run. As replays are expensive, the run gets no eager workflow tasks for a while.
+// reject closes the replay machine, because it has applied events that the app did not accept; the next workflow task
+// replays the run. As replays are expensive, the run gets no eager workflow tasks for a while.
 func (t *eagerTask) reject() {
 	t.machine.Close()
 	t.r.rejections.add(t.run)
 	t.finish()
 }
 
-// returnMachine returns the unchanged machine to the cache.
+// returnMachine returns the unchanged replay machine to the cache.
 func (t *eagerTask) returnMachine() {
 	t.r.cache.add(t.run, t.machine)
 	t.finish()

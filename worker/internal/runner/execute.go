@@ -27,8 +27,8 @@ func (a *attempt) execute(ctx context.Context) (payload.Payload, error) {
 	return result, a.whyLost(err)
 }
 
-// whyLost adds to an error about missing state the reason why the previous holding ended. It adds nothing if the state
-// was lost in this holding: its executor ended, or the state was rebuilt in this holding before.
+// whyLost adds to an error about missing state the reason why the previous epoch of the session ended. It adds nothing
+// if the state was lost in this epoch: the executor ended, or the state was rebuilt in this epoch before.
 func (a *attempt) whyLost(err error) error {
 	s, here := a.task.Session, a.lost != "" && a.lost != string(sandbox.CauseDeclared)
 	here = here || a.rebuilds > 0 || a.recovered != nil
@@ -65,7 +65,8 @@ func (a *attempt) run(
 	return a.invoke(ctx, name, args)
 }
 
-// KeyRebuild marks a call to an executor as a rebuild. Its arguments are those of the activity that needs the state.
+// KeyRebuild marks a call to an executor as a rebuild. Its arguments are the arguments of the activity that needs the
+// state.
 const KeyRebuild = "rebuild"
 
 // keyDefinition is the name of the session's definition, for handlers that require one.
@@ -171,7 +172,7 @@ func patienceWith(err error) time.Duration {
 	return executorPatience
 }
 
-// lacksPackages is why a task waits that no executor could be had for, if the packages of its handler are not there.
+// lacksPackages returns why a task waits that got no executor because the packages of its handler are not installed.
 func lacksPackages(err error) (r protocol.WaitReason, why string) {
 	var e *sandbox.Error
 	if errors.As(err, &e) && e.Type == sandbox.Unavailable {
@@ -237,7 +238,7 @@ func (a *attempt) executorError(err error) error {
 	return err
 }
 
-// failureOfExecutor is an executor's error in the words of the app; nil for other errors.
+// failureOfExecutor converts an executor's error to a failure that the app accepts; nil for other errors.
 func failureOfExecutor(err error) *protocol.Failure {
 	var e *sandbox.Error
 	if !errors.As(err, &e) {

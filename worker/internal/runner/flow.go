@@ -14,8 +14,8 @@ import (
 )
 
 // Workflow code has no side effects, so commands that are completed too late do no harm: the worker drops them or the
-// app rejects them. But a machine must never continue from commands that the app did not accept. When in doubt, the
-// worker closes the machine and the next task replays the run.
+// app rejects them. But a replay machine must never continue from commands that the app did not accept. When in doubt,
+// the worker closes the machine and the next task replays the run.
 
 // workflow runs one workflow task. The worker renews its lease like the lease of an attempt, which has the same length.
 // If the lease expires while the code runs, the commands are dropped, because another worker may run the task. Since
@@ -93,9 +93,9 @@ func isHistory(err error) bool {
 	return errors.As(err, &h) || errors.Is(err, replay.ErrGap)
 }
 
-// decide returns the next commands of a run, from its machine in the sticky cache or from a new machine that replays
-// the whole history. An error of a cached machine may come from its state in memory, so it counts only if a new machine
-// reproduces it. Exceptions are deadlocks and calls from foreign goroutines, which a new machine cannot detect.
+// decide returns the next commands of a run, from its replay machine in the sticky cache or from a new machine that
+// replays the whole history. An error of a cached machine may come from its state in memory, so it counts only if a new
+// machine reproduces it. Exceptions are deadlocks and calls from foreign goroutines, which a new machine cannot detect.
 func (r *Runner) decide(
 	t *protocol.WorkflowTask, steps *localSteps,
 ) (commands []protocol.Command, lastApplied int64, err error) {
@@ -108,18 +108,19 @@ func (r *Runner) decide(
 	}
 	if k := r.cache.await(r.life, t.RunID); k != nil {
 		m, events := k.machine, t.Events
-		// The response to an eager workflow task contained the events of the tail, so the app may send none of them again.
+		// The response to an eager workflow task contained the events of the tail, so they may be missing from this task.
 		if tail := nextEvents(m.Seen(), k.tail); len(tail) > 0 && (len(events) == 0 || events[0].Seq > m.Seen()+1) {
 			events = append(tail, events...)
 		}
-		// If there is a gap between the events applied and the events received, a new machine replays the whole history.
+		// If there is a gap between the events applied and the events received, a new replay machine replays the whole
+		// history.
 		if len(events) == 0 || events[0].Seq <= m.Seen()+1 {
 			m.SetLocalSteps(steps)
 			commands, err := r.apply(m, t, events, nil)
 			if err == nil {
 				return commands, r.cacheMachine(t, m), nil
 			}
-			// A new machine would run the steps again that this one has run.
+			// A new replay machine would run the steps again that this one has run.
 			if _, inStep := errors.AsType[*workflow.StepAbandonedError](err); inStep || steps.recorded {
 				r.deadlocks.record(t.RunID, m, err)
 				m.Close()
@@ -165,21 +166,22 @@ func (r *Runner) decide(
 	return commands, r.cacheMachine(t, m), nil
 }
 
-// cacheMachine caches a machine for the run's next task, unless the run has finished, and returns the last event it has
-// applied.
+// cacheMachine caches a replay machine for the run's next task, unless the run has finished, and returns the last event
+// it has applied.
 func (r *Runner) cacheMachine(t *protocol.WorkflowTask, m replay.Machine) int64 {
 	if m.Finished() {
 		m.Close()
 		return 0
 	}
-	// Read before the machine is in the cache: from then on another task may have it.
+	// Read before the replay machine is in the cache: from then on another task may have it.
 	seen := m.Seen()
 	m.SetLocalSteps(nil)
 	r.cache.add(t.RunID, m)
 	return seen
 }
 
-// apply applies the events and the following pages to a machine. The pages count against the memory limit of replays.
+// apply applies the events and the following pages to a replay machine. The pages count against the memory limit of
+// replays.
 func (r *Runner) apply(
 	m replay.Machine, t *protocol.WorkflowTask, events []history.Event, place *replaySlot,
 ) ([]protocol.Command, error) {

@@ -14,13 +14,13 @@ import (
 // activity, and its outcome is recorded under the task's delivery, which fences it: a worker that lost the task records
 // nothing.
 
-// localSteps runs the local steps of one workflow task; it is the replay.LocalSteps of its machine.
+// localSteps runs the local steps of one workflow task; it is the replay.LocalSteps of its replay machine.
 type localSteps struct {
 	r     *Runner
 	task  *protocol.WorkflowTask
 	lease *lease
 	place *replaySlot // slot of a replay, released when a step begins; nil: none
-	// a step was recorded, so a new machine that applies the task's events would run it again
+	// a step was recorded, so a new replay machine that applies the task's events would run it again
 	recorded bool
 
 	mu    sync.Mutex // guards what follows

@@ -16,8 +16,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// A query runs on a new machine that replays the history in the query task. It must not use the machine in the sticky
-// cache, which may be running a workflow task.
+// A query runs on a new replay machine that replays the history in the query task. It must not use the machine in the
+// sticky cache, which may be running a workflow task.
 
 // querySlots is the number of concurrent queries, and of concurrent validations. They use no slots of workflow tasks
 // and activities.
@@ -92,7 +92,7 @@ func (r *Runner) validation(t *protocol.ValidationTask) {
 }
 
 // answer replays the run of a question and calls its code. refusal is the reason of failures that the code did not
-// cause. It does not use cached machines, so that handlers cannot change them by mistake.
+// cause. It does not use cached replay machines, so that handlers cannot change them by mistake.
 func (r *Runner) answer(
 	q question, refusal protocol.Reason, runHandler func(replay.Machine, *protocol.CompleteItem) *protocol.Failure,
 ) {
@@ -154,7 +154,7 @@ func (r *Runner) evaluate(
 	return runHandler(m, &q.item), nil
 }
 
-// history is the whole history behind a question.
+// history returns the whole history for a query.
 func (r *Runner) history(q *question) ([]history.Event, error) {
 	ctx, cancel := context.WithTimeout(r.life, queryTime)
 	defer cancel()

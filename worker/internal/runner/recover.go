@@ -89,7 +89,7 @@ func (a *attempt) ranSetUp() *protocol.SetUp {
 	return a.recovered.SetUp
 }
 
-// policy is the recovery policy of the activity, nil for none: the one it was registered with, or the one its
+// policy returns the recovery policy of the activity, or nil: the policy of its registration, or the policy that its
 // handler's file exports. A policy that cannot be read counts as none.
 func (a *attempt) policy(ctx context.Context) *activity.SessionRecoveryPolicy {
 	if a.def != nil {

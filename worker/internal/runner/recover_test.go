@@ -194,7 +194,7 @@ func TestSessionMovesWhenItsWorkerDies(t *testing.T) {
 	})
 }
 
-// A rebuild names the reason why the state is missing: the end of the previous holding, or a loss in this holding.
+// A rebuild names the reason why the state is missing: the end of the previous epoch, or a loss in this epoch.
 func TestARebuildNamesTheRealReason(t *testing.T) {
 	define := func(r *worker.Registry) {
 		r.Workflow("steps", func(ctx workflow.Context, steps []string) error {

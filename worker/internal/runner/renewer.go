@@ -122,7 +122,7 @@ func (k *leaseRenewer) isLost(l *lease) bool {
 	return l.lost
 }
 
-// until is when the lease ends, as far as is known.
+// until returns when the lease ends, as far as this worker knows.
 func (k *leaseRenewer) until(l *lease) time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -184,7 +184,7 @@ func (k *leaseRenewer) due(now time.Time, anyway bool) (renew []protocol.Heartbe
 	return nil, earlier(next, first)
 }
 
-// all are the renewals of every attempt that still has its lease.
+// all returns the renewals of all attempts that still have their leases.
 func (k *leaseRenewer) all() (renew []protocol.HeartbeatRequest) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -267,7 +267,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// holdings are the attempts and sessions of a worker, for the link's heartbeat.
+// holdings lists the leases of a worker's attempts and sessions for the link's heartbeat, which renews them.
 type holdings struct{ r *Runner }
 
 var _ link.Holdings = holdings{}

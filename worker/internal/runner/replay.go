@@ -38,8 +38,8 @@ func newReplays() *replays {
 	return &replays{maxReplays: 2 * cores.GOMAXPROCS(0), maxBytes: replayMemory, changed: make(chan struct{})}
 }
 
-// needsReplaySlot reports whether a task without a cached machine needs a slot for replays: its history has several
-// pages or many events.
+// needsReplaySlot reports whether a task without a cached replay machine needs a slot for replays: its history has
+// several pages or many events.
 func needsReplaySlot(t *protocol.WorkflowTask) bool {
 	return t.NextPageToken != nil || len(t.Events) == 0 || t.Events[0].Seq != 1 || len(t.Events) > shortRun
 }

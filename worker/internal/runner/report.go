@@ -391,7 +391,7 @@ func (r *Runner) handleResponse(item protocol.CompleteItem, a protocol.CompleteR
 		return
 	}
 	if item.Kind == protocol.KindWorkflow {
-		// The commands in the machine were not recorded.
+		// The commands in the replay machine were not recorded.
 		r.cache.evict(runOf(item.TaskID))
 	}
 	r.dropped(item, string(a.Error.Reason)+": "+a.Error.Message)

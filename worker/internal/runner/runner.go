@@ -244,16 +244,16 @@ func (r *Runner) HandBack(ctx context.Context) {
 	_ = r.report.flush(ctx)
 }
 
-// Close stops the poll loops, cancels running tasks and closes the machines in the sticky cache. Code that ignores its
-// context continues to run, and its outcome is discarded.
+// Close stops the poll loops, cancels running tasks and closes the replay machines in the sticky cache. Code that
+// ignores its context continues to run, and its outcome is discarded.
 func (r *Runner) Close() {
 	r.stopTaking()
 	r.end(ErrDraining)
 	r.polling()
 	r.started.Do(func() { close(r.done) }) // Run never ran
 	<-r.done
-	// Loops and tasks add outcomes, the response to an outcome may contain tasks, and both close machines. Therefore the
-	// cache of machines closes last.
+	// Loops and tasks add outcomes, the response to an outcome may contain tasks, and both close replay machines.
+	// Therefore the cache of machines closes last.
 	r.report.close()
 	r.logs.wait.Wait()
 	r.ticking.Wait()
@@ -266,8 +266,9 @@ func (r *Runner) woke(gap time.Duration) {
 	r.opt.Link.Beat()
 }
 
-// Ended evicts the machines of closed runs, with their goroutines, and the records of their rejected eager workflow
-// tasks and logged stack traces. A machine that a task uses is closed when the app rejects the outcome of that task.
+// Ended evicts the replay machines of closed runs, with their goroutines, and the records of their rejected eager
+// workflow tasks and logged stack traces. A machine that a task uses is closed when the app rejects the outcome of that
+// task.
 func (r *Runner) Ended(runs []string) {
 	for _, run := range runs {
 		r.cache.evict(run)
@@ -326,7 +327,7 @@ func (r *Runner) spawn(t protocol.Task, received arrival) {
 // drainedUnstarted is the reason for returning a task that arrived while the worker drained; its code did not begin.
 const drainedUnstarted = "draining_before_start"
 
-// returnItem is the outcome that hands a task back.
+// returnItem returns the outcome that returns a task to the app.
 func returnItem(t protocol.Task, why string) (protocol.CompleteItem, bool) {
 	switch {
 	case t.Activity != nil:

@@ -33,7 +33,7 @@ func (l *logged) Write(p []byte) (int, error) {
 	return l.buf.Write(p)
 }
 
-// lines are the log lines with a message that begins so.
+// lines returns the log lines whose message has a prefix.
 func (l *logged) lines(t *testing.T, begin string) (list []map[string]any) {
 	t.Helper()
 	l.mu.Lock()

@@ -151,7 +151,7 @@ func (s *slots) close() {
 	}
 }
 
-// busy returns the numbers of used slots, including those of polls in progress.
+// busy returns the numbers of used slots, including slots that are reserved for polls in progress.
 func (s *slots) busy() (workflows, activities int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
