@@ -102,7 +102,7 @@ type Broker struct {
 	end        context.CancelCauseFunc
 }
 
-// New makes a broker over a store that was opened with d as its dispatcher.
+// New returns a broker for a store that was opened with d as its dispatcher.
 func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 	b := &Broker{store: s, dispatch: d, opt: o.defaults(), log: o.Log, drained: make(chan struct{})}
 	s.Quotas().Limit(*b.opt.Quotas)

@@ -166,7 +166,7 @@ func (c *chainOfRuns) deleteRun(run string) {
 	delete(c.runs, run)
 }
 
-// stored are rows and bytes of a table.
+// stored returns the number of rows and the number of bytes of a table.
 func stored(t *testing.T, database, columns, table string) (rows, bytes int64) {
 	t.Helper()
 	err := separateConnection(t, database).QueryRow(

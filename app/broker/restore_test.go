@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// acquire makes a worker acquire a session by verb.
+// acquire lets a worker acquire a session by an API call, without a task.
 func (a *app) acquire(worker, session string) *protocol.SessionView {
 	a.t.Helper()
 	in := protocol.SessionCreate{WorkerID: worker, SessionOptions: protocol.SessionOptions{SessionID: session}}

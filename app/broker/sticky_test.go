@@ -50,7 +50,7 @@ func TestWorkersOfTwoAppsAreEachShownAnEventOnce(t *testing.T) {
 	goRound(t, on(t, database), on(t, database))
 }
 
-// goRound has three workers decide in turn, the last of them through another app if there is one.
+// goRound lets three workers complete a workflow task each, the last of them through the other app if there is one.
 func goRound(t *testing.T, a, other *app) {
 	ids := []string{"a", "b", "c"}
 	through := map[string]*app{"a": a, "b": a, "c": a}

@@ -74,7 +74,7 @@ type notValidated struct {
 
 func (*notValidated) Error() string { return "the update was not judged yet" }
 
-// validate asks a worker whether an update may be accepted; nil is its approval.
+// validate sends an update to a worker for validation. It returns nil if the worker accepts the update.
 func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value string) error {
 	unavailable := func(format string, args ...any) error {
 		return protocol.Refuse(protocol.ReasonValidatorWorker, format, args...).With("update_name", name).

@@ -556,8 +556,8 @@ func (in ReleaseActivity) began() bool {
 	return in.Owner == "" || in.Counts || in.Executor != nil || in.Why == ReturnedDraining
 }
 
-// release makes a leased activity ready again whose worker lives, or fails it as poison after MaxDeliveries without an
-// outcome. A drain does not count.
+// release requeues a leased activity whose worker is alive, or fails it as poison after MaxDeliveries deliveries
+// without an outcome. A drain does not count.
 func (st *step) release(a Activity, why string, undone bool) {
 	if st.cancelledInstead(a, why) {
 		return
@@ -596,8 +596,8 @@ const (
 	packagesReturns = 30
 )
 
-// requeueUnstarted makes an activity ready again whose worker could not begin it: at once the first time, since another
-// worker may be able to, and later after a back-off. The return does not count towards poison: the missing part, such
+// requeueUnstarted requeues an activity whose worker could not start it: at once the first time, since another worker
+// may be able to start it, and later after a backoff. The return does not count towards poison: the missing part, such
 // as a file of the handler, may appear later, and until then the wait shows what the worker lacks.
 func (st *step) requeueUnstarted(a Activity, why string) {
 	if st.cancelledInstead(a, why) {

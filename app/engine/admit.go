@@ -60,7 +60,8 @@ type TaskRequirements struct {
 // the session. now is the store's clock.
 func Admit(t TaskRequirements, l Lessee, now time.Time) Verdict { return admit(&t, &l, now, true) }
 
-// Admits is Admit for callers that ask about many workers: the same rules, without a word about why not.
+// Admits applies the rules of Admit, but does not return the reason of a refusal. It is for callers that check many
+// workers.
 func Admits(t TaskRequirements, l Lessee, now time.Time) bool { return admit(&t, &l, now, false).OK }
 
 // admit checks the rules from the most general to the most specific, so that the refusal names the first problem to

@@ -73,8 +73,8 @@ func (st *step) deleteInherited(f InheritedChild) {
 	st.countInherited(&f, -1)
 }
 
-// countInherited keeps the counts of the run's row in step with the rows, since a count that was too low would
-// make the chain's end pass a child by.
+// countInherited updates the counts in the run's row after changes of the rows. If a count were too low, the end of the
+// chain would miss a child.
 func (st *step) countInherited(f *InheritedChild, n int) {
 	st.Inherited.Open += n
 	if f.Bound() {

@@ -18,7 +18,8 @@ func CheckStartNames(r protocol.StartRequest) error {
 	)
 }
 
-// CheckActivityNames is CheckStartNames for an activity run with the command c. known: the session of c exists.
+// CheckActivityNames is like CheckStartNames, for an activity run with the command c. known means that the session of c
+// exists.
 func CheckActivityNames(r protocol.StartRequest, c *protocol.Command, known bool) error {
 	at := func(member string) string { return member }
 	return cmp.Or(

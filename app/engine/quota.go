@@ -124,7 +124,7 @@ func (s QuotaStanding) NewRun(others int64) *QuotaExceeded {
 	return s.run(s.Usage.OpenRuns, others)
 }
 
-// NewChild is NewRun for a child workflow. A held child is already counted in OpenRuns.
+// NewChild is like NewRun, for a child workflow. A held child is already counted in OpenRuns.
 func (s QuotaStanding) NewChild(others int64) *QuotaExceeded {
 	return s.run(s.Usage.OpenRuns-s.Usage.HeldRuns, others)
 }

@@ -340,7 +340,7 @@ type Wait struct {
 	history.Parallel
 }
 
-// answered makes a signal the answer to a wait.
+// answered resolves a wait with a signal.
 func (w *Wait) answered(seq int64, sig Signal) {
 	w.Signal, w.SignalID, w.Value = seq, sig.ID, sig.Value
 }
@@ -404,7 +404,7 @@ func ParseStepID(id string) (run string, seq int64, ok bool) {
 	return id[:i], seq, err == nil && seq > 0
 }
 
-// ParseAttemptID takes RUN-seq-delivery apart; ok is false for anything else.
+// ParseAttemptID parses an attempt ID of the form RUN-seq-delivery; ok is false for other texts.
 func ParseAttemptID(id string) (run string, seq, delivery int64, ok bool) {
 	i := strings.LastIndexByte(id, '-')
 	if run, seq, ok = ParseStepID(id[:max(0, i)]); !ok {
@@ -414,7 +414,7 @@ func ParseAttemptID(id string) (run string, seq, delivery int64, ok bool) {
 	return run, seq, delivery, err == nil && delivery > 0
 }
 
-// ParseTaskID takes RUN-n-workflow apart; ok is false for anything else.
+// ParseTaskID parses a workflow task ID of the form RUN-n-workflow; ok is false for other texts.
 func ParseTaskID(id string) (run string, n int64, ok bool) {
 	rest, found := strings.CutSuffix(id, "-workflow")
 	if !found {

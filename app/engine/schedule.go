@@ -207,8 +207,8 @@ func (st *scheduleStep) appendEvent(kind, workflow, run string, payload map[stri
 	st.d.Events = append(st.d.Events, e)
 }
 
-// fire does what a firing at a time asks for under an overlap policy. Whatever does not start is noted with its
-// reason, so that a missing run can be explained.
+// fire applies a firing at a time under an overlap policy. It records each run that does not start with the reason, so
+// that a missing run can be explained.
 func (st *scheduleStep) fire(at history.Time, trigger, overlap string) {
 	id := st.StartID(at.Time, trigger)
 	switch {

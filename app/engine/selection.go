@@ -34,7 +34,7 @@ func selection(p *history.Parallel) (history.Parallel, bool) {
 	return history.Parallel{}, false
 }
 
-// ended says which step an event ended, if it did, and whether with a failure.
+// ended returns the step that an event ended, if any, and whether the step failed.
 func ended(d history.Data) (seq int64, p *history.Parallel, failed, ok bool) {
 	switch d := d.(type) {
 	case *history.ActivityCompleted:

@@ -132,7 +132,7 @@ func (s *Session) numbers() Numbers {
 	return Numbers{s.Lease, s.Idle, s.TTL, s.MaxActivities, s.Fallback, s.Pinned}
 }
 
-// wants notes numbers that hold from the next claim on.
+// wants records limits that apply from the next acquisition.
 func (s *Session) wants(n Numbers) {
 	s.Next = nil
 	if n != s.numbers() {

@@ -59,7 +59,7 @@ func (s *Session) resumable(w *Worker, now time.Time) bool {
 		s.Moving == "" && !s.Yielding && (s.For == "" || s.For == w.ID)
 }
 
-// resume makes the session held again under its epoch. The caller renews the lease.
+// resume restores the holder's ownership of the session under the same epoch. The caller renews the lease.
 func (s *Session) resume(w *Worker, now time.Time) protocol.SessionEvent {
 	s.Status, s.Reason, s.GivenUp = protocol.SessionActive, "", ""
 	s.Release, s.PinnedUntil = w.Release, history.Time{}

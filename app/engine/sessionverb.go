@@ -262,8 +262,8 @@ func (s *Session) ended(now history.Time, kind, by, why string) protocol.Session
 	return e
 }
 
-// release gives the session up: it has no holder, and no state was lost. lose differs: a session whose lease was lost
-// may be one that must not be acquired again.
+// release ends the ownership of the session: the session has no holder then, and no state was lost. lose differs: a
+// session whose lease was lost may be one that must not be acquired again.
 func (s *Session) release(now history.Time, by, why string) protocol.SessionEvent {
 	e := s.ended(now, "released", by, why)
 	s.clearHolder(now)
@@ -355,7 +355,7 @@ func (in MigrateSession) decide(s *Session, now history.Time) (SessionChange, er
 	return c, nil
 }
 
-// startReservation begins the time for which the session waits for the worker it was meant for.
+// startReservation starts the time in which only the worker that the session is reserved for may acquire it.
 func (s *Session) startReservation(now history.Time) {
 	s.ForUntil = history.Time{}
 	if s.For != "" {

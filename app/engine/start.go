@@ -18,9 +18,9 @@ import (
 // DefaultPriority is in the middle of 0, first, and 9, last.
 const DefaultPriority = 5
 
-// DecideStart makes a run: its first events and its first workflow task. Signals and updates that an earlier
-// run handed on are recorded before the task is made, so that the code sees them in its first task, as it would
-// have in the run before.
+// DecideStart creates a run: its first events and its first workflow task. Signals and updates that an earlier run
+// passed on are recorded before the task is created, so that the code sees them in its first task, as it would have in
+// the run before.
 func DecideStart(in Start, now time.Time) Decision {
 	r := in.Request
 	run := &Run{Head: Head{Namespace: r.Namespace}}

@@ -110,7 +110,7 @@ func (s *Run) update(id string) (Update, bool) {
 	return Update{}, false
 }
 
-// applyUpdate says that a handler has begun.
+// applyUpdate records that the handler of an update has begun.
 func (st *step) applyUpdate(c protocol.Command) {
 	u, _ := st.update(c.UpdateID)
 	st.emit(&history.UpdateApplied{
@@ -170,8 +170,8 @@ func (s *Run) updateApplied(d *history.UpdateApplied) {
 	}
 }
 
-// updateAnswered takes the update away. Its handler may have changed the workflow's variables, so conditions
-// may hold now.
+// updateAnswered removes a completed update. Its handler may have changed the workflow's variables, so conditions may
+// hold now.
 func (s *Run) updateAnswered(d *history.UpdateCompleted, e history.Event) {
 	for k, u := range s.Updates.All() {
 		if u.ID == d.UpdateID {

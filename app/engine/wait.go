@@ -143,7 +143,7 @@ func (s *Run) TaskWait(a *WaitContext) *protocol.Wait {
 	return a.finish(protocol.WaitForTask, w)
 }
 
-// codeFailed makes the failures of the task the reason of its wait, if its code has failed taskFailed times in a row.
+// codeFailed sets the failures of the task as the reason of its wait, if its code has failed taskFailed times in a row.
 func (t *Task) codeFailed(w *protocol.Wait) {
 	if w.Failures >= taskFailed {
 		w.Reason, w.Detail = protocol.WaitTaskFailed, t.Problem

@@ -329,7 +329,7 @@ func (in ReleaseTask) decide(st *step) error {
 	return nil
 }
 
-// release makes the task of a live worker ready again, or quarantines it. A return alone never quarantines a task,
+// release requeues the workflow task of a live worker, or quarantines it. A return alone never quarantines a task,
 // since a drain implies nothing about the task.
 func (t *Task) release(now history.Time, why string, undone, counts bool) {
 	if undone {

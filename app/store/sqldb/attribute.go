@@ -61,8 +61,8 @@ func attributeRows(attributes json.RawMessage) (list [][2]string) {
 	return list
 }
 
-// IndexAttributes is migration 7 of every database: it lets filters find the runs that were there before their search
-// attributes were indexed. It is no SQL, since the keys are the engine's.
+// IndexAttributes is migration 7 of every database: it indexes the search attributes of runs that were stored before
+// search attributes were indexed. It is Go code instead of SQL, since the engine computes the keys.
 func IndexAttributes(ctx context.Context, tx *sql.Tx) error {
 	for after := ""; ; {
 		runs, err := described(ctx, tx, after)

@@ -37,8 +37,8 @@ const maxRaces = 20
 // the timeout they are notified that the outcome is unknown.
 const outcomeTimeout = 10 * time.Second
 
-// loop is the committer. It commits the waiting changes and never waits for more. Deferred changes get separate
-// batches, so they cannot delay other changes.
+// loop is the committer goroutine. It commits the waiting changes and never waits for more. Deferred changes get
+// separate batches, so they cannot delay other changes.
 func (s *Store) loop() {
 	defer close(s.done)
 	quit := s.quit

@@ -114,7 +114,7 @@ func (b *batch) check(w *store.Writes) ([][][]byte, error) {
 	return all, nil
 }
 
-// apply puts w on top of the batch's rows.
+// apply applies the writes w to the rows of the batch.
 func (b *batch) apply(w *store.Writes, payloads [][][]byte) {
 	for i := range w.Runs {
 		b.applyRun(&w.Runs[i], payloads[i])

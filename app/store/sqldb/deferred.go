@@ -37,7 +37,7 @@ const maxSeparate = 16
 
 var errLockHeld = errors.New("the rows are locked by a transaction that does not belong to an app; find it in pg_locks and end it")
 
-// deferChanges keeps items for a later batch, because other transactions have locked what they need.
+// deferChanges defers items to a later batch, because other transactions have locked rows that the items need.
 func (s *Store) deferChanges(items []*pending) {
 	if len(items) == 0 {
 		return
@@ -175,7 +175,8 @@ func (s *Store) nextRetry() <-chan time.Time {
 	return time.After(time.Until(at))
 }
 
-// requestUnblock has the transactions of apps that are paused ended, next to the committer and not too often.
+// requestUnblock ends the transactions of paused apps. It does so outside the committer goroutine, and at a limited
+// rate.
 func (s *Store) requestUnblock(now time.Time) {
 	if s.cfg.Unblock == nil || now.Sub(s.lastUnblock) < unblockInterval || s.unblocking.Swap(true) {
 		return

@@ -231,7 +231,7 @@ func (b *batch) offer(r *run, seq int64) store.Offer {
 	return o
 }
 
-// lease gives a ready task to a worker, in the batch's rows. The caller has asked Admit.
+// lease leases a ready task to a worker, in the rows of the batch. The caller has called Admit before.
 func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 	b.dirty = true
 	b.advanceClock(taskKey{r.ID, seq})

@@ -41,7 +41,7 @@ const pruneInterval = 1000 * 1_000_000
 // fair reports whether tasks of a queue have ranks: they do from the first task on that has a fairness key.
 func (b *batch) fair(q QueueKey) bool { return b.newlyFair[q] || b.s.queues.fair(q) }
 
-// rank gives every task that became ready its place in the fair order of its queue. Queues without fairness keys cost
+// rank assigns every task that became ready its rank in the fair order of its queue. Queues without fairness keys cost
 // nothing. On a shared database the tags are locked in one statement after all other rows.
 func (b *batch) rank(items []*pending) error {
 	type ranked struct {
@@ -168,7 +168,7 @@ func (b *batch) fairnessClass(t taskKey) string {
 	return cmp.Or(k.class, engine.DefaultClass)
 }
 
-// setRank puts a rank on a ready task; its row is written in any case.
+// setRank sets the rank of a ready task, whose row is written in any case.
 func (b *batch) setRank(t taskKey, rank int64) {
 	r := b.runs[t.run]
 	if t.seq == 0 {

@@ -109,7 +109,8 @@ func (b *batch) reportUnlocked() {
 	}
 }
 
-// gatherReadyInLeased asks, behind the writes of the batch, what is still ready in the runs that its claims locked.
+// gatherReadyInLeased reads, after the writes of the batch, which tasks are still ready in the runs that its claims
+// locked.
 func (b *batch) gatherReadyInLeased() []*db.Call {
 	var partial []string // unlocked reports the others
 	for id := range b.leasedRuns {

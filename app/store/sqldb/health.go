@@ -71,7 +71,7 @@ func (h *health) permanentError() error {
 	return nil
 }
 
-// probeWrite begins the write that finds out, or joins the one under way.
+// probeWrite begins a test write that checks whether the store can write, or joins the test write in progress.
 func (s *Store) probeWrite() *writeAttempt {
 	s.health.mu.Lock()
 	defer s.health.mu.Unlock()

@@ -423,9 +423,9 @@ func (b *batch) cachedRun(t *pick) *run {
 	return r
 }
 
-// loadPicks brings the runs and sessions of the picks into the batch: heads only, and with them the picked
-// activities. A lease changes no other row of a run, so a run with a thousand open rows is as cheap to lease
-// from as one with two.
+// loadPicks loads the runs and sessions of the picked tasks into the batch: of a run only the head and the picked
+// activities. A lease changes no other row of a run, so a run with a thousand open rows is as cheap to lease from as
+// one with two.
 func (b *batch) loadPicks(q QueueKey, picks []pick) error {
 	cached, uncached := map[string]*run{}, map[string]int64{} // by run; of unknown runs the versions
 	for i := range picks {

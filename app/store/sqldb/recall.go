@@ -130,7 +130,7 @@ func (m *memory) remember(b *batch) {
 	}
 }
 
-// outdate has a run decided on anew. What was known of it is still worth a guess.
+// outdate clears the version of a cached run, so that its row is read again. The cached rows may still be right.
 func (m *memory) outdate(id string) {
 	if r, ok := m.runs.get(id); ok {
 		r.version = 0
@@ -183,8 +183,8 @@ func (r *run) readyTasks() (n int64) {
 	return n
 }
 
-// MarkStale notes runs that another process has written. Without it the guards would find out, a round trip
-// later.
+// MarkStale marks runs that another process has written. Without the mark, the guards would detect the change, one
+// round trip later.
 func (s *Store) MarkStale(runs []store.RunChange) {
 	m := s.memory
 	m.mu.Lock()
@@ -337,7 +337,8 @@ func (b *batch) recallRun(id string) (*run, bool) {
 	return r, ok
 }
 
-// recallFlow brings the row of a workflow id into the batch: the one that is remembered, or with fresh none.
+// recallFlow adds the cached row of a workflow ID to the batch. If no row is cached and fresh is set, it assumes that
+// the workflow ID has no row.
 func (b *batch) recallFlow(k engine.WorkflowKey, fresh bool) bool {
 	if b.workflows[k] != nil {
 		return true

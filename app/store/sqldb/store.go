@@ -155,7 +155,7 @@ var _ store.Store = (*Store)(nil)
 // batchAge is the time for which the row of an app that no longer writes is stored.
 const batchAge = 30 * 24 * time.Hour
 
-// New makes a store over an open and migrated database and starts its committer.
+// New returns a store for an open and migrated database and starts its committer.
 func New(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.App == "" {
 		cfg.App = "app"
@@ -332,7 +332,7 @@ func (s *Store) View(_ context.Context, fn func(store.Reader) error) error {
 // Reads returns the pool that this store reads with, for inspection of its statements.
 func (s *Store) Reads() *read.Pool { return s.reads }
 
-// About is Now without asking the database, for callers that only need to know roughly and that may come often.
+// About returns an estimate of Now without a query, for callers that call it often and need no exact time.
 func (s *Store) About() time.Time {
 	if !s.cfg.Dialect.Shared {
 		return s.clock.Now()
