@@ -31,7 +31,7 @@ func benchmarks(b *testing.B, o sandbox.Options, fn func(bench *sandboxtest.Benc
 	}
 }
 
-// BenchmarkWarm is one call of 100 bytes in an existing session.
+// BenchmarkWarm measures one call of 100 bytes in an existing session.
 func BenchmarkWarm(b *testing.B) {
 	arg := strings.Repeat("x", 100)
 	benchmarks(b, sandbox.Options{Blank: -1}, func(bench *sandboxtest.Bench, _ int) {
@@ -74,7 +74,7 @@ func BenchmarkNewSession(b *testing.B) {
 	}
 }
 
-// BenchmarkGone is from the kill of a process to its session's tombstone.
+// BenchmarkGone measures the time from the kill of a process to the tombstone of its session.
 func BenchmarkGone(b *testing.B) {
 	benchmarks(b, sandbox.Options{}, func(bench *sandboxtest.Bench, i int) {
 		res := bench.Run(sandboxtest.In("s", int64(i+2), bench.Call("pid")))

@@ -181,7 +181,7 @@ func TestAHogInANarrowGroup(t *testing.T) {
 	}
 }
 
-// around makes a group with a limit on memory for a worker to be in.
+// around creates a cgroup with a memory limit in which a worker runs.
 func around(t *testing.T, limit int64) string {
 	t.Helper()
 	tree, err := cgroup.Open()

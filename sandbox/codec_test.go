@@ -60,7 +60,7 @@ func TestValuesComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
-// TestResultsEqualTheJSONOfTheirLanguages has results that are more than plain data.
+// The results include values that are more than plain data.
 func TestResultsEqualTheJSONOfTheirLanguages(t *testing.T) {
 	for runtime, want := range map[string]map[string]any{
 		sandbox.RuntimeNode: {

@@ -149,7 +149,7 @@ func (c *control) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// SetDeadline is both.
+// SetDeadline sets the deadlines for reads and writes.
 func (c *control) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetWriteDeadline(t), c.SetReadDeadline(t))
 }

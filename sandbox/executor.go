@@ -491,7 +491,7 @@ func (ex *executor) force() {
 	}
 }
 
-// terminate asks the process to end, the way any process is asked.
+// terminate orders the supervisor to end the process with SIGTERM.
 func (ex *executor) terminate(why ending) {
 	ex.mu.Lock()
 	ex.asked = &why
@@ -508,7 +508,7 @@ func (ex *executor) sendAsync(fn func()) {
 	}
 }
 
-// fellIdle lets the supervisor check less often.
+// fellIdle makes the supervisor check limits less often, because the executor is idle.
 func (ex *executor) fellIdle() {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()

@@ -20,13 +20,13 @@ func (o Options) WithResolver(r egress.Resolver) Options {
 	return o
 }
 
-// WithKernel makes the pool believe that the kernel offers that.
+// WithKernel makes the pool assume that the kernel offers these mechanisms.
 func (o Options) WithKernel(k lockdown.Kernel) Options {
 	o.kernel = &k
 	return o
 }
 
-// WithInstallRetry has an installation that failed begin again after that time.
+// WithInstallRetry sets the time after which a failed installation is retried.
 func (o Options) WithInstallRetry(d time.Duration) Options {
 	o.installRetry = d
 	return o

@@ -16,5 +16,5 @@ func supervisorAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGCONT}
 }
 
-// bornIn has a process start in a control group of version 2, of which dir is the folder.
+// bornIn makes a process start in the cgroup v2 group with the folder dir.
 func bornIn(attr *syscall.SysProcAttr, dir int) { attr.UseCgroupFD, attr.CgroupFD = true, dir }

@@ -176,7 +176,7 @@ func (k *packages) provide(l *language, m manifest, s *packageSet) {
 }
 
 // Install begins to install the packages that handlers need, and continues until they are there or the pool is closed.
-// Handlers wait for them without it, too: their first call begins it.
+// Without Install, the first call of a handler begins the installation of its packages, and handlers wait for it.
 func (p *Pool) Install() {
 	if p.opt.Handlers == "" {
 		return

@@ -712,7 +712,7 @@ func TestPackagesOfAKilledWorker(t *testing.T) {
 // installerName is the first argument of a worker that exists to be killed while it installs.
 const installerName = "sandbox-test-installer"
 
-// install is the whole life of such a worker.
+// install is the main function of such a worker.
 func install() {
 	if len(os.Args) != 3 || os.Args[0] != installerName {
 		return

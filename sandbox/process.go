@@ -148,7 +148,7 @@ func (p *process) release() {
 	}
 }
 
-// pair makes a connected pair of sockets: ours as a descriptor, theirs as a file to pass on.
+// pair creates a connected pair of sockets: ours is a descriptor, theirs is a file that is passed to the child process.
 func pair(name string) (ours int, theirs *os.File, err error) {
 	syscall.ForkLock.RLock()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)

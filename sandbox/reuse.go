@@ -11,8 +11,8 @@ type reuse struct {
 	hash    string // of the handler's code; empty for native handlers, which are one bundle
 }
 
-// SetFresh has each call outside sessions run in a new executor, or in one after the other again. Calls under way
-// continue.
+// SetFresh selects whether each call outside sessions runs in a new executor, or executors are reused. Calls in
+// progress continue.
 func (p *Pool) SetFresh(fresh bool) { p.fresh.Store(fresh) }
 
 // borrow returns an executor for one call outside sessions. done returns it to the pool, or ends it if it must not be

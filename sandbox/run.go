@@ -278,7 +278,7 @@ func (ex *executor) expire(inv Invocation, c *call, o Options) error {
 	return err
 }
 
-// cancel asks the executor to end a call; it does not wait for that to be read.
+// cancel sends the executor a request to end a call. It does not wait until the executor has read the request.
 func (ex *executor) cancel(c *call, reason string, grace time.Duration) {
 	ex.tainted.Store(true)
 	h := frame.Header{T: frame.Cancel, ID: c.id, Reason: reason[:min(len(reason), 1024)], GraceMS: grace.Milliseconds()}

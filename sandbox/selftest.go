@@ -96,7 +96,7 @@ const unusedPort = 9
 // outcome is the set of tests that succeeded in a probe.
 type outcome map[string]bool
 
-// missing puts it in words.
+// missing describes the missing protection in words.
 func (o outcome) missing() []string {
 	var all []string
 	for _, w := range consequences {

@@ -57,7 +57,7 @@ func (u *user) release() {
 	}
 }
 
-// own makes a folder the user's.
+// own changes the owner of a folder to the user.
 func (u *user) own(dir string) error {
 	if u == nil {
 		return nil

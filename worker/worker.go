@@ -314,7 +314,7 @@ func (w *Worker) Alive() error { return w.runner.Alive() }
 // WaitReady returns once the worker is connected and registered, or when ctx ends.
 func (w *Worker) WaitReady(ctx context.Context) error { return w.link.Ready(ctx) }
 
-// openSandbox makes the pool of executors and finds the handlers of other languages.
+// openSandbox creates the pool of executors and finds the handlers in other languages.
 func (w *Worker) openSandbox() error {
 	o := w.opt
 	needs := o.Handlers != ""

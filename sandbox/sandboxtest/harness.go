@@ -119,7 +119,7 @@ func (b *Bench) Call(entry string, args ...any) sandbox.Invocation {
 	}
 }
 
-// In puts an invocation into a session.
+// In returns an invocation in a session.
 func In(id string, epoch int64, inv sandbox.Invocation) sandbox.Invocation {
 	inv.Session = &sandbox.Session{ID: id, Epoch: epoch}
 	return inv

@@ -185,7 +185,8 @@ func enter(name string) error {
 	return fmt.Errorf("no setting %q", name)
 }
 
-// becomeUser is about this thread only, as package syscall's calls are not: the others end when it becomes a program.
+// becomeUser changes the user of this thread only, unlike the functions of package syscall. The other threads end when
+// this thread executes a program.
 func becomeUser() error {
 	for _, c := range []struct{ nr, a, b, c uintptr }{
 		{nr: unix.SYS_SETGROUPS},

@@ -100,13 +100,14 @@ func NewFunc(fn any, first reflect.Type) (*Func, error) {
 	return f, nil
 }
 
-// Decode makes Go values of an argument list. Arguments that were left out are zero values; too many are an error.
+// Decode decodes an argument list into Go values. Missing arguments become zero values; too many arguments are an
+// error.
 func (f *Func) Decode(args payload.Payload) ([]reflect.Value, error) {
 	in, _, err := f.decodeGiven(args)
 	return in, err
 }
 
-// decodeGiven is Decode and also returns the number of arguments in args.
+// decodeGiven is like Decode, and also returns the number of arguments in args.
 func (f *Func) decodeGiven(args payload.Payload) (in []reflect.Value, given int, err error) {
 	in = make([]reflect.Value, len(f.in)+1)
 	outs := make([]any, len(f.in))

@@ -27,7 +27,7 @@ type lines struct{ rt Runtime }
 // Write logs an event without a level.
 func (l lines) Write(p []byte) (int, error) { return l.WriteLevel(zerolog.InfoLevel, p) }
 
-// WriteLevel makes one line of an event.
+// WriteLevel writes an event as one log line.
 func (l lines) WriteLevel(level zerolog.Level, p []byte) (int, error) {
 	var line bytes.Buffer
 	w := zerolog.ConsoleWriter{

@@ -42,8 +42,8 @@ func SessionState(ctx context.Context) *SessionValues {
 	return nil
 }
 
-// GetOrCreate is SessionValues.GetOrCreate of the attempt's session with a type: it returns the value stored under key,
-// or creates and stores it.
+// GetOrCreate is SessionValues.GetOrCreate with a type, for the attempt's session: it returns the value stored under
+// key, or creates and stores it.
 func GetOrCreate[T any](ctx context.Context, key string, create func(context.Context) (T, error)) (T, error) {
 	v, err := SessionState(ctx).GetOrCreate(ctx, key, func(ctx context.Context) (any, error) { return create(ctx) })
 	if err != nil {

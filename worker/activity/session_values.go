@@ -161,7 +161,8 @@ func (s *SessionValues) setUpResult() (value any, ok bool) {
 	return s.setUp.value, true
 }
 
-// OnClose has fn called when the state is closed, last registered first; at once if it is closed already.
+// OnClose registers fn to be called when the state is closed. Functions are called in reverse order of registration. If
+// the state is already closed, fn is called at once.
 func (s *SessionValues) OnClose(fn func()) {
 	if s == nil {
 		return

@@ -288,9 +288,9 @@ func (s *Sessions) Died(id string, epoch int64, cause, detail string) {
 	}
 }
 
-// Evict gives up an idle session whose state is about to be ended. It first calls release, which releases the session
-// at the app. Evict returns false, and the state must stay, if an attempt runs in the session or release failed. It
-// returns true for a session that is not held.
+// Evict ends the ownership of an idle session whose state is about to be removed. It first calls release, which
+// releases the session at the app. Evict returns false, and the state must stay, if an attempt runs in the session or
+// release failed. It returns true for a session that is not held.
 func (s *Sessions) Evict(id string, epoch int64, reason string, release func() error) bool {
 	s.mu.Lock()
 	h := s.held[id]
@@ -378,7 +378,7 @@ func (s *Sessions) Touched(id string, epoch int64, lease Lease) {
 	}
 }
 
-// Drop gives up a session whose lease the worker has lost. It closes the state when no attempt runs in the session.
+// Drop removes a session whose lease the worker has lost. It closes the state when no attempt runs in the session.
 // Epoch 0 means the current epoch.
 func (s *Sessions) Drop(id string, epoch int64, reason string) {
 	s.mu.Lock()
@@ -413,7 +413,7 @@ func (s *Sessions) Notified(n protocol.SessionNotice) {
 	}
 }
 
-// DropAll gives up all sessions and returns them.
+// DropAll removes all sessions and returns them.
 func (s *Sessions) DropAll(reason string) []Info {
 	all := s.List()
 	for _, i := range all {

@@ -247,7 +247,7 @@ func Join(ctx Context, futures ...Future) error {
 	return nil
 }
 
-// Await is Get with a type.
+// Await waits for a future like Get, and returns the result as a T.
 func Await[T any](ctx Context, f Future) (T, error) {
 	var v T
 	err := f.Get(ctx, &v)

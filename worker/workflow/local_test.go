@@ -87,7 +87,7 @@ func (l *localSteps) turn(m replay.Machine) {
 	l.answer(task.LastSequence, commands)
 }
 
-// lose makes the leased task ready again, as after the end of its worker.
+// lose requeues the leased task, as after the end of its worker.
 func (l *localSteps) lose() {
 	l.t.Helper()
 	l.decide(engine.ReleaseTask{Number: l.run.Task.Number, Delivery: l.run.Task.Delivery, Why: "test"})

@@ -129,7 +129,8 @@ func (m *machine) updated(d *history.UpdateAccepted, e *history.Event) {
 	}
 }
 
-// update is the branch of a handler. A panic fails only the update, so that a bug in a handler does not stop the run.
+// update runs a handler on its own branch. A panic fails only the update, so that a bug in a handler does not stop the
+// run.
 func (m *machine) update(h *handler, a *answer, args payload.Payload, check bool) {
 	defer func() {
 		if m.closing.Load() {

@@ -251,7 +251,7 @@ func enable(dir string, have []string) error {
 	return write(dir, "cgroup.subtree_control", "+"+strings.Join(have, " +"))
 }
 
-// addV1 makes the folder of a controller of version 1.
+// addV1 creates the folder of a controller of cgroup v1.
 func (t *Tree) addV1(controller, home string) error {
 	dir := filepath.Join(home, t.name)
 	if !slices.Contains(t.dirs, dir) { // controllers may share one
@@ -336,7 +336,7 @@ func (t *Tree) ProcsFile() string {
 	return ""
 }
 
-// Make makes a group with limits.
+// Make creates a group with limits.
 func (t *Tree) Make(name string, l Limits) (*Group, error) {
 	if t == nil {
 		return nil, nil

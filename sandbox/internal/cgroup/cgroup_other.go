@@ -16,16 +16,16 @@ func (*Tree) Close() {}
 // Holds returns no mechanism.
 func (*Tree) Holds() (memory, processes, cpu string) { return "", "", "" }
 
-// ProcsFile is nowhere.
+// ProcsFile returns "", because this system has no cgroups.
 func (*Tree) ProcsFile() string { return "" }
 
-// Make makes none.
+// Make returns no group.
 func (*Tree) Make(string, Limits) (*Group, error) { return nil, nil }
 
 // SetProcessors does nothing.
 func (*Group) SetProcessors(float64) error { return nil }
 
-// Second is nowhere.
+// Second returns "".
 func (*Group) Second() string { return "" }
 
 // Enter does nothing.

@@ -153,7 +153,7 @@ func (p *Proxy) Close() {
 	p.work.Wait()
 }
 
-// Admit makes a pass for the executor of that id.
+// Admit creates a pass for the executor with an ID.
 func (p *Proxy) Admit(id string) *Pass {
 	pass := &Pass{id: id, secret: rand.Text(), proxy: p, open: map[io.Closer]struct{}{}}
 	pass.transport = &http.Transport{

@@ -60,7 +60,7 @@ func answer(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "reached "+host)
 }
 
-// get asks for a page through a proxy.
+// get requests a page through a proxy.
 func get(t *testing.T, proxy, page string) (int, string) {
 	t.Helper()
 	at, err := url.Parse(proxy)
@@ -77,7 +77,8 @@ func get(t *testing.T, proxy, page string) (int, string) {
 	return res.StatusCode, strings.TrimSpace(string(text))
 }
 
-// connect asks for a tunnel and returns the answer's first line, its body when it is no tunnel, and the connection.
+// connect requests a tunnel with CONNECT. It returns the status line of the response, the body if the proxy opened no
+// tunnel, and the connection.
 func connect(t *testing.T, p *Proxy, proxy, to string) (string, string, net.Conn) {
 	t.Helper()
 	c, err := net.Dial(p.Addr().Network(), p.Addr().String())

@@ -8,8 +8,9 @@ import (
 	"os"
 )
 
-// useProxy has requests of [http.DefaultTransport] go through the worker's proxy, where that is the way to the network:
-// those to loopback addresses too, which the library leaves out, and over a Unix socket where the network is refused.
+// useProxy sends requests of [http.DefaultTransport] through the worker's proxy, if the executor reaches the network
+// only through it. This includes requests to loopback addresses, which the library would send directly. If the network
+// is refused, the proxy is reached over a Unix socket.
 func useProxy() {
 	proxy, err := url.Parse(os.Getenv("HTTP_PROXY"))
 	t, ok := http.DefaultTransport.(*http.Transport)

@@ -218,7 +218,7 @@ func (p *program) block(k, otherwise uint32, tests func()) {
 	p.code[at].jf = uint8(len(p.code) - at - 1) //nolint:gosec // a block has few tests
 }
 
-// call is the block of one system call.
+// call adds the filter block of one system call.
 func (p *program) call(n number, otherwise uint32, tests func()) {
 	if nr := p.of(n); nr != absent {
 		p.block(uint32(nr), otherwise, tests) //nolint:gosec // a small number

@@ -116,7 +116,7 @@ func allowPort(rules int, port uint16) error {
 	return nil
 }
 
-// install puts the filter on this thread.
+// install installs the seccomp filter for this thread.
 func (r Rules) install() error {
 	code, err := r.filter(runtime.GOARCH)
 	if err != nil {

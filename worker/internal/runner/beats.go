@@ -44,7 +44,7 @@ func newBeats(ctx context.Context, a *attempt) *beats {
 	return b
 }
 
-// add notes a heartbeat and sees to it that it is sent soon.
+// add records a heartbeat, which is sent soon.
 func (b *beats) add(progress json.RawMessage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

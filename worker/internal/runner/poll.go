@@ -114,7 +114,7 @@ func (l *loop) run() {
 	}
 }
 
-// poll makes one poll and returns the pause before the next.
+// poll sends one poll and returns the pause before the next poll.
 func (l *loop) poll(got slotCounts) time.Duration {
 	req := l.r.request(got)
 	if l.r.opt.PollIDs {

@@ -34,7 +34,7 @@ type question struct {
 	next   *string // page of what is behind events
 }
 
-// query asks the code of the run about its state.
+// query runs a query task with the code of its run.
 func (r *Runner) query(t *protocol.QueryTask) {
 	q := question{item: queryItem(t), events: t.Events, next: t.NextPageToken, run: protocol.WorkflowTask{
 		RunID: t.RunID, WorkflowID: t.WorkflowID, Namespace: t.Namespace, WorkflowType: t.WorkflowType,

@@ -180,7 +180,7 @@ func sizeOfAll(commands []protocol.Command) (n int) {
 	return n
 }
 
-// send is one sender of a queue. It ends when the queue is empty.
+// send is the goroutine of one sender of a queue. It ends when the queue is empty.
 func (p *report) send(l *classQueue) {
 	for {
 		batch := p.next(l)
@@ -301,8 +301,8 @@ func (e entry) withoutEager() entry {
 	return e
 }
 
-// call makes one call with an optional poll. It returns the indexes of outcomes that the app could not store, which are
-// sent again.
+// call sends one request, which may include a poll. It returns the indexes of outcomes that the app could not store,
+// which are sent again.
 func (p *report) call(batch []entry, req protocol.CompleteRequest, got slotCounts) (failed []int, err error) {
 	// Not the runner's life: a stopping worker still reports its outcomes, until close.
 	ctx, cancel := context.WithTimeout(p.r.pollCtx, reportTimeout)

@@ -157,7 +157,7 @@ type Runner struct {
 	ticking    sync.WaitGroup
 }
 
-// New makes a runner; Run starts it.
+// New returns a runner; Run starts it.
 func New(o Options) (*Runner, error) {
 	o = o.defaults()
 	switch {
@@ -191,7 +191,7 @@ func New(o Options) (*Runner, error) {
 	return r, nil
 }
 
-// Run asks for tasks and runs them until Stop.
+// Run polls for tasks and runs them until Stop.
 func (r *Runner) Run() {
 	r.started.Do(func() {
 		var loops sync.WaitGroup
