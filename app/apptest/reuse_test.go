@@ -281,9 +281,13 @@ func TestARepeatedStartReturnsItsRun(t *testing.T) {
 		if one["run_id"] == nil || one["run_id"] != two["run_id"] || one["workflow_id"] != two["workflow_id"] {
 			t.Errorf("without a workflow ID: %v, then %v", one, two)
 		}
-		for _, key := range []string{strings.Repeat("k", 256)} {
-			if status, got := h.keyed(key, route, body); status != 422 {
-				t.Errorf("a key of %d bytes: %d %v", len(key), status, got)
+		for _, key := range []string{strings.Repeat("k", 256), "k\xff", "caf\xe9"} { // too long; not UTF-8; Latin-1
+			for _, path := range []string{route, "/api/sojourn/activities"} {
+				if status, got := h.keyed(key, path, body); status != 422 || !strings.Contains(
+					fmt.Sprint(got["errors"]), "Idempotency-Key",
+				) {
+					t.Errorf("%s: a key %q of %d bytes: %d %v", path, key, len(key), status, got)
+				}
 			}
 		}
 		const activity = `{"workflow_id":"act","activity_type":"none","task_queue":"unserved"}`

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"time"
+	"unicode/utf8"
 
 	"github.com/oklog/ulid/v2"
 
@@ -145,6 +146,12 @@ func idempotent(c *call, key, id *string) error {
 		)
 	}
 	if len(values) == 1 {
+		// The run stores the key as JSON, which would replace other bytes: a repeated request would not find its run.
+		if !utf8.ValidString(values[0]) {
+			return protocol.Invalid(
+				protocol.HeaderIdempotencyKey, "is not valid UTF-8; send printable ASCII characters, for example a UUID",
+			)
+		}
 		*key = values[0]
 	}
 	switch {
