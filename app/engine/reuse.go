@@ -44,7 +44,8 @@ const (
 const ReasonReplaced = "replaced by a new start of the workflow ID"
 
 // DecideExisting returns what a start does whose workflow ID is in use. run is the newest run of the ID; nil if its row
-// is deleted. The error is a refusal that names the policies which allow the start.
+// is deleted. The error is a refusal that names the policies which allow the start; no policy allows it while the
+// parent of a closed child run has not received the end of the run.
 func DecideExisting(r *protocol.StartRequest, flow *Workflow, run *Run) (ExistingStart, error) {
 	if run != nil && run.Status.Open() {
 		switch cmp.Or(r.ConflictPolicy, r.DuplicatePolicy) {
@@ -56,6 +57,14 @@ func DecideExisting(r *protocol.StartRequest, flow *Workflow, run *Run) (Existin
 		return 0, duplicateStart(
 			flow, run, "conflict_policy", protocol.ConflictUseExisting, protocol.ConflictTerminateExisting,
 		)
+	}
+	if run != nil && run.owesParentReport() {
+		// A retry by the parent would replace the new chain as the run that the workflow ID addresses.
+		return 0, protocol.Refuse(
+			protocol.ReasonDuplicateStart,
+			"workflow ID %q is used by a child run that its parent may retry, until it has received its end; try again later",
+			flow.ID,
+		).With("workflow_id", flow.ID).With("run_id", flow.RunID).With("outcome", "rejected_duplicate")
 	}
 	failed := run != nil && slices.Contains([]protocol.RunStatus{
 		protocol.RunFailed, protocol.RunTimedOut, protocol.RunCancelled, protocol.RunTerminated,
