@@ -32,3 +32,19 @@ func TestAChildWhoseParentMayRetryItKeepsItsWorkflowID(t *testing.T) {
 		}
 	}
 }
+
+// A run that continues as new names each signal once: a signal that is named twice would be delivered twice.
+func TestCarriedSignalsIncreaseStrictly(t *testing.T) {
+	carried := func(events ...int64) error {
+		commands := []protocol.Command{{Type: "continue_as_new", Unreceived: events}}
+		return checkCarried(commands, nil, make([]Signal, len(events)), 9)
+	}
+	if err := carried(2, 3, 7); err != nil {
+		t.Errorf("increasing numbers: %v", err)
+	}
+	for _, events := range [][]int64{{2, 2}, {2, 3, 3}, {3, 2}} {
+		if carried(events...) == nil {
+			t.Errorf("%v is accepted", events)
+		}
+	}
+}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -66,7 +65,7 @@ func checkCarried(commands []protocol.Command, inbox *Inbox, carry []Signal, sho
 		}
 		inherited, own := inbox.InheritedOf(c.Unreceived)
 		if len(own) != len(carry) || c.Unreceived[len(c.Unreceived)-1] > shown ||
-			!slices.IsSorted(c.Unreceived) || len(inherited) > 0 && inherited[0][0] < inbox.First() {
+			!increasing(c.Unreceived) || len(inherited) > 0 && inherited[0][0] < inbox.First() {
 			return protocol.Invalid(
 				fmt.Sprintf("commands.%d.unreceived_signals", i),
 				"must list, in order, the signal events that the task contained",
@@ -74,6 +73,16 @@ func checkCarried(commands []protocol.Command, inbox *Inbox, carry []Signal, sho
 		}
 	}
 	return nil
+}
+
+// increasing reports whether each number is greater than the one before it.
+func increasing(events []int64) bool {
+	for i := 1; i < len(events); i++ {
+		if events[i] <= events[i-1] {
+			return false
+		}
+	}
+	return true
 }
 
 // applied returns the event that gives a wait its signal, with the signal's value. Replayers read the value from it.
