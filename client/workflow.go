@@ -49,7 +49,11 @@ func identify(id, key, duplicate *string, conflict string) {
 // in use, the policies of the request decide what the start does; by default it is refused with the reason
 // protocol.ReasonDuplicateStart.
 func (c *Client) Start(ctx context.Context, in protocol.StartRequest, args ...any) (*Workflow, error) {
+	keyless := in.IdempotencyKey == ""
 	identify(&in.WorkflowID, &in.IdempotencyKey, &in.DuplicatePolicy, in.ConflictPolicy)
+	if keyless && in.Cron != "" { // the start creates a schedule, whose ID shows that it is repeated
+		in.IdempotencyKey = ""
+	}
 	var err error
 	if in.Input, err = input(in.Input, args); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/internal/httpapi"
@@ -143,6 +144,10 @@ func TestANewChainSharesOnlyTheIDWithTheChainBefore(t *testing.T) {
 		if old.text("status") != "terminated" || !strings.Contains(old.raw, "replaced by a new start") {
 			t.Errorf("the replaced run: %s", old.raw)
 		}
+		audit := h.want(200, "GET", "/api/audit", "").raw
+		if strings.Count(audit, `"workflow.terminate"`) != 1 || !strings.Contains(audit, before+": replaced by a new start") {
+			t.Errorf("audit: %s", audit)
+		}
 		now := h.want(200, "GET", "/api/workflows/order", "")
 		if at := now.text("started_at"); at == "" || old.text("closed_at") != at { // one decision has one time
 			t.Errorf("the old run closed at %s, the new one started at %s", old.text("closed_at"), at)
@@ -254,6 +259,11 @@ func TestARepeatedStartReturnsItsRun(t *testing.T) {
 			if status != 409 || got["reason"] != "request_id_conflict" {
 				t.Errorf("%s: other content: %d %v", when, status, got)
 			}
+			status, got = other.keyed("one", "/api/sojourn/activities", strings.Replace(startOf("order", ""), "workflow_type",
+				"activity_type", 1))
+			if status != 409 || got["reason"] != "request_id_conflict" {
+				t.Errorf("%s: an activity with the key of a workflow: %d %v", when, status, got)
+			}
 		}
 		repeated("open")
 		h.decide(h.poll("workflow"), `{"type":"continue_as_new"}`)
@@ -290,6 +300,10 @@ func TestARepeatedStartReturnsItsRun(t *testing.T) {
 				}
 			}
 		}
+		status, got = h.keyed("cron", route, startOf("cron", `,"cron":"0 3 * * *"`))
+		if status != 422 || !strings.Contains(fmt.Sprint(got["errors"]), "Idempotency-Key") {
+			t.Errorf("with cron: %d %v", status, got)
+		}
 		const activity = `{"workflow_id":"act","activity_type":"none","task_queue":"unserved"}`
 		_, one = h.keyed("act", "/api/sojourn/activities", activity)
 		h.want(200, "POST", "/api/workflows/act/terminate", `{}`)
@@ -297,5 +311,39 @@ func TestARepeatedStartReturnsItsRun(t *testing.T) {
 		if one["run_id"] == nil || one["run_id"] != two["run_id"] {
 			t.Errorf("an activity: %v, then %v", one, two)
 		}
+	})
+}
+
+// A repeated start that waits returns the result at once if its run has closed, also at an app that did not close it,
+// and also if a run continues it or a later chain has its workflow ID.
+func TestARepeatedStartThatWaitsReturnsAResultThatExists(t *testing.T) {
+	const anyway = `,"conflict_policy":"terminate-existing"`
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h, other := register(caller{t, a, "default"}, "w", ""), caller{t, b, "default"}
+		h.keyed("one", "/api/workflows", startOf("order", anyway))
+		repeated := func(when, status string) {
+			t.Helper()
+			for _, at := range []caller{h.caller, other} {
+				got := make(chan map[string]any, 1)
+				go func() {
+					_, body := at.keyed("one", "/api/workflows", startOf("order", `,"wait_seconds":60`))
+					got <- body
+				}()
+				select {
+				case body := <-got:
+					if body["is_terminal"] != true || body["status"] != status {
+						t.Errorf("%s: %v", when, body)
+					}
+				case <-time.After(40 * time.Second):
+					t.Fatalf("%s: the start waits for a run that has closed", when)
+				}
+			}
+		}
+		h.decide(h.poll("workflow"), `{"type":"continue_as_new"}`)
+		h.decide(h.poll("workflow"), finish)
+		repeated("closed", "completed")
+		h.keyed("two", "/api/workflows", startOf("order", `,"reuse_policy":"allow"`))
+		repeated("replaced", "completed")
 	})
 }

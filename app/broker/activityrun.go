@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -31,7 +32,7 @@ func (b *Broker) StartActivity(
 		return protocol.ActivityResponse{}, err
 	}
 	runID := ulid.Make().String()
-	startKey := startKeyOf(&start, runID)
+	startKey := startKeyOf(&start, history.KindActivity, runID)
 	out, err := commitStart(startKey, func(receipts bool) (protocol.StartResponse, error) {
 		needs := startNeeds(&start, startKey, receipts)
 		if id := c.Session(); id != "" {

@@ -31,6 +31,7 @@ func (b *Broker) startCron(ctx context.Context, in protocol.StartRequest) (proto
 		{"wait_seconds", in.WaitSeconds != 0},
 		{"reuse_policy", in.ReusePolicy != ""},
 		{"conflict_policy", in.ConflictPolicy != ""},
+		{protocol.HeaderIdempotencyKey, in.IdempotencyKey != ""},
 	} {
 		if f.set {
 			return protocol.StartResponse{}, protocol.Invalid(f.name, "cannot be combined with cron")

@@ -32,12 +32,12 @@ func commitStart[T any](k *engine.StartKey, commit func(receipts bool) (T, error
 }
 
 // startKeyOf returns the Idempotency-Key of a start with a hash of the request; nil without a key. A repeated request
-// with the same key must be the same request, whatever its policies.
-func startKeyOf(in *protocol.StartRequest, run string) *engine.StartKey {
+// with the same key must be the same request, whatever its policies. kind is that of the run; empty for a workflow.
+func startKeyOf(in *protocol.StartRequest, kind, run string) *engine.StartKey {
 	if in.IdempotencyKey == "" {
 		return nil
 	}
-	sum := sha256.Sum256([]byte(in.WorkflowType + "\n" + in.TaskQueue + "\n" + string(in.Input)))
+	sum := sha256.Sum256([]byte(kind + "\n" + in.WorkflowType + "\n" + in.TaskQueue + "\n" + string(in.Input)))
 	return &engine.StartKey{Key: in.IdempotencyKey, Run: run, Hash: hex.EncodeToString(sum[:])}
 }
 
@@ -100,6 +100,10 @@ func decideStart(
 			if w.Writes, _, err = transaction.Decide(rows, run, end, now); err != nil {
 				return w, nil, err
 			}
+			w.Audit = append(w.Audit, store.Audit{
+				At: history.At(now), Identity: in.Identity, Action: "workflow.terminate", Namespace: run.Namespace,
+				Target: run.WorkflowID, Detail: run.ID + ": " + engine.ReasonReplaced,
+			})
 			quotas.Usage.OpenRuns-- // the new run takes its place
 		}
 		w.reuses = true
@@ -153,6 +157,7 @@ func repeatedStart(
 	}
 	if run != nil && run.StartKey != nil && run.StartKey.Key == k.Key {
 		a := keyedResponse(in, &run.Head)
+		a.Repeated = true
 		return &a, conflict(run.StartKey.Hash)
 	}
 	if run != nil && run.Chain == "" {
@@ -169,7 +174,7 @@ func repeatedStart(
 	if err := json.Unmarshal(r.Body, &a); err != nil {
 		return nil, err
 	}
-	a.New = true
+	a.New, a.Repeated = true, true
 	return &a, conflict(r.Hash)
 }
 

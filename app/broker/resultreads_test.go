@@ -97,7 +97,7 @@ func (a *app) startAndAwait(database, id string, existing bool) *resultWait {
 	}
 	w.wait(func() (protocol.RunView, error) {
 		defer watch.Stop()
-		return watch.Result(a.t.Context(), out.RunID, 2*time.Minute)
+		return watch.Result(a.t.Context(), out.RunID, false, 2*time.Minute)
 	})
 	return w
 }
@@ -177,7 +177,7 @@ func TestAWaitThatBeginsWithTheStartNeedsNoRead(t *testing.T) {
 		defer watch.Stop()
 		run := a.start("early")
 		a.finish(1, 0)
-		shown, err := watch.Result(t.Context(), run.RunID, time.Minute)
+		shown, err := watch.Result(t.Context(), run.RunID, false, time.Minute)
 		if err != nil {
 			t.Error(err)
 		}

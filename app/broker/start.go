@@ -44,7 +44,7 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 	badName := engine.CheckStartNames(in)
 	// Decide may be called more than once and must return the same ID each time.
 	runID := ulid.Make().String()
-	startKey := startKeyOf(&in, runID)
+	startKey := startKeyOf(&in, "", runID)
 	out, err := commitStart(startKey, func(receipts bool) (protocol.StartResponse, error) {
 		needs := startNeeds(&in, startKey, receipts)
 		needs.New = badName == nil && !receipts

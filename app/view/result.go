@@ -74,11 +74,13 @@ func (w *ResultWatch) Stop() {
 	w.ends.Stop()
 }
 
-// Result is View.Result of a run that was open after the subscription began.
-func (w *ResultWatch) Result(ctx context.Context, run string, most time.Duration) (protocol.RunView, error) {
+// Result is View.Result of a run. With read it reads the run first; else the run was open after the subscription began.
+func (w *ResultWatch) Result(
+	ctx context.Context, run string, read bool, most time.Duration,
+) (protocol.RunView, error) {
 	t := w.target
 	t.RunID = run
-	end, err := w.await(ctx, t, false, most)
+	end, err := w.await(ctx, t, read, most)
 	return w.view.shown(ctx, end, err)
 }
 

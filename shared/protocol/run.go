@@ -76,6 +76,8 @@ type StartResponse struct {
 	ScheduleID string    `json:"schedule_id,omitempty"`
 	Warnings   []Warning `json:"warnings,omitempty"`
 	New        bool      `json:"-"`
+	// Repeated means that an earlier request with the same Idempotency-Key started the run, which may have closed since.
+	Repeated bool `json:"-"`
 }
 
 // StartResult is the response to a start with WaitSeconds: the run as the result routes show it, and the outcome of the

@@ -126,7 +126,7 @@ func start(a *API, c *call) (response, error) {
 		return response{status, out}, err
 	}
 	c.Hold()
-	run, err := watch.Result(c.Ctx, out.RunID, time.Duration(in.WaitSeconds)*time.Second)
+	run, err := watch.Result(c.Ctx, out.RunID, out.Repeated, time.Duration(in.WaitSeconds)*time.Second)
 	switch {
 	case err == nil:
 		return response{status, protocol.StartResult{RunView: run, Outcome: out.Outcome, Warnings: out.Warnings}}, nil
