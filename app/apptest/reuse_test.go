@@ -347,3 +347,30 @@ func TestARepeatedStartThatWaitsReturnsAResultThatExists(t *testing.T) {
 		repeated("replaced", "completed")
 	})
 }
+
+// If the first run of a chain is deleted before the later ones, a repeated start returns the current run of the chain,
+// which exists. If the chain is replaced, no response is stored, because no removal of a run would remove it.
+func TestARepeatedStartReturnsNoDeletedRun(t *testing.T) {
+	const anyway = `,"conflict_policy":"terminate-existing"`
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h, other := register(caller{t, a, "default"}, "w", ""), caller{t, b, "default"}
+		_, got := h.keyed("one", "/api/workflows", startOf("order", anyway))
+		first := fmt.Sprint(got["run_id"])
+		h.decide(h.poll("workflow"), `{"type":"continue_as_new"}`)
+		h.want(200, "DELETE", "/api/workflows/order/runs/"+first, "")
+		current := h.want(200, "GET", "/api/workflows/order", "").text("run_id")
+		for _, at := range []caller{h.caller, other} {
+			if status, got := at.keyed("one", "/api/workflows", startOf("order", anyway)); status != 201 ||
+				got["run_id"] != current || got["status"] != "pending" {
+				t.Errorf("the current run is %s: %d %v", current, status, got)
+			}
+		}
+		if status, got := other.keyed("two", "/api/workflows", startOf("order", anyway)); status != 201 {
+			t.Errorf("another key: %d %v", status, got)
+		}
+		if rows := rowsOf(a, "receipts", "start "); len(rows) != 0 {
+			t.Errorf("stored responses: %v", rows)
+		}
+	})
+}

@@ -33,8 +33,8 @@ func (b *Broker) StartActivity(
 	}
 	runID := ulid.Make().String()
 	startKey := startKeyOf(&start, history.KindActivity, runID)
-	out, err := commitStart(startKey, func(receipts bool) (protocol.StartResponse, error) {
-		needs := startNeeds(&start, startKey, receipts)
+	out, err := commitStart(func(reads startReads) (protocol.StartResponse, error) {
+		needs := startNeeds(&start, startKey, reads)
 		if id := c.Session(); id != "" {
 			needs.Sessions = []engine.SessionKey{{Namespace: start.Namespace, ID: id}}
 		}
@@ -42,7 +42,7 @@ func (b *Broker) StartActivity(
 			Needs: needs,
 			Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 				// Check the workflow ID inside the change: of two concurrent starts the second one sees the first.
-				w, existing, err := decideStart(rows, &start, startKey, receipts, func() error {
+				w, existing, err := decideStart(rows, &start, startKey, reads, func() error {
 					session := rows.Session(engine.SessionKey{Namespace: start.Namespace, ID: c.Session()})
 					return engine.CheckActivityNames(start, c, session != nil)
 				}, now)

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -15,20 +16,39 @@ import (
 )
 
 // A start whose workflow ID is free costs one commit and no read. Only if the ID is in use, the start is decided on the
-// existing rows; and only if an earlier chain of the ID may have been started by the same request, it reads the
-// response that was stored when that chain was replaced.
+// existing rows. Two kinds of rows are loaded only if the decision asks for them: the response that was stored when an
+// earlier chain of the ID was replaced, if the same request may have started that chain; and the first run of the
+// current chain, if the chain has continued as new.
 
-// errEarlierChain means that an earlier chain of the workflow ID may have the Idempotency-Key of the request: the start
-// is decided again with the stored responses.
-var errEarlierChain = errors.New("an earlier chain of the workflow ID may have the key of the request")
+// startReads are the rows that a start reads only if its decision asks for them.
+type startReads struct {
+	receipts bool   // the stored response to the Idempotency-Key
+	first    string // the first run of the current chain; empty: not read
+}
 
-// commitStart commits a start; the second attempt also loads the stored response to the Idempotency-Key.
-func commitStart[T any](k *engine.StartKey, commit func(receipts bool) (T, error)) (T, error) {
-	out, err := commit(false)
-	if k != nil && errors.Is(err, errEarlierChain) {
-		return commit(true)
+// missingRows is the error of a decision that needs rows which are not loaded.
+type missingRows struct{ reads startReads }
+
+func (m *missingRows) Error() string { return "a start needs rows of earlier runs of its workflow ID" }
+
+// startTries is the number of times that a start is decided. More than three means that other starts of the workflow ID
+// were committed in between.
+const startTries = 10
+
+// commitStart commits a start. It repeats the commit with the rows that its decision asks for.
+func commitStart[T any](commit func(startReads) (T, error)) (out T, err error) {
+	var reads startReads
+	for range startTries {
+		out, err = commit(reads)
+		var missing *missingRows
+		if !errors.As(err, &missing) {
+			return out, err
+		}
+		reads = missing.reads
 	}
-	return out, err
+	return out, fmt.Errorf(
+		"other starts used the workflow ID in each of %d tries: %w", startTries, store.ErrUnavailable,
+	)
 }
 
 // startKeyOf returns the Idempotency-Key of a start with a hash of the request; nil without a key. A repeated request
@@ -42,14 +62,17 @@ func startKeyOf(in *protocol.StartRequest, kind, run string) *engine.StartKey {
 }
 
 // startNeeds returns the rows that a start may need if its workflow ID is in use.
-func startNeeds(in *protocol.StartRequest, k *engine.StartKey, receipts bool) store.Keys {
+func startNeeds(in *protocol.StartRequest, k *engine.StartKey, reads startReads) store.Keys {
 	ends := in.ConflictPolicy == protocol.ConflictTerminateExisting
 	needs := store.Keys{
 		Workflows: []engine.WorkflowKey{{Namespace: in.Namespace, ID: in.WorkflowID}}, Current: true,
 		AllTasks: ends, Chain: ends, Bound: ends,
 	}
-	if receipts {
+	if reads.receipts {
 		needs.Receipts = []store.ReceiptKey{startReceipt(in, k)}
+	}
+	if reads.first != "" {
+		needs.Runs = []string{reads.first}
 	}
 	return needs
 }
@@ -77,13 +100,13 @@ func (w *startWrites) add(d engine.Decision) {
 // that precede the new run, among them the termination of the open run. check checks what applies to new runs only; a
 // quota may refuse the new run as well.
 func decideStart(
-	rows store.Rows, in *protocol.StartRequest, k *engine.StartKey, receipts bool, check func() error, now time.Time,
+	rows store.Rows, in *protocol.StartRequest, k *engine.StartKey, reads startReads, check func() error, now time.Time,
 ) (w startWrites, existing *protocol.StartResponse, err error) {
 	quotas := rows.Quotas(in.Namespace)
 	if flow := rows.Workflow(engine.WorkflowKey{Namespace: in.Namespace, ID: in.WorkflowID}); flow != nil {
 		run := rows.Run(flow.RunID)
 		if k != nil {
-			if existing, err = repeatedStart(rows, in, k, run, receipts); err != nil || existing != nil {
+			if existing, err = repeatedStart(rows, in, k, run, reads); err != nil || existing != nil {
 				return w, existing, err
 			}
 		}
@@ -107,7 +130,7 @@ func decideStart(
 			quotas.Usage.OpenRuns-- // the new run takes its place
 		}
 		w.reuses = true
-		if err := w.keepResponse(in, run, now); err != nil {
+		if err := w.keepResponse(rows, in, run, reads, now); err != nil {
 			return w, nil, err
 		}
 	}
@@ -118,10 +141,16 @@ func decideStart(
 }
 
 // keepResponse stores the response to the start of the chain that is replaced, if that start had an Idempotency-Key.
-// The store removes it with the first run of the chain.
-func (w *startWrites) keepResponse(in *protocol.StartRequest, run *engine.Run, now time.Time) error {
+// The store removes it with the first run of the chain; if that run is already removed, no response is stored.
+func (w *startWrites) keepResponse(
+	rows store.Rows, in *protocol.StartRequest, run *engine.Run, reads startReads, now time.Time,
+) error {
 	if run == nil || run.StartKey == nil {
 		return nil
+	}
+	exists, err := firstRunExists(rows, run, reads)
+	if err != nil || !exists {
+		return err
 	}
 	body, err := json.Marshal(keyedResponse(in, &run.Head))
 	if err != nil {
@@ -133,6 +162,20 @@ func (w *startWrites) keepResponse(in *protocol.StartRequest, run *engine.Run, n
 	return nil
 }
 
+// firstRunExists reports whether the run still exists that the start of the chain of run began. Retention and deletions
+// may remove it before the later runs of the chain.
+func firstRunExists(rows store.Rows, run *engine.Run, reads startReads) (bool, error) {
+	first := run.StartKey.Run
+	if first == run.ID {
+		return true, nil
+	}
+	if reads.first != first {
+		reads.first = first
+		return false, &missingRows{reads}
+	}
+	return rows.Run(first) != nil, nil
+}
+
 // keyedResponse returns the response to the start that began the chain of a run.
 func keyedResponse(in *protocol.StartRequest, run *engine.Head) protocol.StartResponse {
 	first := *run
@@ -142,9 +185,10 @@ func keyedResponse(in *protocol.StartRequest, run *engine.Head) protocol.StartRe
 	return startResponse(*in, &first, "started_new")
 }
 
-// repeatedStart returns the response to an earlier start with the same Idempotency-Key; nil if there was none.
+// repeatedStart returns the response to an earlier start with the same Idempotency-Key; nil if there was none. If the
+// run that the start began is removed, the response names the current run of its chain.
 func repeatedStart(
-	rows store.Rows, in *protocol.StartRequest, k *engine.StartKey, run *engine.Run, receipts bool,
+	rows store.Rows, in *protocol.StartRequest, k *engine.StartKey, run *engine.Run, reads startReads,
 ) (*protocol.StartResponse, error) {
 	conflict := func(hash string) error {
 		if hash == k.Hash {
@@ -156,15 +200,23 @@ func repeatedStart(
 		)
 	}
 	if run != nil && run.StartKey != nil && run.StartKey.Key == k.Key {
-		a := keyedResponse(in, &run.Head)
+		exists, err := firstRunExists(rows, run, reads)
+		if err != nil {
+			return nil, err
+		}
+		a := startResponse(*in, &run.Head, "started_new")
+		if exists {
+			a = keyedResponse(in, &run.Head)
+		}
 		a.Repeated = true
 		return &a, conflict(run.StartKey.Hash)
 	}
 	if run != nil && run.Chain == "" {
 		return nil, nil // the first chain of the ID: no earlier start
 	}
-	if !receipts {
-		return nil, errEarlierChain
+	if !reads.receipts {
+		reads.receipts = true
+		return nil, &missingRows{reads}
 	}
 	r := rows.Receipt(startReceipt(in, k))
 	if r == nil {

@@ -45,15 +45,15 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 	// Decide may be called more than once and must return the same ID each time.
 	runID := ulid.Make().String()
 	startKey := startKeyOf(&in, "", runID)
-	out, err := commitStart(startKey, func(receipts bool) (protocol.StartResponse, error) {
-		needs := startNeeds(&in, startKey, receipts)
-		needs.New = badName == nil && !receipts
+	out, err := commitStart(func(reads startReads) (protocol.StartResponse, error) {
+		needs := startNeeds(&in, startKey, reads)
+		needs.New = badName == nil && reads == (startReads{})
 		return transaction.Commit[protocol.StartResponse](ctx, b.store, store.Transaction{
 			Needs: needs, Recall: true,
 			Class: store.Class{Namespace: in.Namespace, Key: in.FairnessKey, Weight: in.FairnessWeight},
 			Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 				w, existing, err := decideStart(
-					rows, &in, startKey, receipts, func() error { return badName }, now,
+					rows, &in, startKey, reads, func() error { return badName }, now,
 				)
 				if err != nil || existing != nil {
 					return existingAnswer(existing), err
