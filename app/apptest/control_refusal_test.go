@@ -52,9 +52,18 @@ func TestEveryControlRouteRefusesBeforeItsVerb(t *testing.T) {
 	})
 }
 
+// stuckMark is what an app stores in the row of a run when no live worker may run its tasks: reason, time and text. It
+// does so every ten seconds, whatever requests it receives.
+var stuckMark = regexp.MustCompile(` no_worker \d+ activity "act": no live worker is polling queue "q"`)
+
 // sameRows compares two dumps. If no worker was added it ignores the table workers: apps store heartbeats at any time.
 func sameRows(t *testing.T, before, after apptest.Dump) {
 	t.Helper()
+	for _, d := range []apptest.Dump{before, after} {
+		for i, row := range d["runs"] {
+			d["runs"][i] = stuckMark.ReplaceAllString(row, " <nil> <nil> <nil>")
+		}
+	}
 	ignored := []string{}
 	if len(before["workers"]) == len(after["workers"]) {
 		ignored = append(ignored, "workers")

@@ -246,13 +246,17 @@ func affinity(s *engine.Session, queue string, isNew bool) *protocol.SessionAffi
 	if until.IsZero() {
 		until = history.At(s.CreatedAt.Add(noEnd))
 	}
+	onLost := s.OnLost
+	if s.SetUpEpoch == 0 { // no set-up has completed yet, so there was no state to lose
+		onLost = ""
+	}
 	return &protocol.SessionAffinity{
 		SessionID: s.ID, Epoch: s.Epoch, IsNew: isNew, Origin: string(s.Origin), Queue: queue,
 		Requirements: protocol.OrEmpty(s.Requirements),
 		Lease:        s.Lease / 1_000_000, TTL: s.TTL, MaxActivities: s.MaxActivities, Create: !s.NoCreate,
 		Reacquire: !s.NoReacquire,
 		Status:    string(s.Status), LeaseOwner: s.Owner, LeaseExpiresAt: s.LeaseUntil, TTLExpiresAt: until,
-		LastEnd: s.Before, Definition: s.Definition, OnLost: s.OnLost,
+		LastEnd: s.Before, Definition: s.Definition, OnLost: onLost,
 	}
 }
 

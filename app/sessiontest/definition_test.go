@@ -255,6 +255,31 @@ func TestSessionDefinitions(t *testing.T) {
 		}
 	})
 
+	// A set-up that failed at the first worker left no state that could be lost: with on_lost fail, too, the other worker
+	// sets the session up and runs the activity.
+	bubble(t, "tries another worker for a workflow that asks for losses", func(h *harness) {
+		h.defines(sec, func(p *proc) error {
+			if p.name == "A" {
+				return errors.New("no GPU here")
+			}
+			return nil
+		}, func(d *activity.SessionDefinition) { d.OnFailure = activity.TryAnotherWorker })
+		h.flow("flow", func(ctx workflow.Context) (string, error) {
+			s, err := workflow.StartSession(ctx, workflow.SessionOptions{Definition: &workflow.SessionDefinition{
+				Name: "llama", Arguments: []any{"m.gguf"}, OnLost: "fail",
+			}})
+			if err != nil {
+				return "", err
+			}
+			return workflow.ExecuteIn[string](ctx, s, "ask", "item", 10)
+		})
+		h.start("A")
+		run := h.begin("flow")
+		h.running("set up")
+		h.start("B")
+		h.equal("state", output[string](h, run), "B m.gguf")
+	})
+
 	// The set-up's own timeout fails the attempt.
 	bubble(t, "times out", func(h *harness) {
 		h.defines(time.Hour, nil, func(d *activity.SessionDefinition) { d.SetUpTimeout = 20 * sec })

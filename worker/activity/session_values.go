@@ -26,6 +26,8 @@ type SessionValues struct {
 type setUpResult struct {
 	value    any
 	tearDown func() // nil: nothing to release
+	users    int    // activities that run with the value; guarded by SessionValues.mu
+	retired  bool   // replaced or torn down: the last user releases it; guarded by SessionValues.mu
 }
 
 // making is a value that a call is creating; done is closed when the value exists or its creation failed.
@@ -118,34 +120,73 @@ func (s *SessionValues) GetOrCreate(
 }
 
 // SetUp stores the result of the session's set-up for State. tearDown releases it when the state is closed or another
-// result replaces it; nil: nothing to release. Workers call it.
+// result replaces it, but not while an activity uses it; nil: nothing to release. Workers call it.
 func (s *SessionValues) SetUp(value any, tearDown func()) {
 	s.mu.Lock()
-	was := s.setUp
-	closed := s.closed
-	if !closed {
-		s.setUp = &setUpResult{value, tearDown}
+	release := s.retire()
+	if s.closed {
+		release = append(release, tearDown)
+	} else {
+		s.setUp = &setUpResult{value: value, tearDown: tearDown}
 	}
 	s.mu.Unlock()
-	if was != nil && was.tearDown != nil {
-		was.tearDown()
-	}
-	if closed && tearDown != nil {
-		tearDown()
-	}
+	call(release)
 }
 
-// TearDown releases the result of the session's set-up, which is then missing.
+// TearDown releases the result of the session's set-up, which is then missing. If activities use the result, the last
+// of them releases it.
 func (s *SessionValues) TearDown() {
 	if s == nil {
 		return
 	}
 	s.mu.Lock()
-	was := s.setUp
-	s.setUp = nil
+	release := s.retire()
 	s.mu.Unlock()
-	if was != nil && was.tearDown != nil {
-		was.tearDown()
+	call(release)
+}
+
+// Use marks the result of the session's set-up as used by an activity until leave is called, once. Workers call it.
+func (s *SessionValues) Use() (leave func()) {
+	if s == nil {
+		return func() {}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	used := s.setUp
+	if used == nil {
+		return func() {}
+	}
+	used.users++
+	return func() {
+		s.mu.Lock()
+		used.users--
+		last := used.retired && used.users == 0
+		s.mu.Unlock()
+		if last {
+			call([]func(){used.tearDown})
+		}
+	}
+}
+
+// retire removes the result of the set-up and returns the function that releases it, unless an activity uses it; mu is
+// held.
+func (s *SessionValues) retire() (release []func()) {
+	was := s.setUp
+	if was == nil {
+		return nil
+	}
+	s.setUp, was.retired = nil, true
+	if was.users > 0 {
+		return nil
+	}
+	return []func(){was.tearDown}
+}
+
+func call(all []func()) {
+	for _, fn := range all {
+		if fn != nil {
+			fn()
+		}
 	}
 }
 

@@ -55,6 +55,21 @@ var textCalls = map[string]func(workflow.Context, string) error{
 	"schedule_activity worker_session.requirements": withActivity(func(o *workflow.ActivityOptions, s string) {
 		o.WorkerSession = &workflow.WorkerSession{ID: "s", Requirements: []string{s}}
 	}),
+	"schedule_activity session_definition": func(ctx workflow.Context, s string) error {
+		return opened(workflow.ExecuteActivity(workflow.InSession(ctx, "s", workflow.SessionDefinition{Name: s}), "act"))
+	},
+	"schedule_activity session_definition.on_lost": func(ctx workflow.Context, s string) error {
+		d := workflow.SessionDefinition{Name: "d", OnLost: s}
+		return opened(workflow.ExecuteActivity(workflow.InSession(ctx, "s", d), "act"))
+	},
+	"schedule_activity session_definition.arguments": func(ctx workflow.Context, s string) error {
+		d := workflow.SessionDefinition{Name: "d", Arguments: []any{s}}
+		return opened(workflow.ExecuteActivity(workflow.InSession(ctx, "s", d), "act"))
+	},
+	"start_session session_definition": func(ctx workflow.Context, s string) error {
+		_, err := workflow.StartSession(ctx, workflow.SessionOptions{Definition: &workflow.SessionDefinition{Name: s}})
+		return err
+	},
 	"start_session worker_session": func(ctx workflow.Context, s string) error {
 		_, err := workflow.StartSession(ctx, workflow.SessionOptions{Queue: s, MaxActivities: 1})
 		return err

@@ -175,14 +175,18 @@ func settingUp(a *attempt, next call) call {
 			}
 		}
 		seen := a.session.Rebuilds()
-		result, err := next(ctx)
+		code := func() (payload.Payload, error) {
+			defer runtime{a}.State().Use()()
+			return next(ctx)
+		}
+		result, err := code()
 		if !errors.Is(err, activity.ErrSessionLost) || ctx.Err() != nil || a.policy(ctx) != nil {
 			return result, err
 		}
 		if failed := a.setUpSession(ctx, def, seen, a.lostReason()); failed != nil {
 			return payload.Payload{}, failed
 		}
-		return next(ctx)
+		return code()
 	}
 }
 
@@ -263,7 +267,7 @@ func (a *attempt) runSetUp(ctx context.Context, def *SessionDefinition, begun fu
 		return a.setUpInExecutor(ctx, def)
 	}
 	values := runtime{a}.State()
-	values.TearDown() // of a state that the code declared lost
+	values.TearDown() // of a state that the code declared lost, once no other activity uses it
 	inner, cancel := context.WithTimeout(ctx, def.timeout)
 	defer cancel()
 	state, err := def.run(activity.NewContext(inner, runtime{a}), payload.Payload{Blob: a.session.SetUpArguments()})
