@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -213,6 +214,51 @@ func TestChildrenOfAnEarlierRunAreAttachedTo(t *testing.T) {
 	workflowtest.Run(t, r, func(t *testing.T, env *workflowtest.Env) {
 		if text, err := workflowtest.Result[string](env.Start("parent")); err != nil || text != "slept, slept" {
 			t.Errorf("got %q, %v", text, err)
+		}
+	})
+}
+
+// A session with a definition is set up before its first activity, and its activities share the state.
+func TestSessionsAreSetUpByTheirDefinition(t *testing.T) {
+	r := worker.NewRegistry()
+	setUps := 0
+	r.Session("basket", activity.SessionDefinition{SetUp: func(_ context.Context, customer string) (*[]string, error) {
+		setUps++
+		return &[]string{customer}, nil
+	}})
+	r.Activity("add", func(ctx context.Context, item string) ([]string, error) {
+		basket, err := activity.State[*[]string](ctx)
+		if err != nil {
+			return nil, err
+		}
+		*basket = append(*basket, item)
+		return *basket, nil
+	})
+	r.Workflow("shop", func(ctx workflow.Context, customer string) (items []string, err error) {
+		in := workflow.InSession(ctx, "basket-"+customer, workflow.SessionDefinition{
+			Name: "basket", Arguments: []any{customer},
+		})
+		for _, item := range []string{"milk", "bread"} {
+			if items, err = workflow.Execute[[]string](in, "add", item); err != nil {
+				return nil, err
+			}
+		}
+		return items, nil
+	})
+	workflowtest.Run(t, r, func(t *testing.T, env *workflowtest.Env) {
+		run := env.Start("shop", "Ann")
+		items, err := workflowtest.Result[[]string](run)
+		if err != nil || !slices.Equal(items, []string{"Ann", "milk", "bread"}) || setUps != 1 {
+			t.Errorf("got %q after %d set-ups, %v", items, setUps, err)
+		}
+		events := 0
+		for _, e := range run.History() {
+			if e.Type() == "SessionSetUp" {
+				events++
+			}
+		}
+		if events != 1 {
+			t.Errorf("the history has %d events SessionSetUp, want 1", events)
 		}
 	})
 }
