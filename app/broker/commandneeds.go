@@ -61,7 +61,8 @@ func (b *Broker) unreceivedSignals(
 	ctx context.Context, run string, commands []protocol.Command,
 ) (list []engine.Signal, inbox engine.InboxSignals, err error) {
 	last := len(commands) - 1
-	if last < 0 || commands[last].Type != protocol.ContinueAsNew || len(commands[last].Unreceived) == 0 {
+	if last < 0 || commands[last].Type != protocol.ContinueAsNew ||
+		len(commands[last].Unreceived) == 0 && commands[last].UnreceivedRange == nil {
 		return nil, inbox, nil
 	}
 	err = b.store.View(ctx, func(r store.Reader) error {
@@ -72,8 +73,8 @@ func (b *Broker) unreceivedSignals(
 		if err != nil {
 			return err
 		}
-		inherited, want := h.Inbox.InheritedOf(commands[last].Unreceived)
-		if len(inherited) > 0 {
+		inherited, want := h.Inbox.Unreceived(&commands[last])
+		if h.Inbox != nil && len(inherited) > 0 {
 			numbers := engine.Boundaries(h.Inbox.Numbers(inherited))
 			if inbox.Sizes, err = r.InboxSizes(ctx, h.Inbox.ID, numbers); err != nil {
 				return err

@@ -26,6 +26,7 @@ type chainOfRuns struct {
 	id      string
 	backlog []signalled // not received, in the order of their arrival
 	sent    int
+	ranges  int                    // commands with a range of signals
 	runs    map[string][]signalled // inherited by run
 	ids     map[signalled]string   // signal IDs, which do not change
 }
@@ -69,7 +70,7 @@ func (c *chainOfRuns) receive(name string, n int) {
 // history of the new run.
 func (c *chainOfRuns) next(meanwhile func()) (run string) {
 	c.t.Helper()
-	task := c.task("go", protocol.KindWorkflow, c.id)
+	task := c.lease()
 	of := task.Workflow.RunID
 	meanwhile()
 	events := c.historyOf(of)
@@ -82,11 +83,53 @@ func (c *chainOfRuns) next(meanwhile func()) (run string) {
 		}
 		left, unreceived = append(left, e.Seq), unreceived[1:]
 	}
-	c.ok(c.decide(task, protocol.Command{Type: protocol.ContinueAsNew, Buffers: true, Unreceived: left}))
+	command := protocol.Command{Type: protocol.ContinueAsNew, Buffers: true, Unreceived: left}
+	// A worker that has fetched none of the omitted signals names them as a range.
+	if o := task.Workflow.OmittedSignals; o != nil {
+		isOmitted := func(e int64) bool { return e >= o.First && e <= o.Last }
+		rest := slices.DeleteFunc(slices.Clone(left), isOmitted)
+		if int64(len(left)-len(rest)) == o.Last-o.First+1 {
+			command.Unreceived, command.UnreceivedRange = rest, o
+			c.ranges++
+		}
+	}
+	c.ok(c.decide(task, command))
 	run = must[protocol.RunView](c.t)(c.Describe(c.t.Context(), protocol.Target{WorkflowID: c.id})).RunID
 	c.runs[run] = slices.Clone(c.backlog)
 	c.check(run)
 	return run
+}
+
+// lease leases the workflow task of the chain, as a worker that fetches inherited signals, and checks that the task and
+// the signals that it omits are the history.
+func (c *chainOfRuns) lease() *protocol.Task {
+	c.t.Helper()
+	wait := int64(30)
+	p := must[protocol.PollResponse](c.t)(c.Poll(c.t.Context(), protocol.PollRequest{
+		WorkerID: "go", Kinds: []protocol.TaskKind{protocol.KindWorkflow}, Timeout: &wait, PagedSignals: true, PageSize: 1000,
+	}))
+	if len(p.Tasks) != 1 || p.Tasks[0].Workflow.WorkflowID != c.id {
+		c.t.Fatalf("the poll gets %+v", p)
+	}
+	task := p.Tasks[0].Workflow
+	events := slices.Clone(task.Events)
+	if o := task.OmittedSignals; o != nil {
+		at := slices.IndexFunc(events, func(e history.Event) bool { return e.Seq > o.Last })
+		if at < 0 {
+			at = len(events)
+		}
+		for after := o.First - 1; after < o.Last; after = events[at-1].Seq {
+			page := must[protocol.HistoryPage](c.t)(c.HistoryPage(c.t.Context(), protocol.HistoryRequest{
+				TaskID: task.TaskID, Owner: "go", Attempt: task.Attempt, After: after, PageSize: int(min(11, o.Last-after)),
+			}))
+			events = slices.Insert(events, at, page.Events...)
+			at += len(page.Events)
+		}
+	}
+	if all := c.historyOf(task.RunID); !reflect.DeepEqual(events, all[:len(events)]) || len(events) != len(all) {
+		c.t.Fatalf("the task has %d events, omitting %+v; the history has %d", len(task.Events), task.OmittedSignals, len(all))
+	}
+	return &p.Tasks[0]
 }
 
 // check compares the history of a run with the signals that it inherited.
@@ -248,7 +291,47 @@ func TestEachRunInheritsTheSignalsThatWereNotReceived(t *testing.T) {
 				c.check(id)
 			}
 		}
+		if c.ranges == 0 {
+			t.Error("no run passed on a range of signals")
+		}
 	})
+}
+
+// A range of signals that the run did not inherit, or that overlaps the listed ones, is refused.
+func TestOnlyInheritedSignalsArePassedOnAsARange(t *testing.T) {
+	a := newApp(t)
+	c := a.chainOfRuns(a, "ranges")
+	goOnWith := func(unreceived []int64, first, last int64) error {
+		return c.decide(c.lease(), protocol.Command{
+			Type: protocol.ContinueAsNew, Buffers: true, Unreceived: unreceived,
+			UnreceivedRange: &protocol.EventRange{First: first, Last: last},
+		}).Err
+	}
+	if err := goOnWith(nil, 1, 1); protocol.ReasonOf(err) != protocol.ReasonValidation {
+		t.Errorf("a run without inherited signals: %v", err)
+	}
+	a = newApp(t)
+	c = a.chainOfRuns(a, "ranges")
+	c.signal("s", 40, 1)
+	c.next(func() {})
+	task := c.lease()
+	for _, r := range [][3]int64{{0, 1, 41}, {0, 2, 42}, {0, 5, 4}, {3, 3, 41}} {
+		var listed []int64
+		if r[0] > 0 {
+			listed = []int64{r[0]}
+		}
+		err := c.decide(task, protocol.Command{
+			Type: protocol.ContinueAsNew, Buffers: true, Unreceived: listed,
+			UnreceivedRange: &protocol.EventRange{First: r[1], Last: r[2]},
+		}).Err
+		if protocol.ReasonOf(err) != protocol.ReasonValidation {
+			t.Errorf("listed %v, range %d to %d: %v", listed, r[1], r[2], err)
+		}
+	}
+	c.ok(c.decide(task, protocol.Command{
+		Type: protocol.ContinueAsNew, Buffers: true, Unreceived: []int64{2},
+		UnreceivedRange: &protocol.EventRange{First: 4, Last: 41},
+	}))
 }
 
 // The signals of an inbox are stored until the last run whose history contains them is deleted.

@@ -296,10 +296,22 @@ func (b *Broker) workflowTask(
 			t.Events, t.NextPageToken = t.Events[:n], transaction.PageToken(t.Events[n-1].Seq)
 		}
 	} else {
-		page, err := transaction.PageOfSize(ctx, b.store, h.ID, seen, h.Task.Shown, size, bytes)
+		after, before := seen, []history.Event(nil)
+		if omits := in.PagedSignals && seen == 0 && h.Inbox != nil && h.Inbox.Last() > h.Inbox.First()+firstSignals; omits {
+			// Code that continues as new after a few signals receives no others, so the rest is fetched on demand.
+			page, err := transaction.PageOfSize(ctx, b.store, h.ID, 0, h.Inbox.First()+firstSignals-1, size, bytes)
+			if err != nil || len(page.Events) == 0 {
+				return nil, err
+			}
+			before, after = page.Events, h.Inbox.Last()
+			t.OmittedSignals = &protocol.EventRange{First: before[len(before)-1].Seq + 1, Last: after}
+			bytes = max(shortestPage, bytes-history.SizeOf(before))
+		}
+		page, err := transaction.PageOfSize(ctx, b.store, h.ID, after, h.Task.Shown, size, bytes)
 		if err != nil {
 			return nil, err
 		}
+		page.Events = append(before, page.Events...)
 		t.Events, t.NextPageToken, all = page.Events, page.NextPageToken, page.Events
 	}
 	if seen == 0 && len(all) > 0 && all[0].Seq == 1 { // a sticky worker has the first event
@@ -310,6 +322,9 @@ func (b *Broker) workflowTask(
 	resume(t, h.Task.Cause, all)
 	return t, b.resumeArguments(ctx, t, h.Task.Cause)
 }
+
+// firstSignals is the number of inherited signals that a task contains for a worker that fetches the others.
+const firstSignals = 32
 
 // pageOf returns how many events make a page: at least one, at most most, and at most this many bytes.
 func pageOf(events []history.Event, most, bytes int) int {

@@ -29,7 +29,7 @@ type Code struct {
 // the worker reports as not received by its code, signals that the worker was shown and the code has not handled, and
 // signals that the worker was not shown. Of signals that the run itself inherited it returns the events.
 func (st *step) carried(c protocol.Command) (inherited []Range, list []Signal) {
-	inherited, _ = st.Inbox.InheritedOf(c.Unreceived)
+	inherited, _ = st.Inbox.Unreceived(&c)
 	list = slices.Clone(st.carry)
 	// The code buffers its signals itself and has named the signals that it did not receive, so the stored ones are not
 	// passed on again.

@@ -121,6 +121,16 @@ func (b *Inbox) InheritedOf(events []int64) (inherited []Range, own []int64) {
 	return inherited, nil
 }
 
+// Unreceived are the signals that a continue-as-new command passes on: ranges of inherited signals, and the other
+// events.
+func (b *Inbox) Unreceived(c *protocol.Command) (inherited []Range, own []int64) {
+	inherited, own = b.InheritedOf(c.Unreceived)
+	if r := c.UnreceivedRange; r != nil {
+		inherited = extend(inherited, Range{r.First, r.Last})
+	}
+	return inherited, own
+}
+
 // extend appends a range, or extends the last one if they are adjacent.
 func extend(ranges []Range, r Range) []Range {
 	if n := len(ranges); n > 0 && ranges[n-1][1]+1 == r[0] {

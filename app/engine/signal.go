@@ -60,15 +60,20 @@ func (st *step) receive(in SignalRun) {
 // no signals: they would be lost or delivered twice.
 func checkCarried(commands []protocol.Command, inbox *Inbox, carry []Signal, shown int64) error {
 	for i, c := range commands {
-		if len(c.Unreceived) == 0 {
-			continue
-		}
-		inherited, own := inbox.InheritedOf(c.Unreceived)
-		if len(own) != len(carry) || c.Unreceived[len(c.Unreceived)-1] > shown ||
-			!increasing(c.Unreceived) || len(inherited) > 0 && inherited[0][0] < inbox.First() {
+		_, own := inbox.InheritedOf(c.Unreceived)
+		n := len(c.Unreceived)
+		if n > 0 && (len(own) != len(carry) || c.Unreceived[n-1] > shown || c.Unreceived[0] < 1 ||
+			!increasing(c.Unreceived) || n > len(own) && c.Unreceived[0] < inbox.First()) {
 			return protocol.Invalid(
 				fmt.Sprintf("commands.%d.unreceived_signals", i),
 				"must list, in order, the signal events that the task contained",
+			)
+		}
+		// The range follows the inherited signals that are listed.
+		if r := c.UnreceivedRange; r != nil && (inbox == nil || r.First < inbox.First() || r.Last < r.First ||
+			r.Last > inbox.Last() || n > len(own) && c.Unreceived[n-len(own)-1] >= r.First) {
+			return protocol.Invalid(
+				fmt.Sprintf("commands.%d.unreceived_signal_range", i), "must be a range of signals that the run inherited",
 			)
 		}
 	}

@@ -223,7 +223,8 @@ func (c *socketConn) Poll(ctx context.Context, in protocol.PollRequest) (protoco
 func channelPoll(in protocol.PollRequest) protocol.ChannelPoll {
 	out := protocol.ChannelPoll{
 		Queues: in.Queues, Kinds: in.Kinds, Free: in.Free, Max: in.Max, PollID: in.PollID, Release: in.Release,
-		BuildID: in.BuildID, PageSize: in.PageSize, PagedQueries: in.PagedQueries, EagerTasks: in.EagerTasks,
+		BuildID: in.BuildID, PageSize: in.PageSize, PagedQueries: in.PagedQueries,
+		PagedSignals: in.PagedSignals, EagerTasks: in.EagerTasks,
 	}
 	if in.Timeout != nil {
 		ms := *in.Timeout * 1000
@@ -335,7 +336,7 @@ func (c *socketConn) HeartbeatTask(
 func (c *socketConn) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
 	return callApp[protocol.HistoryPage](ctx, c, protocol.MethodFetchHistory, protocol.JobHistory{
 		JobRef:    ref(cmp.Or(in.Kind, protocol.KindWorkflow), in.TaskID, "", in.Attempt, in.Owner),
-		PageToken: in.PageToken, PageSize: in.PageSize,
+		PageToken: in.PageToken, After: in.After, PageSize: in.PageSize,
 	})
 }
 

@@ -91,8 +91,11 @@ type Machine interface {
 	// With nil, the code blocks at such a step; see AtLocalStep.
 	SetLocalSteps(l LocalSteps)
 	// AtLocalStep reports whether a branch is blocked at a local step that history does not contain and that the machine
-	// could not run.
+	// could not run, or at an omitted signal that it could not fetch.
 	AtLocalStep() bool
+	// SetFetchSignals sets how the machine fetches signals that the run's first task omitted, for the next call of Apply.
+	// With nil, the code blocks when it looks for an omitted signal; see AtLocalStep.
+	SetFetchSignals(f FetchSignals)
 	// Close ends all branches of the code. Deferred calls run and must not call package workflow.
 	Close()
 }
@@ -106,6 +109,10 @@ type LocalSteps interface {
 	// Record makes commands durable under the task's delivery, which continues; from is the sequence of the first one.
 	Record(commands []protocol.Command, from int64) error
 }
+
+// FetchSignals returns at most most events of a run's history, in order, from the event behind after. They are signals
+// that the run inherited.
+type FetchSignals func(after int64, most int) ([]history.Event, error)
 
 // Implementation is what package workflow provides.
 type Implementation struct {

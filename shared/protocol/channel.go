@@ -186,7 +186,8 @@ type ChannelPoll struct {
 	// PagedQueries: the worker fetches the further pages of the history of a query or a validation, as it does for a
 	// workflow task.
 	PagedQueries bool `json:"pagedQueries,omitempty"`
-	EagerTasks   bool `json:"turns,omitempty"` // as in PollRequest
+	PagedSignals bool `json:"pagedSignals,omitempty"` // as in PollRequest
+	EagerTasks   bool `json:"turns,omitempty"`        // as in PollRequest
 }
 
 // Job is a task on the channel. Task is the object that an HTTP poll returns, unchanged.
@@ -575,6 +576,7 @@ type JobReturn struct {
 type JobHistory struct {
 	JobRef
 	PageToken string `json:"pageToken,omitempty"`
+	After     int64  `json:"afterSequence,omitempty"` // instead of a token: the caller's last event
 	PageSize  int    `json:"pageSize,omitempty"`
 }
 

@@ -142,6 +142,9 @@ type Command struct {
 	// not received. The next run inherits these signals. Without buffers_signals it inherits the signals that were not
 	// handled, which depends on the runtime that the worker registered.
 	Unreceived []int64 `json:"unreceived_signals,omitempty" of:"continue_as_new"`
+	// Sojourn only: signals that the run inherited and the worker did not fetch, so that they need not be listed in
+	// unreceived_signals. The next run inherits them too.
+	UnreceivedRange *EventRange `json:"unreceived_signal_range,omitempty" of:"continue_as_new"`
 	// Timeout is the maximum wait; 0 times out at once.
 	Timeout *int64 `json:"timeout_seconds,omitempty" of:"open_signal_wait open_condition_wait" minimum:"0" maximum:"315360000"`
 	// WorkflowID is the receiver of a signal, or the child to attach. For start_child_workflow, Sojourn only, it is the

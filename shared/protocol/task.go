@@ -19,27 +19,36 @@ type Task struct {
 
 // WorkflowTask is a workflow task. Its history may be the first page only.
 type WorkflowTask struct {
-	Kind           TaskKind        `json:"task_kind,omitempty"` // in responses to polls for several kinds
-	TaskID         string          `json:"task_id"`             // ID in the paths of the task's routes
-	WorkflowID     string          `json:"workflow_id"`
-	RunID          string          `json:"run_id"`
-	Namespace      string          `json:"namespace,omitempty"`
-	Attempt        int64           `json:"workflow_task_attempt"` // number of the delivery, a fencing token
-	WorkflowType   string          `json:"workflow_type"`
-	PayloadCodec   string          `json:"payload_codec"` // always "avro"
-	Arguments      payload.Payload `json:"arguments"`     // list of the run's arguments
-	RunStatus      string          `json:"run_status"`
-	RunNumber      int64           `json:"run_number,omitempty"`
-	LastSequence   int64           `json:"last_history_sequence"`
-	Events         []history.Event `json:"history_events"`          // the first page of the history
-	TotalEvents    int64           `json:"total_history_events"`    // number of events on all pages
-	NextPageToken  *string         `json:"next_history_page_token"` // null: there is no further page
-	TaskQueue      string          `json:"task_queue"`
-	LeaseOwner     string          `json:"lease_owner"`
-	LeaseExpiresAt history.Time    `json:"lease_expires_at"` // end of the lease
-	Release        string          `json:"release,omitempty"`
-	FairnessClass  string          `json:"fairness_class,omitempty"` // fairness class; set if the queue has fairness keys
+	Kind         TaskKind        `json:"task_kind,omitempty"` // in responses to polls for several kinds
+	TaskID       string          `json:"task_id"`             // ID in the paths of the task's routes
+	WorkflowID   string          `json:"workflow_id"`
+	RunID        string          `json:"run_id"`
+	Namespace    string          `json:"namespace,omitempty"`
+	Attempt      int64           `json:"workflow_task_attempt"` // number of the delivery, a fencing token
+	WorkflowType string          `json:"workflow_type"`
+	PayloadCodec string          `json:"payload_codec"` // always "avro"
+	Arguments    payload.Payload `json:"arguments"`     // list of the run's arguments
+	RunStatus    string          `json:"run_status"`
+	RunNumber    int64           `json:"run_number,omitempty"`
+	LastSequence int64           `json:"last_history_sequence"`
+	Events       []history.Event `json:"history_events"`       // the first page of the history
+	TotalEvents  int64           `json:"total_history_events"` // number of events on all pages
+	// OmittedSignals are events that are on no page of the task: signals that the run inherited. The worker fetches them
+	// with after_sequence when the code receives signals. Only for polls with paged_signals.
+	OmittedSignals *EventRange  `json:"omitted_signals,omitempty"`
+	NextPageToken  *string      `json:"next_history_page_token"` // null: there is no further page
+	TaskQueue      string       `json:"task_queue"`
+	LeaseOwner     string       `json:"lease_owner"`
+	LeaseExpiresAt history.Time `json:"lease_expires_at"` // end of the lease
+	Release        string       `json:"release,omitempty"`
+	FairnessClass  string       `json:"fairness_class,omitempty"` // fairness class; set if the queue has fairness keys
 	Resume
+}
+
+// EventRange is a range of events of a history.
+type EventRange struct {
+	First int64 `json:"first" minimum:"1"`
+	Last  int64 `json:"last" minimum:"1"`
 }
 
 // Resume is the cause of a workflow task; members are null if they do not apply.

@@ -126,6 +126,9 @@ type PollRequest struct {
 	// PagedQueries: the worker fetches the further pages of the history of a query or a validation, as it does for a
 	// workflow task. Other workers receive the whole history.
 	PagedQueries bool `json:"paged_queries,omitempty"`
+	// PagedSignals: the worker fetches signals that a run inherited when its code receives them, so a task may omit them;
+	// see WorkflowTask.OmittedSignals.
+	PagedSignals bool `json:"paged_signals,omitempty"`
 	// EagerTasks: the worker sends an activity's result together with the eager workflow task that it causes. With the
 	// activity the app sends the events that the worker's cached run has not seen.
 	EagerTasks bool `json:"turns,omitempty"`

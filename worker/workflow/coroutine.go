@@ -145,16 +145,22 @@ func (m *machine) runBranch(co *coroutine) bool {
 		if !m.resumeBranch(co) {
 			return false
 		}
-		if m.localCall == nil {
+		switch {
+		case m.fetching:
+			m.fetchSignals()
+		case m.localCall != nil:
+			m.runLocalCall()
+		default:
 			return true
 		}
-		if m.runLocalCall(); m.fault != nil {
+		if m.fault != nil {
 			return false
 		}
 	}
 }
 
-// resumeBranch runs a branch until it waits, ends or asks for a local step; false: it did none of these in time.
+// resumeBranch runs a branch until it waits, ends, or asks for a local step or for signals; false: it did none of these
+// in time.
 func (m *machine) resumeBranch(co *coroutine) bool {
 	m.current = co
 	if m.onBranchRun != nil {

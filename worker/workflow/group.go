@@ -36,6 +36,9 @@ func (m *machine) commands() ([]protocol.Command, error) {
 		c := *open[i].command
 		if c.Type == protocol.ContinueAsNew {
 			c.Buffers, c.Unreceived = true, m.unreceived()
+			if rest := m.omitted; rest.First <= rest.Last {
+				c.UnreceivedRange = &rest
+			}
 		}
 		out = append(out, c)
 	}

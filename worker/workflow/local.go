@@ -92,7 +92,7 @@ func (e *StepAbandonedError) Unwrap() error { return e.Err }
 func (m *machine) SetLocalSteps(l replay.LocalSteps) { m.local = l }
 
 // AtLocalStep reports whether a branch is blocked at a local step that history does not contain and that the machine
-// could not run.
+// could not run, or at an omitted signal that it could not fetch.
 func (m *machine) AtLocalStep() bool { return m.atLocalStep }
 
 // localCall is a local step that a branch has asked for.

@@ -82,10 +82,16 @@ type machine struct {
 	begin            func()    // starts the code once carried is 0
 	fault            error
 
+	omittedThrough int64               // the last inherited signal that the first task omitted
+	omitted        protocol.EventRange // inherited signals that were not fetched; First > Last: none
+	fetch          replay.FetchSignals // of the task being applied; nil: none can be fetched
+	fetched        int                 // number of signals of the last fetch
+	fetching       bool                // the current branch asks for omitted signals
+
 	local       replay.LocalSteps      // of the task being applied; nil: local steps are not run
 	localCall   *localCall             // the step that the current branch asks for
 	localEnds   map[int64]history.Data // of the events being applied, the outcomes of local steps by command sequence
-	atLocalStep bool                   // a branch is blocked at a local step
+	atLocalStep bool                   // a branch is blocked at a local step or an omitted signal
 
 	live         []*coroutine
 	endedCount   int // number of ended coroutines in live
@@ -194,8 +200,12 @@ func (m *machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]
 	for len(events) > 0 && events[0].Seq <= m.seen {
 		events = events[1:]
 	}
+	want := m.seen
 	for i := range events {
-		if want := m.seen + 1 + int64(i); events[i].Seq != want {
+		if want++; m.seen == 0 && task.OmittedSignals != nil && want == task.OmittedSignals.First {
+			want = task.OmittedSignals.Last + 1
+		}
+		if events[i].Seq != want {
 			return nil, fmt.Errorf("%w: run %s: want event %d, got %d", replay.ErrGap, task.RunID, want, events[i].Seq)
 		}
 	}
@@ -215,6 +225,7 @@ func (m *machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]
 		return nil, m.fault
 	}
 	m.recorded, m.completedUpdates, m.startedUpdates, m.localEnds = nil, nil, nil, nil
+	m.seen = max(m.seen, m.omittedThrough)
 	if len(events) > 0 {
 		m.markPassedEnds()
 	}
@@ -379,9 +390,22 @@ func (m *machine) start(task *protocol.WorkflowTask, d *history.WorkflowStarted,
 	m.arguments = args
 	ctx := &flow{m: m, scope: m.root}
 	m.begin = func() { m.spawn(func() { m.main(ctx, args) }) }
-	if m.inheritedSignals = d.CarriedSignals; m.inheritedSignals == 0 {
-		m.wake(e, m.begin)
+	m.inheritedSignals = d.CarriedSignals
+	m.omitted.First = 1
+	if o := task.OmittedSignals; o != nil {
+		m.omitted, m.omittedThrough = *o, o.Last
+		m.inheritedSignals -= int(o.Last - o.First + 1)
 	}
+	if m.inheritedSignals == 0 {
+		m.beginAfter(e)
+	}
+}
+
+// beginAfter starts the code. The event that started it is the last inherited signal, whether it was fetched or not.
+func (m *machine) beginAfter(e *history.Event) {
+	last := *e
+	last.Seq = max(last.Seq, m.omittedThrough)
+	m.wake(&last, m.begin)
 }
 
 // signalled stores a signal for the code. Inherited signals are stored before the code starts.
@@ -399,7 +423,7 @@ func (m *machine) signalled(d *history.SignalReceived, e *history.Event) {
 	}
 	arrive()
 	if m.inheritedSignals--; m.inheritedSignals == 0 {
-		m.wake(e, m.begin)
+		m.beginAfter(e)
 	}
 }
 

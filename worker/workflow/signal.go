@@ -41,7 +41,12 @@ func (m *machine) signal(name string) *SignalChannel {
 	return s
 }
 
-func (s *SignalChannel) isReady() bool    { return len(s.values) > 0 }
+func (s *SignalChannel) isReady() bool {
+	for s.needsOmitted() {
+		s.m.awaitSignals()
+	}
+	return len(s.values) > 0
+}
 func (s *SignalChannel) attach(w *waiter) { s.waiters = append(s.waiters, w) }
 func (s *SignalChannel) detach(w *waiter) { s.waiters = without(s.waiters, w) }
 

@@ -85,7 +85,8 @@ func pollRequest(in protocol.ChannelPoll) protocol.PollRequest {
 	}
 	return protocol.PollRequest{
 		Release: release, Queues: in.Queues, Kinds: in.Kinds, Free: in.Free, Max: in.Max, BuildID: in.BuildID,
-		PollID: in.PollID, PageSize: in.PageSize, PagedQueries: in.PagedQueries, EagerTasks: in.EagerTasks,
+		PollID: in.PollID, PageSize: in.PageSize, PagedQueries: in.PagedQueries, PagedSignals: in.PagedSignals,
+		EagerTasks: in.EagerTasks,
 	}
 }
 
@@ -149,7 +150,8 @@ func (c *Channel) fetchHistory(ctx context.Context, p *worker, in protocol.JobHi
 		return protocol.HistoryPage{}, err
 	}
 	return p.HistoryPage(ctx, protocol.HistoryRequest{
-		TaskID: in.ID, Owner: g.Owner, Attempt: g.Attempt(), PageToken: in.PageToken, PageSize: in.PageSize,
+		TaskID: in.ID, Owner: g.Owner, Attempt: g.Attempt(), PageToken: in.PageToken, After: in.After,
+		PageSize: in.PageSize,
 	})
 }
 

@@ -116,6 +116,7 @@ func (r *Runner) decide(
 		// history.
 		if len(events) == 0 || events[0].Seq <= m.Seen()+1 {
 			m.SetLocalSteps(steps)
+			m.SetFetchSignals(steps.fetchSignals)
 			commands, err := r.apply(m, t, events, nil)
 			if err == nil {
 				return commands, r.cacheMachine(t, m), nil
@@ -146,6 +147,7 @@ func (r *Runner) decide(
 		Names: r.opt.Definitions, Logger: r.opt.Logger, OnBranchRun: r.opt.OnBranchRun,
 	})
 	m.SetLocalSteps(steps)
+	m.SetFetchSignals(steps.fetchSignals)
 	events := t.Events
 	if len(events) == 0 || events[0].Seq != 1 {
 		page, err := r.page(t, "")
@@ -155,7 +157,7 @@ func (r *Runner) decide(
 		}
 		events = page.Events
 		fresh := *t
-		fresh.NextPageToken = page.NextPageToken
+		fresh.NextPageToken, fresh.OmittedSignals = page.NextPageToken, nil
 		t = &fresh
 	}
 	if commands, err = r.apply(m, t, events, place); err != nil {
@@ -176,6 +178,7 @@ func (r *Runner) cacheMachine(t *protocol.WorkflowTask, m replay.Machine) int64 
 	// Read before the replay machine is in the cache: from then on another task may have it.
 	seen := m.Seen()
 	m.SetLocalSteps(nil)
+	m.SetFetchSignals(nil)
 	r.cache.add(t.RunID, m)
 	return seen
 }
@@ -208,11 +211,23 @@ func (r *Runner) apply(
 }
 
 func (r *Runner) page(t *protocol.WorkflowTask, token string) (protocol.HistoryPage, error) {
+	return r.historyPage(t, protocol.HistoryRequest{PageToken: token, PageSize: pageSize})
+}
+
+// fetchSignals fetches signals that the first task of the run omitted.
+func (s *localSteps) fetchSignals(after int64, most int) ([]history.Event, error) {
+	page, err := s.r.historyPage(s.task, protocol.HistoryRequest{After: after, PageSize: most})
+	if err == nil {
+		err = s.place.reserve(s.r.life, page.Events)
+	}
+	return page.Events, err
+}
+
+func (r *Runner) historyPage(t *protocol.WorkflowTask, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
 	ctx, cancel := context.WithTimeout(r.life, time.Minute)
 	defer cancel()
-	page, err := r.opt.Link.HistoryPage(ctx, protocol.HistoryRequest{
-		TaskID: t.TaskID, Owner: t.LeaseOwner, Attempt: t.Attempt, PageToken: token, PageSize: pageSize,
-	})
+	in.TaskID, in.Owner, in.Attempt = t.TaskID, t.LeaseOwner, t.Attempt
+	page, err := r.opt.Link.HistoryPage(ctx, in)
 	if err != nil {
 		return page, historyError{fmt.Errorf("history of run %s: %w", t.RunID, err)}
 	}

@@ -163,7 +163,7 @@ func (l *loop) poll(got slotCounts) time.Duration {
 func (r *Runner) request(got slotCounts) protocol.PollRequest {
 	req := protocol.PollRequest{
 		WorkerID: r.opt.WorkerID, Queues: r.opt.Queues, Free: map[protocol.TaskKind]int{}, Max: got.total(),
-		EagerTasks: r.opt.WorkflowSlots > 0, PageSize: pageSize,
+		EagerTasks: r.opt.WorkflowSlots > 0, PageSize: pageSize, PagedSignals: true,
 	}
 	for _, k := range []protocol.TaskKind{
 		protocol.KindWorkflow, protocol.KindActivity, protocol.KindQuery, protocol.KindValidation,
