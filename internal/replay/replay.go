@@ -87,15 +87,13 @@ type Machine interface {
 	Deadlocked() bool
 	// CalledByForeignGoroutine reports whether a goroutine that the code started itself called package workflow.
 	CalledByForeignGoroutine() bool
-	// SetLocalSteps sets how the machine runs local steps that history does not contain, for the next call of Apply.
-	// With nil, the code blocks at such a step; see AtLocalStep.
-	SetLocalSteps(l LocalSteps)
+	// SetCallbacks sets how the machine runs local steps that history does not contain, and how it fetches signals that
+	// the run's first task omitted, for the next call of Apply. With nil, the code blocks where it needs the callback; see
+	// AtLocalStep.
+	SetCallbacks(l LocalSteps, f FetchSignals)
 	// AtLocalStep reports whether a branch is blocked at a local step that history does not contain and that the machine
 	// could not run, or at an omitted signal that it could not fetch.
 	AtLocalStep() bool
-	// SetFetchSignals sets how the machine fetches signals that the run's first task omitted, for the next call of Apply.
-	// With nil, the code blocks when it looks for an omitted signal; see AtLocalStep.
-	SetFetchSignals(f FetchSignals)
 	// Close ends all branches of the code. Deferred calls run and must not call package workflow.
 	Close()
 }

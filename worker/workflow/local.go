@@ -87,9 +87,10 @@ func (e *StepAbandonedError) Error() string { return fmt.Sprintf("local step %q:
 // Unwrap returns the cause.
 func (e *StepAbandonedError) Unwrap() error { return e.Err }
 
-// SetLocalSteps sets how the machine runs local steps that history does not contain, for the next call of Apply. With
-// nil, the code blocks at such a step; see AtLocalStep.
-func (m *machine) SetLocalSteps(l replay.LocalSteps) { m.local = l }
+// SetCallbacks sets how the machine runs local steps that history does not contain, and how it fetches signals that the
+// run's first task omitted, for the next call of Apply. With nil, the code blocks where it needs the callback; see
+// AtLocalStep.
+func (m *machine) SetCallbacks(l replay.LocalSteps, f replay.FetchSignals) { m.local, m.fetch = l, f }
 
 // AtLocalStep reports whether a branch is blocked at a local step that history does not contain and that the machine
 // could not run, or at an omitted signal that it could not fetch.

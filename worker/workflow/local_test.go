@@ -68,7 +68,7 @@ func (l *localSteps) apply(m replay.Machine) ([]protocol.Command, *protocol.Work
 	if !ok {
 		l.t.Fatal("there is no workflow task")
 	}
-	m.SetLocalSteps(l)
+	m.SetCallbacks(l, nil)
 	commands, err := m.Apply(task, task.Events)
 	return commands, task, err
 }
@@ -376,7 +376,7 @@ func TestALocalStepDoesNotRunWhereItMayNot(t *testing.T) {
 	if v, err := l.ask(1, "q"); err != nil || fmt.Sprint(v) != "1" || ran != 0 {
 		t.Errorf("the query returned %v, %v; %d steps ran", v, err, ran)
 	}
-	m := replay.New(l.def, l.options) // without SetLocalSteps, as for an eager workflow task
+	m := replay.New(l.def, l.options) // without SetCallbacks, as for an eager workflow task
 	task := l.task(1)
 	if commands, err := m.Apply(task, task.Events); err != nil || len(commands) != 0 || !m.AtLocalStep() || ran != 0 {
 		t.Errorf("%d commands, %d steps ran: %v", len(commands), ran, err)

@@ -13,10 +13,6 @@ import (
 // then omits most of them, and the machine fetches them in order when the code looks for a signal. The code cannot
 // notice: before it looks at a channel, all signals are fetched that could be the next one of its name.
 
-// SetFetchSignals sets how the machine fetches signals that the run's first task omitted, for the next call of Apply.
-// With nil, the code blocks when it looks for such a signal; see AtLocalStep.
-func (m *machine) SetFetchSignals(f replay.FetchSignals) { m.fetch = f }
-
 // The number of signals that are fetched at once doubles with each call, so that code which looks for a rare name needs
 // few calls.
 const (

@@ -76,7 +76,7 @@ func (r *inheritingRun) apply(t testing.TB, contained, most int) (commands []pro
 		task.OmittedSignals = &protocol.EventRange{First: int64(contained) + 2, Last: int64(r.first)}
 		events = events[:contained+1]
 	}
-	m.SetFetchSignals(func(after int64, n int) ([]history.Event, error) {
+	m.SetCallbacks(nil, func(after int64, n int) ([]history.Event, error) {
 		list := r.events[after:min(after+int64(min(n, most)), int64(r.first))]
 		fetched += len(list)
 		return list, nil
@@ -219,7 +219,7 @@ func TestAFailureToFetchSignalsFailsTheTask(t *testing.T) {
 		"a gap":     {func(int64, int) ([]history.Event, error) { return r.events[3:4], nil }, replay.ErrGap},
 	} {
 		m := replay.New(r.def, replay.Options{})
-		m.SetFetchSignals(c.fetch)
+		m.SetCallbacks(nil, c.fetch)
 		if _, err := m.Apply(task, r.events[:2]); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v, want %v", name, err, c.want)
 		}

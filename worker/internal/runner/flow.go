@@ -115,8 +115,7 @@ func (r *Runner) decide(
 		// If there is a gap between the events applied and the events received, a new replay machine replays the whole
 		// history.
 		if len(events) == 0 || events[0].Seq <= m.Seen()+1 {
-			m.SetLocalSteps(steps)
-			m.SetFetchSignals(steps.fetchSignals)
+			m.SetCallbacks(steps, steps.fetchSignals)
 			commands, err := r.apply(m, t, events, nil)
 			if err == nil {
 				return commands, r.cacheMachine(t, m), nil
@@ -146,8 +145,7 @@ func (r *Runner) decide(
 	m := replay.New(def, replay.Options{
 		Names: r.opt.Definitions, Logger: r.opt.Logger, OnBranchRun: r.opt.OnBranchRun,
 	})
-	m.SetLocalSteps(steps)
-	m.SetFetchSignals(steps.fetchSignals)
+	m.SetCallbacks(steps, steps.fetchSignals)
 	events := t.Events
 	if len(events) == 0 || events[0].Seq != 1 {
 		page, err := r.page(t, "")
@@ -177,8 +175,7 @@ func (r *Runner) cacheMachine(t *protocol.WorkflowTask, m replay.Machine) int64 
 	}
 	// Read before the replay machine is in the cache: from then on another task may have it.
 	seen := m.Seen()
-	m.SetLocalSteps(nil)
-	m.SetFetchSignals(nil)
+	m.SetCallbacks(nil, nil)
 	r.cache.add(t.RunID, m)
 	return seen
 }
