@@ -1,8 +1,6 @@
 package broker
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,8 +55,11 @@ func startKeyOf(in *protocol.StartRequest, kind, run string) *engine.StartKey {
 	if in.IdempotencyKey == "" {
 		return nil
 	}
-	sum := sha256.Sum256([]byte(kind + "\n" + in.WorkflowType + "\n" + in.TaskQueue + "\n" + string(in.Input)))
-	return &engine.StartKey{Key: in.IdempotencyKey, Run: run, Hash: hex.EncodeToString(sum[:])}
+	var request []byte
+	for _, part := range []string{kind, in.WorkflowType, in.TaskQueue, string(in.Input)} {
+		request = addBlob(request, part)
+	}
+	return &engine.StartKey{Key: in.IdempotencyKey, Run: run, Hash: sumOf(request)}
 }
 
 // startNeeds returns the rows that a start may need if its workflow ID is in use.

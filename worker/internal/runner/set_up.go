@@ -261,8 +261,7 @@ func (a *attempt) runSetUp(ctx context.Context, def *SessionDefinition, begun fu
 		return err
 	}
 	begun()
-	now := *a.recovered
-	a.reportRebuild(&now) // the timeout counts from here
+	a.reportRebuild(a.recovered) // the timeout counts from here
 	if def.handler != "" {
 		return a.setUpInExecutor(ctx, def)
 	}
@@ -328,8 +327,8 @@ func (a *attempt) passOn(ctx context.Context, own bool, failed error) error {
 
 // reportWaiting reports that the attempt waits for a set-up to begin or to end, now and at intervals, until stop.
 func (a *attempt) reportWaiting(every time.Duration) (stop func()) {
-	now := *a.recovered
-	a.reportRebuild(&now)
+	now := a.recovered // the attempt replaces it when the set-up ends
+	a.reportRebuild(now)
 	done := make(chan struct{})
 	var reporting sync.WaitGroup
 	reporting.Go(func() {
@@ -338,8 +337,7 @@ func (a *attempt) reportWaiting(every time.Duration) (stop func()) {
 		for {
 			select {
 			case <-tick.C:
-				again := now
-				a.reportRebuild(&again)
+				a.reportRebuild(now)
 			case <-done:
 				return
 			}
