@@ -373,7 +373,7 @@ func TestUnknownOutcomeHasAReadableError(t *testing.T) {
 		err := asking(t, app.URL).Workflow("w-1").Signal(t.Context(), "go")
 		doubt := strings.Contains(c.body, "unknown")
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "is unknown") != doubt {
-			t.Errorf("%s: says %v, want %q", c.body, err, c.want)
+			t.Errorf("%s: the error is %v, want %q", c.body, err, c.want)
 		}
 	}
 }

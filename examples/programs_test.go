@@ -84,7 +84,7 @@ func program(t *testing.T, environment []string, name string, args ...string) (p
 			t.Errorf("%s did not end", name)
 		}
 		if t.Failed() {
-			t.Logf("%s said:\n%s", name, printed)
+			t.Logf("output of %s:\n%s", name, printed)
 		}
 	})
 	return printed
@@ -482,7 +482,7 @@ func TestJavaScriptWorkerSurvivesTwentyRestartsOfItsApp(t *testing.T) {
 			_ = app.Wait() // the app writes to the data directory until it ends
 		}
 		if t.Failed() {
-			t.Logf("the apps said:\n%s", printed)
+			t.Logf("output of the apps:\n%s", printed)
 		}
 	})
 	begin := func() {

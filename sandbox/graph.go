@@ -176,9 +176,8 @@ func (g *graph) recordFolders() {
 	}
 }
 
-// version returns the hash of a file with all files that it imports, or of its own content if it imports none. The hash
-// of the handler's own file also covers the packages that its folder requires. A hash does not depend on the location
-// of the folder of handlers.
+// version returns the hash of a file and of the files that it imports, directly or indirectly. For the handler's file
+// the hash also covers the packages that the handler's folder requires. It does not depend on the folder's location.
 func (g *graph) version(path string) string {
 	version := g.versionOfFiles(path)
 	if path != g.entry || g.packages.hash == "" {

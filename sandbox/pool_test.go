@@ -190,7 +190,7 @@ func TestASessionOfSeveralRuntimesIsLostAsAWhole(t *testing.T) {
 	}
 	select {
 	case second := <-b.Lost:
-		t.Errorf("told twice: %+v", second)
+		t.Errorf("reported twice: %+v", second)
 	default:
 	}
 }

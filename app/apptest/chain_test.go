@@ -86,7 +86,7 @@ func TestAChainWithChildrenIsExportedAndImported(t *testing.T) {
 				t.Fatalf("%s: %s", id, got.raw)
 			}
 			if _, repeated := away.bundle(id, number); !cmp.Equal(events, repeated) {
-				t.Errorf("%s came with another history:\n%s", id, cmp.Diff(events, repeated))
+				t.Errorf("%s has another history:\n%s", id, cmp.Diff(events, repeated))
 			}
 		}
 		var types []string

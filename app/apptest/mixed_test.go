@@ -110,7 +110,7 @@ func TestRunsMixLanguages(t *testing.T) {
 				var response []string
 				output(t, a, runOn(t, a, goQueue, "go.languages"), &response)
 				if fmt.Sprint(response) != "[hello Python HELLO PYTHON! hello Go]" {
-					t.Errorf("a Go workflow heard %q", response)
+					t.Errorf("a Go workflow received %q", response)
 				}
 				var got struct {
 					Counted []string `json:"counted"`

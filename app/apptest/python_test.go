@@ -311,7 +311,7 @@ func TestTheAppRestartsWhilePythonPolls(t *testing.T) {
 		var text string
 		output(t, a, idle, &text)
 		if text != "awake" {
-			t.Errorf("the sleeper said %q", text)
+			t.Errorf("the sleeping workflow returned %q", text)
 		}
 		cases(t, a, "start_to_result", "session_keeps_state")
 		w1.stop()
@@ -342,7 +342,7 @@ func TestAPythonSessionMovesWhenItsHolderIsKilled(t *testing.T) {
 			t.Fatalf("the holder %s was killed, and the session went: %+v", victim, got)
 		}
 		if len(got[1].Kept) != 1 {
-			t.Errorf("state of a killed process came back: %+v", got[1])
+			t.Errorf("an activity found the state of a killed process: %+v", got[1])
 		}
 		v, err := a.View().Session(t.Context(), "default", "held")
 		if err != nil || v.Status != protocol.SessionActive || v.LeaseOwner == nil || *v.LeaseOwner != got[1].Worker {

@@ -267,7 +267,7 @@ func TestTheAppRestartsWhileRustPolls(t *testing.T) {
 		var text string
 		output(t, a, idle, &text)
 		if text != "awake" {
-			t.Errorf("the sleeper said %q", text)
+			t.Errorf("the sleeping workflow returned %q", text)
 		}
 		rustCases(t, a, "retries", "a_session_keeps_its_state")
 		w.stop()

@@ -43,7 +43,7 @@ func TestAuditContainsTokensForAllNamespaces(t *testing.T) {
 			}
 			slices.Reverse(targets)
 			if got := strings.Join(targets, " "); got != reader.want {
-				t.Errorf("the audit tells of %q, want %q", got, reader.want)
+				t.Errorf("the audit contains %q, want %q", got, reader.want)
 			}
 		}
 	})

@@ -128,7 +128,7 @@ func TestListShowsWaitReasonsOfOpenRuns(t *testing.T) {
 		}
 		for id, reason := range reasons("/api/workflows") {
 			if reason != "" {
-				t.Errorf("%s says %q though nobody asked", id, reason)
+				t.Errorf("%s has the reason %q although no request caused it", id, reason)
 			}
 		}
 	})

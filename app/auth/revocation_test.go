@@ -123,7 +123,7 @@ func TestWithoutNotificationsEveryRequestReadsTheToken(t *testing.T) {
 		}
 	}
 	if got := s.reads.Load() - before; got != 2 {
-		t.Errorf("one look at five callers of one token: %d reads, want one beside the request's", got)
+		t.Errorf("one check of five callers of one token: %d reads, want one besides the request's", got)
 	}
 }
 

@@ -435,7 +435,7 @@ func TestAScheduleKeepsToOneActivityAtATime(t *testing.T) {
 	}
 	first := fire(protocol.OverlapSkip)
 	if repeated := fire(protocol.OverlapSkip); repeated.Outcome != "skipped" {
-		t.Errorf("beside the open one: %+v", repeated)
+		t.Errorf("a second run next to the open one: %+v", repeated)
 	}
 	second := fire(protocol.OverlapTerminate)
 	if v := must[protocol.RunView](t)(a.Describe(

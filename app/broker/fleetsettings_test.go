@@ -79,7 +79,7 @@ func TestSettingsReachWorkersOfOtherApps(t *testing.T) {
 		case <-time.After(20 * time.Second): // by itself it would end after a minute
 			t.Fatal("the poll that asked for what it offered before stays open")
 		}
-		for name, a := range map[string]*app{"where it was said": sender, "where the worker is": at} {
+		for name, a := range map[string]*app{"the app that sent it": sender, "the worker's app": at} {
 			if s := a.settings(); s.Applied != 1 || s.Workers != 1 || len(s.Pending) != 0 {
 				t.Errorf("%s, when the worker runs with it: %+v", name, s)
 			}

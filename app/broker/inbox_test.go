@@ -66,7 +66,7 @@ func (c *chainOfRuns) receive(name string, n int) {
 	})
 }
 
-// next leases the workflow task, lets meanwhile change what is sent and received, continues as new and checks the
+// next leases the workflow task, runs meanwhile to send and receive signals, continues as new and checks the
 // history of the new run.
 func (c *chainOfRuns) next(meanwhile func()) (run string) {
 	c.t.Helper()

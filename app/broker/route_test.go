@@ -35,7 +35,7 @@ func TestAQueueIsRoutedToAGroup(t *testing.T) {
 		sender, at := twoApps(t, database)
 		wait := func(want protocol.WaitReason, group string) {
 			t.Helper()
-			for name, a := range map[string]*app{"where it was said": sender, "where the workers are": at} {
+			for name, a := range map[string]*app{"the app that sent it": sender, "the workers' app": at} {
 				v := must[protocol.RunView](t)(a.Describe(t.Context(), protocol.Target{WorkflowID: "one"}))
 				if v.Wait == nil || v.Wait.Reason != want || v.Wait.Group != group || v.Wait.Queue != "default" {
 					t.Errorf("%s the run waits for %+v, want %s", name, v.Wait, want)

@@ -424,7 +424,7 @@ func TestWorkflowTasksAreQuarantinedWhenBlamed(t *testing.T) {
 			}))
 			return len(p.Tasks) == 1
 		}
-		other := o.activities(a, "two", "w", "p0", "turn", 1) // of whichever run came first
+		other := o.activities(a, "two", "w", "p0", "turn", 1) // of the run that is dispatched first
 		_ = other
 		for i := 1; i <= 3; i++ {
 			process := fmt.Sprint("p", i)

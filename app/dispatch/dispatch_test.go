@@ -493,7 +493,7 @@ func TestDueBeforeBindIsReportedAtBind(t *testing.T) {
 		d.Bind(&backlog{d: d}, nil, func(at time.Time) { reported = append(reported, at) })
 		d.Due(early.Add(time.Second))
 		if want := []time.Time{early, early.Add(time.Second)}; !slices.Equal(reported, want) {
-			t.Fatalf("told %v, want %v", reported, want)
+			t.Fatalf("reported %v, want %v", reported, want)
 		}
 		closed(t, d)
 	})

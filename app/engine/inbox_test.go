@@ -114,7 +114,7 @@ func signalCommands(rt *rapid.T, s *stage, runtime string) string {
 	return strings.Join(append(lines, last), "\n")
 }
 
-// What a run records of the signals that it inherits does not depend on their number, and neither does what is added to
+// The size of the record of inherited signals does not depend on their number, and neither does what is added to
 // the inbox: each signal is added once.
 func TestARunRecordsInheritedSignalsIndependentlyOfTheirNumber(t *testing.T) {
 	added := 0

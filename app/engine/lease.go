@@ -229,7 +229,7 @@ func (l Lessee) lease(length time.Duration, now time.Time) Lease {
 	}
 }
 
-// LeaseOf returns the lease under which a report about a task of s was made, or the zero value if in is not such a
+// LeaseOf returns the lease under which a report about a task of s was made, or the zero value if in is not a
 // report.
 func LeaseOf(s *Run, in Input) Lease {
 	attempt := func(seq int64) Lease {

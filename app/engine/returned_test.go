@@ -99,7 +99,7 @@ func TestDeliverySizesCountWhatIsSent(t *testing.T) {
 		"a long history is a page": {
 			(&Head{Bytes: 100 << 20}).DeliveryBytes(false), TaskBytes + MaxPageBytes,
 		},
-		"a signal stands beside the history": {
+		"a signal is next to the history": {
 			(&Head{
 				Bytes: 300_000, SeenBytes: 200_000, Task: &Task{Cause: Cause{Kind: "workflow_signal"}},
 			}).DeliveryBytes(true),

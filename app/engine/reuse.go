@@ -30,10 +30,10 @@ func (k *StartKey) Receipt() string {
 	return "start " + hex.EncodeToString(sum[:])
 }
 
-// ExistingStart is what a start does whose workflow ID has a run.
+// ExistingStart is the effect of a start whose workflow ID has a run.
 type ExistingStart int
 
-// What a start does whose workflow ID has a run.
+// The effects of a start whose workflow ID has a run.
 const (
 	ReturnRun    ExistingStart = iota // return the open run
 	TerminateRun                      // terminate the open run and begin a new chain in the same step
@@ -43,8 +43,8 @@ const (
 // ReasonReplaced is the reason of the termination of a run by a start with the conflict policy terminate-existing.
 const ReasonReplaced = "replaced by a new start of the workflow ID"
 
-// DecideExisting returns what a start does whose workflow ID is in use. run is the newest run of the ID; nil if its row
-// is deleted. The error is a refusal that names the policies which allow the start; no policy allows it while the
+// DecideExisting returns the effect of a start whose workflow ID is in use. run is the newest run of the ID; nil if its
+// row is deleted. The error is a refusal that names the policies which allow the start; no policy allows it while the
 // parent of a closed child run has not received the end of the run.
 func DecideExisting(r *protocol.StartRequest, flow *Workflow, run *Run) (ExistingStart, error) {
 	if run != nil && run.Status.Open() {

@@ -25,7 +25,7 @@ func TestScripts(t *testing.T) { playScripts(t) }
 // Runs that inherit signals by an inbox decide as runs that inherit copies.
 func TestScriptsWithoutCopiesOfInheritedSignals(t *testing.T) {
 	if testing.Short() || slices.Contains(os.Args, "-rewrite") {
-		t.Skip()
+		t.Skip("-short runs the scripts once; -rewrite writes the output of runs that inherit copies")
 	}
 	inheritWithoutCopies(t, 0, maxInboxRanges)
 	playScripts(t)

@@ -52,7 +52,7 @@ type CompleteTask struct {
 	PreviousHash func() string
 	Types        map[string]string
 	Carry        []Signal           // the signals in Unreceived of the last command that the run did not inherit
-	Inbox        InboxSignals       // what is known of signals that the run inherited
+	Inbox        InboxSignals       // inherited signals and their sizes, as far as the caller has read them
 	Code         Code               // if the run continues as new
 	Ends         map[string]Message // by workflow id: how children have ended that commands attach to
 	Streams      protocol.StreamWaits

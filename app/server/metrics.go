@@ -13,7 +13,7 @@ func (p *Server) measure(r prometheus.Registerer) {
 			return float64(of())
 		}))
 	}
-	counter("sojourn_store_statements_total", "Statements sent to the database beside BEGIN and COMMIT.", func() int64 {
+	counter("sojourn_store_statements_total", "Statements sent to the database, without BEGIN and COMMIT.", func() int64 {
 		return p.store.Stats().Statements
 	})
 	counter("sojourn_store_commits_total", "Batches committed.", func() int64 { return p.store.Stats().Commits })
@@ -21,7 +21,7 @@ func (p *Server) measure(r prometheus.Registerer) {
 		return p.store.Stats().Changes
 	})
 	counter("sojourn_store_rows_total", "Rows written.", func() int64 { return p.store.Stats().Rows })
-	counter("sojourn_store_reads_total", "Reads beside the batches.", func() int64 { return p.store.Stats().Reads })
+	counter("sojourn_store_reads_total", "Reads outside of batches.", func() int64 { return p.store.Stats().Reads })
 	counter("sojourn_task_handovers_total", "Tasks that reached a worker as they were made.", func() int64 {
 		return p.dispatch.Counts().Handovers
 	})

@@ -187,7 +187,7 @@ func TestSessionDefinitions(t *testing.T) {
 		})
 	}
 
-	// A worker without the definition does not acquire the session, and the wait says so.
+	// A worker without the definition does not acquire the session, and the wait reason names the definition.
 	bubble(t, "not registered", func(h *harness) {
 		h.asks()
 		h.flow("flow", func(ctx workflow.Context) (string, error) {

@@ -417,7 +417,7 @@ func TestRecovery(t *testing.T) {
 			h.equal("outcome", output[string](h, run), "cancelled")
 			rebuilt := c.rebuild < 2*sec
 			method := map[bool]string{false: "load", true: "item"}[rebuilt]
-			h.until("what runs is told", 10*ms, func() bool { return h.once(method).to > 0 })
+			h.until("the running activity is cancelled", 10*ms, func() bool { return h.once(method).to > 0 })
 			if !rebuilt {
 				h.between("the rebuild was told", h.once("load").to, 2*sec, 4*sec+100*ms)
 			}

@@ -98,7 +98,7 @@ func TestIdleSessionIsEvicted(t *testing.T) {
 		}
 		h.between("the last of three", h.at()-began, sec, 5*sec)
 		if repeated := h.last("s0"); repeated.What != "reclaimed" || !strings.HasPrefix(repeated.Why, "evicted_cap ") {
-			h.t.Errorf("s0 says %+v, want that it was wanted again", repeated.SessionEvent)
+			h.t.Errorf("the timeline of s0 ends with %+v, want the release for another session", repeated.SessionEvent)
 		}
 	})
 

@@ -90,7 +90,7 @@ func TestSessionIsEvictedForOneOfAnotherApp(t *testing.T) {
 	gaveWay("s1")
 	h.allHeld("A", "s0", "s2")
 	if repeated := h.last("s0"); repeated.What != "reclaimed" || !strings.HasPrefix(repeated.Why, "evicted_cap ") {
-		t.Errorf("s0 says %+v, want that it was wanted again", repeated.SessionEvent)
+		t.Errorf("the timeline of s0 ends with %+v, want the release for another session", repeated.SessionEvent)
 	}
 
 	for name, want := range map[string]int{

@@ -61,7 +61,7 @@ func say(ctx workflow.Context, session string, lines []string, text string, mill
 		return lines, err
 	}
 	if lines = append(lines, text); n != len(lines) {
-		return lines, fmt.Errorf("the worker knows %d messages, %d were said", n, len(lines))
+		return lines, fmt.Errorf("the worker has %d messages, %d were sent", n, len(lines))
 	}
 	return lines, nil
 }

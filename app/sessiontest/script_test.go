@@ -77,7 +77,7 @@ func TestStoreCases(t *testing.T) {
 		for i, c := range all {
 			t.Run(c.name, func(t *testing.T) {
 				scale := time.Duration(100)
-				if strings.Contains(c.at, "soft") { // whose times are seconds, beside leases that are not scaled
+				if strings.Contains(c.at, "soft") { // its times are in seconds, next to leases that are not scaled
 					scale = 10
 				}
 				// added to the real time: a stopped clock would go back by the duration of a call

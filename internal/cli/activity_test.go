@@ -22,7 +22,7 @@ func TestActivitiesAreRunFromAShell(t *testing.T) {
 	)
 	if code, out, stderr := run(t, s.dir, s.env, "activity", "run", "say", `["hello"]`, "--delay", "3s"); code != 0 ||
 		out != `"hello "` || strings.Count(stderr, "start delayed until") != 1 {
-		t.Errorf("exit %d, %s; of what it waits for is said:\n%s", code, out, stderr)
+		t.Errorf("exit %d, %s; the shown wait reasons are:\n%s", code, out, stderr)
 	}
 	s.try(0, "null", "activity", "run", "charge", "[1]", "--start-to-close", "1m", "--heartbeat", "30s")
 	for range 2 {

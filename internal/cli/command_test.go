@@ -185,7 +185,7 @@ func TestOneFileHasOneProcess(t *testing.T) {
 		if code != 1 || out != "" {
 			t.Errorf("%s beside an app: exit %d, output %q", args[0], code, out)
 		}
-		contains(t, args[0]+" beside an app", err, holder, "sojourn.db")
+		contains(t, args[0]+" next to an app", err, holder, "sojourn.db")
 	}
 	code, out, err = run(t, dir, nil, "doctor")
 	if code != 0 && web.Built() { // a binary without the dashboard is not in order

@@ -39,7 +39,7 @@ func TestConformanceReportsResultsAndItsExitCode(t *testing.T) {
 	if code != 0 {
 		t.Errorf("exit %d:\n%s%s", code, out, err)
 	}
-	contains(t, "a case about a setting that nobody named", out, "started with max-polls=1 (--with max-polls=1)", "1 skipped")
+	contains(t, "a case about a setting without --with", out, "started with max-polls=1 (--with max-polls=1)", "1 skipped")
 
 	wrong := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(`{}`))

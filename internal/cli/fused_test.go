@@ -38,7 +38,7 @@ func fusedSteps(ctx workflow.Context, id string) (done int, err error) {
 	}
 	counts := 0
 	for more := true; more; done++ {
-		for open := true; open; { // so that what is decided depends on what came meanwhile
+		for open := true; open; { // so that the decision depends on the signals that arrived meanwhile
 			if open, err = workflow.Signal(ctx, "go").ReceiveAsync(); err != nil {
 				return done, err
 			}

@@ -120,7 +120,7 @@ func (s *storm) resume() {
 }
 
 // stopIn sends SIGSTOP to a worker in the middle of an action and removes the worker from the list of workers to
-// disturb. what is the beginning of the action's line in the ledger, takes the duration of the action. If the action
+// disturb. The action's line in the ledger begins with what, and the action lasts takes. If the action
 // may have ended before the signal, the worker continues and the next action is tried: on a busy machine the ledger is
 // read late.
 func (s *storm) stopIn(what string, takes time.Duration) (id string) {

@@ -273,7 +273,7 @@ func TestAWorkerLeavesAnAppOfAnotherReleaseWithin10Seconds(t *testing.T) {
 			})
 			for _, message := range []string{"worker connected", "worker disconnected", "deploy the same release"} {
 				if n := foreign.err.count(message); n > 1 {
-					t.Errorf("the app of another release says %q of one worker %d times", message, n)
+					t.Errorf("the app of another release logged %q for one worker %d times", message, n)
 				}
 			}
 			_, own := app(other, "1.0.0")

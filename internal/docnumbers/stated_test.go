@@ -38,7 +38,7 @@ func TestSentenceIsComparedWithItsValues(t *testing.T) {
 		{"A body has", []any{1}},
 	} {
 		if err := compare(page, c.sentence, c.values); err == nil {
-			t.Errorf("%q with %v is taken for said", c.sentence, c.values)
+			t.Errorf("%q with %v is accepted as a sentence of the page", c.sentence, c.values)
 		}
 	}
 }

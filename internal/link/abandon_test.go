@@ -39,7 +39,7 @@ func TestAbandonedAttemptCountsAfterAReconnect(t *testing.T) {
 					return got.Tasks[0].Activity
 				}
 			}
-			t.Fatal("no task came")
+			t.Fatal("the poll returned no task")
 			return nil
 		}
 		first := poll()

@@ -72,7 +72,7 @@ func TestBurstDoesNotDisconnectAPeerThatReads(t *testing.T) {
 	case <-client.Done():
 		t.Fatalf("cut after %d events: %v, %+v", received.Load(), client.Err(), server.Stats())
 	case <-time.After(ceiling):
-		t.Fatalf("heard %d of %d", received.Load(), burst)
+		t.Fatalf("received %d of %d", received.Load(), burst)
 	}
 }
 

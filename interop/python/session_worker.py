@@ -46,7 +46,7 @@ async def without_session() -> str:
 
 @activity.defn(name="heartbeat.resume")
 async def resume() -> dict:
-    """Report a position and fail; the next attempt returns what it finds."""
+    """Report a position and fail; the next attempt returns the reported position."""
     if last := last_heartbeat():
         return {"position": last["details"]["position"], "attempt": last["attempt_number"]}
     await activity.context().heartbeat({"position": 17})
@@ -59,7 +59,7 @@ async def closed() -> list:
 
 
 async def open_book(tenant: str, pages: int) -> dict:
-    """Take longer than the activities of the session may."""
+    """Run longer than the start_to_close timeout of the session's activities."""
     SET_UPS.append(tenant)
     await asyncio.sleep(3)
     return {"tenant": tenant, "pages": pages}

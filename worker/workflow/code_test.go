@@ -172,7 +172,7 @@ func TestCodeThatBlocksOutsideIsNamed(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		want(t, "it still runs after its next call", m.Deadlocked(), false)
-		want(t, "the blocked code went on to its next call", after, true)
+		want(t, "the blocked code reached its next call", after, true)
 	})
 }
 
@@ -202,7 +202,7 @@ func TestCallsFromAForeignGoroutineAreRefused(t *testing.T) {
 	}()
 	<-ended
 	if _, err := m.Apply(a.task(1), nil); went || err == nil || !strings.Contains(err.Error(), "workflow.Go") {
-		t.Errorf("it went on: %v; the next task got %v", went, err)
+		t.Errorf("the code continued: %v; the next task got %v", went, err)
 	}
 }
 

@@ -30,7 +30,7 @@ func replayedBy(t *testing.T, ran, replayed any) error {
 		t.Errorf("a task that failed has commands: %v", types(commands))
 	}
 	if second, err2 := m.Apply(a.task(len(a.events)), a.events); err != nil && (err2 != err || second != nil) {
-		t.Errorf("a broken machine went on: %v, %v", second, err2)
+		t.Errorf("a replay machine returned commands after an error: %v, %v", second, err2)
 	}
 	return err
 }

@@ -25,7 +25,7 @@ func testSessions(t *testing.T, s Suite) {
 		{"work moves the idle clock (12, 13, 14)", workTouches},
 		{"a session is idle when its tasks say so", lately},
 		{"the cap stops new sessions only (15, 16, 26)", capStopsNew},
-		{"a claim tells who was shown no new session for its cap", testFullWorkers},
+		{"a lease reports the workers that got no new session because of their cap", testFullWorkers},
 		{"session ids are stored as scheduled (17, 24)", storedAsScheduled},
 		{"clean-up takes what is lapsed and empty (18 to 22)", cleanUp},
 		{"sessions of one worker are independent (25)", independent},
@@ -435,14 +435,14 @@ func testFullWorkers(w *Fixture) {
 	}
 	w.flow("one")
 	if n := claim(1, a); n != 1 || len(counts) != 0 {
-		w.T.Errorf("below its cap it was given %d, and %v told", n, counts)
+		w.T.Errorf("below its cap the worker got %d sessions, and %v were reported", n, counts)
 	}
 	w.flow("two", "three", "four")
 	if n := claim(1, a); n != 1 || len(counts["a"]) == 0 {
-		w.T.Errorf("with the last one it was given %d, and %v told", n, counts)
+		w.T.Errorf("with its last session the worker got %d, and %v were reported", n, counts)
 	}
 	if n := claim(1, a); n != 0 || len(counts["a"]) == 0 {
-		w.T.Errorf("at its cap it was given %d, and %v told", n, counts)
+		w.T.Errorf("at its cap the worker got %d sessions, and %v were reported", n, counts)
 	}
 	w.View(func(r store.Reader) error {
 		waiting, err := r.ReadyOn(w.T.Context(), Namespace, counts["a"], 10)
@@ -457,6 +457,6 @@ func testFullWorkers(w *Fixture) {
 		return err
 	})
 	if n := claim(1, a, b); n != 1 || len(counts["a"]) == 0 || counts["b"] != nil {
-		w.T.Errorf("beside one with room %d were given, and %v told", n, counts)
+		w.T.Errorf("next to a worker with room it got %d sessions, and %v were reported", n, counts)
 	}
 }

@@ -23,17 +23,17 @@ func TestBlockedTasksAreNotRead(t *testing.T) {
 }
 
 func undisturbed(t *testing.T, w *harness) {
-	alone, starved := crowd(t, w, "alone", few), crowd(t, w, "beside", blocked)
+	alone, starved := crowd(t, w, "alone", few), crowd(t, w, "next to blocked tasks", blocked)
 	for i, was := range alone {
 		now := starved[i]
-		t.Logf("%s: %d tasks, %d candidates, %d statements; beside %d blocked tasks %d candidates, %d statements", was.what,
+		t.Logf("%s: %d tasks, %d candidates, %d statements; next to %d blocked tasks %d candidates, %d statements", was.what,
 			len(was.got),
 			was.spent.Candidates, was.spent.Statements, blocked, now.spent.Candidates, now.spent.Statements)
 		if !slices.Equal(was.got, now.got) {
-			t.Errorf("%s: it gets %v, beside %d blocked tasks %v", was.what, was.got, blocked, now.got)
+			t.Errorf("%s: it gets %v, next to %d blocked tasks %v", was.what, was.got, blocked, now.got)
 		}
 		if now.spent.Candidates != was.spent.Candidates || now.spent.Candidates != int64(len(now.got)) {
-			t.Errorf("%s: it reads %d ready tasks for %d, beside %d blocked tasks %d", was.what, was.spent.Candidates, len(
+			t.Errorf("%s: it reads %d ready tasks for %d, next to %d blocked tasks %d", was.what, was.spent.Candidates, len(
 				was.got,
 			), blocked,
 				now.spent.Candidates)
@@ -41,7 +41,7 @@ func undisturbed(t *testing.T, w *harness) {
 		// Work in the background adds statements: on PostgreSQL the routing keys are read at intervals.
 		if now.spent.Statements > was.spent.Statements+10 {
 			t.Errorf(
-				"%s: it takes %d statements, beside %d blocked tasks %d", was.what, was.spent.Statements, blocked,
+				"%s: it takes %d statements, next to %d blocked tasks %d", was.what, was.spent.Statements, blocked,
 				now.spent.Statements,
 			)
 		}

@@ -71,7 +71,7 @@ func (b *batch) routed() error {
 	return nil
 }
 
-// loadActivity reads when the holders of sessions last did something in them, where the row alone cannot say whether
+// loadActivity reads when an activity last ended in sessions, where the row alone cannot say whether
 // they are idle; for keys marked true it does so in any case.
 func (b *batch) loadActivity(keys map[engine.SessionKey]bool) error {
 	var calls []*db.Call

@@ -91,7 +91,7 @@ type figure struct {
 type sample struct {
 	elapsed    time.Duration
 	each       []time.Duration
-	without    []time.Duration // without what is measured
+	without    []time.Duration // without the measured feature
 	used       time.Duration   // of the processors, where that is what is measured
 	plain      time.Duration   // the same without what is measured
 	client     time.Duration   // processor time of the caller's process

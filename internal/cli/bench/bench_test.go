@@ -149,7 +149,7 @@ func TestGrowthScenariosAreMeasuredAtEachSize(t *testing.T) {
 			size := g.quick[len(g.quick)-1]
 			if there := fmt.Sprintf("preparing %s: %d of %d %s", kind, size, size, g.of); g.large > 0 &&
 				!slices.Contains(lines, there) {
-				t.Errorf("it did not say %q, but %q", there, lines)
+				t.Errorf("the progress lines lack %q: %q", there, lines)
 			}
 			if len(got) != len(g.parts)*len(g.quick) || steps != 0 {
 				t.Fatalf("%d results, want %d of %d parts; %d steps too many", len(got), len(g.quick), len(g.parts), steps)

@@ -36,7 +36,7 @@ func TestForeignPollersCostNothing(t *testing.T) {
 	loaded, more := measure()
 	t.Logf("allocations %.0f and %.0f, candidates %.2f and %.2f a workflow", alone, loaded, few, more)
 	if loaded > 1.05*alone {
-		t.Errorf("%.0f allocations a workflow beside %d foreign pollers, %.0f alone", loaded, foreigners, alone)
+		t.Errorf("%.0f allocations a workflow next to %d foreign pollers, %.0f alone", loaded, foreigners, alone)
 	}
 	if more > few+0.5 {
 		t.Errorf("%.2f candidates a workflow beside %d foreign pollers, %.2f alone", more, foreigners, few)

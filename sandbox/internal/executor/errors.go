@@ -98,7 +98,7 @@ func (c Cause) ExecutorEnded() bool {
 // SessionLost reports that the state of a session is missing.
 type SessionLost struct {
 	Session        string
-	EpochRequested int64     // the epoch the call came with
+	EpochRequested int64     // epoch of the call
 	EpochNow       int64     // the epoch held now; 0 when none is
 	Cause          Cause     // why
 	When           time.Time // when the state was lost

@@ -718,7 +718,7 @@ class Call:
             self.fail(err)
 
     def setting_up(self, set_up, tear_down):
-        """Calls set_up. What it returns is the state of the session, until tear_down gets it."""
+        """Calls set_up and stores its result as the state of the session, which tear_down receives."""
 
         def keep(value):
             if value is not None:
