@@ -110,6 +110,10 @@ func TestSetUpsUnderKillsAndFreezes(t *testing.T) {
 				s.apps[name], _ = s.another(name, s.at[name])
 			}
 			<-thaw
+			// Restarted apps expire leases later than running ones.
+			until(t, "another worker acquired a session of the frozen worker", func() bool {
+				return acquiredFrom(ledger(t, s.ledger), frozen)
+			})
 			s.thaw(frozen)
 			s.resume()
 			s.release()
@@ -119,6 +123,20 @@ func TestSetUpsUnderKillsAndFreezes(t *testing.T) {
 			judgeSetUps(t, ledger(t, s.ledger), frozen, inSetUp)
 		})
 	}
+}
+
+// acquiredFrom reports whether another worker began something in a session after this worker.
+func acquiredFrom(all []line, worker string) bool {
+	epochs := map[string]int64{} // newest epoch of the worker, by session
+	for _, l := range all {
+		if l.Worker == worker {
+			epochs[l.Session] = max(epochs[l.Session], l.Epoch)
+		}
+	}
+	return slices.ContainsFunc(all, func(l line) bool {
+		epoch, owned := epochs[l.Session]
+		return owned && l.Worker != worker && l.Epoch > epoch
+	})
 }
 
 // judgeSetUps checks the order of set-ups and steps of each session.
