@@ -23,7 +23,7 @@ func TestBlockedTasksAreNotRead(t *testing.T) {
 }
 
 func undisturbed(t *testing.T, w *harness) {
-	alone, starved := crowd(t, w, "alone", few), crowd(t, w, "next to blocked tasks", blocked)
+	alone, starved := crowd(t, w, "alone", few), crowd(t, w, "blocked", blocked)
 	for i, was := range alone {
 		now := starved[i]
 		t.Logf("%s: %d tasks, %d candidates, %d statements; next to %d blocked tasks %d candidates, %d statements", was.what,
