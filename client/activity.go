@@ -7,9 +7,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// StartActivity starts an activity run: an activity without a workflow, durable, retried by its retry policy, in a
-// session if it names one. The handle waits for the result, describes, cancels and terminates the run; signals, updates
-// and queries are refused with protocol.ReasonActivityRun. Workflow IDs follow the same rules as in Start.
+// StartActivity starts an activity run: one activity without a workflow. The app stores it, retries it by its retry
+// policy, and runs it in a session if the request names one. The returned handle can wait for the result, and can
+// describe, cancel and terminate the run. The app refuses signals, updates and queries to it with
+// protocol.ReasonActivityRun. Workflow IDs follow the same rules as in Start.
 func (c *Client) StartActivity(ctx context.Context, in protocol.ActivityRequest, args ...any) (*Workflow, error) {
 	identify(&in.WorkflowID, &in.IdempotencyKey, &in.DuplicatePolicy, in.ConflictPolicy)
 	var err error

@@ -24,16 +24,17 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// patience is the timeout of one request: the longest time that an app holds a request, plus the time to respond.
+// patience is the timeout of one HTTP request: the longest time that an app delays a response, plus the time to send
+// it.
 const patience = 90 * time.Second
 
-// maxAnswer is the maximum number of bytes read of a response.
+// maxAnswer is the maximum size of a response body, in bytes.
 const maxAnswer = 64 << 20
 
 // Options configures a client.
 type Options struct {
-	URLs      []string     // apps on one database; the client uses the first that responds
-	Token     string       // empty: none is sent
+	URLs      []string     // URLs of apps that share one database; the client uses the first app that responds
+	Token     string       // API token; empty: requests carry no token
 	Namespace string       // default: "default"
 	HTTP      *http.Client // default: http.DefaultClient
 	// Warned is called with the warnings of a response, for example about request members that the app does not know. It
@@ -44,7 +45,7 @@ type Options struct {
 // Client calls the API of an app.
 type Client struct {
 	opt       Options
-	responded atomic.Bool // an app has responded, with whatever status
+	responded atomic.Bool // true once any app has responded, with any status
 }
 
 // ErrInvalidOptions matches, with errors.Is, a request with a text or number outside the limits of the app, whether the
@@ -66,8 +67,8 @@ func New(o Options) (*Client, error) {
 	return &Client{opt: o}, nil
 }
 
-// Call sends one request of the API to the first app that responds. in is its body, unless nil; the response is decoded
-// into out, unless nil. Programs should prefer the methods below.
+// Call sends one API request to the first app that responds. If in is not nil, it is encoded as the request body; if
+// out is not nil, the response is decoded into it. Programs should prefer the methods below.
 //
 // Call does not send a request that violates the limits of the API; see [ErrInvalidOptions].
 func (c *Client) Call(ctx context.Context, method, path string, in, out any) error {
@@ -80,7 +81,7 @@ func (c *Client) Call(ctx context.Context, method, path string, in, out any) err
 	return c.atAnyApp(ctx, func(base string) error { return c.request(ctx, method, base+path, in, out) })
 }
 
-// atAnyApp sends a request to one app after another until one responds.
+// atAnyApp calls send for one app after another until an app responds.
 func (c *Client) atAnyApp(ctx context.Context, send func(base string) error) (failed error) {
 	for _, base := range c.opt.URLs {
 		failed = send(base)
@@ -108,7 +109,8 @@ func (c *Client) request(ctx context.Context, method, to string, in, out any) er
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, to, body)
 	if err != nil {
-		return errors.New(mask.URL(err.Error())) // it quotes the URL
+		// the error of package url contains the URL, which can contain a password
+		return errors.New(mask.URL(err.Error()))
 	}
 	r.Header.Set("Content-Type", "application/json")
 	if key := idempotencyKey(in); key != "" {
@@ -161,17 +163,18 @@ func (c *Client) warn(raw []byte) {
 
 const notAnApp = "the server at %s is not a Sojourn app"
 
-// base returns the part of a URL before its path.
+// base returns the URL of the app: the URL to without the path and query of u.
 func base(to string, u *url.URL) string { return strings.TrimSuffix(to, u.RequestURI()) }
 
-// refusal returns the error of a response. A body that is not JSON becomes the message, except for a 404: an app
-// answers every 404 with JSON.
+// refusal returns the error that an error response describes. If the body is not JSON, the body becomes the message. A
+// 404 without JSON is not from an app: an app answers every 404 with JSON.
 func refusal(base string, answer *http.Response, raw []byte) error {
 	status := answer.Status
 	body := struct {
 		protocol.ErrorBody
-		Outcome  string `json:"outcome"`
-		Hint     string `json:"hint"` // for callers that build paths themselves; the message repeats it
+		Outcome string `json:"outcome"`
+		// for callers that build request paths themselves; Message contains the same advice
+		Hint     string `json:"hint"`
 		Workflow string `json:"workflow_id"`
 		Plane    struct {
 			Operation string `json:"operation"`
@@ -207,7 +210,7 @@ func (e *UnreachableError) Error() string {
 // Unwrap returns the cause.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// unreached returns a short reason why no app responded.
+// unreached returns a short explanation of why no app responded.
 func unreached(base string, err error) error {
 	var dial *net.OpError
 	switch {

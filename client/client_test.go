@@ -28,11 +28,12 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// basket collects items by updates until a signal selects how it ends: paid later, as another run, never, or otherwise.
+// basket is a workflow that collects items by updates. The signal "pay" selects how it closes: completed, continued as
+// new ("later") or failed ("never").
 func basket(ctx workflow.Context, items []string) ([]string, error) {
 	workflow.HandleUpdate(ctx, "add", func(_ workflow.Context, item string) (int, error) {
 		if item == "" {
-			return 0, errors.New("an item has a name")
+			return 0, errors.New("an item must have a name")
 		}
 		items = append(items, item)
 		return len(items), nil
@@ -50,7 +51,7 @@ func basket(ctx workflow.Context, items []string) ([]string, error) {
 	return items, nil
 }
 
-// work runs a worker for the baskets of an app until the test ends.
+// work runs a worker with the workflow "basket" for an app until the test ends.
 func work(t *testing.T, a *apptest.App) {
 	t.Helper()
 	r := worker.NewRegistry()
@@ -103,7 +104,7 @@ func TestAWorkflowIsStartedAskedAndEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := c.Start(ctx, in); protocol.ReasonOf(err) != protocol.ReasonDuplicateStart {
-		t.Errorf("the same id again: %v", err)
+		t.Errorf("a second start with the workflow ID: %v", err)
 	}
 	current := c.Workflow(w.ID)
 	var n int

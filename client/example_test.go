@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// This program starts a workflow at one of two apps and waits for its result.
+// This program starts a workflow and waits for its result. It uses the first of two apps that responds.
 func Example() {
 	ctx := context.Background()
 	app, err := client.New(client.Options{
@@ -32,7 +32,7 @@ func Example() {
 	fmt.Println(receipt)
 }
 
-// An app is required.
+// New requires the URL of an app.
 func ExampleNew() {
 	_, err := client.New(client.Options{})
 	fmt.Println(err)
@@ -64,7 +64,7 @@ func ExampleClient_Runs() {
 	}
 }
 
-// A workflow is started and its result received in one request.
+// Execute starts a workflow and receives its result in one request.
 func ExampleClient_Execute() {
 	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})
 	if err != nil {
@@ -115,7 +115,7 @@ func ExampleWorkflow_Update() {
 	}
 }
 
-// The last event of a history.
+// History iterates over the events of a run; this program prints the type of the last one.
 func ExampleWorkflow_History() {
 	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// first is the first error of a list.
+// first returns the first error of a list.
 func first[T any](list iter.Seq2[T, error]) error {
 	for _, err := range list {
 		return err
@@ -71,7 +71,7 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 	}
 	by := c.Workflow("bystander")
 	texts := map[string]struct {
-		most int // bytes that are sent; 0: no limit
+		most int // longest text, in bytes, that the client sends; 0: no limit
 		call func(text string) error
 	}{
 		"Start WorkflowID":   {255, start(func(in *protocol.StartRequest, s string) { in.WorkflowID = s })},
@@ -110,7 +110,7 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 		"Query name":  {255, func(s string) error { return by.Query(ctx, s, nil) }},
 		"Update name": {255, func(s string) error {
 			ctx, cancel := context.WithCancel(ctx)
-			cancel() // no code answers it
+			cancel() // no worker handles the update, so do not wait for it
 			return by.Update(ctx, s, nil)
 		}},
 		"Cancel reason":    {1000, func(s string) error { return c.Workflow("other").Cancel(ctx, s) }},
@@ -134,7 +134,7 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 	} {
 		entry := texts["Runs filter"]
 		entry.most, entry.call = 255, func(s string) error {
-			return call(c.Workflow(strings.ReplaceAll(s, "x", "y"))) // an ID that no start here has
+			return call(c.Workflow(strings.ReplaceAll(s, "x", "y"))) // an ID that no start of this test uses
 		}
 		texts[name+" ID"] = entry
 		entry.call = func(s string) error { return call(c.Run("bystander", s)) }
@@ -156,7 +156,7 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 		if o.most > 0 {
 			refused("too long", strings.Repeat("x", max(300, o.most+1)))
 			before := sent.Load()
-			_ = o.call(strings.Repeat("x", o.most)) // only whether a request is sent matters
+			_ = o.call(strings.Repeat("x", o.most)) // ignore the error; only whether the client sends a request matters
 			if sent.Load() == before && name != "Update name" {
 				t.Errorf("%s: %d bytes are not sent", name, o.most)
 			}
@@ -170,7 +170,7 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 		}
 	}
 	for name, o := range map[string]struct {
-		least, most int64 // most 0: no limit
+		least, most int64 // smallest and largest number that the client sends; most 0: no upper limit
 		call        func(n int64) error
 	}{
 		"Start RunTimeout": {0, protocol.MaxSeconds, func(n int64) error {
@@ -229,7 +229,7 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 	}
 }
 
-// The name of a signal, query or update may be missing in the body, because the path contains it.
+// The name of a signal, query or update may be missing from the request body, because the path contains it.
 func TestABodyMayLeaveOutTheNameInItsPath(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	c, ctx := asking(t, a.URL()), t.Context()

@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// pages iterates over a list page by page, as far as its reader iterates; member is the member of the response with the
-// items.
+// pages returns an iterator over a paged list. It requests the next page when the caller has consumed the previous one.
+// member is the name of the response member with the items.
 func pages[T any](ctx context.Context, c *Client, path, member string, most int, q url.Values) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
@@ -25,7 +25,7 @@ func pages[T any](ctx context.Context, c *Client, path, member string, most int,
 				return
 			}
 			var items []T
-			var next string // null is the same as ""
+			var next string // a null token leaves it empty
 			for name, to := range map[string]any{member: &items, "next_page_token": &next} {
 				if raw, ok := page[name]; ok {
 					if err := json.Unmarshal(raw, to); err != nil {
@@ -53,7 +53,7 @@ func (c *Client) Runs(ctx context.Context, filter string) iter.Seq2[protocol.Run
 	q := url.Values{}
 	if filter != "" {
 		q.Set("query", filter)
-		q.Set("partial", "true") // a search that takes long comes in parts, rather than being refused
+		q.Set("partial", "true") // a slow search returns partial pages; without this parameter the app refuses it
 	}
 	return pages[protocol.RunView](ctx, c, "/api/workflows", "workflows", 200, q)
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A password in the address of an app is in no error: not of a client, nor of a worker over either transport.
+// A password in the URL of an app occurs in no error of a client, nor of a worker over either transport.
 func TestNoErrorShowsThePasswordOfAnAddress(t *testing.T) {
-	s := httptest.NewServer(nil) // it answers 404, as no app does
+	s := httptest.NewServer(nil) // responds 404 without JSON, which an app never does
 	defer s.Close()
 	check := func(err error) {
 		t.Helper()

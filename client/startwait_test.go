@@ -34,7 +34,7 @@ func (c *countedRequests) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// reset returns the requests since the last call.
+// reset returns the counts since the last call of reset, and clears them.
 func (c *countedRequests) reset() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,7 +43,7 @@ func (c *countedRequests) reset() string {
 	return all
 }
 
-// started is the result of StartAndWait.
+// started holds the values that StartAndWait returned.
 type started struct {
 	run protocol.RunView
 	err error
@@ -125,7 +125,8 @@ func TestAWorkflowIsStartedAndAwaitedInOneRequest(t *testing.T) {
 			!strings.Contains(err.Error(), "nothing to pay with") {
 			t.Errorf("a workflow that fails: %v", err)
 		}
-		// An ID that is in use is refused at once: no response was lost.
+		// A start with an ID that is in use fails immediately. The client does not retry it, because the app did
+		// respond.
 		if s := <-startAndWait(ctx, c, "three"); protocol.ReasonOf(s.err) != protocol.ReasonDuplicateStart ||
 			s.run.WorkflowID != "" {
 			t.Errorf("an ID that is in use: %+v, %v", s.run, s.err)
@@ -136,7 +137,7 @@ func TestAWorkflowIsStartedAndAwaitedInOneRequest(t *testing.T) {
 	})
 }
 
-// unreliableProxy forwards requests to an app and can lose the responses to starts.
+// unreliableProxy forwards requests to an app and can drop the responses to start requests.
 type unreliableProxy struct {
 	*httptest.Server
 	target atomic.Pointer[url.URL]
@@ -183,7 +184,7 @@ func TestALostResponseOfAStartThatWaitsStartsNothingTwice(t *testing.T) {
 
 		early := startAndWait(ctx, through, "early")
 		first := awaitRun(t, direct, "early")
-		proxy.CloseClientConnections() // the request was sent, and the run is open
+		proxy.CloseClientConnections() // the app has received the request, and the run is open
 		if err := direct.Workflow("early").Signal(ctx, "pay", "cash"); err != nil {
 			t.Fatal(err)
 		}
@@ -210,7 +211,7 @@ func TestALostResponseOfAStartThatWaitsStartsNothingTwice(t *testing.T) {
 	})
 }
 
-// An app that ends returns the open run, and the caller waits for the result at its successor.
+// An app that shuts down responds with the open run, and the client waits for the result at the next app.
 func TestAStartThatWaitsOutlivesItsApp(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
@@ -231,7 +232,7 @@ func TestAStartThatWaitsOutlivesItsApp(t *testing.T) {
 	})
 }
 
-// After a minute the wait continues with requests for the result.
+// If the workflow runs for longer than a minute, the client continues to wait with requests for its result.
 func TestAStartWaitsLongerThanOneRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent []string

@@ -19,7 +19,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// idempotencyKey returns the Idempotency-Key of a request; empty: the request is no start.
+// idempotencyKey returns the Idempotency-Key of a start request, or "" for any other request.
 func idempotencyKey(in any) string {
 	switch in := in.(type) {
 	case protocol.StartRequest:
@@ -30,8 +30,8 @@ func idempotencyKey(in any) string {
 	return ""
 }
 
-// identify gives a start a workflow ID and an Idempotency-Key if it has none. An app that does not know the key finds
-// the run of a repeated request by the generated ID.
+// identify generates the workflow ID and the Idempotency-Key of a start that lacks them. An app of a release that
+// ignores the key recognizes a repeated request by the generated workflow ID.
 func identify(id, key, duplicate *string, conflict string) {
 	if *id == "" {
 		*id = ulid.Make().String()
@@ -44,14 +44,14 @@ func identify(id, key, duplicate *string, conflict string) {
 	}
 }
 
-// Start starts a workflow with these arguments. Without a workflow ID it generates one. It sends an Idempotency-Key, so
-// that a start repeated at a second app, because the response of the first was lost, starts no second run. If the ID is
-// in use, the policies of the request decide what the start does; by default it is refused with the reason
-// protocol.ReasonDuplicateStart.
+// Start starts a workflow with these arguments. Without a workflow ID, Start generates one. It sends an
+// Idempotency-Key: if the response of one app is lost and the client repeats the start at another app, no second run
+// starts. If the ID is in use, the policies of the request decide what the start does; by default the app refuses it
+// with the reason protocol.ReasonDuplicateStart.
 func (c *Client) Start(ctx context.Context, in protocol.StartRequest, args ...any) (*Workflow, error) {
 	keyless := in.IdempotencyKey == ""
 	identify(&in.WorkflowID, &in.IdempotencyKey, &in.DuplicatePolicy, in.ConflictPolicy)
-	if keyless && in.Cron != "" { // the start creates a schedule, whose ID shows that it is repeated
+	if keyless && in.Cron != "" { // the start creates a schedule; the schedule's ID identifies a repeated request
 		in.IdempotencyKey = ""
 	}
 	var err error
@@ -65,7 +65,7 @@ func (c *Client) Start(ctx context.Context, in protocol.StartRequest, args ...an
 	return c.Run(out.WorkflowID, out.RunID), nil
 }
 
-// input returns the arguments as a JSON envelope; raw is input that the caller has encoded.
+// input encodes args as a JSON envelope. Without args it returns raw, the input that the caller has encoded.
 func input(raw json.RawMessage, args []any) (json.RawMessage, error) {
 	if len(args) == 0 {
 		return raw, nil
@@ -77,20 +77,20 @@ func input(raw json.RawMessage, args []any) (json.RawMessage, error) {
 	return json.Marshal(p)
 }
 
-// Workflow is the current run of a workflow id, whether there is one or not.
+// Workflow returns a handle of the current run of a workflow ID. It does not check that the workflow exists.
 func (c *Client) Workflow(id string) *Workflow { return &Workflow{client: c, ID: id} }
 
-// Run is one run of a workflow id. Commands to it are refused when it is not the current one.
+// Run returns a handle of one run of a workflow ID. The app refuses commands to a run that is not the current one.
 func (c *Client) Run(id, run string) *Workflow { return &Workflow{client: c, ID: id, RunID: run} }
 
-// Workflow is a handle: it costs nothing, and knows nothing but names.
+// Workflow is a handle of a workflow or of one of its runs. It holds only their IDs and sends no request of its own.
 type Workflow struct {
 	client *Client
 	ID     string
-	RunID  string // empty: the current run
+	RunID  string // empty: the current run of the workflow ID
 }
 
-// path returns the path of the workflow below root.
+// path returns the URL path of the workflow, or of its run, below root.
 func (w *Workflow) path(root, suffix string) string {
 	p := root + "/workflows/" + url.PathEscape(w.ID)
 	if w.RunID != "" {
@@ -99,7 +99,7 @@ func (w *Workflow) path(root, suffix string) string {
 	return p + suffix
 }
 
-// check rejects names that no run can have.
+// check rejects IDs that no run can have.
 func (w *Workflow) check() error {
 	return protocol.CheckTarget(protocol.Target{WorkflowID: w.ID, RunID: w.RunID})
 }
@@ -116,20 +116,21 @@ func (w *Workflow) Describe(ctx context.Context) (v protocol.RunView, err error)
 	return v, w.call(ctx, http.MethodGet, w.path("/api", ""), nil, &v)
 }
 
-// retryTime is the time for which calls that wait for a result are retried while no app responds.
+// retryTime is how long a call that waits for a result is retried while no app responds.
 const retryTime = time.Minute
 
-// outage is the time since which no app has responded to a call that is retried; zero while an app responds.
+// outage stores since when no app has responded to a call that is being retried; zero while an app responds.
 type outage struct{ since time.Time }
 
-// final returns the error with which a call ends that ended with err; nil if the call is retried.
+// final returns the error with which a call must fail after err, or nil if the call must be retried.
 func (o *outage) final(ctx context.Context, c *Client, err error) error {
 	var unreachable *UnreachableError
 	switch {
 	case err == nil:
 		o.since = time.Time{}
 	case ctx.Err() != nil, protocol.ReasonOf(err) != "",
-		errors.As(err, &unreachable) && !c.responded.Load() && o.since.IsZero(): // the URL may be wrong
+		// no app ever responded: the URL may be wrong
+		errors.As(err, &unreachable) && !c.responded.Load() && o.since.IsZero():
 		return err
 	case o.since.IsZero():
 		o.since = time.Now()
@@ -139,7 +140,7 @@ func (o *outage) final(ctx context.Context, c *Client, err error) error {
 	return nil
 }
 
-// pause waits for the time of the next try.
+// pause waits for nextTry or for the end of ctx.
 func pause(ctx context.Context, nextTry <-chan time.Time) error {
 	select {
 	case <-nextTry:
@@ -154,7 +155,8 @@ func pause(ctx context.Context, nextTry <-chan time.Time) error {
 func (w *Workflow) Wait(ctx context.Context) (v protocol.RunView, err error) {
 	var out outage
 	for {
-		nextTry := time.After(time.Second) // an app that is stopping responds at once
+		// wait a second between requests: an app that is stopping responds immediately
+		nextTry := time.After(time.Second)
 		err = w.call(ctx, http.MethodGet, w.path("/api/sojourn", "/result?wait_seconds=60"), nil, &v)
 		if err == nil && v.Terminal {
 			return v, nil
@@ -184,7 +186,7 @@ func (c *Client) StartAndWait(ctx context.Context, in protocol.StartRequest, arg
 		return protocol.RunView{}, err
 	}
 	var started protocol.StartResult
-	var sent atomic.Bool // an app may have received the request
+	var sent atomic.Bool // true once a connection was open: an app may have received the request
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { sent.Store(true) },
 	})
@@ -199,7 +201,8 @@ func (c *Client) StartAndWait(ctx context.Context, in protocol.StartRequest, arg
 			return started.RunView, nil
 		case err == nil:
 			return c.Run(started.WorkflowID, started.RunID).await(ctx)
-		case protocol.ReasonOf(err) != "", !sent.Load() && !c.responded.Load(): // a refusal; or the URL may be wrong
+		// an app refused the request, or the URL may be wrong
+		case protocol.ReasonOf(err) != "", !sent.Load() && !c.responded.Load():
 			return protocol.RunView{}, err
 		}
 		if err = out.final(ctx, c, err); err == nil {
@@ -211,7 +214,7 @@ func (c *Client) StartAndWait(ctx context.Context, in protocol.StartRequest, arg
 	}
 }
 
-// await is Wait; if it fails, the returned run has its IDs only.
+// await calls Wait. If Wait fails, the returned run has only its IDs.
 func (w *Workflow) await(ctx context.Context) (protocol.RunView, error) {
 	v, err := w.Wait(ctx)
 	if err != nil {
@@ -273,7 +276,7 @@ func (w *Workflow) Signal(ctx context.Context, name string, args ...any) error {
 	return w.call(ctx, http.MethodPost, w.path("/api", "/signal/"+url.PathEscape(name)), in, nil)
 }
 
-// requestID makes that a command which is sent twice is done once.
+// requestID returns a new request ID. An app that receives a request twice applies it once, by this ID.
 func requestID() string { return "client-" + ulid.Make().String() }
 
 // Query queries the run's code and decodes the result into out, unless nil.
@@ -297,7 +300,8 @@ func decode(p *payload.Payload, out any) error {
 	return payload.Decode(*p, out)
 }
 
-// UpdateFailed is the reason of the error when the code answered an update with an error, or its run ended before it.
+// UpdateFailed is the reason of an error if the update handler returned an error, or if the run closed before the
+// update completed.
 const UpdateFailed protocol.Reason = "update_failed"
 
 // ErrQuotaExceeded matches, with errors.Is, refusals because of a quota of the namespace. The request had no effect;
@@ -314,7 +318,7 @@ func (w *Workflow) Update(ctx context.Context, name string, out any, args ...any
 	in := protocol.UpdateRequest{
 		UpdateName: name, Input: raw, RequestID: requestID(), WaitFor: protocol.WaitCompleted, WaitTimeout: &wait,
 	}
-	for { // the same request again waits for the same update
+	for { // repeating the request with the same ID waits for the same update
 		var a protocol.UpdateResponse
 		err := w.call(ctx, http.MethodPost, w.path("/api", "/update/"+url.PathEscape(name)), in, &a)
 		if err != nil {
@@ -343,12 +347,12 @@ func (w *Workflow) Cancel(ctx context.Context, reason string) error {
 	return err
 }
 
-// CancelNow closes the run as cancelled at once. Its code does not run again, so it compensates nothing.
+// CancelNow closes the run as cancelled immediately. The workflow code does not run again, so it cannot compensate.
 func (w *Workflow) CancelNow(ctx context.Context, reason string) error {
 	return w.command(ctx, "cancel", reason)
 }
 
-// Terminate ends the run at once, without running its code.
+// Terminate closes the run immediately, without running its code.
 func (w *Workflow) Terminate(ctx context.Context, reason string) error {
 	return w.command(ctx, "terminate", reason)
 }
@@ -380,7 +384,7 @@ func (w *Workflow) command(ctx context.Context, verb, reason string) error {
 	return w.call(ctx, http.MethodPost, w.path("/api", "/"+verb), in, nil)
 }
 
-// History reads the run's events, oldest first, as many as there are now.
+// History iterates over the events that the run has now, oldest first.
 func (w *Workflow) History(ctx context.Context) iter.Seq2[history.Event, error] {
 	if err := w.check(); err != nil {
 		return func(yield func(history.Event, error) bool) { yield(history.Event{}, err) }

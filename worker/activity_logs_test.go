@@ -16,12 +16,12 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// kept returns the log lines of a run's first activity: source, level and text.
+// kept returns the stored logs of a run's first activity, and their lines as one text of source, level and message.
 func kept(t *testing.T, a *apptest.App, run string) (protocol.ActivityLogs, string) {
 	t.Helper()
 	logs, err := a.View().ActivityLogs(t.Context(), protocol.LogsQuery{TaskID: run + "-1"})
 	if protocol.ReasonOf(err) == protocol.ReasonTaskNotFound {
-		return logs, "" // the workflow has not come so far
+		return logs, "" // the workflow has not scheduled the activity yet
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -33,14 +33,14 @@ func kept(t *testing.T, a *apptest.App, run string) (protocol.ActivityLogs, stri
 			continue
 		}
 		if l.At.IsZero() {
-			t.Errorf("a line without a time: %+v", l)
+			t.Errorf("a log line has no time: %+v", l)
 		}
 		out += l.Source + " " + l.Level + " " + l.Text + ";"
 	}
 	return logs, out
 }
 
-// ended runs a workflow without arguments until it closes, and returns its run ID.
+// ended starts a workflow without arguments, waits until it closes, and returns its run ID.
 func ended(t *testing.T, a *apptest.App, typ string) string {
 	t.Helper()
 	answer, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: typ})
@@ -51,7 +51,7 @@ func ended(t *testing.T, a *apptest.App, typ string) string {
 	return answer.RunID
 }
 
-// once runs one activity.
+// once returns a workflow that runs one activity.
 func once(name string) func(workflow.Context) error {
 	return func(ctx workflow.Context) error {
 		return workflow.ExecuteActivity(workflow.WithActivity(ctx, workflow.ActivityOptions{
@@ -60,8 +60,8 @@ func once(name string) func(workflow.Context) error {
 	}
 }
 
-// Logs of activities are available while they run, over every carrier, and complete after any outcome, also for
-// activities that end at once.
+// Readers see the log lines of an activity while it runs, over every carrier, and all of its lines after any outcome,
+// also if the activity ends immediately.
 func TestLinesOfActivitiesAreKept(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		hold := make(chan struct{})
@@ -107,8 +107,8 @@ func TestLinesOfActivitiesAreKept(t *testing.T) {
 	})
 }
 
-// If an activity logs more than the limit, further lines are dropped and the log reports it. The outcome does not
-// change.
+// If an activity logs more than the limit, the worker drops further lines and adds a line that counts them. The outcome
+// of the activity does not change.
 func TestAFloodOfLinesIsCutOffAndCounted(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	start(t, a, link.Local{Join: a.Connections().Join}, func(o *worker.Options) {
@@ -128,7 +128,7 @@ func TestAFloodOfLinesIsCutOffAndCounted(t *testing.T) {
 	}
 }
 
-// A handler that prints more than an executor's output is read for has every line counted that is missing.
+// If a handler prints more than the worker reads of an executor's output, the log counts every missing line.
 func TestAFloodOfAHandlerIsCounted(t *testing.T) {
 	languages(t, func(t *testing.T, dir string) {
 		const lines = 20_000
@@ -137,7 +137,7 @@ func TestAFloodOfAHandlerIsCounted(t *testing.T) {
 			"flood.py":  "def main(_, ctx):\n\tprint(('x' * 100 + '\\n') * 20_000, end='')\n",
 		} {
 			if _, err := os.Stat(filepath.Join(dir, "index", "load"+filepath.Ext(name))); err != nil {
-				continue // of the other language
+				continue // a handler in the other language
 			}
 			if err := os.WriteFile(filepath.Join(dir, "index", name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
@@ -155,7 +155,7 @@ func TestAFloodOfAHandlerIsCounted(t *testing.T) {
 	})
 }
 
-// Logs and output of handlers are stored with their source, also if the process dies.
+// Logs and output of handlers are stored with their source, also if the executor process dies.
 func TestLinesOfHandlersAreKept(t *testing.T) {
 	code := map[string]string{
 		"says.mjs": `export async function main(_, ctx) {
@@ -168,7 +168,7 @@ func TestLinesOfHandlersAreKept(t *testing.T) {
 	languages(t, func(t *testing.T, dir string) {
 		for name, text := range code {
 			if _, err := os.Stat(filepath.Join(dir, "index", "load"+filepath.Ext(name))); err != nil {
-				continue // of the other language
+				continue // a handler in the other language
 			}
 			if err := os.WriteFile(filepath.Join(dir, "index", name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)

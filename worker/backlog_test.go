@@ -17,10 +17,10 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// allSizes is the variable that makes tests of backlogs use their full sizes.
+// allSizes names the environment variable that makes backlog tests use their full sizes.
 const allSizes = "SOJOURN_TEST_BACKLOG"
 
-// ways are the ways from a worker to an app.
+// ways are the carriers by which a worker connects to an app.
 var ways = map[string]func(*apptest.App) link.Carrier{
 	"socket": func(a *apptest.App) link.Carrier { return &link.Socket{URLs: []string{a.URL()}} },
 	"http":   func(a *apptest.App) link.Carrier { return &link.HTTP{URLs: []string{a.URL()}} },
@@ -43,7 +43,7 @@ func bulk(id string, runs *sync.Map) func(*worker.Options) {
 	}
 }
 
-// backlog starts n runs of a workflow with an argument of the given size, before any worker serves them.
+// backlog starts n runs of a workflow with an argument of the given size. No worker polls their queue yet.
 func backlog(t *testing.T, a *apptest.App, name string, n, bytes int) (ids []string) {
 	t.Helper()
 	text := strings.Repeat("x", bytes)
@@ -58,10 +58,10 @@ func backlog(t *testing.T, a *apptest.App, name string, n, bytes int) (ids []str
 	return ids
 }
 
-// A backlog that is larger than one response is processed: each response contains as many tasks as fit, and the rest
-// stays ready for the next poll. No task is delivered twice, and small runs in the same queue are served as well.
+// Workers process a backlog that is larger than one response: each response contains as many tasks as fit, and the
+// other tasks stay ready for the next poll. No task is delivered twice, and small runs in the same queue complete, too.
 func TestABacklogOfLargePayloadsIsWorkedOff(t *testing.T) {
-	// Several responses of 4 MiB, and more than a frame of 8 MiB.
+	// The first size needs several responses of 4 MiB, the second more than one frame of 8 MiB.
 	sizes := []struct{ runs, bytes int }{{100, 90_000}, {6, 1_550_000}}
 	if os.Getenv(allSizes) != "" {
 		sizes = []struct{ runs, bytes int }{{200, 90_000}, {60, 1_550_000}}
@@ -76,7 +76,7 @@ func TestABacklogOfLargePayloadsIsWorkedOff(t *testing.T) {
 					var runs sync.Map
 					start(t, a, carrier(a), bulk("first", &runs))
 					start(t, b, carrier(b), bulk("second", &runs))
-					eventually(t, "every activity ran", func() bool { // histories are large, so they are read once
+					eventually(t, "every activity ran", func() bool { // read the large histories only once
 						n := 0
 						runs.Range(func(any, any) bool { n++; return true })
 						return n == size.runs+20
@@ -94,7 +94,7 @@ func TestABacklogOfLargePayloadsIsWorkedOff(t *testing.T) {
 						}
 						for _, e := range events(t, a, id) {
 							if d, ok := e.Data.(*history.ActivityCompleted); ok && (d.Number != 1 || len(d.Lost) > 0) {
-								t.Errorf("run %d completed with attempt %d after losses %v", i, d.Number, d.Lost)
+								t.Errorf("run %d completed with attempt %d, want 1 (losses: %v)", i, d.Number, d.Lost)
 							}
 						}
 					}

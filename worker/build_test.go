@@ -12,13 +12,13 @@ import (
 )
 
 // With workers of two builds, new runs are dispatched to the promoted build, also after the other build was drained and
-// returned.
+// promoted again.
 func TestRunsGoToThePromotedBuild(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		build := func(id string) {
 			carrier := c
 			if s, ok := c.(*link.Socket); ok {
-				carrier = &link.Socket{URLs: s.URLs} // a carrier has one link
+				carrier = &link.Socket{URLs: s.URLs} // each worker needs a carrier of its own
 			}
 			start(t, a, carrier, func(o *worker.Options) {
 				o.WorkerID, o.BuildID = "of-"+id, id
@@ -38,13 +38,13 @@ func TestRunsGoToThePromotedBuild(t *testing.T) {
 		want := func(build string) {
 			t.Helper()
 			if got := result[string](t, run(t, a, "which")); got != build {
-				t.Errorf("the run was done by %s, promoted is %s", got, build)
+				t.Errorf("the run completed on build %s, want the promoted build %s", got, build)
 			}
 		}
 		decide(protocol.BuildPromote, "v2")
 		decide(protocol.BuildDrain, "v1")
 		want("v2")
-		decide(protocol.BuildPromote, "v1") // ends its drain
+		decide(protocol.BuildPromote, "v1") // promoting a drained build ends its drain
 		decide(protocol.BuildDrain, "v2")
 		want("v1")
 		v, err := a.View().Worker(context.WithoutCancel(t.Context()), "", "of-v1")

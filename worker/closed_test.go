@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// goneAtOnce waits for the end of a process, which must come before the next heartbeat or the end of a lease could
-// cause it.
+// goneAtOnce waits for the end of a process. The process must end before a heartbeat or the expiry of a lease could end
+// it.
 func goneAtOnce(t *testing.T, pid int, since time.Time) {
 	t.Helper()
 	eventually(t, "the executor ends", func() bool { return sandboxtest.Gone(pid) })
@@ -23,7 +23,7 @@ func goneAtOnce(t *testing.T, pid int, since time.Time) {
 	}
 }
 
-// If an operator closes a session, its executor at the worker ends, although it was not idle.
+// If an operator closes a session, the worker ends the session's executor, although the executor was not idle.
 func TestACloseAtTheAppEndsTheExecutor(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
@@ -71,9 +71,9 @@ func TestAForcedMoveAtTheAppEndsTheExecutor(t *testing.T) {
 	}
 	goneAtOnce(t, pid, began)
 	if second := result[int](t, run(t, a, "holds")); second == pid {
-		t.Errorf("the session went on in the executor %d", pid)
+		t.Errorf("the session still runs in executor %d", pid)
 	}
 	if v, err = a.View().Session(t.Context(), "", "moves"); err != nil || v.LeaseOwner == nil || *v.LeaseOwner != to {
-		t.Errorf("it was to go to %s: %+v, %v", to, v, err)
+		t.Errorf("the session must move to %s: %+v, %v", to, v, err)
 	}
 }

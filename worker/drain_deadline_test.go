@@ -60,10 +60,10 @@ func TestRunningTasksGetTheDrainTimeoutLessFiveSeconds(t *testing.T) {
 			t.Errorf("the drain took %s", took)
 		}
 		if had := (<-cancelled).Sub(drain); had < 20*time.Second {
-			t.Errorf("running code had %s of the drain, want 20 s", had)
+			t.Errorf("running tasks had %s of the drain timeout, want 20 s", had)
 		}
 		v, err := p.View().Describe(t.Context(), protocol.Target{WorkflowID: "finishes"})
-		time.Sleep(20 * time.Second) // virtual time, until no code runs: the bubble requires that
+		time.Sleep(20 * time.Second) // in virtual time: the bubble must not end while activity code runs
 		if err != nil || v.Status != "completed" {
 			t.Errorf("the activity that needed 19.9 s: %s, %v", v.Status, err)
 		}

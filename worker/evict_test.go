@@ -13,14 +13,15 @@ import (
 	"github.com/sojourn-run/sojourn/worker"
 )
 
-// When the executors' memory is scarce, the worker releases an idle session at the app and then ends its executor. The
-// next activity of that session gets a higher epoch without state, which is recovered as after any loss. Sessions that
-// a workflow started, and sessions with NoReacquire, are not evicted, even if they were used longer ago.
+// When the memory of the executors is scarce, the worker first releases an idle session at the app and then ends its
+// executor. The next activity of that session runs under a higher epoch and finds no state, which its recovery policy
+// rebuilds as after any loss. The worker does not evict sessions that a workflow started, nor sessions with
+// NoReacquire, even if they were used longer ago.
 func TestAnEvictedSessionIsReleasedAndRebuilt(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
 		o.Memory = 195 << 20
-		// executors must not reach their own limit first
+		// high limits: no executor may reach its own limit first
 		o.Limits = map[string]sandbox.Limits{sandbox.RuntimeNative: {Memory: 1 << 30, Data: -1}}
 	})
 	view := func(id string) protocol.SessionView {
@@ -44,10 +45,11 @@ func TestAnEvictedSessionIsReleasedAndRebuilt(t *testing.T) {
 	}
 	for late := time.Now().Add(ceiling); count("ActivityCompleted") < 2; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(late) {
-			t.Fatal("what is kept does not begin")
+			t.Fatal("the sessions that must not be evicted did not start")
 		}
 	}
-	for _, id := range []string{"one", "two"} { // each takes 60 MiB, and what Go takes: there is no room for both
+	// each session takes 60 MiB and the memory of a Go process: both together exceed the limit
+	for _, id := range []string{"one", "two"} {
 		if got := result[int](t, run(t, a, "talk", id)); got != 60 {
 			t.Fatalf("%s has %d MiB", id, got)
 		}
@@ -55,7 +57,7 @@ func TestAnEvictedSessionIsReleasedAndRebuilt(t *testing.T) {
 	before := view("one").Epoch
 	for late := time.Now().Add(ceiling); view("one").LeaseOwner != nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(late) {
-			t.Fatal("the session that was used longest ago is not given up")
+			t.Fatal("the least recently used session was not evicted")
 		}
 	}
 	if v := view("one"); v.Status != protocol.SessionExpired || v.EndedReason != "released" ||
@@ -70,15 +72,15 @@ func TestAnEvictedSessionIsReleasedAndRebuilt(t *testing.T) {
 		}
 	}
 	end(t, a, kept.RunID)
-	if n := count("SessionRecovered"); n != 2 { // the first use of each
-		t.Errorf("what is never given up was built %d times, want 2", n)
+	if n := count("SessionRecovered"); n != 2 { // one recovery for the first use of each session
+		t.Errorf("the state of sessions that must not be evicted was built %d times, want 2", n)
 	}
 	second, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "talk", Input: []byte(`["one"]`)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := result[int](t, end(t, a, second.RunID)); got != 60 {
-		t.Errorf("after the eviction it has %d MiB", got)
+		t.Errorf("after the eviction the executors use %d MiB", got)
 	}
 	var why []string
 	for _, e := range events(t, a, second.RunID) {
@@ -100,6 +102,6 @@ func TestAnEvictedSessionIsReleasedAndRebuilt(t *testing.T) {
 		}
 	}
 	if want := []string{"claimed", "released", "reclaimed"}; !slices.Equal(what[:3], want) {
-		t.Errorf("its timeline says %v, want %v", what, want)
+		t.Errorf("the session's timeline has %v, want %v", what, want)
 	}
 }

@@ -34,7 +34,7 @@ func ExampleNew() {
 	}
 }
 
-// The worker's log, and what workflows and activities log, goes to a handler of the program.
+// A handler of the program receives the log of the worker and what workflows and activities log.
 func ExampleNew_logger() {
 	logger := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	r := worker.NewRegistry()
@@ -51,7 +51,7 @@ func ExampleNew_logger() {
 	defer w.Close()
 }
 
-// This is a whole worker program: it reads the settings of "sojourn worker" from flags, the environment and a file.
+// This is a complete worker program: it reads the settings of "sojourn worker" from flags, the environment and a file.
 func ExampleMain() {
 	worker.Main(func(r *worker.Registry) {
 		r.Workflow("greeting", func(ctx workflow.Context, name string) (string, error) {
@@ -75,7 +75,7 @@ func ExampleRegistry() {
 	// Output: [order] [charge resize] charge <nil>
 }
 
-// A new run uses the highest version, until it closes.
+// A new run uses the highest registered version of the workflow until it closes.
 func ExampleRegistry_WorkflowVersion() {
 	r := worker.NewRegistry()
 	r.WorkflowVersion("order", 1, func(ctx workflow.Context) error {

@@ -10,7 +10,7 @@ import (
 
 // fleetWide holds the settings that an operator set for all workers at run time.
 type fleetWide struct {
-	mu  sync.Mutex // guards set
+	mu  sync.Mutex // guards the fields of the group set
 	set protocol.WorkerSettings
 }
 
@@ -20,8 +20,8 @@ func (f *fleetWide) get() protocol.WorkerSettings {
 	return f.set
 }
 
-// settings applies settings from the app, which an operator set for all workers. The link registers again afterwards,
-// which reports them to the app.
+// settings applies settings that an operator set for all workers. The app sends them. The link then registers the
+// worker again, which reports the applied settings to the app.
 func (w *Worker) settings(s protocol.WorkerSettings) {
 	w.fleet.mu.Lock()
 	was := w.fleet.set
@@ -40,8 +40,8 @@ func (w *Worker) settings(s protocol.WorkerSettings) {
 	}
 }
 
-// concurrency returns the number of concurrent activities. The operator's setting does not apply to a worker that is
-// configured to run none.
+// concurrency returns the maximum number of concurrent activities. The operator's setting does not apply to a worker
+// that is configured to run no activities.
 func (w *Worker) concurrency() int {
 	if n := w.fleet.get().Concurrency; n > 0 && w.opt.Concurrency > 0 {
 		return n
@@ -49,8 +49,8 @@ func (w *Worker) concurrency() int {
 	return w.opt.Concurrency
 }
 
-// offered returns the activities of this worker. If its isolation is below the required minimum, activities that need
-// an executor are omitted.
+// offered returns the activity types that this worker registers. If the isolation is below the required minimum, it
+// omits activities that need an executor.
 func (w *Worker) offered() []string {
 	all := w.activityTypes()
 	if w.pool == nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/sojourn-run/sojourn/worker/internal/runner"
 )
 
-// Handlers are the activities in other languages that a worker found in its folder.
+// Handlers are the activities in other languages that a worker found in its handler folder.
 type Handlers struct {
 	found    []sandbox.Definition
-	sessions []sandbox.Definition // session definitions; their names have sandbox.SessionPrefix
+	sessions []sandbox.Definition // session definitions in files; their names begin with sandbox.SessionPrefix
 	omitted  []sandbox.Omission
 }
 
@@ -31,14 +31,14 @@ func (h Handlers) Names() []string {
 // maxListedOmissions is the maximum number of ignored files in a log line.
 const maxListedOmissions = 5
 
-// runtimeNames are display names of languages.
+// runtimeNames are the display names of the runtimes.
 var runtimeNames = map[string]string{sandbox.RuntimeNode: "Node", sandbox.RuntimePython: "Python"}
 
-// programNames are the interpreters that the machine needs.
+// programNames are the interpreter programs that the handlers of a runtime need.
 var programNames = map[string]string{sandbox.RuntimeNode: "node", sandbox.RuntimePython: "python3"}
 
-// FindHandlers finds the handlers in dir. Their names must not be registered, except as examples. Handlers without an
-// interpreter in runtimes are left out.
+// FindHandlers returns the handlers in dir. A handler must not have the name of a registered activity, unless that
+// activity is an example. Handlers whose interpreter is not in runtimes are ignored and listed.
 func FindHandlers(dir string, r *Registry, runtimes map[string]string) (Handlers, error) {
 	found, omitted, err := sandbox.Discover(dir)
 	if err != nil {
@@ -113,7 +113,8 @@ func (w *Worker) setHandlers(h Handlers) {
 	w.handlers = h
 }
 
-// definitions are the workflows and activities in Go that the worker runs: an example whose name a handler has is none.
+// definitions are the Go workflows and activities that the worker runs. An example activity whose name a handler has is
+// omitted.
 type definitions struct {
 	*Registry
 	w *Worker
@@ -121,7 +122,7 @@ type definitions struct {
 
 func (w *Worker) definitions() definitions { return definitions{w.opt.Registry, w} }
 
-// FindActivity returns the Go activity of a name.
+// FindActivity returns the Go activity with a name.
 func (d definitions) FindActivity(name string) (*activity.Definition, bool) {
 	def, ok := d.Registry.FindActivity(name)
 	if ok && d.examples[name] && slices.ContainsFunc(d.w.Handlers().found, func(h sandbox.Definition) bool {
@@ -132,7 +133,7 @@ func (d definitions) FindActivity(name string) (*activity.Definition, bool) {
 	return def, ok
 }
 
-// FindSession returns the session definition of a name.
+// FindSession returns the session definition with a name.
 func (d definitions) FindSession(name string) (*runner.SessionDefinition, bool) {
 	if def, ok := d.sessions[name]; ok {
 		return def, true
@@ -145,7 +146,7 @@ func (d definitions) FindSession(name string) (*runner.SessionDefinition, bool) 
 	return nil, false
 }
 
-// sessionDefinitions returns the names of the session definitions in Go and in files.
+// sessionDefinitions returns the names of the session definitions in Go and in handler files.
 func (w *Worker) sessionDefinitions() []string {
 	all := w.opt.Registry.SessionDefinitions()
 	for _, h := range w.Handlers().sessions {
@@ -154,7 +155,7 @@ func (w *Worker) sessionDefinitions() []string {
 	return all
 }
 
-// handlerVersions returns the versions of the handlers by activity type.
+// handlerVersions returns the version of each handler, by activity type.
 func (w *Worker) handlerVersions() map[string]string {
 	all := map[string]string{}
 	for _, d := range w.Handlers().found {
@@ -163,7 +164,7 @@ func (w *Worker) handlerVersions() map[string]string {
 	return all
 }
 
-// Isolation describes the isolation of the worker's executors in one line; empty without handlers.
+// Isolation returns one line that describes the isolation of the worker's executors, or "" without handlers.
 func (w *Worker) Isolation() string {
 	if w.pool == nil || len(w.Handlers().found) == 0 {
 		return ""

@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// edges are handlers that send a value of a table in each way in which a handler can send one.
+// edges are handlers, by language, that send one value of a table in each way in which a handler can send a value.
 var edges = map[string][2]string{
 	"node": {"value.mjs", `
 const values = {
@@ -74,8 +74,9 @@ var (
 	}
 )
 
-// Any text or number that a handler returns, throws, reports as progress or logs fails its call or is stored in a clean
-// form. Each call ends in one attempt, and a call next to it in the same executor completes.
+// For every text or number that a handler returns, throws, reports as progress or logs, either the call fails or the
+// value is stored without invalid characters. Each call needs one attempt, and a call that runs at the same time in the
+// same executor completes.
 func TestAnyValueOfAHandlerFailsTheCallOrIsStoredCleaned(t *testing.T) {
 	for program, file := range edges {
 		t.Run(program, func(t *testing.T) {
@@ -117,7 +118,8 @@ func TestAnyValueOfAHandlerFailsTheCallOrIsStoredCleaned(t *testing.T) {
 	}
 }
 
-// callEdges calls the handler with each value in each way, next to a plain call, and returns the outcomes.
+// callEdges is a workflow that calls the handler with each value in each way, together with a plain call, and returns
+// the outcomes.
 func callEdges(ctx workflow.Context) (map[string]string, error) {
 	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{
 		StartToClose: time.Minute, Retry: &workflow.RetryPolicy{MaxAttempts: 1},
@@ -141,7 +143,7 @@ func callEdges(ctx workflow.Context) (map[string]string, error) {
 	return outcomes, nil
 }
 
-// checkEdge compares the outcome of one call with the expectation.
+// checkEdge compares the outcome of one call with the expected outcome.
 func checkEdge(t *testing.T, way, name, got string) {
 	t.Helper()
 	failed := strings.HasPrefix(got, "failed: ")

@@ -25,7 +25,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// handlers are files of one language: index.load fills the session, index.find needs that, index.die ends the process.
+// handlers are handler files by language: index.load creates the session state, index.find needs it, index.die ends the
+// executor process.
 var handlers = map[string]map[string]string{
 	"node": {
 		"load.mjs": `export async function main(text, ctx) {
@@ -60,7 +61,7 @@ var handlers = map[string]map[string]string{
 	},
 }
 
-// languages runs a test with the handlers of each language in a folder.
+// languages runs a test once per language, with the handlers of that language in a folder.
 func languages(t *testing.T, test func(t *testing.T, dir string)) {
 	for program, files := range handlers {
 		t.Run(program, func(t *testing.T) {
@@ -81,8 +82,8 @@ func languages(t *testing.T, test func(t *testing.T, dir string)) {
 	}
 }
 
-// A handler in another language exports a recovery policy, which works as in Go: one rebuild for all activities without
-// state, in the same attempt, with the same events; also after the executor was killed.
+// A handler in another language can export a recovery policy, which works as in Go: all activities without state share
+// one rebuild in the same attempt, with the same events, also after the executor was killed.
 func TestAHandlersRecoveryPolicyIsKept(t *testing.T) {
 	languages(t, func(t *testing.T, dir string) {
 		a := apptest.Start(t, apptest.Options{})
@@ -94,7 +95,7 @@ func TestAHandlersRecoveryPolicyIsKept(t *testing.T) {
 					return 0, err
 				}
 				sum := 0
-				for range 2 { // cold at first, and cold again after its executor was killed
+				for range 2 { // the state is missing at first, and again after the executor was killed
 					var all []workflow.Future
 					for range 4 {
 						all = append(all, s.Execute(ctx, "index.find", "abc", 7))
@@ -108,7 +109,7 @@ func TestAHandlersRecoveryPolicyIsKept(t *testing.T) {
 					}
 					once := workflow.ActivityOptions{Retry: &workflow.RetryPolicy{MaxAttempts: 1}}
 					if err := s.Execute(workflow.WithActivity(ctx, once), "index.die").Get(ctx, nil); err == nil {
-						return 0, errors.New("the executor lived on")
+						return 0, errors.New("the executor is still running")
 					}
 				}
 				n, err := workflow.Await[int](ctx, s.Execute(ctx, "index.both", "abc", 7))
@@ -122,7 +123,7 @@ func TestAHandlersRecoveryPolicyIsKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// 31: three letters, rebuilt once; 10: of the rebuild that receives both arguments
+		// 31 comes from three letters whose state was rebuilt once, 10 from the rebuild that receives both arguments.
 		if got := result[int](t, end(t, a, answer.RunID)); got != 2*4*31+10 {
 			t.Errorf("got %d", got)
 		}
@@ -134,19 +135,19 @@ func TestAHandlersRecoveryPolicyIsKept(t *testing.T) {
 				}
 				reasons[d.Reason]++
 				if d.Outcome != protocol.Rebuilt || d.Rebuild != "index.load" || d.Retries != 1 {
-					t.Errorf("what history says of the rebuild: %+v", d)
+					t.Errorf("the rebuild events in history: %+v", d)
 				}
 			}
 		}
 		if reasons["declared"] != 4 || reasons["crash"] != 4 {
-			t.Errorf("recovered for %v, want 4 of each", reasons)
+			t.Errorf("recoveries by reason: %v, want 4 of each", reasons)
 		}
 	})
 }
 
-// A handler that is added while its worker watches the folder is offered without a restart. The version that ran is
-// stored in history with each attempt, including failed ones, and in the registration. Workers of the same release with
-// different code are reported at both.
+// If a handler is added while its worker watches the folder, the worker offers it without a restart. History stores
+// with each attempt, also a failed one, the version of the handler that ran, and the registration contains the
+// versions. The app and the workers report when two workers of the same release have different code.
 func TestHandlersHaveVersions(t *testing.T) {
 	languages(t, func(t *testing.T, dir string) {
 		a := apptest.Start(t, apptest.Options{})
@@ -214,9 +215,9 @@ func TestHandlersHaveVersions(t *testing.T) {
 	})
 }
 
-// A handler replaces an example activity of the same name, since users do not know the names of the examples in the
-// stock binary. This also holds for handlers that are added while the worker runs. Other registered activities keep
-// their names.
+// A handler replaces an example activity of the same name, because users do not know the names of the examples in the
+// stock binary. This also holds for handlers that are added while the worker runs. A handler cannot replace any other
+// registered activity.
 func TestAHandlerTakesThePlaceOfAnExample(t *testing.T) {
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Skip("node is not on this machine")
@@ -265,18 +266,19 @@ func TestAHandlerTakesThePlaceOfAnExample(t *testing.T) {
 	write("own")
 	if _, err := worker.FindHandlers(dir, r, map[string]string{"node": "node"}); err == nil ||
 		!strings.Contains(err.Error(), `"own" is registered in Go`) {
-		t.Errorf("a handler of an activity's name: %v", err)
+		t.Errorf("a handler with the name of a registered activity: %v", err)
 	}
 }
 
-// The worker reports its executors in heartbeats to the app and in its metrics.
+// The worker reports its executors in its heartbeats and in its metrics.
 func TestExecutorsAreReported(t *testing.T) {
 	languages(t, func(t *testing.T, dir string) {
 		name := map[string]string{"node": "node", "python3": "python"}[filepath.Base(t.Name())]
 		a := apptest.Start(t, apptest.Options{})
 		w := start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
 			o.Handlers, o.WorkerID = dir, "w"
-			o.SessionLease, o.SessionBuffer = 2*time.Second, time.Second // renewed and reported every second
+			// leases are renewed, and heartbeats sent, every second
+			o.SessionLease, o.SessionBuffer = 2*time.Second, time.Second
 		})
 		s := httptest.NewServer(w.Probes())
 		t.Cleanup(s.Close)
@@ -321,13 +323,13 @@ func TestExecutorsAreReported(t *testing.T) {
 			`sojourn_executor_oldest_seconds{runtime="` + name + `"}`,
 		} {
 			if err != nil || !strings.Contains(string(body), want) {
-				t.Errorf("metrics do not say %s: %v\n%s", want, err, body)
+				t.Errorf("metrics do not contain %s: %v\n%s", want, err, body)
 			}
 		}
 	})
 }
 
-// The interpreter of handlers can be named: that of a virtual environment finds the packages in it.
+// A setting selects the interpreter of handlers: the interpreter of a virtual environment finds the packages in it.
 func TestHandlersRunInTheInterpreterThatIsNamed(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -364,12 +366,12 @@ func TestHandlersRunInTheInterpreterThatIsNamed(t *testing.T) {
 		Registry: worker.NewRegistry(), Carrier: &link.Socket{URLs: []string{a.URL()}}, Handlers: dir, Node: "no-such-node",
 	})
 	if err == nil || !strings.Contains(err.Error(), "no-such-node") {
-		t.Errorf("an interpreter that is not there: %v", err)
+		t.Errorf("an interpreter that does not exist: %v", err)
 	}
 }
 
-// With an unusable recovery policy, an activity fails as without a policy. If the rebuild activity is missing, the
-// error reports it.
+// If the recovery policy of a handler is invalid, an activity fails as it does without a policy. If only the rebuild
+// activity is missing, the error names it.
 func TestAHandlersUnusablePolicyRecoversNothing(t *testing.T) {
 	languages(t, func(t *testing.T, dir string) {
 		a := apptest.Start(t, apptest.Options{})
@@ -395,8 +397,8 @@ func TestAHandlersUnusablePolicyRecoversNothing(t *testing.T) {
 	})
 }
 
-// While the file of a handler is missing (it may be being replaced), the handler's tasks wait, with the reason and
-// without a time limit. They run when the file exists again.
+// While the file of a handler is missing (an editor may be replacing it), the handler's tasks wait without a time
+// limit, with a wait reason. They run when the file exists again.
 func TestTasksWaitForAHandlersFile(t *testing.T) {
 	languages(t, func(t *testing.T, dir string) {
 		a := apptest.Start(t, apptest.Options{})

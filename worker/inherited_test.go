@@ -15,8 +15,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// weighedCarrier counts the signal events that its connections bring to the worker, and the bytes of the commands that
-// the worker sends.
+// weighedCarrier counts the signal events that the worker receives over its connections, and the bytes of the commands
+// that the worker sends.
 type weighedCarrier struct {
 	link.Carrier
 	signals, commands *atomic.Int64
@@ -76,21 +76,22 @@ func (c weighedConn) HistoryPage(ctx context.Context, in protocol.HistoryRequest
 	return page, err
 }
 
-// A Go worker gets a few of the signals that a run inherits, and fetches more when its code receives them: what is sent
-// per run does not depend on the number of signals that wait. The code receives them as if the task contained all.
+// The task of a continued run contains only some of the signals that the run inherits. The worker fetches the others
+// when the workflow code receives them, so the bytes per run do not depend on the number of waiting signals. The code
+// receives all of them in order.
 func TestAWorkerGetsFewOfTheSignalsThatARunInherits(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		const runs = 6
 		var signals, commands atomic.Int64
 		start(t, a, weighedCarrier{c, &signals, &commands}, func(o *worker.Options) {
 			o.Registry.Workflow("inherits", func(ctx workflow.Context, got []int) ([]int, error) {
-				if len(got) == 0 { // until all signals have arrived
+				if len(got) == 0 { // the first run waits until all signals have arrived
 					if err := workflow.Signal(ctx, "begin").Receive(ctx); err != nil {
 						return nil, err
 					}
 				}
 				name := "many"
-				if len(got) == runs-1 { // behind all others
+				if len(got) == runs-1 { // the last run receives the signal that was sent last
 					name = "rare"
 				}
 				n, err := workflow.ReceiveSignal[int](ctx, name)
@@ -136,7 +137,8 @@ func TestAWorkerGetsFewOfTheSignalsThatARunInherits(t *testing.T) {
 			if want := "[0,1,2,3,4,999]"; string(v.Output) != want || v.RunNumber != runs {
 				t.Fatalf("run %d ended with %s, want %s", v.RunNumber, v.Output, want)
 			}
-			// The first run received its signals one by one before; the last one looks behind all of them.
+			// Leave out the first run, which received its signals one by one, and the last run, which reads all of
+			// them.
 			sent[i], asked[i] = signals.Load()-2*int64(backlog), commands.Load()
 		}
 		if extra := sent[1] - sent[0]; extra > 45 {

@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/internal/runner"
 )
 
-// Isolated registers the isolated activities of a registry for executors of this binary; pass it to sandbox.Main, which
-// must be the first call of main and of TestMain.
+// Isolated registers the isolated activities of a registry, so that executors of this binary can run them. Pass it to
+// sandbox.Main, which must be the first call of main and of TestMain.
 func Isolated(r *Registry) func(sandbox.Handlers) {
 	return func(h sandbox.Handlers) {
 		for _, name := range r.ActivityTypes() {
@@ -42,7 +42,7 @@ func isolated(def *activity.Definition) sandbox.Handler {
 	}
 }
 
-// inside implements the context of activity code in an executor.
+// inside implements the activity context for code that runs in an executor.
 type inside struct {
 	inv  sandbox.Invocation
 	call *sandbox.Call
@@ -66,7 +66,7 @@ func (i inside) Session() *activity.SessionInfo {
 	return &activity.SessionInfo{ID: i.inv.Session.ID, Epoch: i.inv.Session.Epoch, IsNew: i.call.IsNew}
 }
 
-// stateKey is the key of the activity state in an executor's session.
+// stateKey is the key under which an executor's session stores the state of activity.SessionState.
 const stateKey = "sojourn.activity.state"
 
 func (i inside) State() *activity.SessionValues {
@@ -93,7 +93,7 @@ func (i inside) Heartbeat(progress json.RawMessage) {
 	i.call.Progress(progress)
 }
 
-// LastHeartbeat reads the heartbeat details from the form in which the worker passed them to the executor.
+// LastHeartbeat returns the heartbeat details of the previous attempt, which the worker sent with the call.
 func (i inside) LastHeartbeat() json.RawMessage {
 	var h protocol.LastHeartbeat
 	if len(i.inv.LastHeartbeat) == 0 || json.Unmarshal(i.inv.LastHeartbeat, &h) != nil {
@@ -102,7 +102,7 @@ func (i inside) LastHeartbeat() json.RawMessage {
 	return h.Details
 }
 
-// outward converts an error of an activity to the error types that executors and workers share.
+// outward converts the error of an activity to the error types that an executor can send to its worker.
 func outward(ctx context.Context, inv sandbox.Invocation, err error) error {
 	if errors.Is(err, activity.ErrSessionLost) && inv.Session != nil {
 		return &sandbox.SessionLost{

@@ -8,7 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/internal/link"
 )
 
-// Code whose session state is missing receives the reason why the previous state was lost, also on another worker.
+// Activity code whose session state is missing receives the reason why the previous state was lost, also on another
+// worker.
 func TestLostStateReportsHowThePreviousLeaseEnded(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		visit := func(t *testing.T, session, activity string) string {
@@ -30,14 +31,15 @@ func TestLostStateReportsHowThePreviousLeaseEnded(t *testing.T) {
 			"crashed": "the previous acquisition of the session ended: crash: the executor exited with status 3",
 			"drained": "the previous acquisition of the session ended: shutdown",
 		} {
-			for _, activity := range []string{"words_isolated", "words"} { // in an executor, and in the worker
+			// one activity runs in an executor, one in the worker process
+			for _, activity := range []string{"words_isolated", "words"} {
 				if got := visit(t, session, activity); !strings.Contains(got, want) {
 					t.Errorf("%s, %s: %q", session, activity, got)
 				}
 			}
 		}
 		if got := visit(t, "new", "words"); strings.Contains(got, "previous acquisition") {
-			t.Errorf("in its first holding: %q", got)
+			t.Errorf("in the first epoch: %q", got)
 		}
 	})
 }

@@ -25,10 +25,10 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// localRuns counts the runs of the local steps of all workflows of the type local.
+// localRuns counts how often each local step ran, over all workflows of type "local".
 type localRuns struct{ first, second, third atomic.Int32 }
 
-// define registers a workflow that passes two local steps, an activity and a local step.
+// define registers a workflow that runs two local steps, an activity and a third local step.
 func (s *localRuns) define(o *worker.Options) {
 	count := func(n *atomic.Int32) func(context.Context) (int32, error) {
 		return func(context.Context) (int32, error) { return n.Add(1), nil }
@@ -51,7 +51,7 @@ func (s *localRuns) define(o *worker.Options) {
 	})
 }
 
-// begin starts a run.
+// begin starts a run and returns its IDs.
 func begin(t *testing.T, a *apptest.App, typ string) protocol.Target {
 	t.Helper()
 	started, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: typ})
@@ -61,7 +61,7 @@ func begin(t *testing.T, a *apptest.App, typ string) protocol.Target {
 	return protocol.Target{WorkflowID: started.WorkflowID, RunID: started.RunID}
 }
 
-// localEvents returns the types of the local steps in a history, once for each event.
+// localEvents returns the names of the local steps in a history, one for each event.
 func localEvents(list []history.Event) string {
 	var all []string
 	for _, e := range list {
@@ -81,7 +81,7 @@ func localEvents(list []history.Event) string {
 
 const threeSteps = "first, ended 1, second, ended 1, third, ended 1"
 
-// Local steps run once and are recorded once, over every transport and on both databases, with a sticky cache and with
+// Each local step runs once and is recorded once: over every transport, on both databases, with a sticky cache and with
 // a replay for each task.
 func TestLocalStepsRunOnce(t *testing.T) {
 	for way, carrier := range ways {
@@ -107,9 +107,9 @@ func TestLocalStepsRunOnce(t *testing.T) {
 	}
 }
 
-// The response to each request that records a step is lost once, and a load balancer sends the worker's next requests
-// to the other app. The worker repeats the request, and that app answers the repetition: each step is recorded once and
-// runs once, and the task is not delivered again.
+// The first response to each request that records a local step is lost, and a load balancer sends the worker's next
+// request to the other app. The worker repeats the request, and the second app recognizes it: each step runs once and
+// is recorded once, and the task is not delivered again.
 func TestALocalStepIsRecordedOnceAlthoughItsResponseIsLost(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := apptest.Two(t, apptest.Options{Database: database})
@@ -133,7 +133,7 @@ func TestALocalStepIsRecordedOnceAlthoughItsResponseIsLost(t *testing.T) {
 			}
 			proxy.ServeHTTP(httptest.NewRecorder(), r)
 			drops.Add(1)
-			panic(http.ErrAbortHandler) // the app has committed, and its response does not arrive
+			panic(http.ErrAbortHandler) // the app has committed the step; drop the response
 		}))
 		t.Cleanup(server.Close)
 		var s localRuns
@@ -148,8 +148,8 @@ func TestALocalStepIsRecordedOnceAlthoughItsResponseIsLost(t *testing.T) {
 	})
 }
 
-// A run is terminated while its local step runs, at another app: the context of the step ends, and the step is
-// not recorded. Meanwhile the worker runs other runs, including runs that it has to replay.
+// If a run is terminated at another app while its local step runs, the context of the step ends and the step is not
+// recorded. Meanwhile the worker continues to run other runs, including runs that it has to replay.
 func TestALocalStepEndsWithItsRun(t *testing.T) {
 	for way, carrier := range ways {
 		t.Run(way, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestALocalStepEndsWithItsRun(t *testing.T) {
 					})
 				})
 				var blocked []protocol.Target
-				for range 20 { // more than replays at once
+				for range 20 { // more runs than a worker replays concurrently
 					blocked = append(blocked, begin(t, a, "blocks"))
 				}
 				eventually(t, "all steps run", func() bool { return int(running.Load()) == len(blocked) })
@@ -196,8 +196,9 @@ func TestALocalStepEndsWithItsRun(t *testing.T) {
 	}
 }
 
-// mixed registers a workflow of three runs in which local steps meet signals, an activity, a session, a timer, a child,
-// an update, a cancelled branch and continue-as-new. It returns how many signals its runs received.
+// mixed registers a workflow that continues as new twice. Its three runs combine local steps with signals, an activity,
+// a session, a timer, a child, an update and a cancelled branch. Its result is the number of signals that its runs
+// received.
 func (s *localRuns) mixed(runs *sync.Map) func(*worker.Options) {
 	step := func(ctx workflow.Context, name string, d workflow.Durability) error {
 		key := workflow.Info(ctx).RunID + " " + name
@@ -216,7 +217,8 @@ func (s *localRuns) mixed(runs *sync.Map) func(*worker.Options) {
 			workflow.HandleUpdate(ctx, "add", func(ctx workflow.Context, n int) (int, error) {
 				return n + 1, step(ctx, fmt.Sprint("update ", n), workflow.EachStep)
 			})
-			hello := workflow.ExecuteActivity(ctx, "hello", "you") // recorded with the first step
+			// this command is recorded together with the first local step
+			hello := workflow.ExecuteActivity(ctx, "hello", "you")
 			cancelled, cancel := workflow.WithCancel(ctx)
 			late := workflow.NewTimer(cancelled, time.Hour)
 			if err := step(ctx, "first", workflow.EachStep); err != nil {
@@ -241,7 +243,7 @@ func (s *localRuns) mixed(runs *sync.Map) func(*worker.Options) {
 				return 0, err
 			}
 			if err := late.Get(ctx, nil); !errors.Is(err, workflow.ErrCancelled) {
-				return 0, fmt.Errorf("the cancelled timer: %w", err)
+				return 0, fmt.Errorf("timer of the cancelled branch: %w", err)
 			}
 			if err := step(ctx, "third", workflow.WithTurn); err != nil {
 				return 0, err
@@ -272,11 +274,11 @@ func (s *localRuns) mixed(runs *sync.Map) func(*worker.Options) {
 	}
 }
 
-// allSignals is the number of signals that the runs of mixed receive together.
+// allSignals is the number of signals that the runs of one workflow of mixed receive together.
 const allSignals = 12
 
-// Two workers at two apps run workflows in which local steps meet everything else, while signals and updates arrive:
-// each step of each run runs once, no signal is lost over continue-as-new, and each history replays.
+// Two workers at two apps run workflows that combine local steps with all other commands, while signals and updates
+// arrive. Each step of each run runs once, continue-as-new loses no signal, and each history replays.
 func TestLocalStepsNextToEverythingElse(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := apptest.Two(t, apptest.Options{Database: database})
@@ -285,7 +287,7 @@ func TestLocalStepsNextToEverythingElse(t *testing.T) {
 		var registry *worker.Registry
 		for i, app := range []*apptest.App{a, b} {
 			start(t, app, &link.Socket{URLs: []string{app.URL()}}, func(o *worker.Options) {
-				o.WorkerID, o.StickyCache = fmt.Sprint("w", i), -i // the second worker replays every task
+				o.WorkerID, o.StickyCache = fmt.Sprint("w", i), -i // w1 replays its runs for every task
 				s.mixed(&ran)(o)
 				registry = o.Registry
 			})
@@ -345,7 +347,7 @@ func TestLocalStepsNextToEverythingElse(t *testing.T) {
 			}
 			return true
 		})
-		if least := len(targets) * 3 * 5; n < least { // four steps and a child in each run
+		if least := len(targets) * 3 * 5; n < least { // each of the three runs has four steps and a child
 			t.Errorf("%d steps ran, want %d at least", n, least)
 		}
 	})

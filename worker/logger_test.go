@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// lockedBuffer is a buffer that a log handler and a test share.
+// lockedBuffer is a buffer that is safe for concurrent use by a log handler and a test.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -29,7 +29,7 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.buf.Write(p)
 }
 
-// find returns the first line with a message.
+// find returns the first log line with a message.
 func (b *lockedBuffer) find(t *testing.T, message string) map[string]any {
 	t.Helper()
 	b.mu.Lock()
@@ -48,8 +48,8 @@ func (b *lockedBuffer) find(t *testing.T, message string) map[string]any {
 	return nil
 }
 
-// The handler of the user's logger receives the worker's own lines, with their keys, and the lines of workflow code and
-// activities.
+// The handler of Options.Logger receives the lines of the worker, with their keys, and the lines that workflow code and
+// activities log.
 func TestTheLoggerInTheOptionsReceivesTheLogOfTheWorker(t *testing.T) {
 	var log lockedBuffer
 	a := apptest.Start(t, apptest.Options{})

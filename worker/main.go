@@ -21,8 +21,8 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// Main runs a binary that is only a worker, with the workflows and activities that register adds, and exits. Settings
-// are flags, SOJOURN_… variables or a file, as for `sojourn worker`; it needs only the address of an app and a token.
+// Main runs a worker with the workflows and activities that register adds, and exits the process. It reads settings
+// from flags, SOJOURN_… variables or a file, as `sojourn worker` does; it needs only the URL of an app and a token.
 func Main(register func(*Registry)) {
 	r := NewRegistry()
 	register(r)
@@ -74,15 +74,15 @@ func run(r *Registry, args []string) int {
 	return 0
 }
 
-// currentRelease returns the release of the process and its source.
+// currentRelease returns the release of this process and where it was found.
 func currentRelease(c *config.Config) (current, from string) {
 	source := release.System()
 	source.Setting = c.Release
 	return release.Current(source)
 }
 
-// FromConfig returns a worker with the settings of a process. If no token is configured, the worker uses the token that
-// the app has stored in the same data directory.
+// FromConfig returns a worker with the given settings. If no token is configured, the worker uses the token that the
+// app has stored in the same data directory.
 func FromConfig(r *Registry, c *config.Config, carrier link.Carrier, logger *slog.Logger) (*Worker, error) {
 	token := c.Token
 	if token == "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker"
 )
 
-// A program outside of this module names an app by its URL, the protocol and the TLS configuration.
+// Options without a carrier need only the URL of an app; they may select the protocol and a TLS configuration.
 func TestAWorkerConnectsToTheURLsOfItsOptions(t *testing.T) {
 	for _, way := range []string{"", "auto", "socket", "http"} {
 		t.Run("link "+way, func(t *testing.T) {

@@ -53,8 +53,8 @@ func TestAWorkerInstallsPackagesAtItsStart(t *testing.T) {
 	}
 }
 
-// While the packages of a handler are being installed, or if the installation fails, every view of the run reports that
-// its task waits for them. The task starts soon after the installation.
+// While the packages of a handler are being installed, and after a failed installation, every view of the run reports
+// that the handler's task waits for its packages. The task starts soon after the installation.
 func TestTasksWaitForPackages(t *testing.T) {
 	asked, answer := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -102,7 +102,7 @@ func TestTasksWaitForPackages(t *testing.T) {
 		var last *protocol.Wait
 		defer func() {
 			if t.Failed() {
-				t.Logf("it waits: %+v", last)
+				t.Logf("the run waits: %+v", last)
 			}
 		}()
 		eventually(t, string(r), func() bool {
@@ -131,7 +131,7 @@ func TestTasksWaitForPackages(t *testing.T) {
 	<-asked
 	waits(protocol.WaitInstalling, false, "requirements.txt is being installed")
 	reports(sandbox.PackagesInstalling, "Looking in ")
-	waits(protocol.WaitInstalling, false, ": Looking in ") // the installer's last line
+	waits(protocol.WaitInstalling, false, ": Looking in ") // the last line that the installer printed
 	release()
 	waits(protocol.WaitNoPackages, true, "never-heard-of")
 	reports(sandbox.PackagesFailed, "never-heard-of")
@@ -141,7 +141,7 @@ func TestTasksWaitForPackages(t *testing.T) {
 	}
 }
 
-// watcher closes a channel when a text is written.
+// watcher is a writer that closes a channel when a text is written.
 type watcher struct {
 	text string
 	seen chan struct{}

@@ -22,7 +22,7 @@ type port struct {
 	served   chan struct{}
 }
 
-// openPort listens on addr. The port needs no authentication, since it returns only states and numbers.
+// openPort listens on addr. The port needs no authentication, because it returns only states and numbers.
 func (w *Worker) openPort(addr string) (*port, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", addr)
 	if err != nil {
@@ -34,7 +34,7 @@ func (w *Worker) openPort(addr string) (*port, error) {
 	}}
 	go func() {
 		defer close(p.served)
-		_ = p.server.Serve(l) // until it is closed
+		_ = p.server.Serve(l) // Serve returns when the server is closed
 	}()
 	w.log.Info().Str("addr", l.Addr().String()).Msg("health probe listener started")
 	return p, nil
@@ -45,7 +45,8 @@ func (p *port) close() {
 	<-p.served
 }
 
-// Probes answers /healthz, whether the process is worth keeping, /readyz, whether it gets and does work, and /metrics.
+// Probes returns the handler of three routes: /healthz (should the process keep running?), /readyz (does the worker
+// receive and run tasks?) and /metrics.
 func (w *Worker) Probes() http.Handler {
 	mux := http.NewServeMux()
 	probe := func(path string, checks func() map[string]string) {
@@ -106,10 +107,10 @@ func text(err error) string {
 	return "ok"
 }
 
-// Collector measures the worker, for the /metrics of whatever it runs in.
+// Collector returns the worker's metrics, for a program that serves /metrics itself.
 func (w *Worker) Collector() prometheus.Collector { return workerCollector{w} }
 
-// workerCollector exports the worker's metrics, with one snapshot for each scrape.
+// workerCollector exports the worker's metrics. Each scrape reads one snapshot.
 type workerCollector struct{ worker *Worker }
 
 var (
@@ -146,7 +147,7 @@ var (
 	)
 )
 
-// Describe lists them.
+// Describe implements prometheus.Collector.
 func (c workerCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		upDesc, gatedDesc, breaksDesc, slotsDesc, busyDesc, sessionsDesc, execDesc, memoryDesc, runningDesc,
@@ -156,7 +157,7 @@ func (c workerCollector) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect reads them.
+// Collect implements prometheus.Collector.
 func (c workerCollector) Collect(out chan<- prometheus.Metric) {
 	w := c.worker
 	gauge := func(d *prometheus.Desc, n float64, labels ...string) {

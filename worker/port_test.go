@@ -46,10 +46,10 @@ func TestWorkerProbesReportWhetherItPollsAndRunsTasks(t *testing.T) {
 		s := httptest.NewServer(w.Probes())
 		if status, checks := probed(t, s.URL+"/readyz"); status != 503 ||
 			!strings.Contains(checks["settings"], "not connected") {
-			t.Errorf("before it runs: got %d %v", status, checks)
+			t.Errorf("readiness before Run: got %d %v", status, checks)
 		}
 		if status, _ := probed(t, s.URL+"/healthz"); status != 200 {
-			t.Errorf("before it runs it is healthy: got %d", status)
+			t.Errorf("health before Run: got %d", status)
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -64,7 +64,7 @@ func TestWorkerProbesReportWhetherItPollsAndRunsTasks(t *testing.T) {
 		var status int
 		var checks map[string]string
 		for end := time.Now().Add(ceiling); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-			// A connection is there a moment before the releases are compared.
+			// The worker connects a moment before the releases are compared.
 			if status, checks = probed(t, s.URL+"/readyz"); status == want {
 				break
 			}
@@ -89,7 +89,7 @@ func TestWorkerProbesReportWhetherItPollsAndRunsTasks(t *testing.T) {
 			t.Error(err)
 		}
 		if status, checks := probed(t, s.URL+"/readyz"); status != 503 || checks["drain"] == "ok" {
-			t.Errorf("after it left: got %d %v", status, checks)
+			t.Errorf("readiness after the drain: got %d %v", status, checks)
 		}
 		s.Close()
 	}
@@ -109,7 +109,7 @@ func TestAnUnreadableReleaseIsSeenInReadyz(t *testing.T) {
 		var status int
 		var checks map[string]string
 		for end := time.Now().Add(ceiling); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-			// A connection is there a moment before the releases are compared.
+			// The worker connects a moment before the releases are compared.
 			if status, checks = probed(t, s.URL+"/readyz"); checks["release"] != "ok" {
 				break
 			}

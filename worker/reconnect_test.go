@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// cable carries connections that a test can cut.
+// cable forwards TCP connections that a test can cut.
 type cable struct {
 	mu    sync.Mutex
 	conns []net.Conn // guarded by mu
@@ -51,7 +51,7 @@ func (c *cable) cut() {
 
 type remoteTo func(dial func(context.Context, string, string) (net.Conn, error), url string) link.Carrier
 
-// remote runs a test over each carrier that has a network in between.
+// remote runs a test over each carrier that uses the network.
 func remote(t *testing.T, test func(t *testing.T, to remoteTo)) {
 	t.Run("socket", func(t *testing.T) {
 		test(t, func(dial func(context.Context, string, string) (net.Conn, error), url string) link.Carrier {
@@ -65,7 +65,7 @@ func remote(t *testing.T, test func(t *testing.T, to remoteTo)) {
 	})
 }
 
-// After a reconnect, running tasks must not be dispatched to a second worker.
+// A worker that reconnects keeps its running tasks: they are not dispatched to a second worker.
 func TestReconnectKeepsLiveWorkWithItsWorker(t *testing.T) {
 	remote(t, func(t *testing.T, to remoteTo) {
 		a := apptest.Start(t, apptest.Options{})

@@ -18,8 +18,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// fragile registers a workflow that runs n activities concurrently, all without the session state that they need. The
-// workflow may be cancelled. hold blocks the rebuild.
+// fragile registers a workflow that runs n activities concurrently, all of which lack the session state that they need.
+// A signal can cancel the activities. hold is called in the rebuild and can block it.
 func fragile(r *worker.Registry, rebuilds *atomic.Int32, hold func(context.Context) error) {
 	r.Workflow("fragile", func(ctx workflow.Context, n int) (int, error) {
 		s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
@@ -60,7 +60,7 @@ func fragile(r *worker.Registry, rebuilds *atomic.Int32, hold func(context.Conte
 }
 
 // Recovery policies behave the same over every carrier: activities without state share one rebuild, and history records
-// it.
+// the rebuild.
 func TestRecoveryOverEveryCarrier(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		var rebuilds atomic.Int32
@@ -84,8 +84,8 @@ func TestRecoveryOverEveryCarrier(t *testing.T) {
 	})
 }
 
-// If a workflow cancels an activity during the rebuild of its state, the activity ends at once. The rebuild is
-// cancelled, and history records it.
+// If a workflow cancels an activity while the activity's state is being rebuilt, the activity ends immediately. The
+// rebuild is cancelled, and history records that.
 func TestARebuildThatIsCancelledIsInHistoryOverEveryCarrier(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		var rebuilds, stopped atomic.Int32
@@ -115,7 +115,7 @@ func TestARebuildThatIsCancelledIsInHistoryOverEveryCarrier(t *testing.T) {
 			types = append(types, e.Data.Type())
 			if d, ok := e.Data.(*history.SessionRecovered); ok &&
 				(d.Outcome != protocol.RebuildCancelled || d.Rebuild != "rebuilds" || d.Retries != 0 || d.Epoch == 0) {
-				t.Errorf("what history says of the rebuild: %+v", d)
+				t.Errorf("the rebuild events in history: %+v", d)
 			}
 		}
 		at := slices.Index(types, "SessionRecovered")

@@ -1,4 +1,4 @@
-// Package worker is the worker process: programs register workflows and activities with it and run it.
+// Package worker implements the worker process: programs register workflows and activities with it and run it.
 package worker
 
 import (
@@ -15,25 +15,25 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Registry holds the workflows and activities of a worker, by the names that cross the wire. It is filled before the
-// worker starts and only read after that. A name that is registered twice, or a function of the wrong shape, panics at
-// once, since no such worker should start.
+// Registry holds the workflows and activities of a worker, by the names that requests and history use. It is filled
+// before the worker starts and only read afterwards. Registering a name twice, or a function with a wrong signature,
+// panics immediately, since a worker with such a registry must not start.
 type Registry struct {
 	workflows  map[string]*workflow.Definition
 	activities map[string]*activity.Definition
-	names      map[uintptr][]string // of activity functions, by their code
-	flows      map[uintptr][]string // of workflow functions, by their code
-	validated  map[string][]string  // updates that are judged before they are accepted, by workflow
+	names      map[uintptr][]string // names of the activities, by the entry address of their function
+	flows      map[uintptr][]string // names of the workflows, by the entry address of their function
+	validated  map[string][]string  // names of the updates that are validated before they are accepted, by workflow
 	sessions   map[string]*runner.SessionDefinition
-	examples   map[string]bool // activities that give way to handlers of their name
+	examples   map[string]bool // activities that a handler of the same name replaces
 }
 
-// WorkflowOptions of a registered workflow.
+// WorkflowOptions are options of a registered workflow.
 type WorkflowOptions struct {
-	// Validated are the names of updates whose validator (workflow.UpdateOptions) runs before the update is accepted. A
-	// rejected update leaves no event in history, and callers that wait only for acceptance receive the rejection too.
-	// This costs a replay for each of these updates. All validators run when workflow code handles the update, so
-	// validators of these updates run twice.
+	// Validated are the names of updates whose validator (workflow.UpdateOptions) runs before the app accepts the
+	// update. A rejected update leaves no event in history, and callers that wait only for acceptance receive the
+	// rejection, too. The app sends each of these updates to a worker first, which costs a replay. All validators also
+	// run when workflow code handles the update, so validators of these updates run twice.
 	Validated []string
 }
 
@@ -95,7 +95,7 @@ func (r *Registry) Activity(name string, fn any, opts ...activity.Options) {
 	r.names[code] = append(r.names[code], name)
 }
 
-// Session registers the definition of sessions: how a worker creates and releases their state. Only workers that
+// Session registers a session definition: functions that create and release the state of a session. Only workers that
 // registered a definition acquire the sessions that name it.
 func (r *Registry) Session(name string, d activity.SessionDefinition) {
 	def, err := runner.NewSessionDefinition(name, d)
@@ -122,8 +122,8 @@ func (r *Registry) Examples(register func(*Registry)) {
 	}
 }
 
-// ReplaceActivity runs another function of activities under a name that is registered, with the options it has; callers
-// by the first function reach it, too. It is for tests.
+// ReplaceActivity replaces the function of a registered activity and keeps its options. Code that passes the first
+// function to workflow.ExecuteActivity runs the new one. Tests use it for test doubles.
 func (r *Registry) ReplaceActivity(name string, fn any) {
 	was, ok := r.activities[name]
 	if !ok {
@@ -136,8 +136,8 @@ func (r *Registry) ReplaceActivity(name string, fn any) {
 	r.activities[name] = d
 }
 
-// ReplaceWorkflow runs another function of workflows under a name that is registered, as ReplaceActivity does for
-// activities: for a child whose parent is tested alone.
+// ReplaceWorkflow replaces the function of a registered workflow, as ReplaceActivity does for an activity. Tests use it
+// to test a parent without the code of its children.
 func (r *Registry) ReplaceWorkflow(name string, fn any) {
 	if _, ok := r.workflows[name]; !ok {
 		panic(fmt.Sprintf("replace: no workflow %q is registered", name))
@@ -149,7 +149,8 @@ func (r *Registry) ReplaceWorkflow(name string, fn any) {
 	r.workflows[name] = d
 }
 
-// Check returns an error if a recovery policy names a rebuild activity that is missing or runs in another place.
+// Check returns an error if the recovery policy of an activity names a rebuild activity that is not registered, or if
+// only one of the two is isolated.
 func (r *Registry) Check() error {
 	var all []error
 	for _, name := range r.ActivityTypes() {
@@ -181,7 +182,7 @@ func (r *Registry) FindActivity(name string) (*activity.Definition, bool) {
 	return d, ok
 }
 
-// Validated returns the updates with validators, by the name of their workflow.
+// Validated returns the names of the updates with validators, by workflow name.
 func (r *Registry) Validated() map[string][]string { return maps.Clone(r.validated) }
 
 // WorkflowTypes returns the names of the workflows, sorted.

@@ -24,13 +24,13 @@ func refused(t *testing.T, register func(*worker.Registry), words ...string) {
 		text := fmt.Sprint(recover())
 		for _, w := range words {
 			if !strings.Contains(text, w) {
-				t.Errorf("got %q, want it to say %q", text, w)
+				t.Errorf("got panic %q, want it to contain %q", text, w)
 			}
 		}
 	}()
 	r := worker.NewRegistry()
 	register(r)
-	t.Errorf("was taken: %v %v", r.WorkflowTypes(), r.ActivityTypes())
+	t.Errorf("was accepted: %v %v", r.WorkflowTypes(), r.ActivityTypes())
 }
 
 func TestWrongSignaturesPanicAtRegistrationWithAReason(t *testing.T) {
@@ -92,7 +92,7 @@ func TestRegistryFindsByNameAndNamesByFunction(t *testing.T) {
 		t.Errorf("one function in two versions: got %q, %v", name, err)
 	}
 	if _, ok := r.FindActivity("nothing"); ok {
-		t.Error("found an activity that is not there")
+		t.Error("found an activity that is not registered")
 	}
 	if _, err := r.ActivityName(research); err == nil || !strings.Contains(err.Error(), "not registered") {
 		t.Errorf("unregistered function: got %v", err)
@@ -144,10 +144,10 @@ func TestDoublesStandInUnderTheNamesThatAreRegistered(t *testing.T) {
 		t.Errorf("got %q with %+v, %v", text, d.Options, err)
 	}
 	if name, err := r.ActivityName(original); name != "a" || err != nil {
-		t.Errorf("the first function is called %q, %v", name, err)
+		t.Errorf("the first function has the name %q, %v", name, err)
 	}
 	if name, err := r.WorkflowName(flow); name != "w" || err != nil {
-		t.Errorf("the first workflow is called %q, %v", name, err)
+		t.Errorf("the first workflow has the name %q, %v", name, err)
 	}
 	for _, wrong := range []func(){
 		func() { r.ReplaceActivity("none", original) }, func() { r.ReplaceActivity("a", 7) },
@@ -156,7 +156,7 @@ func TestDoublesStandInUnderTheNamesThatAreRegistered(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Error("a double of what is not there, or of the wrong shape, was taken")
+					t.Error("replacing an unregistered name, or with a wrong signature, did not panic")
 				}
 			}()
 			wrong()

@@ -10,9 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// In a drain, running tasks have the drain timeout less deregisterTime to finish, but at least half of the drain
-// timeout. deregisterTime is for handing tasks back (backTime), the close hooks of sessions, and the last calls to the
-// app (callsTime). If the tasks finish earlier, the hooks have up to hooksTime.
+// In a drain, running tasks may finish within the drain timeout less deregisterTime, but at least within half of the
+// drain timeout. deregisterTime is for returning tasks (backTime), the close hooks of sessions, and the last requests
+// to the app (callsTime). If the tasks finish earlier, the hooks have up to hooksTime.
 const (
 	deregisterTime = 5 * time.Second
 	backTime       = 1 * time.Second
@@ -23,9 +23,9 @@ const (
 // ErrAborted reports that Abort ended a drain early.
 var ErrAborted = errors.New("worker: the drain was aborted")
 
-// Run works until ctx ends or the app drains the worker. Then, within the drain timeout, it stops polling, finishes or
-// returns running tasks, closes executors, releases its sessions, deregisters and returns nil. It returns an error if
-// the worker must not continue, such as link.ErrSuperseded, or ErrAborted.
+// Run runs the worker until ctx ends or the app drains the worker. Then it drains within the drain timeout: it stops
+// polling, finishes or returns running tasks, closes executors, releases its sessions, deregisters and returns nil. It
+// returns an error if the worker must not continue, such as link.ErrSuperseded, or ErrAborted.
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.Close()
 	if w.opt.Addr != "" {
@@ -70,7 +70,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// Abort ends a drain early: the leases of running tasks expire.
+// Abort ends a drain early. The worker does not return its running tasks; their leases expire.
 func (w *Worker) Abort() { w.aborting.Do(func() { close(w.abort) }) }
 
 // shutdown drains the worker.
@@ -105,7 +105,7 @@ func (w *Worker) shutdown() error {
 		w.runner.HandBack(back)
 		done()
 	}
-	w.runner.Close() // what a poll under way may still bring, deregistering sets free
+	w.runner.Close() // tasks that a poll still receives now are released by deregistering
 	w.release(ctx)
 	if w.link.EverRegistered() {
 		if err := w.link.Deregister(ctx); err != nil {
@@ -121,13 +121,13 @@ func (w *Worker) shutdown() error {
 	return nil
 }
 
-// release closes the state of all sessions and releases them at the app, so that tasks do not wait for the expiry of
-// their leases.
+// release closes the state of all sessions and releases the sessions at the app, so that their tasks need not wait
+// until the leases expire.
 func (w *Worker) release(ctx context.Context) {
 	until := time.Now().Add(hooksTime)
 	if end, ok := ctx.Deadline(); ok {
 		if latest := end.Add(-min(callsTime, w.opt.DrainTimeout/8)); latest.Before(until) {
-			until = latest // leave time to report to the app
+			until = latest // reserve time for the last requests to the app
 		}
 	}
 	hooks, cancel := context.WithDeadline(ctx, until)
@@ -150,8 +150,8 @@ func (w *Worker) release(ctx context.Context) {
 	}
 }
 
-// Close ends all activity at once. Run calls it at its end; call it for a worker that never ran. A second call does
-// nothing.
+// Close stops all activity of the worker immediately. Run calls it at its end; call it for a worker that never ran.
+// Further calls have no effect.
 func (w *Worker) Close() {
 	if w.runner != nil {
 		w.runner.Close()
@@ -169,12 +169,12 @@ func (w *Worker) Close() {
 		w.machine.Close()
 	}
 	if w.lock != nil {
-		_ = w.lock.Close() // and with it the lock ends
+		_ = w.lock.Close() // closing the file releases its lock
 		w.lock = nil
 	}
 }
 
-// endSession closes the executors of a session that the worker no longer holds.
+// endSession closes the executors and the state of a session that the worker no longer holds.
 func (w *Worker) endSession(ctx context.Context, id string, epoch int64, reason string) {
 	if w.pool == nil {
 		return
@@ -184,12 +184,12 @@ func (w *Worker) endSession(ctx context.Context, id string, epoch int64, reason 
 	}
 }
 
-// lost is called by the pool when the executor of a session has ended.
+// lost is called by the executor pool when the executor of a session has ended.
 func (w *Worker) lost(l sandbox.SessionLost) {
 	w.sessions.Died(l.Session, l.EpochRequested, string(l.Cause), l.Message)
 }
 
-// evict releases a session whose executor the pool wants to end. It notifies the app first.
+// evict releases a session whose executor the pool wants to end. It releases the session at the app first.
 func (w *Worker) evict(ctx context.Context, l sandbox.SessionLost) bool {
 	return w.sessions.Evict(l.Session, l.EpochRequested, string(l.Cause), func() error {
 		_, err := w.link.ReleaseSession(
@@ -204,7 +204,8 @@ func (w *Worker) evict(ctx context.Context, l sandbox.SessionLost) bool {
 	})
 }
 
-// yield releases an idle session to make room for another session. A session in use is not released.
+// yield releases an idle session at the app's request, so that the worker can hold another session. It does not release
+// a session in use.
 func (w *Worker) yield(ctx context.Context, n protocol.SessionNotice) {
 	w.sessions.Yield(n.SessionID, n.Epoch, n.Reason, func() error {
 		_, err := w.link.ReleaseSession(ctx, protocol.SessionVerb{SessionID: n.SessionID, Epoch: n.Epoch, Reason: n.Reason})
@@ -212,7 +213,8 @@ func (w *Worker) yield(ctx context.Context, n protocol.SessionNotice) {
 	})
 }
 
-// releaseSession releases a held session. The app refuses that only if the worker does not hold it.
+// releaseSession releases a held session at the app. The app refuses the release only if the worker does not hold the
+// session.
 func (w *Worker) releaseSession(ctx context.Context, id string, epoch int64, reason string) error {
 	_, err := w.link.ReleaseSession(ctx, protocol.SessionVerb{SessionID: id, Epoch: epoch, Reason: reason})
 	if protocol.ReasonOf(err) != "" {
@@ -228,15 +230,15 @@ func (w *Worker) sessionFailed(ctx context.Context, id string, epoch int64, caus
 	)
 	switch reason := protocol.ReasonOf(err); {
 	case reason == protocol.ReasonSessionOwner || reason == protocol.ReasonSessionNotActive:
-		// The app recorded it with the outcome of an attempt that was in the session.
+		// The app already recorded the failure, with the outcome of an attempt in the session.
 	case err != nil:
 		w.log.Warn().Err(err).Str("session_id", id).Int64("epoch", epoch).Str("cause", cause).
 			Msg("failed to report the failure of a session")
 	}
 }
 
-// giveUpSession releases an epoch of a session under which this worker starts no work. The app refuses that only if the
-// worker does not own the session under that epoch, so there is nothing left to release then.
+// giveUpSession releases an epoch of a session under which this worker starts no work. The app refuses the release only
+// if the worker does not own the session under that epoch; then nothing is left to release.
 func (w *Worker) giveUpSession(ctx context.Context, id string, epoch, known int64) error {
 	_, err := w.link.ReleaseSession(ctx, protocol.SessionVerb{
 		SessionID: id, Epoch: epoch, Known: known, Reason: protocol.ReasonGivenUp,

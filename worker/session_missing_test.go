@@ -19,7 +19,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// warnings is a log that a test reads.
+// warnings is a log writer whose lines a test can read.
 type warnings struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -42,7 +42,7 @@ func (w *warnings) String() string {
 func TestTheEndOfASessionThatWasNeverStartedHasNoEffect(t *testing.T) {
 	for way, carrier := range ways {
 		for _, kept := range []int{1000, 1} {
-			if kept == 1 && way != "socket" { // how a run replays does not depend on the carrier
+			if kept == 1 && way != "socket" { // the replay does not depend on the carrier, so one carrier is enough
 				continue
 			}
 			t.Run(fmt.Sprintf("%s, %d runs kept", way, kept), func(t *testing.T) {
@@ -124,7 +124,8 @@ func TestTheEndOfASessionThatWasNeverStartedHasNoEffect(t *testing.T) {
 	}
 }
 
-// endsOthers ends sessions that it never started and, last, one that it did.
+// endsOthers is a workflow that ends sessions that it never started and, last, a session that it did start. The numbers
+// are those of its commands.
 func endsOthers(ctx workflow.Context, other string) error {
 	never, others := &workflow.Session{ID: "never"}, &workflow.Session{ID: other}
 	if err := never.End(ctx); err != nil { // 1

@@ -16,7 +16,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// definitionFiles are a session definition, a handler that uses its state, and one that ends the executor.
+// definitionFiles are, by language, a session definition, a handler that uses the session's state, and a handler that
+// ends the executor.
 var definitionFiles = map[string]map[string]string{
 	"node": {
 		"llama.session.mjs": `import { appendFileSync } from 'node:fs';
@@ -41,9 +42,9 @@ var definitionFiles = map[string]map[string]string{
 	},
 }
 
-// A file NAME.session.mjs or .py sets a session up in its executor: once for two calls at once, longer than their
-// timeout, again after the executor ended, and with a tear-down when the session is released. A handler that names the
-// definition fails in a session without it.
+// A file NAME.session.mjs or NAME.session.py sets a session up in its executor. The set-up runs once for two concurrent
+// calls, may take longer than their timeout, and runs again after the executor ended; the tear-down runs when the
+// session is released. A handler that names the definition fails outside a session with it.
 func TestHandlersUseSessionDefinitionsInFiles(t *testing.T) {
 	for program, files := range definitionFiles {
 		t.Run(program, func(t *testing.T) {
@@ -104,7 +105,7 @@ func TestHandlersUseSessionDefinitionsInFiles(t *testing.T) {
 	}
 }
 
-// setUps counts the events of set-ups in a history.
+// setUps counts the set-up events in a history.
 func setUps(list []history.Event) (n int) {
 	for _, e := range list {
 		if _, ok := e.Data.(*history.SessionSetUp); ok {

@@ -69,8 +69,8 @@ func (d *defined) define(o *worker.Options, takes time.Duration) {
 	})
 }
 
-// A session of each kind is set up once over every transport and on both databases. The set-up takes longer than the
-// timeout of its activities.
+// The set-up of a session runs once, over every transport and on both databases, however the session begins. It takes
+// longer than the timeout of its activities.
 func TestASessionIsSetUpOnceOverEveryTransport(t *testing.T) {
 	for way, carrier := range ways {
 		t.Run(way, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestASessionIsSetUpOnceOverEveryTransport(t *testing.T) {
 	}
 }
 
-// An activity run sets its session up as an activity of a workflow does.
+// An activity run sets up its session in the same way as an activity of a workflow.
 func TestAnActivityRunSetsItsSessionUp(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})

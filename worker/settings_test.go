@@ -36,7 +36,7 @@ func TestIsolationFloorRemovesActivities(t *testing.T) {
 					return v.ActivityTypes
 				}
 				if time.Now().After(end) {
-					t.Fatalf("it never says that it runs with revision %d, but with %v", state.Revision, v.Settings)
+					t.Fatalf("the worker never reported settings revision %d, but %v", state.Revision, v.Settings)
 				}
 			}
 		}
@@ -45,19 +45,19 @@ func TestIsolationFloorRemovesActivities(t *testing.T) {
 		}
 		low := applied(protocol.FleetSettings{IsolationMin: "confined", LogLevel: "debug"})
 		if isolated(low) || slices.Contains(low, "pid") || !slices.Contains(low, "hello") {
-			t.Errorf("below the floor it offers %v", low)
+			t.Errorf("below the minimum the worker offers %v", low)
 		}
 		if got := <-levels; got != "debug" {
-			t.Errorf("it logs from level %q", got)
+			t.Errorf("the worker logs from level %q", got)
 		}
 		if got := result[string](t, run(t, a, "greet", "you")); got != "hello you" {
-			t.Errorf("with the rest it works on: %q", got)
+			t.Errorf("a workflow of the other activities: %q", got)
 		}
 		if all := applied(protocol.FleetSettings{IsolationMin: "process"}); !isolated(all) || !slices.Contains(all, "pid") {
-			t.Errorf("at the floor it offers %v", all)
+			t.Errorf("at the minimum the worker offers %v", all)
 		}
 		if got := <-levels; got != "" {
-			t.Errorf("with its own level again: %q", got)
+			t.Errorf("the worker's own level was not restored: %q", got)
 		}
 		if got := result[int](t, run(t, a, "count_isolated", "a b c d")); got != 12 {
 			t.Errorf("got %d words, want 12", got)

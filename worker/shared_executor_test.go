@@ -24,9 +24,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// A bad call runs in the executor of a session, next to innocent calls. Each call appends a line to a file of its name
-// when it begins. An innocent call waits in its first run until the bad call has finished; the bad call waits until the
-// innocent calls have begun.
+// These tests run one bad call and several innocent calls in the executor of one session. Each call appends a line to a
+// file of its name when it begins. In its first run, an innocent call waits until the bad call has ended; the bad call
+// waits until the innocent calls have begun.
 
 const innocentCalls = 8
 
@@ -69,7 +69,7 @@ func (f sharedFolder) awaitInnocents() {
 	}
 }
 
-// nativeBad are the bad calls in Go, which run in an executor of this binary.
+// nativeBad are the bad calls in Go, by name. They run in an executor of this binary.
 var nativeBad = map[string]func() (string, error){
 	"exits":   func() (string, error) { os.Exit(3); return "", nil },
 	"crashes": func() (string, error) { go panic("boom"); select {} },
@@ -151,14 +151,15 @@ func registerSharedExecutor(r *worker.Registry) {
 	})
 }
 
-// sharedRun is the input of the workflow shared.
+// sharedRun is the input of the workflow "shared".
 type sharedRun struct {
-	Dir, Handler, Kind      string
-	Attempts, Innocent, Bad int // attempts of each; seconds of an innocent attempt and of a bad one
-	Together                int // calls that run at once
+	Dir, Handler, Kind string
+	// maximum attempts of each call; timeout in seconds of an attempt of an innocent call and of the bad call
+	Attempts, Innocent, Bad int
+	Together                int // number of calls that run concurrently
 }
 
-// sharedHandlers are the handlers in other languages.
+// sharedHandlers are the handler files in other languages.
 var sharedHandlers = map[string]map[string]string{
 	"node": {
 		"innocent.mjs": `import fs from 'node:fs';
@@ -211,7 +212,7 @@ def main(f, ctx):
 	},
 }
 
-// sharedDeeds is the code of the bad calls in other languages.
+// sharedDeeds is the code of the bad calls in other languages, by language and name.
 var sharedDeeds = map[string]map[string]string{
 	"node": {
 		"exits":              `process.exit(3);`,
@@ -233,10 +234,10 @@ var sharedDeeds = map[string]map[string]string{
 	},
 }
 
-// blocks is the code that blocks the executor of Node.
+// blocks is JavaScript that blocks the event loop of Node.
 const blocks = "for (;;);"
 
-// endsExecutor are the bad calls that end the executor.
+// endsExecutor are the names of the bad calls that end the executor.
 var endsExecutor = map[string]bool{
 	"exits": true, "crashes": true, "is_killed": true, "deadlocks": true, "blocks": true,
 }
@@ -260,7 +261,7 @@ func checkShared(t *testing.T, a *apptest.App, in sharedRun) {
 			completed++
 			for _, l := range d.Lost {
 				repeated++
-				// If the session has its next epoch before the worker returns the call, the app releases the attempt.
+				// The app releases the attempt if the session gets its next epoch before the worker returns the task.
 				why := strings.HasPrefix(l.Why, protocol.ReturnedExecutorEnded) ||
 					l.Why == string(protocol.ReasonStaleSessionEpoch)
 				if !why || l.Epoch >= d.SessionEpoch || l.Tasks > in.Together {
@@ -278,7 +279,7 @@ func checkShared(t *testing.T, a *apptest.App, in sharedRun) {
 			t.Errorf("%s ran %d times: %v", name, n, err)
 		}
 	}
-	want := 0 // failed attempts, of the bad call alone
+	want := 0 // number of failed attempts; only the bad call may fail
 	if failure != "" {
 		want = in.Attempts
 	}
@@ -293,11 +294,11 @@ func checkShared(t *testing.T, a *apptest.App, in sharedRun) {
 		t.Errorf("%d attempts completed and %d failed, want %d failed: %s\n%s", completed, failed, want, failure, raw.String())
 	}
 	if endsExecutor[in.Kind] != (repeated > 0) && in.Kind != "runs_out_of_memory" {
-		t.Errorf("%d deliveries were lost with the executor", repeated)
+		t.Errorf("%d deliveries ended with the executor", repeated)
 	}
 }
 
-// testShared runs a bad call of a kind next to innocent calls, in a new worker.
+// testShared starts a new worker and runs one bad call of a kind together with innocent calls.
 func testShared(t *testing.T, program, kind string, together int, database string) {
 	t.Helper()
 	if sharedHandlers[program] != nil {
@@ -358,7 +359,7 @@ func TestInnocentCallsNextToABadOneOnPostgres(t *testing.T) {
 	testShared(t, "go", "is_killed", innocentCalls+1, apptest.Postgres(t))
 }
 
-// In an executor that one call blocks, the deadlines of the innocent calls pass first.
+// If one call blocks an executor, the deadlines of the innocent calls pass before the deadline of the blocking call.
 func TestCallsInABlockedExecutorDoNotTimeOut(t *testing.T) {
 	testShared(t, "node", "blocks", innocentCalls+1, "")
 }

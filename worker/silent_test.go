@@ -23,9 +23,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// page collects the logs of processes.
+// page collects the log lines of processes.
 type page struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	text bytes.Buffer
 }
 
@@ -102,7 +102,7 @@ func TestPayloadsAndTokensAreNeverLogged(t *testing.T) {
 		}
 		stale := begin()
 		waits(stale, protocol.WaitSignal)
-		run := begin() // of which alone the code is kept from then on
+		run := begin() // the cache has room for one run, so it evicts stale
 		waits(run, protocol.WaitSignal)
 		signal(run)
 		end(t, a, run.RunID)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Go code mostly waits, while executors are processes. The number of concurrent activities in an implicit session is
-// the same in both cases.
+// A worker runs more Go activities than executor activities concurrently, because Go code mostly waits and each
+// executor is a process. The number of concurrent activities in an implicit session is the same in both cases.
 func TestSlotsByWhatRunsThem(t *testing.T) {
 	few := 2 * runtime.GOMAXPROCS(0)
 	if all, together := (&Worker{}).defaultSlots(); all != max(128, few) || together != few {

@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// traced is a carrier that records where its last connection leads.
+// traced is a carrier that records the app to which it connected last.
 type traced struct {
 	link.Carrier
 	at *atomic.Pointer[string]
@@ -37,10 +37,11 @@ func (c traced) Dial(
 	return conn, err
 }
 
-// Nine workers of three apps, each with a session in which an activity runs, go through an outage of one app. The apps
-// have equal numbers of workers before it and after their return. No activity runs twice, and no session moves.
+// Nine workers connect to three apps, and each runs an activity in a session while one app is unavailable. The apps
+// have equal numbers of workers before the outage and after the workers have returned. No activity runs twice, and no
+// session moves.
 func TestWorkersReturnToTheirAppWithTheirSessionsAndTasks(t *testing.T) {
-	outer := t // the workers end before the apps
+	outer := t // cleanup of the workers runs before the apps stop
 	database := apptest.Postgres(t)
 	var apps []*apptest.App
 	var urls []string
@@ -55,7 +56,7 @@ func TestWorkersReturnToTheirAppWithTheirSessionsAndTasks(t *testing.T) {
 			}
 			return &link.Socket{URLs: urls, ReturnWithin: 200 * time.Millisecond}
 		}
-		var ids []string // three of each app
+		var ids []string // three workers choose each app
 		for n, of := 0, map[string]int{}; len(ids) < 9; n++ {
 			id := fmt.Sprint("w", n)
 			conn, err := to(len(ids)).Dial(t.Context(), protocol.ChannelAuth{WorkerID: id, Protocol: 1}, nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// sleepers are runs that wait for a signal. alive counts those whose code is in the memory of a worker.
+// sleepers are runs that wait for a signal. alive counts the runs whose code is in the memory of a worker.
 type sleepers struct {
 	alive atomic.Int32
 	ids   []protocol.Target
@@ -25,7 +25,7 @@ func (s *sleepers) define(o *worker.Options) {
 	})
 }
 
-// begin starts runs and waits until a worker has cached all of them.
+// begin starts n runs and waits until a worker has cached all of them.
 func (s *sleepers) begin(t *testing.T, a *apptest.App, n int, timeout int64) {
 	t.Helper()
 	for range n {
@@ -38,12 +38,12 @@ func (s *sleepers) begin(t *testing.T, a *apptest.App, n int, timeout int64) {
 		s.ids = append(s.ids, protocol.Target{WorkflowID: started.WorkflowID, RunID: started.RunID})
 	}
 	eventually(t, "a worker keeps all runs", func() bool { return int(s.alive.Load()) == len(s.ids) })
-	for _, id := range s.ids { // and has reported what their code waits for
+	for _, id := range s.ids { // wait until the worker has reported what each run waits for
 		eventually(t, "the code waits", func() bool { return len(events(t, a, id.RunID)) >= 2 })
 	}
 }
 
-// woken signals runs, and wants them to complete.
+// woken signals runs and checks that they complete.
 func (s *sleepers) woken(t *testing.T, a *apptest.App, ids []protocol.Target) {
 	t.Helper()
 	for _, id := range ids {
@@ -61,8 +61,8 @@ func (s *sleepers) woken(t *testing.T, a *apptest.App, ids []protocol.Target) {
 	}
 }
 
-// Runs that are terminated, cancelled or timed out at any app are evicted from the sticky cache of their worker over
-// every carrier, although no newer run needs the room. Other runs stay cached and continue.
+// If a run is terminated, cancelled or times out at any app, its worker evicts it from the sticky cache, over every
+// carrier, although no newer run needs the place. Other runs stay cached and continue.
 func TestRunsThatEndElsewhereLeaveTheWorkersMemory(t *testing.T) {
 	for way, carrier := range ways {
 		t.Run(way, func(t *testing.T) {
@@ -94,8 +94,8 @@ func TestRunsThatEndElsewhereLeaveTheWorkersMemory(t *testing.T) {
 	}
 }
 
-// A worker that connects to another app lists its cached runs: the app evicts runs that have ended meanwhile, and later
-// each run that ends.
+// A worker that connects to another app lists its cached runs. The app tells the worker to evict the runs that have
+// closed meanwhile, and later each run that closes.
 func TestNewAppReceivesTheCachedRunsOfAWorker(t *testing.T) {
 	for _, way := range []string{"socket", "http"} {
 		t.Run(way, func(t *testing.T) {

@@ -15,7 +15,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// shelf registers a workflow that collects texts from updates until it is closed. Then a child workflow counts them.
+// shelf registers a workflow that collects texts from updates until a signal closes it. Then a child workflow counts
+// the texts.
 func shelf(r *worker.Registry) {
 	r.Workflow("length", func(_ workflow.Context, lengths []int) (sum int, _ error) {
 		for _, n := range lengths {
@@ -73,7 +74,8 @@ func TestChildrenUpdatesAndQueriesOverEveryCarrier(t *testing.T) {
 			return u
 		}
 		query := func() (string, error) {
-			for end := time.Now().Add(ceiling); ; { // a slow machine may need longer for the long history than a query lives
+			// on a slow machine, replaying the long history may take longer than the query timeout
+			for end := time.Now().Add(ceiling); ; {
 				q, err := a.Broker().Query(
 					t.Context(), protocol.QueryRequest{Target: target, QueryName: "first", Input: input(t, 3)},
 				)
@@ -116,13 +118,14 @@ func TestChildrenUpdatesAndQueriesOverEveryCarrier(t *testing.T) {
 	})
 }
 
-// Continue-as-new carries over signals that the workflow code has not received: signals in the worker's history,
-// signals that arrived with the event that ended the run, and later signals.
+// Continue-as-new carries over the signals that the workflow code has not received: signals in the worker's history,
+// signals that arrived with the event that closed the run, and later signals.
 func TestUnreceivedSignalsAreInheritedOverEveryTransport(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		start(t, a, c, func(o *worker.Options) {
 			o.Registry.Workflow("collects", func(ctx workflow.Context, got []string) ([]string, error) {
-				name := []string{"even", "odd"}[len(got)%2] // of two names, each in its order
+				// the code receives signals of two names, those of each name in order
+				name := []string{"even", "odd"}[len(got)%2]
 				text, err := workflow.ReceiveSignal[string](ctx, name)
 				if err != nil || len(got) == 9 {
 					return append(got, text), err
@@ -193,7 +196,7 @@ func TestChildrenBeginWithMemoAndSearchAttributes(t *testing.T) {
 		if err != nil || len(list.Workflows) != 2 {
 			t.Fatalf("found %+v, %v", list.Workflows, err)
 		}
-		for i, v := range list.Workflows { // newest first
+		for i, v := range list.Workflows { // the list has the newest run first
 			want := []string{`{"by":"itself","count":3,"for":"Ada"}`, `{"count":3,"for":"Ada"}`}[i]
 			if v.WorkflowID != id || string(v.Memo) != want || string(v.SearchAttributes) != `{"customer":"Ada"}` {
 				t.Errorf("run %d: got %s with %s and %s", v.RunNumber, v.WorkflowID, v.Memo, v.SearchAttributes)

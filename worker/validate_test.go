@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// guarded registers a workflow that collects texts like shelf, but rejects some.
+// guarded registers a workflow that collects texts from updates like shelf, and rejects some updates.
 func guarded(r *worker.Registry) {
 	r.Workflow("guarded", func(ctx workflow.Context, most int) (int, error) {
 		var texts []string
@@ -32,7 +32,7 @@ func guarded(r *worker.Registry) {
 			return nil
 		}
 		workflow.HandleUpdate(ctx, "put", update, workflow.UpdateOptions{Validate: validate})
-		// not declared: its validator runs when workflow code handles the update
+		// "push" is not in Validated: its validator runs only when workflow code handles the update.
 		workflow.HandleUpdate(ctx, "push", update, workflow.UpdateOptions{Validate: validate})
 		workflow.HandleQuery(ctx, "texts", func(workflow.Context) (int, error) { return len(texts), nil })
 		err := workflow.Signal(ctx, "close").Receive(ctx)
@@ -61,7 +61,7 @@ func TestValidatorsAreAskedBeforeAnUpdateIsAcceptedOverEveryCarrier(t *testing.T
 			}
 			return v
 		}
-		const before = 2 // the code waits for its signal
+		const before = 2 // events before the first update: the code waits for its signal
 		eventually(t, "the code waits", func() bool { return describe().HistoryLength == before })
 		for _, c := range []struct {
 			args   []any
@@ -88,7 +88,7 @@ func TestValidatorsAreAskedBeforeAnUpdateIsAcceptedOverEveryCarrier(t *testing.T
 			!strings.Contains(err.Error(), "the shelf holds no more") {
 			t.Errorf("a full shelf: got %v", err)
 		}
-		if n := describe().HistoryLength - before; n != 6 { // accepted, applied, completed
+		if n := describe().HistoryLength - before; n != 6 { // an update has three events: accepted, applied, completed
 			t.Errorf("what was rejected left %d events", n-6)
 		}
 		u, err := update("push", protocol.WaitCompleted, "one more")

@@ -51,7 +51,7 @@ func (w *Worker) watch(ctx context.Context) {
 		w.log.Info().Strs("changed", changed).Msg("handlers reloaded: " + found.String())
 		if err := w.link.Reregister(ctx); err != nil && ctx.Err() == nil {
 			w.log.Warn().Err(err).Msg("failed to register the changed handlers; retrying")
-			was = "" // tried again
+			was = "" // try again at the next check
 		}
 	}
 }
