@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// app drives one run with the real engine and without a store. Tests apply inputs step by step.
+// app plays the app for one run: it uses the real engine, without a store. Tests apply inputs step by step.
 type app struct {
 	t         testing.TB
 	def       *workflow.Definition
@@ -29,10 +29,10 @@ type app struct {
 	run       *engine.Run
 	events    []history.Event
 	sessions  map[string]engine.Session
-	next      *engine.Start // set once the run continued as new
+	next      *engine.Start // first event of the next run; set once the run continued as new
 	otherRuns map[string]*engine.Run
 	inherited map[string]*engine.InheritedChild
-	ends      map[string]engine.Message // of others that have closed
+	ends      map[string]engine.Message // reports of closed children of earlier runs, by workflow ID
 	now       time.Time
 	batches   []batch
 }
@@ -40,7 +40,7 @@ type app struct {
 // batch is one completed workflow task: the number of events that it had seen, and its commands.
 type batch struct {
 	shown    int64
-	update   *string // that the task was made for
+	update   *string // ID of the update for which the task was created; nil: none
 	commands []protocol.Command
 }
 
@@ -116,7 +116,7 @@ func (a *app) decide(in engine.Input) {
 	a.applyDecision(d)
 }
 
-// lease leases the ready workflow task, if there is one.
+// lease leases the workflow task; false if no task is ready.
 func (a *app) lease() (*protocol.WorkflowTask, bool) {
 	t := a.run.Task
 	if t == nil || t.State != engine.Ready {
@@ -130,7 +130,7 @@ func (a *app) lease() (*protocol.WorkflowTask, bool) {
 	return task, true
 }
 
-// task returns a task that contains the first n events.
+// task returns a workflow task that contains the first n events.
 func (a *app) task(n int) *protocol.WorkflowTask {
 	return &protocol.WorkflowTask{
 		RunID: a.run.ID, WorkflowID: "wf", Namespace: "default", WorkflowType: "flow", TaskQueue: "default",
@@ -139,7 +139,7 @@ func (a *app) task(n int) *protocol.WorkflowTask {
 	}
 }
 
-// answer completes the leased task, or reports that it waits.
+// answer completes the leased task with the commands. Without commands it reports that the run waits.
 func (a *app) answer(shown int64, commands []protocol.Command) {
 	a.t.Helper()
 	h := engine.Holder{Owner: "w", Incarnation: "i", Delivery: a.run.Task.Delivery}
@@ -152,7 +152,7 @@ func (a *app) answer(shown int64, commands []protocol.Command) {
 		a.decide(engine.FailTask{Number: a.run.Task.Number, Holder: h, Failure: *replay.Waiting()})
 		return
 	}
-	var wire []protocol.Command // through its JSON, as over the network
+	var wire []protocol.Command // encode and decode the commands as JSON, as the network does
 	raw, err := json.Marshal(commands)
 	if err == nil {
 		err = json.Unmarshal(raw, &wire)
@@ -163,8 +163,8 @@ func (a *app) answer(shown int64, commands []protocol.Command) {
 	a.decide(engine.CompleteTask{Number: a.run.Task.Number, Holder: h, Commands: wire, Ends: a.ends})
 }
 
-// drain completes workflow tasks until there are none, with the given machine or with a new one for each task if it is
-// nil, and returns their number.
+// drain completes workflow tasks until none is ready, and returns their number. It applies them to the given machine,
+// or each to a new machine if kept is nil.
 func (a *app) drain(kept replay.Machine) int {
 	a.t.Helper()
 	n := 0
@@ -209,7 +209,7 @@ func (a *app) leaseActivity(seq int64) engine.Holder {
 	return engine.Holder{Owner: "w", Incarnation: "i", Delivery: leased.Delivery}
 }
 
-// complete finishes an activity with a result.
+// complete completes an activity with a result.
 func (a *app) complete(seq int64, result any) {
 	a.t.Helper()
 	p, err := payload.Encode(result)
@@ -233,7 +233,8 @@ func (a *app) fire(seq int64) {
 	if timer.FireAt.After(a.now) {
 		a.now = timer.FireAt.Time
 		if t := a.run.Task; t != nil && t.State == engine.LeasedState {
-			t.Until = history.At(a.now.Add(engine.WorkflowLease)) // its worker has renewed it all along
+			// renew the lease: time passes, and the worker is alive
+			t.Until = history.At(a.now.Add(engine.WorkflowLease))
 		}
 	}
 	a.decide(engine.FireTimer{Seq: seq})
@@ -248,7 +249,7 @@ func (a *app) signal(name string, args ...any) {
 	a.decide(engine.SignalRun{Name: name, Value: p.Blob})
 }
 
-// update sends an update and returns its id.
+// update sends an update and returns its ID.
 func (a *app) update(name string, args ...any) string {
 	a.t.Helper()
 	p, err := payload.EncodeArgs(args...)
@@ -267,11 +268,11 @@ func (a *app) answered(id string) *history.UpdateCompleted {
 			return d
 		}
 	}
-	a.t.Fatalf("update %s has no answer", id)
+	a.t.Fatalf("update %s is not completed", id)
 	return nil
 }
 
-// child ends a child: with a result when it completed, else with a failure.
+// child reports the end of a child: with a result if it completed, otherwise with a failure.
 func (a *app) child(seq int64, status protocol.RunStatus, result any, f *history.Failure) {
 	a.t.Helper()
 	c, ok := a.run.Children.Get(seq)
@@ -289,7 +290,7 @@ func (a *app) child(seq int64, status protocol.RunStatus, result any, f *history
 	a.decide(engine.ChildReport{Message: m})
 }
 
-// ask asks a query of the run as its first n events leave it.
+// ask runs a query on the state of the run after its first n events.
 func (a *app) ask(n int, name string, args ...any) (any, error) {
 	a.t.Helper()
 	p, err := payload.EncodeArgs(args...)
@@ -334,7 +335,7 @@ func (a *app) failure() *history.WorkflowFailed {
 	return last
 }
 
-// cancelled holds the run to having ended as one that was asked to.
+// cancelled checks that the run was closed as cancelled.
 func (a *app) cancelled() {
 	a.t.Helper()
 	if last := a.events[len(a.events)-1]; last.Type() != "WorkflowCancelled" {
@@ -342,7 +343,7 @@ func (a *app) cancelled() {
 	}
 }
 
-// commandsAt replays the first n events in one go.
+// commandsAt replays the first n events in one call of Apply and returns the commands.
 func (a *app) commandsAt(n int) []protocol.Command {
 	a.t.Helper()
 	return a.commandsFor(n, nil)
@@ -361,8 +362,8 @@ func (a *app) commandsFor(n int, update *string) []protocol.Command {
 	return commands
 }
 
-// replays checks that every prefix of the history leads to the same commands, at once and event by event, and to the
-// recorded commands of tasks that ended with that prefix.
+// replays replays every prefix of the history twice, in one call of Apply and event by event, and checks that both
+// yield the same commands, and the commands of the task that ended with that prefix.
 func (a *app) replays() {
 	a.t.Helper()
 	kept := replay.New(a.def, a.options)
@@ -386,7 +387,8 @@ func (a *app) replays() {
 	}
 }
 
-// ungrouped ignores which steps wake the run together, since this depends on the batches of commands.
+// ungrouped is a comparison that ignores the parallel group of a command, because the group depends on the batches of
+// commands.
 var ungrouped = cmp.Transformer("ungrouped", func(c protocol.Command) string {
 	c.Parallel = history.Parallel{}
 	raw, err := json.Marshal(c)
@@ -396,7 +398,7 @@ var ungrouped = cmp.Transformer("ungrouped", func(c protocol.Command) string {
 	return string(raw)
 })
 
-// golden compares with a file of testdata; UPDATE=1 writes it.
+// golden compares events with a file of testdata and returns the events of the file. With UPDATE=1 it writes the file.
 func golden(t *testing.T, name string, events []history.Event) []history.Event {
 	t.Helper()
 	path := "testdata/" + name

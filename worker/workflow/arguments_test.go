@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// registered is a registry of activity names with the number of arguments that each activity takes.
+// registered is a registry: it maps the names of activities to the number of arguments that they take.
 type registered map[string]int
 
 func (r registered) ActivityName(any) (string, error) {
@@ -75,7 +75,7 @@ func TestACallWithTheWrongNumberOfArgumentsIsRefusedWhereTheActivityIsRegistered
 	want(t, "commands", types(a.batches[0].commands), []string{"schedule_activity", "schedule_activity"})
 	a.replays()
 
-	// Earlier builds scheduled calls with too few arguments: the recorded call stays valid, and a new one is refused.
+	// Earlier builds scheduled calls with too few arguments: the recorded call stays valid, and a new call is refused.
 	old := start(t, func(ctx workflow.Context) error {
 		if err := workflow.ExecuteActivity(ctx, "two", 1).Get(ctx, nil); err != nil {
 			return err
@@ -127,7 +127,7 @@ func TestAWorkflowThatReturnsWithOpenActivitiesIsLoggedOnce(t *testing.T) {
 	b.options.Logger = slogbridge.Slog(zerolog.New(&out))
 	b.drain(nil)
 	if strings.Contains(out.String(), "open activities") {
-		t.Errorf("a run that waited for its activity is logged: %s", out.String())
+		t.Errorf("a run that waited for its activity logged a warning: %s", out.String())
 	}
 }
 

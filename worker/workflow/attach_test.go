@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// other adds a child of an earlier run of the same workflow ID.
+// other adds a child that an earlier run of the same workflow ID started.
 func (a *app) other(id string, status protocol.RunStatus, end engine.Message) {
 	if a.otherRuns == nil {
 		a.otherRuns, a.ends = map[string]*engine.Run{}, map[string]engine.Message{}
@@ -83,7 +83,7 @@ func TestAChildOfAnEarlierRunIsAttachedTo(t *testing.T) {
 	a.replays()
 }
 
-// ended reports the end of a child of an earlier run to the run.
+// ended reports to the run that a child of an earlier run has closed.
 func (a *app) ended(id string, m engine.Message) {
 	a.t.Helper()
 	m.Kind, m.ToRun, m.ToSeq, m.Run, m.Number = engine.ChildEnded, "EARLIER", 1, "R-"+id, 1
@@ -133,7 +133,8 @@ func TestCancellingAContextCancelsTheChildThatIsAttachedUnderIt(t *testing.T) {
 	a.drain(nil)
 	c := a.batches[1].commands
 	want(t, "commands", fmt.Sprint(types(c), c[0].Target), "[cancel_child_workflow] 1")
-	a.ended("sub", engine.Message{Status: protocol.RunCancelled}) // the confirmation, for which no branch waits
+	// the confirmed end of the child, for which no branch waits
+	a.ended("sub", engine.Message{Status: protocol.RunCancelled})
 	a.ended("kept", engine.Message{Status: protocol.RunCompleted})
 	a.drain(nil)
 	want(t, "output", a.output(), any("kept on"))

@@ -10,9 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// UpsertMemo merges entries into the run's memo, which is shown to people and in lists of runs; nil removes an entry.
-// Names have 1 to 64 letters, digits and _ . : -, and are no numbers; values may have any type with an encoding of at
-// most 10,240 bytes. Continue-as-new keeps the memo.
+// UpsertMemo merges entries into the run's memo, which the dashboard and lists of runs show; a nil value removes an
+// entry. Names have 1 to 64 letters, digits and _ . : - and must not be numbers; values may have any type whose
+// encoding has at most 10,240 bytes. Continue-as-new keeps the memo.
 func UpsertMemo(ctx Context, entries map[string]any) error {
 	m := ctx.inner().m
 	m.currentBranch()
@@ -47,9 +47,9 @@ func encodeMemo(entries map[string]any) (none payload.Payload, err error) {
 	return p, nil
 }
 
-// UpsertSearchAttributes merges values into the run's search attributes, by which lists of runs are filtered; nil
-// removes a value. Names are as for UpsertMemo, with up to 128 characters; values are texts, numbers, booleans, times,
-// or lists of texts, of at most 2,048 bytes.
+// UpsertSearchAttributes merges values into the run's search attributes, by which lists of runs are filtered; a nil
+// value removes an attribute. Names follow the rules of UpsertMemo, with up to 128 characters; values are texts,
+// numbers, booleans, times, or lists of texts, of at most 2,048 bytes.
 func UpsertSearchAttributes(ctx Context, attributes map[string]any) error {
 	m := ctx.inner().m
 	m.currentBranch()

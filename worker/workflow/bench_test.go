@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// chain returns the history of a long run with n activities, one after another.
+// chain returns the history of a long run that executed n activities, one after another.
 func chain(n int) []history.Event {
 	at := func(i int) history.Time { return history.At(epoch.Add(time.Duration(i) * time.Millisecond)) }
 	events := make([]history.Event, 0, 2*n+1)

@@ -9,9 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// check rejects a command that the app would reject, by the same rules and limits, so that the call fails and not the
-// workflow task. It must be called right before the command is issued. An invalid command is accepted if history
-// records an invalid command like it at this place: the build that recorded it did not have the rule.
+// check rejects a command that the app would reject, by the same rules and limits, so that only the call fails and not
+// the workflow task. Call it immediately before issuing the command. It accepts an invalid command if history records a
+// similar invalid command at this position: the build that recorded it did not have the rule.
 func (m *machine) check(c *protocol.Command) error {
 	err := m.invalidCommand(c)
 	if err == nil || m.recordedInvalid(c) {
@@ -31,8 +31,9 @@ func (m *machine) invalidCommand(c *protocol.Command) error {
 	return nil
 }
 
-// recordedInvalid reports whether history has, as the next command, a command like c that also breaks the rules. If the
-// recorded command is valid, the code issued it after the call of c had failed.
+// recordedInvalid reports whether the next command in history is like c and also violates the rules. If the next
+// recorded command is valid, then the call that creates c failed when the history was recorded, and the code issued the
+// recorded command afterwards.
 func (m *machine) recordedInvalid(c *protocol.Command) bool {
 	if c.Type == protocol.ContinueAsNew {
 		return m.continued
@@ -45,8 +46,8 @@ func (m *machine) recordedInvalid(c *protocol.Command) bool {
 	return was == nil || m.invalidCommand(was) != nil
 }
 
-// recordedCommand returns the command that an event records; nil if the description of the command has all members that
-// can break a rule.
+// recordedCommand returns the command that an event records, with the members to which rules apply. It returns nil if
+// describe already covers all these members.
 func recordedCommand(d history.Data) *protocol.Command {
 	switch d := d.(type) {
 	case *history.ActivityScheduled:
@@ -66,7 +67,7 @@ func recordedCommand(d history.Data) *protocol.Command {
 			RetryPolicy: d.RetryPolicy, ExecutionTimeout: protocol.Timeout(d.ExecutionTimeout),
 			RunTimeout: protocol.Timeout(d.RunTimeout),
 		}
-		if derivedChildID.MatchString(c.WorkflowID) { // the command had no ID
+		if derivedChildID.MatchString(c.WorkflowID) { // an ID derived by the app: the command had none
 			c.WorkflowID = ""
 		}
 		return c
@@ -86,7 +87,7 @@ func recordedSession(raw json.RawMessage) *protocol.SessionOptions {
 	return &o
 }
 
-// invalid returns ErrInvalidOptions with the message of a refusal; nil for nil.
+// invalid returns ErrInvalidOptions with the message of err, or nil if err is nil.
 func invalid(err error) error {
 	if refusal, ok := errors.AsType[*protocol.Error](err); ok {
 		return fmt.Errorf("%w: %s", ErrInvalidOptions, refusal.Message)

@@ -16,12 +16,14 @@ import (
 // not close: its children belong to the workflow ID, and the policy applies when the last run of that ID closes.
 type ParentClosePolicy string
 
-// The parent-close policies.
+// Parent-close policies.
 const (
-	Abandon       ParentClosePolicy = "abandon"              // the child continues; the default
-	CancelAtOnce  ParentClosePolicy = "request_cancel"       // it is cancelled; its code does not run again
-	AskToCancel   ParentClosePolicy = "request_cancellation" // its code is asked to come to an end, and may clean up
-	TerminateHard ParentClosePolicy = "terminate"            // it is terminated
+	Abandon ParentClosePolicy = "abandon" // the child continues; the default
+	// the child is cancelled immediately; its code does not run again
+	CancelAtOnce ParentClosePolicy = "request_cancel"
+	// cancellation of the child is requested; its code may clean up and decides how it ends
+	AskToCancel   ParentClosePolicy = "request_cancellation"
+	TerminateHard ParentClosePolicy = "terminate" // the child is terminated
 )
 
 // ChildOptions are the options of child workflows. Durations are rounded up to whole seconds; zero means no limit. A
@@ -32,22 +34,22 @@ type ChildOptions struct {
 	WorkflowID  string
 	Queue       string            // task queue; empty: the parent's
 	ParentClose ParentClosePolicy // empty: Abandon
-	// Retry is the policy for a child that failed or timed out. A cancelled or terminated child is not retried.
+	// Retry is the retry policy for a child that failed or timed out. A cancelled or terminated child is not retried.
 	Retry *RetryPolicy
 
-	ExecutionTimeout time.Duration // limit of all runs of the child together
-	RunTimeout       time.Duration // limit of one run
+	ExecutionTimeout time.Duration // limit for all runs of the child together
+	RunTimeout       time.Duration // limit for one run
 
 	// WaitForCancellation makes Get and Join of a cancelled child wait until the child has closed, and return its
-	// result. With AskToCancel the child's code runs cleanup and may even complete. The child is not retried. The
-	// option applies to AttachChild too.
+	// result. With AskToCancel the child's code can clean up and may even complete. The child is not retried. The
+	// option also applies to AttachChild.
 	WaitForCancellation bool
 
 	Memo             map[string]any // initial memo, with the rules of UpsertMemo
 	SearchAttributes map[string]any // initial search attributes, with the rules of UpsertSearchAttributes
 }
 
-// derivedChildID matches workflow IDs that were derived for children without WorkflowID.
+// derivedChildID matches the workflow IDs that the app derives for children without a WorkflowID.
 var derivedChildID = regexp.MustCompile(`^[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}-[0-9]+$`)
 
 // WithChild returns a context whose children start with these options. A zero field inherits the value from ctx.
@@ -57,8 +59,8 @@ func WithChild(ctx Context, o ChildOptions) Context {
 	return &c
 }
 
-// Child is a child workflow that was started or attached to, and the Future of its result. If the child closes without
-// a result, Get returns a *ChildError.
+// Child is a child workflow that this run started or attached to. It is also the Future of the child's result. If the
+// child closes without a result, Get returns a *ChildError.
 type Child struct {
 	*future
 	// WorkflowID is the child's workflow ID, from ChildOptions or derived from the parent's run and the command. It is
@@ -68,10 +70,10 @@ type Child struct {
 
 var _ Future = (*Child)(nil)
 
-// StartChild starts a workflow as a child of this one, by its registered name or the registered function. The name may
-// be that of a workflow in another language, run by other workers. Cancelling ctx cancels the child immediately, or
-// requests cancellation if ParentClose is AskToCancel. To start a child that cancellation of ctx does not affect, use a
-// context from WithoutCancel.
+// StartChild starts a workflow as a child of this one, by its registered name or by the registered function. The name
+// may belong to a workflow in another language that other workers run. Cancelling ctx cancels the child immediately, or
+// requests its cancellation if ParentClose is AskToCancel. To start a child that cancellation of ctx does not affect,
+// use a context from WithoutCancel.
 func StartChild(ctx Context, nameOrFunc any, args ...any) *Child {
 	c := ctx.inner()
 	c.m.currentBranch()
@@ -101,11 +103,11 @@ func StartChild(ctx Context, nameOrFunc any, args ...any) *Child {
 	return &Child{f, f.workflowID}
 }
 
-// AttachChild returns the child with this workflow ID that this run or an earlier run of its workflow ID has started. A
-// run that continues as new passes the IDs of its children on and attaches to them again. Get waits for the child to
-// close, or returns at once if it has closed. Its error is ErrChildNotFound if no run of this workflow ID started such
-// a child, or if its data was removed. Cancelling ctx cancels the child, as for StartChild; to only wait, attach under
-// WithoutCancel.
+// AttachChild returns the child with this workflow ID that this run, or an earlier run of its workflow ID, has started.
+// A run that continues as new can pass the IDs of its children to the next run, which attaches to them. Get waits for
+// the child to close, or returns immediately if it has closed. Its error is ErrChildNotFound if no run of this workflow
+// ID started such a child, or if the child's data was removed. Cancelling ctx cancels the child, as for StartChild; to
+// only wait, attach under WithoutCancel.
 func AttachChild(ctx Context, workflowID string) *Child {
 	c := ctx.inner()
 	c.m.currentBranch()
@@ -129,7 +131,7 @@ func ExecuteChild[T any](ctx Context, nameOrFunc any, args ...any) (T, error) {
 	return Await[T](ctx, StartChild(ctx, nameOrFunc, args...))
 }
 
-// Signal sends a signal to the child, once; it does not wait for it to be received.
+// Signal sends a signal to the child, exactly once. It does not wait until the child receives the signal.
 func (c *Child) Signal(ctx Context, name string, args ...any) error {
 	if c.WorkflowID == "" {
 		return c.err
@@ -181,13 +183,13 @@ func (o *ChildOptions) command() (*protocol.Command, error) {
 	return c, nil
 }
 
-// ChildError is why a child workflow has no result.
+// ChildError reports why a child workflow has no result.
 type ChildError struct {
 	WorkflowType string
 	WorkflowID   string
-	RunID        string // of its last run
-	Sequence     int64  // of the command that started it
-	Type         string // as the child's failure was typed
+	RunID        string // ID of the child's last run
+	Sequence     int64  // number of the command that started the child
+	Type         string // type of the child's failure
 	Message      string
 	details      payload.Payload
 
@@ -202,7 +204,7 @@ func (e *ChildError) Error() string {
 	return explain("child workflow", cmp.Or(e.WorkflowType, e.WorkflowID), e.Type, e.Message)
 }
 
-// Is matches the Err values of this package.
+// Is implements errors.Is for the Err values of this package.
 func (e *ChildError) Is(target error) bool {
 	switch target {
 	case ErrCancelled:
@@ -231,7 +233,7 @@ var (
 	ErrChildNotFound = errors.New("no such child")
 )
 
-// childError reads how a child ended.
+// childError returns the error for a child that closed without a result.
 func childError(f *future, d *history.ChildEnded) *ChildError {
 	e := &ChildError{
 		WorkflowType: f.name, WorkflowID: d.WorkflowID, RunID: d.RunID, Sequence: f.seq, Type: d.ExceptionType,
@@ -244,7 +246,7 @@ func childError(f *future, d *history.ChildEnded) *ChildError {
 	return e
 }
 
-// attachedEnded resolves the futures of the branches that attached to a child.
+// attachedEnded resolves the futures of all branches that attached to the child.
 func (m *machine) attachedEnded(e *history.Event, d *history.AttachedChildEnded) {
 	m.resolve(d.CommandSequence, attachStep, e, func(f *future) (payload.Payload, error) {
 		if d.ClosedReason == "completed" {

@@ -178,7 +178,8 @@ func TestCancellingAContextCancelsItsChildren(t *testing.T) {
 	a.drain(nil)
 	c := a.batches[1].commands
 	want(t, "commands", fmt.Sprint(types(c), c[0].Target), "[cancel_child_workflow] 1")
-	a.child(1, protocol.RunCancelled, nil, &history.Failure{}) // the confirmation, for which no branch waits
+	// the confirmed end of the child, for which no branch waits
+	a.child(1, protocol.RunCancelled, nil, &history.Failure{})
 	a.child(2, protocol.RunCompleted, "went on", nil)
 	a.drain(nil)
 	want(t, "output", a.output(), any("went on"))

@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// once runs the first task of new code and returns the result.
+// once applies the first workflow task of a new run and returns the commands or the error.
 func once(t *testing.T, fn any, args ...any) ([]protocol.Command, error) {
 	t.Helper()
 	a := start(t, fn, args...)
@@ -82,8 +82,8 @@ func TestReturnedErrorFailsTheRunWithTypeMessageAndDetails(t *testing.T) {
 	want(t, "plain type", a.failure().ExceptionType, "Error")
 }
 
-// No repair of the code would make the start's arguments fit. A run that has already progressed was started by other
-// code, and waits for it.
+// If the arguments of a new run do not match the workflow function, the run fails: no later version of the code would
+// make them match. If the run has already progressed, other code started it, and the run waits for that code.
 func TestArgumentsThatDoNotFitFailTheRun(t *testing.T) {
 	a := start(t, func(workflow.Context, int) error { return nil }, "text")
 	a.drain(nil)
@@ -107,8 +107,8 @@ func TestArgumentsThatDoNotFitFailTheRun(t *testing.T) {
 	}
 }
 
-// A panic on a foreign goroutine could not be recovered: a call from it fails the task instead, also during the turn of
-// a branch, and the process survives.
+// If a goroutine that workflow.Go did not start calls this package, the workflow task fails and the process survives,
+// also while a branch runs. A panic in that goroutine could not be recovered.
 func TestCallFromAForeignGoroutineFailsTheTask(t *testing.T) {
 	for name, call := range map[string]func(ctx workflow.Context){
 		"a command":     func(ctx workflow.Context) { _ = workflow.Sleep(ctx, time.Hour) },
@@ -121,7 +121,7 @@ func TestCallFromAForeignGoroutineFailsTheTask(t *testing.T) {
 				defer close(done)
 				call(ctx)
 			}()
-			<-done // the branch has its turn all the while
+			<-done // the branch runs all the while
 			return workflow.Sleep(ctx, time.Hour)
 		})
 		var panicked *workflow.PanicError
@@ -143,7 +143,7 @@ func TestCallFromAForeignGoroutineFailsTheTask(t *testing.T) {
 		}
 		return nil
 	}); err != nil {
-		t.Errorf("a branch that calls from deep below: %v", err)
+		t.Errorf("a branch with a deep stack: %v", err)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestCodeThatBlocksOutsideIsNamed(t *testing.T) {
 		a := start(t, func(ctx workflow.Context) error {
 			<-release
 			after = true
-			return workflow.Sleep(ctx, time.Hour) // gives up here
+			return workflow.Sleep(ctx, time.Hour) // the machine abandons the branch here
 		})
 		m := replay.New(a.def, replay.Options{Patience: 3 * time.Second})
 		began := time.Now()
@@ -178,7 +178,7 @@ func TestCodeThatBlocksOutsideIsNamed(t *testing.T) {
 
 func TestCallsFromAForeignGoroutineAreRefused(t *testing.T) {
 	_, err := once(t, func(ctx workflow.Context) error {
-		workflow.Go(ctx, func(ctx workflow.Context) {}) // fine
+		workflow.Go(ctx, func(ctx workflow.Context) {}) // allowed: this call is on a branch
 		return workflow.Sleep(ctx, time.Hour)
 	})
 	if err != nil {
@@ -209,7 +209,7 @@ func TestCallsFromAForeignGoroutineAreRefused(t *testing.T) {
 var leaked workflow.Context
 
 func TestClosingAMachineRunsDeferredCallsAndEndsEveryBranch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // a branch that is left over fails the bubble
+	synctest.Test(t, func(t *testing.T) { // the bubble fails if a branch is still running at the end
 		var ended []string
 		a := start(t, func(ctx workflow.Context) error {
 			defer func() { ended = append(ended, "main") }()
@@ -234,7 +234,7 @@ func TestClosingAMachineRunsDeferredCallsAndEndsEveryBranch(t *testing.T) {
 		m.Close()
 		want(t, "ended", ended, []string{"session ended", "main", "0", "1", "2"})
 		if _, err := m.Apply(a.task(1), a.events); err == nil {
-			t.Error("a closed machine took a task")
+			t.Error("a closed machine applied a task")
 		}
 	})
 }
@@ -270,7 +270,7 @@ func TestContextCarriesValuesAndOptions(t *testing.T) {
 	commands, err := once(t, func(ctx workflow.Context) error {
 		with := workflow.WithValue(workflow.WithValue(ctx, key{}, 1), "other", 2)
 		if with.Value(key{}) != 1 || with.Value("other") != 2 || ctx.Value(key{}) != nil {
-			t.Error("values are not where they were put")
+			t.Error("the context lost a value")
 		}
 		base := workflow.WithActivity(with, workflow.ActivityOptions{
 			Queue: "gpu", StartToClose: 1500 * time.Millisecond, Session: "s", Requirements: []string{"a"}, Priority: 3,
@@ -302,7 +302,7 @@ func TestContextCarriesValuesAndOptions(t *testing.T) {
 			}
 		}
 		if err := workflow.ExecuteActivity(ctx, "bad", make(chan int)).Get(ctx, nil); err == nil {
-			t.Error("an argument without an encoding was taken")
+			t.Error("an argument that cannot be encoded was accepted")
 		}
 		return workflow.Sleep(ctx, time.Hour)
 	})

@@ -7,10 +7,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// ContinueOptions change the next run of the workflow ID. The zero value changes nothing.
+// ContinueOptions select what the next run of the workflow ID changes. The zero value changes nothing.
 type ContinueOptions struct {
-	Workflow any    // name or registered function of another workflow; nil: the same
-	Queue    string // empty: the same
+	Workflow any    // name or registered function of another workflow; nil: the same workflow
+	Queue    string // task queue; empty: the same queue
 }
 
 // ContinueAsNew returns an error that a workflow returns to continue as a new run of the same workflow ID with an empty

@@ -14,22 +14,22 @@ import (
 	"github.com/sojourn-run/sojourn/internal/stack"
 )
 
-// coroutine is one branch of the workflow's code: a goroutine that runs only during its turn.
+// coroutine is one branch of the workflow's code: a goroutine that runs only while the machine has resumed it.
 type coroutine struct {
 	m      *machine
-	resume chan struct{} // the turn; holds one
-	yield  chan struct{} // the turn given back; holds one, so that giving it back never blocks
+	resume chan struct{} // the machine sends to resume the branch; capacity 1
+	yield  chan struct{} // the branch sends when it blocks or ends; capacity 1, so that the send never blocks
 	queued bool
 	done   bool
-	wait   *waiter // what it waits for, while it does
+	wait   *waiter // what the branch waits for; nil: nothing
 
-	goroutine uintptr // it runs on; written before its first turn
+	goroutine uintptr // address of the goroutine that runs the branch; set before the branch first runs
 
-	onlyEvaluated bool        // it only looked at its condition in this turn
-	ended         atomic.Bool // its goroutine has ended; also read outside of turns
+	onlyEvaluated bool        // the branch only evaluated its condition since it was resumed
+	ended         atomic.Bool // the goroutine has ended; also read while no branch runs
 }
 
-// spawn starts a branch, which runs after the branches that are ready now.
+// spawn starts a branch, which runs after the branches that are queued now.
 func (m *machine) spawn(fn func()) {
 	m.ready(m.branch(fn))
 }
@@ -55,13 +55,13 @@ func (co *coroutine) run(fn func()) {
 				}
 			}
 		} else {
-			_ = recover() // a deferred function of code that is being given up
+			_ = recover() // recover from a panic in a deferred function of code that is being abandoned
 		}
 		co.done = true
 		co.ended.Store(true)
 		select {
 		case co.yield <- struct{}{}:
-		default: // the machine no longer waits for a branch that exceeded its turn
+		default: // the machine no longer waits for a branch that ran too long
 		}
 	}()
 	<-co.resume
@@ -80,7 +80,7 @@ func panicked(r any) error {
 	return &PanicError{Value: r, Stack: stack.OfPanic()}
 }
 
-// ready queues the branch behind the branches that are ready now.
+// ready queues a branch behind the branches that are queued now.
 func (m *machine) ready(co *coroutine) {
 	if !co.queued && !co.done {
 		co.queued = true
@@ -88,7 +88,7 @@ func (m *machine) ready(co *coroutine) {
 	}
 }
 
-// park ends the turn and returns at the start of the next one.
+// park returns control to the machine, and returns when the machine resumes the branch.
 func (co *coroutine) park() {
 	co.yield <- struct{}{}
 	<-co.resume
@@ -97,7 +97,7 @@ func (co *coroutine) park() {
 	}
 }
 
-// stop stops the machine with a fault. It never returns, because no branch runs again.
+// stop stops the machine with an error. It never returns, because no branch runs again.
 func (co *coroutine) stop(fault error) {
 	co.m.fault = fault
 	co.halt()
@@ -137,8 +137,8 @@ func (m *machine) runBranches() {
 	}
 }
 
-// runBranch runs a branch until it waits or ends, with the local steps that it asks for; false: it did neither in time,
-// or a step has no outcome.
+// runBranch runs a branch, including the local steps that it requests, until it waits or ends. It returns false if the
+// branch did neither in time, or if a local step has no outcome.
 func (m *machine) runBranch(co *coroutine) bool {
 	co.queued = false
 	for {
@@ -159,8 +159,8 @@ func (m *machine) runBranch(co *coroutine) bool {
 	}
 }
 
-// resumeBranch runs a branch until it waits, ends, or asks for a local step or for signals; false: it did none of these
-// in time.
+// resumeBranch runs a branch until it waits, ends, or requests a local step or omitted signals. It returns false if the
+// branch did none of these in time.
 func (m *machine) resumeBranch(co *coroutine) bool {
 	m.current = co
 	if m.onBranchRun != nil {
@@ -184,21 +184,21 @@ func (m *machine) resumeBranch(co *coroutine) bool {
 	return true
 }
 
-// abandonBranch abandons a branch that blocks outside the machine. Go cannot end its goroutine; it ends at its next
-// call of this package.
+// abandonBranch gives up a branch that blocks outside the machine. Go cannot end its goroutine; the goroutine ends at
+// its next call of this package.
 func (m *machine) abandonBranch(co *coroutine) {
 	m.fault = &DeadlockError{After: m.patience, Stack: stackOf(co)}
-	m.checkForeignCall() // a branch that waits for a foreign goroutine whose call was refused
+	m.checkForeignCall() // the branch may be waiting for a foreign goroutine whose call was refused
 	m.deadlocked = co
 	m.closing.Store(true)
 }
 
-// Deadlocked reports that a branch exceeded its time and still runs: it loops, or blocks outside the machine. It cannot
-// be stopped before its next call into this package.
+// Deadlocked reports that a branch ran too long without blocking in this package, and still runs: it loops, or blocks
+// outside the machine. It cannot be stopped before its next call of this package.
 func (m *machine) Deadlocked() bool { return m.deadlocked != nil && !m.deadlocked.ended.Load() }
 
-// Close ends the machine and every branch of its code. Deferred functions of the code run, but cannot wait. Close must
-// be called for each machine, since its branches are goroutines. It may be called twice.
+// Close ends the machine and all branches of its code. Deferred functions of the code run, but cannot wait. Close must
+// be called for each machine, since its branches are goroutines. Further calls have no effect.
 func (m *machine) Close() {
 	if m.closed {
 		return
@@ -223,7 +223,7 @@ func (m *machine) Close() {
 		co.resume <- struct{}{}
 		select {
 		case <-co.yield:
-		case <-watch.C: // a deferred function blocks: it is left to itself
+		case <-watch.C: // a deferred function blocks: abandon its goroutine
 			watch.Reset(m.patience)
 		}
 	}
@@ -231,8 +231,8 @@ func (m *machine) Close() {
 
 var errClosed = errors.New("the workflow machine is closed")
 
-// stackOf finds the stack of a branch among all goroutines, by the address of its coroutine. It is for people, and ""
-// when not found.
+// stackOf returns the stack of a branch, for error messages. It finds the branch among all goroutines by the address of
+// its coroutine, and returns "" if it does not find it.
 func stackOf(co *coroutine) string {
 	buf := make([]byte, 1<<20)
 	buf = buf[:runtime.Stack(buf, true)]

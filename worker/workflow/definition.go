@@ -11,11 +11,11 @@ import (
 	"github.com/sojourn-run/sojourn/worker/activity"
 )
 
-// Definition is a registered workflow, in one version or several.
+// Definition is a registered workflow with one or several versions.
 type Definition struct {
 	Name      string
 	versions  map[int]*activity.Func
-	versioned bool // a version was registered by its number
+	versioned bool // true if a version was registered with a number
 }
 
 // NewDefinition creates a workflow from func(workflow.Context, args…) (result, error), or with error as its only
@@ -25,12 +25,12 @@ func NewDefinition(name string, fn any) (*Definition, error) {
 	return d, d.Plain(fn)
 }
 
-// Plain adds the workflow's code as version 1 without a number: as long as there is no other version, runs do not
-// record it.
+// Plain adds the workflow's code as version 1 without a number: while there is no other version, runs do not record the
+// version.
 func (d *Definition) Plain(fn any) error { return d.addVersion(1, fn) }
 
-// Add adds a version of the workflow's code. A new run records and keeps the highest version; runs that started before
-// versions had numbers use the lowest.
+// Add adds a version of the workflow's code. A new run records the highest version and keeps it; runs that started
+// before versions had numbers use the lowest version.
 func (d *Definition) Add(version int, fn any) error {
 	d.versioned = true
 	return d.addVersion(version, fn)
@@ -60,10 +60,10 @@ func (d *Definition) addVersion(version int, fn any) error {
 // Versions returns the registered versions, lowest first.
 func (d *Definition) Versions() []int { return slices.Sorted(maps.Keys(d.versions)) }
 
-// codeVersion is the change id under which a run records its workflow's version.
+// codeVersion is the change ID under which a run records the version of its workflow.
 const codeVersion = "sojourn.workflow"
 
-// code returns the function of this run's version.
+// code returns the workflow function of the version that this run uses.
 func (m *machine) code() (*activity.Func, error) {
 	all := m.def.Versions()
 	marked := false
@@ -84,7 +84,7 @@ func (m *machine) code() (*activity.Func, error) {
 	return f, nil
 }
 
-// main is the workflow's first branch.
+// main runs the workflow function. It is the workflow's first branch.
 func (m *machine) main(ctx Context, args payload.Payload) {
 	f, err := m.code()
 	if err != nil {
@@ -93,10 +93,10 @@ func (m *machine) main(ctx Context, args payload.Payload) {
 	in, err := f.Decode(args)
 	if err != nil {
 		bad := &InputError{WorkflowType: m.def.Name, Err: err}
-		if m.recordedUpTo > 0 { // the run used other code so far, and can continue with matching code
+		if m.recordedUpTo > 0 { // the run used other code so far, and can continue on a worker with matching code
 			m.current.stop(bad)
 		}
-		m.finish(payload.Payload{}, bad) // nothing that is repaired would ever fit
+		m.finish(payload.Payload{}, bad) // no later version of the code would make the arguments match
 		return
 	}
 	m.finish(f.Call(ctx, in))

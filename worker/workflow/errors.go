@@ -18,17 +18,17 @@ import (
 
 // Errors of this package, for errors.Is.
 var (
-	// ErrCancelled: the context was cancelled, and with it an activity, a timer or a wait.
+	// ErrCancelled reports that the context was cancelled, and with it an activity, a timer or a wait.
 	ErrCancelled = errors.New("cancelled")
-	// ErrTimedOut: an activity, or a child workflow, ended by one of its timeouts.
+	// ErrTimedOut reports that one of the timeouts of an activity or a child workflow ended it.
 	ErrTimedOut = errors.New("timed out")
-	// ErrSessionLost: an activity missed the state of its session.
+	// ErrSessionLost reports that an activity needed session state that was lost.
 	ErrSessionLost = activity.ErrSessionLost
-	// ErrSessionClosed: the activity's session has ended.
+	// ErrSessionClosed reports that the activity's session has ended.
 	ErrSessionClosed = errors.New("session has ended")
-	// ErrSessionMissing: the activity's session was never started.
+	// ErrSessionMissing reports that the activity's session was never started.
 	ErrSessionMissing = errors.New("session does not exist")
-	// ErrPoison: the activity's worker died with it again and again.
+	// ErrPoison reports that an activity was blamed for the loss of its worker process too often.
 	ErrPoison = errors.New("activity failed as poison: its worker processes were lost too often")
 	// ErrInvalidOptions reports options that are not allowed.
 	ErrInvalidOptions = errors.New("invalid options")
@@ -39,24 +39,24 @@ const (
 	typeInput     = "WorkflowInput"
 )
 
-// Categories and types of failures as history names them.
+// Categories and types of failures in the history.
 const (
 	categoryPoison      = "poison"
 	categorySessionLost = "session_lost"
 )
 
-// ActivityError is why an activity has no result.
+// ActivityError reports why an activity has no result.
 type ActivityError struct {
 	ActivityType string
 	ExecutionID  string
-	Sequence     int64  // of the command that scheduled it
-	Type         string // as the activity's error was typed
+	Sequence     int64  // number of the command that scheduled the activity
+	Type         string // type of the activity's error
 	Message      string
 	details      payload.Payload
-	Attempts     int    // the number of the last one
-	TimeoutKind  string // schedule_to_start, start_to_close, schedule_to_close, heartbeat
+	Attempts     int    // number of the last attempt
+	TimeoutKind  string // schedule_to_start, start_to_close, schedule_to_close or heartbeat; empty: no timeout
 
-	Local          bool // it was a local step; see Do
+	Local          bool // true for a local step; see Do
 	Cancelled      bool
 	TimedOut       bool
 	NonRetryable   bool
@@ -75,7 +75,7 @@ func (e *ActivityError) Error() string {
 	return explain(what, e.ActivityType, e.Type, e.Message)
 }
 
-// Is matches the Err values of this package.
+// Is implements errors.Is for the Err values of this package.
 func (e *ActivityError) Is(target error) bool {
 	switch target {
 	case ErrCancelled:
@@ -97,7 +97,7 @@ func (e *ActivityError) Is(target error) bool {
 // DecodeDetails decodes the value that activity.Details attached. It leaves out unchanged if there is none.
 func (e *ActivityError) DecodeDetails(out any) error { return decodeDetails(e.details, out) }
 
-// activityError reads the failure of a terminal event.
+// activityError returns the error for an event that ends an activity without a result.
 func activityError(f *future, execution string, a history.Attempt, d history.Failure) *ActivityError {
 	e := &ActivityError{
 		ActivityType: f.name, ExecutionID: execution, Sequence: f.seq, Type: d.ExceptionType, Message: d.Message,
@@ -115,7 +115,7 @@ func activityError(f *future, execution string, a history.Attempt, d history.Fai
 	return e
 }
 
-// exception is the part of a failure that describes the original error, as written by the worker.
+// exception is the part of a failure in which the worker describes the original error.
 type exception struct {
 	Type    string          `json:"type"`
 	Message string          `json:"message"`
@@ -123,7 +123,7 @@ type exception struct {
 	Details payload.Payload `json:"details"`
 }
 
-// readException returns an empty exception if there is none or if its format is unknown.
+// readException decodes an exception. The result is empty if raw is empty or has an unknown format.
 func readException(raw []byte) exception {
 	var ex exception
 	if len(raw) == 0 || json.Unmarshal(raw, &ex) != nil {
@@ -144,22 +144,22 @@ func decodeDetails(p payload.Payload, out any) error {
 	return payload.Decode(p, out)
 }
 
-// NonDeterminismError reports that the replayed code issued other commands than history records.
+// NonDeterminismError reports that the replayed code issued a command other than the recorded one.
 type NonDeterminismError struct {
 	RunID     string
-	EventSeq  int64 // 0 when there is none to point at
+	EventSeq  int64 // number of the event that records the other command; 0: none
 	EventType string
-	Command   int64  // sequence of the command; 0 for what takes none, such as the answer to an update
-	Recorded  string // what history has
-	Issued    string // what the code asked for
-	At        string // file and line of the code that asked for it, where that is known
-	Around    string // what history has before and after, where there is something
+	Command   int64  // number of the command; 0 for commands without a number, such as the completion of an update
+	Recorded  string // recorded command
+	Issued    string // command that the code issued
+	At        string // file and line of the call that issued the command; empty: unknown
+	Around    string // neighbouring recorded commands; empty: none
 
-	RecordedArguments string // of an activity or a child, shortened; empty: not at hand
+	RecordedArguments string // shortened arguments of an activity or a child; empty: not available
 	IssuedArguments   string
 }
 
-// Error returns the event, the recorded call and the call that the code makes instead. It contains no arguments.
+// Error returns the event, the recorded command and the issued command. It contains no arguments.
 func (e *NonDeterminismError) Error() string {
 	history, code := "the history has ", "the code"
 	if e.EventSeq > 0 {
@@ -181,7 +181,7 @@ func (e *NonDeterminismError) Error() string {
 	return text
 }
 
-// Explain returns the error with the arguments, which belong to users and are never logged.
+// Explain returns the error text with the arguments. Arguments are user data and must not be logged.
 func (e *NonDeterminismError) Explain() string {
 	text := e.Error()
 	if e.RecordedArguments != "" {
@@ -214,13 +214,13 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// DeadlockError reports that workflow code did not block in this package in time: it blocks elsewhere, or loops.
+// DeadlockError reports that workflow code ran too long without blocking in this package: it loops or blocks elsewhere.
 type DeadlockError struct {
 	After time.Duration
 	Stack string
 }
 
-// Error returns how long the code ran without a call that waits.
+// Error returns how long the code ran without blocking in this package.
 func (e *DeadlockError) Error() string {
 	return fmt.Sprintf(
 		"workflow code did not yield within %s: it loops or blocks outside package workflow", e.After,
@@ -265,7 +265,7 @@ func (e *UnregisteredError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *UnregisteredError) Unwrap() error { return e.Err }
 
-// taskFailure returns the response to a task whose code failed with an error of machine.Apply.
+// taskFailure returns the failure with which a workflow task ends when machine.Apply returned err.
 func taskFailure(err error) *protocol.Failure {
 	f := &protocol.Failure{Message: err.Error(), Type: "WorkflowTaskFailed"}
 	var (

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// A workflow that runs three steps on one worker and waits for a person's signal with a timeout.
+// This workflow runs three activities on one worker, and then waits for a person's signal with a timeout.
 func Example() {
 	research := func(ctx workflow.Context, path string) (string, error) {
 		s, err := workflow.StartSession(ctx, workflow.SessionOptions{Requirements: []string{"gpu"}})
@@ -24,10 +24,10 @@ func Example() {
 			Retry:        &workflow.RetryPolicy{MaxAttempts: 3, Backoff: workflow.ExponentialBackoff(time.Second, time.Minute)},
 		})
 
-		if err := s.Execute(ctx, "index", path).Get(ctx, nil); err != nil { // builds the model, in memory
+		if err := s.Execute(ctx, "index", path).Get(ctx, nil); err != nil { // builds the model in memory
 			return "", err
 		}
-		a, b := s.Execute(ctx, "ask", "why?"), s.Execute(ctx, "ask", "how?") // both use it
+		a, b := s.Execute(ctx, "ask", "why?"), s.Execute(ctx, "ask", "how?") // both activities use the model
 		if err := workflow.Join(ctx, a, b); err != nil {
 			return "", err
 		}
@@ -44,7 +44,7 @@ func Example() {
 		}
 		return workflow.Await[string](ctx, a)
 	}
-	_, _ = workflow.NewDefinition("research", research) // a worker's registry does this
+	_, _ = workflow.NewDefinition("research", research) // a worker's registry makes this call
 }
 
 func ExampleExponentialBackoff() {
@@ -94,7 +94,7 @@ func ExampleWithActivity() {
 	_ = order
 }
 
-// The error of an activity has the type and the details that the activity gave it.
+// The error of an activity has the type and the details that the activity's code gave it.
 func ExampleActivityError() {
 	order := func(ctx workflow.Context, amount int) (string, error) {
 		err := workflow.ExecuteActivity(ctx, "charge", amount).Get(ctx, nil)
@@ -111,12 +111,12 @@ func ExampleActivityError() {
 			}
 			return fmt.Sprintf("declined, %d missing", missing), nil
 		}
-		return "", err // fails the run
+		return "", err // this error fails the run
 	}
 	_ = order
 }
 
-// Join waits for activities that run at the same time.
+// Join waits for activities that run concurrently.
 func ExampleJoin() {
 	thumbnails := func(ctx workflow.Context, paths []string) error {
 		var all []workflow.Future
@@ -128,7 +128,7 @@ func ExampleJoin() {
 	_ = thumbnails
 }
 
-// Select waits for the first of two futures; the other is cancelled.
+// Select waits for the first of two futures; then the program cancels the other one.
 func ExampleSelect() {
 	search := func(ctx workflow.Context, word string) (string, error) {
 		searching, stop := workflow.WithCancel(ctx)
@@ -216,7 +216,7 @@ func ExampleStartSession() {
 	_ = research
 }
 
-// A run that was cancelled compensates under a context that is not.
+// A cancelled run compensates under a context that is not cancelled.
 func ExampleWithoutCancel() {
 	reservation := func(ctx workflow.Context) error {
 		err := workflow.Sleep(ctx, 24*time.Hour)
@@ -228,7 +228,7 @@ func ExampleWithoutCancel() {
 	_ = reservation
 }
 
-// A run that repeats continues as a new run, so that its history stays short.
+// A run that repeats its work continues as a new run, so that its history stays short.
 func ExampleContinueAsNew() {
 	poll := func(ctx workflow.Context, round int) error {
 		for range 100 {

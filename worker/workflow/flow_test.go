@@ -105,7 +105,7 @@ func TestLateResultOfACancelledActivityCountsForNothing(t *testing.T) {
 	a.drain(nil)
 	a.signal("stop")
 	task, _ := a.lease()
-	a.complete(1, "made it") // after the task was shown the signal
+	a.complete(1, "made it") // after the app delivered a task with the signal
 	a.answer(task.LastSequence, a.commandsAt(int(task.LastSequence)))
 	a.drain(nil)
 	a.fire(4)
@@ -131,7 +131,7 @@ func TestSignalsGoToTheirReceiversInOrder(t *testing.T) {
 			}
 		}
 		if ok, err := workflow.Signal(ctx, "s").ReceiveAsync(); ok || err != nil {
-			return "", fmt.Errorf("got one more: %v, %w", ok, err)
+			return "", fmt.Errorf("got another signal: %v, %w", ok, err)
 		}
 		return fmt.Sprint(got), nil
 	})
@@ -209,7 +209,7 @@ func TestSelectTakesSignalsAndTimersAlike(t *testing.T) {
 			got += fmt.Sprint(i, v, " ")
 		}
 		if _, err := workflow.Select(ctx); err == nil {
-			return "", errors.New("select among nothing came back")
+			return "", errors.New("Select without items returned")
 		}
 		return got, nil
 	})
@@ -280,7 +280,7 @@ func TestOnlyStepsOfOneJoinAreGrouped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := start(t, c.code)
-			a.drain(nil) // the engine takes them
+			a.drain(nil) // the engine accepts the commands
 			var got []string
 			for _, cmd := range a.batches[0].commands {
 				text := ""
@@ -319,7 +319,7 @@ func TestMoreActivitiesThanARunMayHaveOpenLeaveAsOthersEnd(t *testing.T) {
 	most, done := 0, 0
 	for a.run.Activities.Len() > 0 {
 		most = max(most, a.run.Activities.Len())
-		for seq := range a.run.Activities.All() { // the first alone: each wakes the run
+		for seq := range a.run.Activities.All() { // the first Join alone: each of its activities wakes the run
 			a.complete(seq, nil)
 			done++
 			break
@@ -338,7 +338,7 @@ func TestMoreActivitiesThanARunMayHaveOpenLeaveAsOthersEnd(t *testing.T) {
 		}
 	}
 	want(t, "activities sent, each once", next-1, int64(n))
-	for _, i := range []int{0, 1, 2, 3, len(a.batches) / 2} { // a new machine holds back the same
+	for _, i := range []int{0, 1, 2, 3, len(a.batches) / 2} { // a new machine delays the same commands
 		b := a.batches[i]
 		want(t, "commands again", len(a.commandsAt(int(b.shown))), len(b.commands))
 	}
@@ -375,7 +375,7 @@ func TestMoreCommandsThanOneCompletionTakesLeaveInSeveral(t *testing.T) {
 		}
 		return nil
 	}); err == nil {
-		t.Error("a batch that nothing would follow was taken")
+		t.Error("a batch of commands that nothing can follow was accepted")
 	}
 }
 
@@ -447,7 +447,7 @@ func TestFailuresOfActivitiesAreTyped(t *testing.T) {
 
 	a = catch(workflow.ActivityOptions{}) // IS-S6
 	for i := range engine.DefaultBlamedLosses {
-		if i > 0 { // its back-off
+		if i > 0 { // let the retry backoff pass
 			a.now = a.now.Add(time.Minute)
 			a.decide(engine.DueActivity{Seq: 1})
 		}
@@ -538,7 +538,7 @@ func TestSelectIsCancelledWithTheContextOfItsItems(t *testing.T) {
 	code := func(ctx workflow.Context) (string, error) {
 		signal, timer := workflow.Signal(ctx, "s"), workflow.NewTimer(ctx, time.Hour)
 		result := ""
-		for range 2 { // a cancelled context stays so
+		for range 2 { // the context stays cancelled
 			i, err := workflow.Select(ctx, timer, signal)
 			result += fmt.Sprintln(i, err)
 		}
@@ -554,7 +554,7 @@ func TestSelectIsCancelledWithTheContextOfItsItems(t *testing.T) {
 	a = start(t, code)
 	a.drain(nil)
 	a.decide(engine.RequestCancellation{})
-	a.signal("s") // shown together
+	a.signal("s") // both are in the same task
 	a.drain(nil)
 	want(t, "output", a.output(), any("-1 cancelled\n-1 cancelled\n"))
 	a.replays()
@@ -563,7 +563,8 @@ func TestSelectIsCancelledWithTheContextOfItsItems(t *testing.T) {
 		under, cancel := workflow.WithCancel(ctx)
 		timer := workflow.NewTimer(under, time.Hour)
 		cancel()
-		i, err := workflow.Select(ctx, timer, workflow.Signal(ctx, "s")) // cancelled separately: ready like any other
+		// the timer was cancelled by its own context, so it is ready like any other future
+		i, err := workflow.Select(ctx, timer, workflow.Signal(ctx, "s"))
 		return fmt.Sprint(i, err), nil
 	})
 	a.drain(nil)

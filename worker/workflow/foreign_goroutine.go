@@ -17,15 +17,15 @@ func (m *machine) onBranch() bool {
 	return co != nil && co.goroutine == goroutine()
 }
 
-// failForeignGoroutine ends a calling goroutine that is not a branch and fails the workflow task. A panic in that
-// goroutine could not be recovered and would end the worker with all its runs.
+// failForeignGoroutine ends the calling goroutine, which is not a branch, and fails the workflow task. It does not
+// panic, because a panic in that goroutine could not be recovered and would end the worker with all its runs.
 func (m *machine) failForeignGoroutine() {
 	m.foreignCall.CompareAndSwap(nil, &PanicError{Value: errForeignGoroutine, Stack: string(debug.Stack())})
 	runtime.Goexit()
 }
 
-// CalledByForeignGoroutine reports that a foreign goroutine has called the machine. History does not record this, so
-// another replay may not detect it.
+// CalledByForeignGoroutine reports that a foreign goroutine has called the machine. History does not record the call,
+// so another replay may not detect it.
 func (m *machine) CalledByForeignGoroutine() bool { return m.foreignCall.Load() != nil }
 
 // checkForeignCall fails the task if a foreign goroutine has called the machine.

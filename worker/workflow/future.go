@@ -17,7 +17,7 @@ type Awaitable interface {
 	isReady() bool
 }
 
-// Future is a result that will be there: of an activity, a child workflow, a timer, a branch.
+// Future is the result of an activity, a child workflow, a timer or a branch, which is available later.
 type Future interface {
 	Awaitable
 	// Get waits for the result and decodes it into the value that out points to; nil discards it. The error is the error
@@ -42,24 +42,24 @@ const (
 type future struct {
 	m               *machine
 	kind            kind
-	seq             int64 // of the command; 0: never issued
+	seq             int64 // number of the command; 0: no command was issued
 	name            string
 	scope           *scope
-	workflowID      string // of a child
-	waitForEnd      bool   // of an activity or child: when it is cancelled, its end is still waited for
-	cancelRequested bool   // it was cancelled, and has not ended yet
+	workflowID      string // of a child: its workflow ID
+	waitForEnd      bool   // of an activity or child: after its cancellation, Get waits for its end
+	cancelRequested bool   // cancellation was requested, and the end is not known yet
 	done            bool
 	value           payload.Payload
 	err             error
 	waiters         []*waiter
 }
 
-// waiter is a branch that waits for some of several things.
+// waiter is a branch that waits for one or several items.
 type waiter struct {
 	co    *coroutine
-	need  int  // how many more have to come
-	join  bool // of Join
-	ends  bool // it also waits for the ends of cancelled items
+	need  int  // number of items that must still become ready
+	join  bool // the branch waits in Join
+	ends  bool // the branch also waits for the ends of cancelled items
 	items []*future
 }
 
@@ -77,10 +77,10 @@ func (f *future) isReady() bool    { return f.done }
 // Ready implements Future.
 func (f *future) Ready() bool { return f.done }
 
-// settled returns a future that is resolved already.
+// settled returns a future that is already resolved.
 func (m *machine) settled(err error) *future { return &future{m: m, done: true, err: err} }
 
-// resolve may be called twice: a cancelled activity may complete later. The first call counts.
+// resolve sets the result. The first call counts: a cancelled activity may complete later.
 func (f *future) resolve(value payload.Payload, err error) {
 	if f.done {
 		return
@@ -96,8 +96,8 @@ func (f *future) resolve(value payload.Payload, err error) {
 	f.waiters = nil
 }
 
-// cancel requests the end of the activity, timer or child and resolves the future at once, unless the options require
-// waiting for the confirmation.
+// cancel requests the end of the activity, timer or child and resolves the future immediately, unless the options
+// require waiting for the end.
 func (f *future) cancel() {
 	if f.done || f.cancelRequested {
 		return
@@ -180,10 +180,10 @@ func wait(ctx Context, w *waiter, done func() bool, items ...Awaitable) error {
 	return nil
 }
 
-// Select waits until an item is ready and returns its index, the lowest if several are ready. It returns ErrCancelled
-// if ctx is cancelled first, and an error if items is empty. A failed activity is ready, and its Get returns the error.
-// An item that was cancelled with ctx is not ready. Select does not cancel the other items; to cancel them, start them
-// with their own cancellable context.
+// Select waits until an item is ready and returns its index, the lowest index if several items are ready. It returns
+// ErrCancelled if ctx is cancelled first, and an error if items is empty. The future of a failed activity is ready, and
+// its Get returns the error. An item that was cancelled with ctx is not ready. Select does not cancel the other items;
+// to cancel them, start them with a cancellable context of their own.
 func Select(ctx Context, items ...Awaitable) (int, error) {
 	if len(items) == 0 {
 		return -1, errors.New("select without futures would block forever")
@@ -219,8 +219,8 @@ func Select(ctx Context, items ...Awaitable) (int, error) {
 	return won(), nil
 }
 
-// Join waits for all futures and returns the first error in their order. The run gets one workflow task when the last
-// of the futures is ready that only this Join waits for and that were started together. A branch that waits for one of
+// Join waits for all futures and returns the first error in their order. Futures that were started together, and for
+// which only this Join waits, cause one workflow task: when the last of them is ready. A branch that waits for one of
 // them later is not woken earlier.
 func Join(ctx Context, futures ...Future) error {
 	w := &waiter{join: true, ends: true}
@@ -254,8 +254,8 @@ func Await[T any](ctx Context, f Future) (T, error) {
 	return v, err
 }
 
-// NewFuture returns a future on which branches can wait, and the function that resolves it with a value or an error;
-// later calls do nothing.
+// NewFuture returns a future for which branches can wait, and the function that resolves it with a value or an error.
+// Further calls of that function have no effect.
 func NewFuture(ctx Context) (Future, func(value any, err error)) {
 	m := ctx.inner().m
 	f := &future{m: m, kind: branchStep}

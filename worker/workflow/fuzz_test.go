@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// FuzzMachineTakesAnyHistory replays invalid histories: the machine returns commands or an error and stays usable.
+// FuzzMachineTakesAnyHistory replays invalid histories: the machine must return commands or an error, and stay usable.
 func FuzzMachineTakesAnyHistory(f *testing.F) {
 	raw, err := os.ReadFile("testdata/mixed.json")
 	if err != nil {
@@ -56,7 +56,7 @@ func FuzzTalk(f *testing.F) {
 	replayAnything(f, define(f, everyInteraction))
 }
 
-// replayAnything replays histories in two parts, which must not harm the machine; a query may follow.
+// replayAnything replays each fuzzed history in two parts and may query the run. The machine must not crash.
 func replayAnything(f *testing.F, def *workflow.Definition) {
 	f.Fuzz(func(t *testing.T, raw []byte, cut int) {
 		var events []history.Event

@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// commands returns the commands that no event confirms, with their parallel groups. Commands above the maximum of one
-// completion are sent with the next one.
+// commands returns the commands that no event confirms, with their parallel groups. Commands beyond the maximum of one
+// completion are sent with the next completion.
 func (m *machine) commands() ([]protocol.Command, error) {
 	open, answers := m.queue[m.head:], m.updateCommands()
 	for len(open) > 0 && open[0].stored {
@@ -45,7 +45,7 @@ func (m *machine) commands() ([]protocol.Command, error) {
 	return out, nil
 }
 
-// groupCommands marks, in the commands of one batch, the groups of steps that branches join.
+// groupCommands assigns parallel groups to the commands of one batch: the steps for which a branch waits in Join.
 func (m *machine) groupCommands(open []issued) {
 	at := make(map[int64]*protocol.Command, len(open))
 	for _, p := range open {
@@ -54,7 +54,7 @@ func (m *machine) groupCommands(open []issued) {
 			at[p.seq] = p.command
 		}
 	}
-	if !m.finished && len(m.conditions) == 0 { // a condition may look at any of them
+	if !m.finished && len(m.conditions) == 0 { // a condition of Until may check any of the futures
 		for _, co := range m.live {
 			if co.wait != nil && co.wait.join {
 				group(co.wait, at)
@@ -63,9 +63,9 @@ func (m *machine) groupCommands(open []issued) {
 	}
 }
 
-// group marks the steps that leave with this batch and that only one Join waits for, so that the run is woken once, by
-// the last of them. Everything else wakes on its own. Members of a group follow one another, since a group is named by
-// its first member and its size.
+// group assigns one parallel group to the steps of this batch for which only one Join waits, so that only the last of
+// them wakes the run. All other steps wake the run separately. The members of a group must have consecutive sequence
+// numbers, because the first member and the size identify the group.
 func group(join *waiter, at map[int64]*protocol.Command) {
 	var members []int64
 	kinds := [branchStep]int{}
@@ -73,7 +73,7 @@ func group(join *waiter, at map[int64]*protocol.Command) {
 		if f.done || f.seq == 0 || at[f.seq] == nil {
 			continue
 		}
-		if len(f.waiters) != 1 || f.kind == attachStep { // what ends an attachment is no member of a group
+		if len(f.waiters) != 1 || f.kind == attachStep { // the end of an attached child belongs to no group
 			return
 		}
 		members = append(members, f.seq)
@@ -101,8 +101,8 @@ func group(join *waiter, at map[int64]*protocol.Command) {
 	}
 }
 
-// pathOf returns the JSON of a list with this group only, in the format of encoding/json: for a thousand members that
-// would be half of all the memory that their workflow allocates.
+// pathOf returns the JSON of a list with only this group, in the format of encoding/json. It avoids encoding/json: for
+// a group of a thousand steps, that would be half of the memory that the workflow allocates.
 func pathOf(p *history.Parallel) []byte {
 	return fmt.Appendf(
 		nil, `[{"parallel_group_id":"%s","parallel_group_kind":"%s","parallel_group_base_sequence":%d,"parallel_group_size":%d,`+

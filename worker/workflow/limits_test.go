@@ -19,19 +19,19 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// texts are values of a text that a caller may pass by mistake.
+// texts are text values that a caller may pass by mistake.
 var texts = map[string]string{
 	"NUL": "a\x00b", "invalid UTF-8": "a\xffb", "300 bytes": strings.Repeat("x", 300), "blank": "  ",
 	"maximum": strings.Repeat("x", protocol.MaxName), "20 KB": strings.Repeat("ü", 10_000),
 }
 
-// durations are values of a duration that a caller may pass by mistake.
+// durations are duration values that a caller may pass by mistake.
 var durations = map[string]time.Duration{
 	"too small": -time.Second, "too large": protocol.MaxSeconds*time.Second + 1,
 	"maximum": protocol.MaxSeconds * time.Second, "longest": 1<<63 - 1,
 }
 
-// textCalls has the calls by which workflow code sets a text of a command.
+// textCalls has, for each text of a command, the call by which workflow code sets it.
 var textCalls = map[string]func(workflow.Context, string) error{
 	"schedule_activity activity_type": func(ctx workflow.Context, s string) error {
 		return opened(workflow.ExecuteActivity(ctx, s))
@@ -112,7 +112,7 @@ var textCalls = map[string]func(workflow.Context, string) error{
 		workflow.Go(ctx, func(workflow.Context) { cancel() })
 		err := workflow.Signal(ctx, s).Receive(ctx)
 		if errors.Is(err, workflow.ErrCancelled) {
-			return nil // it waited
+			return nil // the code waited without an error
 		}
 		return err
 	},
@@ -173,12 +173,12 @@ var textCalls = map[string]func(workflow.Context, string) error{
 	},
 }
 
-// failed is an error that fails the workflow.
+// failed marks an error with which the workflow failed.
 type failed struct{ error }
 
 func (f failed) Unwrap() error { return f.error }
 
-// durationCalls has the calls by which workflow code sets a duration or a number of a command.
+// durationCalls has, for each duration or number of a command, the call by which workflow code sets it.
 var durationCalls = map[string]func(workflow.Context, time.Duration) error{
 	"start_timer delay_seconds": func(ctx workflow.Context, d time.Duration) error {
 		return opened(workflow.NewTimer(ctx, d))
@@ -240,7 +240,7 @@ var durationCalls = map[string]func(workflow.Context, time.Duration) error{
 	},
 }
 
-// unsettable has the members of commands that workflow code cannot set, or that only other SDKs send.
+// unsettable are members of commands that workflow code cannot set, or that only other SDKs send.
 var unsettable = []string{
 	"schedule_activity affinity", "schedule_activity fairness_key", "schedule_activity fairness_weight",
 	"schedule_activity cancellation_policy", "start_child_workflow cancellation_policy",
@@ -249,7 +249,7 @@ var unsettable = []string{
 	"cancel_child_workflow target", "record_version_marker min_supported", "record_version_marker max_supported",
 	"fail_workflow exception_class", "fail_workflow failed_step_sequence", "fail_workflow failed_activity_execution_id",
 	"record_local_activity",                          // see TestEveryTextOfALocalStepFailsTheCallOrIsTaken
-	"fail_update", "complete_update", "apply_update", // the ID is the app's; texts are those of fail_workflow
+	"fail_update", "complete_update", "apply_update", // the app chooses the ID; fail_workflow covers the other texts
 }
 
 func activityTime(set func(*workflow.ActivityOptions, time.Duration)) func(workflow.Context, time.Duration) error {
@@ -280,7 +280,7 @@ func withChild(set func(*workflow.ChildOptions, string)) func(workflow.Context, 
 	}
 }
 
-// opened returns the error of a step that failed to open.
+// opened returns the error of a future whose command was refused, or nil.
 func opened(f workflow.Future) error {
 	if f.Ready() {
 		return f.Get(nil, nil)
@@ -288,8 +288,8 @@ func opened(f workflow.Future) error {
 	return nil
 }
 
-// holds runs a workflow with one call. Either the call fails with ErrInvalidOptions, or the app accepts its command. In
-// both cases history has only texts that every database can store, and replays.
+// holds runs a workflow with one call. The call must fail with ErrInvalidOptions, or the app must accept its command.
+// In both cases history must contain only texts that every database can store, and must replay.
 func holds(t *testing.T, call func(workflow.Context) error) (err error) {
 	t.Helper()
 	a := start(t, func(ctx workflow.Context) error {
@@ -301,7 +301,7 @@ func holds(t *testing.T, call func(workflow.Context) error) (err error) {
 		}
 		return nil
 	})
-	a.drain(nil) // fails the test if the app refuses a command
+	a.drain(nil) // drain fails the test if the app refuses a command
 	if err != nil && !errors.Is(err, workflow.ErrInvalidOptions) && payload.Reason(err) == "" {
 		t.Errorf("the call fails with %v", err)
 	}
@@ -350,8 +350,8 @@ func unstorable(v reflect.Value, at string) string {
 	return ""
 }
 
-// For any text or number, a call fails with ErrInvalidOptions or the app accepts its command. The app rejects no
-// command of a call that succeeded, so no value fails the workflow task.
+// For every text or number, either the call fails with ErrInvalidOptions or the app accepts its command. The app
+// rejects no command of a successful call, so no value of a user fails the workflow task.
 func TestEveryValueOfACallFailsTheCallOrIsTaken(t *testing.T) {
 	refused := 0
 	for name, call := range textCalls {
@@ -381,7 +381,8 @@ func TestEveryValueOfACallFailsTheCallOrIsTaken(t *testing.T) {
 	}
 }
 
-// Each text and number of each command is in the table, or in the list of members that workflow code does not set.
+// Each text and number of each command is in the tables of calls, or in the list of members that workflow code cannot
+// set.
 func TestTheTableOfCallsHasEveryMemberOfEveryCommand(t *testing.T) {
 	calls := slices.AppendSeq(slices.Collect(maps.Keys(textCalls)), maps.Keys(durationCalls))
 	has := func(member string) bool {
@@ -401,10 +402,10 @@ func TestTheTableOfCallsHasEveryMemberOfEveryCommand(t *testing.T) {
 			switch name {
 			case "cancellation_scope_id", "cancellation_cleanup", "workflow_stream", "unreceived_signals",
 				"unreceived_signal_range", "attribute_types":
-				continue // not supported, or not set by calls
+				continue // commands that are not supported, or that no call issues
 			case "result":
 				if !strings.HasPrefix(member, "record_side_effect") {
-					continue // a payload, encoded before the command is made
+					continue // a payload, which is encoded before the command is created
 				}
 			}
 			if !has(member) {
@@ -414,7 +415,7 @@ func TestTheTableOfCallsHasEveryMemberOfEveryCommand(t *testing.T) {
 	}
 }
 
-// A timer beyond the limit is clamped to the limit.
+// A timer longer than the limit is shortened to the limit.
 func TestATimerBeyondTheLimitIsClamped(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) error { return workflow.Sleep(ctx, 1<<63-1) })
 	a.drain(nil)
@@ -424,9 +425,9 @@ func TestATimerBeyondTheLimitIsClamped(t *testing.T) {
 	}
 }
 
-// A command that an earlier build recorded replays although a rule of this build forbids it, and the code after it
-// runs. A call that failed in this build fails again in the replay, also if a valid command of the same name follows
-// it.
+// A command that an earlier build recorded replays although a rule of this build forbids it, and the code after the
+// command runs. A call that failed in this build fails again in the replay, also if the code then issued a valid
+// command of the same name.
 func TestRecordedCommandsReplayWhateverTheRules(t *testing.T) {
 	long := 20 * 365 * 24 * time.Hour
 	code := func(timeout time.Duration, name string) func(workflow.Context) (string, error) {
@@ -440,7 +441,7 @@ func TestRecordedCommandsReplayWhateverTheRules(t *testing.T) {
 	}
 	a := start(t, code(time.Minute, "sig"))
 	a.drain(nil)
-	for i := range a.events { // as a build without the limits would have recorded them
+	for i := range a.events { // change the history to what a build without the limits would have recorded
 		switch d := a.events[i].Data.(type) {
 		case *history.ActivityScheduled:
 			d.ScheduleToClose = int64(long / time.Second)
@@ -469,7 +470,7 @@ func TestRecordedCommandsReplayWhateverTheRules(t *testing.T) {
 	tried.replays()
 }
 
-// breaksLimits makes calls that the build before the limits accepted and this build rejects.
+// breaksLimits is a workflow whose calls the build before the limits accepted; this build rejects them.
 func breaksLimits(ctx workflow.Context) (string, error) {
 	retry := &workflow.RetryPolicy{MaxAttempts: 2, NonRetryable: []string{"E\x00"}}
 	queue := strings.Repeat("q", 300)
@@ -500,7 +501,7 @@ func TestCommandsThatTheBuildBeforeTheLimitsRecordedReplay(t *testing.T) {
 	if err := replay.Events(def, replay.Options{CompareArguments: true}, events); err != nil {
 		t.Error(err)
 	}
-	for _, n := range []int{11, 12, 14} { // the lengths of the history at the run's workflow tasks
+	for _, n := range []int{11, 12, 14} { // the lengths of the history when the run got its workflow tasks
 		if err := replay.Events(def, replay.Options{}, events[:n]); err != nil {
 			t.Errorf("%d events: %v", n, err)
 		}

@@ -15,9 +15,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/activity"
 )
 
-// A local step runs on the machine's own goroutine while its branch is parked, so no other code of the workflow runs
-// meanwhile. In a replay its recorded outcome is returned at once, as the value of a side effect is, so the code passes
-// a step in the same turn in which it passed it first.
+// A local step runs on the machine's own goroutine while the branch that called it is parked, so no other code of the
+// workflow runs meanwhile. In a replay, the call returns the recorded outcome immediately, like the recorded value of a
+// side effect, so the replayed code proceeds in the same order as before.
 
 // StepOptions are options of a local step.
 type StepOptions struct {
@@ -25,25 +25,27 @@ type StepOptions struct {
 	// with it. A function that does not return within a second after that is abandoned: the step ends as timed out and
 	// is not retried, while the function's goroutine continues to run.
 	StartToClose time.Duration
-	// Retry limits the attempts; nil: one attempt. The worker waits between attempts while it holds the workflow task.
+	// Retry limits the attempts; nil: one attempt. During the backoff between attempts the worker keeps holding the
+	// workflow task.
 	Retry *RetryPolicy
-	// Durability is when the outcome is recorded; the default is EachStep.
+	// Durability selects when the outcome is recorded; the default is EachStep.
 	Durability Durability
 }
 
-// Durability is when the outcome of a local step is recorded.
+// Durability selects when the outcome of a local step is recorded.
 type Durability int
 
 const (
-	// EachStep records the outcome before the code continues, in a separate commit. A step that has returned does not
+	// EachStep records the outcome in a separate commit before the code continues. A step that has returned does not
 	// run again.
 	EachStep Durability = iota
-	// WithTurn records the outcome together with the commands that end the workflow task. If the worker dies before, all
-	// steps since the last recorded one run again. Use it for steps that are cheap and safe to repeat.
+	// WithTurn records the outcome together with the commands that complete the workflow task. If the worker dies
+	// before that, all steps since the last recorded one run again. Use it for steps that are cheap and safe to repeat.
 	WithTurn
 )
 
-// The limits of StartToClose, and the time that a function has to return after its context has ended.
+// These are the default and the maximum of StartToClose, and the time in which a function must return after its context
+// has ended.
 const (
 	defaultStepTime = 10 * time.Second
 	maxStepTime     = 5 * time.Minute
@@ -96,7 +98,7 @@ func (m *machine) SetCallbacks(l replay.LocalSteps, f replay.FetchSignals) { m.l
 // could not run, or at an omitted signal that it could not fetch.
 func (m *machine) AtLocalStep() bool { return m.atLocalStep }
 
-// localCall is a local step that a branch has asked for.
+// localCall is a local step that a branch has requested.
 type localCall struct {
 	fn         func(context.Context) (any, error)
 	command    *protocol.Command
@@ -124,10 +126,11 @@ func (c *flow) do(
 		}
 		call.fn = fn
 		m.localCall = call
-		co.park() // the machine runs the step and issues its command, or stops with a fault
+		// while the branch is parked, the machine runs the step and issues its command, or stops with an error
+		co.park()
 		return m.outcomeOf(call.command, seq)
 	}
-	m.issue(call.command) // stops here if history has something else
+	m.issue(call.command) // issue does not return if history records another command
 	end := m.localEnds[seq]
 	if end == nil {
 		co.stop(fmt.Errorf("%w: the outcome of local step %q", replay.ErrGap, name))
@@ -136,7 +139,7 @@ func (c *flow) do(
 	return m.outcomeOf(call.command, seq)
 }
 
-// localCall checks the options of a step.
+// localCall checks the options of a local step and returns the step.
 func (c *flow) localCall(name string, opts []StepOptions) (*localCall, error) {
 	var o StepOptions
 	switch len(opts) {
@@ -158,7 +161,7 @@ func (c *flow) localCall(name string, opts []StepOptions) (*localCall, error) {
 	if call.timeout == 0 {
 		call.timeout = defaultStepTime
 	}
-	// The outcome is filled in when the step has ended.
+	// The outcome is set when the step has ended.
 	call.command = &protocol.Command{
 		Type: protocol.RecordLocalActivity, ActivityType: name, ExecutionMode: history.ModeLocal,
 		Outcome: protocol.LocalCompleted, StartToClose: protocol.Timeout(ceil(call.timeout, time.Second)),
@@ -172,8 +175,8 @@ func (c *flow) localCall(name string, opts []StepOptions) (*localCall, error) {
 	return call, c.m.check(call.command)
 }
 
-// runLocalCall runs the step that the current branch has asked for, and issues and records its command. The branch is
-// parked.
+// runLocalCall runs the step that the current branch has requested, then issues and records its command. The branch is
+// parked meanwhile.
 func (m *machine) runLocalCall() {
 	call := m.localCall
 	m.localCall = nil
@@ -208,8 +211,8 @@ func (m *machine) runLocalCall() {
 	}
 }
 
-// unrecorded returns all commands that history does not contain, in order, with the sequence of the first one, and the
-// commands for the updates whose handlers have begun.
+// unrecorded returns all commands that history does not contain, in order, with the number of the first one, and the
+// commands of the updates whose handlers have started.
 func (m *machine) unrecorded() (commands []protocol.Command, from int64, err error) {
 	for _, a := range m.answers {
 		if a.started && !a.recorded {
@@ -241,8 +244,8 @@ func (m *machine) unrecorded() (commands []protocol.Command, from int64, err err
 	return commands, open[0].seq, nil
 }
 
-// runAttempts runs the step until it succeeds or its policy allows no further attempt, and sets the outcome in its
-// command. An error means that the step has no outcome.
+// runAttempts runs the step until it succeeds or its retry policy allows no further attempt, and sets the outcome in
+// its command. If it returns an error, the step has no outcome.
 func (m *machine) runAttempts(call *localCall) error {
 	c, life := call.command, m.local.Context()
 	for {
@@ -339,7 +342,7 @@ func (m *machine) runAttempt(life context.Context, call *localCall) (payload.Pay
 	return p, nil
 }
 
-// setFailure sets the outcome of a failed attempt.
+// setFailure sets a failed attempt as the outcome in the command.
 func setFailure(c *protocol.Command, err error) {
 	c.Result = payload.Payload{}
 	if errors.Is(err, errStepTime) {
@@ -361,7 +364,7 @@ func setFailure(c *protocol.Command, err error) {
 	c.Clean()
 }
 
-// recallOutcome sets the recorded outcome in the command of a replayed step.
+// recallOutcome copies the recorded outcome of a replayed step into its command.
 func recallOutcome(c *protocol.Command, d history.Data) {
 	set := func(outcome string, a history.Attempt, f history.Failure) {
 		c.Outcome, c.Message, c.ExceptionType, c.ExceptionClass = outcome, f.Message, f.ExceptionType, f.ExceptionCls
@@ -382,7 +385,7 @@ func recallOutcome(c *protocol.Command, d history.Data) {
 	}
 }
 
-// outcomeOf returns the result of a step or its error. Both follow from the command alone, so that they are the same
+// outcomeOf returns the result of a step or its error. It derives both from the command only, so that they are the same
 // when the step runs and in each replay.
 func (m *machine) outcomeOf(c *protocol.Command, seq int64) (payload.Payload, error) {
 	if c.Outcome == protocol.LocalCompleted {

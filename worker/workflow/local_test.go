@@ -25,7 +25,7 @@ type localSteps struct {
 	*app
 	ctx    context.Context
 	began  int
-	record func() error // called before a step is recorded; nil: nothing
+	record func() error // called before a step is recorded; nil: no call
 }
 
 func (l *localSteps) Context() context.Context {
@@ -73,7 +73,8 @@ func (l *localSteps) apply(m replay.Machine) ([]protocol.Command, *protocol.Work
 	return commands, task, err
 }
 
-// turn applies a task to the machine, or to a new one that replays the history, and completes it.
+// turn applies a task to the machine and completes the task. If m is nil, it uses a new machine that replays the
+// history.
 func (l *localSteps) turn(m replay.Machine) {
 	l.t.Helper()
 	if m == nil {
@@ -87,7 +88,7 @@ func (l *localSteps) turn(m replay.Machine) {
 	l.answer(task.LastSequence, commands)
 }
 
-// lose requeues the leased task, as after the end of its worker.
+// lose makes the leased task ready again, as if its worker had died.
 func (l *localSteps) lose() {
 	l.t.Helper()
 	l.decide(engine.ReleaseTask{Number: l.run.Task.Number, Delivery: l.run.Task.Delivery, Why: "test"})
@@ -100,8 +101,8 @@ func (l *localSteps) typesOfEvents() (all []string) {
 	return all
 }
 
-// The code passes local steps, an activity, a timer and a signal. Each step runs once, also when every task is replayed
-// from the beginning, and its recorded outcome is what the code sees.
+// The workflow runs local steps, an activity and a timer, and receives a signal. Each step runs once, also if every
+// task is replayed from the beginning, and the code receives the recorded outcome.
 func TestALocalStepRunsOnceAndReplaysReturnItsOutcome(t *testing.T) {
 	for _, durability := range []workflow.Durability{workflow.EachStep, workflow.WithTurn} {
 		for _, cached := range []bool{false, true} {
@@ -157,13 +158,13 @@ func TestALocalStepRunsOnceAndReplaysReturnItsOutcome(t *testing.T) {
 	}
 }
 
-// EachStep: what a step returned is in the history before the code continues, with all commands before it, while the
-// task stays leased. If the worker is lost then, only the step that was not recorded runs again. A signal that arrives
-// meanwhile is shown to the next task, and each replay sees it at the same place.
+// With EachStep, history contains the outcome of a step, and all commands before it, before the code continues, while
+// the task stays leased. If the worker is then lost, only a step that was not recorded runs again. A signal that
+// arrives meanwhile is part of the next task, and each replay receives it at the same place.
 func TestAStepIsRecordedBeforeTheCodeContinues(t *testing.T) {
 	var l *localSteps
 	ran := map[string]int{}
-	lost := errors.New("the worker is gone")
+	lost := errors.New("the worker has died")
 	l = &localSteps{app: start(t, func(ctx workflow.Context) (string, error) {
 		f := workflow.ExecuteActivity(ctx, "act")
 		if v := workflow.Version(ctx, "change", workflow.DefaultVersion, 1); v != 1 {
@@ -223,7 +224,7 @@ func TestAStepIsRecordedBeforeTheCodeContinues(t *testing.T) {
 	}
 }
 
-// WithTurn: no step is recorded before the task ends, and all of them run again after a lost task.
+// With WithTurn, no step is recorded before the task is completed, and all steps run again if the task is lost.
 func TestStepsWithTurnAreRecordedWithTheirTask(t *testing.T) {
 	ran := 0
 	l := &localSteps{app: start(t, func(ctx workflow.Context) (int, error) {
@@ -237,7 +238,7 @@ func TestStepsWithTurnAreRecordedWithTheirTask(t *testing.T) {
 		}
 		return ran, nil
 	})}
-	l.record = func() error { return errors.New("recorded by itself") }
+	l.record = func() error { return errors.New("the step was recorded separately") }
 	m := replay.New(l.def, l.options)
 	commands, _, err := l.apply(m)
 	m.Close()
@@ -250,8 +251,8 @@ func TestStepsWithTurnAreRecordedWithTheirTask(t *testing.T) {
 	want(t, "events", len(l.events), 12)
 }
 
-// Attempts follow the retry policy, with the policy's back-off, and a panic, an error and the end of the time are
-// failures as of an activity.
+// A local step is retried by its retry policy, with the policy's backoff. A panic, an error and a timeout are failures,
+// as for an activity.
 func TestALocalStepIsRetriedLikeAnActivity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -283,7 +284,8 @@ func TestALocalStepIsRetriedLikeAnActivity(t *testing.T) {
 	})
 }
 
-// A step whose last attempt fails returns an *ActivityError: the same one when it runs and in each replay.
+// If the last attempt of a step fails, Do returns an *ActivityError, which is the same when the step runs and in each
+// replay.
 func TestAFailedLocalStepReturnsTheSameErrorInEachReplay(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
@@ -346,8 +348,8 @@ func TestAFailedLocalStepReturnsTheSameErrorInEachReplay(t *testing.T) {
 	}
 }
 
-// A step that the code must not run fails the call before it runs, or blocks: in a session, in a cancelled context, in
-// a query's replay, and before the result that it follows is stored.
+// Where a step must not run, the call fails before the step runs, or blocks: in a session, in a cancelled context, in
+// the replay for a query, and while the result that it follows is not stored yet.
 func TestALocalStepDoesNotRunWhereItMayNot(t *testing.T) {
 	ran := 0
 	step := func(ctx workflow.Context, o ...workflow.StepOptions) error {
@@ -388,8 +390,8 @@ func TestALocalStepDoesNotRunWhereItMayNot(t *testing.T) {
 	}
 }
 
-// While a step runs, the patience with workflow code does not count, and a call of this package from the step's
-// function fails the task.
+// The time of a local step does not count for the deadlock detection. If the step's function calls this package, the
+// task fails.
 func TestAStepMayTakeLongerThanWorkflowCode(t *testing.T) {
 	l := &localSteps{app: start(t, func(ctx workflow.Context) error {
 		_, err := workflow.Do(ctx, "slow", func(context.Context) (int, error) {
@@ -436,7 +438,7 @@ func TestAReplayDetectsChangedLocalSteps(t *testing.T) {
 	}
 }
 
-// A handler of an update may run local steps; its start is recorded with the first one.
+// The handler of an update may run local steps; the start of the handler is recorded with the first step.
 func TestAnUpdateHandlerRunsLocalSteps(t *testing.T) {
 	ran := 0
 	l := &localSteps{app: start(t, func(ctx workflow.Context) error {

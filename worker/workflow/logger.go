@@ -7,12 +7,12 @@ import (
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
 )
 
-// Logger returns a logger that drops lines while the code is replayed, so that a line is written once. The worker
-// writes the lines to its log, with the attributes worker_id, run_id and workflow_type. The logger may be kept for the
-// whole run. It must be used only by the workflow's own code, not by other goroutines.
+// Logger returns a logger that drops lines while the code is replayed, so that each line is written once. The worker
+// writes the lines to its log, with the attributes worker_id, run_id and workflow_type. The logger stays valid for the
+// whole run. Only the workflow's own branches may use it, no other goroutines.
 func Logger(ctx Context) *slog.Logger { return ctx.inner().m.userLogger }
 
-// openLoggers sets the loggers of the machine once the run is known.
+// openLoggers creates the loggers of the machine; the run must be known.
 func (m *machine) openLoggers(runID string) {
 	to := m.logger
 	if to == nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Each task replays the run, and each line is written once: also if the code gets its logger once, during a replay, and
-// derives others from it.
+// The run is replayed for each task, and each line is written once, also if the code obtains its logger only once,
+// during a replay, and derives other loggers from it.
 func TestLoggerIsSilentInAReplay(t *testing.T) {
 	for name, logger := range map[string]func(*bytes.Buffer) *slog.Logger{
 		"zerolog": func(out *bytes.Buffer) *slog.Logger { return slogbridge.Slog(zerolog.New(out)) },
@@ -62,7 +62,7 @@ func TestLoggerIsSilentInAReplay(t *testing.T) {
 					t.Fatal(err)
 				}
 				if l.RunID != "RUN" || l.Type != "flow" {
-					t.Errorf("a line without the run: %s", line)
+					t.Errorf("a line without the run ID: %s", line)
 				}
 				got = append(got, fmt.Sprint(
 					l.Message, l.Msg, " ", strings.ToLower(l.Level), " ", l.Step, " ", l.ID, l.Order.ID,
@@ -76,7 +76,7 @@ func TestLoggerIsSilentInAReplay(t *testing.T) {
 	}
 }
 
-// Without a logger, and for a level that the logger disables, a line costs nothing.
+// A line that is not written allocates nothing: without a logger, and at a level that the logger disables.
 func TestALineThatIsNotWrittenCostsNoAllocation(t *testing.T) {
 	for name, logger := range map[string]*slog.Logger{
 		"no logger": nil, "zerolog": slogbridge.Slog(zerolog.Nop()),

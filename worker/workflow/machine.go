@@ -28,93 +28,98 @@ type Names interface {
 
 // ReplayOptions are options of a replay. The zero value works.
 type ReplayOptions struct {
-	Names  Names        // without it activities and child workflows are called by name only
-	Logger *slog.Logger // receives what the code logs behind the end of the history; nil: nothing is logged
-	// CompareArguments fails a replay as nondeterministic if a call passes other arguments than history records, as code
-	// that ranges over a map does. New code may pass other arguments.
+	Names  Names        // nil: the code can call activities and child workflows only by name
+	Logger *slog.Logger // receives the lines that the code logs after the end of the history; nil: nothing is logged
+	// CompareArguments fails a replay as nondeterministic if a call passes other arguments than history records. Code
+	// that iterates over a map does so. Without the option, new code may pass other arguments.
 	CompareArguments bool
 }
 
-// machine runs the code of one run against its history. It may be cached between workflow tasks of the run. It is not
-// safe for concurrent use and must be closed.
+// machine runs the code of one run and matches it with the run's history. It may be cached between workflow tasks of
+// the run. It is not safe for concurrent use and must be closed.
 type machine struct {
 	def             *Definition
 	names           replay.Names
 	logger          *slog.Logger   // Options.Logger
-	log             zerolog.Logger // logger with the attributes of the run, for the machine's own lines
-	userLogger      *slog.Logger   // the same, silent in replays, for the code
+	log             zerolog.Logger // logger with the attributes of the run, for the machine's own log lines
+	userLogger      *slog.Logger   // logger for workflow code: like log, but drops lines in replays
 	patience        time.Duration
-	forQueries      bool // ForQueries
-	strictArguments bool // CompareArguments
-	argumentsDiffer bool // a call passed other arguments than recorded, and that was logged
+	forQueries      bool // Options.ForQueries
+	strictArguments bool // ReplayOptions.CompareArguments
+	argumentsDiffer bool // a call passed other arguments than recorded, and the machine has logged it
 	onBranchRun     func(replay.Run, func() string) (done func())
 
 	info      RunInfo
 	arguments payload.Payload
 	root      *scope
-	steps     map[int64]*future // open activities, timers, children and attachments by command sequence
-	pending   pending           // what the app counts as open, as history has it
+	steps     map[int64]*future // open activities, timers, children and attachments, by command number
+	pending   pending           // what the app counts as open, according to the history
 	signals   map[string]*SignalChannel
 	versions  map[string]int
 	updates   map[string]*handler
 	queries   map[string]*handler
 	ids       int64
-	sequence  int64 // of the last command the code issued
+	sequence  int64 // number of the last command that the code issued
 
-	queue   []issued // in the order they left the code, not yet confirmed by their event; from head on
-	head    int
-	answers []*answer // to updates, in the order they came: those being handled, and those not yet confirmed
+	// commands in the order in which the code issued them; those from head on are not confirmed by an event
+	queue []issued
+	head  int
+	// updates in the order of history: those being handled, and those whose completion is not confirmed
+	answers []*answer
 
-	recorded         map[int64]*history.Event            // events being applied that record a command
-	completedUpdates map[string]*history.UpdateCompleted // of the events being applied, the ends of updates by id
-	// of the events being applied, the updates whose handler had begun, by id
+	// events being applied that record a command, by command number
+	recorded map[int64]*history.Event
+	// completions of updates among the events being applied, by update ID
+	completedUpdates map[string]*history.UpdateCompleted
+	// updates whose handler had started, according to the events being applied, by ID
 	startedUpdates map[string]bool
-	recordedUpTo   int64 // the highest command sequence in the history so far
+	recordedUpTo   int64 // highest command number in the history so far
 
-	seen             int64     // last event applied
-	at               int64     // the event that woke the code
-	now              time.Time // its time
-	replayed         int64     // events up to here had been shown to a completed task
-	rules            int       // protocol.NameRules of the run; 0: its code may use any name
-	continued        bool      // history has the run's continuation as new
-	finished         bool      // the workflow has returned, or its run was closed
-	inheritedSignals int       // signals inherited from the previous run that have not arrived; the code starts after them
-	begin            func()    // starts the code once carried is 0
+	seen      int64     // last event applied
+	at        int64     // number of the event that woke the code
+	now       time.Time // time of that event
+	replayed  int64     // events up to this number were part of a completed task
+	rules     int       // protocol.NameRules of the run; 0: the code may use any name
+	continued bool      // history has the event by which the run continued as new
+	finished  bool      // the workflow function has returned, or the run was closed
+	// signals inherited from the previous run that have not arrived; the code starts after the last of them
+	inheritedSignals int
+	begin            func() // starts the code once inheritedSignals is 0
 	fault            error
 
-	omittedThrough int64               // the last inherited signal that the first task omitted
-	omitted        protocol.EventRange // inherited signals that were not fetched; First > Last: none
-	fetch          replay.FetchSignals // of the task being applied; nil: none can be fetched
+	omittedThrough int64               // number of the last inherited signal that the first task omitted
+	omitted        protocol.EventRange // inherited signals that were not fetched yet; First > Last: none
+	fetch          replay.FetchSignals // fetches omitted signals during the task being applied; nil: not possible
 	fetched        int                 // number of signals of the last fetch
-	fetching       bool                // the current branch asks for omitted signals
+	fetching       bool                // the current branch requests omitted signals
 
-	local       replay.LocalSteps      // of the task being applied; nil: local steps are not run
-	localCall   *localCall             // the step that the current branch asks for
-	localEnds   map[int64]history.Data // of the events being applied, the outcomes of local steps by command sequence
-	atLocalStep bool                   // a branch is blocked at a local step or an omitted signal
+	local       replay.LocalSteps      // runs local steps during the task being applied; nil: not possible
+	localCall   *localCall             // the step that the current branch requests
+	localEnds   map[int64]history.Data // outcomes of local steps among the events being applied, by command number
+	atLocalStep bool                   // a branch is blocked at a local step or at an omitted signal
 
 	live         []*coroutine
 	endedCount   int // number of ended coroutines in live
 	runnable     []*coroutine
 	current      *coroutine
 	conditions   []*coroutine // coroutines that wait in Until
-	changed      bool         // something happened since they looked last
-	readOnlyCode string       // what is being computed that must not call this package
+	changed      bool         // the run changed since the conditions were evaluated last
+	readOnlyCode string       // the read-only code that is running, which must not call this package; empty: none
 	watch        *time.Timer
 	deadlocked   *coroutine
-	closing      atomic.Bool                // read by branches that are given up
-	foreignCall  atomic.Pointer[PanicError] // a call from a goroutine that is no branch
+	closing      atomic.Bool                // the machine is being closed; abandoned branches read it
+	foreignCall  atomic.Pointer[PanicError] // a call by a goroutine that is not a branch; nil: none
 	closed       bool
 }
 
-// issued is a command the code has issued and history has not confirmed.
+// issued is a command that the code has issued and history has not confirmed.
 type issued struct {
 	command *protocol.Command
-	seq     int64 // 0 for a terminal command
-	matched bool  // it was issued when its event was at hand, and agrees with it
+	seq     int64 // command number; 0 for a terminal command
+	matched bool  // the machine has compared the command with its event, and both agree
 	sent    bool  // Apply has returned it
-	stored  bool  // it was recorded while its task continued; its event comes with a later task
-	passed  bool  // an end of a session that the history received after it was sent does not record; see skipEnds
+	stored  bool  // the command was recorded while its task continued; its event comes with a later task
+	passed  bool  // the end of a session that the app accepted without recording it; see skipEnds
 }
 
 func init() {
@@ -153,15 +158,16 @@ func (noNames) WorkflowName(fn any) (string, error) {
 	return "", fmt.Errorf("%T is not registered here; call the workflow by its name", fn)
 }
 
-// Seen returns the sequence of the last applied event. The events of the next task may start after it.
+// Seen returns the number of the last applied event. The events of the next task may start after it.
 func (m *machine) Seen() int64 { return m.seen }
 
 // Unconfirmed counts the commands that the machine has returned, or would return now, and that no applied event
-// records. It is 0 after a task that shows the result of the last completion. The end of a session that the history
+// records. It is 0 after a task that contains the events of the last completion. The end of a session that history
 // should contain by then does not count, although Apply still returns it: see skipEnds.
 func (m *machine) Unconfirmed() int {
 	n := len(m.queue) - m.head
-	for i := m.head; i < len(m.queue) && m.queue[i].passed; i++ { // markPassedEnds marks a prefix
+	// markPassedEnds sets passed for a prefix of the queue
+	for i := m.head; i < len(m.queue) && m.queue[i].passed; i++ {
 		n--
 	}
 	for _, a := range m.answers {
@@ -184,12 +190,12 @@ func (m *machine) Lone(seq int64) bool {
 func (m *machine) Finished() bool { return m.finished }
 
 // Apply applies the history of a task, from event 1 or from the event after Seen, and returns the commands that
-// complete the task. No commands and no error means that the code waits: see replay.Waiting. Apply returns earlier
-// commands again if the history does not contain them because their completion was refused.
+// complete the task. No commands and no error mean that the code waits: see replay.Waiting. Apply returns earlier
+// commands again if history does not contain them because their completion was refused.
 //
-// An error means that the task fails (see taskFailure) and no events are applied. After an error other than
-// replay.ErrGap the machine must be closed. If it was cached, apply the whole history to a new machine before reporting
-// the error.
+// An error means that the task fails (see taskFailure) and that no events are applied. After an error other than
+// replay.ErrGap the machine must be closed. If the machine was cached, apply the whole history to a new machine before
+// reporting the error.
 func (m *machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]protocol.Command, error) {
 	if m.checkForeignCall(); m.fault != nil {
 		return nil, m.fault
@@ -360,7 +366,7 @@ func (m *machine) applyEvent(task *protocol.WorkflowTask, e *history.Event) {
 	}
 }
 
-// wake applies a change at event e and runs the code until all branches block.
+// wake calls happened, which changes the run at event e, and then runs the code until all branches block.
 func (m *machine) wake(e *history.Event, happened func()) {
 	m.now, m.at, m.changed = e.At.Time, e.Seq, true
 	happened()
@@ -401,7 +407,7 @@ func (m *machine) start(task *protocol.WorkflowTask, d *history.WorkflowStarted,
 	}
 }
 
-// beginAfter starts the code. The event that started it is the last inherited signal, whether it was fetched or not.
+// beginAfter starts the code at event e, the last inherited signal, whether that signal was fetched or not.
 func (m *machine) beginAfter(e *history.Event) {
 	last := *e
 	last.Seq = max(last.Seq, m.omittedThrough)
@@ -411,7 +417,7 @@ func (m *machine) beginAfter(e *history.Event) {
 // signalled stores a signal for the code. Inherited signals are stored before the code starts.
 func (m *machine) signalled(d *history.SignalReceived, e *history.Event) {
 	value := received{payload.Payload{Blob: d.Value}, e.Seq}
-	if m.finished { // the code takes it no more; the next run may
+	if m.finished { // the code receives no more signals; the next run may receive this one
 		s := m.signal(d.SignalName)
 		s.values = append(s.values, value)
 		return
@@ -428,7 +434,7 @@ func (m *machine) signalled(d *history.SignalReceived, e *history.Event) {
 }
 
 // resolve applies an event that ends an activity, timer or child. It ignores the event if the code has cancelled the
-// future or did not start the command.
+// future or did not issue the command.
 func (m *machine) resolve(seq int64, k kind, e *history.Event, with func(*future) (payload.Payload, error)) {
 	if m.finished {
 		return
@@ -444,7 +450,7 @@ func (m *machine) resolve(seq int64, k kind, e *history.Event, with func(*future
 	}
 }
 
-// finish is called when the workflow function has returned.
+// finish records that the workflow function has returned, with its result or error.
 func (m *machine) finish(result payload.Payload, err error) {
 	c := &protocol.Command{Type: protocol.CompleteWorkflow, Result: result}
 	if err != nil {
@@ -478,7 +484,7 @@ func (m *machine) warnOfOpenActivities() {
 	}
 }
 
-// failure returns the command for an error that the workflow returned.
+// failure returns the command that closes the run with an error that the workflow returned.
 func failure(err error) *protocol.Command {
 	c := &protocol.Command{
 		Type: protocol.FailWorkflow, Message: err.Error(), ExceptionType: activity.TypeOf(err),

@@ -10,9 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// SideEffect runs fn once in the life of the run and returns its value; replays return the recorded value. Use it for
-// small values such as a random number; work that can fail or takes time belongs in an activity. If the worker dies
-// before the value is recorded, fn runs again.
+// SideEffect runs fn once per run and returns its value; replays return the recorded value. Use it for small values
+// such as a random number; code that can fail or takes time belongs in an activity. If the worker dies before the value
+// is recorded, fn runs again.
 func SideEffect[T any](ctx Context, fn func() T) (T, error) {
 	var v T
 	p, err := ctx.inner().m.sideEffect(func() any { return fn() })
@@ -32,7 +32,7 @@ func (m *machine) sideEffect(fn func() any) (payload.Payload, error) {
 		if d, ok := e.Data.(*history.SideEffectRecorded); ok {
 			c.Result = payload.Payload{Blob: d.Result}
 		}
-		m.issue(c) // stops here if history has something else
+		m.issue(c) // issue does not return if history records another command
 		return c.Result, nil
 	}
 	if m.forQueries {
@@ -53,7 +53,7 @@ func (m *machine) compute(fn func() any) (payload.Payload, error) {
 	return payload.Encode(fn())
 }
 
-// DefaultVersion is the version of a change for runs that passed its place before it was made.
+// DefaultVersion is the version of a change for runs that passed the call of Version before the change was made.
 const DefaultVersion = -1
 
 // Version returns the version of a change in this run, so that code can be changed while runs are open: latest for a
@@ -91,7 +91,7 @@ func (m *machine) version(changeID string, oldest, latest int) int {
 		marker = marker && d.ChangeID == changeID
 	}
 	if !marker && m.recordedUpTo >= next {
-		v = DefaultVersion // the run came by here without a marker
+		v = DefaultVersion // the run passed this call before it recorded a version
 	} else {
 		c := &protocol.Command{
 			Type: protocol.RecordVersionMarker, ChangeID: changeID, Version: &v, MinSupported: &oldest, MaxSupported: &latest,
@@ -105,7 +105,7 @@ func (m *machine) version(changeID string, oldest, latest int) int {
 	return v
 }
 
-// newID hashes the run and a counter.
+// newID returns the hash of the run ID and a counter.
 func (m *machine) newID() string {
 	m.currentBranch()
 	m.ids++

@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// issue queues a command of the code. If history records a command of that sequence, both must be equal.
+// issue queues a command of the code. If history records a command with that number, both must be equal.
 func (m *machine) issue(c *protocol.Command) int64 {
 	m.sequence++
 	p := issued{command: c, seq: m.sequence}
@@ -49,7 +49,8 @@ func (m *machine) compareArguments(seq int64, e *history.Event, c *protocol.Comm
 		return
 	}
 	if !m.strictArguments {
-		if !m.forQueries && !m.argumentsDiffer && was != "" { // one line per replay, because each call in a loop may differ
+		// log one line per replay, because each call in a loop may differ
+		if !m.forQueries && !m.argumentsDiffer && was != "" {
 			m.argumentsDiffer = true
 			m.log.Warn().Int64("event", e.Seq).Int64("command", seq).Str("call", describeCommand(c)).Str("at", userCode()).
 				Msg("replayed workflow code passes other arguments than recorded; using the recorded arguments")
@@ -64,7 +65,7 @@ func (m *machine) compareArguments(seq int64, e *history.Event, c *protocol.Comm
 	}
 }
 
-// argumentsOf returns the arguments of the activity or child that an event schedules.
+// argumentsOf returns the arguments of the activity or child that an event records.
 func argumentsOf(d history.Data) (blob string, ok bool) {
 	switch d := d.(type) {
 	case *history.ActivityScheduled:
@@ -99,7 +100,7 @@ func userCode() string {
 // shownArguments is the maximum length of an argument list in a message.
 const shownArguments = 500
 
-// showBlob returns an argument list as text for people.
+// showBlob returns an encoded argument list as readable text.
 func showBlob(blob string) string {
 	if blob == "" {
 		return "none"
@@ -115,9 +116,9 @@ func showBlob(blob string) string {
 	return text
 }
 
-// skipEnds removes ends of sessions from the head of the queue whose sequence is below that of a recorded command. The
-// app writes no event for the end of a session that was never started, but the command keeps its sequence. Until a
-// later command is recorded, the app may also have refused the completion, so Apply returns the end again.
+// skipEnds removes from the head of the queue the ends of sessions whose number is below that of a recorded command.
+// The app writes no event for the end of a session that was never started, but the command keeps its number. Until
+// history records a later command, the app may also have refused the completion, so Apply returns the end again.
 func (m *machine) skipEnds(below int64) {
 	for m.head < len(m.queue) {
 		p := &m.queue[m.head]
@@ -128,8 +129,8 @@ func (m *machine) skipEnds(below int64) {
 	}
 }
 
-// markPassedEnds marks the ends of sessions at the head of the queue that an earlier call of Apply returned. Nothing
-// before them is unconfirmed, so the app has accepted their completion without an event, or refused it.
+// markPassedEnds marks the ends of sessions at the head of the queue that an earlier call of Apply returned. No
+// unconfirmed command precedes them, so the app has either accepted their completion without an event, or refused it.
 func (m *machine) markPassedEnds() {
 	for i := m.head; i < len(m.queue); i++ {
 		p := &m.queue[i]
@@ -148,7 +149,7 @@ func (m *machine) pop() {
 	}
 }
 
-// confirm matches an event that records a command with the first command that is not confirmed.
+// confirm compares an event that records a command with the first unconfirmed command.
 func (m *machine) confirm(seq int64, e *history.Event) {
 	m.skipEnds(seq)
 	if m.head == len(m.queue) || m.queue[m.head].seq == 0 {
@@ -192,7 +193,7 @@ func (m *machine) equalsRecorded(c *protocol.Command, d history.Data) bool {
 	return true
 }
 
-// confirmRunEnd matches the event that ends the run with the code's last word.
+// confirmRunEnd compares the event that closes the run with the terminal command of the code.
 func (m *machine) confirmRunEnd(e *history.Event) {
 	want := protocol.CompleteWorkflow
 	if _, ok := e.Data.(*history.WorkflowContinuedAsNew); ok {
@@ -216,7 +217,7 @@ func (m *machine) mismatch(seq int64, e *history.Event, recorded, is string) *No
 	}
 }
 
-// around describes the events before and after a command in the available history.
+// around describes the recorded commands before and after a command.
 func (m *machine) around(seq int64) string {
 	if seq == 0 {
 		return ""
@@ -233,7 +234,7 @@ func (m *machine) around(seq int64) string {
 	return strings.Join(neighbours, ", ")
 }
 
-// commandOf returns the sequence of the command that an event records, or 0 for events that record none.
+// commandOf returns the number of the command that an event records, or 0 for events that record none.
 func commandOf(d history.Data) int64 {
 	switch d := d.(type) {
 	case *history.ActivityScheduled:
@@ -272,8 +273,8 @@ func commandOf(d history.Data) int64 {
 	return 0
 }
 
-// describe and describeCommand return equal texts for an event and the command that it records. The texts contain the
-// parts that a replay must not change. Arguments, options and the durations of timers may change.
+// describe and describeCommand return equal texts for an event and for the command that it records. The texts contain
+// the members that a replay must not change. Arguments, options and the durations of timers may change.
 func describe(d history.Data) string {
 	switch d := d.(type) {
 	case *history.ActivityScheduled:

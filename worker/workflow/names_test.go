@@ -68,7 +68,7 @@ func TestNamesThatTheBuildBeforeTheRulesRecordedReplay(t *testing.T) {
 		},
 	})
 	a.drain(nil)
-	// The build before the rules wrote testdata/names.json.
+	// The build before the naming rules wrote testdata/names.json.
 	a.events = golden(t, "names.json", a.events)
 	a.batches = nil
 	a.replays()

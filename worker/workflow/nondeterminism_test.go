@@ -11,14 +11,14 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// onSession schedules one activity, in a session unless it is "".
+// onSession returns a workflow that schedules one activity, in a session unless session is "".
 func onSession(name, session string) func(workflow.Context) error {
 	return func(ctx workflow.Context) error {
 		return workflow.ExecuteActivity(workflow.InSession(ctx, session), name, 1).Get(ctx, nil)
 	}
 }
 
-// replayedBy runs one workflow to its next rest and replays the history with another.
+// replayedBy runs one workflow until it waits, replays the history with another workflow, and returns the error.
 func replayedBy(t *testing.T, ran, replayed any) error {
 	t.Helper()
 	a := start(t, ran)
@@ -27,7 +27,7 @@ func replayedBy(t *testing.T, ran, replayed any) error {
 	defer m.Close()
 	commands, err := m.Apply(a.task(len(a.events)), a.events)
 	if err != nil && len(commands) > 0 {
-		t.Errorf("a task that failed has commands: %v", types(commands))
+		t.Errorf("a failed task returned commands: %v", types(commands))
 	}
 	if second, err2 := m.Apply(a.task(len(a.events)), a.events); err != nil && (err2 != err || second != nil) {
 		t.Errorf("a replay machine returned commands after an error: %v, %v", second, err2)
@@ -180,7 +180,7 @@ func TestEveryKindOfDifferenceIsReported(t *testing.T) {
 			}
 			for _, w := range c.words {
 				if !strings.Contains(err.Error(), w) {
-					t.Errorf("got %q, want it to say %q", err, w)
+					t.Errorf("got %q, want it to contain %q", err, w)
 				}
 			}
 		})
@@ -254,7 +254,7 @@ func TestAMismatchNamesArgumentsPlaceAndNeighbours(t *testing.T) {
 	}
 }
 
-// namesBoth reports whether an error names both parts of "recorded, the code has issued".
+// namesBoth reports whether an error contains both parts of "recorded, the code has issued".
 func namesBoth(err error, parts string) bool {
 	recorded, issued, _ := strings.Cut(parts, ", the code has ")
 	return strings.Contains(err.Error(), " is "+recorded) && strings.Contains(err.Error(), " now has "+issued)

@@ -9,24 +9,24 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// A run may inherit thousands of signals of which its code receives a few before it continues as new. The first task
-// then omits most of them, and the machine fetches them in order when the code looks for a signal. The code cannot
-// notice: before it looks at a channel, all signals are fetched that could be the next one of its name.
+// A run may inherit thousands of signals, of which its code receives only some before it continues as new. The first
+// task then omits most of them, and the machine fetches them in order when the code looks for a signal. The code
+// behaves as if the task contained all signals: before it reads a channel, the machine fetches all signals that could
+// be the next one of that name.
 
-// The number of signals that are fetched at once doubles with each call, so that code which looks for a rare name needs
-// few calls.
+// The number of signals per fetch doubles with each fetch, so that code which looks for a rare name needs few fetches.
 const (
 	firstFetch = 64
 	mostFetch  = 1000
 )
 
-// needsOmitted reports whether the next signal of this name may be an omitted one.
+// needsOmitted reports whether the next signal of this name may be an omitted signal.
 func (s *SignalChannel) needsOmitted() bool {
 	o := s.m.omitted
 	return o.First <= o.Last && (len(s.values) == 0 || s.values[0].event > o.Last)
 }
 
-// awaitSignals blocks the branch until some omitted signals were fetched.
+// awaitSignals blocks the branch until the machine has fetched some omitted signals.
 func (m *machine) awaitSignals() {
 	co := m.current
 	if m.fetch == nil || m.forQueries {
@@ -58,7 +58,7 @@ func (m *machine) fetchSignals() {
 			return
 		}
 		o.First++
-		// Signals that arrived later may be queued already.
+		// Signals that arrived later may already be in the queue.
 		s := m.signal(d.SignalName)
 		at := slices.IndexFunc(s.values, func(r received) bool { return r.event > e.Seq })
 		if at < 0 {

@@ -15,11 +15,11 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// inheritingRun is the history of a run that inherits signals, after its code has scheduled an activity.
+// inheritingRun is the history of a run that inherited signals and whose code has scheduled an activity.
 type inheritingRun struct {
 	def             *workflow.Definition
 	events          []history.Event
-	first, second   int // number of events of the first task, and of both
+	first, second   int // number of events in the first task, and in both tasks together
 	inheritedEvents int
 }
 
@@ -32,7 +32,8 @@ func encoded(t testing.TB, args ...any) payload.Payload {
 	return p
 }
 
-// newInheritingRun returns a run that inherits signals of these names and gets more of them with its second task.
+// newInheritingRun returns a run that inherits signals with these names and receives further signals with its second
+// task.
 func newInheritingRun(t testing.TB, fn any, inherited, later []string) *inheritingRun {
 	t.Helper()
 	r := &inheritingRun{def: define(t, fn), inheritedEvents: len(inherited)}
@@ -64,8 +65,8 @@ func newInheritingRun(t testing.TB, fn any, inherited, later []string) *inheriti
 	return r
 }
 
-// apply applies both tasks to a new machine. If contained is not negative, the first task contains only so many of the
-// inherited signals, and the machine fetches the others, at most most at once.
+// apply applies both tasks to a new machine. If contained is not negative, the first task contains only that number of
+// the inherited signals, and the machine fetches the others, at most most per fetch.
 func (r *inheritingRun) apply(t testing.TB, contained, most int) (commands []protocol.Command, fetched int) {
 	t.Helper()
 	m := replay.New(r.def, replay.Options{})
@@ -94,7 +95,7 @@ func (r *inheritingRun) apply(t testing.TB, contained, most int) (commands []pro
 	return commands, fetched
 }
 
-// unreceivedEvents are the events that a continue-as-new command passes on.
+// unreceivedEvents returns the numbers of the signal events that a continue-as-new command passes on.
 func unreceivedEvents(c protocol.Command) (list []int64) {
 	list = append(list, c.Unreceived...)
 	if o := c.UnreceivedRange; o != nil {
@@ -111,8 +112,8 @@ func unreceivedEvents(c protocol.Command) (list []int64) {
 	return list
 }
 
-// Code receives the same signals in the same order, whether the task contained all inherited signals or the machine
-// fetched them, and passes on the same ones.
+// The code receives the same signals in the same order, and passes the same signals on, whether the task contained all
+// inherited signals or the machine fetched them.
 func TestFetchedSignalsAreReceivedLikeThoseOfTheTask(t *testing.T) {
 	names := rapid.SampledFrom([]string{"x", "y", "z"})
 	rapid.Check(t, func(rt *rapid.T) {
@@ -131,12 +132,12 @@ func TestFetchedSignalsAreReceivedLikeThoseOfTheTask(t *testing.T) {
 					switch plan[i] {
 					case "async":
 						ok, err = s.ReceiveAsync(&text)
-					case "receive": // never waits: the activity is the only command
+					case "receive": // the code never waits: the activity is the only command
 						if ok, err = s.ReceiveAsync(&text); ok && err == nil {
 							got = append(got, text)
 							ok, err = s.ReceiveAsync(&text)
 						}
-					case "select": // waits only before the activity has ended
+					case "select": // the code waits only before the activity has ended
 						if from > 0 {
 							var at int
 							at, err = workflow.Select(ctx, s, f)
@@ -167,7 +168,7 @@ func TestFetchedSignalsAreReceivedLikeThoseOfTheTask(t *testing.T) {
 	})
 }
 
-// What the machine fetches depends on what the code receives, not on the number of signals that wait.
+// The number of fetched signals depends on what the code receives, not on how many signals wait.
 func TestFetchedSignalsAreIndependentOfTheBacklog(t *testing.T) {
 	receives := func(n int) any {
 		return func(ctx workflow.Context) error {
@@ -199,7 +200,7 @@ func TestFetchedSignalsAreIndependentOfTheBacklog(t *testing.T) {
 	}
 }
 
-// A failure to fetch signals fails the task as a failure to load the history does.
+// If the machine cannot fetch signals, the task fails in the same way as if it cannot load the history.
 func TestAFailureToFetchSignalsFailsTheTask(t *testing.T) {
 	r := newInheritingRun(t, func(ctx workflow.Context) error {
 		_, err := workflow.ReceiveSignal[string](ctx, "y")
@@ -225,9 +226,9 @@ func TestAFailureToFetchSignalsFailsTheTask(t *testing.T) {
 		}
 		m.Close()
 	}
-	m := replay.New(r.def, replay.Options{}) // as for an eager workflow task
+	m := replay.New(r.def, replay.Options{}) // without SetCallbacks, as for an eager workflow task
 	if commands, err := m.Apply(task, r.events[:2]); err != nil || len(commands) != 0 || !m.AtLocalStep() {
-		t.Errorf("without a way to fetch: %v, %v", commands, err)
+		t.Errorf("without a callback: %v, %v", commands, err)
 	}
 	m.Close()
 }

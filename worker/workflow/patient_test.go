@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// waitsForActivity is a workflow that waits for the end of its activity even after the run is asked to cancel.
+// waitsForActivity is a workflow that, when cancellation of the run is requested, waits until its activity has ended.
 func waitsForActivity(ctx workflow.Context) (string, error) {
 	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{
 		WaitForCancellation: true, Retry: &workflow.RetryPolicy{MaxAttempts: 5},
@@ -22,7 +22,8 @@ func waitsForActivity(ctx workflow.Context) (string, error) {
 	return fmt.Sprintf("%s, cancelled %v, asked %v", result, errors.Is(err, workflow.ErrCancelled), ctx.Err() != nil), nil
 }
 
-// cancelRequestedRun returns a run of waitsForActivity after a cancellation request, while a worker holds its activity.
+// cancelRequestedRun returns a run of waitsForActivity whose cancellation was requested while a worker runs its
+// activity.
 func cancelRequestedRun(t *testing.T) (*app, engine.Holder) {
 	a := start(t, waitsForActivity)
 	a.drain(nil)
@@ -87,20 +88,21 @@ func TestCancelledActivityWithoutAWorkerEndsAtOnce(t *testing.T) {
 	a.replays()
 }
 
-// If the end of an activity precedes its cancellation, the end is the result.
+// If the activity ends before its cancellation takes effect, the code receives the activity's result.
 func TestAnEndOvertakesTheCancellationThatWaitsForIt(t *testing.T) {
 	a := start(t, waitsForActivity)
 	a.drain(nil)
 	a.decide(engine.RequestCancellation{})
 	task, _ := a.lease()
-	a.complete(1, "made it") // after the task was shown the request
+	a.complete(1, "made it") // after the app delivered a task with the request
 	a.answer(task.LastSequence, a.commandsAt(int(task.LastSequence)))
 	a.drain(nil)
 	want(t, "output", a.output(), any("made it, cancelled false, asked true"))
 	a.replays()
 }
 
-// Join waits for those whose end is to be seen, and for no others; Select does not wait: its context has ended.
+// With WaitForCancellation, Join waits for the cancelled steps until they have ended, and does not wait for other
+// steps. Select does not wait, because its context has ended.
 func TestJoinWaitsForCancelledSteps(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) (string, error) {
 		under, cancel := workflow.WithCancel(ctx)
@@ -129,7 +131,8 @@ func TestJoinWaitsForCancelledSteps(t *testing.T) {
 	a.replays()
 }
 
-// The parent waits for a cancelled child and receives the result of its code; a child that fails is not retried.
+// The parent waits for a cancelled child and receives the result of the child's code; a child that fails is not
+// retried.
 func TestCancelledChildIsAwaitedWithWaitForCancellation(t *testing.T) {
 	flow := func(ctx workflow.Context) (string, error) {
 		ctx = workflow.WithChild(ctx, workflow.ChildOptions{

@@ -7,11 +7,11 @@ import (
 
 // pending counts, by kind, the open activities, timers and children in the history. The app refuses a completion that
 // would open more than protocol.MaxPending of a kind, but code may start more: the machine delays the excess commands,
-// in order, until others end. The count depends only on history, not on the steps that the code still waits for, so
-// that a cached and a new machine delay the same commands.
+// in order, until others end. The count depends only on history, not on what the code still waits for, so that a cached
+// machine and a new machine delay the same commands.
 type pending [branchStep]int
 
-// takeEvent counts one event.
+// takeEvent updates the counts with one event.
 func (p *pending) takeEvent(d history.Data) {
 	switch d := d.(type) {
 	case *history.ActivityScheduled:
@@ -38,7 +38,7 @@ func (p *pending) takeEvent(d history.Data) {
 	}
 }
 
-// opens returns the kind of step of which a command opens one more.
+// opens returns the kind of the step that a command opens; false if it opens none.
 func opens(t protocol.CommandType) (kind, bool) {
 	switch t {
 	case protocol.ScheduleActivity:
@@ -51,8 +51,8 @@ func opens(t protocol.CommandType) (kind, bool) {
 	return 0, false
 }
 
-// withinPendingLimit returns the leading commands with which the run stays within protocol.MaxPending. If nothing open
-// could wake the run, delayed commands would never be sent; in this case fitting returns all commands, and the app
+// withinPendingLimit returns the leading commands with which the run stays within protocol.MaxPending. If nothing is
+// open that could wake the run, delayed commands would never be sent; in this case it returns all commands, and the app
 // refuses them with a reason.
 func (m *machine) withinPendingLimit(open []issued) []issued {
 	after := m.pending

@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// stmt is a statement of a small language for workflows.
+// stmt is one statement of a generated workflow.
 type stmt struct {
 	Op   string
 	N    int
@@ -47,14 +47,14 @@ func programs(depth int) *rapid.Generator[[]stmt] {
 	})
 }
 
-// state is the state of a running program; all its branches share it.
+// state is the state of a running program, shared by all its branches.
 type state struct {
 	trace   []string
 	futures []workflow.Future
 	updates int
 }
 
-// updated handles an update: it may fail, and it may start steps.
+// updated handles an update. It may fail, and it may start steps.
 func (st *state) updated(ctx workflow.Context, n int) (int, error) {
 	st.updates++
 	st.say(ctx, "update %d", n)
@@ -171,7 +171,7 @@ func (st *state) run(ctx workflow.Context, program []stmt) {
 			st.say(ctx, "ready %v %v", workflow.Until(ctx, f.Ready), f.Ready())
 		case "memo":
 			st.say(ctx, "memo %v", workflow.UpsertMemo(ctx, map[string]any{"n": s.N}))
-		case "end": // of a session that was never started, that is started later, or that is started already
+		case "end": // the session was never started, starts later, or has started
 			id := []string{"none", "s", "RUN-2", "RUN-6"}[s.N]
 			st.say(ctx, "end %v", (&workflow.Session{ID: id}).End(ctx))
 		case "id":
@@ -207,9 +207,9 @@ func TestRandomProgramsReplayHoweverTheirEventsWereGrouped(t *testing.T) {
 		cancelled := rapid.IntRange(0, 3).Draw(rt, "never cancelled") > 0
 		for steps := 0; a.run.Status == protocol.RunRunning; steps++ {
 			if steps > 2000 {
-				rt.Fatalf("no end in sight after %d events", len(a.events))
+				rt.Fatalf("the run did not close after %d events", len(a.events))
 			}
-			// Some things happen while a task is under way, and only then is it answered.
+			// External events may occur while a task is leased; the task is completed later.
 			if task == nil {
 				task, _ = a.lease()
 			} else if rapid.IntRange(0, 2).Draw(rt, "answer") > 0 {
@@ -239,7 +239,7 @@ func TestRandomProgramsReplayHoweverTheirEventsWereGrouped(t *testing.T) {
 	})
 }
 
-// happen lets a random possible external event occur, and reports whether there was one.
+// happen applies a randomly chosen external event and reports whether one was possible.
 func happen(rt *rapid.T, a *app, cancelled *bool) bool {
 	var can []func()
 	for seq := range a.run.Activities.All() {
@@ -272,13 +272,13 @@ func happen(rt *rapid.T, a *app, cancelled *bool) bool {
 	return open
 }
 
-// regroup replays the whole history in chunks of random length; the resulting commands must equal those in history.
+// regroup replays the whole history in chunks of random length. The resulting commands must equal those in the history.
 func regroup(rt *rapid.T, a *app) {
 	m := replay.New(a.def, a.options)
 	defer m.Close()
 	for from := 0; from < len(a.events); {
 		to := min(len(a.events), from+rapid.IntRange(1, 7).Draw(rt, "chunk"))
-		for to < len(a.events) && a.events[to].TaskID != "" { // what one completion wrote is read as one
+		for to < len(a.events) && a.events[to].TaskID != "" { // the events of one completion must be in the same chunk
 			to++
 		}
 		if _, err := m.Apply(a.task(to), a.events[from:to]); err != nil {

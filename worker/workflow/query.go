@@ -8,19 +8,20 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// HandleQuery answers the queries of a name with fn, a func(Context, args…) (result, error). It runs on the workflow's
-// state after its history, on the worker that replays it, also when the run has closed. Changes that it makes are
-// discarded. Calling functions of this package other than Info, Now and Logger fails the query with ErrReadOnly.
+// HandleQuery sets fn as the handler of queries of this name: a func(Context, args…) (result, error). It runs on the
+// workflow's state after its history, on the worker that replays the history, also if the run has closed. Changes that
+// fn makes are discarded. If fn calls functions of this package other than Info, Now and Logger, the query fails with
+// ErrReadOnly.
 //
-// Set handlers before the code waits for the first time, so that the run can be queried at any time. Setting a handler
-// again replaces it. A function with another signature panics.
+// Set handlers before the code first waits, so that the run can be queried at any time. Setting a handler again
+// replaces it. A function with another signature panics.
 func HandleQuery(ctx Context, name string, fn any) {
 	m := ctx.inner().m
 	m.currentBranch()
 	m.queries[name] = &handler{ctx: ctx, fn: handlerFunc("query", name, fn)}
 }
 
-// Why a query has no answer, for errors.Is.
+// These errors, for errors.Is, report why a query has no result.
 var (
 	ErrUnknownQuery   = errors.New("the workflow has no such query")
 	ErrQueryArguments = errors.New("the arguments do not fit the query")
@@ -28,7 +29,7 @@ var (
 	ErrReadOnly = errors.New("it must be read-only")
 )
 
-// readOnly runs read-only code for at most the machine's patience; a failure becomes the machine's fault.
+// readOnly runs read-only code, for at most the deadlock timeout. A failure of the code becomes the machine's error.
 func (m *machine) readOnly(what string, fn func()) {
 	if m.watch == nil {
 		m.watch = time.NewTimer(m.patience)
@@ -40,7 +41,7 @@ func (m *machine) readOnly(what string, fn func()) {
 	m.runBranch(m.branch(fn))
 }
 
-// readOnlyError returns the panic of read-only code that called a function with side effects.
+// readOnlyError returns the error for read-only code that called a function with side effects.
 func readOnlyError(what string) error {
 	return fmt.Errorf("workflow: %s must not call package workflow: %w", what, ErrReadOnly)
 }

@@ -77,7 +77,7 @@ func TestFailedQueriesHaveAReason(t *testing.T) {
 	want(t, "error", err, nil)
 }
 
-// A query must not execute side effects that no task has recorded yet.
+// A query does not run a side effect that no task has recorded yet.
 func TestQueryDoesNotMakeUpSideEffects(t *testing.T) {
 	made := 0
 	a := start(t, func(ctx workflow.Context) error {
@@ -119,7 +119,7 @@ func TestQueryThatDoesNotEndIsGivenUp(t *testing.T) {
 		}
 		m.Close()
 		if _, err := m.Query("hangs", payload.Payload{}); err == nil {
-			t.Error("a closed machine answered")
+			t.Error("a closed machine ran a query")
 		}
 		close(release)
 		synctest.Wait()

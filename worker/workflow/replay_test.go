@@ -14,7 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// mixed uses a session, a durable timer, a signal, a join of n activities and a select whose loser is cancelled.
+// mixed is a workflow with a session, a durable timer, a signal, a Join of n activities and a Select whose other item
+// is cancelled.
 func mixed(ctx workflow.Context, n int) (string, error) {
 	s, err := workflow.StartSession(ctx, workflow.SessionOptions{Requirements: []string{"gpu"}})
 	if err != nil {
@@ -54,7 +55,7 @@ func mixed(ctx workflow.Context, n int) (string, error) {
 	}
 	cancel()
 	if err := slow.Get(ctx, nil); !errors.Is(err, workflow.ErrCancelled) {
-		return "", fmt.Errorf("the loser: %w", err)
+		return "", fmt.Errorf("the cancelled item: %w", err)
 	}
 	if workflow.Version(ctx, "last words", workflow.DefaultVersion, 2) == 2 {
 		if err := s.Execute(ctx, "farewell", name).Get(ctx, &name); err != nil {
@@ -68,7 +69,7 @@ func mixed(ctx workflow.Context, n int) (string, error) {
 	return fmt.Sprintf("%d %d %s %d %s %s", sum, lot, name, won, workflow.NewID(ctx), took), nil
 }
 
-// playMixed runs the mixed workflow; kept selects one machine for all tasks.
+// playMixed runs mixed to its end; kept selects whether one machine applies all tasks or each task gets a new machine.
 func playMixed(t *testing.T, n int, kept bool) *app {
 	a := start(t, mixed, n)
 	var m replay.Machine
@@ -81,7 +82,7 @@ func playMixed(t *testing.T, n int, kept bool) *app {
 		a.complete(int64(3+i), i*i)
 		wakes := 0
 		if i == 0 {
-			wakes = 1 // the last member of the join alone
+			wakes = 1 // only the last member of the Join wakes the run
 		}
 		want(t, "tasks after a part", a.drain(m), wakes)
 	}
@@ -131,7 +132,7 @@ func TestHistoryOfAnOlderBuildStillReplays(t *testing.T) {
 	}
 	other := define(t, func(ctx workflow.Context) error { return workflow.Sleep(ctx, time.Second) })
 	if err := replay.Events(other, a.options, a.events); err == nil {
-		t.Error("other code fits the history")
+		t.Error("the history matches other code")
 	}
 	for _, events := range [][]history.Event{nil, a.events[1:]} {
 		if err := replay.Events(a.def, a.options, events); err == nil {
@@ -173,7 +174,7 @@ func TestApplyAfterARejectedCompletionReturnsTheSameCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.signal("approve", "ann") // the lease lapsed, and meanwhile something happened
+	a.signal("approve", "ann") // the lease expired, and a signal arrived meanwhile
 	continueAsNew, err := m.Apply(a.task(2), a.events)
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +196,7 @@ func TestCachedMachineIsDroppedWhenAnotherWorkerRecordedOtherwise(t *testing.T) 
 	task, _ := a.lease()
 	m := replay.New(a.def, a.options)
 	defer m.Close()
-	if _, err := m.Apply(task, task.Events); err != nil { // never answered
+	if _, err := m.Apply(task, task.Events); err != nil { // the task is never completed
 		t.Fatal(err)
 	}
 	other := a.commandsAt(1)

@@ -7,34 +7,35 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// SessionOptions are the options of a session that a workflow starts. The zero value is a session on the run's task
-// queue that allows as many concurrent activities as its worker has slots.
+// SessionOptions are the options of a session that a workflow starts. With the zero value the session is on the run's
+// task queue and runs as many activities concurrently as its worker has slots.
 type SessionOptions struct {
-	Queue         string   // task queue; empty: the run's
-	Requirements  []string // capabilities that the worker must have
-	MaxActivities int      // concurrent activities; 0: the worker's Concurrency, by default 2 × its cores
-	// ReleasePolicy is applied when the session's worker is replaced by one of another release: "migrate" (default),
+	Queue        string   // task queue; empty: the run's
+	Requirements []string // capabilities that the session's worker must have
+	// maximum number of concurrent activities; 0: the worker's Concurrency, by default 2 × its cores
+	MaxActivities int
+	// ReleasePolicy applies when a worker of another release replaces the session's worker: "migrate" (default),
 	// "finish" or "fail".
 	ReleasePolicy string
-	// Fallback makes the affinity soft: once an activity has waited so long for the session's worker, because that
-	// worker is offline, draining or full, another worker may acquire the session, and its state is lost. 0: the affinity
-	// is hard, and the activity waits as long as the worker holds the session.
+	// Fallback makes the affinity soft: once an activity has waited this long for the session's worker, because that
+	// worker is offline, draining or full, another worker may acquire the session, and its state is lost. 0: the
+	// affinity is hard, and the activity waits as long as the worker holds the session.
 	Fallback time.Duration
-	// Pinned keeps the session at its worker when the worker has reached its maximum of sessions and other sessions wait
-	// for it. The worker releases idle sessions that are not pinned.
+	// Pinned prevents the worker from releasing the session while the session is idle. A worker at its maximum number
+	// of sessions releases idle sessions that are not pinned when other sessions wait for it.
 	Pinned bool
-	// Definition sets the session up, by a definition that its workers have registered; nil: none.
+	// Definition names a session definition, registered by the workers, that sets the session up; nil: none.
 	Definition *SessionDefinition
 }
 
-// Session is a handle of a session. It is plain data and may be an argument, including one of ContinueAsNew. A session
-// belongs to its workflow ID and lives until it is ended or the last run of that ID closes. It stays at one worker and
-// moves only when that worker is offline.
+// Session is a handle of a session. It is plain data and may be an argument, including an argument of ContinueAsNew. A
+// session belongs to its workflow ID and lives until it is ended or the last run of that ID closes. It stays on one
+// worker and moves only if that worker is offline.
 type Session struct {
 	ID string `json:"session_id"`
 }
 
-// StartSession starts a session. A worker acquires it when the first activity in it is dispatched.
+// StartSession starts a session. A worker acquires it when the session's first activity is dispatched.
 func StartSession(ctx Context, o SessionOptions) (*Session, error) {
 	c := ctx.inner()
 	c.m.currentBranch()
@@ -72,7 +73,7 @@ func StartSession(ctx Context, o SessionOptions) (*Session, error) {
 	return &Session{ID: id}, nil
 }
 
-// fallback converts the option for soft affinity to its protocol form.
+// fallback returns the members of the protocol for the option Fallback.
 func fallback(after time.Duration) (affinity string, seconds int64, err error) {
 	if seconds, err = wholeSeconds("Fallback", after); err != nil || seconds == 0 {
 		return "", 0, err
@@ -91,8 +92,8 @@ func ExecuteIn[T any](ctx Context, s *Session, nameOrFunc any, args ...any) (T, 
 }
 
 // End ends the session: it cancels the session's running activities, refuses their late results, and fails activities
-// that are scheduled in it later. A second call does nothing. End also works with a cancelled context. Ending a session
-// that this workflow ID never started does nothing either; the worker logs a warning.
+// that are scheduled in the session later. A second call has no effect. End also works with a cancelled context. Ending
+// a session that this workflow ID never started has no effect either; the worker logs a warning.
 func (s *Session) End(ctx Context) error {
 	m := ctx.inner().m
 	m.currentBranch()

@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// endsMissing ends sessions that were never started, between and behind commands with events, and in the end one that
-// was started.
+// endsMissing is a workflow that ends sessions that were never started, between and after commands that are recorded,
+// and finally a session that was started. The numbers are those of the commands.
 func endsMissing(ctx workflow.Context) (string, error) {
 	never := &workflow.Session{ID: "never"}
 	if err := never.End(ctx); err != nil { // 1
@@ -101,7 +101,7 @@ func TestTheEndOfASessionThatWasNeverStartedLeavesNoEvent(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// The result does not depend on how the history is split into pages.
+	// The result does not depend on where the history is split into pages.
 	for i := range a.events {
 		for j := i; j < len(a.events); j++ {
 			m := replay.New(a.def, a.options)
@@ -118,7 +118,7 @@ func TestTheEndOfASessionThatWasNeverStartedLeavesNoEvent(t *testing.T) {
 	}
 }
 
-// A history of a build that recorded the ends of sessions that were never started.
+// The build that wrote this history recorded the ends of sessions that were never started. The history still replays.
 func TestARecordedEndOfASessionThatWasNeverStartedReplays(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) error {
 		if err := (&workflow.Session{ID: "never"}).End(ctx); err != nil {
@@ -158,7 +158,8 @@ func TestARecordedEndOfASessionThatWasNeverStartedReplays(t *testing.T) {
 	}
 }
 
-// Code that was changed in front of or behind a command without an event does not fit its history, as with any other.
+// If code was changed before or after the end of a session that was never started, the replay reports it as for any
+// other command.
 func TestAChangeNextToAnEndWithoutAnEventIsReported(t *testing.T) {
 	code := func(before, after int, name string) func(workflow.Context) error {
 		return func(ctx workflow.Context) error {
@@ -194,8 +195,8 @@ func TestAChangeNextToAnEndWithoutAnEventIsReported(t *testing.T) {
 	}
 }
 
-// The end of a session without an event does not block eager workflow tasks once history contains later events. The
-// command is returned again, since its completion may have been rejected.
+// The unrecorded end of a session does not prevent eager workflow tasks once history contains later events. Apply
+// returns the command again, because the app may have refused its completion.
 func TestAnEndWithoutAnEventLeavesTheMachineAhead(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) error {
 		f := workflow.ExecuteActivity(ctx, "one")
@@ -226,8 +227,8 @@ func TestAnEndWithoutAnEventLeavesTheMachineAhead(t *testing.T) {
 	want(t, "the timer's number", a.events[len(a.events)-1].Data.(*history.TimerScheduled).Sequence, int64(3))
 }
 
-// Consecutive ends without other commands are limited: one in a hundred is recorded, so that a run with only ends does
-// not reach the maximum of commands.
+// If the code ends sessions without other commands in between, one end in a hundred is recorded, so that such a run
+// does not exceed the maximum number of commands.
 func TestEndsInARowAreRecordedNowAndThen(t *testing.T) {
 	const updates = 1200
 	a := start(t, func(ctx workflow.Context) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// SignalChannel holds the signals of one name that the run has got and not received yet.
+// SignalChannel holds the signals of one name that have arrived and that the code has not received yet.
 type SignalChannel struct {
 	m       *machine
 	name    string
@@ -50,8 +50,8 @@ func (s *SignalChannel) isReady() bool {
 func (s *SignalChannel) attach(w *waiter) { s.waiters = append(s.waiters, w) }
 func (s *SignalChannel) detach(w *waiter) { s.waiters = without(s.waiters, w) }
 
-// openWait issues the command that the run waits for a signal of this name, unless it has been issued. The error is
-// ErrInvalidOptions if the name is not valid for a signal.
+// openWait issues the command that reports that the run waits for a signal of this name, unless the command has been
+// issued. It returns ErrInvalidOptions if the name is not valid for a signal.
 func (s *SignalChannel) openWait() error {
 	if s.waiting {
 		return nil
@@ -99,7 +99,7 @@ func (s *SignalChannel) Receive(ctx Context, outs ...any) error {
 	return s.takeSignal(outs)
 }
 
-// ReceiveAsync receives a signal without waiting; false if there is none.
+// ReceiveAsync receives a signal without waiting. It returns false if no signal has arrived.
 func (s *SignalChannel) ReceiveAsync(outs ...any) (bool, error) {
 	s.m.currentBranch()
 	if !s.isReady() {
@@ -134,7 +134,7 @@ func (s *SignalChannel) takeSignal(outs []any) error {
 	return nil
 }
 
-// unreceived returns the events of the signals that the code has not received, in order.
+// unreceived returns the numbers of the events with signals that the code has not received, in order.
 func (m *machine) unreceived() (events []int64) {
 	for _, s := range m.signals {
 		for _, v := range s.values {
@@ -145,8 +145,8 @@ func (m *machine) unreceived() (events []int64) {
 	return events
 }
 
-// SignalWorkflow sends a signal to the current run of another workflow id, once; it does not wait for it to be
-// received.
+// SignalWorkflow sends a signal to the current run of another workflow ID, exactly once. It does not wait until the run
+// receives the signal.
 func SignalWorkflow(ctx Context, workflowID, name string, args ...any) error {
 	m := ctx.inner().m
 	m.currentBranch()

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// without removes v and keeps the order; usually v is the only or the last element.
+// without removes v from s and keeps the order. It searches from the end, since v usually is the only or the last
+// element.
 func without[T comparable](s []T, v T) []T {
 	for i := len(s) - 1; i >= 0; i-- {
 		if s[i] == v {

@@ -14,25 +14,25 @@ import (
 
 // ActivityOptions are the options of activities. Durations are rounded up to whole seconds; zero means none.
 type ActivityOptions struct {
-	Queue string       // the run's own when empty
+	Queue string       // task queue; empty: the run's queue
 	Retry *RetryPolicy // nil: one attempt
 
-	StartToClose    time.Duration // one attempt
-	ScheduleToClose time.Duration // all attempts together
-	ScheduleToStart time.Duration // waiting for a worker
+	StartToClose    time.Duration // timeout of one attempt
+	ScheduleToClose time.Duration // timeout of all attempts together
+	ScheduleToStart time.Duration // timeout of waiting for a worker
 	Heartbeat       time.Duration // maximum interval between heartbeats of the activity's code
-	// MaxBlamedLosses is after how many losses of its worker process that the activity is blamed for it fails as poison,
-	// unless Retry allows more attempts; 0: the setting max-blamed-losses of the app.
+	// MaxBlamedLosses limits how often the activity may be blamed for the loss of its worker process before it fails as
+	// poison, unless Retry allows more attempts; 0: the app's setting max-blamed-losses.
 	MaxBlamedLosses int
 
-	// runs the activity on the worker that holds the session with this ID; see also InSession
+	// Session is the ID of a session: the activity runs on the worker that holds it. See also InSession.
 	Session       string
-	WorkerSession *WorkerSession // as Session, with options of the session's own
-	// SessionDefinition sets the session up, by a definition that its workers have registered; nil: none, or that of
-	// earlier uses of the session.
+	WorkerSession *WorkerSession // like Session, with options for the session
+	// SessionDefinition names a session definition, registered by the workers, that sets the session up; nil: none, or
+	// the definition of earlier uses of the session.
 	SessionDefinition *SessionDefinition
-	Requirements      []string // capabilities its worker must have
-	Priority          int      // 0 the run's own, 1 first … 9 last
+	Requirements      []string // capabilities that the worker must have
+	Priority          int      // 1 is dispatched first, 9 last; 0: the run's priority
 
 	// SessionFallback makes the affinity of Session soft: once an activity has waited this long for the session's
 	// owner, because the owner is dead, draining or full, another worker may acquire the session, whose state is then
@@ -41,16 +41,17 @@ type ActivityOptions struct {
 	SessionFallback time.Duration
 
 	// WaitForCancellation makes Get and Join of a cancelled, running activity wait until the activity has ended, and
-	// return its result. Their error is ErrCancelled if the activity gave up; it is not retried. An activity that ignores
-	// cancellation is waited for until it ends or times out.
+	// return its result. They return ErrCancelled if the activity stopped without a result; it is not retried. If the
+	// activity ignores cancellation, they wait until it ends or times out.
 	WaitForCancellation bool
 }
 
 // RetryPolicy limits the attempts of an activity. Without a policy there is one attempt.
 type RetryPolicy struct {
-	MaxAttempts  int             // 0: without end
-	Backoff      []time.Duration // before attempt 2, 3, …; the last one repeats; whole seconds, rounded up
-	NonRetryable []string        // types of failures that end the activity at once
+	MaxAttempts int // 0: no limit
+	// waiting times before attempt 2, 3, …; the last one repeats; rounded up to whole seconds
+	Backoff      []time.Duration
+	NonRetryable []string // error types that fail the activity without another attempt
 }
 
 // ExponentialBackoff returns a Backoff that starts with first and doubles up to limit.
@@ -62,27 +63,30 @@ func ExponentialBackoff(first, limit time.Duration) []time.Duration {
 	return append(all, limit)
 }
 
-// WorkerSession are options of a session that is shared by id in the whole namespace. Zero values mean the defaults.
+// WorkerSession has the options of a session that all workflows of the namespace share by its ID. Zero values select
+// the defaults.
 type WorkerSession struct {
-	ID            string
-	Queue         string
-	Requirements  []string
-	Lease         time.Duration // 120 s
-	TTL           time.Duration // the session ends after it, and its ID fails for every run; 0 and NoTTL: no TTL
-	MaxActivities int           // at once; 1
-	MustExist     bool          // do not make it
-	NoReacquire   bool          // no other worker acquires it after its lease expired
-	// maximum time that an activity waits for the session's owner before any worker may acquire the session; 0: no maximum
+	ID           string
+	Queue        string
+	Requirements []string
+	Lease        time.Duration // lease of the session; default: 120 s
+	// time to live; afterwards the session ends and every use of its ID fails; 0 and NoTTL: unlimited
+	TTL           time.Duration
+	MaxActivities int  // maximum number of concurrent activities; default: 1
+	MustExist     bool // fail the activity if the session does not exist, instead of creating the session
+	NoReacquire   bool // no other worker may acquire the session after its lease expired
+	// Fallback is the maximum time that an activity waits for the session's owner before any worker may acquire the
+	// session; 0: no maximum.
 	Fallback time.Duration
-	// Pinned prevents the release of an idle session if its worker is at its limit of sessions and other sessions wait.
-	// Idle sessions that are not pinned are released for them.
+	// Pinned prevents the release of the session while it is idle. A worker at its maximum number of sessions releases
+	// idle sessions that are not pinned when other sessions wait for it.
 	Pinned bool
 }
 
-// NoTTL is the TTL of a session that does not expire; the zero value means the same.
+// NoTTL is the TTL of a session that does not expire. It is the default.
 const NoTTL time.Duration = -1
 
-// WithActivity returns a context with these options for activities. Zero members keep the options of ctx.
+// WithActivity returns a context with these options for activities. For zero fields, the options of ctx apply.
 func WithActivity(ctx Context, o ActivityOptions) Context {
 	c := *ctx.inner()
 	overlay(&c.options, o)
@@ -98,7 +102,7 @@ func WithActivity(ctx Context, o ActivityOptions) Context {
 	return &c
 }
 
-// overlay sets the fields of to whose values in o are not zero to these values.
+// overlay copies the fields of o that are not zero to to.
 func overlay[T any](to *T, o T) {
 	dst, src := reflect.ValueOf(to).Elem(), reflect.ValueOf(o)
 	for i := range src.NumField() {
@@ -108,9 +112,9 @@ func overlay[T any](to *T, o T) {
 	}
 }
 
-// InSession returns a context whose activities stay with the worker that holds the session of this id; "" leaves the
-// session. Sessions of an id need no start and no end. With a definition, workers set the session up before its first
-// activity.
+// InSession returns a context whose activities run on the worker that holds the session with this ID. An empty ID
+// selects no session. Such a session is neither started nor ended explicitly. With a definition, workers set the
+// session up before its first activity.
 func InSession(ctx Context, id string, definition ...SessionDefinition) Context {
 	c := *ctx.inner()
 	c.options.Session, c.options.WorkerSession, c.options.SessionDefinition = id, nil, nil
@@ -120,19 +124,20 @@ func InSession(ctx Context, id string, definition ...SessionDefinition) Context 
 	return &c
 }
 
-// SessionDefinition names the definition by which workers create the state of a session, see worker.Registry.Session.
-// Only workers that registered it acquire the session.
+// SessionDefinition names the session definition by which workers create the state of a session; see
+// worker.Registry.Session. Only workers that registered it acquire the session.
 type SessionDefinition struct {
 	Name string
-	// Arguments of the set-up, at most 2 MiB. Those of the session's first use apply as long as the app stores the
-	// session; later uses with other arguments have a warning in history.
+	// Arguments are the arguments of the set-up, at most 2 MiB. The arguments of the session's first use apply as long
+	// as the app stores the session; a later use with other arguments adds a warning to history.
 	Arguments []any
-	// OnLost selects what happens when the session moves to another owner: "set_up" (default) runs the set-up there;
-	// with "fail" the first activity there fails with ErrSessionLost before the set-up, so that the workflow learns of it.
+	// OnLost selects what happens when the session moves to another owner. "set_up" (default) runs the set-up there.
+	// With "fail", the first activity there fails with ErrSessionLost before the set-up, so that the workflow can
+	// react.
 	OnLost string
 }
 
-// wire converts the definition to its protocol form; nil for nil.
+// wire returns the definition in its protocol form; nil for nil.
 func (d *SessionDefinition) wire() (*protocol.SessionDefinition, error) {
 	if d == nil {
 		return nil, nil
@@ -182,8 +187,8 @@ func ExecuteActivity(ctx Context, nameOrFunc any, args ...any) Future {
 	return f
 }
 
-// recordedWithLongAttempts reports whether history contains the next step as an activity whose attempt timeout exceeds
-// its total timeout: older releases accepted such options, and their runs must continue.
+// recordedWithLongAttempts reports whether history records the next step as an activity whose attempt timeout exceeds
+// its total timeout. Older releases accepted such options, and their runs must continue.
 func (m *machine) recordedWithLongAttempts() bool {
 	e := m.recorded[m.sequence+1]
 	if e == nil {
@@ -198,7 +203,7 @@ func Execute[T any](ctx Context, nameOrFunc any, args ...any) (T, error) {
 	return Await[T](ctx, ExecuteActivity(ctx, nameOrFunc, args...))
 }
 
-// openStep issues a command whose end will resolve a future.
+// openStep issues a command and returns the future that the end of the activity, timer or child resolves.
 func (c *flow) openStep(k kind, name string, cmd *protocol.Command) *future {
 	f := &future{m: c.m, kind: k, name: name, scope: c.scope}
 	f.seq = c.m.issue(cmd)
@@ -333,9 +338,9 @@ func ceil(d, unit time.Duration) int64 {
 // maxTimer is the longest timer, ten years.
 const maxTimer = protocol.MaxSeconds * time.Second
 
-// NewTimer returns a future that is ready when d has passed, at once if d is not positive. It is durable: d counts
-// although no worker runs. A longer d than ten years is clamped to ten years. Cancelling ctx ends the timer with
-// ErrCancelled.
+// NewTimer returns a future that is ready when d has passed, or immediately if d is not positive. The timer is durable:
+// it also runs while no worker is alive. A d of more than ten years is shortened to ten years. Cancelling ctx ends the
+// timer with ErrCancelled.
 func NewTimer(ctx Context, d time.Duration) Future {
 	c := ctx.inner()
 	c.m.currentBranch()
@@ -353,7 +358,7 @@ func NewTimer(ctx Context, d time.Duration) Future {
 	return c.openStep(timerStep, "", cmd)
 }
 
-// Sleep waits for d; the error is ErrCancelled.
+// Sleep waits for d. It returns ErrCancelled if ctx is cancelled first.
 func Sleep(ctx Context, d time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -361,7 +366,7 @@ func Sleep(ctx Context, d time.Duration) error {
 	return NewTimer(ctx, d).Get(ctx, nil)
 }
 
-// nameOf returns the registered name of a workflow or activity that code names or passes as a function.
+// nameOf returns the registered name of a workflow or activity that the code identifies by name or function.
 func (m *machine) nameOf(what string, nameOrFunc any, lookup func(fn any) (string, error)) (string, error) {
 	if name, ok := nameOrFunc.(string); ok {
 		if name == "" {
@@ -376,14 +381,14 @@ func (m *machine) nameOf(what string, nameOrFunc any, lookup func(fn any) (strin
 	}
 	name, err := lookup(nameOrFunc)
 	if err != nil {
-		// This deployment lacks the registration. The workflow task fails and is retried, so the run continues on a worker
-		// that has registered the function.
+		// This worker has not registered the function. The workflow task fails and is retried, so that a worker that
+		// has registered the function can continue the run.
 		m.currentBranch().stop(&UnregisteredError{Err: err})
 	}
 	return name, nil
 }
 
-// argumentCountError reports a call with a wrong number of arguments. It is ErrInvalidOptions.
+// argumentCountError reports a call with a wrong number of arguments. It matches ErrInvalidOptions.
 type argumentCountError struct {
 	activity     string
 	takes, given int
@@ -405,7 +410,7 @@ type arity interface {
 }
 
 // checkArguments refuses an activity call whose number of arguments differs from that of the registered function. A
-// call that history records with this number of arguments stays valid.
+// call that history records with the same number of arguments stays valid.
 func (m *machine) checkArguments(name string, given int) error {
 	known, ok := m.names.(arity)
 	if !ok {
@@ -418,7 +423,7 @@ func (m *machine) checkArguments(name string, given int) error {
 	return &argumentCountError{name, takes, given}
 }
 
-// recordedArguments returns the number of arguments that history records for the next command; -1 if that command is
+// recordedArguments returns the number of arguments that history records for the next command, or -1 if that command is
 // not an activity of this name.
 func (m *machine) recordedArguments(name string) int {
 	e := m.recorded[m.sequence+1]

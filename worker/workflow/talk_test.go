@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// everyInteraction uses whatever speaks with others: children, updates, queries, conditions, labels.
+// everyInteraction is a workflow that uses children, updates, queries, conditions, memo and search attributes.
 func everyInteraction(ctx workflow.Context, most int) (string, error) {
 	var lines []string
 	workflow.HandleUpdate(ctx, "say", func(ctx workflow.Context, text string) (int, error) {

@@ -2,10 +2,10 @@ package workflow
 
 import "time"
 
-// Until waits until a condition over the workflow's variables is true. The condition is evaluated after each change in
+// Until waits until a condition over the workflow's variables is true. It evaluates the condition after each change in
 // the run: other branches and update handlers change variables, and futures become ready. The condition must be
-// read-only: calling functions of this package other than AllHandlersFinished, Info, Now and Logger panics. The error
-// is ErrCancelled. The wait is not recorded in history.
+// read-only: calling functions of this package other than AllHandlersFinished, Info, Now and Logger panics. Until
+// returns ErrCancelled if ctx is cancelled first. History does not record the wait.
 func Until(ctx Context, condition func() bool) error {
 	c := ctx.inner()
 	co := c.m.currentBranch()
@@ -18,7 +18,7 @@ func Until(ctx Context, condition func() bool) error {
 	w := &waiter{co: co}
 	c.scope.waiters = append(c.scope.waiters, w)
 	c.m.conditions = append(c.m.conditions, co)
-	defer func() { // also when the condition panics
+	defer func() { // also if the condition panics
 		c.m.conditions = without(c.m.conditions, co)
 		c.scope.waiters = without(c.scope.waiters, w)
 	}()
@@ -34,7 +34,7 @@ func Until(ctx Context, condition func() bool) error {
 	}
 }
 
-// UntilTimeout is like Until, but waits for at most d, with a durable timer. It returns false after a timeout.
+// UntilTimeout is like Until, but waits for at most d, by a durable timer. It returns false after the timeout.
 func UntilTimeout(ctx Context, d time.Duration, condition func() bool) (bool, error) {
 	m := ctx.inner().m
 	m.currentBranch()
@@ -47,7 +47,7 @@ func UntilTimeout(ctx Context, d time.Duration, condition func() bool) (bool, er
 	met := false
 	err := Until(ctx, func() bool { met = condition(); return met || timer.Ready() })
 	if err == nil && !met {
-		err = timer.self().err // a timer that was cancelled with ctx is no time that ran out
+		err = timer.self().err // the timer was cancelled with ctx; this is not a timeout
 	}
 	return met, err
 }
@@ -59,7 +59,8 @@ func (m *machine) evaluate(what string, condition func() bool) bool {
 	return condition()
 }
 
-// wakeConditions schedules the branches that wait for a condition if the run changed since the last evaluation.
+// wakeConditions queues the branches that wait for a condition, if the run has changed since the last evaluation. It
+// reports whether it queued any.
 func (m *machine) wakeConditions() bool {
 	if !m.changed || len(m.conditions) == 0 {
 		return false

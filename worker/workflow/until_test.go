@@ -17,7 +17,7 @@ func TestUntilReturnsWhenOtherBranchesMakeItTrue(t *testing.T) {
 			workflow.Go(ctx, func(ctx workflow.Context) {
 				if workflow.Until(ctx, func() bool { return n > i }) == nil {
 					order += fmt.Sprint(i)
-					n++ // what one found makes the next true
+					n++ // this branch makes the condition of the next one true
 				}
 			})
 		}
@@ -31,10 +31,10 @@ func TestUntilReturnsWhenOtherBranchesMakeItTrue(t *testing.T) {
 	want(t, "commands", types(a.batches[0].commands), []string{"start_timer"})
 	a.fire(1)
 	a.drain(nil)
-	want(t, "events", len(a.events), 4) // started, the timer, its end, the run's end
+	want(t, "events", len(a.events), 4) // started, timer, timer fired, completed
 	a.replays()
 	if a.run.Status.Open() {
-		t.Error("the run goes on")
+		t.Error("the run is still open")
 	}
 }
 
@@ -71,7 +71,7 @@ func TestUntilTimeout(t *testing.T) {
 		}
 		repeated, err := workflow.UntilTimeout(ctx, time.Minute, func() bool { return met })
 		if met && !repeated {
-			return "", errors.New("what holds already needs no time")
+			return "", errors.New("a condition that is true must not wait")
 		}
 		return fmt.Sprint(met), err
 	}
@@ -86,7 +86,7 @@ func TestUntilTimeout(t *testing.T) {
 	a.drain(nil)
 	a.fire(1)
 	a.drain(nil)
-	a.fire(3) // of the second wait
+	a.fire(3) // fires the timer of the second wait
 	a.drain(nil)
 	want(t, "too late", a.output(), any("false"))
 	a.replays()
@@ -108,7 +108,7 @@ func TestConditionThatActsFailsTheTask(t *testing.T) {
 	}
 }
 
-// While a branch waits for a condition, no futures are joined: the condition may check any of them.
+// While a branch waits for a condition, no futures are grouped for a Join: the condition may check any of them.
 func TestConditionMayReadJoinedFutures(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) (bool, error) {
 		x, y := workflow.ExecuteActivity(ctx, "x"), workflow.ExecuteActivity(ctx, "y")

@@ -14,11 +14,11 @@ import (
 	"github.com/sojourn-run/sojourn/worker/activity"
 )
 
-// UpdateOptions of an update handler.
+// UpdateOptions are the options of an update handler.
 type UpdateOptions struct {
-	// Validate is func(Context, args…) error with the arguments of the handler: an error rejects the update, and the
-	// handler does not run. It must be read-only: calling functions of this package other than Info, Now and Logger
-	// fails the update with ErrReadOnly. nil: every update is accepted.
+	// Validate is func(Context, args…) error with the arguments of the handler. If it returns an error, the update is
+	// rejected and the handler does not run. Validate must be read-only: if it calls functions of this package other
+	// than Info, Now and Logger, the update fails with ErrReadOnly. nil: every update is accepted.
 	Validate any
 }
 
@@ -58,11 +58,11 @@ func AllHandlersFinished(ctx Context) bool {
 
 // UpdateInfo describes the update of a handler.
 type UpdateInfo struct {
-	ID   string // new in the world; the same when the run continued as new: good as an idempotency key
+	ID   string // unique ID of the update, which continue-as-new preserves; usable as an idempotency key
 	Name string
 }
 
-// CurrentUpdate returns the update of the context's handler; false outside of handlers.
+// CurrentUpdate returns the update whose handler runs under ctx; false outside of handlers.
 func CurrentUpdate(ctx Context) (UpdateInfo, bool) {
 	a := ctx.inner().update
 	if a == nil {
@@ -71,16 +71,16 @@ func CurrentUpdate(ctx Context) (UpdateInfo, bool) {
 	return UpdateInfo{ID: a.id, Name: a.name}, true
 }
 
-// Types of failed updates, as their callers see them.
+// These are types of failed updates, as their callers receive them.
 const (
 	TypeUnknownUpdate  = "UnknownUpdate"
-	TypeUpdateRejected = "UpdateRejected" // by its validator
-	TypeUpdatePanicked = "UpdatePanicked" // its handler
+	TypeUpdateRejected = "UpdateRejected" // the validator rejected the update
+	TypeUpdatePanicked = "UpdatePanicked" // the handler or the validator panicked
 )
 
-// handler answers updates or queries of one name.
+// handler is the handler of the updates or queries of one name.
 type handler struct {
-	ctx      Context // as it was when the handler was set
+	ctx      Context // context that was passed when the handler was set
 	fn       *activity.Func
 	validate *activity.Func // nil: none
 }
@@ -96,17 +96,16 @@ func handlerFunc(what, name string, fn any) *activity.Func {
 	return f
 }
 
-// answer is the state of an update's handler.
+// answer is the state of one update.
 type answer struct {
 	id, name string
-	started  bool              // there is a handler, and its branch was started
-	recorded bool              // history knows that it began
-	command  *protocol.Command // nil: its handler came to no end yet
+	started  bool              // a handler exists, and its branch was started
+	recorded bool              // history records that the handler started
+	command  *protocol.Command // the command that completes the update; nil: the handler has not returned
 }
 
-// updated starts an update's handler at the update's position in history, independent of the task that contains it. An
-// update that the engine ended before a handler started, because its run closed or its worker did not support updates,
-// has no handler.
+// updated starts an update's handler at the update's position in history, whichever task contains it. The handler does
+// not start if the engine already completed the update, because the run closed or its worker did not support updates.
 func (m *machine) updated(d *history.UpdateAccepted, e *history.Event) {
 	was, taken := m.completedUpdates[d.UpdateID], m.startedUpdates[d.UpdateID]
 	if m.finished || was != nil && was.Sequence == 0 && !taken {
@@ -181,10 +180,10 @@ func (m *machine) updatePanicked(what, name string, r any) error {
 	)
 }
 
-// RejectedError reports that an update's validator rejected it.
+// RejectedError reports that the validator of an update rejected it.
 type RejectedError struct {
 	Update string
-	Err    error // what the validator returned
+	Err    error // the error that the validator returned
 }
 
 // Error returns the name of the update and the error of the validator.
@@ -195,9 +194,9 @@ func (e *RejectedError) Error() string {
 // Unwrap returns the error of the validator.
 func (e *RejectedError) Unwrap() error { return e.Err }
 
-// Validate returns nil if the run, after the events applied so far, accepts an update, otherwise a *RejectedError or
-// the reason why the validator could not run. An update without a handler or a validator is accepted. As after Query,
-// the machine cannot process workflow tasks afterwards.
+// Validate returns nil if the run accepts an update in its state after the applied events. Otherwise it returns a
+// *RejectedError, or the reason why the validator could not run. An update without a handler or a validator is
+// accepted. Afterwards the machine cannot process workflow tasks, as after Query.
 func (m *machine) Validate(name string, args payload.Payload) (err error) {
 	if m.fault != nil {
 		return m.fault
@@ -241,24 +240,25 @@ func (m *machine) askValidator(h *handler, name string, args payload.Payload) (e
 func (a *answer) fail(err error) {
 	a.command = failure(err)
 	a.command.Type, a.command.UpdateID = protocol.FailUpdate, a.id
-	a.command.FailedSequence, a.command.FailedActivityID = 0, "" // these are of a run
+	a.command.FailedSequence, a.command.FailedActivityID = 0, "" // these members describe the failure of a run
 }
 
-// reject fails the update with the type by which a replay recognises an update without a handler. The error's type is
-// in the exception.
+// reject fails the update with the failure type by which a replay recognizes that no handler ran. The exception
+// contains the type of the error.
 func (a *answer) reject(err error) {
 	a.fail(err)
 	a.command.ExceptionType, a.command.NonRetryable = TypeUpdateRejected, true
 }
 
-// confirmUpdateStart matches the recorded start of an update's handler with the code's. The handler may already have
+// confirmUpdateStart compares the recorded start of an update's handler with the code. The handler may already have
 // returned, since events that arrived during the task precede its commands in history.
 func (m *machine) confirmUpdateStart(d *history.UpdateApplied, e *history.Event) {
 	i := m.answerIndex(d.UpdateID)
 	if i < 0 {
 		return
 	}
-	if a := m.answers[i]; a.started || m.completedUpdates[d.UpdateID] != nil { // then what it was answered with says more
+	// the recorded completion of the update, if any, describes the difference better
+	if a := m.answers[i]; a.started || m.completedUpdates[d.UpdateID] != nil {
 		a.recorded = true
 		return
 	}
@@ -268,7 +268,7 @@ func (m *machine) confirmUpdateStart(d *history.UpdateApplied, e *history.Event)
 	)
 }
 
-// confirmUpdateEnd matches the end of an update with the code's answer.
+// confirmUpdateEnd compares the recorded end of an update with the command of the code.
 func (m *machine) confirmUpdateEnd(d *history.UpdateCompleted, e *history.Event) {
 	i := m.answerIndex(d.UpdateID)
 	var a *answer
@@ -285,11 +285,11 @@ func (m *machine) confirmUpdateEnd(d *history.UpdateCompleted, e *history.Event)
 	}
 	switch {
 	case m.finished && (a == nil || a.command == nil):
-		return // its handler was kept from it
+		return // the engine completed the update before its handler ran
 	case a != nil && a.command != nil:
 		is = describeCommand(a.command) + " " + quote(a.name)
 	case a != nil && m.forQueries:
-		return // its handler came to a side effect that is not recorded yet
+		return // the handler has reached a side effect that is not recorded yet
 	case a != nil:
 		is = "a handler of it that waits"
 	}
@@ -298,12 +298,12 @@ func (m *machine) confirmUpdateEnd(d *history.UpdateCompleted, e *history.Event)
 	}
 }
 
-// answerIndex returns the index of the response to an update, or -1 if the code gave none.
+// answerIndex returns the index of an update in answers, or -1.
 func (m *machine) answerIndex(id string) int {
 	return slices.IndexFunc(m.answers, func(a *answer) bool { return a.id == id })
 }
 
-// updateCommand returns the command that reports the progress of an update, or nil. The start of a handler is reported
+// updateCommand returns the command that reports the progress of an update, or nil. It reports the start of a handler
 // even if the workflow has returned, because a replay must start the handler to issue the same commands.
 func (m *machine) updateCommand(a *answer) *protocol.Command {
 	if a.command == nil && a.started && !a.recorded {
@@ -312,8 +312,8 @@ func (m *machine) updateCommand(a *answer) *protocol.Command {
 	return a.command
 }
 
-// updateCommands returns the commands that answer updates, which precede the other commands of a task. The engine
-// answers updates that are open when the workflow ends.
+// updateCommands returns the commands that report the progress of updates; they precede the other commands of a task.
+// The engine completes updates that are still open when the workflow closes.
 func (m *machine) updateCommands() (out []protocol.Command) {
 	for _, a := range m.answers {
 		if c := m.updateCommand(a); c != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// cart adds items by updates until an update closes it, and returns the items.
+// cart is a workflow that adds items by updates until an update closes the cart, and returns the items.
 func cart(ctx workflow.Context) ([]string, error) {
 	items, closed := []string{}, false
 	workflow.HandleUpdate(ctx, "add", func(_ workflow.Context, item string) (int, error) {
@@ -39,7 +39,7 @@ func cart(ctx workflow.Context) ([]string, error) {
 
 func TestUpdatesAreAnsweredInOrderAndChangeTheWorkflow(t *testing.T) {
 	a := start(t, cart)
-	early := a.update("add", "a") // before the code ran
+	early := a.update("add", "a") // before the code first ran
 	a.drain(nil)
 	second := a.update("add", "b")
 	a.drain(nil)
@@ -81,7 +81,7 @@ func TestFailedUpdatesHaveAReasonAndDoNotAffectTheRun(t *testing.T) {
 	}
 	for _, e := range a.events {
 		if e.Type() == "UpdateApplied" {
-			t.Errorf("event %d says that an update was taken", e.Seq)
+			t.Errorf("event %d accepts the update", e.Seq)
 		}
 	}
 	a.update("close")
@@ -90,8 +90,7 @@ func TestFailedUpdatesHaveAReasonAndDoNotAffectTheRun(t *testing.T) {
 	a.replays()
 }
 
-// Effects of a handler before its failure are kept in every replay; a replay does not run validators of accepted or
-// rejected updates again.
+// What a handler did before it failed has an effect in every replay. A replay does not run validators again.
 func TestReplayHandlesUpdatesLikeTheRun(t *testing.T) {
 	strict := true
 	code := func(ctx workflow.Context) (int, error) {
@@ -115,7 +114,7 @@ func TestReplayHandlesUpdatesLikeTheRun(t *testing.T) {
 		a.update("add", by)
 		a.drain(nil)
 	}
-	strict = false // a validator that changed: it would refuse what was taken, and take what was refused
+	strict = false // the changed validator would reject what was accepted, and accept what was rejected
 	m := replay.New(a.def, a.options)
 	defer m.Close()
 	commands, err := m.Apply(a.task(len(a.events)), a.events)
@@ -141,11 +140,11 @@ func TestUpdateMayBeAnsweredByAnyTask(t *testing.T) {
 		return strings.Join(log, " "), nil
 	})
 	a.drain(nil)
-	before := a.update("note", "before") // the task made for it will be shown the activity's end, too
+	before := a.update("note", "before") // the task created for this update will also contain the end of the activity
 	at := a.events[len(a.events)-1].At.UnixMilli()
 	a.complete(1, "one")
 	task, _ := a.lease()
-	during := a.update("note", "during") // while it is leased
+	during := a.update("note", "during") // while the task is leased
 	a.answer(task.LastSequence, a.commandsAt(int(task.LastSequence)))
 	want(t, "commands", types(a.batches[len(a.batches)-1].commands), []string{"complete_update", "schedule_activity"})
 	a.complete(2, "two")
@@ -201,7 +200,8 @@ func TestUnhandledUpdatesFailWhenTheWorkflowEnds(t *testing.T) {
 	b.replays()
 }
 
-// A task for an update must answer the update, even if another event of the task ends the workflow first.
+// A task that was created for an update must complete the update, even if another event of the task closes the workflow
+// first.
 func TestTaskOfAnUpdateAnswersItAlthoughTheWorkflowEndsFirst(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) error {
 		workflow.HandleUpdate(ctx, "set", func(workflow.Context) error { return nil })
@@ -209,7 +209,7 @@ func TestTaskOfAnUpdateAnswersItAlthoughTheWorkflowEndsFirst(t *testing.T) {
 		ended := false
 		workflow.Go(ctx, func(ctx workflow.Context) {
 			if workflow.Signal(ctx, "go").Receive(ctx) == nil {
-				_ = x.Get(ctx, nil) // resolved only with the group
+				_ = x.Get(ctx, nil) // resolved only when the whole group has ended
 				ended = true
 			}
 		})
@@ -224,7 +224,7 @@ func TestTaskOfAnUpdateAnswersItAlthoughTheWorkflowEndsFirst(t *testing.T) {
 	a.drain(nil)
 	a.signal("go")
 	a.drain(nil)
-	a.complete(1, nil) // wakes no branch: the group is open
+	a.complete(1, nil) // wakes no branch: the group has not ended
 	id := a.update("set")
 	a.drain(nil)
 	want(t, "type", a.answered(id).ExceptionType, "run_closed")
@@ -234,8 +234,8 @@ func TestTaskOfAnUpdateAnswersItAlthoughTheWorkflowEndsFirst(t *testing.T) {
 	a.replays()
 }
 
-// An update that failed because its worker did not support updates stays unhandled, also with code that has a handler
-// now.
+// An update failed because its worker did not support updates. It stays failed in a replay, also with code that has a
+// handler now.
 func TestUnhandledUpdateIsNotHandledInReplay(t *testing.T) {
 	a := start(t, cart)
 	a.drain(nil)
@@ -244,7 +244,7 @@ func TestUnhandledUpdateIsNotHandledInReplay(t *testing.T) {
 		t.Fatal("no task")
 	}
 	a.answer(int64(len(a.events)), nil)
-	a.batches = nil // that was no answer of this code
+	a.batches = nil // these commands are not from this code
 	a.update("add", "kept")
 	a.drain(nil)
 	a.update("close")
@@ -287,7 +287,7 @@ func TestAnotherAnswerToAnUpdateIsNondeterminism(t *testing.T) {
 	}
 }
 
-// onSignal sleeps as the others do, and knows no updates.
+// onSignal is a workflow that sleeps like the others and has no update handler.
 func onSignal(ctx workflow.Context) error { return workflow.Sleep(ctx, time.Hour) }
 
 func TestCachedMachineAnswersAnUpdateOnce(t *testing.T) {
@@ -301,14 +301,14 @@ func TestCachedMachineAnswersAnUpdateOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	continueAsNew, err := kept.Apply(task, a.events) // its completion was lost
+	continueAsNew, err := kept.Apply(task, a.events) // the completion of this task was lost
 	if err != nil || !slices.Equal(types(first), types(continueAsNew)) {
 		t.Fatalf("got %v, then %v, %v", types(first), types(continueAsNew), err)
 	}
 	a.answer(task.LastSequence, continueAsNew)
 	a.update("close")
 	a.drain(kept)
-	want(t, "unconfirmed", kept.Unconfirmed(), 2) // the last answer and the end
+	want(t, "unconfirmed", kept.Unconfirmed(), 2) // the completion of the update and the end of the run
 	want(t, "answered", a.answered(id).Failed, false)
 	want(t, "output", a.output(), any([]any{"a"}))
 }

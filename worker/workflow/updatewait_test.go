@@ -15,7 +15,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// till sells by updates: an activity charges each sale, and the sales of all callers may run concurrently.
+// till is a workflow that sells by updates: each update charges a sale by an activity, and the updates of all callers
+// may run concurrently.
 func till(ctx workflow.Context) ([]string, error) {
 	var sold []string
 	closed := false
@@ -55,10 +56,10 @@ func TestUpdateIsAnsweredWhenItsHandlerReturns(t *testing.T) {
 	bread := a.update("sell", "bread")
 	a.drain(nil)
 	want(t, "tasks while both handlers wait", a.drain(nil), 0)
-	a.complete(2, "receipt 2") // the second comes first
+	a.complete(2, "receipt 2") // the second activity ends first
 	a.drain(nil)
 	if !a.open(milk) || a.open(bread) {
-		t.Fatal("the updates were answered out of turn")
+		t.Fatal("the updates did not complete in the expected order")
 	}
 	a.update("close")
 	a.drain(nil)
@@ -113,7 +114,7 @@ func TestHandlersWaitForWhateverWorkflowsWaitFor(t *testing.T) {
 	a.drain(nil)
 	ids := map[string]string{}
 	for _, how := range []string{"until", "timer", "signal", "child", "session", "at once"} {
-		ids[how] = a.update("wait", how) // some are shown together
+		ids[how] = a.update("wait", how) // one task contains several of these updates
 		if how != "until" {
 			a.drain(nil)
 		}
@@ -176,9 +177,9 @@ func TestRunThatEndsFailsTheUpdatesWhoseHandlersWait(t *testing.T) {
 		a.drain(nil)
 		task, _ := a.lease()
 		if task != nil {
-			t.Fatal("the run was woken although all wait")
+			t.Fatal("the run got a task although all handlers wait")
 		}
-		late := a.update("take") // the task made for it is shown the end as well
+		late := a.update("take") // the task created for this update also contains the end of the run's wait
 		a.fire(1)
 		a.drain(nil)
 		for _, id := range []string{before, late} {
@@ -207,7 +208,7 @@ func TestHandlersRestartInTheContinuedRun(t *testing.T) {
 	a.drain(nil)
 	a.complete(2, nil)
 	a.drain(nil)
-	begun := a.update("take") // its handler begins in the task that continues
+	begun := a.update("take") // the handler starts in the task that continues the run as new
 	a.fire(1)
 	a.drain(nil)
 	want(t, "other waits stay open", []bool{a.open(waits), a.open(begun)}, []bool{true, true})
@@ -320,7 +321,7 @@ func TestUpdateStartIsReportedOnce(t *testing.T) {
 	a.drain(kept)
 	a.update("sell", "milk")
 	task, _ := a.lease()
-	for range 2 { // its completion was lost
+	for range 2 { // the completion of the task was lost
 		commands, err := kept.Apply(task, a.events)
 		if err != nil {
 			t.Fatal(err)
@@ -369,7 +370,7 @@ func TestHandlersThatChangedAreNondeterminism(t *testing.T) {
 		if !ok || mismatch.Recorded != c.recorded || mismatch.Issued != c.issued {
 			t.Errorf("want %s and %s, got %v", c.recorded, c.issued, err)
 		}
-		if strings.Contains(err.Error(), "command 0") { // what concerns updates takes no command's number
+		if strings.Contains(err.Error(), "command 0") { // commands about updates have no number
 			t.Errorf("got %v", err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// validate asks a validator on the run as its first n events leave it.
+// validate runs the validator of an update on the state of the run after its first n events.
 func (a *app) validate(n int, name string, args ...any) error {
 	a.t.Helper()
 	p, err := payload.EncodeArgs(args...)

@@ -85,8 +85,8 @@ func TestRunsKeepTheirVersionOfTheWorkflow(t *testing.T) {
 	want(t, "new run", finish(a), any("two"))
 }
 
-// A version that was registered by its number is recorded from the start, even while it is the only one: after its
-// removal, its runs must not be assigned to the lowest remaining version.
+// The number of a registered version is recorded from the first run on, even while it is the only version. Otherwise
+// its runs would use the lowest remaining version after this version was removed.
 func TestARegisteredVersionIsRecordedFromTheFirst(t *testing.T) {
 	say := func(word string) func(workflow.Context) (string, error) {
 		return func(ctx workflow.Context) (string, error) {

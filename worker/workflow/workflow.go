@@ -1,8 +1,8 @@
-// Package workflow is the API of workflow code, and the machine that replays histories deterministically.
+// Package workflow is the API of workflow code, and contains the machine that replays histories deterministically.
 //
-// Workflow code must be deterministic. It waits only through this package, takes the time from Now, identifiers from
-// NewID, starts concurrent branches with Go, and leaves everything that touches the world to activities. Only one
-// branch of a workflow runs at a time, so its variables need no locks.
+// Workflow code must be deterministic. It waits only through this package, takes the time from Now and identifiers from
+// NewID, starts concurrent branches with Go, and leaves all side effects to activities. Only one branch of a workflow
+// runs at a time, so its variables need no locks.
 package workflow
 
 import (
@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Context belongs to one run of a workflow. It carries the settings of a branch of the code: cancellation, activity
-// options, values. It is not a context.Context, since workflow code must wait only for events of its history.
+// Context belongs to one run of a workflow. It carries the settings of a branch: cancellation, activity options,
+// values. It is not a context.Context, since workflow code must wait only for events of its history.
 type Context interface {
 	// Err is ErrCancelled once the context is cancelled.
 	Err() error
@@ -21,14 +21,14 @@ type Context interface {
 	inner() *flow
 }
 
-// flow is the only Context.
+// flow is the only implementation of Context.
 type flow struct {
 	m        *machine
 	scope    *scope
 	options  ActivityOptions
 	children ChildOptions
-	update   *answer // that a handler works on; nil: none
-	parent   *flow   // of WithValue
+	update   *answer // update whose handler runs under this context; nil: none
+	parent   *flow   // context from which WithValue derived this one
 	key      any
 	value    any
 }
@@ -65,15 +65,15 @@ type RunInfo struct {
 	RunID         string
 	WorkflowType  string
 	Queue         string
-	RunNumber     int64 // 1, and one more after each ContinueAsNew
+	RunNumber     int64 // 1 for the first run; each ContinueAsNew adds one
 	ContinuedFrom string
 	StartedAt     time.Time
-	// HistoryLength is the number of events at the current point of the code. A workflow without an end should continue
-	// as new when this is large.
+	// HistoryLength is the number of events at this point of the code. A workflow without an end should continue as new
+	// when the history is long.
 	HistoryLength int64
 }
 
-// Info returns the current run.
+// Info returns a description of the current run.
 func Info(ctx Context) RunInfo {
 	m := ctx.inner().m
 	info := m.info
@@ -85,7 +85,7 @@ func Info(ctx Context) RunInfo {
 // replay.
 func Now(ctx Context) time.Time { return ctx.inner().m.now }
 
-// NewID returns an identifier that is new in the world and the same in every replay: 26 letters and digits.
+// NewID returns a unique identifier of 26 letters and digits, which is the same in every replay.
 func NewID(ctx Context) string { return ctx.inner().m.newID() }
 
 // Go starts a concurrent branch. The branch first runs when the branch that started it waits. Branches that still run
@@ -96,13 +96,14 @@ func Go(ctx Context, fn func(ctx Context)) {
 	c.m.spawn(func() { fn(ctx) })
 }
 
-// scope is a node in the tree of cancellation: the operations started under it and the branches that wait under it.
+// scope is a node in the tree of cancellation: the operations that were started under it and the branches that wait
+// under it.
 type scope struct {
 	m         *machine
 	parent    *scope
 	children  []*scope
 	cancelled bool
-	open      map[int64]*future // activities, timers and children by command sequence
+	open      map[int64]*future // open activities, timers and children by command number
 	waiters   []*waiter
 }
 
@@ -114,12 +115,12 @@ func (s *scope) child() *scope {
 	return c
 }
 
-// CancelFunc cancels a context. The second call does nothing.
+// CancelFunc cancels a context. Further calls have no effect.
 type CancelFunc func()
 
-// WithCancel returns a context that can be cancelled: activities, timers and children started under it are cancelled,
-// and branches that wait under it get ErrCancelled. It is cancelled with its parent. The root context is cancelled when
-// cancellation of the run is requested.
+// WithCancel returns a context that can be cancelled: cancellation cancels the activities, timers and children that
+// were started under the context, and branches that wait under it get ErrCancelled. The context is cancelled with its
+// parent. The root context is cancelled when cancellation of the run is requested.
 func WithCancel(ctx Context) (Context, CancelFunc) {
 	c := *ctx.inner()
 	c.scope = c.scope.child()
@@ -129,7 +130,7 @@ func WithCancel(ctx Context) (Context, CancelFunc) {
 	}
 }
 
-// WithoutCancel returns a context that is not cancelled with ctx: for cleaning up after a cancellation.
+// WithoutCancel returns a context that is not cancelled with ctx. Use it to clean up after a cancellation.
 func WithoutCancel(ctx Context) Context {
 	c := *ctx.inner()
 	c.scope = &scope{m: c.m}
@@ -166,16 +167,16 @@ func (s *scope) add(f *future) {
 	s.open[f.seq] = f
 }
 
-// currentBranch returns the branch that is running now. Everything that changes the machine passes through it.
+// currentBranch returns the branch that is running now. Every function that changes the machine calls it first.
 func (m *machine) currentBranch() *coroutine {
-	if m.closing.Load() { // cleaning up after the machine was closed
+	if m.closing.Load() { // a deferred function runs after the machine was closed
 		runtime.Goexit()
 	}
 	if m.readOnlyCode != "" && m.onBranch() {
 		panic(readOnlyError(m.readOnlyCode))
 	}
 	if !m.onBranch() {
-		m.failForeignGoroutine() // does not return
+		m.failForeignGoroutine() // this call does not return
 	}
 	return m.current
 }
