@@ -1,4 +1,4 @@
-// Package activity is the API of activity code: attempt information, heartbeats, sessions and errors.
+// Package activity is the API of activity code: information about the attempt, heartbeats, sessions and errors.
 package activity
 
 import (
@@ -19,16 +19,16 @@ type AttemptInfo struct {
 	TaskID       string
 	ActivityType string
 	Queue        string
-	// ExecutionID names the activity; it stays the same over all its attempts. AttemptID names this try.
+	// ExecutionID identifies the activity and is the same for all its attempts. AttemptID identifies this attempt.
 	ExecutionID string
 	AttemptID   string
 	// IdempotencyKey is the same for all attempts: pass it to external services that reject duplicate requests.
 	IdempotencyKey string
-	Attempt        int // 1 for the first
+	Attempt        int // number of the attempt; 1 for the first one
 	WorkerID       string
 	Release        string
-	Deadline       time.Time     // of this attempt; zero when there is none
-	HeartbeatEvery time.Duration // a Heartbeat is due within this time; 0 when none is asked for
+	Deadline       time.Time     // time at which this attempt times out; zero: no timeout
+	HeartbeatEvery time.Duration // maximum time between two calls of Heartbeat; 0: no limit
 }
 
 // InfoOf reads the AttemptInfo of a task.
@@ -46,37 +46,38 @@ func InfoOf(t *protocol.ActivityTask) AttemptInfo {
 	}
 }
 
-// Runtime runs an attempt; code reaches it through the context. It is safe for concurrent use.
+// Runtime runs an attempt. Activity code reaches it through the context. It is safe for concurrent use.
 type Runtime interface {
 	// Info returns the identifiers, queue and deadline of the attempt.
 	Info() AttemptInfo
-	// Session is nil for an activity outside any session.
+	// Session returns the session of the attempt; nil for an activity outside any session.
 	Session() *SessionInfo
-	// State is the store of the attempt's session and epoch; nil outside a session.
+	// State returns the values of the attempt's session and epoch; nil outside a session.
 	State() *SessionValues
-	// Heartbeat sends a heartbeat with progress, a JSON object or nil. It must not block on the network.
+	// Heartbeat sends a heartbeat with progress, a JSON object or nil. Implementations must not block on the network.
 	Heartbeat(progress json.RawMessage)
-	// LastHeartbeat returns the details that an earlier attempt of the activity reported last, as JSON; nil if none
-	// reported any.
+	// LastHeartbeat returns, as JSON, the last details that an earlier attempt of the activity reported; nil if none
+	// did.
 	LastHeartbeat() json.RawMessage
-	// Log writes a line to the activity's log; level is debug, info, warn or error. It must not block on the network.
+	// Log writes a line to the activity's log; level is debug, info, warn or error. Implementations must not block on
+	// the network.
 	Log(level, text string)
 }
 
 type runtimeKey struct{}
 
-// NewContext returns a context in which the functions of this package speak of rt.
+// NewContext returns a context from which the functions of this package obtain rt.
 func NewContext(ctx context.Context, rt Runtime) context.Context {
 	return context.WithValue(ctx, runtimeKey{}, rt)
 }
 
-// FromContext returns the attempt of the context, and whether there is one.
+// FromContext returns the runtime of the attempt to which ctx belongs; false outside an activity.
 func FromContext(ctx context.Context) (Runtime, bool) {
 	rt, ok := ctx.Value(runtimeKey{}).(Runtime)
 	return rt, ok
 }
 
-// Info returns the attempt of ctx; it is zero outside an activity.
+// Info describes the attempt to which ctx belongs. It is zero outside an activity.
 func Info(ctx context.Context) AttemptInfo {
 	if rt, ok := FromContext(ctx); ok {
 		return rt.Info()
@@ -84,7 +85,7 @@ func Info(ctx context.Context) AttemptInfo {
 	return AttemptInfo{}
 }
 
-// Progress is the content of a heartbeat that is shown to people; every member is optional.
+// Progress is the content of a heartbeat in a form that the dashboard shows; every member is optional.
 type Progress struct {
 	Message string  `json:"message,omitempty"`
 	Current float64 `json:"current,omitempty"`
@@ -94,15 +95,15 @@ type Progress struct {
 }
 
 // Heartbeat reports that the attempt is alive. progress is nil, a Progress, or any value with a JSON form, which is
-// shown as details. It returns the cause if the attempt should stop: it was cancelled, its lease was lost, or the
-// worker drains.
+// shown as details. Heartbeat returns an error with the cause if the attempt should stop: it was cancelled, its lease
+// was lost, or the worker drains.
 //
-// The worker renews the attempt's lease without it. An activity with a heartbeat timeout must call it more often than
-// that timeout.
+// The worker renews the attempt's lease even if the activity never calls Heartbeat. An activity with a heartbeat
+// timeout must call Heartbeat more often than that timeout.
 //
-// Heartbeat does not wait for the app. The worker sends the first value at once and then the latest value once a
-// second; if the attempt fails or is returned, the worker sends the latest value first. The next attempt receives the
-// last value that the app has stored, see [LastHeartbeat].
+// Heartbeat does not wait for the app. The worker sends the first value immediately and then the latest value once a
+// second. If the attempt fails or is returned, the worker sends the latest value first. The next attempt receives the
+// last value that the app has stored; see [LastHeartbeat].
 func Heartbeat(ctx context.Context, progress any) error {
 	rt, ok := FromContext(ctx)
 	if !ok {
@@ -116,11 +117,11 @@ func Heartbeat(ctx context.Context, progress any) error {
 	return context.Cause(ctx)
 }
 
-// LastHeartbeat returns the value that an earlier attempt of the activity passed to [Heartbeat] last; ok is false if no
-// earlier attempt reported a value. An attempt uses it to continue where the attempt before it ended, also if that
+// LastHeartbeat returns the last value that an earlier attempt of the activity passed to [Heartbeat]; ok is false if no
+// earlier attempt reported a value. An attempt uses it to continue where the previous attempt stopped, also if that
 // attempt's worker was killed. A value that was passed as a [Progress] is read as a Progress.
 //
-// The error reports that the value has no form of type T, or that ctx does not belong to an activity.
+// The error reports that the value cannot be decoded into a T, or that ctx does not belong to an activity.
 func LastHeartbeat[T any](ctx context.Context) (value T, ok bool, err error) {
 	rt, inActivity := FromContext(ctx)
 	if !inActivity {

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// attempt is a runtime that records.
+// attempt is a runtime that records the calls of the activity code.
 type attempt struct {
 	info    activity.AttemptInfo
 	session *activity.SessionInfo
@@ -103,7 +103,7 @@ func TestPlainActivityHasNoSession(t *testing.T) { // IS-S12
 		state := activity.SessionState(ctx)
 		state.Set("k", 1)
 		if _, ok := state.Get("k"); ok {
-			t.Error("a value was kept outside a session")
+			t.Error("a value was stored outside a session")
 		}
 		if v, err := activity.GetOrCreate(ctx, "k", func(context.Context) (int, error) {
 			return 5, nil
@@ -150,10 +150,10 @@ func TestHeartbeatSendsProgressAndReportsCancellation(t *testing.T) {
 		t.Errorf("got %v, want the cause", err)
 	}
 	if err := activity.Heartbeat(t.Context(), nil); err == nil {
-		t.Error("a heartbeat outside an activity was taken")
+		t.Error("a heartbeat outside an activity was accepted")
 	}
 	if err := activity.Heartbeat(activity.NewContext(t.Context(), rt), func() {}); err == nil {
-		t.Error("progress without a JSON form was taken")
+		t.Error("progress without a JSON form was accepted")
 	}
 }
 
@@ -174,7 +174,7 @@ func TestWrongShapesAreRefusedWithTheReason(t *testing.T) {
 	} {
 		if _, err := activity.NewDefinition("index", c.fn); err == nil || !strings.Contains(err.Error(), c.want) ||
 			!strings.Contains(err.Error(), `"index"`) {
-			t.Errorf("%T: got %v, want it to say %q", c.fn, err, c.want)
+			t.Errorf("%T: got %v, want it to contain %q", c.fn, err, c.want)
 		}
 	}
 	ok := func(context.Context) error { return nil }
@@ -182,7 +182,7 @@ func TestWrongShapesAreRefusedWithTheReason(t *testing.T) {
 		{}, {RebuildActivity: "x"}, {RebuildActivity: "r", MaxAutoRetries: -1}, {RebuildActivity: "r", OnError: "any"},
 	} {
 		if _, err := activity.NewDefinition("x", ok, activity.Options{Recovery: &p}); err == nil {
-			t.Errorf("policy %+v was taken", p)
+			t.Errorf("policy %+v was accepted", p)
 		}
 	}
 }
@@ -248,7 +248,7 @@ func TestFailuresCarryTypeRetryabilityAndDetails(t *testing.T) {
 	}
 	f = invoke(func(context.Context) error { var m map[string]int; m["x"] = 1; return nil })
 	if f.Type != activity.TypePanic || !strings.Contains(f.StackTrace, "TestFailuresCarryType") || f.NonRetryable ||
-		f.Message != "assignment to entry in nil map" { // whoever shows it says of which activity
+		f.Message != "assignment to entry in nil map" { // the message does not repeat the activity's name
 		t.Errorf("panic: got %+v", f)
 	}
 	if f = invoke(func(context.Context) error {
@@ -279,7 +279,7 @@ func TestOneOfManyCallersCreatesTheSessionsState(t *testing.T) {
 		made, failed := 0, 0
 		build := func(err error) func(context.Context) (*int, error) {
 			return func(context.Context) (*int, error) {
-				time.Sleep(time.Second) // virtual: everybody else arrives meanwhile
+				time.Sleep(time.Second) // in virtual time: all other callers arrive meanwhile
 				made++
 				return &made, err
 			}
@@ -382,7 +382,7 @@ func TestClosedStateKeepsNothingAndCleansUpInReverse(t *testing.T) {
 	}
 	s.Set("k", 2)
 	if _, ok := s.Get("k"); ok {
-		t.Error("a closed state keeps a value")
+		t.Error("a closed state stores a value")
 	}
 	if _, err := s.GetOrCreate(t.Context(), "k", nil); !errors.Is(err, activity.ErrStateClosed) {
 		t.Errorf("got %v", err)

@@ -42,12 +42,13 @@ func NewDefinition(name string, fn any, opts ...Options) (*Definition, error) {
 // NumArgs returns the number of arguments of the activity without its context.
 func (d *Definition) NumArgs() int { return len(d.fn.in) }
 
-// Invoke runs the activity on an encoded argument list. A panic becomes an *Error of TypePanic with the stack,
-// arguments that do not fit one of TypeArguments, which is not retried.
+// Invoke decodes the encoded arguments, runs the activity and encodes its result. A panic becomes an *Error of
+// TypePanic with the stack. Arguments that do not match the parameters become an *Error of TypeArguments, which is not
+// retried.
 func (d *Definition) Invoke(ctx context.Context, args payload.Payload) (result payload.Payload, err error) {
 	in, given, err := d.fn.decodeGiven(args)
 	if takes := d.NumArgs(); err == nil && given < takes {
-		// A deployment may have added a parameter after the workflow scheduled the call.
+		// The function may have got a new parameter after the workflow scheduled the call.
 		Logger(ctx).Warn("activity received fewer arguments than it has parameters; the missing ones have zero values",
 			"arguments", given, "parameters", takes)
 	}
@@ -66,14 +67,14 @@ func (d *Definition) Invoke(ctx context.Context, args payload.Payload) (result p
 	return d.fn.Call(ctx, in)
 }
 
-// Func is a user's function, called with encoded arguments.
+// Func is a user's function that can be called with encoded arguments.
 type Func struct {
 	fn        reflect.Value
 	in        []reflect.Type
 	hasResult bool
 }
 
-// NewFunc checks that fn is func(first, args…) (result, error), or with error alone.
+// NewFunc returns the Func of fn, which must be func(first, args…) (result, error), or return only an error.
 func NewFunc(fn any, first reflect.Type) (*Func, error) {
 	v := reflect.ValueOf(fn)
 	want := fmt.Sprintf("want func(%s, args…) (result, error) or func(%s, args…) error", first, first)
@@ -116,12 +117,12 @@ func (f *Func) decodeGiven(args payload.Payload) (in []reflect.Value, given int,
 		outs[i], in[i+1] = p.Interface(), p.Elem()
 	}
 	if given, err = payload.DecodeSomeArgs(args, outs...); err == nil && given > len(outs) {
-		err = payload.DecodeArgs(args, outs...) // its error names both numbers
+		err = payload.DecodeArgs(args, outs...) // the error contains both numbers
 	}
 	return in, given, err
 }
 
-// Call calls the function with the arguments from Decode and encodes its result; null for a function without one.
+// Call calls the function with the arguments from Decode and encodes its result: null for a function without a result.
 func (f *Func) Call(first any, in []reflect.Value) (payload.Payload, error) {
 	in[0] = reflect.ValueOf(first)
 	out := f.fn.Call(in)

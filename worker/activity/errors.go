@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Types of failures that Sojourn creates for activities; retry policies may contain them.
+// These are types of failures that Sojourn creates for activities; retry policies may name them.
 const (
 	TypeSessionLost = "SessionLost"
 	TypePanic       = "Panic"
@@ -23,15 +23,15 @@ const (
 // KindSessionLost marks a failure as lost session state.
 const KindSessionLost = "session_lost"
 
-// ErrSessionLost matches, by errors.Is, every error that reports that the session's state is not in this process: the
+// ErrSessionLost matches, with errors.Is, every error that reports that the session's state is not in this process: the
 // session moved to this worker, or its executor ended.
 var ErrSessionLost = errors.New("session state is lost")
 
-// Error is a failure with a type that workflow code and retry policies can distinguish.
+// Error is a failure with a type, by which workflow code and retry policies can tell failures apart.
 type Error struct {
 	Type         string
 	Message      string
-	NonRetryable bool // no further attempt, whatever the policy says
+	NonRetryable bool // true: no further attempt, even if the retry policy allows one
 	Details      any  // any value with an encoding; the workflow decodes it
 	Stack        string
 	Cause        error
@@ -48,7 +48,7 @@ func NewError(typ, message string, opts ...ErrorOption) *Error {
 	return e
 }
 
-// ErrorOption adds to an Error.
+// ErrorOption sets an optional field of an Error.
 type ErrorOption func(*Error)
 
 // NonRetryable prevents further attempts.
@@ -57,12 +57,12 @@ func NonRetryable(e *Error) { e.NonRetryable = true }
 // Details attaches a value for the workflow to decode.
 func Details(v any) ErrorOption { return func(e *Error) { e.Details = v } }
 
-// CausedBy sets the cause of the error for errors.Is and errors.As in this process; its text is appended to the
-// message.
+// CausedBy sets the cause of the error, for errors.Is and errors.As in this process. The text of the cause is appended
+// to the message.
 func CausedBy(err error) ErrorOption { return func(e *Error) { e.Cause = err } }
 
-// SessionLost reports that the state that this activity needs is not in this process, with the cause. It matches
-// ErrSessionLost.
+// SessionLost returns an error that reports that the session state which this activity needs is not in this process.
+// cause is the reason. The error matches ErrSessionLost.
 func SessionLost(cause string) *Error {
 	return &Error{Type: TypeSessionLost, Message: cause, lost: true}
 }
@@ -84,11 +84,11 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Is reports whether e is lost session state.
+// Is reports whether e reports lost session state and target is ErrSessionLost.
 func (e *Error) Is(target error) bool { return target == ErrSessionLost && e.lost }
 
-// FailureOf converts an error of an activity to its report. It never fails: if details cannot be encoded, it omits them
-// and mentions this in the message.
+// FailureOf converts an error of an activity to the failure that the worker reports. If the details cannot be encoded,
+// it omits them and mentions that in the message.
 func FailureOf(err error) *protocol.Failure {
 	f := &protocol.Failure{Message: err.Error(), Type: TypeOf(err), Class: fmt.Sprintf("%T", err)}
 	if typed, ok := errors.AsType[*Error](err); ok {
@@ -113,7 +113,7 @@ func FailureOf(err error) *protocol.Failure {
 	return f
 }
 
-// EncodeDetails returns the envelope of a failure's details; nil for nil.
+// EncodeDetails encodes the details of a failure; nil for nil.
 func EncodeDetails(details any) (json.RawMessage, error) {
 	if details == nil {
 		return nil, nil
@@ -125,8 +125,8 @@ func EncodeDetails(details any) (json.RawMessage, error) {
 	return json.Marshal(p)
 }
 
-// TypeOf returns the failure type under which an error is reported: the type of an *Error in its chain, the reason of a
-// payload error, Cancelled, the name of the error's Go type, or Error.
+// TypeOf returns the failure type under which the worker reports an error: the type of an *Error in its chain, the
+// reason of a payload error, Cancelled, the name of the error's Go type, or Error.
 func TypeOf(err error) string {
 	if typed, ok := errors.AsType[*Error](err); ok && typed.Type != "" {
 		return typed.Type

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/activity"
 )
 
-// The type of an error decides whether it is retried, and reaches the workflow with the details.
+// The type of an error decides whether the activity is retried. The workflow receives the type and the details.
 func ExampleNewError() {
 	charge := func(amount int) error {
 		if amount > 100 {
@@ -32,7 +32,7 @@ func ExampleNewError() {
 	// order 7: card_declined: no credit
 }
 
-// CausedBy keeps the cause for errors.Is.
+// CausedBy keeps the cause, so that errors.Is finds it.
 func ExampleCausedBy() {
 	_, cause := os.Open("/nowhere")
 	err := activity.NewError("input_missing", "no such order", activity.CausedBy(cause))
@@ -40,7 +40,7 @@ func ExampleCausedBy() {
 	// Output: true input_missing
 }
 
-// An error that is no *activity.Error is reported under the name of its Go type.
+// The worker reports an error that is not an *activity.Error under the name of its Go type.
 func ExampleTypeOf() {
 	fmt.Println(activity.TypeOf(&os.PathError{Op: "open", Path: "/nowhere", Err: os.ErrNotExist}))
 	fmt.Println(activity.TypeOf(errors.New("broken")))
@@ -49,7 +49,7 @@ func ExampleTypeOf() {
 	// Error
 }
 
-// State is what the activities of a session share in memory.
+// SessionValues holds what the activities of a session share in memory.
 func ExampleSessionValues() {
 	state := activity.NewSessionValues() // a worker creates one for each session
 	state.Set("index", strings.Fields("the quick fox"))
@@ -57,7 +57,7 @@ func ExampleSessionValues() {
 
 	words, ok := state.Get("index")
 	fmt.Println(words, ok)
-	state.Close() // when the session ends
+	state.Close() // the worker calls Close when the session ends
 	_, ok = state.Get("index")
 	fmt.Println(ok)
 	// Output:
@@ -104,7 +104,7 @@ func ExampleHeartbeat() {
 	_ = count
 }
 
-// An attempt continues at the line that the attempt before it reported, also if that attempt's worker was killed.
+// An attempt continues at the line that the previous attempt reported, also if that attempt's worker was killed.
 func ExampleLastHeartbeat() {
 	publish := func(ctx context.Context, lines []string) error {
 		next, _, err := activity.LastHeartbeat[int](ctx) // 0 in the first attempt
@@ -122,7 +122,7 @@ func ExampleLastHeartbeat() {
 	_ = publish
 }
 
-// All attempts of an activity send the same key, so that the service charges once.
+// All attempts of an activity send the same key, so that the payment service charges once.
 func ExampleInfo() {
 	charge := func(ctx context.Context, url string) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody)

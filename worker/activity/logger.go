@@ -10,9 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
 )
 
-// Logger writes lines for people: they are stored with the attempt, for the dashboard and for sojourn activity logs,
-// and also written to the worker's log. A line is its message, followed by its attributes as key=value. All levels are
-// stored. Outside an activity it writes nothing.
+// Logger returns a logger for the activity's log. Lines are stored with the attempt, for the dashboard and for "sojourn
+// activity logs", and also written to the worker's log. A line consists of its message and its attributes as key=value.
+// All levels are stored. Outside an activity the logger drops all lines.
 func Logger(ctx context.Context) *slog.Logger {
 	rt, ok := FromContext(ctx)
 	if !ok {
@@ -21,7 +21,7 @@ func Logger(ctx context.Context) *slog.Logger {
 	return slogbridge.Slog(zerolog.New(lines{rt}))
 }
 
-// lines is where a Logger writes to.
+// lines is the writer to which a Logger writes.
 type lines struct{ rt Runtime }
 
 // Write logs an event without a level.

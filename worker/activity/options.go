@@ -11,7 +11,8 @@ import (
 type Options struct {
 	// Isolated runs the activity in a sandbox executor instead of the worker's own process.
 	Isolated bool
-	// Recovery rebuilds lost session state inside the attempt; nil reports it to the workflow like any error.
+	// Recovery makes the worker rebuild lost session state within the attempt. nil: the workflow receives the loss as
+	// an error.
 	Recovery *SessionRecoveryPolicy
 }
 
@@ -21,20 +22,21 @@ var Isolated = Options{Isolated: true}
 // SessionErrorKind is the kind of error that triggers a recovery policy.
 type SessionErrorKind string
 
-// Lost is the only kind: an error that is ErrSessionLost.
+// Lost is the only kind: an error that matches ErrSessionLost.
 const Lost SessionErrorKind = "lost"
 
-// SessionRecoveryPolicy makes the worker rebuild a session's state and run the activity again, in the same attempt,
-// session and epoch, when the activity reports that the state is lost. The rebuild activity itself is not recovered.
+// SessionRecoveryPolicy makes the worker rebuild a session's state when the activity reports that the state is lost.
+// The worker then runs the activity again, in the same attempt, session and epoch. The rebuild activity itself is not
+// recovered.
 type SessionRecoveryPolicy struct {
-	OnError         SessionErrorKind // Lost when empty
-	RebuildActivity string           // its registered name
-	MaxAutoRetries  int              // of the activity after a rebuild; 1 when 0
-	// RebuildArguments is the number of the activity's arguments that a rebuild activity in another language receives,
-	// as in a direct call with this many; 0 means 1. A Go function receives as many arguments as it has parameters.
+	OnError         SessionErrorKind // kind of error that triggers the policy; empty: Lost
+	RebuildActivity string           // registered name of the rebuild activity
+	MaxAutoRetries  int              // maximum number of retries of the activity after a rebuild; 0: 1
+	// RebuildArguments is the number of the activity's arguments that a rebuild activity in another language receives;
+	// 0: 1. A rebuild activity in Go receives as many arguments as it has parameters.
 	RebuildArguments int
-	// ParallelRebuilds lets each activity that finds the state missing run its own rebuild. By default, activities of one
-	// session that find it missing at once share one rebuild.
+	// ParallelRebuilds lets each activity that finds the state missing run its own rebuild. By default, activities of
+	// one session that find the state missing at the same time share one rebuild.
 	ParallelRebuilds bool
 	// SingleflightPerSession overrides ParallelRebuilds.
 	//
@@ -42,7 +44,7 @@ type SessionRecoveryPolicy struct {
 	SingleflightPerSession bool
 }
 
-// Shared reports whether activities of one session that find the state missing at once share one rebuild.
+// Shared reports whether activities of one session that find the state missing at the same time share one rebuild.
 func (p SessionRecoveryPolicy) Shared() bool { return p.SingleflightPerSession || !p.ParallelRebuilds }
 
 // Check returns an error if the policy is invalid.
@@ -61,8 +63,8 @@ func (p SessionRecoveryPolicy) Check() error {
 }
 
 // ParseRecovery parses the recovery policy of a handler in another language: an object with the members of a
-// SessionRecoveryPolicy, named as usual in that language (rebuildActivity or rebuild_activity). By default, concurrent
-// activities of a session share one rebuild.
+// SessionRecoveryPolicy, spelled in the style of that language (rebuildActivity or rebuild_activity). By default,
+// concurrent activities of a session share one rebuild.
 func ParseRecovery(name string, raw []byte) (*SessionRecoveryPolicy, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil || members == nil {
@@ -98,10 +100,10 @@ func ParseRecovery(name string, raw []byte) (*SessionRecoveryPolicy, error) {
 	return p, p.Check()
 }
 
-// errSelf reports that a policy names its own activity.
+// errSelf reports a policy whose rebuild activity is the activity itself.
 var errSelf = errors.New("recovery policy: an activity cannot be its own rebuild activity")
 
-// Retries returns the number of retries of the activity after a rebuild.
+// Retries returns the maximum number of retries of the activity after a rebuild.
 func (p SessionRecoveryPolicy) Retries() int { return max(1, p.MaxAutoRetries) }
 
 // Merge merges options; later options have precedence.

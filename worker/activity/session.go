@@ -2,12 +2,12 @@ package activity
 
 import "context"
 
-// SessionInfo is the session an attempt runs in, as its worker holds it.
+// SessionInfo describes the session in which an attempt runs.
 type SessionInfo struct {
 	ID string
 	// Epoch rises with every acquisition of the session. State that was stored under a lower epoch is outdated.
 	Epoch int64
-	// IsNew is true for the first task of an epoch, which finds no state in this process.
+	// IsNew is true for the first task of an epoch, which finds no session state in this process.
 	IsNew bool
 }
 
@@ -21,20 +21,21 @@ func Session(ctx context.Context) (SessionInfo, bool) {
 	return SessionInfo{}, false
 }
 
-// SessionID returns the ID of the attempt's session, exactly as the workflow gave it, or "".
+// SessionID returns the ID of the attempt's session as the workflow wrote it, or "" outside a session.
 func SessionID(ctx context.Context) string {
 	s, _ := Session(ctx)
 	return s.ID
 }
 
-// SessionEpoch returns the epoch under which the worker holds the attempt's session, or 0.
+// SessionEpoch returns the epoch under which the worker holds the attempt's session, or 0 outside a session.
 func SessionEpoch(ctx context.Context) int64 {
 	s, _ := Session(ctx)
 	return s.Epoch
 }
 
-// SessionState returns the state that activities of one session share in this process. It lives while the worker holds
-// the session under one epoch. Outside a session it is nil; a nil *SessionValues is valid and stores nothing.
+// SessionState returns the values that the activities of one session share in this process. They exist while the worker
+// holds the session under one epoch. Outside a session SessionState returns nil; a nil *SessionValues is valid and
+// stores nothing.
 func SessionState(ctx context.Context) *SessionValues {
 	if rt, ok := FromContext(ctx); ok {
 		return rt.State()
@@ -42,8 +43,8 @@ func SessionState(ctx context.Context) *SessionValues {
 	return nil
 }
 
-// GetOrCreate is SessionValues.GetOrCreate with a type, for the attempt's session: it returns the value stored under
-// key, or creates and stores it.
+// GetOrCreate calls SessionValues.GetOrCreate for the attempt's session, with a typed value: it returns the value
+// stored under key, or creates and stores it.
 func GetOrCreate[T any](ctx context.Context, key string, create func(context.Context) (T, error)) (T, error) {
 	v, err := SessionState(ctx).GetOrCreate(ctx, key, func(ctx context.Context) (any, error) { return create(ctx) })
 	if err != nil {

@@ -11,19 +11,20 @@ import (
 // epoch, before the first activity of the session, and activities receive its result from State.
 type SessionDefinition struct {
 	// SetUp is func(context.Context, args…) (T, error), with the arguments that the workflow passed at the first use of
-	// the session. Its context is that of the activity that caused it: Session, Heartbeat and Logger work as in an
-	// activity. The time that it takes does not count in the StartToClose timeout of the activity.
+	// the session. Its context belongs to the activity that triggered the set-up: Session, Heartbeat and Logger work as
+	// in an activity. The time of the set-up does not count towards the StartToClose timeout of the activity.
 	SetUp any
-	// TearDown is func(context.Context, T) error, or without a result. The worker calls it when it releases or loses the
-	// session and no activity runs in it; it has 10 seconds. nil: no call. A process that is killed does not call it.
+	// TearDown is func(context.Context, T) error, or without a result. The worker calls it after releasing or losing
+	// the session, when no activity runs in it, and waits for it for up to 10 seconds. nil: no call. A process that is
+	// killed does not call it.
 	TearDown any
-	// SetUpTimeout ends the context of SetUp and fails the set-up; 0: 10 minutes.
+	// SetUpTimeout is the timeout of SetUp: its context ends, and the set-up fails; 0: 10 minutes.
 	SetUpTimeout time.Duration
-	// OnFailure selects the effect of a failed set-up; empty: FailActivity.
+	// OnFailure selects what happens when the set-up fails; empty: FailActivity.
 	OnFailure SetUpFailurePolicy
 }
 
-// SetUpFailurePolicy is the effect of a set-up that failed.
+// SetUpFailurePolicy selects what happens when a set-up fails.
 type SetUpFailurePolicy string
 
 // With FailActivity the attempt fails with the error of the set-up, and the activity's retry policy applies; the next
@@ -34,8 +35,8 @@ const (
 	TryAnotherWorker SetUpFailurePolicy = "try_another_worker"
 )
 
-// State returns what the set-up of the attempt's session returned. If the session has no definition, or the value has
-// another type, the error is ErrSessionLost.
+// State returns the value that the set-up of the attempt's session returned. If the session has no definition, or the
+// value has another type, the error is ErrSessionLost.
 func State[T any](ctx context.Context) (T, error) {
 	var zero T
 	v, ok := SessionState(ctx).setUpResult()

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// ErrStateClosed is returned by SessionValues whose session was released.
+// ErrStateClosed is returned by methods of SessionValues after the session was released.
 var ErrStateClosed = errors.New("session state is closed")
 
 // SessionValues stores values for the activities of one session. Its owner, the worker or an executor, creates one per
@@ -19,18 +19,18 @@ type SessionValues struct {
 	making  map[string]*making // guarded by mu
 	onClose []func()           // guarded by mu
 	closed  bool               // guarded by mu
-	setUp   *setUpResult       // of the session's definition, guarded by mu; nil: none
+	setUp   *setUpResult       // result of the set-up, guarded by mu; nil: none
 }
 
-// setUpResult is what the set-up of a session returned, with the function that releases it.
+// setUpResult is the value that the set-up of a session returned, with the function that releases it.
 type setUpResult struct {
 	value    any
 	tearDown func() // nil: nothing to release
-	users    int    // activities that run with the value; guarded by SessionValues.mu
-	retired  bool   // replaced or torn down: the last user releases it; guarded by SessionValues.mu
+	users    int    // number of running activities that use the value; guarded by SessionValues.mu
+	retired  bool   // the result was replaced or torn down, so the last user releases it; guarded by SessionValues.mu
 }
 
-// making is a value that a call is creating; done is closed when the value exists or its creation failed.
+// making is a value that one call is creating. done is closed when the value exists or its creation has failed.
 type making struct {
 	done  chan struct{}
 	value any
@@ -65,7 +65,7 @@ func (s *SessionValues) Set(key string, value any) {
 	}
 }
 
-// Delete forgets the value under key.
+// Delete removes the value under key.
 func (s *SessionValues) Delete(key string) {
 	if s == nil {
 		return
@@ -102,7 +102,7 @@ func (s *SessionValues) GetOrCreate(
 			return nil, context.Cause(ctx)
 		}
 	}
-	// the error if create panics
+	// The error is returned if create panics.
 	m := &making{done: make(chan struct{}), err: fmt.Errorf("creating %q ended without a value", key)}
 	s.making[key] = m
 	s.mu.Unlock()
@@ -119,8 +119,8 @@ func (s *SessionValues) GetOrCreate(
 	return m.value, m.err
 }
 
-// SetUp stores the result of the session's set-up for State. tearDown releases it when the state is closed or another
-// result replaces it, but not while an activity uses it; nil: nothing to release. Workers call it.
+// SetUp stores the result of the session's set-up, which State returns. tearDown releases the result when the state is
+// closed or another result replaces it, but not while an activity uses it; nil: nothing to release. Workers call SetUp.
 func (s *SessionValues) SetUp(value any, tearDown func()) {
 	s.mu.Lock()
 	release := s.retire()
@@ -133,8 +133,8 @@ func (s *SessionValues) SetUp(value any, tearDown func()) {
 	call(release)
 }
 
-// TearDown releases the result of the session's set-up, which is then missing. If activities use the result, the last
-// of them releases it.
+// TearDown removes the result of the session's set-up and releases it. If activities use the result, the last of them
+// releases it.
 func (s *SessionValues) TearDown() {
 	if s == nil {
 		return
@@ -145,7 +145,8 @@ func (s *SessionValues) TearDown() {
 	call(release)
 }
 
-// Use marks the result of the session's set-up as used by an activity until leave is called, once. Workers call it.
+// Use marks the result of the session's set-up as used by an activity until leave is called, exactly once. Workers call
+// it.
 func (s *SessionValues) Use() (leave func()) {
 	if s == nil {
 		return func() {}
@@ -168,8 +169,8 @@ func (s *SessionValues) Use() (leave func()) {
 	}
 }
 
-// retire removes the result of the set-up and returns the function that releases it, unless an activity uses it; mu is
-// held.
+// retire removes the result of the set-up. It returns the functions that release it, or none if an activity still uses
+// it. The caller must hold mu.
 func (s *SessionValues) retire() (release []func()) {
 	was := s.setUp
 	if was == nil {
@@ -203,7 +204,7 @@ func (s *SessionValues) setUpResult() (value any, ok bool) {
 }
 
 // OnClose registers fn to be called when the state is closed. Functions are called in reverse order of registration. If
-// the state is already closed, fn is called at once.
+// the state is already closed, fn is called immediately.
 func (s *SessionValues) OnClose(fn func()) {
 	if s == nil {
 		return
@@ -218,8 +219,8 @@ func (s *SessionValues) OnClose(fn func()) {
 	fn()
 }
 
-// Close removes all values, runs the functions that OnClose registered and releases the result of the set-up. A second
-// call does nothing. The owner calls it when no attempt of the session runs.
+// Close removes all values, runs the functions that OnClose registered and releases the result of the set-up. Further
+// calls have no effect. The worker calls Close when no attempt of the session runs.
 func (s *SessionValues) Close() {
 	if s == nil {
 		return

@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/activity"
 )
 
-// A state that is replaced is torn down when the last activity that uses it has ended, and once.
+// If the result of a set-up is replaced, it is torn down once, when the last activity that uses it has ended.
 func TestStateIsTornDownAfterTheLastActivityThatUsesIt(t *testing.T) {
 	var released []string
 	s := activity.NewSessionValues()

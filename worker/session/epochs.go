@@ -5,13 +5,13 @@ import "container/list"
 // mostEpochs is the number of sessions whose highest epoch a worker remembers.
 const mostEpochs = 100_000
 
-// epochs is an LRU cache of the highest epoch that a worker has seen of each session, and of whether the worker dropped
-// its state. The worker starts no work under a lower epoch, and none under an epoch whose state it dropped.
-// Not safe for concurrent use.
+// epochs is an LRU cache. For each session it has the highest epoch that the worker has seen, and whether the worker
+// dropped the state of that epoch. The worker starts no work under a lower epoch, nor under an epoch whose state it
+// dropped. It is not safe for concurrent use.
 type epochs struct {
 	most  int
 	by    map[string]*list.Element
-	order *list.List // of *seenEpoch, the oldest first
+	order *list.List // elements are *seenEpoch, least recently used first
 }
 
 type seenEpoch struct {
@@ -24,7 +24,7 @@ func newEpochs(most int) *epochs {
 	return &epochs{most: most, by: map[string]*list.Element{}, order: list.New()}
 }
 
-// of returns the highest epoch of a session, 0 if none is remembered, and whether its state was dropped.
+// of returns the highest epoch of a session, or 0 if the cache does not contain it, and whether the state was dropped.
 func (e *epochs) of(session string) (epoch int64, dropped bool) {
 	if at := e.by[session]; at != nil {
 		seen := at.Value.(*seenEpoch)

@@ -5,14 +5,14 @@ import (
 	"errors"
 )
 
-// rebuild is a running rebuild, for waiting callers.
+// rebuild is a running rebuild for which other callers wait.
 type rebuild struct {
-	done chan struct{} // closed at its end
+	done chan struct{} // closed when the rebuild has ended
 	err  error
-	own  bool // it failed because of the caller's own end, which says nothing to others
+	own  bool // the rebuild failed because its own caller was cancelled; a waiter must run it again
 }
 
-// Rebuilds counts the rebuilds of the session's state. An attempt stores the count before it runs. If it finds the
+// Rebuilds counts the rebuilds of the session's state. An attempt reads the count before it runs. If it then finds the
 // state missing and the count has increased, another attempt has rebuilt the state.
 func (h *Holding) Rebuilds() int {
 	h.set.mu.Lock()
@@ -20,14 +20,14 @@ func (h *Holding) Rebuilds() int {
 	return h.rebuilds
 }
 
-// Rebuilding reports whether the state was rebuilt since the count seen, or is being rebuilt.
+// Rebuilding reports whether the state was rebuilt since the count was seen, or is being rebuilt.
 func (h *Holding) Rebuilding(seen int) bool {
 	h.set.mu.Lock()
 	defer h.set.mu.Unlock()
 	return h.rebuilds > seen || h.rebuilding != nil
 }
 
-// AwaitRebuild waits for a running rebuild, and reports whether the state was rebuilt since seen.
+// AwaitRebuild waits for a running rebuild. It reports whether the state was rebuilt since the count was seen.
 func (h *Holding) AwaitRebuild(ctx context.Context, seen int) bool {
 	for {
 		h.set.mu.Lock()
@@ -45,7 +45,7 @@ func (h *Holding) AwaitRebuild(ctx context.Context, seen int) bool {
 }
 
 // Rebuild runs fn to rebuild the session's state. With shared, concurrent callers wait for one rebuild and receive its
-// error, and callers whose count (seen) is lower than the current count return at once. If the rebuilding caller is
+// error, and callers whose count (seen) is lower than the current count return immediately. If the rebuilding caller is
 // cancelled, the next waiter runs fn.
 func (h *Holding) Rebuild(ctx context.Context, seen int, shared bool, fn func(context.Context) error) error {
 	if !shared {

@@ -6,18 +6,19 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Renewals that are due within this fraction of the interval (a quarter) are sent together with one that is due now.
+// Renewals that are due within this fraction of the interval (a quarter) are sent in the same request as a renewal that
+// is due now.
 const batchFraction = 4
 
-// Suspended is how long a worker keeps the state of a session whose lease has ended. Meanwhile each of its heartbeats
-// asks the app to resume the session.
+// Suspended is how long a worker keeps the state of a session after the session's lease has ended. Meanwhile each
+// heartbeat of the worker asks the app to resume the session.
 const Suspended = 5 * time.Minute
 
-// retryAfter is the pause after a renewal without a response.
+// retryAfter is the pause after a renewal to which no app responded.
 const retryAfter = time.Second
 
-// Due returns the sessions to renew now, and the time of the next renewal (zero: none). It omits sessions that were
-// idle for too long, so that their leases expire; expired sessions are dropped.
+// Due returns the sessions whose leases must be renewed now, and the time of the next renewal (zero: none). It omits
+// sessions that were idle for too long, so that their leases expire, and drops sessions whose leases have expired.
 func (s *Sessions) Due(now time.Time) (renew []protocol.SessionRenewal, next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,8 +64,8 @@ func (s *Sessions) Due(now time.Time) (renew []protocol.SessionRenewal, next tim
 	return renew, next
 }
 
-// suspend suspends a session whose lease has ended by the worker's clock. It returns false if the worker drops the
-// state instead. mu is held.
+// suspend suspends a session whose lease has ended by the worker's clock. If the session cannot be suspended, the
+// worker drops its state and suspend returns false. The caller must hold mu.
 func (s *Sessions) suspend(h *Holding, now time.Time) bool {
 	switch {
 	case h.idling(now):
@@ -81,8 +82,8 @@ func (s *Sessions) suspend(h *Holding, now time.Time) bool {
 	return true
 }
 
-// giveUp drops the state of an epoch that the app may still lease to this worker. The next heartbeat reports it. mu is
-// held.
+// giveUp drops the state of an epoch that the app may still lease to this worker. The next heartbeat reports the epoch.
+// The caller must hold mu.
 func (s *Sessions) giveUp(h *Holding, reason string) {
 	s.remove(h, reason)
 	s.givenUp[h.ID] = h.Epoch
@@ -93,8 +94,9 @@ func (h *Holding) idling(now time.Time) bool {
 	return h.active == 0 && h.idle > 0 && now.Sub(h.last) >= h.idle
 }
 
-// Renewed processes the app's response to renewals that were sent at sent and made at store by the clock of the store.
-// It drops sessions that the app reports as not held. If err is set, all sessions stay and are renewed again.
+// Renewed processes the app's response to renewals. The worker sent the request at sent, and the app created the
+// response at store by the store's clock. Renewed drops sessions that the app reports as not held. If err is set, all
+// sessions stay and are renewed again.
 func (s *Sessions) Renewed(
 	sent, store time.Time, renewals []protocol.SessionRenewal, states []protocol.SessionState, err error,
 ) {
@@ -120,7 +122,7 @@ func (s *Sessions) Renewed(
 		}
 		h := s.held[r.SessionID]
 		if h == nil || h.Epoch != r.Epoch {
-			continue // it ended, or was taken up anew, meanwhile
+			continue // the session was dropped, or acquired anew, meanwhile
 		}
 		switch {
 		case err != nil || !ok || a.Held && a.LeaseExpiresAt.IsZero():
@@ -137,7 +139,8 @@ func (s *Sessions) Renewed(
 					Float64("suspended_seconds", time.Since(h.suspended).Seconds()).Msg("session resumed")
 			}
 			h.suspended = time.Time{}
-			h.notBefore = sent.Add(h.interval / 4) // one that is bounded by a time to live does not move any more
+			// a later renewal may not move the end: a session with a time to live has a latest end
+			h.notBefore = sent.Add(h.interval / 4)
 			h.extend(Lease{sent, store, a.LeaseExpiresAt.Time}.until(h.lease))
 		}
 	}

@@ -1,4 +1,4 @@
-// Package session tracks the sessions that a worker holds: epochs, state and lease renewal.
+// Package session tracks the sessions that a worker holds: their epochs, state and lease renewals.
 package session
 
 import (
@@ -16,11 +16,11 @@ import (
 // State is the state of a session in the worker's process.
 type State interface{ Close() }
 
-// Options of the sessions of a worker. The zero value works.
+// Options are options of the sessions of a worker. The zero value works.
 type Options struct {
 	Lease  time.Duration // default lease of sessions that this worker acquires: 30 s
-	Buffer time.Duration // how long before its end a lease is renewed: 5 s
-	Idle   time.Duration // how long a session of the implicit door is kept without activity: 5 min
+	Buffer time.Duration // a lease is renewed this long before its end: 5 s
+	Idle   time.Duration // an implicit session that is idle for longer is no longer renewed: 5 min
 	// NewState creates the state of a session in this process; nil: no state.
 	NewState func() State
 	// End closes the executors of a session; nil: no call. ctx bounds the session's close hooks.
@@ -30,8 +30,8 @@ type Options struct {
 	// GiveUp releases an epoch at the app; known is the highest epoch of the session that this worker has seen. With nil,
 	// only heartbeats release epochs.
 	GiveUp func(ctx context.Context, id string, epoch, known int64) error
-	// Beat requests an early heartbeat; sessions with a short lease call it when the worker acquires them; nil: no
-	// call.
+	// Beat requests an early heartbeat; nil: no call. It is called when the worker acquires a session with a short
+	// lease.
 	Beat func()
 	Log  zerolog.Logger
 }
@@ -42,7 +42,7 @@ const heartbeatInterval = 10 * time.Second
 // endTime is the timeout for ending one session.
 const endTime = 10 * time.Second
 
-// short is the lease below which half of it is the interval of renewal.
+// short is a limit for leases: a shorter lease is renewed after half of its length.
 const short = 15 * time.Second
 
 // Interval returns the interval at which a lease is renewed.
@@ -68,7 +68,8 @@ type Sessions struct {
 	epochs   *epochs
 }
 
-// New returns an empty set. It refuses an idle time within which a running activity might not show.
+// New returns an empty set. It rejects an idle time shorter than the interval of renewals: a session would end while
+// its activity runs.
 func New(o Options, attemptInterval time.Duration) (*Sessions, error) {
 	or := func(d *time.Duration, v time.Duration) {
 		if *d <= 0 {
@@ -88,7 +89,7 @@ func New(o Options, attemptInterval time.Duration) (*Sessions, error) {
 	}, nil
 }
 
-// Holding is one session under one epoch.
+// Holding is one session that the worker holds under one epoch.
 type Holding struct {
 	ID    string
 	Epoch int64
@@ -97,28 +98,29 @@ type Holding struct {
 	set      *Sessions
 	lease    time.Duration
 	interval time.Duration
-	idle     time.Duration // 0: never idle
+	idle     time.Duration // idle time after which the lease is not renewed; 0: never
 
-	// The rest is guarded by set.mu.
+	// The fields below are guarded by set.mu.
 	active     int
-	last       time.Time // activity
-	until      time.Time // the lease is believed to live to here; never later than the stored one
-	suspends   bool      // the worker keeps the state after the lease has ended, see Suspended
-	suspended  time.Time // when the session was suspended; zero: its lease is live
-	notBefore  time.Time // of the next try to renew, after one that failed
-	dropped    string    // why it is held no more; "" while it is
+	last       time.Time // time of the last activity
+	until      time.Time // end of the lease as the worker knows it; never later than the end in the store
+	suspends   bool      // the worker keeps the state after the lease has ended; see Suspended
+	suspended  time.Time // time when the session was suspended; zero: its lease is valid
+	notBefore  time.Time // no renewal before this time, after a failed renewal
+	dropped    string    // why the session is no longer held; "" while it is held
 	rebuilds   int
-	died       string        // why its executor ended unexpectedly; "" while it lives
-	detail     string        // of that, for people
-	diedAfter  int           // rebuilds before that
-	rebuilding *rebuild      // the one that runs; nil: none
+	died       string        // why the executor ended unexpectedly; "" while it runs
+	detail     string        // readable detail of died
+	diedAfter  int           // number of rebuilds when the executor ended
+	rebuilding *rebuild      // the running rebuild; nil: none
 	setUpArgs  string        // encoded arguments of the session's definition
 	lossShown  bool          // a task has failed with the loss of the state of the previous epoch
 	closed     chan struct{} // closed when the state of the session is closed
 }
 
-// DroppedError reports that an attempt arrived under an epoch whose state this worker has dropped. The worker hands the
-// attempt back unstarted and releases the epoch first, so that the next acquisition raises it.
+// DroppedError reports that an attempt was dispatched under an epoch whose state this worker has dropped. The worker
+// first releases the epoch and then returns the task without starting it, so that the next acquisition has a higher
+// epoch.
 type DroppedError struct {
 	Session string
 	Epoch   int64
@@ -138,16 +140,16 @@ func (e *SupersededError) Error() string {
 	return fmt.Sprintf("session %s is held under epoch %d; the task is for epoch %d", e.Session, e.Held, e.Epoch)
 }
 
-// Lease is a session's lease as stated in a response of the app. Steps in a session do not always extend its lease, so
-// only the stated end counts, not the time of the response.
+// Lease is the lease of a session according to a response of the app. Workflow and activity tasks of a session do not
+// always extend its lease, so only the end in the response counts, not the time of the response.
 type Lease struct {
-	Sent  time.Time // when the call was sent, by this side's clock; the answer was made then or later
-	Store time.Time // when the answer was made, by the store's
-	End   time.Time // of the lease, by the store's
+	Sent  time.Time // when this worker sent the request, by its own clock; the app responded then or later
+	Store time.Time // when the app created the response, by the store's clock
+	End   time.Time // end of the lease, by the store's clock
 }
 
-// until returns a time of this worker's clock at which, or before which, a lease of that length ends. If the response
-// contains no times, at least two thirds of the length remain after a step.
+// until returns a time of this worker's clock that is not later than the end of the lease. length is the length of a
+// full lease: if the response contains no times, at least two thirds of the length remain.
 func (l Lease) until(length time.Duration) time.Time {
 	if l.Store.IsZero() || l.End.IsZero() {
 		return l.Sent.Add(length * 2 / 3)
@@ -155,9 +157,9 @@ func (l Lease) until(length time.Duration) time.Time {
 	return l.Sent.Add(min(length, l.End.Sub(l.Store)))
 }
 
-// Enter counts an attempt in its session and adopts the session if the worker does not hold it yet. The caller must
-// call Leave when the attempt has ended. A newer epoch ends the state of an older epoch; an older epoch is refused with
-// a *SupersededError. lease is the lease from the last response about the attempt.
+// Enter counts an attempt as running in its session. If the worker does not hold the session yet, Enter adds it. The
+// caller must call EndAttempt when the attempt has ended. A newer epoch ends the state of an older epoch; an attempt of
+// an older epoch is refused with a *SupersededError. lease is the lease from the last response about the attempt.
 func (s *Sessions) Enter(a *protocol.SessionAffinity, lease Lease) (*Holding, error) {
 	now := time.Now()
 	s.mu.Lock()
@@ -201,7 +203,8 @@ func (s *Sessions) Enter(a *protocol.SessionAffinity, lease Lease) (*Holding, er
 	}
 	h.active++
 	h.last = now
-	h.suspended = time.Time{} // the app leased the attempt under the epoch: no other process has acquired it
+	// the app leased the attempt under this epoch, so no other process has acquired the session
+	h.suspended = time.Time{}
 	h.extend(lease.until(h.lease))
 	return h, nil
 }
@@ -214,8 +217,8 @@ func (h *Holding) SetUpArguments() string {
 	return h.setUpArgs
 }
 
-// ShowLoss returns true for the first call in this epoch, if the state does not exist yet: its caller fails its task
-// with the loss of the state of the previous epoch.
+// ShowLoss returns true to its first caller in this epoch if the state does not exist yet. That caller must fail its
+// task with the loss of the state of the previous epoch.
 func (h *Holding) ShowLoss() bool {
 	h.set.mu.Lock()
 	defer h.set.mu.Unlock()
@@ -226,8 +229,9 @@ func (h *Holding) ShowLoss() bool {
 	return true
 }
 
-// Refused releases the epoch of a task that Enter refused with err, before the caller hands the task back: the app must
-// not deliver it to this worker under that epoch again. If no app can be reached the next heartbeat releases it.
+// Refused releases the epoch of a task that Enter refused with err. Call it before returning the task, so that the app
+// does not deliver the task to this worker under that epoch again. If no app can be reached, the next heartbeat
+// releases the epoch.
 func (s *Sessions) Refused(ctx context.Context, a *protocol.SessionAffinity, err error) {
 	known := a.Epoch
 	var superseded *SupersededError
@@ -247,8 +251,8 @@ func (s *Sessions) Refused(ctx context.Context, a *protocol.SessionAffinity, err
 	}
 }
 
-// reportGivenUp makes the next heartbeat report that this worker has dropped the state of an epoch. It does nothing if
-// the worker has acquired the session again.
+// reportGivenUp makes the next heartbeat report that this worker has dropped the state of an epoch, unless the worker
+// has acquired the session again.
 func (s *Sessions) reportGivenUp(id string, epoch int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -257,7 +261,7 @@ func (s *Sessions) reportGivenUp(id string, epoch int64) {
 	}
 }
 
-// EndAttempt counts the attempt out.
+// EndAttempt counts an attempt as ended.
 func (h *Holding) EndAttempt() {
 	s := h.set
 	s.mu.Lock()
@@ -273,8 +277,8 @@ func (h *Holding) EndAttempt() {
 	}
 }
 
-// Died reports that the executor of a session ended unexpectedly. The worker gives the session up as failed, unless a
-// running attempt rebuilds it.
+// Died records that the executor of a session ended unexpectedly. The worker gives the session up as failed, unless a
+// running attempt rebuilds its state.
 func (s *Sessions) Died(id string, epoch int64, cause, detail string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -288,15 +292,15 @@ func (s *Sessions) Died(id string, epoch int64, cause, detail string) {
 	}
 }
 
-// Evict ends the ownership of an idle session whose state is about to be removed. It first calls release, which
-// releases the session at the app. Evict returns false, and the state must stay, if an attempt runs in the session or
-// release failed. It returns true for a session that is not held.
+// Evict gives an idle session up before its state is removed. It first calls release, which releases the session at the
+// app. It returns false, and the state must stay, if an attempt runs in the session or release failed. It returns true
+// for a session that is not held.
 func (s *Sessions) Evict(id string, epoch int64, reason string, release func() error) bool {
 	s.mu.Lock()
 	h := s.held[id]
 	here := h != nil && h.Epoch == epoch
 	busy := here && h.active > 0
-	if here && !busy && !h.suspended.IsZero() { // its lease has ended, so the app need not agree
+	if here && !busy && !h.suspended.IsZero() { // the lease has ended, so the app need not confirm
 		s.giveUp(h, reason)
 		here = false
 	}
@@ -313,8 +317,8 @@ func (s *Sessions) Evict(id string, epoch int64, reason string, release func() e
 	return true
 }
 
-// Yield releases an idle session to make room for another session. release is the call that releases it at the app.
-// The worker keeps the session's state in memory until the app has confirmed the release. It closes the resource of a
+// Yield releases an idle session so that the worker can hold another session. release releases it at the app. The
+// worker keeps the session's state in memory until the app has confirmed the release. It closes the resource of a
 // session with options before the release, because another worker may open the resource immediately afterwards. If the
 // app rejects the release, the next heartbeat reports the epoch as dropped.
 func (s *Sessions) Yield(id string, epoch int64, reason string, release func() error) {
@@ -342,7 +346,7 @@ func (h *Holding) Held() bool {
 	return h.dropped == ""
 }
 
-// extend records a time until which the lease lasts at least.
+// extend records that the lease lasts at least until a time.
 func (h *Holding) extend(until time.Time) {
 	if until.After(h.until) {
 		h.until = until
@@ -368,7 +372,8 @@ func (s *Sessions) Until(id string, epoch int64) time.Time {
 	return time.Time{}
 }
 
-// Touched records that the renewal of an attempt counts as activity in its session, and extends the session's lease.
+// Touched records that the renewal of an attempt's lease counts as activity in its session, and extends the session's
+// lease.
 func (s *Sessions) Touched(id string, epoch int64, lease Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -388,8 +393,8 @@ func (s *Sessions) Drop(id string, epoch int64, reason string) {
 	}
 }
 
-// Notified handles the app's notice that a session has ended for this worker. A session whose lease ran out is
-// suspended if it is of a kind that can be resumed, and dropped otherwise.
+// Notified handles a notice of the app that the worker's lease of a session has ended. If the lease expired and the
+// session can be resumed, Notified suspends the session; otherwise it drops it.
 func (s *Sessions) Notified(n protocol.SessionNotice) {
 	if n.Reason != protocol.EndedLeaseExpired && n.Reason != protocol.EndedHeartbeatStale {
 		s.Drop(n.SessionID, n.Epoch, n.Reason)
@@ -422,7 +427,7 @@ func (s *Sessions) DropAll(reason string) []Info {
 	return all
 }
 
-// remove removes h. The caller must hold mu.
+// remove removes h from the held sessions and records the reason. The caller must hold mu.
 func (s *Sessions) remove(h *Holding, reason string) {
 	if h.dropped != "" {
 		return
@@ -459,7 +464,7 @@ func (s *Sessions) closeState(h *Holding) {
 	})
 }
 
-// Wait waits until the state of all sessions that were given up is closed, or until ctx ends.
+// Wait waits until the state of all dropped sessions is closed, or until ctx ends.
 func (s *Sessions) Wait(ctx context.Context) {
 	done := make(chan struct{})
 	go func() { s.ending.Wait(); close(done) }()

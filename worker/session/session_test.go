@@ -19,12 +19,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// lease returns a lease of 30 s that was made at a time.
+// lease returns a lease of 30 s that the app granted at the given time.
 func lease(at time.Time) session.Lease {
 	return session.Lease{Sent: at, Store: at, End: at.Add(30 * time.Second)}
 }
 
-// state notes its end.
+// state records that it was closed.
 type state struct{ closed bool }
 
 func (s *state) Close() { s.closed = true }
@@ -33,8 +33,8 @@ func (s *state) Close() { s.closed = true }
 type set struct {
 	*session.Sessions
 	mu     sync.Mutex
-	ended  []string // session: reason
-	failed []string // session: cause
+	ended  []string // elements are "session: reason"
+	failed []string // elements are "session: cause"
 }
 
 func open(t *testing.T) *set {
@@ -71,7 +71,8 @@ func (s *set) enter(t *testing.T, id string, epoch int64) *session.Holding {
 	return h
 }
 
-// renew acts as the heartbeat for d: it renews all sessions that are due, if held is set.
+// renew acts as the heartbeats of a period d: it renews all sessions that are due. With held, the app reports each
+// session as held.
 func (s *set) renew(d time.Duration, held bool) (calls int) {
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
 		now := time.Now()
@@ -102,7 +103,7 @@ func TestHeldSessionsAreRenewedTogetherBeforeTheirLeaseEnds(t *testing.T) {
 			t.Errorf("%d calls in 250 s for two sessions, want about one every 10 s", n)
 		}
 		if !a.Held() || !b.Held() {
-			t.Error("lost though renewed")
+			t.Error("a renewed session was lost")
 		}
 	})
 }
@@ -179,7 +180,7 @@ func TestNewerEpochEndsTheOlderAndAnOlderIsRefused(t *testing.T) {
 		fresh := s.enter(t, "s", 6)
 		synctest.Wait()
 		if old.Held() || !old.State.(*state).closed || !fresh.Held() || fresh.State == old.State {
-			t.Error("the older epoch's state lives on")
+			t.Error("the state of the older epoch was not closed")
 		}
 		_, err := s.Enter(&protocol.SessionAffinity{SessionID: "s", Epoch: 5}, lease(time.Now()))
 		var superseded *session.SupersededError
@@ -276,12 +277,12 @@ func TestCancelledRebuildIsTakenOverByTheNextWaiter(t *testing.T) {
 	})
 }
 
-// asked returns the renewal of the next heartbeat.
+// asked returns the session renewal that the next heartbeat contains.
 func (s *set) asked(t *testing.T) protocol.SessionRenewal {
 	t.Helper()
 	due, _ := s.Due(time.Now())
 	if len(due) != 1 {
-		t.Fatalf("the heartbeat names %+v", due)
+		t.Fatalf("the heartbeat renews %+v", due)
 	}
 	return due[0]
 }
@@ -301,11 +302,11 @@ func TestIdleStateIsSuspendedWhenTheLeaseEndsAndResumed(t *testing.T) {
 		time.Sleep(60 * time.Second)
 		r := s.asked(t)
 		if !r.Resume || !h.Held() || h.State.(*state).closed {
-			t.Fatalf("after the lease the worker asks %+v, held %t", r, h.Held())
+			t.Fatalf("after the end of the lease the heartbeat has %+v, held %t", r, h.Held())
 		}
 		s.answer(r, true)
 		if due, _ := s.Due(time.Now()); len(due) > 0 {
-			t.Errorf("after it was resumed the worker asks %+v", due)
+			t.Errorf("after the session was resumed the heartbeat has %+v", due)
 		}
 		time.Sleep(60 * time.Second)
 		if h2 := s.enter(t, "s", 1); h2 != h { // a task under the suspended epoch resumes the session
@@ -313,7 +314,7 @@ func TestIdleStateIsSuspendedWhenTheLeaseEndsAndResumed(t *testing.T) {
 		}
 		h.EndAttempt()
 		if due, _ := s.Due(time.Now()); len(due) > 0 {
-			t.Errorf("after a task the worker asks %+v", due)
+			t.Errorf("after a task the heartbeat has %+v", due)
 		}
 	})
 }
@@ -349,16 +350,16 @@ func TestADroppedEpochIsReleasedAndNeverServed(t *testing.T) {
 				}
 				r := s.asked(t)
 				if !r.GivenUp || r.Epoch != 7 {
-					t.Fatalf("the next heartbeat names %+v", r)
+					t.Fatalf("the next heartbeat has %+v", r)
 				}
 				s.Renewed(time.Now(), time.Now(), []protocol.SessionRenewal{r}, nil, errors.New("no connection"))
 				time.Sleep(2 * time.Second)
 				if second := s.asked(t); second != r {
-					t.Errorf("after a heartbeat without an answer the next one names %+v", second)
+					t.Errorf("after a heartbeat without a response the next one has %+v", second)
 				}
 				s.answer(r, false)
 				if due, _ := s.Due(time.Now()); len(due) > 0 {
-					t.Errorf("after the answer the next heartbeat names %+v", due)
+					t.Errorf("after the response the next heartbeat has %+v", due)
 				}
 				affinity := &protocol.SessionAffinity{SessionID: "s", Epoch: 7, Origin: "workflow", Lease: 30}
 				_, err = s.Enter(affinity, lease(time.Now()))
@@ -368,9 +369,9 @@ func TestADroppedEpochIsReleasedAndNeverServed(t *testing.T) {
 				}
 				s.Refused(t.Context(), affinity, err)
 				if r := s.asked(t); !r.GivenUp {
-					t.Errorf("after the task was handed back the heartbeat names %+v", r)
+					t.Errorf("after the task was returned the heartbeat has %+v", r)
 				}
-				affinity.Epoch = 6 // of a database that was restored
+				affinity.Epoch = 6 // the database was restored from a backup
 				_, err = s.Enter(affinity, lease(time.Now()))
 				var superseded *session.SupersededError
 				if !errors.As(err, &superseded) || superseded.Held != 7 {
@@ -385,7 +386,7 @@ func TestADroppedEpochIsReleasedAndNeverServed(t *testing.T) {
 	}
 }
 
-// A session with options is not suspended: another worker may open its resource as soon as the lease has ended.
+// A session with options is not suspended, because another worker may open its resource as soon as the lease has ended.
 func TestASessionWithOptionsIsNotSuspended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
@@ -398,13 +399,13 @@ func TestASessionWithOptionsIsNotSuspended(t *testing.T) {
 		r := s.asked(t)
 		synctest.Wait()
 		if !r.GivenUp || h.Held() || !h.State.(*state).closed {
-			t.Errorf("the heartbeat names %+v, held %t", r, h.Held())
+			t.Errorf("the heartbeat has %+v, held %t", r, h.Held())
 		}
 	})
 }
 
-// The resource of a session with options is closed before the session is released at the app, and the epoch is given up
-// if the app refuses. State in memory stays until the app has confirmed the release.
+// The worker closes the resource of a session with options before it releases the session at the app, and gives the
+// epoch up if the app refuses the release. State in memory stays until the app has confirmed the release.
 func TestEvictedSessionIsClosedBeforeItsRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
@@ -423,7 +424,7 @@ func TestEvictedSessionIsClosedBeforeItsRelease(t *testing.T) {
 			err    error
 			before bool // the state is closed before the release
 			held   bool // the session is held after Yield
-			gives  int  // epochs that the next heartbeat gives up
+			gives  int  // number of epochs that the next heartbeat gives up
 		}{
 			{"worker", nil, true, false, 0},
 			{"worker", refused, true, false, 1},
