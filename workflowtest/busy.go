@@ -8,33 +8,33 @@ import (
 	"github.com/sojourn-run/sojourn/internal/replay"
 )
 
-// Virtual time is paused while code runs, so a loop in workflow code cannot be detected by the clock of the test. A
-// goroutine outside the bubble detects it in real time.
+// Virtual time does not advance while code runs, so the test's clock cannot show that workflow code loops. A goroutine
+// outside the bubble detects loops in real time.
 
-// busyLimit is the initial limit for workflow code that runs without a call into package workflow.
+// busyLimit is the default of SetBusyLimit.
 const busyLimit = 30 * time.Second
 
-// checkInterval is the interval of checks for running workflow code.
+// checkInterval is how often the running workflow code is checked.
 const checkInterval = 250 * time.Millisecond
 
-// watch has the workflow code that is running. It is nil in real time, where the worker detects loops.
+// watch tracks the workflow code that is running. It is nil for tests in real time, where the worker detects loops.
 type watch struct {
 	mu        sync.Mutex // guards the fields below
 	turns     map[*branchRun]struct{}
-	limit     time.Duration // 0: none
-	abandoned bool          // the test failed because its code loops, and was abandoned
+	limit     time.Duration // 0: no limit
+	abandoned bool          // the test failed because its code loops, and the loop still runs
 }
 
-// branchRun is an execution of workflow code until it blocks.
+// branchRun is one execution of workflow code, until the code blocks.
 type branchRun struct {
 	run   replay.Run
 	stack func() string
-	seen  time.Duration // running time, counted in glances: a process stopped in a debugger counts none
+	seen  time.Duration // running time, counted in checks: no check happens while a debugger stops the process
 }
 
 func newWatch() *watch { return &watch{turns: map[*branchRun]struct{}{}, limit: busyLimit} }
 
-// registerRun registers running workflow code. The caller calls over when the code blocks or ends.
+// registerRun registers workflow code that starts to run. The caller calls done when the code blocks or ends.
 func (w *watch) registerRun(run replay.Run, stack func() string) (done func()) {
 	if w == nil {
 		return func() {}
@@ -50,7 +50,7 @@ func (w *watch) registerRun(run replay.Run, stack func() string) (done func()) {
 	}
 }
 
-// isAbandoned reports whether the test was abandoned because its code loops.
+// isAbandoned reports whether the test failed because its code loops.
 func (w *watch) isAbandoned() bool {
 	if w == nil {
 		return false
@@ -60,7 +60,7 @@ func (w *watch) isAbandoned() bool {
 	return w.abandoned
 }
 
-// checkLoops checks the running code from outside the bubble until stop is called, and reports code that loops once.
+// checkLoops checks the running code from outside the bubble until stop is called. It sends one report if code loops.
 func (w *watch) checkLoops() (report <-chan string, stop func()) {
 	found, ended := make(chan string, 1), make(chan struct{})
 	go func() {
@@ -84,7 +84,7 @@ func (w *watch) checkLoops() (report <-chan string, stop func()) {
 	return found, func() { close(ended) }
 }
 
-// overdue returns code that has run for longer than the limit, and marks the test as abandoned; nil if there is none.
+// overdue returns code that has run for longer than the limit, and marks the test as abandoned; nil if no code has.
 func (w *watch) overdue() *branchRun {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,8 +97,8 @@ func (w *watch) overdue() *branchRun {
 	return nil
 }
 
-// SetBusyLimit sets the maximum real time that workflow code may run without a call into package workflow before the
-// test fails with its stack. The default is 30 seconds; 0 means no limit.
+// SetBusyLimit sets the maximum real time that workflow code may run without a call into package workflow. If code
+// exceeds it, the test fails with the stack of that code. The default is 30 seconds; 0 means no limit.
 func (e *Env) SetBusyLimit(d time.Duration) {
 	if e.watch == nil {
 		return

@@ -1,6 +1,6 @@
 // Package workflowtest runs workflows in tests with a complete app and worker in one process, in virtual time. A
-// workflow that sleeps for a day finishes at once; retries, timeouts, children, sessions, updates and queries behave
-// as in production.
+// workflow that sleeps for a day finishes immediately; retries, timeouts, children, sessions, updates and queries
+// behave as in production.
 package workflowtest
 
 import (
@@ -36,20 +36,20 @@ type Env struct {
 	t        testing.TB
 	registry *worker.Registry
 	server   *server.Server
-	ctx      context.Context // context of the test's waits; it ends when the test has failed
+	ctx      context.Context // context of all waits of the test; it ends when the test has failed
 	fail     context.CancelFunc
-	late     *atomic.Bool // the time that the test binary has is nearly over
+	late     *atomic.Bool // set shortly before the timeout of the test binary
 	watch    *watch
 
 	mu       sync.Mutex // guards the fields below
 	patience time.Duration
 }
 
-// standstill is for how long everything may wait at first.
+// standstill is the default of SetPatience.
 const standstill = 24 * time.Hour
 
 // SetPatience sets for how long, in virtual time, all runs may wait for signals or updates before Result and Update
-// fail. The default is a day. Only a test with other goroutines that sleep for longer needs more.
+// fail the test. The default is a day. Increase it only if other goroutines of the test sleep for longer.
 func (e *Env) SetPatience(d time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -85,7 +85,8 @@ func Run[T testing.TB](t T, r *worker.Registry, test func(t T, env *Env)) {
 		return
 	}
 	blocked, ended, busy := &atomic.Bool{}, make(chan any, 1), newWatch()
-	// A synctest bubble in which code loops cannot be stopped, so it runs on a separate goroutine, which may leak.
+	// If code in a synctest bubble loops, the bubble cannot be stopped. Therefore it runs on a separate goroutine,
+	// which may leak.
 	go func() {
 		defer func() { ended <- recover() }()
 		synctest.Test(plain, func(t *testing.T) {
@@ -124,17 +125,18 @@ func run[T testing.TB](
 		return
 	}
 	histories := env.histories()
-	end() // first: later actions of the app do not belong to the test
+	end() // first, so that what the app does from now on does not count for the test
 	if virtual() {
 		time.Sleep(later)
 	}
 	env.replay(histories)
 }
 
-// later is the time between a run and its replay: code that calls time.Now gets another second, hour and day.
+// later is the time between a run and its replay. It changes the second, hour and day that code sees if it calls
+// time.Now.
 const later = 25*time.Hour + time.Minute + time.Second + time.Nanosecond
 
-// loaded is the start time of the test binary. Virtual time begins decades before it.
+// loaded is the start time of the test binary. Virtual time begins at an earlier date.
 var loaded = time.Now()
 
 // virtual reports whether the caller runs in virtual time.
@@ -154,12 +156,12 @@ func warn(t testing.TB, late *atomic.Bool) (stop func()) {
 	return func() { timer.Stop() }
 }
 
-// begin starts the app and the worker, and returns a function that stops them.
+// begin starts the app and the worker. It returns a function that stops them.
 func (e *Env) begin(path string) (end func()) {
 	e.t.Helper()
 	console := process.Console(zerolog.NewTestWriter(e.t))
 	console.PartsExclude = []string{zerolog.TimestampFieldName}
-	console.FormatExtra = nil // a stack, which the test fails with
+	console.FormatExtra = nil // do not log stacks: the test fails with the stack
 	log := zerolog.New(console).Level(zerolog.WarnLevel)
 	var err error
 	e.server, err = server.Open(e.t.Context(), server.Options{
@@ -168,7 +170,8 @@ func (e *Env) begin(path string) (end func()) {
 			return sqlite.Open(ctx, path, sqldb.Options{App: "test", Dispatch: d})
 		},
 		Settings: func() protocol.WorkerSettings {
-			// a worker is taken for dead after 60 s; the fewer there are, the cheaper is time
+			// Send as few heartbeats as possible, since each costs CPU time. The app treats a worker as dead after 60 s
+			// without heartbeats.
 			return protocol.WorkerSettings{BeatSeconds: 45}
 		},
 	})
@@ -186,13 +189,13 @@ func (e *Env) begin(path string) (end func()) {
 	}
 }
 
-// work starts the worker, and returns a function that stops it.
+// work starts the worker. It returns a function that stops the worker.
 func (e *Env) work(carrier link.Carrier, log zerolog.Logger) (stopWork func()) {
 	e.t.Helper()
 	w, err := worker.New(workeropt.With(worker.Options{
 		Registry: e.registry, Carrier: carrier, Release: "test", WorkerID: "test", Queues: []string{queue},
 		MaxSessions: worker.AutoSessions, Concurrency: 16,
-		AttemptLease: 2 * time.Minute, // heartbeats renew attempts, and they are rare in tests
+		AttemptLease: 2 * time.Minute, // attempts are renewed by heartbeats, which are rare in tests
 		Isolation:    worker.IsolationNone, NoMachine: true, Logger: slogbridge.Slog(log),
 	}, workeropt.Options{OnTaskFailed: e.taskFailed, OnBranchRun: e.watch.registerRun}))
 	if err != nil {

@@ -22,7 +22,7 @@ func ExampleRun() {
 		return workflow.Execute[string](ctx, "remind", customer)
 	}
 
-	_ = func(t *testing.T) { // a test function
+	_ = func(t *testing.T) { // in a real program, this is a test function
 		r := worker.NewRegistry()
 		r.Workflow("reminder", reminder)
 		r.Activity("remind", func(context.Context, string) (string, error) { return "", errors.New("sends mail") })
@@ -43,7 +43,7 @@ func ExampleRun() {
 
 // A test of an update and a query.
 func ExampleUpdate() {
-	_ = func(t *testing.T) { // a test function
+	_ = func(t *testing.T) { // in a real program, this is a test function
 		r := worker.NewRegistry()
 		r.Workflow("basket", func(ctx workflow.Context) error {
 			items := 0

@@ -24,7 +24,7 @@ func (e *Env) taskFailed(t *protocol.WorkflowTask, f *protocol.Failure) {
 	e.fail()
 }
 
-// check ends the test when it has failed.
+// check ends the calling goroutine if the test has failed.
 func (e *Env) check() {
 	e.t.Helper()
 	if e.watch.isAbandoned() {
@@ -35,7 +35,7 @@ func (e *Env) check() {
 	}
 }
 
-// stillness is the time since which no open run has made progress.
+// stillness stores since when no open run has made progress.
 type stillness struct {
 	mark  string
 	since time.Time
@@ -49,7 +49,8 @@ func (e *Env) failIfIdle(s *stillness, what string) {
 		e.t.Fatalf("the test timed out (go test -timeout) while it waited for %s%s", what, e.waits())
 	}
 	mark, still := e.still()
-	if !still || mark != s.mark || s.since.IsZero() { // the first check may happen while the last run closes
+	// check twice, since the last run may be closing during the first check
+	if !still || mark != s.mark || s.since.IsZero() {
 		s.mark, s.since = mark, time.Now()
 		return
 	}
@@ -89,7 +90,8 @@ func (e *Env) runs(in protocol.ListRequest) (views []protocol.RunView) {
 	}
 }
 
-// still reports whether no open run can continue without a call of the test. mark is the progress of the open runs.
+// still reports whether no open run can continue without a call of the test. mark identifies the progress of the open
+// runs.
 func (e *Env) still() (mark string, still bool) {
 	for _, v := range e.openRuns() {
 		if moves(v) {
@@ -100,7 +102,7 @@ func (e *Env) still() (mark string, still bool) {
 	return mark, true
 }
 
-// moves reports whether a run can continue through a timer, a timeout or the worker.
+// moves reports whether a timer, a timeout or the worker can make a run continue.
 func moves(v protocol.RunView) bool {
 	p := v.Pending
 	if p == nil || len(p.Timers) > 0 || !v.ExecutionDeadline.IsZero() || !v.RunDeadline.IsZero() {

@@ -21,12 +21,12 @@ import (
 	"github.com/sojourn-run/sojourn/workflowtest"
 )
 
-// recorder is a test that may fail without failing this one.
+// recorder is a testing.TB that records failures instead of failing this test.
 type recorder struct {
 	testing.TB
 	mu       sync.Mutex // guards the fields below
 	failures []string
-	logged   []string // logged, which does not fail it
+	logged   []string // lines that were logged, which do not fail the test
 }
 
 func (r *recorder) Log(args ...any) { r.Logf("%s", fmt.Sprint(args...)) }
@@ -72,7 +72,7 @@ func wantFailure(t *testing.T, failure string, parts ...string) {
 	t.Helper()
 	for _, p := range parts {
 		if !strings.Contains(failure, p) {
-			t.Errorf("%q is missing in what the test failed with:\n%s", p, failure)
+			t.Errorf("%q is missing in the failure message of the test:\n%s", p, failure)
 		}
 	}
 }
@@ -90,7 +90,7 @@ func TestBlockedCodeFailsItsTestAtOnceWithItsStack(t *testing.T) {
 		}, []any{1}, []string{"out of flour", "fail_test.go:"}},
 		{"calls late from a goroutine of its own", func(ctx workflow.Context, _ int) (int, error) {
 			go func() {
-				time.Sleep(time.Minute) // while nothing of the run is under way
+				time.Sleep(time.Minute) // while no task of the run is in progress
 				_ = workflow.ExecuteActivity(ctx, "any")
 			}()
 			return 0, workflow.Sleep(ctx, time.Hour)
@@ -111,14 +111,14 @@ func TestBlockedCodeFailsItsTestAtOnceWithItsStack(t *testing.T) {
 					defer close(done)
 					workflowtest.Run(rec, r, func(_ *recorder, env *workflowtest.Env) {
 						_, err := workflowtest.Result[int](env.Start("bake", c.args...))
-						t.Errorf("went on with %v", err)
+						t.Errorf("the test continued with %v", err)
 					})
 				}()
 				<-done
 				close(outside)
 				failure = rec.text()
 				if all := failure + strings.Join(rec.logged, ""); strings.Count(all, " +0x") != strings.Count(failure, " +0x") {
-					t.Errorf("its stack is printed twice: %s", all)
+					t.Errorf("the stack is printed twice: %s", all)
 				}
 			})
 			wantFailure(t, failure, append(c.want, "bake", "open: workflow bake")...)
@@ -126,8 +126,8 @@ func TestBlockedCodeFailsItsTestAtOnceWithItsStack(t *testing.T) {
 	}
 }
 
-// A workflow that loops without a call fails its test. The loop cannot be ended, so the test runs in another test
-// binary. The following tests run, and the abandoned test prints nothing later.
+// A workflow that loops without a call fails its test. Go cannot end the loop, so this test runs in another test
+// binary. The tests after it run, and the failed test prints nothing later.
 func TestAWorkflowThatLoopsFailsItsTestAtOnce(t *testing.T) {
 	if os.Getenv(loops) != "" {
 		t.Run("loops", loopsForEver)
@@ -159,7 +159,7 @@ func TestAWorkflowThatLoopsFailsItsTestAtOnce(t *testing.T) {
 	}
 }
 
-// loops, set: this process has a workflow that loops.
+// loops is an environment variable: if it is set, this process runs a workflow that loops.
 const loops = "SOJOURN_TEST_LOOPS"
 
 func loopsForEver(t *testing.T) {
@@ -173,7 +173,7 @@ func loopsForEver(t *testing.T) {
 	workflowtest.Run(t, r, func(t *testing.T, env *workflowtest.Env) {
 		env.SetBusyLimit(time.Second)
 		_, err := workflowtest.Result[int](env.StartWith(workflowtest.StartOptions{WorkflowID: "round"}, "spins"))
-		t.Errorf("went on with %v", err)
+		t.Errorf("the test continued with %v", err)
 	})
 }
 
@@ -199,7 +199,7 @@ func TestAnUpdateOfBrokenCodeFailsTheTest(t *testing.T) {
 		w := env.Start("break")
 		w.Signal("never")
 		if _, err := workflowtest.Update[int](w, "any"); err != nil {
-			t.Errorf("went on with %v", err)
+			t.Errorf("the test continued with %v", err)
 		}
 	})
 	wantFailure(t, failure, "not this far", "fail_test.go:")
@@ -227,12 +227,12 @@ func TestASignalThatNeverComesFailsTheTestWithWhatIsWaitedFor(t *testing.T) {
 	})
 	failure := failing(t, r, func(_ *recorder, env *workflowtest.Env) {
 		_, err := workflowtest.Result[any](env.Start("parent"))
-		t.Errorf("went on with %v", err)
+		t.Errorf("the test continued with %v", err)
 	})
 	wantFailure(t, failure, "deadlock: nothing left can wake these workflows", `waiting for signal "approve"`, "child workflow")
 	failure = failing(t, r, func(_ *recorder, env *workflowtest.Env) {
 		_, err := workflowtest.Result[any](env.Start("lonely"))
-		t.Errorf("went on with %v", err)
+		t.Errorf("the test continued with %v", err)
 	})
 	wantFailure(t, failure, "deadlock: nothing left can wake these workflows", "nobody has it")
 }
@@ -256,7 +256,7 @@ func TestASignalOfAnotherGoroutineIsAwaited(t *testing.T) {
 func TestArgumentsInTheOrderOfAMapFailTheClosingReplay(t *testing.T) {
 	r := worker.NewRegistry()
 	r.Activity("tell", func(context.Context, []string) error { return nil })
-	var before []string // a map has the same order twice now and then
+	var before []string // a map may be iterated in the same order several times
 	r.Workflow("ranges", func(ctx workflow.Context) error {
 		names := before
 		for slices.Equal(names, before) {
@@ -276,7 +276,7 @@ func TestArgumentsInTheOrderOfAMapFailTheClosingReplay(t *testing.T) {
 	wantFailure(t, failure, "non-deterministic", `activity "tell"`, `"a"`, "event 2")
 }
 
-// The child's code reads the date with time.Now. In virtual time an immediate replay would read the same date.
+// The child's code reads the date with time.Now. In virtual time, an immediate replay would read the same date.
 func TestTheClockOfTheMachineFailsTheClosingReplayOfAChild(t *testing.T) {
 	r := worker.NewRegistry()
 	r.Activity("tell", func(context.Context, string) error { return nil })
@@ -333,7 +333,7 @@ func TestHistoryKeepsWhereAnActivityFailed(t *testing.T) {
 	workflowtest.Run(t, r, func(t *testing.T, env *workflowtest.Env) {
 		w := env.Start("bake")
 		if _, err := workflowtest.Result[any](w); err == nil {
-			t.Error("it did not fail")
+			t.Error("the activity did not fail")
 		}
 		kept := 0
 		for _, e := range w.History() {

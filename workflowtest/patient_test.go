@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/workflowtest"
 )
 
-// A cancelled run waits for its open child, and the child for its activity, which needs an hour to clean up. Each
+// A cancelled run waits for its open child, and the child waits for its activity, which cleans up for an hour. Each
 // receives the cancellation after its parent, and each returns its result.
 func TestCancelledStepsAreAwaited(t *testing.T) {
 	r := worker.NewRegistry()
@@ -46,8 +46,8 @@ func TestCancelledStepsAreAwaited(t *testing.T) {
 	})
 }
 
-// An activity that runs for an hour is dispatched once: the worker renews its lease, although it sends few heartbeats
-// here.
+// An activity that runs for an hour is dispatched only once: the worker renews its lease, although it sends few
+// heartbeats in tests.
 func TestALongActivityRunsOnce(t *testing.T) {
 	r := worker.NewRegistry()
 	runs := 0
@@ -59,7 +59,7 @@ func TestALongActivityRunsOnce(t *testing.T) {
 	r.Workflow("flow", func(ctx workflow.Context) (int, error) { return workflow.Execute[int](ctx, "work") })
 	workflowtest.Run(t, r, func(t *testing.T, env *workflowtest.Env) {
 		if n, err := workflowtest.Result[int](env.Start("flow")); err != nil || n != 1 {
-			t.Errorf("it ran %d times, %v", n, err)
+			t.Errorf("the activity ran %d times, %v", n, err)
 		}
 	})
 }

@@ -15,22 +15,22 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Workflow is a workflow that a test has started. It may be used from any goroutine of the test.
+// Workflow is a workflow that a test has started. All goroutines of the test may use it.
 type Workflow struct {
-	ID    string // its workflow id
-	RunID string // of its first run
+	ID    string // workflow ID
+	RunID string // ID of the first run
 	env   *Env
 }
 
-// StartOptions are the options of a workflow; the zero value has the defaults of Start. Durations are rounded up to
-// whole seconds.
+// StartOptions are the options of StartWith. The zero value starts the workflow as Start does. Durations are rounded up
+// to whole seconds.
 type StartOptions struct {
 	WorkflowID       string         // empty: a new ULID
 	Memo             map[string]any // initial memo
 	SearchAttributes map[string]any // initial search attributes
-	Delay            time.Duration  // until its first step
-	ExecutionTimeout time.Duration  // all its runs together
-	RunTimeout       time.Duration  // one run
+	Delay            time.Duration  // delay before the first workflow task
+	ExecutionTimeout time.Duration  // maximum time of all runs together
+	RunTimeout       time.Duration  // maximum time of one run
 }
 
 func (o StartOptions) request() (in protocol.StartRequest, err error) {
@@ -80,7 +80,7 @@ func (e *Env) StartWith(o StartOptions, nameOrFunc any, args ...any) *Workflow {
 	return &Workflow{ID: a.WorkflowID, RunID: a.RunID, env: e}
 }
 
-// encode is an argument list as requests carry it.
+// encode encodes an argument list as in a request.
 func (e *Env) encode(args []any) json.RawMessage {
 	e.t.Helper()
 	p, err := payload.EncodeArgs(args...)
@@ -107,7 +107,7 @@ func (w *Workflow) Signal(name string, args ...any) {
 	}
 }
 
-// RequestCancellation cancels the context of the workflow, which may clean up before it ends.
+// RequestCancellation cancels the root context of the workflow, which may clean up before it closes.
 func (w *Workflow) RequestCancellation() {
 	t := w.env.t
 	t.Helper()
@@ -118,8 +118,8 @@ func (w *Workflow) RequestCancellation() {
 	}
 }
 
-// Update sends an update and waits for its result without a timeout. The error is a *Failure if the workflow or its
-// validator returned it; any other error is the reason why the update was not accepted.
+// Update sends an update and waits for its result without a timeout. The error is a *Failure if the update handler or
+// the validator returned it; any other error is the reason why the update was not accepted.
 func Update[T any](w *Workflow, name string, args ...any) (result T, err error) {
 	w.env.t.Helper()
 	b, ctx, still := w.env.server.Broker(), w.env.ctx, stillness{}
@@ -128,7 +128,7 @@ func Update[T any](w *Workflow, name string, args ...any) (result T, err error) 
 		RequestID: w.env.id(),
 	}
 	for {
-		a, err := b.Update(ctx, in) // again, the same request: it waits on
+		a, err := b.Update(ctx, in) // the app recognizes the repeated request and continues to wait
 		var refused *protocol.Error
 		w.env.check()
 		switch {
@@ -193,7 +193,7 @@ func Result[T any](w *Workflow) (result T, err error) {
 func (w *Workflow) last() history.Event {
 	w.env.t.Helper()
 	still := stillness{}
-	ticker := time.NewTicker(time.Hour) // of virtual time
+	ticker := time.NewTicker(time.Hour) // an hour of virtual time
 	defer ticker.Stop()
 	for run := w.RunID; ; {
 		w.env.check()
@@ -220,7 +220,7 @@ func (w *Workflow) last() history.Event {
 	}
 }
 
-// History is the history of the workflow's first run, as far as it has come.
+// History returns the events so far of the workflow's first run.
 func (w *Workflow) History() []history.Event {
 	w.env.t.Helper()
 	return w.env.events(w.RunID)
@@ -242,7 +242,8 @@ func (e *Env) events(run string) (all []history.Event) {
 	}
 }
 
-// replays is the number of replays of a history: the order of a map with two entries is the same in half of them.
+// replays is how often each history is replayed. Code that depends on the iteration order of a map with two entries
+// passes one replay with a probability of one half.
 const replays = 16
 
 // histories returns the histories of all runs: runs that the test started, their children, and continued runs.
@@ -254,7 +255,7 @@ func (e *Env) histories() (all [][]history.Event) {
 	return all
 }
 
-// replay checks the code against the histories.
+// replay replays the histories and fails the test if the code issues other commands.
 func (e *Env) replay(histories [][]history.Event) {
 	e.t.Helper()
 	for _, events := range histories {
@@ -277,11 +278,11 @@ func (e *Env) replay(histories [][]history.Event) {
 	}
 }
 
-// Failure is the error of a workflow or an update without a result.
+// Failure is the error of a workflow or an update that has no result.
 type Failure struct {
-	// of a workflow: failed, cancelled, terminated or timed_out; of an update: failed, or rejected by its validator
+	// failed, cancelled, terminated or timed_out for a workflow; failed or rejected (by its validator) for an update
 	Status  string
-	Type    string // as the error was typed
+	Type    string // type of the error
 	Message string
 	details payload.Payload
 }
@@ -289,7 +290,7 @@ type Failure struct {
 // Error returns the status and the message.
 func (f *Failure) Error() string { return fmt.Sprintf("%s: %s", f.Status, f.Message) }
 
-// Is matches ErrCancelled, ErrTerminated and ErrTimedOut of package workflow.
+// Is implements errors.Is for ErrCancelled, ErrTerminated and ErrTimedOut of package workflow.
 func (f *Failure) Is(target error) bool {
 	switch target {
 	case workflow.ErrCancelled:
@@ -302,7 +303,8 @@ func (f *Failure) Is(target error) bool {
 	return false
 }
 
-// DecodeDetails decodes the details that activity.Details attached to the error; without details out does not change.
+// DecodeDetails decodes the details that activity.Details attached to the error. Without details it does not change
+// out.
 func (f *Failure) DecodeDetails(out any) error {
 	if f.details.IsZero() {
 		return nil
@@ -322,13 +324,13 @@ func failure(status string, f history.Failure) *Failure {
 	return out
 }
 
-// rejected returns the error of a validator that rejected the update.
+// rejected returns the error of an update that its validator rejected.
 func rejected(refused *protocol.Error, f *protocol.Failure) *Failure {
 	out := &Failure{Status: "rejected", Type: workflow.TypeUpdateRejected, Message: refused.Message}
 	if f != nil {
 		out.Type, out.Message = cmp.Or(f.Type, out.Type), f.Message
 		if len(f.Details) > 0 {
-			_ = json.Unmarshal(f.Details, &out.details) // of another shape: left out
+			_ = json.Unmarshal(f.Details, &out.details) // ignore details with an unknown structure
 		}
 	}
 	return out

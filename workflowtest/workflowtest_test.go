@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/workflowtest"
 )
 
-// Charge would ask a bank.
+// Charge is an activity that would call a bank. Tests replace it.
 func Charge(context.Context, string, int) (string, error) { return "", errors.New("no bank here") }
 
 // Ship is a child workflow of Order.
@@ -138,7 +138,7 @@ func TestWorkflowRunsWithDoublesInVirtualTime(t *testing.T) {
 			t.Errorf("got %q, %v after %d tries", got, err, tries)
 		}
 		if took := time.Since(began).Round(time.Minute); took != 72*time.Hour+5*time.Minute {
-			// two adds, a day, two back-offs, the shipping
+			// A day between the updates, two retry backoffs and the shipping.
 			t.Errorf("it took %s", took)
 		}
 	})
@@ -202,7 +202,7 @@ func TestChildrenOfAnEarlierRunAreAttachedTo(t *testing.T) {
 			return "", workflow.ContinueAsNew(ctx)
 		}
 		if err := workflow.AttachChild(ctx, "nobody").Get(ctx, nil); !errors.Is(err, workflow.ErrChildNotFound) {
-			return "", fmt.Errorf("nobody's child: %w", err)
+			return "", fmt.Errorf("child without a parent: %w", err)
 		}
 		text, err := workflow.Await[string](ctx, workflow.AttachChild(ctx, "awaited"))
 		if err != nil || workflow.Sleep(ctx, time.Hour) != nil {

@@ -12,24 +12,25 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Activity logs are for people. No decision depends on them, so they may be lost and must not block tasks. A common
-// limit for all attempts bounds their memory; the number of dropped lines is counted and logged.
+// Activity logs are read only by people. The logs may lose lines, and sending them must not block tasks. A common limit
+// for all attempts bounds their memory; the worker counts the dropped lines and logs their number.
 
 const (
-	logInterval         = time.Second      // minimum interval of calls
-	maxLogCallBytes     = 1 << 20          // maximum size of one call
+	logInterval         = time.Second      // minimum time between two requests
+	maxLogCallBytes     = 1 << 20          // maximum size of one request
 	maxBufferedLogBytes = 4 << 20          // maximum size of buffered lines; further lines are dropped
-	logCallTimeout      = 10 * time.Second // timeout of one call
+	logCallTimeout      = 10 * time.Second // timeout of one request
 )
 
-// logSender sends the logs of attempts to the app: once a second while they run, the rest with their outcomes. No task
-// waits for it, and it counts the lines that it cannot deliver. It is idle while attempts log nothing.
+// logSender sends the log lines of attempts to the app: once a second while the attempts run, the rest with their
+// outcomes. Tasks do not wait for it. It counts the lines that it cannot deliver, and is idle while attempts log
+// nothing.
 type logSender struct {
 	r *Runner
 
-	mu       sync.Mutex // guards what follows, and what of an attempt is in attemptLog
+	mu       sync.Mutex // guards the fields below, and those of every attemptLog
 	waiting  []*attemptLog
-	buffered int // bytes of all attempts
+	buffered int // size of the buffered lines of all attempts
 	sending  bool
 	wait     sync.WaitGroup
 }
@@ -41,8 +42,8 @@ type attemptLog struct {
 	dropped  int64 // lines dropped since the last stored line
 	part     int64 // number of the last chunk
 	newLines []protocol.LogLine
-	chunks   []protocol.LogChunk // that the app has not confirmed
-	queued   bool                // it is in waiting
+	chunks   []protocol.LogChunk // chunks that the app has not confirmed
+	queued   bool                // the attempt is in waiting
 	closed   bool                // the attempt has ended, or the app rejects its logs
 }
 
@@ -56,8 +57,8 @@ func (l *logSender) add(a *attemptLog, in sandbox.LogLine) {
 	switch {
 	case a.closed:
 		return
-	case a.bytes+n+2*mark > protocol.MaxLogBytes: // entries with numbers of dropped lines must fit as well
-		a.bytes = protocol.MaxLogBytes // no lines after the end of the log
+	case a.bytes+n+2*mark > protocol.MaxLogBytes: // reserve space for entries that count dropped lines
+		a.bytes = protocol.MaxLogBytes // from now on all lines are dropped
 		a.dropped++
 		return
 	case l.buffered+n > maxBufferedLogBytes:
@@ -76,7 +77,7 @@ func (l *logSender) add(a *attemptLog, in sandbox.LogLine) {
 	}
 }
 
-// addDropped counts lines that were dropped before the worker received them.
+// addDropped counts lines that were dropped before the worker could read them.
 func (l *logSender) addDropped(a *attemptLog, n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +112,7 @@ func (l *logSender) endAttempt(a *attemptLog) []protocol.LogChunk {
 	return chunks
 }
 
-// cutChunk combines the new lines into a chunk. The caller must hold mu.
+// cutChunk moves the buffered lines into a new chunk. The caller must hold mu.
 func (l *logSender) cutChunk(a *attemptLog) {
 	if len(a.newLines) > 0 {
 		a.part++
@@ -120,7 +121,7 @@ func (l *logSender) cutChunk(a *attemptLog) {
 	}
 }
 
-// closeLog discards the lines of an attempt and stops logging. The caller must hold mu.
+// closeLog discards the buffered lines of an attempt and drops its later lines. The caller must hold mu.
 func (l *logSender) closeLog(a *attemptLog) {
 	a.closed = true
 	for _, c := range a.chunks {
@@ -130,7 +131,7 @@ func (l *logSender) closeLog(a *attemptLog) {
 	a.chunks, a.newLines = nil, nil
 }
 
-// nextCall returns the content of one call and its attempts; an empty result ends the sender.
+// nextCall returns the content of one request and the attempts whose logs it contains. An empty result ends the sender.
 func (l *logSender) nextCall() (req protocol.LogsRequest, of []*attemptLog) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,7 +172,7 @@ func (l *logSender) send() {
 			return
 		}
 		if err := l.deliver(req, of); err != nil && !link.Lost(err) && len(of) > 1 {
-			// Logs of one attempt may be the reason for the rejection, so each attempt's logs are sent separately.
+			// The logs of one attempt may have caused the rejection, so send the logs of each attempt separately.
 			for i := range of {
 				_ = l.deliver(protocol.LogsRequest{Items: req.Items[i : i+1]}, of[i:i+1])
 			}
@@ -179,7 +180,7 @@ func (l *logSender) send() {
 	}
 }
 
-// deliver makes one call. It drops logs that were rejected alone.
+// deliver sends one request. If the app rejects a request with the logs of one attempt, these logs are dropped.
 func (l *logSender) deliver(req protocol.LogsRequest, of []*attemptLog) error {
 	ctx, cancel := context.WithTimeout(l.r.pollCtx, logCallTimeout)
 	defer cancel()
@@ -193,8 +194,8 @@ func (l *logSender) deliver(req protocol.LogsRequest, of []*attemptLog) error {
 	return err
 }
 
-// applyResponse drops the logs that the app stored or rejected. Logs whose delivery is uncertain are sent again; the
-// app stores each number once.
+// applyResponse drops the logs that the app stored or rejected. Logs for which the response is missing are sent again;
+// the app stores each chunk number once.
 func (l *logSender) applyResponse(req protocol.LogsRequest, of []*attemptLog, answer protocol.LogsResponse, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

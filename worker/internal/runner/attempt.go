@@ -18,14 +18,14 @@ import (
 	"github.com/sojourn-run/sojourn/worker/session"
 )
 
-// One attempt of an activity passes through hooks, each of which adds one promise around the code: its lease,
-// its deadline, its session, its recovery. Their order matters, since each sees the outcome of those after it.
+// One attempt of an activity passes through hooks. Each hook implements one guarantee around the code: the lease, the
+// deadline, the session, the recovery. Their order matters, since each hook receives the outcome of the inner ones.
 
-// attempt is one attempt of an activity; the hooks process it.
+// attempt is one attempt of an activity.
 type attempt struct {
 	r             *Runner
 	task          *protocol.ActivityTask
-	def           *activity.Definition // nil: only an executor knows the activity
+	def           *activity.Definition // nil: the activity runs in an executor
 	received      arrival
 	lease         *lease
 	info          activity.AttemptInfo
@@ -33,12 +33,12 @@ type attempt struct {
 	beats         *beats
 	activityLog   attemptLog
 	recovered     *protocol.Recovered
-	version       string                 // version of the handler that ran; empty for Go
-	lost          string                 // why the session's executor is gone; empty: it is not known to be gone
+	version       string                 // version of the handler that ran; empty for an activity in Go
+	lost          string                 // why the session's executor ended; empty: it runs, as far as the worker knows
 	executorEnded *sandbox.ExecutorEnded // the executor that ended during the attempt or before its call; nil: none
-	began         bool                   // the code of the activity, or of its rebuild, began
-	entry         string                 // function of a handler to call; empty: main
-	rebuilds      int                    // rebuilds of the session's state before the attempt began
+	began         bool                   // the code of the activity, or of its rebuild activity, has begun
+	entry         string                 // function of the handler to call; empty: main
+	rebuilds      int                    // number of rebuilds of the session's state before the attempt began
 	rebuild       bool                   // the executor may start with new state under an epoch whose state was lost
 	log           zerolog.Logger
 }
@@ -55,12 +55,12 @@ var hooks = []hook{logged, leased, deadlined, begun, inSession, recovering}
 // hooksWithSetUp are the hooks of an attempt in a session with a definition. The deadline begins after the set-up.
 var hooksWithSetUp = []hook{logged, leased, begun, inSession, settingUp, deadlined, recovering}
 
-// unavailable hands the task back: it never began.
+// unavailable is an error that returns the task to the app: its code has not begun.
 type unavailable struct{ why string }
 
 func (e *unavailable) Error() string { return e.why }
 
-// activity runs one attempt and reports its outcome. It reports whether the attempt's slot stays reserved for the next
+// activity runs one attempt and reports its outcome. It returns true if the attempt's slot stays reserved for the next
 // activity.
 func (r *Runner) activity(t *protocol.ActivityTask, received arrival) (slotHeld bool) {
 	a := &attempt{
@@ -69,8 +69,8 @@ func (r *Runner) activity(t *protocol.ActivityTask, received arrival) (slotHeld 
 			"activity_type", t.ActivityType,
 		).Logger(),
 	}
-	// The app's clock and ours may differ by minutes, and a deadline by the wrong one would end code at once, or
-	// never.
+	// The app's clock and this worker's clock may differ by minutes. A deadline by the wrong clock would end the code
+	// immediately, or never.
 	a.info.Deadline = r.localTime(t, received.sentAt(), a.info.Deadline)
 	a.def, _ = r.opt.Definitions.FindActivity(t.ActivityType)
 	run, around := a.execute, hooks
@@ -83,8 +83,8 @@ func (r *Runner) activity(t *protocol.ActivityTask, received arrival) (slotHeld 
 	ctx, cancel := context.WithCancelCause(r.life)
 	defer cancel(nil)
 	a.lease = r.leases.holdActivity(t, received, cancel)
-	// Held until the outcome is queued: up to then the lease is renewed, or the task would go to another worker
-	// meanwhile.
+	// Keep the lease until the outcome is queued. Otherwise it could expire, and the app would dispatch the task to
+	// another worker.
 	defer r.leases.release(a.lease)
 	result, err := run(ctx)
 	item, ok := a.outcome(ctx, result, err)
@@ -95,7 +95,7 @@ func (r *Runner) activity(t *protocol.ActivityTask, received arrival) (slotHeld 
 	}
 	eager := r.runEager(a, &item)
 	until := r.leases.until(a.lease)
-	// A late return is still useful: it frees the task before its lease expires.
+	// Return the task even if it is late: that makes the task ready before its lease expires.
 	if item.Returned != "" {
 		until = later(until, time.Now().Add(handBackTime))
 	}
@@ -103,8 +103,8 @@ func (r *Runner) activity(t *protocol.ActivityTask, received arrival) (slotHeld 
 	return eager.holdsSlot()
 }
 
-// localTime converts a time of the app's clock to the local clock. The offset follows from the lease, which began when
-// the task was sent.
+// localTime converts a time of the app's clock to the local clock. It derives the offset from the start of the lease,
+// which is the time when the app sent the task.
 func (r *Runner) localTime(t *protocol.ActivityTask, received, at time.Time) time.Time {
 	if at.IsZero() || t.LeaseExpiresAt.IsZero() {
 		return at
@@ -112,8 +112,8 @@ func (r *Runner) localTime(t *protocol.ActivityTask, received, at time.Time) tim
 	return received.Add(at.Sub(t.LeaseExpiresAt.Add(-r.opt.AttemptLease)))
 }
 
-// outcome returns the report of an attempt for the app. false means that the app receives no report, since it would
-// reject the outcome.
+// outcome returns the report of an attempt for the app. It returns false if nothing must be reported, because the app
+// would reject the outcome.
 func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error) (protocol.CompleteItem, bool) {
 	item := itemOf(a.task)
 	item.Recovered, item.CodeVersion = a.recovered, a.version
@@ -124,7 +124,8 @@ func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error
 	item.Executor = a.executorLoss(err)
 	var dropped *session.DroppedError
 	switch {
-	// Checked first: if the lease is lost, another worker may have the task, so the outcome of this code is invalid.
+	// This check must be first: if the lease is lost, another worker may run the task, and the outcome of this code is
+	// invalid.
 	case rejectsOutcome(cause):
 		return item, false
 	case err == nil && len(result.Blob) > payload.MaxBytes:
@@ -143,7 +144,7 @@ func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error
 		item.Returned = "session_superseded"
 	case errors.As(err, &dropped):
 		item.Returned = "session_given_up"
-	case errors.Is(cause, ErrDraining): // whatever the error, the drain cancelled the code
+	case errors.Is(cause, ErrDraining): // the drain cancelled the code, whatever error it returned
 		item.Returned = "draining"
 	default:
 		item.Failure = a.failure(cause, err)
@@ -154,7 +155,7 @@ func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error
 	return item, true
 }
 
-// executorLoss returns the report on the executor that ended with the attempt; nil if the attempt ended for another
+// executorLoss returns the report about an executor that ended during the attempt; nil if the attempt ended for another
 // reason.
 func (a *attempt) executorLoss(err error) *protocol.ExecutorLoss {
 	var ended *sandbox.ExecutorEnded
@@ -169,14 +170,14 @@ func (a *attempt) executorLoss(err error) *protocol.ExecutorLoss {
 	return loss
 }
 
-// isContextError reports whether an error only states that its context ended.
+// isContextError reports whether err says only that the context ended.
 func isContextError(ctx context.Context, err error) bool {
 	return ctx.Err() != nil &&
 		(errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Cause(ctx)))
 }
 
-// failure converts an error to the protocol. Errors of code that was cancelled or timed out become cancellations or
-// timeouts.
+// failure returns the failure that the worker reports for an error. If the code was cancelled or timed out, the failure
+// is a cancellation or a timeout, whatever the error.
 func (a *attempt) failure(cause, err error) *protocol.Failure {
 	var timeout *timeoutError
 	switch {
@@ -196,7 +197,7 @@ func (a *attempt) failure(cause, err error) *protocol.Failure {
 	return activity.FailureOf(err)
 }
 
-// logged logs the result of the attempt. As the outermost hook it recovers panics of all other hooks.
+// logged is the outermost hook. It logs the result of the attempt and recovers panics of all other hooks.
 func logged(a *attempt, next call) call {
 	return func(ctx context.Context) (result payload.Payload, err error) {
 		began := time.Now()
@@ -207,7 +208,8 @@ func logged(a *attempt, next call) call {
 			e := a.log.Debug()
 			if err != nil {
 				f := a.failure(nil, err)
-				if e = a.log.Info(); f.Type == activity.TypePanic { // a mistake in the code, whatever its retries come to
+				// a panic is a bug in the code, so log it even if the activity is retried
+				if e = a.log.Info(); f.Type == activity.TypePanic {
 					e = a.log.Warn()
 				}
 				if e = e.Str("error", protocol.ErrorText(err.Error())); f.StackTrace != "" {
@@ -223,15 +225,15 @@ func logged(a *attempt, next call) call {
 	}
 }
 
-// leased enables heartbeats of the code; the renewer renews the lease. If another attempt may follow, the app receives
-// the last value of the code's heartbeats before the outcome.
+// leased is the hook for the heartbeats of the code; leaseRenewer renews the lease. If another attempt may follow, the
+// hook sends the last heartbeat value of the code to the app before the outcome.
 func leased(a *attempt, next call) call {
 	return func(ctx context.Context) (result payload.Payload, err error) {
 		a.beats = newBeats(ctx, a)
 		done := false
 		defer func() {
 			cause := context.Cause(ctx)
-			again := err != nil || !done // the code failed or panicked
+			again := err != nil || !done // err is nil and done is false after a panic
 			a.beats.close(again && !rejectsOutcome(cause) && !errors.Is(cause, ErrCancelled))
 		}()
 		result, err = next(ctx)
@@ -240,17 +242,17 @@ func leased(a *attempt, next call) call {
 	}
 }
 
-// timeoutError is an attempt that ran out of time.
+// timeoutError reports that an attempt exceeded a timeout.
 type timeoutError struct {
 	kind string
 	at   time.Time
 }
 
-// Error uses the app's text for timeouts, so that the text does not depend on whether app or worker detected the
+// Error returns the same text as the app does for its timeouts, so that the text does not depend on who detected the
 // timeout.
 func (e *timeoutError) Error() string { return "activity timed out: " + e.kind }
 
-// deadlineKind returns the timeout that ends the attempt first.
+// deadlineKind returns the kind of the timeout that expires first.
 func (a *attempt) deadlineKind() string {
 	d := a.task.Deadlines
 	if !d.ScheduleToClose.IsZero() && (d.StartToClose.IsZero() || d.ScheduleToClose.Before(d.StartToClose.Time)) {
@@ -259,7 +261,7 @@ func (a *attempt) deadlineKind() string {
 	return "start_to_close"
 }
 
-// deadlined ends the code at the attempt's deadline.
+// deadlined is the hook that ends the code at the attempt's deadline.
 func deadlined(a *attempt, next call) call {
 	return func(ctx context.Context) (payload.Payload, error) {
 		if a.info.Deadline.IsZero() {
@@ -276,7 +278,7 @@ func deadlined(a *attempt, next call) call {
 	}
 }
 
-// inSession counts the attempt into its session.
+// inSession is the hook that counts the attempt as running in its session.
 func inSession(a *attempt, next call) call {
 	return func(ctx context.Context) (payload.Payload, error) {
 		s := a.task.Session
@@ -294,7 +296,7 @@ func inSession(a *attempt, next call) call {
 	}
 }
 
-// runtime implements the functions that an activity's code in this process calls through its context.
+// runtime implements activity.Runtime for activity code in this process.
 type runtime struct{ *attempt }
 
 // Info returns the running attempt.
@@ -325,7 +327,7 @@ func (r runtime) Log(level, text string) {
 // Heartbeat sends a heartbeat.
 func (r runtime) Heartbeat(progress json.RawMessage) { r.beats.add(progress) }
 
-// LastHeartbeat returns the heartbeat details of an earlier attempt, from the task.
+// LastHeartbeat returns the heartbeat details of an earlier attempt, which are part of the task.
 func (r runtime) LastHeartbeat() json.RawMessage {
 	if r.task.LastHeartbeat == nil {
 		return nil

@@ -12,22 +12,22 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// beatPace is the minimum interval between two heartbeats of one attempt. Of several reports within it, only the last
-// is sent.
+// beatPace is the minimum time between two heartbeats of one attempt. If the code reports several values within it,
+// only the last one is sent.
 const beatPace = time.Second
 
 // beats sends the heartbeats that the code of an attempt requests. Code may report progress in a tight loop and must
-// not wait for the network, so a separate goroutine sends the last value.
+// not wait for the network, so a separate goroutine sends the latest value.
 type beats struct {
 	a   *attempt
 	ctx context.Context
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	pending bool
 	value   json.RawMessage
-	rebuild *protocol.Recovered // to be reported; nil: nothing
+	rebuild *protocol.Recovered // progress of a rebuild that must be reported; nil: none
 	sending bool
-	unsent  json.RawMessage // value whose heartbeat got no response; nil: none
+	unsent  json.RawMessage // value of a heartbeat to which no app responded; nil: none
 	last    time.Time
 	closed  bool
 	ended   chan struct{} // closed when the code has ended
@@ -35,7 +35,7 @@ type beats struct {
 	stop    context.CancelFunc
 }
 
-// lastValueTime is the maximum time for which the outcome of an attempt waits for the heartbeat with its last value.
+// lastValueTime is how long the outcome of an attempt waits at most for the heartbeat with its last value.
 const lastValueTime = 5 * time.Second
 
 func newBeats(ctx context.Context, a *attempt) *beats {
@@ -70,7 +70,7 @@ func (b *beats) reportRebuild(r protocol.Recovered) {
 	b.begin()
 }
 
-// begin sees to it that something is sending; mu is held.
+// begin starts the goroutine that sends, unless it runs. The caller must hold mu.
 func (b *beats) begin() {
 	if !b.sending {
 		b.sending = true
@@ -78,7 +78,8 @@ func (b *beats) begin() {
 	}
 }
 
-// pace returns the interval between two heartbeats: shorter than usual if the activity's heartbeat timeout requires it.
+// pace returns the minimum time between two heartbeats. It is shorter than beatPace if the heartbeat timeout of the
+// activity requires it.
 func (b *beats) pace() time.Duration {
 	if every := b.a.info.HeartbeatEvery; every > 0 {
 		return min(beatPace, every/3)
@@ -92,7 +93,7 @@ func (b *beats) send() {
 		if rebuild := b.rebuild; rebuild != nil && !b.closed {
 			b.rebuild = nil
 			b.mu.Unlock()
-			// Sent separately: it is not a heartbeat of the code.
+			// Send it separately, because it must not count as a heartbeat of the code.
 			if !b.one(b.ctx, nil, rebuild) {
 				b.retryRebuild(rebuild)
 			}
@@ -140,7 +141,7 @@ func (b *beats) retryRebuild(rebuild *protocol.Recovered) {
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-b.ended: // the outcome contains the report
+	case <-b.ended: // the outcome contains the progress of the rebuild
 		return
 	case <-b.ctx.Done():
 		return
@@ -166,14 +167,14 @@ func (b *beats) one(ctx context.Context, value json.RawMessage, rebuild *protoco
 	answer, err := b.a.r.opt.Link.HeartbeatTask(ctx, h)
 	answer.TaskID, answer.AttemptID = t.TaskID, t.AttemptID
 	answered = err == nil || protocol.ReasonOf(err) != ""
-	answer.Session = nil // the session's lease comes with the worker's own heartbeat
+	answer.Session = nil // ignore the lease: the worker's own heartbeats renew the session
 	if reason := protocol.ReasonOf(err); reason != "" {
 		text := string(reason)
 		answer.Renewed, answer.CanContinue, answer.Reason = false, false, &text
 		err = nil
 	} else if err != nil {
-		// After the loss of the connection the renewer delays its next try, as after a failed renewal. Other errors do
-		// not affect the lease.
+		// After a lost connection the next renewal must wait, as after a failed renewal. Other errors do not affect the
+		// lease.
 		if !link.Lost(err) || errors.Is(err, context.Canceled) {
 			return answered
 		}
@@ -185,11 +186,11 @@ func (b *beats) one(ctx context.Context, value json.RawMessage, rebuild *protoco
 	return answered
 }
 
-// close ends the sending and waits for it. With last it first sends the last value of the code if the app has not
-// received it, because the next attempt of the activity may continue from this value.
+// close stops the sending goroutine and waits for it. With last, it first sends the last value of the code if the app
+// has not received it, because the next attempt of the activity may continue from this value.
 func (b *beats) close(last bool) {
 	b.mu.Lock()
-	// Closed before the wait, so that later heartbeats of the code start no new call.
+	// Set closed before waiting, so that later heartbeats of the code start no new request.
 	b.closed = true
 	close(b.ended)
 	value := b.value
@@ -200,7 +201,7 @@ func (b *beats) close(last bool) {
 		return
 	}
 	defer b.stop()
-	// The context of an attempt that was stopped by a drain has ended; its last value is sent nevertheless.
+	// If a drain stopped the attempt, its context has ended; send its last value nevertheless.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.ctx), lastValueTime)
 	defer cancel()
 	defer context.AfterFunc(ctx, b.stop)()

@@ -11,21 +11,21 @@ import (
 	"github.com/sojourn-run/sojourn/worker/session"
 )
 
-// A process may be paused (a laptop that sleeps, a virtual machine that migrates) and resume with tasks whose leases
-// have expired. The worker therefore checks the lease before it starts code: after expiry the app may have dispatched
-// the task to another worker.
+// A process may be paused (a laptop sleeps, a virtual machine migrates) and resume with tasks whose leases have
+// expired. Therefore the worker checks the lease before it starts code: if the lease has expired, the app may have
+// dispatched the task to another worker.
 
 // arrival holds the times of a poll response that contains tasks.
 type arrival struct {
 	read  time.Time // when this worker read the response
 	made  time.Time // earliest time at which the app can have created the response, by this worker's clock
-	known bool      // made is computed from the age of the response; false: made is the time the poll was sent
+	known bool      // true: made follows from the age of the response; false: made is the time when the poll was sent
 	store time.Time // store's clock when the app created the response; zero: the response has no store time
 }
 
-// arrived returns the arrival of a response that was just read, to a poll sent at sent. The app may have held the poll
-// for longer than a lease, or the response may have waited in a socket buffer while this process was paused. The age of
-// the response distinguishes the two cases. A response is never older than its poll.
+// arrived returns the arrival of a response that was just read; its poll was sent at sent. A late response has two
+// possible reasons: the app waited for a task before it responded, or the response waited in a socket buffer while this
+// process was paused. The age of the response tells these cases apart. A response is never older than its poll.
 func (k *leaseRenewer) arrived(sent time.Time, store history.Time) arrival {
 	now := time.Now()
 	a := arrival{read: now, made: sent, store: store.Time}
@@ -42,7 +42,7 @@ func (k *leaseRenewer) arrived(sent time.Time, store history.Time) arrival {
 	return a
 }
 
-// recordResponse records the store's time in a response without tasks, to a request that was sent at sent.
+// recordResponse records the store's time from a response without tasks. Its request was sent at sent.
 func (k *leaseRenewer) recordResponse(sent, store time.Time) {
 	if store.IsZero() {
 		return
@@ -54,12 +54,13 @@ func (k *leaseRenewer) recordResponse(sent, store time.Time) {
 	k.ages.Of(clock.Between(k.origin, now), store)
 }
 
-// maxStep is the largest lag of the store's clock behind its known lower bound that does not count as a step back.
+// maxStep is how far the store's clock may be behind its known lower bound without counting as set back.
 const maxStep = time.Minute
 
-// recordStoreTime records the store's time from a response that was read at now. The caller holds mu.
+// recordStoreTime records the store's time from a response that was read at now. The caller must hold mu.
 func (k *leaseRenewer) recordStoreTime(store, sent, now time.Time) {
-	// The response was made after its request was sent. A time before that means that the store's clock was set back.
+	// The app created the response after the request was sent. A store time before that means that the store's clock
+	// was set back.
 	if !k.store.IsZero() && store.Before(k.bound(sent).Add(-maxStep)) {
 		k.store, k.read, k.ages = store, now, clock.Ages{}
 		return
@@ -70,8 +71,8 @@ func (k *leaseRenewer) recordStoreTime(store, sent, now time.Time) {
 	}
 }
 
-// bound returns a lower bound of the store's clock at now, zero if no response had a store time. The caller holds mu.
-// It subtracts 0.1 % because the two clocks do not run at exactly the same speed.
+// bound returns a lower bound of the store's clock at now, or zero if no response had a store time. It subtracts 0.1 %
+// of the elapsed time because the two clocks do not run at exactly the same speed. The caller must hold mu.
 func (k *leaseRenewer) bound(now time.Time) time.Time {
 	if k.store.IsZero() {
 		return time.Time{}
@@ -80,15 +81,15 @@ func (k *leaseRenewer) bound(now time.Time) time.Time {
 	return k.store.Add(since - since/1000)
 }
 
-// storeTime returns a lower bound of the store's time.
+// storeTime returns a lower bound of the current time of the store's clock.
 func (k *leaseRenewer) storeTime() history.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return history.At(k.bound(time.Now()))
 }
 
-// leaseStart returns the local time at which a lease of the given length must have started to expire at end, by the
-// store's clock. A longer lease is renewed equally soon.
+// leaseStart returns the local time at which a lease of the given length started if it expires at end by the store's
+// clock. A longer lease is renewed equally soon.
 func (a arrival) leaseStart(end history.Time, length time.Duration) time.Time {
 	if a.store.IsZero() || end.IsZero() {
 		return a.made
@@ -104,14 +105,14 @@ func (a arrival) sentAt() time.Time {
 	return a.read
 }
 
-// tooOld reports whether the lease of a task that arrived with this response has certainly expired.
+// tooOld reports whether the lease of a task in this response has certainly expired.
 func (k *leaseRenewer) tooOld(received arrival, end history.Time) bool {
 	return received.known && !end.IsZero() && clock.Lease{
 		Since: clock.Between(received.made, time.Now()), Lasts: end.Sub(received.store) - k.margin, Known: true,
 	}.Judge() == clock.Drop
 }
 
-// judge returns whether the code of a leased task may start at now. The caller holds mu.
+// judge returns whether the code of a leased task may start at now. The caller must hold mu.
 func (k *leaseRenewer) judge(l *lease, now time.Time) clock.Verdict {
 	return clock.Lease{
 		Since: clock.Between(l.renewed, now), Lasts: k.length - k.margin, Known: l.known,
@@ -119,9 +120,9 @@ func (k *leaseRenewer) judge(l *lease, now time.Time) clock.Verdict {
 	}.Judge()
 }
 
-// begin waits until the leases of an attempt and of its session are certainly live. After a pause the worker cannot
-// know that for tasks it received before the pause, so it sends a heartbeat and waits for the app's response. An error
-// is the reason why the attempt must not start.
+// begin waits until the leases of an attempt and of its session are certainly valid. After a pause, the worker cannot
+// know that for tasks that it received before the pause, so it sends a heartbeat and waits for the app's response. If
+// begin returns an error, the attempt must not start.
 func (k *leaseRenewer) begin(ctx context.Context, l *lease, session time.Time) error {
 	for asked := false; ; {
 		if err := context.Cause(ctx); err != nil {
@@ -150,12 +151,12 @@ func (k *leaseRenewer) begin(ctx context.Context, l *lease, session time.Time) e
 		}
 		answered := l.answered
 		k.mu.Unlock()
-		// Wait for the response to a renewal, without a timeout: only the app knows whether the lease is live.
+		// Wait for the response to a renewal, without a timeout: only the app knows whether the lease is valid.
 		k.requestHeartbeat()
 		select {
 		case <-answered:
-			// The response does not mean that the lease is live, since the app may have rejected the renewal. The next
-			// iteration judges the lease again.
+			// The response does not mean that the lease is valid, since the app may have rejected the renewal. The next
+			// iteration checks the lease again.
 			asked = true
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -163,11 +164,11 @@ func (k *leaseRenewer) begin(ctx context.Context, l *lease, session time.Time) e
 	}
 }
 
-// confirmed applies the response that renewed a lease. The caller holds mu. From now on l.renewed is a lower bound: the
-// app renewed the lease at that time or later.
+// confirmed applies a response that renewed the lease. From now on l.renewed is a lower bound: the app renewed the
+// lease at that time or later. The caller must hold mu.
 func (l *lease) confirmed(a protocol.HeartbeatResponse) {
 	l.known, l.doubtSince = false, time.Time{}
-	// The lease of the attempt is live, but another worker or epoch has the session: the attempt must not run with it.
+	// The lease of the attempt is valid, but the session has another owner or epoch: the attempt must not run in it.
 	if mine, row := l.session, a.Session; mine != nil && row != nil &&
 		(row.Epoch != mine.Epoch || row.LeaseOwner != l.task.Owner) {
 		l.sessionMoved = true
@@ -175,7 +176,7 @@ func (l *lease) confirmed(a protocol.HeartbeatResponse) {
 	l.wake()
 }
 
-// wake wakes the goroutines in begin that wait for a heartbeat response. The caller holds mu.
+// wake wakes the goroutines that wait in begin for a heartbeat response. The caller must hold mu.
 func (l *lease) wake() {
 	if l.answered != nil {
 		close(l.answered)
@@ -190,13 +191,13 @@ func (k *leaseRenewer) sessionOf(l *lease) session.Lease {
 	return l.sessionLease
 }
 
-// confirmLease waits until the attempt may start, or may start another function, such as a rebuild handler.
+// confirmLease waits until the attempt may start code: the activity, or another function such as a rebuild handler.
 func (a *attempt) confirmLease(ctx context.Context) error {
 	return a.r.leases.begin(ctx, a.lease, a.sessionEnd())
 }
 
-// sessionEnd returns when the lease of the attempt's session expires as far as this worker knows. Zero means that the
-// expiry is unknown or the attempt has no session.
+// sessionEnd returns when the lease of the attempt's session expires, as far as this worker knows. It returns zero if
+// the expiry is unknown or the attempt has no session.
 func (a *attempt) sessionEnd() (end time.Time) {
 	s := a.task.Session
 	if s == nil {
@@ -208,7 +209,7 @@ func (a *attempt) sessionEnd() (end time.Time) {
 	return later(end, a.r.opt.Sessions.Until(s.SessionID, s.Epoch))
 }
 
-// begun is middleware that fails the attempt, before it enters its session or runs code, if its lease has expired.
+// begun is the hook that fails an attempt whose lease has expired, before the attempt enters its session or runs code.
 func begun(a *attempt, next call) call {
 	return func(ctx context.Context) (payload.Payload, error) {
 		if err := a.confirmLease(ctx); err != nil {

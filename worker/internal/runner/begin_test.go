@@ -18,8 +18,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// A response that is delayed for longer than a lease contains tasks that other workers may have leased since. The
-// worker recognizes them by their age.
+// If a response is delayed for longer than a lease, other workers may have leased its tasks since. The worker
+// recognizes such tasks by the age of the response.
 func TestTaskReceivedAfterItsLeaseDoesNotStart(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		var begun, late, slow atomic.Int64
@@ -45,7 +45,7 @@ func TestTaskReceivedAfterItsLeaseDoesNotStart(t *testing.T) {
 					open, ok := run.Activities.Get(seq)
 					if !ok || engine.AttemptID(run.ID, seq, open.Delivery) != info.AttemptID || !open.Until.After(now) {
 						late.Add(1)
-						t.Errorf("attempt %s began on %s and is over", info.AttemptID, info.WorkerID)
+						t.Errorf("attempt %s began on %s after its lease", info.AttemptID, info.WorkerID)
 					}
 					return err
 				})
@@ -57,7 +57,7 @@ func TestTaskReceivedAfterItsLeaseDoesNotStart(t *testing.T) {
 		warm := a.begin("steps")
 		a.end(warm)
 		time.Sleep(5 * time.Second)
-		a.loses(func(worker, method string) error { // it is not lost, only late
+		a.loses(func(worker, method string) error { // the response is not lost, only delayed
 			if worker == "slow" && (method == "Poll" || method == "Complete") {
 				slow.Add(1)
 				time.Sleep(lease + 10*time.Second)
@@ -70,17 +70,18 @@ func TestTaskReceivedAfterItsLeaseDoesNotStart(t *testing.T) {
 		}
 		time.Sleep(3 * time.Minute)
 		a.loses(nil)
-		time.Sleep(2 * time.Minute) // whatever is late has come
+		time.Sleep(2 * time.Minute) // all delayed responses have arrived
 		for _, run := range runs {
 			a.end(run)
 		}
 		if slow.Load() == 0 || begun.Load() < 30 {
-			t.Errorf("%d answers came late, %d attempts began: nothing was shown", slow.Load(), begun.Load())
+			t.Errorf("%d responses were late, %d attempts began: the test did not reach its case", slow.Load(), begun.Load())
 		}
 	})
 }
 
-// slowExecutors start an executor for a minute, longer than any lease, and then begin the call if they may.
+// slowExecutors take a minute to start an executor, longer than any lease, and then begin the call if that is still
+// allowed.
 type slowExecutors struct{ asked, begun atomic.Int64 }
 
 func (*slowExecutors) Has(string) (string, bool) { return sandbox.RuntimeNode, true }
@@ -101,7 +102,7 @@ func (e *slowExecutors) Invoke(
 
 func (*slowExecutors) Recovery(context.Context, string) ([]byte, error) { return nil, nil }
 
-// A worker that loses its lease while an executor starts does not begin the call when the executor is there.
+// If a worker loses a lease while an executor starts, it does not begin the call when the executor is ready.
 func TestCallDoesNotStartInAnExecutorThatStartedAfterItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		executors := &slowExecutors{}

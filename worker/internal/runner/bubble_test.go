@@ -51,38 +51,40 @@ func bubble(t *testing.T, test func(t *testing.T, a *control)) {
 	})
 }
 
-// control is the app of a bubble.
+// control is the app of a bubble, with faults that a test can switch on.
 type control struct {
 	*broker.Broker
 	*view.View
 	t        *testing.T
 	server   *server.Server
-	ended    chan error // of its Run
+	ended    chan error // receives the result of server.Run
 	store    store.Store
 	dispatch *dispatch.Dispatch
-	away     atomic.Bool           // the store takes no writes
-	older    atomic.Bool           // the app reads over turns
-	turns    atomic.Int64          // that it read over
-	narrow   atomic.Bool           // what carries a turn is too large for the wire
-	bundle   atomic.Pointer[error] // requests with an outcome named "bad" are refused as a whole for this
-	formless atomic.Bool           // results of activities are refused for their form
-	judge    atomic.Pointer[judge] // answers requests with outcomes in place of the app; nil, or nil from it: the app does
-	plain    atomic.Bool           // workers do not say that they send turns with results
-	asked    atomic.Int64          // calls with outcomes that ask for tasks
-	replayed atomic.Int64          // events that were shown to machines that began anew
+	away     atomic.Bool  // the store rejects writes
+	older    atomic.Bool  // the app ignores eager workflow tasks, as an older app does
+	turns    atomic.Int64 // number of eager workflow tasks that it ignored
+	narrow   atomic.Bool  // requests with an eager workflow task are too large for the connection
+	// error with which a whole request is refused if it has an outcome named "bad"; nil: none
+	bundle   atomic.Pointer[error]
+	formless atomic.Bool // results of activities are refused as malformed
+	// responds to requests with outcomes instead of the app; if it is nil or returns nil, the app responds
+	judge    atomic.Pointer[judge]
+	plain    atomic.Bool  // workers do not report that they support eager workflow tasks
+	asked    atomic.Int64 // number of requests with outcomes that also poll
+	replayed atomic.Int64 // events that were sent for replays from the start
 	counts   *counts
 	clock    atomic.Int64 // difference of the machine's clock from the time of the bubble, in nanoseconds
 
-	mu      sync.Mutex                        // guards what follows
-	fail    func(worker, method string) error // of a call, before it reaches the app
-	lose    func(worker, method string) error // of its answer, after the app has acted
-	mute    bool                              // notices do not reach workers that start now
+	mu      sync.Mutex                        // guards the fields below
+	fail    func(worker, method string) error // if it returns an error, the call fails before it reaches the app
+	lose    func(worker, method string) error // if it returns an error, the response is lost after the app has acted
+	mute    bool                              // workers that start now receive no notices
 	calls   map[string]int
 	flying  map[*pendingCall]struct{}
 	workers []*member
 }
 
-// judge answers a request with outcomes in place of the app, or returns nil and no error.
+// judge responds to a request with outcomes instead of the app, or returns nil and no error.
 type judge = func(protocol.CompleteRequest) (any, error)
 
 // outage is a store that rejects writes from time to time.
@@ -107,7 +109,7 @@ func (o outage) View(ctx context.Context, fn func(store.Reader) error) error {
 	return o.Store.View(ctx, func(r store.Reader) error { return fn(counted{r, o.counts}) })
 }
 
-// counts records the costs of histories: bytes of responses to workers, and events read from the store.
+// counts sums up what histories cost: bytes of responses to workers, and events read from the store.
 type counts struct {
 	off         atomic.Bool
 	bytes, read atomic.Int64
@@ -126,7 +128,7 @@ func (c counted) Events(
 	return list, err
 }
 
-// pendingCall is a call under way.
+// pendingCall is a call in progress.
 type pendingCall struct {
 	worker, method string
 	cancel         context.CancelCauseFunc
@@ -178,7 +180,7 @@ func (a *control) breaks(fail func(worker, method string) error) {
 	}
 }
 
-// hangs passes new calls through fail. It does not affect calls in progress.
+// hangs makes new calls wait in fail before they reach the app. It does not affect calls in progress.
 func (a *control) hangs(fail func(worker, method string) error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -198,7 +200,7 @@ func (a *control) called(method string) int {
 	return a.calls[method]
 }
 
-// way returns a worker's connection to the app in this process, which a test can break.
+// way returns a worker's connection to the app in this process, with the faults that the test has switched on.
 func (a *control) way(worker string) func(context.Context, string, any, linktest.Call) (any, error) {
 	return func(ctx context.Context, method string, in any, call linktest.Call) (any, error) {
 		a.mu.Lock()
@@ -245,7 +247,7 @@ func (a *control) way(worker string) func(context.Context, string, any, linktest
 			}
 		}
 		if a.narrow.Load() && hasTurn(in) {
-			return nil, fmt.Errorf("%w: with a turn", socketio.ErrPayloadTooLarge)
+			return nil, fmt.Errorf("%w: request with an eager workflow task", socketio.ErrPayloadTooLarge)
 		}
 		out, err := call(ctx, in)
 		if err == nil {
@@ -262,7 +264,7 @@ func (a *control) way(worker string) func(context.Context, string, any, linktest
 	}
 }
 
-// without returns the call as sent by a worker that does not support eager workflow tasks.
+// without returns the request as a worker without support for eager workflow tasks sends it.
 func without(in any) any {
 	switch in := in.(type) {
 	case protocol.PollRequest:
@@ -279,13 +281,13 @@ func without(in any) any {
 	return in
 }
 
-// hasTurn reports whether a call contains an eager workflow task.
+// hasTurn reports whether a request contains an eager workflow task.
 func hasTurn(in any) bool {
 	c, ok := in.(protocol.CompleteRequest)
 	return ok && slices.ContainsFunc(c.Items, func(item protocol.CompleteItem) bool { return item.Eager != nil })
 }
 
-// untaken returns the call as read by an app that does not support eager workflow tasks.
+// untaken returns the request as an app without support for eager workflow tasks reads it.
 func untaken(in protocol.CompleteRequest) protocol.CompleteRequest {
 	in.Items = slices.Clone(in.Items)
 	for i := range in.Items {
@@ -294,8 +296,8 @@ func untaken(in protocol.CompleteRequest) protocol.CompleteRequest {
 	return in
 }
 
-// readAgain returns the number of events in a response to a worker that replays the run from the start; the first task
-// of a run does not count.
+// readAgain returns the number of events in a response to a worker that replays a run from the start. The first task of
+// a run does not count.
 func readAgain(out any) (n int) {
 	switch out := out.(type) {
 	case protocol.HistoryPage:
@@ -324,10 +326,10 @@ type member struct {
 	once     sync.Once
 }
 
-// lease is that of attempts in these tests.
+// lease is the lease of attempts in these tests.
 const lease = 20 * time.Second
 
-// worker starts a worker with the definitions.
+// worker starts a worker with the workflows and activities that register adds.
 func (a *control) worker(id string, register func(*worker.Registry), change func(*runner.Options)) *member {
 	a.t.Helper()
 	log := zerolog.New(zerolog.NewTestWriter(a.t)).Level(zerolog.ErrorLevel)
@@ -410,7 +412,7 @@ func (h held) Renewed(
 	(*h.r).Holdings().Renewed(sent, leases, sessions, a, err)
 }
 
-// kill ends a worker as a crash would, but for its goroutines.
+// kill stops a worker without a drain, like a crash; only its goroutines end.
 func (m *member) kill() {
 	m.once.Do(func() {
 		m.stop()
@@ -421,7 +423,7 @@ func (m *member) kill() {
 	})
 }
 
-// begin starts a run.
+// begin starts a run and returns its ID.
 func (a *control) begin(typ string, args ...any) string {
 	a.t.Helper()
 	raw, err := json.Marshal(args)
@@ -444,7 +446,7 @@ func (a *control) events(run string) []history.Event {
 	return page.Events
 }
 
-// end waits, in virtual time, until the run has ended.
+// end waits, in virtual time, until the run has closed, and returns its last event.
 func (a *control) end(run string) history.Event {
 	a.t.Helper()
 	changed, stop := a.dispatch.WatchRun(run)
@@ -465,7 +467,7 @@ func (a *control) end(run string) history.Event {
 	}
 }
 
-// last waits as end does, for a run that is too long to be read at every event.
+// last is like end, but reads the history only once; for long runs.
 func (a *control) last(run string) (last history.Event) {
 	a.t.Helper()
 	changed, stop := a.dispatch.WatchRun(run)
@@ -536,7 +538,7 @@ func all[T history.Data](events []history.Event) (found []T) {
 	return found
 }
 
-// single is a workflow of one activity, tried as often as needed.
+// single registers an activity and a workflow that runs it, with unlimited attempts.
 func single(r *worker.Registry, name string, fn any, opts ...activity.Options) {
 	r.Workflow("do_"+name, func(ctx workflow.Context) (any, error) {
 		return workflow.Await[any](ctx, workflow.ExecuteActivity(workflow.WithActivity(ctx, workflow.ActivityOptions{
@@ -558,7 +560,7 @@ func (a *control) signal(run, name string) {
 	}
 }
 
-// definitions are those of a registry without session definitions.
+// definitions are the definitions of a registry without session definitions.
 type definitions struct{ *worker.Registry }
 
 func (definitions) FindSession(string) (*runner.SessionDefinition, bool) { return nil, false }

@@ -19,7 +19,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// spoiled reports whether a request carries the outcome for which it is refused: an activity that failed as "bad".
+// spoiled reports whether a request contains the outcome that the app refuses: an activity that failed as "bad".
 func spoiled(in protocol.CompleteRequest) bool {
 	for _, item := range in.Items {
 		if item.Failure != nil && item.Failure.Message == "bad" {
@@ -30,7 +30,7 @@ func spoiled(in protocol.CompleteRequest) bool {
 }
 
 // If the app rejects a request with several outcomes, for its size or for one invalid outcome, the worker sends each
-// outcome separately: only the invalid one is lost, and no other activity runs again.
+// outcome separately. Only the invalid outcome is lost, and no other activity runs again.
 func TestAnOutcomeForWhichARequestIsRefusedTakesNoOtherWithIt(t *testing.T) {
 	for name, refusal := range map[string]error{
 		"as invalid":         protocol.Invalid("items.1.failure", "is invalid"),
@@ -70,8 +70,8 @@ func TestAnOutcomeForWhichARequestIsRefusedTakesNoOtherWithIt(t *testing.T) {
 	}
 }
 
-// If the app rejects an outcome as malformed, the worker reports a failure with the reason. Otherwise the attempt would
-// run again after its lease.
+// If the app rejects an outcome as malformed, the worker reports a failure with the reason instead. Otherwise the task
+// would be delivered again after its lease.
 func TestAnOutcomeRefusedForItsFormBecomesAFailure(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		var ran atomic.Int32
@@ -83,16 +83,16 @@ func TestAnOutcomeRefusedForItsFormBecomesAFailure(t *testing.T) {
 		if failed, ok := a.end(run).Data.(*history.WorkflowFailed); !ok {
 			t.Errorf("got %+v", a.last(run))
 		} else if !strings.Contains(failed.Failure.Message, "result: is invalid") {
-			t.Errorf("the failure does not say why: %+v", failed.Failure)
+			t.Errorf("the failure has no reason: %+v", failed.Failure)
 		}
 		if n := ran.Load(); n != 1 {
-			t.Errorf("it ran %d times", n)
+			t.Errorf("the activity ran %d times", n)
 		}
 	})
 }
 
-// A workflow task whose outcome the app refuses for its content fails with the reason, once per delivery, and the run
-// completes once the app accepts the outcome. No lease expires before that, and other runs are not affected.
+// A workflow task whose outcome the app refuses for its content fails with the reason, once per delivery. The run
+// completes once the app accepts the outcome. Until then no lease expires, and other runs are not affected.
 func TestAWorkflowTaskRefusedForItsContentFailsWithTheReason(t *testing.T) {
 	for name, refusal := range map[string]*protocol.Error{
 		"as invalid":         protocol.Invalid("commands.0.activity_type", "must be 1 to 255 bytes"),
@@ -147,7 +147,7 @@ func TestAWorkflowTaskRefusedForItsContentFailsWithTheReason(t *testing.T) {
 						t.Errorf("%d failures were sent, want 4", failed.Load())
 					}
 					if took := time.Since(began); took > lease {
-						t.Errorf("it took %s: a lease expired", took)
+						t.Errorf("the run took %s: a lease expired", took)
 					}
 				})
 			})
@@ -155,7 +155,8 @@ func TestAWorkflowTaskRefusedForItsContentFailsWithTheReason(t *testing.T) {
 	}
 }
 
-// A refusal that is about the task or the worker does not become a failure: the outcome is dropped.
+// If the app refuses an outcome for a reason that concerns the task or the worker, the worker drops the outcome and
+// reports no failure.
 func TestAWorkflowTaskRefusedForAnotherReasonIsDropped(t *testing.T) {
 	for _, refusal := range []error{
 		protocol.Refuse(protocol.ReasonTaskNotLeased, "the task is over"),

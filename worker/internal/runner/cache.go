@@ -12,16 +12,17 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// cache is the sticky cache: an LRU of the replay machines of runs. A machine is the running code of a workflow with
-// its goroutines; caching it saves the replay of the history in the next workflow task. Eviction is always safe,
-// because the worker that gets the next task replays the run. A machine is either in the cache or owned by one workflow
-// task or eager workflow task. Machines are closed without the lock, since Close may wait for their goroutines.
+// cache is the sticky cache: an LRU cache of the replay machines of runs. A machine is the running code of a workflow
+// with its goroutines; caching it saves the replay of the history in the next workflow task. Eviction is always safe,
+// because the worker that gets the next task replays the run. A machine is either in the cache, or owned by one
+// workflow task or eager workflow task. Machines are closed without holding the lock, since Close may wait for their
+// goroutines.
 type cache struct {
 	size int
 
-	mu   sync.Mutex                         // guards what follows
-	runs *simplelru.LRU[string, *cachedRun] // nil once the cache is closed
-	// runs with an eager workflow task that the app has not answered; the channel is closed when the app has
+	mu   sync.Mutex                         // guards the fields below
+	runs *simplelru.LRU[string, *cachedRun] // nil after close
+	// runs with an eager workflow task to which the app has not responded; the channel is closed when it has
 	eager map[string]chan struct{}
 }
 
@@ -31,7 +32,7 @@ type cachedRun struct {
 }
 
 func newCache(most int) *cache {
-	runs, _ := simplelru.NewLRU[string, *cachedRun](max(most, 1), nil) // fails for a size below one only
+	runs, _ := simplelru.NewLRU[string, *cachedRun](max(most, 1), nil) // NewLRU fails only for a size below one
 	return &cache{size: most, runs: runs, eager: map[string]chan struct{}{}}
 }
 
@@ -56,11 +57,11 @@ func (c *cache) remove(run string) *cachedRun {
 }
 
 // await removes the replay machine of a run from the cache and returns it for a task of the run, or nil. If the run has
-// an eager workflow task, await first waits until the app has accepted or rejected it.
+// an eager workflow task, await first waits until the app has accepted or rejected that task.
 func (c *cache) await(ctx context.Context, run string) *cachedRun {
 	for {
 		c.mu.Lock()
-		// Both are read under one lock: otherwise the eager task could end in between, and await would find neither.
+		// Read both under one lock: otherwise the eager task could end in between, and await would find neither.
 		k, eager := c.remove(run), c.eager[run]
 		c.mu.Unlock()
 		if k != nil || eager == nil {
@@ -74,8 +75,8 @@ func (c *cache) await(ctx context.Context, run string) *cachedRun {
 	}
 }
 
-// removeForEager removes the replay machine of a run for an eager workflow task; nil if it is not available. The caller
-// must call settled afterwards.
+// removeForEager removes the replay machine of a run for an eager workflow task and returns it; nil if the cache does
+// not have it. The caller must call finishEager afterwards.
 func (c *cache) removeForEager(run string) *cachedRun {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +90,7 @@ func (c *cache) removeForEager(run string) *cachedRun {
 	return k
 }
 
-// finishEager ends an eager workflow task whose replay machine is cached again or closed.
+// finishEager records that an eager workflow task of a run has ended: its machine is cached again or closed.
 func (c *cache) finishEager(run string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +98,8 @@ func (c *cache) finishEager(run string) {
 	delete(c.eager, run)
 }
 
-// add caches a replay machine with the events that it has not applied yet. It replaces another machine of the run.
+// add caches a replay machine with the events that it has not applied yet. If the cache has another machine of the run,
+// add closes that one.
 func (c *cache) add(run string, m replay.Machine, tail ...history.Event) {
 	for _, m := range c.insert(run, &cachedRun{m, tail}) {
 		m.Close()
@@ -157,7 +159,7 @@ func (c *cache) close() {
 	}
 }
 
-// runOf returns the run of a workflow task, whose ID is RUN-n-workflow.
+// runOf returns the run ID of a workflow task, whose ID is RUN-n-workflow.
 func runOf(task string) string {
 	run, _, _ := strings.Cut(task, "-")
 	return run

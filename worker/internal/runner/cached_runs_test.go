@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// A step costs the same wherever in its run it is, however many workers share the run: each of them is shown an event
-// once.
+// A step costs the same at the beginning and at the end of a run, however many workers share the run: each worker
+// receives each event once.
 func TestStepsOfALongRunCostTheSameWithThreeWorkers(t *testing.T) {
 	const steps, size = 1000, 2000
 	bubble(t, func(t *testing.T, a *control) {
@@ -28,7 +28,7 @@ func TestStepsOfALongRunCostTheSameWithThreeWorkers(t *testing.T) {
 				return steps, nil
 			})
 			r.Activity("step", func(_ context.Context, n int) (string, error) {
-				if n%250 == 0 { // nothing else runs
+				if n%250 == 0 { // measure while only this run is active
 					a.counts.off.Store(true)
 					runtime.GC()
 					var m runtime.MemStats

@@ -54,8 +54,8 @@ func TestActivitiesRunOnceWhileTheDatabasesClockJumps(t *testing.T) {
 	})
 }
 
-// The task of a dead worker is redelivered after its lease, at default settings, also if the clock went back by an hour
-// meanwhile.
+// The task of a dead worker is redelivered after its lease, at default settings, also if the clock was set back by an
+// hour meanwhile.
 func TestTaskOfADeadWorkerIsRedeliveredAfterAClockJumpBack(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		define := func(r *worker.Registry) {
@@ -72,10 +72,10 @@ func TestTaskOfADeadWorkerIsRedeliveredAfterAClockJumpBack(t *testing.T) {
 		began := time.Now()
 		result[any](t, a.end(run))
 		if waited := time.Since(began); waited > 3*lease+clockCheckInterval {
-			t.Errorf("another worker got the task after %s; the lease is %s", waited, lease)
+			t.Errorf("another worker received the task after %s; the lease is %s", waited, lease)
 		}
 	})
 }
 
-// clockCheckInterval is the interval at which an app checks the clock of its machine.
+// clockCheckInterval is how often an app checks the clock of its machine.
 const clockCheckInterval = 5 * time.Second

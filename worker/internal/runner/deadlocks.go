@@ -6,20 +6,20 @@ import (
 	"github.com/sojourn-run/sojourn/internal/replay"
 )
 
-// deadlocks are runs with a deadlocked workflow: its code loops, or blocks outside package workflow, and still runs in
-// this process, since Go cannot stop a goroutine. The app retries the failed workflow task, perhaps on this worker. The
-// worker starts no further attempt of such a run, because each attempt could occupy one more core.
+// deadlocks tracks runs whose workflow code is deadlocked: the code loops, or blocks outside package workflow, and
+// still runs in this process, since Go cannot stop a goroutine. The app retries the failed workflow task, perhaps on
+// this worker. The worker starts no further attempt of such a run, because each attempt could occupy one more core.
 type deadlocks struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the field below
 	runs map[string]deadlock
 }
 
 type deadlock struct {
 	machine replay.Machine
-	err     error // as its task was failed
+	err     error // error with which the workflow task failed
 }
 
-// record records the replay machine if its code is deadlocked.
+// record records a replay machine whose code is deadlocked.
 func (r *deadlocks) record(run string, m replay.Machine, err error) {
 	if !m.Deadlocked() {
 		return
@@ -32,12 +32,12 @@ func (r *deadlocks) record(run string, m replay.Machine, err error) {
 	r.runs[run] = deadlock{m, err}
 }
 
-// errorOf returns the error of the deadlocked attempt while its code still runs in this process, otherwise nil.
+// errorOf returns the error of a run's deadlocked attempt while its code still runs in this process, otherwise nil.
 func (r *deadlocks) errorOf(run string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	one, ok := r.runs[run]
-	// The code has returned or blocked in package workflow, so the run may be tried again.
+	// The code has ended or blocks in package workflow, so the run may be tried again.
 	if ok && !one.machine.Deadlocked() {
 		delete(r.runs, run)
 		return nil
@@ -45,7 +45,7 @@ func (r *deadlocks) errorOf(run string) error {
 	return one.err
 }
 
-// firstOf returns one run whose code is deadlocked, and the number of such runs.
+// firstOf returns one run whose code is deadlocked, and the number of these runs.
 func (r *deadlocks) firstOf() (run string, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// one is the only workflow of a worker.
+// one is a registry with a single workflow.
 type one struct{ *workflow.Definition }
 
 func (o one) FindWorkflow(string) (*workflow.Definition, bool) { return o.Definition, true }
@@ -25,7 +25,8 @@ func (one) FindSession(string) (*SessionDefinition, bool)      { return nil, fal
 func (one) ActivityName(any) (string, error)                   { return "", errors.New("none") }
 func (one) WorkflowName(any) (string, error)                   { return "", errors.New("none") }
 
-// Go cannot stop a goroutine that loops. Another attempt of the run would loop on another core.
+// Go cannot stop a goroutine that loops, so a second attempt of the run would loop on another core. The worker starts
+// no second attempt while the first one loops.
 func TestRunningWorkflowCodeHasNoConcurrentAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -60,10 +61,10 @@ func TestRunningWorkflowCodeHasNoConcurrentAttempt(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		if err := r.Alive(); err != nil {
-			t.Errorf("when it has ended: %v", err)
+			t.Errorf("after the code has ended: %v", err)
 		}
 		if _, _, err := r.decide(task, &localSteps{r: r}); err != nil || begun.Load() != 2 {
-			t.Errorf("when it has ended: %d attempts ran: %v", begun.Load(), err)
+			t.Errorf("after the code has ended: %d attempts ran: %v", begun.Load(), err)
 		}
 	})
 }

@@ -12,34 +12,34 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An eager workflow task is sent with the activity result that causes it, which saves a round trip for each step (see
-// package engine). Until the app responds, the replay machine of the run is ahead of the stored history. The code here
-// discards the machine if the app rejects the task.
+// An eager workflow task is sent with the activity result that causes it, which saves a round trip per step (see
+// package engine). Until the app responds, the replay machine of the run is ahead of the stored history. If the app
+// rejects the task, this code discards the machine.
 
-// eagerTask is an eager workflow task: the commands of a workflow after its activity's result, sent with that result.
-// Until the app accepts it, the run's replay machine is ahead of the stored history. If the app rejects it or does not
-// respond, the machine is discarded, since its events do not exist.
+// eagerTask is an eager workflow task: the commands that a workflow issues after an activity's result, sent together
+// with that result. Until the app accepts them, the run's replay machine is ahead of the stored history. If the app
+// rejects them or does not respond, the machine is discarded, since history does not contain its events.
 type eagerTask struct {
 	r       *Runner
 	run     string
 	machine replay.Machine
-	slot    bool // the slot of the activity is held until the app responds, for the next activity
+	slot    bool // the slot of the activity stays reserved for the next activity until the app responds
 }
 
-// rejections counts how often the app rejected the eager workflow tasks of runs, and the steps that each run makes
-// without eager tasks after that. Losing a count costs one more rejection.
+// rejections counts how often the app rejected the eager workflow tasks of a run, and how many steps the run makes
+// without eager tasks after that. If a count is lost, the worker only sends one more task that is rejected.
 type rejections struct {
 	mu   sync.Mutex // guards runs
 	runs map[string]*eagerBackoff
 }
 
-// eagerBackoff counts the steps of a run without eager workflow tasks.
+// eagerBackoff is the exponential backoff of a run, counted in steps without eager workflow tasks.
 type eagerBackoff struct {
 	next      int // steps to skip after the next rejection
 	remaining int // steps that are still skipped after the last rejection
 }
 
-// maxRejectedRuns is the maximum number of remembered runs.
+// maxRejectedRuns is the maximum number of runs in rejections.
 const maxRejectedRuns = 10_000
 
 // add records a rejection: the next 1, 2, 4, … steps of the run use no eager task.
@@ -57,7 +57,7 @@ func (f *rejections) add(run string) {
 	one.remaining, one.next = one.next, min(2*one.next, 1<<30)
 }
 
-// skipEager reports whether the run must not use an eager task in this step, and counts the step.
+// skipEager counts a step and reports whether it must not use an eager task.
 func (f *rejections) skipEager(run string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,9 +75,10 @@ func (f *rejections) forget(run string) {
 	delete(f.runs, run)
 }
 
-// runEager lets the run's replay machine decide the commands after a result, if the machine is cached and no other
-// event can cause commands. The code runs on the attempt's slot, which stays reserved if a next activity can run on it.
-// The worker's view of the run may be outdated: the app checks it, and accepts the result in any case.
+// runEager applies the result of an activity to the run's replay machine and returns the resulting commands as an eager
+// workflow task. It does so only if the machine is cached and no other event can cause commands. The code runs on the
+// attempt's slot, which stays reserved if a next activity can run on it. The worker's view of the run may be outdated:
+// the app checks it, and accepts the activity result in any case.
 func (r *Runner) runEager(a *attempt, item *protocol.CompleteItem) *eagerTask {
 	run, seq := splitTaskID(item.TaskID)
 	at := r.leases.storeTime()
@@ -93,16 +94,16 @@ func (r *Runner) runEager(a *attempt, item *protocol.CompleteItem) *eagerTask {
 	of := &protocol.WorkflowTask{RunID: run}
 	var commands []protocol.Command
 	var err error
-	// If there were no new events, the replay machine would return all of its issued commands again.
+	// Without new events, the replay machine would return all of its issued commands again.
 	if behind := nextEvents(k.machine.Seen(), k.tail, a.task.Unseen); len(behind) > 0 {
 		commands, err = k.machine.Apply(of, behind)
 	}
-	// Other events may also cause commands: the replay machine has unsent commands, the worker does not know all events,
-	// or other steps are open whose results may be stored before this one. The run then needs a workflow task, which
-	// contains the events in order. Ends of sessions that were never started are no reason: Apply returns them with the
-	// commands of this eager task.
+	// Other events may also cause commands: the replay machine has unsent commands, the worker does not know all
+	// events, or other steps are open whose results may be stored before this one. The run then needs a workflow task,
+	// which contains the events in order. Ends of sessions that were never started do not prevent an eager task: Apply
+	// returns them with its commands.
 	if err == nil && (k.machine.Seen() < a.task.LastSequence || !k.machine.Lone(seq)) {
-		t.returnMachine() // it has seen nothing that did not happen
+		t.returnMachine() // the machine has applied only stored events, so it stays valid
 		return nil
 	}
 	seen := k.machine.Seen()
@@ -112,7 +113,7 @@ func (r *Runner) runEager(a *attempt, item *protocol.CompleteItem) *eagerTask {
 		}}})
 	}
 	if err != nil || k.machine.AtLocalStep() || slices.ContainsFunc(commands, needsOwnTask) {
-		r.deadlocks.record(run, k.machine, err) // the task that follows will say what is wrong
+		r.deadlocks.record(run, k.machine, err) // the workflow task that follows reports the error
 		t.reject()
 		return nil
 	}
@@ -139,7 +140,7 @@ func splitTaskID(task string) (run string, seq int64) {
 	return run, seq
 }
 
-// nextEvents are events behind the last one seen, without a gap, of two lists that may overlap.
+// nextEvents returns the events after the last one seen, up to the first gap. The lists may overlap.
 func nextEvents(seen int64, lists ...[]history.Event) (all []history.Event) {
 	for _, list := range lists {
 		for i := range list {
@@ -155,9 +156,9 @@ func nextEvents(seen int64, lists ...[]history.Event) (all []history.Event) {
 // holdsSlot reports whether the next activity uses the slot of this attempt.
 func (t *eagerTask) holdsSlot() bool { return t != nil && t.slot }
 
-// applyResponse applies the response to a completion with an eager workflow task: whether the app accepted the task,
-// and the events and the activity that it produced. nil means that no response arrived; the app may have accepted the
-// result with or without the eager task.
+// applyResponse applies the app's response to a completion with an eager workflow task: whether the app accepted the
+// task, and the events and the activity that the task created. nil means that no response arrived: the app may have
+// accepted the result, with or without the eager task.
 func (t *eagerTask) applyResponse(a *protocol.CompleteResponse, sent time.Time) {
 	if t == nil {
 		return
@@ -172,7 +173,7 @@ func (t *eagerTask) applyResponse(a *protocol.CompleteResponse, sent time.Time) 
 		if !t.slot {
 			t.r.slots.borrow(protocol.KindActivity, 1)
 		}
-		t.slot = false // it runs on that
+		t.slot = false // the next activity uses the slot
 	}
 	if t.machine.Finished() {
 		t.machine.Close()
@@ -186,8 +187,8 @@ func (t *eagerTask) applyResponse(a *protocol.CompleteResponse, sent time.Time) 
 	}
 }
 
-// reject closes the replay machine, because it has applied events that the app did not accept; the next workflow task
-// replays the run. As replays are expensive, the run gets no eager workflow tasks for a while.
+// reject closes the replay machine, because it has applied events that the app did not accept. The next workflow task
+// replays the run. Since replays are expensive, the run uses no eager workflow tasks for some steps.
 func (t *eagerTask) reject() {
 	t.machine.Close()
 	t.r.rejections.add(t.run)

@@ -17,14 +17,14 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// steps registers a workflow of sequential activities that also uses side effects, versions, the time, timers,
-// sessions, two concurrent activities, a failing attempt, and signals if a test sends them.
+// steps registers a workflow of sequential activities. It also uses side effects, versions, the time, timers, sessions,
+// two concurrent activities and an attempt that fails, and receives signals if a test sends them.
 func steps(ran *atomic.Int64) func(*worker.Registry) {
 	return func(r *worker.Registry) {
 		r.Workflow("steps", func(ctx workflow.Context, n int) ([]string, error) {
 			var results []string
 			for i := range n {
-				// that the time is the recorded one shows in the arguments
+				// The argument shows that the code reads the recorded time.
 				v, err := workflow.Await[string](ctx, workflow.ExecuteActivity(ctx, "step", i, workflow.Now(ctx).IsZero()))
 				if err != nil {
 					return nil, err
@@ -62,7 +62,7 @@ func steps(ran *atomic.Int64) func(*worker.Registry) {
 			return results, nil
 		})
 		r.Activity("step", func(_ context.Context, n int, _ bool) (string, error) {
-			if ran.Add(1); n == 201 { // after the concurrent one
+			if ran.Add(1); n == 201 { // after the two concurrent activities
 				<-time.After(time.Second)
 			}
 			return fmt.Sprint(n), nil
@@ -77,7 +77,7 @@ func steps(ran *atomic.Int64) func(*worker.Registry) {
 	}
 }
 
-// bare returns a history without the values that differ between runs: times, IDs and hashes.
+// bare returns the events of a history without the values that differ between runs: times, IDs and hashes.
 func bare(t *testing.T, run string, events []history.Event) (list []string) {
 	t.Helper()
 	for _, e := range events {
@@ -139,7 +139,7 @@ func TestEagerTasksLeaveTheHistoryUnchanged(t *testing.T) {
 		})
 	}
 	if !reflect.DeepEqual(histories[true], histories[false]) {
-		t.Errorf("in tasks of their own:\n%s\nwith results:\n%s",
+		t.Errorf("in separate tasks:\n%s\nwith results:\n%s",
 			strings.Join(histories[true], "\n"), strings.Join(histories[false], "\n"))
 	}
 }
@@ -175,7 +175,7 @@ func TestLostResponseToAnEagerTaskIsRepeated(t *testing.T) {
 				if n := ran.Load(); n != of {
 					t.Errorf("%d activities ran %d times", of, n)
 				}
-				// The first answer is that of a task.
+				// The first workflow task of the run is not an eager one.
 				if n := fusedTurns(a.events(run)); n != of {
 					t.Errorf("%d of %d turns came with results", n, of)
 				}
@@ -184,8 +184,8 @@ func TestLostResponseToAnEagerTaskIsRepeated(t *testing.T) {
 	}
 }
 
-// If the app rejects eager workflow tasks, the worker rereads at most twice the events of the run, whatever happens
-// meanwhile: signals at half the rate of the steps, each as its activity ends, and many concurrent activities.
+// If the app rejects eager workflow tasks, the worker reads at most twice the events of the run: with a signal at every
+// second activity, and with many concurrent activities.
 func TestRejectedEagerTasksAreCheap(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs workflows of hundreds of steps")
@@ -196,7 +196,8 @@ func TestRejectedEagerTasksAreCheap(t *testing.T) {
 		"signals": {code: func(a *control, run func() string) func(*worker.Registry) {
 			return func(r *worker.Registry) {
 				r.Workflow("wf", func(ctx workflow.Context) error {
-					received := 0 // as they come, so that a machine that is ahead of history receives fewer
+					// receive signals as they arrive, so that a machine that is ahead of history receives fewer
+					received := 0
 					for i := range 200 {
 						if err := workflow.ExecuteActivity(ctx, "step", i).Get(ctx, nil); err != nil {
 							return err
@@ -274,12 +275,13 @@ func TestTooLargeEagerTaskIsOmitted(t *testing.T) {
 			t.Errorf("got %v", got)
 		}
 		if n := fusedTurns(a.events(run)); n > 0 {
-			t.Errorf("%d turns came with results", n)
+			t.Errorf("%d eager tasks were sent with results", n)
 		}
 	})
 }
 
-// A turn is never a run's that another step can move: the results of two at once go without.
+// A run has no eager workflow task while another event can make it continue: two concurrent results are sent without
+// one.
 func TestConcurrentResultsAreSentWithoutEagerTasks(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		a.worker("w", func(r *worker.Registry) {
@@ -296,13 +298,13 @@ func TestConcurrentResultsAreSentWithoutEagerTasks(t *testing.T) {
 		a.end(run)
 		ended := all[*history.ActivityCompleted](a.events(run))
 		if len(ended) != 2 || ended[0].EagerHash != "" {
-			t.Errorf("the first result had a turn: %+v", ended)
+			t.Errorf("the first result had an eager task: %+v", ended)
 		}
 	})
 }
 
-// The time that workflow code reads in an eager workflow task is the time of its event in history, so a replay reads
-// the same time.
+// The time that workflow code reads in an eager workflow task is the time of its event in history, so that a replay
+// reads the same time.
 func TestTimeOfAnEagerTaskIsThatOfItsEvent(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		r := worker.NewRegistry()
@@ -360,10 +362,11 @@ func TestAppWithoutEagerTasksAcceptsTheResults(t *testing.T) {
 			t.Errorf("got %v", got)
 		}
 		if n := fusedTurns(a.events(run)); n > 0 {
-			t.Errorf("%d turns came with results", n)
+			t.Errorf("%d eager tasks were accepted with results", n)
 		}
-		if n := a.turns.Load(); n == 0 || n > 5 { // 13 steps, of which 1, 2, 4 go without between two that were refused
-			t.Errorf("%d turns were sent", n)
+		// 13 steps: after each rejection 1, 2, then 4 steps are sent without an eager task
+		if n := a.turns.Load(); n == 0 || n > 5 {
+			t.Errorf("%d eager tasks were sent", n)
 		}
 	})
 }

@@ -17,25 +17,26 @@ import (
 	"github.com/sojourn-run/sojourn/worker/activity"
 )
 
-// Each attempt decides where its activity runs: Go code runs in this process unless it is isolated, other code in an
-// executor. If the worker cannot run it, this is no failure of the activity: the worker returns the task, and another
+// Each attempt decides where its activity runs: Go code runs in this process unless it is isolated; all other code runs
+// in an executor. If the worker cannot run it, the activity does not fail: the worker returns the task, and another
 // worker may run it.
 
-// execute runs the attempt's code: in this process, or in an executor when it is isolated or no Go code of this worker.
+// execute runs the attempt's code: in an executor if it is isolated or not in Go, otherwise in this process.
 func (a *attempt) execute(ctx context.Context) (payload.Payload, error) {
 	result, err := a.run(ctx, a.task.ActivityType, a.def, a.task.Arguments)
 	return result, a.whyLost(err)
 }
 
 // whyLost adds to an error about missing state the reason why the previous epoch of the session ended. It adds nothing
-// if the state was lost in this epoch: the executor ended, or the state was rebuilt in this epoch before.
+// if the state was lost in this epoch, because the executor ended or after the state was rebuilt.
 func (a *attempt) whyLost(err error) error {
 	s, here := a.task.Session, a.lost != "" && a.lost != string(sandbox.CauseDeclared)
 	here = here || a.rebuilds > 0 || a.recovered != nil
 	if s == nil || s.LastEnd == "" || here || !errors.Is(err, activity.ErrSessionLost) {
 		return err
 	}
-	a.lost = cmp.Or(protocol.LostReason(s.LastEnd), "released") // an operator or the holder chose another reason
+	// any other reason means that an operator or the owner released the session
+	a.lost = cmp.Or(protocol.LostReason(s.LastEnd), "released")
 	why := fmt.Sprintf(" (the previous acquisition of the session ended: %s)", s.LastEnd)
 	if plain, ok := err.(*activity.Error); ok { //nolint:errorlint // not wrapped: its type and class stay
 		detailed := *plain
@@ -45,7 +46,7 @@ func (a *attempt) whyLost(err error) error {
 	return fmt.Errorf("%w%s", err, why)
 }
 
-// run runs an activity within this attempt.
+// run runs one activity, the attempt's own or a rebuild activity, within this attempt.
 func (a *attempt) run(
 	ctx context.Context, name string, def *activity.Definition, args payload.Payload,
 ) (payload.Payload, error) {
@@ -65,11 +66,10 @@ func (a *attempt) run(
 	return a.invoke(ctx, name, args)
 }
 
-// KeyRebuild marks a call to an executor as a rebuild. Its arguments are the arguments of the activity that needs the
-// state.
+// KeyRebuild marks a call to an executor as a rebuild. The call has the arguments of the activity that needs the state.
 const KeyRebuild = "rebuild"
 
-// keyDefinition is the name of the session's definition, for handlers that require one.
+// keyDefinition is the key for the name of the session's definition, for handlers that require a definition.
 const keyDefinition = "session_definition"
 
 // invoke runs an activity in an executor.
@@ -107,7 +107,7 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 		}
 		inv.Input = none.Text()
 	}
-	var late error // why the call did not begin in an executor that was ready for it
+	var late error // why the attempt must not begin the call although an executor is ready
 	hooks := sandbox.Hooks{
 		OnBegin: func() error {
 			late = a.confirmLease(ctx)
@@ -136,15 +136,16 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 		if err == nil {
 			return payload.OfText(res.Output), nil
 		}
-		// Only a call that never began may be tried again here. Whatever else went wrong, the code may have run,
-		// and whether it runs once more is for the activity's retry policy.
+		// Only repeat a call that never began. After any other error the code may have run, and the retry policy of the
+		// activity decides whether it runs again.
 		if !isUnavailable(err) || a.r.stopped.Load() || time.Since(began) > patienceWith(err) {
 			return payload.Payload{}, a.executorError(err)
 		}
 		if why, _ := lacksPackages(err); why == "" && back.Tries() == 0 {
 			a.log.Warn().Err(err).Msg("failed to start an executor; retrying")
 		}
-		// The call never began. An immediate return would bring the task back at once while all executors are busy.
+		// The call never began. If the worker returned the task immediately, it would receive it again at once while
+		// all executors are busy.
 		t := time.NewTimer(back.Next())
 		select {
 		case <-t.C:
@@ -157,9 +158,9 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 	}
 }
 
-// Time that an attempt waits for an executor before the worker returns the task. If packages of its handler are
-// missing, which may take long, the worker returns it sooner: the slot becomes free, and the app reports what the task
-// waits for.
+// These are the maximum times that an attempt waits for an executor before the worker returns the task. If packages of
+// its handler are missing, which may take long, the worker returns it sooner: the slot becomes free, and the app
+// reports what the task waits for.
 const (
 	executorPatience = 20 * time.Second
 	packagesPatience = time.Second
@@ -172,7 +173,7 @@ func patienceWith(err error) time.Duration {
 	return executorPatience
 }
 
-// lacksPackages returns why a task waits that got no executor because the packages of its handler are not installed.
+// lacksPackages returns the wait reason of a task whose handler lacks packages.
 func lacksPackages(err error) (r protocol.WaitReason, why string) {
 	var e *sandbox.Error
 	if errors.As(err, &e) && e.Type == sandbox.Unavailable {
@@ -186,9 +187,9 @@ func lacksPackages(err error) (r protocol.WaitReason, why string) {
 	return "", ""
 }
 
-// codeBegan reports, by the error of a call to an executor, whether the called code began. It did not begin if no
-// executor was available, or if the state of the session was lost before the call. It began if the code itself reported
-// the loss.
+// codeBegan reports whether the called code began, according to the error of a call to an executor. It did not begin if
+// no executor was available, or if the state of the session was lost before the call. It began if the code itself
+// reported the loss.
 func codeBegan(err error) bool {
 	var lost *sandbox.SessionLost
 	if errors.As(err, &lost) {
@@ -197,20 +198,20 @@ func codeBegan(err error) bool {
 	return !isUnavailable(err)
 }
 
-// isUnavailable reports that no executor was available.
+// isUnavailable reports whether no executor was available.
 func isUnavailable(err error) bool {
 	var e *sandbox.Error
 	return errors.As(err, &e) && e.Type == sandbox.Unavailable
 }
 
-// line adds a line of the code's log or output.
+// line adds a line of the code's log or output to the activity log.
 func (a *attempt) line(l sandbox.LogLine) {
 	a.r.logs.add(&a.activityLog, l)
 	a.log.Info().Str("source", l.Source).Str("level_of_line", l.Level).Msg(l.Text)
 }
 
-// executorError classifies an error of an executor: lost state triggers the recovery policy, and a call without an
-// executor never began.
+// executorError converts an error of an executor: after lost state the recovery policy applies, and a call for which no
+// executor was available never began.
 func (a *attempt) executorError(err error) error {
 	var ended *sandbox.ExecutorEnded
 	if errors.As(err, &ended) {
@@ -219,7 +220,7 @@ func (a *attempt) executorError(err error) error {
 	}
 	var lost *sandbox.SessionLost
 	if errors.As(err, &lost) {
-		if lost.Cause.ExecutorEnded() { // before this call began
+		if lost.Cause.ExecutorEnded() { // the executor ended before this call began
 			a.executorEnded = &sandbox.ExecutorEnded{
 				Cause: lost.Cause, Err: &sandbox.Error{Type: sandbox.Crashed, Message: lost.Message, Retryable: true},
 			}
@@ -238,7 +239,7 @@ func (a *attempt) executorError(err error) error {
 	return err
 }
 
-// failureOfExecutor converts an executor's error to a failure that the app accepts; nil for other errors.
+// failureOfExecutor converts an error of an executor to a failure that the app accepts; nil for other errors.
 func failureOfExecutor(err error) *protocol.Failure {
 	var e *sandbox.Error
 	if !errors.As(err, &e) {

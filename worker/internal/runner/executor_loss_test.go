@@ -16,9 +16,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// lostExecutors reports that the executor of the first epoch it is called for is lost.
+// lostExecutors reports the executor of the first epoch in which it is called as lost.
 type lostExecutors struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	epochs []int64
 }
 
@@ -38,8 +38,8 @@ func (e *lostExecutors) Invoke(_ context.Context, inv sandbox.Invocation, _ sand
 
 func (*lostExecutors) Recovery(context.Context, string) ([]byte, error) { return nil, nil }
 
-// Activities that arrive after the executor of their session has ended, but before the app knows, do not fail: they are
-// returned, and run again under a higher epoch of the session.
+// Activities that arrive after the executor of their session has ended, but before the app knows that, do not fail: the
+// worker returns them, and they run again under a higher epoch of the session.
 func TestCallsThatComeAfterTheEndOfAnExecutorAreReturned(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		executors := &lostExecutors{}
@@ -74,7 +74,8 @@ func TestCallsThatComeAfterTheEndOfAnExecutorAreReturned(t *testing.T) {
 		for _, d := range all[*history.ActivityCompleted](events) {
 			returned += len(d.Lost)
 			want := 1
-			for _, l := range d.Lost { // the app took the delivery back before the worker could say that no code began
+			// the app released the delivery before the worker could report that no code began
+			for _, l := range d.Lost {
 				if l.Why == string(protocol.ReasonStaleSessionEpoch) {
 					want++
 				}
@@ -92,7 +93,8 @@ func TestCallsThatComeAfterTheEndOfAnExecutorAreReturned(t *testing.T) {
 	})
 }
 
-// A worker that hands an activity back reports whether its code began: only then does the delivery count as an attempt.
+// A worker that returns an activity reports whether its code began. Only if it began does the delivery count as an
+// attempt.
 func TestReturnedTaskReportsWhetherItsCodeStarted(t *testing.T) {
 	for name, c := range map[string]struct {
 		stop func(*member)
@@ -102,7 +104,7 @@ func TestReturnedTaskReportsWhetherItsCodeStarted(t *testing.T) {
 		"stopped while its code ran": {func(m *member) {
 			short, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
-			_ = m.Stop(short) // its activity does not end
+			_ = m.Stop(short) // returns at the timeout, because the activity does not end
 			m.HandBack(context.Background())
 		}, 2},
 	} {

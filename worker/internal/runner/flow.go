@@ -13,9 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Workflow code has no side effects, so commands that are completed too late do no harm: the worker drops them or the
-// app rejects them. But a replay machine must never continue from commands that the app did not accept. When in doubt,
-// the worker closes the machine and the next task replays the run.
+// Workflow code has no side effects, so late commands are harmless: the worker drops them or the app rejects them. But
+// a replay machine must never continue from commands that the app did not accept. If in doubt, the worker closes the
+// machine, and the next task replays the run.
 
 // workflow runs one workflow task. The worker renews its lease like the lease of an attempt, which has the same length.
 // If the lease expires while the code runs, the commands are dropped, because another worker may run the task. Since
@@ -38,7 +38,7 @@ func (r *Runner) workflow(t *protocol.WorkflowTask, received arrival) {
 	abandoned, inStep := errors.AsType[*workflow.StepAbandonedError](err)
 	switch {
 	case r.leases.isLost(lease):
-		r.cache.evict(t.RunID) // its state includes commands that the app will not accept
+		r.cache.evict(t.RunID) // the machine has applied commands that the app will not accept
 		r.dropped(item, ErrLeaseLost.Error())
 		return
 	case errors.Is(err, errUnregistered):
@@ -51,11 +51,12 @@ func (r *Runner) workflow(t *protocol.WorkflowTask, received arrival) {
 	case r.life.Err() != nil:
 		item.Returned = "draining"
 	case inStep && !refusesContent(abandoned.Err):
-		// The app did not record the step: the task has ended or is another worker's.
+		// The app did not record the step: the task has ended, or another worker has it.
 		r.dropped(item, err.Error())
 		return
 	case isHistory(err):
-		// A history page could not be loaded or has a gap. A later attempt or another worker may succeed.
+		// The worker could not load a history page, or the page has a gap. A later attempt or another worker may
+		// succeed.
 		r.log.Warn().Err(err).Str("task_id", t.TaskID).Str("run_id", t.RunID).Msg("failed to load the history of a run; returning the task")
 		item.Returned = "history_unavailable"
 	default:
@@ -68,7 +69,7 @@ func (r *Runner) workflow(t *protocol.WorkflowTask, received arrival) {
 		line.Msg("workflow task failed")
 		r.notifyTaskFailed(t, item.Failure)
 	}
-	// The lease may expire as late as a lease that was granted when the worker read the task; the app decides.
+	// The lease may last as long as if it had been granted when the worker read the task; the app decides.
 	r.report.add(entry{
 		class: t.FairnessClass, item: item, until: later(r.leases.until(lease), received.read.Add(r.opt.AttemptLease)),
 		workflowID: t.WorkflowID,
@@ -83,7 +84,7 @@ func (r *Runner) notifyTaskFailed(t *protocol.WorkflowTask, f *protocol.Failure)
 
 var errUnregistered = errors.New("workflow type is not registered")
 
-// historyError is a failure to load a page of history.
+// historyError reports that a page of history could not be loaded.
 type historyError struct{ error }
 
 func (e historyError) Unwrap() error { return e.error }
@@ -108,11 +109,11 @@ func (r *Runner) decide(
 	}
 	if k := r.cache.await(r.life, t.RunID); k != nil {
 		m, events := k.machine, t.Events
-		// The response to an eager workflow task contained the events of the tail, so they may be missing from this task.
+		// The tail contains the events of the response to an eager workflow task, which this task may omit.
 		if tail := nextEvents(m.Seen(), k.tail); len(tail) > 0 && (len(events) == 0 || events[0].Seq > m.Seen()+1) {
 			events = append(tail, events...)
 		}
-		// If there is a gap between the events applied and the events received, a new replay machine replays the whole
+		// If there is a gap between the applied and the received events, a new replay machine replays the whole
 		// history.
 		if len(events) == 0 || events[0].Seq <= m.Seen()+1 {
 			m.SetCallbacks(steps, steps.fetchSignals)
@@ -120,7 +121,7 @@ func (r *Runner) decide(
 			if err == nil {
 				return commands, r.cacheMachine(t, m), nil
 			}
-			// A new replay machine would run the steps again that this one has run.
+			// A new replay machine would run again the local steps that this machine has run.
 			if _, inStep := errors.AsType[*workflow.StepAbandonedError](err); inStep || steps.recorded {
 				r.deadlocks.record(t.RunID, m, err)
 				m.Close()
@@ -173,15 +174,15 @@ func (r *Runner) cacheMachine(t *protocol.WorkflowTask, m replay.Machine) int64 
 		m.Close()
 		return 0
 	}
-	// Read before the replay machine is in the cache: from then on another task may have it.
+	// Read Seen before caching the machine: afterwards another task may use the machine.
 	seen := m.Seen()
 	m.SetCallbacks(nil, nil)
 	r.cache.add(t.RunID, m)
 	return seen
 }
 
-// apply applies the events and the following pages to a replay machine. The pages count against the memory limit of
-// replays.
+// apply applies the events, and the following pages of the history, to a replay machine. The pages count towards the
+// memory limit of replays.
 func (r *Runner) apply(
 	m replay.Machine, t *protocol.WorkflowTask, events []history.Event, place *replaySlot,
 ) ([]protocol.Command, error) {

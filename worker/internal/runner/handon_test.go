@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// same is an executor that returns its input.
+// same is an executor that returns the arguments as the result.
 type same struct{ given []byte }
 
 func (*same) Has(string) (string, bool) { return sandbox.RuntimeNode, true }
@@ -23,7 +23,7 @@ func (s *same) Invoke(_ context.Context, inv sandbox.Invocation, _ sandbox.Hooks
 
 func (*same) Recovery(context.Context, string) ([]byte, error) { return nil, nil }
 
-// Arguments and results of an executor are passed on without a copy, whatever their size.
+// The worker forwards arguments to an executor, and results from it, without a copy, whatever their size.
 func TestPayloadIsForwardedWithoutACopy(t *testing.T) {
 	for _, size := range []int{100, 1 << 20} {
 		s := &same{}
@@ -34,7 +34,7 @@ func TestPayloadIsForwardedWithoutACopy(t *testing.T) {
 		}
 		got, err := a.invoke(t.Context(), "x", args)
 		if err != nil || got != args {
-			t.Fatalf("%d bytes came back of %d: %v", len(got.Blob), len(args.Blob), err)
+			t.Fatalf("the executor returned %d of %d bytes: %v", len(got.Blob), len(args.Blob), err)
 		}
 		if at := unsafe.StringData(args.Blob); unsafe.SliceData(s.given) != at || unsafe.StringData(got.Blob) != at {
 			t.Errorf("%d bytes were copied", len(args.Blob))

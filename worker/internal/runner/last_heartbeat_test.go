@@ -16,8 +16,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/activity"
 )
 
-// resume reports two values at once and returns the value that the attempt before it reported last. The worker sends
-// one heartbeat a second, so the app has not received the second value when the code ends.
+// resume is an activity that reports two values at once and returns the last value that the previous attempt reported.
+// The worker sends one heartbeat per second, so the app has not received the second value when the code ends.
 func resume(ctx context.Context, end func() error) (string, error) {
 	last, ok, err := activity.LastHeartbeat[string](ctx)
 	if err != nil || activity.Info(ctx).Attempt == 3 {
@@ -54,7 +54,7 @@ func TestTheLastHeartbeatOfAFailedAttemptReachesTheNext(t *testing.T) {
 	}
 }
 
-// The heartbeat that reports the last value gets no response. The worker sends it again before the outcome.
+// If the heartbeat with the last value gets no response, the worker sends it again before the outcome.
 func TestALastHeartbeatWithoutAResponseIsRepeatedBeforeTheOutcome(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		var lost atomic.Int32
@@ -105,7 +105,7 @@ func TestTheLastHeartbeatOfADrainedAttemptReachesTheNext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		if err := first.Stop(ctx); err == nil {
-			t.Error("stopped, though the activity runs")
+			t.Error("Stop returned although the activity runs")
 		}
 		first.HandBack(t.Context())
 		if got := result[string](t, a.end(run)); got != "last" {

@@ -10,26 +10,26 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Local steps run while their workflow task is leased. A step begins only under a live lease, like an attempt of an
-// activity, and its outcome is recorded under the task's delivery, which fences it: a worker that lost the task records
-// nothing.
+// Local steps run while their workflow task is leased. A step begins only while the lease is valid, like an attempt of
+// an activity. Its outcome is recorded under the task's delivery number, which is a fencing token: a worker that lost
+// the task cannot record it.
 
-// localSteps runs the local steps of one workflow task; it is the replay.LocalSteps of its replay machine.
+// localSteps runs the local steps of one workflow task. It implements replay.LocalSteps for the task's replay machine.
 type localSteps struct {
 	r     *Runner
 	task  *protocol.WorkflowTask
 	lease *lease
-	place *replaySlot // slot of a replay, released when a step begins; nil: none
+	place *replaySlot // slot for a replay, released when a step begins; nil: none
 	// a step was recorded, so a new replay machine that applies the task's events would run it again
 	recorded bool
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	ctx   context.Context
 	end   context.CancelCauseFunc
 	cause error // why the task was lost
 }
 
-// lost ends the running step; it is called when the lease of the task is lost.
+// lost ends the running step. It is called when the lease of the task is lost.
 func (s *localSteps) lost(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,11 +41,11 @@ func (s *localSteps) lost(cause error) {
 	}
 }
 
-// close releases the context.
+// close ends the context of the steps.
 func (s *localSteps) close() { s.lost(context.Canceled) }
 
-// Context ends when the lease of the task is lost or the worker stops. It is made for the first step, since most tasks
-// have none.
+// Context returns a context that ends when the lease of the task is lost or the worker stops. It is created for the
+// first step, since most tasks have none.
 func (s *localSteps) Context() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +58,7 @@ func (s *localSteps) Context() context.Context {
 	return s.ctx
 }
 
-// Begin returns nil if the task's lease is live. The task no longer counts as a replay: a step may take long, and other
+// Begin returns nil if the task's lease is valid. It releases the replay slot, because a step may take long and other
 // runs need the slot.
 func (s *localSteps) Begin(ctx context.Context) error {
 	s.place.release()
@@ -66,8 +66,8 @@ func (s *localSteps) Begin(ctx context.Context) error {
 	return s.r.leases.begin(ctx, s.lease, time.Time{})
 }
 
-// Record makes commands durable while the task stays leased. It repeats a request without a response until the lease is
-// lost; the app recognizes the repetition.
+// Record stores commands at the app while the task stays leased. If a request gets no response, Record repeats it until
+// the lease is lost; the app recognizes the repetition.
 func (s *localSteps) Record(commands []protocol.Command, from int64) error {
 	ctx, r := s.Context(), s.r
 	item := taskItem(s.task)

@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// swallowing is a link whose connection drops the packets of requests that record a local step: of the first one
-// before it reaches the app, of the second one after the app has committed it.
+// swallowing is a link that drops packets of two requests that record a local step: the first request never reaches the
+// app, and the response to the second one is lost after the app has committed.
 type swallowing struct {
 	*link.Link
 	requests atomic.Int32
@@ -41,8 +41,8 @@ func (s *swallowing) Complete(
 	return s.Link.Complete(ctx, in)
 }
 
-// A connection swallows the packets of two requests that record a step, while heartbeats pass: the worker repeats each
-// request after a minute. The step runs and is recorded once, and a run next to it does not wait.
+// The connection drops the packets of two requests that record a step, but not those of heartbeats. The worker repeats
+// each request after a minute. The step runs and is recorded once, and a concurrent run does not wait.
 func TestARequestThatRecordsAStepIsRepeatedAfterAMinute(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		var ran atomic.Int32
@@ -60,7 +60,7 @@ func TestARequestThatRecordsAStepIsRepeatedAfterAMinute(t *testing.T) {
 		run := a.begin("step")
 		a.end(a.begin("calm"))
 		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("the run next to it took %s", took)
+			t.Errorf("the concurrent run took %s", took)
 		}
 		if last := a.end(run); last.Type() != "WorkflowCompleted" {
 			t.Fatalf("the run ended with %s", last.Type())

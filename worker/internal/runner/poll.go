@@ -14,13 +14,13 @@ import (
 )
 
 // A worker polls only for tasks for which it has a free slot: the lease of a task that it cannot start would expire.
-// Each loop polls for one kind. The liveness probe fails if a loop makes no progress.
+// Each loop polls for one or several kinds of tasks. The liveness probe fails if a loop makes no progress.
 
-// An empty response that arrives sooner than this was not a long poll: the loop then pauses.
+// If a response without tasks arrives sooner than this, the app did not wait for a task. The loop then pauses.
 const heldAtLeast = time.Second
 
-// pollSeconds is how long the app may hold a poll. It is well below the time after which a loop without an iteration
-// counts as stuck.
+// pollSeconds is how long the app may wait for a task before it responds. It is well below the time after which a loop
+// without an iteration counts as stuck.
 const pollSeconds = 50
 
 // pageSize is the maximum number of events on a page of history. The first page is part of the task and comes from the
@@ -90,8 +90,8 @@ func (r *Runner) kinds() (kinds []protocol.TaskKind) {
 func (l *loop) run() {
 	for {
 		l.seen.Store(time.Now().UnixNano())
-		// A wait for a slot may take as long as the activities that use the slots, so it does not count as stuck. The
-		// deadline for an iteration starts with the poll.
+		// Waiting for a slot may take as long as the activities that use the slots, so it does not count as stuck. The
+		// time of an iteration starts with the poll.
 		l.idle.Store(true)
 		got, err := l.r.slots.acquire(l.r.pollCtx, l.kinds)
 		l.idle.Store(false)
@@ -128,18 +128,18 @@ func (l *loop) poll(got slotCounts) time.Duration {
 	seconds := int64(pollSeconds)
 	req.Timeout = &seconds
 	began := time.Now()
-	// Without a connection the loop still iterates, so that it does not count as stuck.
+	// The timeout also ends polls without a connection, so that the loop does not count as stuck.
 	ctx, cancel := context.WithTimeout(l.r.pollCtx, (pollSeconds+30)*time.Second)
 	a, err := l.r.opt.Link.Poll(ctx, req)
 	cancel()
-	// The response arrived. Only a poll whose response may be lost is repeated under its ID; it then receives the same
-	// tasks.
+	// The response arrived. Only a poll whose response may be lost is repeated under the same ID; it then receives the
+	// same tasks.
 	if err == nil || !link.Lost(err) {
 		l.id = ""
 	}
 	if err != nil {
 		l.r.slots.endPoll(l.kinds, got)
-		// The link logs the end of a connection once; the open polls do not log it again.
+		// The link already logs the end of a connection, once for all polls.
 		if l.r.pollCtx.Err() == nil && !errors.Is(err, link.ErrNotConnected) && !errors.Is(err, link.ErrConnectionEnded) {
 			l.r.log.Warn().Err(err).Msg("poll failed")
 		}
@@ -155,11 +155,11 @@ func (l *loop) poll(got slotCounts) time.Duration {
 		l.back.Reset()
 		return pause
 	}
-	// An immediate response without tasks must not cause a loop without pauses.
+	// The loop must pause after an immediate response without tasks.
 	return max(pause, l.back.Next())
 }
 
-// request returns a poll for as many tasks as slots were reserved.
+// request returns a poll for as many tasks as slots are reserved.
 func (r *Runner) request(got slotCounts) protocol.PollRequest {
 	req := protocol.PollRequest{
 		WorkerID: r.opt.WorkerID, Queues: r.opt.Queues, Free: map[protocol.TaskKind]int{}, Max: got.total(),
@@ -188,7 +188,7 @@ func (r *Runner) accept(a protocol.PollResponse, got slotCounts, sent time.Time)
 		r.spawn(t, received)
 	}
 	for k, n := range unused {
-		if n < 0 { // more than asked for: they run all the same, and their slots are given back twice as late
+		if n < 0 { // the app returned more tasks than requested: run them, and make up for their slots later
 			unused[k] = 0
 			r.slots.borrow(k, -n)
 			r.log.Warn().Str("kind", string(k)).Int("more", -n).Msg("app returned more tasks than this worker requested")
@@ -201,7 +201,8 @@ func (r *Runner) accept(a protocol.PollResponse, got slotCounts, sent time.Time)
 const stuckAfter = 180 * time.Second
 
 // Alive returns an error if a loop with free slots has made no iteration for three minutes. It also returns an error
-// while workflow code loops outside package workflow, since that occupies a processor until the process ends.
+// while workflow code loops or blocks outside package workflow, because that code uses a CPU core until the process
+// ends.
 func (r *Runner) Alive() error {
 	if run, n := r.deadlocks.firstOf(); n > 0 {
 		return fmt.Errorf(

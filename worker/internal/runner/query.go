@@ -23,15 +23,15 @@ import (
 // and activities.
 const querySlots = 4
 
-// queryTime limits how long the worker works on a query; callers wait no longer than this.
+// queryTime is how long the worker works on a query at most; callers wait no longer than this.
 const queryTime = 30 * time.Second
 
-// question is the common part of query and update validation tasks: a run that is read and not changed.
+// question is the common part of query tasks and update validation tasks, which read a run and do not change it.
 type question struct {
-	item   protocol.CompleteItem // of the answer
-	run    protocol.WorkflowTask // whose run it is about
+	item   protocol.CompleteItem // identifies the task in the response
+	run    protocol.WorkflowTask // the run to replay
 	events []history.Event
-	next   *string // page of what is behind events
+	next   *string // token of the history page after the events in the task
 }
 
 // query runs a query task with the code of its run.
@@ -91,13 +91,13 @@ func (r *Runner) validation(t *protocol.ValidationTask) {
 	})
 }
 
-// answer replays the run of a question and calls its code. refusal is the reason of failures that the code did not
-// cause. It does not use cached replay machines, so that handlers cannot change them by mistake.
+// answer replays the run of a question and calls its code. refusal is the failure reason for errors that the code did
+// not cause. It does not use cached replay machines, because handlers could change their state by mistake.
 func (r *Runner) answer(
 	q question, refusal protocol.Reason, runHandler func(replay.Machine, *protocol.CompleteItem) *protocol.Failure,
 ) {
-	// Counted from the arrival of the question, including the replay: after that its caller has timed out, and the
-	// response would only occupy the queue.
+	// The timeout counts from the arrival of the question and includes the replay: afterwards the caller has timed out,
+	// and the response would only use space in the queue.
 	until := time.Now().Add(queryTime)
 	f, err := r.evaluate(&q, refusal, runHandler)
 	log := func(e *zerolog.Event) *zerolog.Event {
@@ -154,7 +154,7 @@ func (r *Runner) evaluate(
 	return runHandler(m, &q.item), nil
 }
 
-// history returns the whole history for a query.
+// history returns the whole history of the run of a question.
 func (r *Runner) history(q *question) ([]history.Event, error) {
 	ctx, cancel := context.WithTimeout(r.life, queryTime)
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// counter registers a workflow that counts updates until it is stopped.
+// counter registers a workflow that adds up the numbers of its updates until it is stopped.
 func counter(r *worker.Registry) {
 	r.Workflow("counter", func(ctx workflow.Context, from int) (int, error) {
 		n, stopped := from, false
@@ -105,7 +105,7 @@ func TestUpdatesAndQueriesReachTheCode(t *testing.T) {
 		if got, err := a.ask(run, "count", 0); got != `"default 15"` || err != nil {
 			t.Errorf("query of a closed run: %s, %v", got, err)
 		}
-		// A worker that never saw the run answers as well.
+		// A worker that has not run the workflow can answer the query, too.
 		a.workers[0].kill()
 		a.worker("v", counter, nil)
 		if got, err := a.ask(run, "count", 2); got != `"default 17"` || err != nil {
@@ -114,7 +114,7 @@ func TestUpdatesAndQueriesReachTheCode(t *testing.T) {
 	})
 }
 
-// Queries have separate slots: they are answered while all other slots are in use.
+// Queries have separate slots, so workers answer them while all other slots are in use.
 func TestQueriesAreAnsweredWhileAllOtherSlotsAreTaken(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		started := make(chan struct{})
@@ -164,14 +164,14 @@ func TestChildRunsConcurrentlyWithItsParent(t *testing.T) {
 	})
 }
 
-// Commands that the app refuses fail the workflow task with the reason. The task is retried, and corrected code
+// If the app refuses the commands of a workflow task, the task fails with the reason. It is retried, and corrected code
 // continues the run.
 func TestRefusedCommandsFailTheWorkflowTask(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		var fixed atomic.Bool
 		a.worker("w", func(r *worker.Registry) {
 			r.Workflow("wrong", func(ctx workflow.Context) error {
-				for i := 0; i < 7 && !fixed.Load(); i++ { // each entry is within its limit, their sum is not
+				for i := 0; i < 7 && !fixed.Load(); i++ { // each memo entry is within its limit, but their sum is not
 					name, value := fmt.Sprintf("entry%d", i), strings.Repeat("x", 10_000)
 					if err := workflow.UpsertMemo(ctx, map[string]any{name: value}); err != nil {
 						return err

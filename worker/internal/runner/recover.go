@@ -9,12 +9,12 @@ import (
 	"github.com/sojourn-run/sojourn/worker/activity"
 )
 
-// A session's state in memory is lost when its executor ends, although the worker still holds the session. A failed
-// attempt would use up one of the activity's retries for a loss that a rebuild handler can repair. The worker therefore
-// repairs it within the attempt, under the same lease, and the history records the rebuild.
+// A session's state in memory is lost when its executor ends, although the worker still holds the session. If the
+// attempt failed, the loss would use up one of the activity's attempts, although a rebuild activity can restore the
+// state. Therefore the worker restores it within the attempt, under the same lease, and history records the rebuild.
 
-// recovering is middleware that runs the rebuild activity of the recovery policy and then the activity again, within
-// the same attempt, session and epoch. The recovery policy of the rebuild activity itself is ignored.
+// recovering is the hook that runs the rebuild activity of the recovery policy and then the activity again, within the
+// same attempt, session and epoch. The recovery policy of the rebuild activity itself is ignored.
 func recovering(a *attempt, next call) call {
 	return func(ctx context.Context) (payload.Payload, error) {
 		if a.session == nil {
@@ -30,7 +30,7 @@ func recovering(a *attempt, next call) call {
 		}
 		policy := a.policy(ctx)
 		if policy == nil {
-			if a.task.Session.Definition != "" { // the set-up restores the state
+			if a.task.Session.Definition != "" { // the set-up of the session creates the state
 				a.executorEnded = nil
 			}
 			if a.executorEnded == nil {
@@ -54,7 +54,7 @@ func recovering(a *attempt, next call) call {
 				Rebuild: policy.RebuildActivity, Cause: cause, Reason: reason, Retries: tries, Waited: waited,
 				Outcome: protocol.RebuildFailed,
 			}
-			// Reported before the rebuild begins: if the worker dies during the rebuild, history still contains it.
+			// Report the rebuild before it begins: if the worker dies during the rebuild, history still contains it.
 			a.reportOutcome(protocol.RebuildRunning)
 			failed := a.session.Rebuild(ctx, seen, policy.Shared(), rebuild)
 			if !own {
@@ -81,7 +81,7 @@ func recovering(a *attempt, next call) call {
 	}
 }
 
-// ranSetUp returns the report of the set-up that ran in this attempt before; nil if there was none.
+// ranSetUp returns the report of the set-up that ran earlier in this attempt; nil if none did.
 func (a *attempt) ranSetUp() *protocol.SetUp {
 	if a.recovered == nil {
 		return nil
@@ -90,7 +90,7 @@ func (a *attempt) ranSetUp() *protocol.SetUp {
 }
 
 // policy returns the recovery policy of the activity, or nil: the policy of its registration, or the policy that its
-// handler's file exports. A policy that cannot be read counts as none.
+// handler file exports. A policy that cannot be decoded is ignored.
 func (a *attempt) policy(ctx context.Context) *activity.SessionRecoveryPolicy {
 	if a.def != nil {
 		return a.def.Options.Recovery
@@ -121,7 +121,7 @@ func (a *attempt) reportOutcome(outcome string) {
 func (a *attempt) reportRebuild(r *protocol.Recovered) { a.beats.reportRebuild(*r) }
 
 // lostReason returns why the state was lost, as one of protocol.LostReasons: the end of the executor, or missing_state
-// if only the code reported it.
+// if only the activity's code reported the loss.
 func (a *attempt) lostReason() string {
 	reason := "missing_state"
 	if a.lost != "" {
@@ -142,19 +142,19 @@ func (a *attempt) rebuildState(ctx context.Context, policy *activity.SessionReco
 	if !ok {
 		return activity.NewError("RebuildNotRegistered", "rebuild activity "+name+" is not registered here")
 	}
-	a.rebuild = true // the executor may be restarted for this epoch, since the rebuild restores its state
+	a.rebuild = true // the executor may start again for this epoch, since the rebuild restores its state
 	defer func() { a.rebuild = false }()
 	if def.Options.Isolated && !a.r.opt.InProcess {
-		_, err := a.run(ctx, name, def, a.task.Arguments) // the executor's side leaves arguments out, see InvokeRebuild
+		_, err := a.run(ctx, name, def, a.task.Arguments) // the executor omits surplus arguments; see InvokeRebuild
 		return err
 	}
 	_, err := InvokeRebuild(activity.NewContext(ctx, runtime{a}), def, a.task.Arguments)
 	return err
 }
 
-// rebuildHandler runs the rebuild activity of a handler, which is a handler of the same runtime: each has state of its
-// own in a session. It receives the first arguments of the activity whose state is missing, in the same shape as in a
-// direct call with that many arguments: a list is passed for several arguments only.
+// rebuildHandler runs a rebuild activity that is a handler. It must have the same runtime as the activity's handler,
+// because each runtime has its own state in a session. It receives the first arguments of the activity whose state is
+// missing, encoded as in a direct call with that many arguments: as a list only if there are several.
 func (a *attempt) rebuildHandler(ctx context.Context, name string, arguments int) error {
 	mine, _ := a.r.opt.Executors.Has(a.task.ActivityType)
 	if theirs, ok := a.r.opt.Executors.Has(name); !ok || theirs != mine {
@@ -170,7 +170,7 @@ func (a *attempt) rebuildHandler(ctx context.Context, name string, arguments int
 	return err
 }
 
-// firstArguments returns the first n of the arguments. It returns arguments that are not a list unchanged.
+// firstArguments returns the first n arguments. If args is not a list, it returns args unchanged.
 func firstArguments(args payload.Payload, n int) (payload.Payload, error) {
 	all, err := payload.Args(args)
 	if err != nil || len(all) <= n {
@@ -183,12 +183,12 @@ func firstArguments(args payload.Payload, n int) (payload.Payload, error) {
 	return payload.EncodeArgs(first...)
 }
 
-// InvokeRebuild runs a rebuild activity with the arguments of the activity that reported missing state. It receives as
-// many of them as it has parameters.
+// InvokeRebuild runs a rebuild activity with the arguments of the activity that reported the missing state. The rebuild
+// activity receives as many of them as it has parameters.
 func InvokeRebuild(ctx context.Context, def *activity.Definition, args payload.Payload) (payload.Payload, error) {
 	for {
 		result, err := def.Invoke(ctx, args)
-		// An argument count error occurs before the code runs.
+		// The error about the number of arguments occurs before the code runs.
 		if !errors.Is(err, payload.ErrArgumentCount) {
 			return result, err
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// cold is a workflow with n concurrent activities whose session never built the state that they need.
+// cold registers a workflow with n concurrent activities in a session whose state was never built.
 func cold(
 	r *worker.Registry, n int, policy activity.SessionRecoveryPolicy, rebuild func(context.Context, string) error,
 ) {
@@ -152,7 +152,7 @@ func TestRebuildIsRetriedByItsPolicy(t *testing.T) {
 	})
 }
 
-// The owner of a session dies: another worker acquires the session under a higher epoch, without the old state.
+// If the owner of a session dies, another worker acquires the session under a higher epoch, without the old state.
 func TestSessionMovesWhenItsWorkerDies(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		define := func(r *worker.Registry) {
@@ -194,7 +194,7 @@ func TestSessionMovesWhenItsWorkerDies(t *testing.T) {
 	})
 }
 
-// A rebuild names the reason why the state is missing: the end of the previous epoch, or a loss in this epoch.
+// A rebuild reports the reason why the state is missing: the end of the previous epoch, or a loss in this epoch.
 func TestARebuildNamesTheRealReason(t *testing.T) {
 	define := func(r *worker.Registry) {
 		r.Workflow("steps", func(ctx workflow.Context, steps []string) error {
@@ -238,7 +238,7 @@ func TestARebuildNamesTheRealReason(t *testing.T) {
 	}{
 		"the worker was killed": {[]string{"use", "use"}, kill, []string{"missing_state", "worker_lost"}},
 		"the session was idle": {[]string{"use", "use"}, func(*control, *member, protocol.SessionView) {
-			time.Sleep(7 * time.Minute) // its row still exists
+			time.Sleep(7 * time.Minute) // the session still exists in the database
 		}, []string{"missing_state", "evicted_idle"}},
 		"the worker shut down": {[]string{"use", "use"}, release("shutdown"), []string{"missing_state", "drained"}},
 		"the session made room for another": {

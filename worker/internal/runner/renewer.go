@@ -14,47 +14,48 @@ import (
 	"github.com/sojourn-run/sojourn/worker/session"
 )
 
-// Leases are counted from the time when their renewal was sent, not from the response. The app starts the lease in
-// between, so the worker's lease expires before the app's.
+// A lease counts from the time when the worker sent the renewal, not from the response. The app starts the lease in
+// between, so the lease expires at the worker before it expires at the app.
 
-// leaseRenewer renews the leases of attempts and workflow tasks; one heartbeat renews all leases that are due. It ends
-// attempts whose lease could not be renewed in time before the app dispatches their tasks to other workers; otherwise
-// both would run.
+// leaseRenewer renews the leases of attempts and workflow tasks; one heartbeat renews all leases that are due. If a
+// lease could not be renewed in time, it ends the attempt before the app can dispatch the task to another worker.
+// Otherwise two workers would run the attempt.
 type leaseRenewer struct {
 	length, interval, margin time.Duration
 	requestHeartbeat         func() // requests an early heartbeat
 	ticks                    *clock.Ticks
-	origin                   time.Time // origin of ages
+	origin                   time.Time // time from which clock.Ages measures
 
-	mu     sync.Mutex        // guards what follows, and the leases in it
-	leases map[string]*lease // by protocol.TaskKey
-	ages   clock.Ages        // of the app's answers
-	store  time.Time         // latest time of the store in a response
+	mu     sync.Mutex        // guards the fields below, and the leases
+	leases map[string]*lease // leases by protocol.TaskKey
+	ages   clock.Ages        // ages of the app's responses
+	store  time.Time         // latest time of the store's clock in a response
 	read   time.Time         // when that response was read
 }
 
-// lease is the lease of one delivery as known to this worker.
+// lease is the lease of one delivery, as far as this worker knows.
 type lease struct {
 	task    protocol.HeartbeatRequest
-	session *protocol.SessionAffinity // of an attempt in one
+	session *protocol.SessionAffinity // session of the attempt; nil: none
 	cancel  context.CancelCauseFunc
 
-	// The rest is guarded by the renewer's mu.
-	renewed      time.Time // when the last renewal was sent; the lease is live until renewed + length at least
-	notBefore    time.Time // earliest time of the next renewal after a failed one
-	lost         bool
-	known        bool          // renewed is the start of the lease and not only a lower bound
-	doubtSince   time.Time     // since then only a renewal shows that the lease is live; zero: it is known to be live
+	// The fields below are guarded by leaseRenewer.mu.
+	renewed   time.Time // when the last renewal was sent; the lease is valid at least until renewed + length
+	notBefore time.Time // earliest time of the next renewal after a failed one
+	lost      bool
+	known     bool // renewed is the exact start of the lease, not a lower bound
+	// from this time on, only a renewal shows whether the lease is valid; zero: it is known to be valid
+	doubtSince   time.Time
 	answered     chan struct{} // closed at the response to a renewal; nil: no goroutine waits
 	sessionMoved bool          // another worker or epoch acquired the session before the attempt began
 	sessionLease session.Lease // last known lease of the session
 }
 
-// batchFraction determines which renewals share a heartbeat with a renewal that is due: renewals that become due within
+// batchFraction selects which renewals share a heartbeat with a renewal that is due: those that become due within
 // interval/batchFraction.
 const batchFraction = 2
 
-// keyOf names the delivery that a renewal is of.
+// keyOf returns the key of the delivery that a renewal is about.
 func keyOf(h protocol.HeartbeatRequest) string {
 	return protocol.TaskKey(h.Kind, h.TaskID, h.AttemptID, h.Attempt)
 }
@@ -67,7 +68,7 @@ func newLeaseRenewer(length, buffer time.Duration, beat func()) *leaseRenewer {
 	}
 }
 
-// holdActivity renews the lease of an attempt until release.
+// holdActivity keeps renewing the lease of an attempt until release is called.
 func (k *leaseRenewer) holdActivity(t *protocol.ActivityTask, received arrival, cancel context.CancelCauseFunc) *lease {
 	h := protocol.HeartbeatRequest{
 		Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: t.LeaseOwner, AttemptID: t.AttemptID,
@@ -78,8 +79,9 @@ func (k *leaseRenewer) holdActivity(t *protocol.ActivityTask, received arrival, 
 	return k.track(&lease{task: h, session: t.Session, cancel: cancel}, received, t.LeaseExpiresAt)
 }
 
-// holdWorkflowTask renews the lease of a workflow task until release. Workflow code cannot be cancelled: isLost reports
-// whether the lease was lost. lost is called for a local step of the code.
+// holdWorkflowTask keeps renewing the lease of a workflow task until release is called. Workflow code cannot be
+// cancelled; use isLost to find out whether the lease was lost. If it is lost, lost is called, which ends a local step
+// of the code.
 func (k *leaseRenewer) holdWorkflowTask(
 	t *protocol.WorkflowTask, received arrival, lost context.CancelCauseFunc,
 ) *lease {
@@ -87,7 +89,7 @@ func (k *leaseRenewer) holdWorkflowTask(
 	return k.track(&lease{task: h, cancel: lost}, received, t.LeaseExpiresAt)
 }
 
-// track renews a lease that expires at end, by the store's clock, until release.
+// track keeps renewing a lease until release is called. The lease expires at end by the store's clock.
 func (k *leaseRenewer) track(l *lease, received arrival, end history.Time) *lease {
 	l.renewed, l.known = received.leaseStart(end, k.length), received.known
 	if s := l.session; s != nil {
@@ -101,7 +103,7 @@ func (k *leaseRenewer) track(l *lease, received arrival, end history.Time) *leas
 	first := len(k.leases) == 1
 	k.mu.Unlock()
 	if first && k.interval < maxRenewal {
-		k.requestHeartbeat() // the regular heartbeat would renew the lease too late
+		k.requestHeartbeat() // the next regular heartbeat would be too late for this lease
 	}
 	return l
 }
@@ -109,7 +111,7 @@ func (k *leaseRenewer) track(l *lease, received arrival, end history.Time) *leas
 func (k *leaseRenewer) release(l *lease) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	// A newer delivery under the same key must stay.
+	// Keep a newer delivery with the same key.
 	if key := keyOf(l.task); k.leases[key] == l {
 		delete(k.leases, key)
 	}
@@ -139,19 +141,20 @@ func (k *leaseRenewer) cancel(attempt string, cause error) {
 	}
 }
 
-// due returns the attempts to renew, and the time of the next renewal. It ends attempts whose time has expired. If a
-// heartbeat is sent anyway, it includes attempts whose last renewal failed without waiting for their retry.
+// due returns the leases to renew, and the time of the next renewal. It ends attempts whose lease has expired. With
+// anyway, a heartbeat is sent in any case, and due includes attempts whose last renewal failed without waiting for
+// their retry.
 func (k *leaseRenewer) due(now time.Time, anyway bool) (renew []protocol.HeartbeatRequest, next time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var soon []protocol.HeartbeatRequest
-	var first time.Time // at which one of them is due
+	var first time.Time // earliest time at which a lease is due
 	due := false
 	for _, l := range k.leases {
 		if l.lost {
 			continue
 		}
-		if !l.doubtSince.IsZero() && now.Before(l.doubtSince.Add(k.length)) { // a pending begin waits for the response
+		if !l.doubtSince.IsZero() && now.Before(l.doubtSince.Add(k.length)) { // begin waits for the response
 			at := later(l.doubtSince, l.notBefore)
 			due = due || !now.Before(at) || anyway
 			first = earlier(first, at)
@@ -184,7 +187,7 @@ func (k *leaseRenewer) due(now time.Time, anyway bool) (renew []protocol.Heartbe
 	return nil, earlier(next, first)
 }
 
-// all returns the renewals of all attempts that still have their leases.
+// all returns renewals for all attempts whose leases are not lost.
 func (k *leaseRenewer) all() (renew []protocol.HeartbeatRequest) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -196,7 +199,7 @@ func (k *leaseRenewer) all() (renew []protocol.HeartbeatRequest) {
 	return renew
 }
 
-// renewed processes the app's responses to the renewals of due. They were sent at sent and made at store, by the
+// renewed processes the app's responses to renewals. The worker sent them at sent, and the app responded at made by the
 // store's clock, if known.
 func (k *leaseRenewer) renewed(
 	sent, store time.Time, requests []protocol.HeartbeatRequest, answers []protocol.HeartbeatResponse, err error,
@@ -224,8 +227,8 @@ func (k *leaseRenewer) renewed(
 		a, ok := by[key]
 		switch {
 		case err != nil || !ok || !a.Renewed && a.CanContinue:
-			// No response for this lease, or the store is unavailable. The lease expires as of its last renewal. The
-			// retry comes soon, since there may be time for several.
+			// The app did not respond for this lease, or its store is unavailable. The lease expires according to its
+			// last renewal. The retry comes soon, since there may be time for several retries.
 			l.notBefore = time.Now().Add(min(time.Second, k.interval/4))
 		case !a.Renewed:
 			l.lost = true
@@ -267,7 +270,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// holdings lists the leases of a worker's attempts and sessions for the link's heartbeat, which renews them.
+// holdings implements link.Holdings: it lists the leases of attempts and sessions, which the link's heartbeat renews.
 type holdings struct{ r *Runner }
 
 var _ link.Holdings = holdings{}
@@ -296,5 +299,5 @@ func (h holdings) Renewed(sent time.Time, leases []protocol.HeartbeatRequest, se
 // Cancel ends an attempt at the request of the app. It ignores notices about attempts that do not run here.
 func (r *Runner) Cancel(n protocol.CancelNotice) { r.leases.cancel(n.AttemptID, ErrCancelled) }
 
-// rejectsOutcome reports whether the app rejects the outcome of an attempt that ended by this cause.
+// rejectsOutcome reports whether the app would reject the outcome of an attempt that ended with this cause.
 func rejectsOutcome(cause error) bool { return errors.Is(cause, ErrLeaseLost) }

@@ -12,8 +12,8 @@ import (
 // A replay uses memory for the history and a whole core, so the number of concurrent replays is much lower than the
 // number of workflow slots.
 const (
-	replayMemory = 64 << 20 // bytes of all histories being replayed
-	shortRun     = 100      // a replay of at most so many events, all contained in the task, is not limited
+	replayMemory = 64 << 20 // maximum size of all histories that are being replayed, in bytes
+	shortRun     = 100      // a replay of at most this many events, all contained in the task, needs no slot
 )
 
 // replays limits the number of concurrent replays and the memory for their histories. The oldest replay may exceed the
@@ -21,13 +21,13 @@ const (
 type replays struct {
 	maxReplays, maxBytes int
 
-	mu      sync.Mutex    // guards what follows
-	all     []*replaySlot // under way, oldest first
+	mu      sync.Mutex    // guards the fields below
+	all     []*replaySlot // replays in progress, oldest first
 	used    int
-	changed chan struct{} // closed and replaced when one ends
+	changed chan struct{} // closed and replaced when a replay ends
 }
 
-// replaySlot is the place of a running replay.
+// replaySlot is the slot of a replay in progress.
 type replaySlot struct {
 	of       *replays
 	bytes    int
@@ -44,7 +44,7 @@ func needsReplaySlot(t *protocol.WorkflowTask) bool {
 	return t.NextPageToken != nil || len(t.Events) == 0 || t.Events[0].Seq != 1 || len(t.Events) > shortRun
 }
 
-// begin waits for a place.
+// begin waits for a slot.
 func (p *replays) begin(ctx context.Context) (*replaySlot, error) {
 	r := &replaySlot{of: p}
 	err := p.until(ctx, func() bool {
@@ -60,7 +60,7 @@ func (p *replays) begin(ctx context.Context) (*replaySlot, error) {
 	return r, nil
 }
 
-// reserve counts events that were read, and waits until there is memory for more.
+// reserve counts events that were read, and waits until there is memory for the next page.
 func (r *replaySlot) reserve(ctx context.Context, events []history.Event) error {
 	if r == nil {
 		return nil
@@ -74,11 +74,11 @@ func (r *replaySlot) reserve(ctx context.Context, events []history.Event) error 
 	p.used += n
 	r.bytes += n
 	p.mu.Unlock()
-	// The page is counted before the wait, since it is already in memory; only the next page waits.
+	// Count the page before waiting, since it is already in memory; only the next page waits.
 	return p.until(ctx, func() bool { return p.used < p.maxBytes || p.all[0] == r })
 }
 
-// release frees the slot and the memory for other replays. It may be called twice.
+// release frees the slot and its memory for other replays. Further calls have no effect.
 func (r *replaySlot) release() {
 	if r == nil {
 		return

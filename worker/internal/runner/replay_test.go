@@ -31,7 +31,7 @@ func TestReplaysAreBoundedInNumberAndSize(t *testing.T) {
 			r, _ := p.begin(t.Context())
 			third <- r
 		}()
-		for range 3 { // the oldest continues regardless of its size
+		for range 3 { // the oldest replay continues, whatever its size
 			if err := old.reserve(t.Context(), kilobytes(60)); err != nil {
 				t.Fatal(err)
 			}
@@ -39,7 +39,7 @@ func TestReplaysAreBoundedInNumberAndSize(t *testing.T) {
 		go func() { held <- young.reserve(t.Context(), kilobytes(1)) }()
 		synctest.Wait()
 		if len(third) > 0 || len(held) > 0 {
-			t.Fatal("a third replay began, or a younger one read on next to a history that takes all the room")
+			t.Fatal("a third replay began, or a younger one continued although the oldest uses all memory")
 		}
 		old.release()
 		if err := <-held; err != nil {
@@ -48,7 +48,7 @@ func TestReplaysAreBoundedInNumberAndSize(t *testing.T) {
 		(<-third).release()
 		young.release()
 		if p.used != 0 || len(p.all) != 0 {
-			t.Errorf("%d bytes and %d replays are left", p.used, len(p.all))
+			t.Errorf("%d bytes and %d replays are still counted", p.used, len(p.all))
 		}
 	})
 }

@@ -16,43 +16,43 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An outcome is valid until its lease expires: after that another worker may have the task. A report is retried until
-// then. A worker whose app does not respond stops polling, so that outcomes do not fill its memory.
+// An outcome is valid until its lease expires: afterwards another worker may have the task. The worker repeats a report
+// until then. If the app does not respond, the worker stops polling, so that outcomes do not fill its memory.
 
-// Maximum number of outcomes of a call, and approximate maximum size of their values.
+// These are the maximum number of outcomes in one request, and the approximate maximum size of their values.
 const (
 	maxItems = 256
 	maxBytes = 4 << 20
 )
 
-// reportTimeout is the maximum time of one call with outcomes. A call that ends without a response is repeated.
+// reportTimeout is the timeout of one request with outcomes. A request without a response is repeated.
 const reportTimeout = time.Minute
 
-// handBackTime is how long the worker retries the return of a task. By then the task's lease has usually expired.
+// handBackTime is how long the worker repeats the return of a task. By then the task's lease has usually expired.
 const handBackTime = 2 * time.Minute
 
-// entry is an outcome on its way.
+// entry is an outcome that must be reported.
 type entry struct {
-	class string // fairness class of its task; empty: no keys share its queue
+	class string // fairness class of the task; empty: the queue has no fairness keys
 	item  protocol.CompleteItem
-	until time.Time  // when the lease has expired, the outcome is useless
+	until time.Time  // expiry of the lease; afterwards the outcome is useless
 	eager *eagerTask // eager workflow task sent with the outcome; nil: none
 
 	workflowID string // for log lines; empty: the outcome has no commands
 }
 
-// report sends outcomes. A task's slot is free once its outcome is queued. The queue is bounded, so that an app that
-// does not respond stops the worker instead of filling its memory. Outcomes that wait while all senders are busy share
-// one call. The app responds when the last outcome of a call is stored, and it stores fairness classes in turn.
-// Therefore a call contains outcomes of one class only, so that a class with few outcomes does not wait for a class
-// with many.
+// report sends outcomes to the app. A task's slot becomes free once its outcome is queued. The queue is bounded: if the
+// app does not respond, the worker stops polling instead of filling its memory. Outcomes that arrive while all senders
+// are busy share one request. The app responds to a request when it has stored the last outcome in it, and it stores
+// fairness classes in turn. Therefore a request contains outcomes of one class only, so that a class with few outcomes
+// does not wait for a class with many.
 type report struct {
 	r *Runner
 
-	mu       sync.Mutex             // guards what follows
-	queues   map[string]*classQueue // by class, while it has any
-	waiting  int                    // in all queues
-	inFlight int                    // outcomes being sent
+	mu       sync.Mutex             // guards the fields below
+	queues   map[string]*classQueue // queues by class; a queue without outcomes is removed
+	waiting  int                    // number of outcomes in all queues
+	inFlight int                    // number of outcomes being sent
 	changed  chan struct{}          // closed and replaced when a queue shrinks or a sender ends
 	closed   bool
 	wait     sync.WaitGroup
@@ -72,7 +72,7 @@ func newReport(r *Runner) *report {
 // add queues an outcome. It blocks while the queue of the outcome's fairness class is full.
 func (p *report) add(e entry) {
 	p.mu.Lock()
-	// The task's slot is released only after add returns, so the worker polls for no more tasks than it can report.
+	// The caller releases the task's slot after add returns, so the worker polls for no more tasks than it can report.
 	for p.full(e.class) && !p.closed {
 		changed := p.changed
 		p.mu.Unlock()
@@ -83,15 +83,15 @@ func (p *report) add(e entry) {
 	p.enqueue(e)
 }
 
-// full reports whether the queue of a class is full. A class may occupy at most as much room as remains free for all
-// others, so that outcomes of other classes are reported while it has too many. The caller must hold mu.
+// full reports whether the queue of a class is full. A class may use at most as much space as is free for all other
+// classes together, so that one class cannot block the outcomes of the others. The caller must hold mu.
 func (p *report) full(class string) bool {
 	free := p.r.opt.Outcomes - p.waiting
 	l := p.queues[class]
 	return free <= 0 || class != "" && l != nil && len(l.queue) >= free
 }
 
-// handBack queues the return of a task that was not begun. It never blocks, since senders call it.
+// handBack queues the return of a task that was not begun. It never blocks, because senders call it.
 func (p *report) handBack(item protocol.CompleteItem) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +128,7 @@ func (p *report) wakeWaiters() {
 	p.changed = make(chan struct{})
 }
 
-// next removes the outcomes of one call from the queue; an empty result ends the sender.
+// next removes the outcomes of one request from the queue. An empty result ends the sender.
 func (p *report) next(l *classQueue) []entry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -180,7 +180,7 @@ func sizeOfAll(commands []protocol.Command) (n int) {
 	return n
 }
 
-// send is the goroutine of one sender of a queue. It ends when the queue is empty.
+// send is the goroutine of one sender. It ends when the queue is empty.
 func (p *report) send(l *classQueue) {
 	for {
 		batch := p.next(l)
@@ -196,7 +196,7 @@ func (p *report) send(l *classQueue) {
 }
 
 // deliver sends a batch until the app has responded or all its outcomes have expired. The app answers a repeated
-// outcome with the first response, so repeating is safe after a lost response.
+// outcome with the first response, so repeating a request after a lost response is safe.
 func (p *report) deliver(batch []entry) {
 	back := retry.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second}
 	poll := true
@@ -219,15 +219,15 @@ func (p *report) deliver(batch []entry) {
 		}
 		var got slotCounts
 		if poll && !p.r.stopped.Load() {
-			// The call polls for as many tasks as it reports outcomes, so that a worker that finishes a task gets the
-			// next one without another request. If fairness classes share the queue, only the poll loops poll: outcomes
-			// of classes may have to wait, and tasks in the response of this call would wait with them.
+			// The request also polls, for as many tasks as it reports outcomes, so that a worker that finishes a task
+			// gets the next one without another request. If fairness classes share the queue, only the poll loops poll:
+			// the response waits until all outcomes of the request are stored, and its tasks would wait with it.
 			if batch[0].class == "" {
 				got = p.r.slots.tryAcquire(len(batch))
 			}
 			if got != nil || slices.ContainsFunc(batch, func(e entry) bool { return e.eager != nil }) {
 				next := p.r.request(got)
-				if got == nil { // eager tasks need a poll, even one without free slots
+				if got == nil { // an eager workflow task needs a poll, even one for no tasks
 					next.Kinds = p.r.kinds()
 					for _, k := range next.Kinds {
 						next.Free[k] = 0
@@ -254,16 +254,16 @@ func (p *report) deliver(batch []entry) {
 				p.r.log.Warn().Err(err).Int("outcomes", len(batch)).Msg("failed to report task outcomes; retrying")
 			}
 		case poll && req.Next != nil && !large(err):
-			poll = false // the refusal may be of the poll alone
+			poll = false // the app may have refused only the poll
 			continue
-		// One outcome may be the reason why the app refused the request. The others must not be lost with it.
+		// One outcome may be the reason for the refusal. Send each outcome separately, so that the others are not lost.
 		case len(batch) > 1:
 			for i := range batch {
 				p.deliver(batch[i : i+1 : i+1])
 			}
 			return
 		case refusesContent(err) && batch[0].item.Lines != nil:
-			batch[0].item.Lines = nil // the outcome counts, what was logged on the way does not
+			batch[0].item.Lines = nil // send the outcome without its log lines, which may be the reason
 			continue
 		case refusesContent(err) && batch[0].eager != nil:
 			batch[0] = batch[0].withoutEager() // the app may have refused the content of the eager workflow task
@@ -283,7 +283,7 @@ func (p *report) deliver(batch []entry) {
 	}
 }
 
-// large reports whether a request was refused for its size: by this side, by the app or by a proxy before it.
+// large reports whether a request was refused for its size: by this worker, by the app or by a proxy in between.
 func large(err error) bool {
 	return errors.Is(err, socketio.ErrPayloadTooLarge) || protocol.ReasonOf(err) == protocol.ReasonPayloadTooLarge
 }
@@ -301,15 +301,15 @@ func (e entry) withoutEager() entry {
 	return e
 }
 
-// call sends one request, which may include a poll. It returns the indexes of outcomes that the app could not store,
-// which are sent again.
+// call sends one request, which may include a poll. It returns the indexes of the outcomes that the app could not store
+// and that must be sent again.
 func (p *report) call(batch []entry, req protocol.CompleteRequest, got slotCounts) (failed []int, err error) {
-	// Not the runner's life: a stopping worker still reports its outcomes, until close.
+	// Do not use the context of the tasks: a stopping worker still reports outcomes, until close.
 	ctx, cancel := context.WithTimeout(p.r.pollCtx, reportTimeout)
 	defer cancel()
 	sent := time.Now()
 	a, err := p.r.opt.Link.Complete(ctx, req)
-	// Start the received tasks first, then process the results of the outcomes.
+	// Start the received tasks first, then process the responses to the outcomes.
 	if got != nil {
 		if err == nil && a.Next != nil {
 			got = p.r.accept(*a.Next, got, sent)
@@ -335,7 +335,7 @@ func (p *report) call(batch []entry, req protocol.CompleteRequest, got slotCount
 	return failed, nil
 }
 
-// pause waits, and reports whether outcomes can still be sent.
+// pause waits. It returns false if outcomes can no longer be sent.
 func (p *report) pause(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -347,7 +347,7 @@ func (p *report) pause(d time.Duration) bool {
 	}
 }
 
-// flush waits until every outcome was answered.
+// flush waits until the app has responded to every outcome.
 func (p *report) flush(ctx context.Context) error {
 	for {
 		p.mu.Lock()
@@ -364,7 +364,7 @@ func (p *report) flush(ctx context.Context) error {
 	}
 }
 
-// close discards unsent outcomes and waits for the senders, whose calls end with the runner's poll context.
+// close discards unsent outcomes and waits for the senders, whose requests end with the runner's poll context.
 func (p *report) close() {
 	p.mu.Lock()
 	p.closed = true
@@ -381,7 +381,7 @@ func (p *report) close() {
 	p.wait.Wait()
 }
 
-// handleResponse handles the app's response to an outcome.
+// handleResponse processes the app's response to one outcome.
 func (r *Runner) handleResponse(item protocol.CompleteItem, a protocol.CompleteResponse) {
 	if a.Error == nil {
 		return
@@ -391,14 +391,14 @@ func (r *Runner) handleResponse(item protocol.CompleteItem, a protocol.CompleteR
 		return
 	}
 	if item.Kind == protocol.KindWorkflow {
-		// The commands in the replay machine were not recorded.
+		// The app did not record the commands that the replay machine has issued.
 		r.cache.evict(runOf(item.TaskID))
 	}
 	r.dropped(item, string(a.Error.Reason)+": "+a.Error.Message)
 }
 
-// logWarnings logs the warnings of the app about the commands of an outcome. A command without an event is sent with
-// each completion until a later command is recorded, so a warning is logged once for each run and subject.
+// logWarnings logs the app's warnings about the commands of an outcome. A command that is not recorded is sent with
+// each completion until a later command is recorded, so the worker logs a warning once for each run and subject.
 func (r *Runner) logWarnings(e entry, list []protocol.Warning) {
 	for _, w := range list {
 		run := runOf(e.item.TaskID)
@@ -409,8 +409,8 @@ func (r *Runner) logWarnings(e entry, list []protocol.Warning) {
 	}
 }
 
-// The types of the failures that replace refused outcomes. The failure for an outcome that is too large has the reason
-// of the refusal as its type.
+// These are the types of failures that replace refused outcomes. The failure for an outcome that is too large has the
+// reason of the refusal as its type.
 const (
 	typeTaskRefused    = "WorkflowTaskRefused"
 	typeOutcomeRefused = "OutcomeRefused"
@@ -419,8 +419,8 @@ const (
 var refusedTypes = []string{typeTaskRefused, typeOutcomeRefused, string(protocol.ReasonPayloadTooLarge)}
 
 // replaceByFailure replaces an outcome that the app refused for its content by a failure with the reason. The app would
-// refuse the same outcome again, and without any outcome the task would wait for the end of its lease and be delivered
-// again. It returns false for other refusals, and if the outcome is such a failure already.
+// refuse the same outcome again, and without any outcome the task would be delivered again after its lease. It returns
+// false for other refusals, and if the outcome is such a failure already.
 func (r *Runner) replaceByFailure(item *protocol.CompleteItem, refusal error) bool {
 	if !refusesContent(refusal) || item.Kind.Asked() || item.Returned != "" {
 		return false
@@ -441,7 +441,7 @@ func (r *Runner) replaceByFailure(item *protocol.CompleteItem, refusal error) bo
 	}
 	f.Message = protocol.ErrorText(f.Message + why)
 	if item.Kind == protocol.KindWorkflow {
-		r.cache.evict(runOf(item.TaskID)) // its machine assumes that the commands took effect
+		r.cache.evict(runOf(item.TaskID)) // the machine assumes that its commands were accepted
 		r.log.Error().Str("task_id", item.TaskID).Str("run_id", runOf(item.TaskID)).Str("reason", why).
 			Msg("workflow task failed: the app refused its commands")
 	}
@@ -450,7 +450,7 @@ func (r *Runner) replaceByFailure(item *protocol.CompleteItem, refusal error) bo
 }
 
 // refusesContent reports whether the app refused an outcome for its content: with status 413 or 422, with status 400
-// and the invalid member, or with invalid_commands. Other refusals are about the task or the worker.
+// and the name of the invalid member, or with invalid_commands. Other refusals concern the task or the worker.
 func refusesContent(err error) bool {
 	if large(err) {
 		return true

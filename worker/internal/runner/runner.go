@@ -24,19 +24,19 @@ import (
 )
 
 // A worker stops in two steps, because outcomes must not be lost. Stop ends polling and lets running tasks finish;
-// HandBack cancels the remaining tasks and returns them. The context of calls outlives that of tasks, so that outcomes
-// are still reported.
+// HandBack cancels the remaining tasks and returns them. The context of requests outlives the context of tasks, so that
+// outcomes are still reported.
 
-// Link is the connection to the app: the calls of a runner, and notifications about the connection.
+// Link is the connection to the app: the requests of a runner, and notifications about the connection.
 type Link interface {
 	Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollResponse, error)
 	Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchResponse, error)
 	HistoryPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error)
 	HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatResponse, error)
 	RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsResponse, error)
-	Changed() <-chan struct{}           // closed when the connection is lost or made
-	Beat()                              // asks for a heartbeat soon
-	Abandon(item protocol.CompleteItem) // a task has ended without a report to the app
+	Changed() <-chan struct{}           // the channel is closed when the connection is lost or established
+	Beat()                              // requests an early heartbeat
+	Abandon(item protocol.CompleteItem) // reports that a task ended without a report to the app
 }
 
 // Definitions are the workflows and activities of this worker.
@@ -51,39 +51,40 @@ type Definitions interface {
 type Executors interface {
 	Has(activity string) (runtime string, ok bool)
 	Invoke(ctx context.Context, inv sandbox.Invocation, hooks sandbox.Hooks) (sandbox.Result, error)
-	// Recovery is the recovery policy of a handler in a file, as JSON; nil for none.
+	// Recovery returns the recovery policy that a handler file exports, as JSON; nil: none.
 	Recovery(ctx context.Context, activity string) ([]byte, error)
 }
 
-// Options of a runner. Link, Definitions and Sessions are required.
+// Options are the options of a runner. Link, Definitions and Sessions are required.
 type Options struct {
 	Link        Link
 	Definitions Definitions
 	Sessions    *session.Sessions
-	Executors   Executors // nil: none
-	InProcess   bool      // run isolated activities in this process
+	Executors   Executors // nil: no executors
+	InProcess   bool      // isolated activities run in this process
 
 	WorkerID      string
-	Queues        []string // nil: all it registered
-	WorkflowSlots int      // 0: no workflow tasks
-	ActivitySlots int      // 0: no activities
-	Validates     bool     // it declared validators, and is asked whether updates may be accepted
-	// polls under way at once, for each kind of task in turn, and one more for each kind of question: 2
+	Queues        []string // nil: all queues for which the worker registered
+	WorkflowSlots int      // 0: the runner runs no workflow tasks
+	ActivitySlots int      // 0: the runner runs no activities
+	Validates     bool     // the worker declared validators, so it polls for update validations
+	// number of poll loops, which share the kinds of tasks in turn; query and validation tasks have one more loop each.
+	// Default: 2
 	Pollers  int
-	Senders  int  // calls with outcomes under way at once: 16
-	Outcomes int  // outcomes waiting to be sent before slots stay taken: 1024
-	PollIDs  bool // polls carry an id, so that one whose answer was lost gives the same tasks again
-	Machines int  // size of the sticky cache: 1000 workflow machines
+	Senders  int  // number of concurrent requests with outcomes; default: 16
+	Outcomes int  // maximum number of queued outcomes; while the queue is full, slots stay in use; default: 1024
+	PollIDs  bool // polls have an ID, so that a poll repeated after a lost response receives the same tasks
+	Machines int  // size of the sticky cache, in replay machines; default: 1000
 
-	AttemptLease time.Duration // of attempts and workflow tasks, as registered: 30 s
-	LeaseBuffer  time.Duration // 5 s
-	Logger       *slog.Logger  // also receives the lines of workflow code; nil: nothing is logged
+	AttemptLease time.Duration // lease of attempts and workflow tasks, as registered; default: 30 s
+	LeaseBuffer  time.Duration // a lease is renewed this long before its end; default: 5 s
+	Logger       *slog.Logger  // receives the runner's log and the lines of workflow code; nil: nothing is logged
 	// ReleaseSession releases a session at the app. nil: no call.
 	ReleaseSession func(ctx context.Context, id string, epoch int64, reason string) error
-	MaxSetUps      int // set-ups of sessions at once: number of cores
+	MaxSetUps      int // number of concurrent set-ups of sessions; default: number of cores
 	// TaskFailed is called for each workflow task that fails in workflow code; nil: no call.
 	TaskFailed  func(t *protocol.WorkflowTask, f *protocol.Failure)
-	OnBranchRun func(run replay.Run, stack func() string) (done func()) // that of replay.Options
+	OnBranchRun func(run replay.Run, stack func() string) (done func()) // see replay.Options
 }
 
 func (o Options) defaults() Options {
@@ -106,21 +107,21 @@ func (o Options) defaults() Options {
 	return o
 }
 
-// Why an attempt's context ends before its code does; errors.Is on its cause.
+// These are the causes with which the context of an attempt ends before its code does.
 var (
 	ErrCancelled = errors.New("the activity was cancelled")
 	ErrLeaseLost = errors.New("the attempt is no longer leased to this worker")
 	ErrDraining  = errors.New("the worker is draining")
 )
 
-// maxRenewal is the longest time between two renewals of an attempt: that between two heartbeats of the worker.
+// maxRenewal is the longest time between two renewals of an attempt: the interval of the worker's heartbeats.
 const maxRenewal = 10 * time.Second
 
-// short is the lease below which the interval of renewal is half of the lease.
+// short is a limit for leases: a shorter lease is renewed after half of its length.
 const short = 15 * time.Second
 
-// AttemptInterval returns the renewal interval of attempts: leases are renewed with every heartbeat, and often enough
-// that two renewals may be lost. A lease of less than 15 s survives the loss of one.
+// AttemptInterval returns the renewal interval of attempts: leases are renewed with every heartbeat, and so often that
+// two renewals may be lost. A lease of less than 15 s survives the loss of one renewal.
 func AttemptInterval(lease, buffer time.Duration) time.Duration {
 	every := session.Interval(lease, buffer)
 	if lease >= short {
@@ -129,7 +130,7 @@ func AttemptInterval(lease, buffer time.Duration) time.Duration {
 	return min(maxRenewal, every)
 }
 
-// Runner runs the tasks of one worker. Run once.
+// Runner runs the tasks of one worker. Run must be called only once.
 type Runner struct {
 	opt        Options
 	log        zerolog.Logger
@@ -144,12 +145,12 @@ type Runner struct {
 	replays    *replays
 	rejections rejections
 	loops      []*loop
-	setUps     chan struct{}  // one element for each set-up that runs
-	stopped    atomic.Bool    // polling has stopped, and received tasks are returned
+	setUps     chan struct{}  // semaphore: one element for each running set-up
+	stopped    atomic.Bool    // polling has stopped, and tasks that still arrive are returned
 	begin      sync.Mutex     // held while a task begins or stopped is set
-	tasks      sync.WaitGroup // tasks that run; none begins after stopped is set
+	tasks      sync.WaitGroup // running tasks; none begins after stopped is set
 	life       context.Context
-	end        context.CancelCauseFunc // of every task
+	end        context.CancelCauseFunc // ends the context of all tasks
 	started    sync.Once
 	done       chan struct{} // closed when the loops have ended
 	polling    context.CancelFunc
@@ -170,7 +171,7 @@ func New(o Options) (*Runner, error) {
 	}
 	r := &Runner{opt: o, log: slogbridge.Zerolog(o.Logger), done: make(chan struct{})}
 	r.life, r.end = context.WithCancelCause(context.Background())
-	// outlives the tasks, since their outcomes must still be reported
+	// this context outlives the tasks, since their outcomes must still be reported
 	r.pollCtx, r.polling = context.WithCancel(context.Background())
 	loops, pollers := loopsFor(r, o.Pollers)
 	r.loops = loops
@@ -215,7 +216,7 @@ func (r *Runner) Stop(ctx context.Context) error {
 }
 
 func (r *Runner) stopTaking() {
-	// Under the lock for starting tasks: a task that arrives now either counts as running, and Stop waits for it, or is
+	// Take the lock for starting tasks: a task that arrives now either counts as running, and Stop waits for it, or is
 	// returned.
 	r.begin.Lock()
 	r.stopped.Store(true)
@@ -223,7 +224,7 @@ func (r *Runner) stopTaking() {
 	r.slots.close()
 }
 
-// idle waits until no task runs.
+// idle waits until no task is running.
 func (r *Runner) idle(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { r.tasks.Wait(); close(done) }()
@@ -235,8 +236,8 @@ func (r *Runner) idle(ctx context.Context) error {
 	}
 }
 
-// HandBack cancels running tasks and returns them to the app, which may dispatch them to another worker at once. It
-// waits for that until ctx ends.
+// HandBack cancels running tasks and returns them to the app, which may dispatch them to another worker immediately. It
+// waits until all are returned or ctx ends.
 func (r *Runner) HandBack(ctx context.Context) {
 	r.end(ErrDraining)
 	// Tasks whose code ignores its context are not awaited: the app requeues them when the worker deregisters.
@@ -250,25 +251,25 @@ func (r *Runner) Close() {
 	r.stopTaking()
 	r.end(ErrDraining)
 	r.polling()
-	r.started.Do(func() { close(r.done) }) // Run never ran
+	r.started.Do(func() { close(r.done) }) // Run was never called
 	<-r.done
 	// Loops and tasks add outcomes, the response to an outcome may contain tasks, and both close replay machines.
-	// Therefore the cache of machines closes last.
+	// Therefore the cache of machines is closed last.
 	r.report.close()
 	r.logs.wait.Wait()
 	r.ticking.Wait()
 	r.cache.close()
 }
 
-// woke is called after a pause of this process. Its leases may have expired, so it sends a heartbeat at once.
+// woke is called after a pause of this process. Leases may have expired, so it requests a heartbeat immediately.
 func (r *Runner) woke(gap time.Duration) {
 	r.log.Warn().Dur("gap", gap).Msg("process was paused; renewing leases before starting queued tasks")
 	r.opt.Link.Beat()
 }
 
-// Ended evicts the replay machines of closed runs, with their goroutines, and the records of their rejected eager
-// workflow tasks and logged stack traces. A machine that a task uses is closed when the app rejects the outcome of that
-// task.
+// Ended is called with the IDs of closed runs. It evicts their replay machines, with their goroutines, and removes the
+// records of their rejected eager workflow tasks and logged stack traces. A machine that a task uses is closed when the
+// app rejects the outcome of that task.
 func (r *Runner) Ended(runs []string) {
 	for _, run := range runs {
 		r.cache.evict(run)
@@ -283,7 +284,7 @@ func (r *Runner) CachedRuns() []protocol.CachedRun { return r.cache.entries() }
 // Busy returns the numbers of running workflow tasks and activities.
 func (r *Runner) Busy() (workflows, activities int) { return r.slots.busy() }
 
-// Resize changes how many activities run at once, for a runner that runs some.
+// Resize changes the maximum number of concurrent activities. It has no effect on a runner without activity slots.
 func (r *Runner) Resize(activities int) {
 	if r.opt.ActivitySlots > 0 && activities > 0 {
 		r.slots.resize(protocol.KindActivity, activities)
@@ -324,7 +325,8 @@ func (r *Runner) spawn(t protocol.Task, received arrival) {
 	})
 }
 
-// drainedUnstarted is the reason for returning a task that arrived while the worker drained; its code did not begin.
+// drainedUnstarted is the reason for returning a task that arrived while the worker drained; the code of the task did
+// not begin.
 const drainedUnstarted = "draining_before_start"
 
 // returnItem returns the outcome that returns a task to the app.

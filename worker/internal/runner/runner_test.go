@@ -19,7 +19,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-var errBroken = errors.New("the line is broken")
+var errBroken = errors.New("the connection is broken")
 
 func TestLongActivityKeepsItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
@@ -29,12 +29,12 @@ func TestLongActivityKeepsItsLease(t *testing.T) {
 		}, nil)
 		result[any](t, a.end(a.begin("do_long")))
 		if runs.Load() != 1 {
-			t.Errorf("it ran %d times", runs.Load())
+			t.Errorf("the activity ran %d times", runs.Load())
 		}
 	})
 }
 
-// A worker that cannot renew a lease ends the attempt before the app dispatches the task to another worker; the app
+// A worker that cannot renew a lease ends the attempt before the app dispatches the task to another worker. The app
 // rejects later outcomes of the attempt.
 func TestAttemptThatCannotBeRenewedEndsBeforeAnotherBegins(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
@@ -93,7 +93,7 @@ func TestTerminatedRunEndsItsAttempts(t *testing.T) {
 			t.Errorf("ended by %v", cause)
 		}
 		if waited := time.Since(began); waited > time.Second {
-			t.Errorf("it took %s: the notice did not arrive", waited)
+			t.Errorf("cancelling took %s: the notice did not arrive", waited)
 		}
 	})
 }
@@ -113,9 +113,9 @@ func TestClassesReportByThemselves(t *testing.T) {
 		}
 		result[any](t, a.end(begin("")))
 		if a.asked.Load() == 0 {
-			t.Error("no outcome came with a poll")
+			t.Error("no request with outcomes also polled")
 		}
-		result[any](t, a.end(begin("large"))) // from now on the queue is fair
+		result[any](t, a.end(begin("large"))) // from now on the queue has fairness classes
 		asked := a.asked.Load()
 		first := make(chan struct{})
 		held, release := sync.OnceFunc(func() { <-first }), sync.OnceFunc(func() { close(first) })
@@ -132,17 +132,17 @@ func TestClassesReportByThemselves(t *testing.T) {
 		small := begin("small")
 		result[any](t, a.end(small))
 		if n := len(a.events(large)); n != 1 {
-			t.Errorf("the other class has %d events: it was not held", n)
+			t.Errorf("the other class has %d events: its outcomes did not wait", n)
 		}
 		release()
 		result[any](t, a.end(large))
 		if n := a.asked.Load() - asked; n > 0 {
-			t.Errorf("%d polls went with outcomes that may wait for their turn", n)
+			t.Errorf("%d requests with outcomes of a fairness class polled", n)
 		}
 	})
 }
 
-// If the notice is lost, the response to the heartbeat reports the cancellation.
+// If the notice about a cancellation is lost, the response to the next heartbeat reports it.
 func TestHeartbeatReportsACancellationAfterALostNotice(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		ended := make(chan error, 1)
@@ -171,7 +171,7 @@ func TestHeartbeatReportsACancellationAfterALostNotice(t *testing.T) {
 			t.Errorf("ended by %v", cause)
 		}
 		if took := time.Since(began); took < time.Second || took > lease {
-			t.Errorf("it took %s, want the time between two renewals", took)
+			t.Errorf("cancelling took %s, want at most the time between two renewals", took)
 		}
 	})
 }
@@ -198,7 +198,7 @@ func TestOutcomeWithALostResponseIsRepeatedAndCountsOnce(t *testing.T) {
 	})
 }
 
-// While the store rejects writes, a worker retries to report an outcome, also after the lease has expired, and the
+// While the store rejects writes, a worker keeps trying to report an outcome, also after the lease has expired, and the
 // activity does not run again.
 func TestOutcomeIsKeptWhileTheStoreIsAway(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
@@ -213,14 +213,14 @@ func TestOutcomeIsKeptWhileTheStoreIsAway(t *testing.T) {
 		run := a.begin("do_work")
 		synctest.Wait()
 		a.away.Store(true)
-		time.Sleep(lease / 2) // it ends meanwhile
+		time.Sleep(lease / 2) // the activity ends meanwhile
 		a.away.Store(false)
 		back := time.Now()
 		if got := result[any](t, a.end(run)); got != "done" || runs.Load() != 1 {
 			t.Errorf("got %v after %d runs", got, runs.Load())
 		}
 		if took := time.Since(back); took > lease/4 {
-			t.Errorf("the outcome counted %s after the store was back", took)
+			t.Errorf("the outcome was stored %s after the store was back", took)
 		}
 	})
 }
@@ -238,7 +238,7 @@ func TestActivityRunsOnWhileTheConnectionIsAway(t *testing.T) {
 		run := a.begin("do_work")
 		synctest.Wait()
 		a.breaks(func(string, string) error { return errBroken })
-		time.Sleep(10 * time.Second) // it ends meanwhile and cannot be reported
+		time.Sleep(10 * time.Second) // the activity ends meanwhile, and its outcome cannot be reported
 		a.breaks(nil)
 		if got := result[any](t, a.end(run)); got != "done" || runs.Load() != 1 {
 			t.Errorf("got %v after %d runs", got, runs.Load())
@@ -271,7 +271,7 @@ func TestIdleWorkerCostsNoStatement(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		a.worker("w", func(r *worker.Registry) { single(r, "work", func(context.Context) error { return nil }) }, nil)
 		result[any](t, a.end(a.begin("do_work")))
-		time.Sleep(10 * time.Minute) // an app looks once, minutes after its start, for what was left behind
+		time.Sleep(10 * time.Minute) // minutes after its start, an app looks once for tasks that a dead app has left
 		before := a.store.Stats()
 		time.Sleep(4 * time.Minute)
 		if now := a.store.Stats(); now.Statements != before.Statements || now.Reads != before.Reads {
@@ -290,7 +290,7 @@ func TestStuckLoopIsNoticed(t *testing.T) {
 		}
 		a.hangs(func(_, method string) error {
 			if method == "Poll" {
-				<-hang // deaf to its context, as a call stuck in the system is
+				<-hang // the code ignores its context, as a system call that blocks does
 			}
 			return nil
 		})
@@ -302,7 +302,7 @@ func TestStuckLoopIsNoticed(t *testing.T) {
 		close(hang)
 		time.Sleep(time.Minute)
 		if err := m.Alive(); err != nil {
-			t.Errorf("and after that: %v", err)
+			t.Errorf("after the loop continued: %v", err)
 		}
 	})
 }
@@ -342,10 +342,10 @@ func TestDeadlineIsATimeoutOfTheAttempt(t *testing.T) {
 		run := a.begin("short")
 		a.end(run)
 		if took := time.Since(began); took < 3*time.Second || took > 4*time.Second {
-			t.Errorf("it took %s, want 3 s", took)
+			t.Errorf("the attempt took %s, want 3 s", took)
 		}
 		events := a.events(run)
-		var types []string // the same, whether app or worker detected it
+		var types []string // the error is the same whether app or worker detected the timeout
 		for _, e := range all[*history.ActivityTimedOut](events) {
 			types = append(types, e.ExceptionType)
 		}
@@ -353,7 +353,7 @@ func TestDeadlineIsATimeoutOfTheAttempt(t *testing.T) {
 			types = append(types, e.ExceptionType)
 		}
 		if !slices.Equal(types, []string{history.TypeActivityTimeout}) {
-			t.Errorf("it ended as %q", types)
+			t.Errorf("the attempt ended as %q", types)
 		}
 	})
 }
@@ -378,7 +378,7 @@ func TestHeartbeatsOfCodeKeepItFromTimingOutAndShowProgress(t *testing.T) {
 		}, nil)
 		result[any](t, a.end(a.begin("beats")))
 		if n := a.called("HeartbeatTask"); n < 10 || n > 40 {
-			t.Errorf("%d calls for 60 signs of life in 30 s, want about one a second", n)
+			t.Errorf("%d requests for 60 heartbeats in 30 s, want about one per second", n)
 		}
 	})
 }
@@ -403,7 +403,7 @@ func TestDrainReturnsUnfinishedTasks(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if err := first.Stop(ctx); err == nil {
-			t.Error("stopped, though the activity runs")
+			t.Error("Stop returned although the activity runs")
 		}
 		began := time.Now()
 		first.HandBack(t.Context())
@@ -479,7 +479,8 @@ func TestWorkerThatTakesALongRunOverReadsItsHistoryPageByPage(t *testing.T) {
 	})
 }
 
-// A step of 900 activities wakes its run with 1,800 events, which are two pages: they are as large as may be.
+// A step of 900 concurrent activities adds 1,800 events before the next workflow task. They need only two pages of the
+// maximum size.
 func TestAWideStepIsShownInFewPages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs 900 activities")
@@ -510,7 +511,7 @@ func TestAWideStepIsShownInFewPages(t *testing.T) {
 			t.Errorf("got %d", got)
 		}
 		if n := a.called("HistoryPage"); n > 1 {
-			t.Errorf("%d pages of history were fetched behind the task", n)
+			t.Errorf("%d pages of history were fetched after the task", n)
 		}
 	})
 }
@@ -548,7 +549,7 @@ func TestNonDeterministicWorkflowFailsItsTaskWithTheLocation(t *testing.T) {
 		}
 		if view.Quarantined == nil || !strings.Contains(*view.Quarantined, "one") ||
 			!strings.Contains(*view.Quarantined, "two") {
-			t.Errorf("the run says %+v", view)
+			t.Errorf("the run has %+v", view)
 		}
 	})
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// logged is a log that a test reads.
+// logged is a log writer whose lines a test can read.
 type logged struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -50,8 +50,8 @@ func (l *logged) lines(t *testing.T, begin string) (list []map[string]any) {
 	return list
 }
 
-// steppingEnds registers a workflow of sequential activities. After each it ends a session that was never started: the
-// end is the last command of its task, so no event confirms it until the next step is scheduled.
+// steppingEnds registers a workflow of sequential activities. After each activity the workflow ends a session that was
+// never started: this is the last command of its task, so no event confirms it until the next step is scheduled.
 func steppingEnds(r *worker.Registry) {
 	r.Workflow("ends", func(ctx workflow.Context, n int) (int, error) {
 		for i := range n {
@@ -68,8 +68,8 @@ func steppingEnds(r *worker.Registry) {
 	r.Activity("step", func(context.Context, int) error { time.Sleep(time.Second); return nil })
 }
 
-// Ending a session that was never started prevents neither eager workflow tasks nor sticky caching. A separate workflow
-// task for each step gives the same history. The worker logs one line.
+// Ending a session that was never started prevents neither eager workflow tasks nor sticky caching. A run with a
+// separate workflow task for each step has the same history. The worker logs one line.
 func TestRunContinuesEagerlyAfterAnEndWithoutAnEvent(t *testing.T) {
 	const steps = 6
 	histories := map[bool][]string{}
@@ -89,7 +89,7 @@ func TestRunContinuesEagerlyAfterAnEndWithoutAnEvent(t *testing.T) {
 				want = 0
 			}
 			if n := fusedTurns(events); n != want {
-				t.Errorf("plain %v: %d of %d turns came with results", plain, n, steps)
+				t.Errorf("plain %v: %d of %d eager tasks were sent with results", plain, n, steps)
 			}
 			if n := a.replayed.Load(); n != 0 {
 				t.Errorf("plain %v: %d events were read again", plain, n)
@@ -116,7 +116,7 @@ func TestRunContinuesEagerlyAfterAnEndWithoutAnEvent(t *testing.T) {
 	}
 }
 
-// Runs replay that share a sticky cache of one, and runs of a worker that is killed, and go on.
+// Runs that share a sticky cache of size one, and runs of a worker that is killed, replay and continue.
 func TestAnEndWithoutAnEventReplaysWithoutTheStickyCache(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		a.plain.Store(true)

@@ -15,9 +15,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/activity"
 )
 
-// The state of a session with a definition exists before code runs in it. The first attempt of an epoch runs the set-up
-// within its own lease; attempts that arrive meanwhile wait for it (singleflight, as for rebuilds). The app suspends
-// the timeouts of all these attempts while their worker reports that they are in a set-up.
+// The state of a session with a definition exists before code runs in the session. The first attempt of an epoch runs
+// the set-up within its own lease; attempts that arrive meanwhile wait for it (singleflight, as for rebuilds). The app
+// suspends the timeouts of these attempts while the worker reports that they wait for a set-up.
 
 // setUpTimeout is the default timeout of a set-up.
 const setUpTimeout = 10 * time.Minute
@@ -25,10 +25,10 @@ const setUpTimeout = 10 * time.Minute
 // tearDownTime is the timeout of a tear-down.
 const tearDownTime = 10 * time.Second
 
-// typeSetUpTimeout is the type of the failure of an attempt whose set-up did not end in time.
+// typeSetUpTimeout is the failure type of an attempt whose set-up timed out.
 const typeSetUpTimeout = "SessionSetUpTimeout"
 
-// SessionDefinition is a registered definition of sessions.
+// SessionDefinition is a registered session definition.
 type SessionDefinition struct {
 	Name     string
 	timeout  time.Duration
@@ -36,20 +36,20 @@ type SessionDefinition struct {
 	setUp    reflect.Value
 	args     *activity.Func
 	tearDown reflect.Value // zero: none
-	handler  string        // name of the file that defines it, for executors; empty: it is in Go
-	entry    string        // set-up function in that file
+	handler  string        // name of the handler file that contains the definition; empty: the definition is in Go
+	entry    string        // name of the set-up function in that file
 }
 
-// setUpEntries are the names of the set-up function in files, by runtime.
+// setUpEntries are the names of the set-up function in handler files, by runtime.
 var setUpEntries = map[string]string{sandbox.RuntimeNode: "setUp", sandbox.RuntimePython: "set_up"}
 
-// HandlerSession returns the definition of sessions in a file. Its functions run in the executor of the session, which
-// keeps the state and tears it down.
+// HandlerSession returns the session definition in a handler file. Its functions run in the executor of the session,
+// which keeps the state and runs the tear-down.
 func HandlerSession(name, handler, runtime string) *SessionDefinition {
 	return &SessionDefinition{Name: name, timeout: setUpTimeout, handler: handler, entry: setUpEntries[runtime]}
 }
 
-// NewSessionDefinition checks the functions of a definition.
+// NewSessionDefinition checks the functions of a definition and returns the definition.
 func NewSessionDefinition(name string, d activity.SessionDefinition) (*SessionDefinition, error) {
 	bad := func(format string, args ...any) (*SessionDefinition, error) {
 		return nil, fmt.Errorf("session definition %q: %w", name, fmt.Errorf(format, args...))
@@ -105,7 +105,7 @@ func checkTearDown(t, state reflect.Type) error {
 	return nil
 }
 
-// run calls the set-up function. A panic is an error of type TypePanic, as in an activity.
+// run calls the set-up function. It returns a panic as an error of type TypePanic, as for an activity.
 func (d *SessionDefinition) run(ctx context.Context, args payload.Payload) (state any, err error) {
 	if args.IsZero() {
 		if args, err = payload.EncodeArgs(); err != nil {
@@ -151,13 +151,13 @@ func (d *SessionDefinition) release(state any) (err error) {
 	return err
 }
 
-// settingUp is middleware that sets the session up by its definition, unless its state exists. If the code reports that
-// the state is lost and has no recovery policy, it sets the session up again and repeats the code once.
+// settingUp is the hook that sets the session up by its definition, unless the state exists. If the activity has no
+// recovery policy and reports that the state is lost, the hook sets the session up again and repeats the activity once.
 func settingUp(a *attempt, next call) call {
 	return func(ctx context.Context) (payload.Payload, error) {
 		s := a.task.Session
 		def, ok := a.r.opt.Definitions.FindSession(s.Definition)
-		if !ok { // the app admits only workers with the definition
+		if !ok { // the app dispatches the task only to workers with the definition
 			return payload.Payload{}, &unavailable{"session definition " + s.Definition + " is not registered here"}
 		}
 		if s.OnLost == protocol.OnLostFail && s.LastEnd != "" && a.session.ShowLoss() {
@@ -190,14 +190,15 @@ func settingUp(a *attempt, next call) call {
 	}
 }
 
-// setUpSession runs the set-up of the session, or waits for the set-up of another attempt. seen is the count of the
-// session's rebuilds after which the state was found missing.
+// setUpSession runs the set-up of the session, or waits for the set-up of another attempt. seen is the number of
+// rebuilds of the session before the caller found the state missing.
 func (a *attempt) setUpSession(ctx context.Context, def *SessionDefinition, seen int, reason string) error {
 	began := time.Now()
 	most := def.timeout
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if end := a.task.Deadlines.ScheduleToClose; !end.IsZero() { // it limits the set-up too: no attempt outlasts it
+	// ScheduleToClose also limits the set-up: no attempt runs longer
+	if end := a.task.Deadlines.ScheduleToClose; !end.IsZero() {
 		at := a.r.localTime(a.task, a.received.sentAt(), end.Time)
 		timer := time.AfterFunc(time.Until(at), func() { cancel(&timeoutError{kind: "schedule_to_close", at: at}) })
 		defer timer.Stop()
@@ -261,12 +262,12 @@ func (a *attempt) runSetUp(ctx context.Context, def *SessionDefinition, begun fu
 		return err
 	}
 	begun()
-	a.reportRebuild(a.recovered) // the timeout counts from here
+	a.reportRebuild(a.recovered) // the set-up starts now, and so does its timeout
 	if def.handler != "" {
 		return a.setUpInExecutor(ctx, def)
 	}
 	values := runtime{a}.State()
-	values.TearDown() // of a state that the code declared lost, once no other activity uses it
+	values.TearDown() // release a state that the code reported as lost, once no other activity uses it
 	inner, cancel := context.WithTimeout(ctx, def.timeout)
 	defer cancel()
 	state, err := def.run(activity.NewContext(inner, runtime{a}), payload.Payload{Blob: a.session.SetUpArguments()})
@@ -293,7 +294,7 @@ func (a *attempt) setUpInExecutor(ctx context.Context, def *SessionDefinition) e
 	}
 	deadline := a.info.Deadline
 	defer func() { a.entry, a.rebuild, a.began, a.info.Deadline = "", false, false, deadline }()
-	// The executor may start with new state under an epoch whose state was lost, since the set-up restores it.
+	// The executor may start with new state under an epoch whose state was lost, since the set-up creates it.
 	a.entry, a.rebuild, a.info.Deadline = def.entry, true, time.Now().Add(def.timeout)
 	_, err := a.invoke(ctx, def.handler, payload.Payload{Blob: a.session.SetUpArguments()})
 	var e *sandbox.Error
@@ -309,7 +310,7 @@ func (d *SessionDefinition) timedOut() error {
 	)
 }
 
-// passOn releases the session after a failed set-up and returns the task, so that another worker tries it.
+// passOn releases the session after a failed set-up and returns the task, so that another worker runs the set-up.
 func (a *attempt) passOn(ctx context.Context, own bool, failed error) error {
 	why := protocol.ReturnedSetUpFailed + ": " + protocol.ErrorText(failed.Error())
 	if own {
@@ -317,7 +318,7 @@ func (a *attempt) passOn(ctx context.Context, own bool, failed error) error {
 		if release := a.r.opt.ReleaseSession; release != nil {
 			if err := release(ctx, id, epoch, protocol.ReturnedSetUpFailed); err != nil {
 				a.log.Warn().Err(err).Str("session_id", id).Int64("epoch", epoch).Msg("failed to release a session")
-				return failed // the session stays here, so another worker could not run the task
+				return failed // this worker still holds the session, so no other worker could run the task
 			}
 		}
 		a.r.opt.Sessions.Drop(id, epoch, protocol.ReturnedSetUpFailed)
@@ -325,9 +326,9 @@ func (a *attempt) passOn(ctx context.Context, own bool, failed error) error {
 	return &unavailable{why}
 }
 
-// reportWaiting reports that the attempt waits for a set-up to begin or to end, now and at intervals, until stop.
+// reportWaiting reports, immediately and then at intervals, that the attempt waits for a set-up. Call stop to end it.
 func (a *attempt) reportWaiting(every time.Duration) (stop func()) {
-	now := a.recovered // the attempt replaces it when the set-up ends
+	now := a.recovered // copy it, because the attempt replaces it when the set-up ends
 	a.reportRebuild(now)
 	done := make(chan struct{})
 	var reporting sync.WaitGroup
@@ -349,7 +350,7 @@ func (a *attempt) reportWaiting(every time.Duration) (stop func()) {
 	})
 }
 
-// restartDeadline makes the timeout start_to_close count from now.
+// restartDeadline restarts the start_to_close timeout.
 func (a *attempt) restartDeadline() {
 	d := a.task.Deadlines
 	if d.StartToClose.IsZero() || a.task.LeaseExpiresAt.IsZero() {

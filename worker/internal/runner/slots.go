@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A worker polls only for tasks that it can run at once: a task that waited here for a slot would be leased, and no
-// other worker could run it.
+// A worker polls only for tasks that it can run immediately: a task that waited for a slot would be leased to this
+// worker, and no other worker could run it.
 
 // errClosed reports that no more slots are available because the runner stops.
 var errClosed = errors.New("runner is stopping")
@@ -24,7 +24,7 @@ func (s slotCounts) total() int {
 	return n
 }
 
-// slots counts free slots for tasks. A poll reserves slots and frees those for which it received no task, so that
+// slots counts the free slots for tasks. A poll reserves slots and returns those for which it received no task, so that
 // concurrent polls never return more tasks than there are slots.
 type slots struct {
 	pollers slotCounts // loops per kind
@@ -33,7 +33,7 @@ type slots struct {
 	free    slotCounts
 	size    slotCounts
 	polling slotCounts    // open polls of the loops, by task kind
-	changed chan struct{} // closed and replaced when something becomes free
+	changed chan struct{} // closed and replaced when a slot becomes free
 	stop    chan struct{} // closed when no slots are available any more
 	closed  bool
 }
@@ -59,7 +59,8 @@ func (s *slots) acquire(ctx context.Context, kinds []protocol.TaskKind) (slotCou
 		}
 		got := slotCounts{}
 		for _, k := range kinds {
-			others := max(1, s.pollers[k]-s.polling[k]) // this loop and the loops without an open poll
+			// this loop and the loops without an open poll share the free slots
+			others := max(1, s.pollers[k]-s.polling[k])
 			if n := (max(0, s.free[k]) + others - 1) / others; n > 0 {
 				got[k] = n
 			}
@@ -88,7 +89,7 @@ func (s *slots) anyFree() bool {
 	return s.free[protocol.KindWorkflow] > 0 || s.free[protocol.KindActivity] > 0
 }
 
-// tryAcquire acquires at most n free slots of each kind for a poll that is part of a completion; nil: no slot is free.
+// tryAcquire reserves at most n free slots of each kind for a poll that is sent with outcomes; nil: no slot is free.
 func (s *slots) tryAcquire(n int) slotCounts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,9 +104,8 @@ func (s *slots) tryAcquire(n int) slotCounts {
 	return got
 }
 
-// endPoll ends a poll for these kinds and releases the unused slots, for which it received no task. It first
-// decrements the number of polls, so that a loop woken by the released slots does not count this poll as waiting at the
-// app.
+// endPoll ends a poll for these kinds and releases the slots for which it received no task. It first decrements the
+// number of open polls, so that a loop that is woken by the released slots does not count this poll.
 func (s *slots) endPoll(kinds []protocol.TaskKind, unused slotCounts) {
 	s.mu.Lock()
 	for _, k := range kinds {
@@ -134,14 +134,15 @@ func (s *slots) release(k protocol.TaskKind, n int) { s.returnSlots(slotCounts{k
 func (s *slots) resize(k protocol.TaskKind, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// This may fall below zero while more tasks run than there are slots. No task starts until enough have ended.
+	// The result is negative while more tasks run than there are slots. Then no task starts until enough tasks have
+	// ended.
 	s.free[k] += n - s.size[k]
 	s.size[k] = n
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// close stops the allocation of slots.
+// close ends the allocation of slots: acquire returns errClosed.
 func (s *slots) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +160,7 @@ func (s *slots) busy() (workflows, activities int) {
 		s.size[protocol.KindActivity] - s.free[protocol.KindActivity]
 }
 
-// borrow reserves slots that are not free yet; the next slots that become free settle the debt.
+// borrow takes slots that are not free yet. The next slots that become free repay them.
 func (s *slots) borrow(k protocol.TaskKind, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

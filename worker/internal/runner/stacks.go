@@ -2,17 +2,17 @@ package runner
 
 import "sync"
 
-// mostStacks is the maximum number of remembered stacks.
+// mostStacks is the maximum number of runs whose last failure is remembered.
 const mostStacks = 1000
 
-// stacks knows of which failures of runs the stack was logged: a task that fails is tried again and again, and fails at
-// the same place.
+// stacks remembers which failures of runs were logged with their stack. A failed task is retried and usually fails at
+// the same place; its stack is then not logged again.
 type stacks struct {
-	mu          sync.Mutex        // guards what follows
-	lastFailure map[string]string // the last failure, by run
+	mu          sync.Mutex        // guards the field below
+	lastFailure map[string]string // last failure by run
 }
 
-// first reports whether the last failure of a run was a different one.
+// first records the last failure of a run. It returns false if the previous failure of the run was the same.
 func (s *stacks) first(run, failure string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,7 +26,7 @@ func (s *stacks) first(run, failure string) bool {
 	return true
 }
 
-// drop forgets a run that has ended.
+// drop removes the entry of a closed run.
 func (s *stacks) drop(run string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
