@@ -99,12 +99,13 @@ var directions = []direction{
 		"app/auth", "app/store", "app/internal/quota", "app/engine", common,
 	}},
 	{"app/internal/sweep", []string{"app/store", "app/engine"}},
-	{"app/internal/serve", []string{"app/auth", "app/store", common}},
+	{"app/internal/admission", nil},
+	{"app/internal/serve", []string{"app/internal/admission", "app/auth", "app/store", common}},
 	{"app/internal/httpapi", []string{
-		"app/internal/serve", "app/view", "app/auth", "app/store", "app/engine", "docs", common,
+		"app/internal/serve", "app/internal/admission", "app/view", "app/auth", "app/store", "app/engine", "docs", common,
 	}},
 	{"app/internal/workerapi", []string{
-		"app/internal/serve", "app/auth", "app/dispatch", "app/store", "app/engine", common,
+		"app/internal/serve", "app/internal/admission", "app/auth", "app/dispatch", "app/store", "app/engine", common,
 	}},
 	{"app/internal/workerconn", []string{
 		"app/auth", "app/dispatch", "app/store", "shared/payload", "shared/protocol",
@@ -112,7 +113,7 @@ var directions = []direction{
 	{"app/internal/channel", []string{"app/internal/workerconn", "app/dispatch", "app/store", common}},
 	{"app/server", []string{
 		"app/internal/httpapi", "app/internal/workerapi", "app/internal/channel", "app/internal/workerconn",
-		"app/internal/sweep", "app/broker", "app/view", "app/dispatch",
+		"app/internal/sweep", "app/internal/admission", "app/broker", "app/view", "app/dispatch",
 		"app/auth", "app/store", "app/engine", "internal/budget", "shared/protocol",
 	}},
 	{"app", []string{"app/server", "web", "internal/connlimit", "internal/httpjson", "internal/process"}},

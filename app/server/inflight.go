@@ -20,13 +20,18 @@ var (
 			"session verbs), and polls for whose tasks there were none.", []string{"kind"}, nil)
 	inFlightCuts = prometheus.NewDesc(
 		"sojourn_inflight_cuts_total", "Slow requests and responses that were ended for callers with fewer bytes.", nil, nil)
+	admissionWaiting = prometheus.NewDesc(
+		"sojourn_admission_waiting", "Requests that wait because their namespace has many in progress.", nil, nil)
+	admissionRefusals = prometheus.NewDesc(
+		"sojourn_admission_refusals_total", "Requests rejected after that wait, or because too many waited.", nil, nil)
 )
 
 type inFlightCollector struct{ p *Server }
 
 func (c inFlightCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		inFlightBytes, inFlightCapacity, inFlightWaiting, inFlightRefusals, inFlightCuts,
+		inFlightBytes, inFlightCapacity, inFlightWaiting, inFlightRefusals, inFlightCuts, admissionWaiting,
+		admissionRefusals,
 	} {
 		to <- d
 	}
@@ -47,4 +52,7 @@ func (c inFlightCollector) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(inFlightRefusals, prometheus.CounterValue, float64(n), kind)
 	}
 	to <- prometheus.MustNewConstMetric(inFlightCuts, prometheus.CounterValue, float64(s.Cut))
+	admitted := c.p.admission.Stats()
+	gauge(admissionWaiting, admitted.Waiting)
+	to <- prometheus.MustNewConstMetric(admissionRefusals, prometheus.CounterValue, float64(admitted.Refused))
 }

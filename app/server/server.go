@@ -21,6 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/broker"
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/internal/admission"
 	"github.com/sojourn-run/sojourn/app/internal/channel"
 	"github.com/sojourn-run/sojourn/app/internal/httpapi"
 	"github.com/sojourn-run/sojourn/app/internal/sweep"
@@ -83,6 +84,7 @@ type Server struct {
 	handler     *httpapi.API
 	registry    *prometheus.Registry
 	budget      *budget.Budget
+	admission   *admission.Limiter
 	jumps       *prometheus.CounterVec // of the store's clock
 	log         zerolog.Logger
 
@@ -147,6 +149,7 @@ func (p *Server) assemble() {
 		o.Bytes = defaultBytes
 	}
 	p.budget = budget.New(o.Bytes)
+	p.admission = admission.New(admission.Options{OthersActive: p.store.Quotas().OthersActive})
 	p.connections = workerconn.New(p.broker, workerconn.Options{
 		Release: o.Release, Workers: p.broker.Membership(), Revalidate: p.revalidate, Allow: p.allow, Settings: p.settings,
 		Fleet: p.broker.Fleet().FleetWide, Hub: &p.dispatch.Hub, Log: o.Log,
@@ -162,14 +165,14 @@ func (p *Server) assemble() {
 	workers := workerapi.New(workerapi.Options{
 		Verbs: p.broker, Claims: p.broker, Workers: p.broker.Membership(), Auth: p.auth, Log: o.Log,
 		Observe: requests.Observe, Settings: p.connections.WorkerSettings, HasNamespace: p.broker.HasNamespace,
-		MaxPolls: o.MaxPolls, Budget: p.budget, Unknown: requests.Unknown,
+		MaxPolls: o.MaxPolls, Budget: p.budget, Admission: p.admission, Unknown: requests.Unknown,
 	})
 	p.handler = httpapi.New(httpapi.Options{
 		Runs: p.broker, Schedules: p.broker, Namespaces: p.broker, Attributes: p.broker, Retention: p.broker,
 		Operations: p.broker, WorkerOperations: p.broker.Fleet(), Process: p.broker,
 		RunViews: p.view, Fleet: p.view, Queues: p.view, ScheduleViews: p.view, System: p.view,
 		Auth: p.auth, WorkerAPI: workers, Socket: p.channel, Dashboard: o.Dashboard, Registry: registry,
-		Metrics: requests, App: p.id, Budget: p.budget, Log: o.Log,
+		Metrics: requests, App: p.id, Budget: p.budget, Admission: p.admission, Log: o.Log,
 	})
 }
 

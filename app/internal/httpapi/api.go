@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/internal/admission"
 	"github.com/sojourn-run/sojourn/app/internal/serve"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/internal/budget"
@@ -52,6 +53,7 @@ type Options struct {
 	Metrics   *Metrics             // counts the answers; nil: made on the registry
 	App       string               // id of this process
 	Budget    *budget.Budget       // of bytes in flight; nil: none
+	Admission *admission.Limiter   // of requests in progress; nil: none
 	Log       zerolog.Logger
 }
 
@@ -80,7 +82,7 @@ func New(o Options) *API {
 		Auth: o.Auth, HasNamespace: o.Namespaces.HasNamespace, Header: VersionHeader, Version: Version,
 		CheckVersion: checkVersion, Dashboard: true,
 		Broken: []byte(`{"reason":"internal","message":"internal error"}`), Observe: o.Metrics.Observe, Log: o.Log,
-		Budget: o.Budget,
+		Budget: o.Budget, Admission: o.Admission,
 	}
 	a.info = a.clusterInfo()
 	for _, rt := range routeTable() {

@@ -36,6 +36,13 @@ func (l *Ledger) othersWork(namespace string, now time.Time) bool {
 	return false
 }
 
+// OthersActive reports whether this app committed work of a namespace other than the given one within the last second.
+func (l *Ledger) OthersActive(namespace string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.othersWork(namespace, time.Now())
+}
+
 // Pace returns how long a payload must wait before its commit. If ok is false, the wait would be too long: reject the
 // request; nothing is counted.
 func (l *Ledger) Pace(namespace string, bytes int) (wait time.Duration, ok bool) {

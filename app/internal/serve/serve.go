@@ -20,6 +20,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/internal/admission"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/internal/budget"
 	"github.com/sojourn-run/sojourn/internal/connlimit"
@@ -37,7 +38,8 @@ type Pipeline struct {
 	Dashboard       bool                       // a caller with the dashboard's cookie need not send a version
 	Broken          []byte                     // the body if a response cannot be encoded
 
-	Budget *budget.Budget // of bytes in flight; nil: none
+	Budget    *budget.Budget     // of bytes in flight; nil: none
+	Admission *admission.Limiter // of requests in progress; nil: none
 
 	Observe func(operation string, status int, took time.Duration) // called after every response; nil: no counts
 	Log     zerolog.Logger
@@ -59,10 +61,11 @@ type Call struct {
 	Unknown httpjson.Unknown
 	Strict  bool
 
-	raw      []byte         // the body, once it was read
-	inFlight budget.Grant   // bytes of the body and of the response
-	loads    budget.Context // counts the bytes that are loaded for the response
-	full     bool           // it was refused because no bytes were free
+	raw      []byte          // the body, once it was read
+	inFlight budget.Grant    // bytes of the body and of the response
+	loads    budget.Context  // counts the bytes that are loaded for the response
+	place    admission.Place // among the requests in progress
+	full     bool            // it was refused because no bytes were free
 	cutter   cutter
 
 	parameters url.Values // of the query; nil: not parsed
@@ -126,6 +129,7 @@ func (c *Call) begin(limit time.Duration, held bool) {
 // limit of held requests, the request counts the bytes of a held request, and the wait does not count in the duration
 // of the operation.
 func (c *Call) Hold() {
+	c.place.Leave()
 	c.end()
 	c.begin(Held, true)
 	c.raw = []byte{} // and not nil: it was read
@@ -333,6 +337,7 @@ func (p *Pipeline) Serve(x Exchange) {
 	c := x.base()
 	c.began = time.Now()
 	defer func() {
+		c.place.Leave()
 		c.inFlight.Release()
 		c.loads.Grant.Release()
 	}()
@@ -409,6 +414,9 @@ func (p *Pipeline) run(x Exchange) (Response, error) {
 	c.auth = p.Auth
 	c.begin(cmp.Or(c.Route.Limit, brief), c.Route.Limit != 0)
 	defer func() { c.end() }()
+	if err := p.enter(c); err != nil {
+		return Response{}, err
+	}
 	out, err := x.Do()
 	if errors.Is(err, budget.ErrOverloaded) {
 		err = overloaded()
@@ -418,6 +426,28 @@ func (p *Pipeline) run(x Exchange) (Response, error) {
 		return Response{}, refusal
 	}
 	return out, err
+}
+
+// requestUnit is the size of a request that counts as one in progress.
+const requestUnit = 128 << 10
+
+// enter waits until the request is admitted. Small requests of the reserved part never wait, and neither do those that
+// may be held: they mostly wait for an event.
+func (p *Pipeline) enter(c *Call) error {
+	small := c.ContentLength >= 0 && c.ContentLength <= smallBody
+	if p.Admission == nil || c.Route.Open() || c.Route.Limit != 0 || c.Route.Reserved && small {
+		return nil
+	}
+	size := c.ContentLength
+	if size < 0 || size > c.maxBody() {
+		size = c.maxBody()
+	}
+	err := c.place.Enter(c.Ctx, p.Admission, c.NS, 1+int(size/requestUnit))
+	if errors.Is(err, admission.ErrOverloaded) {
+		c.full = true
+		return protocol.Refuse(protocol.ReasonOverloaded, "%v; try again", err)
+	}
+	return err
 }
 
 // responses are buffers of encoded responses, of at most maxPooled bytes.
@@ -441,6 +471,7 @@ func (p *Pipeline) write(x Exchange, status int, body any) error {
 	c.W.Header().Set(p.Header, p.Version)
 	c.loads.Grant.Shrink(c.loads.Grant.Bytes() / budget.LoadFactor) // the rest was for the response, which is counted now
 	c.inFlight.Force(replyFactor * int64(len(raw)))
+	c.place.Leave()
 	c.allowCut(writing)
 	defer c.endCut()
 	err = errors.Join(err, httpjson.Write(c.W, c.Request, status, raw))

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/internal/admission"
 	"github.com/sojourn-run/sojourn/app/internal/serve"
 	"github.com/sojourn-run/sojourn/internal/budget"
 	"github.com/sojourn-run/sojourn/internal/httpjson"
@@ -45,7 +46,8 @@ type Options struct {
 	MaxPolls int // that are held at once: 10,000
 	// HasNamespace refuses a namespace that is not there; nil: all are.
 	HasNamespace func(ctx context.Context, name string) error
-	Budget       *budget.Budget // of bytes in flight; nil: none
+	Budget       *budget.Budget     // of bytes in flight; nil: none
+	Admission    *admission.Limiter // of requests in progress; nil: none
 }
 
 // API is the handler of everything below /api/worker/.
@@ -73,7 +75,7 @@ func New(o Options) *API {
 	a.pipe = serve.Pipeline{
 		Auth: o.Auth, HasNamespace: o.HasNamespace, Header: VersionHeader, Version: Version, CheckVersion: checkVersion,
 		Broken:  httpjson.Append([]byte(`{"reason":"internal","error":"internal error","message":"internal error"}`), a.tail),
-		Observe: o.Observe, Log: o.Log, Budget: o.Budget,
+		Observe: o.Observe, Log: o.Log, Budget: o.Budget, Admission: o.Admission,
 	}
 	for _, rt := range routeTable() {
 		rt.Shape = shapes[rt.Operation]
