@@ -151,18 +151,19 @@ var directions = []direction{
 		"app/server", "app/store", "app/store/sqldb", "app/store/sqlite", common,
 	}},
 
-	{"client", []string{common}}, // for programs of users, and the command line
+	{"internal/apiclient", []string{common}}, // for package client and the command line
+	{"client", []string{"internal/apiclient", common}},
 
 	// Where app and worker meet.
 	{"internal/cli/bench", []string{
-		"client",
+		"client", "internal/apiclient",
 		"app", "app/server", "app/engine", "app/broker", "app/view", "app/dispatch", "app/store/...", "worker",
 		"internal/link", "internal/replay", "worker/workflow", "sandbox", "sandbox/frame",
 		common,
 	}},
 	{"internal/cli/conformance", nil},
 	{"internal/cli", []string{
-		"client",
+		"internal/apiclient",
 		"internal/cli/...", "docs", "web", "app", "app/server", "app/auth", "app/engine", "app/broker", "app/dispatch",
 		"app/store/...", "worker", "internal/workeropt", "internal/link", "sandbox",
 		"examples/look", "examples/research", common,

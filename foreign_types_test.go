@@ -12,20 +12,6 @@ import (
 // foreignTypes are the identifiers of the public packages that mention a type of a package without a compatibility
 // promise. The list may only shrink.
 var foreignTypes = []string{
-	"client: Client.Execute mentions shared/protocol.StartRequest",
-	"client: Client.Runs mentions shared/protocol.RunView",
-	"client: Client.Schedules mentions shared/protocol.ScheduleView",
-	"client: Client.Sessions mentions shared/protocol.SessionView",
-	"client: Client.Start mentions shared/protocol.StartRequest",
-	"client: Client.StartActivity mentions shared/protocol.ActivityRequest",
-	"client: Client.StartAndWait mentions shared/protocol.RunView",
-	"client: Client.StartAndWait mentions shared/protocol.StartRequest",
-	"client: NotCompleted.Run mentions shared/protocol.RunView",
-	"client: Options.Warned mentions shared/protocol.Warning",
-	"client: UpdateFailed mentions shared/protocol.Reason",
-	"client: Workflow.Describe mentions shared/protocol.RunView",
-	"client: Workflow.History mentions shared/history.Event",
-	"client: Workflow.Wait mentions shared/protocol.RunView",
 	"worker: FromConfig mentions internal/config.Config",
 	"worker: FromConfig mentions internal/link.Carrier",
 	"worker: Isolated mentions sandbox.Handlers",

@@ -1,35 +1,17 @@
 // Package client starts, queries, signals, updates and ends workflows from Go programs, over the HTTP API of an app.
 //
-// A Client is safe for concurrent use. An error response is a *protocol.Error with its reason. The result of a
-// workflow that did not complete is a *NotCompleted error, which describes the closed run.
+// A Client is safe for concurrent use, and so are its handles. An error response is an *Error with its reason. The
+// result of a workflow that did not complete is a *NotCompleted error, which describes the closed run. If no app
+// responds, the error is an *Unreachable.
 package client
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"net/url"
-	"slices"
-	"strings"
-	"sync/atomic"
-	"time"
 
-	"github.com/sojourn-run/sojourn/internal/httpjson"
-	"github.com/sojourn-run/sojourn/internal/mask"
+	"github.com/sojourn-run/sojourn/internal/apiclient"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
-
-// patience is the timeout of one HTTP request: the longest time that an app delays a response, plus the time to send
-// it.
-const patience = 90 * time.Second
-
-// maxAnswer is the maximum size of a response body, in bytes.
-const maxAnswer = 64 << 20
 
 // Options configures a client.
 type Options struct {
@@ -39,187 +21,43 @@ type Options struct {
 	HTTP      *http.Client // default: http.DefaultClient
 	// Warned is called with the warnings of a response, for example about request members that the app does not know. It
 	// may be called by several goroutines at once. nil: warnings are dropped.
-	Warned func([]protocol.Warning)
+	Warned func([]Warning)
+}
+
+// Warning describes a part of a request that the app accepted but that is probably a mistake.
+type Warning struct {
+	// unknown_attribute, unknown_member, unknown_build, name_not_allowed or session_missing
+	Code    string `json:"code"`
+	Subject string `json:"subject"` // the attribute, the member or the session, as the request names it
+	Message string `json:"message"` // for people
 }
 
 // Client calls the API of an app.
-type Client struct {
-	opt       Options
-	responded atomic.Bool // true once any app has responded, with any status
-}
-
-// ErrInvalidOptions matches, with errors.Is, a request with a text or number outside the limits of the app, whether the
-// client or the app found it. Nothing was done; the message names the member and its limit.
-var ErrInvalidOptions error = &protocol.Error{Reason: protocol.ReasonValidation, Message: "invalid options"}
+type Client struct{ api *apiclient.Client }
 
 // New creates a client. It sends no request.
 func New(o Options) (*Client, error) {
-	if len(o.URLs) == 0 {
-		return nil, errors.New("client: the URL of an app is missing")
+	in := apiclient.Options{URLs: o.URLs, Token: o.Token, Namespace: o.Namespace, HTTP: o.HTTP}
+	if warned := o.Warned; warned != nil {
+		in.Warned = func(list []protocol.Warning) {
+			all := make([]Warning, len(list))
+			for i, w := range list {
+				all[i] = Warning(w)
+			}
+			warned(all)
+		}
 	}
-	if o.HTTP == nil {
-		o.HTTP = http.DefaultClient
+	api, err := apiclient.New(in)
+	if err != nil {
+		return nil, err
 	}
-	o.URLs = slices.Clone(o.URLs)
-	for i, base := range o.URLs {
-		o.URLs[i] = strings.TrimRight(base, "/")
-	}
-	return &Client{opt: o}, nil
+	return &Client{api}, nil
 }
 
-// Call sends one API request to the first app that responds. If in is not nil, it is encoded as the request body; if
-// out is not nil, the response is decoded into it. Programs should prefer the methods below.
+// Call sends one API request to the first app that responds. path begins with /api. If in is not nil, it is encoded as
+// the request body; if out is not nil, the response is decoded into it. Programs should prefer the other methods.
 //
 // Call does not send a request that violates the limits of the API; see [ErrInvalidOptions].
 func (c *Client) Call(ctx context.Context, method, path string, in, out any) error {
-	if err := protocol.CheckRequest(in); err != nil {
-		return err
-	}
-	if err := protocol.CheckPath(path); err != nil {
-		return err
-	}
-	return c.atAnyApp(ctx, func(base string) error { return c.request(ctx, method, base+path, in, out) })
-}
-
-// atAnyApp calls send for one app after another until an app responds.
-func (c *Client) atAnyApp(ctx context.Context, send func(base string) error) (failed error) {
-	for _, base := range c.opt.URLs {
-		failed = send(base)
-		switch {
-		case failed == nil || protocol.ReasonOf(failed) != "":
-			return failed
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		}
-		failed = unreached(base, failed)
-	}
-	return failed
-}
-
-func (c *Client) request(ctx context.Context, method, to string, in, out any) error {
-	var body io.Reader
-	if in != nil {
-		raw, err := json.Marshal(in)
-		if err != nil {
-			return err
-		}
-		body = bytes.NewReader(raw)
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, to, body)
-	if err != nil {
-		// the error of package url contains the URL, which can contain a password
-		return errors.New(mask.URL(err.Error()))
-	}
-	r.Header.Set("Content-Type", "application/json")
-	if key := idempotencyKey(in); key != "" {
-		r.Header.Set(protocol.HeaderIdempotencyKey, key)
-	}
-	r.Header.Set(protocol.HeaderControlVersion, protocol.ControlVersion)
-	r.Header.Set(protocol.HeaderWorkerVersion, protocol.WorkerVersion)
-	if c.opt.Namespace != "" {
-		r.Header.Set(protocol.HeaderNamespace, c.opt.Namespace)
-	}
-	if c.opt.Token != "" {
-		r.Header.Set("Authorization", "Bearer "+c.opt.Token)
-	}
-	answer, err := c.opt.HTTP.Do(r)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	c.responded.Store(true)
-	raw, err := httpjson.ReadAll(io.LimitReader(answer.Body, maxAnswer), answer.ContentLength)
-	if err != nil {
-		return err
-	}
-	if answer.StatusCode >= http.StatusMultipleChoices {
-		return refusal(base(to, r.URL), answer, raw)
-	}
-	c.warn(raw)
-	if out == nil {
-		return nil
-	}
-	err = json.Unmarshal(raw, out)
-	if err != nil && !json.Valid(raw) {
-		return fmt.Errorf(notAnApp, mask.URL(base(to, r.URL)))
-	}
-	return err
-}
-
-// warn calls Options.Warned with the warnings of a response.
-func (c *Client) warn(raw []byte) {
-	if c.opt.Warned == nil || !bytes.Contains(raw, []byte(`"warnings"`)) {
-		return
-	}
-	var in struct {
-		Warnings []protocol.Warning `json:"warnings"`
-	}
-	if json.Unmarshal(raw, &in) == nil && len(in.Warnings) > 0 {
-		c.opt.Warned(in.Warnings)
-	}
-}
-
-const notAnApp = "the server at %s is not a Sojourn app"
-
-// base returns the URL of the app: the URL to without the path and query of u.
-func base(to string, u *url.URL) string { return strings.TrimSuffix(to, u.RequestURI()) }
-
-// refusal returns the error that an error response describes. If the body is not JSON, the body becomes the message. A
-// 404 without JSON is not from an app: an app answers every 404 with JSON.
-func refusal(base string, answer *http.Response, raw []byte) error {
-	status := answer.Status
-	body := struct {
-		protocol.ErrorBody
-		Outcome string `json:"outcome"`
-		// for callers that build request paths themselves; Message contains the same advice
-		Hint     string `json:"hint"`
-		Workflow string `json:"workflow_id"`
-		Plane    struct {
-			Operation string `json:"operation"`
-		} `json:"control_plane"`
-	}{ErrorBody: protocol.ErrorBody{Reason: protocol.Reason(status), Message: strings.TrimSpace(string(raw))}}
-	if json.Unmarshal(raw, &body) != nil && answer.StatusCode == http.StatusNotFound {
-		body.Message = fmt.Sprintf(notAnApp, mask.URL(base))
-	}
-	doubt := ""
-	switch {
-	case body.Outcome != "unknown":
-	case (body.Plane.Operation == "start" || body.Plane.Operation == "") && body.Workflow != "":
-		doubt = "; it is unknown whether the run was started: repeating the request with workflow ID " + body.Workflow +
-			" is safe and starts no second run"
-	default:
-		doubt = "; it is unknown whether the request was executed: check before you repeat it"
-	}
-	message := strings.TrimSuffix(body.Message, "; "+body.Hint)
-	return &protocol.Error{Reason: body.Reason, Message: message + doubt, Fields: body.Fields}
-}
-
-// UnreachableError reports that no app responded: the request was not received.
-type UnreachableError struct {
-	URL string
-	Err error
-}
-
-// Error returns the URL and the cause. A password in the URL is masked.
-func (e *UnreachableError) Error() string {
-	return fmt.Sprintf("no app answers at %s: %v", mask.URL(e.URL), e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *UnreachableError) Unwrap() error { return e.Err }
-
-// unreached returns a short explanation of why no app responded.
-func unreached(base string, err error) error {
-	var dial *net.OpError
-	switch {
-	case errors.As(err, &dial) && dial.Op == "dial":
-		return &UnreachableError{base, dial.Err}
-	case errors.Is(err, http.ErrSchemeMismatch):
-		return fmt.Errorf("the app at %s speaks plain HTTP; use http://", mask.URL(base))
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("the app at %s did not respond within %s", mask.URL(base), patience)
-	}
-	return err
+	return public(c.api.Call(ctx, method, path, in, out))
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/sojourn-run/sojourn/client"
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
-	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/workflow"
@@ -98,20 +97,20 @@ func TestAWorkflowIsStartedAskedAndEnds(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a)
 	c, ctx := asking(t, a.URL()+"/"), t.Context()
-	in := protocol.StartRequest{WorkflowType: "basket", WorkflowID: "a/b ü%", SearchAttributes: []byte(`{}`)}
-	w, err := c.Start(ctx, in, []string{"milk"})
+	in := client.StartOptions{WorkflowID: "a/b ü%", SearchAttributes: map[string]any{}}
+	w, err := c.Start(ctx, "basket", client.Args{[]string{"milk"}}, in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Start(ctx, in); protocol.ReasonOf(err) != protocol.ReasonDuplicateStart {
+	if _, err := c.Start(ctx, "basket", nil, in); client.ReasonOf(err) != client.ReasonWorkflowIDInUse {
 		t.Errorf("a second start with the workflow ID: %v", err)
 	}
-	current := c.Workflow(w.ID)
+	current := c.Handle(w.ID, "")
 	var n int
 	if err := current.Update(ctx, "add", &n, "tea"); err != nil || n != 2 {
 		t.Errorf("update: %d, %v", n, err)
 	}
-	if err := current.Update(ctx, "add", nil, ""); protocol.ReasonOf(err) != client.UpdateFailed ||
+	if err := current.Update(ctx, "add", nil, ""); client.ReasonOf(err) != client.ReasonUpdateFailed ||
 		!strings.Contains(err.Error(), "has a name") {
 		t.Errorf("an update that fails: %v", err)
 	}
@@ -119,7 +118,7 @@ func TestAWorkflowIsStartedAskedAndEnds(t *testing.T) {
 	if err := current.Query(ctx, "items", &items); err != nil || strings.Join(items, " ") != "milk tea" {
 		t.Errorf("query: %q, %v", items, err)
 	}
-	if err := w.Query(ctx, "none", nil); protocol.ReasonOf(err) == "" {
+	if err := w.Query(ctx, "none", nil); client.ReasonOf(err) == "" {
 		t.Errorf("an unknown query: %v", err)
 	}
 	for _, how := range []string{"later", "cash"} {
@@ -127,7 +126,7 @@ func TestAWorkflowIsStartedAskedAndEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		if how == "later" {
-			for v := (protocol.RunView{}); v.RunNumber < 2; {
+			for v := (client.RunInfo{}); v.RunNumber < 2; {
 				if v, err = current.Describe(ctx); err != nil {
 					t.Fatal(err)
 				}
@@ -139,15 +138,15 @@ func TestAWorkflowIsStartedAskedAndEnds(t *testing.T) {
 		t.Errorf("the result, through another run: %q, %v", items, err)
 	}
 	events := collect(t, w.History(ctx))
-	if _, ok := events[len(events)-1].Data.(*history.WorkflowContinuedAsNew); !ok || events[0].Seq != 1 {
-		t.Errorf("the first run: %d events, the last a %s", len(events), events[len(events)-1].Type())
+	if last := events[len(events)-1]; last.Type != "WorkflowContinuedAsNew" || events[0].Sequence != 1 {
+		t.Errorf("the first run: %d events, the last a %s", len(events), last.Type)
 	}
 }
 
 func TestWarningsOfResponsesReachTheProgram(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	var got []string
-	c, err := client.New(client.Options{URLs: []string{a.URL()}, Warned: func(list []protocol.Warning) {
+	c, err := client.New(client.Options{URLs: []string{a.URL()}, Warned: func(list []client.Warning) {
 		for _, w := range list {
 			got = append(got, w.Code+" "+w.Subject)
 		}
@@ -156,7 +155,8 @@ func TestWarningsOfResponsesReachTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	w, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "basket", Memo: []byte(`{"warnings":[{"code":"none"}]}`)})
+	memo := map[string]any{"warnings": []any{map[string]any{"code": "none"}}}
+	w, err := c.Start(ctx, "basket", nil, client.StartOptions{Memo: memo})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestWarningsOfResponsesReachTheProgram(t *testing.T) {
 	if len(got) != 0 {
 		t.Errorf("without a reason: %q", got)
 	}
-	_, err = c.Start(ctx, protocol.StartRequest{WorkflowType: "basket", BuildID: "none"})
+	_, err = c.Start(ctx, "basket", nil, client.StartOptions{BuildID: "none"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,10 +183,11 @@ func TestErrorOfAnUnsuccessfulWorkflowNamesItsStatus(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a)
 	c, ctx := asking(t, a.URL()), t.Context()
-	for how, status := range map[string]string{
-		"never": "failed", "cancel": "cancelled", "cancel now": "cancelled", "terminate": "terminated",
+	for how, status := range map[string]client.Status{
+		"never": client.StatusFailed, "cancel": client.StatusCancelled, "cancel now": client.StatusCancelled,
+		"terminate": client.StatusTerminated,
 	} {
-		w, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "basket"}, nil)
+		w, err := c.Start(ctx, "basket", client.Args{nil}, client.StartOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +210,7 @@ func TestErrorOfAnUnsuccessfulWorkflowNamesItsStatus(t *testing.T) {
 		}
 		var ended *client.NotCompleted
 		if err := w.Result(ctx, nil); !errors.As(err, &ended) || ended.Run.Status != status ||
-			!strings.Contains(err.Error(), status) {
+			!strings.Contains(err.Error(), string(status)) {
 			t.Errorf("%s: %v", how, err)
 		}
 	}
@@ -217,7 +218,7 @@ func TestErrorOfAnUnsuccessfulWorkflowNamesItsStatus(t *testing.T) {
 		t.Errorf("%d runs are listed, want 4", n)
 	}
 	for _, err := range c.Runs(ctx, "WorkflowType =") {
-		if protocol.ReasonOf(err) == "" {
+		if client.ReasonOf(err) == "" {
 			t.Errorf("a filter that is none: %v", err)
 		}
 	}
@@ -235,20 +236,20 @@ func TestCancelIsRefusedWhereNoWorkerSupportsItAndCancelNowEndsTheRun(t *testing
 	}); err != nil {
 		t.Fatal(err)
 	}
-	w, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "basket"}, nil)
+	w, err := c.Start(ctx, "basket", client.Args{nil}, client.StartOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Cancel(ctx, ""); !errors.Is(err, client.ErrCancelNotSupported) {
 		t.Errorf("got %v, want ErrCancelNotSupported", err)
 	}
-	if v, err := w.Describe(ctx); err != nil || v.Terminal || v.Pending.Cancellation != nil {
+	if v, err := w.Describe(ctx); err != nil || v.Closed || v.Pending.Cancellation != nil {
 		t.Errorf("after the refusal: %+v, %v", v, err)
 	}
 	if err := w.CancelNow(ctx, "enough"); err != nil {
 		t.Error(err)
 	}
-	alone, err := c.StartActivity(ctx, protocol.ActivityRequest{ActivityType: "wash"})
+	alone, err := c.StartActivity(ctx, "wash", nil, client.ActivityOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +257,7 @@ func TestCancelIsRefusedWhereNoWorkerSupportsItAndCancelNowEndsTheRun(t *testing
 		t.Error(err)
 	}
 	for _, ended := range []*client.Workflow{w, alone} {
-		if v, err := ended.Describe(ctx); err != nil || v.Status != "cancelled" {
+		if v, err := ended.Describe(ctx); err != nil || v.Status != client.StatusCancelled {
 			t.Errorf("got %s, %v", v.Status, err)
 		}
 	}
@@ -268,21 +269,21 @@ func TestDeleteRemovesOneClosedRun(t *testing.T) {
 	c, ctx := asking(t, a.URL()), t.Context()
 	var runs []*client.Workflow
 	for range 3 {
-		w, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "basket"}, nil)
+		w, err := c.Start(ctx, "basket", client.Args{nil}, client.StartOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		runs = append(runs, w)
 	}
-	if err := runs[0].Delete(ctx, ""); protocol.ReasonOf(err) != protocol.ReasonRunNotClosed {
-		t.Errorf("an open run: %v, want %s", err, protocol.ReasonRunNotClosed)
+	if err := runs[0].Delete(ctx, ""); client.ReasonOf(err) != client.ReasonRunNotClosed {
+		t.Errorf("an open run: %v, want %s", err, client.ReasonRunNotClosed)
 	}
 	for _, w := range runs {
 		if err := w.CancelNow(ctx, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
-	named, current := runs[0], c.Workflow(runs[1].ID)
+	named, current := runs[0], c.Handle(runs[1].ID, "")
 	for _, w := range []*client.Workflow{named, current} {
 		if err := w.Delete(ctx, "personal data"); err != nil {
 			t.Error(err)
@@ -290,7 +291,7 @@ func TestDeleteRemovesOneClosedRun(t *testing.T) {
 	}
 	for i, w := range runs {
 		_, err := w.Describe(ctx)
-		if gone := protocol.ReasonOf(err) == protocol.ReasonInstanceNotFound; gone != (i < 2) {
+		if gone := client.ReasonOf(err) == client.ReasonWorkflowNotFound; gone != (i < 2) {
 			t.Errorf("run %d: %v", i+1, err)
 		}
 	}
@@ -309,7 +310,7 @@ func TestALostAnswerStartsNothingTwice(t *testing.T) {
 	loses := httptest.NewServer(proxy)
 	defer loses.Close()
 	c, ctx := asking(t, loses.URL, a.URL()), t.Context()
-	w, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "basket"})
+	w, err := c.Start(ctx, "basket", nil, client.StartOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,8 +322,8 @@ func TestALostAnswerStartsNothingTwice(t *testing.T) {
 		t.Errorf("%d answers were lost; runs: %+v", lost.Load(), runs)
 	}
 	signals := 0
-	for _, e := range collect(t, direct.Run(w.ID, w.RunID).History(ctx)) {
-		if _, ok := e.Data.(*history.SignalReceived); ok {
+	for _, e := range collect(t, direct.Handle(w.ID, w.RunID).History(ctx)) {
+		if e.Type == "SignalReceived" {
 			signals++
 		}
 	}
@@ -334,7 +335,7 @@ func TestALostAnswerStartsNothingTwice(t *testing.T) {
 func TestACallEndsWithItsCaller(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	c := asking(t, a.URL())
-	w, err := c.Start(t.Context(), protocol.StartRequest{WorkflowType: "basket"})
+	w, err := c.Start(t.Context(), "basket", nil, client.StartOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +345,7 @@ func TestACallEndsWithItsCaller(t *testing.T) {
 		t.Errorf("a result nobody waits for any more: %v", err)
 	}
 	unreachable := asking(t, "http://127.0.0.1:1")
-	if _, err := unreachable.Workflow("x").Describe(t.Context()); err == nil ||
+	if _, err := unreachable.Handle("x", "").Describe(t.Context()); err == nil ||
 		!strings.Contains(err.Error(), "no app answers at http://127.0.0.1:1") {
 		t.Errorf("no app: %v", err)
 	}
@@ -371,7 +372,7 @@ func TestUnknownOutcomeHasAReadableError(t *testing.T) {
 		{away + `}`, "away"},
 	} {
 		body = c.body
-		err := asking(t, app.URL).Workflow("w-1").Signal(t.Context(), "go")
+		err := asking(t, app.URL).Handle("w-1", "").Signal(t.Context(), "go")
 		doubt := strings.Contains(c.body, "unknown")
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "is unknown") != doubt {
 			t.Errorf("%s: the error is %v, want %q", c.body, err, c.want)
@@ -415,7 +416,7 @@ func TestWaitForAResultSurvivesAnOutageOfTheApp(t *testing.T) {
 					t.Fatal(err)
 				}
 				began := time.Now()
-				err = app.Workflow("w-1").Result(t.Context(), nil)
+				err = app.Handle("w-1", "").Result(t.Context(), nil)
 				if text := fmt.Sprint(err); text != cmp.Or(c.want, "<nil>") || time.Since(began) != c.after {
 					t.Errorf("ended after %s with %s, want %q after %s", time.Since(began), text, c.want, c.after)
 				}
@@ -436,7 +437,7 @@ func TestAnAppThatIsBeingStoppedIsAskedOnceASecond(t *testing.T) {
 		_, _ = w.Write([]byte(open))
 	}))
 	defer app.Close()
-	if err := asking(t, app.URL).Workflow("w-1").Result(t.Context(), nil); err != nil {
+	if err := asking(t, app.URL).Handle("w-1", "").Result(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	first, second := <-asked, <-asked

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"time"
 
 	"github.com/sojourn-run/sojourn/client"
-	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // This program starts a workflow and waits for its result. It uses the first of two apps that responds.
@@ -21,7 +21,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	order, err := app.Start(ctx, protocol.StartRequest{WorkflowType: "order", WorkflowID: "order-7"}, "milk", 2)
+	order, err := app.Start(ctx, "order", client.Args{"milk", 2}, client.StartOptions{WorkflowID: "order-7"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func ExampleClient_Start() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	_, err = app.Start(context.Background(), protocol.StartRequest{WorkflowType: "order", RunTimeout: -1})
+	_, err = app.Start(context.Background(), "order", nil, client.StartOptions{RunTimeout: -time.Hour})
 	fmt.Println(errors.Is(err, client.ErrInvalidOptions), err)
 	// Output: true validation_failed: run_timeout_seconds: must be between 0 and 315360000
 }
@@ -70,9 +70,9 @@ func ExampleClient_Execute() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	order := protocol.StartRequest{WorkflowType: "order", WorkflowID: "order-7"}
 	var receipt string
-	if err := app.Execute(context.Background(), order, &receipt, []string{"milk", "tea"}); err != nil {
+	o := client.StartOptions{WorkflowID: "order-7", RunTimeout: time.Hour}
+	if err := app.Execute(context.Background(), "order", client.Args{"milk", 2}, &receipt, o); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(receipt)
@@ -85,7 +85,7 @@ func ExampleWorkflow_Result() {
 		log.Fatal(err)
 	}
 	var receipt string
-	err = app.Workflow("order-7").Result(context.Background(), &receipt)
+	err = app.Handle("order-7", "").Result(context.Background(), &receipt)
 	var ended *client.NotCompleted
 	switch {
 	case errors.As(err, &ended):
@@ -104,9 +104,9 @@ func ExampleWorkflow_Update() {
 		log.Fatal(err)
 	}
 	var items int
-	err = app.Workflow("basket-7").Update(context.Background(), "add", &items, "milk")
+	err = app.Handle("basket-7", "").Update(context.Background(), "add", &items, "milk")
 	switch {
-	case protocol.ReasonOf(err) == client.UpdateFailed:
+	case client.ReasonOf(err) == client.ReasonUpdateFailed:
 		fmt.Println("not added:", err)
 	case err != nil:
 		log.Fatal(err)
@@ -115,16 +115,16 @@ func ExampleWorkflow_Update() {
 	}
 }
 
-// History iterates over the events of a run; this program prints the type of the last one.
+// History iterates over the events of a run.
 func ExampleWorkflow_History() {
 	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})
 	if err != nil {
 		log.Fatal(err)
 	}
-	for event, err := range app.Workflow("order-7").History(context.Background()) {
+	for event, err := range app.Handle("order-7", "").History(context.Background()) {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(event.Seq, event.At.Time, event.Data.Type())
+		fmt.Println(event.Sequence, event.Time, event.Type)
 	}
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/client"
-	"github.com/sojourn-run/sojourn/internal/retry"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -41,22 +40,22 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	if _, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "x", WorkflowID: "bystander"}); err != nil {
+	if _, err := c.Start(ctx, "x", nil, client.StartOptions{WorkflowID: "bystander"}); err != nil {
 		t.Fatal(err)
 	}
-	start := func(change func(*protocol.StartRequest, string)) func(string) error {
+	start := func(change func(*client.StartOptions, string)) func(string) error {
 		return func(text string) error {
-			in := protocol.StartRequest{WorkflowType: "x"}
+			in := client.StartOptions{}
 			change(&in, text)
-			_, err := c.Start(ctx, in)
+			_, err := c.Start(ctx, "x", nil, in)
 			return err
 		}
 	}
-	activity := func(change func(*protocol.ActivityRequest, string)) func(string) error {
+	activity := func(change func(*client.ActivityOptions, string)) func(string) error {
 		return func(text string) error {
-			in := protocol.ActivityRequest{ActivityType: "x"}
+			in := client.ActivityOptions{}
 			change(&in, text)
-			_, err := c.StartActivity(ctx, in)
+			_, err := c.StartActivity(ctx, "x", nil, in)
 			return err
 		}
 	}
@@ -69,34 +68,41 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 			return c.Call(ctx, http.MethodPost, "/api/schedules", in, nil)
 		}
 	}
-	by := c.Workflow("bystander")
+	by := c.Handle("bystander", "")
 	texts := map[string]struct {
 		most int // longest text, in bytes, that the client sends; 0: no limit
 		call func(text string) error
 	}{
-		"Start WorkflowID":   {255, start(func(in *protocol.StartRequest, s string) { in.WorkflowID = s })},
-		"Start WorkflowType": {255, start(func(in *protocol.StartRequest, s string) { in.WorkflowType = s })},
-		"Start TaskQueue":    {255, start(func(in *protocol.StartRequest, s string) { in.TaskQueue = s })},
-		"Start BusinessKey":  {255, start(func(in *protocol.StartRequest, s string) { in.BusinessKey = s })},
-		"Start BuildID":      {255, start(func(in *protocol.StartRequest, s string) { in.BuildID = s })},
-		"Start FairnessKey":  {64, start(func(in *protocol.StartRequest, s string) { in.FairnessKey = s })},
+		"Start WorkflowID": {255, start(func(in *client.StartOptions, s string) { in.WorkflowID = s })},
+		"Start WorkflowType": {255, func(s string) error {
+			_, err := c.Start(ctx, s, nil, client.StartOptions{})
+			return err
+		}},
+		"Start Queue":       {255, start(func(in *client.StartOptions, s string) { in.Queue = s })},
+		"Start Idempotency": {255, start(func(in *client.StartOptions, s string) { in.IdempotencyKey = s })},
+		"Start BusinessKey": {255, start(func(in *client.StartOptions, s string) { in.BusinessKey = s })},
+		"Start BuildID":     {255, start(func(in *client.StartOptions, s string) { in.BuildID = s })},
+		"Start FairnessKey": {64, start(func(in *client.StartOptions, s string) { in.FairnessKey = s })},
 		"StartAndWait WorkflowID": {255, func(s string) error {
 			brief, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
-			_, err := c.StartAndWait(brief, protocol.StartRequest{WorkflowType: "x", WorkflowID: s})
+			_, err := c.StartAndWait(brief, "x", nil, client.StartOptions{WorkflowID: s})
 			return err
 		}},
 		"Execute WorkflowType": {255, func(s string) error {
 			brief, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
-			return c.Execute(brief, protocol.StartRequest{WorkflowType: s}, nil)
+			return c.Execute(brief, s, nil, nil, client.StartOptions{})
 		}},
-		"StartActivity type": {255, activity(func(in *protocol.ActivityRequest, s string) { in.ActivityType = s })},
-		"StartActivity WorkflowID": {255, activity(func(in *protocol.ActivityRequest, s string) {
+		"StartActivity type": {255, func(s string) error {
+			_, err := c.StartActivity(ctx, s, nil, client.ActivityOptions{})
+			return err
+		}},
+		"StartActivity WorkflowID": {255, activity(func(in *client.ActivityOptions, s string) {
 			in.WorkflowID = s
 		})},
-		"StartActivity session": {255, activity(func(in *protocol.ActivityRequest, s string) { in.SessionID = s })},
-		"StartActivity requirement": {0, activity(func(in *protocol.ActivityRequest, s string) {
+		"StartActivity session": {255, activity(func(in *client.ActivityOptions, s string) { in.SessionID = s })},
+		"StartActivity requirement": {0, activity(func(in *client.ActivityOptions, s string) {
 			in.Requirements = []string{s}
 		})},
 		"Call schedule ID": {100, schedule(func(in *protocol.ScheduleRequest, s string) { in.ID = s })},
@@ -113,10 +119,10 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 			cancel() // no worker handles the update, so do not wait for it
 			return by.Update(ctx, s, nil)
 		}},
-		"Cancel reason":    {1000, func(s string) error { return c.Workflow("other").Cancel(ctx, s) }},
-		"CancelNow reason": {1000, func(s string) error { return c.Workflow("other").CancelNow(ctx, s) }},
-		"Terminate reason": {1000, func(s string) error { return c.Workflow("other").Terminate(ctx, s) }},
-		"Delete reason":    {1000, func(s string) error { return c.Workflow("other").Delete(ctx, s) }},
+		"Cancel reason":    {1000, func(s string) error { return c.Handle("other", "").Cancel(ctx, s) }},
+		"CancelNow reason": {1000, func(s string) error { return c.Handle("other", "").CancelNow(ctx, s) }},
+		"Terminate reason": {1000, func(s string) error { return c.Handle("other", "").Terminate(ctx, s) }},
+		"Delete reason":    {1000, func(s string) error { return c.Handle("other", "").Delete(ctx, s) }},
 		"Runs filter":      {0, func(s string) error { return first(c.Runs(ctx, s)) }},
 	}
 	for name, call := range map[string]func(*client.Workflow) error{
@@ -134,13 +140,13 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 	} {
 		entry := texts["Runs filter"]
 		entry.most, entry.call = 255, func(s string) error {
-			return call(c.Workflow(strings.ReplaceAll(s, "x", "y"))) // an ID that no start of this test uses
+			return call(c.Handle(strings.ReplaceAll(s, "x", "y"), "")) // an ID that no start here has
 		}
 		texts[name+" ID"] = entry
-		entry.call = func(s string) error { return call(c.Run("bystander", s)) }
+		entry.call = func(s string) error { return call(c.Handle("bystander", s)) }
 		texts[name+" run ID"] = entry
 	}
-	covered := map[string]bool{"Call": true, "Workflow": true, "Run": true, "Schedules": true, "Sessions": true}
+	covered := map[string]bool{"Call": true, "Handle": true, "Schedules": true, "Sessions": true}
 	for name, o := range texts {
 		method, _, _ := strings.Cut(name, " ")
 		covered[method] = true
@@ -174,28 +180,28 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 		call        func(n int64) error
 	}{
 		"Start RunTimeout": {0, protocol.MaxSeconds, func(n int64) error {
-			_, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "x", RunTimeout: n})
+			_, err := c.Start(ctx, "x", nil, client.StartOptions{RunTimeout: time.Duration(n) * time.Second})
 			return err
 		}},
 		"Start ExecutionTimeout": {0, protocol.MaxSeconds, func(n int64) error {
-			_, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "x", ExecutionTimeout: n})
+			_, err := c.Start(ctx, "x", nil, client.StartOptions{ExecutionTimeout: time.Duration(n) * time.Second})
 			return err
 		}},
-		"Start StartDelay": {0, protocol.MaxSeconds, func(n int64) error {
-			_, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "x", StartDelay: n})
+		"Start Delay": {0, protocol.MaxSeconds, func(n int64) error {
+			_, err := c.Start(ctx, "x", nil, client.StartOptions{Delay: time.Duration(n) * time.Second})
 			return err
 		}},
 		"Start Priority": {0, 9, func(n int64) error {
-			_, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "x", Priority: new(int(n))})
+			_, err := c.Start(ctx, "x", nil, client.StartOptions{Priority: new(int(n))})
 			return err
 		}},
 		"Start FairnessWeight": {0, 1000, func(n int64) error {
-			_, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "x", FairnessKey: "k", FairnessWeight: int(n)})
+			_, err := c.Start(ctx, "x", nil, client.StartOptions{FairnessKey: "k", FairnessWeight: int(n)})
 			return err
 		}},
-		"StartActivity MaxAttempts": {1, 0, func(n int64) error {
-			_, err := c.StartActivity(ctx, protocol.ActivityRequest{
-				ActivityType: "x", ActivityOptions: protocol.ActivityOptions{RetryPolicy: &retry.Policy{MaxAttempts: new(int(n))}},
+		"StartActivity MaxAttempts": {0, 0, func(n int64) error {
+			_, err := c.StartActivity(ctx, "x", nil, client.ActivityOptions{
+				Retry: &client.RetryPolicy{MaxAttempts: int(n)},
 			})
 			return err
 		}},
@@ -212,7 +218,7 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 		}},
 	} {
 		before := sent.Load()
-		for _, n := range []int64{o.least - 1, o.most + 1, 1 << 62} {
+		for _, n := range []int64{o.least - 1, o.most + 1, 1 << 32} {
 			if n > o.most && o.most == 0 {
 				continue
 			}
@@ -224,7 +230,7 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 			t.Errorf("%s %d: %v", name, max(o.least, 1), err)
 		}
 	}
-	if v, err := by.Describe(ctx); err != nil || v.Terminal {
+	if v, err := by.Describe(ctx); err != nil || v.Closed {
 		t.Errorf("the bystander: %+v %v", v, err)
 	}
 }
@@ -233,7 +239,7 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 func TestABodyMayLeaveOutTheNameInItsPath(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	c, ctx := asking(t, a.URL()), t.Context()
-	if _, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "x", WorkflowID: "w"}); err != nil {
+	if _, err := c.Start(ctx, "x", nil, client.StartOptions{WorkflowID: "w"}); err != nil {
 		t.Fatal(err)
 	}
 	for path, in := range map[string]any{

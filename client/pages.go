@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-
-	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // pages returns an iterator over a paged list. It requests the next page when the caller has consumed the previous one.
@@ -49,21 +47,21 @@ func pages[T any](ctx context.Context, c *Client, path, member string, most int,
 
 // Runs lists runs, newest start first: all, or the runs that match a filter like "WorkflowType = 'order' AND Amount >
 // 100".
-func (c *Client) Runs(ctx context.Context, filter string) iter.Seq2[protocol.RunView, error] {
+func (c *Client) Runs(ctx context.Context, filter string) iter.Seq2[RunInfo, error] {
 	q := url.Values{}
 	if filter != "" {
 		q.Set("query", filter)
 		q.Set("partial", "true") // a slow search returns partial pages; without this parameter the app refuses it
 	}
-	return pages[protocol.RunView](ctx, c, "/api/workflows", "workflows", 200, q)
+	return pages[RunInfo](ctx, c, "/api/workflows", "workflows", 200, q)
 }
 
-// Schedules lists the schedules of the namespace.
-func (c *Client) Schedules(ctx context.Context) iter.Seq2[protocol.ScheduleView, error] {
-	return pages[protocol.ScheduleView](ctx, c, "/api/schedules", "schedules", 200, url.Values{})
+// Schedules lists the schedules of the namespace, sorted by ID.
+func (c *Client) Schedules(ctx context.Context) iter.Seq2[ScheduleInfo, error] {
+	return pages[ScheduleInfo](ctx, c, "/api/schedules", "schedules", 200, url.Values{})
 }
 
-// Sessions lists the worker sessions of the namespace.
-func (c *Client) Sessions(ctx context.Context) iter.Seq2[protocol.SessionView, error] {
-	return pages[protocol.SessionView](ctx, c, "/api/worker-sessions", "sessions", 200, url.Values{})
+// Sessions lists the worker sessions of the namespace, last updated first.
+func (c *Client) Sessions(ctx context.Context) iter.Seq2[SessionInfo, error] {
+	return pages[SessionInfo](ctx, c, "/api/worker-sessions", "sessions", 200, url.Values{})
 }

@@ -18,7 +18,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/client"
-	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // countedRequests is a transport that counts its requests by method and last path element.
@@ -45,28 +44,28 @@ func (c *countedRequests) reset() string {
 
 // started holds the values that StartAndWait returned.
 type started struct {
-	run protocol.RunView
+	run client.RunInfo
 	err error
 }
 
 func startAndWait(ctx context.Context, c *client.Client, id string) <-chan started {
 	done := make(chan started, 1)
 	go func() {
-		run, err := c.StartAndWait(ctx, protocol.StartRequest{WorkflowType: "basket", WorkflowID: id}, []string{"tea"})
+		run, err := c.StartAndWait(ctx, "basket", client.Args{[]string{"tea"}}, client.StartOptions{WorkflowID: id})
 		done <- started{run, err}
 	}()
 	return done
 }
 
 // awaitRun waits until a workflow ID has a run.
-func awaitRun(t *testing.T, c *client.Client, id string) protocol.RunView {
+func awaitRun(t *testing.T, c *client.Client, id string) client.RunInfo {
 	t.Helper()
 	for {
-		v, err := c.Workflow(id).Describe(t.Context())
+		v, err := c.Handle(id, "").Describe(t.Context())
 		if err == nil {
 			return v
 		}
-		if protocol.ReasonOf(err) != protocol.ReasonInstanceNotFound {
+		if client.ReasonOf(err) != client.ReasonWorkflowNotFound {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -87,7 +86,7 @@ func TestAWorkflowIsStartedAndAwaitedInOneRequest(t *testing.T) {
 		run := startAndWait(ctx, c, "one")
 		awaitRun(t, other, "one")
 		for _, how := range []string{"later", "cash"} {
-			if err := other.Workflow("one").Signal(ctx, "pay", how); err != nil {
+			if err := other.Handle("one", "").Signal(ctx, "pay", how); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -101,11 +100,11 @@ func TestAWorkflowIsStartedAndAwaitedInOneRequest(t *testing.T) {
 		var items []string
 		executed := make(chan error, 1)
 		go func() {
-			in := protocol.StartRequest{WorkflowType: "basket", WorkflowID: "two"}
-			executed <- c.Execute(ctx, in, &items, []string{"milk"})
+			in := client.StartOptions{WorkflowID: "two"}
+			executed <- c.Execute(ctx, "basket", client.Args{[]string{"milk"}}, &items, in)
 		}()
 		awaitRun(t, other, "two")
-		if err := other.Workflow("two").Signal(ctx, "pay", "cash"); err != nil {
+		if err := other.Handle("two", "").Signal(ctx, "pay", "cash"); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-executed; err != nil || strings.Join(items, " ") != "milk" {
@@ -115,10 +114,11 @@ func TestAWorkflowIsStartedAndAwaitedInOneRequest(t *testing.T) {
 		sent.reset()
 		var ended *client.NotCompleted
 		go func() {
-			executed <- c.Execute(ctx, protocol.StartRequest{WorkflowType: "basket", WorkflowID: "three"}, nil, []string{})
+			in := client.StartOptions{WorkflowID: "three"}
+			executed <- c.Execute(ctx, "basket", client.Args{[]string{}}, nil, in)
 		}()
 		awaitRun(t, other, "three")
-		if err := other.Workflow("three").Signal(ctx, "pay", "never"); err != nil {
+		if err := other.Handle("three", "").Signal(ctx, "pay", "never"); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-executed; !errors.As(err, &ended) || ended.Run.Status != "failed" ||
@@ -127,7 +127,7 @@ func TestAWorkflowIsStartedAndAwaitedInOneRequest(t *testing.T) {
 		}
 		// A start with an ID that is in use fails immediately. The client does not retry it, because the app did
 		// respond.
-		if s := <-startAndWait(ctx, c, "three"); protocol.ReasonOf(s.err) != protocol.ReasonDuplicateStart ||
+		if s := <-startAndWait(ctx, c, "three"); client.ReasonOf(s.err) != client.ReasonWorkflowIDInUse ||
 			s.run.WorkflowID != "" {
 			t.Errorf("an ID that is in use: %+v, %v", s.run, s.err)
 		}
@@ -185,7 +185,7 @@ func TestALostResponseOfAStartThatWaitsStartsNothingTwice(t *testing.T) {
 		early := startAndWait(ctx, through, "early")
 		first := awaitRun(t, direct, "early")
 		proxy.CloseClientConnections() // the app has received the request, and the run is open
-		if err := direct.Workflow("early").Signal(ctx, "pay", "cash"); err != nil {
+		if err := direct.Handle("early", "").Signal(ctx, "pay", "cash"); err != nil {
 			t.Fatal(err)
 		}
 		if s := <-early; s.err != nil || s.run.RunID != first.RunID || string(s.run.Output) != `["tea"]` {
@@ -195,7 +195,7 @@ func TestALostResponseOfAStartThatWaitsStartsNothingTwice(t *testing.T) {
 		proxy.losing.Store(true)
 		late := startAndWait(ctx, through, "late")
 		first = awaitRun(t, direct, "late")
-		if err := direct.Workflow("late").Signal(ctx, "pay", "cash"); err != nil {
+		if err := direct.Handle("late", "").Signal(ctx, "pay", "cash"); err != nil {
 			t.Fatal(err)
 		}
 		for proxy.lost.Load() == 0 {
@@ -223,7 +223,7 @@ func TestAStartThatWaitsOutlivesItsApp(t *testing.T) {
 		next := apptest.Start(t, apptest.Options{Database: database})
 		work(t, next)
 		proxy.to(t, next.URL())
-		if err := asking(t, next.URL()).Workflow("one").Signal(t.Context(), "pay", "cash"); err != nil {
+		if err := asking(t, next.URL()).Handle("one", "").Signal(t.Context(), "pay", "cash"); err != nil {
 			t.Fatal(err)
 		}
 		if s := <-run; s.err != nil || s.run.RunID != first.RunID || s.run.Status != "completed" {
@@ -252,7 +252,7 @@ func TestAStartWaitsLongerThanOneRequest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run, err := c.StartAndWait(t.Context(), protocol.StartRequest{WorkflowType: "w", WorkflowID: "w"})
+		run, err := c.StartAndWait(t.Context(), "w", nil, client.StartOptions{WorkflowID: "w"})
 		want := "POST /api/workflows, GET /api/sojourn/workflows/w/runs/r/result, GET /api/sojourn/workflows/w/runs/r/result"
 		if err != nil || run.RunID != "r2" || strings.Join(sent, ", ") != want {
 			t.Errorf("got %+v, %v, with %q", run, err, sent)
@@ -275,7 +275,7 @@ func TestAStartThatWaitsFailsAtOnceWhereNoAppEverResponded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run, err := c.StartAndWait(t.Context(), protocol.StartRequest{WorkflowType: "w"})
+		run, err := c.StartAndWait(t.Context(), "w", nil, client.StartOptions{})
 		if all := sent.reset(); err == nil || run.WorkflowID != "" || all != "POST workflows" {
 			t.Errorf("%s: %+v, %v, with %s", name, run, err, all)
 		}

@@ -6,18 +6,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/client"
 	"github.com/sojourn-run/sojourn/sandbox/sandboxtest"
-	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 )
 
 func takeNote(ctx context.Context, app *client.Client, text string) (notes []string, err error) {
-	run, err := app.StartActivity(ctx, protocol.ActivityRequest{
-		ActivityType: "notes", ActivityOptions: protocol.ActivityOptions{SessionID: "ada", StartToClose: 60},
-	}, text)
+	run, err := app.StartActivity(ctx, "notes", client.Args{text}, client.ActivityOptions{
+		SessionID: "ada", StartToClose: time.Minute,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -7,9 +7,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/client"
-	"github.com/sojourn-run/sojourn/internal/retry"
 	"github.com/sojourn-run/sojourn/sandbox/sandboxtest"
-	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 )
 
@@ -32,10 +30,9 @@ func TestAModelComesBackWhenItsProcessIsKilled(t *testing.T) {
 	}
 	ask := func(name, text string, answer any) {
 		t.Helper()
-		run, err := app.StartActivity(t.Context(), protocol.ActivityRequest{
-			ActivityType:    name,
-			ActivityOptions: protocol.ActivityOptions{SessionID: "post", RetryPolicy: &retry.Policy{MaxAttempts: new(3)}},
-		}, text)
+		run, err := app.StartActivity(t.Context(), name, client.Args{text}, client.ActivityOptions{
+			SessionID: "post", Retry: &client.RetryPolicy{MaxAttempts: 3},
+		})
 		if err == nil {
 			err = run.Result(t.Context(), answer)
 		}

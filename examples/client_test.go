@@ -7,7 +7,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/client"
-	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 func sell(ctx context.Context, url, token string) (items []string, err error) {
@@ -15,7 +14,7 @@ func sell(ctx context.Context, url, token string) (items []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	basket, err := app.Start(ctx, protocol.StartRequest{WorkflowType: "tour.basket", WorkflowID: "basket-7"}, 2)
+	basket, err := app.Start(ctx, "tour.basket", client.Args{2}, client.StartOptions{WorkflowID: "basket-7"})
 	if err != nil {
 		return nil, err
 	}

@@ -12,9 +12,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/client"
-	"github.com/sojourn-run/sojourn/internal/retry"
 	"github.com/sojourn-run/sojourn/sandbox/sandboxtest"
-	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 )
 
@@ -39,10 +37,10 @@ func TestADatabaseHandleComesBackWhenItsProcessIsKilled(t *testing.T) {
 	journal := filepath.Join(dir, "journal")
 	begin := func(amount, slow int) *client.Workflow {
 		t.Helper()
-		run, err := app.StartActivity(t.Context(), protocol.ActivityRequest{
-			ActivityType:    "account.deposit",
-			ActivityOptions: protocol.ActivityOptions{SessionID: "ledger", RetryPolicy: &retry.Policy{MaxAttempts: new(3)}},
-		}, map[string]any{"file": journal, "account": "ada", "amount": amount, "slow": slow})
+		deposit := map[string]any{"file": journal, "account": "ada", "amount": amount, "slow": slow}
+		run, err := app.StartActivity(t.Context(), "account.deposit", client.Args{deposit}, client.ActivityOptions{
+			SessionID: "ledger", Retry: &client.RetryPolicy{MaxAttempts: 3},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

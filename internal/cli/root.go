@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sojourn-run/sojourn/client"
+	"github.com/sojourn-run/sojourn/internal/apiclient"
 	"github.com/sojourn-run/sojourn/internal/cli/bench"
 	"github.com/sojourn-run/sojourn/internal/config"
 	"github.com/sojourn-run/sojourn/internal/process"
@@ -52,7 +52,7 @@ type program struct {
 	registry     *worker.Registry
 	environ      []string
 	out, err     io.Writer
-	sharedClient *client.Client // client of the first call, which later calls reuse
+	sharedClient *apiclient.Client // client of the first call, which later calls reuse
 
 	warnings sync.Mutex      // guards warned
 	warned   map[string]bool // texts of the warnings printed

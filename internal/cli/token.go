@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-run/sojourn/app/auth"
-	"github.com/sojourn-run/sojourn/client"
+	"github.com/sojourn-run/sojourn/internal/apiclient"
 	"github.com/sojourn-run/sojourn/internal/certs"
 	"github.com/sojourn-run/sojourn/internal/mask"
 	"github.com/sojourn-run/sojourn/internal/process"
@@ -101,7 +101,7 @@ func (p *program) call(c *cobra.Command, method, path string, in, out any) error
 }
 
 // client asks the apps of the settings.
-func (p *program) client(c *cobra.Command) (*client.Client, error) {
+func (p *program) client(c *cobra.Command) (*apiclient.Client, error) {
 	if p.sharedClient != nil {
 		return p.sharedClient, nil
 	}
@@ -122,7 +122,7 @@ func (p *program) client(c *cobra.Command) (*client.Client, error) {
 	if err := rules.Transport(transport); err != nil {
 		return nil, err
 	}
-	p.sharedClient, err = client.New(client.Options{
+	p.sharedClient, err = apiclient.New(apiclient.Options{
 		URLs: s.AppURLs, Token: s.Token, Namespace: s.Namespace, HTTP: &http.Client{Transport: transport},
 		Warned: p.warn,
 	})
@@ -144,7 +144,7 @@ func (p *program) warn(list []protocol.Warning) {
 
 // withHint adds which setting may mend an error.
 func withHint(err error) error {
-	var away *client.UnreachableError
+	var away *apiclient.Unreachable
 	switch {
 	case protocol.ReasonOf(err) == protocol.ReasonUnauthorized:
 		return fmt.Errorf("%w (set --token or SOJOURN_TOKEN, or --data-dir to the app's)", err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sojourn-run/sojourn/client"
+	"github.com/sojourn-run/sojourn/internal/apiclient"
 	"github.com/sojourn-run/sojourn/internal/process"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -62,8 +62,8 @@ func (p *program) startWorkflow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v, err := app.StartAndWait(c.Context(), in)
-			return p.printResult(c, v, err)
+			v, target, err := apiclient.StartAndWait[protocol.RunView](c.Context(), app, in)
+			return p.printResult(c, v, target, err)
 		},
 	}
 	shared.flags(c)
@@ -259,23 +259,21 @@ func (p *program) result(c *cobra.Command, id, run string) error {
 	if err != nil {
 		return err
 	}
-	v, err := app.Run(id, run).Wait(c.Context())
-	if err != nil {
-		v = protocol.RunView{WorkflowID: id, RunID: run}
-	}
-	return p.printResult(c, v, err)
+	target := protocol.Target{WorkflowID: id, RunID: run}
+	v, err := apiclient.Wait[protocol.RunView](c.Context(), app, target)
+	return p.printResult(c, v, target, err)
 }
 
 // printResult prints the result of a closed run, or the error of the wait for the end of the run.
-func (p *program) printResult(c *cobra.Command, v protocol.RunView, err error) error {
-	id := v.WorkflowID
+func (p *program) printResult(c *cobra.Command, v protocol.RunView, t protocol.Target, err error) error {
+	id := t.WorkflowID
 	switch {
 	case err != nil && id == "":
 		return withHint(err)
-	case errors.Is(err, process.ErrStopped) && v.RunID == "":
+	case errors.Is(err, process.ErrStopped) && t.RunID == "":
 		return fmt.Errorf("%w; workflow %s continues if the app has started it", err, id)
 	case errors.Is(err, process.ErrStopped):
-		return fmt.Errorf("%w; run %s of %s continues", err, v.RunID, id)
+		return fmt.Errorf("%w; run %s of %s continues", err, t.RunID, id)
 	case err != nil && protocol.ReasonOf(err) == "":
 		return fmt.Errorf("%w; to wait for the result run: sojourn workflow result %s", withHint(err), id)
 	case err != nil:
@@ -288,7 +286,11 @@ func (p *program) printResult(c *cobra.Command, v protocol.RunView, err error) e
 	if err != nil || v.Status == "completed" {
 		return err
 	}
-	err = &client.NotCompleted{Run: v}
+	why := v.Reason
+	if f := v.Failed(); f.Message != "" {
+		why = f.Text()
+	}
+	err = errors.New(apiclient.NotCompleted(v.Target(), v.Status, why))
 	if v.Status == "failed" {
 		err = fmt.Errorf("%w; for details run: sojourn workflow debug %s", err, id)
 	}

@@ -220,6 +220,12 @@ func (v RunView) Failed() (f history.Failure) {
 	return f
 }
 
+// IsClosed reports whether the run has closed.
+func (v *RunView) IsClosed() bool { return v.Terminal }
+
+// Target identifies the run.
+func (v *RunView) Target() Target { return Target{WorkflowID: v.WorkflowID, RunID: v.RunID} }
+
 // RunActions are the operations that are possible on the run now.
 type RunActions struct {
 	Signal    bool `json:"can_signal"`

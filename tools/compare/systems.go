@@ -33,7 +33,6 @@ import (
 	"github.com/sojourn-run/sojourn"
 	"github.com/sojourn-run/sojourn/client"
 	"github.com/sojourn-run/sojourn/internal/release"
-	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
@@ -97,7 +96,7 @@ func openSojourn(ctx context.Context) (*system, error) {
 	}
 	version, _ := release.Current(release.Source{Embedded: release.Embedded})
 	return &system{version: version, close: stop, do: func(ctx context.Context, work, in string) (out string, err error) {
-		return out, api.Execute(ctx, protocol.StartRequest{WorkflowType: work}, &out, in)
+		return out, api.Execute(ctx, work, client.Args{in}, &out, client.StartOptions{})
 	}}, nil
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
-	"github.com/sojourn-run/sojourn/client"
+	"github.com/sojourn-run/sojourn/internal/apiclient"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -42,7 +42,7 @@ type flood struct {
 // flooding is a flood under way.
 type flooding struct {
 	n    *node
-	api  *client.Client
+	api  *apiclient.Client
 	in   json.RawMessage
 	open string // a workflow that stays open
 	wide protocol.Command
@@ -146,7 +146,7 @@ func nextToFlood(kind flood) func(context.Context, *node, int) (sample, error) {
 		hc := httpClient(kind.connections)
 		defer hc.CloseIdleConnections()
 		tenant := floodTenant + "-" + strings.ToLower(ulid.Make().String()) // a node may be measured more than once
-		api, err := client.New(client.Options{URLs: []string{n.app.URL()}, HTTP: hc, Namespace: tenant})
+		api, err := apiclient.New(apiclient.Options{URLs: []string{n.app.URL()}, HTTP: hc, Namespace: tenant})
 		if err != nil {
 			return all, err
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
-	"github.com/sojourn-run/sojourn/client"
+	"github.com/sojourn-run/sojourn/internal/apiclient"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -22,7 +22,7 @@ type httpWorker struct {
 	n      *node
 	id     string
 	queue  string
-	api    *client.Client
+	api    *apiclient.Client
 	result payload.Payload
 	step   protocol.Command
 }
@@ -36,7 +36,7 @@ func overHTTP(ctx context.Context, n *node, ops int) (sample, error) {
 func fiveOverHTTP(ctx context.Context, n *node, ops, workers, each int) (sample, error) {
 	hc := httpClient(max(2*connections, workers*each))
 	defer hc.CloseIdleConnections()
-	api, err := client.New(client.Options{URLs: []string{n.app.URL()}, HTTP: hc})
+	api, err := apiclient.New(apiclient.Options{URLs: []string{n.app.URL()}, HTTP: hc})
 	if err != nil {
 		return sample{}, err
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/client"
+	"github.com/sojourn-run/sojourn/internal/apiclient"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -212,7 +212,7 @@ func slowestTwentieth(s sample) float64 { return millis(percentile(s.each, 95)) 
 func (n *node) search(ctx context.Context, s search, way string, size, ops int) (sample, error) {
 	hc := httpClient(1)
 	defer hc.CloseIdleConnections()
-	api, err := client.New(client.Options{URLs: []string{n.app.URL()}, HTTP: hc})
+	api, err := apiclient.New(apiclient.Options{URLs: []string{n.app.URL()}, HTTP: hc})
 	if err != nil {
 		return sample{}, err
 	}

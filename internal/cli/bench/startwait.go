@@ -17,7 +17,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sojourn-run/sojourn/client"
-	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // P21 measures the whole path of a caller that needs the result of a workflow, with separate processor times of the
@@ -157,10 +156,6 @@ func runCaller(url string) error {
 	if err != nil {
 		return err
 	}
-	in, err := input()
-	if err != nil {
-		return err
-	}
 	out := json.NewEncoder(os.Stdout)
 	for calls := json.NewDecoder(os.Stdin); ; {
 		var one call
@@ -171,10 +166,10 @@ func runCaller(url string) error {
 			return err
 		}
 		ctx := context.Background()
-		request := protocol.StartRequest{WorkflowType: one.Workflow, Input: in}
+		args := client.Args{kilobyte}
 		run := func() error {
 			var result string
-			err := c.Execute(ctx, request, &result)
+			err := c.Execute(ctx, one.Workflow, args, &result, client.StartOptions{})
 			if err == nil && result != kilobyte {
 				err = fmt.Errorf("unexpected result of %s: %d bytes, want %d", one.Workflow, len(result), len(kilobyte))
 			}
@@ -182,7 +177,7 @@ func runCaller(url string) error {
 		}
 		if one.Separate {
 			run = func() error {
-				w, err := c.Start(ctx, request)
+				w, err := c.Start(ctx, one.Workflow, args, client.StartOptions{})
 				if err != nil {
 					return err
 				}
