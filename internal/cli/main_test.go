@@ -71,6 +71,7 @@ func register(r *worker.Registry) {
 	registerRollout(r)
 	registerTakeover(r)
 	registerLastHeartbeat(r)
+	registerInherit(r)
 	registerStorm(r)
 	registerSetUps(r)
 	registerHandlers(r)
