@@ -311,3 +311,53 @@ func TestAChainOfRunsIsImportedFromEitherEnd(t *testing.T) {
 	away.want(201, "POST", "/api/workflows/import/bundle", bundles[0])
 	away.want(409, "POST", "/api/workflows/import/bundle", bundles[2]) // not the one it went on to
 }
+
+// The history of a run contains the signals that it inherits, which are stored once for all runs of its chain. Its
+// export contains them too, and an import stores them with the run.
+func TestRunsWithInheritedSignalsAreExportedAndImported(t *testing.T) {
+	for kind, database := range map[string]func() string{
+		"sqlite": func() string { return "" }, "postgres": func() string { return apptest.Postgres(t) },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			home := caller{t, apptest.Start(t, apptest.Options{Database: database()}), "default"}
+			away := caller{t, apptest.Start(t, apptest.Options{Database: database()}), "default"}
+			const signals = 40
+			run := home.want(201, "POST", "/api/workflows", `{"workflow_id":"f","workflow_type":"t","task_queue":"q"}`).
+				text("run_id")
+			home.want(201, "POST", "/api/worker/register", `{"worker_id":"w","task_queue":"q","supported_workflow_types":["t"]}`)
+			for i := range signals {
+				home.want(202, "POST", "/api/workflows/f/signal/s", fmt.Sprintf(`{"input":[%d]}`, i))
+			}
+			var runs []string
+			for _, command := range []string{
+				`{"type":"continue_as_new"}`, `{"type":"continue_as_new"}`, `{"type":"complete_workflow"}`,
+			} {
+				task := home.want(
+					200, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":30}`,
+				).body["task"].(map[string]any)
+				home.want(
+					200, "POST", "/api/worker/workflow-tasks/"+task["task_id"].(string)+"/complete",
+					`{"lease_owner":"w","workflow_task_attempt":1,"commands":[`+command+`]}`,
+				)
+				runs = append(runs, run)
+				run = home.want(200, "GET", "/api/workflows/f", "").text("run_id")
+			}
+			for i, run := range runs {
+				raw, events := home.bundle("f", run)
+				inherited := 0
+				for _, e := range events.([]any) {
+					if e.(map[string]any)["type"] == "SignalReceived" {
+						inherited++
+					}
+				}
+				if inherited != signals {
+					t.Errorf("the export of run %d contains %d signals, want %d", i+1, inherited, signals)
+				}
+				away.want(201, "POST", "/api/workflows/import/bundle", raw)
+				if _, got := away.bundle("f", run); !reflect.DeepEqual(got, events) {
+					t.Errorf("run %d: imported as %v, want %v", i+1, got, events)
+				}
+			}
+		})
+	}
+}
