@@ -152,7 +152,7 @@ var directions = []direction{
 	}},
 
 	{"internal/apiclient", []string{common}}, // for package client and the command line
-	{"client", []string{"internal/apiclient", common}},
+	{"client", []string{"internal/apiclient", "worker/workflow", common}},
 
 	// Where app and worker meet.
 	{"internal/cli/bench", []string{

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/client"
+	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
 // This program starts a workflow and waits for its result. It uses the first of two apps that responds.
@@ -30,6 +31,48 @@ func Example() {
 		log.Fatal(err)
 	}
 	fmt.Println(receipt)
+}
+
+// order and receipt are the argument and the result of a workflow.
+type (
+	order   struct{ Items []string }
+	receipt struct{ Total int }
+)
+
+// orders is a typed name: the worker and the clients of the workflow share it.
+const orders workflow.Name[order, receipt] = "order"
+
+// Start checks the argument at compile time, and Result has the type of the workflow's result.
+func ExampleStart() {
+	ctx := context.Background()
+	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	run, err := client.Start(ctx, app, orders, order{Items: []string{"milk"}}, client.StartOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	bill, err := run.Result(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(bill.Total)
+}
+
+// Run starts a workflow and returns its result.
+func ExampleRun() {
+	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	bill, err := client.Run(context.Background(), app, orders, order{Items: []string{"milk"}}, client.StartOptions{
+		WorkflowID: "order-7",
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(bill.Total)
 }
 
 // New requires the URL of an app.

@@ -51,6 +51,16 @@ func ExampleNew_logger() {
 	defer w.Close()
 }
 
+// Register checks that the function has the argument and the result of the name.
+func ExampleRegister() {
+	type order struct{ Items []string }
+	const orders workflow.Name[order, int] = "order"
+	r := worker.NewRegistry()
+	worker.Register(r, orders, func(_ workflow.Context, o order) (int, error) { return len(o.Items), nil })
+	fmt.Println(r.WorkflowTypes())
+	// Output: [order]
+}
+
 // This is a complete worker program: it reads the settings of "sojourn worker" from flags, the environment and a file.
 func ExampleMain() {
 	worker.Main(func(r *worker.Registry) {

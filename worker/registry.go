@@ -60,6 +60,14 @@ func (r *Registry) WorkflowVersion(name string, version int, fn any, opts ...Wor
 	r.addWorkflow(name, fn, opts, func(d *workflow.Definition) error { return d.Add(version, fn) })
 }
 
+// Register registers a workflow under its typed name, as its version 1. The compiler checks that the function has the
+// argument and the result of the name.
+func Register[In, Out any](
+	r *Registry, name workflow.Name[In, Out], fn func(workflow.Context, In) (Out, error), opts ...WorkflowOptions,
+) {
+	r.Workflow(string(name), fn, opts...)
+}
+
 func (r *Registry) addWorkflow(name string, fn any, opts []WorkflowOptions, add func(*workflow.Definition) error) {
 	d, ok := r.workflows[name]
 	if !ok {

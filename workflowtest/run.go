@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/sojourn-run/sojourn/internal/replay"
@@ -61,8 +62,8 @@ func (e *Env) Start(nameOrFunc any, args ...any) *Workflow {
 // StartWith starts a workflow with options.
 func (e *Env) StartWith(o StartOptions, nameOrFunc any, args ...any) *Workflow {
 	e.t.Helper()
-	name, ok := nameOrFunc.(string)
-	if !ok {
+	name := reflect.ValueOf(nameOrFunc).String()
+	if reflect.ValueOf(nameOrFunc).Kind() != reflect.String { // neither a string nor a workflow.Name
 		var err error
 		if name, err = e.registry.WorkflowName(nameOrFunc); err != nil {
 			e.t.Fatal(err)

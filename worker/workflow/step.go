@@ -368,13 +368,14 @@ func Sleep(ctx Context, d time.Duration) error {
 
 // nameOf returns the registered name of a workflow or activity that the code identifies by name or function.
 func (m *machine) nameOf(what string, nameOrFunc any, lookup func(fn any) (string, error)) (string, error) {
-	if name, ok := nameOrFunc.(string); ok {
-		if name == "" {
+	given := reflect.ValueOf(nameOrFunc)
+	if given.Kind() == reflect.String { // a string or a Name
+		if given.Len() == 0 {
 			return "", fmt.Errorf("%w: the %s has no name", ErrInvalidOptions, what)
 		}
-		return name, nil
+		return given.String(), nil
 	}
-	if reflect.ValueOf(nameOrFunc).Kind() != reflect.Func {
+	if given.Kind() != reflect.Func {
 		return "", fmt.Errorf(
 			"%w: want the name of the %s or a registered function, not %T", ErrInvalidOptions, what, nameOrFunc,
 		)
