@@ -89,9 +89,8 @@ type bundle struct {
 	Definition
 	*graph
 
-	asking   sync.Mutex // held while the handler is asked for its recovery policy; guards what follows
-	asked    bool
-	recovery []byte
+	asking  sync.Mutex        // held while the handler is asked for a value that it exports; guards exports
+	exports map[string][]byte // by name, as JSON; nil: the file exports no value of that name
 }
 
 // catalog finds handlers by name and notices when their files change.

@@ -56,7 +56,8 @@ export const recovery = { rebuildActivity: 'shop.open' } as const;`,
 	if got := Got[int](t, b.Run(call("m", 2))) + Got[int](t, b.Run(call("c", 2))); got != 10 {
 		t.Errorf("the other endings gave %d", got)
 	}
-	if raw, err := b.Recovery(t.Context(), "shop.price"); err != nil || !strings.Contains(string(raw), "shop.open") {
+	raw, err := b.Exported(t.Context(), "shop.price", "recovery")
+	if err != nil || !strings.Contains(string(raw), "shop.open") {
 		t.Errorf("recovery: %s %v", raw, err)
 	}
 	writeFile(t, filepath.Join(dir, "_lib/half.ts"), "export const half = (n: number): string => 'changed';")

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"os"
 
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -12,14 +14,19 @@ import (
 	"github.com/sojourn-run/sojourn/worker/internal/runner"
 )
 
-// Isolated registers the isolated activities of a registry, so that executors of this binary can run them. Pass it to
-// sandbox.Main, which must be the first call of main and of TestMain.
+// Isolated registers the isolated activities and session definitions of a registry for executors of this binary; pass
+// it to sandbox.Main, which must be the first call of main and of TestMain.
 func Isolated(r *Registry) func(sandbox.Handlers) {
 	return func(h sandbox.Handlers) {
 		for _, name := range r.ActivityTypes() {
 			def, _ := r.FindActivity(name)
 			if def.Options.Isolated {
 				h[name] = isolated(def)
+			}
+		}
+		for _, name := range r.SessionDefinitions() {
+			if def := r.sessions[name]; def.Isolated() {
+				h[sandbox.SessionPrefix+name] = isolatedSetUp(def)
 			}
 		}
 	}
@@ -42,7 +49,23 @@ func isolated(def *activity.Definition) sandbox.Handler {
 	}
 }
 
-// inside implements the activity context for code that runs in an executor.
+// isolatedSetUp runs the set-up of a session in its executor.
+func isolatedSetUp(def *runner.SessionDefinition) sandbox.Handler {
+	return func(ctx context.Context, inv sandbox.Invocation) ([]byte, error) {
+		rt := inside{inv, sandbox.CallOf(ctx)}
+		args := payload.Payload{Blob: string(inv.Input)}
+		err := def.SetUp(activity.NewContext(ctx, rt), args, rt.State(), func(err error) {
+			fmt.Fprintf(os.Stderr, "failed to tear down a session with the definition %s: %v\n", def.Name, err)
+		})
+		if err != nil {
+			return nil, outward(ctx, inv, err)
+		}
+		none, err := payload.Encode(nil)
+		return []byte(none.Blob), err
+	}
+}
+
+// inside implements the context of activity code in an executor.
 type inside struct {
 	inv  sandbox.Invocation
 	call *sandbox.Call
@@ -66,7 +89,17 @@ func (i inside) Session() *activity.SessionInfo {
 	return &activity.SessionInfo{ID: i.inv.Session.ID, Epoch: i.inv.Session.Epoch, IsNew: i.call.IsNew}
 }
 
-// stateKey is the key under which an executor's session stores the state of activity.SessionState.
+// SetUpElsewhere returns an error text if the session has a definition whose set-up did not run in this executor; empty
+// otherwise. State calls it when it finds no result of a set-up.
+func (i inside) SetUpElsewhere() string {
+	name := i.inv.Keys[runner.KeyDefinition]
+	if name == "" {
+		return ""
+	}
+	return "the set-up of session definition " + name + " ran in another process; set Isolated in its registration"
+}
+
+// stateKey is the key of the activity state in an executor's session.
 const stateKey = "sojourn.activity.state"
 
 func (i inside) State() *activity.SessionValues {

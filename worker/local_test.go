@@ -3,6 +3,7 @@ package worker_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -51,10 +52,14 @@ func (s *localRuns) define(o *worker.Options) {
 	})
 }
 
-// begin starts a run and returns its IDs.
-func begin(t *testing.T, a *apptest.App, typ string) protocol.Target {
+// begin starts a run.
+func begin(t *testing.T, a *apptest.App, typ string, args ...any) protocol.Target {
 	t.Helper()
-	started, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: typ})
+	raw, err := json.Marshal(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	started, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: typ, Input: raw})
 	if err != nil {
 		t.Fatal(err)
 	}

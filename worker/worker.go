@@ -322,6 +322,9 @@ func (w *Worker) openSandbox() error {
 		def, _ := o.Registry.FindActivity(name)
 		needs = needs || def.Options.Isolated
 	}
+	for _, name := range o.Registry.SessionDefinitions() {
+		needs = needs || o.Registry.sessions[name].Isolated()
+	}
 	if o.Isolation == IsolationNone {
 		if o.Handlers != "" {
 			return errors.New("worker: handlers in other languages require executors; set isolation to process or confined")

@@ -149,6 +149,7 @@ func registry() *worker.Registry {
 		return len(b) >> 20, err
 	}, activity.Options{Isolated: true, Recovery: &activity.SessionRecoveryPolicy{RebuildActivity: "ballast"}})
 	registerSharedExecutor(r)
+	registerIsolatedSetUps(r)
 	r.Activity("panic", func(context.Context) error { panic("boom") })
 	r.Activity("too_large", func(context.Context) ([]byte, error) { return make([]byte, payload.MaxBytes), nil })
 	return r

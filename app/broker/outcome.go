@@ -116,7 +116,7 @@ func (b *Broker) activityOutcome(in protocol.CompleteItem, eager *eagerTask) (st
 	case in.Returned != "":
 		return transaction.UpdateRun(in.Namespace, run, needs, engine.ReleaseActivity{
 			Seq: seq, Delivery: delivery, Owner: in.Owner, Why: in.Returned, Counts: in.LostCount, Executor: in.Executor,
-			Began: in.Began,
+			Began: in.Began, Recovered: in.Recovered,
 		}), "", nil
 	case in.Failure != nil:
 		hash := hashOf(in.Failure)

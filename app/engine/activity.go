@@ -504,6 +504,7 @@ type ReleaseActivity struct {
 	Redeliveries    int64                  // with Undone: the redeliveries of which the holder had been notified then
 	Counts          bool                   // the worker had begun the attempt, so it counts towards MaxDeliveries
 	Began           *bool                  // whether the code began: then it counts as an attempt; nil: see began
+	Recovered       *protocol.Recovered    // set-up that ran in the attempt; nil: the worker reported none
 	UnlessHeartbeat history.Time           // skip the release if the attempt sent a heartbeat since then
 }
 
@@ -526,6 +527,10 @@ func (in ReleaseActivity) decide(st *step) error {
 	}
 	if !in.began() && !a.Cancel {
 		a.Attempt--
+	}
+	if in.Recovered != nil && in.Recovered.SetUp != nil {
+		st.reportedSetUp(&a, in.Recovered)
+		a.Rebuild = in.Recovered
 	}
 	if in.Executor != nil {
 		st.executorLost(a, in.Executor, in.Why)
@@ -571,6 +576,7 @@ func (st *step) release(a Activity, why string, undone bool) {
 	if undone {
 		st.unran(a)
 	} else {
+		st.setUpWithoutOutcome(a)
 		a.lost(st.now, why, Finding{})
 		if why != ReturnedDraining && why != ReturnedUnstarted {
 			a.Returns++
@@ -604,6 +610,7 @@ func (st *step) requeueUnstarted(a Activity, why string) {
 		return
 	}
 	st.endActivity(a, false)
+	st.setUpWithoutOutcome(a)
 	a.lost(st.now, why, Finding{})
 	a.unlease()
 	a.UnstartedReturns++

@@ -280,6 +280,7 @@ func (st *step) lose(a Activity, why string, f Finding) {
 	}
 	st.endActivity(a, false)
 	ran := ranFor(a.Lease, a.HeartbeatAt, why, st.now)
+	st.setUpWithoutOutcome(a)
 	a.lost(st.now, why, f)
 	a.Losses++
 	a.FirstReady, a.Returned = history.Time{}, 0

@@ -17,6 +17,9 @@ const maxCause = 2000
 // It returns how often the activity was tried again. A rebuild that was still running when the attempt ended
 // counts as cancelled.
 func (st *step) recovered(a Activity, r *protocol.Recovered) int {
+	if r == nil && a.Rebuild != nil && a.Rebuild.SetUp != nil && a.Rebuild.Rebuild == "" {
+		r = a.Rebuild // workers of other SDKs report set-ups with heartbeats only
+	}
 	if r == nil {
 		return 0
 	}

@@ -298,8 +298,15 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 		if d.HasArg("began") {
 			began = new(arg("began", "") == "true")
 		}
+		var setUp *protocol.Recovered
+		if d.HasArg("set_up") {
+			setUp = &protocol.Recovered{
+				Cause: "no GPU", SetUp: &protocol.SetUp{Definition: "llama", Outcome: arg("set_up", "")},
+			}
+		}
 		return s.apply(ReleaseActivity{
-			Seq: seq, Delivery: num("delivery", s.delivery(seq)), Why: arg("why", "x"), Undone: d.HasArg("undone"),
+			Recovered: setUp,
+			Seq:       seq, Delivery: num("delivery", s.delivery(seq)), Why: arg("why", "x"), Undone: d.HasArg("undone"),
 			Counts: d.HasArg("counts"), Owner: arg("owner", ""), Executor: executor(), Began: began,
 		})
 	case "ended": // the process of a worker, with all that the run has there

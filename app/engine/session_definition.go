@@ -108,6 +108,9 @@ func (st *step) reportedSetUp(a *Activity, r *protocol.Recovered) {
 	if !ok || s.Definition == "" || s.Epoch != a.Epoch || s.SetUpEpoch == s.Epoch {
 		return
 	}
+	if last := a.Rebuild; last != nil && last.SetUp != nil && last.SetUp.Outcome == r.SetUp.Outcome {
+		return // the worker reported it with a heartbeat
+	}
 	e := protocol.SessionEvent{
 		At: st.now, What: "set_up", Worker: a.Owner, Epoch: a.Epoch, By: a.Owner, Task: StepID(st.ID, a.Seq),
 		Seconds: r.SetUp.Seconds,
@@ -121,6 +124,23 @@ func (st *step) reportedSetUp(a *Activity, r *protocol.Recovered) {
 		return
 	}
 	st.storeSession(s, e)
+}
+
+// maxUnstartedSetUps is the maximum number of consecutive returned attempts of an activity whose set-ups have events.
+// Each return of an activity that no worker can set up would otherwise add an event to the history.
+const maxUnstartedSetUps = 10
+
+// setUpWithoutOutcome appends the event of a set-up that the worker last reported in an attempt that ends without an
+// outcome: the worker returned it or was lost.
+func (st *step) setUpWithoutOutcome(a Activity) {
+	r := a.Rebuild
+	if r == nil || r.SetUp == nil {
+		return
+	}
+	r = clipped(r)
+	if a.UnstartedReturns < maxUnstartedSetUps {
+		st.recordSetUp(a, r)
+	}
 }
 
 // recordSetUp appends the event of a set-up that ran in an attempt that is about to end.

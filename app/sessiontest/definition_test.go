@@ -176,7 +176,7 @@ func TestSessionDefinitions(t *testing.T) {
 			fail(a)
 			h.equal("state", output[string](h, run), "B m.gguf")
 			h.equal("served by", distinct(h.did("item")), []string{"B"})
-			h.equal("set-ups", h.setUps(run)[len(h.setUps(run))-1:], []string{"llama completed worker_lost"})
+			h.equal("set-ups", h.setUps(run), []string{"llama cancelled", "llama completed worker_lost"})
 			if name == "frozen in it" {
 				for _, r := range h.did("set up") {
 					if r.worker == "A" && r.cause == nil {
@@ -249,8 +249,11 @@ func TestSessionDefinitions(t *testing.T) {
 		h.equal("state", output[string](h, run), "B m.gguf")
 		h.equal("set-ups by", len(h.did("set up")), 2)
 		h.equal("attempt", h.once("item").attempt, 1)
+		h.equal("set-ups", h.setUps(run), []string{"llama failed", "llama completed set_up_failed"})
 		entries := h.entries("s")
-		if e := entries[1]; e.What != "released" || !strings.HasPrefix(e.Why, protocol.ReturnedSetUpFailed) {
+		e := entries[2]
+		why := strings.HasPrefix(e.Why, protocol.ReturnedSetUpFailed)
+		if entries[1].What != "set_up_failed" || e.What != "released" || !why {
 			h.t.Errorf("the end of the first acquisition is %+v", e)
 		}
 	})

@@ -22,6 +22,9 @@ type SessionDefinition struct {
 	SetUpTimeout time.Duration
 	// OnFailure selects what happens when the set-up fails; empty: FailActivity.
 	OnFailure SetUpFailurePolicy
+	// Isolated runs SetUp and TearDown in the executor of the session, for isolated activities: they find the state, and
+	// other activities of the worker do not.
+	Isolated bool
 }
 
 // SetUpFailurePolicy selects what happens when a set-up fails.
@@ -35,11 +38,20 @@ const (
 	TryAnotherWorker SetUpFailurePolicy = "try_another_worker"
 )
 
-// State returns the value that the set-up of the attempt's session returned. If the session has no definition, or the
-// value has another type, the error is ErrSessionLost.
+// TypeStateElsewhere is the type of the error of State if the set-up of the session ran in another process.
+const TypeStateElsewhere = "SessionStateElsewhere"
+
+// State returns what the set-up of the attempt's session returned. If the session has no definition, or the value has
+// another type, the error is ErrSessionLost. If the set-up ran in another process, because only the definition or only
+// the activity is isolated, the error has the type TypeStateElsewhere and is not retried.
 func State[T any](ctx context.Context) (T, error) {
 	var zero T
 	v, ok := SessionState(ctx).setUpResult()
+	if rt, here := FromContext(ctx); !ok && here {
+		if elsewhere, known := rt.(interface{ SetUpElsewhere() string }); known && elsewhere.SetUpElsewhere() != "" {
+			return zero, NewError(TypeStateElsewhere, elsewhere.SetUpElsewhere(), NonRetryable)
+		}
+	}
 	if !ok {
 		return zero, SessionLost("the session has no state: no set-up by a definition ran in it")
 	}

@@ -107,6 +107,17 @@ export type SetUp<Input = any, State = any> = (input: Input, ctx: Context) => St
 /** Releases what setUp returned, when the session is closed in good order. It has 10 seconds. */
 export type TearDown<State = any> = (state: State) => unknown;
 
+/** Options of a session definition: `export const options: SessionOptions = { setUpTimeoutSeconds: 60 };` */
+export interface SessionOptions {
+  /** Timeout of setUp in seconds. Default: 600. */
+  setUpTimeoutSeconds?: number;
+  /**
+   * Effect of a failed setUp. fail_activity, the default: the attempt fails. try_another_worker: the worker releases the
+   * session and returns the task, so that another worker runs setUp.
+   */
+  onFailure?: 'fail_activity' | 'try_another_worker';
+}
+
 /** Members that a thrown error may have. */
 export interface Failure extends Error {
   /** false: the activity is not retried. */

@@ -758,6 +758,12 @@ async function invoke(header, body) {
       missing.retryable = false;
       throw missing;
     }
+    if (entry === 'main' && typeof module.session === 'string' && !session.wasSetUp) {
+      const elsewhere = new Error(`the set-up of session definition ${definition} ran in another process`);
+      elsewhere.name = 'SessionStateElsewhere';
+      elsewhere.retryable = false;
+      throw elsewhere;
+    }
     const args = body.length ? decode(body) : [];
     const input = Array.isArray(args) ? (args.length === 1 ? args[0] : args.length === 0 ? null : args) : args;
     let value = await fn(input, ctx);
@@ -765,6 +771,7 @@ async function invoke(header, body) {
       // What setUp returned is the state of the session, until tearDown gets it.
       session.closers = session.closers.filter((fn) => !fn.tearsDown);
       if (value !== undefined) session.state = value;
+      session.wasSetUp = true;
       const state = session.state;
       const tearDown = module.tearDown ?? module.default?.tearDown;
       if (typeof tearDown === 'function') session.closers.unshift(Object.assign(() => tearDown(state), { tearsDown: true }));

@@ -421,6 +421,12 @@ class SessionLost(Exception):
     """The state a handler needs is not there; raised by Session.require."""
 
 
+class SessionStateElsewhere(Exception):
+    """The set-up of the session's definition ran in another process."""
+
+    retryable = False
+
+
 class Flag(threading.Event):
     """An event that is true when it is set."""
 
@@ -440,6 +446,7 @@ class Session:
         self._making = {}
         self._closers = []
         self._tear_down = None
+        self._was_set_up = False
 
     def require(self, key):
         try:
@@ -701,6 +708,8 @@ class Call:
                     )
                     missing.retryable = False
                     raise missing
+                if not session._was_set_up:
+                    raise SessionStateElsewhere("the set-up of session definition %s ran in another process" % required)
             if entry == "set_up" and session is not None:
                 fn = self.setting_up(fn, getattr(known.module, "tear_down", None))
             args = decode(self.body) if self.body else []
@@ -723,6 +732,7 @@ class Call:
         def keep(value):
             if value is not None:
                 session.state = value
+            session._was_set_up = True
             session._tear_down = (lambda: tear_down(session.state)) if callable(tear_down) else None
 
         def call(args, ctx):

@@ -102,6 +102,15 @@ SetUp = Callable[[Any, Context], Any]
 TearDown = Callable[[T], object]
 """Releases what set_up returned, when the session is closed in good order. It has 10 seconds."""
 
+class SessionOptions(TypedDict, total=False):
+    """Options of a session definition: options = {"set_up_timeout_seconds": 60}."""
+
+    set_up_timeout_seconds: float
+    """Timeout of set_up. Default: 600."""
+    on_failure: Literal["fail_activity", "try_another_worker"]
+    """Effect of a failed set_up. fail_activity, the default: the attempt fails. try_another_worker: the worker releases the
+    session and returns the task, so that another worker runs set_up."""
+
 class Recovery(TypedDict, total=False):
     """How lost session state is rebuilt: recovery = {"rebuild_activity": "index.load"}."""
 

@@ -319,6 +319,18 @@ func (r runtime) State() *activity.SessionValues {
 	return state
 }
 
+// SetUpElsewhere returns an error text if the set-up of the session ran in its executor; empty otherwise.
+func (r runtime) SetUpElsewhere() string {
+	if r.task.Session == nil {
+		return ""
+	}
+	def, ok := r.r.opt.Definitions.FindSession(r.task.Session.Definition)
+	if !ok || !r.setUpElsewhere(def) {
+		return ""
+	}
+	return "the state of session definition " + def.Name + " is in an executor; only isolated activities find it"
+}
+
 // Log adds a line to the activity's log.
 func (r runtime) Log(level, text string) {
 	r.line(sandbox.LogLine{Time: time.Now(), Level: level, Source: "log", Text: text})

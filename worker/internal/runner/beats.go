@@ -25,7 +25,7 @@ type beats struct {
 	mu      sync.Mutex // guards the fields below
 	pending bool
 	value   json.RawMessage
-	rebuild *protocol.Recovered // progress of a rebuild that must be reported; nil: none
+	rebuild *rebuildReport // to be sent; nil: nothing
 	sending bool
 	unsent  json.RawMessage // value of a heartbeat to which no app responded; nil: none
 	last    time.Time
@@ -35,7 +35,13 @@ type beats struct {
 	stop    context.CancelFunc
 }
 
-// lastValueTime is how long the outcome of an attempt waits at most for the heartbeat with its last value.
+// rebuildReport is the progress of a rebuild or a set-up; received is closed when the app has responded to it.
+type rebuildReport struct {
+	protocol.Recovered
+	received chan struct{}
+}
+
+// lastValueTime is the maximum time for which the outcome of an attempt waits for the heartbeat with its last value.
 const lastValueTime = 5 * time.Second
 
 func newBeats(ctx context.Context, a *attempt) *beats {
@@ -61,12 +67,29 @@ func (b *beats) add(progress json.RawMessage) {
 // reportRebuild reports the progress of a rebuild to the app. If the attempt ends without a received outcome, history
 // contains this progress.
 func (b *beats) reportRebuild(r protocol.Recovered) {
+	b.report(&rebuildReport{r, make(chan struct{})})
+}
+
+// awaitRebuildReport reports the progress of a rebuild and waits until the app has responded, but not for longer than
+// lastValueTime.
+func (b *beats) awaitRebuildReport(ctx context.Context, r protocol.Recovered) {
+	report := &rebuildReport{r, make(chan struct{})}
+	ctx, cancel := context.WithTimeout(ctx, lastValueTime)
+	defer cancel()
+	b.report(report)
+	select {
+	case <-report.received:
+	case <-ctx.Done():
+	}
+}
+
+func (b *beats) report(r *rebuildReport) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return
 	}
-	b.rebuild = &r
+	b.rebuild = r
 	b.begin()
 }
 
@@ -93,8 +116,10 @@ func (b *beats) send() {
 		if rebuild := b.rebuild; rebuild != nil && !b.closed {
 			b.rebuild = nil
 			b.mu.Unlock()
-			// Send it separately, because it must not count as a heartbeat of the code.
-			if !b.one(b.ctx, nil, rebuild) {
+			// Sent separately: it is not a heartbeat of the code.
+			if b.one(b.ctx, nil, &rebuild.Recovered) {
+				close(rebuild.received)
+			} else {
 				b.retryRebuild(rebuild)
 			}
 			continue
@@ -136,7 +161,7 @@ func (b *beats) send() {
 }
 
 // retryRebuild sends the report of a rebuild again after a pause, unless a newer report exists.
-func (b *beats) retryRebuild(rebuild *protocol.Recovered) {
+func (b *beats) retryRebuild(rebuild *rebuildReport) {
 	t := time.NewTimer(beatPace)
 	defer t.Stop()
 	select {

@@ -100,7 +100,7 @@ func (e *slowExecutors) Invoke(
 	return sandbox.Result{Output: inv.Input}, nil
 }
 
-func (*slowExecutors) Recovery(context.Context, string) ([]byte, error) { return nil, nil }
+func (*slowExecutors) Exported(context.Context, string, string) ([]byte, error) { return nil, nil }
 
 // If a worker loses a lease while an executor starts, it does not begin the call when the executor is ready.
 func TestCallDoesNotStartInAnExecutorThatStartedAfterItsLease(t *testing.T) {

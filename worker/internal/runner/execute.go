@@ -69,8 +69,8 @@ func (a *attempt) run(
 // KeyRebuild marks a call to an executor as a rebuild. The call has the arguments of the activity that needs the state.
 const KeyRebuild = "rebuild"
 
-// keyDefinition is the key for the name of the session's definition, for handlers that require a definition.
-const keyDefinition = "session_definition"
+// KeyDefinition is the name of the session's definition, for code that requires one.
+const KeyDefinition = "session_definition"
 
 // invoke runs an activity in an executor.
 func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload) (payload.Payload, error) {
@@ -94,7 +94,7 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 		inv.Keys[KeyRebuild] = "true"
 	}
 	if t.Session != nil && t.Session.Definition != "" {
-		inv.Keys[keyDefinition] = t.Session.Definition
+		inv.Keys[KeyDefinition] = t.Session.Definition
 	}
 	if a.session != nil {
 		inv.Session = &sandbox.Session{ID: a.session.ID, Epoch: a.session.Epoch, Pinned: t.Session.Origin == "workflow" ||
@@ -121,25 +121,35 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 		},
 		OnLog: a.line,
 	}
-	back := retry.Backoff{Min: 100 * time.Millisecond, Max: 2 * time.Second}
-	for began := time.Now(); ; {
+	var output []byte
+	err := a.untilAvailable(ctx, func() error {
 		res, err := a.r.opt.Executors.Invoke(ctx, inv, hooks)
 		if late != nil {
-			return payload.Payload{}, late
+			return late
 		}
 		a.r.logs.addDropped(&a.activityLog, res.LinesLeftOut)
 		// A rebuild runs another handler, whose version is not this activity's.
 		if name == t.ActivityType {
 			a.version = res.Version
 		}
-		a.began = a.began || codeBegan(err)
-		if err == nil {
-			return payload.OfText(res.Output), nil
-		}
-		// Only repeat a call that never began. After any other error the code may have run, and the retry policy of the
-		// activity decides whether it runs again.
-		if !isUnavailable(err) || a.r.stopped.Load() || time.Since(began) > patienceWith(err) {
-			return payload.Payload{}, a.executorError(err)
+		a.began, output = a.began || codeBegan(err), res.Output
+		return err
+	})
+	if err != nil {
+		return payload.Payload{}, a.executorError(err)
+	}
+	return payload.OfText(output), nil
+}
+
+// untilAvailable calls an executor. It repeats the call, for a while, when no executor is available.
+func (a *attempt) untilAvailable(ctx context.Context, call func() error) error {
+	back := retry.Backoff{Min: 100 * time.Millisecond, Max: 2 * time.Second}
+	for began := time.Now(); ; {
+		err := call()
+		// Only a call that never began may be tried again here. Whatever else went wrong, the code may have run,
+		// and whether it runs once more is for the activity's retry policy.
+		if err == nil || !isUnavailable(err) || a.r.stopped.Load() || time.Since(began) > patienceWith(err) {
+			return err
 		}
 		if why, _ := lacksPackages(err); why == "" && back.Tries() == 0 {
 			a.log.Warn().Err(err).Msg("failed to start an executor; retrying")
@@ -153,7 +163,7 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 		}
 		t.Stop()
 		if err := a.confirmLease(ctx); err != nil {
-			return payload.Payload{}, err
+			return err
 		}
 	}
 }

@@ -36,7 +36,7 @@ func (e *lostExecutors) Invoke(_ context.Context, inv sandbox.Invocation, _ sand
 	return sandbox.Result{Output: inv.Input}, nil
 }
 
-func (*lostExecutors) Recovery(context.Context, string) ([]byte, error) { return nil, nil }
+func (*lostExecutors) Exported(context.Context, string, string) ([]byte, error) { return nil, nil }
 
 // Activities that arrive after the executor of their session has ended, but before the app knows that, do not fail: the
 // worker returns them, and they run again under a higher epoch of the session.

@@ -21,7 +21,7 @@ func (s *same) Invoke(_ context.Context, inv sandbox.Invocation, _ sandbox.Hooks
 	return sandbox.Result{Output: inv.Input}, nil
 }
 
-func (*same) Recovery(context.Context, string) ([]byte, error) { return nil, nil }
+func (*same) Exported(context.Context, string, string) ([]byte, error) { return nil, nil }
 
 // The worker forwards arguments to an executor, and results from it, without a copy, whatever their size.
 func TestPayloadIsForwardedWithoutACopy(t *testing.T) {

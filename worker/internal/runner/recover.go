@@ -95,7 +95,7 @@ func (a *attempt) policy(ctx context.Context) *activity.SessionRecoveryPolicy {
 	if a.def != nil {
 		return a.def.Options.Recovery
 	}
-	raw, err := a.r.opt.Executors.Recovery(ctx, a.task.ActivityType)
+	raw, err := a.r.opt.Executors.Exported(ctx, a.task.ActivityType, "recovery")
 	if err == nil && raw == nil {
 		return nil
 	}

@@ -51,8 +51,8 @@ type Definitions interface {
 type Executors interface {
 	Has(activity string) (runtime string, ok bool)
 	Invoke(ctx context.Context, inv sandbox.Invocation, hooks sandbox.Hooks) (sandbox.Result, error)
-	// Recovery returns the recovery policy that a handler file exports, as JSON; nil: none.
-	Recovery(ctx context.Context, activity string) ([]byte, error)
+	// Exported is a value that the file of a handler exports under this name, as JSON; nil for none.
+	Exported(ctx context.Context, activity, name string) ([]byte, error)
 }
 
 // Options are the options of a runner. Link, Definitions and Sessions are required.

@@ -3,12 +3,9 @@ package runner
 import (
 	"context"
 	"errors"
-	"fmt"
-	"reflect"
 	"sync"
 	"time"
 
-	"github.com/sojourn-run/sojourn/internal/stack"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -19,140 +16,8 @@ import (
 // the set-up within its own lease; attempts that arrive meanwhile wait for it (singleflight, as for rebuilds). The app
 // suspends the timeouts of these attempts while the worker reports that they wait for a set-up.
 
-// setUpTimeout is the default timeout of a set-up.
-const setUpTimeout = 10 * time.Minute
-
-// tearDownTime is the timeout of a tear-down.
-const tearDownTime = 10 * time.Second
-
-// typeSetUpTimeout is the failure type of an attempt whose set-up timed out.
-const typeSetUpTimeout = "SessionSetUpTimeout"
-
-// SessionDefinition is a registered session definition.
-type SessionDefinition struct {
-	Name     string
-	timeout  time.Duration
-	policy   activity.SetUpFailurePolicy
-	setUp    reflect.Value
-	args     *activity.Func
-	tearDown reflect.Value // zero: none
-	handler  string        // name of the handler file that contains the definition; empty: the definition is in Go
-	entry    string        // name of the set-up function in that file
-}
-
-// setUpEntries are the names of the set-up function in handler files, by runtime.
-var setUpEntries = map[string]string{sandbox.RuntimeNode: "setUp", sandbox.RuntimePython: "set_up"}
-
-// HandlerSession returns the session definition in a handler file. Its functions run in the executor of the session,
-// which keeps the state and runs the tear-down.
-func HandlerSession(name, handler, runtime string) *SessionDefinition {
-	return &SessionDefinition{Name: name, timeout: setUpTimeout, handler: handler, entry: setUpEntries[runtime]}
-}
-
-// NewSessionDefinition checks the functions of a definition and returns the definition.
-func NewSessionDefinition(name string, d activity.SessionDefinition) (*SessionDefinition, error) {
-	bad := func(format string, args ...any) (*SessionDefinition, error) {
-		return nil, fmt.Errorf("session definition %q: %w", name, fmt.Errorf(format, args...))
-	}
-	if name == "" {
-		return nil, errors.New("a session definition has no name")
-	}
-	if len(name) > maxDefinitionName {
-		return bad("the name is longer than %d bytes", maxDefinitionName)
-	}
-	args, err := activity.NewFunc(d.SetUp, reflect.TypeFor[context.Context]())
-	if err != nil {
-		return bad("SetUp: %w", err)
-	}
-	def := &SessionDefinition{
-		Name: name, timeout: d.SetUpTimeout, policy: d.OnFailure, setUp: reflect.ValueOf(d.SetUp), args: args,
-	}
-	result := def.setUp.Type()
-	if result.NumOut() != 2 {
-		return bad("SetUp: %s returns no state; want func(context.Context, args…) (T, error)", result)
-	}
-	if d.TearDown != nil {
-		def.tearDown = reflect.ValueOf(d.TearDown)
-		if err := checkTearDown(def.tearDown.Type(), result.Out(0)); err != nil {
-			return bad("TearDown: %w", err)
-		}
-	}
-	switch {
-	case d.SetUpTimeout < 0:
-		return bad("SetUpTimeout is negative")
-	case d.SetUpTimeout == 0:
-		def.timeout = setUpTimeout
-	}
-	switch d.OnFailure {
-	case "", activity.FailActivity, activity.TryAnotherWorker:
-	default:
-		return bad("unknown OnFailure %q", d.OnFailure)
-	}
-	return def, nil
-}
-
-// maxDefinitionName is the maximum length of the name of a definition, as in protocol.SessionDefinition.
-const maxDefinitionName = 200
-
-// checkTearDown returns an error if t is not a function that releases a value of type state.
-func checkTearDown(t, state reflect.Type) error {
-	ok := t.Kind() == reflect.Func && t.NumIn() == 2 && t.In(0) == reflect.TypeFor[context.Context]() &&
-		state.AssignableTo(t.In(1)) && !t.IsVariadic() &&
-		(t.NumOut() == 0 || t.NumOut() == 1 && t.Out(0) == reflect.TypeFor[error]())
-	if !ok {
-		return fmt.Errorf("got %s, want func(context.Context, %s) error", t, state)
-	}
-	return nil
-}
-
-// run calls the set-up function. It returns a panic as an error of type TypePanic, as for an activity.
-func (d *SessionDefinition) run(ctx context.Context, args payload.Payload) (state any, err error) {
-	if args.IsZero() {
-		if args, err = payload.EncodeArgs(); err != nil {
-			return nil, err
-		}
-	}
-	in, err := d.args.Decode(args)
-	if err != nil {
-		return nil, activity.NewError(activity.TypeArguments, "", activity.NonRetryable, activity.CausedBy(err))
-	}
-	defer func() {
-		if r := recover(); r != nil {
-			state, err = nil, &activity.Error{Type: activity.TypePanic, Message: fmt.Sprint(r), Stack: stack.OfPanic()}
-		}
-	}()
-	in[0] = reflect.ValueOf(ctx)
-	out := d.setUp.Call(in)
-	if err, _ := out[1].Interface().(error); err != nil {
-		return nil, err
-	}
-	return out[0].Interface(), nil
-}
-
-// release calls the tear-down function.
-func (d *SessionDefinition) release(state any) (err error) {
-	if !d.tearDown.IsValid() {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), tearDownTime)
-	defer cancel()
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("panic: %v", r)
-		}
-	}()
-	value := reflect.ValueOf(state)
-	if !value.IsValid() { // SetUp returned a nil interface
-		value = reflect.Zero(d.tearDown.Type().In(1))
-	}
-	if out := d.tearDown.Call([]reflect.Value{reflect.ValueOf(ctx), value}); len(out) > 0 {
-		err, _ = out[0].Interface().(error)
-	}
-	return err
-}
-
-// settingUp is the hook that sets the session up by its definition, unless the state exists. If the activity has no
-// recovery policy and reports that the state is lost, the hook sets the session up again and repeats the activity once.
+// settingUp is middleware that sets the session up by its definition, unless its state exists. If the code reports that
+// the state is lost and has no recovery policy, it sets the session up again and repeats the code once.
 func settingUp(a *attempt, next call) call {
 	return func(ctx context.Context) (payload.Payload, error) {
 		s := a.task.Session
@@ -209,7 +74,7 @@ func (a *attempt) setUpSession(ctx context.Context, def *SessionDefinition, seen
 	}}
 	a.recovered = report
 	stop := a.reportWaiting(most / 2)
-	own := false
+	own, policy := false, def.policy
 	failed := a.session.Rebuild(ctx, seen, true, func(ctx context.Context) error {
 		own = true
 		return a.runSetUp(ctx, def, stop)
@@ -228,6 +93,9 @@ func (a *attempt) setUpSession(ctx context.Context, def *SessionDefinition, seen
 		}
 		return nil
 	}
+	if f, ok := errors.AsType[*setUpFailure](failed); ok {
+		policy, failed = f.policy, f.err
+	}
 	if handBack, ok := errors.AsType[*unavailable](failed); ok {
 		return handBack
 	}
@@ -244,7 +112,7 @@ func (a *attempt) setUpSession(ctx context.Context, def *SessionDefinition, seen
 		a.log.Warn().Str("error", final.Cause).Str("session_id", a.session.ID).Int64("epoch", a.session.Epoch).
 			Str("definition", def.Name).Msg("failed to set up a session")
 	}
-	if def.policy == activity.TryAnotherWorker {
+	if policy == activity.TryAnotherWorker {
 		return a.passOn(ctx, own, failed)
 	}
 	return failed
@@ -262,32 +130,78 @@ func (a *attempt) runSetUp(ctx context.Context, def *SessionDefinition, begun fu
 		return err
 	}
 	begun()
-	a.reportRebuild(a.recovered) // the set-up starts now, and so does its timeout
-	if def.handler != "" {
-		return a.setUpInExecutor(ctx, def)
+	if def.entry != "" {
+		with, err := a.fileOptions(ctx, def)
+		if err != nil {
+			return err
+		}
+		def = with
+		report, setUp := *a.recovered, *a.recovered.SetUp
+		setUp.Timeout = int64((def.timeout + time.Second - 1) / time.Second)
+		report.SetUp = &setUp
+		a.recovered = &report
 	}
-	values := runtime{a}.State()
-	values.TearDown() // release a state that the code reported as lost, once no other activity uses it
+	a.reportRebuild(a.recovered) // the timeout counts from here
+	if a.setUpElsewhere(def) {
+		if err := a.setUpInExecutor(ctx, def); err != nil {
+			return &setUpFailure{err, def.policy}
+		}
+		return nil
+	}
 	inner, cancel := context.WithTimeout(ctx, def.timeout)
 	defer cancel()
-	state, err := def.run(activity.NewContext(inner, runtime{a}), payload.Payload{Blob: a.session.SetUpArguments()})
-	if err != nil {
-		if ctx.Err() == nil && inner.Err() != nil && isContextError(inner, err) {
-			err = def.timedOut()
-		}
-		return err
-	}
 	log, id, epoch := a.r.log, a.session.ID, a.session.Epoch
-	values.SetUp(state, func() {
-		if err := def.release(state); err != nil {
+	err := def.SetUp(
+		activity.NewContext(inner, runtime{a}), payload.Payload{Blob: a.session.SetUpArguments()}, runtime{a}.State(),
+		func(err error) {
 			log.Warn().Str("error", protocol.ErrorText(err.Error())).Str("session_id", id).Int64("epoch", epoch).
 				Str("definition", def.Name).Msg("failed to tear down a session")
-		}
-	})
-	return nil
+		},
+	)
+	if err != nil && ctx.Err() == nil && inner.Err() != nil && isContextError(inner, err) {
+		err = def.timedOut()
+	}
+	return err
 }
 
-// setUpInExecutor calls the set-up function of a file in the executor of the session.
+// setUpFailure is the failure of a set-up with the policy that its file exports, for all attempts that waited for it.
+type setUpFailure struct {
+	err    error
+	policy activity.SetUpFailurePolicy
+}
+
+func (f *setUpFailure) Error() string { return f.err.Error() }
+
+func (f *setUpFailure) Unwrap() error { return f.err }
+
+// setUpElsewhere reports whether the set-up of a definition runs in an executor.
+func (a *attempt) setUpElsewhere(def *SessionDefinition) bool {
+	return def.entry != "" || def.Isolated() && !a.r.opt.InProcess
+}
+
+// fileOptions returns the definition with the options that its file exports.
+func (a *attempt) fileOptions(ctx context.Context, def *SessionDefinition) (*SessionDefinition, error) {
+	if a.r.opt.Executors == nil {
+		return nil, &unavailable{"session definition " + def.Name + " needs an executor, and this worker has none"}
+	}
+	var raw []byte
+	err := a.untilAvailable(ctx, func() (err error) {
+		raw, err = a.r.opt.Executors.Exported(ctx, def.handler, "options")
+		return err
+	})
+	if err != nil || raw == nil {
+		return def, a.executorError(err)
+	}
+	with := *def
+	if err := with.parseOptions(raw); err != nil {
+		return nil, activity.NewError(
+			typeInvalidOptions, "session definition "+def.Name+": "+err.Error(), activity.NonRetryable,
+		)
+	}
+	return &with, nil
+}
+
+// setUpInExecutor calls the set-up function in the executor of the session.
 func (a *attempt) setUpInExecutor(ctx context.Context, def *SessionDefinition) error {
 	if a.r.opt.Executors == nil {
 		return &unavailable{"session definition " + def.Name + " needs an executor, and this worker has none"}
@@ -304,18 +218,14 @@ func (a *attempt) setUpInExecutor(ctx context.Context, def *SessionDefinition) e
 	return err
 }
 
-func (d *SessionDefinition) timedOut() error {
-	return activity.NewError(
-		typeSetUpTimeout, fmt.Sprintf("the set-up of session definition %s did not end within %s", d.Name, d.timeout),
-	)
-}
-
-// passOn releases the session after a failed set-up and returns the task, so that another worker runs the set-up.
+// passOn releases the session after a failed set-up and returns the task, so that another worker tries it.
 func (a *attempt) passOn(ctx context.Context, own bool, failed error) error {
 	why := protocol.ReturnedSetUpFailed + ": " + protocol.ErrorText(failed.Error())
 	if own {
 		id, epoch := a.session.ID, a.session.Epoch
 		if release := a.r.opt.ReleaseSession; release != nil {
+			// With the release the app ends all attempts in the session; it knows of this failure only before.
+			a.beats.awaitRebuildReport(ctx, *a.recovered)
 			if err := release(ctx, id, epoch, protocol.ReturnedSetUpFailed); err != nil {
 				a.log.Warn().Err(err).Str("session_id", id).Int64("epoch", epoch).Msg("failed to release a session")
 				return failed // this worker still holds the session, so no other worker could run the task
