@@ -5,15 +5,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An activity with the cancellation policy abandon does not end with its run. Its row stays in the closed run, and
-// leases, heartbeats, retries and timeouts apply to it as before. Its outcome is accepted and ends the row; neither the
-// history nor the row of the closed run changes.
+// An activity with the cancellation policy abandon does not end with its run. Its row stays with the closed run, and
+// leases, heartbeats, retries and timeouts apply to it as before. Its outcome is accepted and deletes its row; neither
+// the history nor the row of the closed run changes.
 
 // outlivedBy reports whether an open activity stays open when the run closes. An activity run closes with its activity.
 func (s *Run) outlivedBy(a Activity) bool { return a.Policy == protocol.CancelAbandon && s.HasCode() }
 
-// emitUnrecorded applies an event of an abandoned activity to its row without recording the event: nothing follows the
-// end of a history.
+// emitUnrecorded applies an event of an abandoned activity to the activity's row without recording the event, because
+// the history of a closed run must not grow.
 func (st *step) emitUnrecorded(e history.Event) {
 	head := st.Head
 	st.Evolve(e)

@@ -14,8 +14,9 @@ import (
 )
 
 // An activity has side effects, and its worker may die while it runs. The engine guarantees that the outcome is
-// recorded once and that the activity is retried by its policy; it cannot guarantee that the code runs only once. So a
-// report is accepted only for the current delivery, and every end of a delivery without a report allows the next one.
+// recorded once and that the activity is retried by its policy; it cannot guarantee that the code runs only once.
+// Therefore it accepts a report only for the current delivery, and every end of a delivery without a report allows the
+// next delivery.
 
 // scheduleActivity opens an activity. If the activity's session has ended or cannot be created, the activity fails in
 // the same step: an open activity would wait forever for a session that no worker can acquire.
@@ -34,7 +35,8 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 		d.SessionDefinition = c.SessionDefinition.Name
 	}
 	if d.ScheduleToClose > 0 {
-		// No attempt outlasts them all, so a deadline that is shown to an attempt is one that holds.
+		// An attempt must not outlast all attempts together, so the deadline that a worker receives is the one that
+		// applies.
 		d.StartToClose = min(d.StartToClose, d.ScheduleToClose)
 	}
 	// Without a task queue, the activity uses the queue of its session, or else the queue of the run.
@@ -61,8 +63,8 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 	}
 	st.emit(d)
 	st.usesSessions()
-	// The activity is open at this point, and its failure is an event like any other, which the code can
-	// handle. A refusal of the whole completion would be tried again and again with the same outcome.
+	// The activity is open at this point, and its failure is an event that the code can handle. If the engine refused
+	// the whole completion, the worker would send it again, with the same result.
 	if refused != nil {
 		a, _ := st.Activities.Get(seq)
 		st.fail(a, history.Failure{
@@ -88,8 +90,8 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 	}
 }
 
-// outcome returns the running attempt of the activity, for the event that ends it. An activity that was cancelled while
-// it waited has no attempt and no worker.
+// outcome returns the running attempt of the activity, for the event that ends it. It is empty for an activity that was
+// cancelled while it waited.
 func (a *Activity) outcome() history.Attempt {
 	t := history.Attempt{Number: a.Attempt, Lost: a.Lost}
 	if a.State == LeasedState {
@@ -99,10 +101,9 @@ func (a *Activity) outcome() history.Attempt {
 	return t
 }
 
-// endActivity removes the activity from its session's counts, because it ends or is retried. by is true if its holder
-// reported: this resets the session's idle timeout if the holder still owns the session under the same epoch and the
-// lease is valid. An attempt of an earlier epoch counts among the stale attempts, since it still runs at a former
-// holder.
+// endActivity removes an activity that ends or is retried from the counts of its session. by is true if its worker
+// reported: this resets the session's idle timeout if the worker still owns the session under the same epoch and the
+// lease is valid. An attempt of an earlier epoch counts as a stale attempt, since it still runs on a former owner.
 func (st *step) endActivity(a Activity, by bool) {
 	if a.SessionID == "" {
 		return
@@ -134,9 +135,8 @@ func (st *step) endActivity(a Activity, by bool) {
 	st.storeSession(s)
 }
 
-// unran undoes an attempt that never reached its worker. If this attempt was the first of the epoch, the next attempt
-// becomes the first: only the first attempt of an epoch carries the flag that the worker must build the session's
-// state.
+// unran undoes an attempt that never reached its worker. If the attempt was the first of the epoch, the next attempt
+// becomes the first one: only the first attempt of an epoch tells the worker to build the session's state.
 func (st *step) unran(a Activity) {
 	if s, ok := st.session(a.SessionID); ok && a.SessionID != "" && s.Epoch == a.Epoch && a.New {
 		s.Fresh = true
@@ -144,7 +144,7 @@ func (st *step) unran(a Activity) {
 	}
 }
 
-// requeueInSession counts the activity, which is ready again, in its session. In a session that has ended it fails
+// requeueInSession counts an activity that is ready again in its session. If the session has ended, the activity fails
 // instead, since it would wait forever.
 func (st *step) requeueInSession(a Activity) {
 	s, ok := st.session(a.SessionID)
@@ -158,13 +158,12 @@ func (st *step) requeueInSession(a Activity) {
 	}
 }
 
-// holdsActivity checks a report about an attempt, in the order callers rely on: the activity exists, the run is
-// open, the delivery is live, the reporter is its owner, the lease has not run out, the session's epoch is the
-// one it ran under. The lease is judged by the store's clock: a worker whose own clock is slow may believe it
-// still holds.
+// holdsActivity checks a report about an attempt, in the order on which callers rely: the activity exists, the run is
+// open, the delivery is the current one, the reporter owns it, the lease has not expired, and the session still has the
+// epoch of the attempt. The store's clock decides about the lease, because a worker's clock may be slow.
 func (st *step) holdsActivity(seq int64, h Holder, epoch int64) (Activity, error) {
-	id := func() string { return StepID(st.ID, seq) } // of refusals, which are rare
-	// A number that no command has had was never a task, whatever the run is now.
+	id := func() string { return StepID(st.ID, seq) } // computed only for refusals, which are rare
+	// A number above that of the last command never belonged to a task, whatever the state of the run.
 	if seq > st.CommandSeq {
 		return Activity{}, protocol.Refuse(protocol.ReasonTaskNotFound, "task %s does not exist", id())
 	}
@@ -196,7 +195,7 @@ func (st *step) holdsActivity(seq int64, h Holder, epoch int64) (Activity, error
 		),
 			a.Until.Format(time.RFC3339)).With("can_continue", false)
 	}
-	// The worker reports another epoch of the session than the epoch in which its attempt was leased.
+	// The worker reports another epoch of the session than that of the attempt's lease.
 	if epoch != 0 && epoch != a.Epoch {
 		return Activity{}, protocol.Refuse(
 			protocol.ReasonStaleSessionEpoch, "the attempt runs under epoch %d, not %d", a.Epoch, epoch,
@@ -205,15 +204,15 @@ func (st *step) holdsActivity(seq int64, h Holder, epoch int64) (Activity, error
 	return a, nil
 }
 
-// superseded reports whether a workflow-scoped session got another epoch during the attempt. The result is then
-// refused: the attempt used a state that the next activities will not see.
+// superseded reports whether the epoch of a workflow-scoped session increased during the attempt. The result is then
+// refused: the attempt used a state that later activities will not see.
 func (st *step) superseded(a Activity) bool {
 	s, ok := st.session(a.SessionID)
 	return a.SessionID != "" && ok && s.Origin == OriginWorkflow && s.Epoch != a.Epoch
 }
 
-// refuseSuperseded releases the task and refuses its late result in the same commit. A refusal alone would leave the
-// task leased to a worker that has stopped it.
+// refuseSuperseded releases the task and refuses its late result in the same commit. Without the release, the task
+// would stay leased to a worker that no longer runs it.
 func (st *step) refuseSuperseded(a Activity) {
 	s, _ := st.session(a.SessionID)
 	st.release(a, "stale_session_epoch", false)
@@ -222,18 +221,18 @@ func (st *step) refuseSuperseded(a Activity) {
 	).With("session_epoch", s.Epoch).With("can_continue", false)
 }
 
-// sessionLost reports whether the attempt runs in a session that was created by session options and whose holder lost
-// it: the holder's lease expired, or another worker acquired the session. Session options limit how many activities run
-// at once, and if this attempt continued, it would run in parallel with those of the next holder and exceed that limit.
-// A session of soft affinity has no such limit, so its running attempts may finish.
+// sessionLost reports whether the attempt runs in a session with options whose owner lost it: the owner's lease
+// expired, or another worker acquired the session. Session options limit how many activities run concurrently. If this
+// attempt continued, it would run in parallel with the activities of the next owner and exceed that limit. A session of
+// soft affinity has no such limit, so its running attempts may finish.
 func (st *step) sessionLost(a Activity) bool {
 	s, ok := st.session(a.SessionID)
 	return a.SessionID != "" && ok && s.Origin == OriginWorker && s.Fallback == 0 && !s.Terminal &&
 		(s.Epoch != a.Epoch || !s.HeldBy(a.Owner, st.now.Time))
 }
 
-// releaseLostAttempt ends the attempt at its heartbeat and releases the task for the next owner of the session. The
-// worker is alive, so nothing counts as lost with it.
+// releaseLostAttempt ends the attempt when its worker sends a heartbeat, and releases the task for the next owner of
+// the session. The worker is alive, so this is not a worker loss.
 func (st *step) releaseLostAttempt(a Activity) {
 	s, _ := st.session(a.SessionID)
 	st.release(a, ReasonSessionLost, false)
@@ -242,17 +241,17 @@ func (st *step) releaseLostAttempt(a Activity) {
 	).With("can_continue", false)
 }
 
-// CompleteActivity is the result of an attempt. Hash is the hash of the result: the event contains it, so that a
-// repeated report is recognized and gets the first response.
+// CompleteActivity is the result of an attempt. The event contains Hash, the hash of the result: a repeated report is
+// recognized by it and gets the first response.
 type CompleteActivity struct {
 	Seq int64
 	Holder
-	Epoch     int64 // 0: not sent by the client
+	Epoch     int64 // 0: the client did not send it
 	Result    string
 	Hash      string
 	Recovered *protocol.Recovered
-	Version   string     // of its code; empty: not reported
-	Eager     *EagerTask // the eager workflow task that the result causes; nil: an ordinary workflow task is created
+	Version   string     // version of the activity's code; empty: not reported
+	Eager     *EagerTask // the eager workflow task that the result causes; nil: create an ordinary workflow task
 }
 
 func (in CompleteActivity) decide(st *step) error {
@@ -276,8 +275,7 @@ func (st *step) recordResult(a Activity, in CompleteActivity, at history.Time, e
 	a.CodeVersion = in.Version
 	var recordedAt history.Time
 	if eagerHash != "" && a.SessionID != "" {
-		// The event has the time at which the eager workflow task was decided; the session's idle time counts from when the
-		// result was taken.
+		// The event has the time that the code of the eager workflow task saw; the session's idle time counts from now.
 		recordedAt = st.now
 	}
 	st.emitAt(&history.ActivityCompleted{
@@ -288,8 +286,8 @@ func (st *step) recordResult(a Activity, in CompleteActivity, at history.Time, e
 	}, at)
 }
 
-// FailActivity is an attempt that failed. Whether another follows is decided by the retry policy that the
-// activity was scheduled with.
+// FailActivity reports that an attempt failed. The retry policy with which the activity was scheduled decides whether
+// another attempt follows.
 type FailActivity struct {
 	Seq int64
 	Holder
@@ -319,8 +317,8 @@ func (in FailActivity) decide(st *step) error {
 		}
 	}
 	a.CodeVersion = in.Version
-	// The holder was asked to stop and says that it has. An attempt that claims to be cancelled unasked has
-	// failed like any other and may be tried again.
+	// The worker was asked to cancel the attempt and reports that it did. An attempt that reports cancellation without
+	// a request has failed and may be retried.
 	if in.Failure.Cancelled && a.Cancel {
 		st.emit(&history.ActivityCancelled{
 			Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Reason: in.Failure.Message,
@@ -329,7 +327,8 @@ func (in FailActivity) decide(st *step) error {
 		st.d.Answer.Outcome, st.d.Answer.Recorded = "cancelled", true
 		return nil
 	}
-	if kind := timeoutOf(in.Failure); kind == "schedule_to_close" { // there is no time for another attempt
+	// the timeout of all attempts allows no other attempt
+	if kind := timeoutOf(in.Failure); kind == "schedule_to_close" {
 		st.timedOut(a, reported(in.Failure), kind, in.Hash)
 	} else {
 		st.retryOrFail(a, reported(in.Failure), kind, in.Hash)
@@ -341,8 +340,8 @@ func (in FailActivity) decide(st *step) error {
 	return nil
 }
 
-// timeoutOf returns the type of the timeout by which a worker ended its attempt, so that history records the same event
-// as for a timeout that the app noticed. Workers usually notice a timeout first. It returns "" for other failures.
+// timeoutOf returns the kind of the timeout by which a worker ended its attempt, so that history contains the same
+// event as if the app had noticed the timeout. Workers usually notice it first. It returns "" for other failures.
 func timeoutOf(f protocol.Failure) string {
 	if f.Kind == "timeout" {
 		switch f.TimeoutType {
@@ -368,8 +367,8 @@ func reported(f protocol.Failure) history.Failure {
 	}
 }
 
-// maxStack is the maximum size of a stored stack trace in bytes, from the frame that failed. It is maxRetryStack for an
-// attempt that is retried, since there may be many.
+// maxStack is the maximum size of a stored stack trace in bytes, counted from the frame that failed; maxRetryStack
+// applies to attempts that are retried, since there may be many of them.
 const (
 	maxStack      = 16 << 10
 	maxRetryStack = 2 << 10
@@ -378,8 +377,8 @@ const (
 // stackOf returns the stack that a worker reported, in the form that is stored.
 func stackOf(f protocol.Failure) string { return stack.Clean(f.StackTrace, maxStack) }
 
-// exception returns the object from which an SDK in the workflow's language reads a failure, in the shape that the
-// published SDKs expect.
+// exception returns the object from which an SDK of the workflow's language reads the failure, in the format of the
+// published SDKs.
 func exception(f protocol.Failure) json.RawMessage {
 	e := struct {
 		Type         string          `json:"type,omitempty"`
@@ -419,8 +418,8 @@ func (st *step) retryOrFail(a Activity, f history.Failure, timeout, hash string)
 		Attempt: a.outcome(), Failure: f, Parallel: a.Parallel,
 	})
 	st.d.Answer.NextTask = StepID(st.ID, a.Seq)
-	// Without a back-off the task is ready at once and is counted in its session here; otherwise that happens when the
-	// back-off has ended.
+	// Without a backoff the activity is ready now and counts in its session from now on; otherwise it counts when the
+	// backoff ends.
 	if n, _ := st.Activities.Get(a.Seq); n.State == Ready {
 		st.requeueInSession(n)
 	}
@@ -470,7 +469,7 @@ func (in HeartbeatActivity) decide(st *step) error {
 		return nil
 	}
 	a.Until = plus(st.now, time.Duration(a.Length)*time.Microsecond)
-	a.Loss = nil // the process lives
+	a.Loss = nil // the heartbeat shows that the process is alive
 	if in.Beat {
 		a.HeartbeatAt = st.now
 	}
@@ -482,8 +481,8 @@ func (in HeartbeatActivity) decide(st *step) error {
 		a.Rebuild = clipped(in.Rebuild)
 	}
 	st.Activities.Put(a.Seq, a)
-	// Work in a session keeps it. A holder in the middle of a long activity must not lose the session to its
-	// idle time.
+	// Work in a session counts as its use: an owner must not lose the session to the idle timeout during a long
+	// activity.
 	if s, ok := st.session(a.SessionID); ok && a.SessionID != "" && s.Epoch == a.Epoch && s.HeldBy(a.Owner, st.now.Time) {
 		s.touch(st.now.Time)
 		st.storeSession(s)
@@ -492,24 +491,24 @@ func (in HeartbeatActivity) decide(st *step) error {
 	return nil
 }
 
-// ReleaseActivity ends a delivery without an outcome while its worker lives: undone (it never reached the worker),
-// handed back, or failed by the worker itself. The end of a worker process is a Lose.
+// ReleaseActivity ends a delivery without an outcome while its worker is alive: it never reached the worker (Undone),
+// the worker returned it, or the app released it. For the end of a worker process see Lose.
 type ReleaseActivity struct {
 	Seq             int64
 	Delivery        int64
-	Owner           string // the worker that hands it back, which must hold it; "": it is taken back
+	Owner           string // the worker that returns the task, which must own it; "": the app releases it
 	Why             string
 	Undone          bool
 	Executor        *protocol.ExecutorLoss // loss of the executor that the attempt ran in; nil: none
-	Redeliveries    int64                  // with Undone: the redeliveries of which the holder had been notified then
+	Redeliveries    int64                  // with Undone: the number of redeliveries that the app knew of
 	Counts          bool                   // the worker had begun the attempt, so it counts towards MaxDeliveries
 	Began           *bool                  // whether the code began: then it counts as an attempt; nil: see began
 	Recovered       *protocol.Recovered    // set-up that ran in the attempt; nil: the worker reported none
 	UnlessHeartbeat history.Time           // skip the release if the attempt sent a heartbeat since then
 }
 
-// decide requires the current delivery, and for a return that the worker is its owner. UnlessHeartbeat prevents a race:
-// a worker whose heartbeats seemed to be missing may have sent a heartbeat of this attempt meanwhile.
+// decide requires the current delivery and, for a return, that the worker owns it. UnlessHeartbeat prevents a race: the
+// app assumed that the worker's heartbeats were missing, but the worker has sent a heartbeat of this attempt meanwhile.
 func (in ReleaseActivity) decide(st *step) error {
 	a, ok := st.Activities.Get(in.Seq)
 	if !ok || a.State != LeasedState || a.Delivery != in.Delivery {
@@ -537,8 +536,8 @@ func (in ReleaseActivity) decide(st *step) error {
 		st.d.Answer = Answer{Outcome: "returned", Recorded: true}
 		return nil
 	}
-	// A worker that returns a task and continues to run could not begin it. A worker that returns a task because it
-	// drains implies nothing about the task.
+	// A worker that returns a task and keeps running was unable to begin it. If a worker returns a task because it
+	// drains, this says nothing about the task.
 	if in.Owner != "" && !in.Counts && in.Why != ReturnedDraining && in.Why != ReturnedUnstarted {
 		st.requeueUnstarted(a, in.Why)
 	} else {
@@ -549,8 +548,9 @@ func (in ReleaseActivity) decide(st *step) error {
 	return nil
 }
 
-// began reports whether the code of the attempt began. If the worker did not report it, began assumes that the code
-// began only if the worker drained during the attempt or reports a loss, or if the app released the lease (no Owner).
+// began reports whether the code of the attempt began. If the worker did not report it, began assumes that it did in
+// three cases: the worker drained during the attempt, the worker reports a loss, or the app released the lease (no
+// Owner).
 func (in ReleaseActivity) began() bool {
 	switch {
 	case in.Undone:
@@ -595,16 +595,16 @@ func (st *step) release(a Activity, why string, undone bool) {
 	st.requeueInSession(a)
 }
 
-// If an activity waits for packages of its handler, its back-off is limited to packagesBackoff instead of a minute for
-// the first packagesReturns returns: the installation ends soon, or the operator corrects a wrong package name.
+// For the first packagesReturns returns of an activity that waits for packages of its handler, the backoff is limited
+// to packagesBackoff instead of a minute, because the installation usually ends soon.
 const (
 	packagesBackoff = 10 * time.Second
 	packagesReturns = 30
 )
 
-// requeueUnstarted requeues an activity whose worker could not start it: at once the first time, since another worker
-// may be able to start it, and later after a backoff. The return does not count towards poison: the missing part, such
-// as a file of the handler, may appear later, and until then the wait shows what the worker lacks.
+// requeueUnstarted requeues an activity that its worker could not start: immediately the first time, since another
+// worker may be able to start it, and later after a backoff. Such a return does not count towards poison: what is
+// missing, such as a file of the handler, may appear later, and until then the wait reason names it.
 func (st *step) requeueUnstarted(a Activity, why string) {
 	if st.cancelledInstead(a, why) {
 		return
@@ -629,8 +629,8 @@ func (st *step) requeueUnstarted(a Activity, why string) {
 	st.requeueInSession(a)
 }
 
-// cancelledInstead ends a leased activity whose cancellation was requested and that no worker runs now. A retry would
-// begin work that its workflow has cancelled.
+// cancelledInstead ends an activity whose delivery has ended and whose cancellation was requested. A retry would start
+// work that the workflow has cancelled.
 func (st *step) cancelledInstead(a Activity, why string) bool {
 	if a.Cancel {
 		st.cancelled(a, cancelledByFlow+": "+why)
@@ -638,7 +638,7 @@ func (st *step) cancelledInstead(a Activity, why string) bool {
 	return a.Cancel
 }
 
-// lost records a delivery that ended without an outcome, to show later where the attempts went.
+// lost records a delivery that ended without an outcome, so that users can see what happened to it.
 func (a *Activity) lost(now history.Time, why string, f Finding) {
 	a.Lost = appendLost(slices.Clone(a.Lost), f.lost(
 		history.Lost{
@@ -648,8 +648,8 @@ func (a *Activity) lost(now history.Time, why string, f Finding) {
 	))
 }
 
-// unlease removes the lease of the activity and all state of that delivery, except its heartbeat details: the next
-// attempt receives them.
+// unlease removes the lease of the activity and the state of that delivery. It keeps the heartbeat details, which the
+// next attempt receives.
 func (a *Activity) unlease() {
 	if len(a.Progress) > 0 {
 		a.LastHeartbeat = &protocol.LastHeartbeat{
@@ -660,25 +660,26 @@ func (a *Activity) unlease() {
 	a.SetUpAt = history.Time{}
 }
 
-// ReasonSessionLost is the reason of an attempt that ended because its worker lost the session, which session options
-// created.
+// ReasonSessionLost is the reason of an attempt that ended because its worker lost the session, and the session has
+// options.
 const ReasonSessionLost = "session_lost"
 
-// ReturnedDraining is the reason of a return that implies nothing about the task: its worker is shutting down.
+// ReturnedDraining is the reason of a return that says nothing about the task: its worker is shutting down.
 // ReturnedUnstarted is the same for a task whose code had not begun.
 const (
 	ReturnedDraining  = "draining"
 	ReturnedUnstarted = "draining_before_start"
 )
 
-// DueActivity moves an activity forward in time: back-off, lease, the four timeouts.
+// DueActivity applies what is due for an activity: the end of a backoff, the expiry of its lease, or one of the four
+// timeouts.
 type DueActivity struct {
 	Seq      int64
 	Liveness Liveness
 }
 
-// decide judges anew what is due: the sweeper's notice may be old, and a report or another app may have come
-// first.
+// decide checks again what is due, because the sweeper's information may be outdated: a report or another app may have
+// come first.
 func (in DueActivity) decide(st *step) error {
 	if err := st.mustHaveTasks(); err != nil {
 		return err
@@ -717,7 +718,7 @@ func (in DueActivity) decide(st *step) error {
 			return err
 		}
 		st.lose(a, LeaseExpired, f)
-	// The whole activity is out of time, so no policy is asked.
+	// The time for all attempts is over, so the retry policy does not apply.
 	case "schedule_to_close":
 		st.interrupted(a)
 		st.endActivity(a, false)
@@ -740,10 +741,10 @@ func timeout(kind string) history.Failure {
 // cancelledByFlow is the reason of an activity that its workflow cancelled.
 const cancelledByFlow = "cancelled by the workflow"
 
-// cancelActivity ends an activity that its workflow has cancelled, by the activity's cancellation policy. By
-// default the activity ends at once and its worker is asked to stop; the workflow does not wait for a worker that
-// may have died. With the policy wait_cancellation_completed, or UntilEnded in the command, an activity that a
-// worker runs stays open until the worker has stopped. With the policy abandon it stays as it is.
+// cancelActivity ends an activity that its workflow has cancelled, by the activity's cancellation policy. By default
+// the activity ends immediately and its worker is asked to stop; the workflow does not wait for a worker that may have
+// died. With the policy wait_cancellation_completed, or UntilEnded in the command, an activity that a worker runs stays
+// open until the worker has stopped. With the policy abandon the activity stays open and runs on.
 func (st *step) cancelActivity(c protocol.Command, seq int64) {
 	a, ok := st.Activities.Get(c.Target)
 	d := &history.ActivityCancelRequested{CommandSequence: seq, Target: c.Target, Effect: cancelTooLate}
@@ -767,7 +768,7 @@ func (a *Activity) cancelEffect(untilEnded bool) string {
 	return cancelDone
 }
 
-// activityCancelRequested records that the holder of an activity was asked to stop. No other attempt follows.
+// activityCancelRequested records that the activity's worker was asked to stop. No other attempt follows.
 func (s *Run) activityCancelRequested(d *history.ActivityCancelRequested) {
 	if a, ok := s.Activities.Get(d.Target); ok && d.Effect == cancelRequested {
 		a.Cancel = true
@@ -775,8 +776,8 @@ func (s *Run) activityCancelRequested(d *history.ActivityCancelRequested) {
 	}
 }
 
-// cancelled ends an activity without a report of its worker. The worker's next renewal is refused, and the refusal asks
-// it to cancel.
+// cancelled ends an activity without a report of its worker. The worker's next renewal is refused, and the refusal
+// tells the worker to cancel the attempt.
 func (st *step) cancelled(a Activity, why string) {
 	st.interrupted(a)
 	st.endActivity(a, false)

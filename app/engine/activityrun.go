@@ -13,8 +13,8 @@ import (
 // answer are rejected. It is stored as an ordinary run, so listing, retention, history and cancellation need no second
 // set of rules.
 
-// DecideActivityRun creates an activity run. c is a schedule_activity command that passed CheckActivity. in is as for
-// DecideStart, but without parent and continuation. Of w it uses only sessions.
+// DecideActivityRun creates an activity run. c is a schedule_activity command that CheckActivity has accepted. in is as
+// for DecideStart, but without parent and continuation. It uses only the sessions of w.
 func DecideActivityRun(in Start, c protocol.Command, w Environment, now time.Time) Decision {
 	r := in.Request
 	if w.Session == nil {
@@ -52,30 +52,30 @@ func DecideActivityRun(in Start, c protocol.Command, w Environment, now time.Tim
 	return st.d
 }
 
-// delayActivity delays the start of a scheduled activity until a given time; zero means at once. Its timeouts count
-// from then.
+// delayActivity delays the start of a scheduled activity until a given time; zero means no delay. The timeouts of the
+// activity count from then.
 func (st *step) delayActivity(seq int64, until history.Time) {
 	a, ok := st.Activities.Get(seq)
 	if !ok || until.IsZero() {
 		return
 	}
-	st.endActivity(a, false) // it does not wait in its session until then
+	st.endActivity(a, false) // the activity does not count in its session until then
 	a.State, a.ReadyAt, a.ScheduledAt = Delayed, until, until
 	st.Activities.Put(seq, a)
 }
 
-// Public returns the status of the run in the control plane's routes; see protocol.PublicRun. An activity run has no
-// code that could wait, so it is running from its start to its end.
+// Public returns the status of the run as the control plane reports it; see protocol.PublicRun. An activity run has no
+// code that could wait, so it is running until it closes.
 func (h *Head) Public() (status, bucket, closedReason string) {
 	busy := h.Task != nil && (h.Task.State == Ready || h.Task.State == LeasedState)
 	return protocol.PublicRun(h.Status, h.LeasedEver || !h.HasCode(), busy || !h.HasCode())
 }
 
-// HasCode reports whether the run is a workflow's, with code that takes signals, updates and queries.
+// HasCode reports whether the run has workflow code, which receives signals, updates and queries.
 func (h *Head) HasCode() bool { return h.Kind != history.KindActivity }
 
-// CheckHasCode refuses input of an activity run that only workflow code can process, instead of storing, for example, a
-// signal that no code will read. what describes the input in the error, like "signals".
+// CheckHasCode refuses a request that only workflow code can process if the run is an activity run. Otherwise, for
+// example, a signal would be stored that no code reads. what describes the request in the error, like "signals".
 func (h *Head) CheckHasCode(what string) error {
 	if h.HasCode() {
 		return nil
@@ -86,7 +86,7 @@ func (h *Head) CheckHasCode(what string) error {
 }
 
 // closeActivityRun closes an activity run whose activity has ended in this step, with the same outcome. It reads the
-// events and not the input, since an activity may end by a report, a timeout, a lost worker or a cancellation.
+// outcome from the events, since an activity may end by a report, a timeout, a lost worker or a cancellation.
 func (st *step) closeActivityRun() {
 	if st.HasCode() || !st.Status.Open() {
 		return

@@ -15,7 +15,7 @@ import (
 type Verdict struct {
 	OK     bool
 	Reason protocol.Reason
-	Wait   *protocol.Wait // nil when OK
+	Wait   *protocol.Wait // nil if the worker may run the task
 }
 
 func admitted() Verdict { return Verdict{OK: true} }
@@ -24,7 +24,7 @@ func admitted() Verdict { return Verdict{OK: true} }
 // need explanations, and building one costs more than the check.
 type explain bool
 
-// refused returns a verdict against a worker, with its wait if the caller needs an explanation.
+// refused returns a refusal, with its wait if the caller needs an explanation.
 func (e explain) refused(r protocol.Reason, why protocol.WaitReason, w protocol.Wait) Verdict {
 	if !e {
 		return Verdict{Reason: r}
@@ -34,7 +34,7 @@ func (e explain) refused(r protocol.Reason, why protocol.WaitReason, w protocol.
 	return Verdict{Reason: r, Wait: &missing}
 }
 
-// Text returns the refusal as a message for people.
+// Text returns the refusal as a readable message.
 func (v Verdict) Text() string {
 	if v.Wait == nil {
 		return ""
@@ -53,19 +53,19 @@ type TaskRequirements struct {
 	BuildID      string
 	Requirements []string
 	Session      *Session
-	Queue        *Queue // settings of its queue; nil: none
+	Queue        *Queue // settings of the task's queue; nil: none
 }
 
-// Admit applies all routing rules after the queue and the release gate: types, builds, requirements, then the rules of
-// the session. now is the store's clock.
+// Admit applies all routing rules except the queue and the release gate, which the caller checks first: types, builds,
+// requirements, and the rules of the session. now is the time of the store's clock.
 func Admit(t TaskRequirements, l Lessee, now time.Time) Verdict { return admit(&t, &l, now, true) }
 
-// Admits applies the rules of Admit, but does not return the reason of a refusal. It is for callers that check many
+// Admits applies the rules of Admit without building the reason of a refusal. It is for callers that check many
 // workers.
 func Admits(t TaskRequirements, l Lessee, now time.Time) bool { return admit(&t, &l, now, false).OK }
 
 // admit checks the rules from the most general to the most specific, so that the refusal names the first problem to
-// solve: the refusal of a worker in the wrong group does not mention capabilities.
+// solve: for example, the refusal of a worker in the wrong group does not mention capabilities.
 func admit(t *TaskRequirements, l *Lessee, now time.Time, e explain) Verdict {
 	w := l.Worker
 	if t.Queue.Elsewhere(w.Group) {
@@ -82,14 +82,13 @@ func admit(t *TaskRequirements, l *Lessee, now time.Time, e explain) Verdict {
 			Kind: kind, Worker: w.ID, Name: t.Type,
 		})
 	}
-	// The run is pinned: its code must not change under it, or its replay would go another way.
+	// The run is pinned to a build: other code might replay it differently.
 	if t.BuildID != "" && t.BuildID != w.BuildID {
 		return e.refused(protocol.ReasonVersionMismatch, protocol.WaitBuildPinned, protocol.Wait{
 			Build: t.BuildID, Worker: w.ID, WorkerBuild: w.BuildID,
 		})
 	}
-	// An operator took the build out of service. The task waits for another build rather than run on one that
-	// is known to be bad.
+	// An operator drained the build. The task waits for another build, since this one may be faulty.
 	if t.Queue.Drained(w.BuildID) {
 		return e.refused(protocol.ReasonWorkerDraining, protocol.WaitBuildDrained, protocol.Wait{
 			Worker: w.ID, WorkerBuild: w.BuildID, Queue: t.Queue.Name,
@@ -106,14 +105,14 @@ func admit(t *TaskRequirements, l *Lessee, now time.Time, e explain) Verdict {
 	return admitSession(t.Session, l, now, false, e)
 }
 
-// AdmitSession judges a session alone. verb is true when a worker asks for the session itself and not for a
-// task in it: then the activity cap does not count.
+// AdmitSession checks only the rules of the session. verb is true if the worker acquires the session itself instead of
+// a task in it: then the limit of concurrent activities does not apply.
 func AdmitSession(s *Session, l Lessee, now time.Time, verb bool) Verdict {
 	return admitSession(s, &l, now, verb, true)
 }
 
-// admitSession checks first what no worker can change (the session has ended) and last what depends on free room. The
-// holder passes early: the remaining rules apply to acquisitions.
+// admitSession first checks what no worker can change (the session has ended), and last what depends on free places.
+// The owner passes before the rules for acquisitions.
 func admitSession(s *Session, l *Lessee, now time.Time, verb bool, e explain) Verdict {
 	w := l.Worker
 	if missing := e.missing(s.Requirements, w.Capabilities); len(missing) > 0 {
@@ -129,13 +128,13 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, e explain) Ve
 	if s.Terminal {
 		return e.refused(s.endedAs(), protocol.WaitSessionEnded, protocol.Wait{Session: s.ID, Detail: s.Reason})
 	}
-	// While it changes hands nothing new begins in it, or the last task would never end.
+	// While the session moves to another worker, no activity starts in it; otherwise the move might never happen.
 	if !verb && (s.Moving != "" && s.Held(now) || s.Drained) {
 		return e.refused(protocol.ReasonSessionOwned, protocol.WaitSessionMoving, protocol.Wait{
 			Session: s.ID, Worker: s.Owner, By: s.Moving,
 		})
 	}
-	// Its state is in the memory of its holder.
+	// The state of the session is in the memory of its owner.
 	if s.Held(now) && s.Owner != w.ID && !s.claimableByOthers(now) {
 		return e.refused(protocol.ReasonSessionOwned, protocol.WaitSessionHeld, s.waitForHolder())
 	}
@@ -146,12 +145,12 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, e explain) Ve
 		}
 		return admitted()
 	}
-	// The policy promised that the state is only used by the release that built it.
+	// The release policy says that only the release that built the state may use it.
 	if pin := s.pin(now); pin != "" && w.Release != pin {
 		return e.refused(protocol.ReasonVersionMismatch, protocol.WaitSessionRelease,
 			protocol.Wait{Session: s.ID, Release: pin, Worker: w.ID, WorkerRelease: w.Release})
 	}
-	// An operator moved it to a worker that has not come yet.
+	// An operator moved the session to a worker that has not acquired it yet.
 	if s.reserved(now) && s.For != w.ID {
 		return e.refused(protocol.ReasonSessionOwned, protocol.WaitSessionKept, protocol.Wait{
 			Session: s.ID, Worker: s.For, Until: s.ForUntil,
@@ -162,7 +161,8 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, e explain) Ve
 			Session: s.ID, Detail: s.Reason,
 		})
 	}
-	// Attempts that the former holder began still run and count: the session's options limit the concurrent activities.
+	// Attempts that run on the former owner count, too: the session's options limit the number of concurrent
+	// activities.
 	if !verb && s.crowded(now) {
 		return e.refused(
 			protocol.ReasonSessionActivityLimit, protocol.WaitSessionFull,
@@ -179,12 +179,12 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, e explain) Ve
 			Session: s.ID, Worker: w.ID,
 		})
 	}
-	// How many sessions a worker holds may be judged only by a claim that counted them under the worker's lock.
-	// Otherwise two claims at once would both find room for the last one.
+	// Only a claim that counted the worker's sessions under the worker's lock may check the maximum number of sessions.
+	// Otherwise two concurrent claims could both take the last place.
 	if !l.Counted {
 		return e.refused(protocol.ReasonSessionOwned, protocol.WaitSessionUnclaimed, protocol.Wait{Session: s.ID})
 	}
-	// A worker that holds the session already, under an older process, takes no further place with it.
+	// If an older process of the worker held the session, acquiring it again needs no additional place.
 	if !own && l.Sessions >= w.MaxSessions {
 		return e.refused(protocol.ReasonSessionLimit, protocol.WaitWorkerSessionsFull,
 			protocol.Wait{Session: s.ID, Worker: w.ID, Used: l.Sessions, Limit: w.MaxSessions})
@@ -192,13 +192,14 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, e explain) Ve
 	return admitted()
 }
 
-// waitForHolder returns the wait for a session that a worker holds: the end of the lease, and the time at which other
-// workers may acquire the session.
+// waitForHolder returns the wait reason for a session that a worker holds: the end of the lease, and the time at which
+// other workers may acquire the session.
 func (s *Session) waitForHolder() protocol.Wait {
 	return protocol.Wait{Session: s.ID, Worker: s.Owner, Until: s.LeaseUntil, FallbackAt: s.OpensAt()}
 }
 
-// fullWith returns the wait for a session whose activity limit is reached. Attempts of earlier epochs may count too.
+// fullWith returns the wait reason for a session whose activity limit is reached. Attempts of earlier epochs may count,
+// too.
 func (s *Session) fullWith(detail string) protocol.Wait {
 	return protocol.Wait{Session: s.ID, Worker: s.Owner, Used: s.running(), Limit: s.maxActivities(), Detail: detail}
 }
@@ -211,22 +212,22 @@ const (
 	ReasonTTL         = "ttl_expired"
 	ReasonClosed      = "closed"
 	ReasonRestarted   = "worker_restarted"
-	ReasonFallback    = "fallback"    // tasks waited for the holder for longer than the soft affinity allows
-	ReasonOtherQueue  = "other_queue" // tasks wait in a queue that the holder does not serve
+	ReasonFallback    = "fallback"    // tasks waited for the owner longer than the soft affinity allows
+	ReasonOtherQueue  = "other_queue" // tasks wait in a queue that the owner does not poll
 	ReasonEndedByFlow = "ended_by_workflow"
-	// the session was idle, its holder was at its cap, and another session waited for a place
+	// the session was idle, its owner held its maximum number of sessions, and another session waited for it
 	ReasonEvictedCap      = "evicted_cap"
-	ReasonEvictedIdle     = "evicted_idle"      // the holder did not renew the idle session
-	ReasonEvictedPressure = "evicted_pressure"  // the memory of the worker is scarce
+	ReasonEvictedIdle     = "evicted_idle"      // the owner did not renew the lease of the idle session
+	ReasonEvictedPressure = "evicted_pressure"  // the worker is short of memory
 	ReasonShutdown        = "shutdown"          // the worker drains
 	ReasonRestored        = "database_restored" // an operator released all sessions after a restore
 	ReasonSetUpFailed     = protocol.ReturnedSetUpFailed
-	ReasonDeleted         = "deleted" // a DELETE of the owner that released the session and named no reason
+	ReasonDeleted         = "deleted" // the owner released the session with a DELETE request that named no reason
 )
 
 // Release policies decide what happens to a session when the release changes. With PolicyMigrate, the default, a worker
-// of any release may acquire it once its holder has released it. With PolicyFinish it is reserved for workers of its
-// release while an app of that release is alive. With PolicyFail its waiting tasks fail, or else the next one fails,
+// of any release may acquire the session once its owner has released it. With PolicyFinish, it is reserved for workers
+// of its release while an app of that release is alive. With PolicyFail, its waiting tasks fail (or else its next task)
 // with the lost state as their error.
 const (
 	PolicyMigrate = "migrate"
@@ -234,8 +235,8 @@ const (
 	PolicyFail    = "fail"
 )
 
-// pin returns the release whose workers alone may acquire a session that has no holder or that falls back from its
-// holder; "" means any release.
+// pin returns the only release whose workers may acquire the session; "" means any release. It applies to a session
+// without an owner, and to one whose soft affinity has ended.
 func (s *Session) pin(now time.Time) string {
 	if s.ReleasePolicy == PolicyFinish && (!s.Held(now) || s.claimableByOthers(now)) {
 		return s.Release
@@ -243,19 +244,19 @@ func (s *Session) pin(now time.Time) string {
 	return ""
 }
 
-// reserved reports whether a session without a holder is reserved for one worker.
+// reserved reports whether a session without an owner is reserved for one worker.
 func (s *Session) reserved(now time.Time) bool {
 	return !s.Held(now) && s.For != "" && s.ForUntil.After(now)
 }
 
-// stateLost reports whether the session's last epoch ended without a release by its holder, so that its state may be
+// stateLost reports whether the session's last epoch ended without a release by its owner, so that its state may be
 // lost.
 func (s *Session) stateLost(now time.Time) bool {
 	return s.EverAcquired && !s.Held(now) && s.Reason != ReasonReleased
 }
 
-// endedAs returns the reason by which requests to an ended session are refused. Clients distinguish a lost lease from a
-// close: after a lost lease a client may want to begin a new session.
+// endedAs returns the reason for which requests to an ended session are refused. Clients tell a lost lease from a
+// close: after a lost lease they may start a new session.
 func (s *Session) endedAs() protocol.Reason {
 	if s.Status == protocol.SessionClosed {
 		return protocol.ReasonSessionClosed
@@ -265,15 +266,15 @@ func (s *Session) endedAs() protocol.Reason {
 
 // RoutingWord returns the routing word of a session's ready tasks:
 //
-//   - "+": no worker holds the session.
-//   - "+RELEASE": no worker holds it, and only workers of that release may run the tasks.
-//   - "=WORKER": only that worker may run them.
-//   - "~WORKER~RELEASE": that worker, or any other worker of that release (of any release, if it is empty).
-//   - "-": no worker may run them now, because the session has ended or moves to another worker.
+// - "+": no worker holds the session.
+// - "+RELEASE": no worker holds it, and only workers of that release may run the tasks.
+// - "=WORKER": only that worker may run them.
+// - "~WORKER~RELEASE": that worker, or any other worker of that release (of any release, if it is empty).
+// - "-": no worker may run them now, because the session has ended or moves to another worker.
 //
 // The rows of the tasks contain the word, so a poll finds its tasks by an index and never reads tasks of other workers.
-// The word does not contain that the activity limit is reached; StoredRoutingWord adds that. RoutingWord returns the
-// previous word if it is still correct, which avoids an allocation at most steps.
+// The word does not depend on the session's activity limit; StoredRoutingWord adds that. RoutingWord returns the
+// previous word if it is still correct, which avoids an allocation in most steps.
 func (s *Session) RoutingWord(now time.Time, previous string) string {
 	switch {
 	case s.Terminal:
@@ -286,7 +287,7 @@ func (s *Session) RoutingWord(now time.Time, previous string) string {
 		return "-"
 	case !s.Held(now):
 		return "+" + s.pin(now)
-	// The owner may run them, and so may other workers of the release that the session is pinned to.
+	// The owner may run the tasks, and so may other workers of the release to which the session is pinned.
 	case s.claimableByOthers(now):
 		return "~" + s.Owner + "~" + s.pin(now)
 	case len(previous) == 1+len(s.Owner) && previous[0] == '=' && previous[1:] == s.Owner:

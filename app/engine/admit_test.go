@@ -8,8 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Admission refuses each forbidden combination with its reason, although the store's queries already exclude most of
-// them.
+// Admit refuses each forbidden combination with its reason, although the store's queries already exclude most of them.
 func TestAdmissionRejectsIndependentlyOfTheCaller(t *testing.T) {
 	now := time.UnixMicro(1_000_000_000)
 	held := Session{

@@ -12,8 +12,8 @@ import (
 )
 
 // Memo and search attributes are labels by which people and filters find runs. The run's row contains them, and an
-// index the search attributes, so their sizes are limited here, before they reach history: a value in history can no
-// longer be refused.
+// index contains the search attributes. Their sizes are limited before they reach history, because a value in history
+// can no longer be refused.
 
 // MaxStartMemo is the maximum size of the memo of a start or schedule, in bytes of JSON as received.
 const MaxStartMemo = 256 << 10
@@ -22,8 +22,8 @@ var attributeTypes = []string{"string", "text", "keyword", "keyword_list", "int"
 
 type object = map[string]json.RawMessage
 
-// upsert merges one command into the run's memo or search attributes and checks the result, since a hundred small
-// upserts may exceed a limit that no single one exceeds.
+// upsert merges one command into the run's memo or search attributes and checks the size of the result, since many
+// small upserts may together exceed the limit.
 func upsert(
 	c protocol.Command, memo, attributes json.RawMessage, at func(string) string,
 ) (merged json.RawMessage, err error) {
@@ -46,7 +46,7 @@ func labels(c protocol.Command, at func(string) string) (memo, attributes json.R
 	return memo, attributes, err
 }
 
-// mergedMemo returns a run's memo after the entries of a command are applied to it.
+// mergedMemo returns a run's memo after applying the entries of a command.
 func mergedMemo(c protocol.Command, memo json.RawMessage, at func(string) string) (json.RawMessage, error) {
 	decoded, err := payload.ToJSON(c.Entries)
 	if err != nil {
@@ -68,8 +68,8 @@ func mergedMemo(c protocol.Command, memo json.RawMessage, at func(string) string
 	return out, nil
 }
 
-// mergedAttributes returns a run's search attributes, overwritten by those of a command. It checks only that declared
-// types exist; checkUpserts compares them with the namespace's registered types.
+// mergedAttributes returns a run's search attributes after applying those of a command. It checks only that the
+// declared types exist; checkUpserts compares them with the types that the namespace registered.
 func mergedAttributes(c protocol.Command, attributes json.RawMessage, at func(string) string) (json.RawMessage, error) {
 	if len(c.Attributes) == 0 {
 		return nil, protocol.Invalid(at("attributes"), "is needed")
@@ -95,7 +95,7 @@ func mergedAttributes(c protocol.Command, attributes json.RawMessage, at func(st
 	return raw(all), nil
 }
 
-// sized checks what search attributes there are after a start or an upsert.
+// sized checks the sizes of all search attributes after a start or an upsert.
 func sized(all object, field string) error {
 	total := 0
 	for _, k := range slices.Sorted(maps.Keys(all)) {
@@ -117,8 +117,8 @@ func sized(all object, field string) error {
 	return nil
 }
 
-// merge overwrites the entries of one object with those of another; null deletes an entry. Names are checked in sorted
-// order, so that a repeated request gets the same refusal.
+// merge overwrites the entries of one object with those of another; null deletes an entry. It checks the names in
+// sorted order, so that a repeated request gets the same refusal.
 func merge(old, change json.RawMessage, field string, longest int) (object, error) {
 	all, entries := object{}, object{}
 	if len(old) > 0 {
@@ -148,8 +148,8 @@ func merge(old, change json.RawMessage, field string, longest int) (object, erro
 	return all, nil
 }
 
-// CheckMemo refuses a memo of a start that an upsert could not have made, except for its size. Empty means
-// none.
+// CheckMemo refuses a memo of a start that an upsert could not have produced; it does not check the size. Empty means
+// no memo.
 func CheckMemo(given json.RawMessage) error {
 	if len(given) == 0 || string(given) == "null" {
 		return nil
@@ -166,7 +166,7 @@ func CheckMemo(given json.RawMessage) error {
 	return nil
 }
 
-// codable refuses a value that the codec cannot hold, such as 1e400: an upsert could never merge anything with it.
+// codable refuses a value that the decoder cannot represent, such as 1e400: an upsert could never merge it.
 func codable(field string, v json.RawMessage) error {
 	if _, err := payload.FromJSON(v); err != nil {
 		reason := payload.Reason(err)
@@ -176,7 +176,7 @@ func codable(field string, v json.RawMessage) error {
 	return nil
 }
 
-// CheckAttributes refuses search attributes of a start that an upsert could not have made. Empty is none.
+// CheckAttributes refuses search attributes of a start that an upsert could not have produced. Empty means none.
 func CheckAttributes(given json.RawMessage) error {
 	if len(given) == 0 || string(given) == "null" {
 		return nil
@@ -226,7 +226,7 @@ func (st *step) upsertAttributes(c protocol.Command, seq int64) error {
 	return nil
 }
 
-// memoUpserted replaces the memo with the memo of the event.
+// memoUpserted replaces the memo with that of the event.
 func (s *Run) memoUpserted(d *history.MemoUpserted) {
 	if merged, err := payload.ToJSON(d.Merged); err == nil {
 		s.Memo = merged

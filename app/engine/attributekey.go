@@ -13,10 +13,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// How the values of search attributes are compared. A database orders text by bytes, and both databases must
-// give the same answer, so each value becomes a text (a key) whose bytes order as the values do.
+// This file defines how the values of search attributes are compared. A database orders text by bytes, and SQLite and
+// PostgreSQL must order equally. So each value becomes a text (a key) whose bytes have the same order as the values.
 
-// The types a namespace may register search attributes under.
+// These are the types under which a namespace may register search attributes.
 const (
 	AttributeKeyword     = "keyword"
 	AttributeKeywordList = "keyword_list"
@@ -27,13 +27,13 @@ const (
 	AttributeTime        = "datetime"
 )
 
-// RegisteredTypes lists them.
+// RegisteredTypes lists these types.
 var RegisteredTypes = []string{
 	AttributeKeyword, AttributeText, AttributeInt, AttributeDouble, AttributeBool, AttributeTime, AttributeKeywordList,
 }
 
-// SystemAttributes are the names a filter knows of every run, with their types. A custom attribute of the same name is
-// kept, and never filtered by.
+// SystemAttributes are the attribute names that a filter knows for every run, with their types. A custom attribute of
+// the same name is stored, but filters never use it.
 var SystemAttributes = map[string]string{
 	"WorkflowType": AttributeKeyword, "WorkflowId": AttributeKeyword, "RunId": AttributeKeyword,
 	"Status":    AttributeKeyword,
@@ -41,8 +41,8 @@ var SystemAttributes = map[string]string{
 	"BusinessKey": AttributeKeyword,
 }
 
-// A key is a value as the index of search attributes holds it: a letter for its kind and text whose bytes order as the
-// values do.
+// A key is a value in the form of the index of search attributes: a letter for its kind, and text whose bytes have the
+// same order as the values.
 
 // TextKey returns the key of a text.
 func TextKey(s string) string { return "t" + strings.ReplaceAll(s, "\x00", "�") }
@@ -58,22 +58,22 @@ func BoolKey(v bool) string {
 // TimeKey returns the key of a time, to the microsecond.
 func TimeKey(t time.Time) string { return fmt.Sprintf("d%016x", uint64(t.UnixMicro())^1<<63) }
 
-// NumberKey returns the key of a JSON number. Integers and fractions share one order, since a filter for "above 2.5"
-// has to find 3. 64-bit integers are exact, where a float would not distinguish two large IDs.
+// NumberKey returns the key of a JSON number. Integers and fractions have one common order, so that a filter "> 2.5"
+// finds 3. 64-bit integers are exact, unlike floats, which do not distinguish two large IDs.
 func NumberKey(n json.Number) (string, bool) {
 	near, err := strconv.ParseFloat(string(n), 64)
 	if err != nil || len(n) > 400 {
 		return "", false
 	}
-	rest := int64(0) // the rounding error of an integer
+	rest := int64(0) // difference between an integer and the nearest float
 	if size := math.Abs(near); size >= 1<<53 && size <= 1<<63 {
-		// elsewhere nothing is taken, or too much; and an exact 1e-999999 takes its time
+		// smaller integers are exact as floats, larger ones are not 64-bit; an exact 1e-999999 would be slow to compute
 		if exact, ok := new(big.Rat).SetString(string(n)); ok && exact.IsInt() && exact.Num().IsInt64() {
 			whole, _ := new(big.Float).SetFloat64(near).Int(nil)
 			rest = new(big.Int).Sub(exact.Num(), whole).Int64()
 		}
 	}
-	bits := math.Float64bits(near + 0) // no negative zero
+	bits := math.Float64bits(near + 0) // adding 0 turns negative zero into zero
 	if bits>>63 == 1 {
 		bits = ^bits
 	} else {
@@ -82,7 +82,7 @@ func NumberKey(n json.Number) (string, bool) {
 	return fmt.Sprintf("n%016x%04x", bits, uint16(rest+1<<15)), true
 }
 
-// AttributeTimeOf reads a datetime: RFC 3339, or a date.
+// AttributeTimeOf parses a datetime value: RFC 3339, or a date.
 func AttributeTimeOf(s string) (time.Time, bool) {
 	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
 		if len(s) >= len(time.DateOnly) {
@@ -94,8 +94,8 @@ func AttributeTimeOf(s string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// AttributeKeys returns the distinct keys of one value. A list has the keys of its members. A text that is a time also
-// has the time's key, since the attribute may not be registered as a time.
+// AttributeKeys returns the distinct keys of one value. A list has the keys of its elements. A text that is a time also
+// has the time's key, since the attribute may be registered as a time later.
 func AttributeKeys(raw json.RawMessage) []string {
 	var v any
 	d := json.NewDecoder(strings.NewReader(string(raw)))
@@ -168,10 +168,10 @@ func labelled(c protocol.Command) bool {
 }
 
 // Labels reports whether any of the commands may set search attributes of its run or of a child. A completion with such
-// commands must include the registered types; other completions need not read them.
+// commands must load the registered types; other completions need not read them.
 func Labels(commands []protocol.Command) bool { return slices.ContainsFunc(commands, labelled) }
 
-// checkUpserts checks the types of the search attributes that commands upsert or start children with.
+// checkUpserts checks the types of the search attributes that commands upsert, or with which they start children.
 func checkUpserts(commands []protocol.Command, types map[string]string) error {
 	for i, c := range commands {
 		if !labelled(c) {

@@ -37,7 +37,7 @@ func TestKeysOrderAsValuesDo(t *testing.T) {
 		}
 	}
 	if _, ok := NumberKey("1e999"); ok {
-		t.Error("what no number holds has a key")
+		t.Error("a number beyond float64 has a key")
 	}
 	at := time.Unix(0, 0)
 	for range 1000 {
@@ -49,12 +49,12 @@ func TestKeysOrderAsValuesDo(t *testing.T) {
 	}
 }
 
-// The committer computes the keys, so a few bytes must not cost it a tenth of a second each, which an exact 1e999999
-// takes: all of these together would take half an hour.
+// The committer computes the keys. Computing an exact 1e999999 would take a tenth of a second for a few bytes; this
+// test would then take half an hour.
 func TestNumbersOfHugeExponentsCostNothing(t *testing.T) {
 	for range 10_000 {
 		if _, ok := NumberKey("1e999999"); ok {
-			t.Fatal("what no number holds has a key")
+			t.Fatal("a number beyond float64 has a key")
 		}
 		if k, _ := NumberKey("1e-999999"); k != mustKey(t, "0") {
 			t.Fatalf("next to nothing is %s", k)
@@ -106,7 +106,7 @@ func TestSearchAttributesHaveLimits(t *testing.T) {
 		string(large),
 	} {
 		if CheckAttributes(json.RawMessage(bad)) == nil {
-			t.Errorf("%.40s… is taken", bad)
+			t.Errorf("%.40s… is accepted", bad)
 		}
 	}
 	for _, good := range []string{

@@ -7,15 +7,16 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	_ "time/tzdata" // the zones are the same wherever this runs
+	_ "time/tzdata" // the time zones are built in, so they are the same on every machine
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The times of a schedule. They depend only on its spec, so that every app and every restart computes the same: time
-// zones are built in instead of read from the machine, and jitter is a hash instead of random.
+// This file computes the times of a schedule. They depend only on its spec, so that every app computes the same times,
+// also after a restart: time zones are built in instead of read from the machine, and jitter is a hash instead of a
+// random number.
 
-// Calendar holds the times of a schedule: it fires at the times of any of its expressions.
+// Calendar holds the expressions of a schedule, which fires at the times of each of them.
 type Calendar struct {
 	crons     []expression
 	zone      *time.Location
@@ -24,10 +25,10 @@ type Calendar struct {
 
 type interval struct{ every, offset time.Duration }
 
-// maxSpecs is the most expressions and the most intervals of one schedule.
+// maxSpecs is the maximum number of expressions, and of intervals, of one schedule.
 const maxSpecs = 100
 
-// ParseCalendar reads a spec; a refusal names the field.
+// ParseCalendar parses a spec. A refusal names the field.
 func ParseCalendar(s protocol.ScheduleSpec) (*Calendar, error) {
 	c := &Calendar{zone: time.UTC}
 	if s.TimeZone != "" {
@@ -44,8 +45,7 @@ func ParseCalendar(s protocol.ScheduleSpec) (*Calendar, error) {
 	}
 	for i, e := range s.Cron {
 		field := fmt.Sprintf("spec.cron_expressions.%d", i)
-		// The library would take both, and a spec would then have two places that say the zone, or the
-		// interval.
+		// The library accepts TZ and @every. With them, a spec could state its zone or its interval twice.
 		if strings.Contains(e, "TZ=") || strings.HasPrefix(e, "@every") {
 			return nil, protocol.Invalid(field, "must not contain TZ= or @every; use timezone and intervals")
 		}
@@ -72,12 +72,12 @@ func ParseCalendar(s protocol.ScheduleSpec) (*Calendar, error) {
 	return c, nil
 }
 
-// leapYear begins a year that has all days.
+// leapYear begins a year that has 29 February.
 var leapYear = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// NewCalendar reads the spec of a schedule that is to be created or previewed. It refuses expressions whose day never
-// occurs, as 30 February, and steps beyond their range, as */90 minutes. Stored schedules may contain them and are read
-// by ParseCalendar.
+// NewCalendar parses the spec of a schedule that is being created or previewed. It refuses expressions whose day never
+// occurs, like 30 February, and steps beyond their range, like */90 minutes. Stored schedules may contain such
+// expressions; ParseCalendar accepts them.
 func NewCalendar(s protocol.ScheduleSpec) (*Calendar, error) {
 	c, err := ParseCalendar(s)
 	if err != nil {
@@ -105,8 +105,8 @@ func (c *Calendar) Next(t time.Time) (next time.Time) {
 	for _, e := range c.crons {
 		consider(e.next(t, c.zone))
 	}
-	// Intervals count from 1970 and not from the creation of the schedule, so that an update does not move
-	// them.
+	// Intervals count from 1970, not from the creation of the schedule, so that an update of the schedule does not
+	// shift them.
 	for _, i := range c.intervals {
 		since := t.Sub(time.Unix(0, 0)) - i.offset
 		n := since / i.every
@@ -118,8 +118,8 @@ func (c *Calendar) Next(t time.Time) (next time.Time) {
 	return next
 }
 
-// MovedFrom returns the local time that a clock change skipped and that a firing stands for, as "02:30" for a firing at
-// 03:00; empty for all other firings.
+// MovedFrom returns the local time that a clock change skipped and for which a firing takes place instead, such as
+// "02:30" for a firing at 03:00; empty for all other firings.
 func (c *Calendar) MovedFrom(at time.Time) string {
 	for _, e := range c.crons {
 		if from := e.movedFrom(at, c.zone); from != "" {
@@ -129,7 +129,7 @@ func (c *Calendar) MovedFrom(at time.Time) string {
 	return ""
 }
 
-// Between lists the times from one time to another, both included, and says whether there are more than limit.
+// Between returns at most limit times between two times, both included; more is true if there are further times.
 func (c *Calendar) Between(from, to time.Time, limit int) (list []time.Time, more bool) {
 	for at := c.Next(from.Add(-time.Nanosecond)); !at.IsZero() && !at.After(to); at = c.Next(at) {
 		if len(list) == limit {
@@ -144,7 +144,7 @@ var isoDuration = regexp.MustCompile(`^P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:
 
 const maxInterval = protocol.MaxSeconds * time.Second
 
-// ParseDuration reads an ISO 8601 duration of weeks, days, hours, minutes and seconds.
+// ParseDuration parses an ISO 8601 duration of weeks, days, hours, minutes and seconds.
 func ParseDuration(text string) (time.Duration, error) {
 	m := isoDuration.FindStringSubmatch(text)
 	if m == nil || strings.HasSuffix(text, "T") || text == "P" {
@@ -167,7 +167,7 @@ func ParseDuration(text string) (time.Duration, error) {
 	return sum, nil
 }
 
-// jitter returns the delay added to a time of a schedule: from 0 to the given number of seconds, and always the same
+// jitter returns the delay that is added to a time of a schedule: 0 to the given number of seconds, and always the same
 // for the same time.
 func jitter(k ScheduleKey, at time.Time, seconds int64) time.Duration {
 	if seconds <= 0 {
@@ -175,6 +175,6 @@ func jitter(k ScheduleKey, at time.Time, seconds int64) time.Duration {
 	}
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%s\x00%s\x00%d", k.Namespace, k.ID, at.UnixMicro())
-	mixed := h.Sum64() * 0x9e3779b97f4a7c15 // neighbours in time differ in few bits
+	mixed := h.Sum64() * 0x9e3779b97f4a7c15 // consecutive times differ in few bits, so mix the bits
 	return time.Duration((mixed>>20)%uint64(seconds*1000+1)) * time.Millisecond
 }

@@ -7,32 +7,33 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A run that continues as new must not lose a signal that its code has not handled, and must not pass on one that it
-// has: the first would lose work, the second would repeat it. Only the code knows, and the published SDKs do not report
-// it. So it is inferred from what the code was shown and from the way in which each SDK runs its signal handlers.
-// Scripts continue_*.txt and signal_carried.txt contain the cases.
+// A run that continues as new must pass on every signal that its code has not handled, and no signal that it has
+// handled: otherwise work would be lost or repeated. Only the code knows which signals it has handled, and the
+// published SDKs do not report it. The engine therefore infers it from the events that the code has seen and from the
+// way in which each SDK runs its signal handlers. The scripts continue_*.txt and signal_carried.txt contain the cases.
 
-// Runtimes, as registered by workers, that differ in how their code receives signals.
+// These are the runtimes, as registered by workers, that differ in how their code receives signals.
 const (
-	runtimePython = "python" // by handlers, which run as soon as the code reaches its next yield
-	runtimeGo     = "go"     // when the code receives them
+	runtimePython = "python" // by handlers, which run as soon as the code next yields
+	runtimeGo     = "go"     // when the code asks for them
 )
 
-// Code describes the worker that completes a workflow task and the code it ran, as reported by the worker. It is used
-// only to decide which signals were handled by a run that continues as new.
+// Code describes the worker that completes a workflow task and the code that it ran, as the worker reports them. It is
+// used only to decide which signals a run that continues as new has handled.
 type Code struct {
 	Runtime string              // "" if unknown
-	Signals map[string][]string // declared signals, by workflow type
+	Signals map[string][]string // declared signals by workflow type
 }
 
 // carried returns the signals that a run which continues as new passes on, in the order of their arrival: signals that
-// the worker reports as not received by its code, signals that the worker was shown and the code has not handled, and
-// signals that the worker was not shown. Of signals that the run itself inherited it returns the events.
+// the worker reports as not received by its code, signals that the worker has seen and the code has not handled, and
+// signals that the worker has not seen. For signals that the run itself inherited, it returns the ranges of their
+// events.
 func (st *step) carried(c protocol.Command) (inherited []Range, list []Signal) {
 	inherited, _ = st.Inbox.Unreceived(&c)
 	list = slices.Clone(st.carry)
-	// The code buffers its signals itself and has named the signals that it did not receive, so the stored ones are not
-	// passed on again.
+	// The code buffers its signals itself and names those that it did not receive, so the stored signals are not passed
+	// on again.
 	if !c.Buffers {
 		for k, s := range st.inheritedSignals() {
 			if !st.handled(k, s, c) {
@@ -51,15 +52,15 @@ func (st *step) carried(c protocol.Command) (inherited []Range, list []Signal) {
 	return inherited, list
 }
 
-// handled reports whether the code has handled a signal that it was shown and that no wait of it was resolved with.
+// handled reports whether the code has handled a signal that it has seen and that resolved no wait.
 //
-// For Go code nothing is inferred: the worker reports which signals its code has not received, and the signals still
+// For Go code nothing is inferred: the worker reports which signals its code has not received, and the signals that are
 // stored here are passed on. In Python, handlers have run for all signals, except for signals that arrived after the
-// end of the last step while no condition was awaited: code that continues as new as soon as it is resumed had decided
-// to before those handlers ran.
+// end of the last step while the code awaited no condition: code that continues as new as soon as it is resumed decided
+// to do so before those handlers ran.
 //
-// Any other code that waits for signals has handled only the signals of its waits. If it opens no such wait and a
-// condition held, the condition was about signals, and the signals on which it was evaluated are handled.
+// Any other code that waits for signals has handled only the signals of its waits. If it opened no such wait and a
+// condition became true, the condition was about signals, and the signals with which it was evaluated count as handled.
 func (st *step) handled(k int64, s Signal, c protocol.Command) bool {
 	switch strings.ToLower(st.code.Runtime) {
 	case runtimeGo:
@@ -71,15 +72,15 @@ func (st *step) handled(k int64, s Signal, c protocol.Command) bool {
 }
 
 // resolvedAtOnce reports whether this signal may have satisfied a condition at the beginning of the run. A condition
-// that is satisfied at once leaves no event. If the code is known to read the signal without a signal wait, all signals
-// that were shown to the run's first task count as handled. Otherwise a run that was started by a signal would pass the
-// signal on to the next run, which would pass it on again, forever.
+// that is true immediately leaves no event. If the code is known to read the signal without a signal wait, all signals
+// in the run's first task count as handled. Otherwise a run that a signal started would pass that signal on to the next
+// run, which would pass it on again, forever.
 func (st *step) resolvedAtOnce(k int64, s Signal, c protocol.Command) bool {
 	same := c.WorkflowType == "" || c.WorkflowType == st.Type
 	return same && st.Waitless && k <= st.FirstSeen && (st.Heeds || slices.Contains(st.code.Signals[st.Type], s.Name))
 }
 
-// recordShown records what a task has shown to the code, before its commands are applied and change that state.
+// recordShown records which events the worker has seen with a task, before the task's commands are applied.
 func (st *step) recordShown(t *Task, in CompleteTask) {
 	st.code = in.Code
 	if t.Number == 1 {
@@ -90,7 +91,7 @@ func (st *step) recordShown(t *Task, in CompleteTask) {
 	if int64(st.Unread.Len())+st.inheritedUnread() < maxUnread || !strings.EqualFold(in.Code.Runtime, runtimePython) {
 		return
 	}
-	for k := range st.inheritedSignals() { // handled signals make room for others
+	for k := range st.inheritedSignals() { // remove handled signals, so that new ones can be stored
 		if !st.resumed || k <= t.Settled {
 			st.setInheritedUnread(removeFrom(st.Inbox.Unread, k))
 		}
@@ -102,7 +103,7 @@ func (st *step) recordShown(t *Task, in CompleteTask) {
 	}
 }
 
-// heeded records that a condition held on what the completed task was shown.
+// heeded records that a condition was true for the events that the completed task contained.
 func (st *step) heeded() {
 	if st.Waitless {
 		st.Heeded, st.Heeds = st.seen, true

@@ -9,11 +9,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A child is a run whose parent waits for its end. Parent and child never change in one decision: they exchange
-// messages, and each message is stored with the step that sends it. Neither run waits for the other one's step, and a
-// crash between the two loses no message.
+// A child is a run whose parent waits for its end. One decision never changes both parent and child: they send each
+// other messages, and each message is stored in the step that sends it. So neither run waits for a step of the other
+// one, and a crash loses no message.
 
-// The parent-close policies: what happens to an open child when its parent closes.
+// The parent-close policies say what happens to an open child when its parent closes.
 const (
 	Abandon         = "abandon"
 	RequestCancel   = "request_cancel"
@@ -21,7 +21,7 @@ const (
 	CancelByRequest = "request_cancellation"
 )
 
-// Child is an open child workflow: its latest run, and the request for its next one. The arguments are stored only if a
+// Child is an open child workflow: its latest run, and the request for its next run. The arguments are stored only if a
 // retry policy may need them again, since they may be large.
 type Child struct {
 	WorkflowID  string `json:"workflow"`
@@ -32,15 +32,15 @@ type Child struct {
 	ClosePolicy string `json:"close_policy"`
 	// CancelPolicy is the cancellation policy of the command; empty: the command had none.
 	CancelPolicy    string        `json:"cancel_policy,omitempty"`
-	Arguments       string        `json:"arguments,omitempty"` // only with a retry policy
+	Arguments       string        `json:"arguments,omitempty"` // stored only with a retry policy
 	Retry           *retry.Policy `json:"retry,omitempty"`
 	Failures        int           `json:"failures,omitempty"`
-	CancelRequested bool          `json:"asked,omitempty"` // it was asked to end, and is not run again
+	CancelRequested bool          `json:"asked,omitempty"` // the end of the child was requested, so it is not retried
 	ExecutionTO     int64         `json:"execution_timeout,omitempty"`
 	RunTimeout      int64         `json:"run_timeout,omitempty"`
-	Deadline        history.Time  `json:"deadline,omitzero"` // over all its runs
+	Deadline        history.Time  `json:"deadline,omitzero"` // deadline of all its runs together
 
-	Memo             json.RawMessage `json:"memo,omitempty"` // this and the next only with a retry policy
+	Memo             json.RawMessage `json:"memo,omitempty"` // stored only with a retry policy, like Attributes
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
 	history.Parallel
 }
@@ -51,16 +51,16 @@ type Parent struct {
 	RunID      string `json:"run"`
 	WorkflowID string `json:"workflow"`
 	Seq        int64  `json:"seq"`
-	Chain      string `json:"chain,omitempty"` // of the parent, see Head.Chain
+	Chain      string `json:"chain,omitempty"` // Head.Chain of the parent
 }
 
-// ChildOf reports whether a run of the chain of parent started the run as its child. A chain of the same workflow ID
-// before or after it is another parent.
+// ChildOf reports whether a run of the parent's chain started this run as its child. Another chain of the same workflow
+// ID is a different parent.
 func (h *Head) ChildOf(parent *Head) bool {
 	return h.Parent != nil && h.Parent.WorkflowID == parent.WorkflowID && h.Parent.Chain == parent.Chain
 }
 
-// childRef names a child as the events of the run that started it do.
+// childRef returns the reference to a child in events of the run that started it.
 func (st *step) childRef(seq int64, c *Child) history.Child {
 	return history.Child{
 		Sequence: seq, CallID: StepID(st.ID, seq), WorkflowID: c.WorkflowID, RunID: c.RunID, Type: c.Type,
@@ -68,9 +68,9 @@ func (st *step) childRef(seq int64, c *Child) history.Child {
 	}
 }
 
-// startChild opens a child: the step also starts the child's run, under the workflow id from the command or a generated
-// unique one. If the workflow id is in use, the child fails in the same step with an event that the code can handle.
-// Rejecting the whole completion would block the run forever.
+// startChild opens a child: the step also starts the child's run, under the workflow ID from the command or under a
+// generated one. If the workflow ID is in use, the child fails in the same step, with an event that the code can
+// handle. Rejecting the whole completion would block the run forever.
 func (st *step) startChild(c protocol.Command, seq int64) error {
 	memo, attributes, err := labels(c, func(f string) string { return f })
 	if err != nil {
@@ -91,7 +91,7 @@ func (st *step) startChild(c protocol.Command, seq int64) error {
 	if c.ExecutionTimeout > 0 {
 		child.Deadline = plus(st.now, seconds(int64(c.ExecutionTimeout)))
 	}
-	// A chosen id may be taken, also by a child that this very completion starts.
+	// A given ID may be in use, also by a child that this completion starts.
 	taken := false
 	if c.WorkflowID != "" {
 		child.WorkflowID = c.WorkflowID
@@ -122,13 +122,14 @@ func (st *step) startChild(c protocol.Command, seq int64) error {
 	return nil
 }
 
-// spawn starts a run of a child with this step. Its parent is the run that started the child, for all runs of
-// it. The child inherits priority and fairness, so that work does not change its class by being split up.
+// spawn starts a run of a child in this step. Its parent is the run that started the child, for all runs of the child.
+// The child inherits priority and fairness key, so that a workflow stays in its class if it is split into children.
 func (st *step) spawn(parent Parent, c Child, arguments string, delay time.Duration) {
 	priority := st.Priority
 	st.d.Spawn = append(st.d.Spawn, Start{
 		RunID: c.RunID, Number: c.Number, Arguments: arguments, Parent: &parent, Deadline: c.Deadline,
-		OldNames: c.Number > 1 && st.NameRules == 0, // the first run of a retried child may be older than the rules
+		// the first run of a retried child may be older than the naming rules
+		OldNames: c.Number > 1 && st.NameRules == 0,
 		Request: protocol.StartRequest{
 			Namespace: st.Namespace, WorkflowID: c.WorkflowID, WorkflowType: c.Type, TaskQueue: c.Queue,
 			RunTimeout:       c.RunTimeout,
@@ -138,9 +139,9 @@ func (st *step) spawn(parent Parent, c Child, arguments string, delay time.Durat
 	})
 }
 
-// cancelChild applies a cancel_child_workflow command by the child's cancellation policy. By default the end of the
-// child ends the step: the child may have completed already, and then its result counts. With the policy try_cancel the
-// step ends at once. With the policy abandon the child is not cancelled.
+// cancelChild applies a cancel_child_workflow command, by the child's cancellation policy. By default the step ends
+// when the child ends: if the child has completed meanwhile, its result counts. With the policy try_cancel the step
+// ends immediately. With the policy abandon the child is not cancelled.
 func (st *step) cancelChild(target, seq int64) {
 	c, ok := st.Children.Get(target)
 	a, attached := st.Attached.Get(target)
@@ -161,8 +162,8 @@ func (st *step) cancelChild(target, seq int64) {
 		st.storeInherited(f, false)
 	}
 	how := RequestCancel
-	// A child that shall be asked when its parent ends is asked here too; the other policies cancel it
-	// outright.
+	// If the close policy asks the child's code to cancel, this cancellation does the same; with the other policies the
+	// child is cancelled without running its code.
 	if c.ClosePolicy == CancelByRequest {
 		how = CancelByRequest
 	}
@@ -179,7 +180,7 @@ func (st *step) cancelChild(target, seq int64) {
 // cancelledByParent is the reason of a cancellation that a parent requests of its child.
 const cancelledByParent = "cancelled by the parent"
 
-// cancelEffect returns the effect of a cancellation of the open child; see ChildCancelRequested.
+// cancelEffect returns what a cancellation does to the open child; see ChildCancelRequested.
 func (c *Child) cancelEffect() string {
 	switch c.CancelPolicy {
 	case protocol.CancelTry:
@@ -198,7 +199,7 @@ func (st *step) endCancelledChild(seq int64, c Child) {
 	st.endAttachments(c.WorkflowID, m)
 }
 
-// childCancelled returns the end that a parent records for a child that it does not wait for.
+// childCancelled returns the end that a parent records for a child for which it no longer waits.
 func (st *step) childCancelled(c Child) Message {
 	f := st.ended("cancelled", cancelledByFlow)
 	return Message{
@@ -206,8 +207,8 @@ func (st *step) childCancelled(c Child) Message {
 	}
 }
 
-// closeChildren applies the parent-close policies of the open children. Children of earlier runs are included, since
-// this is the last run of the workflow ID and no later run could do it.
+// closeChildren applies the parent-close policies to the open children. It includes children of earlier runs, since
+// this is the last run of the workflow ID.
 func (st *step) closeChildren() {
 	for _, f := range st.bound() {
 		st.closeChild(&f.Child)
@@ -220,7 +221,7 @@ func (st *step) closeChildren() {
 	st.d.DropInherited, st.Inherited = st.d.DropInherited || st.Inherited.Open > 0, InheritedCount{}
 }
 
-// closeChild sends a child the message that its parent-close policy requires, and records this.
+// closeChild sends a child the message that its parent-close policy requires, and records that.
 func (st *step) closeChild(c *Child) {
 	const why = "parent closed"
 	st.emit(&history.ParentClosePolicyApplied{
@@ -229,7 +230,7 @@ func (st *step) closeChild(c *Child) {
 	st.enqueueMessage(Message{Kind: CloseChild, WorkflowID: c.WorkflowID, Name: c.ClosePolicy, Reason: why})
 }
 
-// closing returns the input that the parent-close policy applies to a child.
+// closing returns the input by which the message applies the parent-close policy to a child.
 func (m Message) closing() Input {
 	from := "workflow run " + m.FromRun
 	switch m.Name {
@@ -241,8 +242,8 @@ func (m Message) closing() Input {
 	return EndRun{Reason: m.Reason, Identity: from}
 }
 
-// notifyParent owes the parent the news that its child's run closed. It is stored in this run's row and outlives
-// the run's end, until the parent has taken it.
+// notifyParent stores the message to the parent that its child's run closed. The message is stored with this run, also
+// after its end, until it is delivered.
 func (st *step) notifyParent() {
 	m := ChildEnd(st.Run, st.d.Events[len(st.d.Events)-1].Data)
 	m.ToRun, m.ToSeq = st.Parent.RunID, st.Parent.Seq
@@ -269,25 +270,24 @@ func ChildEnd(run *Run, last history.Data) Message {
 	return m
 }
 
-// ChildReport is the message to a parent that a run of its child closed or continued as new.
+// ChildReport tells a parent that a run of its child closed or continued as new.
 type ChildReport struct{ Message }
 
-// decide accepts a message only if it is not older than the parent's state: messages of different runs of a child are
-// not ordered, so an old end must not close a child that has been started again.
+// decide ignores a message that is older than the parent's state: messages of different runs of a child arrive in any
+// order, and an old end must not close a child that was started again.
 func (in ChildReport) decide(st *step) error {
 	if err := st.mustBeOpen(); err != nil {
 		return err
 	}
 	c, ok := st.Children.Get(in.ToSeq)
 	if !ok || in.Number < c.Number {
-		return errNotDue // the parent waits for it no longer, or knows a later run
+		return errNotDue // the parent no longer waits for the child, or knows a later run of it
 	}
 	unreported := in.Number > c.Number
 	c.RunID, c.Number = in.Run, in.Number
-	// The end of a run may overtake the news of its start, which another run sends. The start is then recorded
-	// first: replayers expect it before the end.
+	// The message about the end of a run may arrive before the message about its start, which another run sends. The
+	// start is then recorded first, because replayers expect it before the end.
 	if unreported || in.Status == protocol.RunContinued {
-		// the message about the end of a run may arrive before the message about its start, which another run sends
 		st.emit(&history.ChildRunStarted{
 			Child: st.childRef(in.ToSeq, &c), Number: c.Number, Attempt: c.Failures + 1, Parallel: c.Parallel,
 		})
@@ -295,8 +295,8 @@ func (in ChildReport) decide(st *step) error {
 	if in.Status == protocol.RunContinued {
 		return nil
 	}
-	// The parent decides about a retry, and not the child, because the policy is the parent's command and
-	// counts all runs of the child.
+	// The parent decides about a retry, because the policy is part of the parent's command and counts all runs of the
+	// child.
 	if next, delay, retried := st.retried(c, in.Message); retried {
 		d := &history.ChildRunStarted{
 			Child: st.childRef(in.ToSeq, &next), Number: next.Number, Attempt: next.Failures + 1, Parallel: c.Parallel,
@@ -321,7 +321,7 @@ func (st *step) emitChildEnded(c Child, in ChildReport) {
 	if in.Failure != nil {
 		f = *in.Failure
 	}
-	f.Stack = "" // it stays in the child's own history
+	f.Stack = "" // the stack is stored in the child's own history
 	status, _, reason := protocol.PublicRun(in.Status, true, false)
 	ended := history.ChildEnded{
 		Child: st.childRef(in.ToSeq, &c), Number: c.Number, Status: status, ClosedReason: reason, ClosedAt: in.At, Failure: f,
@@ -343,7 +343,7 @@ func (st *step) emitChildEnded(c Child, in ChildReport) {
 }
 
 // retried returns the child's next run, if the previous run failed or timed out and the child's policy and deadline
-// allow another run. A child that was asked to end is not started again.
+// allow another run. It returns false if the end of the child was requested.
 func (st *step) retried(c Child, m Message) (next Child, delay time.Duration, ok bool) {
 	if m.Status != protocol.RunFailed && m.Status != protocol.RunTimedOut {
 		return c, 0, false
@@ -376,8 +376,8 @@ func (s *Run) childScheduled(d *history.ChildWorkflowScheduled) {
 	s.Children.Put(d.Sequence, c)
 }
 
-// childCancelRequested records that a child was asked to end, so that the child is not retried. The request may refer
-// to the step that started the child or to an attachment to it.
+// childCancelRequested records that the end of a child was requested, so that the child is not retried. The event may
+// refer to the step that started the child or to an attachment to it.
 func (s *Run) childCancelRequested(d *history.ChildCancelRequested) {
 	if d.Effect == cancelAbandoned {
 		return
@@ -389,7 +389,7 @@ func (s *Run) childCancelRequested(d *history.ChildCancelRequested) {
 	if c, ok := s.Children.Get(d.Target); ok {
 		ask(d.Target, c)
 	}
-	if a, attached := s.Attached.Get(d.Target); attached { // perhaps to a child of this run
+	if a, attached := s.Attached.Get(d.Target); attached { // the child may be attached or a child of this run
 		for seq, c := range s.Children.All() {
 			if c.WorkflowID == a.WorkflowID {
 				ask(seq, c)
@@ -398,7 +398,7 @@ func (s *Run) childCancelRequested(d *history.ChildCancelRequested) {
 	}
 }
 
-// childStarted records the child's latest run; news of an earlier one is old from here on.
+// childStarted records the child's latest run. From now on, messages about an earlier run are outdated.
 func (s *Run) childStarted(d *history.ChildRunStarted) {
 	if c, ok := s.Children.Get(d.Sequence); ok {
 		c.RunID, c.Number, c.Failures = d.RunID, d.Number, d.Attempt-1
@@ -406,7 +406,7 @@ func (s *Run) childStarted(d *history.ChildRunStarted) {
 	}
 }
 
-// childEnded closes a child and wakes the run for it.
+// childEnded closes a child and wakes the run.
 func (s *Run) childEnded(c history.Child, e history.Event, group string) {
 	s.Children.Delete(c.Sequence)
 	s.resolved(e, group, Cause{Kind: "child_workflow_run", Sequence: c.Sequence, Name: c.Type, ID: c.RunID})

@@ -6,14 +6,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A worker may claim one task by its ID instead of polling a queue. The same rules as for a poll apply; otherwise a
-// drained build or a worker at a full session could lease tasks.
+// A worker may claim one task by its ID instead of polling a queue. The same rules apply as for a poll; otherwise a
+// worker of a drained build, or one at its maximum of sessions, could lease tasks.
 
-// LeaseTask leases the run's nth workflow task to a worker that asks for it by its id.
+// LeaseTask leases the run's nth workflow task to a worker that claims it by its ID.
 type LeaseTask struct {
 	Number   int64
 	Lessee   Lessee
-	Settings *Queue // of its queue, nil: none
+	Settings *Queue // settings of the task's queue; nil: none
 }
 
 func (in LeaseTask) decide(st *step) error {
@@ -34,15 +34,15 @@ type LeaseActivityTask struct {
 	EpochWatermark EpochWatermark
 	Result         *LeasedActivity
 
-	Settings *Queue // of its queue, nil: none
+	Settings *Queue // settings of the task's queue; nil: none
 }
 
-// LeasedActivity is the result of a claim.
+// LeasedActivity is the result of a claim of an activity.
 type LeasedActivity struct {
 	Activity Activity
-	Session  *Session // after the lease; nil without one
-	Acquired bool     // the lease claimed the session
-	IsNew    bool     // the first task of the session's epoch that its holder sees
+	Session  *Session // the session after the lease; nil: none
+	Acquired bool     // the claim acquired the session
+	IsNew    bool     // the first task of the session's epoch that its owner receives
 }
 
 func (in LeaseActivityTask) decide(st *step) error {
@@ -124,8 +124,8 @@ func leaseOf(t *Task, n int64) Lease {
 	return t.Lease
 }
 
-// unclaimable returns the refusal of a task that does not wait for a worker. It names the holder, so that a client can
-// distinguish its own lease from another worker's.
+// unclaimable returns the refusal of a task that is not ready. It names the owner of the lease, so that a client can
+// tell its own lease from another worker's.
 func unclaimable(id, state string, l Lease) error {
 	err := protocol.Refuse(protocol.ReasonNotClaimable, "task %s is %s", id, state).With("task_status", state)
 	if l.Owner != "" {
@@ -134,15 +134,15 @@ func unclaimable(id, state string, l Lease) error {
 	return err
 }
 
-// unclaimableSuspect returns the refusal of a suspected task: only a claim of a queue counts the tasks of the worker
-// process.
+// unclaimableSuspect returns the refusal of a task suspected of a worker loss: only a claim of a queue counts the tasks
+// of the worker process.
 func unclaimableSuspect(id string) error {
 	return protocol.Refuse(
 		protocol.ReasonNotClaimable, "task %s is a suspect of a lost worker process; poll its queue to receive it", id,
 	).With("task_status", string(Ready))
 }
 
-// admits holds the queue and every routing rule against one worker.
+// admits checks the queue and all routing rules for one worker.
 func admits(id string, want TaskRequirements, queue string, l Lessee, now time.Time) error {
 	if l.Worker == nil {
 		return nil
@@ -158,7 +158,7 @@ func admits(id string, want TaskRequirements, queue string, l Lessee, now time.T
 	if v.OK {
 		return nil
 	}
-	// The task exists; only its type is not this worker's.
+	// The task exists; the worker has only not registered its type.
 	if v.Reason == protocol.ReasonNotFound {
 		v.Reason = protocol.ReasonNotClaimable
 	}

@@ -7,19 +7,19 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// ClockJump is the step by which the store's clock was set: forward if positive, back if negative. Leases and back-offs
-// are durations that are stored as end times, so their end times are adjusted: after a jump back none ends later than
-// its own length from now, and after a jump forward each keeps its remaining time. Timers, start delays, and the
-// deadlines of runs and activities are absolute times that users wait for; they are not adjusted.
+// ClockJump is the amount by which the store's clock was set: forward if positive, back if negative. Leases and
+// backoffs are durations that are stored as end times, so their end times are adjusted: after a jump back, none ends
+// later than its full length from now; after a jump forward, each keeps its remaining time. Timers, start delays, and
+// the deadlines of runs and activities are absolute times that users wait for; they are not adjusted.
 //
-// Another app that detects the same jump may apply the rules again: that changes nothing, or renews a lease once for at
-// most its length.
+// Another app that detects the same jump may apply the rules again: that changes nothing, or renews a lease once, for
+// at most its length.
 type ClockJump time.Duration
 
 // backward reports whether the clock was set back.
 func (j ClockJump) backward() bool { return j < 0 }
 
-// span adjusts a period that began at made and ends at until, at most length later.
+// span adjusts a period that began at made and ends at until; length is its maximum length.
 func (j ClockJump) span(made, until *history.Time, length time.Duration, now history.Time) (moved bool) {
 	if made.IsZero() || until.IsZero() || length <= 0 {
 		return false
@@ -29,15 +29,15 @@ func (j ClockJump) span(made, until *history.Time, length time.Duration, now his
 	switch {
 	case j.backward():
 		*made, *until = earliest(*made, now), earliest(*until, latestEnd)
-	case !made.After(before.Time) && until.After(before.Time): // the period began before the jump and had not ended
+	case !made.After(before.Time) && until.After(before.Time): // the period had begun and not ended before the jump
 		*made = earliest(plus(*made, time.Duration(j)), now)
 		*until = latest(*until, earliest(plus(*until, time.Duration(j)), latestEnd))
 	}
 	return *made != wasMade || *until != wasUntil
 }
 
-// clampEvent adjusts the time of an event: after a jump back it may be ahead of the clock, and a period that is counted
-// from it would end too late.
+// clampEvent adjusts the time of an event. After a jump back, it may be later than the clock, and a period that is
+// counted from it would end too late.
 func (j ClockJump) clampEvent(t *history.Time, now history.Time) (moved bool) {
 	if j.backward() && t.After(now.Time) {
 		*t, moved = now, true
@@ -45,7 +45,7 @@ func (j ClockJump) clampEvent(t *history.Time, now history.Time) (moved bool) {
 	return moved
 }
 
-// with adjusts a time within a period that was adjusted.
+// with adjusts a time within a period that span has adjusted.
 func (j ClockJump) with(t *history.Time, now history.Time) {
 	if !t.IsZero() {
 		*t = earliest(plus(*t, time.Duration(j)), now)
@@ -60,7 +60,7 @@ func (j ClockJump) lease(l *Lease, heartbeat *history.Time, now history.Time) (m
 	return j.clampEvent(heartbeat, now) || moved
 }
 
-// backoff adjusts the end of a back-off. A back-off whose beginning is zero was stored by an earlier build and is not
+// backoff adjusts the end of a backoff. An earlier build stored backoffs without their beginning (zero); they are not
 // adjusted.
 func (j ClockJump) backoff(since, until *history.Time, now history.Time) (moved bool) {
 	if !j.backward() || since.IsZero() || !since.After(now.Time) {
@@ -124,7 +124,8 @@ func (j ClockJump) activity(a *Activity, now history.Time) (moved bool) {
 		moved = j.clampEvent(&a.ReadyAt, now)
 	}
 	moved = j.clampEvent(&a.FirstReady, now) || moved
-	if a.State != Delayed || !a.DelayedAt.IsZero() { // else it may be the delayed start of an activity run
+	// without DelayedAt, this may be the delayed start of an activity run
+	if a.State != Delayed || !a.DelayedAt.IsZero() {
 		moved = j.clampEvent(&a.ScheduledAt, now) || moved
 	}
 	suspect, other := j.suspicion(a.Suspect, now)
@@ -176,8 +177,8 @@ func (in FollowClockSession) decide(s *Session, now history.Time) (SessionChange
 	return c, nil
 }
 
-// FollowClock returns the worker's row, adjusted to a jump of the store's clock: the end of its liveness and the time
-// of its last heartbeat.
+// FollowClock returns the worker's row after a jump of the store's clock: it adjusts until when the worker counts as
+// alive and the time of its last heartbeat.
 func (w *Worker) FollowClock(j ClockJump, now time.Time) (next Worker, moved bool) {
 	next = *w
 	at := history.At(now)
@@ -185,7 +186,8 @@ func (w *Worker) FollowClock(j ClockJump, now time.Time) (next Worker, moved boo
 	moved = j.clampEvent(&next.HeartbeatAt, at) || moved
 	moved = j.clampEvent(&next.RegisteredAt, at) || moved
 	if moved {
-		next.AliveByApp = nil // each app writes its entry again with the next heartbeat; AliveUntil covers that time
+		// each app stores its entry again with the next heartbeat; AliveUntil covers the time until then
+		next.AliveByApp = nil
 	}
 	return next, moved
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// After any jump a lease ends at most its length from now; after a jump forward it keeps its remaining time. Another
-// app that detects the same jump later changes nothing after a jump back, and after a jump forward at most renews the
-// lease.
+// After any jump a lease ends at most its length from now; after a jump forward it keeps its remaining time. If another
+// app detects the same jump later, nothing changes after a jump back, and the lease is renewed at most once after a
+// jump forward.
 func TestALeaseFollowsAnyJumpOnceAndTwice(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	was := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -31,9 +31,9 @@ func TestALeaseFollowsAnyJumpOnceAndTwice(t *testing.T) {
 		left, over := before.Until.Sub(was), !before.Until.After(was)
 		switch got := l.Until.Sub(now.Time); {
 		case got > length:
-			t.Fatalf("%s: a lease of %s with %s left has %s", time.Duration(j), length, left, got)
+			t.Fatalf("%s: a lease of %s with %s left now has %s left", time.Duration(j), length, left, got)
 		case !j.backward() && !over && got != left:
-			t.Fatalf("%s: a lease of %s with %s left has %s", time.Duration(j), length, left, got)
+			t.Fatalf("%s: a lease of %s with %s left now has %s left", time.Duration(j), length, left, got)
 		case !j.backward() && over && l != before:
 			t.Fatalf("%s: an expired lease changed", time.Duration(j))
 		case heartbeatAt.After(now.Time), l.LeasedAt.After(now.Time):

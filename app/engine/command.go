@@ -12,14 +12,14 @@ import (
 // replayer issues the same commands in the same order and matches them to these events.
 
 // MaxUnrecorded is the maximum number of consecutive end_session commands without an event. Workers send such commands
-// with each completion until a later command is recorded, so the next one is recorded to limit them.
+// again with each completion until a later command is recorded; beyond the maximum, the engine records the next one.
 const MaxUnrecorded = 100
 
-// commands applies the commands of an accepted completion. An end_session command of a session that was never started
-// leaves no event. It takes its sequence nevertheless, because workers number all commands, unless it is the last
-// command: then its worker sends it again, under the same sequence, with the next completion.
+// commands applies the commands of an accepted completion. An end_session command for a session that was never started
+// leaves no event. It still uses a command number, because workers number all commands, unless it is the last command:
+// then the worker sends it again, under the same number, with the next completion.
 func (st *step) commands(commands []protocol.Command) error {
-	unrecorded := int64(0) // commands since the last one that was recorded
+	unrecorded := int64(0) // number of commands since the last recorded one
 	for _, c := range commands {
 		before := st.CommandSeq
 		if c.Type == protocol.EndSession && !st.startedSession(c.SessionID) {
@@ -44,8 +44,8 @@ func (st *step) commands(commands []protocol.Command) error {
 	return nil
 }
 
-// command applies one command. Each command leaves at least one event and uses the next command sequence, except
-// commands for updates and selections.
+// command applies one command. Each command adds at least one event and uses the next command number, except commands
+// for updates and selections.
 func (st *step) command(c protocol.Command) error {
 	seq := st.CommandSeq + 1
 	switch c.Type {
@@ -107,7 +107,7 @@ func (st *step) command(c protocol.Command) error {
 	return nil
 }
 
-// typeCancelled is the type of failure by which code says that it ended because it was cancelled.
+// typeCancelled is the failure type with which code reports that it ended because of a cancellation.
 const typeCancelled = "Cancelled"
 
 // failRun closes the run with the code's error. If cancellation was requested and the code fails with a cancellation
@@ -137,8 +137,9 @@ func (st *step) failRun(c protocol.Command) {
 	st.emit(f)
 }
 
-// endOpenSteps ends everything that is open in the run or depends on it, before the event that closes the workflow: no
-// event may follow that one. It also ends sessions and children of the whole chain, so continueAsNew does not call it.
+// endOpenSteps ends everything that is open in the run or depends on it, before the event that closes the workflow,
+// which must be the last event. It also ends sessions and children of the whole chain; therefore continueAsNew does not
+// call it.
 func (st *step) endOpenSteps(why string) {
 	st.closeOpen(why)
 	st.closeUpdates(why)
@@ -146,9 +147,9 @@ func (st *step) endOpenSteps(why string) {
 	st.endChain(why)
 }
 
-// continueAsNew closes the run and names the next run. Unhandled signals and unanswered updates are carried over to it;
-// otherwise they would be lost between the two runs. Sessions of the workflow id remain open, and children are
-// transferred to the chain.
+// continueAsNew closes the run and creates the next run. It passes on unhandled signals and open updates; otherwise
+// they would be lost between the two runs. Sessions of the workflow ID stay open, and children are transferred to the
+// chain.
 func (st *step) continueAsNew(c protocol.Command, seq int64) error {
 	was := *st.Run
 	next := Start{
@@ -166,7 +167,7 @@ func (st *step) continueAsNew(c protocol.Command, seq int64) error {
 	if c.Queue != "" {
 		next.Request.TaskQueue = c.Queue
 	}
-	// A pinned build belongs to a queue. On another queue the pin could name a build that no worker there has.
+	// A pinned build applies to one queue. On another queue, no worker may have that build.
 	if next.Request.TaskQueue == st.Queue {
 		next.BuildID = st.BuildID
 	}
@@ -186,8 +187,8 @@ func (st *step) continueAsNew(c protocol.Command, seq int64) error {
 	return nil
 }
 
-// closeOpen ends everything open in the run, with its events, before the event that closes it. While closing is set,
-// these ends do not decide a selection, whose result no code would read.
+// closeOpen ends everything that is open in the run, with events, before the event that closes the run. While closing
+// is set, these ends do not select winners of selections, because no code reads them.
 func (st *step) closeOpen(why string) {
 	st.closing = true
 	for _, a := range st.Activities.All() {
@@ -231,7 +232,7 @@ func (in EndRun) decide(st *step) error {
 	return nil
 }
 
-// ended returns the failure of a run that was closed by something other than its own code.
+// ended returns the failure of a run that was not closed by its own code.
 func (st *step) ended(how, reason string) history.Failure {
 	text := "Workflow " + how
 	if reason != "" {
@@ -242,7 +243,7 @@ func (st *step) ended(how, reason string) history.Failure {
 	}
 }
 
-// RequestCancellation asks the workflow's code to end the run. Unlike EndRun it leaves time for clean-up, and it has no
+// RequestCancellation asks the workflow's code to end the run. Unlike EndRun, it lets the code clean up. It has no
 // effect on code that does not check for cancellation.
 type RequestCancellation struct{ Reason, Identity string }
 
@@ -254,12 +255,12 @@ func (in RequestCancellation) decide(st *step) error {
 		return err
 	}
 	st.emit(&history.WorkflowCancellationRequested{Reason: in.Reason, Identity: in.Identity})
-	st.clearHeld() // a quota holds back no cancellation
+	st.clearHeld() // a quota must not delay a cancellation
 	st.d.Answer.Outcome = "cancellation_requested"
 	return nil
 }
 
-// timeOut closes a run whose time is up.
+// timeOut closes a run that exceeded one of its timeouts.
 func (st *step) timeOut(kind string) {
 	st.endOpenSteps("workflow timed out")
 	f := st.ended("timed out", kind)
@@ -269,7 +270,7 @@ func (st *step) timeOut(kind string) {
 	})
 }
 
-// notActive refuses input that requires an open run, for callers and operators; runClosed is the refusal for workers.
+// notActive refuses input of callers and operators that requires an open run; runClosed does so for workers.
 func (st *step) notActive() error {
 	if st.Status.Open() {
 		return nil
@@ -281,7 +282,7 @@ func (st *step) notActive() error {
 	).With("outcome", "rejected_not_active").With("run_closed_reason", closed).With("run_closed_at", st.ClosedAt)
 }
 
-// eventID returns the derived ID of the object that the next event creates.
+// eventID returns the ID of the object that the next event creates, derived from the number of that event.
 func (st *step) eventID(kind string) string { return fmt.Sprintf("%s-%s%d", st.ID, kind, st.LastSeq+1) }
 
 func raw(v any) json.RawMessage {

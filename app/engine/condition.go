@@ -5,17 +5,17 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A condition depends on the workflow's variables, which only its code can evaluate, so the engine does not know when
-// it holds. When a signal or an update may have changed the condition, the engine wakes the code. A condition that the
-// code repeats among its commands did not hold; a condition that it does not repeat held.
+// A condition depends on the workflow's variables. Only the workflow's code can evaluate it, so the engine does not
+// know whether it is true. When a signal or an update may have changed the condition, the engine wakes the code. If the
+// code repeats the condition among its commands, it was false; otherwise it was true.
 
-// The kinds of timers that belong to a wait and share its command sequence.
+// These kinds of timers belong to a wait and share its command number.
 const (
 	ConditionTimeout = "condition_timeout"
 	SignalTimeout    = "signal_timeout"
 )
 
-// ConditionWait is the kind of a wait for a condition over the workflow's own state, which only its code can evaluate.
+// ConditionWait is the kind of a wait for a condition over the workflow's variables.
 const ConditionWait = "condition"
 
 // openCondition opens a wait for a condition, with its timer.
@@ -27,8 +27,8 @@ func (st *step) openCondition(c protocol.Command, seq int64) {
 	limit, limited := c.Wait()
 	d := &history.ConditionWaitOpened{Condition: w, Timeout: c.Timeout, Parallel: c.Parallel}
 	if _, ok := selection(&c.Parallel); ok {
-		// A selection opens its condition without looking whether it holds. A signal that came with the opening
-		// task would be waited for once more, so the event names it and the wait ends in this step.
+		// A selection opens its condition without evaluating it. If a signal arrived with the task that opens it, the
+		// code would wait for another signal; so the event names the signal, and the wait ends in this step.
 		d.Signal = st.fresh
 	}
 	st.emit(d)
@@ -36,8 +36,8 @@ func (st *step) openCondition(c protocol.Command, seq int64) {
 		return
 	}
 	at := plus(st.now, seconds(limit))
-	// The same condition was evaluated and did not hold yet. Its time does not begin anew, or a condition that
-	// is looked at often would never time out.
+	// The code evaluated the same condition again, and it was still false. Its timeout is not restarted; otherwise a
+	// condition that is evaluated often would never time out.
 	if before, renewed := st.renewed[c.ConditionOccurrence]; renewed && c.ConditionOccurrence != "" {
 		at = latest(st.now, before)
 	}
@@ -55,28 +55,29 @@ func (w *Wait) condition(run string, seq int64) history.Condition {
 	}
 }
 
-// settleWaits ends the waits that the completed task has resolved: a signal wait whose signal the task was shown, and a
-// condition that the task evaluated. A condition that was false is repeated among the commands and gets a new wait. A
+// settleWaits ends the waits that the completed task has resolved: a signal wait whose signal the task contained, and a
+// condition that the task evaluated to true. If a condition was false, the commands repeat it and open a new wait. A
 // repeated member of an open group remains open.
 //
-// A condition also remains open if a signal arrived after its evaluation. A replayer treats everything before the end
-// of a wait as known to that wait. If the wait ended now, the replay would see the late signal before the end, find the
-// condition true, and diverge from the task's execution.
+// A condition also remains open if a signal arrived after its evaluation. A replayer assumes that a wait knows all
+// events before its end. If the wait ended now, a replay would see the late signal before the end, find the condition
+// true, and diverge from the original execution.
 //
-// fresh are the commands without repetitions by a replayer. settleWaits returns the commands that remain to be applied.
+// fresh are the commands without those that a replayer repeats. settleWaits returns the commands that remain to be
+// applied.
 func (st *step) settleWaits(commands, fresh []protocol.Command) []protocol.Command {
 	for k, w := range st.Waits.All() {
 		woken := w.Signal > 0 && w.Signal <= st.seen
 		switch {
-		// A wait for a signal, whose signal the task was shown.
+		// a wait for a signal that the task contained
 		case w.Kind == "" && woken:
 			st.emit(st.applied(k, w))
-		// Not a condition, or a member of a group that is still open.
+		// not a condition, or a member of a group that is still open
 		case w.Kind != ConditionWait || w.GroupID != "" && st.repeatsMember(commands, k):
-		// Evaluated without a signal that has arrived since: it stays, and its command is taken off.
+		// evaluated without a signal that has arrived since: the wait stays, and its repeated command is removed
 		case st.Signals.Len() > 0 && len(fresh) > 0 && w.evaluated(fresh[:1]):
 			fresh = fresh[1:]
-		// The task looked at it. If it is not among the commands, it held.
+		// the task evaluated the condition; it is not among the commands, so it was true
 		case woken || w.Opened <= st.seen && w.evaluated(commands):
 			st.emit(&history.ConditionWaitSatisfied{Condition: w.condition(st.ID, k), Parallel: w.Parallel})
 			if !w.evaluated(commands) {
@@ -94,7 +95,7 @@ func (st *step) settleWaits(commands, fresh []protocol.Command) []protocol.Comma
 	return fresh
 }
 
-// evaluated reports whether the commands contain the wait again: its condition was evaluated and did not hold.
+// evaluated reports whether the commands repeat the wait: its condition was evaluated and was false.
 func (w *Wait) evaluated(commands []protocol.Command) bool {
 	for _, c := range commands {
 		if c.Type == protocol.OpenConditionWait && c.GroupID == "" && w.Occurrence == c.ConditionOccurrence &&
@@ -106,7 +107,7 @@ func (w *Wait) evaluated(commands []protocol.Command) bool {
 	return false
 }
 
-// repeatsMember reports whether a command repeats the member of a group with this sequence.
+// repeatsMember reports whether a command repeats the group member with this command number.
 func (st *step) repeatsMember(commands []protocol.Command, seq int64) bool {
 	for _, c := range commands {
 		if c.GroupIndex != nil && c.GroupBase+int64(*c.GroupIndex) == seq {
@@ -116,9 +117,9 @@ func (st *step) repeatsMember(commands []protocol.Command, seq int64) bool {
 	return false
 }
 
-// repeats reports whether a command is a member of an open parallel group that the run has recorded already. Some
+// repeats reports whether a command is a member of an open parallel group that the run has already recorded. Some
 // replayers send the whole group again when they are woken inside it. Such a command changes nothing and uses no
-// sequence; if it were recorded again, each member would run twice.
+// number; if it were recorded again, each member would run twice.
 func (s *Run) repeats(c protocol.Command) bool {
 	if c.GroupID == "" || c.GroupIndex == nil || c.GroupBase < 1 || c.GroupBase+int64(*c.GroupIndex) > s.CommandSeq {
 		return false
@@ -131,9 +132,8 @@ func (s *Run) repeats(c protocol.Command) bool {
 	})
 }
 
-// timeOutCondition ends a condition wait by its timer. While a task evaluates the condition, or is about to
-// because something happened that may have made it true, the answer is awaited: history must not hold both
-// outcomes of one wait.
+// timeOutCondition ends a condition wait by its timer. It waits while a task evaluates the condition, or will evaluate
+// it because an event may have made it true: history must not contain both outcomes of one wait.
 func (st *step) timeOutCondition(seq int64, t Timer) error {
 	w, ok := st.Waits.Get(seq)
 	if task := st.Task; !ok || task != nil && (task.State == LeasedState || w.Signal > 0) {
@@ -146,10 +146,9 @@ func (st *step) timeOutCondition(seq int64, t Timer) error {
 	return nil
 }
 
-// overdue ends the conditions whose time ran out while a task was evaluating them, and the waits of selections
-// that something came for meanwhile. The sweeper was refused at the time (see timeOutCondition), so the
-// completion has to make up for it. These events were not seen by the task, hence task and seen are taken off
-// for them.
+// overdue ends conditions that timed out while a task was evaluating them, and waits of selections for which a signal
+// or an update arrived meanwhile. timeOutCondition refused to end them at that time, so the completion does it. The
+// task has not seen these events, so task and seen are cleared for them.
 func (st *step) overdue() {
 	task, seen := st.task, st.seen
 	st.task, st.seen = "", 0
@@ -164,8 +163,8 @@ func (st *step) overdue() {
 	st.task, st.seen = task, seen
 }
 
-// wakeConditions wakes the run because e may have made true one of the conditions that it waits for. The task names
-// the first of them.
+// wakeConditions wakes the run because e may have made one of its conditions true. The task names the first such
+// condition.
 func (s *Run) wakeConditions(e history.Event, c Cause) {
 	woken := false
 	for k, w := range s.Waits.All() {
@@ -184,8 +183,8 @@ func (s *Run) wakeConditions(e history.Event, c Cause) {
 	}
 }
 
-// conditionOpened opens a wait. Signals that the opening task had not been shown are a reason to evaluate it
-// once more, or they would go unnoticed until the next one.
+// conditionOpened opens a wait. If signals have arrived that the opening task did not contain, the condition is
+// evaluated again.
 func (s *Run) conditionOpened(d *history.ConditionWaitOpened, e history.Event) {
 	w := Wait{
 		Kind: ConditionWait, Opened: e.Seq, Signal: d.Signal, Key: d.Key, Fingerprint: d.Fingerprint,

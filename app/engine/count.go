@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// count names a number of things.
+// count returns a number with its noun, in the plural if necessary.
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

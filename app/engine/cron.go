@@ -9,16 +9,16 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// expression is one cron expression. Its hour field decides what a clock change does to it. With a wildcard it follows
-// elapsed time: every hour that passes counts once. Without one it names local times: a local time that the day does
-// not have fires at the first moment after the gap, and one that the day has twice fires the first time.
+// expression is one cron expression. Its hour field decides how it reacts to clock changes. With a wildcard, it follows
+// elapsed time: it fires for every hour that passes. Without one, it names local times: a local time that the clocks
+// skip fires at the first moment after the gap, and a local time that occurs twice fires the first time.
 type expression struct {
-	times    *cron.SpecSchedule // of local times, read as if they were UTC
+	times    *cron.SpecSchedule // local times, computed as if they were UTC
 	wildcard bool
-	step     string // the first step beyond its range, as "*/90"
+	step     string // the first step beyond its range, like "*/90"; empty: none
 }
 
-// The fields of an expression, in their order.
+// cronFields are the fields of an expression, in order.
 var cronFields = []struct {
 	name     string
 	min, max int
@@ -29,7 +29,7 @@ const (
 	weekdayField = 4
 )
 
-// parseExpression reads five fields or a descriptor such as @daily, in any case. As in cron, weekday 7 is Sunday.
+// parseExpression parses five fields or a descriptor like @daily, in any letter case. As in cron, weekday 7 is Sunday.
 func parseExpression(text string) (expression, error) {
 	fields := strings.Fields(text)
 	if len(fields) != len(cronFields) {
@@ -53,14 +53,15 @@ func parseExpression(text string) (expression, error) {
 	return parsed(strings.Join(fields, " "), e)
 }
 
-// parsed parses an expression with the library. The library also reads a text without five fields, for its errors.
+// parsed parses an expression with the library. It also passes texts that do not have five fields, because the library
+// explains what is wrong with them.
 func parsed(text string, e expression) (expression, error) {
 	s, err := cron.ParseStandard(text)
 	if err != nil {
 		return e, err
 	}
 	times, ok := s.(*cron.SpecSchedule)
-	if !ok { // "@every", which its caller refuses
+	if !ok { // "@every", which the caller refuses
 		return e, fmt.Errorf("%q is not a cron expression", text)
 	}
 	const hours = 1<<24 - 1
@@ -90,7 +91,7 @@ func outside(part string, low, high int) bool {
 	return false
 }
 
-// beyond reports whether the step of a part reaches beyond its range, so that it would never take effect.
+// beyond reports whether the step in a part exceeds its range, so that it would never take effect.
 func beyond(part string, low, high int) bool {
 	of, by, has := strings.Cut(part, "/")
 	step, err := strconv.Atoi(by)
@@ -100,7 +101,7 @@ func beyond(part string, low, high int) bool {
 	if from, to, is := strings.Cut(of, "-"); is {
 		a, e := strconv.Atoi(from)
 		b, f := strconv.Atoi(to)
-		if e != nil || f != nil { // names: the library checks them
+		if e != nil || f != nil { // names of months or weekdays: the library checks them
 			return false
 		}
 		low, high = a, b
@@ -110,7 +111,7 @@ func beyond(part string, low, high int) bool {
 	return step > high-low
 }
 
-// sundays replaces weekday 7, which the library does not know, by 0; a range that ends with 7 becomes the list of its
+// sundays replaces weekday 7, which the library does not accept, by 0. A range that ends with 7 becomes the list of its
 // days.
 func sundays(field string) (string, error) {
 	parts := strings.Split(field, ",")
@@ -159,7 +160,7 @@ func (e expression) next(t time.Time, zone *time.Location) time.Time {
 		return e.times.Next(t.In(zone)).UTC()
 	}
 	for wall := e.times.Next(wallOf(t, zone)); !wall.IsZero(); wall = e.times.Next(wall) {
-		// In the second pass of a repeated hour, the local times of the first pass have passed.
+		// In the second pass of a repeated hour, the local times of the first pass are over.
 		if at, _ := instant(wall, zone); at.After(t) {
 			return at
 		}
@@ -167,7 +168,8 @@ func (e expression) next(t time.Time, zone *time.Location) time.Time {
 	return time.Time{}
 }
 
-// movedFrom returns the local time that a clock change skipped and that at stands for; empty if there is none.
+// movedFrom returns the local time that a clock change skipped and for which the firing at at takes place; empty if
+// there is none.
 func (e expression) movedFrom(at time.Time, zone *time.Location) string {
 	if e.wildcard {
 		return ""
@@ -183,7 +185,7 @@ func (e expression) movedFrom(at time.Time, zone *time.Location) string {
 	return wall.Format("15:04")
 }
 
-// wallOf returns the local time of t in a zone, as a time in UTC with the same clock reading.
+// wallOf returns the local time of t in a zone, as a UTC time with the same date and clock time.
 func wallOf(t time.Time, zone *time.Location) time.Time {
 	t = t.In(zone)
 	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
@@ -192,8 +194,8 @@ func wallOf(t time.Time, zone *time.Location) time.Time {
 // instant returns the time at which a zone's clocks show a local time, the first one if there are two. If the clocks
 // skip the local time, it is the first moment after the gap.
 func instant(wall time.Time, zone *time.Location) (at time.Time, skipped bool) {
-	// No offset changes by more than a day, so the two offsets around the local time are those in force a day before it
-	// and a day after it, unless the zone changed twice meanwhile.
+	// No offset changes by more than a day. So the two offsets around the local time are those one day before and one
+	// day after it, unless the zone changed twice meanwhile.
 	const day = 24 * time.Hour
 	first := time.Time{}
 	for _, near := range []time.Time{wall.Add(-day), wall, wall.Add(day)} {
@@ -206,7 +208,7 @@ func instant(wall time.Time, zone *time.Location) (at time.Time, skipped bool) {
 	if !first.IsZero() {
 		return first, false
 	}
-	// Before the gap its clocks show less than the local time, behind it more.
+	// Before the gap the clocks show an earlier local time, after it a later one.
 	from, to := wall.Add(-2*day).Unix(), wall.Add(2*day).Unix()
 	for to-from > 1 {
 		middle := (from + to) / 2

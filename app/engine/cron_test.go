@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// changes are zones and days around which their clocks change: by an hour, by half an hour, by two, at midnight, by a
-// whole day, and with a summer time that is behind.
+// changes are zones and days with clock changes: by an hour, by half an hour, by two hours, at midnight, by a whole
+// day, and with negative summer time.
 var changes = []struct{ zone, day string }{
 	{"Europe/Berlin", "2026-03-29"},
 	{"Europe/Berlin", "2026-10-25"},
@@ -37,10 +37,10 @@ var changes = []struct{ zone, day string }{
 	{"UTC", "2026-03-29"},
 }
 
-// firings is a second, slow reading of the rule: when each local minute of the days around a change fires. Every minute
-// is looked for among the instants.
+// firings is a slow second implementation of the rule: it returns when each local minute around a clock change fires.
+// It searches all instants for every minute.
 func firings(zone *time.Location, from, to time.Time) map[time.Time]time.Time {
-	first := map[time.Time]time.Time{} // instant by local minute
+	first := map[time.Time]time.Time{} // first instant of each local minute
 	walls := map[time.Time]time.Time{}
 	for at := from; at.Before(to); at = at.Add(time.Minute) {
 		walls[at] = wallOf(at, zone)
@@ -50,7 +50,8 @@ func firings(zone *time.Location, from, to time.Time) map[time.Time]time.Time {
 	}
 	for wall := wallOf(from, zone); wall.Before(wallOf(to, zone)); wall = wall.Add(time.Minute) {
 		_, has := first[wall]
-		for at := from; !has; at = at.Add(time.Minute) { // skipped: the first instant that shows a later time
+		// the clocks skip the minute: take the first instant with a later local time
+		for at := from; !has; at = at.Add(time.Minute) {
 			if walls[at].After(wall) {
 				first[wall], has = at, true
 			}
@@ -59,8 +60,8 @@ func firings(zone *time.Location, from, to time.Time) map[time.Time]time.Time {
 	return first
 }
 
-// A fixed local time that a clock change skips fires once, at the first moment after the gap, and one that occurs twice
-// fires the first time, in every zone.
+// In every zone, a fixed local time that a clock change skips fires once, at the first moment after the gap, and a
+// local time that occurs twice fires the first time.
 func TestFixedLocalTimesAtClockChanges(t *testing.T) {
 	for _, c := range changes {
 		zone, err := time.LoadLocation(c.zone)
@@ -113,14 +114,14 @@ func TestCronExpressions(t *testing.T) {
 	for _, c := range []struct {
 		cron, zone, after string
 		want              []string
-		moved             string // of the first
+		moved             string // local time for which the first firing takes place
 	}{
 		{"30 2 * * *", "Europe/Berlin", "2026-03-28T12:00Z", []string{"2026-03-29T01:00Z", "2026-03-30T00:30Z"}, "02:30"},
 		{"*/10 2 * * *", "Europe/Berlin", "2026-03-28T12:00Z", []string{"2026-03-29T01:00Z", "2026-03-30T00:00Z"}, "02:00"},
 		{"30 2,3 * * *", "Europe/Berlin", "2026-03-28T12:00Z", []string{"2026-03-29T01:00Z", "2026-03-29T01:30Z"}, "02:30"},
 		{"0 2,3 * * *", "Europe/Berlin", "2026-03-28T12:00Z", []string{"2026-03-29T01:00Z", "2026-03-30T00:00Z"}, "02:00"},
 		{"30 2 * * *", "Europe/Berlin", "2026-10-24T12:00Z", []string{"2026-10-25T00:30Z", "2026-10-26T01:30Z"}, ""},
-		// With a wildcard hour every hour that passes counts.
+		// With a wildcard hour, the expression fires in every hour that passes.
 		{"30 * * * *", "Europe/Berlin", "2026-03-29T00:00Z", []string{"2026-03-29T00:30Z", "2026-03-29T01:30Z"}, ""},
 		{
 			"30 * * * *", "Europe/Berlin", "2026-10-25T00:00Z",
@@ -165,7 +166,7 @@ func TestCronExpressions(t *testing.T) {
 			t.Errorf("%s: got %v, want a refusal", text, err)
 		}
 	}
-	// A schedule that was stored before steps were checked is still accepted.
+	// Parsing still accepts schedules that were stored before steps were checked.
 	for _, text := range []string{"*/90 * * * *", "0 */24 * * *"} {
 		if _, err := ParseCalendar(protocol.ScheduleSpec{Cron: []string{text}}); err != nil {
 			t.Errorf("%s, stored: %v", text, err)

@@ -8,24 +8,24 @@ import (
 // A decision is data. The store can therefore apply many decisions in one transaction, apply each completely or skip
 // it, and discard one without undoing anything.
 
-// Decision is everything that one step changes: one run, its tasks, and the sessions that its commands name. A store
-// applies all of it in one transaction.
+// Decision contains everything that one step changes: one run, its tasks, and the sessions that its commands name. A
+// store applies all of it in one transaction.
 type Decision struct {
-	After  int64           // sequence of the last event this was decided on: the fence
-	Next   *Run            // a fork of the run with the step applied; its tables hold the changed rows
+	After  int64           // number of the last event on which the decision is based: the fence
+	Next   *Run            // a fork of the run after the step; its tables hold the changed rows
 	Events []history.Event // appended events, in order
-	// Inherits are events of inherited signals that follow the first event of a new run and are not in Events.
+	// Inherits are the events of inherited signals. They follow the first event of a new run and are not in Events.
 	Inherits *InheritedSignals
-	// Unrecorded are events of abandoned activities after the close of their run: they changed the activities' rows, and
-	// the history has ended.
+	// Unrecorded are events of abandoned activities of a closed run: they changed the rows of the activities, but
+	// history is closed.
 	Unrecorded []history.Event
-	Sessions   []SessionChange   // sessions that the step started, ended, touched or scheduled on
-	Inherited  []InheritedChange // children that belong to the chain of runs of the workflow id
-	// DropInherited: the chain ends, and all rows of its children go with it.
+	Sessions   []SessionChange   // sessions that the step started, ended, used or scheduled activities in
+	Inherited  []InheritedChange // changed children of earlier runs, which belong to the chain of the workflow ID
+	// DropInherited deletes all rows of such children, because the chain has ended.
 	DropInherited bool
-	Continue      *Start    // the next run, if this one continued as new
-	Spawn         []Start   // runs of children
-	Outbox        []Message // signals to other workflows; other messages are part of the run
+	Continue      *Start    // the next run, if this run continued as new
+	Spawn         []Start   // runs of children that the step starts
+	Outbox        []Message // signals to other workflows; other messages are stored with the run
 	Answer        Answer    // the response to the caller
 }
 
@@ -34,44 +34,48 @@ type Decision struct {
 type Answer struct {
 	Outcome  string
 	Recorded bool
-	Created  []string // ids of the tasks this made
-	NextTask string   // the task that will be tried again
-	Update   string   // id of the update that was accepted
-	Fused    bool     // the eager workflow task that came with the result was accepted
-	Returned int      // how often in a row the released task was returned without having been started
-	Blamed   []string // losses whose suspects are cleared, since this task ended its executor as their only suspect
-	Refused  error    // the caller is refused, though something was written: a late result that sets its task free
+	Created  []string // IDs of the tasks that the step created
+	NextTask string   // ID of the workflow task that will be retried
+	Update   string   // ID of the update that was accepted
+	Fused    bool     // the eager workflow task that was sent with the result was accepted
+	Returned int      // how many times in a row the released task was returned without having been started
+	// IDs of losses whose suspects are cleared, because this task was their only suspect and ended its executor
+	Blamed []string
+	// refusal for the caller of a decision that still changes something, such as the release of a task after a late
+	// result
+	Refused error
 
-	Warnings []protocol.Warning // about commands that had no effect
+	Warnings []protocol.Warning // warnings about commands that had no effect
 }
 
 // SessionChange is the change of one session, with the new entries of its timeline.
 type SessionChange struct {
-	Session  Session // the row after
+	Session  Session // the session after the change
 	Timeline []protocol.SessionEvent
-	Delete   bool // cleaned up: the row is deleted, its epoch stays stored
+	Delete   bool // delete the row of the session; its epoch stays stored in the watermark
 	// Arguments are the arguments of the session's definition, to be stored; nil: unchanged.
 	Arguments *string
 }
 
-// Start is a run that is to be made: by a caller, by a parent, or in the place of a run that continued as new.
-// The last two are part of another run's decision, so that no crash can leave the one without the other.
+// Start is a run to be created: by a caller, by a parent, or as the next run of a run that continues as new. In the
+// last two cases it is part of another run's decision, so that a crash cannot separate the two.
 type Start struct {
 	RunID         string
 	Number        int64
 	Request       protocol.StartRequest
-	Arguments     string // blob of the argument array, may be empty
+	Arguments     string // encoded argument array; may be empty
 	ContinuedFrom *Run
-	Carry         []Signal // signals that the run before had not received, if they are copied
-	Inbox         *Inbox   // these signals, if they are inherited by an inbox; nil: none
+	Carry         []Signal // copies of the signals that the previous run had not received
+	Inbox         *Inbox   // the same signals in an inbox; nil: none
 	Inherits      *InheritedSignals
-	Updates       []Update       // updates the run before had not answered
-	Inherited     InheritedCount // open children that earlier runs started
+	Updates       []Update       // updates that the previous run had not completed
+	Inherited     InheritedCount // number of open children that earlier runs started
 	Parent        *Parent
-	BuildID       string         // build of the run; a run that continues another on the same queue inherits its build
-	Held          protocol.Quota // holds back the first task; empty: none
-	Deadline      history.Time   // of a child whose earlier runs took some of its time
-	Reuses        bool           // the workflow ID of an earlier chain, whose newest run is closed
-	StartKey      *StartKey      // Idempotency-Key of the request; nil: none
-	OldNames      bool           // the workflow, its parent or its schedule began before the rules for names existed
+	// build to which the run is pinned; a run that continues another one on the same queue inherits it
+	BuildID  string
+	Held     protocol.Quota // the quota that delays the first task; empty: none
+	Deadline history.Time   // deadline of a child whose earlier runs used some of its time
+	Reuses   bool           // the workflow ID belongs to an earlier chain, whose newest run is closed
+	StartKey *StartKey      // Idempotency-Key of the request; nil: none
+	OldNames bool           // the workflow, its parent or its schedule began before the naming rules existed
 }

@@ -5,15 +5,16 @@ import (
 	"slices"
 )
 
-// Workers may register which queries, signals and updates their workflow types have, so that a mistyped name is refused
-// at once. If one live worker registers no names, nothing is refused, since it may have the name.
+// Workers may register which queries, signals and updates their workflow types have, so that the app can refuse a
+// misspelled name immediately. If a live worker of the type registers no names, nothing is refused, since that worker
+// may have the name.
 
 // Declarations are the handlers that the live workers of a namespace registered: by workflow type, then queries,
 // signals or updates, then names.
 type Declarations map[string]map[string][]string
 
-// Declared reads the contracts of live workers. A type that one worker runs without a contract is
-// omitted, and so is a kind of names that one contract omits, since then the names are unknown.
+// Declared reads the declarations of live workers. It omits a type that a worker runs without declarations, and a kind
+// of names that one worker does not declare, because then the names are not known.
 func Declared(workers []*Worker) Declarations {
 	all := Declarations{}
 	silent, undeclared := map[string]bool{}, map[[2]string]bool{}
@@ -63,7 +64,7 @@ func (w *Worker) Declares(member string) map[string][]string {
 	return names
 }
 
-// namesIn reads a list of names, or of objects that have one.
+// namesIn decodes a list of names, or of objects with names.
 func namesIn(raw json.RawMessage) []string {
 	var names []string
 	if json.Unmarshal(raw, &names) == nil {
@@ -86,7 +87,8 @@ func (d Declarations) Has(typ, member, name string) bool {
 	return slices.Contains(d[typ][member], name)
 }
 
-// Lacks reports whether a workflow type is known not to have this query, signal or update.
+// Lacks reports whether all live workers of a workflow type declared their names and none has this query, signal or
+// update.
 func (d Declarations) Lacks(typ, member, name string) bool {
 	names, declared := d[typ][member]
 	return declared && !slices.Contains(names, name)

@@ -8,19 +8,20 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Drains, and settings for all workers of a namespace. Both are stored in the row about all queues of the namespace,
-// which every app has cached when it dispatches tasks.
+// Drains, and settings for all workers of a namespace, are stored in the queue row of the whole namespace. Every app
+// caches that row for dispatching.
 
 // Drain is an operator's request to stop dispatching to workers. It may name a group, a build or a release, so it also
 // covers workers that register later.
 type Drain struct {
 	protocol.FleetTarget
-	At             history.Time `json:"at"`
-	Deadline       history.Time `json:"deadline,omitzero"` // then workers with leased tasks are asked to exit; zero: never
-	Evict          bool         `json:"evict,omitempty"`   // the workers are asked to exit
+	At history.Time `json:"at"`
+	// after it, workers with leased tasks are asked to exit; zero: never
+	Deadline       history.Time `json:"deadline,omitzero"`
+	Evict          bool         `json:"evict,omitempty"` // the workers are asked to exit
 	By             string       `json:"by,omitempty"`
 	Reason         string       `json:"reason,omitempty"`
-	DeregisteredAt history.Time `json:"left,omitzero"` // when the worker that the drain names deregistered last
+	DeregisteredAt history.Time `json:"left,omitzero"` // when the drained worker last deregistered
 }
 
 // Covers reports whether the drain applies to a worker.
@@ -67,12 +68,12 @@ func (q *Queue) DrainOf(w *Worker) (of *Drain) {
 	return of
 }
 
-// names reports whether the drain names one of these workers, instead of a group, build or release.
+// names reports whether the drain applies to one of these workers by its ID, not by group, build or release.
 func (d *Drain) names(workers []WorkerKey) bool {
 	return d.WorkerID != "" && slices.ContainsFunc(workers, func(k WorkerKey) bool { return k.ID == d.WorkerID })
 }
 
-// DrainsOneOf reports whether a drain names one of these workers.
+// DrainsOneOf reports whether a drain applies to one of these workers by its ID.
 func (q *Queue) DrainsOneOf(workers []WorkerKey) bool {
 	return q != nil && slices.ContainsFunc(q.Drains, func(d Drain) bool { return d.names(workers) })
 }
@@ -96,14 +97,14 @@ const forgetDrain = 24 * time.Hour
 // maxDrains is the maximum number of drains in a namespace: one row contains them, and every dispatch reads it.
 const maxDrains = 1000
 
-// DrainFleet begins a drain, or changes the deadline and reason of one that has begun. Here reports which workers are
-// registered: drains of other workers are removed a day after they began or after the worker left.
+// DrainFleet begins a drain, or changes the deadline and reason of an existing drain. Here reports which workers are
+// registered: drains of other single workers are removed a day after they began or after the worker deregistered.
 type DrainFleet struct {
 	Drain
 	Here func(worker string) bool
 }
 
-// ResumeFleet ends a drain. It is no error if the drain has already ended.
+// ResumeFleet ends a drain. If the drain has already ended, it has no effect.
 type ResumeFleet struct{ protocol.FleetTarget }
 
 func (in DrainFleet) decide(q *Queue, now history.Time) error {
@@ -135,15 +136,15 @@ func (in ResumeFleet) decide(q *Queue, _ history.Time) error {
 	return nil
 }
 
-// SetFleet changes the settings of all workers of a namespace. Saw is an optimistic lock: a caller that read an older
-// revision changes nothing.
+// SetFleet changes the settings of all workers of a namespace. Saw is an optimistic lock: a request based on an older
+// revision is refused.
 type SetFleet struct {
 	Settings protocol.FleetSettings
 	By       string
-	Saw      *int64 // the revision that the caller saw; nil: whatever it is
+	Saw      *int64 // the revision on which the request is based; nil: any
 }
 
-// FleetWide are the settings that all workers of a namespace run with.
+// FleetWide holds the settings that apply to all workers of a namespace.
 type FleetWide struct {
 	protocol.FleetSettings
 	Revision int64        `json:"revision"`
@@ -151,7 +152,8 @@ type FleetWide struct {
 	By       string       `json:"by,omitempty"`
 }
 
-// decide counts only what changes something, so that setting the same again asks no worker to do anything.
+// decide increments the revision only if a setting changes, so that setting the same values again does not notify
+// workers.
 func (in SetFleet) decide(q *Queue, now history.Time) error {
 	is := q.Fleet()
 	if in.Saw != nil && *in.Saw != is.Revision {
@@ -174,9 +176,9 @@ func (q *Queue) Fleet() FleetWide {
 	return *q.Settings
 }
 
-// DrainSession makes a drained holder release a session, as in a shutdown: at once if no task runs in the session, or
-// else when its running tasks have ended. Otherwise the session would stay with a worker that receives none of its
-// tasks.
+// DrainSession makes a drained owner release a session, as in a shutdown: immediately if no task runs in the session,
+// otherwise when its running tasks have ended. Otherwise the session would stay with a worker to which no tasks are
+// dispatched.
 type DrainSession struct{ Worker, Operator string }
 
 func (in DrainSession) decide(s *Session, now history.Time) (SessionChange, error) {
@@ -194,7 +196,7 @@ func (in DrainSession) decide(s *Session, now history.Time) (SessionChange, erro
 	return c, nil
 }
 
-// UndrainSession undoes the drain of a session in which something still runs: its holder is given work again.
+// UndrainSession undoes the drain of a session in which tasks still run: tasks are dispatched to its owner again.
 type UndrainSession struct{ Worker string }
 
 func (in UndrainSession) decide(s *Session, now history.Time) (SessionChange, error) {
@@ -212,7 +214,7 @@ func (s *Session) drain(now history.Time, by string) protocol.SessionEvent {
 }
 
 // endForShutdown ends the ownership of the session by a worker that shuts down, according to the session's release
-// policy. A session that must not be acquired again ends for good.
+// policy. A session with no_reacquire is closed.
 func (s *Session) endForShutdown(now history.Time, by, why string) protocol.SessionEvent {
 	if s.NoReacquire {
 		e := s.ended(now, "closed", by, protocol.ReasonWorkerShutdown)

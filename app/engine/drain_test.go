@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The number of drains of a namespace is limited; drains of single workers that have deregistered are removed after a
+// The number of drains of a namespace is limited. Drains of single workers that have deregistered are removed after a
 // day.
 func TestDrainsOfWorkersThatAreGoneMakeRoom(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -32,7 +32,7 @@ func TestDrainsOfWorkersThatAreGoneMakeRoom(t *testing.T) {
 		t.Errorf("one more: %v", err)
 	}
 	if err := drain(one(7), forgetDrain-time.Second); err != nil || len(q.Drains) != maxDrains {
-		t.Errorf("one of those once more: %v, %d drains", err, len(q.Drains))
+		t.Errorf("drain of one of these workers again: %v, %d drains", err, len(q.Drains))
 	}
 	if err := drain(one(maxDrains), forgetDrain); err != nil || len(q.Drains) != 3 || q.Drains[0].FleetTarget != group ||
 		q.Drains[1].FleetTarget != one(0) {

@@ -7,16 +7,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Events are the only way in which history enters the state. A run that is decided on today and one that is
-// folded from its events tomorrow must be the same, but for leases; TestAnythingInAnyOrder holds the two
-// against each other.
+// History enters the state only through events. A run must have the same state after its steps as after folding its
+// events, except for leases; TestAnythingInAnyOrder compares the two.
 
-// Evolve folds one event into s, in place. An event is a fact that was accepted, so folding cannot fail and
-// never judges again: rules belong to decide. Leases are not history: after folding, every open task is ready
-// or delayed.
+// Evolve folds one event into s, in place. An event is an accepted fact, so folding cannot fail and checks nothing:
+// rules belong to decide. Leases are not part of history: after folding, every open task is ready or delayed.
 func (s *Run) Evolve(e history.Event) {
 	s.LastSeq, s.ProgressAt = e.Seq, e.At
-	// The event was made by a completed workflow task, so the code has seen what that task was shown.
+	// A completed workflow task wrote the event, so the code has seen what that task contained.
 	if e.SeenThrough > 0 {
 		s.markSeen(e.SeenThrough)
 	}
@@ -25,7 +23,8 @@ func (s *Run) Evolve(e history.Event) {
 		s.started(d, e)
 	case *history.ActivityScheduled:
 		s.authored(d.Sequence)
-		if d.ExecutionMode != history.ModeLocal { // its outcome follows, and its code knows it
+		// the outcome of a local step follows immediately, and its code knows it
+		if d.ExecutionMode != history.ModeLocal {
 			s.Activities.Put(d.Sequence, scheduled(s, d, e))
 		}
 	case *history.ActivityRetryScheduled:
@@ -138,24 +137,24 @@ func (s *Run) Evolve(e history.Event) {
 	}
 }
 
-// authored records the sequence of a command. Sequences rise over the whole run and are never reused, since
-// replayers match events to their own steps by them.
+// authored records the number of a command. Numbers increase over the whole run and are never reused, since replayers
+// match events to their own steps by them.
 func (s *Run) authored(seq int64) { s.CommandSeq = max(s.CommandSeq, seq) }
 
-// maxUnread limits the signals stored for later waits: a run whose code never waits for its signals must not grow
-// without limit.
+// maxUnread limits the signals that are stored for later waits: a run whose code never waits for its signals must not
+// grow without limit.
 const maxUnread = 1000
 
-// markSeen records that a completed workflow task had been shown the history through this event. Its signals stay
-// stored for later waits, unless the code buffers signals itself: a workflow that waits for "paid" after a long step
-// must find a signal that arrived during the step.
+// markSeen records that a completed workflow task contained the history up to this event. Its signals stay stored for
+// later waits, unless the code buffers signals itself: a workflow that waits for "paid" after a long step must find a
+// signal that arrived during the step.
 func (s *Run) markSeen(through int64) {
 	if through <= s.Seen {
 		return
 	}
 	unseen := s.unseenInherited()
 	s.Seen = through
-	// The inherited signals are the first events of a run, so its first task has shown all of them.
+	// The inherited signals are the first events of a run, so its first task contained all of them.
 	if unseen > 0 && s.unseenInherited() == 0 {
 		s.setInheritedUnread(firstOf(s.Inbox.Unread, maxUnread))
 	}
@@ -175,8 +174,8 @@ func (s *Run) resolvedWait(signal int64) bool {
 	return s.Waits.Any(func(w Wait) bool { return w.Kind == "" && w.Signal == signal })
 }
 
-// wake records that the code must run. It creates no task; wakeUp does this at the end of the step, so that ten events
-// of one step make one task.
+// wake records that the code must run. It creates no task; wakeUp does that at the end of the step, so that ten events
+// of one step create one task.
 func (s *Run) wake(e history.Event, c Cause) {
 	c.Event, c.Type = e.Seq, e.Type()
 	s.Wake, s.WakeFor = e.Seq, &c
@@ -197,16 +196,16 @@ func (s *Run) started(d *history.WorkflowStarted, e history.Event) {
 			RunID: d.ParentRunID, WorkflowID: d.ParentWorkflowID, Seq: d.ParentSequence, Chain: d.ParentChainRunID,
 		}
 	}
-	// True until a wait for a signal is opened; see Head.Waitless.
+	// stays true until the code opens a wait for a signal; see Head.Waitless
 	s.Waitless = true
 	if s.HasCode() {
 		s.wake(e, Cause{Kind: "start"})
 	}
 }
 
-// closed ends the run in memory. It removes everything open, so nothing is swept, claimed or matched for the run any
-// more. Undelivered messages to other runs remain, because the report of the run's end is sent after the end. Abandoned
-// activities remain as well.
+// closed ends the run in memory. It removes everything open, so that the run is no longer swept, claimed or matched.
+// Undelivered messages to other runs remain, because the message about the run's end is sent afterwards. Abandoned
+// activities remain, too.
 func (s *Run) closed(status protocol.RunStatus, e history.Event, why history.Failure) {
 	s.Status, s.ClosedAt, s.Failure, s.FailureType = status, e.At, why.Message, why.ExceptionType
 	s.Task, s.Wake, s.WakeFor = nil, 0, nil
@@ -237,8 +236,8 @@ func (s *Run) closed(status protocol.RunStatus, e history.Event, why history.Fai
 }
 
 // resolved wakes the run for a step that ended, unless other members of its parallel group are still open: a replayer
-// that wakes inside a group would emit the whole group again. The exception is a group whose selection has a winner,
-// because the workflow code then continues without the other members.
+// that is woken inside a group would issue the whole group again. The exception is a group whose selection has a
+// winner, because the workflow code then continues without the other members.
 func (s *Run) resolved(e history.Event, group string, c Cause) {
 	s.Settled = e.Seq
 	if group != "" && !slices.Contains(s.Selected, group) {
@@ -252,7 +251,7 @@ func (s *Run) resolved(e history.Event, group string, c Cause) {
 	s.wake(e, c)
 }
 
-// scheduled returns the activity that an event schedules. It is ready from the time of the event on.
+// scheduled returns the activity that an event schedules. It is ready from the event's time on.
 func scheduled(s *Run, d *history.ActivityScheduled, e history.Event) Activity {
 	a := Activity{
 		Seq: d.Sequence, RunID: s.ID, Namespace: s.Namespace, Type: d.ActivityType, Queue: s.Queue, Event: e.Seq,
@@ -269,8 +268,8 @@ func scheduled(s *Run, d *history.ActivityScheduled, e history.Event) Activity {
 	return a
 }
 
-// retrying prepares the next attempt. All state of the ended attempt is dropped with its lease, since a heartbeat of
-// the old attempt must not count for the new one; only the heartbeat details are passed on.
+// retrying prepares the next attempt. It drops all state of the ended attempt with its lease, since a heartbeat of the
+// old attempt must not count for the new one; only the heartbeat details are passed on.
 func (s *Run) retrying(d *history.ActivityRetryScheduled, e history.Event) {
 	a, ok := s.Activities.Get(d.Sequence)
 	if !ok {
@@ -280,7 +279,7 @@ func (s *Run) retrying(d *history.ActivityRetryScheduled, e history.Event) {
 	a.LastFailure, a.LastStack = d.Message, d.Stack
 	a.unlease()
 	a.Attempt = d.Number
-	a.Lost = nil                 // the event holds the lost deliveries
+	a.Lost = nil                 // the event contains the lost deliveries
 	a.Suspect, a.Blamed = nil, 0 // an outcome clears the suspicion and its count
 	a.delay(e.At, d.AvailableAt)
 	a.UnstartedReturns = 0
@@ -292,16 +291,16 @@ func (s *Run) retrying(d *history.ActivityRetryScheduled, e history.Event) {
 }
 
 func (s *Run) activityEnded(seq int64, e history.Event, typ string, a history.Attempt, group string) {
-	if a.ExecutionMode == history.ModeLocal { // the code that ran it knows its outcome and is not woken for it
+	// the code that ran the local step knows its outcome and is not woken for it
+	if a.ExecutionMode == history.ModeLocal {
 		return
 	}
 	s.Activities.Delete(seq)
 	s.resolved(e, group, Cause{Kind: "activity", Sequence: seq, Name: typ, ID: a.AttemptID})
 }
 
-// timerFired wakes the run, except for the timer of a condition: there the event that follows,
-// ConditionWaitTimedOut, wakes it. The timer of a signal wait takes the wait with it, so that a signal which
-// arrives later is not its answer.
+// timerFired wakes the run, except for the timer of a condition: there the event that follows, ConditionWaitTimedOut,
+// wakes it. The timer of a signal wait also removes the wait, so that a later signal does not resolve it.
 func (s *Run) timerFired(d *history.TimerFired, e history.Event) {
 	cause := Cause{Kind: "timer", Sequence: d.Sequence, ID: d.TimerID}
 	switch d.Kind {
@@ -315,8 +314,8 @@ func (s *Run) timerFired(d *history.TimerFired, e history.Event) {
 	s.resolved(e, d.GroupID, cause)
 }
 
-// signalled resolves the oldest unresolved wait for the signal's name and wakes the conditions that may read the
-// signal. A signal without a wait stays in Signals and wakes no code, since the code could not use it yet.
+// signalled resolves the oldest unresolved wait for the signal's name and wakes the conditions that may depend on the
+// signal. A signal without a wait stays in Signals and wakes no code, since no code waits for it.
 func (s *Run) signalled(d *history.SignalReceived, e history.Event) {
 	sig := Signal{Name: d.SignalName, ID: d.SignalID, Value: d.Value}
 	s.Signals.Put(e.Seq, sig)
@@ -331,13 +330,13 @@ func (s *Run) signalled(d *history.SignalReceived, e history.Event) {
 	}
 }
 
-// waiting opens a wait. The first signal of that name which has not resolved another wait resolves it at once. Stored
-// signals (Unread) come first, since they arrived first. For code that buffers signals itself, only a signal that
-// arrived while the workflow task ran can resolve the wait, and these are in Signals.
+// waiting opens a wait. The first signal of that name that has not resolved another wait resolves it immediately.
+// Stored signals (Unread) come first, since they arrived first. For code that buffers signals itself, only a signal
+// that arrived while the workflow task ran can resolve the wait, and these are in Signals.
 func (s *Run) waiting(d *history.SignalWaitOpened, e history.Event) {
 	w := Wait{Name: d.SignalName, Parallel: d.Parallel}
 	s.Waitless = false
-	// The code has the older signals. If they were stored here as well, one would be delivered twice.
+	// The code has received the older signals. If they were stored here as well, they would be delivered twice.
 	if d.Buffers {
 		s.Buffers = true
 		s.forget()
@@ -376,7 +375,7 @@ func (s *Run) waiting(d *history.SignalWaitOpened, e history.Event) {
 	s.Waits.Put(d.Sequence, w)
 }
 
-// forget drops the signals that were kept for waits.
+// forget drops the signals that are stored for later waits.
 func (s *Run) forget() {
 	for k := range s.Unread.All() {
 		s.Unread.Delete(k)

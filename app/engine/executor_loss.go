@@ -5,9 +5,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The executor of a session runs several activities at once. When the executor ends, the worker reports a verdict for
-// each of them. The rules are those of a lost worker process: the activity that ended the executor fails with its
-// reason; if the worker cannot tell which activity that was, all are suspects. The other activities are repeated.
+// The executor of a session runs several activities concurrently. When it ends, the worker reports a verdict for each
+// of them. The rules are those for a lost worker process: the activity that ended the executor fails; if the worker
+// cannot tell which one it was, all are suspects. The other activities are retried.
 
 // finding returns the Finding of the activity for the loss of its executor, with the worker's verdict.
 func (a *Activity) finding(l *protocol.ExecutorLoss) Finding {
@@ -26,8 +26,8 @@ func (st *step) executorLost(a Activity, l *protocol.ExecutorLoss, why string) {
 	st.lose(a, why, f)
 }
 
-// stateLost fails the session of an attempt, since the state of the session was in the executor: the next acquisition
-// raises the epoch. It does nothing if the session is no longer held under the epoch of the attempt.
+// stateLost fails the session of an attempt, since the session's state was in the executor: the next acquisition has a
+// higher epoch. It has no effect if the session is no longer held under the epoch of the attempt.
 func (st *step) stateLost(a Activity, l *protocol.ExecutorLoss, why string) {
 	s, ok := st.session(a.SessionID)
 	cause := protocol.LostReason(l.StateLost)
@@ -39,7 +39,7 @@ func (st *step) stateLost(a Activity, l *protocol.ExecutorLoss, why string) {
 }
 
 // endedExecutor isolates the next attempt of an activity that ended an executor with other calls: like a task that is
-// blamed for the loss of its process, it goes to an idle process. was is the activity before it failed.
+// blamed for the loss of its process, it is dispatched to an idle process. was is the activity before it failed.
 func (st *step) endedExecutor(was Activity, l *protocol.ExecutorLoss) {
 	a, found := st.Activities.Get(was.Seq)
 	if !found || l.Verdict != string(LossBlamed) || l.Calls < 2 {

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Random tasks of a few classes come and go. Within a class the order is FIFO, no waiting class gets less than its
-// share, and a class that had no tasks gets no extra share afterwards.
+// Random tasks of a few classes are enqueued and dispatched. Within a class the order is FIFO, no waiting class gets
+// less than its share, and a class that was idle gets no extra share afterwards.
 func TestRanksAreFair(t *testing.T) {
 	type task struct {
 		class, number int
@@ -22,7 +22,8 @@ func TestRanksAreFair(t *testing.T) {
 		tags := make([]int64, len(weights))
 		came, went := make([]int, len(weights)), make([]int, len(weights))
 		waiting := make([]int, len(weights))
-		since := map[[2]int][2]int{} // of two classes that wait without a break: what each had got when that began
+		// for pairs of classes that have waited without a break: what each had received at the beginning
+		since := map[[2]int][2]int{}
 		arrive := func(c int) {
 			var r int64
 			r, tags[c] = Rank(clock, tags[c], weights[c])
@@ -42,7 +43,7 @@ func TestRanksAreFair(t *testing.T) {
 					default:
 						got := func(c, from int) float64 { return float64(went[c]-from) / float64(weights[c]) }
 						a, b := got(x, since[k][0]), got(y, since[k][1])
-						// A class may start one task behind the clock, and each class may be ahead by one task.
+						// A class may start one task behind the queue's clock, and each class may be ahead by one task.
 						if bound := 2/float64(weights[x]) + 2/float64(weights[y]) + 1e-6; max(a-b, b-a) > bound {
 							t.Fatalf(
 								"class %d (weight %d) got %.3f rounds, class %d (weight %d) %.3f, both waiting all the time", x, weights[x], a,
@@ -60,7 +61,7 @@ func TestRanksAreFair(t *testing.T) {
 				ready = ready[1:]
 				clock = max(clock, next.rank)
 				if next.number != went[next.class] {
-					t.Fatalf("task %d of class %d went before task %d", next.number, next.class, went[next.class])
+					t.Fatalf("class %d: task %d was dispatched before task %d", next.class, next.number, went[next.class])
 				}
 				went[next.class]++
 				waiting[next.class]--

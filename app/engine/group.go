@@ -8,11 +8,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Code may begin several steps at once and wait for all of them. Replayers match the members of such a group by the
-// group's first sequence and their index in it, so a group that is recorded wrongly cannot be replayed. Such a group is
-// refused before it is recorded.
+// Code may start several steps together and wait for all of them. Replayers match the members of such a group by the
+// group's first command number and their index in it, so a group that is recorded wrongly cannot be replayed. The
+// engine refuses such a group before it is recorded.
 
-// group identifies a parallel group: replayers match the sequence of its first member and the number of members.
+// group identifies a parallel group by the number of its first command and its size.
 type group struct {
 	ID   string `json:"parallel_group_id"`
 	Base int64  `json:"parallel_group_base_sequence"`
@@ -35,9 +35,9 @@ func grouped(c protocol.Command, seq int64, at func(string) string) error {
 	return nil
 }
 
-// checkGroups refuses a group that begins here without all its members. Code issues a group in one task, and a replayer
-// would take any command at the sequence of a missing member for that member. Members that are sent again count as
-// well, since they belong to a group that began before.
+// checkGroups refuses a group that begins in this completion without all its members. Code issues a group in one task,
+// and a replayer would take any command with the number of a missing member for that member. Repeated members of a
+// group that began earlier count, too.
 func (s *Run) checkGroups(commands []protocol.Command) error {
 	type memberCount struct {
 		first, members int
@@ -62,13 +62,13 @@ func (s *Run) checkGroups(commands []protocol.Command) error {
 		}
 		own, fresh := group{c.GroupID, c.GroupBase, c.GroupSize}, !s.repeats(c)
 		count(own, i, fresh)
-		// Most commands are in one group, and need no decoding of their path.
+		// Most commands are in only one group, so their path need not be decoded.
 		if bytes.Count(c.GroupPath, []byte(`"parallel_group_id"`)) < 2 {
 			continue
 		}
 		var path []group
 		if json.Unmarshal(c.GroupPath, &path) != nil {
-			continue // it is stored as received, and this engine does not read it
+			continue // the path is stored as received; this engine does not read it
 		}
 		for _, outer := range path {
 			if outer.ID != own.ID && outer.Base > 0 && outer.Size > 0 {
@@ -76,7 +76,7 @@ func (s *Run) checkGroups(commands []protocol.Command) error {
 			}
 		}
 	}
-	short := -1 // the first command of the first group that is not whole
+	short := -1 // the first command of the first incomplete group; -1: none
 	var of group
 	for g, t := range groups {
 		if t.fresh && t.members != g.Size && (short < 0 || t.first < short || t.first == short && g.ID < of.ID) {

@@ -7,11 +7,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An imported history was made elsewhere. It is held to the rules that every history here keeps, or a broken
-// bundle would become a run that pages and replays stumble over.
+// An imported history was recorded by another system. It must obey all rules of a history, otherwise listings and
+// replays of the run would fail.
 
-// ImportRun creates a closed run from its whole history. Nothing of the run is open, so nothing is repeated and no
-// message is sent. An open run is refused, since its activities may still be running in the system that exported it.
+// ImportRun creates a closed run from its whole history. Nothing in the run is open, so no step runs again and no
+// message is sent. It refuses an open run, since that run's activities may still be running in the exporting system.
 func ImportRun(namespace string, events []history.Event) (Decision, error) {
 	broken := func(format string, args ...any) (Decision, error) {
 		return Decision{}, protocol.Refuse(protocol.ReasonInvalidBundle, format, args...)
@@ -44,7 +44,7 @@ func ImportRun(namespace string, events []history.Event) (Decision, error) {
 		).With("remediation", fmt.Sprintf("export it again when it has: its history ends at event %d", run.LastSeq))
 	}
 	for seq := range run.Activities.All() {
-		run.Activities.Delete(seq) // the abandoned ones
+		run.Activities.Delete(seq) // the remaining activities are abandoned ones
 	}
 	return Decision{Next: run, Events: events}, nil
 }

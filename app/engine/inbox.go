@@ -9,17 +9,17 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Signals that no run has handled are inherited from run to run. If each run stored a copy, a backlog of n signals that
-// is handled one per run would cost n²/2 copies. So a signal is copied once, when it is inherited for the first time,
-// into the inbox of the chain of runs. Each run records only the numbers of the signals that it inherits.
+// Signals that no run has handled are inherited from run to run. If each run stored copies, a backlog of n signals of
+// which each run handles one would cost n²/2 copies. Therefore a signal is copied once, when it is inherited for the
+// first time, into the inbox of the chain of runs. Each run records only the numbers of the signals that it inherits.
 //
 // The history of such a run contains the same events as with copies: SignalReceived events directly after
-// WorkflowStarted. The store has one row for all of them, which names the numbers, and reads the signals from the inbox
-// when the history is read.
+// WorkflowStarted. The store has one row for all of them, which contains the numbers, and reads the signals from the
+// inbox when the history is read.
 
 // maxCopied is the maximum number of inherited signals that a run stores as events of its own, and maxCopiedBytes the
-// maximum size of their values. Below it a copy costs less than an inbox. A chain that has an inbox uses it until all
-// of its signals are handled.
+// maximum size of their values. Below these limits copies cost less than an inbox. A chain that has an inbox uses it
+// until all of its signals are handled.
 //
 // maxInboxRanges is the maximum number of ranges in which a run records the signals that it inherits. Signals of one
 // name are handled in order, so there are more ranges only if code receives several names out of order. The signals are
@@ -28,25 +28,26 @@ var maxCopied, maxInboxRanges = 16, 256
 
 const maxCopiedBytes = 16 << 10
 
-// Inbox is the part of an inbox that a run inherits. A run only replaces it, so forks may share it.
+// Inbox is the part of an inbox that a run inherits. It is immutable, because forks of the run share it.
 type Inbox struct {
-	ID     string  `json:"id"`               // the run whose end made the inbox
-	Ranges []Range `json:"ranges"`           // numbers of the inherited signals, in the order of their events
-	Next   int64   `json:"next"`             // number of the next signal that is added
+	ID string `json:"id"` // ID of the run whose end created the inbox
+	// numbers of the inherited signals in the inbox, in the order of their events
+	Ranges []Range `json:"ranges"`
+	Next   int64   `json:"next"`             // number of the next signal that will be added
 	Bytes  int64   `json:"bytes"`            // payload size of all signals that were ever added
 	Unread []Range `json:"unread,omitempty"` // events of inherited signals that the run has not handled
 }
 
-// InboxEntry is a signal in an inbox. Body is the payload of its events, Bytes the sum of the sizes of this payload and
-// those of all earlier signals of the inbox.
+// InboxEntry is a signal in an inbox. Body is the payload of its event. Bytes is the size of this payload and of those
+// of all earlier signals of the inbox.
 type InboxEntry struct {
 	Number int64
 	Body   []byte
 	Bytes  int64
 }
 
-// InheritedSignals are the events of a new run's inherited signals, from First to Last, with the signals that have to
-// be added to the inbox first.
+// InheritedSignals are the events of a new run's inherited signals, from First to Last, and the signals that must first
+// be added to the inbox.
 type InheritedSignals struct {
 	Inbox       string
 	Ranges      []Range
@@ -55,24 +56,24 @@ type InheritedSignals struct {
 	Added       []InboxEntry
 }
 
-// InboxSignals are facts about inherited signals that a decision needs and that only the inbox contains. The caller
-// reads them before the decision; they never change.
+// InboxSignals is data about inherited signals that a decision needs and that only the inbox contains. The caller reads
+// it before the decision; it never changes.
 type InboxSignals struct {
-	Signals []Signal            // all inherited signals in the order of their events; nil: not read
-	Sizes   map[int64]InboxSize // by number
+	Signals []Signal            // all inherited signals in the order of their events; nil: not loaded
+	Sizes   map[int64]InboxSize // sizes by number in the inbox
 }
 
-// InboxSize is the payload size of all signals of an inbox before a signal, and with it.
+// InboxSize has two payload sizes: of all signals of an inbox before one signal, and including that signal.
 type InboxSize struct{ Before, Through int64 }
 
-// ErrInboxUnread means that a decision needs InboxSignals.Signals. It never reaches a client: the broker reads them and
-// decides again.
+// ErrInboxUnread means that a decision needs InboxSignals.Signals. Clients never receive it: the broker loads the
+// signals and decides again.
 var ErrInboxUnread = errors.New("the decision needs the inherited signals of the run")
 
-// First and Last are the events of the inherited signals: they follow WorkflowStarted.
+// First returns the event number of the first inherited signal: inherited signals follow WorkflowStarted.
 func (b *Inbox) First() int64 { return 2 }
 
-// Last returns the event sequence of the last inherited signal.
+// Last returns the event number of the last inherited signal.
 func (b *Inbox) Last() int64 { return b.First() + countOf(b.Ranges) - 1 }
 
 // Lowest returns the lowest number of an inherited signal.
@@ -87,7 +88,7 @@ func (b *Inbox) Lowest() int64 {
 // Numbers returns the numbers of the inherited signals with these events, in the same order.
 func (b *Inbox) Numbers(events []Range) (numbers []Range) {
 	for _, e := range events {
-		at := b.First() // event of the first signal of r
+		at := b.First() // event number of the first signal of r
 		for _, r := range b.Ranges {
 			n := r[1] - r[0] + 1
 			if from, to := max(e[0], at), min(e[1], at+n-1); from <= to {
@@ -99,7 +100,8 @@ func (b *Inbox) Numbers(events []Range) (numbers []Range) {
 	return numbers
 }
 
-// Boundaries returns the bounds of these ranges: the sizes at these numbers give the size of all signals in the ranges.
+// Boundaries returns the first and last numbers of the ranges: the sizes at these numbers yield the size of all signals
+// in the ranges.
 func Boundaries(numbers []Range) (list []int64) {
 	for _, r := range numbers {
 		list = append(list, r[0])
@@ -110,7 +112,7 @@ func Boundaries(numbers []Range) (list []int64) {
 	return list
 }
 
-// InheritedOf splits a sorted list of events of signals: ranges of inherited signals, and the other events.
+// InheritedOf splits a sorted list of event numbers of signals into ranges of inherited signals and other events.
 func (b *Inbox) InheritedOf(events []int64) (inherited []Range, own []int64) {
 	for i, e := range events {
 		if b == nil || e > b.Last() {
@@ -121,7 +123,7 @@ func (b *Inbox) InheritedOf(events []int64) (inherited []Range, own []int64) {
 	return inherited, nil
 }
 
-// Unreceived are the signals that a continue-as-new command passes on: ranges of inherited signals, and the other
+// Unreceived returns the signals that a continue-as-new command passes on: ranges of inherited signals, and other
 // events.
 func (b *Inbox) Unreceived(c *protocol.Command) (inherited []Range, own []int64) {
 	inherited, own = b.InheritedOf(c.Unreceived)
@@ -131,7 +133,7 @@ func (b *Inbox) Unreceived(c *protocol.Command) (inherited []Range, own []int64)
 	return inherited, own
 }
 
-// extend appends a range, or extends the last one if they are adjacent.
+// extend appends a range to ranges, or enlarges the last one if they are adjacent.
 func extend(ranges []Range, r Range) []Range {
 	if n := len(ranges); n > 0 && ranges[n-1][1]+1 == r[0] {
 		ranges[n-1][1] = r[1]
@@ -148,7 +150,7 @@ func countOf(ranges []Range) (n int64) {
 	return n
 }
 
-// firstOf returns the first n elements.
+// firstOf returns the ranges of the first n elements.
 func firstOf(ranges []Range, n int64) []Range {
 	for i, r := range ranges {
 		if size := r[1] - r[0] + 1; size >= n {
@@ -187,7 +189,7 @@ func (s *Run) inheritedUnread() int64 {
 	return countOf(s.Inbox.Unread)
 }
 
-// unseenInherited returns the number of inherited signals that no completed workflow task was shown.
+// unseenInherited returns the number of inherited signals that no completed workflow task contained.
 func (s *Run) unseenInherited() int64 {
 	if s.Inbox == nil || s.Seen >= s.Inbox.Last() {
 		return 0
@@ -195,7 +197,7 @@ func (s *Run) unseenInherited() int64 {
 	return s.inheritedUnread()
 }
 
-// setInheritedUnread replaces the inherited signals that the run has not handled. It copies the inbox, which forks
+// setInheritedUnread replaces the inherited signals that the run has not handled. It copies the Inbox, which forks
 // share.
 func (s *Run) setInheritedUnread(unread []Range) {
 	if s.Inbox == nil || len(unread)+len(s.Inbox.Unread) == 0 {
@@ -207,7 +209,7 @@ func (s *Run) setInheritedUnread(unread []Range) {
 }
 
 // inheritedSignals iterates over the inherited signals that the run has not handled, by event. If the decision has not
-// read them, only their events are known.
+// loaded the signals, only their event numbers are known.
 func (s *Run) inheritedSignals() iter.Seq2[int64, Signal] {
 	return func(yield func(int64, Signal) bool) {
 		if s.Inbox == nil {
@@ -239,8 +241,8 @@ func (s *Run) answerFromInbox(w *Wait) (event int64, sig Signal, ok bool) {
 	return 0, Signal{}, false
 }
 
-// needsInbox reports whether these commands can only be decided with the inherited signals. Code that buffers its
-// signals itself has received them from its history, and names those that it did not receive.
+// needsInbox reports whether deciding on these commands requires the inherited signals. Code that buffers its signals
+// itself has received them from its history, and names those that it did not receive.
 func (s *Run) needsInbox(commands []protocol.Command) bool {
 	if s.inheritedUnread() == 0 || s.inbox.Signals != nil {
 		return false
@@ -250,7 +252,7 @@ func (s *Run) needsInbox(commands []protocol.Command) bool {
 	})
 }
 
-// inherit decides how the next run gets the signals that this run passes on: as copies, or by the inbox.
+// inherit decides how the next run inherits the signals that this run passes on: as copies or by the inbox.
 func (st *step) inherit(next *Start, events []Range, own []Signal) error {
 	if st.Inbox == nil || len(events) == 0 {
 		if len(own) == 0 || len(own) <= maxCopied && sizeOf(own) <= maxCopiedBytes {
@@ -282,7 +284,8 @@ func (st *step) inherit(next *Start, events []Range, own []Signal) error {
 	return next.add(Inbox{ID: st.Inbox.ID, Ranges: numbers, Next: st.Inbox.Next, Bytes: st.Inbox.Bytes}, bytes, own)
 }
 
-// add makes the next run inherit signals by an inbox, after those that b contains, whose payloads have bytes.
+// add adds signals after those in b, whose payload size is bytes, and makes the next run inherit all of them by an
+// inbox.
 func (in *Start) add(b Inbox, bytes int64, signals []Signal) error {
 	var added []InboxEntry
 	for _, s := range signals {

@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// Which signals count as handled, and every event, are the same whether runs inherit signals as copies or by an inbox,
-// for code of every runtime and with any number of ranges.
+// The engine decides equally whether runs inherit signals as copies or by an inbox, for code of every runtime and with
+// any number of ranges: the same signals count as handled, and the events are the same.
 func TestInheritingByAnInboxEqualsInheritingCopies(t *testing.T) {
 	inheritWithoutCopies(t, 0, maxInboxRanges)
 	inherited, again := 0, 0
@@ -70,11 +70,11 @@ func TestInheritingByAnInboxEqualsInheritingCopies(t *testing.T) {
 		}
 	})
 	if inherited == 0 || again == 0 {
-		t.Errorf("%d runs inherited signals by an inbox, %d of them a part of it", inherited, again)
+		t.Errorf("%d runs inherited signals by an inbox, %d of them only some of its signals", inherited, again)
 	}
 }
 
-// signalCommands are commands of a workflow task that concern signals.
+// signalCommands draws random commands of a workflow task that concern signals.
 func signalCommands(rt *rapid.T, s *stage, runtime string) string {
 	lines := rapid.SliceOfN(rapid.SampledFrom([]string{
 		"open_signal_wait signal_name=x", "open_signal_wait signal_name=y", "schedule_activity activity_type=a",
@@ -93,7 +93,7 @@ func signalCommands(rt *rapid.T, s *stage, runtime string) string {
 	if runtime != "go" || s.run.Task == nil {
 		return strings.Join(append(lines, "continue_as_new"), "\n")
 	}
-	var left []string // of each name the code has received a prefix
+	var left []string // the code has received the first signals of each name
 	received := map[string]int{}
 	for _, name := range []string{"x", "y", "z"} {
 		received[name] = rapid.IntRange(0, 3).Draw(rt, "received")
@@ -114,7 +114,7 @@ func signalCommands(rt *rapid.T, s *stage, runtime string) string {
 	return strings.Join(append(lines, last), "\n")
 }
 
-// The size of the record of inherited signals does not depend on their number, and neither does what is added to
+// The size of a run's record of inherited signals does not depend on their number, and neither does what a run adds to
 // the inbox: each signal is added once.
 func TestARunRecordsInheritedSignalsIndependentlyOfTheirNumber(t *testing.T) {
 	added := 0

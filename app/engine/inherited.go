@@ -8,30 +8,30 @@ import (
 )
 
 // When a run continues as new, its open children continue to run and their close policy still applies, but no step of
-// the next run waits for them. They are therefore transferred to the chain of runs of the workflow id. Their rows do
+// the next run waits for them. They are therefore transferred to the chain of runs of the workflow ID. Their rows do
 // not change when the chain continues, so a run that continues a thousand times does not copy its children a thousand
 // times.
 
-// InheritedChild is an open child that an earlier run of a workflow ID started, before that run continued as new. It
-// has its own row under the chain of runs, which does not move when the chain continues, and which refers to the
-// child's latest run. Only the current run of the chain changes it, under the lock of that run.
+// InheritedChild is an open child that an earlier run of a workflow ID started before that run continued as new. Its
+// row belongs to the chain of runs, stays unchanged when the chain continues, and refers to the child's latest run.
+// Only the current run of the chain changes it, under the lock of that run.
 type InheritedChild struct {
-	Chain WorkflowKey `json:"-"` // the parent's
+	Chain WorkflowKey `json:"-"` // the parent's chain
 	Child
 	From string `json:"from"` // the run that started it
-	Seq  int64  `json:"seq"`  // with this command
+	Seq  int64  `json:"seq"`  // number of the command that started it
 }
 
-// Bound reports whether a close policy applies to the child when the chain ends.
+// Bound reports whether a close policy applies to the child when the chain closes.
 func (f *InheritedChild) Bound() bool { return f.ClosePolicy != Abandon }
 
-// Key names the row.
+// Key returns the key of the row.
 func (f *InheritedChild) Key() InheritedKey { return InheritedKey{f.Chain, f.Child.WorkflowID} }
 
-// InheritedKey names a child by the chain it belongs to.
+// InheritedKey identifies a child by its parent's chain.
 type InheritedKey struct {
 	Chain WorkflowKey
-	Child string // its workflow id
+	Child string // workflow ID of the child
 }
 
 // InheritedChange is the change of one row of a child that an earlier run started.
@@ -40,25 +40,26 @@ type InheritedChange struct {
 	Deleted bool
 }
 
-// InheritedCount holds the number of open children of earlier runs, and the number of those to which a close policy
-// applies. It is part of the run's row, so that a run without any reads no other row.
+// InheritedCount contains the number of open children of earlier runs, and how many of them have a close policy. It is
+// part of the run's row, so that a run without such children reads no other row.
 type InheritedCount struct {
 	Open  int `json:"open,omitempty"`
 	Bound int `json:"bound,omitempty"`
 }
 
-// Attached is a child, started by this run or by an earlier run of its workflow ID, for whose end the run waits.
+// Attached is a child to which the run attached, so that the run waits for its end. This run or an earlier run of its
+// workflow ID started the child.
 type Attached struct {
 	WorkflowID  string `json:"workflow"`
 	Type        string `json:"type,omitempty"`
 	ClosePolicy string `json:"close_policy,omitempty"`
 }
 
-// ErrChildEnded means that a child to which the run attaches has ended and that its result was not loaded.
-// The caller loads the result and decides again.
+// ErrChildEnded means that a child to which the run attaches has ended and that the child's result was not loaded. The
+// caller loads it and decides again.
 var ErrChildEnded = errors.New("a child has ended: look how, and decide again")
 
-// storeInherited stores the row of a former child; isNew is true if there is no row yet.
+// storeInherited stores the row of a child of an earlier run; isNew is true if the row does not exist yet.
 func (st *step) storeInherited(f InheritedChild, isNew bool) {
 	f.Chain = WorkflowKey{Namespace: st.Namespace, ID: st.WorkflowID}
 	st.d.Inherited = append(st.d.Inherited, InheritedChange{Child: f})
@@ -73,8 +74,8 @@ func (st *step) deleteInherited(f InheritedChild) {
 	st.countInherited(&f, -1)
 }
 
-// countInherited updates the counts in the run's row after changes of the rows. If a count were too low, the end of the
-// chain would miss a child.
+// countInherited changes the counts in the run's row by n children like f. The counts must not be too low: otherwise
+// the end of the chain would miss a child.
 func (st *step) countInherited(f *InheritedChild, n int) {
 	st.Inherited.Open += n
 	if f.Bound() {
@@ -85,26 +86,26 @@ func (st *step) countInherited(f *InheritedChild, n int) {
 // transferChildren transfers the open children of the run to the chain, because no step of the next run waits for them.
 func (st *step) transferChildren(next *Start) {
 	for seq, c := range st.Children.All() {
-		// The group belonged to a step of the run that ends.
+		// The group belongs to the run that ends.
 		c.Parallel = history.Parallel{}
 		st.storeInherited(InheritedChild{Child: c, From: st.ID, Seq: seq}, true)
 	}
 	next.Inherited, st.Inherited = st.Inherited, InheritedCount{}
 }
 
-// InheritedReport is the message of a child that an earlier run of the workflow ID started. It leaves no event, except
-// for attachments to the child: the run's steps do not know the child, and a replayer could not process its end.
+// InheritedReport is the message of a child that an earlier run of the workflow ID started. It adds no event, except
+// for attachments to the child: no step of the run started the child, and a replayer could not process the child's end.
 type InheritedReport struct {
 	Message
-	Child string // its workflow id
+	Child string // workflow ID of the child
 }
 
 func (in InheritedReport) decide(st *step) error {
 	if err := st.mustBeOpen(); err != nil {
 		return err
 	}
-	// The message names the run that started the child and its command. A row that says otherwise is about
-	// another child of the same id.
+	// The message names the run that started the child and the number of the command. If the row differs, it belongs to
+	// another child of the same ID.
 	row := st.inherited(in.Child)
 	if row == nil || row.From != in.ToRun || row.Seq != in.ToSeq || in.Number < row.Number {
 		return errNotDue
@@ -112,7 +113,7 @@ func (in InheritedReport) decide(st *step) error {
 	f := *row
 	f.RunID, f.Number = in.Run, in.Number
 	continued := in.Status == protocol.RunContinued
-	// The retry policy outlives the run that set it, and the chain's current run acts on it.
+	// The retry policy outlives the run that set it; the current run of the chain applies it.
 	if c, delay, retried := st.retried(f.Child, in.Message); retried {
 		f.Child, continued = c, true
 		st.spawn(Parent{RunID: f.From, WorkflowID: st.WorkflowID, Seq: f.Seq, Chain: st.Chain}, c, c.Arguments, delay)
@@ -134,7 +135,7 @@ func (st *step) inherited(workflowID string) *InheritedChild {
 	return st.env.Inherited(workflowID)
 }
 
-// bound returns the children of earlier runs to which a close policy applies.
+// bound returns the children of earlier runs that have a close policy.
 func (st *step) bound() []*InheritedChild {
 	if st.env.Bound == nil || st.Inherited.Bound == 0 {
 		return nil
@@ -142,9 +143,9 @@ func (st *step) bound() []*InheritedChild {
 	return st.env.Bound()
 }
 
-// attachChild attaches the run to a child, so that the child's end is reported to it. If the child has already ended,
-// its result is read before the decision, since a run's row holds no result. If the child ends between that read and
-// this decision, the read is repeated.
+// attachChild attaches the run to a child, so that the child's end is reported to the run. If the child has already
+// ended, its result is loaded before the decision, since a run's row contains no result. If the child ends between
+// loading and the decision, the result is loaded again.
 func (st *step) attachChild(c protocol.Command, seq int64) error {
 	d := &history.AttachedToChild{CommandSequence: seq, WorkflowID: c.WorkflowID, Effect: "attached"}
 	if own, ok := st.ownChild(c.WorkflowID); ok {
@@ -153,7 +154,7 @@ func (st *step) attachChild(c protocol.Command, seq int64) error {
 		return nil
 	}
 	run, _ := st.workflow(c.WorkflowID)
-	// Only children of this chain: a run must not read results of other workflows.
+	// Only children of this chain may be attached: a run must not read results of other workflows.
 	if run == nil || !run.ChildOf(&st.Head) {
 		d.Effect = "unknown"
 		st.emit(d)
@@ -173,7 +174,7 @@ func (st *step) attachChild(c protocol.Command, seq int64) error {
 		return nil
 	}
 	if run.Status.Open() || run.owesParentReport() {
-		if row == nil { // dropped by a release that did not store children of a chain, or its end is under way
+		if row == nil { // a release that did not store children of a chain dropped it, or its end is being delivered
 			row = &InheritedChild{From: run.Parent.RunID, Seq: run.Parent.Seq, Child: Child{
 				WorkflowID: run.WorkflowID, RunID: run.ID, Number: run.Number, Type: run.Type, Queue: run.Queue,
 				ClosePolicy: Abandon,
@@ -188,7 +189,7 @@ func (st *step) attachChild(c protocol.Command, seq int64) error {
 	if !ok || end.Run != run.ID {
 		return ErrChildEnded
 	}
-	if row != nil { // the chain was not notified
+	if row != nil { // the chain has not received the end of the child
 		st.deleteInherited(*row)
 	}
 	d.Effect = "ended"
@@ -218,13 +219,13 @@ func (s *Run) ownChild(workflowID string) (Child, bool) {
 	return Child{}, false
 }
 
-// owesParentReport reports whether the run has closed and its parent has not received the message yet.
+// owesParentReport reports whether the run has closed and its parent has not received that message yet.
 func (s *Run) owesParentReport() bool {
 	return s.Undelivered.Any(func(m Message) bool { return m.Kind == ChildEnded })
 }
 
-// workflow returns the current run of a workflow ID, if it is loaded, and whether the ID belongs to any
-// workflow. Children that this step starts count too: one completion may contain the same ID twice.
+// workflow returns the current run of a workflow ID if it is loaded, and whether the ID is in use. Children that this
+// step starts count, too: one completion may contain the same ID twice.
 func (st *step) workflow(id string) (run *Run, exists bool) {
 	for _, s := range st.d.Spawn {
 		if s.Request.WorkflowID == id {
@@ -237,7 +238,7 @@ func (st *step) workflow(id string) (run *Run, exists bool) {
 	return st.env.Workflow(id)
 }
 
-// endAttachments ends every attachment of the run to a child.
+// endAttachments ends all attachments of the run to one child.
 func (st *step) endAttachments(workflowID string, m Message) {
 	for seq, a := range st.Attached.All() {
 		if a.WorkflowID == workflowID {
@@ -246,7 +247,7 @@ func (st *step) endAttachments(workflowID string, m Message) {
 	}
 }
 
-// attachedEnded records the end of a child to which the code attached.
+// attachedEnded records that a child to which the code attached has ended.
 func (st *step) attachedEnded(seq int64, workflowID, typ string, m Message) {
 	_, _, reason := protocol.PublicRun(m.Status, true, false)
 	d := &history.AttachedChildEnded{
@@ -260,7 +261,7 @@ func (st *step) attachedEnded(seq int64, workflowID, typ string, m Message) {
 	st.emit(d)
 }
 
-// attached records that the code waits for a child in this way.
+// attached records that the code attached to a child.
 func (s *Run) attached(d *history.AttachedToChild) {
 	s.Attached.Put(d.CommandSequence, Attached{WorkflowID: d.WorkflowID, Type: d.WorkflowType, ClosePolicy: d.ClosePolicy})
 }

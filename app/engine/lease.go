@@ -9,31 +9,31 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A lease guarantees that no other worker runs the task until the lease expires. Every lease is made in this file, with
-// the store's clock, so that all apps agree on its expiry. A response must not promise the worker a longer lease than
-// the stored one.
+// A lease guarantees that no other worker runs the task until the lease expires. This file creates all leases, with the
+// store's clock, so that all apps agree on their expiry. A response must not promise the worker a longer lease than the
+// stored one.
 
-// Lessee is a worker about to be given a task, as it was when it polled.
+// Lessee is a worker that may receive a task, in the state in which it polled.
 type Lessee struct {
 	Worker  *Worker
 	PollID  string
 	BuildID string
-	// App is the app that grants the lease, for a worker that does not report its leases itself; else "".
+	// App is the app that grants the lease, if the worker does not report its leases in heartbeats; otherwise "".
 	App string
-	// Sessions is the number of sessions that the worker holds. Only a claim that counted them under the worker's lock
-	// sets it (Counted), and only such a claim may acquire a session for the worker: otherwise two concurrent claims
-	// could exceed the worker's limit.
+	// Sessions is the number of sessions that the worker holds. Counted is set only by a claim that counted them under
+	// the worker's lock. Only such a claim may acquire a session for the worker: otherwise two concurrent claims could
+	// exceed the worker's maximum.
 	Sessions int
 	Counted  bool
 }
 
-// WorkflowLease is the lease of a workflow task for a client of the HTTP contract, and the longest lease for any
-// worker. Such a client may run its code for this time without renewing.
+// WorkflowLease is the lease of a workflow task for a client of the HTTP API, and the longest lease for any worker.
+// Such a client may run its code for this time without renewing.
 const WorkflowLease = 300 * time.Second
 
-// flowLease returns the length of the lease of a workflow task. A worker that renews its leases renews all of them
-// together, so the shorter lease of its attempts applies to the workflow task too: after the worker's death, its
-// workflow task is requeued as soon as its attempts are.
+// flowLease returns the length of the lease of a workflow task. A worker renews all its leases together, so the shorter
+// lease of its attempts applies to workflow tasks, too: after the death of the worker, its workflow task is requeued as
+// soon as its attempts.
 func (w *Worker) flowLease() time.Duration {
 	if w.Explicit && w.AttemptLease > 0 {
 		return min(WorkflowLease, time.Duration(w.AttemptLease)*time.Microsecond)
@@ -41,7 +41,7 @@ func (w *Worker) flowLease() time.Duration {
 	return WorkflowLease
 }
 
-// Leased returns a fork of s in which the ready workflow task is leased. Leases are not history, so this is not a
+// Leased returns a fork of s in which the ready workflow task is leased. Leases are not part of history, so there is no
 // decision with events. It sets Shown, the last event that the worker receives; completions are checked against it.
 func (s *Run) Leased(l Lessee, now time.Time) *Run {
 	f := s.Fork()
@@ -60,15 +60,15 @@ func (s *Run) Leased(l Lessee, now time.Time) *Run {
 // knowsSessions reports whether the worker declared that it can replay histories with sessions.
 func (w *Worker) knowsSessions() bool { return slices.Contains(w.Capabilities, CapSessions) }
 
-// EpochWatermark is the highest epoch of sessions that clean-up removed in a namespace. It is a function because
-// only claims need it, and the answer may have to be read.
+// EpochWatermark returns the highest epoch of sessions that clean-up removed from a namespace. It is a function because
+// only acquisitions need the value, and it may have to be read from the database.
 type EpochWatermark func(namespace string) int64
 
-// LeaseActivity leases a ready activity, and acquires its session or renews its idle timeout in the same step: with two
-// steps, a worker could hold the task and lose the race for its session. s is nil for an activity without a session,
-// else the caller's copy of the session, which is changed; watermark is called if the lease acquires it. The caller
-// must have called Admit. The other results are the new entries of the session's timeline, and whether the lease
-// acquired the session.
+// LeaseActivity leases a ready activity. In the same step it acquires the activity's session or renews the session's
+// idle timeout: with two steps, a worker could get the task while another worker acquires the session. s is nil for an
+// activity without a session, otherwise the caller's copy of the session, which LeaseActivity changes; watermark is
+// called if the lease acquires the session. The caller must have called Admit. The other results are the new entries of
+// the session's timeline, and whether the lease acquired the session.
 func LeaseActivity(
 	a Activity, s *Session, l Lessee, watermark EpochWatermark, now time.Time,
 ) (_ Activity, timeline []protocol.SessionEvent, acquired bool) {
@@ -107,14 +107,14 @@ func LeaseActivity(
 	return a, timeline, acquired
 }
 
-// With reports whether this process of a worker owns the session. Another process of the same worker ID is another
-// holder: the state was in the memory of the former process.
+// With reports whether this process of a worker owns the session. Another process with the same worker ID does not: the
+// session's state was in the memory of the former process.
 func (s *Session) With(w *Worker, now time.Time) bool {
 	return s.HeldBy(w.ID, now) && s.Incarnation == w.Incarnation
 }
 
-// acquire makes the worker the owner under a higher epoch. It ends the lease of the previous owner, if there is one: an
-// older process of the same worker, or a holder that left the session's tasks waiting for too long.
+// acquire makes the worker the owner under a higher epoch. It ends the ownership of a previous owner: an older process
+// of the same worker, or an owner for which the session's tasks have waited too long.
 func (s *Session) acquire(l Lessee, watermark int64, now time.Time, task string) (timeline []protocol.SessionEvent) {
 	why := ""
 	switch {
@@ -127,30 +127,31 @@ func (s *Session) acquire(l Lessee, watermark int64, now time.Time, task string)
 		)
 		timeline = append(timeline, s.ended(history.At(now), "released", l.Worker.ID, ReasonFallback))
 		s.Reason, s.GivenUp = ReasonFallback, ""
-	case s.Yielding: // the lease has ended, and no app has recorded that yet
+	case s.Yielding: // the lease has expired, and no app has recorded that yet
 		timeline = append(timeline, s.ended(history.At(now), "released", "", ReasonEvictedCap))
 		s.Reason, s.GivenUp, s.EvictedAt = ReasonReleased, ReasonEvictedCap, history.At(now)
-	case s.Status == protocol.SessionActive && s.Owner != "": // its lease has expired and was not swept yet
+	// the lease has expired, and the sweeper has not ended it yet
+	case s.Status == protocol.SessionActive && s.Owner != "":
 		s.Reason, s.GivenUp = ReasonLeaseLost, ""
 		if s.idle(s.LeaseUntil.Time) {
 			s.GivenUp = ReasonEvictedIdle
 		}
 	}
-	// The session gave way and is wanted again soon after, which its timeline says, so that a cap which is too
-	// low can be seen.
+	// The session was evicted and is needed again soon after. The timeline shows that, so that operators can detect a
+	// maximum of sessions that is too low.
 	if ago := now.Sub(s.EvictedAt.Time); !s.EvictedAt.IsZero() && ago < EvictedLately {
 		why = fmt.Sprintf("%s %d s before", ReasonEvictedCap, int(ago.Seconds()))
 	}
 	s.EvictedAt = history.Time{}
-	// Attempts under the old epoch run on at the former holder; they are counted apart from here on.
+	// Attempts under the old epoch still run on the former owner; from now on they are counted separately.
 	s.moveRunningToOtherEpochs()
 	s.resetWait()
 	what := "claimed"
 	if s.EverAcquired {
 		what = "reclaimed"
 	}
-	// The store's time makes it rise even where the row and its number are gone; the other two terms see to it
-	// when the clock was set back.
+	// The store's time makes the epoch increase even if the session's row was deleted; the other two terms do so if the
+	// clock was set back.
 	s.Epoch = max(s.Epoch+1, watermark+1, now.UnixMicro())
 	s.Status = protocol.SessionActive
 	s.Owner, s.Incarnation, s.Release = l.Worker.ID, l.Worker.Incarnation, l.Worker.Release
@@ -160,8 +161,8 @@ func (s *Session) acquire(l Lessee, watermark int64, now time.Time, task string)
 	s.Fresh, s.FirstRenewal, s.LastRenewal = true, history.Time{}, history.Time{}
 	s.For, s.ForUntil, s.PinnedUntil = "", history.Time{}, history.Time{}
 	s.adopt()
-	// Sessions of the other doors say nothing about lengths, so the holder's own apply: it is the holder that
-	// has to renew in time.
+	// Implicit and workflow sessions have no lengths of their own, so those of the owner apply: the owner has to renew
+	// in time.
 	if s.Origin != OriginWorker {
 		s.Lease = l.Worker.SessionLease
 	}
@@ -169,7 +170,7 @@ func (s *Session) acquire(l Lessee, watermark int64, now time.Time, task string)
 	if s.Origin == OriginImplicit {
 		s.Idle = l.Worker.SessionIdle
 	}
-	// The TTL counts from the first acquisition, since no worker could use the session before.
+	// The TTL counts from the first acquisition, since no worker could use the session before it.
 	if s.TTL > 0 && s.TTLUntil.IsZero() {
 		s.TTLUntil = plus(history.At(now), seconds(s.TTL))
 	}
@@ -179,13 +180,14 @@ func (s *Session) acquire(l Lessee, watermark int64, now time.Time, task string)
 	})
 }
 
-// lagging is the part of the idle time by which the row's last activity may lag behind, so that not every step
-// in the session writes the row.
+// lagging is the fraction of the idle time by which the stored last activity may lag behind, so that not every step in
+// the session writes the session's row.
 const lagging = 10
 
-// touch updates the last activity and renews the lease, in one write, but only when the last activity lags by a tenth
-// of the idle time (by unidled without one), or when less than two thirds of the lease are left and it can be renewed.
-// Otherwise the row is not written, and its lease stays exact. So a step in a session costs at most any other step.
+// touch updates the last activity and renews the lease in one write. It does so only if the last activity lags by a
+// tenth of the idle time (by unidled if there is none), or if less than two thirds of the lease remain and it can be
+// renewed. Otherwise it does not write the row, and the stored lease stays correct. So most steps in a session cost as
+// much as any other step.
 func (s *Session) touch(now time.Time) {
 	left, lease := s.LeaseUntil.Sub(now), time.Duration(s.Lease)*time.Microsecond
 	spent := 3*left < 2*lease && (s.TTLUntil.IsZero() || s.LeaseUntil.Before(s.TTLUntil.Time))
@@ -198,16 +200,16 @@ func (s *Session) touch(now time.Time) {
 	}
 }
 
-// unidled is the lag of the last activity after which touch updates a session without an idle time.
+// unidled is the lag of the last activity after which touch updates a session that has no idle time.
 const unidled = 30 * time.Second
 
-// move moves the idle clock and renews the lease.
+// move sets the last activity to now and renews the lease.
 func (s *Session) move(now time.Time) {
 	s.LastActivity = history.At(now)
 	s.renew(now, time.Duration(s.Lease)*time.Microsecond)
 }
 
-// renew moves the lease forward by a length: never back from what its holder was promised, and never beyond the
+// renew extends the lease to length from now: never to an earlier time than promised to the owner, and never beyond the
 // TTL.
 func (s *Session) renew(now time.Time, length time.Duration) {
 	at := history.At(now)
@@ -219,7 +221,7 @@ func (s *Session) renew(now time.Time, length time.Duration) {
 	s.UpdatedAt = at
 }
 
-// lease returns a lease of a length that begins now.
+// lease returns a lease of the given length that begins now.
 func (l Lessee) lease(length time.Duration, now time.Time) Lease {
 	at := history.At(now)
 	return Lease{
@@ -256,7 +258,7 @@ func LeaseOf(s *Run, in Input) Lease {
 // Serves reports whether the worker registered for a queue.
 func (w *Worker) Serves(queue string) bool { return slices.Contains(w.Queues, queue) }
 
-// Runs reports whether the worker registered this type of task.
+// Runs reports whether the worker registered this workflow or activity type.
 func (w *Worker) Runs(kind protocol.TaskKind, typ string) bool {
 	if kind == protocol.KindActivity {
 		return w.AnyActivity || slices.Contains(w.ActivityTypes, typ)

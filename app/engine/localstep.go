@@ -9,14 +9,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A local step is an activity that the worker runs inside a workflow task. It has no task, no lease and no session: the
-// workflow task's delivery fences it. Its worker reports it with one command, which becomes the events of an activity
-// that was scheduled and has ended.
+// A local step is an activity that the worker runs inside a workflow task. It has no task, no lease and no session of
+// its own: the delivery number of the workflow task fences it. The worker reports it with one command, which becomes
+// the events of an activity that was scheduled and has ended.
 
 // OutcomeRecorded is the outcome of a request that recorded commands of a workflow task which stays leased.
 const OutcomeRecorded = "recorded"
 
-// recordLocal records a local activity and its outcome. It wakes no code, since the code that ran it knows the outcome.
+// recordLocal records a local step and its outcome. It does not wake the run, since the code that ran the step knows
+// the outcome.
 func (st *step) recordLocal(c protocol.Command, seq int64) {
 	st.emit(&history.ActivityScheduled{
 		Sequence: seq, ExecutionID: StepID(st.ID, seq), ActivityType: c.ActivityType, Arguments: c.Arguments.Blob,
@@ -67,8 +68,8 @@ func (st *step) recordLocal(c protocol.Command, seq int64) {
 	}
 }
 
-// localStart returns when the last attempt of a local step started: its duration before the step is recorded, but not
-// before its workflow task was leased. It is zero if the worker reports no duration.
+// localStart returns when the last attempt of a local step started: as long before the recording as the attempt took,
+// but not before the workflow task was leased. It returns zero if the worker reports no duration.
 func localStart(attempts []json.RawMessage, leased, recorded history.Time) history.Time {
 	var last struct {
 		Milliseconds *float64 `json:"duration_ms"`

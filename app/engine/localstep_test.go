@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Commands of a task that stays leased are recorded by its holder, in order, and once. A stale delivery, another
-// worker, a wrong place and a command that ends the run change nothing.
+// The engine records commands of a task that stays leased only for the task's owner, in order, and once. A stale
+// delivery, another worker, a wrong command number and a command that closes the run change nothing.
 func TestCommandsAreRecordedOnlyUnderTheirDelivery(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	d := engine.DecideStart(engine.Start{RunID: "RUN", Number: 1, Request: protocol.StartRequest{
@@ -93,7 +93,8 @@ func TestCommandsAreRecordedOnlyUnderTheirDelivery(t *testing.T) {
 	}
 }
 
-// A local step started as long before its record as the worker reports, but not before its workflow task was leased.
+// The start of a local step is its recording minus the duration that the worker reports, but not before its workflow
+// task was leased.
 func TestStartOfALocalStepFollowsFromItsDuration(t *testing.T) {
 	leased := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	now := leased.Add(time.Second)

@@ -9,22 +9,23 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// When a worker process ends, all tasks leased to it are lost. One of them may have ended it; the others only shared
-// the process. A loss is therefore judged over all tasks of the process: a single task is blamed, the only suspect is
-// blamed, and otherwise all tasks become suspects. The result is stored with each task as its Suspicion.
+// When a worker process ends, all tasks that were leased to it are lost. One of them may have ended it; the others only
+// ran in the same process. A loss is therefore judged over all tasks of the process: if it had one task, that task is
+// blamed; if it had one suspect, the suspect is blamed; otherwise all tasks become suspects. The result is stored with
+// each task as its Suspicion.
 
-// Times and limits for suspects.
+// These are times and limits for suspects.
 const (
-	// freeSuspectAfter is the time after which a suspected task with at most freeSuspectLosses worker losses goes to any
-	// process.
+	// After freeSuspectAfter, a suspect with at most freeSuspectLosses losses is dispatched to any process.
 	freeSuspectAfter  = time.Minute
 	freeSuspectLosses = 2
 	// sharedBlamedAfter is the time after which a blamed task no longer waits for an idle process.
 	sharedBlamedAfter = 5 * time.Minute
-	// A task is no longer suspected after it ran for twice as long as before the worker loss, within these bounds.
+	// A suspect is cleared when it has run for twice as long as before the loss, within these bounds.
 	minClearAfter = 10 * time.Second
 	maxClearAfter = 5 * time.Minute
-	// The back-off of a blamed task doubles from minBlamedBackoff to maxBlamedBackoff, unless its policy asks for more.
+	// The backoff of a blamed task doubles from minBlamedBackoff to maxBlamedBackoff, unless its retry policy demands
+	// more.
 	minBlamedBackoff = time.Second
 	maxBlamedBackoff = time.Minute
 )
@@ -33,45 +34,49 @@ const (
 // max-blamed-losses nor the activity's option is set.
 const DefaultBlamedLosses = 3
 
-// maxLossIDs limits the loss IDs stored with a suspected task. Older worker losses no longer connect the task with
-// other suspected tasks.
+// maxLossIDs is the maximum number of loss IDs that are stored with a suspect. Older losses no longer connect it with
+// other suspects.
 const maxLossIDs = 10
 
-// LossPart is the verdict on one task of a lost process. History shows it as the verdict of the lost delivery.
+// LossPart is the verdict on one task of a lost process. History contains it with the lost delivery.
 type LossPart string
 
-// The verdicts. A task without one shared its process with the only suspect.
+// These are the verdicts. A task without a verdict ran in the same process as the only suspect.
 const (
 	LossSuspect LossPart = "suspect"
 	LossBlamed  LossPart = "blamed"
 )
 
-// Finding is the judgement on a delivery whose process ended. While the lease has not expired, the Finding is stored
-// in the lease: the process may still be alive, and a renewal removes the Finding.
+// Finding is the verdict on a delivery whose process was lost. It is stored in the lease until the lease expires: the
+// process may still be alive, and a renewal then removes the Finding.
 type Finding struct {
 	Process string   `json:"process"`
-	Tasks   int      `json:"tasks"` // tasks that were leased to the process
+	Tasks   int      `json:"tasks"` // number of tasks that were leased to the process
 	Part    LossPart `json:"part,omitempty"`
-	Limit   int      `json:"limit,omitempty"` // max-blamed-losses of the app that judged
+	Limit   int      `json:"limit,omitempty"` // setting max-blamed-losses of the app that judged the loss
 }
 
-// Suspicion is the record of process losses on a task. It is immutable, because rows share it.
+// Suspicion is the record of worker losses on a task. It is immutable, because rows share it.
 type Suspicion struct {
-	Of     []string     `json:"of"`                // lost processes that the task was leased to, the latest last
-	By     string       `json:"by,omitempty"`      // the lost process that the task was blamed for last
-	Losses int          `json:"losses"`            // losses since the task was cleared last
-	Blamed int          `json:"blamed,omitempty"`  // losses that the task was blamed for since it was cleared last
-	Ran    int64        `json:"ran,omitempty"`     // microseconds that the task had run before the last loss
-	Since  history.Time `json:"since"`             // when the task became ready after the last loss
-	Freed  bool         `json:"freed,omitempty"`   // the task has waited long enough and goes to any process
-	Alone  bool         `json:"isolated,omitzero"` // while leased: the process receives no other task
+	// IDs of the lost processes to which the task was leased, the latest last
+	Of []string `json:"of"`
+	// ID of the lost process for which the task was blamed last; empty: none
+	By     string `json:"by,omitempty"`
+	Losses int    `json:"losses"` // number of losses since the task was last cleared
+	// number of losses for which the task was blamed since it was last cleared
+	Blamed int          `json:"blamed,omitempty"`
+	Ran    int64        `json:"ran,omitempty"` // how long the task had run before the last loss, in microseconds
+	Since  history.Time `json:"since"`         // when the task became ready after the last loss
+	// the task has waited long enough and may be dispatched to any process
+	Freed bool `json:"freed,omitempty"`
+	Alone bool `json:"isolated,omitzero"` // while leased: no other task is dispatched to the process
 }
 
-// ProcessID names a worker process in findings and suspicions.
+// ProcessID returns the ID of the worker process in findings and suspicions.
 func (l Lease) ProcessID() string { return l.Owner + "/" + l.Incarnation }
 
-// ProcessEnded ends a decision that found an expired lease of a process that has ended: all tasks of the process must
-// be judged together, see Lose.
+// ProcessEnded is the outcome of a decision that found an expired lease of a process that has ended: all tasks of the
+// process must be judged together; see Lose.
 type ProcessEnded struct {
 	Namespace, Worker, Incarnation string
 }
@@ -80,7 +85,8 @@ func (e *ProcessEnded) Error() string {
 	return fmt.Sprintf("worker %s, process %s, has ended: its tasks have to be judged together", e.Worker, e.Incarnation)
 }
 
-// JudgeLoss returns the verdict on a task of a lost process that held this number of tasks and suspects.
+// JudgeLoss returns the verdict on a task of a lost process. tasks and suspects are the numbers of tasks and suspects
+// that the process had; suspect is true if the task was one of the suspects.
 func JudgeLoss(tasks, suspects int, suspect bool) LossPart {
 	switch {
 	case tasks == 1:
@@ -93,17 +99,17 @@ func JudgeLoss(tasks, suspects int, suspect bool) LossPart {
 	return LossSuspect
 }
 
-// Limited reports whether the task may only be leased by a claim that counted the tasks of the process: to a process
-// without a suspect, or to an idle one.
+// Limited reports whether the task may be leased only by a claim that counted the tasks of the process. The process
+// must have no suspect, or must be idle.
 func (s *Suspicion) Limited() bool { return s != nil && (s.Blamed > 0 || !s.Freed) }
 
-// HeldTasks are the tasks of a process, counted by a claim under the lock of its worker's row.
+// HeldTasks are the numbers of tasks of a process, which a claim counted under the lock of the worker's row.
 type HeldTasks struct {
 	Counted         bool
 	Tasks, Suspects int
 }
 
-// Admits reports whether the suspicion allows a process with these tasks to lease the task.
+// Admits reports whether the task may be leased to a process with these tasks.
 func (s *Suspicion) Admits(h HeldTasks) bool {
 	switch {
 	case !s.Limited():
@@ -119,12 +125,12 @@ func (s *Suspicion) Admits(h HeldTasks) bool {
 // Isolated reports whether the task needs an idle process.
 func (s *Suspicion) Isolated() bool { return s != nil && s.Blamed > 0 && !s.Freed }
 
-// Compare orders suspected tasks for delivery: the most worker losses first, then the shortest run before the loss.
+// Compare orders suspects for dispatch: the most losses first, then the shortest run before the loss.
 func (s *Suspicion) Compare(o *Suspicion) int {
 	return cmp.Or(cmp.Compare(o.Losses, s.Losses), cmp.Compare(s.Ran, o.Ran))
 }
 
-// leased returns the suspicion of a task at the moment it is leased.
+// leased returns the suspicion of a task that is being leased.
 func (s *Suspicion) leased() *Suspicion {
 	if s == nil || s.Alone == s.Isolated() {
 		return s
@@ -144,8 +150,8 @@ func (s *Suspicion) ready(now history.Time) *Suspicion {
 	return &next
 }
 
-// freesAt returns the end of a suspected task's wait. After it, a suspected task with few losses goes to any process, a
-// blamed task to any process without a suspect. The time is zero if the wait has no end.
+// freesAt returns when the restrictions on a suspect end. Then a suspect with few losses may be dispatched to any
+// process, and a blamed task to any process without a suspect. Zero: they do not end.
 func (s *Suspicion) freesAt() history.Time {
 	switch {
 	case s == nil || s.Freed:
@@ -164,8 +170,8 @@ func (s *Suspicion) free() *Suspicion {
 	return &next
 }
 
-// clearsAt returns the time at which a task leased at the given time has run long enough to be cleared; zero if it is
-// no suspect.
+// clearsAt returns when a task that was leased at the given time has run long enough to be cleared; zero if it is not a
+// suspect.
 func (s *Suspicion) clearsAt(leased history.Time) history.Time {
 	if s == nil {
 		return history.Time{}
@@ -194,13 +200,13 @@ func (s *Suspicion) after(f Finding, ran time.Duration, now history.Time) *Suspi
 	return &next
 }
 
-// SharesLoss reports whether the task is suspected of one of these worker losses and was not blamed for it.
+// SharesLoss reports whether the task is a suspect of one of these losses and was not blamed for it.
 func (s *Suspicion) SharesLoss(ids []string) bool {
 	return s != nil && s.Blamed == 0 && slices.ContainsFunc(s.Of, func(id string) bool { return slices.Contains(ids, id) })
 }
 
-// ranFor returns how long a delivery had run when its process ended. If the process was lost by an expired lease, its
-// last heartbeat counts as its end.
+// ranFor returns how long a delivery had run when its process ended. If an expired lease showed the loss, the last
+// heartbeat counts as the end of the process.
 func ranFor(l Lease, heartbeatAt history.Time, why string, now history.Time) time.Duration {
 	end := now
 	if why == LeaseExpired || why == ReasonOrphaned {
@@ -214,23 +220,23 @@ func blamedBackoff(n int, policy time.Duration) time.Duration {
 	return max(policy, min(maxBlamedBackoff, minBlamedBackoff<<min(max(n-1, 0), 10)))
 }
 
-// Lose ends the deliveries of one run whose worker process ended, each with its verdict. With Expired only deliveries
-// with expired leases end: a process that was not replaced may still run the others, so their findings are stored in
-// their leases.
+// Lose ends the deliveries of one run whose worker process ended, each with its verdict. With Expired it ends only
+// deliveries with expired leases: the process may still run the others, so their findings are stored in their leases.
 type Lose struct {
 	Tasks   []LostTask
 	Why     string
 	Process string
-	Leased  int // tasks that were leased to the process
-	Limit   int // max-blamed-losses; 0: DefaultBlamedLosses
+	Leased  int // number of tasks that were leased to the process
+	Limit   int // setting max-blamed-losses; 0: DefaultBlamedLosses
 	Expired bool
 }
 
-// LostTask is one delivery of a Lose. Number is the number of a workflow task, Seq the sequence of an activity.
+// LostTask is one delivery of a Lose. Number is the number of a workflow task, Seq the number of an activity's command.
 type LostTask struct {
 	Seq, Number, Delivery int64
 	Part                  LossPart
-	Now                   bool // ends before its lease expires: another worker holds the session that it ran in
+	// ends before its lease expires, because another worker holds the session in which it ran
+	Now bool
 }
 
 func (in Lose) decide(st *step) error {
@@ -262,7 +268,7 @@ func (in Lose) decide(st *step) error {
 		} else {
 			st.lose(a, in.Why, f)
 		}
-		if !st.Status.Open() && !st.HasCode() { // it was an activity run, which ended with its activity
+		if !st.Status.Open() && !st.HasCode() { // an activity run closes with its activity
 			break
 		}
 	}
@@ -273,7 +279,7 @@ func (in Lose) decide(st *step) error {
 	return nil
 }
 
-// lose ends a delivery of an activity that was lost with its worker process. Attempts of the policy are not used up.
+// lose ends a delivery of an activity that was lost with its worker process. It uses up no attempt of the retry policy.
 func (st *step) lose(a Activity, why string, f Finding) {
 	if st.cancelledInstead(a, why) {
 		return
@@ -309,8 +315,8 @@ func (st *step) lose(a Activity, why string, f Finding) {
 	st.Activities.Put(a.Seq, a)
 }
 
-// blamedLimit returns the number of blamed losses after which the activity fails as poison: the larger of the option
-// (or else the setting) and the attempts of its policy. ends is false if the policy has no limit.
+// blamedLimit returns how often the activity may be blamed for losses before it fails as poison: the larger of the
+// option (or else the setting) and the maximum attempts of its retry policy. ends is false if there is no limit.
 func (a *Activity) blamedLimit(setting int) (limit int, ends bool) {
 	limit = cmp.Or(a.MaxBlamed, setting, DefaultBlamedLosses)
 	if a.Retry == nil {
@@ -379,7 +385,7 @@ func (in Clear) decide(st *step) error {
 	return nil
 }
 
-// Ready reports whether a task of the run is ready: its workflow task for seq 0.
+// Ready reports whether a task of the run is ready; seq 0 means its workflow task.
 func (s *Run) Ready(seq int64) bool {
 	if seq == 0 {
 		return s.Task != nil && s.Task.State == Ready

@@ -5,26 +5,26 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// No decision changes two runs, so a run affects another run by a message. The message is stored in the same commit as
-// the step that made it, and deleted from the sender in the commit that applies it to its target. So a crash neither
-// loses nor repeats it.
+// No decision changes two runs, so a run affects another run by a message. The message is stored in the commit of the
+// step that sends it, and deleted from the sender in the commit that applies it to its target. So a crash neither loses
+// nor duplicates it.
 
-// The kinds of messages.
+// These are the kinds of messages.
 const (
 	SignalMessage = "signal"
 	ChildEnded    = "child_ended" // to the parent: a run of its child closed or continued as new
-	CloseChild    = "close_child" // to a child: cancel, terminate or request its cancellation; Name selects which
+	CloseChild    = "close_child" // to a child: cancel, terminate or request cancellation, as Name says
 )
 
-// Message is sent by one run to another. It is stored with the step that made it and applied as a step of its target.
+// Message is sent by one run to another. It is stored in the step that sends it and applied as a step of its target.
 type Message struct {
 	Kind       string             `json:"kind"`
 	Namespace  string             `json:"namespace"`
-	WorkflowID string             `json:"workflow_id,omitempty"` // to the current run of a workflow
-	ToRun      string             `json:"to_run,omitempty"`      // or to one run
+	WorkflowID string             `json:"workflow_id,omitempty"` // target: the current run of a workflow ID
+	ToRun      string             `json:"to_run,omitempty"`      // target: one run
 	ToSeq      int64              `json:"to_seq,omitempty"`
 	FromRun    string             `json:"from_run"`
-	FromSeq    int64              `json:"from_seq"` // its place in the table of the run that owes it
+	FromSeq    int64              `json:"from_seq"` // key of the message in the sender's table
 	Name       string             `json:"name,omitempty"`
 	Value      string             `json:"value,omitempty"`
 	Reason     string             `json:"reason,omitempty"`
@@ -35,15 +35,15 @@ type Message struct {
 	At         history.Time       `json:"at,omitzero"`
 }
 
-// enqueueMessage stores a message under the number of the step's last event. Each such event sends one message, so the
-// number is unique.
+// enqueueMessage stores a message under the number of the step's last event. Each such event sends only one message, so
+// the number is unique.
 func (st *step) enqueueMessage(m Message) {
 	m.Namespace, m.FromRun, m.FromSeq, m.At = st.Namespace, st.ID, st.LastSeq, st.now
 	st.Undelivered.Put(m.FromSeq, m)
 }
 
-// Input returns the input that the message applies to its target. For a signal it names the sending step, so that the
-// receiver's history contains its origin.
+// Input returns the input that applies the message to its target. For a signal it names the sending step, so that the
+// receiver's history shows where the signal came from.
 func (m Message) Input() Input {
 	switch m.Kind {
 	case ChildEnded:

@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The rules for names apply to new names: of a new run, schedule, session or registration, and in the commands of runs
-// that began under the rules. Runs, schedules and sessions that exist under other names keep them.
+// The naming rules apply to new names: of a new run, schedule, session or registration, and in the commands of runs
+// that began under the rules. Existing runs, schedules and sessions with other names keep them.
 
 // CheckStartNames checks the names of a start that creates a run.
 func CheckStartNames(r protocol.StartRequest) error {
@@ -18,7 +18,7 @@ func CheckStartNames(r protocol.StartRequest) error {
 	)
 }
 
-// CheckActivityNames is like CheckStartNames, for an activity run with the command c. known means that the session of c
+// CheckActivityNames is CheckStartNames for an activity run with the command c. known means that the session of c
 // exists.
 func CheckActivityNames(r protocol.StartRequest, c *protocol.Command, known bool) error {
 	at := func(member string) string { return member }
@@ -28,7 +28,7 @@ func CheckActivityNames(r protocol.StartRequest, c *protocol.Command, known bool
 	)
 }
 
-// checkNames checks the new names in the commands of a run that began under the rules.
+// checkNames checks the new names in the commands of a run that began under the naming rules.
 func (st *step) checkNames(commands []protocol.Command) error {
 	if st.NameRules == 0 {
 		return nil
@@ -49,7 +49,7 @@ func (st *step) checkNames(commands []protocol.Command) error {
 	return nil
 }
 
-// checkSessionName checks the session name of an activity, unless the session exists (known).
+// checkSessionName checks the session ID of an activity, unless the session exists (known).
 func checkSessionName(c *protocol.Command, known bool, at func(string) string) error {
 	switch {
 	case known:
@@ -61,7 +61,7 @@ func checkSessionName(c *protocol.Command, known bool, at func(string) string) e
 	}
 }
 
-// checkAction checks the names of a schedule's action. Names that the previous action had stay valid.
+// checkAction checks the names of a schedule's action. Names from the previous action stay valid.
 func checkAction(next, before protocol.ScheduleAction) error {
 	session := func(a protocol.ScheduleAction) string {
 		if a.WorkerSession != nil {

@@ -27,7 +27,7 @@ func TestTheLastSixteenPromotionsAreTakenBack(t *testing.T) {
 	}
 	for n := 19; n > 19-16; n-- {
 		if err := decide(RollbackBuild{BuildID: build(n)}); err != nil || q.Promoted != build(n-1) {
-			t.Fatalf("%s is taken back: new runs go to %s, %v", build(n), q.Promoted, err)
+			t.Fatalf("after the rollback of %s new runs use build %s, %v", build(n), q.Promoted, err)
 		}
 	}
 	if err := decide(RollbackBuild{BuildID: q.Promoted}); protocol.ReasonOf(err) != protocol.ReasonNoEarlier {

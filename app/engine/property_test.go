@@ -11,9 +11,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// Whatever happens in whatever order: folding the history gives the state, the numbers have no gaps, nothing follows a
-// terminal event, deciding twice is equal, a decision leaves its run alone, and a session's counts are those of the
-// tasks in it.
+// For random inputs in any order: folding the history yields the state, event numbers have no gaps, nothing follows a
+// terminal event, deciding twice yields the same decision, a decision does not change its run, and the counts of a
+// session equal those of its tasks.
 func TestAnythingInAnyOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newStage()
@@ -141,7 +141,7 @@ func someCommands(rt *rapid.T, seq int, next int64) string {
 	return strings.Join(lines, "\n")
 }
 
-// selecting is a selection of four whose first command gets this sequence.
+// selecting returns the commands of a selection of four members; base is the number of the first command.
 func selecting(base int64) []string {
 	var lines []string
 	for i, c := range []string{
@@ -158,7 +158,7 @@ func selecting(base int64) []string {
 			base, base))
 }
 
-// checkSessions compares the counts of each session with the open activities, which all belong to this run.
+// checkSessions compares the counts of each session with the open activities of this run, the only run of the test.
 func (s *stage) checkSessions(rt *rapid.T) {
 	for id, sess := range s.sessions {
 		ready, active := 0, 0

@@ -10,37 +10,37 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Operators' settings of queues. Each queue has one row, which every dispatch reads, so a change applies in all apps as
-// soon as it is stored.
+// This file has the operators' settings of queues. Each queue has one row, which every dispatch reads, so a change
+// applies in all apps as soon as it is stored.
 
-// QueueKey names a task queue. An empty name means all queues of the namespace together.
+// QueueKey is the key of a task queue. An empty name means all queues of the namespace together.
 type QueueKey struct{ Namespace, Name string }
 
 // Queue holds the operators' settings of a task queue, or of all queues of a namespace together: which builds may lease
-// tasks, which build new runs are pinned to, and limits. A queue without settings has no row. All methods accept nil
-// for it, so that most queues cost nothing.
+// tasks, to which build new runs are pinned, and limits. A queue without settings has no row. All methods accept a nil
+// Queue, so that such queues cost nothing.
 type Queue struct {
 	Namespace string       `json:"-"`
 	Name      string       `json:"-"`
 	UpdatedAt history.Time `json:"-"`
 
-	Promoted string            `json:"promoted,omitempty"` // build id that new runs are pinned to; "": none
-	Earlier  []string          `json:"earlier,omitempty"`  // previously promoted build ids, the latest last, at most 16
-	Builds   map[string]Build  `json:"builds,omitempty"`   // by build id, "" for workers without one
+	Promoted string            `json:"promoted,omitempty"` // build ID to which new runs are pinned; "": none
+	Earlier  []string          `json:"earlier,omitempty"`  // previously promoted build IDs, the latest last, at most 16
+	Builds   map[string]Build  `json:"builds,omitempty"`   // by build ID; "": workers without one
 	Limits   map[string]Budget `json:"limits,omitempty"`   // by kind of task
-	// in the row of a namespace: drains of its workers
+	// only in the row of a namespace: drains of its workers
 	Drains []Drain `json:"drains,omitempty"`
-	// in the same row: settings of its workers
+	// only in the row of a namespace: settings of its workers
 	Settings *FleetWide `json:"settings,omitempty"`
-	// Only workers of this group receive tasks of the queue; in the row of a namespace, tasks of all queues that name no
-	// group.
+	// Group is the only group of workers that receives tasks of the queue. In the row of a namespace it applies to all
+	// queues without a group.
 	Group string `json:"group,omitempty"`
-	// Inherited is the group of its namespace, for a queue that names none.
+	// Inherited is the group of the namespace, for a queue without a group.
 	Inherited string `json:"-"`
-	// what was handed out in the latest minute that anything was counted in
+	// leases that began in the latest minute with leases
 	Used Used `json:"used,omitzero"`
 	// Unknown holds fields that a later build stored in the row. They are written back unchanged; otherwise an app of
-	// this build would erase settings of a newer app next to it.
+	// this build would delete settings of a newer app.
 	Unknown map[string]json.RawMessage `json:"-"`
 }
 
@@ -52,26 +52,26 @@ type Build struct {
 
 // Budget limits the leases of one kind of task; 0 means no limit.
 type Budget struct {
-	Leases    int `json:"leases,omitempty"`     // most tasks leased at once
-	PerMinute int `json:"per_minute,omitempty"` // most leases begun in one minute of the clock
+	Leases    int `json:"leases,omitempty"`     // maximum number of leased tasks
+	PerMinute int `json:"per_minute,omitempty"` // maximum number of leases that begin in one clock minute
 }
 
-// Used counts the leases begun in one minute, by kind. It counts by clock minute instead of a sliding window, since it
-// is written with the leases and has to stay small.
+// Used counts the leases that began in one minute, by kind. It counts by clock minute instead of a sliding window,
+// because it is written with the leases and must be small.
 type Used struct {
-	Minute int64          `json:"minute,omitempty"` // since 1970
+	Minute int64          `json:"minute,omitempty"` // minutes since 1970
 	Counts map[string]int `json:"counts,omitempty"`
 }
 
 // Key returns the key of the queue's row.
 func (q *Queue) Key() QueueKey { return QueueKey{q.Namespace, q.Name} }
 
-// Drained reports whether the queue dispatches nothing to workers of this build.
+// Drained reports whether the queue dispatches no tasks to workers of this build.
 func (q *Queue) Drained(build string) bool {
 	return q != nil && !q.Builds[build].DrainedAt.Time.IsZero()
 }
 
-// Routed returns the group whose workers alone run tasks of the queue; "" for none.
+// Routed returns the only group whose workers run tasks of the queue; "": any group.
 func (q *Queue) Routed() string {
 	if q == nil {
 		return ""
@@ -79,17 +79,17 @@ func (q *Queue) Routed() string {
 	return cmp.Or(q.Group, q.Inherited)
 }
 
-// Elsewhere reports whether the queue's tasks are for the workers of another group.
+// Elsewhere reports whether only workers of another group run tasks of the queue.
 func (q *Queue) Elsewhere(group string) bool {
 	to := q.Routed()
 	return to != "" && to != group
 }
 
-// Withholds reports whether the queue dispatches nothing to a worker, whatever its tasks require, so that its tasks
-// need not be checked one by one.
+// Withholds reports whether the queue dispatches nothing to a worker, whatever its tasks require. Then its tasks need
+// not be checked one by one.
 func (q *Queue) Withholds(w *Worker) bool { return q.Drained(w.BuildID) || q.Elsewhere(w.Group) }
 
-// NewRuns returns the build ID to which new runs of the queue are pinned, "" for none.
+// NewRuns returns the build ID to which new runs of the queue are pinned; "": none.
 func (q *Queue) NewRuns() string {
 	if q == nil {
 		return ""
@@ -105,7 +105,7 @@ func (q *Queue) Budget(kind protocol.TaskKind) Budget {
 	return q.Limits[string(kind)]
 }
 
-// Bounded reports whether the budget has a limit.
+// Bounded reports whether the budget limits anything.
 func (l Budget) Bounded() bool { return l.Leases > 0 || l.PerMinute > 0 }
 
 // Begun returns the number of leases of a kind that began in the minute of now.
@@ -116,7 +116,7 @@ func (q *Queue) Begun(kind protocol.TaskKind, now time.Time) int {
 	return q.Used.Counts[string(kind)]
 }
 
-// Count returns a copy of the queue with n more leases begun.
+// Count returns a copy of the queue after n more leases began.
 func (q *Queue) Count(kind protocol.TaskKind, n int, now time.Time) *Queue {
 	next := *q
 	next.Used = Used{Minute: minute(now), Counts: map[string]int{}}
@@ -131,8 +131,8 @@ func (q *Queue) Count(kind protocol.TaskKind, n int, now time.Time) *Queue {
 
 func minute(now time.Time) int64 { return now.Unix() / 60 }
 
-// Room returns the number of tasks of a kind that may still be leased now, if leased tasks of the queue are leased; ok
-// is false without a limit. If room is 0, the throttle contains the reason. Of two limits the tighter one applies.
+// Room returns how many tasks of a kind may be leased now, given that leased tasks of the queue are leased; ok is false
+// without a limit. If room is 0, the throttle contains the reason. If there are two limits, the tighter one applies.
 func (q *Queue) Room(kind protocol.TaskKind, leased int, now time.Time) (room int, t Throttle, ok bool) {
 	l := q.Budget(kind)
 	if l.Leases > 0 {
@@ -143,7 +143,7 @@ func (q *Queue) Room(kind protocol.TaskKind, leased int, now time.Time) (room in
 	}
 	if l.PerMinute > 0 {
 		begun := q.Begun(kind, now)
-		// The tighter limit is shown, since raising the other one would change nothing.
+		// Report the tighter limit, since raising the other one would change nothing.
 		if left := max(0, l.PerMinute-begun); !ok || left < room {
 			room, ok = left, true
 			if left == 0 {
@@ -159,7 +159,7 @@ func (q *Queue) Room(kind protocol.TaskKind, leased int, now time.Time) (room in
 	return room, t, ok
 }
 
-// spent returns the wait for an exhausted budget of the queue, or of all queues of the namespace together.
+// spent returns the wait reason for an exhausted limit of the queue, or of all queues of the namespace together.
 func (q *Queue) spent(why protocol.WaitReason, kind protocol.TaskKind, used, limit int) *protocol.Wait {
 	w := &protocol.Wait{Kind: protocol.WaitForActivity, Reason: why, Queue: q.Name, Used: used, Limit: limit}
 	if kind == protocol.KindWorkflow {
@@ -171,14 +171,14 @@ func (q *Queue) spent(why protocol.WaitReason, kind protocol.TaskKind, used, lim
 	return w
 }
 
-// Throttle is the reason why a budget withholds tasks, and the minimum time for which it does. Wait is 0 if the budget
-// waits for the end of a lease, whose time is unknown. Without a Why the budget withholds nothing.
+// Throttle is the reason why a limit delays tasks, and the minimum delay. Wait is 0 if the tasks wait for the end of a
+// lease, whose time is unknown. Without a Why, no task is delayed.
 type Throttle struct {
 	Why  *protocol.Wait
 	Wait time.Duration
 }
 
-// Text returns the reason for people.
+// Text returns the reason as a readable message.
 func (t Throttle) Text() string {
 	if t.Why == nil {
 		return ""
@@ -186,7 +186,7 @@ func (t Throttle) Text() string {
 	return t.Why.Why(time.UTC)
 }
 
-// Stricter returns the throttle that applies if both t and o limit the tasks.
+// Stricter returns the stricter of the throttles t and o, which both apply.
 func (t Throttle) Stricter(o Throttle) Throttle {
 	if t.Why == nil || o.Why != nil && cmp.Less(t.Wait, o.Wait) {
 		return o
@@ -194,26 +194,26 @@ func (t Throttle) Stricter(o Throttle) Throttle {
 	return t
 }
 
-// QueueChange is an operator's decision about a queue.
+// QueueChange is an operator's change of a queue.
 type QueueChange interface {
 	decide(q *Queue, now history.Time) error
 }
 
 // DrainBuild stops dispatching to the workers of a build ID. New runs are no longer pinned to the build, since they
-// would wait for these workers. It is idempotent.
+// would wait for these workers. Draining a drained build has no effect.
 type DrainBuild struct{ BuildID string }
 
 // ResumeBuild ends a drain.
 type ResumeBuild struct{ BuildID string }
 
-// PromoteBuild pins new runs to a build id, and ends a drain of it; "" pins them to none.
+// PromoteBuild pins new runs to a build ID and ends a drain of that build; "": new runs are not pinned.
 type PromoteBuild struct{ BuildID string }
 
-// RollbackBuild pins new runs to the build promoted before. It names the build to roll back
-// from: an operator with an outdated page must not roll back another operator's promotion.
+// RollbackBuild pins new runs to the previously promoted build. It names the build to roll back from, so that an
+// operator with an outdated page does not roll back another operator's promotion.
 type RollbackBuild struct{ BuildID string }
 
-// RouteQueue dispatches the tasks of a queue only to the workers of one group; "" removes the restriction.
+// RouteQueue dispatches the tasks of a queue only to workers of one group; "" removes the restriction.
 type RouteQueue struct{ Group string }
 
 func (in RouteQueue) decide(q *Queue, _ history.Time) error { //nolint:unparam // as the other changes
@@ -221,11 +221,11 @@ func (in RouteQueue) decide(q *Queue, _ history.Time) error { //nolint:unparam /
 	return nil
 }
 
-// LimitQueue sets the budgets of the kinds it names.
+// LimitQueue sets the limits of the kinds in Limits.
 type LimitQueue struct{ Limits map[protocol.TaskKind]Budget }
 
-// DecideQueue returns the changed queue. It only reads q, which is nil for a queue without settings. It copies the maps
-// first, because readers may share the row.
+// DecideQueue returns the changed queue. It does not change q, which is nil for a queue without settings. It copies the
+// maps before changing them, because readers may share the row.
 func DecideQueue(q *Queue, k QueueKey, in QueueChange, now time.Time) (Queue, error) {
 	next := Queue{Namespace: k.Namespace, Name: k.Name}
 	if q != nil {
@@ -280,17 +280,17 @@ func (in PromoteBuild) decide(q *Queue, now history.Time) error {
 	return nil
 }
 
-// maxEarlierBuilds is the maximum number of promotions that can be rolled back one after the other.
+// maxEarlierBuilds is the maximum number of consecutive promotions that can be rolled back.
 const maxEarlierBuilds = 16
 
-// before remembers what new runs were pinned to so far.
+// before stores the build to which new runs were pinned until now.
 func (q *Queue) before(id string) {
 	earlier := append(slices.Clone(q.Earlier), id)
 	q.Earlier = earlier[max(0, len(earlier)-maxEarlierBuilds):]
 }
 
-// decide rolls back one promotion and restores the list of earlier builds: the promotion of the previous build would
-// append the bad build, and a second rollback would return to it.
+// decide rolls back one promotion and restores the list of earlier builds. If it promoted the previous build instead,
+// it would append the bad build, and a second rollback would return to it.
 func (in RollbackBuild) decide(q *Queue, now history.Time) error {
 	if q.Promoted != in.BuildID || q.Builds[in.BuildID].PromotedAt.Time.IsZero() {
 		return protocol.Refuse(protocol.ReasonNotPromoted, "new runs are not pinned to this build").
@@ -327,7 +327,7 @@ func (in LimitQueue) decide(q *Queue, _ history.Time) error {
 	return nil
 }
 
-// storeBuild stores the decisions about a build id. It deletes an empty entry, which would otherwise remain in the row
+// storeBuild stores the settings of a build ID. It deletes an empty entry, which would otherwise stay in the row
 // forever.
 func (q *Queue) storeBuild(id string, b Build) {
 	if b == (Build{}) {

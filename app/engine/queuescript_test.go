@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The scripts contain operators' decisions about one queue; every decision prints the resulting queue.
+// The scripts apply operators' changes to one queue and print the resulting queue.
 func TestQueueScripts(t *testing.T) {
 	datadriven.Walk(t, "scripts/queue", func(t *testing.T, path string) {
 		var q *Queue
@@ -66,7 +66,7 @@ func TestQueueScripts(t *testing.T) {
 				return decide(DrainFleet{Drain: drain, Here: func(worker string) bool { return worker == arg("here", "") }})
 			case "resume-fleet":
 				return decide(ResumeFleet{target(arg)})
-			case "worker": // what becomes of a worker: ID of a group, of a build, of a release
+			case "worker": // prints how drains apply to a worker: ID, group, build and release
 				drain := q.DrainOf(&Worker{
 					ID: arg("id", ""), Group: arg("group", ""), BuildID: arg("build", ""), Release: arg("release", ""),
 				})
@@ -98,7 +98,7 @@ func TestQueueScripts(t *testing.T) {
 				}
 				now = now.Add(by)
 				return ""
-			case "admit": // may a worker of a build have a workflow task of a run that is pinned to another?
+			case "admit": // may a worker of one build lease a workflow task of a run that is pinned to another build?
 				want := TaskRequirements{Kind: protocol.KindWorkflow, Type: "sample", BuildID: arg("pinned", ""), Queue: q}
 				v := Admit(want, Lessee{
 					Worker: &Worker{

@@ -12,13 +12,13 @@ import (
 // QuotaLimits holds the limits of a namespace.
 type QuotaLimits struct{ OpenRuns, StartsPerSecond, StoredBytes, Schedules int64 }
 
-// NoQuotas are limits that admit everything.
+// NoQuotas are limits that are never reached.
 var NoQuotas = QuotaLimits{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64}
 
-// DefaultQuotas apply where neither the namespace nor a setting of the app sets a limit.
+// DefaultQuotas apply if neither the namespace nor a setting of the app sets a limit.
 var DefaultQuotas = QuotaLimits{OpenRuns: 1_000_000, StartsPerSecond: 20_000, StoredBytes: 1 << 40, Schedules: 100_000}
 
-// With returns the limits, overridden by the limits that a namespace sets.
+// With returns the limits, overridden by those that a namespace sets.
 func (l QuotaLimits) With(own protocol.QuotaValues) QuotaLimits {
 	set := func(limit, value *int64) {
 		if value != nil {
@@ -35,10 +35,11 @@ func (l QuotaLimits) With(own protocol.QuotaValues) QuotaLimits {
 // Usage is the usage of a namespace, or the difference of two usages. Starts is a running total.
 type Usage struct {
 	OpenRuns    int64 `json:"open_runs,omitempty"`
-	HeldRuns    int64 `json:"held_runs,omitempty"`    // children that wait for a quota; also in OpenRuns
-	StoredBytes int64 `json:"stored_bytes,omitempty"` // size of the histories of all runs, open and closed
+	HeldRuns    int64 `json:"held_runs,omitempty"`    // children that wait for a quota; OpenRuns includes them
+	StoredBytes int64 `json:"stored_bytes,omitempty"` // size of the histories of all open and closed runs, in bytes
 	Schedules   int64 `json:"schedules,omitempty"`
-	Starts      int64 `json:"starts,omitempty"` // runs started since the first count, without held children
+	// number of runs started since counting began; held children do not count
+	Starts int64 `json:"starts,omitempty"`
 }
 
 // Plus returns the sum of two usages.
@@ -54,8 +55,8 @@ func (u Usage) Minus(o Usage) Usage {
 	return u.Plus(Usage{-o.OpenRuns, -o.HeldRuns, -o.StoredBytes, -o.Schedules, -o.Starts})
 }
 
-// RunUsage returns the share of a run in the usage of its namespace, without Starts, which are counted when they
-// happen.
+// RunUsage returns what a run contributes to the usage of its namespace. It does not include Starts, which are counted
+// when they happen.
 func RunUsage(h *Head) (u Usage) {
 	if h.ID == "" {
 		return u
@@ -70,8 +71,7 @@ func RunUsage(h *Head) (u Usage) {
 	return u
 }
 
-// ScheduleUsage returns the share of a schedule in the usage of its namespace. A schedule that has used up its runs has
-// none.
+// ScheduleUsage returns what a schedule contributes to the usage of its namespace: nothing if it has used up its runs.
 func ScheduleUsage(s *Schedule) (u Usage) {
 	if s != nil && s.Status != ScheduleDeleted {
 		u.Schedules = 1
@@ -89,12 +89,12 @@ func RunChanged(before Usage, after *Head, inserted bool) Usage {
 	return u
 }
 
-// QuotaStanding is the usage of a namespace together with its limits, at one moment.
+// QuotaStanding is the usage of a namespace at one moment, with its limits.
 type QuotaStanding struct {
 	Limits QuotaLimits
 	Usage  Usage
-	Rate   int64 // starts in the last second
-	Left   int64 // starts that the rate limit admits now
+	Rate   int64 // number of starts in the last second
+	Left   int64 // number of starts that the rate limit allows now
 }
 
 // Of returns the usage and the limit of one quota.
@@ -109,17 +109,17 @@ func (s QuotaStanding) Of(q protocol.Quota) (used, limit int64) {
 	case protocol.QuotaSchedules:
 		used, limit = s.Usage.Schedules, s.Limits.Schedules
 	}
-	return max(0, used), limit // an incomplete count may be negative
+	return max(0, used), limit // a partial count may be negative
 }
 
-// QuotaExceeded names the quota that new work would exceed.
+// QuotaExceeded describes the quota that new work would exceed.
 type QuotaExceeded struct {
 	Quota       protocol.Quota
 	Limit, Used int64
 }
 
-// NewRun returns the quota that one more run of a client or schedule would exceed, after earlier starts of the same
-// step; nil: none.
+// NewRun returns the quota that one more run of a client or schedule would exceed, after others earlier starts of the
+// same step; nil: none.
 func (s QuotaStanding) NewRun(others int64) *QuotaExceeded {
 	return s.run(s.Usage.OpenRuns, others)
 }
@@ -139,7 +139,7 @@ func (s QuotaStanding) run(open, others int64) *QuotaExceeded {
 	return s.NewBytes()
 }
 
-// NewBytes returns the quota that bytes added by a client would exceed; nil: none.
+// NewBytes returns the quota that more stored data of a client would exceed; nil: none.
 func (s QuotaStanding) NewBytes() *QuotaExceeded {
 	if s.Usage.StoredBytes < s.Limits.StoredBytes {
 		return nil
@@ -166,7 +166,7 @@ func (ReleaseHeld) decide(st *step) error {
 	return nil
 }
 
-// clearHeld clears the mark of a child that waited for a quota.
+// clearHeld marks a held child as no longer waiting for a quota.
 func (st *step) clearHeld() {
 	if st.Held == "" {
 		return
@@ -177,7 +177,7 @@ func (st *step) clearHeld() {
 	}
 }
 
-// ChildRoom returns how many held children the quotas admit now.
+// ChildRoom returns how many held children may start now.
 func (s QuotaStanding) ChildRoom() int64 {
 	if s.NewBytes() != nil {
 		return 0

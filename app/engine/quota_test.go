@@ -59,11 +59,12 @@ func TestWhichQuotaLeavesNoRoom(t *testing.T) {
 	}
 	room := QuotaStanding{limits, Usage{OpenRuns: 8}, 0, 5}
 	if room.NewRun(1) != nil || room.NewRun(2) == nil || room.NewBytes() != nil || room.NewSchedule() != nil {
-		t.Error("others of the same step do not count")
+		t.Error("earlier starts of the same step do not count")
 	}
 }
 
-// A firing that ends the run before it needs no room among the open runs; what a quota skips ends nothing.
+// A firing that terminates the previous run needs no additional open run. If a quota skips a firing, the previous run
+// is not terminated.
 func TestAFiringAboveAQuota(t *testing.T) {
 	for _, c := range []struct {
 		overlap  string

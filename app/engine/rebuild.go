@@ -7,15 +7,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// When a session moves, the next worker may have to rebuild its state before the activity can continue. The worker
-// rebuilds it within the attempt. The record below explains later why an attempt took so long or failed.
+// When a session moves, its next worker may have to rebuild the session's state before an activity can continue. It
+// rebuilds the state within the attempt. History records the rebuild, to explain why an attempt took long or failed.
 
-// maxCause is the maximum number of bytes of the reason why a session's state was missing, as stored in history.
+// maxCause is the maximum size in bytes of the stored reason why a session's state was missing.
 const maxCause = 2000
 
-// recovered records that a session's state was rebuilt, or was to be, inside an attempt that is about to end.
-// It returns how often the activity was tried again. A rebuild that was still running when the attempt ended
-// counts as cancelled.
+// recovered records the rebuild of a session's state in an attempt that is about to end, whether the rebuild succeeded
+// or not. It returns how often the activity was tried again after a rebuild. A rebuild that was still running when the
+// attempt ended counts as cancelled.
 func (st *step) recovered(a Activity, r *protocol.Recovered) int {
 	if r == nil && a.Rebuild != nil && a.Rebuild.SetUp != nil && a.Rebuild.Rebuild == "" {
 		r = a.Rebuild // workers of other SDKs report set-ups with heartbeats only
@@ -46,15 +46,14 @@ func (st *step) recovered(a Activity, r *protocol.Recovered) int {
 	return r.Retries
 }
 
-// interrupted records the rebuild of an attempt that ends without an outcome from its worker, as the worker last
-// reported it.
+// interrupted records the rebuild, as the worker last reported it, of an attempt that ends without an outcome.
 func (st *step) interrupted(a Activity) {
 	if a.State == LeasedState {
 		st.recovered(a, a.Rebuild)
 	}
 }
 
-// clipped shortens the cause to what history keeps.
+// clipped returns r with its cause shortened to maxCause.
 func clipped(r *protocol.Recovered) *protocol.Recovered {
 	if len(r.Cause) <= maxCause {
 		return r

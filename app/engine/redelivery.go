@@ -3,19 +3,19 @@ package engine
 import "github.com/sojourn-run/sojourn/shared/protocol"
 
 // A response that delivers a task may be lost. The worker then polls again, perhaps at another app, which finds the
-// lease and delivers the task again. The first app meanwhile learns that its response was lost and undoes the delivery,
-// as one that no worker began. If the lease were unchanged, this would revoke a task that the worker has already begun,
-// and the step would run twice without a trace. Each redelivery is therefore a change that increments a counter, and an
-// undo must name the count it knows.
+// lease and delivers the task again. Meanwhile the first app may notice that its response was lost and undo the
+// delivery, assuming that no worker began the task. But the worker has begun it after the second response, and the task
+// would run twice without a trace. Therefore each redelivery increments a counter, and an undo must state the count
+// that it knows.
 
-// Redeliver records a redelivery: the app sends the leased task to its holder once more.
+// Redeliver records a redelivery: the app sends a leased task to its owner again.
 type Redeliver struct {
-	Seq      int64 // of the activity; 0: it is the workflow task
-	Number   int64 // of the workflow task
+	Seq      int64 // command number of the activity; 0: the workflow task
+	Number   int64 // number of the workflow task
 	Delivery int64
 }
 
-// errRedelivered refuses to undo a delivery that its holder received in a redelivery.
+// errRedelivered refuses to undo a delivery that was redelivered to its owner.
 var errRedelivered = protocol.Refuse(protocol.ReasonStaleAttempt, "its owner received the task again meanwhile")
 
 func (in Redeliver) decide(st *step) error {

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Requirements are the properties that a task needs in a machine (a GPU, a region, a version of a tool). They are
-// compared as text, so that operators can define their own, with one exception: versions, where equality would force a
-// change of every task at each upgrade.
+// Requirements are properties that a task needs in a machine (a GPU, a region, a version of a tool). They are compared
+// as text, so that operators can define their own. The exception is versions: if they had to be equal, every upgrade
+// would require a change of all tasks.
 
-// Missing returns the requirements that no capability meets. A capability meets a requirement of the same text. A
+// Missing returns the requirements that no capability meets. A capability meets a requirement with the same text. A
 // requirement of the form NAME>=VERSION (also > < <=, and several separated by commas: "cuda>=12.2,<13") is also met by
 // a capability NAME=VERSION whose version is in the range. A version is a list of numbers separated by dots, compared
 // one by one; missing numbers count as zero.
@@ -18,7 +18,7 @@ func Missing(requirements, capabilities []string) []string {
 	return explain(true).missing(requirements, capabilities)
 }
 
-// missing names all that is missing, or, for callers that want no words, only the first of it.
+// missing returns all missing requirements, or only the first one if the caller needs no explanation.
 func (e explain) missing(requirements, capabilities []string) (missing []string) {
 	for i, r := range requirements {
 		if slices.Contains(capabilities, r) || slices.ContainsFunc(capabilities, func(c string) bool { return fits(r, c) }) {
@@ -32,7 +32,7 @@ func (e explain) missing(requirements, capabilities []string) (missing []string)
 	return missing
 }
 
-// fits reports whether a capability has a version that a requirement asks for.
+// fits reports whether a capability has a version that meets a requirement.
 func fits(requirement, capability string) bool {
 	at := strings.IndexAny(requirement, "<>")
 	if at <= 0 || !strings.HasPrefix(capability, requirement[:at]+"=") {
@@ -50,8 +50,8 @@ func fits(requirement, capability string) bool {
 	return true
 }
 
-// within compares a version with one bound, such as "<13". No version meets an invalid bound, so a mistyped requirement
-// causes a wait and does not run a task on the wrong machine.
+// within compares a version with one bound, such as "<13". No version meets an invalid bound: with a misspelled
+// requirement, a task waits instead of running on the wrong machine.
 func within(have []uint64, bound string) bool {
 	than := strings.TrimLeft(bound, "<>=")
 	want, ok := version(than)
@@ -72,7 +72,7 @@ func within(have []uint64, bound string) bool {
 	return false
 }
 
-// version reads numbers with dots between them. Zeros at the end are dropped, so that 12 and 12.0 are the same.
+// version parses numbers separated by dots. It drops zeros at the end, so that 12 and 12.0 are equal.
 func version(text string) (v []uint64, ok bool) {
 	for part := range strings.SplitSeq(text, ".") {
 		n, err := strconv.ParseUint(part, 10, 64)

@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// returnable returns a run with a ready workflow task. After this task completes, the run also has an activity.
+// returnable returns a run with a ready workflow task, whose completion schedules an activity.
 func returnable(t *testing.T) *Run {
 	t.Helper()
 	d := DecideStart(Start{RunID: "01ARZ3NDEKTSV4RRFFQ69G5FAV", Number: 1, Request: protocol.StartRequest{
@@ -25,8 +25,8 @@ func decided(t *testing.T, r *Run, in Input, at time.Time) *Run {
 	return d.Next
 }
 
-// A task that is returned without having been started keeps the time it became ready first, and the returns in a row
-// are counted; a start that came to nothing begins both anew.
+// A task that is returned without having been started keeps the time at which it first became ready, and consecutive
+// returns are counted. A delivery that was started and then lost resets both.
 func TestAReturnWithoutAStartKeepsTheAge(t *testing.T) {
 	w := Lessee{Worker: &Worker{ID: "w", Incarnation: "i", AttemptLease: 60_000_000}}
 	at := func(s int) time.Time { return noon.Add(time.Duration(s) * time.Second) }
@@ -90,7 +90,7 @@ func TestAReturnWithoutAStartKeepsTheAge(t *testing.T) {
 	}
 }
 
-// The size of a delivery is what its worker is sent, whether it keeps the run or not.
+// The delivery size of a task is the size of what the worker receives, with and without a sticky cache.
 func TestDeliverySizesCountWhatIsSent(t *testing.T) {
 	h := Head{Bytes: 300_000, SeenBytes: 200_000, ArgumentBytes: 50_000, Task: &Task{}}
 	for what, c := range map[string]struct{ got, want int64 }{

@@ -12,40 +12,40 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A workflow ID addresses the newest run that was started with it. A start with the ID of an existing run returns that
-// run, ends it, begins a new chain under the same ID or is refused, by the policies of the request. Runs of a chain and
-// of the chains before it share nothing but the ID: sessions, signals, updates and children belong to their chain.
+// A workflow ID refers to the newest run that was started with it. The policies of a start decide what happens if the
+// ID is in use: the start returns the existing run, terminates it, begins a new chain under the same ID, or is refused.
+// Chains with the same ID share nothing but the ID: sessions, signals, updates and children belong to one chain.
 
-// StartKey is the Idempotency-Key of a start and the run that the start began.
+// StartKey is the Idempotency-Key of a start, with the run that the start created.
 type StartKey struct {
 	Key  string `json:"key"`
 	Run  string `json:"run"`
-	Hash string `json:"hash"` // of the request
+	Hash string `json:"hash"` // hash of the request
 }
 
-// Receipt returns the request ID under which the store keeps the response to the start after the chain was replaced by
-// a later chain of the workflow ID. It is a hash, so that no request ID of a client equals it.
+// Receipt returns the request ID under which the response to the start is stored after a later chain of the workflow ID
+// has replaced the chain. It is a hash, so that it differs from all request IDs of clients.
 func (k *StartKey) Receipt() string {
 	sum := sha256.Sum256([]byte("start " + k.Key))
 	return "start " + hex.EncodeToString(sum[:])
 }
 
-// ExistingStart is the effect of a start whose workflow ID has a run.
+// ExistingStart says what a start does if its workflow ID is in use.
 type ExistingStart int
 
-// The effects of a start whose workflow ID has a run.
+// These are the possible effects of such a start.
 const (
 	ReturnRun    ExistingStart = iota // return the open run
 	TerminateRun                      // terminate the open run and begin a new chain in the same step
-	ReuseID                           // begin a new chain: the newest run is closed
+	ReuseID                           // begin a new chain, since the newest run is closed
 )
 
 // ReasonReplaced is the reason of the termination of a run by a start with the conflict policy terminate-existing.
 const ReasonReplaced = "replaced by a new start of the workflow ID"
 
-// DecideExisting returns the effect of a start whose workflow ID is in use. run is the newest run of the ID; nil if its
-// row is deleted. The error is a refusal that names the policies which allow the start; no policy allows it while the
-// parent of a closed child run has not received the end of the run.
+// DecideExisting returns what a start does if its workflow ID is in use. run is the newest run of the ID, or nil if its
+// row was deleted. The error is a refusal that names the policies which would allow the start. No policy allows it
+// while the newest run is a closed child whose parent has not received the child's end.
 func DecideExisting(r *protocol.StartRequest, flow *Workflow, run *Run) (ExistingStart, error) {
 	if run != nil && run.Status.Open() {
 		switch cmp.Or(r.ConflictPolicy, r.DuplicatePolicy) {
@@ -59,7 +59,7 @@ func DecideExisting(r *protocol.StartRequest, flow *Workflow, run *Run) (Existin
 		)
 	}
 	if run != nil && run.owesParentReport() {
-		// A retry by the parent would replace the new chain as the run that the workflow ID addresses.
+		// If the parent retried the child, the retry would replace the new chain as the run of the workflow ID.
 		return 0, protocol.Refuse(
 			protocol.ReasonDuplicateStart,
 			"workflow ID %q is used by a child run that its parent may retry, until it has received its end; try again later",
@@ -78,7 +78,7 @@ func DecideExisting(r *protocol.StartRequest, flow *Workflow, run *Run) (Existin
 	return 0, duplicateStart(flow, run, "reuse_policy", protocol.ReuseAllow)
 }
 
-// duplicateStart refuses a start. allowing are the values of the policy with which the start would be accepted.
+// duplicateStart returns the refusal of a start. allowing are the values of the policy that would allow it.
 func duplicateStart(flow *Workflow, run *Run, policy string, allowing ...string) *protocol.Error {
 	return protocol.Refuse(
 		protocol.ReasonDuplicateStart, "%s; %s %s allows the start", WorkflowIDInUse(flow, run), policy,
@@ -87,7 +87,8 @@ func duplicateStart(flow *Workflow, run *Run, policy string, allowing ...string)
 		With("allowed_by", map[string][]string{policy: allowing})
 }
 
-// WorkflowIDInUse explains that a workflow ID is in use. run is the newest run of the ID; nil if its row is deleted.
+// WorkflowIDInUse returns a message that a workflow ID is in use. run is the newest run of the ID, or nil if its row
+// was deleted.
 func WorkflowIDInUse(flow *Workflow, run *Run) string {
 	switch {
 	case run == nil:
@@ -105,8 +106,8 @@ func WorkflowIDInUse(flow *Workflow, run *Run) string {
 	)
 }
 
-// OrderRuns orders the runs of one workflow ID from the oldest to the newest: by chain, and in a chain by number. Times
-// of runs do not order them, because the runs of an imported chain were stored in another order.
+// OrderRuns sorts the runs of one workflow ID from the oldest to the newest: by chain, and within a chain by number. It
+// does not use times, because the runs of an imported chain may have been stored in another order.
 func OrderRuns(heads []Head) {
 	began := map[string]int64{}
 	for i := range heads {

@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A closed child run may be retried by its parent until the parent has received its end. Until then no start uses its
-// workflow ID again, whatever the policies: the retry would replace the new chain as the run that the ID addresses.
+// A parent may retry a closed child run until the parent has received the child's end. Until then no start may use the
+// child's workflow ID, whatever the policies: the retry would replace the new chain as the run of the ID.
 func TestAChildWhoseParentMayRetryItKeepsItsWorkflowID(t *testing.T) {
 	flow := &Workflow{ID: "child", RunID: "R1"}
 	for _, status := range []protocol.RunStatus{protocol.RunFailed, protocol.RunTimedOut, protocol.RunCompleted} {
@@ -33,7 +33,8 @@ func TestAChildWhoseParentMayRetryItKeepsItsWorkflowID(t *testing.T) {
 	}
 }
 
-// A run that continues as new names each signal once: a signal that is named twice would be delivered twice.
+// A run that continues as new must name each unreceived signal only once; a signal that is named twice would be
+// delivered twice.
 func TestCarriedSignalsIncreaseStrictly(t *testing.T) {
 	carried := func(events ...int64) error {
 		commands := []protocol.Command{{Type: "continue_as_new", Unreceived: events}}

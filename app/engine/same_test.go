@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// A session is written if any field of its row changed. Its counts are not part of the row.
+// A session counts as changed if any field of its row changed. Its counts are not part of the row.
 func TestAChangeOfAnyFieldOfASessionIsNoticed(t *testing.T) {
 	values := map[reflect.Type]reflect.Value{
 		reflect.TypeFor[history.Time]():  reflect.ValueOf(history.At(time.Unix(1, 0))),
@@ -42,7 +42,7 @@ func TestAChangeOfAnyFieldOfASessionIsNoticed(t *testing.T) {
 	}
 	a, b := Session{Next: &Numbers{Lease: 1}}, Session{Next: &Numbers{Lease: 2}}
 	if a.Same(&b) || !a.Same(&Session{Next: &Numbers{Lease: 1}}) {
-		t.Error("the numbers that were asked for are not compared by what they say")
+		t.Error("requested numbers are not compared by value")
 	}
 	if n := testing.AllocsPerRun(100, func() { a.Same(&b) }); n > 0 {
 		t.Errorf("%v allocations", n)

@@ -9,63 +9,64 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A schedule starts workflows at times. Apps crash, and several apps may process one schedule, so two errors must be
-// prevented: a firing that happens twice, and a firing that is lost without a trace. The workflow ID of a firing is
+// A schedule starts workflows at certain times. Apps crash, and several apps may process one schedule, so two errors
+// must be prevented: a time that fires twice, and a time that is lost without a trace. The workflow ID of a firing is
 // derived from its time, so it cannot be started twice. Every decision starts from NextAt, which only a decision
-// advances, so no firing is skipped.
+// advances, so no time is skipped.
 
-// ScheduleKey names a schedule.
+// ScheduleKey is the key of a schedule.
 type ScheduleKey struct{ Namespace, ID string }
 
-// The statuses of a schedule. Deleted is one whose runs are used up.
+// These are the statuses of a schedule. Deleted also means that its runs are used up.
 const (
 	ScheduleActive  = "active"
 	SchedulePaused  = "paused"
 	ScheduleDeleted = "deleted"
 )
 
-// How a start came about.
+// These values say what triggered a start.
 const (
 	BySchedule = "schedule"
 	ByHand     = "manual"
 	ByBackfill = "backfill"
 )
 
-// maxBuffered is the most starts a schedule keeps for later.
+// maxBuffered is the maximum number of starts that a schedule buffers.
 const maxBuffered = 1000
 
-// Schedule starts workflows at times. Version moves with every decision and is the fence: what was decided on
-// another version is refused.
+// Schedule starts workflows at certain times. Every decision increments Version, which is the fence: a decision that is
+// based on another version is rejected.
 type Schedule struct {
 	Namespace string `json:"-"`
 	ID        string `json:"-"`
 	Status    string `json:"-"`
 
 	Version   int64        `json:"version"`
-	Events    int64        `json:"events"` // sequence of the last entry of its history
+	Events    int64        `json:"events"` // number of the last entry in the schedule's history
 	CreatedAt history.Time `json:"created_at"`
 	UpdatedAt history.Time `json:"updated_at"`
-	// RemovedAt is the time of deletion. Afterwards only the history is shown, for the retention time of a closed run.
+	// RemovedAt is the time of the deletion. Afterwards only the history can be read, for the retention time of a
+	// closed run.
 	RemovedAt history.Time `json:"removed_at,omitzero"`
 
 	Spec             protocol.ScheduleSpec   `json:"spec"`
 	Action           protocol.ScheduleAction `json:"action"`
 	Overlap          string                  `json:"overlap"`
-	Jitter           int64                   `json:"jitter,omitempty"` // seconds
+	Jitter           int64                   `json:"jitter,omitempty"` // in seconds
 	MaxRuns          int64                   `json:"max_runs,omitempty"`
-	Remaining        int64                   `json:"remaining,omitempty"` // of MaxRuns
+	Remaining        int64                   `json:"remaining,omitempty"` // runs that remain of MaxRuns
 	Note             string                  `json:"note,omitempty"`
 	Memo             json.RawMessage         `json:"memo,omitempty"`
 	SearchAttributes json.RawMessage         `json:"search_attributes,omitempty"`
 
-	// NameRules is the version of the rules for new names when it was created; see protocol.NameRules
+	// NameRules is the version of the naming rules when the schedule was created; see protocol.NameRules.
 	NameRules int `json:"name_rules,omitempty"`
 
-	NextAt   history.Time `json:"next_at,omitzero"`  // the next time of the spec, without jitter
-	CheckAt  history.Time `json:"check_at,omitzero"` // next check whether a buffered start is possible
+	NextAt   history.Time `json:"next_at,omitzero"`  // next time of the spec, without jitter
+	CheckAt  history.Time `json:"check_at,omitzero"` // next time to check whether a buffered start is possible
 	Buffered []Buffered   `json:"buffered,omitempty"`
 
-	Latest      string       `json:"latest,omitempty"` // workflow id started last
+	Latest      string       `json:"latest,omitempty"` // workflow ID of the last start
 	LastFiredAt history.Time `json:"last_fired_at,omitzero"`
 	Fires       int64        `json:"fires,omitempty"`
 	Failures    int64        `json:"failures,omitempty"`
@@ -73,14 +74,14 @@ type Schedule struct {
 	LastSkip    string       `json:"last_skip,omitempty"`
 }
 
-// Buffered is a start that waits for the one before it to close.
+// Buffered is a start that waits until the previous workflow has closed.
 type Buffered struct {
-	At      history.Time `json:"at"` // its fire time
+	At      history.Time `json:"at"` // time of the firing
 	Since   history.Time `json:"since"`
 	Trigger string       `json:"trigger"`
 }
 
-// Key names the schedule.
+// Key returns the key of the schedule.
 func (s *Schedule) Key() ScheduleKey { return ScheduleKey{s.Namespace, s.ID} }
 
 // NextFire returns the time of the next firing, with jitter; zero if there is none. The jitter is derived from the
@@ -100,7 +101,7 @@ func (s *Schedule) DueAt() history.Time {
 	return earliest(s.NextFire(), s.CheckAt)
 }
 
-// FireID returns the workflow ID of a firing. It is derived from the time and used once, so a schedule cannot fire
+// FireID returns the workflow ID of a firing. It is derived from the time and used only once, so a schedule cannot fire
 // twice for one time.
 func (s *Schedule) FireID(at time.Time) string {
 	name := s.ID
@@ -110,8 +111,8 @@ func (s *Schedule) FireID(at time.Time) string {
 	return name + "." + at.UTC().Format("20060102T150405Z")
 }
 
-// StartID returns the workflow ID of a start. A manual start also carries a number, since an operator may start it
-// twice within a second.
+// StartID returns the workflow ID of a start. The ID of a manual start also contains a number, since an operator may
+// trigger two starts within a second.
 func (s *Schedule) StartID(at time.Time, trigger string) string {
 	if trigger == ByHand {
 		return fmt.Sprintf("%s-%d", s.FireID(at), s.Events+1)
@@ -119,21 +120,21 @@ func (s *Schedule) StartID(at time.Time, trigger string) string {
 	return s.FireID(at)
 }
 
-// ScheduleEnvironment is the state besides the schedule itself that a decision on a schedule may read.
+// ScheduleEnvironment is what a decision on a schedule may read besides the schedule itself.
 type ScheduleEnvironment struct {
-	Running bool                         // the workflow it started last is open
-	Taken   func(workflowID string) bool // there is, or was, a workflow of this id
-	// Full returns the quota that one more run would exceed after the given number of other starts of the step; empty:
-	// none. A run that ends in the step reduces the number by one. A nil function means that no quota applies.
+	Running bool                         // true if the workflow that was started last is open
+	Taken   func(workflowID string) bool // Taken reports whether the workflow ID is, or was, in use.
+	// Full returns the quota that one more run would exceed after others other starts of the step; empty: none. A run
+	// that is ended in the step reduces others by one. nil: no quota applies.
 	Full func(others int64) protocol.Quota
 }
 
 // ScheduleDecision is everything that one step changes in a schedule, with the workflows that it starts and ends.
 type ScheduleDecision struct {
-	After  int64 // version this was decided on
+	After  int64 // version on which the decision is based
 	Next   *Schedule
 	Starts []ScheduledStart
-	End    string // action on the workflow started last: cancel, terminate, or empty
+	End    string // what happens to the last started workflow: cancel, terminate, or empty (nothing)
 	Events []protocol.ScheduleEvent
 	Delete bool
 
@@ -141,16 +142,16 @@ type ScheduleDecision struct {
 	Reason  string
 }
 
-// ScheduledStart is a workflow to be started.
+// ScheduledStart is a workflow that a decision starts.
 type ScheduledStart struct{ WorkflowID, RunID string }
 
-// ScheduleInput is something that happens to a schedule.
+// ScheduleInput is an input of a decision on a schedule.
 type ScheduleInput interface {
 	decide(*scheduleStep) error
 }
 
-// DecideSchedule returns the effect of in on s, which is nil if no schedule has that key. It only reads s. The row of a
-// removed schedule only serves its history: the schedule can be created anew or forgotten, and no other input applies.
+// DecideSchedule applies in to s, which is nil if the schedule does not exist. It does not change s. A removed schedule
+// still has a row for its history: it can be created again or forgotten, and no other input is allowed.
 func DecideSchedule(
 	s *Schedule, k ScheduleKey, w ScheduleEnvironment, in ScheduleInput, now time.Time,
 ) (ScheduleDecision, error) {
@@ -185,7 +186,7 @@ func noSchedule(k ScheduleKey) error {
 	return protocol.Refuse(protocol.ReasonScheduleNotFound, "schedule %s not found", k.ID).With("schedule_id", k.ID)
 }
 
-// scheduleStep is one decision on a schedule in the making.
+// scheduleStep is a decision on a schedule in progress.
 type scheduleStep struct {
 	*Schedule
 	env ScheduleEnvironment
@@ -193,8 +194,7 @@ type scheduleStep struct {
 	d   ScheduleDecision
 }
 
-// appendEvent adds an entry to the schedule's own history, which people read to see why something did or did not
-// start.
+// appendEvent adds an entry to the schedule's own history, which shows users why a workflow was started or not.
 func (st *scheduleStep) appendEvent(kind, workflow, run string, payload map[string]any) {
 	st.Events++
 	e := protocol.ScheduleEvent{Sequence: st.Events, Type: kind, At: st.now, Payload: payload}
@@ -207,15 +207,15 @@ func (st *scheduleStep) appendEvent(kind, workflow, run string, payload map[stri
 	st.d.Events = append(st.d.Events, e)
 }
 
-// fire applies a firing at a time under an overlap policy. It records each run that does not start with the reason, so
-// that a missing run can be explained.
+// fire applies a firing under an overlap policy. If no run starts, it records the reason, so that a missing run can be
+// explained.
 func (st *scheduleStep) fire(at history.Time, trigger, overlap string) {
 	id := st.StartID(at.Time, trigger)
 	switch {
 	case st.Status != ScheduleActive:
 		st.skip(at, trigger, "status_not_triggerable")
 		return
-	// The time has fired already, by another app or by a backfill.
+	// Another app or a backfill has already fired this time.
 	case st.env.Taken != nil && st.env.Taken(id):
 		st.skip(at, trigger, "already_fired")
 		return
@@ -227,8 +227,7 @@ func (st *scheduleStep) fire(at history.Time, trigger, overlap string) {
 	case OverlapAll:
 		st.start(id, at, trigger, "")
 	case protocol.OverlapCancel, protocol.OverlapTerminate:
-		// Only the workflow that was running before this decision is ended; a start of this very decision has
-		// nothing to end yet.
+		// Only a workflow that was running before this decision can be ended, not one that this decision starts.
 		end := ""
 		if len(st.d.Starts) == 0 && st.d.End == "" {
 			end = map[string]string{protocol.OverlapCancel: "cancel", protocol.OverlapTerminate: "terminate"}[overlap]
@@ -254,7 +253,7 @@ func (st *scheduleStep) fire(at history.Time, trigger, overlap string) {
 	}
 }
 
-// OverlapAll is the policy under which nothing waits for anything.
+// OverlapAll is the overlap policy under which runs start regardless of other runs.
 const OverlapAll = protocol.OverlapAllowAll
 
 func (st *scheduleStep) about(at history.Time, trigger string, more map[string]any) map[string]any {
@@ -273,9 +272,9 @@ func (st *scheduleStep) skip(at history.Time, trigger, reason string) {
 	st.appendEvent("ScheduleTriggerSkipped", "", "", st.about(at, trigger, map[string]any{"reason": reason}))
 }
 
-// start ends the running workflow by end (cancel or terminate; empty: it continues) and starts another one. If a quota
-// would be exceeded, the firing is skipped and the running workflow continues. The started workflow counts as running,
-// so that the overlap policy applies to a second firing within one decision.
+// start starts a workflow. end says what happens to the running workflow: cancel, terminate, or empty (it continues).
+// If a quota would be exceeded, the firing is skipped and the running workflow continues. The started workflow counts
+// as running, so that the overlap policy applies to a second firing in the same decision.
 func (st *scheduleStep) start(id string, at history.Time, trigger, end string) {
 	if st.env.Full != nil {
 		others := int64(len(st.d.Starts))
@@ -308,15 +307,15 @@ func (st *scheduleStep) start(id string, at history.Time, trigger, end string) {
 	}
 }
 
-// finish ends a schedule: its runs are used up, or it was deleted.
+// finish removes a schedule whose runs are used up or that was deleted.
 func (st *scheduleStep) finish(reason string) {
 	st.Status, st.Remaining, st.Buffered = ScheduleDeleted, 0, nil
 	st.NextAt, st.CheckAt = history.Time{}, history.Time{}
 	st.appendEvent("ScheduleDeleted", "", "", map[string]any{"reason": reason})
 }
 
-// plan sets the time of the next check of the buffered starts: soon at first, and less often the longer the first of
-// them waits, since a workflow that has run for an hour will hardly end within the next second.
+// plan sets the time of the next check of the buffered starts. The interval grows with the time that the first of them
+// has waited, since a workflow that has run for an hour will hardly close within the next second.
 func (st *scheduleStep) plan() {
 	if len(st.Buffered) == 0 {
 		st.CheckAt = history.Time{}
@@ -326,7 +325,7 @@ func (st *scheduleStep) plan() {
 	st.CheckAt = plus(st.now, min(max(wait, 250*time.Millisecond), 5*time.Second))
 }
 
-// movedFrom returns the local time of a firing that a clock change skipped; empty otherwise.
+// movedFrom returns the local time that a clock change skipped, if the firing stands for one; otherwise "".
 func (st *scheduleStep) movedFrom(at time.Time) string {
 	c, err := ParseCalendar(st.Spec)
 	if err != nil {
@@ -335,7 +334,7 @@ func (st *scheduleStep) movedFrom(at time.Time) string {
 	return c.MovedFrom(at)
 }
 
-// next moves to the first time of the spec after t.
+// next sets NextAt to the first time of the spec after t.
 func (st *scheduleStep) next(t time.Time) error {
 	c, err := ParseCalendar(st.Spec)
 	if err != nil {

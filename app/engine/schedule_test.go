@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The scripts apply commands to one schedule. Every command prints its decision: starts, ends, entries of the history,
-// the next fire time.
+// The scripts apply commands to one schedule. Every command prints its decision: starts, ends, history entries, and the
+// next fire time.
 func TestScheduleScripts(t *testing.T) {
 	datadriven.Walk(t, "scripts/schedule", func(t *testing.T, path string) {
 		var s *Schedule
@@ -29,7 +29,7 @@ func TestScheduleScripts(t *testing.T) {
 				t.Error("deciding twice differs")
 			}
 			if after, _ := json.Marshal(s); string(after) != string(before) {
-				t.Error("the decision changed its schedule")
+				t.Error("the decision changed its input")
 			}
 			if err != nil {
 				return err.Error() + "\n"

@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Inputs of a schedule, from operators and from the clock. All of them check the same fence (Version), so that of an
-// edit and a concurrent firing only one succeeds.
+// These are the inputs of a schedule, from operators and from the clock. All of them check the same fence (Version): if
+// an edit and a firing are concurrent, only one of them succeeds.
 
 // CreateSchedule creates a schedule. The ID of a schedule whose runs are used up may be used again.
 type CreateSchedule struct{ Request protocol.ScheduleRequest }
@@ -25,8 +25,8 @@ func (in CreateSchedule) decide(st *scheduleStep) error {
 	case in.Request.Action == nil:
 		return protocol.Invalid("action", "is missing")
 	}
-	// Version and Events continue from the old schedule of this id: numbers that began anew would let a decision on the
-	// old one be stored over this.
+	// Version and Events continue from the old schedule with this ID: if they started again, a decision about the old
+	// schedule could be stored for the new one.
 	*st.Schedule = Schedule{
 		Namespace: st.Namespace, ID: st.ID, Status: ScheduleActive, Version: st.Version, Events: st.Events, CreatedAt: st.now,
 		Overlap: protocol.OverlapSkip, NameRules: protocol.NameRules,
@@ -40,8 +40,8 @@ func (in CreateSchedule) decide(st *scheduleStep) error {
 	return st.set(in.Request)
 }
 
-// UpdateSchedule changes the fields in the request. The times of a new spec are computed from now, so that it does not
-// fire for the past.
+// UpdateSchedule changes the fields in the request. The times of a new spec count from now, so that it does not fire
+// for past times.
 type UpdateSchedule struct{ Request protocol.ScheduleRequest }
 
 func (in UpdateSchedule) decide(st *scheduleStep) error {
@@ -75,7 +75,7 @@ func (st *scheduleStep) set(r protocol.ScheduleRequest) error {
 		st.Jitter = *r.Jitter
 	}
 	if r.MaxRuns != nil {
-		// Runs that were started before count, or every edit would give the schedule all its runs again.
+		// Runs that were already started count; otherwise every edit would give the schedule all its runs again.
 		st.MaxRuns, st.Remaining = *r.MaxRuns, *r.MaxRuns-st.Fires
 	}
 	if r.Note != nil {
@@ -93,8 +93,8 @@ func (st *scheduleStep) set(r protocol.ScheduleRequest) error {
 			st.Status = SchedulePaused
 		}
 	}
-	// A change that does not affect the times leaves the next time unchanged. If it were computed anew, a due firing
-	// that is delayed by jitter or by missing apps would be lost.
+	// If the change does not affect the times, NextAt stays. Otherwise a due firing that is delayed by jitter or by
+	// unavailable apps would be lost.
 	if retimed || st.Status != status {
 		if err := st.next(st.now.Time); err != nil {
 			return err
@@ -107,14 +107,14 @@ func (st *scheduleStep) set(r protocol.ScheduleRequest) error {
 	return nil
 }
 
-// PauseSchedule keeps a schedule from firing.
+// PauseSchedule stops a schedule from firing.
 type PauseSchedule struct{ Note string }
 
 func (in PauseSchedule) decide(st *scheduleStep) error {
 	return st.setStatus(SchedulePaused, "SchedulePaused", "paused", in.Note)
 }
 
-// ResumeSchedule lets the schedule fire again from its next time. Missed firings need a backfill, since the operator
+// ResumeSchedule lets the schedule fire again from its next time on. Missed times need a backfill, since the operator
 // may not want to start all of them at once.
 type ResumeSchedule struct{ Note string }
 
@@ -142,8 +142,8 @@ func (st *scheduleStep) setStatus(status, kind, outcome, note string) error {
 	return st.next(st.now.Time)
 }
 
-// FireSchedule fires a schedule as of a time: the time of the request, or a past time in a backfill. An empty policy
-// means the schedule's policy.
+// FireSchedule fires a schedule for a time: the time of the request, or a past time in a backfill. An empty policy
+// selects the schedule's policy.
 type FireSchedule struct {
 	At       time.Time
 	Backfill bool
@@ -166,8 +166,8 @@ func (in FireSchedule) decide(st *scheduleStep) error {
 	return nil
 }
 
-// DueSchedule fires what is due: a start that was waiting, and the time of the spec. Of several times that were
-// missed only the first fires: a control plane that was down for a night must not start a hundred runs at once.
+// DueSchedule fires what is due: a buffered start and the time of the spec. If several times were missed, only the
+// first one fires: after a night without an app, a schedule must not start a hundred runs at once.
 type DueSchedule struct{}
 
 func (DueSchedule) decide(st *scheduleStep) error {
@@ -194,9 +194,9 @@ func (DueSchedule) decide(st *scheduleStep) error {
 	return nil
 }
 
-// RecomputeSchedule computes the next time of a schedule again. It is for an app that starts, since its rules of time
-// or its time zones may be newer than those by which the stored time was computed, and for a clock that jumped. A time
-// that is due stays. Nothing is changed if the time is the same.
+// RecomputeSchedule computes the next time of a schedule again. An app does so when it starts, since its rules or its
+// time zones may be newer than those that computed the stored time, and after a jump of the clock. A time that is due
+// is kept. If the time is the same, nothing changes.
 type RecomputeSchedule struct{}
 
 func (RecomputeSchedule) decide(st *scheduleStep) error {
@@ -219,7 +219,7 @@ func (RecomputeSchedule) decide(st *scheduleStep) error {
 	return nil
 }
 
-// FailSchedule counts a firing that could not start its workflow, and continues to the next time.
+// FailSchedule records a firing that could not start its workflow, and advances to the next time.
 type FailSchedule struct{ Reason string }
 
 func (in FailSchedule) decide(st *scheduleStep) error {
@@ -235,7 +235,7 @@ func (in FailSchedule) decide(st *scheduleStep) error {
 	return st.next(st.now.Time)
 }
 
-// DeleteSchedule takes a schedule away. Its history stays readable until ForgetSchedule.
+// DeleteSchedule removes a schedule. Its history stays readable until ForgetSchedule.
 type DeleteSchedule struct{}
 
 func (DeleteSchedule) decide(st *scheduleStep) error {

@@ -18,11 +18,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The scripts in testdata apply commands to one run and its sessions. Every command prints its events, or the refusal;
-// "show" prints the open rows. IDs are printed without the run's ID.
+// The scripts in testdata apply commands to one run and its sessions. Every command prints its events or its refusal;
+// "show" prints the open rows. IDs are printed without the run ID.
 func TestScripts(t *testing.T) { playScripts(t) }
 
-// Runs that inherit signals by an inbox decide as runs that inherit copies.
+// The same scripts have the same results if runs inherit signals by an inbox instead of copies.
 func TestScriptsWithoutCopiesOfInheritedSignals(t *testing.T) {
 	if testing.Short() || slices.Contains(os.Args, "-rewrite") {
 		t.Skip("-short runs the scripts once; -rewrite writes the output of runs that inherit copies")
@@ -31,7 +31,7 @@ func TestScriptsWithoutCopiesOfInheritedSignals(t *testing.T) {
 	playScripts(t)
 }
 
-// inheritWithoutCopies sets the limits of copies and of ranges.
+// inheritWithoutCopies sets the maximum numbers of copies and ranges for a test.
 func inheritWithoutCopies(t *testing.T, copies int, ranges int) {
 	was, wasRanges := maxCopied, maxInboxRanges
 	maxCopied, maxInboxRanges = copies, ranges
@@ -51,15 +51,15 @@ func playScripts(t *testing.T) {
 
 const testRun = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
-// stage is a world of one workflow: its runs, its sessions, the workers and the clock.
+// stage is the state of a script: the runs of one workflow, its sessions, the workers and the clock.
 type stage struct {
 	run       *Run
 	runs      int
 	sessions  map[string]*Session
 	workers   map[string]*Worker
-	inherited map[string]*InheritedChild // by workflow id
-	others    map[string]*Run            // the current runs of other workflow ids
-	ends      map[string]Message         // of the closed runs
+	inherited map[string]*InheritedChild // by workflow ID
+	others    map[string]*Run            // the current runs of other workflow IDs
+	ends      map[string]Message         // ends of closed runs
 	now       time.Time
 	history   []history.Event
 	inboxes   map[string]map[int64]InboxEntry
@@ -86,8 +86,8 @@ func (s *stage) worker(id string) *Worker {
 	return s.workers[id]
 }
 
-// lose ends deliveries of a process that held the given numbers of tasks and suspects. Suspects among the deliveries
-// are added to suspects.
+// lose ends deliveries of a process that held the given numbers of tasks and suspects. It adds suspects among the
+// deliveries to suspects.
 func (s *stage) lose(why string, tasks, suspects int, lost ...LostTask) string {
 	in := Lose{Why: why, Process: fmt.Sprintf("p%d", s.now.Unix()), Leased: tasks}
 	for _, l := range lost {
@@ -102,7 +102,7 @@ func (s *stage) lose(why string, tasks, suspects int, lost ...LostTask) string {
 	return s.apply(in)
 }
 
-// processEnded ends the run's leases at a worker, or only the expired ones.
+// processEnded ends the run's leases at a worker, or only its expired leases.
 func (s *stage) processEnded(worker, why string, expired bool) string {
 	in := Lose{Why: why, Process: worker + "/", Expired: expired}
 	if t := s.run.Task; t != nil && t.State == LeasedState && t.Owner == worker {
@@ -127,7 +127,7 @@ func (s *stage) processEnded(worker, why string, expired bool) string {
 	return s.apply(in)
 }
 
-// suspects lists what losses left on the run's tasks.
+// suspects returns the suspicions of the run's tasks.
 func (s *stage) suspects() string {
 	var out strings.Builder
 	line := func(name string, x *Suspicion) {
@@ -186,7 +186,7 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 			FairnessWeight: int(num("fairness-weight", 0)),
 		}, BuildID: arg("build", "")}, s.now)
 		return s.take(dec)
-	case "start-activity": // an activity run: the command is its activity
+	case "start-activity": // an activity run; the command schedules its activity
 		return s.take(DecideActivityRun(Start{RunID: testRun, Number: 1, Request: protocol.StartRequest{
 			Namespace: "default", WorkflowID: "wf", TaskQueue: "default", Priority: new(int(num("priority", DefaultPriority))),
 		}}, commands(t, d)[0], s.environment(), s.now))
@@ -244,7 +244,7 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 			Seq: seq, Holder: s.holder(by, num("delivery", s.delivery(seq))), Epoch: num("epoch", 0), Result: arg("result", ""),
 			Hash: "h",
 		}
-		if d.HasArg("then") { // the lines below are the eager workflow task that it causes
+		if d.HasArg("then") { // the following lines are the commands of an eager workflow task
 			ago, err := time.ParseDuration(arg("ago", "0s"))
 			if err != nil {
 				d.Fatalf(t, "%v", err)
@@ -309,7 +309,7 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 			Seq:       seq, Delivery: num("delivery", s.delivery(seq)), Why: arg("why", "x"), Undone: d.HasArg("undone"),
 			Counts: d.HasArg("counts"), Owner: arg("owner", ""), Executor: executor(), Began: began,
 		})
-	case "ended": // the process of a worker, with all that the run has there
+	case "ended": // the process of a worker ended, with all tasks that it had of this run
 		return s.processEnded(by, arg("why", "worker_restarted"), false)
 	case "suspects":
 		return s.suspects()
@@ -344,7 +344,7 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 		}}
 		if d.HasArg("of") {
 			other.Parent = &Parent{RunID: testRun[:25] + "E", WorkflowID: arg("of", ""), Seq: num("seq", 1)}
-			if d.HasArg("own") { // started by the current run
+			if d.HasArg("own") { // a child of the current run
 				other.Parent.RunID = testRun
 			}
 		}
@@ -379,7 +379,7 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 			return s.apply(InheritedReport{m, arg("id", "")})
 		}
 		return s.apply(ChildReport{m})
-	case "older-build": // what its row does not have
+	case "older-build": // removes what an older build did not store
 		h := &s.run.Head
 		h.FirstSeen, h.Settled, h.Waitless, h.Heeds, h.Heeded = 0, 0, false, false, 0
 		return ""
@@ -487,7 +487,7 @@ func (s *stage) inboxSignals() (all InboxSignals) {
 
 func (s *stage) apply(in Input) string {
 	if c, ok := in.(CompleteTask); ok && s.run.Inbox != nil {
-		c.Inbox.Sizes = s.inboxSignals().Sizes // the broker reads them for unreceived signals
+		c.Inbox.Sizes = s.inboxSignals().Sizes // the broker loads the sizes for unreceived signals
 		in = c
 		if _, err := DecideRun(s.run, s.environment(), in, s.now); errors.Is(err, ErrInboxUnread) {
 			c.Inbox = s.inboxSignals()
@@ -575,7 +575,7 @@ func (s *stage) take(d Decision) string {
 		}
 		next := *d.Continue
 		next.RunID = testRun
-		if s.run.Activities.Len() > 0 { // the stage has one run: the earlier one is removed
+		if s.run.Activities.Len() > 0 { // a stage has only one run: delete the earlier one
 			out += s.apply(EndAbandoned{Why: "run removed"})
 		}
 		out += s.take(DecideStart(next, s.now))
@@ -755,7 +755,7 @@ func (s *stage) show() string {
 	return out
 }
 
-// facts returns the values that the run was started with and passes on.
+// facts returns the values with which the run was started and that it passes on.
 func (s *Run) facts() string {
 	out := fmt.Sprintf("run %d of %s in queue %s, priority %d", s.Number, s.Type, s.Queue, s.Priority)
 	if s.BuildID != "" {
@@ -849,7 +849,7 @@ func (s *Run) show() string {
 	return out
 }
 
-// check runs after every command: applying the history's events must give the same state as the steps, except for
+// check runs after every command: folding the history's events must yield the same state as the steps, except for
 // leases.
 func (s *stage) check(t *testing.T) {
 	t.Helper()
@@ -859,11 +859,11 @@ func (s *stage) check(t *testing.T) {
 	folded := &Run{Head: Head{Namespace: "default"}}
 	for i, e := range s.history {
 		if e.Seq != int64(i+1) {
-			t.Fatalf("event %d stands at place %d", e.Seq, i+1)
+			t.Fatalf("event %d is at position %d", e.Seq, i+1)
 		}
 		folded.Evolve(e)
 	}
-	if !s.run.Status.Open() { // no event records abandoned activities after the close
+	if !s.run.Status.Open() { // no event records what happens to abandoned activities after the close
 		for seq := range folded.Activities.All() {
 			if a, open := s.run.Activities.Get(seq); open {
 				folded.Activities.Put(seq, a)
@@ -878,7 +878,7 @@ func (s *stage) check(t *testing.T) {
 	}
 }
 
-// open returns the open items of the run, without leases and tasks, which are not in history.
+// open returns the open items of the run, except leases and tasks, which are not part of history.
 func (s *Run) open() string {
 	out := fmt.Sprintf("%s %d %d\n", s.Status, s.LastSeq, s.CommandSeq)
 	for k, a := range s.Activities.All() {
@@ -944,7 +944,7 @@ func shortID(id string) string { return strings.ReplaceAll(id, testRun, "RUN") }
 
 func hash(d *datadriven.TestData) string { return "h" + d.Input }
 
-// commands reads one command a line: its type, then member=value pairs, values JSON or plain words.
+// commands parses one command per line: its type, then member=value pairs; values are JSON or plain words.
 func commands(t *testing.T, d *datadriven.TestData) []protocol.Command {
 	var list []protocol.Command
 	for line := range strings.Lines(d.Input) {

@@ -10,11 +10,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A selection is a step that the first ended member wins. A replay must find the same winner, in whatever order the
-// results are read. History therefore records the winner in its own event, SelectionResolved, and a replayer never
-// infers it.
+// A selection waits for several members, and the member that ends first wins. A replay must find the same winner, in
+// whatever order the results are read. Therefore history records the winner in its own event, SelectionResolved, and a
+// replayer never derives it.
 
-// selection returns the outer group of a step whose first ended member wins, if the step is in such a group.
+// selection returns the selection to which a step belongs; false if it belongs to none.
 func selection(p *history.Parallel) (history.Parallel, bool) {
 	if p.GroupMode == "select" {
 		return *p, true
@@ -34,7 +34,7 @@ func selection(p *history.Parallel) (history.Parallel, bool) {
 	return history.Parallel{}, false
 }
 
-// ended returns the step that an event ended, if any, and whether the step failed.
+// ended returns the step that an event ended and whether the step failed; ok is false if the event ended no step.
 func ended(d history.Data) (seq int64, p *history.Parallel, failed, ok bool) {
 	switch d := d.(type) {
 	case *history.ActivityCompleted:
@@ -65,16 +65,16 @@ func ended(d history.Data) (seq int64, p *history.Parallel, failed, ok bool) {
 	return 0, nil, false, false
 }
 
-// choose names the winner of a selection once the first of its members has ended. A member of several steps has
-// completed when all of them have, and failed with the first that failed. When the run itself ends there is no
-// winner to name.
+// choose records the winner of a selection when the first member has ended. A member that consists of several steps has
+// completed when all of them have, and has failed with the first step that failed. No winner is recorded while the run
+// closes.
 func (st *step) choose(e history.Event) {
 	seq, p, failed, ok := ended(e.Data)
 	if !ok || p.GroupID == "" || st.closing {
 		return
 	}
 	g, ok := selection(p)
-	// A winner that is named stays; and a member of several steps has not ended while one of them is open.
+	// the winner is already known, or a step of the member is still open
 	if !ok || slices.Contains(st.Selected, g.GroupID) || g.SelectIndex == nil ||
 		!failed && st.unfinished(g.SelectBase, g.SelectSize) {
 		return
@@ -93,7 +93,7 @@ func (st *step) choose(e history.Event) {
 	st.emit(d)
 }
 
-// identity returns the run's identifier of a member of a selection.
+// identity returns the ID of a selection's member.
 func (st *step) identity(d history.Data, g history.Parallel, seq int64) string {
 	switch g.SelectKind {
 	case "group":
@@ -113,7 +113,7 @@ func (st *step) identity(d history.Data, g history.Parallel, seq int64) string {
 	return StepID(st.ID, seq)
 }
 
-// unfinished reports whether a step with a command sequence in this range is open.
+// unfinished reports whether a step with a command number in this range is open.
 func (s *Run) unfinished(base, size int64) bool {
 	for seq := base; seq < base+size; seq++ {
 		_, activity := s.Activities.Get(seq)
@@ -127,14 +127,14 @@ func (s *Run) unfinished(base, size int64) bool {
 	return false
 }
 
-// selected records that a selection has a winner while other members are still open. When one of those members ends, it
-// wakes the run even though the group is not complete (see resolved).
+// selected records that a selection has a winner while other members are still open. When one of them ends, it wakes
+// the run even though the group is not complete (see resolved).
 func (s *Run) selected(d *history.SelectionResolved, e history.Event) {
 	in := func(p history.Parallel, id string) bool {
 		return p.GroupID == id || bytes.Contains(p.GroupPath, []byte(id))
 	}
 	s.Selected = append(slices.Clone(s.Selected), d.GroupID)
-	// A selection with no member left open is forgotten, or the row would grow with every one.
+	// Remove selections without open members; otherwise the row would grow with every selection.
 	s.Selected = slices.DeleteFunc(s.Selected, func(id string) bool {
 		return !s.Activities.Any(func(a Activity) bool { return in(a.Parallel, id) }) && !s.Timers.Any(func(t Timer) bool {
 			return in(t.Parallel, id)
@@ -146,8 +146,8 @@ func (s *Run) selected(d *history.SelectionResolved, e history.Event) {
 	s.wake(e, Cause{Kind: "selection", Sequence: d.Base, ID: d.Identity})
 }
 
-// satisfied ends the waits of selections that a signal or an update concerns. Replayers do not evaluate the
-// conditions of a selection again when they are woken, so whatever may have made one true counts as having done
+// satisfied ends the waits of selections that a signal or an update concerns. Replayers do not evaluate the conditions
+// of a selection again when they are woken, so every event that may have made a condition true counts as having done
 // so.
 func (st *step) satisfied() {
 	for k, w := range st.Waits.All() {
@@ -165,8 +165,8 @@ func (st *step) satisfied() {
 	}
 }
 
-// cancelMember cancels the open steps of a member of a selection. If the member has ended, nothing is recorded: the
-// code may have sent the command before it knew.
+// cancelMember cancels the open steps of a member of a selection. If the member has ended, nothing happens: the code
+// may have issued the command before it knew.
 func (st *step) cancelMember(c protocol.Command) {
 	m := history.SelectionMember{
 		GroupID: c.SelectionGroup, Key: c.Member, Index: c.MemberIndex, Base: c.MemberBase, Size: int64(c.MemberSize),
@@ -186,7 +186,7 @@ func (st *step) cancelMember(c protocol.Command) {
 	}
 }
 
-// cancelMemberActivity cancels an open activity of a member by the activity's cancellation policy.
+// cancelMemberActivity cancels an open activity of a member, by the activity's cancellation policy.
 func (st *step) cancelMemberActivity(seq int64) {
 	a, ok := st.Activities.Get(seq)
 	if !ok {
@@ -200,8 +200,8 @@ func (st *step) cancelMemberActivity(seq int64) {
 	}
 }
 
-// cancelMemberChild cancels an open child of a member by the child's cancellation policy. A child is its own run, so
-// the parent requests its end.
+// cancelMemberChild cancels an open child of a member, by the child's cancellation policy. A child is a separate run,
+// so the parent sends it a message.
 func (st *step) cancelMemberChild(seq int64) {
 	c, ok := st.Children.Get(seq)
 	if !ok || c.cancelEffect() == cancelAbandoned {

@@ -10,102 +10,111 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A session binds activities to one worker, which may hold a browser, a file or a model for them. Two invariants hold.
-// At most one worker owns the session at a time: the lease decides this by the store's clock. Writes of a former owner
-// are refused: the epoch is the fencing token. The rules are in the files session*.go, in admit.go (which worker may
-// acquire a session) and in lease.go (acquisition).
+// A session binds activities to one worker, which may keep a browser, a file or a model for them. There are two
+// invariants. At most one worker owns the session at a time: the lease decides this, by the store's clock. Writes of a
+// former owner are refused: the epoch is the fencing token. The rules are in the files session*.go, in admit.go (which
+// worker may acquire a session) and in lease.go (acquisition).
 
-// Origin is the origin of a session: how it was created. The origin determines the defaults.
+// Origin says how a session was created, which determines its defaults.
 type Origin string
 
-// The three origins: an ID on an activity; worker verbs and options; StartSession and EndSession.
+// The three origins are: the session ID of an activity; requests and options of a worker; StartSession and EndSession
+// of a workflow.
 const (
 	OriginImplicit Origin = "implicit"
 	OriginWorker   Origin = "worker"
 	OriginWorkflow Origin = "workflow"
 )
 
-// Session is the row of a session: affinity of activities to a worker, with a lease and an epoch. A session without a
-// holder has no owner. A closed session keeps its last owner for display.
+// Session is the row of a session: affinity of activities to a worker, with a lease and an epoch. A session that no
+// worker holds has no owner. A closed session keeps its last owner for display.
 type Session struct {
 	Namespace string `json:"-"`
 	ID        string `json:"-"`
 	Origin    Origin `json:"-"`
-	// of a workflow-scoped session: it belongs to the workflow id and survives continue-as-new
+	// WorkflowID is the workflow ID to which a workflow-scoped session belongs; the session survives continue-as-new.
 	WorkflowID string                 `json:"-"`
 	Status     protocol.SessionStatus `json:"-"`
 	Owner      string                 `json:"-"`
-	// Epoch is the fence. It rises at every claim over the life of the id, also when clean-up removed the row
-	// in between: a worker that slept through all of that must not hold a number that is in use again.
+	// Epoch is the fence. Every acquisition increases it over the whole life of the ID, also if clean-up removed the
+	// row in between: a worker that was paused all that time must not hold an epoch that is in use again.
 	Epoch      int64        `json:"-"`
 	LeaseUntil history.Time `json:"-"`
 	UpdatedAt  history.Time `json:"-"`
 
 	Incarnation string `json:"incarnation,omitempty"`
-	Terminal    bool   `json:"terminal,omitempty"` // closed, or its TTL passed
-	// Claimed: it was claimed at least once. A row without a claim is left out of listings, except for the
-	// workflow door.
-	EverAcquired         bool         `json:"claimed,omitempty"`
-	TTLUntil             history.Time `json:"ttl_until,omitzero"`
-	LastActivity         history.Time `json:"last_activity,omitzero"`
-	Lease                int64        `json:"lease,omitempty"` // microseconds, length of one renewal
-	Idle                 int64        `json:"idle,omitempty"`  // microseconds, 0: never idle
-	TTL                  int64        `json:"ttl,omitempty"`   // seconds, 0: none
-	Requirements         []string     `json:"requirements,omitempty"`
-	Queue                string       `json:"queue,omitempty"`
-	Connection           string       `json:"connection,omitempty"`
-	MaxActivities        int          `json:"max_activities,omitempty"` // 0: the holder's number
-	DefaultMaxActivities int          `json:"together,omitempty"`       // as the holder registered it; 0: its slots
-	NoCreate             bool         `json:"no_create,omitempty"`
-	NoReacquire          bool         `json:"no_reacquire,omitempty"`
-	Pinned               bool         `json:"pinned,omitempty"` // never released to make room at the holder's cap
-	// Yielding marks a session that makes room for another one when its lease ends. The lease is not renewed. A task, or a
-	// heartbeat by verb, clears the mark.
-	Yielding      bool     `json:"yielding,omitempty"`
-	ReleasePolicy string   `json:"release_policy,omitempty"`
-	Next          *Numbers `json:"next,omitempty"` // numbers requested since the claim; they apply from the next claim on
-	// Fallback is for how many microseconds a task waits for the holder until any worker may claim the session; 0: as long
-	// as the holder has it.
+	Terminal    bool   `json:"terminal,omitempty"` // the session was closed, or its TTL has passed
+	// EverAcquired: a worker has acquired the session at least once. Listings omit sessions that were never acquired,
+	// except workflow-scoped ones.
+	EverAcquired bool         `json:"claimed,omitempty"`
+	TTLUntil     history.Time `json:"ttl_until,omitzero"`
+	LastActivity history.Time `json:"last_activity,omitzero"`
+	Lease        int64        `json:"lease,omitempty"` // length of one renewal, in microseconds
+	Idle         int64        `json:"idle,omitempty"`  // idle timeout in microseconds; 0: none
+	TTL          int64        `json:"ttl,omitempty"`   // in seconds; 0: none
+	Requirements []string     `json:"requirements,omitempty"`
+	Queue        string       `json:"queue,omitempty"`
+	Connection   string       `json:"connection,omitempty"`
+	// maximum number of concurrent activities; 0: see DefaultMaxActivities
+	MaxActivities int `json:"max_activities,omitempty"`
+	// the maximum that the owner registered; 0: its slots
+	DefaultMaxActivities int  `json:"together,omitempty"`
+	NoCreate             bool `json:"no_create,omitempty"`
+	NoReacquire          bool `json:"no_reacquire,omitempty"`
+	// never evicted when its owner holds its maximum number of sessions
+	Pinned bool `json:"pinned,omitempty"`
+	// Yielding marks a session that moves when its lease ends, so that its owner can hold another session. The lease is
+	// not renewed. A task, or an explicit heartbeat, clears the mark.
+	Yielding      bool   `json:"yielding,omitempty"`
+	ReleasePolicy string `json:"release_policy,omitempty"`
+	// limits requested since the acquisition, which apply from the next acquisition on
+	Next *Numbers `json:"next,omitempty"`
+	// Fallback is how long a task waits for the owner before any worker may acquire the session, in microseconds; 0: as
+	// long as the owner holds it.
 	Fallback int64 `json:"fallback,omitempty"`
-	// WaitingSince, of soft affinity: since when the holder has taken none of the tasks that wait for it.
+	// WaitingSince, with soft affinity: since when the owner has leased none of the tasks that wait for it.
 	WaitingSince history.Time `json:"waiting_since,omitzero"`
-	// HolderSilent, of soft affinity: the holder has missed two heartbeats at every app, so tasks do not wait for it.
+	// HolderSilent, with soft affinity: every app has missed two heartbeats of the owner, so tasks do not wait for it.
 	HolderSilent bool `json:"holder_silent,omitempty"`
-	Open         bool `json:"open,omitempty"` // soft: the tasks have waited long enough for the holder
-	// of the holder, pinned from claim to release; with PolicyFinish beyond it
+	// soft affinity: tasks have waited long enough, so any worker may acquire the session
+	Open bool `json:"open,omitempty"`
+	// Release is the release of the owner. The session is pinned to it until it is released; with PolicyFinish also
+	// afterwards.
 	Release string `json:"release,omitempty"`
-	// Moving is the operator who asked the holder to release the session. No new task is dispatched in it, and the end
-	// of its last task releases it, so no running task is interrupted.
+	// Moving is the operator who moves the session. No new task is dispatched in it, and when its last task has ended
+	// the owner loses it, so that no running task is interrupted.
 	Moving string `json:"moving,omitempty"`
-	// Leaving, together with Moving: the session moves because its holder drains, so the release policy applies.
+	// Leaving, together with Moving: the session moves because its owner drains, so the release policy applies.
 	Leaving bool `json:"leaving,omitempty"`
-	// PinnedUntil applies to a session with PolicyFinish and no holder. It is the time of the next check whether an app
+	// PinnedUntil applies to a session with PolicyFinish and no owner. It is the time of the next check whether an app
 	// of Release is still alive. Without these checks, the session would wait forever for a release that no app runs
 	// any more.
 	PinnedUntil history.Time `json:"pinned_until,omitzero"`
-	// HolderQueues are the queues that the holder serves; only of implicit sessions.
+	// HolderQueues are the queues that the owner polls; only for implicit sessions.
 	HolderQueues []string `json:"holder_queues,omitempty"`
-	// OtherAt is the time of the next check for tasks in queues that the holder does not serve; zero: none is due.
-	OtherAt  history.Time `json:"other_at,omitzero"`
-	For      string       `json:"for,omitempty"`      // without a holder it is reserved for this worker …
+	// OtherAt is the time of the next check for tasks in queues that the owner does not poll; zero: no check is due.
+	OtherAt history.Time `json:"other_at,omitzero"`
+	// while it has no owner, the session is reserved for this worker …
+	For      string       `json:"for,omitempty"`
 	ForUntil history.Time `json:"for_until,omitzero"` // … until this time
-	// Drained, with PolicyFail: its holder was drained, and no task has failed with this loss yet.
+	// Drained, with PolicyFail: the owner was drained, and no task has failed with this loss yet.
 	Drained      bool `json:"drained,omitempty"`
-	Acquisitions int  `json:"claims,omitempty"` // of this row
-	// Fresh: no delivery was made under this epoch, except deliveries that were undone. The first delivery carries
-	// the flag that the holder must build the session's state.
+	Acquisitions int  `json:"claims,omitempty"` // number of acquisitions of this row
+	// Fresh: no task was delivered under this epoch, except deliveries that were undone. The first delivery tells the
+	// owner to build the session's state.
 	Fresh        bool         `json:"fresh,omitempty"`
-	Renewals     int          `json:"renewals,omitempty"` // of this holding's lease by themselves
+	Renewals     int          `json:"renewals,omitempty"` // number of renewals of the current ownership's lease
 	FirstRenewal history.Time `json:"first_renewal,omitzero"`
 	LastRenewal  history.Time `json:"last_renewal,omitzero"`
-	Reason       string       `json:"reason,omitempty"`    // why the last holding ended
-	GivenUp      string       `json:"given_up,omitempty"`  // reason reported by its holder
-	Before       string       `json:"before,omitempty"`    // both, of the holding before this one
-	EvictedAt    history.Time `json:"evicted_at,omitzero"` // when it gave way to another, if that was how
-	// Definition is the name of the definition by which workers set up the session; empty: none. Once set, it does
-	// not change.
+	Reason       string       `json:"reason,omitempty"`   // why the last ownership ended
+	GivenUp      string       `json:"given_up,omitempty"` // reason that the last owner reported
+	Before       string       `json:"before,omitempty"`   // Reason and GivenUp of the ownership before that
+	// when the session was last evicted, if its last ownership ended by eviction
+	EvictedAt history.Time `json:"evicted_at,omitzero"`
+	// Definition is the name of the session definition by which workers set the session up; empty: none. Once set, it
+	// does not change.
 	Definition string `json:"definition,omitempty"`
-	OnLost     string `json:"on_lost,omitempty"` // that of the definition's first use
+	OnLost     string `json:"on_lost,omitempty"` // OnLost of the definition's first use
 	// ArgumentsHash is the hash of the definition's stored arguments; empty: no arguments.
 	ArgumentsHash string `json:"arguments_hash,omitempty"`
 	// SetUpEpoch is the epoch in which a worker last reported a set-up that completed.
@@ -117,12 +126,12 @@ type Session struct {
 	SessionCounts `json:"-"`
 }
 
-// Numbers are the limits that options of the worker origin may change in an existing session. They take effect at the
-// next acquisition, since the current holder was promised the old ones.
+// Numbers are limits that session options may change in an existing session. They take effect at the next acquisition,
+// since the current owner was promised the old ones.
 type Numbers struct {
-	Lease         int64 `json:"lease"` // microseconds, as those of the session
+	Lease         int64 `json:"lease"` // in microseconds, like the field of Session
 	Idle          int64 `json:"idle,omitempty"`
-	TTL           int64 `json:"ttl,omitempty"` // seconds, 0: none
+	TTL           int64 `json:"ttl,omitempty"` // in seconds; 0: none
 	MaxActivities int   `json:"max_activities"`
 	Fallback      int64 `json:"fallback,omitempty"`
 	Pinned        bool  `json:"pinned,omitempty"`
@@ -132,7 +141,7 @@ func (s *Session) numbers() Numbers {
 	return Numbers{s.Lease, s.Idle, s.TTL, s.MaxActivities, s.Fallback, s.Pinned}
 }
 
-// wants records limits that apply from the next acquisition.
+// wants stores limits that apply from the next acquisition on.
 func (s *Session) wants(n Numbers) {
 	s.Next = nil
 	if n != s.numbers() {
@@ -140,7 +149,7 @@ func (s *Session) wants(n Numbers) {
 	}
 }
 
-// adopt applies the requested numbers. A different TTL counts from this acquisition. An unchanged TTL continues to run;
+// adopt applies the requested limits. A different TTL counts from this acquisition. An unchanged TTL continues to run;
 // otherwise a client could extend the session forever by repeating its request.
 func (s *Session) adopt() {
 	n := s.Next
@@ -154,25 +163,25 @@ func (s *Session) adopt() {
 	}
 }
 
-// apply sets all numbers except the TTL.
+// apply sets all limits except the TTL.
 func (s *Session) apply(n Numbers) {
 	s.Lease, s.Idle, s.MaxActivities, s.Fallback, s.Pinned = n.Lease, n.Idle, n.MaxActivities, n.Fallback, n.Pinned
 }
 
-// SessionCounts holds the counts of a session that are derived from the rows of its tasks. They are not stored in the
-// session's row, so a step in a held session usually does not write that row. The transaction that locks the row counts
-// the tasks and updates the SessionCounts during its decisions.
+// SessionCounts are the counts of a session that follow from the rows of its tasks. The session's row does not store
+// them, so a step in a held session usually does not write that row. The transaction that locks the row counts the
+// tasks and updates the SessionCounts with each decision.
 type SessionCounts struct {
-	Active        int           // attempts leased under the session's epoch
-	StaleAttempts map[int64]int // attempts leased under other epochs, by epoch: they count towards its limit
-	Ready         int           // ready tasks
-	MoreReady     bool          // more tasks are ready than were counted: Ready is a lower bound
-	// time of the holder's last activity according to its tasks and their events; zero: not read
+	Active int // number of attempts leased under the session's epoch
+	// numbers of attempts leased under other epochs, by epoch; they count towards the session's limit
+	StaleAttempts map[int64]int
+	Ready         int  // number of ready tasks
+	MoreReady     bool // Ready is a lower bound: more tasks may be ready than were counted
+	// RecentActivity is the owner's last activity according to its tasks and their events; zero: not loaded.
 	RecentActivity history.Time
 }
 
-// unready subtracts a task from the ready ones. If more tasks are ready than were counted, the number is a lower bound
-// and stays.
+// unready subtracts a task from the ready ones. If Ready is only a lower bound, it stays.
 func (t *SessionCounts) unready() {
 	if !t.MoreReady {
 		t.Ready = max(0, t.Ready-1)
@@ -206,7 +215,7 @@ func (s *Session) Same(o *Session) bool {
 		(s.Next == nil) == (o.Next == nil) && (s.Next == nil || *s.Next == *o.Next)
 }
 
-// SessionKey names a session.
+// SessionKey is the key of a session.
 type SessionKey struct{ Namespace, ID string }
 
 // Compare orders keys by namespace and ID.
@@ -218,12 +227,12 @@ func (k SessionKey) Compare(o SessionKey) int {
 func (s *Session) Key() SessionKey { return SessionKey{s.Namespace, s.ID} }
 
 // Held reports whether a worker owns the session at now. Only the lease decides this, by the store's clock; whether an
-// app can reach the worker does not matter, since a holder that lost its connection still works in the session.
+// app can reach the worker does not matter, since an owner that lost its connection still works in the session.
 func (s *Session) Held(now time.Time) bool {
 	return s.Status == protocol.SessionActive && s.Owner != "" && s.LeaseUntil.After(now)
 }
 
-// Shown returns the status that readers see. A session that was held and then released is shown as expired, since any
+// Shown returns the status that users see. A session that was held and then released has the status expired, since any
 // worker may acquire it. A session that waits for its first acquisition is active.
 func (s *Session) Shown() protocol.SessionStatus {
 	if s.Status == protocol.SessionActive && s.Owner == "" && s.EverAcquired {
@@ -232,11 +241,11 @@ func (s *Session) Shown() protocol.SessionStatus {
 	return s.Status
 }
 
-// HeldBy reports whether this worker owns it.
+// HeldBy reports whether this worker owns the session at now.
 func (s *Session) HeldBy(worker string, now time.Time) bool { return s.Held(now) && s.Owner == worker }
 
-// maxActivities returns the maximum number of activities that may run in the session at once: its own limit, else its
-// holder's; 0 means that only the worker's slots limit it.
+// maxActivities returns the maximum number of activities that may run concurrently in the session: its own limit, or
+// else its owner's; 0 means that only the worker's slots limit it.
 func (s *Session) maxActivities() int {
 	if s.MaxActivities > 0 {
 		return s.MaxActivities
@@ -244,15 +253,15 @@ func (s *Session) maxActivities() int {
 	return s.DefaultMaxActivities
 }
 
-// Full reports whether the session's activity limit is reached. Attempts of former holders count too (see running).
+// Full reports whether the session's activity limit is reached. Attempts on former owners count, too (see running).
 func (s *Session) Full() bool { return s.maxActivities() > 0 && s.running() >= s.maxActivities() }
 
 // Unsettled reports whether tasks are queued that must fail: the session has ended, or its release policy requires a
 // drain to fail a task.
 func (s *Session) Unsettled() bool { return (s.Terminal || s.Drained) && s.Ready > 0 }
 
-// lastActivity returns the time at which the holder last worked in the session. The row may lag behind by a
-// tenth of the idle timeout, which saves a write at most steps; the tasks and their events are exact.
+// lastActivity returns the time of the owner's last activity in the session. The row may lag behind by a tenth of the
+// idle timeout, which saves a write in most steps; the tasks and their events are exact.
 func (s *Session) lastActivity() history.Time { return latest(s.LastActivity, s.RecentActivity) }
 
 // idle reports whether the session has reached its idle timeout.
@@ -260,8 +269,8 @@ func (s *Session) idle(now time.Time) bool {
 	return s.Idle > 0 && now.Sub(s.lastActivity().Time) >= time.Duration(s.Idle)*time.Microsecond
 }
 
-// Unsure reports whether only the tasks and their events show whether the session is idle: its row shows it as idle,
-// but the row may lag behind. Only then does the store read the tasks.
+// Unsure reports whether the store must read the tasks and their events to find out whether the session is idle: its
+// row shows it as idle, but the row may lag behind.
 func (s *Session) Unsure(now time.Time) bool {
 	lag, idle := now.Sub(s.LastActivity.Time), time.Duration(s.Idle)*time.Microsecond
 	return idle > 0 && lag >= idle && lag < idle+idle/lagging
@@ -286,13 +295,13 @@ func (s *Session) DueAt() history.Time {
 	return due
 }
 
-// Worker is a registration: what a process offers, and until when it is believed alive. Incarnation distinguishes
+// Worker is the registration of a worker: what it offers, and until when it counts as alive. Incarnation distinguishes
 // processes of the same worker ID, so that a restarted worker is not mistaken for the process that held its leases.
 type Worker struct {
 	Namespace   string                `json:"-"`
 	ID          string                `json:"-"`
 	Incarnation string                `json:"-"`
-	Status      protocol.WorkerStatus `json:"-"` // active or draining; stale and mismatched are derived
+	Status      protocol.WorkerStatus `json:"-"` // active or draining; the statuses stale and mismatched are computed
 	AliveUntil  history.Time          `json:"-"`
 	UpdatedAt   history.Time          `json:"-"`
 
@@ -307,26 +316,29 @@ type Worker struct {
 	Capabilities  []string `json:"capabilities,omitempty"`
 	WorkflowSlots int      `json:"workflow_slots"`
 	ActivitySlots int      `json:"activity_slots"`
-	MaxSessions   int      `json:"max_sessions"` // 0: never holds sessions
-	// microseconds: what its sessions of the implicit and workflow doors get
+	MaxSessions   int      `json:"max_sessions"` // 0: the worker never holds sessions
+	// SessionLease is the lease of its implicit and workflow-scoped sessions, in microseconds.
 	SessionLease int64 `json:"session_lease"`
-	// microseconds before the lease's end at which it renews
+	// SessionBuffer is how long before the end of a lease the worker renews it, in microseconds.
 	SessionBuffer int64 `json:"session_buffer,omitempty"`
-	SessionIdle   int64 `json:"session_idle"` // microseconds
-	// activities at once in its sessions that name no number; 0: its slots
+	SessionIdle   int64 `json:"session_idle"` // in microseconds
+	// DefaultMaxActivities is the maximum number of concurrent activities in a session without a limit of its own; 0:
+	// its slots.
 	DefaultMaxActivities int   `json:"together,omitempty"`
-	AttemptLease         int64 `json:"attempt_lease"` // microseconds
-	// it suspends the state of a session whose lease ran out, and may continue under the same epoch (session_resume.go)
+	AttemptLease         int64 `json:"attempt_lease"` // in microseconds
+	// ResumesSessions: the worker suspends the state of a session whose lease expired, and may continue under the same
+	// epoch (session_resume.go).
 	ResumesSessions bool `json:"resumes_sessions,omitempty"`
-	// it named its incarnation itself: the channel or our link, not a client of the HTTP contract
+	// Explicit: the worker sent its incarnation, as Socket.IO workers and Go workers do; clients of the HTTP API do
+	// not.
 	Explicit   bool     `json:"explicit,omitempty"`
-	Superseded []string `json:"superseded,omitempty"` // older incarnations, newest last, at most 16
-	// time at which the worker was deregistered: it receives no further task and may finish its leased tasks
+	Superseded []string `json:"superseded,omitempty"` // previous incarnations, the latest last, at most 16
+	// DeregisteredAt is when the worker deregistered: it receives no further task and may finish its leased tasks.
 	DeregisteredAt history.Time    `json:"left_at,omitzero"`
-	Contracts      json.RawMessage `json:"contracts,omitempty"` // workflow type → {queries, signals, updates}
-	// workflow type → fingerprint of its code, as reported by the worker's SDK
+	Contracts      json.RawMessage `json:"contracts,omitempty"` // by workflow type: queries, signals and updates
+	// Fingerprints are the fingerprints of its workflow code by workflow type, as the worker's SDK reports them.
 	Fingerprints map[string]string `json:"fingerprints,omitempty"`
-	Versions     map[string]string `json:"versions,omitempty"`     // activity type → version of its code
+	Versions     map[string]string `json:"versions,omitempty"`     // versions of its activity code by activity type
 	Manifest     json.RawMessage   `json:"manifest,omitempty"`     //
 	Isolation    json.RawMessage   `json:"isolation,omitempty"`    //
 	Machine      json.RawMessage   `json:"machine,omitempty"`      //
@@ -335,36 +347,37 @@ type Worker struct {
 	HeartbeatAt  history.Time      `json:"heartbeat_at,omitzero"`  //
 	RegisteredAt history.Time      `json:"registered_at,omitzero"` //
 	HeartbeatApp string            `json:"heard_by,omitempty"`     // the app that received the heartbeat of HeartbeatAt
-	// AliveByApp maps an app to the time until which the worker may be alive by heartbeats that this app received and has
-	// not stored. An app that stored the last heartbeat of a silent worker has no entry.
+	// AliveByApp has, by app, the time until which the worker may be alive according to heartbeats that this app
+	// received and has not stored. If an app has stored the last heartbeat of a worker that sends no more, it has no
+	// entry.
 	AliveByApp map[string]history.Time `json:"heard_until,omitempty"`
-	// the worker sends heartbeats, so a missing heartbeat means that it is dead
+	// Beats: the worker sends heartbeats, so missing heartbeats mean that it is dead.
 	Beats         bool  `json:"beats,omitempty"`
 	HeartbeatSecs int64 `json:"heartbeat_secs,omitempty"`
-	// of the token it was registered with: with its queues the scope it belongs to
+	// Group is the group of the token with which the worker registered.
 	Group string `json:"group,omitempty"`
-	// the revision of the operators' settings that it runs with; nil: it takes none
+	// Settings is the revision of the operators' settings that the worker applies; nil: it supports none.
 	Settings *int64 `json:"settings,omitempty"`
-	// Group was noted; registrations of older releases did not note it
+	// Scoped: the registration stored Group; registrations of older releases did not.
 	Scoped bool `json:"scoped,omitempty"`
 }
 
-// WorkerKey names a worker.
+// WorkerKey is the key of a worker.
 type WorkerKey struct{ Namespace, ID string }
 
 // Key returns the key of the worker's row.
 func (w *Worker) Key() WorkerKey { return WorkerKey{w.Namespace, w.ID} }
 
-// Workflow is the row of a workflow ID. It enforces uniqueness and names the current run. It is a separate row, because
+// Workflow is the row of a workflow ID. It makes the ID unique and names the current run. It is a separate row because
 // two concurrent starts of the same ID have no common run to lock.
 type Workflow struct {
 	Namespace string
 	ID        string
-	RunID     string // current
+	RunID     string // ID of the current run
 	Runs      int64
 }
 
-// WorkflowKey names a workflow.
+// WorkflowKey is the key of a workflow.
 type WorkflowKey struct{ Namespace, ID string }
 
 // Key returns the key of the workflow's row.

@@ -9,15 +9,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A session may name a definition: a pair of functions, set-up and tear-down, that workers register. The app never runs
-// them. It admits only workers with the definition, stores the arguments of the first use next to the session's row,
-// and delivers them with each task until a worker has reported the set-up of the epoch.
+// A session may have a definition: a pair of functions, set-up and tear-down, that workers register. The app never runs
+// them. It admits only workers with the definition, stores the arguments of the first use in a separate row, and
+// delivers them with each task until a worker has reported the set-up of the epoch.
 
-// SetUpMargin is added to the timeout of a set-up before the app times out the attempt that runs it: the worker, whose
-// timer started later, reports the timeout first.
+// SetUpMargin is added, in seconds, to the timeout of a set-up before the app times out the attempt that runs it: the
+// worker's timer started later, and the worker reports the timeout first.
 const SetUpMargin = 30
 
-// argumentsWarning is the warning of an activity or session that names other arguments than those that are stored.
+// argumentsWarning is the warning for an activity or session with arguments other than the stored ones.
 const argumentsWarning = "the session keeps the set-up arguments of its first use; the arguments of this command differ"
 
 // NeededCapabilities returns the capabilities that the owner of the session must have: its requirements, and the
@@ -37,7 +37,7 @@ func (s *Session) lacksDefinition(w *Worker) bool {
 // NeedsSetUp reports whether no worker has reported the set-up of the current epoch.
 func (s *Session) NeedsSetUp() bool { return s.Definition != "" && s.SetUpEpoch != s.Epoch }
 
-// hashArguments returns the hash of encoded arguments; empty for none.
+// hashArguments returns the hash of encoded arguments; empty if there are none.
 func hashArguments(blob string) string {
 	if blob == "" {
 		return ""
@@ -46,9 +46,9 @@ func hashArguments(blob string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// define applies the definition that a command names to a session that the run may use. The first definition of a
-// session stays; another one is refused. A session that was acquired without a definition accepts none. Other arguments
-// have no effect and cause the returned warning. store is true if the arguments must be stored.
+// define applies the definition that a command names to a session that the run may use. A session keeps its first
+// definition; another one is refused. A session that was acquired without a definition accepts none. Different
+// arguments have no effect and cause the returned warning. store is true if the arguments must be stored.
 func (s *Session) define(d *protocol.SessionDefinition) (store bool, warning string, refused *protocol.Error) {
 	hash := ""
 	if d != nil {
@@ -75,7 +75,7 @@ func (s *Session) define(d *protocol.SessionDefinition) (store bool, warning str
 	return true, "", nil
 }
 
-// storeArguments stores the arguments of a session's definition with the session's change in this step.
+// storeArguments adds the arguments of a session's definition to the session's change in this step.
 func (st *step) storeArguments(id, blob string) {
 	for i := range st.d.Sessions {
 		if c := &st.d.Sessions[i]; c.Session.ID == id {
@@ -84,18 +84,18 @@ func (st *step) storeArguments(id, blob string) {
 	}
 }
 
-// settingUp reports whether the worker reported that the attempt runs the set-up of its session.
+// settingUp reports whether the attempt runs the set-up of its session, according to its worker.
 func (a *Activity) settingUp() bool {
 	return a.Rebuild != nil && a.Rebuild.SetUp != nil && a.Rebuild.SetUp.Outcome == protocol.RebuildRunning
 }
 
-// codeSince returns the time from which the timeouts of the attempt's code count: the end of its set-up, or else its
-// lease.
+// codeSince returns the time from which the timeouts of the attempt's code count: the end of its set-up, or else the
+// start of its lease.
 func (a *Activity) codeSince() history.Time { return latest(a.LeasedAt, a.SetUpAt) }
 
-// reportedSetUp applies the progress of a set-up that the worker reported with a heartbeat or an outcome, before the
-// activity stores it: the timeouts of the code count from the end of the set-up, and the session's row records that
-// its state exists.
+// reportedSetUp applies the progress of a set-up that the worker reported with a heartbeat or an outcome. It must be
+// called before the activity is stored: the timeouts of the code count from the end of the set-up, and the session's
+// row records that its state exists.
 func (st *step) reportedSetUp(a *Activity, r *protocol.Recovered) {
 	if r == nil || r.SetUp == nil {
 		return

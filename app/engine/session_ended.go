@@ -7,15 +7,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Tasks may be queued in a session that ends. Each task fails in a separate step of its run, since one decision changes
+// Tasks may be queued in a session that ends. Each of them fails in a step of its own run, since one decision changes
 // one run.
 
 // SessionEndedReason is the reason in history of activities that were cancelled because their workflow ended the
 // session.
 const SessionEndedReason = "session ended"
 
-// sessionEndedFailure returns the failure of an activity whose session has ended. No retry could succeed, so it is not
-// retryable.
+// sessionEndedFailure returns the failure of an activity whose session has ended. It is not retryable, because no retry
+// could succeed.
 func sessionEndedFailure(s *Session) history.Failure {
 	return history.Failure{
 		Category: "session", ExceptionType: string(protocol.ReasonSessionClosed), NonRetryable: true,
@@ -31,8 +31,8 @@ func stateDrained(s *Session) history.Failure {
 	}
 }
 
-// EndQueued fails an activity that can no longer run in its session: the session has ended, or its policy requires that
-// a drain of the holder fails waiting tasks. Running activities continue until their leases end.
+// EndQueued fails an activity that can no longer run in its session: the session has ended, or its release policy lets
+// waiting tasks fail after a drain of the owner. Running activities continue until their leases end.
 type EndQueued struct{ Seq int64 }
 
 func (in EndQueued) decide(st *step) error {
@@ -53,7 +53,7 @@ func (in EndQueued) decide(st *step) error {
 	}
 	st.endActivity(a, false)
 	st.fail(a, f, "")
-	// The last waiting task has failed, so the next acquisition starts without a reported loss.
+	// The last waiting task has failed, so the next task of the session runs without a reported loss.
 	if s, _ = st.session(a.SessionID); s.Drained && s.Ready == 0 {
 		s.Drained = false
 		st.storeSession(s)

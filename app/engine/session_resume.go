@@ -7,12 +7,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// In a network gap the lease of a session may run out although no other process needs the session. Its holder still has
-// the state in memory. A holder that suspends state (Worker.ResumesSessions) continues under the same epoch, either by
-// a heartbeat that asks for it or by the next task of the session.
+// During a network outage the lease of a session may expire although no other worker needs the session. Its owner still
+// has the state in memory. An owner that suspends state (Worker.ResumesSessions) continues under the same epoch, either
+// by a heartbeat that requests it or by the next task of the session.
 //
-// This does not weaken the fence: the epoch names one process's state, and a process that has dropped the state never
-// starts work under the epoch. It hands the task back and releases the epoch, so that the next acquisition raises it.
+// This does not weaken the fence: the epoch identifies one process's state, and a process that has dropped the state
+// never starts work under the epoch. It returns the task and releases the epoch, so that the next acquisition has a
+// higher one.
 
 // ResumeSession grants a new lease under the same epoch to the process that held the session last.
 type ResumeSession struct {
@@ -26,7 +27,7 @@ func (in ResumeSession) decide(s *Session, now history.Time) (SessionChange, err
 	if err := (SessionHolder{Worker: w.ID, Epoch: in.Epoch}).holds(s); err != nil {
 		return SessionChange{}, err
 	}
-	if s.With(w, now.Time) { // the lease is live: the worker's own estimate ended earlier
+	if s.With(w, now.Time) { // the lease is still valid: the worker's clock ran ahead
 		c := SessionChange{Session: *s}
 		c.Session.renew(now.Time, time.Duration(s.Lease)*time.Microsecond)
 		return c, nil
@@ -48,9 +49,9 @@ func (in ResumeSession) decide(s *Session, now history.Time) (SessionChange, err
 	return c, nil
 }
 
-// resumable reports whether the session's lease ran out, the process of the worker held it last, and nothing else has
-// happened to the session since. A session with options is never resumed: its worker closes the resource when its own
-// estimate of the lease ends, before another worker may open it.
+// resumable reports whether the session's lease expired, this process of the worker held it last, and nothing else has
+// happened to the session since. A session with options is never resumed: its worker closes the resource when the lease
+// has ended by the worker's clock, before another worker may open it.
 func (s *Session) resumable(w *Worker, now time.Time) bool {
 	expired := s.Status == protocol.SessionExpired || s.Status == protocol.SessionOrphaned ||
 		s.Status == protocol.SessionActive && !s.LeaseUntil.After(now)
@@ -65,7 +66,8 @@ func (s *Session) resume(w *Worker, now time.Time) protocol.SessionEvent {
 	s.Release, s.PinnedUntil = w.Release, history.Time{}
 	s.For, s.ForUntil, s.Leaving = "", history.Time{}, false
 	s.LeaseUntil = history.Time{}
-	s.Renewals, s.FirstRenewal, s.LastRenewal = 0, history.Time{}, history.Time{} // the entry of the expiry has them
+	// the timeline entry of the expiry contains them
+	s.Renewals, s.FirstRenewal, s.LastRenewal = 0, history.Time{}, history.Time{}
 	s.resetWait()
 	return protocol.SessionEvent{
 		At: history.At(now), What: "resumed", Worker: s.Owner, Epoch: s.Epoch, By: s.Owner, Release: s.Release,
@@ -76,8 +78,8 @@ func (s *Session) resume(w *Worker, now time.Time) protocol.SessionEvent {
 // epoch is ignored.
 const maxEpochAhead = 24 * time.Hour
 
-// giveUp releases a session whose holder has dropped the state, also if the lease has run out since. The next
-// acquisition raises the epoch, even if the same process acquires the session.
+// giveUp releases a session whose owner has dropped the state, also if the lease has expired since. The next
+// acquisition has a higher epoch, even if the same process acquires the session.
 func (in ReleaseSession) giveUp(s *Session, now history.Time) SessionChange {
 	c := SessionChange{Session: *s}
 	n := &c.Session
@@ -87,25 +89,26 @@ func (in ReleaseSession) giveUp(s *Session, now history.Time) SessionChange {
 		c.Timeline = append(c.Timeline, s.ended(now, "expired", in.Worker, in.Why))
 	case s.Held(now.Time):
 		c.Timeline = append(c.Timeline, n.release(now, in.Worker, in.Why))
-	case s.Status == protocol.SessionActive: // the lease ran out, and no app has recorded it yet
+	case s.Status == protocol.SessionActive: // the lease has expired, and no app has recorded that yet
 		n.lose(protocol.SessionExpired, ReasonLeaseLost, now)
 		n.Owner, n.Incarnation = "", ""
 		c.Timeline = append(c.Timeline, s.ended(now, "expired", in.Worker, in.Why))
 	default:
 		n.Owner, n.Incarnation, n.UpdatedAt = "", "", now
 	}
-	// The database was restored from an older copy: the worker has seen an epoch that is not in it.
+	// The worker has seen an epoch that the database does not contain: the database was restored from a backup.
 	if in.KnownEpoch > n.Epoch && !EpochAhead(in.KnownEpoch, now.Time) {
 		n.Epoch = in.KnownEpoch
 	}
 	return c
 }
 
-// EpochAhead reports whether an epoch that a worker reports is ignored: it is too far ahead of the database's clock.
+// EpochAhead reports whether an epoch that a worker reports must be ignored, because it is too far ahead of the
+// database's clock.
 func EpochAhead(epoch int64, now time.Time) bool { return epoch > now.Add(maxEpochAhead).UnixMicro() }
 
-// RestoreSession releases a session of a database that was restored from an older backup, whichever worker holds it: no
-// process may resume it, and the next acquisition raises the epoch. A session that must not be acquired again ends.
+// RestoreSession releases a session after the database was restored from a backup, whichever worker holds it: no
+// process may resume it, and the next acquisition has a higher epoch. A session with no_reacquire is closed.
 type RestoreSession struct{}
 
 func (RestoreSession) decide(s *Session, now history.Time) (SessionChange, error) {

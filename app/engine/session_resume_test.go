@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// suspended returns a session whose lease expired while its worker kept the state, and that worker.
+// suspended returns a session whose lease expired while its worker kept the state, with that worker and the time.
 func suspended() (Session, *Worker, time.Time) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	w := &Worker{
@@ -18,7 +18,7 @@ func suspended() (Session, *Worker, time.Time) {
 	s := NewSession("default", "s", nil, history.At(now))
 	s.acquire(Lessee{Worker: w}, 0, now, "")
 	s.move(now)
-	s.Fresh = false // its first activity has run
+	s.Fresh = false // an activity has already run in it
 	s.Renewals, s.FirstRenewal, s.LastRenewal = 1, history.At(now), history.At(now)
 	return s, w, now.Add(40 * time.Second)
 }
@@ -49,13 +49,13 @@ func TestASessionIsResumedUnderItsEpoch(t *testing.T) {
 			if n := c.Session; n.Renewals != 0 || !n.FirstRenewal.IsZero() || !n.LastRenewal.IsZero() {
 				t.Errorf("the renewals before the expiry are counted again: %+v", n)
 			}
-			// A task resumes the session as well, and its state is not new.
+			// A task resumes the session, too, and the state is not new.
 			a, timeline, _ := LeaseActivity(
 				Activity{}, &s, Lessee{Worker: w, Counted: true}, func(string) int64 { return 0 }, now,
 			)
 			if a.New || a.Epoch != c.Session.Epoch || len(timeline) != 1 || timeline[0].What != "resumed" ||
 				!s.With(w, now.Add(29*time.Second)) {
-				t.Errorf("a task gets %+v, timeline %+v", a, timeline)
+				t.Errorf("the task is %+v, the timeline %+v", a, timeline)
 			}
 		})
 	}
@@ -112,8 +112,8 @@ func TestASessionIsNotResumedOnceAnythingHappenedToIt(t *testing.T) {
 	}
 }
 
-// A worker that dropped the state of an epoch releases it, with a live lease and with an expired one. Its next
-// acquisition raises the epoch, also above an epoch that only the worker has seen.
+// A worker that dropped the state of an epoch releases the epoch, with a valid lease and with an expired one. Its next
+// acquisition has a higher epoch, also higher than an epoch that only the worker has seen.
 func TestAbandonedEpochIsNotServed(t *testing.T) {
 	for name, c := range map[string]struct {
 		after time.Duration
@@ -151,8 +151,8 @@ func TestAbandonedEpochIsNotServed(t *testing.T) {
 	}
 }
 
-// After a restore no process resumes a session, whether it is held or suspended; a session that must not be acquired
-// again has ended, and one without an owner is left as it is.
+// After a restore no process resumes a session, whether it is held or suspended; a session with no_reacquire is closed,
+// and one without an owner does not change.
 func TestARestoredSessionIsNotResumed(t *testing.T) {
 	for name, after := range map[string]time.Duration{"held": 0, "suspended": time.Minute} {
 		s, w, _ := suspended()

@@ -7,18 +7,17 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Sessions in workflows. An activity refers to a session by its ID or by options, and a workflow may start and end
-// workflow-scoped sessions. All of it is part of a run's decision: if the step is not committed, the session does not
-// exist.
+// This file handles sessions in workflows. An activity refers to a session by its ID or by options, and a workflow may
+// start and end workflow-scoped sessions. Both are part of a run's decision: if the step is not committed, the session
+// does not exist.
 
-// Defaults for sessions of the worker origin, in seconds.
+// These are defaults of session options, in seconds.
 const (
 	WorkerSessionLease = 120
 	WorkerSessionTTL   = 1800
 )
 
-// NewSession returns a session without a holder. o are the options of the worker origin, or nil for the implicit
-// origin.
+// NewSession returns a session without an owner. o are session options, or nil for an implicit session.
 func NewSession(namespace, id string, o *protocol.SessionOptions, now history.Time) Session {
 	s := Session{
 		Namespace: namespace, ID: id, Origin: OriginImplicit, Status: protocol.SessionActive, CreatedAt: now, UpdatedAt: now,
@@ -50,19 +49,20 @@ func orElse(v, other int64) int64 {
 	return v
 }
 
-// sessionFor returns the session for an activity of this run in this queue, and creates it if necessary, or returns the
-// reason for a refusal. New limits for an existing session apply from its next acquisition: two workflows that use one
-// ID with different limits must not fail each other.
+// sessionFor returns the session for an activity of this run in this queue, or the reason for a refusal. It creates the
+// session if necessary. New limits for an existing session apply from its next acquisition on, so that two workflows
+// that use one ID with different limits do not fail each other's activities.
 func (st *step) sessionFor(id, queue string, o *protocol.SessionOptions) (Session, *protocol.Error) {
 	s, ok := st.session(id)
 	_, _, handle := ParseStepID(id)
 	switch {
 	case ok && s.Terminal:
 		return s, protocol.Refuse(protocol.ReasonSessionClosed, "session %s has ended: %s", id, s.Reason)
-	// A workflow's session belongs to its workflow id alone: its close would end the work of a stranger.
+	// A workflow-scoped session belongs to one workflow ID. If other workflows used it, its end would cancel their
+	// activities.
 	case ok && s.Origin == OriginWorkflow && s.WorkflowID != st.WorkflowID:
 		return s, protocol.Refuse(protocol.ReasonSessionMissing, "session %s belongs to another workflow", id)
-	// The session was acquired under other options; running the activity under either set would violate the other.
+	// A worker has acquired the session under other options, and running the activity would violate one of the two.
 	// Before the first acquisition, the options may change.
 	case ok && o != nil && s.EverAcquired && !s.fits(o):
 		return s, protocol.Refuse(protocol.ReasonInvalidSession, "session %s exists with other options", id)
@@ -72,8 +72,8 @@ func (st *step) sessionFor(id, queue string, o *protocol.SessionOptions) (Sessio
 		return s, nil
 	case ok:
 		return s, nil
-	// An id of the form RUN-seq can only come from StartSession. Making an implicit session of that name would
-	// hide the mistake.
+	// Only StartSession creates an ID of the form RUN-seq. Creating an implicit session with this ID would hide a
+	// mistake.
 	case handle && o == nil:
 		return s, protocol.Refuse(protocol.ReasonSessionMissing, "session %s was never started", id)
 	case o != nil && o.Create != nil && !*o.Create:
@@ -88,8 +88,8 @@ func (st *step) sessionFor(id, queue string, o *protocol.SessionOptions) (Sessio
 	return s, nil
 }
 
-// fits reports whether options of the worker origin are compatible with the session, apart from its limits. For a
-// session of another origin only requirements and connection are compared: options cannot change its other rules.
+// fits reports whether session options are compatible with the session, apart from its limits. For a session of another
+// origin, only requirements and connection are compared, because options cannot change its other rules.
 func (s *Session) fits(o *protocol.SessionOptions) bool {
 	want := NewSession(s.Namespace, s.ID, o, history.Time{})
 	// an option that is not set is compatible with every value
@@ -111,8 +111,8 @@ func policy(p string) string {
 	return p
 }
 
-// startSession opens a workflow-scoped session. Which worker holds it is decided at its first activity, when it
-// is known what that needs.
+// startSession creates a workflow-scoped session. A worker acquires it with its first activity, because only then the
+// requirements are known.
 func (st *step) startSession(c protocol.Command, seq int64) {
 	s := NewSession(st.Namespace, StepID(st.ID, seq), nil, st.now)
 	s.Origin, s.WorkflowID = OriginWorkflow, st.WorkflowID
@@ -126,7 +126,7 @@ func (st *step) startSession(c protocol.Command, seq int64) {
 	if c.WorkerSession != nil {
 		d.Options = raw(c.WorkerSession)
 	}
-	store, _, _ := s.define(c.SessionDefinition) // it has not been acquired, so every definition is valid
+	store, _, _ := s.define(c.SessionDefinition) // no worker has acquired the session, so every definition is accepted
 	d.SessionDefinition = s.Definition
 	st.emit(d)
 	st.usesSessions()
@@ -138,8 +138,8 @@ func (st *step) startSession(c protocol.Command, seq int64) {
 	}
 }
 
-// endSession ends a workflow-scoped session in this step: its open activities are cancelled, and their late results are
-// refused. Ending a session again is recorded and has no effect, so that code may end a session in its clean-up
+// endSession ends a workflow-scoped session in this step: it cancels the session's open activities, whose late results
+// are refused. Ending a session again is recorded and has no effect, so that code may end a session in its clean-up
 // unconditionally.
 func (st *step) endSession(c protocol.Command, seq int64) {
 	s, _ := st.session(c.SessionID)
@@ -154,7 +154,7 @@ func (st *step) endSession(c protocol.Command, seq int64) {
 		}
 		st.cancelled(a, SessionEndedReason)
 	}
-	// The cancelled activities have changed its counts.
+	// Load it again, because cancelling the activities has changed its counts.
 	s, _ = st.session(c.SessionID)
 	st.close(s, ReasonEndedByFlow)
 }
@@ -165,8 +165,8 @@ func (st *step) startedSession(id string) bool {
 	return ok && s.Origin == OriginWorkflow && s.WorkflowID == st.WorkflowID
 }
 
-// endChain ends the workflow-scoped sessions of the workflow ID, because its last run closes: no later run could use or
-// end them.
+// endChain ends the workflow-scoped sessions of the workflow ID, because its last run closes and no later run could use
+// or end them.
 func (st *step) endChain(why string) {
 	for _, s := range st.env.Chain {
 		if now, _ := st.session(s.ID); !now.Terminal {
@@ -176,7 +176,7 @@ func (st *step) endChain(why string) {
 			st.close(now, why)
 		}
 	}
-	for _, c := range st.d.Sessions { // started in this very run and step
+	for _, c := range st.d.Sessions { // sessions that the run started in this step
 		if c.Session.Origin == OriginWorkflow && !c.Session.Terminal {
 			st.close(c.Session, why)
 		}
@@ -190,7 +190,7 @@ func (st *step) close(s Session, why string) {
 	st.storeSession(s, e)
 }
 
-// endAs ends the session and clears all fields that concern a future holder.
+// endAs ends the session and clears all fields that apply to a future owner.
 func (s *Session) endAs(status protocol.SessionStatus, why string, now history.Time) {
 	s.Status, s.Terminal, s.Reason = status, true, why
 	s.ClosedAt, s.UpdatedAt, s.Active, s.Moving, s.Drained = now, now, 0, "", false

@@ -19,8 +19,8 @@ func reasonIn(err error) protocol.Reason {
 	return ""
 }
 
-// New numbers in session options apply from the next acquisition. The holder's renewal changes them at once, except the
-// TTL.
+// New limits in session options apply from the next acquisition on. A renewal by the owner changes them immediately,
+// except the TTL.
 func TestNumbersHoldFromTheNextClaim(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	a, b := Lessee{Worker: &Worker{ID: "a", Queues: []string{"q"}, MaxSessions: 2}, Counted: true},
@@ -33,12 +33,12 @@ func TestNumbersHoldFromTheNextClaim(t *testing.T) {
 
 	want := NewSession("default", "s", &other, history.At(now))
 	if !s.fits(&other) {
-		t.Fatal("other numbers do not fit")
+		t.Fatal("other limits are not compatible")
 	}
 	asked := s
 	asked.wants(want.numbers())
 	if asked.Lease != s.Lease || asked.TTL != 600 || asked.MaxActivities != 1 {
-		t.Errorf("numbers changed while it is held: %+v", asked)
+		t.Errorf("limits changed while the session is held: %+v", asked)
 	}
 	asked.LeaseUntil = history.At(now)
 	asked.acquire(b, 0, now.Add(time.Second), "")
@@ -62,7 +62,7 @@ func TestNumbersHoldFromTheNextClaim(t *testing.T) {
 	changed.Requirements = []string{"gpu"}
 	for _, o := range []protocol.SessionOptions{first, other, changed} {
 		if _, err := create(b, o); reasonIn(err) != protocol.ReasonSessionOwned {
-			t.Errorf("a stranger is told %v", err)
+			t.Errorf("another worker gets %v", err)
 		}
 	}
 	if _, err := create(a, changed); reasonIn(err) != protocol.ReasonInvalidSession {
@@ -70,7 +70,7 @@ func TestNumbersHoldFromTheNextClaim(t *testing.T) {
 	}
 }
 
-// For its holder, an expired session is closed already; other workers can acquire it.
+// For its owner, an expired session is already closed; other workers can acquire it.
 func TestAHolderClosesWhatExpiredUnderIt(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := NewSession("default", "s", &protocol.SessionOptions{SessionID: "s"}, history.At(now))
@@ -87,7 +87,7 @@ func TestAHolderClosesWhatExpiredUnderIt(t *testing.T) {
 	}
 }
 
-// Every door reads the same numbers and ids, and refuses the same.
+// Every way to create a session validates the same limits and IDs, and refuses the same values.
 func TestOneValidationOfSessionOptions(t *testing.T) {
 	for _, c := range []struct{ json, wrong string }{
 		{`{"session_id":"s"}`, ""},
@@ -127,8 +127,8 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// The next holder of a session receives the reason why the former epoch ended, also if the acquisition itself ends the
-// former epoch, because no sweep ran after the lease expired.
+// The next owner of a session receives the reason why the previous epoch ended, also if the acquisition itself ends
+// that epoch because no sweep ran after its lease expired.
 func TestAcquisitionReportsWhyThePreviousEpochEnded(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	by := func(id, incarnation string) Lessee {

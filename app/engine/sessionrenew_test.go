@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A renewal may ask for another length. That is not a new option of the session, whose later users name the options it
-// was made with.
+// A renewal may request a lease of another length. This does not change the options of the session, with which later
+// users compare theirs.
 func TestARenewalOfAnotherLengthLeavesTheOptions(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	options := protocol.SessionOptions{SessionID: "s", Lease: 60, TTL: 600}

@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A session of any kind is evicted if none of its tasks runs or waits, it has been idle for ten seconds, and its holder
-// is at its limit. A session that is pinned or must not be acquired again is never evicted.
+// A session of any kind is evicted if none of its tasks runs or waits, it has been idle for ten seconds, and its owner
+// holds its maximum of sessions. A pinned session and one with no_reacquire are never evicted.
 func TestEvictableSessions(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := now.Add(YieldIdle)
@@ -63,14 +63,14 @@ func TestEvictableSessions(t *testing.T) {
 		if in.Held < in.Limit || s.Owner != "a" || s.Epoch != held.Epoch || !s.Held(at) {
 			continue
 		}
-		// The holder's own word is judged the same.
+		// A release by the owner for the same reason follows the same rules.
 		_, err = DecideSession(&s, ReleaseSession{SessionHolder: in.SessionHolder, Why: ReasonEvictedCap}, at)
 		if gives := err == nil; gives != c.gives || err != nil && reasonIn(err) != protocol.ReasonValidation {
 			t.Errorf("%s: its holder's release: %v", c.name, err)
 		}
 	}
 
-	// An acquisition soon after the eviction records it.
+	// An acquisition soon after the eviction is recorded in the timeline.
 	d, err := DecideSession(&held, in, at)
 	if err != nil {
 		t.Fatal(err)
@@ -84,8 +84,8 @@ func TestEvictableSessions(t *testing.T) {
 	}
 }
 
-// The lease of a session that is marked to give way is not renewed, and the session moves when the lease ends. A task
-// or a heartbeat by verb clears the mark.
+// The lease of a session that is marked for eviction is not renewed, and the session moves when the lease ends. A task
+// or an explicit heartbeat clears the mark.
 func TestAMarkedSessionMovesWhenItsLeaseEnds(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	a := &Worker{

@@ -11,16 +11,17 @@ import (
 )
 
 // This file contains the changes of a session that do not come from a run: acquire, renew, release, move, close and
-// expire. Each is a decision on the session's row alone, so none of them loads a run, and a session without runs can be
-// managed too.
+// expire. Each is a decision on the session's row alone, so none of them loads a run, and sessions without runs can be
+// managed, too.
 
-// SessionInput is something that happens to a session next to the runs that use it. The set is closed.
+// SessionInput is an input of a decision on a session that does not come from a run. All implementations are in this
+// package.
 type SessionInput interface {
 	decide(s *Session, now history.Time) (SessionChange, error)
 }
 
-// DecideSession returns the change of the session s, which is nil if there is no row. It only reads s. After every
-// decision, watch records whether tasks wait for the holder, so that no input has to do this.
+// DecideSession returns the change of the session s, which is nil if there is no row. It does not change s. After every
+// decision it calls watch, which records whether tasks wait for the owner.
 func DecideSession(s *Session, in SessionInput, now time.Time) (SessionChange, error) {
 	at := history.At(now)
 	c, err := in.decide(s, at)
@@ -28,7 +29,7 @@ func DecideSession(s *Session, in SessionInput, now time.Time) (SessionChange, e
 	return c, err
 }
 
-// CreateSession acquires a session by a worker's request. The outcome in the response is created, reused or reacquired.
+// CreateSession acquires a session at a worker's request. The outcome in the response is created, reused or reacquired.
 type CreateSession struct {
 	Namespace      string
 	Options        protocol.SessionOptions
@@ -37,8 +38,8 @@ type CreateSession struct {
 	Outcome        *string // set by the decision
 }
 
-// decide passes the same admission as the claim by a task, with one difference: a worker that asks for the
-// session itself does not need room for an activity.
+// decide applies the same rules as an acquisition by a task, with one exception: a worker that acquires the session
+// itself does not need a free place for an activity.
 func (in CreateSession) decide(s *Session, now history.Time) (SessionChange, error) {
 	if s == nil {
 		if o := in.Options; o.Create != nil && !*o.Create {
@@ -68,7 +69,7 @@ func (in CreateSession) decide(s *Session, now history.Time) (SessionChange, err
 	}
 	if s.HeldBy(in.Lessee.Worker.ID, now.Time) && s.Incarnation == in.Lessee.Worker.Incarnation {
 		*in.Outcome = "reused"
-		// The holder itself asks for other numbers, so they hold at once, except for the TTL.
+		// The owner itself requests other limits, so they apply immediately, except the TTL.
 		if n := c.Session.Next; n != nil {
 			c.Session.apply(*n)
 			c.Session.wants(*n)
@@ -91,13 +92,13 @@ func (in CreateSession) fits(s *Session, now history.Time) error {
 	w := in.Lessee.Worker
 	switch {
 	case s.Terminal || !s.EverAcquired:
-		return nil // admission gives a more exact reason
+		return nil // admission returns a more exact reason
 	case s.Queue != "" && !slices.Contains(w.Queues, s.Queue):
 		return protocol.Refuse(
 			protocol.ReasonSessionQueue, "session %s is for queue %s, which worker %s does not serve", s.ID, s.Queue, w.ID,
 		).With("registered_task_queue", w.Queues[0]).With("requested_session_queue", s.Queue)
 	case s.Held(now.Time) && s.Owner != w.ID && !s.claimableByOthers(now.Time):
-		return nil // a worker that is not admitted learns the holder or its missing capability, not the options
+		return nil // a worker that is not admitted is refused for its owner or missing capability, not for the options
 	case s.stateLost(now.Time) && in.Options.Reacquire != nil && !*in.Options.Reacquire:
 		return protocol.Refuse(
 			protocol.ReasonSessionReacquire, "session %s was lost (%s), and the request forbids to acquire it again", s.ID,
@@ -109,7 +110,7 @@ func (in CreateSession) fits(s *Session, now history.Time) error {
 	return nil
 }
 
-// refusal converts a verdict to an error with the numbers that a client needs to act on it.
+// refusal converts a verdict to an error with the values that a client needs to react.
 func refusal(v Verdict, s *Session, l Lessee) error {
 	e := protocol.Refuse(v.Reason, "%s", v.Text())
 	switch v.Reason {
@@ -123,15 +124,15 @@ func refusal(v Verdict, s *Session, l Lessee) error {
 	return e
 }
 
-// SessionHolder identifies the claimed holder of a session. Epoch 0 means that the client sent none; then only the
-// worker ID is compared, as the contract allows.
+// SessionHolder is the owner of a session according to the client. Epoch 0 means that the client sent none; then only
+// the worker ID is compared, as the protocol allows.
 type SessionHolder struct {
 	Worker string
 	Epoch  int64
 }
 
-// holds refuses a worker that is not the holder, or that holds the session under another epoch than the one it names:
-// the state in its memory then belongs to an epoch that has ended.
+// holds refuses a worker that is not the owner, or that owns the session under another epoch than it states: the state
+// in its memory then belongs to an epoch that has ended.
 func (h SessionHolder) holds(s *Session) error {
 	switch {
 	case s == nil:
@@ -145,16 +146,16 @@ func (h SessionHolder) holds(s *Session) error {
 	return nil
 }
 
-// RenewSession extends the lease of a held session. It never revives an expired lease, since another worker may already
+// RenewSession extends the lease of a held session. It never renews an expired lease, since another worker may already
 // have acquired the session. A worker gives an idle session up by not renewing it. The app also refuses to renew a
 // session whose idle timeout has passed, in case the worker does not know this timeout.
 type RenewSession struct {
 	SessionHolder
-	Lease int64 // seconds, of this renewal alone; 0: the session's own
+	Lease int64 // length of this renewal in seconds; 0: the session's own length
 	Touch bool  // an explicit heartbeat resets the idle timeout
 }
 
-// decide renews for the session's own length. Only the worker door may name another length for one renewal.
+// decide renews for the session's own length. Only sessions with options may have another length for one renewal.
 func (in RenewSession) decide(s *Session, now history.Time) (SessionChange, error) {
 	if err := in.holds(s); err != nil {
 		return SessionChange{}, err
@@ -171,7 +172,7 @@ func (in RenewSession) decide(s *Session, now history.Time) (SessionChange, erro
 	}
 	c := SessionChange{Session: *s}
 	if s.Yielding && !in.Touch {
-		return c, nil // the holder keeps the session only until its lease ends
+		return c, nil // the owner keeps the session only until its lease ends
 	}
 	c.Session.LastActivity = s.lastActivity()
 	if in.Touch {
@@ -190,8 +191,8 @@ func (in RenewSession) decide(s *Session, now history.Time) (SessionChange, erro
 	return c, nil
 }
 
-// ReleaseSession gives a session up without ending it: in a clean shutdown, or, with Failed, because its
-// executor ended uncleanly.
+// ReleaseSession releases a session without ending it: in a clean shutdown, or, with Failed, because its executor ended
+// unexpectedly.
 type ReleaseSession struct {
 	SessionHolder
 	Why        string
@@ -210,7 +211,7 @@ func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, er
 	if in.Why == protocol.ReasonGivenUp {
 		return in.giveUp(s, now), nil
 	}
-	if !s.Held(now.Time) { // it was lost, not released: whether it may be acquired again is judged by that
+	if !s.Held(now.Time) { // the lease was lost, not released: no_reacquire applies
 		return SessionChange{}, protocol.Refuse(
 			protocol.ReasonSessionNotActive, "session %s lost its lease at %s", s.ID, s.LeaseUntil.Format(time.RFC3339),
 		)
@@ -221,7 +222,7 @@ func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, er
 		}
 	}
 	c := SessionChange{Session: *s}
-	// A shutdown is a drain by the worker's own word, so the same policy applies.
+	// A shutdown is a drain that the worker started, so the same policy applies.
 	if in.Why == ReasonShutdown && (s.NoReacquire || in.Failed == "") {
 		c.Timeline = append(c.Timeline, c.Session.drain(now, in.Worker))
 		return c, nil
@@ -237,7 +238,7 @@ func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, er
 	return c, nil
 }
 
-// fail ends the holder's ownership of the session because the session's executor ended uncleanly.
+// fail ends the ownership of the session because the session's executor ended unexpectedly.
 func (s *Session) fail(worker, cause, detail string, now history.Time) protocol.SessionEvent {
 	e := s.ended(now, "failed", worker, cause)
 	if !s.NoReacquire {
@@ -248,7 +249,7 @@ func (s *Session) fail(worker, cause, detail string, now history.Time) protocol.
 	return e
 }
 
-// ended returns the timeline entry for the end of the current epoch. It counts running attempts; the store adds
+// ended returns the timeline entry for the end of the current epoch. It counts running attempts; the store adds the
 // attempts that have ended.
 func (s *Session) ended(now history.Time, kind, by, why string) protocol.SessionEvent {
 	e := protocol.SessionEvent{
@@ -262,8 +263,8 @@ func (s *Session) ended(now history.Time, kind, by, why string) protocol.Session
 	return e
 }
 
-// release ends the ownership of the session: the session has no holder then, and no state was lost. lose differs: a
-// session whose lease was lost may be one that must not be acquired again.
+// release ends the ownership of the session without loss of state. lose is for a lost lease, after which no_reacquire
+// applies.
 func (s *Session) release(now history.Time, by, why string) protocol.SessionEvent {
 	e := s.ended(now, "released", by, why)
 	s.clearHolder(now)
@@ -274,8 +275,8 @@ func (s *Session) release(now history.Time, by, why string) protocol.SessionEven
 	return e
 }
 
-// lastEnd returns the reason why the previous epoch ended, for a holder that finds the state missing. The reason
-// includes what the former holder reported.
+// lastEnd returns the reason why the previous epoch ended, for an owner that finds the state missing. It includes the
+// reason that the former owner reported.
 func (s *Session) lastEnd() string {
 	switch {
 	case s.Reason == ReasonReleased:
@@ -288,7 +289,8 @@ func (s *Session) lastEnd() string {
 	return s.Reason
 }
 
-// clearHolder removes the holder from the row. The lease ends now, so that the session is free in the same commit.
+// clearHolder removes the owner from the row. The lease ends now, so that other workers can acquire the session after
+// this commit.
 func (s *Session) clearHolder(now history.Time) {
 	s.Owner, s.Incarnation, s.Moving, s.Leaving, s.Yielding = "", "", "", false, false
 	s.OtherAt = history.Time{}
@@ -296,11 +298,11 @@ func (s *Session) clearHolder(now history.Time) {
 	s.unpinRelease(now)
 }
 
-// PinCheck is the interval of the check whether an app still serves the release to which a session without a holder is
-// pinned.
+// PinCheck is how often to check whether an app still serves the release to which a session without an owner is pinned.
 const PinCheck = 5 * time.Second
 
-// unpinRelease drops the pin to the holder's release, unless the policy keeps the session for workers of that release.
+// unpinRelease removes the pin to the owner's release, unless the policy reserves the session for workers of that
+// release.
 func (s *Session) unpinRelease(now history.Time) {
 	if s.ReleasePolicy != PolicyFinish || s.Release == "" {
 		s.Release = ""
@@ -309,13 +311,13 @@ func (s *Session) unpinRelease(now history.Time) {
 	s.PinnedUntil = plus(now, PinCheck)
 }
 
-// ReservationTime is the time for which a migrated session is reserved for its target worker. After it, any worker may
-// acquire the session: a mistyped name must not block it.
+// ReservationTime is how long a migrated session is reserved for its target worker. Afterwards any worker may acquire
+// it, so that a misspelled worker ID does not block it.
 const ReservationTime = 30 * time.Second
 
-// MigrateSession makes the holder release the session at an operator's request: at once if nothing runs in it or with
-// Force, else when its running tasks have ended; until then no new task is dispatched in it. If For is not empty, the
-// session is then reserved for that worker for some time.
+// MigrateSession makes the owner release the session at an operator's request: immediately if no task runs in it or
+// with Force, otherwise when its running tasks have ended; until then no new task is dispatched in it. If For is not
+// empty, the session is then reserved for that worker for some time.
 type MigrateSession struct {
 	Operator string
 	Why      string
@@ -343,7 +345,7 @@ func (in MigrateSession) decide(s *Session, now history.Time) (SessionChange, er
 	case !s.Held(now.Time):
 		n.startReservation(now)
 		n.UpdatedAt = now
-	// Nothing runs, or the operator accepts that running tasks lose their session.
+	// No task runs, or the operator accepts that running tasks lose their session.
 	case in.Force || s.Active == 0:
 		c.Timeline = append(c.Timeline, n.release(now, in.Operator, why))
 		n.startReservation(now)
@@ -355,7 +357,7 @@ func (in MigrateSession) decide(s *Session, now history.Time) (SessionChange, er
 	return c, nil
 }
 
-// startReservation starts the time in which only the worker that the session is reserved for may acquire it.
+// startReservation starts the time in which only the worker for which the session is reserved may acquire it.
 func (s *Session) startReservation(now history.Time) {
 	s.ForUntil = history.Time{}
 	if s.For != "" {
@@ -363,7 +365,8 @@ func (s *Session) startReservation(now history.Time) {
 	}
 }
 
-// moved ends the worker's ownership of a session that is marked for a move, if no activity of the session is running.
+// moved ends the worker's ownership of a session that is marked for a move, if no activity runs in the session. It
+// returns false otherwise.
 func (s *Session) moved(now history.Time) (protocol.SessionEvent, bool) {
 	if s.Moving == "" || s.Active > 0 || !s.Held(now.Time) {
 		return protocol.SessionEvent{}, false
@@ -376,14 +379,14 @@ func (s *Session) moved(now history.Time) (protocol.SessionEvent, bool) {
 	return e, true
 }
 
-// CloseSession ends a session, or releases it. An operator (Operator is set, SessionHolder is empty) always ends it
-// for good. The DELETE of a worker ends only a session made with options, and that only if Why is not
-// protocol.ReasonWorkerShutdown or the session must not be acquired again. The DELETE of any other session releases
-// it by its release policy, because the published SDKs send it for each session when they stop: a deploy must not end
-// the session of a workflow.
+// CloseSession ends a session, or releases it. If an operator closes it (Operator is set, SessionHolder is empty), it
+// ends permanently. The DELETE request of a worker ends only a session with options, and only if Why is not
+// protocol.ReasonWorkerShutdown or the session has no_reacquire. The DELETE of any other session releases it by its
+// release policy, because the published SDKs send it for each session when they stop: a deployment must not end the
+// session of a workflow.
 //
-// A worker that holds the session no longer changes nothing: another worker may be about to acquire it. With
-// protocol.ReasonWorkerShutdown its DELETE is not refused either.
+// The DELETE of a worker that no longer holds the session has no effect, because another worker may be about to acquire
+// it. With protocol.ReasonWorkerShutdown it is not refused either.
 type CloseSession struct {
 	SessionHolder
 	Why      string
@@ -430,18 +433,18 @@ func (in CloseSession) releases(s *Session) bool {
 	return !s.NoReacquire && (s.Origin != OriginWorker || in.Why == protocol.ReasonWorkerShutdown)
 }
 
-// repeats reports whether the DELETE may repeat an earlier one whose response was lost: a DELETE with the same reason
-// released the session, and no worker has acquired it since.
+// repeats reports whether a DELETE may be the repetition of an earlier one whose response was lost: a DELETE with the
+// same reason released the session, and no worker has acquired it since.
 func (in CloseSession) repeats(s *Session) bool {
 	return s.Owner == "" && !s.Terminal && s.Reason == ReasonReleased && s.GivenUp == cmp.Or(in.Why, ReasonDeleted) &&
 		in.releases(s) && (in.Epoch == 0 || in.Epoch == s.Epoch)
 }
 
-// DueSession applies the passing of time to a session: its TTL ends it, and after its lease any worker may acquire it.
-// Stale is the holder if its registration is stale: then the session counts as orphaned instead of expired. Settled
-// means that no queued task of it was found, so a different count is wrong. Served are the releases that live apps
-// serve, as far as known: the pin to any other release is dropped. Other describes the session's tasks if the check for
-// queues that the holder does not serve is due.
+// DueSession applies what is due for a session: its TTL ends it, and after its lease any worker may acquire it. Stale
+// is the owner if its registration is stale: then the session counts as orphaned instead of expired. Settled means that
+// no queued task of the session exists, so that a different count is wrong. Served are the releases that live apps
+// serve, as far as known: a pin to any other release is removed. Other describes the session's tasks if the check for
+// queues that the owner does not poll is due.
 type DueSession struct {
 	Stale   string
 	Settled bool
@@ -449,7 +452,7 @@ type DueSession struct {
 	Other   *OtherQueue
 }
 
-// decide applies one due change at a time, the most final first; the others are found due again.
+// decide applies one due change, the most final one first; the sweeper calls it again for the others.
 func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error) {
 	if s == nil {
 		return SessionChange{}, errNotDue
@@ -461,9 +464,9 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 		if in.Settled {
 			n.Ready, n.MoreReady = 0, false
 		}
-	case s.Terminal: // no task is queued any more; the row records this
+	case s.Terminal: // no task is queued any more: update the row
 		return c, nil
-	// The TTL limits the cost of the session, so it also ends a session that is in use.
+	// The TTL limits what the session costs, so it also ends a session that is in use.
 	case !s.TTLUntil.IsZero() && !s.TTLUntil.After(now.Time):
 		n.endAs(protocol.SessionExpired, ReasonTTL, now)
 		c.Timeline = append(c.Timeline, s.ended(now, "expired", "", ReasonTTL))
@@ -473,7 +476,7 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 		e := s.ended(now, "expired", "", ReasonLeaseLost)
 		status, reason := protocol.SessionExpired, ReasonLeaseLost
 		switch {
-		// Only the wording differs: to people it matters whether the holder died or just let the session go.
+		// Only the recorded status differs: it shows whether the owner died or stopped renewing the session.
 		case in.Stale != "" && in.Stale == s.Owner:
 			status, reason = protocol.SessionOrphaned, ReasonOrphaned
 			e.What, e.Why = "orphaned", ReasonOrphaned
@@ -485,7 +488,7 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 			n.GivenUp = ReasonEvictedIdle
 		}
 		c.Timeline = append(c.Timeline, e)
-	// Its tasks have waited for the holder for long enough, so from now on any worker may claim it.
+	// The session's tasks have waited for the owner long enough, so any worker may acquire the session now.
 	case !s.Open && s.waits(now.Time) && !s.OpensAt().Time.IsZero() && !s.OpensAt().After(now.Time):
 		n.Open, n.UpdatedAt = true, now
 	case s.Held(now.Time) && !s.OtherAt.IsZero() && !s.OtherAt.After(now.Time):
@@ -494,7 +497,7 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 		n.For, n.ForUntil = "", history.Time{}
 	case !s.PinnedUntil.IsZero() && !s.PinnedUntil.After(now.Time):
 		n.PinnedUntil = plus(now, PinCheck)
-		// An empty list means that the releases are unknown, so no pin is dropped.
+		// An empty list means that the releases are unknown, so no pin is removed.
 		if len(in.Served) > 0 && !slices.Contains(in.Served, s.Release) {
 			n.Release, n.PinnedUntil, n.UpdatedAt = "", history.Time{}, now
 			c.Timeline = append(
@@ -508,8 +511,8 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 	return c, nil
 }
 
-// lose ends an epoch that its holder did not release. A session that must not be acquired again ends, since no other
-// worker has its state.
+// lose ends an epoch that its owner did not release. A session with no_reacquire ends, since no other worker has its
+// state.
 func (s *Session) lose(status protocol.SessionStatus, reason string, now history.Time) {
 	if s.NoReacquire {
 		s.endAs(status, reason, now)
@@ -520,9 +523,9 @@ func (s *Session) lose(status protocol.SessionStatus, reason string, now history
 	s.unpinRelease(now)
 }
 
-// OrphanSession ends the ownership of a session whose holder's registration became stale before the lease expired.
-// Waiting for the lease would leave the session's tasks idle although the holder is believed dead. The incarnation must
-// be the one whose heartbeats are missing: a worker that has registered again keeps its sessions.
+// OrphanSession ends the ownership of a session whose owner's registration became stale before the lease expired: the
+// session's tasks need not wait for the lease of a worker that is probably dead. The incarnation must be the one whose
+// heartbeats are missing: a worker that has registered again keeps its sessions.
 type OrphanSession struct{ Worker, Incarnation string }
 
 func (in OrphanSession) decide(s *Session, now history.Time) (SessionChange, error) {
@@ -537,8 +540,8 @@ func (in OrphanSession) decide(s *Session, now history.Time) (SessionChange, err
 }
 
 // ForgetSession removes the row of a session that has ended, at an operator's request, so that its ID can be used
-// again. Its epoch is remembered, as by CleanUp. It is refused while activities wait in the session. Unless Force is
-// set, it is also refused while activities run in the session or its last lease is live.
+// again. Its epoch is stored, as by CleanUp. It is refused while activities wait in the session. Unless Force is set,
+// it is also refused while activities run in the session or its last lease is valid.
 type ForgetSession struct {
 	Operator string
 	Why      string
@@ -580,16 +583,16 @@ func (in ForgetSession) decide(s *Session, now history.Time) (SessionChange, err
 	}, nil
 }
 
-// CleanUp removes the row of a session that ended or lapsed and has no work. Its epoch is remembered (see
-// EpochWatermark), so the id never falls back to an earlier one.
+// CleanUp removes the row of a session that has ended or expired and has no tasks. Its epoch is stored (see
+// EpochWatermark), so that the ID never gets a lower one.
 type CleanUp struct{ Before time.Time }
 
 func (in CleanUp) decide(s *Session, now history.Time) (SessionChange, error) {
 	switch {
 	case s == nil, s.Held(now.Time), s.Ready > 0, s.running() > 0 && !s.Terminal:
 		return SessionChange{}, errNotDue
-	// An ended session is stored for some time, so that people can see why it ended. A workflow-scoped session that has
-	// not ended belongs to its workflow.
+	// An ended session stays stored for some time, so that users can see why it ended. A workflow-scoped session that
+	// has not ended belongs to its workflow.
 	case s.Terminal && s.UpdatedAt.After(in.Before), s.Origin == OriginWorkflow && !s.Terminal:
 		return SessionChange{}, errNotDue
 	}

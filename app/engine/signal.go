@@ -7,14 +7,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A signal is accepted once it is stored, whether or not the code waits for it yet. From then on it must reach
-// the code exactly once: as the answer to a wait, or, if the run continues as new first, in the next run.
+// A signal is accepted once it is stored, whether or not the code already waits for it. From then on the code must
+// receive it exactly once: as the result of a wait or, if the run continues as new first, in the next run.
 
-// MaxSignals is the most signals a run may have unseen. They are rows of the run that every step loads, so a
-// sender without end would slow the run down until it cannot keep up at all.
+// MaxSignals is the maximum number of signals that a run may have unseen. Every step of the run loads their rows, so
+// without a limit a sender could slow the run down more and more.
 const MaxSignals = 5000
 
-// SignalRun delivers a signal to the run. Value is the argument-array blob, or empty.
+// SignalRun delivers a signal to the run. Value is the encoded argument array, or empty.
 type SignalRun struct {
 	Name      string
 	Value     string
@@ -41,8 +41,8 @@ func (in SignalRun) decide(st *step) error {
 	return nil
 }
 
-// receive records a signal. If it resolves a wait with a time limit, the timer of that wait is cancelled in the same
-// step; otherwise both could be recorded as the outcome of one wait.
+// receive records a signal. If it resolves a wait with a timeout, the timer of that wait is cancelled in the same step;
+// otherwise both could be recorded as the outcome of one wait.
 func (st *step) receive(in SignalRun) {
 	e := st.emit(&history.SignalReceived{
 		SignalName: in.Name, SignalID: st.eventID("s"), Value: in.Value, PayloadCodec: codecOf(in.Value),
@@ -56,8 +56,8 @@ func (st *step) receive(in SignalRun) {
 	}
 }
 
-// checkCarried refuses a run that continues as new with signals that the task was not shown, or with numbers that are
-// no signals: they would be lost or delivered twice.
+// checkCarried refuses a continue-as-new command that names signals which the task did not contain, or events that are
+// not signals: signals would be lost or delivered twice.
 func checkCarried(commands []protocol.Command, inbox *Inbox, carry []Signal, shown int64) error {
 	for i, c := range commands {
 		_, own := inbox.InheritedOf(c.Unreceived)
@@ -69,7 +69,7 @@ func checkCarried(commands []protocol.Command, inbox *Inbox, carry []Signal, sho
 				"must list, in order, the signal events that the task contained",
 			)
 		}
-		// The range follows the inherited signals that are listed.
+		// The range follows the inherited signals in the list.
 		if r := c.UnreceivedRange; r != nil && (inbox == nil || r.First < inbox.First() || r.Last < r.First ||
 			r.Last > inbox.Last() || n > len(own) && c.Unreceived[n-len(own)-1] >= r.First) {
 			return protocol.Invalid(
@@ -90,7 +90,8 @@ func increasing(events []int64) bool {
 	return true
 }
 
-// applied returns the event that gives a wait its signal, with the signal's value. Replayers read the value from it.
+// applied returns the event that resolves a wait with its signal. It contains the signal's value, because replayers
+// read the value from it.
 func (st *step) applied(seq int64, w Wait) *history.SignalApplied {
 	return &history.SignalApplied{
 		Sequence: seq, SignalName: w.Name, SignalWaitID: StepID(st.ID, seq), SignalID: w.SignalID, Value: w.Value,
@@ -99,7 +100,7 @@ func (st *step) applied(seq int64, w Wait) *history.SignalApplied {
 	}
 }
 
-// openWait opens a wait for a signal. It gets a timer only if no signal answered it at once.
+// openWait opens a wait for a signal. The wait gets a timer only if no stored signal resolves it immediately.
 func (st *step) openWait(c protocol.Command, seq int64) {
 	id := StepID(st.ID, seq)
 	limit, limited := c.Wait()
@@ -114,12 +115,12 @@ func (st *step) openWait(c protocol.Command, seq int64) {
 	}
 }
 
-// sendSignal stores a signal for another workflow as an undelivered message. A signal to the workflow itself is
-// received at once.
+// sendSignal stores a signal for another workflow as an undelivered message. The workflow receives a signal to itself
+// immediately.
 func (st *step) sendSignal(c protocol.Command, seq int64) {
 	st.emit(&history.SignalSent{CommandSequence: seq, WorkflowID: c.WorkflowID, SignalName: c.SignalName})
 	if c.WorkflowID == st.WorkflowID {
-		// The task that sends the signal has not seen it, so the event must not say that it has.
+		// The task that sends the signal has not seen it, so the event must not have the task's ID.
 		task, seen := st.task, st.seen
 		st.task, st.seen = "", 0
 		st.receive(SignalRun{Name: c.SignalName, Value: c.Arguments.Blob, Identity: "workflow " + st.WorkflowID})

@@ -5,15 +5,16 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// A response that is too large for its transport delivers nothing, and the next one would lease the same tasks. So the
-// size of every delivery is known before it is leased: claims and dispatches subtract it from the budget of the
-// response. Sizes are those of the JSON and rather too large than too small.
+// A response that is too large for its transport would deliver nothing, and the next one would lease the same tasks.
+// Therefore the size of every delivery is known before it is leased: claims and dispatches subtract it from the size
+// budget of the response. Sizes are those of the JSON, rounded up.
 
-// The sizes that deliveries are made of.
+// These are the components of the size of a delivery.
 const (
 	// MaxPageBytes is the maximum size of one page of a history; a single event may be larger.
 	MaxPageBytes = 4 << 20
-	// MaxUnseenBytes is the maximum size of a run's events that an activity task delivers to its worker.
+	// MaxUnseenBytes is the maximum size of the run's events that an activity task contains for a worker with the run
+	// in its sticky cache.
 	MaxUnseenBytes = 64 << 10
 	// EventBytes is the size of an event without its payload; TaskBytes is the size of a task without payloads and
 	// events.
@@ -21,8 +22,8 @@ const (
 	TaskBytes  = 2 << 10
 )
 
-// DeliveryBytes returns the size of the run's workflow task in a response: the history, or its first page, or for a
-// worker that has the run in its sticky cache the events that it has not seen.
+// DeliveryBytes returns the size of the run's workflow task in a response: the history, or its first page; for a worker
+// that has the run in its sticky cache, only the events that it has not seen.
 func (h *Head) DeliveryBytes(cached bool) int64 {
 	n := h.Bytes + h.ArgumentBytes
 	if cached {
@@ -35,8 +36,8 @@ func (h *Head) DeliveryBytes(cached bool) int64 {
 	return TaskBytes + n
 }
 
-// DeliveryBytes returns the size of the activity in a delivery to a worker: its arguments, and the event that scheduled
-// it, which contains the arguments a second time up to a limit.
+// DeliveryBytes returns the size of the activity in a response: its arguments, and the event that scheduled it, which
+// contains the arguments again, up to a limit.
 func (a *Activity) DeliveryBytes() int64 {
 	n := TaskBytes + a.Bytes + min(a.Bytes, MaxUnseenBytes)
 	if a.LastHeartbeat != nil {

@@ -8,15 +8,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// With soft affinity a task prefers the session's holder and does not depend on it. A holder that is slow must
-// not lose the session to the first worker that happens to be free, so the fallback begins only after a task
-// has waited for a while for this holder and for nothing else.
+// With soft affinity, a task prefers the session's owner but does not depend on it. A slow owner must not lose the
+// session to the first worker with a free slot, so the fallback happens only after a task has waited for some time for
+// this owner and for nothing else.
 
-// FallbackAfter is the default number of seconds for which a task of a soft session waits for its holder.
+// FallbackAfter is how long a task of a soft session waits for the owner by default, in seconds.
 const FallbackAfter = 30
 
-// fallback returns the time after which a task falls back from its session's holder, in microseconds; 0 means hard
-// affinity, without fallback.
+// fallback returns after which time other workers may acquire the session for a waiting task, in microseconds; 0 means
+// hard affinity, without fallback.
 func fallback(affinity string, after int64) int64 {
 	if affinity != protocol.AffinitySoft {
 		return 0
@@ -32,7 +32,7 @@ func (s *Session) Affinity() (affinity string, after int64) {
 	return protocol.AffinitySoft, s.Fallback / 1_000_000
 }
 
-// setAffinity applies the affinity of an activity that refers to its session by ID only. An activity without affinity
+// setAffinity applies the affinity of an activity that refers to its session only by ID. An activity without affinity
 // changes nothing.
 func (s *Session) setAffinity(affinity string, after int64) {
 	if affinity != "" && s.Origin == OriginImplicit {
@@ -40,7 +40,7 @@ func (s *Session) setAffinity(affinity string, after int64) {
 	}
 }
 
-// waits reports whether a ready task of a soft session waits only for its holder, and not for the session's activity
+// waits reports whether a ready task of a soft session waits only for the owner, and not for the session's activity
 // limit or an operator's migration. In a workflow-scoped session, no task may be running either, since its result would
 // be refused after a fallback.
 func (s *Session) waits(now time.Time) bool {
@@ -49,11 +49,11 @@ func (s *Session) waits(now time.Time) bool {
 		apart
 }
 
-// running counts the activities that run in the session, including attempts of former holders.
+// running returns the number of activities that run in the session, including attempts on former owners.
 func (s *Session) running() int {
 	n := s.Active
 	if s.Origin == OriginWorkflow {
-		return n // results of a workflow-scoped session's former holders are refused
+		return n // results of former owners of a workflow-scoped session are refused, so their attempts do not count
 	}
 	for _, left := range s.StaleAttempts {
 		n += left
@@ -61,17 +61,17 @@ func (s *Session) running() int {
 	return n
 }
 
-// crowded reports whether the session's activity limit is reached. Running attempts of a workflow-scoped session
-// without a holder do not count: their results are refused after the next acquisition.
+// crowded reports whether the session's activity limit is reached. Running attempts in a workflow-scoped session
+// without an owner do not count: their results are refused after the next acquisition.
 func (s *Session) crowded(now time.Time) bool {
 	return s.Full() && (s.Origin != OriginWorkflow || s.Held(now))
 }
 
-// moveRunningToOtherEpochs counts the running attempts as attempts of an earlier epoch, when the epoch ends. Running
-// attempts continue at the former holder and count towards the session's activity limit until they end.
+// moveRunningToOtherEpochs counts the running attempts as stale attempts when the epoch ends. They continue on the
+// former owner and count towards the session's activity limit until they end.
 func (s *Session) moveRunningToOtherEpochs() {
 	if s.Active > 0 {
-		s.StaleAttempts = maps.Clone(s.StaleAttempts) // rows are shared
+		s.StaleAttempts = maps.Clone(s.StaleAttempts) // copy the map, because rows are shared
 		if s.StaleAttempts == nil {
 			s.StaleAttempts = map[int64]int{}
 		}
@@ -80,7 +80,7 @@ func (s *Session) moveRunningToOtherEpochs() {
 	s.Active = 0
 }
 
-// staleAttemptEnded subtracts one attempt from the running attempts of former holders.
+// staleAttemptEnded counts one stale attempt less.
 func (s *Session) staleAttemptEnded(epoch int64) {
 	s.StaleAttempts = maps.Clone(s.StaleAttempts)
 	if s.StaleAttempts[epoch]--; s.StaleAttempts[epoch] <= 0 {
@@ -88,9 +88,8 @@ func (s *Session) staleAttemptEnded(epoch int64) {
 	}
 }
 
-// watch records the time since which tasks wait for the holder and it leases none of them. The time starts when the
-// first task begins to wait for the holder, and not when the task was created: it may have waited for something else
-// before.
+// watch records since when tasks have been waiting for the owner without being leased by it. The time starts when the
+// first task begins to wait for the owner, not when the task was created: it may have waited for something else before.
 func (s *Session) watch(now history.Time) {
 	switch {
 	case !s.waits(now.Time):
@@ -100,8 +99,8 @@ func (s *Session) watch(now history.Time) {
 	}
 }
 
-// SkipHolder records whether the holder of a soft session has missed two heartbeats at every app. While it has, other
-// workers may claim the session as soon as a task is ready in it.
+// SkipHolder records whether every app has missed two heartbeats of a soft session's owner. While that is so, other
+// workers may acquire the session as soon as a task is ready in it.
 type SkipHolder struct {
 	Worker, Incarnation string
 	Silent              bool
@@ -120,11 +119,11 @@ func (in SkipHolder) decide(s *Session, now history.Time) (SessionChange, error)
 	return c, nil
 }
 
-// resetWait records that a worker leased a task in the session: the worker is neither dead nor full, and the wait
+// resetWait records that the owner leased a task in the session: it is neither dead nor full, and the waiting time
 // starts again.
 func (s *Session) resetWait() { s.WaitingSince, s.Open, s.HolderSilent = history.Time{}, false, false }
 
-// OpensAt returns the time from which any worker may acquire the held session; zero: never in its current state.
+// OpensAt returns when any worker may acquire the held session; zero: never in its current state.
 func (s *Session) OpensAt() history.Time {
 	if s.WaitingSince.IsZero() {
 		return history.Time{}
@@ -132,5 +131,5 @@ func (s *Session) OpensAt() history.Time {
 	return plus(s.WaitingSince, time.Duration(s.Fallback)*time.Microsecond)
 }
 
-// claimableByOthers reports whether a worker other than the holder may claim the session now.
+// claimableByOthers reports whether a worker other than the owner may acquire the session now.
 func (s *Session) claimableByOthers(now time.Time) bool { return s.Open && s.waits(now) }

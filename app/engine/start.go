@@ -12,15 +12,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// How a run begins: by a caller, as a child, by a schedule, or in the place of a run that continued as new.
-// Everything that the new run takes over from another is decided here, so that the four cannot differ.
+// A run begins in one of four ways: by a caller, as a child, by a schedule, or as the next run of a run that continued
+// as new. This file decides for all four what the new run inherits, so that they do not differ.
 
-// DefaultPriority is in the middle of 0, first, and 9, last.
+// DefaultPriority is in the middle of 0 (first) and 9 (last).
 const DefaultPriority = 5
 
 // DecideStart creates a run: its first events and its first workflow task. Signals and updates that an earlier run
-// passed on are recorded before the task is created, so that the code sees them in its first task, as it would have in
-// the run before.
+// passed on are recorded before the task is created, so that the code receives them in its first task.
 func DecideStart(in Start, now time.Time) Decision {
 	r := in.Request
 	run := &Run{Head: Head{Namespace: r.Namespace}}
@@ -46,8 +45,7 @@ func DecideStart(in Start, now time.Time) Decision {
 	if r.ExecutionTimeout > 0 {
 		started.ExecutionDeadline = plus(st.now, seconds(r.ExecutionTimeout))
 	}
-	// The execution timeout spans the whole chain of runs, so it is taken over with its deadline and does not
-	// begin anew.
+	// The execution timeout covers the whole chain of runs, so the new run inherits its deadline.
 	if p := in.ContinuedFrom; p != nil {
 		started.ContinuedFrom, started.ExecutionTimeout, started.ExecutionDeadline = p.ID, p.ExecutionTimeout,
 			p.ExecutionDeadline
@@ -79,7 +77,7 @@ func DecideStart(in Start, now time.Time) Decision {
 	run.StartKey = in.StartKey
 	if p := in.ContinuedFrom; p != nil {
 		run.StartKey = p.StartKey
-		// What the code needs of a worker does not change with a new run of it.
+		// A new run of the chain has the same requirements on workers.
 		run.HasSessions, run.NeedsSessions = p.HasSessions, p.NeedsSessions
 		run.Heeds = p.Heeds && p.Type == run.Type
 		run.Inherited = in.Inherited
@@ -87,7 +85,7 @@ func DecideStart(in Start, now time.Time) Decision {
 	for _, s := range in.Carry {
 		st.emit(signalReceived(s))
 	}
-	if in.Inbox != nil { // the events follow the first one; the store makes them from the inbox
+	if in.Inbox != nil { // these events follow the first one; the store creates them from the inbox
 		run.Inbox, run.LastSeq, st.d.Inherits = in.Inbox, in.Inbox.Last(), in.Inherits
 	}
 	for _, u := range in.Updates {
@@ -108,8 +106,8 @@ func DecideStart(in Start, now time.Time) Decision {
 }
 
 // DerivedRunID returns the ID of a run that another run starts with its command seq. It begins with the time of the
-// decision, so that IDs are ordered by time; then follows a hash of the parent and seq, so that a decision that is
-// repeated at the same time gives the same ID.
+// decision, so that IDs are ordered by time, and continues with a hash of the parent and seq, so that a decision that
+// is repeated with the same time yields the same ID.
 func DerivedRunID(parent string, seq int64, now time.Time) string {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(seq))
@@ -120,7 +118,7 @@ func DerivedRunID(parent string, seq int64, now time.Time) string {
 	return id.String()
 }
 
-// codecOf returns the payload_codec that is recorded with a blob: empty for an empty blob.
+// codecOf returns the payload_codec that is recorded with a blob: empty if the blob is empty.
 func codecOf(blob string) string {
 	if blob == "" {
 		return ""

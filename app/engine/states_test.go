@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// arrows returns the arrows of one diagram of docs/states.md, as "from to". An arrow to a group counts as one to each
-// of its members.
+// arrows returns the arrows of one diagram of docs/states.md, as "from to". An arrow to a group counts as an arrow to
+// each of its members.
 func arrows(t *testing.T, of string) map[string]bool {
 	t.Helper()
 	raw, err := os.ReadFile("../../docs/states.md")
@@ -75,7 +75,8 @@ func drawnAs(s *Session) string {
 	return string(s.Status)
 }
 
-// Whatever happens to a session is an arrow of the diagram, and every arrow happens. The walks are the same every time.
+// Every change of a session's state in random walks is an arrow of the diagram, and every arrow occurs. The walks have
+// a fixed seed.
 func TestSessionsGoTheWaysThatAreDrawn(t *testing.T) {
 	w := randomWalk{t: t, chance: rand.New(rand.NewPCG(1, 2)), drawn: arrows(t, "Session"), gone: map[string]bool{}}
 	for range 6000 {
@@ -83,7 +84,7 @@ func TestSessionsGoTheWaysThatAreDrawn(t *testing.T) {
 	}
 	for way := range w.drawn {
 		if from, to, _ := strings.Cut(way, " "); from != to && !w.gone[way] {
-			t.Errorf("%s to %s is drawn, and never happens", from, to)
+			t.Errorf("the arrow %s to %s never occurs", from, to)
 		}
 	}
 	if t.Failed() {
@@ -91,7 +92,7 @@ func TestSessionsGoTheWaysThatAreDrawn(t *testing.T) {
 	}
 }
 
-// randomWalk takes sessions through random inputs and holds each step against the diagram.
+// randomWalk applies random inputs to sessions and compares each step with the diagram.
 type randomWalk struct {
 	t           *testing.T
 	chance      *rand.Rand
@@ -103,7 +104,7 @@ type randomWalk struct {
 func (w *randomWalk) walk() {
 	w.now, w.session = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), nil
 	options := protocol.SessionOptions{SessionID: "s", TTL: 600}
-	if w.chance.IntN(3) == 0 { // a claim after a loss is forbidden
+	if w.chance.IntN(3) == 0 { // sometimes the session has no_reacquire
 		options.Reacquire = new(false)
 	}
 	for range 30 {
@@ -115,7 +116,7 @@ func (w *randomWalk) walk() {
 		s := w.session
 		var in SessionInput
 		switch w.chance.IntN(17) {
-		case 0: // a first activity makes the row, held by nobody
+		case 0: // a first activity creates the row, without an owner
 			if s == nil {
 				fresh := NewSession("ns", "s", &options, history.At(w.now))
 				w.step(&fresh)
@@ -142,13 +143,13 @@ func (w *randomWalk) walk() {
 			in = OrphanSession{Worker: worker, Incarnation: worker + "1"}
 		case 13:
 			in = CleanUp{Before: w.now}
-		case 14: // an attempt begins in it, or ends
+		case 14: // an attempt in the session begins or ends
 			if s != nil && s.Held(w.now) {
 				s.Active = 1 - s.Active
 			}
 		case 15:
 			w.now = w.now.Add(time.Duration(1+w.chance.IntN(400)) * time.Second)
-		case 16: // as if nobody had said anything of it
+		case 16: // evict the session as if it were implicit and idle
 			if s != nil && s.Held(w.now) {
 				idle := *s
 				idle.Origin, idle.LastActivity = OriginImplicit, history.At(w.now.Add(-YieldIdle))
@@ -174,20 +175,19 @@ func (w *randomWalk) step(next *Session) {
 	was, is := drawnAs(w.session), drawnAs(next)
 	ways := []string{was + " " + is}
 	if s := w.session; s != nil && s.Status == protocol.SessionActive && s.Owner != "" && !s.Held(w.now) {
-		ways = append(ways, "expired "+is) // its lease is over, and nobody has looked yet
+		ways = append(ways, "expired "+is) // the lease has expired, and no app has recorded that yet
 	}
 	for _, way := range ways {
 		w.gone[way] = true
 	}
 	if was != is && !slices.ContainsFunc(ways, func(way string) bool { return w.drawn[way] }) {
 		w.t.Errorf("%s to %s happens, and is not drawn", was, is)
-		w.drawn[ways[0]] = true // said once
+		w.drawn[ways[0]] = true // report each arrow once
 	}
 	w.session = next
 }
 
-// The word under which a session's ready tasks wait is what keeps them from being read by workers that may not have
-// them.
+// The routing word of a session's ready tasks prevents workers that may not run them from reading them.
 func TestRoutingKeySelectsTheEligibleWorkers(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	held := Session{Status: protocol.SessionActive, Owner: "a", Release: "r", LeaseUntil: history.At(now.Add(time.Minute))}
@@ -222,7 +222,7 @@ func TestRoutingKeySelectsTheEligibleWorkers(t *testing.T) {
 	}
 }
 
-// The statuses in the glossary are those of the code.
+// The statuses in the glossary equal those in the code.
 func TestTheGlossaryListsTheStatuses(t *testing.T) {
 	raw, err := os.ReadFile("../../docs/glossary.md")
 	if err != nil {

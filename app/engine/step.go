@@ -11,35 +11,36 @@ import (
 // Every change of a run follows the same steps: fork the run, apply the input's decide method to the fork, create the
 // next workflow task if one is due. A new input needs only a decide method.
 
-// Input is something that happens to a run. The set is closed, since decide is not exported: every way in which
-// a run can change is in this package, one type for each, in the file of its noun.
+// Input is an input of a decision on a run. decide is not exported, so all implementations are in this package, in the
+// files of their topics.
 type Input interface {
 	decide(*step) error
 }
 
-// Environment is the state besides the run itself that a decision on a run may read. The submitter of an input names
-// the rows that the input needs; the functions below look them up among the loaded rows, so a decision does no I/O.
+// Environment is what a decision on a run may read besides the run itself. The submitter of an input names the rows
+// that the input needs; these functions look them up among the loaded rows, so a decision does no I/O.
 type Environment struct {
-	Session func(id string) *Session // of the run's namespace; nil when there is no row
-	Chain   []*Session               // the live workflow-scoped sessions of the run's workflow id
+	Session func(id string) *Session // sessions of the run's namespace; nil: no row
+	Chain   []*Session               // the open workflow-scoped sessions of the run's workflow ID
 
-	// an open child that an earlier run of the workflow id started; nil when there is none
+	// Inherited returns an open child that an earlier run of the workflow ID started; nil: none.
 	Inherited func(workflowID string) *InheritedChild
-	// children of earlier runs to which a close policy applies, for a step that may end the last run
-	Bound    func() []*InheritedChild
-	Workflow func(workflowID string) (current *Run, exists bool) // of the run's namespace, for ids that commands name
+	// Bound returns the children of earlier runs that have a close policy, for a step that may close the last run.
+	Bound func() []*InheritedChild
+	// Workflow returns the current run of an ID that a command names, in the run's namespace.
+	Workflow func(workflowID string) (current *Run, exists bool)
 }
 
-// DecideRun returns the effect of in on the run s at now. It only reads s. A refusal is a *protocol.Error and changes
-// nothing. A result with an eager workflow task is first decided together with that task. If the task is rejected, the
-// decision is repeated on a new fork without it, so that the rejected task leaves no trace.
+// DecideRun applies the input in to the run s at now. It does not change s. A refusal is a *protocol.Error and changes
+// nothing. If the input has an eager workflow task, DecideRun first decides with that task. If the task is rejected, it
+// decides again on a new fork without the task, so that the rejected task leaves no trace.
 func DecideRun(s *Run, w Environment, in Input, now time.Time) (Decision, error) {
 	if w.Session == nil {
 		w.Session = func(string) *Session { return nil }
 	}
 	begin := func() *step { return &step{Run: s.Fork(), env: w, now: history.At(now), d: Decision{After: s.LastSeq}} }
 	st := begin()
-	// If the eager workflow task is rejected, the result is decided like any other.
+	// the eager workflow task is rejected, so apply only the result
 	if c, ok := in.(CompleteActivity); ok && c.Eager != nil {
 		if c.fused(st) == nil {
 			return st.finish(s), nil
@@ -52,9 +53,9 @@ func DecideRun(s *Run, w Environment, in Input, now time.Time) (Decision, error)
 	return st.finish(s), nil
 }
 
-// finish completes the decision that began on s with its consequences: an activity run ends with its activity, a parent
-// gets the message of its child's end, and an open run with unseen events gets a workflow task. All this is part of the
-// same step, because a crash in between would leave a run that nothing wakes.
+// finish adds the consequences of a decision on s: an activity run closes with its activity, a parent gets the message
+// of its child's end, and an open run with unseen events gets a workflow task. They are part of the same step, because
+// after a crash in between nothing would wake the run.
 func (st *step) finish(s *Run) Decision {
 	st.closeActivityRun()
 	// Only the step that closes the run notifies its parent, so that the message is sent once.
@@ -67,35 +68,35 @@ func (st *step) finish(s *Run) Decision {
 	return st.d
 }
 
-// step is one decision in the making, on a fork of the run. Of its fields only the run and d outlive it.
+// step is a decision in progress, on a fork of the run. Only the run and d are used after the step.
 type step struct {
 	*Run
 	env  Environment
 	now  history.Time
 	d    Decision
-	task string // id of the workflow task being completed
+	task string // ID of the workflow task that the step completes
 	seen int64
-	// lease of the workflow task whose commands are applied
+	// holder is the lease of the workflow task whose commands are applied.
 	holder Lease
 
-	knowsSessions bool                    // the worker that completes the workflow task declared CapSessions
-	closing       bool                    // the run's steps end because it does
-	code          Code                    // of the worker that completes the workflow task
-	resumed       bool                    // the one command it sent is its whole answer to the end of a step
-	settled       int64                   // the event that ended that step
-	ends          map[string]Message      // by workflow id: how children ended that commands attach to
-	carry         []Signal                // seen but not received by the code, if the run continues as new
-	fresh         int64                   // last signal that the completed task was the first to show
-	renewed       map[string]history.Time // deadlines of condition waits this step ended, by occurrence
+	knowsSessions bool               // the worker that completes the workflow task declared CapSessions
+	closing       bool               // the steps of the run end because the run closes
+	code          Code               // code of the worker that completes the workflow task
+	resumed       bool               // the task's only command is the reaction to the end of a step
+	settled       int64              // event that ended that step
+	ends          map[string]Message // by workflow ID: how children ended to which commands attach
+	carry         []Signal           // signals that were seen but not received, if the run continues as new
+	fresh         int64              // last signal that the completed task was the first to contain
+	// deadlines of condition waits that this step ended, by occurrence of the condition
+	renewed map[string]history.Time
 }
 
-// emit appends an event and applies it to the fork at once, so that the rest of the step sees its effect. State that a
-// replay of the history must reproduce changes only through events; other state (leases, heartbeats, counts of a
+// emit appends an event and immediately applies it to the fork, so that the rest of the step sees its effect. State
+// that a replay of the history must reproduce changes only through events; other state (leases, heartbeats, counts of a
 // session) is set directly.
 func (st *step) emit(d history.Data) history.Event { return st.emitAt(d, st.now) }
 
-// emitAt appends an event with the time at, for a result whose eager workflow task ran with a time that the
-// worker received before.
+// emitAt appends an event with the time at, for a result whose eager workflow task already used this time.
 func (st *step) emitAt(d history.Data, at history.Time) history.Event {
 	e := history.Event{Seq: st.LastSeq + 1, At: at, Data: d, TaskID: st.task, SeenThrough: st.seen}
 	if !st.ClosedAt.IsZero() {
@@ -108,8 +109,8 @@ func (st *step) emitAt(d history.Data, at history.Time) history.Event {
 	return e
 }
 
-// usesSessions records that the history holds session events from now on. It binds the run only if the worker
-// that wrote them can replay them (see NeedsSessions).
+// usesSessions records that the history contains session events from now on. This restricts the run's workers only if
+// the worker that wrote the events can replay them (see NeedsSessions).
 func (st *step) usesSessions() { st.NeedsSessions = st.NeedsSessions || st.knowsSessions }
 
 // wakeUp creates a workflow task if the run has unseen events and no open task. If a task is open, its completion
@@ -147,8 +148,8 @@ func (st *step) why() Cause {
 	return *st.WakeFor
 }
 
-// session returns the row of a session ID as changed by this step, and whether it exists. One step may change a session
-// more than once (ten activities of one completion), so its changes take precedence over the stored row.
+// session returns a session as changed by this step, and whether it exists. One step may change a session more than
+// once (ten activities of one completion), so its changes take precedence over the stored row.
 func (st *step) session(id string) (Session, bool) {
 	for i := range st.d.Sessions {
 		if s := &st.d.Sessions[i].Session; s.ID == id {
@@ -161,8 +162,8 @@ func (st *step) session(id string) (Session, bool) {
 	return Session{}, false
 }
 
-// storeSession stores a changed session, with new entries of its timeline, in the decision. It replaces an earlier
-// change of the same step: a decision holds one change per session.
+// storeSession adds a changed session, with new entries of its timeline, to the decision. It replaces an earlier change
+// in the same step: a decision has one change per session.
 func (st *step) storeSession(s Session, timeline ...protocol.SessionEvent) {
 	s.watch(st.now)
 	for i := range st.d.Sessions {
@@ -182,7 +183,7 @@ func (st *step) mustHaveTasks() error {
 	return st.mustBeOpen()
 }
 
-// mustBeOpen refuses what needs an open run.
+// mustBeOpen refuses input that requires an open run.
 func (st *step) mustBeOpen() error {
 	if st.Status.Open() {
 		return nil
@@ -190,8 +191,8 @@ func (st *step) mustBeOpen() error {
 	return runClosed(&st.Head)
 }
 
-// runClosed returns the refusal for a worker that reports after the run has closed. It contains the outcome in the
-// terms of the contract, so that the worker can cancel its task (cancel_requested) without reading the run.
+// runClosed returns the refusal for a worker that reports after the run has closed. It contains the run's outcome in
+// the terms of the protocol, so that the worker can cancel its task (cancel_requested) without reading the run.
 func runClosed(h *Head) *protocol.Error {
 	reason := protocol.ReasonRunClosed
 	_, _, closed := protocol.PublicRun(h.Status, true, false)
@@ -206,7 +207,8 @@ func runClosed(h *Head) *protocol.Error {
 		With("run_closed_reason", closed).With("run_closed_at", h.ClosedAt)
 }
 
-// failureID returns an ID derived from the event that will contain it, so that a repeated decision gives the same ID.
+// failureID returns an ID that is derived from the event that will contain it, so that a repeated decision yields the
+// same ID.
 func (st *step) failureID() string { return fmt.Sprintf("%s-f%d", st.ID, st.LastSeq+1) }
 
 // IsClosed reports whether a decision was refused because the run has closed.

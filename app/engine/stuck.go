@@ -7,22 +7,22 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A stuck run is open, makes no progress, and needs a person. There are two causes. The run's own workflow task fails:
-// the task is part of the run's row, and each update of the run checks it. Or no live worker may lease a ready task:
-// that is checked once per routing key (queue, type, build, requirements), not per run, and the store records the
+// A stuck run is open, makes no progress, and needs an operator. There are two causes. The run's own workflow task
+// fails: the task is part of the run's row, and each update of the run checks it. Or no live worker may lease a ready
+// task: that is checked once per routing key (queue, type, build, requirements), not per run, and the store records the
 // result in the rows of the affected runs.
 
 const (
-	// StuckFailures is the number of failed workflow tasks in a row after which a run is stuck.
+	// StuckFailures is the number of consecutive failures of a workflow task after which its run is stuck.
 	StuckFailures = 3
 	// StuckUnserved is how long a task may be ready without a live worker that may lease it before its run is stuck.
 	StuckUnserved = time.Minute
-	// StuckPlace is the time for which a task may wait for a worker with room for its session. After it the run is
-	// stuck, and its wait needs attention, is logged and is counted.
+	// StuckPlace is how long a task may wait for a worker that can hold one more session. Afterwards the run is stuck,
+	// and the wait is logged, counted, and marked as needing attention.
 	StuckPlace = 30 * time.Second
 )
 
-// Stuck is the state of a stuck run: the time since which it is stuck, the wait reason, and the message of that wait.
+// Stuck describes why a run is stuck: since when, the wait reason, and its message.
 type Stuck struct {
 	Since   history.Time
 	Reason  protocol.WaitReason
@@ -45,7 +45,7 @@ func (t *Task) recordStuck(now history.Time) {
 	}
 }
 
-// Failing returns the state of a run that is stuck by its own workflow task; nil for any other run.
+// Failing returns the state of a run that is stuck because of its own workflow task; nil for any other run.
 func (h *Head) Failing() *Stuck {
 	t := h.Task
 	if !h.Status.Open() || !t.failing() {
@@ -56,11 +56,12 @@ func (h *Head) Failing() *Stuck {
 		w.Kind, w.Reason, w.Workflow = protocol.WaitForRepair, protocol.WaitQuarantined, h.WorkflowID
 	}
 	w.Name, w.Queue, w.Detail = h.Type, h.Queue, t.Problem
-	// Rows of earlier builds have no StuckAt; the time of the last progress is the best estimate.
+	// Rows of earlier builds have no StuckAt; use the time of the last progress as an estimate.
 	return &Stuck{orTime(t.StuckAt, orTime(h.ProgressAt, h.StartedAt)), w.Reason, w.Say(time.UTC)}
 }
 
-// Stuck returns the state of a run that is stuck by its own workflow task or for want of a worker; nil for any other.
+// Stuck returns the state of a run that is stuck because of its own workflow task or because no worker may run a task;
+// nil for any other run.
 func (h *Head) Stuck() *Stuck {
 	if s := h.Failing(); s != nil || !h.Status.Open() {
 		return s
@@ -74,7 +75,7 @@ func leasable(w protocol.Wait) bool {
 }
 
 // Unserved returns why no live worker may lease the ready tasks of a routing key; nil if a worker may. inSession is
-// true for a routing key of activities in sessions: a session that no worker holds needs a worker with room for it.
+// true for activities in sessions: a session without an owner needs a worker that can hold one more session.
 func (a *WaitContext) Unserved(queue string, want TaskRequirements, inSession bool) *protocol.Wait {
 	want.Queue = a.Settings(queue)
 	if inSession {

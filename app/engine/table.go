@@ -6,15 +6,14 @@ import (
 	"slices"
 )
 
-// Decisions are tried and thrown away all the time: a batch is decided again, an eager workflow task is rejected.
-// Copying a run with a thousand open activities for each would cost more than deciding, so a fork holds only what it
-// changed.
+// Decisions are often computed and discarded: a batch is decided again, an eager workflow task is rejected. Copying a
+// run with a thousand open activities each time would cost more than the decision, so a fork contains only its changes.
 
-// Table is a set of open rows of a run by key. A table made by Fork reads its parent's rows and stores its changes
-// separately, so that a decision can be tried and discarded. A fork holds exactly the rows that the decision changed,
-// which the store writes. Rows are values: Get returns a copy and Put replaces.
+// Table is a set of open rows of a run by key. A table created by Fork reads its parent's rows and stores its changes
+// separately, so that a decision can be tried and discarded. A fork contains exactly the rows that the decision
+// changed, which the store writes. Rows are values: Get returns a copy and Put replaces the row.
 type Table[K cmp.Ordered, V any] struct {
-	rows  map[K]*V // nil: deleted here
+	rows  map[K]*V // nil: deleted in this table
 	under *Table[K, V]
 	size  int
 }
@@ -44,8 +43,8 @@ func (t *Table[K, V]) Put(k K, v V) {
 	t.rows[k] = &v
 }
 
-// Delete removes the row of a key, if there is one. A fork marks it as deleted, since the parent's row must
-// stay.
+// Delete removes the row of a key, if there is one. A fork only marks it as deleted, since the parent must keep its
+// row.
 func (t *Table[K, V]) Delete(k K) {
 	if _, ok := t.Get(k); !ok {
 		return
@@ -64,8 +63,8 @@ func (t *Table[K, V]) Delete(k K) {
 // Len returns the number of rows.
 func (t *Table[K, V]) Len() int { return t.size }
 
-// All walks the rows in the order of their keys, so that deciding twice makes the same events in the same
-// order. A row may be changed or deleted while it walks.
+// All iterates over the rows in the order of their keys, so that deciding twice creates the same events in the same
+// order. The loop may change and delete rows.
 func (t *Table[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for _, k := range t.keys() {
@@ -76,15 +75,15 @@ func (t *Table[K, V]) All() iter.Seq2[K, V] {
 	}
 }
 
-// Any reports whether a row satisfies is. It visits rows in no order and stops at the first match, without sorting
-// keys.
+// Any reports whether is returns true for a row. It visits rows in no particular order and stops at the first match,
+// without sorting keys.
 func (t *Table[K, V]) Any(is func(V) bool) bool {
 	for l := t; l != nil; l = l.under {
 		for k, v := range l.rows {
 			if v == nil || !is(*v) {
 				continue
 			}
-			// A row of a parent may be changed or deleted in the fork, so what the fork sees decides.
+			// The fork may have changed or deleted a row of its parent, so check the row as the fork sees it.
 			if now, ok := t.Get(k); ok && (l == t || is(now)) {
 				return true
 			}
@@ -105,7 +104,7 @@ func (t *Table[K, V]) keys() []K {
 	return slices.Compact(keys)
 }
 
-// Fork returns a table that starts with t's rows and leaves t as it is.
+// Fork returns a table that begins with t's rows. Changing it does not change t.
 func (t *Table[K, V]) Fork() Table[K, V] { return Table[K, V]{under: t, size: t.size} }
 
 // Changes iterates over the changes of a fork, in no order: the row, or nil if it was deleted.

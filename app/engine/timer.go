@@ -7,10 +7,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A timer is a row with the time it fires at. Nothing waits in memory for it, so it outlives every process; the
-// sweeper finds it when it is due.
+// A timer is a row with the time at which it fires. No process waits for it, so it outlives every process; the sweeper
+// finds it when it is due.
 
-// startTimer opens a timer. Microseconds, if the command has them, are exact; Delay stays next to them for replayers
+// startTimer opens a timer. If the command has microseconds, they are exact; Delay is stored in addition, for replayers
 // that read whole seconds.
 func (st *step) startTimer(c protocol.Command, seq int64) {
 	delay := seconds(*c.Delay)
@@ -23,7 +23,7 @@ func (st *step) startTimer(c protocol.Command, seq int64) {
 	})
 }
 
-// cancelTimer stops a timer, or records that it was too late: a replay must take the same branch as the code
+// cancelTimer cancels a timer, or records that it had already fired: a replay must take the same branch as the code
 // did.
 func (st *step) cancelTimer(target, seq int64) {
 	t, ok := st.Timers.Get(target)
@@ -37,21 +37,21 @@ func (st *step) cancelTimer(target, seq int64) {
 	}
 }
 
-// The effects of a cancellation in the history.
+// These are the effects of a cancellation, as history records them.
 const (
-	cancelDone    = "cancelled" // the step ends at once
-	cancelTooLate = "too_late"  // the step had ended
-	// cancelRequested leaves an activity or child open: its worker, or its run, is asked to stop and reports its end.
+	cancelDone    = "cancelled" // the step ended immediately
+	cancelTooLate = "too_late"  // the step had already ended
+	// cancelRequested: the activity or child stays open. Its worker, or its run, is asked to stop and reports its end.
 	cancelRequested = "requested"
-	// cancelAbandoned is the effect for an activity or child with the policy abandon: it continues, and its outcome is
-	// recorded when it ends.
+	// cancelAbandoned: the activity or child has the policy abandon. It continues, and its outcome is recorded when it
+	// ends.
 	cancelAbandoned = "abandoned"
 )
 
-// FireTimer is a timer whose time has come.
+// FireTimer fires a timer that is due.
 type FireTimer struct{ Seq int64 }
 
-// decide judges the time anew: the sweeper that names the timer may have read it before it was cancelled.
+// decide checks the timer again: it may have been cancelled after the sweeper read it.
 func (in FireTimer) decide(st *step) error {
 	if err := st.mustBeOpen(); err != nil {
 		return err

@@ -9,11 +9,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// SDKs may be newer than the app. An unknown field that only adds something may be ignored; one that changes what the
-// code believes to have happened must be refused.
+// SDKs may be newer than the app. An unknown field that only adds something may be ignored; the app must refuse a field
+// that changes what the code assumes to have happened.
 
-// Unsupported refuses fields that this engine does not support and cannot ignore: the run would diverge from what its
-// code believes. All other unknown fields are ignored, since they come from a newer client.
+// Unsupported refuses fields that this engine does not support and must not ignore: the run would diverge from what its
+// code assumes. All other unknown fields are ignored.
 func (in *CompleteTask) Unsupported() error {
 	for i, c := range in.Commands {
 		if c.Type != "" && !slices.Contains(Supported, c.Type) {
@@ -41,7 +41,7 @@ func (in *CompleteTask) Unsupported() error {
 	return nil
 }
 
-// hasValue reports whether a field has a value: null and an empty list are none.
+// hasValue reports whether a field has a value; null and an empty list count as no value.
 func hasValue(raw json.RawMessage) bool {
 	if len(raw) == 0 {
 		return false
@@ -50,8 +50,8 @@ func hasValue(raw json.RawMessage) bool {
 	return json.Unmarshal(raw, &list) != nil || len(list) > 0
 }
 
-// quarantine stops the dispatch of the task until an operator repairs the run. Any other worker with the same code
-// would be refused too, and some workers exit when they are refused.
+// quarantine stops the dispatch of the task until an operator repairs the run. Every other worker with the same code
+// would be refused, too, and some workers exit when they are refused.
 func (st *step) quarantine(why error) {
 	t := st.Task
 	t.Lease, t.State, t.Problem = Lease{}, Quarantined, why.Error()

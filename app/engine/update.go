@@ -5,26 +5,26 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An update is a request to running code that its caller waits for. Once accepted it must be answered, in
-// history, whatever becomes of the run: by its handler, by the failure of a run that closed, or, after
-// continue-as-new, by the next run. Decisions 0007 and 0008 say how handlers are replayed.
+// An update is a request to running code, for whose result its caller waits. Once it is accepted, history must contain
+// its outcome, whatever happens to the run: the result of its handler, the failure of a run that closed or, after
+// continue-as-new, the result in the next run. Decisions 0007 and 0008 say how handlers are replayed.
 
-// MaxUpdates is the most updates a run may have unanswered; each gets its own task.
+// MaxUpdates is the maximum number of open updates of a run; each gets its own task.
 const MaxUpdates = 500
 
 // UpdateTask is the cause of a workflow task for one update: the code completes the update, or reports that its handler
-// has begun.
+// has started.
 const UpdateTask = "workflow_update"
 
-// Update is one that was accepted and has not been answered.
+// Update is an update that was accepted and is not completed.
 type Update struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`
 	Arguments string `json:"arguments,omitempty"`
-	Taken     bool   `json:"taken,omitempty"` // its handler has begun and completes the update when it ends
+	Taken     bool   `json:"taken,omitempty"` // its handler has started and will complete the update
 }
 
-// AcceptUpdate takes an update in. Value is the argument-array blob, or empty.
+// AcceptUpdate accepts an update. Value is the encoded argument array, or empty.
 type AcceptUpdate struct {
 	Name      string
 	Value     string
@@ -52,9 +52,9 @@ func (in AcceptUpdate) decide(st *step) error {
 	return nil
 }
 
-// checkUpdates refuses to apply an update twice or to complete one that is not open. It also refuses the completion of
-// an update's task that does neither, since the update would be dispatched again and again. A command that ends the run
-// is exempt: it fails all open updates or passes them on.
+// checkUpdates refuses commands that apply an update twice or complete one that is not open. It also refuses the
+// completion of an update's task that does neither, since the update would be dispatched again and again. A command
+// that closes the run is exempt: the open updates then fail or are passed on.
 func (st *step) checkUpdates(commands []protocol.Command) error {
 	named := map[string]bool{}
 	for i, c := range commands {
@@ -86,11 +86,11 @@ func endsUpdate(c protocol.Command) bool {
 	return c.Type == protocol.CompleteUpdate || c.Type == protocol.FailUpdate
 }
 
-// ofUpdate reports whether a command concerns an update. It uses no command sequence, so that code that completes the
-// update at once numbers its other commands as if there had been none.
+// ofUpdate reports whether a command concerns an update. Such a command uses no command number, so that code that
+// completes the update immediately numbers its other commands as if there were no update.
 func ofUpdate(c protocol.Command) bool { return endsUpdate(c) || c.Type == protocol.ApplyUpdate }
 
-// untaken returns the first update whose handler has not begun, with the sequence of the event that accepted it.
+// untaken returns the first update whose handler has not started, with the number of the event that accepted it.
 func (s *Run) untaken() (Update, int64, bool) {
 	for k, u := range s.Updates.All() {
 		if !u.Taken {
@@ -100,7 +100,7 @@ func (s *Run) untaken() (Update, int64, bool) {
 	return Update{}, 0, false
 }
 
-// update finds an unanswered update by id.
+// update returns an open update by its ID.
 func (s *Run) update(id string) (Update, bool) {
 	for _, u := range s.Updates.All() {
 		if u.ID == id {
@@ -110,7 +110,7 @@ func (s *Run) update(id string) (Update, bool) {
 	return Update{}, false
 }
 
-// applyUpdate records that the handler of an update has begun.
+// applyUpdate records that the handler of an update has started.
 func (st *step) applyUpdate(c protocol.Command) {
 	u, _ := st.update(c.UpdateID)
 	st.emit(&history.UpdateApplied{
@@ -119,8 +119,8 @@ func (st *step) applyUpdate(c protocol.Command) {
 	})
 }
 
-// completeUpdate records an answer. A handler that answers in its first task leaves both events here, as
-// histories did before handlers could wait.
+// completeUpdate records the result of an update. If the handler completes it in its first task, it records both events
+// together, as histories did before handlers could wait.
 func (st *step) completeUpdate(c protocol.Command) {
 	u, _ := st.update(c.UpdateID)
 	if !u.Taken {
@@ -133,7 +133,7 @@ func (st *step) completeUpdate(c protocol.Command) {
 	st.satisfied()
 }
 
-// failUpdate records that a handler failed, as an answer of the code.
+// failUpdate records that the handler of an update failed.
 func (st *step) failUpdate(c protocol.Command) {
 	u, _ := st.update(c.UpdateID)
 	st.updateFailed(u, st.CommandSeq+1, history.Failure{
@@ -143,8 +143,8 @@ func (st *step) failUpdate(c protocol.Command) {
 	})
 }
 
-// updateFailed records that an update failed. Sequence 0 marks an end that did not come from the code, so that a replay
-// does not expect a handler.
+// updateFailed records that an update failed. seq 0 marks a failure that did not come from the code, so that a replay
+// expects no handler.
 func (st *step) updateFailed(u Update, seq int64, f history.Failure) {
 	f.ID = st.failureID()
 	st.emit(&history.UpdateCompleted{UpdateID: u.ID, UpdateName: u.Name, Sequence: seq, Failed: true, Failure: f})
@@ -159,7 +159,7 @@ func (st *step) closeUpdates(why string) {
 	}
 }
 
-// updateApplied records that the update's handler has begun.
+// updateApplied records that the update's handler has started.
 func (s *Run) updateApplied(d *history.UpdateApplied) {
 	for k, u := range s.Updates.All() {
 		if u.ID == d.UpdateID {
@@ -171,7 +171,7 @@ func (s *Run) updateApplied(d *history.UpdateApplied) {
 }
 
 // updateAnswered removes a completed update. Its handler may have changed the workflow's variables, so conditions may
-// hold now.
+// be true now.
 func (s *Run) updateAnswered(d *history.UpdateCompleted, e history.Event) {
 	for k, u := range s.Updates.All() {
 		if u.ID == d.UpdateID {

@@ -7,10 +7,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A completion is applied completely, or refused as a whole, so all of it is checked before anything is written. The
-// error names the field of the first wrong command, for the author of an SDK.
+// A completion is applied completely or refused completely, so all of it is checked before anything is written. For
+// authors of SDKs, the error names the field of the first wrong command.
 
-// Supported lists the commands that this engine accepts, terminal commands first, as in the list of capabilities.
+// Supported lists the commands that this engine accepts, in the order of the list of capabilities: terminal commands
+// first.
 var Supported = []protocol.CommandType{
 	protocol.CompleteWorkflow, protocol.FailWorkflow, protocol.ContinueAsNew, protocol.ScheduleActivity,
 	protocol.StartTimer,
@@ -23,8 +24,8 @@ var Supported = []protocol.CommandType{
 	protocol.UpsertMemo, protocol.UpsertSearchAttributes, protocol.CancelSelection, protocol.RecordLocalActivity,
 }
 
-// Validate checks all commands before anything is written. The error names the field of the first invalid command, like
-// commands.3.activity_type. Limits include the steps that are already open: every step of a run loads all of them.
+// Validate checks all commands. The error names the field of the first invalid command, like commands.3.activity_type.
+// Limits include the steps that are already open: every step of a run loads all of them.
 func Validate(s *Run, commands []protocol.Command) error {
 	if len(commands) == 0 {
 		return protocol.Invalid(
@@ -93,7 +94,7 @@ func Validate(s *Run, commands []protocol.Command) error {
 	return nil
 }
 
-// validate checks one command without its context.
+// validate checks one command, regardless of the run.
 func validate(c *protocol.Command, at func(string) string) error {
 	switch {
 	case c.Type == "":
@@ -104,7 +105,7 @@ func validate(c *protocol.Command, at func(string) string) error {
 	if err := protocol.CheckCommand(c, at); err != nil {
 		return err
 	}
-	if c.Type != protocol.StartChildWorkflow { // the result of an upsert is checked with the run
+	if c.Type != protocol.StartChildWorkflow { // for an upsert, the resulting size is checked together with the run
 		return nil
 	}
 	_, _, err := labels(*c, at)

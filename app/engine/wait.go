@@ -10,55 +10,56 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Only this file explains why a run, task or session waits. An explanation is data: a reason of a closed list with its
-// worker, session and times. It is computed from rows: open steps of the run, sessions of its tasks, workers of the
-// namespace, and operators' settings of its queues. Whether a worker may run a task is decided by Admit: this file
-// calls Admit for each worker, compares the refusals and shows the one that an operator can act on best.
+// Only this file explains why a run, task or session waits. An explanation is data: a reason from a closed list with
+// its worker, session and times. It is computed from rows: open steps of the run, sessions of its tasks, workers of the
+// namespace, and operators' settings of its queues. Admit decides whether a worker may run a task: this file calls
+// Admit for each worker, compares the refusals and returns the one on which an operator can act best.
 
-// WorkerCandidate is a worker that might receive a task, with state that the worker's row does not contain.
+// WorkerCandidate is a worker that might receive a task, with data that the worker's row does not contain.
 type WorkerCandidate struct {
 	*Worker
 	Alive    bool
 	Draining bool
 	Gate     string                     // why the release gate blocks dispatch to the worker; empty: not blocked
-	Sessions int                        // sessions held by the worker
+	Sessions int                        // number of sessions that the worker holds
 	Full     map[protocol.TaskKind]bool // kinds of tasks without a free slot, as last reported by the worker
 }
 
-// WaitContext is everything that decides why a run's tasks wait.
+// WaitContext is all data that is needed to explain why a run's tasks wait.
 type WaitContext struct {
 	Now       time.Time
-	Release   string            // the app's
-	Workers   []WorkerCandidate // of the namespace, by id
+	Release   string            // release of the app
+	Workers   []WorkerCandidate // workers of the namespace, sorted by ID
 	Settings  func(queue string) *Queue
-	Throttle  func(queue string, kind protocol.TaskKind) Throttle // the state of the budgets
-	Sessions  map[string]*Session                                 // of the run's ready activities
+	Throttle  func(queue string, kind protocol.TaskKind) Throttle // returns whether a limit delays the tasks of a queue
+	Sessions  map[string]*Session                                 // sessions of the run's ready activities
 	Inherited []InheritedChild                                    // open children of earlier runs of the workflow id
 
-	suggestions map[typeOf]string // computed once, since many tasks of a page may have the same unknown type
+	suggestions map[typeOf]string // cached, since many tasks of a page may have the same unknown type
 }
 
-// typeOf is a type of activities or workflows on a queue.
+// typeOf is the key of a suggestion: an activity or workflow type on a queue.
 type typeOf struct {
 	queue string
 	kind  protocol.TaskKind
 	name  string
 }
 
-// The lengths behind needs_attention.
+// These limits determine when a wait needs attention.
 const (
-	waitedEnough = 5 * time.Minute // for a task that a worker could have leased at once
-	failedEnough = 10              // attempts of an activity that failed one after the other
-	taskFailed   = 2               // deliveries of a workflow task: its code fails, which trying again seldom mends
-	unseenEnough = time.Minute     // for a cancellation request that no live worker has seen
+	waitedEnough = 5 * time.Minute // how long a task waits although a worker could have leased it immediately
+	failedEnough = 10              // number of consecutive failed attempts of an activity
+	// number of failed deliveries of a workflow task: its code fails, and retries seldom help
+	taskFailed   = 2
+	unseenEnough = time.Minute // how long no live worker has seen a cancellation request
 )
 
-// ReturnedOften is the number of returns in a row without a start from which on they are reported, as wait reason, in
-// the log and by a metric.
+// ReturnedOften is the number of consecutive returns without a start from which on they are reported: as the wait
+// reason, in the log and by a metric.
 const ReturnedOften = 3
 
-// unstarted returns the wait of a task that was returned often without a start, while it is ready for a worker or
-// leased and not renewed yet; nil for any other task.
+// unstarted returns the wait reason of a task that was often returned without a start, while it is ready, or leased and
+// not renewed yet; nil for any other task.
 func unstarted(returned int, w protocol.Wait, l Lease) *protocol.Wait {
 	busy := w.Reason == protocol.WaitWorkerBusy || w.Reason == protocol.WaitWorkerFull ||
 		w.Reason == protocol.WaitSessionBusy || w.Reason == protocol.WaitRunning && !l.renewed()
@@ -71,13 +72,13 @@ func unstarted(returned int, w protocol.Wait, l Lease) *protocol.Wait {
 	}
 }
 
-// renewed reports whether the holder has renewed the lease.
+// renewed reports whether the owner has renewed the lease.
 func (l Lease) renewed() bool {
 	return l.Until.After(l.LeasedAt.Add(time.Duration(l.Length) * time.Microsecond))
 }
 
-// finish completes a wait with its sentence and with whether it needs an operator's attention. Some reasons need
-// attention at once, because the wait cannot end without an operator; others only after a certain time.
+// finish adds to a wait its message and whether it needs an operator's attention. Some reasons need attention
+// immediately, because the wait cannot end without an operator; others only after a certain time.
 func (a *WaitContext) finish(kind protocol.WaitKind, w protocol.Wait) *protocol.Wait {
 	w.Kind = kind
 	switch w.Reason.Rule().Patience {
@@ -97,7 +98,7 @@ func (a *WaitContext) finish(kind protocol.WaitKind, w protocol.Wait) *protocol.
 	return &w
 }
 
-// TaskWait returns the wait of the run's workflow task; nil without a task.
+// TaskWait returns why the run's workflow task waits; nil without a task.
 func (s *Run) TaskWait(a *WaitContext) *protocol.Wait {
 	t := s.Task
 	if t == nil {
@@ -123,7 +124,7 @@ func (s *Run) TaskWait(a *WaitContext) *protocol.Wait {
 			})
 		}
 		w := protocol.Wait{Reason: protocol.WaitStartDelay, Name: s.Type, Queue: s.Queue, Until: t.ReadyAt}
-		// A task that was delivered before is delayed because it failed, and not by a delayed start.
+		// A task that was delivered before is delayed because it failed; a start delay comes before the first delivery.
 		if t.Delivery > 0 {
 			w.Reason, w.Failures, w.Detail = protocol.WaitBackoff, t.failures(), t.Problem
 			t.codeFailed(&w)
@@ -134,7 +135,7 @@ func (s *Run) TaskWait(a *WaitContext) *protocol.Wait {
 	want.Queue = a.Settings(s.Queue)
 	w := t.Suspect.wait(a.ready(s.Queue, want))
 	w.Name, w.Since, w.Failures, w.Detail = s.Type, t.ReadyAt, t.failures(), cmp.Or(w.Detail, t.Problem)
-	if leasable(w) { // otherwise the task waits for a worker, and its code does not run
+	if leasable(w) { // otherwise no worker runs the code, and its failures are not the reason
 		t.codeFailed(&w)
 	}
 	if often := unstarted(t.Returned, w, Lease{}); often != nil {
@@ -143,7 +144,7 @@ func (s *Run) TaskWait(a *WaitContext) *protocol.Wait {
 	return a.finish(protocol.WaitForTask, w)
 }
 
-// codeFailed sets the failures of the task as the reason of its wait, if its code has failed taskFailed times in a row.
+// codeFailed changes the wait reason to the failures of the task, if its code has failed taskFailed times in a row.
 func (t *Task) codeFailed(w *protocol.Wait) {
 	if w.Failures >= taskFailed {
 		w.Reason, w.Detail = protocol.WaitTaskFailed, t.Problem
@@ -175,8 +176,8 @@ func (s *Run) Cancellation(a *WaitContext) *protocol.PendingCancellation {
 	return c
 }
 
-// wait returns the wait of a ready task that is suspected of a worker loss. If a worker could lease the task, it waits
-// for a process without a suspect, or for an idle one.
+// wait returns the wait reason of a ready task that is suspected of a worker loss. If a worker could lease the task, it
+// waits for a process without a suspect, or for an idle one.
 func (s *Suspicion) wait(w protocol.Wait) protocol.Wait {
 	if !s.Limited() {
 		return w
@@ -196,27 +197,27 @@ func (s *Suspicion) wait(w protocol.Wait) protocol.Wait {
 	return why
 }
 
-// failures counts the deliveries of the task that its worker failed. Deliveries that were lost with their worker are
-// not counted.
+// failures returns the number of deliveries of the task that failed. Deliveries that were lost with their worker do not
+// count.
 func (t *Task) failures() int {
 	if t.Problem == "" {
 		return 0
 	}
 	n := t.Attempt - t.Losses
 	if t.State == LeasedState {
-		n-- // the one under way has not failed
+		n-- // the current delivery has not failed
 	}
 	return max(0, n)
 }
 
-// running returns the wait for a worker that runs the task.
+// running returns the wait reason of a task that a worker runs.
 func running(name, queue string, l Lease, failures int) protocol.Wait {
 	return protocol.Wait{
 		Reason: protocol.WaitRunning, Name: name, Queue: queue, Worker: l.Owner, Since: l.LeasedAt, Failures: failures,
 	}
 }
 
-// ActivityWait returns the wait of an open activity.
+// ActivityWait returns why an open activity waits.
 func (a *WaitContext) ActivityWait(act Activity) *protocol.Wait {
 	switch act.State {
 	case LeasedState:
@@ -227,7 +228,7 @@ func (a *WaitContext) ActivityWait(act Activity) *protocol.Wait {
 		}
 		return a.finish(protocol.WaitForActivity, w)
 	case Delayed:
-		// A worker returned the task and reported what it lacks, which an operator can correct.
+		// A worker returned the task and reported what is missing, which an operator can fix.
 		if n := len(act.Lost); act.UnstartedReturns > 0 && n > 0 {
 			last := act.Lost[n-1]
 			w := protocol.Wait{Name: act.Type, Queue: act.Queue, Worker: last.Worker, Until: act.ReadyAt}
@@ -258,7 +259,8 @@ func (a *WaitContext) ActivityWait(act Activity) *protocol.Wait {
 	return a.finish(protocol.WaitForActivity, w)
 }
 
-// SessionWait returns why tasks queued in a session wait, as far as the session's row shows it; nil if none waits.
+// SessionWait returns why tasks that are queued in a session wait, as far as the session's row shows it; nil if none
+// waits.
 func (a *WaitContext) SessionWait(s *Session) *protocol.Wait {
 	moving := s.Moving != "" && s.Held(a.Now) || s.Drained
 	if s.Terminal || s.Ready == 0 && !moving && !s.reserved(a.Now) {
@@ -277,8 +279,8 @@ func (a *WaitContext) SessionWait(s *Session) *protocol.Wait {
 	return a.finish(protocol.WaitForActivity, w)
 }
 
-// ready returns why no worker leases a ready task: a budget withholds it, or no worker may run it. The budget is
-// checked first, since it applies to all workers.
+// ready returns why no worker leases a ready task: a limit delays it, or no worker may run it. The limit is checked
+// first, since it applies to all workers.
 func (a *WaitContext) ready(queue string, want TaskRequirements) protocol.Wait {
 	if t := a.Throttle(queue, want.Kind); t.Why != nil {
 		return *t.Why
@@ -286,13 +288,13 @@ func (a *WaitContext) ready(queue string, want TaskRequirements) protocol.Wait {
 	return a.unleased(queue, want)
 }
 
-// unleased returns why no worker leases a ready task that no budget withholds.
+// unleased returns why no worker leases a ready task that no limit delays.
 func (a *WaitContext) unleased(queue string, want TaskRequirements) protocol.Wait {
 	w := a.forWorker(queue, want.Kind, want.Session, func(l Lessee) Verdict { return Admit(want, l, a.Now) })
 	if w.Reason == protocol.WaitTypeNotServed {
 		w.Suggestion = a.suggestion(typeOf{queue, want.Kind, want.Type})
 	}
-	// Without a live worker the route is the cause: workers of other groups would not help.
+	// If no live worker is in the queue's group, the routing is the cause: workers of other groups would not help.
 	if to := want.Queue.Routed(); to != "" && w.Reason == protocol.WaitNoWorker {
 		w = protocol.Wait{Reason: protocol.WaitGroupOffline, Group: to}
 	}
@@ -300,7 +302,8 @@ func (a *WaitContext) unleased(queue string, want TaskRequirements) protocol.Wai
 	return w
 }
 
-// suggestion returns the nearest type that live workers of the queue have registered; empty if there is none.
+// suggestion returns the registered type with the most similar name, among the live workers of the queue; empty if
+// there is none.
 func (a *WaitContext) suggestion(t typeOf) string {
 	near, ok := a.suggestions[t]
 	if !ok {
@@ -328,9 +331,9 @@ func (a *WaitContext) registered(queue string, kind protocol.TaskKind) (types []
 	return slices.Compact(types)
 }
 
-// forWorker returns why no worker leases a ready task: the session's holder, or else requirements that the queue's live
-// workers lack. Of several workers it names the one that lacks least, because this shows the smallest remedy. Without a
-// queue it considers every worker.
+// forWorker returns why no worker leases a ready task: the session's owner, or else requirements that the queue's live
+// workers lack. Of several workers it names the one that lacks least, because that problem is the easiest to fix.
+// Without a queue it considers every worker.
 func (a *WaitContext) forWorker(
 	queue string, kind protocol.TaskKind, s *Session, judge func(Lessee) Verdict,
 ) protocol.Wait {
@@ -347,7 +350,7 @@ func (a *WaitContext) forWorker(
 		v := judge(Lessee{Worker: c.Worker, Counted: true, Sessions: c.Sessions})
 		w, n := v.Wait, nearness(v)
 		if v.OK {
-			// The rules admit the worker, but it receives no tasks at all.
+			// The rules admit the worker, but no tasks are dispatched to it at all.
 			kept := a.blockedWait(c)
 			if kept == nil {
 				return a.busy(c, kind)
@@ -370,7 +373,7 @@ func (a *WaitContext) forWorker(
 	return nearest
 }
 
-// sameLimit counts workers with the same limit; zero workers once two limits differ.
+// sameLimit counts workers that hold the same maximum number of sessions; it is empty if their maximums differ.
 type sameLimit struct {
 	workers, limit int
 	differ         bool
@@ -384,18 +387,19 @@ func (s *sameLimit) add(limit int) {
 	}
 }
 
-// nearness orders verdicts by the number of requirements that the worker meets.
+// nearness returns a higher number the closer the worker is to being allowed to run the task.
 func nearness(v Verdict) int {
 	switch {
 	case v.OK:
 		return 6
-	case v.Reason == protocol.ReasonQueueMismatch: // its group is not the one the queue is routed to
+	case v.Reason == protocol.ReasonQueueMismatch: // its group is not the one to which the queue is routed
 		return 0
 	case v.Reason == protocol.ReasonNotFound:
 		return 1
 	case v.Reason == protocol.ReasonVersionMismatch:
 		return 2
-	case v.Reason == protocol.ReasonWorkerDraining: // it has the build a run is pinned to, which is drained
+	// it has the build to which the run is pinned, and that build is drained
+	case v.Reason == protocol.ReasonWorkerDraining:
 		return 3
 	case v.Reason == protocol.ReasonSessionRequirements:
 		return 4
@@ -403,7 +407,7 @@ func nearness(v Verdict) int {
 	return 5
 }
 
-// forHolder returns why a task of a held session waits: for its holder, which may not be admitted either.
+// forHolder returns why a task of a held session waits: for the owner, which may not be allowed to run it either.
 func (a *WaitContext) forHolder(
 	queue string, kind protocol.TaskKind, s *Session, judge func(Lessee) Verdict,
 ) protocol.Wait {
@@ -441,7 +445,7 @@ func orTime(t, other history.Time) history.Time {
 	return t
 }
 
-// blockedWait returns why a worker receives no tasks at all, or nil.
+// blockedWait returns why no tasks are dispatched to a worker at all, or nil.
 func (a *WaitContext) blockedWait(c *WorkerCandidate) *protocol.Wait {
 	switch {
 	case c.Gate != "":
@@ -454,7 +458,7 @@ func (a *WaitContext) blockedWait(c *WorkerCandidate) *protocol.Wait {
 	return nil
 }
 
-// busy returns the wait for a worker that is allowed to lease the task and does not lease it.
+// busy returns the wait reason for a worker that may lease the task and does not lease it.
 func (a *WaitContext) busy(c *WorkerCandidate, kind protocol.TaskKind) protocol.Wait {
 	if !c.Full[kind] {
 		return protocol.Wait{Reason: protocol.WaitWorkerBusy, Worker: c.ID}
@@ -467,10 +471,10 @@ func (a *WaitContext) busy(c *WorkerCandidate, kind protocol.TaskKind) protocol.
 	return w
 }
 
-// Wait summarizes what an open run waits for. activities are the waits of its open activities, in their order. Waits
-// that a worker can end come first (workflow task, activities), then children, then external causes: a signal, a
-// condition, a timer. A wait for a signal or a condition also names the next timer. Of several activities, Wait shows
-// the first one that needs action by an operator.
+// Wait returns what an open run waits for, as one reason. activities are the waits of its open activities, in order.
+// Waits that a worker can end come first (workflow task, activities), then children, then external causes: a signal, a
+// condition, a timer. A wait for a signal or a condition also names the next timer. Of several activities, Wait selects
+// the first one that needs an operator's attention.
 func (s *Run) Wait(a *WaitContext, activities []*protocol.Wait) *protocol.Wait {
 	if s.Task != nil {
 		return s.TaskWait(a)
@@ -503,8 +507,8 @@ func (s *Run) Wait(a *WaitContext, activities []*protocol.Wait) *protocol.Wait {
 	return a.finish(protocol.WaitForUpdate, protocol.Wait{Reason: protocol.WaitUpdate})
 }
 
-// childWait returns the wait for the first open child whose end must be reported to the run: a child that the run
-// started, or a child of an earlier run to which this run attached.
+// childWait returns the wait for the first open child for whose end the run waits: a child that it started or to which
+// it attached.
 func (s *Run) childWait(inherited []InheritedChild) (w protocol.Wait, ok bool) {
 	n := 0
 	add := func(c *Child) {

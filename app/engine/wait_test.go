@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// stuckTask is a run or an activity with its surroundings: one worker w of queue q that may run everything, and the
-// session s if a case has one.
+// stuckTask is a run with an activity and its environment: one worker w of queue q that may run everything, and, in
+// some cases, the session s.
 type stuckTask struct {
 	run     Run
 	act     Activity
@@ -58,8 +58,8 @@ func newStuckTask() *stuckTask {
 // task makes the run's workflow task open.
 func (w *stuckTask) task(t Task) { t.Number, w.run.Task = 1, &t }
 
-// inSession puts the activity into the session, which another worker than w holds for the rest of its lease unless a
-// case changes this.
+// inSession puts the activity into the session. Another worker than w holds the session until its lease ends, unless a
+// case changes that.
 func (w *stuckTask) inSession() *Session {
 	w.act.SessionID, w.around.Sessions["s"] = "s", &w.session
 	return &w.session
@@ -71,8 +71,8 @@ func (w *stuckTask) free() *Session {
 	return s
 }
 
-// everyWait is a way to each reason; a case with a task or another thing in its run asks the run, others ask of the
-// activity.
+// everyWait has at least one case for each wait reason. If a case has a workflow task or another open step, it checks
+// the reason of the run, otherwise that of the activity.
 var everyWait = []struct {
 	reason    protocol.WaitReason
 	attention bool
@@ -131,10 +131,10 @@ var everyWait = []struct {
 	{protocol.WaitTaskFailed, true, func(w *stuckTask) {
 		w.task(Task{State: LeasedState, Delivery: 4, Attempt: 4, Problem: "boom", Lease: Lease{Owner: "w"}})
 	}, "boom; failed 3 times in a row"},
-	{protocol.WaitRunning, false, func(w *stuckTask) { // the first failure is retried at once
+	{protocol.WaitRunning, false, func(w *stuckTask) { // the first failure is retried immediately
 		w.task(Task{State: LeasedState, Delivery: 2, Attempt: 2, Problem: "boom", Lease: Lease{Owner: "w"}})
 	}, "workflow task is running on worker w"},
-	{protocol.WaitNoWorker, true, func(w *stuckTask) { // without a worker its code is not retried
+	{protocol.WaitNoWorker, true, func(w *stuckTask) { // without a worker, the code is not retried
 		w.task(Task{State: Ready, Delivery: 3, Attempt: 3, Problem: "boom", ReadyAt: history.At(noon)})
 		w.around.Workers = nil
 	}, `workflow task: no live worker is polling queue "q"`},
@@ -154,8 +154,8 @@ var everyWait = []struct {
 			Owner: "w", LeasedAt: history.At(noon), Length: 10_000_000, Until: history.At(noon.Add(10 * time.Second)),
 		}
 	}, `activity "charge" was returned 5 times in a row without starting; it is leased to worker w again`},
-	// One more return has no effect; a renewed lease shows that the task runs; without a worker, the missing worker is
-	// the reason.
+	// Further returns do not change the reason; after a renewal the task counts as running; without a worker, the
+	// missing worker is the reason.
 	{protocol.WaitWorkerBusy, false, func(w *stuckTask) {
 		w.act.Returned = ReturnedOften - 1
 	}, `activity "charge": ready; worker w is busy or not polling`},
@@ -287,7 +287,7 @@ var everyWait = []struct {
 		w.run.Type = "flowt"
 		w.task(Task{State: Ready})
 	}, `no worker on queue "q" has registered workflow "flowt"; did you mean "flow"?`},
-	{protocol.WaitTypeNotServed, true, func(w *stuckTask) { // workers of other queues and dead ones do not count
+	{protocol.WaitTypeNotServed, true, func(w *stuckTask) { // workers of other queues and dead workers do not count
 		w.act.Type, w.around.Workers[0].ActivityTypes = "chagre", nil
 		w.around.Workers = append(w.around.Workers,
 			WorkerCandidate{Alive: true, Worker: &Worker{ID: "x", Queues: []string{"p"}, ActivityTypes: []string{"charge"}}},
@@ -309,7 +309,7 @@ var everyWait = []struct {
 	}, "workflow task: pinned to build b2, but worker w has build b1"},
 	{protocol.WaitBuildPinned, true, func(w *stuckTask) {
 		w.pinned("b2")
-		w.queue.Builds = map[string]Build{"b1": {DrainedAt: history.At(noon)}} // to resume it would not help
+		w.queue.Builds = map[string]Build{"b1": {DrainedAt: history.At(noon)}} // resuming the build would not help
 	}, "workflow task: pinned to build b2, but worker w has build b1"},
 	{protocol.WaitBuildDrained, true, func(w *stuckTask) {
 		w.pinned("b2")
@@ -356,13 +356,13 @@ var everyWait = []struct {
 		w.second(3)
 	}, `activity "charge": all 2 workers hold their maximum number of sessions (3 each); ` +
 		"raise --worker-max-sessions or close idle sessions"},
-	{protocol.WaitWorkerSessionsFull, false, func(w *stuckTask) { // the maximum of the other one differs
+	{protocol.WaitWorkerSessionsFull, false, func(w *stuckTask) { // the maximum of the other worker differs
 		w.free()
 		w.around.Workers[0].Sessions = 3
 		w.second(4)
 	}, `activity "charge": worker w holds its maximum number of sessions (3); ` +
 		"raise --worker-max-sessions or close idle sessions"},
-	{protocol.WaitWorkerSessionsFull, false, func(w *stuckTask) { // the other one lacks something else
+	{protocol.WaitWorkerSessionsFull, false, func(w *stuckTask) { // the other worker lacks something else
 		w.free()
 		w.around.Workers[0].Sessions = 3
 		w.second(3).ActivityTypes = nil
@@ -429,7 +429,7 @@ var everyWait = []struct {
 	}, `activity "charge": queue "q" is at its rate limit (5 of 5 activity tasks this minute); more start at 2026-01-01T12:01:00Z`},
 }
 
-// pinned makes a run's next decision wait for a build, while its worker has b1.
+// pinned pins the run to a build; its worker has build b1.
 func (w *stuckTask) pinned(build string) {
 	w.task(Task{State: Ready})
 	w.run.BuildID, w.around.Workers[0].BuildID = build, "b1"
@@ -454,9 +454,10 @@ func (w *stuckTask) ask() *protocol.Wait {
 	return w.run.Wait(&w.around, []*protocol.Wait{w.around.ActivityWait(w.act)})
 }
 
-// The table has rows for every reason and the expected sentence and attention flag.
+// The table has a case for every reason, with the expected message and attention flag.
 func TestWhyItWaits(t *testing.T) {
-	seen := map[protocol.WaitReason]bool{protocol.WaitSessionUnclaimed: true} // only without counts of tasks
+	// this reason occurs only without counts of tasks
+	seen := map[protocol.WaitReason]bool{protocol.WaitSessionUnclaimed: true}
 	for _, c := range everyWait {
 		t.Run(string(c.reason)+" "+c.say, func(t *testing.T) {
 			w := newStuckTask()
@@ -473,12 +474,12 @@ func TestWhyItWaits(t *testing.T) {
 	}
 	for _, r := range protocol.WaitRules {
 		if !seen[r.Reason] {
-			t.Errorf("nothing shows how %s comes about", r.Reason)
+			t.Errorf("there is no case for the reason %s", r.Reason)
 		}
 	}
 }
 
-// What is shown of a wait is data, not only its sentence.
+// A wait contains its data, not only a message.
 func TestAWaitCarriesItsData(t *testing.T) {
 	w := newStuckTask()
 	w.inSession().Owner = "w7"
@@ -511,7 +512,7 @@ func TestAWaitCarriesItsData(t *testing.T) {
 	}
 }
 
-// A run shows the first of its waiting activities that needs attention, and counts the others.
+// The run shows the first of its waiting activities that needs attention, and the number of the others.
 func TestRunShowsWaitsThatNeedAttention(t *testing.T) {
 	w := newStuckTask()
 	fine := w.around.ActivityWait(w.act)
@@ -520,14 +521,14 @@ func TestRunShowsWaitsThatNeedAttention(t *testing.T) {
 	if got := w.run.Wait(&w.around, []*protocol.Wait{
 		fine, bad,
 	}); got.Message != `no worker on queue "q" has registered activity "print"` || bad.More != 0 {
-		t.Errorf("the run says %q", got.Message)
+		t.Errorf("the run has the wait %q", got.Message)
 	}
 	if got := w.run.Wait(&w.around, []*protocol.Wait{fine, fine}); got.Reason != protocol.WaitWorkerBusy || got.More != 1 {
-		t.Errorf("the run says %q", got.Message)
+		t.Errorf("the run has the wait %q", got.Message)
 	}
 }
 
-// A session explains why its queued tasks wait without reading the tasks, which would be too expensive for a list.
+// A session can explain why its queued tasks wait without reading the tasks, which would be too expensive for a list.
 func TestSessionShowsWhyItsTasksWait(t *testing.T) {
 	for _, c := range []struct {
 		reason protocol.WaitReason

@@ -12,17 +12,17 @@ import (
 )
 
 // A workflow task asks the workflow code for the next commands of a run. Workers die, hang, and send duplicate or late
-// responses, so every report is checked against the delivery that it names. A task that fails repeatedly is quarantined
+// reports, so every report is checked against the delivery that it names. A task that fails repeatedly is quarantined
 // instead of being delivered forever.
 
-// MaxDeliveries is the maximum number of deliveries of a task to live workers without an outcome. Deliveries that end
-// with their worker process are judged separately; see Lose.
+// MaxDeliveries is the maximum number of deliveries of a task without an outcome while the worker is alive. Deliveries
+// that end with their worker process are judged separately; see Lose.
 const MaxDeliveries = 10
 
-// Holder identifies the claimed holder of a task in every report about it.
+// Holder is the owner of a task according to a report about it.
 type Holder struct {
 	Owner       string
-	Incarnation string // empty: not sent by the client
+	Incarnation string // empty: the client did not send it
 	Delivery    int64
 }
 
@@ -37,32 +37,33 @@ func (h *Head) TaskRequirements() TaskRequirements {
 
 var needsSessions = []string{CapSessions}
 
-// CompleteTask is the outcome of a workflow task. Hash is the hash of the commands, which identifies a repeated report.
-// Types are the search attributes that the namespace has registered.
+// CompleteTask is the outcome of a workflow task. Hash is the hash of the commands, by which a repeated report is
+// recognized. Types are the search attributes that the namespace has registered.
 type CompleteTask struct {
 	Number int64
 	Holder
 	Commands []protocol.Command
 	Hash     string
-	// RecordFrom is the sequence of the first command if the task stays leased after the commands were recorded; 0: the
+	// RecordFrom is the number of the first command if the task stays leased after the commands are recorded; 0: the
 	// commands complete the task.
 	RecordFrom int64
-	// PreviousHash returns the hash that an earlier release computed of the same commands; nil: unknown. Without it, a
-	// worker that repeats its report across an upgrade would be refused for a contradiction.
+	// PreviousHash returns the hash that an earlier release computed for the same commands; nil: unknown. Without it, a
+	// report that is repeated after an upgrade of the app would be refused.
 	PreviousHash func() string
 	Types        map[string]string
-	Carry        []Signal           // the signals in Unreceived of the last command that the run did not inherit
-	Inbox        InboxSignals       // inherited signals and their sizes, as far as the caller has read them
-	Code         Code               // if the run continues as new
-	Ends         map[string]Message // by workflow id: how children have ended that commands attach to
-	Streams      protocol.StreamWaits
-	// Malformed is the error of decoding the commands. Commands that this engine does not support are still searched,
-	// since that refusal is more useful.
+	// signals that the last command lists in Unreceived and that the run did not inherit
+	Carry   []Signal
+	Inbox   InboxSignals       // inherited signals and their sizes, as far as the caller has loaded them
+	Code    Code               // the worker's code, if the run continues as new
+	Ends    map[string]Message // by workflow ID: how children ended to which commands attach
+	Streams protocol.StreamWaits
+	// Malformed is the error of decoding the commands. Commands that this engine does not support take precedence over
+	// it, since that refusal is more helpful.
 	Malformed error
 }
 
-// decide applies all commands or none: every check precedes the first event, and a command that fails later
-// discards the whole fork.
+// decide applies all commands or none: all checks come before the first event, and if a command fails later, the whole
+// fork is discarded.
 func (in CompleteTask) decide(st *step) error {
 	hash := in.Hash
 	if in.RecordFrom > 0 {
@@ -76,8 +77,8 @@ func (in CompleteTask) decide(st *step) error {
 			return err
 		}
 	}
-	// A command of a kind we lack cannot be left out, since the code believes it was taken. Refusing alone
-	// would have the next worker try it again, so the run is quarantined as well.
+	// An unsupported command cannot be ignored, since the code assumes that it was accepted. After a refusal alone, the
+	// next worker would send it again; so the run is also quarantined.
 	if err := in.Unsupported(); err != nil {
 		st.quarantine(err)
 		return nil
@@ -98,8 +99,8 @@ func (in CompleteTask) decide(st *step) error {
 		return err
 	}
 	st.task = TaskID(st.ID, in.Number)
-	// A task that only completes its update did not advance the workflow. Events that arrived during the task must
-	// still be shown to the workflow code.
+	// A task that only completes its update did not advance the workflow: a later task must contain the events that
+	// arrived during it.
 	update := st.Task.Cause.Kind == UpdateTask && !slices.ContainsFunc(in.Commands, func(c protocol.Command) bool {
 		return !endsUpdate(c)
 	})
@@ -113,19 +114,18 @@ func (in CompleteTask) decide(st *step) error {
 	}
 	st.carry, st.ends = in.Carry, in.Ends
 	st.knowsSessions = st.Task.Sessions
-	// From here on the task has ended for the step. The commands may create a new one, and two tasks must never be
-	// open.
+	// From here on the task has ended for the step. The commands may create a new task, and a run must not have two.
 	task := st.Task
 	st.holder = task.Lease
 	if in.RecordFrom == 0 {
 		st.Task = nil
 	}
-	// Members of a group that are sent again take no sequence, so they go before anything is numbered.
+	// Repeated members of a group use no number, so remove them before numbering.
 	commands := slices.DeleteFunc(slices.Clone(in.Commands), st.repeats)
 	if !update {
 		st.seen, st.SeenBytes = shown, task.Size
-		// The last signal that this task was the first to show; a condition that opens now may already have
-		// been met by it.
+		// This is the last signal that this task was the first to contain; a condition that opens now may already be
+		// true because of it.
 		if st.unseenInherited() > 0 {
 			st.fresh = st.Inbox.Last()
 		}
@@ -134,12 +134,12 @@ func (in CompleteTask) decide(st *step) error {
 				st.fresh = k
 			}
 		}
-		// This runs before the commands change the open steps: the signals that the code has handled follow from what
-		// it was shown.
+		// This must run before the commands change the open steps: which signals the code has handled follows from the
+		// steps that were open.
 		st.recordShown(task, in)
 		st.markSeen(shown)
-		// The waits end before the commands are applied, so that the history contains the result of a wait before the
-		// code's reaction.
+		// End the waits before applying the commands, so that history contains the result of a wait before the code's
+		// reaction.
 		commands = st.settleWaits(in.Commands, commands)
 	}
 	if err := st.commands(commands); err != nil {
@@ -147,12 +147,12 @@ func (in CompleteTask) decide(st *step) error {
 	}
 	if in.RecordFrom > 0 {
 		task.Recorded = &Recorded{Delivery: in.Delivery, From: in.RecordFrom, Hash: in.Hash}
-		task.Loss = nil // the process lives
+		task.Loss = nil // the process is alive
 		st.d.Answer.Created = (&Completed{Steps: st.scheduled()}).created(st.ID)
 		st.d.Answer.Outcome, st.d.Answer.Recorded = OutcomeRecorded, true
 		return nil
 	}
-	// Kept for a worker that sends the same completion again.
+	// stored for a worker that repeats the completion
 	st.Last = &Completed{Number: in.Number, Delivery: in.Delivery, Owner: in.Owner, Hash: in.Hash}
 	st.overdue()
 	st.wakeUp()
@@ -162,7 +162,7 @@ func (in CompleteTask) decide(st *step) error {
 	return nil
 }
 
-// scheduled returns the activities that this step scheduled and that are still open, for the response and for its
+// scheduled returns the activities that this step scheduled and that are still open, for the response and its
 // repetition. An activity that failed in the same step (its session had ended) has no task.
 func (st *step) scheduled() (rows []Range) {
 	for _, e := range st.d.Events {
@@ -182,8 +182,8 @@ func (st *step) scheduled() (rows []Range) {
 	return rows
 }
 
-// FailTask is a workflow task that gave no commands. Waiting is no failure: the task showed the workflow
-// nothing new, which some SDKs report as a failure of a special type.
+// FailTask is a workflow task that ended without commands. Waiting is not a failure: the task contained no new event
+// for the workflow, which some SDKs report as a failure of a special type.
 type FailTask struct {
 	Number int64
 	Holder
@@ -191,8 +191,8 @@ type FailTask struct {
 	Hash    string
 }
 
-// decide retries a failed task: at once after the first failure, then with exponential backoff. Failures of workflow
-// code are usually fixed by a deployment, so the retries have no limit.
+// decide retries a failed task: immediately after the first failure, then with exponential backoff. Failures of
+// workflow code are usually fixed by a deployment, so the number of retries is not limited.
 func (in FailTask) decide(st *step) error {
 	if err := st.holdsTask(in.Number, in.Holder, in.Hash, nil); err != nil {
 		return err
@@ -200,8 +200,8 @@ func (in FailTask) decide(st *step) error {
 	t := st.Task
 	if waiting(in.Failure) {
 		st.Task = nil
-		// The worker was asked to run an update and found nothing to do: its code has no handler of this name. The
-		// update fails, otherwise it would be dispatched again and again.
+		// The worker was asked to run an update, and its code has no handler of this name. The update fails; otherwise
+		// it would be dispatched again and again.
 		if u, ok := st.update(t.Cause.ID); ok && t.Cause.Kind == UpdateTask {
 			st.updateFailed(u, 0, history.Failure{
 				Category: "update", ExceptionType: "UnknownUpdate", NonRetryable: true,
@@ -224,7 +224,7 @@ func (in FailTask) decide(st *step) error {
 		Number: in.Number, Delivery: in.Delivery, Owner: in.Owner, Hash: in.Hash, Outcome: "failed",
 		Next: st.d.Answer.NextTask,
 	}
-	// No other worker of this build could succeed, and a retry would hide the fault. An operator must repair the run.
+	// No worker of this build could succeed, and retries would hide the fault. An operator must repair the run.
 	if blocks(in.Failure) {
 		t.State, t.Problem = Quarantined, problemOf(in.Failure)
 		st.d.Answer.NextTask, st.Last.Next = "", ""
@@ -239,7 +239,7 @@ func (in FailTask) decide(st *step) error {
 	return nil
 }
 
-// problemOf returns the failure of a workflow task as people see it: its message, and the command at which the code
+// problemOf returns the failure of a workflow task as users see it: its message, and the command at which the code
 // failed if the worker reported that.
 func problemOf(f protocol.Failure) string {
 	if f.Sequence <= 0 {
@@ -248,15 +248,15 @@ func problemOf(f protocol.Failure) string {
 	return fmt.Sprintf("at command %d: %s", f.Sequence, f.Message)
 }
 
-// waiting recognizes the report by which the published SDKs state that a task had no new events: by type, or by the
-// beginning of the message in older SDKs.
+// waiting recognizes the report by which published SDKs say that a task had no new events: by its type, or by the
+// beginning of its message in older SDKs.
 func waiting(f protocol.Failure) bool {
 	return strings.EqualFold(strings.TrimSpace(f.Type), protocol.FailureWaiting) ||
 		strings.HasPrefix(strings.ToLower(f.Message), "workflow task waiting for scheduled history:")
 }
 
-// blocks reports whether a retry cannot help, because the code does not match the history; an operator must repair the
-// run. The texts are those of the published SDKs, which report such faults as plain failures.
+// blocks reports whether retries cannot help, because the code does not match the history; an operator must repair the
+// run. The texts are those of the published SDKs, which report such faults as ordinary failures.
 func blocks(f protocol.Failure) bool {
 	text := strings.ToLower(f.Type + " " + f.Message)
 	for _, s := range []string{
@@ -271,7 +271,7 @@ func blocks(f protocol.Failure) bool {
 	return false
 }
 
-// HeartbeatTask extends the lease of a workflow task, for code that takes long to replay.
+// HeartbeatTask extends the lease of a workflow task whose code takes long to replay.
 type HeartbeatTask struct {
 	Number int64
 	Holder
@@ -282,7 +282,7 @@ func (in HeartbeatTask) decide(st *step) error {
 		return err
 	}
 	st.Task.Until = plus(st.now, time.Duration(st.Task.Length)*time.Microsecond)
-	st.Task.Loss = nil // the process lives
+	st.Task.Loss = nil // the process is alive
 	st.d.Answer = Answer{Outcome: "renewed", Recorded: true}
 	return nil
 }
@@ -290,15 +290,15 @@ func (in HeartbeatTask) decide(st *step) error {
 // LeaseExpired is the reason of a delivery that was neither completed nor renewed in time.
 const LeaseExpired = "lease_expired"
 
-// ReleaseTask ends a delivery of a workflow task without an outcome while its worker lives. Undone: it never reached
-// the worker, and counts for nothing. Counts: its worker had begun it. Otherwise it was handed back.
+// ReleaseTask ends a delivery of a workflow task without an outcome while its worker is alive. Undone: the delivery
+// never reached the worker and does not count. Counts: the worker had begun the task. Otherwise the worker returned it.
 type ReleaseTask struct {
 	Number       int64
 	Delivery     int64
-	Owner        string // the worker that hands it back, which must hold it; "": it is taken back
+	Owner        string // the worker that returns the task, which must own it; "": the app releases it
 	Why          string
 	Undone       bool
-	Redeliveries int64 // of an undo: the number of redeliveries that the app knew
+	Redeliveries int64 // with Undone: the number of redeliveries that the app knew of
 	Counts       bool
 }
 
@@ -321,7 +321,8 @@ func (in ReleaseTask) decide(st *step) error {
 	since, returned := t.ReadyAt, t.Returned
 	t.Returned = 0
 	t.release(st.now, in.Why, in.Undone, in.Counts)
-	// The worker did not start it, or its decision came to nothing, so it has waited since it became ready first.
+	// The worker did not start the task, or its attempt had no result, so the task keeps the time at which it first
+	// became ready.
 	if in.Undone || in.Owner != "" && !in.Counts {
 		t.ReadyAt, t.Returned = orTime(since, t.ReadyAt), returned+1
 	}
@@ -330,7 +331,7 @@ func (in ReleaseTask) decide(st *step) error {
 }
 
 // release requeues the workflow task of a live worker, or quarantines it. A return alone never quarantines a task,
-// since a drain implies nothing about the task.
+// since a drain says nothing about the task.
 func (t *Task) release(now history.Time, why string, undone, counts bool) {
 	if undone {
 		t.Attempt--
@@ -346,8 +347,8 @@ func (t *Task) release(now history.Time, why string, undone, counts bool) {
 	}
 }
 
-// appendLost appends the loss of a delivery. It retains the last MaxDeliveries losses, and the heartbeat details of the
-// last loss only, because the list is part of the run's row. It copies the list, because readers may share the row.
+// appendLost appends a lost delivery. It keeps the last MaxDeliveries of them, and the heartbeat details of the last
+// one only, because the list is part of the run's row. It copies the list, because readers may share the row.
 func appendLost(l []history.Lost, one history.Lost) []history.Lost {
 	l = append(l[:len(l):len(l)], one)
 	if last := len(l) - 2; last >= 0 {
@@ -356,13 +357,13 @@ func appendLost(l []history.Lost, one history.Lost) []history.Lost {
 	return l[max(0, len(l)-MaxDeliveries):]
 }
 
-// Due moves the run's own row forward in time: its deadlines, and its task's lease and back-off. Whether
-// something is due is judged here and not by the sweeper, whose notice may be old.
+// Due applies what is due for the run's own row: its deadlines, its task's lease, and the end of a backoff. It checks
+// again what is due, because the sweeper's information may be outdated.
 type Due struct{ Liveness Liveness }
 
 // Liveness reports whether the worker of an expired lease is alive, as far as this app knows; nil means that no worker
-// is known to be. The expiry of a live worker's lease is no loss: it counts as a delivery without an outcome. An error
-// means that other apps have to be asked first, and ends the decision.
+// counts as alive. If a live worker's lease expires, this is not a worker loss: it counts as a delivery without an
+// outcome. An error ends the decision, because other apps must be asked first.
 type Liveness func(namespace string, l Lease) (lives bool, err error)
 
 // died reports whether the worker of an expired lease counts as dead. If alive is nil, it does.
@@ -374,7 +375,7 @@ func (alive Liveness) died(namespace string, l Lease) (bool, error) {
 	return !lives, err
 }
 
-// finding returns the finding about a lease that ended with its process. If there is none yet, it returns an error that
+// finding returns the verdict on a lease that ended with its process. If there is none yet, it returns an error that
 // requests a judgement of all tasks of the process together. If alive is nil, the task is not suspected.
 func (alive Liveness) finding(namespace string, l Lease) (Finding, error) {
 	switch {
@@ -429,18 +430,18 @@ func (in Due) decide(st *step) error {
 	return nil
 }
 
-// due reports whether a time, if there is one, has come.
+// due reports whether a time is set and has passed.
 func due(at, now history.Time) bool { return !at.IsZero() && !at.After(now.Time) }
 
-// errNotDue is the refusal if another app or request was faster; nothing is written.
+// errNotDue is the refusal if nothing is due, because another app or request was first; nothing is written.
 var errNotDue = protocol.Refuse(protocol.ReasonTaskNotLeased, "no deadline has been reached")
 
-// IsNotDue reports whether a decision found nothing due, because another sweeper or a report was first.
-// errors.Is would also match other refusals with the same reason, so the pointers are compared.
+// IsNotDue reports whether a decision found nothing due, because another sweeper or a report was first. It compares
+// pointers, because errors.Is would also match other refusals with the same reason.
 func IsNotDue(err error) bool { return err == error(errNotDue) } //nolint:errorlint // see above
 
-// Repair takes a run out of quarantine. The counts begin anew, or the first mishap after the repair would
-// quarantine it again.
+// Repair ends the quarantine of a run. It resets the counts; otherwise the first failure after the repair would
+// quarantine the run again.
 type Repair struct{ Identity string }
 
 func (in Repair) decide(st *step) error {
@@ -459,11 +460,11 @@ func (in Repair) decide(st *step) error {
 	return nil
 }
 
-// holdsTask checks a report about workflow task n. The order of the checks matters to callers, since the reason
-// determines their reaction: first whether the task exists, then whether the same report was accepted before (also if
-// it closed the run), then the run, the lease, its owner, its delivery and its time. See the refusals in protocol.
+// holdsTask checks a report about workflow task n. The order of the checks matters, since callers react to the reason:
+// first whether the task exists, then whether the same report was accepted before (also if it closed the run), then the
+// run, the lease, its owner, its delivery and its expiry. See the refusals in protocol.
 func (st *step) holdsTask(n int64, h Holder, hash string, previousHash func() string) error {
-	id := func() string { return TaskID(st.ID, n) } // of refusals, which are rare
+	id := func() string { return TaskID(st.ID, n) } // computed only for refusals, which are rare
 	if n > st.Tasks {
 		return protocol.Refuse(protocol.ReasonTaskNotFound, "task %s does not exist", id())
 	}
@@ -502,7 +503,7 @@ func (st *step) holdsTask(n int64, h Holder, hash string, previousHash func() st
 	return nil
 }
 
-// taskStatus returns the state of workflow task n for refusals. A task that is not the open one has ended.
+// taskStatus returns the state of workflow task n for refusals. Every task except the open one has ended.
 func taskStatus(t *Task, n int64) string {
 	if t == nil || t.Number != n {
 		return "completed"

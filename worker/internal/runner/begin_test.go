@@ -75,7 +75,7 @@ func TestTaskReceivedAfterItsLeaseDoesNotStart(t *testing.T) {
 			a.end(run)
 		}
 		if slow.Load() == 0 || begun.Load() < 30 {
-			t.Errorf("%d responses were late, %d attempts began: the test did not reach its case", slow.Load(), begun.Load())
+			t.Errorf("%d responses were late, %d attempts began: want more of both", slow.Load(), begun.Load())
 		}
 	})
 }
