@@ -111,7 +111,7 @@ func TestAWorkflowIsStartedAskedAndEnds(t *testing.T) {
 		t.Errorf("update: %d, %v", n, err)
 	}
 	if err := current.Update(ctx, "add", nil, ""); client.ReasonOf(err) != client.ReasonUpdateFailed ||
-		!strings.Contains(err.Error(), "has a name") {
+		!strings.Contains(err.Error(), "must have a name") {
 		t.Errorf("an update that fails: %v", err)
 	}
 	var items []string

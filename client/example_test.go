@@ -107,6 +107,37 @@ func ExampleClient_Runs() {
 	}
 }
 
+// The first item of a cart starts the cart's workflow; later items are sent to the open run. A cart that has been paid
+// is closed, and the next item begins a new one under the same ID.
+func ExampleClient_SignalWithStart() {
+	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	o := client.StartOptions{WorkflowID: "cart-ada", ReusePolicy: client.AllowReuse}
+	run, err := app.SignalWithStart(context.Background(), "cart", nil, "add", client.Args{"tea", 2}, o)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(run.RunID)
+}
+
+// An update starts the workflow if no run is open, and returns the result of the update.
+func ExampleClient_UpdateWithStart() {
+	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var total float64
+	o := client.StartOptions{WorkflowID: "cart-ada"}
+	if _, err := app.UpdateWithStart(
+		context.Background(), "cart", nil, "add", client.Args{"tea", 2}, &total, o,
+	); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(total)
+}
+
 // Execute starts a workflow and receives its result in one request.
 func ExampleClient_Execute() {
 	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})

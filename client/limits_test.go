@@ -94,6 +94,20 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 			defer cancel()
 			return c.Execute(brief, s, nil, nil, client.StartOptions{})
 		}},
+		"SignalWithStart WorkflowID": {255, func(s string) error {
+			_, err := c.SignalWithStart(ctx, "x", nil, "s", nil, client.StartOptions{WorkflowID: s})
+			return err
+		}},
+		"SignalWithStart name": {255, func(s string) error {
+			_, err := c.SignalWithStart(ctx, "x", nil, s, nil, client.StartOptions{})
+			return err
+		}},
+		"UpdateWithStart name": {255, func(s string) error {
+			brief, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel() // no worker handles the update, so do not wait for it
+			_, err := c.UpdateWithStart(brief, "x", nil, s, nil, nil, client.StartOptions{})
+			return err
+		}},
 		"StartActivity type": {255, func(s string) error {
 			_, err := c.StartActivity(ctx, s, nil, client.ActivityOptions{})
 			return err

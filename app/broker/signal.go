@@ -28,20 +28,7 @@ func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protoco
 		return protocol.CommandReceipt{}, err
 	}
 	learned := !b.opt.Shared
-	may := func(run *engine.Run) error {
-		if !run.Status.Open() || !run.HasCode() { // the decision refuses it
-			return nil
-		}
-		names, known := b.workers.Signals(engine.QueueKey{Namespace: run.Namespace, Name: run.Queue}, run.Type)
-		switch {
-		case len(names) > 0 && !slices.Contains(names, in.SignalName):
-			return protocol.Refuse(protocol.ReasonUnknownSignal, "workflow type %s has no signal %s", run.Type, in.SignalName).
-				With("signal_name", in.SignalName)
-		case !known && !learned:
-			return &notValidated{head: run.Head}
-		}
-		return nil
-	}
+	may := func(run *engine.Run) error { return b.checkSignal(&run.Head, in.SignalName, learned) }
 	order := externalCommand{
 		target: in.Target, requestID: in.RequestID, quotas: true, may: may, what: "signal " + in.SignalName + " " + value,
 		input: engine.SignalRun{Name: in.SignalName, Value: value, RequestID: in.RequestID, Identity: in.Identity},
@@ -55,12 +42,34 @@ func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protoco
 		}
 		// One read is enough. If the store has no such worker either, the signal is accepted.
 		learned = true
-		if q := (engine.QueueKey{Namespace: u.head.Namespace, Name: u.head.Queue}); b.workers.ShouldReadWorkers(
-			q, time.Now(),
-		) {
-			if err := b.loadWorkers(ctx, q.Namespace, q.Name); err != nil {
-				return protocol.CommandReceipt{}, err
-			}
+		if err := b.loadSignalWorkers(ctx, &u.head); err != nil {
+			return protocol.CommandReceipt{}, err
 		}
 	}
+}
+
+// checkSignal refuses a signal that the type of a run does not declare. If this app knows no worker of the type, the
+// error is *notValidated, unless learned: the workers were read from the store.
+func (b *Broker) checkSignal(run *engine.Head, name string, learned bool) error {
+	if !run.Status.Open() || !run.HasCode() { // the decision refuses it
+		return nil
+	}
+	names, known := b.workers.Signals(engine.QueueKey{Namespace: run.Namespace, Name: run.Queue}, run.Type)
+	switch {
+	case len(names) > 0 && !slices.Contains(names, name):
+		return protocol.Refuse(protocol.ReasonUnknownSignal, "workflow type %s has no signal %s", run.Type, name).
+			With("signal_name", name)
+	case !known && !learned:
+		return &notValidated{head: *run}
+	}
+	return nil
+}
+
+// loadSignalWorkers reads the workers of a run's queue, unless this app read them a moment ago.
+func (b *Broker) loadSignalWorkers(ctx context.Context, run *engine.Head) error {
+	q := engine.QueueKey{Namespace: run.Namespace, Name: run.Queue}
+	if !b.workers.ShouldReadWorkers(q, time.Now()) {
+		return nil
+	}
+	return b.loadWorkers(ctx, q.Namespace, q.Name)
 }

@@ -30,11 +30,6 @@ func (b *Broker) Update(ctx context.Context, in protocol.UpdateRequest) (protoco
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.UpdateResponse{}, err
 	}
-	in.WaitFor = cmp.Or(in.WaitFor, protocol.WaitAccepted)
-	wait := defaultUpdateWait
-	if in.WaitTimeout != nil {
-		wait = min(secs(min(*in.WaitTimeout, 3600)), maxUpdateWait)
-	}
 	value, err := Arguments("input", in.Input)
 	if err != nil {
 		return protocol.UpdateResponse{}, err
@@ -45,6 +40,18 @@ func (b *Broker) Update(ctx context.Context, in protocol.UpdateRequest) (protoco
 	r, err := b.acceptUpdate(ctx, in, value)
 	if err != nil {
 		return protocol.UpdateResponse{}, err
+	}
+	return b.awaitAccepted(ctx, in, r)
+}
+
+// awaitAccepted waits until an update that was accepted with the receipt r has reached the requested stage.
+func (b *Broker) awaitAccepted(
+	ctx context.Context, in protocol.UpdateRequest, r protocol.CommandReceipt,
+) (protocol.UpdateResponse, error) {
+	in.WaitFor = cmp.Or(in.WaitFor, protocol.WaitAccepted)
+	wait := defaultUpdateWait
+	if in.WaitTimeout != nil {
+		wait = min(secs(min(*in.WaitTimeout, 3600)), maxUpdateWait)
 	}
 	f := followedUpdate{id: r.UpdateID, run: r.RunID, answer: protocol.UpdateResponse{
 		Outcome: r.Outcome, WorkflowID: r.WorkflowID, RunID: r.RunID, WorkflowType: r.WorkflowType, UpdateID: r.UpdateID,

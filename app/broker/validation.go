@@ -37,8 +37,7 @@ func (b *Broker) acceptUpdate(
 			switch {
 			case !run.Status.Open(), !run.HasCode(): // the decision refuses it
 			case declared.Lacks(run.Type, "updates", in.UpdateName):
-				return protocol.Refuse(protocol.ReasonUnknownUpdate, "workflow type %s has no update %s", run.Type, in.UpdateName).
-					With("outcome", "rejected_unknown_update").With("update_name", in.UpdateName)
+				return unknownUpdate(run.Type, in.UpdateName)
 			case !known && !learned, approved != run.ID && declared.Has(run.Type, "update_validators", in.UpdateName):
 				return &notValidated{run.Head, known}
 			}
@@ -64,6 +63,12 @@ func (b *Broker) acceptUpdate(
 			return protocol.CommandReceipt{}, err
 		}
 	}
+}
+
+// unknownUpdate refuses an update that a workflow type does not declare.
+func unknownUpdate(workflow, update string) error {
+	return protocol.Refuse(protocol.ReasonUnknownUpdate, "workflow type %s has no update %s", workflow, update).
+		With("outcome", "rejected_unknown_update").With("update_name", update)
 }
 
 // notValidated stops an update that has not been validated yet, or whose workers this app does not know.

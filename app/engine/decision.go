@@ -70,6 +70,7 @@ type Start struct {
 	Inherits      *InheritedSignals
 	Updates       []Update       // updates that the previous run had not completed
 	Inherited     InheritedCount // number of open children that earlier runs started
+	First         Input          // a signal or an update that is recorded with the start; nil: none
 	Parent        *Parent
 	// build to which the run is pinned; a run that continues another one on the same queue inherits it
 	BuildID  string

@@ -94,6 +94,11 @@ func DecideStart(in Start, now time.Time) Decision {
 			CarriedFrom: in.ContinuedFrom.ID,
 		})
 	}
+	if in.First != nil {
+		if err := in.First.decide(st); err != nil {
+			panic("engine: a run that has just started refused a signal or an update: " + err.Error())
+		}
+	}
 	st.wakeUp()
 	if r.StartDelay > 0 {
 		run.Task.State, run.Task.ReadyAt = Delayed, plus(st.now, seconds(r.StartDelay))

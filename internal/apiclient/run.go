@@ -25,6 +25,10 @@ func idempotencyKey(in any) string {
 		return in.IdempotencyKey
 	case protocol.ActivityRequest:
 		return in.IdempotencyKey
+	case protocol.SignalWithStartRequest:
+		return in.IdempotencyKey
+	case protocol.UpdateWithStartRequest:
+		return in.IdempotencyKey
 	}
 	return ""
 }
@@ -58,12 +62,17 @@ func identify(id, key, duplicate *string, conflict string) {
 	}
 }
 
+// Identify generates the workflow ID and the Idempotency-Key of a start that lacks them.
+func Identify(in *protocol.StartRequest) {
+	identify(&in.WorkflowID, &in.IdempotencyKey, &in.DuplicatePolicy, in.ConflictPolicy)
+}
+
 // RequestID returns a new request ID. An app that receives a request twice applies it once, by this ID.
 func RequestID() string { return "client-" + ulid.Make().String() }
 
 // Start starts a workflow. It generates the workflow ID and the Idempotency-Key if they are empty.
 func (c *Client) Start(ctx context.Context, in protocol.StartRequest) (out protocol.StartResponse, err error) {
-	identify(&in.WorkflowID, &in.IdempotencyKey, &in.DuplicatePolicy, in.ConflictPolicy)
+	Identify(&in)
 	return out, c.Call(ctx, http.MethodPost, "/api/workflows", in, &out)
 }
 

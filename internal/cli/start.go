@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"time"
 
 	"github.com/oklog/ulid/v2"
 	"github.com/spf13/cobra"
@@ -62,4 +63,32 @@ func (s *starting) read(p *program, c *cobra.Command) (run protocol.StartRequest
 		run.DuplicatePolicy = protocol.ConflictUseExisting
 	}
 	return run, nil
+}
+
+// startTimes holds the flags with durations of the commands that start a workflow.
+type startTimes struct{ execution, run, delay time.Duration }
+
+func (t *startTimes) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.DurationVar(&t.execution, "execution-timeout", 0, "maximum duration of the workflow over all its runs")
+	f.DurationVar(&t.run, "run-timeout", 0, "maximum duration of one run")
+	f.DurationVar(&t.delay, "delay", 0, "start after this delay")
+}
+
+// read sets the members of a start to the values of the flags.
+func (t *startTimes) read(in *protocol.StartRequest) (err error) {
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+		to    *int64
+	}{
+		{"execution-timeout", t.execution, &in.ExecutionTimeout},
+		{"run-timeout", t.run, &in.RunTimeout},
+		{"delay", t.delay, &in.StartDelay},
+	} {
+		if *d.to, err = seconds(d.flag, d.value); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -100,6 +100,20 @@ func TestWorkflowsAreStartedTalkedToAndEndedFromAShell(t *testing.T) {
 	s.try(0, "UpdateCompleted", "workflow", "history", "b")
 	s.try(0, "ActivityCompleted        charge", "workflow", "history", "b", "--follow")
 
+	s.try(0, "1", "workflow", "update-with-start", "tour.basket", "--id", "w", "--input", "@"+file, "--update", "add",
+		"--update-input", `["pear"]`)
+	s.try(0, "2", "workflow", "update-with-start", "tour.basket", "--id", "w", "--input", "@"+file, "--update", "add",
+		"--update-input", `["fig"]`)
+	s.try(1, "update_validator_rejected", "workflow", "update-with-start", "tour.basket", "--id", "w", "--update", "add",
+		"--update-input", `["plum"]`)
+	s.try(0, "update_accepted", "workflow", "update-with-start", "tour.basket", "--id", "w", "--update", "pay",
+		"--update-input", "[1]", "--wait-for", "accepted")
+	s.try(0, "started_new, signal_received z", "workflow", "signal-with-start", "tour.approval", "--id", "z", "--signal",
+		"approve", "--signal-input", `["Eve"]`)
+	s.try(0, "Eve", "workflow", "result", "z")
+	s.try(1, "reuse_policy", "workflow", "signal-with-start", "tour.approval", "--id", "z", "--signal", "approve")
+	s.try(2, "--signal is required", "workflow", "signal-with-start", "tour.approval", "--id", "z")
+
 	s.try(0, "started_new", "workflow", "start", "tour.approval", "--id", "a")
 	s.try(0, "signal_received a", "workflow", "signal", "a", "approve", "--input", `["Eve"]`)
 	s.try(0, "Eve", "workflow", "result", "a")

@@ -20,7 +20,7 @@ func (p *program) workflowCommand() *cobra.Command {
 	return offerIDs(p.group("workflow", "Start, show, signal, query, update and end workflows", nil,
 		p.startWorkflow(), p.listWorkflows(), p.describeWorkflow(), p.runsOfWorkflow(), p.historyOfWorkflow(),
 		p.resultOfWorkflow(),
-		p.signalWorkflow(), p.queryWorkflow(), p.updateWorkflow(),
+		p.signalWorkflow(), p.queryWorkflow(), p.updateWorkflow(), p.signalWithStart(), p.updateWithStart(),
 		p.cancelWorkflow(),
 		p.endWorkflow("terminate", "Terminate a run immediately, without running its code again"),
 		p.endWorkflow("request-cancellation", "Request cancellation of a run; the same as cancel"),

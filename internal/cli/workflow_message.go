@@ -17,7 +17,7 @@ import (
 func (p *program) startWorkflow() *cobra.Command {
 	var shared starting
 	var input string
-	var execution, run, delay time.Duration
+	var times startTimes
 	var cron, zone string
 	var wait bool
 	c := &cobra.Command{
@@ -34,18 +34,8 @@ func (p *program) startWorkflow() *cobra.Command {
 				return err
 			}
 			in.WorkflowType, in.Cron, in.CronTimezone = args[0], cron, zone
-			for _, d := range []struct {
-				flag  string
-				value time.Duration
-				to    *int64
-			}{
-				{"execution-timeout", execution, &in.ExecutionTimeout},
-				{"run-timeout", run, &in.RunTimeout},
-				{"delay", delay, &in.StartDelay},
-			} {
-				if *d.to, err = seconds(d.flag, d.value); err != nil {
-					return err
-				}
+			if err := times.read(&in); err != nil {
+				return err
 			}
 			if in.Input, err = p.arguments(c, input); err != nil {
 				return err
@@ -69,9 +59,7 @@ func (p *program) startWorkflow() *cobra.Command {
 	shared.flags(c)
 	f := c.Flags()
 	f.StringVar(&input, "input", "", inputHelp)
-	f.DurationVar(&execution, "execution-timeout", 0, "maximum duration of the workflow over all its runs")
-	f.DurationVar(&run, "run-timeout", 0, "maximum duration of one run")
-	f.DurationVar(&delay, "delay", 0, "start after this delay")
+	times.flags(c)
 	f.StringVar(&cron, "cron", "", "cron expression; creates a schedule with this ID instead of a run")
 	f.StringVar(&zone, "cron-timezone", "", "time zone of --cron; default: UTC")
 	f.BoolVar(&wait, "wait", false, "wait for the result and print it")
@@ -149,13 +137,7 @@ func (p *program) updateWorkflow() *cobra.Command {
 			}
 			return send(p, c, http.MethodPost, runPath(args[0], run)+"/update/"+
 				url.PathEscape(args[1]), in, func(a protocol.UpdateResponse) error {
-				if a.UpdateStatus == protocol.WaitCompleted {
-					return p.printJSON(a.Result)
-				}
-				if a.WaitTimedOut && until == protocol.WaitCompleted {
-					return fmt.Errorf("update %s was accepted but did not complete within %d s", a.UpdateID, a.WaitTimeout)
-				}
-				return p.printf("%s %s", a.Outcome, a.UpdateID)
+				return p.printUpdate(a)
 			})
 		},
 	}, &run)
@@ -164,6 +146,17 @@ func (p *program) updateWorkflow() *cobra.Command {
 	c.Flags().StringVar(&until, "wait-for", protocol.WaitCompleted, "stage to wait for: accepted or completed")
 	c.Flags().DurationVar(&most, "wait-timeout", 30*time.Second, "maximum time to wait, at most 60s")
 	return c
+}
+
+// printUpdate prints the result of an update, or its state if the command does not wait for the result.
+func (p *program) printUpdate(a protocol.UpdateResponse) error {
+	switch {
+	case a.UpdateStatus == protocol.WaitCompleted:
+		return p.printJSON(a.Result)
+	case a.WaitTimedOut && a.WaitFor == protocol.WaitCompleted:
+		return fmt.Errorf("update %s was accepted but did not complete within %d s", a.UpdateID, a.WaitTimeout)
+	}
+	return p.printf("%s %s", a.Outcome, a.UpdateID)
 }
 
 // cancelWorkflow requests cancellation, or cancels at once.

@@ -65,7 +65,7 @@ func runActivity(a *API, c *call) (response, error) {
 		return response{}, err
 	}
 	c.started = in.ActivityRequest.WorkflowID
-	out, err := a.opt.Runs.StartActivity(c.Ctx, in.ActivityRequest)
+	out, err := a.opt.Starts.StartActivity(c.Ctx, in.ActivityRequest)
 	status := http.StatusOK
 	if out.New {
 		status = http.StatusCreated

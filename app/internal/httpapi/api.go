@@ -30,6 +30,7 @@ type WorkerAPI interface {
 // Options of the control plane. Handlers that are nil are not there: their paths are unknown.
 type Options struct {
 	// Dependencies of the routes: the broker implements the verbs, the view the read models.
+	Starts           Starts
 	Runs             Runs
 	Schedules        Schedules
 	Namespaces       Namespaces

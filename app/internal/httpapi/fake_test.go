@@ -99,6 +99,18 @@ func (f *fake) Signal(_ context.Context, in protocol.SignalRequest) (protocol.Co
 	return f.receipt, f.saw(in)
 }
 
+func (f *fake) SignalWithStart(
+	_ context.Context, in protocol.SignalWithStartRequest,
+) (protocol.SignalWithStartResponse, error) {
+	return protocol.SignalWithStartResponse{CommandReceipt: f.receipt, StartOutcome: "started_new"}, f.saw(in)
+}
+
+func (f *fake) UpdateWithStart(
+	_ context.Context, in protocol.UpdateWithStartRequest,
+) (protocol.UpdateWithStartResponse, error) {
+	return protocol.UpdateWithStartResponse{UpdateResponse: f.update, StartOutcome: "started_new"}, f.saw(in)
+}
+
 func (f *fake) Update(_ context.Context, in protocol.UpdateRequest) (protocol.UpdateResponse, error) {
 	return f.update, f.saw(in)
 }
@@ -286,7 +298,8 @@ func handler(f *fake, o auth.Options, log zerolog.Logger) *httpapi.API {
 		_, _ = io.WriteString(w, "<title>page</title>")
 	})
 	return httpapi.New(httpapi.Options{
-		Runs: f, Schedules: f, Namespaces: f, Attributes: f, Retention: f, Operations: f, WorkerOperations: f, Process: f,
+		Starts: f, Runs: f,
+		Schedules: f, Namespaces: f, Attributes: f, Retention: f, Operations: f, WorkerOperations: f, Process: f,
 		RunViews: f, Fleet: f, Queues: f, ScheduleViews: f, System: f,
 		Auth: a, WorkerAPI: workerapi.New(workerapi.Options{Auth: a}), Dashboard: page, App: "app-1",
 		Socket: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }),

@@ -14,10 +14,16 @@ import (
 // can call. Verbs of the broker and reads have separate interfaces. The interfaces of schedules, namespaces, attributes
 // and retention are next to their routes.
 
-// Runs are the verbs of workflow runs.
-type Runs interface {
+// Starts are the verbs that start runs.
+type Starts interface {
 	Start(context.Context, protocol.StartRequest) (protocol.StartResponse, error)
 	StartActivity(context.Context, protocol.ActivityRequest) (protocol.ActivityResponse, error)
+	SignalWithStart(context.Context, protocol.SignalWithStartRequest) (protocol.SignalWithStartResponse, error)
+	UpdateWithStart(context.Context, protocol.UpdateWithStartRequest) (protocol.UpdateWithStartResponse, error)
+}
+
+// Runs are the verbs of existing workflow runs.
+type Runs interface {
 	Signal(context.Context, protocol.SignalRequest) (protocol.CommandReceipt, error)
 	Update(context.Context, protocol.UpdateRequest) (protocol.UpdateResponse, error)
 	Query(context.Context, protocol.QueryRequest) (protocol.QueryResponse, error)

@@ -373,7 +373,7 @@ var shapes = map[string]serve.Shape{
 	},
 	"start": {
 		Summary: "Start a workflow",
-		Body:    startBody{}, Needs: []string{"workflow_type"},
+		Body:    startBody{}, Needs: []string{"workflow_type"}, IdempotencyKey: true,
 		Refuses: []protocol.Reason{
 			protocol.ReasonDuplicateStart, protocol.ReasonRequestConflict, protocol.ReasonScheduleExists,
 			protocol.ReasonStructuralLimit,
@@ -383,7 +383,7 @@ var shapes = map[string]serve.Shape{
 	},
 	"run_activity": {
 		Summary: "Start an activity run",
-		Body:    activityBody{}, Needs: []string{"activity_type"},
+		Body:    activityBody{}, Needs: []string{"activity_type"}, IdempotencyKey: true,
 		Refuses: []protocol.Reason{
 			protocol.ReasonDuplicateStart, protocol.ReasonRequestConflict, protocol.ReasonQuotaExceeded,
 		},
@@ -406,6 +406,27 @@ var shapes = map[string]serve.Shape{
 		Summary: "Signal a run", Body: protocol.SignalRequest{}, Responses: serve.Responses(http.StatusAccepted, receipt{}),
 		Refuses: with(onRun, protocol.ReasonUnknownSignal, protocol.ReasonActivityRun, protocol.ReasonStructuralLimit,
 			protocol.ReasonQuotaExceeded),
+	},
+	"signal_with_start": {
+		Summary: "Start a workflow with a signal",
+		Body:    signalWithStartBody{}, Needs: []string{"workflow_type", "signal_name"}, IdempotencyKey: true,
+		Responses: map[int]any{http.StatusCreated: signalledWithStart{}, http.StatusAccepted: signalledWithStart{}},
+		Refuses: []protocol.Reason{
+			protocol.ReasonDuplicateStart, protocol.ReasonRequestConflict, protocol.ReasonUnknownSignal,
+			protocol.ReasonActivityRun, protocol.ReasonStructuralLimit, protocol.ReasonQuotaExceeded,
+		},
+	},
+	"update_with_start": {
+		Summary: "Start a workflow with an update",
+		Body:    updateWithStartBody{}, Needs: []string{"workflow_type", "update_name"}, IdempotencyKey: true,
+		Responses: map[int]any{
+			http.StatusOK: updatedWithStart{}, http.StatusAccepted: updatedWithStart{},
+			http.StatusUnprocessableEntity: updatedWithStart{},
+		},
+		Refuses: with(onRun, protocol.ReasonDuplicateStart, protocol.ReasonUnknownUpdate, protocol.ReasonActivityRun,
+			protocol.ReasonStructuralLimit, protocol.ReasonUpdateRejected, protocol.ReasonValidatorWorker,
+			protocol.ReasonValidatorFailed, protocol.ReasonValidationUnclaimed, protocol.ReasonValidationTimeout,
+			protocol.ReasonThrottled, protocol.ReasonQuotaExceeded),
 	},
 	"update": {
 		Summary: "Update a run", Body: protocol.UpdateRequest{},

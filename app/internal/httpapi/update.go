@@ -41,19 +41,32 @@ func update(a *API, c *call) (response, error) {
 	in := body.UpdateRequest
 	in.Target, in.UpdateName, in.Identity = c.target(), c.PathValue("name"), c.Principal.Name
 	out, err := a.opt.Runs.Update(c.Ctx, in)
-	result := updated{
-		UpdateResponse: out, ResolvedRun: out.RunID, Scope: "instance", Source: "control_plane", Errors: []string{},
-	}
+	result := updatedBy(out)
 	if in.RunID != "" {
 		result.RequestedRun, result.Scope = &in.RunID, "run"
 	}
-	switch out.UpdateStatus {
-	case "completed":
-		return response{http.StatusOK, result}, err
-	case "failed":
+	return response{updateStatus(out), result}, err
+}
+
+// updatedBy returns the response of an update in its current state.
+func updatedBy(out protocol.UpdateResponse) updated {
+	result := updated{
+		UpdateResponse: out, ResolvedRun: out.RunID, Scope: "instance", Source: "control_plane", Errors: []string{},
+	}
+	if out.UpdateStatus == "failed" {
 		reason := "update_failed"
 		result.Reason, result.Message = &reason, out.FailureMessage
-		return response{http.StatusUnprocessableEntity, result}, err
 	}
-	return response{http.StatusAccepted, result}, err
+	return result
+}
+
+// updateStatus returns the status of the response of an update.
+func updateStatus(out protocol.UpdateResponse) int {
+	switch out.UpdateStatus {
+	case "completed":
+		return http.StatusOK
+	case "failed":
+		return http.StatusUnprocessableEntity
+	}
+	return http.StatusAccepted
 }

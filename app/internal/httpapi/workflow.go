@@ -73,51 +73,62 @@ func unsupported(members []member) error {
 	return refused
 }
 
-func start(a *API, c *call) (response, error) {
-	var in startBody
-	if err := c.Read(&in); err != nil {
-		return response{}, err
-	}
-	if err := in.check(); err != nil {
-		return response{}, err
+// request returns the checked request of the body. id is the workflow ID in the path; empty: the body has it.
+func (b startBody) request(c *call, id string) (protocol.StartRequest, error) {
+	in := b.StartRequest
+	if err := b.check(); err != nil {
+		return in, err
 	}
 	if in.Namespace != "" && in.Namespace != c.NS {
-		return response{}, protocol.Invalid(
+		return in, protocol.Invalid(
 			"namespace", "is not the namespace of the request (%s); set the header X-Namespace", c.NS,
 		)
 	}
 	in.Namespace, in.Identity = c.NS, c.Principal.Name
-	if id := in.WorkflowID; id != nil {
-		if *id == "" {
-			return response{}, protocol.Invalid("workflow_id", "must not be empty; omit it to generate one")
-		}
-		in.StartRequest.WorkflowID = *id
+	switch {
+	case b.WorkflowID == nil:
+		in.WorkflowID = id
+	case *b.WorkflowID == "":
+		return in, protocol.Invalid("workflow_id", "must not be empty; omit it to generate one")
+	case id != "" && *b.WorkflowID != id:
+		return in, protocol.Invalid("workflow_id", "is not the workflow ID of the path (%s); omit it", id)
+	default:
+		in.WorkflowID = *b.WorkflowID
 	}
 	for _, t := range []struct {
 		member      string
 		given, into *int64
 	}{
-		{"execution_timeout_seconds", in.ExecutionTimeout, &in.StartRequest.ExecutionTimeout},
-		{"run_timeout_seconds", in.RunTimeout, &in.StartRequest.RunTimeout},
+		{"execution_timeout_seconds", b.ExecutionTimeout, &in.ExecutionTimeout},
+		{"run_timeout_seconds", b.RunTimeout, &in.RunTimeout},
 	} {
 		if t.given == nil {
 			continue
 		}
 		if *t.given < 1 {
-			return response{}, protocol.Invalid(t.member, "must be at least 1")
+			return in, protocol.Invalid(t.member, "must be at least 1")
 		}
 		*t.into = *t.given
 	}
-	if err := idempotent(c, &in.StartRequest.IdempotencyKey, &in.StartRequest.WorkflowID); err != nil {
+	return in, idempotent(c, &in.IdempotencyKey, &in.WorkflowID)
+}
+
+func start(a *API, c *call) (response, error) {
+	var body startBody
+	if err := c.Read(&body); err != nil {
 		return response{}, err
 	}
-	c.started = in.StartRequest.WorkflowID
+	in, err := body.request(c, "")
+	if err != nil {
+		return response{}, err
+	}
+	c.started = in.WorkflowID
 	var watch *view.ResultWatch
 	if in.WaitSeconds > 0 {
 		watch = a.opt.RunViews.WatchStart(c.NS, c.started)
 		defer watch.Stop()
 	}
-	out, err := a.opt.Runs.Start(c.Ctx, in.StartRequest)
+	out, err := a.opt.Starts.Start(c.Ctx, in)
 	status := http.StatusOK
 	if out.New {
 		status = http.StatusCreated

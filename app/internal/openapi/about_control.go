@@ -82,6 +82,21 @@ var aboutControl = map[string]about{
 			"continues. " + laterSame,
 		body: `{"input": ["milk"], "wait_for": "completed", "wait_timeout_seconds": 10, "request_id": "add-1"}`,
 	},
+	"signal_with_start": {
+		text: "Start a workflow and record a signal in one commit (201). If a run of the workflow ID is open, it receives " +
+			"the signal (202), unless `conflict_policy` is `terminate-existing`. If the latest run has closed, " +
+			"`reuse_policy` decides, as in a start. A request that is repeated with the same header `Idempotency-Key` " +
+			"returns the first receipt: it starts no second run and sends no second signal.",
+		body: `{"workflow_type": "cart", "signal_name": "add", "signal_input": ["tea"], "reuse_policy": "allow"}`,
+	},
+	"update_with_start": {
+		text: "Start a workflow and accept an update in one commit, then wait as `update` does. If a run of the workflow " +
+			"ID is open, it receives the update, unless `conflict_policy` is `terminate-existing`. If the latest run " +
+			"has closed, `reuse_policy` decides, as in a start. If the workflow type has a validator for the update, " +
+			"the start is committed first; the run remains if the validator rejects the update. A request that is " +
+			"repeated with the same header `Idempotency-Key` returns the first update.",
+		body: `{"workflow_type": "cart", "update_name": "add", "update_input": ["tea"], "wait_for": "completed"}`,
+	},
 	"cancel": {
 		text: "Close a run as cancelled. Its open steps end and its code does not run again. To let the code clean up, " +
 			"use `request_cancellation`. " + runOrID + " " + laterSame,

@@ -135,6 +135,11 @@ var parameters = object{
 		"description": "reject a request with unknown members or query parameters; by default the response lists them in warnings",
 		"schema":      object{"type": "boolean", "default": false},
 	},
+	"IdempotencyKey": object{
+		"name": protocol.HeaderIdempotencyKey, "in": "header",
+		"description": "a request that is repeated with the same key returns the run that the first one started; valid UTF-8",
+		"schema":      object{"type": "string", "minLength": 1, "maxLength": protocol.MaxIdempotencyKey},
+	},
 	"ControlPlaneVersion": object{
 		"name": httpapi.VersionHeader, "in": "header", "required": true,
 		"schema": object{"type": "string", "const": httpapi.Version},
@@ -317,6 +322,9 @@ func (d *document) parameters(rt serve.Route) ([]any, error) {
 		list = append(list, object{"$ref": "#/components/parameters/ControlPlaneVersion"})
 	case rt.Plane == serve.Work:
 		list = append(list, object{"$ref": "#/components/parameters/ProtocolVersion"})
+	}
+	if rt.Shape.IdempotencyKey {
+		list = append(list, object{"$ref": "#/components/parameters/IdempotencyKey"})
 	}
 	if rt.Shape.Query == nil {
 		return list, nil

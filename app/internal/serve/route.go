@@ -52,6 +52,8 @@ type Shape struct {
 	Body    any      // of the type that the body is decoded into, whose tags contain its limits; nil: no body
 	Needs   []string // members of the body it refuses to be without; "a|b": either
 	Query   any      // of a struct whose members are the parameters of the query; nil: it has none
+	// the route reads the header Idempotency-Key
+	IdempotencyKey bool
 	// the answers that are no refusals, by status: a value of the type that is encoded, or a Media
 	Responses map[int]any
 	Refuses   []protocol.Reason // in addition to the reasons that every route of its kind has
