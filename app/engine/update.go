@@ -53,9 +53,10 @@ func (in AcceptUpdate) decide(st *step) error {
 }
 
 // checkUpdates refuses commands that apply an update twice or complete one that is not open. It also refuses the
-// completion of an update's task that does neither, since the update would be dispatched again and again. A command
-// that closes the run is exempt: the open updates then fail or are passed on.
-func (st *step) checkUpdates(commands []protocol.Command) error {
+// completion of an update's task that does neither, since the update would be dispatched again and again. Exempt are a
+// command that closes the run, after which the open updates fail or are passed on, and a report of local steps, whose
+// task stays leased.
+func (st *step) checkUpdates(commands []protocol.Command, taskStays bool) error {
 	named := map[string]bool{}
 	for i, c := range commands {
 		if !ofUpdate(c) {
@@ -74,7 +75,8 @@ func (st *step) checkUpdates(commands []protocol.Command) error {
 		named[c.UpdateID] = true
 	}
 	ends := len(commands) > 0 && commands[len(commands)-1].Type.Terminal()
-	if c := st.Task.Cause; c.Kind == UpdateTask && !named[c.ID] && !ends {
+	c := st.Task.Cause
+	if u, _ := st.update(c.ID); c.Kind == UpdateTask && !u.Taken && !named[c.ID] && !ends && !taskStays {
 		return protocol.Refuse(protocol.ReasonInvalidCommands, "the workflow task must complete or reject update %s", c.ID).
 			With("update_id", c.ID)
 	}

@@ -95,7 +95,7 @@ func (in CompleteTask) decide(st *step) error {
 	if err := checkUpserts(in.Commands, in.Types); err != nil {
 		return err
 	}
-	if err := st.checkUpdates(in.Commands); err != nil {
+	if err := st.checkUpdates(in.Commands, in.RecordFrom > 0); err != nil {
 		return err
 	}
 	st.task = TaskID(st.ID, in.Number)

@@ -461,6 +461,60 @@ func TestAnUpdateHandlerRunsLocalSteps(t *testing.T) {
 	}
 }
 
+// An event that arrived after the update is part of the update's task, and the code that it resumes runs a step as
+// well. The task reports the start of the handler once, with the first step, and so does a redelivered task: its worker
+// resumes that code before it reaches the recorded start of the handler, which follows the event in history.
+func TestStepsOfTheWorkflowRunInTheTaskOfAnUpdate(t *testing.T) {
+	for _, redelivered := range []bool{false, true} {
+		ran := map[string]int{}
+		step := func(ctx workflow.Context, name string) error {
+			_, err := workflow.Do(ctx, name, func(context.Context) (int, error) { ran[name]++; return 0, nil })
+			return err
+		}
+		l := &localSteps{app: start(t, func(ctx workflow.Context) error {
+			workflow.HandleUpdate(ctx, "u", func(ctx workflow.Context) error { return step(ctx, "handler") })
+			if err := workflow.Signal(ctx, "go").Receive(ctx, nil); err != nil {
+				return err
+			}
+			if err := step(ctx, "workflow"); err != nil {
+				return err
+			}
+			return workflow.Signal(ctx, "end").Receive(ctx, nil)
+		})}
+		l.turn(nil)
+		id := l.update("u")
+		l.signal("go")
+		records := 0
+		l.record = func() error {
+			if records++; redelivered && records == 2 {
+				return errors.New("the app is gone")
+			}
+			return nil
+		}
+		if redelivered {
+			m := replay.New(l.def, l.options)
+			if _, _, err := l.apply(m); err == nil {
+				t.Fatal("a step that was not recorded did not end the task")
+			}
+			m.Close()
+			l.lose()
+		}
+		l.turn(nil)
+		l.signal("end")
+		l.turn(nil)
+		if a := l.answered(id); a.Failed || ran["handler"] != 1 {
+			t.Errorf("redelivered %t: the update %+v, steps %v", redelivered, a, ran)
+		}
+		all := l.typesOfEvents()
+		if n := len(slices.DeleteFunc(all, func(typ string) bool { return typ != "UpdateApplied" })); n != 1 {
+			t.Errorf("redelivered %t: the start of the handler is recorded %d times", redelivered, n)
+		}
+		if l.run.Status != protocol.RunCompleted {
+			t.Errorf("redelivered %t: the run is %s", redelivered, l.run.Status)
+		}
+	}
+}
+
 // For any name a call fails with ErrInvalidOptions or the app accepts its command.
 func TestEveryTextOfALocalStepFailsTheCallOrIsTaken(t *testing.T) {
 	for value, text := range texts {

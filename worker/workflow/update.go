@@ -111,7 +111,7 @@ func (m *machine) updated(d *history.UpdateAccepted, e *history.Event) {
 	if m.finished || was != nil && was.Sequence == 0 && !taken {
 		return
 	}
-	a := &answer{id: d.UpdateID, name: d.UpdateName}
+	a := &answer{id: d.UpdateID, name: d.UpdateName, recorded: taken}
 	m.answers = append(m.answers, a)
 	h := m.updates[d.UpdateName]
 	switch {
