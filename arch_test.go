@@ -131,8 +131,10 @@ var directions = []direction{
 	{"worker/activity", []string{common}},
 	{"internal/replay", []string{"shared/history", "shared/payload", "shared/protocol"}},
 	{"worker/workflow", []string{"internal/replay", "worker/activity", common}},
-	{"internal/workeropt", []string{"internal/replay", "sandbox", "shared/history", "shared/protocol"}},
 	{"internal/link", []string{common}},
+	{"internal/workeropt", []string{
+		"internal/link", "internal/replay", "sandbox", common,
+	}},
 	{"internal/link/linktest", []string{"shared/protocol"}},
 	{"worker/internal/clock", nil},
 	{"worker/session", []string{"shared/protocol"}},
@@ -158,7 +160,7 @@ var directions = []direction{
 	{"internal/cli/bench", []string{
 		"client", "internal/apiclient",
 		"app", "app/server", "app/engine", "app/broker", "app/view", "app/dispatch", "app/store/...", "worker",
-		"internal/link", "internal/replay", "worker/workflow", "sandbox", "sandbox/frame",
+		"internal/link", "internal/workeropt", "internal/replay", "worker/workflow", "sandbox", "sandbox/frame",
 		common,
 	}},
 	{"internal/cli/conformance", nil},

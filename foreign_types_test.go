@@ -12,12 +12,6 @@ import (
 // foreignTypes are the identifiers of the public packages that mention a type of a package without a compatibility
 // promise. The list may only shrink.
 var foreignTypes = []string{
-	"worker: FromConfig mentions internal/config.Config",
-	"worker: FromConfig mentions internal/link.Carrier",
-	"worker: Isolated mentions sandbox.Handlers",
-	"worker: Options.Carrier mentions internal/link.Carrier",
-	"worker: Options.Limits mentions sandbox.Limits",
-	"worker: Options.Packages mentions sandbox.Packages",
 	"worker/activity: Definition.Invoke mentions shared/payload.Payload",
 	"worker/activity: FailureOf mentions shared/protocol.Failure",
 	"worker/activity: Func.Call mentions shared/payload.Payload",

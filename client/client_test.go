@@ -22,6 +22,7 @@ import (
 	"github.com/sojourn-run/sojourn/client"
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
+	"github.com/sojourn-run/sojourn/internal/workeropt"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/workflow"
@@ -55,10 +56,10 @@ func work(t *testing.T, a *apptest.App) {
 	t.Helper()
 	r := worker.NewRegistry()
 	r.Workflow("basket", basket)
-	w, err := worker.New(worker.Options{
-		Registry: r, Carrier: link.Local{Join: a.Connections().Join}, Release: "test", NoSandbox: true,
+	w, err := worker.New(workeropt.Over(link.Local{Join: a.Connections().Join}, worker.Options{
+		Registry: r, Release: "test", NoSandbox: true,
 		Logger: slogbridge.Slog(apptest.Log(t)),
-	})
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}

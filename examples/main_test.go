@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/examples"
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
-	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/internal/workeropt"
 	"github.com/sojourn-run/sojourn/worker"
 )
 
@@ -23,7 +23,7 @@ import (
 const ceiling = 5 * time.Minute
 
 func TestMain(m *testing.M) {
-	sandbox.Main(worker.Isolated(registry()))
+	worker.RunExecutor(registry())
 	m.Run()
 	atEnd()
 }
@@ -38,11 +38,11 @@ func registry() *worker.Registry {
 // app.
 func work(t *testing.T, a *apptest.App, change func(*worker.Options)) (stop, kill func()) {
 	t.Helper()
-	o := worker.Options{
-		Registry: registry(), Carrier: link.Local{Join: a.Connections().Join}, Release: "test", MaxSessions: 10,
+	o := workeropt.Over(link.Local{Join: a.Connections().Join}, worker.Options{
+		Registry: registry(), Release: "test", MaxSessions: 10,
 		NoSandbox:    true,
 		DrainTimeout: 10 * time.Second, Logger: slogbridge.Slog(apptest.Log(t)),
-	}
+	})
 	if change != nil {
 		change(&o)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/server"
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
+	"github.com/sojourn-run/sojourn/internal/workeropt"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 )
@@ -32,11 +33,11 @@ func TestRunningTasksGetTheDrainTimeoutLessFiveSeconds(t *testing.T) {
 			cancelled <- time.Now()
 			return ctx.Err()
 		})
-		w, err := worker.New(worker.Options{
-			Registry: r, Carrier: link.Local{Join: p.Connections().Join}, Release: "test", NoSandbox: true,
+		w, err := worker.New(workeropt.Over(link.Local{Join: p.Connections().Join}, worker.Options{
+			Registry: r, Release: "test", NoSandbox: true,
 			Logger:  slogbridge.Slog(apptest.Log(t)),
 			DataDir: t.TempDir(),
-		})
+		}))
 		if err != nil {
 			t.Fatal(err)
 		}

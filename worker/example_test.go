@@ -51,6 +51,20 @@ func ExampleNew_logger() {
 	defer w.Close()
 }
 
+// A program with isolated activities that uses New calls RunExecutor first: its workers start the same program as their
+// executors.
+func ExampleRunExecutor() {
+	r := worker.NewRegistry()
+	r.Activity("render", func(_ context.Context, page string) (string, error) { return "<p>" + page, nil },
+		activity.Isolated)
+	worker.RunExecutor(r) // in an executor it does not return
+	w, err := worker.New(worker.Options{Registry: r, URLs: []string{"https://app.example.com"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer w.Close()
+}
+
 // Register checks that the function has the argument and the result of the name.
 func ExampleRegister() {
 	type order struct{ Items []string }

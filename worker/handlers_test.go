@@ -18,6 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/retry"
+	"github.com/sojourn-run/sojourn/internal/workeropt"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
@@ -362,9 +363,9 @@ func TestHandlersRunInTheInterpreterThatIsNamed(t *testing.T) {
 	if got := result[string](t, end(t, a, answer.RunID)); got != "found" {
 		t.Errorf("got %q", got)
 	}
-	_, err = worker.New(worker.Options{
-		Registry: worker.NewRegistry(), Carrier: &link.Socket{URLs: []string{a.URL()}}, Handlers: dir, Node: "no-such-node",
-	})
+	_, err = worker.New(workeropt.Over(&link.Socket{URLs: []string{a.URL()}}, worker.Options{
+		Registry: worker.NewRegistry(), Handlers: dir, Node: "no-such-node",
+	}))
 	if err == nil || !strings.Contains(err.Error(), "no-such-node") {
 		t.Errorf("an interpreter that does not exist: %v", err)
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/internal/runner"
 )
 
-// Isolated registers the isolated activities and session definitions of a registry for executors of this binary; pass
-// it to sandbox.Main, which must be the first call of main and of TestMain.
-func Isolated(r *Registry) func(sandbox.Handlers) {
+// isolatedActivities registers the isolated activities and session definitions of a registry for executors of this
+// binary. Pass it to sandbox.Main.
+func isolatedActivities(r *Registry) func(sandbox.Handlers) {
 	return func(h sandbox.Handlers) {
 		for _, name := range r.ActivityTypes() {
 			def, _ := r.FindActivity(name)

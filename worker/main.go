@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/process"
 	"github.com/sojourn-run/sojourn/internal/release"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
-	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/internal/workeropt"
 )
 
 // Main runs a worker with the workflows and activities that register adds, and exits the process. It reads settings
@@ -26,7 +26,7 @@ import (
 func Main(register func(*Registry)) {
 	r := NewRegistry()
 	register(r)
-	sandbox.Main(Isolated(r))
+	RunExecutor(r)
 	process.Tune()
 	os.Exit(run(r, os.Args[1:]))
 }
@@ -57,7 +57,7 @@ func run(r *Registry, args []string) int {
 	rules, err := certs.Client(c.AppCA, c.ClientCert, c.ClientKey)
 	var w *Worker
 	if err == nil {
-		w, err = FromConfig(r, c, link.Over(c.Link, c.AppURLs, rules), slogbridge.Slog(log))
+		w, err = fromConfig(r, c, link.Over(c.Link, c.AppURLs, rules), slogbridge.Slog(log))
 	}
 	if err == nil {
 		if c.Handlers != "" {
@@ -81,9 +81,9 @@ func currentRelease(c *config.Config) (current, from string) {
 	return release.Current(source)
 }
 
-// FromConfig returns a worker with the given settings. If no token is configured, the worker uses the token that the
+// fromConfig returns a worker with the given settings. If no token is configured, the worker uses the token that the
 // app has stored in the same data directory.
-func FromConfig(r *Registry, c *config.Config, carrier link.Carrier, logger *slog.Logger) (*Worker, error) {
+func fromConfig(r *Registry, c *config.Config, carrier link.Carrier, logger *slog.Logger) (*Worker, error) {
 	token := c.Token
 	if token == "" {
 		stored, err := process.ReadToken(c.DataDir)
@@ -101,8 +101,8 @@ func FromConfig(r *Registry, c *config.Config, carrier link.Carrier, logger *slo
 	if err != nil {
 		sessions = AutoSessions
 	}
-	return New(Options{
-		Registry: r, Carrier: carrier, Release: current, Strict: c.ReleaseStrict, Token: token, WorkerID: c.WorkerID,
+	return New(workeropt.Over(carrier, Options{
+		Registry: r, Release: current, Strict: c.ReleaseStrict, Token: token, WorkerID: c.WorkerID,
 		Namespace: c.Namespace,
 		Queues:    c.Queues, BuildID: c.BuildID, Capabilities: c.Capabilities, Concurrency: c.WorkerConcurrency,
 		MaxSessions: sessions,
@@ -111,7 +111,7 @@ func FromConfig(r *Registry, c *config.Config, carrier link.Carrier, logger *slo
 		AttemptLease: c.AttemptLease, SessionLease: c.SessionLease, SessionBuffer: c.SessionBuffer,
 		SessionIdle:  c.SessionIdle,
 		DrainTimeout: c.DrainTimeout, DataDir: c.DataDir, Handlers: c.Handlers, Watch: c.Role == config.Dev,
-		Node: c.Node, Python: c.Python, Packages: sandbox.Packages(c.Packages),
+		Node: c.Node, Python: c.Python, Packages: Packages(c.Packages),
 		Isolation:    c.Isolation,
 		IsolationMin: c.IsolationMin,
 		Read:         c.ExecutorRead, Write: c.ExecutorWrite,
@@ -120,5 +120,5 @@ func FromConfig(r *Registry, c *config.Config, carrier link.Carrier, logger *slo
 		Memory:      int64(c.ExecutorMemory) << 20,
 		SetLogLevel: func(level string) { process.SetLevel(cmp.Or(level, c.LogLevel)) },
 		Logger:      logger,
-	})
+	}))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
+	"github.com/sojourn-run/sojourn/internal/workeropt"
 	"github.com/sojourn-run/sojourn/worker"
 )
 
@@ -35,11 +36,11 @@ func TestWorkerProbesReportWhetherItPollsAndRunsTasks(t *testing.T) {
 	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
 	a := apptest.Start(t, apptest.Options{})
 	for release, wrong := range map[string]string{"test": "", "other": "release"} {
-		w, err := worker.New(worker.Options{
-			Registry: registry(), Carrier: link.To(link.WaySocket, []string{a.URL()}), Release: release, NoSandbox: true,
+		w, err := worker.New(workeropt.Over(link.To(link.WaySocket, []string{a.URL()}), worker.Options{
+			Registry: registry(), Release: release, NoSandbox: true,
 			Isolation: worker.IsolationNone,
 			NoMachine: true, Logger: slogbridge.Slog(apptest.Log(t)),
-		})
+		}))
 		if err != nil {
 			t.Fatal(err)
 		}

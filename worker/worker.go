@@ -19,6 +19,7 @@ import (
 	"github.com/oklog/ulid/v2"
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/internal/config"
 	"github.com/sojourn-run/sojourn/internal/filelock"
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
@@ -52,9 +53,7 @@ type Options struct {
 	Link string
 	// TLS returns the TLS configuration for https URLs. It is called at every connect, so that certificates can be
 	// rotated; nil: the defaults of package crypto/tls.
-	TLS func() (*tls.Config, error)
-	// Carrier replaces URLs, Link and TLS inside this module, for example for a worker in the app's process.
-	Carrier link.Carrier
+	TLS     func() (*tls.Config, error)
 	Release string // of this program; the gate compares it with the app's
 	Strict  bool   // do not work when no release could be read
 	Token   string // worker token, sent with each request; empty: none
@@ -89,7 +88,7 @@ type Options struct {
 	Node, Python string
 	// Packages is the setting for the installation of packages that handlers need; empty: they are installed without
 	// running their code.
-	Packages sandbox.Packages
+	Packages Packages
 	// ExecutorUIDs are the users of executors where the worker is root: FIRST-LAST, none, or auto: its own range where
 	// handlers and runtimes are open to others; empty: auto
 	ExecutorUIDs string
@@ -99,9 +98,9 @@ type Options struct {
 	// Egress is the network access of executors: auto, none, filtered or open; empty: auto, which is filtered if the
 	// level confined is available and otherwise open
 	Egress      string
-	EgressAllow []string                  // HOST, HOST:PORT or CIDR that filtered egress reaches though it is not public
-	Apps        []string                  // URLs and host:port of the app, which filtered egress never reaches
-	Limits      map[string]sandbox.Limits // of executors, per runtime: native, node, python
+	EgressAllow []string          // HOST, HOST:PORT or CIDR that filtered egress reaches though it is not public
+	Apps        []string          // URLs and host:port of the app, which filtered egress never reaches
+	Limits      map[string]Limits // of executors, per runtime: native, node, python
 	// Memory is the maximum resident memory of all executors in bytes. Above it idle sessions are evicted, least
 	// recently used first, except sessions that a workflow started; 0: three quarters of the machine's memory.
 	Memory    int64
@@ -119,10 +118,15 @@ type Options struct {
 }
 
 func init() {
-	workeropt.Register(func(options any, o workeropt.Options) any {
-		out := options.(Options)
-		out.internal = o
-		return out
+	workeropt.Register(workeropt.Implementation{
+		Change: func(options any, change func(*workeropt.Options)) any {
+			out := options.(Options)
+			change(&out.internal)
+			return out
+		},
+		FromConfig: func(r any, c *config.Config, carrier link.Carrier, logger *slog.Logger) (any, error) {
+			return fromConfig(r.(*Registry), c, carrier, logger)
+		},
 	})
 }
 
@@ -132,8 +136,8 @@ func (o Options) defaults() Options {
 			*d = v
 		}
 	}
-	if o.Carrier == nil && len(o.URLs) > 0 {
-		o.Carrier = link.Over(o.Link, o.URLs, o.TLS)
+	if o.internal.Carrier == nil && len(o.URLs) > 0 {
+		o.internal.Carrier = link.Over(o.Link, o.URLs, o.TLS)
 	}
 	or(&o.AttemptLease, 30*time.Second)
 	or(&o.SessionLease, 30*time.Second)
@@ -184,7 +188,7 @@ func New(o Options) (_ *Worker, err error) {
 	default:
 		return nil, fmt.Errorf("worker: unknown link %q; use auto, socket or http", o.Link)
 	}
-	if o.Registry == nil || o.Carrier == nil {
+	if o.Registry == nil || o.internal.Carrier == nil {
 		return nil, errors.New("worker: registry and URLs are required")
 	}
 	if err := o.Registry.Check(); err != nil {
@@ -248,7 +252,7 @@ func New(o Options) (_ *Worker, err error) {
 	}
 	var run *runner.Runner // the link and the runner know each other
 	w.link, err = link.New(link.Options{
-		Carrier: o.Carrier, WorkerID: w.id, Namespace: o.Namespace, Token: o.Token, Incarnation: w.incarnation,
+		Carrier: o.internal.Carrier, WorkerID: w.id, Namespace: o.Namespace, Token: o.Token, Incarnation: w.incarnation,
 		Release: o.Release, Strict: o.Strict,
 		// The link sets the worker ID in the registration.
 		Register: w.registration, Machine: w.describe, Holdings: lazy{&run}, Log: slogbridge.Zerolog(o.Logger),
@@ -262,7 +266,7 @@ func New(o Options) (_ *Worker, err error) {
 	if err != nil {
 		return nil, err
 	}
-	_, local := o.Carrier.(link.Local)
+	_, local := o.internal.Carrier.(link.Local)
 	ro := runner.Options{
 		Link: w.link, Definitions: w.definitions(), Sessions: w.sessions,
 		InProcess: o.Isolation == IsolationNone, WorkerID: w.id, Queues: o.Queues,
@@ -340,11 +344,11 @@ func (w *Worker) openSandbox() error {
 	so := sandbox.Options{
 		Handlers: o.Handlers, MinLevel: sandbox.Level(
 			o.IsolationMin,
-		), Read: o.Read, Write: o.Write, Limits: o.Limits, OnLost: w.lost,
+		), Read: o.Read, Write: o.Write, Limits: o.limits(), OnLost: w.lost,
 		OnEvict: w.evict, Memory: o.Memory, Logger: w.log,
 	}
 	so.EgressAllow, so.Apps = o.EgressAllow, o.Apps
-	so.Node, so.Python, so.Packages = o.Node, o.Python, o.Packages
+	so.Node, so.Python, so.Packages = o.Node, o.Python, sandbox.Packages(o.Packages)
 	so.Cgroup = o.ExecutorCgroup
 	if o.ExecutorUIDs != "auto" {
 		so.Users = o.ExecutorUIDs

@@ -21,6 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
+	"github.com/sojourn-run/sojourn/internal/workeropt"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -35,7 +36,7 @@ import (
 const ceiling = 2 * time.Minute
 
 func TestMain(m *testing.M) {
-	sandbox.Main(worker.Isolated(registry()))
+	worker.RunExecutor(registry())
 	goleak.VerifyTestMain(m)
 }
 
@@ -158,11 +159,12 @@ func registry() *worker.Registry {
 // start runs a worker until the test ends.
 func start(t *testing.T, a *apptest.App, carrier link.Carrier, change func(*worker.Options)) *worker.Worker {
 	t.Helper()
-	o := worker.Options{
-		Registry: registry(), Carrier: carrier, Release: "test", MaxSessions: 10, DataDir: t.TempDir(),
+	o := workeropt.Over(carrier, worker.Options{
+		Registry: registry(), Release: "test", MaxSessions: 10, DataDir: t.TempDir(),
 		DrainTimeout: 10 * time.Second,
-		Logger:       slogbridge.Slog(apptest.Log(t)), Limits: sandboxtest.Fit(sandbox.Options{}).Limits,
-	}
+		Logger:       slogbridge.Slog(apptest.Log(t)),
+		Limits:       sandboxtest.FitLimits(func(l sandbox.Limits) worker.Limits { return worker.Limits(l) }),
+	})
 	if change != nil {
 		change(&o)
 	}
@@ -352,9 +354,9 @@ func TestStableWorkerIDIsUsedOnce(t *testing.T) {
 	dir := t.TempDir()
 	carrier := link.Local{Join: a.Connections().Join}
 	start(t, a, carrier, func(o *worker.Options) { o.DataDir, o.WorkerID = dir, "local" })
-	_, err := worker.New(worker.Options{
-		Registry: registry(), Carrier: carrier, WorkerID: "local", DataDir: dir, NoSandbox: true, Isolation: "none",
-	})
+	_, err := worker.New(workeropt.Over(carrier, worker.Options{
+		Registry: registry(), WorkerID: "local", DataDir: dir, NoSandbox: true, Isolation: "none",
+	}))
 	if err == nil || !strings.Contains(err.Error(), "local is in use") {
 		t.Errorf("got %v", err)
 	}
@@ -362,9 +364,9 @@ func TestStableWorkerIDIsUsedOnce(t *testing.T) {
 
 func TestSupersededWorkerStops(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
-		older, err := worker.New(worker.Options{
-			Registry: registry(), Carrier: c, WorkerID: "w", Release: "test", Logger: slogbridge.Slog(apptest.Log(t)),
-		})
+		older, err := worker.New(workeropt.Over(c, worker.Options{
+			Registry: registry(), WorkerID: "w", Release: "test", Logger: slogbridge.Slog(apptest.Log(t)),
+		}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -438,10 +440,10 @@ func TestDrainFinishesWhatRunsAndReleasesSessions(t *testing.T) {
 			ended.Add(1)
 			return nil
 		})
-		w, err := worker.New(worker.Options{
-			Registry: r, Carrier: c, WorkerID: "drains", MaxSessions: 1, Release: "test",
+		w, err := worker.New(workeropt.Over(c, worker.Options{
+			Registry: r, WorkerID: "drains", MaxSessions: 1, Release: "test",
 			Logger: slogbridge.Slog(apptest.Log(t)),
-		})
+		}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -527,10 +529,10 @@ func TestDrainKeepsItsDeadlineWhateverRuns(t *testing.T) {
 	r.Workflow("deaf", func(ctx workflow.Context) error { return workflow.ExecuteActivity(ctx, "deaf").Get(ctx, nil) })
 	r.Activity("deaf", func(context.Context) error { entered <- struct{}{}; <-leave; return nil })
 	defer close(leave)
-	w, err := worker.New(worker.Options{
-		Registry: r, Carrier: &link.Socket{URLs: []string{a.URL()}}, Release: "test", DrainTimeout: 2 * time.Second,
+	w, err := worker.New(workeropt.Over(&link.Socket{URLs: []string{a.URL()}}, worker.Options{
+		Registry: r, Release: "test", DrainTimeout: 2 * time.Second,
 		Logger: slogbridge.Slog(apptest.Log(t)), Isolation: "none",
-	})
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -556,10 +558,10 @@ func TestAbortCutsADrainShort(t *testing.T) {
 	r.Workflow("deaf", func(ctx workflow.Context) error { return workflow.ExecuteActivity(ctx, "deaf").Get(ctx, nil) })
 	r.Activity("deaf", func(context.Context) error { entered <- struct{}{}; <-leave; return nil })
 	defer close(leave)
-	w, err := worker.New(worker.Options{
-		Registry: r, Carrier: link.Local{Join: a.Connections().Join}, Release: "test", DrainTimeout: time.Hour,
+	w, err := worker.New(workeropt.Over(link.Local{Join: a.Connections().Join}, worker.Options{
+		Registry: r, Release: "test", DrainTimeout: time.Hour,
 		Logger: slogbridge.Slog(apptest.Log(t)), Isolation: "none",
-	})
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -601,7 +603,7 @@ func TestTheCapOfSessionsFollowsWhatRunsTheActivities(t *testing.T) {
 			}
 			start(t, a, link.Local{Join: a.Connections().Join}, func(o *worker.Options) {
 				o.Registry, o.WorkerID, o.MaxSessions, o.Memory = r, "w", c.most, c.memory
-				limits := map[string]sandbox.Limits{}
+				limits := map[string]worker.Limits{}
 				for _, name := range []string{"native", "node", "python"} {
 					l := o.Limits[name]
 					l.Memory = limit

@@ -193,11 +193,11 @@ func (e *Env) begin(path string) (end func()) {
 func (e *Env) work(carrier link.Carrier, log zerolog.Logger) (stopWork func()) {
 	e.t.Helper()
 	w, err := worker.New(workeropt.With(worker.Options{
-		Registry: e.registry, Carrier: carrier, Release: "test", WorkerID: "test", Queues: []string{queue},
+		Registry: e.registry, Release: "test", WorkerID: "test", Queues: []string{queue},
 		MaxSessions: worker.AutoSessions, Concurrency: 16,
 		AttemptLease: 2 * time.Minute, // attempts are renewed by heartbeats, which are rare in tests
 		Isolation:    worker.IsolationNone, NoMachine: true, Logger: slogbridge.Slog(log),
-	}, workeropt.Options{OnTaskFailed: e.taskFailed, OnBranchRun: e.watch.registerRun}))
+	}, workeropt.Options{Carrier: carrier, OnTaskFailed: e.taskFailed, OnBranchRun: e.watch.registerRun}))
 	if err != nil {
 		e.t.Fatal(err)
 	}

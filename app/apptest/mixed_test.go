@@ -13,6 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
+	"github.com/sojourn-run/sojourn/internal/workeropt"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 	"github.com/sojourn-run/sojourn/worker"
@@ -23,8 +24,8 @@ import (
 const goQueue = "go"
 
 func TestMain(m *testing.M) {
-	sandbox.Main(worker.Isolated(languages())) // the test binary is also the program of the executors
-	_ = flag.Set("test.parallel", "4")         // default; most tests wait for polling SDKs
+	worker.RunExecutor(languages())    // the test binary is also the program of the executors
+	_ = flag.Set("test.parallel", "4") // default; most tests wait for polling SDKs
 	os.Exit(m.Run())
 }
 
@@ -68,12 +69,13 @@ func goWork(t *testing.T, a *apptest.App, way string) {
 	if err := os.WriteFile(filepath.Join(handlers, "shout.mjs"), []byte(code), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w, err := worker.New(worker.Options{
-		Registry: languages(), Carrier: link.To(way, []string{a.URL()}), Token: pythonToken, Release: "test",
+	w, err := worker.New(workeropt.Over(link.To(way, []string{a.URL()}), worker.Options{
+		Registry: languages(), Token: pythonToken, Release: "test",
 		Queues: []string{goQueue}, MaxSessions: 10,
 		Handlers: handlers, DataDir: t.TempDir(), DrainTimeout: 10 * time.Second,
-		Limits: sandboxtest.Fit(sandbox.Options{}).Limits, Logger: slogbridge.Slog(apptest.Log(t)),
-	})
+		Limits: sandboxtest.FitLimits(func(l sandbox.Limits) worker.Limits { return worker.Limits(l) }),
+		Logger: slogbridge.Slog(apptest.Log(t)),
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/link/linktest"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
+	"github.com/sojourn-run/sojourn/internal/workeropt"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 )
@@ -54,11 +55,11 @@ func (h *harness) make(name string, change ...func(*worker.Options)) (*proc, err
 	for _, f := range h.setup {
 		f(r, p)
 	}
-	o := worker.Options{
-		Registry: r, Carrier: carrier{link.Local{Join: h.testServer.server.Connections().Join}, p}, Release: release,
+	o := workeropt.Over(carrier{link.Local{Join: h.testServer.server.Connections().Join}, p}, worker.Options{
+		Registry: r, Release: release,
 		WorkerID: name, Concurrency: 4, MaxSessions: worker.AutoSessions,
 		AttemptLease: 5 * sec, DrainTimeout: 10 * sec, NoSandbox: true, Logger: slogbridge.Slog(apptest.Log(h.t)),
-	}
+	})
 	for _, f := range change {
 		f(&o)
 	}

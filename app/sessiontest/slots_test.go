@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
+	"github.com/sojourn-run/sojourn/internal/workeropt"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
@@ -27,11 +28,11 @@ func TestNoSlotIsIdleWithReadyTasks(t *testing.T) {
 			}
 			return workflow.Join(ctx, all...)
 		})
-		f, err := worker.New(worker.Options{
-			Registry: r, Carrier: link.Local{Join: h.testServer.server.Connections().Join}, Release: release, WorkerID: "F",
+		f, err := worker.New(workeropt.Over(link.Local{Join: h.testServer.server.Connections().Join}, worker.Options{
+			Registry: r, Release: release, WorkerID: "F",
 			NoSandbox: true,
 			Logger:    slogbridge.Slog(apptest.Log(t)),
-		})
+		}))
 		if err != nil {
 			h.t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/link/linktest"
+	"github.com/sojourn-run/sojourn/internal/workeropt"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 )
@@ -42,7 +43,12 @@ func (d hangingCarrier) Dial(
 func TestAWorkerThatDoesNotPollAnyMoreFailsItsLiveness(t *testing.T) {
 	bubble(t, "by default", func(h *harness) {
 		d := hangingCarrier{hangs: new(atomic.Bool), hang: make(chan struct{})}
-		w := h.start("w", func(o *worker.Options) { d.Carrier, o.Carrier = o.Carrier, &d })
+		w := h.start("w", func(o *worker.Options) {
+			*o = workeropt.Wrap(*o, func(c link.Carrier) link.Carrier {
+				d.Carrier = c
+				return &d
+			})
+		})
 		probes := w.Probes()
 		health := func() (int, string) {
 			r := httptest.NewRecorder()

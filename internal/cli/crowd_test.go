@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/internal/link"
+	"github.com/sojourn-run/sojourn/internal/workeropt"
 	"github.com/sojourn-run/sojourn/worker"
 )
 
@@ -40,11 +41,11 @@ func (c *crowd) join() *member {
 	c.joined++
 	m := &member{id: fmt.Sprintf("member-%d", c.joined), ran: make(chan error, 1), conns: map[net.Conn]bool{}}
 	var err error
-	m.w, err = worker.New(worker.Options{
-		Registry: c.reg, Carrier: &link.Socket{URLs: []string{c.url}, NetDial: m.dial}, Release: "1.0.0", Token: c.token,
+	m.w, err = worker.New(workeropt.Over(&link.Socket{URLs: []string{c.url}, NetDial: m.dial}, worker.Options{
+		Registry: c.reg, Release: "1.0.0", Token: c.token,
 		WorkerID: m.id, Concurrency: 1, Workflows: 1, MaxSessions: 5, Isolation: worker.IsolationNone, NoMachine: true,
 		Logger: slog.New(slog.DiscardHandler),
-	})
+	}))
 	if err != nil {
 		c.t.Fatal(err)
 	}

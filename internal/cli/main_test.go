@@ -12,7 +12,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/examples"
 	"github.com/sojourn-run/sojourn/internal/cli"
-	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/workflow"
@@ -42,7 +41,7 @@ func TestMain(m *testing.M) {
 	}
 	r := worker.NewRegistry()
 	register(r)
-	sandbox.Main(worker.Isolated(r))
+	worker.RunExecutor(r)
 	flag.Parse()
 	if n := flag.Lookup("test.parallel"); n.Value.String() == n.DefValue {
 		_ = n.Value.Set("4") // most of these tests wait: for leases, for processes

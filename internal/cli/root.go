@@ -63,7 +63,8 @@ type program struct {
 func Main(register func(*worker.Registry)) int {
 	registry := worker.NewRegistry()
 	register(registry)
-	sandbox.Main(worker.Isolated(registry), bench.Executor)
+	bench.Executor(sandbox.Native)
+	worker.RunExecutor(registry)
 	process.Tune()
 	ctx, stop := process.Interrupts()
 	defer stop()

@@ -25,6 +25,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/process"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
+	"github.com/sojourn-run/sojourn/internal/workeropt"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 )
@@ -296,13 +297,15 @@ func (p *program) worker(s *settings, a *app.App) (*worker.Worker, error) {
 		if u, err := url.Parse(a.URL()); err == nil {
 			here.Addr = u.Host // with the port that it got, which executors are to be kept from
 		}
-		return worker.FromConfig(p.registry, &here, link.Local{Join: a.Connections().Join}, slogbridge.Slog(s.Log))
+		local := link.Local{Join: a.Connections().Join}
+		return workeropt.FromConfig[*worker.Worker](p.registry, &here, local, slogbridge.Slog(s.Log))
 	}
 	rules, err := certs.Client(s.AppCA, s.ClientCert, s.ClientKey)
 	if err != nil {
 		return nil, err
 	}
-	return worker.FromConfig(p.registry, s.Config, link.Over(s.Link, s.AppURLs, rules), slogbridge.Slog(s.Log))
+	remote := link.Over(s.Link, s.AppURLs, rules)
+	return workeropt.FromConfig[*worker.Worker](p.registry, s.Config, remote, slogbridge.Slog(s.Log))
 }
 
 // localURL is where a browser of this machine finds an app that listens on addr.

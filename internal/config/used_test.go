@@ -19,7 +19,7 @@ var serving = map[string][]Role{
 	"keepPrivate": {App, Worker, Both, Dev},
 	"othersLease": {App, Both, Dev},
 	"worker":      {Worker, Both, Dev}, "settings": {App, Worker, Both, Dev, Client}, "start": {App, Worker, Both, Dev},
-	"FromConfig": {Worker, Both, Dev},
+	"fromConfig": {Worker, Both, Dev},
 }
 
 // reads lists, for each field of Config, the roles in which something outside this package reads it.

@@ -105,6 +105,15 @@ func Fit(o sandbox.Options) sandbox.Options {
 	return o
 }
 
+// FitLimits returns the limits that [Fit] sets, by runtime, in another type.
+func FitLimits[L any](convert func(sandbox.Limits) L) map[string]L {
+	all := map[string]L{}
+	for runtime, l := range Fit(sandbox.Options{}).Limits {
+		all[runtime] = convert(l)
+	}
+	return all
+}
+
 // Call returns an invocation of the behaviour named entry, with its arguments.
 func (b *Bench) Call(entry string, args ...any) sandbox.Invocation {
 	b.t.Helper()

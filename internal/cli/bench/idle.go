@@ -19,6 +19,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
+	"github.com/sojourn-run/sojourn/internal/workeropt"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/workflow"
@@ -216,11 +217,11 @@ func runFleet(url string, workers int) error {
 	for i := range workers {
 		registry := worker.NewRegistry()
 		registry.Activity("wait", func(context.Context) error { return nil })
-		w, err := worker.New(worker.Options{
-			Queues: []string{"idle"}, Registry: registry, Carrier: &link.Socket{URLs: []string{url}}, Release: "bench",
+		w, err := worker.New(workeropt.Over(&link.Socket{URLs: []string{url}}, worker.Options{
+			Queues: []string{"idle"}, Registry: registry, Release: "bench",
 			WorkerID: fmt.Sprintf("idle-%d", i), MaxSessions: 10, NoSandbox: true, NoMachine: true,
 			DrainTimeout: 5 * time.Second, Logger: slogbridge.Slog(zerolog.New(os.Stderr).Level(zerolog.ErrorLevel)),
-		})
+		}))
 		if err != nil {
 			return err
 		}

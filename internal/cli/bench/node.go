@@ -25,6 +25,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
+	"github.com/sojourn-run/sojourn/internal/workeropt"
 	"github.com/sojourn-run/sojourn/worker"
 )
 
@@ -156,12 +157,12 @@ func (n *node) work(ctx context.Context, o nodeOptions, id string) error {
 	if o.queue != "" {
 		queues = []string{o.queue}
 	}
-	w, err := worker.New(worker.Options{
+	w, err := worker.New(workeropt.Over(carrier, worker.Options{
 		Queues:   queues,
-		Registry: registry, Carrier: carrier, Release: "bench", WorkerID: id,
+		Registry: registry, Release: "bench", WorkerID: id,
 		MaxSessions: max(10, o.sessions), NoSandbox: true, DrainTimeout: 5 * time.Second,
 		Logger: slogbridge.Slog(o.log.Level(zerolog.WarnLevel)),
-	})
+	}))
 	if err != nil {
 		return err
 	}
