@@ -26,7 +26,10 @@ var optionFiles = map[string]map[string]string{
 		export const setUp = () => ({});`,
 		"gpu.session.mjs": `export const options = { onFailure: 'try_another_worker' };
 		export function setUp() { if (FAILS) throw new Error('no GPU'); return { ready: true }; }`,
-		"use.mjs":  `export const main = (_, ctx) => ctx.session.state.ready === true;`,
+		"use.mjs": `export function main(_, { fence, session }) {
+			const whole = fence.namespace === 'default' && fence.sessionId === session.id && fence.epoch === session.epoch;
+			if (!session.state.ready || !whole) throw new Error(JSON.stringify(fence));
+		}`,
 		"need.mjs": `export const session = 'go'; export const main = () => 1;`,
 	},
 	"python3": {
@@ -35,7 +38,9 @@ var optionFiles = map[string]map[string]string{
 		"wrong.session.py": "options = {'setup_timeout': 3}\n\ndef set_up(_, ctx):\n\treturn {}\n",
 		"gpu.session.py": "options = {'on_failure': 'try_another_worker'}\n\ndef set_up(_, ctx):\n" +
 			"\tif FAILS:\n\t\traise RuntimeError('no GPU')\n\treturn {'ready': True}\n",
-		"use.py":  "def main(_, ctx):\n\treturn isinstance(ctx.session.state, dict) and ctx.session.state['ready']\n",
+		"use.py": "def main(_, ctx):\n\tf = ctx.fence\n" +
+			"\tassert (f.namespace, f.session_id, f.epoch) == ('default', ctx.session.id, ctx.session.epoch)\n" +
+			"\tassert ctx.session.state['ready']\n",
 		"need.py": "session = 'go'\n\ndef main(_, ctx):\n\treturn 1\n",
 	},
 }

@@ -176,14 +176,20 @@ func setUp(t *testing.T, a *apptest.App) {
 		Attempt  int      `json:"attempt"`
 		SetUps   int      `json:"set_ups"`
 		TornDown []string `json:"torn_down"`
+		Fence    struct {
+			Namespace string `json:"namespace"`
+			Session   string `json:"session_id"`
+			Epoch     int64  `json:"epoch"`
+		} `json:"fence"`
 	}
+	lost := ""
 	start := func(activityType, definition, tenant, arguments string) protocol.Target {
 		t.Helper()
 		attempts := 5
 		s, err := a.Broker().StartActivity(t.Context(), protocol.ActivityRequest{
 			ActivityType: activityType, TaskQueue: pythonQueue, ActivityOptions: protocol.ActivityOptions{
 				SessionID: tenant, StartToClose: 2, RetryPolicy: &retry.Policy{MaxAttempts: &attempts},
-				SessionDefinition: &protocol.ActivitySession{Name: definition, Arguments: []byte(arguments)},
+				SessionDefinition: &protocol.ActivitySession{Name: definition, Arguments: []byte(arguments), OnLost: lost},
 			},
 		})
 		if err != nil {
@@ -225,5 +231,29 @@ func setUp(t *testing.T, a *apptest.App) {
 	}
 	if got := read(start("book.async", "broken", "weak", `["weak"]`)); got.SetUps != 3 || got.Attempt != 3 {
 		t.Errorf("after a failed set-up, and one that timed out, an activity finds %+v", got)
+	}
+	row, err := a.View().Session(t.Context(), "", "acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := read(start("book.async", "book", "acme", `["acme", 7]`)); got.Fence.Epoch != row.Epoch ||
+		got.Fence.Session != "acme" || got.Fence.Namespace != "default" {
+		t.Errorf("the fence is %+v, the session has epoch %d", got.Fence, row.Epoch)
+	}
+	// One worker fails to set the session up and passes it on.
+	if got := read(start("book.async", "gpu", "gpu", `["gpu"]`)); got.Worker != "py-2" || got.Attempt > 2 {
+		t.Errorf("the activity ran as %+v, want py-2", got)
+	}
+	// The workflow asks for losses: the first attempt at the next owner fails, and the second sets the session up.
+	lost = protocol.OnLostFail
+	at := read(start("book.sync", "book", "asks", `["asks", 3]`)).Worker
+	_, err = a.Broker().OperateSession(t.Context(), protocol.SessionOperation{
+		SessionID: "asks", Verb: "migrate", To: other[at], Identity: "test",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := read(start("book.sync", "book", "asks", `["asks", 3]`)); got.Worker != other[at] || got.Attempt != 2 {
+		t.Errorf("after a loss the activity ran as %+v", got)
 	}
 }

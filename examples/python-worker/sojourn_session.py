@@ -41,12 +41,13 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote
 
 from durable_workflow import Client, PassthroughWorkerInterceptor, activity, serializer
 
 __all__ = [
-    "SessionClient", "SessionDefinition", "SessionLost", "SessionSetUpTimeout", "last_heartbeat", "session_state",
-    "set_up_state",
+    "SessionClient", "SessionDefinition", "SessionLost", "SessionSetUpTimeout", "fence", "last_heartbeat",
+    "session_state", "set_up_state",
 ]
 
 log = logging.getLogger("sojourn_session")
@@ -69,11 +70,18 @@ class SessionDefinition:
 
     set_up receives the arguments of the definition and returns the state. tear_down receives the state. Both may be
     coroutine functions; other functions run in a thread. timeout is the timeout of a set-up in seconds.
+
+    on_failure selects what happens when a set-up fails. fail_activity: the attempt fails, and the next attempt runs the
+    set-up again. try_another_worker: the worker also releases the session, and the app offers it to another worker first.
     """
 
     def __init__(
         self, set_up: Callable[..., Any], tear_down: Callable[[Any], Any] | None = None, timeout: float = 600.0,
+        on_failure: str = "fail_activity",
     ) -> None:
+        if on_failure not in ("fail_activity", "try_another_worker"):
+            raise ValueError(f"on_failure is {on_failure!r}; want fail_activity or try_another_worker")
+        self.on_failure = on_failure
         self.set_up = set_up
         self.tear_down = tear_down
         self.timeout = timeout
@@ -98,6 +106,7 @@ class _State:
         self.definition: SessionDefinition | None = None
         self.set_up: asyncio.Task[None] | None = None  # the set-up that runs; failed ones are removed
         self.ready = False  # value is what the set-up returned
+        self.loss_shown = False  # an attempt failed because its workflow asked for losses
         self.reported = False  # an attempt reported the set-up, so that the app sends no more arguments
         self.value: Any = None
         self.dropped = False
@@ -135,6 +144,18 @@ def set_up_state() -> Any:
         if not state.ready:
             raise RuntimeError("the session was not set up: it has no definition, or its worker lacks client.set_ups()")
         return state.value
+
+
+def fence() -> dict[str, Any]:
+    """Return namespace, session_id and epoch of this attempt's session, for a store that rejects lower epochs.
+
+    Raises RuntimeError like session_state().
+    """
+    with _lock:
+        attempt = _attempts.get(activity.context().info.activity_attempt_id)
+    if attempt is None:
+        raise RuntimeError("this attempt has no session, or its worker was not started with SessionClient")
+    return {"namespace": attempt.key[0], "session_id": attempt.key[1], "epoch": attempt.epoch}
 
 
 def _held(attempt_id: str) -> _State:
@@ -298,6 +319,10 @@ class SessionClient(Client):
             state = _held(task["activity_attempt_id"])
         if state.ready and state.reported:
             return
+        lost = wire.get("on_lost") == "fail" and wire.get("last_end") and state.set_up is None and not state.ready
+        if lost and not state.loss_shown:
+            state.loss_shown = True
+            raise SessionLost(f"the previous acquisition of the session ended: {wire['last_end']}")
         began, own = time.monotonic(), state.set_up is None
         if state.set_up is None:
             state.definition = definition
@@ -318,6 +343,8 @@ class SessionClient(Client):
         if error is not None or running.cancelled():
             with contextlib.suppress(Exception):  # the attempt fails with the error of the set-up
                 await self._report(task, {**report, "outcome": "failed"}, str(error))
+            if own and definition.on_failure == "try_another_worker":
+                await self._release(task, state)
             raise error or SessionLost("the set-up was cancelled")
         report["waited"], state.reported = state.reported, True
         answer = await self._report(task, {**report, "outcome": "rebuilt"})
@@ -325,6 +352,21 @@ class SessionClient(Client):
             raise SessionLost(f"the app ended the attempt during the set-up of session {wire['session_id']}")
         with _lock:
             _held(task["activity_attempt_id"])  # the session may have been acquired again meanwhile
+
+    async def _release(self, task: dict[str, Any], state: _State) -> None:
+        """Release the session of a task, so that another worker sets it up."""
+        wire, key = task["worker_session"], (self.namespace, task["worker_session"]["session_id"])
+        with _lock:
+            if self._states.get(key) is state:
+                del self._states[key]
+        await self._close(state)
+        try:
+            await self._request(
+                "POST", f"/worker/sessions/{quote(wire['session_id'], safe='')}/release", worker=True,
+                json={"worker_id": task["lease_owner"], "epoch": wire["epoch"], "reason": "set_up_failed"},
+            )
+        except Exception as error:  # the attempt fails all the same, and the session stays with this worker
+            log.warning("failed to release session %s: %s", wire["session_id"], error)
 
     def _arguments(self, task: dict[str, Any]) -> list[Any]:
         stored = task["worker_session"].get("definition_arguments")

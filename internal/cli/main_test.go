@@ -73,6 +73,7 @@ func register(r *worker.Registry) {
 	registerInherit(r)
 	registerStorm(r)
 	registerSetUps(r)
+	registerFenced(r)
 	registerHandlers(r)
 	registerShown(r)
 	registerLogs(r)

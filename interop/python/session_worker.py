@@ -11,7 +11,7 @@ from durable_workflow import Worker, activity
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "examples" / "python-worker"))
 from sojourn_session import (  # noqa: E402
-    SessionClient, SessionDefinition, last_heartbeat, session_state, set_up_state,
+    SessionClient, SessionDefinition, fence, last_heartbeat, session_state, set_up_state,
 )
 
 CLOSED: list[dict] = []
@@ -79,11 +79,19 @@ def open_broken(tenant: str) -> dict:
     return {"tenant": tenant, "pages": 0}
 
 
+def open_here(tenant: str) -> dict:
+    """Fail on all workers but py-2."""
+    SET_UPS.append(tenant)
+    if sys.argv[4] != "py-2":
+        raise ValueError("no GPU")
+    return {"tenant": tenant, "pages": 2}
+
+
 def read() -> dict:
     book, info = set_up_state(), activity.context().info
     return {
         **book, "worker": info.worker_id, "attempt": info.attempt_number, "set_ups": SET_UPS.count(book["tenant"]),
-        "torn_down": TORN_DOWN,
+        "torn_down": TORN_DOWN, "fence": fence(),
     }
 
 
@@ -101,6 +109,7 @@ async def main(url: str, token: str, queue: str, worker_id: str) -> None:
     definitions = {
         "book": SessionDefinition(open_book, close_book),
         "broken": SessionDefinition(open_broken, close_book, timeout=1),
+        "gpu": SessionDefinition(open_here, on_failure="try_another_worker"),
     }
     async with SessionClient(
         url, token=token, close_state=CLOSED.append, confirm_after=1, definitions=definitions,

@@ -3,6 +3,7 @@ package activity_test
 import (
 	"bufio"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net/http"
@@ -30,6 +31,29 @@ func ExampleNewError() {
 	// Output:
 	// card_declined true 20
 	// order 7: card_declined: no credit
+}
+
+// An activity writes in a session. If a later owner of the session has written, the transaction is rolled back.
+func ExampleSessionFence_Apply() {
+	var db *sql.DB // the database of the application, with the table of activity.FenceTable
+	_ = func(ctx context.Context, line string) error {
+		fence, err := activity.Fence(ctx)
+		if err != nil {
+			return err
+		}
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		if err := fence.Apply(ctx, tx); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, "INSERT INTO lines (text) VALUES ($1)", line); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}
 }
 
 // CausedBy keeps the cause, so that errors.Is finds it.

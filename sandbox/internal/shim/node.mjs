@@ -376,6 +376,7 @@ function context(header, controller) {
     deadline: header.deadline_ms ? new Date(header.deadline_ms) : null,
     lastHeartbeat: lastHeartbeatOf(id),
     session: session && sessionOfCall(header.is_new === true),
+    fence: session && { namespace: keys.namespace, sessionId: session.id, epoch: session.epoch },
     signal: controller.signal,
     get cancelled() {
       return controller.signal.aborted;

@@ -526,6 +526,15 @@ class Log:
         self._call.log("error", args)
 
 
+class Fence:
+    """One acquisition of a session."""
+
+    def __init__(self, namespace, session_id, epoch):
+        self.namespace = namespace
+        self.session_id = session_id
+        self.epoch = epoch
+
+
 class LastHeartbeat:
     """What an earlier attempt reported last."""
 
@@ -548,6 +557,7 @@ class Context:
         self.deadline = header["deadline_ms"] / 1000 if header.get("deadline_ms") else None
         self.last_heartbeat = LastHeartbeat(json.loads(call.last_heartbeat)) if call.last_heartbeat else None
         self.session = SessionOfCall(session, header.get("is_new", False)) if session else None
+        self.fence = Fence(self.keys.get("namespace"), session.id, session.epoch) if session else None
         self.cancelled = self.signal = call.cancelled
         self.log = Log(call)
         self.heartbeat = call.heartbeat

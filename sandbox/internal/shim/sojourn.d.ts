@@ -26,6 +26,8 @@ export interface Context<State extends object = Record<string, any>> {
   readonly lastHeartbeat: LastHeartbeat | null;
   /** The session of the attempt; null outside sessions. */
   readonly session: Session<State> | null;
+  /** The acquisition of the session under which the attempt runs, for writes to other stores; null outside sessions. */
+  readonly fence: Fence | null;
   /** Is aborted when the attempt should stop. */
   readonly signal: AbortSignal;
   /** Whether the attempt should stop. */
@@ -36,6 +38,14 @@ export interface Context<State extends object = Record<string, any>> {
   progress(value: unknown): void;
   /** Lines in the worker's log. */
   readonly log: Log;
+}
+
+/** One acquisition of a session. A store that keeps the highest epoch rejects late writes of former owners. */
+export interface Fence {
+  readonly namespace: string;
+  readonly sessionId: string;
+  /** Rises with each acquisition of the session. */
+  readonly epoch: number;
 }
 
 /** The last progress of an earlier attempt. */

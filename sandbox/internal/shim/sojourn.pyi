@@ -63,6 +63,14 @@ class Session:
     def on_close(self, fn: Callable[[], object]) -> None:
         """fn is called when the session is closed in good order; hooks run in reverse order."""
 
+class Fence:
+    """One acquisition of a session. A store that keeps the highest epoch rejects late writes of former owners."""
+
+    namespace: str
+    session_id: str
+    epoch: int
+    """Rises with each acquisition of the session."""
+
 class LastHeartbeat:
     """The last progress of an earlier attempt."""
 
@@ -88,6 +96,8 @@ class Context:
     """What an earlier attempt reported last; None: no attempt reported progress."""
     session: Session | None
     """None outside of a session."""
+    fence: Fence | None
+    """The acquisition of the session under which the attempt runs, for writes to other stores; None outside sessions."""
     cancelled: Flag
     signal: Flag
     log: Log

@@ -224,7 +224,7 @@ func (a *attempt) passOn(ctx context.Context, own bool, failed error) error {
 	if own {
 		id, epoch := a.session.ID, a.session.Epoch
 		if release := a.r.opt.ReleaseSession; release != nil {
-			// With the release the app ends all attempts in the session; it knows of this failure only before.
+			// The attempt may lose its lease with the session, before it is returned: then history has the last report.
 			a.beats.awaitRebuildReport(ctx, *a.recovered)
 			if err := release(ctx, id, epoch, protocol.ReturnedSetUpFailed); err != nil {
 				a.log.Warn().Err(err).Str("session_id", id).Int64("epoch", epoch).Msg("failed to release a session")
