@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An activity run is a run with one activity and without workflow code; the engine makes all its decisions. It has a
-// workflow ID like any other run, so listings, filters, retention and the workflow ID reuse rule apply to it unchanged.
+// An activity run is a run of one activity without workflow code; the engine makes all its decisions. It has a workflow
+// ID like any other run, so listings, filters, retention and the rules for workflow IDs apply to it unchanged.
 
 // StartActivity starts an activity run: a run of one activity without workflow code. The rules for workflow IDs apply:
 // a second start is rejected, or returns the open run, depending on the request.
@@ -41,7 +41,8 @@ func (b *Broker) StartActivity(
 		return transaction.Commit[protocol.StartResponse](ctx, b.store, store.Transaction{
 			Needs: needs,
 			Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
-				// Check the workflow ID inside the change: of two concurrent starts the second one sees the first.
+				// Check the workflow ID inside the transaction: of two concurrent starts, the second one sees the run
+				// of the first.
 				w, existing, err := decideStart(rows, &start, startKey, reads, func() error {
 					session := rows.Session(engine.SessionKey{Namespace: start.Namespace, ID: c.Session()})
 					return engine.CheckActivityNames(start, c, session != nil)
@@ -64,8 +65,8 @@ func (b *Broker) StartActivity(
 	return activityResponse(out), err
 }
 
-// activityRequest validates an activity start. It returns the start of the run, the arguments as a blob, and the
-// command that schedules the activity.
+// activityRequest validates the start of an activity run. It returns the start of the run, the encoded arguments, and
+// the command that schedules the activity.
 func (b *Broker) activityRequest(
 	in protocol.ActivityRequest,
 ) (start protocol.StartRequest, args string, c *protocol.Command, err error) {
@@ -86,7 +87,7 @@ func (b *Broker) activityRequest(
 	return start, args, c, err
 }
 
-// The run's type is the activity's: there is no workflow whose type it could be.
+// The type of the run is that of its activity; there is no workflow type.
 func activityResponse(a protocol.StartResponse) protocol.ActivityResponse {
 	return protocol.ActivityResponse{
 		WorkflowID: a.WorkflowID, RunID: a.RunID, ActivityType: a.WorkflowType, Namespace: a.Namespace, Status: a.Status,

@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// activity starts an activity run.
+// activity starts an activity run and returns the response.
 func (a *app) activity(in protocol.ActivityRequest) protocol.ActivityResponse {
 	a.t.Helper()
 	in.ActivityType = "greet"
@@ -34,8 +34,8 @@ func (a *app) events(id string) (types []string) {
 	return types
 }
 
-// An activity run has no workflow task: its start schedules the activity, and the activity's end closes the run. All
-// verbs that describe runs show it.
+// An activity run has no workflow task: its start schedules the activity, and the end of the activity closes the run.
+// All requests that describe runs show it.
 func TestActivityRunNeedsNoWorkflow(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := twoApps(t, database)
@@ -49,11 +49,11 @@ func TestActivityRunNeedsNoWorkflow(t *testing.T) {
 		if _, err := a.StartActivity(t.Context(), protocol.ActivityRequest{
 			WorkflowID: "one", ActivityType: "greet",
 		}); protocol.ReasonOf(err) != protocol.ReasonDuplicateStart {
-			t.Errorf("the same id again: %v", err)
+			t.Errorf("second start with the ID: %v", err)
 		}
 		in.DuplicatePolicy = "use-existing"
 		if second := b.activity(in); second.New || second.RunID != out.RunID {
-			t.Errorf("the same id, where it may be taken: %+v", second)
+			t.Errorf("second start with the policy use-existing: %+v", second)
 		}
 		open := must[protocol.RunView](t)(b.Describe(t.Context(), protocol.Target{WorkflowID: "one"}))
 		if open.Kind != "activity" || open.WorkflowType != "greet" || open.Status != "running" ||
@@ -81,10 +81,10 @@ func TestActivityRunNeedsNoWorkflow(t *testing.T) {
 			t.Fatalf("its result: %+v", c)
 		}
 		if v := <-ended; v.Status != "completed" || string(v.Output) != `"hello Ada"` || !v.Terminal {
-			t.Errorf("who waits: %+v", v)
+			t.Errorf("the wait: %+v", v)
 		}
 		if c := b.result(task, "hello Ada"); c.Reason == nil || *c.Reason != "already_completed" {
-			t.Errorf("the same result again: %+v", c)
+			t.Errorf("the repeated result: %+v", c)
 		}
 		want := []string{"WorkflowStarted", "ActivityScheduled", "ActivityCompleted", "WorkflowCompleted"}
 		if got := a.events("one"); !slices.Equal(got, want) {
@@ -116,7 +116,7 @@ func TestAnActivityRunBeginsLater(t *testing.T) {
 			WorkflowID: "much later", StartDelay: 3600, ActivityOptions: protocol.ActivityOptions{SessionID: "s"},
 		})
 		if got := a.poll("w", protocol.KindActivity, 0); got != nil {
-			t.Fatalf("handed out at once: %+v", got.Activity)
+			t.Fatalf("dispatched before its delay: %+v", got.Activity)
 		}
 		open := must[protocol.RunView](t)(b.Describe(t.Context(), protocol.Target{WorkflowID: "later"}))
 		p := open.Pending.Activities[0]
@@ -126,7 +126,7 @@ func TestAnActivityRunBeginsLater(t *testing.T) {
 		}
 		task := a.poll("w", protocol.KindActivity, 10)
 		if task == nil {
-			t.Fatal("it never began")
+			t.Fatal("the activity never started")
 		}
 		end, began := task.Activity.Deadlines.ScheduleToClose, p.Wait.Until
 		if at := time.Now(); at.Before(began.Time) || !end.Equal(began.Add(time.Second)) {
@@ -134,19 +134,19 @@ func TestAnActivityRunBeginsLater(t *testing.T) {
 		}
 		s := must[protocol.SessionView](t)(b.Session(t.Context(), "default", "s"))
 		if s.Active != 1 || s.Ready != 0 {
-			t.Errorf("its session runs %d and has %d in line", s.Active, s.Ready)
+			t.Errorf("the session runs %d activities and %d wait", s.Active, s.Ready)
 		}
 		a.result(task, "done")
 		if v := must[protocol.RunView](t)(a.Result(
 			t.Context(), protocol.Target{WorkflowID: "later"}, time.Minute, false,
 		)); v.Status != "completed" {
-			t.Errorf("it ended as %s", v.Status)
+			t.Errorf("the run ended as %s", v.Status)
 		}
 	})
 }
 
-// An activity run has no code for a signal, an update, a query or a cancellation request: each is rejected with the
-// same reason, even if workers have a workflow type with the activity's name.
+// An activity run has no code that could process a signal, an update, a query or a cancellation request: each is
+// refused with the same reason, even if workers have a workflow type with the activity's name.
 func TestAnActivityRunRefusesWhatOnlyCodeTakes(t *testing.T) {
 	a := newApp(t)
 	must[protocol.RegisterResponse](t)(a.Register(t.Context(), protocol.RegisterRequest{
@@ -183,7 +183,7 @@ func TestAnActivityRunRefusesWhatOnlyCodeTakes(t *testing.T) {
 	ask(true)
 }
 
-// What one is scheduled with holds: it is tried again by its policy, and fails as the activity does.
+// The options of an activity run apply: it is retried by its retry policy, and fails like an activity of a workflow.
 func TestActivityRunIsRetriedByItsPolicy(t *testing.T) {
 	a := newApp(t)
 	a.register("w")
@@ -229,13 +229,13 @@ func TestActivityRunIsRetriedByItsPolicy(t *testing.T) {
 	}
 }
 
-// names reports whether an error is about one field.
+// names reports whether an error names a field.
 func names(err error, field string) bool {
 	return protocol.ReasonOf(err) == protocol.ReasonValidation && slices.Contains(fieldsOf(err), field)
 }
 
-// Activity runs in one session go to its owner, whichever app starts them, and run sequentially if the session requires
-// it.
+// Activity runs of one session are dispatched to the session's owner, whichever app starts them, and run sequentially
+// if the session requires it.
 func TestActivityRunsShareASession(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := twoApps(t, database)
@@ -254,7 +254,7 @@ func TestActivityRunsShareASession(t *testing.T) {
 			id string
 		}{{a, "w2"}, {b, "w3"}} {
 			if got := other.a.poll(other.id, protocol.KindActivity, 0); got != nil {
-				t.Errorf("%s got what the holder was to get: %+v", other.id, got.Activity)
+				t.Errorf("worker %s received a task of the session's owner: %+v", other.id, got.Activity)
 			}
 		}
 		second := a.poll("w1", protocol.KindActivity, 5)
@@ -273,7 +273,8 @@ func TestActivityRunsShareASession(t *testing.T) {
 	})
 }
 
-// Cancel and terminate close an activity run; its worker learns it at its next heartbeat, and its result is refused.
+// Cancel and terminate close an activity run. Its worker learns that with its next heartbeat, and its result is
+// refused.
 func TestAnActivityRunCanBeEnded(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := twoApps(t, database)
@@ -305,7 +306,7 @@ func TestAnActivityRunCanBeEnded(t *testing.T) {
 	})
 }
 
-// Lists mark activity runs by their kind; a filter by workflow type does not match an activity type of that name.
+// Lists mark activity runs by their kind. A filter by workflow type does not match an activity type with that name.
 func TestActivityRunsInLists(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -418,7 +419,7 @@ func TestScheduleStartsActivityRuns(t *testing.T) {
 	})
 }
 
-// Two firings of one schedule may wait in one session. The overlap policy ends the older activity run first.
+// If two firings of a schedule wait in one session, the overlap policy ends the older activity run first.
 func TestAScheduleKeepsToOneActivityAtATime(t *testing.T) {
 	a := newApp(t)
 	a.register("w")

@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// leasedNow returns the lease of an activity as a dispatcher has it that could not deliver the task.
+// leasedNow returns the current lease of an activity, as a dispatcher has it whose response was lost.
 func (o *harness) leasedNow(run string, seq int64) (l store.Leased) {
 	o.t.Helper()
 	err := o.store.View(o.t.Context(), func(r store.Reader) error {
@@ -19,7 +19,7 @@ func (o *harness) leasedNow(run string, seq int64) (l store.Leased) {
 		}
 		a, ok := got.Activities.Get(seq)
 		if !ok || a.State != engine.LeasedState {
-			o.t.Fatalf("activity %d is leased to nobody", seq)
+			o.t.Fatalf("activity %d is not leased", seq)
 		}
 		l = store.Leased{Kind: protocol.KindActivity, Head: got.Head, Activity: &a}
 		return nil
@@ -30,8 +30,8 @@ func (o *harness) leasedNow(run string, seq int64) (l store.Leased) {
 	return l
 }
 
-// An app whose response did not reach the worker returns the leased tasks, however late. It must not do so if the
-// worker repeated the request at another app and got the tasks there, since the worker may have started them.
+// An app whose response did not reach the worker releases the leased tasks, however late. It must not do so if the
+// worker repeated the request at another app and received the tasks there, since the worker may have started them.
 func TestRedeliveredTaskIsNotReturned(t *testing.T) {
 	inBubble(t, "a turn whose answer is lost", func(o *harness) {
 		a, _ := o.app("a", true)
@@ -48,12 +48,12 @@ func TestRedeliveredTaskIsNotReturned(t *testing.T) {
 		lost := o.leasedNow(act.RunID, 2)
 		twice := b.send(along("w1"), item)
 		if twice.Eager == nil || twice.Eager.Next == nil || twice.Eager.Next.AttemptID != first.Eager.Next.AttemptID {
-			o.t.Fatalf("the same at the other app: %+v", twice.Eager)
+			o.t.Fatalf("the repeated request at the other app: %+v", twice.Eager)
 		}
 		a.Return(lost)
 		time.Sleep(time.Second)
 		if l := o.leasedNow(act.RunID, 2); l.Activity.Owner != "w" || l.Activity.Delivery != lost.Activity.Delivery {
-			o.t.Errorf("what the worker has begun is %+v", l.Activity.Lease)
+			o.t.Errorf("the task that the worker has begun is %+v", l.Activity.Lease)
 		}
 		if out := b.send(nil, withEagerTask(twice.Eager.Next, "w1", protocol.EagerTask{})); out.Err != nil || !out.Recorded {
 			o.t.Errorf("its result: %+v", out)
@@ -83,10 +83,10 @@ func TestRedeliveredTaskIsNotReturned(t *testing.T) {
 			first.Undo()
 			time.Sleep(time.Second)
 			a.waits("spare")
-			second.Undo() // that response is lost as well: now no worker has the task
+			second.Undo() // that response is lost, too: now no worker has the task
 			time.Sleep(time.Second)
 			if a.poll("spare", kind, 0) == nil {
-				o.t.Error("what reached the worker by no answer is undone by none")
+				o.t.Error("a task that no response delivered was not released")
 			}
 		})
 	}

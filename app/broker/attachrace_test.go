@@ -13,18 +13,18 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// comes polls for a condition that another app may establish without a notification to this test.
+// comes polls until a condition is true. Another app may cause it, of which this test is not notified.
 func comes(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for late := time.Now().Add(2 * time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(late) {
-			t.Fatalf("%s does not come", what)
+			t.Fatalf("%s does not happen", what)
 		}
 	}
 }
 
-// A run attaches to a child of its chain while the child, or the run itself, ends at another app: the attachment ends
-// once, with the child's result, and everything with a close policy has ended.
+// A run attaches to a child of its chain while the child, or the run itself, closes at another app. The attachment ends
+// once, with the child's result, and all children with a close policy have closed.
 func TestAttachingMeetsTheEndOfTheChildOrOfTheChain(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := twoApps(t, database)
@@ -71,10 +71,10 @@ func TestAttachingMeetsTheEndOfTheChildOrOfTheChain(t *testing.T) {
 			if how == "parent terminated" {
 				comes(t, "the end of "+kid, func() bool { return b.view(child).Terminal })
 				if got := b.view(child).Status; got != "terminated" {
-					t.Errorf("%s went with its parent: %s", kid, got)
+					t.Errorf("%s closed with its parent: %s", kid, got)
 				}
 				if got := a.eventTypes(second); strings.Contains(got, "AttachedChildEnded") {
-					t.Errorf("%s was told after its end: %s", parent, got)
+					t.Errorf("%s received an event after its end: %s", parent, got)
 				}
 				continue
 			}

@@ -11,11 +11,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Reading the status of an attempt must not renew its lease. The app therefore evaluates the engine's heartbeat rule
-// and discards the decision, so the status and a heartbeat always agree.
+// Reading the status of an attempt must not renew its lease. The app therefore evaluates the engine's rule for
+// heartbeats and discards the decision, so that the status and a heartbeat always agree.
 
-// AttemptStatus returns the response that a heartbeat of this attempt would get, without renewing the lease or moving
-// the heartbeat timeout. It only reads.
+// AttemptStatus returns the response that a heartbeat of this attempt would get, without renewing the lease or
+// resetting the heartbeat timeout.
 func (b *Broker) AttemptStatus(ctx context.Context, in protocol.HeartbeatRequest) (protocol.AttemptStatus, error) {
 	s := protocol.AttemptStatus{
 		HeartbeatResponse: protocol.HeartbeatResponse{TaskID: in.TaskID, AttemptID: in.AttemptID, Owner: in.Owner},
@@ -40,7 +40,7 @@ func (b *Broker) AttemptStatus(ctx context.Context, in protocol.HeartbeatRequest
 		if run, err = r.Step(ctx, id, seq); err != nil {
 			return err
 		}
-		// An attempt in a session counts only under the session's present epoch.
+		// An attempt in a session is valid only under the session's current epoch.
 		if a, ok := run.Activities.Get(seq); ok && a.SessionID != "" {
 			sess, err := r.Session(ctx, engine.SessionKey{Namespace: run.Namespace, ID: a.SessionID})
 			if err != nil {
@@ -67,7 +67,7 @@ func (b *Broker) RecordLogs(ctx context.Context, in protocol.LogsRequest) (proto
 	return b.logs.Record(ctx, in)
 }
 
-// attemptStatus evaluates the engine's heartbeat rule and discards the decision.
+// attemptStatus evaluates the engine's rule for heartbeats and discards the decision.
 func attemptStatus(
 	s protocol.AttemptStatus, run *engine.Run, world engine.Environment, seq int64, in protocol.HeartbeatRequest,
 	now time.Time, refused func(error) error,
@@ -79,8 +79,8 @@ func attemptStatus(
 		s.ActivityStatus, s.TaskStatus, s.AttemptNumber = string(a.State), string(a.State), &a.Attempt
 	}
 	delivery, ok := deliveryOf(in.TaskID, in.AttemptID)
-	// An ID of another task gets the same answer as an attempt that has ended: in both cases the caller has nothing to
-	// continue.
+	// An attempt ID of another task gets the same response as an attempt that has ended: in both cases the caller must
+	// stop.
 	err := error(protocol.Refuse(protocol.ReasonStaleAttempt, "%q is not an attempt of task %s", in.AttemptID, in.TaskID))
 	if ok {
 		var d engine.Decision

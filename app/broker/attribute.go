@@ -16,13 +16,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A namespace may register search attributes with types. The app then rejects a value of another type when the
-// attribute is set, so that a filter by this attribute does not silently miss runs.
+// A namespace may register search attributes with types. The app then rejects values of other types when an attribute
+// is set, so that a filter by this attribute does not silently miss runs.
 
 var registeredName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_]*$`)
 
-// SearchAttributes lists what runs of a namespace can be filtered by: the system's attributes and the registered ones,
-// names and types.
+// SearchAttributes lists the attributes by which the runs of a namespace can be filtered, with their types: system
+// attributes and registered ones.
 func (b *Broker) SearchAttributes(ctx context.Context, ns string) (protocol.SearchAttributes, error) {
 	types, err := b.AttributeTypes(ctx, transaction.NamespaceOrDefault(ns))
 	if types == nil {
@@ -31,8 +31,8 @@ func (b *Broker) SearchAttributes(ctx context.Context, ns string) (protocol.Sear
 	return protocol.SearchAttributes{System: engine.SystemAttributes, Custom: types}, err
 }
 
-// CreateSearchAttribute registers a name with a type. Runs keep their values; from now on values of other types are
-// rejected.
+// CreateSearchAttribute registers an attribute name with a type. Runs keep their values; from now on values of other
+// types are rejected.
 func (b *Broker) CreateSearchAttribute(
 	ctx context.Context, ns string, in protocol.SearchAttribute,
 ) (protocol.SearchAttribute, error) {
@@ -80,7 +80,7 @@ func (b *Broker) DeleteSearchAttribute(ctx context.Context, ns, name string) (pr
 	})
 }
 
-// changeAttributes changes the registrations of a namespace.
+// changeAttributes changes the registered attributes of a namespace.
 func (b *Broker) changeAttributes(ctx context.Context, ns string, edit func(types map[string]string) error) error {
 	ns = transaction.NamespaceOrDefault(ns)
 	_, err := b.store.Commit(ctx, store.Transaction{
@@ -101,17 +101,16 @@ func (b *Broker) changeAttributes(ctx context.Context, ns string, edit func(type
 			return store.Writes{Namespaces: []store.Namespace{n}}, nil
 		},
 	})
-	// Also after an error, which may hide a commit that went through.
+	// Invalidate the cache also after an error, because the commit may have succeeded.
 	b.namespaces.invalidate(ns)
 	return err
 }
 
 // AttributeTypes returns the registered search attributes of a namespace with their types. An app that is alone on its
-// database reads them once and remembers them; next to others it reads them each time, since another app may have
-// changed them.
+// database caches them; one of several apps reads them each time, since another app may have changed them.
 func (b *Broker) AttributeTypes(ctx context.Context, ns string) (map[string]string, error) {
 	known, at := b.namespaces.attributes(ns)
-	// On a shared database the cache may be stale, and a value of a wrong type would stay in history.
+	// On a shared database the cache may be stale, and history would then keep a value of a wrong type.
 	if known != nil && !b.opt.Shared {
 		return known, nil
 	}
@@ -129,7 +128,7 @@ func (b *Broker) AttributeTypes(ctx context.Context, ns string) (map[string]stri
 	return n.SearchAttributes, err
 }
 
-// checkTypes refuses search attributes that are not of the types their namespace has registered.
+// checkTypes refuses search attributes whose types differ from those that their namespace registered.
 func (b *Broker) checkTypes(ctx context.Context, ns, field string, given json.RawMessage) error {
 	if len(given) == 0 || string(given) == "null" {
 		return nil
@@ -150,20 +149,20 @@ func (b *Broker) upsertTypes(ctx context.Context, ns string, commands []protocol
 	return b.AttributeTypes(ctx, ns)
 }
 
-// attributes returns the cached registrations of a namespace (nil if none are cached) and the change counter that the
-// caller passes to learn.
+// attributes returns the cached attributes of a namespace (nil if they are not cached) and the number of changes so
+// far, which the caller passes to cacheTypes.
 func (n *namespaces) attributes(name string) (types map[string]string, at int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.types[name], n.changes
 }
 
-// cacheTypes remembers registrations that were read when at changes had been made.
+// cacheTypes caches attributes that were read when the number of changes was at.
 func (n *namespaces) cacheTypes(name string, types map[string]string, at int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	// A read that began before a change of the registrations may end after it. Its result must not be cached: it would
-	// be used until this app stops.
+	// A read that began before a change of the attributes may end after it. Its result must not be cached, because it
+	// would be used until this app stops.
 	if n.changes != at {
 		return
 	}
@@ -176,7 +175,7 @@ func (n *namespaces) cacheTypes(name string, types map[string]string, at int) {
 	n.types[name] = types
 }
 
-// invalidate follows a change of registrations.
+// invalidate removes the cached attributes of a namespace after a change.
 func (n *namespaces) invalidate(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

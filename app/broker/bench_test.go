@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// 64 concurrent workflows of five sequential activities, without encoding of the broker's responses: the throughput of
-// app and store alone.
+// The benchmark runs 64 concurrent workflows of five sequential activities without encoding the broker's responses. It
+// measures only app and store.
 func BenchmarkFiveActivities(b *testing.B) {
 	a := newApp(b)
 	a.register("w")

@@ -1,5 +1,6 @@
-// Package broker implements the app's verbs, one method each: it names the rows of a request, submits the change and
-// builds the response. The rules are in package engine. A verb responds only after its change is committed.
+// Package broker implements the app's API requests, one method each: it names the rows that a request needs, submits
+// the transaction and builds the response. The rules are in package engine. A method returns only after its transaction
+// is committed.
 package broker
 
 import (
@@ -24,29 +25,31 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Several apps may serve one database, and each may die at any time. So every guarantee of a verb rests on rows that
-// its change reads and writes in one transaction. The memory of this process (heartbeats, results of polls, sticky
-// workers) only saves reads and selects the worker to wake; the verbs also work in an app without it.
+// Several apps may serve one database, and each may die at any time. Therefore every guarantee of a method rests on
+// rows that its transaction reads and writes. The memory of this process (heartbeats, results of polls, sticky workers)
+// only saves reads and selects the worker to wake; all methods also work in an app without it.
 
-// Options of a broker. Zero values mean the defaults named next to them.
+// Options are the options of a broker. Zero values select the defaults named next to them.
 type Options struct {
 	Release       string
 	StrictRelease bool
-	App           string              // id of this process
-	Shared        bool                // other apps use the same database
-	Alive         time.Duration       // time after the last heartbeat at which a worker counts as dead: 60 s
-	StoreAlive    time.Duration       // how often its liveness is stored at rest when the database is shared: 60 s
-	Quiet         time.Duration       // silence after which the exact time of a worker's last heartbeat is stored: 15 s
-	Heartbeat     time.Duration       // heartbeat interval that registrations return: 15 s
-	AttemptLease  time.Duration       // of workers that renew by themselves: 120 s
-	HTTPLease     time.Duration       // of clients of the HTTP contract: 300 s
-	Retention     time.Duration       // of ended sessions: 30 days
-	LogAge        time.Duration       // how long lines of activities are kept: 7 days
-	AuditAge      time.Duration       // retention of audit entries: 365 days
-	MaxBlamed     int                 // losses of worker processes that a task may be blamed for: 3
-	Quotas        *engine.QuotaLimits // of namespaces without their own; nil: engine.DefaultQuotas
-	Log           zerolog.Logger
-	Metrics       *Metrics // nil: none
+	App           string        // ID of this process
+	Shared        bool          // other apps use the same database
+	Alive         time.Duration // a worker without heartbeats for this long counts as dead: 60 s
+	// on a shared database, how often a worker's liveness is stored while nothing changes: 60 s
+	StoreAlive time.Duration
+	// a worker without heartbeats for this long has the exact time of its last one stored: 15 s
+	Quiet        time.Duration
+	Heartbeat    time.Duration       // heartbeat interval that registrations return: 15 s
+	AttemptLease time.Duration       // lease of attempts of workers that renew their leases: 120 s
+	HTTPLease    time.Duration       // lease of attempts of clients of the HTTP API: 300 s
+	Retention    time.Duration       // retention of ended sessions: 30 days
+	LogAge       time.Duration       // retention of activity logs: 7 days
+	AuditAge     time.Duration       // retention of audit entries: 365 days
+	MaxBlamed    int                 // number of worker losses for which a task may be blamed: 3
+	Quotas       *engine.QuotaLimits // quotas of namespaces without quotas of their own; nil: engine.DefaultQuotas
+	Log          zerolog.Logger
+	Metrics      *Metrics // nil: no metrics
 }
 
 // defaults fills zero options. Tests and programs that embed an app may pass the zero value; the app process sets all
@@ -72,7 +75,7 @@ func (o Options) defaults() Options {
 	return o
 }
 
-// Broker serves every verb. All methods may be called from any goroutine.
+// Broker implements all API requests. All methods are safe for concurrent use.
 type Broker struct {
 	store    store.Store
 	dispatch *dispatch.Dispatch
@@ -121,12 +124,14 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 		ok, err := b.hasQueryWorker(ctx, q)
 		return ok || err != nil
 	}
-	d.OnProcessEnded(func(store.Process) { b.questions.WorkerLeft() }) // called after the registry has removed the process
+	// called after the registration of the process was removed
+	d.OnProcessEnded(func(store.Process) { b.questions.WorkerLeft() })
 	b.view = view.New(s, view.Options{
 		AppState: b, Dispatch: d, Workers: b.workers.Registry, Questions: b.questions.Count,
 		App: o.App, Release: o.Release, Shared: o.Shared, Heartbeat: b.opt.Heartbeat, Alive: b.opt.Alive,
 	})
-	// Call Prefer before the first poll: without it a task could go to a worker that must read the whole history.
+	// Call Prefer before the first poll: without it, a task could be dispatched to a worker that must read the whole
+	// history.
 	d.Prefer(b.stickyWorkers)
 	b.fleet = fleet.New(s, d, b.workers, b.view, o.Log)
 	b.evict = evict.New(s, d, b.workers, b.isDraining, o.Metrics.countPlaceWait, o.Log)
@@ -134,7 +139,7 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 	return b
 }
 
-// Drain ends every poll with the drain status and stops dispatch.
+// Drain ends every poll with the status draining and stops dispatching.
 func (b *Broker) Drain() {
 	b.mu.Lock()
 	// Set the flag first: a poll that the dispatcher ends reads the flag to report whether the app or the worker
@@ -158,7 +163,7 @@ func (b *Broker) isDraining() bool {
 
 // Close stops the background work of the broker and waits for its end.
 func (b *Broker) Close() {
-	// Notify the other apps last, since background work may still write as this app.
+	// Deregister this app last, since background work may still write in its name.
 	b.evict.Close()
 	b.end(store.ErrClosed)
 	b.background.Wait()
@@ -175,14 +180,14 @@ func (b *Broker) Release() string { return b.opt.Release }
 // Dispatch returns the dispatcher, which holds waiting polls and publishes hints.
 func (b *Broker) Dispatch() *dispatch.Dispatch { return b.dispatch }
 
-// Membership returns the membership: the workers that are alive, as this app knows.
+// Membership returns the membership, which knows which workers are alive.
 func (b *Broker) Membership() *membership.Workers { return b.workers }
 
-// Fleet returns the operators' part: drains and settings of workers.
+// Fleet returns the operators' functions: drains and settings of workers.
 func (b *Broker) Fleet() *fleet.Fleet { return b.fleet }
 
-// Notices sends notices to connected workers. A notice may be lost, and a worker may be disconnected: the next response
-// to the worker repeats the information.
+// Notices sends notices to connected workers. If a notice is lost or the worker is not connected, the next response to
+// the worker repeats the information.
 type Notices interface {
 	fleet.Notices
 	// YieldSession asks a worker to release a session, and reports whether the worker is connected.
@@ -198,7 +203,7 @@ func (b *Broker) SetNotices(n Notices) {
 	b.notices.Store(&n)
 }
 
-// View answers what people ask, by what this broker's app knows of its workers.
+// View returns the read models of this app.
 func (b *Broker) View() *view.View { return b.view }
 
 // Store returns the broker's store, for code that reads it directly.
@@ -217,11 +222,11 @@ func (b *Broker) Watch(ctx context.Context) error {
 	return b.workers.Watch(ctx)
 }
 
-// readyTime is the timeout of the readiness check. It is below the two seconds of Ready, so that the response is sent
-// in time.
+// readyTime is the timeout of the database check in Ready. It is less than two seconds, so that the response is sent in
+// time.
 const readyTime = 1500 * time.Millisecond
 
-// Ready reports within two seconds whether the app can write: the store responds and has committed its last batch.
+// Ready reports within two seconds whether the app can write: the store responds, and its last batch was committed.
 func (b *Broker) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
@@ -229,7 +234,7 @@ func (b *Broker) Ready(ctx context.Context) error {
 		return err
 	}
 	pinged := make(chan error, 1)
-	go func() { // a ping of a hanging database may outlast ctx
+	go func() { // Ping may not return in time if the database hangs, so it runs in a goroutine
 		pinged <- b.store.View(ctx, func(r store.Reader) error { return r.Ping(ctx) })
 	}()
 	select {
@@ -240,7 +245,7 @@ func (b *Broker) Ready(ctx context.Context) error {
 	}
 }
 
-// async runs work that outlives its caller, until Close.
+// async runs work in the background, until Close. It may outlive the caller.
 func (b *Broker) async(work func(context.Context)) {
 	b.background.Add(1)
 	go func() {
@@ -251,8 +256,8 @@ func (b *Broker) async(work func(context.Context)) {
 	}()
 }
 
-// persist runs work in the background, for work whose loss would leave a lease to expire. While the store is
-// unavailable, persist retries for the length of such a lease.
+// persist runs work in the background and retries it while the store is unavailable, for the length of a lease. It is
+// for work after whose loss a lease would have to expire.
 func (b *Broker) persist(work func(context.Context) error) {
 	b.background.Add(1)
 	go func() {

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// app is a whole app of a test, and calls that fail the test when they fail.
+// app is a complete app for a test. Its methods fail the test if a request fails.
 type app struct {
 	*broker.Broker
 	*view.View
@@ -139,14 +139,14 @@ func TestARunFromStartToResult(t *testing.T) {
 		t.Fatalf("result: %+v", c)
 	}
 	if c := a.result(act, "hello Ada"); c.Recorded || c.Reason == nil || *c.Reason != "already_completed" {
-		t.Fatalf("the same result again: %+v", c)
+		t.Fatalf("the repeated result: %+v", c)
 	}
 	if c := a.result(act, "other"); protocol.ReasonOf(c.Err) != protocol.ReasonStaleAttempt {
 		t.Fatalf("another result: %+v", c)
 	}
 	wf = a.poll("w", protocol.KindWorkflow, 5)
 	if n := len(wf.Workflow.Events); n != 3 {
-		t.Fatalf("second task shows %d events", n)
+		t.Fatalf("the second task has %d events", n)
 	}
 	if c := a.decide(wf, done()); c.Err != nil || c.RunStatus != "completed" {
 		t.Fatalf("decision: %+v", c)
@@ -157,13 +157,13 @@ func TestARunFromStartToResult(t *testing.T) {
 	}
 }
 
-// A chain of sequential activities costs at most two commits per activity while a worker polls.
+// While a worker polls, a workflow of sequential activities takes at most two commits per activity.
 func TestAStepCostsTwoCommits(t *testing.T) {
 	a := newApp(t)
 	a.register("w")
 	const steps = 20
 	both := []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity}
-	if got := a.pollBoth("w", both); len(got) > 0 { // from here on it is known that there is no backlog
+	if got := a.pollBoth("w", both); len(got) > 0 { // from here on the app knows that no tasks wait
 		t.Fatalf("before anything was started: %+v", got)
 	}
 	a.start("chain")
@@ -196,8 +196,9 @@ func TestAStepCostsTwoCommits(t *testing.T) {
 	if commits := after.Commits - before.Commits; commits > 2*steps {
 		t.Errorf("%d activities took %d commits", steps, commits)
 	}
-	if reads := after.Reads - before.Reads; reads > 2 { // the sweeper may read what is due next
-		t.Errorf("%d activities took %d reads beside the batches", steps, reads)
+	// allow two reads of the sweeper, which looks for rows that are due
+	if reads := after.Reads - before.Reads; reads > 2 {
+		t.Errorf("%d activities took %d reads outside the batches", steps, reads)
 	}
 	t.Logf("dispatch: %+v", a.Dispatch().Counts())
 	t.Logf(

@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// bulky returns a command that schedules an activity whose argument has a number of bytes in its encoded form.
+// bulky returns a command that schedules an activity with an encoded argument of this many bytes.
 func bulky(bytes int) protocol.Command {
 	p, _ := payload.EncodeArgs(strings.Repeat("x", bytes*3/4-100))
 	return protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "bulk", Arguments: p}
@@ -31,8 +31,8 @@ func (a *app) bytesOf(answer any) int {
 	return len(raw)
 }
 
-// fitsHalf fails the test when an answer with several tasks is larger than half a frame, or one with a task is larger
-// than a frame.
+// fitsHalf fails the test if a response with several tasks is larger than half a frame, or a response with one task is
+// larger than a frame.
 func (a *app) fitsHalf(what string, tasks int, answer any) {
 	a.t.Helper()
 	a.fits(what, tasks, answer, socketio.DefaultMaxPayload/2)
@@ -54,9 +54,9 @@ func TestTheBudgetOfTasksIsHalfAFrame(t *testing.T) {
 	}
 }
 
-// A poll's response contains the tasks that fit its byte budget, whatever its limit of tasks. The other tasks stay
-// ready and unleased, and the next poll gets them at once. The test covers workflow and activity tasks, in plain polls
-// and in polls with outcomes.
+// The response to a poll contains the tasks that fit its byte budget, whatever its maximum number of tasks. The other
+// tasks stay ready and unleased, and the next poll receives them immediately. The test covers workflow and activity
+// tasks, in plain polls and in polls that are sent with outcomes.
 func TestAPollGetsWhatFitsIntoItsResponse(t *testing.T) {
 	if testing.Short() {
 		t.Skip("stores 60 payloads of the maximum size")
@@ -84,7 +84,7 @@ func TestAPollGetsWhatFitsIntoItsResponse(t *testing.T) {
 						t.Fatal(out.Err)
 					}
 				}
-				// Activities, half of them with outcomes that carry the next poll.
+				// Poll for activities; every second poll is sent with an outcome.
 				activities, seen := a.all("activities", protocol.KindActivity, c.runs/2), map[string]bool{}
 				for len(activities) > 0 {
 					task := activities[0]
@@ -110,7 +110,7 @@ func TestAPollGetsWhatFitsIntoItsResponse(t *testing.T) {
 	}
 }
 
-// all polls for tasks of a kind until there are as many or none.
+// all polls for tasks of a kind until it has most of them or no task is left.
 func (a *app) all(what string, kind protocol.TaskKind, most int) (tasks []protocol.Task) {
 	a.t.Helper()
 	return a.every(what, kind, most, socketio.DefaultMaxPayload/2)
@@ -132,8 +132,8 @@ func (a *app) every(what string, kind protocol.TaskKind, most, bytes int) (tasks
 }
 
 // Eager workflow tasks, their results and the following activities share one response with the next poll. Activities
-// that do not fit are not leased. An eager workflow task whose events do not fit is accepted, but the response omits
-// it.
+// that do not fit are not leased. An eager workflow task whose events do not fit is accepted, but the response does not
+// contain its events.
 func TestEagerTasksShareTheBytesOfTheirResponse(t *testing.T) {
 	a := newApp(t)
 	a.fuses("w1")
@@ -163,9 +163,9 @@ func TestEagerTasksShareTheBytesOfTheirResponse(t *testing.T) {
 		}
 	}
 	if got := a.bytesOf(out); got > socketio.DefaultMaxPayload*7/8 || shown == 0 || leased == 0 {
-		t.Errorf("the response has %d bytes, %d turns and %d activities", got, shown, leased)
+		t.Errorf("the response has %d bytes, %d eager tasks and %d activities", got, shown, leased)
 	}
-	// All activities exist, and each was delivered at most once, except activities whose eager workflow task did not
+	// All activities are scheduled, and each was delivered at most once, except those whose eager workflow task did not
 	// fit.
 	var tasks []protocol.Task
 	for len(tasks) < n-leased {
@@ -185,8 +185,8 @@ func TestEagerTasksShareTheBytesOfTheirResponse(t *testing.T) {
 	}
 }
 
-// If the transport still rejects a response, its tasks are returned with their original ready time, and the next poll
-// of the process gets one task. After three returns in a row the task reports them as its wait reason.
+// If the transport rejects a response, its tasks are released with their original ready time, and the next poll of the
+// process gets only one task. After three consecutive returns, the task's wait reason reports them.
 func TestAfterARefusedResponseThePollGetsOneTask(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -211,15 +211,15 @@ func TestAfterARefusedResponseThePollGetsOneTask(t *testing.T) {
 				return run.Task.State == engine.Ready && run.Task.Returned == i+1
 			})
 			if since := a.readySince("run-0"); since != first {
-				t.Errorf("returned %d times, it is ready since %s, first since %s", i+1, since, first)
+				t.Errorf("the task was returned %d times and is ready since %s, first since %s", i+1, since, first)
 			}
 		}
 		v := must[protocol.RunView](t)(a.Describe(t.Context(), protocol.Target{WorkflowID: "run-0"}))
 		if v.Wait == nil || v.Wait.Reason != protocol.WaitUnstarted || v.Wait.Used != 3 || !v.Wait.Attention {
-			t.Errorf("it waits for %+v", v.Wait)
+			t.Errorf("the task waits for %+v", v.Wait)
 		}
 		if other := a.open("run-1").Task; other.Returned != 1 {
-			t.Errorf("a task beside it was returned %d times", other.Returned)
+			t.Errorf("another task was returned %d times", other.Returned)
 		}
 		if got := len(poll().Tasks); got != 1 {
 			t.Errorf("after another refusal %d tasks", got)
@@ -242,7 +242,7 @@ func (a *app) readySince(workflow string) string {
 	return a.open(workflow).Task.ReadyAt.String()
 }
 
-// Pages of history have 4 MiB at most, whatever the events are.
+// A page of history has at most 4 MiB, whatever the sizes of its events.
 func TestAPageOfHistoryHasFourMiBAtMost(t *testing.T) {
 	a := newApp(t)
 	a.register("w")
@@ -284,8 +284,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// Runs from an earlier build have no stored sizes. They are leased as if they were small, and tasks that do not fit
-// into the response are returned.
+// An earlier build stored no sizes of runs. Such runs count as small when they are leased, and tasks that do not fit
+// into the response are released again.
 func TestABacklogOfAnEarlierBuildIsWorkedOff(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		const runs, bytes = 100, 90_000
@@ -312,9 +312,9 @@ func TestABacklogOfAnEarlierBuildIsWorkedOff(t *testing.T) {
 		if len(tasks) != runs {
 			t.Fatalf("%d tasks of %d", len(tasks), runs)
 		}
-		for _, task := range tasks { // a page may be short, and the rest is fetched
+		for _, task := range tasks { // a page may be short; fetch the rest
 			if task.Workflow.Arguments.Blob == "" && task.Workflow.NextPageToken == nil && len(task.Workflow.Events) != 1 {
-				t.Errorf("task %s shows %d events", task.Workflow.TaskID, len(task.Workflow.Events))
+				t.Errorf("task %s has %d events", task.Workflow.TaskID, len(task.Workflow.Events))
 			}
 		}
 	})

@@ -12,7 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The request is seen when a live worker has its task, and stays seen while the code cleans up.
+// A cancellation request counts as seen while a live worker has the run's task, and stays seen while the code cleans
+// up.
 func TestARequestToCancelThatNoLiveWorkerHasSeenForAMinuteNeedsAttention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := apptest.OpenServer(t, "", server.Options{})

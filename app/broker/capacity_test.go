@@ -7,7 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Capacity excludes slots of workers behind the release gate, also at an app that does not receive their heartbeats.
+// Capacity excludes slots of workers that the release gate blocks, also at an app that does not receive their
+// heartbeats.
 func TestCapacityCountsWorkersTheGateLetsWork(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := twoApps(t, database)

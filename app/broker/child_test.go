@@ -17,7 +17,7 @@ func child(policy string) protocol.Command {
 	return protocol.Command{Type: protocol.StartChildWorkflow, WorkflowType: "wf", ParentClosePolicy: policy}
 }
 
-// family starts a run with these children and returns the first task of each child, in their order.
+// family starts a run with these children and returns the first task of each child, in order.
 func (a *app) family(workflow string, children ...protocol.Command) []*protocol.Task {
 	a.t.Helper()
 	a.start(workflow)
@@ -80,7 +80,7 @@ func TestAChildReportsToItsParent(t *testing.T) {
 			t.Fatal(c.Err)
 		}
 
-		// The second one fails, is run again, continues as new and completes: one call, one answer.
+		// The second child fails, is retried, continues as new and completes: the parent gets one result.
 		if c := a.decide(kids[1], protocol.Command{Type: protocol.FailWorkflow, Message: "broke"}); c.Err != nil {
 			t.Fatal(c.Err)
 		}
@@ -122,9 +122,9 @@ func TestChildrenGoByTheirPolicyWhenTheParentCloses(t *testing.T) {
 		if _, err := a.Cancel(t.Context(), protocol.EndRequest{Target: protocol.Target{WorkflowID: "one"}}); err != nil {
 			t.Fatal(err)
 		}
-		task := a.poll("w", protocol.KindWorkflow, 20) // the fourth is asked to end by itself
+		task := a.poll("w", protocol.KindWorkflow, 20) // the code of the fourth child is asked to cancel
 		if task == nil || task.Workflow.RunID != kids[3].Workflow.RunID || *task.Workflow.SourceKind != "cancellation" {
-			t.Fatalf("task of the child that was asked: %+v", task)
+			t.Fatalf("task of the child whose cancellation was requested: %+v", task)
 		}
 		for i, want := range []string{"running", "cancelled", "terminated", "running"} {
 			if got := a.ended(kids[i].Workflow.RunID, want != "running").Status; got != want {
@@ -144,7 +144,7 @@ func TestChildrenGoByTheirPolicyWhenTheParentCloses(t *testing.T) {
 	})
 }
 
-// ended returns the run. If closes is set, it first waits until the run is closed.
+// ended returns the description of a run. With closes, it first waits until the run is closed.
 func (a *app) ended(run string, closes bool) protocol.RunView {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), 2*time.Minute)

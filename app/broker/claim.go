@@ -12,19 +12,19 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A claim by id is a poll for one task that the worker names. It must not be a way round what holds for polls,
-// so it passes the same gates.
+// A claim by ID is a poll for one task that the worker names. It must not bypass the rules for polls, so it makes the
+// same checks.
 
 // LeaseTask leases one ready task to a worker that names the task. All checks of a poll apply: registration, release,
-// drains, queue, type, build, requirements, session. A worker that already holds the task gets it again unchanged, so a
-// lost response costs no lease.
+// drains, queue, type, build, requirements, session. A worker that already owns the lease receives the task again with
+// the same lease, so a lost response costs nothing.
 func (b *Broker) LeaseTask(ctx context.Context, in protocol.LeaseRequest) (protocol.PollResponse, error) {
 	poll := protocol.PollRequest{
 		WorkerID: in.WorkerID, Namespace: in.Namespace, Incarnation: in.Incarnation, Release: in.Release, Gated: in.Gated,
 		BuildID:  in.BuildID,
 		PageSize: in.PageSize, Kinds: []protocol.TaskKind{in.Kind},
 	}
-	// A claim passes the checks of a poll, so that a new check applies to both.
+	// Use the checks of a poll, so that a new check applies to both.
 	w, ended, err := b.admitPoll(ctx, &poll)
 	if err != nil {
 		return protocol.PollResponse{}, err
@@ -43,7 +43,7 @@ func (b *Broker) LeaseTask(ctx context.Context, in protocol.LeaseRequest) (proto
 	if !got.repeated {
 		return b.pollResponse(ctx, poll, []store.Leased{got.Leased})
 	}
-	// the lease is not this request's: what fails here must not end it
+	// an earlier request made this lease, so an error here must not release it
 	tasks, err := b.tasks(ctx, poll, []store.Leased{got.Leased})
 	if err != nil {
 		return protocol.PollResponse{}, err
@@ -53,14 +53,14 @@ func (b *Broker) LeaseTask(ctx context.Context, in protocol.LeaseRequest) (proto
 	}, nil
 }
 
-// leasedTask is the lease of a claim; again means that the worker held the lease before.
+// leasedTask is the result of a claim. again means that the worker already owned the lease.
 type leasedTask struct {
 	store.Leased
 	repeated bool
 }
 
-// dispatchRefusal returns the error for a worker to which the app dispatches no task at all. A poll returns the reason
-// as a status, because the worker polls again. A claim names one task, so the same reason is an error here.
+// dispatchRefusal returns the error for a worker to which the app dispatches no tasks at all. A poll returns the reason
+// as a status, because the worker polls again. A claim names one task, so the reason is an error.
 func dispatchRefusal(a *protocol.PollResponse) error {
 	switch a.Status {
 	case protocol.PollMismatch:
@@ -116,7 +116,7 @@ type taskID struct {
 	text        string
 }
 
-// An id that cannot be one is answered like one that is not there: there is nothing else to be done with it.
+// parseTaskID parses a task ID. An invalid ID gets the same error as the ID of a task that does not exist.
 func parseTaskID(in protocol.LeaseRequest) (id taskID, err error) {
 	var ok bool
 	id.text = in.TaskID
@@ -131,8 +131,8 @@ func parseTaskID(in protocol.LeaseRequest) (id taskID, err error) {
 	return id, nil
 }
 
-// checkVisible checks that the caller may know of the task at all: it is of the caller's namespace, and of one of the
-// queues that the call names, if it names any.
+// checkVisible checks whether the caller may know of the task: it must be in the caller's namespace and, if the request
+// names queues, in one of these.
 func (id taskID) checkVisible(run *engine.Run, in protocol.LeaseRequest) (*engine.Run, error) {
 	if run == nil || run.Namespace != transaction.NamespaceOrDefault(in.Namespace) {
 		return nil, transaction.TaskNotFound(in.TaskID)
@@ -149,7 +149,7 @@ func (id taskID) checkVisible(run *engine.Run, in protocol.LeaseRequest) (*engin
 	return run, nil
 }
 
-// lease leases the task, or finds it leased to that very process.
+// lease leases the task, or finds that this process of the worker already owns its lease.
 func (id taskID) lease(
 	rows store.Rows, run *engine.Run, l engine.Lessee, kind protocol.TaskKind, now time.Time,
 ) (store.Writes, error) {
@@ -173,8 +173,8 @@ func (id taskID) lease(
 	if a, ok := run.Activities.Get(id.seq); ok {
 		sk.ID = a.SessionID
 	}
-	// The sessions of the worker are counted under the lock of its row: of two concurrent claims only one gets the last
-	// free session.
+	// Count the sessions of the worker under the lock of its row: of two concurrent claims only one gets the last
+	// place.
 	l.Sessions, l.Counted = rows.Holding(l.Worker.Key(), sk, now), true
 	var out engine.LeasedActivity
 	w, d, err := transaction.Decide(
@@ -193,8 +193,8 @@ func (id taskID) lease(
 	return w, err
 }
 
-// settings returns the decisions about the task's queue. A queue with a limit serves polls only, because only polls are
-// counted.
+// settings returns the settings of the task's queue. If the queue has a limit, a claim is refused, because only polls
+// are counted.
 func (id taskID) settings(
 	run *engine.Run, kind protocol.TaskKind, of func(engine.QueueKey) *engine.Queue,
 ) (*engine.Queue, error) {
@@ -213,7 +213,7 @@ func (id taskID) settings(
 	return settings, nil
 }
 
-// leasedTo reports whether the worker's process has already leased the task.
+// leasedTo reports whether this process of the worker owns the task's lease.
 func (id taskID) leasedTo(rows store.Rows, run *engine.Run, w *engine.Worker, now time.Time) (store.Leased, bool) {
 	mine := func(s engine.TaskState, l engine.Lease) bool {
 		return s == engine.LeasedState && l.Owner == w.ID && l.Incarnation == w.Incarnation && l.Until.After(now)
@@ -250,8 +250,8 @@ func (b *Broker) LeaseStatus(ctx context.Context, in protocol.LeaseRequest) (pro
 			return s, err
 		}
 	}
-	// Evaluate a claim on rows that are read together but not locked. The result informs people, and callers that wait
-	// for a retry; it is no guarantee.
+	// Evaluate a claim on rows that are read together but not locked. The result is for display and for callers that
+	// wait for a retry; it is not a guarantee.
 	err = b.store.View(ctx, func(r store.Reader) error {
 		run, err := r.Step(ctx, id.run, id.seq)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -283,13 +283,13 @@ func (b *Broker) LeaseStatus(ctx context.Context, in protocol.LeaseRequest) (pro
 	if err == nil && s.LeaseOwner != nil {
 		namespace := transaction.NamespaceOrDefault(in.Namespace)
 		if there, e := b.workers.IsVisible(ctx, namespace, *s.LeaseOwner); e != nil || !there {
-			s.LeaseOwner = nil // leased, to a worker that is no business of the caller's
+			s.LeaseOwner = nil // leased to a worker that the caller must not learn
 		}
 	}
 	return s, err
 }
 
-// status sets the members of s that describe the task.
+// status sets the members of s that describe the state of the task.
 func (id taskID) status(
 	s *protocol.LeaseStatus, run *engine.Run, l engine.Lessee, session *engine.Session, settings *engine.Queue,
 	now time.Time,
@@ -326,7 +326,7 @@ func (id taskID) status(
 	}
 }
 
-// setUnclaimable sets the reason why the task cannot be claimed.
+// setUnclaimable stores why the task cannot be claimed.
 func setUnclaimable(s *protocol.LeaseStatus, err error) {
 	var refusal *protocol.Error
 	if errors.As(err, &refusal) {
@@ -335,8 +335,8 @@ func setUnclaimable(s *protocol.LeaseStatus, err error) {
 	}
 }
 
-// retryAfter returns the remaining backoff of a delayed task in seconds, and nil for a task in another state. The
-// minimum is 1, because a caller that waits 0 seconds would repeat the request at once and get the same response.
+// retryAfter returns the remaining backoff of a delayed task in seconds, or nil for a task in another state. The
+// minimum is 1: a caller that waits 0 seconds would repeat the request immediately and get the same response.
 func retryAfter(s engine.TaskState, at, now time.Time) *int64 {
 	if s != engine.Delayed {
 		return nil

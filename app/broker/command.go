@@ -16,30 +16,30 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A caller that did not receive the response may send a command again. The change that executes a command therefore
-// also stores its request ID, a hash of the request and the receipt. A repeated request gets the same receipt; a
-// different request with the same request ID is rejected.
+// A caller that did not receive the response may send a command again. Therefore the transaction of a command also
+// stores its request ID, a hash of the request and the receipt. A repeated request gets the same receipt; a different
+// request with the same request ID is rejected.
 
-// Cancel closes a run at once; its code does not run again.
+// Cancel closes a run immediately; its code does not run again.
 func (b *Broker) Cancel(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
 	return b.commandWithReason(ctx, in, "cancel", nil, func(reason string) engine.Input {
 		return engine.EndRun{Reason: reason, Identity: in.Identity}
 	})
 }
 
-// Terminate closes a run at once. It has the same effect as Cancel, but history records a termination.
+// Terminate closes a run immediately. It has the same effect as Cancel, but history records a termination.
 func (b *Broker) Terminate(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
 	return b.commandWithReason(ctx, in, "terminate", nil, func(reason string) engine.Input {
 		return engine.EndRun{Terminate: true, Reason: reason, Identity: in.Identity}
 	})
 }
 
-// CapCancellation is the capability of a worker whose workflows support cancellation requests. Replays by other workers
-// do not expect the event of a request.
+// CapCancellation is the capability of a worker whose workflows support cancellation requests. Other workers could not
+// replay the event of such a request.
 const CapCancellation = "cancellation_requests"
 
 // RequestCancellation cancels the root context of the workflow's code, which may clean up. It is refused unless a
-// registered worker of the run's queue announces that it understands this for the run's type.
+// registered worker of the run's queue declares CapCancellation for the run's type.
 func (b *Broker) RequestCancellation(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
 	in.Namespace = transaction.NamespaceOrDefault(in.Namespace)
 	understood := false
@@ -79,15 +79,15 @@ func (b *Broker) Repair(ctx context.Context, in protocol.EndRequest) (protocol.C
 	)
 }
 
-// Archive marks a closed run as dealt with.
+// Archive marks a closed run as archived.
 func (b *Broker) Archive(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
 	return b.commandWithReason(
 		ctx, in, "archive", nil, func(reason string) engine.Input { return engine.ArchiveRun{Reason: reason} },
 	)
 }
 
-// commandWithReason sends a command without arguments except a reason to a run. The request ID covers verb and reason:
-// a repeated ID with another reason is a conflict.
+// commandWithReason sends a run a command whose only argument is a reason. The hash of the request covers command and
+// reason: a repeated request ID with another reason is a conflict.
 func (b *Broker) commandWithReason(
 	ctx context.Context, in protocol.EndRequest, verb string, may func(*engine.Run) error,
 	input func(reason string) engine.Input,
@@ -104,17 +104,17 @@ func (b *Broker) commandWithReason(
 // externalCommand is an external command on a workflow's current run.
 type externalCommand struct {
 	target    protocol.Target
-	requestID string       // empty: every request is another one
-	what      string       // all that is asked: the same request id with something else is refused
-	closes    bool         // it may end everything open in the run
-	input     engine.Input // the input for the engine
-	quotas    bool         // it is new work, which a quota of the namespace may refuse
-	// a condition on the run, which is not checked for a repeated request ID; nil: none
+	requestID string       // empty: the request is not recognized if it is repeated
+	what      string       // all arguments of the command; a repeated request ID with other arguments is refused
+	closes    bool         // the command may end everything that is open in the run
+	input     engine.Input // the input of the engine's decision
+	quotas    bool         // the command adds data, so a quota of the namespace may refuse it
+	// may is a condition on the run, which a repeated request skips; nil: none.
 	may  func(*engine.Run) error
 	fill func(*protocol.CommandReceipt) // completes the receipt; nil: nothing to add
 }
 
-// command carries out an order, once per request id.
+// command executes an external command, once per request ID.
 func (b *Broker) command(ctx context.Context, o externalCommand) (protocol.CommandReceipt, error) {
 	t, request := o.target, o.requestID
 	t.Namespace = transaction.NamespaceOrDefault(t.Namespace)
@@ -134,7 +134,7 @@ func (b *Broker) command(ctx context.Context, o externalCommand) (protocol.Comma
 	) (store.Writes, error) {
 		if request != "" {
 			// Check the receipt before the run: the first request may have closed the run, and its repetition must get
-			// the receipt, not an error that the run is closed.
+			// the receipt instead of an error that the run is closed.
 			if r := rows.Receipt(rk); r != nil {
 				return repeatedReceipt(r, hash)
 			}
@@ -152,7 +152,7 @@ func (b *Broker) command(ctx context.Context, o externalCommand) (protocol.Comma
 				protocol.ReasonHistoricalRun, "run %s is not the current run of %s", t.RunID, t.WorkflowID,
 			).With("current_run_id", flow.RunID).With("target_scope", "run")
 		}
-		// Check the locked rows, since the condition depends on the run that is current now.
+		// Check the locked rows, since the condition must hold for the current run.
 		if o.may != nil {
 			if err := o.may(run); err != nil {
 				return store.Writes{}, err
@@ -180,8 +180,8 @@ func (b *Broker) command(ctx context.Context, o externalCommand) (protocol.Comma
 			if err != nil {
 				return store.Writes{}, err
 			}
-			// The receipt is committed with the step. A receipt without the step would claim a change that did not
-			// happen; a step without its receipt would be repeated.
+			// Commit the receipt with the step: a receipt without the step would report a change that did not happen,
+			// and a step without its receipt would be repeated.
 			w.Receipts = append(w.Receipts, store.Receipt{ReceiptKey: rk, Hash: hash, Body: body, At: history.At(now)})
 		}
 		return w, nil
@@ -192,8 +192,8 @@ func (b *Broker) command(ctx context.Context, o externalCommand) (protocol.Comma
 	return out, err
 }
 
-// refuseUnknownRun refuses a run that the workflow has not had at all as one that is not there. The change that refused
-// it saw the current run alone.
+// refuseUnknownRun returns "not found" instead of refusal if the workflow never had the requested run. The transaction
+// that made the refusal saw only the current run.
 func (b *Broker) refuseUnknownRun(ctx context.Context, t protocol.Target, refusal error) error {
 	err := b.store.View(ctx, func(r store.Reader) error {
 		_, err := transaction.FindHead(ctx, r, t)

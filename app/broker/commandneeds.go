@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Commands need rows besides their run. A decider reads nothing, so the change names these rows, and data that only
-// histories contain (arguments, signals, ends of children) is read before the change.
+// Some commands need rows besides their run. A decision function cannot read, so the transaction names these rows in
+// advance, and data that only histories contain (arguments, signals, ends of children) is read before the transaction.
 
 // codeOf returns the runtime and the declared signals of the worker whose run continues as new. It is empty if the
 // worker's registration no longer exists.
@@ -45,7 +45,7 @@ func (b *Broker) sameArguments(ctx context.Context, run string, in *protocol.Com
 		return err
 	})
 	if err != nil || len(started) == 0 {
-		return err // the run does not exist: the step refuses the command
+		return err // the run does not exist: the decision refuses the command
 	}
 	if d, ok := started[0].Data.(*history.WorkflowStarted); ok {
 		in.Commands = slices.Clone(in.Commands)
@@ -55,8 +55,8 @@ func (b *Broker) sameArguments(ctx context.Context, run string, in *protocol.Com
 }
 
 // unreceivedSignals reads the signals that a continue-as-new command passes to the next run because the workflow has
-// not received them. Only the history contains their payloads, so they are read before the change. Of signals that the
-// run inherited by an inbox it reads only the sizes, since the next run inherits them in the same way.
+// not received them. Only the history contains their payloads, so they are read before the transaction. For signals
+// that the run inherited by an inbox it reads only the sizes, since the next run inherits them in the same way.
 func (b *Broker) unreceivedSignals(
 	ctx context.Context, run string, commands []protocol.Command,
 ) (list []engine.Signal, inbox engine.InboxSignals, err error) {
@@ -68,7 +68,7 @@ func (b *Broker) unreceivedSignals(
 	err = b.store.View(ctx, func(r store.Reader) error {
 		h, err := r.Step(ctx, run, 0)
 		if errors.Is(err, store.ErrNotFound) {
-			return nil // the step refuses the command
+			return nil // the decision refuses the command
 		}
 		if err != nil {
 			return err
@@ -86,7 +86,7 @@ func (b *Broker) unreceivedSignals(
 		for after := want[0] - 1; len(want) > 0; {
 			events, err := r.Events(ctx, run, after, want[len(want)-1], 1000, 8<<20)
 			if err != nil || len(events) == 0 {
-				return err // the step refuses the missing signals
+				return err // the decision refuses the missing signals
 			}
 			for _, e := range events {
 				if d, ok := e.Data.(*history.SignalReceived); ok && len(want) > 0 && e.Seq == want[0] {
@@ -113,7 +113,8 @@ func (b *Broker) inboxSignals(ctx context.Context, run string) (signals engine.I
 	return signals, err
 }
 
-// attachedChildEnds reads how children have ended that commands attach to: only their histories have their results.
+// attachedChildEnds reads how children ended to which commands attach: only the histories of the children contain their
+// results.
 func (b *Broker) attachedChildEnds(
 	ctx context.Context, ns string, commands []protocol.Command,
 ) (ends map[string]engine.Message, err error) {
@@ -136,7 +137,7 @@ func (b *Broker) attachedChildEnds(
 	return ends, nil
 }
 
-// childEnd returns how the current run of a workflow ID ended, if it is a child and has ended.
+// childEnd returns how the current run of a workflow ID ended, if that run is a child and has closed.
 func (b *Broker) childEnd(ctx context.Context, k engine.WorkflowKey) (end engine.Message, ended bool, err error) {
 	err = b.store.View(ctx, func(r store.Reader) error {
 		flow, err := r.Workflow(ctx, k)
@@ -144,7 +145,7 @@ func (b *Broker) childEnd(ctx context.Context, k engine.WorkflowKey) (end engine
 			return err
 		}
 		run, err := r.Step(ctx, flow.RunID, 0)
-		// A run without a parent cannot be attached; the step rejects the command.
+		// A run without a parent is not a child; the decision refuses the command.
 		if err != nil || run.Status.Open() || run.Parent == nil {
 			return err
 		}
@@ -161,7 +162,7 @@ func (b *Broker) childEnd(ctx context.Context, k engine.WorkflowKey) (end engine
 	return end, ended, err
 }
 
-// commandNeeds adds the rows a command wants, and refuses payloads that are none.
+// commandNeeds adds the rows that a command needs. It refuses invalid payloads.
 func (b *Broker) commandNeeds(ns string, c protocol.Command, i int, needs *store.Keys) error {
 	for _, p := range []struct{ field, blob string }{
 		{"arguments", c.Arguments.Blob},
@@ -180,9 +181,9 @@ func (b *Broker) commandNeeds(ns string, c protocol.Command, i int, needs *store
 		needs.Sessions = append(needs.Sessions, engine.SessionKey{Namespace: ns, ID: id})
 	}
 	switch {
-	// A step that ends the run may have to end everything open in it: attempts in sessions, the sessions of its chain,
-	// and children with a close policy. A decision function cannot read, so the change loads these rows in advance.
-	// Children outlive a run that continues as new.
+	// A step that closes the run may have to end everything that is open in it: attempts in sessions, the sessions of
+	// its chain, and children with a close policy. A decision function cannot read, so these rows are loaded in
+	// advance. Children stay open if the run continues as new.
 	case c.Type.Terminal():
 		needs.AllTasks, needs.Chain, needs.Bound = true, true, c.Type != protocol.ContinueAsNew
 	case c.Type == protocol.EndSession:
@@ -191,7 +192,7 @@ func (b *Broker) commandNeeds(ns string, c protocol.Command, i int, needs *store
 		needs.Activities = append(needs.Activities, c.Target)
 	case c.Type == protocol.CancelChildWorkflow:
 		needs.Attached = true
-	// A given workflow ID of a child may be in use; a child without one gets a generated ID.
+	// A given workflow ID of a child may be in use; a generated one is not.
 	case c.Type == protocol.StartChildWorkflow && c.WorkflowID != "":
 		needs.Workflows = append(needs.Workflows, engine.WorkflowKey{Namespace: ns, ID: c.WorkflowID})
 	case c.Type == protocol.AttachChildWorkflow:

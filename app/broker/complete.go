@@ -16,23 +16,25 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Workers repeat reports of outcomes when a response is lost, send them late, and send many at once. Each outcome is
-// therefore a separate change with a separate response. A repetition is recognized by its hash and gets the first
+// Workers repeat reports of outcomes if a response is lost, send them late, and send many at once. Each outcome
+// therefore has its own transaction and its own response. A repetition is recognized by its hash and gets the first
 // response, also from another app.
 
-// Complete records the outcomes of tasks, each on its own: a refused outcome does not affect the others. A next poll
-// enters the dispatch queue before the outcomes are submitted, so that tasks they create can be handed to it at once.
-// It never waits. A next poll that is refused is answered in its place and affects no outcome, unless it shows that
-// another process has registered under the worker's ID: then the whole request is refused.
+// Complete records the outcomes of tasks separately: a refused outcome does not affect the others. If the request also
+// polls (Next), the poll enters the dispatch queue before the outcomes are submitted, so that tasks which they create
+// can be dispatched to it immediately. That poll never waits. If it is refused, its part of the response says so, and
+// the outcomes are still recorded, unless the refusal shows that another process has registered under the worker's ID:
+// then the whole request is refused.
 func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchResponse, error) {
 	if len(in.Items) == 0 || len(in.Items) > protocol.MaxItems {
 		return protocol.CompleteBatchResponse{}, protocol.Invalid("items", "must be 1 to %d outcomes", protocol.MaxItems)
 	}
 	out := protocol.CompleteBatchResponse{Items: make([]protocol.CompleteResponse, len(in.Items))}
 	collect := func() {}
-	// One budget for the response: the tasks of the next poll, and the events and activities of eager workflow tasks.
+	// The response has one byte budget, for the tasks of the next poll and for the events and activities of eager
+	// workflow tasks.
 	budget := responseBudget(ctx)
-	var by *engine.Worker // the polling worker, if it may get a task now
+	var by *engine.Worker // the polling worker, if a task may be dispatched to it now
 	if in.Next != nil {
 		w, empty, err := b.admitPoll(ctx, in.Next)
 		switch {
@@ -44,8 +46,8 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 			out.Next = empty
 		default:
 			by = w
-			// Enter the poll before the outcomes are submitted. Otherwise a task that they create would go to another
-			// worker, and this worker would poll for it in vain.
+			// Enter the poll before submitting the outcomes. Otherwise a task that they create would be dispatched to
+			// another worker, and this poll would find nothing.
 			spec := b.pollSpec(*in.Next, w)
 			spec.Own, spec.Budget = b.ownTasks(in), budget
 			waiter := b.dispatch.Enter(spec)
@@ -61,8 +63,8 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 		out.Items[0] = b.completeOne(ctx, in.Items[0], by, budget)
 	} else {
 		var wait sync.WaitGroup
-		// Submit all outcomes concurrently, so that they share one batch of the store. Sequentially, each would wait
-		// for a commit.
+		// Submit all outcomes concurrently, so that they share one batch of the store. Sequentially, each of them would
+		// wait for a commit.
 		for i, item := range in.Items {
 			wait.Go(func() {
 				stack.Grow()
@@ -75,8 +77,8 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 	return out, nil
 }
 
-// ownTasks returns the tasks that the outcomes of a call may create for its next poll. Tasks of a queue with a limit
-// are always claimed, so no slots are reserved for them.
+// ownTasks returns the tasks that the outcomes of a request may create for its poll. Tasks of a queue with a limit are
+// always claimed, so no slots are reserved for them.
 func (b *Broker) ownTasks(in protocol.CompleteRequest) []dispatch.Own {
 	ns, queues := transaction.NamespaceOrDefault(in.Next.Namespace), append([]string{""}, in.Next.Queues...)
 	return slices.DeleteFunc(tasksMadeBy(in.Items), func(o dispatch.Own) bool {
@@ -86,9 +88,9 @@ func (b *Broker) ownTasks(in protocol.CompleteRequest) []dispatch.Own {
 	})
 }
 
-// tasksMadeBy returns the tasks that runs may create from outcomes: an activity from a workflow task, and one workflow
-// task per run from any number of its activities. An eager workflow task has its own poll for the activity that it
-// schedules.
+// tasksMadeBy returns the tasks that runs may create because of outcomes: an activity for a workflow task, and one
+// workflow task per run for any number of its activities. An eager workflow task has its own poll for the activity that
+// it schedules.
 func tasksMadeBy(items []protocol.CompleteItem) (list []dispatch.Own) {
 	for i := range items {
 		item, kind := &items[i], protocol.KindActivity
@@ -105,8 +107,8 @@ func tasksMadeBy(items []protocol.CompleteItem) (list []dispatch.Own) {
 	return list
 }
 
-// completeOne commits one outcome; the answer contains a refusal. by is the worker that polls with the same call,
-// budget is the budget of the response.
+// completeOne commits one outcome; a refusal is part of the response. by is the worker that polls with the same
+// request, budget is the byte budget of the response.
 func (b *Broker) completeOne(
 	ctx context.Context, in protocol.CompleteItem, by *engine.Worker, budget *dispatch.Budget,
 ) protocol.CompleteResponse {
@@ -133,8 +135,8 @@ func (b *Broker) completeOne(
 	return b.recordedResponse(in, a, eager, o)
 }
 
-// commitOutcome commits the change of one outcome. It also returns the hash of the outcome, by which a repetition is
-// recognized.
+// commitOutcome commits the transaction of one outcome. It also returns the hash of the outcome, by which a repetition
+// is recognized.
 func (b *Broker) commitOutcome(
 	ctx context.Context, in *protocol.CompleteItem, eager *eagerTask, scope visibility,
 ) (o transaction.Outcome, hash string, err error) {
@@ -142,10 +144,9 @@ func (b *Broker) commitOutcome(
 	if err != nil {
 		return o, "", err
 	}
-	// A child may end after its row was read and before the decision. A child ends once, so the next read sees the end.
-	// If the outcome needs more than three retries, the cause is different.
-	// Few outcomes need the signals that the run inherited by an inbox, so they are read only after the engine has asked
-	// for them.
+	// A child may close after its row was read and before the decision. A child closes once, so the next read sees its
+	// end. If the outcome needs more than three retries, the cause must be a different one. Few outcomes need the
+	// signals that the run inherited by an inbox, so they are read only when the engine asks for them.
 	withInbox := false
 	again := func() bool {
 		withInbox = withInbox || errors.Is(err, engine.ErrInboxUnread)
@@ -164,10 +165,11 @@ func (b *Broker) commitOutcome(
 	if err != nil {
 		return o, hash, err
 	}
-	// A session that ended with this step frees room at its owner for tasks that were already ready, which no commit
-	// reports.
+	// If the step ended a session, its owner may now hold another session, whose tasks were ready before. No commit
+	// reports that, so check the queue again.
 	transaction.Recheck(b.dispatch, o.Freed)
-	// Only a report that was accepted under its lease counts as a heartbeat, since any caller can send other reports.
+	// Only a report that was accepted under its lease counts as a heartbeat of its worker, because any caller can send
+	// other reports.
 	if o.By.Owner == in.Owner {
 		b.workers.RecordHolderHeartbeat(ctx, engine.WorkerKey{Namespace: o.Run.Namespace, ID: in.Owner}, o.By.Incarnation)
 	}
@@ -177,8 +179,8 @@ func (b *Broker) commitOutcome(
 	return o, hash, o.Refused
 }
 
-// clearSuspects ends the suspicion of the other tasks after a task was blamed for executor losses. After an error these
-// tasks remain suspected and are delivered one by one.
+// clearSuspects ends the suspicion of the other tasks after one task was blamed for the loss of an executor. After an
+// error these tasks stay suspects and are dispatched one at a time.
 func (b *Broker) clearSuspects(ctx context.Context, namespace string, losses []string) {
 	n, err := transaction.ClearSuspects(ctx, b.store, namespace, losses)
 	if err != nil {
@@ -210,23 +212,23 @@ func (b *Broker) recordedResponse(
 	return a
 }
 
-// unrecordedResponse returns the response to an outcome that was not recorded now: the first response, if the outcome
-// is a repetition, or else the error.
+// unrecordedResponse returns the response to an outcome that was not recorded by this request: the first response if
+// the outcome is a repetition, otherwise the error.
 func (b *Broker) unrecordedResponse(
 	ctx context.Context, in protocol.CompleteItem, a protocol.CompleteResponse, eager *eagerTask, hash string, err error,
 	budget *dispatch.Budget,
 ) protocol.CompleteResponse {
-	// Check for a repetition only now, so that an ordinary report costs no read for it.
+	// Check for a repetition only after the refusal, so that an ordinary report costs no extra read.
 	repeated, ended, ok := b.firstResponse(ctx, in, hash, err, budget)
 	if ok {
 		return repeated
 	}
-	// A refusal means that the outcome was rejected, and the worker has evicted the run from its sticky cache. After
-	// any other error the app does not know whether the outcome was stored.
+	// A refusal means that the outcome was rejected, and the worker evicts the run from its sticky cache. After any
+	// other error the app does not know whether the outcome was stored.
 	if reason := protocol.ReasonOf(err); reason != "" {
 		b.forgetSticky(in)
 		eager.forgetSticky()
-		// The attempt has ended; its history has the details of its heartbeats.
+		// The attempt has ended; its history contains its heartbeat details.
 		if in.Recovered != nil && in.Recovered.Rebuild != "" {
 			b.opt.Metrics.countRebuild(in.Recovered)
 			b.log.Info().Str("task_id", in.TaskID).Str("worker_id", in.Owner).Int64("epoch", in.Epoch).
@@ -238,9 +240,9 @@ func (b *Broker) unrecordedResponse(
 	return b.refusedResponse(a, err)
 }
 
-// requireMembers rejects an outcome without its worker, task or delivery before any other check.
+// requireMembers rejects an outcome that does not name its worker, task or delivery, before any other check.
 func requireMembers(in protocol.CompleteItem) error {
-	delivery, present := "workflow_task_attempt", in.Attempt != 0 // as batches call it for questions as well
+	delivery, present := "workflow_task_attempt", in.Attempt != 0 // batches also contain replies to query tasks
 	if in.Kind == protocol.KindActivity {
 		delivery, present = "activity_attempt_id", in.AttemptID != ""
 	}
@@ -258,7 +260,7 @@ func requireMembers(in protocol.CompleteItem) error {
 	return protocol.Missing(missing)
 }
 
-// countLateOutcome counts an outcome that arrived after the session's epoch had ended.
+// countLateOutcome counts an outcome that arrived after the end of the session's epoch.
 func (b *Broker) countLateOutcome(in protocol.CompleteItem, ended history.Event, refusal error) {
 	why := ""
 	if c, ok := ended.Data.(*history.ActivityCancelled); ok && c.Reason == engine.SessionEndedReason &&
@@ -276,7 +278,7 @@ func (b *Broker) countLateOutcome(in protocol.CompleteItem, ended history.Event,
 		Msg("late completion ignored")
 }
 
-// replyToQuery passes the reply of a query task to its caller; the reply is not stored.
+// replyToQuery passes the reply to a query task to the caller of the query. The reply is not stored.
 func (b *Broker) replyToQuery(
 	ctx context.Context, in protocol.CompleteItem, a protocol.CompleteResponse,
 ) protocol.CompleteResponse {

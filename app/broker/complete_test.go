@@ -10,9 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A worker that reports outcomes reserves a slot for each task that the outcomes may create. A thousand activities of
-// one run create one workflow task, so they must reserve one slot; otherwise the worker would get no other tasks
-// meanwhile.
+// A worker that polls with outcomes reserves a slot for each task that the outcomes may create. A thousand activities
+// of one run create one workflow task, so they must reserve only one slot; otherwise the worker would get no other
+// tasks.
 func TestHowManyTasksOutcomesMake(t *testing.T) {
 	one, other := strings.Repeat("1", 26), strings.Repeat("2", 26)
 	item := func(kind protocol.TaskKind, id string) protocol.CompleteItem {

@@ -13,7 +13,7 @@ import (
 // that a schedule cannot store are rejected, since silently dropping them would mislead the caller.
 
 // startCron creates the schedule of a start with a cron expression. The schedule ID is the workflow ID of the start.
-// Each firing starts a workflow whose ID consists of the schedule ID and the time.
+// Each firing starts a workflow whose ID consists of the schedule ID and the time of the firing.
 func (b *Broker) startCron(ctx context.Context, in protocol.StartRequest) (protocol.StartResponse, error) {
 	in, _, err := b.startRequest(in)
 	if err != nil {
@@ -50,7 +50,7 @@ func (b *Broker) startCron(ctx context.Context, in protocol.StartRequest) (proto
 			RunTimeout: protocol.Timeout(in.RunTimeout),
 		},
 	})
-	// The policy of a second start holds for the schedule, which has the start's id.
+	// The duplicate policy of a second start applies to the schedule, which has the workflow ID of the start.
 	if protocol.ReasonOf(err) == protocol.ReasonScheduleExists && in.DuplicatePolicy == "use-existing" {
 		out.Outcome, out.New = "returned_existing_schedule", false
 		return out, nil
@@ -58,13 +58,13 @@ func (b *Broker) startCron(ctx context.Context, in protocol.StartRequest) (proto
 	return out, withStartFields(err)
 }
 
-// startMembers are the members of a start that become others of its schedule.
+// startMembers maps members of a schedule request to the corresponding members of a start.
 var startMembers = map[string]string{
 	"spec.cron_expressions.0": "cron", "spec.timezone": "cron_timezone", "schedule_id": "workflow_id",
 }
 
-// withStartFields renames the members in a schedule's error to their names in a start, so that the caller finds them in
-// the request.
+// withStartFields renames the members in an error about the schedule to those of the start, so that the caller finds
+// them in the request.
 func withStartFields(err error) error {
 	var e *protocol.Error
 	if !errors.As(err, &e) || e.Reason != protocol.ReasonValidation {

@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The debug view of a waiting run reports a signal that arrived under a name no wait asks for, such as a misspelling.
+// The debug view of a waiting run reports a signal with a name for which no wait exists, such as a misspelled one.
 func TestDiagnosisContainsSignalsWithoutAWait(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -20,7 +20,7 @@ func TestDiagnosisContainsSignalsWithoutAWait(t *testing.T) {
 			return slices.DeleteFunc(d.Findings, func(f protocol.Finding) bool { return f.Code != "signal_not_waited_for" })
 		}
 		if f := findings(); len(f) > 0 {
-			t.Errorf("before any came: %+v", f)
+			t.Errorf("before any signal: %+v", f)
 		}
 		for _, name := range []string{"cancle", "cancle"} {
 			if _, err := a.Signal(

@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A killed worker does not deregister. Until it is stale, a worker with other code cannot register its worker ID; from
-// then on any worker can.
+// A killed worker does not deregister. While it is not stale, a worker with other code cannot register under its worker
+// ID; afterwards it can.
 func TestOtherCodeWaitsUntilTheWorkerIsStale(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprintf("shared=%v", shared), func(t *testing.T) {
@@ -47,8 +47,8 @@ func TestOtherCodeWaitsUntilTheWorkerIsStale(t *testing.T) {
 				register(b, "2", protocol.ReasonDefinitionChanged)
 				time.Sleep(2 * time.Second)
 				register(b, "2", "")
-				// An app that received no heartbeat of the worker uses the stored heartbeat if apps share the database.
-				// An app alone on its database has restarted, so no worker is alive yet.
+				// An app that received no heartbeat of the worker uses the stored heartbeat if several apps share the
+				// database. If the app is alone, it has restarted, so no worker is alive yet.
 				other := broker.New(db, d, broker.Options{Release: "1", App: "b", Shared: shared})
 				if shared {
 					register(other, "3", protocol.ReasonDefinitionChanged)

@@ -17,7 +17,7 @@ func (a *app) operate(verb string, t protocol.FleetTarget) protocol.FleetDrainSt
 	}))
 }
 
-// turned polls once as a worker and returns the status of the poll.
+// turned polls once as a worker and returns the status.
 func (a *app) turned(worker, incarnation string, wait int64) protocol.PollStatus {
 	a.t.Helper()
 	return must[protocol.PollResponse](a.t)(a.Poll(a.t.Context(), protocol.PollRequest{
@@ -35,8 +35,8 @@ func (a *app) eventually(what string, is func() bool) {
 	}
 }
 
-// A drain at one app applies to the workers of every app: waiting polls end, running tasks may finish, no task is
-// dispatched, and resuming reverts it.
+// A drain at one app applies to the workers of every app: waiting polls end, running tasks may finish, and no task is
+// dispatched. Resuming reverts it.
 func TestDrainReachesWorkersOfOtherApps(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		sender, at := twoApps(t, database)
@@ -73,24 +73,24 @@ func TestDrainReachesWorkersOfOtherApps(t *testing.T) {
 			WorkerID: "w", Incarnation: "w1",
 		}))
 		if beat.Intent != protocol.IntentPause {
-			t.Errorf("a heartbeat is told %q", beat.Intent)
+			t.Errorf("the response to a heartbeat has intent %q", beat.Intent)
 		}
 		view := must[protocol.WorkerView](t)(sender.Worker(t.Context(), "default", "w"))
 		if view.Status != protocol.WorkerDraining || view.Drain == nil || view.Drain.WorkerID != "w" {
-			t.Errorf("it is shown as %s, drained by %+v", view.Status, view.Drain)
+			t.Errorf("the worker has status %s, drained by %+v", view.Status, view.Drain)
 		}
 		if _, err := at.CreateSession(t.Context(), protocol.SessionCreate{
 			WorkerID: "w", Incarnation: "w1", SessionOptions: protocol.SessionOptions{SessionID: "wanted"},
 		}); protocol.ReasonOf(err) != protocol.ReasonWorkerDraining {
-			t.Errorf("it claims a session: %v", err)
+			t.Errorf("the worker claims a session: %v", err)
 		}
 		slots := func() int {
 			return must[protocol.QueueState](t)(sender.Queue(t.Context(), "default", "default")).Admission.Activity.Slots
 		}
-		if got := slots(); got != 100 { // those of the worker that decides
+		if got := slots(); got != 100 { // only the slots of the worker that is not drained
 			t.Errorf("the queue has %d slots while it is drained", got)
 		}
-		at.taken(at.result(runs, "done")) // its running task may finish
+		at.taken(at.result(runs, "done")) // the running task may finish
 		drained := func() protocol.FleetDrainState {
 			all := must[protocol.FleetDrains](t)(sender.FleetDrains(t.Context(), "default"))
 			if len(all.Drains) != 1 {
@@ -99,22 +99,22 @@ func TestDrainReachesWorkersOfOtherApps(t *testing.T) {
 			return all.Drains[0]
 		}
 		if s := drained(); s.State != protocol.DrainEnded || s.Drained != 1 || s.Leases != 0 {
-			t.Errorf("when it has ended what it had: %+v", s)
+			t.Errorf("after its tasks have ended: %+v", s)
 		}
 		// the workflow's next activity waits, with the drain as its reason
 		at.taken(at.decide(at.task("flow", protocol.KindWorkflow, "one"), greet()))
 
-		later := at // or one that came after all others were killed
+		later := at // an app that started after all others were killed
 		if at != sender {
 			later = on(t, database)
 		}
 		if got := later.turned("w", "w1", 0); got != protocol.PollDraining {
-			t.Errorf("an app that came later gives %s", got)
+			t.Errorf("an app that started later responds %s", got)
 		}
 		if s := sender.operate(protocol.FleetResume, protocol.FleetTarget{WorkerID: "w"}); s.Outcome != "resumed" {
 			t.Errorf("resumed: %+v", s)
 		}
-		sender.operate(protocol.FleetResume, protocol.FleetTarget{WorkerID: "w"}) // again: nothing
+		sender.operate(protocol.FleetResume, protocol.FleetTarget{WorkerID: "w"}) // resuming again has no effect
 		at.eventually("the worker gets work again", func() bool { return at.turned("w", "w1", 1) == protocol.PollLeased })
 		audits := must[[]any](t)(func() ([]any, error) {
 			list, err := sender.Audits(t.Context(), "default", false, 10)
@@ -130,7 +130,7 @@ func TestDrainReachesWorkersOfOtherApps(t *testing.T) {
 	})
 }
 
-// A drain of a group, build or release works like a drain of one worker, and also applies to members that register
+// A drain of a group, build or release works like a drain of one worker, and also applies to workers that register
 // later.
 func TestAFleetIsDrainedByGroupBuildAndRelease(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
@@ -179,8 +179,8 @@ func TestAFleetIsDrainedByGroupBuildAndRelease(t *testing.T) {
 	})
 }
 
-// Sessions of a drained worker are released when nothing runs in them; if the worker is resumed in time, it stays their
-// owner.
+// Sessions of a drained worker are released when no task runs in them. If the worker is resumed before that, it keeps
+// them.
 func TestSessionsOfADrainedWorkerContinueElsewhere(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -220,7 +220,7 @@ func TestSessionsOfADrainedWorkerContinueElsewhere(t *testing.T) {
 	})
 }
 
-// fakeNotices is a fake of Notices that records the notices to workers.
+// fakeNotices implements Notices and records the notices to workers.
 type fakeNotices struct {
 	intent   func(worker string, i protocol.Intent)
 	settings func(namespace string)
@@ -239,8 +239,8 @@ func (h fakeNotices) SettingsChanged(namespace string) {
 	}
 }
 
-// When the deadline of a drain ends, a worker with running tasks is asked to leave, and an idle worker is not. A worker
-// that is not connected is deregistered, and its tasks are not dispatched again before their leases expire.
+// At the deadline of a drain, a worker with running tasks is asked to exit, and an idle worker is not. A worker that is
+// not connected is deregistered, and its tasks are not dispatched again before their leases expire.
 func TestADrainsDeadlineAndEviction(t *testing.T) {
 	inBubble(t, "deadline", func(o *harness) {
 		t := o.t
@@ -277,7 +277,7 @@ func TestADrainsDeadlineAndEviction(t *testing.T) {
 		if len(intents["idle"]) != 1 {
 			t.Errorf("the worker without tasks received the notice %q", intents["idle"])
 		}
-		a.taken(a.result(task, "done")) // its running task may still finish
+		a.taken(a.result(task, "done")) // the running task may still finish
 	})
 	inBubble(t, "eviction", func(o *harness) {
 		t := o.t
@@ -302,19 +302,19 @@ func TestADrainsDeadlineAndEviction(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		if err := beat(); err != nil {
-			t.Errorf("within its time: %v", err)
+			t.Errorf("before the deadline: %v", err)
 		}
 		time.Sleep(15 * time.Second)
 		if err := beat(); protocol.ReasonOf(err) != protocol.ReasonWorkerNotRegistered {
-			t.Errorf("after its time: %v", err)
+			t.Errorf("after the deadline: %v", err)
 		}
 		if got := a.poll("spare", protocol.KindActivity, 0); got != nil {
-			t.Errorf("what it may still run was given to another: %+v", got)
+			t.Errorf("a task that may still run was dispatched to another worker: %+v", got)
 		}
 		a.taken(a.result(task, "done"))
-		o.hired(a, "w", nil) // a live HTTP worker registers again: the drain still applies
+		o.hired(a, "w", nil) // an HTTP worker that is alive registers again: the drain still applies
 		if got := a.turned("w", "", 0); got != protocol.PollDraining || !registered() {
-			t.Errorf("it comes back: %s", got)
+			t.Errorf("the worker registered again: %s", got)
 		}
 	})
 }

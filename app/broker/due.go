@@ -9,12 +9,12 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// The sweeper lists due rows, and the broker applies them. Several apps may sweep at once, and an entry may be stale,
-// so each decision checks the time again. Only the app with a worker's heartbeats decides whether the worker of an
-// expired lease is dead.
+// The sweeper lists due rows, and the broker applies what is due. Several apps may sweep at once, and an entry may be
+// outdated, so each decision checks the time again. Only the app that receives a worker's heartbeats decides whether
+// the worker of an expired lease is dead.
 
-// Due applies the transition of one due row. The decision checks again that the time has come, so several sweepers may
-// work on the same rows.
+// Due applies what is due for one row. The decision checks the time again, so several sweepers may work on the same
+// rows.
 func (b *Broker) Due(ctx context.Context, d store.Due) error {
 	var err error
 	switch d.Kind {
@@ -41,15 +41,15 @@ func (b *Broker) Due(ctx context.Context, d store.Due) error {
 	case store.DueSession:
 		err = b.dueSession(ctx, d.Session)
 	}
-	// Another sweeper has applied it, or its time was postponed: nothing remains to do.
+	// Another sweeper has applied it, or its time has moved: nothing remains to do.
 	if engine.IsNotDue(err) || engine.IsClosed(err) {
 		return nil
 	}
 	return err
 }
 
-// CleanUp deletes sessions that ended or whose lease expired and that have no tasks. A session that got a task
-// meanwhile is not deleted.
+// CleanUp deletes sessions that have ended or expired and have no tasks. A session that got a task meanwhile is not
+// deleted.
 func (b *Broker) CleanUp(ctx context.Context, keys []engine.SessionKey) error {
 	removed := 0
 	defer func() {

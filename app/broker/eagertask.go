@@ -16,38 +16,39 @@ import (
 )
 
 // A worker with a run in its sticky cache can compute the next commands of the workflow as soon as it has an activity's
-// result. Committing both in one change (an eager workflow task) saves a commit and a round trip per step. The commands
-// are only a proposal: in any doubt, the app commits the result alone and creates the next workflow task as usual.
+// result. Committing both in one transaction (an eager workflow task) saves a commit and a round trip per step. If in
+// doubt, the app commits only the result and creates the next workflow task as usual.
 
 // eagerTask is an eager workflow task: the workflow's next commands, which the worker sent with the result of an
-// activity. A nil eagerTask means that there is none.
+// activity. Methods accept a nil eagerTask, which means that there is none.
 type eagerTask struct {
 	b    *Broker
 	ctx  context.Context
 	run  string
 	then engine.EagerTask
 	by   store.Process
-	poll protocol.PollRequest // poll under whose ID the next activity is leased
-	next *dispatch.Waiter     // for the next activity; nil: the worker has no slot for one
-	// of the response
+	poll protocol.PollRequest // the poll under whose ID the next activity is leased
+	next *dispatch.Waiter     // waits for the next activity; nil: the worker has no free slot
+	// byte budget of the response
 	budget *dispatch.Budget
-	need   store.Keys // of the commands
+	need   store.Keys // rows that the commands need
 }
 
 // eagerTask returns the eager workflow task of an outcome, or nil if it cannot be accepted. by is the worker that polls
-// with the same call: only a worker to which the workflow task could be dispatched may decide it eagerly.
+// with the same request: an eager task is accepted only from a worker to which the workflow task could be dispatched.
 func (b *Broker) eagerTask(
 	ctx context.Context, in protocol.CompleteItem, by *engine.Worker, budget *dispatch.Budget,
 ) *eagerTask {
 	t := b.newEagerTask(ctx, in, by, budget)
 	if run, _, ok := engine.ParseStepID(in.TaskID); ok && in.Eager != nil && t == nil {
-		b.sticky.forget(run, b.processOf(in)) // the worker has advanced the run and must replay it
+		// the worker has applied the commands to its cached run and must replay it
+		b.sticky.forget(run, b.processOf(in))
 	}
 	return t
 }
 
-// newEagerTask returns nil for each reason not to accept the eager workflow task. None is an error: the result is
-// committed without it.
+// newEagerTask returns nil if there is any reason not to accept the eager workflow task. None of them is an error: the
+// result is committed without it.
 func (b *Broker) newEagerTask(
 	ctx context.Context, in protocol.CompleteItem, by *engine.Worker, budget *dispatch.Budget,
 ) *eagerTask {
@@ -86,8 +87,7 @@ func (b *Broker) newEagerTask(
 		Types: types,
 		Ends:  ends, Lessee: lessee,
 	}
-	// The worker has a slot for the next activity, so its waiter is registered before another worker can lease the
-	// activity.
+	// The worker has a slot for the next activity. Register its waiter before another worker can lease the activity.
 	if in.Eager.Slot {
 		t.next = b.dispatch.Enter(dispatch.Spec{
 			Namespace: by.Namespace, Queues: by.Queues, Kinds: []protocol.TaskKind{protocol.KindActivity},
@@ -99,13 +99,13 @@ func (b *Broker) newEagerTask(
 	return t
 }
 
-// eagerPollID returns the poll ID of leases made with the result of an attempt. A worker that repeats the result uses
-// the same ID, so any app finds its next activity. The ID is unique within the run, whose ID is a column of the task's
-// row.
+// eagerPollID returns the poll ID for leases that are made with the result of an attempt. A worker that repeats the
+// result uses the same ID, so any app finds the next activity. The ID need only be unique within the run, because the
+// run ID is a column of the task's row.
 func eagerPollID(run, attempt string) string { return "then " + strings.TrimPrefix(attempt, run+"-") }
 
-// hashEagerTask distinguishes eager workflow tasks. The hash includes the last event that the worker had seen: the same
-// commands on another history are a different task.
+// hashEagerTask returns a hash that identifies an eager workflow task. It covers the last event that the worker had
+// seen: the same commands after another history are a different task.
 func hashEagerTask(t *protocol.EagerTask) string {
 	all := make([]byte, 0, 64)
 	all = binary.BigEndian.AppendUint64(all, uint64(t.SeenThrough))
@@ -113,7 +113,7 @@ func hashEagerTask(t *protocol.EagerTask) string {
 	return markedSum(append(all, hashCommands(t.Commands)...))
 }
 
-// transaction returns the change that commits a result with its eager workflow task.
+// transaction returns the transaction that commits a result with its eager workflow task.
 func (t *eagerTask) transaction(ns string, needs store.Keys, in engine.CompleteActivity) store.Transaction {
 	needs.Sessions, needs.Workflows, needs.Inherited = t.need.Sessions, t.need.Workflows, t.need.Inherited
 	needs.Activities = append(needs.Activities, t.need.Activities...)
@@ -123,8 +123,8 @@ func (t *eagerTask) transaction(ns string, needs store.Keys, in engine.CompleteA
 		in := in
 		if run := rows.Run(t.run); run != nil && t.serves(run) {
 			then := t.then
-			// Read operators' decisions here and not in advance: a drain of this build must apply to eager workflow
-			// tasks too.
+			// Read the operators' settings here and not in advance: a drain of this build must also apply to eager
+			// workflow tasks.
 			then.Queue = rows.Queue(engine.QueueKey{Namespace: run.Namespace, Name: run.Queue})
 			all := rows.Queue(engine.QueueKey{Namespace: run.Namespace})
 			then.Budget = then.Queue.Budget(protocol.KindWorkflow).Bounded() || all.Budget(protocol.KindWorkflow).Bounded()
@@ -139,27 +139,28 @@ func (t *eagerTask) transaction(ns string, needs store.Keys, in engine.CompleteA
 	return store.Transaction{Needs: needs, Recall: true, NotBefore: t.then.At.Time, Decide: decide}
 }
 
-// serves reports whether the caller's token may serve the run's queue.
+// serves reports whether the caller's token allows the run's queue.
 func (t *eagerTask) serves(run *engine.Run) bool {
 	principal := auth.BoundFrom(t.ctx)
 	return principal == nil || principal.Serves(run.Queue)
 }
 
-// recordSticky records the last event in the worker's sticky cache: the end, since the response contains the new
-// events, or nothing if the eager workflow task was rejected. It runs inside the change, as the commit may dispatch the
-// next workflow task, whose page depends on this.
+// recordSticky records which event the worker's sticky cache has reached: the last one, since the response contains the
+// new events, or none if the eager workflow task was rejected. It runs inside the transaction, because the commit may
+// dispatch the next workflow task, whose events depend on it.
 func (t *eagerTask) recordSticky(o *transaction.Outcome) {
 	switch {
 	case !o.Fused:
 		t.b.sticky.forget(t.run, t.by)
-	case !o.Run.Status.Open(): // others that keep it are notified when it has ended
+	case !o.Run.Status.Open(): // other workers that cache the run are notified when it has closed
 		t.b.sticky.forget(t.run, t.by)
 	default:
 		t.b.sticky.add(t.run, stickyWorker{t.by, o.Run.LastSeq})
 	}
 }
 
-// forgetSticky drops the run from the worker's sticky entries: the result and its eager workflow task were rejected.
+// forgetSticky removes the run from the worker's sticky entries, because the result and its eager workflow task were
+// rejected.
 func (t *eagerTask) forgetSticky() {
 	if t != nil {
 		t.b.sticky.forget(t.run, t.by)
@@ -173,7 +174,7 @@ func (t *eagerTask) leavePoll() {
 	}
 }
 
-// accepted returns the answer to an accepted eager workflow task.
+// accepted returns the response to an accepted eager workflow task.
 func (t *eagerTask) accepted(o transaction.Outcome) *protocol.EagerResult {
 	var leased []store.Leased
 	if t.next != nil {
@@ -183,8 +184,8 @@ func (t *eagerTask) accepted(o transaction.Outcome) *protocol.EagerResult {
 }
 
 // acceptedEagerTask returns how a run continued with an eager workflow task. If the new events do not fit into the
-// response, it returns nil, as for a task that was not accepted, and returns the leased activities; the worker then
-// evicts the run and replays it with the next task.
+// response, it releases the leased activities and returns nil, as if the task had been rejected; the worker then evicts
+// the run and replays it with the next task.
 func (b *Broker) acceptedEagerTask(
 	ctx context.Context, poll protocol.PollRequest, run string, made []history.Event, leased []store.Leased,
 	budget *dispatch.Budget,
@@ -205,8 +206,8 @@ func (b *Broker) acceptedEagerTask(
 	return out
 }
 
-// acceptedBefore answers a repeated result whose eager workflow task was accepted, at any app: its events follow the
-// result in the history, and the lease of the next activity names the attempt.
+// acceptedBefore returns the response to a repeated result whose eager workflow task was accepted at any app: its
+// events follow the result in the history, and the lease of the next activity has the poll ID of the attempt.
 func (b *Broker) acceptedBefore(
 	ctx context.Context, in protocol.CompleteItem, ended history.Event, hash string, budget *dispatch.Budget,
 ) (*protocol.EagerResult, error) {

@@ -17,7 +17,8 @@ import (
 
 var work = []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity}
 
-// fuses registers a process of worker w with eager workflow tasks, and lets the app learn that its queue is empty.
+// fuses registers a process of worker w that sends eager workflow tasks, and lets the app find out that its queue is
+// empty.
 func (a *app) fuses(incarnation string, change ...func(*protocol.RegisterRequest)) {
 	a.t.Helper()
 	in := protocol.RegisterRequest{
@@ -33,13 +34,13 @@ func (a *app) fuses(incarnation string, change ...func(*protocol.RegisterRequest
 	}
 }
 
-// along returns the poll that w sends with outcomes.
+// along returns the poll that w sends together with outcomes.
 func along(incarnation string) *protocol.PollRequest {
 	return &protocol.PollRequest{WorkerID: "w", Incarnation: incarnation, Kinds: work, Max: 2, EagerTasks: true}
 }
 
-// first starts a run and decides its first task as w, which keeps the run in its sticky cache, schedules an activity
-// and leases the activity.
+// first starts a run and completes its first task as worker w, which caches the run. The task schedules an activity,
+// which first leases and returns.
 func (a *app) first(id, incarnation string) (*protocol.ActivityTask, history.Time) {
 	a.t.Helper()
 	a.start(id)
@@ -56,7 +57,7 @@ func (a *app) first(id, incarnation string) (*protocol.ActivityTask, history.Tim
 	return out.Next.Tasks[0].Activity, out.Next.StoreTime
 }
 
-// withEagerTask returns the outcome of an activity, together with a request for the eager workflow task that it causes.
+// withEagerTask returns the outcome of an activity together with an eager workflow task.
 func withEagerTask(t *protocol.ActivityTask, incarnation string, eager protocol.EagerTask) protocol.CompleteItem {
 	p, _ := payload.Encode("done")
 	return protocol.CompleteItem{
@@ -73,7 +74,7 @@ func (a *app) send(next *protocol.PollRequest, item protocol.CompleteItem) proto
 	)).Items[0]
 }
 
-// seqs returns the sequences of events, with their types.
+// seqs returns the numbers of events, with their types.
 func seqs(events []history.Event) (list []string) {
 	for _, e := range events {
 		list = append(list, e.Type())
@@ -81,15 +82,15 @@ func seqs(events []history.Event) (list []string) {
 	return list
 }
 
-// An activity result with an eager workflow task is one change; its response contains the decision and the next
-// activity. A repetition gets the same response at any app; it contains the activity only while this process has it in
-// memory.
+// An activity result with an eager workflow task is one transaction; its response contains the new events and the next
+// activity. A repeated request gets the same response at any app, with the activity only while the same process still
+// holds its lease.
 func TestRepeatedEagerTaskGetsItsFirstResponse(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		one := apptest.Start(t, apptest.Options{Database: database})
 		a := &app{Broker: one.Broker(), store: one.Store(), t: t}
 		a.fuses("w1")
-		// Another run of the same worker is as far, and its steps have the same numbers.
+		// Another run of the same worker has reached the same step, and its steps have the same numbers.
 		other, then := a.first("other", "w1")
 		a.send(along("w1"), withEagerTask(other, "w1", protocol.EagerTask{
 			SeenThrough: 2, At: then, Commands: []protocol.Command{greet()}, Slot: true,
@@ -107,12 +108,12 @@ func TestRepeatedEagerTaskGetsItsFirstResponse(t *testing.T) {
 			t.Fatalf("the first time: %+v", first)
 		}
 		if n := a.store.Stats().Commits - before; n != 1 {
-			t.Errorf("result, turn and next activity took %d commits", n)
+			t.Errorf("result, eager task and next activity took %d commits", n)
 		}
 		next := first.Eager.Next
 		if got := seqs(first.Eager.Events); !slices.Equal(got, []string{"ActivityScheduled"}) ||
 			first.Eager.Events[0].Seq != 4 || next.AttemptID != act.RunID+"-2-1" || next.Arguments.Blob == "" {
-			t.Fatalf("the first answer: %v, %+v", got, next)
+			t.Fatalf("the first response: %v, %+v", got, next)
 		}
 		same := func(where string, a *app, poll *protocol.PollRequest, lives bool) {
 			t.Helper()
@@ -121,7 +122,7 @@ func TestRepeatedEagerTaskGetsItsFirstResponse(t *testing.T) {
 			case repeated.Err != nil || repeated.Recorded || repeated.Reason == nil || *repeated.Reason != "already_completed":
 				t.Errorf("%s: %+v", where, repeated)
 			case repeated.Eager == nil || !slices.Equal(seqs(repeated.Eager.Events), seqs(first.Eager.Events)):
-				t.Errorf("%s the turn is another: %+v", where, repeated.Eager)
+				t.Errorf("%s the eager task differs: %+v", where, repeated.Eager)
 			case lives && (repeated.Eager.Next == nil || repeated.Eager.Next.AttemptID != next.AttemptID ||
 				repeated.Eager.Next.Arguments != next.Arguments):
 				t.Errorf("%s the next activity is %+v", where, repeated.Eager.Next)
@@ -131,28 +132,28 @@ func TestRepeatedEagerTaskGetsItsFirstResponse(t *testing.T) {
 			other := item
 			other.Eager = &protocol.EagerTask{SeenThrough: 2, At: at, Commands: []protocol.Command{done()}}
 			if c := a.send(poll, other); c.Err != nil || c.Eager != nil {
-				t.Errorf("%s another turn: %+v", where, c)
+				t.Errorf("%s a different eager task: %+v", where, c)
 			}
 			other = item
 			other.Eager = nil
 			if c := a.send(poll, other); c.Err != nil || c.Eager != nil {
-				t.Errorf("%s no turn: %+v", where, c)
+				t.Errorf("%s no eager task: %+v", where, c)
 			}
 		}
 		same("at the same app", a, along("w1"), true)
 		if strings.HasPrefix(database, "sqlite:") {
-			one.Stop() // a file has one app
+			one.Stop() // only one app can open an SQLite file
 		}
 		two := on(t, database)
-		// Without a poll: that of the same process would lease the next activity again, because an app that has just
-		// started requeues tasks that the ended app leased and may not have delivered.
+		// Send this request without a poll. A poll of the same process would lease the next activity again, because an
+		// app that has just started requeues tasks that the ended app had leased and may not have delivered.
 		same("at the other app", two, nil, true)
 		out := two.send(along("w1"), withEagerTask(next, "w1", protocol.EagerTask{
 			SeenThrough: 4, At: first.Eager.StoreTime, Commands: []protocol.Command{done()},
 		}))
 		if out.Eager == nil || out.RunStatus != "completed" ||
 			!slices.Equal(seqs(out.Eager.Events), []string{"WorkflowCompleted"}) {
-			t.Fatalf("the last turn: %+v", out)
+			t.Fatalf("the last eager task: %+v", out)
 		}
 		same("when the next activity has completed,", two, along("w1"), false)
 		page := must[protocol.HistoryPage](t)(two.History(
@@ -167,8 +168,8 @@ func TestRepeatedEagerTaskGetsItsFirstResponse(t *testing.T) {
 	})
 }
 
-// An invalid eager workflow task, or an invalid sender, does not affect the result: the app creates a plain workflow
-// task instead. Decisions made meanwhile count too, also at another app.
+// If an eager workflow task or its sender is invalid, the result is still recorded, and the app creates an ordinary
+// workflow task. The validity also depends on events that were recorded meanwhile, at any app.
 func TestRejectedEagerTaskKeepsItsResult(t *testing.T) {
 	type call struct {
 		next *protocol.PollRequest
@@ -176,7 +177,7 @@ func TestRejectedEagerTaskKeepsItsResult(t *testing.T) {
 	}
 	type wrong struct {
 		before func(*app)
-		known  func(*app) bool // whether the app knows it from another app
+		known  func(*app) bool // whether this app knows the result that another app recorded
 		change func(*call)
 	}
 	decided := func(of func(*engine.Queue) bool, queue string) func(*app) bool {
@@ -235,7 +236,7 @@ func TestRejectedEagerTaskKeepsItsResult(t *testing.T) {
 			must[protocol.CommandReceipt](a.t)(a.Signal(a.t.Context(), protocol.SignalRequest{
 				Target: protocol.Target{WorkflowID: "one"}, SignalName: "go",
 			}))
-		}, known: func(*app) bool { return true }}, // from the run's row
+		}, known: func(*app) bool { return true }}, // it reads the run's row
 	}
 	judge := func(t *testing.T, c wrong, a, there *app) {
 		a.register("v")
@@ -273,7 +274,7 @@ func TestRejectedEagerTaskKeepsItsResult(t *testing.T) {
 			t.Errorf("no workflow task was made: %+v", v.Pending)
 		}
 		if repeated := a.send(in.next, *in.item); repeated.Err != nil || repeated.Eager != nil {
-			t.Errorf("the same again: %+v", repeated)
+			t.Errorf("the repeated request: %+v", repeated)
 		}
 	}
 	for name, c := range cases {
@@ -290,7 +291,7 @@ func TestRejectedEagerTaskKeepsItsResult(t *testing.T) {
 	}
 }
 
-// An eager workflow task without commands means that the code keeps waiting: the run has seen the result, and no task
+// An eager workflow task without commands means that the code continues to wait: the result counts as seen, and no task
 // is created.
 func TestEagerTaskWithoutCommands(t *testing.T) {
 	a := newApp(t)
@@ -298,10 +299,10 @@ func TestEagerTaskWithoutCommands(t *testing.T) {
 	act, at := a.first("one", "w1")
 	out := a.send(along("w1"), withEagerTask(act, "w1", protocol.EagerTask{SeenThrough: 2, At: at}))
 	if out.Eager == nil || len(out.Eager.Events) > 0 || out.Eager.Next != nil || len(out.CreatedTaskIDs) > 0 {
-		t.Fatalf("the turn: %+v", out)
+		t.Fatalf("the eager task: %+v", out)
 	}
 	if task := a.poll("w", protocol.KindWorkflow, 0); task != nil {
-		t.Fatalf("a task for a turn that was taken: %+v", task.Workflow)
+		t.Fatalf("a task although the eager task was accepted: %+v", task.Workflow)
 	}
 	must[protocol.CommandReceipt](t)(a.Signal(t.Context(), protocol.SignalRequest{
 		Target: protocol.Target{WorkflowID: "one"}, SignalName: "go",
@@ -311,9 +312,9 @@ func TestEagerTaskWithoutCommands(t *testing.T) {
 	}
 }
 
-// The next activity follows all rules of dispatch: not if a limit counts activities or fairness classes share the
-// queue, not before a more urgent task, not to a worker without a free slot, and not into a session that the worker may
-// not acquire.
+// The next activity follows all rules of dispatch. It is not sent with the response if a limit counts activities, if
+// fairness classes share the queue, if a more urgent task waits, if the worker has no free slot, or if the worker may
+// not acquire the activity's session.
 func TestNextActivityOfAnEagerTaskIsDispatchedNormally(t *testing.T) {
 	for name, c := range map[string]struct {
 		before func(*app)
@@ -357,10 +358,10 @@ func TestNextActivityOfAnEagerTaskIsDispatchedNormally(t *testing.T) {
 			next.Kinds, next.Free = work, map[protocol.TaskKind]int{protocol.KindWorkflow: 0, protocol.KindActivity: 0}
 			out := a.send(next, withEagerTask(act, "w1", then))
 			if out.Err != nil || out.Eager == nil {
-				t.Fatalf("the turn: %+v", out)
+				t.Fatalf("the eager task: %+v", out)
 			}
 			if out.Eager.Next != nil {
-				t.Errorf("it was given %+v", out.Eager.Next)
+				t.Errorf("the response has %+v", out.Eager.Next)
 			}
 			if got := seqs(out.Eager.Events); !slices.Equal(got, []string{"ActivityScheduled"}) {
 				t.Errorf("it made %v", got)
@@ -369,19 +370,19 @@ func TestNextActivityOfAnEagerTaskIsDispatchedNormally(t *testing.T) {
 	}
 }
 
-// A run of many activities, each decided eagerly by the worker that would also get the next one, does not overtake
-// ready tasks of other runs: the worker's only slot serves them first.
+// A run of many activities with eager workflow tasks does not starve ready tasks of other runs, although its worker
+// would also get the next activity: the worker's only slot serves them first.
 func TestARunOfManyStepsStarvesNoOlderTask(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		a.fuses("w1")
 		act, at := a.first("long", "w1")
 		const others, steps = 3, 20
-		for i := range others { // their activities find the slot taken
+		for i := range others { // these activities find no free slot
 			a.start(string(rune('a' + i)))
 			a.taken(a.decide(a.poll("w", protocol.KindWorkflow, 5), greet()))
 		}
-		decisions := along("w1") // the slot of activities is that of the turn
+		decisions := along("w1") // the eager workflow task uses the activity's slot
 		decisions.Kinds = []protocol.TaskKind{protocol.KindWorkflow}
 		seen, given := int64(2), 0
 		var order []string
@@ -393,7 +394,7 @@ func TestARunOfManyStepsStarvesNoOlderTask(t *testing.T) {
 					SeenThrough: seen, At: at, Commands: []protocol.Command{greet()}, Slot: true,
 				}))
 				if out.Eager == nil {
-					t.Fatalf("after %v the turn did not count: %+v", order, out)
+					t.Fatalf("after %v the eager task was not accepted: %+v", order, out)
 				}
 				seen, at = out.Eager.Events[len(out.Eager.Events)-1].Seq, out.Eager.StoreTime
 				if act = out.Eager.Next; act != nil {
@@ -409,7 +410,7 @@ func TestARunOfManyStepsStarvesNoOlderTask(t *testing.T) {
 			}
 			act, at = got.Tasks[0].Activity, got.StoreTime
 		}
-		// the run's next activity overtakes the others eight times in a row, and then waits until they were served
+		// the run's next activity is dispatched before the others eight times in a row, and then after them
 		want := append(slices.Repeat([]string{"long"}, 9), "a", "b", "c", "long")
 		if !slices.Equal(order[:len(want)], want) {
 			t.Errorf("tasks came in the order %v", order)

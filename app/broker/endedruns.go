@@ -11,23 +11,23 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A worker keeps the code of a run in memory, with its goroutines, until the run's next task. A run that is terminated
-// or times out, or that another worker completes, has none, so the worker would keep it until newer runs evict it. The
-// app knows which processes keep a run and notifies them when it ends.
+// A worker caches the code of a run, with its goroutines, until the run's next task. If a run is terminated, times out
+// or is completed by another worker, no task follows, so the worker would cache it until newer runs evict it. The app
+// knows which processes cache a run and notifies them when it closes.
 
 const (
-	// endedListed is the time for which responses to heartbeats also list ended runs: notices may be lost, and HTTP
-	// workers get none.
+	// endedListed is how long the responses to heartbeats also list a closed run: notices may be lost, and HTTP workers
+	// receive none.
 	endedListed = 30 * time.Second
-	// mostEnded bounds the ended runs of one worker that wait for its heartbeat.
+	// mostEnded is the maximum number of closed runs that are stored for the next heartbeat of a worker.
 	mostEnded = 2000
-	// endedChunk is the number of runs that one read checks after hints were lost.
+	// endedChunk is the number of runs that one read checks after notifications of commits were lost.
 	endedChunk = 500
-	// memorySwept is the interval at which entries of ended processes and polls are removed from memory.
+	// memorySwept is how often entries of ended processes and polls are removed from memory.
 	memorySwept = time.Minute
 )
 
-// endedRuns holds ended runs in the sticky caches of workers, for the responses to their heartbeats.
+// endedRuns holds closed runs that are in the sticky caches of workers, for the responses to their heartbeats.
 type endedRuns struct {
 	mu sync.Mutex // guards of
 	of map[engine.WorkerKey][]endedRun
@@ -51,7 +51,7 @@ func (e *endedRuns) add(k engine.WorkerKey, runs []string, now time.Time) {
 	e.of[k] = list[max(0, len(list)-mostEnded):]
 }
 
-// pending returns the runs that the response to a heartbeat of the worker names.
+// pending returns the closed runs that the response to a worker's heartbeat must list.
 func (e *endedRuns) pending(k engine.WorkerKey) (runs []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -78,7 +78,7 @@ func (e *endedRuns) sweep(now time.Time) {
 	}
 }
 
-// watchEnded notifies workers of ended runs in their sticky caches until ctx ends. It also removes entries of ended
+// watchEnded notifies workers of closed runs in their sticky caches until ctx ends. It also removes entries of ended
 // processes and polls, which would otherwise stay until new entries replace them.
 func (b *Broker) watchEnded(ctx context.Context) {
 	w := b.dispatch.Watch(dispatch.TopicEnded)
@@ -116,7 +116,7 @@ func (b *Broker) watchEnded(ctx context.Context) {
 	}
 }
 
-// evictEnded notifies the workers that have ended runs in their sticky caches.
+// evictEnded notifies the workers that have closed runs in their sticky caches.
 func (b *Broker) evictEnded(runs []string) {
 	by := map[engine.WorkerKey][]string{}
 	for _, run := range runs {
@@ -135,7 +135,7 @@ func (b *Broker) evictEnded(runs []string) {
 	}
 }
 
-// endedOf returns the runs of a list that are not open.
+// endedOf returns the runs in a list that are closed.
 func (b *Broker) endedOf(ctx context.Context, runs []string) (ended []string, err error) {
 	for len(runs) > 0 {
 		some := runs[:min(len(runs), endedChunk)]
@@ -158,7 +158,7 @@ func (b *Broker) endedOf(ctx context.Context, runs []string) (ended []string, er
 }
 
 // recordStickyCache records the sticky cache of a worker that is new to this app, and returns the runs in it that have
-// ended.
+// closed.
 func (b *Broker) recordStickyCache(
 	ctx context.Context, w *engine.Worker, runs []protocol.CachedRun,
 ) (ended []string, err error) {

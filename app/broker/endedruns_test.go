@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Memory about ended processes, polls and runs is freed even if no new entries arrive.
+// Entries of ended processes, polls and runs are removed from memory even if no new entries are added.
 func TestEntriesOfRemovedWorkersAreEvicted(t *testing.T) {
 	now := time.Now()
 	process := func(id, incarnation string) store.Process {
@@ -26,7 +26,7 @@ func TestEntriesOfRemovedWorkersAreEvicted(t *testing.T) {
 	sticky.add("only", stickyWorker{process("gone", "1"), 1})
 	sticky.sweep(func(p store.Process) bool { return p == process("lives", "2") })
 	if sticky.size != 10 || sticky.runs.Len() != 10 || sticky.lastEvent("run-3", process("lives", "2")) != 3 {
-		t.Errorf("%d workers of %d runs are left", sticky.size, sticky.runs.Len())
+		t.Errorf("%d workers and %d runs are still stored", sticky.size, sticky.runs.Len())
 	}
 
 	polls := pollMemory{polls: map[pollKey]*pollEntry{
@@ -35,7 +35,7 @@ func TestEntriesOfRemovedWorkersAreEvicted(t *testing.T) {
 	}}
 	polls.sweep(now)
 	if len(polls.polls) != 2 || polls.polls[pollKey{id: "old"}] != nil {
-		t.Errorf("polls %v are left", polls.polls)
+		t.Errorf("polls %v are still stored", polls.polls)
 	}
 
 	var ended endedRuns
@@ -44,7 +44,7 @@ func TestEntriesOfRemovedWorkersAreEvicted(t *testing.T) {
 	ended.add(w, []string{"c"}, now.Add(endedListed/2))
 	ended.sweep(now.Add(endedListed))
 	if got := fmt.Sprint(ended.pending(w)); got != "[c]" {
-		t.Errorf("the worker is told of %s", got)
+		t.Errorf("the worker is notified of %s", got)
 	}
 	ended.sweep(now.Add(2 * endedListed))
 	if len(ended.of) != 0 {
@@ -62,11 +62,11 @@ func TestEntriesOfRemovedWorkersAreEvicted(t *testing.T) {
 	prefetch.add("other", []history.Event{{Seq: 1}})
 	prefetch.drop("run")
 	if prefetch.runs[0].events != nil || prefetch.takePage("other", 0, 1, 10) == nil {
-		t.Error("the events of a run that has ended are kept, or those beside them are not")
+		t.Error("the events of a closed run are still stored, or those of an open run are not")
 	}
 }
 
-// recordedEvictions are the runs that workers were notified of, by worker.
+// recordedEvictions are the closed runs of which workers were notified, by worker.
 type recordedEvictions map[string][]string
 
 func (n recordedEvictions) SendIntent(string, string, protocol.Intent, protocol.PauseNotice) bool {
@@ -79,8 +79,8 @@ func (n recordedEvictions) EvictRuns(_, worker string, e protocol.EvictNotice) {
 	n[worker] = append(n[worker], e.Runs...)
 }
 
-// Every worker with an ended run in its sticky cache is notified, at once and in the responses to its heartbeats, and
-// of no other run.
+// Every worker with a closed run in its sticky cache is notified of it, immediately and in the responses to its
+// heartbeats, and of no other run.
 func TestWorkersThatKeepAnEndedRunAreNotified(t *testing.T) {
 	b, to := &Broker{}, recordedEvictions{}
 	b.notices.Store(new(Notices(to)))
@@ -99,6 +99,6 @@ func TestWorkersThatKeepAnEndedRunAreNotified(t *testing.T) {
 		}
 	}
 	if len(b.sticky.workersOf("ended")) != 0 || len(b.sticky.workersOf("other")) != 1 {
-		t.Error("an ended run is remembered, or one beside it is not")
+		t.Error("a closed run is still stored, or an open one is not")
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// If another worker acquired a workflow's session, an attempt of the previous epoch may still hold its lease, but its
-// result is rejected, since it is based on another session state. The task is ready again at once.
+// If another worker acquired a workflow's session, an attempt of the previous epoch may still have a valid lease, but
+// its result is rejected, since it used another session state. The task is ready again immediately.
 func TestAResultUnderASupersededEpochDoesNotCount(t *testing.T) {
 	for name, report := range map[string]func(a *app, task *protocol.Task) protocol.CompleteResponse{
 		"completed": func(a *app, task *protocol.Task) protocol.CompleteResponse { return a.result(task, "late") },
@@ -34,7 +34,7 @@ func TestAResultUnderASupersededEpochDoesNotCount(t *testing.T) {
 				))
 				first := a.task("a", protocol.KindActivity, "wf")
 				a.ours("b", "b1", time.Minute, time.Hour, 10)
-				second := a.task("b", protocol.KindActivity, "wf") // waits for the session's lease to end
+				second := a.task("b", protocol.KindActivity, "wf") // waits until the session's lease has expired
 				if was, is := first.Activity.Session.Epoch, second.Activity.Session.Epoch; is <= was ||
 					first.Activity.TaskID == second.Activity.TaskID {
 					t.Fatalf("epoch %d of %s after %d of %s", is, second.Activity.TaskID, was, first.Activity.TaskID)
@@ -57,8 +57,8 @@ func TestAResultUnderASupersededEpochDoesNotCount(t *testing.T) {
 	}
 }
 
-// After a new claim of a workflow's session, an attempt of the previous epoch does not delay the workflow: the task is
-// ready again although its worker sends nothing and its lease is valid for minutes.
+// After a workflow's session was acquired again, an attempt of the previous epoch does not delay the workflow: its task
+// is ready again although its worker sends nothing and its lease is valid for minutes.
 func TestStaleAttemptDoesNotBlockOthers(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -72,14 +72,14 @@ func TestStaleAttemptDoesNotBlockOthers(t *testing.T) {
 		))
 		first := a.task("a", protocol.KindActivity, "wf")
 		a.ours("b", "b1", time.Minute, time.Hour, 10)
-		second := a.task("b", protocol.KindActivity, "wf") // waits for the session's lease to end
+		second := a.task("b", protocol.KindActivity, "wf") // waits until the session's lease has expired
 		redelivered := a.poll("b", protocol.KindActivity, 30)
 		if redelivered == nil || redelivered.Activity.TaskID != first.Activity.TaskID ||
 			redelivered.Activity.Session.Epoch != second.Activity.Session.Epoch {
 			t.Fatalf("redelivered: %+v", redelivered)
 		}
 		if got, want := first.Activity.LeaseExpiresAt.Time, time.Now().Add(30*time.Second); got.Before(want) {
-			t.Errorf("the lease of the attempt before ended at %s: nothing was shown", got)
+			t.Errorf("the lease of the previous attempt ended at %s: the test did not reach its case", got)
 		}
 		a.taken(a.result(redelivered, "done"))
 		a.taken(a.result(second, "done"))

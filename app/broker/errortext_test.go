@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// failed returns the event of a run that failed.
+// failed returns the WorkflowFailed event of a run.
 func (a *app) failed(run string) *history.WorkflowFailed {
 	a.t.Helper()
 	p := must[protocol.HistoryPage](a.t)(a.History(
@@ -24,8 +24,8 @@ func (a *app) failed(run string) *history.WorkflowFailed {
 	return d
 }
 
-// The app stores error texts without NUL characters and invalid UTF-8, and truncates each to 16 KB, in every field of
-// an outcome. It stores other texts unchanged.
+// The app removes NUL characters and invalid UTF-8 from error texts and truncates each to 16 KB, in every field of an
+// outcome. It stores other texts unchanged.
 func TestErrorTextsAreCleanedAndTruncated(t *testing.T) {
 	bad := "a\x00b\xffc" + strings.Repeat("ü", 20_000)
 	exception, err := json.Marshal(map[string]any{"type": bad, "message": bad, "details": map[string]any{"n": 1}})
@@ -92,8 +92,8 @@ func TestErrorTextsAreCleanedAndTruncated(t *testing.T) {
 	})
 }
 
-// The same holds for what workers report of sessions: the cause of a rebuild, in an outcome and in a heartbeat, and the
-// reason of a release or close. Another activity of the worker completes next to them.
+// The same applies to error texts about sessions: the cause of a rebuild, in an outcome and in a heartbeat, and the
+// reason of a release or close. Meanwhile another activity of the worker completes.
 func TestErrorTextsOfSessionsAreCleanedAndTruncated(t *testing.T) {
 	const bad = "a\x00b\xffc"
 	apptest.Databases(t, func(t *testing.T, database string) {

@@ -13,24 +13,24 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A start whose workflow ID is free costs one commit and no read. Only if the ID is in use, the start is decided on the
-// existing rows. Two kinds of rows are loaded only if the decision asks for them: the response that was stored when an
-// earlier chain of the ID was replaced, if the same request may have started that chain; and the first run of the
+// A start with an unused workflow ID costs one commit and no read. Only if the ID is in use, the start is decided on
+// the existing rows. Two kinds of rows are loaded only if the decision asks for them: the response that was stored when
+// an earlier chain of the ID was replaced, if the same request may have started that chain; and the first run of the
 // current chain, if the chain has continued as new.
 
-// startReads are the rows that a start reads only if its decision asks for them.
+// startReads says which optional rows a start must load, because its decision asked for them.
 type startReads struct {
-	receipts bool   // the stored response to the Idempotency-Key
-	first    string // the first run of the current chain; empty: not read
+	receipts bool   // the stored response for the Idempotency-Key
+	first    string // ID of the first run of the current chain; empty: do not load it
 }
 
-// missingRows is the error of a decision that needs rows which are not loaded.
+// missingRows is the error of a decision that needs rows which were not loaded.
 type missingRows struct{ reads startReads }
 
 func (m *missingRows) Error() string { return "a start needs rows of earlier runs of its workflow ID" }
 
-// startTries is the number of times that a start is decided. More than three means that other starts of the workflow ID
-// were committed in between.
+// startTries is the maximum number of times that a start is decided. After three, only other starts that use the
+// workflow ID at the same time can be the cause.
 const startTries = 10
 
 // commitStart commits a start. It repeats the commit with the rows that its decision asks for.
@@ -50,7 +50,7 @@ func commitStart[T any](commit func(startReads) (T, error)) (out T, err error) {
 }
 
 // startKeyOf returns the Idempotency-Key of a start with a hash of the request; nil without a key. A repeated request
-// with the same key must be the same request, whatever its policies. kind is that of the run; empty for a workflow.
+// with the same key must be the same request, except for its policies. kind is the kind of run; empty for a workflow.
 func startKeyOf(in *protocol.StartRequest, kind, run string) *engine.StartKey {
 	if in.IdempotencyKey == "" {
 		return nil
@@ -82,13 +82,13 @@ func startReceipt(in *protocol.StartRequest, k *engine.StartKey) store.ReceiptKe
 	return store.ReceiptKey{Namespace: in.Namespace, WorkflowID: in.WorkflowID, RequestID: k.Receipt()}
 }
 
-// startWrites are the writes of a start. reuses reports that the run begins a new chain under an ID that is in use.
+// startWrites are the writes of a start. reuses is true if the run begins a new chain under an ID that is in use.
 type startWrites struct {
 	store.Writes
 	reuses bool
 }
 
-// add adds the run of the start, which becomes the run that the workflow ID addresses.
+// add adds the run of the start, to which the workflow ID will refer.
 func (w *startWrites) add(d engine.Decision) {
 	h := &d.Next.Head
 	w.Runs = append(w.Runs, d)
@@ -97,9 +97,9 @@ func (w *startWrites) add(d engine.Decision) {
 	})
 }
 
-// decideStart decides what a start does: it returns the response if the start returns an existing run, else the writes
-// that precede the new run, among them the termination of the open run. check checks what applies to new runs only; a
-// quota may refuse the new run as well.
+// decideStart decides what a start does. If the start returns an existing run, it returns the response; otherwise it
+// returns the writes that precede the new run, such as the termination of the open run. check makes the checks that
+// apply only to new runs; a quota may refuse the new run, too.
 func decideStart(
 	rows store.Rows, in *protocol.StartRequest, k *engine.StartKey, reads startReads, check func() error, now time.Time,
 ) (w startWrites, existing *protocol.StartResponse, err error) {
@@ -128,7 +128,7 @@ func decideStart(
 				At: history.At(now), Identity: in.Identity, Action: "workflow.terminate", Namespace: run.Namespace,
 				Target: run.WorkflowID, Detail: run.ID + ": " + engine.ReasonReplaced,
 			})
-			quotas.Usage.OpenRuns-- // the new run takes its place
+			quotas.Usage.OpenRuns-- // the new run replaces the terminated one
 		}
 		w.reuses = true
 		if err := w.keepResponse(rows, in, run, reads, now); err != nil {
@@ -141,8 +141,9 @@ func decideStart(
 	return w, nil, quotaRefusal(in.Namespace, quotas.NewRun(0))
 }
 
-// keepResponse stores the response to the start of the chain that is replaced, if that start had an Idempotency-Key.
-// The store removes it with the first run of the chain; if that run is already removed, no response is stored.
+// keepResponse stores the response to the start of the chain that is being replaced, if that start had an
+// Idempotency-Key. The store deletes it with the first run of the chain; if that run was already deleted, nothing is
+// stored.
 func (w *startWrites) keepResponse(
 	rows store.Rows, in *protocol.StartRequest, run *engine.Run, reads startReads, now time.Time,
 ) error {
@@ -163,8 +164,8 @@ func (w *startWrites) keepResponse(
 	return nil
 }
 
-// firstRunExists reports whether the run still exists that the start of the chain of run began. Retention and deletions
-// may remove it before the later runs of the chain.
+// firstRunExists reports whether the first run of the chain of run still exists. Retention and deletions may remove it
+// before the later runs of the chain.
 func firstRunExists(rows store.Rows, run *engine.Run, reads startReads) (bool, error) {
 	first := run.StartKey.Run
 	if first == run.ID {
@@ -187,7 +188,7 @@ func keyedResponse(in *protocol.StartRequest, run *engine.Head) protocol.StartRe
 }
 
 // repeatedStart returns the response to an earlier start with the same Idempotency-Key; nil if there was none. If the
-// run that the start began is removed, the response names the current run of its chain.
+// run that the start created was deleted, the response names the current run of its chain.
 func repeatedStart(
 	rows store.Rows, in *protocol.StartRequest, k *engine.StartKey, run *engine.Run, reads startReads,
 ) (*protocol.StartResponse, error) {
@@ -213,7 +214,7 @@ func repeatedStart(
 		return &a, conflict(run.StartKey.Hash)
 	}
 	if run != nil && run.Chain == "" {
-		return nil, nil // the first chain of the ID: no earlier start
+		return nil, nil // this is the first chain of the ID, so there was no earlier start
 	}
 	if !reads.receipts {
 		reads.receipts = true
@@ -231,7 +232,7 @@ func repeatedStart(
 	return &a, conflict(r.Hash)
 }
 
-// existingAnswer returns the response to a start that writes nothing; nil means that the start failed with an error.
+// existingAnswer returns the response of a start that writes nothing, or nil if the start failed.
 func existingAnswer(existing *protocol.StartResponse) store.Writes {
 	if existing == nil {
 		return store.Writes{}

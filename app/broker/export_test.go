@@ -9,5 +9,5 @@ func (b *Broker) Gathers() bool {
 	return b.renewals.waiting != nil
 }
 
-// MarkStuck is one pass that marks stuck runs.
+// MarkStuck marks the stuck runs, as the background loop does.
 func (b *Broker) MarkStuck(ctx context.Context) error { return b.markStuck(ctx) }

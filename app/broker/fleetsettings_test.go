@@ -19,7 +19,7 @@ func (a *app) settings() protocol.FleetSettingsState {
 	return must[protocol.FleetSettingsState](a.t)(a.FleetSettings(a.t.Context(), ""))
 }
 
-// applies registers a worker's process again, with the revision it runs with.
+// applies registers a worker's process again, with the revision of settings that it applies.
 func (a *app) applies(worker, incarnation string, revision *int64) {
 	a.t.Helper()
 	must[protocol.RegisterResponse](a.t)(a.Register(a.t.Context(), protocol.RegisterRequest{
@@ -28,7 +28,8 @@ func (a *app) applies(worker, incarnation string, revision *int64) {
 	}))
 }
 
-// Settings that one app stores reach workers of another app, and both apps show the revision that the workers report.
+// Settings that one app stores reach the workers of another app, and both apps show the revision that the workers
+// report.
 func TestSettingsReachWorkersOfOtherApps(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		sender, at := twoApps(t, database)
@@ -49,16 +50,16 @@ func TestSettingsReachWorkersOfOtherApps(t *testing.T) {
 		select {
 		case ns := <-notified:
 			if ns != "default" {
-				t.Errorf("the workers of %q are told", ns)
+				t.Errorf("the workers of %q are notified", ns)
 			}
 		case <-time.After(20 * time.Second):
-			t.Fatal("the workers of the other app are not told")
+			t.Fatal("the workers of the other app are not notified")
 		}
 		beat := must[protocol.WorkerHeartbeatResponse](t)(at.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
 			WorkerID: "w", Incarnation: "w1",
 		}))
 		if beat.Settings != 1 {
-			t.Errorf("a heartbeat is told revision %d", beat.Settings)
+			t.Errorf("the response to a heartbeat has revision %d", beat.Settings)
 		}
 
 		ended := make(chan protocol.PollStatus, 1)
@@ -74,29 +75,29 @@ func TestSettingsReachWorkersOfOtherApps(t *testing.T) {
 		select {
 		case got := <-ended:
 			if got != protocol.PollEmpty {
-				t.Errorf("the poll that asked for what it offered before ends with %s", got)
+				t.Errorf("the poll from before the change ends with %s", got)
 			}
-		case <-time.After(20 * time.Second): // by itself it would end after a minute
-			t.Fatal("the poll that asked for what it offered before stays open")
+		case <-time.After(20 * time.Second): // without the notification it would end after a minute
+			t.Fatal("the poll from before the change stays open")
 		}
 		for name, a := range map[string]*app{"the app that sent it": sender, "the worker's app": at} {
 			if s := a.settings(); s.Applied != 1 || s.Workers != 1 || len(s.Pending) != 0 {
-				t.Errorf("%s, when the worker runs with it: %+v", name, s)
+				t.Errorf("%s, when the worker applies it: %+v", name, s)
 			}
 			w := must[protocol.WorkerView](t)(a.Worker(t.Context(), "default", "w"))
 			if w.Settings == nil || *w.Settings != 1 {
-				t.Errorf("%s the worker is shown with %v", name, w.Settings)
+				t.Errorf("%s the worker has revision %v", name, w.Settings)
 			}
 		}
 
-		// a stale revision changes nothing, and equal settings are no change
+		// a request based on a stale revision changes nothing, and equal settings are no change
 		_, err := at.set(0, protocol.FleetSettings{LogLevel: "error"})
 		if protocol.ReasonOf(err) != protocol.ReasonStaleRevision {
-			t.Errorf("with a revision that is over: %v", err)
+			t.Errorf("with a stale revision: %v", err)
 		}
 		second := must[protocol.FleetSettingsState](t)(at.set(1, protocol.FleetSettings{LogLevel: "debug", Concurrency: 3}))
 		if second.Revision != 1 {
-			t.Errorf("the same again: %+v", second)
+			t.Errorf("equal settings: %+v", second)
 		}
 		for _, bad := range []protocol.FleetSettings{
 			{LogLevel: "loud"},
@@ -109,7 +110,7 @@ func TestSettingsReachWorkersOfOtherApps(t *testing.T) {
 			}
 		}
 		if s := sender.settings(); s.Revision != 1 || s.LogLevel != "debug" {
-			t.Errorf("after what was refused: %+v", s)
+			t.Errorf("after the refused requests: %+v", s)
 		}
 		// another namespace has separate settings
 		other := must[protocol.FleetSettingsState](t)(sender.FleetSettings(t.Context(), "other"))
@@ -118,7 +119,7 @@ func TestSettingsReachWorkersOfOtherApps(t *testing.T) {
 		}
 		free := must[protocol.FleetSettingsState](t)(at.set(1, protocol.FleetSettings{}))
 		if free.Revision != 2 || free.LogLevel != "" {
-			t.Errorf("each worker's own again: %+v", free)
+			t.Errorf("after removing the settings: %+v", free)
 		}
 		audits, err := sender.Audits(t.Context(), "default", false, 10)
 		if err != nil || len(audits) != 2 || audits[0].Action != "fleet.settings" ||

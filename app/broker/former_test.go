@@ -30,7 +30,7 @@ var (
 )
 
 // chain starts a workflow whose first run starts the given children and continues as new. It returns the second run,
-// whose task waits for a signal, and the first tasks of the children by workflow ID.
+// which waits for a signal, and the first tasks of the children by workflow ID.
 func (a *app) chain(workflow string, children ...protocol.Command) (second string, tasks map[string]*protocol.Task) {
 	a.t.Helper()
 	a.start(workflow)
@@ -47,7 +47,7 @@ func (a *app) tasks(n int) map[string]*protocol.Task {
 	for len(m) < n {
 		t := a.poll("w", protocol.KindWorkflow, 30)
 		if t == nil {
-			a.t.Fatalf("%d of %d tasks come", len(m), n)
+			a.t.Fatalf("%d of %d tasks were dispatched", len(m), n)
 		}
 		m[t.Workflow.WorkflowID] = t
 	}
@@ -61,7 +61,7 @@ func (a *app) ok(c protocol.CompleteResponse) {
 	}
 }
 
-// until waits for something to be true of a run.
+// until polls a run until a condition is true, and returns the run.
 func (a *app) until(run, what string, is func(*engine.Run) bool) *engine.Run {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), 2*time.Minute)
@@ -78,7 +78,7 @@ func (a *app) until(run, what string, is func(*engine.Run) bool) *engine.Run {
 			stop()
 		case <-ctx.Done():
 			stop()
-			a.t.Fatalf("run %s: %s does not come", run, what)
+			a.t.Fatalf("run %s: %s does not happen", run, what)
 		}
 	}
 }
@@ -109,7 +109,7 @@ func TestChildrenGoByTheirPolicyWhenTheLastRunOfTheChainEnds(t *testing.T) {
 				must[protocol.CommandReceipt](t)(a.Signal(
 					t.Context(), protocol.SignalRequest{Target: protocol.Target{WorkflowID: "one"}, SignalName: "next"},
 				))
-				a.ok(a.decide(a.task("w", protocol.KindWorkflow, "one"), goOn)) // and once more
+				a.ok(a.decide(a.task("w", protocol.KindWorkflow, "one"), goOn)) // another run of the chain
 				task := a.task("w", protocol.KindWorkflow, "one")
 				third := task.Workflow.RunID
 				if v := a.view(protocol.Target{WorkflowID: "one"}); len(v.Pending.Children) != 3 ||
@@ -170,10 +170,11 @@ func TestTheEndOfAChildOfAnEarlierRunIsDropped(t *testing.T) {
 		a.ok(a.decide(kids["done"], done()))
 		after := a.until(second, "the end of a child", func(r *engine.Run) bool { return r.Inherited.Open == 1 })
 		if after.LastSeq != before.LastSeq || after.Tasks != before.Tasks || after.Task != nil {
-			t.Fatalf("it left event %d and task %d, before %d and %d", after.LastSeq, after.Tasks, before.LastSeq, before.Tasks)
+			t.Fatalf("the end of the child added events: last event %d and task %d, before %d and %d", after.LastSeq, after.Tasks, before.LastSeq, before.Tasks)
 		}
 
-		// Another fails, is run again, continues as new: the row follows it, and the end of the chain finds its latest run.
+		// Another child fails, is retried and continues as new: its row is updated, and at the end of the chain its
+		// latest run closes.
 		a.ok(a.decide(kids["again"], protocol.Command{Type: protocol.FailWorkflow, Message: "broke"}))
 		retried := a.task("w", protocol.KindWorkflow, "again")
 		if retried.Workflow.RunNumber != 2 {
@@ -290,7 +291,7 @@ func TestAnIDThatIsTakenFailsTheChildAndNothingElse(t *testing.T) {
 		}
 		a.ok(a.decide(task, done()))
 		if v := a.view(protocol.Target{RunID: taken}); v.Terminal || v.ParentRunID != nil {
-			t.Fatalf("the run whose id was asked for: %+v", v)
+			t.Fatalf("the run whose ID is in use: %+v", v)
 		}
 		if kid := tasks["free"]; kid == nil || kid.Workflow.RunNumber != 1 {
 			t.Fatalf("the child's task: %+v", kid)
@@ -302,7 +303,7 @@ func TestAnIDThatIsTakenFailsTheChildAndNothingElse(t *testing.T) {
 	})
 }
 
-// Two apps: the parent continues as new at one app and ends at the other, and children start and end at both.
+// With two apps, the parent continues as new at one app and closes at the other, and children start and close at both.
 func TestAChainOfTwoAppsKeepsItsChildren(t *testing.T) {
 	database := apptest.Postgres(t)
 	a, b := on(t, database), on(t, database)
@@ -333,8 +334,8 @@ func TestAChainOfTwoAppsKeepsItsChildren(t *testing.T) {
 	}
 }
 
-// A run of a chain asks a child that an earlier one started to end. The child fails over it, and is not tried again as
-// its policy would have it.
+// A run of a chain requests the cancellation of a child that an earlier run started. The child then fails, and is not
+// retried despite its policy.
 func TestCancelRequestedChildOfTheChainIsNotRetried(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -351,7 +352,7 @@ func TestCancelRequestedChildOfTheChainIsNotRetried(t *testing.T) {
 		signal()
 		a.ok(a.decide(a.task("w", protocol.KindWorkflow, "parent"), attach("kid"), stay))
 		signal()
-		// Cancel in a separate workflow task: the task that attached the child had already loaded its row.
+		// Cancel in a separate workflow task, because the task that attached to the child had already loaded its row.
 		a.ok(a.decide(
 			a.task("w", protocol.KindWorkflow, "parent"), protocol.Command{Type: protocol.CancelChildWorkflow, Target: 2}, stay,
 		))
@@ -362,7 +363,7 @@ func TestCancelRequestedChildOfTheChainIsNotRetried(t *testing.T) {
 		a.ok(a.decide(tasks["kid"], protocol.Command{Type: protocol.FailWorkflow, Message: "gave up"}))
 		comes(t, "that its news arrived", func() bool { return a.run(child.RunID).Undelivered.Len() == 0 })
 		if got := a.ends(second)["kid"]; got == nil || got.ClosedReason != "failed" || got.RunID != child.RunID {
-			t.Errorf("the chain was told %+v", got)
+			t.Errorf("the chain received %+v", got)
 		}
 	})
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Every app of every release must recognize a repeated report. So hashes are stored in history, and hashes of earlier
-// releases must still be recognized.
+// Every app of every release must recognize a repeated report. Therefore history stores the hashes, and hashes of
+// earlier releases must still be recognized.
 
 // bytesMark is the prefix of hashes over raw payload bytes. Older releases hashed JSON, without a prefix; such hashes
 // still exist in histories.
 const bytesMark = "b:"
 
-// sumOf returns the hash of collected bytes. Collecting first costs one allocation; writing to a hash costs several per
+// sumOf returns the hash of b. Collecting the bytes first costs one allocation; writing to a hash costs several per
 // part.
 func sumOf(b []byte) string { return hexOf("", b) }
 
-// markedSum is sumOf for payloads in their encoded form.
+// markedSum is like sumOf, for hashes over raw payload bytes.
 func markedSum(b []byte) string { return hexOf(bytesMark, b) }
 
 func hexOf(mark string, b []byte) string {
@@ -31,7 +31,7 @@ func hexOf(mark string, b []byte) string {
 	return string(hex.AppendEncode(append(text[:0], mark...), sum[:12]))
 }
 
-// hashOf returns the hash of an outcome's JSON, by which a repetition is recognized.
+// hashOf returns the hash of an outcome's JSON, by which a repeated report is recognized.
 func hashOf(v any) string {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -40,12 +40,12 @@ func hashOf(v any) string {
 	return sumOf(raw)
 }
 
-// hashResult returns the hash of a result.
+// hashResult returns the hash of an encoded result.
 func hashResult(blob string) string {
 	return markedSum(addBlob(make([]byte, 0, 8+len(blob)), blob))
 }
 
-// hashCommands returns a hash of the commands of a workflow task: it covers the JSON of the commands, so that every
+// hashCommands returns a hash of the commands of a workflow task. It covers the JSON of the commands, so that every
 // member is included, and the raw bytes of their payloads.
 func hashCommands(commands []protocol.Command) string {
 	bare, blobs := slices.Clone(commands), 0
@@ -67,12 +67,13 @@ func hashCommands(commands []protocol.Command) string {
 	return markedSum(all)
 }
 
-// addBlob appends a blob after its length, so that different splits of the same bytes have different hashes.
+// addBlob appends the length of a blob and the blob, so that different splits of the same bytes have different hashes.
 func addBlob(to []byte, blob string) []byte {
 	return append(binary.BigEndian.AppendUint64(to, uint64(len(blob))), blob...)
 }
 
-// sameOutcome reports whether a stored hash, by this release or an older one, is the hash of this activity outcome.
+// sameOutcome reports whether a stored hash, computed by this or an older release, is the hash of this activity
+// outcome.
 func sameOutcome(in *protocol.CompleteItem, stored, now string) bool {
 	return stored == now || in.Failure == nil && stored == hashOf(in.Result.Blob)
 }

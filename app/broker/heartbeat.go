@@ -12,13 +12,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Renewals are the most frequent write of a busy fleet, but they cannot be answered from memory: after a crash of the
+// Renewals are the most frequent write of a busy fleet. Still they cannot be answered from memory: after a crash of the
 // app, a worker would rely on a lease that was not stored, while another worker begins the same task. So each response
 // follows a commit.
 
 // HeartbeatTask renews the lease of one attempt and returns whether the worker should continue. The renewal is stored
-// before HeartbeatTask returns. For an attempt that has ended the answer says so; an unknown attempt ID, and a task
-// that another worker holds, are errors.
+// before HeartbeatTask returns. For an attempt that has ended, the response says so; an unknown attempt ID, and a task
+// that another worker has leased, are errors.
 func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatResponse, error) {
 	in.Namespace = transaction.NamespaceOrDefault(in.Namespace)
 	a := protocol.HeartbeatResponse{TaskID: in.TaskID, AttemptID: in.AttemptID, Attempt: in.Attempt, Owner: in.Owner}
@@ -49,14 +49,14 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 		act     engine.Activity
 		sess    *engine.Session
 		by      engine.Lease
-		refused error // the attempt ended with this heartbeat
+		refused error // set if this heartbeat ended the attempt
 	}
 	beaten, err := scope.guard(transaction.UpdateRun(in.Namespace, run, needs, beat))
 	if err != nil {
 		return a, err
 	}
 	beaten.Recall = true
-	// The result of the step does not contain the session after the heartbeat, so read the session from the decision.
+	// The result of the step does not contain the session after the heartbeat, so take the session from the decision.
 	decideStep := beaten.Decide
 	beaten.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
 		w, err := decideStep(rows, now)
@@ -83,12 +83,12 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 	if err != nil {
 		return stopResponse(a, scope.hideDetails(err))
 	}
-	// The app also renews the lease of an attempt that was asked to stop: the code may need time to clean up, and no
-	// other attempt may begin meanwhile.
+	// Renew the lease also of an attempt that was asked to stop: its code may need time to clean up, and no other
+	// attempt may begin meanwhile.
 	a.Renewed, a.CanContinue, a.LeaseExpiresAt, a.LastHeartbeatAt = true, !r.act.Cancel, r.act.Until, r.act.HeartbeatAt
 	a.CancelRequested = r.act.Cancel
-	// The heartbeat also extends the session's lease, and the owner decides by this lease whether it may start more
-	// tasks in the session.
+	// The heartbeat also extends the session's lease, by which the owner decides whether it may start more tasks in the
+	// session.
 	if r.sess != nil {
 		a.Session = affinity(r.sess, r.act.Queue, false)
 	}
@@ -119,15 +119,15 @@ func (b *Broker) heartbeatWorkflow(
 	return a, nil
 }
 
-// stopResponse converts errors that mean "stop" into a heartbeat response with this instruction.
+// stopResponse converts errors that mean "stop" into a heartbeat response that says so.
 func stopResponse(a protocol.HeartbeatResponse, err error) (protocol.HeartbeatResponse, error) {
 	var e *protocol.Error
 	if !errors.As(err, &e) {
 		return a, err
 	}
 	switch e.Reason {
-	// These are mistakes of the caller. All other refusals are news that it could not know, and belong into an
-	// answer.
+	// These errors are mistakes of the caller. All other refusals report something that the caller could not know, so
+	// they are part of a response.
 	case protocol.ReasonTaskNotFound, protocol.ReasonLeaseOwnerMismatch:
 		return a, err
 	}
@@ -145,7 +145,7 @@ func stopResponse(a protocol.HeartbeatResponse, err error) (protocol.HeartbeatRe
 
 // renewLease renews one lease of a worker's heartbeat; the response contains its error.
 func (b *Broker) renewLease(ctx context.Context, in protocol.HeartbeatRequest) protocol.HeartbeatResponse {
-	if in.Malformed != nil { // it ends no attempt: the lease is unchanged
+	if in.Malformed != nil { // this does not end an attempt: the lease is unchanged
 		reason := string(protocol.ReasonOf(in.Malformed))
 		return protocol.HeartbeatResponse{
 			TaskID: in.TaskID, AttemptID: in.AttemptID, Attempt: in.Attempt, Owner: in.Owner, CanContinue: true, Reason: &reason,
@@ -155,7 +155,8 @@ func (b *Broker) renewLease(ctx context.Context, in protocol.HeartbeatRequest) p
 	if err != nil {
 		reason := string(protocol.ReasonOf(err))
 		if reason == "" {
-			// The store is away, which ends no attempt: its worker continues as long as the lease that it has.
+			// The store is unavailable. This does not end the attempt: its worker continues until the lease that it has
+			// expires.
 			reason = string(protocol.ReasonBackendUnavailable)
 			a.CanContinue = true
 		}

@@ -8,8 +8,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An app that dies between storing a lease and delivering its task leaves a lease that the worker does not know. When
-// the worker registers again, it lists its tasks, and the app releases the others without waiting for their leases.
+// An app that dies between storing a lease and delivering its task leaves a lease that the worker does not know of.
+// When the worker registers again, it lists its tasks, and the app releases its other tasks without waiting for their
+// leases.
 func TestReconnectingWorkerReturnsTasksThatItDoesNotHold(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -37,8 +38,8 @@ func TestReconnectingWorkerReturnsTasksThatItDoesNotHold(t *testing.T) {
 			}
 			return protocol.TaskKey(protocol.KindWorkflow, task.Workflow.TaskID, "", task.Workflow.Attempt)
 		}
-		// comesBack polls a task and registers again several times, with the task in its list or without a list, and
-		// finally with a list that omits the task.
+		// comesBack polls for a task and registers again several times, with the task in its list or without a list,
+		// and finally with a list that omits the task.
 		comesBack := func(kind protocol.TaskKind) *protocol.Task {
 			t.Helper()
 			first := poll(kind)
@@ -47,7 +48,7 @@ func TestReconnectingWorkerReturnsTasksThatItDoesNotHold(t *testing.T) {
 			}
 			for what, held := range map[string]*[]string{"says nothing": nil, "has it": {key(first)}} {
 				if n := register(held).Redelivered; n != 0 || poll(kind) != nil {
-					t.Errorf("%s: a worker that %s lost it (%d set free)", kind, what, n)
+					t.Errorf("%s: a worker that %s lost the task (%d released)", kind, what, n)
 				}
 			}
 			if n := register(&[]string{"another"}).Redelivered; n != 1 {
@@ -55,7 +56,7 @@ func TestReconnectingWorkerReturnsTasksThatItDoesNotHold(t *testing.T) {
 			}
 			redelivered := poll(kind)
 			if redelivered == nil || key(redelivered) == key(first) {
-				t.Fatalf("%s: after coming back without it: %+v", kind, redelivered)
+				t.Fatalf("%s: after registering without the task: %+v", kind, redelivered)
 			}
 			return redelivered
 		}
@@ -66,7 +67,7 @@ func TestReconnectingWorkerReturnsTasksThatItDoesNotHold(t *testing.T) {
 		}
 		task := comesBack(protocol.KindActivity)
 		if task.Activity.Attempt != 1 {
-			t.Errorf("what never reached the worker counts as attempt: %d", task.Activity.Attempt)
+			t.Errorf("a delivery that never reached the worker counts as attempt: %d", task.Activity.Attempt)
 		}
 	})
 }

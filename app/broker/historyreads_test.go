@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// wholeRuns is a store that counts the runs that are read with everything open in them.
+// wholeRuns is a store that counts how often a run is read with everything that is open in it.
 type wholeRuns struct {
 	store.Store
 	n atomic.Int64
@@ -33,8 +33,8 @@ func (r wholeRunReader) Run(ctx context.Context, id string) (*engine.Run, error)
 	return r.Reader.Run(ctx, id)
 }
 
-// A request for a history reserves memory before it reads payloads: what it reads before, to know the size, contains
-// none. A run with many unread signals would otherwise be loaded for every waiting request.
+// A request for a history reserves memory before it reads payloads: to find the size, it reads nothing that contains
+// payloads. Otherwise every waiting request would load a run with many unread signals.
 func TestTheSizeOfAHistoryIsReadWithoutItsOpenSignals(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)

@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// ran lists what ran in a session as "epoch-number worker outcome", oldest first, reading pages of this size.
+// ran lists the attempts in a session as "epoch-number worker outcome", oldest first, reading pages of the given size.
 func (a *app) ran(id string, epochs map[int64]int, size int) (list []string) {
 	a.t.Helper()
 	for token := ""; ; {
@@ -57,7 +57,7 @@ func TestTimelineContainsEveryEpoch(t *testing.T) {
 			}))
 		}
 		lost := a.poll("a", protocol.KindActivity, 30)
-		a.ours("a", "a2", time.Hour, time.Hour, 10) // the attempt goes with the process
+		a.ours("a", "a2", time.Hour, time.Hour, 10) // the attempt ends with the process
 		second := a.poll("a", protocol.KindActivity, 30)
 		if second.Activity.TaskID != lost.Activity.TaskID || !second.Activity.Session.IsNew {
 			t.Fatalf("the restarted worker gets %+v", second.Activity)
@@ -102,7 +102,7 @@ func TestTimelineContainsEveryEpoch(t *testing.T) {
 		if !slices.ContainsFunc(all.Attempts, func(at protocol.SessionAttempt) bool {
 			return at.AttemptID == next.Activity.AttemptID && at.Why == "Declined: no"
 		}) {
-			t.Errorf("no attempt tells the class and the message of its failure: %+v", all.Attempts)
+			t.Errorf("no attempt has the class and the message of its failure: %+v", all.Attempts)
 		}
 		if len(p.Attempts) != 1 || p.Attempts[0].AttemptID != second.Activity.AttemptID ||
 			p.Attempts[0].EndedAt.Before(p.Attempts[0].StartedAt.Time) {
@@ -111,17 +111,17 @@ func TestTimelineContainsEveryEpoch(t *testing.T) {
 		if _, err := a.SessionAttempts(t.Context(), protocol.SessionAttempts{
 			SessionID: "s", PageToken: "?",
 		}); protocol.ReasonOf(err) != protocol.ReasonInvalidPageToken {
-			t.Errorf("a token that is none: %v", err)
+			t.Errorf("an invalid page token: %v", err)
 		}
 	})
 }
 
-// A timeline is read to its beginning page by page, however long it is, and also when the session's row is gone.
+// A timeline can be read to its beginning page by page, however long it is, also after the session's row was deleted.
 func TestATimelineIsReadToItsBeginning(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		a.ours("a", "a1", time.Hour, time.Hour, 10)
-		const holdings = 260 // two entries each
+		const holdings = 260 // each acquisition has two entries
 		verb := protocol.SessionVerb{WorkerID: "a", SessionID: "s"}
 		for range holdings {
 			must[protocol.SessionResponse](t)(a.CreateSession(t.Context(), protocol.SessionCreate{
@@ -171,12 +171,12 @@ func TestATimelineIsReadToItsBeginning(t *testing.T) {
 		if _, err := a.SessionTimeline(t.Context(), protocol.SessionTimeline{
 			SessionID: "s", PageToken: "?",
 		}); protocol.ReasonOf(err) != protocol.ReasonInvalidPageToken {
-			t.Errorf("a token that is none: %v", err)
+			t.Errorf("an invalid page token: %v", err)
 		}
 		if _, err := a.SessionTimeline(t.Context(), protocol.SessionTimeline{
 			SessionID: "none",
 		}); protocol.ReasonOf(err) != protocol.ReasonWorkerSessionNotFound {
-			t.Errorf("a session that never was: %v", err)
+			t.Errorf("a session that never existed: %v", err)
 		}
 		if err := a.CleanUp(t.Context(), []engine.SessionKey{{Namespace: "default", ID: "s"}}); err != nil {
 			t.Fatal(err)
@@ -189,8 +189,8 @@ func TestATimelineIsReadToItsBeginning(t *testing.T) {
 	})
 }
 
-// A worker learns that it is the first to see an epoch of a session, also when the delivery with which it was claimed
-// never reached it.
+// The first task of an epoch that a worker receives tells it so, also if the delivery that acquired the session never
+// reached the worker.
 func TestTheFirstDeliveryThatIsSeenIsNew(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -203,7 +203,7 @@ func TestTheFirstDeliveryThatIsSeenIsNew(t *testing.T) {
 		))
 		unseen := p.Tasks[0].Activity.Session
 		p.Undo()
-		fresh := 0 // the hand-back is on its way: the other task may come before or after it
+		fresh := 0 // the worker is returning a task: the other task may be dispatched before or after it
 		for range 2 {
 			s := a.poll("a", protocol.KindActivity, 30).Activity.Session
 			if s.Epoch != unseen.Epoch {
@@ -245,13 +245,13 @@ func TestAWorkerWithoutALeaseClosesNothing(t *testing.T) {
 				t.Context(), protocol.SessionVerb{SessionID: "s", WorkerID: "a", Epoch: held.Epoch},
 			))
 			if r.Outcome != "already_closed" || r.Status != 200 {
-				t.Errorf("a close of what was lost: %+v", r)
+				t.Errorf("a close of a lost session: %+v", r)
 			}
 		}
 		is := must[protocol.SessionView](t)(a.Session(t.Context(), "", "s"))
 		if is.Status != was.Status || is.Epoch != was.Epoch || is.UpdatedAt != was.UpdatedAt ||
 			len(is.Timeline) != len(was.Timeline) {
-			t.Errorf("it changed\n%+v\nto\n%+v", was, is)
+			t.Errorf("the session changed\n%+v\nto\n%+v", was, is)
 		}
 		got := a.poll("b", protocol.KindActivity, 30)
 		if got == nil || got.Activity.Session.Epoch <= held.Epoch {
@@ -261,13 +261,13 @@ func TestAWorkerWithoutALeaseClosesNothing(t *testing.T) {
 		refused("one whose successor holds it, by no epoch", "a", 0)
 		if is := must[protocol.SessionView](t)(a.Session(t.Context(), "", "s")); is.Status != protocol.SessionActive ||
 			is.LeaseOwner == nil || *is.LeaseOwner != "b" {
-			t.Errorf("after refused closes it is %+v", is)
+			t.Errorf("after the refused closes the session is %+v", is)
 		}
 	})
 }
 
-// A published SDK deletes each session that its worker holds when the worker stops. The task that waits in the session
-// must run on another worker, under a higher epoch.
+// When a worker of a published SDK stops, it deletes each session that it holds. The task that waits in the session
+// must then run on another worker, under a higher epoch.
 func TestTheDeleteOfAStoppingWorkerReleasesItsSession(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -293,7 +293,8 @@ func TestTheDeleteOfAStoppingWorkerReleasesItsSession(t *testing.T) {
 }
 
 // Describe lists a lost delivery of an open activity with its worker, epoch, duration and last heartbeat. The attempts
-// of the session list the same, also after the activity has ended. Describe shows the stack trace of the last failure.
+// of the session contain the same, also after the activity has ended. Describe returns the stack trace of the last
+// failure.
 func TestALostAttemptIsVisible(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)

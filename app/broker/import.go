@@ -11,12 +11,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An import restores an exported run for reading, never to continue, so only closed runs are accepted. The import must
-// not replace an existing run or workflow, so it reads the rows of its IDs under their locks.
+// An import restores an exported run for reading, never to continue it, so only closed runs are accepted. It must not
+// replace an existing run or workflow, so it reads the rows of its IDs under their locks.
 
 // Import restores a closed run: its history and its entry in listings and filters. The workflow ID must be unused, or
-// must belong to the run that continued from this one or that this one continued from. Importing the same run again
-// changes nothing.
+// belong to a run of the same chain that directly precedes or follows this one. Importing the same run again changes
+// nothing.
 func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protocol.ImportResponse, error) {
 	ns := transaction.NamespaceOrDefault(in.Namespace)
 	d, err := engine.ImportRun(ns, in.Events)
@@ -42,7 +42,7 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 	out, err = transaction.Commit[protocol.ImportResponse](ctx, b.store, store.Transaction{
 		Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, Runs: []string{run.ID}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
-			// The answer to the first import may have been lost, so the same once more is no error.
+			// The response to the first import may have been lost, so importing the same run again is not an error.
 			if had := rows.Run(run.ID); had != nil {
 				if had.Namespace != ns || had.WorkflowID != run.WorkflowID || had.LastSeq != run.LastSeq ||
 					!had.ClosedAt.Equal(run.ClosedAt.Time) {
@@ -52,7 +52,7 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 				out.Outcome = "import_not_needed"
 				return store.Writes{Answer: out}, nil
 			}
-			// The next cleanup would delete this run, so the import is rejected with the reason.
+			// The next run of retention would delete this run, so the import is rejected with that reason.
 			if cutoff := now.Add(-time.Duration(kept.RetentionDays) * 24 * time.Hour); run.ClosedAt.Before(cutoff) {
 				return store.Writes{},
 					protocol.Refuse(protocol.ReasonPastRetention, "run %s closed on %s, before the retention of namespace %s (%d days)",
@@ -69,7 +69,7 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 				// The runs of a chain may be imported in any order: the newest run becomes and remains the current one.
 				case current != nil && current.ContinuedTo == run.ID:
 				case current != nil && current.ContinuedFrom == run.ID:
-					return w, nil // the current one stays that
+					return w, nil // the current run stays
 				default:
 					refusal := protocol.Refuse(protocol.ReasonAlreadyStarted, "%s", engine.WorkflowIDInUse(had, current))
 					return store.Writes{}, refusal.With("workflow_id", had.ID).With("run_id", had.RunID).

@@ -15,19 +15,19 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// signalled is a signal of a test: its name and its value.
+// signalled is a signal of a test, with its name and value.
 type signalled struct{ name, value string }
 
-// chainOfRuns drives one workflow whose runs continue as new, as a Go worker does, and knows which signals its code has
+// chainOfRuns is one workflow whose runs continue as new, driven like a Go worker. It tracks which signals the code has
 // not received.
 type chainOfRuns struct {
 	*app
-	other   *app // sends the signals
+	other   *app // the app that receives the signals
 	id      string
-	backlog []signalled // not received, in the order of their arrival
+	backlog []signalled // signals not received, in the order of their arrival
 	sent    int
-	ranges  int                    // commands with a range of signals
-	runs    map[string][]signalled // inherited by run
+	ranges  int                    // signals that each run inherited, by run
+	runs    map[string][]signalled // the ID of each signal, which must not change
 	ids     map[signalled]string   // signal IDs, which do not change
 }
 
@@ -42,7 +42,7 @@ func (a *app) chainOfRuns(other *app, id string) *chainOfRuns {
 	}
 }
 
-// signal sends n signals of a name, with values of this size.
+// signal sends n signals of a name, with values of the given size.
 func (c *chainOfRuns) signal(name string, n, size int) {
 	c.t.Helper()
 	for range n {
@@ -55,7 +55,7 @@ func (c *chainOfRuns) signal(name string, n, size int) {
 	}
 }
 
-// receive removes the first n signals of a name, as the code of the run does.
+// receive removes the first n signals of a name from the backlog, as if the code received them.
 func (c *chainOfRuns) receive(name string, n int) {
 	c.backlog = slices.DeleteFunc(c.backlog, func(s signalled) bool {
 		if s.name != name || n == 0 {
@@ -66,8 +66,8 @@ func (c *chainOfRuns) receive(name string, n int) {
 	})
 }
 
-// next leases the workflow task, runs meanwhile to send and receive signals, continues as new and checks the
-// history of the new run.
+// next leases the workflow task, calls meanwhile, which sends and receives signals, then continues as new and checks
+// the history of the new run.
 func (c *chainOfRuns) next(meanwhile func()) (run string) {
 	c.t.Helper()
 	task := c.lease()
@@ -100,8 +100,8 @@ func (c *chainOfRuns) next(meanwhile func()) (run string) {
 	return run
 }
 
-// lease leases the workflow task of the chain, as a worker that fetches inherited signals, and checks that the task and
-// the signals that it omits are the history.
+// lease leases the workflow task of the chain, as a worker that fetches inherited signals. It checks that the events in
+// the task and the omitted signals together are the history.
 func (c *chainOfRuns) lease() *protocol.Task {
 	c.t.Helper()
 	wait := int64(30)
@@ -168,7 +168,7 @@ func signalOf(t testing.TB, d *history.SignalReceived) signalled {
 	return signalled{d.SignalName, value}
 }
 
-// historyOf reads the whole history in pages of several sizes, with outlines, which must agree.
+// historyOf reads the whole history in pages of several sizes and as outlines, and checks that all agree.
 func (c *chainOfRuns) historyOf(run string) (all []history.Event) {
 	c.t.Helper()
 	for _, size := range []int{1000, 7} {
@@ -183,7 +183,7 @@ func (c *chainOfRuns) historyOf(run string) (all []history.Event) {
 			q.PageToken = *page.NextPageToken
 		}
 		if all != nil && !reflect.DeepEqual(all, events) {
-			c.t.Fatalf("run %s has %d events in large pages and %d other ones in small pages", run, len(all), len(events))
+			c.t.Fatalf("run %s has %d events in large pages and other %d events in small pages", run, len(all), len(events))
 		}
 		all = events
 	}
@@ -209,7 +209,7 @@ func (c *chainOfRuns) deleteRun(run string) {
 	delete(c.runs, run)
 }
 
-// stored returns the number of rows and the number of bytes of a table.
+// stored returns the number of rows, and of bytes in the columns, of a table.
 func stored(t *testing.T, database, columns, table string) (rows, bytes int64) {
 	t.Helper()
 	err := separateConnection(t, database).QueryRow(
@@ -221,7 +221,8 @@ func stored(t *testing.T, database, columns, table string) (rows, bytes int64) {
 	return rows, bytes
 }
 
-// What a run that continues as new stores does not depend on the number of signals that the next run inherits.
+// The size of what a run that continues as new stores does not depend on the number of signals that the next run
+// inherits.
 func TestARunStoresInheritedSignalsIndependentlyOfTheirNumber(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -229,7 +230,7 @@ func TestARunStoresInheritedSignalsIndependentlyOfTheirNumber(t *testing.T) {
 		for i, backlog := range []int{50, 400} {
 			c := a.chainOfRuns(a, fmt.Sprint("of", backlog))
 			c.signal("s", backlog, 100)
-			c.next(func() {}) // adds the signals to the inbox
+			c.next(func() {}) // this run adds the signals to the inbox
 			c.next(func() { c.receive("s", 1) })
 			size := func() (n int64) {
 				_, events := stored(t, database, "payload) + length(coalesce(heads, '')", "events")
@@ -248,7 +249,8 @@ func TestARunStoresInheritedSignalsIndependentlyOfTheirNumber(t *testing.T) {
 			added[i] -= inbox
 			c.ok(c.decide(c.task("go", protocol.KindWorkflow, c.id), done()))
 		}
-		// The numbers of signals and events have a few more digits, and the app writes some rows for other reasons.
+		// Allow a few more digits in the numbers of signals and events, and a few rows that the app writes for other
+		// reasons.
 		if rows[1]-rows[0] > 10 || bytes[1]-bytes[0] > 200 || added != [2]int64{} {
 			t.Errorf("three runs with a backlog of 50 wrote %d rows and %d bytes, with 400 %d and %d; added %v",
 				rows[0], bytes[0], rows[1], bytes[1], added)
@@ -256,8 +258,8 @@ func TestARunStoresInheritedSignalsIndependentlyOfTheirNumber(t *testing.T) {
 	})
 }
 
-// Any signals that arrive and are received in any order, of several names, also while a run continues as new: each run
-// inherits exactly the signals that were not received. Earlier runs may be deleted, and another app sends the signals.
+// Signals of several names arrive and are received in any order, also while a run continues as new. Each run inherits
+// exactly the signals that were not received, also if earlier runs are deleted and another app receives the signals.
 func TestEachRunInheritsTheSignalsThatWereNotReceived(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := twoApps(t, database)
@@ -364,8 +366,8 @@ func TestSignalsOfAnInboxGoWithTheLastRunThatInheritsThem(t *testing.T) {
 	})
 }
 
-// Signals of code that does not buffer them resolve its waits, also if the run inherited them by an inbox, and those
-// that it has not handled go to the next run.
+// For code that does not buffer signals, inherited signals resolve its waits, also if the run inherited them by an
+// inbox. The signals that the code has not handled are passed on to the next run.
 func TestWaitsOfOtherRuntimesAreResolvedFromTheInbox(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)

@@ -11,7 +11,7 @@ import (
 )
 
 // running registers worker w, with an optional incarnation, leases an attempt to it, and registers a worker "spare"
-// that could run it too.
+// that could also run it.
 func (o *harness) running(a *app, incarnation string) *protocol.Task {
 	o.t.Helper()
 	o.hired(a, "w", func(in *protocol.RegisterRequest) { in.Incarnation, in.AttemptLease = incarnation, 100 })
@@ -23,8 +23,8 @@ func (o *harness) running(a *app, incarnation string) *protocol.Task {
 	return a.poll("w", protocol.KindActivity, 0)
 }
 
-// A live worker that is removed gets no more tasks, neither on its open poll nor on the next one. Its running tasks are
-// not dispatched to other workers before they end.
+// A live worker that is removed receives no more tasks, neither on its open poll nor on its next one. Its running tasks
+// are not dispatched to other workers before they end.
 func TestARemovedWorkerGetsNothingAndEndsWhatItRuns(t *testing.T) {
 	for name, c := range map[string]struct {
 		incarnation string
@@ -62,7 +62,7 @@ func TestARemovedWorkerGetsNothingAndEndsWhatItRuns(t *testing.T) {
 				if view := must[protocol.WorkerView](t)(a.Worker(
 					t.Context(), "default", "w",
 				)); view.Status != protocol.WorkerDraining || view.Leases != 1 {
-					t.Errorf("while it runs an attempt it is listed as %s with %d leases", view.Status, view.Leases)
+					t.Errorf("while it runs an attempt the worker is listed as %s with %d leases", view.Status, view.Leases)
 				}
 				a.waits("spare")
 				time.Sleep(60 * time.Second)
@@ -90,14 +90,14 @@ func TestARemovedWorkerGetsNothingAndEndsWhatItRuns(t *testing.T) {
 					t.Errorf("then another worker gets %+v", got)
 				}
 				if _, err := a.Worker(t.Context(), "default", "w"); protocol.ReasonOf(err) != protocol.ReasonWorkerNotFound {
-					t.Errorf("with nothing left to end it is listed: %v", err)
+					t.Errorf("after its tasks have ended the worker is listed: %v", err)
 				}
 				_, err := a.Register(
 					t.Context(),
 					protocol.RegisterRequest{WorkerID: "w", Incarnation: c.incarnation, TaskQueue: "default", AnyActivity: true},
 				)
 				if named := c.incarnation != ""; named != (protocol.ReasonOf(err) == protocol.ReasonStaleRegistration) {
-					t.Errorf("it registers again: %v", err)
+					t.Errorf("the worker registers again: %v", err)
 				}
 				o.hired(a, "w", func(in *protocol.RegisterRequest) { in.Incarnation = c.incarnation + "next" })
 			})
@@ -105,8 +105,8 @@ func TestARemovedWorkerGetsNothingAndEndsWhatItRuns(t *testing.T) {
 	}
 }
 
-// Another app leases a task to a worker while the worker deregisters: neither app sees this lease, so the other app
-// must release it when it is notified.
+// Another app leases a task to a worker while the worker deregisters. The app that deregisters it does not see this
+// lease, so the other app must release it when it is notified.
 func TestTasksLeasedWhileAWorkerLeftAreReturned(t *testing.T) {
 	inBubble(t, "two apps", func(o *harness) {
 		a, _ := o.app("a", true)
@@ -122,7 +122,7 @@ func TestTasksLeasedWhileAWorkerLeftAreReturned(t *testing.T) {
 		o.dispatch.Changed(store.Changed{Superseded: []store.Process{{Worker: key, Incarnation: "p"}}})
 		time.Sleep(time.Second)
 		if a.poll("spare", protocol.KindActivity, 0) == nil {
-			o.t.Error("nobody gets what was leased")
+			o.t.Error("the leased task was not dispatched again")
 		}
 	})
 }
@@ -139,7 +139,7 @@ func TestDeregistrationCompletesWithoutItsCaller(t *testing.T) {
 			err := o.store.View(o.t.Context(), func(r store.Reader) error {
 				w, err := r.Worker(o.t.Context(), engine.WorkerKey{Namespace: "default", ID: "w"})
 				if err == nil && w.DeregisteredAt.IsZero() {
-					o.reading.Store(&cut) // not yet
+					o.reading.Store(&cut) // wait until the read has begun
 				} else {
 					cancel()
 				}
@@ -158,17 +158,18 @@ func TestDeregistrationCompletesWithoutItsCaller(t *testing.T) {
 			o.t.Error(err)
 		}
 		if a.poll("spare", protocol.KindActivity, 0) == nil {
-			o.t.Error("nobody gets what it had")
+			o.t.Error("the task of the worker was not dispatched again")
 		}
 		if _, err := a.Worker(
 			o.t.Context(), "default", "w",
 		); protocol.ReasonOf(err) != protocol.ReasonWorkerNotFound {
-			o.t.Errorf("it is listed: %v", err)
+			o.t.Errorf("the worker is listed: %v", err)
 		}
 	})
 }
 
-// The tasks of a dead worker are released at once when it is removed, unless the worker was promised a lease expiry.
+// The tasks of a dead worker are released immediately when it is removed, unless the worker was promised a later end of
+// its lease.
 func TestRemovedDeadWorkerDoesNotBlockOthers(t *testing.T) {
 	inBubble(t, "of the HTTP contract", func(o *harness) {
 		a, _ := o.app("a", false)
@@ -178,9 +179,9 @@ func TestRemovedDeadWorkerDoesNotBlockOthers(t *testing.T) {
 		run, seq, _ := engine.ParseStepID(task.Activity.TaskID)
 		a.blamed(run, seq)
 		if got := a.poll("spare", protocol.KindActivity, 0); got == nil {
-			o.t.Error("its attempt is free for nobody")
+			o.t.Error("the attempt was not dispatched again")
 		} else if losses, returns := a.counted(got); losses != 1 || returns != 0 {
-			o.t.Errorf("its death counts as %d losses and %d ends of other kinds", losses, returns)
+			o.t.Errorf("the death counts as %d losses and %d other ends", losses, returns)
 		}
 	})
 }

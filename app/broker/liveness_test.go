@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Polls of a superseded incarnation are rejected and do not affect the liveness of its successor.
+// Polls of a superseded incarnation are rejected. They do not affect the liveness of its successor.
 func TestAnOlderProcessDoesNotSilenceTheLivingOne(t *testing.T) {
 	a := newApp(t)
 	const older, newer = "01K0000000000000000000000A", "01K0000000000000000000000B"

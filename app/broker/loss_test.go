@@ -10,18 +10,18 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// counted returns how many deliveries of an activity ended as losses, and how many were returned by a live worker.
+// counted returns how many deliveries of an activity ended as losses, and how many a live worker returned.
 func (a *app) counted(task *protocol.Task) (losses, returns int) {
 	a.t.Helper()
 	run, seq, _ := engine.ParseStepID(task.Activity.TaskID)
 	got, open := a.run(run).Activities.Get(seq)
 	if !open {
-		a.t.Fatalf("activity %s is over", task.Activity.TaskID)
+		a.t.Fatalf("activity %s has ended", task.Activity.TaskID)
 	}
 	return got.Losses, got.Returns
 }
 
-// blamed waits for the backoff of a task that was blamed for a loss; seq 0 is the workflow task.
+// blamed waits until the backoff of a task that was blamed for a loss has ended; seq 0 is the workflow task.
 func (a *app) blamed(run string, seq int64) {
 	a.t.Helper()
 	time.Sleep(time.Second)
@@ -45,9 +45,8 @@ func (a *app) sweeps(task *protocol.Task, at time.Time) bool {
 	return !open || got.State != engine.LeasedState
 }
 
-// Two apps at default settings: a worker that leased an attempt and died at once counts as a loss, whichever app
-// detects it. A live worker that let the lease expire does not, even if the detecting app never received its
-// heartbeats.
+// With two apps at default settings, a worker that leased an attempt and died immediately counts as a loss, whichever
+// app detects it. A live worker whose lease expired does not, even if the detecting app never received its heartbeats.
 func TestOnlyAWorkerThatDiedIsALoss(t *testing.T) {
 	for name, c := range map[string]lossCase{
 		"died at once": {incarnation: "p", silent: 30 * time.Second, asks: []string{"a"}, endedBy: "a", lost: true},
@@ -72,14 +71,14 @@ func TestOnlyAWorkerThatDiedIsALoss(t *testing.T) {
 			b, _ := o.app("b", true)
 			lease := 300 * time.Second
 			if c.incarnation != "" {
-				lease = 30 * time.Second // as our own workers ask for
+				lease = 30 * time.Second // the lease of Go workers
 			}
 			c.counts(o, a, b, kill, lease)
 		})
 	}
 }
 
-// The same on PostgreSQL, where each app has its own connections, with times a fifth of the standard ones.
+// This is the same test on PostgreSQL, where each app has its own connections, with a fifth of the standard times.
 func TestOnlyAWorkerThatDiedIsALossOnPostgres(t *testing.T) {
 	const lease = 6 * time.Second
 	for name, c := range map[string]lossCase{
@@ -104,16 +103,17 @@ func TestOnlyAWorkerThatDiedIsALossOnPostgres(t *testing.T) {
 
 // lossCase describes a worker that leased an attempt, and the expected end of the attempt.
 type lossCase struct {
-	incarnation string        // none: of the HTTP contract
-	silent      time.Duration // before the lease ends
-	asks        []string      // apps whose sweepers come to the lease, in this order, at once and three seconds later
-	endedBy     string        // the worker that the attempt's end names
-	moves       bool          // the other app receives its heartbeats since
-	gone        bool          // the app with its heartbeats has ended
-	lost        bool
+	incarnation string        // empty: a client of the HTTP API
+	silent      time.Duration // time without heartbeats before the lease expires
+	// apps whose sweepers check the lease, in this order: one immediately, one three seconds later
+	asks    []string
+	endedBy string // the worker that the end of the attempt names
+	moves   bool   // from then on the other app receives the worker's heartbeats
+	gone    bool   // the app that received the worker's heartbeats has ended
+	lost    bool
 }
 
-// counts checks that the end of the attempt's lease is counted as c expects.
+// counts checks that the end of the attempt's lease counts as c expects.
 func (c lossCase) counts(o *harness, a, b *app, kill func(), lease time.Duration) {
 	t := o.t
 	o.hired(a, "w", func(in *protocol.RegisterRequest) {
@@ -159,11 +159,11 @@ func (c lossCase) counts(o *harness, a, b *app, kill func(), lease time.Duration
 	}
 	losses, returns := a.counted(task)
 	if over != c.endedBy || (losses == 1) != c.lost || losses+returns != 1 {
-		t.Errorf("over by %q with %d losses and %d other ends, want %q and a loss: %t", over, losses, returns, c.endedBy, c.lost)
+		t.Errorf("ended by %q with %d losses and %d other ends, want %q and a loss: %t", over, losses, returns, c.endedBy, c.lost)
 	}
 }
 
-// The deliveries of a superseded process are losses, whichever app releases them first.
+// The deliveries of a superseded process count as losses, whichever app releases them first.
 func TestTasksOfASupersededProcessAreRequeuedAtEveryApp(t *testing.T) {
 	inBubble(t, "another app frees it", func(o *harness) {
 		a, _ := o.app("a", true)
@@ -171,7 +171,7 @@ func TestTasksOfASupersededProcessAreRequeuedAtEveryApp(t *testing.T) {
 		key := engine.WorkerKey{Namespace: "default", ID: "w"}
 		time.Sleep(time.Second)
 		must[any](o.t)(o.store.Commit(o.t.Context(), store.Transaction{
-			// what another app commits of a registration, before it frees anything
+			// what another app commits at a registration, before it releases tasks
 			Needs: store.Keys{Workers: []engine.WorkerKey{key}},
 			Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 				next := *rows.Worker(key)
@@ -200,7 +200,7 @@ func TestRegistrationCountsTheTasksRequeuedByItsApp(t *testing.T) {
 			state := func() engine.TaskState {
 				got, open := a.run(run).Activities.Get(seq)
 				if !open {
-					o.t.Fatal("the activity is over")
+					o.t.Fatal("the activity has ended")
 				}
 				return got.State
 			}
@@ -230,7 +230,7 @@ func TestRegistrationCountsTheTasksRequeuedByItsApp(t *testing.T) {
 				WorkerID: "w", Incarnation: "q", TaskQueue: "default", ActivityTypes: []string{"turn"},
 			}))
 			if got.Redelivered != want || state() != engine.Delayed {
-				o.t.Errorf("the answer counts %d, want %d; the task is %s", got.Redelivered, want, state())
+				o.t.Errorf("the response counts %d, want %d; the task is %s", got.Redelivered, want, state())
 			}
 			if losses, returns := a.counted(task); losses != 1 || returns != 0 {
 				o.t.Errorf("%d losses and %d other ends", losses, returns)

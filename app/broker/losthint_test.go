@@ -14,11 +14,12 @@ import (
 )
 
 // An app may commit and die before it notifies the other apps. Callers that wait at another app for the result of an
-// update, the end of a run, or its events still see the commit.
+// update, the end of a run, or its events still notice the commit.
 func TestWaitersRecoverFromLostHints(t *testing.T) {
 	inBubble(t, "two apps", func(o *harness) {
 		a, _ := o.app("a", true)
-		brokenConn := dispatch.New(dispatch.Options{Log: apptest.Log(t)}) // receives no notification of commits
+		// this dispatcher receives no notification of commits
+		brokenConn := dispatch.New(dispatch.Options{Log: apptest.Log(t)})
 		b := broker.New(unavailableStore{o.store, o}, brokenConn, broker.Options{
 			Release: "test", App: "b", Shared: true, Log: apptest.Log(t),
 		})
@@ -61,7 +62,7 @@ func TestWaitersRecoverFromLostHints(t *testing.T) {
 			}
 			closed <- over
 		}()
-		time.Sleep(time.Second) // all three wait
+		time.Sleep(time.Second) // all three callers wait
 		committed := o.at()
 		if c := a.decide(task, answer(*task.Workflow.UpdateID, 7)); c.Err != nil {
 			o.t.Fatal(c.Err)
@@ -80,7 +81,7 @@ func TestWaitersRecoverFromLostHints(t *testing.T) {
 			o.t.Errorf("the run ended as %s", got.Status)
 		}
 		if over := <-closed; !over {
-			o.t.Error("its follower was not told of the end")
+			o.t.Error("the reader of its events was not notified of the end")
 		}
 		if took := o.at() - committed; took > 31*time.Second {
 			o.t.Errorf("its end was found after %s", took)

@@ -13,15 +13,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// lostLease is a task that an app leased to an HTTP client before the app died without sending the response.
+// lostLease is a case in which an app leased a task to an HTTP client and died without sending the response.
 type lostLease struct {
 	kind    protocol.TaskKind
 	sdk     string
 	lives   bool   // the app does not die
-	arrived bool   // the client has it, and its attempt sent a heartbeat
-	mute    bool   // it polls no more, another does
-	rested  bool   // its heartbeats had reported no running task to the next app before
-	slots   string // slots in its heartbeats
+	arrived bool   // the client has received the task, and its attempt sent a heartbeat
+	mute    bool   // the client stops polling, and another client polls
+	rested  bool   // the next app has received heartbeats of the client without running tasks before
+	slots   string // slots that the client's heartbeats report
 }
 
 const (
@@ -30,7 +30,7 @@ const (
 	python, rust = protocol.PythonSDK + "2.12.0", protocol.RustSDK + "4.10.2"
 )
 
-// given returns the time until a poll of the client at the next app gets the task, 0 for never. The client sends a
+// given returns after what time a poll of the client at the next app receives the task, 0 for never. The client sends a
 // heartbeat each every.
 func (l lostLease) given(a *app, kill func(), next func() *app, every time.Duration) time.Duration {
 	t, ctx := a.t, a.t.Context()
@@ -47,7 +47,7 @@ func (l lostLease) given(a *app, kill func(), next func() *app, every time.Durat
 		}
 	}
 	beat(a)
-	a.start("before") // so that the app registers with its expiry, like an app whose workers have leases
+	a.start("before") // another lease, so that the app registers itself as one whose workers have leases
 	a.taken(a.decide(a.poll("w", protocol.KindWorkflow, 30), done()))
 	poll := func(ctx context.Context, a *app, worker, id string) []protocol.Task {
 		wait := int64(50)
@@ -68,7 +68,7 @@ func (l lostLease) given(a *app, kill func(), next func() *app, every time.Durat
 			beat(b)
 		}
 		if got := <-resting; len(got) > 0 {
-			t.Fatalf("while it rests it gets %+v", got)
+			t.Fatalf("while the client does not poll it gets %+v", got)
 		}
 	}
 	time.Sleep(every / 3)
@@ -99,7 +99,7 @@ func (l lostLease) given(a *app, kill func(), next func() *app, every time.Durat
 		defer close(got)
 		worker := "w"
 		if l.mute {
-			worker = "v" // any live worker gets the released task
+			worker = "v" // any live worker receives the released task
 			b.register(worker)
 		}
 		for i := 1; ctx.Err() == nil; i++ {
@@ -124,10 +124,10 @@ func (l lostLease) given(a *app, kill func(), next func() *app, every time.Durat
 	return 0
 }
 
-// An app dies after it leased a task to an HTTP client and before it sent the response. The client, which abandons its
-// poll a second later, does not know the task, and its heartbeats list its tasks without it. The task is released
-// within 40 s by an app that was alone and within 80 s by one of several apps, at default settings with a lease of 300
-// s. It is not released while any sign remains that the client may have received it.
+// An app dies after it leased a task to an HTTP client and before it sent the response. The client, which gives up its
+// poll a second later, does not know the task, and its heartbeats list its tasks without it. An app that was alone
+// releases the task within 40 s, one of several apps within 80 s, at default settings with a lease of 300 s. The task
+// is not released if there is any sign that the client may have received it.
 func TestUndeliveredMessagesOfADeadAppAreDelivered(t *testing.T) {
 	const flow, step = protocol.KindWorkflow, protocol.KindActivity
 	for name, c := range map[string]struct {
@@ -148,12 +148,12 @@ func TestUndeliveredMessagesOfADeadAppAreDelivered(t *testing.T) {
 	} {
 		for shared, within := range map[bool]time.Duration{false: 40 * time.Second, true: 80 * time.Second} {
 			if !shared && (c.lives || c.rested) {
-				continue // one app alone
+				continue // only one app
 			}
 			inBubble(t, fmt.Sprintf("%s, shared %t", name, shared), func(o *harness) {
 				a, kill := o.app("a", shared)
 				next := func() *app { b, _ := o.app("b", shared); return b }
-				if shared { // the client goes to an app that was there
+				if shared { // the client continues at an app that was already running
 					b, _ := o.app("b", shared)
 					next = func() *app { return b }
 				}
@@ -161,12 +161,12 @@ func TestUndeliveredMessagesOfADeadAppAreDelivered(t *testing.T) {
 				case c.goes && (d == 0 || d > within):
 					o.t.Errorf("given after %s", d)
 				case !c.goes && d != 0:
-					o.t.Errorf("given again after %s", d)
+					o.t.Errorf("delivered again after %s", d)
 				}
 			})
 		}
 	}
-	t.Run("on PostgreSQL", func(t *testing.T) { // with times a fiftieth of the standard ones
+	t.Run("on PostgreSQL", func(t *testing.T) { // with a fiftieth of the standard times
 		for name, c := range map[string]struct {
 			lostLease
 			goes bool
@@ -190,7 +190,7 @@ func TestUndeliveredMessagesOfADeadAppAreDelivered(t *testing.T) {
 	})
 }
 
-// Checks for lost deliveries cost a client's heartbeat no read once the last end of an app is long ago, with one client
+// Long after an app last ended, the check for lost deliveries costs no read per heartbeat of a client, with one client
 // or fifty.
 func TestClientHeartbeatReadsNothingIfNoAppDied(t *testing.T) {
 	for _, clients := range []int{1, 50} {
@@ -237,7 +237,7 @@ func TestClientHeartbeatReadsNothingIfNoAppDied(t *testing.T) {
 			}
 			time.Sleep(17 * time.Second)
 			if beat() {
-				o.t.Error("it is looked for still")
+				o.t.Error("the app still looks for it")
 			}
 		})
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// responseBudget returns the budget of task bytes for the response to a request. If the request counts its memory, the
-// budget reserves it in the app's bytes in flight before a lease.
+// responseBudget returns the byte budget for the tasks in the response to a request. If the request counts towards the
+// app's bytes in flight, the budget reserves memory there before each lease.
 func responseBudget(ctx context.Context) *dispatch.Budget {
 	if g := budget.From(ctx); g != nil {
 		return dispatch.NewBudget(protocol.MaxTaskBytes, taskMemory{g})
@@ -17,7 +17,7 @@ func responseBudget(ctx context.Context) *dispatch.Budget {
 	return dispatch.NewBudget(protocol.MaxTaskBytes, nil)
 }
 
-// taskMemory is the memory of the tasks of one response.
+// taskMemory is the memory that the tasks of one response have reserved.
 type taskMemory struct{ grant *budget.Grant }
 
 func (m taskMemory) Try(bytes int64) bool { return m.grant.Try(budget.LoadFactor * bytes) }

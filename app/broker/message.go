@@ -11,17 +11,17 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The broker delivers a message between runs in one change of both rows: removed from the sender's outbox and applied
-// to the target. So it is delivered exactly once, despite crashes and concurrent apps.
+// The broker delivers a message between runs in one transaction, which deletes it from the sender's outbox and applies
+// it to the target. So it is delivered exactly once, despite crashes and concurrent apps.
 
-// errGoneOn means that the parent run of a child's report continued as a new run, or was deleted by retention: the
-// report goes to the current run of the chain.
+// errGoneOn means that the parent run of a child's message continued as a new run, or that retention deleted it: the
+// message must go to the current run of the chain.
 var errGoneOn = errors.New("the parent has continued as a new run")
 
-// deliverMessage delivers one message to its target and removes it from the sender's outbox in one change, so it is
-// delivered once, however many apps try.
+// deliverMessage delivers one message to its target and deletes it from the sender's outbox in one transaction, so it
+// is delivered once, however many apps try.
 func (b *Broker) deliverMessage(ctx context.Context, due store.Due) error {
-	// Read the message before the change: it contains the target, whose rows the change must name.
+	// Read the message before the transaction: it contains the target, whose rows the transaction must name.
 	var m engine.Message
 	var parent *engine.Parent
 	child := ""
@@ -43,8 +43,8 @@ func (b *Broker) deliverMessage(ctx context.Context, due store.Due) error {
 	if err != nil {
 		return err
 	}
-	// A message without a run ID goes to the current run of its workflow ID: a signal, or a request to a child. The
-	// result of a child goes to the run that started the child, or to a later run of its chain.
+	// A message without a run ID goes to the current run of its workflow ID: a signal, or a request to a child. The end
+	// of a child goes to the run that started the child, or to a later run of its chain.
 	if m.ToRun == "" {
 		return b.commitMessage(ctx, due, store.Keys{
 			Workflows: []engine.WorkflowKey{{Namespace: m.Namespace, ID: m.WorkflowID}}, Current: true, AllTasks: true,
@@ -69,7 +69,7 @@ func (b *Broker) deliverMessage(ctx context.Context, due store.Due) error {
 	}, currentRun(m.Namespace, parent.WorkflowID), engine.InheritedReport{Message: m, Child: child})
 }
 
-// currentRun finds the current run of a workflow id.
+// currentRun returns a function that finds the current run of a workflow ID.
 func currentRun(namespace, workflow string) func(store.Rows) (*engine.Run, error) {
 	return func(rows store.Rows) (*engine.Run, error) {
 		flow := rows.Workflow(engine.WorkflowKey{Namespace: namespace, ID: workflow})
@@ -80,7 +80,7 @@ func currentRun(namespace, workflow string) func(store.Rows) (*engine.Run, error
 	}
 }
 
-// commitMessage commits the delivery. If the target does not exist or is closed, the message is dropped.
+// commitMessage commits the delivery. If the target does not exist or is closed, the message is deleted.
 func (b *Broker) commitMessage(
 	ctx context.Context, due store.Due, needs store.Keys, find func(store.Rows) (*engine.Run, error), in engine.Input,
 ) error {
@@ -92,7 +92,7 @@ func (b *Broker) commitMessage(
 		if from == nil {
 			return store.Writes{}, nil
 		}
-		// Looked up again under the lock. Another app may have brought it since, and then there is nothing to do.
+		// Look it up again under the lock: if another app has delivered it meanwhile, nothing remains to do.
 		m, ok := from.Undelivered.Get(due.Seq)
 		if !ok {
 			return store.Writes{}, nil
@@ -104,11 +104,11 @@ func (b *Broker) commitMessage(
 		}
 		if target == nil ||
 			m.Kind == engine.CloseChild && !target.ChildOf(&from.Head) {
-			return w, nil // it is another workflow's by now
+			return w, nil // the ID now belongs to another workflow
 		}
 		more, _, err := transaction.Decide(rows, target, in, now)
-		// A refusal of the target also ends the message. After any other error it stays in the outbox, and delivery is
-		// retried.
+		// If the target refuses the message, the message is deleted, too. After any other error it stays in the outbox
+		// and is retried.
 		if err != nil && protocol.ReasonOf(err) == "" {
 			return store.Writes{}, err
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// bring delivers the outbox of a run, as the sweeper does; nothing else delivers it in this test.
+// bring delivers the outbox of a run like the sweeper; nothing else delivers it in this test.
 func (o *harness) bring(a *app, run string) (brought int) {
 	o.t.Helper()
 	var due []store.Due
@@ -37,7 +37,7 @@ func (o *harness) bring(a *app, run string) (brought int) {
 	return brought
 }
 
-// The change that ends a child also delivers the result to its parent, so no separate message is needed.
+// The transaction that closes a child also delivers its result to the parent, so no separate message is needed.
 func TestParentIsNotifiedInTheTransactionOfItsChild(t *testing.T) {
 	inBubble(t, "completed", func(o *harness) {
 		a, _ := o.app("a", false)
@@ -69,7 +69,7 @@ func TestParentIsNotifiedInTheTransactionOfItsChild(t *testing.T) {
 	})
 }
 
-// The parent-close policy applies to the parent's children only, not to a workflow with the same ID that another caller
+// The parent-close policy applies only to the parent's children, not to a workflow with the same ID that another caller
 // started meanwhile.
 func TestEndOfAParentDoesNotAffectOtherRuns(t *testing.T) {
 	inBubble(t, "terminate", func(o *harness) {

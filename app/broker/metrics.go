@@ -8,10 +8,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The verbs count, not the store: a refusal commits nothing that could be counted. An app without metrics has a nil
-// *Metrics, so callers need no check.
+// The broker counts, not the store, because refused requests commit nothing. An app without metrics has a nil *Metrics,
+// so callers need no check.
 
-// Metrics counts the results of verbs. A nil *Metrics counts nothing.
+// Metrics counts the results of API requests. A nil *Metrics counts nothing.
 type Metrics struct {
 	outcomes *prometheus.CounterVec
 	refusals *prometheus.CounterVec
@@ -63,7 +63,7 @@ func (m *Metrics) countUnstarted(kind protocol.TaskKind) {
 	}
 }
 
-// verdictCleared counts suspected tasks that were cleared because another task was blamed for the worker loss.
+// verdictCleared counts suspects that were cleared because another task was blamed for the loss.
 const verdictCleared = "cleared"
 
 func (m *Metrics) countLostProcess(l transaction.LossResult) {
@@ -76,7 +76,7 @@ func (m *Metrics) countLostProcess(l transaction.LossResult) {
 	m.countVerdicts(verdictCleared, l.Cleared)
 }
 
-// countVerdicts counts tasks by their verdict in the loss of a worker process or an executor.
+// countVerdicts counts tasks by their verdict after the loss of a worker process or an executor.
 func (m *Metrics) countVerdicts(verdict string, n int) {
 	switch verdict {
 	case string(engine.LossSuspect), string(engine.LossBlamed), verdictCleared:

@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// older registers a worker of before there were sessions: it runs the same types, and declares nothing of them.
+// older registers a worker of a release without sessions: it runs the same types, but declares no session support.
 func (a *app) older(id string) {
 	a.t.Helper()
 	must[protocol.RegisterResponse](a.t)(a.Register(a.t.Context(), protocol.RegisterRequest{
@@ -25,7 +25,7 @@ func (a *app) older(id string) {
 	}))
 }
 
-// task polls for a task that has to be of this workflow, and be delivered for the first time.
+// task polls for a task. The task must belong to this workflow and be delivered for the first time.
 func (a *app) task(worker string, kind protocol.TaskKind, workflow string) *protocol.Task {
 	a.t.Helper()
 	t := a.poll(worker, kind, 30)
@@ -48,7 +48,7 @@ func (a *app) taken(c protocol.CompleteResponse) {
 	}
 }
 
-// waits wants that a worker gets neither kind of task.
+// waits checks that a worker gets no workflow task and no activity task.
 func (a *app) waits(worker string) {
 	a.t.Helper()
 	for _, kind := range []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity} {
@@ -58,8 +58,8 @@ func (a *app) waits(worker string) {
 	}
 }
 
-// Workers with and without session support share a database: the older one gets neither a task in a session nor a
-// workflow task of a run with session events. These tasks wait with a reason and use no attempt.
+// Workers with and without session support share a database. The older worker gets neither tasks in sessions nor
+// workflow tasks of runs with session events. These tasks wait with a reason and use no attempt.
 func TestMixedVersions(t *testing.T) {
 	bound := func(handle string) []protocol.Command {
 		return []protocol.Command{
@@ -88,10 +88,10 @@ func TestMixedVersions(t *testing.T) {
 			}
 			_, err := a.Query(t.Context(), protocol.QueryRequest{Target: protocol.Target{WorkflowID: "bound"}, QueryName: "q"})
 			if protocol.ReasonOf(err) != protocol.ReasonQueryWorker {
-				t.Errorf("a query that only O could answer: %v", err)
+				t.Errorf("a query that only worker O could run: %v", err)
 			}
 
-			// What has nothing to do with sessions is for both.
+			// Tasks without sessions are dispatched to both workers.
 			a.start("plain")
 			a.taken(a.decide(a.task("O", protocol.KindWorkflow, "plain"), greet()))
 			a.taken(a.result(a.task("O", protocol.KindActivity, "plain"), "done"))
@@ -105,15 +105,15 @@ func TestMixedVersions(t *testing.T) {
 			a.waits("O")
 			continueAsNew := protocol.Command{Type: protocol.ContinueAsNew}
 			a.taken(a.decide(a.task("N", protocol.KindWorkflow, "bound"), continueAsNew))
-			a.waits("O") // the next run of the id may go on with the session
+			a.waits("O") // the next run of the workflow ID may continue to use the session
 			must[protocol.DeregisterResponse](t)(a.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "O"}))
 			if c := a.decide(a.task("N", protocol.KindWorkflow, "bound"), done()); c.Err != nil || c.RunStatus != "completed" {
-				t.Fatalf("after O left: %+v", c)
+				t.Fatalf("after O deregistered: %+v", c)
 			}
 		})
 	})
 
-	// Workers that run only workflow tasks and hold no sessions need not declare anything, as long as none of them does.
+	// Workers that run only workflow tasks need not declare session support, as long as none of them does.
 	t.Run("undeclared", func(t *testing.T) {
 		a := newApp(t)
 		a.older("flow")
@@ -126,7 +126,7 @@ func TestMixedVersions(t *testing.T) {
 		}
 	})
 
-	// Tasks of workflows and of activities wait alike for a worker of the app's release.
+	// Workflow tasks and activity tasks both wait for a worker of the app's release.
 	t.Run("releases", func(t *testing.T) {
 		apptest.Databases(t, func(t *testing.T, database string) {
 			a := on(t, database)
@@ -154,7 +154,7 @@ func TestMixedVersions(t *testing.T) {
 }
 
 // While apps of two releases share a database, a session with the policy "finish" stays with workers of the older
-// release, also if the newer app gets the request. After the older app ended, the session migrates.
+// release, also if the newer app gets the request. After the older app has ended, the session moves.
 func TestSessionFinishesOnItsReleaseDuringAnUpgrade(t *testing.T) {
 	database := apptest.Postgres(t)
 	begin := func(release string) (*apptest.App, *app) {
@@ -191,14 +191,14 @@ func TestSessionFinishesOnItsReleaseDuringAnUpgrade(t *testing.T) {
 	register(a, "old too", "one")
 	a.taken(a.result(a.task("old too", protocol.KindActivity, "run"), "done"))
 	must[protocol.DeregisterResponse](t)(a.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "old too"}))
-	older.Stop() // the other app is notified and takes over its work
+	older.Stop() // the other app is notified and takes over the work of the older app
 	if got := next.poll("new", protocol.KindActivity, 10); got == nil || !got.Activity.Session.IsNew {
-		t.Fatalf("when the older app has gone, the worker of the next release gets %+v", got)
+		t.Fatalf("after the older app has ended, the worker of the next release gets %+v", got)
 	}
 }
 
-// A lost notification may be the shutdown notice of an app, so an app that missed notifications reads the list of live
-// apps again.
+// A lost notification may have been the shutdown notice of an app, so an app that missed notifications reads the list
+// of live apps again.
 func TestLostFarewellOfAnAppIsDetected(t *testing.T) {
 	database := apptest.Postgres(t)
 	begin := func(release string) *apptest.App {
@@ -224,7 +224,7 @@ func TestLostFarewellOfAnAppIsDetected(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close(context.Background())
-	// Delete the row that an app deletes when it ends; no notification is sent.
+	// Delete the row that an app deletes when it ends, without a notification.
 	if _, err := c.Exec(t.Context(), `DELETE FROM workers WHERE namespace = '/apps' AND body LIKE '%"one"%'`); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// startOld starts a run as an earlier build did, which had no rules for names.
+// startOld starts a run as an earlier build without naming rules did.
 func (a *app) startOld(id, queue string) {
 	a.t.Helper()
 	key := engine.WorkflowKey{Namespace: "default", ID: id}
@@ -38,7 +38,7 @@ func (a *app) startOld(id, queue string) {
 	}
 }
 
-// refusedAt reports whether an error is about one member, and names the character and its position.
+// refusedAt reports whether an error names a member, and the character and its position in it.
 func refusedAt(err error, member, character string, position int) bool {
 	return err != nil && (protocol.ReasonOf(err) == protocol.ReasonValidation ||
 		protocol.ReasonOf(err) == protocol.ReasonInvalidSession) && strings.Contains(err.Error(), member) &&
@@ -192,10 +192,10 @@ func TestAChildWithAnUnreadableIDIsRefusedToNewRunsOnly(t *testing.T) {
 		if started["old\u200b#c"] == nil || started["old#1"] == nil {
 			t.Fatalf("the child and the next run of an old run: %v", started)
 		}
-		// The next run of an old one has its code, and so its names.
+		// The next run of an old run has the same code, and so the same names.
 		a.ok(a.decide(started["old#1"], children("old#d"), done()))
 		if out := a.decide(started["old\u200b#c"], children("old#e")); !refusedAt(out.Err, "workflow_id", "#", 4) {
-			t.Errorf("a new child that starts one of its own: %v", out.Err)
+			t.Errorf("a new child that starts a child: %v", out.Err)
 		}
 	})
 }
@@ -206,7 +206,8 @@ func TestRunsWithInvisibleCharactersInNamesContinue(t *testing.T) {
 		ctx := t.Context()
 		const id, queue = "old#1?\u200b", "q\u2060"
 		a.startOld(id, queue)
-		// The worker of an open run, and a worker with the registered name, may register again; another name is new.
+		// The worker of an open run, and a worker with a registered name, may register again; for others the naming
+		// rules apply.
 		register := func(worker, queue string) error {
 			_, err := a.Register(ctx, protocol.RegisterRequest{
 				WorkerID: worker, TaskQueue: queue, WorkflowTypes: []string{"wf"}, AnyActivity: true,
@@ -291,7 +292,7 @@ func TestAScheduleFiresUnderItsOldNames(t *testing.T) {
 	}
 }
 
-// rewrite changes the row of a schedule, as an earlier build may have left it.
+// rewrite changes the stored schedule to what an earlier build may have stored.
 func (a *app) rewrite(k engine.ScheduleKey, edit func(*engine.Schedule)) {
 	a.t.Helper()
 	_, err := a.store.Commit(context.Background(), store.Transaction{

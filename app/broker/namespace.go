@@ -15,30 +15,32 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Every request names a namespace, so the check for its existence must cost no statement: results are cached for a
-// while. A deletion marks the row first and then deletes the contents in batches. The mark rejects new requests, so
-// deleted parts cannot be refilled.
+// Every request names a namespace, so checking that it exists must cost no statement: results are cached for a while. A
+// deletion first marks the namespace's row and then deletes the contents in batches. The mark makes the app reject new
+// requests, so that nothing is added to deleted parts.
 
-// believed is the time for which a namespace is cached when other apps may delete it.
+// believed is how long a namespace is cached while other apps may delete it.
 const believed = time.Minute
 
 // maxSpaces limits the cache of namespaces. A full cache is cleared, which costs one read per namespace.
 const maxSpaces = 10_000
 
-// piece is the maximum number of rows that bulk work deletes in one transaction.
+// piece is the maximum number of rows that a bulk operation deletes in one transaction.
 const piece = 100
 
-// namespaces remembers which namespaces exist, so that a request costs no statement. The built-in one is always there.
+// namespaces caches which namespaces exist, so that a request costs no statement. The default namespace always exists.
 type namespaces struct {
-	mu    sync.Mutex // guards all
+	mu    sync.Mutex // guards all fields
 	until map[string]time.Time
 
-	types   map[string]map[string]string // search attributes of some namespaces, if no other app can change them
-	changes int                          // of registrations: a read from before a change is not cached after it
+	// registered search attributes of some namespaces; only if no other app can change them
+	types map[string]map[string]string
+	// number of changes of registrations: a read that began before a change is not cached after it
+	changes int
 }
 
-// cached reports whether the cache knows the namespace. Entries do not expire in an app that is alone on its database,
-// because no other app can delete the namespace.
+// cached reports whether the cache contains the namespace. Entries do not expire in an app that is alone on its
+// database, because no other app can delete the namespace.
 func (n *namespaces) cached(name string, shared bool) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -55,7 +57,7 @@ func (n *namespaces) add(name string) {
 	n.until[name] = time.Now().Add(believed)
 }
 
-// Also the types of its attributes: a namespace of that name may be made again, with others.
+// Drop the types of its attributes, too: a new namespace of that name may have others.
 func (n *namespaces) drop(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -64,8 +66,8 @@ func (n *namespaces) drop(name string) {
 	n.changes++
 }
 
-// HasNamespace refuses a namespace that was not created. Alone on its database an app asks the store once for each;
-// next to others, once a minute.
+// HasNamespace refuses a namespace that does not exist. An app that is alone on its database asks the store once per
+// namespace; one of several apps asks once a minute.
 func (b *Broker) HasNamespace(ctx context.Context, name string) error {
 	name = transaction.NamespaceOrDefault(name)
 	if name == store.DefaultNamespace || b.namespaces.cached(name, b.opt.Shared) {
@@ -75,14 +77,14 @@ func (b *Broker) HasNamespace(ctx context.Context, name string) error {
 	return err
 }
 
-// namespaceNotFound returns the error for an unknown namespace. It names the route that creates one, since using a name
-// does not create a namespace.
+// namespaceNotFound returns the error for an unknown namespace. It names the route that creates a namespace, since
+// using one does not create it.
 func namespaceNotFound(name string) error {
 	return protocol.Refuse(protocol.ReasonNamespaceNotFound, "namespace %s not found", name).
 		With("namespace", name).With("remediation", "create it with POST /api/namespaces")
 }
 
-// Namespace shows one namespace.
+// Namespace returns one namespace.
 func (b *Broker) Namespace(ctx context.Context, name string) (protocol.NamespaceView, error) {
 	var n store.Namespace
 	err := b.store.View(ctx, func(r store.Reader) (err error) {
@@ -110,7 +112,7 @@ func (b *Broker) viewNamespace(n store.Namespace) protocol.NamespaceView {
 	return v
 }
 
-// Namespaces lists the namespaces that the caller may see, by name.
+// Namespaces returns the namespaces that the caller may see, by name.
 func (b *Broker) Namespaces(ctx context.Context, visible func(string) bool) ([]protocol.NamespaceView, error) {
 	views := []protocol.NamespaceView{}
 	err := b.store.View(ctx, func(r store.Reader) error {
@@ -139,7 +141,7 @@ func (b *Broker) CreateNamespace(ctx context.Context, in protocol.NamespaceReque
 	})
 }
 
-// UpdateNamespace changes the settings that the request contains.
+// UpdateNamespace changes the settings that are in the request.
 func (b *Broker) UpdateNamespace(ctx context.Context, in protocol.NamespaceRequest) (protocol.NamespaceView, error) {
 	return b.writeNamespace(ctx, in, func(had *store.Namespace, _ history.Time) (store.Namespace, error) {
 		if had == nil || had.Leaving {
@@ -149,7 +151,7 @@ func (b *Broker) UpdateNamespace(ctx context.Context, in protocol.NamespaceReque
 	})
 }
 
-// Both verbs change one row under its lock, so that two at once do not undo each other.
+// writeNamespace changes the row of a namespace under its lock, so that concurrent requests do not undo each other.
 func (b *Broker) writeNamespace(
 	ctx context.Context, in protocol.NamespaceRequest,
 	from func(had *store.Namespace, now history.Time) (store.Namespace, error),
@@ -201,13 +203,13 @@ func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.Nam
 	}); err != nil {
 		return out, err
 	}
-	// From here on this app refuses the namespace; other apps find the mark when they next read its row.
+	// From now on this app refuses requests for the namespace; other apps find the mark when they next read its row.
 	b.namespaces.drop(name)
 	for {
 		var c store.Contents
 		err := b.store.View(ctx, func(r store.Reader) (err error) {
-			// Delete in batches, so that commits of other requests wait for one batch at most. The remaining rows show
-			// where an interrupted deletion continues.
+			// Delete in batches, so that commits of other requests wait for at most one batch. An interrupted deletion
+			// continues with the remaining rows.
 			c, err = r.Contents(ctx, name, piece)
 			return err
 		})
@@ -252,7 +254,7 @@ func (b *Broker) commitDeletionStep(ctx context.Context, name string, step func(
 	return err
 }
 
-// deleteContents removes rows in one change, whatever their state.
+// deleteContents removes rows in one transaction, whatever their state.
 func (b *Broker) deleteContents(ctx context.Context, c store.Contents) error {
 	_, err := b.store.Commit(ctx, store.Transaction{
 		Needs: store.Keys{Runs: c.Runs, Chain: true, Sessions: c.Sessions, Workers: c.Workers, Schedules: c.Schedules},
@@ -279,22 +281,22 @@ func (b *Broker) deleteContents(ctx context.Context, c store.Contents) error {
 	return err
 }
 
-// errAbandoned means that a closed run has abandoned activities, which have to end before the run is removed.
+// errAbandoned means that a closed run has abandoned activities, which must end before the run is removed.
 var errAbandoned = errors.New("the run has abandoned activities")
 
-// endAbandoned ends the abandoned activities of a closed run before the run is removed, so that their sessions do not
-// count them any more.
+// endAbandoned ends the abandoned activities of a closed run before the run is removed, so that their sessions no
+// longer count them.
 func (b *Broker) endAbandoned(ctx context.Context, run string) error {
 	_, err := b.store.Commit(ctx, transaction.UpdateRun("", run, store.Keys{Runs: []string{run}, AllTasks: true},
 		engine.EndAbandoned{Why: "run removed"}))
-	if engine.IsNotDue(err) { // the runs have already ended
+	if engine.IsNotDue(err) { // the activities have already ended
 		return nil
 	}
 	return err
 }
 
-// removeRuns removes the runs that are closed and for which may returns true (nil: all), and returns the IDs of the
-// removed ones. Each run is a separate background change, so that other changes wait for one of them at most.
+// removeRuns removes the closed runs for which may returns true (nil: all) and returns the IDs of the removed runs.
+// Each run has its own background transaction, so that other transactions wait for at most one of them.
 func (b *Broker) removeRuns(ctx context.Context, ids []string, may func(*engine.Run) bool) ([]string, error) {
 	gone := make([]bool, len(ids))
 	removing, ctx := errgroup.WithContext(ctx)
@@ -303,7 +305,7 @@ func (b *Broker) removeRuns(ctx context.Context, ids []string, may func(*engine.
 			remove := store.Transaction{
 				Needs: store.Keys{Runs: []string{id}, Chain: true},
 				Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
-					// The run may have been deleted since it was listed. Open runs are never deleted.
+					// The run may have been deleted since it was listed. Open runs must not be deleted.
 					r := rows.Run(id)
 					if r == nil || r.Status.Open() || may != nil && !may(r) {
 						return store.Writes{Answer: false}, nil

@@ -22,20 +22,20 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// harness is a database in virtual time, and the brokers that share it.
+// harness is a database in virtual time, with the brokers that share it.
 type harness struct {
 	t        *testing.T
 	store    store.Store
 	dispatch *dispatch.Dispatch
 	began    time.Time
-	away     atomic.Bool            // the store takes no writes
-	reading  atomic.Pointer[func()] // is called at the next read
-	counting func(namespace string) // is called before each count of usage
+	away     atomic.Bool            // the store rejects writes
+	reading  atomic.Pointer[func()] // called once, at the next read
+	counting func(namespace string) // called before each count of usage
 	runs     int
-	decision *protocol.WorkflowTask // that its worker took last
+	decision *protocol.WorkflowTask // workflow task that its worker leased last
 }
 
-// unavailableStore is a store that rejects writes at times, and calls a function before a read.
+// unavailableStore is a store that can reject writes, and that calls a function before a read.
 type unavailableStore struct {
 	store.Store
 	town *harness
@@ -84,7 +84,7 @@ func inBubble(t *testing.T, name string, test func(*harness)) {
 	})
 }
 
-// app starts a broker that monitors its workers; kill ends it without notifications to other apps, like SIGKILL.
+// app starts a broker that tracks its workers; kill ends it without notifying other apps, like SIGKILL.
 func (o *harness) app(id string, shared bool) (a *app, kill func()) {
 	return o.appWith(broker.Options{Release: "test", App: id, Shared: shared, Log: apptest.Log(o.t)})
 }
@@ -112,7 +112,7 @@ func (o *harness) appWith(options broker.Options) (a *app, kill func()) {
 
 func (o *harness) at() time.Duration { return time.Since(o.began) }
 
-// beat sends a worker's heartbeat now and every 15 s for so long.
+// beat sends a worker's heartbeat now and then every 15 s for the duration d.
 func (o *harness) beat(a *app, worker, incarnation string, d time.Duration) {
 	o.t.Helper()
 	for end := time.Now().Add(d); ; time.Sleep(min(15*time.Second, time.Until(end))) {
@@ -133,7 +133,7 @@ func (o *harness) join(a *app, worker, incarnation string) {
 	}))
 }
 
-// owner returns the worker that leased the workflow task of a run, "" if no worker did.
+// owner returns the worker that leased the workflow task of a run, or "" if it is not leased.
 func (o *harness) owner(run string) (owner string) {
 	o.t.Helper()
 	err := o.store.View(o.t.Context(), func(r store.Reader) error {
@@ -149,7 +149,8 @@ func (o *harness) owner(run string) (owner string) {
 	return owner
 }
 
-// freed waits until the workflow task of a run is not leased, at most for the given time, and returns when that was.
+// freed waits until the workflow task of a run is not leased, at most for the given time, and returns how long that
+// took.
 func (o *harness) freed(run string, most time.Duration) time.Duration {
 	o.t.Helper()
 	for end := o.at() + most; o.owner(run) != ""; time.Sleep(time.Second) {
@@ -161,8 +162,8 @@ func (o *harness) freed(run string, most time.Duration) time.Duration {
 }
 
 // An HTTP worker may die together with the app that received its heartbeats. Any other app, or the same app after a
-// restart, releases the worker's tasks as soon as the stored heartbeat shows that the worker is dead, not at the end of
-// the lease of 300 s.
+// restart, releases the worker's tasks as soon as the stored heartbeat shows that the worker is dead, and not only when
+// the lease of 300 s expires.
 func TestTasksOfADeadAppAndWorkerContinue(t *testing.T) {
 	const minute = time.Minute
 	const process = ""
@@ -177,7 +178,7 @@ func TestTasksOfADeadAppAndWorkerContinue(t *testing.T) {
 			kill()
 			killed := o.at()
 			if at := o.freed(run, 2*minute) - killed; at < 30*time.Second {
-				t.Errorf("free %s after a sign of life", at)
+				t.Errorf("released %s after the last heartbeat", at)
 			}
 			b, _ := o.app("c", true)
 			o.join(b, "v", "v1")
@@ -197,11 +198,12 @@ func TestTasksOfADeadAppAndWorkerContinue(t *testing.T) {
 			o.app("c", true)
 			time.Sleep(10 * time.Second)
 			o.join(a, "w", process)
-			o.beat(a, "w", process, 81*time.Second) // the app made itself known last, and its worker long before
+			// the app stored its own heartbeat last, and that of the worker long before
+			o.beat(a, "w", process, 81*time.Second)
 			run := a.start("one").RunID
 			task := a.poll("w", protocol.KindWorkflow, 0)
 			kill()
-			time.Sleep(45 * time.Second) // the worker looks for another app
+			time.Sleep(45 * time.Second) // the worker needs this time to connect to another app
 			o.beat(b, "w", process, 4*minute)
 			if owner := o.owner(run); owner != "w" {
 				t.Fatalf("%s after the app died the task is leased to %q", o.at(), owner)
@@ -220,9 +222,9 @@ func TestTasksOfADeadAppAndWorkerContinue(t *testing.T) {
 		back := o.at()
 		o.app("a", false)
 		if at := o.freed(run, 2*minute) - back; at < 50*time.Second {
-			t.Errorf("free %s after the app was back, sooner than its worker had to be", at)
+			t.Errorf("released %s after the app restarted, before its worker had time to reconnect", at)
 		}
-		time.Sleep(20 * time.Minute) // until it is removed from the list
+		time.Sleep(20 * time.Minute) // until the worker is removed from the list
 		before := o.store.Stats()
 		time.Sleep(2 * time.Hour)
 		if after := o.store.Stats(); after.Statements != before.Statements {
@@ -243,12 +245,12 @@ func TestTasksOfADeadAppAndWorkerContinue(t *testing.T) {
 	})
 }
 
-// The heartbeats of a worker with leased tasks are all stored. So its tasks are released within 65 s, and not before 60
-// s without a heartbeat, if the worker dies together with its app, at any phase of the other app's checks. Heartbeats
-// of an idle worker are stored twice per minute.
+// All heartbeats of a worker with leased tasks are stored. So if the worker dies together with its app, its tasks are
+// released between 60 s and 65 s after its last heartbeat, at any phase of the other app's checks. Heartbeats of an
+// idle worker are stored twice per minute.
 func TestTasksOfADeadAppAndWorkerContinueWithin65Seconds(t *testing.T) {
 	for _, worked := range []time.Duration{5, 17, 29, 31, 44, 59} {
-		for _, later := range []time.Duration{0, 11, 23} { // than the other app
+		for _, later := range []time.Duration{0, 11, 23} { // seconds by which this app starts later than the other one
 			inBubble(t, fmt.Sprintf("after %d s, with an app %d s older", worked, later), func(o *harness) {
 				o.app("b", true)
 				time.Sleep(later * time.Second)
@@ -262,7 +264,7 @@ func TestTasksOfADeadAppAndWorkerContinueWithin65Seconds(t *testing.T) {
 				kill()
 				at := o.freed(run, 2*time.Minute) - from // freed checks once per second
 				if at < 60*time.Second || at > 66*time.Second {
-					t.Errorf("free %s after the last sign of life", at)
+					t.Errorf("released %s after the last heartbeat", at)
 				}
 			})
 		}
@@ -273,7 +275,8 @@ func TestTasksOfADeadAppAndWorkerContinueWithin65Seconds(t *testing.T) {
 		o.beat(a, "w", "", 0)
 		during := func(d time.Duration) int64 {
 			before := o.store.Stats().Commits
-			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Second) { // never quiet for 15 s
+			// the worker is never without a heartbeat for 15 s
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Second) {
 				o.beat(a, "w", "", 0)
 			}
 			return o.store.Stats().Commits - before
@@ -282,19 +285,21 @@ func TestTasksOfADeadAppAndWorkerContinueWithin65Seconds(t *testing.T) {
 		a.start("one")
 		a.poll("w", protocol.KindWorkflow, 0)
 		busy := during(4 * time.Minute)
-		if rest > 2*(20+1) || busy > 24+8+3 { // each half minute the worker and the app; each heartbeat, and the app
+		// idle: the worker and the app every half minute; busy: each heartbeat, and the app
+		if rest > 2*(20+1) || busy > 24+8+3 {
 			t.Errorf("%d commits in ten minutes of rest, %d in four of work", rest, busy)
 		}
 	})
 }
 
-// The same holds if the app dies right after it dispatched a task to a worker, or after it registered a worker with
-// tasks: the app stores at once, not at its next check, that every heartbeat of this worker will be stored.
+// The same applies if the app dies right after it dispatched a task to a worker, or after it registered a worker with
+// tasks: the app immediately stores that it will store every heartbeat of this worker, without waiting for its next
+// check.
 func TestTasksLeasedRightBeforeAnAppDiedContinueWithin65Seconds(t *testing.T) {
 	free := func(o *harness, run string, since time.Duration) {
 		o.t.Helper()
 		if at := o.freed(run, 3*time.Minute) - since; at < 60*time.Second || at > 66*time.Second {
-			o.t.Errorf("free %s after the last sign of life", at)
+			o.t.Errorf("released %s after the last heartbeat", at)
 		}
 	}
 	const moment = 100 * time.Millisecond
@@ -335,7 +340,7 @@ func TestTasksLeasedRightBeforeAnAppDiedContinueWithin65Seconds(t *testing.T) {
 	}
 }
 
-// The tasks of an HTTP worker are released after its heartbeats and polls stop.
+// The tasks of an HTTP worker are released after the worker stops sending heartbeats and polls.
 func TestWorkerWithoutFurtherHeartbeatsExpires(t *testing.T) {
 	inBubble(t, "silent", func(o *harness) {
 		a, _ := o.app("a", false)
@@ -363,7 +368,8 @@ func TestWorkerWithoutFurtherHeartbeatsExpires(t *testing.T) {
 	})
 }
 
-// A task that never reached its worker is released when the store accepts writes again, not when its lease expires.
+// A task that never reached its worker is released when the store accepts writes again, and not only when its lease
+// expires.
 func TestAnUndeliveredTaskGoesBackWhenTheStoreIs(t *testing.T) {
 	inBubble(t, "after a minute", func(o *harness) {
 		a, _ := o.app("a", false)
@@ -385,8 +391,8 @@ func TestAnUndeliveredTaskGoesBackWhenTheStoreIs(t *testing.T) {
 	})
 }
 
-// A silent HTTP worker loses its tasks while a heartbeat of one of its attempts arrives: this attempt keeps its lease,
-// and the other tasks are released.
+// An HTTP worker without heartbeats loses its tasks while a heartbeat of one of its attempts arrives: this attempt
+// keeps its lease, and the other tasks are released.
 func TestAttemptWithHeartbeatsStaysWithItsSilentWorker(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		inBubble(t, fmt.Sprintf("shared %t", shared), func(o *harness) {
@@ -407,7 +413,9 @@ func TestAttemptWithHeartbeatsStaysWithItsSilentWorker(t *testing.T) {
 			last := o.at()
 			o.hired(a, "v", nil)
 			time.Sleep(59 * time.Second)
-			o.beat(a, "v", "", 0) // so that the next poll of v stores no heartbeat, and the next read is that of expired leases
+			// v has just sent a heartbeat, so that its next poll stores none, and the next read is the one of expired
+			// leases
+			o.beat(a, "v", "", 0)
 			time.Sleep(time.Second + time.Millisecond)
 			first := had[0].Activity
 			beat := func() {
@@ -419,7 +427,7 @@ func TestAttemptWithHeartbeatsStaysWithItsSilentWorker(t *testing.T) {
 				}
 			}
 			o.reading.Store(&beat)
-			for range 2 { // they are suspects, of which a worker has one at a time
+			for range 2 { // they are suspects, and a worker may have only one suspect at a time
 				second := a.poll("v", protocol.KindActivity, 15)
 				if at := o.at() - last; second == nil || second.Activity.TaskID == first.TaskID || at > 75*time.Second {
 					o.t.Fatalf("after %s another worker gets %+v", at, second)
@@ -427,7 +435,7 @@ func TestAttemptWithHeartbeatsStaysWithItsSilentWorker(t *testing.T) {
 				a.taken(a.result(second, "done"))
 			}
 			if more := a.poll("v", protocol.KindActivity, 30); more != nil {
-				o.t.Errorf("another worker gets %+v, too", more.Activity)
+				o.t.Errorf("another worker also gets %+v", more.Activity)
 			}
 			a.taken(a.result(had[0], "done"))
 		})

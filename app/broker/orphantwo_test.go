@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// onPostgres starts an app on a PostgreSQL database, with this heartbeat timeout.
+// onPostgres starts an app on a PostgreSQL database, with the given timeout for heartbeats of workers.
 func onPostgres(t *testing.T, database, id string, alive time.Duration) (o *harness, a *app, kill func()) {
 	t.Helper()
 	return onPostgresWith(t, database, id, broker.Options{Alive: alive, StoreAlive: alive})
@@ -37,8 +37,8 @@ func onPostgresWith(t *testing.T, database, id string, with broker.Options) (o *
 	return o, a, kill
 }
 
-// Two apps on PostgreSQL, with timeouts of a thirtieth of the defaults: one app and its worker end at once, and the
-// other app releases the worker's tasks, whose leases would last for minutes.
+// Two apps use PostgreSQL, with a thirtieth of the default timeouts. One app and its worker end at the same time, and
+// the other app releases the worker's tasks, whose leases would last for minutes.
 func TestTasksOfADeadAppContinueAtAnotherOnPostgres(t *testing.T) {
 	database := apptest.Postgres(t)
 	const alive = 2 * time.Second
@@ -52,7 +52,7 @@ func TestTasksOfADeadAppContinueAtAnotherOnPostgres(t *testing.T) {
 	one.beat(a, "w", "", 0)
 	kill()
 	if at := two.freed(run, time.Minute) - joined; at < alive {
-		t.Errorf("free %s after the worker came", at)
+		t.Errorf("released %s after the worker registered", at)
 	}
 	two.join(b, "v", "v1")
 	b.blamed(run, 0)
@@ -67,7 +67,8 @@ func TestTasksOfADeadAppContinueAtAnotherOnPostgres(t *testing.T) {
 	}
 }
 
-// The same of the list of workers, with times a three hundredth of the standard ones.
+// If a worker and its app end, another app removes the worker from the list. The test uses a three hundredth of the
+// standard times.
 func TestAWorkerThatEndedWithItsAppIsRemovedOnPostgres(t *testing.T) {
 	database := apptest.Postgres(t)
 	one, a, kill := onPostgres(t, database, "a", 200*time.Millisecond)
@@ -84,7 +85,7 @@ func TestAWorkerThatEndedWithItsAppIsRemovedOnPostgres(t *testing.T) {
 			return
 		}
 		if two.at() > end {
-			t.Fatalf("a minute later there are %+v", list)
+			t.Fatalf("a minute later the workers are %+v", list)
 		}
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An outcome becomes one change, of a workflow task or of an attempt that was returned, failed or completed.
+// An outcome becomes one transaction: of a workflow task, or of an attempt that was returned, failed or completed.
 
-// completion returns the change of one outcome, and the hash of the outcome. withInbox adds the signals that the run
-// inherited by an inbox.
+// completion returns the transaction of one outcome, and the hash of the outcome. withInbox adds the signals that the
+// run inherited by an inbox.
 func (b *Broker) completion(
 	ctx context.Context, in protocol.CompleteItem, eager *eagerTask, withInbox bool,
 ) (store.Transaction, string, error) {
@@ -25,8 +25,8 @@ func (b *Broker) completion(
 	return b.activityOutcome(in, eager)
 }
 
-// workflowOutcome returns the change of a workflow task's outcome: returned, failed, or completed with commands. It
-// reads what the commands need besides the run (types, carried signals, ends of children) before the change, since a
+// workflowOutcome returns the transaction of a workflow task's outcome: returned, failed, or completed with commands.
+// It reads in advance what the commands need besides the run (types, passed-on signals, ends of children), since a
 // decision function cannot read.
 func (b *Broker) workflowOutcome(
 	ctx context.Context, in protocol.CompleteItem, withInbox bool,
@@ -54,7 +54,7 @@ func (b *Broker) workflowOutcome(
 		Malformed: in.Malformed,
 	}
 	if in.Malformed != nil || refused.Unsupported() != nil {
-		// before any other error: this one quarantines the run
+		// check this before any other error, because it quarantines the run
 		refused.Hash, refused.PreviousHash = hashCommands(in.Commands), func() string { return hashOf(in.Commands) }
 		//nolint:nilerr // the engine refuses what is unsupported, with all that this entails
 		return transaction.UpdateRun(in.Namespace, run, needs, refused), refused.Hash, nil
@@ -143,10 +143,10 @@ func (b *Broker) activityOutcome(in protocol.CompleteItem, eager *eagerTask) (st
 	return c, hash, nil
 }
 
-// maxVersion is the maximum length of a code version that the app stores.
+// maxVersion is the maximum length of a stored code version.
 const maxVersion = 64
 
-// versionOf returns the code version of a completion, or "" if it is not valid UTF-8 or is longer than maxVersion.
+// versionOf returns the code version of a completion, or "" if it is invalid UTF-8 or longer than maxVersion.
 func versionOf(in protocol.CompleteItem) string {
 	if len(in.CodeVersion) > maxVersion || !utf8.ValidString(in.CodeVersion) {
 		return ""
@@ -154,7 +154,7 @@ func versionOf(in protocol.CompleteItem) string {
 	return in.CodeVersion
 }
 
-// deliveryOf parses the delivery of an attempt ID, if it belongs to this task.
+// deliveryOf returns the delivery number in an attempt ID; false if the ID does not belong to this task.
 func deliveryOf(task, attempt string) (int64, bool) {
 	rest, ok := strings.CutPrefix(attempt, task+"-")
 	if !ok {

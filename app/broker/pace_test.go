@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Large payloads of a namespace wait while another one works, and never for themselves; the other namespace waits for
-// nothing.
+// The app delays large payloads of a namespace only while another namespace is active. It never delays the other
+// namespace.
 func TestLargePayloadsWaitWhileOthersWork(t *testing.T) {
 	inBubble(t, "starts, signals, activities", func(o *harness) {
 		a, _ := o.app("a", false)
@@ -42,13 +42,13 @@ func TestLargePayloadsWaitWhileOthersWork(t *testing.T) {
 				return err
 			},
 		}
-		for i := range 12 { // alone
+		for i := range 12 { // no other namespace is active
 			if err := sends[i%len(sends)](i); err != nil {
 				o.t.Fatal(err)
 			}
 		}
 		if o.at() > time.Second {
-			o.t.Errorf("alone it took %v", o.at())
+			o.t.Errorf("without another active namespace it took %v", o.at())
 		}
 		began, waited := time.Now(), time.Duration(0)
 		for i := range 24 {
@@ -64,7 +64,7 @@ func TestLargePayloadsWaitWhileOthersWork(t *testing.T) {
 		if waited > 0 {
 			o.t.Errorf("the bystander waited for %v", waited)
 		}
-		// 24 × 1.27 MiB as base64, less 8 MiB at once, at 2 MiB a second
+		// 24 × 1.27 MiB as base64, less the first 8 MiB, at 2 MiB per second
 		if took := time.Since(began); took < 10*time.Second || took > 13*time.Second {
 			o.t.Errorf("24 large payloads took %v", took)
 		}

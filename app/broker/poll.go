@@ -17,23 +17,23 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The response of a poll may be lost after tasks were leased for it, so a poll has an ID, and a repetition gets the
-// same tasks. Every reason that keeps a worker from work (registration, release, drains, slots) is returned as a
-// status, since holding the poll would hide a mistake.
+// The response of a poll may be lost after tasks were leased for it. Therefore a poll has an ID, and a repeated poll
+// receives the same tasks. Every reason for which a worker gets no tasks (registration, release, drains, slots) is
+// returned as a status, since a poll that just waits would hide a mistake.
 
-// Duration of a poll without a requested duration, and its maximum.
+// These are the default and the maximum duration of a poll.
 const (
 	defaultPoll = 30 * time.Second
 	maxPoll     = 60 * time.Second
 	mismatchMS  = 10_000
 )
 
-// Poll returns tasks for a worker. It waits until there is a task or the time is up; the workers of a queue are served
-// in the order of their polls. A repeated poll_request_id returns the same tasks within two minutes while they are
-// still leased. After that it is rejected, since the worker has lost the tasks. For Sojourn workers, and for the Rust
+// Poll returns tasks for a worker. It waits until there is a task or the time is over; the workers of a queue are
+// served in the order of their polls. A repeated poll_request_id returns the same tasks for two minutes, while they are
+// still leased. Afterwards it is rejected, since the worker has lost the tasks. For Sojourn workers, and for the Rust
 // SDK, which exits after such an error, it counts as a new poll instead.
 func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollResponse, error) {
-	asked := in.Queues // of which some may be withheld, for now
+	asked := in.Queues // all requested queues; some of them may be withheld at the moment
 	w, empty, err := b.admitPoll(ctx, &in)
 	if err != nil || empty != nil {
 		return orZero(empty), err
@@ -42,7 +42,7 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 	if in.Timeout != nil {
 		wait = min(max(0, time.Duration(*in.Timeout)*time.Second), maxPoll)
 	}
-	// A wait that ends because something about the worker changed (its drain, its registration) is not the poll's end:
+	// If the wait ends because something about the worker changed (its drain, its registration), the poll does not end:
 	// it is admitted again and continues for the rest of its time.
 	poll := func() (protocol.PollResponse, error) {
 		if a, err := b.leasedBefore(ctx, in, w); err != nil || len(a.Tasks) > 0 {
@@ -57,16 +57,18 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 			switch {
 			case errors.Is(err, dispatch.ErrDraining):
 				return b.drainStatus(), nil
-			case errors.Is(err, dispatch.ErrDrained): // the worker may poll other queues, or queues routed to it
+			// the worker's other queues, or queues routed to it, may still serve it
+			case errors.Is(err, dispatch.ErrDrained):
 				in.Queues = asked
 				if w, empty, err = b.admitPoll(ctx, &in); err != nil || empty != nil {
 					return orZero(empty), err
 				}
 				continue
-			// Return an empty response: the worker polls again with its new registration.
+			// Return an empty response, so that the worker polls again with its new registration.
 			case errors.Is(err, membership.ErrRevised):
 				return b.pollResponse(ctx, in, nil)
-			case errors.Is(err, dispatch.ErrRegistrationEnded): // its registration ended, or this app no longer knows it
+			// the worker's registration ended, or this app no longer knows the worker
+			case errors.Is(err, dispatch.ErrRegistrationEnded):
 				next, empty, err := b.admitPoll(ctx, &in)
 				if err != nil || empty != nil {
 					return orZero(empty), err
@@ -79,7 +81,7 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 			case errors.Is(err, dispatch.ErrNoMemory):
 				return protocol.PollResponse{}, protocol.Refuse(protocol.ReasonOverloaded, "%v; try again", err)
 			case err != nil:
-				// Something may have been leased to this poll, and the worker does not know of it.
+				// Tasks may have been leased to this poll without the worker's knowledge.
 				if errors.Is(err, store.ErrOutcome) {
 					b.workers.With(w.Key(), func(h *membership.TrackedWorker) { h.UnknownPollAt = time.Now() })
 				}
@@ -101,9 +103,9 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 		func(refs []store.TaskRef) (protocol.PollResponse, error) { return b.redeliver(ctx, in, w, refs) })
 }
 
-// supersededPoll returns the response to a poll without an incarnation if another process has registered meanwhile. The
-// app that would know the new process's polls rejects it. At other apps the poll may come from the new process, which
-// polls again.
+// supersededPoll returns the response to a poll without an incarnation if another process has registered meanwhile. An
+// app that knows the polls of the new process rejects the poll. At other apps the poll may come from the new process,
+// which then polls again.
 func (b *Broker) supersededPoll(
 	ctx context.Context, in protocol.PollRequest, now *engine.Worker,
 ) (protocol.PollResponse, error) {
@@ -114,7 +116,8 @@ func (b *Broker) supersededPoll(
 }
 
 // admitPoll checks a poll in the order in which an operator must fix problems: the worker's identity, release, drains,
-// queues, build, and request. A non-nil answer ends the poll without tasks and without an error.
+// queues, build, and request. If the returned response is not nil, the poll ends with it, without tasks and without an
+// error.
 func (b *Broker) admitPoll(
 	ctx context.Context, in *protocol.PollRequest,
 ) (*engine.Worker, *protocol.PollResponse, error) {
@@ -129,7 +132,7 @@ func (b *Broker) admitPoll(
 	if err != nil {
 		return nil, nil, err
 	}
-	// Record the heartbeat before any rejection: a worker behind the release gate is alive too and stays listed.
+	// Record the heartbeat before any rejection: a worker that the release gate blocks is alive, too, and stays listed.
 	b.workers.RecordHeartbeat(key)
 	if in.Gated {
 		if v := b.checkRelease(key, in.Release); !v.Allowed {
@@ -160,7 +163,7 @@ func (b *Broker) admitPoll(
 				With("registered_task_queue", w.Queues[0]).With("requested_task_queue", q)
 		}
 	}
-	// A build may be drained in one queue and active in another, so check each queue; the poll ends only if none
+	// A build may be drained in one queue and active in another, so check each queue. The poll ends only if none
 	// remains.
 	queues := b.undrained(w, in.Queues)
 	if len(queues) == 0 {
@@ -168,9 +171,9 @@ func (b *Broker) admitPoll(
 		a.Drained = &w.BuildID
 		return nil, &a, nil
 	}
-	// the queues that are another group's it waits for in vain, until they are routed otherwise
+	// queues that are routed to another group have no tasks for this worker until the route changes
 	in.Queues = slices.DeleteFunc(queues, func(q string) bool { return b.routedElsewhere(w, q) })
-	// Check the build ID after drains: a worker of a drained build must get the drain status, not an error about its
+	// Check the build ID after drains: a worker of a drained build must get the status draining, not an error about its
 	// build ID.
 	if in.BuildID != "" && in.BuildID != w.BuildID {
 		return nil, nil, protocol.Refuse(
@@ -195,7 +198,7 @@ func (b *Broker) admitPoll(
 }
 
 // incapable returns why a worker that polls for one kind of task can never get one: it registered no type of this kind,
-// or no slot. Holding its poll would only hide the mistake.
+// or no slot. If the poll just waited, it would hide the mistake.
 func incapable(w *engine.Worker, kinds []protocol.TaskKind) protocol.PollStatus {
 	switch {
 	case slices.Contains(kinds, protocol.KindActivity) && len(kinds) == 1 &&
@@ -209,9 +212,8 @@ func incapable(w *engine.Worker, kinds []protocol.TaskKind) protocol.PollStatus 
 	return ""
 }
 
-// drainStatus returns a poll response that reports whether the worker or the app drains. A worker stops polling for
-// good when it drains. When only the app drains, the worker must continue to poll, since the successor of the app needs
-// it.
+// drainStatus returns a poll response that says whether the worker or the app drains. A worker that drains stops
+// polling permanently. If only the app drains, the worker must continue to poll, since the app's successor needs it.
 func (b *Broker) drainStatus() protocol.PollResponse {
 	a := drainingResponse()
 	if b.isDraining() {
@@ -220,7 +222,8 @@ func (b *Broker) drainStatus() protocol.PollResponse {
 	return a
 }
 
-// drainingResponse contains the time of the next poll, since an operator may end the drain.
+// drainingResponse returns the status of a draining worker, with the time of its next poll, since an operator may end
+// the drain.
 func drainingResponse() protocol.PollResponse {
 	return protocol.PollResponse{
 		Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining), RetryAfter: 1000,
@@ -229,7 +232,7 @@ func drainingResponse() protocol.PollResponse {
 }
 
 // limitToOneTask records whether the last response with tasks to polls for these kinds was returned. Sizes are known
-// before tasks are leased; if a response is refused nevertheless, the next one carries a single task.
+// before tasks are leased; if a response is rejected nevertheless, the next one contains only one task.
 func (b *Broker) limitToOneTask(k engine.WorkerKey, kinds []protocol.TaskKind, returned bool) {
 	b.workers.With(k, func(h *membership.TrackedWorker) {
 		switch {
@@ -243,7 +246,7 @@ func (b *Broker) limitToOneTask(k engine.WorkerKey, kinds []protocol.TaskKind, r
 	})
 }
 
-// No more of a kind is waited for than the worker has slots, nor than the poll may carry.
+// pollSpec limits the tasks of each kind to the worker's slots and to what the poll may contain.
 func (b *Broker) pollSpec(in protocol.PollRequest, w *engine.Worker) dispatch.Spec {
 	b.workers.With(w.Key(), func(h *membership.TrackedWorker) {
 		if len(h.SingleTask) > 0 && h.SingleTask[pollSpace(in.Kinds)] {
@@ -269,12 +272,12 @@ func (b *Broker) pollSpec(in protocol.PollRequest, w *engine.Worker) dispatch.Sp
 		Namespace: w.Namespace, Queues: in.Queues, Kinds: in.Kinds, Free: free, Max: in.Max,
 		Lessee: engine.Lessee{Worker: w, PollID: in.PollID, BuildID: build, App: app},
 		// The dispatcher calls Still under its lock when the poll enters. Otherwise a registration that ended, or a
-		// drain that began, after admission would leave a poll that never ends.
+		// drain that began, after the admission would leave a poll that never ends.
 		Still: func() bool { return b.workers.AcceptsTasks(w) },
 	}
 }
 
-// pollResponse converts leases to tasks. If that fails, it returns the leased tasks at once.
+// pollResponse converts leases to tasks. If that fails, it releases the leased tasks immediately.
 func (b *Broker) pollResponse(
 	ctx context.Context, in protocol.PollRequest, leased []store.Leased,
 ) (protocol.PollResponse, error) {
@@ -285,7 +288,7 @@ func (b *Broker) pollResponse(
 	if len(leased) == 0 {
 		return a, nil
 	}
-	refs := make([]store.TaskRef, len(leased)) // what may have to go back, and not the pages that come with it
+	refs := make([]store.TaskRef, len(leased)) // keep only what releasing a task needs, not its page of history
 	for i, l := range leased {
 		refs[i] = refOf(l)
 	}
@@ -311,7 +314,7 @@ func (b *Broker) pollResponse(
 	if len(tasks) == 0 {
 		return a, nil
 	}
-	// The sizes of tasks are not known as well as this for a run that an earlier build started.
+	// The sizes of tasks are estimates for a run that an earlier build started.
 	if n := fittingTasks(tasks); n < len(tasks) {
 		for _, r := range refs[n:] {
 			b.returnTask(r)
@@ -330,10 +333,10 @@ func (b *Broker) storeTime() history.Time {
 	return history.Time{}
 }
 
-// Return undoes a lease whose task never reached a worker: it counts for nothing, and the task is ready again.
+// Return releases a lease whose task never reached a worker: the delivery does not count, and the task is ready again.
 func (b *Broker) Return(l store.Leased) { b.returnTask(refOf(l)) }
 
-// refOf returns the reference of a delivery; a query task is referenced by its ID.
+// refOf returns the reference of a delivery. Query tasks are referenced by their ID.
 func refOf(l store.Leased) store.TaskRef {
 	switch {
 	case l.Kind.Asked():
@@ -346,8 +349,8 @@ func refOf(l store.Leased) store.TaskRef {
 	return store.TaskRef{Kind: l.Kind, Run: l.Head.ID, Seq: a.Seq, Delivery: a.Delivery, Redeliveries: a.Redeliveries}
 }
 
-// returnTask undoes a delivery whose response failed. It retries until the lease would expire, since the task waits for
-// that long otherwise.
+// returnTask releases a delivery whose response failed. It retries until the lease would expire, since otherwise the
+// task would have to wait for that.
 func (b *Broker) returnTask(ref store.TaskRef) {
 	if ref.Kind.Asked() {
 		b.async(func(ctx context.Context) {
@@ -369,13 +372,13 @@ func (b *Broker) returnTask(ref store.TaskRef) {
 	})
 }
 
-// Returns in a row without a start that are logged one by one; after that only each returnLogInterval'th is logged.
+// Up to loggedReturns consecutive returns without a start are logged; afterwards only each returnLogInterval'th.
 const (
 	loggedReturns     = 6
 	returnLogInterval = 50
 )
 
-// logReturned reports a task that was returned again without a start, from the third return in a row on: a single
+// logReturned logs a task that was returned again without a start, from the third consecutive return on: a single
 // return has many harmless causes.
 func (b *Broker) logReturned(kind protocol.TaskKind, run string, seq int64, o transaction.Outcome) {
 	n := o.Returned
@@ -396,7 +399,7 @@ func orZero(a *protocol.PollResponse) protocol.PollResponse {
 	return *a
 }
 
-// undrained returns the queues in which the worker's build is not drained.
+// undrained returns the queues for which the worker's build is not drained.
 func (b *Broker) undrained(w *engine.Worker, queues []string) []string {
 	return slices.DeleteFunc(slices.Clone(queues), func(q string) bool {
 		return b.store.Queue(engine.QueueKey{Namespace: w.Namespace, Name: q}).Drained(w.BuildID)

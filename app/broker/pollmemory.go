@@ -15,13 +15,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The response of a poll may be lost after the poll leased tasks. If the repeated poll were a new one, these tasks
-// would wait until their leases expire, and the worker would receive further tasks for which it has no slot.
+// The response of a poll may be lost after the poll leased tasks. If the repeated poll counted as a new one, these
+// tasks would wait until their leases expire, and the worker would receive further tasks for which it has no slot.
 
-// pollRetention is the time for which the result of a poll_request_id stays in memory.
+// pollRetention is how long the result of a poll_request_id stays in memory.
 const pollRetention = 120 * time.Second
 
-// pollMemory answers a repeated poll with the tasks of the first one, so that a lost response costs no lease.
+// pollMemory responds to a repeated poll with the tasks of the first one, so that a lost response costs no lease.
 type pollMemory struct {
 	mu    sync.Mutex // guards polls
 	polls map[pollKey]*pollEntry
@@ -38,27 +38,27 @@ func (m *pollMemory) sweep(now time.Time) {
 	}
 }
 
-// pollKey identifies a poll. A worker's polls for workflow tasks and for update validation share one ID space (way);
-// polls for activities, for queries and for mixed batches each have their own.
+// pollKey identifies a poll. Poll IDs are unique per kind of poll (way): a worker's polls for workflow tasks and update
+// validations share one space of IDs; polls for activities, for queries and for mixed kinds each have their own.
 type pollKey struct {
 	worker engine.WorkerKey
 	id     string
 	space  string
 }
 
-// pollEntry is an open poll, or the tasks that a completed poll leased. It contains only task IDs: a task's page of
-// history may be megabytes, and can be read again.
+// pollEntry is an open poll, or the tasks that a completed poll leased. It contains only task IDs: the page of history
+// of a task may have megabytes, and can be read again.
 type pollEntry struct {
 	kinds   []protocol.TaskKind
-	done    chan struct{}   // closed once given and undo are set
-	tasks   []store.TaskRef // none: nothing was leased, or the poll failed
+	done    chan struct{}   // closed when tasks and undo are set
+	tasks   []store.TaskRef // empty: nothing was leased, or the poll failed
 	undo    func()
 	at      time.Time
-	readers int // responses with these tasks, minus undelivered ones; guarded by pollMemory.mu
+	readers int // number of responses with these tasks, without undelivered ones; guarded by pollMemory.mu
 }
 
-// once runs poll, joins the open poll of the same key, or calls again to read the tasks of a completed one. If a task
-// is no longer leased, once refuses the poll, or runs it anew if anew is set.
+// once runs poll, or joins the open poll with the same key, or calls again to read the tasks of a completed one. If a
+// task is no longer leased, once refuses the poll, or runs it as a new one if anew is set.
 func (m *pollMemory) once(
 	ctx context.Context, k pollKey, kinds []protocol.TaskKind, anew bool,
 	poll func() (protocol.PollResponse, error), redeliver func([]store.TaskRef) (protocol.PollResponse, error),
@@ -73,8 +73,8 @@ func (m *pollMemory) once(
 			m.finish(k, e)
 			return m.read(k, e, a), err
 		}
-		// Two different polls with one ID are a mistake of the client, which would receive tasks of a kind for which it
-		// has no slot.
+		// Two different polls with one ID are a mistake of the client, which would receive tasks for which it has no
+		// slot.
 		if !sameKinds(e.kinds, kinds) {
 			return protocol.PollResponse{}, protocol.Refuse(
 				protocol.ReasonPollKinds, "poll_request_id %s was already used for other task kinds; use a new ID", k.id,
@@ -90,7 +90,7 @@ func (m *pollMemory) once(
 		if e.tasks != nil && m.join(k, e) {
 			switch a, err := redeliver(e.tasks); {
 			case err != nil:
-				m.read(k, e, a).Undo() // nothing is delivered with this answer
+				m.read(k, e, a).Undo() // no task is delivered with this response
 				return protocol.PollResponse{}, err
 			case len(a.Tasks) > 0:
 				return m.read(k, e, a), nil
@@ -104,13 +104,13 @@ func (m *pollMemory) once(
 	}
 }
 
-// sameKinds compares two lists in any order, since clients build the list anew for each poll.
+// sameKinds compares two lists regardless of order, since clients build the list anew for each poll.
 func sameKinds(a, b []protocol.TaskKind) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(k protocol.TaskKind) bool { return !slices.Contains(b, k) })
 }
 
 // entry returns the entry of a poll key, and whether it is new. The first caller with a key runs the poll; later
-// callers are repetitions of the same request and wait for the result of the first.
+// callers repeat the same request and wait for the result of the first.
 func (m *pollMemory) entry(k pollKey, kinds []protocol.TaskKind) (*pollEntry, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -125,7 +125,7 @@ func (m *pollMemory) entry(k pollKey, kinds []protocol.TaskKind) (*pollEntry, bo
 	return e, true
 }
 
-// finish publishes the tasks of a poll and removes the entry of a poll without tasks.
+// finish publishes the tasks of a poll. It removes the entry of a poll without tasks.
 func (m *pollMemory) finish(k pollKey, e *pollEntry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,7 +136,7 @@ func (m *pollMemory) finish(k pollKey, e *pollEntry) {
 	close(e.done)
 }
 
-// join adds a reader to the tasks of an entry; false means that the tasks were already returned.
+// join adds a reader to the tasks of an entry; false: the tasks were already released.
 func (m *pollMemory) join(k pollKey, e *pollEntry) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -147,8 +147,8 @@ func (m *pollMemory) join(k pollKey, e *pollEntry) bool {
 	return true
 }
 
-// read returns the response of an entry for one caller. Its tasks are requeued if no response that contains them could
-// be delivered.
+// read returns the response of an entry for one caller. If no response that contains its tasks could be delivered, they
+// are released.
 func (m *pollMemory) read(k pollKey, e *pollEntry, a protocol.PollResponse) protocol.PollResponse {
 	if e.tasks == nil {
 		return a
@@ -168,7 +168,7 @@ func (m *pollMemory) read(k pollKey, e *pollEntry, a protocol.PollResponse) prot
 	return a
 }
 
-// forget removes an entry only if the key still refers to it, since another poll may have reused the key.
+// forget removes an entry if the key still refers to it; another poll may have reused the key.
 func (m *pollMemory) forget(k pollKey, e *pollEntry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -177,7 +177,7 @@ func (m *pollMemory) forget(k pollKey, e *pollEntry) {
 	}
 }
 
-// taskRefs returns references to tasks by their deliveries, and to query tasks by their IDs.
+// taskRefs returns references to deliveries of tasks, and to query tasks by their IDs.
 func taskRefs(tasks []protocol.Task) []store.TaskRef {
 	refs := make([]store.TaskRef, len(tasks))
 	for i, t := range tasks {
@@ -199,7 +199,7 @@ func taskRefs(tasks []protocol.Task) []store.TaskRef {
 }
 
 // redeliver returns the tasks of an earlier poll in their current state, or no tasks if the worker no longer holds one
-// of them.
+// of the leases.
 func (b *Broker) redeliver(
 	ctx context.Context, in protocol.PollRequest, w *engine.Worker, refs []store.TaskRef,
 ) (protocol.PollResponse, error) {
@@ -215,7 +215,7 @@ func (b *Broker) redeliver(
 				return err
 			}
 			if by := holderOf(l); !ok || by.Owner != w.ID || by.Incarnation != w.Incarnation {
-				// Return all tasks or none: with a part of the tasks, the worker would not know which ones it has lost.
+				// Deliver all tasks or none: with some of them, the worker would not know which ones it has lost.
 				leased = nil
 				return nil
 			}
@@ -226,13 +226,13 @@ func (b *Broker) redeliver(
 	if err != nil || len(leased) == 0 {
 		return protocol.PollResponse{}, err
 	}
-	tasks, err := b.tasks(ctx, in, leased) // the leases are unchanged, whatever the result
+	tasks, err := b.tasks(ctx, in, leased) // if this fails, the leases do not change
 	return protocol.PollResponse{
 		Status: protocol.PollLeased, Tasks: tasks, AppRelease: b.opt.Release, StoreTime: b.storeTime(), Undo: func() {},
 	}, err
 }
 
-// leaseOf finds a delivery that is under way still.
+// leaseOf returns the lease of a delivery that has not ended.
 func (b *Broker) leaseOf(
 	ctx context.Context, r store.Reader, ref store.TaskRef, now time.Time,
 ) (l store.Leased, ok bool, err error) {
@@ -265,7 +265,7 @@ func holderOf(l store.Leased) (by engine.Lease) {
 	return by
 }
 
-// pollSpace returns the ID space of polls for these kinds; see pollKey.
+// pollSpace returns the space of poll IDs of polls for these kinds; see pollKey.
 func pollSpace(kinds []protocol.TaskKind) string {
 	if !slices.ContainsFunc(kinds, func(k protocol.TaskKind) bool {
 		return k != protocol.KindWorkflow && k != protocol.KindValidation
@@ -275,11 +275,11 @@ func pollSpace(kinds []protocol.TaskKind) string {
 	return fmt.Sprint(kinds)
 }
 
-// leasedBefore returns tasks that an app without this poll in its memory leased to the poll: another app, this app
-// before a restart, or this app if the database failed before it confirmed a commit. Each lease contains the ID of its
-// poll. leasedBefore reads the store only within pollRetention after the worker connected here or after a poll with an
-// unknown outcome; on a shared database, also for every poll of a worker that may call any app, as behind a load
-// balancer.
+// leasedBefore returns tasks that were leased to the poll by an app that does not have the poll in memory: another app,
+// this app before a restart, or this app if the database failed before it confirmed a commit. Each lease contains the
+// ID of its poll. leasedBefore reads the store only within pollRetention after the worker connected here or after a
+// poll with an unknown outcome; on a shared database also for every poll of a worker that may call any app, as behind a
+// load balancer.
 func (b *Broker) leasedBefore(
 	ctx context.Context, in protocol.PollRequest, w *engine.Worker,
 ) (protocol.PollResponse, error) {
@@ -303,7 +303,7 @@ func (b *Broker) leasedBefore(
 }
 
 // leasedUnder returns the tasks of these kinds that are leased to a process under one poll ID, in one run or, with "",
-// in any run. It marks their deliveries as repeated, since the app that leased a task may be about to undo the delivery
+// in any run. It records a redelivery for each of them, since the app that leased a task may be about to release it
 // because its response failed.
 func (b *Broker) leasedUnder(
 	ctx context.Context, p store.Process, run, poll string, kinds []protocol.TaskKind,
@@ -313,7 +313,7 @@ func (b *Broker) leasedUnder(
 		return nil, err
 	}
 	for _, l := range found {
-		// readLeasedUnder does not return deliveries that have ended.
+		// deliveries that have ended are ignored, as by readLeasedUnder
 		if err := transaction.RecordRedelivery(ctx, b.store, refOf(l)); err != nil && protocol.ReasonOf(err) == "" {
 			return nil, err
 		}
@@ -351,7 +351,7 @@ func (b *Broker) readLeasedUnder(
 	return leased, err
 }
 
-// activitySeq returns the sequence of a delivery's activity, or 0 for a workflow task.
+// activitySeq returns the command number of a delivery's activity, or 0 for a workflow task.
 func activitySeq(ref store.TaskRef) int64 {
 	if ref.Kind == protocol.KindWorkflow {
 		return 0
@@ -359,7 +359,7 @@ func activitySeq(ref store.TaskRef) int64 {
 	return ref.Seq
 }
 
-// currentLease returns the lease of a task of an earlier poll, if the worker still holds the lease.
+// currentLease returns the lease of a task of an earlier poll, if the worker still holds it.
 func currentLease(
 	ctx context.Context, r store.Reader, run *engine.Run, ref store.TaskRef, now time.Time,
 ) (store.Leased, bool) {

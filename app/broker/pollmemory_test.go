@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The tasks of a poll are remembered by ID only. A response with a megabyte of history does not stay in memory; a
+// The app stores the tasks of a poll only as IDs. A response with a megabyte of history does not stay in memory; a
 // repeated poll reads the history again.
 func TestAnAnswerIsKeptForItsRetryWithoutItsPage(t *testing.T) {
 	apptest.Databases(t, answerIsKeptWithoutItsPage)
@@ -49,13 +49,13 @@ func answerIsKeptWithoutItsPage(t *testing.T, database string) {
 	runtime.GC()
 	for i, p := range answers {
 		if p.Value() != nil {
-			t.Errorf("the answer to poll %d is in memory still, with its page", i)
+			t.Errorf("the response to poll %d is still in memory, with its page", i)
 		}
 	}
 	for i := range polls {
 		task := poll(fmt.Sprint("p", i))
 		if second := fmt.Sprint(task.TaskID, task.Attempt, len(task.Events), len(task.Arguments.Blob)); second != first[i] {
-			t.Errorf("again: got %s, want %s", second, first[i])
+			t.Errorf("repeated poll: got %s, want %s", second, first[i])
 		}
 	}
 	task := poll("p0")

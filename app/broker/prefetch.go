@@ -10,22 +10,22 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A run that is resumed by many results has more new events than a page holds. The worker requests the other pages
-// within milliseconds, and the events were in memory at dispatch; from the store they would be read and decoded again.
+// A run that many results resume has more new events than fit on a page. The worker requests the other pages within
+// milliseconds. At dispatch the events are in memory; from the store they would have to be read and decoded again.
 
 // maxPrefetchedRuns is the maximum number of runs with prefetched events, with at most transaction.MaxPageSize bytes
 // per run.
 const maxPrefetchedRuns = 8
 
-// historyPrefetch holds prefetched events of runs after the first pages of their tasks. History events are immutable,
-// so the events are valid for a task of any worker.
+// historyPrefetch contains events of runs that follow the first pages of their tasks. Events are immutable, so they are
+// valid for tasks of any worker.
 type historyPrefetch struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	runs [maxPrefetchedRuns]struct {
 		id     string
 		events []history.Event
 	}
-	next int // the oldest
+	next int // index of the oldest entry
 }
 
 func (a *historyPrefetch) add(run string, events []history.Event) {
@@ -36,7 +36,7 @@ func (a *historyPrefetch) add(run string, events []history.Event) {
 	a.next = (a.next + 1) % maxPrefetchedRuns
 }
 
-// drop forgets the events of a run that has ended.
+// drop removes the events of a run that has closed.
 func (a *historyPrefetch) drop(run string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -47,8 +47,8 @@ func (a *historyPrefetch) drop(run string) {
 	}
 }
 
-// takePage returns at most most events of a run from after to through, if all of them are prefetched. With the last
-// event it drops the prefetched events of the run.
+// takePage returns at most most events of a run from after to through, if all of them are prefetched. After the last
+// event it drops the run's prefetched events.
 func (a *historyPrefetch) takePage(run string, after, through int64, most int) []history.Event {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -62,7 +62,8 @@ func (a *historyPrefetch) takePage(run string, after, through int64, most int) [
 			events := at.events[after+1-from : through+1-from]
 			if most = pageOf(events, most, transaction.MaxPageSize); len(events) <= most {
 				at.id, at.events = "", nil
-				return slices.Clip(events) // an append by the caller must not overwrite the other events
+				// clip the slice: an append by the caller must not overwrite the other events
+				return slices.Clip(events)
 			}
 			return slices.Clip(events[:most])
 		}
@@ -70,7 +71,7 @@ func (a *historyPrefetch) takePage(run string, after, through int64, most int) [
 	return nil
 }
 
-// pageOfHistory returns a page of a run's history, from memory if the page is cached.
+// pageOfHistory returns a page of a run's history, from memory if the page is prefetched.
 func (b *Broker) pageOfHistory(
 	ctx context.Context, run string, after, through int64, size int,
 ) (protocol.HistoryPage, error) {

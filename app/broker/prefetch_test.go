@@ -20,7 +20,7 @@ func TestEventsAheadAreGivenPageByPageAndOnce(t *testing.T) {
 			have = append(have, e.Seq)
 		}
 		if cap(got) > len(got) {
-			t.Errorf("%s: who appends to it writes over what is kept", what)
+			t.Errorf("%s: appending to the page overwrites prefetched events", what)
 		}
 		if fmt.Sprint(have) != fmt.Sprint(seqs) {
 			t.Errorf("%s: %v, want %v", what, have, seqs)

@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// hired registers a worker of the HTTP contract that runs activities, and holds sessions.
+// hired registers an HTTP worker that runs activities and holds sessions.
 func (o *harness) hired(a *app, worker string, change func(*protocol.RegisterRequest)) {
 	o.t.Helper()
 	in := protocol.RegisterRequest{
@@ -27,7 +27,7 @@ func (o *harness) hired(a *app, worker string, change func(*protocol.RegisterReq
 	must[protocol.RegisterResponse](o.t)(a.Register(o.t.Context(), in))
 }
 
-// opened leases an attempt in a session of options to the worker, with a long lease.
+// opened leases an attempt in a session with options to the worker, with a long lease.
 func (o *harness) opened(a *app, worker string) (task *protocol.ActivityTask) {
 	o.t.Helper()
 	args, err := payload.EncodeArgs("x")
@@ -55,7 +55,7 @@ func (o *harness) session(id string) (s engine.Session) {
 	return s
 }
 
-// lost waits until a session has lost its owner, and returns the time that this took.
+// lost waits until a session has lost its owner, and returns how long that took.
 func (o *harness) lost(id string, most time.Duration) time.Duration {
 	o.t.Helper()
 	began := o.at()
@@ -68,13 +68,13 @@ func (o *harness) lost(id string, most time.Duration) time.Duration {
 }
 
 // A worker that sent no heartbeat for the length of its leases gets no task on its open poll; another worker gets the
-// task at once. After its next heartbeat the worker gets tasks again.
+// task immediately. After its next heartbeat the worker gets tasks again.
 func TestASilentWorkerGetsNothingOnAPollItLeftOpen(t *testing.T) {
 	for _, apps := range []int{1, 2} {
 		inBubble(t, fmt.Sprint(apps, " apps"), func(o *harness) {
 			a, _ := o.app("a", apps > 1)
 			at := a
-			if apps > 1 { // the work comes to the other
+			if apps > 1 { // the task is created at the other app
 				at, _ = o.app("b", true)
 			}
 			o.hired(a, "w", func(in *protocol.RegisterRequest) {
@@ -91,14 +91,14 @@ func TestASilentWorkerGetsNothingOnAPollItLeftOpen(t *testing.T) {
 			o.hired(at, "spare", nil)
 			at.start("one")
 			if at.poll("spare", protocol.KindWorkflow, 0) == nil {
-				o.t.Error("the task went to the worker that is silent")
+				o.t.Error("the task was dispatched to the worker without heartbeats")
 			}
 			if got := <-open; got.Status != protocol.PollEmpty || len(got.Tasks) > 0 {
-				o.t.Errorf("the poll that it left open: %+v", got)
+				o.t.Errorf("the open poll of the worker: %+v", got)
 			}
 			at.start("two")
 			if a.poll("w", protocol.KindWorkflow, 0) == nil {
-				o.t.Error("it is heard again and gets nothing")
+				o.t.Error("after a new heartbeat the worker gets nothing")
 			}
 		})
 	}
@@ -113,7 +113,7 @@ func TestEveryAcceptedRequestOfAWorkerIsAHeartbeat(t *testing.T) {
 			protocol.HeartbeatRequest{TaskID: task.TaskID, Owner: task.LeaseOwner, AttemptID: task.AttemptID, Beat: true},
 		)
 		if err == nil && !got.CanContinue {
-			err = fmt.Errorf("told to stop: %+v", got)
+			err = fmt.Errorf("the response says stop: %+v", got)
 		}
 		return err
 	}
@@ -161,7 +161,7 @@ func TestEveryAcceptedRequestOfAWorkerIsAHeartbeat(t *testing.T) {
 			inBubble(t, fmt.Sprintf("%s, %d apps", name, apps), func(o *harness) {
 				a, _ := o.app("a", apps > 1)
 				receiver := a
-				if apps > 1 { // one app leased the task, and the other receives the heartbeat
+				if apps > 1 { // one app leased the task, and the other app receives the heartbeat
 					receiver, _ = o.app("b", true)
 				}
 				o.hired(a, "w", func(in *protocol.RegisterRequest) { in.Process = []byte(`{"process_id": 1}`) })
@@ -177,7 +177,8 @@ func TestEveryAcceptedRequestOfAWorkerIsAHeartbeat(t *testing.T) {
 				if s := o.session("s"); s.Status != protocol.SessionActive || s.Owner != "w" {
 					t.Errorf("the session is %s of %q", s.Status, s.Owner)
 				}
-				if took := o.lost("s", time.Minute); took > 15*time.Second { // silent for 65 s by then
+				// the worker has sent no heartbeat for 65 s by then
+				if took := o.lost("s", time.Minute); took > 15*time.Second {
 					t.Errorf("and is lost %s later", took)
 				}
 			})
@@ -185,7 +186,7 @@ func TestEveryAcceptedRequestOfAWorkerIsAHeartbeat(t *testing.T) {
 	}
 }
 
-// decide leases a workflow task to the worker, and claims it again by its ID.
+// decide leases a workflow task to the worker, and claims the task again by its ID.
 func (o *harness) decide(a *app) {
 	o.t.Helper()
 	o.runs++
@@ -198,7 +199,7 @@ func (o *harness) decide(a *app) {
 
 // An HTTP worker that announced heartbeats loses its workflow tasks and attempts within 75 s without a heartbeat, and
 // its sessions within 65 s. This also holds at an app that restarted after the announcement, and at another app. An
-// attempt that sends its own heartbeats keeps its lease.
+// attempt that sends heartbeats of its own keeps its lease.
 func TestASilentWorkerOfTheContractIsMissed(t *testing.T) {
 	changes := map[string]func(*protocol.RegisterRequest){
 		"its metrics":  func(in *protocol.RegisterRequest) { in.Process = []byte(`{"process_id": 1}`) },
@@ -222,7 +223,7 @@ func TestASilentWorkerOfTheContractIsMissed(t *testing.T) {
 				last := o.at()
 				o.lost("s", 65*time.Second)
 				if at := o.at() - last; at < 60*time.Second || at > 65*time.Second {
-					t.Errorf("its session is lost after %s", at)
+					t.Errorf("the session is lost after %s", at)
 				}
 				o.freed(run, 10*time.Second)
 				o.hired(a, "v", nil)
@@ -247,7 +248,7 @@ func TestASilentWorkerOfTheContractIsMissed(t *testing.T) {
 		))
 		last := o.at()
 		if at := o.freed(run, 75*time.Second) - last; at < 60*time.Second {
-			t.Errorf("free %s after a sign of life", at)
+			t.Errorf("released %s after the last heartbeat", at)
 		}
 	})
 	for _, shared := range []bool{false, true} {
@@ -259,17 +260,17 @@ func TestASilentWorkerOfTheContractIsMissed(t *testing.T) {
 			a.poll("w", protocol.KindWorkflow, 0)
 			time.Sleep(290 * time.Second)
 			if s := o.session("s"); o.owner(run) != "w" || s.Status != protocol.SessionActive {
-				t.Errorf("its task is leased to %q, its session %s", o.owner(run), s.Status)
+				t.Errorf("the task is leased to %q, the session %s", o.owner(run), s.Status)
 			}
 			if got := a.result(&protocol.Task{Kind: protocol.KindActivity, Activity: task}, "done"); got.Err != nil {
-				t.Errorf("its result: %v", got.Err)
+				t.Errorf("the result: %v", got.Err)
 			}
 		})
 	}
 }
 
 // Two apps receive heartbeats of a worker in turn. The first app does not release the worker's tasks while the other
-// app receives heartbeats, and the app with the last heartbeat detects the loss in time.
+// app receives heartbeats, and the app that received the last heartbeat detects the loss in time.
 func TestAppWithTheLastHeartbeatExpiresTheWorker(t *testing.T) {
 	for _, gap := range []time.Duration{
 		5 * time.Second, 17 * time.Second, 29 * time.Second, 41 * time.Second, 55 * time.Second,
@@ -279,7 +280,7 @@ func TestAppWithTheLastHeartbeatExpiresTheWorker(t *testing.T) {
 			b, _ := o.app("b", true)
 			o.hired(a, "w", func(in *protocol.RegisterRequest) { in.HeartbeatSecs = new(int64(30)) })
 			o.opened(a, "w")
-			for i := range 9 { // the last is b's
+			for i := range 9 { // app b receives the last heartbeat
 				time.Sleep(gap)
 				o.beat([]*app{b, a}[i%2], "w", "", 0)
 			}
@@ -291,7 +292,7 @@ func TestAppWithTheLastHeartbeatExpiresTheWorker(t *testing.T) {
 			}
 			o.lost("s", 66*time.Second)
 			if at := o.at() - last; at < 60*time.Second || at > 65*time.Second {
-				t.Errorf("its session is lost after %s", at)
+				t.Errorf("the session is lost after %s", at)
 			}
 		})
 	}
@@ -319,13 +320,14 @@ func TestHeartbeatsAreStoredInBatches(t *testing.T) {
 			hear()
 		}
 		if n := o.store.Stats().Commits - before.Commits; n > 5*2*(2+1+2) {
-			// in five minutes; fifty workers per commit, and the app's own heartbeat
+			// five minutes with fifty workers per commit, and the app's own heartbeats
 			t.Errorf("%d commits in five minutes", n)
 		}
 	})
 }
 
-// staleEverywhere fails if a view of an app shows the worker as stale before 60 s of silence, or as alive after 62 s.
+// staleEverywhere fails if a view of an app shows the worker as stale earlier than 60 s after its last heartbeat, or as
+// alive later than 62 s after it.
 func (o *harness) staleEverywhere(worker, run string, silentSince time.Duration, apps ...*app) {
 	o.t.Helper()
 	for _, silent := range []time.Duration{5, 20, 40, 51, 59, 62, 64, 70, 90, 115, 125, 135} {
@@ -341,7 +343,7 @@ func (o *harness) staleEverywhere(worker, run string, silentSince time.Duration,
 	}
 }
 
-// staleViews returns for each view of an app whether it shows the worker as stale.
+// staleViews returns, for each view of an app, whether it shows the worker as stale.
 func (o *harness) staleViews(a *app, worker, run string) map[string]bool {
 	o.t.Helper()
 	ctx := o.t.Context()
@@ -364,7 +366,7 @@ func (o *harness) staleViews(a *app, worker, run string) map[string]bool {
 	return views
 }
 
-// A killed worker is stale 60 s after its last heartbeat in every view of every app, and remains stale, also if several
+// A killed worker is stale 60 s after its last heartbeat in every view of every app, and stays stale, also if several
 // apps received its heartbeats.
 func TestAKilledWorkerIsStaleAfterAMinuteInEveryView(t *testing.T) {
 	long := func(in *protocol.RegisterRequest) { in.Incarnation, in.HeartbeatSecs = "p", new(int64(10)) }
@@ -407,8 +409,8 @@ func TestAKilledWorkerIsStaleAfterAMinuteInEveryView(t *testing.T) {
 // any order of the apps that receive them.
 func TestAWorkerWithHeartbeatsIsActiveAtEveryApp(t *testing.T) {
 	for name, c := range map[string]struct {
-		pauses []int // seconds between heartbeats, repeated
-		apps   []int // that receive them, repeated
+		pauses []int // seconds between heartbeats; the list is repeated
+		apps   []int // apps that receive the heartbeats; the list is repeated
 	}{
 		"one stored pause, then short pauses": {[]int{20, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5}, []int{0}},
 		"pauses of 30 s":                      {[]int{30}, []int{0}},
@@ -436,8 +438,8 @@ func TestAWorkerWithHeartbeatsIsActiveAtEveryApp(t *testing.T) {
 	}
 }
 
-// On PostgreSQL the row of a silent worker expires one Alive after the last heartbeat, not one StoreAlive later. So an
-// app that received no heartbeat of the worker shows it as stale.
+// On PostgreSQL the row of a worker without heartbeats expires Alive after the last one, not StoreAlive later. So an
+// app that received no heartbeat of the worker also shows it as stale in time.
 func TestTheRowOfASilentWorkerIsExactOnPostgres(t *testing.T) {
 	database := apptest.Postgres(t)
 	with := broker.Options{Alive: time.Second, StoreAlive: time.Hour, Quiet: 200 * time.Millisecond}

@@ -16,14 +16,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A query changes nothing and is not in history: workflow code in a worker computes the answer. So a query needs a live
-// worker that supports it, and fails at once without one, instead of after its timeout.
+// A query changes nothing and is not in history: workflow code in a worker computes the result. So a query needs a live
+// worker that supports it; without one it fails immediately instead of after its timeout.
 
 // queryDeadline is the maximum duration of a query.
 const queryDeadline = 30 * time.Second
 
 // Query dispatches a query task to a worker that runs the workflow type. The worker replays the stored history. Nothing
-// is written, and the query is not retried after the caller disconnects.
+// is written, and the query ends when the caller disconnects.
 func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.QueryResponse, error) {
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.QueryResponse{}, err
@@ -45,7 +45,7 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 	if err := b.checkQueryWorker(ctx, &q); err != nil {
 		return protocol.QueryResponse{}, err
 	}
-	// Arguments are encoded last, so that a refused query costs no memory for them.
+	// Encode the arguments last, so that a refused query needs no memory for them.
 	if q.Arguments, err = Arguments("input", in.Input); err != nil {
 		return protocol.QueryResponse{}, err
 	}
@@ -61,7 +61,7 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 		return protocol.QueryResponse{}, protocol.Refuse(protocol.ReasonQueryUnavailable, "the app is draining")
 	case errors.Is(err, querytask.ErrNoWorker):
 		return protocol.QueryResponse{}, noQueryWorker(&q)
-	// The caller gets the same reason whether no worker leased the query or a worker did not respond. A query has no
+	// The caller gets the same reason whether no worker leased the query or the worker did not respond. A query has no
 	// side effects, so the caller may retry it.
 	case errors.Is(err, querytask.ErrUnanswered), errors.Is(err, querytask.ErrUnclaimed):
 		return protocol.QueryResponse{}, protocol.Refuse(
@@ -88,8 +88,8 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 // checkQueryWorker rejects a query that no worker can run: the type has no such query, or no live worker of the task
 // queue runs the type and accepts queries.
 func (b *Broker) checkQueryWorker(ctx context.Context, q *store.Question) error {
-	// Search for a worker first, because the search may load the declarations of other apps. An unknown query is
-	// rejected with its own reason, even if no worker is alive.
+	// Search for a worker first, because the search may load the declarations of workers of other apps. An unknown
+	// query is rejected with its own reason, even if no worker is alive.
 	ok, err := b.hasQueryWorker(ctx, q)
 	switch {
 	case err != nil:
@@ -109,7 +109,7 @@ func noQueryWorker(q *store.Question) error {
 	)
 }
 
-// refusedQuery converts a worker's failure of a query to the error that the caller receives.
+// refusedQuery converts a worker's failure of a query to the caller's error.
 func refusedQuery(name string, f *protocol.Failure) error {
 	reason := protocol.ReasonQueryRejected
 	switch {

@@ -17,7 +17,7 @@ type queryResult struct {
 	err    error
 }
 
-// ask sends a query and waits for it elsewhere.
+// ask sends a query in the background and returns a channel with its result.
 func (a *app) ask(workflow, name string) <-chan queryResult {
 	done := make(chan queryResult, 1)
 	go func() {
@@ -47,7 +47,7 @@ func TestAQueryIsAnsweredOnceByAWorkerThatTakesQueries(t *testing.T) {
 		a.register("plain")
 		a.start("one")
 		if got := <-a.ask("one", "state"); protocol.ReasonOf(got.err) != protocol.ReasonQueryWorker {
-			t.Fatalf("nobody takes queries: %+v", got)
+			t.Fatalf("without a worker that supports queries: %+v", got)
 		}
 		a.register("w", querytask.CapQueries)
 		events := must[protocol.HistoryPage](t)(a.History(
@@ -58,7 +58,7 @@ func TestAQueryIsAnsweredOnceByAWorkerThatTakesQueries(t *testing.T) {
 		if got := a.poll("plain", protocol.KindQuery, 0); got != nil {
 			t.Fatalf("a worker without the capability got %+v", got)
 		}
-		task := a.poll("w", protocol.KindQuery, 20) // the query may come before the poll or after it
+		task := a.poll("w", protocol.KindQuery, 20) // the query may arrive before the poll or after it
 		var key string
 		if task == nil || task.Query.QueryName != "state" || len(task.Query.Events) != 1 ||
 			payload.DecodeArgs(task.Query.QueryArguments, &key) != nil ||
@@ -75,7 +75,7 @@ func TestAQueryIsAnsweredOnceByAWorkerThatTakesQueries(t *testing.T) {
 			t.Fatalf("the caller got %+v", got)
 		}
 		if c := a.reply(task, 1, 6, nil); c.Err == nil {
-			t.Fatalf("a second answer: %+v", c)
+			t.Fatalf("a second response: %+v", c)
 		}
 
 		waiting = a.ask("one", "other")
@@ -118,11 +118,12 @@ func TestArgumentsOfARefusedQueryAreNotDecoded(t *testing.T) {
 	})
 	var e *protocol.Error
 	if !errors.As(err, &e) || e.Details["payload_reason"] != "non_finite_float" || e.Fields["input.0.n"] == nil {
-		t.Errorf("a query that a worker would answer: %v", err)
+		t.Errorf("a query that a worker supports: %v", err)
 	}
 }
 
-// A waiting poll gets a new query task. A query task whose response was lost is requeued. A closed run can be queried.
+// A waiting poll gets a new query task. A query task whose response was lost is dispatched again. Closed runs can be
+// queried.
 func TestAQueryTaskThatNeverArrivedGoesToAnother(t *testing.T) {
 	a := newApp(t)
 	a.register("w", querytask.CapQueries)
@@ -160,7 +161,8 @@ func TestAQueryTaskThatNeverArrivedGoesToAnother(t *testing.T) {
 	}
 }
 
-// A worker that pages gets the first page with the query and the rest for the asking, as long as the query is its own.
+// A worker that reads pages gets the first page with the query task and can request the others while it has leased the
+// task.
 func TestLongHistoryBehindAQueryIsPaged(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -210,12 +212,13 @@ func TestLongHistoryBehindAQueryIsPaged(t *testing.T) {
 			t.Errorf("got %v", got.err)
 		}
 		if _, err := a.HistoryPage(t.Context(), ask); err == nil {
-			t.Error("a query that is over has its history still")
+			t.Error("the history of an ended query can still be read")
 		}
 	})
 }
 
-// The worker registers at one app and leaves; a query at another app that knows the worker is refused at once.
+// The worker registers at one app and deregisters; a query at another app that knows the worker is then refused
+// immediately.
 func TestAQueryIsRefusedAfterTheLastWorkerLeftThroughAnotherApp(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := twoApps(t, database)
@@ -238,7 +241,7 @@ func TestAQueryIsRefusedAfterTheLastWorkerLeftThroughAnotherApp(t *testing.T) {
 	})
 }
 
-// A query that waits when the last worker leaves is answered then, not after its deadline.
+// A query that waits when the last worker deregisters fails immediately, not after its timeout.
 func TestWaitingQueryFailsWhenTheLastWorkerLeaves(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := twoApps(t, database)

@@ -14,14 +14,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// This file has the parts that queries and update validations share: which workers can serve them, the query task a
+// This file contains what queries and update validations share: which workers can run them, the query task that a
 // worker receives, and the check of its response. Workers receive query tasks through the same polls as other tasks.
-// Package querytask keeps them in memory, not in the store: a query task ends with its caller and causes no commit.
+// Package querytask keeps them in memory instead of the store: a query task ends with its caller and causes no commit.
 
 var _ dispatch.TaskLeaser = (*Broker)(nil)
 
-// LeaseTasks leases tasks from the backlog: query tasks, and every other kind from the store. It makes the broker the
-// claimer of a dispatch.
+// LeaseTasks leases waiting tasks: query tasks from memory, and every other kind from the store. The dispatcher calls
+// it.
 func (b *Broker) LeaseTasks(ctx context.Context, r store.LeaseRequest) ([]store.Leased, error) {
 	if r.Kind.Asked() {
 		return b.questions.LeaseTasks(ctx, r)
@@ -30,8 +30,8 @@ func (b *Broker) LeaseTasks(ctx context.Context, r store.LeaseRequest) ([]store.
 	return b.store.LeaseTasks(ctx, r)
 }
 
-// canAnswer reports whether a live worker that this app knows may run a query task. Workers for which also returns
-// false are skipped.
+// canAnswer reports whether a live worker known to this app may run a query task. It skips workers for which also
+// returns false.
 func (b *Broker) canAnswer(q *store.Question, also func(*engine.Worker) bool) bool {
 	now := time.Now()
 	for _, w := range b.workers.All(q.Namespace) {
@@ -43,8 +43,8 @@ func (b *Broker) canAnswer(q *store.Question, also func(*engine.Worker) bool) bo
 	return false
 }
 
-// avoidsProcess reports whether a worker process holds a blamed task and another process may run the query task: the
-// process of a blamed task may end at any time, and the reply would be lost with it.
+// avoidsProcess reports whether the query task should go to another process: the worker's process has a blamed task,
+// may therefore end at any time, and another process may run the query task.
 func (b *Broker) avoidsProcess(w *engine.Worker, q *store.Question) bool {
 	isolated := func(w *engine.Worker) bool {
 		return b.dispatch.Isolated(store.Process{Worker: w.Key(), Incarnation: w.Incarnation})
@@ -52,11 +52,11 @@ func (b *Broker) avoidsProcess(w *engine.Worker, q *store.Question) bool {
 	return isolated(w) && b.canAnswer(q, func(o *engine.Worker) bool { return o.ID != w.ID && !isolated(o) })
 }
 
-// hasQueryWorker reports whether a live worker of the task queue may run a query task. If no worker that this app knows
+// hasQueryWorker reports whether a live worker of the task queue may run a query task. If no worker known to this app
 // may, it loads the workers that only other apps know.
 func (b *Broker) hasQueryWorker(ctx context.Context, q *store.Question) (bool, error) {
 	all := func(*engine.Worker) bool { return true }
-	// Workers that send their heartbeats to this app are in memory, so check them first.
+	// Check the workers that send their heartbeats to this app first, since they are in memory.
 	if found := b.canAnswer(q, all); found || !b.opt.Shared {
 		return found, nil
 	}
@@ -64,7 +64,7 @@ func (b *Broker) hasQueryWorker(ctx context.Context, q *store.Question) (bool, e
 	return b.canAnswer(q, all), err
 }
 
-// silentWorkers names the workers that leased a query task and did not reply.
+// silentWorkers returns the workers that leased a query task and did not respond.
 func silentWorkers(err error) string {
 	var s *querytask.NoReply
 	if !errors.As(err, &s) {
@@ -85,7 +85,7 @@ func (b *Broker) loadWorkers(ctx context.Context, ns, queue string) error {
 	})
 }
 
-// leasedQueryTask returns a leased query task in the form that the worker gets.
+// leasedQueryTask returns a leased query task in the form in which the worker receives it.
 func (b *Broker) leasedQueryTask(ctx context.Context, in protocol.PollRequest, l store.Leased) (protocol.Task, error) {
 	if l.Kind == protocol.KindValidation {
 		t, err := b.validationTask(ctx, l.Question, in.PagedQueries)
@@ -95,7 +95,7 @@ func (b *Broker) leasedQueryTask(ctx context.Context, in protocol.PollRequest, l
 	return protocol.Task{Kind: l.Kind, Query: t}, err
 }
 
-// completeQueryTask passes a worker's reply to the caller of the query.
+// completeQueryTask passes a worker's response to the caller of the query.
 func (b *Broker) completeQueryTask(ctx context.Context, in protocol.CompleteItem) (outcome string, err error) {
 	q, err := b.questions.Get(ctx, in.TaskID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -111,7 +111,7 @@ func (b *Broker) completeQueryTask(ctx context.Context, in protocol.CompleteItem
 	if err := querytask.CheckLease(&q, in); err != nil {
 		return "", scope.hideDetails(err)
 	}
-	// Its worker cannot answer it, and another one may; the caller continues waiting.
+	// This worker cannot run the query, but another one may: the caller continues to wait.
 	if in.Returned != "" {
 		return "returned", b.questions.Requeue(ctx, q.ID, q.Attempt)
 	}
@@ -121,7 +121,7 @@ func (b *Broker) completeQueryTask(ctx context.Context, in protocol.CompleteItem
 	return b.questions.Complete(ctx, q, store.Reply{Result: in.Result.Blob, Failure: in.Failure})
 }
 
-// queryTaskPage returns a further page of history for a leased query task, up to the last event at the query's arrival.
+// queryTaskPage returns a further page of history for a leased query task, up to the last event when the query arrived.
 func (b *Broker) queryTaskPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
 	q, err := b.questions.Get(ctx, in.TaskID)
 	switch {

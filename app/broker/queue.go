@@ -15,11 +15,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Decisions of operators about queues and builds are stored, so they survive restarts of all apps. Each app applies a
-// decision when the notification of its commit arrives. The audit record is written in the same transaction.
+// Operators' settings of queues and builds are stored, so they survive restarts of all apps. Each app applies a change
+// when the notification of its commit arrives. The audit record is written in the same transaction.
 
-// DecideBuild drains, resumes or promotes a build ID of a queue, or reverts its promotion. The queue and the build need
-// not be known yet.
+// DecideBuild drains, resumes or promotes a build ID of a queue, or rolls back its promotion. The queue and the build
+// need not be known.
 func (b *Broker) DecideBuild(ctx context.Context, in protocol.BuildRequest) (protocol.BuildState, error) {
 	id := ""
 	if in.BuildID != nil {
@@ -52,14 +52,14 @@ func (b *Broker) DecideBuild(ctx context.Context, in protocol.BuildRequest) (pro
 		PromotedAt: c.PromotedAt, Selected: c.Selected,
 	}
 	if err == nil && s.Selected && id != "" {
-		// Only warn, since builds are often promoted before their first worker starts.
+		// Only warn, because builds are often promoted before their first worker starts.
 		s.Warning, err = b.unmanned(ctx, s)
 	}
 	return s, err
 }
 
-// unmanned returns a warning if no live worker that accepts tasks has a promoted build: a worker may start later, but
-// if the name is misspelled, every new run waits for it.
+// unmanned returns a warning if no live worker of the promoted build accepts tasks. A worker may start later, but if
+// the build ID is misspelled, every new run waits.
 func (b *Broker) unmanned(ctx context.Context, s protocol.BuildState) (string, error) {
 	has, err := b.view.Cohort(ctx, s.Namespace, s.Queue, *s.BuildID)
 	if err != nil || has.ActiveWorkers > 0 {
@@ -106,7 +106,7 @@ func (b *Broker) Limit(ctx context.Context, in protocol.LimitRequest) (protocol.
 	if key.Name == "" {
 		action = "namespace.limit"
 	}
-	// A request without any limit is treated as a mistake, not as a request to remove all limits.
+	// A request without any limit is probably a mistake, not a request to remove all limits.
 	if len(limits) == 0 {
 		return protocol.LimitState{}, protocol.Invalid(
 			protocol.ActivityTaskLimit, "set workflow_tasks, activity_tasks or both",
@@ -118,7 +118,7 @@ func (b *Broker) Limit(ctx context.Context, in protocol.LimitRequest) (protocol.
 	return view.LimitState(key, &q), err
 }
 
-// value returns the stored form of a limit: 0 means no limit.
+// value returns a limit as it is stored: 0 means no limit.
 func value(n *int) int {
 	if n == nil {
 		return 0
@@ -126,7 +126,7 @@ func value(n *int) int {
 	return *n
 }
 
-// decideQueue commits a decision about a queue together with its audit record.
+// decideQueue commits a change of a queue's settings together with its audit record.
 func (b *Broker) decideQueue(
 	ctx context.Context, k engine.QueueKey, in engine.QueueChange, audit store.Audit,
 ) (engine.Queue, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The age of a queue's oldest task rises while the task is not leased, ignores leased tasks, and is exported as 0 for
-// an empty queue: an autoscaler would keep the last value of a missing series.
+// The age of a queue's oldest task rises while the task is not leased, and ignores leased tasks. For an empty queue it
+// is exported as 0, because an autoscaler would keep using the last value of a missing series.
 func TestAQueuesOldestTaskIsMeasured(t *testing.T) {
 	inBubble(t, "gauges", func(o *harness) {
 		t := o.t
@@ -56,7 +56,7 @@ func TestAQueuesOldestTaskIsMeasured(t *testing.T) {
 		a.taken(a.decide(a.poll("w", protocol.KindWorkflow, 0), done()))
 		must[protocol.DeregisterResponse](t)(a.Fleet().RemoveWorker(t.Context(), "default", "w"))
 		if all := gauges(); all[oldest] != 0 || all[ready] != 0 || len(all) != 2 {
-			t.Errorf("a queue that was empty again and is served by nobody: %v", all)
+			t.Errorf("an empty queue without workers: %v", all)
 		}
 	})
 }

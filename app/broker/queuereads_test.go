@@ -9,9 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Counts of all tasks or runs of a namespace are read once for all concurrent callers until something changes: fifty
-// requests for the queues cost as much as fifty requests for builds, which count no tasks, plus one read. A request
-// after a change sees this change.
+// All tasks or runs of a namespace are counted once for all concurrent callers, until something changes: fifty requests
+// for the queues cost one read more than fifty requests for builds, which count no tasks. A request after a change sees
+// this change.
 func TestTaskCountsAreSharedByCallers(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -28,12 +28,12 @@ func TestTaskCountsAreSharedByCallers(t *testing.T) {
 			a.start(string(rune('a' + n)))
 			q := must[protocol.QueueState](t)(a.Queue(t.Context(), "", "default"))
 			if q.Stats.Workflow.Ready != 1 {
-				t.Errorf("after start %d, with the tasks before taken, %d are ready", n, q.Stats.Workflow.Ready)
+				t.Errorf("after start %d, with the earlier tasks leased, %d are ready", n, q.Stats.Workflow.Ready)
 			}
 			a.poll("w", protocol.KindWorkflow, 0)
 			q = must[protocol.QueueState](t)(a.Queue(t.Context(), "", "default"))
 			if q.Stats.Workflow.Ready != 0 || q.Stats.Workflow.Leased != n {
-				t.Errorf("with %d taken: %+v", n, q.Stats.Workflow)
+				t.Errorf("with %d leased: %+v", n, q.Stats.Workflow)
 			}
 			if o := must[protocol.Overview](t)(a.ExactOverview(t.Context(), "")); o.Counts["runs"]["running"] != n {
 				t.Errorf("after %d starts the runs are %v", n, o.Counts["runs"])
@@ -44,21 +44,22 @@ func TestTaskCountsAreSharedByCallers(t *testing.T) {
 			"queues": func() { must[protocol.QueuePage](t)(a.Queues(t.Context(), protocol.QueueList{})) },
 			"builds": func() { must[protocol.BuildCohort](t)(a.Cohort(t.Context(), "", "default", "b")) },
 		} {
-			most := servers + 5 // a second may pass, and then it is counted anew
+			most := servers + 5 // a second may pass, after which the tasks are counted again
 			if name == "queues" && database != "" && !strings.HasPrefix(database, "sqlite") {
-				most += asked // the waiting query tasks, which are few and not reported by commits
+				// waiting query tasks are counted for each request: they are few, and no commit reports them
+				most += asked
 			}
 			if n := reads(ask); n > most {
-				t.Errorf("%d who ask for %s cost %d reads, those of who serves them %d", asked, name, n, servers)
+				t.Errorf("%d callers of %s cost %d reads, %d of them for the servers", asked, name, n, servers)
 			}
 		}
-		// A list of sessions reads one page per caller, and its counts once for all callers.
+		// A list of sessions reads one page per caller, and counts once for all callers.
 		sessions := func() { must[protocol.SessionPage](t)(a.Sessions(t.Context(), protocol.SessionList{})) }
 		a.start("z")
 		before := a.store.Stats().Reads
 		sessions()
 		if first, n := a.store.Stats().Reads-before, reads(sessions); n > asked*first-asked/2 {
-			t.Errorf("%d who ask for sessions cost %d reads, the first of them %d", asked, n, first)
+			t.Errorf("%d callers of the sessions cost %d reads, the first one %d", asked, n, first)
 		}
 		for name, ask := range map[string]func(){
 			"overview": func() { must[protocol.Overview](t)(a.Overview(t.Context(), "")) },
@@ -66,13 +67,13 @@ func TestTaskCountsAreSharedByCallers(t *testing.T) {
 			"order":    func() { must[protocol.QueueOrder](t)(a.Order(t.Context(), "", "default")) },
 		} {
 			if n := reads(ask); n > asked {
-				t.Errorf("%d who ask for %s cost %d reads", asked, name, n)
+				t.Errorf("%d callers of %s cost %d reads", asked, name, n)
 			}
 		}
 	})
 }
 
-// Counts for people are exact up to 10,000, and 10,001 means "more"; counts of the contract are exact.
+// Counts for display are exact up to 10,000, and 10,001 means "more"; counts of the HTTP API for workers are exact.
 func TestCountsForPeopleHaveALimit(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)

@@ -16,21 +16,20 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Each app counts the usage of the commits that it makes in memory. Once per second, if there were commits, the app
-// adds these counts to the rows of the namespaces and reads the totals of all apps. A quota may therefore be exceeded
-// by the usage that other apps admit within one second. In exchange, verbs need no extra statement, and an idle app
-// sends none.
+// Each app counts in memory the usage of the commits that it makes. Once per second, if there were commits, it adds
+// these counts to the rows of the namespaces and reads the totals of all apps. A quota may therefore be exceeded by
+// what other apps admit within one second. In exchange, requests need no extra statement, and an idle app sends none.
 
-// Intervals of the usage exchange.
+// These are times of the exchange of usage between apps.
 const (
 	usageInterval = time.Second     // pause between exchanges
-	storeTimeout  = 5 * time.Second // of one exchange
+	storeTimeout  = 5 * time.Second // timeout of one exchange
 )
 
-// retryLater is the Retry-After, in seconds, of a request that needs other work to end or data to be deleted first.
+// retryLater is the Retry-After, in seconds, for requests that must wait until other work ends or data is deleted.
 const retryLater = 30
 
-// quotaRefusal returns the refusal of new work of a client, or nil if no quota is exceeded.
+// quotaRefusal returns the refusal of a client's request, or nil if no quota is exceeded.
 func quotaRefusal(namespace string, x *engine.QuotaExceeded) error {
 	if x == nil {
 		return nil
@@ -60,15 +59,15 @@ func (b *Broker) pace(ctx context.Context, namespace string, bytes int) error {
 	select {
 	case <-time.After(wait):
 		return nil
-	case <-b.drained: // the app is shutting down: it stores accepted requests at once
+	case <-b.drained: // the app shuts down: store accepted requests without delay
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// countQuotaRefusal counts err if it is a refusal by a quota. It is called once per verb, because the committer may
-// decide a change more than once.
+// countQuotaRefusal counts err if it is a refusal by a quota. It is called once per request, because the committer may
+// decide a transaction more than once.
 func (b *Broker) countQuotaRefusal(namespace, what string, err error) error {
 	var e *protocol.Error
 	if errors.As(err, &e) && e.Reason == protocol.ReasonQuotaExceeded {
@@ -85,7 +84,7 @@ func (b *Broker) exchangeUsage(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			_, _ = b.storeUsage(ctx, ledger.TakeUsage()) // if it fails, a later count corrects the rows
+			_, _ = b.storeUsage(ctx, ledger.TakeUsage()) // if this fails, a later recount corrects the rows
 			return
 		case <-ledger.Changed():
 		}
@@ -121,20 +120,20 @@ func (b *Broker) readUsage(ctx context.Context) {
 	for i := range list {
 		b.store.Quotas().Settle(list[i].Name, quotaRow(&list[i]))
 		if list[i].CountedAt.IsZero() && list[i].Usage != (engine.Usage{}) {
-			b.recounts.add(list[i].Name) // an app that ended had not recounted it
+			b.recounts.add(list[i].Name) // an app that ended had not finished recounting it
 		}
 		if list[i].Usage.HeldRuns > 0 {
-			// the next exchange reads it: this app's default may have room for held children
+			// make the next exchange read it: with this app's default there may be room for held children
 			b.store.Quotas().RequestExchange(list[i].Name)
 		}
 	}
 }
 
-// heldPage is the number of held children released per round.
+// heldPage is the number of held children that are released per round.
 const heldPage = 256
 
-// releaseHeld releases held children for which the quotas have room, oldest first. It is called once a second while
-// children are held.
+// releaseHeld releases held children that the quotas now admit, oldest first. It is called once a second while children
+// are held.
 func (b *Broker) releaseHeld(ctx context.Context, name string) {
 	ledger := b.store.Quotas()
 	for {
@@ -182,7 +181,7 @@ func (b *Broker) releaseChildren(ctx context.Context, namespace string, ids []st
 			_, err := b.store.Commit(ctx, step)
 			released[i] = err == nil
 			if errors.Is(err, errNoRoom) || engine.IsNotDue(err) || protocol.ReasonOf(err) != "" {
-				return nil // another app released it, or it has ended
+				return nil // another app released it, or it has closed
 			}
 			return err
 		})
@@ -203,9 +202,9 @@ func quotaRow(n *store.Namespace) quota.Row {
 	return quota.Row{Usage: n.Usage, CountedAt: n.CountedAt.Time, Own: n.Own}
 }
 
-// storeUsage adds usage taken from the ledger to the rows of the namespaces, in one change, passes the rows to the
-// ledger and returns them. The end of ctx does not interrupt it: a change is stored even if its caller stops waiting,
-// and the last exchange would add the same usage again.
+// storeUsage adds usage that was taken from the ledger to the rows of the namespaces, in one transaction, passes the
+// rows to the ledger and returns them. The end of ctx does not interrupt it: the transaction may be stored even if its
+// caller stops waiting, and the last exchange would then add the same usage again.
 func (b *Broker) storeUsage(
 	ctx context.Context, taken map[string]engine.Usage,
 ) (map[string]*store.Namespace, error) {
@@ -219,7 +218,8 @@ func (b *Broker) storeUsage(
 	if err != nil {
 		ledger.Return(taken)
 		if ctx.Err() != nil {
-			ledger.MarkUncertain() // the change may be stored later; for store.ErrOutcome the store itself calls Doubt
+			// the transaction may be stored later; for store.ErrOutcome the store itself marks the usage as uncertain
+			ledger.MarkUncertain()
 		}
 		return nil, err
 	}
@@ -234,7 +234,7 @@ func (b *Broker) storeUsage(
 }
 
 // addUsage adds usage to the rows of namespaces and returns the rows that exist. It does not write rows whose usage
-// does not change.
+// stays the same.
 func (b *Broker) addUsage(
 	ctx context.Context, add map[string]engine.Usage,
 ) (map[string]*store.Namespace, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Settings of 0 are quotas, not absent settings.
+// A quota that is set to 0 admits nothing; it does not count as unset.
 func TestQuotasOfZeroAdmitNothing(t *testing.T) {
 	inBubble(t, "all quotas", func(o *harness) {
 		a, _ := o.appWith(broker.Options{Release: "test", App: "a", Quotas: &engine.QuotaLimits{}, Log: apptest.Log(o.t)})
@@ -26,7 +26,8 @@ func TestQuotasOfZeroAdmitNothing(t *testing.T) {
 	})
 }
 
-// The ledger, and with it the metrics, forgets a deleted namespace, though its removal is usage to be exchanged.
+// The ledger, and so the metrics, forget a deleted namespace, although its removal changes usage that must be
+// exchanged.
 func TestADeletedNamespaceHasNoUsage(t *testing.T) {
 	inBubble(t, "delete", func(o *harness) {
 		a, _ := o.app("a", false)
@@ -36,7 +37,8 @@ func TestADeletedNamespaceHasNoUsage(t *testing.T) {
 		if _, err := a.DeleteNamespace(o.t.Context(), "gone"); err != nil {
 			o.t.Fatal(err)
 		}
-		a.store.Quotas().Add("gone", engine.Usage{OpenRuns: -1}) // as if another app had deleted it
+		// the same usage as if another app had deleted the namespace
+		a.store.Quotas().Add("gone", engine.Usage{OpenRuns: -1})
 		time.Sleep(5 * time.Second)
 		if names := a.store.Quotas().Namespaces(); slices.Contains(names, "gone") {
 			o.t.Errorf("namespaces with usage: %v", names)

@@ -8,13 +8,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// quotaGauges exports the quotas and usage that this app has in memory. It sends no statement.
+// quotaGauges exports the quotas and the usage that this app has in memory. It sends no statement.
 type quotaGauges struct {
 	ledger             *quota.Ledger
 	used, limit, count *prometheus.Desc
 }
 
-// QuotaGauges returns the collectors of usage, limits and refusals by namespace.
+// QuotaGauges returns a collector of usage, limits and refusals by namespace.
 func (b *Broker) QuotaGauges() prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, append([]string{"namespace", "quota"}, labels...), nil)

@@ -14,20 +14,20 @@ import (
 )
 
 // A killed app loses up to one second of usage that it had not stored. Afterwards the rows of all namespaces are marked
-// as uncounted, and a background loop recounts their runs. The mark is stored, so a recount that an app does not finish
-// continues after its restart.
+// as uncounted, and a background loop recounts their runs. The mark is stored, so an app that restarts continues a
+// recount.
 
 const (
 	recountPause = 30 * time.Second // after a failed recount
-	// settleTime is the time within which a live app stores the usage of a commit.
+	// settleTime is the time within which a live app has stored the usage of a commit.
 	settleTime = 2 * usageInterval
-	// recountTries limits the recounts of a namespace whose usage other apps change during the count. The last count is
-	// stored regardless; it may be off by one second of their commits.
+	// recountTries is the maximum number of recounts of a namespace whose usage other apps change during the count. The
+	// last count is stored regardless; it may be off by one second of their commits.
 	recountTries = 3
-	markAtOnce   = 100 // namespaces per change
+	markAtOnce   = 100 // number of namespaces per transaction
 )
 
-// recounts are the namespaces whose usage is to be recounted.
+// recounts is the queue of namespaces whose usage must be recounted.
 type recounts struct {
 	mu    sync.Mutex // guards names and ended
 	names map[string]bool
@@ -48,7 +48,7 @@ func (q *recounts) add(names ...string) {
 	q.signal()
 }
 
-// appEnded enqueues all namespaces whose last count is older than the death of an app, which died no later than until.
+// appEnded enqueues all namespaces whose last count is older than the death of an app, which died not later than until.
 func (q *recounts) appEnded(until time.Time) {
 	q.mu.Lock()
 	if until.After(q.ended) {
@@ -66,7 +66,7 @@ func (q *recounts) signal() {
 }
 
 // next returns an enqueued namespace, which stays enqueued until done is called, and the time of an app's death that is
-// not yet handled. The order is random, so that two apps that recount at the same time share the namespaces.
+// not handled yet. The order is random, so that two apps that recount at the same time share the work.
 func (q *recounts) next() (name string, ended time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -186,7 +186,7 @@ var (
 
 // countUsage recounts the runs of a namespace and corrects its row. The row may lack runs that started before the first
 // count, and usage that a killed app had not stored. Apps add the usage of their commits to the row during the count,
-// so countUsage adds only the difference.
+// so countUsage only adds the difference.
 func (b *Broker) countUsage(ctx context.Context, name string) error {
 	for try := 1; ; try++ {
 		begun := time.Now()
@@ -198,7 +198,7 @@ func (b *Broker) countUsage(ctx context.Context, name string) error {
 			return err
 		}
 		alone := !b.workers.HasOtherApps()
-		if !alone { // the count may contain runs whose usage another app has not stored yet
+		if !alone { // the count may include runs whose usage another app has not stored yet
 			sleep(ctx, settleTime-time.Since(begun))
 		}
 		err = b.correctUsage(ctx, name, count, alone || try == recountTries)
@@ -208,19 +208,19 @@ func (b *Broker) countUsage(ctx context.Context, name string) error {
 		case errors.Is(err, errRecounted):
 			return nil
 		case err == nil:
-			b.store.Quotas().RequestExchange(name) // the next exchange reads the corrected row
+			b.store.Quotas().RequestExchange(name) // make the next exchange read the corrected row
 		}
 		return err
 	}
 }
 
 // correctUsage adds the difference between a count and the known usage to the row of a namespace. If another app has
-// stored usage since the count began, the count contains an unknown part of it, and correctUsage returns errChanged
+// stored usage since the count began, the count includes an unknown part of it, and correctUsage returns errChanged
 // unless force is set.
 func (b *Broker) correctUsage(ctx context.Context, name string, count store.UsageCount, force bool) error {
 	ledger := b.store.Quotas()
 	missing := count.Counted.Minus(count.Known)
-	missing.Starts = 0 // starts cannot be recounted: no row contains their number
+	missing.Starts = 0 // starts cannot be recounted: no row has their number
 	_, err := b.store.Commit(ctx, store.Transaction{
 		Needs: store.Keys{Namespaces: []string{name}}, Background: true,
 		Decide: func(rows store.Rows, now time.Time) (w store.Writes, err error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// usageError returns the difference between the stored usage of the default namespace and the usage of its runs.
+// usageError returns the difference between the stored usage of the default namespace and the actual usage of its runs.
 func (o *harness) usageError() engine.Usage {
 	o.t.Helper()
 	c, err := o.store.CountUsage(o.t.Context(), "default")
@@ -23,7 +23,7 @@ func (o *harness) usageError() engine.Usage {
 	return off
 }
 
-// forgotten removes the usage that is not stored yet from the ledger, as it ends with a killed app, and returns it.
+// forgotten removes the usage that is not stored yet from the ledger, as if the app were killed, and returns it.
 func (o *harness) forgotten() engine.Usage {
 	o.t.Helper()
 	c, err := o.store.CountUsage(o.t.Context(), "default")
@@ -35,7 +35,7 @@ func (o *harness) forgotten() engine.Usage {
 	return taken
 }
 
-// started starts n runs. With lost the app forgets their usage, like one that is killed before it stores it.
+// started starts n runs. With lost, the app loses their usage, as if it were killed before storing it.
 func (o *harness) started(a *app, n int, lost bool) {
 	o.t.Helper()
 	for range n {
@@ -48,8 +48,8 @@ func (o *harness) started(a *app, n int, lost bool) {
 	time.Sleep(5 * time.Second)
 }
 
-// The usage that a killed app had not stored is counted when its liveness expires, by one of the other apps, at the
-// default intervals. An app that ends cleanly causes no count.
+// When the liveness of a killed app expires, one of the other apps recounts the usage that the killed app had not
+// stored, at the default intervals. An app that ends cleanly causes no recount.
 func TestUsageOfAKilledAppIsRecounted(t *testing.T) {
 	for _, way := range []string{"killed", "stopped", "ended"} {
 		inBubble(t, way, func(o *harness) {
@@ -64,7 +64,7 @@ func TestUsageOfAKilledAppIsRecounted(t *testing.T) {
 			switch way {
 			case "killed":
 				kill()
-			case "stopped": // both, for longer than their liveness, since they share a store here
+			case "stopped": // both apps run for longer than their liveness, since they share a store here
 				o.away.Store(true)
 				time.Sleep(5 * time.Minute)
 				o.away.Store(false)
@@ -83,8 +83,8 @@ func TestUsageOfAKilledAppIsRecounted(t *testing.T) {
 	}
 }
 
-// Runs that another app has committed are counted, and their usage is stored after the count: a count during which
-// another app stored usage is repeated.
+// If another app stores usage during a count, the count is repeated, so that runs which that app has committed are
+// counted only once.
 func TestARecountIncludesTheUsageOfOtherAppsOnce(t *testing.T) {
 	inBubble(t, "two apps", func(o *harness) {
 		b, _ := o.app("b", true)
@@ -97,7 +97,7 @@ func TestARecountIncludesTheUsageOfOtherAppsOnce(t *testing.T) {
 			if counts++; counts > 1 {
 				return
 			}
-			o.runs++ // the other app commits a run before the count, and stores its usage behind it
+			o.runs++ // the other app commits a run before the count, and stores its usage after it
 			b.start(fmt.Sprint("counted-", o.runs))
 			usage := o.forgotten()
 			time.AfterFunc(time.Second, func() { o.addUsage(namespace, usage) })
@@ -129,7 +129,7 @@ func (o *harness) addUsage(namespace string, u engine.Usage) {
 	}
 }
 
-// While runs start, a count and the app's state of its commits match: no commit is missing or counted twice.
+// While runs start, a count and the app's counts of its own commits match: no commit is missing or counted twice.
 func TestACountIncludesEachCommitOnce(t *testing.T) {
 	inBubble(t, "starts", func(o *harness) {
 		a, _ := o.app("a", false)

@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// listed returns the IDs of all workers that have a row.
+// listed returns the IDs of all workers with a row.
 func (o *harness) listed() (ids []string) {
 	o.t.Helper()
 	err := o.store.View(o.t.Context(), func(r store.Reader) error {
@@ -26,9 +26,9 @@ func (o *harness) listed() (ids []string) {
 	return ids
 }
 
-// A worker that sends heartbeats and dies without deregistration stays listed for 15 minutes and at most 2 minutes
-// longer, whether its app lives, restarts or is gone. If the app is gone, the heartbeats of the last 75 s may not have
-// been stored. A live worker is not removed.
+// A worker that sends heartbeats and dies without deregistering stays listed for 15 to 17 minutes, whether its app
+// lives, restarts or ends. If the app ends, the heartbeats of the last 75 s may not have been stored. Live workers are
+// not removed.
 func TestSilentWorkerIsRemoved(t *testing.T) {
 	const kept, late, unstored = 15 * time.Minute, 2 * time.Minute, 75 * time.Second
 	for name, c := range map[string]struct{ shared, repeated, other bool }{
@@ -56,29 +56,29 @@ func TestSilentWorkerIsRemoved(t *testing.T) {
 				time.Sleep(5 * time.Minute)
 				b, _ = o.app("a", c.shared)
 				if !c.shared {
-					silent = o.at() // its heartbeats may have arrived until the app ended
+					silent = o.at() // heartbeats may have arrived until the app ended
 				}
 			}
 			o.beat(b, "lives", "p", silent+kept-unstored-o.at()-time.Second)
 			if got := o.listed(); !slices.Contains(got, "ended") {
-				o.t.Errorf("%s after its last word there are %v", o.at()-silent, got)
+				o.t.Errorf("%s after its last heartbeat the workers are %v", o.at()-silent, got)
 			}
 			o.beat(b, "lives", "p", unstored+late)
 			if got := o.listed(); !slices.Equal(got, []string{"lives"}) {
-				o.t.Errorf("%s after its last word there are %v", o.at()-silent, got)
+				o.t.Errorf("%s after its last heartbeat the workers are %v", o.at()-silent, got)
 			}
 			for _, w := range must[[]protocol.WorkerView](o.t)(b.Workers(o.t.Context(), "", "", "")) {
 				if w.Status != protocol.WorkerActive {
 					o.t.Errorf("worker %s is %s", w.WorkerID, w.Status)
 				}
 			}
-			o.join(b, "ended", "p") // it stood still all the while
+			o.join(b, "ended", "p") // the process was paused all the time
 			o.beat(b, "ended", "p", 0)
 		})
 	}
 }
 
-// A silent worker with leases is not removed after its time, because leases refer to its row.
+// A worker without heartbeats is not removed while it has leases, because leases refer to its row.
 func TestASilentWorkerThatHoldsSomethingIsNotRemoved(t *testing.T) {
 	for name, shared := range map[string]bool{"alone": false, "with other apps": true} {
 		inBubble(t, name, func(o *harness) {
@@ -91,9 +91,9 @@ func TestASilentWorkerThatHoldsSomethingIsNotRemoved(t *testing.T) {
 			task := a.poll("w", protocol.KindWorkflow, 0)
 			time.Sleep(49 * time.Minute)
 			if got := o.listed(); !slices.Equal(got, []string{"w"}) {
-				o.t.Fatalf("there are %v while it has %+v", got, task)
+				o.t.Fatalf("the workers are %v while it has %+v", got, task)
 			}
-			time.Sleep(2 * time.Minute) // its lease is over
+			time.Sleep(2 * time.Minute) // the lease has expired
 			run := task.Workflow.RunID
 			if err := a.Due(o.t.Context(), store.Due{Kind: store.DueRun, Run: run}); err != nil {
 				o.t.Fatal(err)
@@ -106,7 +106,7 @@ func TestASilentWorkerThatHoldsSomethingIsNotRemoved(t *testing.T) {
 	}
 }
 
-// However many workers end one after the other, the list of them is read once a minute.
+// However many workers end one after the other, the list of workers is read once a minute.
 func TestEndingFleetIsCheckedOncePerMinute(t *testing.T) {
 	const workers = 120
 	inBubble(t, "alone", func(o *harness) {
@@ -117,15 +117,15 @@ func TestEndingFleetIsCheckedOncePerMinute(t *testing.T) {
 			o.beat(a, id, "p", 0)
 			time.Sleep(5 * time.Second)
 		}
-		time.Sleep(2 * time.Minute) // all are silent
+		time.Sleep(2 * time.Minute) // no worker sends heartbeats
 		if got := len(o.listed()); got != workers {
-			o.t.Fatalf("%d workers are there", got)
+			o.t.Fatalf("%d workers are listed", got)
 		}
 		stats := o.store.(interface{ Stats() store.Stats })
 		before := stats.Stats()
 		time.Sleep(15 * time.Minute)
 		if n := stats.Stats().Reads - before.Reads; n > 3*15 {
-			o.t.Errorf("%d reads in the minutes in which they went", n)
+			o.t.Errorf("%d reads in the minutes in which they were removed", n)
 		}
 		if got := o.listed(); len(got) != 0 {
 			o.t.Errorf("there are %v", got)
@@ -133,8 +133,8 @@ func TestEndingFleetIsCheckedOncePerMinute(t *testing.T) {
 	})
 }
 
-// A worker that only polls may work without heartbeats for any time. Workers that are long gone are removed; a polling
-// worker is not, although its heartbeats are not stored.
+// A worker that only polls may work without heartbeats for any time. Workers that ended long ago are removed; a worker
+// that polls is not, although its heartbeats are not stored.
 func TestWorkersThatAreLongGoneAreRemoved(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs days of virtual time")
@@ -144,9 +144,9 @@ func TestWorkersThatAreLongGoneAreRemoved(t *testing.T) {
 			a, _ := o.app("one", shared)
 			o.join(a, "gone", "p1")
 			o.join(a, "polls", "p1")
-			for range 6 { // half days
+			for range 6 { // three days in steps of half a day
 				if got := len(o.listed()); got != 2 {
-					o.t.Fatalf("after %v there are %d workers, want both", o.at(), got)
+					o.t.Fatalf("after %v %d workers are listed, want both", o.at(), got)
 				}
 				time.Sleep(12 * time.Hour)
 				must[protocol.PollResponse](o.t)(a.Poll(
@@ -157,7 +157,7 @@ func TestWorkersThatAreLongGoneAreRemoved(t *testing.T) {
 				}
 			}
 			if got := o.listed(); len(got) != 1 || got[0] != "polls" {
-				o.t.Errorf("after %v there are the workers %v, want the one that polls", o.at(), got)
+				o.t.Errorf("after %v the workers are %v, want the one that polls", o.at(), got)
 			}
 		})
 	}

@@ -15,35 +15,35 @@ import (
 )
 
 // A worker renews its sessions three times per lease length, also while they are idle. If each heartbeat were stored
-// separately, an idle fleet would cost several statements per worker and second. So heartbeats wait for heartbeats of
-// other workers, and one change renews the sessions of all of them with one statement for thousands of rows. Each
-// session is decided separately: a rejected renewal does not affect other sessions.
+// separately, an idle fleet would cost several statements per worker and second. Therefore heartbeats wait for
+// heartbeats of other workers, and one transaction renews the sessions of all of them, with one statement for thousands
+// of rows. Each session is decided separately: a rejected renewal does not affect other sessions.
 
 const (
-	// mostPatience is the maximum time that renewals wait for other renewals. It delays renewals, so it is also at most
-	// a tenth of a worker's shortest lease.
+	// mostPatience is the longest time that renewals wait for other renewals. They also wait for at most a tenth of a
+	// worker's shortest lease.
 	mostPatience = 3 * time.Second
-	// leastPatience is the shortest: where leases are so short that less would be left, each heartbeat is stored at once.
+	// leastPatience is the shortest such time: if leases are so short that renewals could wait only for less, each
+	// heartbeat is stored immediately.
 	leastPatience = time.Second
-	// maxRenewed is the maximum number of sessions that one change renews; later renewals wait until the change has
-	// ended.
+	// maxRenewed is the maximum number of sessions that one transaction renews; later renewals wait until it has ended.
 	maxRenewed = 4096
 )
 
-// renewals are the heartbeats whose sessions wait to be renewed together.
+// renewals collects heartbeats whose sessions wait to be renewed together.
 type renewals struct {
-	mu      sync.Mutex    // guards all below, and the contents of a gathering until it is closed
-	waiting *renewalBatch // nil: none waits
+	mu      sync.Mutex    // guards all fields below, and the contents of a batch until it is closed
+	waiting *renewalBatch // the batch that waits; nil: none
 }
 
-// renewalBatch collects renewals for one change.
+// renewalBatch collects renewals for one transaction.
 type renewalBatch struct {
 	parts     []*workerRenewals
 	size      int
 	due       time.Time
-	now       chan struct{} // closed when the renewals must be committed at once
-	commitNow func()        // closes now, once
-	done      chan struct{} // closed when the parts have their outcomes, or err is why they have none
+	now       chan struct{} // closed when the renewals must be committed immediately
+	commitNow func()        // closes now; further calls have no effect
+	done      chan struct{} // closed when the parts have their outcomes, or err is set
 	err       error
 }
 
@@ -55,17 +55,17 @@ type workerRenewals struct {
 	outcomes []renewal
 }
 
-// What became of one session: as it is now, or why it was not renewed.
+// renewal is the result for one session: its state after the renewal, or why it was not renewed.
 type renewal struct {
 	session engine.Session
 	err     error
 }
 
-// errRowLocked means that another app has locked the row of the session; a separate change renews this session.
+// errRowLocked means that another app has locked the row of the session; a separate transaction renews this session.
 var errRowLocked = errors.New("another app has locked the row of the session")
 
-// maxRenewalDelay returns how long a worker's renewals may wait for renewals of other workers. A worker that runs tasks
-// or drains does not wait; while the app drains, no worker waits.
+// maxRenewalDelay returns how long a worker's renewals may wait for those of other workers. A worker that runs tasks or
+// drains does not wait; while the app drains, no worker waits.
 func (b *Broker) maxRenewalDelay(w *engine.Worker, in *protocol.WorkerHeartbeat) time.Duration {
 	if !in.Patient || len(in.Leases) > 0 || in.Draining || b.isDraining() {
 		return 0
@@ -81,13 +81,13 @@ func (b *Broker) maxRenewalDelay(w *engine.Worker, in *protocol.WorkerHeartbeat)
 	return min(mostPatience, patience)
 }
 
-// renewSessions renews sessions of a worker, together with renewals of other workers that arrive within patience.
+// renewSessions renews the sessions of a worker, together with renewals of other workers that arrive within patience.
 func (b *Broker) renewSessions(
 	ctx context.Context, holder *engine.Worker, asked []protocol.SessionRenewal, patience time.Duration,
 ) []protocol.SessionState {
 	w := holder.Key()
 	sound := make([]protocol.SessionRenewal, 0, len(asked))
-	places := make([]int, 0, len(asked)) // of each sound renewal in the heartbeat
+	places := make([]int, 0, len(asked)) // positions of the valid renewals in the heartbeat
 	states := make([]protocol.SessionState, len(asked))
 	var resumes []protocol.SessionRenewal
 	var resumePlaces []int
@@ -132,8 +132,9 @@ func (b *Broker) renewSessions(
 	return states
 }
 
-// renewedState returns the state of a session after its renewal. The shared change skips a session whose row another
-// app has locked, so that the other sessions do not wait for the lock; renewedState renews it in a separate change.
+// renewedState returns the state of a session after its renewal. The shared transaction skips a session whose row
+// another app has locked, so that the other sessions do not wait for the lock; renewedState renews that session in a
+// separate transaction.
 func (b *Broker) renewedState(
 	ctx context.Context, w engine.WorkerKey, r protocol.SessionRenewal, out renewal,
 ) protocol.SessionState {
@@ -156,8 +157,8 @@ func renewInput(w engine.WorkerKey, r protocol.SessionRenewal) engine.RenewSessi
 	return engine.RenewSession{SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: r.Epoch}}
 }
 
-// joinRenewalBatch adds a part to the waiting gathering and ensures that it is committed within patience. The first
-// part creates the gathering, and the shortest patience determines its time.
+// joinRenewalBatch adds a part to the waiting batch and ensures that the batch is committed within patience. The first
+// part creates the batch; the shortest patience determines when it is committed.
 func (b *Broker) joinRenewalBatch(part *workerRenewals, patience time.Duration) *renewalBatch {
 	r := &b.renewals
 	r.mu.Lock()
@@ -176,7 +177,7 @@ func (b *Broker) joinRenewalBatch(part *workerRenewals, patience time.Duration) 
 	g.parts = append(g.parts, part)
 	g.size += len(part.sessions)
 	switch due := time.Now().Add(patience); {
-	// A renewal that cannot wait commits the whole gathering at once.
+	// A renewal that cannot wait commits the whole batch immediately.
 	case patience <= 0:
 		g.commitNow()
 	case g.due.IsZero() || due.Before(g.due):
@@ -186,7 +187,7 @@ func (b *Broker) joinRenewalBatch(part *workerRenewals, patience time.Duration) 
 	return g
 }
 
-// commitRenewals commits a gathering when it is due.
+// commitRenewals commits a batch when it is due.
 func (b *Broker) commitRenewals(ctx context.Context, g *renewalBatch) {
 	defer close(g.done)
 	select {
@@ -207,7 +208,7 @@ func (b *Broker) commitRenewals(ctx context.Context, g *renewalBatch) {
 	all, err := transaction.Commit[[][]renewal](ctx, b.store, store.Transaction{
 		Needs: needs,
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
-			next := map[engine.SessionKey]*engine.Session{} // a session may be named twice
+			next := map[engine.SessionKey]*engine.Session{} // a heartbeat may name a session twice
 			var w store.Writes
 			all := make([][]renewal, len(g.parts))
 			for i, p := range g.parts {
@@ -224,7 +225,8 @@ func (b *Broker) commitRenewals(ctx context.Context, g *renewalBatch) {
 			return w, nil
 		},
 	})
-	// The change failed, so the app knows for no session whether its lease was renewed: each caller gets the error.
+	// The transaction failed, so the app knows for no session whether its lease was renewed: each caller gets the
+	// error.
 	if g.err = err; err != nil {
 		return
 	}
@@ -243,9 +245,9 @@ func (p *workerRenewals) decide(
 	return engine.DecideSession(s, renewInput(p.worker, r), now)
 }
 
-// session returns a session that the heartbeat names: its version in next if an earlier renewal of the change decided
-// one, else its row. The error is errRowLocked if another app has locked the row, and transaction.SessionNotFound if
-// the session does not exist or the caller may not see it.
+// session returns a session that a heartbeat names: its version in next if an earlier renewal of the transaction
+// decided one, otherwise its row. The error is errRowLocked if another app has locked the row, and
+// transaction.SessionNotFound if the session does not exist or the caller may not see it.
 func (p *workerRenewals) session(
 	rows store.Rows, next map[engine.SessionKey]*engine.Session, r protocol.SessionRenewal,
 ) (*engine.Session, error) {
@@ -263,11 +265,12 @@ func (p *workerRenewals) session(
 	return s, nil
 }
 
-// resumeSessions grants new leases under the same epochs to a process that suspended the state of its sessions. Like a
-// claim, it counts the sessions of the worker under the worker's row lock. All sessions of a heartbeat are one change:
-// after an overload, workers resume thousands of sessions. The worker drops the state of a session that is refused.
+// resumeSessions grants new leases under the same epochs to a process that suspended the state of its sessions. Like an
+// acquisition, it counts the sessions of the worker under the lock of the worker's row. All sessions of a heartbeat are
+// in one transaction, because after an overload workers resume thousands of sessions. If the resume of a session is
+// refused, the worker drops its state.
 func (b *Broker) resumeSessions(ctx context.Context, w *engine.Worker, asked []protocol.SessionRenewal) []renewal {
-	if w.Release != "" { // a worker of the HTTP contract names none and is not subject to the release gate
+	if w.Release != "" { // an HTTP worker names no release and is not subject to the release gate
 		if v := b.checkRelease(w.Key(), w.Release); !v.Allowed {
 			err := protocol.Refuse(protocol.ReasonVersionMismatch, "worker %s: %s", w.ID, v.Message)
 			return slices.Repeat([]renewal{{err: err}}, len(asked))
@@ -294,8 +297,8 @@ func (b *Broker) resumeSessions(ctx context.Context, w *engine.Worker, asked []p
 	return all
 }
 
-// commitResumes resumes sessions in one change. With apart, sessions whose rows another app has locked get
-// errRowLocked; otherwise the change waits for them.
+// commitResumes resumes sessions in one transaction. With apart, sessions whose rows another app has locked get
+// errRowLocked; otherwise the transaction waits for the locks.
 func (b *Broker) commitResumes(
 	ctx context.Context, w *engine.Worker, asked []protocol.SessionRenewal, apart bool,
 ) ([]renewal, error) {
@@ -318,7 +321,7 @@ func (b *Broker) commitResumes(
 					Worker: stored, Sessions: rows.Holding(key, engine.SessionKey{}, now), Counted: true,
 				},
 			}
-			next := map[engine.SessionKey]*engine.Session{} // a session may be named twice
+			next := map[engine.SessionKey]*engine.Session{} // a heartbeat may name a session twice
 			out := make([]renewal, len(asked))
 			var writes store.Writes
 			for i, r := range asked {
@@ -344,8 +347,8 @@ func (b *Broker) commitResumes(
 	})
 }
 
-// releaseGivenUp releases a session whose state the worker has dropped. Held in the response means that the release was
-// not stored, so that the worker repeats the report.
+// releaseGivenUp releases a session whose state the worker has dropped. If the release was not stored, the response has
+// Held, and the worker repeats the report.
 func (b *Broker) releaseGivenUp(
 	ctx context.Context, w engine.WorkerKey, r protocol.SessionRenewal,
 ) protocol.SessionState {

@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// holdsSessions registers a worker with the given lease length, makes it acquire sessions, and returns their renewals.
+// holdsSessions registers a worker with the given lease, lets it acquire sessions, and returns their renewals.
 func (a *app) holdsSessions(worker string, lease time.Duration, sessions int) (held []protocol.SessionRenewal) {
 	a.t.Helper()
 	a.ours(worker, "p", lease, 0, sessions)
@@ -30,7 +30,7 @@ func (a *app) holdsSessions(worker string, lease time.Duration, sessions int) (h
 	return held
 }
 
-// atRest makes idle workers renew their sessions three times per lease for a number of leases, at different phases, and
+// atRest lets idle workers renew their sessions three times per lease, at different phases, for a number of leases, and
 // returns the store's statistics. It checks that the responses agree with the stored leases.
 func (a *app) atRest(workers, sessions int, lease time.Duration, leases int) (spent store.Stats) {
 	a.t.Helper()
@@ -75,8 +75,9 @@ func (a *app) atRest(workers, sessions int, lease time.Duration, leases int) (sp
 	}
 }
 
-// The renewals of an idle fleet share changes: the number of statements per second does not depend on the size of the
-// fleet. Three changes per ten thirds of a lease are four per lease, plus a few for heartbeats in between.
+// The renewals of an idle fleet share transactions: the number of statements per second does not depend on the size of
+// the fleet. Renewals wait for a tenth of a lease and are due every third, which makes at most four transactions per
+// lease, plus a few for heartbeats in between.
 func TestTheSessionsOfAFleetAreRenewedTogether(t *testing.T) {
 	if testing.Short() {
 		t.Skip("renews 3,000 sessions for two minutes of virtual time")
@@ -96,8 +97,8 @@ func TestTheSessionsOfAFleetAreRenewedTogether(t *testing.T) {
 	}
 }
 
-// On PostgreSQL, in real time, a change of renewals is six statements; there are no more of them than fit into the time
-// when each waits for a tenth of the leases.
+// On PostgreSQL, in real time, a transaction of renewals has six statements; there are at most as many transactions as
+// fit into the time if each waits for a tenth of a lease.
 func TestTheSessionsOfAFleetAreRenewedTogetherOnPostgres(t *testing.T) {
 	for _, size := range []struct{ workers, sessions int }{{10, 5}, {60, 15}} {
 		_, a, _ := onPostgres(t, apptest.Postgres(t), "a", time.Hour)
@@ -110,8 +111,8 @@ func TestTheSessionsOfAFleetAreRenewedTogetherOnPostgres(t *testing.T) {
 	}
 }
 
-// Each session is renewed separately, also in a shared change: a renewal with an old epoch, of another worker's session
-// or by an unknown worker is rejected, and the other renewals succeed.
+// Each session is renewed separately, also in a shared transaction: a renewal with an old epoch, of another worker's
+// session or by an unknown worker is rejected, and the other renewals succeed.
 func TestRejectedRenewalDoesNotAffectOthers(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -124,7 +125,7 @@ func TestRejectedRenewalDoesNotAffectOthers(t *testing.T) {
 			mine[2], mine[0],
 		}
 		var group sync.WaitGroup
-		group.Go(func() { // waits for the one that is not patient
+		group.Go(func() { // waits for the renewal that cannot wait
 			got := must[protocol.WorkerHeartbeatResponse](t)(a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
 				WorkerID: "b", Incarnation: "p", Patient: true, Sessions: other,
 			}))
@@ -145,8 +146,8 @@ func TestRejectedRenewalDoesNotAffectOthers(t *testing.T) {
 	})
 }
 
-// An app that blocks while it locks the row of a session delays the renewal of this session only, although one change
-// renews many sessions, and no worker gets the response that a session is lost.
+// If an app hangs while it has locked the row of a session, only the renewal of this session is delayed, although one
+// transaction renews many sessions, and no worker gets the response that a session is lost.
 func TestALockedSessionHoldsUpNoOtherRenewal(t *testing.T) {
 	database := apptest.Postgres(t)
 	_, a, _ := onPostgres(t, database, "a", time.Hour)
@@ -184,7 +185,7 @@ func TestALockedSessionHoldsUpNoOtherRenewal(t *testing.T) {
 	}
 	all := make(chan []protocol.SessionState, 1)
 	go func() { all <- beat("a", true, held...) }()
-	for !a.Gathers() { // it waits for others
+	for !a.Gathers() { // the renewal waits for others
 		time.Sleep(time.Millisecond)
 	}
 	if s := beat("b", false, other...)[0]; !s.Held || s.LeaseExpiresAt.IsZero() {
@@ -192,15 +193,15 @@ func TestALockedSessionHoldsUpNoOtherRenewal(t *testing.T) {
 	}
 	var id string
 	err = db.QueryRow("SELECT session_id FROM sessions WHERE session_id = $1 FOR UPDATE NOWAIT", held[1].SessionID).Scan(&id)
-	// Otherwise the renewal waited until PostgreSQL ended the blocked transaction.
+	// Otherwise the renewal would have waited until PostgreSQL ended the blocked transaction.
 	if n := decided.Load(); err == nil || n != 1 {
-		t.Errorf("it was answered only when the session was free again: read as %q, decided %d times", id, n)
+		t.Errorf("the response came only after the lock was released: %q, decided %d times", id, n)
 	}
 	close(release)
 	<-done
 	for _, s := range <-all {
 		if !s.Held || s.LeaseExpiresAt.IsZero() {
-			t.Errorf("once it is free: %+v", s)
+			t.Errorf("after the lock was released: %+v", s)
 		}
 	}
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The response to a report may be lost, and its worker repeats it, at any app. The app recognizes a repetition by hash
-// and attempt, and returns the first response.
+// The response to a report may be lost, and its worker repeats it, at any app. The app recognizes a repetition by its
+// hash and attempt, and returns the first response.
 
-// firstResponse returns the first response of an outcome that was accepted before. It also returns the event that ended
-// the activity, if it had to read it.
+// firstResponse returns the first response to an outcome that was accepted before. It also returns the event that ended
+// the activity, if it had to read that event.
 func (b *Broker) firstResponse(
 	ctx context.Context, in protocol.CompleteItem, hash string, refusal error, budget *dispatch.Budget,
 ) (_ protocol.CompleteResponse, ended history.Event, repeated bool) {
@@ -31,7 +31,7 @@ func (b *Broker) firstResponse(
 		return repeatedWorkflowOutcome(a, e), ended, e.Reason == protocol.ReasonAlreadyCompleted
 	}
 	switch e.Reason {
-	// Each of these reasons may be the result of the first report: it ended the attempt, or closed the run.
+	// Each of these reasons may be a consequence of the first report, which ended the attempt or closed the run.
 	case protocol.ReasonStaleAttempt, protocol.ReasonRunClosed, protocol.ReasonRunCancelled, protocol.ReasonRunTerminated:
 	default:
 		return a, ended, false
@@ -44,12 +44,12 @@ func (b *Broker) firstResponse(
 	switch {
 	case hash == "" || errors.Is(err, store.ErrNotFound):
 		return a, ended, false
-	case err != nil: // the first report may have been accepted, so no reason is returned
+	case err != nil: // the first report may have been accepted, so the response has no reason
 		a.Reason = nil
 		return b.refusedResponse(a, err), ended, true
 	}
 	a.RunID = run
-	// The hash alone is not enough: two attempts may report the same outcome, and only one was accepted.
+	// The hash alone is not sufficient: two attempts may report the same outcome, and only one was accepted.
 	same := func(attempt, worker, body string) bool {
 		return attempt == in.AttemptID && worker == in.Owner && sameOutcome(&in, body, hash)
 	}
@@ -59,21 +59,22 @@ func (b *Broker) firstResponse(
 			return a, ended, false
 		}
 		if a.Eager, err = b.acceptedBefore(ctx, in, ended, d.EagerHash, budget); err != nil {
-			return b.refusedResponse(a, err), ended, true // acceptance is unknown: the worker retries
+			// it is unknown whether the report was accepted, so the worker must retry
+			return b.refusedResponse(a, err), ended, true
 		}
 		return a, ended, true
 	case *history.ActivityFailed:
 		a.Outcome = "failed"
 		return a, ended, same(d.AttemptID, d.Worker, d.BodyHash)
-	case *history.ActivityTimedOut: // reported by the worker
+	case *history.ActivityTimedOut: // a timeout that the worker reported
 		a.Outcome = "failed"
 		return a, ended, same(d.AttemptID, d.Worker, d.BodyHash)
 	}
 	return a, ended, false
 }
 
-// repeatedWorkflowOutcome returns the first answer to the outcome of a workflow task, from the details of the refusal
-// of the second.
+// repeatedWorkflowOutcome returns the first response to the outcome of a workflow task, which the details of the
+// refusal contain.
 func repeatedWorkflowOutcome(a protocol.CompleteResponse, refusal *protocol.Error) protocol.CompleteResponse {
 	a.RunID, _ = refusal.Details["run_id"].(string)
 	a.CreatedTaskIDs, _ = refusal.Details["created_task_ids"].([]string)

@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// unreadableStore is a fake store that loses its connection when it reads how an activity ended.
+// unreadableStore is a store whose connection fails when it reads how an activity ended.
 type unreadableStore struct{ store.Store }
 
 type unreadableReader struct{ store.Reader }
@@ -49,7 +49,7 @@ func TestResultIsNotRejectedIfItsRunCannotBeRead(t *testing.T) {
 		got := (&app{cut, a.View, a.store, t}).complete(item)
 		if got.Outcome != "unknown" || got.Reason != nil || got.Error == nil ||
 			got.Error.Reason != protocol.ReasonBackendUnavailable {
-			t.Errorf("nobody could look: %+v, %+v", got, got.Error)
+			t.Errorf("the run cannot be read: %+v, %+v", got, got.Error)
 		}
 		if got := a.complete(item); got.Reason == nil || *got.Reason != string(protocol.ReasonAlreadyCompleted) {
 			t.Errorf("the connection is back: %+v", got)

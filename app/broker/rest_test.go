@@ -10,8 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A fleet that rests on a database that apps share is stored once a minute, in one change with the app's own row,
-// whatever its size and whenever each worker came; and the rows stay true: the other app never misses one.
+// On a database that several apps share, the heartbeats of an idle fleet are stored once a minute, in one transaction
+// with the app's own row, whatever its size and whenever each worker registered. The rows stay correct: the other app
+// never considers a worker dead.
 func TestAFleetAtRestIsStoredInStep(t *testing.T) {
 	for _, workers := range []int{20, 200} {
 		inBubble(t, fmt.Sprint(workers), func(o *harness) {
@@ -19,7 +20,7 @@ func TestAFleetAtRestIsStoredInStep(t *testing.T) {
 			for i := range workers {
 				id := fmt.Sprintf("w-%d", i)
 				o.join(a, id, "p")
-				time.Sleep(70 * time.Millisecond) // each comes at a time of its own
+				time.Sleep(70 * time.Millisecond) // each worker registers at a different time
 			}
 			beat := func(d time.Duration) {
 				for end := time.Now().Add(d); time.Now().Before(end); {
@@ -48,19 +49,19 @@ func TestAFleetAtRestIsStoredInStep(t *testing.T) {
 			b, _ := o.app("b", true)
 			for _, w := range must[[]protocol.WorkerView](o.t)(b.Workers(o.t.Context(), "", "", "")) {
 				if w.Status != protocol.WorkerActive {
-					o.t.Errorf("worker %s is %s to the other app", w.WorkerID, w.Status)
+					o.t.Errorf("the other app shows worker %s as %s", w.WorkerID, w.Status)
 				}
 			}
 		})
 	}
 }
 
-// On PostgreSQL such a change takes three statements for any number of workers, and the app reads the live apps once.
-// Together with the periodic check for due work every half minute, which is one more statement, this makes six
-// statements per minute.
+// On PostgreSQL such a transaction takes three statements for any number of workers, and the app reads the live apps
+// once. With the periodic check for due rows every half minute, one more statement each, this makes six statements per
+// minute.
 func TestAFleetAtRestOnPostgresCostsSixStatementsAMinute(t *testing.T) {
 	database := apptest.Postgres(t)
-	const alive = time.Second // for a minute
+	const alive = time.Second // stands for a minute
 	one, a, _ := onPostgres(t, database, "a", alive)
 	_, b, _ := onPostgres(t, database, "b", alive)
 	const workers = 300
@@ -92,7 +93,7 @@ func TestAFleetAtRestOnPostgresCostsSixStatementsAMinute(t *testing.T) {
 	now := one.store.Stats()
 	commits := now.Commits - before.Commits
 	if commits < 3 {
-		t.Fatalf("%d commits: nothing says that the fleet lives", commits)
+		t.Fatalf("%d commits: the fleet's liveness is not stored", commits)
 	}
 	if n := now.Statements - before.Statements; n > 3*commits {
 		t.Errorf("%d statements in %d commits", n, commits)

@@ -11,12 +11,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// restorePage is the number of sessions that one change releases.
+// restorePage is the number of sessions that one transaction releases.
 const restorePage = 200
 
-// ReleaseAll releases every session of a namespace, also suspended ones, and raises the epoch
-// floor of the namespace to the larger of the store's clock and a lowest floor in microseconds. Every acquisition after
-// that gets an epoch above the floor. It returns the number of sessions that it released, and the floor.
+// ReleaseAll releases every session of a namespace, also suspended ones, and raises the epoch watermark of the
+// namespace to the larger of the store's clock and lowest, in microseconds. Every later acquisition gets an epoch above
+// the watermark. It returns the number of sessions that it released, and the watermark.
 func ReleaseAll(
 	ctx context.Context, s store.Store, namespace string, lowest int64,
 ) (released int, floor int64, err error) {
@@ -35,7 +35,8 @@ func ReleaseAll(
 	if err != nil {
 		return 0, 0, err
 	}
-	// The list is ordered by last update, newest first, and a release is an update: later pages never repeat a session.
+	// The list is ordered by last update, newest first, and a release is an update, so later pages never repeat a
+	// session.
 	for q := (store.SessionQuery{Namespace: namespace, Limit: restorePage}); ; {
 		var list []engine.Session
 		err := s.View(ctx, func(r store.Reader) (err error) {

@@ -12,15 +12,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// acquire lets a worker acquire a session by an API call, without a task.
+// acquire lets a worker acquire a session by an API request, without a task.
 func (a *app) acquire(worker, session string) *protocol.SessionView {
 	a.t.Helper()
 	in := protocol.SessionCreate{WorkerID: worker, SessionOptions: protocol.SessionOptions{SessionID: session}}
 	return must[protocol.SessionResponse](a.t)(a.CreateSession(a.t.Context(), in)).Session
 }
 
-// After a restore all sessions are released, and every later acquisition gets an epoch above the floor. Sessions of
-// other namespaces keep their holders and epochs.
+// After a restore all sessions of a namespace are released, and every later acquisition gets an epoch above the
+// watermark. Sessions of other namespaces keep their owners and epochs.
 func TestSessionsOfARestoredDatabaseAreReleased(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -39,7 +39,7 @@ func TestSessionsOfARestoredDatabaseAreReleased(t *testing.T) {
 		}
 		_, err = a.HeartbeatSession(t.Context(), protocol.SessionVerb{WorkerID: "w", SessionID: "s0", Epoch: epochs["s0"]})
 		if err == nil {
-			t.Error("the holder of before the restore renews its session")
+			t.Error("the owner from before the restore renews its session")
 		}
 		for i := range n {
 			id := fmt.Sprint("s", i)
@@ -50,7 +50,7 @@ func TestSessionsOfARestoredDatabaseAreReleased(t *testing.T) {
 		if got := a.acquire("w", "new").Epoch; got <= floor {
 			t.Errorf("a new session is acquired under epoch %d, the floor is %d", got, floor)
 		}
-		// Of another namespace nothing is touched.
+		// Sessions of another namespace do not change.
 		held := a.acquire("w", "held")
 		if released, _, err = broker.ReleaseAll(t.Context(), a.store, "other", 0); err != nil || released != 0 {
 			t.Errorf("released %d sessions of a namespace without any, %v", released, err)
@@ -58,7 +58,7 @@ func TestSessionsOfARestoredDatabaseAreReleased(t *testing.T) {
 		must[protocol.SessionResponse](t)(a.HeartbeatSession(t.Context(), protocol.SessionVerb{
 			WorkerID: "w", SessionID: "held", Epoch: held.Epoch,
 		}))
-		// Without a floor of the operator the clock is the floor.
+		// Without a watermark from the operator, the clock is the watermark.
 		before := time.Now().Add(-time.Minute).UnixMicro()
 		if _, at, err = broker.ReleaseAll(t.Context(), a.store, "default", 1); err != nil || at < before {
 			t.Errorf("the floor is %d, the clock was at %d, %v", at, before, err)
@@ -66,7 +66,7 @@ func TestSessionsOfARestoredDatabaseAreReleased(t *testing.T) {
 	})
 }
 
-// A worker may report an epoch that the restored database does not know. One that is more than a day ahead of the
+// A worker may report an epoch that the restored database does not know. An epoch more than a day ahead of the
 // database's clock is ignored and counted; one within that day is not counted.
 func TestAnEpochFarAheadIsIgnoredAndCounted(t *testing.T) {
 	inBubble(t, "", func(o *harness) {

@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A caller that waits for a result gets the outcome of the last run of the chain in one request. A caller with a
-// shorter wait gets the open run.
+// A caller that waits for a result gets the outcome of the last run of the chain in one request. If its wait is too
+// short, it gets the open run.
 func TestAResultIsTheOutcomeOfTheLastRun(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)

@@ -27,7 +27,7 @@ func (c *countedReads) View(ctx context.Context, read func(store.Reader) error) 
 	return c.Store.View(ctx, read)
 }
 
-// resultWait is a request for a result that has begun to wait.
+// resultWait is a request that waits for a result.
 type resultWait struct {
 	t     testing.TB
 	reads *countedReads
@@ -49,7 +49,7 @@ func (w *resultWait) Drained() <-chan struct{} {
 	return w.drain
 }
 
-// await begins to wait for a result at an app, in a view whose reads are counted, and returns once it waits.
+// await starts a request for a result at an app, in a view whose reads are counted, and returns once the request waits.
 func (a *app) await(database string, t protocol.Target) *resultWait {
 	a.t.Helper()
 	w, v := a.resultWait(database)
@@ -68,7 +68,7 @@ func (a *app) resultWait(database string) (*resultWait, *view.View) {
 	})
 }
 
-// wait begins to wait for a result and returns once the request waits.
+// wait calls result in the background and returns once the request waits.
 func (w *resultWait) wait(result func() (protocol.RunView, error)) {
 	w.t.Helper()
 	go func() {
@@ -85,7 +85,7 @@ func (w *resultWait) wait(result func() (protocol.RunView, error)) {
 	}
 }
 
-// startAndAwait subscribes to the end of a run, starts it, and returns once a request for its result waits.
+// startAndAwait subscribes to the end of a run, starts the run, and returns once a request for its result waits.
 func (a *app) startAndAwait(database, id string, existing bool) *resultWait {
 	a.t.Helper()
 	w, v := a.resultWait(database)
@@ -102,7 +102,7 @@ func (a *app) startAndAwait(database, id string, existing bool) *resultWait {
 	return w
 }
 
-// ended returns the run that the request returned, and fails if it needed more reads than most.
+// ended returns the run that the request returned. It fails if the request needed more than most reads.
 func (w *resultWait) ended(t *testing.T, what string, most int64) protocol.RunView {
 	t.Helper()
 	v := <-w.run
@@ -130,8 +130,8 @@ func (a *app) finish(runs, steps int) {
 	a.ok(a.decide(a.poll("w", protocol.KindWorkflow, 20), done()))
 }
 
-// A request for a result that begins before the end of the run reads nothing, whatever the number of steps and of runs
-// that continue it, if the app that serves it has committed the run.
+// If the app that serves a request for a result has committed the run, a request that begins before the end of the run
+// reads nothing, whatever the numbers of steps and of continued runs.
 func TestAWaitForAResultNeedsNoRead(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -147,7 +147,7 @@ func TestAWaitForAResultNeedsNoRead(t *testing.T) {
 				t.Errorf("%s: the result is of %+v", what, v)
 			}
 			runOnly.ended(t, what, 0)
-			begin := int64(1) // on PostgreSQL another app may have started a later run
+			begin := int64(1) // on PostgreSQL another app may have started a later run, so the beginning needs one read
 			if strings.HasPrefix(database, "sqlite:") {
 				begin = 0
 			}
@@ -156,8 +156,8 @@ func TestAWaitForAResultNeedsNoRead(t *testing.T) {
 	})
 }
 
-// A wait that begins with the start of its run reads nothing, also if the run closed before the wait or existed before
-// the start.
+// A wait that begins together with the start of its run reads nothing, also if the run closed before the wait or
+// existed before the start.
 func TestAWaitThatBeginsWithTheStartNeedsNoRead(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -186,8 +186,8 @@ func TestAWaitThatBeginsWithTheStartNeedsNoRead(t *testing.T) {
 	})
 }
 
-// At another app than the one that commits, a request for a result reads the run when it begins and the last run of the
-// chain when that has closed.
+// At an app that did not commit the run, a request for a result reads the run when it begins, and the last run of the
+// chain when that run has closed.
 func TestAWaitForAResultAtAnotherAppReadsTheLastRunOnce(t *testing.T) {
 	database := apptest.Postgres(t)
 	a, other := twoApps(t, database)
@@ -207,7 +207,7 @@ func TestAWaitForAResultAtAnotherAppReadsTheLastRunOnce(t *testing.T) {
 	}
 }
 
-// A result arrives although the app lost the connection on which it receives notices of other apps.
+// A result arrives although the app lost the connection on which it receives notifications of other apps.
 func TestAResultArrivesAfterTheListenerReconnected(t *testing.T) {
 	database := apptest.Postgres(t)
 	a, other := twoApps(t, database)
@@ -224,7 +224,7 @@ func TestAResultArrivesAfterTheListenerReconnected(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.finish(3, 1)
-	// One read when it begins, one of each run of the chain, and one for each of the two connections that were lost.
+	// one read when it begins, one of each run of the chain, and one for each of the two lost connections
 	w.ended(t, "after a reconnection", 1+3+2)
 }
 

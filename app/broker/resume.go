@@ -10,10 +10,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Workers of the HTTP contract read from the workflow task why their run resumes, rather than from the history. The
-// cause is stored with the task, so every delivery of the task contains the same one.
+// HTTP workers learn from the workflow task, not from the history, why their run resumes. The cause is stored with the
+// task, so every delivery of the task contains the same one.
 
-// resume sets the members of a task that describe why the run resumes, from the stored cause.
+// resume sets the members of a task that say why the run resumes, from the stored cause.
 func resume(t *protocol.WorkflowTask, c engine.Cause, events []history.Event) {
 	if c.Kind == "" || c.Kind == "start" {
 		return
@@ -26,8 +26,7 @@ func resume(t *protocol.WorkflowTask, c engine.Cause, events []history.Event) {
 	if c.Wait > 0 {
 		resumeCondition(t, c.Wait, events)
 	}
-	// The name of a wait is made of the step that opened it, and so it is the same each time the task is
-	// delivered.
+	// The ID of a wait is derived from the step that opened it, so it is the same in every delivery.
 	id := engine.StepID(t.RunID, c.Sequence)
 	wait := func(kind, open string) { r.WaitKind, r.OpenWaitID = &kind, &open }
 	switch c.Kind {
@@ -47,7 +46,7 @@ func resume(t *protocol.WorkflowTask, c engine.Cause, events []history.Event) {
 	case "timer":
 		r.TimerID = &id
 		switch {
-		case c.Name != "": // of a signal wait
+		case c.Name != "": // the name of a signal wait
 			r.SignalName, r.SignalWaitID = &c.Name, &id
 			wait("signal", "signal:"+id)
 		case c.Wait == 0:
@@ -56,8 +55,8 @@ func resume(t *protocol.WorkflowTask, c engine.Cause, events []history.Event) {
 	}
 }
 
-// commandID returns the command_id that the receipt of a client's command has: it names the event that the command
-// wrote first.
+// commandID returns the command_id in the receipt of a client's command. It is derived from the first event that the
+// command wrote.
 func commandID(runID string, event int64) *string {
 	if event == 0 {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// suspends registers a worker that suspends sessions whose lease ran out.
+// suspends registers a worker that suspends sessions whose lease expired.
 func (a *app) suspends(id string, lease time.Duration, most int) {
 	a.t.Helper()
 	slots := 100
@@ -90,8 +90,8 @@ func TestAResumeAndAnAcquisitionAtOnceHaveOneWinner(t *testing.T) {
 	})
 }
 
-// A task of a suspended session keeps its epoch when it goes to the previous owner. A process that gave the epoch up
-// gets a higher epoch.
+// A task of a suspended session keeps its epoch if it is dispatched to the previous owner. If that process gave the
+// epoch up, it gets a higher epoch.
 func TestATaskKeepsTheEpochUnlessItWasGivenUp(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		const lease = 300 * time.Millisecond
@@ -123,7 +123,7 @@ func TestATaskKeepsTheEpochUnlessItWasGivenUp(t *testing.T) {
 		}
 		third, isNew := step()
 		if third <= second || !isNew {
-			t.Errorf("after it was given up: epoch %d, new %t, after %d", third, isNew, second)
+			t.Errorf("after the epoch was given up: epoch %d, new %t, after %d", third, isNew, second)
 		}
 		v := must[protocol.SessionView](t)(a.Session(t.Context(), "", "s"))
 		var what []string
@@ -136,7 +136,8 @@ func TestATaskKeepsTheEpochUnlessItWasGivenUp(t *testing.T) {
 	})
 }
 
-// The sessions that one heartbeat resumes are stored in one change, with the same statements for any number of them.
+// The sessions that one heartbeat resumes are stored in one transaction, with the same statements for any number of
+// them.
 func TestTheSessionsOfAHeartbeatAreResumedTogether(t *testing.T) {
 	if testing.Short() {
 		t.Skip("resumes 150 sessions")
@@ -182,7 +183,8 @@ func TestTheSessionsOfAHeartbeatAreResumedTogether(t *testing.T) {
 		})
 	}
 	for kind, s := range spent {
-		// The app may commit other changes in the same period, and the parameters of a statement are limited.
+		// Allow for other transactions of the app in the same period, and for the limited number of parameters of a
+		// statement.
 		if s[1].Changes > s[0].Changes+2 || s[1].Statements > s[0].Statements+10 {
 			t.Errorf("%s: 10 sessions %+v, 150 sessions %+v, want as many changes", kind, s[0], s[1])
 		}

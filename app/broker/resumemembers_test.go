@@ -66,7 +66,7 @@ func TestAWorkerOfADrainedBuildRegistersAsDraining(t *testing.T) {
 			Queue: "default", Verb: protocol.BuildDrain, BuildID: new("v1"),
 		}))
 		if got := register("default"); got != "draining" {
-			t.Errorf("in a queue in which its build is drained: %s", got)
+			t.Errorf("in a queue for which its build is drained: %s", got)
 		}
 		if got := register("default", "other"); got != "active" {
 			t.Errorf("with another queue: %s", got)

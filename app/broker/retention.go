@@ -15,10 +15,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Expired runs are deleted in the background, each in its own change, which first checks that the run is still closed.
-// So another commit waits for at most one of these changes, and the clean-up of a large namespace delays no request.
+// Expired runs are deleted in the background, each in its own transaction, which first checks that the run is still
+// closed. So another commit waits for at most one of these transactions, and the clean-up of a large namespace delays
+// no request.
 
-// Retention returns the closed runs of a namespace that are older than its retention.
+// Retention returns the closed runs of a namespace that are older than the retention of the namespace.
 func (b *Broker) Retention(ctx context.Context, ns string) (protocol.RetentionStatus, error) {
 	v, err := b.Namespace(ctx, transaction.NamespaceOrDefault(ns))
 	if err != nil {
@@ -28,8 +29,8 @@ func (b *Broker) Retention(ctx context.Context, ns string) (protocol.RetentionSt
 	if err != nil {
 		return protocol.RetentionStatus{}, err
 	}
-	// The cutoff uses the store's clock, which all apps share. Apps that used their own clocks would delete different
-	// runs.
+	// The cutoff uses the store's clock, which all apps share. If apps used their own clocks, they would delete
+	// different runs.
 	cutoff := now.Add(-time.Duration(v.RetentionDays) * 24 * time.Hour)
 	s := protocol.RetentionStatus{
 		Namespace: v.Name, RetentionDays: v.RetentionDays, Cutoff: history.At(cutoff), RunIDs: []string{}, ScanLimit: piece,
@@ -45,9 +46,9 @@ func (b *Broker) Retention(ctx context.Context, ns string) (protocol.RetentionSt
 	return s, err
 }
 
-// RetentionPass removes them, each run in its own change, so that other changes are committed in between. It skips runs
-// that no longer exist. If the request names runs, the pass removes no others, and skips named runs within their
-// retention.
+// RetentionPass removes expired runs, each in its own transaction, so that other transactions are committed in between.
+// It skips runs that no longer exist. If the request names runs, it removes only these, and skips those that are not
+// expired.
 func (b *Broker) RetentionPass(ctx context.Context, in protocol.RetentionRequest) (protocol.RetentionPass, error) {
 	p := protocol.RetentionPass{Results: []protocol.RetentionResult{}}
 	if err := protocol.CheckLimits(in); err != nil {
@@ -90,8 +91,8 @@ func (b *Broker) RetentionPass(ctx context.Context, in protocol.RetentionRequest
 	return p, nil
 }
 
-// removeExpired removes the runs of a namespace that are past its retention, at most limit of them (0: all). For each
-// batch it calls piece with the IDs of the runs that were due for removal and of the runs that were removed.
+// removeExpired removes the expired runs of a namespace, at most limit of them (0: all). After each batch it calls
+// piece with the IDs of the runs that were due and of the runs that were removed.
 func (b *Broker) removeExpired(ctx context.Context, ns string, limit int, piece func(ids, gone []string)) error {
 	for left := limit; ; {
 		s, err := b.Retention(ctx, ns)
@@ -111,7 +112,7 @@ func (b *Broker) removeExpired(ctx context.Context, ns string, limit int, piece 
 			return err
 		}
 		piece(due, gone)
-		// A batch without a removed run would be read again unchanged: the next pass handles it.
+		// If no run of a batch was removed, the next read would return the same batch, so leave it to the next pass.
 		if len(gone) == 0 || !s.Pressure || limit > 0 && left == 0 {
 			return b.removeTimelines(ctx, s)
 		}
@@ -120,7 +121,7 @@ func (b *Broker) removeExpired(ctx context.Context, ns string, limit int, piece 
 }
 
 // removeTimelines deletes the timelines of deleted sessions once their last entry is older than the retention of closed
-// runs. Until then users can still read the timeline of a deleted session.
+// runs. Until then users can read them.
 func (b *Broker) removeTimelines(ctx context.Context, s protocol.RetentionStatus) error {
 	for {
 		var old []engine.SessionKey
@@ -134,7 +135,7 @@ func (b *Broker) removeTimelines(ctx context.Context, s protocol.RetentionStatus
 		gone, err := transaction.Commit[int](ctx, b.store, store.Transaction{
 			Needs: store.Keys{Sessions: old},
 			Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
-				// A session of that id may have been made since it was found; then its timeline continues.
+				// If a session with that ID was created meanwhile, the timeline belongs to it.
 				old := slices.DeleteFunc(slices.Clone(old), func(k engine.SessionKey) bool { return rows.Session(k) != nil })
 				return store.Writes{DropTimelines: old, Answer: len(old)}, nil
 			},
@@ -146,9 +147,9 @@ func (b *Broker) removeTimelines(ctx context.Context, s protocol.RetentionStatus
 	}
 }
 
-// Prune deletes expired data of every namespace, workers that are long gone, and routing keys that had no task for a
-// day. It returns the time until the next expiry: zero if nothing closed is stored. An error in one namespace does not
-// stop the others.
+// Prune deletes expired data of every namespace, workers that ended long ago, and routing keys that had no task for a
+// day. It returns the time until the next expiry: zero if no closed run is stored. An error in one namespace does not
+// affect the others.
 func (b *Broker) Prune(ctx context.Context) (next time.Duration, err error) {
 	all, err := b.Namespaces(ctx, func(string) bool { return true })
 	if err != nil {
@@ -160,7 +161,8 @@ func (b *Broker) Prune(ctx context.Context) (next time.Duration, err error) {
 		switch {
 		case ctx.Err() != nil:
 			return 0, context.Cause(ctx)
-		case err != nil && protocol.ReasonOf(err) != protocol.ReasonNamespaceNotFound: // else it was removed meanwhile
+		// otherwise the namespace was removed meanwhile
+		case err != nil && protocol.ReasonOf(err) != protocol.ReasonNamespaceNotFound:
 			failed = append(failed, fmt.Errorf("namespace %s: %w", v.Name, err))
 		case wait > 0 && (next == 0 || wait < next):
 			next = wait
@@ -182,8 +184,8 @@ func (b *Broker) Prune(ctx context.Context) (next time.Duration, err error) {
 	return next, errors.Join(append(failed, err)...)
 }
 
-// pruneAudit removes audit entries older than Options.AuditAge. No pass is scheduled only for audit entries, so an
-// entry may remain for one more day.
+// pruneAudit removes audit entries older than Options.AuditAge. No pass is scheduled for audit entries alone, so an
+// entry may stay for one more day.
 func (b *Broker) pruneAudit(ctx context.Context) error {
 	now, err := b.store.Now(ctx)
 	if err != nil {
@@ -215,7 +217,7 @@ func (b *Broker) pruneAudit(ctx context.Context) error {
 	}
 }
 
-// pruneNamespace deletes the expired runs of a namespace. Then it reads when the next run will expire.
+// pruneNamespace deletes the expired runs of a namespace, and then reads when the next run will expire.
 func (b *Broker) pruneNamespace(ctx context.Context, v protocol.NamespaceView) (next time.Duration, err error) {
 	pruned := 0
 	err = b.removeExpired(ctx, v.Name, 0, func(_, gone []string) { pruned += len(gone) })
@@ -263,7 +265,7 @@ func (b *Broker) dropSchedules(ctx context.Context, ns string, before time.Time)
 			if s.RemovedAt.IsZero() || !s.RemovedAt.Before(before) {
 				continue
 			}
-			// The decision checks the age again: a new schedule may have been created under the same ID.
+			// The decision checks the age again, because a new schedule may have been created under the same ID.
 			if _, err := b.decideSchedule(ctx, s.Key(), engine.ForgetSchedule{Before: before}); err != nil &&
 				!engine.IsNotDue(err) {
 				return err

@@ -10,12 +10,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A route applies to future leases only: a worker outside the group finishes its running tasks. The commit ends the
-// polls of the namespace's workers; the workers poll again under the new route.
+// A route applies only to future leases: a worker outside the group finishes its running tasks. The commit ends the
+// polls of the namespace's workers, which then poll again under the new route.
 
-// Route restricts the tasks of a queue to the workers of a group. Without a queue it applies to all queues of the
-// namespace that name no group. Neither the queue nor a worker of the group needs to exist: the tasks wait for a
-// worker.
+// Route dispatches the tasks of a queue only to workers of one group. Without a queue it applies to all queues of the
+// namespace without a group. Neither the queue nor a worker of the group needs to exist: tasks wait for a worker.
 func (b *Broker) Route(ctx context.Context, in protocol.RouteRequest) (protocol.RouteState, error) {
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.RouteState{}, err
@@ -41,7 +40,7 @@ func (b *Broker) Route(ctx context.Context, in protocol.RouteRequest) (protocol.
 	return b.view.Routed(ctx, key.Namespace, key.Name)
 }
 
-// routedElsewhere reports whether a queue is routed to another group than the worker's.
+// routedElsewhere reports whether a queue is routed to a group other than the worker's.
 func (b *Broker) routedElsewhere(w *engine.Worker, queue string) bool {
 	return b.store.Queue(engine.QueueKey{Namespace: w.Namespace, Name: queue}).Elsewhere(w.Group)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// of registers a worker with a token of a group.
+// of registers a worker with a token of the group.
 func (a *app) of(group, id string) {
 	a.t.Helper()
 	ctx := auth.With(a.t.Context(), &auth.Principal{
@@ -27,9 +27,9 @@ func (a *app) route(queue, group string) protocol.RouteState {
 	}))
 }
 
-// If an operator routes a queue to a group at one app, only workers of this group get its tasks at every app, including
-// polls that already wait. Without a live worker in the group the tasks wait and report the reason. A namespace is
-// routed like a queue, except for queues that name a group.
+// If an operator routes a queue to a group at one app, only workers of this group get its tasks, at every app and also
+// on polls that already wait. Without a live worker in the group, the tasks wait and report the reason. A route of the
+// namespace applies to all queues without a group.
 func TestAQueueIsRoutedToAGroup(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		sender, at := twoApps(t, database)
@@ -67,7 +67,7 @@ func TestAQueueIsRoutedToAGroup(t *testing.T) {
 		waiting := must[[]protocol.TaskWhy](t)(sender.QueueWaiting(t.Context(), "", "default"))
 		if len(waiting) != 1 || waiting[0].Wait == nil || waiting[0].Wait.Reason != protocol.WaitGroupOffline ||
 			state.Admission.Workflow.Slots != 0 {
-			t.Errorf("the queue is shown with %+v, %d slots", waiting, state.Admission.Workflow.Slots)
+			t.Errorf("the queue has %+v, %d slots", waiting, state.Admission.Workflow.Slots)
 		}
 
 		at.of("west", "w")
@@ -88,12 +88,12 @@ func TestAQueueIsRoutedToAGroup(t *testing.T) {
 		}
 		at.taken(at.result(at.task("e", protocol.KindActivity, "one"), "done"))
 		if task := <-open; task == nil || task.Workflow == nil || task.Workflow.WorkflowID != "one" {
-			t.Fatalf("the poll that was held gets %+v", task)
+			t.Fatalf("the waiting poll gets %+v", task)
 		} else {
 			at.taken(at.decide(task, greet()))
 		}
 
-		// the namespace counts where the queue names none
+		// the route of the namespace applies to queues without a group
 		sender.route("", "west")
 		if task := at.poll("w", protocol.KindActivity, 0); task != nil {
 			t.Errorf("the queue's own group does not count: %+v", task.Activity)
@@ -112,7 +112,7 @@ func TestAQueueIsRoutedToAGroup(t *testing.T) {
 			t.Errorf("a worker of another group than the namespace's gets %+v", task.Workflow)
 		}
 		if r := sender.route("", ""); r.Group != "" {
-			t.Errorf("routed to all again: %+v", r)
+			t.Errorf("after the route was removed: %+v", r)
 		}
 		at.eventually("every group gets work again", func() bool { return at.poll("e", protocol.KindWorkflow, 1) != nil })
 		for _, bad := range []string{strings.Repeat("g", 256), "a\x00b"} {
@@ -129,7 +129,7 @@ func TestAQueueIsRoutedToAGroup(t *testing.T) {
 	})
 }
 
-// polled reports whether a poll waits at a queue.
+// polled reports whether a poll waits at the queue.
 func polled(a *app) bool {
 	for _, q := range a.Dispatch().Queues() {
 		if q.Waiting > 0 {

@@ -14,26 +14,27 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// deleteTries is the number of times that a deletion is tried if the rows of the run change between read and commit.
+// deleteTries is how often a deletion is tried if the rows of the run change between read and commit.
 const deleteTries = 10
 
 // errRunChanged means that a run, or its position among the runs of its workflow ID, has changed since it was read.
 var errRunChanged = errors.New("the run has changed since it was read")
 
-// runDeletion holds the rows that the deletion of a run reads before its change.
+// runDeletion contains the rows that the deletion of a run reads before its transaction.
 type runDeletion struct {
 	run     *engine.Run
 	current bool
-	// previous is the latest other run of the workflow ID if the run is the current one; zero: no other run exists.
+	// previous is the latest other run of the workflow ID, if the deleted run is the current one; zero: there is no
+	// other run.
 	previous engine.Head
 	sessions []engine.SessionKey
 }
 
 // DeleteRun removes one closed run with its history, logs and search attributes, and the ended sessions that its code
-// started. If it is the current run of its workflow ID, the latest of the other runs becomes the current one; without
-// another run the ID is free again. One change removes everything and writes the audit entry.
+// started. If it is the current run of its workflow ID, the latest other run becomes the current one; without another
+// run the ID is unused again. One transaction removes everything and writes the audit entry.
 //
-// A closed run may have undelivered messages to other runs, for example its result to its parent. They are delivered
+// A closed run may have undelivered messages to other runs, for example its result for its parent. They are delivered
 // first. Abandoned activities of the run end first; their workers are notified.
 func (b *Broker) DeleteRun(ctx context.Context, in protocol.RunDeletion) (protocol.DeletedRun, error) {
 	in.Namespace = transaction.NamespaceOrDefault(in.Namespace)
@@ -105,7 +106,7 @@ func readDeletion(ctx context.Context, r store.Reader, t protocol.Target) (d run
 	if d.sessions, err = startedSessions(ctx, r, d.run); err != nil || !d.current || d.previous.ID != "" {
 		return d, err
 	}
-	// The sessions that earlier, deleted runs of the workflow ID started.
+	// These are sessions that earlier, deleted runs of the workflow ID started.
 	list, err := r.Sessions(
 		ctx, store.SessionQuery{Namespace: flow.Namespace, Workflow: flow.ID, Limit: transaction.MaxPage},
 	)
@@ -171,7 +172,7 @@ func (d *runDeletion) decide(rows store.Rows, in protocol.RunDeletion, now time.
 	}
 	for _, k := range d.sessions {
 		s := rows.Session(k)
-		if s != nil && !s.Terminal { // a later run of the workflow ID uses it
+		if s != nil && !s.Terminal { // a later run of the workflow ID uses the session
 			continue
 		}
 		w.DropTimelines = append(w.DropTimelines, k)

@@ -18,10 +18,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The engine decides schedules like runs. The broker reads the workflows that a decision needs, and commits a firing
-// together with the start of its run.
+// The engine decides about schedules as about runs. The broker reads the workflows that a decision needs, and commits a
+// firing together with the start of its run.
 
-// maxBackfill is the most firings of one backfill.
+// maxBackfill is the maximum number of firings of one backfill.
 const maxBackfill = 1000
 
 // errMoved means that a schedule changed after a step was prepared; the caller prepares the step again.
@@ -33,9 +33,10 @@ type scheduled struct {
 	before *engine.Schedule
 }
 
-// decideSchedule applies one step to a schedule. The workflows that it may start and end depend on the row, so the row
-// is read first, and read again if it changed meanwhile. The start, the end of the previous workflow and the row are
-// one transaction, and the workflow ID contains the firing and is used once. So no firing happens twice.
+// decideSchedule applies one step to a schedule. The workflows that the step may start and end depend on the schedule's
+// row, so the row is read first, and read again if it changed meanwhile. The start, the end of the previous workflow
+// and the row are one transaction, and the workflow ID contains the time of the firing and is used only once. So no
+// firing happens twice.
 func (b *Broker) decideSchedule(ctx context.Context, k engine.ScheduleKey, in engine.ScheduleInput) (scheduled, error) {
 	for {
 		var s *engine.Schedule
@@ -56,8 +57,8 @@ func (b *Broker) decideSchedule(ctx context.Context, k engine.ScheduleKey, in en
 	}
 }
 
-// scheduleTransaction prepares a step for the version that was read; the change compares the version under the row's
-// lock.
+// scheduleTransaction prepares a step for the version of the schedule that was read; the transaction compares the
+// version under the row's lock.
 func (b *Broker) scheduleTransaction(
 	ctx context.Context, k engine.ScheduleKey, read *engine.Schedule, in engine.ScheduleInput,
 ) (scheduled, error) {
@@ -81,8 +82,8 @@ func (b *Broker) scheduleTransaction(
 		rows store.Rows, now time.Time,
 	) (store.Writes, error) {
 		s := rows.Schedule(k)
-		// The rows of this change were selected by the version that was read. For another version the decision might
-		// miss a workflow.
+		// The version that was read determines which rows were loaded. For another version the decision might lack a
+		// workflow.
 		if s == nil && version != 0 || s != nil && s.Version != version {
 			return store.Writes{}, errMoved
 		}
@@ -117,14 +118,14 @@ func (b *Broker) scheduleTransaction(
 		if err != nil {
 			return store.Writes{}, err
 		}
-		// A client's request is refused, so that the client can repeat it. A firing that is due was skipped: its history
-		// records that.
+		// Refuse a client's request, so that the client can repeat it. A firing that was due is skipped, which the
+		// history of the schedule records.
 		if byClient && full != nil {
 			return store.Writes{}, quotaRefusal(k.Namespace, full)
 		}
 		var writes store.Writes
-		// The previous workflow ends in the change that starts the next one, so readers never see both open, or
-		// neither.
+		// The previous workflow ends in the transaction that starts the next one, so readers never see both open, or
+		// none.
 		if d.End != "" && w.Running {
 			writes, _, err = transaction.Decide(rows, latest, engine.EndRun{
 				Terminate: d.End == "terminate", Reason: "schedule " + k.ID + " fired", Identity: "schedule " + k.ID,
@@ -149,14 +150,13 @@ func (b *Broker) scheduleTransaction(
 	return out, b.countQuotaRefusal(k.Namespace, "schedule", err)
 }
 
-// workflowsOf returns the workflows that a step may read: the workflow started last, and the workflows that the step
-// may start.
+// workflowsOf returns the workflows that a step may read: the last started one, and those that the step may start.
 func workflowsOf(s *engine.Schedule, in engine.ScheduleInput) []engine.WorkflowKey {
 	ids := []string{s.Latest}
 	switch in := in.(type) {
 	case engine.FireSchedule:
-		// A backfill uses the ID of the scheduled firing of that time, so that no firing happens twice. A firing on request
-		// has another ID.
+		// A backfill uses the workflow ID of the scheduled firing for that time, so that no firing happens twice. A
+		// manual firing has another ID.
 		trigger := engine.ByHand
 		if in.Backfill {
 			trigger = engine.ByBackfill
@@ -177,14 +177,14 @@ func workflowsOf(s *engine.Schedule, in engine.ScheduleInput) []engine.WorkflowK
 	return keys
 }
 
-// scheduledRun is the start of an action: a workflow, or an activity run with its command.
+// scheduledRun is what an action starts: a workflow, or an activity run with its command.
 type scheduledRun struct {
 	request  protocol.StartRequest
 	args     string
 	activity *protocol.Command
 }
 
-// scheduledRun checks the action of a schedule.
+// scheduledRun checks the action of a schedule and returns what it starts.
 func (b *Broker) scheduledRun(ns, id string, a protocol.ScheduleAction) (s scheduledRun, err error) {
 	if a.ActivityType == "" {
 		if !reflect.ValueOf(a.ActivityOptions).IsZero() {
@@ -214,7 +214,7 @@ func (b *Broker) scheduledRun(ns, id string, a protocol.ScheduleAction) (s sched
 	return s, err
 }
 
-// sessions returns the session that the start of an activity run needs, if any.
+// sessions returns the session that an activity run of the action needs, if any.
 func (s *scheduledRun) sessions() []engine.SessionKey {
 	if s.activity == nil || s.activity.Session() == "" {
 		return nil
@@ -222,8 +222,8 @@ func (s *scheduledRun) sessions() []engine.SessionKey {
 	return []engine.SessionKey{{Namespace: s.request.Namespace, ID: s.activity.Session()}}
 }
 
-// run returns the decision that starts it. before are the decisions of the same step, each of which may have changed
-// the session of this one. oldNames: the schedule was created before there were rules for names.
+// run returns the decision that starts the run. before are earlier decisions of the same step, each of which may have
+// changed the run's session. oldNames means that the schedule was created before naming rules existed.
 func (s *scheduledRun) run(
 	rows store.Rows, before []engine.Decision, as engine.ScheduledStart, oldNames bool, now time.Time,
 ) engine.Decision {
@@ -245,8 +245,7 @@ func (s *scheduledRun) run(
 	}}, now)
 }
 
-// dueSchedule fires a schedule whose time has come. A refused start counts as a failure of that firing, so that the
-// schedule continues.
+// dueSchedule fires a schedule that is due. A refused start counts as a failed firing, so that the schedule continues.
 func (b *Broker) dueSchedule(ctx context.Context, k engine.ScheduleKey) error {
 	_, err := b.decideSchedule(ctx, k, engine.DueSchedule{})
 	switch {
@@ -259,7 +258,7 @@ func (b *Broker) dueSchedule(ctx context.Context, k engine.ScheduleKey) error {
 	return b.failSchedule(ctx, k, err.Error())
 }
 
-// recomputeSchedules recomputes the next times of all schedules, when the app starts and after a jump of the clock.
+// recomputeSchedules computes the next times of all schedules again, when the app starts and after a jump of the clock.
 func (b *Broker) recomputeSchedules(ctx context.Context) {
 	const page = 500
 	var after engine.ScheduleKey
@@ -290,7 +289,7 @@ func (b *Broker) recomputeSchedules(ctx context.Context) {
 // ClockJumped computes the next times of all schedules again after a jump of the store's clock.
 func (b *Broker) ClockJumped(ctx context.Context) { b.recomputeSchedules(ctx) }
 
-// recomputeSchedule costs no write if the time stays as it is.
+// recomputeSchedule computes the next time of a schedule again. It writes nothing if the time stays the same.
 func (b *Broker) recomputeSchedule(ctx context.Context, s engine.Schedule, now time.Time) error {
 	_, err := engine.DecideSchedule(&s, s.Key(), engine.ScheduleEnvironment{}, engine.RecomputeSchedule{}, now)
 	if err == nil {
@@ -300,13 +299,15 @@ func (b *Broker) recomputeSchedule(ctx context.Context, s engine.Schedule, now t
 				Time("to", out.Next.NextAt.Time).Msg("next time of a schedule recomputed")
 		}
 	}
-	if engine.IsNotDue(err) || protocol.ReasonOf(err) != "" { // nothing to do, removed meanwhile, or no spec that is read
+	// nothing to do: the schedule was removed meanwhile, or its spec cannot be parsed
+	if engine.IsNotDue(err) || protocol.ReasonOf(err) != "" {
 		return nil
 	}
 	return err
 }
 
-// Without it the same firing would be due again at once, and refused again, forever.
+// failSchedule records a failed firing and advances the schedule. Otherwise the same firing would be due and refused
+// again and again.
 func (b *Broker) failSchedule(ctx context.Context, k engine.ScheduleKey, reason string) error {
 	_, err := b.store.Commit(ctx, store.Transaction{
 		Needs: store.Keys{Schedules: []engine.ScheduleKey{k}},
@@ -328,12 +329,13 @@ func (b *Broker) CreateSchedule(ctx context.Context, in protocol.ScheduleRequest
 	return b.commandSchedule(ctx, in, engine.CreateSchedule{Request: in})
 }
 
-// UpdateSchedule changes the members that the request contains.
+// UpdateSchedule changes the members of a schedule that are in the request.
 func (b *Broker) UpdateSchedule(ctx context.Context, in protocol.ScheduleRequest) (protocol.ScheduleReceipt, error) {
 	return b.commandSchedule(ctx, in, engine.UpdateSchedule{Request: in})
 }
 
-// Validate the request before the row is read, so that errors do not depend on the existence of the schedule.
+// commandSchedule validates the request before it reads the row, so that errors do not depend on whether the schedule
+// exists.
 func (b *Broker) commandSchedule(
 	ctx context.Context, in protocol.ScheduleRequest, do engine.ScheduleInput,
 ) (protocol.ScheduleReceipt, error) {
@@ -345,8 +347,8 @@ func (b *Broker) commandSchedule(
 	return receiptOf(k, out), err
 }
 
-// checkSchedule validates the action of a schedule as the start that it will become. Otherwise an invalid action would
-// fail only at the first firing.
+// checkSchedule validates the action of a schedule like the start that it will become. Otherwise an invalid action
+// would fail only at the first firing.
 func (b *Broker) checkSchedule(ctx context.Context, k engine.ScheduleKey, in protocol.ScheduleRequest) error {
 	if err := protocol.CheckLimits(in); err != nil {
 		return err
@@ -376,8 +378,8 @@ func (b *Broker) checkSchedule(ctx context.Context, k engine.ScheduleKey, in pro
 	return b.checkTypes(ctx, k.Namespace, "action.search_attributes", in.Action.SearchAttributes)
 }
 
-// withFieldPrefix moves the fields of an error below another field, so that the caller finds the member by its name in
-// the request.
+// withFieldPrefix prefixes the fields of an error with another field, so that the caller finds the member in the
+// request.
 func withFieldPrefix(field string, err error) error {
 	var e *protocol.Error
 	if !errors.As(err, &e) || e.Fields == nil {
@@ -429,7 +431,7 @@ func (b *Broker) DeleteSchedule(ctx context.Context, ns, id string) (protocol.Sc
 	return out, err
 }
 
-// TriggerSchedule fires a schedule now, under the given overlap policy or else the schedule's.
+// TriggerSchedule fires a schedule now, under the given overlap policy or else the schedule's own.
 func (b *Broker) TriggerSchedule(ctx context.Context, ns, id, overlap string) (protocol.ScheduleReceipt, error) {
 	now, err := b.store.Now(ctx)
 	if err != nil {
@@ -438,8 +440,8 @@ func (b *Broker) TriggerSchedule(ctx context.Context, ns, id, overlap string) (p
 	return b.commandSchedule(ctx, overlapRequest(ns, id, overlap), engine.FireSchedule{At: now, Overlap: overlap})
 }
 
-// overlapRequest returns a request by which a given overlap policy is validated; without one the schedule's policy
-// applies.
+// overlapRequest returns a request with which a given overlap policy can be validated; "" selects the schedule's
+// policy.
 func overlapRequest(ns, id, overlap string) protocol.ScheduleRequest {
 	in := protocol.ScheduleRequest{Namespace: ns, ID: id}
 	if overlap != "" {
@@ -448,7 +450,7 @@ func overlapRequest(ns, id, overlap string) protocol.ScheduleRequest {
 	return in
 }
 
-// BackfillSchedule fires for the times of the spec between two times, both included. A time that has fired before is
+// BackfillSchedule fires for the times of the spec between two times, both included. A time that has already fired is
 // skipped.
 func (b *Broker) BackfillSchedule(
 	ctx context.Context, ns, id string, from, to time.Time, overlap string,
@@ -470,8 +472,8 @@ func (b *Broker) BackfillSchedule(
 	if err != nil {
 		return protocol.ScheduleReceipt{}, err
 	}
-	// Looked at before the first one fires. A backfill that is refused in the midst of it would have to be cleaned
-	// up by hand.
+	// Count the times before the first one fires, because an operator would have to clean up after a backfill that is
+	// refused halfway.
 	times, more := c.Between(from, to, maxBackfill)
 	if more {
 		return protocol.ScheduleReceipt{}, protocol.Invalid(
@@ -483,7 +485,8 @@ func (b *Broker) BackfillSchedule(
 		ScheduleID: id, Namespace: k.Namespace, Outcome: "backfilled", Status: s.Status, Attempted: &n,
 		Results: []protocol.ScheduleFire{},
 	}
-	// Each time is its own step. If the request breaks off, the same again continues: what has fired is skipped.
+	// Each time is a step of its own. If the request is interrupted, the same request continues: times that have fired
+	// are skipped.
 	for _, at := range times {
 		out, err := b.decideSchedule(ctx, k, engine.FireSchedule{At: at, Backfill: true, Overlap: overlap})
 		if err != nil {

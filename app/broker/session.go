@@ -15,8 +15,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A holder refers to its session by ID and epoch. The ID alone is not enough: a worker that was paused and lost the
-// session would renew or close the session of its new holder. Each verb is one decision on the session's row.
+// An owner refers to its session by ID and epoch. The ID alone is not sufficient: a worker that was paused and lost the
+// session would renew or close the session of its new owner. Each request is one decision on the session's row.
 
 // CreateSession acquires a session for a worker before any activity uses it. External workers use it to acquire a
 // session explicitly.
@@ -35,7 +35,7 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 	s, err := transaction.Commit[engine.Session](ctx, b.store, store.Transaction{Needs: needs, Decide: func(
 		rows store.Rows, now time.Time,
 	) (store.Writes, error) {
-		w := rows.Worker(key) // the current row: another app may have accepted a newer registration
+		w := rows.Worker(key) // load the current row: another app may have accepted a newer registration
 		if w == nil || !w.DeregisteredAt.IsZero() || in.Incarnation != "" && in.Incarnation != w.Incarnation {
 			return store.Writes{}, transaction.StaleWorker(key.ID)
 		}
@@ -43,7 +43,7 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 		if !auth.BoundFrom(ctx).Sees(s) {
 			return store.Writes{}, transaction.SessionNotFound()
 		}
-		// A drained worker may renew a session that it owns by this verb, but not acquire another one.
+		// A drained worker may renew a session that it owns, but not acquire another one.
 		if b.workers.DrainOf(w) != nil && (s == nil || !s.HeldBy(key.ID, now)) {
 			return store.Writes{}, protocol.Refuse(protocol.ReasonWorkerDraining, "worker %s is drained by an operator", key.ID)
 		}
@@ -64,16 +64,16 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 	return b.sessionReceipt(ctx, s, outcome, status)
 }
 
-// checkSession validates what the request and the registration alone show, before any row is locked.
+// checkSession makes the checks that need only the request and the registration, before any row is locked.
 func checkSession(o protocol.SessionOptions, w *engine.Worker) error {
 	wrong := protocol.CheckOptions(&o, o.Reacquire, func(member string) string { return member })
 	var refusal *protocol.Error
 	switch {
-	// Clients of the contract know a wrong id by this reason, and wrong numbers by that of their members.
+	// HTTP clients expect this reason for an invalid ID, and the reason of the member for invalid numbers.
 	case protocol.CheckSessionID(o.SessionID, "session_id") != nil,
 		errors.As(wrong, &refusal) && refusal.Fields["session_id"] != nil:
 		return protocol.Refuse(protocol.ReasonInvalidSession, "session_id must be 1 to 255 bytes and not only white space")
-	case refusal != nil && refusal.Fields["queue"] != nil: // longer than any queue name
+	case refusal != nil && refusal.Fields["queue"] != nil: // longer than the name of any queue
 	case o.Queue != "" && o.Queue != w.Queues[0] && !slices.Contains(w.Queues, o.Queue):
 		return protocol.Refuse(protocol.ReasonSessionQueue, "worker %s does not serve queue %s", w.ID, o.Queue).
 			With("registered_task_queue", w.Queues[0]).With("requested_session_queue", o.Queue)
@@ -81,14 +81,14 @@ func checkSession(o protocol.SessionOptions, w *engine.Worker) error {
 	return wrong
 }
 
-// HeartbeatSession renews a session its caller holds, and counts as activity.
+// HeartbeatSession renews a session of the caller. It counts as activity in the session.
 func (b *Broker) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	return b.sessionVerb(ctx, in, "heartbeat_recorded", engine.RenewSession{
 		SessionHolder: holder(in), Lease: int64(in.Lease), Touch: true,
 	})
 }
 
-// ReleaseSession releases a session without closing it: another worker may acquire it at once.
+// ReleaseSession releases a session without closing it: another worker may acquire it immediately.
 func (b *Broker) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	verb := engine.ReleaseSession{
 		SessionHolder: holder(in), Why: protocol.ErrorText(in.Reason), Failed: protocol.ErrorText(in.Failed),
@@ -111,8 +111,9 @@ func (b *Broker) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (p
 	return out, err
 }
 
-// CloseSession ends the session of its owner or releases it, as engine.CloseSession decides; twice is no error. The
-// receipt is that of a close in both cases, with the caller as owner, because the published Rust SDK validates it.
+// CloseSession ends the session of its owner or releases it, as engine.CloseSession decides; repeating the request is
+// not an error. The receipt is that of a close in both cases, with the caller as owner, because the published Rust SDK
+// validates it.
 func (b *Broker) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	out, err := b.sessionVerb(ctx, in, "closed", engine.CloseSession{
 		SessionHolder: holder(in), Why: protocol.ErrorText(in.Reason),
@@ -130,8 +131,8 @@ func holder(in protocol.SessionVerb) engine.SessionHolder {
 	return engine.SessionHolder{Worker: in.WorkerID, Epoch: in.Epoch}
 }
 
-// sessionVerb checks that the caller may act for the worker, makes one decision on the session, and records a heartbeat
-// if the verb was accepted.
+// sessionVerb checks that the caller may act for the worker, makes one decision about the session, and records a
+// heartbeat of the worker if the request was accepted.
 func (b *Broker) sessionVerb(
 	ctx context.Context, in protocol.SessionVerb, outcome string, verb engine.SessionInput,
 ) (protocol.SessionResponse, error) {
@@ -152,7 +153,7 @@ func (b *Broker) sessionVerb(
 	if outcome == "released" || outcome == "closed" && !c.Session.Terminal {
 		b.evict.Released(key)
 	}
-	if outcome == "closed" && len(c.Timeline) == 0 { // nothing was written: it was closed or released before
+	if outcome == "closed" && len(c.Timeline) == 0 { // nothing was written: the session was closed or released before
 		outcome = "already_closed"
 	}
 	return b.sessionReceipt(ctx, c.Session, outcome, 200)
@@ -172,8 +173,8 @@ func (b *Broker) releaseSuperseded(ctx context.Context, s *engine.Session) {
 		}
 		dead := true
 		b.workers.With(engine.WorkerKey{Namespace: s.Namespace, ID: a.Owner}, func(h *membership.TrackedWorker) {
-			// The attempt counts as lost only if its worker is lost. A live worker was superseded in the session; this
-			// is not its fault.
+			// The attempt counts as lost only if its worker is lost. If a live worker lost the session to another
+			// worker, this is not a worker loss.
 			dead = h.Worker.Incarnation != a.Incarnation || time.Since(h.At) >= time.Duration(a.Length)*time.Microsecond
 		})
 		ref := store.TaskRef{Kind: protocol.KindActivity, Run: a.RunID, Seq: a.Seq, Delivery: a.Delivery}
@@ -185,7 +186,7 @@ func (b *Broker) releaseSuperseded(ctx context.Context, s *engine.Session) {
 			err = transaction.Release(ctx, b.store, ref, why, false)
 		}
 		if protocol.ReasonOf(err) != "" {
-			err = nil // it ended meanwhile
+			err = nil // the attempt ended meanwhile
 		}
 	}
 	if err != nil && ctx.Err() == nil {
@@ -193,7 +194,7 @@ func (b *Broker) releaseSuperseded(ctx context.Context, s *engine.Session) {
 	}
 }
 
-// addSession adds the current session to an error, since callers display it.
+// addSession adds the current session to an error, because callers display it.
 func (b *Broker) addSession(ctx context.Context, key engine.SessionKey, err error) error {
 	err = b.hideSession(ctx, key, err)
 	var refusal *protocol.Error
@@ -207,7 +208,7 @@ func (b *Broker) addSession(ctx context.Context, key engine.SessionKey, err erro
 	return refusal
 }
 
-// farEnd is the end of sessions that have none, in receipts.
+// farEnd is the end in receipts for sessions without a TTL.
 var farEnd = history.At(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC))
 
 func (b *Broker) sessionReceipt(
@@ -218,7 +219,7 @@ func (b *Broker) sessionReceipt(
 		return protocol.SessionResponse{}, err
 	}
 	v := b.view.Written(s, now)
-	if v.TTL == 0 { // a receipt has both, always
+	if v.TTL == 0 { // receipts always contain both members
 		v.TTL, v.TTLExpiresAt = protocol.MaxSeconds, farEnd
 	}
 	return protocol.SessionResponse{Admitted: true, Outcome: outcome, Status: status, Session: &v}, nil

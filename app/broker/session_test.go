@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// ours registers a worker as our own do: with an incarnation and session settings.
+// ours registers a worker like a Go worker: with an incarnation and session settings.
 func (a *app) ours(id, incarnation string, lease, idle time.Duration, most int) {
 	a.t.Helper()
 	must[protocol.RegisterResponse](a.t)(a.Register(a.t.Context(), protocol.RegisterRequest{
@@ -20,7 +20,7 @@ func (a *app) ours(id, incarnation string, lease, idle time.Duration, most int) 
 	}))
 }
 
-// expires returns once the app has recorded that the lease of a session ran out.
+// expires returns once the app has recorded that the lease of a session expired.
 func (a *app) expires(id string) {
 	a.t.Helper()
 	comes(a.t, "the expiry of session "+id, func() bool {
@@ -33,7 +33,7 @@ func inSession(id string) protocol.Command {
 	return protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "turn", Arguments: p, SessionID: id}
 }
 
-// schedule starts a run that issues these commands.
+// schedule starts a run whose first task issues these commands.
 func (a *app) schedule(workflow string, commands ...protocol.Command) {
 	a.t.Helper()
 	a.start(workflow)
@@ -60,7 +60,7 @@ func TestASessionStaysWithTheWorkerThatClaimedIt(t *testing.T) {
 		}
 		plain := a.poll("b", protocol.KindActivity, 5)
 		if plain == nil || plain.Activity.ActivityType != "greet" {
-			t.Fatalf("the other worker gets %+v, want the plain activity behind the session's", plain)
+			t.Fatalf("the other worker gets %+v, want the activity without a session", plain)
 		}
 		if got := a.poll("b", protocol.KindActivity, 0); got != nil {
 			t.Fatalf("the other worker gets %+v of the session", got)
@@ -85,7 +85,7 @@ func TestASessionStaysWithTheWorkerThatClaimedIt(t *testing.T) {
 	})
 }
 
-// IS-M12: a worker that restarts with its stable ID gets its sessions and its leased tasks back at once.
+// Test case IS-M12: a worker that restarts with the same ID gets its sessions and its leased tasks back immediately.
 func TestARestartedWorkerReclaimsAtOnce(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -113,8 +113,8 @@ func TestARestartedWorkerReclaimsAtOnce(t *testing.T) {
 	})
 }
 
-// The sweeper ends a session lease that is not renewed, by the store's clock; another worker then acquires the session
-// with a higher epoch.
+// The sweeper ends a session lease that is not renewed, by the store's clock. Another worker then acquires the session
+// under a higher epoch.
 func TestALapsedSessionMovesOn(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -129,10 +129,10 @@ func TestALapsedSessionMovesOn(t *testing.T) {
 			t.Fatalf("after the lease: %+v", second)
 		}
 		if early := time.Since(start); early < 200*time.Millisecond {
-			t.Fatalf("claimed %s after the first claim, before its lease ended", early)
+			t.Fatalf("acquired %s after the first acquisition, before its lease ended", early)
 		}
 		if c := a.result(first, "mine"); c.Err != nil {
-			t.Fatalf("the attempt's own lease lives, so its result counts: %+v", c)
+			t.Fatalf("the attempt's own lease is valid, so its result must be accepted: %+v", c)
 		}
 		v := must[protocol.SessionView](t)(a.Session(t.Context(), "", "s"))
 		if *v.LeaseOwner != "b" || v.Active != 1 {
@@ -141,7 +141,8 @@ func TestALapsedSessionMovesOn(t *testing.T) {
 	})
 }
 
-// IS-M7, IS-P15, IS-P16: a worker at its session limit acquires no session, but continues its sessions and plain tasks.
+// Test cases IS-M7, IS-P15, IS-P16: a worker at its maximum number of sessions acquires no session, but continues its
+// sessions and tasks without a session.
 func TestTheCapNeverStarves(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -172,7 +173,7 @@ func TestTheCapNeverStarves(t *testing.T) {
 	})
 }
 
-// The explicit door: a handle of the workflow, its end cancels what runs in it and refuses late results.
+// Ending a workflow-scoped session cancels what runs in it; late results are refused.
 func TestAnEndedSessionTakesItsWorkWithIt(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -219,7 +220,7 @@ func TestAnEndedSessionTakesItsWorkWithIt(t *testing.T) {
 	})
 }
 
-// Session verbs: create, heartbeat, close; a stranger and an old epoch change nothing.
+// Session requests create, heartbeat and close work for the owner; another worker and an old epoch change nothing.
 func TestSessionVerbs(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -255,7 +256,7 @@ func TestSessionVerbs(t *testing.T) {
 			t.Fatalf("closed: %+v", r)
 		}
 		if r := must[protocol.SessionResponse](t)(a.CloseSession(t.Context(), verb)); r.Outcome != "already_closed" {
-			t.Fatalf("closed again: %+v", r)
+			t.Fatalf("closed a second time: %+v", r)
 		}
 		if _, err := a.CreateSession(t.Context(), create); protocol.ReasonOf(err) != protocol.ReasonSessionClosed {
 			t.Fatalf("a closed id: %v", err)

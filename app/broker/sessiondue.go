@@ -13,10 +13,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The decision uses the session's row at its time, not the row that the sweeper read: the owner may have renewed the
+// The decision uses the current row of the session, not the row that the sweeper read: the owner may have renewed the
 // session since, or another app may have handled it.
 
-// dueSession moves a session forward in time, and ends tasks that wait in it in vain.
+// dueSession applies what is due for a session, and fails tasks that wait in it in vain.
 func (b *Broker) dueSession(ctx context.Context, key engine.SessionKey) error {
 	now, err := b.store.Now(ctx)
 	if err != nil {
@@ -44,8 +44,8 @@ func (b *Broker) dueSession(ctx context.Context, key engine.SessionKey) error {
 	return b.failQueuedTasks(ctx, key)
 }
 
-// otherQueue reads the open tasks of a session that is due for its check for tasks in queues that its holder does not
-// serve; nil for any other session.
+// otherQueue reads the open tasks of a session whose check for queues that its owner does not poll is due; nil for any
+// other session.
 func (b *Broker) otherQueue(
 	ctx context.Context, r store.Reader, s *engine.Session, now time.Time,
 ) (*engine.OtherQueue, error) {
@@ -79,7 +79,7 @@ func (b *Broker) otherQueue(
 }
 
 // hasWorkerFor reports whether a live worker may run a task of a session once its owner has released it. A worker at
-// its session limit counts, since an idle session can be evicted there.
+// its maximum number of sessions counts, since an idle session can be evicted there.
 func (b *Broker) hasWorkerFor(
 	ctx context.Context, r store.Reader, a *engine.Activity, s engine.Session, now time.Time,
 ) (bool, error) {
@@ -111,8 +111,8 @@ func ignore(err, kind error) error {
 	return err
 }
 
-// failQueuedTasks fails the tasks that are queued in a session which has ended, or whose policy says so; they would
-// wait forever.
+// failQueuedTasks fails the tasks that are queued in a session which has ended, or whose policy demands it; otherwise
+// they would wait forever.
 func (b *Broker) failQueuedTasks(ctx context.Context, key engine.SessionKey) error {
 	var tasks []engine.Activity
 	err := b.store.View(ctx, func(r store.Reader) (err error) {
@@ -124,7 +124,7 @@ func (b *Broker) failQueuedTasks(ctx context.Context, key engine.SessionKey) err
 	}
 	ended, queued := 0, false
 	for _, a := range tasks {
-		// A worker runs this task; the lease decides its end.
+		// A worker runs this task; its lease ends it.
 		if a.State == engine.LeasedState {
 			continue
 		}
@@ -141,7 +141,7 @@ func (b *Broker) failQueuedTasks(ctx context.Context, key engine.SessionKey) err
 	if ended > 0 {
 		b.log.Info().Str("session_id", key.ID).Int("tasks", ended).Msg("failed the pending tasks of an ended session")
 	}
-	// No task was ready in the session, so this needs no further check.
+	// No task was ready in the session: nothing remains to check.
 	if !queued {
 		_, err = transaction.UpdateSession(ctx, b.store, b.dispatch, key, engine.DueSession{Settled: true})
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// Sessions change during polls, heartbeats, sweeps and verbs. The app that committed a change logs it, so each change
-// appears in one log once, whatever its cause.
+// Sessions change during polls, heartbeats, sweeps and API requests. The app that committed a change logs it, so each
+// change is in exactly one log, whatever its cause.
 
-// watchSessions logs and counts the session moves that this app commits, until ctx ends. The log line for the end of an
-// epoch names the worker, the epoch and the reason.
+// watchSessions logs and counts the changes of sessions that this app commits, until ctx ends. The log line for the end
+// of an epoch contains the worker, the epoch and the reason.
 func (b *Broker) watchSessions(ctx context.Context) {
 	b.dispatch.Each(ctx, dispatch.TopicMoves, func(changed store.Changed, overflow bool) {
 		for _, m := range changed.Moves {
@@ -23,8 +23,8 @@ func (b *Broker) watchSessions(ctx context.Context) {
 				b.opt.Metrics.countSessionMove(m)
 				b.logMove(m)
 			}
-			// The previous owner has room for another session. Verbs of this app have already triggered a recheck; a
-			// claim of the session by another worker has not.
+			// The previous owner can now hold another session. Requests of this app have already triggered a recheck;
+			// an acquisition by another worker has not.
 			if m.Why == engine.ReasonFallback || m.Remote && m.Ends() {
 				transaction.Recheck(b.dispatch, []engine.WorkerKey{{Namespace: m.Session.Namespace, ID: m.Worker}})
 			}
@@ -35,8 +35,8 @@ func (b *Broker) watchSessions(ctx context.Context) {
 	})
 }
 
-// logMove logs the end of an epoch at info level, or as a warning if the holder or the state was lost. It logs all
-// other moves at debug level; the timeline of the session contains them as well.
+// logMove logs the end of an epoch at info level, or as a warning if the owner or the state was lost. It logs all other
+// changes at debug level; the timeline of the session contains them as well.
 func (b *Broker) logMove(m store.SessionMove) {
 	level := zerolog.DebugLevel
 	switch {
@@ -67,7 +67,7 @@ func (b *Broker) logMove(m store.SessionMove) {
 	e.Msg("session " + words[m.What])
 }
 
-// words maps entries of a timeline to log messages.
+// words maps kinds of timeline entries to log messages.
 var words = map[string]string{
 	"started": "started", "claimed": "claimed", "reclaimed": "reclaimed", "resumed": "resumed",
 	"draining": "draining", "released": "released", "expired": "expired",

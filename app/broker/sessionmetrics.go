@@ -10,10 +10,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Most session changes are part of other changes, so they are counted from the moves that commits report, each by the
-// app that committed it. Summed over the apps, each move is counted once.
+// Most changes of sessions are part of other transactions, so they are counted from what commits report, each by the
+// app that committed it. Summed over the apps, each change is counted once.
 
-// sessionCounters count what happens to sessions at this app.
+// sessionCounters count changes of sessions at this app.
 type sessionCounters struct {
 	claims, ends, rebuilds, unbuilt, late *prometheus.CounterVec
 	evictions, setUps                     *prometheus.CounterVec
@@ -70,7 +70,8 @@ func newSessionCounters(r prometheus.Registerer) sessionCounters {
 	}
 }
 
-// Claims of an evicted session have a separate counter: a high count means that the session limit is too low.
+// Acquisitions soon after an eviction have a separate counter: a high count means that the maximum number of sessions
+// is too low.
 func (m *Metrics) countSessionMove(e store.SessionMove) {
 	switch {
 	case m == nil:
@@ -101,30 +102,30 @@ func (m *Metrics) countSessionMove(e store.SessionMove) {
 	}
 }
 
-// countPlaceWait counts a session whose task has waited for a place for long.
+// countPlaceWait counts a session whose task has waited too long for a worker that can hold another session.
 func (m *Metrics) countPlaceWait() {
 	if m != nil {
 		m.sessions.places.Inc()
 	}
 }
 
-// countRenewals counts renewals. Renewals produce no session change, so the heartbeat handler counts them.
+// countRenewals counts renewals. No commit reports renewals, so the heartbeat handler counts them.
 func (m *Metrics) countRenewals(n int) {
 	if m != nil {
 		m.sessions.renewals.Add(float64(n))
 	}
 }
 
-// countLateOutcome counts outcomes that arrived too late. They were rejected, so no commit counts them.
+// countLateOutcome counts outcomes that arrived too late. They were rejected, so no commit reports them.
 func (m *Metrics) countLateOutcome(why string) {
 	if m != nil {
 		m.sessions.late.WithLabelValues(why).Inc()
 	}
 }
 
-// countRebuild counts a session state rebuild that ran in this attempt, also if the outcome of the attempt came too
-// late. Rebuilds in other attempts are counted with those attempts. The reason comes from the worker and becomes a
-// label, so unknown reasons are counted as "other".
+// countRebuild counts a rebuild of a session's state that ran in this attempt, also if the outcome of the attempt
+// arrived too late. Rebuilds in other attempts are counted with those attempts. The reason comes from the worker and
+// becomes a label, so unknown reasons are counted as "other".
 func (m *Metrics) countRebuild(r *protocol.Recovered) {
 	if m == nil || r == nil || r.Rebuild == "" {
 		return
@@ -137,7 +138,7 @@ func (m *Metrics) countRebuild(r *protocol.Recovered) {
 	if failed {
 		ran = r.Retries + 1
 	}
-	if ran = max(0, ran-max(0, r.Waited)); failed && ran > 0 { // the last one; those before it went well
+	if ran = max(0, ran-max(0, r.Waited)); failed && ran > 0 { // only the last rebuild failed; earlier ones succeeded
 		m.sessions.unbuilt.WithLabelValues(r.Outcome).Inc()
 		ran--
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Evicted sessions are counted by reason, and sessions that were acquired again soon after eviction are counted too.
+// Evicted sessions are counted by reason. Sessions that are acquired again soon after their eviction are counted
+// separately.
 func TestEvictionsAndThrashingAreCounted(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := NewMetrics(registry)

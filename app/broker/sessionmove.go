@@ -17,8 +17,8 @@ import (
 // An operator's request about a session uses the same decisions as the requests of its owner. An owner that does not
 // know of the change is rejected at its next request.
 
-// OperateSession closes a session at an operator's request, moves it to another worker (migrate), or forgets one that
-// has ended. All are audited.
+// OperateSession closes a session at an operator's request, moves it to another worker (migrate), or removes a session
+// that has ended (forget). All of these are audited.
 func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperation) (protocol.SessionView, error) {
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.SessionView{}, err
@@ -30,8 +30,8 @@ func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperatio
 	case "close":
 		operation = engine.CloseSession{Why: in.Reason, Operator: in.Identity}
 	case "migrate":
-		// Select the worker before the change, from the current membership. The session is reserved for this worker for
-		// a limited time; then any worker may acquire the session.
+		// Select the worker before the transaction, from the current membership. The session is reserved for this
+		// worker for a limited time; then any worker may acquire it.
 		to, err := b.successor(ctx, key, in.To)
 		if err != nil {
 			return protocol.SessionView{}, err
@@ -42,13 +42,13 @@ func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperatio
 	default:
 		return protocol.SessionView{}, protocol.Invalid("verb", "must be close, migrate or forget")
 	}
-	if in.Force && in.Verb != "close" { // close has no forced form
+	if in.Force && in.Verb != "close" { // close ignores force
 		detail += " (forced)"
 	}
 	c, err := transaction.Commit[engine.SessionChange](ctx, b.store, store.Transaction{
 		Needs: store.Keys{Sessions: []engine.SessionKey{key}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
-			// Store reason and identity, which the owner of the moved session can show.
+			// Store reason and identity, so that the owner of the moved session can report them.
 			s := rows.Session(key)
 			if s == nil {
 				return store.Writes{}, protocol.Refuse(protocol.ReasonWorkerSessionNotFound, "session %s not found", in.SessionID)
@@ -66,7 +66,7 @@ func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperatio
 	if err != nil {
 		return protocol.SessionView{}, err
 	}
-	// The previous owner has room for another session, and no commit notifies the tasks that wait for this room.
+	// The previous owner can now hold another session, and no commit notifies the tasks that wait for it.
 	transaction.Recheck(b.dispatch, transaction.FreedOwners([]engine.SessionChange{c}))
 	if c.Delete {
 		now, err := b.store.Now(ctx)
@@ -75,8 +75,8 @@ func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperatio
 	return b.view.Session(ctx, in.Namespace, in.SessionID)
 }
 
-// successor returns the worker to which a session moves: the named worker, else the eligible worker with the fewest
-// sessions. It returns "" if the next worker to claim the session may become its owner, including the previous owner.
+// successor returns the worker to which a session moves: the named worker, or else the eligible worker with the fewest
+// sessions. It returns "" if any worker may acquire the session, including the previous owner.
 func (b *Broker) successor(ctx context.Context, key engine.SessionKey, named string) (string, error) {
 	workers, err := b.view.Workers(ctx, key.Namespace, "", string(protocol.WorkerActive))
 	if err != nil {
@@ -103,7 +103,7 @@ func (b *Broker) successor(ctx context.Context, key engine.SessionKey, named str
 		return "", fmt.Errorf("session %s: %w", key.ID, err)
 	}
 	queues := []string{s.Queue}
-	// A session that names no queue is served where its holder serves.
+	// A session without a queue uses the queue of its owner.
 	if s.Queue == "" {
 		queues = nil
 		for _, w := range workers {
@@ -121,7 +121,7 @@ func (b *Broker) successor(ctx context.Context, key engine.SessionKey, named str
 			best = i
 		}
 	}
-	// No other worker can acquire the session now. The session is released anyway and waits for the next claim.
+	// No other worker can acquire the session now. Release it anyway; it waits for its next acquisition.
 	if best < 0 {
 		return "", nil
 	}

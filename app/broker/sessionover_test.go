@@ -15,14 +15,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// with schedules an activity under options of the worker door.
+// with returns a command that schedules an activity with session options.
 func with(o protocol.SessionOptions) protocol.Command {
 	c := inSession("")
 	c.WorkerSession = &o
 	return c
 }
 
-// failure waits for the failure of the workflow's activity of that command.
+// failure waits until the workflow's activity with that command number fails, and returns the event.
 func (a *app) failure(workflow string, seq int64) history.ActivityFailed {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), 2*time.Minute)
@@ -51,7 +51,7 @@ func (a *app) timeline(id string) (what []string) {
 	return what
 }
 
-// When a session ends for good, its queued tasks fail, since they could never run; its running tasks may still
+// When a session ends permanently, its queued tasks fail, since they could never run; its running tasks may still
 // complete.
 func TestQueuedTasksOfAnEndedSessionFail(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
@@ -92,7 +92,7 @@ func TestQueuedTasksOfAnEndedSessionFail(t *testing.T) {
 				t.Errorf("%s: the queued activity failed with %+v", name, f.Failure)
 			}
 			if r := a.result(first, "done"); r.Err != nil {
-				t.Errorf("%s: what ran could not complete: %v", name, r.Err)
+				t.Errorf("%s: a running task could not complete: %v", name, r.Err)
 			}
 			for next := a.poll("flow", protocol.KindWorkflow, 5); next != nil; next = a.poll("flow", protocol.KindWorkflow, 0) {
 				a.decide(next)
@@ -107,13 +107,14 @@ func TestQueuedTasksOfAnEndedSessionFail(t *testing.T) {
 			}
 			_, err := a.CreateSession(t.Context(), protocol.SessionCreate{WorkerID: "a", SessionOptions: c.options})
 			if protocol.ReasonOf(err) != want {
-				t.Errorf("%s: claimed again: %v, want %s", name, err, want)
+				t.Errorf("%s: acquired again: %v, want %s", name, err, want)
 			}
 		}
 	})
 }
 
-// The queue of a session is the row's when a request names none, and a worker that does not serve it is refused.
+// If a request for an existing session names no queue, the session's queue applies. A worker that does not poll that
+// queue is refused.
 func TestASessionKeepsItsQueueAndOptions(t *testing.T) {
 	a := newApp(t)
 	for _, q := range []string{"gpu", "cpu"} {
@@ -169,8 +170,8 @@ func TestASessionKeepsItsQueueAndOptions(t *testing.T) {
 	}
 }
 
-// A migration drains the session first and then moves it to another worker than its owner; with force it does not wait.
-// Both are in the audit and the timeline.
+// A migration waits until the session's running tasks have ended and then moves the session to another worker; with
+// force it does not wait. Both are in the audit log and the timeline.
 func TestMigratingDrainsAndMovesOn(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -186,7 +187,7 @@ func TestMigratingDrainsAndMovesOn(t *testing.T) {
 		}
 		for _, w := range []string{"a", "b"} {
 			if got := a.poll(w, protocol.KindActivity, 0); got != nil {
-				t.Fatalf("while it drains %s gets %+v", w, got)
+				t.Fatalf("while the session drains %s gets %+v", w, got)
 			}
 		}
 		if r := a.result(first, "done"); r.Err != nil {
@@ -258,7 +259,7 @@ func TestReleasePolicies(t *testing.T) {
 		must[protocol.DeregisterResponse](t)(a.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "old"}))
 		if f := a.failure("one", 2); f.Failure.ExceptionType != "SessionLost" ||
 			!strings.HasPrefix(f.Failure.Message, "drained") {
-			t.Errorf("what waited failed with %+v", f.Failure)
+			t.Errorf("the waiting task failed with %+v", f.Failure)
 		}
 		register("new", "next")
 		if got := a.poll("new", protocol.KindActivity, 0); got != nil {
@@ -277,7 +278,7 @@ func TestReleasePolicies(t *testing.T) {
 	})
 }
 
-// What happened to sessions is counted, and the gauges are there with every status.
+// Events of sessions are counted, and the gauges have a series for every status.
 func TestSessionsAreCounted(t *testing.T) {
 	running := apptest.Start(t, apptest.Options{})
 	a := &app{running.Broker(), running.View(), running.Store(), t}

@@ -40,7 +40,7 @@ func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protoco
 		if !errors.As(err, &u) {
 			return r, b.countQuotaRefusal(transaction.NamespaceOrDefault(in.Namespace), "signal", err)
 		}
-		// One read is enough. If the store has no such worker either, the signal is accepted.
+		// One read is sufficient. If no worker in the store declares the signals either, the signal is accepted.
 		learned = true
 		if err := b.loadSignalWorkers(ctx, &u.head); err != nil {
 			return protocol.CommandReceipt{}, err

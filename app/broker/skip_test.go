@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// softSession makes a worker acquire a session with a fallback of ten minutes, in which one activity has ended and
-// another activity is ready.
+// softSession lets a worker acquire a session with a fallback of ten minutes. One activity has ended in it, and another
+// activity is ready.
 func (o *harness) softSession(a *app, holder string, beats bool, every int64, affinity string) {
 	o.t.Helper()
 	o.hired(a, holder, func(in *protocol.RegisterRequest) {
@@ -34,8 +34,8 @@ func (o *harness) softSession(a *app, holder string, beats bool, every int64, af
 	}
 }
 
-// takes polls as a worker once a second, for at most the duration most. It returns the time until the worker receives
-// an activity; zero if it receives none.
+// takes polls as a worker once a second, for at most the duration most. It returns how long it took until the worker
+// received an activity; zero if it received none.
 func (o *harness) takes(b *app, worker string, most time.Duration, each func(time.Duration)) time.Duration {
 	o.t.Helper()
 	for at := time.Second; at <= most; at += time.Second {
@@ -50,15 +50,15 @@ func (o *harness) takes(b *app, worker string, most time.Duration, each func(tim
 	return 0
 }
 
-// At the default settings, with two apps: another worker receives the ready activity of a soft session once the holder
-// has missed two heartbeats at both apps. The activity waits for a holder that missed one heartbeat, that sends
-// heartbeats to the other app, or that never sends any. Activities of a hard session always wait for the holder.
+// With two apps at default settings, another worker receives the ready activity of a soft session once both apps have
+// missed two heartbeats of the owner. The activity waits for an owner that missed one heartbeat, that sends heartbeats
+// to the other app, or that never sends any. Activities of a hard session always wait for the owner.
 func TestASoftSessionSkipsAHolderThatMissedTwoHeartbeats(t *testing.T) {
 	for name, c := range map[string]struct {
 		affinity  string
-		quiet     bool          // the holder sends no heartbeats
-		every     int64         // interval of its registration, in seconds; 0: it has none
-		beats     time.Duration // between heartbeats at the other app; 0: none
+		quiet     bool          // the owner sends no heartbeats
+		every     int64         // heartbeat interval in its registration, in seconds; 0: none
+		beats     time.Duration // interval of heartbeats at the other app; 0: none
 		from, til time.Duration // when another worker receives the activity; 0: never
 	}{
 		"silent": {affinity: protocol.AffinitySoft, from: 30 * time.Second, til: 38 * time.Second},
@@ -87,7 +87,7 @@ func TestASoftSessionSkipsAHolderThatMissedTwoHeartbeats(t *testing.T) {
 	}
 }
 
-// The holder was silent while nothing was ready in its session, and sends heartbeats again before something is. The
+// The owner missed heartbeats while no task was ready in its session, and sends heartbeats again before one is. The
 // activity then waits for it.
 func TestSoftSessionWaitsForAnOwnerWhoseHeartbeatsResume(t *testing.T) {
 	inBubble(t, "", func(o *harness) {
@@ -103,7 +103,7 @@ func TestSoftSessionWaitsForAnOwnerWhoseHeartbeatsResume(t *testing.T) {
 		o.beat(a, "holder", "", 0)
 		time.Sleep(40 * time.Second)
 		if s := o.session("s"); !s.HolderSilent {
-			t.Error("the holder is not silent after 40 s")
+			t.Error("the owner has not missed two heartbeats after 40 s")
 		}
 		o.beat(b, "holder", "", 0)
 		time.Sleep(4 * time.Second)
@@ -117,7 +117,7 @@ func TestSoftSessionWaitsForAnOwnerWhoseHeartbeatsResume(t *testing.T) {
 	})
 }
 
-// The same on PostgreSQL, where each app has its own connections, with times a tenth of the default ones.
+// This is the same test on PostgreSQL, where each app has its own connections, with a tenth of the default times.
 func TestASoftSessionSkipsASilentHolderOnPostgres(t *testing.T) {
 	database := apptest.Postgres(t)
 	with := broker.Options{
@@ -128,7 +128,7 @@ func TestASoftSessionSkipsASilentHolderOnPostgres(t *testing.T) {
 	o.softSession(a, "holder", true, 0, protocol.AffinitySoft)
 	o.hired(b, "other", nil)
 	if b.poll("other", protocol.KindActivity, 0) != nil {
-		t.Fatal("another worker received the activity at once")
+		t.Fatal("another worker received the activity immediately")
 	}
 	if b.poll("other", protocol.KindActivity, 60) == nil {
 		t.Error("no other worker received the activity, though the fallback is ten minutes")

@@ -20,8 +20,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Every workflow costs a start, so a start costs one commit and no read. The workflow ID is assumed to be unused; only
-// if it is in use, the start is decided again on the existing rows.
+// Every workflow costs a start, so a start should cost one commit and no read. The workflow ID is assumed to be unused;
+// only if it is in use, the start is decided again on the existing rows.
 
 // Start starts a workflow. If its workflow ID has a run, the policies of the request decide: the start is refused,
 // returns the open run, or begins a new chain of runs under the ID.
@@ -39,10 +39,10 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 	if err := b.pace(ctx, in.Namespace, len(args)+len(in.Memo)); err != nil {
 		return protocol.StartResponse{}, err
 	}
-	// Names are checked for a new run only: a start of an existing workflow is answered as before, so its row is read
-	// first.
+	// Names are checked only for a new run: a start of an existing workflow gets the same response as before the naming
+	// rules, so its row is read first.
 	badName := engine.CheckStartNames(in)
-	// Decide may be called more than once and must return the same ID each time.
+	// Decide may be called more than once and must return the same run ID each time.
 	runID := ulid.Make().String()
 	startKey := startKeyOf(&in, "", runID)
 	out, err := commitStart(func(reads startReads) (protocol.StartResponse, error) {
@@ -72,11 +72,11 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 	return out, b.countQuotaRefusal(in.Namespace, "start", err)
 }
 
-// unknownBuild warns if no worker of the queue has registered the build that a start names. A worker of the build may
-// register later; if the name is wrong, the run waits without end. The run is already stored, so a failed read does not
-// fail the start: it returns no warning.
+// unknownBuild returns a warning if no worker of the queue has registered the build that a start names. A worker of the
+// build may register later; if the build ID is wrong, the run waits forever. The run is already stored, so a failed
+// read does not fail the start: it returns no warning.
 func (b *Broker) unknownBuild(ctx context.Context, in protocol.StartRequest) []protocol.Warning {
-	known := false // true: this app knows such a worker and need not read the database
+	known := false // true: this app knows such a worker, so the database need not be read
 	b.workers.Each(in.Namespace, func(_ engine.WorkerKey, h *membership.TrackedWorker) {
 		known = known || h.Worker.BuildID == in.BuildID && h.Worker.Serves(in.TaskQueue)
 	})
@@ -105,7 +105,7 @@ func startResponse(in protocol.StartRequest, run *engine.Head, outcome string) p
 	}
 }
 
-// startRequest validates a start and sets its defaults; it also returns the blob of the arguments.
+// startRequest validates a start and sets its defaults. It also returns the encoded arguments.
 func (b *Broker) startRequest(in protocol.StartRequest) (protocol.StartRequest, string, error) {
 	in.Namespace = transaction.NamespaceOrDefault(in.Namespace)
 	if in.WorkflowID == "" {
@@ -138,14 +138,14 @@ func (b *Broker) startRequest(in protocol.StartRequest) (protocol.StartRequest, 
 	return in, args, err
 }
 
-// Arguments reads the input of a start, signal, query or update: an envelope, a plain JSON array of arguments which is
-// encoded here, or nothing. The answer is the blob of an argument array, empty for none.
+// Arguments decodes the input of a start, signal, query or update: an envelope, a plain JSON array of arguments, which
+// it encodes, or nothing. It returns the encoded argument array, or "" if there is none.
 func Arguments(field string, raw json.RawMessage) (string, error) {
 	trimmed := bytes.TrimSpace(raw)
 	switch {
 	case len(trimmed) == 0 || bytes.Equal(trimmed, []byte("null")):
 		return "", nil
-	// People and curl send a plain JSON array; programs send the envelope of their SDK.
+	// Users of curl send a plain JSON array; SDKs send an envelope.
 	case trimmed[0] == '[':
 		p, err := payload.FromJSON(trimmed)
 		if err != nil {
@@ -162,7 +162,8 @@ func Arguments(field string, raw json.RawMessage) (string, error) {
 	return "", protocol.Invalid(field, "must be an array of arguments or an envelope {codec, blob}")
 }
 
-// Blob rejects text that is not a payload. It is checked on input: once it is in a history, every replay would fail.
+// Blob refuses text that is not a payload. It is checked on input, because every replay of a history with an invalid
+// payload would fail.
 func Blob(field, blob string) error {
 	if blob == "" {
 		return nil

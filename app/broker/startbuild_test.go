@@ -25,15 +25,15 @@ func TestAStartThatNamesABuildGoesToIt(t *testing.T) {
 				t.Errorf("%+v warns: %+v", in, out.Warnings)
 			}
 			if task := a.poll("one", protocol.KindWorkflow, 0); task != nil {
-				t.Errorf("%+v: the task went to another build", in)
+				t.Errorf("%+v: the task was dispatched to another build", in)
 			}
 			task := a.poll("two", protocol.KindWorkflow, 5)
 			if task == nil {
-				t.Fatalf("%+v: the task did not go to its build", in)
+				t.Fatalf("%+v: the task was not dispatched to its build", in)
 			}
 			a.ok(a.decide(task, protocol.Command{Type: protocol.ContinueAsNew}))
 			if task := a.poll("one", protocol.KindWorkflow, 0); task != nil {
-				t.Errorf("%+v: the next run went to another build", in)
+				t.Errorf("%+v: the next run was dispatched to another build", in)
 			}
 			a.ok(a.decide(a.poll("two", protocol.KindWorkflow, 5), done()))
 		}
@@ -50,7 +50,7 @@ func TestAStartThatNamesABuildGoesToIt(t *testing.T) {
 				t.Errorf("%+v: %v", in, err)
 			}
 		}
-		a.start("plain") // a start that names none goes to any build, as before
+		a.start("plain") // a start without a build runs on any build
 		if a.poll("one", protocol.KindWorkflow, 5) == nil {
 			t.Error("a start without a build was not delivered")
 		}

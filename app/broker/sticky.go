@@ -14,30 +14,30 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Limits of remembered sticky workers, per run and over all runs. Beyond them the oldest entries are dropped, which
-// costs one full history each.
+// These are the maximum numbers of sticky workers that are remembered, per run and over all runs. Beyond them the
+// oldest entries are dropped; each dropped entry costs one delivery with the full history.
 const (
 	stickyWorkersOfRun = 32
 	mostStickyWorkers  = 50_000
 )
 
 // stickyRuns records which workers have which runs in their sticky caches, and up to which event, so that a task
-// contains only the events that its worker has not seen. The entry may be stale: a worker that evicted the run reads
-// its history from the beginning. Each app has its own memory.
+// contains only the events that its worker has not seen. An entry may be outdated: a worker that evicted the run reads
+// its history from the beginning. Each app has its own memory of this.
 type stickyRuns struct {
-	mu   sync.Mutex                             // guards what follows
-	runs *simplelru.LRU[string, []stickyWorker] // workers of each run, the one with the latest workflow task first
+	mu   sync.Mutex                             // guards the fields below
+	runs *simplelru.LRU[string, []stickyWorker] // workers of each run; the worker of the latest workflow task first
 	size int                                    // number of workers of all runs
 }
 
-// seen is the last event that the worker's cached run has applied.
+// stickyWorker is a worker with a run in its sticky cache. seen is the last event that the cached run has applied.
 type stickyWorker struct {
 	store.Process
 	seen int64
 }
 
-// recordSticky records which run the worker of a workflow task keeps in its cache. It runs before the outcome is
-// committed, since the next task may be dispatched with the commit.
+// recordSticky records that the worker of a workflow task has the run in its sticky cache. It runs before the outcome
+// is committed, since the commit may dispatch the next task.
 func (b *Broker) recordSticky(run string, in protocol.CompleteItem) {
 	p := b.processOf(in)
 	switch {
@@ -45,12 +45,12 @@ func (b *Broker) recordSticky(run string, in protocol.CompleteItem) {
 		b.sticky.forget(run, p) // other workers are notified when the run has closed
 	case in.Kept > 0 && p.Incarnation != "":
 		b.sticky.add(run, stickyWorker{p, in.Kept})
-	case in.Failure == nil: // a failed task need not evict the run
+	case in.Failure == nil: // a failed task may leave the run in the cache
 		b.sticky.forget(run, p)
 	}
 }
 
-// forgetSticky reverts recordSticky after an outcome was refused: the worker evicts the run then.
+// forgetSticky reverts recordSticky after an outcome was refused, because the worker then evicts the run.
 func (b *Broker) forgetSticky(in protocol.CompleteItem) {
 	if run, _, ok := engine.ParseTaskID(in.TaskID); ok && in.Kind == protocol.KindWorkflow {
 		b.sticky.forget(run, b.processOf(in))
@@ -76,7 +76,7 @@ func (k *stickyRuns) add(run string, by stickyWorker) {
 	if k.runs == nil { // each run has at least one worker, so the LRU's own limit is never reached
 		k.runs, _ = simplelru.NewLRU[string, []stickyWorker](mostStickyWorkers+1, nil)
 	}
-	// The cache of an older process of the worker was lost with the process.
+	// An older process of the worker has ended, and its cache with it.
 	workers := k.without(run, func(o stickyWorker) bool { return o.Worker == by.Worker })
 	workers = slices.Insert(workers, 0, by)
 	k.set(run, workers[:min(len(workers), stickyWorkersOfRun)])
@@ -95,7 +95,7 @@ func (k *stickyRuns) forget(run string, p store.Process) {
 	}
 }
 
-// runIDs returns the runs that any worker has in its cache.
+// runIDs returns the runs that are in the cache of any worker.
 func (k *stickyRuns) runIDs() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -122,7 +122,7 @@ func (k *stickyRuns) sweep(lives func(store.Process) bool) {
 	}
 }
 
-// drop forgets a run that has ended.
+// drop removes a run that has closed.
 func (k *stickyRuns) drop(run string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -131,14 +131,14 @@ func (k *stickyRuns) drop(run string) {
 	}
 }
 
-// without returns a copy of the workers of a run except those for which gone returns true; the caller holds mu and owns
-// the slice.
+// without returns a copy of the workers of a run, except those for which gone returns true. The caller must hold mu and
+// owns the slice.
 func (k *stickyRuns) without(run string, gone func(stickyWorker) bool) []stickyWorker {
 	workers, _ := k.runs.Peek(run)
 	return slices.DeleteFunc(slices.Clone(workers), gone)
 }
 
-// set replaces the workers of a run, and removes the run if there are none; mu is held.
+// set replaces the workers of a run, and removes the run if there are none. The caller must hold mu.
 func (k *stickyRuns) set(run string, workers []stickyWorker) {
 	before, _ := k.runs.Peek(run)
 	k.size += len(workers) - len(before)
@@ -149,7 +149,7 @@ func (k *stickyRuns) set(run string, workers []stickyWorker) {
 	k.runs.Add(run, workers)
 }
 
-// lastEvent returns the last event of the run that this process has in memory, or 0.
+// lastEvent returns the last event of the run that this process has in its sticky cache, or 0.
 func (k *stickyRuns) lastEvent(run string, p store.Process) int64 {
 	for _, r := range k.workersOf(run) {
 		if r.Process == p {
@@ -171,8 +171,8 @@ func (k *stickyRuns) workersOf(run string) []stickyWorker {
 	return workers
 }
 
-// stickyWorkers returns the processes that should get a task of the run before other polls, the best first. It omits
-// workers that drain, were superseded, are behind the release gate, or missed two heartbeats.
+// stickyWorkers returns the processes to which a task of the run should be dispatched before other polls, the best
+// first. It omits workers that drain, were superseded, are behind the release gate, or missed two heartbeats.
 func (b *Broker) stickyWorkers(run string) (list []store.Process) {
 	for _, k := range b.sticky.workersOf(run) {
 		// Skip a worker that would not accept the task now, but keep its entry for the next task.

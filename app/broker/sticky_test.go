@@ -33,7 +33,7 @@ func TestWorkerWithACachedRunReceivesNewEventsOnly(t *testing.T) {
 			events, from = 2, 2
 		}
 		if len(next.Events) != events || next.Events[0].Seq != from || next.Arguments.IsZero() != kept {
-			t.Errorf("kept %v: got %d events and arguments %v", kept, len(next.Events), !next.Arguments.IsZero())
+			t.Errorf("cached %v: got %d events and arguments %v", kept, len(next.Events), !next.Arguments.IsZero())
 		}
 	}
 }
@@ -50,7 +50,7 @@ func TestWorkersOfTwoAppsAreEachShownAnEventOnce(t *testing.T) {
 	goRound(t, on(t, database), on(t, database))
 }
 
-// goRound lets three workers complete a workflow task each, the last of them through the other app if there is one.
+// goRound lets three workers complete one workflow task each, the last one through the other app if there is one.
 func goRound(t *testing.T, a, other *app) {
 	ids := []string{"a", "b", "c"}
 	through := map[string]*app{"a": a, "b": a, "c": a}
@@ -65,7 +65,7 @@ func goRound(t *testing.T, a, other *app) {
 	for i := range 15 {
 		id := ids[i%len(ids)]
 		at := through[id]
-		if i == 9 { // another process of a
+		if i == 9 { // a new process of worker a
 			at.register(id)
 			seen[id] = 0
 		}
@@ -73,7 +73,7 @@ func goRound(t *testing.T, a, other *app) {
 		if first, last := task.Events[0].Seq, task.Events[len(task.Events)-1].Seq; first != seen[id]+1 ||
 			last != task.LastSequence {
 			t.Errorf(
-				"task %d: worker %s, which has seen %d events, is shown %d to %d of %d", i, id, seen[id], first, last,
+				"task %d: worker %s, which has seen %d events, receives %d to %d of %d", i, id, seen[id], first, last,
 				task.LastSequence,
 			)
 		}
@@ -81,11 +81,11 @@ func goRound(t *testing.T, a, other *app) {
 			Kind: protocol.KindWorkflow, TaskID: task.TaskID, Owner: id, Attempt: task.Attempt, Kept: task.LastSequence,
 			Commands: []protocol.Command{greet()},
 		}
-		if i == 7 { // b evicts the run, since its decision is rejected
+		if i == 7 { // worker b evicts the run, since its commands are rejected
 			bad := item
 			bad.Commands = []protocol.Command{{Type: protocol.ScheduleActivity}}
 			if at.complete(bad).Err == nil {
-				t.Fatal("a command without its type was taken")
+				t.Fatal("a command without its type was accepted")
 			}
 			item.Kept = 0
 		}
@@ -97,8 +97,8 @@ func goRound(t *testing.T, a, other *app) {
 	}
 }
 
-// A task that gave its worker nothing to decide is seen as well: a run that waits for many activities is not shown the
-// ends of all with each.
+// A workflow task that the worker answers with "waiting" also counts as seen: a run that waits for many activities does
+// not receive the ends of all of them with each task.
 func TestWaitingForHistoryKeepsTheSeenEvents(t *testing.T) {
 	a := newApp(t)
 	a.register("w")
@@ -110,7 +110,7 @@ func TestWaitingForHistoryKeepsTheSeenEvents(t *testing.T) {
 		}
 		task := a.poll("w", protocol.KindWorkflow, 5).Workflow
 		if task.Events[0].Seq != seen+1 {
-			t.Errorf("task %d shows %d events from %d, and %d were seen", i, len(task.Events), task.Events[0].Seq, seen)
+			t.Errorf("task %d has %d events from %d on, and %d were seen", i, len(task.Events), task.Events[0].Seq, seen)
 		}
 		seen = task.LastSequence
 		item := protocol.CompleteItem{
@@ -127,17 +127,17 @@ func TestWaitingForHistoryKeepsTheSeenEvents(t *testing.T) {
 	}
 }
 
-// awaits makes a run's code wait for a signal.
+// awaits returns a command that waits for a signal.
 func awaits() protocol.Command {
 	return protocol.Command{Type: protocol.OpenSignalWait, SignalName: "more"}
 }
 
-// A workflow task goes to a waiting worker with the run in its sticky cache. A sticky worker in bad condition is
-// treated like none.
+// A workflow task is dispatched to a waiting worker with the run in its sticky cache. If that worker cannot run tasks
+// well (it drains, is superseded, …), it has no preference.
 func TestWorkflowTaskGoesToAnEligibleStickyWorker(t *testing.T) {
 	for name, c := range map[string]struct {
-		between func(o *harness, a *app) // the decision that "keeper" keeps and the polls
-		wait    time.Duration            // since they polled
+		between func(o *harness, a *app) // called after worker "keeper" has cached the run, before the polls
+		wait    time.Duration            // time since the workers polled
 		want    string
 	}{
 		"fit":          {want: "keeper"},
@@ -156,7 +156,8 @@ func TestWorkflowTaskGoesToAnEligibleStickyWorker(t *testing.T) {
 			))
 		}, want: "other"},
 	} {
-		for _, waits := range []bool{true, false} { // the pollers wait when the task is made; it lies there when they come
+		// the workers wait when the task is created, or poll for it afterwards
+		for _, waits := range []bool{true, false} {
 			inBubble(t, fmt.Sprint(name, ", waits ", waits), func(o *harness) {
 				a, _ := o.app("a", false)
 				o.join(a, "keeper", "1")
@@ -191,7 +192,7 @@ func TestWorkflowTaskGoesToAnEligibleStickyWorker(t *testing.T) {
 						)
 					})
 				}
-				poll("other") // the longest wait
+				poll("other") // this poll waits longest
 				synctest.Wait()
 				poll("keeper")
 				synctest.Wait()
@@ -201,7 +202,7 @@ func TestWorkflowTaskGoesToAnEligibleStickyWorker(t *testing.T) {
 					synctest.Wait()
 				}
 				if got := o.owner(run); got != c.want && (waits || c.want == "other") {
-					o.t.Errorf("the task went to %q, want %s", got, c.want)
+					o.t.Errorf("the task was dispatched to %q, want %s", got, c.want)
 				}
 				a.Drain()
 				polls.Wait()

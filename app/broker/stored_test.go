@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// IS-P24: an activity that was stored before sessions existed has no session; workers with and without session support
-// may run it.
+// Test case IS-P24: an activity that was stored before sessions existed has no session; workers with and without
+// session support may run it.
 func TestAnItemStoredBeforeThereWereSessions(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		before := apptest.Start(t, apptest.Options{Database: database})
@@ -28,7 +28,7 @@ func TestAnItemStoredBeforeThereWereSessions(t *testing.T) {
 		for _, worker := range []string{"O", "N"} {
 			task := a.task(worker, protocol.KindActivity, "wf")
 			if s := task.Activity.Session; s != nil {
-				t.Errorf("%s has it in session %+v", worker, s)
+				t.Errorf("worker %s received the activity in session %+v", worker, s)
 			}
 			a.taken(a.result(task, "done"))
 		}
@@ -50,7 +50,7 @@ func separateConnection(t *testing.T, database string) *sql.DB {
 	return db
 }
 
-// asBeforeSessions rewrites the stored activities to the format before sessions: without a session and its members.
+// asBeforeSessions rewrites the stored activities to the format of a release without sessions.
 func asBeforeSessions(t *testing.T, database string, items int) {
 	t.Helper()
 	db := separateConnection(t, database)
@@ -80,7 +80,7 @@ func asBeforeSessions(t *testing.T, database string, items int) {
 			t.Fatal(err)
 		}
 		old := map[string]json.RawMessage{}
-		for _, name := range []string{"type", "queue", "event", "state"} { // what an item has had from the first
+		for _, name := range []string{"type", "queue", "event", "state"} { // members that every release has stored
 			if v, ok := body[name]; ok {
 				old[name] = v
 			}

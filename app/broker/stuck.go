@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// stuckInterval is the interval of passes that mark runs whose tasks no live worker may lease. With the time of one
-	// pass it is the most by which the marks lag.
+	// stuckInterval is the interval of passes that mark runs whose tasks no live worker may lease. The marks are
+	// outdated by at most this interval and the time of one pass.
 	stuckInterval = 10 * time.Second
-	// stuckRows is the most marks that one statement writes, so that it holds locks briefly.
+	// stuckRows is the maximum number of marks that one statement writes, so that it holds locks only briefly.
 	stuckRows = 10_000
-	// stuckShare bounds the share of time that passes take: a pass is followed by a pause of this many times its
-	// length, of longestPause at most.
+	// stuckShare limits the share of time that passes take: after a pass follows a pause of this many times its
+	// duration, at most longestPause.
 	stuckShare   = 5
 	longestPause = 20 * time.Second
 )
 
-// WatchStuck sets and clears the stuck marks of runs until ctx ends. A pass would have the same result as the previous
-// one if nothing was committed, the same workers are alive, and every ready task has been ready for longer than the
-// limits; then it sends no statement.
+// WatchStuck sets and clears the marks of stuck runs until ctx ends. If nothing was committed, the same workers are
+// alive, and every ready task has been ready for longer than the limits, a pass would have the same result as the
+// previous one, so no statement is sent.
 func (b *Broker) WatchStuck(ctx context.Context) {
 	var seen uint64
 	var living map[engine.WorkerKey]bool
-	var changed time.Time // when either changed last
+	var changed time.Time // time of the last change of the workers or of the commits
 	final, failing := false, false
 	for {
 		pause := stuckInterval
@@ -52,7 +52,7 @@ func (b *Broker) WatchStuck(ctx context.Context) {
 	}
 }
 
-// liveWorkers returns the workers of which this app received a heartbeat recently enough.
+// liveWorkers returns the workers whose last heartbeat at this app is recent enough.
 func (b *Broker) liveWorkers() map[engine.WorkerKey]bool {
 	live := map[engine.WorkerKey]bool{}
 	for k, h := range b.workers.All("") {
@@ -64,7 +64,7 @@ func (b *Broker) liveWorkers() map[engine.WorkerKey]bool {
 }
 
 // markStuck runs one pass that marks stuck runs. The number of its statements depends on the namespaces with ready
-// tasks, not on runs, unless more than stuckRows marks have to be written.
+// tasks, not on the runs, unless more than stuckRows marks must be written.
 func (b *Broker) markStuck(ctx context.Context) error {
 	unserved, err := b.view.UnservedRoutingKeys(ctx)
 	if err != nil {

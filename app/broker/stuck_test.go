@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// watchingStuck runs the pass that marks stuck runs until the test ends.
+// watchingStuck runs WatchStuck until the test ends.
 func (o *harness) watchingStuck(a *app) {
 	ctx, stop := context.WithCancel(o.t.Context())
 	var watching sync.WaitGroup
@@ -24,7 +24,7 @@ func (o *harness) watchingStuck(a *app) {
 	})
 }
 
-// stuck lists the stuck runs by workflow id, as a listing shows them, and holds each against its description.
+// stuck returns the stuck runs by workflow ID, as lists show them, and compares each with its description.
 func (a *app) stuck() map[string]protocol.RunStuck {
 	a.t.Helper()
 	list := must[protocol.ListResponse](a.t)(a.List(a.t.Context(), protocol.ListRequest{
@@ -55,13 +55,13 @@ func (a *app) startLost(id string) {
 	}))
 }
 
-// beating sends heartbeats and polls for the workers for a time.
+// beating sends heartbeats and polls for the workers for the duration d.
 func (a *app) beating(d time.Duration, workers ...string) {
 	a.t.Helper()
 	a.renewing(d, nil, workers...)
 }
 
-// renewing is beating of workers that hold sessions.
+// renewing is like beating, for workers that hold sessions and renew them.
 func (a *app) renewing(d time.Duration, held []protocol.SessionRenewal, workers ...string) {
 	a.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Second) {
@@ -75,14 +75,14 @@ func (a *app) renewing(d time.Duration, held []protocol.SessionRenewal, workers 
 
 // At default settings a run is stuck when its task has been ready for a minute without a live worker for its type. The
 // mark is set at most 30 s later, and cleared at most 30 s after such a worker registers. A run whose task a live
-// worker may lease is not stuck, however long it waits.
+// worker may lease is not stuck, however long the task waits.
 func TestARunWithoutAWorkerForItsTypeIsStuck(t *testing.T) {
 	inBubble(t, "", func(o *harness) {
 		t := o.t
 		a, _ := o.app("a", false)
 		o.watchingStuck(a)
 		a.register("w")
-		a.start("waits") // for w, which does not poll
+		a.start("waits") // its task is for worker w, which does not poll
 		began := time.Now()
 		for _, id := range []string{"lost", "lost too"} {
 			a.startLost(id)
@@ -105,7 +105,7 @@ func TestARunWithoutAWorkerForItsTypeIsStuck(t *testing.T) {
 		if found := a.stuck(); len(found) > 0 {
 			t.Errorf("with a worker, stuck are %v", found)
 		}
-		// Both workers stop. A minute after the last heartbeat no worker lives, and all three runs are stuck.
+		// Both workers stop. One minute after the last heartbeat no worker is alive, and all three runs are stuck.
 		time.Sleep(2 * time.Minute)
 		found = a.stuck()
 		if len(found) != 3 || found["waits"].Reason != protocol.WaitNoWorker {
@@ -114,8 +114,8 @@ func TestARunWithoutAWorkerForItsTypeIsStuck(t *testing.T) {
 	})
 }
 
-// An activity that waits for a worker with room for its session makes its run stuck after 30 s; activities of sessions
-// that the worker holds do not.
+// An activity that waits for a worker which can hold one more session makes its run stuck after 30 s; activities of
+// sessions that the worker holds do not.
 func TestARunThatWaitsForASessionPlaceIsStuck(t *testing.T) {
 	inBubble(t, "", func(o *harness) {
 		t := o.t
@@ -151,7 +151,7 @@ func TestARunThatWaitsForASessionPlaceIsStuck(t *testing.T) {
 	})
 }
 
-// A pass reads and commits the same however many runs are stuck.
+// A pass needs the same reads and commits however many runs are stuck.
 func TestAPassForStuckRunsCostsTheSameForAnyNumberOfRuns(t *testing.T) {
 	type cost struct{ reads, commits int64 }
 	sent := map[int][2]cost{}
@@ -162,7 +162,7 @@ func TestAPassForStuckRunsCostsTheSameForAnyNumberOfRuns(t *testing.T) {
 			for i := range n {
 				a.start(fmt.Sprint("f", i))
 			}
-			time.Sleep(5 * time.Minute) // by then the app has finished the work after its start
+			time.Sleep(5 * time.Minute) // by then the app has finished its work at the start
 			stats := o.store.(interface{ Stats() store.Stats })
 			pass := func() cost {
 				before := stats.Stats()

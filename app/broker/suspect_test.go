@@ -19,7 +19,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// process registers a process of a worker that renews its leases. It replaces the process registered before.
+// process registers a process of a worker that renews its leases. It supersedes the process that was registered before.
 func (o *harness) process(a *app, worker, incarnation string, change ...func(*protocol.RegisterRequest)) {
 	o.t.Helper()
 	o.hired(a, worker, func(in *protocol.RegisterRequest) {
@@ -31,7 +31,7 @@ func (o *harness) process(a *app, worker, incarnation string, change ...func(*pr
 	})
 }
 
-// takes polls for activities until the process gets none, or has got this number.
+// takes polls for activities until the process gets none, or has received most of them.
 func (a *app) takes(worker, incarnation string, most int) (tasks []*protocol.Task) {
 	a.t.Helper()
 	for len(tasks) < most {
@@ -80,7 +80,7 @@ func (o *harness) activities(a *app, workflow, worker, incarnation, kind string,
 	return run
 }
 
-// activitiesRun starts a run and leases this number of its activities to process p1 of worker w.
+// activitiesRun starts a run with n activities and leases them to process p1 of worker w.
 func (o *harness) activitiesRun(a *app, n int) (run string) {
 	o.t.Helper()
 	o.process(a, "w", "p1")
@@ -104,7 +104,7 @@ func (a *app) takesOne(worker, incarnation string) *protocol.Task {
 	return &p.Tasks[0]
 }
 
-// sweep processes all timers and deadlines that are due.
+// sweep applies everything that is due, like the sweeper.
 func (o *harness) sweep(a *app) {
 	o.t.Helper()
 	var due []store.Due
@@ -135,7 +135,7 @@ func (a *app) suspicions(run string) map[int64]*engine.Suspicion {
 	return all
 }
 
-// suspected counts the suspects among the activities of a run, and those of them that were blamed.
+// suspected returns the number of suspects among the activities of a run, and how many of them were blamed.
 func (a *app) suspected(run string) (suspects, blamed int) {
 	for _, s := range a.suspicions(run) {
 		if s != nil {
@@ -148,9 +148,9 @@ func (a *app) suspected(run string) (suspects, blamed int) {
 	return suspects, blamed
 }
 
-// Six tasks share a process that ends. None is blamed; a process gets one of them at a time, next to any number of
-// other tasks. When the process of one suspect ends, that suspect is blamed, the tasks next to it are not suspected,
-// and the other five suspects are cleared.
+// A process with six tasks ends. None is blamed; a process gets only one of them at a time, next to any number of other
+// tasks. When the process of one suspect ends, that suspect is blamed, the other tasks of the process are not
+// suspected, and the other five suspects are cleared.
 func TestAProcessHoldsOneSuspectAtATime(t *testing.T) {
 	for _, apps := range []int{1, 2} {
 		inBubble(t, fmt.Sprint(apps, " apps"), func(o *harness) {
@@ -174,7 +174,7 @@ func TestAProcessHoldsOneSuspectAtATime(t *testing.T) {
 			}
 			other := o.activities(a, "two", "w", "p2", "other", 3)
 			if got := a.takes("w", "p2", 3); len(got) != 3 {
-				o.t.Fatalf("beside its suspect the process gets %d other tasks, want 3", len(got))
+				o.t.Fatalf("in addition to its suspect the process gets %d tasks, want 3", len(got))
 			}
 			o.process(a, "w", "p3")
 			if suspects, blamed := a.suspected(run); suspects != 1 || blamed != 1 {
@@ -183,7 +183,7 @@ func TestAProcessHoldsOneSuspectAtATime(t *testing.T) {
 			if suspects, _ := a.suspected(other); suspects != 0 {
 				o.t.Errorf("%d tasks beside the suspect are suspected", suspects)
 			}
-			if got := a.takes("w", "p3", 100); len(got) != 7 { // four that were cleared, three concurrent ones
+			if got := a.takes("w", "p3", 100); len(got) != 7 { // the four cleared tasks and three other tasks
 				o.t.Errorf("the third process gets %d tasks, want 7", len(got))
 			}
 		})
@@ -217,8 +217,8 @@ func TestAWaitingPollGetsOneSuspect(t *testing.T) {
 	})
 }
 
-// A blamed task waits for its back-off and then for an idle process, which receives no other task until the blamed task
-// is cleared; other processes receive tasks meanwhile.
+// A blamed task waits for its backoff and then for an idle process, which receives no other task until the blamed task
+// is cleared. Meanwhile other processes receive tasks.
 func TestABlamedTaskIsAloneInItsProcess(t *testing.T) {
 	inBubble(t, "isolated", func(o *harness) {
 		a, _ := o.app("a", false)
@@ -234,44 +234,44 @@ func TestABlamedTaskIsAloneInItsProcess(t *testing.T) {
 			o.t.Fatal("the busy worker has no task")
 		}
 		if got := a.takes("w", "p2", 1); len(got) != 0 {
-			o.t.Fatal("it is delivered before its back-off is over")
+			o.t.Fatal("the blamed task is delivered before the end of its backoff")
 		}
 		time.Sleep(time.Second)
 		o.sweep(a)
 		if got := a.takes("v", "q1", 1); len(got) != 0 {
-			o.t.Fatal("a busy process gets it")
+			o.t.Fatal("a busy process gets the blamed task")
 		}
 		if _, err := a.LeaseTask(o.t.Context(), protocol.LeaseRequest{
 			Kind: protocol.KindActivity, TaskID: engine.StepID(run, 1), WorkerID: "v", Incarnation: "q1",
 		}); protocol.ReasonOf(err) != protocol.ReasonNotClaimable {
-			o.t.Errorf("a busy process claims it by its id: %v", err)
+			o.t.Errorf("a busy process claims the blamed task by its ID: %v", err)
 		}
 		if got := a.takes("w", "p2", 1); len(got) != 1 || got[0].Activity.TaskID != engine.StepID(run, 1) {
-			o.t.Fatal("an idle process does not get it")
+			o.t.Fatal("an idle process does not get the blamed task")
 		}
 		more := o.activities(a, "three", "v", "q1", "other", 2)
 		if got := a.takes("w", "p2", 10); len(got) != 0 {
-			o.t.Fatalf("its process receives %d other tasks", len(got))
+			o.t.Fatalf("the process of the blamed task receives %d other tasks", len(got))
 		}
 		if _, err := a.LeaseTask(o.t.Context(), protocol.LeaseRequest{
 			Kind: protocol.KindActivity, TaskID: engine.StepID(more, 1), WorkerID: "w", Incarnation: "p2",
 		}); protocol.ReasonOf(err) != protocol.ReasonNotClaimable {
-			o.t.Errorf("its process claims another task by its id: %v", err)
+			o.t.Errorf("the process of the blamed task claims another task by its ID: %v", err)
 		}
 		a.start("four")
 		if got := a.poll("v", protocol.KindWorkflow, 0); got == nil {
-			o.t.Error("nobody gets the workflow task")
+			o.t.Error("no process gets the workflow task")
 		}
 		if got := a.takes("v", "q1", 1); len(got) != 1 {
 			o.t.Error("another process gets nothing either")
 		}
-		time.Sleep(10 * time.Second) // twice as long as it had run before
+		time.Sleep(10 * time.Second) // twice as long as the task ran before the loss
 		o.sweep(a)
 		if suspects, _ := a.suspected(run); suspects != 0 {
-			o.t.Error("it is not cleared")
+			o.t.Error("the blamed task is not cleared")
 		}
 		if got := a.takes("w", "p2", 10); len(got) != 1 || got[0].Activity.TaskID != engine.StepID(more, 2) {
-			o.t.Errorf("its process receives %d tasks after that, want the one that is left", len(got))
+			o.t.Errorf("the process then receives %d tasks, want the remaining one", len(got))
 		}
 	})
 }
@@ -295,7 +295,7 @@ func TestABlamedTaskGoesToAProcessThatBecomesIdle(t *testing.T) {
 			})).Tasks
 		}()
 		time.Sleep(time.Second)
-		o.sweep(a) // its back-off is over
+		o.sweep(a) // the backoff has ended
 		time.Sleep(time.Second)
 		a.taken(a.result(busy[0], "done"))
 		began := o.at()
@@ -306,7 +306,7 @@ func TestABlamedTaskGoesToAProcessThatBecomesIdle(t *testing.T) {
 	})
 }
 
-// If no process is idle for five minutes, a blamed task is delivered like a suspect.
+// If no process is idle for five minutes, a blamed task is dispatched like any other suspect.
 func TestABlamedTaskSharesAProcessAfterFiveMinutes(t *testing.T) {
 	inBubble(t, "busy", func(o *harness) {
 		a, _ := o.app("a", false)
@@ -321,7 +321,7 @@ func TestABlamedTaskSharesAProcessAfterFiveMinutes(t *testing.T) {
 		time.Sleep(5*time.Minute - time.Second)
 		o.sweep(a)
 		if got := a.takes("w", "p2", 10); len(got) != 0 {
-			o.t.Fatalf("the busy process gets %d tasks before five minutes are over", len(got))
+			o.t.Fatalf("the busy process gets %d tasks within five minutes", len(got))
 		}
 		time.Sleep(time.Second)
 		o.sweep(a)
@@ -331,7 +331,7 @@ func TestABlamedTaskSharesAProcessAfterFiveMinutes(t *testing.T) {
 	})
 }
 
-// One worker is enough: after a minute, tasks that are suspected of one worker loss go to any process.
+// One worker is sufficient: after a minute, tasks that are suspected of one loss are dispatched to any process.
 func TestSuspectsGoToAnyProcessAfterAMinute(t *testing.T) {
 	inBubble(t, "one worker", func(o *harness) {
 		a, _ := o.app("a", false)
@@ -344,7 +344,7 @@ func TestSuspectsGoToAnyProcessAfterAMinute(t *testing.T) {
 		time.Sleep(time.Minute - time.Millisecond)
 		o.sweep(a)
 		if got := a.takes("w", "p2", 10); len(got) != 0 {
-			o.t.Fatalf("%d more before the minute is over", len(got))
+			o.t.Fatalf("%d more tasks within the minute", len(got))
 		}
 		time.Sleep(time.Millisecond)
 		o.sweep(a)
@@ -357,7 +357,7 @@ func TestSuspectsGoToAnyProcessAfterAMinute(t *testing.T) {
 	})
 }
 
-// The suspect that had run for the shortest time before the loss is delivered first.
+// The suspect that ran for the shortest time before the loss is dispatched first.
 func TestTheSuspectThatRanShortestComesFirst(t *testing.T) {
 	inBubble(t, "shortest", func(o *harness) {
 		a, _ := o.app("a", false)
@@ -371,15 +371,15 @@ func TestTheSuspectThatRanShortestComesFirst(t *testing.T) {
 		for want := int64(5); want > 0; want-- {
 			got := a.takes("w", "p2", 10)
 			if len(got) != 1 || got[0].Activity.TaskID != engine.StepID(run, want) {
-				o.t.Fatalf("it gets %d tasks, want activity %d alone", len(got), want)
+				o.t.Fatalf("the process gets %d tasks, want only activity %d", len(got), want)
 			}
 			a.taken(a.result(got[0], "done"))
 		}
 	})
 }
 
-// A process that is gone is judged as a whole when its first lease expires; each task is released when its own lease
-// expires.
+// All tasks of a process that has ended are judged together when its first lease expires; each task is released when
+// its own lease expires.
 func TestExpiredLeasesOfAProcessAreJudgedTogether(t *testing.T) {
 	for _, apps := range []int{1, 2} {
 		inBubble(t, fmt.Sprint(apps, " apps"), func(o *harness) {
@@ -398,20 +398,21 @@ func TestExpiredLeasesOfAProcessAreJudgedTogether(t *testing.T) {
 			time.Sleep(600*time.Second - 30*time.Second)
 			free := []int{}
 			for range 3 {
-				time.Sleep(3 * time.Second) // time for the app that may receive its heartbeat
+				time.Sleep(3 * time.Second) // gives an app time that may receive the worker's heartbeat
 				o.sweep(at)
 				n, _ := at.suspected(run)
 				free = append(free, n)
 				time.Sleep(7 * time.Second)
 			}
 			if _, blamed := at.suspected(run); blamed != 0 || !slices.Equal(free, []int{1, 2, 3}) {
-				o.t.Errorf("%d are blamed; free one after the other: %v", blamed, free)
+				o.t.Errorf("%d are blamed; released one after the other: %v", blamed, free)
 			}
 		})
 	}
 }
 
-// Workflow tasks are judged with activities: a loss without blame does not quarantine, three with blame do.
+// Workflow tasks are judged together with activities: a loss without blame does not quarantine a workflow task, three
+// losses with blame do.
 func TestWorkflowTasksAreQuarantinedWhenBlamed(t *testing.T) {
 	inBubble(t, "workflow tasks", func(o *harness) {
 		a, _ := o.app("a", false)
@@ -424,7 +425,7 @@ func TestWorkflowTasksAreQuarantinedWhenBlamed(t *testing.T) {
 			}))
 			return len(p.Tasks) == 1
 		}
-		other := o.activities(a, "two", "w", "p0", "turn", 1) // of the run that is dispatched first
+		other := o.activities(a, "two", "w", "p0", "turn", 1) // for the run that is dispatched first
 		_ = other
 		for i := 1; i <= 3; i++ {
 			process := fmt.Sprint("p", i)
@@ -448,7 +449,7 @@ func TestWorkflowTasksAreQuarantinedWhenBlamed(t *testing.T) {
 	})
 }
 
-// Two apps lease tasks of different queues to one process at the same time: the process gets a single suspect.
+// Two apps lease tasks of different queues to one process at the same time: the process gets only one suspect.
 func TestTwoAppsGiveAProcessOneSuspectOnPostgres(t *testing.T) {
 	database := apptest.Postgres(t)
 	one, a, _ := onPostgres(t, database, "a", time.Minute)
@@ -501,7 +502,7 @@ func TestTwoAppsGiveAProcessOneSuspectOnPostgres(t *testing.T) {
 		if len(got) > 1 {
 			t.Fatalf("with %d open, two apps gave the process %d suspects", open, len(got))
 		}
-		for i := range got { // none: the row of the worker was the other's each time
+		for i := range got { // no suspect at all: each time, the other app had locked the row of the worker
 			a.taken(a.result(&got[i], "done"))
 			open--
 		}
@@ -511,7 +512,7 @@ func TestTwoAppsGiveAProcessOneSuspectOnPostgres(t *testing.T) {
 	}
 }
 
-// A claim that cannot lock a worker's row, because another app has locked it, leases no suspect to that worker: the
+// If a claim cannot lock a worker's row, because another app has locked it, it leases no suspect to that worker: the
 // leases of the other app are not known yet.
 func TestNoSuspectIsLeasedWithoutTheLockOfItsWorkerOnPostgres(t *testing.T) {
 	database := apptest.Postgres(t)
@@ -529,7 +530,7 @@ func TestNoSuspectIsLeasedWithoutTheLockOfItsWorkerOnPostgres(t *testing.T) {
 		}
 	}
 	if got := a.takes("w", "p2", 10); len(got) != 0 {
-		t.Errorf("it gets %d suspects while another app has its row", len(got))
+		t.Errorf("the worker gets %d suspects while another app has locked its row", len(got))
 	}
 	if _, err := other.Exec(t.Context(), "ROLLBACK"); err != nil {
 		t.Fatal(err)
@@ -537,7 +538,7 @@ func TestNoSuspectIsLeasedWithoutTheLockOfItsWorkerOnPostgres(t *testing.T) {
 	a.eventually("it gets one", func() bool { return len(a.takes("w", "p2", 1)) == 1 })
 }
 
-// A query is not sent to the process of a blamed task if another process can answer it.
+// A query task is not dispatched to the process of a blamed task if another process can run it.
 func TestAQueryGoesToAnotherProcessThanABlamedTask(t *testing.T) {
 	for _, other := range []bool{true, false} {
 		inBubble(t, fmt.Sprint("another process ", other), func(o *harness) {
@@ -582,7 +583,7 @@ func TestAQueryGoesToAnotherProcessThanABlamedTask(t *testing.T) {
 }
 
 // Only an outcome resets a task's count of blamed losses: a task that ends its process each time after it was cleared
-// is given up after the same number of losses.
+// fails after the same number of losses.
 func TestATaskThatEndsItsProcessLateIsGivenUp(t *testing.T) {
 	inBubble(t, "late", func(o *harness) {
 		a, _ := o.app("a", false)

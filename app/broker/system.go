@@ -12,10 +12,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An operator starts these passes. Each item is one decision, as in the sweeper. An item that another change has
+// An operator starts these passes. Each item is one decision, as in the sweeper. An item that another transaction has
 // already handled is skipped, so passes may run at any time and concurrently.
 
-// RepairPass releases runs from quarantine: the named runs, else all listed ones.
+// RepairPass releases runs from quarantine: the runs that the request names, or else all quarantined runs.
 func (b *Broker) RepairPass(ctx context.Context, in protocol.RepairRequest) (protocol.SystemPass, error) {
 	p := protocol.SystemPass{Results: []protocol.SystemResult{}}
 	if err := protocol.CheckLimits(in); err != nil {
@@ -25,7 +25,7 @@ func (b *Broker) RepairPass(ctx context.Context, in protocol.RepairRequest) (pro
 	if err != nil {
 		return p, err
 	}
-	// Named runs need not be listed: the repair itself checks whether a run is in quarantine.
+	// Runs in the request need not be in the list: the repair itself checks whether a run is quarantined.
 	requested := in.RunIDs
 	for _, c := range s.Candidates {
 		if len(in.RunIDs) == 0 && (in.WorkflowID == "" || in.WorkflowID == c.WorkflowID) {
@@ -56,7 +56,8 @@ func (b *Broker) RepairPass(ctx context.Context, in protocol.RepairRequest) (pro
 	return p, nil
 }
 
-// ActivityTimeoutPass times out activities whose deadline has passed: the named ones, else all that are due.
+// ActivityTimeoutPass times out activities whose deadline has passed: those that the request names, or else all that
+// are due.
 func (b *Broker) ActivityTimeoutPass(ctx context.Context, in protocol.TimeoutRequest) (protocol.SystemPass, error) {
 	p := protocol.SystemPass{Results: []protocol.SystemResult{}}
 	if err := protocol.CheckLimits(in); err != nil {
@@ -80,14 +81,14 @@ func (b *Broker) ActivityTimeoutPass(ctx context.Context, in protocol.TimeoutReq
 			continue
 		}
 		seen[id] = true
-		// The sweeper would apply the same transition a moment later; a pass has no separate rules.
+		// The sweeper would do the same a moment later; a pass has no rules of its own.
 		if err := b.Due(ctx, d); err != nil {
 			return p, err
 		}
 		add(id, d.Run, "enforced")
 		p.Enforced++
 	}
-	// Each id that was named is answered, also one that is not due or does not exist.
+	// The response has an entry for each ID in the request, also for one that is not due or does not exist.
 	for _, id := range in.IDs {
 		if run, _, _ := engine.ParseStepID(id); !seen[id] {
 			add(id, run, "skipped")
@@ -97,7 +98,7 @@ func (b *Broker) ActivityTimeoutPass(ctx context.Context, in protocol.TimeoutReq
 	return p, nil
 }
 
-// Audit records an operator's action that no other write carries.
+// Audit records an operator's action whose transaction has no audit entry of its own.
 func (b *Broker) Audit(ctx context.Context, a store.Audit) error {
 	_, err := b.store.Commit(ctx, store.Transaction{Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
 		a.At = history.At(now)

@@ -13,11 +13,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A lease is stored before the worker sees it, and the task's data is read after that. If the read fails, the lease
-// must be returned (see answer); otherwise the task would wait for a worker that never received it. Data that the batch
-// has in memory needs no read.
+// A lease is stored before the worker sees it, and the task's data is read afterwards. If the read fails, the lease
+// must be released (see pollResponse); otherwise the task would wait for a worker that never received it. Data that the
+// batch has in memory needs no read.
 
-// tasks converts leases to tasks for the worker. It uses data that the batch had in memory; it reads the rest in one
+// tasks converts leases to tasks for the worker. It uses data that the batch had in memory, and reads the rest in one
 // statement for all activities and one per workflow task.
 func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []store.Leased) ([]protocol.Task, error) {
 	args, err := b.arguments(ctx, leased)
@@ -36,7 +36,7 @@ func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []st
 			if t.Session != nil {
 				t.Session.Arguments = payload.Payload{Blob: setUps[l.Session.Key()]}
 			}
-			// Only a worker that supports eager workflow tasks gets the events for one.
+			// Only a worker that supports eager workflow tasks receives the run's new events with an activity.
 			if in.EagerTasks {
 				t.LastSequence, t.Unseen = l.Head.LastSeq, b.unseenEvents(&l)
 			}
@@ -50,7 +50,7 @@ func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []st
 			}
 			continue
 		}
-		// Its page may be shorter where less is left than was expected when the task was leased.
+		// The page may be shorter than expected when the task was leased, if less of the byte budget remains.
 		t, err := b.workflowTask(ctx, in, l, max(shortestPage, min(left, transaction.MaxPageSize)))
 		if err != nil {
 			return nil, err
@@ -61,14 +61,14 @@ func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []st
 	return out, nil
 }
 
-// mostSent is the maximum size of the tasks in one response, whatever sizes were expected at their leases: tasks beyond
-// it are returned. It leaves room in a frame for the rest of the response.
+// mostSent is the maximum actual size of the tasks in one response; tasks beyond it are released again. It leaves space
+// in a frame for the rest of the response.
 const mostSent = protocol.MaxTaskBytes * 3 / 2
 
 // shortestPage is the minimum number of bytes of history for a workflow task.
 const shortestPage = 16 << 10
 
-// activityBytes and workflowBytes are the sizes of tasks as they are sent.
+// activityBytes returns the size of an activity task as it is sent; workflowBytes does so for a workflow task.
 func activityBytes(t *protocol.ActivityTask) int {
 	n := engine.TaskBytes + len(t.Arguments.Blob) + history.SizeOf(t.Unseen)
 	if t.Session != nil {
@@ -85,7 +85,7 @@ func workflowBytes(t *protocol.WorkflowTask) int {
 	return n
 }
 
-// fittingTasks returns how many of the tasks fit into one response: at least one.
+// fittingTasks returns how many of the tasks fit into one response; at least one.
 func fittingTasks(tasks []protocol.Task) int {
 	size := 0
 	for i, t := range tasks {
@@ -106,19 +106,19 @@ func fittingTasks(tasks []protocol.Task) int {
 	return len(tasks)
 }
 
-// mostUnseen is the maximum size of the run's events that an activity task carries.
+// mostUnseen is the maximum size of the run's events in an activity task.
 const mostUnseen = engine.MaxUnseenBytes
 
-// unseenEvents returns the events that an activity's worker with a sticky run has not seen: the worker may run the
-// eager workflow task that follows from the result. If several activities are scheduled at once, a workflow task
-// handles this instead.
+// unseenEvents returns the events that an activity's worker, which has the run in its sticky cache, has not seen: the
+// worker needs them for an eager workflow task after the result. If several activities are scheduled together, no eager
+// task follows, so it returns nothing.
 func (b *Broker) unseenEvents(l *store.Leased) []history.Event {
 	a := l.Activity
 	seen := b.sticky.lastEvent(l.Head.ID, store.Process{
 		Worker: engine.WorkerKey{Namespace: l.Head.Namespace, ID: a.Owner}, Incarnation: a.Incarnation,
 	})
 	n := len(l.Events)
-	// All unseen events or none: the worker cannot continue with a gap.
+	// Return all unseen events or none: the worker cannot continue with a gap.
 	if seen == 0 || seen >= l.Head.LastSeq || n == 0 || l.Events[0].Seq > seen+1 || l.Events[n-1].Seq != l.Head.LastSeq {
 		return nil
 	}
@@ -136,14 +136,14 @@ func (b *Broker) unseenEvents(l *store.Leased) []history.Event {
 			bytes += len(d.Value)
 		}
 	}
-	// Shown with each of many activities this would cost more than the one workflow task that it may save.
+	// With many activities, sending the events with each would cost more than the one workflow task that they may save.
 	if steps > 1 || bytes > mostUnseen {
 		return nil
 	}
 	return events
 }
 
-// arguments returns the argument blob of each leased activity. It reads only the blobs that the batch did not have in
+// arguments returns the encoded arguments of each leased activity. It reads only those that the batch did not have in
 // memory, all in one statement.
 func (b *Broker) arguments(ctx context.Context, leased []store.Leased) ([]string, error) {
 	args := make([]string, len(leased))
@@ -172,8 +172,8 @@ func (b *Broker) arguments(ctx context.Context, leased []store.Leased) ([]string
 	return args, err
 }
 
-// setUpArguments returns the stored arguments of the definitions of the sessions of leased activities, for sessions
-// whose set-up no worker has reported in this epoch.
+// setUpArguments returns the stored arguments of session definitions, for the sessions of leased activities whose
+// set-up no worker has reported in this epoch.
 func (b *Broker) setUpArguments(ctx context.Context, leased []store.Leased) (map[engine.SessionKey]string, error) {
 	var keys []engine.SessionKey
 	for i := range leased {
@@ -201,8 +201,8 @@ func (b *Broker) setUpArguments(ctx context.Context, leased []store.Leased) (map
 	return found, err
 }
 
-// The id of the step is also the key for idempotence: it is the same in every attempt, and different for every
-// other step.
+// The ID of the activity is also its idempotency key: it is the same for every attempt, and differs from that of every
+// other activity.
 func activityTask(l store.Leased, args string) *protocol.ActivityTask {
 	a := l.Activity
 	id := engine.StepID(l.Head.ID, a.Seq)
@@ -216,7 +216,7 @@ func activityTask(l store.Leased, args string) *protocol.ActivityTask {
 		Release:        a.Lease.Release, FairnessClass: l.Class, HeartbeatEvery: a.HeartbeatTO, Suspect: a.Suspect != nil,
 		LastHeartbeat: a.LastHeartbeat,
 	}
-	// Deadlines are times of the app's clock, like the end of the lease. The worker moves them to its own.
+	// Deadlines are times of the app's clock, like the end of the lease. The worker converts them to its own clock.
 	if a.StartToClose > 0 {
 		t.Deadlines.StartToClose = history.At(a.LeasedAt.Add(secs(a.StartToClose)))
 	}
@@ -232,12 +232,12 @@ func activityTask(l store.Leased, args string) *protocol.ActivityTask {
 	return t
 }
 
-// noEnd is the remaining lifetime reported for a session without a TTL: clients treat a session without an end as
-// invalid.
+// noEnd is the remaining lifetime that is reported for a session without a TTL, because clients treat a session without
+// an end as invalid.
 const noEnd = 100 * 365 * 24 * time.Hour
 
-// affinity returns a session as tasks show it. Clients compare it with what earlier tasks showed, so only the lease may
-// change; a session without a queue shows the queue of its task.
+// affinity returns a session in the form in which tasks contain it. Clients compare it with earlier tasks, so only the
+// lease may change; for a session without a queue it contains the queue of the task.
 func affinity(s *engine.Session, queue string, isNew bool) *protocol.SessionAffinity {
 	if s.Queue != "" {
 		queue = s.Queue
@@ -272,8 +272,8 @@ func (b *Broker) workflowTask(
 		TotalEvents:  h.Task.Shown, TaskQueue: h.Queue, LeaseOwner: h.Task.Owner, LeaseExpiresAt: h.Task.Until,
 		Release: h.Task.Release, FairnessClass: l.Class,
 	}
-	// The last event that the process has in its sticky cache, as far as known. If the process evicted the run, it
-	// requests the first page.
+	// seen is the last event that the process has in its sticky cache, as far as this app knows. If the process has
+	// evicted the run, it requests the first page.
 	seen := min(b.sticky.lastEvent(h.ID, store.Process{
 		Worker: engine.WorkerKey{Namespace: h.Namespace, ID: h.Task.Owner}, Incarnation: h.Task.Incarnation,
 	}), h.Task.Shown)
@@ -281,12 +281,12 @@ func (b *Broker) workflowTask(
 	if size <= 0 {
 		size = transaction.DefaultPage
 	}
-	// The task repeats the run's arguments besides the first event.
+	// Without a cached run, the task contains the run's arguments in addition to the first event.
 	if seen == 0 {
 		bytes = max(shortestPage, bytes-int(h.ArgumentBytes))
 	}
 	all := l.Events
-	// If the events that came with the lease reach back far enough, the history is not read.
+	// If the events that came with the lease begin early enough, the history need not be read.
 	if n := len(l.Events); n > 0 && l.Events[0].Seq <= seen+1 && l.Events[n-1].Seq >= h.Task.Shown &&
 		l.Bytes <= transaction.MaxPageSize {
 		first := l.Events[0].Seq
@@ -298,7 +298,8 @@ func (b *Broker) workflowTask(
 	} else {
 		after, before := seen, []history.Event(nil)
 		if omits := in.PagedSignals && seen == 0 && h.Inbox != nil && h.Inbox.Last() > h.Inbox.First()+firstSignals; omits {
-			// Code that continues as new after a few signals receives no others, so the rest is fetched on demand.
+			// Code that continues as new after a few signals receives no others, so the other signals are fetched on
+			// demand.
 			page, err := transaction.PageOfSize(ctx, b.store, h.ID, 0, h.Inbox.First()+firstSignals-1, size, bytes)
 			if err != nil || len(page.Events) == 0 {
 				return nil, err
@@ -314,7 +315,7 @@ func (b *Broker) workflowTask(
 		page.Events = append(before, page.Events...)
 		t.Events, t.NextPageToken, all = page.Events, page.NextPageToken, page.Events
 	}
-	if seen == 0 && len(all) > 0 && all[0].Seq == 1 { // a sticky worker has the first event
+	if seen == 0 && len(all) > 0 && all[0].Seq == 1 { // a worker with the run in its cache has the first event
 		if s, ok := all[0].Data.(*history.WorkflowStarted); ok {
 			t.Arguments = payload.Payload{Blob: s.Arguments}
 		}
@@ -326,7 +327,7 @@ func (b *Broker) workflowTask(
 // firstSignals is the number of inherited signals that a task contains for a worker that fetches the others.
 const firstSignals = 32
 
-// pageOf returns how many events make a page: at least one, at most most, and at most this many bytes.
+// pageOf returns how many events form a page: at least one, at most most, and at most the given number of bytes.
 func pageOf(events []history.Event, most, bytes int) int {
 	for i := range events {
 		if bytes -= events[i].Size(); i > 0 && bytes < 0 || i == most {
@@ -370,13 +371,13 @@ func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (p
 		if err := scope.checkRun(s); err != nil {
 			return err
 		}
-		// Run the checks of a heartbeat and discard the renewal.
+		// Make the checks of a heartbeat and discard the renewal.
 		held := engine.HeartbeatTask{Number: n, Holder: engine.Holder{Owner: in.Owner, Delivery: in.Attempt}}
 		if _, err := engine.DecideRun(s, engine.Environment{}, held, now); err != nil {
 			return err
 		}
-		// What came since is for the next task: a decision names the event up to which it has seen, and must not
-		// rest on later ones.
+		// Events after the dispatch belong to the next task: a completion names the last event that it has seen, and
+		// must not depend on later ones.
 		through = s.Task.Shown
 		return nil
 	})

@@ -14,18 +14,19 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An update is answered from the history alone, in which its outcome is an event. So a caller that waits may do so at
-// any app, may ask again after its connection broke, and follows the workflow through runs that continued as new.
+// History contains the outcome of an update as an event, and the response is made from history alone. So a caller can
+// wait at any app, can repeat the request after its connection broke, and can follow the workflow through runs that
+// continue as new.
 
-// Duration for which a caller waits for the outcome of an update: the default, and the maximum.
+// These are the default and the maximum time that a caller waits for the outcome of an update.
 const (
 	defaultUpdateWait = 30 * time.Second
 	maxUpdateWait     = 60 * time.Second
 )
 
-// Update sends an update to the current run of a workflow and waits for the requested stage. When the wait times out,
-// Update returns the current stage without an error, and the update continues. If the run closes first, the update has
-// failed.
+// Update sends an update to the current run of a workflow and waits for the requested stage. If the wait times out,
+// Update returns the current stage without an error, and the update continues. If the run closes first, the update
+// fails.
 func (b *Broker) Update(ctx context.Context, in protocol.UpdateRequest) (protocol.UpdateResponse, error) {
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.UpdateResponse{}, err
@@ -60,14 +61,14 @@ func (b *Broker) awaitAccepted(
 		WaitTimeout: int64(wait / time.Second),
 		Retained:    r.Retained,
 	}}
-	// It is followed from its own acceptance on, which its id names, and not from the beginning of a history that
-	// may be long.
+	// Follow the update from the event that accepted it, which its ID names, and not from the beginning of a history
+	// that may be long.
 	f.after = acceptedAt(r.UpdateID) - 1
 	return b.awaitUpdate(ctx, f, in.WaitFor == protocol.WaitCompleted, wait)
 }
 
-// acceptedAt returns the sequence of the event that accepted an update; the update's ID ends with it. For an ID in
-// another form the search begins at the first event and finds nothing.
+// acceptedAt returns the number of the event that accepted an update; the update's ID ends with it. For an ID of
+// another form it returns 0, so that the search begins at the first event and finds nothing.
 func acceptedAt(update string) int64 {
 	seq, err := strconv.ParseInt(update[strings.LastIndexByte(update, 'u')+1:], 10, 64)
 	if err != nil {
@@ -76,7 +77,7 @@ func acceptedAt(update string) int64 {
 	return seq
 }
 
-// followedUpdate is an update that a caller waits for: the position in its history, and its known state.
+// followedUpdate is an update for which a caller waits: the position in its history, and its known state.
 type followedUpdate struct {
 	id, run string
 	after   int64
@@ -84,8 +85,8 @@ type followedUpdate struct {
 	answer  protocol.UpdateResponse
 }
 
-// awaitUpdate reads what became of an update. With wait it continues until the update was answered, through the runs
-// that continued as new.
+// awaitUpdate reads the state of an update. With wait it continues until the update has completed, through runs that
+// continue as new.
 func (b *Broker) awaitUpdate(
 	ctx context.Context, f followedUpdate, wait bool, most time.Duration,
 ) (protocol.UpdateResponse, error) {
@@ -94,7 +95,7 @@ func (b *Broker) awaitUpdate(
 	for {
 		next, err := b.followRun(ctx, &f, wait)
 		switch {
-		// After the timeout the last read may have failed because of it; the response contains what is known.
+		// After the timeout the last read may have failed because of it; return what is known.
 		case err != nil && ctx.Err() == nil:
 			return f.answer, err
 		case f.done || next == "":
@@ -107,9 +108,9 @@ func (b *Broker) awaitUpdate(
 	}
 }
 
-// followRun reads one run until the update was answered, or the time is up, or the run continued in next.
+// followRun reads one run until the update has completed, the time is over, or the run has continued as next.
 func (b *Broker) followRun(ctx context.Context, f *followedUpdate, wait bool) (next string, err error) {
-	// Subscribe before the read: otherwise an event in between would be missed.
+	// Subscribe before reading: otherwise an event in between would be missed.
 	changed, round, stop := b.view.RunChanges(f.run)
 	defer stop()
 	for {
@@ -136,7 +137,7 @@ func (b *Broker) followRun(ctx context.Context, f *followedUpdate, wait bool) (n
 		select {
 		case <-changed:
 		case <-round:
-		// The app drains: the caller gets what is known and asks another app.
+		// The app drains: the caller gets what is known and repeats the request at another app.
 		case <-b.drained:
 			return "", nil
 		case <-ctx.Done():
@@ -145,7 +146,7 @@ func (b *Broker) followRun(ctx context.Context, f *followedUpdate, wait bool) (n
 	}
 }
 
-// apply applies one event to the state of the update; next is the run to which the update moved.
+// apply applies one event to the state of the update; next is the run to which the update moved, if it did.
 func (f *followedUpdate) apply(e history.Event) (next string) {
 	a := &f.answer
 	switch d := e.Data.(type) {

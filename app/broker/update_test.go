@@ -32,7 +32,7 @@ func (a *app) update(in protocol.UpdateRequest) protocol.UpdateResponse {
 	return must[protocol.UpdateResponse](a.t)(a.Update(a.t.Context(), in))
 }
 
-// sent sends an update and waits for it elsewhere.
+// sent sends an update in the background and returns a channel with its response.
 func (a *app) sent(in protocol.UpdateRequest) <-chan protocol.UpdateResponse {
 	done := make(chan protocol.UpdateResponse, 1)
 	go func() {
@@ -82,7 +82,7 @@ func TestWorkflowContinuesAfterAnUpdate(t *testing.T) {
 		}
 		second := a.update(set("one", "accepted"))
 		if second.UpdateID != id || !second.Retained || string(second.Result) != "7" {
-			t.Fatalf("the same request again: %+v", second)
+			t.Fatalf("the repeated request: %+v", second)
 		}
 		other := set("one", "accepted")
 		other.Input = []byte(`[2]`)
@@ -108,7 +108,7 @@ func TestUpdateFailsWithItsRunOrContinuesInTheNext(t *testing.T) {
 	in := set("one", "completed")
 	in.WaitTimeout = &one
 	if got := a.update(in); got.UpdateStatus != "accepted" || !got.WaitTimedOut || got.Outcome != "update_accepted" {
-		t.Fatalf("nobody answers: %+v", got)
+		t.Fatalf("without a worker: %+v", got)
 	}
 	done := a.sent(set("one", "completed"))
 	if _, err := a.Cancel(t.Context(), protocol.EndRequest{

@@ -14,28 +14,27 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A rejected update must leave no trace in history. So the verdict must exist before the change that accepts the
-// update, and this change checks that it applies to the validated run.
+// A rejected update must leave no trace in history. So the verdict of its validator must exist before the transaction
+// that accepts the update, and this transaction checks that the verdict applies to the run that was validated.
 
 // validationDeadline is the maximum duration of an update validation, including the wait for a worker.
 const validationDeadline = 10 * time.Second
 
 // acceptUpdate accepts an update. If the live workers declare a validator for the update, a worker must validate it
-// first, and only an approved update is added to the history. An update that was already accepted under its request ID
-// is not validated again. A verdict applies to the run that the worker saw. New events of the run do not invalidate the
-// verdict, since more may follow before the update is handled; a new run does.
+// first, and only an approved update is added to history. An update that was already accepted under its request ID is
+// not validated again. A verdict applies to the run that the worker saw. New events of the run do not invalidate it,
+// since more may follow before the update is handled; a new run does.
 func (b *Broker) acceptUpdate(
 	ctx context.Context, in protocol.UpdateRequest, value string,
 ) (protocol.CommandReceipt, error) {
-	learned, approved := !b.opt.Shared, "" // the run that its validator let the update into
-	// It ends: each round either has an answer, or has learned of the workers, or has the verdict on one more run
-	// of the chain.
+	learned, approved := !b.opt.Shared, "" // approved is the run for which the validator accepted the update
+	// The loop ends: each round returns, loads the workers (once), or gets a verdict for another run of the chain.
 	for {
 		declared := b.workers.Declarations(transaction.NamespaceOrDefault(in.Namespace))
 		may := func(run *engine.Run) error {
 			_, known := declared[run.Type]
 			switch {
-			case !run.Status.Open(), !run.HasCode(): // the decision refuses it
+			case !run.Status.Open(), !run.HasCode(): // the decision refuses the update
 			case declared.Lacks(run.Type, "updates", in.UpdateName):
 				return unknownUpdate(run.Type, in.UpdateName)
 			case !known && !learned, approved != run.ID && declared.Has(run.Type, "update_validators", in.UpdateName):
@@ -51,7 +50,7 @@ func (b *Broker) acceptUpdate(
 		switch {
 		case !errors.As(err, &u):
 			return r, b.countQuotaRefusal(transaction.NamespaceOrDefault(in.Namespace), "update", err)
-		// The workers are known and declare a validator: run it now, outside of any change.
+		// The workers are known and declare a validator: run it now, outside of any transaction.
 		case u.known:
 			err = b.validate(ctx, &u.head, in.UpdateName, value)
 			approved = u.head.ID
@@ -138,7 +137,7 @@ func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value strin
 	return refusal
 }
 
-// validationTask returns the task for the worker: the update with the whole history, or its first page.
+// validationTask returns the task for the worker: the update with the whole history, or with its first page.
 func (b *Broker) validationTask(ctx context.Context, q *store.Question, paged bool) (*protocol.ValidationTask, error) {
 	events, next, args, err := b.questions.Snapshot(ctx, q, paged)
 	return &protocol.ValidationTask{

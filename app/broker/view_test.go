@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Each history response contains the position for the next request, also a response without new events.
+// Each history response contains the position for the next request, also if it contains no new events.
 func TestHistoryCanBeFollowedToTheEndOfTheRun(t *testing.T) {
 	a := newApp(t)
 	a.register("w")
@@ -66,8 +66,8 @@ func (r slowReader) Workflow(ctx context.Context, k engine.WorkflowKey) (engine.
 	return f, err
 }
 
-// A run that continues as new during a request is not the end of its workflow: a caller that waits for the result must
-// not get the empty result of that run.
+// If a run continues as new during a request, its workflow has not closed: a caller that waits for the result must not
+// get the empty result of that run.
 func TestDescribeDuringContinueAsNewShowsTheNewRun(t *testing.T) {
 	var between func()
 	started := apptest.Start(t, apptest.Options{Change: func(o *sojourn.Options) {
@@ -94,7 +94,7 @@ func TestDescribeDuringContinueAsNewShowsTheNewRun(t *testing.T) {
 		if old := v.RunID == first.RunID; old != (by.RunID != "") || v.Terminal != old || v.Current == old ||
 			v.RunCount != 2 {
 			t.Errorf(
-				"%s: shown run %d of %d as %s, the current one %v", by.WorkflowID, v.RunNumber, v.RunCount, v.Status, v.Current,
+				"%s: got run %d of %d as %s, current run %v", by.WorkflowID, v.RunNumber, v.RunCount, v.Status, v.Current,
 			)
 		}
 		next := a.poll("w", protocol.KindWorkflow, 5)

@@ -14,24 +14,24 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A token may be restricted to some queues or one group of workers. Such a caller must not change objects of other
-// workers, or learn from an error that they exist; so objects outside its scope are reported as not found.
+// A token may be restricted to some queues or to one group of workers. Such a caller must not change objects of other
+// workers, nor learn from an error that they exist. So objects outside its scope are reported as not found.
 
-// visibility is the scope of a caller that reports on a task. An unrestricted caller has access to every task, at no
-// cost.
+// visibility is the scope of a caller that reports on a task. A caller without restrictions has access to every task,
+// at no cost.
 type visibility struct {
 	b      *Broker
-	ctx    context.Context // of the one call it is made for
-	caller *auth.Principal // nil: everything
+	ctx    context.Context // context of the request for which it was created
+	caller *auth.Principal // nil: no restrictions
 	ns     string
 	kind   protocol.TaskKind
 	id     string
 	run    string
-	seq    int64  // of an activity
-	holder string // the worker that reports
+	seq    int64  // command number of an activity
+	holder string // the worker in whose name the caller reports
 }
 
-// visibilityOf is called once for each report; ns is the namespace of the call.
+// visibilityOf returns the scope for one report; ns is the namespace of the request.
 func (b *Broker) visibilityOf(ctx context.Context, ns string, kind protocol.TaskKind, id, holder string) visibility {
 	s := visibility{b: b, ctx: ctx, caller: auth.BoundFrom(ctx), ns: ns, kind: kind, id: id, holder: holder}
 	if s.caller == nil {
@@ -45,7 +45,7 @@ func (b *Broker) visibilityOf(ctx context.Context, ns string, kind protocol.Task
 	return s
 }
 
-// checkOwner refuses a report in the name of a worker its caller may not speak for.
+// checkOwner refuses a report in the name of a worker for which the caller may not act.
 func (s visibility) checkOwner() error {
 	if s.caller == nil {
 		return nil
@@ -58,7 +58,7 @@ func (s visibility) checkOwner() error {
 	return nil
 }
 
-// guard returns a transaction that fails if the caller's token is not valid for the task queue of the run.
+// guard returns a transaction that fails if the caller's token does not allow the task queue of the run.
 func (s visibility) guard(c store.Transaction) (store.Transaction, error) {
 	if s.caller == nil {
 		return c, nil
@@ -66,8 +66,8 @@ func (s visibility) guard(c store.Transaction) (store.Transaction, error) {
 	decide := c.Decide
 	c.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
 		if run := rows.Run(s.run); run != nil {
-			// Check the scope before the decision: an error of the engine could reveal a task that the caller may not
-			// see.
+			// Check the scope before the decision, because an error of the engine could reveal a task that the caller
+			// must not see.
 			if err := s.checkRun(run); err != nil {
 				return store.Writes{}, err
 			}
@@ -77,9 +77,9 @@ func (s visibility) guard(c store.Transaction) (store.Transaction, error) {
 	return c, s.checkOwner()
 }
 
-// checkRun refuses a task whose task queue the caller's token does not include. It cannot check an activity that has
-// ended, whose queue is only in the history; requests for such an activity are refused anyway, and refused checks the
-// queue then.
+// checkRun refuses a task whose task queue the caller's token does not allow. It cannot check an activity that has
+// ended, whose queue is only in the history; requests about such an activity are refused anyway, and hideDetails checks
+// the queue then.
 func (s visibility) checkRun(run *engine.Run) error {
 	if s.caller == nil {
 		return nil
@@ -100,7 +100,7 @@ func (s visibility) hideDetails(err error) error {
 	if s.caller == nil || !errors.As(err, &e) || e.Reason == protocol.ReasonTaskNotFound {
 		return err
 	}
-	// Only a refusal needs these reads, so an accepted completion costs nothing.
+	// Only a refusal needs these reads, so an accepted completion costs nothing extra.
 	if owner, named := e.Details["lease_owner"].(string); named && owner != "" {
 		if there, e := s.b.workers.IsVisible(s.ctx, s.ns, owner); e != nil || !there {
 			return s.notFound()
@@ -119,7 +119,7 @@ func (s visibility) hideDetails(err error) error {
 	return err
 }
 
-// notFound returns the same error as for a task ID that never existed.
+// notFound returns the error for a task ID that does not exist.
 func (s visibility) notFound() error {
 	if s.kind.Asked() {
 		return querytask.NotFound(s.kind, s.id)
@@ -127,8 +127,8 @@ func (s visibility) notFound() error {
 	return transaction.TaskNotFound(s.id)
 }
 
-// checkQueryTask refuses a query task whose task queue the caller's token does not include, or under the ID of a worker
-// for which the caller may not act.
+// checkQueryTask refuses a report about a query task whose task queue the caller's token does not allow, or in the name
+// of a worker for which the caller may not act.
 func (s visibility) checkQueryTask(q *store.Question) error {
 	if s.caller == nil {
 		return nil
@@ -174,7 +174,7 @@ func (b *Broker) queueOf(ctx context.Context, run string, seq int64) (queue stri
 	return queue, found, err
 }
 
-// checkSessionWorker refuses a verb on a session in the name of a worker its caller may not speak for.
+// checkSessionWorker refuses a session request in the name of a worker for which the caller may not act.
 func (b *Broker) checkSessionWorker(ctx context.Context, ns, worker string) error {
 	if err := b.workers.CheckVisible(ctx, ns, worker); protocol.ReasonOf(err) == protocol.ReasonWorkerNotFound {
 		return transaction.SessionNotFound()
@@ -184,8 +184,8 @@ func (b *Broker) checkSessionWorker(ctx context.Context, ns, worker string) erro
 	return nil
 }
 
-// hideSession returns the error of a session verb without details that the caller may not see: the session of a worker
-// that the caller may not act for.
+// hideSession returns the error of a session request without details that the caller must not see, if the session's
+// owner is a worker for which the caller may not act.
 func (b *Broker) hideSession(ctx context.Context, key engine.SessionKey, refusal error) error {
 	if auth.BoundFrom(ctx) == nil || protocol.ReasonOf(refusal) == "" {
 		return refusal
@@ -201,7 +201,7 @@ func (b *Broker) hideSession(ctx context.Context, key engine.SessionKey, refusal
 	case err != nil:
 		return err
 	}
-	// The scope of the caller restricts the owner's worker; the session itself belongs to the namespace.
+	// The caller's scope restricts the owner; the session itself belongs to the namespace.
 	there, err := b.workers.IsVisible(ctx, key.Namespace, s.Owner)
 	if protocol.ReasonOf(err) == protocol.ReasonWorkerNotFound || err == nil && !there {
 		return transaction.SessionNotFound()

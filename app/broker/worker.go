@@ -18,8 +18,8 @@ const CapSessions = engine.CapSessions
 // Requests of workers pass through the broker, because a response combines several parts: the namespace, the operator's
 // intent and the leases. Package membership decides which workers are alive.
 
-// Register registers a worker. The same incarnation refreshes its registration; another incarnation supersedes it: the
-// tasks of the previous one are dispatched again at once, and its calls are rejected from then on.
+// Register registers a worker. The same incarnation updates its registration; another incarnation supersedes it: the
+// tasks of the previous one are dispatched again immediately, and its requests are rejected from then on.
 func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterResponse, error) {
 	w, err := b.workers.Registration(in)
 	if err != nil {
@@ -36,8 +36,8 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 		a.Status = string(protocol.WorkerDraining)
 	}
 	if a.Registered && in.Gated && in.Release != "" {
-		// A worker that detects the release mismatch itself never polls, so the heartbeat reports the mismatch to the
-		// app.
+		// A worker that detects the release mismatch itself never polls, so its registration is the only report of the
+		// mismatch.
 		b.checkRelease(w.Key(), in.Release)
 	}
 	return a, err
@@ -68,12 +68,12 @@ func (b *Broker) checkNewNames(ctx context.Context, w *engine.Worker) error {
 	return nil
 }
 
-// workerName is a member of a registration that has one name, or a list of names.
+// workerName is a member of a registration that contains a name, or a list of names.
 type workerName struct {
 	member string
 	list   bool
 	of     func(*engine.Worker) []string
-	field  store.RunField // field of runs with the same name; empty: none
+	field  store.RunField // field of runs in which the same name occurs; empty: none
 }
 
 var workerNames = []workerName{
@@ -105,17 +105,17 @@ func (b *Broker) usesName(ctx context.Context, ns, name string, m workerName) (u
 	return used, err
 }
 
-// maxNamed is the number of registrations that are searched for a name.
+// maxNamed is the maximum number of registrations that are searched for a name.
 const maxNamed = 10_000
 
-// Deregister deletes a worker's registration at the worker's request.
+// Deregister deletes a worker's registration at the request of the worker.
 func (b *Broker) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterResponse, error) {
 	return b.workers.Deregister(ctx, in)
 }
 
-// WorkerHeartbeat records a worker's heartbeat, renews each attempt and session in it, and returns what the worker
-// should do. Sessions are renewed together with the sessions of other workers, see renewSessions. It returns after all
-// renewals are stored.
+// WorkerHeartbeat records a worker's heartbeat, renews each attempt and session in it, and returns what the worker must
+// do. Sessions are renewed together with those of other workers; see renewSessions. It returns after all renewals are
+// stored.
 func (b *Broker) WorkerHeartbeat(
 	ctx context.Context, in protocol.WorkerHeartbeat,
 ) (protocol.WorkerHeartbeatResponse, error) {
@@ -140,7 +140,7 @@ func (b *Broker) WorkerHeartbeat(
 	}
 	wait.Go(func() {
 		ended, err := b.recordStickyCache(ctx, w, in.CachedRuns)
-		if err != nil { // the worker keeps its cached runs
+		if err != nil { // in this case the worker keeps its cached runs
 			store.Warn(&b.log, err).Str("worker_id", w.ID).Msg("failed to look up which runs in sticky caches have ended")
 		}
 		a.EndedRuns = append(b.ended.pending(key), ended...)
@@ -155,8 +155,8 @@ func (b *Broker) WorkerHeartbeat(
 	return a, nil
 }
 
-// renewedCount returns the number of sessions whose lease was renewed, for metrics and the log only. Each session has a
-// separate state in the response.
+// renewedCount returns the number of sessions whose leases were renewed, for metrics and the log. The response has a
+// separate state for each session.
 func renewedCount(states []protocol.SessionState) (n int) {
 	for _, s := range states {
 		if s.Held && !s.LeaseExpiresAt.IsZero() {
@@ -166,7 +166,7 @@ func renewedCount(states []protocol.SessionState) (n int) {
 	return n
 }
 
-// checkRelease holds a worker's release against this app's, has that remembered, and counts each time it does not pass.
+// checkRelease compares a worker's release with this app's, records the verdict, and counts each mismatch.
 func (b *Broker) checkRelease(key engine.WorkerKey, theirs string) release.Verdict {
 	v := release.Gate(b.opt.Release, theirs, b.opt.StrictRelease)
 	b.workers.Gate(key, v)
