@@ -94,7 +94,7 @@ func TestRunsThatEndElsewhereLeaveTheWorkersMemory(t *testing.T) {
 	}
 }
 
-// A worker that connects to another app lists its cached runs. The app tells the worker to evict the runs that have
+// A worker that connects to another app lists its cached runs. The app asks the worker to evict the runs that have
 // closed meanwhile, and later each run that closes.
 func TestNewAppReceivesTheCachedRunsOfAWorker(t *testing.T) {
 	for _, way := range []string{"socket", "http"} {

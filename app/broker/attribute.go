@@ -128,7 +128,7 @@ func (b *Broker) AttributeTypes(ctx context.Context, ns string) (map[string]stri
 	return n.SearchAttributes, err
 }
 
-// checkTypes refuses search attributes whose types differ from those that their namespace registered.
+// checkTypes refuses search attributes whose types differ from the types that their namespace registered.
 func (b *Broker) checkTypes(ctx context.Context, ns, field string, given json.RawMessage) error {
 	if len(given) == 0 || string(given) == "null" {
 		return nil

@@ -189,8 +189,8 @@ func TestATimelineIsReadToItsBeginning(t *testing.T) {
 	})
 }
 
-// The first task of an epoch that a worker receives tells it so, also if the delivery that acquired the session never
-// reached the worker.
+// The first task of an epoch that a worker receives is marked as such, also if the delivery that acquired the session
+// never reached the worker.
 func TestTheFirstDeliveryThatIsSeenIsNew(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)

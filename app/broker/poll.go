@@ -28,7 +28,7 @@ const (
 	mismatchMS  = 10_000
 )
 
-// Poll returns tasks for a worker. It waits until there is a task or the time is over; the workers of a queue are
+// Poll returns tasks for a worker. It waits until there is a task or the time is up; the workers of a queue are
 // served in the order of their polls. A repeated poll_request_id returns the same tasks for two minutes, while they are
 // still leased. Afterwards it is rejected, since the worker has lost the tasks. For Sojourn workers, and for the Rust
 // SDK, which exits after such an error, it counts as a new poll instead.

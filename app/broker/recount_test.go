@@ -129,7 +129,7 @@ func (o *harness) addUsage(namespace string, u engine.Usage) {
 	}
 }
 
-// While runs start, a count and the app's counts of its own commits match: no commit is missing or counted twice.
+// While runs start, a count and the app's own counts of commits match: no commit is missing or counted twice.
 func TestACountIncludesEachCommitOnce(t *testing.T) {
 	inBubble(t, "starts", func(o *harness) {
 		a, _ := o.app("a", false)

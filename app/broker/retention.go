@@ -47,7 +47,7 @@ func (b *Broker) Retention(ctx context.Context, ns string) (protocol.RetentionSt
 }
 
 // RetentionPass removes expired runs, each in its own transaction, so that other transactions are committed in between.
-// It skips runs that no longer exist. If the request names runs, it removes only these, and skips those that are not
+// It skips runs that no longer exist. If the request names runs, it removes only these, and skips runs that are not
 // expired.
 func (b *Broker) RetentionPass(ctx context.Context, in protocol.RetentionRequest) (protocol.RetentionPass, error) {
 	p := protocol.RetentionPass{Results: []protocol.RetentionResult{}}

@@ -68,8 +68,8 @@ func (b *Broker) scheduleTransaction(
 	if read != nil {
 		version = read.Version
 		var err error
-		// This workflow ID is a placeholder, because the validation of the action accepts any ID. The started workflow gets
-		// the ID of its firing.
+		// This workflow ID is a placeholder, because the validation of the action accepts any ID. The started workflow
+		// gets the ID of its firing.
 		if begin, err = b.scheduledRun(read.Namespace, read.FireID(time.Unix(0, 0)), read.Action); err != nil {
 			return scheduled{}, err
 		}
@@ -150,7 +150,7 @@ func (b *Broker) scheduleTransaction(
 	return out, b.countQuotaRefusal(k.Namespace, "schedule", err)
 }
 
-// workflowsOf returns the workflows that a step may read: the last started one, and those that the step may start.
+// workflowsOf returns the workflows that a step may read: the last started one, and workflows that the step may start.
 func workflowsOf(s *engine.Schedule, in engine.ScheduleInput) []engine.WorkflowKey {
 	ids := []string{s.Latest}
 	switch in := in.(type) {
@@ -485,7 +485,7 @@ func (b *Broker) BackfillSchedule(
 		ScheduleID: id, Namespace: k.Namespace, Outcome: "backfilled", Status: s.Status, Attempted: &n,
 		Results: []protocol.ScheduleFire{},
 	}
-	// Each time is a step of its own. If the request is interrupted, the same request continues: times that have fired
+	// Each time is a separate step. If the request is interrupted, the same request continues: times that have fired
 	// are skipped.
 	for _, at := range times {
 		out, err := b.decideSchedule(ctx, k, engine.FireSchedule{At: at, Backfill: true, Overlap: overlap})

@@ -56,7 +56,7 @@ func (b *Broker) RepairPass(ctx context.Context, in protocol.RepairRequest) (pro
 	return p, nil
 }
 
-// ActivityTimeoutPass times out activities whose deadline has passed: those that the request names, or else all that
+// ActivityTimeoutPass times out activities whose deadline has passed: the ones in the request, or else all that
 // are due.
 func (b *Broker) ActivityTimeoutPass(ctx context.Context, in protocol.TimeoutRequest) (protocol.SystemPass, error) {
 	p := protocol.SystemPass{Results: []protocol.SystemResult{}}
@@ -81,7 +81,7 @@ func (b *Broker) ActivityTimeoutPass(ctx context.Context, in protocol.TimeoutReq
 			continue
 		}
 		seen[id] = true
-		// The sweeper would do the same a moment later; a pass has no rules of its own.
+		// The sweeper would do the same a moment later; a pass has no separate rules.
 		if err := b.Due(ctx, d); err != nil {
 			return p, err
 		}
@@ -98,7 +98,7 @@ func (b *Broker) ActivityTimeoutPass(ctx context.Context, in protocol.TimeoutReq
 	return p, nil
 }
 
-// Audit records an operator's action whose transaction has no audit entry of its own.
+// Audit records an operator's action whose transaction has no audit entry.
 func (b *Broker) Audit(ctx context.Context, a store.Audit) error {
 	_, err := b.store.Commit(ctx, store.Transaction{Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
 		a.At = history.At(now)

@@ -143,8 +143,8 @@ func (b *Broker) unseenEvents(l *store.Leased) []history.Event {
 	return events
 }
 
-// arguments returns the encoded arguments of each leased activity. It reads only those that the batch did not have in
-// memory, all in one statement.
+// arguments returns the encoded arguments of each leased activity. It reads only arguments that the batch did not have
+// in memory, all in one statement.
 func (b *Broker) arguments(ctx context.Context, leased []store.Leased) ([]string, error) {
 	args := make([]string, len(leased))
 	var missing []store.EventKey

@@ -108,7 +108,7 @@ func (b *Broker) awaitUpdate(
 	}
 }
 
-// followRun reads one run until the update has completed, the time is over, or the run has continued as next.
+// followRun reads one run until the update has completed, the time is up, or the run has continued as next.
 func (b *Broker) followRun(ctx context.Context, f *followedUpdate, wait bool) (next string, err error) {
 	// Subscribe before reading: otherwise an event in between would be missed.
 	changed, round, stop := b.view.RunChanges(f.run)

@@ -136,7 +136,7 @@ func (st *step) endActivity(a Activity, by bool) {
 }
 
 // unran undoes an attempt that never reached its worker. If the attempt was the first of the epoch, the next attempt
-// becomes the first one: only the first attempt of an epoch tells the worker to build the session's state.
+// becomes the first one: only the first attempt of an epoch makes the worker build the session's state.
 func (st *step) unran(a Activity) {
 	if s, ok := st.session(a.SessionID); ok && a.SessionID != "" && s.Epoch == a.Epoch && a.New {
 		s.Fresh = true
@@ -718,7 +718,7 @@ func (in DueActivity) decide(st *step) error {
 			return err
 		}
 		st.lose(a, LeaseExpired, f)
-	// The time for all attempts is over, so the retry policy does not apply.
+	// The time for all attempts has passed, so the retry policy does not apply.
 	case "schedule_to_close":
 		st.interrupted(a)
 		st.endActivity(a, false)
@@ -777,7 +777,7 @@ func (s *Run) activityCancelRequested(d *history.ActivityCancelRequested) {
 }
 
 // cancelled ends an activity without a report of its worker. The worker's next renewal is refused, and the refusal
-// tells the worker to cancel the attempt.
+// asks the worker to cancel the attempt.
 func (st *step) cancelled(a Activity, why string) {
 	st.interrupted(a)
 	st.endActivity(a, false)

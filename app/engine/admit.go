@@ -255,8 +255,8 @@ func (s *Session) stateLost(now time.Time) bool {
 	return s.EverAcquired && !s.Held(now) && s.Reason != ReasonReleased
 }
 
-// endedAs returns the reason for which requests to an ended session are refused. Clients tell a lost lease from a
-// close: after a lost lease they may start a new session.
+// endedAs returns the reason for which requests to an ended session are refused. Clients distinguish a lost lease from
+// a close: after a lost lease they may start a new session.
 func (s *Session) endedAs() protocol.Reason {
 	if s.Status == protocol.SessionClosed {
 		return protocol.ReasonSessionClosed

@@ -32,8 +32,8 @@ type Code struct {
 func (st *step) carried(c protocol.Command) (inherited []Range, list []Signal) {
 	inherited, _ = st.Inbox.Unreceived(&c)
 	list = slices.Clone(st.carry)
-	// The code buffers its signals itself and names those that it did not receive, so the stored signals are not passed
-	// on again.
+	// The code buffers its signals itself and names the signals that it did not receive, so the stored signals are not
+	// passed on again.
 	if !c.Buffers {
 		for k, s := range st.inheritedSignals() {
 			if !st.handled(k, s, c) {

@@ -270,7 +270,7 @@ func ChildEnd(run *Run, last history.Data) Message {
 	return m
 }
 
-// ChildReport tells a parent that a run of its child closed or continued as new.
+// ChildReport is the message to a parent that a run of its child closed or continued as new.
 type ChildReport struct{ Message }
 
 // decide ignores a message that is older than the parent's state: messages of different runs of a child arrive in any

@@ -63,7 +63,7 @@ func (w *Wait) condition(run string, seq int64) history.Condition {
 // events before its end. If the wait ended now, a replay would see the late signal before the end, find the condition
 // true, and diverge from the original execution.
 //
-// fresh are the commands without those that a replayer repeats. settleWaits returns the commands that remain to be
+// fresh are the commands without repetitions by a replayer. settleWaits returns the commands that remain to be
 // applied.
 func (st *step) settleWaits(commands, fresh []protocol.Command) []protocol.Command {
 	for k, w := range st.Waits.All() {

@@ -160,7 +160,7 @@ func (e expression) next(t time.Time, zone *time.Location) time.Time {
 		return e.times.Next(t.In(zone)).UTC()
 	}
 	for wall := e.times.Next(wallOf(t, zone)); !wall.IsZero(); wall = e.times.Next(wall) {
-		// In the second pass of a repeated hour, the local times of the first pass are over.
+		// In the second pass of a repeated hour, the local times of the first pass have passed.
 		if at, _ := instant(wall, zone); at.After(t) {
 			return at
 		}

@@ -17,7 +17,7 @@ import (
 // WorkflowStarted. The store has one row for all of them, which contains the numbers, and reads the signals from the
 // inbox when the history is read.
 
-// maxCopied is the maximum number of inherited signals that a run stores as events of its own, and maxCopiedBytes the
+// maxCopied is the maximum number of inherited signals that a run stores as separate events, and maxCopiedBytes the
 // maximum size of their values. Below these limits copies cost less than an inbox. A chain that has an inbox uses it
 // until all of its signals are handled.
 //
@@ -242,7 +242,7 @@ func (s *Run) answerFromInbox(w *Wait) (event int64, sig Signal, ok bool) {
 }
 
 // needsInbox reports whether deciding on these commands requires the inherited signals. Code that buffers its signals
-// itself has received them from its history, and names those that it did not receive.
+// itself has received them from its history, and names the signals that it did not receive.
 func (s *Run) needsInbox(commands []protocol.Command) bool {
 	if s.inheritedUnread() == 0 || s.inbox.Signals != nil {
 		return false

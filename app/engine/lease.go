@@ -161,8 +161,8 @@ func (s *Session) acquire(l Lessee, watermark int64, now time.Time, task string)
 	s.Fresh, s.FirstRenewal, s.LastRenewal = true, history.Time{}, history.Time{}
 	s.For, s.ForUntil, s.PinnedUntil = "", history.Time{}, history.Time{}
 	s.adopt()
-	// Implicit and workflow sessions have no lengths of their own, so those of the owner apply: the owner has to renew
-	// in time.
+	// Implicit and workflow sessions have no separate lengths, so the lengths of the owner apply: the owner has to
+	// renew in time.
 	if s.Origin != OriginWorker {
 		s.Lease = l.Worker.SessionLease
 	}

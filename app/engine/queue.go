@@ -283,7 +283,7 @@ func (in PromoteBuild) decide(q *Queue, now history.Time) error {
 // maxEarlierBuilds is the maximum number of consecutive promotions that can be rolled back.
 const maxEarlierBuilds = 16
 
-// before stores the build to which new runs were pinned until now.
+// before stores the build to which new runs were pinned so far.
 func (q *Queue) before(id string) {
 	earlier := append(slices.Clone(q.Earlier), id)
 	q.Earlier = earlier[max(0, len(earlier)-maxEarlierBuilds):]

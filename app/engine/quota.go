@@ -18,7 +18,7 @@ var NoQuotas = QuotaLimits{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.Max
 // DefaultQuotas apply if neither the namespace nor a setting of the app sets a limit.
 var DefaultQuotas = QuotaLimits{OpenRuns: 1_000_000, StartsPerSecond: 20_000, StoredBytes: 1 << 40, Schedules: 100_000}
 
-// With returns the limits, overridden by those that a namespace sets.
+// With returns the limits, overridden by the limits that a namespace sets.
 func (l QuotaLimits) With(own protocol.QuotaValues) QuotaLimits {
 	set := func(limit, value *int64) {
 		if value != nil {

@@ -195,8 +195,8 @@ func (DueSchedule) decide(st *scheduleStep) error {
 }
 
 // RecomputeSchedule computes the next time of a schedule again. An app does so when it starts, since its rules or its
-// time zones may be newer than those that computed the stored time, and after a jump of the clock. A time that is due
-// is kept. If the time is the same, nothing changes.
+// time zones may be newer than the ones that computed the stored time, and after a jump of the clock. A time that is
+// due is kept. If the time is the same, nothing changes.
 type RecomputeSchedule struct{}
 
 func (RecomputeSchedule) decide(st *scheduleStep) error {

@@ -100,8 +100,8 @@ type Session struct {
 	// Drained, with PolicyFail: the owner was drained, and no task has failed with this loss yet.
 	Drained      bool `json:"drained,omitempty"`
 	Acquisitions int  `json:"claims,omitempty"` // number of acquisitions of this row
-	// Fresh: no task was delivered under this epoch, except deliveries that were undone. The first delivery tells the
-	// owner to build the session's state.
+	// Fresh: no task was delivered under this epoch, except deliveries that were undone. The first delivery makes the
+	// owner build the session's state.
 	Fresh        bool         `json:"fresh,omitempty"`
 	Renewals     int          `json:"renewals,omitempty"` // number of renewals of the current ownership's lease
 	FirstRenewal history.Time `json:"first_renewal,omitzero"`
@@ -322,7 +322,7 @@ type Worker struct {
 	// SessionBuffer is how long before the end of a lease the worker renews it, in microseconds.
 	SessionBuffer int64 `json:"session_buffer,omitempty"`
 	SessionIdle   int64 `json:"session_idle"` // in microseconds
-	// DefaultMaxActivities is the maximum number of concurrent activities in a session without a limit of its own; 0:
+	// DefaultMaxActivities is the maximum number of concurrent activities in a session without a limit; 0:
 	// its slots.
 	DefaultMaxActivities int   `json:"together,omitempty"`
 	AttemptLease         int64 `json:"attempt_lease"` // in microseconds

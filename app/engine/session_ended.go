@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Tasks may be queued in a session that ends. Each of them fails in a step of its own run, since one decision changes
-// one run.
+// Tasks may be queued in a session that ends. Each of them fails in a separate step of its run, since one decision
+// changes one run.
 
 // SessionEndedReason is the reason in history of activities that were cancelled because their workflow ended the
 // session.

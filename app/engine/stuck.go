@@ -45,7 +45,7 @@ func (t *Task) recordStuck(now history.Time) {
 	}
 }
 
-// Failing returns the state of a run that is stuck because of its own workflow task; nil for any other run.
+// Failing returns the state of a run that is stuck because its workflow task fails; nil for any other run.
 func (h *Head) Failing() *Stuck {
 	t := h.Task
 	if !h.Status.Open() || !t.failing() {
@@ -60,7 +60,7 @@ func (h *Head) Failing() *Stuck {
 	return &Stuck{orTime(t.StuckAt, orTime(h.ProgressAt, h.StartedAt)), w.Reason, w.Say(time.UTC)}
 }
 
-// Stuck returns the state of a run that is stuck because of its own workflow task or because no worker may run a task;
+// Stuck returns the state of a run that is stuck because its workflow task fails or because no worker may run a task;
 // nil for any other run.
 func (h *Head) Stuck() *Stuck {
 	if s := h.Failing(); s != nil || !h.Status.Open() {

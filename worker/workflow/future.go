@@ -20,9 +20,9 @@ type Awaitable interface {
 // Future is the result of an activity, a child workflow, a timer or a branch, which is available later.
 type Future interface {
 	Awaitable
-	// Get waits for the result and decodes it into the value that out points to; nil discards it. The error is the error
-	// of the activity (an *ActivityError) or of the child (a *ChildError), a decoding error, or ErrCancelled if ctx is
-	// cancelled first. It may be called many times.
+	// Get waits for the result and decodes it into the value that out points to; nil discards it. The error is the
+	// error of the activity (an *ActivityError) or of the child (a *ChildError), a decoding error, or ErrCancelled if
+	// ctx is cancelled first. It may be called many times.
 	Get(ctx Context, out any) error
 	// Ready reports whether Get returns without waiting.
 	Ready() bool
@@ -183,7 +183,7 @@ func wait(ctx Context, w *waiter, done func() bool, items ...Awaitable) error {
 // Select waits until an item is ready and returns its index, the lowest index if several items are ready. It returns
 // ErrCancelled if ctx is cancelled first, and an error if items is empty. The future of a failed activity is ready, and
 // its Get returns the error. An item that was cancelled with ctx is not ready. Select does not cancel the other items;
-// to cancel them, start them with a cancellable context of their own.
+// to cancel them, start them with a separate cancellable context.
 func Select(ctx Context, items ...Awaitable) (int, error) {
 	if len(items) == 0 {
 		return -1, errors.New("select without futures would block forever")

@@ -51,7 +51,7 @@ type lease struct {
 	sessionLease session.Lease // last known lease of the session
 }
 
-// batchFraction selects which renewals share a heartbeat with a renewal that is due: those that become due within
+// batchFraction selects which renewals share a heartbeat with a renewal that is due: renewals that become due within
 // interval/batchFraction.
 const batchFraction = 2
 
