@@ -374,3 +374,94 @@ func TestARepeatedStartReturnsNoDeletedRun(t *testing.T) {
 		}
 	})
 }
+
+// A child is started under a workflow ID in use, by the policies of the command. An open run that is replaced ends in
+// the commit in which the child begins, with an audit entry. A step that uses an open child of its workflow ends with
+// that child. The parent receives the ends of all its children, also if one of them is replaced by another.
+func TestPoliciesDecideWhetherAChildUsesAWorkflowIDAgain(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h, other := register(caller{t, a, "default"}, "w", ""), caller{t, b, "default"}
+		child := func(id, more string) string {
+			return `{"type":"start_child_workflow","workflow_type":"child","workflow_id":"` + id + `","queue":"unserved"` + more + `}`
+		}
+		const terminate, use, allow = `,"conflict_policy":"terminate-existing"`, `,"conflict_policy":"use-existing"`,
+			`,"reuse_policy":"allow"`
+		stranger := other.want(201, "POST", "/api/workflows",
+			`{"workflow_id":"stranger","workflow_type":"none","task_queue":"unserved"}`).text("run_id")
+		closed := other.want(201, "POST", "/api/workflows",
+			`{"workflow_id":"closed","workflow_type":"none","task_queue":"unserved"}`).text("run_id")
+		h.want(200, "POST", "/api/workflows/closed/terminate", `{}`)
+		parent := h.start("parent")
+		h.decide(
+			h.poll("workflow"), child("stranger", terminate), child("closed", allow), child("mine", ""),
+			`{"type":"open_signal_wait","signal_name":"go"}`,
+		)
+		current := func(id string) response { return other.want(200, "GET", "/api/workflows/"+id, "") }
+		for id, old := range map[string]string{"stranger": stranger, "closed": closed} {
+			if got := current(id); got.text("run_id") == old || got.text("parent_run_id") != parent {
+				t.Errorf("%s: %s", id, got.raw)
+			}
+		}
+		if got := h.want(200, "GET", "/api/runs/"+stranger, ""); got.text("status") != "terminated" {
+			t.Errorf("the replaced run: %s", got.raw)
+		}
+		if audit := h.want(200, "GET", "/api/audit", "").raw; !strings.Contains(audit, stranger+": replaced by a new start") {
+			t.Errorf("audit: %s", audit)
+		}
+		mine := current("mine").text("run_id")
+		h.want(202, "POST", "/api/workflows/parent/signal/go", `{}`)
+		h.decide(h.poll("workflow"), child("mine", use), child("closed", terminate), child("parent", terminate),
+			`{"type":"open_signal_wait","signal_name":"go"}`)
+		if current("mine").text("run_id") != mine || current("parent").text("run_id") != parent {
+			t.Error("the open child or the parent was replaced")
+		}
+		h.decide(h.poll("workflow"), `{"type":"open_signal_wait","signal_name":"go"}`) // for the ends of children
+		h.want(200, "POST", "/api/workflows/mine/terminate", `{}`)
+		h.poll("workflow")
+		ends := map[string]int{}
+		list, _ := h.want(200, "GET", "/api/workflows/parent/runs/"+parent+"/history", "").body["events"].([]any)
+		for _, e := range list {
+			if typ := e.(map[string]any)["event_type"].(string); strings.HasPrefix(typ, "ChildRun") && typ != "ChildRunStarted" {
+				ends[typ]++
+			}
+		}
+		// terminated: mine for two steps, and the first child with the ID closed; failed: the child with the parent's ID
+		if ends["ChildRunTerminated"] != 3 || ends["ChildRunFailed"] != 1 {
+			t.Errorf("ends of children: %v", ends)
+		}
+		runs, _ := h.want(200, "GET", "/api/workflows/closed/runs", "").body["runs"].([]any)
+		if len(runs) != 3 {
+			t.Errorf("runs of closed: %v", runs)
+		}
+	})
+}
+
+// A backfill repeats the firings of a schedule by the policies of its action: those whose runs have failed, or all.
+func TestPoliciesDecideWhetherAFiringIsRepeated(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h, other := caller{t, a, "default"}, caller{t, b, "default"}
+		h.want(201, "POST", "/api/schedules", `{"schedule_id":"s","spec":{"cron_expressions":["0 3 * * *"]},"overlap_policy":"allow_all",
+			"action":{"workflow_type":"none","task_queue":"unserved","reuse_policy":"allow-after-failure","conflict_policy":"terminate-existing"}}`)
+		backfill := func(c caller, outcome string) string {
+			t.Helper()
+			got := c.want(200, "POST", "/api/schedules/s/backfill", `{"start_time":"2026-01-01T00:00:00Z","end_time":"2026-01-02T00:00:00Z"}`)
+			if !strings.Contains(got.raw, `"outcome":"`+outcome+`"`) {
+				t.Errorf("want %s: %s", outcome, got.raw)
+			}
+			return h.want(200, "GET", "/api/workflows/s.20260101T030000Z", "").text("run_id")
+		}
+		first := backfill(h, "triggered")
+		second := backfill(other, "triggered") // replaces the open run
+		if got := h.want(200, "GET", "/api/runs/"+first, ""); got.text("status") != "terminated" {
+			t.Errorf("the replaced run: %s", got.raw)
+		}
+		h.want(200, "POST", "/api/workflows/s.20260101T030000Z/terminate", `{}`)
+		third := backfill(h, "triggered") // after the failure
+		h.want(200, "PUT", "/api/schedules/s", `{"action":{"workflow_type":"none","task_queue":"unserved"}}`)
+		if first == second || second == third || backfill(other, "skipped") != third {
+			t.Errorf("runs %s, %s, %s", first, second, third)
+		}
+	})
+}

@@ -195,6 +195,16 @@ func (b *Broker) commandNeeds(ns string, c protocol.Command, i int, needs *store
 	// A given workflow ID of a child may be in use; a generated one is not.
 	case c.Type == protocol.StartChildWorkflow && c.WorkflowID != "":
 		needs.Workflows = append(needs.Workflows, engine.WorkflowKey{Namespace: ns, ID: c.WorkflowID})
+		if c.ReusePolicy != "" || c.ConflictPolicy != "" {
+			needs.Current = true
+		}
+		switch c.ConflictPolicy {
+		case protocol.ConflictUseExisting:
+			needs.Inherited = append(needs.Inherited, c.WorkflowID)
+		case protocol.ConflictTerminateExisting:
+			needs.AllTasks, needs.Chain, needs.Bound = true, true, true
+			needs.Inherited = append(needs.Inherited, c.WorkflowID)
+		}
 	case c.Type == protocol.AttachChildWorkflow:
 		needs.Workflows, needs.Current = append(needs.Workflows, engine.WorkflowKey{Namespace: ns, ID: c.WorkflowID}), true
 		needs.Inherited = append(needs.Inherited, c.WorkflowID)

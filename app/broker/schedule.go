@@ -88,8 +88,12 @@ func (b *Broker) scheduleTransaction(
 			return store.Writes{}, errMoved
 		}
 		var latest *engine.Run
-		w := engine.ScheduleEnvironment{Taken: func(id string) bool {
-			return rows.Workflow(engine.WorkflowKey{Namespace: k.Namespace, ID: id}) != nil
+		w := engine.ScheduleEnvironment{Existing: func(id string) (*engine.Workflow, *engine.Run) {
+			flow := rows.Workflow(engine.WorkflowKey{Namespace: k.Namespace, ID: id})
+			if flow == nil {
+				return nil, nil
+			}
+			return flow, rows.Run(flow.RunID)
 		}}
 		if s != nil && s.Latest != "" {
 			if f := rows.Workflow(engine.WorkflowKey{Namespace: k.Namespace, ID: s.Latest}); f != nil {
@@ -135,6 +139,9 @@ func (b *Broker) scheduleTransaction(
 			}
 		}
 		for _, start := range d.Starts {
+			if err := b.replaceRun(rows, k, start.Replaces, &writes, now); err != nil {
+				return store.Writes{}, err
+			}
 			writes.Runs = append(writes.Runs, begin.run(rows, writes.Runs, start, s.NameRules == 0, now))
 			writes.Workflows = append(
 				writes.Workflows, engine.Workflow{Namespace: k.Namespace, ID: start.WorkflowID, RunID: start.RunID, Runs: 1},
@@ -148,6 +155,28 @@ func (b *Broker) scheduleTransaction(
 		b.store.Quotas().CountRefusal(quota.Refusal{Namespace: k.Namespace, Quota: full.Quota, What: "firing"})
 	}
 	return out, b.countQuotaRefusal(k.Namespace, "schedule", err)
+}
+
+// replaceRun ends the open run that a firing replaces; an empty ID: none.
+func (b *Broker) replaceRun(
+	rows store.Rows, k engine.ScheduleKey, id string, w *store.Writes, now time.Time,
+) error {
+	run := rows.Run(id)
+	if id == "" || run == nil {
+		return nil
+	}
+	by := "schedule " + k.ID
+	end := engine.EndRun{Terminate: true, Reason: engine.ReasonReplaced, Identity: by}
+	ended, _, err := transaction.Decide(rows, run, end, now)
+	if err != nil {
+		return err
+	}
+	w.Runs, w.Workflows = append(w.Runs, ended.Runs...), append(w.Workflows, ended.Workflows...)
+	w.Audit = append(w.Audit, store.Audit{
+		At: history.At(now), Identity: by, Action: "workflow.terminate", Namespace: run.Namespace,
+		Target: run.WorkflowID, Detail: run.ID + ": " + engine.ReasonReplaced,
+	})
+	return nil
 }
 
 // workflowsOf returns the workflows that a step may read: the last started one, and workflows that the step may start.
@@ -227,7 +256,9 @@ func (s *scheduledRun) sessions() []engine.SessionKey {
 func (s *scheduledRun) run(
 	rows store.Rows, before []engine.Decision, as engine.ScheduledStart, oldNames bool, now time.Time,
 ) engine.Decision {
-	start := engine.Start{RunID: as.RunID, Number: 1, Request: s.request, Arguments: s.args, OldNames: oldNames}
+	start := engine.Start{
+		RunID: as.RunID, Number: 1, Request: s.request, Arguments: s.args, OldNames: oldNames, Reuses: as.Reuses,
+	}
 	start.Request.WorkflowID = as.WorkflowID
 	if s.activity == nil {
 		return transaction.StartRun(rows, start, now)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/sojourn-run/sojourn/internal/retry"
@@ -39,6 +40,10 @@ type Child struct {
 	ExecutionTO     int64         `json:"execution_timeout,omitempty"`
 	RunTimeout      int64         `json:"run_timeout,omitempty"`
 	Deadline        history.Time  `json:"deadline,omitzero"` // deadline of all its runs together
+
+	Chain    string `json:"chain,omitempty"`     // of the child; see Head.Chain
+	Shared   bool   `json:"shared,omitempty"`    // an earlier step started the child; its end also ends this step
+	IsShared bool   `json:"is_shared,omitempty"` // the end of the child also ends a later step
 
 	Memo             json.RawMessage `json:"memo,omitempty"` // stored only with a retry policy, like Attributes
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
@@ -91,35 +96,112 @@ func (st *step) startChild(c protocol.Command, seq int64) error {
 	if c.ExecutionTimeout > 0 {
 		child.Deadline = plus(st.now, seconds(int64(c.ExecutionTimeout)))
 	}
-	// A given ID may be in use, also by a child that this completion starts.
-	taken := false
+	var use childID
 	if c.WorkflowID != "" {
-		child.WorkflowID = c.WorkflowID
-		if _, taken = st.workflow(c.WorkflowID); taken {
-			child.RunID = ""
-		}
+		child.WorkflowID, use = c.WorkflowID, st.childID(c)
+	}
+	switch {
+	case use.refusal != "":
+		child.RunID = ""
+	case use.existing != nil:
+		// The close policy and the retry policy of the step that started the child apply.
+		child.RunID, child.Number, child.Chain = use.existing.ID, use.existing.Number, use.existing.Chain
+		child.Shared, child.ClosePolicy, child.Retry = true, Abandon, nil
+	case use.reuses:
+		child.Chain = child.RunID
 	}
 	st.emit(&history.ChildWorkflowScheduled{
+		ChainRunID: child.Chain, UsedExisting: child.Shared,
 		Child: st.childRef(seq, &child), TaskQueue: child.Queue, Arguments: c.Arguments.Blob,
 		PayloadCodec: codecOf(c.Arguments.Blob), RetryPolicy: child.Retry,
 		ExecutionTimeout: int64(c.ExecutionTimeout), RunTimeout: int64(c.RunTimeout), Deadline: child.Deadline, Memo: memo,
 		SearchAttributes: attributes,
 		Parallel:         c.Parallel,
 	})
-	if taken {
+	if use.refusal != "" {
 		st.emit(&history.ChildRunFailed{ChildEnded: history.ChildEnded{
 			Child: st.childRef(seq, &child), Status: "failed", ClosedReason: "failed", ClosedAt: st.now, Parallel: c.Parallel,
 			Failure: history.Failure{
 				ID: st.failureID(), Category: "child_workflow", ExceptionType: history.TypeWorkflowIDTaken, NonRetryable: true,
-				Message: "workflow id " + c.WorkflowID + " is taken",
+				Message: use.refusal,
 			},
 		}})
 		return nil
 	}
-	st.emit(&history.ChildRunStarted{Child: st.childRef(seq, &child), Number: 1, Attempt: 1, Parallel: c.Parallel})
+	st.emit(&history.ChildRunStarted{
+		Child: st.childRef(seq, &child), Number: child.Number, Attempt: 1, Parallel: c.Parallel,
+	})
+	if child.Shared {
+		return nil
+	}
 	child.Memo, child.SearchAttributes = memo, attributes
 	st.spawn(Parent{RunID: st.ID, WorkflowID: st.WorkflowID, Seq: seq, Chain: st.Chain}, child, c.Arguments.Blob, 0)
+	if use.replaces != "" {
+		st.d.Spawn[len(st.d.Spawn)-1].Replaces = use.replaces
+		st.endReplaced(c.WorkflowID, use.replaces)
+	}
 	return nil
+}
+
+// endReplaced ends the attachments to a child that an earlier run of the chain started and that a new child replaces.
+// The row of the replaced child is deleted at once, because the new child may need it when this run continues as new.
+func (st *step) endReplaced(workflowID, run string) {
+	row := st.inherited(workflowID)
+	if row == nil || row.RunID != run {
+		return
+	}
+	st.deleteInherited(*row)
+	f := st.ended("terminated", ReasonReplaced)
+	st.endAttachments(workflowID, Message{
+		Kind: ChildEnded, Run: run, Number: row.Number, Status: protocol.RunTerminated, At: st.now, Failure: &f,
+	})
+}
+
+// childID is the decision about the workflow ID that a command chose for a child.
+type childID struct {
+	refusal  string // the ID is in use, and the child fails with this message
+	reuses   bool   // the child begins a new chain under the ID
+	replaces string // the open run that ends when the child begins
+	existing *Run   // the child of this workflow with whose end the step ends
+}
+
+// childID decides about the workflow ID of a child by the policies of the command. Without policies, the ID must be
+// unused, also by children that the same completion starts.
+func (st *step) childID(c protocol.Command) childID {
+	run, exists := st.workflow(c.WorkflowID)
+	switch {
+	case !exists && c.WorkflowID != st.WorkflowID:
+		return childID{}
+	case c.ReusePolicy == "" && c.ConflictPolicy == "":
+		return childID{refusal: "workflow id " + c.WorkflowID + " is taken"}
+	case st.spawns(c.WorkflowID):
+		return childID{refusal: "workflow id " + c.WorkflowID + " is used twice by one workflow task"}
+	case c.WorkflowID == st.WorkflowID:
+		return childID{refusal: "workflow id " + c.WorkflowID + " is that of the parent itself"}
+	}
+	if c.ConflictPolicy == protocol.ConflictUseExisting && run != nil && (run.Status.Open() || run.owesParentReport()) {
+		_, own := st.ownChild(c.WorkflowID)
+		if own || run.ChildOf(&st.Head) && st.inherited(c.WorkflowID) != nil {
+			return childID{existing: run}
+		}
+		return childID{refusal: "workflow id " + c.WorkflowID + " is used by an open run that is no child of this workflow"}
+	}
+	flow := Workflow{ID: c.WorkflowID}
+	if run != nil {
+		flow.RunID = run.ID
+	}
+	effect, err := DecideExisting(
+		&protocol.StartRequest{ReusePolicy: c.ReusePolicy, ConflictPolicy: c.ConflictPolicy}, &flow, run,
+	)
+	switch {
+	case err != nil:
+		var refusal *protocol.Error
+		errors.As(err, &refusal)
+		return childID{refusal: refusal.Message}
+	case effect == TerminateRun:
+		return childID{reuses: true, replaces: run.ID}
+	}
+	return childID{reuses: true}
 }
 
 // spawn starts a run of a child in this step. Its parent is the run that started the child, for all runs of the child.
@@ -127,7 +209,7 @@ func (st *step) startChild(c protocol.Command, seq int64) error {
 func (st *step) spawn(parent Parent, c Child, arguments string, delay time.Duration) {
 	priority := st.Priority
 	st.d.Spawn = append(st.d.Spawn, Start{
-		RunID: c.RunID, Number: c.Number, Arguments: arguments, Parent: &parent, Deadline: c.Deadline,
+		RunID: c.RunID, Number: c.Number, Arguments: arguments, Parent: &parent, Deadline: c.Deadline, Chain: c.Chain,
 		// the first run of a retried child may be older than the naming rules
 		OldNames: c.Number > 1 && st.NameRules == 0,
 		Request: protocol.StartRequest{
@@ -196,7 +278,9 @@ func (st *step) endCancelledChild(seq int64, c Child) {
 	m := st.childCancelled(c)
 	m.ToSeq = seq
 	st.emitChildEnded(c, ChildReport{m})
-	st.endAttachments(c.WorkflowID, m)
+	if !c.Shared { // the end of the child ends the other steps
+		st.endAttachments(c.WorkflowID, m)
+	}
 }
 
 // childCancelled returns the end that a parent records for a child for which it no longer waits.
@@ -309,7 +393,7 @@ func (in ChildReport) decide(st *step) error {
 		return nil
 	}
 	st.emitChildEnded(c, in)
-	if st.Attached.Len() > 0 {
+	if st.Attached.Len() > 0 || c.IsShared {
 		st.endAttachments(c.WorkflowID, in.Message)
 	}
 	return nil
@@ -370,6 +454,15 @@ func (s *Run) childScheduled(d *history.ChildWorkflowScheduled) {
 		ClosePolicy: d.ClosePolicy, CancelPolicy: d.CancelPolicy, Retry: d.RetryPolicy,
 		ExecutionTO: d.ExecutionTimeout, RunTimeout: d.RunTimeout, Deadline: d.Deadline, Parallel: d.Parallel,
 	}
+	c.Chain, c.Shared = d.ChainRunID, d.UsedExisting
+	if c.Shared {
+		for seq, o := range s.Children.All() {
+			if o.WorkflowID == c.WorkflowID && !o.Shared {
+				o.IsShared = true
+				s.Children.Put(seq, o)
+			}
+		}
+	}
 	if d.RetryPolicy != nil {
 		c.Arguments, c.Memo, c.SearchAttributes = d.Arguments, d.Memo, d.SearchAttributes
 	}
@@ -389,11 +482,18 @@ func (s *Run) childCancelRequested(d *history.ChildCancelRequested) {
 	if c, ok := s.Children.Get(d.Target); ok {
 		ask(d.Target, c)
 	}
-	if a, attached := s.Attached.Get(d.Target); attached { // the child may be attached or a child of this run
-		for seq, c := range s.Children.All() {
-			if c.WorkflowID == a.WorkflowID {
-				ask(seq, c)
-			}
+	workflowID := ""
+	if c, ok := s.Children.Get(d.Target); ok && c.Shared {
+		workflowID = c.WorkflowID
+	} else if a, attached := s.Attached.Get(d.Target); attached { // the child may be attached or a child of this run
+		workflowID = a.WorkflowID
+	}
+	if workflowID == "" {
+		return
+	}
+	for seq, c := range s.Children.All() {
+		if c.WorkflowID == workflowID {
+			ask(seq, c)
 		}
 	}
 }

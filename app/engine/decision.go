@@ -77,6 +77,8 @@ type Start struct {
 	Held     protocol.Quota // the quota that delays the first task; empty: none
 	Deadline history.Time   // deadline of a child whose earlier runs used some of its time
 	Reuses   bool           // the workflow ID belongs to an earlier chain, whose newest run is closed
+	Chain    string         // chain of a child that is retried; see Head.Chain
+	Replaces string         // open run of the workflow ID that ends in the same commit; empty: none
 	StartKey *StartKey      // Idempotency-Key of the request; nil: none
 	OldNames bool           // the workflow, its parent or its schedule began before the naming rules existed
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -86,6 +87,10 @@ func (st *step) countInherited(f *InheritedChild, n int) {
 // transferChildren transfers the open children of the run to the chain, because no step of the next run waits for them.
 func (st *step) transferChildren(next *Start) {
 	for seq, c := range st.Children.All() {
+		if c.Shared { // the step that started the child, or the chain, has it
+			continue
+		}
+		c.IsShared = false
 		// The group belongs to the run that ends.
 		c.Parallel = history.Parallel{}
 		st.storeInherited(InheritedChild{Child: c, From: st.ID, Seq: seq}, true)
@@ -227,10 +232,8 @@ func (s *Run) owesParentReport() bool {
 // workflow returns the current run of a workflow ID if it is loaded, and whether the ID is in use. Children that this
 // step starts count, too: one completion may contain the same ID twice.
 func (st *step) workflow(id string) (run *Run, exists bool) {
-	for _, s := range st.d.Spawn {
-		if s.Request.WorkflowID == id {
-			return nil, true
-		}
+	if st.spawns(id) {
+		return nil, true
 	}
 	if st.env.Workflow == nil {
 		return nil, id == st.WorkflowID
@@ -238,11 +241,23 @@ func (st *step) workflow(id string) (run *Run, exists bool) {
 	return st.env.Workflow(id)
 }
 
-// endAttachments ends all attachments of the run to one child.
+// spawns reports whether this step starts a child with the workflow ID.
+func (st *step) spawns(id string) bool {
+	return slices.ContainsFunc(st.d.Spawn, func(s Start) bool { return s.Request.WorkflowID == id })
+}
+
+// endAttachments ends all attachments of the run to one child, and the steps that share the child with the step that
+// started it.
 func (st *step) endAttachments(workflowID string, m Message) {
 	for seq, a := range st.Attached.All() {
 		if a.WorkflowID == workflowID {
 			st.attachedEnded(seq, workflowID, a.Type, m)
+		}
+	}
+	for seq, c := range st.Children.All() {
+		if c.Shared && c.WorkflowID == workflowID {
+			c.RunID, c.Number, m.ToSeq = m.Run, m.Number, seq
+			st.emitChildEnded(c, ChildReport{m})
 		}
 	}
 }

@@ -122,8 +122,9 @@ func (s *Schedule) StartID(at time.Time, trigger string) string {
 
 // ScheduleEnvironment is what a decision on a schedule may read besides the schedule itself.
 type ScheduleEnvironment struct {
-	Running bool                         // true if the workflow that was started last is open
-	Taken   func(workflowID string) bool // Taken reports whether the workflow ID is, or was, in use.
+	Running bool // true if the workflow that was started last is open
+	// Existing returns the row of a workflow ID and its newest run; nil: the ID is free. The run is nil if it was removed.
+	Existing func(workflowID string) (*Workflow, *Run)
 	// Full returns the quota that one more run would exceed after others other starts of the step; empty: none. A run
 	// that is ended in the step reduces others by one. nil: no quota applies.
 	Full func(others int64) protocol.Quota
@@ -143,7 +144,11 @@ type ScheduleDecision struct {
 }
 
 // ScheduledStart is a workflow that a decision starts.
-type ScheduledStart struct{ WorkflowID, RunID string }
+type ScheduledStart struct {
+	WorkflowID, RunID string
+	Reuses            bool   // the run begins a new chain under a workflow ID that is in use
+	Replaces          string // the open run of the workflow ID, which ends; empty: none
+}
 
 // ScheduleInput is an input of a decision on a schedule.
 type ScheduleInput interface {
@@ -192,6 +197,10 @@ type scheduleStep struct {
 	env ScheduleEnvironment
 	now history.Time
 	d   ScheduleDecision
+
+	// how the firing that is decided uses its workflow ID; see ScheduledStart
+	reuses   bool
+	replaces string
 }
 
 // appendEvent adds an entry to the schedule's own history, which shows users why a workflow was started or not.
@@ -216,10 +225,10 @@ func (st *scheduleStep) fire(at history.Time, trigger, overlap string) {
 		st.skip(at, trigger, "status_not_triggerable")
 		return
 	// Another app or a backfill has already fired this time.
-	case st.env.Taken != nil && st.env.Taken(id):
+	case !st.use(id):
 		st.skip(at, trigger, "already_fired")
 		return
-	case !st.env.Running:
+	case !st.env.Running || st.replaces != "" && id == st.Latest: // the run that ends is the one that was started last
 		st.start(id, at, trigger, "")
 		return
 	}
@@ -256,6 +265,28 @@ func (st *scheduleStep) fire(at history.Time, trigger, overlap string) {
 // OverlapAll is the overlap policy under which runs start regardless of other runs.
 const OverlapAll = protocol.OverlapAllowAll
 
+// use decides whether a firing may use a workflow ID, by the policies of the action, and stores how it uses the ID.
+func (st *scheduleStep) use(id string) bool {
+	st.reuses, st.replaces = false, ""
+	if st.env.Existing == nil {
+		return true
+	}
+	flow, run := st.env.Existing(id)
+	if flow == nil {
+		return true
+	}
+	effect, err := DecideExisting(&protocol.StartRequest{
+		ReusePolicy: st.Action.ReusePolicy, ConflictPolicy: st.Action.ConflictPolicy,
+	}, flow, run)
+	if err != nil || effect == ReturnRun {
+		return false
+	}
+	if st.reuses = true; effect == TerminateRun {
+		st.replaces = run.ID
+	}
+	return true
+}
+
 func (st *scheduleStep) about(at history.Time, trigger string, more map[string]any) map[string]any {
 	p := map[string]any{"fire_time": at, "trigger": trigger}
 	for k, v := range more {
@@ -278,7 +309,7 @@ func (st *scheduleStep) skip(at history.Time, trigger, reason string) {
 func (st *scheduleStep) start(id string, at history.Time, trigger, end string) {
 	if st.env.Full != nil {
 		others := int64(len(st.d.Starts))
-		if end != "" {
+		if end != "" || st.replaces != "" {
 			others-- // the running workflow ends in the same step
 		}
 		if q := st.env.Full(others); q != "" {
@@ -290,7 +321,7 @@ func (st *scheduleStep) start(id string, at history.Time, trigger, end string) {
 		st.d.End = end
 	}
 	run := DerivedRunID(st.Namespace+"/"+st.ID, st.Events+1, st.now.Time)
-	st.d.Starts = append(st.d.Starts, ScheduledStart{id, run})
+	st.d.Starts = append(st.d.Starts, ScheduledStart{id, run, st.reuses, st.replaces})
 	st.d.Outcome = "triggered"
 	st.Fires++
 	st.Latest, st.LastFiredAt, st.env.Running = id, st.now, true

@@ -18,9 +18,15 @@ func TestScheduleScripts(t *testing.T) {
 	datadriven.Walk(t, "scripts/schedule", func(t *testing.T, path string) {
 		var s *Schedule
 		now, running, taken := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), false, map[string]bool{}
+		runs := map[string]*Run{} // the newest run of a workflow ID, as the command run set it
 		key := ScheduleKey{"default", "s"}
 		decide := func(in ScheduleInput) string {
-			world := ScheduleEnvironment{Running: running, Taken: func(id string) bool { return taken[id] }}
+			world := ScheduleEnvironment{Running: running, Existing: func(id string) (*Workflow, *Run) {
+				if !taken[id] {
+					return nil, nil
+				}
+				return &Workflow{ID: id}, runs[id]
+			}}
 			before, _ := json.Marshal(s)
 			d, err := DecideSchedule(s, key, world, in, now)
 			repeated, _ := DecideSchedule(s, key, world, in, now)
@@ -41,7 +47,14 @@ func TestScheduleScripts(t *testing.T) {
 			}
 			for _, start := range d.Starts {
 				taken[start.WorkflowID], running = true, true
-				fmt.Fprintln(&out, "start:", start.WorkflowID)
+				fmt.Fprint(&out, "start: ", start.WorkflowID)
+				if start.Reuses {
+					fmt.Fprint(&out, " again")
+				}
+				if start.Replaces != "" {
+					fmt.Fprint(&out, ", replacing ", start.Replaces)
+				}
+				fmt.Fprintln(&out)
 			}
 			for _, e := range d.Events {
 				fmt.Fprintln(&out, e.Sequence, e.Type)
@@ -83,6 +96,9 @@ func TestScheduleScripts(t *testing.T) {
 				}
 				now = at
 				return decide(DueSchedule{})
+			case "run": // the newest run of a workflow ID
+				runs[arg("id")] = &Run{Head: Head{ID: "old", Status: protocol.RunStatus(arg("status"))}}
+				return ""
 			case "closed":
 				running = false
 				return ""

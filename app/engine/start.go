@@ -63,6 +63,9 @@ func DecideStart(in Start, now time.Time) Decision {
 		parent = in.ContinuedFrom.Parent
 		started.ChainRunID = in.ContinuedFrom.Chain
 	}
+	if in.Chain != "" {
+		started.ChainRunID = in.Chain
+	}
 	if in.Reuses {
 		started.ChainRunID = in.RunID
 	}

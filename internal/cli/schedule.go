@@ -107,7 +107,7 @@ func (p *program) describeSchedule(c *cobra.Command, args []string) error {
 type scheduleFlags struct {
 	cron, every                             []string
 	zone, kind, queue, input, overlap, note string
-	activity                                string
+	activity, reuse, conflict               string
 	limits                                  activityLimits
 	jitter                                  time.Duration
 	runs                                    int64
@@ -125,6 +125,16 @@ func (s *scheduleFlags) register(p *program, c *cobra.Command) {
 	f.StringVar(&s.input, "input", "", inputHelp)
 	f.StringVar(
 		&s.overlap, "overlap", "", "overlap policy: skip, buffer_one, buffer_all, allow_all, cancel_other or terminate_other; default: skip",
+	)
+	f.StringVar(
+		&s.reuse, "reuse-policy", "",
+		"whether a firing, such as that of a backfill, starts again if its run has closed: reject, allow-after-failure or "+
+			"allow; default: reject",
+	)
+	f.StringVar(
+		&s.conflict, "conflict-policy", "",
+		"what a firing does if its own run is open: fail, use-existing (both skip the firing) or terminate-existing; "+
+			"default: fail",
 	)
 	f.DurationVar(&s.jitter, "jitter", 0, "maximum random delay of each firing")
 	f.Int64Var(&s.runs, "max-runs", 0, "number of firings after which the schedule ends")
@@ -185,6 +195,7 @@ func (s *scheduleFlags) request(p *program, c *cobra.Command) (in protocol.Sched
 // action returns the schedule's action, or nil if no flag concerns it.
 func (s *scheduleFlags) action(p *program, c *cobra.Command) (*protocol.ScheduleAction, error) {
 	a := &protocol.ScheduleAction{WorkflowType: s.kind, ActivityType: s.activity, TaskQueue: s.queue}
+	a.ReusePolicy, a.ConflictPolicy = s.reuse, s.conflict
 	if err := s.limits.apply(c, &a.ActivityOptions); err != nil {
 		return nil, err
 	}
@@ -194,8 +205,11 @@ func (s *scheduleFlags) action(p *program, c *cobra.Command) (*protocol.Schedule
 		return nil, usageError{errors.New("--session, --affinity, timeouts and retries apply to activities only; set --activity")}
 	case s.kind != "" && s.activity != "":
 		return nil, usageError{errors.New("a schedule starts a workflow (--type) or an activity (--activity), not both")}
-	case s.kind == "" && s.activity == "" && (given("queue") || given("input")):
-		return nil, usageError{errors.New("--queue and --input require --type or --activity")}
+	case s.kind == "" && s.activity == "" &&
+		(given("queue") || given("input") || given("reuse-policy") || given("conflict-policy")):
+		return nil, usageError{
+			errors.New("--queue, --input, --reuse-policy and --conflict-policy require --type or --activity"),
+		}
 	case s.kind == "" && s.activity == "":
 		return nil, nil
 	}

@@ -118,6 +118,13 @@ func checkChild(c *Command, at func(string) string) error {
 			return err
 		}
 	}
+	for _, p := range []struct{ member, value string }{
+		{"reuse_policy", c.ReusePolicy}, {"conflict_policy", c.ConflictPolicy},
+	} {
+		if p.value != "" && c.WorkflowID == "" {
+			return Invalid(at(p.member), "requires workflow_id")
+		}
+	}
 	if c.ExecutionTimeout > 0 && c.RunTimeout > c.ExecutionTimeout {
 		return Invalid(at("run_timeout_seconds"), "must not be longer than execution_timeout_seconds")
 	}

@@ -150,6 +150,12 @@ type Command struct {
 	// WorkflowID is the receiver of a signal, or the child to attach. For start_child_workflow, Sojourn only, it is the
 	// child's ID, generated if empty; if the ID is taken, the child fails with the type workflow_id_taken.
 	WorkflowID string `json:"workflow_id,omitempty" of:"signal_workflow! attach_child_workflow! start_child_workflow" minLength:"1" maxLength:"255"`
+	// Sojourn only, with workflow_id: whether the child may use the ID of a closed run; as in a start, reject by default.
+	ReusePolicy string `json:"reuse_policy,omitempty" of:"start_child_workflow" enum:"reject,allow-after-failure,allow"`
+	// Sojourn only, with workflow_id: what happens if a run of the ID is open. fail, the default: the child fails.
+	// use-existing: the step ends with that run, if it is a child of this workflow; other runs are refused.
+	// terminate-existing: that run ends, and the child begins in the same commit.
+	ConflictPolicy string `json:"conflict_policy,omitempty" of:"start_child_workflow" enum:"fail,use-existing,terminate-existing"`
 
 	// Target is the command sequence that opened the activity, timer or child to cancel, or that is attached to the
 	// child.

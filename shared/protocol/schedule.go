@@ -43,7 +43,13 @@ type ScheduleAction struct {
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
 	ExecutionTimeout Timeout         `json:"execution_timeout_seconds,omitempty" minimum:"1" maximum:"315360000"`
 	RunTimeout       Timeout         `json:"run_timeout_seconds,omitempty" minimum:"1" maximum:"315360000"`
-	ActivityOptions                  // of an activity
+	// whether a firing may use its workflow ID again if its run has closed, for example in a backfill: reject (default),
+	// allow-after-failure, allow
+	ReusePolicy string `json:"reuse_policy,omitempty" enum:"reject,allow-after-failure,allow"`
+	// what a firing does if the run of its workflow ID is open: fail (default) and use-existing skip it,
+	// terminate-existing ends the run and starts a new one
+	ConflictPolicy  string `json:"conflict_policy,omitempty" enum:"fail,use-existing,terminate-existing"`
+	ActivityOptions        // of an activity
 }
 
 // Activity returns the request for the activity run that the action starts.

@@ -179,6 +179,21 @@ func TestAnotherAttachmentIsNondeterminismAndNamesBoth(t *testing.T) {
 	}
 }
 
+func TestTheIDPoliciesOfAChildAreSentWithAnIDOnly(t *testing.T) {
+	o := workflow.ChildOptions{ReuseID: workflow.AllowReuse, Conflict: workflow.TerminateExisting}
+	a := start(t, func(ctx workflow.Context) error {
+		derived := workflow.WithChild(ctx, o)
+		named := workflow.WithChild(derived, workflow.ChildOptions{WorkflowID: "order-6"})
+		return workflow.Join(ctx, workflow.StartChild(derived, "sub"), workflow.StartChild(named, "sub"))
+	})
+	a.drain(nil)
+	for i, policies := range []string{"", "allow terminate-existing"} {
+		c := a.batches[0].commands[i]
+		want(t, "policies", strings.TrimSpace(c.ReusePolicy+" "+c.ConflictPolicy), policies)
+	}
+	a.replays()
+}
+
 func TestAChildOfAChosenID(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) (string, error) {
 		under, cancel := workflow.WithCancel(ctx)

@@ -30,8 +30,11 @@ const (
 // child has the priority of its parent.
 type ChildOptions struct {
 	// WorkflowID is the child's workflow ID: 1 to 128 letters, digits and . _ : -. Empty: an ID is derived from the
-	// parent's run and the command. If the ID is in use, the child fails with ErrWorkflowIDTaken.
+	// parent's run and the command. If the ID is in use and the policies do not allow the start, the child fails with
+	// ErrWorkflowIDTaken.
 	WorkflowID  string
+	ReuseID     IDReusePolicy     // whether WorkflowID of a closed run may be used again; empty: RejectReuse
+	Conflict    IDConflictPolicy  // what happens if a run of WorkflowID is open; empty: FailOnConflict
 	Queue       string            // task queue; empty: the parent's
 	ParentClose ParentClosePolicy // empty: Abandon
 	// Retry is the retry policy for a child that failed or timed out. A cancelled or terminated child is not retried.
@@ -48,6 +51,30 @@ type ChildOptions struct {
 	Memo             map[string]any // initial memo, with the rules of UpsertMemo
 	SearchAttributes map[string]any // initial search attributes, with the rules of UpsertSearchAttributes
 }
+
+// IDReusePolicy decides whether a child may use the workflow ID of a closed run. A reused ID begins a new chain of
+// runs.
+type IDReusePolicy string
+
+// The values of IDReusePolicy.
+const (
+	RejectReuse            IDReusePolicy = "reject"
+	AllowReuseAfterFailure IDReusePolicy = "allow-after-failure" // it failed, timed out, was cancelled or terminated
+	AllowReuse             IDReusePolicy = "allow"
+)
+
+// IDConflictPolicy decides what happens if a run of the workflow ID of a child is open.
+type IDConflictPolicy string
+
+// The values of IDConflictPolicy.
+const (
+	FailOnConflict IDConflictPolicy = "fail" // the child fails with ErrWorkflowIDTaken
+	// UseExisting waits for the open run instead, if it is a child of this workflow that its code started earlier, in
+	// this run or a run that this run continues. The options of that start apply. Another run is a conflict.
+	UseExisting IDConflictPolicy = "use-existing"
+	// TerminateExisting terminates the open run and starts the child in one commit.
+	TerminateExisting IDConflictPolicy = "terminate-existing"
+)
 
 // derivedChildID matches the workflow IDs that the app derives for children without a WorkflowID.
 var derivedChildID = regexp.MustCompile(`^[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}-[0-9]+$`)
@@ -145,6 +172,9 @@ func (o *ChildOptions) command() (*protocol.Command, error) {
 	}
 	if o.WorkflowID != "" && !protocol.IsWorkflowID(o.WorkflowID) || derivedChildID.MatchString(o.WorkflowID) {
 		return nil, fmt.Errorf("%w: %q is not a valid workflow ID for a child", ErrInvalidOptions, o.WorkflowID)
+	}
+	if o.WorkflowID != "" { // the policies may come from the options of several children
+		c.ReusePolicy, c.ConflictPolicy = string(o.ReuseID), string(o.Conflict)
 	}
 	switch o.ParentClose {
 	case "", Abandon, CancelAtOnce, AskToCancel, TerminateHard:

@@ -199,6 +199,8 @@ func TestChildOptionsThatCannotBeAreRefusedAtOnce(t *testing.T) {
 	_, err := once(t, func(ctx workflow.Context) error {
 		for _, o := range []workflow.ChildOptions{
 			{ParentClose: "never"},
+			{WorkflowID: "x", ReuseID: "sometimes"},
+			{WorkflowID: "x", Conflict: "sometimes"},
 			{RunTimeout: -1},
 			{ExecutionTimeout: -1},
 			{RunTimeout: 2 * time.Second, ExecutionTimeout: time.Second},

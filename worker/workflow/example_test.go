@@ -187,6 +187,17 @@ func ExampleSignal() {
 	_ = approval
 }
 
+// A report replaces the open report of the same day, and follows one that has closed.
+func ExampleChildOptions() {
+	report := func(ctx workflow.Context, day string) (string, error) {
+		ctx = workflow.WithChild(ctx, workflow.ChildOptions{
+			WorkflowID: "report-" + day, ReuseID: workflow.AllowReuse, Conflict: workflow.TerminateExisting,
+		})
+		return workflow.ExecuteChild[string](ctx, "report", day)
+	}
+	_ = report
+}
+
 // Children are workflows with their own runs and histories.
 func ExampleStartChild() {
 	family := func(ctx workflow.Context) (string, error) {

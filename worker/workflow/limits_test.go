@@ -86,6 +86,12 @@ var textCalls = map[string]func(workflow.Context, string) error{
 	},
 	"start_child_workflow workflow_id": withChild(func(o *workflow.ChildOptions, s string) { o.WorkflowID = s }),
 	"start_child_workflow queue":       withChild(func(o *workflow.ChildOptions, s string) { o.Queue = s }),
+	"start_child_workflow reuse_policy": withChild(func(o *workflow.ChildOptions, s string) {
+		o.WorkflowID, o.ReuseID = "x", workflow.IDReusePolicy(s)
+	}),
+	"start_child_workflow conflict_policy": withChild(func(o *workflow.ChildOptions, s string) {
+		o.WorkflowID, o.Conflict = "x", workflow.IDConflictPolicy(s)
+	}),
 	"start_child_workflow parent_close_policy": withChild(func(o *workflow.ChildOptions, s string) {
 		o.ParentClose = workflow.ParentClosePolicy(s)
 	}),

@@ -18,9 +18,7 @@ func (w *Fixture) onSchedule(k engine.ScheduleKey, in engine.ScheduleInput) engi
 	return w.Commit(store.Transaction{
 		Needs: store.Keys{Schedules: []engine.ScheduleKey{k}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
-			d, err := engine.DecideSchedule(rows.Schedule(k), k, engine.ScheduleEnvironment{Taken: func(string) bool {
-				return false
-			}}, in, now)
+			d, err := engine.DecideSchedule(rows.Schedule(k), k, engine.ScheduleEnvironment{}, in, now)
 			return store.Writes{Schedules: []engine.ScheduleDecision{d}, Answer: d}, err
 		},
 	}).(engine.ScheduleDecision)

@@ -5,11 +5,13 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // startChildren starts child runs in the same transaction. Their workflow IDs belong to the parent run, or the decision
-// checked that they are free. If a quota has no room for a child, the child is started with its first task held.
+// has checked that they may be used; an open run that a child replaces ends here. If a quota has no room for a child,
+// the child is started with its first task held.
 func startChildren(rows store.Rows, starts []engine.Start, now time.Time, w *store.Writes) {
 	begun := int64(0) // in this transaction
 	for i := range w.Runs {
@@ -18,6 +20,10 @@ func startChildren(rows store.Rows, starts []engine.Start, now time.Time, w *sto
 		}
 	}
 	for _, s := range starts {
+		if s.Replaces != "" {
+			terminateReplaced(rows, s, now, w)
+			begun-- // the child takes the place of the run that it replaces
+		}
 		// A retry of a child replaces its previous run and needs no additional quota.
 		if s.Number == 1 {
 			if x := rows.Quotas(s.Request.Namespace).NewChild(begun); x != nil {
@@ -31,6 +37,25 @@ func startChildren(rows store.Rows, starts []engine.Start, now time.Time, w *sto
 			Namespace: s.Request.Namespace, ID: s.Request.WorkflowID, RunID: s.RunID, Runs: s.Number,
 		})
 	}
+}
+
+// terminateReplaced ends the open run that a child replaces, in the transaction that starts the child.
+func terminateReplaced(rows store.Rows, s engine.Start, now time.Time, w *store.Writes) {
+	run, at := decidedRun(rows, s.Replaces, w)
+	if run == nil {
+		return
+	}
+	by := "workflow run " + s.Parent.RunID
+	end := engine.EndRun{Terminate: true, Reason: engine.ReasonReplaced, Identity: by}
+	d, err := engine.DecideRun(run, environment(rows, run), end, now)
+	if err != nil {
+		return // an earlier change of the transaction has closed it
+	}
+	mergeDecision(rows, d, at, w)
+	w.Audit = append(w.Audit, store.Audit{
+		At: history.At(now), Identity: by, Action: "workflow.terminate", Namespace: run.Namespace,
+		Target: run.WorkflowID, Detail: run.ID + ": " + engine.ReasonReplaced,
+	})
 }
 
 // decidedRun is the run as the transaction leaves it so far: the place of its decision in w, or -1 when the transaction

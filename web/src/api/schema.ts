@@ -764,6 +764,11 @@ export interface components {
             /** @enum {string} */
             affinity?: "hard" | "soft";
             business_key?: string;
+            /**
+             * @description what a firing does if the run of its workflow ID is open: fail (default) and use-existing skip it, terminate-existing ends the run and starts a new one
+             * @enum {string}
+             */
+            conflict_policy?: "fail" | "use-existing" | "terminate-existing";
             /** @description A limit in whole seconds, at least 1; absent: no limit. */
             execution_timeout_seconds?: number;
             fallback_after_seconds?: number;
@@ -776,6 +781,11 @@ export interface components {
             requirements?: string[];
             /** @description absent or null: one attempt */
             retry_policy?: components["schemas"]["Policy"];
+            /**
+             * @description whether a firing may use its workflow ID again if its run has closed, for example in a backfill: reject (default), allow-after-failure, allow
+             * @enum {string}
+             */
+            reuse_policy?: "reject" | "allow-after-failure" | "allow";
             /** @description A limit in whole seconds, at least 1; absent: no limit. */
             run_timeout_seconds?: number;
             /** @description A limit in whole seconds, at least 1; absent: no limit. */
@@ -799,6 +809,11 @@ export interface components {
             /** @enum {string} */
             affinity?: "hard" | "soft";
             business_key?: string;
+            /**
+             * @description what a firing does if the run of its workflow ID is open: fail (default) and use-existing skip it, terminate-existing ends the run and starts a new one
+             * @enum {string}
+             */
+            conflict_policy?: "fail" | "use-existing" | "terminate-existing";
             /** @description A limit in whole seconds, at least 1; absent: no limit. */
             execution_timeout_seconds?: number;
             fallback_after_seconds?: number;
@@ -811,6 +826,11 @@ export interface components {
             requirements?: string[];
             /** @description absent or null: one attempt */
             retry_policy?: components["schemas"]["PolicyRequest"];
+            /**
+             * @description whether a firing may use its workflow ID again if its run has closed, for example in a backfill: reject (default), allow-after-failure, allow
+             * @enum {string}
+             */
+            reuse_policy?: "reject" | "allow-after-failure" | "allow";
             /** @description A limit in whole seconds, at least 1; absent: no limit. */
             run_timeout_seconds?: number;
             /** @description A limit in whole seconds, at least 1; absent: no limit. */
