@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// BenchmarkHandOver is one poll that finds its task: enter, reserve, deliver, collect.
+// BenchmarkHandOver measures one poll that receives one task: enter, reserve, deliver, collect.
 func BenchmarkHandOver(b *testing.B) {
 	d, fake := newBacklog()
 	fake.set(nil, 0)
@@ -32,7 +32,8 @@ func BenchmarkHandOver(b *testing.B) {
 	}
 }
 
-// BenchmarkReserveBehindOthers reserves while 500 pollers of an ineligible worker are in front.
+// BenchmarkReserveBehindOthers measures a reservation while 500 polls of a worker that may not run the task wait in
+// front.
 func BenchmarkReserveBehindOthers(b *testing.B) {
 	d, fake := newBacklog()
 	fake.set(nil, 0)

@@ -6,19 +6,20 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// A response larger than a frame of its transport delivers nothing, so its bytes are counted before tasks are leased
-// for it. Claims and reservations for one response run concurrently; each reserves the bytes it may need, like slots.
+// A response that is larger than a frame of its transport delivers nothing, so the bytes are counted before tasks are
+// leased for it. Claims and reservations for one response run concurrently; each reserves the bytes that it may need,
+// like slots.
 
 // Memory is the memory that the app may use for the tasks of one response, in bytes of tasks. All methods except Grow
-// are called with the mutex of Dispatch held.
+// are called with Dispatch.mu held.
 type Memory interface {
 	Try(bytes int64) bool                        // reserves bytes if they are free
-	Grow(ctx context.Context, bytes int64) error // waits until they are
+	Grow(ctx context.Context, bytes int64) error // waits until they are free, and reserves them
 	Return(bytes int64)                          // returns reserved bytes
-	Force(bytes int64)                           // reserves bytes that are in use already
+	Force(bytes int64)                           // reserves bytes that are already in use
 }
 
-// unlimited is the Memory of responses that are not counted.
+// unlimited is the Memory of responses whose size is not counted.
 type unlimited struct{}
 
 func (unlimited) Try(int64) bool                    { return true }
@@ -26,8 +27,8 @@ func (unlimited) Grow(context.Context, int64) error { return nil }
 func (unlimited) Return(int64)                      {}
 func (unlimited) Force(int64)                       {}
 
-// Budget is the number of bytes of tasks that one response may carry. Waiters of the same response share one Budget.
-// The first task of a response always fits. All methods are called with the mutex of Dispatch held.
+// Budget is the number of bytes of tasks that one response may contain. Waiters of the same response share one Budget.
+// The first task of a response always fits. All methods are called with Dispatch.mu held.
 type Budget struct {
 	remaining int64
 	tasks     int       // tasks that were added to the response or are being claimed for it
@@ -43,8 +44,8 @@ func NewBudget(bytes int64, memory Memory) *Budget {
 	return &Budget{remaining: bytes, memory: memory}
 }
 
-// Spend reserves bytes for other parts of a response. It returns false if they would exceed the budget and over
-// together.
+// Spend reserves bytes for other parts of a response. It returns false if they would exceed the budget by more than
+// tolerance.
 func (d *Dispatch) Spend(b *Budget, bytes, tolerance int64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -57,7 +58,7 @@ func (d *Dispatch) Spend(b *Budget, bytes, tolerance int64) bool {
 	return true
 }
 
-// smallest is the size below which no task fits.
+// smallest is a size below which there are no tasks.
 const smallest = 1 << 10
 
 func (b *Budget) spent() bool { return b.tasks > 0 && b.remaining < smallest }
@@ -69,22 +70,22 @@ func (b *Budget) reserve(bytes int64) {
 	b.tasks++
 }
 
-// undo returns the bytes that were reserved for a task which will not be delivered.
+// undo returns the bytes that were reserved for a task that will not be delivered.
 func (b *Budget) undo(bytes int64) {
 	b.remaining += bytes
 	b.tasks--
 	b.memory.Return(bytes)
 }
 
-// changed enqueues the waiters of the response for the kinds of tasks that fit now, and dequeues them for the others.
+// changed adds the waiters of the response to the queues of tasks that still fit, and removes them from the others.
 func (b *Budget) changed() {
 	for _, w := range b.waiters {
 		w.relink()
 	}
 }
 
-// reserveShare reserves bytes for a claim. If other claims or reservations may run for the waiter meanwhile, the part
-// is half of the remaining bytes. Only one of them may deliver the first task of the response.
+// reserveShare reserves bytes for a claim. If other claims or reservations for the response may run meanwhile, it
+// reserves half of the remaining bytes. Only one of them may deliver the first task of the response.
 func (b *Budget) reserveShare(alone bool) (bytes int64, first bool) {
 	bytes = max(0, b.remaining)
 	if !alone {
@@ -100,7 +101,7 @@ func (b *Budget) reserveShare(alone bool) (bytes int64, first bool) {
 // smallShare is the maximum size of a claim for a waiter for which the app has no more memory.
 const smallShare = 64 << 10
 
-// afford reserves memory for a part. If memory is short it reduces the part; false: there is no memory.
+// afford reserves memory for a claim. If memory is short, it reduces the number of bytes; false: there is no memory.
 func (b *Budget) afford(bytes int64, first bool) (int64, bool, bool) {
 	if b.memory.Try(bytes) {
 		return bytes, first, true
@@ -116,7 +117,7 @@ func (b *Budget) afford(bytes int64, first bool) (int64, bool, bool) {
 	return 0, false, false
 }
 
-// cancel returns a part for which the app has no memory.
+// cancel returns the bytes of a claim for which the app has no memory.
 func (b *Budget) cancel(bytes int64, first bool) {
 	if first {
 		b.tasks--
@@ -124,7 +125,7 @@ func (b *Budget) cancel(bytes int64, first bool) {
 	b.remaining += bytes
 }
 
-// endClaim ends a claim that had set bytes aside.
+// endClaim ends a claim for which bytes were reserved, and returns the unused ones.
 func (b *Budget) endClaim(bytes int64, first bool, given []store.Leased) {
 	b.cancel(bytes, first)
 	used := int64(0)
@@ -139,7 +140,7 @@ func (b *Budget) endClaim(bytes int64, first bool, given []store.Leased) {
 	}
 }
 
-// size returns the bytes of an offered task in the waiter's response.
+// size returns the size of an offered task in the waiter's response.
 func (w *Waiter) size(o *store.Offer) int64 {
 	if o.CachedBytes == o.Bytes || w.d.sticky == nil {
 		return o.Bytes

@@ -12,11 +12,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// throttledStore is a fake store whose throttle withholds its one task until the test removes the throttle.
+// throttledStore is a store with one task, which a limit delays until the test removes the limit.
 type throttledStore struct {
 	d *Dispatch
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards the other fields
 	bound  *engine.Throttle
 	claims int
 }
@@ -40,8 +40,8 @@ func (s *throttledStore) set(bound *engine.Throttle) (claims int) {
 	return s.claims
 }
 
-// A throttled queue costs one claim until there is room. The end of a lease, the end of the minute, or a decision
-// triggers the next claim at once. A poll that ends without a task reports the limit.
+// While a limit delays a queue's tasks, the queue is claimed once. The end of a lease, the end of the minute, or a
+// change of the settings triggers the next claim immediately. A poll that ends without a task reports the limit.
 func TestThrottledPollQueueClaimsAgainWhenTheBudgetAllows(t *testing.T) {
 	leases, minute := &engine.Throttle{Why: &protocol.Wait{Limit: 2}},
 		&engine.Throttle{Why: &protocol.Wait{Limit: 1}, Wait: 40 * time.Second}
@@ -90,7 +90,7 @@ func TestThrottledPollQueueClaimsAgainWhenTheBudgetAllows(t *testing.T) {
 	}
 }
 
-// A drain of a build ends the polls of its workers at once, and no others.
+// A drain of a build immediately ends the polls of that build's workers, and no others.
 func TestADrainEndsThePollsOfItsBuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(Options{})

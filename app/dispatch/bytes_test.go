@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// sized is an activity whose delivery has so many bytes.
+// sized returns an offer of an activity whose delivery has the given number of bytes.
 func sized(typ string, bytes int64) store.Offer {
 	o := activity(typ)
 	o.Bytes, o.CachedBytes = bytes, bytes
@@ -19,8 +19,8 @@ func sized(typ string, bytes int64) store.Offer {
 
 const most = protocol.MaxTaskBytes
 
-// A poller is handed what fits into its response. The first task always fits, and at the first that does not it gets no
-// other, however small; another poller may have them.
+// A poll receives the tasks that fit into its response. The first task always fits. After the first task that does not
+// fit it receives no others, however small; another poll may receive them.
 func TestAHandOverFitsIntoTheResponse(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		slots := map[protocol.TaskKind]int{protocol.KindActivity: 10}
@@ -39,23 +39,23 @@ func TestAHandOverFitsIntoTheResponse(t *testing.T) {
 			fits  bool
 		}{{3 * most, true}, {2000, false}} {
 			if got := reserve(sized(fmt.Sprint(i), c.bytes)); got != c.fits {
-				t.Fatalf("task %d of %d bytes: handed over is %v", i, c.bytes, got)
+				t.Fatalf("task %d of %d bytes: delivered: %v", i, c.bytes, got)
 			}
 		}
-		promised[0].Undo() // nothing is promised now, so the response is empty again
+		promised[0].Undo() // no task is reserved now, so the response is empty again
 		promised = nil
 		for i, c := range []struct {
 			bytes int64
 			fits  bool
 		}{{most / 2, true}, {most / 4, true}, {most / 2, false}, {2000, false}} {
 			if got := reserve(sized(fmt.Sprint(i), c.bytes)); got != c.fits {
-				t.Fatalf("task %d of %d bytes: handed over is %v", i, c.bytes, got)
+				t.Fatalf("task %d of %d bytes: delivered: %v", i, c.bytes, got)
 			}
 		}
 		second := waitFor(t.Context(), d.Enter(spec(worker("b"), 10, slots)), time.Minute)
 		rested()
 		if !reserve(sized("3", most/2)) || promised[2].Lessee().Worker.ID != "b" {
-			t.Fatal("another poller with room did not get the task")
+			t.Fatal("another poll with free bytes did not get the task")
 		}
 		for i, r := range promised {
 			r.Deliver(lease(sized(fmt.Sprint(i), 0), 0))
@@ -65,15 +65,14 @@ func TestAHandOverFitsIntoTheResponse(t *testing.T) {
 	})
 }
 
-// Claims of one poll share the bytes of its response with each other and with reservations, and only one claim may
-// return a task that is larger than the remaining bytes. Bytes that a claim does not use are available to the next
-// claim.
+// Claims of one poll share the bytes of its response with each other and with reservations. Only one claim may return a
+// task that is larger than the remaining bytes. Bytes that a claim does not use are available to the next claim.
 func TestClaimsShareTheBytesOfAResponse(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		b.set(nil, 10*time.Millisecond)
 		both := map[protocol.TaskKind]int{protocol.KindActivity: 4, protocol.KindWorkflow: 4}
 		w := waitFor(t.Context(), d.Enter(spec(worker("a"), 8, both)), time.Minute)
-		time.Sleep(5 * time.Millisecond) // both claims are under way
+		time.Sleep(5 * time.Millisecond) // both claims are in progress
 		b.mu.Lock()
 		sent := slices.Clone(b.claims)
 		b.mu.Unlock()
@@ -103,7 +102,8 @@ func TestClaimsShareTheBytesOfAResponse(t *testing.T) {
 	})
 }
 
-// Polls whose tasks go into the same response share its bytes, and one that gets none for that waits for nothing.
+// Polls whose tasks are part of the same response share its bytes. A poll that gets no task for that reason does not
+// wait.
 func TestPollsOfOneResponseShareItsBytes(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		budget := NewBudget(most, nil)
@@ -115,7 +115,8 @@ func TestPollsOfOneResponseShareItsBytes(t *testing.T) {
 		rested()
 		large := sized("large", most)
 		large.Run = "run"
-		waitFor(t.Context(), d.Enter(spec(worker("a"), 1, oneActivity)), 0) // the queue is known to be empty
+		// from now on the queue is known to be empty
+		waitFor(t.Context(), d.Enter(spec(worker("a"), 1, oneActivity)), 0)
 		rested()
 		mustReserve(t, d, large).Deliver(lease(large, 0))
 		b.addReady(sized("small", 2000))
@@ -127,13 +128,13 @@ func TestPollsOfOneResponseShareItsBytes(t *testing.T) {
 			t.Errorf("the next poll was held for %s", took)
 		}
 		if got := names(own.Collect(t.Context())); !slices.Equal(got, []string{"large"}) {
-			t.Errorf("the turn was given %v", got)
+			t.Errorf("the first poll got %v", got)
 		}
 		later := spec(worker("a"), 4, map[protocol.TaskKind]int{protocol.KindActivity: 4})
 		second := waitFor(t.Context(), d.Enter(later), time.Minute)
 		wantTasks(t, second, "small")
 		if d.Spend(budget, 10, 0) || !d.Spend(budget, 10, 100) {
-			t.Error("what else the response carries is not held to what is left")
+			t.Error("other parts of the response exceed the remaining bytes")
 		}
 	})
 }

@@ -12,23 +12,23 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Waiting polls are served at the commit that creates a task. Tasks from before the poll must be claimed, but an idle
-// fleet must not send claims continuously: a poll queue claims only while it may contain tasks, for all of its pollers
-// at once, and stops after an empty claim.
+// Waiting polls receive a task in the commit that creates it. Tasks that existed before the poll must be claimed, but
+// an idle fleet must not send claims all the time: a poll queue is claimed only while it may contain tasks, for all of
+// its polls at once, and not after an empty claim.
 
-// claimShare is the share of a claim for one waiter.
+// claimShare is the part of a claim that belongs to one waiter.
 type claimShare struct {
 	entry     *entry
 	requested int
 	got       []store.Leased
-	bytes     int64  // set aside of its response
-	first     bool   // so is the place of the first task, which always fits
-	age       uint64 // of the waiter's worker when the claim was sent
-	lowMemory bool   // its memory is yet to be waited for
+	bytes     int64  // bytes reserved in its response
+	first     bool   // it may also return the first task of the response, which always fits
+	age       uint64 // age of the waiter's member when the claim was sent
+	lowMemory bool   // the memory for it is not reserved yet
 }
 
-// kick sends the claims that a waiter needs, starting with the poll queue whose last claim is oldest, so that no kind
-// or queue starves another. The caller holds mu.
+// kick sends the claims that a waiter needs. It begins with the poll queue whose last claim is oldest, so that no kind
+// or queue starves another. The caller must hold mu.
 func (d *Dispatch) kick(w *Waiter) {
 	for {
 		var next *pollQueue
@@ -48,8 +48,8 @@ func (d *Dispatch) kick(w *Waiter) {
 	}
 }
 
-// start sends one claim for all pollers of the poll queue that may find a task, in their order, and reserves their free
-// slots until the result arrives. It reports whether it sent a claim. The caller holds mu.
+// start sends one claim for all polls of the poll queue that may find a task, in their order, and reserves their free
+// slots until the result arrives. It reports whether it sent a claim. The caller must hold mu.
 func (d *Dispatch) start(l *pollQueue) bool {
 	if d.leaser == nil || d.closed || l.claiming || l.pause != nil {
 		return false
@@ -73,8 +73,8 @@ func (d *Dispatch) start(l *pollQueue) bool {
 		}
 		p := claimShare{entry: e, requested: n, age: w.member.age}
 		p.bytes, p.first = w.budget.reserveShare(n == w.max)
-		// The waiter that is first in the poll queue gets all of its part, or a small task behind it would go past a large
-		// one.
+		// The first waiter of the poll queue gets all of its bytes. Otherwise a small task could be leased to it before
+		// a larger, older one.
 		if len(parts) == 0 {
 			p.lowMemory = !w.budget.memory.Try(p.bytes)
 		} else {
@@ -88,7 +88,7 @@ func (d *Dispatch) start(l *pollQueue) bool {
 			Lessee: w.spec.Lessee, Max: n, Bytes: p.bytes, First: p.first, Deregistered: &w.registrationEnded,
 		})
 		parts = append(parts, p)
-		// The claim reserves these slots: a commit that creates a task must not use them too, or the poller would get
+		// The claim reserves these slots: a commit that creates a task must not use them, too, or the poll would get
 		// more tasks than it has slots.
 		w.reserveSlots(l.key.kind, n)
 		if p.lowMemory {
@@ -103,8 +103,8 @@ func (d *Dispatch) start(l *pollQueue) bool {
 	return true
 }
 
-// unclear returns up to most pollers that may find a task in the queue, by arrival. It checks only groups with a
-// backlog notification; a group without unclear pollers is skipped until its next notification.
+// unclear returns up to most polls that may find a task in the queue, by arrival. It searches only groups that were
+// notified of waiting tasks; a group without such polls is skipped until its next notification.
 func (l *pollQueue) unclear(most int) (list []*entry) {
 	open := l.open[:0]
 	for _, g := range l.open {
@@ -141,8 +141,8 @@ func (d *Dispatch) claim(l *pollQueue, gen uint64, r store.LeaseRequest, parts [
 	defer d.mu.Unlock()
 	defer d.endWork()
 	l.claiming = false
-	// The order matters: deliver the tasks, record the result of the claim, and only then claim again. A poller that
-	// got a task has fewer free slots, and a poller with an empty queue needs no further claim.
+	// The order matters: deliver the tasks, record the result of the claim, and only then claim again. A poll that got
+	// a task has fewer free slots, and a poll of an empty queue needs no further claim.
 	d.judge(l, len(tasks), err)
 	d.deal(l, tasks, parts)
 	for i := range parts {
@@ -161,7 +161,7 @@ func (d *Dispatch) claim(l *pollQueue, gen uint64, r store.LeaseRequest, parts [
 	for i := range parts {
 		e := parts[i].entry
 		if err == nil && e.waiter.member.age == parts[i].age {
-			e.spot.empty = gen // for remaining tasks the store would have called Backlog before it returned
+			e.spot.empty = gen // if tasks had remained, the store would have called Backlog before it returned
 		}
 	}
 	for i := range parts {
@@ -169,7 +169,8 @@ func (d *Dispatch) claim(l *pollQueue, gen uint64, r store.LeaseRequest, parts [
 	}
 	d.start(l)
 	for w := range l.asking {
-		w.signal() // it may have waited for this claim to begin its own, which is not needed any more or has to wait
+		// the waiter may have waited for this claim before claiming itself; now it need not claim, or must wait again
+		w.signal()
 	}
 }
 
@@ -182,7 +183,7 @@ func (d *Dispatch) awaitMemory(p *claimShare) error {
 	return p.entry.waiter.budget.memory.Grow(ctx, p.bytes)
 }
 
-// refuse ends a poll for whose tasks the app has no memory, and serves the polls behind it.
+// refuse ends a poll for whose tasks the app has no memory, and serves the polls after it.
 func (d *Dispatch) refuse(l *pollQueue, p *claimShare, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -204,7 +205,7 @@ func (d *Dispatch) refuse(l *pollQueue, p *claimShare, err error) {
 	}
 }
 
-// deal delivers each task to the poller that it was leased for. A task whose poller has ended is returned.
+// deal delivers each task to the poll for which it was leased. A task whose poll has ended is released.
 func (d *Dispatch) deal(l *pollQueue, tasks []store.Leased, parts []claimShare) {
 	if len(tasks) == 0 {
 		d.count.EmptyClaims++
@@ -228,15 +229,15 @@ func (d *Dispatch) deal(l *pollQueue, tasks []store.Leased, parts []claimShare) 
 	d.returnTasks(lost)
 }
 
-// A poll queue with repeated empty claims pauses between them: tasks that none of its pollers may run must not load the
+// A poll queue with repeated empty claims pauses between claims: tasks that none of its polls may run must not load the
 // store.
 const (
-	maxEmptyClaims    = 16                    // empty claims in a row before the first rest
-	emptyClaimsWindow = 50 * time.Millisecond // a longer time between two of them ends the row
+	maxEmptyClaims    = 16                    // consecutive empty claims before the first pause
+	emptyClaimsWindow = 50 * time.Millisecond // a longer time between two of them starts the count again
 	emptyClaimsPause  = 10 * time.Millisecond
 )
 
-// judge limits the claims of a poll queue whose store fails or has nothing for it.
+// judge delays further claims of a poll queue after failed or empty claims.
 func (d *Dispatch) judge(l *pollQueue, found int, err error) {
 	l.err = err
 	switch {
@@ -246,8 +247,8 @@ func (d *Dispatch) judge(l *pollQueue, found int, err error) {
 			store.Warn(&d.opt.Log, err).Str("queue", l.key.queue).Msg("failed to lease tasks; retrying while polls wait")
 		}
 		l.failures++
-		// Half of the backoff is random. Otherwise the poll queues of all apps would claim at the same time after a database
-		// outage.
+		// Half of the backoff is random. Otherwise the poll queues of all apps would claim at the same time after an
+		// outage of the database.
 		wait := d.opt.BackoffMax
 		if shift := l.failures - 1; shift < 16 {
 			wait = min(wait, d.opt.Backoff<<shift)
@@ -269,8 +270,8 @@ func (d *Dispatch) judge(l *pollQueue, found int, err error) {
 	}
 }
 
-// pauseClaims pauses the claims of the poll queue for a while. When the timer fires, it checks that it is still the
-// poll queue's timer: the poll queue may have been resumed in between and have begun another pause.
+// pauseClaims pauses the claims of the poll queue. When the timer fires, it checks that it is still the poll queue's
+// timer: the pause may have ended early, and another one may have begun.
 func (d *Dispatch) pauseClaims(l *pollQueue, wait time.Duration) {
 	if d.closed {
 		return

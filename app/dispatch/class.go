@@ -9,47 +9,49 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A fleet has thousands of equal workers, so eligibility is computed once per class of workers, and a task checks only
-// eligible classes. An empty claim result is stored per worker, since workers of one class may hold different sessions.
+// A fleet may have thousands of equal workers, so eligibility is computed once per class of workers, and a task checks
+// only eligible classes. The result of an empty claim is stored per worker, since workers of one class may hold
+// different sessions.
 
-// class groups workers with equal routing: they registered the same types, capabilities and build. Eligibility for a
-// task is computed once per class. After that a task costs nothing for workers that cannot run it, however many of them
-// poll.
+// class is a set of workers with equal routing: they registered the same types, capabilities and build. Whether they
+// may run a task is computed once per class. Afterwards a task costs nothing for workers that cannot run it, however
+// many of them poll.
 type class struct {
-	like *engine.Worker // any of them
-	used bool           // while old ones are looked for
+	like *engine.Worker // one of the workers
+	used bool           // marks classes that are in use, during prune
 }
 
-// group are the pollers of one class in one poll queue.
+// group contains the polls of one class in one poll queue.
 type group struct {
 	*class
 	queue       *pollQueue
-	first, last *entry        // that can take a task, longest wait first
-	readyGen    uint64        // gen at which something it may have was left in the queue
-	readyGenOf  [tiers]uint64 // the same, of each priority
-	open        bool          // it is among the poll queue's open ones
+	first, last *entry        // polls that can accept a task, the longest-waiting first
+	readyGen    uint64        // gen at which tasks for the group remained in the queue
+	readyGenOf  [tiers]uint64 // the same per priority
+	open        bool          // the group is in pollQueue.open
 }
 
-// member is the routing state of one worker. An empty claim result holds for this worker only, since another worker of
-// its class may own other sessions. So knowledge about a backlog is stored per worker.
+// member is the routing state of one worker. The result of an empty claim is valid only for this worker, since other
+// workers of its class may own other sessions. So what is known about waiting tasks is stored per worker.
 type member struct {
 	worker *engine.Worker
 	class  *class
 	spots  map[*pollQueue]*spot
-	age    uint64    // incremented by forget: results of earlier claims are ignored
-	polls  []*Waiter // by arrival
-	used   uint64    // arrival that asked for it last
-	before *member   // of the same id, with other types or another process, and with polls left
+	age    uint64    // incremented by forget, so that results of earlier claims are ignored
+	polls  []*Waiter // in order of arrival
+	used   uint64    // number of the last arrival of the worker
+	before *member   // previous member of the same worker ID (other types or another process) that still has polls
 }
 
-// spot is the dispatcher's knowledge about a poll queue for one worker.
+// spot is what is known about a poll queue for one worker.
 type spot struct {
 	group *group
-	empty uint64 // the poll queue's gen at which a claim for this worker left nothing behind; 0: none ever did
+	empty uint64 // gen of the poll queue at which a claim for this worker left no task; 0: none yet
 }
 
-// clear reports that, as far as notified, the poll queue has no older ready task for this worker. Both values are gens
-// of the poll queue, so the comparison shows which happened last: the empty claim or the backlog notification.
+// clear reports that, according to the notifications so far, the poll queue has no older ready task for this worker.
+// Both values are gens of the poll queue, so the comparison shows which came last: the empty claim or the notification
+// of waiting tasks.
 func (s *spot) clear() bool { return s.empty >= s.group.readyGen }
 
 // urgent reports that the poll queue may contain a task for this worker with a more urgent priority.
@@ -59,7 +61,7 @@ func (s *spot) urgent(priority int) bool {
 	})
 }
 
-// spot is the worker's place in a poll queue.
+// spot returns what is known about a poll queue for the worker.
 func (m *member) spot(l *pollQueue) *spot {
 	s := m.spots[l]
 	if s == nil {
@@ -69,7 +71,7 @@ func (m *member) spot(l *pollQueue) *spot {
 	return s
 }
 
-// forget marks every poll queue as possibly not empty.
+// forget marks all poll queues as possibly not empty for the worker.
 func (m *member) forget() {
 	for _, s := range m.spots {
 		s.empty = 0
@@ -77,7 +79,7 @@ func (m *member) forget() {
 	m.age++
 }
 
-// removePoll removes a poller of the worker.
+// removePoll removes a poll of the worker.
 func (m *member) removePoll(w *Waiter) {
 	if i := slices.Index(m.polls, w); i >= 0 {
 		m.polls = slices.Delete(m.polls, i, i+1)
@@ -85,7 +87,7 @@ func (m *member) removePoll(w *Waiter) {
 }
 
 // waiting returns m, or the previous member of the same worker ID that still has open polls. Previous members stay
-// reachable while they have polls: a drain or removal of the worker must end all polls, also polls from before a new
+// reachable while they have polls, because a drain or removal of the worker must also end polls from before a new
 // registration.
 func (m *member) waiting() *member {
 	for m != nil && len(m.polls) == 0 {
@@ -135,7 +137,7 @@ func (d *Dispatch) class(w *engine.Worker) *class {
 	return c
 }
 
-// pollers are the waits of a worker's processes.
+// pollers returns the open polls of all processes of a worker.
 func (d *Dispatch) pollers(k engine.WorkerKey) (list []*Waiter) {
 	for m := d.members[k].waiting(); m != nil; m = m.before {
 		list = append(list, m.polls...)
@@ -143,7 +145,7 @@ func (d *Dispatch) pollers(k engine.WorkerKey) (list []*Waiter) {
 	return list
 }
 
-// Polls are the names of the open polls of a worker for tasks of a kind.
+// Polls returns the IDs of the open polls of a worker for tasks of a kind.
 func (d *Dispatch) Polls(k engine.WorkerKey, kind protocol.TaskKind) (names []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -164,14 +166,15 @@ func routesAlike(a, b *engine.Worker) bool {
 		slices.Equal(a.Capabilities, b.Capabilities)
 }
 
-// eligibility is a routing key of tasks of one kind, with the groups whose workers may serve it.
+// eligibility is a routing key of tasks of one kind, with the groups whose workers may run tasks with that key.
 type eligibility struct {
 	store.RoutingKey
 	fits []*group
 }
 
-// admits reports whether a class may serve the routing key, by the rules of the engine. Decisions about the queue may
-// change at any time, so they are not part of this result and are checked for each task.
+// admits reports whether the workers of a class may run tasks with the routing key, by the rules of the engine. The
+// operators' settings of the queue may change at any time, so they are not part of this result and are checked for each
+// task.
 func (n *eligibility) admits(l *pollQueue, c *class) bool {
 	return engine.Admits(engine.TaskRequirements{
 		Kind: kindNames[l.key.kind], Type: n.Type, BuildID: n.BuildID, Requirements: n.Requirements,
@@ -179,8 +182,8 @@ func (n *eligibility) admits(l *pollQueue, c *class) bool {
 		engine.Lessee{Worker: c.like}, never)
 }
 
-// longest returns the poller of the routing key that has waited longest. Only the first poller of each group is
-// checked, since all pollers of a group are eligible.
+// longest returns the longest-waiting poll whose worker may run tasks with the routing key. It checks only the first
+// poll of each group, since all polls of a group are eligible.
 func (n *eligibility) longest(settings *engine.Queue) *Waiter {
 	var best *entry
 	for _, g := range n.fits {
@@ -195,12 +198,12 @@ func (n *eligibility) longest(settings *engine.Queue) *Waiter {
 	return best.waiter
 }
 
-// longestFor returns the longest-waiting poller of the routing key for which may returns true, which depends on the
-// worker and not only on its class.
+// longestFor returns the longest-waiting poll for the routing key for which may returns true. may depends on the
+// worker, not only on its class.
 func (n *eligibility) longestFor(may func(*Waiter) bool) *Waiter {
 	var best *Waiter
 	for _, g := range n.fits {
-		var refused *member // a worker often has many pollers in a row
+		var refused *member // a worker often has many consecutive polls
 		for e := g.first; e != nil && (best == nil || e.waiter.place < best.place); e = e.next {
 			if w := e.waiter; w.member != refused {
 				if may(w) {

@@ -1,10 +1,10 @@
-// Package dispatch holds the open polls of this app and delivers tasks to them. A task reaches a poll either in the
+// Package dispatch holds the open polls of this app and delivers tasks to them. A poll receives a task either in the
 // transaction that makes the task ready, or through a claim.
 //
 // Before the committer writes a task, it reserves a waiting poll for the task; after the commit it delivers the task to
 // that poll without a claim. For tasks that became ready before a poll arrived, the dispatcher sends one claim per
-// queue and kind on behalf of all waiting polls. It remembers an empty claim until the store reports new tasks, so a
-// waiting poll costs no SQL statements.
+// queue and kind for all waiting polls. It remembers an empty claim until the store reports new tasks, so a waiting
+// poll costs no SQL statements.
 package dispatch
 
 import (
@@ -20,30 +20,30 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The ways a wait ends without a task, other than that there was none.
+// These are the reasons why a wait ends without a task, apart from a timeout.
 var (
 	ErrDraining = errors.New("app is draining")
-	// the poller may poll again with its other queues
+	// ErrDrained: the worker or the build of a queue is drained; the worker may poll again with its other queues.
 	ErrDrained = errors.New("the worker is drained by an operator")
-	// of the poller's process: it deregistered, was removed, or was superseded
+	// ErrRegistrationEnded: the process of the worker deregistered, was removed, or was superseded.
 	ErrRegistrationEnded = errors.New("registration ended")
-	// the memory of the poll's response did not become free in time
+	// ErrNoMemory: the memory for the poll's response did not become free in time.
 	ErrNoMemory = errors.New("memory budget exhausted: no memory for the tasks of a poll response")
 )
 
-// TaskLeaser is the part of a store that claims are sent to.
+// TaskLeaser is the part of a store to which claims are sent.
 type TaskLeaser interface {
 	LeaseTasks(ctx context.Context, r store.LeaseRequest) ([]store.Leased, error)
 }
 
 // Options tunes a Dispatch. The zero value works.
 type Options struct {
-	MaxClaim int           // most tasks one claim asks for; 256
-	Backoff  time.Duration // wait after a first failed claim, doubled with each further one up to BackoffMax; 50 ms
-	// BackoffMax is the longest wait between claims of a store that fails; 5 s.
+	MaxClaim int           // maximum number of tasks of one claim; 256
+	Backoff  time.Duration // pause after a first failed claim; it doubles with each further one up to BackoffMax; 50 ms
+	// BackoffMax is the longest pause between claims while the store fails; 5 s.
 	BackoffMax time.Duration
-	// Settle is the time that a poll waits after its timeout for a commit or claim that has already reserved it; 2 s. A
-	// task that arrives later is released.
+	// Settle is how long a poll waits after its timeout for a commit or claim that has already reserved it; 2 s. A task
+	// that arrives later is released.
 	Settle time.Duration
 	Log    zerolog.Logger
 }
@@ -64,42 +64,43 @@ func (o Options) defaults() Options {
 	return o
 }
 
-// Dispatch is the store.Dispatcher of one process. All methods may be called from any goroutine; those of
-// store.Dispatcher never block.
+// Dispatch is the store.Dispatcher of one process. All methods are safe for concurrent use; those of store.Dispatcher
+// never block.
 type Dispatch struct {
 	Hub
 	opt  Options
-	life context.Context // of claims: ends when Close gives up waiting for them
+	life context.Context // context of claims; it ends when Close stops waiting for them
 	stop context.CancelFunc
 
-	mu             sync.Mutex // guards all below, and everything in poll queues, waiters and workers
+	mu             sync.Mutex // guards all fields below, and all poll queues, waiters and members
 	leaser         TaskLeaser
 	returnLeases   func([]store.Leased)
 	sticky         func(run string) []store.Process
 	onProcessEnded []func(store.Process)
 	decided        func()
 	pulse          func(time.Time)
-	due            time.Time // earliest time reported by Due before Bind
+	due            time.Time // earliest time that was passed to Due before Bind
 	pollQueues     map[pollQueueKey]*pollQueue
 	members        map[engine.WorkerKey]*member
 	classes        map[string]*class
 	waiters        map[*Waiter]struct{}
 	routes         map[engine.QueueKey]string
-	runWaiters     map[string][]*Waiter        // by run: waiters for its next activity
-	isolated       map[engine.WorkerKey]string // incarnations that hold a blamed task and receive no other task
-	pruneAt        int                         // number of poll queues and workers at which old ones are forgotten
-	arrivals       uint64                      // gives every waiter its place
-	claims         uint64                      // gives every claim its number
-	draining       bool
-	closed         bool
-	busy           int           // reservations and claims whose outcome is open, and hand-backs under way
-	quiet          chan struct{} // closed when busy falls to 0 after Close
-	count          Counts
+	runWaiters     map[string][]*Waiter // waiters for the next activity of a run, by run
+	// incarnations of workers that hold a blamed task and receive no other task
+	isolated map[engine.WorkerKey]string
+	pruneAt  int    // number of poll queues and workers at which unused ones are removed
+	arrivals uint64 // number of arrived waiters; determines their order
+	claims   uint64 // number of claims; determines their order
+	draining bool
+	closed   bool
+	busy     int           // reservations and claims without an outcome, and releases in progress
+	quiet    chan struct{} // closed when busy becomes 0 after Close
+	count    Counts
 }
 
 var _ store.Dispatcher = (*Dispatch)(nil)
 
-// New makes a Dispatch. It accepts polls at once and sends claims after Bind.
+// New creates a Dispatch. It accepts polls immediately and sends claims after Bind.
 func New(o Options) *Dispatch {
 	d := &Dispatch{
 		opt:        o.defaults(),
@@ -117,15 +118,15 @@ func New(o Options) *Dispatch {
 	return d
 }
 
-// Bind connects the dispatcher to the store; the store cannot be opened without a dispatcher, so Bind follows the
-// opening. back releases leased tasks whose poll has ended. It runs on a separate goroutine, must return without
-// outside help, and must not count the delivery as an attempt. pulse notifies the sweeper of the time at which
-// something becomes due, and must not block. back and pulse may be nil.
+// Bind connects the dispatcher to the store. The store cannot be opened without a dispatcher, so Bind is called
+// afterwards. back releases leased tasks whose poll has ended. It runs on a separate goroutine, must return eventually,
+// and must not count the delivery as an attempt. pulse notifies the sweeper of the time at which something becomes due,
+// and must not block. back and pulse may be nil.
 func (d *Dispatch) Bind(c TaskLeaser, back func([]store.Leased), pulse func(time.Time)) {
 	d.mu.Lock()
 	d.leaser, d.returnLeases, d.pulse = c, back, pulse
-	// A commit may have reported due work before there was a sweeper. The time is passed on now; otherwise that work
-	// would wait until the next report.
+	// A commit may have called Due before there was a sweeper. Pass the time on now, so that this work need not wait
+	// until the next call.
 	due := d.due
 	d.due = time.Time{}
 	for _, l := range d.pollQueues {
@@ -137,25 +138,25 @@ func (d *Dispatch) Bind(c TaskLeaser, back func([]store.Leased), pulse func(time
 	}
 }
 
-// Prefer makes workflow tasks go to a waiting poll of a process that has their run in its sticky cache, the best
-// process first. If none of these processes polls, the task goes to another worker at once. workers must not block.
-// Call Prefer before Bind.
+// Prefer sets a function that returns the processes with a run in their sticky caches, the best first. A workflow task
+// of the run is delivered to a waiting poll of the first of them. If none of these processes polls, another worker gets
+// the task immediately. workers must not block. Call Prefer before Bind.
 func (d *Dispatch) Prefer(workers func(run string) []store.Process) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.sticky = workers
 }
 
-// OnProcessEnded adds a function that Gone calls with the process before it ends the polls of that process. Functions
-// are called in the order in which they were added; they must not block. Call it before Bind.
+// OnProcessEnded adds a function that Deregistered calls with the process before it ends the polls of that process.
+// Functions are called in the order in which they were added; they must not block. Call it before Bind.
 func (d *Dispatch) OnProcessEnded(f func(store.Process)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.onProcessEnded = append(d.onProcessEnded, f)
 }
 
-// Backlog reports that the queue has ready tasks to claim. It invalidates the remembered empty claims of workers that
-// can serve these routing keys, or of all workers if there are no routing keys.
+// Backlog reports that the queue has ready tasks to claim. Remembered empty claims are then no longer valid for workers
+// that can run tasks with these routing keys, or for all workers if there are no routing keys.
 func (d *Dispatch) Backlog(namespace, queue string, kind protocol.TaskKind, keys ...store.RoutingKey) {
 	k := kindOf(kind)
 	if k < 0 {
@@ -167,13 +168,13 @@ func (d *Dispatch) Backlog(namespace, queue string, kind protocol.TaskKind, keys
 		d.reopen(func(l pollQueueKey) bool { return l.namespace == namespace && l.kind == k })
 		return
 	}
-	if l := d.pollQueues[pollQueueKey{namespace, queue, k}]; l != nil { // without a poll queue no poll has waited
+	if l := d.pollQueues[pollQueueKey{namespace, queue, k}]; l != nil { // without a poll queue there has been no poll
 		l.recordReady(keys)
 		d.start(l)
 	}
 }
 
-// reopen marks poll queues as possibly containing tasks for all pollers.
+// reopen marks poll queues as possibly containing tasks, for all polls.
 func (d *Dispatch) reopen(which func(pollQueueKey) bool) {
 	for k, l := range d.pollQueues {
 		if which(k) {
@@ -183,7 +184,7 @@ func (d *Dispatch) reopen(which func(pollQueueKey) bool) {
 	}
 }
 
-// Throttled records that a budget withheld tasks from the current claim; the store calls it before it answers the
+// Throttled records that a limit delayed tasks of the current claim; the store calls it before it responds to the
 // claim. The next claim is useful only after a lease of the queue has ended, which the store reports through Backlog,
 // or after t.Wait.
 func (d *Dispatch) Throttled(namespace, queue string, kind protocol.TaskKind, t engine.Throttle) {
@@ -196,12 +197,12 @@ func (d *Dispatch) Throttled(namespace, queue string, kind protocol.TaskKind, t 
 	l.throttle = t.Why
 	d.count.Throttled++
 	if t.Wait > 0 {
-		l.recordReady(nil) // it is not empty: after the rest it is asked again
+		l.recordReady(nil) // the queue is not empty: claim it again after the pause
 		d.pauseClaims(l, t.Wait)
 	}
 }
 
-// Queue reports a new decision about a queue. A budget may now have room, and polls of drained workers or drained
+// Queue reports changed settings of a queue. A limit may now admit tasks, and polls of drained workers or drained
 // builds can no longer receive tasks.
 func (d *Dispatch) Queue(q *engine.Queue) {
 	d.mu.Lock()
@@ -210,7 +211,7 @@ func (d *Dispatch) Queue(q *engine.Queue) {
 	if d.decided != nil {
 		d.decided()
 	}
-	moved := d.routes[q.Key()] != q.Group // polls wait only in the queues routed to them
+	moved := d.routes[q.Key()] != q.Group // polls wait only in queues that are routed to their group
 	if d.routes[q.Key()] = q.Group; q.Group == "" {
 		delete(d.routes, q.Key())
 	}
@@ -239,13 +240,13 @@ func (d *Dispatch) Queue(q *engine.Queue) {
 			l.resume()
 		}
 	}
-	// Claims are sent again for all polls. Raising a budget or ending a drain creates no task, so no commit would
-	// report the tasks that can be leased now.
+	// Claim again for all polls: raising a limit or ending a drain creates no task, so no commit reports the tasks that
+	// can be leased now.
 	d.reopen(concerns)
 }
 
-// Missed reports that notices of other apps were lost. It invalidates all remembered empty claims, and makes every
-// watcher read its rows again.
+// Missed reports that notifications of other apps were lost. It invalidates all remembered empty claims, and makes all
+// watchers read their rows again.
 func (d *Dispatch) Missed() {
 	d.mu.Lock()
 	d.reopen(func(pollQueueKey) bool { return true })
@@ -253,7 +254,7 @@ func (d *Dispatch) Missed() {
 	d.missed()
 }
 
-// Due passes on to the sweeper when something wants it.
+// Due notifies the sweeper that a row becomes due at a time.
 func (d *Dispatch) Due(at time.Time) {
 	if at.IsZero() {
 		return
@@ -270,7 +271,8 @@ func (d *Dispatch) Due(at time.Time) {
 }
 
 // Recheck invalidates the remembered empty claims of a worker. Call it after a change that lets the worker receive
-// tasks that were ready before and that no Backlog reports, for example the end of a session of a worker at its limit.
+// tasks that were ready before and that no Backlog reports, for example after the end of a session of a worker at its
+// maximum.
 func (d *Dispatch) Recheck(k engine.WorkerKey) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -282,14 +284,15 @@ func (d *Dispatch) Recheck(k engine.WorkerKey) {
 	}
 }
 
-// OnDecided adds a function that is called after a decision about a queue or a namespace. It must not block.
+// OnDecided adds a function that is called after the settings of a queue or a namespace change. It must not block.
 func (d *Dispatch) OnDecided(decided func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.decided = decided
 }
 
-// Drop ends the waits of a worker's pollers with err: it drains. What is on its way to them is still delivered.
+// Drop ends the waits of a worker's polls with err, because the worker drains. Tasks that are reserved for them are
+// still delivered.
 func (d *Dispatch) Drop(k engine.WorkerKey, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -299,11 +302,9 @@ func (d *Dispatch) Drop(k engine.WorkerKey, err error) {
 }
 
 // Deregistered ends the open polls of a process with ErrRegistrationEnded, because the registration of that process has
-// ended. Tasks
-// on their way to these polls are released, because the process may no longer be running. The
-// OnProcessEnded functions run
-// first: from then on, a new poll of the process must be rejected by the Still function of
-// its Spec.
+// ended. Tasks that are reserved for these polls are released, because the process may no longer be running. The
+// OnProcessEnded functions run first: from then on, the Still function of a new poll's Spec must reject polls of the
+// process.
 func (d *Dispatch) Deregistered(p store.Process) {
 	d.mu.Lock()
 	gone := d.onProcessEnded
@@ -320,18 +321,18 @@ func (d *Dispatch) Deregistered(p store.Process) {
 	}
 }
 
-// dismiss ends a poll at once and releases the tasks that were already delivered to it.
+// dismiss ends a poll immediately and releases the tasks that were already delivered to it.
 func (d *Dispatch) dismiss(w *Waiter) {
-	// The poll ends at once instead of waiting for tasks on their way to it. The process has ended, so a task delivered
-	// to it would be blocked until its lease expires.
+	// The poll ends immediately instead of waiting for tasks that are reserved for it. The process has ended, so no
+	// worker could run such a task before its lease expires.
 	w.err, w.closing = ErrRegistrationEnded, true
 	w.registrationEnded.Store(true)
 	d.returnTasks(w.detach())
 }
 
 // LeaseExpired ends the open polls of a worker whose lease expired, as if the polls had timed out. A live worker polls
-// again, which proves that it is alive. A task delivered to a paused worker, or over a connection that broke unnoticed,
-// would be lost again.
+// again, which proves that it is alive. A task that is delivered to a paused worker, or over a broken connection, would
+// be lost again.
 func (d *Dispatch) LeaseExpired(k engine.WorkerKey) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -340,8 +341,8 @@ func (d *Dispatch) LeaseExpired(k engine.WorkerKey) {
 	}
 }
 
-// Isolate excludes the open polls of a process from dispatch because it holds a blamed task and receives no other task,
-// or includes them again. An excluded poll remains open.
+// Isolate excludes the open polls of a process from dispatch because the process holds a blamed task and receives no
+// other task, or includes them again. An excluded poll stays open.
 func (d *Dispatch) Isolate(p store.Process, alone bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -375,7 +376,7 @@ func (d *Dispatch) isolates(k engine.WorkerKey, incarnation string) bool {
 	return ok && is == incarnation
 }
 
-// Drain answers all pollers with ErrDraining, now and from now on. What is on its way to them is still delivered.
+// Drain ends all polls with ErrDraining, now and from now on. Tasks that are reserved for them are still delivered.
 func (d *Dispatch) Drain() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -413,20 +414,20 @@ func (d *Dispatch) Close(ctx context.Context) error {
 	}
 }
 
-// beginWork and endWork count what Close waits for. The caller holds mu.
+// beginWork and endWork count the work for which Close waits. The caller must hold mu.
 func (d *Dispatch) beginWork() { d.busy++ }
 
 func (d *Dispatch) endWork() {
 	if d.busy--; d.busy == 0 && d.closed {
 		select {
-		case <-d.quiet: // the wait is over already
+		case <-d.quiet: // Close no longer waits
 		default:
 			close(d.quiet)
 		}
 	}
 }
 
-// returnTasks releases tasks that were leased for a poll that has ended. The caller holds mu.
+// returnTasks releases tasks that were leased for a poll that has ended. The caller must hold mu.
 func (d *Dispatch) returnTasks(tasks []store.Leased) {
 	if len(tasks) == 0 {
 		return
@@ -434,7 +435,7 @@ func (d *Dispatch) returnTasks(tasks []store.Leased) {
 	d.count.Returned += int64(len(tasks))
 	back := d.returnLeases
 	if back == nil {
-		return // their leases run out
+		return // their leases expire
 	}
 	d.beginWork()
 	go func() {

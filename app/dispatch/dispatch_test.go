@@ -38,7 +38,7 @@ func TestLongestWaitingPollGetsTheTask(t *testing.T) {
 		x := mustReserve(t, d, activity("x"))
 		y := mustReserve(t, d, activity("y"))
 		if x.Lessee().Worker.ID != "a" || y.Lessee().Worker.ID != "b" {
-			t.Fatalf("x went to %s, y to %s", x.Lessee().Worker.ID, y.Lessee().Worker.ID)
+			t.Fatalf("task x was delivered to %s, task y to %s", x.Lessee().Worker.ID, y.Lessee().Worker.ID)
 		}
 		if d.Reserve(activity("z")) != nil {
 			t.Fatal("a third task was handed to one of two pollers with a slot each")
@@ -99,7 +99,7 @@ func TestOneBatchFillsAPollerWithMixedKindsUpToItsMax(t *testing.T) {
 		r[0].Deliver(lease(offers[0], 0))
 		synctest.Wait()
 		if len(got) != 0 {
-			t.Fatal("the poller was answered before its batch was delivered")
+			t.Fatal("the poll ended before its batch was delivered")
 		}
 		r[1].Undo()
 		if d.Reserve(workflow("w")) != nil {
@@ -122,14 +122,14 @@ func TestSessionTaskIsHandedOnlyToTheProcessThatHoldsIt(t *testing.T) {
 		o := activity("x")
 		o.Session = held(holder, o.Now)
 		if d.Reserve(o) != nil {
-			t.Fatal("a session's task was handed past its holder")
+			t.Fatal("a task of a session was delivered to a worker other than the owner")
 		}
 		got := waitFor(t.Context(), d.Enter(spec(holder, 1, oneActivity)), time.Second)
 		rested()
 		first := o
 		first.Session = &engine.Session{Namespace: "default", ID: "s"}
 		if d.Reserve(first) != nil {
-			t.Fatal("the first claim of a session was handed over")
+			t.Fatal("a session was acquired without a claim")
 		}
 		mustReserve(t, d, o).Deliver(lease(o, 0))
 		wantTasks(t, got, "x")
@@ -146,7 +146,7 @@ func TestPollersThatWaitCostNothing(t *testing.T) {
 		rested()
 		before := b.sent()
 		time.Sleep(30 * time.Minute)
-		for range 10 { // polls that come and go cost nothing either
+		for range 10 { // polls that begin and end cost nothing either
 			wantTasks(t, waitFor(t.Context(), d.Enter(spec(w, 1, oneActivity)), time.Minute))
 		}
 		if got := b.sent() - before; got != 0 || before > 2 {
@@ -163,7 +163,7 @@ func TestTaskOneWorkerMayNotHaveIsFoundByTheNext(t *testing.T) {
 		rested()
 		wantTasks(t, waitFor(t.Context(), d.Enter(spec(worker("b", "x"), 1, oneActivity)), time.Minute), "x")
 		if len(no) != 0 {
-			t.Fatal("the worker that does not run x was answered")
+			t.Fatal("the worker that does not run x received a response")
 		}
 		wantTasks(t, no)
 	})
@@ -174,7 +174,7 @@ func TestNewTaskDoesNotOvertakeAnOlderReadyOne(t *testing.T) {
 		b.addReady(activity("old"))
 		got := waitFor(t.Context(), d.Enter(spec(worker("a"), 1, oneActivity)), time.Minute)
 		if d.Reserve(activity("new")) != nil {
-			t.Fatal("handed over while an older task may be ready")
+			t.Fatal("delivered although an older task may be ready")
 		}
 		b.addReady(activity("new"))
 		wantTasks(t, got, "old")
@@ -217,7 +217,7 @@ func TestSlotsOfAClaimAreNotReservedAsWell(t *testing.T) {
 		rested()
 		b.addReady(activity("x"))
 		if d.Reserve(workflow("w")) != nil {
-			t.Fatal("the only slot is asked for by a claim and was reserved")
+			t.Fatal("the only slot is used by a claim and was also reserved")
 		}
 		wantTasks(t, got, "x")
 	})
@@ -252,7 +252,7 @@ func TestClaimForAPollerThatLeftIsGivenBack(t *testing.T) {
 			t.Fatalf("given back: %v, want x", got)
 		}
 		if tasks, err := w.Wait(t.Context(), time.Minute); tasks != nil || err != nil {
-			t.Fatalf("a poller that left got %v, %v", tasks, err)
+			t.Fatalf("a poll that ended got %v, %v", tasks, err)
 		}
 	})
 }
@@ -263,7 +263,7 @@ func TestTimeoutWaitsForAClaimThatCountsOnThePoller(t *testing.T) {
 		b.addReady(activity("x"))
 		wantTasks(t, waitFor(t.Context(), d.Enter(spec(worker("a"), 1, oneActivity)), 50*time.Millisecond), "x")
 
-		b.set(nil, time.Minute) // but not for one that hangs
+		b.set(nil, time.Minute) // claims that hang make it wait only until the timeout
 		b.addReady(activity("y"))
 		a := <-waitFor(t.Context(), d.Enter(spec(worker("a"), 1, oneActivity)), 50*time.Millisecond)
 		if len(a.tasks) != 0 || a.took != 50*time.Millisecond+2*time.Second {
@@ -288,7 +288,7 @@ func TestPollThatDoesNotWaitStillFindsTheBacklog(t *testing.T) {
 		before := b.sent()
 		a := <-waitFor(t.Context(), d.Enter(s), 0)
 		if len(a.tasks) != 0 || a.took != 0 || b.sent() != before {
-			t.Fatalf("a poll of empty queues took %v, %d claims and gave %v", a.took, b.sent()-before, a.tasks)
+			t.Fatalf("a poll of empty queues took %v and %d claims, and got %v", a.took, b.sent()-before, a.tasks)
 		}
 		unavailable := waitFor(t.Context(), d.Enter(s), time.Second)
 		b.set(store.ErrUnavailable, time.Millisecond)
@@ -319,7 +319,7 @@ func TestFailedClaimsBackOffWhilePollsWait(t *testing.T) {
 		before := b.sent()
 		time.Sleep(time.Hour)
 		if n := b.sent() - before; n != 0 {
-			t.Fatalf("%d claims although nobody waits", n)
+			t.Fatalf("%d claims without a waiting poll", n)
 		}
 	})
 }
@@ -387,7 +387,7 @@ func TestTasksInFlightToALeavingPollAreReturned(t *testing.T) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			if len(b.back) != 1 {
-				t.Errorf("%d tasks went back, want %s", len(b.back), name)
+				t.Errorf("%d tasks were released, want %s", len(b.back), name)
 			}
 			b.back = nil
 		}
@@ -428,7 +428,7 @@ func TestTasksInFlightToALeavingPollAreReturned(t *testing.T) {
 		start := time.Now()
 		_, err := d.Enter(s).Wait(t.Context(), time.Minute)
 		if !errors.Is(err, ErrRegistrationEnded) || time.Since(start) != 0 {
-			t.Errorf("a poll that came too late got %v after %s", err, time.Since(start))
+			t.Errorf("a poll after the deregistration got %v after %s", err, time.Since(start))
 		}
 	})
 }
@@ -460,7 +460,7 @@ func TestRecheckFindsWhatAWorkerMayHaveNow(t *testing.T) {
 		got := waitFor(t.Context(), d.Enter(spec(w, 1, oneActivity)), time.Minute)
 		rested()
 		b.mu.Lock()
-		b.ready = append(b.ready, activity("x")) // without a notification
+		b.ready = append(b.ready, activity("x")) // the store sends no notification
 		b.mu.Unlock()
 		d.Recheck(w.Key())
 		wantTasks(t, got, "x")
@@ -508,15 +508,15 @@ func TestAllPollsReadAgainAfterMissedHints(t *testing.T) {
 		defer stop()
 		rested()
 		b.mu.Lock()
-		b.ready = append(b.ready, activity("x")) // without a notification
+		b.ready = append(b.ready, activity("x")) // the store sends no notification
 		b.mu.Unlock()
 		d.Missed()
 		wantTasks(t, got, "x")
 		if _, overflow := all.Take(); !notified(all.C) || !overflow || !notified(run) {
-			t.Error("who watches was not told to look again")
+			t.Error("the watcher was not notified of an overflow")
 		}
 		if notified(moves.C) {
-			t.Error("a watch of moves was told, of which those of others are never all heard")
+			t.Error("a watch of session moves was notified, although it need not receive all moves of other apps")
 		}
 	})
 }
@@ -533,17 +533,18 @@ func TestPollsOfASilentWorkerGetNothing(t *testing.T) {
 		wantTasks(t, other, "lost")
 		for _, c := range []<-chan answer{first, second} {
 			if a := <-c; len(a.tasks) > 0 || a.err != nil || a.took > time.Second {
-				t.Errorf("a poll of the silent worker was answered %v after %s", a, a.took)
+				t.Errorf("a poll of the worker without heartbeats got %v after %s", a, a.took)
 			}
 		}
-		repeated := waitFor(t.Context(), d.Enter(spec(still, 1, oneActivity)), time.Minute) // so it lives
+		// a repeated poll shows that the worker is alive
+		repeated := waitFor(t.Context(), d.Enter(spec(still, 1, oneActivity)), time.Minute)
 		rested()
 		b.addReady(activity("next"))
 		wantTasks(t, repeated, "next")
 	})
 }
 
-// Pollers that cannot run a task are not checked for it, neither at its commit nor for a claim.
+// Polls that cannot run a task are not checked for it, neither at its commit nor for a claim.
 func TestForeignPollsAreNotChecked(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		for i := range 1000 {
@@ -563,16 +564,16 @@ func TestForeignPollsAreNotChecked(t *testing.T) {
 		o.Requirements = []string{"tpu"}
 		if n := testing.AllocsPerRun(100, func() {
 			if d.Reserve(o) != nil {
-				t.Fatal("handed to a worker without what it needs")
+				t.Fatal("delivered to a worker without the required capability")
 			}
 		}); n > 0 {
-			t.Errorf("%v allocations for a task that nobody may have", n)
+			t.Errorf("%v allocations for a task that no worker may run", n)
 		}
 		before := b.sent()
 		d.Backlog("default", "q", protocol.KindActivity, store.RoutingKey{Type: "x", Requirements: []string{"tpu"}})
 		rested()
 		if n := b.sent() - before; n > 0 {
-			t.Errorf("%d claims for a task that nobody may have", n)
+			t.Errorf("%d claims for a task that no worker may run", n)
 		}
 		o.Requirements = []string{"gpu"}
 		b.mu.Lock()

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type backlog struct {
 	d *Dispatch
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards the other fields
 	ready  []store.Offer
 	claims []store.LeaseRequest
 	fail   error
@@ -83,8 +83,7 @@ func want(o store.Offer) engine.TaskRequirements {
 	}
 }
 
-// lease returns the task of an offer. Offers have no name, so tests identify them by their unique time, or by their
-// type.
+// lease returns the task of an offer. Offers have no ID, so tests identify them by their unique time, or by their type.
 func lease(o store.Offer, poller int) store.Leased {
 	return store.Leased{
 		Kind: o.Kind, Poller: poller, Head: engine.Head{ProgressAt: history.Time{Time: o.Now}}, Arguments: o.Type,
@@ -137,7 +136,7 @@ func names(tasks []store.Leased) []string {
 	return all
 }
 
-// worker makes a registration that runs these types, workflows and activities alike.
+// worker returns a registration with these types, for workflows and activities.
 func worker(id string, types ...string) *engine.Worker {
 	return &engine.Worker{
 		Namespace: "default", ID: id, Incarnation: id + "-1", WorkflowTypes: types, ActivityTypes: types,
@@ -175,7 +174,7 @@ func held(by *engine.Worker, now time.Time) *engine.Session {
 	}
 }
 
-// answer is the result of one Wait.
+// answer is the result of one call of Wait.
 type answer struct {
 	tasks []string
 	err   error
@@ -204,7 +203,7 @@ func mustReserve(t *testing.T, d *Dispatch, o store.Offer) store.Reservation {
 	t.Helper()
 	r := d.Reserve(o)
 	if r == nil {
-		t.Fatalf("nobody was reserved for %s %s", o.Kind, o.Type)
+		t.Fatalf("no poll was reserved for %s %s", o.Kind, o.Type)
 	}
 	return r
 }

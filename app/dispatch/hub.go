@@ -10,13 +10,13 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// Readers that follow runs, and other apps, need to know that rows changed. The hub sends hints, which may be merged or
-// lost, so a slow reader never delays a commit. The receiver of a hint reads the rows.
+// Readers that follow runs, and other apps, must learn that rows changed. The hub sends them hints, which may be merged
+// or lost, so that a slow reader never delays a commit. The receiver of a hint reads the rows.
 
 // Hub publishes what commits changed, as hints. Publishing never blocks. Hints that are not fetched are merged; if
 // there are too many, the hub drops them and reports an overflow to the watcher.
 type Hub struct {
-	mu      sync.Mutex // guards all below and what Watches hold
+	mu      sync.Mutex // guards all fields below and those of Watches
 	runs    map[string]map[chan struct{}]struct{}
 	watches map[*Watch]struct{}
 	ends    runEnds
@@ -27,8 +27,8 @@ type Hub struct {
 // change.
 func (h *Hub) Changes() uint64 { return h.changes.Load() }
 
-// WatchRun returns a channel that receives when the run got events since the last receive, and a function that
-// ends it. Begin to watch before looking at the run, and no event is missed.
+// WatchRun returns a channel that receives when the run got events since the last receive, and a function that ends the
+// watch. If it is called before the run is read, no event is missed.
 func (h *Hub) WatchRun(id string) (<-chan struct{}, func()) {
 	c := make(chan struct{}, 1)
 	h.mu.Lock()
@@ -50,44 +50,44 @@ func (h *Hub) WatchRun(id string) (<-chan struct{}, func()) {
 	}
 }
 
-// WatchResponse is WatchRun for a query task: the channel receives when the query task has a reply.
+// WatchResponse is like WatchRun, for a query task: the channel receives when the query task has a reply.
 func (h *Hub) WatchResponse(id string) (<-chan struct{}, func()) { return h.WatchRun(question + id) }
 
-// question is the prefix of query task IDs among the run IDs.
+// question is the prefix of IDs of query tasks among the run IDs.
 const question = "question "
 
 // Topics selects the hints of a Watch.
 type Topics uint16
 
-// The topics.
+// These are the topics.
 const (
-	TopicRuns     Topics = 1 << iota // runs that got events, without their cancelled attempts
-	TopicCancels                     // runs with attempts that were cancelled, and those attempts
+	TopicRuns     Topics = 1 << iota // runs with new events; without their cancelled attempts
+	TopicCancels                     // runs with cancelled attempts, and these attempts
 	TopicSessions                    // sessions that changed
 	TopicWorkers                     // workers whose registration changed
-	TopicMoves                       // entries of sessions' timelines: claims, releases, ends
-	// processes that another app superseded, deregistered, or received a drain state from; overflow: perhaps of any
-	// worker
+	TopicMoves                       // timeline entries of sessions: acquisitions, releases, ends
+	// TopicSuperseded: processes that another app superseded, deregistered, or for which it changed the drain state.
+	// After an overflow, any worker may be concerned.
 	TopicSuperseded
 	TopicLoose  // changes to sessions without an owner
-	TopicTokens // tokens that were made, changed or dropped; overflow: perhaps any
-	TopicEnded  // runs that closed; overflow: perhaps any
+	TopicTokens // tokens that were created, changed or deleted; after an overflow, any token
+	TopicEnded  // runs that closed; after an overflow, any run
 )
 
 // watchLimit is the maximum number of hints that a Watch holds until Take.
 const watchLimit = 10_000
 
-// Watch collects hints until Take.
+// Watch collects hints until Take is called.
 type Watch struct {
-	// C receives when there is something to take.
+	// C receives when Take has something to return.
 	C <-chan struct{}
 
 	hub    *Hub
 	topics Topics
 	c      chan struct{}
-	// The rest is guarded by hub.mu.
+	// The fields below are guarded by hub.mu.
 	runs         map[string]*store.RunChange
-	order        []string // of runs, by first mention
+	order        []string // IDs of runs, in the order of their first hint
 	sessions     map[engine.SessionKey]struct{}
 	workers      map[engine.WorkerKey]struct{}
 	moves        []store.SessionMove
@@ -98,7 +98,7 @@ type Watch struct {
 	overflow     bool
 }
 
-// Watch begins to gather hints of the topics.
+// Watch starts to collect hints of the topics.
 func (h *Hub) Watch(t Topics) *Watch {
 	c := make(chan struct{}, 1)
 	w := &Watch{C: c, c: c, hub: h, topics: t}
@@ -112,14 +112,14 @@ func (h *Hub) Watch(t Topics) *Watch {
 	return w
 }
 
-// Close ends the gathering.
+// Close stops collecting hints.
 func (w *Watch) Close() {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	delete(w.hub.watches, w)
 }
 
-// Each calls took with the hints of the topics until ctx ends; overflow reports that hints were dropped.
+// Each calls took with hints of the topics until ctx ends. overflow reports that hints were dropped.
 func (h *Hub) Each(ctx context.Context, t Topics, took func(c store.Changed, overflow bool)) {
 	w := h.Watch(t)
 	defer w.Close()
@@ -133,8 +133,8 @@ func (h *Hub) Each(ctx context.Context, t Topics, took func(c store.Changed, ove
 	}
 }
 
-// Take returns the hints since the last Take: each run once with its latest sequence number, each session and worker
-// once. overflow reports that hints were dropped, so anything may have changed.
+// Take returns the hints since the last Take: each run once with its latest event number, each session and worker once.
+// overflow reports that hints were dropped, so anything may have changed.
 func (w *Watch) Take() (c store.Changed, overflow bool) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
@@ -158,7 +158,7 @@ func (w *Watch) reset() {
 	w.moves, w.superseded, w.drainChanged, w.tokens, w.size, w.overflow = nil, nil, nil, nil, 0, false
 }
 
-// Changed sends what a batch changed to all watchers.
+// Changed sends the hints of a batch to all watches.
 func (h *Hub) Changed(c store.Changed) {
 	h.changes.Add(1)
 	h.mu.Lock()
@@ -183,8 +183,8 @@ func (h *Hub) Changed(c store.Changed) {
 	h.ends.changed(&c)
 }
 
-// missed reports an overflow to all watchers except watchers of session moves only: moves of other apps may be lost
-// anyway.
+// missed reports an overflow to all watches, except watches of session moves only, because moves of other apps may be
+// lost anyway.
 func (h *Hub) missed() {
 	h.changes.Add(1)
 	h.mu.Lock()
@@ -203,7 +203,7 @@ func (h *Hub) missed() {
 	h.ends.missed()
 }
 
-// add collects the hints that the watch selects, and reports whether there were any.
+// add adds the hints that the watch selects, and reports whether there were any.
 func (w *Watch) add(c store.Changed) bool {
 	some := false
 	for i := range c.Runs {
@@ -267,7 +267,7 @@ func (w *Watch) addRun(r *store.RunChange) {
 	}
 }
 
-// grow makes room for n more hints, or notes that there is none.
+// grow makes space for n more hints, or sets overflow if there is none.
 func (w *Watch) grow(n int) bool {
 	if w.size+n > watchLimit {
 		w.overflow = true

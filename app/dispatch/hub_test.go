@@ -27,18 +27,18 @@ func TestRunWatchersAreNotifiedOncePerBatch(t *testing.T) {
 		h.Changed(store.Changed{Runs: []store.RunChange{{RunID: "r1"}, {RunID: "r3"}}})
 	}
 	if !notified(a) || !notified(b) || notified(a) || notified(other) {
-		t.Fatal("want each watcher of r1 told once, the one of r2 never")
+		t.Fatal("want each watcher of r1 notified once, the watcher of r2 never")
 	}
 	endA()
 	h.Changed(store.Changed{Runs: []store.RunChange{{RunID: "r1"}}})
 	if notified(a) || !notified(b) {
-		t.Fatal("want the watcher that ended left alone, the other told")
+		t.Fatal("want the ended watcher not notified, the other notified")
 	}
 	endB()
 	endOther()
 	endOther()
 	if len(h.runs) != 0 {
-		t.Fatalf("%d runs are still kept", len(h.runs))
+		t.Fatalf("%d runs are still stored", len(h.runs))
 	}
 }
 
@@ -49,7 +49,7 @@ func TestWatchMergesUntilTaken(t *testing.T) {
 	s, w := engine.SessionKey{Namespace: "n", ID: "s"}, engine.WorkerKey{Namespace: "n", ID: "w"}
 	h.Changed(store.Changed{Runs: []store.RunChange{{RunID: "r1", LastSeq: 3}}, Sessions: []engine.SessionKey{s}})
 	if !notified(all.C) || notified(cancels.C) {
-		t.Fatal("want only the watch of all topics told")
+		t.Fatal("want only the watch of all topics notified")
 	}
 	h.Changed(store.Changed{
 		Runs: []store.RunChange{
@@ -65,17 +65,17 @@ func TestWatchMergesUntilTaken(t *testing.T) {
 	}
 	got, _ = cancels.Take()
 	if !notified(cancels.C) || len(got.Runs) != 1 || !slices.Equal(got.Runs[0].Cancelled, []store.CancelledAttempt{stop}) {
-		t.Fatalf("the watch of cancels took %+v", got)
+		t.Fatalf("the watch of cancelled attempts returned %+v", got)
 	}
 	if got, _ = all.Take(); len(got.Runs)+len(got.Sessions)+len(got.Workers) != 0 {
-		t.Fatalf("took again %+v", got)
+		t.Fatalf("second Take returned %+v", got)
 	}
 	all.Close()
 	cancels.Close()
 	notified(all.C)
 	h.Changed(store.Changed{Workers: []engine.WorkerKey{w}})
 	if notified(all.C) {
-		t.Fatal("a closed watch was told")
+		t.Fatal("a closed watch was notified")
 	}
 }
 
@@ -87,9 +87,9 @@ func TestWatchThatIsNotTakenIsBounded(t *testing.T) {
 	}
 	got, overflow := w.Take()
 	if len(got.Runs) != watchLimit || !overflow {
-		t.Fatalf("kept %d, overflow %v", len(got.Runs), overflow)
+		t.Fatalf("stored %d, overflow %v", len(got.Runs), overflow)
 	}
 	if got, overflow = w.Take(); len(got.Runs) != 0 || overflow {
-		t.Fatalf("after the take: kept %d, overflow %v", len(got.Runs), overflow)
+		t.Fatalf("after Take: stored %d, overflow %v", len(got.Runs), overflow)
 	}
 }

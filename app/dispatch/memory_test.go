@@ -11,9 +11,9 @@ import (
 
 // pool is the memory of all responses of a test.
 type pool struct {
-	mu      sync.Mutex // guards the rest
+	mu      sync.Mutex // guards the other fields
 	left    int64
-	changed chan struct{} // closed and replaced
+	changed chan struct{} // closed and replaced when memory becomes free
 }
 
 func newPool(bytes int64) *pool { return &pool{left: bytes, changed: make(chan struct{})} }
@@ -55,9 +55,8 @@ func (p *pool) Grow(ctx context.Context, bytes int64) error {
 	}
 }
 
-// However many polls wait, the app leases only tasks that fit into its memory budget: a lease request reserves bytes
-// before it is sent to the store, most of them for the poll that waits longest. It returns unused bytes, and each task
-// reaches its poll.
+// However many polls wait, the app leases only tasks that fit into its memory: a claim reserves bytes before it is sent
+// to the store, most of them for the longest-waiting poll. It returns unused bytes, and each task reaches its poll.
 func TestClaimsReserveMemoryBeforeTheyLease(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		const polls, capacity = 30, 2*most + smallShare*3
@@ -95,7 +94,7 @@ func TestClaimsReserveMemoryBeforeTheyLease(t *testing.T) {
 	})
 }
 
-// A poll for which there is no memory within a second is refused without a claim, and holds up no poll behind it.
+// A poll for which no memory is free within a second is refused without a claim, and does not delay the polls after it.
 func TestAPollWithoutMemoryIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		b.mu.Lock()
@@ -114,14 +113,14 @@ func TestAPollWithoutMemoryIsRefused(t *testing.T) {
 		if n := d.Counts().NoMemory; n != 1 {
 			t.Errorf("%d polls counted", n)
 		}
-		// A task without memory for it is not reserved for the poll either.
+		// A task is not reserved for a poll either if there is no memory for it.
 		poor.Budget = NewBudget(most, none)
 		none.add(most)
 		third := waitFor(t.Context(), d.Enter(poor), time.Minute)
 		rested()
 		none.add(1000 - most)
 		if d.Reserve(sized("y", 2000)) != nil {
-			t.Error("a task was handed over without memory")
+			t.Error("a task was delivered without memory")
 		}
 		r := mustReserve(t, d, sized("z", 500))
 		r.Undo()

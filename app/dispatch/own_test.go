@@ -10,8 +10,8 @@ import (
 
 var oneOfEach = map[protocol.TaskKind]int{protocol.KindWorkflow: 1, protocol.KindActivity: 1}
 
-// The poll that comes with a task's origin may get the task before older tasks, if the store permits it, no more urgent
-// task may be ready, and no other worker has the run in its sticky cache.
+// The poll that is sent with the outcome which creates a task may get the task before older tasks, if the store permits
+// it, no more urgent task may be ready, and no other worker has the run in its sticky cache.
 func TestTaskOvertakesOlderOnesToItsCreator(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		var keepers []store.Process
@@ -19,7 +19,7 @@ func TestTaskOvertakesOlderOnesToItsCreator(t *testing.T) {
 		w := worker("w", "x", "other")
 		s := spec(w, 1, oneOfEach)
 		waitFor(t.Context(), d.Enter(s), 0)
-		rested() // it is known that nothing lies there
+		rested() // from now on the queue is known to be empty
 		claims := b.sent()
 		s.Own = []Own{{"run", protocol.KindActivity}}
 		own := d.Enter(s)
@@ -45,7 +45,7 @@ func TestTaskOvertakesOlderOnesToItsCreator(t *testing.T) {
 		}
 		r := mustReserve(t, d, activity("x"))
 		if r.Overtakes() {
-			t.Error("a task went past others where nothing was told of")
+			t.Error("a task was delivered before older tasks")
 		}
 		r.Undo()
 		left(5)
@@ -69,7 +69,7 @@ func TestTaskOvertakesOlderOnesToItsCreator(t *testing.T) {
 		d.Backlog(older.Namespace, older.Queue, older.Kind) // without routing keys
 		goes("anything may lie there", false, nil)
 		if b.sent() != claims {
-			t.Error("something was claimed for the slot of its own task")
+			t.Error("the slot of its own task was claimed")
 		}
 		own.Close()
 		goes("it has left", false, nil)
@@ -79,8 +79,8 @@ func TestTaskOvertakesOlderOnesToItsCreator(t *testing.T) {
 	})
 }
 
-// If the outcomes of a poll create no task for it, one claim gets ready tasks, and the poll ends if the claim is empty.
-// Slots that its own tasks do not need are claimed for at once.
+// If the outcomes of a poll create no task for it, one claim leases ready tasks, and the poll ends if the claim is
+// empty. Slots that its own tasks do not need are claimed immediately.
 func TestWorkerWithoutNewTasksReceivesTheBacklog(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		w := worker("w", "x")
@@ -93,14 +93,14 @@ func TestWorkerWithoutNewTasksReceivesTheBacklog(t *testing.T) {
 		one := d.Enter(s)
 		rested()
 		if b.sent() != before {
-			t.Fatal("something was claimed for the slot of its own task")
+			t.Fatal("the slot of its own task was claimed")
 		}
 		if got := names(one.Collect(t.Context())); len(got) != 1 {
-			t.Errorf("it was given %v, want the task that lies there", got)
+			t.Errorf("the poll got %v, want the waiting task", got)
 		}
 		began := time.Now()
 		if got := d.Enter(s).Collect(t.Context()); len(got) > 0 || time.Since(began) > 2*b.took {
-			t.Errorf("it was given %v after %s", got, time.Since(began))
+			t.Errorf("the poll got %v after %s", got, time.Since(began))
 		}
 
 		b.addReady(activity("x"), activity("x"), activity("x"))
@@ -110,10 +110,10 @@ func TestWorkerWithoutNewTasksReceivesTheBacklog(t *testing.T) {
 		three := d.Enter(many)
 		rested()
 		if b.sent() == before {
-			t.Error("nothing was claimed for the slots that its own task does not need")
+			t.Error("the slots that its own task does not need were not claimed")
 		}
 		if got := names(three.Collect(t.Context())); len(got) != 3 {
-			t.Errorf("it was given %v, want three", got)
+			t.Errorf("the poll got %v, want three", got)
 		}
 
 		b.addReady(activity("x"))
@@ -123,15 +123,16 @@ func TestWorkerWithoutNewTasksReceivesTheBacklog(t *testing.T) {
 		only := d.Enter(none)
 		rested()
 		if b.sent() == before {
-			t.Error("nothing was claimed for the only slot, which its own task does not need")
+			t.Error("the only slot, which its own task does not need, was not claimed")
 		}
 		if got := names(only.Collect(t.Context())); len(got) != 1 {
-			t.Errorf("it was given %v, want one", got)
+			t.Errorf("the poll got %v, want one", got)
 		}
 	})
 }
 
-// If fairness classes share a queue, no task overtakes another, so claims need not reserve a slot for this.
+// If fairness classes share a queue, no task may be dispatched before an older one, so claims need not reserve a slot
+// for own tasks.
 func TestNoSlotIsKeptWhereClassesShareAQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		s := spec(worker("w", "x"), 1, oneActivity)
@@ -140,17 +141,17 @@ func TestNoSlotIsKeptWhereClassesShareAQueue(t *testing.T) {
 		o := activity("x")
 		o.Fair = true
 		if r := d.Reserve(o); r != nil {
-			t.Fatal("a task went to a poll that is over")
+			t.Fatal("a task was delivered to an ended poll")
 		}
 		b.addReady(activity("x"))
 		s.Own = []Own{{"run", protocol.KindActivity}}
 		w := d.Enter(s)
 		rested()
 		if b.sent() != 2 {
-			t.Error("nothing was claimed for it")
+			t.Error("no claim was sent for the poll")
 		}
 		if got := names(w.Collect(t.Context())); len(got) != 1 {
-			t.Errorf("it was given %v", got)
+			t.Errorf("the poll got %v", got)
 		}
 	})
 }

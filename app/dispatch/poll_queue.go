@@ -7,9 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A poll queue is the queue of polls for one kind of task in one task queue, in order of arrival. A poll may be in
-// several poll queues at once. It is linked into a poll queue only while it can accept a task of that kind, so that
-// searches skip full polls.
+// A poll queue contains the polls for one kind of task in one task queue, in order of arrival. A poll may be in several
+// poll queues. It is linked into a poll queue only while it can accept a task of that kind, so that searches skip full
+// polls.
 
 // kinds is the number of task kinds.
 const kinds = 4
@@ -21,10 +21,10 @@ var kindNames = [kinds]protocol.TaskKind{
 // tiers is the number of priorities.
 const tiers = 10
 
-// never is the time for rules that time has no part in.
+// never is the time to pass to rules that do not depend on the time.
 var never time.Time
 
-// kindOf is the number of a kind, -1 for one that does not exist.
+// kindOf returns the number of a kind, or -1 for an unknown one.
 func kindOf(k protocol.TaskKind) int {
 	for i, name := range kindNames {
 		if name == k {
@@ -43,22 +43,24 @@ type pollQueueKey struct {
 type pollQueue struct {
 	key          pollQueueKey
 	groups       map[*class]*group
-	byRoutingKey map[string]*eligibility // of offered tasks and of backlog notifications
-	name         []byte                  // of the routing key that is looked up
-	open         []*group                // with pollers for which there may be something to claim
-	asking       map[*Waiter]bool        // that do not wait: a claim of the poll queue is all they ask for
-	size         int                     // waiters that asked for this poll queue, those without a free slot included
-	fair         bool                    // fairness classes share the poll queue, so no task may overtake
-	gen          uint64                  // incremented by each backlog notification; a claim result holds for its gen
-	claiming     bool                    // a claim is in flight; there is never a second one
-	lastClaim    uint64                  // number of its latest claim
-	failures     int                     // failed claims in a row
-	vain         int                     // empty claims in a row
-	vainAt       time.Time
-	err          error          // of the latest claim
-	throttle     *protocol.Wait // why a budget withheld tasks from the latest claim
-	pause        *time.Timer
-	used         uint64 // arrival that asked for it last
+	byRoutingKey map[string]*eligibility // routing keys of offered tasks and of notifications of waiting tasks
+	name         []byte                  // buffer for the routing key to look up
+	open         []*group                // groups with polls for which tasks may wait
+	asking       map[*Waiter]bool        // waiters that do not wait: they need only one claim of the poll queue
+	size         int                     // number of waiters for this poll queue, including those without a free slot
+	// fairness classes share the queue, so no task may be dispatched before an older one
+	fair bool
+	// incremented by each notification of waiting tasks; the result of a claim is valid for its gen
+	gen       uint64
+	claiming  bool   // a claim is in progress; there is at most one
+	lastClaim uint64 // number of the latest claim
+	failures  int    // consecutive failed claims
+	vain      int    // consecutive empty claims
+	vainAt    time.Time
+	err       error          // error of the latest claim
+	throttle  *protocol.Wait // why a limit delayed tasks of the latest claim
+	pause     *time.Timer
+	used      uint64 // number of the last arrival for this poll queue
 }
 
 // entry is the position of a poll in one poll queue. It is linked while the poll can accept a task of that kind.
@@ -68,11 +70,11 @@ type entry struct {
 	waiter        *Waiter
 	prev, next    *entry
 	linked        bool
-	claimAnswered bool // a claim for this waiter was answered
+	claimAnswered bool // a claim for this waiter has returned
 }
 
-// link inserts e at its position by arrival. It searches from the end, because most polls have just arrived; only a
-// poll that was full and has a free slot again belongs further to the front.
+// link inserts e at its position by arrival. It searches from the end, because most polls have just arrived; a poll
+// belongs further to the front only if it was full and has a free slot again.
 func (e *entry) link() {
 	if e.linked {
 		return
@@ -115,12 +117,11 @@ func (e *entry) unlink() {
 	e.prev, e.next = nil, nil
 }
 
-// group returns the pollers of a class; it creates the group for the first poller.
+// group returns the group of a class, and creates it if necessary.
 func (l *pollQueue) group(c *class) *group {
 	g := l.groups[c]
 	if g == nil {
-		// The group starts at the current gen: no claim has been sent for this class yet, so the queue may hold tasks
-		// for it.
+		// The group starts at the current gen: no claim was sent for this class yet, so tasks for it may wait.
 		g = &group{class: c, queue: l}
 		g.readyGen, g.readyGenOf = l.gen, allOf(l.gen)
 		l.groups[c] = g
@@ -133,8 +134,8 @@ func (l *pollQueue) group(c *class) *group {
 	return g
 }
 
-// maxRoutingKeys limits the routing keys that a poll queue remembers. A limit is necessary because task types are
-// chosen by clients.
+// maxRoutingKeys is the maximum number of routing keys that a poll queue remembers. It is limited because clients
+// choose the task types.
 const maxRoutingKeys = 1000
 
 // eligible returns the groups whose workers can serve tasks with this type, build and requirements.
@@ -146,8 +147,8 @@ func (l *pollQueue) eligible(typ, build string, requirements []string) *eligibil
 	if n := l.byRoutingKey[string(l.name)]; n != nil {
 		return n
 	}
-	// Dropping all routing keys loses no state. It costs one search through the groups for each routing key that is still
-	// in use.
+	// Dropping all routing keys loses no state. Each routing key that is still in use then costs one search through the
+	// groups.
 	if len(l.byRoutingKey) >= maxRoutingKeys {
 		clear(l.byRoutingKey)
 	}
@@ -161,10 +162,10 @@ func (l *pollQueue) eligible(typ, build string, requirements []string) *eligibil
 	return n
 }
 
-// recordReady records that tasks of these routing keys are ready in the queue; without routing keys, tasks of every
-// routing key may be ready.
+// recordReady records that tasks with these routing keys are ready in the queue; without routing keys, any tasks may be
+// ready.
 func (l *pollQueue) recordReady(keys []store.RoutingKey) {
-	// gen is incremented first: a claim in progress was sent at an older gen, so its empty result does not cover these
+	// Increment gen first: a claim in progress was sent at an older gen, so its empty result does not cover these
 	// tasks.
 	l.gen++
 	if len(keys) == 0 {
@@ -222,12 +223,12 @@ func (d *Dispatch) pollQueue(k pollQueueKey) *pollQueue {
 }
 
 const (
-	pruneMinimum = 1024    // fewer poll queues and workers than this are never forgotten
-	pruneAfter   = 100_000 // arrivals for which an unused one is kept
+	pruneMinimum = 1024    // below this number of poll queues and workers, unused ones are not removed
+	pruneAfter   = 100_000 // an unused one is kept for this number of arrivals
 )
 
-// prune removes poll queues, workers and classes that have been unused for a long time, because the names in polls are
-// chosen by clients. Removing one costs a single claim when the name is used again.
+// prune removes poll queues, workers and classes that have been unused for a long time, because clients choose the
+// names in polls. If a removed name is used again, that costs one claim.
 func (d *Dispatch) prune() {
 	if len(d.pollQueues)+len(d.members) < d.pruneAt {
 		return
@@ -277,7 +278,7 @@ func (l *pollQueue) prune() {
 	if !some {
 		return
 	}
-	clear(l.byRoutingKey) // they name the groups
+	clear(l.byRoutingKey) // the routing keys refer to the groups
 	kept := l.open[:0]
 	for _, g := range l.open {
 		if g.class.used {

@@ -14,18 +14,18 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// model drives a Dispatch with random polls, offers, failures and delays, and tracks every task: each is in exactly one
-// place.
+// model runs random polls, offers, failures and delays against a Dispatch, and tracks where each task is: always in
+// exactly one place.
 type model struct {
 	*rapid.T
 	d       *Dispatch
 	b       *backlog
 	workers []*engine.Worker
 	next    int
-	made    map[time.Time]store.Offer // by the time of the offer, which is its name
+	made    map[time.Time]store.Offer // offers by their time, which identifies them
 	open    []promise
 	polls   []*poll
-	took    map[time.Time]int // task → number of its deliveries to pollers
+	took    map[time.Time]int // number of deliveries of each task to polls
 }
 
 type promise struct {
@@ -39,9 +39,10 @@ type poll struct {
 	done   chan []store.Leased
 }
 
-// TestTasksAreNeitherLostNorDoubled checks the main property of the dispatcher: each task is delivered to one poller
-// once, no poller gets more tasks than its free slots, the longest wait is served first, and no task overtakes an older
-// task that the poller could run, except a task that the poller itself created with permission to overtake.
+// TestTasksAreNeitherLostNorDoubled checks the main property of the dispatcher: each task is delivered to one poll
+// once, no poll gets more tasks than it has free slots, the longest-waiting poll is served first, and no task is
+// delivered before an older task that the poll could run, except a task that the poll itself created and that may do
+// so.
 func TestTasksAreNeitherLostNorDoubled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// A synctest bubble has no test deadline, so rapid must not see that this is a *testing.T.
@@ -60,7 +61,7 @@ func TestTasksAreNeitherLostNorDoubled(t *testing.T) {
 				"commit": func(*rapid.T) { w.commit() },
 				"others": func(*rapid.T) { w.others() },
 				"leave":  func(*rapid.T) { w.addReady() },
-				"gone": func(*rapid.T) { // it registers again at once
+				"gone": func(*rapid.T) { // the worker registers again immediately
 					name := rapid.SampledFrom(w.workers).Draw(w.T, "gone")
 					w.d.Deregistered(store.Process{Worker: name.Key(), Incarnation: name.Incarnation})
 				},
@@ -126,7 +127,7 @@ func (w *model) batch() {
 		r := w.d.Reserve(o)
 		if r == nil {
 			if first != nil && first.entry(w.d.pollQueues[keyOf(o)]).spot.clear() {
-				w.Fatalf("task %d was not handed to the poller that waits for it", o.Now.UnixNano())
+				w.Fatalf("task %d was not delivered to the poll that waits for it", o.Now.UnixNano())
 			}
 			w.open = append(w.open, promise{o: o})
 			continue
@@ -146,7 +147,7 @@ func (w *model) batch() {
 				continue
 			}
 			if fits(old, store.LeaseRequest{Namespace: "default", Queue: o.Queue, Kind: o.Kind}, got.spec.Lessee) {
-				w.Fatalf("task %d was handed over past %d", o.Now.UnixNano(), old.Now.UnixNano())
+				w.Fatalf("task %d was delivered before %d", o.Now.UnixNano(), old.Now.UnixNano())
 			}
 		}
 		w.open = append(w.open, promise{r: r, o: o})
@@ -155,7 +156,7 @@ func (w *model) batch() {
 
 func keyOf(o store.Offer) pollQueueKey { return pollQueueKey{o.Namespace, o.Queue, kindOf(o.Kind)} }
 
-// longest searches all pollers for the one that should get the task if there were no backlog.
+// longest returns the poll that should get the task if no older tasks wait, by searching all polls.
 func (w *model) longest(o store.Offer) *Waiter {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
@@ -176,7 +177,7 @@ func (w *model) commit() {
 		switch {
 		case fail && p.r != nil:
 			p.r.Undo()
-			w.b.addReady(p.o) // the change is retried and finds no poller
+			w.b.addReady(p.o) // the transaction is retried and finds no poll
 		case p.r != nil:
 			p.r.Deliver(lease(p.o, 0))
 		default:
@@ -186,7 +187,7 @@ func (w *model) commit() {
 	w.open = nil
 }
 
-// others simulates another app that writes a ready task, or a session end that reroutes a task.
+// others makes a task ready without a reservation, as another app does.
 func (w *model) others() { w.b.addReady(w.offer()) }
 
 func (w *model) addReady() {
@@ -252,7 +253,7 @@ func (w *model) finish() {
 	for _, p := range w.polls {
 		p.cancel()
 	}
-	time.Sleep(time.Minute) // long rests after failures are over, and claims that hung have come back
+	time.Sleep(time.Minute) // long pauses after failures have ended, and claims that hung have returned
 	w.settle()
 	w.settle()
 	for _, worker := range w.workers {
@@ -281,7 +282,7 @@ func (w *model) finish() {
 		}
 	}
 	if c := w.d.Counts(); c.Waiting != 0 || w.d.busy != 0 {
-		w.Fatalf("%d pollers and %d open outcomes are left", c.Waiting, w.d.busy)
+		w.Fatalf("%d polls and %d open outcomes remain", c.Waiting, w.d.busy)
 	}
 	for k, l := range w.d.pollQueues {
 		if l.size != 0 || len(l.asking) > 0 {

@@ -8,18 +8,18 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A task that becomes ready is offered here before its batch is written, so that its lease is part of the same
-// commit and the poller gets it a round trip sooner. Until the outcome of the commit is known, only a slot of
-// the poller is reserved: nothing is delivered that may not be stored.
+// A task that becomes ready is offered here before its batch is written, so that its lease is part of the same commit
+// and the poll gets it a round trip sooner. Until the outcome of the commit is known, only a slot of the poll is
+// reserved: a task that may not be stored must not be delivered.
 
-// Reserve selects the poller that the task goes to. The next activity after a result goes to the worker that sent the
-// eager workflow task. A workflow task goes to a process with the run in its sticky cache, else to the longest-waiting
-// eligible poller. A task of a session goes to the process that owns the session or, with First, to any eligible poller
-// that may acquire it; the store counts the sessions of this poller.
+// Reserve selects the poll that will receive the task. The next activity after a result goes to the worker that sent
+// the eager workflow task. A workflow task goes to a process with the run in its sticky cache, otherwise to the
+// longest-waiting eligible poll. A task of a session goes to the process that owns the session or, with First, to any
+// eligible poll that may acquire it; the store counts the sessions of this poll's worker.
 //
-// The selected poller gets nothing while older ready tasks for it may be in the queue: a new task must not overtake
-// them. The store then calls Backlog, and a claim leases them in order. Only a task with Past may overtake: if no other
-// poller is available, it goes to the poller that created it, unless a more urgent task may be ready.
+// No poll is selected while older ready tasks for it may wait in the queue: a new task must not be delivered before
+// them. The store then calls Backlog, and a claim leases them in order. Only a task with MayOvertake is an exception:
+// if no other poll is available, it goes to the poll that created it, unless a more urgent task may be ready.
 func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 	k := kindOf(o.Kind)
 	if k < 0 {
@@ -37,7 +37,7 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 	}
 	w := d.choose(l, want, o)
 	for w != nil && !w.budget.fits(w.size(&o)) {
-		// The poller must not get a smaller task that follows this one.
+		// The poll must not get a smaller task that follows this one.
 		w.stopped = true
 		w.relink()
 		w = d.choose(l, want, o)
@@ -47,17 +47,17 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 	}
 	size := w.size(&o)
 	if !w.budget.memory.Try(size) {
-		return nil // a claim waits for the memory
+		return nil // a claim waits for this memory
 	}
 	w.budget.reserve(size)
-	// Older tasks of other kinds count too: a poll with one slot that receives this task delays all of them.
+	// Older tasks of other kinds count, too: a poll with one slot that receives this task delays all of them.
 	past := slices.ContainsFunc(w.entries, func(e entry) bool { return !e.spot.clear() })
 	w.reserveSlots(k, 1)
 	d.beginWork()
 	return &reservation{waiter: w, kind: k, overtook: past, size: size}
 }
 
-// choose returns the poller that gets the task, nil if there is none.
+// choose returns the poll that receives the task, or nil.
 func (d *Dispatch) choose(l *pollQueue, want engine.TaskRequirements, o store.Offer) *Waiter {
 	w := d.eagerWaiter(l, want, o)
 	if w == nil {
@@ -72,25 +72,26 @@ func (d *Dispatch) choose(l *pollQueue, want engine.TaskRequirements, o store.Of
 	return w
 }
 
-// eagerWaiter returns the poller of the worker that sent the eager workflow task which created the task, if the poller
-// has a free slot and no older task for it is ready.
+// eagerWaiter returns the poll of the worker that sent the eager workflow task which created this task, if the poll has
+// a free slot and no older task for it is ready.
 func (d *Dispatch) eagerWaiter(l *pollQueue, want engine.TaskRequirements, o store.Offer) *Waiter {
-	// If fairness classes share the queue, the order covers all waiting tasks, so this task must not overtake them.
+	// If fairness classes share the queue, the order of the queue covers all waiting tasks, so this task must not be
+	// delivered before them.
 	if o.Kind != protocol.KindActivity || o.Fair || len(d.runWaiters) == 0 {
 		return nil
 	}
 	return d.ofRun(l, want, o, func(w *Waiter, s *spot) bool { return w.spec.Run != "" && s.clear() })
 }
 
-// maker returns the poller that created the task, with the outcome of its poll or by its eager workflow task, unless a
-// more urgent task may be ready for it.
+// maker returns the poll whose outcomes or eager workflow task created the task, unless a more urgent task may be ready
+// for it.
 func (d *Dispatch) maker(l *pollQueue, want engine.TaskRequirements, o store.Offer) *Waiter {
 	var sticky []store.Process
 	if o.Kind == protocol.KindWorkflow && d.sticky != nil {
 		sticky = d.sticky(o.Run)
 	}
 	return d.ofRun(l, want, o, func(w *Waiter, s *spot) bool {
-		// Another would have to read and replay what one of the keepers has.
+		// Another worker would have to read and replay the run, which one of these processes has in its cache.
 		caches := len(sticky) == 0 || slices.ContainsFunc(sticky, func(p store.Process) bool {
 			return p.Worker == w.member.worker.Key() && p.Incarnation == w.member.worker.Incarnation
 		})
@@ -116,7 +117,7 @@ func (d *Dispatch) ofRun(
 	return nil
 }
 
-// longest returns the longest-waiting eligible poller, nil if there is none or an older task for it may be ready.
+// longest returns the longest-waiting eligible poll, or nil if there is none or an older task for it may be ready.
 func (d *Dispatch) longest(l *pollQueue, want engine.TaskRequirements, o store.Offer) (w *Waiter) {
 	switch s := o.Session; {
 	case s == nil:
@@ -140,7 +141,7 @@ func (d *Dispatch) longest(l *pollQueue, want engine.TaskRequirements, o store.O
 	return w
 }
 
-// longest is the longest-waiting poller of the worker that may have the task.
+// longest returns the longest-waiting poll of the worker that may receive the task.
 func (m *member) longest(l *pollQueue, want engine.TaskRequirements, o store.Offer) *Waiter {
 	for _, w := range m.polls {
 		if e := w.entry(l); e != nil && e.linked && engine.Admits(want, w.spec.Lessee, o.Now) {
@@ -150,8 +151,8 @@ func (m *member) longest(l *pollQueue, want engine.TaskRequirements, o store.Off
 	return nil
 }
 
-// stickyWaiter returns the longest-waiting poller of the best process with the run in its sticky cache and no older
-// ready task; nil if none of these processes polls.
+// stickyWaiter returns the longest-waiting poll of the best process with the run in its sticky cache and without an
+// older ready task; nil if none of these processes polls.
 func (d *Dispatch) stickyWaiter(l *pollQueue, want engine.TaskRequirements, o store.Offer) *Waiter {
 	if o.Kind != protocol.KindWorkflow || d.sticky == nil {
 		return nil
@@ -171,7 +172,7 @@ func (d *Dispatch) stickyWaiter(l *pollQueue, want engine.TaskRequirements, o st
 	return nil
 }
 
-// entry returns the waiter's entry in a poll queue, nil if it does not poll there.
+// entry returns the waiter's entry in a poll queue, or nil if it does not poll there.
 func (w *Waiter) entry(l *pollQueue) *entry {
 	for i := range w.entries {
 		if w.entries[i].queue == l {
@@ -181,22 +182,22 @@ func (w *Waiter) entry(l *pollQueue) *entry {
 	return nil
 }
 
-// reservation is one slot of a waiter, set aside until the outcome of a commit is known.
+// reservation is one slot of a waiter that is reserved until the outcome of a commit is known.
 type reservation struct {
 	waiter   *Waiter
 	kind     int
-	size     int64 // set aside of its response
+	size     int64 // bytes reserved in its response
 	overtook bool
 	ended    bool
 }
 
-// Lessee returns the worker that gets the task.
+// Lessee returns the worker that will receive the task.
 func (r *reservation) Lessee() engine.Lessee { return r.waiter.spec.Lessee }
 
-// Overtakes reports that the task overtook older tasks that the poller could have run.
+// Overtakes reports that the task is delivered before older tasks that the worker could have run.
 func (r *reservation) Overtakes() bool { return r.overtook }
 
-// Deliver delivers the committed task to the poller, or returns it if the poller has ended.
+// Deliver delivers the committed task to the poll, or releases it if the poll has ended.
 func (r *reservation) Deliver(t store.Leased) {
 	w, d := r.waiter, r.waiter.d
 	d.mu.Lock()
@@ -213,7 +214,7 @@ func (r *reservation) Deliver(t store.Leased) {
 	w.release(r.kind, 0)
 }
 
-// Undo returns the poller to its previous position.
+// Undo frees the slot and restores the poll's previous position.
 func (r *reservation) Undo() {
 	w, d := r.waiter, r.waiter.d
 	d.mu.Lock()
@@ -226,7 +227,7 @@ func (r *reservation) Undo() {
 	d.kick(w)
 }
 
-// Doubt ends a wait that can find out its outcome by asking again (see doubt); any other wait continues.
+// Doubt ends a poll with an ID, which the worker can repeat to learn the outcome (see doubt). Any other poll continues.
 func (r *reservation) Doubt(err error) {
 	w, d := r.waiter, r.waiter.d
 	d.mu.Lock()
@@ -241,7 +242,7 @@ func (r *reservation) Doubt(err error) {
 }
 
 // doubt ends a poll whose commit or claim failed with an unknown outcome, because a task may have been leased to it.
-// The lease names the poll, so the worker receives the task when it repeats the same poll. If the poll stayed open
+// The lease contains the poll ID, so the worker receives the task when it repeats the poll. If the poll stayed open
 // instead, no worker would run the task until its lease expires.
 func (d *Dispatch) doubt(w *Waiter, err error) {
 	if w.spec.Lessee.PollID != "" && !w.detached {

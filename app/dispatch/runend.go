@@ -6,32 +6,34 @@ import (
 )
 
 // A request that waits for the result of a workflow needs no reads until the last run of its chain has closed: the
-// notice of a closed run names the run that continues it.
+// notification of a closed run contains the ID of the run that continues it.
 
 // RunEnds collects the closed runs of one workflow ID, from [Hub.WatchRunEnds] until Stop.
 type RunEnds struct {
 	// C receives when Last may return something new.
 	C <-chan struct{}
-	// Open is the open run when the subscription began, if this app committed it; else empty. A run that another app has
-	// closed is open here until that app's notice arrives.
+	// Open is the run that was open when the subscription began, if this app committed it; otherwise empty. If another
+	// app has closed the run, it is open here until that app's notification arrives.
 	Open string
 
 	hub *Hub
 	c   chan struct{}
-	run string // set if the subscription is to a run and not to a workflow ID
+	run string // set if the subscription is to a run instead of a workflow ID
 	key engine.WorkflowKey
-	// The following fields are guarded by hub.mu.
-	closed map[string]store.RunChange // by run ID, until Last passes them
+	// The fields below are guarded by hub.mu.
+	closed map[string]store.RunChange // by run ID, until Last has passed them
 	missed bool
 }
 
-// maxRunEnds is the maximum number of closed runs that RunEnds holds. It holds a closed run until the preceding run of
-// the chain is reported as closed: notices of different apps may arrive in another order than their commits.
+// maxRunEnds is the maximum number of closed runs that RunEnds stores. It stores a closed run until the preceding run
+// of the chain is reported as closed, because notifications of different apps may arrive in another order than their
+// commits.
 const maxRunEnds = 100
 
-// WatchRunEnds subscribes to the closed runs of a workflow ID, which is that of the key or, if the key has none, that
-// of the run. If this app does not know the workflow ID of the run, it subscribes to the end of the run only; see
-// Extend. Subscribe before the run is read; then no end is missed. If run is empty, Open is the current run.
+// WatchRunEnds subscribes to the closed runs of the workflow ID in the key or, if the key is empty, of the workflow ID
+// of the run. If this app does not know the workflow ID of the run, it subscribes only to the end of the run; see
+// Extend. If the subscription begins before the run is read, no end is missed. If run is empty, Open is the current
+// run.
 func (h *Hub) WatchRunEnds(k engine.WorkflowKey, run string) *RunEnds {
 	c := make(chan struct{}, 1)
 	w := &RunEnds{C: c, c: c, hub: h, key: k, closed: map[string]store.RunChange{}}
@@ -71,9 +73,9 @@ func (w *RunEnds) Stop() {
 	w.hub.ends.remove(w)
 }
 
-// Last follows a chain of runs from one of its runs to the last run that is known to this app. Its Closed is false if
-// the run is open as far as this app knows. missed reports, once, that notices may have been lost, so the run must be
-// read.
+// Last follows a chain of runs from one of its runs to the last run that is known to this app. The returned Closed is
+// false if that run is open as far as this app knows. missed reports, once, that notifications may have been lost, so
+// the run must be read.
 func (w *RunEnds) Last(run string) (last store.RunChange, missed bool) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
@@ -91,16 +93,17 @@ func (w *RunEnds) Last(run string) (last store.RunChange, missed bool) {
 	}
 }
 
-// runEnds are the subscribers to ends of runs, and what is known of open runs. It is guarded by Hub.mu.
+// runEnds contains the subscribers to ends of runs, and the open runs that are known. It is guarded by Hub.mu.
 type runEnds struct {
 	byRun      map[string]map[*RunEnds]struct{}
 	byWorkflow map[engine.WorkflowKey]map[*RunEnds]struct{}
-	open       map[string]engine.WorkflowKey // runs that this app committed and that are not known to be closed
-	current    map[engine.WorkflowKey]string // the keys of open
-	remote     map[string]struct{}           // closed by other apps: a notice of an earlier commit may follow
+	open       map[string]engine.WorkflowKey // runs that this app committed and that have not been reported as closed
+	current    map[engine.WorkflowKey]string // run IDs by workflow: the inverse of open
+	// runs closed by other apps, for which a notification of an earlier commit may still arrive
+	remote map[string]struct{}
 }
 
-// maxOpenRuns is the maximum number of open runs, and of runs closed by other apps, that a hub knows.
+// maxOpenRuns is the maximum number of known open runs, and of runs that other apps closed.
 const maxOpenRuns = 10_000
 
 func (e *runEnds) add(w *RunEnds) {
@@ -136,7 +139,7 @@ func unsubscribe[K comparable](m map[K]map[*RunEnds]struct{}, k K, w *RunEnds) {
 	}
 }
 
-// changed notifies subscribers of closed runs, and updates what is known of open runs.
+// changed notifies the subscribers of closed runs, and updates the known open runs.
 func (e *runEnds) changed(c *store.Changed) {
 	for i := range c.Runs {
 		r := &c.Runs[i]
@@ -166,7 +169,7 @@ func (e *runEnds) opened(run string, k engine.WorkflowKey) {
 		e.open, e.current = map[string]engine.WorkflowKey{}, map[engine.WorkflowKey]string{}
 	}
 	if len(e.open) >= maxOpenRuns {
-		for other, of := range e.open { // any
+		for other, of := range e.open { // remove any entry
 			e.forget(other, of)
 			break
 		}
@@ -183,7 +186,7 @@ func (e *runEnds) closed(run string, k engine.WorkflowKey, remote bool) {
 		e.remote = map[string]struct{}{}
 	}
 	if len(e.remote) >= maxOpenRuns {
-		for other := range e.remote { // any
+		for other := range e.remote { // remove any entry
 			delete(e.remote, other)
 			break
 		}
@@ -204,14 +207,15 @@ func (w *RunEnds) add(r *store.RunChange) {
 		w.missed = true
 	}
 	c := *r
-	if c.Cancelled = nil; c.Closing == nil { // an archived run, for example, is reported again
+	// the run was closed before: for example, an archived run is reported again
+	if c.Cancelled = nil; c.Closing == nil {
 		c.Closing = w.closed[r.RunID].Closing
 	}
 	w.closed[r.RunID] = c
 	nudge(w.c)
 }
 
-// missed reports to all subscribers that notices were lost, and forgets what is known of open runs.
+// missed reports to all subscribers that notifications were lost, and clears the known open runs.
 func (e *runEnds) missed() {
 	clear(e.open)
 	clear(e.current)

@@ -22,7 +22,8 @@ func remote(runs ...store.RunChange) store.Changed { return store.Changed{Runs: 
 
 var flow = engine.WorkflowKey{Namespace: "ns", ID: "w"}
 
-// The end of a chain of runs is found in whatever order and in however many notices its runs are reported as closed.
+// The end of a chain of runs is found in whatever order, and in however many notifications, its runs are reported as
+// closed.
 func TestRunEndsFollowAChain(t *testing.T) {
 	for name, notices := range map[string][]store.Changed{
 		"one by one":    {changed(closedRun("1", "2")), changed(closedRun("2", "3")), changed(closedRun("3", ""))},
@@ -72,8 +73,8 @@ func TestRunEndsOfARunAreExtendedToItsWorkflow(t *testing.T) {
 	}
 }
 
-// A committed outcome is kept when the closed run changes again before it is fetched. Lost and too many notices are
-// reported.
+// The outcome of a closed run is kept if the run changes again before Last is called. Lost notifications, and too many
+// notifications, are reported.
 func TestRunEndsKeepTheOutcomeAndReportLosses(t *testing.T) {
 	var h Hub
 	w := h.WatchRunEnds(flow, "")
@@ -90,7 +91,7 @@ func TestRunEndsKeepTheOutcomeAndReportLosses(t *testing.T) {
 		h.Changed(changed(closedRun(fmt.Sprint("unrelated-", i), "")))
 	}
 	if len(w.closed) > maxRunEnds {
-		t.Errorf("it holds %d runs", len(w.closed))
+		t.Errorf("RunEnds stores %d runs", len(w.closed))
 	}
 	if _, missed := w.Last("1"); !missed {
 		t.Error("dropped notices are not reported")
@@ -104,11 +105,11 @@ func TestRunEndsKeepTheOutcomeAndReportLosses(t *testing.T) {
 	}
 	w.Stop()
 	if len(h.ends.byWorkflow) != 1 {
-		t.Errorf("%d subscriptions are left", len(h.ends.byWorkflow))
+		t.Errorf("%d subscriptions remain", len(h.ends.byWorkflow))
 	}
 }
 
-// Only runs that this app committed, and whose end no app has reported, are known to be open.
+// A run is known to be open only if this app committed it and no app has reported its end.
 func TestOpenRunsAreKnownUntilTheyClose(t *testing.T) {
 	var h Hub
 	open := func(k engine.WorkflowKey, run string) string {
@@ -138,7 +139,7 @@ func TestOpenRunsAreKnownUntilTheyClose(t *testing.T) {
 	}
 	w := h.WatchRunEnds(engine.WorkflowKey{Namespace: "ns"}, "1")
 	defer w.Stop()
-	h.Changed(changed(openRun("2"), closedRun("1", "2"))) // in any order
+	h.Changed(changed(openRun("2"), closedRun("1", "2"))) // the notifications arrive in another order than the commits
 	is("continued", "2", "2")
 	if last, missed := w.Last("1"); last.RunID != "2" || last.Closed || missed {
 		t.Errorf("a subscription by run ID: %+v, %v", last, missed)

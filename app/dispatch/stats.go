@@ -7,23 +7,23 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The counts below cover events between a poll and a commit, which no table records: how many polls wait, how many
-// claims were empty, how many tasks were released. They show an operator why a queue does not advance. They cover this
-// process only; monitoring adds them up over all apps.
+// These counts are about events between a poll and a commit, which no table records: how many polls wait, how many
+// claims were empty, how many tasks were released. They help operators find out why tasks of a queue are not
+// dispatched. They cover only this process; monitoring adds them up over all apps.
 
-// Counts are totals since the start, for metrics.
+// Counts are totals since the start of the process, for metrics.
 type Counts struct {
-	Handovers    int64 // tasks delivered by reservation
+	Handovers    int64 // tasks that were delivered through a reservation
 	Undone       int64 // reservations whose commit failed
 	Claims       int64 // claims sent
-	Claimed      int64 // tasks they delivered
+	Claimed      int64 // tasks that claims delivered
 	NoMemory     int64 // polls refused because the app had no memory for their tasks
-	EmptyClaims  int64 // of them, without a task; failed ones included
+	EmptyClaims  int64 // claims without a task, including failed ones
 	FailedClaims int64
-	Throttled    int64 // of them, from which a budget withheld tasks
+	Throttled    int64 // claims of which a limit delayed tasks
 	EmptyPolls   int64 // polls that ended without a task
-	Returned     int64 // tasks returned because their poller had ended
-	Waiting      int   // pollers now
+	Returned     int64 // tasks released because their poll had ended
+	Waiting      int   // polls that wait now
 }
 
 // Counts returns the totals.
@@ -43,7 +43,7 @@ type QueueWaiters struct {
 }
 
 // Waiting returns the number of waiting polls per queue of a namespace, for the kind of task with most polls. One poll
-// may wait for several kinds, so the kinds are not added.
+// may wait for several kinds, so the kinds are not added up.
 func (d *Dispatch) Waiting(namespace string) map[string]int {
 	m := map[string]int{}
 	for _, q := range d.Queues() {

@@ -36,12 +36,12 @@ func TestWorkflowTaskPrefersTheStickyWorker(t *testing.T) {
 		)
 		rested()
 		of := func(run string) store.Offer { o := workflow(run); o.Run = run; return o }
-		// goes checks which worker a task is offered to, and undoes the reservation.
+		// goes checks to which worker a task is offered, and undoes the reservation.
 		goes := func(what string, o store.Offer, want string) {
 			t.Helper()
 			r := mustReserve(t, d, o)
 			if got := r.Lessee().Worker.ID; got != want {
-				t.Errorf("%s: goes to %s, want %s", what, got, want)
+				t.Errorf("%s: offered to %s, want %s", what, got, want)
 			}
 			r.Undo()
 		}
@@ -59,7 +59,7 @@ func TestWorkflowTaskPrefersTheStickyWorker(t *testing.T) {
 		goes("two keep it", of("run"), "c")
 		goes("another run", of("other"), "a")
 		if o := activity("x"); d.Reserve(o) != nil {
-			t.Error("an activity went to who waits for workflow tasks")
+			t.Error("an activity was offered to a poll for workflow tasks")
 		}
 
 		taken := mustReserve(t, d, of("run"))
@@ -89,7 +89,7 @@ func TestStickyWorkerDoesNotOvertakeAnOlderTask(t *testing.T) {
 		d.Backlog("default", "q", protocol.KindWorkflow)
 		rested()
 		if d.Reserve(workflow("younger")) != nil {
-			t.Fatal("a younger task was handed over")
+			t.Fatal("a younger task was delivered")
 		}
 		b.set(nil, time.Millisecond)
 		wantTasks(t, got, "older")

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// The worker that decided an eager workflow task has priority over waiting polls for the next activity of this run
-// only: if it has a free slot, may run the activity, and no older task is ready.
+// The worker that sent an eager workflow task has priority over waiting polls for the next activity of this run only,
+// and only if it has a free slot, may run the activity, and no older task is ready.
 func TestNextActivityOfAnEagerTaskGoesToItsWorker(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		line := waitFor(t.Context(), d.Enter(spec(worker("line"), 1, oneActivity)), time.Minute)
 		mine := waitFor(t.Context(), d.Enter(spec(worker("mine"), 1, oneWorkflow)), time.Minute)
-		rested() // both know that their queues are empty
+		rested() // from now on both workers know that their queues are empty
 		s := spec(worker("mine"), 1, oneActivity)
 		s.Run = "run"
 		own := d.Enter(s)
@@ -33,13 +33,13 @@ func TestNextActivityOfAnEagerTaskGoesToItsWorker(t *testing.T) {
 				r.Undo()
 			}
 			if got != want {
-				t.Errorf("%s: goes to %s, want %s", what, got, want)
+				t.Errorf("%s: offered to %s, want %s", what, got, want)
 			}
 		}
 		goes("an older task may be there", "line", nil)
 		claims := b.sent()
 		ask := spec(worker("mine"), 1, oneActivity)
-		waitFor(t.Context(), d.Enter(ask), 0) // finds the queue empty for this worker
+		waitFor(t.Context(), d.Enter(ask), 0) // this poll finds the queue empty for this worker
 		rested()
 		if b.sent() == claims {
 			t.Fatal("nothing was claimed for the worker")
@@ -52,7 +52,7 @@ func TestNextActivityOfAnEagerTaskGoesToItsWorker(t *testing.T) {
 		mustReserve(t, d, task).Deliver(lease(task, 0))
 		goes("its slot is taken", "line", nil)
 		if got := names(own.Collect(t.Context())); len(got) != 1 {
-			t.Errorf("it was given %v", got)
+			t.Errorf("the poll got %v", got)
 		}
 		goes("it has left", "line", nil)
 		d.Drain()

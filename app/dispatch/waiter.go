@@ -11,39 +11,40 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A Waiter is one poll. A task that is on its way to a poll when the poll ends must not be lost, so every delivered
-// task is either returned to the caller or released.
+// A Waiter is one poll. If a task is reserved for a poll when the poll ends, the task must not be lost, so every
+// delivered task is either returned to the caller or released.
 
-// Spec describes a poll. Its Lessee must not be changed afterwards. Sessions and Counted are not used here, since only
-// claims count sessions.
+// Spec describes a poll. Its Lessee must not be changed afterwards. The Lessee's Sessions and Counted are not used
+// here, since only claims count sessions.
 type Spec struct {
 	Namespace string
 	Queues    []string
 	Kinds     []protocol.TaskKind
-	Free      map[protocol.TaskKind]int // free slots per kind; a kind without one is not waited for
-	Max       int                       // most tasks over all kinds; less than 1 means 1
+	Free      map[protocol.TaskKind]int // free slots per kind; 0: the poll does not wait for that kind
+	Max       int                       // maximum number of tasks of all kinds; less than 1 means 1
 	Lessee    engine.Lessee
-	// Budget is that of the response, if other waiters share it; nil: the response is this waiter's alone
+	// Budget is the byte budget of the response if other waiters share the response; nil: the response has only this
+	// waiter.
 	Budget *Budget
-	// Own lists the tasks that the outcomes sent with the poll may create. They may overtake older tasks, and claims do
-	// not use their slots until the poll collects.
+	// Own lists the tasks that the outcomes sent with the poll may create. They may be delivered before older tasks,
+	// and claims do not use their slots until the poll collects.
 	Own []Own
 	// Run marks a poll for the next activity of this run: the worker has already run the eager workflow task that
-	// schedules that activity. The poll is in no queue and no claim is sent for it. It has priority over queued polls
+	// schedules the activity. The poll is in no queue, and no claim is sent for it. It has priority over queued polls
 	// for that activity.
 	Run string
-	// Still reports whether the worker is registered; nil: it is. It is called under the locks of the dispatcher and
-	// must not call the dispatcher.
+	// Still reports whether the worker is registered; nil: it is. It is called with the dispatcher's lock held and must
+	// not call the dispatcher.
 	Still func() bool
 }
 
-// Own is a task that a run continues with.
+// Own is a task by which a run may continue.
 type Own struct {
 	Run  string
 	Kind protocol.TaskKind
 }
 
-// runs lists the runs whose tasks the poller may get before older tasks.
+// runs returns the runs whose tasks the poll may get before older tasks.
 func (s *Spec) runs() (list []string) {
 	if s.Run != "" {
 		list = append(list, s.Run)
@@ -56,33 +57,33 @@ func (s *Spec) runs() (list []string) {
 	return list
 }
 
-// Waiter is one poller in its poll queues. Exactly one of Wait and Collect may be called, and ends it; Leave may be
-// called at any time and again.
+// Waiter is one poll in its poll queues. Exactly one of Wait and Collect must be called, and ends it; Close may be
+// called at any time and repeatedly.
 type Waiter struct {
 	d                 *Dispatch
 	spec              Spec
-	wake              chan struct{} // something changed that may end the wait
-	registrationEnded atomic.Bool   // its worker's registration has ended
+	wake              chan struct{} // receives when something changed that may end the wait
+	registrationEnded atomic.Bool   // the registration of its worker has ended
 
-	// The rest is guarded by d.mu.
+	// The fields below are guarded by d.mu.
 	member   *member
-	place    uint64 // arrivals before it, and itself
+	place    uint64 // number of the waiter's arrival, which determines its position
 	free     [kinds]int
 	max      int
-	own      [kinds]int // of the free ones: kept for what its outcomes make
+	own      [kinds]int // free slots that are reserved for tasks that its outcomes create
 	entries  []entry
-	pending  int // reservations and claims that count on it
+	pending  int // number of reservations and claims that have reserved it
 	got      []store.Leased
 	budget   *Budget
-	stopped  bool           // a task did not fit into its response: it gets none that comes behind that
-	once     bool           // it does not wait: one claim of each poll queue that may hold something, no more
-	closing  bool           // takes nothing new
-	detached bool           // in no poll queue; tasks that still arrive are returned
-	err      error          // why it was ended, or what its latest claim failed with
-	held     *protocol.Wait // why a budget withheld tasks from it when its wait ended
+	stopped  bool           // a task did not fit into its response, so it gets none of the later tasks
+	once     bool           // the poll does not wait: it needs one claim of each poll queue that may contain tasks
+	closing  bool           // accepts no new tasks
+	detached bool           // removed from all poll queues; tasks that still arrive are released
+	err      error          // why it was ended, or the error of its latest claim
+	held     *protocol.Wait // why a limit delayed its tasks when its wait ended
 }
 
-// Enter adds a poll to the queue of every task queue and kind it asks for, behind all waiting polls.
+// Enter adds a poll to the poll queue of every task queue and kind that it names, after all waiting polls.
 func (d *Dispatch) Enter(s Spec) *Waiter {
 	w := &Waiter{d: d, spec: s, wake: make(chan struct{}, 1), max: max(s.Max, 1), budget: s.Budget}
 	if w.budget == nil {
@@ -139,19 +140,19 @@ func (d *Dispatch) Enter(s Spec) *Waiter {
 func (w *Waiter) enter(l *pollQueue) {
 	for i := range w.entries {
 		if w.entries[i].queue == l {
-			return // the same queue or kind named twice
+			return // the poll names the same queue or kind twice
 		}
 	}
 	l.size++
 	w.entries = append(w.entries, entry{queue: l, spot: w.member.spot(l), waiter: w})
 }
 
-// Wait blocks until a task was delivered, for at most hold. With a hold of 0 it waits only for the claims that read the
-// backlog. It returns tasks, or an error, or neither if there was no task. If ctx ended, the caller must release the
-// returned tasks; the dispatcher releases tasks that arrive later.
+// Wait blocks until a task was delivered, for at most hold. With hold 0 it waits only for the claims that look for
+// older tasks. It returns tasks, or an error, or neither if there was no task. If ctx ended, the caller must release
+// the returned tasks; the dispatcher releases tasks that arrive later.
 //
-// The error is ErrDraining, ErrRegistrationEnded, the cause passed to Drop, the error of the latest claim when the time
-// ran out, or the cause of ctx.
+// The error is ErrDraining, ErrRegistrationEnded, the error passed to Drop, the error of the latest claim at the
+// timeout, or the cause of ctx.
 func (w *Waiter) Wait(ctx context.Context, hold time.Duration) ([]store.Leased, error) {
 	d := w.d
 	if hold <= 0 {
@@ -172,8 +173,8 @@ func (w *Waiter) Wait(ctx context.Context, hold time.Duration) ([]store.Leased, 
 	return w.outcome(ctx)
 }
 
-// settlePending waits for commits and claims that have reserved this poll. Their lease is already stored or is about to
-// be. An empty response now would need another commit to release the lease, while the worker polls again.
+// settlePending waits for commits and claims that have reserved this poll. Their lease is already stored or will be. If
+// the poll ended now, another commit would have to release the lease, while the worker polls again.
 func (w *Waiter) settlePending(ctx context.Context) {
 	w.d.mu.Lock()
 	ended := w.done()
@@ -186,9 +187,9 @@ func (w *Waiter) settlePending(ctx context.Context) {
 	w.until(ctx, timer.C)
 }
 
-// Collect ends the poll and returns the tasks that were delivered to it. It does not wait for new tasks, but it does
-// wait for a commit or claim that has already reserved the poll, because its tasks would have to be released otherwise.
-// If a poll that reported outcomes has received no task through them, Collect sends one claim for its queues and waits
+// Collect ends the poll and returns the tasks that were delivered to it. It does not wait for new tasks, but it waits
+// for a commit or claim that has already reserved the poll, because its tasks would have to be released otherwise. If a
+// poll that was sent with outcomes has received no task through them, Collect sends one claim for its queues and waits
 // for the result.
 func (w *Waiter) Collect(ctx context.Context) []store.Leased {
 	w.d.mu.Lock()
@@ -212,7 +213,7 @@ func (w *Waiter) Close() {
 	w.d.returnTasks(w.detach())
 }
 
-// wakeOnClaims has the claims of its poll queues wake the waiter, although they were not sent for it.
+// wakeOnClaims makes all claims of its poll queues wake the waiter, also claims that were not sent for it.
 func (w *Waiter) wakeOnClaims() {
 	w.once = true
 	if w.detached {
@@ -246,7 +247,7 @@ func (w *Waiter) until(ctx context.Context, timeout <-chan time.Time) bool {
 	}
 }
 
-// done reports that the poll need not wait any longer. The caller holds d.mu, as in all methods below.
+// done reports that the poll need not wait any longer. For this and all methods below, the caller must hold d.mu.
 func (w *Waiter) done() bool {
 	if w.detached {
 		return true
@@ -254,13 +255,13 @@ func (w *Waiter) done() bool {
 	return w.pending == 0 && (len(w.got) > 0 || w.closing || (w.once && !w.asking()))
 }
 
-// asking reports that a queue may hold a task for the poll and that no claim for the poll has been answered yet.
+// asking reports that a queue may contain a task for the poll and that no claim for the poll has returned yet.
 func (w *Waiter) asking() bool {
 	if w.d.leaser == nil || w.d.closed || w.d.isolates(w.member.worker.Key(), w.member.worker.Incarnation) {
 		return false
 	}
 	if w.full() {
-		return false // no claims for it until its own tasks have arrived, and then its wait ends
+		return false // no claim is sent for it until its own tasks have arrived, which ends its wait
 	}
 	for i := range w.entries {
 		e := &w.entries[i]
@@ -268,13 +269,13 @@ func (w *Waiter) asking() bool {
 			if e.queue.pause == nil || e.queue.err == nil {
 				return true
 			}
-			w.err = e.queue.err // the store fails: the claim is not worth waiting for
+			w.err = e.queue.err // the store fails, so do not wait for the claim
 		}
 	}
 	return false
 }
 
-// outcome ends the wait with its outcome.
+// outcome ends the wait and returns its result.
 func (w *Waiter) outcome(ctx context.Context) ([]store.Leased, error) {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
@@ -297,7 +298,7 @@ func (w *Waiter) outcome(ctx context.Context) ([]store.Leased, error) {
 	return nil, w.err
 }
 
-// Throttled returns the limit that withheld tasks from an ended wait; nil if none did.
+// Throttled returns the limit that delayed the tasks of an ended poll; nil if none did.
 func (w *Waiter) Throttled() *protocol.Wait {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
@@ -329,7 +330,7 @@ func (w *Waiter) detach() []store.Leased {
 	return tasks
 }
 
-// shut stops new deliveries to a poll. Tasks that are already on their way still arrive.
+// shut stops new deliveries to a poll. Tasks that are already reserved for it still arrive.
 func (d *Dispatch) shut(w *Waiter) {
 	w.closing = true
 	w.relink()
@@ -342,11 +343,11 @@ func (d *Dispatch) endWait(w *Waiter, err error) {
 	d.shut(w)
 }
 
-// room is the number of tasks of a kind that the poll can still accept.
+// room returns the number of tasks of a kind that the poll can still accept.
 func (w *Waiter) room(kind int) int {
-	// A waiter with a task responds at once instead of filling up: the worker starts the task earlier, and its next
-	// poll arrives meanwhile. A claim of query tasks skips a process that holds a blamed task, if another process can
-	// run the query.
+	// A poll with a task ends immediately instead of waiting for more: the worker starts the task sooner, and its next
+	// poll arrives meanwhile. For query tasks, skip a process that holds a blamed task if another process can run the
+	// query.
 	if w.detached || w.closing || len(w.got) > 0 || w.full() ||
 		len(w.d.isolated) > 0 && !kindNames[kind].Asked() &&
 			w.d.isolates(w.member.worker.Key(), w.member.worker.Incarnation) {
@@ -355,10 +356,10 @@ func (w *Waiter) room(kind int) int {
 	return min(w.free[kind], w.max)
 }
 
-// full reports that the response can hold no further task.
+// full reports that the response can contain no further task.
 func (w *Waiter) full() bool { return w.stopped || w.budget.spent() }
 
-// claimable returns the number of tasks of a poll queue to claim for the waiter.
+// claimable returns how many tasks of a poll queue to claim for the waiter.
 func (w *Waiter) claimable(l *pollQueue) int {
 	n := w.room(l.key.kind)
 	if n == 0 || l.fair {
@@ -371,7 +372,7 @@ func (w *Waiter) claimable(l *pollQueue) int {
 	return max(0, min(w.free[l.key.kind]-w.own[l.key.kind], w.max-kept))
 }
 
-// reserveSlots reserves n slots for one reservation or claim; release frees the slots that were not used.
+// reserveSlots reserves n slots for one reservation or claim; release frees the unused slots.
 func (w *Waiter) reserveSlots(kind, n int) {
 	w.pending++
 	w.free[kind] -= n
@@ -392,8 +393,8 @@ func (w *Waiter) release(kind, n int) {
 	}
 }
 
-// relink adds the poll to the queues in which it can accept a task and removes it from the others. The poll retains its
-// original position, so an unused reservation does not move it back.
+// relink adds the poll to the queues in which it can accept a task and removes it from the others. The poll keeps its
+// original position, so an unused reservation does not cost its place.
 func (w *Waiter) relink() {
 	for i := range w.entries {
 		e := &w.entries[i]

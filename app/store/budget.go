@@ -2,14 +2,14 @@ package store
 
 import "math"
 
-// Budgets are the remaining bytes of the responses to a claim's pollers. A claim leases at most what fits into the
-// responses: a task that does not fit would have to be returned, and the next claim would lease the same task again.
+// Budgets contains the remaining bytes of the responses to the polls of a claim. A claim leases at most what fits into
+// the responses: a task that does not fit would have to be released, and the next claim would lease it again.
 type Budgets struct {
 	remaining []int64
-	first     []bool // the response has no task yet: its first task always fits
+	first     []bool // true while the response has no task: its first task always fits
 }
 
-// NewBudgets returns the budgets of these pollers.
+// NewBudgets returns the budgets of these polls.
 func NewBudgets(pollers []Poller) Budgets {
 	b := Budgets{make([]int64, len(pollers)), make([]bool, len(pollers))}
 	for i := range pollers {
@@ -21,8 +21,8 @@ func NewBudgets(pollers []Poller) Budgets {
 	return b
 }
 
-// Fits reports whether a task of this size fits into a poller's response. If not, the poller must not receive a later
-// task either.
+// Fits reports whether a task of this size fits into a poll's response. If not, the poll must not receive a later task
+// either.
 func (b *Budgets) Fits(poller int, size int64) bool {
 	return b.first[poller] || size <= b.remaining[poller]
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Warn begins the log line of a failure. While the database is unavailable it is a debug line: the store logs the
-// beginning and the end of an outage, so that no caller needs to.
+// Warn begins the log line of a failure. While the database is unavailable it is a debug line: the store itself logs
+// the beginning and the end of an outage.
 func Warn(log *zerolog.Logger, err error) *zerolog.Event { return failure(log, zerolog.WarnLevel, err) }
 
-// Error is Warn with level error.
+// Error is like Warn, with level error.
 func Error(log *zerolog.Logger, err error) *zerolog.Event {
 	return failure(log, zerolog.ErrorLevel, err)
 }

@@ -2,19 +2,20 @@ package store
 
 import "github.com/sojourn-run/sojourn/shared/protocol"
 
-// AttemptKey names one delivery of an activity to a worker.
+// AttemptKey identifies one delivery of an activity.
 type AttemptKey struct {
 	Run           string
 	Seq, Delivery int64
 }
 
-// LogKey names lines that came together. Parts of an attempt are numbered from 1, in their order; some may be missing.
+// LogKey identifies one batch of log lines. The batches of an attempt are numbered from 1, in order; some may be
+// missing.
 type LogKey struct {
 	AttemptKey
 	Part int64
 }
 
-// LogBatch is lines that an attempt's code logged. No decision reads them: they are written for people.
+// LogBatch contains lines that an attempt's code logged. Decisions do not read them.
 type LogBatch struct {
 	LogKey
 	Lines []protocol.LogLine
@@ -24,5 +25,5 @@ type LogBatch struct {
 type LogSum struct {
 	Delivery int64
 	Size     int64 // see protocol.LogSize
-	Last     int64 // number of the last part
+	Last     int64 // number of the last batch
 }

@@ -8,25 +8,27 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// DefaultNamespace is always there.
+// DefaultNamespace is the namespace that always exists.
 const DefaultNamespace = "default"
 
-// DefaultRetentionDays is the retention of closed runs if a namespace sets none.
+// DefaultRetentionDays is the retention of closed runs in a namespace without its own retention.
 const DefaultRetentionDays = 30
 
 // Namespace is a separate set of IDs, queues, sessions and listings.
 type Namespace struct {
 	Name          string       `json:"-"`
 	Description   string       `json:"description,omitempty"`
-	RetentionDays int          `json:"retention_days,omitempty"` // 0: the default
+	RetentionDays int          `json:"retention_days,omitempty"` // 0: DefaultRetentionDays
 	UpdatedAt     history.Time `json:"updated_at,omitzero"`
-	// SearchAttributes are the registered ones: names and types.
+	// SearchAttributes are the registered search attributes: types by name.
 	SearchAttributes map[string]string `json:"search_attributes,omitempty"`
-	Leaving          bool              `json:"leaving,omitempty"` // being removed: it can be named no more
-	CreatedAt        history.Time      `json:"-"`
-	// Own are the quotas that are not those of the settings.
+	// the namespace is being deleted, and requests for it are refused
+	Leaving   bool         `json:"leaving,omitempty"`
+	CreatedAt history.Time `json:"-"`
+	// Own are the quotas that the namespace sets itself.
 	Own protocol.QuotaValues `json:"quotas,omitzero"`
-	// Usage is the usage by its runs and schedules, as of the last exchange; CountedAt is the time of the last count.
+	// Usage is the usage by the runs and schedules of the namespace at the last exchange; CountedAt is the time of the
+	// last recount.
 	Usage     engine.Usage `json:"usage,omitzero"`
 	CountedAt history.Time `json:"counted_at,omitzero"`
 	// Unknown holds fields that a later build stored in the row; they are written back unchanged.
@@ -44,12 +46,12 @@ func (n Namespace) Retention() int {
 // UsageCount is a count of the runs and schedules of a namespace in one snapshot.
 type UsageCount struct {
 	Counted engine.Usage // without Starts
-	Known   engine.Usage // usage in the row, and of commits of this process that are not added to the row yet
-	Stored  engine.Usage // usage that this process had added to the row since its start
+	Known   engine.Usage // usage in the row, plus that of this process's commits that are not added to the row yet
+	Stored  engine.Usage // usage that this process has added to the row since its start
 	Row     Namespace
 }
 
-// Contents is a limited part of the content of a namespace, for its removal.
+// Contents is a limited part of the contents of a namespace, to be deleted.
 type Contents struct {
 	Runs      []string
 	Sessions  []engine.SessionKey
@@ -57,7 +59,7 @@ type Contents struct {
 	Schedules []engine.ScheduleKey
 }
 
-// Empty reports whether the namespace has no content.
+// Empty reports whether there is nothing to delete.
 func (c Contents) Empty() bool {
 	return len(c.Runs)+len(c.Sessions)+len(c.Workers)+len(c.Schedules) == 0
 }

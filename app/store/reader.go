@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Reader reads committed data in one snapshot. A lookup of a single row that does not exist returns ErrNotFound.
-// Callers that need only one part should depend on its interface.
+// Reader reads committed data in one snapshot. Looking up a single row that does not exist returns ErrNotFound. Callers
+// that need only one part should depend on the interface of that part.
 type Reader interface {
 	RunReader
 	HistoryReader
@@ -27,44 +27,45 @@ type Reader interface {
 	Ping(ctx context.Context) error
 }
 
-// RunReader knows runs, and the workflow ids and chains they belong to.
+// RunReader reads runs, and the workflow IDs and chains to which they belong.
 type RunReader interface {
 	Workflow(ctx context.Context, k engine.WorkflowKey) (engine.Workflow, error)
-	Run(ctx context.Context, id string) (*engine.Run, error) // with all that is open in it
-	// OpenRuns returns the open ones of these runs, with all their open rows, in one snapshot. It uses two statements
-	// for any number of runs.
+	Run(ctx context.Context, id string) (*engine.Run, error) // with everything that is open in it
+	// OpenRuns returns those of the given runs that are open, with all their open rows, in one snapshot. It uses two
+	// statements for any number of runs.
 	OpenRuns(ctx context.Context, ids []string) (map[string]*engine.Run, error)
-	// Step returns a run with one of its open activities and without its other open rows; with 0 without any activity.
-	// That is enough to find the holder of a lease.
+	// Step returns a run with one of its open activities (0: none) and without its other open rows. That is sufficient
+	// to find the owner of a lease.
 	Step(ctx context.Context, id string, seq int64) (*engine.Run, error)
 	Runs(ctx context.Context, q RunQuery) (RunList, error) // newest start first
-	// Uncarried returns the given search attributes that no run of the namespace has. It reads the index once per
-	// attribute, independently of the number of runs.
+	// Uncarried returns those of the given search attributes that no run of the namespace has. It reads the index once
+	// per attribute, whatever the number of runs.
 	Uncarried(ctx context.Context, namespace string, attributes []string) ([]string, error)
 	// RunCounts counts all runs of one namespace.
 	RunCounts(ctx context.Context, namespace string) (map[protocol.RunStatus]int, error)
-	// RunCountsUpTo counts a namespace's runs of each status no further than most, and so reads no more rows than that.
+	// RunCountsUpTo counts the runs of a namespace by status, at most most per status, and reads no more rows than
+	// that.
 	RunCountsUpTo(ctx context.Context, namespace string, most int) (map[protocol.RunStatus]int, error)
 	RunsOf(ctx context.Context, k engine.WorkflowKey) ([]engine.Head, error)
-	// InheritedChildren lists open children that earlier runs of a workflow id started, by id, at most limit.
+	// InheritedChildren lists open children that earlier runs of a workflow ID started, by ID, at most limit.
 	InheritedChildren(ctx context.Context, chain engine.WorkflowKey, limit int) ([]engine.InheritedChild, error)
-	// Quarantined lists, newest first and at most limit, the runs of a namespace that wait for a repair.
+	// Quarantined lists the quarantined runs of a namespace, newest first, at most limit.
 	Quarantined(ctx context.Context, namespace string, limit int) ([]engine.Head, error)
 }
 
-// HistoryReader knows what happened in runs.
+// HistoryReader reads the histories of runs.
 type HistoryReader interface {
-	// Events returns the run's events after a sequence, up to and including through (0: the last), at most limit of them
+	// Events returns the run's events after a number, up to and including through (0: the last), at most limit of them
 	// and about maxBytes of payload.
 	Events(ctx context.Context, run string, after, through int64, limit, maxBytes int) ([]history.Event, error)
-	// Outlines returns the outlines of the events that Events would return, with at most keep bytes of each value. Of an
-	// event with one large value it does not read the rest of the value.
+	// Outlines returns the outlines of the events that Events would return, with at most keep bytes of each value. It
+	// does not read the rest of a large value.
 	Outlines(ctx context.Context, run string, after, through int64, limit, maxBytes, keep int) ([]history.Outline, error)
-	// Arguments returns, by step, the argument blobs recorded in these ActivityScheduled or WorkflowStarted events.
+	// Arguments returns the encoded arguments that these ActivityScheduled or WorkflowStarted events contain.
 	Arguments(ctx context.Context, at []EventKey) (map[EventKey]string, error)
-	// Completion finds the terminal event of an activity, walking the run's events backwards.
+	// Completion returns the terminal event of an activity. It searches the run's events backwards.
 	Completion(ctx context.Context, run string, seq int64) (history.Event, error)
-	// LastEvent is the run's last event, its terminal one when it is closed.
+	// LastEvent returns the run's last event, which is the terminal one if the run is closed.
 	LastEvent(ctx context.Context, run string) (history.Event, error)
 	// InboxSignals returns all signals that a run inherits by an inbox, with their sizes. InboxSizes returns only the
 	// sizes of the signals with these numbers, and reads one row for each.
@@ -72,10 +73,10 @@ type HistoryReader interface {
 	InboxSizes(ctx context.Context, inbox string, numbers []int64) (map[int64]engine.InboxSize, error)
 }
 
-// LogReader knows what the code of activities logged.
+// LogReader reads activity logs.
 type LogReader interface {
-	// Logs returns the parts of an attempt's log lines after a number, at most limit. LogSums returns the stored size
-	// for each attempt of an activity with log lines.
+	// Logs returns the batches of an attempt's log lines after a number, at most limit. LogSums returns the stored size
+	// for each attempt of an activity that has log lines.
 	Logs(ctx context.Context, k AttemptKey, after int64, limit int) ([]LogBatch, error)
 	LogSums(ctx context.Context, run string, seq int64) ([]LogSum, error)
 	// OldLogs lists lines stored before a time, oldest first, at most limit. FirstLog returns the time of the oldest
@@ -84,60 +85,62 @@ type LogReader interface {
 	FirstLog(ctx context.Context) (time.Time, error)
 }
 
-// SessionReader knows sessions, with what happened to them.
+// SessionReader reads sessions and their timelines.
 type SessionReader interface {
 	Session(ctx context.Context, k engine.SessionKey) (engine.Session, error)
 	// SessionArguments returns the arguments of the session's definition; empty if there are none.
 	SessionArguments(ctx context.Context, k engine.SessionKey) (string, error)
 	Sessions(ctx context.Context, q SessionQuery) ([]engine.Session, error)
-	// SessionCounts counts all that have anything to show, of one namespace or of all.
+	// SessionCounts counts the sessions that lists show, by status, of one namespace or of all.
 	SessionCounts(ctx context.Context, namespace string) (map[protocol.SessionStatus]int, error)
-	// SessionCountsUpTo counts the sessions of one namespace, at most most per status, and reads little more than that.
+	// SessionCountsUpTo counts the sessions of one namespace by status, at most most per status, and reads little more
+	// than that.
 	SessionCountsUpTo(ctx context.Context, namespace string, most int) (map[protocol.SessionStatus]int, error)
-	// Timeline returns the newest limit entries with a number below before (0: no bound), oldest first.
+	// Timeline returns the newest limit entries with a number below before (0: no limit), oldest first.
 	Timeline(ctx context.Context, k engine.SessionKey, before int64, limit int) ([]TimelineEntry, error)
-	// LastActivity returns when the holder of a session that was read last did something in it. The row may lag behind
-	// that.
+	// LastActivity returns the time of the owner's last activity in a session that was just read. The row may lag
+	// behind it.
 	LastActivity(ctx context.Context, s *engine.Session) (history.Time, error)
-	// SessionHistory returns the events that ended attempts in a session, newest first, before a given event unless it
-	// is zero.
+	// SessionHistory returns the events that ended attempts in a session, newest first, before the given event unless
+	// that is zero.
 	SessionHistory(ctx context.Context, k engine.SessionKey, before RunEvent, limit int) ([]RunEvent, error)
-	SessionTasks(ctx context.Context, k engine.SessionKey, limit int) ([]engine.Activity, error) // open ones, leased first
+	// open activities of the session, leased ones first
+	SessionTasks(ctx context.Context, k engine.SessionKey, limit int) ([]engine.Activity, error)
 }
 
 // WorkerReader reads workers, their leased tasks and their sessions.
 type WorkerReader interface {
 	Worker(ctx context.Context, k engine.WorkerKey) (engine.Worker, error)
 	Workers(ctx context.Context, q WorkerQuery) ([]engine.Worker, error)
-	// Owned lists the tasks leased to a worker, of one incarnation or of all if it is empty.
+	// Owned lists the tasks that are leased to a worker: to one incarnation, or to all if it is empty.
 	Owned(ctx context.Context, k engine.WorkerKey, incarnation string) ([]TaskRef, error)
-	// Suspects lists the open tasks of a namespace that are suspects of the loss of a process, or of all when it is
+	// Suspects lists the open tasks of a namespace that are suspects of worker losses, or of all namespaces if it is
 	// empty.
 	Suspects(ctx context.Context, namespace string) ([]SuspectRef, error)
 	// Holdings counts, per worker of the namespace, leased tasks and held sessions.
 	Holdings(ctx context.Context, namespace string) (map[string]Holding, error)
 }
 
-// DueReader knows what time moves forward.
+// DueReader lists what is due.
 type DueReader interface {
-	// Due lists rows due at or before now, oldest first, at most limit. NextDue returns the earliest due time after a
-	// given one, zero if there is none, and the store's time.
+	// Due lists rows that are due at or before now, oldest first, at most limit. NextDue returns the earliest due time
+	// after a given one (zero: none), and the store's time.
 	Due(ctx context.Context, now time.Time, limit int) ([]Due, error)
 	NextDue(ctx context.Context, after time.Time) (next, now time.Time, err error)
 	// DueActivities lists the activities of one namespace that are due at or before now, oldest first, at most limit.
 	DueActivities(ctx context.Context, namespace string, now time.Time, limit int) ([]Due, error)
-	// Removable lists ended sessions that clean-up may remove: without open tasks, out of their lease, terminal ones last
-	// touched before kept.
+	// Removable lists ended sessions that clean-up may remove: they have no open tasks, their lease has ended, and
+	// terminal ones were last changed before kept.
 	Removable(ctx context.Context, now, kept time.Time, limit int) ([]engine.SessionKey, error)
 }
 
 // QueueReader reads task queues: their tasks and their settings.
 type QueueReader interface {
-	// Queues counts the tasks of a namespace, or of all if it is empty, by queue and kind. Leased counts only
-	// leased tasks and does not read the others.
+	// Queues counts the tasks of a namespace, or of all if it is empty, by queue and kind. Leased counts only leased
+	// tasks and does not read others.
 	Queues(ctx context.Context, namespace string) ([]QueueStats, error)
-	// QueuesUpTo counts the waiting tasks of one namespace by queue, kind and state. It counts and reads at most most
-	// tasks of each.
+	// QueuesUpTo counts the waiting tasks of one namespace by queue, kind and state, at most most of each, and reads no
+	// more than that.
 	QueuesUpTo(ctx context.Context, namespace string, most int) ([]QueueStats, error)
 	Leased(ctx context.Context, namespace string) ([]QueueStats, error)
 	// QueueRows lists the settings of the queues of a namespace, or of all namespaces if it is empty. The row without a
@@ -147,63 +150,63 @@ type QueueReader interface {
 	QueueLeases(ctx context.Context, k engine.QueueKey, limit int) ([]QueueLease, error)
 	// QueueOrder lists the ready tasks of a queue in the order of dispatch, by kind, at most limit.
 	QueueOrder(ctx context.Context, k engine.QueueKey, limit int) ([]ReadyTask, error)
-	// ReadyOn lists the ready activities on these routes, which a claim reported, in dispatch order, at most limit
-	// per route.
+	// ReadyOn lists the ready activities with these routing words, which a claim reported, in dispatch order, at most
+	// limit per routing word.
 	ReadyOn(ctx context.Context, namespace string, routes []string, limit int) ([]engine.Activity, error)
-	// OldestReady lists the ready tasks of one kind in a queue that are ready for longest, at most limit. The Seq of a
-	// workflow task is 0.
+	// OldestReady lists the tasks of one kind in a queue that have been ready for the longest time, at most limit. The
+	// Seq of a workflow task is 0.
 	OldestReady(ctx context.Context, k engine.QueueKey, kind protocol.TaskKind, limit int) ([]TaskRef, error)
 }
 
 // StuckReader reads stuck runs, and the runs that must be marked as stuck.
 type StuckReader interface {
-	// StuckUpTo counts the stuck runs of a namespace no further than most. StuckCounts counts those of all namespaces by
+	// StuckUpTo counts the stuck runs of a namespace, at most most. StuckCounts counts those of all namespaces by
 	// reason.
 	StuckUpTo(ctx context.Context, namespace string, most int) (int, error)
 	StuckCounts(ctx context.Context) ([]StuckCount, error)
-	// ReadyRoutingKeys lists the routing keys of all queues that hold ready tasks, in one statement.
+	// ReadyRoutingKeys lists the routing keys of all queues with ready tasks, in one statement.
 	ReadyRoutingKeys(ctx context.Context) ([]ReadyRoutingKey, error)
-	// Unserved lists what has to be marked so that the runs with tasks in these routing keys are marked and no other run
-	// is, at most limit runs to mark and limit to remove the mark from; in two statements, however many runs there are. A
+	// Unserved lists the changes of marks that are needed so that exactly the runs with tasks of these routing keys are
+	// marked: at most limit runs to mark and limit runs to unmark, in two statements, however many runs there are. A
 	// mark with another reason is removed first.
 	Unserved(ctx context.Context, keys []UnservedRoutingKey, limit int) ([]UnservedRun, error)
 }
 
-// ScheduleReader knows schedules, with their histories.
+// ScheduleReader reads schedules and their histories.
 type ScheduleReader interface {
 	Schedule(ctx context.Context, k engine.ScheduleKey) (engine.Schedule, error)
-	// Schedules lists by id, those after an id.
+	// Schedules lists schedules by ID, after an ID.
 	Schedules(ctx context.Context, namespace, after string, limit int) ([]engine.Schedule, error)
-	// PlannedSchedules lists the schedules of all namespaces that have a next time, ordered by key, starting after a key.
+	// PlannedSchedules lists the schedules of all namespaces that have a next time, ordered by key, after a key.
 	PlannedSchedules(ctx context.Context, after engine.ScheduleKey, limit int) ([]engine.Schedule, error)
-	// ScheduleEvents reads a schedule's own history after a sequence.
+	// ScheduleEvents reads entries of a schedule's history after a number.
 	ScheduleEvents(ctx context.Context, k engine.ScheduleKey, after int64, limit int) ([]protocol.ScheduleEvent, error)
-	// ScheduleEventsBack are those before a sequence, newest first; 0: the newest of all.
+	// ScheduleEventsBack reads entries before a number, newest first; 0: the newest entries.
 	ScheduleEventsBack(
 		ctx context.Context, k engine.ScheduleKey, before int64, limit int,
 	) ([]protocol.ScheduleEvent, error)
 }
 
-// NamespaceReader knows namespaces, with what is to be removed from them.
+// NamespaceReader reads namespaces, and what must be deleted from them.
 type NamespaceReader interface {
 	Namespace(ctx context.Context, name string) (Namespace, error)
 	Namespaces(ctx context.Context) ([]Namespace, error) // by name
 	// CountUsage counts the runs and schedules of a namespace in one snapshot. It reads all runs, in pages. Before that
-	// it calls begun with the namespace's row and the number of the app's last batch in this snapshot. An error of
-	// begun ends the count.
+	// it calls begun with the namespace's row and the number of the app's last batch in this snapshot. If begun returns
+	// an error, the count ends.
 	CountUsage(
 		ctx context.Context, namespace, app string, begun func(row Namespace, batch int64) error,
 	) (engine.Usage, error)
-	// HeldRuns lists runs of a namespace whose first task a quota holds back, oldest first, at most limit.
+	// HeldRuns lists runs of a namespace whose first task a quota delays, oldest first, at most limit.
 	HeldRuns(ctx context.Context, namespace string, limit int) ([]string, error)
 	// Contents returns a part of a namespace's content, at most limit rows of each kind.
 	Contents(ctx context.Context, namespace string, limit int) (Contents, error)
 	// Outdated lists closed runs that ended before a time, oldest end first, at most limit.
 	Outdated(ctx context.Context, namespace string, before time.Time, limit int) ([]engine.Head, error)
-	// FirstClosed returns the time at which the closed run that has been stored longest ended, zero if no run has
-	// closed.
+	// FirstClosed returns the end of the run that closed first among the stored closed runs; zero if there is none.
 	FirstClosed(ctx context.Context, namespace string) (time.Time, error)
-	// Forgettable lists sessions of a namespace whose rows are gone and whose timelines end before a time, at most limit.
+	// Forgettable lists sessions of a namespace whose rows were deleted and whose timelines end before a time, at most
+	// limit.
 	Forgettable(ctx context.Context, namespace string, before time.Time, limit int) ([]engine.SessionKey, error)
 }
 
@@ -211,13 +214,14 @@ type NamespaceReader interface {
 type AccessReader interface {
 	Token(ctx context.Context, id string) (Token, error)
 	Tokens(ctx context.Context) ([]Token, error)
-	// Audits returns entries of a namespace, and with common also entries that concern several or all namespaces.
+	// Audits returns entries of a namespace; with common also entries that concern several or all namespaces.
 	Audits(ctx context.Context, namespace string, common bool, limit int) ([]Audit, error)
-	// OldAudits lists the numbers of the oldest entries of all namespaces that were written before a time, at most limit.
+	// OldAudits lists the numbers of the oldest entries of all namespaces that were written before a time, at most
+	// limit.
 	OldAudits(ctx context.Context, before time.Time, limit int) ([]int64, error)
 }
 
-// EventKey names one event of a run.
+// EventKey identifies one event of a run.
 type EventKey struct {
 	Run string
 	Seq int64
@@ -229,44 +233,44 @@ type RunEvent struct {
 	history.Event
 }
 
-// RunQuery filters and pages runs. After is the position behind which the page begins: a start time and run id of the
-// last item seen.
+// RunQuery filters and pages runs. After is the position after which the page begins: the start time and run ID of the
+// last item of the previous page.
 type RunQuery struct {
 	Namespace  string
 	Type       string
 	Statuses   []protocol.RunStatus // empty: all
-	Text       string               // substring of workflow id or business key, or a whole run id
-	Where      []Condition          // all of them hold
+	Text       string               // substring of a workflow ID or business key, or a complete run ID
+	Where      []Condition          // all conditions must hold
 	AfterStart history.Time
 	AfterRun   string
 	Limit      int
-	// Budget is the time for which a listing that no index limits may continue to read; 0: to its end.
+	// Budget is how long a search that no index limits may read; 0: until its end.
 	Budget time.Duration
 }
 
-// RunList is a page of runs. SearchedTo is set when the budget ended the search: there may be more behind that
-// position, though the page is not full.
+// RunList is a page of runs. SearchedTo is set if the budget ended the search: there may be more runs after that
+// position, although the page is not full.
 type RunList struct {
 	Heads      []engine.Head
 	SearchedTo RunPosition
 }
 
-// RunPosition is a place in a listing of runs, which has the newest start first.
+// RunPosition is a position in a list of runs, which has the newest start first.
 type RunPosition struct {
 	Start history.Time
 	Run   string
 }
 
-// Compare is negative for a place further behind.
+// Compare returns a negative number if p comes after o in the list.
 func (p RunPosition) Compare(o RunPosition) int {
 	return cmp.Or(cmp.Compare(p.Start.Micros(), o.Start.Micros()), cmp.Compare(p.Run, o.Run))
 }
 
-// Before is true of a place further behind, which none is than that of a listing that was not cut short.
+// Before reports whether p comes after o in the list. It is false for every p if o is the position of a complete list.
 func (p RunPosition) Before(o RunPosition) bool { return p.Compare(o) < 0 }
 
-// TypeColumn returns a run's type as FieldType compares it. The types of activity runs have a prefix that no name
-// begins with, so a search for a workflow type does not find activities of the same name.
+// TypeColumn returns a run's type as FieldType compares it. Types of activity runs get a prefix with which no name
+// begins, so that a search for a workflow type does not find activities of the same name.
 func TypeColumn(kind, typ string) string {
 	if kind == history.KindActivity {
 		return "\x01" + typ
@@ -277,7 +281,7 @@ func TypeColumn(kind, typ string) string {
 // RunField is the field of a run that a condition tests.
 type RunField string
 
-// The fields of runs. FieldAttribute is a search attribute, the others are columns of the run's row.
+// These are the fields of runs. FieldAttribute is a search attribute, the others are columns of the run's row.
 const (
 	FieldAttribute   RunField = "attribute"
 	FieldType        RunField = "type"
@@ -295,8 +299,9 @@ const (
 // Comparison is the operator of a condition.
 type Comparison string
 
-// The operators. In: one of the values. NotIn: none of them. Prefix: a text with this prefix. Between: from the first
-// value to the second. Present and Absent: whether there is a value. A run without a value only satisfies Absent.
+// These are the operators. In: one of the values. NotIn: none of them. Prefix: a text with this prefix. Between: from
+// the first value to the second. Present and Absent: whether there is a value. A run without a value satisfies only
+// Absent.
 const (
 	In      Comparison = "in"
 	NotIn   Comparison = "not in"
@@ -310,27 +315,27 @@ const (
 	Absent  Comparison = "absent"
 )
 
-// Condition is one test of a run. Values of search attributes are keys of the engine. If an attribute has several
-// values, one match is enough, and for NotIn all must differ. If Any is set, the other fields are ignored: the
-// condition is a choice of lists, and all conditions of one list must hold.
+// Condition is one test of a run. Values of search attributes are keys of package engine. If an attribute has several
+// values, one match is sufficient; for NotIn all values must differ. If Any is set, the other fields are ignored: one
+// of its lists must hold, which means all conditions of that list.
 type Condition struct {
 	Field  RunField
-	Name   string // of the search attribute
+	Name   string // name of the search attribute
 	Test   Comparison
-	Not    bool // there is a value, and the test fails
+	Not    bool // the condition is negated: there must be a value, and the test must fail
 	Values []any
 	Any    [][]Condition
 }
 
-// SessionQuery filters and pages sessions, last updated first. Sessions never claimed are left out unless they were
-// started by a workflow.
+// SessionQuery filters and pages sessions, last updated first. Sessions that were never acquired are omitted unless a
+// workflow started them.
 type SessionQuery struct {
 	Namespace    string
 	Statuses     []protocol.SessionStatus
 	Owner        string
 	Queue        string
 	Workflow     string
-	Text         string // substring of the id
+	Text         string // substring of the session ID
 	AfterUpdated history.Time
 	AfterID      string
 	Limit        int
@@ -345,21 +350,21 @@ type WorkerQuery struct {
 	Limit     int
 }
 
-// TaskRef names a leased task.
+// TaskRef identifies a leased task.
 type TaskRef struct {
 	Kind         protocol.TaskKind
 	Run          string
-	Seq          int64 // activity: its command sequence; workflow task: its number
+	Seq          int64 // command number of an activity; number of a workflow task
 	Delivery     int64
 	Session      string
-	Incarnation  string // of its owner
-	PollID       string // of the poll it was leased to
-	Redeliveries int64  // redeliveries to its holder
-	App          string // the app that granted the lease, if its holder does not report its leases
+	Incarnation  string // incarnation of the owner
+	PollID       string // ID of the poll to which it was leased
+	Redeliveries int64  // number of redeliveries to its owner
+	App          string // the app that granted the lease, if the owner does not report its leases in heartbeats
 	LeasedAt     history.Time
 }
 
-// SuspectRef names a task that is a suspect: a workflow task by seq 0.
+// SuspectRef identifies a task that is a suspect; seq 0 is the workflow task.
 type SuspectRef struct {
 	Namespace, Queue string
 	Run              string
@@ -368,13 +373,13 @@ type SuspectRef struct {
 	Suspicion        *engine.Suspicion
 }
 
-// Holding counts what a worker has.
-type Holding struct{ Leases, WorkflowTasks, Sessions int } // workflow tasks are among the leases
+// Holding contains the numbers of leased tasks and held sessions of a worker.
+type Holding struct{ Leases, WorkflowTasks, Sessions int } // Leases includes WorkflowTasks
 
 // DueKind is the kind of a due row.
 type DueKind string
 
-// The kinds of due things: a run's own row, an activity, a timer, a session, a message a run owes another.
+// These are the kinds of due rows: a run's own row, an activity, a timer, a session, an undelivered message of a run.
 const (
 	DueRun      DueKind = "run"
 	DueActivity DueKind = "activity"
@@ -384,7 +389,7 @@ const (
 	DueSchedule DueKind = "schedule"
 )
 
-// Due is one thing whose time has come.
+// Due is one row that is due.
 type Due struct {
 	Kind     DueKind
 	At       time.Time
@@ -394,7 +399,7 @@ type Due struct {
 	Schedule engine.ScheduleKey
 }
 
-// QueueStats is one queue's backlog.
+// QueueStats contains the numbers of tasks of one queue and kind.
 type QueueStats struct {
 	Namespace, Queue string
 	Kind             protocol.TaskKind
@@ -402,10 +407,10 @@ type QueueStats struct {
 	Delayed          int
 	Leased           int
 	OldestReady      history.Time
-	Expired          int // leased tasks whose lease or timeout has expired and was not swept yet
+	Expired          int // leased tasks whose lease or timeout has expired and that were not swept yet
 }
 
-// ReadyTask is a ready task's place in the order of its queue. Rank is 0 where no task ever had a fairness key.
+// ReadyTask is a ready task in the order of its queue. Rank is 0 if no task of the queue has had a fairness key.
 type ReadyTask struct {
 	Kind     protocol.TaskKind
 	Priority int
@@ -414,7 +419,7 @@ type ReadyTask struct {
 	Weight   int
 }
 
-// QueueLease is a leased task as a listing of its queue shows it.
+// QueueLease is a leased task in a list of its queue.
 type QueueLease struct {
 	TaskRef
 	WorkflowID string
@@ -422,7 +427,7 @@ type QueueLease struct {
 	Until      history.Time
 }
 
-// TimelineEntry is an entry of a session's timeline under its number, which rises.
+// TimelineEntry is an entry of a session's timeline with its number; numbers increase.
 type TimelineEntry struct {
 	Number int64
 	protocol.SessionEvent

@@ -7,26 +7,26 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// ReadyRoutingKey is a routing key of a queue that holds ready tasks: tasks that ask the same of a worker.
+// ReadyRoutingKey is a routing key for which a queue has ready tasks: tasks with the same requirements on a worker.
 type ReadyRoutingKey struct {
 	Namespace, Queue string
 	Kind             protocol.TaskKind
-	Text             string // as the store has it
+	Text             string // the key as the store has it
 	Key              RoutingKey
-	InSession        bool // tasks in sessions
+	InSession        bool // for tasks in sessions
 }
 
-// UnservedRoutingKey is a ready routing key whose tasks no live worker may lease. The runs of its tasks that have been
-// ready since Before or longer are stuck.
+// UnservedRoutingKey is a routing key of ready tasks that no live worker may lease. The runs of its tasks that have
+// been ready since Before are stuck.
 type UnservedRoutingKey struct {
 	ReadyRoutingKey
-	Place   bool // only tasks of sessions that no worker holds
+	Place   bool // only tasks of sessions without an owner
 	Before  time.Time
 	Reason  protocol.WaitReason
 	Message string
 }
 
-// UnservedRun is the mark of a run; without Stuck its mark is removed.
+// UnservedRun is the stuck mark of a run; without Stuck the mark is removed.
 type UnservedRun struct {
 	Run   string
 	Stuck *engine.Stuck
