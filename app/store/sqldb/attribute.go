@@ -15,26 +15,26 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A filter on an attribute must find its runs without reading all runs, so each value has its own row. Namespace and
-// start are repeated in it: an index over them lists the runs of one value in the order of the page, and stops when
-// that is full.
+// A filter on an attribute must find its runs without reading all runs, so each value has its own row. The row repeats
+// the namespace and the start of the run: an index over them lists the runs with one value in the order of the page,
+// and stops when the page is full.
 
-// attributeRun names all rows of a run.
+// attributeRun is the key of all rows of a run.
 var attributeRun = record.Attributes.Columns[:1]
 
-// reindex records that the search attributes of a run become others: its rows are written anew.
+// reindex records that the search attributes of a run change, so that its rows are written again.
 func (r *run) reindex(next json.RawMessage) {
 	if !r.attributed && !bytes.Equal(r.SearchAttributes, next) {
 		r.attributed, r.indexed = true, len(r.SearchAttributes) > 0
 	}
 }
 
-// gatherAttributes adds the rows of one run to insert, and its rows to delete before.
+// gatherAttributes adds the new rows of one run to rows, and the rows that must be deleted first to gone.
 func (b *batch) gatherAttributes(r *run, rows, gone *db.Rowset) {
 	if !r.attributed {
 		return
 	}
-	// The rows are deleted and inserted again instead of compared: attributes change seldom and are few.
+	// The rows are deleted and inserted again instead of compared, because attributes change seldom and are few.
 	if r.indexed {
 		gone.S(r.ID)
 	}
@@ -43,9 +43,9 @@ func (b *batch) gatherAttributes(r *run, rows, gone *db.Rowset) {
 	}
 }
 
-// attributeRows returns the names and keys under which filters find search attributes. A value from before values had a
-// limit may be longer than that; it gets no key, because an index would refuse it, and every change of the run would
-// fail.
+// attributeRows returns the names and keys by which filters find search attributes. A value from before values had a
+// maximum length may be longer; it gets no key, because an index would refuse the key, and every change of the run
+// would fail.
 func attributeRows(attributes json.RawMessage) (list [][2]string) {
 	var values map[string]json.RawMessage
 	if json.Unmarshal(attributes, &values) != nil {
@@ -62,7 +62,7 @@ func attributeRows(attributes json.RawMessage) (list [][2]string) {
 }
 
 // IndexAttributes is migration 7 of every database: it indexes the search attributes of runs that were stored before
-// search attributes were indexed. It is Go code instead of SQL, since the engine computes the keys.
+// search attributes were indexed. It is Go code instead of SQL, because the engine computes the keys.
 func IndexAttributes(ctx context.Context, tx *sql.Tx) error {
 	for after := ""; ; {
 		runs, err := described(ctx, tx, after)
@@ -72,7 +72,7 @@ func IndexAttributes(ctx context.Context, tx *sql.Tx) error {
 		for _, f := range runs {
 			after = f.id
 			h, err := record.Undocument[engine.Head](f.state)
-			if err != nil { // an unreadable document must not prevent the start
+			if err != nil { // an unreadable document must not prevent the app from starting
 				continue
 			}
 			for _, a := range attributeRows(h.SearchAttributes) {
@@ -95,7 +95,7 @@ type describedRun struct {
 	state         string
 }
 
-// described returns one page of the runs that have search attributes.
+// described returns one page of the runs with search attributes.
 func described(ctx context.Context, tx *sql.Tx, after string) (runs []describedRun, err error) {
 	const page = "SELECT run_id, namespace, started_at, state FROM runs WHERE run_id > $1 AND state LIKE '%\"search_attributes\":%' ORDER BY run_id LIMIT 500"
 	rows, err := tx.QueryContext(ctx, page, after)

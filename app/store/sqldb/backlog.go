@@ -7,17 +7,17 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// A poller that found a queue empty waits for a notice. So every batch must report the ready tasks that it leaves, with
-// their requirements; otherwise all pollers of the queue would claim in vain.
+// A poll that found a queue empty waits for a notification. So every batch must report the ready tasks that it leaves,
+// with their requirements; otherwise all polls of the queue would claim in vain.
 
-// backlog holds the requirements of a queue's ready tasks that no poller leased: these routing keys, or any worker.
+// backlog contains the requirements of a queue's ready tasks that no poll leased: these routing keys, or any.
 type backlog struct {
 	anyKey bool
 	keys   []store.RoutingKey
 }
 
-// maxAnnouncedKeys is the maximum number of routing keys of a queue that are reported separately; with more routing
-// keys, all pollers are notified.
+// maxAnnouncedKeys is the maximum number of routing keys of a queue that are reported separately. With more of them,
+// all polls are notified.
 const maxAnnouncedKeys = 64
 
 func (l *backlog) has(key store.RoutingKey) bool {
@@ -27,7 +27,7 @@ func (l *backlog) has(key store.RoutingKey) bool {
 
 // like returns the routing key in the backlog with the same requirements, or nil.
 func (l *backlog) like(key store.RoutingKey) *store.RoutingKey {
-	for i := len(l.keys) - 1; i >= 0; i-- { // most tasks are like the one before
+	for i := len(l.keys) - 1; i >= 0; i-- { // search backwards: most tasks are like the previous one
 		k := &l.keys[i]
 		if k.Type == key.Type && k.BuildID == key.BuildID && slices.Equal(k.Requirements, key.Requirements) {
 			return k
@@ -48,8 +48,8 @@ func (l *backlog) add(key store.RoutingKey) {
 	}
 }
 
-// addBacklog records that ready tasks of these routing keys were left in a queue. Without any routing key, tasks of all
-// of them may have been.
+// addBacklog records that ready tasks with these routing keys were left in a queue. Without routing keys, the tasks may
+// have any.
 func (b *batch) addBacklog(q QueueKey, keys ...store.RoutingKey) {
 	l := b.backlog[q]
 	if l == nil {
@@ -65,7 +65,7 @@ func (b *batch) addBacklog(q QueueKey, keys ...store.RoutingKey) {
 }
 
 // routingKeyOf returns the requirements of a task, without those of its session, and its priority. For a task that does
-// not exist it returns a routing key without a type, which matches all.
+// not exist it returns a routing key without a type, which matches every worker.
 func (b *batch) routingKeyOf(t taskKey) store.RoutingKey {
 	r := b.runs[t.run]
 	switch {

@@ -12,117 +12,123 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A batch is the working copy of the rows that its changes affect. The second change of a run in one batch must see the
-// first, and no other reader may see either before COMMIT. So the batch has copies, and marks for the rows to write.
+// A batch is the working copy of the rows that its transactions affect. The second transaction of a run in one batch
+// must see the first one, and no other reader may see either before COMMIT. So the batch has copies of the rows, and
+// marks the rows to write.
 
-// batch is one transaction in preparation: the loaded rows, modified by its changes, with marks for the rows to write.
+// batch is one database transaction in preparation: the loaded rows, changed by its transactions, with marks for the
+// rows to write.
 type batch struct {
 	s      *Store
 	number int64
 	now    time.Time
-	since  time.Duration // clock.Steady before the first statement was sent
+	since  time.Duration // value of clock.Steady before the first statement was sent
 	begun  bool
 	sealed bool       // COMMIT was sent
-	later  []*db.Call // deferred to the next round trip
+	later  []*db.Call // calls that are sent with the next round trip
 
 	runs             map[string]*run
 	sessions         map[engine.SessionKey]*session
 	workflows        map[engine.WorkflowKey]*workflow
 	inherited        map[engine.InheritedKey]*inheritedRow
 	workers          map[engine.WorkerKey]*worker
-	holding          map[engine.WorkerKey][]holding // as stored
+	holding          map[engine.WorkerKey][]holding // sessions that workers hold, as stored
 	receipts         map[store.ReceiptKey]*store.Receipt
 	tokens           map[string]*store.Token
-	tokenNews        []string         // tokens that were written or dropped
-	watermarks       map[string]int64 // nil: not read yet
-	raisedWatermarks map[string]int64 // by this batch
+	tokenNews        []string         // tokens that were written or deleted
+	watermarks       map[string]int64 // epoch watermarks by namespace; nil: not read yet
+	raisedWatermarks map[string]int64 // watermarks that this batch raised
 
-	items      []*pending        // that were decided
-	deferred   []*pending        // deferred, since other transactions have locked their rows
-	blocked    []*pending        // decided, but their rows turned out to be locked; with errRowsLocked
-	overflow   []*pending        // that did not fit
-	locked     map[any]bool      // keys of rows that another transaction has
-	advised    map[int64][]any   // names this batch has locked or tried to
-	aheadCalls []*db.Call        // to be written ahead of the batch
-	skipped    map[QueueKey]bool // queues with ready tasks that a claim had to skip, locked as they are
+	items      []*pending        // transactions that were decided
+	deferred   []*pending        // transactions that were deferred, since other transactions have locked their rows
+	blocked    []*pending        // decided transactions whose rows turned out to be locked; with errRowsLocked
+	overflow   []*pending        // transactions that did not fit
+	locked     map[any]bool      // keys of rows that another transaction has locked
+	advised    map[int64][]any   // names for which this batch took or tried advisory locks
+	aheadCalls []*db.Call        // writes that must precede those of the batch
+	skipped    map[QueueKey]bool // queues with ready tasks that a claim skipped because they are locked
 
 	queues    map[engine.QueueKey]*queue
-	active    map[activeKey]map[string]int // leased tasks of a namespace by queue, as counted for its budgets
+	active    map[activeKey]map[string]int // leased tasks of a namespace by queue, as counted for its limits
 	throttled map[QueueKey]engine.Throttle
 
 	tags      map[tagKey]*tag
-	newlyFair map[QueueKey]bool // queues in which this batch has the first task with a fairness key, or another
+	newlyFair map[QueueKey]bool // queues whose first task with a fairness key, or one of the first, is of this batch
 
 	namespaces        map[string]*store.Namespace
 	schedules         map[engine.ScheduleKey]*schedule
-	removal           removal // to be written next
+	removal           removal // deletions of the next write
 	dropped           []string
 	droppedNamespaces []string
 	droppedFlows      []engine.WorkflowKey
 
-	events map[string]appended    // by run: added by this batch
-	leads  map[string]record.Lead // by run: what its rows of a session may follow, where this batch changes it
-	flush  *flush                 // rows to be written next
-	bytes  int                    // payload of events
-	ready  []taskKey              // tasks that became ready, in that order
+	events map[string]appended    // events that this batch adds, by run
+	leads  map[string]record.Lead // by run: what the session rows of its events may follow in this batch
+	flush  *flush                 // rows of the next write
+	bytes  int                    // size of the payloads of the events
+	ready  []taskKey              // tasks that became ready, in order
 
-	leasedIn    []leasedIn // on a shared database
-	deliveries  []delivery
-	routingKeys map[queueRoutingKey]bool // used by this batch and not known to be stored; true until written
+	leasedIn   []leasedIn // on a shared database
+	deliveries []delivery
+	// routing keys of this batch that are not known to be stored; true until written
+	routingKeys map[queueRoutingKey]bool
 	// whether the batch removes unused routing keys, and the removed routing keys
 	dropRoutingKeys    bool
 	droppedRoutingKeys []queueRoutingKey
-	unserved           []store.UnservedRun // marks to be written
+	unserved           []store.UnservedRun // stuck marks to be written
 
-	unreserved []unreservedTask // ready tasks without a reserved poller
+	unreserved []unreservedTask // ready tasks for which no poll was reserved
 	backlog    map[QueueKey]*backlog
 	// queues with ready tasks of which only other apps are notified: their claims may have skipped the tasks while the
 	// batch held its locks
 	hidden     map[QueueKey]bool
-	leasedRuns map[string]bool // runs that claims locked and leased from
-	// sessions that claims gave each worker: written with the batch, so that no statement counts them yet
+	leasedRuns map[string]bool // runs that claims locked and from which they leased tasks
+	// acquired counts the sessions that claims of this batch acquired for each worker. The batch has not written them
+	// yet, so statements do not count them.
 	acquired map[engine.WorkerKey]int
 	// processes that this batch isolates (true) or no longer isolates (false)
 	isolated        map[process]bool
 	touched         map[string]*store.RunChange
-	usage           map[string]engine.Usage // changes of this batch in the usage of namespaces
+	usage           map[string]engine.Usage // changes of namespaces' usage by this batch
 	moves           []store.SessionMove
-	timelineWritten int                       // how many of the moves were written
-	expiredWorkers  map[engine.WorkerKey]bool // leases of theirs ran out, or they reconnected
-	deregistered    []store.Process           // their registrations end with this batch
-	drainChanged    []store.Process           // that they drain, or the opposite
+	timelineWritten int                       // number of moves that were written
+	expiredWorkers  map[engine.WorkerKey]bool // workers whose leases expired, or that reconnected
+	deregistered    []store.Process           // processes whose registrations end with this batch
+	drainChanged    []store.Process           // processes that start or stop draining
 	due             history.Time
-	dirty           bool  // something was or will be written
-	broken          error // rows that Decide requested could not be read
-	assume          bool  // ids may be assumed to be free without reading their rows
-	assumed         bool  // some were
+	dirty           bool  // something was written or must be written
+	broken          error // error of reading rows that Decide requested
+	assume          bool  // workflow IDs may be assumed to be unused without reading their rows
+	assumed         bool  // some IDs were assumed to be unused
 
-	// For a batch that is decided on cached rows: that it is, when it was decided by the server's clock, the conditions
-	// that must hold, and whether their guards were sent, so that the server executes later statements only if they hold.
+	// These fields are for a batch that is decided on cached rows: whether it is, the server's time of the decision,
+	// the conditions that must hold, and whether their guards were sent. The server executes later statements only if
+	// the guards succeed.
 	recalled   bool
 	decidedAt  int64
 	guarded    *guarded
 	guardsSent bool
-	// What may be remembered of it, once it is committed: the version of the rows it writes, 0 while that is not known.
+	// version is stored in the cache after the commit: the version of the rows that the batch writes; 0: not known.
 	version int64
 }
 
 // run is a run in a batch. Run is nil if no run has that ID.
 type run struct {
 	*engine.Run
-	partial   bool  // only its head and the batch's own leases: the open rows were not loaded
-	changed   bool  // the head has to be written
-	wrote     bool  // it was, by this batch
-	version   int64 // of its row, on a shared database; 0: not known
-	waiting   int64 // how many of its tasks are stored as ready, where it is remembered
-	overtakes int   // number of its consecutive tasks dispatched before older ones, as far as this process knows
+	partial bool  // only its head and the leases of this batch are known: the open rows were not loaded
+	changed bool  // the head must be written
+	wrote   bool  // this batch has written the head
+	version int64 // version of its row, on a shared database; 0: not known
+	waiting int64 // number of its tasks that are stored as ready, for a cached run
+	// number of its consecutive tasks that were dispatched before older ones, as far as this process knows
+	overtakes int
 	stored    readyRow
-	// was holds some columns of the head as they are stored, nil without a row. While they stay the same, an
-	// update leaves them and their indexes alone.
+	// was contains some columns of the head as they are stored; nil: there is no row. While they do not change, an
+	// update writes neither them nor their indexes.
 	was *settled
-	// attributed says that its search attributes have to be indexed anew, indexed that there are rows of them.
+	// attributed: its search attributes must be indexed again. indexed: there are rows of them.
 	attributed, indexed bool
-	// What has to be written, and whether the row was stored before.
+	// These are the rows to write, by key; the value says whether the row was stored before.
 	activities, timers, waits, signals, unread, updates, children, attached, owed map[int64]bool
 }
 
@@ -143,7 +149,7 @@ func settledOf(h *engine.Head) settled {
 }
 
 // readyRow is the stored row of a ready workflow task; zero if there is none. A workflow task has a row only while it
-// is ready, for claims; all its other state is in its run's row.
+// is ready, for claims; the rest of its state is in its run's row.
 type readyRow struct {
 	route    string
 	priority int
@@ -151,27 +157,28 @@ type readyRow struct {
 	at       int64
 }
 
-// session is the state of a session in the batch, and its stored row: if both are equal, as after most steps in a
+// session is the state of a session in the batch, with its stored row. If both are equal, as after most steps in a
 // session, nothing is written.
 type session struct {
 	*engine.Session
-	row          *engine.Session // as stored; nil: it has no row
+	row          *engine.Session // the stored row; nil: none
 	routingWord  string          // stored routing word
-	due          int64           // stored
-	counted      bool            // its tasks were
-	follow       bool            // attempts that end in this batch set the time of its last activity (Lately)
+	due          int64           // stored due time
+	counted      bool            // the tasks of the session were counted
+	follow       bool            // attempts that end in this batch set the time of its last activity
 	formerOwners []string        // former owners, which may still run attempts in it
-	route        string          // the last part of the routes of its ready tasks
-	dirty        bool            // something was decided about it
-	touched      bool            // by this batch
-	decided      int64           // the number of the batch that decided this state, until it leases in it
-	deleted      bool
-	wrote        bool  // by this batch
-	version      int64 // of its row, on a shared database; 0: not known
+	route        string          // last part of the routes of its ready tasks
+	dirty        bool            // a decision changed the session
+	touched      bool            // this batch changed the session
+	// number of the batch that decided this state, until that batch leases a task in the session
+	decided int64
+	deleted bool
+	wrote   bool  // this batch wrote the row
+	version int64 // version of its row, on a shared database; 0: not known
 }
 
-// changed reports whether what was decided about a session has to be written. Counts that only its tasks hold have
-// not.
+// changed reports whether the session's row must be written after decisions. Counts that follow from its tasks do not
+// matter.
 func (s *session) changed(routingWord string) bool {
 	return s.row == nil || routingWord != s.routingWord || s.DueAt().Micros() != s.due ||
 		s.row != s.Session && !s.Session.Same(s.row)
@@ -190,13 +197,13 @@ func (s *session) upToDate(now time.Time) bool {
 type workflow struct {
 	*engine.Workflow
 	dirty   bool
-	assumed bool  // assumed to be missing, without a read
-	wrote   bool  // by this batch
-	version int64 // of its row, on a shared database; 0: not known
+	assumed bool  // the row was assumed to be missing, without a read
+	wrote   bool  // this batch wrote the row
+	version int64 // version of its row, on a shared database; 0: not known
 }
 
-// worker is the state of a worker in the batch. stored is true if it has a row: the removal of a worker without a row
-// needs no DELETE.
+// worker is the state of a worker in the batch. stored is true if it has a row: removing a worker without a row needs
+// no DELETE.
 type worker struct {
 	*engine.Worker
 	stored  bool
@@ -204,31 +211,31 @@ type worker struct {
 	touched bool
 }
 
-// A task by what it is found by: its run, and its step in that.
+// taskKey identifies a task by its run and the number of its command.
 type taskKey struct {
 	run string
 	seq int64 // 0: the workflow task
 }
 
-// appended holds the events that a batch adds to a history: the number of events already written, and for the others
-// the payloads and, if any, the sessions of the attempts that they end.
+// appended contains the events that a batch adds to a history: the number of events already written and, for the
+// others, their payloads and the sessions of the attempts that they end, if any.
 type appended struct {
 	list           []history.Event
 	bytes, written int
 	payloads       [][]byte
 	sessions       []string
-	inherits       *engine.InheritedSignals // not written yet; nil: none
+	inherits       *engine.InheritedSignals // inherited signals that are not written yet; nil: none
 }
 
-// delivery is a task leased to a waiting poller, with the reservation that is settled after the commit. The poller is
-// not notified before: it must not begin a task whose lease may not be stored.
+// delivery is a task that was leased to a waiting poll, with the reservation of the poll, which is settled after the
+// commit. The poll is not notified before, because it must not begin a task whose lease may not be stored.
 type delivery struct {
 	r      store.Reservation
 	run    *run
 	leased store.Leased
 }
 
-// Its maps are made at once, since nearly every batch needs most of them.
+// newBatch creates the maps of a batch immediately, since nearly every batch needs most of them.
 func (s *Store) newBatch() *batch {
 	return &batch{
 		s: s, number: s.batch, since: s.clock.Steady(),
@@ -248,7 +255,7 @@ func (s *Store) newBatch() *batch {
 	}
 }
 
-// written forgets what had to be written, because it now is.
+// written clears the marks of rows, which have been written.
 func (r *run) written() {
 	r.changed, r.attributed, r.indexed = false, false, false
 	clear(r.activities)
@@ -262,7 +269,7 @@ func (r *run) written() {
 	clear(r.owed)
 }
 
-// mark records that a row changed; had reports whether it is stored, and only the first mark of a row counts.
+// mark records that a row changed. had says whether the row is stored; only the first mark of a row counts.
 func mark(m *map[int64]bool, seq int64, had bool) {
 	if *m == nil {
 		*m = map[int64]bool{}
@@ -272,12 +279,12 @@ func mark(m *map[int64]bool, seq int64, had bool) {
 	}
 }
 
-// send runs calls on the committer's connection, opening the transaction first when that is still to be done.
+// send runs calls on the committer's connection. It opens the transaction first if necessary.
 func (b *batch) send(calls ...*db.Call) error {
 	if len(calls) == 0 {
 		return nil
 	}
-	// The single round trip is the one that commits. Anything sent before would be a second one.
+	// The only round trip is the one that commits. A statement before it would cost a second one.
 	if b.recalled && !b.guardsSent {
 		return errNotCached
 	}
@@ -297,13 +304,13 @@ func (b *batch) send(calls ...*db.Call) error {
 	return err
 }
 
-// opened returns the calls deferred to the next round trip, for a caller that cannot wait for it.
+// opened returns the calls that were deferred to the next round trip, for a caller that needs them now.
 func (b *batch) opened() (calls []*db.Call) {
 	calls, b.later = b.later, nil
 	return calls
 }
 
-// opening returns the call that opens the transaction; only the first call returns one.
+// opening returns the call that opens the transaction; only its first call returns one.
 func (b *batch) opening() []*db.Call {
 	if b.begun {
 		return nil
@@ -329,7 +336,7 @@ func (b *batch) Run(id string) *engine.Run {
 		}
 		return r.Run
 	}
-	if !b.s.cfg.Dialect.Shared { // no other process writes, so cached rows need no load
+	if !b.s.cfg.Dialect.Shared { // no other process writes, so cached rows are up to date
 		if r, ok := b.s.cache.runs.get(id); ok {
 			b.runs[id] = r
 			return r.Run
@@ -365,8 +372,8 @@ func (b *batch) Worker(k engine.WorkerKey) *engine.Worker {
 	return nil
 }
 
-// Holding counts sessions in the batch by the batch's rows, and all others by the stored ones. This includes sessions
-// whose rows another transaction has locked: without them, a worker could exceed its limit.
+// Holding counts sessions in the batch by the batch's rows, and all others by the stored rows. That includes sessions
+// whose rows another transaction has locked: otherwise, a worker could exceed its maximum.
 func (b *batch) Holding(w engine.WorkerKey, except engine.SessionKey, now time.Time) int {
 	n := 0
 	for _, h := range b.holding[w] {

@@ -6,14 +6,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// The committer's caches, so that a step need not read what the last one wrote. They are correct only while no other
-// process writes; on a shared database only immutable values are read from them.
+// These are the committer's caches, so that a step need not read what the previous step wrote. They are correct only
+// while no other process writes; on a shared database only immutable values are read from them.
 
 // lru is a least-recently-used cache with a maximum total weight. It counts weights instead of entries, since a run
 // with a thousand open rows uses as much memory as a thousand small runs.
 type lru[K comparable, V any] struct {
 	entries  map[K]*entry[K, V]
-	head     entry[K, V] // ring: head.next is the newest
+	head     entry[K, V] // head of a ring: head.next is the newest entry
 	weight   int
 	capacity int
 	rounds   int // see evict.go
@@ -23,7 +23,7 @@ type entry[K comparable, V any] struct {
 	key        K
 	value      V
 	weight     int
-	used       int // the round in which it was used last
+	used       int // round in which it was last used
 	prev, next *entry[K, V]
 }
 
@@ -54,8 +54,8 @@ func (l *lru[K, V]) add(k K, v V, weight int) {
 	l.weight += weight - e.weight
 	e.value, e.weight = v, weight
 	l.link(e)
-	// The newest stays even if it alone weighs too much: it is in use now, and to drop it would read it again at
-	// the next step.
+	// The newest entry stays even if it alone exceeds the capacity: it is in use now, and would have to be read again
+	// for the next step.
 	for l.weight > l.capacity && l.head.prev != e {
 		l.drop(l.head.prev.key)
 	}
@@ -82,7 +82,7 @@ func (l *lru[K, V]) evict(limit int) bool {
 	for range limit {
 		last := l.head.prev
 		if last == &l.head {
-			l.entries = map[K]*entry[K, V]{} // a map keeps the room it once needed
+			l.entries = map[K]*entry[K, V]{} // a map does not shrink, so replace it
 			return false
 		}
 		if last.used >= l.rounds-1 {
@@ -101,36 +101,39 @@ func (l *lru[K, V]) link(e *entry[K, V]) {
 
 func (e *entry[K, V]) unlink() { e.prev.next, e.next.prev = e.next, e.prev }
 
-// historyTail is the end of a run's history, without gaps. What a worker that keeps the run has not seen yet is in it.
-// It is true on every database, since history is only ever appended to.
+// historyTail is the end of a run's history, without gaps. It contains what a worker with the run in its sticky cache
+// has not seen yet. It is valid on every database, since histories only grow.
 type historyTail struct {
 	events []history.Event
 	bytes  int
 }
 
-// The most the caches keep: open runs with their open rows, sessions, workers, workflow ids, and bytes of history.
+// These are the maximum sizes of the caches: open runs with their open rows, sessions, workers, workflow IDs, and bytes
+// of history.
 const (
-	maxRuns      = 20_000
-	maxSessions  = 20_000
-	maxWorkers   = 5_000
-	maxKeys      = 40_000
-	maxHeads     = 1_000 // of runs that are not remembered whole
-	maxHistory   = 48 << 20
-	maxEvents    = 2048    // of one history
-	maxTailBytes = 3 << 20 // bytes of it: the maximum of a page of history, so that a cached history fills a page
+	maxRuns     = 20_000
+	maxSessions = 20_000
+	maxWorkers  = 5_000
+	maxKeys     = 40_000
+	maxHeads    = 1_000 // heads of runs that are not cached completely
+	maxHistory  = 48 << 20
+	maxEvents   = 2048 // events of one history
+	// bytes of one history: the maximum of a page of history, so that a cached history fills a page
+	maxTailBytes = 3 << 20
 )
 
-// cache holds the committer's cached rows. Runs, sessions, workers and workflows are used only if no other process
-// writes the database. The workflow of a run or activity, and the past of a run, never change, so they are always used.
+// cache contains the committer's cached rows. Runs, sessions, workers and workflows are used only if no other process
+// writes the database. The workflow ID of a run and the past of a run never change, so they are always used.
 type cache struct {
-	runs       *lru[string, *run]
-	heads      *lru[string, head] // of runs that only claims looked at lately
-	sessions   *lru[engine.SessionKey, *session]
-	workers    *lru[engine.WorkerKey, *engine.Worker]
-	workflows  *lru[engine.WorkflowKey, *engine.Workflow]
-	owners     *lru[string, engine.WorkflowKey]
-	sessionOf  *lru[taskKey, engine.SessionKey]  // of leased activities whose runs are not remembered
-	stored     *lru[engine.SessionKey, struct{}] // had a row when last seen; another process may have removed it
+	runs      *lru[string, *run]
+	heads     *lru[string, head] // heads of runs that only claims have read lately
+	sessions  *lru[engine.SessionKey, *session]
+	workers   *lru[engine.WorkerKey, *engine.Worker]
+	workflows *lru[engine.WorkflowKey, *engine.Workflow]
+	owners    *lru[string, engine.WorkflowKey]
+	sessionOf *lru[taskKey, engine.SessionKey] // sessions of leased activities whose runs are not cached
+	// sessions that had a row when last read; another process may have removed it
+	stored     *lru[engine.SessionKey, struct{}]
 	history    *lru[string, *historyTail]
 	leads      *lru[string, record.Lead]
 	watermarks map[string]int64 // nil: not read yet
@@ -157,7 +160,7 @@ func newCache(history int) *cache {
 	}
 }
 
-// forget drops everything that a batch which was not committed may have touched.
+// forget removes everything that a batch which was not committed may have changed.
 func (c *cache) forget(b *batch) {
 	for id := range b.runs {
 		c.runs.drop(id)
@@ -175,7 +178,7 @@ func (c *cache) forget(b *batch) {
 	c.watermarks = nil
 }
 
-// clear drops everything.
+// clear removes everything.
 func (c *cache) clear() {
 	c.runs.clear()
 	c.heads.clear()
@@ -188,7 +191,7 @@ func (c *cache) clear() {
 
 // remember updates the cache with the rows of a committed batch.
 func (c *cache) remember(b *batch, trusted bool) {
-	// Removed rows come first: the same batch may have used a removed name again, which must stay.
+	// Remove deleted rows first: the same batch may have used a deleted name again, and that row must stay.
 	c.removed(b)
 	for id, r := range b.runs {
 		r.written()
@@ -196,7 +199,7 @@ func (c *cache) remember(b *batch, trusted bool) {
 		if !trusted || r.Run == nil || r.partial {
 			continue
 		}
-		// A closed run is seldom decided on again. Its place is worth more to one that continues.
+		// A closed run is seldom needed again, so do not cache it.
 		if !r.Status.Open() {
 			c.runs.drop(id)
 			continue
@@ -251,16 +254,16 @@ func (r *run) weight() int {
 }
 
 // head is the part of a run that a claim needs: the claim leases an activity by the activity's row and does not write
-// the run's row. A run with many tasks that wait for long is not cached, and without its head each of its claims would
+// the run's row. A run with many tasks that wait for long is not cached, and without its head each claim would have to
 // read the run.
 type head struct {
 	engine.Head
-	version int64 // of its row, on a shared database
+	version int64 // version of its row, on a shared database
 	stored  readyRow
 	was     *settled
 }
 
-// head caches the head of a run that a batch did not write, and evicts the head of any other run.
+// head caches the head of a run that a batch did not write; otherwise it removes the head from the cache.
 func (c *cache) head(id string, r *run) {
 	if r.Run == nil || !r.partial || r.wrote {
 		c.heads.drop(id)
@@ -269,7 +272,7 @@ func (c *cache) head(id string, r *run) {
 	c.heads.add(id, head{r.Head, r.version, r.stored, r.was}, 1)
 }
 
-// partly returns the cached head of a run without its open rows, or nil if there is none of this version.
+// partly returns the cached head of a run without its open rows, or nil if this version is not cached.
 func (c *cache) partly(id string, version int64) *run {
 	h, ok := c.heads.get(id)
 	if !ok || h.version != version {
@@ -278,7 +281,7 @@ func (c *cache) partly(id string, version int64) *run {
 	return &run{Run: &engine.Run{Head: h.Head}, partial: true, version: h.version, stored: h.stored, was: h.was}
 }
 
-// rememberStored records which sessions have rows, and which task is in which.
+// rememberStored records which sessions have rows, and the sessions of tasks.
 func (c *cache) rememberStored(b *batch) {
 	for k, s := range b.sessions {
 		if s.Session == nil || s.deleted {
@@ -299,7 +302,7 @@ func (c *cache) append(id string, evs appended, open bool) {
 		return
 	}
 	p, ok := c.history.get(id)
-	// Only the events after inherited signals are cached, which are read from their inbox.
+	// Only the events after the inherited signals are cached; inherited signals are read from their inbox.
 	for k := len(evs.list) - 1; k > 0; k-- {
 		if evs.list[k].Seq != evs.list[k-1].Seq+1 {
 			evs.list = evs.list[k:]
@@ -319,8 +322,8 @@ func (c *cache) append(id string, evs appended, open bool) {
 	c.history.add(id, p, p.weight())
 }
 
-// trim shortens a history that has grown too long to the later half of its limit. It copies the rest, because others
-// may still read the old slice.
+// trim shortens a history that has become too long to the later half of the maximum. It copies that half, because
+// others may still read the old slice.
 func (p *historyTail) trim() {
 	n := len(p.events)
 	if n <= maxEvents && p.bytes <= maxTailBytes {
@@ -328,7 +331,7 @@ func (p *historyTail) trim() {
 	}
 	kept := min(n, maxEvents/2)
 	if p.bytes > maxTailBytes {
-		kept = min(kept, int(int64(n)*(maxTailBytes/2)/int64(p.bytes))) // they are taken to be alike
+		kept = min(kept, int(int64(n)*(maxTailBytes/2)/int64(p.bytes))) // assumes that all events have the same size
 	}
 	p.bytes = int(int64(p.bytes) * int64(kept) / int64(n))
 	p.events = append([]history.Event(nil), p.events[n-kept:]...)
@@ -341,7 +344,7 @@ func (p *historyTail) last() int64 {
 	return p.events[len(p.events)-1].Seq
 }
 
-// at returns a cached event, or nil.
+// at returns a cached event by its number, or nil.
 func (p *historyTail) at(seq int64) *history.Event {
 	if len(p.events) == 0 {
 		return nil
@@ -353,11 +356,10 @@ func (p *historyTail) at(seq int64) *history.Event {
 	return &p.events[i]
 }
 
-// events returns the end of a run's history as far as it is kept, with its size; nil when that does not reach up to
-// last.
+// events returns the cached end of a run's history and its size; nil if it does not end with event last.
 func (c *cache) events(id string, last int64) (list []history.Event, bytes int) {
-	// The capacity is cut to the length: the next batch appends to the cached slice and must not write into a slice
-	// that others read.
+	// The capacity is cut to the length, because the next batch appends to the cached slice and must not write into a
+	// slice that others read.
 	if p, ok := c.history.get(id); ok && p.last() == last {
 		return p.events[:len(p.events):len(p.events)], p.bytes
 	}

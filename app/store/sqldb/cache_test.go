@@ -19,7 +19,8 @@ func following(last int64, n, bytes int) appended {
 	return a
 }
 
-// However long a history gets, its end stays in memory: that is what a worker which keeps the run has not seen.
+// The end of a history stays in memory, however long the history gets: a worker with the run in its sticky cache has
+// not seen it.
 func TestTheEndOfAHistoryIsKeptWhateverItsLength(t *testing.T) {
 	c := newCache(maxHistory)
 	var last int64
@@ -33,23 +34,23 @@ func TestTheEndOfAHistoryIsKeptWhateverItsLength(t *testing.T) {
 		}
 		if p, _ := c.history.get("run"); p.at(last) == nil || p.at(last).Seq != last || p.at(last+1) != nil ||
 			p.at(list[0].Seq-1) != nil {
-			t.Fatalf("at event %d: a place in it is wrong", last)
+			t.Fatalf("at event %d: an event has the wrong position", last)
 		}
 	}
 	if list, _ := c.events("run", last); len(list) < maxEvents/4 {
-		t.Errorf("%d events are kept", len(list))
+		t.Errorf("%d events are cached", len(list))
 	}
-	c.append("run", following(last+10, 1, 100), true) // another app wrote between
+	c.append("run", following(last+10, 1, 100), true) // another app wrote events in between
 	if list, _ := c.events("run", last+11); len(list) != 1 {
-		t.Errorf("%d events are kept behind a gap", len(list))
+		t.Errorf("%d events are cached after a gap", len(list))
 	}
 	c.append("run", following(last+11, 1, 100), false)
 	if list, _ := c.events("run", last+12); list != nil {
-		t.Errorf("%d events are kept of a run that is over", len(list))
+		t.Errorf("%d events of a closed run are cached", len(list))
 	}
 }
 
-// All entries that were not used during a whole round are evicted, a limited number at a time.
+// Entries that were not used during a whole round are evicted, a limited number at a time.
 func TestUnusedEntriesAreEvicted(t *testing.T) {
 	l := newLRU[int, int](10_000)
 	for i := range 2500 {
@@ -64,7 +65,7 @@ func TestUnusedEntriesAreEvicted(t *testing.T) {
 		return append(left, l.len())
 	}
 	if got := fmt.Sprint(rest()); got != "[2500]" {
-		t.Errorf("after the round in which they came: %s", got)
+		t.Errorf("after the round in which they were added: %s", got)
 	}
 	for i := range 3 {
 		l.get(i)
@@ -83,22 +84,22 @@ func TestUnusedEntriesAreEvicted(t *testing.T) {
 	}
 	l.add(1, 1, 1)
 	if v, ok := l.get(1); !ok || v != 1 {
-		t.Error("it takes nothing any more")
+		t.Error("the cache accepts no new entry")
 	}
 }
 
-// The weight of a history is its memory; events without payloads count too.
+// The weight of a history is the memory that it uses; events without payloads count, too.
 func TestEventsWithoutPayloadsWeigh(t *testing.T) {
 	c := newCache(maxHistory)
 	for i := range 100_000 {
 		c.append(fmt.Sprint(i), following(0, 3, 0), true)
 	}
 	if n := c.history.len(); n > maxHistory>>10 {
-		t.Errorf("the ends of %d histories are kept", n)
+		t.Errorf("the ends of %d histories are cached", n)
 	}
 }
 
-// The head of a run that was claimed from is right until the run is written, or is remembered whole.
+// The cached head of a run is valid until the run is written, or the whole run is cached.
 func TestTheHeadOfARunIsForgottenWhenTheRunIsWritten(t *testing.T) {
 	c := newCache(maxHistory)
 	batchOf := func(r *run) *batch {
@@ -110,7 +111,7 @@ func TestTheHeadOfARunIsForgottenWhenTheRunIsWritten(t *testing.T) {
 	} {
 		c.remember(batchOf(&run{partial: true, version: 7}), true)
 		if r := c.partly("run", 7); r == nil || !r.partial || r.version != 7 || c.partly("run", 8) != nil {
-			t.Fatal("the head of a run that was read for a claim is not remembered by its version")
+			t.Fatal("the head of a run that was read for a claim is not cached by its version")
 		}
 		if c.remember(b, true); c.partly("run", 7) != nil {
 			t.Errorf("the head is remembered still after %+v", b.runs["run"])
@@ -122,11 +123,10 @@ func TestTheHeadOfARunIsForgottenWhenTheRunIsWritten(t *testing.T) {
 	}
 }
 
-// Unused entries of every cache are evicted, and not only when a new entry needs room: no list is missing from
-// evictables.
+// Unused entries of all caches are evicted, not only when a new entry needs space: evictables contains every cache.
 func TestEveryReloadableListIsEvicted(t *testing.T) {
 	s := &Store{cache: newCache(maxHistory), memory: newMemory()}
-	evicted := map[uintptr]bool{reflect.ValueOf(s.cache.workers).Pointer(): true} // by design
+	evicted := map[uintptr]bool{reflect.ValueOf(s.cache.workers).Pointer(): true} // exempt by design
 	for _, f := range s.evictables() {
 		evicted[reflect.ValueOf(f).Pointer()] = true
 	}

@@ -14,11 +14,12 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/db"
 )
 
-// Leases, back-offs and the liveness of workers are durations that are stored as end times. After a jump of the clock
-// they would end too late, or at once. The committer therefore decides nothing by a clock that jumped before it has
-// adjusted them (engine.ClockJump). Each app does so when it detects the jump; adjusting a row again does no harm.
+// Leases, backoffs and the liveness of workers are durations that are stored as end times. After a jump of the clock
+// they would end too late, or immediately. So after a jump the committer decides nothing before it has adjusted them
+// (engine.ClockJump). Each app does so when it detects the jump; adjusting a row twice is harmless.
 
-// errClockJumped abandons a batch before anything is decided: its time is after a jump that has not been handled.
+// errClockJumped abandons a batch before any decision: its time is after a jump for which the rows have not been
+// adjusted.
 var errClockJumped = errors.New("the clock of the database jumped")
 
 // clockJumped returns errClockJumped while a jump has not been handled.
@@ -29,11 +30,11 @@ func (s *Store) clockJumped() error {
 	return errClockJumped
 }
 
-// ClockJumps has an entry for each jump that was handled.
+// ClockJumps receives an entry for each jump that was handled.
 func (s *Store) ClockJumps() <-chan store.ClockJump { return s.jumps }
 
-// settleClock adjusts the stored times after a jump, before anything else is decided. The committer calls it between
-// batches. After an error the jump is still pending.
+// settleClock adjusts the stored times after a jump, before any other decision. The committer calls it between batches.
+// After an error the jump is still pending.
 func (s *Store) settleClock() error {
 	if s.settling || !s.clock.Pending() {
 		return nil
@@ -52,13 +53,14 @@ func (s *Store) settleClock() error {
 	s.clock.JumpHandled(0)
 	select {
 	case s.jumps <- store.ClockJump{By: by, At: now, Moved: moved, Err: err}:
-	default: // the channel is full: it has no reader
+	default: // the channel is full, because it has no reader
 	}
 	return nil
 }
 
-// followClock adjusts leases, back-offs, and the liveness of workers and apps. After a jump back a row of batches holds
-// the time before it until all of that is stored, so that an app that starts meanwhile detects the jump.
+// followClock adjusts leases, backoffs, and the liveness of workers and apps. After a jump back, a row of the table
+// batches contains the time before the jump until everything is stored, so that an app that starts meanwhile also
+// detects the jump.
 func (s *Store) followClock(by time.Duration) (moved int, now time.Time, err error) {
 	ctx := context.Background()
 	if now, err = s.reads.Now(ctx); err != nil {
@@ -86,7 +88,7 @@ func (s *Store) followClock(by time.Duration) (moved int, now time.Time, err err
 		for _, p := range items {
 			select {
 			case <-p.done:
-			default: // it did not fit into the batch, or another app has locked its row
+			default: // the row did not fit into the batch, or another app has locked it
 				continue
 			}
 			switch {
@@ -111,8 +113,8 @@ func (s *Store) followClock(by time.Duration) (moved int, now time.Time, err err
 	return moved, now, nil
 }
 
-// clockChanges returns the changes that adjust stored times before anything else is decided: one for each row, so that
-// a row that another app has locked delays no other.
+// clockChanges returns the transactions that adjust stored times, one for each row, so that a row that another app has
+// locked does not delay the others.
 func (s *Store) clockChanges(ctx context.Context, j engine.ClockJump) (list []store.Transaction, err error) {
 	add := func(query string, change func(a, b string) store.Transaction) {
 		if err == nil {
@@ -136,8 +138,8 @@ func (s *Store) clockChanges(ctx context.Context, j engine.ClockJump) (list []st
 	return list, err
 }
 
-// followReady adjusts the times since which tasks are ready, if they are ahead of the clock: such tasks would be
-// delivered after tasks that become ready later. It runs while the committer decides other changes.
+// followReady adjusts the times since which tasks are ready, if they are later than the clock: such tasks would be
+// dispatched after tasks that become ready later. It runs concurrently with the committer.
 func (s *Store) followReady(j engine.ClockJump, now time.Time) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -185,7 +187,7 @@ func (s *Store) keysOf(ctx context.Context, query string, key func(a, b string))
 	return s.cfg.Dialect.WrapUnavailable(rows.Err())
 }
 
-// errFollows ends the change of a row that needs no adjustment.
+// errFollows ends the transaction of a row that needs no adjustment.
 var errFollows = errors.New("the row is adjusted to the clock already")
 
 func runFollows(id string, j engine.ClockJump) store.Transaction {

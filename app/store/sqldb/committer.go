@@ -12,39 +12,39 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/db"
 )
 
-// The committer groups many changes into few transactions (group commit). It never delays a batch to collect more
-// changes: under load changes arrive while it writes, and without load a change is committed alone. All transaction
-// errors are handled here. A caller therefore gets one of four results: committed, rejected, unavailable, or unknown
-// outcome (the connection was lost during COMMIT).
+// The committer groups many transactions of the app into few database transactions (group commit). It never delays a
+// batch to collect more: under load, transactions arrive while it writes, and without load a transaction is committed
+// alone. All database errors are handled here. A caller therefore gets one of four results: committed, rejected,
+// unavailable, or unknown outcome (the connection was lost during COMMIT).
 
-// Limits of one batch.
+// These are limits of one batch.
 const (
 	maxChanges = 256
 	maxBytes   = 4 << 20
-	// maxCleanUp limits the background changes in one batch, because a caller that arrives during the batch waits for
-	// its end.
+	// maxCleanUp is the maximum number of background transactions in one batch, because a caller that arrives during
+	// the batch waits for its end.
 	maxCleanUp = 32
 )
 
-// maxLocked is the number of times that a batch that meets a lock during its writes is retried at once before it is
-// split. Most locks belong to a batch of another app, which commits within milliseconds.
+// maxLocked is how often a batch that meets a lock during its writes is retried immediately before it is split. Most
+// locks belong to a batch of another app, which commits within milliseconds.
 const maxLocked = 2
 
-// maxRaces is the number of times that a batch is retried after conflicts before its callers get an error.
+// maxRaces is how often a batch is retried after conflicts before its callers get an error.
 const maxRaces = 20
 
-// outcomeTimeout bounds the wait for a transaction whose connection was lost. Its callers wait for the result; after
-// the timeout they are notified that the outcome is unknown.
+// outcomeTimeout is how long callers wait for the outcome of a transaction whose connection was lost. After that they
+// get the error that the outcome is unknown.
 const outcomeTimeout = 10 * time.Second
 
-// loop is the committer goroutine. It commits the waiting changes and never waits for more. Deferred changes get
-// separate batches, so they cannot delay other changes.
+// loop is the committer goroutine. It commits the waiting transactions and never waits for more. Deferred transactions
+// get separate batches, so they cannot delay others.
 func (s *Store) loop() {
 	defer close(s.done)
 	quit := s.quit
-	var overflow []*pending // left over from a batch that grew too large
+	var overflow []*pending // transactions of a batch that became too large
 	if !s.cfg.Dialect.Shared {
-		s.clock.Now() // detects a clock that was set back while no app ran
+		s.clock.Now() // detects a clock that was set back while no app was running
 	}
 	for {
 		s.retrySkipped()
@@ -63,7 +63,7 @@ func (s *Store) loop() {
 			case <-s.nextRetry():
 				continue
 			case <-s.clock.Jumped():
-				_ = s.settleClock() // after an error the next batch tries again
+				_ = s.settleClock() // if this fails, the next batch tries it again
 				continue
 			case <-s.evictionDue():
 				s.evictUnused()
@@ -72,8 +72,8 @@ func (s *Store) loop() {
 				quit = nil
 				continue
 			}
-			// Callers that the last batch has just woken are about to submit their next change. Gosched lets them run,
-			// so that their changes join this batch.
+			// Callers that the last batch has just woken are about to submit their next transactions. Gosched lets them
+			// run, so that these transactions join this batch.
 			runtime.Gosched()
 		}
 		overflow = s.run(s.drain(items))
@@ -86,20 +86,21 @@ func (s *Store) loop() {
 	}
 }
 
-// run commits items (see attempt). It records its start time, from which the health check detects that the database is
-// paused.
+// run commits items (see attempt). It stores its start time, from which the health check detects that the database
+// hangs.
 func (s *Store) run(items []*pending) (overflow []*pending) {
 	s.health.began.Store(time.Now().UnixNano())
 	defer s.health.began.Store(0)
 	return s.attempt(items)
 }
 
-// drain adds waiting changes: those with a waiting caller, and one background change for each of them. If no caller
-// waits, it adds up to maxCleanUp background changes. Clean-up therefore neither delays callers nor starves.
+// drain adds waiting transactions: those with a waiting caller, and one background transaction for each of them. If no
+// caller waits, it adds up to maxCleanUp background transactions. So clean-up neither delays callers nor starves.
 func (s *Store) drain(items []*pending) []*pending {
 	most := maxChanges
 	if s.queues.anyFair() {
-		most = cap(s.in) // changes of a small class must be visible behind those of a large one
+		// read all of them, because transactions of a small class may be queued after those of a large one
+		most = cap(s.in)
 	}
 	items = s.fairBatch(fill(items, s.in, most))
 	behind := 0
@@ -108,14 +109,14 @@ func (s *Store) drain(items []*pending) []*pending {
 			behind++
 		}
 	}
-	room := len(items) - 2*behind // as many as there are other changes
+	room := len(items) - 2*behind // as many background transactions as other ones
 	if behind == len(items) {
 		room = maxCleanUp - behind
 	}
 	return fill(items, s.back, min(len(items)+max(room, 0), maxChanges))
 }
 
-// fill adds what a channel has, up to a number of items.
+// fill adds what a channel contains, up to most items.
 func fill(items []*pending, from chan *pending, most int) []*pending {
 	for len(items) < most {
 		select {
@@ -128,7 +129,7 @@ func fill(items []*pending, from chan *pending, most int) []*pending {
 	return items
 }
 
-// shutdown runs last: deferred changes have their response by then, and new calls are refused because the store is
+// shutdown runs last: deferred transactions have their results by then, and new calls are refused because the store is
 // closed.
 func (s *Store) shutdown() {
 	s.ending.Wait()
@@ -139,9 +140,9 @@ func (s *Store) shutdown() {
 	s.ended = errors.Join(errs...)
 }
 
-// attempt commits items and answers them. It returns the items that did not fit, unanswered, and defers items whose
-// rows another transaction has locked. A batch that fails is split in halves, so that the faulty change gets its own
-// error and the others are stored.
+// attempt commits items and passes the results to their callers. It returns the items that did not fit, and defers
+// items whose rows another transaction has locked. A batch that fails is split in halves, so that the faulty
+// transaction gets its own error and the others are stored.
 func (s *Store) attempt(items []*pending) (overflow []*pending) {
 	for races := 0; ; races++ {
 		if err := s.settleClock(); err != nil {
@@ -173,8 +174,8 @@ func (s *Store) attempt(items []*pending) (overflow []*pending) {
 			s.cache.leads.clear()
 			b.clearVersions()
 		}
-		// The response to COMMIT is lost. The row in batches, written in the same transaction, shows whether it was
-		// committed.
+		// The response to COMMIT was lost. The row in the table batches, written in the same transaction, shows whether
+		// it was committed.
 		if class == db.Lost && b.sealed {
 			done, e := s.stored(b.number)
 			if done {
@@ -182,7 +183,7 @@ func (s *Store) attempt(items []*pending) (overflow []*pending) {
 				s.deferChanges(b.deferred)
 				return b.overflow
 			}
-			if e != nil { // it may be stored or not: trying again could store it twice
+			if e != nil { // it is unknown whether it was stored, and a retry could store it twice
 				err = fmt.Errorf("%w: %w", store.ErrOutcome, errors.Join(err, e))
 				s.ledger.MarkUncertain()
 				s.abandon(b, err)
@@ -200,7 +201,7 @@ func (s *Store) attempt(items []*pending) (overflow []*pending) {
 		}
 		s.abandon(b, err)
 		switch {
-		// The items that met the lock are known. They are deferred, and the others are decided again at once.
+		// The items whose rows are locked are known. They are deferred, and the others are decided again immediately.
 		case class == db.Locked && len(b.blocked) > 0:
 			s.deferChanges(b.blocked)
 			items = slices.DeleteFunc(slices.Clone(items), func(p *pending) bool { return slices.Contains(b.blocked, p) })
@@ -212,7 +213,8 @@ func (s *Store) attempt(items []*pending) (overflow []*pending) {
 			class == db.Lost &&
 				races < 2:
 			continue
-		// Nothing is stored, and all callers may retry. The cache is cleared, since they may then reach another server.
+		// Nothing was stored, and all callers may retry. The cache is cleared, since the next connection may be to
+		// another server.
 		case class == db.Unavailable || class == db.Lost:
 			s.cache.clear()
 			s.health.failed.Store(true)
@@ -226,7 +228,7 @@ func (s *Store) attempt(items []*pending) (overflow []*pending) {
 			s.refuse(items, fmt.Errorf("commit: %w", err))
 			return nil
 		}
-		// By halves, because this finds one failing change among hundreds in a few tries, and stores the others
+		// Splitting in halves finds one failing transaction among hundreds in a few tries, and stores the others
 		// meanwhile.
 		half := len(items) / 2
 		overflow = s.attempt(items[:half])
@@ -234,8 +236,8 @@ func (s *Store) attempt(items []*pending) (overflow []*pending) {
 	}
 }
 
-// runBatch runs one batch to its end. If it fails, nothing of it is stored, unless the response to COMMIT was lost. A
-// batch that assumed ids to be unused without reading them, and was wrong, is run again with a read.
+// runBatch runs one batch to its end. If it fails, nothing of it is stored, unless the response to COMMIT was lost. If
+// a batch wrongly assumed that IDs are unused without reading them, it is run again with a read.
 func (s *Store) runBatch(items []*pending) (*batch, error) {
 	if b, err := s.runCached(items); b != nil {
 		return b, err
@@ -251,10 +253,10 @@ func (s *Store) runBatch(items []*pending) (*batch, error) {
 	return s.runLoaded(items, false)
 }
 
-// runLoaded runs one batch over rows that it has read, except for IDs that it may assume to be free. The order is
-// fixed: decide, route the tasks that became ready, rank them, dispatch them to waiting pollers, write. Claims follow
-// the first write, and the first of them is sent with it, so that they see the tasks that the changes of the same batch
-// made ready.
+// runLoaded runs one batch on rows that it reads, except for IDs that it may assume to be unused. The order is fixed:
+// decide, route the tasks that became ready, rank them, reserve waiting polls for them, write. Claims follow the first
+// write, and the first of them is sent with it, so that claims see the tasks that transactions of the same batch made
+// ready.
 func (s *Store) runLoaded(items []*pending, assume bool) (*batch, error) {
 	s.batch++
 	b := s.newBatch()
@@ -275,7 +277,7 @@ func (s *Store) runLoaded(items []*pending, assume bool) (*batch, error) {
 	return b, nil
 }
 
-// writeDecisions writes the decisions, and then leases the tasks that the batch's claims find.
+// writeDecisions writes the decisions, and then leases the tasks that the claims of the batch find.
 func (b *batch) writeDecisions() error {
 	if err := b.route(); err != nil {
 		return fmt.Errorf("route ready tasks: %w", err)
@@ -287,7 +289,7 @@ func (b *batch) writeDecisions() error {
 		return fmt.Errorf("dispatch ready tasks: %w", err)
 	}
 	claims := slices.DeleteFunc(slices.Clone(b.items), func(p *pending) bool { return p.lease == nil })
-	// Without claims, COMMIT is sent in the same round trip as this write. Claims need their own writes after it.
+	// Without claims, COMMIT is sent in the same round trip as this write. Claims cause writes after it.
 	if err := b.write(len(claims) == 0); err != nil {
 		return fmt.Errorf("write rows: %w", err)
 	}
@@ -305,7 +307,7 @@ func (b *batch) writeDecisions() error {
 	return nil
 }
 
-// runCached runs one batch from the cache in a single round trip, if the cache has all its rows and is up to date.
+// runCached runs one batch on cached rows in a single round trip, if the cache contains all its rows and is up to date.
 // Otherwise it stores nothing and returns no batch, and the caller runs the batch with loaded rows.
 func (s *Store) runCached(items []*pending) (*batch, error) {
 	b := s.recall(items)
@@ -332,9 +334,9 @@ func (s *Store) runCached(items []*pending) (*batch, error) {
 	return nil, nil
 }
 
-// abandon releases the poller reservations of a failed batch and invalidates the cached rows that it changed. If the
-// outcome of the batch is unknown, the pollers are ended with Doubt: a task may be leased to them, and their workers
-// must poll again.
+// abandon undoes the reservations of polls of a failed batch and invalidates the cached rows that it changed. If the
+// outcome of the batch is unknown, it ends the polls with Doubt: tasks may be leased to them, and their workers must
+// poll again.
 func (s *Store) abandon(b *batch, why error) {
 	for _, h := range b.deliveries {
 		if errors.Is(why, store.ErrOutcome) {
@@ -347,8 +349,8 @@ func (s *Store) abandon(b *batch, why error) {
 	s.memory.forget(b)
 }
 
-// stored reports whether a batch whose COMMIT got no response was committed. On a shared database a transaction that is
-// still in progress holds this app's row, so the query waits for its end.
+// stored reports whether a batch was committed whose COMMIT got no response. On a shared database a transaction that is
+// still in progress locks this app's row, so the query waits for its end.
 func (s *Store) stored(number int64) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), outcomeTimeout)
 	defer cancel()
@@ -363,7 +365,7 @@ func (s *Store) stored(number int64) (bool, error) {
 	return last >= number, nil
 }
 
-// refuse answers all items with an error.
+// refuse passes an error to the callers of all items.
 func (s *Store) refuse(items []*pending, err error) {
 	_ = s.checkOutage(err)
 	for _, p := range items {

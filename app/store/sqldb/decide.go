@@ -14,18 +14,19 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The decision functions of the callers run in order, each over the state that the previous one left. A function that
-// fails or panics affects only its own change: its writes are checked as a whole before the first of them is applied.
+// The decision functions of the callers run in order, each on the state that the previous one left. If a function fails
+// or panics, only its own transaction fails: all its writes are checked before the first of them is applied.
 
-// decide runs every change in order over the batch's rows and returns how many it took: fewer than all when their
-// events grow too large.
+// decide runs the transactions in order on the batch's rows and returns how many it has run: not all of them if their
+// events become too large.
 func (b *batch) decide(items []*pending) int {
 	for i, p := range items {
 		p.ready, p.readied = len(b.ready), len(b.ready)
 		if p.transaction == nil {
 			continue
 		}
-		// The rest waits for its own batch: one with megabytes of history would hold up everybody.
+		// The remaining transactions get their own batch, because a batch with megabytes of history would delay all of
+		// them.
 		if b.bytes > maxBytes {
 			return i
 		}
@@ -34,8 +35,8 @@ func (b *batch) decide(items []*pending) int {
 			p.err = err
 			continue
 		}
-		// All of it is looked at before any is applied. Half a change on the batch's rows could not be taken back,
-		// and the next change would be decided on it.
+		// Check all writes before applying any. A transaction that is half applied to the batch's rows could not be
+		// undone, and the next transaction would be decided on it.
 		payloads, err := b.check(&w)
 		if err == nil {
 			err = b.applyLogs(&w)
@@ -52,7 +53,7 @@ func (b *batch) decide(items []*pending) int {
 	return len(items)
 }
 
-// decideOne calls Decide; its panic fails this change alone.
+// decideOne calls Decide. If Decide panics, only this transaction fails.
 func decideOne(c *store.Transaction, b *batch) (w store.Writes, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -63,7 +64,7 @@ func decideOne(c *store.Transaction, b *batch) (w store.Writes, err error) {
 }
 
 // check checks all writes before any of them is applied, and returns the encoded payloads of their events, by decision.
-// A decision on another state than the batch's is a programming error, and is refused.
+// A decision that is based on another state than the batch's is a programming error, and is refused.
 func (b *batch) check(w *store.Writes) ([][][]byte, error) {
 	if err := b.checkRemoval(w); err != nil {
 		return nil, err
@@ -83,7 +84,8 @@ func (b *batch) check(w *store.Writes) ([][][]byte, error) {
 		if r := b.runs[id]; !seen && r != nil && r.Run != nil {
 			at = r.LastSeq
 		}
-		// A decision is good for the state that it was made on. Two of one run in a change follow each other.
+		// A decision is valid only for the state on which it is based. Two decisions of one run in a transaction follow
+		// each other.
 		if d.After != at {
 			return nil, fmt.Errorf("run %s: the decision is based on event %d, but the last event is %d", id, d.After, at)
 		}
@@ -134,7 +136,7 @@ func (b *batch) apply(w *store.Writes, payloads [][][]byte) {
 		if had != nil && had.Worker != nil && (had.Incarnation != n.Incarnation ||
 			had.DeregisteredAt.IsZero() && !n.DeregisteredAt.IsZero()) {
 			b.deregistered = append(b.deregistered, store.Process{Worker: n.Key(), Incarnation: had.Incarnation})
-		} else if had != nil && had.Worker != nil && had.Status != n.Status { // that it drains, or the opposite
+		} else if had != nil && had.Worker != nil && had.Status != n.Status { // the worker starts or stops draining
 			b.drainChanged = append(b.drainChanged, store.Process{Worker: n.Key(), Incarnation: n.Incarnation})
 		}
 		b.workers[n.Key()] = &worker{Worker: &n, stored: had != nil && had.stored, dirty: true, touched: true}
@@ -185,8 +187,8 @@ func (b *batch) apply(w *store.Writes, payloads [][][]byte) {
 	}
 }
 
-// applyRun reads the run's previous state before it applies the decision: which leases end, which sessions they were
-// in, which task becomes ready.
+// applyRun reads the run's previous state before it applies the decision: which leases end, in which sessions they
+// were, which tasks become ready.
 func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 	id := d.Next.ID
 	r := b.runs[id]
@@ -200,7 +202,7 @@ func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 	known := b.touched[id]
 	still := (known == nil || known.OnlyRenewed) && renews(r.Run, d)
 	hint := b.touch(&d.Next.Head)
-	// Subscribers of open rows need not read a run of which only leases were renewed.
+	// Subscribers need not read a run again of which only leases were renewed.
 	hint.OnlyRenewed = still
 	ended := outcomes(slices.Concat(d.Events, d.Unrecorded))
 	var sessions []inSession
@@ -214,15 +216,15 @@ func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 		}
 		mark(&r.activities, seq, had)
 		if a != nil && a.State == engine.Ready && (!had || old.State != engine.Ready || old.Delivery != a.Delivery ||
-			old.Suspect != a.Suspect) { // it waits for other processes than before
+			old.Suspect != a.Suspect) { // the task now waits for other processes
 			b.ready = append(b.ready, taskKey{id, seq})
 		}
 		if had && old.Suspect != nil && old.State == engine.LeasedState &&
 			(a == nil || a.Suspect == nil || a.State != engine.LeasedState) {
 			b.suspectReleased(d.Next.Namespace, old.Lease)
 		}
-		// A worker that reported the end of the attempt needs no cancellation. A worker that still runs the attempt
-		// does.
+		// A worker that reported the end of the attempt need not be notified. A worker that still runs the attempt must
+		// be.
 		lost := a == nil && !ended[seq] || a != nil && a.Cancel && !old.Cancel
 		if had && old.State == engine.LeasedState && lost {
 			hint.Cancelled = append(hint.Cancelled, store.CancelledAttempt{
@@ -272,7 +274,7 @@ func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 	b.applyInherited(d)
 }
 
-// inSession is an activity that was open in a session.
+// inSession is an activity that was open in a session, with that session.
 type inSession struct {
 	seq     int64
 	session string
@@ -281,8 +283,8 @@ type inSession struct {
 // eventBytes is the estimated memory of an event without its payload.
 const eventBytes = 128
 
-// append records the events of a decision, to be written with the batch. sessions are the sessions of activities that
-// were open.
+// append records the events of a decision, which are written with the batch. sessions are the sessions of activities
+// that were open.
 func (b *batch) append(d *engine.Decision, payloads [][]byte, sessions []inSession) {
 	if len(d.Events) == 0 {
 		return
@@ -300,7 +302,8 @@ func (b *batch) append(d *engine.Decision, payloads [][]byte, sessions []inSessi
 			continue
 		}
 		key := engine.SessionKey{Namespace: d.Next.Namespace, ID: sessions[i].session}
-		if s := b.sessions[key]; s != nil && s.Session != nil && s.follow { // a later change of the batch may read it
+		// a later transaction of the batch may read it
+		if s := b.sessions[key]; s != nil && s.Session != nil && s.follow {
 			row := *s.Session
 			recordActivity(&row, attempt.SessionEpoch, attempt.Worker, record.EndedAt(d.Events[k]))
 			s.Session = &row
@@ -330,7 +333,7 @@ func (b *batch) append(d *engine.Decision, payloads [][]byte, sessions []inSessi
 	b.events[id] = evs
 }
 
-// renews reports whether a decision only renews leases: what is open, and with whom, is as it was.
+// renews reports whether a decision only renews leases, so that open rows and their owners stay the same.
 func renews(stored *engine.Run, d *engine.Decision) bool {
 	if len(d.Events) > 0 || !sameTask(stored.Task, d.Next.Task) {
 		return false
@@ -353,7 +356,7 @@ func sameTask(a, b *engine.Task) bool {
 	return a.State == b.State && a.Delivery == b.Delivery && a.Attempt == b.Attempt
 }
 
-// touch returns the batch's notice of a run.
+// touch returns the batch's change notification for a run.
 func (b *batch) touch(h *engine.Head) *store.RunChange {
 	c := b.touched[h.ID]
 	if c == nil {
@@ -363,8 +366,8 @@ func (b *batch) touch(h *engine.Head) *store.RunChange {
 	return c
 }
 
-// What changed is marked and read again when it is written: a later change of the batch may have changed it once
-// more.
+// Only mark what changed. The value is read when it is written, since a later transaction of the batch may change it
+// again.
 func markAll[V any](m *map[int64]bool, stored, next *engine.Table[int64, V]) {
 	for seq := range next.Changes() {
 		_, had := stored.Get(seq)
@@ -372,8 +375,8 @@ func markAll[V any](m *map[int64]bool, stored, next *engine.Table[int64, V]) {
 	}
 }
 
-// outcomes returns the activities whose attempt was ended by its worker in these events: that worker needs no
-// cancellation.
+// outcomes returns the activities whose attempts their workers ended in these events: those workers need no
+// notification.
 func outcomes(events []history.Event) map[int64]bool {
 	var m map[int64]bool
 	record := func(seq int64) {
@@ -393,13 +396,13 @@ func outcomes(events []history.Event) map[int64]bool {
 	return m
 }
 
-// endedBy reports whether these events were made by the completion of this workflow task.
+// endedBy reports whether the completion of this workflow task wrote these events.
 func endedBy(events []history.Event, task string) bool {
 	return len(events) > 0 && events[len(events)-1].TaskID == task
 }
 
-// A change of a session may change its routing word, and thereby the routes of its ready tasks; they are written with
-// the batch, once, by the final state of the session.
+// A change of a session may change its routing word, and so the routes of its ready tasks. They are written with the
+// batch, once, by the final state of the session.
 func (b *batch) applySession(c *engine.SessionChange) {
 	k := c.Session.Key()
 	s := b.sessions[k]
@@ -420,7 +423,7 @@ func (b *batch) applySession(c *engine.SessionChange) {
 // putSession replaces the state of a session and adds entries to its timeline.
 func (b *batch) putSession(s *session, next *engine.Session, timeline []protocol.SessionEvent) {
 	s.addFormerOwner(next.Owner)
-	if s.follow { // keep the activity that this batch noted after next was computed
+	if s.follow { // keep the activity that this batch recorded after next was computed
 		recordActivity(next, s.Epoch, s.Owner, s.RecentActivity)
 	}
 	s.Session, s.dirty, s.touched, s.deleted, s.decided = next, true, true, false, b.number

@@ -12,32 +12,33 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// Changes of rows that another app has locked are deferred and retried separately from all others, so that an app that
-// is paused in a transaction does not block the other apps.
+// Transactions whose rows another app has locked are deferred and retried separately from all others, so that an app
+// that is paused in a database transaction does not block the other apps.
 
-// Bounds of the retry interval of deferred changes: first the usual time of a commit, later longer.
+// These are the limits of the retry interval of deferred transactions: first the usual time of a commit, later longer.
 const (
 	firstRetry = 2 * time.Millisecond
 	lastRetry  = 100 * time.Millisecond
 )
 
-// maxDeferral is how long a change may be deferred before its caller gets an error. By then the lock is held by a
-// transaction that does not belong to an app and cannot be terminated.
+// maxDeferral is how long a transaction may be deferred before its caller gets an error. By then the lock belongs to a
+// database transaction that is not an app's and cannot be ended by this app.
 const maxDeferral = 10 * time.Second
 
-// patience is how long a lock may block a change before the store looks for paused lock owners; asked is the interval
-// between these checks.
+// patience is how long a lock may block a transaction before the store looks for paused lock owners; asked is the
+// interval between these checks.
 const (
 	unblockAfter    = time.Second
 	unblockInterval = 250 * time.Millisecond
 )
 
-// maxSeparate is the maximum number of changes that one round tries one by one, since each of them costs a transaction.
+// maxSeparate is the maximum number of transactions that one round tries one by one, since each of them costs a
+// database transaction.
 const maxSeparate = 16
 
 var errLockHeld = errors.New("the rows are locked by a transaction that does not belong to an app; find it in pg_locks and end it")
 
-// deferChanges defers items to a later batch, because other transactions have locked rows that the items need.
+// deferChanges defers items to a later batch, because other transactions have locked rows that they need.
 func (s *Store) deferChanges(items []*pending) {
 	if len(items) == 0 {
 		return
@@ -60,15 +61,15 @@ func (s *Store) deferChanges(items []*pending) {
 	}
 }
 
-// retryDelay returns the delay before the next try, with jitter: apps that were in conflict must not retry at the same
-// time.
+// retryDelay returns the delay before the next try, with jitter, so that apps that were in conflict do not retry at the
+// same time.
 func retryDelay(retries int) time.Duration {
 	d := min(firstRetry<<min(retries, 16), lastRetry)
 	return d/2 + rand.N(d)
 }
 
-// retryDeferred runs the deferred changes that are due again. A change that is tried alone gets its own batch, because
-// the store does not know which of its rows was locked.
+// retryDeferred runs the deferred transactions that are due again. A transaction that failed alone gets its own batch,
+// because the store does not know which of its rows was locked.
 func (s *Store) retryDeferred() (overflow []*pending) {
 	if len(s.deferred) == 0 {
 		return nil
@@ -97,12 +98,12 @@ func (s *Store) retryDeferred() (overflow []*pending) {
 	return overflow
 }
 
-// skippedQueue is a queue in which claims skipped locked tasks. The store claims again, because no notice may follow
-// when the locks are released.
+// skippedQueue is a queue in which claims skipped locked tasks. The store claims again later, because no notification
+// may follow when the locks are released.
 type skippedQueue struct {
 	since, retryAt time.Time
 	retries        int
-	notified       bool // the dispatcher was notified, and no claim has followed
+	notified       bool // the dispatcher was notified, and no claim has followed yet
 }
 
 // recordSkipped records in which queues the claims of a batch skipped tasks.
@@ -117,7 +118,7 @@ func (s *Store) recordSkipped(b *batch) {
 		}
 		q := QueueKey{p.lease.Namespace, p.lease.Queue, p.lease.Kind}
 		l := s.skippedQueues[q]
-		// A claim that skipped nothing has read all ready tasks, so the queue needs no other claim.
+		// A claim that skipped nothing has read all ready tasks, so the queue needs no further claim.
 		if !b.skipped[q] {
 			if l != nil {
 				delete(s.skippedQueues, q)
@@ -137,7 +138,7 @@ func (s *Store) recordSkipped(b *batch) {
 }
 
 // retrySkipped notifies the dispatcher of the queues that are due for another claim. A queue without a claim since the
-// last notice is removed.
+// last notification is removed.
 func (s *Store) retrySkipped() {
 	if len(s.skippedQueues) == 0 {
 		return
@@ -155,7 +156,7 @@ func (s *Store) retrySkipped() {
 	}
 }
 
-// nextRetry returns a channel that fires when a deferred change or claim is due; nil if there is none.
+// nextRetry returns a channel that receives when a deferred transaction or claim is due; nil if there is none.
 func (s *Store) nextRetry() <-chan time.Time {
 	var at time.Time
 	earlier := func(t time.Time) {
@@ -175,8 +176,8 @@ func (s *Store) nextRetry() <-chan time.Time {
 	return time.After(time.Until(at))
 }
 
-// requestUnblock ends the transactions of paused apps. It does so outside the committer goroutine, and at a limited
-// rate.
+// requestUnblock ends the database transactions of paused apps. It does so outside of the committer goroutine, and at a
+// limited rate.
 func (s *Store) requestUnblock(now time.Time) {
 	if s.cfg.Unblock == nil || now.Sub(s.lastUnblock) < unblockInterval || s.unblocking.Swap(true) {
 		return
@@ -186,6 +187,6 @@ func (s *Store) requestUnblock(now time.Time) {
 		defer s.unblocking.Store(false)
 		ctx, cancel := context.WithTimeout(context.Background(), separateWriteTimeout)
 		defer cancel()
-		_ = s.cfg.Unblock(ctx) // it is asked again while the lock is met
+		_ = s.cfg.Unblock(ctx) // it is called again while the lock persists
 	})
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Most tasks find a worker that already waits. Leasing them in the batch that makes them saves a write of the
-// ready row, a claim that finds it, and the time in between.
+// Most tasks find a worker that already waits. If such a task is leased in the batch that creates it, this saves
+// writing its ready row, a claim that finds it, and the time in between.
 
 // route ensures that the sessions of all tasks that became ready are in the batch. A session without a row gets a row
-// without a holder, so that every task is routed by its session's row.
+// without an owner, so that the row of its session routes every task.
 func (b *batch) route() error {
 	var keys map[engine.SessionKey]bool
 	for _, t := range b.ready {
@@ -28,7 +28,7 @@ func (b *batch) route() error {
 		}
 		k := engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}
 		if s := b.sessions[k]; s != nil && s.Session != nil && s.counted && s.route != "" && !s.deleted {
-			continue // most steps: it was decided on, and is as it was loaded
+			continue // most steps: the session was decided on, and does not differ from its stored row
 		}
 		if keys == nil {
 			keys = map[engine.SessionKey]bool{}
@@ -48,8 +48,8 @@ func (b *batch) route() error {
 		return err
 	}
 	if len(b.locked) > 0 {
-		// A task whose session is locked cannot be routed: its row would contain an outdated routing word. The changes
-		// that made such tasks run in a separate batch.
+		// A task whose session is locked cannot be routed, because its row would contain an outdated routing word. The
+		// transactions that created such tasks run in a separate batch.
 		late := map[taskKey]bool{}
 		for _, t := range b.ready {
 			if a, ok := b.runs[t.run].Activities.Get(t.seq); ok && t.seq > 0 &&
@@ -63,8 +63,8 @@ func (b *batch) route() error {
 	}
 	at := history.At(b.now)
 	for k := range keys {
-		// No worker has acquired the session yet. Its row makes the task routable, and acquisitions are decided under
-		// the lock of this row.
+		// No worker has acquired the session yet. With its row the task can be routed, and acquisitions are decided
+		// under the lock of this row.
 		if s := b.sessions[k]; s.Session == nil || s.deleted {
 			b.applySession(&engine.SessionChange{Session: engine.Session{
 				Namespace: k.Namespace, ID: k.ID, Origin: engine.OriginImplicit, Status: protocol.SessionActive, UpdatedAt: at,
@@ -75,14 +75,14 @@ func (b *batch) route() error {
 	return nil
 }
 
-// maxOvertakes is the number of consecutive tasks of a run that may be delivered to the worker that created them before
-// older tasks. A task that is delivered in the commit that creates it is neither written as ready nor claimed later, so
-// under load a continuing run costs less than a waiting one. The limit ensures that older tasks are delivered
-// eventually.
+// maxOvertakes is the number of consecutive tasks of a run that may be dispatched to the worker that created them
+// before older tasks. A task that is dispatched in the commit that creates it is neither written as ready nor claimed
+// later, so under load a continuing run costs less than a waiting one. The limit ensures that older tasks are
+// dispatched eventually.
 const maxOvertakes = 8
 
-// dispatchReady offers every task that became ready to the pollers that wait in this process, and leases it to the
-// one that is reserved for it. A task that gets none stays ready, and its queue has a backlog.
+// dispatchReady offers every task that became ready to the polls that wait in this process, and leases it to the poll
+// that is reserved for it. A task without a poll stays ready, and its queue has a backlog.
 func (b *batch) dispatchReady() error {
 	assignment := &sessionAssignment{}
 	type candidate struct {
@@ -107,7 +107,7 @@ func (b *batch) dispatchReady() error {
 		}
 		list = append(list, candidate{t, urgency, b.rankOf(t)})
 	}
-	// The most urgent is offered first: with fewer pollers than tasks the others are left to claims.
+	// Offer the most urgent tasks first: if there are fewer polls than tasks, claims lease the others.
 	slices.SortStableFunc(list, func(x, y candidate) int {
 		return cmp.Or(cmp.Compare(x.priority, y.priority), cmp.Compare(x.rank, y.rank))
 	})
@@ -123,7 +123,8 @@ func (b *batch) dispatchReady() error {
 		var l engine.Lessee
 		if b.s.cfg.Dispatch != nil && !b.s.queues.bounded(QueueKey{o.Namespace, o.Queue, o.Kind}) &&
 			!r.SuspicionOf(t.seq).Limited() {
-			// tasks that count towards a limit are leased by claims only, as are tasks that need a count of the process
+			// only claims lease tasks that count towards a limit, and tasks for which the tasks of the process must be
+			// counted
 			var err error
 			if res, l, err = b.reserve(o, assignment); err != nil {
 				return err
@@ -138,7 +139,7 @@ func (b *batch) dispatchReady() error {
 			b.unreserved = append(b.unreserved, unreservedTask{t.taskKey, QueueKey{o.Namespace, o.Queue, o.Kind}})
 			continue
 		}
-		// From here on the batch contains the lease; the poller receives the task after the commit.
+		// From here on the batch contains the lease. The poll receives the task after the commit.
 		b.deliveries = append(b.deliveries, delivery{res, r, b.lease(r, t.seq, &l)})
 	}
 	b.ready = nil
@@ -157,7 +158,7 @@ func (b *batch) workerOfLostLease(r *run, seq int64) string {
 		return ""
 	}
 	last := &lost[len(lost)-1]
-	// Only a loss in this batch counts: an earlier loss has already been reported.
+	// Only a loss in this batch counts, because an earlier one has already been reported.
 	if last.Why != engine.ReasonLeaseLost || last.At.Micros() != history.At(b.now).Micros() {
 		return ""
 	}
@@ -180,13 +181,14 @@ func (b *batch) leaseExpired(k engine.WorkerKey) {
 	}
 }
 
-// unreservedTask is a task for which no poller was reserved.
+// unreservedTask is a task for which no poll was reserved.
 type unreservedTask struct {
 	taskKey
 	queue QueueKey
 }
 
-// addUnreservedToBacklog adds missed tasks to the backlog unless a claim of the same batch leased them.
+// addUnreservedToBacklog adds the tasks without a reserved poll to the backlog, unless a claim of the same batch leased
+// them.
 func (b *batch) addUnreservedToBacklog() {
 	for _, m := range b.unreserved {
 		if b.isReady(m.taskKey) {
@@ -196,7 +198,7 @@ func (b *batch) addUnreservedToBacklog() {
 	b.unreserved = nil
 }
 
-// isReady reports whether a task of the batch's rows waits for a worker.
+// isReady reports whether a task waits for a worker, according to the batch's rows.
 func (b *batch) isReady(t taskKey) bool {
 	r := b.runs[t.run]
 	if t.seq == 0 {
@@ -206,8 +208,8 @@ func (b *batch) isReady(t taskKey) bool {
 	return ok && a.State == engine.Ready
 }
 
-// offer returns only the fields of a task that dispatch needs in order to choose it, because dispatch examines each
-// task under its own lock.
+// offer returns only those fields of a task by which the dispatcher selects a poll, because the dispatcher examines
+// each task under its lock.
 func (b *batch) offer(r *run, seq int64) store.Offer {
 	if seq == 0 {
 		w := r.TaskRequirements()
@@ -231,7 +233,7 @@ func (b *batch) offer(r *run, seq int64) store.Offer {
 	return o
 }
 
-// lease leases a ready task to a worker, in the rows of the batch. The caller has called Admit before.
+// lease leases a ready task to a worker in the rows of the batch. The caller has called Admit before.
 func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 	b.dirty = true
 	b.advanceClock(taskKey{r.ID, seq})
@@ -261,15 +263,15 @@ func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 	}
 	if sess != nil {
 		b.putSession(s, sess, timeline)
-		s.decided = 0 // the poller receives this state of the session
+		s.decided = 0 // the poll receives this state of the session
 		leased.Session, leased.IsNew = sess, a.New
 	}
 	return leased
 }
 
 // sessionToLease returns the session in which a task is leased: a copy, unless this batch created the state and no
-// other code has a reference to it. At most steps in a session, the batch creates the state and leases the next task in
-// it. A claim always gets a copy, since it also returns the previous state.
+// other code refers to it. In most steps in a session, the batch creates the state and leases the next task in it. A
+// claim always gets a copy, since it also returns the previous state.
 func (b *batch) sessionToLease(s *session, w *engine.Worker) *engine.Session {
 	if s.decided == b.number && s.Session != s.row && s.With(w, b.now) {
 		return s.Session
@@ -285,7 +287,7 @@ type leasedIn struct {
 }
 
 // arguments sets the arguments and events of a leased task from the cache, so that they need not be read. For most
-// tasks, this batch or an earlier one wrote the event with their arguments.
+// tasks, this batch or an earlier one wrote the event that contains the arguments.
 func (b *batch) arguments(r *run, l *store.Leased) {
 	l.Head = r.Head
 	l.Events, l.Bytes = b.s.cache.events(r.ID, r.LastSeq)

@@ -5,8 +5,8 @@ import (
 )
 
 // Clean-up removes the rows of ended sessions. For each namespace, the highest removed epoch stays stored as a
-// watermark. A new epoch is above it, so that no epoch is used twice, whatever the clock reads. Only acquisitions read
-// the watermark; a step in a held session does not.
+// watermark. A new epoch is higher than the watermark, so that no epoch is used twice, whatever the clock reads. Only
+// acquisitions read the watermark; a step in a held session does not.
 
 // EpochWatermark returns the highest removed epoch of the namespace, including removals by this batch. It is read on
 // first use: a watermark only rises, so a later value is correct. If it cannot be read, the batch is not committed.

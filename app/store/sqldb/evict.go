@@ -5,32 +5,32 @@ import (
 )
 
 // The cached state of a run makes its next step cheap. A run that sleeps for days has no steps, and a hundred thousand
-// such runs use a hundred megabytes: entries that were not used for some time are evicted, and read again when the run
-// wakes up.
+// such runs use a hundred megabytes. Therefore entries that were not used for some time are evicted, and read again
+// when the run continues.
 
-// evictionRound is the length of a round. Entries that were not used during a whole round are evicted, that is, after
-// one to two rounds.
+// evictionRound is the length of a round. An entry that was not used during a whole round is evicted, which is one to
+// two rounds after its last use.
 const evictionRound = 30 * time.Second
 
-// maxEvictions is the maximum number of entries that a list evicts at once, since changes wait for the eviction;
-// evictionPause is the pause before it continues.
+// maxEvictions is the maximum number of entries that a cache evicts at once, since transactions wait for the eviction;
+// evictionPause is the pause before the next ones.
 const (
 	maxEvictions  = 1000
 	evictionPause = 5 * time.Millisecond
 )
 
-// evictable is a list whose unused entries are evicted.
+// evictable is a cache whose unused entries are evicted.
 type evictable interface {
-	nextRound()          // begins a round
-	evict(most int) bool // evicts entries that were not used in the last round, and reports whether there are more
+	nextRound()          // starts a round
+	evict(most int) bool // evicts entries that were not used in the last round, and reports whether more remain
 	len() int
 }
 
 // memoryReleaser releases memory while the store is idle.
 type memoryReleaser interface{ ReleaseMemory() error }
 
-// evictables returns the lists whose entries are evicted: all lists whose entries can be read again, except the list of
-// workers, whose rows store the membership of an idle fleet.
+// evictables returns the caches whose unused entries are evicted: all caches whose entries can be read again, except
+// the cache of workers, with whose rows the liveness of an idle fleet is stored.
 func (s *Store) evictables() []evictable {
 	c, m := s.cache, s.memory
 	return []evictable{
@@ -54,7 +54,7 @@ func (s *Store) evictionDue() <-chan time.Time {
 	return s.evictionTimer.C
 }
 
-// evictUnused evicts some entries, and releases memory when there are none left to evict.
+// evictUnused evicts some entries, and releases memory when no unused entry remains.
 func (s *Store) evictUnused() {
 	s.evictionTimer = nil
 	more, cached := false, false
@@ -73,7 +73,7 @@ func (s *Store) evictUnused() {
 		s.evictionTimer = time.NewTimer(evictionRound)
 	default:
 		if r, ok := s.cfg.Conn.(memoryReleaser); ok {
-			_ = r.ReleaseMemory() // the memory is not released
+			_ = r.ReleaseMemory() // if this fails, the memory is not released
 		}
 	}
 }

@@ -8,25 +8,26 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// Fair batching. Ranks order the tasks that wait for a worker. If the workers have enough slots, tasks wait for the
-// committer instead: every step of a workflow is a change, and the changes of a class with a hundred open workflows
-// make long batches. Each step of every other class waits for them, six or seven times per workflow. So while several
-// classes have changes, batches are short, and a class with few changes gets into the next one.
+// Ranks order the tasks that wait for a worker. If the workers have enough slots, tasks wait for the committer instead:
+// every step of a workflow is a transaction, and a class with a hundred open workflows causes long batches, for which
+// each step of every other class waits. Therefore, while several classes have transactions, batches are short, and a
+// class with few transactions gets into the next one.
 
-// maxFairBatch is the maximum number of changes in a batch while several classes have changes: enough to be worth a
-// commit, and few enough that the next batch comes soon.
+// maxFairBatch is the maximum number of transactions in a batch while several classes have transactions: enough to be
+// worth a commit, and few enough that the next batch comes soon.
 const maxFairBatch = 10
 
-// classIdleTime is the time for which a class counts after its last change: between the steps of a workflow it has
+// classIdleTime is how long a class counts as active after its last transaction: between the steps of a workflow it has
 // none.
 const classIdleTime = time.Second
 
-// fairQueue are the changes that wait for a batch, by class, in the order of engine.Rank. Only the committer uses them.
+// fairQueue contains the transactions that wait for a batch, by class, in the order of engine.Rank. Only the committer
+// uses it.
 type fairQueue struct {
 	clock     int64
-	unclassed []*pending // changes without a class go first: claims, which serve all classes, and heartbeats
+	unclassed []*pending // transactions without a class come first: claims, which serve all classes, and heartbeats
 	classes   map[classKey]*classQueue
-	active    classHeap // the classes that have changes
+	active    classHeap // classes with transactions
 	waiting   int
 	pruned    time.Time
 }
@@ -39,8 +40,8 @@ type classQueue struct {
 	last  time.Time
 }
 
-// fairBatch adds items and returns the changes of the next batch. Without fairness keys, or if only one class has
-// changes, these are as many as fit.
+// fairBatch adds items and returns the transactions of the next batch: as many as fit if there are no fairness keys or
+// only one class has transactions.
 func (s *Store) fairBatch(items []*pending) []*pending {
 	h := &s.fairQueue
 	if h.waiting == 0 && !s.queues.anyFair() {
@@ -49,7 +50,7 @@ func (s *Store) fairBatch(items []*pending) []*pending {
 	now := time.Now()
 	for _, p := range items {
 		if p.ranked {
-			// The change was waiting for an earlier batch already, so it is not ranked again.
+			// The transaction was already in an earlier batch, so it is not ranked again.
 			h.unclassed = append(h.unclassed, p)
 		} else {
 			p.ranked = true
@@ -65,7 +66,7 @@ func (s *Store) fairBatch(items []*pending) []*pending {
 	return h.popFair(items[:0], limit)
 }
 
-// add puts a change in its place.
+// add inserts a transaction at its position.
 func (h *fairQueue) add(p *pending, c store.Class, now time.Time) {
 	if c.Key == "" {
 		h.unclassed = append(h.unclassed, p)
@@ -87,7 +88,7 @@ func (h *fairQueue) add(p *pending, c store.Class, now time.Time) {
 	}
 }
 
-// popFair adds the changes that come first.
+// popFair moves the first transactions of the queue to items.
 func (h *fairQueue) popFair(items []*pending, limit int) []*pending {
 	n := min(limit, len(h.unclassed))
 	items = append(items, h.unclassed[:n]...)
@@ -110,7 +111,7 @@ func (h *fairQueue) popFair(items []*pending, limit int) []*pending {
 	return items
 }
 
-// classHeap is a heap of classes, ordered by the rank of their first change.
+// classHeap is a heap of classes, ordered by the rank of their first transaction.
 type classHeap []*classQueue
 
 func (t classHeap) Len() int { return len(t) }
@@ -129,7 +130,7 @@ func (t *classHeap) Pop() any {
 	return c
 }
 
-// pruneIdle drops classes that had nothing for a while.
+// pruneIdle removes classes that have had no transaction for some time.
 func (h *fairQueue) pruneIdle(now time.Time) {
 	if now.Sub(h.pruned) < classIdleTime {
 		return
@@ -142,8 +143,8 @@ func (h *fairQueue) pruneIdle(now time.Time) {
 	}
 }
 
-// classOf returns the fairness class of a change: the one that it names, or that of its run. A change whose run is not
-// cached has no class.
+// classOf returns the fairness class of a transaction: the class that it names, or that of its run. A transaction whose
+// run is not cached has no class.
 func (s *Store) classOf(p *pending) store.Class {
 	if p.transaction == nil {
 		return store.Class{}

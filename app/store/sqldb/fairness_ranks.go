@@ -13,35 +13,35 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A task's place in the fair order is written into its row when it becomes ready, so that a claim reads the order
-// and does not work it out. For that the tags of the classes are rows too, shared by all apps; a queue in which no
-// task ever had a key has none, and pays nothing.
+// A task's rank in the fair order is written into its row when it becomes ready, so that a claim reads the order
+// instead of computing it. Therefore the tags of the classes are rows as well, shared by all apps. A queue in which no
+// task has ever had a fairness key has no tags and costs nothing.
 
-// tagKey names a tag: a class in one priority of a queue.
+// tagKey is the key of a tag: a class in one priority of a queue.
 type tagKey struct {
 	QueueKey
 	tier  int64
 	class string
 }
 
-// How far a class has come in the order of its tier.
+// tag is the tag of a class; see engine.Rank.
 type tag struct {
 	value  int64
 	dirty  bool
-	stored bool // it has a row
+	stored bool // the tag has a row
 }
 
 // tiers is the number of priorities.
 const tiers = 10
 
-// pruneInterval is the advance of a tier's clock after which overtaken tags are deleted; a task of weight 1 advances it
-// by a million.
+// pruneInterval is how far a tier's clock advances before tags behind the clock are deleted; a task of weight 1
+// advances it by a million.
 const pruneInterval = 1000 * 1_000_000
 
-// fair reports whether tasks of a queue have ranks: they do from the first task on that has a fairness key.
+// fair reports whether the tasks of a queue have ranks: they do from the first task with a fairness key on.
 func (b *batch) fair(q QueueKey) bool { return b.newlyFair[q] || b.s.queues.fair(q) }
 
-// rank assigns every task that became ready its rank in the fair order of its queue. Queues without fairness keys cost
+// rank gives every task that became ready its rank in the fair order of its queue. Queues without fairness keys cost
 // nothing. On a shared database the tags are locked in one statement after all other rows.
 func (b *batch) rank(items []*pending) error {
 	type ranked struct {
@@ -66,7 +66,7 @@ func (b *batch) rank(items []*pending) error {
 		list = append(list, ranked{t, k, weight})
 	}
 	slices.SortFunc(list, func(x, y ranked) int {
-		// runs in the order of their changes, the tasks of one in that of their commands
+		// runs in the order of their transactions, the tasks of one run in the order of their commands
 		return cmp.Or(cmp.Compare(order[x.run], order[y.run]), cmp.Compare(x.seq, y.seq))
 	})
 	want := map[tagKey]bool{}
@@ -85,7 +85,7 @@ func (b *batch) rank(items []*pending) error {
 			continue
 		}
 		if q := (QueueKey{p.lease.Namespace, p.lease.Queue, p.lease.Kind}); b.s.queues.fair(q) {
-			// A claim may lease tasks of any priority, and advances the clock of each.
+			// A claim may lease tasks of any priority, so it may advance the clock of each tier.
 			for tier := range int64(tiers) {
 				want[tagKey{q, tier, ""}] = true
 			}
@@ -99,7 +99,7 @@ func (b *batch) rank(items []*pending) error {
 		b.tags[k] = &tag{}
 		keys.S(k.Namespace).S(k.Queue).S(string(k.Kind)).I(k.tier).S(k.class)
 	}
-	// Tags are shared by all that wait in a queue, so they are locked last and for the shortest time.
+	// All tasks that wait in a queue share its tags, so the tags are locked last and for the shortest time.
 	if err := b.send(b.fetch(b.s.st.tags, keys, func(v []any) error {
 		t := b.tags[readTagKey(v)]
 		t.value, t.stored = db.Int(v[5]), true
@@ -142,8 +142,8 @@ func (k tagKey) compare(o tagKey) int {
 	return cmp.Or(k.QueueKey.compare(o.QueueKey), cmp.Compare(k.tier, o.tier), cmp.Compare(k.class, o.class))
 }
 
-// clock returns the key of the rank of the last dispatched task. A class that returns after a while starts there and
-// gets no credit for the turns that it missed.
+// clock returns the key of the tier's clock: the rank of the last dispatched task. A class that returns after a pause
+// starts there and gets no credit for the time that it was idle.
 func (k tagKey) clock() tagKey { return tagKey{k.QueueKey, k.tier, ""} }
 
 // classOf returns the fairness class of a ready task and its weight; the class is empty without a key. An activity uses
@@ -168,7 +168,7 @@ func (b *batch) fairnessClass(t taskKey) string {
 	return cmp.Or(k.class, engine.DefaultClass)
 }
 
-// setRank sets the rank of a ready task, whose row is written in any case.
+// setRank sets the rank of a ready task, whose row is written anyway.
 func (b *batch) setRank(t taskKey, rank int64) {
 	r := b.runs[t.run]
 	if t.seq == 0 {
@@ -196,7 +196,7 @@ func (b *batch) rankOf(t taskKey) int64 {
 }
 
 // advanceClock advances the clock of a task's tier to the task's rank: tasks that become ready later rank after it.
-// Tasks that were dispatched without waiting count too.
+// Tasks that were dispatched without waiting count, too.
 func (b *batch) advanceClock(t taskKey) {
 	k, _ := b.classOf(t)
 	clock := b.tags[k.clock()]
@@ -212,7 +212,7 @@ func (b *batch) gatherTags() []*db.Call {
 	rows, fresh := db.NewRowset(record.Fairness.Columns), db.NewRowset(record.Fairness.Columns)
 	var calls []*db.Call
 	for _, k := range slices.SortedFunc(maps.Keys(b.tags), tagKey.compare) {
-		// new ones cannot be locked: apps that add the same must not cross
+		// new rows cannot be locked, so write them in key order: two apps may add the same ones
 		t := b.tags[k]
 		if !t.dirty {
 			continue
@@ -222,8 +222,8 @@ func (b *batch) gatherTags() []*db.Call {
 			fresh.S(k.Namespace).S(k.Queue).S(string(k.Kind)).I(k.tier).S(k.class).I(0)
 		}
 		t.dirty, t.stored = false, true
-		// A class whose tag the clock has passed starts at the clock again, like a class without a row. So old tags can
-		// be deleted.
+		// A class whose tag is behind the clock starts at the clock again, like a class without a row. Therefore old
+		// tags can be deleted.
 		if last, known := b.s.pruned[k]; k.class == "" && t.value > last+pruneInterval {
 			b.s.pruned[k] = t.value
 			if known {
@@ -246,14 +246,14 @@ func (q *queues) fair(k QueueKey) bool {
 	return q.ranked[k]
 }
 
-// anyFair reports whether there is any such queue.
+// anyFair reports whether any queue has fairness keys.
 func (q *queues) anyFair() bool {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
 	return len(q.ranked) > 0
 }
 
-// rememberFair records, after the commit, which queues have ranks from now on, and reports whether any is new.
+// rememberFair records, after the commit, which queues have ranks from now on, and reports whether there is a new one.
 func (b *batch) rememberFair() bool {
 	if len(b.newlyFair) == 0 {
 		return false

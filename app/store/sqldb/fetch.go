@@ -8,9 +8,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A batch reads all rows of a table with one statement and applies its changes to the rows in memory: the second change
-// of a run sees the first. For a row that another transaction has locked, the statement returns only the key, and the
-// changes that need the row are deferred.
+// A batch reads all rows of a table with one statement and applies its transactions to the rows in memory: the second
+// transaction of a run sees the first. For a row that another transaction has locked, the statement returns only the
+// key, and the transactions that need the row are deferred.
 
 // loadWorkflows returns the calls that load rows of workflow IDs that the batch has not loaded yet.
 func (b *batch) loadWorkflows(keys map[engine.WorkflowKey]bool) []*db.Call {
@@ -51,7 +51,7 @@ func (b *batch) loadRuns(ids []string, open bool) []*db.Call {
 			b.runs[id] = r
 			continue
 		}
-		// Recorded before the read: an ID without a row in the result has none, and is not read again.
+		// Recorded before the read: if the result has no row of an ID, the row does not exist, and is not read again.
 		b.runs[id] = &run{partial: !open}
 		missing.S(id)
 		if !open || !shared {
@@ -78,7 +78,7 @@ func (b *batch) loadRuns(ids []string, open bool) []*db.Call {
 		}
 		r.Run = &engine.Run{Head: h}
 		was := settledOf(&h)
-		was.failing = protocol.WaitReason(db.Str(v[17])) // an earlier build wrote none
+		was.failing = protocol.WaitReason(db.Str(v[17])) // an earlier build did not write it
 		r.stored, r.was = r.readyRow(), &was
 		b.s.cache.owners.add(h.ID, engine.WorkflowKey{Namespace: h.Namespace, ID: h.WorkflowID}, 1)
 		return nil
@@ -93,7 +93,7 @@ func (b *batch) loadRuns(ids []string, open bool) []*db.Call {
 	return append(calls, b.fetch(&db.Loader{Stmt: opens}, asked, func(v []any) error {
 		id, kind := db.Str(v[0]), db.Str(v[1])
 		switch r := b.runs[id]; {
-		case r.Run == nil: // another transaction has locked it
+		case r.Run == nil: // another transaction has locked the row
 			return nil
 		case kind == isSame:
 			b.runs[id] = known[id]
@@ -104,8 +104,8 @@ func (b *batch) loadRuns(ids []string, open bool) []*db.Call {
 	}, nil)...)
 }
 
-// loadSessions returns the calls that load sessions which the batch does not have yet, and count their tasks
-// behind the lock. Once they were sent, routed has to be called.
+// loadSessions returns the calls that load sessions which the batch does not have yet, and count their tasks under the
+// lock. After they were sent, routed must be called.
 func (b *batch) loadSessions(keys map[engine.SessionKey]bool) []*db.Call {
 	missing := db.NewRowset(record.Sessions.Key())
 	for k := range keys {
@@ -123,8 +123,8 @@ func (b *batch) loadSessions(keys map[engine.SessionKey]bool) []*db.Call {
 	return append(b.fetch(b.s.st.sessions, missing, b.readSession, locked), b.countTasks(missing)...)
 }
 
-// loadChains loads the sessions of workflow ids. They are read even when the cache is trusted, because it does
-// not know whether it has all of them.
+// loadChains loads the sessions of workflow IDs. They are read even if no other process writes, because the cache may
+// not contain all of them.
 func (b *batch) loadChains(keys map[engine.WorkflowKey]bool) []*db.Call {
 	missing := db.NewRowset([]db.Column{db.Text("namespace"), db.Text("workflow_id")})
 	for k := range keys {
@@ -136,8 +136,8 @@ func (b *batch) loadChains(keys map[engine.WorkflowKey]bool) []*db.Call {
 	})
 }
 
-// A row may be returned twice, by its key and as part of its chain. The first one stays: a change may have been decided
-// on it.
+// A row may be returned twice, by its key and as part of its chain. The first one stays, because a decision may be
+// based on it.
 func (b *batch) readSession(v []any) error {
 	s, word, due, err := record.ReadSession(v)
 	if err != nil {
@@ -147,7 +147,7 @@ func (b *batch) readSession(v []any) error {
 	if before != nil && before.row != nil {
 		return nil
 	}
-	if had, ok := b.s.cache.sessions.get(s.Key()); ok { // of a chain
+	if had, ok := b.s.cache.sessions.get(s.Key()); ok { // the session was loaded as part of a chain
 		b.sessions[s.Key()] = had
 		return nil
 	}
@@ -165,7 +165,7 @@ func (b *batch) readSession(v []any) error {
 	return nil
 }
 
-// stored is recorded too: deleting a worker without a row needs no statement.
+// stored is recorded, too: deleting a worker without a row needs no statement.
 func (b *batch) loadWorkers(keys map[engine.WorkerKey]bool) []*db.Call {
 	missing := db.NewRowset(record.Workers.Key())
 	for k := range keys {
@@ -237,8 +237,8 @@ func (b *batch) loadTokens(keys map[string]bool) []*db.Call {
 	}, func(v []any) { b.markLocked(tokenKey(db.Str(v[0]))) })
 }
 
-// fetch returns the calls that load these keys; none without keys. locked is called with each existing row that another
-// transaction has locked.
+// fetch returns the calls that load the rows with these keys; none without keys. locked is called with each existing
+// row that another transaction has locked.
 func (b *batch) fetch(l *db.Loader, keys *db.Rowset, row func(v []any) error, locked func(v []any)) []*db.Call {
 	if keys.Empty() {
 		return nil

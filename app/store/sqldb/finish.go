@@ -11,11 +11,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Callers, pollers and other processes are notified only after COMMIT has succeeded. After an earlier notice they would
-// read rows that do not exist yet, or never will.
+// Callers, polls and other processes are notified only after COMMIT has succeeded. Before that they would read rows
+// that do not exist yet, or never will.
 
-// finish completes a committed batch: it updates the caches, delivers tasks to reserved pollers, responds to callers
-// and notifies subscribers.
+// finish completes a committed batch: it updates the caches, delivers tasks to reserved polls, returns results to
+// callers and notifies subscribers.
 func (b *batch) finish(items []*pending) {
 	s := b.s
 	s.routingKeys.remember(b)
@@ -40,7 +40,7 @@ func (b *batch) finish(items []*pending) {
 	s.memory.remember(b)
 	decided, fairnessChanged := b.rememberQueues(), b.rememberFair()
 	if s.cfg.Dispatch != nil {
-		// Subscribers are notified before callers get a response, so that a caller that reads afterwards does not get
+		// Notify subscribers before callers get their results, so that a caller that reads afterwards does not get
 		// outdated cached data.
 		if len(changed.Runs)+len(changed.Sessions)+len(changed.Workers)+len(changed.Moves)+len(changed.Tokens) > 0 ||
 			b.leasedAny(items) {
@@ -70,8 +70,8 @@ func (b *batch) leasedAny(items []*pending) bool {
 	return len(b.deliveries) > 0 || slices.ContainsFunc(items, func(p *pending) bool { return len(p.leased) > 0 })
 }
 
-// notifyBacklog reports the queues with ready tasks that no poller leased. It runs before the responses, so that a
-// claim that returns without such a notice has left no task.
+// notifyBacklog reports the queues with ready tasks that no poll leased. It runs before callers get their results, so
+// if a claim returns without such a notification, no task remains.
 func (b *batch) notifyBacklog() {
 	b.addUnreservedToBacklog()
 	if b.s.cfg.Dispatch == nil {
@@ -84,7 +84,7 @@ func (b *batch) notifyBacklog() {
 
 // reportUnlocked reports the ready tasks of the runs that this batch had locked: a claim of another app may have
 // skipped them meanwhile, even in runs that did not change. The tasks that this batch's claims left in locked runs are
-// in hidden already.
+// already in hidden.
 func (b *batch) reportUnlocked() {
 	if !b.s.cfg.Dialect.Shared {
 		return
@@ -109,10 +109,10 @@ func (b *batch) reportUnlocked() {
 	}
 }
 
-// gatherReadyInLeased reads, after the writes of the batch, which tasks are still ready in the runs that its claims
-// locked.
+// gatherReadyInLeased returns the call that reads, after the writes of the batch, which tasks are still ready in the
+// runs that its claims locked.
 func (b *batch) gatherReadyInLeased() []*db.Call {
-	var partial []string // unlocked reports the others
+	var partial []string // reportUnlocked reports the other runs
 	for id := range b.leasedRuns {
 		if b.runs[id].partial {
 			partial = append(partial, id)
@@ -128,7 +128,7 @@ func (b *batch) gatherReadyInLeased() []*db.Call {
 	}}}
 }
 
-// changed returns the notice of the batch's changes.
+// changed returns what the batch changed.
 func (b *batch) changed() store.Changed {
 	c := store.Changed{Moves: b.moves, Tokens: b.tokenNews}
 	for _, id := range slices.Sorted(maps.Keys(b.touched)) {
@@ -152,8 +152,8 @@ func (b *batch) changed() store.Changed {
 	return c
 }
 
-// sendNotices sends the notices that follow the responses: due times to this process, and the batch's notice to other
-// processes.
+// sendNotices sends the notifications that follow the results: due times to this process, and what the batch changed to
+// other processes.
 func (b *batch) sendNotices(c store.Changed, fairnessChanged bool) {
 	if d := b.s.cfg.Dispatch; d != nil && !b.due.IsZero() {
 		d.Due(b.due.Time)
@@ -175,7 +175,7 @@ func (b *batch) sendNotices(c store.Changed, fairnessChanged bool) {
 	}
 }
 
-// dueAt records a time that was written, at which the sweeper is wanted.
+// dueAt records a due time that was written, for the sweeper.
 func (b *batch) dueAt(t history.Time) {
 	if !t.IsZero() && (b.due.IsZero() || t.Before(b.due.Time)) {
 		b.due = t

@@ -14,17 +14,19 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A batch writes each table with one statement, for any number of changes. This makes batches cheap under load.
+// A batch writes each table with one statement, whatever the number of transactions. This makes batches cheap under
+// load.
 
-// flush holds rows gathered while the changes are applied; the other rows to write are marked as changed.
+// flush contains rows that were collected while the transactions were applied; the other rows to write are marked as
+// changed.
 type flush struct {
 	audit          *db.Rowset
 	goneAudits     *db.Rowset
 	logs, goneLogs *db.Rowset
 	receipts       map[store.ReceiptKey]*store.Receipt
-	tokens         map[string]*store.Token // nil: dropped
+	tokens         map[string]*store.Token // nil: deleted
 	watermarks     map[string]int64
-	arguments      map[engine.SessionKey]string // of the definitions of sessions
+	arguments      map[engine.SessionKey]string // arguments of session definitions
 }
 
 func newFlush() *flush {
@@ -36,8 +38,8 @@ func newFlush() *flush {
 	}
 }
 
-// write sends everything that changed since the last write, one statement per table, and with last set also COMMIT. A
-// batch that changed nothing writes nothing, and so needs no disk sync.
+// write sends everything that changed since the last write, one statement per table, and with last also COMMIT. A batch
+// without changes writes nothing, and so needs no disk sync.
 func (b *batch) write(last bool) error {
 	if b.broken != nil {
 		return b.broken
@@ -50,7 +52,7 @@ func (b *batch) write(last bool) error {
 		return err
 	}
 	if b.recalled && len(b.aheadCalls) > 0 {
-		return errNotCached // rows written ahead would stay even if the batch is wrong
+		return errNotCached // rows that were written before would stay even if the batch turns out to be wrong
 	}
 	if err := b.writeAhead(); err != nil {
 		return err
@@ -61,7 +63,7 @@ func (b *batch) write(last bool) error {
 		if changed || !last {
 			calls = append(b.guards(), calls...)
 		}
-	// A database of one process begins its transaction only here: a batch without changes never takes the lock.
+	// With a single process, the transaction begins only here, so that a batch without changes never takes the lock.
 	case changed && !b.s.cfg.Dialect.Shared && !b.begun:
 		stamp := &db.Call{Stmt: b.s.st.batch, Args: []any{b.s.cfg.App, b.number, b.now.UnixMicro()}}
 		calls = append(append(b.opening(), stamp), calls...)
@@ -108,8 +110,7 @@ func (b *batch) gather() ([]*db.Call, error) {
 	tasks := newTaskRows(st)
 	items, goneItems := db.NewRowset(record.Items.Columns), db.NewRowset(record.Items.Key())
 	attributes, goneAttributes := db.NewRowset(record.Attributes.Columns), db.NewRowset(attributeRun)
-	// In the order of their keys, like all that is written: two apps that write the same rows must not do so
-	// crosswise.
+	// Write in the order of keys, like all writes: otherwise two apps that write the same rows could deadlock.
 	for _, id := range slices.Sorted(maps.Keys(b.runs)) {
 		r := b.runs[id]
 		if r.Run == nil {
@@ -134,7 +135,7 @@ func (b *batch) gather() ([]*db.Call, error) {
 	calls = append(calls, b.gatherUnserved()...)
 	calls = append(calls, st.dropAttributes.Calls(goneAttributes)...)
 	calls = append(calls, st.addAttributes.Calls(attributes)...)
-	// Before the tasks, which are written with the new routing words.
+	// Sessions come before the tasks, which are written with the new routing words.
 	sessions, err := b.gatherSessions()
 	if err != nil {
 		return nil, err
@@ -155,8 +156,8 @@ func (b *batch) gather() ([]*db.Call, error) {
 	return append(calls, rest...), err
 }
 
-// taskRows are the rows of tasks that a batch writes: new or changed tasks (put), new tasks that replace an ended task
-// of the same run (succeed), and the keys of other ended tasks (gone).
+// taskRows are the rows of tasks that a batch writes: new or changed tasks (upserted), new tasks that replace an ended
+// task of the same run (succeed), and the keys of other ended tasks (gone).
 type taskRows struct{ upserted, succeed, gone *db.Rowset }
 
 func newTaskRows(st *statements) taskRows {
@@ -195,7 +196,7 @@ func (b *batch) gatherEvents(run string, rows, inbox *db.Rowset) error {
 }
 
 // gatherRun adds the rows of one run: its head if it changed, and its tasks. A task that begins in the step in which
-// another one ended replaces its row, which halves the writes of a chain of activities.
+// another task of the run ended replaces the row of that task, which halves the writes of sequential activities.
 func (b *batch) gatherRun(r *run, runs, moved *db.Rowset, tasks taskRows) error {
 	want := r.readyRow()
 	ended := r.endedTasks(want)
@@ -212,8 +213,8 @@ func (b *batch) gatherRun(r *run, runs, moved *db.Rowset, tasks taskRows) error 
 	if r.changed {
 		r.wrote = true
 		is, to := settledOf(&r.Head), runs
-		// On SQLite an update writes the entries of all indexes that it names. Most steps leave these columns
-		// alone, so the statement for them names none.
+		// On SQLite an update writes the entries of all indexes whose columns it sets. Most steps do not change these
+		// columns, so they use a statement that does not set them.
 		if !b.s.cfg.Dialect.Shared && r.was != nil && *r.was == is {
 			to = moved
 		}
@@ -221,7 +222,7 @@ func (b *batch) gatherRun(r *run, runs, moved *db.Rowset, tasks taskRows) error 
 			return err
 		}
 		r.was = &is
-		// The sweeper is notified of every due time after the commit; otherwise it would sleep until something else is
+		// The sweeper is notified of every due time after the commit; otherwise it would sleep until another row is
 		// due.
 		b.dueAt(r.Head.DueAt())
 		if want != r.stored && want != (readyRow{}) {
@@ -256,7 +257,7 @@ func (b *batch) gatherRun(r *run, runs, moved *db.Rowset, tasks taskRows) error 
 	return nil
 }
 
-// endedTasks returns the tasks whose stored rows must be deleted. Sequence 0 means the workflow task, which has a row
+// endedTasks returns the tasks whose stored rows must be deleted. Number 0 means the workflow task, which has a row
 // only while it is ready.
 func (r *run) endedTasks(want readyRow) (seqs []int64) {
 	if none := (readyRow{}); r.changed && r.stored != none && want == none {
@@ -287,7 +288,7 @@ func (b *batch) routeOf(r *run, a *engine.Activity) string {
 	return route(q, l, w)
 }
 
-// recordRoutingKey records a routing key that has a ready task, so that claims read it, unless it is known to be
+// recordRoutingKey records a routing key of a ready task, so that claims search for it, unless it is known to be
 // stored.
 func (b *batch) recordRoutingKey(q QueueKey, l string) {
 	if known, ok := b.s.routingKeys.known[q][l]; ok && known.used+routingKeyTrust.Microseconds() > b.now.UnixMicro() {
@@ -298,8 +299,8 @@ func (b *batch) recordRoutingKey(q QueueKey, l string) {
 	}
 }
 
-// gatherItems adds the other open rows of a run: timers, waits, messages, updates, children, signals. Timers and
-// messages have the time at which the sweeper must visit them.
+// gatherItems adds the other open rows of a run: timers, waits, messages, updates, children, signals. Rows of timers
+// and messages contain the time at which the sweeper must visit them.
 func (b *batch) gatherItems(r *run, items, gone *db.Rowset) error {
 	for seq, had := range r.timers {
 		if t, ok := r.Timers.Get(seq); ok {
@@ -339,8 +340,8 @@ func (b *batch) gatherItems(r *run, items, gone *db.Rowset) error {
 	return gatherTable(r.ID, record.UnreadItem, r.unread, &r.Unread, items, gone)
 }
 
-// gatherTable gathers the rows of one kind without a due time: rows in the table are written, and rows that are no
-// longer in it are deleted if they were stored.
+// gatherTable adds the rows of one kind without a due time: rows in the table are written, and stored rows that are no
+// longer in it are deleted.
 func gatherTable[V any](
 	run, kind string, changed map[int64]bool, t *engine.Table[int64, V], items, gone *db.Rowset,
 ) error {
@@ -356,8 +357,8 @@ func gatherTable[V any](
 	return nil
 }
 
-// gatherSessions writes changed sessions, and moves the ready tasks of sessions whose routing word changed: a poll
-// finds tasks by the word in their rows.
+// gatherSessions writes changed sessions, and updates the ready tasks of sessions whose routing word changed, because a
+// poll finds tasks by the word in their rows.
 func (b *batch) gatherSessions() ([]*db.Call, error) {
 	rows, gone := db.NewRowset(record.Sessions.Columns), db.NewRowset(record.Sessions.Key())
 	moved := db.NewRowset([]db.Column{db.Text("namespace"), db.Text("session_id"), db.Text("word")})
@@ -383,8 +384,8 @@ func (b *batch) gatherSessions() ([]*db.Call, error) {
 		default:
 			w := s.RoutingWord(b.now, s.routingWord)
 			to := s.StoredRoutingWord(w)
-			// The rows of the tasks also contain the routing word, so that a poll need not read each task's session. A
-			// changed word is therefore written to the ready tasks, if there are any.
+			// The rows of the tasks also contain the routing word, so that a poll need not read each task's session. If
+			// the word changed, it is written to the ready tasks, if there are any.
 			if s.row != nil && to != s.route && (s.Ready > 0 || (to[0] != '-' && s.route[0] != '-')) {
 				moved.S(k.Namespace).S(k.ID).S(to)
 			}
@@ -439,11 +440,11 @@ func (b *batch) gatherRest() ([]*db.Call, error) {
 	tokens, goneTokens, watermarks := db.NewRowset(record.Tokens.Columns), db.NewRowset(record.Tokens.Key()),
 		db.NewRowset(record.Epochs.Columns)
 	routingKeys := db.NewRowset(record.RoutingKeys.Columns)
-	// A workflow ID that was assumed to be free and is not written was decided on without reading its row. The batch is
-	// run again and reads the row.
+	// A workflow ID that was assumed to be unused, and that no transaction creates, was decided on without reading its
+	// row. The batch is run again and reads the row.
 	for _, f := range b.workflows {
 		if f.assumed && !f.dirty {
-			return nil, errNotCached // a response would depend on a row that was not read
+			return nil, errNotCached // otherwise a result would depend on a row that was not read
 		}
 		if f.dirty {
 			to := workflows
@@ -509,8 +510,8 @@ func (b *batch) gatherRest() ([]*db.Call, error) {
 	} {
 		calls = append(calls, w.w.Calls(w.r)...)
 	}
-	// Rows that batches of several apps may add at the same time. A row that does not exist yet cannot be locked,
-	// so one app would wait for the end of the other's batch. They are written ahead instead, see writeAhead.
+	// Batches of several apps may add these rows at the same time. A row that does not exist yet cannot be locked, so
+	// one app would wait for the end of the other's batch. Therefore they are written before the batch; see writeAhead.
 	aheadCalls := append(st.putEpochs.Calls(watermarks), b.gatherUnusedRoutingKeys()...)
 	aheadCalls = append(aheadCalls, st.addRoutingKeys.Calls(routingKeys)...)
 	if b.s.cfg.Dialect.Shared {

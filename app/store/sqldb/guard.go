@@ -10,11 +10,11 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/record"
 )
 
-// The guards make it safe to decide on cached rows (recall.go). They run in the server, before the writes and in the
-// same transaction, and make it fail if a row differs from the cached one.
+// The guards make decisions on cached rows safe (recall.go). They are statements that run in the server, before the
+// writes and in the same transaction, and that fail if a row differs from the cached one.
 
-// guarded are the rows on which a batch was decided, with their expected versions, and the rows that must
-// not exist, with the names of their advisory locks.
+// guarded contains the rows on which a batch is based, with their expected versions, and the rows that must not exist,
+// with the names of their advisory locks.
 type guarded struct {
 	runs, sessions, flows, fresh *db.Rowset
 	names                        advisoryKeys
@@ -30,7 +30,7 @@ func newGuarded() *guarded {
 	}
 }
 
-// clear forgets the rows of the batch before.
+// clear removes the rows of the previous batch.
 func (g *guarded) clear() {
 	for _, rows := range []*db.Rowset{g.runs, g.sessions, g.flows, g.fresh} {
 		rows.Clear()
@@ -38,12 +38,12 @@ func (g *guarded) clear() {
 	clear(g.names)
 }
 
-// guards returns the calls before the writes: first the stamp, which fails if the server is late, and then the locks,
-// in the order in which every batch locks.
+// guards returns the calls that precede the writes: first the stamp, which fails if the server is late, and then the
+// locks, in the order in which every batch locks.
 func (b *batch) guards() []*db.Call {
 	st := b.s.st
 	b.guardsSent = true
-	// The time is checked first: if the server is late, the locks would be useless.
+	// Check the time first: if the server is late, the locks would be in vain.
 	calls := append(b.opening(), &db.Call{Stmt: st.stamp, Args: []any{
 		b.s.cfg.App, b.number, b.decidedAt, maxClockAge.Microseconds(),
 	}, Row: b.stamped})
@@ -66,9 +66,9 @@ func (b *batch) guards() []*db.Call {
 	return calls
 }
 
-// stamped applies the stamp of a batch: the server's time, by which claims lease as well, and the version of the rows
-// that the batch writes. A batch that is decided at this time is abandoned if the clock jumped. A batch that was
-// decided on cached rows has passed its guards, and may be committed already.
+// stamped processes the result of a batch's stamp: the server's time, which claims use as well, and the version of the
+// rows that the batch writes. A batch with this time is abandoned if the clock jumped. A batch that was decided on
+// cached rows has passed its guards, and may already be committed.
 func (b *batch) stamped(v []any) error {
 	b.now, b.version = b.s.clock.At(db.Int(v[0]), b.since), db.Int(v[1])
 	if b.recalled {
@@ -102,8 +102,8 @@ func (s *statements) guardStatements(d db.Dialect) {
 	s.guardTasks = &db.Stmt{SQL: fmt.Sprintf(tasks, "run_id", "k.tasks = "+waitingOf, ofRuns) + " UNION ALL " +
 		fmt.Sprintf(tasks, "session_id", "k.active = "+activeOf+" AND k.ready = "+readyOf, ofSessions)}
 
-	// The open tasks of runs. For a run that is as cached, the statement returns only that fact. The statement before it
-	// has locked the rows of the runs, so they no longer change.
+	// These statements read the open tasks of runs. For a run that did not change since it was cached, the statement
+	// returns only that fact. The previous statement has locked the rows of the runs, so they no longer change.
 	open := func(what, where string) string {
 		return fmt.Sprintf(" UNION ALL SELECT p.* FROM k CROSS JOIN LATERAL"+
 			" (SELECT t.run_id, t.kind, t.seq, t.body FROM %s AS t WHERE t.run_id = k.run_id%s OFFSET 0) AS p WHERE NOT k.same", what, where)
@@ -114,15 +114,15 @@ func (s *statements) guardStatements(d db.Dialect) {
 		same(record.Runs.Key()), isSame, open("tasks", " AND t.seq > 0"), open("items", ""))}
 }
 
-// remembered are the columns in which a run that is remembered is given to a statement: the version of its row, and how
-// many of its tasks are ready.
+// remembered are the columns by which a cached run is passed to a statement: the version of its row, and the number of
+// its ready tasks.
 var remembered = []db.Column{db.Text("run_id"), db.Num("version"), db.Num("tasks")}
 
-// isSame is the kind of the row that says that a run is as it is remembered.
+// isSame is the kind of the row which says that a run has not changed since it was cached.
 const isSame = "same"
 
-// counted are the columns by which a cached session is passed to statements: the version of its row, its holder, the
-// numbers of its holder's tasks in it and of its ready tasks. versionedFlow are the columns of a workflow ID.
+// counted are the columns by which a cached session is passed to statements: the version of its row, its owner, the
+// number of its owner's tasks in it, and the number of its ready tasks. versionedFlow are the columns of a workflow ID.
 var (
 	counted = []db.Column{
 		db.Text("namespace"), db.Text("session_id"), db.Num("version"), db.Text("owner"), db.Num("active"), db.Num("ready"),
@@ -130,8 +130,8 @@ var (
 	versionedFlow = []db.Column{db.Text("namespace"), db.Text("workflow_id"), db.Num("version")}
 )
 
-// waitingOf counts the ready tasks of a run; its condition is the key alone, so that its index is used. activeOf counts
-// the tasks of a session's holder in it, readyOf its ready tasks.
+// waitingOf counts the ready tasks of a run; its condition is only the key, so that its index is used. activeOf counts
+// the tasks of a session's owner in the session, readyOf its ready tasks.
 const (
 	waitingOf = "(SELECT count(t.route) FROM tasks AS t WHERE t.run_id = k.run_id)"
 	activeOf  = "(SELECT count(*) FROM tasks AS t" +
@@ -140,8 +140,7 @@ const (
 		" WHERE t.namespace = k.namespace AND t.session_id = k.session_id AND t.owner IS NULL)"
 )
 
-// given returns a table expression k of columns passed as arrays, of which the first is the nth parameter, in their
-// order.
+// given returns a table expression k of columns that are passed as arrays; the first of them is the nth parameter.
 func given(columns []db.Column, n int) string {
 	var names, arrays []string
 	for i, c := range columns {
@@ -160,7 +159,8 @@ func same(key []db.Column) string {
 	return strings.Join(on, " AND ")
 }
 
-// guard locks the rows of a table by their keys, the last column being the version each has to have.
+// guard returns a statement that locks the rows of a table by their keys. The last column is the version that each row
+// must have.
 func guard(t string, columns []db.Column, n int) string {
 	key := columns[:len(columns)-1]
 	return fmt.Sprintf("SELECT ('%s: row ' || k.%s || ' is another')::bigint FROM %s LEFT JOIN LATERAL"+

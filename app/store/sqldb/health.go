@@ -11,16 +11,16 @@ import (
 )
 
 // The last batch shows whether a store can write, so this check costs nothing in normal operation. Only after a failure
-// is a write tried, one for all callers: an unavailable database must not be flooded.
+// it tries a write, one for all callers, so that an unavailable database is not flooded.
 
 // slowBatch is the duration of a running batch after which the store counts as unable to write.
 const slowBatch = 2 * time.Second
 
-// health is the committer's knowledge of its database.
+// health is what the committer knows about its database.
 type health struct {
-	began  atomic.Int64          // when the batch under way began, in nanoseconds since 1970; 0: none is
-	failed atomic.Bool           // the last batch that had to write could not
-	broken atomic.Pointer[error] // the database is damaged
+	began  atomic.Int64          // start of the batch in progress, in nanoseconds since 1970; 0: none
+	failed atomic.Bool           // the last batch with writes failed
+	broken atomic.Pointer[error] // why the database is corrupt; nil: it is not
 
 	mu      sync.Mutex    // guards writing
 	writing *writeAttempt // a test write in progress, one for all callers
@@ -32,7 +32,7 @@ type writeAttempt struct {
 }
 
 // Writable reports whether the store accepts writes, by the outcome of the last batch. Only if that batch failed does
-// it try a write, and only if there is room for more than this write: a full disk still accepts a small write, but no
+// it try a write, and only if there is space for more than this write: a full disk still accepts a small write, but no
 // step.
 func (s *Store) Writable(ctx context.Context) error {
 	select {
@@ -71,7 +71,7 @@ func (h *health) permanentError() error {
 	return nil
 }
 
-// probeWrite begins a test write that checks whether the store can write, or joins the test write in progress.
+// probeWrite starts a test write that checks whether the store can write, or joins the test write in progress.
 func (s *Store) probeWrite() *writeAttempt {
 	s.health.mu.Lock()
 	defer s.health.mu.Unlock()

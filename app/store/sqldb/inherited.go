@@ -13,23 +13,23 @@ import (
 )
 
 // A workflow that continues as new for years may have started children that are still open. If every run copied them,
-// each continuation would cost as much as there are children; so they are stored under the workflow ID, and the run
-// only counts them.
+// each continuation would cost as much as there are children. Therefore they are stored under the workflow ID, and the
+// run only counts them.
 
-// inheritedChain names all rows of a chain.
+// inheritedChain is the key of all rows of a chain.
 var inheritedChain = record.InheritedChildren.Columns[:2]
 
-// inheritedRow is the row of a former child in a batch; nil when there is none.
+// inheritedRow is the row of a child of an earlier run in a batch; nil if there is none.
 type inheritedRow struct {
 	*engine.InheritedChild
 	stored, dirty bool
 }
 
-// needsInherited reports whether a change asks for rows of former children, where there are some.
+// needsInherited reports whether a transaction needs rows of children of earlier runs.
 func needsInherited(n *store.Keys) bool { return n.Bound || n.Attached || len(n.Inherited) > 0 }
 
-// neededInherited returns the rows that transactions need of the chains whose current runs are loaded: a run that has
-// none costs no read.
+// neededInherited returns the rows that transactions need, of the chains whose current runs are loaded. A run without
+// such children costs no read.
 func (b *batch) neededInherited(
 	items []*pending,
 ) (rows map[engine.InheritedKey]bool, chains map[engine.WorkflowKey]bool) {
@@ -70,7 +70,7 @@ func (b *batch) neededInherited(
 	return rows, chains
 }
 
-// loadInherited reads them. No cache keeps them: they are asked for seldom.
+// loadInherited returns the calls that read these rows. They are needed seldom, so they are not cached.
 func (b *batch) loadInherited(rows map[engine.InheritedKey]bool, chains map[engine.WorkflowKey]bool) []*db.Call {
 	keys, whole := db.NewRowset(record.InheritedChildren.Key()), db.NewRowset(inheritedChain)
 	for _, k := range slices.SortedFunc(maps.Keys(rows), compareInherited) {
@@ -90,7 +90,7 @@ func (b *batch) loadInherited(rows map[engine.InheritedKey]bool, chains map[engi
 	return append(b.fetch(b.s.st.inherited, keys, read, locked), b.fetch(b.s.st.bound, whole, read, locked)...)
 }
 
-// InheritedChild and BoundChildren are the rows as the batch leaves them.
+// InheritedChild and BoundChildren return the rows in the state of the batch.
 func (b *batch) InheritedChild(k engine.InheritedKey) *engine.InheritedChild {
 	if f := b.inherited[k]; f != nil {
 		return f.InheritedChild
@@ -110,7 +110,7 @@ func (b *batch) BoundChildren(chain engine.WorkflowKey) (list []*engine.Inherite
 	return list
 }
 
-// If a decision drops the chain, this comes first: rows that it adds belong to the chain that begins.
+// If a decision drops the chain, that comes first: rows that it adds belong to the new chain.
 func (b *batch) applyInherited(d *engine.Decision) {
 	chain := engine.WorkflowKey{Namespace: d.Next.Namespace, ID: d.Next.WorkflowID}
 	if d.DropInherited {
@@ -125,7 +125,7 @@ func (b *batch) applyInherited(d *engine.Decision) {
 		}
 		f.InheritedChild, f.dirty = &row, true
 		if d.Inherited[i].Deleted {
-			f.InheritedChild, f.stored = nil, true // it may be stored: deleting a missing row has no effect
+			f.InheritedChild, f.stored = nil, true // it may be stored; deleting a missing row has no effect
 		}
 	}
 }
@@ -140,7 +140,7 @@ func (b *batch) dropChain(chain engine.WorkflowKey) {
 	b.removal.chains[chain] = true
 }
 
-// In the order of their keys, as all rows are written that several apps may write.
+// In the order of keys, like all rows that several apps may write.
 func (b *batch) gatherInherited() ([]*db.Call, error) {
 	rows, gone := db.NewRowset(record.InheritedChildren.Columns), db.NewRowset(record.InheritedChildren.Key())
 	for _, k := range slices.SortedFunc(maps.Keys(b.inherited), compareInherited) {

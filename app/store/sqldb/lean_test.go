@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/db"
 )
 
-// An update that names a column of an index has SQLite write the index anew, also where nothing changed.
+// If an update sets a column of an index, SQLite writes the index entry again, even if the value is the same.
 func TestStepDoesNotWriteColdColumns(t *testing.T) {
 	for _, stmt := range newStatements(db.Dialect{}).moveRuns.Stmts {
 		if stmt == nil {

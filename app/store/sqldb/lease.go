@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A claim leases tasks that were not dispatched when they became ready. It runs in a batch like any change, so it is
-// ordered with the decisions that create tasks. On a shared database it never waits for a lock, since several apps
+// A claim leases tasks that were not dispatched when they became ready. It runs in a batch like any transaction, so it
+// is ordered with the decisions that create tasks. On a shared database it never waits for a lock, since several apps
 // claim from the same queues.
 
 // maxLeases is the maximum number of tasks of one claim: a batch with thousands of leases would delay all others.
@@ -25,15 +25,15 @@ const maxLeases = 256
 type pick struct {
 	taskKey
 	priority, rank, readyAt int64
-	version                 int64 // of its run's row, on a shared database
+	version                 int64 // version of its run's row, on a shared database
 	activity                *engine.Activity
-	suspect                 *engine.Suspicion // in a routing key of suspects
+	suspect                 *engine.Suspicion // for a task with a routing key of suspects
 }
 
-// leaseTasks leases ready tasks to the pollers of p: by priority, then oldest first, each to the first poller that is
-// allowed to have it. It reads only the index ranges that these workers can serve. On a shared database it skips locked
-// rows and never waits for a lock. The app that holds the lock either leases the skipped task or announces it again.
-// Because that app may have died or be paused, the queue is also checked again later (see look).
+// leaseTasks leases ready tasks to the polls of p: by priority, then oldest first, each to the first poll that may have
+// it. It reads only the index ranges of tasks that these workers can run. On a shared database it skips locked rows and
+// never waits for a lock. The app that holds the lock either leases the skipped task or reports it again. Because that
+// app may have died or be paused, the queue is also claimed again later (see recordSkipped).
 func (b *batch) leaseTasks(p *pending) error {
 	select {
 	case <-p.callerGone:
@@ -45,14 +45,13 @@ func (b *batch) leaseTasks(p *pending) error {
 	if err := b.refreshRoutingKeys(); err != nil {
 		return err
 	}
-	for i := range r.Pollers { // a worker that left since its poll, or leaves with this batch, gets no task
+	for i := range r.Pollers { // a worker that deregistered since its poll, or deregisters in this batch, gets no task
 		if p := &r.Pollers[i]; p.Deregistered != nil && p.Deregistered.Load() || b.deregisters(p.Lessee.Worker) ||
 			b.isolates(processOf(p.Lessee.Worker)) {
 			p.Max = 0
 		}
 	}
-	// Counted before anything is read to choose from: which sessions a worker may begin decides which ranges are
-	// worth reading.
+	// Count the sessions first: which sessions a worker may acquire determines which ranges must be read.
 	held, open, err := b.holdings(q, r.Pollers)
 	if err != nil {
 		return err
@@ -72,7 +71,7 @@ func (b *batch) leaseTasks(p *pending) error {
 		return err
 	}
 	settings := b.Queue(engine.QueueKey{Namespace: q.Namespace, Name: q.Queue})
-	// one more than is wanted, to know whether any is left
+	// one more than needed, to find out whether any remains
 	routes, suspects := b.ranges(q, r.Pollers, held, open, settings)
 	picks, err := b.picks(q, routes, min(total, budget)+1)
 	if err != nil {
@@ -100,7 +99,7 @@ func (b *batch) leaseTasks(p *pending) error {
 			if size = b.deliveryBytes(t, r, i); bytes.Fits(i, size) {
 				break
 			}
-			// The poller receives no more tasks, and the task goes to another poller or waits for the next claim.
+			// The poll receives no more tasks, and the task goes to another poll or waits for the next claim.
 			total -= room[i]
 			room[i] = 0
 			i, ok, full = b.pollerFor(t, r, room, held, settings, unleased.has(key), holds)
@@ -111,8 +110,8 @@ func (b *batch) leaseTasks(p *pending) error {
 		if full {
 			unleased.add(key)
 		}
-		// It could be given and is withheld by the budget alone. That is no backlog, which would have the pollers
-		// claim once more at once, but a wait of a known length.
+		// Only the limit delays the task. This must not count as a backlog, which would make the polls claim again
+		// immediately: the length of the wait is known.
 		if ok && budget == 0 {
 			b.throttled[q] = bound
 			break
@@ -150,7 +149,7 @@ func (b *batch) leaseTasks(p *pending) error {
 	return nil
 }
 
-// reportFull reports pollers whose workers hold their maximum number of sessions, and the routes of new sessions that
+// reportFull reports polls whose workers hold their maximum number of sessions, and the routes of new sessions that
 // they could otherwise read. The caller can then evict idle sessions of these workers.
 func (b *batch) reportFull(q QueueKey, r *store.LeaseRequest, held map[process]int, settings *engine.Queue) {
 	if r.Full == nil || q.Kind != protocol.KindActivity {
@@ -176,8 +175,8 @@ func (b *batch) reportFull(q QueueKey, r *store.LeaseRequest, held map[process]i
 	}
 }
 
-// freeRoutes returns the routes of a routing key's tasks in sessions without a holder that the worker may acquire. A
-// session pinned to a release has a route that contains the release, so workers of other releases never read its tasks.
+// freeRoutes returns the routes of a routing key's tasks in sessions without an owner that the worker may acquire. If a
+// session is pinned to a release, its route contains the release, so workers of other releases never read its tasks.
 func freeRoutes(q QueueKey, key string, w *engine.Worker) []string {
 	list := []string{route(q, key, "+")}
 	if w.Release != "" {
@@ -186,7 +185,7 @@ func freeRoutes(q QueueKey, key string, w *engine.Worker) []string {
 	return list
 }
 
-// process is a worker as one process of it registered.
+// process is one process of a worker.
 type process struct {
 	engine.WorkerKey
 	incarnation string
@@ -194,11 +193,12 @@ type process struct {
 
 func processOf(w *engine.Worker) process { return process{w.Key(), w.Incarnation} }
 
-// holdings counts the sessions that each worker holds, under the lock of the worker's row. The limit is checked with
-// this count only under the lock: otherwise two apps could both find room. A superseded process is missing from the
-// result and gets no task, even if this app has not been notified of the newer process. A worker is also missing if its
-// row is locked by another transaction or does not exist; it gets no new session here. Queues without session tasks
-// need no count. open are the routing words of the sessions that fall back from their holders.
+// holdings counts the sessions that each worker holds, under the lock of the worker's row. Only under the lock may this
+// count be compared with the maximum: otherwise two apps could both acquire the last session. A superseded process is
+// missing from the result and gets no task, even if this app has not been notified of the newer process. A worker is
+// also missing if its row is locked by another transaction or does not exist; it then acquires no session here. Queues
+// without session tasks need no count. open are the routing words of sessions that any worker may acquire although they
+// have an owner.
 func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]int, open []string, err error) {
 	if !slices.ContainsFunc(b.routingKeysOf(q), func(l routingKey) bool { return l.session }) {
 		return nil, nil, nil
@@ -218,7 +218,7 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 	if err := b.send(b.opened()...); err != nil { // the following code needs the time
 		return nil, nil, err
 	}
-	rows := map[engine.WorkerKey]*engine.Worker{} // that are ours
+	rows := map[engine.WorkerKey]*engine.Worker{} // rows that this batch has locked
 	var calls []*db.Call
 	args := []any{keys.JSON()}
 	if b.s.cfg.Dialect.Shared {
@@ -258,23 +258,22 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 	for i := range pollers {
 		l := &pollers[i].Lessee
 		switch newest := rows[l.Worker.Key()]; {
-		// The row is current, whereas this app may not have been notified yet that the process deregistered or was
-		// superseded.
+		// The row is current; this app may not have been notified yet that the process deregistered or was superseded.
 		case newest != nil && !newest.DeregisteredAt.IsZero():
 			pollers[i].Max = 0
 		case newest == nil || newest.Incarnation == l.Worker.Incarnation:
-		case l.Worker.Explicit: // superseded: it gets nothing at all
+		case l.Worker.Explicit: // superseded: it gets no tasks
 			pollers[i].Max = 0
-		default: // a worker that never names its process polls as the newest
+		default: // a worker that never names its process counts as the newest one
 			l.Worker = newest
 		}
 	}
 	return held, open, nil
 }
 
-// ranges returns the routes to read, with those of suspects separately. For each routing key that a poller may serve
-// these are "*", or the sessions that its worker holds and, if its limit is not reached, sessions without a holder and
-// sessions that fall back from their holders.
+// ranges returns the routes to read, those of suspects separately. For each routing key that a poll may serve, these
+// are "*", or the sessions that its worker holds and, if it holds less than its maximum, sessions without an owner and
+// sessions that any worker may acquire.
 func (b *batch) ranges(
 	q QueueKey, pollers []store.Poller, held map[process]int, open []string, settings *engine.Queue,
 ) (all, suspects []string) {
@@ -313,7 +312,7 @@ func (b *batch) ranges(
 	return sorted(plain), sorted(suspected)
 }
 
-// routingKeysOf returns the routing keys of a queue, including the keys of this batch.
+// routingKeysOf returns the routing keys of a queue, including those of this batch.
 func (b *batch) routingKeysOf(q QueueKey) []routingKey {
 	var list []routingKey
 	known := b.s.routingKeys.known[q]
@@ -331,14 +330,14 @@ func (b *batch) routingKeysOf(q QueueKey) []routingKey {
 	return list
 }
 
-// picks reads the first n ready tasks of each range and merges them. Each range is sorted, so n of each contain the
-// first n of all.
+// picks reads the first n ready tasks of each range and merges them. Each range is sorted, so the first n of each
+// contain the first n of all.
 func (b *batch) picks(q QueueKey, routes []string, n int) ([]pick, error) {
 	var picks []pick
 	found, visible := map[string]int{}, map[string]int{}
 	row := func(v []any) error {
-		// The row with the number of tasks in the range, including locked ones. If fewer tasks were returned,
-		// some were skipped.
+		// This row contains the number of tasks in the range, including locked ones. If fewer tasks were returned, some
+		// were skipped.
 		if db.Int(v[1]) < 0 {
 			visible[db.Str(v[0])] = int(db.Int(v[2]))
 			return nil
@@ -357,7 +356,7 @@ func (b *batch) picks(q QueueKey, routes []string, n int) ([]pick, error) {
 			}
 			t.suspect = &s
 		}
-		// The body came with the pick, so an activity whose run is in no cache need not be read once more.
+		// The row contains the body of the activity, so an activity whose run is not cached need not be read again.
 		if t.seq > 0 {
 			if r := b.cachedRun(&t); r == nil {
 				a, err := record.ReadActivity(t.run, q.Namespace, t.seq, db.Str(v[5]))
@@ -403,8 +402,8 @@ func (b *batch) picks(q QueueKey, routes []string, n int) ([]pick, error) {
 	return picks, nil
 }
 
-// cachedRun returns the run of a pick with the picked task in it, if the batch has that or it is remembered as it is
-// stored: the pick has locked the run's row and says its version.
+// cachedRun returns the run of a pick with the picked task, if the batch has it or its cached state is current: the
+// pick has locked the run's row and contains its version.
 func (b *batch) cachedRun(t *pick) *run {
 	r := b.runs[t.run]
 	if r == nil && b.s.cfg.Dialect.Shared {
@@ -414,7 +413,7 @@ func (b *batch) cachedRun(t *pick) *run {
 	} else if r == nil {
 		r, _ = b.s.cache.runs.get(t.run)
 	}
-	if r == nil || r.Run == nil || r.partial { // another app had it as the batch began
+	if r == nil || r.Run == nil || r.partial { // another app had locked it when the batch began
 		return nil
 	}
 	if a, ok := r.Activities.Get(t.seq); t.seq > 0 && (!ok || a.State != engine.Ready) {
@@ -423,11 +422,11 @@ func (b *batch) cachedRun(t *pick) *run {
 	return r
 }
 
-// loadPicks loads the runs and sessions of the picked tasks into the batch: of a run only the head and the picked
-// activities. A lease changes no other row of a run, so a run with a thousand open rows is as cheap to lease from as
-// one with two.
+// loadPicks loads the runs and sessions of the picked tasks into the batch. Of a run it loads only the head and the
+// picked activities: a lease changes no other row of a run, so leasing from a run with a thousand open rows costs the
+// same as from one with two.
 func (b *batch) loadPicks(q QueueKey, picks []pick) error {
-	cached, uncached := map[string]*run{}, map[string]int64{} // by run; of unknown runs the versions
+	cached, uncached := map[string]*run{}, map[string]int64{} // by run ID; for unknown runs the versions
 	for i := range picks {
 		t := &picks[i]
 		if r := b.cachedRun(t); r != nil && t.activity == nil {
@@ -436,7 +435,7 @@ func (b *batch) loadPicks(q QueueKey, picks []pick) error {
 			uncached[t.run] = t.version
 		}
 	}
-	// A run of which one pick is unknown is read anew, whatever is remembered of it.
+	// If one pick of a run is unknown, read the run again, even if it is cached.
 	for id, r := range cached {
 		if _, some := uncached[id]; !some {
 			b.runs[id] = r
@@ -479,8 +478,8 @@ func (b *batch) loadPicks(q QueueKey, picks []pick) error {
 	return b.routed()
 }
 
-// pollerFor returns the poller for a task: the first that has room and may run it. full is true if the task gets no
-// poller only because the pollers that may run it have no room: their next claim can lease it. known is true if tasks
+// pollerFor returns the poll for a task: the first one that has a free slot and may run it. full is true if the task
+// gets no poll only because the polls that may run it are full: their next claim can lease it. known is true if tasks
 // of this routing key are already known to wait, so that full need not be determined again.
 func (b *batch) pollerFor(
 	t pick, r *store.LeaseRequest, room []int, held map[process]int, settings *engine.Queue, known bool,
@@ -516,7 +515,7 @@ func (b *batch) pollerFor(
 		return b.admits(suspect, r.Pollers[i].Lessee.Worker, holds) &&
 			engine.Admits(requirements, b.lessee(r, i, held), b.now)
 	}
-	if s := requirements.Session; s != nil && s.Open { // its holder first: there it is warm
+	if s := requirements.Session; s != nil && s.Open { // prefer the owner, which has the state
 		for i := range r.Pollers {
 			if room[i] > 0 && s.HeldBy(r.Pollers[i].Lessee.Worker.ID, b.now) && may(i) {
 				return i, true, false
@@ -545,8 +544,8 @@ func (b *batch) pollerFor(
 	return 0, false, full
 }
 
-// lessee returns the worker of a poller with its number of sessions, if the sessions were counted under the lock of the
-// worker's row. Without that count, the admission rules let the worker claim no new session.
+// lessee returns the worker of a poll with its number of sessions, if they were counted under the lock of the worker's
+// row. Without that count, the rules for admission do not let the worker acquire a session.
 func (b *batch) lessee(r *store.LeaseRequest, i int, held map[process]int) engine.Lessee {
 	l := r.Pollers[i].Lessee
 	l.Sessions, l.Counted = held[processOf(l.Worker)]

@@ -10,10 +10,11 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/record"
 )
 
-// The rows that a batch needs are read in a fixed order, which is also the order of the locks on a shared database: of
-// two batches that need the same rows, one fails at the first of them, before it locks rows that the other one needs.
+// The rows that a batch needs are read in a fixed order, which is also the order of the locks on a shared database. If
+// two batches need the same rows, one of them fails at the first of these rows, before it locks others that the other
+// batch needs.
 
-// wants are the rows that a batch still has to load, each once.
+// wants contains the keys of rows that a batch must still load, each once.
 type wants struct {
 	workflows map[engine.WorkflowKey]bool
 	runs      map[string]bool
@@ -29,9 +30,9 @@ type wants struct {
 	queues     map[engine.QueueKey]bool
 }
 
-// load reads, and on a shared database locks, the rows that the changes need: names first, then workflows, runs,
-// sessions, workers and the rest. It records rows locked by other transactions and does not wait for them. It does not
-// read rows that a trusted cache has.
+// load reads, and on a shared database locks, the rows that the transactions need: names first, then workflows, runs,
+// sessions, workers and the rest. It records rows that other transactions have locked and does not wait for them. It
+// does not read rows that are in a valid cache.
 func (b *batch) load(items []*pending) error {
 	w := wants{
 		map[engine.WorkflowKey]bool{},
@@ -48,7 +49,7 @@ func (b *batch) load(items []*pending) error {
 	}
 	if !b.s.cfg.Dialect.Shared {
 		// Apps that share a database must agree on which leases have expired, so they use the server's clock, which is
-		// read in the first round trip. A process that has the database to itself uses its own clock.
+		// read in the first round trip. A process that uses the database alone uses its own clock.
 		b.now = b.s.clock.Now()
 		if err := b.s.clockJumped(); err != nil {
 			return err
@@ -59,8 +60,8 @@ func (b *batch) load(items []*pending) error {
 	var chain []string
 	for _, p := range items {
 		if p.transaction == nil {
-			// Claims have no keys. What they lease is found behind the writes; only the rows of budgets are
-			// needed, and locked, before.
+			// Claims have no keys. They find tasks after the writes; before that, only the rows of limits are needed,
+			// and locked.
 			b.bounded(p.lease, w.queues)
 			continue
 		}
@@ -103,7 +104,7 @@ func (b *batch) load(items []*pending) error {
 	if b.s.cfg.Dialect.Shared {
 		locks = advisoryKeysOf(&w, likely)
 	}
-	// A chain is locked under its workflow id, so the ids have to be known before the first row is locked.
+	// A chain is locked under its workflow ID, so the IDs must be known before the first row is locked.
 	keys, err := b.owners(chain)
 	if err != nil {
 		return err
@@ -117,14 +118,14 @@ func (b *batch) load(items []*pending) error {
 		return err
 	}
 	b.sessionsOf(items, &w)
-	// The runs that have just been read determine the sessions, chains and children to load.
+	// The runs that have just been read determine which sessions, chains and children to load.
 	if err := b.second(&w, b.loadInherited(b.neededInherited(items))); err != nil {
 		return err
 	}
 	return b.loadActivity(asked)
 }
 
-// absent assumes that a workflow ID that is not cached is free. Its row is then inserted instead of upserted, so that
+// absent assumes that a workflow ID that is not cached is unused. Its row is then inserted instead of upserted, so that
 // the database reports a conflict if the ID is in use; in this case the batch is run again and reads the row. A shared
 // database has guards for this (see recall.go).
 func (b *batch) absent(k engine.WorkflowKey) bool {
@@ -145,7 +146,7 @@ func add[K comparable](set map[K]bool, keys []K) {
 	}
 }
 
-// owners returns the workflow ids that runs belong to. That never changes, so it is read without a lock.
+// owners returns the workflow IDs to which runs belong. They never change, so they are read without a lock.
 func (b *batch) owners(ids []string) ([]engine.WorkflowKey, error) {
 	var keys []engine.WorkflowKey
 	missing := db.NewRowset(record.Runs.Key())
@@ -174,7 +175,7 @@ func (b *batch) owners(ids []string) ([]engine.WorkflowKey, error) {
 }
 
 // first opens the transaction of a shared database and loads workflows, then runs with their open rows, and the
-// sessions that will probably be needed. A batch with claims only has nothing to load.
+// sessions that will probably be needed. A batch that consists of claims has nothing to load.
 func (b *batch) first(
 	w *wants, locks advisoryKeys, current []engine.WorkflowKey, likely map[engine.SessionKey]bool, claims bool,
 ) error {
@@ -183,12 +184,12 @@ func (b *batch) first(
 		calls = append(b.opening(), &db.Call{Stmt: b.s.st.batch, Args: []any{b.s.cfg.App, b.number}, Row: b.stamped})
 		calls = append(calls, b.takeAdvisoryLocks(locks)...)
 		if claims {
-			b.later = calls // sent with the first query of the claims
+			b.later = calls // these are sent with the first query of the claims
 			return nil
 		}
 	}
 	calls = append(calls, b.loadWorkflows(w.workflows)...)
-	// The locked row names the current run, so reading that run takes another round trip.
+	// The locked row contains the current run, so reading that run takes another round trip.
 	if len(current) > 0 {
 		if err := b.send(calls...); err != nil {
 			return err
@@ -205,12 +206,12 @@ func (b *batch) first(
 	return b.send(calls...)
 }
 
-// likely returns the cached sessions that the batch will probably need: sessions named by changes, and sessions of the
-// activities that changes name. They are loaded together with the runs, which saves a round trip. Their names are not
-// locked, since that would only prevent the creation of rows that exist.
+// likely returns the cached sessions that the batch will probably need: sessions that transactions name, and sessions
+// of the activities that transactions name. They are loaded together with the runs, which saves a round trip. Their
+// names are not locked, because that would only prevent the creation of rows, which exist.
 func (b *batch) likely(items []*pending) map[engine.SessionKey]bool {
 	if !b.s.cfg.Dialect.Shared {
-		return nil // the cache has them
+		return nil // they are in a valid cache
 	}
 	keys := map[engine.SessionKey]bool{}
 	for _, p := range items {
@@ -238,12 +239,13 @@ func (b *batch) likely(items []*pending) map[engine.SessionKey]bool {
 	return keys
 }
 
-// second loads everything else.
+// second loads all other rows.
 func (b *batch) second(w *wants, more []*db.Call) error {
 	calls := slices.Concat(more, b.loadSessions(w.sessions))
 	calls = append(calls, b.loadChains(w.chains)...)
 	calls = append(calls, b.loadWorkers(w.workers)...)
-	calls = append(calls, b.loadHeldSessions(w.holdings)...) // under the workers' locks, which every claim takes
+	// under the locks of the workers' rows, which every claim takes
+	calls = append(calls, b.loadHeldSessions(w.holdings)...)
 	calls = append(calls, b.loadReceipts(w.receipts)...)
 	calls = append(calls, b.loadTokens(w.tokens)...)
 	calls = append(calls, b.loadNamespaces(w.namespaces)...)
@@ -255,8 +257,8 @@ func (b *batch) second(w *wants, more []*db.Call) error {
 	return b.routed()
 }
 
-// sessionsOf adds the sessions of the activities that the changes name, and those of the workflow ids whose chains they
-// ask for.
+// sessionsOf adds the sessions of the activities that the transactions name, and those of the workflow IDs whose chains
+// they need.
 func (b *batch) sessionsOf(items []*pending, w *wants) {
 	want := func(a *engine.Activity, namespace string) {
 		if a.SessionID != "" {
@@ -303,7 +305,7 @@ func (b *batch) runsOf(n *store.Keys) []string {
 	return runs
 }
 
-// sorted returns the order in which all batches lock and write rows, which prevents deadlocks.
+// sorted returns the keys in the order in which all batches lock and write rows, which prevents deadlocks.
 func sorted[K cmp.Ordered](set map[K]bool) []K {
 	keys := make([]K, 0, len(set))
 	for k := range set {

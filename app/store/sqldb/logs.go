@@ -10,13 +10,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Log lines are many and of little value, and no decision reads them. So they are written with the next batch and cost
-// its other changes no lock and no read.
+// Log lines are many and of little value, and decisions do not read them. Therefore they are written with the next
+// batch and cost its other transactions no lock and no read.
 
-// logRun names all lines of a run.
+// logRun is the key of all log lines of a run.
 var logRun = record.Logs.Columns[:1]
 
-// applyLogs gathers log lines to insert, with the time of the batch, and log lines to delete.
+// applyLogs collects log lines to insert, with the time of the batch, and log lines to delete.
 func (b *batch) applyLogs(w *store.Writes) error {
 	bodies := make([]string, len(w.Logs))
 	for i := range w.Logs {

@@ -11,30 +11,30 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/record"
 )
 
-// Removals run before all other writes of the batch, so that a row that uses a removed name in the same batch is
-// written afterwards and stays. A key that the batch has already written cannot be removed.
+// Deletions run before all other writes of the batch, so that a row that uses a deleted name in the same batch is
+// written afterwards and stays. A key that the batch has already written cannot be deleted.
 
-// receiptFlow is the part of a receipt's key that names the workflow.
+// receiptFlow is the part of a receipt's key that identifies the workflow.
 var receiptFlow = record.Receipts.Columns[:2]
 
-// auditNumber names one entry of the audit log.
+// auditNumber is the key of an entry of the audit log.
 var auditNumber = []db.Column{db.Num("id")}
 
-// timelineSession names all entries of a session.
+// timelineSession is the key of all timeline entries of a session.
 var timelineSession = record.Timeline.Columns[:2]
 
-// eventRun, taskRun and itemRun name all rows of a run.
+// eventRun, taskRun and itemRun are the keys of all such rows of a run.
 var eventRun, taskRun, itemRun = record.Events.Columns[:1], record.Tasks.Columns[:1], record.Items.Columns[:1]
 
-// removal holds what a batch deletes completely. Nothing else in the batch writes the same rows earlier.
+// removal contains what a batch deletes completely. Nothing else in the batch writes these rows earlier.
 type removal struct {
-	namespaces map[string]*store.Namespace // nil: dropped
+	namespaces map[string]*store.Namespace // nil: deleted
 	runs       map[string]bool
 	flows      map[engine.WorkflowKey]bool
 	timelines  map[engine.SessionKey]bool
-	chains     map[engine.WorkflowKey]bool // of former children
+	chains     map[engine.WorkflowKey]bool // children of earlier runs
 	receipts   map[store.ReceiptKey]bool   // responses to starts of replaced chains
-	inboxes    map[string]bool             // of the runs; only unused signals
+	inboxes    map[string]bool             // inboxes of the runs; only unused signals are deleted
 }
 
 func (b *batch) loadNamespaces(keys map[string]bool) []*db.Call {
@@ -53,7 +53,7 @@ func (b *batch) loadNamespaces(keys map[string]bool) []*db.Call {
 
 func (b *batch) Namespace(name string) *store.Namespace { return b.namespaces[name] }
 
-// checkRemoval refuses to drop what this batch has written already: the caller tries again.
+// checkRemoval refuses to delete rows that this batch has already written: the caller tries again.
 func (b *batch) checkRemoval(w *store.Writes) error {
 	for _, id := range w.DropRuns {
 		if b.touched[id] != nil {
@@ -63,7 +63,7 @@ func (b *batch) checkRemoval(w *store.Writes) error {
 	return nil
 }
 
-// A run that does not exist is no error: another app removed it, or it never existed.
+// A run that does not exist is not an error: another app deleted it, or it never existed.
 func (b *batch) applyRemoval(w *store.Writes) {
 	for _, n := range w.Namespaces {
 		b.namespaces[n.Name], b.removal.namespaces[n.Name] = &n, &n
@@ -81,8 +81,8 @@ func (b *batch) applyRemoval(w *store.Writes) {
 			continue
 		}
 		key := engine.WorkflowKey{Namespace: r.Namespace, ID: r.WorkflowID}
-		// The id is given back only with its current run: a later run of the chain keeps it, with its receipts and
-		// children.
+		// The ID is free again only if its current run is deleted: a later run of the chain keeps the ID, with its
+		// receipts and children.
 		if f := b.workflows[key]; f != nil && f.Workflow != nil && f.RunID == id {
 			b.workflows[key] = &workflow{}
 			b.removal.flows[key] = true
@@ -192,7 +192,7 @@ func newRemoval() removal {
 	}
 }
 
-// removed drops from the cache what a batch took away.
+// removed removes from the cache what a batch deleted.
 func (c *cache) removed(b *batch) {
 	for _, id := range b.dropped {
 		c.runs.drop(id)

@@ -8,19 +8,19 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// outageRetry is the pause between two writes that find out whether the database is available again.
+// outageRetry is the pause between two writes that check whether the database is available again.
 const outageRetry = time.Second
 
 // outage reports once that the database is unavailable, and once that it is available again, however many reads and
-// changes fail in between.
+// transactions fail in between.
 type outage struct {
-	suspected  atomic.Bool // watchOutage runs
+	suspected  atomic.Bool // watchOutage is running
 	onOutage   func(error)
 	onRecovery func(time.Duration)
 }
 
 // checkOutage receives the error of a read or of a batch, and returns it. One error does not prove an outage, since a
-// read also fails when its caller's deadline has passed: an outage begins when a write fails too.
+// read also fails when its caller's deadline has passed: an outage begins when a write also fails.
 func (s *Store) checkOutage(err error) error {
 	o := &s.outage
 	if o.onOutage == nil || !errors.Is(err, store.ErrUnavailable) || !o.suspected.CompareAndSwap(false, true) {

@@ -4,10 +4,10 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/db"
 )
 
-// An index that is not used is found when it is too late, on a large table. So the statements can be listed, for a test
-// to ask a database how it would run them.
+// Without this check, an unused index would be noticed too late, on a large table. The list of statements lets a test
+// ask a database for their query plans.
 
-// Plans returns the committer's statements that read or delete, to inspect the query plans of the database.
+// Plans returns the committer's statements that read or delete, so that their query plans can be checked.
 func (s *Store) Plans() []string {
 	st := s.st
 	list := []string{

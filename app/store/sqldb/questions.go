@@ -13,16 +13,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A question is useful only until its caller times out. In the history it would remain forever, and in the committer's
-// batches it would delay durable writes. Where several apps share a database, another app's worker may answer the
-// question, so it cannot be held in memory alone.
+// A query task is useful only until its caller times out. In the history it would stay forever, and in the committer's
+// batches it would delay durable writes. If several apps share a database, a worker of another app may run the query,
+// so the task cannot be kept only in memory.
 
-// questions keeps questions in a table that is not logged: a crash of the database may lose them, just as their
-// callers' patience may end. They go next to the committer, on the connections that read, since no change depends on
-// them.
+// questions stores query tasks in an UNLOGGED table: a crash of the database may lose them, just as their callers may
+// time out. It does not use the committer but the connections for reads, since no transaction depends on query tasks.
 type questions struct{ *Store }
 
-// Questions carries questions between apps; nil when this process has the database to itself and needs none.
+// Questions passes query tasks between apps; nil if this process uses the database alone and needs none.
 func (s *Store) Questions() store.Questions {
 	if !s.cfg.Dialect.Shared {
 		return nil
@@ -32,7 +31,7 @@ func (s *Store) Questions() store.Questions {
 
 const questionState = "SELECT body, until, owner, incarnation, attempt, answer IS NOT NULL FROM questions"
 
-// Counted as reads, as they go over the connections of those.
+// Counted as reads, because these statements use the connections for reads.
 func (q questions) exec(ctx context.Context, what, statement string, args ...any) (int64, error) {
 	q.readings.Add(1)
 	res, err := q.cfg.Reads.ExecContext(ctx, statement, args...)
@@ -47,8 +46,8 @@ func (q questions) Ask(ctx context.Context, in store.Question, patience time.Dur
 	if err != nil {
 		return fmt.Errorf("question %s: %w", in.ID, err)
 	}
-	// The limit is looked at by the statement that inserts, without a lock: apps that ask in the same moment may
-	// pass it by a few, which is cheaper than to wait for each other.
+	// The statement that inserts checks the limit without a lock: apps that insert at the same moment may exceed it
+	// slightly, which is cheaper than waiting for each other.
 	n, err := q.exec(ctx, "ask", "INSERT INTO questions (question_id, namespace, queue, kind, until, attempt, body)"+
 		" SELECT $1, $2, $3, $4, "+clock.SQL+" + $5, 0, $6 WHERE (SELECT count(*) FROM questions"+
 		" WHERE namespace = $2 AND queue = $3 AND kind = $4 AND owner IS NULL AND until > "+clock.SQL+") < $7",
@@ -63,7 +62,7 @@ func (q questions) Ask(ctx context.Context, in store.Question, patience time.Dur
 	return nil
 }
 
-// backlog notifies this app and the others that a question waits.
+// backlog notifies this app and the others that a query task waits.
 func (q questions) backlog(in store.Question) {
 	if q.cfg.Dispatch != nil {
 		q.cfg.Dispatch.Backlog(in.Namespace, in.Queue, in.Kind)
@@ -73,7 +72,7 @@ func (q questions) backlog(in store.Question) {
 	}
 }
 
-// By id, which begins with the time: the one that has waited longest first.
+// Ordered by ID, which begins with the time: the task that has waited longest comes first.
 func (q questions) Waiting(
 	ctx context.Context, namespace, queue string, kind protocol.TaskKind, limit int,
 ) ([]store.Question, error) {
@@ -92,7 +91,7 @@ func (q questions) Waiting(
 }
 
 func (q questions) Lease(ctx context.Context, in store.Question) (bool, error) {
-	// The attempt is the fence: if two apps lease a question at once, one of them finds the number used.
+	// The attempt is the fence: if two apps lease a query task at the same time, one of them finds the number in use.
 	n, err := q.exec(ctx, "lease a question", "UPDATE questions SET owner = $2, incarnation = $3, attempt = $4"+
 		" WHERE question_id = $1 AND owner IS NULL AND attempt = $4 - 1", in.ID, in.Owner, in.Incarnation, in.Attempt)
 	return n > 0, err
@@ -137,7 +136,7 @@ func (q questions) Question(ctx context.Context, id string) (store.Question, err
 }
 
 func (q questions) Unlease(ctx context.Context, id string, attempt int64) error {
-	// Neither a question that was answered meanwhile nor one that another worker has leased.
+	// Only if the query task has no reply and no other worker has leased it.
 	n, err := q.exec(ctx, "give a question back", "UPDATE questions SET owner = NULL, incarnation = NULL"+
 		" WHERE question_id = $1 AND owner IS NOT NULL AND answer IS NULL AND (attempt = $2 OR $2 = 0)", id, attempt)
 	if err != nil || n == 0 {
@@ -155,7 +154,7 @@ func (q questions) Settle(ctx context.Context, in store.Question, r store.Reply)
 	if err != nil {
 		return false, fmt.Errorf("answer to question %s: %w", in.ID, err)
 	}
-	// Only the worker that leased it may answer, once, and only while its caller still waits.
+	// Only the worker that leased the query task may reply, once, and only while the caller still waits.
 	n, err := q.exec(ctx, "answer a question",
 		"UPDATE questions SET answer = $4 WHERE question_id = $1 AND owner = $2 AND attempt = $3"+
 			" AND answer IS NULL AND until > "+clock.SQL, in.ID, in.Owner, in.Attempt, string(answer))
@@ -187,7 +186,7 @@ func (q questions) Reply(ctx context.Context, id string) (r store.Reply, answere
 	return r, answer.Valid, err
 }
 
-// Answered queries do not count, even if their callers have not fetched the answers yet.
+// Query tasks with a reply do not count, even if their callers have not fetched the reply yet.
 func (q questions) CountUnanswered(
 	ctx context.Context, namespace string, kind protocol.TaskKind,
 ) (counts map[string]protocol.QueryTally, err error) {

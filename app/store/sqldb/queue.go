@@ -16,17 +16,17 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Every dispatch reads the settings of queues, so a process keeps all of them in memory and is notified of changes.
-// Budgets are the exception: their usage is counted under the lock of the queue's row, since two claims must not use
-// the same capacity.
+// Every dispatch reads the settings of queues, so a process caches all of them and is notified of changes. Limits are
+// the exception: their usage is counted under the lock of the queue's row, since two claims must not use the same
+// capacity.
 
 // queues caches the settings of all task queues; they are few. A cached queue is never changed in place, so that
 // readers need no lock to use it.
 type queues struct {
-	mu         sync.RWMutex // guards all below
+	mu         sync.RWMutex // guards all fields below
 	known      map[engine.QueueKey]*engine.Queue
-	ranked     map[QueueKey]bool // whose tasks have ranks
-	generation uint64            // rises with every change: values read before a change are outdated
+	ranked     map[QueueKey]bool // queues whose tasks have ranks
+	generation uint64            // incremented by every change: values that were read before a change are outdated
 }
 
 func (q *queues) init() { q.known, q.ranked = map[engine.QueueKey]*engine.Queue{}, map[QueueKey]bool{} }
@@ -37,8 +37,8 @@ func (q *queues) get(k engine.QueueKey) *engine.Queue {
 	return q.inherit(k, q.known[k])
 }
 
-// inherit returns a queue with the settings of its namespace added; mu must be held. Routing needs the combined
-// settings. The row of a queue stores only the queue's settings.
+// inherit returns a queue's settings combined with those of its namespace. Routing needs the combined settings; the row
+// of a queue contains only its own. The caller must hold mu.
 func (q *queues) inherit(k engine.QueueKey, own *engine.Queue) *engine.Queue {
 	group := ""
 	if all := q.known[engine.QueueKey{Namespace: k.Namespace}]; all != nil && k.Name != "" {
@@ -55,7 +55,7 @@ func (q *queues) inherit(k engine.QueueKey, own *engine.Queue) *engine.Queue {
 	return &next
 }
 
-// bounded reports whether a budget counts the tasks of a queue.
+// bounded reports whether a limit applies to the tasks of a queue.
 func (q *queues) bounded(k QueueKey) bool {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
@@ -93,7 +93,7 @@ func (s *Store) RefreshQueues(ctx context.Context) error {
 			return err
 		}
 		q.mu.Lock()
-		if q.generation != generation { // something was decided here meanwhile
+		if q.generation != generation { // this process changed settings meanwhile
 			q.mu.Unlock()
 			continue
 		}
@@ -114,7 +114,7 @@ func (s *Store) RefreshQueues(ctx context.Context) error {
 	}
 }
 
-// changedQueues compares by UpdatedAt, which only changed settings set: the counts of claims in a row need no notice.
+// changedQueues compares UpdatedAt, which changes only with settings: counts of claims in a row need no notification.
 func changedQueues(was, is map[engine.QueueKey]*engine.Queue) (list []engine.QueueKey) {
 	for k, q := range is {
 		if old := was[k]; old == nil || old.UpdatedAt != q.UpdatedAt {
@@ -132,7 +132,7 @@ func changedQueues(was, is map[engine.QueueKey]*engine.Queue) (list []engine.Que
 // queue is the state of a queue in a batch; its Queue is nil without settings.
 type queue struct {
 	*engine.Queue
-	decided bool // not only counted
+	decided bool // its settings changed, not only its counts
 	dirty   bool
 }
 
@@ -152,8 +152,8 @@ func scopes(q QueueKey) [2]engine.QueueKey {
 	return [2]engine.QueueKey{{Namespace: q.Namespace, Name: q.Queue}, {Namespace: q.Namespace}}
 }
 
-// bounded adds the rows of the budgets that a claim counts in. On a shared database they are locked, so that two claims
-// never spend the same room.
+// bounded adds the rows of the limits that apply to a claim. On a shared database they are locked, so that two claims
+// never use the same capacity.
 func (b *batch) bounded(r *store.LeaseRequest, want map[engine.QueueKey]bool) {
 	q := QueueKey{r.Namespace, r.Queue, r.Kind}
 	if !b.s.queues.bounded(q) {
@@ -164,7 +164,7 @@ func (b *batch) bounded(r *store.LeaseRequest, want map[engine.QueueKey]bool) {
 	}
 }
 
-// Read also where the process knows them: what is counted in them, under their lock, is in the row alone.
+// Read them even if they are cached: the counts, which change under the rows' locks, are only in the rows.
 func (b *batch) loadQueues(keys map[engine.QueueKey]bool) []*db.Call {
 	missing := db.NewRowset(record.Queues.Key())
 	for k := range keys {
@@ -178,7 +178,7 @@ func (b *batch) loadQueues(keys map[engine.QueueKey]bool) []*db.Call {
 	}, func(v []any) { b.markLocked(engine.QueueKey{Namespace: db.Str(v[0]), Name: db.Str(v[1])}) })
 }
 
-// applyQueues sets decided: other apps are notified of changed settings, but not of rows in which only counts changed.
+// applyQueues sets decided: other apps are notified of changed settings, but not of rows of which only counts changed.
 func (b *batch) applyQueues(w *store.Writes) {
 	for _, q := range w.Queues {
 		b.queues[q.Key()] = &queue{Queue: &q, decided: true, dirty: true}
@@ -186,7 +186,7 @@ func (b *batch) applyQueues(w *store.Writes) {
 	}
 }
 
-// Other apps read all settings again after a notice, since they are few and change rarely.
+// Other apps read all settings again after a notification, since they are few and change rarely.
 func (b *batch) gatherQueues() ([]*db.Call, error) {
 	rows := db.NewRowset(record.Queues.Columns)
 	keys := slices.SortedFunc(maps.Keys(b.queues), func(x, y engine.QueueKey) int {
@@ -228,7 +228,7 @@ func (b *batch) rememberQueues() (decided []*engine.Queue) {
 	if len(decided)+len(gone) == 0 {
 		return nil
 	}
-	// Readers have the old map in their hands without a lock, so it is replaced and never written to.
+	// Readers use the old map without a lock, so it is replaced and never changed.
 	next := maps.Clone(known.known)
 	maps.DeleteFunc(next, func(k engine.QueueKey, _ *engine.Queue) bool { return gone[k.Namespace] })
 	for _, q := range decided {
@@ -239,7 +239,7 @@ func (b *batch) rememberQueues() (decided []*engine.Queue) {
 	return decided
 }
 
-// notifyQueues passes changed settings and exceeded budgets to the dispatcher, before any response.
+// notifyQueues passes changed settings and exhausted limits to the dispatcher, before callers get their results.
 func (b *batch) notifyQueues(decided []*engine.Queue) {
 	if b.s.cfg.Dispatch == nil {
 		return
@@ -248,14 +248,14 @@ func (b *batch) notifyQueues(decided []*engine.Queue) {
 		b.s.cfg.Dispatch.Queue(q)
 	}
 	for q, t := range b.throttled {
-		if b.backlog[q] == nil { // room came up in the same batch: the claim that follows will see
+		if b.backlog[q] == nil { // capacity became free in the same batch: the next claim will find it
 			b.s.cfg.Dispatch.Throttled(q.Namespace, q.Queue, q.Kind, t)
 		}
 	}
 }
 
-// leaseEnded records the end of a lease: if a budget counts leases, another task may start. No other event would
-// trigger a claim: the withheld tasks were ready before, so no commit makes them ready.
+// leaseEnded records the end of a lease. If a limit counts leases, another task may be leased now. No other event would
+// trigger a claim: the delayed tasks were ready before, so no commit makes them ready.
 func (b *batch) leaseEnded(q QueueKey) {
 	b.maybeIdle(q.Namespace)
 	if !b.s.queues.bounded(q) {
@@ -267,14 +267,14 @@ func (b *batch) leaseEnded(q QueueKey) {
 	}
 }
 
-// activeKey names what is counted at once: all leased tasks of a kind in a namespace.
+// activeKey is the key of one count: all leased tasks of a kind in a namespace.
 type activeKey struct {
 	namespace string
 	kind      protocol.TaskKind
 }
 
-// The leased tasks are counted instead of stored as a number in the row: every lease and every end would have to lock
-// that row.
+// The leased tasks are counted instead of stored as a number in the row, because every lease and every end of one would
+// have to lock that row.
 func leasedByQueue() map[protocol.TaskKind]*db.Stmt {
 	return map[protocol.TaskKind]*db.Stmt{
 		protocol.KindActivity: {
@@ -286,8 +286,8 @@ func leasedByQueue() map[protocol.TaskKind]*db.Stmt {
 	}
 }
 
-// budget returns the number of tasks that a claim may still lease by the budgets of its queue and its namespace, and
-// the limit that applies if it is 0. The rows were loaded with the batch; the leases are counted after its writes.
+// budget returns the number of tasks that a claim may still lease by the limits of its queue and its namespace, and the
+// limit that applies if it is 0. The rows were loaded with the batch; the leases are counted after its writes.
 func (b *batch) budget(q QueueKey) (room int, bound engine.Throttle, err error) {
 	room = math.MaxInt - 1
 	for _, k := range scopes(q) {
@@ -308,7 +308,7 @@ func (b *batch) budget(q QueueKey) (room int, bound engine.Throttle, err error) 
 			}
 		}
 		n, t, _ := row.Room(q.Kind, leased, b.now)
-		if n > 0 { // the throttle once this claim has used the room
+		if n > 0 { // the limit applies once this claim has used the capacity
 			_, t, _ = row.Count(q.Kind, n, b.now).Room(q.Kind, leased+n, b.now)
 		}
 		if n < room || n == room && t.Wait > bound.Wait {
@@ -318,7 +318,7 @@ func (b *batch) budget(q QueueKey) (room int, bound engine.Throttle, err error) 
 	return room, bound, nil
 }
 
-// activeIn counts the leased tasks of a kind by queue, once a batch; later claims of the batch add to it.
+// activeIn counts the leased tasks of a kind by queue, once per batch; later claims of the batch add to it.
 func (b *batch) activeIn(q QueueKey) (map[string]int, error) {
 	k := activeKey{q.Namespace, q.Kind}
 	if counts := b.active[k]; counts != nil {
@@ -332,7 +332,7 @@ func (b *batch) activeIn(q QueueKey) (map[string]int, error) {
 	}})
 }
 
-// countLease counts a lease that a claim began.
+// countLease counts a lease of a claim.
 func (b *batch) countLease(q QueueKey) {
 	if counts := b.active[activeKey{q.Namespace, q.Kind}]; counts != nil {
 		counts[q.Queue]++
