@@ -22,11 +22,11 @@ import (
 // peers are the compared systems in the order of the table.
 var peers = []peer{
 	{
-		name: "sojourn-sqlite", title: "Sojourn, SQLite",
+		name: "sojourn-sqlite", title: "Sojourn, SQLite", local: true,
 		settings: "WAL, synchronous=FULL; app and worker in one process; client over HTTP, one request per workflow",
 	},
 	{
-		name: "sojourn-postgres", title: "Sojourn, PostgreSQL", postgres: true,
+		name: "sojourn-postgres", title: "Sojourn, PostgreSQL", postgres: true, local: true,
 		settings: "app and worker in one process; client over HTTP, one request per workflow",
 	},
 	{
@@ -53,11 +53,27 @@ var peers = []peer{
 type peer struct {
 	name, title, settings string
 	postgres              bool
+	local                 bool // it also runs workflows whose steps are functions in the workflow's process
 	version               string
 	skipped               string // reason why it is skipped; empty: it runs
 	cmd                   *exec.Cmd
 	in                    io.WriteCloser
 	lines                 chan string
+}
+
+// Workloads of local steps: functions in the workflow's process whose results are recorded, each before the next one
+// begins.
+const (
+	fiveLocal = "five-local"
+	oneLocal  = "one-local"
+)
+
+// works returns the workloads of a peer. The steps of DBOS and Restate are local in any case.
+func (p *peer) works() []string {
+	if p.local {
+		return []string{"five", "one", fiveLocal, oneLocal}
+	}
+	return []string{"five", "one"}
 }
 
 // result is the result of one workload on one peer.
@@ -130,7 +146,8 @@ func compare(only string, n, atOnce, runs int, asJSON bool) error {
 		}
 	}
 	var results []*result
-	for _, work := range []string{"five", "one"} {
+	for _, work := range []string{"five", "one", fiveLocal, oneLocal} {
+		there := slices.DeleteFunc(slices.Clone(there), func(p *peer) bool { return !slices.Contains(p.works(), work) })
 		of := make([]*result, len(there))
 		for i, p := range there {
 			of[i] = &result{
@@ -251,7 +268,7 @@ func (p *peer) start(server string) error {
 		return errors.New(strings.TrimPrefix(response, "cannot "))
 	}
 	p.version = version
-	for _, work := range []string{"five", "one"} {
+	for _, work := range p.works() {
 		if _, err := p.work(work, warmUp, warmUp); err != nil {
 			return err
 		}

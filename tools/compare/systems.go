@@ -56,6 +56,17 @@ func sojournMain() {
 				return in, nil
 			})
 		}
+		for work, n := range map[string]int{fiveLocal: steps["five"], oneLocal: steps["one"]} {
+			r.Workflow(work, func(ctx workflow.Context, text string) (_ string, err error) {
+				for range n {
+					text, err = workflow.Do(ctx, "echo", func(context.Context) (string, error) { return text, nil })
+					if err != nil {
+						return "", err
+					}
+				}
+				return text, nil
+			})
+		}
 		r.Activity("echo", func(_ context.Context, in string) (string, error) { return in, nil })
 	})
 }
