@@ -128,9 +128,13 @@ var directions = []direction{
 	{"app/sessiontest", nil}, // tests only
 
 	// The worker process, and the packages that users import.
-	{"worker/activity", []string{common}},
+	{"internal/userfunc", []string{"shared/payload"}},
+	{"worker/activity", []string{"internal/userfunc", common}},
+	{"internal/activitywire", []string{"internal/userfunc", "worker/activity", common}},
 	{"internal/replay", []string{"shared/history", "shared/payload", "shared/protocol"}},
-	{"worker/workflow", []string{"internal/replay", "worker/activity", common}},
+	{"worker/workflow", []string{
+		"internal/replay", "internal/userfunc", "internal/activitywire", "worker/activity", common,
+	}},
 	{"internal/link", []string{common}},
 	{"internal/workeropt", []string{
 		"internal/link", "internal/replay", "sandbox", common,
@@ -140,11 +144,12 @@ var directions = []direction{
 	{"worker/session", []string{"shared/protocol"}},
 	{"worker/internal/runner", []string{
 		"worker/internal/clock", "worker/session", "internal/link", "internal/replay", "worker/workflow",
-		"worker/activity", "sandbox",
+		"worker/activity", "internal/userfunc", "internal/activitywire", "sandbox",
 		common,
 	}},
 	{"worker", []string{
-		"worker/internal/runner", "worker/session", "internal/link", "internal/workeropt", "worker/workflow",
+		"worker/internal/runner", "worker/session", "internal/link", "internal/workeropt", "internal/activitywire",
+		"worker/workflow",
 		"worker/activity", "sandbox",
 		common,
 	}},

@@ -12,11 +12,6 @@ import (
 // foreignTypes are the identifiers of the public packages that mention a type of a package without a compatibility
 // promise. The list may only shrink.
 var foreignTypes = []string{
-	"worker/activity: Definition.Invoke mentions shared/payload.Payload",
-	"worker/activity: FailureOf mentions shared/protocol.Failure",
-	"worker/activity: Func.Call mentions shared/payload.Payload",
-	"worker/activity: Func.Decode mentions shared/payload.Payload",
-	"worker/activity: InfoOf mentions shared/protocol.ActivityTask",
 	"workflowtest: Workflow.History mentions shared/history.Event",
 }
 

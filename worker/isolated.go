@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/sojourn-run/sojourn/internal/activitywire"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -35,13 +36,11 @@ func isolatedActivities(r *Registry) func(sandbox.Handlers) {
 func isolated(def *activity.Definition) sandbox.Handler {
 	return func(ctx context.Context, inv sandbox.Invocation) ([]byte, error) {
 		args := payload.Payload{Blob: string(inv.Input)}
-		invoke := def.Invoke
+		invoke := activitywire.Invoke
 		if inv.Keys[runner.KeyRebuild] != "" {
-			invoke = func(ctx context.Context, args payload.Payload) (payload.Payload, error) {
-				return runner.InvokeRebuild(ctx, def, args)
-			}
+			invoke = runner.InvokeRebuild
 		}
-		result, err := invoke(activity.NewContext(ctx, inside{inv, sandbox.CallOf(ctx)}), args)
+		result, err := invoke(activity.NewContext(ctx, inside{inv, sandbox.CallOf(ctx)}), def, args)
 		if err != nil {
 			return nil, outward(ctx, inv, err)
 		}
@@ -147,7 +146,7 @@ func outward(ctx context.Context, inv sandbox.Invocation, err error) error {
 	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
 		return err
 	}
-	f := activity.FailureOf(err)
+	f := activitywire.FailureOf(err)
 	return &sandbox.Error{
 		Type: sandbox.UserError, Class: f.Type, Message: f.Message, Stack: f.StackTrace, Retryable: !f.NonRetryable,
 		Details: f.Details,

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // AttemptInfo describes a running attempt.
@@ -29,21 +27,6 @@ type AttemptInfo struct {
 	Release        string
 	Deadline       time.Time     // time at which this attempt times out; zero: no timeout
 	HeartbeatEvery time.Duration // maximum time between two calls of Heartbeat; 0: no limit
-}
-
-// InfoOf reads the AttemptInfo of a task.
-func InfoOf(t *protocol.ActivityTask) AttemptInfo {
-	deadline := t.Deadlines.StartToClose.Time
-	if d := t.Deadlines.ScheduleToClose.Time; !d.IsZero() && (deadline.IsZero() || d.Before(deadline)) {
-		deadline = d
-	}
-	return AttemptInfo{
-		Namespace: t.Namespace, WorkflowID: t.WorkflowID, RunID: t.RunID, TaskID: t.TaskID, ActivityType: t.ActivityType,
-		Queue:       t.TaskQueue,
-		ExecutionID: t.ExecutionID, AttemptID: t.AttemptID, IdempotencyKey: t.IdempotencyKey, Attempt: t.Attempt,
-		WorkerID: t.LeaseOwner,
-		Release:  t.Release, Deadline: deadline, HeartbeatEvery: time.Duration(t.HeartbeatEvery) * time.Second,
-	}
 }
 
 // Runtime runs an attempt. Activity code reaches it through the context. It is safe for concurrent use.

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/sojourn-run/sojourn/internal/activitywire"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -121,7 +122,7 @@ func TestInfoReadsTheTask(t *testing.T) {
 		TaskQueue:    "gpu", LeaseOwner: "w7", HeartbeatEvery: 5,
 		Deadlines: protocol.Deadlines{StartToClose: history.Time{Time: at.Add(time.Hour)}, ScheduleToClose: at},
 	}
-	rt := &attempt{info: activity.InfoOf(task)}
+	rt := &attempt{info: activitywire.InfoOf(task)}
 	got := activity.Info(activity.NewContext(t.Context(), rt))
 	want := activity.AttemptInfo{
 		TaskID: "r-1", RunID: "r", WorkflowID: "w", ExecutionID: "r-1", AttemptID: "r-1-2", IdempotencyKey: "r-1", Attempt: 2,
@@ -204,7 +205,7 @@ func TestInvokeDecodesArgumentsAndEncodesTheResult(t *testing.T) {
 	if !d.Options.Isolated || d.Options.Recovery.Retries() != 1 {
 		t.Errorf("options: got %+v", d.Options)
 	}
-	out, err := d.Invoke(t.Context(), args(t, point{1, 2}, []int{3, 4}, "n"))
+	out, err := activitywire.Invoke(t.Context(), d, args(t, point{1, 2}, []int{3, 4}, "n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,8 +213,8 @@ func TestInvokeDecodesArgumentsAndEncodesTheResult(t *testing.T) {
 	if err := payload.Decode(out, &got); err != nil || got != "n10" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	_, err = d.Invoke(t.Context(), args(t, "no point"))
-	if f := activity.FailureOf(err); f.Type != activity.TypeArguments || !f.NonRetryable ||
+	_, err = activitywire.Invoke(t.Context(), d, args(t, "no point"))
+	if f := activitywire.FailureOf(err); f.Type != activity.TypeArguments || !f.NonRetryable ||
 		!errors.Is(err, payload.ErrTypeMismatch) {
 		t.Errorf("got %+v, %v", f, err)
 	}
@@ -225,8 +226,8 @@ func TestFailuresCarryTypeRetryabilityAndDetails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = d.Invoke(t.Context(), payload.Payload{})
-		return activity.FailureOf(err)
+		_, err = activitywire.Invoke(t.Context(), d, payload.Payload{})
+		return activitywire.FailureOf(err)
 	}
 	f := invoke(func(context.Context) error {
 		return activity.NewError("card_declined", "no credit", activity.NonRetryable, activity.Details(map[string]int{

@@ -2,14 +2,11 @@ package activity
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"reflect"
 	"strings"
 
 	"github.com/sojourn-run/sojourn/shared/payload"
-	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // These are types of failures that Sojourn creates for activities; retry policies may name them.
@@ -86,44 +83,6 @@ func (e *Error) Unwrap() error { return e.Cause }
 
 // Is reports whether e reports lost session state and target is ErrSessionLost.
 func (e *Error) Is(target error) bool { return target == ErrSessionLost && e.lost }
-
-// FailureOf converts an error of an activity to the failure that the worker reports. If the details cannot be encoded,
-// it omits them and mentions that in the message.
-func FailureOf(err error) *protocol.Failure {
-	f := &protocol.Failure{Message: err.Error(), Type: TypeOf(err), Class: fmt.Sprintf("%T", err)}
-	if typed, ok := errors.AsType[*Error](err); ok {
-		f.NonRetryable, f.StackTrace = typed.NonRetryable, typed.Stack
-		if err == error(typed) { //nolint:errorlint // not wrapped: only then does the message begin with the type, which has its own member
-			f.Message = strings.TrimPrefix(strings.TrimPrefix(f.Message, typed.Type), ": ")
-		}
-		if details, bad := EncodeDetails(typed.Details); bad != nil {
-			f.Message += fmt.Sprintf(" (details omitted: %v)", bad)
-		} else {
-			f.Details = details
-		}
-	}
-	switch {
-	case errors.Is(err, ErrSessionLost):
-		f.Kind, f.Type = KindSessionLost, TypeSessionLost
-	case errors.Is(err, context.Canceled):
-		f.Cancelled = true
-	case errors.Is(err, payload.ErrTooLarge):
-		f.NonRetryable = true
-	}
-	return f
-}
-
-// EncodeDetails encodes the details of a failure; nil for nil.
-func EncodeDetails(details any) (json.RawMessage, error) {
-	if details == nil {
-		return nil, nil
-	}
-	p, err := payload.Encode(details)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(p)
-}
 
 // TypeOf returns the failure type under which the worker reports an error: the type of an *Error in its chain, the
 // reason of a payload error, Cancelled, the name of the error's Go type, or Error.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/internal/activitywire"
 	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -99,11 +100,11 @@ func TestAnActivityThatReceivesTooFewArgumentsRunsWithZeroValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Invoke(t.Context(), arguments(t, "x")); err != nil || got != "x|" {
+	if _, err := activitywire.Invoke(t.Context(), d, arguments(t, "x")); err != nil || got != "x|" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	_, err = d.Invoke(t.Context(), arguments(t, "x", "y", "z"))
-	if f := activity.FailureOf(err); f == nil || f.Type != activity.TypeArguments {
+	_, err = activitywire.Invoke(t.Context(), d, arguments(t, "x", "y", "z"))
+	if f := activitywire.FailureOf(err); f == nil || f.Type != activity.TypeArguments {
 		t.Errorf("too many arguments: %v", err)
 	}
 }

@@ -6,15 +6,15 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/sojourn-run/sojourn/internal/userfunc"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
-	"github.com/sojourn-run/sojourn/worker/activity"
 )
 
 // Definition is a registered workflow with one or several versions.
 type Definition struct {
 	Name      string
-	versions  map[int]*activity.Func
+	versions  map[int]*userfunc.Func
 	versioned bool // true if a version was registered with a number
 }
 
@@ -46,12 +46,12 @@ func (d *Definition) addVersion(version int, fn any) error {
 	if _, ok := d.versions[version]; ok {
 		return fmt.Errorf("workflow %q: version %d is registered twice", d.Name, version)
 	}
-	f, err := activity.NewFunc(fn, reflect.TypeFor[Context]())
+	f, err := userfunc.New(fn, reflect.TypeFor[Context]())
 	if err != nil {
 		return fmt.Errorf("workflow %q: %w", d.Name, err)
 	}
 	if d.versions == nil {
-		d.versions = map[int]*activity.Func{}
+		d.versions = map[int]*userfunc.Func{}
 	}
 	d.versions[version] = f
 	return nil
@@ -64,7 +64,7 @@ func (d *Definition) Versions() []int { return slices.Sorted(maps.Keys(d.version
 const codeVersion = "sojourn.workflow"
 
 // code returns the workflow function of the version that this run uses.
-func (m *machine) code() (*activity.Func, error) {
+func (m *machine) code() (*userfunc.Func, error) {
 	all := m.def.Versions()
 	marked := false
 	if e := m.recorded[1]; e != nil {

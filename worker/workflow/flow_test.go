@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/internal/activitywire"
 	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -386,8 +387,8 @@ func TestJoinReturnsTheFirstErrorInOrder(t *testing.T) {
 		)
 	})
 	a.drain(nil)
-	a.failActivity(3, activity.FailureOf(activity.NewError("third", "c")))
-	a.failActivity(2, activity.FailureOf(activity.NewError("second", "b")))
+	a.failActivity(3, activitywire.FailureOf(activity.NewError("third", "c")))
+	a.failActivity(2, activitywire.FailureOf(activity.NewError("second", "b")))
 	a.complete(1, nil)
 	want(t, "tasks", a.drain(nil), 1)
 	f := a.failure()
@@ -415,7 +416,7 @@ func TestFailuresOfActivitiesAreTyped(t *testing.T) {
 	}
 	a := catch(workflow.ActivityOptions{})
 	a.failActivity(
-		1, activity.FailureOf(activity.NewError("declined", "no credit", activity.NonRetryable, activity.Details(51))),
+		1, activitywire.FailureOf(activity.NewError("declined", "no credit", activity.NonRetryable, activity.Details(51))),
 	)
 	a.drain(nil)
 	e := failed()
@@ -429,7 +430,7 @@ func TestFailuresOfActivitiesAreTyped(t *testing.T) {
 	)
 
 	a = catch(workflow.ActivityOptions{})
-	a.failActivity(1, activity.FailureOf(activity.SessionLost("no model")))
+	a.failActivity(1, activitywire.FailureOf(activity.SessionLost("no model")))
 	a.drain(nil)
 	if e := failed(); !errors.Is(got, workflow.ErrSessionLost) || !e.SessionLost || e.Poison ||
 		errors.Is(got, workflow.ErrTimedOut) {
@@ -462,7 +463,7 @@ func TestFailuresOfActivitiesAreTyped(t *testing.T) {
 	}
 
 	a = catch(workflow.ActivityOptions{Retry: &workflow.RetryPolicy{MaxAttempts: 2}})
-	a.failActivity(1, activity.FailureOf(errors.New("first")))
+	a.failActivity(1, activitywire.FailureOf(errors.New("first")))
 	want(t, "tasks while another attempt follows", a.drain(nil), 0)
 	a.complete(1, nil)
 	a.drain(nil)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/activitywire"
 	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/internal/stack"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -351,7 +352,7 @@ func setFailure(c *protocol.Command, err error) {
 		c.NonRetryable, c.Exception = false, nil
 		return
 	}
-	f := activity.FailureOf(err)
+	f := activitywire.FailureOf(err)
 	c.Outcome, c.TimeoutKind = protocol.LocalFailed, ""
 	c.Message, c.ExceptionType, c.ExceptionClass, c.NonRetryable = f.Message, f.Type, f.Class, f.NonRetryable
 	c.Exception, _ = json.Marshal(struct {

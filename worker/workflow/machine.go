@@ -11,6 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/internal/activitywire"
 	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -525,7 +526,7 @@ func failure(err error) *protocol.Command {
 	} else if typed, ok := errors.AsType[*activity.Error](err); ok {
 		c.NonRetryable = typed.NonRetryable
 		var bad error
-		if ex.Details, bad = activity.EncodeDetails(typed.Details); bad != nil {
+		if ex.Details, bad = activitywire.EncodeDetails(typed.Details); bad != nil {
 			c.Message += fmt.Sprintf(" (details omitted: %v)", bad)
 		}
 	}

@@ -10,10 +10,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/internal/activitywire"
 	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
@@ -244,7 +244,7 @@ func happen(rt *rapid.T, a *app, cancelled *bool) bool {
 	var can []func()
 	for seq := range a.run.Activities.All() {
 		can = append(can, func() { a.complete(seq, int(seq)) }, func() {
-			a.failActivity(seq, activity.FailureOf(errors.New("no luck")))
+			a.failActivity(seq, activitywire.FailureOf(errors.New("no luck")))
 		})
 	}
 	for seq := range a.run.Timers.All() {

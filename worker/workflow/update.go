@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-run/sojourn/internal/stack"
+	"github.com/sojourn-run/sojourn/internal/userfunc"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -81,12 +82,12 @@ const (
 // handler is the handler of the updates or queries of one name.
 type handler struct {
 	ctx      Context // context that was passed when the handler was set
-	fn       *activity.Func
-	validate *activity.Func // nil: none
+	fn       *userfunc.Func
+	validate *userfunc.Func // nil: none
 }
 
-func handlerFunc(what, name string, fn any) *activity.Func {
-	f, err := activity.NewFunc(fn, reflect.TypeFor[Context]())
+func handlerFunc(what, name string, fn any) *userfunc.Func {
+	f, err := userfunc.New(fn, reflect.TypeFor[Context]())
 	if err == nil && name == "" {
 		err = errors.New("it has no name")
 	}

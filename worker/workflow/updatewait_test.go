@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/internal/activitywire"
 	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -265,7 +266,7 @@ func TestHandlerThatFailsOrPanicsFailsItsUpdateAlone(t *testing.T) {
 		id := a.update("do", c.how)
 		a.drain(nil)
 		if c.how == "error" {
-			a.failActivity(int64(i+1), activity.FailureOf(activity.NewError("declined", "no credit")))
+			a.failActivity(int64(i+1), activitywire.FailureOf(activity.NewError("declined", "no credit")))
 		} else {
 			a.complete(int64(i+1), nil)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/internal/activitywire"
 	"github.com/sojourn-run/sojourn/internal/stack"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -64,7 +65,7 @@ func (e *unavailable) Error() string { return e.why }
 // activity.
 func (r *Runner) activity(t *protocol.ActivityTask, received arrival) (slotHeld bool) {
 	a := &attempt{
-		r: r, task: t, received: received, info: activity.InfoOf(t), activityLog: attemptLog{task: t},
+		r: r, task: t, received: received, info: activitywire.InfoOf(t), activityLog: attemptLog{task: t},
 		log: r.log.With().Str("run_id", t.RunID).Str("task_id", t.TaskID).Int("attempt", t.Attempt).Str(
 			"activity_type", t.ActivityType,
 		).Logger(),
@@ -133,7 +134,7 @@ func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error
 			protocol.ReasonPayloadTooLarge,
 		), fmt.Sprintf("the result is %.1f MiB encoded; the limit is %.1f MiB",
 			float64(len(result.Blob))/(1<<20), float64(payload.MaxBytes)/(1<<20)), activity.NonRetryable)
-		item.Failure = activity.FailureOf(err)
+		item.Failure = activitywire.FailureOf(err)
 	case err == nil:
 		item.Result = result
 	case errors.As(err, &handBack):
@@ -194,7 +195,7 @@ func (a *attempt) failure(cause, err error) *protocol.Failure {
 		}
 		return f
 	}
-	return activity.FailureOf(err)
+	return activitywire.FailureOf(err)
 }
 
 // logged is the outermost hook. It logs the result of the attempt and recovers panics of all other hooks.

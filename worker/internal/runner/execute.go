@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/activitywire"
 	"github.com/sojourn-run/sojourn/internal/retry"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -55,7 +56,7 @@ func (a *attempt) run(
 	}
 	if def != nil && (!def.Options.Isolated || a.r.opt.InProcess) {
 		a.began = true
-		return def.Invoke(activity.NewContext(ctx, runtime{a}), args)
+		return activitywire.Invoke(activity.NewContext(ctx, runtime{a}), def, args)
 	}
 	if a.r.opt.Executors == nil {
 		return payload.Payload{}, &unavailable{"activity " + name + " needs an executor, and this worker has none"}

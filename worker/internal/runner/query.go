@@ -9,10 +9,10 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/internal/activitywire"
 	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
@@ -81,7 +81,7 @@ func (r *Runner) validation(t *protocol.ValidationTask) {
 		case err == nil:
 			return nil
 		case errors.As(err, &rejected):
-			f = activity.FailureOf(rejected.Err)
+			f = activitywire.FailureOf(rejected.Err)
 			f.Reason = string(protocol.ReasonUpdateRejected)
 			return f
 		}

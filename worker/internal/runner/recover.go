@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/sojourn-run/sojourn/internal/activitywire"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/activity"
@@ -187,7 +188,7 @@ func firstArguments(args payload.Payload, n int) (payload.Payload, error) {
 // activity receives as many of them as it has parameters.
 func InvokeRebuild(ctx context.Context, def *activity.Definition, args payload.Payload) (payload.Payload, error) {
 	for {
-		result, err := def.Invoke(ctx, args)
+		result, err := activitywire.Invoke(ctx, def, args)
 		// The error about the number of arguments occurs before the code runs.
 		if !errors.Is(err, payload.ErrArgumentCount) {
 			return result, err

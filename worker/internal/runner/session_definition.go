@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/internal/stack"
+	"github.com/sojourn-run/sojourn/internal/userfunc"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/worker/activity"
@@ -33,7 +34,7 @@ type SessionDefinition struct {
 	timeout  time.Duration
 	policy   activity.SetUpFailurePolicy
 	setUp    reflect.Value
-	args     *activity.Func
+	args     *userfunc.Func
 	tearDown reflect.Value // zero: none
 	handler  string        // name by which executors find the set-up; empty: it runs in the worker's process
 	entry    string        // set-up function in the file that defines it; empty: it is in Go
@@ -62,7 +63,7 @@ func NewSessionDefinition(name string, d activity.SessionDefinition) (*SessionDe
 	if len(name) > maxDefinitionName {
 		return bad("the name is longer than %d bytes", maxDefinitionName)
 	}
-	args, err := activity.NewFunc(d.SetUp, reflect.TypeFor[context.Context]())
+	args, err := userfunc.New(d.SetUp, reflect.TypeFor[context.Context]())
 	if err != nil {
 		return bad("SetUp: %w", err)
 	}
