@@ -153,13 +153,12 @@ var directions = []direction{
 		"worker/activity", "sandbox",
 		common,
 	}},
-	{"workflowtest", []string{ // for the tests of its users: a whole app, in virtual time
-		"worker", "internal/link", "internal/replay", "internal/workeropt", "worker/workflow", "worker/activity",
-		"app/server", "app/store", "app/store/sqldb", "app/store/sqlite", common,
-	}},
-
 	{"internal/apiclient", []string{common}}, // for package client and the command line
 	{"client", []string{"internal/apiclient", "worker/workflow", common}},
+	{"workflowtest", []string{ // for the tests of its users: a whole app, in virtual time
+		"worker", "client", "internal/link", "internal/replay", "internal/workeropt", "worker/workflow", "worker/activity",
+		"app/server", "app/store", "app/store/sqldb", "app/store/sqlite", common,
+	}},
 
 	// Where app and worker meet.
 	{"internal/cli/bench", []string{

@@ -139,6 +139,21 @@ func TestAWorkflowIsStartedAskedAndEnds(t *testing.T) {
 		t.Errorf("the result, through another run: %q, %v", items, err)
 	}
 	events := collect(t, w.History(ctx))
+	var first []any
+	if err := events[0].Decode("arguments", &first); err != nil || fmt.Sprint(first) != "[[milk]]" {
+		t.Errorf("arguments of the first event: %v, %v", first, err)
+	}
+	if err := current.Result(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+	items = nil
+	all := collect(t, current.History(ctx))
+	if err := all[len(all)-1].Decode("output", &items); err != nil || strings.Join(items, " ") != "milk tea" {
+		t.Errorf("output of the last event: %q, %v", items, err)
+	}
+	if err := all[0].Decode("none", &items); err != nil || len(items) != 2 {
+		t.Errorf("a member that the event does not have: %q, %v", items, err)
+	}
 	if last := events[len(events)-1]; last.Type != "WorkflowContinuedAsNew" || events[0].Sequence != 1 {
 		t.Errorf("the first run: %d events, the last a %s", len(events), last.Type)
 	}

@@ -2,6 +2,7 @@ package client
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -256,21 +257,44 @@ type Event struct {
 	Sequence int64     // 1, 2, 3 … without gaps
 	Type     string    // for example ActivityScheduled; docs/guide/histories.md lists the types
 	Time     time.Time // when the app recorded it
-	// Attributes is a JSON object, whose members depend on the type. Values in it are encoded.
+	// Attributes is a JSON object, whose members depend on the type. Arguments and results in it are encoded; see Decode.
 	Attributes json.RawMessage
-	// Values has the encoded members of Attributes as plain JSON, by name.
-	Values map[string]json.RawMessage
+}
+
+// Decode decodes an encoded member of Attributes into out, for example "output" of WorkflowCompleted, or "arguments" of
+// WorkflowStarted into a slice or a struct with one element per argument. If the event has no such member, out does not
+// change.
+func (e Event) Decode(member string, out any) error {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(e.Attributes, &members); err != nil {
+		return fmt.Errorf("attributes of event %d: %w", e.Sequence, err)
+	}
+	raw, ok := members[member]
+	if !ok {
+		return nil
+	}
+	var p payload.Payload
+	err := json.Unmarshal(raw, &p.Blob)
+	if err != nil { // an envelope with the codec
+		err = json.Unmarshal(raw, &p)
+	}
+	if err == nil && !p.IsZero() {
+		err = payload.Decode(p, out)
+	}
+	if err != nil {
+		return fmt.Errorf("%s of event %d: %w", member, e.Sequence, err)
+	}
+	return nil
 }
 
 // UnmarshalJSON decodes an event from a response of the API, or from an exported history.
 func (e *Event) UnmarshalJSON(raw []byte) error {
 	var in struct {
-		Sequence int64                      `json:"sequence"`
-		Type     string                     `json:"event_type"`
-		Alias    string                     `json:"type"`
-		Time     time.Time                  `json:"recorded_at"`
-		Payload  json.RawMessage            `json:"payload"`
-		Decoded  map[string]json.RawMessage `json:"decoded"`
+		Sequence int64           `json:"sequence"`
+		Type     string          `json:"event_type"`
+		Alias    string          `json:"type"`
+		Time     time.Time       `json:"recorded_at"`
+		Payload  json.RawMessage `json:"payload"`
 	}
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return err
@@ -278,6 +302,6 @@ func (e *Event) UnmarshalJSON(raw []byte) error {
 	if in.Type == "" {
 		in.Type = in.Alias
 	}
-	*e = Event{Sequence: in.Sequence, Type: in.Type, Time: in.Time, Attributes: in.Payload, Values: in.Decoded}
+	*e = Event{Sequence: in.Sequence, Type: in.Type, Time: in.Time, Attributes: in.Payload}
 	return nil
 }

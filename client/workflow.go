@@ -158,25 +158,37 @@ func (w *Workflow) Delete(ctx context.Context, reason string) error {
 	if err := protocol.CheckRequest(protocol.RunDeletion{Reason: reason}); err != nil {
 		return public(err)
 	}
-	run := w
-	if w.RunID == "" {
-		v, err := w.Describe(ctx)
-		if err != nil {
-			return err
-		}
-		run = w.client.Handle(w.ID, v.RunID)
+	run, err := w.named(ctx)
+	if err != nil {
+		return err
 	}
 	path := run.path("")
 	if reason != "" {
 		path += "?" + url.Values{"reason": {reason}}.Encode()
 	}
-	return w.call(ctx, http.MethodDelete, path, nil, nil)
+	return w.client.Call(ctx, http.MethodDelete, path, nil, nil)
 }
 
-// History iterates over the events that the run has now, oldest first.
+// History iterates over the events that the run has now, oldest first. Without a RunID it reads the current run.
 func (w *Workflow) History(ctx context.Context) iter.Seq2[Event, error] {
-	if err := w.check(); err != nil {
-		return func(yield func(Event, error) bool) { yield(Event{}, err) }
+	return func(yield func(Event, error) bool) {
+		run, err := w.named(ctx)
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		pages[Event](ctx, w.client, run.path("/history"), "events", 1000, url.Values{})(yield)
 	}
-	return pages[Event](ctx, w.client, w.path("/history"), "events", 1000, url.Values{})
+}
+
+// named returns the handle with a run ID: its own, or that of the current run.
+func (w *Workflow) named(ctx context.Context) (*Workflow, error) {
+	if w.RunID != "" {
+		return w, w.check()
+	}
+	v, err := w.Describe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return w.client.Handle(w.ID, v.RunID), nil
 }

@@ -2,6 +2,7 @@ package workflowtest_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -308,8 +309,9 @@ func TestAWorkflowIsStartedWithOptions(t *testing.T) {
 		if id, err := workflowtest.Result[string](w); err != nil || id != "mine" || time.Since(began) < 2*time.Hour {
 			t.Errorf("got %q, %v after %s", id, err, time.Since(began))
 		}
-		if first := w.History()[0].Data.(*history.WorkflowStarted); !strings.Contains(string(first.Memo), "test") ||
-			!strings.Contains(string(first.SearchAttributes), `"Amount":7`) {
+		var first history.WorkflowStarted
+		if err := json.Unmarshal(w.History()[0].Attributes, &first); err != nil ||
+			!strings.Contains(string(first.Memo), "test") || !strings.Contains(string(first.SearchAttributes), `"Amount":7`) {
 			t.Errorf("memo: %s, search attributes: %s", first.Memo, first.SearchAttributes)
 		}
 		for _, o := range []workflowtest.StartOptions{{RunTimeout: time.Minute}, {ExecutionTimeout: time.Minute}} {
@@ -337,16 +339,19 @@ func TestHistoryKeepsWhereAnActivityFailed(t *testing.T) {
 		}
 		kept := 0
 		for _, e := range w.History() {
-			switch d := e.Data.(type) {
-			case *history.ActivityRetryScheduled:
+			switch e.Type {
+			case "ActivityRetryScheduled":
+				var d history.ActivityRetryScheduled
 				kept++
-				if !strings.Contains(d.Stack, "fail_test.go:") || len(d.Stack) > 2<<10 {
-					t.Errorf("the stack of the first attempt: %q", d.Stack)
+				if err := json.Unmarshal(e.Attributes, &d); err != nil || !strings.Contains(d.Stack, "fail_test.go:") ||
+					len(d.Stack) > 2<<10 {
+					t.Errorf("the stack of the first attempt: %q, %v", d.Stack, err)
 				}
-			case *history.ActivityFailed:
+			case "ActivityFailed":
+				var d history.ActivityFailed
 				kept++
-				if !strings.Contains(d.Stack, "fail_test.go:") {
-					t.Errorf("the stack of the last attempt: %q", d.Stack)
+				if err := json.Unmarshal(e.Attributes, &d); err != nil || !strings.Contains(d.Stack, "fail_test.go:") {
+					t.Errorf("the stack of the last attempt: %q, %v", d.Stack, err)
 				}
 			}
 		}

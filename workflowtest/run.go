@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/sojourn-run/sojourn/client"
 	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -222,9 +223,16 @@ func (w *Workflow) last() history.Event {
 }
 
 // History returns the events so far of the workflow's first run.
-func (w *Workflow) History() []history.Event {
+func (w *Workflow) History() (all []client.Event) {
 	w.env.t.Helper()
-	return w.env.events(w.RunID)
+	for _, e := range w.env.events(w.RunID) {
+		attributes, err := history.EncodeData(e.Data)
+		if err != nil {
+			w.env.t.Fatalf("history of run %s: %v", w.RunID, err)
+		}
+		all = append(all, client.Event{Sequence: e.Seq, Type: e.Type(), Time: e.At.Time, Attributes: attributes})
+	}
+	return all
 }
 
 func (e *Env) events(run string) (all []history.Event) {

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/workflow"
@@ -94,7 +93,7 @@ func TestTheEndOfASessionThatWasNeverStartedReturnsNil(t *testing.T) {
 		}
 		ends := 0
 		for _, e := range run.History() {
-			if e.Type() == "SessionEnded" {
+			if e.Type == "SessionEnded" {
 				ends++
 			}
 		}
@@ -172,8 +171,9 @@ func TestFailuresOfWorkflowsAreTyped(t *testing.T) {
 			!errors.Is(err, workflow.ErrCancelled) || errors.Is(err, workflow.ErrTimedOut) {
 			t.Errorf("got %q, %v", got, err)
 		}
-		if first := w.History()[0]; first.Data.(*history.WorkflowStarted).WorkflowType != "order" {
-			t.Errorf("history begins with %+v", first.Data)
+		first := w.History()[0]
+		if first.Type != "WorkflowStarted" || !strings.Contains(string(first.Attributes), `"workflow_type":"order"`) {
+			t.Errorf("history begins with %s %s", first.Type, first.Attributes)
 		}
 	})
 }
@@ -253,7 +253,7 @@ func TestSessionsAreSetUpByTheirDefinition(t *testing.T) {
 		}
 		events := 0
 		for _, e := range run.History() {
-			if e.Type() == "SessionSetUp" {
+			if e.Type == "SessionSetUp" {
 				events++
 			}
 		}

@@ -31,9 +31,9 @@ func InfoOf(t *protocol.ActivityTask) activity.AttemptInfo {
 	}
 }
 
-// Invoke decodes the encoded arguments, runs the activity d and encodes its result. A panic becomes an
-// *activity.Error of TypePanic with the stack. Arguments that do not match the parameters become an *activity.Error of TypeArguments, which is not
-// retried.
+// Invoke decodes the encoded arguments, runs the activity and encodes its result. A panic becomes an *activity.Error of
+// TypePanic with the stack. Arguments that do not match the parameters become an *activity.Error of TypeArguments,
+// which is not retried.
 func Invoke(
 	ctx context.Context, d *activity.Definition, args payload.Payload,
 ) (result payload.Payload, err error) {

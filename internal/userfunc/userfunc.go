@@ -1,5 +1,4 @@
-// Package userfunc calls the functions that users register as workflows, activities and handlers, with encoded arguments
-// and results.
+// Package userfunc calls functions that users register as workflows, activities and handlers, with encoded arguments.
 package userfunc
 
 import (
