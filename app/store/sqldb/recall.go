@@ -25,34 +25,34 @@ import (
 // A batch that reads its rows in a separate round trip also compares versions: of runs with an unchanged version it
 // reads only the version.
 
-// errNotCached means that a batch needs a row that is not cached, or that a decision writes
-// nothing and so would not be checked. It never reaches a caller: the batch is run in two round trips.
+// errNotCached means that a batch needs a row that is not cached, or that a decision writes nothing and so no guard
+// would check it. Callers never receive it: the batch is run in two round trips.
 var errNotCached = errors.New("a row that the batch needs is not cached")
 
-// maxCachedTasks is the most tasks a session may have to be remembered: its guard counts them all.
+// maxCachedTasks is the maximum number of tasks of a cached session: its guard counts all of them.
 const maxCachedTasks = 32
 
-// maxClockAge is the maximum delay between the decisions and the server's begin of the batch, and the maximum age of
-// the clock reading that the decisions use. It limits the time for which a lease that counted as valid can have been
+// maxClockAge is the maximum time between the decisions and the beginning of the batch in the server, and the maximum
+// age of the clock reading that the decisions use. It limits how long a lease that counted as valid can have been
 // expired.
 const maxClockAge = time.Second
 
-// cachedWorkflow is the row of a workflow id.
+// cachedWorkflow is the cached row of a workflow ID.
 type cachedWorkflow struct {
 	flow    *engine.Workflow
 	version int64
 }
 
-// memory caches rows that other processes may change. It is only a guess that the guards check, so a wrong entry costs
-// a round trip and nothing else.
+// memory caches rows that other processes may change. The guards check it, so an outdated entry only costs a round
+// trip.
 type memory struct {
-	runs     *lru[string, *run] // as this process left them
+	runs     *lru[string, *run] // rows as this process last wrote them
 	sessions *lru[engine.SessionKey, *session]
 	flows    *lru[engine.WorkflowKey, cachedWorkflow]
-	guarded  *guarded // of the batch that is decided on them
+	guarded  *guarded // rows of the batch that is decided on cached rows
 
-	// A batch that was not right is followed by some that are not tried, by more each time in a row: where two processes
-	// write the same runs in turn, trying would cost a round trip each time.
+	// After a wrong guess, some batches are not tried on cached rows, more after each consecutive wrong guess: if two
+	// processes write the same runs in turn, each try would cost a round trip.
 	wrong, skip int
 
 	mu    sync.Mutex
@@ -73,7 +73,7 @@ func (m *memory) clear() {
 	m.flows.clear()
 }
 
-// forget drops what a batch may have touched. Of a run it is still known which sessions its activities are in.
+// forget removes what a batch may have changed. The sessions of a run's activities stay cached.
 func (m *memory) forget(b *batch) {
 	for id := range b.runs {
 		m.outdate(id)
@@ -92,7 +92,7 @@ func (m *memory) remember(b *batch) {
 		if r.wrote {
 			r.version, r.wrote = b.version, false
 		}
-		// The other rows of a run are unknown if only its head was loaded. A closed run is never decided on again, so
+		// If only the head of a run was loaded, its other rows are unknown. A closed run is never decided on again, so
 		// it is not cached.
 		switch {
 		case r.Run != nil && !r.partial && r.Status.Open() && r.version != 0:
@@ -130,14 +130,14 @@ func (m *memory) remember(b *batch) {
 	}
 }
 
-// outdate clears the version of a cached run, so that its row is read again. The cached rows may still be right.
+// outdate clears the version of a cached run, so that its row is read again. The cached rows may still be valid.
 func (m *memory) outdate(id string) {
 	if r, ok := m.runs.get(id); ok {
 		r.version = 0
 	}
 }
 
-// sessionOf returns the session of an activity, if the activity is in memory. The session of an activity never changes.
+// sessionOf returns the session of an activity, if it is cached. The session of an activity never changes.
 func (m *memory) sessionOf(t taskKey) (engine.SessionKey, bool) {
 	r, ok := m.runs.get(t.run)
 	if !ok {
@@ -147,7 +147,7 @@ func (m *memory) sessionOf(t taskKey) (engine.SessionKey, bool) {
 	return engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}, ok && a.SessionID != ""
 }
 
-// clearVersions clears the versions of a batch: another server may have taken over.
+// clearVersions clears the versions of the batch's rows, because another server may have taken over.
 func (b *batch) clearVersions() {
 	b.version = 0
 	for _, r := range b.runs {
@@ -161,8 +161,8 @@ func (b *batch) clearVersions() {
 	}
 }
 
-// memorable reports whether a session may be decided on from the cache: its row exists, its version is known, and all
-// running tasks belong to its holder, by which the guard counts. Sessions with many tasks are excluded, since counting
+// memorable reports whether decisions may use the cached session: its row exists, its version is known, and all running
+// tasks belong to its owner, by which the guard counts. Sessions with many tasks are excluded, since counting them
 // would cost too much.
 func (s *session) memorable() bool {
 	return s.Session != nil && !s.deleted && s.row != nil && s.version != 0 && s.counted && !s.MoreReady &&
@@ -183,8 +183,8 @@ func (r *run) readyTasks() (n int64) {
 	return n
 }
 
-// MarkStale marks runs that another process has written. Without the mark, the guards would detect the change, one
-// round trip later.
+// MarkStale marks runs that another process has written. Without the mark, the guards would detect that, one round trip
+// later.
 func (s *Store) MarkStale(runs []store.RunChange) {
 	m := s.memory
 	m.mu.Lock()
@@ -196,7 +196,7 @@ func (s *Store) MarkStale(runs []store.RunChange) {
 	}
 }
 
-// refresh drops what was noted.
+// refresh removes the runs that were marked as stale.
 func (m *memory) refresh() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -206,11 +206,11 @@ func (m *memory) refresh() {
 	clear(m.stale)
 }
 
-// maxSkipped is the most batches that are not tried in a row.
+// maxSkipped is the maximum number of consecutive batches that are not tried on cached rows.
 const maxSkipped = 64
 
-// recordGuess records whether a batch that was decided on cached rows was correct. After the first miss, one batch runs
-// in the ordinary way, then two, four, and so on.
+// recordGuess records whether a batch that was decided on cached rows was valid. After the first invalid one, one batch
+// runs in the ordinary way, then two, four, and so on.
 func (m *memory) recordGuess(right bool) {
 	if right {
 		m.wrong, m.skip = 0, 0
@@ -220,7 +220,7 @@ func (m *memory) recordGuess(right bool) {
 	m.wrong = min(m.wrong+1, 6)
 }
 
-// recall returns a batch of cached rows, or nil if the cache does not have all rows that its changes need.
+// recall returns a batch of cached rows, or nil if the cache does not contain all rows that its transactions need.
 func (s *Store) recall(items []*pending) *batch {
 	if !s.cfg.Dialect.Shared {
 		return nil
@@ -253,8 +253,8 @@ func (s *Store) recall(items []*pending) *batch {
 		if p.transaction == nil {
 			continue
 		}
-		// The reading of the clock is some moments old. A caller that has a later time from the store brings it up
-		// to that.
+		// The clock reading is some moments old. A caller that has a later time from the store advances it to that
+		// time.
 		if more := p.transaction.NotBefore.Sub(b.now); more > 0 && more < maxClockAge {
 			b.now, b.decidedAt = b.now.Add(more), b.decidedAt+more.Microseconds()
 		}
@@ -265,15 +265,15 @@ func (s *Store) recall(items []*pending) *batch {
 	return b
 }
 
-// plain reports whether a claim needs no rows before the batch is decided: no budget limits it, and its queue has no
+// plain reports whether a claim needs no rows before the batch is decided: no limit applies to it, and its queue has no
 // ranks.
 func (s *Store) plain(r *store.LeaseRequest) bool {
 	q := QueueKey{r.Namespace, r.Queue, r.Kind}
 	return !s.queues.bounded(q) && !s.queues.fair(q)
 }
 
-// recallNeeds adds the rows of a change to the batch. Workers are never cached: the number of their sessions matters,
-// which is counted over rows that other processes write.
+// recallNeeds adds the rows of a transaction to the batch. Workers are never cached, because the number of their
+// sessions matters, which is counted over rows that other processes write.
 func (b *batch) recallNeeds(n *store.Keys) bool {
 	if n.RecentActivity ||
 		len(n.Workers)+len(n.Receipts)+len(n.Tokens)+len(n.Namespaces)+len(n.Schedules)+len(n.Queues) > 0 {
@@ -312,7 +312,7 @@ func (b *batch) recallNeeds(n *store.Keys) bool {
 	return true
 }
 
-// recallSession adds every cached session that it uses to the guarded rows, so that no decision is unguarded.
+// recallSession adds a cached session to the batch and to the guarded rows, so that every decision is guarded.
 func (b *batch) recallSession(k engine.SessionKey) bool {
 	if b.sessions[k] != nil {
 		return true
@@ -357,7 +357,7 @@ func (b *batch) recallFlow(k engine.WorkflowKey, fresh bool) bool {
 }
 
 // commitCached decides a batch on cached rows and sends it in one round trip; claims add another. It returns
-// errNotCached if it needs another round trip before that, or if a response would not be checked (a refusal writes
+// errNotCached if it needs another round trip before that, or if a result would not be checked (a refusal writes
 // nothing, so no guard runs).
 func (b *batch) commitCached(items []*pending) error {
 	b.items = items

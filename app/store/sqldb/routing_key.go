@@ -15,15 +15,16 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A poll must find its tasks without reading tasks that its worker may not run: a queue may hold a million tasks for
-// another build. So a ready task is stored under a route, one text made of its queue, its requirements on workers (the
-// routing key) and the routing word of its session. A poll reads only routes that its worker may serve.
+// A poll must find its tasks without reading tasks that its worker may not run: a queue may contain a million tasks for
+// another build. So a ready task is stored under a route: one text that consists of its queue, its requirements on
+// workers (the routing key) and the routing word of its session. A poll reads only routes whose tasks its worker may
+// run.
 
-// routingKey holds the requirements of a ready task on any worker. Routing treats all tasks of a routing key alike. A
-// queue has few routing keys.
+// routingKey contains the requirements of a ready task on any worker. Routing treats all tasks of a routing key alike.
+// A queue has few routing keys.
 type routingKey struct {
-	session      bool // tasks that run in a session: their routing word is never "*"
-	suspect      bool // tasks leased only by a claim that counted the tasks of the process
+	session      bool // for tasks in a session: their routing word is never "*"
+	suspect      bool // for tasks that only a claim which counted the tasks of the process may lease
 	typ          string
 	build        string
 	requirements []string // sorted
@@ -35,8 +36,8 @@ const keyPartSeparator = record.RoutingKeySeparator
 // sessionKeyKind is the kind of routing keys of tasks in sessions.
 const sessionKeyKind = record.SessionKeyKind
 
-// suspectKeyPrefix is the prefix of routing keys of suspects. Suspects have their own routing keys so that suspects
-// without a free process hide no other task from claims, and a queue without suspects costs nothing more.
+// suspectKeyPrefix is the prefix of routing keys of suspects. Suspects have separate routing keys, so that suspects
+// without a suitable process do not hide other tasks from claims, and a queue without suspects costs nothing extra.
 const suspectKeyPrefix = record.SuspectKeyPrefix
 
 func (l routingKey) String() string {
@@ -50,7 +51,7 @@ func (l routingKey) String() string {
 	return strings.Join(append([]string{kind, l.typ, l.build}, l.requirements...), keyPartSeparator)
 }
 
-// A later release or a manual statement may have written an invalid routing key. It is ignored: no task of this release
+// A later release or a manual statement may have written an invalid routing key. Ignore it: no task of this release
 // uses it.
 func parseRoutingKey(s string) (routingKey, bool) {
 	kind, of, ok := record.ParseRoutingKey(s)
@@ -60,7 +61,7 @@ func parseRoutingKey(s string) (routingKey, bool) {
 	}, ok
 }
 
-// fits reports whether the worker may serve the routing key at all.
+// fits reports whether the worker may run tasks with the routing key.
 func (l routingKey) fits(kind protocol.TaskKind, e *engine.Lessee) bool {
 	return e.Worker.Runs(kind, l.typ) && (l.build == "" || l.build == e.Worker.BuildID) &&
 		len(engine.Missing(l.requirements, e.Worker.Capabilities)) == 0 && (!l.session || e.Worker.MaxSessions > 0)
@@ -71,31 +72,31 @@ type queueRoutingKey struct {
 	text string
 }
 
-// routingKeyCache are the routing keys of every queue that had a task in them lately. Only the committer uses them;
-// others may mark them as stale.
+// routingKeyCache contains the routing keys of every queue that recently had a task with them. Only the committer uses
+// it; others may mark it as stale.
 type routingKeyCache struct {
 	known map[QueueKey]map[string]cachedRoutingKey
-	read  time.Time // when they were read
+	read  time.Time // time of the read
 	stale atomic.Bool
 }
 
 // cachedRoutingKey is a routing key with the time of its last recorded use, by the store's clock. Other apps may have
-// raised the time since; no app lowers it.
+// stored a later time since, never an earlier one.
 type cachedRoutingKey struct {
 	routingKey
 	used int64
 }
 
-// routingKeysMaxAge is the maximum age of the cached routing keys of a shared database in a claim. The notice of a new
-// routing key may be lost; after this time the claim reads the routing key nevertheless.
+// routingKeysMaxAge is the maximum age of the cached routing keys of a shared database for a claim. The notification of
+// a new routing key may be lost; after this time the claim reads the routing keys again.
 const routingKeysMaxAge = 5 * time.Second
 
-// A claim reads every routing key of its queue, so unused routing keys must be removed: a queue whose builds change
-// daily would have thousands of routing keys within a year. But a task in a routing key without a row would never be
+// A claim reads every routing key of its queue, so unused routing keys must be deleted: a queue whose builds change
+// daily would have thousands of routing keys within a year. But a task whose routing key has no row would never be
 // found. Therefore a batch that makes a task ready first writes the task's routing key with the current time, unless
-// the app knows that this was done within routingKeyTrust. Only a routing key that holds no task and was not written
-// for routingKeyRetention is removed. The difference between the two is much longer than the seconds for which a batch
-// can run before the server ends its transaction.
+// the app knows that this was done within routingKeyTrust. A routing key is deleted only if it has no task and was not
+// written for routingKeyRetention. The difference between the two is much longer than the seconds for which a batch can
+// run before the server ends its transaction.
 const (
 	routingKeyTrust     = time.Hour
 	routingKeyRetention = 24 * time.Hour
@@ -126,8 +127,8 @@ func (l *routingKeyCache) remember(b *batch) {
 	for k := range b.routingKeys {
 		cacheRoutingKey(l.known, k, b.now.UnixMicro())
 	}
-	// On a shared database the statement does not return the removed routing keys; it skips locked ones. The routing keys
-	// are read again.
+	// On a shared database the statement does not return the deleted routing keys, and it skips locked ones. So the
+	// routing keys are read again.
 	if b.dropRoutingKeys && b.s.cfg.Dialect.Shared {
 		l.stale.Store(true)
 	}
@@ -188,9 +189,9 @@ func (b *batch) refreshRoutingKeys() error {
 	return nil
 }
 
-// deleteUnusedRoutingKeys returns the statement that removes routing keys last used before a given time. On a shared
-// database it first locks the rows, in their latest version: a routing key that another app is about to use either has
-// its new time already and stays, or is written again after the removal. It skips locked rows.
+// deleteUnusedRoutingKeys returns the statement that deletes routing keys last used before a given time. On a shared
+// database it first locks the latest version of the rows: if another app is about to use a routing key, that row either
+// has a new time and stays, or is written again after the deletion. It skips locked rows.
 func deleteUnusedRoutingKeys(d db.Dialect) string {
 	empty := "NOT " + record.HasReady(d)
 	if !d.Shared {
@@ -200,8 +201,8 @@ func deleteUnusedRoutingKeys(d db.Dialect) string {
 		empty
 }
 
-// gatherUnusedRoutingKeys returns the call that removes routing keys, if a removal was requested and there may be keys
-// to remove.
+// gatherUnusedRoutingKeys returns the call that deletes routing keys, if a deletion was requested and there may be
+// unused keys.
 func (b *batch) gatherUnusedRoutingKeys() []*db.Call {
 	if !b.dropRoutingKeys {
 		return nil
@@ -223,7 +224,7 @@ func (b *batch) gatherUnusedRoutingKeys() []*db.Call {
 }
 
 // activityRoutingKey returns the routing key of an activity. It includes the requirements of the activity's session, so
-// that no claim reads a task that the worker may not run.
+// that a claim does not read tasks that the worker may not run.
 func activityRoutingKey(a *engine.Activity, s *engine.Session) routingKey {
 	l := routingKey{
 		session: a.SessionID != "", suspect: a.Suspect.Limited(), typ: a.Type, requirements: a.Requirements,
@@ -257,7 +258,7 @@ func parseRoute(q QueueKey, route string) []store.RoutingKey {
 	return []store.RoutingKey{{Type: l.typ, BuildID: l.build, Requirements: l.requirements}}
 }
 
-// readyRow returns the row that a ready workflow task has, or should have.
+// readyRow returns the row that the run's workflow task should have: zero if the task is not ready.
 func (r *run) readyRow() readyRow {
 	if r.Run == nil || r.Task == nil || r.Task.State != engine.Ready || !r.Status.Open() {
 		return readyRow{}

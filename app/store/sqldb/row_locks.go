@@ -15,15 +15,15 @@ import (
 )
 
 // A batch never waits for a row lock, because the app that holds the lock may be paused. While a batch loads, it
-// records the key of each row that another transaction has locked, and defers the changes that need this row to a later
-// batch. Deferred changes are not decided, because the batch cannot read whether the row exists.
+// records the key of each row that another transaction has locked, and defers the transactions that need this row to a
+// later batch. Deferred transactions are not decided, because the batch cannot find out whether the row exists.
 
-// errRowsLocked says that rows a batch came upon after its decisions are locked by another transaction; late of the
-// batch are the changes that need them, when that is known.
+// errRowsLocked means that another transaction has locked rows which a batch needs after its decisions. If the
+// transactions that need them are known, they are in batch.blocked.
 var errRowsLocked = errors.New("the row is locked by another transaction")
 
-// Types of keys for rows without an engine key type. chainKey stands for the sessions of a workflow ID, inheritedKey
-// for the children of its earlier runs: some of these rows are locked.
+// These types are keys of rows without a key type in package engine. chainKey stands for the sessions of a workflow ID,
+// inheritedKey for the children of its earlier runs: some of these rows are locked.
 type (
 	runKey       string
 	tokenKey     string
@@ -32,7 +32,7 @@ type (
 	inheritedKey engine.WorkflowKey
 )
 
-// markLocked records that another transaction has the row of this key.
+// markLocked records that another transaction has locked the row with this key.
 func (b *batch) markLocked(key any) {
 	if b.locked == nil {
 		b.locked = map[any]bool{}
@@ -56,7 +56,7 @@ func (b *batch) unlockedItems(items []*pending) []*pending {
 	return free
 }
 
-// needsLocked reports whether another transaction has a row that p asks for, by name or by what it names.
+// needsLocked reports whether another transaction has locked a row that p needs.
 func (b *batch) needsLocked(p *pending) bool {
 	if p.transaction == nil {
 		own := scopes(QueueKey{p.lease.Namespace, p.lease.Queue, p.lease.Kind})
@@ -83,8 +83,8 @@ func (b *batch) needsLocked(p *pending) bool {
 		slices.ContainsFunc(n.Namespaces, func(name string) bool { return b.locked[namespaceKey(name)] })
 }
 
-// lockedIn reports whether another transaction has locked a row that belongs to a run: its workflow ID, its chain's
-// sessions, the sessions of its activities.
+// lockedIn reports whether another transaction has locked a row that belongs to a run: its workflow ID, the sessions of
+// its chain, or the sessions of its activities.
 func (b *batch) lockedIn(id string, n *store.Keys) bool {
 	r := b.runs[id]
 	if r == nil || r.Run == nil {
@@ -112,8 +112,8 @@ func anyLocked[K comparable](b *batch, keys []K) bool {
 	return slices.ContainsFunc(keys, func(k K) bool { return b.locked[k] })
 }
 
-// deferBlocked marks the items to defer that made one of these tasks ready or claim from one of these queues: rows that
-// they need turned out to be locked after the decision, so the batch cannot be committed with them.
+// deferBlocked marks items to be deferred that made one of these tasks ready or claim from one of these queues: rows
+// that they need turned out to be locked after the decision, so the batch cannot be committed with them.
 func (b *batch) deferBlocked(tasks map[taskKey]bool, queues map[QueueKey]bool) error {
 	for _, p := range b.items {
 		late := p.lease != nil && queues[QueueKey{p.lease.Namespace, p.lease.Queue, p.lease.Kind}]
@@ -147,11 +147,11 @@ func (b *batch) takeAdvisoryLocks(keys map[int64][]any) []*db.Call {
 	}}}
 }
 
-// advisoryKeys are keys by the number they are locked under. Two keys that happen to share a number are locked
-// together, which costs a retry and harms nothing.
+// advisoryKeys maps the numbers of advisory locks to keys. Two keys with the same number are locked together, which may
+// cost a retry and is harmless.
 type advisoryKeys map[int64][]any
 
-// The zero byte between them keeps ("ab", "c") from being locked as ("a", "bc").
+// A zero byte separates the parts, so that ("ab", "c") and ("a", "bc") have different numbers.
 func (n advisoryKeys) add(key any, parts ...string) {
 	h := fnv.New64a()
 	for _, p := range parts {
@@ -164,8 +164,8 @@ func (n advisoryKeys) add(key any, parts ...string) {
 
 func (n advisoryKeys) session(k engine.SessionKey) { n.add(k, "session", k.Namespace, k.ID) }
 
-// advisoryKeysOf names every key of w that may not have a row yet; sessions that are likely to have one are looked at
-// first. A run needs no key: it is created under the key of its workflow ID.
+// advisoryKeysOf returns the keys in w that may not have a row yet, except sessions that probably have one, which are
+// checked first. A run needs no key: it is created under the key of its workflow ID.
 func advisoryKeysOf(w *wants, likely map[engine.SessionKey]bool) advisoryKeys {
 	n := advisoryKeys{}
 	for k := range w.workflows {
@@ -176,7 +176,7 @@ func advisoryKeysOf(w *wants, likely map[engine.SessionKey]bool) advisoryKeys {
 			n.session(k)
 		}
 	}
-	// A worker's row is there from its registration on; its name is locked only where the change may make it.
+	// A worker has a row since its registration; its name is locked only if the transaction may create the row.
 	for k, absent := range w.workers {
 		if absent {
 			n.add(k, "worker", k.Namespace, k.ID)
@@ -194,8 +194,8 @@ func advisoryKeysOf(w *wants, likely map[engine.SessionKey]bool) advisoryKeys {
 	return n
 }
 
-// reloadMissingSessions locks the names of sessions without a row and loads them again: another app may
-// be making them, or have made them.
+// reloadMissingSessions locks the names of sessions without a row and loads the sessions again, because another app may
+// be creating them or have created them.
 func (b *batch) reloadMissingSessions(keys map[engine.SessionKey]bool) error {
 	if !b.s.cfg.Dialect.Shared {
 		return nil

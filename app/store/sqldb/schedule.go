@@ -12,18 +12,18 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A schedule is rewritten whole at each decision, so a decision on an older version would undo what came between. It
-// names the version it was made on, and is refused when that is not the batch's.
+// Each decision rewrites the whole schedule, so a decision on an older version would undo later changes. Therefore it
+// names the version on which it is based, and is refused if the batch has another version.
 
-// schedule is a schedule in a batch. Its Schedule is nil when there is none.
+// schedule is a schedule in a batch. Its Schedule is nil if the schedule does not exist.
 type schedule struct {
 	*engine.Schedule
 	stored, dirty bool
-	wiped         bool                     // its history is deleted
-	events        []protocol.ScheduleEvent // to be written next
+	wiped         bool                     // its history must be deleted
+	events        []protocol.ScheduleEvent // history entries of the next write
 }
 
-// A decision sees the changes of earlier ones in the batch, as for all other rows.
+// Schedule returns a schedule in the state of the batch: a decision sees the changes of earlier ones.
 func (b *batch) Schedule(k engine.ScheduleKey) *engine.Schedule {
 	if s := b.schedules[k]; s != nil {
 		return s.Schedule
@@ -31,8 +31,8 @@ func (b *batch) Schedule(k engine.ScheduleKey) *engine.Schedule {
 	return nil
 }
 
-// No cache keeps schedules: each is asked for when it is due, and a fleet of them would push out what is asked for
-// all the time.
+// Schedules are not cached: each is needed only when it is due, and many schedules would evict rows that are needed
+// often.
 func (b *batch) loadSchedules(keys map[engine.ScheduleKey]bool) []*db.Call {
 	missing := db.NewRowset(record.Schedules.Key())
 	for k := range keys {
@@ -62,7 +62,7 @@ func (b *batch) checkSchedules(list []engine.ScheduleDecision) error {
 	return nil
 }
 
-// If a step deletes the schedule, its events are not stored.
+// If a step deletes the schedule, its history entries are not stored.
 func (b *batch) applySchedules(list []engine.ScheduleDecision) {
 	for i := range list {
 		k := list[i].Next.Key()
@@ -81,7 +81,7 @@ func (b *batch) applySchedules(list []engine.ScheduleDecision) {
 	}
 }
 
-// The history of a deleted schedule is deleted too, since another schedule may use the same ID later.
+// The history of a deleted schedule is deleted, too, since another schedule may use the same ID later.
 func (b *batch) gatherSchedules() ([]*db.Call, error) {
 	rows, gone, goneEvents := db.NewRowset(record.Schedules.Columns), db.NewRowset(record.Schedules.Key()),
 		db.NewRowset(record.Schedules.Key())

@@ -14,9 +14,9 @@ import (
 )
 
 // A database records for each of its migrations which release added it, and the oldest schema that a binary must know
-// to serve the database. So an older binary, which does not know the migration, can check whether it may continue
-// during a rolling upgrade. The migrations write these rows in their transactions; the table is therefore created
-// before the first of them. Migrations up to schema 9 have no rows, since no older binary reads them.
+// to use the database. So an older binary, which does not know the migration, can check whether it may continue during
+// a rolling upgrade. The migrations write these rows in their transactions; therefore the table is created before the
+// first of them. Migrations up to schema 9 have no rows, since no older binary reads them.
 
 // noted is one row of schema_versions.
 type noted struct {
@@ -24,9 +24,9 @@ type noted struct {
 	release            string
 }
 
-// Migrate migrates a database to the newest schema that p knows and reports whether anything changed. A newer schema is
-// left unchanged: the error is store.ErrSchema if this binary may not serve it. makeTable is the database's statement
-// that creates schema_versions.
+// Migrate migrates a database to the newest schema that p knows and reports whether anything changed. It does not
+// change a newer schema; the error is then store.ErrSchema if this binary does not support that schema. makeTable is
+// the statement that creates schema_versions.
 func Migrate(ctx context.Context, db *sql.DB, p *goose.Provider, makeTable string) (bool, error) {
 	found, err := p.GetDBVersion(ctx)
 	if err != nil {
@@ -56,8 +56,8 @@ func Known(p *goose.Provider) (newest int64) {
 	return newest
 }
 
-// CheckSchema refuses, with store.ErrSchema, a database whose schema is newer than a binary that knows its migrations
-// up to known may serve.
+// CheckSchema returns store.ErrSchema if the schema of the database is newer than known, and a binary that knows the
+// migrations up to known does not support it.
 func CheckSchema(ctx context.Context, db *sql.DB, known int64) error {
 	applied, rows, err := readSchema(ctx, db, known)
 	if err != nil {
@@ -101,8 +101,8 @@ func each(ctx context.Context, db *sql.DB, query string, arg any, row func(*sql.
 	return errors.Join(err, rows.Err(), rows.Close()) //nolint:sqlclosecheck // what it says is part of the answer
 }
 
-// judge reports whether a binary of a release, which knows the migrations up to known, may serve a database that has
-// others: all of one later release at most, and each one for which the binary is new enough.
+// judge reports whether a binary of a release, which knows the migrations up to known, may use a database that has
+// others: they must all be of one later release, and each must support this binary.
 func judge(known int64, own string, applied []int64, rows []noted) error {
 	if len(applied) == 0 {
 		return nil

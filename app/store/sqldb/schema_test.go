@@ -15,7 +15,7 @@ func TestPreviousReleaseServesTheNextSchema(t *testing.T) {
 		known   int64
 		applied []int64
 		rows    []noted
-		want    string // of the refusal; empty: served
+		want    string // expected refusal; empty: the database may be used
 	}{
 		{"its own", 12, nil, nil, ""},
 		{"the next release", 12, []int64{13}, []noted{row(13, "0.2.0", 12)}, ""},
@@ -53,7 +53,7 @@ func TestPreviousReleaseServesTheNextSchema(t *testing.T) {
 			}
 			for _, both := range []string{"release 0.1.0 with schema 12", "of release 0."} {
 				if !strings.Contains(err.Error(), both) {
-					t.Errorf("%q does not say %q", err, both)
+					t.Errorf("%q does not contain %q", err, both)
 				}
 			}
 		})

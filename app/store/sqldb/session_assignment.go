@@ -9,20 +9,20 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/record"
 )
 
-// The first task of a session determines its holder. Two apps may choose at the same time, each for its own worker, and
-// another app may already have filled the worker's session limit. The holder is therefore chosen as in a claim: with
-// the worker's row locked and its sessions counted.
+// The first task of a session determines its owner. Two apps may choose at the same time, each for its own worker, and
+// another app may already have filled the worker's maximum of sessions. Therefore the owner is chosen as in a claim:
+// with the worker's row locked and its sessions counted.
 
-// sessionAssignment holds the workers that acquire sessions in one dispatch: their rows, locked on a shared database;
-// nil for workers that get no session here.
+// sessionAssignment contains the workers that acquire sessions in one dispatch: their rows, locked on a shared
+// database; nil for workers that acquire no session here.
 type sessionAssignment struct {
 	rows      map[engine.WorkerKey]*engine.Worker
-	exhausted bool // a worker was refused and would be reserved again and again: claims dispatch the remaining tasks
+	exhausted bool // a worker was refused and would be reserved again and again, so claims dispatch the remaining tasks
 }
 
-// reserve finds a poller for a task. A session without a holder is acquired with its first task, in the batch that
-// makes the task, so that neither is written twice. The worker's sessions are counted as in a claim. A poller that may
-// not run the task returns to the queue, and a claim decides.
+// reserve finds a poll for a task. A session without an owner is acquired with its first task, in the batch that
+// creates the task, so that neither is written twice. The worker's sessions are counted as in a claim. If the worker
+// must not run the task, its poll returns to the queue, and a claim dispatches the task.
 func (b *batch) reserve(o store.Offer, f *sessionAssignment) (store.Reservation, engine.Lessee, error) {
 	o.AcquiresSession = o.Session != nil && !o.Session.Held(b.now) && !f.exhausted
 	res := b.s.cfg.Dispatch.Reserve(o)
@@ -30,7 +30,8 @@ func (b *batch) reserve(o store.Offer, f *sessionAssignment) (store.Reservation,
 		return nil, engine.Lessee{}, nil
 	}
 	l := res.Lessee()
-	// The worker's polls end with this batch, or it runs an isolated task; other pollers find the task by a claim.
+	// The worker's polls end with this batch, or it runs an isolated task. A claim dispatches the task to another
+	// worker.
 	if b.deregisters(l.Worker) || b.isolates(processOf(l.Worker)) {
 		res.Undo()
 		return nil, engine.Lessee{}, nil
@@ -75,7 +76,7 @@ func (b *batch) countedWorker(w *engine.Worker, f *sessionAssignment) (*engine.W
 			row, err := record.ReadWorker(v)
 			f.rows[k] = &row
 			return err
-		}, func([]any) {}) // a claim finds out when it can be had
+		}, func([]any) {}) // a claim will find out when it is no longer locked
 	} else {
 		calls = b.loadWorkers(key)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // addFormerOwner records that a session's owner changes to owner, or to none if it is empty. Attempts of the former
-// owner in the session are found by its name.
+// owner in the session are found by the former owner's ID.
 func (s *session) addFormerOwner(owner string) {
 	if s.Session != nil && s.Owner != "" && s.Owner != owner && !slices.Contains(s.formerOwners, s.Owner) {
 		s.formerOwners = append(slices.Clip(s.formerOwners), s.Owner)
@@ -20,8 +20,8 @@ func (s *session) addFormerOwner(owner string) {
 	}
 }
 
-// forgetFormerOwners removes former owners without running attempts in the session: all running attempts, if any,
-// belong to the current holder's epoch.
+// forgetFormerOwners removes the former owners, because they have no running attempts in the session: all running
+// attempts belong to the current epoch.
 func (s *session) forgetFormerOwners() {
 	if len(s.StaleAttempts) == 0 && (s.Owner != "" || s.Active == 0) {
 		s.formerOwners = nil
@@ -50,8 +50,8 @@ func (b *batch) countTasks(keys *db.Rowset) []*db.Call {
 	}}}
 }
 
-// routed records where the ready tasks of the loaded sessions wait: where their words say, unless their caps are
-// full. Tasks of sessions that were loaded with their workflows are counted first.
+// routed records the routes of the ready tasks of the loaded sessions: they follow from the routing words, unless an
+// activity limit is reached. Tasks of sessions that were loaded with their workflows are counted first.
 func (b *batch) routed() error {
 	missing := db.NewRowset(record.Sessions.Key())
 	for k, s := range b.sessions {
@@ -71,8 +71,8 @@ func (b *batch) routed() error {
 	return nil
 }
 
-// loadActivity reads when an activity last ended in sessions, where the row alone cannot say whether
-// they are idle; for keys marked true it does so in any case.
+// loadActivity reads when an activity last ended in sessions whose rows do not show whether they are idle; for keys
+// marked true it does so in any case.
 func (b *batch) loadActivity(keys map[engine.SessionKey]bool) error {
 	var calls []*db.Call
 	for k, exactly := range keys {
@@ -99,19 +99,19 @@ func (b *batch) loadActivity(keys map[engine.SessionKey]bool) error {
 	return b.send(calls...)
 }
 
-// recordActivity sets the time of the last activity of the session's holder, if it was under the current lease.
+// recordActivity sets the time of the last activity of the session's owner, if it was under the current lease.
 func recordActivity(s *engine.Session, epoch int64, worker string, at history.Time) {
 	if epoch == s.Epoch && worker == s.Owner && at.After(s.RecentActivity.Time) && at.Before(s.LeaseUntil.Time) {
 		s.RecentActivity = at
 	}
 }
 
-// leasedBy reads the tasks of one worker in one session.
+// leasedBy is the statement that reads the tasks of one worker in one session.
 const leasedBy = "SELECT run_id, seq, body FROM tasks WHERE namespace = $1 AND owner = $2 AND session_id = $3 LIMIT 64"
 
-// countRan completes the timeline entries of epochs that ended in this batch with two numbers: the attempts that ended
-// during the epoch, including attempts that ended in this batch, and the lost attempts whose activities are still open.
-// The number of an epoch is the time of its acquisition, unless the clock was set back.
+// countRan adds two numbers to the timeline entries of epochs that ended in this batch: the attempts that ended during
+// the epoch, including this batch, and the lost attempts whose activities are still open. The number of an epoch is the
+// time of its acquisition, unless the clock was set back.
 func (b *batch) countRan() error {
 	var calls []*db.Call
 	for i := b.timelineWritten; i < len(b.moves); i++ {
@@ -141,7 +141,7 @@ func (b *batch) countRan() error {
 	return b.send(calls...)
 }
 
-// endsOf counts the attempts that ended in a session, by the key of events, in what is not written yet.
+// endsOf counts the attempts that ended in a session, by its key in events, in events that are not written yet.
 func (b *batch) endsOf(session string) (n int) {
 	for _, evs := range b.events {
 		for _, s := range evs.sessions {

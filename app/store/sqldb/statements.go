@@ -8,50 +8,52 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Statements are generated once per dialect: both databases use the same statements except for differences in syntax.
+// Statements are generated once per dialect: both databases use the same statements, except for differences in syntax.
 
-// statements are all statements of the committer for one dialect, made once.
+// statements contains all statements of the committer for one dialect.
 type statements struct {
 	begin, commit *db.Stmt
 
-	// markJump stores a time before a jump of the clock, clampBatches moves times ahead of the clock back, and dropMark
-	// removes the mark of markJump
+	// markJump stores a time before a jump of the clock, clampBatches sets times that are ahead of the clock back, and
+	// dropMark deletes the row of markJump.
 	markJump, clampBatches, dropMark *db.Stmt
 
-	batch           *db.Stmt // writes (app, batch); on a shared database it also reads the clock
-	advisory        *db.Stmt // tries advisory locks, and returns the locks that other transactions hold
-	reroute         *db.Stmt
-	owners          *db.Stmt // of runs: workflow keys by run id, unlocked
-	opens           *db.Stmt // open rows of runs
-	opensOf         *db.Stmt // of shared databases: the same of runs that are not as they are remembered, see recall.go
-	held            *db.Stmt // sessions held, by worker; and the words of sessions that fall back, with -1
-	holdings        *db.Stmt // each of them
-	sessionCounts   *db.Stmt // counts of sessions' tasks
-	lastEnded       *db.Stmt // in one session, latest first
-	leasedIn        *db.Stmt
-	openIn          *db.Stmt
-	ranIn           *db.Stmt
-	watermarks      *db.Stmt
-	routingKeys     *db.Stmt
-	processTasks    *db.Stmt         // tasks of workers, and suspects among them
-	unserve         *db.Stmt         // marks of runs whose tasks no live worker may lease
-	dropRoutingKeys *db.Stmt         // not used since a time; on a database of one app it returns them
-	readyIn         *db.Stmt         // of shared databases: where the first ready tasks of some runs wait
-	picks           map[int]*db.Stmt // candidates of a claim by number of ranges; 0 for arrays
+	batch    *db.Stmt // writes (app, batch); on a shared database it also returns the server's time
+	advisory *db.Stmt // tries advisory locks, and returns those that other transactions hold
+	reroute  *db.Stmt
+	owners   *db.Stmt // workflow keys of runs by run ID, without locks
+	opens    *db.Stmt // open rows of runs
+	opensOf  *db.Stmt // on shared databases: the same, for runs that differ from the cached ones; see recall.go
+	// sessions that workers hold, and the routing words of sessions that any worker may acquire, with -1
+	held          *db.Stmt
+	holdings      *db.Stmt // sessions that each worker holds
+	sessionCounts *db.Stmt // counts of sessions' tasks
+	lastEnded     *db.Stmt // time of the last attempt that ended in a session
+	leasedIn      *db.Stmt
+	openIn        *db.Stmt
+	ranIn         *db.Stmt
+	watermarks    *db.Stmt
+	routingKeys   *db.Stmt
+	processTasks  *db.Stmt // tasks of workers, and suspects among them
+	unserve       *db.Stmt // sets the stuck marks of runs
+	// deletes routing keys that were not used since a time; with a single process it returns them
+	dropRoutingKeys *db.Stmt
+	readyIn         *db.Stmt         // on shared databases: routes of the first ready tasks of some runs
+	picks           map[int]*db.Stmt // reads the candidates of a claim, by number of ranges; 0 for arrays
 
-	// of batches that are decided on what is remembered, see recall.go
+	// These are for batches that are decided on cached rows; see recall.go.
 	stamp, guardNames, guardFresh, guardRows, guardTasks *db.Stmt
 
 	workflows, runs, sessions, chains, workers, receipts, tokens *db.Loader
 	namespaces                                                   *db.Loader
-	// children of earlier runs by key; children of a chain to which a close policy applies
+	// These load children of earlier runs by key, and children of a chain with a close policy.
 	inherited, bound                          *db.Loader
 	putInherited, deleteInherited, dropChains *db.Writer
 	succeedTasks                              *db.Writer // replace rows of ended tasks of the same runs
 
 	addWorkflows, putWorkflows *db.Writer
 	addInbox                   *db.Writer
-	dropInbox                  *db.Stmt // signals that no run's history contains any more
+	dropInbox                  *db.Stmt // deletes signals that are in no run's history
 
 	putRuns, moveRuns, addEvents, putTasks, dropTasks, putItems, dropItems, putSessions, dropSessions *db.Writer
 	addTimeline, putEpochs, putWorkers, dropWorkers, putReceipts, putTokens, dropTokens, addAudit     *db.Writer
@@ -62,13 +64,13 @@ type statements struct {
 	putTags, addTags, dropTags *db.Writer
 	pruneTags                  *db.Stmt
 	putQueues, dropQueues      *db.Writer
-	// by queue of a namespace
+	// These count leased tasks by queue of a namespace.
 	leased                                                             map[protocol.TaskKind]*db.Stmt
 	putSchedules, dropSchedules, addScheduleEvents, dropScheduleEvents *db.Writer
 	addAttributes, dropAttributes                                      *db.Writer
 	dropAudits                                                         *db.Writer
 	addLogs, dropLogs, dropRunLogs                                     *db.Writer
-	// of sessions; of namespaces
+	// These delete timelines of sessions, and of namespaces.
 	dropTimelines, forgetTimelines *db.Writer
 	putNamespaces, dropNamespaces, dropRuns, dropEvents, dropRunTasks, dropRunItems, dropWorkflows, dropReceipts,
 	dropResponses *db.Writer
@@ -77,8 +79,8 @@ type statements struct {
 // separator separates the parts of a route; the routing word is the last part.
 const separator = record.RouteSeparator
 
-// Made at the start, so that the text of a statement is the same each time and it is prepared once on its
-// connection.
+// newStatements is called once, at the start, so that the text of a statement is always the same and is prepared only
+// once per connection.
 func newStatements(d db.Dialect) *statements {
 	s := &statements{
 		begin:           &db.Stmt{SQL: d.Begin, Control: true},
@@ -179,8 +181,7 @@ func newStatements(d db.Dialect) *statements {
 		dropTimelines:   d.RemoveBy(record.Timeline, timelineSession),
 		forgetTimelines: d.RemoveBy(record.Timeline, record.Timeline.Columns[:1]),
 	}
-	// The word of a route is what follows its last separator: trimming every other character from the right leaves the
-	// rest.
+	// The word of a route follows its last separator: trimming all other characters from the right leaves the rest.
 	words := []db.Column{db.Text("namespace"), db.Text("session_id"), db.Text("word")}
 	held := d.Probe(record.Workers.Key(), "t.namespace, t.owner",
 		"(SELECT namespace, owner AS worker_id, owner FROM sessions"+
@@ -231,13 +232,14 @@ func newStatements(d db.Dialect) *statements {
 	return s
 }
 
-// pick returns the statement that reads the first ready tasks of each of n ranges, and how many ranges it takes.
+// pick returns the statement that reads the first ready tasks of each of n ranges, and the number of ranges that it
+// accepts.
 func (s *statements) pick(d db.Dialect, n int) (*db.Stmt, int) {
 	const columns = "route, priority, ready_at, run_id, seq, body, rank"
 	if d.Shared {
 		if s.picks[0] == nil {
-			// For each range, the result also contains the number of its tasks: if it exceeds the number returned,
-			// other transactions have locked some.
+			// For each range, the result also contains the number of its tasks: if it exceeds the number of returned
+			// tasks, other transactions have locked some.
 			s.picks[0] = &db.Stmt{SQL: "SELECT c.* FROM unnest($1::text[]) AS k(route) CROSS JOIN LATERAL (SELECT t.route, t.priority, t.ready_at, t.run_id," +
 				" t.seq, t.body, t.rank, r.version FROM tasks AS t CROSS JOIN LATERAL (SELECT x.xmin::text::bigint AS version FROM runs AS x WHERE x.run_id = t.run_id FOR UPDATE SKIP LOCKED) AS r" +
 				" WHERE t.route = k.route ORDER BY t.priority, t.rank, t.ready_at, t.run_id, t.seq LIMIT $2 FOR UPDATE OF t SKIP LOCKED) AS c" +
@@ -246,15 +248,15 @@ func (s *statements) pick(d db.Dialect, n int) (*db.Stmt, int) {
 		}
 		return s.picks[0], n
 	}
-	// The number of ranges is rounded up to a power of two, so that a few prepared statements serve any number of
+	// The number of ranges is rounded up to a power of two, so that a few prepared statements suffice for any number of
 	// ranges; the surplus ranges match no rows.
 	size := 1
 	for size < n && size < 64 {
 		size *= 2
 	}
 	if s.picks[size] == nil {
-		// If the limit is a bare parameter, SQLite plans the statement again at each execution, since the plan may
-		// depend on it.
+		// If the limit were a bare parameter, SQLite would plan the statement again at each execution, since the plan
+		// may depend on it.
 		one := "SELECT * FROM (SELECT " + columns +
 			" FROM tasks WHERE route = ? ORDER BY priority, rank, ready_at, run_id, seq LIMIT (? + 0))"
 		s.picks[size] = &db.Stmt{SQL: one + strings.Repeat(" UNION ALL "+one, size-1)}

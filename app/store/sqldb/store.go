@@ -21,60 +21,61 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// One implementation of the store for both databases. A store has one committer (committer.go): one goroutine that
-// gathers all waiting changes, decides them over rows that it loads once, and writes the result in one transaction. So
-// group commit, order and locking are in one place, and callers only submit data and a function.
+// This is one implementation of the store for both databases. A store has one committer (committer.go): a goroutine
+// that collects all waiting transactions, decides them on rows that it loads once, and writes the result in one
+// database transaction. So group commit, order and locking are in one place, and callers only submit data and a
+// function.
 
-// Options configure a store. The zero value serves tools that only read.
+// Options configure a store. The zero value suffices for tools that only read.
 type Options struct {
 	App      string               // name of this process, unique on the database; default "app"
-	Dispatch store.Dispatcher     // nil: no poller waits for tasks in this process
-	Shift    func() time.Duration // tests only: time that passed, added to the store's clock
-	Wall     func() time.Time     // tests only: clock of the machine, which a store of one app uses
+	Dispatch store.Dispatcher     // nil: no poll waits in this process
+	Shift    func() time.Duration // tests only: time that is added to the store's clock
+	Wall     func() time.Time     // tests only: the machine's clock, which a store of one app uses
 	Memory   int64                // bytes that this process may use, including the store's caches; 0: no limit
 	Pool     int                  // maximum number of connections to a shared database; 0: no limit
-	// Waiting is called from time to time with the reason while the store waits for an unreachable server; nil: it is
-	// not reported. SQLite never waits: the file exists or not.
+	// Waiting is called repeatedly, with the reason, while the store waits for an unreachable server; nil: no call.
+	// SQLite never waits.
 	Waiting func(error)
-	// Outage is called once when the database becomes unavailable, and Recovered with the length of the outage when it is
-	// available again; nil: neither is reported.
+	// Outage is called once when the database becomes unavailable, and Recovered with the duration of the outage when
+	// it is available again; nil: no call.
 	Outage    func(error)
 	Recovered func(time.Duration)
-	// Refused is called when the server starts to refuse the credentials of this process; nil: it is not reported.
+	// Refused is called when the server starts to refuse the credentials of this process; nil: no call.
 	Refused func(error)
 	// RefusedFor is how long the server may refuse the credentials before the store is unusable; 0: 5 min.
 	RefusedFor time.Duration
 
-	FewRuns int // tests only: maximum number of runs that a listing reads completely and sorts; 0: the default
+	FewRuns int // tests only: maximum number of runs that a list reads completely and sorts; 0: the default
 }
 
 // Config is the configuration that a database package passes to its store.
 type Config struct {
 	Options
 	Dialect db.Dialect
-	Conn    db.Conn // the committer's
+	Conn    db.Conn // connection of the committer
 	Reads   *sql.DB // for View
 	// Prepared executes the statements of Reads; nil if the driver prepares and caches them.
 	Prepared *db.Prepared
 	Gorm     gorm.Dialector
-	// Notify is called after a commit, on the committer's goroutine, with notices for other processes; nil if there are
-	// none. A notice before the commit would make them read rows that do not exist yet.
+	// Notify is called after a commit, on the committer's goroutine, with notifications for other processes; nil if
+	// there are none. Before the commit, they would make other processes read rows that do not exist yet.
 	Notify func(Notice)
-	// QueuesChanged returns the call that notifies other processes, in the commit's transaction, of changed settings of a
-	// queue; nil if there are no other processes. They do not poll for settings, so this notice must not be lost with
-	// the process, unlike the notices of Notify. A call per commit would be too expensive for ordinary steps.
+	// QueuesChanged returns the call that notifies other processes, in the commit's transaction, of changed settings of
+	// a queue; nil if there are no other processes. They do not poll for settings, so this notification must not be
+	// lost with the process, unlike those of Notify. A call per commit would be too expensive for ordinary steps.
 	QueuesChanged func() *db.Call
-	// ReceivesNotices reports whether notices of other processes arrive; nil if there are no other processes.
+	// ReceivesNotices reports whether notifications of other processes arrive; nil if there are no other processes.
 	ReceivesNotices func() bool
 	// Unclean means that the previous process did not close the database.
 	Unclean bool
-	// Room returns an error if the disk has no room for the writes of a step; nil if this cannot be measured.
+	// Room returns an error if the disk has too little space for the writes of a step; nil if this cannot be measured.
 	Room  func() error
-	Known int64 // the newest schema this binary knows
-	// Unblock ends the transactions of other apps that hold locks and are paused; nil when there are no others.
+	Known int64 // newest schema that this binary knows
+	// Unblock ends the transactions of other apps that hold locks and are paused; nil if there are no other apps.
 	Unblock func(context.Context) error
 	// Opened is called before the first batch with the number of the last committed batch. Committed is called with the
-	// number of each batch after its commit and before its callers get a response; nil: batches are not counted.
+	// number of each batch after its commit and before its callers get their results; nil: batches are not counted.
 	Opened    func(app string, batch int64) error
 	Committed func(batch int64)
 	// Release is called last by Close.
@@ -94,65 +95,66 @@ func (k QueueKey) compare(o QueueKey) int {
 // Notice informs other processes on the database of a commit: queues with new ready tasks, runs with new events. It may
 // be lost, so no decision depends on it.
 type Notice struct {
-	Ended   []store.SessionMove // holdings of sessions that ended
-	Expired []engine.WorkerKey  // workers whose leases ran out, or that reconnected
+	Ended   []store.SessionMove // sessions whose ownership ended
+	Expired []engine.WorkerKey  // workers whose leases expired, or that reconnected
 	Queues  []QueueKey
 	Runs    []store.RunChange
-	// Superseded are processes whose worker's registration went to another, or away.
+	// Superseded are processes whose registration was superseded or removed.
 	Superseded   []store.Process
-	DrainChanged []store.Process // processes that reported that they drain, or no longer drain
-	// FairnessChanged: tasks of a queue have ranks from now on. Changed settings are notified by their commit.
+	DrainChanged []store.Process // processes that started or stopped draining
+	// FairnessChanged: tasks of another queue have ranks from now on. Changed settings are notified by their commit.
 	FairnessChanged bool
-	// Answers are questions that were answered; they come alone.
+	// Answers are query tasks with a reply; they are sent alone.
 	Answers []string
-	Tokens  []string // that were made, changed or dropped
+	Tokens  []string // tokens that were created, changed or deleted
 }
 
-// Store is a store.Store over one connection that writes and a pool that reads. Reads do not pass through the
-// committer, so a long listing delays no commit.
+// Store is a store.Store with one connection that writes and a pool that reads. Reads do not use the committer, so a
+// long list delays no commit.
 type Store struct {
 	cfg           Config
 	st            *statements
 	reads         *read.Pool
-	cache         *cache // of the committer's goroutine
+	cache         *cache // used only by the committer's goroutine
 	memory        *memory
 	clock         clock.Clock
 	health        health
 	in            chan *pending
-	back          chan *pending // changes without a waiting caller
+	back          chan *pending // transactions without a waiting caller
 	quit          chan struct{}
 	done          chan struct{}
 	settling      bool // a jump of the clock is being handled; only the committer uses it
 	jumps         chan store.ClockJump
 	close         sync.Once
-	ended         error // of Close; set before done is closed
+	ended         error // error of Close; set before done is closed
 	unusable      chan error
 	outage        outage
-	batch         int64 // number of the last batch that was tried
+	batch         int64 // number of the last batch that was started
 	fairQueue     fairQueue
-	evictionTimer *time.Timer // rings when something remembered is to be forgotten
-	evicting      bool        // it did so in part
+	evictionTimer *time.Timer // fires when unused cache entries must be evicted
+	evicting      bool        // some unused entries were not evicted yet
 
 	deferred      []*pending                 // used only by the committer's goroutine, like the fields below
 	skippedQueues map[QueueKey]*skippedQueue // queues with ready tasks that other transactions have locked
-	lastUnblock   time.Time                  // when Unblock was called last
+	lastUnblock   time.Time                  // time of the last call of Unblock
 	ending        sync.WaitGroup
-	unblocking    atomic.Bool // Unblock runs
+	unblocking    atomic.Bool // Unblock is running
 
 	statements, trips, commits, changes, rows, readings, candidates atomic.Int64
 	routingKeys                                                     routingKeyCache
 	isolated                                                        isolated
-	// queues in which a blamed task waited for an idle process at the last claim; only the committer uses it
+	// blamed are queues in which a blamed task waited for an idle process at the last claim; only the committer uses
+	// it.
 	blamed map[QueueKey]bool
 	queues queues
-	// the clock at which tags were dropped last; the committer's
+	// pruned has the clocks at which tags were last deleted; only the committer uses it.
 	pruned map[tagKey]int64
 	ledger *quota.Ledger
 }
 
 var _ store.Store = (*Store)(nil)
 
-// batchAge is the time for which the row of an app that no longer writes is stored.
+// batchAge is how long the row of an app that no longer writes is stored.
 const batchAge = 30 * 24 * time.Hour
 
 // New returns a store for an open and migrated database and starts its committer.
@@ -200,7 +202,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 			return nil, err
 		}
 	}
-	if cfg.Dialect.Shared { // from now on there is a row to lock, see stored
+	if cfg.Dialect.Shared { // from now on there is a row to lock; see stored
 		old := time.Now().Add(-batchAge).UnixMicro()
 		if _, err := cfg.Reads.ExecContext(ctx, "DELETE FROM batches WHERE at < $1", old); err != nil {
 			return nil, fmt.Errorf("delete the batch rows of old apps: %w", err)
@@ -225,35 +227,35 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// pending is a change or a claim on its way through a batch. Its outcome is written by the committer and read
-// by the caller once done is closed.
+// pending is a transaction or a claim on its way through a batch. The committer writes its outcome, and the caller
+// reads it after done is closed.
 type pending struct {
 	transaction *store.Transaction
 	lease       *store.LeaseRequest
-	callerGone  <-chan struct{} // of a claim: closed when its caller no longer waits
-	must        bool            // the batch is written, whether the change changes anything or not
+	callerGone  <-chan struct{} // for a claim: closed when its caller no longer waits
+	must        bool            // write the batch even if the transaction changes nothing
 	done        chan struct{}   // closed when the fields below are final
 
-	rank   int64 // among the changes of all classes
-	ranked bool  // it has waited for an earlier batch
+	rank   int64 // rank among the transactions of all classes
+	ranked bool  // it was already in an earlier batch
 
-	ready, readied int // range of the tasks that it made ready in its batch
+	ready, readied int // range of the tasks that it made ready, in batch.ready
 
-	deferredSince time.Time // when it was deferred first; zero: it was not
-	retryAt       time.Time // when it is tried next
+	deferredSince time.Time // when it was first deferred; zero: never
+	retryAt       time.Time // time of the next try
 	retries       int
-	separately    bool // tried alone: the locked row is not known
+	separately    bool // retry it alone, because the locked row is not known
 
 	result any
 	leased []store.Leased
-	runs   []*run // of leased
+	runs   []*run // runs of leased
 	err    error
 }
 
-// background reports whether no caller waits for the change, so that other changes may be committed first.
+// background reports whether no caller waits for the transaction, so that others may be committed first.
 func (p *pending) background() bool { return p.transaction != nil && p.transaction.Background }
 
-// Commit runs one change in the next batch; a background change may run in a later one.
+// Commit runs one transaction in the next batch; a background transaction may run in a later one.
 func (s *Store) Commit(ctx context.Context, c store.Transaction) (any, error) {
 	p := &pending{transaction: &c, done: make(chan struct{})}
 	if err := s.submit(ctx, p); err != nil {
@@ -262,7 +264,7 @@ func (s *Store) Commit(ctx context.Context, c store.Transaction) (any, error) {
 	return p.result, p.err
 }
 
-// LeaseTasks leases ready tasks from the backlog, unless ctx ends before its batch begins.
+// LeaseTasks leases waiting tasks, unless ctx ends before its batch begins.
 func (s *Store) LeaseTasks(ctx context.Context, r store.LeaseRequest) ([]store.Leased, error) {
 	p := &pending{lease: &r, callerGone: ctx.Done(), done: make(chan struct{})}
 	if err := s.submit(ctx, p); err != nil {
@@ -271,8 +273,8 @@ func (s *Store) LeaseTasks(ctx context.Context, r store.LeaseRequest) ([]store.L
 	return p.leased, p.err
 }
 
-// submit passes p to the committer and waits for its outcome. If the caller's context ends, the change may still be
-// committed, so its outcome is unknown to that caller.
+// submit passes p to the committer and waits for its outcome. If the caller's context ends, the transaction may still
+// be committed, so its outcome is unknown to that caller.
 func (s *Store) submit(ctx context.Context, p *pending) error {
 	select {
 	case <-s.quit:
@@ -301,15 +303,15 @@ func (s *Store) submit(ctx context.Context, p *pending) error {
 	case <-s.done:
 	}
 	select {
-	case <-p.done: // it was in the last batch
+	case <-p.done: // p was part of the last batch
 		return nil
 	default:
 		return store.ErrClosed
 	}
 }
 
-// Now returns the store's time. After a jump it returns once the leases are adjusted, so that no caller takes a running
-// lease for an expired one.
+// Now returns the store's time. After a jump it returns once the leases are adjusted, so that a caller does not mistake
+// a valid lease for an expired one.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	now, err := s.reads.Now(ctx)
 	if err == nil && s.clock.Pending() {
@@ -319,7 +321,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return now, s.checkOutage(err)
 }
 
-// View uses separate connections for reading, so that it never delays a commit.
+// View reads on a separate connection, so that it never delays a commit.
 func (s *Store) View(_ context.Context, fn func(store.Reader) error) error {
 	select {
 	case <-s.quit:
@@ -329,7 +331,7 @@ func (s *Store) View(_ context.Context, fn func(store.Reader) error) error {
 	return s.checkOutage(s.reads.View(fn))
 }
 
-// Reads returns the pool that this store reads with, for inspection of its statements.
+// Reads returns the pool with which this store reads, so that tests can inspect its statements.
 func (s *Store) Reads() *read.Pool { return s.reads }
 
 // About returns an estimate of Now without a query, for callers that call it often and need no exact time.
@@ -340,7 +342,7 @@ func (s *Store) About() time.Time {
 	return s.clock.About()
 }
 
-// Stats counts what was sent since the store was opened.
+// Stats returns counts of what was sent since the store was opened.
 func (s *Store) Stats() store.Stats {
 	stats := store.Stats{
 		Statements: s.statements.Load(), RoundTrips: s.trips.Load(), Commits: s.commits.Load(), Changes: s.changes.Load(),
@@ -352,36 +354,36 @@ func (s *Store) Stats() store.Stats {
 	return stats
 }
 
-// ReceivesNotices reports whether this process receives notices of other processes' commits; true if there are no
+// ReceivesNotices reports whether this process receives notifications of other processes' commits; true if there are no
 // others.
 func (s *Store) ReceivesNotices() bool {
 	return s.cfg.ReceivesNotices == nil || s.cfg.ReceivesNotices()
 }
 
-// Unusable returns a channel that receives one error when the store has to stop: another process migrated the database
-// to a schema that this binary may not serve, the database is damaged, or the server refuses the credentials of this
+// Unusable returns a channel that receives one error when the store must stop: another process migrated the database to
+// a schema that this binary does not support, the database is corrupt, or the server refuses the credentials of this
 // process.
 func (s *Store) Unusable() <-chan error { return s.unusable }
 
-// Fail stops a store whose database is damaged: it refuses writes, and Unusable receives the first error.
+// Fail stops a store whose database is corrupt: it refuses writes, and Unusable receives the first error.
 func (s *Store) Fail(err error) {
 	if s.health.broken.CompareAndSwap(nil, &err) {
 		s.stop(err)
 	}
 }
 
-// GiveUp reports by Unusable that this process has to stop because it can no longer connect to its database.
+// GiveUp reports through Unusable that this process must stop because it can no longer connect to its database.
 func (s *Store) GiveUp(err error) { s.stop(err) }
 
 func (s *Store) stop(err error) {
 	select {
 	case s.unusable <- err:
-	default: // already reported
+	default: // an error was already reported
 	}
 }
 
-// CheckSchema checks whether this binary may still serve the database, after a notice that another process migrated it.
-// Unusable receives the result. CheckSchema returns an error only if it cannot read the version.
+// CheckSchema checks whether this binary still supports the database, after a notification that another process
+// migrated it. Unusable receives the result. CheckSchema returns an error only if it cannot read the version.
 func (s *Store) CheckSchema(ctx context.Context) error {
 	err := CheckSchema(ctx, s.cfg.Reads, s.cfg.Known)
 	if !errors.Is(err, store.ErrSchema) {
@@ -391,10 +393,10 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 	return nil
 }
 
-// Waiting returns the number of changes and claims that wait for the next batch.
+// Waiting returns the number of transactions and claims that wait for the next batch.
 func (s *Store) Waiting() int { return len(s.in) + len(s.back) }
 
-// Close commits what was submitted, then closes the connections. Later writes answer store.ErrClosed.
+// Close commits what was submitted, then closes the connections. Later writes return store.ErrClosed.
 func (s *Store) Close() error {
 	s.close.Do(func() { close(s.quit) })
 	<-s.done

@@ -13,10 +13,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A process holds one suspect at a time, and a process with a blamed task holds no other task. Both are counted when a
-// task is leased, under the lock of the worker's row: two apps that counted without the lock could both find none.
+// A process holds at most one suspect at a time, and a process with a blamed task holds no other task. Both are checked
+// when a task is leased, under the lock of the worker's row: if two apps counted without the lock, both could find no
+// task.
 
-// maxSuspects is the maximum number of suspected tasks that a claim reads from each range.
+// maxSuspects is the maximum number of suspects that a claim reads from each range.
 const maxSuspects = 256
 
 // isolated contains the worker processes that hold a blamed task and receive no other task, as far as this app knows.
@@ -39,11 +40,11 @@ func (b *batch) isolates(p process) bool {
 	return b.s.isolated.has(p)
 }
 
-// leasedSuspect records that a suspected task was leased: a blamed task may isolate its worker process.
+// leasedSuspect records that a suspect was leased: a blamed task isolates its worker process.
 func (b *batch) leasedSuspect(q QueueKey, s *engine.Suspicion, w *engine.Worker) {
 	if s != nil && s.Alone {
 		b.isolate(processOf(w), true)
-		b.hidden[q] = true // the hint makes other apps read the isolated processes, with the routing keys
+		b.hidden[q] = true // the hint makes other apps read the isolated processes together with the routing keys
 	}
 }
 
@@ -55,7 +56,7 @@ func (b *batch) isolate(p process, is bool) {
 }
 
 // maybeIdle requests another claim of the queues in which a blamed task waits for an idle process. The process of a
-// lease that ended may be idle now; the claims for its polls found nothing while it was busy.
+// lease that ended may be idle now; claims found nothing for it while it was busy.
 func (b *batch) maybeIdle(namespace string) {
 	for q := range b.s.blamed {
 		if q.Namespace == namespace {
@@ -76,8 +77,8 @@ func (b *batch) recordBlamed(q QueueKey, picks []pick) {
 	b.s.blamed[q] = true
 }
 
-// suspectReleased records that a worker process no longer holds a suspected task, since it was cleared or its delivery
-// ended, and requests another claim for suspects that wait for a process without one.
+// suspectReleased records that a worker process no longer holds a suspect, since it was cleared or its delivery ended,
+// and requests another claim for suspects that wait for a process.
 func (b *batch) suspectReleased(namespace string, l engine.Lease) {
 	p := process{engine.WorkerKey{Namespace: namespace, ID: l.Owner}, l.Incarnation}
 	if b.isolates(p) {
@@ -103,7 +104,7 @@ func (b *batch) admits(s *engine.Suspicion, w *engine.Worker, holds map[process]
 	return s.Admits(h)
 }
 
-// addLeasedBy adds the tasks that claims of this batch have leased to a process, which no statement counts yet.
+// addLeasedBy adds the tasks that claims of this batch have leased to a process, which statements do not count yet.
 func (b *batch) addLeasedBy(p process, h *engine.HeldTasks) {
 	for _, item := range b.items {
 		for i := range item.leased {
@@ -125,8 +126,8 @@ func (b *batch) addLeasedBy(p process, h *engine.HeldTasks) {
 	}
 }
 
-// suspects reads the tasks in routing keys of suspects, in the order of their delivery, and counts the tasks of each
-// process that polls for them. Without such a routing key it sends no statement.
+// suspects reads the tasks with routing keys of suspects, in dispatch order, and counts the tasks of each process that
+// polls for them. Without such a routing key it sends no statement.
 func (b *batch) suspects(
 	q QueueKey, routes []string, pollers []store.Poller,
 ) (map[process]*engine.HeldTasks, []pick, error) {
@@ -161,9 +162,9 @@ func (b *batch) suspects(
 	return holds, picks, nil
 }
 
-// countHeld counts the tasks of each worker and the suspects among them, under the lock of the worker's row. A worker
-// whose row another transaction has locked, or whose process was replaced, is missing and gets no suspect from this
-// claim.
+// countHeld counts the tasks of each worker and the suspects among them, under the lock of the worker's row. If another
+// transaction has locked the row, or the process was superseded, the worker is missing from the result and gets no
+// suspect from this claim.
 func (b *batch) countHeld(q QueueKey, pollers []store.Poller) (map[process]*engine.HeldTasks, error) {
 	keys, requested := db.NewRowset(record.Workers.Key()), map[engine.WorkerKey]bool{}
 	for _, p := range pollers {
@@ -236,13 +237,13 @@ func holdsOf(d db.Dialect) string {
 	}, " UNION ALL ")+") AS h GROUP BY h.namespace, h.owner")
 }
 
-// selectRoutingKeysAndIsolated reads the routing keys of all queues, followed by the tasks that isolate their
-// processes, with -1: their worker, and the document that holds the incarnation of the process.
+// selectRoutingKeysAndIsolated reads the routing keys of all queues, and then, with -1, the tasks that isolate their
+// processes: the worker, and the document that contains the incarnation of the process.
 const selectRoutingKeysAndIsolated = "SELECT namespace, queue, kind, lane, used_at FROM lanes" +
 	" UNION ALL SELECT namespace, owner, 'activity', body, -1 FROM tasks WHERE suspect = 2 AND owner IS NOT NULL" +
 	" UNION ALL SELECT namespace, owner, 'workflow', state, -1 FROM runs WHERE suspect = 2 AND owner IS NOT NULL"
 
-// isolatedRow returns the isolated process of a row of selectRoutingKeysAndIsolated.
+// isolatedRow returns the isolated process in a row of selectRoutingKeysAndIsolated.
 func isolatedRow(namespace, owner string, kind protocol.TaskKind, body string) (process, error) {
 	p := process{WorkerKey: engine.WorkerKey{Namespace: namespace, ID: owner}}
 	if kind == protocol.KindWorkflow {
@@ -257,7 +258,7 @@ func isolatedRow(namespace, owner string, kind protocol.TaskKind, body string) (
 	return p, err
 }
 
-// rememberIsolated applies the isolated processes of a batch after its commit, and notifies the dispatcher.
+// rememberIsolated updates the set of isolated processes after a batch was committed, and notifies the dispatcher.
 func (b *batch) rememberIsolated() {
 	if len(b.isolated) == 0 {
 		return

@@ -6,14 +6,14 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/db"
 )
 
-// unservedColumns are the columns of a mark, by the run.
+// unservedColumns are the columns of a stuck mark, with the run as the key.
 var unservedColumns = []db.Column{
 	db.Text("run_id"), db.Text("unserved"), db.Num("unserved_at"), db.Text("unserved_why"),
 }
 
 // unserve returns the statement that marks runs as stuck because no worker may lease their tasks. It writes no column
-// that a step of the run writes. Where several apps write, it leaves out the rows that another app has locked: the next
-// pass marks them.
+// that a step of the run writes. On a shared database it skips rows that another app has locked: the next pass marks
+// them.
 func unserve(d db.Dialect) string {
 	const set = "UPDATE runs SET unserved = NULLIF(k.unserved, ''), unserved_at = NULLIF(k.unserved_at, 0)," +
 		" unserved_why = NULLIF(k.unserved_why, '') FROM "

@@ -10,12 +10,12 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// What a batch changes in the usage of namespaces is known from its decisions, so it is counted without a statement.
+// A batch changes the usage of namespaces only by its decisions, so the change is counted without a statement.
 
-// Quotas counts what the commits of this process change in the usage of namespaces.
+// Quotas returns the ledger that counts how the commits of this process change the usage of namespaces.
 func (s *Store) Quotas() *quota.Ledger { return s.ledger }
 
-// uses adds to what the batch changes in the usage of a namespace.
+// uses adds to the batch's change of a namespace's usage.
 func (b *batch) uses(namespace string, u engine.Usage) {
 	if u == (engine.Usage{}) {
 		return
@@ -26,12 +26,12 @@ func (b *batch) uses(namespace string, u engine.Usage) {
 	b.usage[namespace] = b.usage[namespace].Plus(u)
 }
 
-// Quotas includes what the batch has decided so far.
+// Quotas returns the usage of a namespace including what the batch has decided so far.
 func (b *batch) Quotas(namespace string) engine.QuotaStanding {
 	return b.s.ledger.Standing(namespace, b.usage[namespace])
 }
 
-// used counts a batch that was committed.
+// used adds the changes of a committed batch to the ledger.
 func (b *batch) used() {
 	for namespace, u := range b.usage {
 		b.s.ledger.Add(namespace, u)
@@ -41,16 +41,16 @@ func (b *batch) used() {
 	}
 }
 
-// Unclean reports whether the process before did not close the database, where one process has it.
+// Unclean reports whether the previous process did not close the database, if only one process uses it.
 func (s *Store) Unclean() bool { return s.cfg.Unclean }
 
-// usageTries limits how often a count restarts because a batch was committed while the snapshot was taken.
+// usageTries is how often a count is restarted because a batch was committed while the snapshot was taken.
 const usageTries = 50
 
 var errBatchBetween = errors.New("a batch was committed while the snapshot was opened")
 
-// CountUsage counts the runs of a namespace. The snapshot that it reads belongs to a known position in the ledger: both
-// name the same last batch, and no exchange is in progress. If batches follow each other so closely that no such
+// CountUsage counts the runs of a namespace. The snapshot that it reads belongs to a known state of the ledger: both
+// have the same last batch, and no exchange is in progress. If batches follow each other so closely that no such
 // snapshot is found, the count may differ by one of them.
 func (s *Store) CountUsage(ctx context.Context, namespace string) (c store.UsageCount, err error) {
 	for try := 1; ; try++ {
