@@ -119,7 +119,7 @@ type AttachedToChild struct {
 
 // AttachedChildEnded is the end of a child that the run had attached to: with a result if ClosedReason is completed.
 type AttachedChildEnded struct {
-	CommandSequence int64  `json:"command_sequence"` // of attach_child_workflow
+	CommandSequence int64  `json:"command_sequence"` // sequence of the attach_child_workflow command
 	WorkflowID      string `json:"workflow_id"`
 	WorkflowType    string `json:"workflow_type,omitempty"`
 	RunID           string `json:"run_id,omitempty"`

@@ -39,17 +39,17 @@ func (e Event) Type() string {
 	return e.Data.Type()
 }
 
-// ID is the event's name within its run, as other events and clients refer to it.
+// ID returns the event's name within its run, as other events and clients use it.
 func (e Event) ID() string { return fmt.Sprintf("e%d", e.Seq) }
 
-// Unknown carries an event type this build does not know, so that a newer history still pages, exports and replays past
-// it.
+// Unknown contains an event whose type this build does not know, so that pages, exports and replays of a newer history
+// still work.
 type Unknown struct {
 	Name string
 	Raw  json.RawMessage
 }
 
-// Type is the name the event was recorded under.
+// Type returns the name under which the event was recorded.
 func (u *Unknown) Type() string { return u.Name }
 
 // MarshalJSON returns the payload as it was read.
@@ -158,7 +158,7 @@ func At(t time.Time) Time {
 	return Time{t.UTC().Truncate(time.Microsecond)}
 }
 
-// Micros is the time d microseconds after the epoch; 0 is the zero Time.
+// Micros returns the time d microseconds after the epoch; 0 is the zero Time.
 func Micros(d int64) Time {
 	if d == 0 {
 		return Time{}
@@ -170,7 +170,7 @@ func Micros(d int64) Time {
 // value method.
 func (t *Time) IsZero() bool { return t.Time.IsZero() }
 
-// Micros is the number of microseconds since the epoch, 0 for the zero Time.
+// Micros returns the number of microseconds since the epoch, 0 for the zero Time.
 func (t Time) Micros() int64 {
 	if t.IsZero() {
 		return 0

@@ -8,7 +8,7 @@ import (
 // Failure is the failure in an event.
 type Failure struct {
 	ID string `json:"failure_id,omitempty"`
-	// activity, application (a workflow's own), timeout, cancelled, poison, session_lost, …
+	// activity, application (a failure of the workflow), timeout, cancelled, poison, session_lost, …
 	Category      string          `json:"failure_category,omitempty"`
 	Message       string          `json:"message,omitempty"`
 	ExceptionType string          `json:"exception_type,omitempty"`
@@ -16,7 +16,7 @@ type Failure struct {
 	Code          json.RawMessage `json:"code,omitempty"`
 	NonRetryable  bool            `json:"non_retryable,omitempty"`
 	Exception     json.RawMessage `json:"exception,omitempty"` // {type, class, message, details, details_payload_codec, …}
-	// Stack is the stack trace, for people. Workflow code cannot read it, so it is not part of the exception and is not
+	// Stack is the stack trace for display. Workflow code cannot read it, so it is not part of the exception and is not
 	// reported to other runs.
 	Stack string `json:"stack_trace,omitempty"`
 }
@@ -28,7 +28,7 @@ var plainTypes = map[string]bool{
 	"non_finite_float": true, "payload_too_deep": true, "unsupported_value_type": true,
 }
 
-// Text returns the failure in one text for people: its type, unless the message says the same, and its message.
+// Text returns the failure as one text: its type, unless the message has the same text, and its message.
 func (f Failure) Text() string {
 	switch {
 	case f.Message == "":

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Types are the names of all events this build knows, sorted.
+// Types returns the names of all event types that this build knows, sorted.
 func Types() []string { return slices.Sorted(maps.Keys(kinds)) }
 
-// kinds makes the payload struct of each event type this build knows.
+// kinds has a constructor for the payload struct of each event type that this build knows.
 var kinds = map[string]func() Data{
 	"WorkflowStarted":               func() Data { return &WorkflowStarted{} },
 	"ActivityScheduled":             func() Data { return &ActivityScheduled{} },

@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// Views show events without their values, or with the beginning of them: a history of 61 results of 1 MB has 80 MB in
-// its encoded form, of which a page shows a few lines.
+// Outlines show events without their values, or with only the beginnings of the values: a history with 61 results of 1
+// MB has 80 MB in its encoded form, of which a page shows a few lines.
 
 // maxMember is the maximum size of a member of an outline's payload in bytes.
 const maxMember = 4 << 10
@@ -31,7 +31,8 @@ type Outline struct {
 
 // Value is a value that an outline's payload does not contain, or of which it contains only the beginning.
 type Value struct {
-	Name    string // of the member; "details", or with the prefix "exception.", for a member of the member exception
+	// name of the member; "details", or with the prefix "exception.", for a member of the member exception
+	Name    string
 	Encoded bool   // an encoded value; otherwise plain JSON
 	Text    string // beginning of the blob or of the JSON; empty for a text whose beginning is in the payload
 	Size    int    // length of the whole text in bytes
@@ -74,7 +75,7 @@ func (o *outliner) object(body []byte, event bool) (out json.RawMessage, ok bool
 				return
 			}
 		}
-		whole := name == "stack_trace" // it has at most 16 KiB
+		whole := name == "stack_trace" // a stack trace has at most 16 KiB
 		if event && name == "exception" {
 			if rest, ok := o.object(value, false); ok {
 				value, whole = rest, true

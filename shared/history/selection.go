@@ -14,7 +14,7 @@ type SelectionMember struct {
 	Identity string          `json:"operation_identity"`
 }
 
-// SelectionResolved names the member that won a selection, and the event that made it win.
+// SelectionResolved names the member that won a selection, and the event that completed the member.
 type SelectionResolved struct {
 	SelectionMember
 	GroupBase int64  `json:"selection_group_base_sequence"`

@@ -1,9 +1,9 @@
 package history
 
-// FrameSize is the most that an event has in its JSON next to its payload.
+// FrameSize is the maximum size of an event's JSON without its payload.
 const FrameSize = 256
 
-// Size is about how many bytes the event's JSON has: rather more than fewer. The payloads of common events are not
+// Size estimates the bytes of the event's JSON, rather too many than too few. The payloads of common events are not
 // encoded for it.
 func (e Event) Size() int {
 	n := FrameSize
@@ -32,7 +32,7 @@ func (e Event) Size() int {
 	return n
 }
 
-// SizeOf is the size of a list of events.
+// SizeOf returns the size of a list of events.
 func SizeOf(events []Event) (n int) {
 	for i := range events {
 		n += events[i].Size()

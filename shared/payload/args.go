@@ -4,8 +4,9 @@ import (
 	"strconv"
 )
 
-// DecodeArgs reads an argument array into the pointers outs, by position. Fewer stored than outs leaves the others as
-// they are; more stored is ErrArgumentCount, naming both numbers. None counts as no arguments.
+// DecodeArgs decodes an argument array into the pointers outs, by position. If fewer values are stored than outs has
+// pointers, the others do not change; if more are stored, the error is ErrArgumentCount with both numbers. None counts
+// as no arguments.
 func DecodeArgs(p Payload, outs ...any) error {
 	n, err := DecodeSomeArgs(p, outs...)
 	if err == nil && n > len(outs) {
@@ -82,7 +83,7 @@ func Args(p Payload) ([]Payload, error) {
 	}
 }
 
-// arguments enters the array of an argument list.
+// arguments starts the array of an argument list.
 func (r *reader) arguments() (blocks, error) {
 	tag, err := r.tag()
 	if err != nil {

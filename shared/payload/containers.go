@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// start reads the branch of a container and enters it; entered is false after null, which is left to the caller.
+// start reads the branch of a container and enters it; entered is false after null, which the caller handles.
 func (r *reader) start(want byte, t reflect.Type) (b blocks, entered bool, err error) {
 	tag, err := r.tag()
 	if err != nil || tag == tagNull {
@@ -217,7 +217,7 @@ func structDecoder(t reflect.Type) decoder {
 	}
 }
 
-// settable walks to a field, making the embedded structs on the way.
+// settable returns a field and allocates the embedded structs on the path to it.
 func settable(v reflect.Value, index []int) (reflect.Value, error) {
 	for i, x := range index {
 		if i > 0 && v.Kind() == reflect.Pointer {

@@ -93,7 +93,7 @@ func (r *reader) into(out any) error {
 	return r.value(v)
 }
 
-// at moves past the branch of the next value if it is tag.
+// at consumes the branch of the next value if it is tag.
 func (r *reader) at(tag byte) bool {
 	if r.pos < len(r.buf) && r.buf[r.pos] == tag {
 		r.pos++

@@ -199,7 +199,7 @@ func TestDepthIsLimitedOnBothSides(t *testing.T) {
 }
 
 func TestALyingCountAllocatesLittle(t *testing.T) {
-	// Each level announces as many items as bytes are left; none is there in the end.
+	// Each level declares as many items as bytes are left, but the last level has no items.
 	frame := []byte(header)
 	for range MaxDepth {
 		frame = append(frame, "\x0c\xfe\xff\x3f"...)

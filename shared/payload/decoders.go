@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// decoder reads one value into a settable value of the type it was made for.
+// decoder decodes one value into a settable value of its type.
 type decoder func(r *reader, v reflect.Value) error
 
 var decoders sync.Map // reflect.Type → decoder
@@ -230,7 +230,7 @@ func bytesDecoder(t reflect.Type) decoder {
 	}
 }
 
-// decodeText reads a type that reads its own text, time.Time among them.
+// decodeText decodes a type with its own text form, for example time.Time.
 func decodeText(r *reader, v reflect.Value) error {
 	tag, err := r.tag()
 	if err != nil || tag == tagNull {
@@ -249,7 +249,8 @@ func decodeText(r *reader, v reflect.Value) error {
 	return nil
 }
 
-// decodeUnmarshaler hands a type its value as JSON, bytes as base64 text. Like encoding/json it hands on null too.
+// decodeUnmarshaler passes a value to a type as JSON, with bytes as base64 text. Like encoding/json it also passes
+// null.
 func decodeUnmarshaler(r *reader, v reflect.Value) error {
 	plain, err := r.json(nil, false)
 	if err != nil {

@@ -63,7 +63,7 @@ func TestOptionalFieldsAreLeftOutAsInJSON(t *testing.T) {
 	}
 }
 
-// Each text is decoded by encoding/json and, through a payload, by Decode, into the same kind of target.
+// Each text is decoded by encoding/json and, through a payload, by Decode, into targets of the same type.
 func TestDecodingAgreesWithEncodingJSON(t *testing.T) {
 	texts := []string{
 		`null`, `true`, `0`, `-7`, `300`, `70000`, `9007199254740993`, `1.0`, `-2.5`, `1e300`, `""`, `"x"`, `"7"`, `"AP8="`,

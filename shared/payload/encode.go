@@ -61,7 +61,7 @@ func (w *writer) enter() error {
 	if w.depth++; w.depth > MaxDepth {
 		return fail(ErrTooDeep, "the value has more than %d levels or contains itself", MaxDepth)
 	}
-	if len(w.buf) > MaxBytes { // stop early rather than build something huge only to refuse it
+	if len(w.buf) > MaxBytes { // stop early, so that a huge value is not built and then rejected
 		return fail(ErrTooLarge, "more than the limit of %s encoded", mebibytes(MaxBytes))
 	}
 	return nil
@@ -125,7 +125,7 @@ func (w *writer) text(s string) error {
 // jsonNumber writes integer syntax as a long, anything with a fraction or exponent as a double.
 func (w *writer) jsonNumber(s string) error {
 	if s == "" {
-		s = "0" // as encoding/json has it
+		s = "0" // as encoding/json does
 	}
 	if !json.Valid([]byte(s)) { // strconv accepts more: signs, hexadecimal, leading zeros
 		return fail(ErrInvalidJSON, "invalid JSON number %.40q", s)
@@ -133,7 +133,7 @@ func (w *writer) jsonNumber(s string) error {
 	return w.validNumber(s)
 }
 
-// validNumber is jsonNumber of a text that is known to be a number.
+// validNumber is jsonNumber for a text that is a valid number.
 func (w *writer) validNumber(s string) error {
 	if !strings.ContainsAny(s, ".eE") {
 		n, err := strconv.ParseInt(s, 10, 64)

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// encoder writes one value of the type it was made for.
+// encoder encodes one value of its type.
 type encoder func(w *writer, v reflect.Value) error
 
 var encoders sync.Map // reflect.Type → encoder
 
-// encoderOf returns the encoder of t, made at first use. While a recursive type is being made its cache entry is a
-// function that waits for the real one.
+// encoderOf returns the encoder of t, which is created at first use. While the encoder of a recursive type is being
+// created, its cache entry is a function that waits for it.
 func encoderOf(t reflect.Type) encoder {
 	if e, ok := encoders.Load(t); ok {
 		return e.(encoder)
@@ -67,7 +67,7 @@ func newEncoder(t reflect.Type, addressable bool) encoder {
 			return w.any(v.Elem().Interface())
 		}
 	}
-	// A pointer receiver is only reachable when the value lies in something addressable, as in encoding/json.
+	// A pointer receiver can be used only if the value is addressable, as in encoding/json.
 	if addressable && t.Kind() != reflect.Pointer && !t.Implements(marshalerType) {
 		if p := reflect.PointerTo(t); p.Implements(marshalerType) ||
 			!t.Implements(textMarshalerType) && p.Implements(textMarshalerType) {
@@ -138,7 +138,7 @@ func encodeTextMarshaler(w *writer, v reflect.Value) error {
 
 func pointerEncoder(t reflect.Type) encoder {
 	elem := encoderOf(t.Elem())
-	// may be a ring without a container
+	// a value may contain itself without a container
 	nested := t.Elem().Kind() == reflect.Pointer || t.Elem().Kind() == reflect.Interface
 	return func(w *writer, v reflect.Value) error {
 		if v.IsNil() {
@@ -245,7 +245,7 @@ func mapEncoder(t reflect.Type) encoder {
 	}
 }
 
-// keyEncoder returns how a map key of type t is spelled, nil if it cannot be one: a string kind as it is, else its
+// keyEncoder returns the encoder of a map key of type t, or nil if t cannot be a key: a string unchanged, else its
 // MarshalText, else an integer in decimal.
 func keyEncoder(t reflect.Type) func(reflect.Value) (string, error) {
 	switch {

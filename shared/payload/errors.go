@@ -6,7 +6,7 @@ import (
 	"reflect"
 )
 
-// reasonError is a sentinel whose text is the machine-readable reason of the error body.
+// reasonError is a sentinel error. Its text is the machine-readable reason in the error body.
 type reasonError string
 
 func (e reasonError) Error() string { return string(e) }
@@ -61,8 +61,8 @@ func counted(n int) string {
 	return fmt.Sprintf("%d arguments", n)
 }
 
-// The errors of this package, to be matched with errors.Is. Each wraps one of these, whose text is the reason sent to
-// clients (see Reason).
+// The errors of this package, for errors.Is. Each error of this package wraps one of them; its text is the reason sent
+// to clients (see Reason).
 var (
 	// ErrInvalidFraming: not base64, no frame, or a datum that is truncated, over-long or not of the schema.
 	ErrInvalidFraming error = reasonError("invalid_payload_framing")
@@ -86,12 +86,12 @@ var (
 	ErrTypeMismatch error = reasonError("payload_type_mismatch")
 	// ErrArgumentCount: more arguments are stored than the receiver takes, or no argument list at all.
 	ErrArgumentCount error = reasonError("argument_count_mismatch")
-	// ErrInvalidJSON: the text given to FromJSON, or made by a json.Marshaler, is not one JSON value.
+	// ErrInvalidJSON: the text given to FromJSON, or returned by a json.Marshaler, is not one JSON value.
 	ErrInvalidJSON error = reasonError("invalid_json")
 )
 
-// Reason is the machine-readable reason of an error of this package, the outermost one if several are wrapped, or ""
-// if err is of another origin.
+// Reason returns the machine-readable reason of an error of this package, the outermost one if several are wrapped, or
+// "" for other errors.
 func Reason(err error) string {
 	if reason, ok := errors.AsType[reasonError](err); ok {
 		return string(reason)

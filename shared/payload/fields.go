@@ -26,7 +26,7 @@ type field struct {
 // optional reports whether the field can be absent from an encoding.
 func (f *field) optional() bool { return f.omitEmpty || f.omitZero || f.indirect }
 
-// value finds the field in v and reports whether it is to be written.
+// value returns the field in v and whether it must be written.
 func (f *field) value(v reflect.Value) (reflect.Value, bool) {
 	if len(f.index) == 1 {
 		v = v.Field(f.index[0])
@@ -178,7 +178,7 @@ func newField(sf reflect.StructField, name, options string, index []int, indirec
 
 type zeroer interface{ IsZero() bool }
 
-// zeroMethod returns the IsZero method of t, nil if it has none.
+// zeroMethod returns the IsZero method of t, or nil if it has none.
 func zeroMethod(t reflect.Type) func(reflect.Value) bool {
 	iface := reflect.TypeFor[zeroer]()
 	switch {
@@ -199,7 +199,7 @@ func zeroMethod(t reflect.Type) func(reflect.Value) bool {
 	return nil
 }
 
-// dominant resolves names borne by several fields and puts the survivors in declaration order.
+// dominant selects one field for each name that several fields have, and returns the fields in declaration order.
 func dominant(found []field) []field {
 	bearers := map[string][]int{}
 	for i, f := range found {

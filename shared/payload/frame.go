@@ -49,7 +49,7 @@ var large = sync.Pool{New: func() any { return new([]byte) }}
 // most is the capacity up to which a buffer is returned to the pool for ordinary payloads.
 const most = 64 << 10
 
-// release returns b to the pool. Buffers that a large payload made grow are removed from it first.
+// release returns b to the pool. It first removes buffers that a large payload has made large.
 func (b *buffer) release() {
 	if cap(b.bin) > most {
 		bin := b.bin[:0]
@@ -68,12 +68,12 @@ func (b *buffer) roomFor(size int) {
 		return
 	}
 	b.bin = *large.Get().(*[]byte)
-	if cap(b.bin) < size { // large frames that follow each other mostly have the same size
+	if cap(b.bin) < size { // consecutive large frames usually have the same size
 		b.bin = make([]byte, 0, size)
 	}
 }
 
-// seal turns the finished frame in b.bin into a payload.
+// seal encodes the finished frame in b.bin as a payload.
 func (b *buffer) seal() (Payload, error) {
 	size := strict64.EncodedLen(len(b.bin))
 	if size > MaxBytes {
@@ -89,7 +89,7 @@ func (b *buffer) openFrame(blob string) (reader, error) {
 	if len(blob) > MaxBytes {
 		return reader{}, tooLarge(len(blob))
 	}
-	return b.openText(Payload{Blob: blob}.Text()) // which it reads and does not keep
+	return b.openText(Payload{Blob: blob}.Text()) // openText reads the text and does not keep it
 }
 
 func tooLarge(size int) error {
@@ -116,7 +116,7 @@ func (b *buffer) openText(text []byte) (reader, error) {
 	return reader{buf: bin, pos: len(header)}, nil
 }
 
-// jsonHint names the usual mistake: JSON text where a blob belongs.
+// jsonHint names the most common mistake: JSON text in place of a blob.
 func jsonHint(blob []byte) string {
 	if text := bytes.TrimLeft(blob, " \t"); len(text) > 0 && bytes.IndexByte([]byte(`{["`), text[0]) >= 0 {
 		return " (it looks like JSON)"
@@ -124,7 +124,7 @@ func jsonHint(blob []byte) string {
 	return ""
 }
 
-// Valid checks a blob that came from outside, text, frame and datum to the last byte, without decoding it. Errors are
+// Valid checks a blob from another process completely (text, frame and datum) without decoding it. Errors are
 // ErrInvalidFraming, ErrUnsupportedSchema and ErrTooLarge; nesting beyond MaxDepth is ErrInvalidFraming and ErrTooDeep.
 func Valid(blob string) error {
 	b := buffers.Get().(*buffer)

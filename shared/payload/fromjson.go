@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// jsonSource parses a valid JSON text and encodes it at the same time: building the value in between costs ten times as
+// jsonSource parses a valid JSON text and encodes it at the same time: an intermediate value would cost ten times as
 // much, for each step of a handler in another language.
 type jsonSource struct {
 	text   []byte
@@ -35,7 +35,7 @@ func (w *writer) json(raw []byte, tagged bool) error {
 	return w.value(&s)
 }
 
-// next is the byte that the next value, name or bracket begins with.
+// next returns the first byte of the next value, name or bracket.
 func (s *jsonSource) next() byte {
 	for {
 		switch c := s.text[s.pos]; c {
@@ -128,7 +128,7 @@ func (w *writer) array(s *jsonSource) error {
 	return nil
 }
 
-// entry is a member of an object as it was written: its name, and where both stand in the buffer.
+// entry is a member of an encoded object: its name, and the positions of both in the buffer.
 type entry struct {
 	name       string
 	start, end int

@@ -26,8 +26,8 @@ func fromJSON(raw []byte, tagged bool) (Payload, error) {
 	return b.seal()
 }
 
-// ToJSON is the decoded view for people and APIs: keys sorted, integers and doubles distinct (7 and 7.0), bytes as
-// {"$type":"bytes","base64":"…"}; none is null.
+// ToJSON returns the decoded value for display and APIs: keys sorted, integers and doubles distinct (7 and 7.0), bytes
+// as {"$type":"bytes","base64":"…"}; none is null.
 func ToJSON(p Payload) (json.RawMessage, error) {
 	if p.IsZero() {
 		return json.RawMessage("null"), nil
@@ -59,8 +59,8 @@ func appendDouble(out []byte, f float64) []byte {
 	return out
 }
 
-// Plain returns JSON in the form of the contract's plain views, in which a double without a fraction is an integer (7.0
-// is 7). Only envelopes distinguish them.
+// Plain returns JSON in the plain form of the HTTP API, in which a double without a fraction is an integer (7.0 is 7).
+// Only envelopes distinguish them.
 func Plain(raw json.RawMessage) json.RawMessage {
 	if !bytes.Contains(raw, []byte(".0")) {
 		return raw

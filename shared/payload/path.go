@@ -10,7 +10,7 @@ import (
 // pathError is an error with its position in the value. The path is built from the inside out.
 type pathError struct {
 	path     string
-	argument int // its number in an argument list, from 1; 0: none
+	argument int // position in an argument list, from 1; 0: not an argument
 	err      error
 }
 
@@ -30,7 +30,7 @@ func (e *pathError) Error() string {
 
 func (e *pathError) Unwrap() error { return e.err }
 
-// at prefixes the place of err with step, ".name" or "[3]". Very deep places keep their innermost steps.
+// at adds step, ".name" or "[3]", to the front of err's path. Very long paths keep their innermost steps.
 func at(err error, step string) error {
 	if where, ok := errors.AsType[*pathError](err); ok {
 		if len(where.path) < 200 {

@@ -53,7 +53,7 @@ func (p Payload) MarshalJSON() ([]byte, error) {
 		out = append(out, p.Blob...)
 		return append(out, envelopeTail...), nil
 	}
-	quoted, err := json.Marshal(p.Blob) // not base64, but still only text: never let it close the string
+	quoted, err := json.Marshal(p.Blob) // the blob is not base64 but is still quoted, so that it cannot end the string
 	if err != nil {
 		return nil, err
 	}

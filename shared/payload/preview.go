@@ -38,7 +38,7 @@ func CutText[T string | []byte](text T, most int) T {
 	return text[:most]
 }
 
-// previewer appends the JSON of a datum of which the end may be missing, until it has enough.
+// previewer appends the JSON of a datum, whose end may be missing, until it has enough text.
 type previewer struct {
 	reader
 	out  []byte
@@ -83,7 +83,7 @@ func (p *previewer) value() bool {
 	return len(p.out) < p.most
 }
 
-// string appends a text, or the part of it that there is, without the closing quote.
+// string appends a text, or the available part of it, without the closing quote.
 func (p *previewer) string() bool {
 	n, err := p.long()
 	if err != nil || n < 0 {

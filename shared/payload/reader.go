@@ -38,7 +38,7 @@ func (r *reader) tag() (byte, error) {
 	return tag, nil
 }
 
-// peek is tag without moving on.
+// peek returns the next tag without consuming it.
 func (r *reader) peek() (byte, error) {
 	tag, err := r.tag()
 	if err == nil {
@@ -102,7 +102,7 @@ func (r *reader) bytes() ([]byte, error) {
 	return b, nil
 }
 
-// text is bytes that must be UTF-8.
+// text reads bytes that must be UTF-8.
 func (r *reader) text() ([]byte, error) {
 	b, err := r.bytes()
 	if err != nil {
@@ -114,7 +114,7 @@ func (r *reader) text() ([]byte, error) {
 	return b, nil
 }
 
-// skipText skips a text. It is fast for short ASCII texts, which most are.
+// skipText skips a text. It is fast for short ASCII texts, which are the most common.
 func (r *reader) skipText() error {
 	if r.pos < len(r.buf) && r.buf[r.pos] < 0x80 && r.buf[r.pos]&1 == 0 {
 		start := r.pos + 1
@@ -141,7 +141,7 @@ func (r *reader) skipText() error {
 type blocks struct {
 	left    int // items left in this block
 	sizedTo int // where a sized block must end; 0 if the block states no size
-	least   int // fewest bytes an item can take
+	least   int // minimum number of bytes of an item
 }
 
 // enter starts an array (least 1) or map (least 2: key length and branch).

@@ -22,7 +22,7 @@ func appendDecoded(dst, text []byte) ([]byte, error) {
 	n, err := fast64.Decode(dst[start:cap(dst)], text)
 	if err != nil {
 		if _, all := strict64.AppendDecode(nil, text); all != nil {
-			err = all // its offset counts from the beginning
+			err = all // its offset must count from the beginning
 		}
 		return dst, fail(ErrInvalidFraming, "the payload is not standard base64%s: %w", jsonHint(text), err)
 	}
@@ -109,7 +109,7 @@ func scanItems(buf []byte, pos, depth int, keyed bool) int {
 	}
 }
 
-// scanLong reads a number and returns where it ends; -1 for none.
+// scanLong reads a number and returns the position after it, or -1 if there is none.
 func scanLong(buf []byte, pos int) (int64, int) {
 	if pos >= len(buf) {
 		return 0, -1
@@ -127,7 +127,7 @@ func scanLong(buf []byte, pos int) (int64, int) {
 // high are the bits that no letter of ASCII has, of eight bytes.
 const high = 0x8080808080808080
 
-// scanText returns where text ends whose length is at pos; -1 if it is not UTF-8, or cut short.
+// scanText returns the position after the text whose length is at pos, or -1 if it is not UTF-8 or is truncated.
 func scanText(buf []byte, pos int) int {
 	if pos < len(buf)-8 && buf[pos] < 16 && buf[pos]&1 == 0 { // up to seven bytes: most names
 		n := int(buf[pos] >> 1)

@@ -100,7 +100,8 @@ func TestStridesConsumeTheBytesOfTheReader(t *testing.T) {
 	}
 }
 
-// Text of any length is judged as the standard library does, wherever its first other letter or broken byte is.
+// Texts of any length are validated as in the standard library, at any position of the first non-ASCII character or
+// invalid byte.
 func TestValidityOfTextMatchesTheStandardLibrary(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	pieces := []string{

@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/rawjson"
 )
 
-// throughValue is FromJSON by way of the value that encoding/json reads.
+// throughValue is FromJSON implemented with the value that encoding/json decodes.
 func throughValue(raw []byte) (Payload, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -28,7 +28,7 @@ func throughValue(raw []byte) (Payload, error) {
 	return Encode(v)
 }
 
-// shown is ToJSON by way of the plain value.
+// shown is ToJSON implemented with the plain value.
 func shown(out []byte, v any) []byte {
 	switch v := v.(type) {
 	case bool:
@@ -63,8 +63,7 @@ func shown(out []byte, v any) []byte {
 	return append(out, "null"...)
 }
 
-// FuzzJSON holds the text that is turned into a payload, and back, without building the value, against the ways that
-// build it.
+// FuzzJSON compares the direct conversion between JSON text and payload with the conversion through a value.
 func FuzzJSON(f *testing.F) {
 	for _, seed := range []string{
 		`null`, ` true `, `-0`, `9007199254740993`, `-1234567890123456789`, `1e400`, `1.0`, `1E+2`, `99999999999999999999`,
@@ -77,7 +76,7 @@ func FuzzJSON(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	var many []byte
-	for i := range 200 { // two bytes of a number of items, and more than lie in the first ones
+	for i := range 200 { // the number of items has two bytes, and the items need more space than was reserved
 		many = append(many, `{"k`+strconv.Itoa(199-i)+`":[`...)
 	}
 	many = append(many, `0`+string(bytes.Repeat([]byte(`,1`), 99))...)
@@ -159,7 +158,7 @@ func TestTextIsTurnedIntoPayloadsWithoutBuildingValues(t *testing.T) {
 		if more > to+4 {
 			t.Errorf("%v allocations for the text of %d items, %v for 10", more, items, to)
 		}
-		if perItem := (less - from) / float64(items); perItem > 2.2 { // the names
+		if perItem := (less - from) / float64(items); perItem > 2.2 { // for the names
 			t.Errorf("%.1f allocations an item for the payload of %d", perItem, items)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/internal/rawjson"
 )
 
-// json appends the next value as JSON text, without building it in between. Bytes are a tagged object or, as
-// encoding/json has it, their base64 text.
+// json appends the next value as JSON text without an intermediate value. Bytes are a tagged object or, as in
+// encoding/json, their base64 text.
 func (r *reader) json(out []byte, tagged bool) ([]byte, error) {
 	tag, err := r.tag()
 	if err != nil {
@@ -63,7 +63,7 @@ func (r *reader) jsonArray(out []byte, tagged bool) ([]byte, error) {
 	}
 }
 
-// member is one of an object as it was appended: its name in the datum, and where both stand in the text.
+// member is a member of an appended object: its name in the datum, and the positions of both in the text.
 type member struct {
 	name       []byte
 	start, end int
@@ -109,7 +109,7 @@ func (r *reader) jsonObject(out []byte, tagged bool) ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// sortMembers sorts the members appended since start by name; of one name the last counts.
+// sortMembers sorts the members appended since start by name; of members with the same name the last counts.
 func sortMembers(out []byte, start int, members []member) []byte {
 	slices.SortStableFunc(members, func(a, b member) int { return bytes.Compare(a.name, b.name) })
 	appended := slices.Clone(out[start:])

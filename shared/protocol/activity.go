@@ -10,7 +10,7 @@ import (
 // The kinds of a run.
 const (
 	RunOfWorkflow = "workflow"
-	RunOfActivity = "activity" // one activity without a workflow: an activity run
+	RunOfActivity = "activity" // a single activity without a workflow: an activity run
 )
 
 // ActivityOptions are the options of an activity run, as in the command schedule_activity.
@@ -75,7 +75,7 @@ type ActivityRequest struct {
 	Identity       string `json:"-"`
 }
 
-// Start is the part of the request that is about the run.
+// Start returns the part of the request that concerns the run.
 func (r *ActivityRequest) Start() StartRequest {
 	s := StartRequest{
 		Namespace: r.Namespace, WorkflowID: r.WorkflowID, WorkflowType: r.ActivityType, TaskQueue: r.TaskQueue,
@@ -91,7 +91,7 @@ func (r *ActivityRequest) Start() StartRequest {
 	return s
 }
 
-// Command is the part of the request that is about the activity, with its arguments as a blob.
+// Command returns the part of the request that concerns the activity, with its arguments as a blob.
 func (r *ActivityRequest) Command(arguments string) Command {
 	return Command{
 		Type: ScheduleActivity, ActivityType: r.ActivityType, Arguments: payload.Payload{Blob: arguments},

@@ -44,12 +44,13 @@ type QueryTimeouts struct {
 // UpdateValidation describes the validation of updates before they are accepted: by a worker whose poll requests
 // workflow tasks and validation tasks.
 type UpdateValidation struct {
-	Supported  bool           `json:"supported"`
-	Boundary   string         `json:"acceptance_boundary"`
-	Capability string         `json:"worker_capability"`
-	Field      string         `json:"workflow_contract_field"` // of a registration: the updates that have validators
-	Timeout    int            `json:"decision_timeout_seconds"`
-	Poll       ValidationPoll `json:"task_poll"`
+	Supported  bool   `json:"supported"`
+	Boundary   string `json:"acceptance_boundary"`
+	Capability string `json:"worker_capability"`
+	// member of a registration: the updates that have validators
+	Field   string         `json:"workflow_contract_field"`
+	Timeout int            `json:"decision_timeout_seconds"`
+	Poll    ValidationPoll `json:"task_poll"`
 }
 
 // ValidationPoll describes how a worker polls for update validation tasks.

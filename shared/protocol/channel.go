@@ -26,7 +26,7 @@ const (
 	NamespaceDashboard = "/dashboard"
 	EventFetchSettings = "FETCH_WORKER_SETTINGS"
 	EventHint          = "hint"
-	EventWatch         = "watch" // of a dashboard: {topics}, replaces its subscriptions
+	EventWatch         = "watch" // event of a dashboard: {topics}, replaces its subscriptions
 )
 
 // Methods that a worker calls on the app. A method without a comment has the request and response of the HTTP route of
@@ -74,7 +74,7 @@ type ChannelAuth struct {
 	Namespace string `json:"namespace,omitempty"` // ours; empty: default
 }
 
-// MachineInformation is a worker's report about its machine and its process.
+// MachineInformation describes a worker's machine and its process.
 type MachineInformation struct {
 	WorkerID  string        `json:"workerId,omitempty"`
 	IP        string        `json:"ip,omitempty"`
@@ -111,11 +111,11 @@ type SandboxInfo struct {
 	SandboxID string       `json:"sandboxId"`
 	Runtime   string       `json:"runtime,omitempty"`
 	SessionID string       `json:"sessionId,omitempty"`
-	Epoch     int64        `json:"epoch,omitempty"` // of the session
+	Epoch     int64        `json:"epoch,omitempty"` // epoch of the session
 	Busy      bool         `json:"busy"`
 	Calls     int          `json:"calls,omitempty"` // calls that it served
 	Memory    int64        `json:"memoryUsageBytes"`
-	Since     history.Time `json:"since,omitzero"` // when it was started
+	Since     history.Time `json:"since,omitzero"` // time at which it was started
 }
 
 // PackagesInfo is the state of the packages that the handlers of one runtime of a worker need.

@@ -23,7 +23,7 @@ const (
 	MaxAttributes      = 100 // also the limit of memo entries
 	MaxAttributeName   = 128
 	MaxAttributeBytes  = 2_048
-	MaxAttributesBytes = 40_960 // of all names and values of a run
+	MaxAttributesBytes = 40_960 // total of all names and values of a run
 	MaxMemoName        = 64
 	MaxMemoEntry       = 10_240
 	MaxMemo            = 65_536

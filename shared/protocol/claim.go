@@ -28,7 +28,7 @@ type LeaseStatus struct {
 	RunStatus    string       `json:"run_status"`
 	WorkflowType *string      `json:"workflow_type"`
 	ActivityID   *string      `json:"activity_execution_id"`
-	AttemptID    *string      `json:"activity_attempt_id"` // of the live lease
+	AttemptID    *string      `json:"activity_attempt_id"` // attempt of the live lease
 	ActivityType *string      `json:"activity_type"`
 	TaskQueue    *string      `json:"task_queue"`
 	LeaseOwner   *string      `json:"lease_owner"`

@@ -184,7 +184,7 @@ type SojournInfo struct {
 // BodyLimits are the maximum lengths of request bodies, in bytes.
 type BodyLimits struct {
 	One   int `json:"max_body_bytes"`
-	Batch int `json:"max_batch_body_bytes"` // of the routes that take many items at once
+	Batch int `json:"max_batch_body_bytes"` // for the routes that accept many items at once
 }
 
 // SessionsGiven describes the session features of Sojourn beyond the worker contract: the origins of a session
@@ -226,7 +226,7 @@ type SessionOrigin struct {
 type WorkerSessionOrigin struct {
 	Scope      string  `json:"scope" enum:"namespace"`
 	Lease      int64   `json:"lease_seconds"`
-	Idle       *string `json:"idle"` // it has none
+	Idle       *string `json:"idle"` // null: it has none
 	TTL        int64   `json:"ttl_seconds"`
 	Activities int     `json:"max_concurrent_activities"`
 	Ends       string  `json:"ends"`

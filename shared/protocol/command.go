@@ -18,7 +18,7 @@ func (c *Command) Wait() (seconds int64, limited bool) {
 	return *c.Timeout, true
 }
 
-// Session is the id of the session that the command names, by whichever door; empty without one.
+// Session returns the ID of the session that the command names, in either member; empty without a session.
 func (c *Command) Session() string {
 	if c.WorkerSession != nil {
 		return c.WorkerSession.SessionID
@@ -63,8 +63,9 @@ const (
 	StartChildWorkflow  CommandType = "start_child_workflow"
 	CancelChildWorkflow CommandType = "cancel_child_workflow"
 	// Sojourn only: subscribe this run to the end of a child that an earlier run of its workflow ID may have started
-	AttachChildWorkflow    CommandType = "attach_child_workflow"
-	ApplyUpdate            CommandType = "apply_update" // Sojourn only: the handler began and completes it later
+	AttachChildWorkflow CommandType = "attach_child_workflow"
+	// Sojourn only: the handler has started and completes the update later
+	ApplyUpdate            CommandType = "apply_update"
 	CompleteUpdate         CommandType = "complete_update"
 	FailUpdate             CommandType = "fail_update"
 	UpsertSearchAttributes CommandType = "upsert_search_attributes"
@@ -150,7 +151,8 @@ type Command struct {
 	// WorkflowID is the receiver of a signal, or the child to attach. For start_child_workflow, Sojourn only, it is the
 	// child's ID, generated if empty; if the ID is taken, the child fails with the type workflow_id_taken.
 	WorkflowID string `json:"workflow_id,omitempty" of:"signal_workflow! attach_child_workflow! start_child_workflow" minLength:"1" maxLength:"255"`
-	// Sojourn only, with workflow_id: whether the child may use the ID of a closed run; as in a start, reject by default.
+	// Sojourn only, with workflow_id: whether the child may use the ID of a closed run; as in a start, reject by
+	// default.
 	ReusePolicy string `json:"reuse_policy,omitempty" of:"start_child_workflow" enum:"reject,allow-after-failure,allow"`
 	// Sojourn only, with workflow_id: what happens if a run of the ID is open. fail, the default: the child fails.
 	// use-existing: the step ends with that run, if it is a child of this workflow; other runs are refused.
@@ -174,8 +176,8 @@ type Command struct {
 	Outcome string `json:"outcome,omitempty" of:"record_local_activity!" enum:"completed,failed,timed_out,cancelled"`
 	// TimeoutKind is the timeout that ended an activity with the outcome timed_out; absent: start_to_close.
 	TimeoutKind string `json:"timeout_kind,omitempty" of:"record_local_activity" enum:"start_to_close,schedule_to_close,heartbeat"`
-	// Attempts is a list with one object for each attempt. The app records their number, and from duration_ms of the last
-	// one, in milliseconds, when it started.
+	// Attempts is a list with one object for each attempt. The app records their number, and from duration_ms of the
+	// last one, in milliseconds, when it started.
 	Attempts []json.RawMessage `json:"attempts,omitempty" of:"record_local_activity"`
 
 	ChangeID     string `json:"change_id,omitempty" of:"record_version_marker!" minLength:"1" maxLength:"255"`
@@ -219,8 +221,8 @@ type Command struct {
 	OperationKind  string          `json:"operation_kind,omitempty" of:"cancel_selection_operation"`
 	OperationID    string          `json:"operation_identity,omitempty" of:"cancel_selection_operation"`
 
-	// Streams and cancellation scopes are not supported. A command with one of these members is rejected, since ignoring
-	// the member would change the effect of the command.
+	// Streams and cancellation scopes are not supported. A command with one of these members is rejected, since
+	// ignoring the member would change the effect of the command.
 	WorkflowStream json.RawMessage `json:"workflow_stream,omitempty" of:"record_side_effect"`
 	ScopeID        json.RawMessage `json:"cancellation_scope_id,omitempty" of:"schedule_activity start_timer open_signal_wait open_condition_wait start_child_workflow"`
 	ScopeCleanup   json.RawMessage `json:"cancellation_cleanup,omitempty" of:"schedule_activity start_timer open_signal_wait open_condition_wait start_child_workflow"`

@@ -6,7 +6,7 @@ const (
 	HeaderWorkerVersion  = "X-Durable-Workflow-Protocol-Version"
 	HeaderControlVersion = "X-Durable-Workflow-Control-Plane-Version"
 	HeaderNamespace      = "X-Namespace"
-	HeaderRelease        = "X-Sojourn-Release" // of a worker; ours alone
+	HeaderRelease        = "X-Sojourn-Release" // release of a worker; only Sojourn uses it
 
 	WorkerVersion  = "1.20"
 	ControlVersion = "2"
@@ -18,7 +18,7 @@ const (
 	MaxPending  = 2000                 // activities, timers or children that a run has open, each kind by itself
 	MaxCommands = 1000                 // commands of one completion
 	MaxItems    = 1000                 // outcomes, or chunks of lines, of one request
-	MaxSeconds  = 10 * 365 * 24 * 3600 // that anything may be told to take: ten years
+	MaxSeconds  = 10 * 365 * 24 * 3600 // maximum duration that a request may contain: ten years
 )
 
 // MaxPendingQuestions is the maximum number of waiting queries of one kind in a queue.

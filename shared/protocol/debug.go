@@ -31,7 +31,7 @@ type DebugView struct {
 
 // DebugStack is the stack trace of a failure.
 type DebugStack struct {
-	Of    string       `json:"of"` // the workflow, or the activity, by its type
+	Of    string       `json:"of"` // the workflow, or the activity, with its type
 	At    history.Time `json:"at"` // time of the report; null for a workflow task's failure, which is not an event
 	Trace string       `json:"stack_trace"`
 }

@@ -167,7 +167,7 @@ func (r Reason) Status() int {
 	return http.StatusConflict
 }
 
-// Error is a typed refusal. Details are further members of the response, by their wire names; Fields maps the path of a
+// Error is a typed refusal. Details has further members of the response, by their wire names; Fields maps the path of a
 // member to its error.
 type Error struct {
 	Reason  Reason

@@ -2,5 +2,5 @@ package protocol
 
 import "time"
 
-// Filled is a text with the members of a wait.
+// Filled returns a text that contains the members of a wait.
 func Filled(w *Wait, text string) string { return w.fill(text, time.UTC) }

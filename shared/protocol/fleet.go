@@ -77,7 +77,7 @@ type DrainedWorker struct {
 	State         string       `json:"state" enum:"draining,drained"`
 	Status        WorkerStatus `json:"status"`
 	Leases        int          `json:"active_leases"`
-	WorkflowTasks int          `json:"active_workflow_tasks"` // of these
+	WorkflowTasks int          `json:"active_workflow_tasks"` // of these, workflow tasks
 	Sessions      int          `json:"held_sessions"`
 }
 
@@ -110,8 +110,9 @@ const (
 // FleetSettings are settings that an operator changes for all running workers of a namespace. An empty or 0 member does
 // not change the worker's own setting.
 type FleetSettings struct {
-	LogLevel    string `json:"log_level,omitempty" enum:"trace,debug,info,warn,error"`
-	Concurrency int    `json:"worker_concurrency,omitempty" minimum:"0" maximum:"10000"` // activities at once
+	LogLevel string `json:"log_level,omitempty" enum:"trace,debug,info,warn,error"`
+	// activities that run at the same time
+	Concurrency int `json:"worker_concurrency,omitempty" minimum:"0" maximum:"10000"`
 	// IsolationMin is a minimum: a worker with weaker executors does not accept tasks that need an executor.
 	IsolationMin string `json:"isolation_min_level,omitempty" enum:"none,process,confined"`
 	// Fresh runs each call of a handler outside sessions in a new executor.

@@ -5,7 +5,7 @@ import "github.com/sojourn-run/sojourn/shared/history"
 // ImportRequest restores a closed run from its exported history.
 type ImportRequest struct {
 	Namespace string
-	Events    []history.Event // all of them
+	Events    []history.Event // all events of the history
 	Identity  string
 }
 
@@ -19,5 +19,5 @@ type ImportResponse struct {
 	Status     string `json:"status"`
 	Events     int64  `json:"history_length"`
 
-	Warnings []Warning `json:"warnings,omitempty"` // about names that a new run must not have
+	Warnings []Warning `json:"warnings,omitempty"` // warnings about names that a new run must not have
 }

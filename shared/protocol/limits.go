@@ -33,7 +33,7 @@ func CheckLimits(in any) error {
 	return CheckLimitsAt(in, unnested)
 }
 
-// unnested is the path of a member of a whole request: its name.
+// unnested returns the path of a member of a top-level request: its name.
 func unnested(member string) string { return member }
 
 // CheckLimitsAt checks a part of a request like CheckLimits; at returns the path of one of its members.
@@ -55,7 +55,7 @@ func checkLimits(v reflect.Value, at func(member string) string) error {
 // returns the path of a member.
 func checkMembers(c *Command, at func(member string) string) error {
 	v := reflect.ValueOf(c).Elem()
-	either, there := "", false // of the members of which one is needed: the first, and whether one is there
+	either, there := "", false // first of the members of which one is required, and whether one is present
 	for _, m := range commands()[c.Type] {
 		field := v.FieldByIndex(m.index)
 		absent := field.IsZero() || field.Kind() == reflect.Slice && field.Len() == 0
@@ -179,7 +179,7 @@ func checkLength(n, least, most int, name func() string) error {
 // limits caches the results of limitsOf by reflect.Type, so that tags are parsed once.
 var limits sync.Map
 
-// limitsOf are the members of a type of requests whose tags name a limit.
+// limitsOf returns the members of a request type whose tags have a limit.
 func limitsOf(t reflect.Type) []limit {
 	if known, ok := limits.Load(t); ok {
 		return known.([]limit)
@@ -202,8 +202,8 @@ func isText(t reflect.Type) bool {
 	return t.Kind() == reflect.String
 }
 
-// readLimit reads the tags of a member. A number that is none, a maximum without its minimum, and a text that has a
-// least length and no most, are mistakes of the program.
+// readLimit parses the tags of a member. It panics if a limit is not a number, a maximum has no minimum, or a text has
+// a minimum length and no maximum: these are errors in the program.
 func readLimit(f reflect.StructField) limit {
 	name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 	l := limit{

@@ -9,7 +9,7 @@ import (
 // maxNamespace is the longest name of a namespace, in bytes.
 const maxNamespace = 128
 
-// The length is no part of it: a pattern that counts to a hundred takes a noticeable part of the program's start.
+// The pattern does not check the length: a pattern with a repetition of a hundred slows down the program's start.
 var namespaceName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)
 
 // CheckNamespace rejects an invalid namespace name; field is its path.
@@ -20,7 +20,7 @@ func CheckNamespace(field, name string) error {
 	return nil
 }
 
-// NamespaceRequest creates or changes a namespace. Absent members do not change.
+// NamespaceRequest creates or changes a namespace. Absent members keep their values.
 type NamespaceRequest struct {
 	Name          string  `json:"name" pattern:"^[a-z0-9][a-z0-9._-]{0,127}$"`
 	Description   *string `json:"description,omitempty" maxLength:"1000"`
@@ -29,7 +29,7 @@ type NamespaceRequest struct {
 	Quotas *QuotaValues `json:"quotas,omitempty"`
 }
 
-// NamespaceView is a namespace as it is shown.
+// NamespaceView is a namespace in responses.
 type NamespaceView struct {
 	Name          string       `json:"name"`
 	Description   string       `json:"description"`

@@ -11,7 +11,7 @@ func OrNil(s string) *string {
 	return &s
 }
 
-// OrEmpty is a list as a member that is never null.
+// OrEmpty is a list that is encoded as [] and never as null.
 func OrEmpty[T any](s []T) []T {
 	if s == nil {
 		return []T{}

@@ -50,7 +50,7 @@ func OutlineOf(raw json.RawMessage) (o Outline, ok bool) {
 	}
 	o.StreamWaits = whole.StreamWaits
 	var commands []json.RawMessage
-	_ = json.Unmarshal(whole.Commands, &commands) // no list has no commands
+	_ = json.Unmarshal(whole.Commands, &commands) // without a readable list there are no commands
 	for _, raw := range commands {
 		var c struct {
 			Type           json.RawMessage `json:"type"`
@@ -61,7 +61,7 @@ func OutlineOf(raw json.RawMessage) (o Outline, ok bool) {
 		_ = json.Unmarshal(raw, &c) // a value that is not an object is a command without a type
 		out := Command{WorkflowStream: c.WorkflowStream, ScopeID: c.ScopeID, ScopeCleanup: c.ScopeCleanup}
 		if json.Unmarshal(c.Type, &out.Type) != nil {
-			out.Type = "" // no text names no command
+			out.Type = "" // without a readable text the command has no type
 		}
 		o.Commands = append(o.Commands, out)
 	}

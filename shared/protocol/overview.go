@@ -26,7 +26,7 @@ type Overview struct {
 type ClockJump struct {
 	Direction string       `json:"direction"` // forward, back
 	By        float64      `json:"by_seconds"`
-	At        history.Time `json:"at"` // when it was found, by the clock after the jump
+	At        history.Time `json:"at"` // time at which the jump was detected, by the clock after the jump
 	// number of rows whose leases and back-offs were shifted by the jump
 	Rows int `json:"rows"`
 	// error because of which some rows may not have been shifted

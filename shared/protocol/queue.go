@@ -9,7 +9,7 @@ import (
 // QueueList requests task queues by name.
 type QueueList struct {
 	Namespace string
-	PageSize  int // 0: all of them
+	PageSize  int // 0: no limit
 	PageToken string
 }
 
@@ -214,7 +214,7 @@ type BuildState struct {
 	DrainedAt  history.Time `json:"drained_at"`
 	PromotedAt history.Time `json:"promoted_at"`
 	Selected   bool         `json:"new_start_selected"`
-	Warning    string       `json:"warning,omitempty"` // for people: the decision is probably a mistake
+	Warning    string       `json:"warning,omitempty"` // the decision is probably a mistake; text for display
 }
 
 // Unversioned is the build in the deployment name of workers without a build ID.

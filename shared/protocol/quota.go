@@ -3,7 +3,7 @@ package protocol
 // Quota is a limit of a namespace, from this closed list.
 type Quota string
 
-// The quotas, as requests, refusals and metrics name them.
+// The names of the quotas in requests, refusals and metrics.
 const (
 	QuotaOpenRuns    Quota = "open_runs"
 	QuotaStarts      Quota = "starts_per_second"

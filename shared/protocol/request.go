@@ -36,7 +36,7 @@ func CheckRequest(in any) error {
 	return nil
 }
 
-// checkNested is CheckLimitsAt for a struct and the structs of this package in its members.
+// checkNested is CheckLimitsAt for a struct and for the structs of this package in its members.
 func checkNested(v reflect.Value, at func(member string) string) error {
 	if err := checkLimits(v, at); err != nil {
 		return err

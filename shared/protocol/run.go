@@ -35,11 +35,11 @@ type StartRequest struct {
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
 	// fail (default), use-existing; not together with conflict_policy
 	DuplicatePolicy string `json:"duplicate_policy,omitempty" enum:"fail,use-existing"`
-	// whether the ID of a closed run may be used again: reject (default), allow-after-failure (the run failed, timed out,
-	// was cancelled or terminated), allow
+	// whether the ID of a closed run may be used again: reject (default), allow-after-failure (the run failed, timed
+	// out, was cancelled or terminated), allow
 	ReusePolicy string `json:"reuse_policy,omitempty" enum:"reject,allow-after-failure,allow"`
-	// what a start does if a run of the ID is open: fail (default), use-existing returns that run, terminate-existing ends
-	// it and starts a new run
+	// what a start does if a run of the ID is open: fail (default), use-existing returns that run, terminate-existing
+	// ends it and starts a new run
 	ConflictPolicy   string `json:"conflict_policy,omitempty" enum:"fail,use-existing,terminate-existing"`
 	ExecutionTimeout int64  `json:"execution_timeout_seconds,omitempty" minimum:"0" maximum:"315360000"`
 	RunTimeout       int64  `json:"run_timeout_seconds,omitempty" minimum:"0" maximum:"315360000"`
@@ -56,8 +56,8 @@ type StartRequest struct {
 	Compatibility string `json:"compatibility,omitempty" maxLength:"255"`
 	// hold the response until the run, or the run that continues it, has closed; 0: do not wait
 	WaitSeconds int64 `json:"wait_seconds,omitempty" minimum:"0" maximum:"60"`
-	// IdempotencyKey is the header Idempotency-Key, at most 255 bytes: a repeated start with the same key returns the run
-	// that it started. Empty: none; the client sends a key of its own.
+	// IdempotencyKey is the header Idempotency-Key, at most 255 bytes: a repeated start with the same key returns the
+	// run that it started. Empty: none; the client sends a key of its own.
 	IdempotencyKey string `json:"-"`
 	Identity       string `json:"-"`
 }
@@ -76,7 +76,8 @@ type StartResponse struct {
 	ScheduleID string    `json:"schedule_id,omitempty"`
 	Warnings   []Warning `json:"warnings,omitempty"`
 	New        bool      `json:"-"`
-	// Repeated means that an earlier request with the same Idempotency-Key started the run, which may have closed since.
+	// Repeated means that an earlier request with the same Idempotency-Key started the run, which may have closed
+	// since.
 	Repeated bool `json:"-"`
 }
 
@@ -95,8 +96,8 @@ type Target struct {
 	RunID      string `json:"run_id,omitempty"`
 }
 
-// SignalRequest sends a signal. The same RequestID again returns the first receipt; with other content the app rejects
-// it.
+// SignalRequest sends a signal. A repeated request with the same RequestID returns the first receipt; the app rejects
+// it if its content differs.
 type SignalRequest struct {
 	Target
 	SignalName string          `json:"signal_name" minLength:"1" maxLength:"255"`
@@ -366,8 +367,8 @@ type ListResponse struct {
 
 // Warning describes a part of a request that was accepted but is probably a mistake.
 type Warning struct {
-	// unknown_attribute: neither registered in the namespace nor on any run of it; unknown_member: the route does not read
-	// the member; unknown_build: no worker has registered the build; name_not_allowed: the imported name is not
+	// unknown_attribute: neither registered in the namespace nor on any run of it; unknown_member: the route does not
+	// read the member; unknown_build: no worker has registered the build; name_not_allowed: the imported name is not
 	// allowed for a new run; session_missing: end_session of a session that the workflow never started
 	Code    string `json:"code"`
 	Subject string `json:"subject"` // the attribute, the member or the session, as the request names it

@@ -43,13 +43,13 @@ type ScheduleAction struct {
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
 	ExecutionTimeout Timeout         `json:"execution_timeout_seconds,omitempty" minimum:"1" maximum:"315360000"`
 	RunTimeout       Timeout         `json:"run_timeout_seconds,omitempty" minimum:"1" maximum:"315360000"`
-	// whether a firing may use its workflow ID again if its run has closed, for example in a backfill: reject (default),
-	// allow-after-failure, allow
+	// whether a firing may use its workflow ID again if its run has closed, for example in a backfill: reject
+	// (default), allow-after-failure, allow
 	ReusePolicy string `json:"reuse_policy,omitempty" enum:"reject,allow-after-failure,allow"`
 	// what a firing does if the run of its workflow ID is open: fail (default) and use-existing skip it,
 	// terminate-existing ends the run and starts a new one
 	ConflictPolicy  string `json:"conflict_policy,omitempty" enum:"fail,use-existing,terminate-existing"`
-	ActivityOptions        // of an activity
+	ActivityOptions        // options of an activity
 }
 
 // Activity returns the request for the activity run that the action starts.
@@ -61,7 +61,7 @@ func (a *ScheduleAction) Activity(namespace, id string) ActivityRequest {
 	}
 }
 
-// ScheduleRequest creates or changes a schedule. Absent members do not change.
+// ScheduleRequest creates or changes a schedule. Absent members keep their values.
 type ScheduleRequest struct {
 	Namespace string `json:"-"`
 	// default a new ULID

@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// SessionCreate claims a session by verb, before any activity of it.
+// SessionCreate claims a session by request, before any activity of it.
 type SessionCreate struct {
 	WorkerID    string `json:"worker_id"`
 	Namespace   string `json:"namespace,omitempty"`
@@ -35,11 +35,11 @@ const (
 	EndedHeartbeatStale = "worker_heartbeat_stale"
 )
 
-// ReasonGivenUp is the reason of a release by a worker that has dropped the state of the epoch: no work may start under
-// it any more, not even on the same worker.
+// ReasonGivenUp is the reason of a release by a worker that has discarded the state of the epoch: no task may start
+// under that epoch any more, even at the same worker.
 const ReasonGivenUp = "given_up"
 
-// SessionVerb renews, releases or closes a session of the caller. Epoch is optional; if it is sent it must be the
+// SessionVerb renews, releases or closes a session of the caller. Epoch is optional; if it is sent, it must be the
 // current one.
 type SessionVerb struct {
 	WorkerID  string `json:"worker_id"`
@@ -49,8 +49,8 @@ type SessionVerb struct {
 	Lease     Count  `json:"lease_seconds,omitempty" minimum:"1" maximum:"315360000"`
 	Reason    string `json:"reason,omitempty"`
 	Failed    string `json:"failed,omitempty"` // release: the executor ended uncleanly, with this cause
-	// release with the reason given_up: the highest epoch of the session that the worker has seen. The next epoch exceeds
-	// it, unless it is more than a day ahead of the database's clock.
+	// release with the reason given_up: the highest epoch of the session that the worker has seen. The next epoch
+	// exceeds it, unless it is more than a day ahead of the database's clock.
 	Known int64 `json:"known_epoch,omitempty"`
 }
 

@@ -14,7 +14,7 @@ const (
 	RunContinued  RunStatus = "continued"
 )
 
-// RunStatuses are all of them, in the order in which people are offered them.
+// RunStatuses has all statuses, in the order in which the CLI and the dashboard offer them.
 var RunStatuses = []RunStatus{
 	RunRunning, RunCompleted, RunFailed, RunTimedOut, RunCancelled, RunTerminated, RunContinued,
 }

@@ -19,14 +19,14 @@ import (
 var ErrOverloaded = errors.New("too many requests of this namespace are in progress")
 
 const (
-	maxWait    = 5 * time.Second // of a request
+	maxWait    = 5 * time.Second // maximum wait of a request
 	maxWaiting = 4096            // requests of a namespace
 	// perProcessor is the smallest limit: requests in progress, for each processor.
 	perProcessor = 2
 	// The limit is adjusted once per interval: it is halved if the scheduler's delay was above maxDelay.
 	interval = 20 * time.Millisecond
 	maxDelay = 200 * time.Microsecond
-	// A namespace that has no request in progress is forgotten when there are more than this.
+	// An inactive namespace is removed when there are more namespaces than this.
 	rememberedNamespaces = 256
 )
 
@@ -50,7 +50,7 @@ type Limiter struct {
 	namespaces map[string]*namespace
 	running    int // weight of the requests in progress
 	waiting    int
-	limit      int // of running; math.MaxInt while the process is not short of processor time
+	limit      int // maximum of running requests; math.MaxInt while the process is not short of processor time
 	adjustedAt time.Time
 	refused    int64
 }
@@ -58,14 +58,14 @@ type Limiter struct {
 // namespace has the requests of a namespace.
 type namespace struct {
 	running int       // weight of the requests in progress
-	waiting list.List // of *request, in order of arrival
+	waiting list.List // *request values in order of arrival
 }
 
 // request is a waiting request.
 type request struct {
 	place    *Place
 	weight   int
-	admitted chan struct{} // closed when it is admitted
+	admitted chan struct{} // closed when the request is admitted
 }
 
 // Place is the place of one request in progress. The zero Place is that of a request that was not admitted.

@@ -14,7 +14,7 @@ const processors = 2
 type requests struct {
 	*Limiter
 	t     *testing.T
-	delay time.Duration // of the scheduler
+	delay time.Duration // delay of the scheduler
 	alone bool          // no other namespace is active
 }
 
@@ -107,13 +107,13 @@ func TestAFloodLeavesTheProcessorsToOthers(t *testing.T) {
 		if n := inProgress(quiet); n != processors {
 			t.Errorf("next to a flood %d requests of another namespace are in progress, want %d", n, processors)
 		}
-		flood[0].place.Leave() // more than the limit are in progress: nobody takes the place
+		flood[0].place.Leave() // more requests than the limit are in progress: no request is admitted
 		flood[1].place.Leave()
 		synctest.Wait()
 		if n := inProgress(flood) + inProgress(quiet); n != limit {
 			t.Errorf("%d requests are in progress, want %d", n, limit)
 		}
-		quiet[0].place.Leave() // 2 of the flood and 1 of the other namespace are left: it has fewer
+		quiet[0].place.Leave() // 2 requests of the flood and 1 of the other namespace are left: the other one has fewer
 		synctest.Wait()
 		if n := inProgress(quiet); n != processors {
 			t.Errorf("the freed place went to the flood: the other namespace has %d, want %d", n, processors)
@@ -130,7 +130,7 @@ func TestAFloodLeavesTheProcessorsToOthers(t *testing.T) {
 	})
 }
 
-// One large request counts as many small ones, and is admitted all the same when its namespace has no other.
+// A large request counts as many small ones, and is still admitted if its namespace has no other request.
 func TestLargeRequestsOfANamespaceTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRequests(t)

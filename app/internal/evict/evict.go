@@ -45,13 +45,13 @@ type Evictor struct {
 	drains   func() bool // whether the app does
 	log      zerolog.Logger
 
-	life     context.Context // of searches
+	life     context.Context // context of the searches
 	end      context.CancelCauseFunc
 	searches sync.WaitGroup
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	full      map[engine.WorkerKey]map[string]bool
-	timer     *time.Timer // of the next search; nil: none is scheduled
+	timer     *time.Timer // timer of the next search; nil: none is scheduled
 	at        time.Time   // when that is
 	searching bool
 	closed    bool
@@ -230,7 +230,7 @@ func (e *Evictor) evictFor(
 			return 0, err
 		}
 		if gone {
-			soonest(evictAfter) // for what else waits
+			soonest(evictAfter) // search again for the other waiting sessions
 		}
 	}
 	return after, nil
@@ -290,7 +290,7 @@ func (e *Evictor) blockedWorkers(
 	if err != nil {
 		return nil, err
 	}
-	soonest(engine.YieldIdle) // whatever is found now, that is when it may be otherwise
+	soonest(engine.YieldIdle) // if nothing is found now, the next search is then
 	var list [][]engine.WorkerKey
 	seen := map[string]bool{}
 	for i := range waiting {
@@ -326,7 +326,8 @@ func (e *Evictor) blockedWorkers(
 	return list, nil
 }
 
-// fullWorkers lists the live workers that could have a session if they had room for another; none if one of them has.
+// fullWorkers lists the live workers that could acquire a session if they had room for another one; none if one of them
+// has room.
 func (e *Evictor) fullWorkers(
 	known membership.Roster, held map[string]store.Holding, a *engine.Activity, s *engine.Session, now time.Time,
 ) (list []engine.WorkerKey) {
@@ -405,7 +406,7 @@ func evictable(
 			return list, marked, nil
 		}
 		exact++
-		tasks, err := r.SessionTasks(ctx, s.Key(), 1) // one that waits for its back-off is queued, too
+		tasks, err := r.SessionTasks(ctx, s.Key(), 1) // a task that waits for its back-off also counts
 		if err != nil {
 			return nil, 0, err
 		}

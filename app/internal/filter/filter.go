@@ -1,5 +1,5 @@
-// Package filter parses search queries for runs into conditions of the store. It is pure: what a namespace has
-// registered is an argument, and the same text means the same every time.
+// Package filter parses search queries for runs into conditions of the store. It is pure: the registered attributes of
+// a namespace are an argument, and the same text always has the same result.
 package filter
 
 import (
@@ -30,7 +30,7 @@ import (
 //
 // A quote inside a text is doubled or follows a backslash. Words may be written in any case.
 
-// maxBytes and maxConditions bound a filter, maxChoice the values of one IN.
+// maxBytes and maxConditions limit a filter, maxChoice the values of one IN.
 const (
 	maxBytes      = 4096
 	maxConditions = 20
@@ -69,7 +69,7 @@ func Parse(text string, types map[string]string) ([]store.Condition, error) {
 	return f, nil
 }
 
-// wrongAt refuses a filter at a place: the position of its first character, from 1.
+// wrongAt rejects a filter and names the position of the error, counted in characters from 1.
 func wrongAt(t token, format string, args ...any) error {
 	e := protocol.Invalid("query", format, args...)
 	e.Message += " (at character " + strconv.Itoa(t.at) + ")"
@@ -80,7 +80,7 @@ func wrongAt(t token, format string, args ...any) error {
 type parser struct {
 	tokens     []token
 	types      map[string]string
-	conditions int // read so far
+	conditions int // number of conditions parsed so far
 }
 
 func (p *parser) next() token {
@@ -104,12 +104,12 @@ var comparisons = map[string]store.Comparison{
 	"<": store.Less, "<=": store.AtMost, ">": store.More, ">=": store.AtLeast,
 }
 
-// either reads what OR joins, turned around if not: then all of it, turned around, must hold.
+// either parses parts that are joined by OR. With not, all of the negated parts must match.
 func (p *parser) either(not bool) ([]store.Condition, error) {
 	return p.joined("OR", !not, not, p.all)
 }
 
-// all reads what AND joins, turned around if not: then one of it, turned around, must hold.
+// all parses parts that are joined by AND. With not, one of the negated parts must match.
 func (p *parser) all(not bool) ([]store.Condition, error) {
 	return p.joined("AND", not, not, p.one)
 }
@@ -317,8 +317,8 @@ func (p *parser) value(f field, test store.Comparison) ([]any, error) {
 // field is the meaning of a name.
 type field struct {
 	field     store.RunField
-	attribute string // its name, when it is a search attribute
-	typ       string // as registered, or built in; empty: by its value
+	attribute string // name of the search attribute, if it is one
+	typ       string // type, as registered or built in; empty: by its value
 	shown     string
 	activity  bool // the type of an activity run
 }
@@ -330,14 +330,14 @@ const activityType = "ActivityType"
 // stuckName is the name of the condition that a run is stuck. A registered attribute with this name takes precedence.
 const stuckName = "Stuck"
 
-// anyActivity is the condition that exactly the activity runs match.
+// anyActivity is the condition that matches exactly the activity runs.
 func anyActivity() store.Condition {
 	return store.Condition{
 		Field: store.FieldType, Test: store.Prefix, Values: []any{store.TypeColumn(history.KindActivity, "")},
 	}
 }
 
-// OfActivities is satisfied by all activity runs, or by all others.
+// OfActivities is the condition that matches all activity runs, or all other runs.
 func OfActivities(are bool) store.Condition {
 	if are {
 		return anyActivity()
@@ -418,7 +418,7 @@ func (f field) value(t token, test store.Comparison) ([]any, error) {
 	return []any{t.text}, nil
 }
 
-// key is the key of a value of a search attribute, which must be of its registered type.
+// key returns the key of a value of a search attribute. The value must have the registered type.
 func (f field) key(t token, test store.Comparison) ([]any, error) {
 	at, isTime := engine.AttributeTimeOf(t.text)
 	switch {
@@ -470,7 +470,7 @@ func byStatus(c store.Condition) store.Condition {
 		}
 	}
 	if len(rest.Values) == 0 {
-		rest.Values = []any{""} // no run
+		rest.Values = []any{""} // matches no run
 	}
 	return rest
 }

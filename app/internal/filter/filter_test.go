@@ -64,7 +64,7 @@ func TestFilterSelectsRuns(t *testing.T) {
 	}
 }
 
-// shown formats conditions as these tests write them: the parts of a choice between bars.
+// shown formats conditions as these tests write them, with the parts of a choice separated by bars.
 func shown(list []store.Condition) string {
 	var got []string
 	for _, c := range list {

@@ -25,7 +25,7 @@ type token struct {
 	at   int
 }
 
-// String is the token for people.
+// String returns the token as errors show it.
 func (t token) String() string {
 	switch t.kind {
 	case endToken:
@@ -39,7 +39,7 @@ func (t token) String() string {
 // isKeyword reports whether the token is this word, in any case.
 func (t token) isKeyword(w string) bool { return t.kind == nameToken && strings.EqualFold(t.text, w) }
 
-// scan cuts a filter into tokens; the last is the end.
+// scan splits a filter into tokens; the last one marks the end.
 func scan(text string) ([]token, error) {
 	var tokens []token
 	at := 1 // position of the remaining text, in characters

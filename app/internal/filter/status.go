@@ -6,9 +6,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A status word may stand for several stored statuses, and depends on the place: ?status= uses the buckets of the
-// contract, and the name Status in a filter the status that a run is shown with. A stored status that is neither word
-// stands for itself. The CLI and the dashboard offer the stored statuses, each selected alone with ?stored_status=.
+// A status word may select several stored statuses, and depends on the place: ?status= uses the buckets of the HTTP
+// API, and the name Status in a filter the status that a run is shown with. A stored status that is neither word
+// selects itself. The CLI and the dashboard offer the stored statuses, each selected alone with ?stored_status=.
 
 // meant returns the stored statuses that the API shows under one word; nameOf maps a stored status to its word. It
 // returns nil for an unknown word.
@@ -21,7 +21,7 @@ func statusesFor(name string, nameOf func(protocol.RunStatus) string) (statuses 
 	return statuses
 }
 
-// shownAs is the status that a run is shown with.
+// shownAs returns the status that a run is shown with.
 func shownAs(s protocol.RunStatus) string {
 	word, _, _ := protocol.PublicRun(s, true, true)
 	return word

@@ -49,7 +49,7 @@ func (f *Fleet) intentAt(w *engine.Worker, now time.Time, has bool) protocol.Int
 	return protocol.IntentPause
 }
 
-// storeTime is the store's time, as far as it is known without asking.
+// storeTime returns the store's time, computed from this app's clock without a request to the store.
 func (f *Fleet) storeTime() time.Time {
 	if at := f.store.About(); !at.IsZero() {
 		return at
@@ -172,14 +172,14 @@ func (f *Fleet) Watch(ctx context.Context) {
 		}
 		known := f.workers.All("")
 		f.pushSettings(pushed, known)
-		spaces := map[string][]engine.WorkerKey{} // whose workers may have something left
+		spaces := map[string][]engine.WorkerKey{} // namespaces whose drained workers may still hold something
 		for k, h := range known {
 			if !f.workers.ReceivesHeartbeats(h) {
 				continue
 			}
 			d := f.workers.DrainOf(h.Worker)
 			every := leaseCheckInterval
-			if h.HadNoLeases { // but a claim may have been on its way
+			if h.HadNoLeases { // but a task may have been on its way to the worker
 				every = emptyCheckInterval
 			}
 			sent := h.SentIntent != protocol.IntentWork
@@ -198,7 +198,7 @@ func (f *Fleet) Watch(ctx context.Context) {
 	}
 }
 
-// followDrains brings workers where operators want them.
+// followDrains brings the workers into the states that the operators requested.
 func (f *Fleet) followDrains(
 	ctx context.Context, ns string, keys []engine.WorkerKey, known map[engine.WorkerKey]membership.TrackedWorker,
 ) error {

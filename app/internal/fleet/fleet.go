@@ -23,7 +23,7 @@ type Fleet struct {
 	view     *view.View
 	log      zerolog.Logger
 
-	changed chan struct{} // operators may want something else of workers
+	changed chan struct{} // operators may have changed their decisions
 	notices atomic.Pointer[Notices]
 }
 

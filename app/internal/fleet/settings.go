@@ -17,7 +17,7 @@ import (
 // of two concurrent changes one is rejected. A worker reports the revision that it runs with, which shows outdated
 // workers.
 
-// FleetWide returns the settings of a namespace's workers, as this app knows them, and their revision.
+// FleetWide returns the settings of a namespace's workers as this app knows them, with their revision.
 func (f *Fleet) FleetWide(ns string) (protocol.FleetSettings, int64) {
 	set := f.store.Queue(engine.QueueKey{Namespace: transaction.NamespaceOrDefault(ns)}).Fleet()
 	return set.FleetSettings, set.Revision
@@ -35,7 +35,7 @@ func (f *Fleet) SetFleet(ctx context.Context, in protocol.FleetSettingsRequest) 
 			change := engine.SetFleet{Settings: in.FleetSettings, By: in.Identity, Saw: in.Revision}
 			next, err := engine.DecideQueue(rows.Queue(key), key, change, now)
 			if err != nil || next.Fleet().Revision == rows.Queue(key).Fleet().Revision {
-				return store.Writes{Answer: next}, err // it is so already
+				return store.Writes{Answer: next}, err // the settings do not change
 			}
 			return store.Writes{Queues: []engine.Queue{next}, Answer: next, Audit: []store.Audit{{
 				At: history.At(now), Identity: in.Identity, Action: "fleet.settings", Namespace: key.Namespace,
@@ -50,7 +50,7 @@ func (f *Fleet) SetFleet(ctx context.Context, in protocol.FleetSettingsRequest) 
 	return f.view.FleetSettings(ctx, in.Namespace)
 }
 
-// settingsText describes the settings for the audit.
+// settingsText describes the settings for the audit entry.
 func settingsText(s *engine.FleetWide) string {
 	text := fmt.Sprintf("revision %d:", s.Revision)
 	if s.LogLevel != "" {

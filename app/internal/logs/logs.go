@@ -73,14 +73,14 @@ func (l *Logs) recordAttempt(ctx context.Context, in *protocol.AttemptLogs) (rec
 	lock := l.of(in.TaskID)
 	lock.Lock()
 	defer lock.Unlock()
-	// The worker of an attempt never changes, so this check is still valid when the lines are written.
+	// The worker of an attempt never changes, so this check is still valid when the lines are stored.
 	s, err := l.opt.Attempt(ctx, protocol.HeartbeatRequest{
 		Namespace: in.Namespace, Kind: protocol.KindActivity, TaskID: in.TaskID, Owner: in.Owner, AttemptID: in.AttemptID,
 	})
 	switch {
 	case err != nil:
 		return false, err
-	// The outcome contained the last lines of the attempt; later lines are not part of it.
+	// The outcome contained the last lines of the attempt; later lines are rejected.
 	case s.AttemptState != "running":
 		return false, protocol.Refuse(
 			protocol.ReasonStaleAttempt, "the attempt of task %s has ended; its log lines are not stored", in.TaskID,
@@ -168,7 +168,7 @@ func logParts(
 // little, and all of it at their end.
 const fewLines = 4 << 10
 
-// FinalLines are the lines that came with an outcome, as rows.
+// FinalLines returns the lines that came with an outcome, as rows.
 func (l *Logs) FinalLines(ctx context.Context, in *protocol.CompleteItem) ([]store.LogBatch, error) {
 	k, ok := attemptKey(in.TaskID, in.AttemptID)
 	if len(in.Lines) == 0 || in.Kind != protocol.KindActivity || !ok {
@@ -189,7 +189,7 @@ func (l *Logs) FinalLines(ctx context.Context, in *protocol.CompleteItem) ([]sto
 	return logParts(k, kept, protocol.MaxLogBytes-int(kept.Size), in.Lines...), nil
 }
 
-// AddTo adds the log lines of an outcome to its change, so that they are stored only if it is accepted.
+// AddTo adds the log lines of an outcome to its transaction, so that they are stored only if it is accepted.
 func AddTo(c store.Transaction, lines []store.LogBatch) store.Transaction {
 	if len(lines) == 0 {
 		return c

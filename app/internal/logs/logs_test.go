@@ -22,7 +22,7 @@ func TestAnOutcomeDecidedTwiceHasItsLinesOnce(t *testing.T) {
 			Lines:  []protocol.LogLine{{Text: "text"}},
 		}
 	}
-	own := make([]store.LogBatch, 1, 8) // with room behind it, which is not the lines'
+	own := make([]store.LogBatch, 1, 8) // the slice has spare capacity that must not be used for the lines
 	own[0] = part(1)
 	var refused error
 	c := logs.AddTo(store.Transaction{Decide: func(store.Rows, time.Time) (store.Writes, error) {

@@ -116,10 +116,11 @@ func (ws *Workers) HasOtherApps() bool {
 	return ws.opt.Shared && (until == 0 || time.Now().UnixNano() < until)
 }
 
-// updateApps notes until when the other apps are believed to be alive.
+// updateApps records until when the other apps are considered alive.
 func (ws *Workers) updateApps(apps map[string]time.Time) {
 	last := ws.otherAppsUntil.Load()
-	if last == 0 { // this app knew no other; apps that ended before are detected by their workers that come here
+	// this app knew no other app; workers of apps that ended earlier are detected when they connect to this app
+	if last == 0 {
 		last = ws.started.UnixNano()
 	}
 	for id, until := range apps {

@@ -10,9 +10,9 @@ import (
 // Orphans tracks workers that no app may be monitoring: workers of apps that ended, including this app before a
 // restart.
 type Orphans struct {
-	Due  time.Time // when to search for such workers; zero: there are none
-	apps []string  // that were alive at the last announcement
-	Gone time.Time // when one of them will have been silent for too long; zero: there is none
+	Due  time.Time // when to search for orphaned workers; zero: there are none
+	apps []string  // apps that were alive at the last announcement
+	Gone time.Time // when one of these apps has been silent for too long; zero: there is none
 }
 
 // Update compares the live apps with the live apps of the last call, and reports whether an app has ended: the workers

@@ -17,8 +17,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// A registration is the moment in which a worker's processes change places. All that the older one had must end by it,
-// and nothing of the newer: the row names the process, and a refused decision under the row's lock is the fence.
+// A registration is the point at which one process of a worker replaces another. Everything that the previous process
+// held must end with it, and nothing of the new process may end: the row names the process, and a decision that is
+// refused under the row's lock is the fence.
 
 // Defaults of a registration.
 const (
@@ -50,7 +51,7 @@ func (ws *Workers) Register(
 				history.At(now), ws.opt.App
 			old := rows.Worker(key)
 			superseded, changed = false, false
-			fresh = old == nil || old.Incarnation != next.Incarnation // it holds nothing
+			fresh = old == nil || old.Incarnation != next.Incarnation // the new process holds nothing
 			if old != nil {
 				if !auth.BoundFrom(ctx).SpeaksFor(old) {
 					return store.Writes{}, transaction.WorkerNotFound(key.ID)
@@ -119,8 +120,8 @@ func (ws *Workers) Register(
 	return a, err
 }
 
-// returnUnknownLeases undoes the leases of a worker's process that it does not know of: their tasks were on their way
-// when its app died or its connection broke. Nothing of them was begun.
+// returnUnknownLeases releases the leases of a worker's process that the process does not know of: their tasks were not
+// delivered because the app died or the connection broke. None of them was started.
 func (ws *Workers) returnUnknownLeases(
 	ctx context.Context, key engine.WorkerKey, incarnation string, held []string,
 ) (freed int, err error) {
@@ -143,7 +144,7 @@ func (ws *Workers) returnUnknownLeases(
 		switch err := transaction.Release(ctx, ws.store, ref, "undelivered", true); {
 		case err == nil:
 			freed++
-		case protocol.ReasonOf(err) == "": // otherwise another request ended it meanwhile
+		case protocol.ReasonOf(err) == "": // otherwise another request has ended it
 			return freed, err
 		}
 	}
@@ -179,7 +180,7 @@ func notRegistered(worker string) error {
 		With("worker_id", worker)
 }
 
-// Registration checks a request and makes the row of it.
+// Registration validates a request and returns the row for it.
 func (ws *Workers) Registration(in protocol.RegisterRequest) (*engine.Worker, error) {
 	queues := in.TaskQueues
 	if len(queues) == 0 {
@@ -298,7 +299,7 @@ func (ws *Workers) Known(ctx context.Context, key engine.WorkerKey) (*engine.Wor
 	return w, err
 }
 
-// Stored is a registration as it is stored.
+// Stored returns a registration as it is stored.
 func (ws *Workers) Stored(ctx context.Context, key engine.WorkerKey) (*engine.Worker, error) {
 	var w engine.Worker
 	err := ws.store.View(ctx, func(r store.Reader) (err error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// A worker that exits without deregistering would stay in the lists. Its row is deleted after a long silence, if it
-// holds nothing: leases and sessions of a worker are released by its row.
+// A worker that exits without deregistering would remain in the lists. Its row is deleted after a long silence if the
+// worker holds nothing: leases and sessions are released through the row.
 
 // A row without heartbeats is deleted after silencesKept times Options.Alive (15 minutes at the default of 60 s). A
 // worker that only polls may be silent while it runs a task; its row is deleted after removedUnbeating.
@@ -85,7 +85,7 @@ func (ws *Workers) removeExpired(ctx context.Context, list []engine.Worker) (nex
 	if err != nil {
 		return 0, err
 	}
-	expired := map[string][]*engine.Worker{} // by namespace
+	expired := map[string][]*engine.Worker{} // expired workers by namespace
 	for i := range list {
 		w := &list[i]
 		left, silent := ws.untilRemoved(w, now)

@@ -23,22 +23,23 @@ type Registry struct {
 	mu       sync.Mutex // guards all below
 	drops    uint64     // rises when a registration ends or is forgotten: a row that was read before may be out of date
 	known    map[engine.WorkerKey]*TrackedWorker
-	asked    map[engine.QueueKey]time.Time // when the workers of a queue were last looked for
-	releases []string                      // that live apps serve, as far as is known
+	asked    map[engine.QueueKey]time.Time // when the workers of a queue were last read
+	releases []string                      // releases that live apps serve, as far as this app knows
 }
 
 // Options are the timeouts by which an app judges its workers, and its notices to them.
 type Options struct {
-	App           string        // id of this process
-	Alive         time.Duration // a worker is dead this long after its last heartbeat
-	StoreAlive    time.Duration // how often its liveness is stored at rest when the database is shared
+	App   string        // id of this process
+	Alive time.Duration // a worker is dead this long after its last heartbeat
+	// how often the last heartbeat of an active worker is stored when the database is shared
+	StoreAlive    time.Duration
 	Quiet         time.Duration // silence after which the exact time of a worker's last heartbeat is stored
 	Heartbeat     time.Duration // interval of heartbeats that workers are given
-	AttemptLease  time.Duration // of workers that renew by themselves
-	HTTPLease     time.Duration // of clients of the HTTP contract
+	AttemptLease  time.Duration // lease of workers that renew it themselves
+	HTTPLease     time.Duration // lease of HTTP workers
 	PollKept      time.Duration // how long a poll may be repeated after it was answered
 	Shared        bool          // other apps receive heartbeats too, so stored heartbeats count
-	Release       string        // of this app
+	Release       string        // release of this app
 	StrictRelease bool
 	MaxBlamed     int                          // setting max-blamed-losses; 0: engine.DefaultBlamedLosses
 	Lost          func(transaction.LossResult) // called after each loss of a process, for metrics; may be nil
@@ -135,7 +136,7 @@ func (r *Registry) AcceptsTasks(w *engine.Worker) (takes bool) {
 	return takes && r.DrainOf(w) == nil
 }
 
-// Get is the registration of a worker, nil when none is known here.
+// Get returns the registration of a worker, or nil if this app knows none.
 func (r *Registry) Get(k engine.WorkerKey) *engine.Worker {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +146,7 @@ func (r *Registry) Get(k engine.WorkerKey) *engine.Worker {
 	return nil
 }
 
-// Remove forgets a worker, whatever its process.
+// Remove removes a worker from the cache, whatever its process.
 func (r *Registry) Remove(k engine.WorkerKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,7 +190,7 @@ func (r *Registry) Each(namespace string, fn func(engine.WorkerKey, *TrackedWork
 	}
 }
 
-// Served are the queues that the known workers serve, once for each worker.
+// Served returns the queues that the known workers serve, once for each worker.
 func (r *Registry) Served() (list []engine.QueueKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

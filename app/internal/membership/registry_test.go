@@ -17,7 +17,7 @@ func process(incarnation string) *engine.Worker {
 
 var key = process("").Key()
 
-// Known is the process that is known of the worker.
+// known returns the process that the registry has for the worker.
 func known(r *Registry) string {
 	if w := r.Get(key); w != nil {
 		return w.Incarnation
@@ -25,7 +25,7 @@ func known(r *Registry) string {
 	return "nobody"
 }
 
-// A row that was read before a registration ended is not remembered: it may be of the one that ended.
+// A row that was read before a registration ended is not cached: it may be the row of the ended registration.
 func TestARowReadBeforeAnEndIsNotRemembered(t *testing.T) {
 	r := New(Options{Alive: time.Minute, Shared: true})
 	r.Put(process("1"))
@@ -42,7 +42,7 @@ func TestARowReadBeforeAnEndIsNotRemembered(t *testing.T) {
 	}
 }
 
-// What ends one process leaves a later one of that name alone.
+// The end of one process does not remove a later process with the same ID.
 func TestTheEndOfAProcessLeavesALaterOneAlone(t *testing.T) {
 	for name, end := range map[string]func(*Registry){
 		"gone":    func(r *Registry) { r.RemoveProcess(store.Process{Worker: key, Incarnation: "1"}) },

@@ -31,7 +31,7 @@ func heartbeatsElsewhere(w *engine.Worker, app string, alive time.Duration, now 
 	return until
 }
 
-// aliveAtOnce is the maximum number of workers whose heartbeats one change stores.
+// aliveAtOnce is the maximum number of workers whose heartbeats one transaction stores.
 const aliveAtOnce = 1000
 
 // storeAlive stores the last heartbeats of workers.

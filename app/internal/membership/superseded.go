@@ -19,14 +19,14 @@ import (
 // processes that reported the start or end of a drain to other apps.
 func (ws *Workers) watchSuperseded(ctx context.Context) {
 	ws.dispatch.Each(ctx, dispatch.TopicSuperseded, func(changed store.Changed, overflow bool) {
-		if overflow { // an app may have left as well
+		if overflow { // a notification that an app ended may also be lost
 			changed.Superseded = append(changed.Superseded, store.Process{Worker: engine.WorkerKey{Namespace: appsNamespace}})
 			for k, h := range ws.All("") {
 				changed.Superseded = append(changed.Superseded, store.Process{Worker: k, Incarnation: h.Worker.Incarnation})
 			}
 		}
 		for _, p := range append(changed.Superseded, changed.DrainChanged...) {
-			if p.Worker.Namespace == appsNamespace { // an app left: read soon which apps are alive
+			if p.Worker.Namespace == appsNamespace { // an app ended: read soon which apps are alive
 				ws.appLeft.Store(true)
 				ws.storeSoon()
 				ws.dispatch.Due(time.Unix(0, 0)) // and so is what only that one knew to be due
@@ -61,7 +61,7 @@ func (ws *Workers) checkSuperseded(ctx context.Context, p store.Process) {
 	why, lost := engine.ReturnedDraining, noLoss
 	if err == nil {
 		if w.Incarnation == p.Incarnation {
-			return // it may finish its tasks
+			return // a removed worker may finish its tasks
 		}
 		why, lost = restarted, leasedBefore(&w)
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A client of the HTTP contract never reports which tasks it holds, and gives up a poll one second after the poll's app
-// died. A task that this app leased to the poll just before would wait for the end of its lease, minutes later. But the
-// client's heartbeats report its free slots, and an open poll shows that the previous one has ended. So a task that was
-// leased before then and occupies no slot was not delivered. Sojourn relies on this only after the death of the app
-// that leased the task, since nothing verifies the reported numbers.
+// An HTTP worker never reports which tasks it holds, and gives up a poll one second after the poll's app died. A task
+// that this app leased to the poll just before would wait until its lease expires, minutes later. But the worker's
+// heartbeats report its free slots, and an open poll shows that the previous one has ended. So a task that was leased
+// before then and occupies no slot was not delivered. Sojourn relies on this only after the death of the app that
+// leased the task, since nothing verifies the reported numbers.
 
 // recordIdle records what a heartbeat reports of one kind of task, while the worker has a number of open polls for it
 // here. It returns the time of the previous heartbeat that also reported no running task of this kind; zero: it
@@ -82,7 +82,8 @@ func (ws *Workers) returnUndelivered(ctx context.Context, w *engine.Worker) erro
 	}
 	for _, ref := range refs {
 		at, rested := before[ref.Kind]
-		if !rested || ref.App == "" || serves[ref.App] || ref.Redeliveries > 0 || // a live app delivered it again
+		// another live app has delivered the task again
+		if !rested || ref.App == "" || serves[ref.App] || ref.Redeliveries > 0 ||
 			slices.Contains(open[ref.Kind], ref.PollID) || !ref.LeasedAt.Before(stored.Add(-now.Sub(at))) {
 			continue
 		}

@@ -39,7 +39,7 @@ func (ws *Workers) Watch(ctx context.Context) error {
 	var announced time.Time
 	failed, closely := false, false
 	notify := func() {
-		fell := !behind.Gone.IsZero() && !time.Now().Before(behind.Gone) // an app is silent: it is looked at once
+		fell := !behind.Gone.IsZero() && !time.Now().Before(behind.Gone) // an app is silent: check it at once
 		every, close := ws.opt.StoreAlive, ws.AnyStoresEachHeartbeat()
 		if close {
 			every /= 2
@@ -54,13 +54,13 @@ func (ws *Workers) Watch(ctx context.Context) error {
 		if !due && len(unstored) == 0 {
 			return
 		}
-		self := due || time.Since(announced) >= every/2 // with the workers' it costs nothing
+		self := due || time.Since(announced) >= every/2 // stored together with the workers' rows, it costs nothing
 		if self {
 			announced, closely = time.Now(), close
 		}
 		apps, err := ws.announce(ctx, self, 2*every, unstored)
 		if failed = err != nil; failed && self {
-			announced = announced.Add(-every / 2) // again before it is too late
+			announced = announced.Add(-every / 2) // announce again before the registration expires
 		}
 		switch {
 		case failed && ctx.Err() == nil:
@@ -120,7 +120,7 @@ func (ws *Workers) endPolls(k engine.WorkerKey, h TrackedWorker) {
 	}
 	now := false
 	ws.With(k, func(n *TrackedWorker) {
-		now = n.At.Equal(h.At) // no heartbeat since
+		now = n.At.Equal(h.At) // the worker has sent no heartbeat since
 		n.PollsEnded = n.PollsEnded || now
 	})
 	if now {

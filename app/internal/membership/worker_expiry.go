@@ -92,10 +92,10 @@ func (ws *Workers) expireSilent(ctx context.Context, k engine.WorkerKey, h Track
 	return nil
 }
 
-// releaseExpired releases the leases of a silent worker of the HTTP contract, which last many times longer than its
-// heartbeat interval. It keeps attempts that sent a heartbeat after since. If the worker is alive after all, its
-// completions are refused, as the delivery has ended. Leases of other workers expire at their end and never before:
-// those workers renew their leases themselves and rely on the expiry that they received.
+// releaseExpired releases the leases of a silent HTTP worker, which last many times longer than its heartbeat interval.
+// It keeps attempts that sent a heartbeat after since. If the worker is alive after all, its completions are refused,
+// as the delivery has ended. Leases of other workers expire at their end and never before: those workers renew their
+// leases themselves and rely on the expiry that they received.
 func (ws *Workers) releaseExpired(ctx context.Context, k engine.WorkerKey, w *engine.Worker, since history.Time) error {
 	if w.Explicit {
 		return nil

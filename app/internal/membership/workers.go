@@ -10,9 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// Workers is the registry of the workers of one app, with the verbs that store their registrations. It records
+// Workers is the registry of the workers of one app, with the requests that store their registrations. It records
 // registrations, heartbeats, expiry and deregistration, and releases the leases and sessions of workers that left or
-// died. It changes tasks and sessions only through package change.
+// died. It changes tasks and sessions only through package transaction.
 type Workers struct {
 	*Registry
 	store    store.Store

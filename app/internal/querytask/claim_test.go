@@ -174,7 +174,7 @@ func TestQueriesWithoutAReplyEnd(t *testing.T) {
 // If a worker leases a query task and does not respond within some seconds, another worker gets it (hedged request),
 // and so on. The first response counts, also from a slow worker, and nothing stays queued.
 func TestQueryOfASilentWorkerIsHedged(t *testing.T) {
-	first := func(m *memoryQueue) (id string) { // of what waits
+	first := func(m *memoryQueue) (id string) { // first returns the ID of the first waiting task
 		for _, l := range m.ready {
 			id = l[0].ID
 		}

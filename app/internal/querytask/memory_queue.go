@@ -17,15 +17,15 @@ import (
 type memoryQueue struct {
 	backlog func(queueKey)
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	all   map[string]*waiter
-	ready map[queueKey][]*waiter // in the order they came
+	ready map[queueKey][]*waiter // waiting tasks in order of arrival
 }
 
 // waiter is a query task in memory, guarded by mu of memory.
 type waiter struct {
 	store.Question
-	answer chan store.Reply // holds one
+	answer chan store.Reply // holds one reply
 }
 
 func newMemoryQueue(backlog func(queueKey)) *memoryQueue {

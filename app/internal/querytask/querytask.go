@@ -20,8 +20,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// CapQueries is the capability of a worker that answers queries, CapValidation that of one that judges updates before
-// they are accepted.
+// CapQueries is the capability of a worker that answers queries, CapValidation the capability of a worker that
+// validates updates before they are accepted.
 const (
 	CapQueries    = "query_tasks"
 	CapValidation = "update_validation_tasks"
@@ -62,7 +62,7 @@ type Pending struct {
 	// Answerable reports whether a live worker may run the query task; nil: always.
 	Answerable func(ctx context.Context, q *store.Question) bool
 
-	mu        sync.Mutex    // guards left
+	mu        sync.Mutex    // guards departure
 	departure chan struct{} // closed when a worker leaves
 }
 
@@ -159,7 +159,7 @@ func (p *Pending) Run(ctx context.Context, q store.Question, timeout time.Durati
 	return r, err
 }
 
-// withdraw deletes a query task whose caller no longer waits.
+// withdraw deletes a query task whose caller no longer waits for it.
 func (p *Pending) withdraw(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -236,7 +236,7 @@ func (p *Pending) Complete(ctx context.Context, q store.Question, r store.Reply)
 	if err != nil {
 		return "", err
 	}
-	if !taken { // it changed since it was looked at
+	if !taken { // another worker leased it after the list was read
 		return "", NotFound(q.Kind, q.ID)
 	}
 	return outcomes[q.Kind][r.Failure != nil], nil

@@ -17,7 +17,7 @@ const maxDebt = 10
 
 // Ledger counts the usage of namespaces. It is safe for concurrent use, and no method blocks.
 type Ledger struct {
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	defaults engine.QuotaLimits
 	spaces   map[string]*space
 	refused  map[Refusal]int64
@@ -45,7 +45,7 @@ type space struct {
 	first  bool         // the namespace was in an exchange of this process
 	doubt  bool         // some commits may be missing in the counts
 	tokens float64      // starts that the rate limit admits
-	at     time.Time    // of tokens
+	at     time.Time    // time of the last change of the tokens
 	second [2]int64     // starts in the second of at and in the second before
 
 	room    float64 // bytes of large payloads admitted without delay

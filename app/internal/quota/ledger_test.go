@@ -67,7 +67,7 @@ func TestAppsKnowOfEachOtherAfterAnExchange(t *testing.T) {
 	if x := b.Standing("n", none).NewRun(0); x != nil {
 		t.Errorf("before the exchange: %+v", *x)
 	}
-	exchange(&row, a, b, a) // nothing is left to take of a: it learns of b when it has news of its own
+	exchange(&row, a, b, a) // no usage of a is left to exchange: it learns of b's usage with its next own usage
 	want := engine.QuotaExceeded{Quota: protocol.QuotaOpenRuns, Limit: 3, Used: 3}
 	if x := b.Standing("n", none).NewRun(0); x == nil || *x != want {
 		t.Errorf("after the exchange: %+v", x)
@@ -78,7 +78,7 @@ func TestAppsKnowOfEachOtherAfterAnExchange(t *testing.T) {
 	if x := b.Standing("other", none).NewRun(0); x != nil {
 		t.Errorf("another namespace: %+v", *x)
 	}
-	// A refusal has the row read again, since the other app may have made room.
+	// After a refusal the row is read again, since the other app may have freed usage.
 	a.CountRefusal(quota.Refusal{Namespace: "n", Quota: protocol.QuotaOpenRuns, What: "start"})
 	exchange(&row, a)
 	if a.Standing("n", none).NewRun(0) == nil {

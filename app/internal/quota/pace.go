@@ -2,14 +2,15 @@ package quota
 
 import "time"
 
-// A change with megabytes makes a commit long, and every other namespace's next step waits for that commit. So large
-// payloads of clients are paced in each namespace while others work; a namespace that works alone is never paced.
+// A transaction with megabytes makes a commit long, and every other namespace's next step waits for that commit. So
+// large payloads of clients are paced in each namespace while other namespaces are active; the only active namespace is
+// never paced.
 const (
 	largePayload = 64 << 10
 	paceBurst    = 8 << 20 // bytes of large payloads that are not paced
 	paceRate     = 2 << 20 // bytes a second beyond these
 	paceMost     = 5 * time.Second
-	activeFor    = time.Second // after its last commit another namespace counts as at work
+	activeFor    = time.Second // time for which a namespace counts as active after its last commit
 )
 
 // active is a namespace with its last commit.

@@ -21,7 +21,7 @@ func TestLargePayloadsArePacedWhileOthersWork(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		for range 24 { // 8 MiB at once, and then 2 a second
+		for range 24 { // 8 MiB at once, then 2 MiB per second
 			l.Add("calm", step)
 			l.Add("flood", step)
 			wait, ok := l.Pace("flood", 2*megabyte)
@@ -52,7 +52,7 @@ func TestLargePayloadsArePacedWhileOthersWork(t *testing.T) {
 		if refused < 14 || refused > 16 {
 			t.Errorf("%d of 20 are refused", refused)
 		}
-		time.Sleep(2 * time.Second) // the others rest
+		time.Sleep(2 * time.Second) // the other namespaces are inactive
 		if wait, ok := l.Pace("flood", 2*megabyte); wait != 0 || !ok {
 			t.Errorf("alone again: %v, %t", wait, ok)
 		}

@@ -24,12 +24,12 @@ func keyOf(d store.Due) key { return key{d.Kind, d.Run, d.Seq, d.Session, d.Sche
 // retryState counts the attempts to apply due work that is still due, and holds the time of the next attempt, by the
 // store's clock. Failing work delays no other work.
 type retryState struct {
-	at      time.Time // it was due at; another due time is another matter
+	at      time.Time // time at which it was due; with another due time it is another entry
 	times   int
 	retryAt time.Time
 }
 
-// maxStuck bounds how many things that do not cease to be due are read past.
+// maxStuck limits the number of entries that stay due after they were applied and that a read skips.
 const maxStuck = 10_000
 
 // sweep applies the due work and returns the time of the next sweep, zero for never.
@@ -68,7 +68,7 @@ func (s *Sweeper) sweep(ctx context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	if len(due) == limit && (len(ready) > 0 || s.stuck > stuck) {
-		return now, nil // there may be more behind these
+		return now, nil // more entries may follow
 	}
 	return s.next(ctx, now, earliest(later, s.retryTime(ready)))
 }
@@ -98,8 +98,8 @@ func (s *Sweeper) idleUntil(ctx context.Context) (next time.Time, rest bool, err
 	return next, next.IsZero() || next.After(now), nil
 }
 
-// pick selects the work to apply now, and returns the time of the first other entry. Work that was tried and is not
-// listed any more is done: due lists the oldest entries, and its limit leaves room for all stuck ones.
+// pick selects the work to apply now, and returns the time of the first other entry. An entry that was tried and is no
+// longer listed is done: due lists the oldest entries, and its limit leaves room for all stuck ones.
 func (s *Sweeper) pick(due []store.Due, now time.Time) (ready []store.Due, later time.Time) {
 	still := make(map[key]*retryState, len(s.tried))
 	for _, d := range due {
@@ -137,7 +137,8 @@ func (s *Sweeper) next(ctx context.Context, now time.Time, retry time.Time) (tim
 	return next, err
 }
 
-// applyAll applies things, several at a time. Things that fail are noted; an error means that the store is not there.
+// applyAll applies several entries at a time. It records failed entries; it returns an error only if the store is
+// unavailable.
 func (s *Sweeper) applyAll(ctx context.Context, ready []store.Due) error {
 	var (
 		wait  sync.WaitGroup
@@ -188,7 +189,7 @@ func (s *Sweeper) applyAll(ctx context.Context, ready []store.Due) error {
 	return nil
 }
 
-// recordFailure counts a try.
+// recordFailure counts a failed attempt.
 func (s *Sweeper) recordFailure(d store.Due) {
 	k := keyOf(d)
 	t := s.tried[k]
@@ -219,7 +220,7 @@ func (s *Sweeper) forgetPulse() {
 	s.pulse = time.Time{}
 }
 
-// earliest is the earlier of two times of which zero is none.
+// earliest returns the earlier of two times; a zero time does not count.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b

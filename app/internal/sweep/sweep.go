@@ -1,7 +1,7 @@
 // Package sweep processes rows when they are due (timers, leases, timeouts, clean-up) and sleeps until the next one.
 //
-// Every app runs a sweeper; there is no leader. The change that it submits checks again that the row is due, so two
-// sweepers on one row cost one refused change. An idle sweeper sends no statement between two due times.
+// Every app runs a sweeper; there is no leader. The transaction that it submits checks again that the row is due, so
+// two sweepers on one row cost one refused transaction. An idle sweeper sends no statement between two due times.
 package sweep
 
 import (
@@ -25,17 +25,17 @@ type Store interface {
 
 // Options tunes a Sweeper. The zero value works for a database of one's own.
 type Options struct {
-	Limit    int           // most due things read at once; 500
-	Parallel int           // of them applied at a time, so that they share commits; 64
+	Limit    int           // maximum number of due entries per read; default 500
+	Parallel int           // number of entries that are applied at a time, so that they share commits; default 64
 	Shared   bool          // other processes write to the same database: read due work at least every Rounds
 	Rounds   time.Duration // 30 s
 	// Backoff is the wait before an entry is retried that failed or is still due after it was applied. It doubles with
-	// each retry up to BackoffMax. 100 ms and 30 s.
+	// each retry up to BackoffMax. The defaults are 100 ms and 30 s.
 	Backoff, BackoffMax time.Duration
 	// Remove deletes ended sessions. Nil: no cleanup.
 	Remove    func(context.Context, []engine.SessionKey) error
 	Cleanup   time.Duration // between two cleanups; 5 min
-	Retention time.Duration // how long sessions that ended for good are kept; 24 h
+	Retention time.Duration // how long ended sessions are kept; default 24 h
 	Log       zerolog.Logger
 }
 
@@ -73,15 +73,15 @@ type Sweeper struct {
 	pulse   time.Time  // earliest Pulse since the due times were read, by the store's clock; zero: none
 	planned time.Time  // wake-up, by the store's clock; zero: none
 
-	// The rest belongs to Run.
-	offset  time.Duration       // of the store's clock to ours
-	tried   map[key]*retryState // due things that were applied and may still be due
+	// The fields below are used by Run only.
+	offset  time.Duration       // the store's clock minus this process's clock
+	tried   map[key]*retryState // due entries that were applied and may still be due
 	stuck   int                 // number of entries that are still due after an attempt
 	broken  int                 // rounds in a row that the store failed
-	rested  bool                // it has swept once
+	rested  bool                // a sweep has been completed
 	failing bool                // logged, until a round without errors
-	clean   time.Time           // next clean-up, by our clock; zero: none
-	empty   bool                // no session has ended that clean-up would ever remove
+	clean   time.Time           // next clean-up, by this process's clock; zero: none
+	empty   bool                // no ended session exists that a clean-up would ever remove
 }
 
 // New creates a sweeper. apply applies due work if it is still due; several calls run concurrently. An error is logged,
@@ -196,7 +196,7 @@ func (s *Sweeper) sleep(ctx context.Context) {
 	}
 }
 
-// now is the store's time as far as we know it.
+// now returns the store's time, computed from this process's clock.
 func (s *Sweeper) now() time.Time { return time.Now().Add(s.offset) }
 
 func (o Options) backoff(n int) time.Duration {
@@ -206,7 +206,7 @@ func (o Options) backoff(n int) time.Duration {
 	return min(o.BackoffMax, o.Backoff<<(n-1))
 }
 
-// logFailure logs the first of a series of errors.
+// logFailure logs the first of a series of consecutive errors.
 func (s *Sweeper) logFailure(err error, what string) {
 	if !s.failing && !errors.Is(err, context.Canceled) {
 		s.failing = true

@@ -22,11 +22,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// clockwork is a store in memory of things that are due. Its clock is ahead of ours by skew.
+// clockwork is an in-memory store of due entries. Its clock is ahead of the process's clock by skew.
 type clockwork struct {
-	store.Reader // what a sweeper does not ask panics
+	store.Reader // methods that a sweeper does not call panic
 
-	mu       sync.Mutex // guards the rest
+	mu       sync.Mutex // guards the fields below
 	skew     time.Duration
 	due      map[key]time.Time
 	ended    []engine.SessionKey
@@ -35,7 +35,7 @@ type clockwork struct {
 	largest  int
 	down     error
 	refuse   map[key]error
-	applied  []string // kind of thing and when, since the start
+	applied  []string // kind of each applied entry and its time since the start
 	running  int
 	together int
 	start    time.Time
@@ -90,7 +90,7 @@ func (c *clockwork) Removable(_ context.Context, _, _ time.Time, limit int) ([]e
 	return slices.Clone(c.ended[:min(limit, len(c.ended))]), nil
 }
 
-// set makes a run due at a time from now, by the store's clock, and returns that time.
+// set makes a run due after the given time, by the store's clock, and returns the due time.
 func (c *clockwork) set(run string, in time.Duration) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,7 +163,7 @@ func sweeping(t *testing.T, o Options, f func(c *clockwork, s *Sweeper)) {
 func TestDueItemIsProcessedWhenDue(t *testing.T) {
 	sweeping(t, Options{}, func(c *clockwork, s *Sweeper) {
 		c.set("late", 3*time.Minute)
-		s.Pulse(c.set("first", 0)) // then it knows of the late one by reading
+		s.Pulse(c.set("first", 0)) // after this the sweeper knows of the late entry from its read
 		time.Sleep(time.Minute)
 		s.Pulse(c.set("soon", time.Minute)) // earlier than the planned wake-up
 		s.Pulse(c.set("now", 0))

@@ -13,7 +13,7 @@ import (
 // has checked that they may be used; an open run that a child replaces ends here. If a quota has no room for a child,
 // the child is started with its first task held.
 func startChildren(rows store.Rows, starts []engine.Start, now time.Time, w *store.Writes) {
-	begun := int64(0) // in this transaction
+	begun := int64(0) // number of children started in this transaction
 	for i := range w.Runs {
 		if h := &w.Runs[i].Next.Head; w.Runs[i].After == 0 && h.Number == 1 && h.Held == "" {
 			begun++
@@ -22,7 +22,7 @@ func startChildren(rows store.Rows, starts []engine.Start, now time.Time, w *sto
 	for _, s := range starts {
 		if s.Replaces != "" {
 			terminateReplaced(rows, s, now, w)
-			begun-- // the child takes the place of the run that it replaces
+			begun-- // the child uses the quota of the run that it replaces
 		}
 		// A retry of a child replaces its previous run and needs no additional quota.
 		if s.Number == 1 {
@@ -58,8 +58,8 @@ func terminateReplaced(rows store.Rows, s engine.Start, now time.Time, w *store.
 	})
 }
 
-// decidedRun is the run as the transaction leaves it so far: the place of its decision in w, or -1 when the transaction
-// has none of it.
+// decidedRun returns the run as the transaction leaves it so far, with the index of its decision in w, or -1 if the
+// transaction has no decision for it.
 func decidedRun(rows store.Rows, id string, w *store.Writes) (*engine.Run, int) {
 	for i := range w.Runs {
 		if w.Runs[i].Next.ID == id {
@@ -88,7 +88,8 @@ func mergeDecision(rows store.Rows, d engine.Decision, at int, w *store.Writes) 
 	first.Inherited, first.DropInherited = append(first.Inherited, d.Inherited...), first.DropInherited || d.DropInherited
 }
 
-// deliverSignals applies signals to other workflows in the same step. A target that is gone or closed gets nothing.
+// deliverSignals applies signals to other workflows in the same step. If a target is closed or does not exist, the
+// signal is dropped.
 func deliverSignals(rows store.Rows, owed []engine.Message, now time.Time, w *store.Writes) {
 	for _, m := range owed {
 		flow := rows.Workflow(engine.WorkflowKey{Namespace: m.Namespace, ID: m.WorkflowID})

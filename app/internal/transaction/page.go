@@ -53,7 +53,7 @@ func PageOfSize(
 	return p, err
 }
 
-// NewPage is the page of these events, of a history that is shown up to through.
+// NewPage returns the page of these events, of a history that is shown up to through.
 func NewPage(events []history.Event, through int64) protocol.HistoryPage {
 	p := protocol.HistoryPage{TotalEvents: through, Events: events}
 	if n := len(events); n > 0 && events[n-1].Seq < through {
@@ -68,7 +68,7 @@ func PageToken(seq int64) *string {
 	return &t
 }
 
-// ParsePage is the event after which the page of a token begins; 0 without one.
+// ParsePage returns the event after which the page of a token begins; 0 without a token.
 func ParsePage(token string) (int64, error) {
 	if token == "" {
 		return 0, nil

@@ -12,7 +12,7 @@ import (
 // A delivery whose worker process ended is a loss; see Lose. A delivery that was returned, or never arrived, is not a
 // loss. The caller that ends the delivery supplies the reason, since the rows do not contain it.
 
-// ReleaseInput is the input with which one delivery of a task ends without an outcome, and the rows it wants.
+// ReleaseInput is the input that ends one delivery of a task without an outcome, with the rows that it reads.
 func ReleaseInput(ref store.TaskRef, why string, undone bool) (engine.Input, store.Keys) {
 	if ref.Kind == protocol.KindWorkflow {
 		return engine.ReleaseTask{
@@ -46,7 +46,7 @@ func Release(ctx context.Context, s store.Store, ref store.TaskRef, why string, 
 	return ReleaseUnlessHeartbeat(ctx, s, ref, why, undone, history.Time{})
 }
 
-// ReleaseUnlessHeartbeat is Release, but of an attempt whose own heartbeats came since then.
+// ReleaseUnlessHeartbeat is Release, but does not release an attempt whose code sent a heartbeat since the given time.
 func ReleaseUnlessHeartbeat(
 	ctx context.Context, s store.Store, ref store.TaskRef, why string, undone bool, since history.Time,
 ) error {
@@ -84,7 +84,7 @@ func ReleaseLeases(
 			continue
 		}
 		err := Release(ctx, s, ref, why, false)
-		if protocol.ReasonOf(err) != "" { // another request ended it meanwhile
+		if protocol.ReasonOf(err) != "" { // another request has ended it
 			continue
 		}
 		if err != nil {

@@ -84,8 +84,8 @@ type Outcome struct {
 	engine.Answer
 	Run         engine.Head
 	Freed       []engine.WorkerKey // workers with room for another session now
-	By          engine.Lease       // under which the input was reported, if it was
-	EagerEvents []history.Event    // by the turn that came with a result, if it counts
+	By          engine.Lease       // lease under which the input was reported, if any
+	EagerEvents []history.Event    // events of the eager workflow task that came with a result, if it is accepted
 }
 
 func headOf(d engine.Decision, s *engine.Run) engine.Head {
@@ -95,7 +95,7 @@ func headOf(d engine.Decision, s *engine.Run) engine.Head {
 	return s.Head
 }
 
-// StartRun makes a run and pins it to the build that its request names, else to the build promoted for its queue.
+// StartRun creates a run and pins it to the build that its request names, else to the build promoted for its queue.
 func StartRun(rows store.Rows, s engine.Start, now time.Time) engine.Decision {
 	if s.BuildID = s.Request.BuildID; s.BuildID == "" {
 		s.BuildID = promotedBuild(rows, &s)
@@ -103,7 +103,7 @@ func StartRun(rows store.Rows, s engine.Start, now time.Time) engine.Decision {
 	return engine.DecideStart(s, now)
 }
 
-// promotedBuild is the build that new runs of a queue get; empty for none.
+// promotedBuild returns the build that new runs of a queue get; empty for none.
 func promotedBuild(rows store.Rows, s *engine.Start) string {
 	return rows.Queue(engine.QueueKey{Namespace: s.Request.Namespace, Name: s.Request.TaskQueue}).NewRuns()
 }

@@ -1,5 +1,5 @@
-// Package transaction builds the transactions that verbs submit to the store: a step of a run or a session, the end of
-// a delivery, and pages of history. It starts no goroutines and holds no state.
+// Package transaction builds the transactions that requests submit to the store: a step of a run or a session, the end
+// of a delivery, and pages of history. It starts no goroutines and holds no state.
 package transaction
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Commit submits one transaction whose answer is a T.
+// Commit submits one transaction whose result is a T.
 func Commit[T any](ctx context.Context, s store.Store, c store.Transaction) (T, error) {
 	a, err := s.Commit(ctx, c)
 	if err != nil {
@@ -29,13 +29,13 @@ func TaskNotFound(id string) error {
 	return protocol.Refuse(protocol.ReasonTaskNotFound, "task %s not found", id)
 }
 
-// WorkerNotFound is the answer to a caller that may not speak for a worker, as if there were none: it has no business
-// knowing that there is one.
+// WorkerNotFound is the error for a caller that may not act for a worker. It is the same as for a worker that does not
+// exist, so that the caller does not learn that the worker exists.
 func WorkerNotFound(id string) error {
 	return protocol.Refuse(protocol.ReasonWorkerNotFound, "worker %s not found", id).With("worker_id", id)
 }
 
-// SessionNotFound is the same of a session.
+// SessionNotFound is the corresponding error for a session.
 func SessionNotFound() error {
 	return protocol.Refuse(protocol.ReasonSessionNotFound, "session not found")
 }
@@ -47,7 +47,7 @@ func StaleWorker(id string) error {
 	).With("poll_status", string(protocol.ReasonStaleRegistration))
 }
 
-// NamespaceOrDefault is the namespace a request means.
+// NamespaceOrDefault returns the namespace of a request.
 func NamespaceOrDefault(n string) string {
 	if n == "" {
 		return "default"

@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// completeTasks records outcomes. Outcomes of tasks that were not leased to this worker, and values above the limit,
-// are refused here, each in its place. A next poll that is refused is answered in its place.
+// completeTasks records outcomes. It rejects single outcomes of tasks that were not leased to this worker, and values
+// above the limit. It also returns an error for a rejected next poll.
 func (p *Conn) completeTasks(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchResponse, error) {
 	out := protocol.CompleteBatchResponse{Items: make([]protocol.CompleteResponse, len(in.Items))}
 	req := protocol.CompleteRequest{Items: make([]protocol.CompleteItem, 0, len(in.Items))}
@@ -27,7 +27,7 @@ func (p *Conn) completeTasks(ctx context.Context, in protocol.CompleteRequest) (
 		}
 		req.Items, places = append(req.Items, item), append(places, i)
 	}
-	if len(req.Items) == 0 { // an answer without a next poll makes the worker send one
+	if len(req.Items) == 0 { // a response without a next poll makes the worker send one
 		return out, nil
 	}
 	var refused error

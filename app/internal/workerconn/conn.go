@@ -25,10 +25,10 @@ type Conn struct {
 	stopPolls context.CancelFunc
 
 	mu          sync.Mutex // guards the fields below
-	registering sync.Mutex // held while an implicit registration is made
+	registering sync.Mutex // held during an implicit registration
 	registered  bool
 	incarnation string
-	release     string          // from the machine information
+	release     string          // release in the machine information
 	concurrency int             // likewise
 	machine     json.RawMessage // not yet sent to the broker: the worker has not registered
 }
@@ -58,7 +58,7 @@ func (s *Registry) NewConn(hello protocol.ChannelAuth, principal any) (*Conn, er
 	return p, nil
 }
 
-// Admit refuses a connection whose token is for another namespace, or may not speak for the worker of its id.
+// Admit rejects a connection whose token is for another namespace, or may not act for the worker with its ID.
 func (s *Registry) Admit(ctx context.Context, p *Conn) error {
 	if err := s.allow(p, nil); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (s *Registry) RejectedBefore(p *Conn) bool {
 	return s.opt.Workers != nil && s.opt.Workers.Gated(p.Namespace, p.WorkerID)
 }
 
-// checkVisible refuses a connection whose token may not speak for the worker of an id.
+// checkVisible rejects a connection whose token may not act for the worker with an ID.
 func (s *Registry) checkVisible(ctx context.Context, p *Conn, worker string) error {
 	if s.opt.Workers == nil {
 		return nil
@@ -87,7 +87,8 @@ func (s *Registry) allow(p *Conn, queues []string) error {
 	return s.opt.Allow(p.Principal, p.Namespace, queues)
 }
 
-// callContext is a context of calls over this connection: the verbs judge by its token which workers it may speak for.
+// callContext returns the context for calls over this connection. By its token the requests decide for which workers it
+// may act.
 func (p *Conn) callContext(ctx context.Context) context.Context {
 	if principal, ok := p.Principal.(*auth.Principal); ok {
 		return auth.With(ctx, principal)
@@ -101,7 +102,7 @@ func (p *Conn) checkOwner(owner string) error {
 		return nil
 	}
 	if principal, ok := p.Principal.(*auth.Principal); ok && principal.Bound() {
-		// whose it is, is no business of one with bounds
+		// a caller with a restricted token must not learn which worker leased the task
 		return protocol.Refuse(protocol.ReasonTaskNotFound, "job not found")
 	}
 	return protocol.Refuse(
@@ -112,7 +113,7 @@ func (p *Conn) checkOwner(owner string) error {
 // errPanic is the error that a caller gets after a panic in the app.
 var errPanic = errors.New("internal error")
 
-// serve calls one verb for a connection if its token is still valid; a notification of its revocation may arrive late.
+// serve handles one call of a connection if its token is still valid; a notification of its revocation may arrive late.
 // A panic fails this call only, so a worker in the app's process cannot crash the app.
 func serve[In, Out any](
 	ctx context.Context, p *Conn, in In, verb func(context.Context, In) (Out, error),

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// spy is a fake app that records the arguments of its verbs and returns the configured results.
+// spy is a fake app that records the arguments of its calls and returns the configured results.
 type spy struct {
 	protocol.WorkerVerbs
 	polled     protocol.PollRequest

@@ -120,7 +120,7 @@ func (s *Registry) sendCancels() {
 			}
 		}
 		for _, m := range changed.Moves {
-			if m.Ends() && m.By != m.Worker { // a holder that ended it knows
+			if m.Ends() && m.By != m.Worker { // the worker ended it, so it knows
 				reason := m.Why
 				if reason == "" {
 					reason = m.What

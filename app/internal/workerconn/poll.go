@@ -10,13 +10,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// pollMargin is left of a call's deadline for its answer to travel.
+// pollMargin is the part of a call's deadline that is reserved for sending its response.
 const pollMargin = time.Second
 
 // drainingRetry is the pause before a worker polls a draining app again, in milliseconds.
 const drainingRetry = 1000
 
-// pollTasks waits for tasks, for no longer than its caller does.
+// pollTasks waits for tasks, at most until its caller's deadline.
 func (p *Conn) pollTasks(ctx context.Context, in protocol.PollRequest) (protocol.PollResponse, error) {
 	req, err := p.request(ctx, in)
 	if err != nil {
@@ -45,7 +45,7 @@ func (p *Conn) pollTasks(ctx context.Context, in protocol.PollRequest) (protocol
 	return a, err
 }
 
-// Seconds is a hold in the seconds of a poll. One of half a second is not yet an answer at once.
+// Seconds converts the hold of a poll to seconds. Half a second is rounded up, since zero means no wait.
 func Seconds(hold time.Duration) int64 {
 	if hold < time.Second && hold >= pollMargin/2 {
 		return 1

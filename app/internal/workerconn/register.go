@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// process is the incarnation that the worker registered as.
+// process returns the incarnation that the worker registered as.
 func (p *Conn) process() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,7 +46,7 @@ func (p *Conn) registerWorker(ctx context.Context, in protocol.RegisterRequest) 
 	}
 	p.mu.Lock()
 	p.registered, p.incarnation = true, a.Incarnation
-	p.release = in.Release // it is listed as of this one, so this is the one that its polls are held against
+	p.release = in.Release // the worker is listed with this release, so its polls are checked against it
 	p.mu.Unlock()
 	p.storeMachine(ctx)
 	return a, nil

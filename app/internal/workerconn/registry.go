@@ -1,8 +1,8 @@
 // Package workerconn is the registry of connected workers, over a socket or in this process. It sends them notices.
 //
-// A [Peer] calls the verbs of [protocol.WorkerVerbs] for one worker and adds the state of the connection: the worker's
-// identity, whether its token is still valid, its release, its process, and whether it drains. A notice reports at once
-// a change that the worker would otherwise receive with the response to its next heartbeat.
+// A [Peer] calls the methods of [protocol.WorkerVerbs] for one worker and adds the state of the connection: the
+// worker's identity, whether its token is still valid, its release, its process, and whether it drains. A notice
+// reports a change at once that the worker would otherwise receive with the response to its next heartbeat.
 //
 // Transports only encode requests: package channel serves sockets; calls within a process need no encoding.
 package workerconn
@@ -40,7 +40,7 @@ type Options struct {
 	Allow func(principal any, namespace string, queues []string) error
 	// Settings returns the settings that workers receive, without the release; nil: the defaults.
 	Settings func() protocol.WorkerSettings
-	// Fleet returns the settings that operators made for the workers of a namespace, and their revision; nil: none.
+	// Fleet returns the settings that operators set for the workers of a namespace, and their revision; nil: none.
 	Fleet func(namespace string) (protocol.FleetSettings, int64)
 	// Hub publishes cancellations and ends of sessions; nil: none.
 	Hub *dispatch.Hub
@@ -59,7 +59,7 @@ type Registry struct {
 	end   context.CancelFunc
 	tasks sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	conns   map[string]map[*Conn]protocol.WorkerNotices
 	closing bool
 }
@@ -70,7 +70,7 @@ type Stats struct {
 	Unconfirmed      int64 // notices that a worker did not confirm in time
 }
 
-// New makes the registry in front of verbs, and subscribes to the hub.
+// New returns a registry that passes calls to verbs, and subscribes it to the hub.
 func New(verbs protocol.WorkerVerbs, o Options) *Registry {
 	s := &Registry{verbs: verbs, opt: o, log: o.Log, conns: map[string]map[*Conn]protocol.WorkerNotices{}}
 	s.life, s.end = context.WithCancel(context.Background())
@@ -80,7 +80,7 @@ func New(verbs protocol.WorkerVerbs, o Options) *Registry {
 	return s
 }
 
-// StopNotices rejects new connections and sends no more notices. Connected workers may still call verbs.
+// StopNotices rejects new connections and sends no more notices. Connected workers may still send requests.
 func (s *Registry) StopNotices() {
 	s.mu.Lock()
 	s.closing = true
@@ -142,7 +142,7 @@ func (s *Registry) Add(p *Conn, notices protocol.WorkerNotices) (deregister func
 	}, nil
 }
 
-// connectionsOf are the connections of a worker ID, or with an empty one all of them.
+// connectionsOf returns the connections of a worker ID, or all connections if the ID is empty.
 func (s *Registry) connectionsOf(worker string) map[*Conn]protocol.WorkerNotices {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -69,8 +69,8 @@ func (p *Conn) Settings(ctx context.Context, m protocol.MachineInformation) (pro
 	})
 }
 
-// RecordMachine records the machine information of the worker, in raw as it was received. The broker gets it when it
-// knows the worker.
+// RecordMachine records the machine information of the worker, in raw as it was received. It is sent to the broker once
+// the worker is registered.
 func (p *Conn) RecordMachine(ctx context.Context, m protocol.MachineInformation, raw json.RawMessage) {
 	p.mu.Lock()
 	p.machine = raw

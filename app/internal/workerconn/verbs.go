@@ -16,7 +16,7 @@ func (p *Conn) Deregister(ctx context.Context, in protocol.DeregisterRequest) (p
 	return serve(ctx, p, in, p.deregisterWorker)
 }
 
-// WorkerHeartbeat is its heartbeat, which renews all it names.
+// WorkerHeartbeat sends the worker's heartbeat, which renews all leases that it names.
 func (p *Conn) WorkerHeartbeat(
 	ctx context.Context, in protocol.WorkerHeartbeat,
 ) (protocol.WorkerHeartbeatResponse, error) {
@@ -76,7 +76,7 @@ func (p *Conn) recordOwnLogs(ctx context.Context, in protocol.LogsRequest) (prot
 	return out, err
 }
 
-// HistoryPage is a page of the history behind a task that the worker has.
+// HistoryPage returns a page of the history of a task that the worker holds.
 func (p *Conn) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
 	return serve(ctx, p, in, func(ctx context.Context, in protocol.HistoryRequest) (page protocol.HistoryPage, err error) {
 		if err := p.checkOwner(in.Owner); err != nil {

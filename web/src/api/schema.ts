@@ -83,7 +83,7 @@ export interface components {
         ClockJump: {
             /**
              * Format: date-time
-             * @description when it was found, by the clock after the jump
+             * @description time at which the jump was detected, by the clock after the jump
              */
             at: string | null;
             by_seconds: number;
@@ -105,7 +105,7 @@ export interface components {
         /** @description A worker to which the app does not dispatch, with the tasks and sessions that it still has. */
         DrainedWorker: {
             active_leases: number;
-            /** @description of these */
+            /** @description of these, workflow tasks */
             active_workflow_tasks: number;
             held_sessions: number;
             /** @enum {string} */
@@ -141,12 +141,12 @@ export interface components {
             exception?: Json;
             exception_class?: string;
             exception_type?: string;
-            /** @description activity, application (a workflow's own), timeout, cancelled, poison, session_lost, … */
+            /** @description activity, application (a failure of the workflow), timeout, cancelled, poison, session_lost, … */
             failure_category?: string;
             failure_id?: string;
             message?: string;
             non_retryable?: boolean;
-            /** @description The stack trace, for people. Workflow code cannot read it, so it is not part of the exception and is not reported to other runs. */
+            /** @description The stack trace for display. Workflow code cannot read it, so it is not part of the exception and is not reported to other runs. */
             stack_trace?: string;
         };
         /** @description A drain and its progress. */
@@ -211,7 +211,7 @@ export interface components {
             unaware_worker_count: number;
             /** Format: date-time */
             updated_at: string | null;
-            /** @description activities at once */
+            /** @description activities that run at the same time */
             worker_concurrency?: number;
             /** @description number of live workers that report a revision */
             worker_count: number;
@@ -315,7 +315,7 @@ export interface components {
          * @enum {string}
          */
         Method: "token" | "cookie" | "none";
-        /** @description A namespace as it is shown. */
+        /** @description A namespace in responses. */
         NamespaceView: {
             /** Format: date-time */
             created_at: string | null;
@@ -1563,7 +1563,7 @@ export interface components {
             next_page_token?: null | string;
             workers: components["schemas"]["WorkerView"][];
         };
-        /** @description Creates or changes a namespace. Absent members do not change. */
+        /** @description Creates or changes a namespace. Absent members keep their values. */
         create_namespace: {
             description?: null | string;
             name: string;
@@ -1572,7 +1572,7 @@ export interface components {
             /** @description days; default 30 */
             retention_days?: null | number;
         };
-        /** @description Creates or changes a schedule. Absent members do not change. */
+        /** @description Creates or changes a schedule. Absent members keep their values. */
         create_schedule: {
             action: components["schemas"]["ScheduleActionRequest"];
             jitter_seconds?: null | number;
@@ -1674,7 +1674,7 @@ export interface components {
             log_level?: "trace" | "debug" | "info" | "warn" | "error";
             /** @description The revision that the caller has read. The app rejects the request if the stored revision differs. Absent: it is not compared. */
             revision?: null | number;
-            /** @description activities at once */
+            /** @description activities that run at the same time */
             worker_concurrency?: number;
         };
         /** @description Sets the budgets of a queue, or of a namespace if - is empty. Absent budgets do not change. */
