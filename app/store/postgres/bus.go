@@ -52,13 +52,14 @@ type bus struct {
 	migrated      chan struct{} // another process migrated the database
 
 	mu                   sync.Mutex
-	queues               map[sqldb.QueueKey]bool    // with pending notices; guarded by mu
+	queues               map[sqldb.QueueKey]bool    // queues with pending notices; guarded by mu
 	queuesChangedPending bool                       // a notice of changed settings of queues is pending; guarded by mu
 	runs                 map[string]store.RunChange // guarded by mu
 	ended                []ended                    // guarded by mu
 	expired              map[engine.WorkerKey]bool  // guarded by mu
 	deregistered         map[store.Process]bool     // deregistered or superseded; guarded by mu
-	drainChanged         map[store.Process]bool     // reported that they drain, or no longer drain; guarded by mu
+	// processes that reported the start or end of a drain; guarded by mu
+	drainChanged map[store.Process]bool
 
 	answers   []string    // guarded by mu
 	tokens    []string    // guarded by mu
@@ -72,14 +73,14 @@ type message struct {
 	// Migrated: the schema was migrated. The message has no other content, since the sender may not serve the schema.
 	Migrated      bool              `json:"s,omitempty"`
 	QueuesChanged bool              `json:"d,omitempty"` // settings of a queue changed
-	Expired       []worker          `json:"w,omitempty"` // whose lease expired
+	Expired       []worker          `json:"w,omitempty"` // workers whose lease expired
 	Deregistered  []worker          `json:"g,omitempty"` // deregistered or superseded
-	DrainChanged  []worker          `json:"v,omitempty"` // reported that they drain, or no longer drain
+	DrainChanged  []worker          `json:"v,omitempty"` // processes that reported the start or end of a drain
 	Queues        []sqldb.QueueKey  `json:"q,omitempty"`
 	Runs          []store.RunChange `json:"r,omitempty"`
 	Ended         []ended           `json:"e,omitempty"`
-	Answers       []string          `json:"a,omitempty"` // questions that were answered
-	Tokens        []string          `json:"t,omitempty"` // that were made, changed or dropped
+	Answers       []string          `json:"a,omitempty"` // query tasks that were answered
+	Tokens        []string          `json:"t,omitempty"` // tokens that were created, changed or deleted
 }
 
 // worker names a worker in a notice: its lease expired, the registration of one of its processes ended, or it started
@@ -98,7 +99,7 @@ func (w worker) process() store.Process {
 
 func (w worker) key() engine.WorkerKey { return engine.WorkerKey{Namespace: w.Namespace, ID: w.ID} }
 
-// ended is the end of a session's holding, with what its holder wants to know of it.
+// ended is the end of a session's holding, with the details that its owner receives.
 type ended struct {
 	Namespace string `json:"ns"`
 	Session   string `json:"s"`
@@ -118,7 +119,7 @@ func newBus(server *server, app string, d store.Dispatcher) *bus {
 	}
 }
 
-// start starts sending notices, and receiving them on a connection that listen made.
+// start starts to send notices, and to receive them on a connection that listen returns.
 func (b *bus) start(s *sqldb.Store, c *pgx.Conn) {
 	b.running.Go(b.sendNotices)
 	b.running.Go(func() { b.listenLoop(c, s) })
@@ -131,7 +132,7 @@ func (b *bus) close() error {
 	return nil
 }
 
-// notify records the notices of a commit; the committer calls it, so it never blocks.
+// notify records the notices of a commit. The committer calls it, so it does not block.
 func (b *bus) notify(n sqldb.Notice) {
 	b.mu.Lock()
 	for _, q := range n.Queues {
@@ -195,7 +196,7 @@ func (b *bus) drainNotices() []string {
 		}
 	}
 	m.QueuesChanged = b.queuesChangedPending
-	for k := range b.expired { // first: the tasks that they lost are in the queues
+	for k := range b.expired { // expired workers first: the tasks that they lost are in the queues
 		cut(len(k.Namespace) + len(k.ID) + 32)
 		m.Expired = append(m.Expired, worker{Namespace: k.Namespace, ID: k.ID})
 	}
@@ -267,7 +268,7 @@ func (m message) changed() store.Changed {
 }
 
 func encode(m message) string {
-	raw, _ := json.Marshal(m) // strings and numbers: it cannot fail
+	raw, _ := json.Marshal(m) // only strings and numbers: it cannot fail
 	return string(raw)
 }
 
@@ -308,7 +309,7 @@ func (b *bus) sendNotices() {
 	}
 }
 
-// send sends notifications on a connection, made when there is none, and returns it.
+// send sends notifications on a connection, connects if there is none, and returns the connection.
 func (b *bus) send(ctx context.Context, c *pgx.Conn, list []string) (_ *pgx.Conn, err error) {
 	if c == nil && len(list) > 0 {
 		if c, err = b.connect(ctx); err != nil {
@@ -368,7 +369,7 @@ func (b *bus) listenLoop(c *pgx.Conn, s *sqldb.Store) {
 	}
 }
 
-// noticesLost says that anything may have been committed elsewhere.
+// noticesLost reports that other apps may have committed anything.
 func (b *bus) noticesLost(s *sqldb.Store) {
 	requestRead(b.migrated)
 	requestRead(b.queuesChanged)

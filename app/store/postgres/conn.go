@@ -21,16 +21,16 @@ var errLost = errors.New("connection lost")
 type conn struct {
 	server  *server
 	c       *pgx.Conn
-	session session // of c
+	session session // server session of c
 
-	stmts  map[*db.Stmt]*pgconn.StatementDescription // on c
+	stmts  map[*db.Stmt]*pgconn.StatementDescription // statements prepared on c
 	named  int                                       // how many statements got a name
 	params params
 	lent   lent
-	values []any // of a row
+	values []any // values of a row
 }
 
-// connectTimeout bounds one attempt to connect.
+// connectTimeout limits one attempt to connect.
 const connectTimeout = 5 * time.Second
 
 func (c *conn) connect(ctx context.Context) error {
@@ -54,14 +54,14 @@ type session struct {
 	began string
 }
 
-// endPreviousSession ends the server's side of the connection that was lost, if there was one: it may not have noticed,
-// and then it keeps its locks.
+// endPreviousSession ends the server process of a lost connection, if there was one: the server may not have detected
+// the loss, and the process then keeps its locks.
 func (c *conn) endPreviousSession(ctx context.Context) error {
 	old := c.session
 	c.session = session{pid: c.c.PgConn().PID()}
 	const begun = "SELECT backend_start::text FROM pg_stat_activity WHERE pid = $1"
 	if err := c.c.QueryRow(ctx, begun, c.session.pid).Scan(&c.session.began); errors.Is(err, pgx.ErrNoRows) {
-		return errPooler // the process that was named is none of the server's
+		return errPooler // the server does not have the process that was named
 	} else if err != nil {
 		return fmt.Errorf("read this connection from pg_stat_activity: %w", err)
 	}
@@ -102,7 +102,7 @@ func (c *conn) pipeline(ctx context.Context, calls []*db.Call) error {
 	}
 	to := c.c.PgConn()
 	line := to.StartPipeline(ctx)
-	c.lent.begin() // the driver may have sent something from the same buffer until now
+	c.lent.begin() // until now the driver may have sent data from the same buffer
 	to.Frontend().Send(&c.lent)
 	for _, call := range calls {
 		c.params.set(call.Args)
@@ -170,7 +170,7 @@ func (c *conn) receive(line *pgconn.Pipeline, calls []*db.Call) (failed error) {
 	return failed
 }
 
-// row hands over a row.
+// row passes a row to the call.
 func (c *conn) row(call *db.Call, rows *pgconn.ResultReader) error {
 	c.values = c.values[:0]
 	columns := rows.FieldDescriptions()
@@ -204,7 +204,7 @@ func done(call *db.Call, tag pgconn.CommandTag) error {
 	return nil
 }
 
-// Reset rolls back, and connects again when the connection is gone.
+// Reset rolls back, and reconnects if the connection is lost.
 func (c *conn) Reset(ctx context.Context) error {
 	if !c.c.IsClosed() {
 		if c.c.PgConn().TxStatus() == 'I' {
@@ -221,7 +221,7 @@ func (c *conn) Reset(ctx context.Context) error {
 
 func (c *conn) Close(ctx context.Context) error { return c.c.Close(ctx) }
 
-// head is enough of a statement to know it by.
+// head is the part of a statement that identifies it in errors.
 func head(sql string) string {
 	if len(sql) > 60 {
 		return sql[:60] + "…"

@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/internal/storetest"
 )
 
-// However many runs there are, a listing that an index can answer reads a bounded number of rows in each of its steps.
+// However many runs exist, a listing that an index can serve reads a bounded number of rows in each of its steps.
 func TestListingsOfManyRunsReadLittle(t *testing.T) {
 	t.Parallel()
 	p, c := migrated(t)
@@ -80,7 +80,7 @@ type step struct {
 	Plans     []step
 }
 
-// reads is the most rows that a step of the plan reads.
+// reads returns the largest number of rows that a step of the plan reads.
 func (s step) reads() float64 {
 	most := (s.Rows + s.Filtered + s.Rechecked) * s.Loops
 	for _, sub := range s.Plans {

@@ -87,7 +87,7 @@ func TestLockedRowsAreNotTakenForMissing(t *testing.T) {
 			_, err := w.S.Commit(context.Background(), lock.c)
 			done <- err
 		}()
-		for range 3 { // unrelated work, in batches that come after
+		for range 3 { // unrelated work, in later batches
 			w.Start(w.ID())
 		}
 		select {
@@ -165,7 +165,7 @@ func TestOpenWaitsForAStartingServer(t *testing.T) {
 	server := u.Host
 	gate := storetest.NewGate(t, server)
 	u.Host = gate.Addr()
-	gate.End() // nobody listens there now
+	gate.End() // the listener has ended
 	if _, err := postgres.Open(t.Context(), u.String(), sqldb.Options{}); err == nil {
 		t.Fatal("a server that is not there was opened")
 	}

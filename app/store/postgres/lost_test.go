@@ -34,7 +34,7 @@ func TestALostConnectionForgetsVersions(t *testing.T) {
 		return s.Stats().RoundTrips - before
 	}
 	remembered := false
-	for range 100 { // until the machine is quick enough for both
+	for range 100 { // until the machine is fast enough for both
 		trips(one)
 		trips(other)
 		if remembered = trips(one) == 1 && trips(other) == 1; remembered {
@@ -53,7 +53,7 @@ func TestALostConnectionForgetsVersions(t *testing.T) {
 	if _, err := admin.Exec(t.Context(), cut, nameOf(url)); err != nil {
 		t.Fatal(err)
 	}
-	w.Do(one, engine.SignalRun{Name: "x"}) // finds the connection lost
+	w.Do(one, engine.SignalRun{Name: "x"}) // this call finds that the connection is lost
 	if n := trips(other); n < 2 {
 		t.Errorf("a step behind a lost connection took %d round trip: it has to read what there is", n)
 	}
@@ -62,8 +62,8 @@ func TestALostConnectionForgetsVersions(t *testing.T) {
 	}
 }
 
-// Connections are cut while changes are on their way. Whatever was acknowledged is there exactly once; what was refused
-// is not.
+// Connections are terminated while changes are being committed. Every acknowledged change is stored exactly once, and
+// no refused change is stored.
 func TestLostConnectionsLoseNothing(t *testing.T) {
 	url := database(t)
 	s, err := postgres.Open(t.Context(), url, sqldb.Options{})
@@ -80,7 +80,8 @@ func TestLostConnectionsLoseNothing(t *testing.T) {
 	defer admin.Close(context.Background())
 	var mu sync.Mutex
 	stored := map[string]bool{}
-	cut := func() { // called by callers now and then, so that there are as many cuts on a slow machine as on a fast one
+	// called from time to time by callers, so that a slow machine has as many terminations as a fast one
+	cut := func() {
 		const all = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND application_name = 'sojourn committer'"
 		if _, err := admin.Exec(context.Background(), all, nameOf(url)); err != nil {
 			t.Error(err)
@@ -255,7 +256,7 @@ func TestAppsThatAddTheSameRowsDoNotCross(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close(t.Context())
-	for others, end := 1, time.Now().Add(2*time.Minute); others > 0; { // their counts are notified when they have ended
+	for others, end := 1, time.Now().Add(2*time.Minute); others > 0; { // their changes are counted when they have ended
 		if err := c.QueryRow(t.Context(),
 			"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"+
 				" AND backend_type = 'client backend'").Scan(&others); err != nil || time.Now().After(end) {

@@ -68,7 +68,8 @@ func up(ctx context.Context, workers *sql.DB, c *sql.Conn, p *goose.Provider) er
 	if err != nil || !changed {
 		return err
 	}
-	if _, err := c.ExecContext(ctx, "ANALYZE"); err != nil { // plans made on tables nobody counted are three times slower
+	// plans for tables without statistics are three times slower
+	if _, err := c.ExecContext(ctx, "ANALYZE"); err != nil {
 		return fmt.Errorf("ANALYZE after the migration: %w", err)
 	}
 	if _, err := c.ExecContext(ctx, "SELECT pg_notify($1, $2)", channel, encode(message{Migrated: true})); err != nil {
@@ -77,7 +78,7 @@ func up(ctx context.Context, workers *sql.DB, c *sql.Conn, p *goose.Provider) er
 	return nil
 }
 
-// migrated reports whether the database has the schema this binary knows, or a newer one that it may serve.
+// migrated reports whether the database has the schema that this binary knows, or a newer schema that it may serve.
 func migrated(ctx context.Context, db *sql.DB, known int64) (bool, error) {
 	var there bool
 	if err := db.QueryRowContext(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL").Scan(&there); err != nil ||

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 )
 
-// newer is a database, a connection to it, and the schema this binary knows.
+// newer is a database, a connection to it, and the schema that this binary knows.
 func newer(t *testing.T) (url string, c *pgx.Conn, known int64) {
 	t.Helper()
 	url = database(t)

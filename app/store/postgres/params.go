@@ -10,14 +10,14 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// The driver's own way with a batch makes for each value an interface and a plan, for each text of an array a copy, and
-// a buffer that grows by halves every time: a third of all garbage of a workflow. The committer's statements have few
-// forms and only two types, so here are their values as the server takes them, and the driver sends them in a pipeline.
+// For a batch, the driver allocates an interface and a plan for each value, a copy of each text of an array, and a
+// growing buffer: one third of all garbage of a workflow. The committer's statements have few forms and only two types,
+// so this file encodes their values in the server's format, and the driver sends them in a pipeline.
 
-// params are the parameters of one call, in room that the next call uses again: the driver has copied them by then.
+// params holds the parameters of one call in memory that the next call reuses; the driver has copied them by then.
 type params struct {
 	room    []byte
-	values  [][]byte // in room; nil: NULL
+	values  [][]byte // slices of room; nil: NULL
 	formats []int16
 }
 
@@ -33,7 +33,7 @@ func sendable(args []any) error {
 	return nil
 }
 
-// set takes the parameters of a call, which are sendable.
+// set encodes the parameters of a call.
 func (p *params) set(args []any) {
 	if p.room == nil || cap(p.room) > mostKept {
 		p.room = make([]byte, 0, 1024)
@@ -60,12 +60,12 @@ func (p *params) set(args []any) {
 		case int:
 			p.room = strconv.AppendInt(p.room, int64(a), 10)
 		}
-		// Where the room is moved as it grows, what was noted before stays right where it was.
+		// When room is reallocated, earlier slices stay valid with their old memory.
 		p.values, p.formats = append(p.values, p.room[at:]), append(p.formats, format)
 	}
 }
 
-// appendArray begins an array of so many elements: one dimension, no NULL in it, counted from 1.
+// appendArray appends the header of an array with n elements: one dimension, no NULL, indexes from 1.
 func appendArray(b []byte, typ uint32, n int) []byte {
 	for _, v := range []uint32{1, 0, typ, uint32(n), 1} {
 		b = binary.BigEndian.AppendUint32(b, v)
@@ -102,7 +102,7 @@ type lent struct {
 	used int // size of the last message
 }
 
-// begin has the buffer ready, with room for as much as last time.
+// begin prepares the buffer, with the capacity of the last use.
 func (l *lent) begin() {
 	if l.used > cap(l.buf) && l.used <= mostKept {
 		l.buf = make([]byte, 0, l.used+l.used/4)
@@ -113,7 +113,7 @@ func (l *lent) begin() {
 // Frontend, Decode and Encode make it a message of the driver.
 func (*lent) Frontend() {}
 
-// Decode is of messages that are read.
+// Decode is used only for messages that are read.
 func (*lent) Decode([]byte) error { return errors.ErrUnsupported }
 
 // Encode hands over the buffer, unless something is to be sent already.

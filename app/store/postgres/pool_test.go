@@ -10,7 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 )
 
-// A store opens no more connections than it may, however many read at once, and works with the least of them.
+// A store opens at most the configured number of connections, however many callers read at once, and works with the
+// minimum.
 func TestAStoreKeepsToItsPool(t *testing.T) {
 	for _, pool := range []int{4, 6} {
 		url := database(t)
@@ -38,7 +39,7 @@ func TestAStoreKeepsToItsPool(t *testing.T) {
 		if err := counted(t, all, nameOf(url), &open); err != nil {
 			t.Fatal(err)
 		}
-		if open > pool || open < pool-1 { // who tells has no connection before it tells
+		if open > pool || open < pool-1 { // the notifier connects only when it has a notice
 			t.Errorf("a pool of %d: %d connections", pool, open)
 		}
 		if err := s.Close(); err != nil {

@@ -134,7 +134,7 @@ const versions = `CREATE TABLE IF NOT EXISTS schema_versions (
     min_reader BIGINT NOT NULL
 )`
 
-// provider knows the migrations; making it does nothing to the database.
+// provider returns the migrations; it does not access the database.
 func provider(db *sql.DB) (*goose.Provider, error) {
 	dir, err := fs.Sub(migrations, "migrations")
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 
 var databases atomic.Int64
 
-// server is the URL of a superuser's database; without one the test is skipped, or fails where PostgreSQL is required.
+// server is the URL of a superuser's database. Without it the test is skipped, or fails where PostgreSQL is required.
 func server(t testing.TB) string {
 	t.Helper()
 	at := os.Getenv("SOJOURN_TEST_POSTGRES")
@@ -62,7 +62,7 @@ func administer(ctx context.Context, statement string) error {
 	return errors.Join(err, c.Close(ctx))
 }
 
-// copied makes a database as a copy of another and returns its URL.
+// copied creates a copy of a database and returns its URL.
 func copied(t testing.TB, from string) string {
 	t.Helper()
 	at := server(t)
@@ -87,7 +87,7 @@ func named(at, database string) string {
 	return u.String()
 }
 
-// database makes a migrated database for the test and returns its URL.
+// database creates a migrated database for the test and returns its URL.
 func database(t testing.TB) string {
 	t.Helper()
 	at := server(t)
@@ -140,7 +140,7 @@ func BenchmarkBurn(b *testing.B)        { storetest.Burn(b, suite(b)) }
 func BenchmarkFlows(b *testing.B)       { storetest.Flows(b, suite(b)) }
 func BenchmarkWide(b *testing.B)        { storetest.Wide(b, suite(b)) }
 
-// counted asks the superuser's database for a number.
+// counted reads a number from the superuser's database.
 func counted(t *testing.T, query, about string, n *int) error {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), server(t))

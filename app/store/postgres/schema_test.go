@@ -23,7 +23,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
 )
 
-// The two schemas are written apart, and have to say the same: tables, columns with kind and nullability, keys and
+// The two schemas are written separately and must be equivalent: tables, columns with type and nullability, keys, and
 // indexes with their conditions.
 func TestBothDatabasesHaveTheSameSchema(t *testing.T) {
 	url := database(t)
@@ -127,7 +127,7 @@ var index = regexp.MustCompile(`\((.*?)\)(?: WHERE \(?(.*?)\)?)?$`)
 // instr strpos.
 var condition = strings.NewReplacer("::text", "", "(", "", ")", "", "strpos", "instr")
 
-// indexed is what an index is on, and where.
+// indexed describes the table, columns and condition of an index.
 func indexed(definition string) string {
 	m := index.FindStringSubmatch(definition)
 	if m == nil {
@@ -137,7 +137,7 @@ func indexed(definition string) string {
 	return "(" + strings.NewReplacer("((", "(", "))", ")").Replace(m[1]) + ") " + condition.Replace(m[2])
 }
 
-// Several apps that start at once on an empty database migrate it once, and all of them come up.
+// Several apps that start at once on an empty database migrate it once, and all of them start.
 func TestAppsThatStartTogetherMigrateOnce(t *testing.T) {
 	url := copied(t, "template1")
 	var wg sync.WaitGroup
@@ -194,14 +194,14 @@ func TestIdsCompareByteByByte(t *testing.T) {
 	}
 }
 
-// ofURL opens one database, again and again.
+// ofURL opens the same database repeatedly.
 func ofURL(url string) storetest.Suite {
 	return storetest.Suite{Open: func(t testing.TB, _ string, o storetest.Options) store.Store {
 		s, err := postgres.Open(t.Context(), url, sqldb.Options{Shift: o.Shift})
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = s.Close() }) // it was, when all is well
+		t.Cleanup(func() { _ = s.Close() }) // it is already closed if the test passes
 		return s
 	}}
 }

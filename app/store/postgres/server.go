@@ -26,8 +26,9 @@ const (
 	refusedProbe = 15 * time.Second
 )
 
-// server connects to one database. It makes the configuration anew for each connection, because passwords and
-// certificates change while a process runs: the URL may be read from a file and names a password file and certificates.
+// server connects to one database. It builds the configuration again for each connection, because passwords and
+// certificates change while a process runs: the URL may be read from a file, and it names a password file and
+// certificates.
 type server struct {
 	url      func() (string, error)
 	refusals refusals
@@ -45,7 +46,7 @@ func refused(err error) bool {
 	return errors.As(err, &e) && slices.Contains([]string{"28P01", "28000"}, e.Code)
 }
 
-// config reads the configuration. change sets the parameters of one kind of connection; nil: none.
+// config returns the configuration. change sets the parameters of one kind of connection; nil: none.
 func (s *server) config(change func(*pgx.ConnConfig)) (*pgx.ConnConfig, error) {
 	url, err := s.url()
 	if err != nil {
@@ -86,7 +87,7 @@ func (s *server) connected(err error) error {
 	return err
 }
 
-// newPool makes a pool. It returns an error if the configuration cannot be read now.
+// newPool returns a pool. It returns an error if the configuration cannot be read now.
 func (s *server) newPool(change func(*pgx.ConnConfig)) (*sql.DB, error) {
 	cfg, err := s.config(change)
 	if err != nil {
@@ -118,7 +119,7 @@ func (r recorded) Connect(ctx context.Context) (driver.Conn, error) {
 // next accepted connection it probes the server, since a process with enough open connections makes no new ones.
 type refusals struct {
 	mu       sync.Mutex
-	since    time.Time // of the first refusal; zero: the last connect was not refused; guarded by mu
+	since    time.Time // time of the first refusal; zero: the last connect was not refused; guarded by mu
 	probing  bool      // guarded by mu
 	probe    func(context.Context) error
 	report   func(error) // called at the first refusal; nil: it is not reported
@@ -140,7 +141,7 @@ func (r *refusals) start(probe func(context.Context) error, report, fail func(er
 func (r *refusals) close() {
 	r.mu.Lock()
 	if r.stop != nil {
-		r.stop() // under the lock: no watch begins after it
+		r.stop() // under the lock, so that no later check starts
 	}
 	r.mu.Unlock()
 	r.watching.Wait()

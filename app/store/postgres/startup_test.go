@@ -20,7 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 )
 
-// refuses speaks TLS as the server of a test certificate, which is for 127.0.0.1, and refuses each password.
+// refuses is a TLS server with a test certificate for 127.0.0.1 that refuses each password.
 func refuses(t *testing.T) (port, authority string) {
 	t.Helper()
 	https := httptest.NewTLSServer(nil)
@@ -54,7 +54,7 @@ func refuses(t *testing.T) (port, authority string) {
 	return port, authority
 }
 
-// What waiting does not change ends the start at once, with the reason.
+// An error that waiting cannot resolve ends the start at once, with the reason.
 func TestAnUntrustedCertificateAWrongHostAndAWrongPasswordEndTheStart(t *testing.T) {
 	port, authority := refuses(t)
 	for name, c := range map[string]struct{ host, more, want string }{
@@ -89,7 +89,7 @@ func TestCodesThatEndAConnectionAreRetried(t *testing.T) {
 	}
 }
 
-// A server may end idle sessions of a database by default; those of an app stay.
+// A server may end idle sessions of a database by default, but not sessions of an app.
 func TestAnIdleConnectionOfAnAppHasNoTimeout(t *testing.T) {
 	c, err := postgres.Committer(t.Context(), database(t))
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 // committer is the name under which the server knows connections that write.
 const committer = "sojourn committer"
 
-// lockTimeout bounds a wait for a lock that cannot be tried, in milliseconds.
+// lockTimeout limits the wait for locks that do not support NOWAIT, in milliseconds.
 const lockTimeout = "500"
 
 // connectionTimeouts holds the parameters of every connection, which the database's URL overrides. Transaction
@@ -135,7 +135,7 @@ func await(ctx context.Context, server *sql.DB, report func(error)) error {
 	for wait := noticeInterval; ; wait = min(2*wait, time.Second) {
 		err := direct(ctx, server)
 		if pooled(err) {
-			return fmt.Errorf("%w: %w", errPooler, err) // which no waiting cures
+			return fmt.Errorf("%w: %w", errPooler, err) // waiting does not resolve this error
 		}
 		if err == nil || report == nil || ctx.Err() != nil || classify(err) != db.Lost || certificateUntrusted(err) {
 			return err

@@ -51,7 +51,7 @@ func TestOtherApp(t *testing.T) {
 				} else {
 					fmt.Printf("did %s\n", op.Name)
 				}
-				time.Sleep(20 * time.Millisecond) // a machine of its own it has not
+				time.Sleep(20 * time.Millisecond) // pause, because the machine is shared with the other app
 			}
 		}()
 	}
@@ -102,8 +102,8 @@ func TestFrozenAppDoesNotBlockOthers(t *testing.T) {
 	}
 }
 
-// standStill pauses another app again and again, measures each time what this app still commits, and resumes the other
-// app. The last pause is long.
+// standStill pauses another app repeatedly, measures each time what this app still commits, and resumes the other app.
+// The last pause is long.
 func standStill(t *testing.T, payload, rounds int, how func(int) halt, bound, apart, long time.Duration) {
 	at := database(t)
 	u, err := url.Parse(at)
@@ -124,7 +124,7 @@ func standStill(t *testing.T, payload, rounds int, how func(int) halt, bound, ap
 	other := startOther(t, u.String(), payload)
 	var worst, worstApart time.Duration
 	for i := range rounds {
-		other.progress(t) // it is at work
+		other.progress(t) // the other app is working
 		h := how(i)
 		select {
 		case <-gate.Shut(h.at, h.half):
@@ -176,8 +176,8 @@ func standStill(t *testing.T, payload, rounds int, how func(int) halt, bound, ap
 	}
 }
 
-// measure does everything the traffic does, each over and over for a while, and at least once to its end. It returns
-// the longest that anything took, and that what shares nothing took.
+// measure runs all kinds of requests, each repeatedly for a while and at least once to its end. It returns the longest
+// duration of all requests, and the longest of those that share no rows with the paused app.
 func measure(t *testing.T, x *storetest.Traffic, d time.Duration) (worst, apart time.Duration) {
 	t.Helper()
 	var mu sync.Mutex
@@ -250,11 +250,11 @@ func startOther(t *testing.T, at string, payload int) *process {
 	return p
 }
 
-// progress waits until the other app has got on with its work.
+// progress waits until the other app has made progress.
 func (p *process) progress(t *testing.T) {
 	t.Helper()
 	select {
-	case <-p.output: // from before
+	case <-p.output: // output from before
 	default:
 	}
 	for end := time.After(2 * time.Minute); ; {

@@ -4,5 +4,5 @@ package postgres
 
 import "syscall"
 
-// userTimeout is for Linux; elsewhere keep-alives have to do.
+// userTimeout sets nothing: the option exists on Linux only; other systems use keep-alives.
 func userTimeout(string, string, syscall.RawConn) error { return nil }

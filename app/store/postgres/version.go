@@ -11,7 +11,7 @@ const oldest = 15
 
 // checkServer refuses servers older than the oldest tested version.
 func checkServer(ctx context.Context, server *sql.DB) error {
-	var version int // of 15.4 it is 150004
+	var version int // 150004 for version 15.4
 	if err := server.QueryRowContext(ctx, "SHOW server_version_num").Scan(&version); err != nil {
 		return fmt.Errorf("read the version of the server: %w", err)
 	}

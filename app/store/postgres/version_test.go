@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 )
 
-// calling listens in front of the server and changes the version that the server reports.
+// calling starts a proxy before the server that changes the version that the server reports.
 func calling(t *testing.T, server, is, version string) (addr string) {
 	t.Helper()
 	return between(t, func(c net.Conn) {
@@ -39,7 +39,7 @@ func calling(t *testing.T, server, is, version string) (addr string) {
 	})
 }
 
-// A server older than what is asked for is refused by its version, and not waited for.
+// A server older than required is refused with its version, without waiting.
 func TestAnOlderServerIsRefused(t *testing.T) {
 	direct := database(t)
 	c, err := pgx.Connect(t.Context(), direct)

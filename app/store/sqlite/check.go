@@ -56,7 +56,7 @@ func (d *file) verify(ctx context.Context) (*check, error) {
 	}
 }
 
-// report waits for the end of the check and passes on what is wrong with the file.
+// report waits for the end of the check and reports an error that it found.
 func (c *check) report(failed func(error)) {
 	if c == nil {
 		return
@@ -78,7 +78,7 @@ func (c *check) stopCheck() error {
 	return c.db.Close()
 }
 
-// missing compares the counter of commits with the last commit that the file and its log have.
+// missing compares the mark's counter with the last batch in the file and its log.
 func (d *file) missing(ctx context.Context, db *sql.DB) error {
 	if d.mark.batch == 0 {
 		return nil
@@ -93,7 +93,7 @@ func (d *file) missing(ctx context.Context, db *sql.DB) error {
 		store.ErrDamaged, d.mark.batch, last, d.path)
 }
 
-// lastBatch is the number of the last batch that the file and its log have of the app that wrote the mark.
+// lastBatch returns the number of the last batch in the file and its log of the app that wrote the mark.
 func (d *file) lastBatch(ctx context.Context, db *sql.DB) (last uint64, err error) {
 	var tables int
 	const made = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'batches'"
@@ -141,7 +141,7 @@ func damaged(err error) bool {
 	return errors.As(err, &e) && (e.Code()&0xff == lib.SQLITE_CORRUPT || e.Code()&0xff == lib.SQLITE_NOTADB)
 }
 
-// explain has an error that means damage say so.
+// explain converts an error that means damage to store.ErrDamaged.
 func (d *file) explain(err error) error {
 	if err != nil && damaged(err) && !errors.Is(err, store.ErrDamaged) {
 		return fmt.Errorf("%w (%w)", malformed("SQLite cannot read it"), err)

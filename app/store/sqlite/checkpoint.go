@@ -21,7 +21,7 @@ type checkpointer struct {
 	db    *sql.DB
 	due   chan struct{}
 	group sync.WaitGroup
-	pages int // that the committer wrote since it requested a checkpoint
+	pages int // pages that the committer wrote since it requested a checkpoint
 }
 
 // newCheckpointer returns a checkpointer of the file at path, which calls after each checkpoint.
@@ -34,7 +34,7 @@ func newCheckpointer(path string, after func()) (*checkpointer, error) {
 	c := &checkpointer{db: db, due: make(chan struct{}, 1)}
 	c.group.Go(func() {
 		for range c.due {
-			// A failure shows at the committer: its next write fails too, or its own checkpoint does.
+			// The committer also detects a failure here: its next write or its own checkpoint fails.
 			_, _ = db.ExecContext(context.Background(), "PRAGMA wal_checkpoint(PASSIVE)")
 			after()
 		}

@@ -151,7 +151,7 @@ func (c *conn) Close(context.Context) error {
 	return err
 }
 
-// head is enough of a statement to know it by.
+// head is the part of a statement that identifies it in errors.
 func head(sql string) string {
 	if len(sql) > 60 {
 		return sql[:60] + "…"

@@ -13,7 +13,7 @@ func LimitPages(n int) (restore func()) {
 	return func() { pragmas = before }
 }
 
-// CheckFor has Open wait for this long for the check of a file, until restore is called.
+// CheckFor makes Open wait this long for the check of a file, until restore is called.
 func CheckFor(d time.Duration) (restore func()) {
 	before := checkTime
 	checkTime = d

@@ -13,12 +13,12 @@ import (
 	"github.com/sojourn-run/sojourn/internal/process"
 )
 
-// lockedByte of the database file is locked by the app that has it open. SQLite locks the 512 bytes from 1 GiB on, this
-// one lies behind them. It need not exist.
+// lockedByte is the byte of the database file that an app locks while it has the file open. SQLite locks 512 bytes from
+// 1 GiB on; this byte follows them. The file may be shorter.
 const lockedByte = 1<<30 + 4096
 
-// file is the database file, opened once next to SQLite's own descriptors. It stays open until the store is closed:
-// closing any descriptor of a file drops all POSIX locks that the process has on it, SQLite's included.
+// file is the database file, opened once in addition to SQLite's own descriptors. It stays open until the store is
+// closed: closing any descriptor of a file drops all POSIX locks that the process has on it, including SQLite's.
 type file struct {
 	f     *os.File
 	path  string // without symbolic links, so that SQLite uses the files next to it
@@ -37,8 +37,8 @@ var here struct {
 	files []*file
 }
 
-// openFile opens the database file, made if missing, and locks it under every name that it has. It is store.ErrBusy
-// while another store has it.
+// openFile opens the database file, creates it if it is missing, and locks it under all of its names. The error is
+// store.ErrBusy if another store has it open.
 func openFile(path string) (_ *file, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (d *file) openLocked() error {
 	return nil
 }
 
-// openHere reports whether this process has the file open, under whatever name. It opens nothing.
+// openHere reports whether this process has the file open, under any name. It opens nothing.
 func openHere(path string) bool {
 	named, err := os.Stat(path)
 	if err != nil {
@@ -101,7 +101,7 @@ func openHere(path string) bool {
 	return false
 }
 
-// inUse is an ErrBusy while a store has the file open, under whatever name. It leaves everything as it is.
+// inUse returns an ErrBusy if a store has the file open, under any name. It changes nothing.
 func inUse(path string) error {
 	if err := held(path + ".lock"); err != nil {
 		return err
@@ -113,7 +113,7 @@ func inUse(path string) error {
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil // it does not exist, or this process may not know
+		return nil // it does not exist, or this process may not read it
 	}
 	defer f.Close()
 	if filelock.ByteHeld(f, lockedByte) {

@@ -55,7 +55,7 @@ func inAnotherProcess(t *testing.T, what, path string) (*bufio.Scanner, *exec.Cm
 	return bufio.NewScanner(out), cmd
 }
 
-// line is the next that the other process prints.
+// line returns the next line that the other process prints.
 func line(t *testing.T, from *bufio.Scanner) string {
 	t.Helper()
 	if !from.Scan() {
@@ -74,7 +74,7 @@ func asAnother(what, path string) error {
 		}
 		fmt.Println("opened")
 		return s.Close()
-	case "serve": // starts runs, printing each that is acknowledged, until it is killed
+	case "serve": // starts runs and prints each acknowledged one, until it is killed
 		s, err := sqlite.Open(context.Background(), path, sqldb.Options{})
 		if err != nil {
 			return err
@@ -85,7 +85,7 @@ func asAnother(what, path string) error {
 			}
 			fmt.Println(n)
 		}
-	case "locks": // whether SQLite's locks would be in the way of another process
+	case "locks": // reports whether SQLite's locks would block another process
 		f, err := os.OpenFile(path, os.O_RDWR, 0)
 		if err != nil {
 			return err
@@ -124,7 +124,7 @@ func has(s *sqldb.Store, n int) error {
 	})
 }
 
-// byOtherNames are further names of the file at path.
+// byOtherNames returns further names of the file at path.
 func byOtherNames(t *testing.T, path string) map[string]string {
 	t.Helper()
 	dir := t.TempDir()
@@ -222,7 +222,7 @@ func TestAnotherProcessCopiesTheFileUnderWrites(t *testing.T) {
 	}
 }
 
-// killed is a file that an app left which was killed under writes, with the number of the last start it acknowledged.
+// killed returns a file whose app was killed during writes, with the number of the last start that it acknowledged.
 func killed(t *testing.T, enough int) (path string, last int) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "killed.db")
@@ -255,8 +255,8 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// A log that lost its end would be read as one that ends there: the file is refused, unchanged, as long as acknowledged
-// work is missing, and opened with the whole log.
+// A log without its end looks like a log that ends there. The file is refused, unchanged, as long as acknowledged work
+// is missing, and it is opened with the complete log.
 func TestATruncatedLogIsNoticed(t *testing.T) {
 	path, last := killed(t, 40)
 	log, whole := path+"-wal", filepath.Join(t.TempDir(), "wal")
@@ -331,7 +331,7 @@ func TestATruncatedLogIsNoticed(t *testing.T) {
 	if err := os.Remove(link); err != nil {
 		t.Fatal(err)
 	}
-	// An operator who accepts the loss of the missing work starts with a copy.
+	// An operator who accepts the loss of the missing work copies the file and starts the app with the copy.
 	accepted := filepath.Join(t.TempDir(), "accepted.db")
 	copyFile(t, path, accepted)
 	open(t, accepted, sqldb.Options{})
@@ -343,7 +343,7 @@ func TestATruncatedLogIsNoticed(t *testing.T) {
 	}
 }
 
-// damage overwrites the middle of pages that hold tables, in the main file.
+// damage overwrites the middle of pages that contain tables, in the main file.
 func damage(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -362,7 +362,7 @@ func damage(t *testing.T, path string) {
 	}
 }
 
-// damagePayloads overwrites only pages of payloads, which nothing reads when a store opens.
+// damagePayloads overwrites only pages of payloads, which are not read when a store opens.
 func damagePayloads(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)

@@ -53,7 +53,7 @@ func TestWhetherAStoreCanWriteFollowsItsLastCommit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	writable("after a commit that failed", true) // what is small has room
+	writable("after a commit that failed", true) // a small row still fits
 	writable("after the write that was tried", false)
 	if err := w.S.Close(); err != nil {
 		t.Fatal(err)

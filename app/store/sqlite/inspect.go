@@ -17,7 +17,7 @@ import (
 // the schema together with store.ErrBusy.
 func Inspect(ctx context.Context, path string) (store.Schema, error) {
 	s, err := inspect(ctx, path)
-	if busy := inUse(path); busy != nil { // by another name it may not be readable: the log stands beside the first
+	if busy := inUse(path); busy != nil { // by another name it may be unreadable: the log is next to the first name
 		return s, busy
 	}
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 )
 
-// However many runs there are, a listing that an index can answer reads those entries, and none reads a whole table.
+// However many runs exist, a listing that an index can serve reads only the index entries of its page, and no listing
+// reads a whole table.
 func TestListingsOfManyRunsGoByAnIndex(t *testing.T) {
 	if testing.Short() {
 		t.Skip("stores a large number of runs")
@@ -72,7 +73,7 @@ func TestListingsOfManyRunsGoByAnIndex(t *testing.T) {
 		}
 		index := ""
 		for _, query := range queries {
-			index = "" // that of the last statement, which reads the page
+			index = "" // index of the last statement, which reads the page
 			rows, err := db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query)
 			if err != nil {
 				t.Fatalf("%v\n%s", err, query)
@@ -85,7 +86,7 @@ func TestListingsOfManyRunsGoByAnIndex(t *testing.T) {
 				}
 				index += detail + "\n"
 				of, scan := strings.CutPrefix(detail, "SCAN ")
-				if scan && !slices.Contains([]string{"a", "b", "y", "s", "CONSTANT ROW"}, of) { // what subqueries found
+				if scan && !slices.Contains([]string{"a", "b", "y", "s", "CONSTANT ROW"}, of) { // results of subqueries
 					t.Errorf("%s\n%.2000s", detail, query)
 				}
 			}
@@ -110,7 +111,7 @@ func TestListingsOfManyRunsGoByAnIndex(t *testing.T) {
 			plan := explain(t, db, read)
 			for detail := range strings.Lines(plan) {
 				table, scans := strings.CutPrefix(detail, "SCAN ")
-				// What a subquery found is no table, nor is a list of words.
+				// The result of a subquery is not a table, and neither is a list of words.
 				table, _, _ = strings.Cut(strings.TrimSpace(table), " ")
 				if scans && !slices.Contains([]string{"few", "q", "names", "n", "k", "s", "CONSTANT"}, table) {
 					t.Errorf("reads all of a table: %s%s", detail, read.Query)

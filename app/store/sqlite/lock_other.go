@@ -28,7 +28,7 @@ func acquire(path string) (*lock, error) {
 	return &lock{path}, errors.Join(err, f.Close())
 }
 
-// held is an ErrBusy that names the holder, or nil when there is none.
+// held returns an ErrBusy that names the process with the lock, or nil if there is none.
 func held(path string) error {
 	holder, err := os.ReadFile(path)
 	if err != nil {

@@ -31,10 +31,10 @@ func acquire(path string) (*lock, error) {
 	return &lock{f}, nil
 }
 
-// held is an ErrBusy that names the holder, or nil when there is none. It leaves everything as it is.
+// held returns an ErrBusy that names the process with the lock, or nil if there is none. It changes nothing.
 func held(path string) error {
 	if !filelock.Held(path) {
-		return nil // no process has the database open, or this user may not see which
+		return nil // no process has the database open, or this user may not see which process
 	}
 	return busy(path)
 }

@@ -28,11 +28,11 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// mark says that an app committed a batch.
+// mark records that an app committed a batch.
 type mark struct {
 	open  bool   // a store has, or had, the file open
 	app   uint32 // hash of the app's id
-	batch uint64 // number of its last batch
+	batch uint64 // number of the app's last batch
 }
 
 func appHash(app string) uint32 {
@@ -56,7 +56,7 @@ func sum(b []byte, inode uint64) uint32 {
 	return crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, binary.BigEndian.AppendUint64(nil, inode))
 }
 
-// decodeMark is the zero mark for bytes that are none, or that another file had.
+// decodeMark returns the zero mark for bytes that are not a mark, or that are a mark of another file.
 func decodeMark(b [markSize]byte, inode uint64) (m mark) {
 	if binary.BigEndian.Uint16(b[0:]) != markMagic || binary.BigEndian.Uint32(b[16:]) != sum(b[:16], inode) {
 		return m
@@ -64,7 +64,7 @@ func decodeMark(b [markSize]byte, inode uint64) (m mark) {
 	return mark{open: b[2] == 1, app: binary.BigEndian.Uint32(b[4:]), batch: binary.BigEndian.Uint64(b[8:])}
 }
 
-// read finds the mark, and how the last app ended.
+// read reads the mark, and how the last app ended.
 func (d *file) read() error {
 	var err error
 	if d.inode, err = inodeOf(d.f); err != nil {
@@ -80,7 +80,7 @@ func (d *file) read() error {
 	return nil
 }
 
-// unclean says that the app before did not close the file: SQLite removes the log when it does.
+// unclean reports that the previous app did not close the file: SQLite removes the log when it closes the file.
 func (d *file) unclean() bool { return d.mark.open || d.wal > 0 }
 
 // markOpen marks a file that has a header as open.
@@ -111,11 +111,11 @@ func (d *file) checkpointed() {
 	d.marking.Lock()
 	defer d.marking.Unlock()
 	if d.mark.open {
-		_ = d.writeMark() // an error is one of the disk; the next commit reports it
+		_ = d.writeMark() // an error is a disk error; the next commit reports it
 	}
 }
 
-// markClosed marks the file as closed. Nothing is missing in it that a log could have.
+// markClosed marks the file as closed. The log then has no work that is missing in the file.
 func (d *file) markClosed() error {
 	d.marking.Lock()
 	defer d.marking.Unlock()

@@ -43,7 +43,7 @@ func TestAFullDiskTakesNoWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 3 { // the write that is tried must not hide it
+	for range 3 { // the write attempt must not hide the full disk
 		if err := s.Writable(t.Context()); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("on a full disk: %v", err)
 		}

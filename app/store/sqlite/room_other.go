@@ -2,5 +2,5 @@
 
 package sqlite
 
-// room is asked on Linux; elsewhere a write that is tried has to do.
+// room returns the free space on Linux; on other systems the store attempts a write.
 func room(string) error { return nil }

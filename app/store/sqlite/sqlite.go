@@ -25,8 +25,8 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// pragmas of every connection. synchronous(FULL) syncs the log at every commit, so that an acknowledged commit survives
-// a power cut.
+// pragmas are the pragmas of every connection. synchronous(FULL) syncs the log at every commit, so that an acknowledged
+// commit survives a power failure.
 var pragmas = []string{
 	"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(0)",
 	fmt.Sprintf("wal_autocheckpoint(%d)", autocheckpointPages),
@@ -35,8 +35,8 @@ var pragmas = []string{
 // mostPages is the maximum page cache of a connection in KiB, outside of the memory that the Go runtime counts.
 const mostPages = 32 << 10
 
-// pageCache is the pragma for the pages of one of five connections, in a process that may use so many bytes of memory;
-// 0: as many as it likes. All together they have a 25th of it.
+// pageCache returns the pragma for the page cache of one of five connections. memory is the number of bytes that the
+// process may use; 0: no limit. All five caches together use a 25th of it.
 func pageCache(bytes int64) string {
 	kib := int64(mostPages)
 	if bytes > 0 {
@@ -86,7 +86,7 @@ func openStore(ctx context.Context, d *file, opts sqldb.Options) (_ *sqldb.Store
 	}
 	reads.SetMaxOpenConns(readers)
 	reads.SetMaxIdleConns(readers)
-	reads.SetConnMaxIdleTime(time.Minute) // each may hold as many pages as the cache has
+	reads.SetConnMaxIdleTime(time.Minute) // each connection may hold as many pages as its cache has
 	known, err := migrate(ctx, reads)
 	if err != nil {
 		return nil, errors.Join(err, reads.Close())
@@ -131,7 +131,7 @@ func dsn(path string, more ...string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
 }
 
-// provider knows the migrations; making it does nothing to the database.
+// provider returns the migrations; it does not access the database.
 func provider(db *sql.DB) (*goose.Provider, error) {
 	dir, err := fs.Sub(migrations, "migrations")
 	if err != nil {

@@ -60,8 +60,8 @@ func TestSecondOpenFailsWithTheNameOfTheOwner(t *testing.T) {
 	open(t, path, sqldb.Options{})
 }
 
-// A bubble has its own time and ends only when every goroutine in it is gone: the store starts none that outlives it,
-// and waits for none outside.
+// A synctest bubble has its own time and ends only when all goroutines in it have ended: the store starts none that
+// outlives it, and waits for none outside.
 func TestStoreLivesInABubble(t *testing.T) {
 	s := suite(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestRowsOfALaterBuildAreKept(t *testing.T) {
 	})
 }
 
-// storesWithConnection is a suite whose stores share one file, and a connection of the test's own to it.
+// storesWithConnection is a suite whose stores share one file, with a separate connection of the test to the file.
 func storesWithConnection(t *testing.T) (storetest.Suite, *sql.DB) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "test.db")

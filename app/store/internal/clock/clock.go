@@ -20,9 +20,9 @@ const MaxStep = time.Minute
 // at an unknown moment of that duration.
 const wideReading = time.Second
 
-// Clock is the store's time: the clock of this process, or that of a shared database. The clock of this process never
-// goes back by less than MaxStep, not even over a restart. Clock compares every reading with the monotonic clock of
-// this process and adds up the jumps that it finds until Take.
+// Clock is the store's time: the clock of this process, or the clock of a shared database. The clock of this process
+// never goes back by less than MaxStep, not even over a restart. Clock compares every reading with the monotonic clock
+// of this process and adds up the detected jumps until Take.
 type Clock struct {
 	Shift func() time.Duration // tests only: added to the clock and to Steady
 	Wall  func() time.Time     // tests only: clock of the machine; nil: time.Now
@@ -31,7 +31,7 @@ type Clock struct {
 	last   int64         // latest time of the process's clock, in microseconds
 	latest time.Time     // latest time that was read from the database
 	raw    int64         // the same in microseconds, without Shift
-	read   time.Time     // when it was read
+	read   time.Time     // time of the reading
 	began  time.Time     // start of Steady
 	ref    reading       // reference: the reading that the next one is compared with
 	jump   time.Duration // sum of the jumps that were not taken
@@ -48,7 +48,7 @@ type reading struct {
 	sent, received time.Duration
 }
 
-// width is the duration of the reading.
+// width returns the duration of the reading.
 func (r reading) width() time.Duration { return r.received - r.sent }
 
 // Open sets the newest stored time. If the clock is more than MaxStep behind it, the clock went back while no app ran.
@@ -65,7 +65,7 @@ func (c *Clock) Open(newest int64, now time.Time) {
 	}
 }
 
-// Jumped has an entry while there is a jump to take.
+// Jumped receives a value when there is a jump to take.
 func (c *Clock) Jumped() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,8 +115,8 @@ func (c *Clock) addJump(by time.Duration) {
 	}
 }
 
-// Steady is the time since this process began, including suspensions of the machine. Readings are compared with it, so
-// it must not change when the clock is set.
+// Steady returns the time since this process started, including suspensions of the machine. Readings are compared with
+// it, so it must not change when the clock is set.
 func (c *Clock) Steady() time.Duration {
 	shift := c.shift()
 	c.mu.Lock()
@@ -124,7 +124,7 @@ func (c *Clock) Steady() time.Duration {
 	return c.measured() + shift
 }
 
-// measured is Steady without Shift; mu is held.
+// measured is Steady without Shift; the caller holds mu.
 func (c *Clock) measured() time.Duration {
 	if c.began.IsZero() {
 		c.began = time.Now()
@@ -139,9 +139,10 @@ func (c *Clock) shift() time.Duration {
 	return c.Shift()
 }
 
-// compare says whether the clock jumped between the reference and this reading; mu is held. The time between the two is
-// at least that from the end of the reference to the start of this reading, and at most that from the start of the
-// reference to the end of this reading. Slow responses and a stopped process are therefore no jumps.
+// compare reports whether the clock jumped between the reference and this reading; the caller holds mu. The time
+// between the two is at least the time from the end of the reference to the start of this reading, and at most the time
+// from the start of the reference to the end of this reading. Slow responses and a stopped process are therefore no
+// jumps.
 func (c *Clock) compare(r reading) (jumped bool) {
 	if c.ref == (reading{}) {
 		c.ref = r
@@ -167,7 +168,7 @@ func (c *Clock) compare(r reading) (jumped bool) {
 	return true
 }
 
-// Now is the process's clock.
+// Now returns the process's clock.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,8 +16,8 @@ type Stmt struct {
 	One     bool // writes one row: on a database of one process, it is an error if there is none
 }
 
-// Call is one statement on its way to the database. Row is called for every row it returns, with values that are
-// string, int64 or nil, valid until Row returns; without Row the statement returns none.
+// Call is one statement sent to the database. Row is called for every returned row with values that are string, int64
+// or nil and are valid until Row returns. Without Row the statement returns no rows.
 type Call struct {
 	Stmt     *Stmt
 	Args     []any
@@ -49,16 +49,16 @@ const (
 	Unavailable
 )
 
-// Both drivers hand over text as string and numbers as int64, and NULL as nil. Columns are nothing else, so these two
-// read any of them; NULL is the zero value, as it was written.
+// Both drivers return text as string, numbers as int64, and NULL as nil. There are no other column types, so these two
+// functions read any column; NULL becomes the zero value, as it was written.
 
-// Str is a text as a driver hands it over.
+// Str returns a text value of a driver.
 func Str(v any) string {
 	s, _ := v.(string)
 	return s
 }
 
-// Int is a number as a driver hands it over.
+// Int returns a numeric value of a driver.
 func Int(v any) int64 {
 	i, _ := v.(int64)
 	return i

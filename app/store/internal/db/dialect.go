@@ -60,7 +60,7 @@ func unnest(columns []Column) string {
 type Loader struct {
 	Stmt *Stmt
 	keys []Column
-	// Width is the number of columns of a locked row. Behind them follow columns that are also returned for rows that
+	// Width is the number of columns of a locked row. They are followed by columns that are also returned for rows that
 	// could not be locked: the primary key and, if the rows were selected by another key, that key. 0: no rows are
 	// locked.
 	Width int
@@ -74,7 +74,7 @@ func (d Dialect) Call(l *Loader, keys *Rowset, row func(v []any) error) *Call {
 	return &Call{Stmt: l.Stmt, Args: []any{keys.JSON()}, Row: row}
 }
 
-// Keys are the keys of such rows as parameters.
+// Keys returns the keys of such rows as parameters.
 func (d Dialect) Keys(keys *Rowset) []any {
 	if d.Shared {
 		return keys.Arrays()
@@ -124,7 +124,7 @@ func (d Dialect) Probe(key []Column, columns, t, where, tail string) string {
 	return d.ProbeIn(d.List(key), key, columns, t, where, tail)
 }
 
-// ProbeIn is probe for keys that another table expression lists.
+// ProbeIn is Probe for keys from another table expression.
 func (d Dialect) ProbeIn(keys string, key []Column, columns, t, where, tail string) string {
 	var on []string
 	for _, c := range key {
@@ -134,11 +134,11 @@ func (d Dialect) ProbeIn(keys string, key []Column, columns, t, where, tail stri
 		on = append(on, where)
 	}
 	cond := strings.Join(on, " AND ")
-	if !d.Shared { // with this word SQLite keeps the order of a join
+	if !d.Shared { // with CROSS JOIN, SQLite keeps the order of a join
 		return fmt.Sprintf("SELECT %s FROM %s AS k CROSS JOIN %s AS t ON %s", columns, keys, t, cond)
 	}
 	if tail == "" {
-		tail = "OFFSET 0" // like a lock, it keeps the planner from turning the join around
+		tail = "OFFSET 0" // like a lock, it prevents the planner from reversing the join
 	}
 	return fmt.Sprintf(
 		"SELECT p.* FROM %s AS k CROSS JOIN LATERAL (SELECT %s FROM %s AS t WHERE %s %s) AS p", keys, columns, t, cond, tail,

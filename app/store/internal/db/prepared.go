@@ -23,11 +23,11 @@ const maxPreparedLength = 16 << 10
 // methods may be called concurrently. It implements gorm's ConnPool.
 type Prepared struct {
 	db    *sql.DB
-	spare chan struct{} // transactions that may be open at once, so that a connection to prepare with becomes free
+	spare chan struct{} // places for open transactions: at least one connection stays free to prepare statements
 
 	mu     sync.Mutex // guards the following fields
 	known  map[string]*list.Element
-	recent list.List // of *prepared, the most recently used first
+	recent list.List // list of *prepared, the most recently used first
 
 	made atomic.Int64
 }
@@ -174,7 +174,7 @@ func (p *Prepared) remember(text string, stmt *sql.Stmt) (s *prepared) {
 	return s
 }
 
-// release ends a use.
+// release ends one use of a statement.
 func (p *Prepared) release(s *prepared) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

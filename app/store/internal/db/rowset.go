@@ -67,7 +67,7 @@ func (r *Rowset) next() *Rowset {
 	return r
 }
 
-// Clear takes all rows out and keeps the room they had.
+// Clear removes all rows and keeps the allocated memory.
 func (r *Rowset) Clear() {
 	for c := range r.text {
 		clear(r.text[c])
@@ -76,7 +76,7 @@ func (r *Rowset) Clear() {
 	r.N, r.at = 0, 0
 }
 
-// Empty is true while there is no row in it.
+// Empty reports whether there are no rows.
 func (r *Rowset) Empty() bool { return r.N == 0 }
 
 // row appends the values of row k to args, zero values of optional columns as nil. If a text equals that of the
@@ -102,7 +102,7 @@ func (r *Rowset) row(args []any, k int, above []any) []any {
 
 // Arrays returns the addresses of the columns: a slice in an interface would be a separate allocation.
 func (r *Rowset) Arrays() []any {
-	if r.text == nil { // none: no row is added any more
+	if r.text == nil { // no further row is added
 		r.text, r.ints = make([][]string, len(r.columns)), make([][]int64, len(r.columns))
 	}
 	args := make([]any, len(r.columns))

@@ -9,8 +9,8 @@ package db
 type Column struct {
 	Name  string
 	num   bool // an integer, else text
-	null  bool // the zero value is stored as NULL, so that partial indexes leave it out
-	fixed bool // never changes after the insert: left out of updates, and so are its indexes
+	null  bool // the zero value is stored as NULL, so that partial indexes omit it
+	fixed bool // never changes after the insert: omitted from updates, as are its indexes
 }
 
 // Table describes a table well enough to make its statements; the first keys columns are the primary key.
@@ -19,15 +19,15 @@ type Table struct {
 	Keys    int
 	Columns []Column
 	Prune   bool // rows are deleted by key
-	Many    bool // thousands of rows are put at once
+	Many    bool // thousands of rows are written at once
 	// Versioned: loaders of a shared database append the version of a row to its columns; see recall.go.
 	Versioned bool
 }
 
-// Text is a column of texts.
+// Text returns a text column.
 func Text(name string) Column { return Column{Name: name} }
 
-// Num is a column of integers.
+// Num returns an integer column.
 func Num(name string) Column { return Column{Name: name, num: true} }
 
 // Opt marks a column whose empty value is stored as NULL.
@@ -36,7 +36,7 @@ func (c Column) Opt() Column { c.null = true; return c }
 // Immutable marks a column that is only written by inserts, so that updates do not touch its indexes.
 func (c Column) Immutable() Column { c.fixed = true; return c }
 
-// Typ is the type of a column.
+// Typ returns the type of a column.
 func (c Column) Typ() string {
 	if c.num {
 		return "bigint"
@@ -44,10 +44,10 @@ func (c Column) Typ() string {
 	return "text"
 }
 
-// Key are the columns of the primary key.
+// Key has the columns of the primary key.
 func (t *Table) Key() []Column { return t.Columns[:t.Keys] }
 
-// Names are the names of all columns.
+// Names returns the names of all columns.
 func (t *Table) Names() []string {
 	names := make([]string, len(t.Columns))
 	for i, c := range t.Columns {

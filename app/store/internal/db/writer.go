@@ -25,7 +25,8 @@ type Writer struct {
 	Columns []Column
 	sizes   []int // rows in a chunk, ascending
 	shared  bool
-	// padded says that a row may be written twice, so that many rows need few statements: the last chunk is filled up.
+	// padded reports whether a row may be written twice: the last chunk is then filled up, so that few statements serve
+	// any number of rows.
 	padded bool
 }
 
@@ -63,7 +64,7 @@ func (w *Writer) chunk(left int) int {
 	return i - 1
 }
 
-// writer makes a writer from the head and the tail of a statement around its rows.
+// writer returns a writer from the parts of a statement before and after its rows.
 func (d Dialect) writer(columns []Column, make func(rows string) string) *Writer {
 	return d.writerOf(columns, largest, make)
 }
@@ -117,7 +118,7 @@ func (d Dialect) EnsureOf(t, owner *Table) *Writer {
 	})
 }
 
-// Upsert writes rows whether they are there or not, leaving fixed columns and those named as they are.
+// Upsert writes rows whether or not they exist. It does not change the fixed columns and the columns in but.
 func (d Dialect) Upsert(t *Table, but ...string) *Writer {
 	var key, set []string
 	for _, c := range t.Key() {

@@ -71,7 +71,7 @@ func sessionCountsUpTo(d db.Dialect) string {
 	count(active, " INDEXED BY sessions_due",
 		"due_at > 0 AND namespace = $1 AND status = 'active' AND owner IS NOT NULL")
 	unheld(active, active, " AND claimed = 0")
-	unheld(expired, active, " AND claimed = 1") // as shownStatus has it
+	unheld(expired, active, " AND claimed = 1") // as shownStatus decides
 	for _, s := range []protocol.SessionStatus{
 		expired, protocol.SessionClosed, protocol.SessionFailed, protocol.SessionOrphaned,
 	} {
@@ -95,7 +95,7 @@ func (r *reader) Leased(ctx context.Context, namespace string) ([]store.QueueSta
 	return r.queueStats(ctx, namespace, leasedStats)
 }
 
-// queueStats reads a line for each state of the tasks of a queue, and makes one of them.
+// queueStats reads one row for each state of the tasks of a queue, and combines them.
 func (r *reader) queueStats(
 	ctx context.Context, namespace string, statement func(namespace string, now int64) (string, []any),
 ) ([]store.QueueStats, error) {
@@ -138,7 +138,7 @@ func queueStats(namespace string, now int64) (string, []any) {
 		only(namespace) + " GROUP BY namespace, queue, kind, state UNION ALL " + leased, args
 }
 
-// queueStatsUpTo visits the queues in the index that begins with them, and counts at most most entries of each range.
+// queueStatsUpTo visits the queues in the index that starts with them, and counts at most most entries of each range.
 func queueStatsUpTo(namespace string, now int64, most int) (string, []any) {
 	leased, args := leasedStats(namespace, now)
 	const waiting = " FROM tasks AS t WHERE t.owner IS NULL AND t.namespace = $2"
@@ -198,7 +198,7 @@ func (r *reader) RunCountsUpTo(
 	return counts, wrap(err, "counts of runs")
 }
 
-// countsUpTo counts each status in a subquery, within the index that begins with it.
+// countsUpTo counts each status in a subquery, using the index that starts with the status.
 func countsUpTo() string {
 	parts := make([]string, len(protocol.RunStatuses))
 	for i, s := range protocol.RunStatuses {

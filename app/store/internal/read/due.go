@@ -13,7 +13,8 @@ import (
 // Every app sweeps due times. Due reads the beginnings of partial indexes on due times, which contain only rows with a
 // due time.
 
-// Each subquery reads the beginning of one index and has a limit. One condition over all five tables would scan them.
+// Each subquery reads the first entries of one index and has a limit. One condition over all five tables would scan
+// them.
 func (r *reader) Due(ctx context.Context, now time.Time, limit int) ([]store.Due, error) {
 	var list []store.Due
 	const query = "SELECT * FROM (SELECT 'run' AS kind, due_at, run_id, 0 AS seq, '' AS namespace, '' AS session FROM runs" +

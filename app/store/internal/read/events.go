@@ -24,7 +24,7 @@ func (r *reader) Events(
 	var list []history.Event
 	bytes := 0
 	add := func(e history.Event, size int, _ bool) error {
-		// One event at least, however large, or a page that is too small for it would never get past it.
+		// A page has at least one event of any size; otherwise a page that is too small for an event could not advance.
 		if bytes += size + engine.EventBytes; len(list) > 0 && bytes > maxBytes && maxBytes > 0 {
 			return errEnough
 		}
@@ -41,8 +41,8 @@ func (r *reader) Events(
 	return list, wrap(err, "history of run %s", run)
 }
 
-// eventRows calls row for the rows of the events behind after up to through. Behind a row of inherited signals it calls
-// signal for each of them. It stops at the error of one of them, and without an error at errEnough.
+// eventRows calls row for the rows of the events after the given one, up to through. For each signal in a row of
+// inherited signals it calls signal. It stops at an error of these functions; errEnough ends it without an error.
 func (r *reader) eventRows(
 	ctx context.Context, run string, after, through int64, columns string, row func(v []any) (record.Packed, error),
 	signal func(*record.Packed) error,
@@ -96,7 +96,7 @@ func (r *reader) inherited(
 	return nil
 }
 
-// page is the query that reads the rows of the events from $2 to $3 of the run $1.
+// page returns the query that reads the rows of the events from $2 to $3 of the run $1.
 func page(columns string) string {
 	return "SELECT " + columns + " FROM events AS t WHERE t.run_id = $1 AND t.seq >= coalesce(" +
 		record.RowOf("$1", "$2") + ", 0) AND t.seq <= $3 ORDER BY t.seq"
@@ -153,7 +153,7 @@ func (r *reader) InboxSizes(
 	return sizes, wrap(err, "inbox %s", inbox)
 }
 
-// lastOf is the last event of a page. Events are numbered without gaps.
+// lastOf returns the last event of a page. Events are numbered without gaps.
 func lastOf(after, through int64, limit int) int64 {
 	if last := after + int64(limit); through == 0 || through > last {
 		return last
@@ -161,7 +161,8 @@ func lastOf(after, through int64, limit int) int64 {
 	return through
 }
 
-// Outlines reads rows with large values without them, and again those whose outlines cannot be made from that.
+// Outlines reads rows with large values without the values. It reads those rows again completely whose outlines cannot
+// be made otherwise.
 func (r *reader) Outlines(
 	ctx context.Context, run string, after, through int64, limit, maxBytes, maxValues int,
 ) ([]history.Outline, error) {
@@ -176,7 +177,7 @@ func (r *reader) Outlines(
 		return nil
 	}
 	for {
-		var unread int64 // the event of a row that is to be read again
+		var unread int64 // event of a row that must be read again
 		err := r.eventRows(ctx, run, after, through, record.OutlineColumns, func(v []any) (record.Packed, error) {
 			o, err := record.ReadOutlines(v)
 			if err != nil {
@@ -212,8 +213,8 @@ func (r *reader) Outlines(
 	}
 }
 
-// One statement for all of them, since many tasks are handed out at once; and of a row that holds several it is
-// read once.
+// One statement reads the events of all tasks, since many tasks are leased at once. A row that contains several of the
+// events is read once.
 func (r *reader) Arguments(ctx context.Context, at []store.EventKey) (map[store.EventKey]string, error) {
 	found := make(map[store.EventKey]string, len(at))
 	keys, requested := db.NewRowset(record.Events.Key()), map[store.EventKey]bool{}
@@ -303,7 +304,7 @@ func (r *reader) Completion(ctx context.Context, run string, seq int64) (found h
 	}
 }
 
-// terminalOf is the activity whose end an event is, else 0.
+// terminalOf returns the activity that an event ends, else 0.
 func terminalOf(d history.Data) int64 {
 	switch d := d.(type) {
 	case *history.ActivityCompleted:

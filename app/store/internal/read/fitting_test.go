@@ -16,7 +16,7 @@ func TestAWindowFitsTheTimeThatIsLeft(t *testing.T) {
 	}{
 		{2000, 40 * ms, 20 * ms, 1000},
 		{500, ms, 79 * ms, 39_500},
-		{500, 0, 80 * ms, math.MaxInt32}, // a clock that stood still
+		{500, 0, 80 * ms, math.MaxInt32}, // the clock did not advance
 		{500, ms, 0, 0},
 		{16_000, 100 * ms, -20 * ms, -3200},
 	} {

@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/record"
 )
 
-// Listings combine filters at run time, for which gorm is used; it only reads. All other SQL is written by hand.
+// Listings combine filters at run time with gorm, which is used for reads only. All other SQL is written by hand.
 
 // RunModel is a row of runs as listings read it. A test compares the models with the migrated tables.
 type RunModel struct {
@@ -39,7 +39,7 @@ type RunModel struct {
 	InboxFrom   *int64
 }
 
-// TableName is the table behind the model.
+// TableName returns the table of the model.
 func (RunModel) TableName() string { return record.Runs.Name }
 
 // SessionModel is a row of sessions.
@@ -62,7 +62,7 @@ type SessionModel struct {
 	Behind     *string
 }
 
-// TableName is the table behind the model.
+// TableName returns the table of the model.
 func (SessionModel) TableName() string { return record.Sessions.Name }
 
 // WorkerModel is a row of workers.
@@ -76,18 +76,18 @@ type WorkerModel struct {
 	Body        string
 }
 
-// TableName is the table behind the model.
+// TableName returns the table of the model.
 func (WorkerModel) TableName() string { return record.Workers.Name }
 
-// It only reads, so none of its statements needs its own transaction.
+// It only reads, so its statements need no transaction.
 func gormConfig() *gorm.Config {
 	return &gorm.Config{Logger: logger.Discard, SkipDefaultTransaction: true, DisableAutomaticPing: true}
 }
 
-// defaultLimit is the size of a page when none is asked for.
+// defaultLimit is the default page size.
 const defaultLimit = 100
 
-// Without a limit a page would be as large as the table, so there is none without.
+// Without a limit a page would be as large as the table, so every page has one.
 func (r *reader) list(ctx context.Context, limit int) *gorm.DB {
 	r.count.Add(1)
 	if limit <= 0 {
@@ -96,7 +96,7 @@ func (r *reader) list(ctx context.Context, limit int) *gorm.DB {
 	return r.gorm.WithContext(ctx).Limit(limit)
 }
 
-// like is a pattern for a substring, whatever its case.
+// like returns a pattern for a substring, ignoring case.
 func like(text string) string {
 	return "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(strings.ToLower(text)) + "%"
 }
@@ -109,7 +109,7 @@ func value[V any](p *V) any {
 	return *p
 }
 
-// Models are the rows that listings read through gorm, by table, for the test that holds them against the schema.
+// Models returns the rows that listings read through gorm, by table, for the test that compares them with the schema.
 func Models() map[string]any {
 	return map[string]any{
 		record.Runs.Name: RunModel{}, record.Sessions.Name: SessionModel{}, record.Workers.Name: WorkerModel{},

@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/record"
 )
 
-// A namespace is removed piece by piece, each time by what is still there.
+// A namespace is deleted in steps. Each step deletes a part of the rows that still exist.
 
 func (r *reader) Namespace(ctx context.Context, name string) (n store.Namespace, err error) {
 	err = r.one(ctx, selects(record.Namespaces)+" WHERE name = $1", []any{name}, func(v []any) (err error) {

@@ -6,8 +6,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// An index that is not used is found when it is too late, on a large table. So the statements can be listed, for a test
-// to ask a database how it would run them.
+// An unused index is noticed only when a table has become large. So a test lists the statements and reads the query
+// plans of a database.
 
 // Plans lists statements that are always the same.
 func (p *Pool) Plans() []string {

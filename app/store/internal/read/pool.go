@@ -55,12 +55,12 @@ func New(
 	return p, nil
 }
 
-// View has fn read. An error of a database that is not there is marked with store.ErrUnavailable.
+// View calls read. An error of an unreachable database is marked with store.ErrUnavailable.
 func (p *Pool) View(fn func(store.Reader) error) error {
 	return p.dialect.WrapUnavailable(fn(p.reader()))
 }
 
-// Now is the store's clock, of which a shared database is asked.
+// Now returns the store's time, which a shared database is queried for.
 func (p *Pool) Now(ctx context.Context) (time.Time, error) {
 	if !p.dialect.Shared {
 		return p.clock.Now(), nil
@@ -83,7 +83,7 @@ type statements struct {
 	tasksIn      string // counts that rows of sessions do not store
 	listIn       string // open tasks of one session, without the limit
 	lastEnded    string // attempts that ended in one session since a time
-	behind       string // attempts that ended in a session, by their leading rows
+	behind       string // ended attempts in a session, read through their leading rows
 }
 
 func newStatements(d db.Dialect) statements {
@@ -185,7 +185,7 @@ func (r *reader) atOnce(ctx context.Context, read func(*reader) error) error {
 	return read(&reader{r.Pool, tx})
 }
 
-// snapshot is the isolation under which two reads see the same.
+// snapshot is the isolation level at which two reads see the same state.
 func (p *Pool) snapshot() sql.IsolationLevel {
 	if p.dialect.Shared {
 		return sql.LevelRepeatableRead
@@ -198,10 +198,10 @@ func (r *reader) Ping(ctx context.Context) error {
 	return r.one(ctx, "SELECT 1", nil, func([]any) error { return nil })
 }
 
-// errEnough ends a query whose reader has what it wants.
+// errEnough ends a query whose reader has enough rows.
 var errEnough = errors.New("enough")
 
-// selects is "SELECT all columns FROM table".
+// selects returns "SELECT all columns FROM table".
 func selects(t *db.Table) string {
 	return "SELECT " + strings.Join(t.Names(), ", ") + " FROM " + t.Name
 }

@@ -23,7 +23,7 @@ type recent struct {
 	next int // the oldest
 }
 
-// add keeps a row that was read for its events up to last.
+// add caches a row that was read for its events up to last.
 func (r *recent) add(p *record.Packed, last int64) {
 	if last >= p.Last() {
 		return

@@ -28,7 +28,7 @@ const (
 	severalFew = 5
 	// mostAlternatives is the maximum number of values of a leading condition that are listed one by one.
 	mostAlternatives = 16
-	// rangePatience is the time for which the newest runs are searched for a wide range before all of it is read.
+	// rangePatience is the time for which the newest runs are searched for a wide range before the whole range is read.
 	rangePatience = 20 * time.Millisecond
 )
 
@@ -69,10 +69,10 @@ type listing struct {
 	ctx       context.Context
 	q         store.RunQuery
 	few       int
-	deadline  time.Time           // of a walk; zero: none
+	deadline  time.Time           // deadline of a walk; zero: none
 	trace     func(string)        // receives every statement; nil: no trace
-	extent    map[string][2]int64 // of an attribute's times: the first and last part of time in which its runs start
-	newest    map[string]int64    // of a condition on times: the part in which the newest of its runs starts
+	extent    map[string][2]int64 // of a time attribute: the first and last time partition in which its runs start
+	newest    map[string]int64    // of a condition on times: the partition in which the newest of its runs starts
 	ofBoth    map[string]bool     // of an attribute: whether it has both times and other values
 	selective map[string]bool     // of a condition on values: whether its runs are read, instead of the values of each run
 }
@@ -100,7 +100,8 @@ func (l *listing) run(db *gorm.DB, rows any) error {
 	return db.Find(rows).Error
 }
 
-// found is a part of a listing: all there is down to a position, which is zero if there is no more or the page is full.
+// found is a part of a listing: all runs down to a position, which is zero if there are no more runs or the page is
+// full.
 type found struct {
 	rows []RunModel
 	to   store.RunPosition
@@ -157,7 +158,7 @@ func sole(c store.Condition) bool {
 		(c.Field == store.FieldRun || c.Field == store.FieldWorkflow)
 }
 
-// inOrder is true of conditions for which an index has the runs of each value by their start.
+// inOrder reports whether an index has the runs of each value of a condition by their start.
 func inOrder(c store.Condition) bool {
 	if stuck(c) {
 		return true
@@ -173,12 +174,12 @@ func inOrder(c store.Condition) bool {
 	return false
 }
 
-// stuck is true of the condition that a run is stuck, for which an index has the runs by their start.
+// stuck reports whether the condition is that a run is stuck; an index has these runs by their start.
 func stuck(c store.Condition) bool {
 	return c.Field == store.FieldStuck && c.Test == store.Present && !c.Not
 }
 
-// byValue is true of conditions for which an index has the runs together, but not by their start.
+// byValue reports whether an index has the runs of a condition together, but not by their start.
 func byValue(c store.Condition) bool {
 	if c.Not || len(c.Any) > 0 || c.Test == store.NotIn || c.Test == store.Absent || sole(c) || inOrder(c) {
 		return false
@@ -193,7 +194,7 @@ func byValue(c store.Condition) bool {
 	return false
 }
 
-// find lists what satisfies all conditions, behind a position.
+// find lists the runs after a position that satisfy all conditions.
 func (l *listing) find(where []store.Condition, after store.RunPosition) (found, error) {
 	where, err := l.anyTime(where)
 	if err != nil {
@@ -203,7 +204,7 @@ func (l *listing) find(where []store.Condition, after store.RunPosition) (found,
 	if err != nil {
 		return found{}, err
 	}
-	if lead >= 0 && n <= l.few && (n <= l.few/4 || !inOrder(where[lead])) { // a first window has no more
+	if lead >= 0 && n <= l.few && (n <= l.few/4 || !inOrder(where[lead])) { // a first window would not have fewer runs
 		return l.readAll(where, lead, after)
 	}
 	if leads := leads(where); len(leads) > 0 {
@@ -229,7 +230,7 @@ func (l *listing) find(where []store.Condition, after store.RunPosition) (found,
 			return found{}, err
 		}
 		if whole = n <= severalFew*l.few; whole && l.byEntries(where) {
-			soon = time.Now() // that is cheaper than to look further among the newest than into a first window
+			soon = time.Now() // this is cheaper than to search further than a first window of the newest runs
 		}
 	}
 	f, err := l.walk(where, nil, after, soon)
@@ -279,7 +280,7 @@ func (l *listing) recordSelective(where []store.Condition, lead int) error {
 	return nil
 }
 
-// lead is the condition that yields the fewest runs, -1 for none, and how many.
+// lead returns the condition that the fewest runs satisfy, -1 for none, and the number of these runs.
 func (l *listing) lead(where []store.Condition) (best, least int, err error) {
 	best = -1
 	for i, c := range where {
@@ -323,7 +324,7 @@ func walks(c store.Condition) bool { return inOrder(c) || timed(c) }
 // rangeName returns the key of a range.
 func rangeName(c store.Condition) string { return fmt.Sprint(c.Name, c.Test, c.Values) }
 
-// spelled replaces a condition on the prefix of a text by one on the texts with that prefix, unless they are many.
+// spelled replaces a condition on the prefix of a text by one on the texts with that prefix, unless there are many.
 func (l *listing) spelled(c store.Condition) (store.Condition, error) {
 	entries, what := l.indexOf(c)
 	from := bounds(c)
@@ -338,7 +339,7 @@ func (l *listing) spelled(c store.Condition) (store.Condition, error) {
 	return is, nil
 }
 
-// anyTime replaces the condition "is present" of a time attribute by a range over all times, which has an index.
+// anyTime replaces the condition "is present" on a time attribute by a range of all times, which has an index.
 func (l *listing) anyTime(where []store.Condition) ([]store.Condition, error) {
 	where = slices.Clone(where)
 	for i, c := range where {
@@ -457,8 +458,8 @@ func (l *listing) walk(
 		leads = []int{-1}
 	}
 	lead := leads[0]
-	// Windows grow: a filter that many satisfy is answered by the first, and one that few do is not looked for in
-	// thousands of statements.
+	// Windows grow: a filter that many runs satisfy is answered by the first window, and a filter that few runs satisfy
+	// does not need thousands of statements.
 	for size := max(l.few/4, 1); ; {
 		began := time.Now()
 		var end store.RunPosition
@@ -498,8 +499,8 @@ func fitting(runs int, took, in time.Duration) int {
 	return int(min(float64(runs)*float64(in)/float64(max(took, 1)), math.MaxInt32))
 }
 
-// furthest is the window of so many runs that ends last, and of which condition. One that is as wide as there are runs
-// has no end.
+// furthest returns the end of the window of n runs that advances furthest, and its condition. A window that contains
+// all remaining runs has no end.
 func (l *listing) furthest(
 	where []store.Condition, leads []int, after store.RunPosition, size int,
 ) (lead int, end store.RunPosition, err error) {
@@ -547,11 +548,11 @@ func (l *listing) skip(where []store.Condition, after store.RunPosition) (store.
 	return after, true, nil
 }
 
-// first is the position of the first run that a walk passes between two others, zero when there is none.
+// first returns the position of the first run of a walk between two positions, or zero if there is none.
 func (l *listing) first(
 	one store.Condition, where []store.Condition, after, until store.RunPosition,
 ) (store.RunPosition, error) {
-	if timed(one) { // it is in the first part that has any
+	if timed(one) { // it is in the first partition that has runs
 		_, _, end, err := l.parts(one, where, after, until, 1)
 		if err != nil {
 			return end, err
@@ -567,7 +568,7 @@ func (l *listing) first(
 	return l.nth(way, 1)
 }
 
-// nth is the position of one of the entries that a walk passes, zero when there are fewer.
+// nth returns the position of the nth index entry of a walk, or zero if there are fewer.
 func (l *listing) nth(way *gorm.DB, n int) (store.RunPosition, error) {
 	var at []struct {
 		StartedAt int64
@@ -589,7 +590,7 @@ func (l *listing) filters(where []store.Condition, lead int) bool {
 	return l.q.Text != ""
 }
 
-// within is true of conditions that only say where a walk begins and ends.
+// within reports whether a condition only limits the start and end of a walk.
 func within(c store.Condition) bool {
 	switch c.Test {
 	case store.Less, store.AtMost, store.More, store.AtLeast, store.Between:
@@ -598,8 +599,8 @@ func within(c store.Condition) bool {
 	return false
 }
 
-// window is the position of the last of the next so many runs that a walk passes, zero when there are fewer than those.
-// With several ways it is where the first of them has passed as many.
+// window returns the position of the last of the next n runs of a walk, or zero if there are fewer. With several
+// indexes it returns the earliest of their positions.
 func (l *listing) window(
 	where, ways []store.Condition, after store.RunPosition, size int,
 ) (end store.RunPosition, err error) {
@@ -608,7 +609,7 @@ func (l *listing) window(
 		if err != nil {
 			return end, err
 		}
-		if end.Before(at) { // it is no earlier than that of the way before, which bounds it
+		if end.Before(at) { // it is at least the position of the previous index, which limits it
 			end = at
 		}
 	}
@@ -631,7 +632,7 @@ func (l *listing) last(
 	return l.nth(way, size)
 }
 
-// alternatives are the forms of the leading condition, one for each of its values.
+// alternatives returns the forms of the leading condition, one for each of its values.
 func alternatives(where []store.Condition, lead int) []store.Condition {
 	if lead < 0 {
 		return make([]store.Condition, 1)
@@ -673,7 +674,7 @@ func (l *listing) choose(where []store.Condition, at int, after store.RunPositio
 	return l.joined(found{}, found{rows, all.to}), nil
 }
 
-// eachLed is true of a choice that can be listed part by part: each of them has a condition with an index.
+// eachLed reports whether a choice can be listed part by part: each part has a condition with an index.
 func eachLed(parts [][]store.Condition) bool {
 	for _, part := range parts {
 		led := func(c store.Condition) bool { return sole(c) || inOrder(c) || byValue(c) || eachLed(c.Any) }
@@ -684,7 +685,7 @@ func eachLed(parts [][]store.Condition) bool {
 	return len(parts) > 0 && len(parts) <= mostAlternatives
 }
 
-// joined adds what lies behind a part of a listing, each run once, and ends with the page.
+// joined adds the runs that follow in a part of a listing, each run once, and ends when the page is full.
 func (l *listing) joined(f, behind found) found {
 	slices.SortFunc(behind.rows, func(x, y RunModel) int { return position(y).Compare(position(x)) })
 	behind.rows = slices.CompactFunc(behind.rows, func(x, y RunModel) bool { return x.RunID == y.RunID })

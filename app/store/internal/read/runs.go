@@ -30,7 +30,7 @@ func (r *reader) Run(ctx context.Context, id string) (*engine.Run, error) {
 	return r.runWith(ctx, id, opens, id)
 }
 
-// Step is the run with one open activity.
+// Step returns the run with one open activity.
 func (r *reader) Step(ctx context.Context, id string, seq int64) (*engine.Run, error) {
 	if seq == 0 {
 		h, err := r.head(ctx, id)
@@ -57,8 +57,8 @@ func (r *reader) runWith(ctx context.Context, id, opens string, args ...any) (*e
 	return run, err
 }
 
-// Heads and open rows are of one moment: a row that came later would belong to a step of which its head does not
-// know.
+// Run rows and open rows are read in one snapshot: a row that was inserted later would belong to a step that the run
+// row does not include.
 func (r *reader) OpenRuns(ctx context.Context, ids []string) (map[string]*engine.Run, error) {
 	runs := make(map[string]*engine.Run, len(ids))
 	if len(ids) == 0 {
@@ -121,7 +121,7 @@ func (r *reader) InheritedChildren(
 	return list, wrap(err, "children of workflow %s", chain.ID)
 }
 
-// The oldest first, by the index of closing times, so that a pass which breaks off has done what was most overdue.
+// The oldest first, by the index of closing times, so that an interrupted pass has deleted the most overdue runs.
 func (r *reader) Outdated(ctx context.Context, namespace string, before time.Time, limit int) ([]engine.Head, error) {
 	var list []engine.Head
 	query := selects(record.Runs) + " WHERE namespace = $1 AND closed_at < $2 ORDER BY closed_at, run_id LIMIT $3"
@@ -133,7 +133,7 @@ func (r *reader) Outdated(ctx context.Context, namespace string, before time.Tim
 	return list, wrap(err, "outdated runs of namespace %s", namespace)
 }
 
-// By this the clean-up knows when it is wanted next, and sleeps until then.
+// The clean-up uses this to determine its next time, and sleeps until then.
 func (r *reader) FirstClosed(ctx context.Context, namespace string) (at time.Time, err error) {
 	const query = "SELECT closed_at FROM runs WHERE namespace = $1 AND closed_at IS NOT NULL ORDER BY closed_at LIMIT 1"
 	err = r.query(ctx, query, []any{namespace}, func(v []any) error {
@@ -143,8 +143,8 @@ func (r *reader) FirstClosed(ctx context.Context, namespace string) (at time.Tim
 	return at, wrap(err, "first closed run of namespace %s", namespace)
 }
 
-// The state of a task is in the document, so the index has its words as a condition and the row is looked at once
-// more.
+// The state of a task is in the JSON document. The index can only use the text as a condition, so each row is checked
+// again.
 func (r *reader) Quarantined(ctx context.Context, namespace string, limit int) ([]engine.Head, error) {
 	var list []engine.Head
 	err := r.query(ctx, quarantined(r.dialect), []any{namespace}, func(v []any) error {

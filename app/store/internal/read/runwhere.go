@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// The statements of a listing of runs: what runlist.go decides to read.
+// The statements of a listing of runs; runlist.go decides which of them are used.
 
 // indexQuery returns the query of one index between two positions, in the order of the listing. one is the condition
 // that the index serves.
@@ -42,8 +42,8 @@ func (l *listing) indexQuery(
 		Order("x.started_at DESC, x.run_id DESC"), nil
 }
 
-// endOf are so many entries of an attribute's range from one of its ends, by the index of values, as far as they lie
-// behind a position, in the order of the list.
+// endOf selects n entries of an attribute's range from one of its ends, by the index of values, if they follow a
+// position in the order of the list.
 func (l *listing) endOf(c store.Condition, way string, after store.RunPosition, most int) *gorm.DB {
 	some := compare(l.values(c), "x.value", c).
 		Select("x.started_at, x.run_id").Order("x.value " + way + ", x.started_at " + way + ", x.run_id " + way).Limit(most)
@@ -51,8 +51,8 @@ func (l *listing) endOf(c store.Condition, way string, after store.RunPosition, 
 		Select("y.started_at, y.run_id").Order("y.started_at DESC, y.run_id DESC")
 }
 
-// by names the index of a walk for SQLite, which knows nothing of how many runs there are of each value: between two
-// times it would rather pass all runs that began then.
+// by names the index of a walk for SQLite. SQLite has no statistics of the number of runs per value: between two times
+// it would read all runs that started then.
 func (l *listing) by(one store.Condition) string {
 	if l.dialect.Shared || one.Field == "" || !inOrder(one) {
 		return ""
@@ -63,7 +63,7 @@ func (l *listing) by(one store.Condition) string {
 	}[one.Field]
 }
 
-// values are the entries of an attribute, but for times.
+// values selects the entries of an attribute that are not times.
 func (l *listing) values(c store.Condition) *gorm.DB {
 	of := l.gorm.Table("run_attributes AS x").Where("x.namespace = ? AND x.name = ?", l.q.Namespace, c.Name)
 	if c.Test == store.Present && l.ofBoth[c.Name] {
@@ -72,8 +72,8 @@ func (l *listing) values(c store.Condition) *gorm.DB {
 	return of.Where("substr(x.value, 1, 1) <> 'd'")
 }
 
-// times are the entries of an attribute that are times. The index run_attributes_time has those of the runs of each
-// part of all time in the order of the times.
+// times selects the entries of an attribute that are times. The index run_attributes_time has them by time partition of
+// the runs' starts, and within a partition in the order of the times.
 func (l *listing) times(name string) *gorm.DB {
 	of := "run_attributes AS x"
 	if !l.dialect.Shared {
@@ -88,7 +88,7 @@ const (
 	startPart = "(x.started_at >> 32)"
 )
 
-// timed is true of a condition on an attribute's times.
+// timed reports whether a condition is on an attribute's times.
 func timed(c store.Condition) bool {
 	if c.Field != store.FieldAttribute || c.Not {
 		return false
@@ -153,7 +153,7 @@ func (l *listing) parts(
 	return list, sum, end, nil
 }
 
-// partsOf are the first and the last part in which there are runs with an attribute that is a time.
+// partsOf returns the first and the last time partition with runs that have a time attribute.
 func (l *listing) partsOf(name string) (first, last int64, err error) {
 	if of, known := l.extent[name]; known {
 		return of[0], of[1], nil
@@ -184,11 +184,11 @@ func (l *listing) each(in *gorm.DB, what string, below any, most int) (values []
 	return values, err
 }
 
-// order is the way in which rows get their order.
+// order selects how rows are ordered.
 type order int
 
 const (
-	byIndex   order = iota // the index of the leading condition has it
+	byIndex   order = iota // by the index of the leading condition
 	allSorted              // all that the index yields is sorted
 	topTwice               // first twice a page is selected, in which a run occurs once per value
 )
@@ -216,7 +216,7 @@ func (l *listing) rows(
 			Order("a.started_at DESC, a.run_id DESC")
 	} else {
 		start := "r.started_at"
-		if by == allSorted { // no index is to be taken for this order: that would be a way through all runs
+		if by == allSorted { // no index may be used for this order: it would read all runs
 			start = "(r.started_at + 0)"
 		}
 		indexed := ""
@@ -266,7 +266,7 @@ func between(
 	return db
 }
 
-// started are the first and the last microsecond in which runs begin that satisfy the conditions.
+// started returns the first and the last microsecond in which runs start that satisfy the conditions.
 func started(where []store.Condition) (low, high int64) {
 	low, high = math.MinInt64, math.MaxInt64
 	for _, c := range where {
@@ -290,7 +290,7 @@ func started(where []store.Condition) (low, high int64) {
 	return low, high
 }
 
-// narrow adds a condition on the runs at hand; id is where they are named.
+// narrow adds a condition to a query of runs; id is the expression of the run ID.
 func (l *listing) narrow(db *gorm.DB, c store.Condition, id string) *gorm.DB {
 	if len(c.Any) > 0 {
 		return db.Where(l.choice(c.Any, id))
@@ -323,7 +323,7 @@ func (l *listing) choice(lists [][]store.Condition, id string) *gorm.DB {
 	return any
 }
 
-// narrowAttribute asks for values among those of the run at hand.
+// narrowAttribute adds a condition on an attribute of the run.
 func (l *listing) narrowAttribute(db *gorm.DB, c store.Condition, id string) *gorm.DB {
 	if !c.Not && l.selective[rangeName(c)] {
 		return db.Where(id+" IN (?)", compare(l.values(c), "x.value", c).Select("x.run_id"))
@@ -331,11 +331,12 @@ func (l *listing) narrowAttribute(db *gorm.DB, c store.Condition, id string) *go
 	has := func() *gorm.DB {
 		return l.gorm.Table("run_attributes AS y").Select("1").Where("y.run_id = "+id+" AND y.name = ?", c.Name)
 	}
-	there := "EXISTS (? LIMIT 1)" // so SQLite makes no join of it, and asks before it reads the run's row
+	// prevents SQLite from converting it to a join, and evaluates it before the run's row is read
+	there := "EXISTS (? LIMIT 1)"
 	if l.dialect.Shared {
-		// It is asked run by run, by the key of the table. PostgreSQL would make a join of it, and read all runs that have
-		// the value, however many, for each window; with the namespace named, and a plan for any value, even for each run.
-		// What has an offset it leaves as it is.
+		// The condition is evaluated run by run, by the key of the table. PostgreSQL would convert it to a join and
+		// read all runs that have the value, for each window; with the namespace in the condition and a generic plan it
+		// would even do so for each run. It does not convert a subquery with an OFFSET.
 		there = "EXISTS (? OFFSET 0)"
 	}
 	if c.Not {
@@ -355,7 +356,7 @@ func (l *listing) narrowAttribute(db *gorm.DB, c store.Condition, id string) *go
 
 // compare adds a comparison of one expression.
 func compare(db *gorm.DB, what string, c store.Condition) *gorm.DB {
-	if c.Field == store.FieldStuck { // several columns show it
+	if c.Field == store.FieldStuck { // several columns determine it
 		row, _, _ := strings.Cut(strings.TrimPrefix(what, "+"), ".")
 		if c.Test == store.Absent {
 			return db.Where("NOT (" + record.StuckRun(row) + ")")
@@ -397,7 +398,7 @@ func bounds(c store.Condition) []any {
 	return c.Values[:1]
 }
 
-// opposite is the comparison of one expression that Not turns around.
+// opposite returns the comparison that NOT makes of a comparison.
 func opposite(what string, c store.Condition) string {
 	switch c.Test {
 	case store.Between:

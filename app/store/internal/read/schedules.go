@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Schedules are listed by ID, which does not change between two pages.
+// Schedules are listed by ID, which never changes.
 
 func (r *reader) Schedule(ctx context.Context, k engine.ScheduleKey) (s engine.Schedule, err error) {
 	err = r.one(ctx, selects(record.Schedules)+" WHERE namespace = $1 AND schedule_id = $2", []any{

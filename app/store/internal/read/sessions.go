@@ -19,7 +19,7 @@ import (
 // A session's row does not say what its tasks are at: that is read behind it, also for lists, by the indexes that the
 // committer counts with.
 
-// The row of a session does not contain the counts of its tasks, so they are read after it.
+// The row of a session does not contain the counts of its tasks, so they are read separately.
 func (r *reader) Session(ctx context.Context, k engine.SessionKey) (s engine.Session, err error) {
 	err = r.one(ctx, selects(record.Sessions)+" WHERE namespace = $1 AND session_id = $2", []any{
 		k.Namespace, k.ID,
@@ -58,7 +58,7 @@ func (r *reader) Sessions(ctx context.Context, q store.SessionQuery) ([]engine.S
 			db = db.Where(column+" = ?", v)
 		}
 	}
-	// By the shown status and not by the column: a session whose holder is gone is shown as expired.
+	// By the shown status and not by the column: a session whose owner has died is shown as expired.
 	if len(q.Statuses) > 0 {
 		db = db.Where(shownStatus+" IN ?", q.Statuses)
 	}
@@ -151,7 +151,7 @@ func (r *reader) LastActivity(ctx context.Context, s *engine.Session) (last hist
 	return last, wrap(err, "last activity in session %s", s.ID)
 }
 
-// The newest are wanted first and shown last: they are read from the end and turned around.
+// The newest entries are read first and returned last: they are read from the end and reversed.
 func (r *reader) Timeline(
 	ctx context.Context, k engine.SessionKey, before int64, limit int,
 ) ([]store.TimelineEntry, error) {
@@ -238,7 +238,7 @@ func (r *reader) endedBehind(
 	return list, err
 }
 
-// Removable leaves out sessions of the workflow door that have not ended: they live as long as their workflow.
+// Removable excludes sessions of a workflow that have not ended: they exist as long as their workflow.
 func (r *reader) Removable(ctx context.Context, now, kept time.Time, limit int) ([]engine.SessionKey, error) {
 	var list []engine.SessionKey
 	query := "SELECT namespace, session_id FROM sessions AS s WHERE (lease_until IS NULL OR lease_until <= $1)" +
@@ -254,7 +254,7 @@ func (r *reader) Removable(ctx context.Context, now, kept time.Time, limit int) 
 	return list, wrap(err, "removable sessions")
 }
 
-// The last entry counts and not the first: a timeline is shown whole as long as any of it may be of interest.
+// The last entry counts and not the first: a timeline is kept complete as long as any of its entries is recent.
 func (r *reader) Forgettable(
 	ctx context.Context, namespace string, before time.Time, limit int,
 ) ([]engine.SessionKey, error) {

@@ -74,7 +74,7 @@ func routes(l store.UnservedRoutingKey) (low, high string) {
 	return of + record.RouteSeparator, of + string(record.RouteSeparator[0]+1)
 }
 
-// unservedRuns are the statements that list runs whose mark is to be removed, and runs that are to be marked.
+// unservedRuns returns the statements that list runs whose mark must be removed, and runs that must be marked.
 func unservedRuns(d db.Dialect, limit int) (marked, unmarked string) {
 	const within = "t.route >= k.low AND t.route < k.high AND t.ready_at <= k.ready_by"
 	marked = fmt.Sprintf("SELECT r.run_id FROM runs AS r WHERE r.unserved IS NOT NULL AND NOT EXISTS"+

@@ -24,7 +24,7 @@ func (r *reader) Worker(ctx context.Context, k engine.WorkerKey) (w engine.Worke
 	return w, wrap(err, "worker %s", k.ID)
 }
 
-// Workers lists by id. Queues are in the document, so that filter is applied to the pages as they come.
+// Workers lists by ID. Queues are in the JSON document, so the filter on them is applied to the pages that were read.
 func (r *reader) Workers(ctx context.Context, q store.WorkerQuery) ([]engine.Worker, error) {
 	if q.Limit <= 0 {
 		q.Limit = defaultLimit

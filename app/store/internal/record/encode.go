@@ -17,8 +17,7 @@ import (
 // Only this file maps fields of a row to columns. A field with a column is read from the column and not from the
 // document, so that it is stored once.
 
-// Document encodes a row's JSON part. These are structs of ours, whose encoding fails only when raw JSON inside them is
-// none.
+// Document encodes the JSON part of a row. Encoding these structs fails only if they contain invalid raw JSON.
 func Document(v any) (string, error) {
 	b, err := json.Marshal(v)
 	return string(b), err
@@ -82,7 +81,7 @@ func ReadHead(v []any) (engine.Head, error) {
 	return h, nil
 }
 
-// SessionKey names a session in one text, by which the rows of events have it.
+// SessionKey names a session in one text, which the rows of events contain.
 func SessionKey(k engine.SessionKey) string { return k.Namespace + "\x1f" + k.ID }
 
 // AddActivity adds the row of an open activity; route is empty unless it is ready.
