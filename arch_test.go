@@ -171,7 +171,7 @@ var directions = []direction{
 	{"internal/cli", []string{
 		"internal/apiclient",
 		"internal/cli/...", "docs", "web", "app", "app/server", "app/auth", "app/engine", "app/broker", "app/dispatch",
-		"app/store/...", "worker", "internal/workeropt", "internal/link", "sandbox",
+		"app/store/...", "worker", "worker/workflow", "internal/workeropt", "internal/link", "sandbox",
 		"examples/look", "examples/research", common,
 	}},
 	{"", []string{"internal/cli", "worker"}},

@@ -67,3 +67,13 @@ func ExampleUpdate() {
 		})
 	}
 }
+
+// A test replays exports of production runs with the code of today, so that a change that breaks open runs fails.
+func ExampleReplay() {
+	test := func(t *testing.T) {
+		r := worker.NewRegistry()
+		r.Workflow("order", func(workflow.Context) error { return nil })
+		workflowtest.Replay(t, r, "testdata/histories/*.json")
+	}
+	_ = test
+}

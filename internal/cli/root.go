@@ -125,7 +125,7 @@ func (p *program) root() *cobra.Command {
 		p.sessionsCommand(), p.namespacesCommand(),
 		p.attributesCommand(), p.tokenCommand(), p.conformanceCommand(),
 		p.devCommand(), p.migrateCommand(), p.configCommand(), p.versionCommand(), p.doctorCommand(), p.benchCommand(),
-		p.typesCommand(),
+		p.typesCommand(), clientCommand(p.replayCommand()),
 	)
 	return root
 }
