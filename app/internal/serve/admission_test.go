@@ -63,7 +63,7 @@ func TestRequestsInProgressAreLimited(t *testing.T) {
 						Delay:        func() time.Duration { return time.Second }, Processors: 1,
 					}),
 				}
-				var began atomic.Int32
+				var began, refusals atomic.Int32
 				end := make(chan struct{})
 				c.route.Shape.MaxBody = 1 << 20
 				for range requests {
@@ -72,9 +72,10 @@ func TestRequestsInProgressAreLimited(t *testing.T) {
 						r := httptest.NewRequestWithContext(t.Context(), c.route.Method, "http://localhost/things", body)
 						r.RemoteAddr = "127.0.0.1:1"
 						r.Header.Set("Content-Type", "application/json")
-						var w http.ResponseWriter = httptest.NewRecorder()
+						recorder := httptest.NewRecorder()
+						var w http.ResponseWriter = recorder
 						if c.slow {
-							w = slowWriter{httptest.NewRecorder(), end}
+							w = slowWriter{recorder, end}
 						}
 						p.Serve(&exchange{Call: serve.NewCall(w, r, c.route), verb: func(call *serve.Call) (serve.Response, error) {
 							if began.Add(1); c.hold {
@@ -85,17 +86,24 @@ func TestRequestsInProgressAreLimited(t *testing.T) {
 							}
 							return serve.Response{Status: http.StatusOK, Body: 1}, nil
 						}})
+						if recorder.Code == http.StatusTooManyRequests {
+							refusals.Add(1)
+						}
 					}()
 				}
 				synctest.Wait()
 				if n := began.Load(); n != c.inProgress {
 					t.Errorf("%d of %d requests are in progress, want %d", n, requests, c.inProgress)
 				}
+				time.Sleep(6 * time.Second) // longer than a request may wait
+				synctest.Wait()
+				n, refused := began.Load(), refusals.Load()
+				if want := requests - c.inProgress; c.route.Reserved && (n != requests || refused != 0) ||
+					!c.route.Reserved && refused != want {
+					t.Errorf("after the maximum wait %d requests were served and %d refused", n, refused)
+				}
 				close(end)
 				synctest.Wait()
-				if n := began.Load(); n != requests {
-					t.Errorf("%d of %d requests were served", n, requests)
-				}
 			})
 		})
 	}

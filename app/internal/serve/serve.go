@@ -444,6 +444,9 @@ func (p *Pipeline) enter(c *Call) error {
 	}
 	err := c.place.Enter(c.Ctx, p.Admission, c.NS, 1+int(size/requestUnit))
 	if errors.Is(err, admission.ErrOverloaded) {
+		if c.Route.Reserved { // large outcomes of workers wait, and are not refused
+			return nil
+		}
 		c.full = true
 		return protocol.Refuse(protocol.ReasonOverloaded, "%v; try again", err)
 	}
