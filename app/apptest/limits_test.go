@@ -59,6 +59,7 @@ var sound = []struct{ operation, path, body string }{
 	{"create_namespace", "", `{"name":"ns2"}`},
 	{"update_namespace", "{namespace}=ns2", `{}`},
 	{"create_schedule", "", `{"spec":{"intervals":[{"every":"PT1H"}]},"action":{"workflow_type":"wf"}}`},
+	{"create_schedule", "", `{"spec":{"intervals":[{"every":"PT1H"}]},"action":{"activity_type":"a","start_to_close_timeout":60}}`},
 	{"pause_schedule", "{schedule}=s1", `{}`},
 	{"trigger_schedule", "{schedule}=s1", `{}`},
 	{"backfill_schedule", "{schedule}=s1", `{"start_time":"2026-01-01T00:00:00Z","end_time":"2026-01-01T00:00:00Z"}`},

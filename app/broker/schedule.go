@@ -225,7 +225,7 @@ func (b *Broker) scheduledRun(ns, id string, a protocol.ScheduleAction) (s sched
 			Namespace: ns, WorkflowID: id, WorkflowType: a.WorkflowType, TaskQueue: a.TaskQueue, Input: a.Input,
 			BusinessKey: a.BusinessKey, Memo: a.Memo,
 			SearchAttributes: a.SearchAttributes, ExecutionTimeout: int64(a.ExecutionTimeout), RunTimeout: int64(a.RunTimeout),
-			Identity: "schedule",
+			ReusePolicy: a.ReusePolicy, ConflictPolicy: a.ConflictPolicy, Identity: "schedule",
 		})
 		return s, err
 	}

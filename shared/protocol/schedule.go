@@ -57,7 +57,7 @@ func (a *ScheduleAction) Activity(namespace, id string) ActivityRequest {
 	return ActivityRequest{
 		Namespace: namespace, WorkflowID: id, ActivityType: a.ActivityType, TaskQueue: a.TaskQueue, Input: a.Input,
 		ActivityOptions: a.ActivityOptions, BusinessKey: a.BusinessKey, Memo: a.Memo, SearchAttributes: a.SearchAttributes,
-		Identity: "schedule",
+		ReusePolicy: a.ReusePolicy, ConflictPolicy: a.ConflictPolicy, Identity: "schedule",
 	}
 }
 
