@@ -80,6 +80,7 @@ type ActivityOptions struct {
 	// SessionFallback makes the affinity of the session soft: once the activity has waited this long for the session's
 	// owner, another worker may acquire the session, and its state is lost. 0 does not change the session.
 	SessionFallback time.Duration
+	SessionFailFast bool               // as SessionOptions.FailFast, for a session without options
 	Session         *SessionOptions    // options of the session; nil: those of its first use, or the defaults
 	Definition      *SessionDefinition // sets the session up; nil: none, or that of earlier uses of the session
 }
@@ -104,6 +105,9 @@ type SessionOptions struct {
 	// "finish" or "fail".
 	ReleasePolicy string
 	Pinned        bool // the worker never releases the session to make room for another one
+	// FailFast limits the leases of the session and of its activities to 10 s, so that another worker acquires it within
+	// 12 s after its worker was killed.
+	FailFast bool
 }
 
 // SessionDefinition names the definition by which workers set a session up.
@@ -184,7 +188,8 @@ func (o ActivityOptions) request(activityType string, args []any) (in protocol.A
 			ScheduleToStart: protocol.Timeout(seconds(o.ScheduleToStart)),
 			ScheduleToClose: protocol.Timeout(seconds(o.ScheduleToClose)),
 			Heartbeat:       protocol.Timeout(seconds(o.Heartbeat)),
-			MaxBlamedLosses: o.MaxBlamedLosses, SessionID: o.SessionID, Requirements: o.Requirements,
+			MaxBlamedLosses: o.MaxBlamedLosses, SessionID: o.SessionID, FailFast: o.SessionFailFast,
+			Requirements: o.Requirements,
 		},
 		StartDelay: s.StartDelay, Priority: s.Priority, FairnessKey: s.FairnessKey, FairnessWeight: s.FairnessWeight,
 		BusinessKey: s.BusinessKey, Memo: s.Memo, SearchAttributes: s.SearchAttributes, ReusePolicy: s.ReusePolicy,
@@ -226,7 +231,7 @@ func (o *SessionOptions) wire(id string) *protocol.SessionOptions {
 	s := &protocol.SessionOptions{
 		SessionID: id, Queue: o.Queue, Requirements: o.Requirements, Lease: protocol.Count(seconds(o.Lease)),
 		MaxActivities: protocol.Count(o.MaxActivities), Idle: seconds(o.Idle), ReleasePolicy: o.ReleasePolicy,
-		Pinned: o.Pinned, TTL: protocol.NoTTL,
+		Pinned: o.Pinned, FailFast: o.FailFast, TTL: protocol.NoTTL,
 	}
 	if o.TTL != 0 {
 		s.TTL = protocol.TTL(seconds(o.TTL))

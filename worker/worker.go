@@ -432,7 +432,7 @@ func (w *Worker) activityTypes() []string {
 // sandbox.
 func (w *Worker) capabilities() []string {
 	// With a cap of 0 it holds no session, but it still understands workflows that use them.
-	all := append(slices.Clone(w.opt.Capabilities), "worker_sessions", "worker_session_verbs")
+	all := append(slices.Clone(w.opt.Capabilities), "worker_sessions", "worker_session_verbs", protocol.CapFailFast)
 	if w.opt.Workflows > 0 {
 		all = append(all, "query_tasks", "cancellation_requests")
 		if len(w.opt.Registry.Validated()) > 0 {

@@ -74,6 +74,9 @@ func (b *Broker) maxRenewalDelay(w *engine.Worker, in *protocol.WorkerHeartbeat)
 	if w.AttemptLease > 0 {
 		least = min(least, w.AttemptLease)
 	}
+	if slices.ContainsFunc(in.Sessions, func(r protocol.SessionRenewal) bool { return r.FailFast }) {
+		return leastPatience
+	}
 	patience := time.Duration(least) * time.Microsecond / 10
 	if patience < leastPatience {
 		return 0

@@ -253,7 +253,8 @@ func affinity(s *engine.Session, queue string, isNew bool) *protocol.SessionAffi
 	return &protocol.SessionAffinity{
 		SessionID: s.ID, Epoch: s.Epoch, IsNew: isNew, Origin: string(s.Origin), Queue: queue,
 		Requirements: protocol.OrEmpty(s.Requirements),
-		Lease:        s.Lease / 1_000_000, TTL: s.TTL, MaxActivities: s.MaxActivities, Create: !s.NoCreate,
+		Lease:        int64(s.LeaseLength() / time.Second), FailFast: s.FailFast,
+		TTL: s.TTL, MaxActivities: s.MaxActivities, Create: !s.NoCreate,
 		Reacquire: !s.NoReacquire,
 		Status:    string(s.Status), LeaseOwner: s.Owner, LeaseExpiresAt: s.LeaseUntil, TTLExpiresAt: until,
 		LastEnd: s.Before, Definition: s.Definition, OnLost: onLost,

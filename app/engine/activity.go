@@ -84,6 +84,9 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 	}
 	sess.queued(d.Activity.Queue, st.now)
 	sess.setAffinity(c.Affinity, c.FallbackAfter)
+	if c.FailFast {
+		sess.setFailFast()
+	}
 	st.storeSession(sess)
 	if store {
 		st.storeArguments(sess.ID, c.SessionDefinition.Arguments.Blob)

@@ -145,6 +145,11 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, e explain) Ve
 		}
 		return admitted()
 	}
+	if s.lacksFailFast(w) {
+		return e.refused(protocol.ReasonSessionRequirements, protocol.WaitCapabilityMissing, protocol.Wait{
+			Session: s.ID, Missing: []string{protocol.CapFailFast}, Worker: w.ID,
+		})
+	}
 	// The release policy says that only the release that built the state may use it.
 	if pin := s.pin(now); pin != "" && w.Release != pin {
 		return e.refused(protocol.ReasonVersionMismatch, protocol.WaitSessionRelease,

@@ -142,7 +142,7 @@ func (in FollowClockSession) decide(s *Session, now history.Time) (SessionChange
 	}
 	j, c := in.Jump, SessionChange{Session: *s}
 	n := &c.Session
-	length := max(s.LeaseUntil.Sub(s.RenewedAt.Time), time.Duration(s.Lease)*time.Microsecond)
+	length := max(s.LeaseUntil.Sub(s.RenewedAt.Time), s.LeaseLength())
 	moved := s.Status == protocol.SessionActive && s.Owner != "" && j.span(&n.RenewedAt, &n.LeaseUntil, length, now)
 	if moved && !j.backward() {
 		for _, t := range []*history.Time{&n.LastActivity, &n.WaitingSince} {

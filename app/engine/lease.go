@@ -102,6 +102,9 @@ func LeaseActivity(
 	}
 	s.resetWait()
 	s.watch(a.LeasedAt)
+	if s.FailFast {
+		a.Lease = l.lease(failFastLength(time.Duration(l.Worker.AttemptLease)*time.Microsecond), now)
+	}
 	a.Epoch, a.New = s.Epoch, s.Fresh
 	s.Fresh = false
 	return a, timeline, acquired
@@ -189,7 +192,7 @@ const lagging = 10
 // renewed. Otherwise it does not write the row, and the stored lease stays correct. So most steps in a session cost as
 // much as any other step.
 func (s *Session) touch(now time.Time) {
-	left, lease := s.LeaseUntil.Sub(now), time.Duration(s.Lease)*time.Microsecond
+	left, lease := s.LeaseUntil.Sub(now), s.LeaseLength()
 	spent := 3*left < 2*lease && (s.TTLUntil.IsZero() || s.LeaseUntil.Before(s.TTLUntil.Time))
 	most := unidled
 	if s.Idle > 0 {
@@ -206,7 +209,7 @@ const unidled = 30 * time.Second
 // move sets the last activity to now and renews the lease.
 func (s *Session) move(now time.Time) {
 	s.LastActivity = history.At(now)
-	s.renew(now, time.Duration(s.Lease)*time.Microsecond)
+	s.renew(now, s.LeaseLength())
 }
 
 // renew extends the lease to length from now: never to an earlier time than promised to the owner, and never beyond the

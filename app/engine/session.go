@@ -63,6 +63,8 @@ type Session struct {
 	NoReacquire          bool `json:"no_reacquire,omitempty"`
 	// never evicted when its owner holds its maximum number of sessions
 	Pinned bool `json:"pinned,omitempty"`
+	// FailFast limits the leases of the session, and of attempts in it, to protocol.FailFastLease.
+	FailFast bool `json:"fail_fast,omitempty"`
 	// Yielding marks a session that moves when its lease ends, so that its owner can hold another session. The lease is
 	// not renewed. A task, or an explicit heartbeat, clears the mark.
 	Yielding      bool   `json:"yielding,omitempty"`
@@ -135,10 +137,11 @@ type Numbers struct {
 	MaxActivities int   `json:"max_activities"`
 	Fallback      int64 `json:"fallback,omitempty"`
 	Pinned        bool  `json:"pinned,omitempty"`
+	FailFast      bool  `json:"fail_fast,omitempty"`
 }
 
 func (s *Session) numbers() Numbers {
-	return Numbers{s.Lease, s.Idle, s.TTL, s.MaxActivities, s.Fallback, s.Pinned}
+	return Numbers{s.Lease, s.Idle, s.TTL, s.MaxActivities, s.Fallback, s.Pinned, s.FailFast}
 }
 
 // wants stores limits that apply from the next acquisition on.
@@ -166,6 +169,7 @@ func (s *Session) adopt() {
 // apply sets all limits except the TTL.
 func (s *Session) apply(n Numbers) {
 	s.Lease, s.Idle, s.MaxActivities, s.Fallback, s.Pinned = n.Lease, n.Idle, n.MaxActivities, n.Fallback, n.Pinned
+	s.FailFast = n.FailFast
 }
 
 // SessionCounts are the counts of a session that follow from the rows of its tasks. The session's row does not store
@@ -200,6 +204,7 @@ func (s *Session) Same(o *Session) bool {
 		s.Connection == o.Connection && s.MaxActivities == o.MaxActivities &&
 		s.DefaultMaxActivities == o.DefaultMaxActivities &&
 		s.NoCreate == o.NoCreate && s.NoReacquire == o.NoReacquire && s.Pinned == o.Pinned &&
+		s.FailFast == o.FailFast &&
 		s.Yielding == o.Yielding && s.OtherAt == o.OtherAt && s.ReleasePolicy == o.ReleasePolicy &&
 		s.Fallback == o.Fallback && s.WaitingSince == o.WaitingSince && s.Open == o.Open &&
 		s.HolderSilent == o.HolderSilent &&

@@ -20,13 +20,17 @@ const SetUpMargin = 30
 // argumentsWarning is the warning for an activity or session with arguments other than the stored ones.
 const argumentsWarning = "the session keeps the set-up arguments of its first use; the arguments of this command differ"
 
-// NeededCapabilities returns the capabilities that the owner of the session must have: its requirements, and the
-// capability of its definition.
+// NeededCapabilities returns the capabilities that the owner of the session must have: its requirements, the capability
+// of its definition, and the one for fail-fast sessions.
 func (s *Session) NeededCapabilities() []string {
-	if s.Definition == "" {
-		return s.Requirements
+	needed := s.Requirements
+	if s.Definition != "" {
+		needed = append(slices.Clone(needed), protocol.DefinitionCapability(s.Definition))
 	}
-	return append(slices.Clone(s.Requirements), protocol.DefinitionCapability(s.Definition))
+	if s.FailFast {
+		needed = append(slices.Clone(needed), protocol.CapFailFast)
+	}
+	return needed
 }
 
 // lacksDefinition reports whether the session has a definition that the worker has not registered.

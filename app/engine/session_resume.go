@@ -29,7 +29,7 @@ func (in ResumeSession) decide(s *Session, now history.Time) (SessionChange, err
 	}
 	if s.With(w, now.Time) { // the lease is still valid: the worker's clock ran ahead
 		c := SessionChange{Session: *s}
-		c.Session.renew(now.Time, time.Duration(s.Lease)*time.Microsecond)
+		c.Session.renew(now.Time, s.LeaseLength())
 		return c, nil
 	}
 	if !s.resumable(w, now.Time) {
@@ -45,7 +45,7 @@ func (in ResumeSession) decide(s *Session, now history.Time) (SessionChange, err
 	}
 	c := SessionChange{Session: *s}
 	c.Timeline = append(c.Timeline, c.Session.resume(w, now.Time))
-	c.Session.renew(now.Time, time.Duration(s.Lease)*time.Microsecond)
+	c.Session.renew(now.Time, s.LeaseLength())
 	return c, nil
 }
 

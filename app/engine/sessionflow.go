@@ -38,7 +38,7 @@ func NewSession(namespace, id string, o *protocol.SessionOptions, now history.Ti
 	s.NoCreate = o.Create != nil && !*o.Create
 	s.NoReacquire = o.Reacquire != nil && !*o.Reacquire
 	s.ReleasePolicy = o.ReleasePolicy
-	s.Fallback, s.Pinned = fallback(o.Affinity, o.FallbackAfter), o.Pinned
+	s.Fallback, s.Pinned, s.FailFast = fallback(o.Affinity, o.FallbackAfter), o.Pinned, o.FailFast
 	return s
 }
 
@@ -119,7 +119,7 @@ func (st *step) startSession(c protocol.Command, seq int64) {
 	s.Requirements = slices.Compact(slices.Sorted(slices.Values(c.Requirements)))
 	if o := c.WorkerSession; o != nil {
 		s.MaxActivities, s.Queue, s.ReleasePolicy = int(o.MaxActivities), o.Queue, o.ReleasePolicy
-		s.Fallback, s.Pinned = fallback(o.Affinity, o.FallbackAfter), o.Pinned
+		s.Fallback, s.Pinned, s.FailFast = fallback(o.Affinity, o.FallbackAfter), o.Pinned, o.FailFast
 		s.Requirements = slices.Compact(slices.Sorted(slices.Values(append(s.Requirements, o.Requirements...))))
 	}
 	d := &history.SessionStarted{CommandSequence: seq, SessionID: s.ID}

@@ -178,9 +178,11 @@ func (in RenewSession) decide(s *Session, now history.Time) (SessionChange, erro
 	if in.Touch {
 		c.Session.LastActivity, c.Session.Yielding = now, false
 	}
-	length := time.Duration(s.Lease) * time.Microsecond
+	length := s.LeaseLength()
 	if in.Lease > 0 && s.Origin == OriginWorker {
-		length = seconds(in.Lease)
+		if length = seconds(in.Lease); s.FailFast {
+			length = failFastLength(length)
+		}
 	}
 	c.Session.renew(now.Time, length)
 	c.Session.HolderSilent = false

@@ -74,6 +74,7 @@ func register(r *worker.Registry) {
 	registerStorm(r)
 	registerSetUps(r)
 	registerFenced(r)
+	registerFailFast(r)
 	registerHandlers(r)
 	registerShown(r)
 	registerLogs(r)

@@ -27,6 +27,7 @@ type ActivityOptions struct {
 	SessionID     string          `json:"session_id,omitempty" maxLength:"255"`
 	Affinity      string          `json:"affinity,omitempty" enum:"hard,soft"`
 	FallbackAfter int64           `json:"fallback_after_seconds,omitempty" minimum:"0" maximum:"315360000"`
+	FailFast      bool            `json:"fail_fast,omitempty"` // of the session of session_id
 	WorkerSession *SessionOptions `json:"worker_session,omitempty"`
 	Requirements  []string        `json:"requirements,omitempty"`
 
@@ -98,7 +99,7 @@ func (r *ActivityRequest) Command(arguments string) Command {
 		RetryPolicy: r.RetryPolicy, StartToClose: r.StartToClose, ScheduleToStart: r.ScheduleToStart,
 		ScheduleToClose: r.ScheduleToClose, Heartbeat: r.Heartbeat, SessionID: r.SessionID, Affinity: r.Affinity,
 		FallbackAfter: r.FallbackAfter, WorkerSession: r.WorkerSession, Requirements: r.Requirements,
-		MaxBlamedLosses: r.MaxBlamedLosses,
+		MaxBlamedLosses: r.MaxBlamedLosses, FailFast: r.FailFast,
 	}
 }
 

@@ -96,6 +96,8 @@ func checkActivity(c *Command, at func(string) string) error {
 		}
 	} else if c.SessionID == "" && c.Affinity != "" {
 		return Invalid(at("affinity"), "requires session_id or worker_session")
+	} else if c.SessionID == "" && c.FailFast {
+		return Invalid(at("fail_fast"), "requires session_id or worker_session")
 	}
 	if err := CheckAffinity(c.Affinity, c.FallbackAfter, nil, at); err != nil {
 		return err

@@ -118,6 +118,9 @@ type Command struct {
 	Affinity      string `json:"affinity,omitempty" of:"schedule_activity" enum:"hard,soft"`
 	FallbackAfter int64  `json:"fallback_after_seconds,omitempty" of:"schedule_activity" minimum:"0" maximum:"315360000"`
 
+	// Sojourn only: as in WorkerSession, for a session without options. It stays set.
+	FailFast bool `json:"fail_fast,omitempty" of:"schedule_activity"`
+
 	// Sojourn only: the definition by which workers set up the session of session_id, worker_session or start_session.
 	SessionDefinition *SessionDefinition `json:"session_definition,omitempty" of:"schedule_activity start_session"`
 
@@ -251,6 +254,9 @@ type SessionOptions struct {
 	// Sojourn only: the session is never released to make room for another one when its worker is at its
 	// session limit.
 	Pinned bool `json:"pinned,omitempty"`
+	// Sojourn only: the leases of the session and of attempts in it are at most 10 s; only workers with the capability
+	// fail_fast_sessions acquire it.
+	FailFast bool `json:"fail_fast,omitempty"`
 }
 
 // SessionDefinition names the definition of a session's state. Only workers that registered the definition acquire the

@@ -3,6 +3,7 @@ package protocol
 import (
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/sojourn-run/sojourn/shared/history"
 )
@@ -97,8 +98,9 @@ type SessionView struct {
 	Affinity       string         `json:"affinity"` // hard, soft
 	FallbackAfter  int64          `json:"fallback_after_seconds,omitempty"`
 	Definition     string         `json:"session_definition,omitempty"`
-	Pinned         bool           `json:"pinned,omitempty"`   // never released to make room for another session
-	Yielding       bool           `json:"yielding,omitempty"` // not renewed, to make room for another session
+	Pinned         bool           `json:"pinned,omitempty"`    // never released to make room for another session
+	FailFast       bool           `json:"fail_fast,omitempty"` // leases of at most 10 s
+	Yielding       bool           `json:"yielding,omitempty"`  // not renewed, to make room for another session
 	// soft affinity and a task waits: time from which any worker may acquire the session
 	FallbackAt      history.Time   `json:"fallback_at,omitzero"`
 	Moving          string         `json:"moving,omitempty"`   // operator who requested the migration
@@ -242,3 +244,13 @@ type SessionAttemptPage struct {
 	Attempts      []SessionAttempt `json:"attempts"`
 	NextPageToken *string          `json:"next_page_token"`
 }
+
+// FailFastLease is the longest lease of a fail-fast session and of attempts in it. Workers renew these leases every
+// FailFastRenewal.
+const (
+	FailFastLease   = 10 * time.Second
+	FailFastRenewal = 3 * time.Second
+)
+
+// CapFailFast is the capability of workers that renew the leases of fail-fast sessions in time.
+const CapFailFast = "fail_fast_sessions"

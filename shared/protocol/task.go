@@ -149,7 +149,9 @@ type SessionAffinity struct {
 	Queue        string   `json:"queue,omitempty"`
 	Requirements []string `json:"requirements"`
 	Lease        int64    `json:"lease_seconds"`
-	TTL          int64    `json:"ttl_seconds,omitempty"`
+	// the leases of the session and of its attempts are at most 10 s
+	FailFast bool  `json:"fail_fast,omitempty"`
+	TTL      int64 `json:"ttl_seconds,omitempty"`
 	// absent: the owner's setting, by default its number of slots
 	MaxActivities  int          `json:"max_concurrent_activities,omitempty"`
 	Create         bool         `json:"create_if_missing"`

@@ -486,7 +486,9 @@ type SessionRenewal struct {
 	// no process has acquired the session since.
 	Resume bool `json:"resume,omitempty"`
 	// GivenUp releases the session: the worker has dropped its state.
-	GivenUp   bool  `json:"given_up,omitempty"`
+	GivenUp bool `json:"given_up,omitempty"`
+	// FailFast requests that this renewal waits only shortly for the renewals of other workers.
+	FailFast  bool  `json:"fail_fast,omitempty"`
 	Malformed error `json:"-"` // decoding error; the app rejects only this renewal
 }
 

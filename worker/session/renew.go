@@ -49,7 +49,7 @@ func (s *Sessions) Due(now time.Time) (renew []protocol.SessionRenewal, next tim
 	}
 	for _, h := range soon {
 		if due {
-			renew = append(renew, protocol.SessionRenewal{SessionID: h.ID, Epoch: h.Epoch})
+			renew = append(renew, protocol.SessionRenewal{SessionID: h.ID, Epoch: h.Epoch, FailFast: h.failFast})
 		} else {
 			next = earlier(next, h.renewal())
 		}

@@ -98,6 +98,7 @@ type Holding struct {
 	set      *Sessions
 	lease    time.Duration
 	interval time.Duration
+	failFast bool          // its leases are short; renewals must not wait for those of other workers
 	idle     time.Duration // idle time after which the lease is not renewed; 0: never
 
 	// The fields below are guarded by set.mu.
@@ -187,6 +188,9 @@ func (s *Sessions) Enter(a *protocol.SessionAffinity, lease Lease) (*Holding, er
 			h.idle = s.opt.Idle
 		}
 		h.interval, h.suspends = min(h.interval, heartbeatInterval), a.Origin != "worker"
+		if h.failFast = a.FailFast; h.failFast {
+			h.interval = min(h.interval, protocol.FailFastRenewal)
+		}
 		if s.opt.NewState != nil {
 			h.State = s.opt.NewState()
 		}

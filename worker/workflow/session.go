@@ -24,6 +24,9 @@ type SessionOptions struct {
 	// Pinned prevents the worker from releasing the session while the session is idle. A worker at its maximum number
 	// of sessions releases idle sessions that are not pinned when other sessions wait for it.
 	Pinned bool
+	// FailFast limits the leases of the session and of its activities to 10 s, so that another worker acquires it within
+	// 12 s after its worker was killed. A network gap of 10 s costs the session if another worker can acquire it.
+	FailFast bool
 	// Definition names a session definition, registered by the workers, that sets the session up; nil: none.
 	Definition *SessionDefinition
 }
@@ -60,10 +63,10 @@ func StartSession(ctx Context, o SessionOptions) (*Session, error) {
 	cmd := &protocol.Command{
 		Type: protocol.StartSession, SessionID: id, Requirements: o.Requirements, SessionDefinition: definition,
 	}
-	if o.Queue != "" || o.MaxActivities > 0 || o.ReleasePolicy != "" || after > 0 || o.Pinned {
+	if o.Queue != "" || o.MaxActivities > 0 || o.ReleasePolicy != "" || after > 0 || o.Pinned || o.FailFast {
 		cmd.WorkerSession = &protocol.SessionOptions{
 			SessionID: id, Queue: o.Queue, MaxActivities: protocol.Count(o.MaxActivities), ReleasePolicy: o.ReleasePolicy,
-			Affinity: affinity, FallbackAfter: after, Pinned: o.Pinned,
+			Affinity: affinity, FallbackAfter: after, Pinned: o.Pinned, FailFast: o.FailFast,
 		}
 	}
 	if err := c.m.check(cmd); err != nil {

@@ -39,6 +39,8 @@ type ActivityOptions struct {
 	// lost. The value applies to the session from this activity on; 0 does not change it. New sessions have hard
 	// affinity.
 	SessionFallback time.Duration
+	// SessionFailFast limits the leases of Session and of its activities to 10 s; see [SessionOptions].
+	SessionFailFast bool
 
 	// WaitForCancellation makes Get and Join of a cancelled, running activity wait until the activity has ended, and
 	// return its result. They return ErrCancelled if the activity stopped without a result; it is not retried. If the
@@ -81,6 +83,8 @@ type WorkerSession struct {
 	// Pinned prevents the release of the session while it is idle. A worker at its maximum number of sessions releases
 	// idle sessions that are not pinned when other sessions wait for it.
 	Pinned bool
+	// FailFast limits the leases of the session and of its activities to 10 s; see [SessionOptions].
+	FailFast bool
 }
 
 // NoTTL is the TTL of a session that does not expire. It is the default.
@@ -256,8 +260,9 @@ func (o *ActivityOptions) command() (*protocol.Command, error) {
 	if c.Affinity, c.FallbackAfter, err = fallback(o.SessionFallback); err != nil {
 		return nil, err
 	}
+	c.FailFast = o.SessionFailFast
 	if c.SessionID == "" {
-		c.Affinity, c.FallbackAfter = "", 0
+		c.Affinity, c.FallbackAfter, c.FailFast = "", 0, false
 	}
 	if o.MaxBlamedLosses < 0 || o.MaxBlamedLosses > 1000 {
 		return nil, fmt.Errorf("%w: MaxBlamedLosses %d is not between 0 and 1000", ErrInvalidOptions, o.MaxBlamedLosses)
@@ -306,7 +311,7 @@ func (s *WorkerSession) wire() (*protocol.SessionOptions, error) {
 	}
 	o := &protocol.SessionOptions{
 		SessionID: s.ID, Queue: s.Queue, Requirements: s.Requirements, Lease: protocol.Count(lease), TTL: protocol.TTL(ttl),
-		MaxActivities: protocol.Count(s.MaxActivities), Pinned: s.Pinned,
+		MaxActivities: protocol.Count(s.MaxActivities), Pinned: s.Pinned, FailFast: s.FailFast,
 	}
 	if o.Affinity, o.FallbackAfter, err = fallback(s.Fallback); err != nil {
 		return nil, err

@@ -771,6 +771,8 @@ export interface components {
             conflict_policy?: "fail" | "use-existing" | "terminate-existing";
             /** @description A limit in whole seconds, at least 1; absent: no limit. */
             execution_timeout_seconds?: number;
+            /** @description of the session of session_id */
+            fail_fast?: boolean;
             fallback_after_seconds?: number;
             /** @description A limit in whole seconds, at least 1; absent: no limit. */
             heartbeat_timeout?: number;
@@ -816,6 +818,8 @@ export interface components {
             conflict_policy?: "fail" | "use-existing" | "terminate-existing";
             /** @description A limit in whole seconds, at least 1; absent: no limit. */
             execution_timeout_seconds?: number;
+            /** @description of the session of session_id */
+            fail_fast?: boolean;
             fallback_after_seconds?: number;
             /** @description A limit in whole seconds, at least 1; absent: no limit. */
             heartbeat_timeout?: number;
@@ -1084,6 +1088,8 @@ export interface components {
             connection?: string;
             /** @description default true */
             create_if_missing?: null | boolean;
+            /** @description Sojourn only: the leases of the session and of attempts in it are at most 10 s; only workers with the capability fail_fast_sessions acquire it. */
+            fail_fast?: boolean;
             /** @description with soft: default 30 */
             fallback_after_seconds?: number;
             /** @description Sojourn only: the session ends after this time without an activity */
@@ -1121,6 +1127,8 @@ export interface components {
             connection?: string;
             /** @description default true */
             create_if_missing?: null | boolean;
+            /** @description Sojourn only: the leases of the session and of attempts in it are at most 10 s; only workers with the capability fail_fast_sessions acquire it. */
+            fail_fast?: boolean;
             /** @description with soft: default 30 */
             fallback_after_seconds?: number;
             /** @description Sojourn only: the session ends after this time without an activity */
@@ -1202,6 +1210,8 @@ export interface components {
             /** @description why the last epoch ended */
             ended_reason?: string;
             epoch: number;
+            /** @description leases of at most 10 s */
+            fail_fast?: boolean;
             /** @description ttl_expired, lease_expired, worker_heartbeat_stale */
             failure_reason: null | string;
             fallback_after_seconds?: number;
@@ -1619,6 +1629,8 @@ export interface components {
              */
             duplicate_policy?: "fail" | "use-existing";
             execution_timeout_seconds?: Json;
+            /** @description of the session of session_id */
+            fail_fast?: boolean;
             fairness_key?: string;
             fairness_weight?: number;
             fallback_after_seconds?: number;

@@ -115,7 +115,7 @@ func (k *leaseRenewer) tooOld(received arrival, end history.Time) bool {
 // judge returns whether the code of a leased task may start at now. The caller must hold mu.
 func (k *leaseRenewer) judge(l *lease, now time.Time) clock.Verdict {
 	return clock.Lease{
-		Since: clock.Between(l.renewed, now), Lasts: k.length - k.margin, Known: l.known,
+		Since: clock.Between(l.renewed, now), Lasts: l.length - l.margin, Known: l.known,
 		Paused: k.ticks.PausedSince(l.renewed, now),
 	}.Judge()
 }

@@ -21,10 +21,10 @@ import (
 // lease could not be renewed in time, it ends the attempt before the app can dispatch the task to another worker.
 // Otherwise two workers would run the attempt.
 type leaseRenewer struct {
-	length, interval, margin time.Duration
-	requestHeartbeat         func() // requests an early heartbeat
-	ticks                    *clock.Ticks
-	origin                   time.Time // time from which clock.Ages measures
+	timing
+	requestHeartbeat func() // requests an early heartbeat
+	ticks            *clock.Ticks
+	origin           time.Time // time from which clock.Ages measures
 
 	mu     sync.Mutex        // guards the fields below, and the leases
 	leases map[string]*lease // leases by protocol.TaskKey
@@ -33,11 +33,19 @@ type leaseRenewer struct {
 	read   time.Time         // when that response was read
 }
 
+// timing is when a lease is renewed: after interval, of its length. It counts as lost a margin before its end.
+type timing struct{ length, interval, margin time.Duration }
+
+func newTiming(length, interval time.Duration) timing {
+	return timing{length, interval, min(2*time.Second, length/10)}
+}
+
 // lease is the lease of one delivery, as far as this worker knows.
 type lease struct {
 	task    protocol.HeartbeatRequest
 	session *protocol.SessionAffinity // session of the attempt; nil: none
 	cancel  context.CancelCauseFunc
+	timing
 
 	// The fields below are guarded by leaseRenewer.mu.
 	renewed   time.Time // when the last renewal was sent; the lease is valid at least until renewed + length
@@ -62,7 +70,7 @@ func keyOf(h protocol.HeartbeatRequest) string {
 
 func newLeaseRenewer(length, buffer time.Duration, beat func()) *leaseRenewer {
 	return &leaseRenewer{
-		length: length, interval: AttemptInterval(length, buffer), margin: min(2*time.Second, length/10),
+		timing:           newTiming(length, AttemptInterval(length, buffer)),
 		requestHeartbeat: beat, leases: map[string]*lease{},
 		ticks: clock.NewTicks(), origin: time.Now(),
 	}
@@ -76,7 +84,11 @@ func (k *leaseRenewer) holdActivity(t *protocol.ActivityTask, received arrival, 
 	if t.Session != nil {
 		h.Epoch = t.Session.Epoch
 	}
-	return k.track(&lease{task: h, session: t.Session, cancel: cancel}, received, t.LeaseExpiresAt)
+	l := &lease{task: h, session: t.Session, cancel: cancel, timing: k.timing}
+	if t.Session != nil && t.Session.FailFast {
+		l.timing = newTiming(min(k.length, protocol.FailFastLease), min(k.interval, protocol.FailFastRenewal))
+	}
+	return k.track(l, received, t.LeaseExpiresAt)
 }
 
 // holdWorkflowTask keeps renewing the lease of a workflow task until release is called. Workflow code cannot be
@@ -86,12 +98,12 @@ func (k *leaseRenewer) holdWorkflowTask(
 	t *protocol.WorkflowTask, received arrival, lost context.CancelCauseFunc,
 ) *lease {
 	h := protocol.HeartbeatRequest{Kind: protocol.KindWorkflow, TaskID: t.TaskID, Owner: t.LeaseOwner, Attempt: t.Attempt}
-	return k.track(&lease{task: h, cancel: lost}, received, t.LeaseExpiresAt)
+	return k.track(&lease{task: h, cancel: lost, timing: k.timing}, received, t.LeaseExpiresAt)
 }
 
 // track keeps renewing a lease until release is called. The lease expires at end by the store's clock.
 func (k *leaseRenewer) track(l *lease, received arrival, end history.Time) *lease {
-	l.renewed, l.known = received.leaseStart(end, k.length), received.known
+	l.renewed, l.known = received.leaseStart(end, l.length), received.known
 	if s := l.session; s != nil {
 		l.sessionLease = session.Lease{Sent: received.made, Store: received.store, End: s.LeaseExpiresAt.Time}
 	}
@@ -128,7 +140,7 @@ func (k *leaseRenewer) isLost(l *lease) bool {
 func (k *leaseRenewer) until(l *lease) time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return l.renewed.Add(k.length)
+	return l.renewed.Add(l.length)
 }
 
 // cancel ends an attempt with a cause.
@@ -154,14 +166,14 @@ func (k *leaseRenewer) due(now time.Time, anyway bool) (renew []protocol.Heartbe
 		if l.lost {
 			continue
 		}
-		if !l.doubtSince.IsZero() && now.Before(l.doubtSince.Add(k.length)) { // begin waits for the response
+		if !l.doubtSince.IsZero() && now.Before(l.doubtSince.Add(l.length)) { // begin waits for the response
 			at := later(l.doubtSince, l.notBefore)
 			due = due || !now.Before(at) || anyway
 			first = earlier(first, at)
 			soon = append(soon, l.task)
 			continue
 		}
-		end := l.renewed.Add(k.length - k.margin)
+		end := l.renewed.Add(l.length - l.margin)
 		if !now.Before(end) {
 			l.lost = true
 			l.wake()
@@ -169,12 +181,12 @@ func (k *leaseRenewer) due(now time.Time, anyway bool) (renew []protocol.Heartbe
 			continue
 		}
 		next = earlier(next, end)
-		at := l.renewed.Add(k.interval)
+		at := l.renewed.Add(l.interval)
 		if !anyway {
 			at = later(at, l.notBefore)
 		}
 		due = due || !now.Before(at)
-		if now.Before(at.Add(-k.interval / batchFraction)) {
+		if now.Before(at.Add(-l.interval / batchFraction)) {
 			next = earlier(next, at)
 		} else {
 			first = earlier(first, at)
@@ -229,7 +241,7 @@ func (k *leaseRenewer) renewed(
 		case err != nil || !ok || !a.Renewed && a.CanContinue:
 			// The app did not respond for this lease, or its store is unavailable. The lease expires according to its
 			// last renewal. The retry comes soon, since there may be time for several retries.
-			l.notBefore = time.Now().Add(min(time.Second, k.interval/4))
+			l.notBefore = time.Now().Add(min(time.Second, l.interval/4))
 		case !a.Renewed:
 			l.lost = true
 			l.wake()

@@ -1,0 +1,70 @@
+package cli_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+func registerFailFast(r *worker.Registry) {
+	r.Workflow("fail-fast.turns", failFastTurns)
+}
+
+// failFastTurns runs sequential steps in a fail-fast session until a step reports that it was the last.
+func failFastTurns(ctx workflow.Context, session string) (turns int, err error) {
+	in := workflow.WithActivity(ctx, workflow.ActivityOptions{Session: session, SessionFailFast: true})
+	for more := true; more; turns++ {
+		if more, err = workflow.Execute[bool](in, stormTurn, fmt.Sprint("turn ", turns)); err != nil {
+			return turns, err
+		}
+	}
+	return turns, nil
+}
+
+// The owner of fail-fast sessions is killed at default settings: another process has all of them within 12 seconds.
+func TestFailFastSessionsOfAKilledProcess(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"sqlite", "postgres"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := newStorm(t, kind == "postgres")
+			s.leases = env{}
+			s.begins("w1")
+			for i := range 8 {
+				id := fmt.Sprint("fail-fast-", i)
+				s.runs[id] = s.client.start(id, "fail-fast.turns", id).RunID
+			}
+			s.resume()
+			s.begins("w2")
+			s.node["w1"].kill()
+			killed := time.Now()
+			var last time.Time
+			until(t, "the other worker has all sessions", func() bool {
+				first := map[string]time.Time{}
+				for _, l := range ledger(t, s.ledger) {
+					if at, ok := first[l.Session]; l.Worker == "w2" && (!ok || l.At.Before(at)) {
+						first[l.Session] = l.At
+					}
+				}
+				for _, at := range first {
+					if at.After(last) {
+						last = at
+					}
+				}
+				return len(first) == len(s.runs)
+			})
+			s.release()
+			for session, run := range s.runs {
+				s.client.completed(session, run)
+			}
+			took := last.Sub(killed)
+			t.Logf("%d busy sessions were taken over within %.1f s", len(s.runs), took.Seconds())
+			if took > 12*time.Second+3*time.Second { // what a busy machine may add
+				t.Errorf("the takeover took %s", took)
+			}
+		})
+	}
+}
