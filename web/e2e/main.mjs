@@ -23,6 +23,7 @@ import { large } from "./large.mjs";
 import { long } from "./long.mjs";
 import { quiet } from "./quiet.mjs";
 import { samples } from "./samples.mjs";
+import { setUp } from "./set_up.mjs";
 import { slow } from "./slow.mjs";
 import { spaces } from "./spaces.mjs";
 import { held, waiting } from "./waits.mjs";
@@ -114,7 +115,7 @@ async function look(browser, { base, run, stop: halt, stand }) {
   const shot = async (name, fullPage = false) => shots && page.screenshot({ path: join(shots, `${name}.png`), fullPage });
 
   // Checks that change data need a separate app: the mock is read-only, and a server given by URL is not ours.
-  const own = flags.mock || flags.base ? [] : [...samples, ...quiet, ...doing, ...forms, ...spaces, ...waiting, ...failures, ...access, ...below, ...large, ...long, ...slow, ...held, ...away];
+  const own = flags.mock || flags.base ? [] : [...samples, ...setUp, ...quiet, ...doing, ...forms, ...spaces, ...waiting, ...failures, ...access, ...below, ...large, ...long, ...slow, ...held, ...away];
   const refused = (part) => meant.push(part);
   const all = [...checks, ...own, ["no error in the console, no failed request, no other host", async () => {
     if (complaints.length > 0) throw new Error([...new Set(complaints)].join("\n    "));
