@@ -33,7 +33,10 @@ type Warning struct {
 }
 
 // Client calls the API of an app.
-type Client struct{ api *apiclient.Client }
+type Client struct {
+	api       *apiclient.Client
+	namespace string // empty: default
+}
 
 // New creates a client. It sends no request.
 func New(o Options) (*Client, error) {
@@ -51,7 +54,7 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{api}, nil
+	return &Client{api, o.Namespace}, nil
 }
 
 // Call sends one API request to the first app that responds. path begins with /api. If in is not nil, it is encoded as

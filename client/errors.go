@@ -44,6 +44,7 @@ const (
 	ReasonSessionNotFound     Reason = "worker_session_not_found"
 	ReasonQueueNotFound       Reason = "task_queue_not_found"
 	ReasonDeploymentNotFound  Reason = "deployment_not_found"
+	ReasonNotPromoted         Reason = "deployment_not_promoted" // new runs are not pinned to the build
 	ReasonNoEarlierDeployment Reason = "no_earlier_deployment"
 )
 

@@ -93,6 +93,66 @@ func ExampleClient_Start() {
 	// Output: true validation_failed: run_timeout_seconds: must be between 0 and 315360000
 }
 
+// A filter can be built from conditions, which quotes values.
+func ExampleWhere() {
+	large := client.Where("WorkflowType").Is("order").And(client.Where("Amount").Above(100))
+	fmt.Println(large.And(client.Where("Customer").In("Ada", "O'Neill")))
+	// Output: ((WorkflowType = 'order') AND (Amount > 100)) AND (Customer IN ('Ada', 'O''Neill'))
+}
+
+// CreateSchedule starts a workflow every morning.
+func ExampleClient_CreateSchedule() {
+	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	report, err := app.CreateSchedule(context.Background(), "report", client.ScheduleOptions{
+		Spec:   client.ScheduleSpec{Cron: []string{"0 7 * * 1-5"}, TimeZone: "Europe/Berlin"},
+		Action: client.ScheduleAction{WorkflowType: "report", Args: client.Args{"yesterday"}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(report.ID)
+}
+
+// StartUpdate returns when the workflow has accepted the update.
+func ExampleWorkflow_StartUpdate() {
+	ctx := context.Background()
+	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	add, err := app.Handle("basket-7", "").StartUpdate(ctx, "add", client.Args{"milk"}, client.UpdateOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var items int
+	if err := add.Result(ctx, &items); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(items, "items")
+}
+
+// Migrate moves a session before maintenance of its worker.
+func ExampleSession_Migrate() {
+	ctx := context.Background()
+	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for session, err := range app.Sessions(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		if session.WorkerID == "w1" && session.Status == "active" {
+			if err := app.Session(session.ID).Migrate(ctx, "", false, "maintenance"); err != nil {
+				log.Fatal(err)
+			}
+		}
+	}
+}
+
 // A filter selects runs by their columns and search attributes.
 func ExampleClient_Runs() {
 	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})

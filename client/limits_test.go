@@ -137,7 +137,35 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 		"CancelNow reason": {1000, func(s string) error { return c.Handle("other", "").CancelNow(ctx, s) }},
 		"Terminate reason": {1000, func(s string) error { return c.Handle("other", "").Terminate(ctx, s) }},
 		"Delete reason":    {1000, func(s string) error { return c.Handle("other", "").Delete(ctx, s) }},
-		"Runs filter":      {0, func(s string) error { return first(c.Runs(ctx, s)) }},
+		"Runs filter":      {0, func(s string) error { return first(c.Runs(ctx, client.Filter(s))) }},
+		"CreateSchedule ID": {100, func(s string) error {
+			_, err := c.CreateSchedule(ctx, s, client.ScheduleOptions{
+				Spec: client.ScheduleSpec{Cron: []string{"@yearly"}}, Action: client.ScheduleAction{WorkflowType: "x"},
+			})
+			return err
+		}},
+		"CreateSchedule type": {255, func(s string) error {
+			_, err := c.CreateSchedule(ctx, "", client.ScheduleOptions{
+				Spec: client.ScheduleSpec{Cron: []string{"@yearly"}}, Action: client.ScheduleAction{WorkflowType: s},
+			})
+			return err
+		}},
+		"StartUpdate name": {255, func(s string) error {
+			ctx, cancel := context.WithCancel(ctx)
+			cancel() // no worker handles the update, so do not wait for it
+			_, err := by.StartUpdate(ctx, s, nil, client.UpdateOptions{})
+			return err
+		}},
+		"Schedule ID":    {255, func(s string) error { return c.Schedule(s).Delete(ctx) }},
+		"Schedule note":  {0, func(s string) error { return c.Schedule("other").Pause(ctx, s) }},
+		"Session ID":     {255, func(s string) error { _, err := c.Session(s).Describe(ctx); return err }},
+		"Session reason": {1000, func(s string) error { return c.Session("other").Close(ctx, s) }},
+		"Queue name":     {255, func(s string) error { _, err := c.Queue(s).Describe(ctx); return err }},
+		"Queue group":    {255, func(s string) error { return c.Queue("other").SetGroup(ctx, s) }},
+		"Deployment build": {200, func(s string) error {
+			_, err := c.Deployment("q", s).Describe(ctx)
+			return err
+		}},
 	}
 	for name, call := range map[string]func(*client.Workflow) error{
 		"Describe":  func(w *client.Workflow) error { _, err := w.Describe(ctx); return err },
@@ -160,7 +188,9 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 		entry.call = func(s string) error { return call(c.Handle("bystander", s)) }
 		texts[name+" run ID"] = entry
 	}
-	covered := map[string]bool{"Call": true, "Handle": true, "Schedules": true, "Sessions": true}
+	covered := map[string]bool{
+		"Call": true, "Handle": true, "Schedules": true, "Sessions": true, "Queues": true, "Deployments": true,
+	}
 	for name, o := range texts {
 		method, _, _ := strings.Cut(name, " ")
 		covered[method] = true
@@ -177,7 +207,7 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 			refused("too long", strings.Repeat("x", max(300, o.most+1)))
 			before := sent.Load()
 			_ = o.call(strings.Repeat("x", o.most)) // ignore the error; only whether the client sends a request matters
-			if sent.Load() == before && name != "Update name" {
+			if sent.Load() == before && name != "Update name" && name != "StartUpdate name" {
 				t.Errorf("%s: %d bytes are not sent", name, o.most)
 			}
 		}

@@ -19,7 +19,10 @@ var described = map[string]any{
 	"PendingTimer": PendingTimer{}, "PendingWait": PendingWait{}, "PendingUpdate": PendingUpdate{},
 	"PendingChild": PendingChild{}, "PendingTask": PendingTask{}, "PendingCancellation": PendingCancellation{},
 	"ScheduleView": ScheduleInfo{}, "ScheduleSpec": ScheduleSpec{}, "ScheduleInterval": ScheduleInterval{},
-	"SessionView": SessionInfo{}, "Warning": Warning{},
+	"SessionView": SessionInfo{}, "SessionEvent": SessionEvent{}, "SessionAttempt": SessionAttempt{},
+	"ScheduleFire": Firing{}, "QueueState": QueueInfo{}, "QueueTally": QueueStats{}, "TaskTally": TaskCounts{},
+	"BuildCohort": BuildInfo{}, "Deployment": DeploymentInfo{}, "DeploymentState": DeploymentResult{},
+	"LimitState": QueueLimits{}, "Budget": TaskLimits{}, "Warning": Warning{},
 }
 
 // ofWorkers are the schemas with example responses that only workers receive.
@@ -104,7 +107,7 @@ func TestTypesOfThisPackageMatchTheAPIDescription(t *testing.T) {
 		typ := reflect.TypeOf(v)
 		for f := range typ.Fields() {
 			member, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			if !f.IsExported() || member == "-" {
+			if !f.IsExported() || f.Anonymous || member == "-" {
 				continue
 			}
 			p, ok := of.Properties[member]

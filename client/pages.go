@@ -11,11 +11,13 @@ import (
 )
 
 // pages returns an iterator over a paged list. It requests the next page when the caller has consumed the previous one.
-// member is the name of the response member with the items.
+// member is the name of the response member with the items, most the size of a page; 0: the list has no pages.
 func pages[T any](ctx context.Context, c *Client, path, member string, most int, q url.Values) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
-		q.Set("page_size", strconv.Itoa(most))
+		if most > 0 {
+			q.Set("page_size", strconv.Itoa(most))
+		}
 		for {
 			var page map[string]json.RawMessage
 			if err := c.Call(ctx, http.MethodGet, path+"?"+q.Encode(), nil, &page); err != nil {
@@ -46,22 +48,12 @@ func pages[T any](ctx context.Context, c *Client, path, member string, most int,
 }
 
 // Runs lists runs, newest start first: all, or the runs that match a filter like "WorkflowType = 'order' AND Amount >
-// 100".
-func (c *Client) Runs(ctx context.Context, filter string) iter.Seq2[RunInfo, error] {
+// 100". See [Where].
+func (c *Client) Runs(ctx context.Context, filter Filter) iter.Seq2[RunInfo, error] {
 	q := url.Values{}
 	if filter != "" {
-		q.Set("query", filter)
+		q.Set("query", string(filter))
 		q.Set("partial", "true") // a slow search returns partial pages; without this parameter the app refuses it
 	}
 	return pages[RunInfo](ctx, c, "/api/workflows", "workflows", 200, q)
-}
-
-// Schedules lists the schedules of the namespace, sorted by ID.
-func (c *Client) Schedules(ctx context.Context) iter.Seq2[ScheduleInfo, error] {
-	return pages[ScheduleInfo](ctx, c, "/api/schedules", "schedules", 200, url.Values{})
-}
-
-// Sessions lists the worker sessions of the namespace, last updated first.
-func (c *Client) Sessions(ctx context.Context) iter.Seq2[SessionInfo, error] {
-	return pages[SessionInfo](ctx, c, "/api/worker-sessions", "sessions", 200, url.Values{})
 }

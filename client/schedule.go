@@ -1,8 +1,16 @@
 package client
 
 import (
+	"context"
 	"encoding/json"
+	"iter"
+	"net/http"
+	"net/url"
 	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // ScheduleInfo describes a schedule.
@@ -52,3 +60,203 @@ const (
 	OverlapCancel    OverlapPolicy = "cancel_other"    // cancels the open one first
 	OverlapTerminate OverlapPolicy = "terminate_other" // terminates the open one first
 )
+
+// Schedules lists the schedules of the namespace, sorted by ID.
+func (c *Client) Schedules(ctx context.Context) iter.Seq2[ScheduleInfo, error] {
+	return pages[ScheduleInfo](ctx, c, "/api/schedules", "schedules", 200, url.Values{})
+}
+
+// ScheduleOptions are the options of a schedule. The zero values of the fields other than Spec and Action are the
+// defaults.
+type ScheduleOptions struct {
+	Spec    ScheduleSpec   // when it fires
+	Action  ScheduleAction // what it starts
+	Overlap OverlapPolicy  // empty: OverlapSkip
+	Jitter  time.Duration  // random delay of each firing, at most a day; whole seconds, rounded up
+	MaxRuns int64          // number of firings after which the schedule ends; 0: no limit
+	Paused  bool           // the schedule does not fire until it is resumed
+	Note    string         // for people, at most 1000 bytes
+	Memo    map[string]any // values that are shown with the schedule
+}
+
+// ScheduleAction is what a schedule starts: a workflow, or an activity run. Durations are rounded up to whole seconds;
+// 0 means none.
+type ScheduleAction struct {
+	WorkflowType string // required unless ActivityType is set
+	ActivityType string
+	Args         Args
+	// WorkflowID is the first part of the workflow IDs, which end with the time of the firing: 1 to 100 letters, digits
+	// and . _ : -. Empty: the ID of the schedule.
+	WorkflowID       string
+	Queue            string // empty: "default"
+	BusinessKey      string
+	Memo             map[string]any // of the runs
+	SearchAttributes map[string]any // of the runs
+	ExecutionTimeout time.Duration  // of a workflow
+	RunTimeout       time.Duration  // of a workflow
+
+	Retry           *RetryPolicy // of an activity; nil: one attempt
+	StartToClose    time.Duration
+	ScheduleToClose time.Duration
+	ScheduleToStart time.Duration
+	Heartbeat       time.Duration
+	SessionID       string // session of an activity; empty: none
+}
+
+func (a ScheduleAction) wire() (out *protocol.ScheduleAction, err error) {
+	out = &protocol.ScheduleAction{
+		WorkflowType: a.WorkflowType, ActivityType: a.ActivityType, TaskQueue: a.Queue, WorkflowID: a.WorkflowID,
+		BusinessKey: a.BusinessKey, ExecutionTimeout: protocol.Timeout(seconds(a.ExecutionTimeout)),
+		RunTimeout: protocol.Timeout(seconds(a.RunTimeout)),
+		ActivityOptions: protocol.ActivityOptions{
+			RetryPolicy: a.Retry.policy(), StartToClose: protocol.Timeout(seconds(a.StartToClose)),
+			ScheduleToClose: protocol.Timeout(seconds(a.ScheduleToClose)),
+			ScheduleToStart: protocol.Timeout(seconds(a.ScheduleToStart)),
+			Heartbeat:       protocol.Timeout(seconds(a.Heartbeat)), SessionID: a.SessionID,
+		},
+	}
+	if out.Input, err = rawArgs(a.Args); err != nil {
+		return nil, err
+	}
+	if out.Memo, err = rawValues("memo", a.Memo); err != nil {
+		return nil, err
+	}
+	out.SearchAttributes, err = rawValues("search attributes", a.SearchAttributes)
+	return out, err
+}
+
+// CreateSchedule creates a schedule. Without an ID it generates one. If the ID is in use, the reason of the error is
+// ReasonScheduleExists.
+func (c *Client) CreateSchedule(ctx context.Context, id string, o ScheduleOptions) (*Schedule, error) {
+	in := protocol.ScheduleRequest{ID: id, Spec: new(o.Spec.wire()), Paused: &o.Paused}
+	if id == "" {
+		in.ID = ulid.Make().String()
+	}
+	var err error
+	if in.Action, err = o.Action.wire(); err != nil {
+		return nil, err
+	}
+	if in.Memo, err = rawValues("memo", o.Memo); err != nil {
+		return nil, err
+	}
+	if o.Overlap != "" {
+		in.Overlap = new(string(o.Overlap))
+	}
+	if o.Jitter != 0 {
+		in.Jitter = new(seconds(o.Jitter))
+	}
+	if o.MaxRuns != 0 {
+		in.MaxRuns = &o.MaxRuns
+	}
+	if o.Note != "" {
+		in.Note = &o.Note
+	}
+	if err := c.Call(ctx, http.MethodPost, "/api/schedules", in, nil); err != nil {
+		return nil, err
+	}
+	return c.Schedule(in.ID), nil
+}
+
+// Schedule returns a handle of a schedule. It sends no request and does not check that the schedule exists.
+func (c *Client) Schedule(id string) *Schedule { return &Schedule{client: c, ID: id} }
+
+// Schedule is a handle of a schedule. If no schedule has the ID, the reason of the errors is ReasonScheduleNotFound.
+type Schedule struct {
+	client *Client
+	ID     string
+}
+
+func (s *Schedule) call(ctx context.Context, method, verb string, in, out any) error {
+	return s.client.Call(ctx, method, "/api/schedules/"+url.PathEscape(s.ID)+verb, in, out)
+}
+
+// Describe returns the state of the schedule.
+func (s *Schedule) Describe(ctx context.Context) (v ScheduleInfo, err error) {
+	return v, s.call(ctx, http.MethodGet, "", nil, &v)
+}
+
+// ScheduleChanges are changes of a schedule; nil leaves a property as it is.
+type ScheduleChanges struct {
+	Spec    *ScheduleSpec
+	Action  *ScheduleAction
+	Overlap *OverlapPolicy
+	Jitter  *time.Duration // whole seconds, rounded up
+	MaxRuns *int64
+	Note    *string
+}
+
+// Update changes the schedule.
+func (s *Schedule) Update(ctx context.Context, changes ScheduleChanges) error {
+	in := protocol.ScheduleRequest{MaxRuns: changes.MaxRuns, Note: changes.Note}
+	if changes.Spec != nil {
+		in.Spec = new(changes.Spec.wire())
+	}
+	if changes.Action != nil {
+		var err error
+		if in.Action, err = changes.Action.wire(); err != nil {
+			return err
+		}
+	}
+	if changes.Overlap != nil {
+		in.Overlap = new(string(*changes.Overlap))
+	}
+	if changes.Jitter != nil {
+		in.Jitter = new(seconds(*changes.Jitter))
+	}
+	return s.call(ctx, http.MethodPut, "", in, nil)
+}
+
+// Pause stops the firings until Resume. note tells people why; it has at most 1000 bytes.
+func (s *Schedule) Pause(ctx context.Context, note string) error {
+	return s.call(ctx, http.MethodPost, "/pause", map[string]string{"note": note}, nil)
+}
+
+// Resume continues the firings. It does not catch up on those in between; see Backfill.
+func (s *Schedule) Resume(ctx context.Context, note string) error {
+	return s.call(ctx, http.MethodPost, "/resume", map[string]string{"note": note}, nil)
+}
+
+// Firing is the outcome of one firing.
+type Firing struct {
+	At         time.Time `json:"fire_time"`   // zero for a trigger
+	Outcome    string    `json:"outcome"`     // triggered, buffered, buffer_full, skipped
+	Reason     string    `json:"reason"`      // why it started no run
+	WorkflowID string    `json:"workflow_id"` // of the run that it started
+}
+
+// Trigger fires the schedule now; a paused schedule skips the firing. With an empty overlap policy, the schedule's own
+// applies.
+func (s *Schedule) Trigger(ctx context.Context, overlap OverlapPolicy) (f Firing, err error) {
+	in := map[string]string{}
+	if overlap != "" {
+		in["overlap_policy"] = string(overlap)
+	}
+	return f, s.call(ctx, http.MethodPost, "/trigger", in, &f)
+}
+
+// Backfill fires the schedule for each of its times from start to end, oldest first. With an empty overlap policy, the
+// schedule's own applies.
+func (s *Schedule) Backfill(ctx context.Context, start, end time.Time, overlap OverlapPolicy) ([]Firing, error) {
+	in := map[string]string{"start_time": start.Format(time.RFC3339), "end_time": end.Format(time.RFC3339)}
+	if overlap != "" {
+		in["overlap_policy"] = string(overlap)
+	}
+	var out struct {
+		Results []Firing `json:"results"`
+	}
+	err := s.call(ctx, http.MethodPost, "/backfill", in, &out)
+	return out.Results, err
+}
+
+// Delete deletes the schedule. Its runs continue.
+func (s *Schedule) Delete(ctx context.Context) error {
+	return s.call(ctx, http.MethodDelete, "", nil, nil)
+}
+
+func (s ScheduleSpec) wire() protocol.ScheduleSpec {
+	out := protocol.ScheduleSpec{Cron: s.Cron, TimeZone: s.TimeZone}
+	for _, i := range s.Intervals {
+		out.Intervals = append(out.Intervals, protocol.ScheduleInterval(i))
+	}
+	return out
+}

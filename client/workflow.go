@@ -110,20 +110,11 @@ func (w *Workflow) Update(ctx context.Context, name string, out any, args ...any
 	if err != nil {
 		return err
 	}
-	wait := int64(60)
-	in := protocol.UpdateRequest{
-		UpdateName: name, Input: raw, RequestID: apiclient.RequestID(), WaitFor: protocol.WaitCompleted, WaitTimeout: &wait,
-	}
-	for { // repeating the request with the same ID waits for the same update
-		var a protocol.UpdateResponse
-		err := w.call(ctx, http.MethodPost, w.path("/update/"+url.PathEscape(name)), in, &a)
-		if err != nil {
-			return err
-		}
-		if a.UpdateStatus == protocol.WaitCompleted {
-			return decode(a.ResultEnvelope, out)
-		}
-	}
+	u := &Update{Name: name, run: w, request: protocol.UpdateRequest{
+		UpdateName: name, Input: raw, RequestID: apiclient.RequestID(), WaitFor: protocol.WaitCompleted,
+		WaitTimeout: new(int64(60)),
+	}}
+	return u.Result(ctx, out)
 }
 
 // Cancel requests the cancellation of the run: the root context of its code is cancelled, so the code can compensate
