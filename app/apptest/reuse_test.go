@@ -465,3 +465,70 @@ func TestPoliciesDecideWhetherAFiringIsRepeated(t *testing.T) {
 		}
 	})
 }
+
+// Two chains of one workflow ID. Lists mark one run as the current one, and the number of runs is that of a run's own
+// chain. All runs can be exported and imported into another namespace, in any order, where they look the same.
+func TestRunsOfSeveralChainsAreListedExportedAndImported(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h, other := register(caller{t, a, "default"}, "w", ""), caller{t, b, "default"}
+		runs := []string{h.start("order")}
+		h.decide(h.poll("workflow"), `{"type":"continue_as_new"}`)
+		runs = append(runs, h.want(200, "GET", "/api/workflows/order", "").text("run_id"))
+		h.decide(h.poll("workflow"), finish)
+		status, got := h.keyed("k", "/api/workflows", startOf("order", `,"reuse_policy":"allow"`))
+		if status != 201 {
+			t.Fatalf("%d %v", status, got)
+		}
+		runs = append(runs, fmt.Sprint(got["run_id"]))
+		h.decide(h.poll("workflow"), finish)
+		shown := func(c caller, when string) {
+			t.Helper()
+			for path, member := range map[string]string{"/api/workflows": "workflows", "/api/workflows/order/runs": "runs"} {
+				list, _ := c.want(200, "GET", path, "").body[member].([]any)
+				for _, r := range list {
+					v := r.(map[string]any)
+					i := slices.Index(runs, fmt.Sprint(v["run_id"]))
+					if v["is_current_run"] != (i == 2) || (v["chain_run_id"] == runs[2]) != (i == 2) {
+						t.Errorf("%s, %s: run %d: %v", when, path, i, v)
+					}
+				}
+				if len(list) != 3 {
+					t.Errorf("%s, %s: %d runs", when, path, len(list))
+				}
+			}
+			for i, count := range []float64{2, 2, 1} {
+				v := c.want(200, "GET", "/api/workflows/order/runs/"+runs[i], "")
+				if v.body["run_count"] != count || v.body["is_current_run"] != (i == 2) {
+					t.Errorf("%s, run %d: %s", when, i, v.raw)
+				}
+			}
+		}
+		shown(other, "as recorded")
+		away := caller{t, apptest.Start(t, apptest.Options{}), "default"}
+		for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
+			for _, i := range order {
+				document := h.want(200, "GET", "/api/workflows/order/runs/"+runs[i]+"/history/export", "").raw
+				if got := away.ask("POST", "/api/workflows/import/bundle", document); got.status >= 300 {
+					t.Fatalf("import of run %d, order %v: %s", i, order, got.raw)
+				}
+			}
+			shown(away, fmt.Sprint("imported in the order ", order))
+			// the key is not part of an export
+			if status, got := away.keyed("k", "/api/workflows", startOf("order", "")); status != 409 ||
+				got["reason"] != "duplicate_not_allowed" {
+				t.Errorf("a start with the key of an imported run: %d %v", status, got)
+			}
+			for _, run := range runs {
+				away.want(200, "DELETE", "/api/workflows/order/runs/"+run, "")
+			}
+		}
+		// a run of an earlier chain can be imported next to an open run, which stays the current one
+		document := h.want(200, "GET", "/api/workflows/order/runs/"+runs[2]+"/history/export", "").raw
+		open := away.start("order")
+		away.want(201, "POST", "/api/workflows/import/bundle", document)
+		if got := away.want(200, "GET", "/api/workflows/order", ""); got.text("run_id") != open {
+			t.Errorf("an import replaced the open run: %s", got.raw)
+		}
+	})
+}

@@ -15,8 +15,8 @@ import (
 // replace an existing run or workflow, so it reads the rows of its IDs under their locks.
 
 // Import restores a closed run: its history and its entry in listings and filters. The workflow ID must be unused, or
-// belong to a run of the same chain that directly precedes or follows this one. Importing the same run again changes
-// nothing.
+// belong to a run of the same chain that directly precedes or follows this one, or to another chain; an import never
+// replaces an open run. Importing the same run again changes nothing.
 func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protocol.ImportResponse, error) {
 	ns := transaction.NamespaceOrDefault(in.Namespace)
 	d, err := engine.ImportRun(ns, in.Events)
@@ -70,6 +70,10 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 				case current != nil && current.ContinuedTo == run.ID:
 				case current != nil && current.ContinuedFrom == run.ID:
 					return w, nil // the current run stays
+				// Runs of different chains do not overlap in time, so the run that started later is of the later chain.
+				case current != nil && current.Chain != run.Chain && !run.StartedAt.After(current.StartedAt.Time):
+					return w, nil
+				case current != nil && current.Chain != run.Chain && !current.Status.Open():
 				default:
 					refusal := protocol.Refuse(protocol.ReasonAlreadyStarted, "%s", engine.WorkflowIDInUse(had, current))
 					return store.Writes{}, refusal.With("workflow_id", had.ID).With("run_id", had.RunID).

@@ -30,6 +30,8 @@ type Reader interface {
 // RunReader reads runs, and the workflow IDs and chains to which they belong.
 type RunReader interface {
 	Workflow(ctx context.Context, k engine.WorkflowKey) (engine.Workflow, error)
+	// CurrentRuns returns the runs that workflow IDs of a namespace address, by workflow ID. It uses one statement.
+	CurrentRuns(ctx context.Context, namespace string, ids []string) (map[string]string, error)
 	Run(ctx context.Context, id string) (*engine.Run, error) // with everything that is open in it
 	// OpenRuns returns those of the given runs that are open, with all their open rows, in one snapshot. It uses two
 	// statements for any number of runs.

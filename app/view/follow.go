@@ -109,8 +109,9 @@ func (v *View) runStatus(ctx context.Context, t protocol.Target) (shown protocol
 			return err
 		}
 		shown = runView(run)
-		shown.RunCount, shown.Current = flow.Runs, flow.RunID == run.ID
-		return nil
+		shown.Current = flow.RunID == run.ID
+		shown.RunCount, err = runCount(ctx, r, run, flow)
+		return err
 	})
 	return shown, err
 }

@@ -100,12 +100,8 @@ func (v *View) List(ctx context.Context, in protocol.ListRequest) (protocol.List
 			last := heads[len(heads)-1]
 			a.NextPageToken = cursor(last.StartedAt, last.ID)
 		}
-		for i := range heads {
-			v := runView(&heads[i])
-			// A listing does not read the workflow's own row: a run that no other continued from is its current one, and its
-			// last.
-			v.RunCount, v.Current = v.RunNumber, heads[i].ContinuedTo == ""
-			a.Workflows = append(a.Workflows, v)
+		if err := currentOf(ctx, r, q.Namespace, heads, &a); err != nil {
+			return err
 		}
 		if in.WaitReasons {
 			err = v.waiting(ctx, r, q.Namespace, a.Workflows, now)
@@ -117,6 +113,54 @@ func (v *View) List(ctx context.Context, in protocol.ListRequest) (protocol.List
 	})
 	a.Count = len(a.Workflows)
 	return a, err
+}
+
+// currentOf adds the runs of a page to a list. An open run is the current run of its workflow ID; for closed runs the
+// rows of the workflow IDs are read, because a later run or chain of the ID may exist. The number of runs is not read:
+// it is that of the run.
+func currentOf(
+	ctx context.Context, r store.Reader, namespace string, heads []engine.Head, a *protocol.ListResponse,
+) error {
+	var closed []string
+	for i := range heads {
+		if !heads[i].Status.Open() {
+			closed = append(closed, heads[i].WorkflowID)
+		}
+	}
+	slices.Sort(closed)
+	current, err := r.CurrentRuns(ctx, namespace, slices.Compact(closed))
+	if err != nil {
+		return err
+	}
+	for i := range heads {
+		v := runView(&heads[i])
+		v.RunCount, v.Current = v.RunNumber, heads[i].Status.Open() || current[v.WorkflowID] == v.RunID
+		a.Workflows = append(a.Workflows, v)
+	}
+	return nil
+}
+
+// runCount returns the number of runs of a run's chain. Only for a run that is not the current one of its workflow ID
+// it reads more than the row of the workflow ID.
+func runCount(ctx context.Context, r store.Reader, run *engine.Head, flow engine.Workflow) (int64, error) {
+	if flow.RunID == run.ID || run.Status.Open() {
+		return flow.Runs, nil
+	}
+	current, err := r.Step(ctx, flow.RunID, 0)
+	switch {
+	case errors.Is(err, store.ErrNotFound) || err == nil && current.Chain == run.Chain:
+		return flow.Runs, nil
+	case err != nil || run.ContinuedTo == "":
+		return run.Number, err
+	}
+	heads, err := r.RunsOf(ctx, flow.Key())
+	n := run.Number
+	for i := range heads {
+		if heads[i].Chain == run.Chain {
+			n = max(n, heads[i].Number)
+		}
+	}
+	return n, err
 }
 
 // ofKind restricts a query to runs of one kind; the requested type is then a type of this kind.
@@ -146,11 +190,18 @@ func (v *View) Runs(ctx context.Context, t protocol.Target) ([]protocol.RunView,
 			return err
 		}
 		heads, err := r.RunsOf(ctx, key)
+		last := map[string]int64{} // number of the last run, by chain
 		for i := range heads {
-			v := runView(&heads[i])
+			last[heads[i].Chain] = max(last[heads[i].Chain], heads[i].Number)
+		}
+		for i := range heads {
+			v, newest := runView(&heads[i]), heads[len(heads)-1]
 			// The runs are read after the workflow, so they may contain a newer run than flow. The last run may have continued
 			// as a run that was deleted since, so ContinuedTo does not say which run is current.
-			v.RunCount, v.Current = max(flow.Runs, heads[len(heads)-1].Number), i == len(heads)-1
+			v.RunCount, v.Current = last[heads[i].Chain], i == len(heads)-1
+			if heads[i].Chain == newest.Chain {
+				v.RunCount = max(v.RunCount, flow.Runs)
+			}
 			views = append(views, v)
 		}
 		return err

@@ -42,7 +42,10 @@ func (v *View) described(ctx context.Context, t protocol.Target, read ends) (pro
 			return err
 		}
 		shown = runView(&run.Head)
-		shown.RunCount, shown.Current = flow.Runs, flow.RunID == run.ID
+		shown.Current = flow.RunID == run.ID
+		if shown.RunCount, err = runCount(ctx, r, &run.Head, flow); err != nil {
+			return err
+		}
 		// Only the first event contains the input: rows contain no payloads.
 		if err := read.first(ctx, r, run, &shown); err != nil {
 			return err
@@ -77,8 +80,8 @@ func runView(h *engine.Head) protocol.RunView {
 		WorkflowID: h.WorkflowID, RunID: h.ID, Namespace: h.Namespace, Kind: kindOf(h), WorkflowType: h.Type,
 		BusinessKey: protocol.OrNil(h.BusinessKey),
 		Status:      status, StatusBucket: bucket, Terminal: !h.Status.Open(), ClosedReason: protocol.OrNil(closed),
-		TaskQueue:     h.Queue,
-		RunNumber:     h.Number,
+		TaskQueue: h.Queue,
+		RunNumber: h.Number, ChainRunID: protocol.OrNil(h.Chain),
 		Compatibility: protocol.OrNil(h.BuildID),
 		PayloadCodec:  payload.Codec, ExecutionTimeout: orNoInt(h.ExecutionTimeout), RunTimeout: orNoInt(h.RunTimeout),
 		ExecutionDeadline: h.ExecutionDeadline, RunDeadline: h.RunDeadline, StartedAt: h.StartedAt, ClosedAt: h.ClosedAt,

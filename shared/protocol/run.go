@@ -150,19 +150,21 @@ type CommandReceipt struct {
 
 // RunView is a run in the responses of describe and lists.
 type RunView struct {
-	WorkflowID        string           `json:"workflow_id"`
-	RunID             string           `json:"run_id"`
-	Namespace         string           `json:"namespace"`
-	Kind              string           `json:"kind" enum:"workflow,activity"`
-	WorkflowType      string           `json:"workflow_type"` // of an activity run, the activity type
-	BusinessKey       *string          `json:"business_key"`
-	Status            string           `json:"status" enum:"pending,running,waiting,completed,failed,cancelled,terminated"`
-	StatusBucket      string           `json:"status_bucket" enum:"running,completed,failed"`
-	Terminal          bool             `json:"is_terminal"`
-	ClosedReason      *string          `json:"closed_reason"`
-	TaskQueue         string           `json:"task_queue"`
-	RunNumber         int64            `json:"run_number"`
-	RunCount          int64            `json:"run_count"`
+	WorkflowID   string  `json:"workflow_id"`
+	RunID        string  `json:"run_id"`
+	Namespace    string  `json:"namespace"`
+	Kind         string  `json:"kind" enum:"workflow,activity"`
+	WorkflowType string  `json:"workflow_type"` // of an activity run, the activity type
+	BusinessKey  *string `json:"business_key"`
+	Status       string  `json:"status" enum:"pending,running,waiting,completed,failed,cancelled,terminated"`
+	StatusBucket string  `json:"status_bucket" enum:"running,completed,failed"`
+	Terminal     bool    `json:"is_terminal"`
+	ClosedReason *string `json:"closed_reason"`
+	TaskQueue    string  `json:"task_queue"`
+	RunNumber    int64   `json:"run_number"`
+	RunCount     int64   `json:"run_count"` // of the run's chain; in lists the number of the run
+	// first run of the chain of runs; absent in the first chain of the workflow ID
+	ChainRunID        *string          `json:"chain_run_id,omitempty"`
 	Current           bool             `json:"is_current_run"`
 	Compatibility     *string          `json:"compatibility"` // the build id that the run is pinned to, or null
 	PayloadCodec      string           `json:"payload_codec"`

@@ -18,6 +18,7 @@ type runsResponse struct {
 type runItem struct {
 	RunID        string       `json:"run_id"`
 	RunNumber    int64        `json:"run_number"`
+	ChainRunID   *string      `json:"chain_run_id"` // first run of the chain; null in the first chain of the workflow ID
 	WorkflowType string       `json:"workflow_type"`
 	BusinessKey  *string      `json:"business_key"`
 	Status       string       `json:"status" enum:"pending,running,waiting,completed,failed,cancelled,terminated"`

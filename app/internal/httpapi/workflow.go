@@ -238,8 +238,8 @@ func runsOf(a *API, c *call) (response, error) {
 	items := make([]runItem, len(runs))
 	for i, r := range runs {
 		items[i] = runItem{
-			r.RunID, r.RunNumber, r.WorkflowType, r.BusinessKey, r.Status, r.StatusBucket, r.ClosedReason, r.Current,
-			r.TaskQueue, r.StartedAt, r.ClosedAt, r.Error, r.ErrorType,
+			r.RunID, r.RunNumber, r.ChainRunID, r.WorkflowType, r.BusinessKey, r.Status, r.StatusBucket,
+			r.ClosedReason, r.Current, r.TaskQueue, r.StartedAt, r.ClosedAt, r.Error, r.ErrorType,
 		}
 	}
 	return ok(runsResponse{c.PathValue("workflow"), len(items), items}, err)

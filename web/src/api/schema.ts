@@ -659,6 +659,8 @@ export interface components {
         /** @description A run in the list of a workflow's runs. */
         RunItem: {
             business_key: null | string;
+            /** @description first run of the chain; null in the first chain of the workflow ID */
+            chain_run_id: null | string;
             /** Format: date-time */
             closed_at: string | null;
             closed_reason: null | string;
@@ -695,6 +697,8 @@ export interface components {
             archived_at: string | null;
             blocked_reason?: null | string;
             business_key: null | string;
+            /** @description first run of the chain of runs; absent in the first chain of the workflow ID */
+            chain_run_id?: null | string;
             /** Format: date-time */
             closed_at: string | null;
             closed_reason: null | string;
@@ -726,6 +730,7 @@ export interface components {
             pending?: components["schemas"]["Pending"];
             /** @description of a run that timed out: run_timeout or execution_timeout; of an activity run: the timeout of its activity */
             reason?: string;
+            /** @description of the run's chain; in lists the number of the run */
             run_count: number;
             /** Format: date-time */
             run_deadline_at: string | null;

@@ -20,6 +20,7 @@ import { Stack } from "../ui/Stack";
 import { Status } from "../ui/Status";
 import { TruncatedValue } from "../ui/TruncatedValue";
 import { When } from "../ui/When";
+import { chainsOf } from "./chains";
 import { Actions } from "./Actions";
 import { useElsewhere } from "./elsewhere";
 import { EventList } from "./EventList";
@@ -59,7 +60,7 @@ function Run({ run }: { run: RunView }) {
   const about = (
     <>
       <Facts run={run} />
-      {run.run_count > 1 && <Chain run={run} />}
+      {(run.run_count > 1 || run.chain_run_id || !run.is_current_run) && <Chain run={run} />}
     </>
   );
   const below = narrow && (
@@ -189,12 +190,13 @@ function Facts({ run }: { run: RunView }) {
 /** Links to all runs of the chain. */
 function Chain({ run }: { run: RunView }) {
   const runs = useQuery(runsOfQuery(run));
+  const { own, others } = chainsOf(run, runs.data?.runs ?? []);
   return (
     <nav aria-label="Runs of this workflow" className="mt-3 flex items-center gap-1.5 overflow-x-auto text-[13px]">
       <span className="mr-1 shrink-0 text-faint">
         Run {run.run_number} of {count(run.run_count)}
       </span>
-      {(runs.data?.runs ?? []).slice(0, 30).map((r) => (
+      {own.slice(0, 30).map((r) => (
         <Link
           key={r.run_id}
           to="/runs/$runId"
@@ -205,6 +207,18 @@ function Chain({ run }: { run: RunView }) {
           }`}
         >
           {r.run_number}
+        </Link>
+      ))}
+      {others.length > 0 && <span className="ml-3 shrink-0 text-faint">Other starts of this workflow ID</span>}
+      {others.slice(0, 10).map((r) => (
+        <Link
+          key={r.run_id}
+          to="/runs/$runId"
+          params={{ runId: r.run_id }}
+          title={r.run_id}
+          className="h-7 shrink-0 rounded-md border border-line px-1.5 leading-7 text-soft hover:bg-card"
+        >
+          {words(runStatus(r))}
         </Link>
       ))}
     </nav>

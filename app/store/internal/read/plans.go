@@ -11,7 +11,7 @@ import (
 
 // Plans lists statements that are always the same.
 func (p *Pool) Plans() []string {
-	return []string{p.st.arguments, p.st.heads, p.st.inboxSizes, uncarried(2), countsUpTo()}
+	return []string{p.st.arguments, p.st.heads, p.st.currents, p.st.inboxSizes, uncarried(2), countsUpTo()}
 }
 
 // RunPlans returns the statements by which a listing of runs found its page, to inspect their query plans.

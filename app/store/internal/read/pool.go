@@ -78,6 +78,7 @@ func (p *Pool) Now(ctx context.Context) (time.Time, error) {
 // statements are the queries that are composed once.
 type statements struct {
 	opens, heads string // open rows of runs; runs that are open
+	currents     string // the runs that workflow IDs address
 	arguments    string // rows of events
 	inboxSizes   string // sizes of signals in inboxes
 	tasksIn      string // counts that rows of sessions do not store
@@ -92,6 +93,7 @@ func newStatements(d db.Dialect) statements {
 		heads: d.Probe(
 			record.Runs.Key(), "t."+strings.Join(record.Runs.Names(), ", t."), "runs", "t.status = 'running'", "",
 		),
+		currents:  d.Probe(record.Workflows.Key(), "t.workflow_id, t.run_id", record.Workflows.Name, "", ""),
 		arguments: record.RowsOf(d),
 		inboxSizes: d.Probe(
 			record.SignalInbox.Key(), "t.number, t.bytes, octet_length(t.body)", record.SignalInbox.Name, "", "",

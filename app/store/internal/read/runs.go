@@ -23,6 +23,23 @@ func (r *reader) Workflow(ctx context.Context, k engine.WorkflowKey) (f engine.W
 	return f, wrap(err, "workflow %s", k.ID)
 }
 
+// CurrentRuns reads the rows of workflow IDs.
+func (r *reader) CurrentRuns(ctx context.Context, namespace string, ids []string) (map[string]string, error) {
+	current := make(map[string]string, len(ids))
+	if len(ids) == 0 {
+		return current, nil
+	}
+	keys := db.NewRowset(record.Workflows.Key())
+	for _, id := range ids {
+		keys.S(namespace).S(id)
+	}
+	err := r.query(ctx, r.st.currents, r.dialect.Keys(keys), func(v []any) error {
+		current[db.Str(v[0])] = db.Str(v[1])
+		return nil
+	})
+	return current, wrap(err, "current runs of workflow IDs")
+}
+
 // Run reads the head and the open rows as of one moment.
 func (r *reader) Run(ctx context.Context, id string) (*engine.Run, error) {
 	const opens = "SELECT run_id, kind, seq, body FROM tasks WHERE run_id = $1 AND seq > 0" +
