@@ -1,11 +1,13 @@
 package sessiontest
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
@@ -129,5 +131,33 @@ func TestAnAttemptInAFailFastSessionEndsBeforeItsLease(t *testing.T) {
 		if len(all) != 2 || all[0].worker != "A" || all[1].worker != "B" || all[0].to > all[1].from {
 			h.t.Errorf("the attempts are %+v", all)
 		}
+	})
+}
+
+// The idle owner of a fail-fast session is frozen, and its open poll receives the next activity. Another worker has the
+// session and the activity when these leases end.
+func TestAFailFastSessionOfAFrozenOwnerIsTakenOver(t *testing.T) {
+	bubble(t, "", func(h *harness) {
+		begin := func(item string) {
+			raw, _ := json.Marshal([]any{item, 1})
+			_, err := h.StartActivity(h.t.Context(), protocol.ActivityRequest{
+				ActivityType: "work", Input: raw, ActivityOptions: protocol.ActivityOptions{SessionID: "s", FailFast: true},
+			})
+			if err != nil {
+				h.t.Fatal(err)
+			}
+		}
+		a := h.start("A", byDefault)
+		begin("first")
+		h.done("first")
+		h.wait(37 * sec)
+		h.start("B", byDefault)
+		a.swallow()
+		at := h.at()
+		begin("second")
+		h.until("second on B", 10*ms, func() bool {
+			return slices.ContainsFunc(h.did("second"), func(r ran) bool { return r.worker == "B" })
+		})
+		h.between("the takeover", h.at(), at+7*sec, at+14*sec)
 	})
 }
