@@ -57,8 +57,9 @@ func work(t *testing.T, a *apptest.App) {
 	r := worker.NewRegistry()
 	r.Workflow("basket", basket)
 	w, err := worker.New(workeropt.Over(link.Local{Join: a.Connections().Join}, worker.Options{
-		Registry: r, Release: "test", NoSandbox: true,
-		Logger: slogbridge.Slog(apptest.Log(t)),
+		Registry: r, Release: "test",
+		Logger:    slogbridge.Slog(apptest.Log(t)),
+		Executors: worker.ExecutorOptions{Disabled: true},
 	}))
 	if err != nil {
 		t.Fatal(err)

@@ -116,8 +116,10 @@ func TestSessionsQueuesAndDeploymentsAreOperatedByTheirHandles(t *testing.T) {
 	r := worker.NewRegistry()
 	r.Activity("wash", func(context.Context) error { return nil })
 	w, err := worker.New(workeropt.Over(link.Local{Join: a.Connections().Join}, worker.Options{
-		Registry: r, WorkerID: "w1", BuildID: "v1", Release: "test", MaxSessions: 5, NoSandbox: true,
-		Logger: slogbridge.Slog(apptest.Log(t)),
+		Registry: r, WorkerID: "w1", BuildID: "v1", Release: "test",
+		Logger:    slogbridge.Slog(apptest.Log(t)),
+		Sessions:  worker.SessionOptions{Max: 5},
+		Executors: worker.ExecutorOptions{Disabled: true},
 	}))
 	if err != nil {
 		t.Fatal(err)

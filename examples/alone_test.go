@@ -37,7 +37,7 @@ func TestActivitiesByThemselvesAsInTheGuide(t *testing.T) {
 	}
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a, func(o *worker.Options) {
-		o.NoSandbox, o.Handlers, o.DataDir = false, "alone/activities", t.TempDir()
+		o.Executors.Disabled, o.Handlers, o.DataDir = false, "alone/activities", t.TempDir()
 	})
 	var script string
 	for _, block := range blocks(t, "../docs/guide/activities.md", "sh") {

@@ -22,7 +22,7 @@ func TestAModelComesBackWhenItsProcessIsKilled(t *testing.T) {
 	}
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a, func(o *worker.Options) {
-		o.NoSandbox, o.Handlers, o.DataDir = false, "classifier/activities", t.TempDir()
+		o.Executors.Disabled, o.Handlers, o.DataDir = false, "classifier/activities", t.TempDir()
 	})
 	app, err := client.New(client.Options{URLs: []string{a.URL()}})
 	if err != nil {

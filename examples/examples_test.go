@@ -64,7 +64,7 @@ func TestTouchedSessionOutlivesItsIdleTime(t *testing.T) {
 	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a, func(o *worker.Options) {
-		o.AttemptLease, o.SessionLease, o.SessionIdle = 2*time.Second, 4*time.Second, 4*time.Second
+		o.AttemptLease, o.Sessions.Lease, o.Sessions.Idle = 2*time.Second, 4*time.Second, 4*time.Second
 	})
 	c := caller{t, a.URL()}
 	c.start(keepalive.Workflow, "touched", keepalive.Pause{Seconds: 9, Every: 1})
@@ -84,7 +84,7 @@ func TestLostSessionIsRebuiltAndTheWorkflowNoticesNothing(t *testing.T) {
 	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
 	short := func(id string) func(*worker.Options) {
-		return func(o *worker.Options) { o.WorkerID, o.SessionLease = id, 2*time.Second }
+		return func(o *worker.Options) { o.WorkerID, o.Sessions.Lease = id, 2*time.Second }
 	}
 	_, kill := work(t, a, short("first"))
 	c := caller{t, a.URL()}
@@ -168,7 +168,7 @@ func TestHandlersInJavaScriptAndPythonKeepTheirState(t *testing.T) {
 	}
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a, func(o *worker.Options) {
-		o.NoSandbox, o.Handlers, o.DataDir = false, "handlers/activities", t.TempDir()
+		o.Executors.Disabled, o.Handlers, o.DataDir = false, "handlers/activities", t.TempDir()
 	})
 	c := caller{t, a.URL()}
 	c.start(handlers.Workflow, "h", []string{"The whale sings.", "A whale dives, and the other whale as well."})

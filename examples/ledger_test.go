@@ -28,7 +28,8 @@ func TestADatabaseHandleComesBackWhenItsProcessIsKilled(t *testing.T) {
 	}
 	a, dir := apptest.Start(t, apptest.Options{}), t.TempDir()
 	work(t, a, func(o *worker.Options) {
-		o.NoSandbox, o.Handlers, o.DataDir, o.Write = false, "ledger/activities", t.TempDir(), []string{dir}
+		o.Handlers, o.DataDir = "ledger/activities", t.TempDir()
+		o.Executors = worker.ExecutorOptions{Write: []string{dir}}
 	})
 	app, err := client.New(client.Options{URLs: []string{a.URL()}})
 	if err != nil {

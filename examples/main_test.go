@@ -39,9 +39,10 @@ func registry() *worker.Registry {
 func work(t *testing.T, a *apptest.App, change func(*worker.Options)) (stop, kill func()) {
 	t.Helper()
 	o := workeropt.Over(link.Local{Join: a.Connections().Join}, worker.Options{
-		Registry: registry(), Release: "test", MaxSessions: 10,
-		NoSandbox:    true,
+		Registry: registry(), Release: "test",
 		DrainTimeout: 10 * time.Second, Logger: slogbridge.Slog(apptest.Log(t)),
+		Sessions:  worker.SessionOptions{Max: 10},
+		Executors: worker.ExecutorOptions{Disabled: true},
 	})
 	if change != nil {
 		change(&o)

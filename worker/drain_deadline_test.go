@@ -34,9 +34,10 @@ func TestRunningTasksGetTheDrainTimeoutLessFiveSeconds(t *testing.T) {
 			return ctx.Err()
 		})
 		w, err := worker.New(workeropt.Over(link.Local{Join: p.Connections().Join}, worker.Options{
-			Registry: r, Release: "test", NoSandbox: true,
-			Logger:  slogbridge.Slog(apptest.Log(t)),
-			DataDir: t.TempDir(),
+			Registry: r, Release: "test",
+			Logger:    slogbridge.Slog(apptest.Log(t)),
+			DataDir:   t.TempDir(),
+			Executors: worker.ExecutorOptions{Disabled: true},
 		}))
 		if err != nil {
 			t.Fatal(err)

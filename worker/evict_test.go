@@ -20,9 +20,9 @@ import (
 func TestAnEvictedSessionIsReleasedAndRebuilt(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
-		o.Memory = 195 << 20
+		o.Executors.Memory = 195 << 20
 		// high limits: no executor may reach its own limit first
-		o.Limits = map[string]worker.Limits{sandbox.RuntimeNative: {Memory: 1 << 30, Data: -1}}
+		o.Executors.Limits = map[string]worker.Limits{sandbox.RuntimeNative: {Memory: 1 << 30, Data: -1}}
 	})
 	view := func(id string) protocol.SessionView {
 		v, err := a.View().Session(t.Context(), "", id)

@@ -1,6 +1,49 @@
 package worker
 
-import "github.com/sojourn-run/sojourn/sandbox"
+import (
+	"time"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+)
+
+// SessionOptions are the options of a worker for the sessions that it holds.
+type SessionOptions struct {
+	Max       int           // maximum number of held sessions; 0: the worker never holds a session; see AutoSessions
+	MaxSetUps int           // set-ups of sessions at once; 0: the number of cores
+	Lease     time.Duration // lease of a session, renewed with each heartbeat; 0: 30 s
+	Buffer    time.Duration // the worker ends its attempts this long before their lease or their session expires; 0: 5 s
+	Idle      time.Duration // the worker stops renewing a session after this time without an activity; 0: 5 min
+}
+
+// ExecutorOptions are the options of a worker for executors: the processes that run handlers in other languages and
+// isolated activities.
+type ExecutorOptions struct {
+	Isolation string // auto, none, process or confined; empty: auto
+	// IsolationMin is the weakest level the worker starts with when something needs executors; auto: confined where the
+	// kernel can hold it. Empty: any.
+	IsolationMin string
+	Disabled     bool // no executors at all; isolated activities and handlers are then an error
+	// files and folders that confined code may read, or change, next to its runtime, the handlers and its scratch folder
+	Read, Write []string
+	// Node and Python are the programs that run handlers; empty: node and python3 in PATH. A named one must be there.
+	Node, Python string
+	// Packages is the setting for the installation of packages that handlers need; empty: InstallPackages.
+	Packages Packages
+	// UIDs are the users of executors where the worker is root: FIRST-LAST, none, or auto: its own range where handlers
+	// and runtimes are open to others; empty: auto
+	UIDs string
+	// Cgroup selects whether control groups enforce the limits of executors: none, or auto or empty for where possible
+	Cgroup string
+	// Egress is the network access of executors: auto, none, filtered or open; empty: auto, which is filtered if the
+	// level confined is available and otherwise open
+	Egress      string
+	EgressAllow []string          // HOST, HOST:PORT or CIDR that filtered egress reaches though it is not public
+	Apps        []string          // URLs and host:port of the app, which filtered egress never reaches
+	Limits      map[string]Limits // of executors, per runtime: native, node, python
+	// Memory is the maximum resident memory of all executors in bytes. Above it idle sessions are evicted, least
+	// recently used first, except sessions that a workflow started; 0: three quarters of the machine's memory.
+	Memory int64
+}
 
 // Limits are the limits of an executor, together with the processes that its code starts. 0 means the default of the
 // runtime, unless the field says otherwise.
@@ -34,7 +77,7 @@ const (
 func RunExecutor(r *Registry) { sandbox.Main(isolatedActivities(r)) }
 
 // limits returns the limits of executors in the form of package sandbox.
-func (o Options) limits() map[string]sandbox.Limits {
+func (o ExecutorOptions) limits() map[string]sandbox.Limits {
 	if o.Limits == nil {
 		return nil
 	}

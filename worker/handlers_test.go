@@ -279,7 +279,7 @@ func TestExecutorsAreReported(t *testing.T) {
 		w := start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
 			o.Handlers, o.WorkerID = dir, "w"
 			// leases are renewed, and heartbeats sent, every second
-			o.SessionLease, o.SessionBuffer = 2*time.Second, time.Second
+			o.Sessions.Lease, o.Sessions.Buffer = 2*time.Second, time.Second
 		})
 		s := httptest.NewServer(w.Probes())
 		t.Cleanup(s.Close)
@@ -354,7 +354,7 @@ func TestHandlersRunInTheInterpreterThatIsNamed(t *testing.T) {
 	}
 	a := apptest.Start(t, apptest.Options{})
 	start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
-		o.Handlers, o.Python = dir, filepath.Join(env, "bin", "python")
+		o.Handlers, o.Executors.Python = dir, filepath.Join(env, "bin", "python")
 	})
 	answer, err := a.Broker().StartActivity(t.Context(), protocol.ActivityRequest{ActivityType: "uses"})
 	if err != nil {
@@ -364,7 +364,8 @@ func TestHandlersRunInTheInterpreterThatIsNamed(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	_, err = worker.New(workeropt.Over(&link.Socket{URLs: []string{a.URL()}}, worker.Options{
-		Registry: worker.NewRegistry(), Handlers: dir, Node: "no-such-node",
+		Registry: worker.NewRegistry(), Handlers: dir,
+		Executors: worker.ExecutorOptions{Node: "no-such-node"},
 	}))
 	if err == nil || !strings.Contains(err.Error(), "no-such-node") {
 		t.Errorf("an interpreter that does not exist: %v", err)

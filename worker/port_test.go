@@ -37,9 +37,9 @@ func TestWorkerProbesReportWhetherItPollsAndRunsTasks(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	for release, wrong := range map[string]string{"test": "", "other": "release"} {
 		w, err := worker.New(workeropt.Over(link.To(link.WaySocket, []string{a.URL()}), worker.Options{
-			Registry: registry(), Release: release, NoSandbox: true,
-			Isolation: worker.IsolationNone,
+			Registry: registry(), Release: release,
 			NoMachine: true, Logger: slogbridge.Slog(apptest.Log(t)),
+			Executors: worker.ExecutorOptions{Isolation: worker.IsolationNone, Disabled: true},
 		}))
 		if err != nil {
 			t.Fatal(err)
@@ -103,7 +103,7 @@ func TestAnUnreadableReleaseIsSeenInReadyz(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.Release = "0.0.0" }})
 	for strict, want := range map[bool]int{false: 200, true: 503} {
 		w := start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
-			o.Release, o.Strict, o.Isolation = "0.0.0", strict, worker.IsolationNone
+			o.Release, o.Strict, o.Executors.Isolation = "0.0.0", strict, worker.IsolationNone
 		})
 		s := httptest.NewServer(w.Probes())
 		t.Cleanup(s.Close)

@@ -60,7 +60,7 @@ func TestHandlersUseSessionDefinitionsInFiles(t *testing.T) {
 			log := filepath.Join(out, "log")
 			a := apptest.Start(t, apptest.Options{})
 			start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
-				o.Handlers, o.Write = dir, []string{out}
+				o.Handlers, o.Executors.Write = dir, []string{out}
 				o.Registry.Workflow("asks", func(ctx workflow.Context) (string, error) {
 					ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{StartToClose: time.Second})
 					plain := workflow.ExecuteActivity(workflow.InSession(ctx, "plain"), "ask", "x").Get(ctx, nil)

@@ -74,7 +74,7 @@ func registerIsolatedSetUps(r *worker.Registry) {
 func TestAnIsolatedDefinitionSetsUpTheExecutor(t *testing.T) {
 	out := t.TempDir()
 	a := apptest.Start(t, apptest.Options{})
-	start(t, a, ways["socket"](a), func(o *worker.Options) { o.Write = []string{out} })
+	start(t, a, ways["socket"](a), func(o *worker.Options) { o.Executors.Write = []string{out} })
 	for definition, c := range map[string]struct {
 		activities, want string
 		setUps           int
@@ -105,7 +105,7 @@ func TestAnIsolatedDefinitionSetsUpTheExecutor(t *testing.T) {
 func TestAFailingIsolatedSetUpFailsTheActivity(t *testing.T) {
 	out := t.TempDir()
 	a := apptest.Start(t, apptest.Options{})
-	start(t, a, ways["http"](a), func(o *worker.Options) { o.Write = []string{out} })
+	start(t, a, ways["http"](a), func(o *worker.Options) { o.Executors.Write = []string{out} })
 	last := run(t, a, "corpus", "corpus.isolated", out, []string{"corpus.isolated"})
 	if got := result[[]string](t, last); len(got) != 1 || !strings.Contains(got[0], "PathError") {
 		t.Errorf("got %q", got)

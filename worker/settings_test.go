@@ -19,7 +19,7 @@ func TestIsolationFloorRemovesActivities(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		levels := make(chan string, 10)
 		w := start(t, a, c, func(o *worker.Options) {
-			o.Isolation, o.SetLogLevel = string(sandbox.LevelProcess), func(level string) { levels <- level }
+			o.Executors.Isolation, o.SetLogLevel = string(sandbox.LevelProcess), func(level string) { levels <- level }
 		})
 		applied := func(s protocol.FleetSettings) []string {
 			t.Helper()

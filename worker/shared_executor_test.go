@@ -321,7 +321,7 @@ func testShared(t *testing.T, program, kind string, together int, database strin
 		in.Innocent, in.Bad = 5, 6
 	}
 	start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
-		o.Concurrency, o.Write = innocentCalls+2, []string{dir}
+		o.Concurrency, o.Executors.Write = innocentCalls+2, []string{dir}
 		if sharedHandlers[program] == nil {
 			return
 		}

@@ -84,7 +84,7 @@ func TestWorkersReturnToTheirAppWithTheirSessionsAndTasks(t *testing.T) {
 		var runs []string
 		for i, id := range ids {
 			start(t, apps[1], traced{to(i), &at[i]}, func(o *worker.Options) {
-				o.WorkerID, o.Queues, o.MaxSessions = id, []string{id}, 1
+				o.WorkerID, o.Queues, o.Sessions.Max = id, []string{id}, 1
 				o.Registry.Workflow("stay", func(ctx workflow.Context) ([]string, error) {
 					s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
 					if err != nil {

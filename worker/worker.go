@@ -65,47 +65,18 @@ type Options struct {
 	Capabilities []string // matched with the requirements of tasks and sessions
 	Concurrency  int      // activities at once: 128, or 2 × cores for a worker that runs some in executors
 	Workflows    int      // workflow tasks at once: 256, of which at most 2 × cores replay a long history
-	MaxSessions  int      // cap of held sessions; 0: the worker never holds a session; see AutoSessions
-	MaxSetUps    int      // set-ups of sessions at once: the number of cores
 	StickyCache  int      // maximum number of runs in the sticky cache: 1000. Other runs are replayed for each task
 
-	AttemptLease  time.Duration // of attempts and workflow tasks, renewed with each heartbeat: 30 s
-	SessionLease  time.Duration // 30 s
-	SessionBuffer time.Duration // 5 s
-	SessionIdle   time.Duration // 5 min
-	DrainTimeout  time.Duration // 25 s
-	Addr          string        // of the worker's own port: /healthz, /readyz, /metrics; empty: none
+	AttemptLease time.Duration // lease of attempts and workflow tasks, renewed with each heartbeat: 30 s
+	DrainTimeout time.Duration // maximum duration of a drain: 25 s
+	Addr         string        // of the worker's own port: /healthz, /readyz, /metrics; empty: none
+	DataDir      string        // for the lock and the executors' folders; empty: no lock, and the temporary folder
+	Handlers     string        // folder of activities in other languages; empty: none
+	Watch        bool          // watch for new and changed handlers, for development
 
-	DataDir   string // for the lock and for executors' folders; empty: no lock, and the system's temporary folder
-	Handlers  string // folder of activities in other languages; empty: none
-	Isolation string // auto, none, process or confined; empty: auto
-	// IsolationMin is the weakest level the worker starts with when something needs executors; auto: confined where the
-	// kernel can hold it. Empty: any.
-	IsolationMin string
-	// files and folders that confined code may read, or change, next to its runtime, the handlers and its scratch folder
-	Read, Write []string
-	// Node and Python are the programs that run handlers; empty: node and python3 in PATH. A named one must be there.
-	Node, Python string
-	// Packages is the setting for the installation of packages that handlers need; empty: they are installed without
-	// running their code.
-	Packages Packages
-	// ExecutorUIDs are the users of executors where the worker is root: FIRST-LAST, none, or auto: its own range where
-	// handlers and runtimes are open to others; empty: auto
-	ExecutorUIDs string
-	// ExecutorCgroup selects whether control groups enforce the limits of executors: none, or auto or empty for where
-	// possible
-	ExecutorCgroup string
-	// Egress is the network access of executors: auto, none, filtered or open; empty: auto, which is filtered if the
-	// level confined is available and otherwise open
-	Egress      string
-	EgressAllow []string          // HOST, HOST:PORT or CIDR that filtered egress reaches though it is not public
-	Apps        []string          // URLs and host:port of the app, which filtered egress never reaches
-	Limits      map[string]Limits // of executors, per runtime: native, node, python
-	// Memory is the maximum resident memory of all executors in bytes. Above it idle sessions are evicted, least
-	// recently used first, except sessions that a workflow started; 0: three quarters of the machine's memory.
-	Memory    int64
-	Watch     bool // watch for new and changed handlers, for development
-	NoSandbox bool // no executors at all; isolated activities and handlers are then an error
+	Sessions  SessionOptions  // sessions that the worker holds
+	Executors ExecutorOptions // processes that run handlers and isolated activities
+
 	NoMachine bool // say nothing of the machine it runs on: no load, memory, disk or address
 	// SetLogLevel sets the process's log level as configured by an operator; an empty level restores the original one.
 	// nil: no call.
@@ -140,9 +111,9 @@ func (o Options) defaults() Options {
 		o.internal.Carrier = link.Over(o.Link, o.URLs, o.TLS)
 	}
 	or(&o.AttemptLease, 30*time.Second)
-	or(&o.SessionLease, 30*time.Second)
-	or(&o.SessionBuffer, 5*time.Second)
-	or(&o.SessionIdle, 5*time.Minute)
+	or(&o.Sessions.Lease, 30*time.Second)
+	or(&o.Sessions.Buffer, 5*time.Second)
+	or(&o.Sessions.Idle, 5*time.Minute)
 	or(&o.DrainTimeout, 25*time.Second)
 	if o.Workflows <= 0 {
 		o.Workflows = 256
@@ -239,11 +210,11 @@ func New(o Options) (_ *Worker, err error) {
 	}
 	w.opt = o
 	w.sessions, err = session.New(session.Options{
-		Lease: o.SessionLease, Buffer: o.SessionBuffer, Idle: o.SessionIdle, NewState: func() session.State {
+		Lease: o.Sessions.Lease, Buffer: o.Sessions.Buffer, Idle: o.Sessions.Idle, NewState: func() session.State {
 			return activity.NewSessionValues()
 		},
 		End: w.endSession, Failed: w.sessionFailed, GiveUp: w.giveUpSession, Beat: func() { w.link.Beat() }, Log: w.log,
-	}, session.Interval(o.AttemptLease, o.SessionBuffer)) // not capped as renewals are: an attempt's own signs of life
+	}, session.Interval(o.AttemptLease, o.Sessions.Buffer)) // not capped as renewals are: an attempt's own signs of life
 	if err != nil {
 		return nil, err
 	}
@@ -269,10 +240,10 @@ func New(o Options) (_ *Worker, err error) {
 	_, local := o.internal.Carrier.(link.Local)
 	ro := runner.Options{
 		Link: w.link, Definitions: w.definitions(), Sessions: w.sessions,
-		InProcess: o.Isolation == IsolationNone, WorkerID: w.id, Queues: o.Queues,
+		InProcess: o.Executors.Isolation == IsolationNone, WorkerID: w.id, Queues: o.Queues,
 		WorkflowSlots: o.Workflows, Validates: len(o.Registry.Validated()) > 0, ActivitySlots: o.Concurrency, PollIDs: !local,
-		AttemptLease: o.AttemptLease, LeaseBuffer: o.SessionBuffer,
-		MaxSetUps: o.MaxSetUps, ReleaseSession: w.releaseSession,
+		AttemptLease: o.AttemptLease, LeaseBuffer: o.Sessions.Buffer,
+		MaxSetUps: o.Sessions.MaxSetUps, ReleaseSession: w.releaseSession,
 		Machines: o.StickyCache, TaskFailed: o.internal.OnTaskFailed, OnBranchRun: o.internal.OnBranchRun, Logger: logger,
 	}
 	if w.pool != nil {
@@ -329,13 +300,13 @@ func (w *Worker) openSandbox() error {
 	for _, name := range o.Registry.SessionDefinitions() {
 		needs = needs || o.Registry.sessions[name].Isolated()
 	}
-	if o.Isolation == IsolationNone {
+	if o.Executors.Isolation == IsolationNone {
 		if o.Handlers != "" {
 			return errors.New("worker: handlers in other languages require executors; set isolation to process or confined")
 		}
 		return nil
 	}
-	if o.NoSandbox {
+	if o.Executors.Disabled {
 		if needs {
 			return errors.New("worker: isolated activities and handlers require executors, which are not available on this machine")
 		}
@@ -343,21 +314,21 @@ func (w *Worker) openSandbox() error {
 	}
 	so := sandbox.Options{
 		Handlers: o.Handlers, MinLevel: sandbox.Level(
-			o.IsolationMin,
-		), Read: o.Read, Write: o.Write, Limits: o.limits(), OnLost: w.lost,
-		OnEvict: w.evict, Memory: o.Memory, Logger: w.log,
+			o.Executors.IsolationMin,
+		), Read: o.Executors.Read, Write: o.Executors.Write, Limits: o.Executors.limits(), OnLost: w.lost,
+		OnEvict: w.evict, Memory: o.Executors.Memory, Logger: w.log,
 	}
-	so.EgressAllow, so.Apps = o.EgressAllow, o.Apps
-	so.Node, so.Python, so.Packages = o.Node, o.Python, sandbox.Packages(o.Packages)
-	so.Cgroup = o.ExecutorCgroup
-	if o.ExecutorUIDs != "auto" {
-		so.Users = o.ExecutorUIDs
+	so.EgressAllow, so.Apps = o.Executors.EgressAllow, o.Executors.Apps
+	so.Node, so.Python, so.Packages = o.Executors.Node, o.Executors.Python, sandbox.Packages(o.Executors.Packages)
+	so.Cgroup = o.Executors.Cgroup
+	if o.Executors.UIDs != "auto" {
+		so.Users = o.Executors.UIDs
 	}
-	if o.Egress != "auto" {
-		so.Egress = sandbox.Egress(o.Egress)
+	if o.Executors.Egress != "auto" {
+		so.Egress = sandbox.Egress(o.Executors.Egress)
 	}
-	if o.Isolation != "auto" {
-		so.Level = sandbox.Level(o.Isolation)
+	if o.Executors.Isolation != "auto" {
+		so.Level = sandbox.Level(o.Executors.Isolation)
 	}
 	if o.DataDir != "" {
 		so.Dir, so.Private = SandboxDir(o.DataDir), o.DataDir
@@ -407,8 +378,8 @@ func (w *Worker) defaultSlots() (all, together int) {
 
 // maxSessions returns the cap of sessions that the worker holds.
 func (w *Worker) maxSessions() int {
-	if w.opt.MaxSessions >= 0 {
-		return w.opt.MaxSessions
+	if w.opt.Sessions.Max >= 0 {
+		return w.opt.Sessions.Max
 	}
 	for _, name := range w.opt.Registry.ActivityTypes() {
 		if def, _ := w.opt.Registry.FindActivity(name); !def.Options.Isolated {
@@ -457,8 +428,8 @@ func (w *Worker) registration() protocol.RegisterRequest {
 		WorkflowSlots: &o.Workflows, ActivitySlots: new(w.concurrency()), MaxSessions: new(w.maxSessions()),
 		AttemptLease: int64(o.AttemptLease / time.Second), Settings: new(w.fleet.get().Revision),
 		Session: &protocol.SessionSettings{
-			LeaseMS: o.SessionLease.Milliseconds(), BufferMS: o.SessionBuffer.Milliseconds(),
-			IdleMS:        o.SessionIdle.Milliseconds(),
+			LeaseMS: o.Sessions.Lease.Milliseconds(), BufferMS: o.Sessions.Buffer.Milliseconds(),
+			IdleMS:        o.Sessions.Idle.Milliseconds(),
 			MaxActivities: w.together, Resumes: true,
 		},
 	}

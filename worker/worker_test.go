@@ -160,10 +160,13 @@ func registry() *worker.Registry {
 func start(t *testing.T, a *apptest.App, carrier link.Carrier, change func(*worker.Options)) *worker.Worker {
 	t.Helper()
 	o := workeropt.Over(carrier, worker.Options{
-		Registry: registry(), Release: "test", MaxSessions: 10, DataDir: t.TempDir(),
+		Registry: registry(), Release: "test", DataDir: t.TempDir(),
 		DrainTimeout: 10 * time.Second,
 		Logger:       slogbridge.Slog(apptest.Log(t)),
-		Limits:       sandboxtest.FitLimits(func(l sandbox.Limits) worker.Limits { return worker.Limits(l) }),
+		Sessions:     worker.SessionOptions{Max: 10},
+		Executors: worker.ExecutorOptions{
+			Limits: sandboxtest.FitLimits(func(l sandbox.Limits) worker.Limits { return worker.Limits(l) }),
+		},
 	})
 	if change != nil {
 		change(&o)
@@ -355,7 +358,8 @@ func TestStableWorkerIDIsUsedOnce(t *testing.T) {
 	carrier := link.Local{Join: a.Connections().Join}
 	start(t, a, carrier, func(o *worker.Options) { o.DataDir, o.WorkerID = dir, "local" })
 	_, err := worker.New(workeropt.Over(carrier, worker.Options{
-		Registry: registry(), WorkerID: "local", DataDir: dir, NoSandbox: true, Isolation: "none",
+		Registry: registry(), WorkerID: "local", DataDir: dir,
+		Executors: worker.ExecutorOptions{Isolation: "none", Disabled: true},
 	}))
 	if err == nil || !strings.Contains(err.Error(), "local is in use") {
 		t.Errorf("got %v", err)
@@ -441,8 +445,9 @@ func TestDrainFinishesWhatRunsAndReleasesSessions(t *testing.T) {
 			return nil
 		})
 		w, err := worker.New(workeropt.Over(c, worker.Options{
-			Registry: r, WorkerID: "drains", MaxSessions: 1, Release: "test",
-			Logger: slogbridge.Slog(apptest.Log(t)),
+			Registry: r, WorkerID: "drains", Release: "test",
+			Logger:   slogbridge.Slog(apptest.Log(t)),
+			Sessions: worker.SessionOptions{Max: 1},
 		}))
 		if err != nil {
 			t.Fatal(err)
@@ -531,7 +536,8 @@ func TestDrainKeepsItsDeadlineWhateverRuns(t *testing.T) {
 	defer close(leave)
 	w, err := worker.New(workeropt.Over(&link.Socket{URLs: []string{a.URL()}}, worker.Options{
 		Registry: r, Release: "test", DrainTimeout: 2 * time.Second,
-		Logger: slogbridge.Slog(apptest.Log(t)), Isolation: "none",
+		Logger:    slogbridge.Slog(apptest.Log(t)),
+		Executors: worker.ExecutorOptions{Isolation: "none"},
 	}))
 	if err != nil {
 		t.Fatal(err)
@@ -560,7 +566,8 @@ func TestAbortCutsADrainShort(t *testing.T) {
 	defer close(leave)
 	w, err := worker.New(workeropt.Over(link.Local{Join: a.Connections().Join}, worker.Options{
 		Registry: r, Release: "test", DrainTimeout: time.Hour,
-		Logger: slogbridge.Slog(apptest.Log(t)), Isolation: "none",
+		Logger:    slogbridge.Slog(apptest.Log(t)),
+		Executors: worker.ExecutorOptions{Isolation: "none"},
 	}))
 	if err != nil {
 		t.Fatal(err)
@@ -602,14 +609,14 @@ func TestTheCapOfSessionsFollowsWhatRunsTheActivities(t *testing.T) {
 				r.Activity("own", isolated)
 			}
 			start(t, a, link.Local{Join: a.Connections().Join}, func(o *worker.Options) {
-				o.Registry, o.WorkerID, o.MaxSessions, o.Memory = r, "w", c.most, c.memory
+				o.Registry, o.WorkerID, o.Sessions.Max, o.Executors.Memory = r, "w", c.most, c.memory
 				limits := map[string]worker.Limits{}
 				for _, name := range []string{"native", "node", "python"} {
-					l := o.Limits[name]
+					l := o.Executors.Limits[name]
 					l.Memory = limit
 					limits[name] = l
 				}
-				o.Limits = limits
+				o.Executors.Limits = limits
 			})
 			v, err := a.View().Worker(t.Context(), "", "w")
 			if err != nil || v.MaxSessions != c.want {

@@ -194,9 +194,11 @@ func (e *Env) work(carrier link.Carrier, log zerolog.Logger) (stopWork func()) {
 	e.t.Helper()
 	w, err := worker.New(workeropt.With(worker.Options{
 		Registry: e.registry, Release: "test", WorkerID: "test", Queues: []string{queue},
-		MaxSessions: worker.AutoSessions, Concurrency: 16,
+		Concurrency:  16,
 		AttemptLease: 2 * time.Minute, // attempts are renewed by heartbeats, which are rare in tests
-		Isolation:    worker.IsolationNone, NoMachine: true, Logger: slogbridge.Slog(log),
+		NoMachine:    true, Logger: slogbridge.Slog(log),
+		Sessions:  worker.SessionOptions{Max: worker.AutoSessions},
+		Executors: worker.ExecutorOptions{Isolation: worker.IsolationNone},
 	}, workeropt.Options{Carrier: carrier, OnTaskFailed: e.taskFailed, OnBranchRun: e.watch.registerRun}))
 	if err != nil {
 		e.t.Fatal(err)

@@ -71,10 +71,13 @@ func goWork(t *testing.T, a *apptest.App, way string) {
 	}
 	w, err := worker.New(workeropt.Over(link.To(way, []string{a.URL()}), worker.Options{
 		Registry: languages(), Token: pythonToken, Release: "test",
-		Queues: []string{goQueue}, MaxSessions: 10,
+		Queues:   []string{goQueue},
 		Handlers: handlers, DataDir: t.TempDir(), DrainTimeout: 10 * time.Second,
-		Limits: sandboxtest.FitLimits(func(l sandbox.Limits) worker.Limits { return worker.Limits(l) }),
-		Logger: slogbridge.Slog(apptest.Log(t)),
+		Logger:   slogbridge.Slog(apptest.Log(t)),
+		Sessions: worker.SessionOptions{Max: 10},
+		Executors: worker.ExecutorOptions{
+			Limits: sandboxtest.FitLimits(func(l sandbox.Limits) worker.Limits { return worker.Limits(l) }),
+		},
 	}))
 	if err != nil {
 		t.Fatal(err)

@@ -368,7 +368,7 @@ func TestSessionDefinitions(t *testing.T) {
 			short := workflow.WithActivity(ctx, workflow.ActivityOptions{StartToClose: 5 * sec})
 			return workflow.Await[string](ctx, asking(short, session, "m.gguf", item, 10))
 		})
-		h.start("A", slots(16), func(o *worker.Options) { o.MaxSetUps = 2 })
+		h.start("A", slots(16), func(o *worker.Options) { o.Sessions.MaxSetUps = 2 })
 		h.equal("state", output[string](h, h.begin("flow", "warm", "warm")), "A m.gguf")
 		var runs []string
 		for i := range 6 {

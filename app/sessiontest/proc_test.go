@@ -57,8 +57,10 @@ func (h *harness) make(name string, change ...func(*worker.Options)) (*proc, err
 	}
 	o := workeropt.Over(carrier{link.Local{Join: h.testServer.server.Connections().Join}, p}, worker.Options{
 		Registry: r, Release: release,
-		WorkerID: name, Concurrency: 4, MaxSessions: worker.AutoSessions,
-		AttemptLease: 5 * sec, DrainTimeout: 10 * sec, NoSandbox: true, Logger: slogbridge.Slog(apptest.Log(h.t)),
+		WorkerID: name, Concurrency: 4,
+		AttemptLease: 5 * sec, DrainTimeout: 10 * sec, Logger: slogbridge.Slog(apptest.Log(h.t)),
+		Sessions:  worker.SessionOptions{Max: worker.AutoSessions},
+		Executors: worker.ExecutorOptions{Disabled: true},
 	})
 	for _, f := range change {
 		f(&o)

@@ -17,7 +17,7 @@ import (
 // plainly sets a maximum of ten sessions and otherwise the default settings.
 func plainly(o *worker.Options) {
 	byDefault(o)
-	o.MaxSessions = 10
+	o.Sessions.Max = 10
 }
 
 // own runs an item in a session that the workflow starts, and runs it again after each signal "go".

@@ -288,7 +288,7 @@ func TestWorkersWithSettingsOfTheirOwn(t *testing.T) {
 			{30 * sec, 25 * sec, []string{"25"}},
 			{30 * sec, 26 * sec, nil},
 		} {
-			p, err := h.make("A", attempts(c.attempt), func(o *worker.Options) { o.SessionIdle = c.idle })
+			p, err := h.make("A", attempts(c.attempt), func(o *worker.Options) { o.Sessions.Idle = c.idle })
 			if len(c.values) == 0 {
 				if err != nil {
 					h.t.Errorf("lease %s, idle %s: %v", c.attempt, c.idle, err)

@@ -30,8 +30,8 @@ func TestNoSlotIsIdleWithReadyTasks(t *testing.T) {
 		})
 		f, err := worker.New(workeropt.Over(link.Local{Join: h.testServer.server.Connections().Join}, worker.Options{
 			Registry: r, Release: release, WorkerID: "F",
-			NoSandbox: true,
 			Logger:    slogbridge.Slog(apptest.Log(t)),
+			Executors: worker.ExecutorOptions{Disabled: true},
 		}))
 		if err != nil {
 			h.t.Fatal(err)

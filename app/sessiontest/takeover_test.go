@@ -17,7 +17,7 @@ const takeover = 35 * sec
 
 // byDefault uses the worker's default settings.
 func byDefault(o *worker.Options) {
-	o.AttemptLease, o.SessionLease, o.SessionBuffer, o.SessionIdle = 0, 0, 0, 0
+	o.AttemptLease, o.Sessions.Lease, o.Sessions.Buffer, o.Sessions.Idle = 0, 0, 0, 0
 }
 
 // relay runs items one after the other, each after a signal. session selects where: no session, a session ID on the

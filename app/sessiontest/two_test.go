@@ -14,7 +14,7 @@ import (
 
 // lock sets the lease of sessions and the idle time; 0 leaves the standard.
 func lock(lease, idle time.Duration) func(*worker.Options) {
-	return func(o *worker.Options) { o.SessionLease, o.SessionIdle = lease, idle }
+	return func(o *worker.Options) { o.Sessions.Lease, o.Sessions.Idle = lease, idle }
 }
 
 // work sets the lease of attempts.
@@ -23,7 +23,7 @@ func attempts(lease time.Duration) func(*worker.Options) {
 }
 
 func slots(n int) func(*worker.Options) { return func(o *worker.Options) { o.Concurrency = n } }
-func most(n int) func(*worker.Options)  { return func(o *worker.Options) { o.MaxSessions = n } }
+func most(n int) func(*worker.Options)  { return func(o *worker.Options) { o.Sessions.Max = n } }
 
 // turns are n activities of one session, one after another, named by a prefix.
 func turns(ctx workflow.Context, session, prefix string, n, millis int) (workers []string, err error) {

@@ -43,8 +43,10 @@ func (c *crowd) join() *member {
 	var err error
 	m.w, err = worker.New(workeropt.Over(&link.Socket{URLs: []string{c.url}, NetDial: m.dial}, worker.Options{
 		Registry: c.reg, Release: "1.0.0", Token: c.token,
-		WorkerID: m.id, Concurrency: 1, Workflows: 1, MaxSessions: 5, Isolation: worker.IsolationNone, NoMachine: true,
-		Logger: slog.New(slog.DiscardHandler),
+		WorkerID: m.id, Concurrency: 1, Workflows: 1, NoMachine: true,
+		Logger:    slog.New(slog.DiscardHandler),
+		Sessions:  worker.SessionOptions{Max: 5},
+		Executors: worker.ExecutorOptions{Isolation: worker.IsolationNone},
 	}))
 	if err != nil {
 		c.t.Fatal(err)

@@ -219,8 +219,10 @@ func runFleet(url string, workers int) error {
 		registry.Activity("wait", func(context.Context) error { return nil })
 		w, err := worker.New(workeropt.Over(&link.Socket{URLs: []string{url}}, worker.Options{
 			Queues: []string{"idle"}, Registry: registry, Release: "bench",
-			WorkerID: fmt.Sprintf("idle-%d", i), MaxSessions: 10, NoSandbox: true, NoMachine: true,
+			WorkerID: fmt.Sprintf("idle-%d", i), NoMachine: true,
 			DrainTimeout: 5 * time.Second, Logger: slogbridge.Slog(zerolog.New(os.Stderr).Level(zerolog.ErrorLevel)),
+			Sessions:  worker.SessionOptions{Max: 10},
+			Executors: worker.ExecutorOptions{Disabled: true},
 		}))
 		if err != nil {
 			return err

@@ -160,8 +160,10 @@ func (n *node) work(ctx context.Context, o nodeOptions, id string) error {
 	w, err := worker.New(workeropt.Over(carrier, worker.Options{
 		Queues:   queues,
 		Registry: registry, Release: "bench", WorkerID: id,
-		MaxSessions: max(10, o.sessions), NoSandbox: true, DrainTimeout: 5 * time.Second,
-		Logger: slogbridge.Slog(o.log.Level(zerolog.WarnLevel)),
+		DrainTimeout: 5 * time.Second,
+		Logger:       slogbridge.Slog(o.log.Level(zerolog.WarnLevel)),
+		Sessions:     worker.SessionOptions{Max: max(10, o.sessions)},
+		Executors:    worker.ExecutorOptions{Disabled: true},
 	}))
 	if err != nil {
 		return err
