@@ -20,10 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
-	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/process"
-	"github.com/sojourn-run/sojourn/internal/slogbridge"
-	"github.com/sojourn-run/sojourn/internal/workeropt"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 )
@@ -41,8 +38,12 @@ type Env struct {
 	late     *atomic.Bool // set shortly before the timeout of the test binary
 	watch    *watch
 
+	options Options
+	log     zerolog.Logger // of the app and the workers
+
 	mu       sync.Mutex // guards the fields below
 	patience time.Duration
+	workers  []*Worker
 }
 
 // standstill is the default of SetPatience.
@@ -76,12 +77,17 @@ func (e *Env) id() string { return ulid.Make().String() }
 // testing.TB that wraps a *testing.T has virtual time if its caller calls Run inside synctest.Test.
 func Run[T testing.TB](t T, r *worker.Registry, test func(t T, env *Env)) {
 	t.Helper()
+	runWith(t, Options{}, r, test)
+}
+
+func runWith[T testing.TB](t T, o Options, r *worker.Registry, test func(t T, env *Env)) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "test.db")
 	late := &atomic.Bool{}
 	defer warn(t, late)()
 	plain, ok := any(t).(*testing.T)
 	if !ok {
-		run(t, r, path, late, nil, test)
+		run(t, o, r, path, late, nil, test)
 		return
 	}
 	blocked, ended, busy := &atomic.Bool{}, make(chan any, 1), newWatch()
@@ -92,7 +98,7 @@ func Run[T testing.TB](t T, r *worker.Registry, test func(t T, env *Env)) {
 		synctest.Test(plain, func(t *testing.T) {
 			t.Helper()
 			defer func() { blocked.Store(t.Failed()) }()
-			run(any(t).(T), r, path, late, busy, test)
+			run(any(t).(T), o, r, path, late, busy, test)
 		})
 	}()
 	report, stop := busy.checkLoops()
@@ -112,10 +118,10 @@ func Run[T testing.TB](t T, r *worker.Registry, test func(t T, env *Env)) {
 }
 
 func run[T testing.TB](
-	t T, r *worker.Registry, path string, late *atomic.Bool, busy *watch, test func(t T, env *Env),
+	t T, o Options, r *worker.Registry, path string, late *atomic.Bool, busy *watch, test func(t T, env *Env),
 ) {
 	t.Helper()
-	env := &Env{t: t, registry: r, late: late, watch: busy, patience: standstill}
+	env := &Env{t: t, registry: r, late: late, watch: busy, patience: standstill, options: o}
 	env.ctx, env.fail = context.WithCancel(t.Context())
 	defer env.fail()
 	end := sync.OnceFunc(env.begin(path))
@@ -156,7 +162,7 @@ func warn(t testing.TB, late *atomic.Bool) (stop func()) {
 	return func() { timer.Stop() }
 }
 
-// begin starts the app and the worker. It returns a function that stops them.
+// begin starts the app and the workers. It returns a function that stops them.
 func (e *Env) begin(path string) (end func()) {
 	e.t.Helper()
 	console := process.Console(zerolog.NewTestWriter(e.t))
@@ -180,38 +186,16 @@ func (e *Env) begin(path string) (end func()) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- e.server.Run(context.Background()) }()
-	stop := e.work(link.Local{Join: e.server.Connections().Join}, log)
-	return func() {
-		stop()
-		if err := errors.Join(e.server.Close(context.Background()), <-ended); err != nil {
-			e.t.Error(err)
-		}
+	e.log = log
+	specs := e.options.Workers
+	if len(specs) == 0 {
+		specs = []WorkerSpec{{}}
 	}
-}
-
-// work starts the worker. It returns a function that stops the worker.
-func (e *Env) work(carrier link.Carrier, log zerolog.Logger) (stopWork func()) {
-	e.t.Helper()
-	w, err := worker.New(workeropt.With(worker.Options{
-		Registry: e.registry, Release: "test", WorkerID: "test", Queues: []string{queue},
-		Concurrency:  16,
-		AttemptLease: 2 * time.Minute, // attempts are renewed by heartbeats, which are rare in tests
-		NoMachine:    true, Logger: slogbridge.Slog(log),
-		Sessions:  worker.SessionOptions{Max: worker.AutoSessions},
-		Executors: worker.ExecutorOptions{Isolation: worker.IsolationNone},
-	}, workeropt.Options{Carrier: carrier, OnTaskFailed: e.taskFailed, OnBranchRun: e.watch.registerRun}))
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- w.Run(ctx) }()
-	if err := w.WaitReady(e.t.Context()); err != nil {
-		e.t.Error(err)
+	for _, spec := range specs {
+		e.AddWorker(spec)
 	}
 	return func() {
-		stop()
-		if err := <-done; err != nil {
+		if err := errors.Join(e.endWorkers(), e.server.Close(context.Background()), <-ended); err != nil {
 			e.t.Error(err)
 		}
 	}

@@ -68,6 +68,38 @@ func ExampleUpdate() {
 	}
 }
 
+// The worker that holds a session is killed. The other worker acquires the session, and the workflow completes.
+func ExampleRunWith() {
+	test := func(t *testing.T) {
+		r := worker.NewRegistry()
+		r.Activity("frame", func(context.Context) error { return nil })
+		r.Workflow("render", func(ctx workflow.Context) error {
+			in := workflow.InSession(ctx, "gpu")
+			for range 3 {
+				if err := workflow.ExecuteActivity(in, "frame").Get(ctx, nil); err != nil {
+					return err
+				}
+				if err := workflow.Sleep(ctx, time.Hour); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		o := workflowtest.Options{Workers: []workflowtest.WorkerSpec{{ID: "a"}, {ID: "b"}}}
+		workflowtest.RunWith(t, o, r, func(t *testing.T, env *workflowtest.Env) {
+			run := env.Start("render")
+			time.Sleep(time.Minute)
+			if env.Sessions()[0].Worker == "a" {
+				env.Worker(0).Kill()
+			}
+			if _, err := workflowtest.Result[any](run); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	_ = test
+}
+
 // A test replays exports of production runs with the code of today, so that a change that breaks open runs fails.
 func ExampleReplay() {
 	test := func(t *testing.T) {

@@ -1,0 +1,202 @@
+package workflowtest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/internal/link"
+	"github.com/sojourn-run/sojourn/internal/slogbridge"
+	"github.com/sojourn-run/sojourn/internal/workeropt"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker"
+)
+
+// Options are the options of RunWith. The zero value is that of Run: one worker on the queue "default".
+type Options struct {
+	// Workers are started before the test, in this order; empty: one worker that polls Queues.
+	Workers []WorkerSpec
+	// Queues are the task queues of workers that name none; empty: "default".
+	Queues []string
+	// Capabilities are those of workers that name none.
+	Capabilities []string
+}
+
+// WorkerSpec describes a worker of the test. All workers have the registry of the test. Zero values mean the limits of
+// Run.
+type WorkerSpec struct {
+	ID           string   // worker ID; empty: test for the first worker, else test-N
+	Queues       []string // task queues to poll; empty: those of the options
+	Capabilities []string // matched with the requirements of tasks and sessions; empty: those of the options
+	Concurrency  int      // activities at once; 0: 16
+	MaxSessions  int      // maximum of held sessions; 0: no limit; negative: none
+}
+
+// Worker is a worker of the test, which the test can kill, freeze and drain.
+type Worker struct {
+	ID     string
+	env    *Env
+	faults *faults
+	stop   context.CancelFunc
+	ended  func() error // waits for the end of the worker and returns its error
+
+	mu     sync.Mutex // guards killed
+	killed bool
+}
+
+// RunWith is Run with several workers, other queues or capabilities.
+func RunWith[T testing.TB](t T, o Options, r *worker.Registry, test func(t T, env *Env)) {
+	t.Helper()
+	runWith(t, o, r, test)
+}
+
+// Worker returns a worker by its number in the order in which the workers were started, from 0.
+func (e *Env) Worker(i int) *Worker {
+	e.t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if i < 0 || i >= len(e.workers) {
+		e.t.Fatalf("worker %d does not exist; the test has %d workers", i, len(e.workers))
+	}
+	return e.workers[i]
+}
+
+// AddWorker starts another worker.
+func (e *Env) AddWorker(spec WorkerSpec) *Worker {
+	e.t.Helper()
+	e.mu.Lock()
+	n := len(e.workers)
+	e.mu.Unlock()
+	if spec.ID == "" {
+		if spec.ID = "test"; n > 0 {
+			spec.ID = fmt.Sprint("test-", n)
+		}
+	}
+	if len(spec.Queues) == 0 {
+		spec.Queues = e.options.Queues
+	}
+	if len(spec.Queues) == 0 {
+		spec.Queues = []string{queue}
+	}
+	if len(spec.Capabilities) == 0 {
+		spec.Capabilities = e.options.Capabilities
+	}
+	sessions := cmp.Or(max(spec.MaxSessions, 0), worker.AutoSessions)
+	if spec.MaxSessions < 0 {
+		sessions = 0
+	}
+	f := newFaults(link.Local{Join: e.server.Connections().Join})
+	w, err := worker.New(workeropt.With(worker.Options{
+		Registry: e.registry, Release: "test", WorkerID: spec.ID, Queues: slices.Clone(spec.Queues),
+		Capabilities: spec.Capabilities, Concurrency: cmp.Or(spec.Concurrency, 16),
+		AttemptLease: 2 * time.Minute, // attempts are renewed by heartbeats, which are rare in tests
+		NoMachine:    true, Logger: slogbridge.Slog(e.log),
+		Sessions:  worker.SessionOptions{Max: sessions},
+		Executors: worker.ExecutorOptions{Isolation: worker.IsolationNone},
+	}, workeropt.Options{Carrier: f, OnTaskFailed: e.taskFailed, OnBranchRun: e.watch.registerRun}))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	if err := w.WaitReady(e.t.Context()); err != nil {
+		e.t.Error(err)
+	}
+	added := &Worker{
+		ID: spec.ID, env: e, faults: f, stop: stop, ended: sync.OnceValue(func() error { return <-done }),
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.workers = append(e.workers, added)
+	return added
+}
+
+// Kill cuts the connection of the worker for good, as if its process was killed: it does not deregister, and the app
+// receives no further outcome of its tasks. The app learns of the loss when it misses heartbeats, after a minute.
+// Activity code that runs in the worker continues until it returns or observes its context.
+func (w *Worker) Kill() {
+	w.mu.Lock()
+	w.killed = true
+	w.mu.Unlock()
+	w.faults.kill()
+	w.stop()
+}
+
+// Freeze suspends the worker's heartbeats, polls and reports for d, as if its process was stopped. It returns when d
+// has passed. Activity code that runs in the worker continues; its outcomes are sent after d.
+func (w *Worker) Freeze(d time.Duration) {
+	thaw := w.faults.freeze()
+	time.Sleep(d)
+	thaw()
+}
+
+// Drain stops the worker in order: it accepts no further tasks, finishes those that run, releases its sessions and
+// deregisters. Drain returns when the worker has ended.
+func (w *Worker) Drain() {
+	w.env.t.Helper()
+	w.stop()
+	if err := w.ended(); err != nil {
+		w.env.t.Error(err)
+	}
+}
+
+// stopAtEnd stops the worker at the end of the test.
+func (w *Worker) stopAtEnd() error {
+	w.stop()
+	err := w.ended()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.killed {
+		return nil // it could not deregister
+	}
+	return err
+}
+
+// endWorkers stops all workers.
+func (e *Env) endWorkers() (err error) {
+	e.mu.Lock()
+	workers := slices.Clone(e.workers)
+	e.mu.Unlock()
+	for _, w := range workers {
+		err = errors.Join(err, w.stopAtEnd())
+	}
+	return err
+}
+
+// Session is the state of a session.
+type Session struct {
+	ID     string
+	Status string // active, expired, closed, failed or orphaned
+	Worker string // ID of the worker that holds it; empty: none
+	Epoch  int64  // number of its acquisitions, which fences off former holders
+}
+
+// Sessions returns the sessions of the test, sorted by their IDs.
+func (e *Env) Sessions() (all []Session) {
+	e.t.Helper()
+	in := protocol.SessionList{PageSize: 200}
+	for {
+		page, err := e.server.View().Sessions(e.t.Context(), in)
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		for _, v := range page.Sessions {
+			s := Session{ID: v.SessionID, Status: string(v.Status), Epoch: v.Epoch}
+			if v.LeaseOwner != nil {
+				s.Worker = *v.LeaseOwner
+			}
+			all = append(all, s)
+		}
+		if page.NextPageToken == nil {
+			slices.SortFunc(all, func(a, b Session) int { return cmp.Compare(a.ID, b.ID) })
+			return all
+		}
+		in.PageToken = *page.NextPageToken
+	}
+}

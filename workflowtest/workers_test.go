@@ -1,0 +1,126 @@
+package workflowtest_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+	"github.com/sojourn-run/sojourn/workflowtest"
+)
+
+// visits returns a registry whose workflow calls an activity in one session each hour, and the workers of the calls.
+func visits(times int) (r *worker.Registry, seen func() []string) {
+	var mu sync.Mutex
+	var workers []string
+	r = worker.NewRegistry()
+	r.Activity("visit", func(ctx context.Context) error {
+		mu.Lock()
+		defer mu.Unlock()
+		workers = append(workers, activity.Info(ctx).WorkerID)
+		return nil
+	})
+	r.Workflow("visits", func(ctx workflow.Context) error {
+		in := workflow.InSession(ctx, "s")
+		for range times {
+			if err := workflow.ExecuteActivity(in, "visit").Get(ctx, nil); err != nil {
+				return err
+			}
+			if err := workflow.Sleep(ctx, time.Hour); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return r, func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(workers)
+	}
+}
+
+// The holder of a session is killed, frozen or drained between two activities. Another worker acquires the session
+// under a higher epoch, and the workflow completes.
+func TestASessionMovesWhenItsWorkerIsLost(t *testing.T) {
+	for name, lose := range map[string]func(*workflowtest.Worker){
+		"killed":  (*workflowtest.Worker).Kill,
+		"frozen":  func(w *workflowtest.Worker) { go w.Freeze(2 * time.Hour) },
+		"drained": (*workflowtest.Worker).Drain,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, seen := visits(2)
+			o := workflowtest.Options{Workers: []workflowtest.WorkerSpec{{ID: "a"}, {ID: "b", MaxSessions: 5}}}
+			workflowtest.RunWith(t, o, r, func(t *testing.T, env *workflowtest.Env) {
+				run := env.Start("visits")
+				time.Sleep(time.Minute)
+				before := env.Sessions()
+				if len(before) != 1 || before[0].Status != "active" || before[0].Worker == "" {
+					t.Fatalf("sessions: %+v", before)
+				}
+				holder := env.Worker(0)
+				if before[0].Worker == "b" {
+					holder = env.Worker(1)
+				}
+				lose(holder)
+				time.Sleep(time.Hour) // the second activity has run
+				after := env.Sessions()
+				if len(after) != 1 || after[0].Epoch <= before[0].Epoch || after[0].Worker == before[0].Worker {
+					t.Errorf("sessions: %+v, before %+v", after, before)
+				}
+				if _, err := workflowtest.Result[any](run); err != nil {
+					t.Fatal(err)
+				}
+				workers := seen()
+				if len(workers) != 2 || workers[0] != before[0].Worker || workers[1] == workers[0] {
+					t.Errorf("the activities ran on %v, the first holder was %s", workers, before[0].Worker)
+				}
+			})
+		})
+	}
+}
+
+// The outcome of an activity that ends after its worker was killed is discarded: the activity runs again.
+func TestTheOutcomeOfAKilledWorkerIsDiscarded(t *testing.T) {
+	r := worker.NewRegistry()
+	started := make(chan string, 2)
+	r.Activity("slow", func(ctx context.Context) (string, error) {
+		started <- activity.Info(ctx).WorkerID
+		time.Sleep(30 * time.Second)
+		return activity.Info(ctx).WorkerID, nil
+	})
+	r.Workflow("calls", func(ctx workflow.Context) (string, error) {
+		return workflow.Await[string](ctx, workflow.ExecuteActivity(ctx, "slow"))
+	})
+	workflowtest.RunWith(t, workflowtest.Options{}, r, func(t *testing.T, env *workflowtest.Env) {
+		run := env.Start("calls")
+		first := <-started
+		env.Worker(0).Kill()
+		env.AddWorker(workflowtest.WorkerSpec{})
+		got, err := workflowtest.Result[string](run)
+		if err != nil || first != "test" || got != "test-1" {
+			t.Errorf("first on %s, then %s, %v", first, got, err)
+		}
+	})
+}
+
+// Workers poll the queues of their specification or of the options, and have their capabilities.
+func TestWorkersHaveQueuesAndCapabilities(t *testing.T) {
+	r := worker.NewRegistry()
+	r.Activity("where", func(ctx context.Context) (string, error) { return activity.Info(ctx).WorkerID, nil })
+	r.Workflow("asks", func(ctx workflow.Context) (string, error) {
+		on := workflow.WithActivity(ctx, workflow.ActivityOptions{Queue: "gpu", Requirements: []string{"cuda"}})
+		return workflow.Await[string](ctx, workflow.ExecuteActivity(on, "where"))
+	})
+	o := workflowtest.Options{Queues: []string{"default", "gpu"}, Workers: []workflowtest.WorkerSpec{
+		{ID: "plain"}, {ID: "cuda", Queues: []string{"gpu"}, Capabilities: []string{"cuda"}},
+	}}
+	workflowtest.RunWith(t, o, r, func(t *testing.T, env *workflowtest.Env) {
+		if got, err := workflowtest.Result[string](env.Start("asks")); err != nil || got != "cuda" {
+			t.Errorf("ran on %s, %v", got, err)
+		}
+	})
+}
