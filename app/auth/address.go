@@ -29,7 +29,7 @@ func (a *Auth) Address(r *http.Request) string {
 	}
 	at, err := netip.ParseAddr(host)
 	if err != nil {
-		return host // of a test, or a socket without addresses
+		return host // address of a test, or a socket without addresses
 	}
 	at = at.Unmap().WithZone("")
 	if !a.opt.TrustedProxies.trust(at) {

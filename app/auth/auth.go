@@ -24,7 +24,7 @@ type Store interface {
 type Options struct {
 	Store           Store
 	Bootstrap       string        // the token with every role; see Bootstrap
-	None            bool          // no token is asked for: every caller is Local. The app must listen on loopback only.
+	None            bool          // no token is required: every caller is Local. The app must listen on loopback only.
 	CacheFor        time.Duration // how long a cached token is used without a notification: 500 ms
 	ReceivesNotices func() bool   // whether notifications of other apps arrive; if not, every request reads. nil: they do
 	CookieFor       time.Duration // how long a sign-in to the dashboard lasts: 24 h
@@ -38,9 +38,10 @@ type Auth struct {
 	bootstrap [sha256.Size]byte
 	cookieKey [sha256.Size]byte
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	known map[string]lookup
-	// ids that no stored token has, until tokens change. They are apart from known, so that guesses evict no valid token.
+	// IDs that no stored token has, until tokens change. They are separate from known, so that guesses do not evict a
+	// valid token.
 	unknown map[string]struct{}
 	news    int64 // number of invalidations: a token that was read before an invalidation is not cached after it
 	held    map[*openRequest]struct{}
@@ -51,8 +52,8 @@ type Auth struct {
 type lookup struct {
 	token store.Token
 	found bool
-	at    time.Time // when it was read
-	err   error     // of a pass
+	at    time.Time // time of the read
+	err   error     // reason why the token was rejected
 }
 
 // lookupTimeout limits the read of a token. If the read fails, a cached token may be used up to the age of stale; the
@@ -68,7 +69,7 @@ const (
 	maxUnknown = 10_000
 )
 
-// New makes an Auth. Without a bootstrap token only stored tokens are good.
+// New returns an Auth. Without a bootstrap token only stored tokens are valid.
 func New(o Options) *Auth {
 	if o.CacheFor == 0 {
 		o.CacheFor = 500 * time.Millisecond
@@ -79,7 +80,8 @@ func New(o Options) *Auth {
 	a := &Auth{opt: o, known: map[string]lookup{}, unknown: map[string]struct{}{}, held: map[*openRequest]struct{}{}}
 	a.uses.wake = make(chan struct{}, 1)
 	a.bootstrap = sha256.Sum256([]byte(o.Bootstrap))
-	// All apps of a deployment have one bootstrap token, so a cookie made by one is good at all, and after a restart.
+	// All apps of a deployment have the same bootstrap token, so a cookie of one app is valid at all apps, also after a
+	// restart.
 	a.cookieKey = sha256.Sum256([]byte("sojourn dashboard cookie\x00" + o.Bootstrap))
 	if o.Bootstrap == "" {
 		_, _ = rand.Read(a.cookieKey[:]) // never fails
@@ -129,7 +131,7 @@ func (a *Auth) bootstrapPrincipal(m Method) *Principal {
 	return &Principal{Name: "bootstrap", Roles: Roles, Method: m}
 }
 
-// usable refuses a stored token that was revoked or has expired.
+// usable rejects a stored token that was revoked or has expired.
 func usable(t store.Token, now time.Time) error {
 	if !t.RevokedAt.IsZero() || !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt.Time) {
 		return unknown()
@@ -152,8 +154,8 @@ func principalOf(t store.Token, m Method, now time.Time) (*Principal, error) {
 	return p, nil
 }
 
-// lookup finds a stored token: in memory, when that is fresh enough for a revocation to hold everywhere within a
-// second.
+// lookup returns a stored token: from memory if it is recent enough that a revocation applies everywhere within a
+// second, else from the store.
 func (a *Auth) lookup(ctx context.Context, id string) (store.Token, bool, error) {
 	a.mu.Lock()
 	known, ok := a.known[id]

@@ -207,12 +207,12 @@ func (a *Auth) sign(body string) string {
 
 // signIn is the content of a cookie.
 type signIn struct {
-	id    string // of the row that records the sign-out
+	id    string // ID of the row that records the sign-out
 	token string // ID of the token; "-" for the bootstrap token
 	until time.Time
 }
 
-// openCookie reads a cookie that this deployment made and whose time is not over.
+// openCookie reads a cookie that was created by this deployment and has not expired.
 func (a *Auth) openCookie(value string) (in signIn, ok bool) {
 	i := strings.LastIndexByte(value, '.')
 	if i < 0 || !hmac.Equal([]byte(a.sign(value[:i])), []byte(value[i+1:])) {

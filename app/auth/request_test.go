@@ -78,7 +78,7 @@ func TestABearerTokenIsReadFromItsHeaderAlone(t *testing.T) {
 	}
 	_, err := a.Request(request(http.MethodGet, nil))
 	wantReason(t, "nothing", err, protocol.ReasonUnauthorized)
-	// A program on another machine may use a token, whatever it calls this one.
+	// A program on another machine may use a token, whatever host name it uses for this machine.
 	_, err = a.Request(request(
 		http.MethodPost, map[string]string{"Authorization": "Bearer " + secret, "From": "10.0.0.9:1", "Origin": "https://x"},
 	))

@@ -34,7 +34,7 @@ func rerole(t *testing.T, s auth.Store, id string, roles ...string) {
 	}
 }
 
-// cookied is a request with the cookie of a sign-in.
+// cookied returns a request with the cookie of a sign-in.
 func cookied(c *http.Cookie) *http.Request {
 	r := request(http.MethodPost, nil)
 	r.AddCookie(&http.Cookie{Name: auth.Cookie, Value: c.Value})

@@ -54,21 +54,21 @@ const (
 
 // Principal is a caller: its name in history and audit, and its rights. It is immutable.
 type Principal struct {
-	TokenID    string // empty without a stored token
+	TokenID    string // empty if there is no stored token
 	Name       string // the bootstrap token has a name and no id
 	Roles      []Role
-	Namespaces []string // empty: all
-	Queues     []string // of a worker; empty: all
-	Group      string   // of a worker
+	Namespaces []string // empty: all namespaces
+	Queues     []string // queues of a worker; empty: all
+	Group      string   // group of a worker
 	Method     Method
 
-	signIn string // by cookie: see signedOut
+	signIn string // ID of a sign-in by cookie: see signedOut
 }
 
-// Local is the principal of this process itself, and of every caller when authentication is off.
+// Local is the principal of this process, and of every caller when authentication is off.
 func Local() *Principal { return &Principal{Name: "local", Roles: Roles, Method: Unchecked} }
 
-// Key identifies the token of a principal: its id, or its name for a principal without a stored token. It is empty for
+// Key identifies the token of a principal: its ID, or its name for a principal without a stored token. It is empty for
 // a nil principal.
 func (p *Principal) Key() string {
 	if p == nil {
@@ -77,7 +77,7 @@ func (p *Principal) Key() string {
 	return cmp.Or(p.TokenID, p.Name)
 }
 
-// Owner is the budget.Owner of the principal's requests in a namespace. Requests of a nil principal have no token.
+// Owner returns the budget.Owner of the principal's requests in a namespace. Requests of a nil principal have no token.
 func (p *Principal) Owner(namespace string) budget.Owner {
 	return budget.Owner{Namespace: namespace, Token: p.Key()}
 }
@@ -175,7 +175,7 @@ func With(ctx context.Context, p *Principal) context.Context {
 	return context.WithValue(ctx, contextKey{}, p)
 }
 
-// From is the caller a context carries, or nil.
+// From returns the caller in a context, or nil.
 func From(ctx context.Context) *Principal {
 	p, _ := ctx.Value(contextKey{}).(*Principal)
 	return p

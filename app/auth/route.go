@@ -26,8 +26,8 @@ func (a *Auth) Admit(r *http.Request, roles []Role) (*Principal, error) {
 // NamespaceParameter is the query parameter that names the namespace of a request without the header.
 const NamespaceParameter = "namespace"
 
-// namedNamespace is the namespace a request names: header X-Namespace, else the query's namespace; "" when it names
-// none.
+// namedNamespace returns the namespace that a request names: header X-Namespace, else the query's namespace; "" if it
+// names none.
 func namedNamespace(r *http.Request) string {
 	name := r.Header.Get(protocol.HeaderNamespace)
 	if name == "" && r.URL.RawQuery != "" {
@@ -36,8 +36,8 @@ func namedNamespace(r *http.Request) string {
 	return strings.ToLower(strings.TrimSpace(name))
 }
 
-// StartNamespace is the namespace of a request that need not be about one: the one it names, else "default", else the
-// first its caller is bound to.
+// StartNamespace returns the namespace of a request that need not have one: the one it names, else "default", else the
+// first namespace of its caller's restriction.
 func StartNamespace(r *http.Request, p *Principal) (string, error) {
 	if p != nil && namedNamespace(r) == "" && !p.In(unnamed) {
 		return p.Namespaces[0], nil
@@ -48,7 +48,7 @@ func StartNamespace(r *http.Request, p *Principal) (string, error) {
 // unnamed is the namespace of requests that name none.
 const unnamed = "default"
 
-// Namespace is the namespace a request is about, when its caller may touch it: header X-Namespace, else the query's
+// Namespace returns the namespace of a request if its caller may access it: header X-Namespace, else the query's
 // namespace, else "default".
 func Namespace(r *http.Request, p *Principal) (string, error) {
 	name := namedNamespace(r)

@@ -19,14 +19,14 @@ import (
 type TokenRequest struct {
 	Name       string       `json:"name" maxLength:"255"`
 	Roles      []Role       `json:"roles" minItems:"1"`
-	Namespaces []string     `json:"namespaces,omitempty" maxItems:"1000" each:"128"` // empty: all
+	Namespaces []string     `json:"namespaces,omitempty" maxItems:"1000" each:"128"` // empty: all namespaces
 	Queues     []string     `json:"queues,omitempty" maxItems:"1000" each:"255"`     // task queues of a worker's token; empty: all
 	Group      string       `json:"group,omitempty" maxLength:"255"`
 	ExpiresIn  int64        `json:"expires_in_seconds,omitempty" minimum:"0" maximum:"315360000"` // 0: see ExpiresAt
 	ExpiresAt  history.Time `json:"expires_at,omitzero"`                                          // zero: never
 }
 
-// TokenView is a token as listings show it: never its secret.
+// TokenView is a token in listings: never its secret.
 type TokenView struct {
 	ID         string       `json:"id"`
 	Name       string       `json:"name"`
@@ -38,7 +38,7 @@ type TokenView struct {
 	CreatedAt  history.Time `json:"created_at"`
 	ExpiresAt  history.Time `json:"expires_at"`
 	RevokedAt  history.Time `json:"revoked_at"`
-	LastUsedAt history.Time `json:"last_used_at"` // to a minute; null: never
+	LastUsedAt history.Time `json:"last_used_at"` // rounded to a minute; null: never
 }
 
 // RolesRequest contains the new roles of a token.
@@ -162,7 +162,7 @@ func (a *Auth) List(ctx context.Context, by *Principal) ([]TokenView, error) {
 	return views, err
 }
 
-// Revoke makes a token useless: at once at this app, within a second at others. Revoking it again changes nothing. drop
+// Revoke makes a token invalid: at once at this app, within a second at others. Revoking it again changes nothing. drop
 // also removes it from listings.
 func (a *Auth) Revoke(ctx context.Context, by *Principal, id string, drop bool) (TokenView, error) {
 	done, err := a.opt.Store.Commit(ctx, store.Transaction{
@@ -271,7 +271,7 @@ func view(t store.Token, now time.Time) TokenView {
 
 var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// text is n random bytes in letters and digits.
+// text returns n random letters and digits.
 func text(n int) string {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // never fails

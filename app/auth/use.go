@@ -12,11 +12,11 @@ import (
 // useInterval is the minimum interval between two stored uses of a token.
 const useInterval = time.Minute
 
-// uses gathers which stored tokens were used, for StoreLastUses to store. A request that uses one waits for nothing.
+// uses collects which stored tokens were used, for StoreLastUses to store. A request with a token does not wait.
 type uses struct {
-	wake chan struct{} // holds one: there is something in fresh
+	wake chan struct{} // has a value if fresh is not empty
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	seen  map[string]time.Time
 	fresh []string
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// When a token was used last is stored once a minute at most, by whichever app it is used at, and never on the way of a
-// request; while none is used nothing is written.
+// The last use of a token is stored at most once a minute over all apps, and never during a request; while no token is
+// used, nothing is written.
 func TestWhenATokenWasUsedIsStoredOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)

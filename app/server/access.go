@@ -52,7 +52,7 @@ func (p *Server) allow(principal any, namespace string, queues []string) error {
 	if !caller.In(namespace) {
 		return protocol.Refuse(protocol.ReasonForbidden, "the token has no access to namespace %s", namespace)
 	}
-	if len(queues) == 0 { // a worker that connects has not named any yet; registering and polling do
+	if len(queues) == 0 { // a worker that connects has not named queues yet; it does so when it registers and polls
 		return nil
 	}
 	return caller.CheckQueues(queues...)

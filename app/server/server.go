@@ -35,8 +35,8 @@ import (
 
 // Options of a control plane. Open and Release are required.
 type Options struct {
-	// Open opens the store with this dispatcher, under this app's id. It may as well return one that is open, or one
-	// around it. The server closes it.
+	// Open opens the store with this dispatcher, under this app's ID. It may also return a store that is already open,
+	// or a wrapper of one. The server closes it.
 	Open   func(ctx context.Context, app string, d store.Dispatcher) (store.Store, error)
 	Shared bool // other apps use the same database
 
@@ -47,12 +47,12 @@ type Options struct {
 	Transports     []string
 	Settings       func() protocol.WorkerSettings
 	Cleanup        time.Duration // between two cleanups of ended sessions: 5 min; negative: no cleanup
-	LogAge         time.Duration // how long lines of activities are kept: 7 days
+	LogAge         time.Duration // how long log lines of activities are kept: 7 days
 	AuditAge       time.Duration // how long audit entries are kept: 365 days
 	AttemptLease   time.Duration
 	Metrics        bool
 	MaxBlamed      int                 // blamed losses after which a task fails; 0: 3
-	Quotas         *engine.QuotaLimits // quotas of namespaces that set none; nil: engine.DefaultQuotas
+	Quotas         *engine.QuotaLimits // quotas of namespaces without their own; nil: engine.DefaultQuotas
 	MaxPolls       int                 // long polls of HTTP workers held at once; 0: 10,000
 	MaxSockets     int                 // sockets of one token; 0: no cap
 	Bytes          int64               // limit of request and response bytes in flight; 0: 256 MiB
@@ -69,7 +69,7 @@ const keepSessions = 30 * 24 * time.Hour
 // defaultBytes is the limit of bytes in flight if Options.Bytes is not set.
 const defaultBytes = 256 << 20
 
-// Server is a control plane. Make it with Open. It answers at once, and moves time forward while Run runs.
+// Server is a control plane, created by Open. It serves requests at once, and processes timers while Run runs.
 type Server struct {
 	opt         Options
 	id          string
@@ -85,16 +85,16 @@ type Server struct {
 	registry    *prometheus.Registry
 	budget      *budget.Budget
 	admission   *admission.Limiter
-	jumps       *prometheus.CounterVec // of the store's clock
+	jumps       *prometheus.CounterVec // jumps of the store's clock
 	log         zerolog.Logger
 
 	drain func(context.Context) error // once
 	close func(context.Context) error // once
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	closed bool
-	stops  []context.CancelCauseFunc // of Run
-	runs   sync.WaitGroup            // what Run started
+	stops  []context.CancelCauseFunc // functions that stop Run
+	runs   sync.WaitGroup            // goroutines that Run started
 }
 
 // Open opens the store and joins the parts.
@@ -109,7 +109,7 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 	return p, nil
 }
 
-// assemble makes the parts and ties them together.
+// assemble creates and connects the components.
 func (p *Server) assemble() {
 	o := p.opt
 	registry := prometheus.NewRegistry()
@@ -213,7 +213,7 @@ func (p *Server) Dispatch() *dispatch.Dispatch { return p.dispatch }
 // Connections returns the registry of connected workers; workers in this process join it too.
 func (p *Server) Connections() *workerconn.Registry { return p.connections }
 
-// Channel is the end of sockets.
+// Channel returns the Socket.IO endpoint.
 func (p *Server) Channel() *channel.Channel { return p.channel }
 
 // Auth knows callers.
@@ -288,7 +288,7 @@ func (p *Server) drainNow(ctx context.Context) error {
 	return errors.Join(p.channel.Close(ctx), p.connections.Close(ctx))
 }
 
-// Close drains, ends what Run started and closes the store; again it does nothing.
+// Close drains, ends everything that Run started and closes the store; a second call does nothing.
 func (p *Server) Close(ctx context.Context) error { return p.close(ctx) }
 
 func (p *Server) closeNow(ctx context.Context) error {
@@ -304,7 +304,7 @@ func (p *Server) closeNow(ctx context.Context) error {
 	return errors.Join(err, p.store.Close())
 }
 
-// once is fn for its first caller, whom later ones wait for; its error is theirs to know.
+// once calls fn for its first caller and returns the error to it; later callers wait for the end of that call.
 func once(fn func(context.Context) error) func(context.Context) error {
 	var first sync.Once
 	return func(ctx context.Context) (err error) {

@@ -50,7 +50,7 @@ func open(t *testing.T, o server.Options) (*server.Server, *migratedStore) {
 	return p, g
 }
 
-// What broke ends Run, and callers are answered until Close, which closes the store once however often it is called.
+// A failure ends Run, and callers get responses until Close, which closes the store once, however often it is called.
 func TestFailedServerRespondsUntilItIsClosed(t *testing.T) {
 	p, g := open(t, server.Options{})
 	newer := errors.New("the database is of a newer release")
@@ -72,7 +72,7 @@ func TestFailedServerRespondsUntilItIsClosed(t *testing.T) {
 	if g.closed != 1 {
 		t.Errorf("the store was closed %d times", g.closed)
 	}
-	if err := p.Run(t.Context()); err != nil { // it has nothing to run any more
+	if err := p.Run(t.Context()); err != nil { // there is nothing to run any more
 		t.Errorf("Run after Close: %v", err)
 	}
 }

@@ -20,7 +20,7 @@ type Follower struct {
 	// Outline, if set, receives outlines of the events, and Event nothing. Values selects their values.
 	Outline func(history.Outline) error
 	Values  protocol.Values
-	Beat    func() error // nothing came for a while
+	Beat    func() error // called when no event was sent for a while
 	Every   time.Duration
 }
 
@@ -101,7 +101,7 @@ func (v *View) followPage(ctx context.Context, run string, after, through int64,
 	return after, err
 }
 
-// runStatus is a run's own row as it is shown.
+// runStatus returns the status of a run's row as the API shows it.
 func (v *View) runStatus(ctx context.Context, t protocol.Target) (shown protocol.RunView, err error) {
 	err = v.store.View(ctx, func(r store.Reader) error {
 		run, flow, err := transaction.FindRow(ctx, r, t)

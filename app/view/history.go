@@ -120,7 +120,7 @@ func readHistory[E any](
 			p.NextPageToken = transaction.PageToken(last)
 		}
 		if in.Wait && p.NextPageToken == nil && run.Status.Open() {
-			p.NextPageToken = transaction.PageToken(run.LastSeq) // there will be more: this is where to wait for it
+			p.NextPageToken = transaction.PageToken(run.LastSeq) // more events will follow: the token to wait with
 		}
 		return err
 	}

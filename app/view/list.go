@@ -94,7 +94,7 @@ func (v *View) List(ctx context.Context, in protocol.ListRequest) (protocol.List
 			}
 			a.SearchedTo, a.NextPageToken = &to.Start, cursor(to.Start, to.Run)
 		}
-		// One more was read than is shown: whether there is a next page is known without a count.
+		// One more entry is read than is returned: it shows whether there is a next page without a count.
 		if len(heads) == q.Limit {
 			heads = heads[:q.Limit-1]
 			last := heads[len(heads)-1]
@@ -216,7 +216,7 @@ func cursor(at history.Time, id string) *string {
 	return &c
 }
 
-// parseCursor is the time and id of a cursor; both are zero without one.
+// parseCursor returns the time and ID of a cursor; both are zero without one.
 func parseCursor(token string) (history.Time, string, error) {
 	if token == "" {
 		return history.Time{}, "", nil

@@ -11,7 +11,7 @@ import (
 )
 
 // Log lines are read after a sequence number, in pages. The dashboard polls while an activity runs, and lines that it
-// has must cost nothing again.
+// already has must not be read again.
 
 // logParts is the maximum number of log batches in one response.
 const logParts = 1000
@@ -48,7 +48,7 @@ func (v *View) ActivityLogs(ctx context.Context, in protocol.LogsQuery) (protoco
 			}
 		}
 		if len(sums) == 0 && !open {
-			_, err = r.Completion(ctx, id, seq) // there was such an activity, or there was none
+			_, err = r.Completion(ctx, id, seq) // whether the activity exists
 			return err
 		}
 		for _, s := range sums {

@@ -45,7 +45,7 @@ func texts[S ~string](counts map[S]int) map[string]int {
 	return all
 }
 
-// Overview returns a snapshot of this app and its namespace for people. It is read once for all concurrent callers, at
+// Overview returns a snapshot of this app and its namespace for display. It is read once for all concurrent callers, at
 // most once per second; runs, sessions and waiting tasks are counted as in RunCounts.
 func (v *View) Overview(ctx context.Context, ns string) (protocol.Overview, error) {
 	ns = transaction.NamespaceOrDefault(ns)

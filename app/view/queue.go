@@ -141,7 +141,7 @@ func (v *View) decided(ctx context.Context, ns string) (map[string]*engine.Queue
 	return m, err
 }
 
-// Cohort is the workers of a queue that have a build, none if there are none.
+// Cohort returns the workers of a queue with a build; empty if there are none.
 func (v *View) Cohort(ctx context.Context, ns, queue, build string) (protocol.BuildCohort, error) {
 	g, err := v.queueServers(ctx, ns)
 	if err != nil {

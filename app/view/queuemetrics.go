@@ -13,21 +13,21 @@ import (
 // Autoscalers read these gauges and treat a missing series as a failed scrape. So a queue that was exported once is
 // exported with 0 when it is empty, and the number of remembered queues is limited.
 
-// queueGauges export the backlog of queues as the store returned it for this scrape or a moment before.
+// queueGauges exports the backlog of queues as the store returned it for this scrape or shortly before.
 type queueGauges struct {
 	view          *View
 	oldest, ready *prometheus.Desc
 
 	mu    sync.Mutex               // guards seen
-	seen  map[engine.QueueKey]bool // had something once, or is served: they say 0 rather than nothing when they are empty
+	seen  map[engine.QueueKey]bool // queues that had tasks or are served: they are exported as 0 when they are empty
 	limit int
 }
 
 // maxSeenQueues is the maximum number of empty queues that are remembered.
 const maxSeenQueues = 10_000
 
-// QueueGauges are the gauges sojourn_queue_oldest_seconds and sojourn_queue_ready. What scales workers by them needs
-// them to fall to 0, and not to go away, when a queue is empty.
+// QueueGauges returns the gauges sojourn_queue_oldest_seconds and sojourn_queue_ready. An autoscaler needs them to
+// become 0, and not to disappear, when a queue is empty.
 func (v *View) QueueGauges() prometheus.Collector {
 	return &queueGauges{
 		view: v, seen: map[engine.QueueKey]bool{}, limit: maxSeenQueues,

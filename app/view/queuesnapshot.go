@@ -39,7 +39,7 @@ type queueSnapshot struct {
 	ns      string
 	now     time.Time
 	stats   map[string]map[protocol.TaskKind]store.QueueStats
-	workers map[string][]protocol.WorkerView // by queue
+	workers map[string][]protocol.WorkerView // workers by queue
 	decided map[string]*engine.Queue
 	waiting map[string]int
 	queries map[string]protocol.QueryTally
@@ -151,7 +151,7 @@ func (g *queueSnapshot) countsOf(name string, kind protocol.TaskKind) protocol.T
 	}
 }
 
-// leased counts the leased tasks of a kind: of one queue, or of all for "".
+// leased counts the leased tasks of a kind: of one queue, or of all queues for "".
 func (g *queueSnapshot) leased(name string, kind protocol.TaskKind) (n int) {
 	for queue, s := range g.stats {
 		if name == "" || queue == name {
@@ -177,7 +177,7 @@ func (g *queueSnapshot) admission(name string, kind protocol.TaskKind) protocol.
 	group, _ := routed(g.decided, name)
 	for _, w := range g.workers[name] {
 		if w.Status == protocol.WorkerStale || w.Gate != "" || w.Drain != nil ||
-			group != "" && w.Group != group { // slots that no task gets are none
+			group != "" && w.Group != group { // slots of a worker that gets no tasks do not count
 			continue
 		}
 		v.ActiveWorkers++

@@ -94,7 +94,7 @@ func (v *View) shown(ctx context.Context, end chainEnd, err error) (protocol.Run
 	if end.head.Status.Open() {
 		return shown, nil
 	}
-	if end.last == nil { // there was not enough memory to read it with the run
+	if end.last == nil { // there was not enough memory to read it together with the run
 		if err := budget.Load(ctx, min(end.head.Bytes, payload.MaxBytes)); err != nil {
 			return protocol.RunView{}, err
 		}

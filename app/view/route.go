@@ -34,7 +34,7 @@ func (v *View) Routed(ctx context.Context, ns, name string) (protocol.RouteState
 	return out, err
 }
 
-// routed is the group that a queue of a namespace is routed to, and whether it is the namespace's.
+// routed returns the group that a queue of a namespace is routed to, and whether it is the namespace's route.
 func routed(decided map[string]*engine.Queue, name string) (group string, inherited bool) {
 	if q := decided[name]; q != nil && q.Group != "" {
 		return q.Group, false

@@ -108,7 +108,7 @@ func orNoInt(n int64) *int64 {
 	return &n
 }
 
-// Envelope shows a blob both ways: as stored, and decoded.
+// Envelope returns a blob in both forms: as stored, and decoded.
 func Envelope(blob string) (*payload.Payload, json.RawMessage) {
 	p := payload.Payload{Blob: blob}
 	decoded, err := payload.ToJSON(p)

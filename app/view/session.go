@@ -104,7 +104,7 @@ func (v *View) Session(ctx context.Context, ns, id string) (protocol.SessionView
 		s, err := r.Session(ctx, key)
 		if errors.Is(err, store.ErrNotFound) {
 			gone := protocol.Refuse(protocol.ReasonWorkerSessionNotFound, "session %s not found", id)
-			timeline, earlier, err := readTimeline(ctx, r, key, 0, timelineShown) // kept when the row was cleaned up
+			timeline, earlier, err := readTimeline(ctx, r, key, 0, timelineShown) // kept after the row was deleted
 			if len(timeline) > 0 {
 				gone.With("timeline", withRenewals(timeline, nil, false))
 			}
@@ -160,7 +160,7 @@ func (v *View) Written(s engine.Session, now time.Time) protocol.SessionView {
 	return v.sessionView(s, v.workers.All(s.Namespace), now)
 }
 
-// sessionView joins a session's row with the liveness of its owner.
+// sessionView combines a session's row with the liveness of its owner.
 func (v *View) sessionView(s engine.Session, roster membership.Roster, now time.Time) protocol.SessionView {
 	out := protocol.SessionView{
 		SessionID: s.ID, Namespace: s.Namespace, Origin: string(s.Origin), Scope: "namespace", WorkflowID: s.WorkflowID,

@@ -12,7 +12,7 @@ import (
 // Sessions are counted at each scrape instead of incrementally: each app would have to maintain counts that agree after
 // every crash. All statuses are exported, also with a count of 0, because a missing series is not a zero.
 
-// SessionGauge is the gauge sojourn_sessions, by status, which reads the store with one statement for each scrape.
+// SessionGauge returns the gauge sojourn_sessions, by status, which reads the store with one statement for each scrape.
 func (v *View) SessionGauge() prometheus.Collector {
 	desc := prometheus.NewDesc("sojourn_sessions", "Stored sessions, by status.", []string{"status"}, nil)
 	return &storeGauge{v.store, desc, func(ctx context.Context, r store.Reader, set func(int, ...string)) error {

@@ -30,7 +30,7 @@ func (v *View) FleetSettings(ctx context.Context, ns string) (protocol.FleetSett
 	}
 	for _, w := range workers {
 		switch {
-		case w.Status == protocol.WorkerStale: // who is gone will never have it, and nobody should wait for that
+		case w.Status == protocol.WorkerStale: // a stale worker will never have it, and is not waited for
 		case w.Settings == nil:
 			out.Unaware++
 		case *w.Settings == is.Revision:

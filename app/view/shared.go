@@ -14,8 +14,8 @@ const sharedKeys = 256
 
 // How long a shared read may be served.
 const (
-	sharedFor    = time.Second     // with changes: the longest time that a caller waits for the next read
-	sharedMaxAge = 5 * time.Second // without known changes, since some values age without a commit
+	sharedFor    = time.Second     // if there are changes: the longest time that a caller waits for the next read
+	sharedMaxAge = 5 * time.Second // without known changes, since some values change without a commit
 )
 
 // pace is the rate of shared reads. After a read, the next one waits pauseShare times as long as the read took, within

@@ -13,7 +13,7 @@ import (
 type storeGauge struct {
 	store reads
 	desc  *prometheus.Desc
-	// read calls set for each value, with its labels.
+	// read must call set for each value, with its labels.
 	read func(ctx context.Context, r store.Reader, set func(n int, labels ...string)) error
 }
 

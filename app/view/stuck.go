@@ -53,7 +53,7 @@ func (v *View) UnservedRoutingKeys(ctx context.Context) (list []store.UnservedRo
 	return list, err
 }
 
-// StuckGauge is the gauge sojourn_stuck_runs, by namespace and reason. Its reads use the index of stuck runs.
+// StuckGauge returns the gauge sojourn_stuck_runs, by namespace and reason. Its reads use the index of stuck runs.
 func (v *View) StuckGauge() prometheus.Collector {
 	desc := prometheus.NewDesc(
 		"sojourn_stuck_runs", "Open runs that make no progress and need a person, by wait reason.",

@@ -8,7 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// SuspectGauge is the gauge sojourn_suspects, by namespace and queue. Its reads use the partial indexes of suspects.
+// SuspectGauge returns the gauge sojourn_suspects, by namespace and queue. Its reads use the partial indexes of
+// suspects.
 func (v *View) SuspectGauge() prometheus.Collector {
 	desc := prometheus.NewDesc(
 		"sojourn_suspects", "Open tasks that are suspects of the loss of a worker process, blamed ones among them.",

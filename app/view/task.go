@@ -74,7 +74,7 @@ func (v *View) QueueWaiting(ctx context.Context, ns, queue string) ([]protocol.T
 		return nil
 	})
 	list := []protocol.TaskWhy{}
-	// Each is described as its own page would, in its own view: they need not be of one moment.
+	// Each task is described as on its own page, from a separate read: they need not be from the same moment.
 	for _, t := range oldest {
 		run, err := v.Describe(ctx, protocol.Target{Namespace: k.Namespace, RunID: t.Run})
 		if protocol.ReasonOf(err) == protocol.ReasonRunNotFound {

@@ -25,7 +25,7 @@ func keptBytes(values protocol.Values) int {
 	return 0
 }
 
-// ShownValues are the values of an event as a preview shows them, by name.
+// ShownValues returns the values of an event as a preview shows them, by name.
 type ShownValues struct {
 	Decoded   map[string]json.RawMessage // whole values
 	Encoded   map[string]string          // whole values that the app cannot decode
@@ -210,7 +210,8 @@ func (o outlinedEnds) read(
 
 func (o outlinedEnds) first(ctx context.Context, r store.Reader, run *engine.Run, shown *protocol.RunView) error {
 	_, values, err := o.read(ctx, r, run, 1, shown, map[string]string{"arguments": "input"})
-	delete(shown.Truncated, "search_attributes") // of the start; the description has the present ones
+	// these are the values of the start; the description has the current ones
+	delete(shown.Truncated, "search_attributes")
 	delete(shown.Truncated, "memo")
 	shown.Input = values.Decoded["arguments"]
 	if blob := values.Encoded["arguments"]; blob != "" {

@@ -29,7 +29,7 @@ type View struct {
 	runCounts       shared[protocol.RunCounts]
 	exactOverviews  shared[protocol.Overview]
 	sessionsCounted shared[map[protocol.SessionStatus]int]
-	queues          shared[queueCounts] // by namespace; "" is all of them
+	queues          shared[queueCounts] // by namespace; "" means all namespaces
 	orders          shared[protocol.QueueOrder]
 }
 
@@ -43,11 +43,11 @@ type Options struct {
 
 	App, Release string        // of this process
 	Shared       bool          // other apps write to the store as well
-	Heartbeat    time.Duration // what workers are told
-	Alive        time.Duration // a worker is alive this long after it was heard
+	Heartbeat    time.Duration // heartbeat interval that workers receive
+	Alive        time.Duration // a worker is alive for this long after its last heartbeat
 }
 
-// reads is all that a view may do with a store: it has no way to commit.
+// reads is all that a view can do with a store: it cannot commit.
 type reads interface {
 	View(ctx context.Context, read func(store.Reader) error) error
 	Now(ctx context.Context) (time.Time, error)

@@ -36,7 +36,7 @@ func (v *View) pending(
 	return pendingOf(ctx, r, around, run)
 }
 
-// setWait sets the wait of a run in its view: as a value for programs, and as text where the contract has one.
+// setWait sets the wait of a run in its view: as a value for programs, and as text where the published API has one.
 func setWait(v *protocol.RunView, w *protocol.Wait) {
 	kind := string(w.Kind)
 	v.Wait, v.WaitKind, v.WaitReason = w, &kind, &w.Message
@@ -61,7 +61,7 @@ func (v *View) waiting(ctx context.Context, r store.Reader, ns string, list []pr
 	for i := range list {
 		shown := &list[i]
 		run := open[shown.RunID]
-		if run == nil { // it has ended since the page was read, and says so with the next one
+		if run == nil { // it has ended since the page was read; the next read reports that
 			continue
 		}
 		_, wait, err := pendingOf(ctx, r, around, run)
@@ -154,7 +154,7 @@ func pendingOf(
 	return p, run.Wait(around, waits), nil
 }
 
-// openChildren lists the open children of a run and of the runs of its workflow id before it.
+// openChildren lists the open children of a run and of the earlier runs of its workflow ID.
 func openChildren(
 	ctx context.Context, r store.Reader, run *engine.Run, p *protocol.Pending,
 ) ([]engine.InheritedChild, error) {

@@ -29,7 +29,7 @@ func (v *View) waitContext(
 	return v.among(ctx, r, known, ns, sessions, now)
 }
 
-// among is the same of workers that are known already.
+// among is the same for workers that were already read.
 func (v *View) among(
 	ctx context.Context, r store.Reader, roster membership.Roster, ns string, sessions bool, now time.Time,
 ) (a *engine.WaitContext, err error) {

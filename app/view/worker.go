@@ -46,21 +46,21 @@ func (v *View) Workers(ctx context.Context, ns, queue, status string) ([]protoco
 		}
 		for i := range rows {
 			h, ok := known[rows[i].Key()]
-			if !ok { // nobody has heard it: its row is all that is known
+			if !ok { // this app has received no heartbeat: it has only the row
 				h = membership.TrackRow(&rows[i])
 			}
 			if !rows[i].DeregisteredAt.IsZero() && held[rows[i].ID].Leases == 0 {
-				continue // it has left and holds nothing: its row goes soon
+				continue // it has deregistered and holds nothing: its row will be deleted soon
 			}
 			shown := v.workerView(&rows[i], h, held[rows[i].ID], now)
-			if !rows[i].DeregisteredAt.IsZero() { // its tasks and sessions end
+			if !rows[i].DeregisteredAt.IsZero() { // its tasks and sessions are ending
 				shown.Status = protocol.WorkerDraining
 			}
 			views = append(views, shown)
 		}
 		return nil
 	})
-	differences(views) // before the filter: a worker may differ from one that is not asked for
+	differences(views) // before the filter: a worker may differ from one that the filter excludes
 	return slices.DeleteFunc(views, func(w protocol.WorkerView) bool {
 		return status != "" && string(w.Status) != status
 	}), err

@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// badJobs are outcomes that must be refused, by their reason. JOB stands for the members that name a job.
+// badJobs are outcomes that must be rejected, by their reason. JOB is replaced by the members that name a job.
 var badJobs = []struct{ name, item, reason string }{
 	{"a number", `7`, "validation_failed"},
 	{"an empty object", `{}`, "validation_failed"},
@@ -68,7 +68,7 @@ func TestARefusedJobAffectsNoOther(t *testing.T) {
 						has[*history.ActivityCompleted](t, a, runs[i])
 					}
 				}
-				w.ok(bad, map[string]any{"result": encode(t, "own")}) // it is leased still
+				w.ok(bad, map[string]any{"result": encode(t, "own")}) // it is still leased
 				has[*history.ActivityCompleted](t, a, runs[place])
 			}
 		}
@@ -110,7 +110,7 @@ func TestARefusedNextPollAffectsNoJob(t *testing.T) {
 	}
 }
 
-// Lines and renewals that cannot be decoded are answered in their place over the socket as well.
+// Over the socket too, lines and renewals that cannot be decoded get an error in their place.
 func TestAMalformedRenewalOrChunkAffectsNoOtherOnTheSocket(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	s, w := scheduler(t, a), join(t, a, "w", "test")

@@ -1,7 +1,7 @@
-// Package channel is the Socket.IO endpoint of an app: workers call verbs over it, and browsers receive hints about
+// Package channel is the Socket.IO endpoint of an app: workers send requests over it, and browsers receive hints about
 // changes.
 //
-// It translates the wire's jobs, tokens and locks into the app's tasks and leases. Package workerconn holds the state
+// It converts the protocol's jobs, tokens and locks to the app's tasks and leases. Package workerconn holds the state
 // of a worker's connection.
 package channel
 
@@ -28,35 +28,35 @@ import (
 // calls it again for each connection every minute and in Recheck; an error then closes the connection.
 type Authenticate func(ctx context.Context, token string, r *http.Request) (principal any, err error)
 
-// Options of a channel. Zero values mean the defaults named next to them.
+// Options of a channel. Zero values mean the defaults in the comments of the fields.
 type Options struct {
-	Worker    Authenticate // of workers; must reject all other callers. nil: every caller is admitted
-	Dashboard Authenticate // of browsers; nil: everybody is let in
-	// CheckOrigin refuses requests before anything of them is read, whatever they are for; nil: none.
+	Worker    Authenticate // authenticates workers; must reject all other callers. nil: every caller is admitted
+	Dashboard Authenticate // authenticates browsers; nil: every browser is admitted
+	// CheckOrigin rejects requests before they are read; nil: no check.
 	CheckOrigin func(*http.Request) error
-	// Revalidate returns an error for a principal that has lost rights since its admission; nil: Worker and Dashboard are
-	// called again.
+	// Revalidate returns an error for a principal that has lost rights since its admission; nil: Worker and Dashboard
+	// are called again.
 	Revalidate func(ctx context.Context, principal any) error
 	// InNamespace reports whether a browser's principal may receive hints of a namespace; nil: of all namespaces.
 	InNamespace func(principal any, namespace string) bool
-	// Hub publishes the hints for browsers; nil: there are none.
+	// Hub publishes the hints for browsers; nil: no hints.
 	Hub *dispatch.Hub
 
-	Transports   []string      // of "websocket" and "polling"; nil: both
-	Origins      []string      // of browsers, in addition to the app's host
+	Transports   []string      // "websocket" and "polling"; nil: both
+	Origins      []string      // origins of browsers, in addition to the app's host
 	PingInterval time.Duration // 10 s
 	PingTimeout  time.Duration // 5 s
-	Recheck      time.Duration // how often principals are looked at again: 1 min
+	Recheck      time.Duration // interval at which principals are checked again: 1 min
 	MaxPerToken  int           // sockets of one principal key; 0: no cap
 	PrincipalKey func(principal any) string
-	Address      func(*http.Request) string // of a client; nil: the peer's
-	Budget       *budget.Budget             // of bytes in flight; nil: none
+	Address      func(*http.Request) string // address of a client; nil: the peer's address
+	Budget       *budget.Budget             // bytes in flight; nil: no limit
 	Owner        func(principal any) budget.Owner
 	Unknown      func(method string, members int) // counts unknown members of calls; nil: they are not counted
 	Log          zerolog.Logger
 }
 
-// Channel is the endpoint. Make it with New, end it with Close.
+// Channel is the endpoint. New creates it, Close ends it.
 type Channel struct {
 	peers    *workerconn.Registry
 	opt      Options
@@ -70,7 +70,7 @@ type Channel struct {
 	counts   counters
 	recent   recentBatches
 
-	life  context.Context // of what the channel does by itself
+	life  context.Context // context of the channel's background work
 	end   context.CancelFunc
 	tasks sync.WaitGroup
 }
@@ -82,8 +82,8 @@ type counters struct {
 // Stats are counts since the start.
 type Stats struct {
 	Socket            socketio.Stats
-	MalformedMachines int64 // settings fetched with telemetry that is none
-	Undone            int64 // polls whose answer was lost, so that their tasks went back
+	MalformedMachines int64 // settings calls with malformed telemetry
+	Undone            int64 // polls whose response was lost, so that their tasks were requeued
 	EarlyCalls        int64 // calls that were refused because the settings had not been fetched
 }
 
@@ -123,10 +123,10 @@ func New(peers *workerconn.Registry, o Options) *Channel {
 	return c
 }
 
-// ServeHTTP is the Socket.IO endpoint; mount it at protocol.ChannelPath, with and without a slash behind.
+// ServeHTTP is the Socket.IO endpoint; mount it at protocol.ChannelPath, with and without a trailing slash.
 func (c *Channel) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.server.ServeHTTP(w, r) }
 
-// admit asks the door.
+// admit checks the origin and the authentication of a request.
 func (c *Channel) admit(r *http.Request) bool {
 	if c.opt.CheckOrigin == nil {
 		return true
@@ -138,7 +138,7 @@ func (c *Channel) admit(r *http.Request) bool {
 	return err == nil
 }
 
-// Handlers is the table of methods. A call's principal must be that of a worker's socket.
+// Handlers returns the table of methods. A call's principal must be the principal of a worker's socket.
 func (c *Channel) Handlers() rpc.Handlers { return c.handlers }
 
 // Close closes every connection so that workers reconnect elsewhere, and waits for all background work.
@@ -177,7 +177,7 @@ func (c *Channel) key(principal any) string {
 	return c.opt.PrincipalKey(principal)
 }
 
-// owner returns whom the bytes of a connection are counted for: for a worker, its namespace.
+// owner returns the owner to whom the bytes of a connection are counted: for a worker, its namespace.
 func (c *Channel) owner(principal any) (o budget.Owner) {
 	switch p := principal.(type) {
 	case *worker:

@@ -81,7 +81,7 @@ func jobsServedBeforeSettings(t *testing.T, database string) {
 		runs = append(runs, schedule(t, a, s, 1))
 		jobs = append(jobs, old.job(nil))
 	}
-	schedule(t, a, s, 1) // ready for the worker, which has not registered on its new connection
+	schedule(t, a, s, 1) // a task is ready for the worker, which has not registered on its new connection
 	old.hangUp()
 	w, err := dial(t, b, protocol.ChannelAuth{WorkerID: "w", Protocol: 1}, nil)
 	if err != nil {
@@ -132,7 +132,7 @@ func jobsServedBeforeSettings(t *testing.T, database string) {
 	call[protocol.RegisterResponse](
 		w, protocol.MethodRegister, protocol.RegisterRequest{AnyActivity: true, Release: "test"},
 	)
-	for range 2 { // the returned job and the one that was ready
+	for range 2 { // the returned job and the job that was ready
 		w.job(nil)
 	}
 }
@@ -638,7 +638,7 @@ func pageHears(t *testing.T, database string) {
 		return answer.RunID
 	}
 	one, other := start("flow"), start("other")
-	watch(protocol.Topic{Kind: "run", Namespace: "default", ID: one}) // after what it is told of
+	watch(protocol.Topic{Kind: "run", Namespace: "default", ID: one}) // after the changes that the page is notified of
 	if h := next(); h.ID != one || h.WorkflowID != "flow" || h.LastSeq < 1 {
 		t.Errorf("got %+v", h)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// completeJob records the outcome of one job or of many and may carry the next poll. With items, one that is refused is
-// answered in its place; a next poll that is refused is answered in next.
+// completeJob records the outcome of one job or of many and may contain the next poll. With items, a rejected item gets
+// an error in its place; a rejected next poll gets an error in next.
 func (c *Channel) completeJob(
 	ctx context.Context, p *worker, in protocol.ChannelComplete,
 ) (protocol.ChannelCompleteResponse, error) {
@@ -25,7 +25,7 @@ func (c *Channel) completeJob(
 	attach(ctx, outcomes, many)
 	out := protocol.ChannelCompleteResponse{Many: many, Items: make([]protocol.JobReceipt, len(outcomes))}
 	req := protocol.CompleteRequest{Items: make([]protocol.CompleteItem, 0, len(outcomes))}
-	places := make([]int, 0, len(outcomes)) // of each item among the outcomes
+	places := make([]int, 0, len(outcomes)) // index of each item in the outcomes
 	for i, o := range outcomes {
 		item, err := itemOf(o)
 		if err != nil {
@@ -77,8 +77,8 @@ func itemOf(o protocol.JobOutcome) (protocol.CompleteItem, error) {
 	return o.Item(g)
 }
 
-// attach replaces the attachments of results, wherever in them they stood, by bytes. A result with one that cannot be
-// encoded makes its own outcome malformed.
+// attach replaces the attachments in results, at any position, by bytes. A result with an attachment that cannot be
+// encoded makes only its outcome malformed.
 func attach(ctx context.Context, outcomes []protocol.JobOutcome, many bool) {
 	args, ok := socketio.Attached(ctx)
 	if !ok || len(args) == 0 {
@@ -105,8 +105,8 @@ func attach(ctx context.Context, outcomes []protocol.JobOutcome, many bool) {
 	}
 }
 
-// readCompletion decodes a completion that cannot be decoded as a whole, item by item. The other jobs of the call do
-// not suffer from one that is malformed, nor from a malformed next poll.
+// readCompletion decodes a completion item by item if it cannot be decoded as a whole. The other jobs of the call are
+// not affected by a malformed one, nor by a malformed next poll.
 func readCompletion(raw json.RawMessage, why error) (in protocol.ChannelComplete, err error) {
 	others, err := httpjson.Bundle(raw, why, httpjson.List{
 		Name: "items", Most: protocol.MaxItems,
@@ -151,7 +151,7 @@ func readOutcome(raw json.RawMessage) (o protocol.JobOutcome) {
 	return o
 }
 
-// returnJob hands a job back.
+// returnJob returns a job to its queue.
 func (c *Channel) returnJob(ctx context.Context, p *worker, in protocol.JobReturn) (*protocol.JobReceipt, error) {
 	if in.Reason == "" {
 		in.Reason = "returned"

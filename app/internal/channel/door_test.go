@@ -20,7 +20,7 @@ type sent struct {
 	host, origin, site string
 }
 
-// knocks makes a request of the socket's endpoint, or of the API, and returns the status.
+// knocks sends a request to the socket's endpoint, or to the API, and returns the status.
 func knocks(t *testing.T, a *apptest.App, s sent, method, path string) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(within(t), method, a.URL()+path, strings.NewReader(""))
@@ -153,7 +153,7 @@ func TestOnlyReadersJoinTheDashboardsNamespace(t *testing.T) {
 	}
 }
 
-// The limits of a poll are checked once for all transports. A next poll beyond them is refused in its place.
+// The limits of a poll are checked once for all transports. A next poll beyond them gets an error in its place.
 func TestEveryTransportLimitsPolls(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	w := join(t, a, "w", "test")

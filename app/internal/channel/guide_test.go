@@ -50,7 +50,7 @@ func (g guide) rows(t *testing.T, part, head string) [][]string {
 	return rows
 }
 
-// first are the names in the first column.
+// first returns the names in the first column.
 func (g guide) first(t *testing.T, part, head string) (names []string) {
 	t.Helper()
 	for _, row := range g.rows(t, part, head) {
@@ -61,7 +61,7 @@ func (g guide) first(t *testing.T, part, head string) (names []string) {
 	return names
 }
 
-// members are the names in the braces that a cell begins with.
+// members returns the names in the braces at the beginning of a cell.
 func members(cell string) (names []string) {
 	list := regexp.MustCompile(`^.\{([^}]*)\}`).FindStringSubmatch(strings.TrimSpace(cell))
 	if list == nil {

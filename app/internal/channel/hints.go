@@ -21,7 +21,7 @@ const (
 	hintGather = 100 * time.Millisecond
 	hintEvery  = time.Second
 	hintMemory = 3 * time.Second
-	maxTopics  = 100 // of one page
+	maxTopics  = 100 // maximum per page
 )
 
 // topics holds the topics that a page subscribed to. A page gets no hints before it subscribes or while it is not
@@ -84,11 +84,12 @@ func (c *Channel) openBrowser(s *socketio.Socket) {
 type hintBatch struct {
 	at       time.Time
 	overflow bool
-	runs     map[string]*store.RunChange // by id
-	kinds    map[protocol.Topic]bool     // kinds with what changed in a namespace, and what changed by itself
+	runs     map[string]*store.RunChange // run changes by run ID
+	// kinds of objects with changes in a namespace, and kinds that also change without a commit
+	kinds map[protocol.Topic]bool
 }
 
-// recentBatches holds the rounds of the last hintMemory.
+// recentBatches holds the batches of the last hintMemory.
 type recentBatches struct {
 	mu     sync.Mutex // guards rounds
 	rounds []*hintBatch
@@ -143,7 +144,7 @@ func newHintBatch(changed store.Changed, overflow bool) *hintBatch {
 	for i := range changed.Runs {
 		run := &changed.Runs[i]
 		r.runs[run.RunID] = run
-		if run.OnlyRenewed { // its own page shows its progress; the list does not
+		if run.OnlyRenewed { // the run's own page shows its progress; the list does not
 			r.kinds[protocol.Topic{Kind: "run", Namespace: run.Namespace, ID: run.RunID}] = true
 			continue
 		}
@@ -168,6 +169,6 @@ func (c *Channel) sendHints(s *socketio.Socket, b *browser, r *hintBatch, of []p
 		if run := r.runs[t.ID]; run != nil && t.Kind == "run" {
 			h.WorkflowID, h.LastSeq = run.WorkflowID, run.LastSeq
 		}
-		_ = s.Emit(protocol.EventHint, h) // a browser that does not read is cut by its own connection
+		_ = s.Emit(protocol.EventHint, h) // a browser that does not read is disconnected by its connection's time-out
 	}
 }

@@ -163,7 +163,7 @@ func (c *Channel) uploadLogs(ctx context.Context, p *worker, in protocol.JobLogs
 	}
 	out := protocol.JobLogsResponse{Items: make([]protocol.JobLogReceipt, len(list))}
 	var req protocol.LogsRequest
-	var places []int // of each item in the list
+	var places []int // index of each item in the list
 	for i, l := range list {
 		g, err := taskToken(l.JobRef)
 		if l.Malformed != nil {
@@ -199,7 +199,7 @@ func (c *Channel) uploadLogs(ctx context.Context, p *worker, in protocol.JobLogs
 	return out, nil
 }
 
-// readLogs decodes lines that cannot be decoded as a whole, job by job.
+// readLogs decodes lines job by job if they cannot be decoded as a whole.
 func readLogs(raw json.RawMessage, why error) (in protocol.JobLogs, err error) {
 	_, err = httpjson.Bundle(raw, why, httpjson.List{
 		Name: "items", Most: protocol.MaxItems,
@@ -209,7 +209,7 @@ func readLogs(raw json.RawMessage, why error) (in protocol.JobLogs, err error) {
 			return l
 		}),
 	})
-	if err == nil && in.Items == nil { // lines of one job, and they are malformed
+	if err == nil && in.Items == nil { // malformed lines of a single job
 		err = why
 	}
 	return in, err

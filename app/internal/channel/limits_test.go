@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// beyond are values, as JSON, that the tags of a member forbid, and some that are none of its type.
+// beyond returns values, as JSON, that the tags of a member forbid, and values of other types.
 func beyond(f reflect.StructField) (limits, types []string) {
 	number := func(key string) (n int64, there bool) {
 		text, there := f.Tag.Lookup(key)
@@ -63,7 +63,7 @@ func (p *peer) refusals(a *apptest.App, path, method, body string) (over string,
 	return fmt.Sprint(status, " ", socketText.Reason, ": ", socketText.Error), socket
 }
 
-// post makes a request of the worker protocol over HTTP.
+// post sends a request of the worker protocol over HTTP.
 func (p *peer) post(a *apptest.App, path, body string) (status int, raw []byte) {
 	p.t.Helper()
 	r, err := http.NewRequestWithContext(within(p.t), http.MethodPost, a.URL()+path, strings.NewReader(body))

@@ -29,7 +29,8 @@ func TestAJobIsCompletedAtAnAppThatNeverSawIt(t *testing.T) {
 		call[protocol.JobLock](reconnected, protocol.MethodExtendLock, protocol.JobRef{ID: j.ID, Token: j.Token})
 		reconnected.ok(j, map[string]any{"result": "done"})
 		has[*history.ActivityCompleted](t, second, run)
-		reconnected.ok(j, map[string]any{"result": "done"}) // its answer was lost: the same again changes nothing
+		// the response was lost: the same request again changes nothing
+		reconnected.ok(j, map[string]any{"result": "done"})
 		page, err := second.View().History(within(t), protocol.HistoryQuery{Target: protocol.Target{RunID: run}})
 		if err != nil {
 			t.Fatal(err)
@@ -46,7 +47,7 @@ func TestAJobIsCompletedAtAnAppThatNeverSawIt(t *testing.T) {
 	})
 }
 
-// A run whose worker is gone can be cancelled by the app alone. After the response the run is closed, and later
+// A run whose worker has died can be cancelled by the app alone. After the response the run is closed, and later
 // requests of the worker change nothing.
 func TestRunOfADeadWorkerIsCancelledWithoutAWorker(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {

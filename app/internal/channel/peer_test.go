@@ -85,7 +85,7 @@ func (p *peer) settings(machine any) protocol.WorkerSettings {
 	return s
 }
 
-// call calls a method whose answer is of type T.
+// call calls a method whose result has the type T.
 func call[T any](p *peer, method string, in any) T {
 	p.t.Helper()
 	var out T
@@ -95,7 +95,7 @@ func call[T any](p *peer, method string, in any) T {
 	return out
 }
 
-// refusal calls a method that must be refused with a code.
+// refusal calls a method that must be rejected with a code.
 func (p *peer) refusal(code, method string, in any) *rpc.Error {
 	p.t.Helper()
 	err := p.Call(within(p.t), method, in, nil)
@@ -106,7 +106,7 @@ func (p *peer) refusal(code, method string, in any) *rpc.Error {
 	return e
 }
 
-// job polls until there is one.
+// job polls until it receives a job.
 func (p *peer) job(extra map[string]any) protocol.Job {
 	p.t.Helper()
 	in := map[string]any{"timeoutMs": 20_000}

@@ -12,12 +12,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// result completes a run of one activity with a response, and returns the result in its history.
+// result completes a run of one activity with a result, and returns the result in its history.
 func result(t *testing.T, a *apptest.App, s, w *peer, response map[string]any) any {
 	t.Helper()
 	run := schedule(t, a, s, 1)
 	j := w.job(nil)
-	// As any client sends it, with attachments where there are some.
+	// As any client sends it, with attachments if there are any.
 	ack, err := w.EmitWithAck(within(
 		t,
 	), rpc.EventCall, map[string]any{"method": protocol.MethodCompleteJob, "payload": map[string]any{

@@ -131,7 +131,7 @@ func (d drawer) named(t reflect.Type) object {
 	if _, known := d.defs[name]; known {
 		return ref(name)
 	}
-	d.defs[name] = nil // it may hold itself
+	d.defs[name] = nil // the type may contain itself
 	d.defs[name] = d.members(t)
 	return ref(name)
 }
@@ -172,7 +172,7 @@ func (d drawer) collect(t reflect.Type, properties object, required *[]string) {
 	}
 }
 
-// drawn is the whole file.
+// drawn returns the whole schema file.
 func drawn() object {
 	null, text := object{"type": "null"}, object{"type": "string"}
 	defs := object{}
@@ -282,7 +282,7 @@ func TestTheSchemaOfTheChannelIsWhatIsEncoded(t *testing.T) {
 	}
 }
 
-// shapes holds messages against the published file, to which members that it does not name are errors here.
+// shapes checks messages against the published schema; members that the schema does not name are errors here.
 type shapes struct {
 	t *testing.T
 	c *jsonschema.Compiler
@@ -346,7 +346,7 @@ func (s shapes) add(name string, message any) {
 	}
 }
 
-// ask makes a call and holds both sides of it against the schema.
+// ask calls a method and checks its arguments and its result against the schema.
 func (s shapes) ask(p *peer, method string, in any) json.RawMessage {
 	s.t.Helper()
 	call := map[string]any{"method": method, "payload": in, "deadlineMs": 30_000}
@@ -368,7 +368,7 @@ func (s shapes) ask(p *peer, method string, in any) json.RawMessage {
 	return answer
 }
 
-// acked is the one value an event was acked with.
+// acked returns the single value with which an event was acknowledged.
 func acked(t *testing.T, p *peer, event string, arg any) json.RawMessage {
 	t.Helper()
 	ack, err := p.EmitWithAck(within(t), event, arg)

@@ -16,7 +16,7 @@ import (
 
 const keeper = "keeper-of-blue" // an id nothing else is called
 
-// mint makes a worker's token that is bound.
+// mint creates a restricted token of a worker.
 func mint(t *testing.T, a *apptest.App, queue, group string) string {
 	t.Helper()
 	root := &auth.Principal{Name: "test", Roles: auth.Roles}

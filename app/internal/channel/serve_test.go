@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// nothing is an app of which a test needs no verb.
+// nothing is an app for tests that call no method of it.
 type nothing struct{ protocol.WorkerVerbs }
 
 // among returns a separate connection registry for the workers of a test.

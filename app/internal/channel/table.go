@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// handle registers a method for registered connections, and converts its errors to their form on the wire.
+// handle registers a method for registered connections, and converts its errors to their protocol form.
 func handle[In, Out any](h rpc.Handlers, method string, fn func(ctx context.Context, p *worker, in In) (Out, error)) {
 	rpc.Handle(h, method, func(ctx context.Context, in In) (out Out, err error) {
 		p, err := caller(ctx)
@@ -78,14 +78,14 @@ func withoutNUL(o *protocol.JobOutcome) {
 	o.ErrorMessage = strings.ReplaceAll(o.ErrorMessage, "\x00", "")
 }
 
-// verb registers a method with the same form on the wire as in the app.
+// verb registers a method whose protocol types are the app's types.
 func verb[In, Out any](
 	h rpc.Handlers, method string, fn func(protocol.WorkerConnection, context.Context, In) (Out, error),
 ) {
 	handle(h, method, func(ctx context.Context, p *worker, in In) (Out, error) { return fn(p, ctx, in) })
 }
 
-// caller is the worker that calls.
+// caller returns the worker that calls.
 func caller(ctx context.Context) (*worker, error) {
 	if p, ok := rpc.PrincipalFrom(ctx).(*worker); ok {
 		return p, nil
@@ -128,7 +128,7 @@ var beforeSettings = []string{
 	protocol.MethodExtendLock, protocol.MethodCompleteJob, protocol.MethodReturnJob, protocol.MethodReportProgress,
 }
 
-// tableBeforeSettings refuses every method that is not in beforeSettings.
+// tableBeforeSettings rejects every method that is not in beforeSettings.
 func (c *Channel) tableBeforeSettings() rpc.Handlers {
 	h := rpc.Handlers{}
 	for method, handler := range c.handlers {

@@ -19,7 +19,7 @@ import (
 // worker is a worker at the other end of a socket: the principal of its calls.
 type worker struct {
 	*workerconn.Conn
-	token string // presented again to Authenticate from time to time; a secret
+	token string // passed to Authenticate again from time to time; a secret
 }
 
 // browser is the principal of a dashboard socket.
@@ -29,7 +29,7 @@ type browser struct {
 	topics    topics
 }
 
-// admitWorker is CONNECT of the workers' namespace.
+// admitWorker handles CONNECT of the workers' namespace.
 func (c *Channel) admitWorker(ctx context.Context, r *socketio.ConnectRequest) (any, error) {
 	var hello protocol.ChannelAuth
 	if len(r.Auth) == 0 || json.Unmarshal(r.Auth, &hello) != nil {
@@ -63,7 +63,7 @@ func releaseMismatch(err error) error {
 	return &socketio.ConnectError{Message: e.Message, Reason: string(e.Reason), Data: e.Details}
 }
 
-// admitBrowser is CONNECT of the dashboard's namespace.
+// admitBrowser handles CONNECT of the dashboard's namespace.
 func (c *Channel) admitBrowser(ctx context.Context, r *socketio.ConnectRequest) (any, error) {
 	var hello struct {
 		Token string `json:"token"`

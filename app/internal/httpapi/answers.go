@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The answers of routes whose verbs answer with less, or with a list alone.
+// The responses of routes whose broker methods return less, or only a list.
 
 type runsResponse struct {
 	WorkflowID string    `json:"workflow_id"`
@@ -110,16 +110,16 @@ type upResponse struct {
 type probeResponse struct {
 	Status    string       `json:"status" enum:"serving,ready,unavailable,not_ready"`
 	Timestamp history.Time `json:"timestamp"`
-	// of the database: ok, unavailable; for readiness also of the release: ok, unreadable; of the drain: draining,
-	// absent otherwise
+	// status of the database: ok, unavailable; in readiness also of the release: ok, unreadable; of the drain:
+	// draining, otherwise absent
 	Checks map[string]string `json:"checks"`
 }
 
 type metricsResponse struct {
 	Namespace string               `json:"namespace"`
 	Sessions  map[string]int       `json:"worker_sessions"` // total and one per status
-	Workers   map[string]int       `json:"workers"`         // by status
-	Runs      map[string]int       `json:"runs"`            // by status
+	Workers   map[string]int       `json:"workers"`         // numbers by status
+	Runs      map[string]int       `json:"runs"`            // numbers by status
 	Queues    []protocol.QueueView `json:"task_queues"`
 }
 
@@ -167,7 +167,7 @@ type deploymentsQuery struct {
 	Queue string `json:"task_queue"` // only deployments of this queue
 }
 
-// buildBody names a build id; it has to be there, and null means the workers without one.
+// buildBody names a build ID. It is required; null means the workers without a build ID.
 type buildBody struct {
 	BuildID *string `json:"build_id"`
 }
@@ -192,7 +192,7 @@ type runsQuery struct {
 type historyQuery struct {
 	PageSize  int    `json:"page_size" minimum:"1" maximum:"1000"` // 1000 when absent
 	PageToken string `json:"next_page_token"`
-	Wait      bool   `json:"wait_new_event"` // hold the request until there is an event after the token, at most 30 s
+	Wait      bool   `json:"wait_new_event"` // hold the request until an event after the token exists, at most 30 s
 	Decoded   bool   `json:"decoded"`        // show encoded values as plain JSON too
 	// the sequence of the event before the page, instead of a token: event 7 alone is after=6&page_size=1
 	After int64 `json:"after" minimum:"0"`

@@ -1,4 +1,4 @@
-// Package httpapi serves the control plane over HTTP: it decodes and authorises requests, calls verbs of the broker
+// Package httpapi serves the control plane over HTTP: it decodes and authorises requests, calls methods of the broker
 // and encodes responses.
 package httpapi
 
@@ -48,13 +48,13 @@ type Options struct {
 
 	Auth      *auth.Auth
 	WorkerAPI WorkerAPI
-	Socket    http.Handler         // /api/socket.io; it asks Auth by itself
+	Socket    http.Handler         // /api/socket.io; it authenticates its callers itself
 	Dashboard http.Handler         // everything outside /api
-	Registry  *prometheus.Registry // what /metrics shows; nil: one of its own
-	Metrics   *Metrics             // counts the answers; nil: made on the registry
+	Registry  *prometheus.Registry // metrics that /metrics shows; nil: a new registry
+	Metrics   *Metrics             // counts the responses; nil: created on the registry
 	App       string               // id of this process
-	Budget    *budget.Budget       // of bytes in flight; nil: none
-	Admission *admission.Limiter   // of requests in progress; nil: none
+	Budget    *budget.Budget       // bytes in flight; nil: no limit
+	Admission *admission.Limiter   // requests in progress; nil: no limit
 	Log       zerolog.Logger
 }
 
@@ -132,7 +132,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// unlessReserved serves what has no route, unless the connection is one that serves health probes only.
+// unlessReserved serves requests without a route, unless the connection is reserved for health probes.
 func unlessReserved(h http.Handler, w http.ResponseWriter, r *http.Request) {
 	if connlimit.Reserved(r.Context()) {
 		httpjson.StatusHeaders(w, http.StatusServiceUnavailable)
@@ -142,24 +142,25 @@ func unlessReserved(h http.Handler, w http.ResponseWriter, r *http.Request) {
 	h.ServeHTTP(w, r)
 }
 
-// call is one request on its way to the broker.
+// call is one request to the broker.
 type call struct {
 	*serve.Call
 	api *API
 	rt  route
 
-	// the workflow id of a start, made here when the caller named none: the key under which to ask what became of it
+	// workflow ID of a start, generated here if the caller named none: the caller can use it to check whether the start
+	// succeeded
 	started string
-	about   string // the object of an audited request, if its path does not name it
-	detail  string // what else is noted of an audited request: the run it met, and why
+	about   string // object of an audited request, if its path does not name it
+	detail  string // further text of the audit record: the run that the request affected, and the reason
 }
 
-// target is the run the path speaks of: the workflow's current one unless it names one.
+// target returns the run in the path: the workflow's current run unless the path names one.
 func (c *call) target() protocol.Target {
 	return protocol.Target{Namespace: c.NS, WorkflowID: c.PathValue("workflow"), RunID: c.PathValue("run")}
 }
 
-// response is the result of a verb: a status and a body. Without a body, the verb has written the response itself.
+// response is the result of a route: a status and a body. Without a body, the route has written the response itself.
 type response struct {
 	status int
 	body   any
@@ -215,7 +216,7 @@ func (a *API) record(c *call) {
 // Failed returns an error unchanged: the reason of an error of the control plane shows whether the outcome is unknown.
 func (c *call) Failed(err error) error { return err }
 
-// Status is that of the reason.
+// Status returns the status of the reason.
 func (c *call) Status(e *protocol.Error) int { return e.Reason.Status() }
 
 // Members returns the members of an error response: the error's own, those of the workflow routes, and for a write
@@ -230,7 +231,7 @@ func (c *call) Members(e *protocol.Error, _ int) map[string]any {
 		}
 	}
 	if e.Reason.Away() && c.Method != http.MethodGet && c.Method != http.MethodHead {
-		// it may have been done, or be done yet
+		// the change may have been committed, or may still be committed
 		if c.started != "" {
 			body["workflow_id"] = c.started
 		}

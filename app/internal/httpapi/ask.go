@@ -4,7 +4,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A query only makes its caller wait for a worker; it is not in history, so there is no receipt.
+// A query only makes its caller wait for a worker. It adds no event to the history, so there is no receipt.
 
 // queryWorkflow runs a query on a worker of the workflow type, and waits until the worker responds or the query times
 // out.

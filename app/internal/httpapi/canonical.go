@@ -14,15 +14,15 @@ import (
 	"unicode/utf16"
 )
 
-// A checksum covers the meaning of a document, not its bytes, since tools re-encode the JSON of a bundle. Verifiers in
+// A checksum covers the content of a document, not its bytes, since tools re-encode the JSON of a bundle. Verifiers in
 // other languages must reproduce the canonical form exactly, so it deviates from Go's encoder where necessary.
 
 // canonicalForm is the form of documents that checksums are of.
 const canonicalForm = "json-recursive-ksort-v1"
 
-// checksum is the SHA-256 of a JSON document, without some of its members, in the form json-recursive-ksort-v1: keys
-// sorted at every depth, no white space, everything beyond ASCII escaped, fractions in the shortest form that reads
-// back the same. Verifiers in other languages compute it from the document they got.
+// checksum returns the SHA-256 of a JSON document, without some of its members, in the form json-recursive-ksort-v1:
+// keys sorted at every depth, no white space, all non-ASCII characters escaped, fractions in the shortest form that
+// parses to the same number. Verifiers in other languages compute it from the received document.
 func checksum(document []byte, without ...string) (string, error) {
 	d := json.NewDecoder(bytes.NewReader(document))
 	d.UseNumber() // a float would change integers beyond 2^53, and with them the checksum

@@ -6,7 +6,7 @@ import (
 
 // The reason of a wait can be requested by task ID as well as by run ID, because worker logs contain task IDs.
 
-// debugRoutes are the routes that answer for what waits or runs.
+// debugRoutes returns the routes that diagnose runs and tasks.
 func debugRoutes(ours lineFunc) []route {
 	return []route{
 		ours(get, "/api/tasks/{task}/why", "why_task", auth.Viewer, whyTask),

@@ -5,10 +5,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The name of a deployment contains its namespace, whatever namespace the request has. So the verb checks access after
+// The name of a deployment contains its namespace, whatever namespace the request has. So the route checks access after
 // it has parsed the name; the check of the route table is not enough.
 
-// deploymentRoutes are the routes of deployments, whose names hold their namespace.
+// deploymentRoutes returns the routes of deployments, whose names contain their namespace.
 func deploymentRoutes(contract lineFunc) []route {
 	const one = "/deployments/{deployment}"
 	return []route{
@@ -31,7 +31,8 @@ func listDeployments(a *API, c *call) (response, error) {
 	return ok(a.opt.Queues.Deployments(c.Ctx, c.NS, c.URL.Query().Get("task_queue")))
 }
 
-// deployment is the name in the path, when the caller may touch its namespace, and there is one.
+// deployment returns the deployment that the path names, if the caller may access its namespace and the namespace
+// exists.
 func (c *call) deployment(a *API) (string, error) {
 	name := c.PathValue("deployment")
 	in, err := protocol.ParseDeployment(name)

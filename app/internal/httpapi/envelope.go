@@ -13,10 +13,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Clients of the contract read the object control_plane and not the answer around it. It is made of the answer's own
-// members in one place, behind every verb, so that no verb can answer one thing outside and another within.
+// SDKs read the object control_plane and not the response around it. It is built from the response's own members in one
+// place, for all routes, so that the two cannot differ.
 
-// projected are the members of an answer that its control_plane object repeats.
+// projected lists the members of a response that its control_plane object repeats.
 var projected = []string{
 	"run_id", "workflow_type", "namespace", "business_key", "status", "status_bucket", "is_terminal", "task_queue",
 	"run_number", "run_count",
@@ -87,7 +87,7 @@ func appendControlPlane(out []byte, c *call, status int, body any) ([]byte, erro
 		if !there && name == "run_id" && c.PathValue("run") != "" {
 			v, there = reflect.ValueOf(c.PathValue("run")), true
 		}
-		// Members promised for success are written as null if missing; an error has none of them.
+		// Members promised for success are written as null if missing; an error does not have them.
 		if !there && !(status < http.StatusBadRequest && slices.Contains(p.success, name)) {
 			continue
 		}
@@ -223,7 +223,7 @@ var outcomes = map[protocol.Reason]string{
 // members are the members of a response by JSON name: of a map, or of a struct, whose omitted members count as missing.
 type members struct {
 	object map[string]any
-	value  reflect.Value // of a struct
+	value  reflect.Value // type of a struct
 	of     *structMembers
 }
 
@@ -269,7 +269,7 @@ type place struct {
 	omits bool
 }
 
-// structMembers are the fields of a struct by JSON name, and those of the projected members in their order.
+// structMembers returns the fields of a struct by JSON name, and the fields of the projected members in their order.
 type structMembers struct {
 	byName    map[string]place
 	projected []place

@@ -94,8 +94,7 @@ func bundled(p *payload.Payload) bundledPayload {
 	return bundledPayload{true, &p.Blob}
 }
 
-// exportHistory answers with a run's bundle, and its checksum next to it. The bundle is its own document: it has no
-// control_plane object.
+// exportHistory returns a run's bundle with its checksum. The bundle is a document without a control_plane object.
 func exportHistory(a *API, c *call) (response, error) {
 	ctx, err := a.opt.RunViews.ReserveHistory(c.Ctx, c.target())
 	if err != nil {
@@ -181,7 +180,7 @@ func (b *bundle) add(e history.Event) error {
 	return nil
 }
 
-// orObject is an empty object where there is none.
+// orObject replaces a missing object by an empty one.
 func orObject(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 || string(raw) == "null" {
 		return json.RawMessage(`{}`)

@@ -39,10 +39,10 @@ type fake struct {
 	run     protocol.RunView
 	history protocol.HistoryPage
 	drained chan struct{} // nil: the app does not drain
-	waited  time.Duration // of the last that asked for a result
+	waited  time.Duration // timeout of the last request for a result
 	full    bool
 	blow    bool
-	listing chan chan struct{} // gets of each search what ends it; nil: all end at once
+	listing chan chan struct{} // receives for each search the channel that ends it; nil: all end at once
 }
 
 func (f *fake) saw(in any) error {
@@ -280,7 +280,7 @@ func (s tokens) Commit(context.Context, store.Transaction) (any, error) {
 	return nil, store.ErrUnavailable
 }
 
-// fakeServer serves the whole port over a broker.
+// fakeServer serves the complete HTTP API over a broker.
 func fakeServer(t testing.TB, f *fake, o auth.Options) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(handler(f, o, zerolog.Nop()))
@@ -307,7 +307,7 @@ func handler(f *fake, o auth.Options, log zerolog.Logger) *httpapi.API {
 	})
 }
 
-// response is an answer as a client gets it.
+// response is a response as a client receives it.
 type response struct {
 	status  int
 	header  http.Header
@@ -321,13 +321,13 @@ func (s response) text(member string) string {
 	return v
 }
 
-// plane is the control_plane object of an answer.
+// plane returns the control_plane object of a response.
 func (s response) plane() map[string]any {
 	m, _ := s.body["control_plane"].(map[string]any)
 	return m
 }
 
-// ask makes a request as a well-behaved client does; headers in set replace its own, and an empty one is left out.
+// ask sends a request with all required headers; headers in set replace them, and an empty value removes a header.
 func ask(t testing.TB, s *httptest.Server, method, path, body string, set map[string]string) response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, bytes.NewReader([]byte(body)))

@@ -25,7 +25,7 @@ type gathered struct {
 	Failures   []bundledFailure   `json:"failures"`
 
 	run   string
-	known map[string]*bundledSpan // by the id an event names: the entry it is about
+	known map[string]*bundledSpan // entries by the ID in the events
 	blobs []bundledBlob
 }
 
@@ -50,7 +50,7 @@ type bundledSpan struct {
 	Status   string       `json:"status"`
 	OpenedAt history.Time `json:"opened_at"`
 	ClosedAt history.Time `json:"closed_at,omitzero"`
-	Seq      int64        `json:"history_sequence"` // number of the event that opened it
+	Seq      int64        `json:"history_sequence"` // number of the event that started it
 }
 
 type bundledUpdate struct {
@@ -181,7 +181,7 @@ func (g *gathered) gather(e history.Event, body json.RawMessage) (command string
 	return command
 }
 
-// openEntry notes an entry that a later event may close; an id opens once.
+// openEntry records an entry that a later event may end; an ID starts once.
 func (g *gathered) openEntry(entry *bundledSpan) bool {
 	if g.known[entry.ID] != nil {
 		return false
@@ -190,7 +190,7 @@ func (g *gathered) openEntry(entry *bundledSpan) bool {
 	return true
 }
 
-// blobsIn lists the payloads an event carries.
+// blobsIn lists the payloads in an event.
 func (g *gathered) blobsIn(e history.Event, body json.RawMessage) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(body, &members) != nil {
@@ -220,7 +220,7 @@ type bundledLink struct {
 	RunID      string `json:"run_id"`
 }
 
-// add notes the run an event speaks of, if it does.
+// add records the run that an event names, if any.
 func (l *bundledLinks) add(e history.Event) {
 	switch d := e.Data.(type) {
 	case *history.WorkflowStarted:

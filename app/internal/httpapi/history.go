@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Events contain their payloads as stored. Decoding is for people and costs time and bytes, so it is optional. A page
-// for people shows the beginnings of values only, and requests a whole value by its event.
+// Events contain their payloads as stored. Decoding is for display and costs time and bytes, so it is optional. A page
+// for display contains only the beginnings of values; the whole value is requested by its event.
 
 // event is an event in the response. Its member decoded contains the encoded members of the payload as plain JSON.
 type event struct {
@@ -82,7 +82,7 @@ func readOutlines(a *API, c *call, in protocol.HistoryQuery, values protocol.Val
 	return ok(out, nil)
 }
 
-// viewOutline shows one event without whole values.
+// viewOutline returns one event without whole values.
 func viewOutline(o *history.Outline, values protocol.Values) event {
 	shown := view.ShowValues(o.Values, values)
 	out := event{
@@ -100,7 +100,7 @@ func viewOutline(o *history.Outline, values protocol.Values) event {
 	return out
 }
 
-// viewEvent shows one event, with its payloads decoded when that is wanted.
+// viewEvent returns one event, with decoded payloads on request.
 func viewEvent(e history.Event, decoded bool) (event, error) {
 	body, err := history.EncodeData(e.Data)
 	if err != nil {

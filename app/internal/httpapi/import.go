@@ -80,7 +80,7 @@ func badBundle(format string, args ...any) error {
 	return protocol.Refuse(protocol.ReasonInvalidBundle, format, args...)
 }
 
-// check rejects a document that is not a bundle, or was changed since its export.
+// check rejects a document that is not a bundle, or that was changed after its export.
 func (in *importBody) check(raw json.RawMessage) error {
 	switch {
 	case in.Schema == "" || len(in.Events) == 0:

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A request for a namespace's own routes is about the one in its path, which need not be one that the caller's header
-// names, and need not be there yet. So these routes go without the check that all others begin with.
+// A route of a namespace concerns the namespace in its path. This may differ from the namespace in the caller's header,
+// and it may not exist yet. So these routes skip the check that all other routes begin with.
 
 // Namespaces is the part of the broker for namespaces.
 type Namespaces interface {
@@ -25,8 +25,8 @@ type Namespaces interface {
 // methodPut is http.MethodPut.
 const methodPut = http.MethodPut
 
-// namespaceRoutes are the routes of namespaces. They speak of the namespace in their path, whatever the one of the
-// request.
+// namespaceRoutes returns the routes of namespaces. They concern the namespace in their path, whatever the namespace of
+// the request.
 func namespaceRoutes(contract lineFunc) []route {
 	const one = "/namespaces/{namespace}"
 	removal := audited("namespace.delete", contract(del, one, "delete_namespace", auth.Admin, deleteNamespace))
@@ -44,13 +44,13 @@ func namespaceRoutes(contract lineFunc) []route {
 	return list
 }
 
-// anyNamespace marks routes that serve whether the request's namespace is there or not.
+// anyNamespace marks routes that are served whether or not the request's namespace exists.
 func anyNamespace(rt route) route {
 	rt.Anywhere = true
 	return rt
 }
 
-// namespaceOf is a namespace named in path or body, when the caller may touch it.
+// namespaceOf returns a namespace named in path or body, if the caller may access it.
 func (c *call) namespaceOf(name string) (string, error) {
 	if !c.Principal.In(name) {
 		return "", protocol.Refuse(protocol.ReasonForbidden, "this token has no access to namespace %s", name).

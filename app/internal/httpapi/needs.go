@@ -10,9 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The routes depend on small interfaces, one per noun, so that a reader of a route or the author of a fake sees what it
-// can call. Verbs of the broker and reads have separate interfaces. The interfaces of schedules, namespaces, attributes
-// and retention are next to their routes.
+// The routes depend on small interfaces, one per subject, so that a reader of a route or the author of a fake sees what
+// it can call. Methods of the broker and reads have separate interfaces. The interfaces of schedules, namespaces,
+// attributes and retention are next to their routes.
 
 // Starts are the verbs that start runs.
 type Starts interface {

@@ -18,11 +18,11 @@ func runCounts(a *API, c *call) (response, error) { return ok(a.opt.System.RunCo
 
 func overview(a *API, c *call) (response, error) { return ok(a.opt.System.Overview(c.Ctx, c.NS)) }
 
-// identity describes the caller to itself.
+// identity describes the caller.
 type identity struct {
 	Identity   string      `json:"identity"`
 	Roles      []auth.Role `json:"roles"`
-	Namespaces []string    `json:"namespaces"` // empty: all
+	Namespaces []string    `json:"namespaces"` // empty: all namespaces
 	Queues     []string    `json:"queues"`
 	Group      string      `json:"group,omitempty"`
 	Method     auth.Method `json:"method"` // token, cookie, none
@@ -88,7 +88,7 @@ func listAudit(a *API, c *call) (response, error) {
 	return ok(auditResponse{c.NS, entries}, err)
 }
 
-// checkReady is the refusal of an app that cannot serve now.
+// checkReady returns the error of an app that cannot serve requests now.
 func checkReady(a *API, c *call) error {
 	err := a.opt.Process.Ready(c.Ctx)
 	if err != nil {

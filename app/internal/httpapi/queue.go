@@ -71,7 +71,7 @@ func decideBuild(verb string) func(*API, *call) (response, error) {
 		}
 		in := protocol.BuildRequest{Namespace: c.NS, Queue: c.PathValue("queue"), Verb: verb, Identity: c.Principal.Name}
 		if body.BuildID == nil || json.Unmarshal(body.BuildID, &in.BuildID) != nil {
-			// left out by mistake it must not mean all workers without one
+			// if it is omitted by mistake, it must not mean all workers without a build ID
 			return response{}, protocol.Invalid("build_id", "must be a build id, or null for the workers without one")
 		}
 		return ok(a.opt.Operations.DecideBuild(c.Ctx, in))
@@ -86,7 +86,7 @@ func setLimits(a *API, c *call) (response, error) {
 	return writeLimits(a, c, c.NS, c.PathValue("queue"))
 }
 
-// namespaceInPath is the namespace that a path names, which has to be there.
+// namespaceInPath returns the namespace that a path names; it must exist.
 func namespaceInPath(a *API, c *call) (string, error) {
 	name, err := c.namespaceOf(c.PathValue("namespace"))
 	if err == nil {

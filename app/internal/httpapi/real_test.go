@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/server"
 )
 
-// real serves the port over the real broker on SQLite.
+// real serves the HTTP API over the real broker on SQLite.
 func real(t *testing.T) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(apptest.OpenServer(t, "", server.Options{Release: "1.2.3", Token: secret}).Handler())
@@ -18,8 +18,8 @@ func real(t *testing.T) *httptest.Server {
 	return s
 }
 
-// A worker that follows the HTTP contract only completes a workflow with one activity; each caller has a token with its
-// own role.
+// A worker that uses only the published HTTP API completes a workflow with one activity; each caller has a token with
+// its own role.
 func TestAWorkflowRunsToItsEndOverHTTPAlone(t *testing.T) {
 	s := real(t)
 	token := func(role string) map[string]string {
@@ -120,7 +120,7 @@ func TestAWorkflowRunsToItsEndOverHTTPAlone(t *testing.T) {
 	}
 }
 
-// A memo keeps bytes, and doubles without a fraction, which plain JSON cannot represent.
+// A memo preserves bytes, and doubles without a fraction, which plain JSON cannot represent.
 func TestMemoKeepsTypesThatJSONLacks(t *testing.T) {
 	s := real(t)
 	ok := func(status int, got response) response {
@@ -143,8 +143,8 @@ func TestMemoKeepsTypesThatJSONLacks(t *testing.T) {
 	).text("run_id")
 	task := ok(200, ask(t, s, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"q"}`, worker)).
 		body["task"].(map[string]any)
-	// {"binary": bytes "same", "double": 7.0, "invalid_binary": bytes ff00, "long": 7, "nested": {"alpha": 1, "beta": 2},
-	// "text": "same"}
+	// {"binary": bytes "same", "double": 7.0, "invalid_binary": bytes ff00, "long": 7, "nested": {"alpha": 1, "beta":
+	// 2}, "text": "same"}
 	const blob = "wwHioz3/VYAiNw4MDGJpbmFyeQgIc2FtZQxkb3VibGUGAAAAAAAAHEAcaW52YWxpZF9iaW5hcnkIBP8ACGxvbmcEDgxuZXN0ZWQOBAphbHBoYQQCCGJldGEEBAAIdGV4dAoIc2FtZQA="
 	ok(200, ask(t, s, "POST", "/api/worker/workflow-tasks/"+task["task_id"].(string)+"/complete",
 		`{"lease_owner":"w","workflow_task_attempt":1,"commands":[{"type":"upsert_memo","entries":{"codec":"avro","blob":"`+
@@ -155,7 +155,7 @@ func TestMemoKeepsTypesThatJSONLacks(t *testing.T) {
 		t.Errorf("shown: %s", shown)
 	}
 	kept := ok(200, ask(t, s, "GET", "/api/workflows/m/runs/"+run+"/history", "", nil)).raw
-	if n := strings.Count(string(kept), blob); n != 2 { // as entries and as merged
+	if n := strings.Count(string(kept), blob); n != 2 { // in the entries and in the merged memo
 		t.Errorf("the envelope is there %d times: %s", n, kept)
 	}
 }

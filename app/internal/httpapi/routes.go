@@ -11,13 +11,13 @@ import (
 // This table defines roles, audit records and the form of responses. They are applied around every verb, because a
 // check inside a verb would cover this verb only.
 
-// route is one line of the table: the request, the roles of its callers, and its verb.
+// route is one line of the table: the request, the roles of its callers, and its handler.
 type route struct {
 	serve.Route
 	verb  func(*API, *call) (response, error)
-	flow  bool   // the answer carries the control_plane object, errors included
-	named string // the member that holds the name at the end of the path
-	audit string // the action noted when the verb succeeded
+	flow  bool   // the response contains the control_plane object, also an error
+	named string // member with the name at the end of the path
+	audit string // action of the audit record after success
 }
 
 const (
@@ -26,7 +26,7 @@ const (
 	del  = http.MethodDelete
 )
 
-// routeTable is every route of the control plane.
+// routeTable returns every route of the control plane.
 func routeTable() []route {
 	line := func(plane serve.Plane, method, path, operation string, role auth.Role, verb func(
 		*API, *call,
@@ -108,7 +108,7 @@ func routeTable() []route {
 	return append(routes, workflowRoutes(contract)...)
 }
 
-// info is for every caller that is known, whatever its role and namespace.
+// info is for every authenticated caller, whatever its role and namespace.
 func info(rt route) route {
 	rt.Roles, rt.Anywhere = auth.Roles, true
 	return rt
@@ -127,7 +127,7 @@ func audited(action string, rt route) route {
 	return rt
 }
 
-// lineFunc makes a route of one plane; the files of single subjects get theirs and cannot mix the planes up.
+// lineFunc adds a route of one kind; a file for one subject gets its own function and cannot mix the kinds.
 type lineFunc func(method, path, operation string, role auth.Role, verb func(*API, *call) (response, error)) route
 
 // workflowRoutes are the routes below /api/workflows. Commands may name the workflow, or one run of it, which must be
@@ -148,7 +148,8 @@ func workflowRoutes(contract lineFunc) []route {
 		contract(get, one, "describe", auth.Viewer, describeRun),
 		contract(get, one+"/runs", "list_runs", auth.Viewer, runsOf),
 		contract(get, run, "describe_run", auth.Viewer, describeRun),
-		longHeld(contract(get, run+"/history", "history", auth.Viewer, readHistory)), // for an event that is to come
+		// when it waits for a future event
+		longHeld(contract(get, run+"/history", "history", auth.Viewer, readHistory)),
 	}
 	for _, at := range []string{one, run} {
 		signalled := contract(post, at+"/signal/{name}", "signal", auth.Writer, signal)

@@ -37,7 +37,7 @@ func (s *searches) acquire(ctx context.Context, namespace string, caller *auth.P
 	return place.Release, nil
 }
 
-// limitedSearch is for a route that counts exactly: it needs a place among the searches.
+// limitedSearch is for a route that counts exactly: it counts towards the limit of searches.
 func limitedSearch(rt route) route {
 	verb := rt.verb
 	rt.verb = func(a *API, c *call) (response, error) {

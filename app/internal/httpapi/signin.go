@@ -33,7 +33,7 @@ const (
 	maxSignIn            = 4 << 10                // bytes of the body: anybody may send one
 	maxFailedPerAddress  = 5                      // delayed responses
 	maxFailedPerApp      = 50                     // delayed responses
-	failedReportEvery    = time.Minute            // for each address
+	failedReportEvery    = time.Minute            // per address
 	maxFailedAddresses   = 1000                   // counted by themselves; further addresses share one count
 	failedOtherAddresses = "other addresses"
 )
@@ -51,8 +51,8 @@ type signIns struct {
 type failedSignIns struct {
 	pending    int // delayed responses
 	unreported int
-	namespace  string    // of the first unreported one
-	reported   time.Time // the last report; zero: none yet
+	namespace  string    // namespace of the first unreported failure
+	reported   time.Time // time of the last report; zero: none yet
 }
 
 func newSignIns() *signIns {

@@ -64,7 +64,7 @@ func streamHistory(a *API, c *call) (response, error) {
 			h := c.W.Header()
 			h.Set("Content-Type", "text/event-stream")
 			h.Set("Cache-Control", "no-store")
-			h.Set("X-Accel-Buffering", "no") // proxies that gather answers would keep events
+			h.Set("X-Accel-Buffering", "no") // proxies that buffer responses would delay events
 			h.Set(VersionHeader, Version)
 			c.W.WriteHeader(http.StatusOK)
 			begun = true
@@ -79,7 +79,7 @@ func streamHistory(a *API, c *call) (response, error) {
 		follower.Outline = func(o history.Outline) error { return sendEvent(viewOutline(&o, values), nil) }
 	}
 	closed, err := a.opt.RunViews.Follow(c.Ctx, c.target(), after, follower)
-	if err != nil && !begun { // nothing was sent, so it can still be refused as any request is
+	if err != nil && !begun { // nothing was sent, so an error response is still possible
 		return response{}, err
 	}
 	// A separate event marks the end: a client reconnects to a stream that only breaks off.
@@ -130,7 +130,7 @@ func lastSeen(c *call) (int64, error) {
 }
 
 type streamQuery struct {
-	After   int64 `json:"after"`   // the sequence of the last event the caller has, when it sends no Last-Event-ID
+	After   int64 `json:"after"`   // sequence of the last event that the caller has, if it sends no Last-Event-ID
 	Decoded bool  `json:"decoded"` // payloads also as plain JSON
 	valuesQuery
 }

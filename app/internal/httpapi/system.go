@@ -1,10 +1,9 @@
 package httpapi
 
-// The contract's metrics of a namespace are exact, which costs a count; see the views. Programs request them rarely,
-// and people see other numbers.
+// The metrics of a namespace in the published API are exact, which requires a count; see package view. Programs request
+// them rarely, and the dashboard shows other numbers.
 
-// operatorMetrics counts what there is in a namespace, by status: sessions, workers and runs, and the backlog of its
-// queues.
+// operatorMetrics counts the sessions, workers and runs of a namespace by status, and the backlog of its queues.
 func operatorMetrics(a *API, c *call) (response, error) {
 	if c.Method == post {
 		if err := c.Read(&struct{}{}); err != nil {

@@ -9,7 +9,7 @@ import (
 // The app also does the work of the passes in the background. The passes exist for tools of the contract and for
 // operators who do not want to wait, so each has an audit record and counts as a long request.
 
-// systemRoutes are the routes below /api/system that are not of retention.
+// systemRoutes returns the routes below /api/system, except those of retention.
 func systemRoutes(contract lineFunc) []route {
 	repair := audited("system.repair", contract(post, "/system/repair/pass", "repair_pass", auth.Admin, repairPass))
 	timeouts := audited(
@@ -28,7 +28,7 @@ func systemRoutes(contract lineFunc) []route {
 	}
 }
 
-// systemMetrics are the metrics under a route of the contract: of one namespace, and of the process.
+// systemMetrics returns the metrics of a route of the published API: of one namespace, and of the process.
 func systemMetrics(a *API, c *call) (response, error) {
 	return a.metrics(c, func(namespace string) bool { return namespace == c.NS })
 }

@@ -23,7 +23,7 @@ type updated struct {
 	ResolvedRun     string   `json:"resolved_run_id"`
 	Scope           string   `json:"target_scope"` // instance, run
 	Source          string   `json:"command_source"`
-	Reason          *string  `json:"reason"` // update_failed, when it failed
+	Reason          *string  `json:"reason"` // update_failed if it failed
 	RejectionReason *string  `json:"rejection_reason"`
 	Message         *string  `json:"message,omitempty"`
 	Errors          []string `json:"validation_errors"`

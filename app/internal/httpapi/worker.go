@@ -4,8 +4,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Workers and sessions are read here, and operated on by people; their own verbs are another protocol's, with other
-// roles. A list that is empty is an empty list: null would break clients that loop over it.
+// These routes read workers and sessions and let operators act on them; workers use other routes, with other roles. An
+// empty list is encoded as []: null would break clients that loop over it.
 
 func listWorkers(a *API, c *call) (response, error) {
 	q := c.query()
@@ -91,7 +91,7 @@ func migrateSession(a *API, c *call) (response, error) { return operate(a, c, "m
 
 func forgetSession(a *API, c *call) (response, error) { return operate(a, c, "forget", "forgotten") }
 
-// operate runs an operator's verb on a session; the broker notes it.
+// operate applies an operator's request to a session; the broker writes the audit record.
 func operate(a *API, c *call, verb, outcome string) (response, error) {
 	in := protocol.SessionOperation{}
 	if err := c.Read(&in); err != nil {
@@ -100,7 +100,7 @@ func operate(a *API, c *call, verb, outcome string) (response, error) {
 	in.Namespace, in.SessionID, in.Verb, in.Identity = c.NS, c.PathValue("session"), verb, c.Principal.Name
 	out, err := a.opt.Operations.OperateSession(c.Ctx, in)
 	if out.Moving != "" {
-		outcome = "draining" // it moves when what runs in it has ended
+		outcome = "draining" // it moves when its running activities have ended
 	}
 	return ok(sessionOperated{c.NS, outcome, out}, err)
 }

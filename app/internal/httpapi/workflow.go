@@ -46,7 +46,7 @@ func (b startBody) check() error {
 	})
 }
 
-// member is one of a request that is no part of it, and what to do instead.
+// member is an unsupported member of a request, with its alternative.
 type member struct {
 	name, instead string
 	value         json.RawMessage
@@ -144,7 +144,8 @@ func start(a *API, c *call) (response, error) {
 	case c.Ctx.Err() != nil:
 		return response{}, err
 	}
-	return response{status, out}, nil // the run is started, which an error would deny; its result has its own route
+	// the run is started, and an error would suggest that it is not; its result has its own route
+	return response{status, out}, nil
 }
 
 // idempotent reads the header Idempotency-Key of a start. A start without a workflow ID gets one: with the header an ID
@@ -204,7 +205,7 @@ func listRuns(a *API, c *call) (response, error) {
 	return ok(list, err)
 }
 
-// describeRun shows the run the path speaks of, by its workflow, by its own id, or both.
+// describeRun returns the run in the path, by its workflow ID, its run ID, or both.
 func describeRun(a *API, c *call) (response, error) {
 	q := c.query()
 	values := q.valuesOf()

@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/internal/serve"
 )
 
-// slowWriter is a caller that reads its response when it is told to.
+// slowWriter is a caller that reads its response only when the test allows it.
 type slowWriter struct {
 	*httptest.ResponseRecorder
 	read chan struct{}
@@ -42,7 +42,7 @@ func TestRequestsInProgressAreLimited(t *testing.T) {
 	reserved := func(rt *serve.Route) { rt.Reserved = true }
 	for name, c := range map[string]struct {
 		route      serve.Route
-		bytes      int // of the body
+		bytes      int // size of the body
 		inProgress int32
 		hold, slow bool
 	}{

@@ -21,11 +21,11 @@ const (
 // Route is one line of a transport's table: the request and the roles of its callers.
 type Route struct {
 	Method    string
-	Pattern   string // as net/http has it, with {name} for a part of the path
+	Pattern   string // a pattern of net/http, with {name} for a part of the path
 	Operation string
 	Plane     Plane
-	Roles     []auth.Role // any of them, or one that contains it; empty: everybody, without a token
-	Sojourn   bool        // not of the contract, whatever plane it is on: no version header is asked for
+	Roles     []auth.Role // any of these roles, or one that contains it; empty: every caller, without a token
+	Sojourn   bool        // not part of the published API: no version header is required
 	Anywhere  bool        // served whether the request's namespace is there or not
 	Probe     bool        // a health probe, served also when file descriptors are used up but for the reserve
 	// maximum duration; 0: 30 s. A request with its own limit may be held: it ends when its caller loses access
@@ -49,23 +49,23 @@ const brief = 30 * time.Second
 // tests check every response against it.
 type Shape struct {
 	Summary string   // one line for people
-	Body    any      // of the type that the body is decoded into, whose tags contain its limits; nil: no body
-	Needs   []string // members of the body it refuses to be without; "a|b": either
-	Query   any      // of a struct whose members are the parameters of the query; nil: it has none
+	Body    any      // value of the type that the body is decoded into, whose tags contain its limits; nil: no body
+	Needs   []string // required members of the body; "a|b": one of the two
+	Query   any      // struct whose members are the parameters of the query; nil: no parameters
 	// the route reads the header Idempotency-Key
 	IdempotencyKey bool
-	// the answers that are no refusals, by status: a value of the type that is encoded, or a Media
+	// the successful responses, by status: a value of the type that is encoded, or a Media
 	Responses map[int]any
 	Refuses   []protocol.Reason // in addition to the reasons that every route of its kind has
 	MaxBody   int64             // bytes, where a body may be longer than elsewhere
-	// its answer is its own document, without the members that its plane's answers carry next to theirs
+	// the response is a document without the additional members of the plane's responses
 	Bare bool
 }
 
 // AnyOf describes a response that has one of these bodies.
 type AnyOf []any
 
-// Media is an answer that is no JSON, by its media type.
+// Media is a response other than JSON, by its media type.
 type Media string
 
 // OK describes a response with status 200 and this body.

@@ -30,29 +30,30 @@ import (
 
 // Pipeline runs the checks and the response of each request of one plane.
 type Pipeline struct {
-	Auth         *auth.Auth
-	HasNamespace func(ctx context.Context, name string) error // refuses one that is not there; nil: all are
+	Auth *auth.Auth
+	// rejects a namespace that does not exist; nil: all namespaces exist
+	HasNamespace func(ctx context.Context, name string) error
 
-	Header, Version string                     // which version this is, on every answer
+	Header, Version string                     // header with the version of the API in every response
 	CheckVersion    func(version string) error // checks the version in Header of a request to the contract's routes
 	Dashboard       bool                       // a caller with the dashboard's cookie need not send a version
 	Broken          []byte                     // the body if a response cannot be encoded
 
-	Budget    *budget.Budget     // of bytes in flight; nil: none
-	Admission *admission.Limiter // of requests in progress; nil: none
+	Budget    *budget.Budget     // bytes in flight; nil: no limit
+	Admission *admission.Limiter // requests in progress; nil: no limit
 
 	Observe func(operation string, status int, took time.Duration) // called after every response; nil: no counts
 	Log     zerolog.Logger
 }
 
-// Call is one request on its way to its verb.
+// Call is one request on its way to its handler.
 type Call struct {
 	*http.Request
 	W     http.ResponseWriter
 	Route Route
 
-	// Results of the checks. Ctx is the verb's context: it ends with the caller, at the route's limit and, for a held
-	// request, when its caller loses access.
+	// Results of the checks. Ctx is the handler's context: it ends when the caller disconnects, at the route's limit
+	// and, for a held request, when its caller loses access.
 	Ctx       context.Context
 	Principal *auth.Principal // nil on open routes
 	NS        string          // the namespace
@@ -65,18 +66,18 @@ type Call struct {
 	inFlight budget.Grant    // bytes of the body and of the response
 	loads    budget.Context  // counts the bytes that are loaded for the response
 	place    admission.Place // among the requests in progress
-	full     bool            // it was refused because no bytes were free
+	full     bool            // it was rejected because no bytes were free
 	cutter   cutter
 
-	parameters url.Values // of the query; nil: not parsed
+	parameters url.Values // parameters of the query; nil: not parsed
 
 	auth    *auth.Auth
 	end     func()        // releases Ctx
-	began   time.Time     // of the request
-	working time.Duration // until the request was held; 0: it was not
+	began   time.Time     // start of the request
+	working time.Duration // duration until the request was held; 0: it was not held
 }
 
-// Exchange is a call in the hands of its plane, which embeds it.
+// Exchange is a call of one plane, whose own type embeds Call.
 type Exchange interface {
 	base() *Call
 
@@ -93,7 +94,7 @@ type Exchange interface {
 	ResponseLost()
 }
 
-// Response is the status and body of a response. Without a body, the verb has written the response itself.
+// Response is the status and body of a response. Without a body, the handler has written the response itself.
 type Response struct {
 	Status int
 	Body   any
@@ -114,8 +115,8 @@ func (c *Call) maxBody() int64 {
 	return httpjson.MaxBody
 }
 
-// begin sets the context of the verb, which ends after limit. The context of a held request also ends when the caller
-// loses access.
+// begin sets the context of the handler, which ends after limit. The context of a held request also ends when the
+// caller loses access.
 func (c *Call) begin(limit time.Duration, held bool) {
 	ctx, release := context.Context(&c.loads), func() {}
 	if held {
@@ -125,19 +126,19 @@ func (c *Call) begin(limit time.Duration, held bool) {
 	c.Ctx, c.end = ctx, func() { cancel(); release() }
 }
 
-// Hold makes the rest of a request held, for a verb that has done its work and now waits for an event: Ctx gets the
+// Hold makes the rest of a request held, for a handler that has done its work and now waits for an event: Ctx gets the
 // limit of held requests, the request counts the bytes of a held request, and the wait does not count in the duration
 // of the operation.
 func (c *Call) Hold() {
 	c.place.Leave()
 	c.end()
 	c.begin(Held, true)
-	c.raw = []byte{} // and not nil: it was read
+	c.raw = []byte{} // not nil: it was read
 	c.inFlight.Shrink(plainReads)
 	c.working = time.Since(c.began)
 }
 
-// Body is the request's body, nil when there is none.
+// Body returns the request's body, or nil if there is none.
 func (c *Call) Body() (raw []byte, err error) {
 	if c.raw == nil {
 		c.allowCut(reading)
@@ -220,10 +221,11 @@ func overloaded() error {
 const (
 	bodyFactor  = 6
 	plainReads  = 16 << 10
-	replyFactor = 2 // of an encoded response: as a value, and as text
+	replyFactor = 2 // an encoded response is in memory as a value and as text
 
-	smallBody    = 64 << 10 // of a reserved route: never waits
-	smallRequest = 64 << 10 // of any route, with all it is counted with: waits only where its caller has much
+	smallBody = 64 << 10 // body size of a reserved route that never waits for memory
+	// size of a request of any route, with all that it counts, that waits only if its caller already uses much memory
+	smallRequest = 64 << 10
 )
 
 // reserve reserves the bytes of a request in the budget, before its body is read.
@@ -236,7 +238,7 @@ func (p *Pipeline) reserve(c *Call) (err error) {
 	case c.Request.Body == nil || c.Request.Body == http.NoBody:
 		body = 0
 	case body > c.maxBody():
-		body = 0 // it will be refused unread
+		body = 0 // it will be rejected without being read
 	case body < 0:
 		body = c.maxBody()
 	}
@@ -244,8 +246,8 @@ func (p *Pipeline) reserve(c *Call) (err error) {
 	c.inFlight.Open(p.Budget, c.Principal.Owner(c.NS))
 	switch {
 	case c.Route.Reserved && c.ContentLength >= 0 && body <= smallBody, c.Route.Limit == Held && n <= smallRequest:
-		// The number of polls is limited, and a claim reserves the memory of their tasks. In a burst of polls, claims hold
-		// all bytes for moments; no other poll may be refused for that.
+		// The number of polls is limited, and a claim reserves the memory of their tasks. In a burst of polls, claims
+		// hold all bytes for moments; no other poll may be refused for that.
 		c.inFlight.Force(n)
 		return nil
 	case n <= smallRequest && c.inFlight.Small(n):
@@ -320,8 +322,8 @@ func (c *Call) Need(v any) error {
 	return httpjson.Missing(v, c.Route.Shape.Needs)
 }
 
-// Routed serves a request with the routes of the plane, or responds that there is no route. unknown makes the exchange
-// for that response.
+// Routed serves a request with the routes of the plane, or responds that there is no route. unknown creates the
+// exchange for that response.
 func (p *Pipeline) Routed(mux *http.ServeMux, w http.ResponseWriter, r *http.Request, unknown func() Exchange) {
 	status, allow := httpjson.Unrouted(mux, r)
 	if status == 0 {
@@ -353,7 +355,7 @@ func (p *Pipeline) Serve(x Exchange) {
 		if p.Observe != nil {
 			p.Observe(c.Route.Operation, status, cmp.Or(c.working, time.Since(c.began)))
 		}
-		if status == HungUp { // without it, net/http would send an empty 200 to a caller that is still there
+		if status == HungUp { // without it, net/http would send an empty 200 to a caller that is still connected
 			panic(http.ErrAbortHandler)
 		}
 	}()
@@ -372,7 +374,7 @@ func (p *Pipeline) Serve(x Exchange) {
 	}
 }
 
-// run holds a request against the checks in their order, and has its verb done.
+// run checks the request in the order above and calls its handler.
 func (p *Pipeline) run(x Exchange) (Response, error) {
 	c := x.base()
 	var err error
@@ -393,7 +395,7 @@ func (p *Pipeline) run(x Exchange) (Response, error) {
 	}
 	about := auth.Namespace
 	if c.Route.Anywhere {
-		about = auth.StartNamespace // identity and access are served whatever namespace the token is restricted to
+		about = auth.StartNamespace // identity and access are served for any namespace restriction of the token
 	}
 	if c.NS, err = about(c.Request, c.Principal); err != nil {
 		return Response{}, err
@@ -422,7 +424,7 @@ func (p *Pipeline) run(x Exchange) (Response, error) {
 		err = overloaded()
 	}
 	if refusal := auth.Revoked(c.Ctx); refusal != nil && (err != nil || out.Body != nil) {
-		// a stream has begun its answer, and ends
+		// a stream has started its response, and ends
 		return Response{}, refusal
 	}
 	return out, err
@@ -472,7 +474,8 @@ func (p *Pipeline) write(x Exchange, status int, body any) error {
 		status, raw = http.StatusInternalServerError, p.Broken
 	}
 	c.W.Header().Set(p.Header, p.Version)
-	c.loads.Grant.Shrink(c.loads.Grant.Bytes() / budget.LoadFactor) // the rest was for the response, which is counted now
+	// the rest was for the response, which is counted now
+	c.loads.Grant.Shrink(c.loads.Grant.Bytes() / budget.LoadFactor)
 	c.inFlight.Force(replyFactor * int64(len(raw)))
 	c.place.Leave()
 	c.allowCut(writing)
@@ -485,10 +488,10 @@ func (p *Pipeline) write(x Exchange, status int, body any) error {
 	return err
 }
 
-// HungUp is counted as the status of a request whose caller is gone; logs of proxies know this number.
+// HungUp is the status under which a request is counted whose caller has disconnected; logs of proxies use this number.
 const HungUp = 499
 
-// refuse answers with a refusal and returns the status.
+// refuse writes an error response and returns its status.
 func (p *Pipeline) refuse(x Exchange, err error) int {
 	c := x.base()
 	e := httpjson.Refusal(store.Refusal(err))

@@ -1,4 +1,4 @@
-// Package workerapi serves the worker protocol over HTTP: it decodes and authorises requests, calls verbs of the
+// Package workerapi serves the worker protocol over HTTP: it decodes and authorises requests, calls methods of the
 // broker and encodes responses.
 package workerapi
 
@@ -43,11 +43,11 @@ type Options struct {
 	Unknown func(operation string, members int)
 	// Settings returns the settings of Sojourn workers; nil: the app has none.
 	Settings func(namespace string) protocol.WorkerSettings
-	MaxPolls int // that are held at once: 10,000
+	MaxPolls int // maximum of polls that are held at once: 10,000
 	// HasNamespace refuses a namespace that is not there; nil: all are.
 	HasNamespace func(ctx context.Context, name string) error
-	Budget       *budget.Budget     // of bytes in flight; nil: none
-	Admission    *admission.Limiter // of requests in progress; nil: none
+	Budget       *budget.Budget     // bytes in flight; nil: no limit
+	Admission    *admission.Limiter // requests in progress; nil: no limit
 }
 
 // API is the handler of everything below /api/worker/.
@@ -56,7 +56,7 @@ type API struct {
 	mux          *http.ServeMux
 	pipe         serve.Pipeline
 	capabilities protocol.ServerCapabilities
-	tail         []byte         // the members that answers carry, errors included
+	tail         []byte         // members that all responses contain, including errors
 	held         *budget.Budget // polls
 }
 
@@ -99,15 +99,15 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// call is one request on its way to the broker.
+// call is one request to the broker.
 type call struct {
 	*serve.Call
 	api *API
 	rt  route
 
 	refused     map[string]any          // members of an error response in addition to the error's own
-	statuses    map[protocol.Reason]int // statuses this verb answers with instead of a reason's own
-	undelivered func()                  // what to do when the answer cannot be delivered
+	statuses    map[protocol.Reason]int // statuses of this route that replace the default of a reason
+	undelivered func()                  // called if the response cannot be delivered
 }
 
 // addMember adds a member to the response in case it is an error.
@@ -154,7 +154,7 @@ func (c *call) ResponseLost() {
 	}
 }
 
-// Status is that of the reason, unless the verb answers with another.
+// Status returns the status of the reason, unless the route replaces it.
 func (c *call) Status(e *protocol.Error) int {
 	if s, ok := c.statuses[e.Reason]; ok {
 		return s
@@ -185,8 +185,8 @@ func (c *call) AddEnvelope(status int, _ any, raw []byte) ([]byte, error) {
 	return append(append(httpjson.Reopen(raw), c.api.tail...), '}'), nil
 }
 
-// namespace refuses a body that speaks of another namespace than the request, whose caller was checked for that one
-// only.
+// namespace rejects a body that names another namespace than the request: the caller's access was checked for the
+// request's namespace only.
 func (c *call) namespace(name *string) error {
 	if *name != "" && *name != c.NS {
 		return protocol.Invalid("namespace", "is not the namespace of the request (%s); set the header X-Namespace", c.NS)

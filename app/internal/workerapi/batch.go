@@ -25,8 +25,8 @@ func pollTasks(a *API, c *call) (response, error) {
 	return response{http.StatusOK, out}, nil
 }
 
-// completeTasks records many outcomes, each on its own, and may carry the next poll. An item that cannot be decoded is
-// answered in its place, and a next poll that is refused is answered in next: neither affects the other outcomes.
+// completeTasks records many outcomes, each on its own, and may contain the next poll. An item that cannot be decoded
+// gets an error in its place, and a rejected next poll gets an error in next: neither affects the other outcomes.
 func completeTasks(a *API, c *call) (response, error) {
 	in, refused, err := readOutcomes(c)
 	if err != nil {

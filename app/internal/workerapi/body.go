@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Published clients send results and failures in several forms, and under several names. All are read into one here, so
-// that nothing behind this file knows that there was more than one.
+// Published clients send results and failures in several forms and under several names. All of them are converted to
+// one form here, so that no other code needs to know them.
 
 // completing is the result of an activity attempt: an envelope, a bare blob next to its codec, or any plain JSON, which
 // is encoded here.

@@ -32,7 +32,7 @@ func (a *API) reservePoll(c *call, in *protocol.PollRequest, cut budget.Cutter) 
 // errPollDisplaced ends a held poll in favor of another caller with fewer held polls.
 var errPollDisplaced = errors.New("the poll was ended to make room for another caller")
 
-// full is the refusal of a poll for which there is no place.
+// full returns the error of a poll for which there is no place.
 func (a *API) full(c *call, in *protocol.PollRequest) error {
 	c.addMember("task", nil)
 	c.addMember("poll_status", protocol.ReasonPollCapacity)

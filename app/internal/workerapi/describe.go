@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The protocol describes itself from its own table of routes, so that a client that was generated from it cannot know a
-// route that is not there.
+// The description of the protocol is generated from the table of routes, so that a client generated from it cannot
+// contain a route that does not exist.
 
 // described is the protocol's description of itself.
 type described struct {
@@ -43,11 +43,11 @@ type describedRoute struct {
 	Method    string `json:"method"`
 	Path      string `json:"path"`
 	Operation string `json:"operation"`
-	Sojourn   bool   `json:"x-sojourn,omitempty"` // not part of the contract
+	Sojourn   bool   `json:"x-sojourn,omitempty"` // not part of the published API
 }
 
-// describe returns the description of the protocol: its version, the verbs of each bridge, commands, pages, waits and
-// routes.
+// describe returns the description of the protocol: its version, the requests of each task kind, commands, pages, waits
+// and routes.
 func describe(*API, *call) (response, error) {
 	var routes []describedRoute
 	verbs := map[string][]string{}

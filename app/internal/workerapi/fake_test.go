@@ -39,7 +39,7 @@ func (f *fake) saw(in any) error {
 	return f.err
 }
 
-// last is the request of the last call.
+// last returns the request of the last call.
 func last[T any](t *testing.T, f *fake) T {
 	t.Helper()
 	f.mu.Lock()
@@ -157,7 +157,7 @@ func (s tokens) Commit(context.Context, store.Transaction) (any, error) {
 	return nil, store.ErrUnavailable
 }
 
-// served is an app as the worker protocol is served over it.
+// served is an app that serves the worker protocol.
 type served interface {
 	protocol.WorkerVerbs
 	workerapi.Claims
@@ -183,7 +183,7 @@ func serverWith(t testing.TB, o workerapi.Options) *httptest.Server {
 	return s
 }
 
-// bounded is server of an app that holds few polls at once.
+// bounded is server for an app that holds few polls at once.
 func bounded(t testing.TB, b served, polls int) *httptest.Server {
 	t.Helper()
 	a := auth.New(auth.Options{Store: tokens{}, Bootstrap: secret})
@@ -192,7 +192,7 @@ func bounded(t testing.TB, b served, polls int) *httptest.Server {
 	return s
 }
 
-// response is an answer as a client gets it.
+// response is a response as a client receives it.
 type response struct {
 	status int
 	header http.Header
@@ -204,7 +204,7 @@ func (s response) text(member string) string {
 	return v
 }
 
-// ask makes a request as a well-behaved worker does; headers in set replace its own, and an empty one is left out.
+// ask sends a request with all required headers; headers in set replace them, and an empty value removes a header.
 func ask(t testing.TB, s *httptest.Server, method, path, body string, set map[string]string) response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, bytes.NewReader([]byte(body)))

@@ -97,7 +97,7 @@ func manifestOf(raw []byte) (map[string]manifestEntry, error) {
 	return entries, nil
 }
 
-// minorOf is the minor part of a version of our major; 0 when it is none.
+// minorOf returns the minor part of a version with our major version; 0 for any other text.
 func minorOf(version string) int {
 	m, n, _ := strings.Cut(strings.TrimSpace(version), ".")
 	minor, err := strconv.Atoi(n)

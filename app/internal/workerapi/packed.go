@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A long history is mostly names that repeat. Pages travel compressed inside the JSON, and only on request, because
-// clients of the contract unpack them themselves, whatever their HTTP library does.
+// A long history contains mostly repeated names. Pages are compressed inside the JSON, and only on request, because
+// SDKs decompress them themselves, whatever their HTTP library does.
 
 // compressHistory is the minimum number of events of a page that is sent compressed, if the client asked for
 // compression.
@@ -29,8 +29,8 @@ type packed struct {
 	Encoding   string          `json:"history_events_encoding"`
 }
 
-// packedTask and packedPage carry a compressed page; the members of packed, being at a shallower depth, hide the plain
-// events.
+// packedTask and packedPage contain a compressed page; the members of packed are at a shallower depth, so they hide the
+// plain events.
 type (
 	packedTask struct {
 		*task
@@ -45,7 +45,7 @@ type (
 	page struct{ *protocol.HistoryPage }
 )
 
-// withHistory is a workflow task as its client wants the history: plain, or compressed.
+// withHistory returns a workflow task with the history in the form that the client requested: plain or compressed.
 func withHistory(t *protocol.WorkflowTask, accepts string) (any, error) {
 	small, err := pack(t.Events, accepts)
 	if small == nil || err != nil {
@@ -54,7 +54,7 @@ func withHistory(t *protocol.WorkflowTask, accepts string) (any, error) {
 	return packedTask{&task{t}, *small}, nil
 }
 
-// pack compresses a page for a client that accepts that; nil when it does not, or the page is short.
+// pack compresses a page for a client that accepts that; nil if it does not, or if the page is short.
 func pack(events []history.Event, accepts string) (*packed, error) {
 	encoding := ""
 	for e := range strings.SplitSeq(strings.ToLower(accepts), ",") {

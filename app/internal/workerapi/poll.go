@@ -26,7 +26,7 @@ const (
 
 // pollBody is the request of the contract's polls for one task of one kind.
 type pollBody struct {
-	WorkerID    string `json:"worker_id"` // as registered
+	WorkerID    string `json:"worker_id"` // ID of the registration
 	Namespace   string `json:"namespace"`
 	Incarnation string `json:"incarnation"`
 	TaskQueue   string `json:"task_queue"` // one of the registered queues; empty: all of them
@@ -130,7 +130,7 @@ type pollReply struct {
 	Task any `json:"task"` // null: none
 }
 
-// buildID is a build id on the wire: null for none.
+// buildID is a build ID in requests and responses: null for none.
 func buildID(id string) *string {
 	if id == "" {
 		return nil
@@ -154,7 +154,7 @@ func (a *API) poll(c *call, in *protocol.PollRequest) (protocol.PollResponse, er
 	if errors.Is(context.Cause(ctx), errPollDisplaced) {
 		if err == nil && len(out.Tasks) > 0 {
 			c.undelivered = out.Undo
-			return out, nil // it got tasks just before
+			return out, nil // it has just received tasks
 		}
 		return protocol.PollResponse{}, a.full(c, in)
 	}

@@ -228,7 +228,7 @@ func TestTaskIsReturnedIfItsCallerDisconnected(t *testing.T) {
 		f := &fake{}
 		f.poll = func(ctx context.Context, in protocol.PollRequest) (protocol.PollResponse, error) {
 			close(polled)
-			<-ctx.Done() // the task comes up in the moment the caller goes
+			<-ctx.Done() // the task becomes ready at the moment when the caller disconnects
 			return leased(func() { close(undone) }, task(1))(ctx, in)
 		}
 		s := server(t, f, nil)

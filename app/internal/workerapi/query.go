@@ -14,7 +14,7 @@ import (
 
 func pollQuery(a *API, c *call) (response, error) { return poll(a, c, protocol.KindQuery) }
 
-// queryItem begins the outcome of a query task; from here on an error contains the task and the attempt.
+// queryItem starts the outcome of a query task; from here on an error contains the task and the attempt.
 func queryItem(c *call, h holder, attempt int64) protocol.CompleteItem {
 	id := c.PathValue("task")
 	c.addMember("query_task_id", id)

@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// concrete fills the parts of a pattern in.
+// concrete replaces the placeholders of a pattern.
 func concrete(pattern string) string {
 	for _, name := range []string{"{worker}", "{task}", "{session}"} {
 		pattern = strings.ReplaceAll(pattern, name, "x")
@@ -74,7 +74,7 @@ func TestEveryRouteAnswersInTheEnvelopeAndChecksInOrder(t *testing.T) {
 				t.Errorf("%s: %s: the broker was called", name, what)
 			}
 		}
-		// Each refusal is tried with everything after it wrong as well: the first one counts.
+		// In each request, everything that is checked later is invalid as well: the first error counts.
 		wrong := map[string]string{"Authorization": "", workerapi.VersionHeader: "9.9", "X-Namespace": "a/b"}
 		try("no token", 401, protocol.ReasonUnauthorized, "{", wrong)
 		wrong["Authorization"] = "Bearer " + secret

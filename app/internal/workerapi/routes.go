@@ -7,16 +7,16 @@ import (
 	"github.com/sojourn-run/sojourn/app/internal/serve"
 )
 
-// The worker protocol's routes are one table, as the control plane's are, and go through the same pipeline: a check
-// that is added there holds for both.
+// The routes of the worker protocol are one table, like those of the control plane, and use the same pipeline: a check
+// that is added there applies to both.
 
-// route is one line of the table: the request, the roles of its callers, and its verb.
+// route is one line of the table: the request, the roles of its callers, and its handler.
 type route struct {
 	serve.Route
 	verb func(*API, *call) (response, error)
 }
 
-// routeTable is every route of the worker protocol.
+// routeTable returns every route of the worker protocol.
 func routeTable() []route {
 	worker := []auth.Role{auth.Worker}
 	line := func(method, path, operation string, verb func(*API, *call) (response, error)) route {

@@ -10,7 +10,7 @@ import (
 // Each error of a session verb has a receipt with "admitted": false, as the contract requires: a worker calls the verbs
 // in a loop and reads this member only.
 
-// markNotAdmitted are the members of every refused session verb; the status is added when it is known.
+// markNotAdmitted sets the members of every refused session request; the status is added when it is known.
 func markNotAdmitted(c *call) { c.addMember("admitted", false) }
 
 func createSession(a *API, c *call) (response, error) {
@@ -53,7 +53,8 @@ func releaseSession(a *API, c *call) (response, error) {
 
 func closeSession(a *API, c *call) (response, error) { return sessionVerb(c, a.opt.Verbs.CloseSession) }
 
-// sessionVerb runs a verb on a session of the caller. A DELETE without a body names worker_id in the query string.
+// sessionVerb applies a request to a session of the caller. A DELETE without a body names worker_id in the query
+// string.
 func sessionVerb(
 	c *call, verb func(context.Context, protocol.SessionVerb) (protocol.SessionResponse, error),
 ) (response, error) {

@@ -69,7 +69,7 @@ var (
 	eitherName    = []string{"worker_id|lease_owner"}
 )
 
-// why are these members and a failure.
+// why has these members and a failure.
 func why(members []string) []string {
 	return append(members[:len(members):len(members)], "failure|message|error|type|exception_type")
 }
@@ -244,7 +244,7 @@ func polled(body any) map[int]any {
 	return map[int]any{http.StatusOK: body, http.StatusConflict: body, http.StatusServiceUnavailable: body}
 }
 
-// pollResponse holds the members of every poll's response, next to the task.
+// pollResponse has the members of every poll's response besides the task.
 type pollResponse struct {
 	Status     protocol.PollStatus `json:"poll_status"`
 	Reason     string              `json:"reason,omitempty"`
@@ -366,7 +366,7 @@ type polledPage struct {
 	Encoding   string `json:"history_events_encoding,omitempty" enum:"gzip,deflate"`
 }
 
-// claimResponse holds the members of every claim's response.
+// claimResponse has the members of every claim's response.
 type claimResponse struct {
 	Claimed bool    `json:"claimed"`
 	TaskID  string  `json:"task_id"`

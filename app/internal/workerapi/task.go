@@ -11,7 +11,7 @@ import (
 // Every call about a leased task names its holder and attempt, in members that differ between clients. They are parsed
 // in one place, since confusing two attempts would count a result twice.
 
-// holder holds the members of every call about a leased task.
+// holder has the members of every call about a leased task.
 type holder struct {
 	Owner       string `json:"lease_owner"`           // as in the task; the worker ID
 	Incarnation string `json:"incarnation"`           // incarnation of the registration; optional
@@ -28,7 +28,7 @@ func (h holder) attemptID() string {
 	return h.AttemptOld
 }
 
-// workflowItem begins the outcome of a workflow task; from here on an error contains the task and the attempt.
+// workflowItem starts the outcome of a workflow task; from here on an error contains the task and the attempt.
 func workflowItem(c *call, h holder) protocol.CompleteItem {
 	id := c.PathValue("task")
 	c.addMember("task_id", id)
@@ -41,7 +41,7 @@ func workflowItem(c *call, h holder) protocol.CompleteItem {
 	}
 }
 
-// activityItem begins the outcome of an activity attempt.
+// activityItem starts the outcome of an activity attempt.
 func activityItem(c *call, h holder) protocol.CompleteItem {
 	id := c.PathValue("task")
 	c.addMember("task_id", id)
@@ -93,7 +93,7 @@ func completeWorkflow(a *API, c *call) (response, error) {
 	var in commandsBody
 	if err := c.Need(&in); err != nil {
 		workflowItem(c, in.holder)
-		raw, _ := c.Body() // it was read above
+		raw, _ := c.Body() // the body was read above
 		var h holder
 		if rest, ok := protocol.OutlineOf(raw); ok && json.Unmarshal(raw, &h) == nil {
 			if _, e := a.submit(c, rest.Unreadable(workflowItem(c, h), err)); protocol.ReasonOf(e) == protocol.ReasonValidation {
@@ -140,7 +140,7 @@ var lateStatuses = map[protocol.Reason]int{
 	protocol.ReasonTaskNotFound: http.StatusOK,
 }
 
-// lateReport chooses the statuses with which a worker's late report is refused.
+// lateReport selects the statuses of the error for a worker's late report.
 func (a *API) lateReport(c *call, worker string, err error) {
 	if lateStatuses[protocol.ReasonOf(err)] != 0 && strings.HasPrefix(
 		a.opt.Workers.SDK(c.Ctx, c.NS, worker), protocol.RustSDK,

@@ -28,7 +28,7 @@ var contractOperations = map[string]string{
 	"register": "register_worker", "deregister": "deregister_worker", "worker_heartbeat": "heartbeat_worker",
 }
 
-// named holds the members by which a client recognizes its request.
+// named has the members by which a client recognizes its request.
 type named struct {
 	WorkerID string          `json:"worker_id"`
 	Queue    string          `json:"task_queue"`
@@ -50,7 +50,7 @@ func (c *call) outcome(rt route, err error) error {
 	if e.Reason != protocol.ReasonStoreUnavailable && !full {
 		return err
 	}
-	for name, v := range c.refused { // that it was not recorded, not renewed …: it may have been
+	for name, v := range c.refused { // the members say that it was not recorded or renewed, but it may have been
 		if _, flag := v.(bool); flag || name == "outcome" || name == "status" {
 			delete(c.refused, name)
 		}
@@ -101,7 +101,7 @@ func (c *call) identify(rt route, e *protocol.Error) {
 	}
 }
 
-// requestNames are the names in the body, which may not have been read yet.
+// requestNames returns the names in the body, which may not have been read yet.
 func (c *call) requestNames() (in named) {
 	_ = json.Unmarshal(c.ReadSoFar(), &in) // without a body, or without these members, there are no names
 	if in.WorkerID == "" {

@@ -23,14 +23,14 @@ func TestWriteWithAnUnknownOutcomeIsNotRejected(t *testing.T) {
 		s := server(t, &fake{err: cause}, nil)
 		for _, rt := range workerapi.Routes() {
 			if rt.Operation == "describe_protocol" || rt.Operation == "worker_settings" {
-				continue // they call no verb
+				continue // these routes do not call the broker
 			}
 			body := "{" + ids + "}"
 			batch := rt.Operation == "complete_tasks" || rt.Operation == "record_logs"
 			if batch {
 				body = sample(rt)
 			}
-			if rt.Operation == "worker_heartbeat" { // it names no queue
+			if rt.Operation == "worker_heartbeat" { // the request names no queue
 				body = `{"worker_id":"w"}`
 			}
 			path := concrete(rt.Pattern)
@@ -45,7 +45,7 @@ func TestWriteWithAnUnknownOutcomeIsNotRejected(t *testing.T) {
 				t.Errorf("%s, %v: got %d %v", rt.Operation, cause, got.status, got.body)
 				continue
 			}
-			if rt.Method == http.MethodGet { // it changes nothing: its outcome is no question
+			if rt.Method == http.MethodGet { // it changes nothing, so its outcome is irrelevant
 				continue
 			}
 			want := map[string]any{"outcome": "unknown", "operation": rt.Operation, "worker_id": "w", "task_queue": "q"}

@@ -11,7 +11,7 @@ import (
 
 func pollValidation(a *API, c *call) (response, error) { return poll(a, c, protocol.KindValidation) }
 
-// verdict decides on an update that waits to be accepted.
+// verdict returns the decision on an update that waits to be accepted.
 func (a *API) verdict(c *call, h holder, attempt int64, failure *protocol.Failure) (response, error) {
 	id := c.PathValue("task")
 	c.addMember("update_validation_task_id", id)

@@ -15,7 +15,7 @@ const Version = protocol.WorkerVersion
 
 const major, minor = 1, 20
 
-// VersionHeader names the protocol version of a request and of its answer.
+// VersionHeader has the protocol version of a request and its response.
 const VersionHeader = protocol.HeaderWorkerVersion
 
 func checkVersion(version string) error {

@@ -222,13 +222,13 @@ export interface components {
             run_id: string;
             workflow_id: string;
         };
-        /** @description Describes the caller to itself. */
+        /** @description Describes the caller. */
         Identity: {
             group?: string;
             identity: string;
             /** @description token, cookie, none */
             method: components["schemas"]["Method"];
-            /** @description empty: all */
+            /** @description empty: all namespaces */
             namespaces: string[];
             queues: string[];
             roles: components["schemas"]["Role"][];
@@ -1392,7 +1392,7 @@ export interface components {
             message?: null | string;
             /** @description update_accepted, update_completed, update_failed */
             outcome: string;
-            /** @description update_failed, when it failed */
+            /** @description update_failed if it failed */
             reason: null | string;
             /** Format: date-time */
             rejected_at: string | null;
