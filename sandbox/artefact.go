@@ -29,7 +29,7 @@ func (p *Pool) OpenArtefact(session Session, runtime, name string) (*os.File, er
 		return nil, fmt.Errorf("artefact %s: %w", name, err)
 	}
 	defer root.Close()
-	f, err := root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not hold us up
+	f, err := root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0) // do not wait if it is a pipe
 	if err != nil {
 		return nil, fmt.Errorf("artefact: %w", err)
 	}

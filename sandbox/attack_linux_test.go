@@ -48,7 +48,7 @@ func TestExecutorHasNoPrivilegesAndBoundedResources(t *testing.T) {
 			"CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1",
 		} {
 			if want == "CapBnd:\t0000000000000000" && os.Geteuid() != 0 {
-				continue // the bounding set is only root's to lower, and no new privileges makes it moot
+				continue // only root may lower the bounding set, and with "no new privileges" it has no effect
 			}
 			if !strings.Contains(got["status"], want) {
 				t.Errorf("status lacks %q:\n%s", want, got["status"])
@@ -146,7 +146,7 @@ func TestExecutorCannotReachIntoTheWorker(t *testing.T) {
 	b := python(t, sandbox.Options{})
 	for name, got := range Got[map[string]string](t, b.Run(b.Call("attack", os.Getpid()))) {
 		if name == "oom_score" && !canRaiseLimits() {
-			continue // then no one may say how far it can be lowered
+			continue // then another process cannot determine how far it can be lowered
 		}
 		if got != "held" {
 			t.Errorf("%s is %s", name, got)

@@ -28,7 +28,7 @@ func TestAForkBombEndsWithinFiveSeconds(t *testing.T) {
 			if took := time.Since(at); took > 5*time.Second {
 				t.Errorf("ended after %s: %v", took, err)
 			}
-			b.Fail(In("s", 1, b.Call("count"))) // it is gone, and not only its first process
+			b.Fail(In("s", 1, b.Call("count"))) // all its processes have ended, and not only the first
 			b.Run(In("s2", 1, b.Call("count")))
 		})
 	}

@@ -19,17 +19,17 @@ type call struct {
 
 	suspect bool // the call ran with others in an executor that ended
 
-	cancelled <-chan struct{} // closed when it is cancelled; nil for never
-	deadline  time.Time       // zero for none
+	cancelled <-chan struct{} // closed when the call is cancelled; nil: never
+	deadline  time.Time       // zero: no deadline
 
-	mu           sync.Mutex // held while a hook runs; guards what follows until done is closed
+	mu           sync.Mutex // held while a hook runs; guards the fields below until done is closed
 	finished     bool
 	output       []byte
 	usage        Usage
 	err          error
 	logs         []LogLine
 	logBytes     int
-	dropped      int   // bytes of log over the limit
+	dropped      int   // bytes of log that exceeded the limit
 	linesDropped int64 // and lines
 	beats        pace
 	shows        pace
@@ -46,7 +46,7 @@ func (c *call) expiring() bool {
 	}
 }
 
-// pace allows a short burst and then ten per second.
+// pace allows a short burst and then ten calls per second.
 type pace struct {
 	credit float64
 	last   time.Time
@@ -109,7 +109,7 @@ func (c *call) log(level, source string, text []byte) bool {
 	return true
 }
 
-// finish sets the outcome; the first counts.
+// finish sets the outcome; only the first one counts.
 func (c *call) finish(output []byte, usage *frame.Usage, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,11 +18,11 @@ var ErrNotFound = errors.New("no such handler")
 
 // Definition is a handler found in a folder.
 type Definition struct {
-	Name    string `json:"name"` // of the activity
+	Name    string `json:"name"` // name of the activity
 	Path    string `json:"path"`
 	Runtime string `json:"runtime"`
 	Format  string `json:"format"` // js, mjs, cjs, ts, tsx, mts, cts, py
-	Hash    string `json:"hash"`   // its version: of the file and what it imports of the folder
+	Hash    string `json:"hash"`   // version of the file and of the files of the folder that it imports
 }
 
 // maxCode is the most bytes of a handler's file; it travels in one frame.
@@ -42,7 +42,7 @@ const SessionPrefix = "session:"
 // sessionSuffix is the end of the name of such a file, without its extension.
 const sessionSuffix = ".session"
 
-// define names the handler a file is, without reading it.
+// defines returns the name of the handler that a file defines, without reading the file.
 func define(dir, path string) (Definition, bool) {
 	ext := strings.TrimPrefix(filepath.Ext(path), ".")
 	rel, err := filepath.Rel(dir, path)
@@ -89,11 +89,11 @@ type bundle struct {
 	Definition
 	*graph
 
-	asking  sync.Mutex        // held while the handler is asked for a value that it exports; guards exports
-	exports map[string][]byte // by name, as JSON; nil: the file exports no value of that name
+	asking  sync.Mutex        // held while the handler's exports are read; guards exports
+	exports map[string][]byte // by name, as JSON; nil: the file exports no value of this name
 }
 
-// catalog finds handlers by name and notices when their files change.
+// catalog finds handlers by name and detects changes of their files.
 type catalog struct {
 	dir string
 

@@ -237,7 +237,7 @@ func TestChangedImportsRunAtTheNextCall(t *testing.T) {
 	for name, c := range map[string]struct {
 		target Target
 		files  map[string]string
-		change map[string]string // each in turn must change the answer
+		change map[string]string // each change must change the result
 	}{
 		"modules": {Targets[1], map[string]string{
 			"h.mjs": "import { deep } from './_lib/a.mjs';\nimport data from './_data.json' with { type: 'json' };\n" +

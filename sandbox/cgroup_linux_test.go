@@ -20,7 +20,7 @@ import (
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
-// grouped skips a test where this process may not make control groups.
+// grouped skips a test if this process may not create control groups.
 func grouped(t *testing.T, r sandbox.Report) {
 	t.Helper()
 	if r.Cgroup != "" {
@@ -194,7 +194,7 @@ func around(t *testing.T, limit int64) string {
 		t.Fatalf("%+v: %v", g, err)
 	}
 	t.Cleanup(g.Remove)
-	// The worker in it is to live.
+	// The worker in the group must survive.
 	if err := os.WriteFile(filepath.Join(g.Memory.Dir, "memory.oom.group"), []byte("0"), 0); g.Memory.By == cgroup.Two &&
 		err != nil {
 		t.Fatal(err)
@@ -215,7 +215,7 @@ func TestTheSupervisorIsOutsideOfTheGroup(t *testing.T) {
 	})
 }
 
-// A group refuses threads over its number, and shares the processors out.
+// A group refuses threads over its limit, and shares the processors.
 func TestGroupsHoldThreadsAndProcessors(t *testing.T) {
 	b := python(t, sandbox.Options{
 		Blank:  -1,
@@ -329,7 +329,7 @@ func TestGroupsOfADeadWorkerAreRemovedByTheNext(t *testing.T) {
 		if _, err := os.Stat(dir); err != nil {
 			t.Errorf("the dead worker left nothing: %v", err)
 		}
-		// It must be older than one that is just being made.
+		// It must be older than a group that is being created.
 		Eventually(t, dir+" has aged", func() bool {
 			info, err := os.Stat(filepath.Dir(dir))
 			return err == nil && time.Since(info.ModTime()) > time.Second

@@ -44,7 +44,7 @@ func TestValuesComeBackAsTheyWere(t *testing.T) {
 				}
 			}
 			if target.Runtime == sandbox.RuntimeNative {
-				return // takes its arguments one by one, and floats are another type
+				return // takes its arguments one by one, and floats have another type
 			}
 			if diff := cmp.Diff([]any{int64(1), "two"}, Got[any](t, b.Run(In("s", 1, b.Call("main", 1, "two"))))); diff != "" {
 				t.Errorf("two arguments (-want +got):\n%s", diff)
@@ -101,7 +101,7 @@ func TestAPayloadIsHeldOnceInTheWorker(t *testing.T) {
 	if Race {
 		t.Skip("the race detector allocates for itself")
 	}
-	collecting := debug.SetGCPercent(-1) // or what is kept for the next payload may be given back between
+	collecting := debug.SetGCPercent(-1) // otherwise a collection could free memory that is kept for the next payload
 	defer debug.SetGCPercent(collecting)
 	for _, target := range Targets[1:] {
 		t.Run(target.Runtime, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestAPayloadIsHeldOnceInTheWorker(t *testing.T) {
 				return all
 			}
 			warm := measure("x")
-			if warm.pieces > 18 || warm.bytes > 2<<10 { // what it is known by, and the result
+			if warm.pieces > 18 || warm.bytes > 2<<10 { // the header and the result
 				t.Errorf("a call of one letter takes %d allocations of %d bytes", warm.pieces, warm.bytes)
 			}
 			for name, value := range map[string]any{

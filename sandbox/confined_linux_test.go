@@ -86,8 +86,8 @@ func TestAttacks(t *testing.T) {
 					t.Errorf("%s: %s", row.Name, what)
 				}
 			}
-			b.Run(In("attacker", 1, b.Call("count"))) // it is still there to be asked
-			if level == sandbox.LevelConfined {       // and so is who was attacked, with what it has
+			b.Run(In("attacker", 1, b.Call("count"))) // the attacker still responds
+			if level == sandbox.LevelConfined {       // and so does the attacked session, with its state
 				if got := Got[string](t, b.Run(In("other", 1, b.Call("read", aim.Foreign)))); got != "kept" {
 					t.Errorf("the other executor's file says %q", got)
 				}
@@ -181,7 +181,7 @@ def tries(other, ctx):
 `,
 }
 
-// Two sessions live at once, and one tries all that its language offers against the other.
+// Of two live sessions, one tries every attack that its language offers on the other.
 func TestAnotherSessionIsOutOfReach(t *testing.T) {
 	for _, target := range Targets[1:] {
 		t.Run(target.Runtime, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestAnotherSessionIsOutOfReach(t *testing.T) {
 			b.Run(In("attacker", 1, b.Call("main")))
 			for _, found := range Got[[]string](t, b.Run(In("attacker", 1, b.Call("tries", other)))) {
 				if strings.HasPrefix(found, "signal") && !b.Report().Signals && !b.Report().UIDPerSession {
-					continue // as the report says
+					continue // as the report states
 				}
 				t.Errorf("%s: it is open", found)
 			}

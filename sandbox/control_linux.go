@@ -21,7 +21,7 @@ import (
 type control struct {
 	fd     int
 	epoll  *os.File
-	raw    syscall.RawConn // of epoll; what is done in it keeps the socket open
+	raw    syscall.RawConn // descriptor for epoll; its callbacks keep the socket open
 	closed sync.Once
 
 	readNow       func(uintptr) bool
@@ -32,7 +32,7 @@ type control struct {
 	out           [2][]byte
 	sent          int
 	writeErr      error
-	writeDeadline time.Time // deadline of writes; zero for none
+	writeDeadline time.Time // deadline of writes; zero: none
 }
 
 // newControl takes ownership of the descriptor of a socket.
@@ -129,7 +129,7 @@ func (c *control) writeAll(uintptr) {
 	}
 }
 
-// awaitRoom waits until something can be written, or never again.
+// awaitRoom waits until the socket is writable or closed.
 func (c *control) awaitRoom() error {
 	wait := -1
 	if !c.writeDeadline.IsZero() {

@@ -19,7 +19,7 @@ func (ex *executor) denial(path string) string {
 		path = filepath.Join(ex.scratch, path)
 	}
 	if ex.rules.Covers(path, true) {
-		return "" // it is the file's own rights that refuse it
+		return "" // the file's own permissions refuse it
 	}
 	may := "is not among what confined code may open"
 	if ex.rules.Covers(path, false) {
@@ -35,7 +35,7 @@ func (ex *executor) denial(path string) string {
 	return text + ")"
 }
 
-// there lists those of some paths where something is.
+// there returns the paths that exist.
 func there(paths []string) string {
 	var all []string
 	for _, path := range paths {

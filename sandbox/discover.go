@@ -53,7 +53,7 @@ func Discover(dir string) ([]Definition, []Omission, error) {
 		switch {
 		case err != nil && path == dir:
 			return err
-		case err != nil: // one folder or file must not keep the others from being served
+		case err != nil: // an unreadable folder or file must not prevent the others from being served
 			omit(unreadable(err))
 			return nil
 		}

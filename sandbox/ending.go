@@ -19,7 +19,7 @@ type ending struct {
 	message string
 	stack   string
 	details json.RawMessage
-	by      *call // the call that caused it; nil: not known
+	by      *call // the call that caused it; nil: unknown
 }
 
 // err returns the error of a call that was in flight when the executor ended.
@@ -80,7 +80,7 @@ func uncaught(printed string) string {
 // separate module.
 var handlerModule = regexp.MustCompile(`file://(/[^\s?)]*)\?hash=[0-9a-f]+`)
 
-// plainPlaces names the files of handlers as people do.
+// plainPlaces shows the files of handlers by their paths.
 func plainPlaces(printed string) string {
 	return handlerModule.ReplaceAllStringFunc(printed, func(address string) string {
 		path, _, _ := strings.Cut(strings.TrimPrefix(address, "file://"), "?")
@@ -124,7 +124,7 @@ func printedOutOfMemory(end supervisor.Fact, printed string) bool {
 		{"JavaScript heap out of memory", aborted},
 		{"Allocation failed", aborted},
 		{"std::bad_alloc", aborted},
-		{"executor: out of memory", end.Exit == 70}, // the Python shim, when it cannot read a frame
+		{"executor: out of memory", end.Exit == 70}, // exit code of the Python shim when it cannot read a frame
 		{"RangeError: Array buffer allocation failed", end.Exit != 0},
 		{"runtime: out of memory", end.Exit == 2},
 		{"cannot allocate memory", end.Exit == 2}, // Go

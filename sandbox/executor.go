@@ -25,43 +25,43 @@ var errExited = errors.New("the executor has exited")
 type executor struct {
 	id      string
 	scratch string
-	user    *user         // nil when it has the worker's
-	group   *cgroup.Group // nil when it has the worker's
+	user    *user         // nil: the worker's user
+	group   *cgroup.Group // nil: the worker's group
 	lang    *language
-	rules   *lockdown.Rules // that confine it; nil at level process
-	packs   string          // the folder of packages it was started with; empty for none
+	rules   *lockdown.Rules // rules that confine it; nil at level process
+	packs   string          // folder of the packages that it was started with; empty: none
 	born    time.Time
 	proc    *process
-	pass    *egress.Pass            // its way to the network; nil when it has another, or none
-	pid     int                     // of the program; 0 until started
+	pass    *egress.Pass            // its access to the network through the proxy; nil if it has other access, or none
+	pid     int                     // PID of the program; 0 until started
 	session atomic.Pointer[session] // nil outside sessions; set once, before the first call
 
-	patience time.Duration           // with a frame that has begun; 0 for the frame package's
+	patience time.Duration           // maximum time to complete a frame; 0: the default of package frame
 	onGrown  func()                  // called when its memory use changed; must not block
 	onEnd    func(*executor, ending) // called before calls in flight receive their errors
-	ready    chan frame.Header       // the answer to init
-	shut     chan struct{}           // closed by the answer to close
+	ready    chan frame.Header       // response to init
+	shut     chan struct{}           // closed by the response to close
 	done     chan struct{}           // closed when process, descendants and scratch folder are gone
-	counts   chan int                // answers to a count
+	counts   chan int                // responses to a count
 
 	stdout, stderr *output
 	out            sync.Mutex // one frame at a time; guards frameBuf
 	frameBuf       []byte
 	frames         *frame.Reader // used by the goroutine that reader names
 	reads          readDeadlines
-	interrupt      func()        // that of reads
+	interrupt      func()        // interrupts reads
 	runMayRead     chan struct{} // notifies run that it may read
 
-	loading  sync.Mutex     // one piece of code at a time, and before the call that needs it
+	loading  sync.Mutex     // held while code is loaded, and before the call that needs it
 	sends    sync.WaitGroup // frames that are sent aside; added to under mu while not ended
 	resident atomic.Int64   // bytes, as last reported by the supervisor
 	refused  atomic.Bool    // a call has received the list of all rules
-	tainted  atomic.Bool    // what happened here forbids using it for another tenant
+	tainted  atomic.Bool    // an earlier call prevents that it is reused for another tenant
 
-	mu            sync.Mutex // guards what follows
+	mu            sync.Mutex // guards the fields below
 	calls         map[string]*call
 	loaded        map[string]bool // content hashes the executor was sent
-	seq           uint64          // of the last call
+	seq           uint64          // number of the last call
 	served        int
 	unknownFrames int
 	pongs         []chan struct{} // closed when the executor answers a ping
@@ -70,14 +70,14 @@ type executor struct {
 	lent          *call // call that uses the shared memory; nil: none
 	idle          *time.Timer
 	reader        frameReader
-	leaving       bool    // what it says until its end is not to wait for a call
-	unread        error   // why there is nothing more to read; nil as long as there may be
+	leaving       bool    // it is closing: output until its end is not assigned to a call
+	unread        error   // why no more frames can be read; nil: more frames may arrive
 	servedAt      int     // value of served when run became the reader
 	endCause      *ending // reason why the worker ends it; nil: the worker does not
-	asked         *ending // why it was sent SIGTERM; counts if it ends by that
+	asked         *ending // why it was sent SIGTERM; used if it ends because of that
 	ended         bool
 	shutOnce      sync.Once
-	forced        *time.Timer // ends what the supervisor does not, after a kill
+	forced        *time.Timer // after a kill, ends processes that the supervisor did not end
 }
 
 // launch starts an executor and waits until it accepts calls.
@@ -96,7 +96,7 @@ func launch(
 	if l.rule != nil {
 		level, ex.rules = LevelConfined, l.rule(scratch)
 		by, _, _ := g.Limits()
-		ex.rules.NoMemoryFiles = by == "" // a group counts them
+		ex.rules.NoMemoryFiles = by == "" // a group counts memory files
 		if ex.packs != "" {
 			ex.rules.Read = append(ex.rules.Read, ex.packs)
 		}
@@ -178,7 +178,7 @@ func (ex *executor) run() {
 	if err := ex.readAll(); errors.Is(err, frame.ErrMalformed) {
 		ex.kill(ending{cause: CauseProtocolError, kind: ProtocolError, message: err.Error()})
 	}
-	ex.proc.order(supervisor.OrderKill) // also when only the socket was closed
+	ex.proc.order(supervisor.OrderKill) // also if only the socket was closed
 	var end supervisor.Fact
 	patience := time.NewTimer(endTime)
 	select {
@@ -198,13 +198,14 @@ func (ex *executor) run() {
 	}
 	ex.closeNetwork()
 	for _, f := range []*output{ex.stdout, ex.stderr} {
-		_ = f.file.SetReadDeadline(time.Now().Add(endTime)) // who still holds the pipe is not ours any more
+		// another process that holds the pipe open does not delay the end
+		_ = f.file.SetReadDeadline(time.Now().Add(endTime))
 	}
 	printing.Wait()
 	_ = ex.proc.cmd.Wait()
 	ex.proc.release()
 	ex.group.Remove()
-	supervisor.Wipe(ex.scratch) // the supervisor did, if it lived
+	supervisor.Wipe(ex.scratch) // the supervisor has wiped it if it lived
 	ex.user.release()
 
 	ex.mu.Lock()
@@ -411,8 +412,8 @@ func (ex *executor) printed(level, source string, text []byte) {
 	}
 }
 
-// copiedBody is the longest body, in bytes, that is copied behind its header, to be written with it in one go; longer
-// ones are written from where they are.
+// copiedBody is the maximum size in bytes of a body that is copied after its header, so that both are written at once.
+// Larger bodies are written without a copy.
 const copiedBody = 8 << 10
 
 // send writes one frame. It times out if the executor does not read.
@@ -482,7 +483,7 @@ func (ex *executor) kill(why ending) {
 	}
 }
 
-// force ends a supervisor that does not obey, and all under it.
+// force ends an unresponsive supervisor and all its descendants.
 func (ex *executor) force() {
 	select {
 	case <-ex.done:
@@ -523,8 +524,8 @@ func (ex *executor) fellIdle() {
 	}
 }
 
-// close ends the executor in good order: its close hooks run, within ctx and five seconds. It returns when everything
-// is gone.
+// close ends the executor gracefully: its close hooks run, within ctx and five seconds. It returns when all processes
+// have ended and all files are removed.
 func (ex *executor) close(ctx context.Context, why ending) {
 	ex.expectEnd()
 	if s := ex.session.Load(); s != nil {
@@ -557,7 +558,7 @@ func (ex *executor) close(ctx context.Context, why ending) {
 // hasNoDescendants reports whether the executor has no descendants.
 func (ex *executor) hasNoDescendants() bool {
 	select {
-	case <-ex.counts: // of a question given up on
+	case <-ex.counts: // response to an abandoned count
 	default:
 	}
 	ex.proc.order(supervisor.OrderCount)

@@ -26,15 +26,15 @@ const maxVersions = 48 << 10
 // imported packages but not their files.
 type graph struct {
 	entry  string
-	code   []byte               // of the entry; of TypeScript all of it as one module
+	code   []byte               // code of the entry; for TypeScript all files as one module
 	single bool                 // outside sessions each call gets a new executor
 	own    map[string]string    // hash of each file's content, by path
-	to     map[string][]string  // what each imports
-	stamps map[string]fileStamp // what each looked like when it was read
+	to     map[string][]string  // imports of each file
+	stamps map[string]fileStamp // state of each file when it was read
 	absent []string             // paths at which an import would be found, and is not
 	// packages that the handler's folder requires for handlers of its runtime
 	packages manifest
-	checked  []stampedPath // stamps, ready to be compared; nil until first asked for
+	checked  []stampedPath // stamps in a form for comparison; nil until first used
 	// folders in which a file of absent could appear, if known: most imports of a handler are modules of its runtime,
 	// and a call should not search for each of them
 	folders []stampedPath
@@ -43,7 +43,7 @@ type graph struct {
 // fileStamp detects changes of a file.
 type fileStamp struct {
 	size    int64
-	changed int64 // in nanoseconds
+	changed int64 // modification time in nanoseconds
 }
 
 func stampOf(info os.FileInfo) fileStamp { return fileStamp{info.Size(), info.ModTime().UnixNano()} }
@@ -116,7 +116,7 @@ func traceFiles(root, path, runtime string) (*graph, error) {
 			if file == path {
 				return nil, err
 			}
-			g.absent = append(g.absent, file) // gone since it was found
+			g.absent = append(g.absent, file) // removed since it was found
 			continue
 		}
 		g.own[file], g.stamps[file] = hashOf(code), stampOf(info)
@@ -142,7 +142,7 @@ func (g *graph) fresh() bool {
 	if !unchanged(g.checked) {
 		return false
 	}
-	if g.folders != nil && unchanged(g.folders) { // nothing came into them, or left
+	if g.folders != nil && unchanged(g.folders) { // no file was added or removed in them
 		return true
 	}
 	g.recordFolders()
@@ -198,7 +198,7 @@ func (g *graph) versionOfFiles(path string) string {
 		return g.own[path]
 	}
 	sum := sha256.New()
-	_, _ = io.WriteString(sum, filepath.Base(path)+"\n") // in a circle each imports all the others
+	_, _ = io.WriteString(sum, filepath.Base(path)+"\n") // in a circle each file imports all others
 	for _, file := range slices.Sorted(maps.Keys(seen)) {
 		rel, _ := filepath.Rel(filepath.Dir(path), file)
 		_, _ = io.WriteString(sum, fmt.Sprintf("%q %s\n", filepath.ToSlash(rel), g.own[file]))

@@ -23,7 +23,8 @@ func TestCallChecksFoldersAndNotEachImport(t *testing.T) {
 			if err := os.WriteFile(path, []byte(code.String()), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			quiet := time.Now().Add(-time.Hour) // no change of the folder is so young that another may hide behind it
+			// no folder was changed so recently that another change may be undetected
+			quiet := time.Now().Add(-time.Hour)
 			if err := os.Chtimes(dir, quiet, quiet); err != nil {
 				t.Fatal(err)
 			}

@@ -16,7 +16,7 @@ import (
 // helperName is the first argument of a worker that exists to be killed.
 const helperName = "sandbox-test-worker"
 
-// busyName is the first argument of one that exists to be stopped for a while.
+// busyName is the first argument of a worker process that the test stops for a while.
 const busyName = "sandbox-test-busy-worker"
 
 // busySessions is the number of sessions of the worker, each with a call.

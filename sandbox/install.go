@@ -28,11 +28,11 @@ var errNoInstaller = errors.New("is not installed: install it, or install the pa
 // installer is one run of npm or pip.
 type installer struct {
 	args, reads []string // readable paths in addition to its runtime and the handlers
-	write       string   // writable path in addition to its scratch folder; empty for none
+	write       string   // writable path in addition to its scratch folder; empty: none
 	network     bool
 	registries  []string // reachable in addition to the configured registries
-	// progress receives each line that the command prints; the line is also logged. It is nil for a command whose output
-	// is its result.
+	// progress receives each line that the command prints; the line is also logged. It is nil for a command whose
+	// output is its result.
 	progress func(line string)
 }
 
@@ -70,7 +70,7 @@ func (k *packages) builtIn(ctx context.Context, l *language, m manifest) []strin
 		}
 		with = installer{args: []string{"node", npm, "config", "get", "registry"}, reads: npmFiles(npm)}
 	}
-	output, _ := k.execute(ctx, l, m, with) // who does not say it may find out that it is not reached
+	output, _ := k.execute(ctx, l, m, with) // a user without a configured registry may have no access to it
 	return readConfiguration(output).registries
 }
 
@@ -108,7 +108,7 @@ func (k *packages) execute(ctx context.Context, l *language, m manifest, with in
 		if err := u.own(with.write); err != nil {
 			return "", err
 		}
-		if l.name == RuntimeNode { // npm installs into the folder of the file that it reads
+		if l.name == RuntimeNode { // npm installs into the folder of the manifest
 			if err := m.copyTo(with.write, u); err != nil {
 				return "", err
 			}
@@ -120,7 +120,7 @@ func (k *packages) execute(ctx context.Context, l *language, m manifest, with in
 	}
 	env := append(l.environment(p.opt, scratch), installEnv(l.name)...)
 	for i, pair := range env {
-		if strings.HasPrefix(pair, "PATH=") { // what is run finds the interpreter it is installed for
+		if strings.HasPrefix(pair, "PATH=") { // scripts find the interpreter that the packages are installed for
 			env[i] = "PATH=" + filepath.Dir(l.program) + ":" + strings.TrimPrefix(pair, "PATH=")
 		}
 	}
@@ -412,7 +412,7 @@ func installEnv(runtime string) []string {
 // configured is the configuration of an installer (npm or pip) for the machine and for this user, read from files and
 // environment variables.
 type configured struct {
-	registries []string // HOST:PORT of what they name
+	registries []string // HOST:PORT of the registries in it
 	files      []string // and the files and folders: packages, certificates
 }
 
@@ -463,7 +463,7 @@ func configuration(runtime, home string, u *user) (c configured, err error) {
 	return readConfiguration(string(text)), nil
 }
 
-// readConfiguration reads lines NAME=VALUE, of which one that begins with a blank continues with the one before.
+// readConfiguration reads lines NAME=VALUE. A line that begins with a blank continues the previous one.
 func readConfiguration(text string) (c configured) {
 	name := ""
 	for line := range strings.Lines(text) {

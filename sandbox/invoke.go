@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Invoke runs one call and returns when it has ended, in whatever way. The error is an [*Error] or a [*SessionLost];
-// usage and logs of the result are there in both cases.
+// Invoke runs one call and returns when it has ended. The error is an [*Error] or a [*SessionLost]; the result has
+// usage and logs in both cases.
 //
 // A call with a session runs in the session's executor, which is started by the session's first call. Calls of one
-// session may run at the same time; the caller bounds their number. When ctx ends the handler is asked to stop, then
-// sent SIGTERM, then killed; at the deadline it is killed after a short grace. Killing the executor loses the state of
-// the session and ends the other calls in it, with an [*ExecutorEnded] that has the verdict on each; a call that
-// arrives meanwhile waits until the loss is judged.
+// session may run at the same time; the caller limits their number. When ctx ends, the handler is asked to stop, then
+// sent SIGTERM, then killed; at the deadline it is killed after a short grace time. Killing the executor loses the
+// state of the session and ends the other calls in it with an [*ExecutorEnded], which has the verdict on each call. A
+// call that arrives meanwhile waits until the verdicts are known.
 func (p *Pool) Invoke(ctx context.Context, inv Invocation, hooks Hooks) (Result, error) {
 	began := time.Now()
 	l, b, err := p.find(inv.Activity, inv.Hash)
@@ -92,7 +92,7 @@ func (p *Pool) runOnce(
 	}
 	c, err := ex.begin(ctx, inv, b, hooks)
 	if err != nil {
-		<-ex.done // soon: it is ending, and then the pool knows why
+		<-ex.done // it ends soon, and then the pool knows the reason
 		return Result{}, err
 	}
 	err = ex.await(ctx, inv, c, p.opt)
@@ -113,7 +113,7 @@ func needsCode(err error) bool {
 	return errors.As(err, &e) && e.Type == needCode
 }
 
-// enter counts a call, if the pool accepts calls.
+// enter counts a call if the pool accepts calls.
 func (p *Pool) enter() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

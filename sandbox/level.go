@@ -30,9 +30,9 @@ func (l Level) AtLeast(other Level) bool { return rungs[l] >= rungs[other] }
 // Report describes the verified isolation of a worker, for its log, its registration and the dashboard.
 type Report struct {
 	Level         Level  `json:"level"`
-	Reason        string `json:"reason,omitempty"` // why it is not a stronger one
+	Reason        string `json:"reason,omitempty"` // why the level is not stronger
 	UIDPerSession bool   `json:"uid_per_session"`
-	LandlockABI   int    `json:"landlock_abi"` // what the kernel offers; 0 for nothing
+	LandlockABI   int    `json:"landlock_abi"` // supported Landlock version; 0: not supported
 	// whether signals and abstract sockets of other processes are out of reach
 	Signals bool `json:"signals"`
 	// remaining abilities of code in an executor, as sentences, found by probes
@@ -43,11 +43,11 @@ type Report struct {
 	Processes string `json:"processes"`
 	CPU       string `json:"cpu"`
 	Disk      string `json:"disk"`
-	Cgroup    string `json:"cgroup,omitempty"` // why no control group holds them
+	Cgroup    string `json:"cgroup,omitempty"` // why no control group limits them
 
 	Egress   Egress            `json:"egress"`
-	EgressBy string            `json:"egress_by,omitempty"` // what holds it: landlock or seccomp
-	Runtimes map[string]string `json:"runtimes"`            // program of each runtime there is
+	EgressBy string            `json:"egress_by,omitempty"` // mechanism that limits it: landlock or seccomp
+	Runtimes map[string]string `json:"runtimes"`            // program of each available runtime
 }
 
 // egress describes the network access of code and the mechanism that limits it.

@@ -22,7 +22,7 @@ func TestIsolationLevelIsTheEnforcedOne(t *testing.T) {
 		o      sandbox.Options
 		kernel *lockdown.Kernel
 		needs  bool          // Landlock and filters
-		level  sandbox.Level // empty: refused
+		level  sandbox.Level // empty: not accepted
 		reason string
 	}{
 		{name: "the strongest", needs: true, level: sandbox.LevelConfined},

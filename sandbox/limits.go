@@ -26,18 +26,18 @@ const (
 	resourceCPU       = "cpu"
 )
 
-// The limits of such a prober.
+// Limits of these probes.
 const (
 	probeMemory    = 64 << 20
-	countedMemory  = 16 << 20 // of that a prober takes where a group has to count it
+	countedMemory  = 16 << 20 // memory that a probe uses if a group only has to count it
 	probeProcesses = 4
 	probeDisk      = 1 << 20
-	probeCPU       = 0.01 // so little that it is used up also on a machine that has much else to do
+	probeCPU       = 0.01 // so little that it is used up even on a busy machine
 )
 
 const enforcedByNone = "none"
 
-// held lists the mechanisms that enforce the limits of executors.
+// held returns the mechanisms that enforce the limits of executors.
 type held struct{ memory, processes, cpu, disk string }
 
 // groupsOf returns the cgroups that executors can have, or nil and the reason why they cannot have any.
@@ -127,7 +127,7 @@ func (p *Pool) probeLimits() (h held, err error) {
 				return err
 			}
 		}
-		if err := t.group.SetProcessors(0); err != nil { // else its end takes as long
+		if err := t.group.SetProcessors(0); err != nil { // otherwise its end takes as long
 			return err
 		}
 		t.proc.order(supervisor.OrderBusy)
@@ -180,7 +180,7 @@ func (t *limitProbe) start(resources []string) (err error) {
 	}
 	c.Group = t.group
 	memory, processes, _ := t.group.Limits()
-	if memory != "" { // is asked of the group alone
+	if memory != "" { // only the group is checked
 		c.Memory = 0
 	}
 	if processes != "" {
@@ -210,7 +210,7 @@ func (t *limitProbe) start(resources []string) (err error) {
 	}()
 	// The probe has filled its folder when it responds.
 	if _, err = bufio.NewReader(t.proc.control).ReadBytes('\n'); err != nil {
-		for f := range t.facts { // says more than that there was no answer
+		for f := range t.facts { // it has more information than a missing response
 			if f.Error != "" {
 				err = errors.New(f.Error)
 			}
@@ -276,7 +276,7 @@ func (t *limitProbe) endProber() {
 		t.proc.order(supervisor.OrderKill)
 		_ = t.proc.line.SetReadDeadline(time.Now().Add(probeTime))
 		if t.facts != nil {
-			for range t.facts { // until there are none
+			for range t.facts { // until the channel is closed
 			}
 		}
 		_ = t.proc.cmd.Process.Kill()
@@ -319,7 +319,7 @@ func exceedLimits(resources []string, control *os.File) {
 	if slices.Contains(resources, resourceMemory) && single {
 		memory(4 * probeMemory)
 	}
-	for slices.Contains(resources, resourceCPU) { // that is what it is for
+	for slices.Contains(resources, resourceCPU) { // use processor time until the limit applies
 	}
 	time.Sleep(probeTime)
 	runtime.KeepAlive(all)

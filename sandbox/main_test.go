@@ -25,7 +25,7 @@ func everyRuntime(t *testing.T, o sandbox.Options, test func(*testing.T, *sandbo
 	}
 }
 
-// python opens a pool for behaviours that the suite has only in Python.
+// python opens a pool for tests whose handlers exist only in Python.
 func python(t *testing.T, o sandbox.Options) *sandboxtest.Bench {
 	return sandboxtest.Open(t, sandboxtest.Targets[2], o)
 }

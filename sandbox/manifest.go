@@ -18,17 +18,17 @@ import (
 // manifest describes the packages that the handlers of one runtime need, from the files in their folder.
 type manifest struct {
 	root   string   // the folder of handlers
-	files  []string // below root, the one that names the packages first; empty when none are needed
-	local  []string // below root, files of packages that they name by a path
-	locked bool     // they say each package's exact version
+	files  []string // relative to root, the main manifest first; empty: no packages are needed
+	local  []string // relative to root, files of packages that are named by a path
+	locked bool     // each package has an exact version
 	own    bool     // not installed by the worker: node_modules exists in the folder or above
-	builds string   // the first Python requirement that needs build code; empty for none
-	err    error    // what they ask for and cannot have
-	hash   string   // of the files, the local ones too, and their names; empty when none are needed
+	builds string   // the first Python requirement that needs a build; empty: none
+	err    error    // unsupported requirement
+	hash   string   // of the files with their names, including local packages; empty: no packages are needed
 	stamps map[string]fileStamp
-	absent []string // files that would count if they were there
+	absent []string // missing files that would be used if they existed
 
-	contents [][]byte // of files
+	contents [][]byte // contents of files
 }
 
 // lockFiles are npm's lock files in order of precedence.

@@ -16,14 +16,14 @@ type Egress string
 // Values of Egress.
 const (
 	EgressNone     Egress = "none"     // nothing
-	EgressFiltered Egress = "filtered" // public addresses and those on a list, through a proxy of the worker's
+	EgressFiltered Egress = "filtered" // public addresses and listed ones, through a proxy of the worker
 	EgressOpen     Egress = "open"     // all that the worker does
 )
 
 // Mechanisms that enforce egress.
 const (
 	byLandlock = "landlock" // connections of TCP to the proxy's port, and no other network
-	bySeccomp  = "seccomp"  // no sockets of the network; the proxy is at a Unix socket, which the shims use
+	bySeccomp  = "seccomp"  // no network sockets; the shims use the proxy's Unix socket
 )
 
 // way is a mechanism that enforces an egress.
@@ -65,7 +65,7 @@ func (p *Pool) findEgress(offered lockdown.Kernel) (way, outcome, error) {
 	for _, w := range p.opt.ways(offered) {
 		found, err := p.cachedProbe(&offered, w)
 		if err == nil {
-			if err = found.confined(); err != nil { // which has nothing to do with the way
+			if err = found.confined(); err != nil { // the failure is unrelated to the network access
 				return w, found, err
 			}
 			if w.egress == EgressOpen || !found[tryNetwork] {
@@ -78,7 +78,7 @@ func (p *Pool) findEgress(offered lockdown.Kernel) (way, outcome, error) {
 	return way{}, nil, failed
 }
 
-// serve starts the proxy of a way that has one.
+// serve starts the proxy if the mechanism needs one.
 func (p *Pool) serve(w way) error {
 	o := egress.Options{
 		Network: "tcp", Address: "127.0.0.1:0", Allow: p.opt.EgressAllow, Closed: p.opt.Apps, Resolver: p.opt.resolver,

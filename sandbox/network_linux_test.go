@@ -38,7 +38,7 @@ func (n names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, err
 	return all, nil
 }
 
-// clients are handlers that ask for a page, each in the ways of its language.
+// clients are handlers that fetch a page, each with the libraries of its language.
 var clients = map[string]string{
 	"client.mjs": `
 import http from 'node:http';
@@ -151,7 +151,7 @@ globals()["as"] = as_
 `,
 }
 
-// clientsDir has only the handlers of a runtime.
+// clientsDir returns a folder with only the handlers of a runtime.
 func clientsDir(t *testing.T, runtime string) string {
 	dir := t.TempDir()
 	name := map[string]string{sandbox.RuntimeNode: "client.mjs", sandbox.RuntimePython: "client.py"}[runtime]
@@ -259,9 +259,9 @@ func filtered(t *testing.T, by string, kernel lockdown.Kernel, target Target) {
 			return Got[page](t, b.Run(session(main, map[string]string{"url": url, "way": way})))
 		}
 		if ask("http://127.0.0.1:"+near).Status == -1 {
-			continue // a library that is not on this machine
+			continue // a library that is not installed on this machine
 		}
-		if way == "child" && by == "seccomp" { // which has no shim, and says so in the docs
+		if way == "child" && by == "seccomp" { // this way has no shim, as documented
 			if got := ask("http://127.0.0.1:" + near); got.Status == 200 {
 				t.Errorf("a child process without a shim got %+v", got)
 			}
@@ -270,7 +270,7 @@ func filtered(t *testing.T, by string, kernel lockdown.Kernel, target Target) {
 		for url, text := range map[string]string{
 			"http://127.0.0.1:" + near: "near", "http://near.test:" + near: "near", "https://127.0.0.1:" + secure: "secure",
 		} {
-			if strings.HasPrefix(url, "https") && (way == "tunnel" || way == "asyncio") { // which speak no TLS
+			if strings.HasPrefix(url, "https") && (way == "tunnel" || way == "asyncio") { // these do not support TLS
 				continue
 			}
 			if got := ask(url); got.Status != 200 || got.Text != text {
@@ -291,11 +291,12 @@ func filtered(t *testing.T, by string, kernel lockdown.Kernel, target Target) {
 			"http://0:" + closed:  "an unspecified",
 			"http://inside.test/": "10.0.0.5, a private", "http://mixed.test:" + closed: "a loopback",
 			"http://2130706433:" + closed: "a loopback", "http://0x7f000001:" + closed: "a loopback",
-			"http://0177.0.0.1:" + closed: "a loopback", "http://localhost.:" + closed: "", // which nobody here knows
+			// a name that does not resolve here
+			"http://0177.0.0.1:" + closed: "a loopback", "http://localhost.:" + closed: "",
 			"http://[::ffff:127.0.0.1]:" + closed: "a loopback", "http://127.0.0.1:" + app: "the app's",
 			"http://near.test:" + app: "the app's", "https://10.0.0.5/": "a private",
 		} {
-			// http.client of Python leaves out the brackets in CONNECT, and this one is of the test's own words.
+			// http.client of Python omits the brackets in CONNECT; this client is written for the test.
 			if way == "tunnel" && strings.Contains(url, "[") || way == "asyncio" && strings.HasPrefix(url, "https") {
 				continue
 			}

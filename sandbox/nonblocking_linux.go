@@ -37,13 +37,13 @@ func done(n uintptr, errno unix.Errno) (int, error) {
 // place is the path of a file or folder that is checked often.
 type place struct {
 	path string
-	name *byte // the same, ended by a zero; nil where the answer may take long
+	name *byte // the same with a terminating zero; nil if the call may block
 }
 
 func placeAt(path string) place {
 	var at unix.Statfs_t
 	if unix.Statfs(path, &at) == nil {
-		switch at.Type { // others may ask another machine
+		switch at.Type { // other file systems may access another machine
 		case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.TMPFS_MAGIC,
 			unix.OVERLAYFS_SUPER_MAGIC:
 			name, _ := unix.BytePtrFromString(path)

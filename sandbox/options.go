@@ -14,45 +14,45 @@ import (
 // Options configure a [Pool]. The zero value works: native handlers and the interpreters in PATH, at the strongest
 // level that the machine supports.
 type Options struct {
-	// folder for scratch folders, best on a disk with room; empty for one in the system's temporary folder
+	// folder for scratch folders, preferably on a disk with free space; empty: a folder in the system's temporary
+	// folder
 	Dir         string
-	Handlers    string   // folder of handlers in other languages; empty for none
+	Handlers    string   // folder of handlers in other languages; empty: none
 	Instance    string   // name of this worker, unique among the workers that share Dir; empty for a random name
 	Environment []string // extra NAME=value of every executor: never secrets, all code sees them
 
 	Read    []string // files and folders that confined code may read in addition to its runtime and the handlers
 	Write   []string // files and folders that confined code may change in addition to its scratch folder; must exist
-	Private string   // a folder that Read, Write and Handlers never open, though it may lie in one of them
+	Private string   // a folder to which Read, Write and Handlers never give access, even if it is inside one of them
 
 	// network access of code; empty for filtered if the level confined is available, and otherwise open
 	Egress      Egress
 	EgressAllow []string // HOST, HOST:PORT or CIDR: reached though not public, with EgressFiltered
 	Apps        []string // URLs and host:port of the app: never reached, with EgressFiltered
 
-	// the users that executors have when the worker is root, as FIRST-LAST; empty for 60600-60999 where that can be,
-	// "none" for the worker's own
+	// users of executors if the worker is root, as FIRST-LAST; empty: 60600-60999 if possible; "none": the worker's own
 	Users string
 
-	// where executors are held to their limits: CgroupAuto, or empty, in control groups where this process may make some;
-	// CgroupNone never
+	// where the limits of executors are enforced: CgroupAuto, or empty: in control groups if this process may create
+	// them; CgroupNone: never in control groups
 	Cgroup string
 
-	Node, Python string   // programs; empty looks for node and python3 in PATH
-	Packages     Packages // whether what handlers need is installed for them; empty for PackagesInstall
+	Node, Python string   // paths of the programs; empty: node and python3 in PATH
+	Packages     Packages // whether packages of handlers are installed; empty: PackagesInstall
 
-	Level       Level // wanted; empty takes the strongest there is
-	MinLevel    Level // NewPool refuses to go under it; empty for no floor; see FloorAuto
+	Level       Level // requested level; empty: the strongest available
+	MinLevel    Level // minimum level, below which NewPool fails; empty: none; see FloorAuto
 	AllowWeaker bool  // open the pool even below MinLevel
 
-	MaxExecutors int // most executors at once, blanks included; 0 for what memory allows, at most 64
-	// resident bytes of all executors above which idle ones are ended; 0 for three quarters of the machine's memory
+	MaxExecutors int // maximum number of executors, prepared ones included; 0: as memory allows, at most 64
+	// resident bytes of all executors above which idle ones are ended; 0: three quarters of the machine's memory
 	Memory int64
-	Blank  int               // booted executors kept ready per runtime in use; 0 for one, negative for none
-	Limits map[string]Limits // per runtime; zero fields take the defaults
+	Blank  int               // prepared executors per used runtime; 0: one; negative: none
+	Limits map[string]Limits // per runtime; zero fields use the defaults
 
-	CancelTerm    time.Duration // from a cancel to SIGTERM; 0 for 2 s
-	CancelKill    time.Duration // from a cancel to SIGKILL; 0 for 5 s
-	DeadlineGrace time.Duration // from a deadline to SIGKILL; 0 for 250 ms
+	CancelTerm    time.Duration // time from a cancel to SIGTERM; 0: 2 s
+	CancelKill    time.Duration // time from a cancel to SIGKILL; 0: 5 s
+	DeadlineGrace time.Duration // time from a deadline to SIGKILL; 0: 250 ms
 	IdleEvictable time.Duration // idle for so long a session may be evicted when executors run out; 0 for 60 s
 
 	Logger zerolog.Logger
@@ -67,24 +67,25 @@ type Options struct {
 	// OnLost is called before the executor ends.
 	OnEvict func(context.Context, SessionLost) bool
 
-	kernel   *lockdown.Kernel // nil: asked
-	resolver egress.Resolver  // nil: the machine's
-	patience time.Duration    // with a frame that has begun; 0 for frame.Deadline
+	kernel   *lockdown.Kernel // nil: detected
+	resolver egress.Resolver  // nil: the resolver of the machine
+	patience time.Duration    // maximum time to complete a frame; 0: frame.Deadline
 
 	installRetry time.Duration // after the first installation of packages that failed; 0 for installRetry
 }
 
 // Limits are the limits of an executor and its descendants.
 type Limits struct {
-	Memory       int64 // resident bytes of all its processes together
-	Data         int64 // heap bytes of each process; 0 for Memory and 64 MiB, negative for no limit
-	FileSize     int64 // bytes of one file
-	OpenFiles    int   // descriptors of each process
-	Processes    int   // processes at once
-	Threads      int   // threads of all its processes: refused by a control group, else ended; 0 for 16 times Processes
+	Memory    int64 // resident bytes of all its processes
+	Data      int64 // heap bytes of each process; 0 for Memory and 64 MiB, negative for no limit
+	FileSize  int64 // bytes of one file
+	OpenFiles int   // descriptors of each process
+	Processes int   // maximum number of processes
+	// threads of all its processes: enforced by a control group, else by ending the executor; 0: 16 times Processes
+	Threads      int
 	ScratchBytes int64 // bytes in the scratch folder
 	ScratchFiles int   // files in the scratch folder
-	// processors that it may use at once, if a control group limits them; 0 for all. Under contention the worker has
+	// processors that it may use at once, if a control group limits them; 0: all. Under contention the worker has
 	// precedence over its executors in any case
 	Processors float64
 }
@@ -97,22 +98,25 @@ const (
 
 // Fixed times and sizes.
 const (
-	bootTime         = 10 * time.Second       // from start to ready
-	outputTimeout    = time.Minute            // for a script to say where its interpreter is, on a busy machine
-	closeTime        = 5 * time.Second        // for all close hooks
-	endTime          = 2 * time.Second        // from a kill to the supervisor's last word
-	stoppedTime      = 200 * time.Millisecond // from a kill to the check whether the supervisor is stopped
-	silenceTime      = 10 * time.Second       // of the supervisor, while a call runs; it says something every second
-	writeTime        = 30 * time.Second       // for one frame to be taken
-	sweepRetry       = 2 * time.Second        // after the start, for folders whose locks were held then
-	tombstoneTime    = time.Hour              // for which the end of a session is remembered
-	idleAfter        = time.Second            // without a call until the supervisor is notified
-	reuseCalls       = 100                    // of one executor outside sessions
+	bootTime = 10 * time.Second // maximum time from start to ready
+	// time for a script to print the path of its interpreter, on a busy machine
+	outputTimeout = time.Minute
+	closeTime     = 5 * time.Second        // maximum time of all close hooks
+	endTime       = 2 * time.Second        // maximum time from a kill to the supervisor's last message
+	stoppedTime   = 200 * time.Millisecond // time from a kill to the check whether the supervisor is stopped
+	// maximum silence of the supervisor while a call runs; it sends a message every second
+	silenceTime = 10 * time.Second
+	writeTime   = 30 * time.Second // maximum time to write one frame
+	// time after the start to the second sweep, for folders whose locks were held at the start
+	sweepRetry       = 2 * time.Second
+	tombstoneTime    = time.Hour   // how long the end of a session is remembered
+	idleAfter        = time.Second // time without a call after which the supervisor is notified
+	reuseCalls       = 100         // calls of one executor outside sessions
 	reuseAge         = 10 * time.Minute
 	maxUnknownFrames = 100     // frames about calls that are not there, until the executor is killed
-	maxLogBytes      = 1 << 20 // kept of one call
+	maxLogBytes      = 1 << 20 // stored log of one call
 	maxLogLine       = 16 << 10
-	workerReserve    = 256 << 20 // of memory, not given to executors
+	workerReserve    = 256 << 20 // memory that is not given to executors
 )
 
 func (o Options) withDefaults() Options {
@@ -138,7 +142,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// or returns l with its zero fields replaced by those of d.
+// or returns l with its zero fields replaced by the fields of d.
 func (l Limits) or(d Limits) Limits {
 	fill(&l.Memory, d.Memory)
 	fill(&l.FileSize, d.FileSize)

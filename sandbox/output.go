@@ -13,14 +13,15 @@ import (
 // output splits one output stream of an executor into lines. Its memory is limited to one line and a tail.
 type output struct {
 	file *os.File
-	line func(text []byte) // gets each line, without its end
+	line func(text []byte) // called with each line, without its line feed
 
-	mu      sync.Mutex // held while reading and logging; guards what follows
+	mu      sync.Mutex // held while reading and logging; guards the fields below
 	buf     [32 << 10]byte
 	partial []byte
-	tail    []byte // the last of it, for the story of a crash
-	fatal   []byte // the last line that says what a Go program died of, above a dump of any length; nil: none
-	ended   bool
+	tail    []byte // the last output, for crash reports
+	// the last line with the cause of a Go program's crash, which precedes a dump of any length; nil: none
+	fatal []byte
+	ended bool
 }
 
 // Size of the stored tail of the output, and of the stored line before a crash dump, in bytes.
@@ -52,7 +53,7 @@ func (o *output) catchUp() {
 		return
 	}
 	_ = conn.Control(func(fd uintptr) {
-		for range 4 << 20 / len(o.buf) { // one that never stops printing must not hold up its own result
+		for range 4 << 20 / len(o.buf) { // a program that prints without end must not delay its own result
 			if !o.readOnce(fd) {
 				break
 			}

@@ -24,9 +24,10 @@ type Packages string
 
 // Values of the setting.
 const (
-	PackagesInstall Packages = "install" // with no code of theirs run: no scripts of npm packages, only wheels for Python
-	PackagesScripts Packages = "scripts" // with what packages run when they are installed
-	PackagesNone    Packages = "none"    // not at all
+	// without running code of packages: no scripts of npm packages, only wheels for Python
+	PackagesInstall Packages = "install"
+	PackagesScripts Packages = "scripts" // including the scripts that packages run during installation
+	PackagesNone    Packages = "none"    // no installation
 )
 
 // Classes of Unavailable errors: the packages of a handler are being installed, or their installation failed.
@@ -45,7 +46,7 @@ const (
 	installMemory     = 1 << 30
 	installDisk       = 16 << 30
 	packagesRetention = 30 * 24 * time.Hour // after the last use
-	packagesTouch     = time.Hour           // between two notes that they are in use
+	packagesTouch     = time.Hour           // interval between two updates of the time of last use
 )
 
 // packages installs and tracks the packages that the handlers of a pool need. Workers share its folder:
@@ -54,23 +55,23 @@ type packages struct {
 	pool  *Pool
 	cache string
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	sets map[string]*packageSet
 	// last manifest of each runtime
 	latest map[string]*manifest
-	made   map[string]string // of a runtime: what makes packages for it differ from those for another version of it
+	made   map[string]string // by runtime: the parts of its version that packages depend on
 }
 
 // packageSet are the packages of one manifest.
 type packageSet struct {
 	there    bool
-	dir      string // empty when they are there without our doing
+	dir      string // empty if the worker did not install them
 	record   installRecord
 	touched  time.Time
 	running  bool
 	began    time.Time     // the try that is running
 	lastLine string        // last line of the installer; empty before the first
-	err      error         // of the last try; nil while the first one runs
+	err      error         // error of the last attempt; nil while the first attempt runs
 	failed   time.Time     // when that ended
 	retryAt  time.Time     // when the next may begin
 	wait     time.Duration // before the one after that
@@ -221,7 +222,7 @@ func (k *packages) install(
 		return dir, nil
 	}
 	mode := fs.FileMode(0o700)
-	if k.pool.users != nil { // who pass through, and see nothing
+	if k.pool.users != nil { // other users may pass through the folder, but not list it
 		mode = 0o711
 	}
 	if err := errors.Join(os.MkdirAll(k.cache, mode), ours(k.cache), os.Chmod(k.cache, mode)); err != nil {

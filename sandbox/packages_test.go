@@ -36,9 +36,9 @@ type registry struct {
 	*httptest.Server
 	tarball, wheel []byte
 
-	mu     sync.Mutex    // guards what follows
+	mu     sync.Mutex    // guards the fields below
 	broken bool          // knows nothing any more
-	hold   chan struct{} // what a package is not given away before it is closed; nil for at once
+	hold   chan struct{} // a package is delivered after this channel is closed; nil: at once
 	got    map[string]int
 }
 
@@ -340,7 +340,7 @@ func TestTwoWorkersInstallPackages(t *testing.T) {
 				dirs := []string{openDir(t), openDir(t)}
 				if fetched == 1 {
 					dirs[1] = dirs[0]
-				} else if runtime == sandbox.RuntimeNode { // whose folder it is does not depend on the runtime
+				} else if runtime == sandbox.RuntimeNode { // the owner of the folder does not depend on the runtime
 					return
 				}
 				var both sync.WaitGroup
@@ -449,7 +449,7 @@ func TestPackagesWithScripts(t *testing.T) {
 	}
 }
 
-// A package's scripts are held as handlers are, and the way to the network is the one to registries.
+// Scripts of packages are confined like handlers, and they can connect to the registries only.
 func TestPackagesScriptsAreConfined(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	must(t, os.WriteFile(secret, []byte("x"), 0o644))
@@ -709,7 +709,7 @@ func TestPackagesOfAKilledWorker(t *testing.T) {
 	})
 }
 
-// installerName is the first argument of a worker that exists to be killed while it installs.
+// installerName is the first argument of a worker that the test kills during an installation.
 const installerName = "sandbox-test-installer"
 
 // install is the main function of such a worker.

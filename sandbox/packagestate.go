@@ -18,8 +18,8 @@ type PackagesState string
 // Values of PackagesState.
 const (
 	PackagesInstalled  PackagesState = "installed"  // into the folder of packages
-	PackagesInstalling PackagesState = "installing" // at this moment
-	PackagesFailed     PackagesState = "failed"     // the last try; Again says when the next begins
+	PackagesInstalling PackagesState = "installing" // being installed now
+	PackagesFailed     PackagesState = "failed"     // the last attempt failed; RetryAt is the time of the next one
 	PackagesPending    PackagesState = "pending"    // not tried yet
 	PackagesOthers     PackagesState = "others"     // not installed by this worker, see Detail
 )
@@ -27,13 +27,13 @@ const (
 // PackagesInfo describes for people the packages that the handlers of one runtime need.
 type PackagesInfo struct {
 	Runtime string
-	Files   []string // of the handlers' folder that name them, the one that says which first
+	Files   []string // manifests in the handlers' folder, the main one first
 	State   PackagesState
 	Detail  string    // last line or error of the installer; for PackagesOthers the reason
-	Path    string    // folder of the packages, also before their installation; empty for PackagesOthers
-	Bytes   int64     // their size; 0 for not known
-	Since   time.Time // they are there, they are being installed, they failed; zero for not known
-	RetryAt time.Time // the next try, after one that failed; zero for not known
+	Path    string    // folder of the packages, also before their installation; empty: PackagesOthers
+	Bytes   int64     // total size; 0: unknown
+	Since   time.Time // time since which the state is current; zero: unknown
+	RetryAt time.Time // time of the next attempt after a failure; zero: unknown
 }
 
 // Packages returns the state of the packages of handlers that were called, or that [Pool.Install] checked.

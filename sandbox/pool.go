@@ -31,36 +31,36 @@ type Pool struct {
 	report    Report
 	languages map[string]*language
 	catalog   catalog
-	dir       string        // of this pool: scratch folders and shims
-	lock      *os.File      // says that dir is in use
-	users     *users        // of executors; nil when they have the worker's
-	oneUser   error         // why they have
-	groups    *cgroup.Tree  // of executors; nil when they have the worker's
-	noGroups  error         // why they have
-	proxy     *egress.Proxy // the way of executors to the network; nil when they have another, or none
-	socketDir string        // of the proxy's socket, if it needs a separate folder
+	dir       string        // folder of this pool: scratch folders and shims
+	lock      *os.File      // marks dir as in use
+	users     *users        // users of executors; nil: the worker's
+	oneUser   error         // why executors have the worker's user
+	groups    *cgroup.Tree  // groups of executors; nil: the worker's
+	noGroups  error         // why executors have the worker's group
+	proxy     *egress.Proxy // proxy for the network access of executors; nil: other access, or none
+	socketDir string        // folder of the proxy's socket, if it needs a separate one
 	capacity  int
 	fresh     atomic.Bool    // each call outside sessions has a new executor
 	memory    int64          // resident bytes of all executors above which idle ones are ended
 	starts    chan struct{}  // one token per executor that boots right now
 	work      sync.WaitGroup // goroutines of the pool, and executors
-	packages  *packages      // that handlers need
+	packages  *packages      // packages that handlers need
 
 	// life ends with Close. Work that no call waits for continues until then.
 	life    context.Context //nolint:containedctx // of the pool itself
 	endLife context.CancelCauseFunc
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	all       map[*executor]struct{}
 	relieving bool // something ends executors because memory is scarce
 	reserved  int  // executors that are there or about to be
 	blanks    map[string][]*executor
-	booting   map[string]int // blanks on their way, by runtime
+	booting   map[string]int // prepared executors that are starting, by runtime
 	idle      map[reuse][]*executor
 	sessions  map[string]*session
 	tombs     map[string]tombstone
 	swept     time.Time     // when old tombstones were removed
-	stats     Stats         // of executors that are no more, but for their starts
+	stats     Stats         // statistics of ended executors, and all starts
 	inflight  int           // calls
 	quiet     chan struct{} // closed when inflight falls to 0 while draining; nil unless waited for
 	draining  bool
@@ -154,10 +154,10 @@ func (p *Pool) createFolder() error {
 		return fmt.Errorf("sandbox folder: %w", err)
 	}
 	mode := fs.FileMode(0o700)
-	if p.users != nil { // who pass through, and see nothing
+	if p.users != nil { // other users may pass through the folder, but not list it
 		mode = 0o711
 	}
-	// Whatever it was before.
+	// Replace any other mode.
 	if err := errors.Join(os.MkdirAll(base, mode), ours(base), os.Chmod(base, mode)); err != nil {
 		return fmt.Errorf("sandbox folder: %w", err)
 	}

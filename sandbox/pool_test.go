@@ -17,10 +17,10 @@ import (
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
-// native opens a pool for tests of the pool itself: its executors are the quickest.
+// native opens a pool for tests of the pool itself: native executors start fastest.
 func native(t *testing.T, o sandbox.Options) *Bench { return Open(t, Targets[0], o) }
 
-// hold starts a call that runs until the returned cancel, and waits until it runs; ended gets its error.
+// hold starts a call that runs until cancel is called, and waits until it runs; ended receives its error.
 func hold(t *testing.T, b *Bench, inv sandbox.Invocation) (cancel context.CancelFunc, ended <-chan error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -45,7 +45,7 @@ func TestFullPoolThrottlesAndEvictsOnlyLongIdleSessions(t *testing.T) {
 	}
 	cancel()
 	WantType(t, Receive(t, "the end of the call", ended), sandbox.Cancelled)
-	b.Run(In("third", 1, b.Call("count"))) // takes the place of the one that is idle and not pinned
+	b.Run(In("third", 1, b.Call("count"))) // replaces the executor that is idle and not pinned
 	if lost := Receive(t, "OnLost", b.Lost); lost.Session != "busy" || lost.Cause != sandbox.CauseEvictedPressure {
 		t.Errorf("told %+v", lost)
 	}
@@ -160,7 +160,7 @@ func TestCloseSessionLetsCallsFinish(t *testing.T) {
 	if err := b.CloseSession(t.Context(), sandbox.Session{ID: "s", Epoch: 1}, "again"); err != nil {
 		t.Errorf("closing what is closed: %v", err)
 	}
-	b.Run(In("s", 2, b.Call("count"))) // held again
+	b.Run(In("s", 2, b.Call("count"))) // the session is held again
 	if err := b.CloseSession(t.Context(), sandbox.Session{ID: "s", Epoch: 1}, "late"); err != nil {
 		t.Error(err)
 	}

@@ -31,7 +31,7 @@ func openPorts(t *testing.T, pid int) (ports []string) {
 	for _, kind := range []string{"tcp", "tcp6", "udp", "udp6"} {
 		list, err := os.Open(fmt.Sprintf("/proc/%d/net/%s", pid, kind))
 		if err != nil {
-			continue // a machine without it
+			continue // this machine does not have the file
 		}
 		for lines := bufio.NewScanner(list); lines.Scan(); {
 			at := strings.Fields(lines.Text()) // sl, local address, remote address, state, …, the tenth is the inode
@@ -58,7 +58,7 @@ func below(t *testing.T, pid int) []int {
 		if _, err := fmt.Sscanf(file, "/proc/%d/stat", &child); err != nil {
 			t.Fatal(err)
 		}
-		if raw, err := os.ReadFile(file); err == nil { // else it has ended
+		if raw, err := os.ReadFile(file); err == nil { // otherwise it has ended
 			var above int
 			var state string
 			rest := string(raw[strings.LastIndex(string(raw), ")")+1:])

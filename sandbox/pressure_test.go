@@ -41,7 +41,7 @@ func TestScarceMemoryEvictsIdleSessionsOldestFirst(t *testing.T) {
 		b.Run(In(id, 1, b.Call("count")))
 	}
 	cancel, ended := hold(t, b, In("busy", 1, b.Call("wait")))
-	for _, id := range []string{"p1", "p2", "p3", "p4"} { // with what Go takes more than there is
+	for _, id := range []string{"p1", "p2", "p3", "p4"} { // with the memory of the Go runtime this exceeds the limit
 		b.Run(pinned(In(id, 1, b.Call("fill", 80))))
 	}
 	for _, want := range []string{"older", "younger"} {

@@ -32,7 +32,7 @@ func probe() {
 	for try, fn := range tries {
 		found[try] = fn(a) == nil
 	}
-	answer, _ := json.Marshal(found) // names and truths
+	answer, _ := json.Marshal(found) // only strings and booleans: it cannot fail
 	_, _ = control.Write(append(answer, '\n'))
 }
 
@@ -52,7 +52,7 @@ var tries = map[string]func(aim) error{
 	tryEnviron:   func(a aim) error { return reads(fmt.Sprintf("/proc/%d/environ", a.Worker)) },
 	tryProcesses: func(a aim) error { return reads(fmt.Sprintf("/proc/%d/cmdline", a.Worker)) },
 	tryTrace: func(a aim) error {
-		const seize = 0x4206 // without stopping it; the end of this process lets go
+		const seize = 0x4206 // without stopping it; it ends with this process
 		if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, seize, uintptr(a.Worker), 0, 0, 0, 0); errno != 0 {
 			return errno
 		}
@@ -120,7 +120,7 @@ func reads(path string) error {
 	return err
 }
 
-// sendsAtOnce connects while it sends.
+// sendsAtOnce sends data while it connects.
 func sendsAtOnce(address string) error {
 	to, err := net.ResolveTCPAddr("tcp4", address)
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 type process struct {
 	cmd            *exec.Cmd // the supervisor
 	control        *control  // frames
-	line           net.Conn  // the lifeline: closing it kills all
+	line           net.Conn  // the lifeline: closing it kills all processes
 	facts          *bufio.Reader
 	stdout, stderr *os.File
-	shared         *sharedMemory // that the executor has too; nil for none
+	shared         *sharedMemory // memory that is shared with the executor; nil: none
 }
 
 // startProcess starts a supervisor that starts the program of c.

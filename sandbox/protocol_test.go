@@ -96,14 +96,14 @@ func TestResultsThatCannotBeStoredAreErrorsOfTheHandler(t *testing.T) {
 				strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000),
 			} {
 				n++
-				// The handler answers its own call: ids count up in base 36.
+				// The handler sends a result for its own call: IDs count up in base 36.
 				answer := framed(t, frame.Header{T: frame.Result, ID: string("0123456789abcdefghijklmnopqrstuvwxyz"[n])}, body)
 				res, err := b.Invoke(t.Context(), In("s", 1, b.Call("raw", lie(answer))), sandbox.Hooks{})
 				if err != nil {
 					if e := WantType(t, err, sandbox.UserError); e.Retryable {
 						t.Errorf("%.20q: %v is retryable", body, e)
 					}
-				} else if body != `"\ud800"` { // the one of them that is a value: a replacement character
+				} else if body != `"\ud800"` { // the only one that is a value: a replacement character
 					t.Errorf("%.20q was stored as %s", body, res.Output)
 				}
 			}
@@ -138,7 +138,7 @@ func TestFloodOfOutputIsTruncatedAndTakesNoMemory(t *testing.T) {
 				}
 			}
 		})
-		res := b.Run(b.Call("flood", 128)) // MiB, without a line end, binary and with terminal sequences
+		res := b.Run(b.Call("flood", 128)) // MiB, without a line feed, binary and with terminal sequences
 		close(stop)
 		watching.Wait()
 		if most > before.HeapAlloc+8<<20 {

@@ -87,7 +87,7 @@ func (ex *executor) readAll() error {
 		ex.mu.Unlock()
 		if err == nil {
 			if err = ex.readFrame(); errors.Is(err, errInterrupted) {
-				ex.reads.resume() // it was meant for a call that has ended
+				ex.reads.resume() // the interrupt was for a call that has ended
 				continue
 			}
 		}
@@ -114,7 +114,7 @@ var errInterrupted = os.ErrDeadlineExceeded
 type readDeadlines struct {
 	set func(time.Time) error
 
-	mu          sync.Mutex // guards what follows
+	mu          sync.Mutex // guards the fields below
 	within      bool       // a frame has begun
 	interrupted bool
 }
@@ -139,7 +139,7 @@ func (r *readDeadlines) interrupt() {
 	}
 }
 
-// resume forgets an interruption, so that there can be another one.
+// resume resets an interrupt, so that reads continue.
 func (r *readDeadlines) resume() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -38,7 +38,7 @@ func TestAGoroutineThatCallsAloneReadsItsResponse(t *testing.T) {
 			}
 		}
 		count()
-		for range 3 { // also after a call that was cancelled, and for which another goroutine read
+		for range 3 { // also after a cancelled call for which another goroutine read
 			tries := 1
 			for ; tries < 20 && !reader(t, b); tries++ {
 				count()
@@ -58,7 +58,7 @@ func TestAGoroutineThatCallsAloneReadsItsResponse(t *testing.T) {
 	})
 }
 
-// The one whose call reads for all leaves before the others have their answers.
+// The call whose goroutine reads for all others ends before they have their responses.
 func TestCancelledReaderHandsOverToOtherCalls(t *testing.T) {
 	everyRuntime(t, sandbox.Options{}, func(t *testing.T, b *Bench) {
 		b.Run(In("s", 1, b.Call("count")))
@@ -101,7 +101,7 @@ func TestAWarmCallPutsOneThreadToSleep(t *testing.T) {
 		}
 		return u.Nvcsw
 	}
-	for _, target := range Targets[1:] { // to native Go large values go through the socket, in pieces
+	for _, target := range Targets[1:] { // for native Go, large values are sent through the socket in parts
 		t.Run(target.Runtime, func(t *testing.T) {
 			b := Open(t, target, sandbox.Options{Blank: -1})
 			for _, size := range []int{100, 48 << 10} {

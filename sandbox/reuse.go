@@ -8,7 +8,7 @@ import (
 // reuse is the key of calls outside sessions that may run in the same executor one after another.
 type reuse struct {
 	runtime string
-	hash    string // of the handler's code; empty for native handlers, which are one bundle
+	hash    string // hash of the handler's code; empty for native handlers, which are all in one binary
 }
 
 // SetFresh selects whether each call outside sessions runs in a new executor, or executors are reused. Calls in
@@ -66,7 +66,7 @@ func (p *Pool) offerForReuse(ex *executor, key reuse) bool {
 		return false
 	}
 	if _, there := p.all[ex]; !there {
-		return true // it has ended meanwhile; nothing is left to retire
+		return true // it has ended already
 	}
 	p.idle[key] = append(p.idle[key], ex)
 	return true

@@ -31,7 +31,7 @@ func TestTheRoomIsReadOnce(t *testing.T) {
 		}); n > 1 {
 			t.Errorf("%v allocations for %d bytes", n, size)
 		}
-		// The executor writes where it has it, later.
+		// The executor writes later, to its own mapping.
 		if _, err := r.file.WriteAt([]byte("changed"), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestTheRoomStaysForTheWorker(t *testing.T) {
 	if err != nil {
 		t.Skip("no room: ", err)
 	}
-	theirs := r.file // which is what an executor is given
+	theirs := r.file // the file that an executor receives
 	for _, size := range []int64{0, 4096, 1 << 30} {
 		if err := theirs.Truncate(size); err == nil {
 			t.Errorf("the room has %d bytes now", size)

@@ -14,16 +14,16 @@ import (
 // bigFrame is the size in bytes from which writing a frame may block until the executor reads.
 const bigFrame = 32 << 10
 
-// expirySlack is the time before its deadline from which a call counts as expiring: by its own clock, its caller may
-// have timed out already.
+// expirySlack is the time before its deadline from which a call counts as expiring: for its caller, whose clock may
+// differ, it may have timed out already.
 const expirySlack = 100 * time.Millisecond
 
-// awaitExpiring waits until no call of the executor is expiring any more. A call that began next to such a one could be
-// killed with it, or have its result acknowledged and its state lost.
+// awaitExpiring waits until no call of the executor is expiring. A call that starts while another one expires could be
+// killed with it, or its result could be acknowledged although its state is lost.
 func (ex *executor) awaitExpiring(ctx context.Context, deadline time.Time) error {
 	c := ex.expiringCall()
 	if c == nil {
-		return nil // as nearly always
+		return nil // the usual case
 	}
 	waitCtx := ctx
 	if !deadline.IsZero() {
@@ -102,12 +102,12 @@ func (ex *executor) begin(
 		_ = ex.proc.line.SetReadDeadline(time.Now().Add(silenceTime))
 	}
 	ex.mu.Unlock()
-	if inv.Export == "" { // else it is no call
+	if inv.Export == "" { // otherwise it is not a call
 		f.Body = ex.writeShared(h, inv.Input)
 	}
 	if needs || others || len(f.Body)+len(c.lastHeartbeat) > bigFrame {
 		later := f
-		ex.sendAsync(func() { ex.deliver(c, &later, b) }) // may wait, and the caller has its own deadline to watch
+		ex.sendAsync(func() { ex.deliver(c, &later, b) }) // it may block, and the caller must enforce its own deadline
 	} else {
 		ex.deliver(c, &f, b)
 	}
@@ -151,14 +151,14 @@ func (ex *executor) load(b *bundle) error {
 	return err
 }
 
-// failUnsent ends a call that the executor never saw.
+// failUnsent ends a call that was not sent to the executor.
 func (ex *executor) failUnsent(c *call, err error) {
 	ex.mu.Lock()
 	ex.endedCall(c)
 	ex.mu.Unlock()
 	c.finish(nil, nil, err)
 	if c.reads {
-		ex.reads.interrupt() // there will be no answer
+		ex.reads.interrupt() // there will be no response
 	}
 }
 

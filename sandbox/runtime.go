@@ -42,7 +42,7 @@ type language struct {
 	rule func(scratch string) *lockdown.Rules
 	// explains a denied path that a setting or a link seems to allow; nil below level confined
 	unreachable func(path string) string
-	proxy       *egress.Proxy // its way to the network; nil when it has another, or none
+	proxy       *egress.Proxy // proxy for its network access; nil: other access, or none
 	// folder of the handlers' packages, for executors that start from now on; nil for none
 	packages atomic.Pointer[string]
 }
@@ -108,7 +108,7 @@ func languages(o Options, programs map[string]string, shims string, others bool)
 		l := o.Limits[RuntimeNative].or(defaultLimits(nativeMemory))
 		all[RuntimeNative] = &language{
 			name: RuntimeNative, program: program, args: []string{nativeName}, limits: l,
-			// A confined process cannot read how much of the machine its cgroup has.
+			// A confined process cannot read the memory limit of its cgroup.
 			env: []string{fmt.Sprintf("GOMEMLIMIT=%d", l.Memory/10*8), fmt.Sprintf("GOMAXPROCS=%d", runtime.GOMAXPROCS(0))},
 		}
 	}

@@ -22,7 +22,7 @@ import (
 type (
 	// Invocation is a call of an activity in an executor for one attempt.
 	Invocation = lib.Invocation
-	// Session names the session, and the holding of it, that a call belongs to.
+	// Session names the session, with its epoch, to which a call belongs.
 	Session = lib.Session
 	// Handler runs one call.
 	Handler = lib.Handler
@@ -74,8 +74,8 @@ const (
 	CauseDeclared        = lib.CauseDeclared
 )
 
-// Native are the Go handlers that may run in an executor of this very binary, by activity name. Fill it before [Main]
-// is called and leave it alone afterwards; worker and executor must see the same.
+// Native contains the Go handlers that may run in an executor of this binary, by activity name. Fill it before [Main]
+// is called and do not change it afterwards; worker and executor must have the same content.
 var Native = Handlers{}
 
 // Types are the files by which editors and type checkers know the context of a handler. No executor reads them.
@@ -86,20 +86,20 @@ var TSConfig = shim.TSConfig
 
 // Result is the result of a call. Usage and logs are also set if the call failed.
 type Result struct {
-	Output        []byte // the encoded result, which is the caller's to keep
+	Output        []byte // the encoded result, which the caller owns
 	Usage         Usage
 	Logs          []LogLine
-	LogsTruncated int    // bytes of log that were dropped over the limit, unknown to OnLog
-	LinesLeftOut  int64  // and how many lines those were
-	Version       string // of the handler that ran; empty for native ones
+	LogsTruncated int    // bytes of log that exceeded the limit and were dropped; OnLog is not called for them
+	LinesLeftOut  int64  // number of these lines
+	Version       string // version of the handler that ran; empty for native handlers
 }
 
 // Usage is the resource usage of a call, as far as known. Calls that overlap in one executor each count the usage of
 // all of them.
 type Usage struct {
 	CPU  time.Duration // processor time
-	RSS  int64         // most resident bytes of the executor so far
-	Wall time.Duration // from the executor being claimed to the call's end
+	RSS  int64         // maximum resident bytes of the executor so far
+	Wall time.Duration // time from the assignment of the executor to the call's end
 }
 
 // LogLine is a line that a handler logged or printed. Text is valid UTF-8 without control characters.
@@ -113,12 +113,12 @@ type LogLine struct {
 // Hooks are callbacks for a running call. The goroutine that reads from the executor calls them one after another, so
 // they must be quick and must not call the pool. Any hook may be nil.
 type Hooks struct {
-	// OnBegin is called when the executor is ready, just before the call is sent to it. If it returns an error, the call
-	// is not sent and Invoke returns the error. Callers use it to check their lease, which may have expired while the
-	// executor started.
+	// OnBegin is called when the executor is ready, just before the call is sent to it. If it returns an error, the
+	// call is not sent and Invoke returns the error. Callers use it to check their lease, which may have expired while
+	// the executor started.
 	OnBegin     func() error
-	OnHeartbeat func()            // at most about ten a second
-	OnProgress  func(json []byte) // at most about ten a second
+	OnHeartbeat func()            // at most about ten per second
+	OnProgress  func(json []byte) // at most about ten per second
 	OnLog       func(LogLine)
 }
 
@@ -128,7 +128,7 @@ type ExecutorInfo struct {
 	SessionID        string    `json:"session_id,omitempty"`
 	Epoch            int64     `json:"epoch,omitempty"`
 	Busy             bool      `json:"busy"`
-	Calls            int       `json:"calls"` // served so far
+	Calls            int       `json:"calls"` // calls that it served
 	MemoryUsageBytes int64     `json:"memory_usage_bytes"`
 	Runtime          string    `json:"runtime"`
 	Level            Level     `json:"level"`

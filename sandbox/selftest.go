@@ -26,13 +26,13 @@ const probeTime = 30 * time.Second
 
 // aim describes the surroundings of a probe: the resources that it must not be able to reach.
 type aim struct {
-	Worker   int    `json:"worker"`   // its pid
+	Worker   int    `json:"worker"`   // PID of the worker
 	Secret   string `json:"secret"`   // a file of the worker's, closed to other users
 	Outside  string `json:"outside"`  // a folder of the worker's
 	Abstract string `json:"abstract"` // socket the worker listens on
 	Named    string `json:"named"`    // and another
-	TCP      string `json:"tcp"`      // and its address on the network
-	Group    string `json:"group"`    // file by which a process goes into its control group
+	TCP      string `json:"tcp"`      // the worker's address on the network
+	Group    string `json:"group"`    // file through which a process enters the worker's control group
 
 	Resources []string `json:"take,omitempty"` // too much of these, and nothing else
 }
@@ -51,21 +51,21 @@ func aimed() (a aim, control *os.File) {
 	return a, control
 }
 
-// Things a prober tries. Each is harmless when it succeeds.
+// Operations that a probe attempts. Each is harmless if it succeeds.
 const (
 	tryRead        = "read"        // a foreign file
 	tryWrite       = "write"       // a file that stays
-	tryEnviron     = "environ"     // of the worker
+	tryEnviron     = "environ"     // environment of the worker
 	tryTrace       = "trace"       // the worker
-	tryProcesses   = "processes"   // their command lines
-	tryDescriptors = "descriptors" // that were left open
+	tryProcesses   = "processes"   // command lines of other processes
+	tryDescriptors = "descriptors" // descriptors that were left open
 	tryCalls       = "calls"       // system calls that programs do not need
-	tryModes       = "modes"       // of a foreign file
-	trySignal      = "signal"      // to the worker
+	tryModes       = "modes"       // mode of a foreign file
+	trySignal      = "signal"      // a signal to the worker
 	tryAbstract    = "abstract"    // socket
 	tryNamed       = "named"       // socket
 	tryNetwork     = "network"
-	tryRoot        = "root"  // being it
+	tryRoot        = "root"  // the process is root
 	tryGroup       = "group" // the worker's
 )
 
@@ -228,8 +228,8 @@ var probeCache = struct {
 type probeConfig struct {
 	kernel lockdown.Kernel
 	way    way
-	users  bool // its own
-	groups bool // of the kernel, for executors
+	users  bool // separate users
+	groups bool // control groups for executors
 }
 
 // cachedProbe runs a probe like an executor, with the lockdown that is offered or without one.
@@ -284,7 +284,7 @@ func (p *Pool) runProbe(offered *lockdown.Kernel, w way) (found outcome, err err
 	for _, address := range []*string{&a.Abstract, &a.Named, &a.TCP} {
 		at, stop, err := listen(*address)
 		if *address = at; err != nil {
-			*address = "" // such sockets cannot be here, so there is none to connect to
+			*address = "" // such sockets are unavailable, so there is none to connect to
 			continue
 		}
 		defer stop()
@@ -312,7 +312,7 @@ func (p *Pool) runProbe(offered *lockdown.Kernel, w way) (found outcome, err err
 			f, ferr := proc.fact()
 			end = ferr != nil || f.T == supervisor.FactEnd
 			if f.Error != "" {
-				err = errors.New(f.Error) // says more than that there was no answer
+				err = errors.New(f.Error) // it has more information than a missing response
 			}
 		}
 		_ = proc.cmd.Process.Kill()

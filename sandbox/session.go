@@ -15,22 +15,23 @@ type session struct {
 	id       string
 	epoch    int64
 	pinned   bool
-	leaving  bool // its eviction has begun
+	leaving  bool // its eviction has started
 	slots    map[string]*slot
 	inflight int
 	used     time.Time     // when the last call ended
 	quiet    chan struct{} // closed when inflight falls to 0; nil unless waited for
-	evicted  atomic.Bool   // an earlier holding was, here: that is why code finds its state missing, until it is rebuilt
+	// an earlier holding at this worker was evicted: the state is missing for this reason until it is rebuilt
+	evicted atomic.Bool
 }
 
-// slot is the place of one executor in a session, from the first call that wants it.
+// slot is the place of one executor in a session, from the first call that needs it.
 type slot struct {
 	ready chan struct{} // closed when ex or err is there
 	ex    *executor
 	err   error
 }
 
-// tombstone remembers the end of a holding, so that the next call learns why its state is gone.
+// tombstone records the end of a holding, so that the next call gets the reason why its state is missing.
 type tombstone struct {
 	epoch   int64
 	cause   Cause
@@ -97,8 +98,8 @@ func (p *Pool) join(ctx context.Context, inv Invocation, l *language) (ex *execu
 	return place.ex, done, nil
 }
 
-// sessionFor finds or makes the holding a call belongs to; replaced is an older one that has to be closed. The mutex is
-// held.
+// sessionFor finds or creates the holding that a call belongs to; replaced is an older one that the caller must close.
+// The caller must hold the mutex.
 func (p *Pool) sessionFor(inv Invocation) (s, replaced *session, err error) {
 	id, epoch := inv.Session.ID, inv.Session.Epoch
 	s = p.sessions[id]
@@ -154,8 +155,8 @@ func (p *Pool) bury(s *session, t tombstone) {
 	}
 }
 
-// fill puts an executor into a slot and binds it to the session. It does not end with the call that wanted it first:
-// others wait too.
+// fill puts an executor into a slot and assigns it to the session. It continues if the first call that needs it ends,
+// since other calls wait too.
 func (p *Pool) fill(s *session, place *slot, l *language) {
 	defer close(place.ready)
 	ex, err := p.blank(l)
@@ -163,24 +164,24 @@ func (p *Pool) fill(s *session, place *slot, l *language) {
 	gone := p.sessions[s.id] != s
 	alive := false
 	if err == nil {
-		_, alive = p.all[ex] // once it is bound, its end is the session's
+		_, alive = p.all[ex] // from now on, the session owns it
 	}
 	if alive && !gone {
 		ex.session.Store(s)
 		place.ex = ex
 		p.mu.Unlock()
 		if ex.send(frame.Frame{Header: frame.Header{T: frame.Open, Session: s.id, Epoch: s.epoch}}) != nil {
-			<-ex.done // and then begin says so
+			<-ex.done // begin then returns the reason
 		}
 		return
 	}
 	if err == nil {
-		err = errExited // closed, or crashed, before it was bound: asking again tells why
+		err = errExited // closed, or crashed, before it was assigned: a repeated request gets the reason
 	}
 	place.err = err
 	delete(s.slots, l.name)
 	if len(s.slots) == 0 && !gone {
-		delete(p.sessions, s.id) // it never was
+		delete(p.sessions, s.id) // it never had state
 	}
 	p.mu.Unlock()
 	if ex != nil {
@@ -190,10 +191,10 @@ func (p *Pool) fill(s *session, place *slot, l *language) {
 	}
 }
 
-// CloseSession ends a holding in good order: calls in flight end first (or ctx, and then they are killed), close hooks
-// run for up to five seconds, scratch folders are wiped. The next call of that epoch gets a [*SessionLost] with cause
-// closed, or drained when that is the reason. Epoch 0 means whichever is held. A session that is not here is closed
-// already.
+// CloseSession ends a holding gracefully: calls in flight end first (they are killed when ctx ends), close hooks run
+// for up to five seconds, scratch folders are wiped. The next call of that epoch gets a [*SessionLost] with cause
+// closed, or drained if that is the reason. Epoch 0 means the current one. If the session is not here, CloseSession
+// does nothing.
 func (p *Pool) CloseSession(ctx context.Context, which Session, reason string) error {
 	cause := CauseClosed
 	switch c := Cause(reason); c {

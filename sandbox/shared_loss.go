@@ -15,14 +15,14 @@ type Verdict string
 
 // The verdicts. A call without one was next to the call that ended the executor.
 const (
-	VerdictSuspect Verdict = "suspect" // this call or another one ended it
+	VerdictSuspect Verdict = "suspect" // this or another call ended it
 	VerdictBlamed  Verdict = "blamed"  // this call ended it
 )
 
 // ExecutorEnded is the error of a call whose executor ended while it ran. It unwraps to the [*Error].
 type ExecutorEnded struct {
 	Executor string // SandboxID of the executor
-	Calls    int    // calls that ran in it
+	Calls    int    // number of calls that ran in it
 	Verdict  Verdict
 	Cause    Cause // why the state of its session is lost
 	Err      *Error
@@ -67,10 +67,10 @@ func (ex *executor) judge(why ending, calls map[string]*call) map[*call]error {
 	return errs
 }
 
-// The check of an executor with several calls before the deadline of one of them.
+// Times of the check of an executor with several calls before the deadline of one of them.
 const (
-	checkFraction = 5               // it begins a fifth of the call's time before the deadline,
-	checkMost     = 2 * time.Second // but no earlier than this before it
+	checkFraction = 5               // it starts a fifth of the call's time before the deadline,
+	checkMost     = 2 * time.Second // but at most this long before it
 )
 
 // checkAt returns when to check whether the executor still answers, for a call that begins now; zero for never.

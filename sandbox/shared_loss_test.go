@@ -12,7 +12,7 @@ func TestExecutorLossIsAttributedToACall(t *testing.T) {
 	for name, test := range map[string]struct {
 		calls    int
 		suspects []int // calls that were in an executor that ended before
-		by       int   // the call that is known to have ended it; -1: none is known
+		by       int   // the call that is known to have ended it; -1: unknown
 		kind     ErrorType
 		want     []Verdict
 	}{

@@ -18,7 +18,7 @@ func (p *Pool) blank(l *language) (*executor, error) {
 		list := p.blanks[l.name]
 		ex = list[0]
 		p.blanks[l.name] = append([]*executor(nil), list[1:]...)
-		if old := ex; old.packs != l.installed() { // booted before what handlers need was another
+		if old := ex; old.packs != l.installed() { // it was started before the packages of the handlers changed
 			ex = nil
 			p.work.Go(func() { p.retire(old) })
 		}
@@ -53,7 +53,7 @@ func (p *Pool) refill(l *language) {
 		defer p.mu.Unlock()
 		p.booting[l.name]--
 		if err != nil {
-			if !p.closed { // a worker that stops ends the executors it is starting
+			if !p.closed { // a worker that stops ends the executors that it is starting
 				p.opt.Logger.Warn().Err(err).Str("runtime", l.name).Msg("failed to start a reserve executor")
 			}
 			return
@@ -90,7 +90,7 @@ func (p *Pool) start(l *language) (*executor, error) {
 	}
 	ex, err := launch(l, p.opt, u, g, id, scratch, p.pressed, p.ended)
 	if err != nil {
-		if ex == nil && !isType(err, Unavailable) { // no process was there to end
+		if ex == nil && !isType(err, Unavailable) { // no process was started
 			p.unreserve()
 			err = &Error{Type: Unavailable, Message: err.Error(), Retryable: true}
 		}

@@ -61,8 +61,8 @@ func TestACallOutsideSessionsFindsNothingOfTheOneBefore(t *testing.T) {
 	}
 }
 
-// A handler that asks for it has a new executor for each call, in each way to write it; one that only speaks of it is
-// used again.
+// A handler that requests it gets a new executor for each call, in each form of the export; a handler that only
+// mentions it is reused.
 func TestAHandlerThatIsFreshHasAnExecutorForEachCall(t *testing.T) {
 	t.Parallel()
 	dir := files(t, map[string]string{

@@ -93,7 +93,7 @@ func TestNextWorkerEndsProcessesOfADeadWorker(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	worker, line, err := os.Pipe() // of which the worker's end is closed, as by its end
+	worker, line, err := os.Pipe() // the worker's end is closed, as when it ends
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestResumedWorkerKeepsItsExecutors(t *testing.T) {
 	if err := worker.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(13 * time.Second) // the silence, of which 10 s are allowed
+	time.Sleep(13 * time.Second) // a silence longer than the allowed 10 s
 	if err := worker.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
@@ -416,7 +416,7 @@ func TestExceededLimitsAreDistinguished(t *testing.T) {
 // A fork bomb creates processes faster than the watchdog can find them, and occupies all processors. The limit of the
 // control group or of the executor's user bounds their number, and all of them end, whatever error is reported.
 func TestProcessesThatStartProcessesEnd(t *testing.T) {
-	const most = 1000 // at which they give up
+	const most = 1000 // maximum number of processes that the bombs create
 	for name, o := range map[string]sandbox.Options{
 		"by their user":  {Blank: -1, Cgroup: sandbox.CgroupNone},
 		"by their group": {Blank: -1, Users: sandbox.UsersNone},
@@ -428,7 +428,7 @@ func TestProcessesThatStartProcessesEnd(t *testing.T) {
 			}
 			dir := t.TempDir()
 			births := filepath.Join(dir, "births")
-			if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o777)); err != nil { // whoever it is
+			if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o777)); err != nil { // any user
 				t.Fatal(err)
 			}
 			o.Write, o.Limits = []string{dir}, map[string]sandbox.Limits{sandbox.RuntimePython: {Threads: 100}}
@@ -513,7 +513,7 @@ func TestCreatingAndKillingLeavesNothing(t *testing.T) {
 			case 2:
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			case 3:
-				_ = syscall.Kill(parent(t, pid), syscall.SIGKILL) // its supervisor
+				_ = syscall.Kill(parent(t, pid), syscall.SIGKILL) // the executor's supervisor
 			}
 			if lost {
 				Receive(t, "OnLost", b.Lost)

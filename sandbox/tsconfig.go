@@ -19,9 +19,9 @@ const maxExtends = 8
 // tsSettings are the settings of a tsconfig.json that change the behaviour of code: the resolution of imports, and the
 // compilation of JSX and classes.
 type tsSettings struct {
-	files []string                   // it was read from
+	files []string                   // files that it was read from
 	raw   map[string]json.RawMessage // options for the compiler
-	base  string                     // folder in which imports that name no folder are looked for as well; empty for none
+	base  string                     // folder in which imports without a folder are also resolved; empty: none
 	from  string                     // folder that the targets of paths are relative to
 	paths map[string][]string        // where imports lead, by pattern
 }
@@ -120,7 +120,7 @@ func (s *tsSettings) read(root, file string, more int) error {
 	}
 	for _, name := range names(c.Extends) {
 		if !strings.HasPrefix(name, "./") && !strings.HasPrefix(name, "../") {
-			continue // a package's, which say nothing of where a handler's imports lead
+			continue // the settings of a package, which do not affect a handler's imports
 		}
 		next := filepath.Join(dir, filepath.FromSlash(name))
 		if filepath.Ext(next) != ".json" {

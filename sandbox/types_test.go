@@ -49,7 +49,7 @@ def main(_, ctx):
 			inv.Activity = "h"
 			inv.Keys = map[string]string{
 				"activity_execution_id": "", "attempt_id": "", "run_id": "", "workflow_id": "", "task_id": "", "task_queue": "",
-				"namespace": "", "worker_id": "", // as worker/internal/runner fills them
+				"namespace": "", "worker_id": "", // the same members as in worker/internal/runner
 			}
 			got := Got[map[string][]string](t, b.Run(In("s", 1, inv)))
 			text, err := shim.Types.ReadFile(c.types)

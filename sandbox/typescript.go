@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 )
 
-// typescript are the endings of handlers that are made into JavaScript before they run.
+// typescript has the extensions of handlers that are compiled to JavaScript before they run.
 var typescript = []string{"ts", "tsx", "mts", "cts"}
 
 func isTypescript(path string) bool {
@@ -57,7 +57,7 @@ func compile(root, path string) (*graph, error) {
 		g.code = wrongCode(filepath.Dir(path), api.Message{Text: err.Error()})
 		return g, rerr
 	}
-	var unread error // of the entry
+	var unread error // unread is the error of the entry
 	folder := api.Plugin{Name: "folder", Setup: func(b api.PluginBuild) {
 		b.OnResolve(api.OnResolveOptions{Filter: ".*"}, func(a api.OnResolveArgs) (api.OnResolveResult, error) {
 			if a.Kind == api.ResolveEntryPoint {
@@ -77,7 +77,7 @@ func compile(root, path string) (*graph, error) {
 			at := filepath.Join(a.ResolveDir, filepath.FromSlash(a.Path))
 			found, absent := resolveModule(real, at)
 			g.absent = append(g.absent, absent...)
-			if found == "" { // left to Node, under the rules of the executor
+			if found == "" { // resolved by Node, under the rules of the executor
 				return api.OnResolveResult{Path: fileURL(at), External: true}, nil
 			}
 			g.to[a.Importer] = append(g.to[a.Importer], found)
@@ -112,7 +112,7 @@ func compile(root, path string) (*graph, error) {
 	raw, markup := settings.compiler()
 	jsx := api.JSXAutomatic
 	if markup {
-		jsx = api.JSXTransform // that is: as the settings say
+		jsx = api.JSXTransform // as the settings specify
 	}
 	done := api.Build(api.BuildOptions{
 		EntryPoints: []string{path}, Bundle: true, Format: api.FormatESModule, Platform: api.PlatformNode,
@@ -172,7 +172,7 @@ func wrongCode(dir string, m api.Message) []byte {
 			file = filepath.Join(dir, file)
 		}
 		place = fmt.Sprintf("%s:%d:%d\n%s\n", file, l.Line, l.Column+1, l.LineText)
-		message += fmt.Sprintf(" (%s, line %d)", filepath.Base(file), l.Line) // as Python says it
+		message += fmt.Sprintf(" (%s, line %d)", filepath.Base(file), l.Line) // in the form of Python's messages
 	}
 	text, _ := json.Marshal(message) // plain strings
 	stack, _ := json.Marshal(place + "SyntaxError: " + m.Text)

@@ -29,7 +29,7 @@ const maxCheckedFiles = 20_000
 // users are numbers of users, of which each executor has one for itself.
 type users struct {
 	first, last int
-	locks       string // folder of a file for each number that some worker on this machine uses
+	locks       string // folder with a file for each user ID that a worker on this machine uses
 
 	mu   sync.Mutex
 	next int
@@ -39,7 +39,7 @@ type users struct {
 type user struct {
 	id   int
 	lock *os.File
-	name *os.File // the same for workers that see another folder of locks; nil: this system has no such names
+	name *os.File // the same for workers with another folder of locks; nil: this system has no such names
 }
 
 // number returns the user ID for the supervisor; 0 without a user.
@@ -93,7 +93,7 @@ func usersOf(o Options, programs map[string]string) (*users, error) {
 	}
 	for _, program := range programs {
 		if strings.HasPrefix(program, "/proc/self/") {
-			continue // is reached whatever is closed around it
+			continue // this path is accessible even if its parent folders are closed
 		}
 		if err := closedToOthers(program, 0o001); err != nil {
 			return nil, err
@@ -223,7 +223,7 @@ func treeClosedToOthers(root string) error {
 		need := fs.FileMode(0o004)
 		if d.IsDir() {
 			if strings.HasPrefix(d.Name(), ".") && path != root {
-				return fs.SkipDir // no handlers: the worker's own data may be there
+				return fs.SkipDir // a folder without handlers: it may contain the worker's own data
 			}
 			need = 0o005
 		}

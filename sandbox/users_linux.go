@@ -66,10 +66,10 @@ func announce(id int) (name *os.File, held bool, err error) {
 		return nil, false, fmt.Errorf("reserve a user ID for an executor: %w", err)
 	}
 	switch err := unix.Connect(fd, address); {
-	case errors.Is(err, unix.EAGAIN): // others ask as well
+	case errors.Is(err, unix.EAGAIN): // other workers check as well
 		return nil, true, nil
 	case err != nil:
-		return nil, false, nil // a worker's answers
+		return nil, false, nil // the socket of a worker
 	}
 	owner, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	return nil, err == nil && int(owner.Uid) == os.Geteuid(), nil

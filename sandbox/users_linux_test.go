@@ -80,7 +80,7 @@ func TestEveryExecutorIsAUser(t *testing.T) {
 				if of, mode := owner(t, about["dir"].(string)); of != uid || mode != 0o700 {
 					t.Errorf("session %s: its folder is user %d's, mode %o", session, of, mode)
 				}
-				b.Run(In(session, 1, b.Call("write", "kept"))) // it works there
+				b.Run(In(session, 1, b.Call("write", "kept"))) // it works in the session
 			}
 		})
 	}
@@ -113,7 +113,7 @@ func TestUsersAreKeptApartWithoutAWall(t *testing.T) {
 			t.Errorf("%s is open", name)
 		}
 	}
-	b.Run(In("other", 1, b.Call("count"))) // and it is still there
+	b.Run(In("other", 1, b.Call("count"))) // the state still exists
 }
 
 // Workers on one machine do not use the same user ID twice, and IDs of ended executors are reused.

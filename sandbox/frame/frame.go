@@ -21,8 +21,8 @@ const prefix = 8
 
 // Limits bound one frame, in bytes.
 type Limits struct {
-	Header int // of the JSON header
-	Body   int // of the opaque body
+	Header int // maximum size of the JSON header
+	Body   int // maximum size of the opaque body
 }
 
 // DefaultLimits are the limits of protocol version 1: 64 KiB of header, and a payload of 2 MiB plus a reserve of 64
@@ -63,7 +63,7 @@ func AppendHead(dst []byte, f *Frame, l Limits) ([]byte, error) {
 		dst, whole = appendInvoke(dst, &f.Header)
 	}
 	if !whole {
-		h := f.Header // what is written as JSON is on the heap, and of most calls it is not
+		h := f.Header // values that are encoded as JSON escape to the heap, but most calls have none
 		header, err := json.Marshal(&h)
 		if err != nil {
 			return dst[:start], fmt.Errorf("header: %w", err)
@@ -83,13 +83,13 @@ func AppendHead(dst []byte, f *Frame, l Limits) ([]byte, error) {
 type Reader struct {
 	r      *bufio.Reader
 	limits Limits
-	// deadline arms (or, with the zero time, clears) a read deadline on the stream; nil when the stream has none.
+	// deadline sets a read deadline on the stream, or removes it for the zero time; nil if the stream has none.
 	deadline func(time.Time) error
 	patience time.Duration
 }
 
-// NewReader reads frames within l from r. When deadline is not nil it is called with the moment by which a frame that
-// has begun must be complete, and with the zero time once it is.
+// NewReader returns a reader of frames within l from r. If deadline is not nil, it is called with the time by which a
+// started frame must be complete, and with the zero time once it is.
 func NewReader(r io.Reader, l Limits, deadline func(time.Time) error) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, 16<<10), limits: l, deadline: deadline, patience: Deadline}
 }
@@ -120,7 +120,7 @@ func (r *Reader) Read() (Frame, error) {
 		return Frame{}, cut(err)
 	}
 	headerLen, bodyLen := binary.LittleEndian.Uint32(lengths[:4]), binary.LittleEndian.Uint32(lengths[4:])
-	_, _ = r.r.Discard(prefix) // it is there
+	_, _ = r.r.Discard(prefix) // it is in the buffer
 	if uint64(headerLen) > uint64(r.limits.Header) {
 		return Frame{}, fmt.Errorf("header of %d bytes exceeds %d: %w", headerLen, r.limits.Header, ErrMalformed)
 	}
@@ -154,7 +154,7 @@ func (r *Reader) header(size int) (Header, error) {
 	var err error
 	if size <= r.r.Size() {
 		if raw, err = r.r.Peek(size); err == nil {
-			defer func() { _, _ = r.r.Discard(size) }() // it is there
+			defer func() { _, _ = r.r.Discard(size) }() // it is in the buffer
 		}
 	} else {
 		raw = make([]byte, size)
@@ -183,7 +183,7 @@ func parse(raw []byte) (h Header, err error) {
 	return h, nil
 }
 
-// cut turns the end of the stream, or of patience, inside a frame into a broken protocol.
+// cut converts an end of the stream or a timeout inside a frame to a protocol error.
 func cut(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("frame cut short: %w", ErrMalformed)

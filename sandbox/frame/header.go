@@ -7,7 +7,7 @@ const Proto = 1
 
 // Types of frames, worker to executor.
 const (
-	Init   = "init"   // proto, limits, level, scratch: answered by Ready
+	Init   = "init"   // proto, limits, level, scratch: response is Ready
 	Load   = "load"   // hash, own, format, path, files; body = code
 	Open   = "open"   // session, epoch: binds a blank executor permanently
 	Invoke = "invoke" // id, activity, entry or export, hash, deadline, attempt, keys, lend, room; body = input
@@ -15,8 +15,8 @@ const (
 	// with this id, because details may be larger than a header.
 	LastHeartbeat = "last_heartbeat"
 	Cancel        = "cancel"   // id, reason, grace_ms
-	Close         = "close"    // session, reason: runs close hooks, answered by Closed
-	Ping          = "ping"     // answered by Pong
+	Close         = "close"    // session, reason: runs close hooks; response is Closed
+	Ping          = "ping"     // response is Pong
 	Shutdown      = "shutdown" // the executor exits
 )
 
@@ -49,7 +49,7 @@ type Header struct {
 	Hash   string `json:"hash,omitempty"`
 	Format string `json:"format,omitempty"`
 	Path   string `json:"path,omitempty"`
-	Own    string `json:"own,omitempty"` // hash of the body; Hash is that of all the handler consists of
+	Own    string `json:"own,omitempty"` // hash of the body; Hash is the hash of the whole handler
 	// the other files of the handler with their versions: files that were loaded in another version are loaded again
 	Files map[string]string `json:"files,omitempty"`
 
@@ -60,12 +60,13 @@ type Header struct {
 	Entry      string            `json:"entry,omitempty"`
 	Export     string            `json:"export,omitempty"` // instead of a call: the value of that name, as JSON
 	Attempt    int               `json:"attempt,omitempty"`
-	DeadlineMS int64             `json:"deadline_ms,omitempty"` // Unix milliseconds; 0 when there is none
+	DeadlineMS int64             `json:"deadline_ms,omitempty"` // Unix milliseconds; 0: no deadline
 	Keys       map[string]string `json:"keys,omitempty"`
 	IsNew      bool              `json:"is_new,omitempty"`
 
-	// The shared memory is a memory file (memfd) of both sides. Large bodies are passed in it, which costs neither side a
-	// turn for every few pages that a socket holds. It is lent to one call at a time, from invoke to its end.
+	// The shared memory is a memory file (memfd) of both processes. Large bodies are passed in it, so that neither
+	// process has to wait for the other after every few pages that fit into a socket. One call at a time uses it, from
+	// invoke to its end.
 	Lend   bool `json:"lend,omitempty"`
 	Shared int  `json:"room,omitempty"` // length of the body in shared memory; then no body follows the header
 
@@ -80,7 +81,7 @@ type Header struct {
 	Stack     string          `json:"stack,omitempty"`
 	Retryable *bool           `json:"retryable,omitempty"` // absent means yes
 	Details   json.RawMessage `json:"details,omitempty"`
-	Denied    string          `json:"denied,omitempty"` // path that the handler was refused, if that is its failure
+	Denied    string          `json:"denied,omitempty"` // path that the handler was refused, if that caused its failure
 }
 
 // Usage is the resource usage of a call as measured by its executor.

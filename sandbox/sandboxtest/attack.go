@@ -6,9 +6,9 @@ type Aim struct {
 	Other   int    `json:"other"`   // pid of another executor
 	Secret  string `json:"secret"`  // file of the worker's
 	Foreign string `json:"foreign"` // file in another executor's scratch folder
-	Folder  string `json:"folder"`  // of the worker's
+	Folder  string `json:"folder"`  // folder of the worker
 	Code    string `json:"code"`    // file of a handler
-	Scratch string `json:"scratch"` // its own folder
+	Scratch string `json:"scratch"` // scratch folder of the attacker
 
 	Abstract string `json:"abstract"` // sockets the worker listens on
 	Named    string `json:"named"`
@@ -19,8 +19,8 @@ type Aim struct {
 type Attack struct {
 	Name              string
 	Process, Confined bool // must be refused
-	ABI               int  // of Landlock from which on level confined refuses it; 0 for all
-	Works             bool // must not be refused: code needs it
+	ABI               int  // Landlock ABI from which level confined refuses it; 0: all
+	Works             bool // must not be refused, since code needs it
 }
 
 // Attacks is the list.

@@ -188,7 +188,7 @@ var tries = map[string]func(Aim) error{
 		defer unix.Close(fd)
 		return refused(unix.SetsockoptString(fd, unix.SOL_TCP, unix.TCP_ULP, "smc"))
 	},
-	"pages of the worker": func(a Aim) error { // where they are, of what is there
+	"pages of the worker": func(a Aim) error { // addresses of existing pages
 		pages, status := uintptr(0x400000), int32(0)
 		return call(
 			unix.SYS_MOVE_PAGES, uintptr(a.Worker), 1, uintptr(unsafe.Pointer(&pages)), 0,
@@ -207,7 +207,7 @@ var tries = map[string]func(Aim) error{
 		return unix.SchedSetaffinity(a.Worker, &set)
 	},
 	"IO priority of the worker": func(a Aim) error {
-		return call(unix.SYS_IOPRIO_SET, 1, uintptr(a.Worker), 2<<13|7) // best effort, the least of it
+		return call(unix.SYS_IOPRIO_SET, 1, uintptr(a.Worker), 2<<13|7) // best effort, lowest priority
 	},
 	"hide from the supervisor": func(Aim) error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) },
 	"names in the worker's folder by inotify": func(a Aim) error {
@@ -280,7 +280,7 @@ func reads(path string) error { _, err := os.ReadFile(path); return err }
 
 func create(path string) error { return os.WriteFile(path, []byte("x"), 0o600) }
 
-// opens opens a file and leaves it as it is.
+// opens opens a file and does not change it.
 func opens(path string, flags int) error {
 	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)
 	if err == nil {
@@ -305,7 +305,7 @@ func leavesMemory() error {
 	return err
 }
 
-// first continues with next only without an error.
+// first calls next only if there was no error.
 func first(err error, next func() error) error {
 	if err != nil {
 		return err

@@ -43,7 +43,7 @@ type Target struct {
 	Runtime  string
 }
 
-// Targets are all three, of which a machine may lack some.
+// Targets has all three runtimes, some of which a machine may lack.
 var Targets = []Target{
 	{NativeActivity, sandbox.RuntimeNative},
 	{"javascript", sandbox.RuntimeNode},

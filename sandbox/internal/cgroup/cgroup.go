@@ -12,16 +12,16 @@ const (
 
 // Limits are the limits of a group; 0 means no limit.
 type Limits struct {
-	Memory     int64   // bytes, with what the kernel has for them
-	Threads    int     // of all its processes
-	Processors float64 // how many may work for it at once
+	Memory     int64   // bytes, including kernel memory
+	Threads    int     // threads of all its processes
+	Processors float64 // number of processors that it may use at once
 }
 
 // Part is the control of one resource.
 type Part struct {
 	By     string `json:"by"`   // Two or One
 	Dir    string `json:"dir"`  // the group
-	Parent string `json:"home"` // where the worker is, and those who watch over executors
+	Parent string `json:"home"` // group of the worker and the supervisors
 }
 
 // Group holds the control groups of one executor and its descendants, one for each resource that control groups can
@@ -68,7 +68,7 @@ func (g *Group) parts() []*Part {
 
 // Killed describes the kernel's out-of-memory kills.
 type Killed struct {
-	Processes int64 // that it killed in the group
-	Own       bool  // the group was at its own limit; else it was the machine, or a group around it
-	Peak      int64 // most bytes the group had, as far as the kernel tells
+	Processes int64 // number of processes that it killed in the group
+	Own       bool  // the group was at its own limit; false: the machine or a parent group was
+	Peak      int64 // maximum bytes of the group, if the kernel reports them
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/filelock"
 )
 
-// prefix begins the names of folders that workers make their groups in.
+// prefix is the prefix of the folders in which workers create their groups.
 const prefix = "sojourn-"
 
 // controllers are the cgroup controllers that limit executors.
@@ -31,19 +31,19 @@ var controllers = []string{"memory", "pids", "cpu"}
 const (
 	workerWeight   = 1000
 	executorWeight = 50
-	executorShares = 256 // the same, of version 1, where a worker has 1024
+	executorShares = 256 // the same for version 1, where a worker has 1024
 	period         = 100_000
 )
 
 // Tree is where this process makes groups.
 type Tree struct {
 	name    string
-	parts   map[string]*Part // by controller: Dir is the folder of ours
-	dirs    []string         // of ours, all that are apart
-	locks   []*os.File       // say that they are in use
+	parts   map[string]*Part // by controller: Dir is our folder
+	dirs    []string         // our folders, without duplicates
+	locks   []*os.File       // mark the folders as in use
 	users   int
 	moved   string // previous group of this process; empty if it was not moved
-	enabled bool   // moved has controllers for its groups because we asked for it
+	enabled bool   // this pool enabled the controllers for moved's groups
 }
 
 // tree is this process's: being in a group is a matter of whole processes.
@@ -121,7 +121,7 @@ func openTree() (_ *Tree, err error) {
 
 // places returns the folders of the cgroups of this process: of v1 by controller, and of v2.
 func places(own, mounts string) (homes map[string]string, two string) {
-	paths := map[string]string{} // by controller; the one of version 2 has no name
+	paths := map[string]string{} // by controller; version 2 has an empty name
 	for line := range strings.Lines(own) {
 		if f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3); len(f) == 3 {
 			for _, c := range strings.Split(f[1], ",") {
@@ -139,12 +139,12 @@ func places(own, mounts string) (homes map[string]string, two string) {
 		root, at := unescaped(f[3]), unescaped(f[4])
 		within := func(path string) string {
 			if strings.HasPrefix(path, "/..") {
-				return "" // outside of what the namespace shows
+				return "" // outside of the visible namespace
 			}
 			if rel, err := filepath.Rel(root, path); err == nil && filepath.IsLocal(rel) {
 				return filepath.Join(at, rel)
 			}
-			return "" // what is mounted here is not where we are
+			return "" // another hierarchy is mounted here
 		}
 		switch super[0] {
 		case "cgroup2":
@@ -181,7 +181,7 @@ func offered(dir string) (have []string) {
 // addV2 creates the folders of cgroup v2. A cgroup that contains processes cannot enable controllers for its children,
 // so this process is first moved into a child.
 func (t *Tree) addV2(home string) error {
-	if os.Geteuid() == 0 { // may write everywhere, which says nothing of whose a group is
+	if os.Geteuid() == 0 { // root may write everywhere, so write access does not show who owns a group
 		if _, err := os.Stat("/run/systemd/system"); err == nil && !delegated(home) {
 			return fmt.Errorf("%s belongs to systemd, which does not delegate it; set Delegate=yes", home)
 		}
@@ -285,7 +285,7 @@ func sweep(home string) {
 	all, _ := filepath.Glob(filepath.Join(home, prefix+"*"))
 	for _, dir := range all {
 		info, err := os.Stat(dir)
-		// One that is as new as that may have been made and not locked yet.
+		// A group that is as new as this may have been created and not locked yet.
 		if err != nil || time.Since(info.ModTime()) < time.Second {
 			continue
 		}
@@ -300,7 +300,7 @@ func sweep(home string) {
 func (t *Tree) undo() {
 	if t.moved != "" {
 		for _, dir := range t.dirs {
-			_ = write(dir, "cgroup.subtree_control", "-"+strings.Join(offered(dir), " -")) // of version 1 has none
+			_ = write(dir, "cgroup.subtree_control", "-"+strings.Join(offered(dir), " -")) // version 1 has no such file
 		}
 		if t.enabled { // refused as long as another worker has groups there
 			_ = write(t.moved, "cgroup.subtree_control", "-"+strings.Join(offered(t.moved), " -"))

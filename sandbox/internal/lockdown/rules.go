@@ -14,10 +14,11 @@ import (
 
 // Rules lists the resources that a thread and its descendants may use.
 type Rules struct {
-	Read    []string `json:"read,omitempty"`    // files and trees: open for reading, list, execute
-	Write   []string `json:"write,omitempty"`   // files and trees: everything, except making devices; they must be there
+	Read []string `json:"read,omitempty"` // files and trees: open for reading, list, execute
+	// files and folders with full access, except that devices cannot be created; they must exist
+	Write   []string `json:"write,omitempty"`
 	Devices []string `json:"devices,omitempty"` // device files: read and write
-	Inet    bool     `json:"inet,omitempty"`    // sockets of IPv4 and IPv6, TCP and UDP; without it there are none
+	Inet    bool     `json:"inet,omitempty"`    // IPv4 and IPv6 sockets, TCP and UDP; false: none
 	// Ports leave of Inet only TCP, and of that only connections to these ports, of whichever machine. It needs ABI 4.
 	Ports []uint16 `json:"ports,omitempty"`
 	// NoMemoryFiles refuses files in memory (memfd), whose pages count towards no process as long as they are not
@@ -26,12 +27,12 @@ type Rules struct {
 
 	// Landlock ABI to use, at most the offered one; 0 restricts neither files nor processes
 	Landlock int  `json:"landlock,omitempty"`
-	Filter   bool `json:"filter,omitempty"` // filter system calls; Inet is nothing without it
+	Filter   bool `json:"filter,omitempty"` // filter system calls; Inet has no effect without it
 }
 
 // Kernel lists the features that the kernel offers to this process.
 type Kernel struct {
-	Landlock int  // the ABI; 0 when there is none, or when the process may not use it
+	Landlock int  // version of the ABI; 0 if it is unsupported or the process may not use it
 	Filter   bool // seccomp filters
 }
 

@@ -46,7 +46,7 @@ func TestRulesRequestOnlyRightsOfTheirFileType(t *testing.T) {
 	r := Rules{Read: []string{"r"}, Write: []string{"w"}, Devices: []string{"d"}}
 	for _, c := range []struct {
 		abi          int
-		folder, file [3]uint64 // of read, write, device
+		folder, file [3]uint64 // rights to read, to write, and on devices
 	}{
 		{1, [3]uint64{0xd, 0x1fff &^ 0x840, 6}, [3]uint64{5, 7, 6}},
 		{3, [3]uint64{0xd, 0x7fff &^ 0x840, 0x4006}, [3]uint64{5, 0x4007, 0x4006}},

@@ -12,8 +12,8 @@ const absent = -1
 // fallbacks for new system calls, and their risks were not reviewed.
 const newest = 471
 
-// refused are the system calls that answer EPERM whatever their arguments are. No handler needs one, and each is a way
-// out of a sandbox, into the kernel, or at another process.
+// refused has the system calls that return EPERM with any arguments. No handler needs them, and each gives access to
+// the kernel or to other processes, or leaves the sandbox.
 var refused = []number{
 	// Mounts.
 	{"mount", 165, 40},
@@ -26,10 +26,10 @@ var refused = []number{
 	{"fsmount", 432, 432},
 	{"fspick", 433, 433},
 	{"mount_setattr", 442, 442},
-	{"statmount", 457, 457}, // which says where things are on the machine
+	{"statmount", 457, 457}, // it returns the locations of mounts
 	{"listmount", 458, 458},
 	{"listns", 470, 470},
-	{"file_setattr", 469, 469}, // of a path, at which Landlock does not look
+	{"file_setattr", 469, 469}, // it takes a path that Landlock does not check
 	{"pivot_root", 155, 41},
 	{"chroot", 161, 51},
 	// Namespaces; with them a program without privileges gets new parts of the kernel to attack.
@@ -62,7 +62,7 @@ var refused = []number{
 	{"shmat", 30, 196},
 	{"shmctl", 31, 195},
 	{"semget", 64, 190},
-	{"semop", 65, 193}, // what others made needs only its number
+	{"semop", 65, 193}, // objects of other processes can be used by their number
 	{"semtimedop", 220, 192},
 	{"semctl", 66, 191},
 	{"msgget", 68, 186},
@@ -71,14 +71,14 @@ var refused = []number{
 	{"msgctl", 71, 187},
 	{"mq_open", 240, 180},
 	{"mq_unlink", 241, 181},
-	{"io_setup", 206, 0}, // of which the machine has a number, for all
-	// File notifications: they need only a path, also one that may not be read here.
+	{"io_setup", 206, 0}, // the number is limited for the whole machine
+	// File notifications: they need only a path, even of an unreadable file.
 	{"inotify_init", 253, absent},
 	{"inotify_init1", 294, 26},
 	{"inotify_add_watch", 254, 27},
 	// Files without a path.
 	{"open_by_handle_at", 304, 265},
-	// The machine itself.
+	// System calls that affect the whole machine.
 	{"kexec_load", 246, 104},
 	{"kexec_file_load", 320, 294},
 	{"reboot", 169, 142},
@@ -105,7 +105,7 @@ var refused = []number{
 	{"listen", 50, 201},
 }
 
-// System calls whose arguments decide, or that answer something else.
+// System calls that depend on their arguments, or return another error.
 var (
 	callClone      = number{"clone", 56, 220}
 	callClone3     = number{"clone3", 435, 435}
@@ -137,8 +137,8 @@ var scheduling = []number{
 
 // architecture is a supported architecture.
 type architecture struct {
-	audit uint32 // by which the kernel names it to filters
-	x32   bool   // has a second set of calls under the same name
+	audit uint32 // number by which the kernel identifies it to filters
+	x32   bool   // has a second set of system calls with the same name
 	of    func(number) int
 }
 

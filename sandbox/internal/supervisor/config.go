@@ -27,23 +27,23 @@ const (
 // Config is the first line the worker writes on the lifeline, in JSON.
 type Config struct {
 	Path string   `json:"path"` // program to start
-	Args []string `json:"args"` // its arguments, the program's name first
-	Env  []string `json:"env"`  // its whole environment
+	Args []string `json:"args"` // arguments, starting with the program's name
+	Env  []string `json:"env"`  // complete environment
 	Dir  string   `json:"dir"`  // scratch folder: working directory of the executor, wiped at the end
 
-	// bytes that the executor and its descendants have together, resident and in tables of pages; 0 for no limit
+	// memory limit in bytes of the executor with its descendants, resident pages and page tables; 0: no limit
 	Memory       int64 `json:"memory"`
 	Data         int64 `json:"data"`          // RLIMIT_DATA of each process, bytes; 0 for no limit
 	FileSize     int64 `json:"file_size"`     // RLIMIT_FSIZE, bytes; 0 for no limit
 	Files        int64 `json:"files"`         // RLIMIT_NOFILE; 0 for no limit
-	Processes    int   `json:"processes"`     // descendants at once; 0 for no limit
-	Threads      int   `json:"threads"`       // of all of them together; 0 for no limit
+	Processes    int   `json:"processes"`     // maximum number of descendants; 0: no limit
+	Threads      int   `json:"threads"`       // maximum number of threads of all processes; 0: no limit
 	ScratchBytes int64 `json:"scratch_bytes"` // bytes in Dir; 0 for no limit
 	ScratchFiles int   `json:"scratch_files"` // files and folders in Dir; 0 for no limit
 
 	Room     bool            `json:"room,omitempty"` // the executor has a room
 	User     int             `json:"user,omitempty"` // user and group of the executor; 0 for the supervisor's
-	Lockdown *lockdown.Rules `json:"wall,omitempty"` // what the executor may use; nil for all that its user may
+	Lockdown *lockdown.Rules `json:"wall,omitempty"` // restrictions of the executor; nil: none
 
 	// control group of the executor from its first instruction; nil for that of the supervisor. The watchdog does not
 	// check limits that a group enforces
@@ -53,10 +53,10 @@ type Config struct {
 // Orders the worker writes on the lifeline after the configuration, one byte each.
 const (
 	OrderBusy  = 'b' // a call runs: watch closely
-	OrderIdle  = 'i' // none runs
+	OrderIdle  = 'i' // no call runs
 	OrderTerm  = 't' // SIGTERM to the executor's process group
 	OrderKill  = 'k' // kill everything and end
-	OrderCount = 'n' // answer with a count fact
+	OrderCount = 'n' // respond with a count fact
 )
 
 // Kinds of [Fact].
@@ -64,15 +64,15 @@ const (
 	FactStarted = "started" // PID; or Error when the program could not be started
 	FactMemory  = "memory"  // Bytes: resident memory changed, or a heartbeat while a call runs
 	FactCount   = "count"   // Count: live descendants, the executor included
-	FactOOM     = "oom"     // Bytes: over the memory limit, which By held; everything is being killed
-	FactQuota   = "quota"   // Error names the limit; everything is being killed
-	FactEnd     = "end"     // the executor is gone, and every descendant; the last fact
+	FactOOM     = "oom"     // Bytes: over the memory limit, enforced by By; all processes are being killed
+	FactQuota   = "quota"   // Error names the limit; all processes are being killed
+	FactEnd     = "end"     // the executor and all descendants have ended; the last fact
 )
 
 // Watchdog is the name of the supervisor as the mechanism that enforces a limit.
 const Watchdog = "watchdog"
 
-// EndUnreported is the end of an executor whose supervisor ended before it: all that is known.
+// EndUnreported is the end of an executor whose supervisor ended first: nothing else is known.
 var EndUnreported = Fact{Exit: -1, Signal: int(syscall.SIGKILL)}
 
 // Fact is a message of the supervisor, one line of JSON on the lifeline.
@@ -82,10 +82,10 @@ type Fact struct {
 	Bytes  int64  `json:"bytes,omitempty"`
 	Count  int    `json:"count,omitempty"`
 	Error  string `json:"error,omitempty"`
-	By     string `json:"by,omitempty"`     // Watchdog, or what kind of group
-	Around bool   `json:"around,omitempty"` // with oom: not the executor's limit, but the machine's or a group's around it
-	Exit   int    `json:"exit"`             // of the executor, with end; -1 when a signal ended it
-	Signal int    `json:"signal,omitempty"` // that ended the executor
+	By     string `json:"by,omitempty"`     // Watchdog, or the kind of the group
+	Around bool   `json:"around,omitempty"` // with oom: the limit was that of the machine or of a parent group
+	Exit   int    `json:"exit"`             // exit code of the executor, with end; -1: it was ended by a signal
+	Signal int    `json:"signal,omitempty"` // signal that ended the executor
 	Peak   int64  `json:"peak,omitempty"`   // most resident bytes seen, with end
 	Extra  int    `json:"extra,omitempty"`  // descendants that outlived the executor and were killed or reaped, with end
 }

@@ -193,7 +193,8 @@ func EndAll(dir string) {
 				_ = syscall.Kill(pid, syscall.SIGCONT)
 			case supervises:
 				End(pid)
-			case pid != os.Getpid() && hasHome(pid, dir+"/"): // a process in such a folder may be a user's shell
+			// a process with such a current directory may be a user's shell
+			case pid != os.Getpid() && hasHome(pid, dir+"/"):
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			default:
 				continue
@@ -352,7 +353,7 @@ func Stopped(pid int) bool {
 	return ok && p.state == "T"
 }
 
-// belowByParent finds them by the parent that every process names.
+// belowByParent finds descendants by the parent of every process.
 func belowByParent(parent int) []int {
 	children := map[int][]int{}
 	for pid, p := range processes() {
@@ -423,7 +424,7 @@ func nameless(pids []int) (memory, disk int64) {
 		dir := fmt.Sprintf("/proc/%d/fd", pid)
 		open, err := os.Open(dir)
 		if err != nil {
-			continue // gone
+			continue // it has ended
 		}
 		names, _ := open.Readdirnames(-1)
 		_ = open.Close()

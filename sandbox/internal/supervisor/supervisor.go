@@ -43,7 +43,7 @@ func run() {
 		err = json.Unmarshal(first, &m.Config)
 	}
 	if err != nil {
-		os.Exit(2) // the worker is gone, or is not one of ours
+		os.Exit(2) // the worker has ended, or another program started this process
 	}
 	lockdown.OnOwnThread(func() { err = m.start() })
 	_, _ = syscall.Close(controlFD), syscall.Close(roomFD)
@@ -62,11 +62,11 @@ func run() {
 type supervisor struct {
 	Config
 	line *os.File // the lifeline; os.File serializes its writes
-	pid  int      // of the executor
+	pid  int      // PID of the executor
 
 	busy   atomic.Bool
 	poke   chan struct{} // wakes the watchdog when a call begins
-	began  chan struct{} // the same for what counts processes
+	began  chan struct{} // the same for the goroutine that counts processes
 	peak   atomic.Int64
 	once   sync.Once
 	oom    sync.Once
@@ -87,7 +87,8 @@ func (m *supervisor) start() error {
 		return err
 	}
 	setOOMScoreAdj(os.Getpid(), supervisorScore)
-	most := int64(-1) // threads of its separate user; the watchdog, if fast enough, ends them at half of it
+	// the limit of threads of its separate user; the watchdog, if fast enough, ends them at half of it
+	most := int64(-1)
 	if m.User > 0 && m.Threads > 0 {
 		most = 2 * int64(m.Threads)
 	}
@@ -114,7 +115,7 @@ func (m *supervisor) start() error {
 	if err := m.Group.Enter(); err != nil {
 		return fmt.Errorf("enter the control group: %w", err)
 	}
-	if m.Lockdown != nil { // as the user we are: the way to what another one may open can be closed to that
+	if m.Lockdown != nil { // started as the current user: another user may be unable to open the path
 		if err := lockdown.Raise(*m.Lockdown); err != nil {
 			return err
 		}
@@ -133,7 +134,7 @@ func (m *supervisor) start() error {
 		return fmt.Errorf("start %s: %w", m.Path, err)
 	}
 	returned := make(chan error)
-	go func() { // on another thread: this one has given up the right to do either
+	go func() { // on another thread: this thread has given up these rights
 		setOOMScoreAdj(m.pid, executorScore)
 		returned <- m.Group.Return()
 	}()
@@ -181,11 +182,11 @@ func detach() {
 
 func (m *supervisor) report(f Fact) {
 	line, _ := json.Marshal(f)
-	_ = m.line.SetWriteDeadline(time.Now().Add(time.Second)) // a worker that does not read must not keep anything alive
+	_ = m.line.SetWriteDeadline(time.Now().Add(time.Second)) // a worker that does not read must not delay the end
 	_, _ = m.line.Write(append(line, '\n'))
 }
 
-// obey carries out the worker's orders until the lifeline breaks, which is the order to kill.
+// obey executes the worker's orders until the lifeline breaks, which is the order to kill.
 func (m *supervisor) obey(in *bufio.Reader) {
 	for {
 		order, err := in.ReadByte()
@@ -239,7 +240,7 @@ func (m *supervisor) reap() Fact {
 		pid, err := syscall.Wait4(-1, &status, 0, nil)
 		switch {
 		case errors.Is(err, syscall.EINTR):
-		case err != nil: // ECHILD: none is left
+		case err != nil: // ECHILD: no child is left
 			m.outOfMemory()
 			end.Peak = m.peak.Load()
 			return end

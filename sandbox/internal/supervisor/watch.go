@@ -16,8 +16,8 @@ const (
 	closely = 50 * time.Millisecond  // while a call runs and memory is above half its limit
 	awake   = 100 * time.Millisecond // while a call runs
 	asleep  = 500 * time.Millisecond // else
-	seldom  = 5 * time.Second        // at the files, between calls
-	hinted  = 10 * time.Millisecond  // at how many tasks the machine has, while a call runs
+	seldom  = 5 * time.Second        // interval of the checks of files between calls
+	hinted  = 10 * time.Millisecond  // interval of reads of the machine's number of tasks while a call runs
 )
 
 // crowd is the increase of the machine's tasks at which the executor's tasks are counted at once.
@@ -131,7 +131,7 @@ func (m *supervisor) outOfMemory() bool {
 	return true
 }
 
-// usage is the sum over processes; see [taken].
+// usage is the sum over all processes; see [taken].
 type usage struct {
 	resident, tables int64
 	threads          int
@@ -185,9 +185,9 @@ func (m *supervisor) scratchExceeded(bytes int64) (exceeded string) {
 			info, err = d.Info()
 		}
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-			return nil // gone meanwhile
+			return nil // removed meanwhile
 		}
-		if err != nil { // closed to its owner, or deeper than any path: yet it can grow
+		if err != nil { // its owner has no access, or the path is too long: yet it can grow
 			var errno syscall.Errno
 			errors.As(err, &errno) // the path may be very long
 			exceeded = fmt.Sprintf("files in the scratch folder cannot be counted: %v", errno)
